@@ -1,0 +1,103 @@
+//! Outboard's extension: a note that stock tenders skip, and the area in the image's data that
+//! Outboard's tender fills in. Under a stock tender the area stays zero and the runtime falls back
+//! to what Solo5 offers.
+
+use crate::manifest::ENTRIES_MAX;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Version of everything in this module and in [`crate::share`].
+pub const VERSION: u32 = 1;
+
+/// Name of the note, as it lies in the file.
+pub const NAME: [u8; 12] = *b"Outboard\0\0\0\0";
+/// `namesz` of the note: the name and its NUL.
+pub const NAME_SIZE: u32 = 9;
+/// Type of the note, "OBX1".
+pub const TYPE: u32 = 0x3158_424f;
+/// Bytes of the note in front of its descriptor.
+pub const HEADER_SIZE: usize = 24;
+
+/// What an image understands, bits of [`Descriptor::features`].
+pub mod feature {
+    /// Frames carry a virtio-net header where [`super::device_flag::VIRTIO_NET_HEADER`] says so.
+    pub const VIRTIO_NET_HEADER: u32 = 1 << 0;
+    /// Counters are kept in the shared page (see [`crate::share`]).
+    pub const COUNTERS: u32 = 1 << 1;
+    /// All that this version has.
+    pub const ALL: u32 = VIRTIO_NET_HEADER | COUNTERS;
+}
+
+/// Descriptor of the note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Descriptor {
+    /// [`VERSION`], unchecked.
+    pub version: u32,
+    /// Bits of [`feature`].
+    pub features: u32,
+    /// Guest address of a [`HostInfo`] inside a writable segment, unchecked.
+    pub host_info: u64,
+}
+
+const _: () = assert!(size_of::<Descriptor>() == 16);
+
+/// Header and name of the note.
+pub fn header() -> [u8; HEADER_SIZE] {
+    let mut bytes = [0; HEADER_SIZE];
+    bytes[0..4].copy_from_slice(&NAME_SIZE.to_le_bytes());
+    bytes[4..8].copy_from_slice(&(size_of::<Descriptor>() as u32).to_le_bytes());
+    bytes[8..12].copy_from_slice(&TYPE.to_le_bytes());
+    bytes[12..24].copy_from_slice(&NAME);
+    bytes
+}
+
+/// Value of [`HostInfo::magic`] once a tender has filled it in: "OBHI".
+pub const HOST_INFO_MAGIC: u32 = 0x4948_424f;
+
+/// What Outboard's tender tells the image beyond Solo5's boot information.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct HostInfo {
+    /// [`HOST_INFO_MAGIC`], or 0 under a stock tender.
+    pub magic: u32,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Bits of [`host_flag`].
+    pub flags: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Guest address of the counters, or 0 if there are none; see [`crate::share`].
+    pub counters: u64,
+    /// Number of counters there.
+    pub counters_len: u64,
+    /// Bits of [`device_flag`] for each entry of the manifest.
+    pub devices: [u32; ENTRIES_MAX],
+}
+
+const _: () = assert!(size_of::<HostInfo>() == 288);
+
+impl HostInfo {
+    /// The state in which an image carries it, and in which a stock tender leaves it.
+    pub const ZERO: Self = Self {
+        magic: 0,
+        version: 0,
+        flags: 0,
+        reserved: 0,
+        counters: 0,
+        counters_len: 0,
+        devices: [0; ENTRIES_MAX],
+    };
+}
+
+/// Bits of [`HostInfo::flags`].
+pub mod host_flag {
+    /// The host is `process`: no jail.
+    pub const PROCESS: u32 = 1 << 0;
+}
+
+/// Bits of [`HostInfo::devices`].
+pub mod device_flag {
+    /// Each frame read or written begins with a 12-byte `virtio_net_hdr_v1`; checksums may be
+    /// deferred and TCP left unsegmented in both directions (virtio 1.2, 5.1.6).
+    pub const VIRTIO_NET_HEADER: u32 = 1 << 0;
+}

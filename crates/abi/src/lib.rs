@@ -1,0 +1,55 @@
+//! The contract between an image and the tender that runs it.
+//!
+//! Everything here is a byte layout or a number that both sides must agree on. The first half is
+//! Solo5's (v0.12: ABI version 2 of `spt`, manifest version 1) and must never change; the second,
+//! [`extension`] and [`share`], is Outboard's own and carries a version. A change to a structure of
+//! the second half bumps [`extension::VERSION`]; an image built for another version runs as under a
+//! stock tender.
+//!
+//! | module | what | source |
+//! |---|---|---|
+//! | [`note`] | the ELF notes that an image carries | Solo5 `elf_abi.h` |
+//! | [`manifest`] | the devices that an image may touch | Solo5 `mft_abi.h` |
+//! | [`spt`] | boot information, system calls and addresses of the `spt` host | Solo5 `spt_abi.h` |
+//! | [`extension`] | what Solo5's manifest cannot say, and what the tender answers | Outboard |
+//! | [`share`] | the file-backed page: how the guest ended, counters | Outboard |
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod extension;
+pub mod manifest;
+pub mod note;
+pub mod share;
+pub mod spt;
+
+/// First address of guest memory; everything below stays unmapped, so that a null pointer faults.
+pub const GUEST_BASE: u64 = 0x1_0000;
+
+/// First address that a segment of an image may use. Between it and [`GUEST_BASE`] lies what the
+/// tender hands over: boot information, manifest and command line.
+pub const IMAGE_BASE: u64 = 0x10_0000;
+
+/// Size of a page; segments and guest memory are multiples of it.
+pub const PAGE_SIZE: u64 = 4096;
+
+/// Longest command line (all arguments joined by one space), in bytes without the final NUL.
+pub const COMMAND_LINE_BYTES_MAX: usize = 8191;
+
+/// Exit statuses that mean something on every host.
+pub mod exit {
+    /// The guest did what it was asked to do.
+    pub const SUCCESS: i32 = 0;
+    /// The guest failed, or the tender could not start it.
+    pub const FAILURE: i32 = 1;
+    /// A device that the image was given went away while in use (a tap was deleted). The console
+    /// names it. The number is `EX_UNAVAILABLE` of `sysexits.h`.
+    pub const DEVICE_GONE: i32 = 69;
+    /// The guest gave up: a panic, or memory was exhausted. Solo5's `SOLO5_EXIT_ABORT`.
+    pub const ABORT: i32 = 255;
+    /// Added to the number of the signal that ended a guest.
+    pub const SIGNAL_BASE: i32 = 128;
+}

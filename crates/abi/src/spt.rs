@@ -1,0 +1,60 @@
+//! The `spt` host: a process whose memory is the guest's and whose system calls are filtered
+//! (Solo5 `spt_abi.h`, version 2).
+//!
+//! At entry `rdi` holds the address of [`BootInfo`] and `rsp` is the size of guest memory minus 8.
+//! The guest then makes Linux system calls itself; all but those of [`syscall`] end it.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Guest address of [`BootInfo`].
+pub const BOOT_INFO: u64 = 0x1_1000;
+
+/// What the tender tells the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct BootInfo {
+    /// One past the last byte of guest memory.
+    pub mem_size: u64,
+    /// One past the last byte of the loaded image, page-aligned.
+    pub kernel_end: u64,
+    /// Address of the command line, ended by a NUL.
+    pub cmdline: u64,
+    /// Address of the manifest: a [`crate::manifest::Header`] and its entries.
+    pub mft: u64,
+    /// The epoll descriptor; it watches every network device and the timer.
+    pub epoll_fd: i32,
+    /// The timer descriptor (`CLOCK_MONOTONIC`).
+    pub timer_fd: i32,
+}
+
+const _: () = assert!(size_of::<BootInfo>() == 40);
+
+/// `epoll_event.data` of the timer; that of a network device is its index in the manifest.
+pub const EPOLL_TIMER: u64 = 0xffff_fffe;
+
+/// Descriptor of the console.
+pub const CONSOLE_FD: i32 = 1;
+
+/// The x86-64 Linux system calls that a guest may make, and on what.
+pub mod syscall {
+    /// `read` from a network device.
+    pub const READ: u64 = 0;
+    /// `write` to a network device or the console.
+    pub const WRITE: u64 = 1;
+    /// `pread64` of one block from a block device.
+    pub const PREAD64: u64 = 17;
+    /// `pwrite64` of one block to a block device.
+    pub const PWRITE64: u64 = 18;
+    /// `arch_prctl(ARCH_SET_FS)`.
+    pub const ARCH_PRCTL: u64 = 158;
+    /// `clock_gettime` of `CLOCK_REALTIME` or `CLOCK_MONOTONIC`.
+    pub const CLOCK_GETTIME: u64 = 228;
+    /// `exit_group` with the guest's status.
+    pub const EXIT_GROUP: u64 = 231;
+    /// `epoll_pwait` on the epoll descriptor.
+    pub const EPOLL_PWAIT: u64 = 281;
+    /// `timerfd_settime` on the timer.
+    pub const TIMERFD_SETTIME: u64 = 286;
+    /// First argument of `arch_prctl`.
+    pub const ARCH_SET_FS: u64 = 0x1002;
+}

@@ -1,0 +1,1 @@
+//! Relays, traffic generators and side-by-side measurements.

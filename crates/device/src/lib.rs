@@ -1,0 +1,28 @@
+//! What ports, drivers, stack and filters share.
+//!
+//! A [`Frame`] is an owned packet buffer of one [`Pool`]; a [`Batch`] is what moves between ports;
+//! a [`Netif`] is a port. A packet's way: `receive` fills a batch with owned frames, the appliance
+//! edits or drops some, `transmit` of another port takes the rest. Ownership moves, bytes do not;
+//! dropping a frame gives its buffer back.
+//!
+//! Nothing here knows where a port lives, and nothing allocates once a pool exists.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod batch;
+mod block;
+pub mod ethernet;
+mod frame;
+mod netif;
+pub mod offload;
+
+pub use batch::{BATCH_BYTES_MAX, BATCH_FRAMES_MAX, Batch};
+pub use block::{BlockDevice, BlockError};
+pub use frame::{FRAME_BYTES_MAX, Frame, HEADROOM, Pool};
+pub use netif::{Netif, NetifExt, WaitHandle};
+pub use offload::{Gso, GsoKind, Offload, Offloads};

@@ -1,0 +1,74 @@
+//! A network port.
+
+use crate::batch::Batch;
+use crate::ethernet::{HEADER_SIZE, VLAN_TAG_SIZE};
+use crate::frame::Frame;
+use crate::offload::Offloads;
+
+/// What an appliance sleeps on while a port has nothing to do: the index of its device in the
+/// manifest, below 64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitHandle(pub u8);
+
+/// A network port: a tap of the host, a NIC's driver, or a layer around another port.
+///
+/// Object-safe and batch-only: one virtual call a batch. MTU and largest frame are passed upwards,
+/// never configured twice. Errors of single frames are counted by the port, not returned: a lost
+/// frame is an event of the network.
+pub trait Netif {
+    /// Name in the manifest.
+    fn name(&self) -> &str;
+
+    /// MAC address to use when originating frames.
+    fn mac(&self) -> [u8; 6];
+
+    /// Largest payload of an Ethernet frame on the wire, in bytes.
+    fn mtu(&self) -> usize;
+
+    /// What may be left to this port: checksums, segmentation.
+    fn offloads(&self) -> Offloads;
+
+    /// Largest frame that crosses this interface, Ethernet header included, in bytes. More than
+    /// the MTU allows if segmentation is left to the port.
+    fn max_frame(&self) -> usize {
+        if self.offloads().tso {
+            crate::FRAME_BYTES_MAX
+        } else {
+            self.mtu() + HEADER_SIZE + VLAN_TAG_SIZE
+        }
+    }
+
+    /// A frame of `len` bytes with unspecified content from this port's pool, with room for
+    /// the headers that the port will put in front; `None` if the pool is empty or `len` exceeds
+    /// [`Self::max_frame`].
+    fn alloc(&mut self, len: usize) -> Option<Frame>;
+
+    /// Adds received frames to `batch` until there are no more or the batch is full. Never waits.
+    fn receive(&mut self, batch: &mut Batch);
+
+    /// Sends all frames of `batch`, in order, and leaves it empty. What cannot be sent is dropped
+    /// and counted.
+    fn transmit(&mut self, batch: &mut Batch);
+
+    /// What to sleep on while [`Self::receive`] finds nothing.
+    fn wait_handle(&self) -> WaitHandle;
+}
+
+/// What follows from [`Netif`] for every port.
+pub trait NetifExt: Netif {
+    /// Sends one frame of at most `max` bytes: `fill` writes it into the port's own buffer and
+    /// says how long it is. Returns `false`, without calling `fill`, if there is no buffer.
+    fn send(&mut self, max: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> bool {
+        let Some(mut frame) = self.alloc(max) else {
+            return false;
+        };
+        let len = fill(frame.bytes_mut());
+        frame.truncate(len);
+        let mut batch = Batch::new();
+        let queued = batch.push(frame).is_ok();
+        self.transmit(&mut batch);
+        queued
+    }
+}
+
+impl<N: Netif + ?Sized> NetifExt for N {}

@@ -1,0 +1,59 @@
+//! What one device leaves to the next: checksums and segmentation (virtio 1.2, 5.1.6).
+
+/// What may be left to a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offloads {
+    /// The checksum of TCP and UDP.
+    pub checksum: bool,
+    /// Segmentation of TCP over IPv4 and IPv6.
+    pub tso: bool,
+}
+
+/// What a frame's sender left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offload {
+    /// The L4 checksum is still to be completed.
+    pub checksum: Option<Checksum>,
+    /// The frame is to be cut into segments.
+    pub gso: Option<Gso>,
+}
+
+/// A checksum to be completed: over all bytes from `start` on, to be stored at `start + offset`,
+/// where the sum of the pseudo header lies. Both in bytes; the field lies inside the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checksum {
+    /// First byte that is summed, from the start of the frame.
+    pub start: u16,
+    /// The field, from `start`.
+    pub offset: u16,
+}
+
+/// How a frame is to be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gso {
+    /// What is cut.
+    pub kind: GsoKind,
+    /// Payload bytes of each segment but the last; not zero.
+    pub size: u16,
+    /// Bytes in front of the payload, which each segment repeats: Ethernet, IP and TCP headers.
+    pub header: u16,
+    /// The first segment carries CWR (RFC 3168); virtio's ECN bit.
+    pub ecn: bool,
+}
+
+/// What is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GsoKind {
+    /// TCP over IPv4.
+    TcpV4,
+    /// TCP over IPv6.
+    TcpV6,
+}
+
+impl Offload {
+    /// Nothing is left to do.
+    pub const NONE: Self = Self {
+        checksum: None,
+        gso: None,
+    };
+}

@@ -1,0 +1,1 @@
+//! Pure packet functions: rules and their matcher.

@@ -1,0 +1,1 @@
+//! Starts an image with what its manifest names and nothing else.
