@@ -1,0 +1,61 @@
+//! What any network interface is asked by name: whether it is up, and its MTU.
+
+use super::ioctl::{Command, Request, send};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// A socket that answers for the interfaces of the network namespace it was made in.
+#[derive(Debug)]
+pub struct Interfaces(OwnedFd);
+
+impl Interfaces {
+    /// Those of this thread's namespace.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn here() -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC;
+        Ok(Self(socket_with(
+            AddressFamily::INET,
+            SocketType::DGRAM,
+            flags,
+            None,
+        )?))
+    }
+
+    /// Whether the interface `name` is up.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none.
+    pub fn is_up(&self, name: &str) -> io::Result<bool> {
+        Ok(self.flags(name)? & libc::IFF_UP != 0)
+    }
+
+    /// Brings the interface `name` up.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none, `EPERM` without `CAP_NET_ADMIN`.
+    pub fn bring_up(&self, name: &str) -> io::Result<()> {
+        let flags = self.flags(name)?;
+        let mut request = Request::new(name)?;
+        request.set_flags(flags | libc::IFF_UP);
+        send(self.0.as_fd(), Command::SetFlags, &mut request)
+    }
+
+    /// The MTU of the interface `name`, in bytes.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none.
+    pub fn mtu(&self, name: &str) -> io::Result<i32> {
+        let mut request = Request::new(name)?;
+        send(self.0.as_fd(), Command::GetMtu, &mut request)?;
+        Ok(request.int())
+    }
+
+    fn flags(&self, name: &str) -> io::Result<i32> {
+        let mut request = Request::new(name)?;
+        send(self.0.as_fd(), Command::GetFlags, &mut request)?;
+        Ok(request.flags())
+    }
+}

@@ -1,0 +1,6 @@
+//! Everything in this crate that needs `unsafe`, each wrapped so that its callers do not.
+
+pub mod interface;
+mod ioctl;
+pub mod namespace;
+pub mod tap;

@@ -1,0 +1,1 @@
+//! Anonymous network namespaces.
