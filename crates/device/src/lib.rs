@@ -16,13 +16,20 @@ extern crate std;
 
 mod batch;
 mod block;
+mod checksum;
 pub mod ethernet;
 mod frame;
 mod netif;
 pub mod offload;
+mod segment;
+#[cfg(test)]
+mod tests;
+mod transport;
+pub mod virtio;
 
 pub use batch::{BATCH_BYTES_MAX, BATCH_FRAMES_MAX, Batch};
 pub use block::{BlockDevice, BlockError};
 pub use frame::{FRAME_BYTES_MAX, Frame, HEADROOM, Pool};
 pub use netif::{Netif, NetifExt, WaitHandle};
 pub use offload::{Gso, GsoKind, Offload, Offloads};
+pub use segment::{SEGMENT_HEADER_MAX, Segmenter, segments};

@@ -1,5 +1,7 @@
 //! What one device leaves to the next: checksums and segmentation (virtio 1.2, 5.1.6).
 
+use crate::checksum;
+
 /// What may be left to a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
@@ -56,4 +58,22 @@ impl Offload {
         checksum: None,
         gso: None,
     };
+
+    /// Completes the checksum of `frame`, if that was left to do: in software, for a port that
+    /// cannot. Segments need no such call: [`crate::segments`] completes theirs.
+    #[inline]
+    pub fn complete_checksum(self, frame: &mut [u8]) {
+        if let Some(Checksum { start, offset }) = self.checksum {
+            let start = usize::from(start);
+            checksum::complete(frame, start, start + usize::from(offset));
+        }
+    }
+}
+
+impl Gso {
+    /// Length in bytes of the longest segment, Ethernet header included.
+    #[inline]
+    pub fn segment_bytes(&self) -> usize {
+        usize::from(self.header) + usize::from(self.size)
+    }
 }

@@ -1,0 +1,137 @@
+//! Segmentation of TCP in software, for a port that cannot leave it to its host or NIC.
+
+use crate::checksum;
+use crate::offload::{Gso, GsoKind};
+use crate::transport::{TCP, Transport};
+
+/// Most header bytes that segments repeat: Ethernet with two VLAN tags, IP and TCP with all their
+/// options take 142; the rest is for IPv6 extension headers.
+pub const SEGMENT_HEADER_MAX: usize = 256;
+
+/// Offset of TCP's checksum in its header (RFC 9293, 3.1).
+pub(crate) const TCP_CHECKSUM: usize = 16;
+const TCP_SEQUENCE: usize = 4;
+const TCP_FLAGS: usize = 13;
+const FIN: u8 = 0x01;
+const PSH: u8 = 0x08;
+const CWR: u8 = 0x80;
+
+/// Where headers and payload of a TCP packet that is to be cut lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub transport: Transport,
+    /// Bytes in front of the payload.
+    pub header: usize,
+}
+
+impl Layout {
+    /// Reads the headers of `frame`; `None` unless it is one whole TCP packet over the IP version
+    /// that `kind` says, with a payload and nothing behind it.
+    pub(crate) fn read(frame: &[u8], kind: GsoKind) -> Option<Self> {
+        let transport = Transport::find(frame)?;
+        if transport.protocol != TCP || transport.ipv6 != (kind == GsoKind::TcpV6) {
+            return None;
+        }
+        let tcp: &[u8; 20] = frame.get(transport.start..)?.first_chunk()?;
+        let tcp_header = 4 * usize::from(tcp[12] >> 4);
+        let header = transport.start + tcp_header;
+        let whole = transport.ip + transport.ip_bytes(frame)? == frame.len();
+        (whole && tcp_header >= tcp.len() && header <= SEGMENT_HEADER_MAX && header < frame.len())
+            .then_some(Self { transport, header })
+    }
+}
+
+/// Cuts `frame`, whose checksum is still to be completed, into TCP segments; `None` if it is not
+/// what `gso` says.
+pub fn segments(frame: &[u8], gso: Gso) -> Option<Segmenter<'_>> {
+    let layout = Layout::read(frame, gso.kind)?;
+    if gso.size == 0 {
+        return None;
+    }
+    Some(Segmenter {
+        frame,
+        layout,
+        size: usize::from(gso.size),
+        payload: layout.header,
+        number: 0,
+    })
+}
+
+/// Writes the segments of a frame, one by one, with complete checksums.
+#[derive(Clone, Debug)]
+pub struct Segmenter<'a> {
+    frame: &'a [u8],
+    layout: Layout,
+    size: usize,
+    /// Where the payload of the next segment begins.
+    payload: usize,
+    /// Segments written.
+    number: u16,
+}
+
+impl Segmenter<'_> {
+    /// Writes the next segment to the start of `out` and returns its length in bytes, at most
+    /// [`Gso::segment_bytes`]; `None` once all are written, or if `out` is too short for it.
+    pub fn next(&mut self, out: &mut [u8]) -> Option<usize> {
+        let rest = &self.frame[self.payload..];
+        if rest.is_empty() {
+            return None;
+        }
+        let payload = &rest[..rest.len().min(self.size)];
+        let len = self.layout.header + payload.len();
+        let segment = out.get_mut(..len)?;
+        segment[..self.layout.header].copy_from_slice(&self.frame[..self.layout.header]);
+        segment[self.layout.header..].copy_from_slice(payload);
+        self.write_ip(segment);
+        self.write_tcp(segment, payload.len() == rest.len());
+        self.payload += payload.len();
+        self.number += 1;
+        Some(len)
+    }
+
+    /// Length, and for IPv4 a number and header checksum of its own.
+    fn write_ip(&self, segment: &mut [u8]) {
+        let Transport {
+            ip, start, ipv6, ..
+        } = self.layout.transport;
+        let packet = &mut segment[ip..];
+        if ipv6 {
+            let payload = (packet.len() - 40) as u16;
+            packet[4..6].copy_from_slice(&payload.to_be_bytes());
+            return;
+        }
+        let total = packet.len() as u16;
+        let identification = u16::from_be_bytes([packet[4], packet[5]]).wrapping_add(self.number);
+        packet[2..4].copy_from_slice(&total.to_be_bytes());
+        packet[4..6].copy_from_slice(&identification.to_be_bytes());
+        packet[10..12].fill(0);
+        checksum::complete(&mut packet[..start - ip], 0, 10);
+    }
+
+    /// Sequence number, flags and checksum.
+    fn write_tcp(&self, segment: &mut [u8], last: bool) {
+        let Layout { transport, header } = self.layout;
+        let whole = (self.frame.len() - transport.start) as u16;
+        let tcp = &mut segment[transport.start..];
+
+        let offset = (self.payload - header) as u32;
+        let place = &mut tcp[TCP_SEQUENCE..TCP_SEQUENCE + 4];
+        let sequence = u32::from_be_bytes([place[0], place[1], place[2], place[3]]);
+        place.copy_from_slice(&sequence.wrapping_add(offset).to_be_bytes());
+
+        if !last {
+            tcp[TCP_FLAGS] &= !(FIN | PSH);
+        }
+        if self.number > 0 {
+            tcp[TCP_FLAGS] &= !CWR;
+        }
+
+        // The field holds the pseudo header's sum with the length of the whole; only that differs.
+        let own = tcp.len() as u16;
+        let field = &mut tcp[TCP_CHECKSUM..TCP_CHECKSUM + 2];
+        let pseudo = u64::from(u16::from_ne_bytes([field[0], field[1]]));
+        let pseudo = checksum::fold(pseudo + checksum::word(!whole) + checksum::word(own));
+        field.copy_from_slice(&pseudo.to_ne_bytes());
+        checksum::complete(tcp, 0, TCP_CHECKSUM);
+    }
+}
