@@ -1,0 +1,211 @@
+//! What the tender told the guest, and who holds which device.
+
+use crate::heap;
+use abi::extension::{HOST_INFO_MAGIC, HostInfo, VERSION, host_flag};
+use abi::manifest::{ENTRIES_MAX, Entry, Header};
+use abi::spt::BootInfo;
+use core::cell::{Cell, OnceCell, UnsafeCell};
+use core::sync::atomic::AtomicU64;
+use device::{BATCH_FRAMES_MAX, FRAME_BYTES_MAX, HEADROOM, Pool};
+
+/// Where an image runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// A plain process, for debugging.
+    Process,
+    /// A sandboxed process.
+    Spt,
+}
+
+/// Why a device is not to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceError {
+    /// The manifest has no device of this name.
+    NotInManifest,
+    /// The manifest has this device as another kind.
+    OtherKind,
+    /// It was handed out already.
+    Taken,
+}
+
+impl core::fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::NotInManifest => "no device of this name: add it to manifest.json",
+            Self::OtherKind => "manifest.json has this device as another kind",
+            Self::Taken => "this device was handed out already",
+        })
+    }
+}
+
+impl core::error::Error for DeviceError {}
+
+/// Bytes of a packet buffer: the largest frame with its headroom and one byte by which a longer
+/// one is noticed, in whole cache lines. The number of lines is odd, so that the first lines of
+/// successive buffers, all that small frames touch, fall into different sets of the cache.
+const BUFFER_BYTES: usize = 16 * 4096 + 3 * 64;
+const _: () = assert!(HEADROOM + FRAME_BYTES_MAX < BUFFER_BYTES);
+
+/// Packet buffers wanted: a full batch, the segments of one frame, and some for appliances to keep.
+const BUFFERS: usize = BATCH_FRAMES_MAX + 64;
+
+/// The part of guest memory that packet buffers may take at most: one half.
+const ARENA_SHARE: usize = 2;
+
+/// A device that was handed out.
+pub(crate) struct Attached {
+    pub(crate) entry: &'static Entry,
+    pub(crate) index: u8,
+    pub(crate) flags: u32,
+}
+
+pub(crate) struct Boot {
+    pub(crate) epoll: i32,
+    pub(crate) timer: i32,
+    pub(crate) counters: &'static [AtomicU64],
+    host: Host,
+    memory_bytes: u64,
+    command_line: &'static str,
+    entries: &'static [Entry],
+    flags: [u32; ENTRIES_MAX],
+    pool: Pool,
+    taken: Cell<u64>,
+}
+
+struct Shared(OnceCell<Boot>);
+// SAFETY: a unikernel has one thread, and no signal or interrupt handler runs guest code.
+unsafe impl Sync for Shared {}
+static BOOT: Shared = Shared(OnceCell::new());
+
+/// The area that Outboard's tender fills in before the guest starts; its address is in the
+/// extension note.
+#[repr(transparent)]
+struct HostInfoArea(UnsafeCell<HostInfo>);
+// SAFETY: it is written before the guest's only thread starts, and only read afterwards.
+unsafe impl Sync for HostInfoArea {}
+#[unsafe(export_name = "outboard_host_info")]
+static HOST_INFO: HostInfoArea = HostInfoArea(UnsafeCell::new(HostInfo::ZERO));
+
+/// Reads what the tender left and sets up heap and packet buffers.
+///
+/// # Safety
+/// To be called once, first, with the address that the tender passed to the entry point: boot
+/// information, and all that it points to, is readable and unchanged while the guest runs.
+pub(crate) unsafe fn init(boot_info: *const BootInfo) {
+    // SAFETY: the caller vouches for the address.
+    let info = unsafe { boot_info.read() };
+    // SAFETY: the area is a static of this image; volatile, since the tender wrote it.
+    let host_info = unsafe { HOST_INFO.0.get().read_volatile() };
+    let known = host_info.magic == HOST_INFO_MAGIC && host_info.version == VERSION;
+    let host_info = if known { host_info } else { HostInfo::ZERO };
+    // SAFETY: `mft` points to a header and as many entries as it says (caller).
+    let entries = unsafe { manifest(info.mft) };
+    // SAFETY: `cmdline` points to a string ended by NUL (caller).
+    let command_line = unsafe { core::ffi::CStr::from_ptr(info.cmdline as *const _) };
+    let has_net = entries
+        .iter()
+        .any(|entry| entry.kind == abi::manifest::kind::NET_BASIC);
+    // SAFETY: all memory behind the image belongs to nobody yet, and this runs once.
+    let arena = unsafe { heap::init(info.mem_size as usize, |free| arena_bytes(has_net, free)) };
+    // SAFETY: the tender mapped so many counters at this address for the guest's lifetime.
+    let counters = unsafe { shared_counters(&host_info) };
+    let boot = Boot {
+        epoll: info.epoll_fd,
+        timer: info.timer_fd,
+        counters,
+        host: if host_info.flags & host_flag::PROCESS != 0 {
+            Host::Process
+        } else {
+            Host::Spt
+        },
+        memory_bytes: info.mem_size,
+        command_line: command_line.to_str().unwrap_or(""),
+        entries,
+        flags: host_info.devices,
+        pool: Pool::new(arena, BUFFER_BYTES),
+        taken: Cell::new(0),
+    };
+    let _ = BOOT.0.set(boot);
+}
+
+/// Bytes of the packet arena when `free` bytes of memory are left behind the image.
+fn arena_bytes(has_net: bool, free: usize) -> usize {
+    let buffers = if has_net {
+        (free / ARENA_SHARE / BUFFER_BYTES).min(BUFFERS)
+    } else {
+        0
+    };
+    buffers * BUFFER_BYTES
+}
+
+/// # Safety
+/// `address` is that of a manifest header followed by as many entries as it says, for ever.
+unsafe fn manifest(address: u64) -> &'static [Entry] {
+    // SAFETY: see above.
+    let header = unsafe { (address as *const Header).read() };
+    let count = (header.entries as usize).min(ENTRIES_MAX);
+    let first = (address + size_of::<Header>() as u64) as *const Entry;
+    // SAFETY: see above; tenders place the header 8-byte aligned, and so the entries.
+    unsafe { core::slice::from_raw_parts(first, count) }
+}
+
+/// # Safety
+/// If `host_info` names counters, they are mapped and writable at that address, for ever.
+unsafe fn shared_counters(host_info: &HostInfo) -> &'static [AtomicU64] {
+    if host_info.counters == 0 {
+        return &crate::counters::PRIVATE;
+    }
+    let first = host_info.counters as *const AtomicU64;
+    // SAFETY: see above; the tender aligns them to a page. Others only read them.
+    unsafe { core::slice::from_raw_parts(first, host_info.counters_len as usize) }
+}
+
+pub(crate) fn boot() -> &'static Boot {
+    match BOOT.0.get() {
+        Some(boot) => boot,
+        None => panic!("used before the runtime started"),
+    }
+}
+
+/// Packet buffers of all ports.
+pub(crate) fn pool() -> Pool {
+    boot().pool.clone()
+}
+
+/// Hands out the device of this name.
+pub(crate) fn take(name: &str) -> Result<Attached, DeviceError> {
+    let boot = boot();
+    let index = (1..boot.entries.len())
+        .find(|i| boot.entries[*i].name() == Some(name))
+        .ok_or(DeviceError::NotInManifest)?;
+    let bit = 1 << index;
+    if boot.taken.get() & bit != 0 {
+        return Err(DeviceError::Taken);
+    }
+    boot.taken.set(boot.taken.get() | bit);
+    Ok(Attached {
+        entry: &boot.entries[index],
+        index: index as u8,
+        flags: boot.flags[index],
+    })
+}
+
+/// The host that this image runs on.
+pub fn host() -> Host {
+    boot().host
+}
+
+/// The command line's words.
+pub fn arguments() -> impl Iterator<Item = &'static str> {
+    boot().command_line.split_ascii_whitespace()
+}
+
+/// Size of guest memory in bytes.
+pub fn memory_bytes() -> u64 {
+    boot().memory_bytes
+}
+
+/// Number of entries in the manifest, the reserved first one included.
+pub fn entry_count() -> usize {
+    boot().entries.len()
+}

@@ -1,0 +1,34 @@
+//! Counters in the shared page, where the monitor can read them; see [`abi::share`].
+
+use crate::boot::boot;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters that nobody reads, for hosts without a shared page; also more than that page holds.
+pub(crate) static PRIVATE: [AtomicU64; 2048] = [const { AtomicU64::new(0) }; 2048];
+static SPARE: AtomicU64 = AtomicU64::new(0);
+
+/// A number that only grows. Written by the guest alone, so an addition needs no locked
+/// instruction.
+#[derive(Clone, Copy)]
+pub struct Counter(&'static AtomicU64);
+
+impl Counter {
+    /// Adds.
+    #[inline]
+    pub fn add(self, amount: u64) {
+        let value = self.0.load(Ordering::Relaxed).wrapping_add(amount);
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// The value.
+    pub fn get(self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The counter of this number; numbers that the shared page does not hold share one counter that
+/// nobody reads. For an appliance's own, add [`abi::share::appliance_counters`] of
+/// [`crate::entry_count`].
+pub fn counter(number: usize) -> Counter {
+    Counter(boot().counters.get(number).unwrap_or(&SPARE))
+}

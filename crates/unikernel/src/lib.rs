@@ -1,0 +1,108 @@
+//! The runtime inside an image.
+//!
+//! An appliance is a `main` function and [`entry!`]; it forbids unsafe code. What it may touch is
+//! in its manifest; [`net`] and [`block`] hand each device out once, by name.
+//!
+//! ```ignore
+//! #![no_std]
+//! #![no_main]
+//! #![forbid(unsafe_code)]
+//!
+//! unikernel::entry!(main);
+//!
+//! fn main() {
+//!     unikernel::println!("hello, {}", unikernel::arguments().next().unwrap_or("world"));
+//! }
+//! ```
+//!
+//! There is one thread, no signal and no interrupt. The host is learnt from the image's own ABI
+//! note when it starts ([`host`]); nothing else knows it. A panic prints message and place and ends
+//! the guest with [`abi::exit::ABORT`].
+//!
+//! | module | what |
+//! |---|---|
+//! | `entry` | first instruction, stack, boot information |
+//! | `spt` | the system calls of the hosts `spt` and `process` |
+//! | `memory`, `heap` | what the compiler expects of a C library; the allocator |
+//! | `net`, `block` | ports and disks that the host attached |
+//! | `clock`, `wait`, `console`, `counters` | the rest of the world |
+
+#![no_std]
+
+extern crate alloc;
+
+mod block;
+mod boot;
+mod clock;
+mod console;
+mod counters;
+mod entry;
+mod heap;
+mod memory;
+mod net;
+#[cfg(not(test))]
+mod panic;
+mod spt;
+mod wait;
+
+pub use abi;
+pub use block::Block;
+pub use boot::{DeviceError, Host, arguments, entry_count, host, memory_bytes};
+pub use clock::{Instant, monotonic, wall};
+#[doc(hidden)]
+pub use console::print as __print;
+pub use console::write_console;
+pub use counters::{Counter, counter};
+pub use net::Port;
+pub use wait::{Ready, wait};
+
+/// The network device of this name, once.
+///
+/// # Errors
+/// If the manifest has no such device or it was handed out already.
+pub fn net(name: &str) -> Result<Port, DeviceError> {
+    boot::take(name).and_then(Port::new)
+}
+
+/// The block device of this name, once.
+///
+/// # Errors
+/// If the manifest has no such device or it was handed out already.
+pub fn block(name: &str) -> Result<Block, DeviceError> {
+    boot::take(name).and_then(Block::new)
+}
+
+/// Ends the guest with this exit status.
+pub fn exit(status: i32) -> ! {
+    spt::exit(status)
+}
+
+/// What `main` may return: `()` or an exit status.
+pub trait Termination {
+    /// The exit status.
+    fn status(self) -> i32;
+}
+
+impl Termination for () {
+    fn status(self) -> i32 {
+        abi::exit::SUCCESS
+    }
+}
+
+impl Termination for i32 {
+    fn status(self) -> i32 {
+        self
+    }
+}
+
+/// Makes `$main`, a function without arguments that returns a [`Termination`], the program.
+#[macro_export]
+macro_rules! entry {
+    ($main:path) => {
+        /// Called by the runtime once stack, heap and devices are there.
+        #[unsafe(no_mangle)]
+        extern "Rust" fn outboard_main() -> i32 {
+            $crate::Termination::status($main())
+        }
+    };
+}

@@ -1,0 +1,284 @@
+//! A network port that the host attached: a tap or macvtap, with or without virtio-net headers.
+
+use crate::boot::{Attached, DeviceError, pool};
+use crate::counters::{Counter, counter};
+use crate::spt::{self, Errno};
+use abi::extension::device_flag;
+use abi::manifest::Device;
+use abi::share::{COUNTERS_PER_PORT, PortCounter};
+use device::ethernet::{HEADER_SIZE, link_header_size};
+use device::{Batch, Frame, Netif, Offloads, Pool, WaitHandle, virtio};
+
+/// Reads in a row that may fail before the port counts as gone: a device that the host reports as
+/// ready for ever and that never yields a frame would keep the guest spinning.
+const READ_ERRORS_MAX: u32 = 1000;
+
+/// A network port of the manifest.
+pub struct Port {
+    name: &'static str,
+    descriptor: i32,
+    index: u8,
+    mac: [u8; 6],
+    mtu: usize,
+    /// Whether frames carry virtio-net headers, and with them deferred checksums and TSO.
+    virtio: bool,
+    /// Longest frame that is received, virtio-net header left out.
+    receive_max: usize,
+    read_errors: u32,
+    pool: Pool,
+    counters: [Counter; abi::share::PORT_COUNTERS.len()],
+}
+
+impl Port {
+    pub(crate) fn new(attached: Attached) -> Result<Self, DeviceError> {
+        let Some(Device::Net { mac, mtu }) = attached.entry.device() else {
+            return Err(DeviceError::OtherKind);
+        };
+        let pool = pool();
+        let first = usize::from(attached.index) * COUNTERS_PER_PORT;
+        Ok(Self {
+            name: attached.entry.name().unwrap_or(""),
+            descriptor: attached.entry.descriptor(),
+            index: attached.index,
+            mac,
+            mtu: usize::from(mtu),
+            virtio: attached.flags & device_flag::VIRTIO_NET_HEADER != 0,
+            receive_max: device::FRAME_BYTES_MAX.min(pool.frame_bytes_max() - 1),
+            read_errors: 0,
+            pool,
+            counters: core::array::from_fn(|number| counter(first + number)),
+        })
+    }
+
+    /// The counter of this number in the port's block, for what the appliance itself counts:
+    /// numbers from [`abi::share::PORT_APPLIANCE`] to [`COUNTERS_PER_PORT`].
+    pub fn counter(&self, number: usize) -> Counter {
+        counter(usize::from(self.index) * COUNTERS_PER_PORT + number)
+    }
+
+    #[inline]
+    fn count(&self, what: PortCounter, amount: u64) {
+        self.counters[what as usize].add(amount);
+    }
+
+    /// One frame from the host. `None`: there is none, or there is no buffer for it.
+    #[inline]
+    fn receive_frame(&mut self) -> Option<Received> {
+        let Some(mut frame) = self.pool.alloc(self.receive_max + 1) else {
+            self.count(PortCounter::NoBuffer, 1);
+            return None;
+        };
+        if self.virtio {
+            frame.push_front(virtio::HEADER_SIZE)?;
+        }
+        match spt::read(self.descriptor, frame.bytes_mut()) {
+            Ok(length) => {
+                self.read_errors = 0;
+                frame.truncate(length);
+                Some(self.check(frame))
+            }
+            Err(Errno::AGAIN) => None,
+            Err(errno) => {
+                self.read_failed(errno);
+                None
+            }
+        }
+    }
+
+    /// Checks length and virtio-net header of a frame that was just read.
+    #[inline]
+    fn check(&self, mut frame: Frame) -> Received {
+        let mut header = [0; virtio::HEADER_SIZE];
+        if self.virtio {
+            if let Some(bytes) = frame.bytes().first_chunk() {
+                header = *bytes;
+            }
+            if !frame.pop_front(virtio::HEADER_SIZE) {
+                return Received::Drop(PortCounter::RxRunt);
+            }
+        }
+        if frame.len() < HEADER_SIZE {
+            return Received::Drop(PortCounter::RxRunt);
+        }
+        if frame.len() > self.receive_max {
+            return Received::Drop(PortCounter::RxTooLong);
+        }
+        match virtio::parse(&header, frame.bytes()) {
+            Ok(offload) => {
+                frame.offload = offload;
+                Received::Frame(frame)
+            }
+            Err(_) => Received::Drop(PortCounter::RxBadHeader),
+        }
+    }
+
+    #[cold]
+    fn read_failed(&mut self, errno: Errno) {
+        self.count(PortCounter::RxError, 1);
+        self.read_errors += 1;
+        if errno == Errno::BAD_STATE || self.read_errors > READ_ERRORS_MAX {
+            self.gone(errno);
+        }
+    }
+
+    /// Ends the guest: the host reports this port as ready for ever, and the jail has no call by
+    /// which the guest could stop listening to it.
+    #[cold]
+    fn gone(&self, errno: Errno) -> ! {
+        crate::println!(
+            "outboard: port {}: the host's network device is gone (errno {})",
+            self.name,
+            errno.0
+        );
+        crate::exit(abi::exit::DEVICE_GONE)
+    }
+
+    /// Sends a frame whose MTU has been checked, and returns how many bytes went out.
+    #[inline]
+    fn write(&self, mut frame: Frame) -> u64 {
+        let length = frame.len() as u64;
+        if self.virtio {
+            let header = virtio::emit(frame.offload);
+            match frame.push_front(virtio::HEADER_SIZE) {
+                Some(room) => room.copy_from_slice(&header),
+                None => return self.refused(Errno::NO_BUFFERS),
+            }
+        } else {
+            frame.offload.complete_checksum(frame.bytes_mut());
+        }
+        match spt::write(self.descriptor, frame.bytes()) {
+            Ok(_) => length,
+            Err(errno) => self.refused(errno),
+        }
+    }
+
+    #[cold]
+    fn refused(&self, errno: Errno) -> u64 {
+        let counter = match errno {
+            Errno::BAD_STATE => self.gone(errno),
+            Errno::IO => PortCounter::TxLinkDown,
+            Errno::AGAIN | Errno::NO_BUFFERS | Errno::NO_MEMORY => PortCounter::TxNoRoom,
+            _ => PortCounter::TxRefused,
+        };
+        self.count(counter, 1);
+        0
+    }
+
+    /// Cuts a frame into segments, which leave with complete checksums, and returns how many
+    /// frames and bytes went out.
+    #[cold]
+    fn write_segments(&self, frame: Frame, gso: device::Gso) -> (u64, u64) {
+        self.count(PortCounter::TxSegmented, 1);
+        let (mut frames, mut bytes) = (0, 0);
+        let Some(mut segments) = device::segments(frame.bytes(), gso) else {
+            self.count(PortCounter::TxRefused, 1);
+            return (0, 0);
+        };
+        loop {
+            let Some(mut segment) = self.pool.alloc(gso.segment_bytes()) else {
+                self.count(PortCounter::NoBuffer, 1);
+                break;
+            };
+            let Some(length) = segments.next(segment.bytes_mut()) else {
+                break;
+            };
+            segment.truncate(length);
+            let written = self.write(segment);
+            frames += u64::from(written > 0);
+            bytes += written;
+        }
+        (frames, bytes)
+    }
+
+    /// Sends one frame, whatever it takes, and returns how many frames and bytes went out.
+    #[inline]
+    fn send_frame(&self, frame: Frame) -> (u64, u64) {
+        let limit = self.mtu + link_header_size(frame.bytes());
+        let wire_length = match frame.offload.gso {
+            None => frame.len(),
+            Some(gso) => gso.segment_bytes().min(frame.len()),
+        };
+        if wire_length > limit {
+            self.count(PortCounter::TxTooBig, 1);
+            return (0, 0);
+        }
+        match frame.offload.gso {
+            Some(gso) if !self.virtio => self.write_segments(frame, gso),
+            _ => {
+                let written = self.write(frame);
+                (u64::from(written > 0), written)
+            }
+        }
+    }
+}
+
+enum Received {
+    Frame(Frame),
+    Drop(PortCounter),
+}
+
+impl Netif for Port {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    fn offloads(&self) -> Offloads {
+        Offloads {
+            checksum: self.virtio,
+            tso: self.virtio,
+        }
+    }
+
+    fn alloc(&mut self, len: usize) -> Option<Frame> {
+        if len > self.max_frame() {
+            return None;
+        }
+        self.pool.alloc(len)
+    }
+
+    fn receive(&mut self, batch: &mut Batch) {
+        let (mut frames, mut bytes) = (0, 0);
+        // A dropped frame counts against the batch too, so that garbage cannot hold the loop.
+        for _ in batch.len()..device::BATCH_FRAMES_MAX {
+            if batch.is_full() {
+                break;
+            }
+            match self.receive_frame() {
+                None => break,
+                Some(Received::Drop(reason)) => self.count(reason, 1),
+                Some(Received::Frame(frame)) => {
+                    frames += 1;
+                    bytes += frame.len() as u64;
+                    let _ = batch.push(frame);
+                }
+            }
+        }
+        self.count(PortCounter::RxFrames, frames);
+        self.count(PortCounter::RxBytes, bytes);
+    }
+
+    fn transmit(&mut self, batch: &mut Batch) {
+        let (mut frames, mut bytes) = (0, 0);
+        for frame in batch.drain() {
+            let sent = self.send_frame(frame);
+            frames += sent.0;
+            bytes += sent.1;
+        }
+        self.count(PortCounter::TxFrames, frames);
+        self.count(PortCounter::TxBytes, bytes);
+    }
+
+    fn wait_handle(&self) -> WaitHandle {
+        WaitHandle(self.index)
+    }
+}
+
+const _: () = assert!(device::HEADROOM >= virtio::HEADER_SIZE);

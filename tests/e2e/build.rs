@@ -1,0 +1,59 @@
+//! Builds what the tests run: the programs of the root workspace, guests and appliances.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the built things are.
+#[derive(Default)]
+pub struct Images {
+    guests: PathBuf,
+    programs: PathBuf,
+    /// The firewall's image for spt.
+    pub firewall: PathBuf,
+}
+
+impl Images {
+    /// The image of a guest of `tests/guests/src/bin`.
+    pub fn guest(&self, name: &str) -> PathBuf {
+        self.guests.join(name)
+    }
+
+    /// A program of the root workspace: `outboard` or `outboard-tender`.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
+    }
+}
+
+/// The repository.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"))
+}
+
+/// Builds everything, in release mode; ends the run if that fails.
+pub fn all() -> Images {
+    cargo(root(), &["build", "--release", "-p", "outboard", "-p", "bench"]);
+    let guests = root().join("tests/guests");
+    cargo(&guests, &["build", "--release"]);
+    let target = |folder: &Path| {
+        let own = folder.join("target");
+        let shared = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+        shared.unwrap_or(own).join("x86_64-unknown-linux-gnu/release")
+    };
+    let images = Images {
+        guests: target(&guests),
+        programs: target(root()),
+        firewall: root().join("unikernels/firewall/firewall.spt"),
+    };
+    let built = Command::new(images.program("outboard"))
+        .args(["build", "unikernels/firewall"])
+        .current_dir(root())
+        .status();
+    assert!(built.is_ok_and(|status| status.success()), "outboard build failed");
+    images
+}
+
+fn cargo(folder: &Path, arguments: &[&str]) {
+    let status = Command::new(env!("CARGO")).args(arguments).current_dir(folder).status();
+    let done = status.is_ok_and(|status| status.success());
+    assert!(done, "cargo {} failed in {}", arguments.join(" "), folder.display());
+}

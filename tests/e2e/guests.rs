@@ -1,0 +1,134 @@
+//! One tiny guest for each promise, on each host.
+
+use crate::build::Images;
+use crate::process::{Ended, run};
+use libtest_mimic::{Failed, Trial};
+use std::process::Command;
+
+const SIGSEGV: i32 = 128 + 11;
+const SIGSYS: i32 = 128 + 31;
+
+/// A guest, what it is given, and how it must end.
+pub struct Promise {
+    pub guest: &'static str,
+    pub arguments: &'static [&'static str],
+    pub status: i32,
+    pub says: &'static str,
+    /// What `outboard run` must say of it.
+    pub report: &'static str,
+    /// Whether only a jail keeps it.
+    pub jail: bool,
+}
+
+const fn promise(
+    guest: &'static str,
+    arguments: &'static [&'static str],
+    status: i32,
+    says: &'static str,
+    report: &'static str,
+) -> Promise {
+    Promise { guest, arguments, status, says, report, jail: false }
+}
+
+const fn jail(number: &'static [&'static str], name: &'static str) -> Promise {
+    Promise {
+        jail: true,
+        ..promise("forbidden_syscall", number, SIGSYS, "", name)
+    }
+}
+
+/// Promises about guests without devices.
+pub const PROMISES: &[Promise] = &[
+    promise("hello", &[], 0, "SUCCESS", ""),
+    promise("arguments", &["one", "--two", "three=3"], 0, "[one]\n[--two]\n[three=3]\n", ""),
+    promise("status", &["0"], 0, "", ""),
+    promise("status", &["42"], 42, "", "42"),
+    promise("panic", &["why"], 255, "panic.rs:", "255"),
+    promise("clocks", &[], 0, "SUCCESS", ""),
+    promise("deadlines", &[], 0, "SUCCESS", ""),
+    promise("memory", &[], 0, "SUCCESS", ""),
+    promise("heap", &[], 0, "SUCCESS", ""),
+    promise("heap_exhaustion", &[], 255, "memory allocation of", "255"),
+    promise("stack_overflow", &[], SIGSEGV, "", "SIGSEGV"),
+    promise("null_read", &[], SIGSEGV, "", "address 0x0"),
+    promise("write_text", &[], SIGSEGV, "", "SIGSEGV"),
+    promise("write_rodata", &[], SIGSEGV, "", "SIGSEGV"),
+    promise("execute_data", &["data"], SIGSEGV, "", "SIGSEGV"),
+    promise("execute_data", &["heap"], SIGSEGV, "", "SIGSEGV"),
+    promise("execute_data", &["stack"], SIGSEGV, "", "SIGSEGV"),
+    jail(&[], "getpid"),
+    jail(&["2"], "open"),
+    jail(&["9"], "mmap"),
+    jail(&["10"], "mprotect"),
+    jail(&["13"], "rt_sigaction"),
+    jail(&["41"], "socket"),
+    jail(&["56"], "clone"),
+    jail(&["59"], "execve"),
+    jail(&["101"], "ptrace"),
+    jail(&["233"], "epoll_ctl"),
+    jail(&["425"], "io_uring_setup"),
+    // The x32 bit: another table of system calls, which must not be a way around the first.
+    jail(&["1073741863"], "1073741863"),
+];
+
+impl Promise {
+    fn name(&self) -> String {
+        let words: Vec<_> = [self.guest].iter().chain(self.arguments).copied().collect();
+        words.join(" ")
+    }
+
+    /// Fails unless the guest ended and spoke as promised.
+    pub fn check(&self, ended: &Ended) -> Result<(), Failed> {
+        ended.expect_status(self.status)?.expect_stdout(self.says)?;
+        let failed = ended.stdout.contains("FAILURE");
+        let verdict = if failed { Err("the guest survived what must end it") } else { Ok(()) };
+        Ok(verdict?)
+    }
+}
+
+pub fn trials(images: &'static Images) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for promise in PROMISES {
+        trials.push(Trial::test(format!("guest::spt::{}", promise.name()), || {
+            tender(images, promise, "spt")
+        }));
+        if !promise.jail {
+            trials.push(Trial::test(format!("guest::process::{}", promise.name()), || {
+                tender(images, promise, "process")
+            }));
+        }
+        trials.push(Trial::test(format!("guest::monitor::{}", promise.name()), || {
+            monitor(images, promise)
+        }));
+    }
+    trials.push(Trial::test("guest::process has no jail", || {
+        let promise = PROMISES.iter().find(|p| p.jail).ok_or("no such promise")?;
+        let ended = run(&mut command(images, promise, "process"))?;
+        Ok(ended.expect_stdout("FAILURE").map(|_| ())?)
+    }));
+    trials
+}
+
+fn command(images: &Images, promise: &Promise, host: &str) -> Command {
+    let mut command = Command::new(images.program("outboard-tender"));
+    command
+        .args([&format!("--host={host}"), "--mem=16", "--"])
+        .arg(images.guest(promise.guest))
+        .args(promise.arguments);
+    command
+}
+
+fn tender(images: &Images, promise: &Promise, host: &str) -> Result<(), Failed> {
+    promise.check(&run(&mut command(images, promise, host))?)
+}
+
+fn monitor(images: &Images, promise: &Promise) -> Result<(), Failed> {
+    let mut command = Command::new(images.program("outboard"));
+    command
+        .args(["run", "--mem=16", "--"])
+        .arg(images.guest(promise.guest))
+        .args(promise.arguments);
+    let ended = run(&mut command)?;
+    promise.check(&ended)?;
+    ended.expect_stderr(promise.report).map(|_| ())
+}

@@ -1,0 +1,27 @@
+//! End-to-end tests: real images under real tenders, on real taps.
+//!
+//! `cargo test -p e2e [FILTER]` builds what it needs. Tests that need root run in a user namespace
+//! when started by an ordinary user. A test that cannot run here says why.
+
+#![forbid(unsafe_code)]
+
+mod build;
+mod compatibility;
+mod guests;
+mod process;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let images = if arguments.list {
+        build::Images::default()
+    } else {
+        build::all()
+    };
+    let images: &'static build::Images = Box::leak(Box::new(images));
+    let mut trials: Vec<Trial> = Vec::new();
+    trials.extend(guests::trials(images));
+    trials.extend(compatibility::trials(images));
+    libtest_mimic::run(&arguments, trials).exit();
+}

@@ -1,0 +1,131 @@
+//! Running a program to its end, within bounds, and saying what was wrong with it.
+
+use libtest_mimic::Failed;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// No program of these tests runs longer than this.
+const RUN_SECONDS_MAX: u64 = 60;
+
+/// How a program ended and what it said.
+#[derive(Debug)]
+pub struct Ended {
+    /// As a shell says it: the exit status, or 128 plus the signal.
+    pub status: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// A program under way; killed when dropped.
+pub struct Running {
+    child: Child,
+    stdout: Option<thread::JoinHandle<String>>,
+    stderr: Option<thread::JoinHandle<String>>,
+}
+
+/// Starts a program with its output collected.
+pub fn start(command: &mut Command) -> Result<Running, Failed> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    let stdout = child.stdout.take().map(collect);
+    let stderr = child.stderr.take().map(collect);
+    Ok(Running { child, stdout, stderr })
+}
+
+fn collect(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+impl Running {
+    /// The process number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal by number.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.child.id().cast_signed());
+        if let Some(pid) = pid {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+
+    /// Whether it is still running.
+    pub fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits for the end.
+    pub fn finish(mut self) -> Result<Ended, Failed> {
+        let deadline = Instant::now() + Duration::from_secs(RUN_SECONDS_MAX);
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            if Instant::now() > deadline {
+                let _ = self.child.kill();
+                return Err(format!("still running after {RUN_SECONDS_MAX} s").into());
+            }
+            thread::sleep(Duration::from_millis(2));
+        };
+        let text = |reader: Option<thread::JoinHandle<String>>| {
+            reader.and_then(|reader| reader.join().ok()).unwrap_or_default()
+        };
+        Ok(Ended {
+            status: status.code().unwrap_or(128 + status.signal().unwrap_or(0)),
+            stdout: text(self.stdout.take()),
+            stderr: text(self.stderr.take()),
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a program to its end.
+pub fn run(command: &mut Command) -> Result<Ended, Failed> {
+    start(command)?.finish()
+}
+
+impl Ended {
+    /// Fails unless the exit status is this.
+    pub fn expect_status(&self, status: i32) -> Result<&Self, Failed> {
+        if self.status == status {
+            return Ok(self);
+        }
+        Err(format!("status {}, not {status}: {self:?}", self.status).into())
+    }
+
+    /// Fails unless standard output has this text.
+    pub fn expect_stdout(&self, text: &str) -> Result<&Self, Failed> {
+        if self.stdout.contains(text) {
+            return Ok(self);
+        }
+        Err(format!("no {text:?} on standard output: {self:?}").into())
+    }
+
+    /// Fails unless standard error has this text.
+    pub fn expect_stderr(&self, text: &str) -> Result<&Self, Failed> {
+        if self.stderr.contains(text) {
+            return Ok(self);
+        }
+        Err(format!("no {text:?} on standard error: {self:?}").into())
+    }
+}
