@@ -24,7 +24,10 @@ fn main() {
     for offset in (0..capacity).step_by(size) {
         disk.read(offset, &mut block).expect("read");
         let expected = (offset / size as u64) as u8 ^ 0x5a;
-        assert!(block.iter().all(|byte| *byte == expected), "block at {offset}");
+        assert!(
+            block.iter().all(|byte| *byte == expected),
+            "block at {offset}"
+        );
     }
     let refused = Err(BlockError::OutOfRange);
     assert_eq!(disk.read(capacity, &mut block), refused);

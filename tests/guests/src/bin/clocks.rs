@@ -20,8 +20,14 @@ fn main() {
         last = now;
     }
     let wall = unikernel::wall();
-    assert!(wall.as_secs() > 1_700_000_000, "the wall clock says {wall:?}");
+    assert!(
+        wall.as_secs() > 1_700_000_000,
+        "the wall clock says {wall:?}"
+    );
     let apart = (wall - wall_start).abs_diff(DELAY);
-    assert!(apart < Duration::from_secs(5), "the clocks are {apart:?} apart");
+    assert!(
+        apart < Duration::from_secs(5),
+        "the clocks are {apart:?} apart"
+    );
     println!("SUCCESS");
 }

@@ -11,7 +11,9 @@ const GETPID: u64 = 39;
 
 fn main() {
     let argument = unikernel::arguments().next();
-    let number: u64 = argument.and_then(|text| text.parse().ok()).unwrap_or(GETPID);
+    let number: u64 = argument
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(GETPID);
     let result: i64;
     // SAFETY: all arguments are zero; the promise is that the call is not made.
     unsafe {

@@ -23,12 +23,19 @@ fn main() {
             for (i, byte) in bytes.iter().enumerate() {
                 let moved = (to..to + length).contains(&i);
                 let expected = pattern()[if moved { from + i - to } else { i }];
-                assert_eq!(*byte, expected, "copy {length} from {from} to {to}, byte {i}");
+                assert_eq!(
+                    *byte, expected,
+                    "copy {length} from {from} to {to}, byte {i}"
+                );
             }
         }
         let mut bytes = black_box(pattern());
         bytes[3..3 + length].fill(0xaa);
-        let filled = bytes.iter().zip(pattern()).filter(|(a, b)| **a != *b).count();
+        let filled = bytes
+            .iter()
+            .zip(pattern())
+            .filter(|(a, b)| **a != *b)
+            .count();
         assert!(filled <= length && bytes[3 + length] == pattern()[3 + length]);
         for differs in 0..length {
             let mut other = pattern();

@@ -15,11 +15,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 fn main() -> i32 {
     let mut left = unikernel::net("left").expect("left");
     let mut right = unikernel::net("right").expect("right");
-    assert!(unikernel::net("left").is_err(), "a device is handed out once");
+    assert!(
+        unikernel::net("left").is_err(),
+        "a device is handed out once"
+    );
     assert!(unikernel::net("middle").is_err(), "no such device");
     for port in [&left, &right] {
-        println!("{} mac {:02x?} mtu {} max {}", port.name(), port.mac(), port.mtu(),
-            port.max_frame());
+        println!(
+            "{} mac {:02x?} mtu {} max {}",
+            port.name(),
+            port.mac(),
+            port.mtu(),
+            port.max_frame()
+        );
     }
     let deadline = unikernel::monotonic() + PATIENCE;
     let mut batch = Batch::new();
