@@ -16,7 +16,7 @@ fn main() {
     let most = (unikernel::memory_bytes() as usize - (2 << 20)) / 10 * 9;
     for _ in 0..3 {
         let mut all: Vec<u8> = Vec::with_capacity(most);
-        all.push(1);
+        all.resize(1, 1);
     }
     let pieces: Vec<_> = (0..1000_usize).map(|n| vec![n as u8; n]).collect();
     for (n, piece) in pieces.iter().enumerate() {
