@@ -1,1 +1,22 @@
-//! What an image is made of, on the host's side: manifest, notes, linker script, and the checked reading of ELF files.
+//! What an image is made of, on the host's side.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`manifest`] | the manifest's JSON, the source of all that an image may touch |
+//! | [`note`] | the bytes of the ELF notes that carry manifest and ABI |
+//! | [`script`] | the linker script that lays an image out and emits its notes |
+//! | [`appliance()`] | the whole `build.rs` of an appliance |
+//! | [`Image`] | the checked reading of an image |
+//! | [`retarget()`] | turns the image of one host into that of another |
+//!
+//! A plain `cargo build --release` in the folder of an appliance makes an image: its `build.rs` is
+//! `fn main() { image::appliance() }`, and its manifest lies beside it as `manifest.json`.
+
+#![forbid(unsafe_code)]
+
+mod appliance;
+pub mod manifest;
+pub mod note;
+pub mod script;
+
+pub use appliance::{appliance, appliance_from};

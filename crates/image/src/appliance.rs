@@ -1,0 +1,63 @@
+//! What the `build.rs` of an appliance does.
+
+use crate::manifest;
+use crate::script::linker_script;
+use abi::note::Target;
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// What the compiler driver needs beside the script. `-no-pie` comes after rustc's own `-pie` or
+/// `-static-pie` and wins, so that the result is `ET_EXEC`.
+const LINK_ARGUMENTS: [&str; 8] = [
+    "-nostartfiles",
+    "-nostdlib",
+    "-static",
+    "-no-pie",
+    "-Wl,--build-id=none",
+    "-Wl,-z,max-page-size=0x1000",
+    "-Wl,-z,norelro",
+    "-Wl,-z,noexecstack",
+];
+
+/// The whole `build.rs` of an appliance: every binary of the package becomes an image with the
+/// manifest in `manifest.json`. What is wrong fails the build in one line.
+pub fn appliance() {
+    let manifest = directory("CARGO_MANIFEST_DIR").map(|package| package.join("manifest.json"));
+    report(manifest.and_then(|manifest| link(&manifest, "image", "rustc-link-arg-bins=")));
+}
+
+/// The same for one binary of a package of several, with a manifest of its own.
+/// `manifest_path` is relative to the package.
+pub fn appliance_from(manifest_path: &Path, bin: &str) {
+    let manifest = directory("CARGO_MANIFEST_DIR").map(|package| package.join(manifest_path));
+    let instruction = format!("rustc-link-arg-bin={bin}=");
+    report(manifest.and_then(|manifest| link(&manifest, bin, &instruction)));
+}
+
+/// Writes the linker script to `OUT_DIR` and tells cargo to use it.
+fn link(manifest_path: &Path, script_name: &str, instruction: &str) -> Result<(), String> {
+    println!("cargo::rerun-if-changed={}", manifest_path.display());
+    let entries = manifest::read(manifest_path).map_err(|error| error.to_string())?;
+    let script_path = directory("OUT_DIR")?.join(format!("{script_name}.ld"));
+    std::fs::write(&script_path, linker_script(&entries, Target::Spt))
+        .map_err(|error| format!("cannot write {}: {error}", script_path.display()))?;
+    let script = script_path.display().to_string();
+    for argument in LINK_ARGUMENTS.into_iter().chain(["-T", &script]) {
+        println!("cargo::{instruction}{argument}");
+    }
+    Ok(())
+}
+
+/// A directory that cargo tells build scripts about.
+fn directory(variable: &str) -> Result<PathBuf, String> {
+    env::var_os(variable)
+        .map(PathBuf::from)
+        .ok_or_else(|| format!("{variable} is not set; call this from a build.rs"))
+}
+
+/// Cargo fails the build with this line.
+fn report(result: Result<(), String>) {
+    if let Err(reason) = result {
+        println!("cargo::error={reason}");
+    }
+}

@@ -1,0 +1,83 @@
+//! The bytes of the notes that an image carries, in front of what only a linker can know.
+
+use abi::extension::{self, Descriptor};
+use abi::manifest::{self, Entry, Header, size_of_manifest};
+use abi::note::{MANIFEST_PAD, MANIFEST_TYPE, solo5_header};
+use zerocopy::IntoBytes;
+
+/// The whole manifest note. `entries` are at most [`manifest::ENTRIES_MAX`], the reserved first one
+/// included; what [`crate::manifest`] returns is.
+pub fn manifest_note(entries: &[Entry]) -> Vec<u8> {
+    let descriptor_size = MANIFEST_PAD + size_of_manifest(entries.len());
+    let header = Header {
+        version: manifest::VERSION,
+        entries: entries.len() as u32,
+    };
+    let mut bytes = solo5_header(MANIFEST_TYPE, descriptor_size as u32).to_vec();
+    bytes.extend_from_slice(&[0; MANIFEST_PAD]);
+    bytes.extend_from_slice(header.as_bytes());
+    bytes.extend_from_slice(entries.as_bytes());
+    bytes
+}
+
+/// The extension note up to [`Descriptor::host_info`], which is an address of the linker's.
+pub fn extension_note_prefix() -> Vec<u8> {
+    let descriptor = Descriptor {
+        version: extension::VERSION,
+        features: extension::feature::ALL,
+        host_info: 0,
+    };
+    let mut bytes = extension::header().to_vec();
+    let known = std::mem::offset_of!(Descriptor, host_info);
+    bytes.extend_from_slice(&descriptor.as_bytes()[..known]);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use abi::manifest::kind;
+
+    /// Where the name of a golden note's second entry lies, and where its type.
+    const NAME: usize = 0x88;
+    const KIND: usize = 0xcc;
+
+    /// What the notes of Solo5's `test_blk.spt` and `test_net.spt` have in common, by
+    /// `readelf -x .note.solo5.manifest`: 240 bytes, most of them zero.
+    fn golden() -> Vec<u8> {
+        let mut bytes = vec![0; 0xf0];
+        bytes[..0x20].copy_from_slice(&[
+            0x06, 0, 0, 0, 0xdc, 0, 0, 0, 0x4d, 0x46, 0x54, 0x31, 0x53, 0x6f, 0x6c, 0x6f, 0x35, 0,
+            0, 0, 0, 0, 0, 0, 0x01, 0, 0, 0, 0x02, 0, 0, 0,
+        ]);
+        bytes[0x67] = 0x40;
+        bytes
+    }
+
+    #[test]
+    fn manifest_note_of_a_block_device_is_byte_for_byte_solo5s() {
+        let mut expected = golden();
+        expected[NAME..][..7].copy_from_slice(&[0x73, 0x74, 0x6f, 0x72, 0x61, 0x67, 0x65]);
+        expected[KIND] = 1;
+        let device = Entry::new("storage", kind::BLOCK_BASIC).unwrap();
+        assert_eq!(manifest_note(&[Entry::RESERVED, device]), expected);
+    }
+
+    #[test]
+    fn manifest_note_of_a_net_device_is_byte_for_byte_solo5s() {
+        let mut expected = golden();
+        expected[NAME..][..8].copy_from_slice(&[0x73, 0x65, 0x72, 0x76, 0x69, 0x63, 0x65, 0x30]);
+        expected[KIND] = 2;
+        let device = Entry::new("service0", kind::NET_BASIC).unwrap();
+        assert_eq!(manifest_note(&[Entry::RESERVED, device]), expected);
+    }
+
+    #[test]
+    fn extension_note_stops_where_the_address_begins() {
+        let golden = [
+            9, 0, 0, 0, 16, 0, 0, 0, 0x4f, 0x42, 0x58, 0x31, b'O', b'u', b't', b'b', b'o', b'a',
+            b'r', b'd', 0, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0,
+        ];
+        assert_eq!(extension_note_prefix(), golden);
+    }
+}

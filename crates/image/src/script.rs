@@ -1,0 +1,82 @@
+//! The linker script of an image.
+//!
+//! What it must satisfy is the list of checks of Solo5's tenders (`tenders/common/elf.c`): segments
+//! in ascending order from [`abi::IMAGE_BASE`], aligned to pages, none both writable and
+//! executable, and each note the first of a `PT_NOTE` of its own. The ELF header lies in none of
+//! the segments. Every segment lists its rights here, whatever the input sections ask for.
+
+use crate::note::{extension_note_prefix, manifest_note};
+use abi::manifest::Entry;
+use abi::note::{Target, abi_note};
+use abi::{IMAGE_BASE, PAGE_SIZE};
+use std::fmt::Write;
+
+/// Size of the stack in bytes.
+pub const STACK_BYTES: u64 = 256 << 10;
+
+/// The interpreter of every image: a path that cannot exist, so that Linux refuses to execute it.
+pub const INTERPRETER: &[u8; 20] = b"/nonexistent/solo5/\0";
+
+/// The linker script of an image with this manifest, built for `target`.
+pub fn linker_script(entries: &[Entry], target: Target) -> String {
+    let interpreter = data(INTERPRETER);
+    let abi = data(&abi_note(target));
+    let manifest = data(&manifest_note(entries));
+    let extension = data(&extension_note_prefix());
+    format!(
+        "/* Written by Outboard's image crate: change the manifest, not this file. */
+ENTRY(_start)
+EXTERN(outboard_host_info)
+PHDRS {{
+    interp PT_INTERP FLAGS(4);
+    text PT_LOAD FLAGS(5);
+    rodata PT_LOAD FLAGS(4);
+    abi PT_NOTE FLAGS(4);
+    manifest PT_NOTE FLAGS(4);
+    extension PT_NOTE FLAGS(4);
+    stack PT_LOAD FLAGS(6);
+    data PT_LOAD FLAGS(6);
+    bss PT_LOAD FLAGS(6);
+}}
+SECTIONS {{
+    . = {IMAGE_BASE:#x};
+    .text : {{ *(.text .text.*) }} :text
+
+    . = ALIGN({PAGE_SIZE:#x});
+    .interp : ALIGN(4) {{{interpreter} }} :rodata :interp
+    .note.solo5.abi : ALIGN(4) {{ __abi_note = .;{abi} }} :rodata :abi
+    .note.solo5.manifest : ALIGN(4) {{{manifest} }} :rodata :manifest
+    .note.outboard : ALIGN(4) {{{extension} QUAD(outboard_host_info) }} :rodata :extension
+    .rodata : {{ *(.rodata .rodata.*) }} :rodata
+    .data.rel.ro : {{ *(.data.rel.ro .data.rel.ro.*) *(.got .got.*) }} :rodata
+
+    /* An overflow runs into the read-only segment below. */
+    . = ALIGN({PAGE_SIZE:#x});
+    .stack (NOLOAD) : {{ __stack_bottom = .; . += {STACK_BYTES:#x}; __stack_top = .; }} :stack
+
+    . = ALIGN({PAGE_SIZE:#x});
+    .data : {{ *(.data .data.*) }} :data
+
+    /* Stock tenders skip a segment with nothing in the file, so that large statics stay lazy. */
+    . = ALIGN({PAGE_SIZE:#x});
+    .bss (NOLOAD) : {{ *(.bss .bss.*) *(COMMON) }} :bss
+    . = ALIGN({PAGE_SIZE:#x});
+    _end = .;
+
+    /DISCARD/ : {{ *(.eh_frame) *(.eh_frame_hdr) *(.gcc_except_table*) *(.comment) }}
+}}
+"
+    )
+}
+
+/// Statements that emit `bytes`, a multiple of four of them, in the order of the target.
+fn data(bytes: &[u8]) -> String {
+    let mut statements = String::new();
+    for chunk in bytes.chunks(4) {
+        let mut word = [0; 4];
+        word[..chunk.len()].copy_from_slice(chunk);
+        // Writing to a String cannot fail.
+        let _ = write!(statements, " LONG({:#x})", u32::from_le_bytes(word));
+    }
+    statements
+}
