@@ -1,0 +1,25 @@
+//! Generators and sinks.
+//!
+//! They work on sockets that were made inside two segments (a socket stays in the network
+//! namespace in which it was made), so that generator, sink and clock share one process and only
+//! the contender between them is another one.
+
+pub mod iperf3;
+pub mod ping;
+pub mod tcp;
+pub mod udp;
+
+use std::io;
+use std::time::Duration;
+
+/// When a generator measures.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// What comes first and is not counted: slow start, cold caches.
+    pub warm_up: Duration,
+    /// What is counted.
+    pub measured: Duration,
+}
+
+/// Reads the CPU time that a contender has used so far; always zero if it is not a process.
+pub type CpuClock<'a> = &'a dyn Fn() -> io::Result<Duration>;
