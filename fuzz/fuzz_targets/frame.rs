@@ -1,0 +1,68 @@
+//! The way of a hostile frame: its virtio-net header, its key, the verdict, and what was left to
+//! be done to it, in memory. Input: the header of 12 bytes, then the frame.
+
+#![no_main]
+
+use device::virtio;
+use libfuzzer_sys::fuzz_target;
+use nf::{Key, Malformed};
+use std::sync::LazyLock;
+
+static RULES: LazyLock<nf::RuleSet> = LazyLock::new(nf::seed001);
+
+fuzz_target!(|input: &[u8]| {
+    let Some((header, frame)) = input.split_first_chunk() else {
+        return;
+    };
+    match Key::parse(frame) {
+        Ok(key) => assert!(RULES.verdict(&key).1 <= RULES.len()),
+        Err(reason) => assert!(Malformed::ALL.contains(&reason)),
+    }
+    let Ok(offload) = virtio::parse(header, frame) else {
+        return;
+    };
+    assert_eq!(virtio::parse(&virtio::emit(offload), frame), Ok(offload));
+
+    // What was decided on must be what is sent.
+    let decided = Key::parse(frame);
+    if let Some(gso) = offload.gso {
+        cut(frame, gso, decided);
+    }
+    let mut completed = frame.to_vec();
+    offload.complete_checksum(&mut completed);
+    assert_eq!(Key::parse(&completed), decided);
+});
+
+/// Each segment of a frame with a key has the same key, but for flags that only one of them keeps.
+fn cut(frame: &[u8], gso: device::Gso, decided: Result<Key, Malformed>) {
+    let mut segmenter = device::segments(frame, gso).expect("the header was checked");
+    let mut out = vec![0; gso.segment_bytes()];
+    let mut bytes = 0;
+    while let Some(len) = segmenter.next(&mut out) {
+        bytes += len - usize::from(gso.header);
+        if let Ok(decided) = decided {
+            let key = Key::parse(&out[..len]).expect("a segment is as whole as its frame");
+            assert_eq!(
+                (key.addresses, key.fragment),
+                (decided.addresses, decided.fragment)
+            );
+            assert_eq!(ports(key), ports(decided));
+        }
+    }
+    assert_eq!(
+        bytes,
+        frame.len() - usize::from(gso.header),
+        "no payload is lost"
+    );
+}
+
+fn ports(key: Key) -> Option<(u16, u16)> {
+    match key.l4 {
+        Some(nf::L4::Tcp {
+            source,
+            destination,
+            ..
+        }) => Some((source, destination)),
+        _ => None,
+    }
+}
