@@ -391,6 +391,54 @@ fn extension_headers_and_double_tags_are_looked_through() {
     }
 }
 
+/// TCP over IPv6 behind destination options of `sizes` bytes, to be cut, and its virtio-net header.
+fn behind_options(sizes: &[usize]) -> ([u8; HEADER_SIZE], Vec<u8>) {
+    let shape = Shape {
+        ipv6: true,
+        ..PLAIN
+    };
+    let Sent { frame, .. } = tcp(shape, vec![3; 100]);
+    let mut long = frame[..54].to_vec();
+    long[20] = 60;
+    for (index, size) in sizes.iter().enumerate() {
+        let next = if index + 1 == sizes.len() { 6 } else { 60 };
+        long.extend([next, (size / 8 - 1) as u8]);
+        long.resize(long.len() + size - 2, 0);
+    }
+    let start = long.len();
+    put(&mut long, 18, (start - 54 + 120) as u16);
+    long.extend(&frame[54..]);
+    let offload = Offload {
+        checksum: Some(Checksum {
+            start: start as u16,
+            offset: 16,
+        }),
+        gso: Some(Gso {
+            kind: GsoKind::TcpV6,
+            size: 60,
+            header: start as u16 + 20,
+            ecn: false,
+        }),
+    };
+    (virtio::emit(offload), long)
+}
+
+#[test]
+fn extension_headers_are_bounded() {
+    let parse = |sizes: &[usize]| {
+        let (header, frame) = behind_options(sizes);
+        virtio::parse(&header, &frame).map(|offload| offload.gso.unwrap().header)
+    };
+    assert_eq!(parse(&[8; 8]), Ok(54 + 64 + 20));
+    assert_eq!(parse(&[8; 9]), Err(BadHeader::ChecksumField));
+    assert_eq!(parse(&[176]), Ok(250));
+    assert_eq!(
+        parse(&[184]),
+        Err(BadHeader::GsoFrame),
+        "258 bytes of headers"
+    );
+}
+
 #[test]
 fn headers_without_work_cost_no_look_at_the_frame() {
     let mut header = [0; HEADER_SIZE];

@@ -236,6 +236,20 @@ fn transport_headers_are_found_where_they_are() {
 }
 
 #[test]
+fn a_first_fragment_may_end_among_tcp_options() {
+    let mut header = tcp(1, 80);
+    header[12] = 0xf0;
+    let key = Key::parse(&ethernet(&[0x0800], &ipv4(6, 0x2000, &header))).unwrap();
+    assert!(matches!(
+        key.l4,
+        Some(L4::Tcp {
+            destination: 80,
+            ..
+        })
+    ));
+}
+
+#[test]
 fn one_tag_is_looked_through_and_a_second_is_not() {
     let packet = ipv4(17, 0, &udp(2, 53));
     let cases: [(&[u16], Option<u16>, u16, bool); 5] = [
