@@ -7,7 +7,7 @@
 //! | [`script`] | the linker script that lays an image out and emits its notes |
 //! | [`appliance()`] | the whole `build.rs` of an appliance |
 //! | [`Image`] | the checked reading of an image |
-//! | [`retarget()`] | turns the image of one host into that of another |
+//! | [`retarget()`] | turns the image for one host into that for another |
 //!
 //! A plain `cargo build --release` in the folder of an appliance makes an image: its `build.rs` is
 //! `fn main() { image::appliance() }`, and its manifest lies beside it as `manifest.json`.
@@ -15,8 +15,18 @@
 #![forbid(unsafe_code)]
 
 mod appliance;
+mod elf_file;
+mod error;
 pub mod manifest;
 pub mod note;
+mod parse;
+#[cfg(any(test, feature = "sample"))]
+pub mod sample;
 pub mod script;
+mod segment;
 
 pub use appliance::{appliance, appliance_from};
+pub use elf_file::PROGRAM_HEADERS_MAX;
+pub use error::{ImageError, SegmentError};
+pub use parse::{Image, retarget};
+pub use segment::{Rights, Segment};

@@ -1,0 +1,146 @@
+//! Why a file is not an image.
+
+use abi::manifest::Malformed;
+use abi::note::{ABI_VERSION, Target};
+use abi::{IMAGE_BASE, PAGE_SIZE};
+use std::fmt;
+
+/// What to do about a file that no build of Outboard or Solo5 made.
+const REBUILD: &str = "rebuild it with `outboard build`";
+
+/// Why a file is not an image. Segments and notes are named by the index of their program header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageError {
+    /// It does not begin like a 64-bit little-endian ELF file.
+    NotElf,
+    /// It is an ELF file that is not a static program (`e_type` is another than `ET_EXEC`).
+    NotStatic(u16),
+    /// It is for another machine (`e_machine`).
+    Machine(u16),
+    /// The ELF header gives sizes or a version that no such file has.
+    Header,
+    /// The number of program headers is 0 or over [`crate::PROGRAM_HEADERS_MAX`].
+    ProgramHeaderCount(u16),
+    /// The file ends before its program headers do.
+    ProgramHeadersCut,
+    /// This program header cannot be loaded.
+    Segment(usize, SegmentError),
+    /// There is nothing to load.
+    NoSegment,
+    /// The entry point is not in an executable segment.
+    Entry(u64),
+    /// No note says which host the image is for.
+    NoAbi,
+    /// No note lists the image's devices.
+    NoManifest,
+    /// The descriptor of this program header's note ends outside of it, or is too short.
+    NoteCut(usize),
+    /// The image is for a host that Outboard does not know (`abi_target`).
+    Target(u32),
+    /// The image speaks another version of the ABI.
+    AbiVersion(u32),
+    /// The manifest is malformed.
+    Manifest(Malformed),
+    /// The extension note's `host_info` area is not inside one writable segment.
+    HostInfo(u64),
+}
+
+/// Why a program header cannot be loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentError {
+    /// The file ends before this part of it does.
+    FileCut,
+    /// More in the file than in memory.
+    FileOverMemory,
+    /// The alignment is no power of two of at least a page.
+    Alignment(u64),
+    /// Begins below [`IMAGE_BASE`].
+    BelowBase(u64),
+    /// Ends outside the address space.
+    AddressOverflow,
+    /// Does not begin behind the pages of the segment before it.
+    Order,
+    /// Both writable and executable.
+    WriteAndExecute,
+}
+
+impl From<Malformed> for ImageError {
+    fn from(malformed: Malformed) -> Self {
+        Self::Manifest(malformed)
+    }
+}
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotElf => write!(
+                f,
+                "not a 64-bit little-endian ELF file; name an image, such as `outboard build` makes"
+            ),
+            Self::NotStatic(kind) => write!(
+                f,
+                "a linked program or library of ELF type {kind}, not a static image (type 2); \
+                 link it by `image::appliance()`, or name another file"
+            ),
+            Self::Machine(machine) => write!(
+                f,
+                "built for ELF machine {machine}, not x86-64 (62); rebuild it for x86-64"
+            ),
+            Self::Header => write!(f, "the ELF header has impossible sizes; {REBUILD}"),
+            Self::ProgramHeaderCount(count) => write!(
+                f,
+                "{count} program headers, not 1 to {}; {REBUILD}",
+                crate::PROGRAM_HEADERS_MAX
+            ),
+            Self::ProgramHeadersCut => {
+                write!(f, "the file ends inside its program headers; {REBUILD}")
+            }
+            Self::Target(target) => write!(
+                f,
+                "built for the unknown host {target} of Solo5; rebuild it for {} or {}",
+                Target::Spt.name(),
+                Target::Hvt.name()
+            ),
+            Self::AbiVersion(version) => write!(
+                f,
+                "speaks version {version} of Solo5's ABI, not {ABI_VERSION}; \
+                 rebuild it with Solo5 v0.12 or Outboard"
+            ),
+            Self::Segment(i, cause) => write!(f, "segment {i} {cause}; {REBUILD}"),
+            Self::NoSegment => write!(f, "nothing to load; {REBUILD}"),
+            Self::Entry(address) => write!(
+                f,
+                "the entry point {address:#x} is not in an executable segment; {REBUILD}"
+            ),
+            Self::NoAbi => write!(f, "no note says which host it is for; {REBUILD}"),
+            Self::NoManifest => write!(f, "no note lists its devices; {REBUILD}"),
+            Self::NoteCut(i) => write!(f, "the note of segment {i} is cut short; {REBUILD}"),
+            Self::Manifest(cause) => write!(f, "{cause}; {REBUILD}"),
+            Self::HostInfo(address) => write!(
+                f,
+                "the host_info area at {address:#x} is not in a writable segment; {REBUILD}"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for SegmentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FileCut => write!(f, "reaches over the end of the file"),
+            Self::FileOverMemory => write!(f, "is larger in the file than in memory"),
+            Self::Alignment(alignment) => write!(
+                f,
+                "is aligned to {alignment}, not to a power of two from {PAGE_SIZE}"
+            ),
+            Self::BelowBase(address) => {
+                write!(f, "begins at {address:#x}, below {IMAGE_BASE:#x}")
+            }
+            Self::AddressOverflow => write!(f, "ends outside the address space"),
+            Self::Order => write!(f, "does not begin behind the segment before it"),
+            Self::WriteAndExecute => write!(f, "is both writable and executable"),
+        }
+    }
+}
+
+impl std::error::Error for ImageError {}

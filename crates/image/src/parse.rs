@@ -1,0 +1,168 @@
+//! The checked reading of an image. Nothing in the file is trusted: the checks are those of Solo5's
+//! tenders (`tenders/common/elf.c`), also for segments that those skip, and never panic.
+
+use crate::elf_file::{ElfFile, file_part};
+use crate::error::ImageError;
+use crate::segment::{self, Segment};
+use abi::extension::{self, Descriptor, HostInfo};
+use abi::manifest::{self, Entry};
+use abi::note::{ABI_TARGET_OFFSET, ABI_TYPE, ABI_VERSION, AbiDescriptor, MANIFEST_PAD};
+use abi::note::{MANIFEST_TYPE, Target, solo5_header};
+use elf::abi::PT_NOTE;
+use elf::segment::ProgramHeader;
+use zerocopy::FromBytes;
+
+/// What an image says about itself, all of it checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Guest address to begin at, in an executable segment.
+    pub entry: u64,
+    /// The host that it was built for.
+    pub target: Target,
+    /// Version of the ABI that it speaks with that host.
+    pub abi_version: u32,
+    /// What to load, in ascending order; no two share a page. Never empty.
+    pub segments: Vec<Segment>,
+    /// The manifest, its reserved first entry included.
+    pub entries: Vec<Entry>,
+    /// The extension note, if it is of the version that this build knows. `host_info` is then the
+    /// address of a [`HostInfo`] inside one writable segment.
+    pub extension: Option<Descriptor>,
+    /// One past the last page of the last segment.
+    pub end: u64,
+}
+
+impl Image {
+    /// Reads and checks an image.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ImageError> {
+        let file = ElfFile::parse(bytes)?;
+        let segments = segment::parse(bytes, &file.program_headers)?;
+        let end = segments.last().ok_or(ImageError::NoSegment)?.pages_end();
+        if !segments
+            .iter()
+            .any(|s| s.rights.execute && s.contains(file.entry, 1))
+        {
+            return Err(ImageError::Entry(file.entry));
+        }
+        let (abi, _) = abi_note(bytes, &file.program_headers)?;
+        Ok(Self {
+            entry: file.entry,
+            target: Target::from_number(abi.target).ok_or(ImageError::Target(abi.target))?,
+            abi_version: abi.version,
+            entries: manifest_entries(bytes, &file.program_headers)?,
+            extension: extension(bytes, &file.program_headers, &segments)?,
+            segments,
+            end,
+        })
+    }
+}
+
+/// Makes the image one for another host, by the one word in which the two differ. The image must
+/// understand that host: Outboard's do.
+///
+/// # Errors
+/// The first thing that is wrong with the image, which is then unchanged.
+pub fn retarget(bytes: &mut [u8], target: Target) -> Result<(), ImageError> {
+    Image::parse(bytes)?;
+    let file = ElfFile::parse(bytes)?;
+    let (_, offset) = abi_note(bytes, &file.program_headers)?;
+    let word = bytes
+        .get_mut(offset + ABI_TARGET_OFFSET..)
+        .and_then(|rest| rest.first_chunk_mut::<4>())
+        .ok_or(ImageError::NoAbi)?;
+    *word = (target as u32).to_le_bytes();
+    Ok(())
+}
+
+/// A note of an image.
+struct Note<'a> {
+    /// Index of its program header.
+    index: usize,
+    /// Where it begins in the file.
+    offset: usize,
+    /// What follows the name.
+    descriptor: &'a [u8],
+}
+
+/// The first note that is the first of its `PT_NOTE` and begins like `header`, but for the size of
+/// the descriptor. Tenders look at no others.
+fn find_note<'a>(
+    bytes: &'a [u8],
+    headers: &[ProgramHeader],
+    header: &[u8],
+) -> Result<Option<Note<'a>>, ImageError> {
+    for (index, program_header) in headers.iter().enumerate() {
+        if program_header.p_type != PT_NOTE {
+            continue;
+        }
+        let (offset, note) = file_part(bytes, index, program_header)?;
+        let Some((found, rest)) = note.split_at_checked(header.len()) else {
+            continue;
+        };
+        // namesz u32, descsz u32, type u32, name
+        if found[..4] != header[..4] || found[8..] != header[8..] {
+            continue;
+        }
+        let size = u32::from_le_bytes([found[4], found[5], found[6], found[7]]) as usize;
+        let descriptor = rest.get(..size).ok_or(ImageError::NoteCut(index))?;
+        return Ok(Some(Note {
+            index,
+            offset,
+            descriptor,
+        }));
+    }
+    Ok(None)
+}
+
+/// The ABI note, and where it begins in the file. Its target is unchecked.
+fn abi_note(bytes: &[u8], headers: &[ProgramHeader]) -> Result<(AbiDescriptor, usize), ImageError> {
+    let note = find_note(bytes, headers, &solo5_header(ABI_TYPE, 0))?.ok_or(ImageError::NoAbi)?;
+    let (descriptor, _) = AbiDescriptor::read_from_prefix(note.descriptor)
+        .map_err(|_| ImageError::NoteCut(note.index))?;
+    if descriptor.version != ABI_VERSION {
+        return Err(ImageError::AbiVersion(descriptor.version));
+    }
+    Ok((descriptor, note.offset))
+}
+
+fn manifest_entries(bytes: &[u8], headers: &[ProgramHeader]) -> Result<Vec<Entry>, ImageError> {
+    let note = find_note(bytes, headers, &solo5_header(MANIFEST_TYPE, 0))?
+        .ok_or(ImageError::NoManifest)?;
+    let manifest = note
+        .descriptor
+        .get(MANIFEST_PAD..)
+        .ok_or(ImageError::NoteCut(note.index))?;
+    Ok(manifest::parse(manifest)?.collect())
+}
+
+/// The extension, if it is there and of the version known here.
+fn extension(
+    bytes: &[u8],
+    headers: &[ProgramHeader],
+    segments: &[Segment],
+) -> Result<Option<Descriptor>, ImageError> {
+    let Some(note) = find_note(bytes, headers, &extension::header())? else {
+        return Ok(None);
+    };
+    // Of another version nothing but the version is known, not even the size.
+    let (version, _) =
+        u32::read_from_prefix(note.descriptor).map_err(|_| ImageError::NoteCut(note.index))?;
+    if version != extension::VERSION {
+        return Ok(None);
+    }
+    let (descriptor, _) = Descriptor::read_from_prefix(note.descriptor)
+        .map_err(|_| ImageError::NoteCut(note.index))?;
+    let inside = segments.iter().any(|segment| {
+        segment.rights.write && segment.contains(descriptor.host_info, size_of::<HostInfo>() as u64)
+    });
+    if !inside {
+        return Err(ImageError::HostInfo(descriptor.host_info));
+    }
+    Ok(Some(descriptor))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,317 @@
+use super::*;
+use crate::error::SegmentError;
+use crate::sample::{HOST_INFO, header, sample};
+use crate::{PROGRAM_HEADERS_MAX, Rights};
+use abi::manifest::Malformed;
+use abi::{IMAGE_BASE, PAGE_SIZE};
+use proptest::prelude::*;
+
+/// Offsets of fields in the ELF header (System V ABI, figure 4-3, 64-bit).
+const E_TYPE: usize = 16;
+const E_MACHINE: usize = 18;
+const E_VERSION: usize = 20;
+const E_ENTRY: usize = 24;
+const E_PHOFF: usize = 32;
+const E_EHSIZE: usize = 52;
+const E_PHENTSIZE: usize = 54;
+const E_PHNUM: usize = 56;
+
+/// Offsets of fields in a program header (figure 5-1, 64-bit).
+const P_TYPE: usize = 0;
+const P_FLAGS: usize = 4;
+const P_OFFSET: usize = 8;
+const P_VADDR: usize = 16;
+const P_FILESZ: usize = 32;
+const P_MEMSZ: usize = 40;
+const P_ALIGN: usize = 48;
+
+/// Where field `field` of program header `index` lies in the file.
+fn at(index: usize, field: usize) -> usize {
+    64 + 56 * index + field
+}
+
+/// Where byte `byte` of the note of program header `index` lies in the file.
+fn in_note(index: usize, byte: usize) -> usize {
+    let place = at(index, P_OFFSET);
+    let bytes = sample();
+    u64::from_le_bytes(bytes[place..place + 8].try_into().unwrap()) as usize + byte
+}
+
+/// What becomes of the sample once `value` lies at `place`.
+fn patched(place: usize, value: &[u8]) -> Result<Image, ImageError> {
+    let mut bytes = sample();
+    bytes[place..place + value.len()].copy_from_slice(value);
+    Image::parse(&bytes)
+}
+
+fn refusal(place: usize, value: &[u8]) -> ImageError {
+    patched(place, value).unwrap_err()
+}
+
+/// Why program header `index` is refused once `field` is `value`.
+fn segment_refusal(index: usize, field: usize, value: u64) -> SegmentError {
+    match refusal(at(index, field), &value.to_le_bytes()) {
+        ImageError::Segment(found, cause) if found == index => cause,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_valid_image_is_read_as_it_was_written() {
+    let bytes = sample();
+    let image = Image::parse(&bytes).unwrap();
+    assert_eq!(image.entry, IMAGE_BASE);
+    assert_eq!((image.target, image.abi_version), (Target::Spt, 2));
+    let names: Vec<_> = image.entries.iter().map(Entry::name).collect();
+    assert_eq!(names, [None, Some("net"), Some("disk")]);
+    let extension = image.extension.unwrap();
+    assert_eq!(extension.host_info, HOST_INFO);
+    assert_eq!(extension.features, extension::feature::ALL);
+    let rights: Vec<_> = image.segments.iter().map(|s| s.rights).collect();
+    let rights_of = |read, write, execute| Rights {
+        read,
+        write,
+        execute,
+    };
+    let (rx, ro, rw) = (
+        rights_of(true, false, true),
+        rights_of(true, false, false),
+        rights_of(true, true, false),
+    );
+    assert_eq!(rights, [rx, ro, rw, rw, rw]);
+    assert_eq!(image.segments[0].file(&bytes), [0xf4; 16]);
+    assert!(image.segments[2].file(&bytes).is_empty());
+    assert_eq!(image.segments[4].memory_size, PAGE_SIZE + 1);
+    assert_eq!(image.end, IMAGE_BASE + 7 * PAGE_SIZE);
+}
+
+#[test]
+fn what_is_no_elf_file_is_refused() {
+    assert_eq!(Image::parse(&[]), Err(ImageError::NotElf));
+    assert_eq!(Image::parse(&sample()[..63]), Err(ImageError::NotElf));
+    assert_eq!(Image::parse(b"#!/bin/sh\n"), Err(ImageError::NotElf));
+    for (place, value) in [(0, 0), (4, 1), (4, 3), (5, 2), (5, 0), (6, 2)] {
+        assert_eq!(refusal(place, &[value]), ImageError::NotElf, "{place}");
+    }
+}
+
+#[test]
+fn each_bad_file_header_has_its_reason() {
+    assert_eq!(refusal(E_TYPE, &[3, 0]), ImageError::NotStatic(3));
+    assert_eq!(refusal(E_MACHINE, &[183, 0]), ImageError::Machine(183));
+    assert_eq!(refusal(E_VERSION, &[2]), ImageError::Header);
+    assert_eq!(refusal(E_EHSIZE, &[63]), ImageError::Header);
+    assert_eq!(refusal(E_PHENTSIZE, &[32]), ImageError::Header);
+    for count in [0, PROGRAM_HEADERS_MAX + 1, u16::MAX] {
+        let error = refusal(E_PHNUM, &count.to_le_bytes());
+        assert_eq!(error, ImageError::ProgramHeaderCount(count));
+    }
+    for offset in [u64::MAX, 1 << 32, sample().len() as u64 - 1] {
+        let error = refusal(E_PHOFF, &offset.to_le_bytes());
+        assert_eq!(error, ImageError::ProgramHeadersCut);
+    }
+}
+
+#[test]
+fn the_entry_point_is_executable() {
+    for entry in [0, IMAGE_BASE - 1, IMAGE_BASE + 16, HOST_INFO, u64::MAX] {
+        let error = refusal(E_ENTRY, &entry.to_le_bytes());
+        assert_eq!(error, ImageError::Entry(entry));
+    }
+    assert!(patched(E_ENTRY, &(IMAGE_BASE + 15).to_le_bytes()).is_ok());
+}
+
+#[test]
+fn each_bad_segment_has_its_reason() {
+    use SegmentError::*;
+    for offset in [u64::MAX, sample().len() as u64 - 15] {
+        assert_eq!(segment_refusal(header::TEXT, P_OFFSET, offset), FileCut);
+    }
+    assert_eq!(segment_refusal(header::TEXT, P_FILESZ, u64::MAX), FileCut);
+    assert_eq!(segment_refusal(header::TEXT, P_MEMSZ, 15), FileOverMemory);
+    assert_eq!(segment_refusal(header::TEXT, P_MEMSZ, 0), FileOverMemory);
+    for alignment in [0, 1, 16, 2048, 4097, 12288] {
+        let error = segment_refusal(header::DATA, P_ALIGN, alignment);
+        assert_eq!(error, Alignment(alignment));
+    }
+    let below = IMAGE_BASE - PAGE_SIZE;
+    assert_eq!(
+        segment_refusal(header::TEXT, P_VADDR, below),
+        BelowBase(below)
+    );
+    assert_eq!(segment_refusal(header::TEXT, P_VADDR, 0), BelowBase(0));
+    assert_eq!(
+        segment_refusal(header::TEXT, P_ALIGN, 2 << 20),
+        BelowBase(0)
+    );
+    for address in [u64::MAX, u64::MAX - 16, u64::MAX - PAGE_SIZE + 2] {
+        assert_eq!(
+            segment_refusal(header::BSS, P_VADDR, address),
+            AddressOverflow
+        );
+    }
+    assert_eq!(
+        segment_refusal(header::BSS, P_MEMSZ, u64::MAX),
+        AddressOverflow
+    );
+    for address in [IMAGE_BASE, HOST_INFO, HOST_INFO + PAGE_SIZE - 1] {
+        assert_eq!(segment_refusal(header::BSS, P_VADDR, address), Order);
+    }
+    assert_eq!(
+        refusal(at(header::DATA, P_FLAGS), &[7]),
+        ImageError::Segment(header::DATA, WriteAndExecute)
+    );
+}
+
+#[test]
+fn a_segment_may_begin_inside_a_page_and_be_execute_only() {
+    let inside = HOST_INFO + PAGE_SIZE + 8;
+    let image = patched(at(header::BSS, P_VADDR), &inside.to_le_bytes()).unwrap();
+    assert_eq!(image.segments[4].first_page(), HOST_INFO + PAGE_SIZE);
+    let image = patched(at(header::TEXT, P_FLAGS), &[1]).unwrap();
+    assert!(!image.segments[0].rights.read && image.segments[0].rights.execute);
+}
+
+#[test]
+fn an_empty_segment_is_left_out_wherever_it_claims_to_be() {
+    let mut bytes = sample();
+    for field in [P_VADDR, P_MEMSZ, P_ALIGN] {
+        bytes[at(header::STACK, field)..][..8].fill(0);
+    }
+    assert_eq!(Image::parse(&bytes).unwrap().segments.len(), 4);
+}
+
+#[test]
+fn nothing_to_load_is_refused() {
+    let mut bytes = sample();
+    for index in 0..8 {
+        bytes[at(index, P_TYPE)] = 4;
+    }
+    assert_eq!(Image::parse(&bytes), Err(ImageError::NoSegment));
+}
+
+#[test]
+fn notes_are_the_first_of_their_program_header() {
+    use header::{ABI, EXTENSION, MANIFEST};
+    assert_eq!(refusal(at(ABI, P_TYPE), &[6]), ImageError::NoAbi);
+    assert_eq!(refusal(in_note(ABI, 8), &[0]), ImageError::NoAbi);
+    assert_eq!(refusal(in_note(ABI, 12), b"s"), ImageError::NoAbi);
+    assert_eq!(refusal(at(MANIFEST, P_TYPE), &[6]), ImageError::NoManifest);
+    for index in [ABI, MANIFEST, EXTENSION] {
+        let cut = ImageError::NoteCut(index);
+        assert_eq!(refusal(in_note(index, 4), &[0xff; 4]), cut);
+        assert_eq!(refusal(in_note(index, 4), &[3, 0, 0, 0]), cut);
+        assert_eq!(
+            refusal(at(index, P_OFFSET), &[0xff; 8]),
+            ImageError::Segment(index, SegmentError::FileCut)
+        );
+    }
+    // A program header too small for a note holds none; without it, the other is first.
+    assert_eq!(refusal(at(ABI, P_FILESZ), &[19]), ImageError::NoAbi);
+}
+
+#[test]
+fn each_bad_note_has_its_reason() {
+    assert_eq!(
+        refusal(in_note(header::ABI, 20), &[3]),
+        ImageError::Target(3)
+    );
+    assert_eq!(
+        refusal(in_note(header::ABI, 24), &[1]),
+        ImageError::AbiVersion(1)
+    );
+    assert_eq!(
+        refusal(in_note(header::MANIFEST, 24), &[2]),
+        ImageError::Manifest(Malformed::Version(2))
+    );
+    assert_eq!(
+        refusal(in_note(header::MANIFEST, 28), &[4]),
+        ImageError::Manifest(Malformed::Truncated)
+    );
+    // The type of entry 1.
+    assert_eq!(
+        refusal(in_note(header::MANIFEST, 32 + 104 + 68), &[9]),
+        ImageError::Manifest(Malformed::Kind(1, 9))
+    );
+}
+
+#[test]
+fn the_host_info_area_is_writable_memory() {
+    let rodata = IMAGE_BASE + PAGE_SIZE;
+    for address in [0, rodata, HOST_INFO - 8, HOST_INFO + 8, u64::MAX - 8] {
+        let error = refusal(in_note(header::EXTENSION, 32), &address.to_le_bytes());
+        assert_eq!(error, ImageError::HostInfo(address));
+    }
+}
+
+#[test]
+fn an_extension_of_another_version_is_ignored() {
+    let image = patched(in_note(header::EXTENSION, 24), &[9]).unwrap();
+    assert_eq!(image.extension, None);
+    let image = patched(at(header::EXTENSION, P_TYPE), &[6]).unwrap();
+    assert_eq!(image.extension, None);
+}
+
+#[test]
+fn retargeting_changes_one_word_and_back() {
+    let before = sample();
+    let mut bytes = before.clone();
+    retarget(&mut bytes, Target::Hvt).unwrap();
+    assert_eq!(Image::parse(&bytes).unwrap().target, Target::Hvt);
+    let changed = before.iter().zip(&bytes).filter(|(a, b)| a != b).count();
+    assert_eq!(changed, 1);
+    retarget(&mut bytes, Target::Spt).unwrap();
+    assert_eq!(bytes, before);
+    let mut bytes = b"no image".to_vec();
+    assert_eq!(retarget(&mut bytes, Target::Hvt), Err(ImageError::NotElf));
+}
+
+#[test]
+fn every_error_is_one_line_that_says_what_to_do() {
+    let segment = ImageError::Segment(6, SegmentError::WriteAndExecute);
+    assert_eq!(
+        segment.to_string(),
+        "segment 6 is both writable and executable; rebuild it with `outboard build`"
+    );
+    for error in [ImageError::NotElf, ImageError::NotStatic(3), segment] {
+        let text = error.to_string();
+        assert!(text.contains("; ") && !text.contains('\n'), "{text}");
+    }
+}
+
+/// What every image that is accepted promises to those who load it.
+fn check_promises(image: &Image, bytes: &[u8]) {
+    let mut free_from = IMAGE_BASE;
+    for segment in &image.segments {
+        assert!(segment.first_page() >= free_from);
+        assert!(segment.file(bytes).len() == segment.file_size);
+        assert!(segment.file_size as u64 <= segment.memory_size);
+        assert!(!(segment.rights.write && segment.rights.execute));
+        free_from = segment.pages_end();
+    }
+    assert_eq!(image.end, free_from);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn no_mutation_makes_parse_panic_or_break_its_promises(
+        mutations in proptest::collection::vec((0usize..64 + 8 * 56, any::<u8>()), 1..12),
+        notes in proptest::collection::vec((0x2000usize..0x2200, any::<u8>()), 0..4),
+        length in 0usize..20_000,
+    ) {
+        let mut bytes = sample();
+        for (place, value) in mutations.into_iter().chain(notes) {
+            bytes[place] = value;
+        }
+        bytes.truncate(length.max(512));
+        if let Ok(image) = Image::parse(&bytes) {
+            check_promises(&image, &bytes);
+        }
+        let mut retargeted = bytes.clone();
+        if retarget(&mut retargeted, Target::Hvt).is_ok() {
+            prop_assert_eq!(Image::parse(&retargeted).unwrap().target, Target::Hvt);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! A small valid image, made without a linker: what tests and fuzzing start from.
+//!
+//! Its program headers are those of [`crate::script`], in the order of [`header`].
+
+use crate::note::{extension_note_prefix, manifest_note};
+use abi::extension::HostInfo;
+use abi::manifest::{Entry, kind};
+use abi::note::{Target, abi_note};
+use abi::{IMAGE_BASE, PAGE_SIZE};
+
+/// Indices of the program headers.
+pub mod header {
+    /// `PT_LOAD`, executable; the entry point is its first byte.
+    pub const TEXT: usize = 0;
+    /// `PT_LOAD`, read-only, with the notes.
+    pub const RODATA: usize = 1;
+    /// `PT_NOTE`.
+    pub const ABI: usize = 2;
+    /// `PT_NOTE`.
+    pub const MANIFEST: usize = 3;
+    /// `PT_NOTE`.
+    pub const EXTENSION: usize = 4;
+    /// `PT_LOAD`, writable, nothing in the file.
+    pub const STACK: usize = 5;
+    /// `PT_LOAD`, writable; holds the `host_info` area alone.
+    pub const DATA: usize = 6;
+    /// `PT_LOAD`, writable, nothing in the file.
+    pub const BSS: usize = 7;
+}
+
+/// `p_type` of what is loaded, and of notes.
+const LOAD: u32 = 1;
+const NOTE: u32 = 4;
+/// Readable and executable, readable, readable and writable.
+const RX: u32 = 5;
+const R: u32 = 4;
+const RW: u32 = 6;
+
+/// Guest address of the `host_info` area.
+pub const HOST_INFO: u64 = IMAGE_BASE + 4 * PAGE_SIZE;
+
+/// The bytes of an image for spt with a net device "net" and a block device "disk".
+pub fn sample() -> Vec<u8> {
+    let devices = [("net", kind::NET_BASIC), ("disk", kind::BLOCK_BASIC)];
+    let devices = devices.map(|(name, kind)| Entry::new(name, kind).unwrap_or(Entry::RESERVED));
+    let abi = abi_note(Target::Spt).to_vec();
+    let manifest = manifest_note(&[Entry::RESERVED, devices[0], devices[1]]);
+    let mut extension = extension_note_prefix();
+    extension.extend_from_slice(&HOST_INFO.to_le_bytes());
+    let notes = [abi, manifest, extension];
+    let sizes = notes.each_ref().map(|note| note.len() as u64);
+    let notes = notes.concat();
+
+    let page = |n: u64| (n * PAGE_SIZE, IMAGE_BASE + (n - 1) * PAGE_SIZE);
+    let note = |before: u64| (page(2).0 + before, page(2).1 + before);
+    let info_size = size_of::<HostInfo>() as u64;
+    let headers = [
+        program_header(LOAD, RX, page(1), 16, 16),
+        program_header(LOAD, R, page(2), notes.len() as u64, notes.len() as u64),
+        program_header(NOTE, R, note(0), sizes[0], sizes[0]),
+        program_header(NOTE, R, note(sizes[0]), sizes[1], sizes[1]),
+        program_header(NOTE, R, note(sizes[0] + sizes[1]), sizes[2], sizes[2]),
+        program_header(LOAD, RW, page(3), 0, 2 * PAGE_SIZE),
+        program_header(LOAD, RW, (page(3).0, HOST_INFO), info_size, info_size),
+        program_header(LOAD, RW, page(6), 0, PAGE_SIZE + 1),
+    ];
+    let mut bytes = file_header(headers.len() as u16);
+    bytes.extend_from_slice(&headers.concat());
+    bytes.resize(page(1).0 as usize, 0);
+    bytes.extend_from_slice(&[0xf4; 16]);
+    bytes.resize(page(2).0 as usize, 0);
+    bytes.extend_from_slice(&notes);
+    bytes.resize((page(3).0 + info_size) as usize, 0);
+    bytes
+}
+
+fn file_header(program_headers: u16) -> Vec<u8> {
+    let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+    bytes.resize(16, 0);
+    bytes.extend_from_slice(&2u16.to_le_bytes()); // ET_EXEC
+    bytes.extend_from_slice(&62u16.to_le_bytes()); // EM_X86_64
+    bytes.extend_from_slice(&1u32.to_le_bytes());
+    for word in [IMAGE_BASE, 64, 0] {
+        bytes.extend_from_slice(&word.to_le_bytes()); // entry, program headers, section headers
+    }
+    bytes.extend_from_slice(&0u32.to_le_bytes());
+    for half in [64, 56, program_headers, 64, 0, 0] {
+        bytes.extend_from_slice(&half.to_le_bytes());
+    }
+    bytes
+}
+
+fn program_header(
+    kind: u32,
+    flags: u32,
+    (offset, address): (u64, u64),
+    file_size: u64,
+    memory_size: u64,
+) -> [u8; 56] {
+    let align = if kind == LOAD { PAGE_SIZE } else { 4 };
+    let words = [offset, address, address, file_size, memory_size, align];
+    let mut bytes = [0; 56];
+    bytes[0..4].copy_from_slice(&kind.to_le_bytes());
+    bytes[4..8].copy_from_slice(&flags.to_le_bytes());
+    for (word, place) in words.iter().zip(bytes[8..].chunks_exact_mut(8)) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
