@@ -1,4 +1,60 @@
 //! Starts an image with what its manifest names and nothing else.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`options`] | the command line, as data |
+//! | [`check`] | every device of the manifest is attached, and nothing else is |
+//! | [`attach`] | opens taps, macvtaps and disks |
+//! | [`memory`], [`boot`] | what lies where in guest memory |
+//! | [`share`] | how the guest ended, and its counters |
+//! | [`jail`] | what the guest may ask of the kernel |
+//! | [`spt`] | all of it in order, and the jump |
+//! | [`netlink`] | network interfaces, for those who make them |
+//! | [`sys`] | the unsafe island |
 
+pub mod attach;
+pub mod boot;
+pub mod check;
+pub mod jail;
+pub mod memory;
 pub mod netlink;
+pub mod options;
+pub mod share;
+pub mod spt;
 pub mod sys;
+
+use abi::exit;
+use options::Request;
+use std::ffi::OsString;
+use std::io::Write;
+
+/// The whole program: its arguments without its name, its exit status. Returns only if no guest
+/// was started.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
+    let started = match options::parse(arguments) {
+        Ok(Request::Help) => return print(options::HELP),
+        Ok(Request::Version) => {
+            return print(concat!("outboard-tender ", env!("CARGO_PKG_VERSION"), "\n"));
+        }
+        Ok(Request::Start(options)) => spt::start(&options).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    let Err(error) = started;
+    let line = format!("outboard-tender: {error}\n");
+    // The jail closes standard error; what fails after that can only be said on the console.
+    if std::io::stderr().write_all(line.as_bytes()).is_err() {
+        print(&line);
+    }
+    exit::FAILURE
+}
+
+fn print(text: &str) -> i32 {
+    let mut console = std::io::stdout();
+    match console
+        .write_all(text.as_bytes())
+        .and_then(|()| console.flush())
+    {
+        Ok(()) => exit::SUCCESS,
+        Err(_) => exit::FAILURE,
+    }
+}

@@ -53,6 +53,16 @@ impl Interfaces {
         Ok(request.int())
     }
 
+    /// The MAC address of the Ethernet interface `name`.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none.
+    pub fn mac(&self, name: &str) -> io::Result<[u8; 6]> {
+        let mut request = Request::new(name)?;
+        send(self.0.as_fd(), Command::GetAddress, &mut request)?;
+        Ok(request.mac())
+    }
+
     fn flags(&self, name: &str) -> io::Result<i32> {
         let mut request = Request::new(name)?;
         send(self.0.as_fd(), Command::GetFlags, &mut request)?;

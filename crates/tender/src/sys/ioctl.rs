@@ -54,6 +54,12 @@ impl Request {
         let v = &self.value;
         i32::from_ne_bytes([v[0], v[1], v[2], v[3]])
     }
+
+    /// `ifr_hwaddr` of an Ethernet interface, behind its address family.
+    pub(super) fn mac(&self) -> [u8; 6] {
+        let v = &self.value;
+        [v[2], v[3], v[4], v[5], v[6], v[7]]
+    }
 }
 
 /// The requests that take a [`Request`].
@@ -65,6 +71,7 @@ pub(super) enum Command {
     GetFlags = 0x8913,
     SetFlags = 0x8914,
     GetMtu = 0x8921,
+    GetAddress = 0x8927,
 }
 
 const TUN_SET_OFFLOAD: libc::Ioctl = 0x4004_54d0;

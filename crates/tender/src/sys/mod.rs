@@ -1,6 +1,13 @@
 //! Everything in this crate that needs `unsafe`, each wrapped so that its callers do not.
 
+pub(crate) mod descriptor;
+mod entry;
+pub(crate) mod fault;
 pub mod interface;
 mod ioctl;
+pub(crate) mod memory;
 pub mod namespace;
+pub(crate) mod personality;
+pub(crate) mod random;
+pub(crate) mod signal;
 pub mod tap;

@@ -1,0 +1,279 @@
+//! Opens what the command line attaches to the devices of the manifest.
+
+mod block;
+mod macvtap;
+mod tap;
+
+use crate::check::{Pair, Source};
+use crate::netlink;
+use crate::options::{Net, NetSource, Options};
+use crate::sys::tap::offload;
+use abi::extension::feature;
+use abi::manifest::Device;
+use std::os::fd::OwnedFd;
+use std::{fmt, io};
+
+/// A device, ready for the guest.
+#[derive(Debug)]
+pub struct Attached {
+    /// Index in the manifest.
+    pub index: usize,
+    /// Properties that were found.
+    pub device: Device,
+    /// What the guest reads and writes.
+    pub fd: OwnedFd,
+    /// Whether frames begin with a virtio-net header.
+    pub virtio_net_header: bool,
+}
+
+/// Why a device cannot be attached.
+#[derive(Debug)]
+pub struct Error {
+    /// The option, as in `--net:lan=tap0`.
+    pub option: String,
+    /// What is wrong.
+    pub reason: Reason,
+}
+
+/// What is wrong with something to attach, and what to do about it.
+#[derive(Debug)]
+pub enum Reason {
+    /// There is no interface of this name here.
+    NoInterface(String),
+    /// The interface is down.
+    Down(String),
+    /// Another process has it.
+    Busy,
+    /// It is not a tap, or one with several queues.
+    NotTap,
+    /// The descriptor is no tap that gives bare Ethernet frames.
+    NotTapDescriptor(i32),
+    /// The user may not open it.
+    Permission(String),
+    /// The MTU does not fit the manifest.
+    Mtu(i32),
+    /// The tap gives virtio-net headers that the image does not understand.
+    Headers,
+    /// Not a file or a block device.
+    NotBlock,
+    /// The size is not a multiple of the sector's, or zero.
+    Size {
+        /// Of the file, in bytes.
+        size: u64,
+        /// Of a sector, in bytes.
+        sector: u16,
+    },
+    /// What the kernel says about a step.
+    System(&'static str, io::Error),
+    /// The macvtap cannot be made.
+    Macvtap(netlink::Error),
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.option.escape_debug(), self.reason)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoInterface(name) => write!(
+                f,
+                "no such interface; add --create-taps, or type: ip tuntap add dev {name} mode tap \
+                 && ip link set dev {name} up"
+            ),
+            Self::Down(name) => {
+                write!(f, "the interface is down; type: ip link set dev {name} up")
+            }
+            Self::Busy => write!(f, "in use by another process; stop that or choose another"),
+            Self::NotTap => write!(
+                f,
+                "not a tap with a single queue; type: ip tuntap add dev NAME mode tap"
+            ),
+            Self::NotTapDescriptor(fd) => write!(
+                f,
+                "descriptor {fd} is no tap opened with IFF_TAP and IFF_NO_PI; pass an open one"
+            ),
+            Self::Permission(how) => write!(f, "permission denied; {how}"),
+            Self::Mtu(mtu) => write!(
+                f,
+                "the MTU is {mtu}, not 1 to 65535; type: ip link set dev NAME mtu 1500"
+            ),
+            Self::Headers => write!(
+                f,
+                "the tap was opened with IFF_VNET_HDR, which this image does not understand; open \
+                 it without"
+            ),
+            Self::NotBlock => write!(f, "neither a file nor a block device; name one"),
+            Self::Size { size, sector } => write!(
+                f,
+                "its size of {size} bytes is no multiple of the sector size of {sector}; type: \
+                 truncate -s 1M FILE, or change --block-sector-size"
+            ),
+            Self::System(step, error) => write!(f, "{step}: {error}"),
+            Self::Macvtap(error) => write!(
+                f,
+                "{error}; it needs CAP_NET_ADMIN and a parent that no other macvtap has"
+            ),
+        }
+    }
+}
+
+/// All devices of a guest. What was made for them alone disappears when this is dropped, which it
+/// never is once the guest runs.
+#[derive(Debug)]
+pub struct Attachments {
+    /// In the order of the manifest.
+    pub devices: Vec<Attached>,
+    _links: Vec<macvtap::Link>,
+}
+
+/// Attaches all of `pairs`; `features` are those of the image's extension, or 0.
+///
+/// # Errors
+/// The first device that cannot be attached. Whatever was made for others is removed.
+pub fn attach(pairs: &[Pair<'_>], options: &Options, features: u32) -> Result<Attachments, Error> {
+    let understands = features & feature::VIRTIO_NET_HEADER != 0;
+    let mut links = Vec::new();
+    let mut devices = Vec::with_capacity(pairs.len());
+    for pair in pairs {
+        let index = pair.index;
+        devices.push(match pair.source {
+            Source::Net(net) => {
+                let result = attach_net(net, options.create_taps, understands, &mut links);
+                let reason = |reason| Error {
+                    option: net_option(net),
+                    reason,
+                };
+                let (
+                    Opened {
+                        fd,
+                        virtio_net_header,
+                        ..
+                    },
+                    device,
+                ) = result.map_err(reason)?;
+                Attached {
+                    index,
+                    device,
+                    fd,
+                    virtio_net_header,
+                }
+            }
+            Source::Block(block) => {
+                let option = || format!("--block:{}={}", block.name, block.path.display());
+                let reason = |reason| Error {
+                    option: option(),
+                    reason,
+                };
+                let disk = block::open(&block.path, block.sector_bytes).map_err(reason)?;
+                Attached {
+                    index,
+                    device: disk.device,
+                    fd: disk.fd,
+                    virtio_net_header: false,
+                }
+            }
+        });
+    }
+    Ok(Attachments {
+        devices,
+        _links: links,
+    })
+}
+
+/// Whether the image understands virtio-net headers, and whether the user wants offloads.
+#[derive(Clone, Copy, Debug)]
+struct Headers {
+    understood: bool,
+    offload: bool,
+}
+
+impl Headers {
+    /// Whether a tap that we open gets headers: without offloads they would say nothing.
+    fn wanted(self) -> bool {
+        self.understood && self.offload
+    }
+
+    /// The bits of [`offload`] for a tap with headers, or without.
+    fn offloads(self) -> u32 {
+        if self.wanted() { offload::ALL } else { 0 }
+    }
+}
+
+/// A tap, ready but for the guest's MAC address.
+#[derive(Debug)]
+struct Opened {
+    fd: OwnedFd,
+    mtu: i32,
+    virtio_net_header: bool,
+}
+
+fn attach_net(
+    net: &Net,
+    create: bool,
+    understood: bool,
+    links: &mut Vec<macvtap::Link>,
+) -> Result<(Opened, Device), Reason> {
+    let headers = Headers {
+        understood,
+        offload: net.offload,
+    };
+    let mut own_mac = None;
+    let opened = match &net.source {
+        NetSource::Tap(name) => tap::open(name, create, headers)?,
+        NetSource::Descriptor(number) => tap::adopt(*number, headers)?,
+        NetSource::Macvtap(parent) => {
+            links.push(macvtap::Link::add(parent, links.len())?);
+            let (opened, mac) = links[links.len() - 1].open(headers)?;
+            own_mac = Some(mac);
+            opened
+        }
+    };
+    let mtu = u16::try_from(opened.mtu).ok().filter(|mtu| *mtu > 0);
+    let mtu = mtu.ok_or(Reason::Mtu(opened.mtu))?;
+    let mac = match net.mac.or(own_mac) {
+        Some(mac) => mac,
+        None => random_mac().map_err(|error| Reason::System("no random MAC address", error))?,
+    };
+    Ok((opened, Device::Net { mac, mtu }))
+}
+
+/// A locally administered unicast address (IEEE 802, 8.2), otherwise random.
+fn random_mac() -> io::Result<[u8; 6]> {
+    let mut mac = [0; 6];
+    crate::sys::random::fill(&mut mac)?;
+    mac[0] = mac[0] & !1 | 2;
+    Ok(mac)
+}
+
+fn net_option(net: &Net) -> String {
+    let name = &net.name;
+    match &net.source {
+        NetSource::Tap(interface) => format!("--net:{name}={interface}"),
+        NetSource::Descriptor(fd) => format!("--net:{name}=@{fd}"),
+        NetSource::Macvtap(parent) => format!("--net:{name}=macvtap:{parent}"),
+    }
+}
+
+/// Undoes, after the guest has ended, what attaching left behind and the jail could not undo: the
+/// offloads that persistent taps remember, and macvtaps. For the monitor; a tender that runs alone
+/// leaves both. Taps that came as descriptors are left to whoever opened them.
+///
+/// `tender` is the process id of the tender that has ended, by which its macvtaps are known.
+pub fn cleanup(options: &Options, tender: u32) {
+    let mut macvtaps = 0;
+    for net in &options.nets {
+        match &net.source {
+            NetSource::Tap(name) => tap::reset(name),
+            NetSource::Descriptor(_) => {}
+            NetSource::Macvtap(_) => {
+                macvtap::remove(&macvtap::link_name(tender, macvtaps));
+                macvtaps += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Taps: by name, or as a descriptor that is already open.
+
+use super::{Headers, Opened, Reason};
+use crate::sys::descriptor;
+use crate::sys::interface::Interfaces;
+use crate::sys::tap::{self, Tap};
+use rustix::fs::OFlags;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+
+/// Opens the tap `name` and reads its MTU. Offloads are set in either case: a persistent tap
+/// remembers those of its last user.
+pub(super) fn open(name: &str, create: bool, headers: Headers) -> Result<Opened, Reason> {
+    let system = |step| move |error| Reason::System(step, error);
+    let interfaces = Interfaces::here().map_err(system("no socket"))?;
+    let exists = match interfaces.is_up(name) {
+        Ok(false) => return Err(Reason::Down(name.to_owned())),
+        Ok(true) => true,
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => false,
+        Err(error) => return Err(Reason::System("no flags of the interface", error)),
+    };
+    if !exists && !create {
+        return Err(Reason::NoInterface(name.to_owned()));
+    }
+    let tap = Tap::create(name, headers.wanted()).map_err(|error| open_reason(name, error))?;
+    tap.set_offloads(headers.offloads())
+        .map_err(system("no offloads"))?;
+    if !exists {
+        interfaces
+            .bring_up(name)
+            .map_err(system("the new tap cannot be set up"))?;
+    }
+    let mtu = interfaces.mtu(name).map_err(system("no MTU"))?;
+    Ok(Opened {
+        fd: tap.into_fd(),
+        mtu,
+        virtio_net_header: headers.wanted(),
+    })
+}
+
+fn open_reason(name: &str, error: io::Error) -> Reason {
+    match error.raw_os_error() {
+        Some(libc::EBUSY) => Reason::Busy,
+        Some(libc::EINVAL) => Reason::NotTap,
+        Some(libc::EPERM) => Reason::Permission(format!(
+            "type as root: ip tuntap add dev {name} mode tap user $USER"
+        )),
+        Some(libc::EACCES) => {
+            Reason::Permission("type as root: chmod 0666 /dev/net/tun".to_owned())
+        }
+        Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => {
+            Reason::System("no /dev/net/tun; type as root: modprobe tun", error)
+        }
+        _ => Reason::System("cannot open the tap", error),
+    }
+}
+
+/// Takes over the tap behind a descriptor and reads its MTU. Whoever opened it decided whether
+/// frames carry virtio-net headers.
+pub(super) fn adopt(number: i32, headers: Headers) -> Result<Opened, Reason> {
+    let not_tap = || Reason::NotTapDescriptor(number);
+    let system = |step| move |error| Reason::System(step, error);
+    let fd = descriptor::adopt(number).map_err(|_| not_tap())?;
+    let interface = tap::interface(fd.as_fd()).map_err(|_| not_tap())?;
+    if !interface.is_tap || !interface.no_packet_information {
+        return Err(not_tap());
+    }
+    let virtio_net_header = interface.vnet_header;
+    if virtio_net_header && !headers.understood {
+        return Err(Reason::Headers);
+    }
+    if virtio_net_header {
+        tap::set_vnet_header_size(fd.as_fd()).map_err(system("no virtio-net headers"))?;
+    }
+    let offloads = if virtio_net_header {
+        headers.offloads()
+    } else {
+        0
+    };
+    tap::set_offloads(fd.as_fd(), offloads).map_err(system("no offloads"))?;
+    let non_blocking = rustix::fs::fcntl_setfl(&fd, OFlags::NONBLOCK);
+    non_blocking.map_err(|error| Reason::System("cannot be made non-blocking", error.into()))?;
+    let mtu = mtu(fd.as_fd(), &interface.name).map_err(system(
+        "no MTU: the tap is in a network namespace that this process may not enter",
+    ))?;
+    Ok(Opened {
+        fd,
+        mtu,
+        virtio_net_header,
+    })
+}
+
+/// The MTU of the interface behind `fd`, which may live in another network namespace than ours.
+fn mtu(fd: BorrowedFd<'_>, name: &str) -> io::Result<i32> {
+    // Without the right to ask, and on a macvtap, the interface can only be one of ours.
+    let Ok(theirs) = tap::namespace(fd) else {
+        return Interfaces::here()?.mtu(name);
+    };
+    let theirs = File::from(theirs);
+    let ours = File::open("/proc/thread-self/ns/net")?;
+    let identity = |file: &File| file.metadata().map(|m| (m.dev(), m.ino()));
+    if identity(&theirs)? == identity(&ours)? {
+        return Interfaces::here()?.mtu(name);
+    }
+    let network = Some(LinkNameSpaceType::Network);
+    move_into_link_name_space(theirs.as_fd(), network)?;
+    let interfaces = Interfaces::here();
+    move_into_link_name_space(ours.as_fd(), network)?;
+    interfaces?.mtu(name)
+}
+
+/// Makes a persistent tap forget its offloads. Best effort: the tap may be gone, which is fine.
+pub(super) fn reset(name: &str) {
+    // Opening one that is gone would make it anew.
+    if Interfaces::here().is_ok_and(|interfaces| interfaces.is_up(name).is_ok())
+        && let Ok(tap) = Tap::create(name, false)
+    {
+        let _ = tap.set_offloads(0);
+    }
+}

@@ -1,0 +1,207 @@
+//! The one rule about devices: every device of the manifest is attached, and nothing else is.
+
+use crate::options::{Block, Net, Options};
+use abi::manifest::{Entry, kind};
+use std::fmt;
+
+/// A device of the manifest and what the command line attaches to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair<'a> {
+    /// Index in the manifest.
+    pub index: usize,
+    /// What to attach.
+    pub source: Source<'a>,
+}
+
+/// What to attach, by kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source<'a> {
+    /// A network.
+    Net(&'a Net),
+    /// A disk.
+    Block(&'a Block),
+}
+
+/// How manifest and command line differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// Devices that the manifest names and the command line does not: the options to add.
+    Missing(Vec<String>),
+    /// An option for a device that the manifest does not name as one of this kind.
+    NotNamed {
+        /// The option, with the device.
+        option: String,
+        /// What the manifest says of a device of this name.
+        actual: Option<&'static str>,
+    },
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(options) => write!(
+                f,
+                "the manifest names devices that nothing is attached to; add {}",
+                options.join(" ")
+            ),
+            Self::NotNamed {
+                option,
+                actual: None,
+            } => write!(
+                f,
+                "the manifest names no such device; remove {option} or name it in manifest.json"
+            ),
+            Self::NotNamed {
+                option,
+                actual: Some(attach),
+            } => write!(
+                f,
+                "the manifest names a device of another kind; replace {option} by {attach}"
+            ),
+        }
+    }
+}
+
+/// Pairs each device of the manifest with what the command line attaches to it, in the manifest's
+/// order.
+///
+/// # Errors
+/// If one of them has no partner.
+pub fn pair<'a>(manifest: &[Entry], options: &'a Options) -> Result<Vec<Pair<'a>>, Error> {
+    let nets = options
+        .nets
+        .iter()
+        .map(|net| ("net", &net.name, kind::NET_BASIC));
+    let blocks = options
+        .blocks
+        .iter()
+        .map(|block| ("block", &block.name, kind::BLOCK_BASIC));
+    for (option, name, kind) in nets.chain(blocks) {
+        let entry = manifest.iter().find(|entry| entry.name() == Some(name));
+        if entry.is_none_or(|entry| entry.kind != kind) {
+            let option = format!("--{option}:{name}");
+            let actual = entry.and_then(|entry| attach_option(entry.kind));
+            return Err(Error::NotNamed { option, actual });
+        }
+    }
+    let mut pairs = Vec::with_capacity(manifest.len());
+    let mut missing = Vec::new();
+    for (index, entry) in manifest.iter().enumerate() {
+        let Some(name) = entry.name() else { continue };
+        match source(entry.kind, name, options) {
+            Some(source) => pairs.push(Pair { index, source }),
+            None => missing.push(match entry.kind {
+                kind::NET_BASIC => format!("--net:{name}=IFACE"),
+                _ => format!("--block:{name}=PATH"),
+            }),
+        }
+    }
+    if missing.is_empty() {
+        Ok(pairs)
+    } else {
+        Err(Error::Missing(missing))
+    }
+}
+
+fn source<'a>(kind: u32, name: &str, options: &'a Options) -> Option<Source<'a>> {
+    match kind {
+        kind::NET_BASIC => options
+            .nets
+            .iter()
+            .find(|net| net.name == name)
+            .map(Source::Net),
+        _ => options
+            .blocks
+            .iter()
+            .find(|block| block.name == name)
+            .map(Source::Block),
+    }
+}
+
+fn attach_option(kind: u32) -> Option<&'static str> {
+    match kind {
+        kind::NET_BASIC => Some("--net:NAME=IFACE"),
+        kind::BLOCK_BASIC => Some("--block:NAME=PATH"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Request, parse};
+
+    fn options(line: &str) -> Options {
+        let arguments = line.split_whitespace().map(Into::into);
+        match parse(arguments) {
+            Ok(Request::Start(options)) => options,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    fn manifest() -> Vec<Entry> {
+        vec![
+            Entry::RESERVED,
+            Entry::new("lan", kind::NET_BASIC).unwrap(),
+            Entry::new("disk", kind::BLOCK_BASIC).unwrap(),
+        ]
+    }
+
+    #[test]
+    fn devices_pair_in_the_order_of_the_manifest() {
+        let options = options("--block:disk=d.img --net:lan=tap0 a.spt");
+        let pairs = pair(&manifest(), &options).unwrap();
+        assert_eq!(
+            pairs[0],
+            Pair {
+                index: 1,
+                source: Source::Net(&options.nets[0])
+            }
+        );
+        assert_eq!(
+            pairs[1],
+            Pair {
+                index: 2,
+                source: Source::Block(&options.blocks[0])
+            }
+        );
+        assert_eq!(pairs.len(), 2);
+    }
+
+    #[test]
+    fn an_image_without_devices_needs_none() {
+        assert_eq!(pair(&[Entry::RESERVED], &options("a.spt")), Ok(vec![]));
+    }
+
+    /// Invariant 2: a device named and not attached stops the start.
+    #[test]
+    fn all_missing_devices_are_named_at_once() {
+        let error = pair(&manifest(), &options("a.spt")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the manifest names devices that nothing is attached to; add --net:lan=IFACE \
+             --block:disk=PATH"
+        );
+    }
+
+    /// Invariant 2: a device attached and not named stops the start.
+    #[test]
+    fn what_the_manifest_does_not_name_is_refused() {
+        let line = "--block:disk=d.img --net:lan=tap0 --net:wan=tap1 a.spt";
+        let error = pair(&manifest(), &options(line)).unwrap_err();
+        assert_eq!(
+            error,
+            Error::NotNamed {
+                option: "--net:wan".into(),
+                actual: None
+            }
+        );
+        let error = pair(&manifest(), &options("--net:disk=tap0 a.spt")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the manifest names a device of another kind; replace --net:disk by --block:NAME=PATH"
+        );
+    }
+}

@@ -1,0 +1,254 @@
+//! The jail: what a guest may ask of the kernel, and everything else taken away.
+
+use crate::sys::descriptor;
+use abi::manifest::Device;
+use abi::spt::{CONSOLE_FD, syscall};
+use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetError, Scope};
+use rustix::io::Errno;
+use rustix::process::DumpableBehavior;
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::os::fd::RawFd;
+
+/// What the guest has been given.
+#[derive(Clone, Debug)]
+pub struct Grants {
+    /// The epoll descriptor.
+    pub epoll_fd: RawFd,
+    /// The timer descriptor.
+    pub timer_fd: RawFd,
+    /// The devices and their descriptors.
+    pub devices: Vec<(RawFd, Device)>,
+}
+
+/// A system call that the guest may make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its number.
+    pub syscall: u64,
+    /// What its arguments must be; those not named here are free.
+    pub arguments: Vec<Argument>,
+    /// Why a guest needs it.
+    pub reason: &'static str,
+}
+
+/// A condition on an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// The `int` at this position is this; the kernel looks at no other bits of it.
+    Int(u8, u32),
+    /// The 64 bits at this position are this.
+    Long(u8, u64),
+    /// The 64 bits at this position, without sign, are at most this.
+    LongAtMost(u8, u64),
+}
+
+/// Why a guest cannot be jailed.
+#[derive(Debug)]
+pub enum Error {
+    /// A step that the kernel refused.
+    Step(&'static str, std::io::Error),
+    /// Landlock, other than that the kernel has none.
+    Landlock(RulesetError),
+    /// The filter cannot be compiled.
+    Compile(seccompiler::BackendError),
+    /// The kernel refused the filter.
+    Apply(seccompiler::Error),
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the jail cannot be closed: ")?;
+        match self {
+            Self::Step(step, error) => write!(f, "{step}: {error}")?,
+            Self::Landlock(error) => write!(f, "Landlock: {error}")?,
+            Self::Compile(error) => write!(f, "the filter does not compile: {error}")?,
+            Self::Apply(error) => write!(f, "the kernel refuses the filter: {error}")?,
+        }
+        write!(
+            f,
+            "; Linux 5.9 with seccomp is needed, or --host=process without a jail"
+        )
+    }
+}
+
+/// All that a guest with `grants` may ask of the kernel.
+pub fn rules(grants: &Grants) -> Vec<Rule> {
+    use Argument::{Int, Long, LongAtMost};
+    let int = |fd: RawFd| fd.cast_unsigned();
+    let rule = |syscall, arguments: &[Argument], reason| Rule {
+        syscall,
+        arguments: arguments.to_vec(),
+        reason,
+    };
+    let mut rules = Vec::with_capacity(8 + 2 * grants.devices.len());
+    for (fd, device) in &grants.devices {
+        let fd = Int(0, int(*fd));
+        match *device {
+            Device::Net { .. } => {
+                rules.push(rule(syscall::READ, &[fd], "receive a frame"));
+                rules.push(rule(syscall::WRITE, &[fd], "send a frame"));
+            }
+            Device::Block {
+                capacity,
+                block_size,
+            } => {
+                let size = u64::from(block_size);
+                let last = LongAtMost(3, capacity.saturating_sub(size));
+                let one = Long(2, size);
+                rules.push(rule(syscall::PREAD64, &[fd, one, last], "read one block"));
+                rules.push(rule(
+                    syscall::PWRITE64,
+                    &[fd, one, last],
+                    "write one block, never past the end: a file would grow",
+                ));
+            }
+        }
+    }
+    rules.push(rule(
+        syscall::WRITE,
+        &[Int(0, int(CONSOLE_FD))],
+        "print on the console",
+    ));
+    rules.push(rule(
+        syscall::EPOLL_PWAIT,
+        &[Int(0, int(grants.epoll_fd)), Long(4, 0)],
+        "wait for devices and the timer; with no signal mask, so that nothing can be blocked",
+    ));
+    let timer = Int(0, int(grants.timer_fd));
+    rules.push(rule(
+        syscall::TIMERFD_SETTIME,
+        &[timer],
+        "wait until a time",
+    ));
+    for clock in [libc::CLOCK_MONOTONIC, libc::CLOCK_REALTIME] {
+        rules.push(rule(
+            syscall::CLOCK_GETTIME,
+            &[Int(0, int(clock))],
+            "read a clock",
+        ));
+    }
+    let set_fs = Int(0, syscall::ARCH_SET_FS as u32);
+    rules.push(rule(
+        syscall::ARCH_PRCTL,
+        &[set_fs],
+        "thread-local storage of C guests",
+    ));
+    rules.push(rule(syscall::EXIT_GROUP, &[], "end"));
+    rules
+}
+
+/// The filter program for `rules`. What they do not allow kills the process, or raises SIGSYS if
+/// `trap`, for a handler that reports it.
+///
+/// # Errors
+/// If there are more rules than a filter program can hold.
+pub fn compile(rules: &[Rule], trap: bool) -> Result<BpfProgram, Error> {
+    let mut by_number: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    for rule in rules {
+        let conditions = by_number.entry(rule.syscall.cast_signed()).or_default();
+        if rule.arguments.is_empty() {
+            continue;
+        }
+        let arguments = rule
+            .arguments
+            .iter()
+            .map(condition)
+            .collect::<Result<_, _>>();
+        let one = arguments
+            .and_then(SeccompRule::new)
+            .map_err(Error::Compile)?;
+        conditions.push(one);
+    }
+    let mismatch = if trap {
+        SeccompAction::Trap
+    } else {
+        SeccompAction::KillProcess
+    };
+    let (allow, arch) = (SeccompAction::Allow, TargetArch::x86_64);
+    SeccompFilter::new(by_number, mismatch, allow, arch)
+        .and_then(BpfProgram::try_from)
+        .map_err(Error::Compile)
+}
+
+fn condition(argument: &Argument) -> Result<SeccompCondition, seccompiler::BackendError> {
+    let (index, length, operator, value) = match *argument {
+        Argument::Int(index, value) => (
+            index,
+            SeccompCmpArgLen::Dword,
+            SeccompCmpOp::Eq,
+            u64::from(value),
+        ),
+        Argument::Long(index, value) => (index, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, value),
+        Argument::LongAtMost(index, value) => {
+            (index, SeccompCmpArgLen::Qword, SeccompCmpOp::Le, value)
+        }
+    };
+    SeccompCondition::new(index, length, operator, value)
+}
+
+/// Takes everything from this process but `grants` and the console. What comes after can only jump
+/// into the guest: even freeing memory may be a forbidden system call.
+///
+/// # Errors
+/// The first step that fails.
+pub fn close(grants: &Grants, filter: &BpfProgram) -> Result<(), Error> {
+    let step = |step| move |error: Errno| Error::Step(step, error.into());
+    drop_capabilities().map_err(step("capabilities"))?;
+    forbid_files().map_err(Error::Landlock)?;
+    let not_dumpable = DumpableBehavior::NotDumpable;
+    rustix::process::set_dumpable_behavior(not_dumpable).map_err(step("not dumpable"))?;
+    let mut keep: Vec<RawFd> = grants.devices.iter().map(|(fd, _)| *fd).collect();
+    keep.extend([CONSOLE_FD, grants.epoll_fd, grants.timer_fd]);
+    let descriptors = descriptor::close_all_but(&mut keep);
+    descriptors.map_err(|error| Error::Step("descriptors", error))?;
+    let result = seccompiler::apply_filter(filter).map_err(Error::Apply);
+    std::mem::forget(keep);
+    result
+}
+
+/// Numbers of capabilities end somewhere below this one.
+const CAPABILITIES_MAX: u32 = 64;
+
+fn drop_capabilities() -> Result<(), Errno> {
+    for number in 0..CAPABILITIES_MAX {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            Ok(()) => {}
+            // INVAL: the kernel has no more. PERM: we have none, and so cannot gain any either.
+            Err(Errno::INVAL | Errno::PERM) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    rustix::thread::clear_ambient_capability_set()?;
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets {
+        effective: none,
+        permitted: none,
+        inheritable: none,
+    };
+    rustix::thread::set_capabilities(None, sets)
+}
+
+/// A Landlock ruleset that handles all and allows nothing, as far as the kernel knows it. Sets
+/// "no new privileges" too.
+fn forbid_files() -> Result<(), RulesetError> {
+    let abi = ABI::V6;
+    Ruleset::default()
+        .handle_access(AccessFs::from_all(abi))?
+        .handle_access(AccessNet::from_all(abi))?
+        .scope(Scope::from_all(abi))?
+        .create()?
+        .restrict_self()
+        .map(drop)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+use super::*;
+
+const EPOLL: RawFd = 5;
+const TIMER: RawFd = 6;
+const NET: RawFd = 7;
+const DISK: RawFd = 8;
+const CAPACITY: u64 = 1 << 33;
+const BLOCK: u16 = 4096;
+
+const X86_64: u32 = 0xc000_003e;
+const I386: u32 = 0x4000_0003;
+const X32_BIT: u64 = 0x4000_0000;
+
+fn grants() -> Grants {
+    let net = Device::Net {
+        mac: [2; 6],
+        mtu: 1500,
+    };
+    let disk = Device::Block {
+        capacity: CAPACITY,
+        block_size: BLOCK,
+    };
+    Grants {
+        epoll_fd: EPOLL,
+        timer_fd: TIMER,
+        devices: vec![(NET, net), (DISK, disk)],
+    }
+}
+
+/// `struct seccomp_data` (`include/uapi/linux/seccomp.h`), as a filter sees a system call.
+fn data(arch: u32, number: u64, arguments: [u64; 6]) -> [u8; 64] {
+    let mut data = [0; 64];
+    data[0..4].copy_from_slice(&(number as u32).to_le_bytes());
+    data[4..8].copy_from_slice(&arch.to_le_bytes());
+    for (i, argument) in arguments.iter().enumerate() {
+        data[16 + 8 * i..24 + 8 * i].copy_from_slice(&argument.to_le_bytes());
+    }
+    data
+}
+
+/// Runs a filter as the kernel does; the instructions are those of classic BPF that seccomp allows
+/// and seccompiler emits.
+fn run(program: &BpfProgram, data: &[u8; 64]) -> u32 {
+    let mut accumulator = 0u32;
+    let mut at = 0;
+    loop {
+        let i = &program[at];
+        at += 1;
+        let jump = |taken| usize::from(if taken { i.jt } else { i.jf });
+        match i.code {
+            0x20 => {
+                let k = i.k as usize;
+                accumulator = u32::from_le_bytes(data[k..k + 4].try_into().unwrap());
+            }
+            0x54 => accumulator &= i.k,
+            0x05 => at += i.k as usize,
+            0x15 => at += jump(accumulator == i.k),
+            0x25 => at += jump(accumulator > i.k),
+            0x35 => at += jump(accumulator >= i.k),
+            0x06 => return i.k,
+            code => panic!("instruction {code:#x}"),
+        }
+    }
+}
+
+const ALLOW: u32 = 0x7fff_0000;
+const KILL_PROCESS: u32 = 0x8000_0000;
+const TRAP: u32 = 0x0003_0000;
+
+fn verdict(number: u64, arguments: &[u64]) -> u32 {
+    let program = compile(&rules(&grants()), false).unwrap();
+    let mut all = [0; 6];
+    all[..arguments.len()].copy_from_slice(arguments);
+    run(&program, &data(X86_64, number, all))
+}
+
+#[track_caller]
+fn allowed(number: u64, arguments: &[u64]) {
+    assert_eq!(verdict(number, arguments), ALLOW, "{number} {arguments:?}");
+}
+
+#[track_caller]
+fn forbidden(number: u64, arguments: &[u64]) {
+    assert_eq!(
+        verdict(number, arguments),
+        KILL_PROCESS,
+        "{number} {arguments:?}"
+    );
+}
+
+const NET_FD: u64 = NET as u64;
+const DISK_FD: u64 = DISK as u64;
+
+#[test]
+fn the_network_is_read_and_written_and_nothing_else_is_read() {
+    allowed(syscall::READ, &[NET_FD, 0x10_0000, 65549]);
+    allowed(syscall::WRITE, &[NET_FD, 0x10_0000, 65549]);
+    for fd in [
+        0,
+        1,
+        2,
+        DISK_FD,
+        EPOLL as u64,
+        TIMER as u64,
+        u64::from(u32::MAX),
+    ] {
+        forbidden(syscall::READ, &[fd]);
+    }
+    for fd in [0, 2, DISK_FD, EPOLL as u64, TIMER as u64] {
+        forbidden(syscall::WRITE, &[fd]);
+    }
+    allowed(syscall::WRITE, &[1, 0x10_0000, 1]);
+}
+
+#[test]
+fn a_disk_is_read_and_written_by_whole_blocks_inside() {
+    let block = u64::from(BLOCK);
+    let last = CAPACITY - block;
+    for number in [syscall::PREAD64, syscall::PWRITE64] {
+        for offset in [0, 1, 1 << 32, (1 << 32) - 1, last] {
+            allowed(number, &[DISK_FD, 0x10_0000, block, offset]);
+        }
+        for offset in [last + 1, CAPACITY, 1 << 34, u64::MAX, 1 << 63] {
+            forbidden(number, &[DISK_FD, 0x10_0000, block, offset]);
+        }
+        for length in [0, 1, 512, block - 1, block + 1, block | 1 << 32] {
+            forbidden(number, &[DISK_FD, 0x10_0000, length, 0]);
+        }
+        forbidden(number, &[NET_FD, 0x10_0000, block, 0]);
+        forbidden(number, &[1, 0x10_0000, block, 0]);
+    }
+}
+
+#[test]
+fn waiting_is_on_our_descriptors_and_without_a_signal_mask() {
+    allowed(
+        syscall::EPOLL_PWAIT,
+        &[EPOLL as u64, 0x10_0000, 64, u64::MAX, 0, 0],
+    );
+    forbidden(
+        syscall::EPOLL_PWAIT,
+        &[EPOLL as u64, 0x10_0000, 64, 0, 0x10_0000, 8],
+    );
+    forbidden(
+        syscall::EPOLL_PWAIT,
+        &[EPOLL as u64, 0x10_0000, 64, 0, 1 << 32, 8],
+    );
+    forbidden(syscall::EPOLL_PWAIT, &[TIMER as u64]);
+    allowed(syscall::TIMERFD_SETTIME, &[TIMER as u64, 1, 0x10_0000, 0]);
+    forbidden(syscall::TIMERFD_SETTIME, &[EPOLL as u64]);
+}
+
+#[test]
+fn clocks_and_thread_pointer_are_the_named_ones() {
+    allowed(syscall::CLOCK_GETTIME, &[0]);
+    allowed(syscall::CLOCK_GETTIME, &[1]);
+    for clock in [2, 4, 7, u64::from(u32::MAX)] {
+        forbidden(syscall::CLOCK_GETTIME, &[clock]);
+    }
+    allowed(syscall::ARCH_PRCTL, &[0x1002, 0]);
+    for code in [0x1001, 0x1003, 0x1004, 0] {
+        forbidden(syscall::ARCH_PRCTL, &[code]);
+    }
+}
+
+/// The kernel looks at 32 bits of an `int`: what lies above them is neither trusted nor tested.
+#[test]
+fn only_the_low_half_of_a_descriptor_counts() {
+    allowed(syscall::READ, &[NET_FD | 1 << 32]);
+    forbidden(syscall::READ, &[DISK_FD | 1 << 32]);
+}
+
+#[test]
+fn every_other_number_ends_the_guest() {
+    let named: Vec<u64> = rules(&grants()).iter().map(|rule| rule.syscall).collect();
+    for number in 0..512 {
+        if !named.contains(&number) {
+            forbidden(number, &[NET_FD]);
+        }
+    }
+    allowed(syscall::EXIT_GROUP, &[255]);
+}
+
+#[test]
+fn other_calling_conventions_end_the_guest() {
+    let program = compile(&rules(&grants()), false).unwrap();
+    let exit = [0; 6];
+    assert_eq!(
+        run(&program, &data(I386, syscall::EXIT_GROUP, exit)),
+        KILL_PROCESS
+    );
+    let x32 = syscall::EXIT_GROUP | X32_BIT;
+    assert_eq!(run(&program, &data(X86_64, x32, exit)), KILL_PROCESS);
+}
+
+#[test]
+fn with_a_handler_the_guest_is_trapped() {
+    let program = compile(&rules(&grants()), true).unwrap();
+    assert_eq!(run(&program, &data(X86_64, 39, [0; 6])), TRAP);
+    assert_eq!(
+        run(&program, &data(X86_64, syscall::EXIT_GROUP, [0; 6])),
+        ALLOW
+    );
+}
+
+#[test]
+fn a_guest_without_devices_cannot_read() {
+    let grants = Grants {
+        epoll_fd: EPOLL,
+        timer_fd: TIMER,
+        devices: vec![],
+    };
+    let rules = rules(&grants);
+    let reads = [syscall::READ, syscall::PREAD64, syscall::PWRITE64];
+    assert!(rules.iter().all(|rule| !reads.contains(&rule.syscall)));
+    assert!(rules.iter().all(|rule| !rule.reason.is_empty()));
+}
+
+#[test]
+fn a_manifest_full_of_disks_fits_into_a_filter() {
+    let disk = Device::Block {
+        capacity: CAPACITY,
+        block_size: BLOCK,
+    };
+    let devices = (10..73).map(|fd| (fd, disk)).collect();
+    let grants = Grants {
+        epoll_fd: EPOLL,
+        timer_fd: TIMER,
+        devices,
+    };
+    let program = compile(&rules(&grants), false).unwrap();
+    let last = data(
+        X86_64,
+        syscall::PWRITE64,
+        [72, 0, u64::from(BLOCK), 0, 0, 0],
+    );
+    assert_eq!(run(&program, &last), ALLOW);
+    let beyond = data(
+        X86_64,
+        syscall::PWRITE64,
+        [73, 0, u64::from(BLOCK), 0, 0, 0],
+    );
+    assert_eq!(run(&program, &beyond), KILL_PROCESS);
+}

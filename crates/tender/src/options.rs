@@ -1,0 +1,520 @@
+//! The command line: Solo5's, and what Outboard adds to it.
+//!
+//! As in Solo5's tenders, options come before the image and everything behind it is the guest's.
+//! This module decides and touches nothing.
+
+use abi::manifest::is_device_name;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// What `--help` prints.
+pub const HELP: &str = "\
+usage: outboard-tender [OPTIONS] [--] IMAGE [ARGUMENTS]
+
+Starts IMAGE with the devices that its manifest names and nothing else.
+
+  --mem=MIB                     guest memory in MiB (default 512)
+  --net:NAME=IFACE              attach the tap IFACE as network NAME
+  --net:NAME=@FD                ... the tap behind the open descriptor FD
+  --net:NAME=macvtap:PARENT     ... a macvtap made over the interface PARENT
+  --net-mac:NAME=MAC            MAC address of network NAME (default random)
+  --net-offload:NAME=off        no checksum or TCP segmentation offload on network NAME
+  --block:NAME=PATH             attach the file or block device PATH as disk NAME
+  --block-sector-size:NAME=N    bytes in a sector of disk NAME (default 512)
+  --create-taps                 make taps that do not exist; they vanish with the guest
+  --host=spt|process            in the jail (default), or as a plain process for gdb and perf
+  --share=@FD|PATH              file that receives the fault report and the counters
+  --die-with-parent=PID         end as soon as the parent, process PID, ends
+  --help, --version
+";
+
+/// Guest memory without `--mem`, in MiB; Solo5's default.
+pub const MEM_MIB_DEFAULT: u64 = 512;
+/// Most guest memory in MiB: below the address of the shared file.
+pub const MEM_MIB_MAX: u64 = abi::share::BASE >> 20;
+/// Size of a sector without `--block-sector-size`, in bytes.
+pub const SECTOR_BYTES_DEFAULT: u16 = 512;
+
+/// What the user asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Print [`HELP`].
+    Help,
+    /// Print the version.
+    Version,
+    /// Start an image.
+    Start(Options),
+}
+
+/// How to start an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Size of guest memory in bytes, a multiple of 1 MiB.
+    pub memory_bytes: u64,
+    /// Networks to attach, in the order of the command line.
+    pub nets: Vec<Net>,
+    /// Disks to attach, in the order of the command line.
+    pub blocks: Vec<Block>,
+    /// Whether taps that do not exist are made.
+    pub create_taps: bool,
+    /// Where the guest runs.
+    pub host: Host,
+    /// The shared file, see [`abi::share`].
+    pub share: Option<Share>,
+    /// The process whose end ends the guest.
+    pub parent: Option<i32>,
+    /// The image.
+    pub image: PathBuf,
+    /// The guest's own arguments.
+    pub arguments: Vec<OsString>,
+}
+
+/// A network to attach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Net {
+    /// Name in the manifest.
+    pub name: String,
+    /// What to attach.
+    pub source: NetSource,
+    /// MAC address that the guest should use; random if `None`.
+    pub mac: Option<[u8; 6]>,
+    /// Whether offloads may be used where the image understands them.
+    pub offload: bool,
+}
+
+/// What a network is attached to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NetSource {
+    /// The tap of this name.
+    Tap(String),
+    /// The tap behind this descriptor.
+    Descriptor(i32),
+    /// A macvtap to be made over the interface of this name.
+    Macvtap(String),
+}
+
+/// A disk to attach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Name in the manifest.
+    pub name: String,
+    /// File or block device.
+    pub path: PathBuf,
+    /// Size of a sector in bytes, a power of two from 512.
+    pub sector_bytes: u16,
+}
+
+/// Where a guest runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Host {
+    /// In the jail.
+    #[default]
+    Spt,
+    /// As a plain process, which debuggers and profilers can look into.
+    Process,
+}
+
+/// Where the shared file is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// Open as this descriptor.
+    Descriptor(i32),
+    /// At this path.
+    Path(PathBuf),
+}
+
+/// Why a command line cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// There is no image.
+    MissingImage,
+    /// No option begins like this.
+    Unknown(String),
+    /// `--x-exec-heap`: Solo5 has it, Outboard promises the opposite.
+    ExecutableHeap,
+    /// The value of this option is not what it takes.
+    Value {
+        /// As it was typed.
+        option: String,
+        /// What it takes.
+        expected: &'static str,
+    },
+    /// The name in this option can be no device's.
+    DeviceName(String),
+    /// The device is attached, or one property set, more than once.
+    Twice(String),
+    /// A property of a device that is not attached.
+    Unattached {
+        /// The option that sets it.
+        option: &'static str,
+        /// The device.
+        name: String,
+        /// The option that would attach it.
+        attach: &'static str,
+    },
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MissingImage => {
+                write!(
+                    f,
+                    "no image given; try outboard-tender --mem=16 -- hello.spt"
+                )
+            }
+            Self::Unknown(option) => write!(
+                f,
+                "unknown option {option:?}; outboard-tender --help lists them, and the guest's \
+                 own arguments come behind the image"
+            ),
+            Self::ExecutableHeap => write!(
+                f,
+                "--x-exec-heap is refused, since no memory is ever both writable and executable; \
+                 remove it"
+            ),
+            Self::Value { option, expected } => write!(f, "{option:?}: expected {expected}"),
+            Self::DeviceName(option) => write!(
+                f,
+                "{option:?}: a device name is 1 to {} letters and digits, as in --net:tap0=IFACE",
+                abi::manifest::NAME_BYTES_MAX
+            ),
+            Self::Twice(option) => write!(f, "{option:?} is given twice; remove one of them"),
+            Self::Unattached {
+                option,
+                name,
+                attach,
+            } => write!(
+                f,
+                "--{option}:{name} is given, but {name} is not attached; add --{attach} or remove \
+                 --{option}:{name}"
+            ),
+        }
+    }
+}
+
+/// Reads a command line, without the program's own name.
+///
+/// # Errors
+/// The first thing in it that cannot be followed.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, Error> {
+    let mut arguments = arguments.into_iter();
+    let mut draft = Draft::default();
+    let image = loop {
+        let argument = arguments.next().ok_or(Error::MissingImage)?;
+        match argument.as_bytes() {
+            b"--" => break arguments.next().ok_or(Error::MissingImage)?,
+            b"--help" => return Ok(Request::Help),
+            b"--version" => return Ok(Request::Version),
+            [b'-', ..] => draft.option(&argument)?,
+            _ => break argument,
+        }
+    };
+    draft.finish(image, arguments.collect()).map(Request::Start)
+}
+
+/// Options as they come: properties may precede the device that they belong to.
+#[derive(Default)]
+struct Draft {
+    memory_mib: Option<u64>,
+    nets: Vec<Net>,
+    macs: Vec<(String, [u8; 6])>,
+    offloads_off: Vec<(String, ())>,
+    blocks: Vec<Block>,
+    sector_sizes: Vec<(String, u16)>,
+    create_taps: bool,
+    host: Host,
+    share: Option<Share>,
+    parent: Option<i32>,
+}
+
+/// One option, cut at its first `=`.
+struct Typed<'a> {
+    whole: &'a OsStr,
+    value: &'a [u8],
+}
+
+impl Typed<'_> {
+    fn text(&self) -> String {
+        self.whole.to_string_lossy().into_owned()
+    }
+
+    fn wrong(&self, expected: &'static str) -> Error {
+        let option = self.text();
+        Error::Value { option, expected }
+    }
+
+    fn str(&self, expected: &'static str) -> Result<&str, Error> {
+        let value = std::str::from_utf8(self.value).map_err(|_| self.wrong(expected))?;
+        (!value.is_empty())
+            .then_some(value)
+            .ok_or_else(|| self.wrong(expected))
+    }
+
+    fn number<T: std::str::FromStr>(&self, expected: &'static str) -> Result<T, Error> {
+        number(self.value).ok_or_else(|| self.wrong(expected))
+    }
+
+    fn path(&self, expected: &'static str) -> Result<PathBuf, Error> {
+        if self.value.is_empty() || self.value.contains(&0) {
+            return Err(self.wrong(expected));
+        }
+        Ok(PathBuf::from(OsString::from_vec(self.value.to_vec())))
+    }
+}
+
+impl Draft {
+    fn option(&mut self, whole: &OsStr) -> Result<(), Error> {
+        let bytes = whole.as_bytes();
+        let unknown = || Error::Unknown(whole.to_string_lossy().into_owned());
+        let Some(equals) = bytes.iter().position(|byte| *byte == b'=') else {
+            return match bytes {
+                b"--create-taps" => {
+                    self.create_taps = true;
+                    Ok(())
+                }
+                b"--x-exec-heap" => Err(Error::ExecutableHeap),
+                _ => Err(unknown()),
+            };
+        };
+        let typed = Typed {
+            whole,
+            value: &bytes[equals + 1..],
+        };
+        let key = std::str::from_utf8(&bytes[..equals]).map_err(|_| unknown())?;
+        match key.split_once(':') {
+            Some((key, name)) => self.device_option(key, name, &typed),
+            None => self.plain_option(key, &typed),
+        }
+    }
+
+    fn plain_option(&mut self, key: &str, typed: &Typed<'_>) -> Result<(), Error> {
+        match key {
+            "--mem" => {
+                let expected = "MiB of guest memory from 1 to 262144, as in --mem=64";
+                let mib = typed.number(expected)?;
+                if !(1..=MEM_MIB_MAX).contains(&mib) {
+                    return Err(typed.wrong(expected));
+                }
+                self.memory_mib = Some(mib);
+            }
+            "--host" => {
+                self.host = match typed.value {
+                    b"spt" => Host::Spt,
+                    b"process" => Host::Process,
+                    _ => return Err(typed.wrong("--host=spt or --host=process")),
+                };
+            }
+            "--share" => self.share = Some(share(typed)?),
+            "--die-with-parent" => {
+                let expected = "the process id of the parent, as in --die-with-parent=$$";
+                let pid = typed.number(expected)?;
+                self.parent = Some(pid);
+            }
+            _ => return Err(Error::Unknown(typed.text())),
+        }
+        Ok(())
+    }
+
+    fn device_option(&mut self, key: &str, name: &str, typed: &Typed<'_>) -> Result<(), Error> {
+        let known = [
+            "--net",
+            "--net-mac",
+            "--net-offload",
+            "--block",
+            "--block-sector-size",
+        ];
+        if !known.contains(&key) {
+            return Err(Error::Unknown(typed.text()));
+        }
+        if !is_device_name(name.as_bytes()) {
+            return Err(Error::DeviceName(typed.text()));
+        }
+        let twice = || Error::Twice(format!("{key}:{name}"));
+        let name = name.to_owned();
+        match key {
+            "--net" => {
+                if self.nets.iter().any(|net| net.name == name) {
+                    return Err(twice());
+                }
+                let source = net_source(typed)?;
+                self.nets.push(Net {
+                    name,
+                    source,
+                    mac: None,
+                    offload: true,
+                });
+            }
+            "--net-mac" => {
+                let mac = mac(typed)?;
+                insert(&mut self.macs, name, mac).ok_or_else(twice)?;
+            }
+            "--net-offload" => {
+                if typed.value != b"off" {
+                    return Err(typed.wrong("off; offloads are used wherever both sides can"));
+                }
+                insert(&mut self.offloads_off, name, ()).ok_or_else(twice)?;
+            }
+            "--block" => {
+                if self.blocks.iter().any(|block| block.name == name) {
+                    return Err(twice());
+                }
+                let path = typed.path("a file or block device, as in --block:disk=disk.img")?;
+                let sector_bytes = SECTOR_BYTES_DEFAULT;
+                self.blocks.push(Block {
+                    name,
+                    path,
+                    sector_bytes,
+                });
+            }
+            _ => {
+                let bytes = sector_bytes(typed)?;
+                insert(&mut self.sector_sizes, name, bytes).ok_or_else(twice)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, image: OsString, arguments: Vec<OsString>) -> Result<Options, Error> {
+        for (name, mac) in self.macs {
+            find_net(&mut self.nets, "net-mac", name)?.mac = Some(mac);
+        }
+        for (name, ()) in self.offloads_off {
+            find_net(&mut self.nets, "net-offload", name)?.offload = false;
+        }
+        for (name, bytes) in self.sector_sizes {
+            let block = self.blocks.iter_mut().find(|block| block.name == name);
+            let (option, attach) = ("block-sector-size", "block:NAME=PATH");
+            block
+                .ok_or(Error::Unattached {
+                    option,
+                    name,
+                    attach,
+                })?
+                .sector_bytes = bytes;
+        }
+        Ok(Options {
+            memory_bytes: self.memory_mib.unwrap_or(MEM_MIB_DEFAULT) << 20,
+            nets: self.nets,
+            blocks: self.blocks,
+            create_taps: self.create_taps,
+            host: self.host,
+            share: self.share,
+            parent: self.parent,
+            image: image.into(),
+            arguments,
+        })
+    }
+}
+
+fn insert<T>(list: &mut Vec<(String, T)>, name: String, value: T) -> Option<()> {
+    if list.iter().any(|(other, _)| *other == name) {
+        return None;
+    }
+    list.push((name, value));
+    Some(())
+}
+
+fn find_net<'a>(
+    nets: &'a mut [Net],
+    option: &'static str,
+    name: String,
+) -> Result<&'a mut Net, Error> {
+    let attach = "net:NAME=IFACE";
+    let net = nets.iter_mut().find(|net| net.name == name);
+    net.ok_or(Error::Unattached {
+        option,
+        name,
+        attach,
+    })
+}
+
+fn net_source(typed: &Typed<'_>) -> Result<NetSource, Error> {
+    let expected = "a tap, @ and an open descriptor, or macvtap:PARENT, as in --net:lan=tap0; \
+                    names of interfaces have 1 to 15 characters";
+    let value = typed.str(expected)?;
+    if value.starts_with('@') {
+        return descriptor(typed.value)
+            .map(NetSource::Descriptor)
+            .ok_or(typed.wrong(expected));
+    }
+    let parent = value.strip_prefix("macvtap:");
+    let interface = parent.unwrap_or(value);
+    if !is_interface_name(interface) {
+        return Err(typed.wrong(expected));
+    }
+    let interface = interface.to_owned();
+    Ok(match parent {
+        Some(_) => NetSource::Macvtap(interface),
+        None => NetSource::Tap(interface),
+    })
+}
+
+/// What the kernel takes (`dev_valid_name`), without `%`, by which it would choose a name itself.
+fn is_interface_name(name: &str) -> bool {
+    let forbidden = |byte: u8| byte.is_ascii_whitespace() || b"/:%\0\x0b".contains(&byte);
+    (1..=crate::sys::tap::NAME_BYTES_MAX).contains(&name.len())
+        && name != "."
+        && name != ".."
+        && !name.bytes().any(forbidden)
+}
+
+fn share(typed: &Typed<'_>) -> Result<Share, Error> {
+    let expected = "a file, or @ and an open descriptor, as in --share=@5";
+    if let [b'@', ..] = typed.value {
+        return descriptor(typed.value)
+            .map(Share::Descriptor)
+            .ok_or(typed.wrong(expected));
+    }
+    typed.path(expected).map(Share::Path)
+}
+
+fn descriptor(value: &[u8]) -> Option<i32> {
+    number(value.strip_prefix(b"@")?)
+}
+
+/// A decimal number without sign.
+fn number<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn mac(typed: &Typed<'_>) -> Result<[u8; 6], Error> {
+    let expected = "six bytes of a unicast address in hexadecimal, as in 02:00:00:00:00:01";
+    let wrong = || typed.wrong(expected);
+    let mut mac = [0; 6];
+    let mut parts = typed.str(expected)?.split(':');
+    for byte in &mut mac {
+        let part = parts
+            .next()
+            .filter(|part| (1..=2).contains(&part.len()))
+            .ok_or_else(wrong)?;
+        if !part.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(wrong());
+        }
+        *byte = u8::from_str_radix(part, 16).map_err(|_| wrong())?;
+    }
+    let unicast = mac[0] & 1 == 0 && mac != [0; 6];
+    if parts.next().is_some() || !unicast {
+        return Err(wrong());
+    }
+    Ok(mac)
+}
+
+fn sector_bytes(typed: &Typed<'_>) -> Result<u16, Error> {
+    let expected = "a power of two from 512 to 32768";
+    let bytes: u16 = typed.number(expected)?;
+    if bytes < SECTOR_BYTES_DEFAULT || !bytes.is_power_of_two() {
+        return Err(typed.wrong(expected));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;

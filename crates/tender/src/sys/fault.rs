@@ -1,0 +1,139 @@
+//! What the tender does when a guest faults: it writes down how, and ends.
+//!
+//! The handler runs in the middle of the guest: the guest's %fs (no thread-local variables), no
+//! allocation, no lock, and of all system calls it needs `exit_group`, which the jail allows.
+
+use abi::exit::SIGNAL_BASE;
+use abi::share::{BASE, REPORT_MAGIC, Report};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+use std::arch::asm;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// The signals by which a guest can fault.
+const FAULTS: [i32; 6] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+];
+
+/// Room for the handler and the registers that the kernel saves (AVX-512: 2.7 KiB).
+const STACK_BYTES: usize = 16 << 10;
+
+/// The shared file in memory, where the handler writes.
+#[derive(Debug)]
+pub struct Shared(());
+
+impl Shared {
+    /// Maps `length` bytes of `file` at [`BASE`].
+    ///
+    /// # Errors
+    /// What the kernel says: `EACCES` if the file is not open for reading and writing.
+    pub fn map(file: BorrowedFd<'_>, length: u64) -> io::Result<Self> {
+        let address = std::ptr::with_exposed_provenance_mut(BASE as usize);
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::FIXED_NOREPLACE;
+        // SAFETY: NOREPLACE makes the kernel refuse rather than replace anything that exists.
+        let mapped = unsafe { mmap(address, length as usize, rights, flags, file, 0) }?;
+        if mapped != address {
+            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        }
+        Ok(Self(()))
+    }
+
+    /// From now on, a fault is reported into the shared file and ends the process with the status
+    /// `128 + signal`.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn report_faults(&self) -> io::Result<()> {
+        let stack: &'static mut [u8] = vec![0; STACK_BYTES].leak();
+        let stack = libc::stack_t {
+            ss_sp: stack.as_mut_ptr().cast(),
+            ss_flags: 0,
+            ss_size: STACK_BYTES,
+        };
+        // SAFETY: the stack is never freed and nothing else uses it.
+        check(unsafe { libc::sigaltstack(&raw const stack, std::ptr::null_mut()) })?;
+        for signal in FAULTS {
+            let action = action();
+            // SAFETY: `report` has the signature that SA_SIGINFO asks for and keeps to what may be
+            // done in a handler; the page that it writes is mapped, as `self` shows.
+            check(unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) })?;
+        }
+        Ok(())
+    }
+}
+
+fn action() -> libc::sigaction {
+    let handler: extern "C" fn(i32, *const libc::siginfo_t, *const libc::ucontext_t) = report;
+    // SAFETY: all-zero bytes are a `sigaction`: numbers, an empty set, a null pointer.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as libc::sighandler_t;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    action
+}
+
+/// The part of `siginfo_t` behind its three integers: `si_addr`, or, for SIGSYS, the address of
+/// the call, its number and the architecture (`include/uapi/asm-generic/siginfo.h`).
+#[repr(C)]
+struct Fault {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    padding: i32,
+    address: u64,
+    syscall: u32,
+    architecture: u32,
+}
+
+extern "C" fn report(
+    signal: i32,
+    information: *const libc::siginfo_t,
+    context: *const libc::ucontext_t,
+) {
+    // SAFETY: the kernel passes a `siginfo_t` of 128 bytes, which begins with these.
+    let fault = unsafe { information.cast::<Fault>().read() };
+    // SAFETY: the kernel passes the `ucontext_t` of the interrupted guest.
+    let registers = unsafe { &raw const (*context).uc_mcontext.gregs };
+    // SAFETY: `registers` points into the kernel's `ucontext_t`, see above.
+    let instruction = unsafe { (*registers)[libc::REG_RIP as usize] }.cast_unsigned();
+    let is_syscall = signal == libc::SIGSYS;
+    let report = Report {
+        magic: REPORT_MAGIC,
+        signal: signal.cast_unsigned(),
+        code: fault.code,
+        syscall: if is_syscall { fault.syscall } else { 0 },
+        address: if is_syscall { 0 } else { fault.address },
+        instruction,
+    };
+    let page = std::ptr::with_exposed_provenance_mut::<Report>(BASE as usize);
+    // SAFETY: a handler exists only if `Shared` was mapped, and it is never unmapped. The page is
+    // shared with the guest, which no longer runs, and with readers in other processes.
+    unsafe { page.write_volatile(report) };
+    exit_group(SIGNAL_BASE + signal)
+}
+
+/// Ends the process without the C library, which would look at thread-local variables.
+fn exit_group(status: i32) -> ! {
+    // SAFETY: this system call reads no memory and does not return.
+    unsafe {
+        asm!(
+            "syscall",
+            "ud2",
+            in("rax") libc::SYS_exit_group,
+            in("rdi") status,
+            options(noreturn)
+        )
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
