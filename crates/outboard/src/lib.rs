@@ -1,1 +1,17 @@
-//! The command line: run, build, inspect, demo.
+//! The command line's parts: what `outboard` does for its subcommands.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`build`] | an appliance's folder becomes an image |
+//! | [`inspect`] | what an image carries and asks for |
+//! | [`run`] | the monitor: starts a tender, reports how its guest ended, cleans up |
+//! | [`ending`] | the decision what to say about an end |
+//! | [`share`] | the file that outlives the guest |
+
+#![forbid(unsafe_code)]
+
+pub mod build;
+pub mod ending;
+pub mod inspect;
+pub mod run;
+pub mod share;

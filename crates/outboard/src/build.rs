@@ -1,0 +1,272 @@
+//! Builds the image of an appliance: `cargo build` in its folder, then a check of what came out.
+
+use crate::inspect::device_list;
+use abi::note::Target;
+use image::{Image, ImageError};
+use serde::Deserialize;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{fmt, fs};
+
+/// Images are built for this target and with no flags of the place where they are built, so that
+/// they come out the same anywhere.
+const TARGET_TRIPLE: &str = "x86_64-unknown-linux-gnu";
+
+/// `outboard build`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The appliance's folder, with Cargo.toml and manifest.json
+    directory: PathBuf,
+    /// The host that the image is for
+    #[arg(long, value_enum, default_value_t = Host::Spt)]
+    host: Host,
+    /// Where to write the image, instead of the appliance's folder; made if it is not there
+    #[arg(long, value_name = "DIRECTORY")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Host {
+    /// A process under seccomp
+    Spt,
+    /// A KVM virtual machine
+    Hvt,
+    /// One image for each
+    All,
+}
+
+impl Host {
+    fn targets(self) -> &'static [Target] {
+        match self {
+            Self::Spt => &[Target::Spt],
+            Self::Hvt => &[Target::Hvt],
+            Self::All => &[Target::Spt, Target::Hvt],
+        }
+    }
+}
+
+/// Why there is no image.
+#[derive(Debug)]
+pub enum Error {
+    /// This file is not in the appliance's folder.
+    Missing(PathBuf, &'static str),
+    /// Cargo cannot be started or listened to.
+    Cargo(io::Error),
+    /// Cargo has failed and said why.
+    Failed(PathBuf),
+    /// The folder makes so many programs; an image is one.
+    Programs(PathBuf, usize),
+    /// What cargo made cannot be read.
+    Read(PathBuf, io::Error),
+    /// What cargo made is no image.
+    Image(PathBuf, ImageError),
+    /// The image cannot be written.
+    Write(PathBuf, io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(directory, file) => write!(
+                f,
+                "{} has no {file}: name the folder of an appliance, such as unikernels/firewall",
+                directory.display()
+            ),
+            Self::Cargo(e) if e.kind() == io::ErrorKind::NotFound => {
+                write!(
+                    f,
+                    "cargo is not in PATH: install Rust as https://rustup.rs says"
+                )
+            }
+            Self::Cargo(e) => write!(f, "cannot run cargo: {e}"),
+            Self::Failed(directory) => write!(
+                f,
+                "cargo could not build {}: see its messages above",
+                directory.display()
+            ),
+            Self::Programs(directory, count) => write!(
+                f,
+                "{} makes {count} programs, and an image is one: keep src/main.rs alone",
+                directory.display()
+            ),
+            Self::Read(path, e) => write!(f, "cannot read {}: {e}", path.display()),
+            Self::Image(path, e) => write!(f, "{}: {e}", path.display()),
+            Self::Write(path, e) => {
+                write!(
+                    f,
+                    "cannot write {}: {e}; choose a folder with --out",
+                    path.display()
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// An image that was written.
+#[derive(Debug)]
+pub struct Built {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub size: usize,
+    /// Its devices, in a line.
+    pub devices: String,
+}
+
+/// Builds and prints what was written.
+///
+/// # Errors
+/// See [`build`].
+pub fn run(arguments: &Arguments) -> Result<(), Error> {
+    let out = arguments.out.as_ref().unwrap_or(&arguments.directory);
+    for built in build(&arguments.directory, arguments.host.targets(), out)? {
+        println!(
+            "{}  {} bytes  {}",
+            built.path.display(),
+            built.size,
+            built.devices
+        );
+    }
+    Ok(())
+}
+
+/// Builds the appliance in `directory` and writes one image for each of `targets` to `out`.
+///
+/// # Errors
+/// The folder is no appliance's, cargo fails, what it makes is no image, or it cannot be written.
+pub fn build(directory: &Path, targets: &[Target], out: &Path) -> Result<Vec<Built>, Error> {
+    for file in ["Cargo.toml", "manifest.json"] {
+        if !directory.join(file).is_file() {
+            return Err(Error::Missing(directory.to_owned(), file));
+        }
+    }
+    fs::create_dir_all(out).map_err(|e| Error::Write(out.to_owned(), e))?;
+    let program = program(directory, &cargo(directory)?)?;
+    let mut bytes = fs::read(&program).map_err(|e| Error::Read(program.clone(), e))?;
+    let image = Image::parse(&bytes).map_err(|e| Error::Image(program.clone(), e))?;
+    let devices = device_list(&image.entries);
+    let name = program.file_name().unwrap_or_default();
+    let mut built = Vec::new();
+    for target in targets {
+        image::retarget(&mut bytes, *target).map_err(|e| Error::Image(program.clone(), e))?;
+        let path = out.join(name).with_added_extension(target.name());
+        replace(&path, &bytes).map_err(|e| Error::Write(path.clone(), e))?;
+        built.push(Built {
+            path,
+            size: bytes.len(),
+            devices: devices.clone(),
+        });
+    }
+    Ok(built)
+}
+
+/// Has cargo build the folder and returns what it prints for programs to read.
+fn cargo(directory: &Path) -> Result<Vec<u8>, Error> {
+    let output = Command::new("cargo")
+        .args([
+            "build",
+            "--release",
+            "--message-format=json-render-diagnostics",
+        ])
+        .args(["--target", TARGET_TRIPLE])
+        .env("CARGO_ENCODED_RUSTFLAGS", "")
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(Error::Cargo)?;
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(Error::Failed(directory.to_owned()))
+    }
+}
+
+/// A line of cargo's, as far as it matters here.
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    executable: Option<PathBuf>,
+}
+
+/// The one program among cargo's messages.
+fn program(directory: &Path, messages: &[u8]) -> Result<PathBuf, Error> {
+    let messages = serde_json::Deserializer::from_slice(messages).into_iter::<Message>();
+    let programs: Result<Vec<_>, _> = messages
+        .filter_map(|message| match message {
+            Ok(message) if message.reason == "compiler-artifact" => message.executable.map(Ok),
+            Ok(_) => None,
+            Err(e) => Some(Err(e)),
+        })
+        .collect();
+    let programs = programs.map_err(|e| Error::Cargo(e.into()))?;
+    let count = programs.len();
+    let [program] = <[PathBuf; 1]>::try_from(programs)
+        .map_err(|_| Error::Programs(directory.to_owned(), count))?;
+    Ok(program)
+}
+
+/// Writes beside `path`, then renames: a guest that runs from the old file keeps it.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let fresh = path.with_added_extension("new");
+    let mut file = fs::File::create(&fresh)?;
+    file.write_all(bytes)?;
+    fs::rename(&fresh, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(messages: &str) -> Result<PathBuf, Error> {
+        program(Path::new("fw"), messages.as_bytes())
+    }
+
+    const LIBRARY: &str = r#"{"reason":"compiler-artifact","executable":null}"#;
+    const SCRIPT: &str = r#"{"reason":"build-script-executed","out_dir":"/o"}"#;
+    const PROGRAM: &str = r#"{"reason":"compiler-artifact","executable":"/t/fw"}"#;
+    const END: &str = r#"{"reason":"build-finished","success":true}"#;
+
+    #[test]
+    fn the_one_program_is_found() {
+        let messages = [LIBRARY, SCRIPT, PROGRAM, END].join("\n");
+        assert_eq!(find(&messages).unwrap(), Path::new("/t/fw"));
+    }
+
+    #[test]
+    fn none_or_two_programs_are_no_image() {
+        assert!(matches!(find(LIBRARY), Err(Error::Programs(_, 0))));
+        assert!(matches!(
+            find(&[PROGRAM, PROGRAM].concat()),
+            Err(Error::Programs(_, 2))
+        ));
+    }
+
+    #[test]
+    fn what_is_not_cargos_is_an_error() {
+        assert!(matches!(find("warning: x"), Err(Error::Cargo(_))));
+    }
+
+    #[test]
+    fn a_folder_without_an_appliance_is_named() {
+        let empty = std::env::temp_dir().join(format!("outboard-build-{}", std::process::id()));
+        fs::create_dir(&empty).unwrap();
+        let error = build(&empty, &[Target::Spt], &empty).unwrap_err();
+        fs::remove_dir(&empty).unwrap();
+        assert!(matches!(error, Error::Missing(_, "Cargo.toml")), "{error}");
+    }
+
+    #[test]
+    fn an_image_is_replaced_and_not_rewritten() {
+        let path = std::env::temp_dir().join(format!("outboard-image-{}", std::process::id()));
+        fs::write(&path, "old").unwrap();
+        let running = fs::File::open(&path).unwrap();
+        replace(&path, b"fresh").unwrap();
+        assert_eq!(io::read_to_string(running).unwrap(), "old");
+        assert_eq!(fs::read(&path).unwrap(), b"fresh");
+        fs::remove_file(&path).unwrap();
+    }
+}

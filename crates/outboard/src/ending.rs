@@ -1,0 +1,281 @@
+//! How a guest ended, and what to say about it: the decision, without any effect.
+//!
+//! A guest's exit status is its tender's. A signal ends both; a fault that the tender caught ends it
+//! with the status `128 + signal` and a report ([`abi::share::Report`]). Caught or not, the report
+//! was written in a process that the guest shared: it is believed only where it agrees with what
+//! the kernel says of the end, and nothing but its numbers is shown. Who forges one tells lies about
+//! himself.
+
+use abi::exit;
+use abi::share::{REPORT_MAGIC, Report};
+use signal_hook::consts::signal::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSYS, SIGTRAP};
+use signal_hook::low_level::signal_name;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitStatus;
+
+/// How a tender, and with it its guest, ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By an exit status of the guest's own choice, or [`exit::FAILURE`] of the tender before it.
+    Exited(i32),
+    /// By a signal of which no more is known.
+    Killed(i32),
+    /// By a signal that the tender has reported.
+    Reported(i32, Report),
+}
+
+impl Ending {
+    /// What `status` says, with `report` if it is one and about the same signal.
+    pub fn new(status: ExitStatus, report: Option<Report>) -> Self {
+        let code = status.code();
+        let signal = status
+            .signal()
+            .or(code.map(|code| code - exit::SIGNAL_BASE));
+        let reported = report.filter(|report| {
+            let number = i32::try_from(report.signal).ok();
+            report.magic == REPORT_MAGIC && number.is_some_and(|n| n > 0 && Some(n) == signal)
+        });
+        match (signal, reported, code) {
+            (Some(signal), Some(report), _) => Self::Reported(signal, report),
+            (_, _, Some(code)) => Self::Exited(code),
+            (Some(signal), None, None) => Self::Killed(signal),
+            (None, _, None) => Self::Exited(exit::FAILURE),
+        }
+    }
+
+    /// The exit status to pass on: the guest's own, or 128 plus the number of the signal.
+    pub fn exit_status(&self) -> u8 {
+        let status = match self {
+            Self::Exited(status) => *status,
+            Self::Killed(signal) | Self::Reported(signal, _) => exit::SIGNAL_BASE + signal,
+        };
+        u8::try_from(status).unwrap_or(u8::MAX)
+    }
+
+    /// What the user should know, as at most two lines: how it ended, and what to look at next.
+    ///
+    /// Silent for success, and for status 1: whoever failed so, tender or guest, has said why.
+    pub fn lines(&self, image: &Path) -> Vec<String> {
+        match self {
+            Self::Exited(exit::SUCCESS | exit::FAILURE) => Vec::new(),
+            Self::Exited(exit::DEVICE_GONE) => vec![format!(
+                "a device of the guest went away while in use (status {}); the guest's last line \
+                 names it",
+                exit::DEVICE_GONE
+            )],
+            Self::Exited(exit::ABORT) => vec![format!(
+                "the guest gave up (status {}: a panic, or out of memory); its last lines say why",
+                exit::ABORT
+            )],
+            Self::Exited(status) => vec![format!("the guest ended with status {status}")],
+            Self::Killed(signal) => vec![killed(*signal)],
+            Self::Reported(signal, report) => reported(*signal, report, image),
+        }
+    }
+}
+
+fn ended_by(signal: i32) -> String {
+    let name = signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned);
+    format!("the guest was ended by {name}")
+}
+
+fn killed(signal: i32) -> String {
+    let ended = ended_by(signal);
+    match signal {
+        SIGKILL => {
+            format!("{ended}: by another process, or by the kernel for want of memory (see dmesg)")
+        }
+        SIGSYS => format!("{ended}: it made a forbidden system call"),
+        _ => ended,
+    }
+}
+
+fn reported(signal: i32, report: &Report, image: &Path) -> Vec<String> {
+    let ended = ended_by(signal);
+    // si_code is positive only for what the kernel found at an instruction (sigaction(2)).
+    if report.code <= 0 {
+        return vec![format!("{ended}: sent by another process")];
+    }
+    let (instruction, cause) = (report.instruction, cause(signal, report));
+    vec![
+        format!("{ended} at instruction {instruction:#x}: {cause}"),
+        format!(
+            "to see the line: addr2line -fie {} {instruction:#x}",
+            image.display()
+        ),
+    ]
+}
+
+/// What the guest did to deserve `signal`.
+fn cause(signal: i32, fault: &Report) -> String {
+    /// `SEGV_MAPERR`, `SEGV_ACCERR` and `SI_KERNEL` of Linux's `asm-generic/siginfo.h`.
+    const SEGV_MAPERR: i32 = 1;
+    const SEGV_ACCERR: i32 = 2;
+    const SI_KERNEL: i32 = 0x80;
+
+    let address = fault.address;
+    match (signal, fault.code) {
+        (SIGSYS, _) => format!("it made {}", system_call(fault.syscall)),
+        (SIGSEGV, SEGV_MAPERR) if address < abi::GUEST_BASE => {
+            format!("it followed a null pointer to address {address:#x}")
+        }
+        (SIGSEGV, SEGV_MAPERR) => format!("it touched address {address:#x}, where nothing is"),
+        (SIGSEGV, SEGV_ACCERR) => {
+            format!("it touched address {address:#x} in a way that is not allowed there")
+        }
+        (SIGSEGV, SI_KERNEL) => {
+            "a privileged instruction, or an address that cannot exist".to_owned()
+        }
+        (SIGSEGV | SIGBUS, code) => format!("it touched address {address:#x} (code {code})"),
+        (SIGILL, _) => "an instruction that this CPU does not have".to_owned(),
+        (SIGFPE, _) => "an arithmetic error, such as a division by zero".to_owned(),
+        (SIGTRAP, _) => "a breakpoint".to_owned(),
+        (_, code) => format!("code {code}"),
+    }
+}
+
+fn system_call(number: u32) -> String {
+    match syscalls::x86_64::Sysno::new(number as usize) {
+        Some(call) => format!(
+            "the forbidden system call {} (number {number})",
+            call.name()
+        ),
+        None => format!("the forbidden system call number {number}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use signal_hook::consts::signal::SIGTERM;
+
+    fn exited(status: i32) -> Ending {
+        Ending::new(ExitStatus::from_raw(status << 8), None)
+    }
+
+    fn killed(signal: i32, report: Option<Report>) -> Ending {
+        Ending::new(ExitStatus::from_raw(signal), report)
+    }
+
+    /// As the tender ends after a fault that it caught.
+    fn faulted(report: Report) -> Ending {
+        let status = exit::SIGNAL_BASE + report.signal.cast_signed();
+        Ending::new(ExitStatus::from_raw(status << 8), Some(report))
+    }
+
+    fn report(signal: i32, code: i32) -> Report {
+        Report {
+            magic: REPORT_MAGIC,
+            signal: signal.cast_unsigned(),
+            code,
+            syscall: 0,
+            address: 0,
+            instruction: 0x10_0abc,
+        }
+    }
+
+    fn first_line(ending: Ending) -> String {
+        let lines = ending.lines(Path::new("a.spt"));
+        assert!(lines.len() <= 2 && lines.iter().all(|line| !line.contains('\n')));
+        lines.into_iter().next().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_status_is_passed_on() {
+        for status in 0..=255 {
+            assert_eq!(i32::from(exited(status).exit_status()), status);
+        }
+    }
+
+    #[test]
+    fn a_signal_becomes_128_and_its_number() {
+        for signal in 1..=64 {
+            assert_eq!(i32::from(killed(signal, None).exit_status()), 128 + signal);
+        }
+    }
+
+    #[test]
+    fn who_has_spoken_already_is_not_repeated() {
+        assert_eq!(first_line(exited(exit::SUCCESS)), "");
+        assert_eq!(first_line(exited(exit::FAILURE)), "");
+        assert!(first_line(exited(exit::DEVICE_GONE)).contains("went away"));
+        assert!(first_line(exited(exit::ABORT)).contains("panic"));
+        assert_eq!(first_line(exited(7)), "the guest ended with status 7");
+    }
+
+    #[test]
+    fn a_forbidden_system_call_is_named() {
+        let getpid = Report {
+            syscall: 39,
+            ..report(SIGSYS, 1)
+        };
+        assert_eq!(
+            faulted(getpid).lines(Path::new("a.spt")),
+            [
+                "the guest was ended by SIGSYS at instruction 0x100abc: it made the forbidden \
+                 system call getpid (number 39)",
+                "to see the line: addr2line -fie a.spt 0x100abc",
+            ]
+        );
+        let unknown = Report {
+            syscall: u32::MAX,
+            ..report(SIGSYS, 1)
+        };
+        assert!(first_line(faulted(unknown)).ends_with("call number 4294967295"));
+        assert!(first_line(killed(SIGSYS, None)).ends_with("it made a forbidden system call"));
+    }
+
+    #[test]
+    fn a_fault_names_its_address() {
+        let at = |address, code| Report {
+            address,
+            ..report(SIGSEGV, code)
+        };
+        assert!(first_line(faulted(at(8, 1))).ends_with("a null pointer to address 0x8"));
+        assert!(first_line(faulted(at(1 << 40, 1))).contains("0x10000000000, where nothing is"));
+        assert!(first_line(faulted(at(0x10_0000, 2))).contains("not allowed there"));
+        assert!(first_line(faulted(at(0, 0x80))).contains("privileged instruction"));
+        assert!(first_line(faulted(at(5, 99))).ends_with("address 0x5 (code 99)"));
+    }
+
+    #[test]
+    fn a_caught_fault_and_a_deadly_one_read_alike() {
+        let fault = report(SIGSEGV, 1);
+        assert_eq!(killed(SIGSEGV, Some(fault)), faulted(fault));
+        assert_eq!(faulted(fault).exit_status(), 139);
+    }
+
+    #[test]
+    fn a_report_that_contradicts_the_kernel_is_not_believed() {
+        let lie = Some(report(SIGSEGV, 1));
+        assert_eq!(killed(SIGTERM, lie), Ending::Killed(SIGTERM));
+        assert_eq!(
+            Ending::new(ExitStatus::from_raw(7 << 8), lie),
+            Ending::Exited(7)
+        );
+        let no_magic = Report {
+            magic: 1,
+            ..report(SIGSEGV, 1)
+        };
+        assert_eq!(killed(SIGSEGV, Some(no_magic)), Ending::Killed(SIGSEGV));
+        assert_eq!(faulted(no_magic), Ending::Exited(139));
+        for signal in [0, u32::MAX] {
+            let other = Some(Report {
+                signal,
+                ..report(SIGSEGV, 1)
+            });
+            assert_eq!(killed(SIGSEGV, other), Ending::Killed(SIGSEGV));
+            assert_eq!(
+                Ending::new(ExitStatus::from_raw(128 << 8), other),
+                Ending::Exited(128)
+            );
+        }
+    }
+
+    #[test]
+    fn a_signal_from_outside_is_no_fault() {
+        assert!(first_line(faulted(report(SIGSEGV, 0))).ends_with("sent by another process"));
+        assert!(first_line(faulted(report(SIGTERM, -6))).ends_with("sent by another process"));
+    }
+}

@@ -1,0 +1,298 @@
+//! What an image carries: ABI, manifest, extension and segments, as a table or as JSON.
+
+use abi::extension::feature;
+use abi::manifest::{Entry, kind};
+use image::{Image, ImageError, Segment};
+use serde::Serialize;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// `outboard inspect`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The image
+    file: PathBuf,
+    /// Print JSON; addresses and sizes are numbers, sizes in bytes
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why a file cannot be inspected.
+#[derive(Debug)]
+pub enum Error {
+    /// It cannot be read.
+    Read(PathBuf, io::Error),
+    /// It is no image.
+    Image(PathBuf, ImageError),
+    /// What was found cannot be printed.
+    Print(io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(path, e) => write!(
+                f,
+                "cannot read {}: {e}; name an image, as made by: outboard build",
+                path.display()
+            ),
+            Self::Image(path, e) => write!(f, "{}: {e}", path.display()),
+            Self::Print(e) => write!(f, "cannot print: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// What an image carries, under the names that the JSON has.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    file: PathBuf,
+    file_size: usize,
+    abi: Abi,
+    entry: u64,
+    end: u64,
+    manifest: Manifest,
+    extension: Option<Extension>,
+    segments: Vec<Loaded>,
+}
+
+#[derive(Debug, Serialize)]
+struct Abi {
+    target: &'static str,
+    version: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct Manifest {
+    version: u32,
+    devices: Vec<Device>,
+}
+
+#[derive(Debug, Serialize)]
+struct Device {
+    name: String,
+    r#type: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Extension {
+    version: u32,
+    features: Vec<String>,
+    host_info: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Loaded {
+    address: u64,
+    memory_size: u64,
+    file_offset: usize,
+    file_size: usize,
+    rights: String,
+}
+
+/// Prints what the image carries.
+///
+/// # Errors
+/// The file cannot be read or is no image.
+pub fn run(arguments: &Arguments) -> Result<(), Error> {
+    let report = inspect(&arguments.file)?;
+    let text = if arguments.json {
+        let json = serde_json::to_string_pretty(&report);
+        json.map_err(|e| Error::Print(e.into()))? + "\n"
+    } else {
+        report.to_string()
+    };
+    io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)
+}
+
+/// What the image in `file` carries.
+///
+/// # Errors
+/// The file cannot be read or is no image.
+pub fn inspect(file: &Path) -> Result<Report, Error> {
+    let bytes = std::fs::read(file).map_err(|e| Error::Read(file.to_owned(), e))?;
+    let image = Image::parse(&bytes).map_err(|e| Error::Image(file.to_owned(), e))?;
+    Ok(Report::new(file, bytes.len(), &image))
+}
+
+impl Report {
+    fn new(file: &Path, file_size: usize, image: &Image) -> Self {
+        Self {
+            file: file.to_owned(),
+            file_size,
+            abi: Abi {
+                target: image.target.name(),
+                version: image.abi_version,
+            },
+            entry: image.entry,
+            end: image.end,
+            manifest: Manifest {
+                // The only one that `Image` knows.
+                version: abi::manifest::VERSION,
+                devices: devices(&image.entries),
+            },
+            extension: image.extension.map(|extension| Extension {
+                version: extension.version,
+                features: features(extension.features),
+                host_info: extension.host_info,
+            }),
+            segments: image.segments.iter().map(loaded).collect(),
+        }
+    }
+}
+
+fn devices(entries: &[Entry]) -> Vec<Device> {
+    let device = |entry: &Entry| {
+        Some(Device {
+            name: entry.name()?.to_owned(),
+            r#type: type_name(entry.kind),
+        })
+    };
+    entries.iter().filter_map(device).collect()
+}
+
+/// The name of a device's type in `manifest.json`.
+fn type_name(kind: u32) -> &'static str {
+    match kind {
+        kind::NET_BASIC => "NET_BASIC",
+        kind::BLOCK_BASIC => "BLOCK_BASIC",
+        _ => "unknown",
+    }
+}
+
+/// The devices of a manifest in a line.
+pub(crate) fn device_list(entries: &[Entry]) -> String {
+    let devices: Vec<_> = devices(entries)
+        .iter()
+        .map(|device| format!("{} ({})", device.name, device.r#type))
+        .collect();
+    if devices.is_empty() {
+        "no devices".to_owned()
+    } else {
+        devices.join(", ")
+    }
+}
+
+fn features(bits: u32) -> Vec<String> {
+    let known = [
+        (feature::VIRTIO_NET_HEADER, "virtio_net_header"),
+        (feature::COUNTERS, "counters"),
+    ];
+    let names = known.iter().filter(|(bit, _)| bits & bit != 0);
+    let mut names: Vec<_> = names.map(|(_, name)| (*name).to_owned()).collect();
+    let unknown = bits & !feature::ALL;
+    if unknown != 0 {
+        names.push(format!("unknown {unknown:#x}"));
+    }
+    names
+}
+
+fn loaded(segment: &Segment) -> Loaded {
+    let rights = segment.rights;
+    let letter = |has, letter| if has { letter } else { '-' };
+    Loaded {
+        address: segment.address,
+        memory_size: segment.memory_size,
+        file_offset: segment.file_offset,
+        file_size: segment.file_size,
+        rights: String::from_iter([
+            letter(rights.read, 'r'),
+            letter(rights.write, 'w'),
+            letter(rights.execute, 'x'),
+        ]),
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "file       {}, {} bytes",
+            self.file.display(),
+            self.file_size
+        )?;
+        writeln!(
+            f,
+            "abi        {}, version {}",
+            self.abi.target, self.abi.version
+        )?;
+        writeln!(f, "entry      {:#x}", self.entry)?;
+        writeln!(f, "end        {:#x}", self.end)?;
+        match &self.extension {
+            Some(extension) => writeln!(
+                f,
+                "extension  version {}, {}, host info at {:#x}",
+                extension.version,
+                extension.features.join(" and "),
+                extension.host_info
+            )?,
+            None => writeln!(f, "extension  none")?,
+        }
+        self.write_devices(f)?;
+        self.write_segments(f)
+    }
+}
+
+impl Report {
+    fn write_devices(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let devices = &self.manifest.devices;
+        writeln!(
+            f,
+            "manifest   version {}, {} devices",
+            self.manifest.version,
+            devices.len()
+        )?;
+        let width = devices
+            .iter()
+            .map(|device| device.name.len())
+            .max()
+            .unwrap_or(0);
+        for device in devices {
+            writeln!(f, "  {:width$}  {}", device.name, device.r#type)?;
+        }
+        Ok(())
+    }
+
+    fn write_segments(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "segments      address    in memory      in file  rights")?;
+        for segment in &self.segments {
+            writeln!(
+                f,
+                "         {:#12x} {:12} {:12}  {}",
+                segment.address, segment.memory_size, segment.file_size, segment.rights
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_have_names() {
+        assert!(features(0).is_empty());
+        assert_eq!(features(feature::ALL), ["virtio_net_header", "counters"]);
+        assert_eq!(
+            features(1 << 31 | feature::COUNTERS),
+            ["counters", "unknown 0x80000000"]
+        );
+    }
+
+    #[test]
+    fn devices_are_listed_with_their_type() {
+        let entries = [
+            Entry::RESERVED,
+            Entry::new("public", kind::NET_BASIC).unwrap(),
+            Entry::new("disk", kind::BLOCK_BASIC).unwrap(),
+        ];
+        assert_eq!(
+            device_list(&entries),
+            "public (NET_BASIC), disk (BLOCK_BASIC)"
+        );
+        assert_eq!(device_list(&entries[..1]), "no devices");
+    }
+}
