@@ -1,0 +1,158 @@
+//! `cargo xtask demo` and `cargo xtask bench`: build what they need, then hand over.
+
+use crate::packages::{self, BUILD};
+use crate::process;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+const DEMO_HELP: &str = "\
+Usage: cargo xtask demo [--yes] [ARGUMENT...]
+
+Builds outboard, its tender and the firewall, and runs `outboard demo firewall ARGUMENT...`: two
+private network segments with the firewall between them. Needs no root where unprivileged user
+namespaces work, and leaves nothing behind.
+
+  --yes   install missing Debian packages without asking (as CI=true does)
+
+`cargo xtask demo -- --help` shows the arguments of the demonstration itself.
+";
+
+const BENCH_HELP: &str = "\
+Usage: cargo xtask bench firewall [ARGUMENT...]
+
+Builds everything in release mode, measures the firewall beside its peers, and writes raw figures
+and a summary to results/DATE-firewall. ARGUMENT... goes to `outboard-bench firewall`.
+";
+
+/// Where the root workspace's programs are built for: see .cargo/config.toml.
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+/// The image that both commands run.
+const FIREWALL: &str = "unikernels/firewall";
+
+/// `cargo xtask demo`.
+///
+/// # Errors
+/// One line that says what could not be built or started.
+pub fn demo(root: &Path, options: &[String]) -> Result<i32, String> {
+    let own = options.split(|option| option == "--").next().unwrap_or(&[]);
+    if crate::wants_help(own) {
+        print!("{}", DEMO_HELP);
+        return Ok(0);
+    }
+    packages::provide(&[BUILD], own.iter().any(|option| option == "--yes"))?;
+    println!("Building; about 2 min on two cores the first time, a second later on.");
+    let programs = build(root, &["outboard", "tender"])?;
+    let mut command = Command::new(programs.join("outboard"));
+    command
+        .args(["demo", "firewall"])
+        .args(passed_on(options))
+        .current_dir(root);
+    process::run(&mut command)
+}
+
+/// `cargo xtask bench`.
+///
+/// # Errors
+/// One line that says what could not be built or started.
+pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
+    let arguments = match options.split_first() {
+        Some((what, arguments)) if what == "firewall" => arguments,
+        _ if crate::wants_help(options) || options.is_empty() => {
+            print!("{}", BENCH_HELP);
+            return Ok(0);
+        }
+        _ => return Err("only the firewall is measured; type: cargo xtask bench firewall".into()),
+    };
+    packages::provide(&[BUILD], false)?;
+    let programs = build(root, &["outboard", "tender", "bench"])?;
+    let mut command = Command::new(programs.join("outboard-bench"));
+    command
+        .arg("firewall")
+        .arg("--image")
+        .arg(root.join(FIREWALL).join("firewall.spt"))
+        .arg("--tender")
+        .arg(programs.join("outboard-tender"))
+        .arg("--out")
+        .arg(root.join("results").join(format!("{}-firewall", today()?)))
+        .args(arguments)
+        .current_dir(root);
+    process::run(&mut command)
+}
+
+/// What goes to the demonstration: everything but our own `--yes` and the `--` that ends ours.
+fn passed_on(options: &[String]) -> Vec<&String> {
+    let own = options.iter().take_while(|option| *option != "--");
+    let rest = options.iter().skip_while(|option| *option != "--").skip(1);
+    own.filter(|option| *option != "--yes")
+        .chain(rest)
+        .collect()
+}
+
+/// Builds packages of the root workspace and the firewall's image; the folder of the programs.
+fn build(root: &Path, packages: &[&str]) -> Result<PathBuf, String> {
+    let started = Instant::now();
+    println!("[1/2] programs: {}", packages.join(", "));
+    let mut command = Command::new(process::cargo());
+    command.args(["build", "--release"]).current_dir(root);
+    for package in packages {
+        command.args(["-p", package]);
+    }
+    succeed(
+        &mut command,
+        "cargo could not build the programs, as it says above",
+    )?;
+    let programs = process::target_folder(root).join(TRIPLE).join("release");
+
+    println!(
+        "[2/2] image: {} ({} s passed)",
+        FIREWALL,
+        started.elapsed().as_secs()
+    );
+    let mut command = Command::new(programs.join("outboard"));
+    command.args(["build", FIREWALL]).current_dir(root);
+    succeed(
+        &mut command,
+        "outboard could not build the image, as it says above",
+    )?;
+    println!("Built in {} s.", started.elapsed().as_secs());
+    Ok(programs)
+}
+
+fn succeed(command: &mut Command, otherwise: &str) -> Result<(), String> {
+    match process::run(command)? {
+        0 => Ok(()),
+        _ => Err(format!(
+            "{}; type: cargo xtask test --only=build --verbose",
+            otherwise
+        )),
+    }
+}
+
+/// Today's date, for a folder's name: 2026-11-21.
+fn today() -> Result<String, String> {
+    let finished = process::capture(Command::new("date").args(["-u", "+%Y-%m-%d"]), false)?;
+    Ok(finished.output.trim().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_options_stay_here() {
+        let words =
+            |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_string).collect() };
+        let passed = |text: &str| -> String {
+            let options = words(text);
+            passed_on(&options)
+                .iter()
+                .map(|word| word.as_str())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(passed("--yes --keep"), "--keep");
+        assert_eq!(passed("--iperf3 -- --help --yes"), "--iperf3 --help --yes");
+        assert_eq!(passed(""), "");
+    }
+}

@@ -1,0 +1,91 @@
+//! Everything that a developer types: `cargo xtask demo`, `test`, `tidy`, `bench`, `ci`.
+//!
+//! The decisions (which version is too old, which package is missing, which stage failed) are pure
+//! functions with tests beside them; the effects around them are thin. No dependencies, and
+//! nothing newer than Rust 1.63: the first thing this program does is to tell the owner of an old
+//! toolchain what to type.
+
+#![forbid(unsafe_code)]
+
+mod demo;
+mod packages;
+mod process;
+mod stages;
+mod tally;
+mod test;
+mod tidy;
+mod toolchain;
+
+use std::path::{Path, PathBuf};
+
+const HELP: &str = "\
+Usage: cargo xtask COMMAND [OPTION...]
+
+Commands:
+  demo    build everything and show the firewall between two networks
+  test    run all checks and tests
+  tidy    check what neither compiler nor clippy checks
+  bench   measure, and write figures to results/
+  ci      what .ci/run does: test --yes --verbose
+
+`cargo xtask COMMAND --help` says more.
+";
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&arguments) {
+        Ok(status) => std::process::exit(status),
+        Err(message) => {
+            eprintln!("xtask: {}", message);
+            std::process::exit(1);
+        }
+    }
+}
+
+/// Runs one command; its exit status, or one line that says why it could not run.
+fn dispatch(arguments: &[String]) -> Result<i32, String> {
+    let root = root()?;
+    toolchain::check(&root)?;
+    let (command, options) = match arguments.split_first() {
+        Some((command, options)) => (command.as_str(), options),
+        None => ("--help", &[][..]),
+    };
+    match command {
+        "demo" => demo::demo(&root, options),
+        "bench" => demo::bench(&root, options),
+        "test" => test::main(&root, options),
+        "tidy" => tidy::main(&root, options),
+        "ci" => test::ci(&root, options),
+        "--help" | "-h" | "help" => {
+            print!("{}", HELP);
+            Ok(0)
+        }
+        other => Err(format!(
+            "there is no command `{}`; type: cargo xtask --help",
+            other
+        )),
+    }
+}
+
+/// Whether the options ask for help: before any `--`, which ends our own options.
+fn wants_help(options: &[String]) -> bool {
+    options
+        .iter()
+        .take_while(|option| *option != "--")
+        .any(|option| option == "--help" || option == "-h")
+}
+
+/// The folder of the repository: the parent of this package's.
+fn root() -> Result<PathBuf, String> {
+    let package =
+        std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&package)
+        .parent()
+        .map(Path::to_path_buf)
+        .ok_or_else(|| {
+            format!(
+                "{} has no parent; type: cargo xtask in the repository",
+                package
+            )
+        })
+}

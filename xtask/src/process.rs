@@ -1,0 +1,163 @@
+//! Starting other programs: the only place that does.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often a quiet stage says that it is alive.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// The cargo that runs us.
+pub fn cargo() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string())
+}
+
+/// Where cargo puts what it builds from the workspace in `folder`.
+pub fn target_folder(folder: &Path) -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(target) => folder.join(target),
+        None => folder.join("target"),
+    }
+}
+
+/// Whether a program of this name lies on the PATH, or where administrators keep theirs.
+pub fn exists(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].iter().map(PathBuf::from))
+        .any(|folder| folder.join(program).is_file())
+}
+
+/// What a program that has ended leaves behind.
+pub struct Finished {
+    /// Exit status; 128 plus the number of a signal is not told apart and counts as -1.
+    pub status: i32,
+    /// Both outputs, line by line as they came.
+    pub output: String,
+}
+
+/// Runs a program with our own terminal.
+///
+/// # Errors
+/// One line, if it cannot be started.
+pub fn run(command: &mut Command) -> Result<i32, String> {
+    let status = command
+        .status()
+        .map_err(|error| cannot_start(command, &error))?;
+    Ok(status.code().unwrap_or(-1))
+}
+
+/// Runs a program without input and keeps what it prints; shows it as well if `verbose`, else only
+/// the latest line now and then.
+///
+/// # Errors
+/// One line, if it cannot be started.
+pub fn capture(command: &mut Command, verbose: bool) -> Result<Finished, String> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| cannot_start(command, &error))?;
+    let (sender, receiver) = mpsc::channel();
+    forward(child.stdout.take(), sender.clone());
+    forward(child.stderr.take(), sender);
+
+    let started = Instant::now();
+    let mut heartbeat = started + HEARTBEAT;
+    let mut output = String::new();
+    let mut latest = String::new();
+    loop {
+        match receiver.recv_timeout(heartbeat.saturating_duration_since(Instant::now())) {
+            Ok(line) => {
+                if verbose {
+                    println!("{}", line);
+                }
+                output.push_str(&line);
+                output.push('\n');
+                latest = line;
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                if !verbose {
+                    let seconds = started.elapsed().as_secs();
+                    println!("      {:>4} s  {}", seconds, shorten(latest.trim(), 80));
+                }
+                heartbeat = Instant::now() + HEARTBEAT;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let status = child
+        .wait()
+        .map_err(|error| cannot_start(command, &error))?;
+    Ok(Finished {
+        status: status.code().unwrap_or(-1),
+        output,
+    })
+}
+
+/// Sends the lines of a pipe to the channel until it ends.
+fn forward(pipe: Option<impl Read + Send + 'static>, sender: Sender<String>) {
+    thread::spawn(move || {
+        let mut reader = match pipe {
+            Some(pipe) => BufReader::new(pipe),
+            None => return,
+        };
+        let mut bytes = Vec::new();
+        while matches!(reader.read_until(b'\n', &mut bytes), Ok(n) if n > 0) {
+            let line = String::from_utf8_lossy(&bytes).trim_end().to_string();
+            if sender.send(line).is_err() {
+                return;
+            }
+            bytes.clear();
+        }
+    });
+}
+
+/// The first `columns` characters.
+fn shorten(line: &str, columns: usize) -> String {
+    line.chars().take(columns).collect()
+}
+
+fn cannot_start(command: &Command, error: &std::io::Error) -> String {
+    format!(
+        "cannot run {}: {}",
+        command.get_program().to_string_lossy(),
+        error
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_outputs_and_the_status_are_kept() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo out; echo err >&2; exit 7"]);
+        let finished = capture(&mut command, false).unwrap();
+        assert_eq!(finished.status, 7);
+        assert!(finished.output.contains("out\n") && finished.output.contains("err\n"));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let error = capture(&mut Command::new("no-such-program"), false)
+            .err()
+            .unwrap();
+        assert!(
+            error.starts_with("cannot run no-such-program: "),
+            "{}",
+            error
+        );
+        assert!(!exists("no-such-program") && exists("sh"));
+    }
+
+    #[test]
+    fn lines_are_cut_by_characters() {
+        assert_eq!(shorten("äöü", 2), "äö");
+    }
+}

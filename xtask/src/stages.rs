@@ -1,0 +1,249 @@
+//! What `cargo xtask test` does, as data, and how long it takes.
+
+/// One command of a stage.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Where it runs, from the root of the repository.
+    pub folder: &'static str,
+    /// Arguments of cargo.
+    pub cargo: &'static [&'static str],
+    /// A variable of the environment.
+    pub variable: Option<(&'static str, &'static str)>,
+}
+
+/// What a stage consists of.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    /// The rules of `tidy`.
+    Tidy,
+    /// Commands that succeed or fail; each counts as one check.
+    Checks(&'static [Step]),
+    /// Commands that print `test result:` lines; their tests count.
+    Runners(&'static [Step]),
+    /// A short run of every fuzz target.
+    Fuzz,
+}
+
+/// A stage.
+#[derive(Clone, Copy, Debug)]
+pub struct Stage {
+    /// Name, as on the command line of `--only`.
+    pub name: &'static str,
+    /// What it does.
+    pub what: &'static str,
+    /// Estimate for two cores with nothing built, in seconds.
+    pub seconds: u64,
+    /// Whether `--quick` keeps it.
+    pub quick: bool,
+    /// What it does.
+    pub work: Work,
+}
+
+const fn step(folder: &'static str, cargo: &'static [&'static str]) -> Step {
+    Step {
+        folder,
+        cargo,
+        variable: None,
+    }
+}
+
+/// The stages, cheapest first.
+pub const STAGES: &[Stage] = &[
+    Stage {
+        name: "tidy",
+        what: "what neither compiler nor clippy checks",
+        seconds: 1,
+        quick: true,
+        work: Work::Tidy,
+    },
+    Stage {
+        name: "format",
+        what: "cargo fmt --check",
+        seconds: 3,
+        quick: true,
+        work: Work::Checks(&[
+            step(".", &["fmt", "--all", "--check"]),
+            step("unikernels", &["fmt", "--check", "--all"]),
+            step("tests/guests", &["fmt", "--check"]),
+            step("xtask", &["fmt", "--check"]),
+        ]),
+    },
+    Stage {
+        name: "xtask",
+        what: "tests of this program",
+        seconds: 10,
+        quick: true,
+        work: Work::Runners(&[step("xtask", &["test"])]),
+    },
+    Stage {
+        name: "unit",
+        what: "unit, property and documentation tests",
+        seconds: 90,
+        quick: true,
+        work: Work::Runners(&[step(".", &["test", "--no-fail-fast"])]),
+    },
+    Stage {
+        name: "build",
+        what: "programs, images and guests",
+        seconds: 100,
+        quick: true,
+        work: Work::Checks(&[
+            step(
+                ".",
+                &[
+                    "build",
+                    "--release",
+                    "-p",
+                    "outboard",
+                    "-p",
+                    "tender",
+                    "-p",
+                    "bench",
+                ],
+            ),
+            step("unikernels", &["build", "--release"]),
+            step("tests/guests", &["build", "--release"]),
+        ]),
+    },
+    Stage {
+        name: "end-to-end",
+        what: "images under tenders, on real taps",
+        seconds: 120,
+        quick: true,
+        work: Work::Runners(&[step(".", &["test", "-p", "e2e"])]),
+    },
+    Stage {
+        name: "clippy",
+        what: "lints, as errors",
+        seconds: 60,
+        quick: false,
+        work: Work::Checks(&[
+            step(
+                ".",
+                &[
+                    "clippy",
+                    "--workspace",
+                    "--all-targets",
+                    "--",
+                    "-D",
+                    "warnings",
+                ],
+            ),
+            step(
+                "unikernels",
+                &["clippy", "--release", "--", "-D", "warnings"],
+            ),
+            step(
+                "tests/guests",
+                &["clippy", "--release", "--", "-D", "warnings"],
+            ),
+            step(
+                "xtask",
+                &["clippy", "--all-targets", "--", "-D", "warnings"],
+            ),
+        ]),
+    },
+    Stage {
+        name: "documentation",
+        what: "cargo doc, warnings as errors",
+        seconds: 30,
+        quick: false,
+        work: Work::Checks(&[Step {
+            folder: ".",
+            cargo: &["doc", "--workspace", "--no-deps"],
+            variable: Some(("RUSTDOCFLAGS", "-D warnings")),
+        }]),
+    },
+    Stage {
+        name: "fuzz",
+        what: "every fuzz target for a moment",
+        seconds: 120,
+        quick: false,
+        work: Work::Fuzz,
+    },
+];
+
+/// Which stages run: all, the quick ones, or those named.
+///
+/// # Errors
+/// One line, if a name is no stage's.
+pub fn select(quick: bool, only: &[String]) -> Result<Vec<Stage>, String> {
+    if let Some(name) = only
+        .iter()
+        .find(|name| STAGES.iter().all(|stage| stage.name != **name))
+    {
+        let names: Vec<&str> = STAGES.iter().map(|stage| stage.name).collect();
+        return Err(format!(
+            "--only={}: no such stage; choose of {}",
+            name,
+            names.join(", ")
+        ));
+    }
+    Ok(STAGES
+        .iter()
+        .filter(|stage| only.is_empty() || only.iter().any(|name| name == stage.name))
+        .filter(|stage| !quick || stage.quick)
+        .copied()
+        .collect())
+}
+
+/// Seconds that are left before stage `next`, given those that passed: the estimates, scaled by
+/// how this machine has done so far, within reason.
+pub fn remaining(stages: &[Stage], next: usize, elapsed: u64) -> u64 {
+    /// Below this many estimated seconds, the past says nothing about the future.
+    const MEANINGFUL: u64 = 30;
+    let sum = |stages: &[Stage]| stages.iter().map(|stage| stage.seconds).sum::<u64>();
+    let (done, left) = (sum(&stages[..next]), sum(&stages[next..]));
+    if done < MEANINGFUL {
+        return left;
+    }
+    (left * elapsed / done).min(4 * left).max(left / 8)
+}
+
+/// Minutes and seconds.
+pub fn clock(seconds: u64) -> String {
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        for (i, stage) in STAGES.iter().enumerate() {
+            assert!(STAGES[..i].iter().all(|earlier| earlier.name != stage.name));
+        }
+    }
+
+    #[test]
+    fn all_stages_fit_into_fifteen_minutes() {
+        assert!(STAGES.iter().map(|stage| stage.seconds).sum::<u64>() < 15 * 60);
+    }
+
+    #[test]
+    fn stages_are_selected() {
+        assert_eq!(select(false, &[]).unwrap().len(), STAGES.len());
+        assert!(select(true, &[]).unwrap().iter().all(|stage| stage.quick));
+        assert_eq!(select(false, &["fuzz".into()]).unwrap()[0].name, "fuzz");
+        assert!(select(false, &["no".into()])
+            .unwrap_err()
+            .contains("tidy, format"));
+    }
+
+    #[test]
+    fn the_estimate_follows_the_machine() {
+        let all = remaining(STAGES, 0, 0);
+        assert_eq!(remaining(STAGES, 1, 50), all - STAGES[0].seconds);
+        let half = STAGES.len() - 2;
+        let left = remaining(STAGES, half, 0);
+        assert!(left > 0, "never none while stages are left");
+        assert!(remaining(STAGES, half, 10_000) > 2 * left);
+        assert_eq!(remaining(STAGES, STAGES.len(), 500), 0);
+    }
+
+    #[test]
+    fn clocks() {
+        assert_eq!((clock(5).as_str(), clock(600).as_str()), ("0:05", "10:00"));
+    }
+}

@@ -1,0 +1,402 @@
+//! `cargo xtask test`: every check and test, with progress, an estimate and a closing sum.
+
+use crate::packages::{self, BUILD, TEST};
+use crate::stages::{self, clock, Stage, Step, Work};
+use crate::tally::{self, Tally};
+use crate::{process, tidy};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+const HELP: &str = "\
+Usage: cargo xtask test [OPTION...]
+
+Runs every check and test. Needs no root; what cannot run here is listed at the end with its reason.
+
+  --quick        leave out clippy, documentation and fuzzing
+  --only=STAGE   this stage alone (may be repeated)
+  --yes          install missing Debian packages without asking (as CI=true does)
+  --verbose      show everything that is printed, not only failures
+
+";
+
+/// Seconds that each fuzz target runs.
+const FUZZ_SECONDS: u64 = 15;
+/// Lines of a failed command that are shown.
+const FAILURE_LINES: usize = 200;
+
+/// The options of `test`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    quick: bool,
+    yes: bool,
+    verbose: bool,
+    only: Vec<String>,
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Self, String> {
+        let mut options = Self::default();
+        for argument in arguments {
+            match argument.as_str() {
+                "--quick" => options.quick = true,
+                "--yes" => options.yes = true,
+                "--verbose" => options.verbose = true,
+                other => match other.strip_prefix("--only=") {
+                    Some(name) => options.only.push(name.to_string()),
+                    None => {
+                        return Err(format!(
+                            "there is no option `{}`; type: cargo xtask test --help",
+                            other
+                        ))
+                    }
+                },
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// `cargo xtask test`.
+///
+/// # Errors
+/// One line, if the run could not begin.
+pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
+    if crate::wants_help(arguments) {
+        println!("{}Stages:", HELP);
+        for stage in stages::STAGES {
+            println!("  {:<14} {}", stage.name, stage.what);
+        }
+        return Ok(0);
+    }
+    let options = Options::parse(arguments)?;
+    let stages = stages::select(options.quick, &options.only)?;
+    packages::provide(&[BUILD, TEST], options.yes)?;
+    components(root, &options)?;
+
+    let started = Instant::now();
+    println!(
+        "{} stages, about {} min",
+        stages.len(),
+        stages::remaining(&stages, 0, 0) / 60 + 1
+    );
+    let mut report = Report::default();
+    for (index, stage) in stages.iter().enumerate() {
+        let elapsed = started.elapsed().as_secs();
+        println!(
+            "[{}/{}] {}: {} ({} passed, about {} left)",
+            index + 1,
+            stages.len(),
+            stage.name,
+            stage.what,
+            clock(elapsed),
+            clock(stages::remaining(&stages, index, elapsed))
+        );
+        let before = Instant::now();
+        let result = run(root, stage, options.verbose);
+        report.add(stage, result, before.elapsed().as_secs());
+    }
+    report.print(started.elapsed().as_secs());
+    Ok(if report.total.failed == 0 { 0 } else { 1 })
+}
+
+/// `cargo xtask ci`.
+///
+/// # Errors
+/// As [`main`].
+pub fn ci(root: &Path, arguments: &[String]) -> Result<i32, String> {
+    if crate::wants_help(arguments) {
+        println!(
+            "Usage: cargo xtask ci\n\nDoes what .ci/run does: cargo xtask test --yes --verbose"
+        );
+        return Ok(0);
+    }
+    if let Some(argument) = arguments.first() {
+        return Err(format!(
+            "ci takes no `{}`; type: cargo xtask test --help",
+            argument
+        ));
+    }
+    main(root, &["--yes".to_string(), "--verbose".to_string()])
+}
+
+/// rustfmt and clippy are parts of the toolchain that a minimal one lacks.
+fn components(root: &Path, options: &Options) -> Result<(), String> {
+    for (command, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
+        let mut probe = Command::new(process::cargo());
+        let probe = process::capture(probe.args([command, "--version"]).current_dir(root), false)?;
+        if probe.status == 0 {
+            continue;
+        }
+        let ci = std::env::var_os("CI").map_or(false, |value| value == "true");
+        if !(options.yes || ci) {
+            return Err(format!(
+                "{0} is missing; type: rustup component add {0}",
+                component
+            ));
+        }
+        let added = process::run(Command::new("rustup").args(["component", "add", component]))?;
+        if added != 0 {
+            return Err(format!(
+                "rustup could not add {0}; type: rustup component add {0}",
+                component
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What came of a stage.
+#[derive(Default)]
+struct Outcome {
+    tally: Tally,
+    /// Failed tests and checks, by name.
+    failed: Vec<String>,
+    /// What did not run, with its reason.
+    skipped: Vec<String>,
+}
+
+impl Outcome {
+    fn skip(reason: &str) -> Self {
+        Self {
+            tally: Tally::SKIPPED,
+            failed: Vec::new(),
+            skipped: vec![reason.to_string()],
+        }
+    }
+}
+
+fn run(root: &Path, stage: &Stage, verbose: bool) -> Outcome {
+    match stage.work {
+        Work::Tidy => tidy_rules(root),
+        Work::Checks(steps) => checks(root, steps, verbose),
+        Work::Runners(steps) => runners(root, steps, verbose),
+        Work::Fuzz => fuzz(root, verbose),
+    }
+}
+
+fn tidy_rules(root: &Path) -> Outcome {
+    let mut outcome = Outcome::default();
+    match tidy::check(root) {
+        Err(message) => {
+            println!("{}", message);
+            outcome.tally.add(Tally::FAILED);
+            outcome.failed.push("tidy".to_string());
+        }
+        Ok(results) => {
+            for (rule, findings) in results {
+                if findings.is_empty() {
+                    outcome.tally.add(Tally::PASSED);
+                    continue;
+                }
+                outcome.tally.add(Tally::FAILED);
+                outcome.failed.push(rule.to_string());
+                findings.iter().for_each(|finding| println!("{}", finding));
+            }
+        }
+    }
+    outcome
+}
+
+fn checks(root: &Path, steps: &[Step], verbose: bool) -> Outcome {
+    let mut outcome = Outcome::default();
+    for step in steps {
+        let name = format!("cargo {} (in {})", step.cargo.join(" "), step.folder);
+        if execute(root, step, verbose).0 == 0 {
+            outcome.tally.add(Tally::PASSED);
+        } else {
+            outcome.tally.add(Tally::FAILED);
+            outcome.failed.push(name);
+        }
+    }
+    outcome
+}
+
+fn runners(root: &Path, steps: &[Step], verbose: bool) -> Outcome {
+    let mut outcome = Outcome::default();
+    for step in steps {
+        let (status, output) = execute(root, step, verbose);
+        let (tally, reason) = tally::judge(&output, status);
+        outcome.tally.add(tally);
+        outcome.failed.extend(tally::failed(&output));
+        outcome.failed.extend(reason);
+        outcome.skipped.extend(tally::skipped(&output));
+    }
+    outcome
+}
+
+/// Runs one step, and shows what it printed if it failed and was not shown before.
+fn execute(root: &Path, step: &Step, verbose: bool) -> (i32, String) {
+    let mut command = Command::new(process::cargo());
+    command.args(step.cargo).current_dir(root.join(step.folder));
+    if let Some((name, value)) = step.variable {
+        command.env(name, value);
+    }
+    shown(&mut command, verbose)
+}
+
+fn shown(command: &mut Command, verbose: bool) -> (i32, String) {
+    match process::capture(command, verbose) {
+        Err(message) => {
+            println!("{}", message);
+            (-1, String::new())
+        }
+        Ok(finished) => {
+            if finished.status != 0 && !verbose {
+                let lines: Vec<&str> = finished.output.lines().collect();
+                let from = lines.len().saturating_sub(FAILURE_LINES);
+                lines[from..].iter().for_each(|line| println!("{}", line));
+            }
+            (finished.status, finished.output)
+        }
+    }
+}
+
+/// Runs every target of `fuzz/` for a moment, if this machine can.
+fn fuzz(root: &Path, verbose: bool) -> Outcome {
+    let nightly = |arguments: &[&str]| {
+        let mut command = Command::new("rustup");
+        command
+            .args(["run", "nightly", "cargo"])
+            .args(arguments)
+            .current_dir(root);
+        command
+    };
+    let runs = process::capture(&mut nightly(&["fuzz", "--version"]), false);
+    if !matches!(runs, Ok(finished) if finished.status == 0) {
+        return Outcome::skip(
+            "no nightly cargo-fuzz here: rustup toolchain install nightly && cargo install cargo-fuzz",
+        );
+    }
+    let mut outcome = Outcome::default();
+    let targets = fuzz_targets(&root.join("fuzz/fuzz_targets"));
+    if targets.is_empty() {
+        outcome.tally.add(Tally::FAILED);
+        outcome
+            .failed
+            .push("no target in fuzz/fuzz_targets".to_string());
+    }
+    for target in targets {
+        let time = format!("-max_total_time={}", FUZZ_SECONDS);
+        let mut command = nightly(&["fuzz", "run", &target, "--", &time]);
+        if shown(&mut command, verbose).0 == 0 {
+            outcome.tally.add(Tally::PASSED);
+        } else {
+            outcome.tally.add(Tally::FAILED);
+            outcome.failed.push(format!("fuzz target {}", target));
+        }
+    }
+    outcome
+}
+
+/// Names of the fuzz targets in a folder, sorted.
+fn fuzz_targets(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .map(|entry| PathBuf::from(entry.file_name()))
+        .filter(|path| {
+            path.extension()
+                .map_or(false, |extension| extension == "rs")
+        })
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_string()))
+        .collect();
+    names.sort();
+    names
+}
+
+/// What is printed at the end.
+#[derive(Default)]
+struct Report {
+    total: Tally,
+    lines: Vec<String>,
+    failed: Vec<String>,
+    skipped: Vec<String>,
+}
+
+impl Report {
+    fn add(&mut self, stage: &Stage, outcome: Outcome, seconds: u64) {
+        let Tally {
+            passed,
+            failed,
+            skipped,
+        } = outcome.tally;
+        println!("      {} in {}", outcome.tally, clock(seconds));
+        self.lines.push(format!(
+            "{:<14} {:>7} {:>7} {:>7} {:>7}",
+            stage.name,
+            passed,
+            failed,
+            skipped,
+            clock(seconds)
+        ));
+        self.total.add(outcome.tally);
+        let named = |text: String| format!("  {}: {}", stage.name, text);
+        self.failed.extend(outcome.failed.into_iter().map(named));
+        self.skipped.extend(outcome.skipped.into_iter().map(named));
+    }
+
+    /// The table, what was skipped and what failed, and the sum: the last line.
+    fn print(&self, seconds: u64) {
+        println!(
+            "\n{:<14} {:>7} {:>7} {:>7} {:>7}",
+            "stage", "passed", "failed", "skipped", "time"
+        );
+        self.lines.iter().for_each(|line| println!("{}", line));
+        for (title, names) in [("Skipped:", &self.skipped), ("Failed:", &self.failed)] {
+            if !names.is_empty() {
+                println!("\n{}", title);
+                names.iter().for_each(|name| println!("{}", name));
+            }
+        }
+        println!("\nin {}", clock(seconds));
+        println!("total: {}", self.total);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Options, String> {
+        Options::parse(
+            &words
+                .iter()
+                .map(|word| word.to_string())
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    #[test]
+    fn options_are_read() {
+        let options = parse(&["--quick", "--only=tidy", "--only=unit"]).unwrap();
+        assert!(options.quick && !options.yes && !options.verbose);
+        assert_eq!(options.only, ["tidy", "unit"]);
+        assert!(parse(&["--quik"]).unwrap_err().contains("--help"));
+    }
+
+    #[test]
+    fn failures_reach_the_sum() {
+        let mut report = Report::default();
+        let outcome = Outcome {
+            tally: Tally {
+                passed: 2,
+                failed: 1,
+                skipped: 0,
+            },
+            failed: vec!["a::b".to_string()],
+            skipped: Vec::new(),
+        };
+        report.add(&stages::STAGES[0], outcome, 1);
+        report.add(&stages::STAGES[1], Outcome::skip("not here"), 1);
+        assert_eq!(
+            report.total,
+            Tally {
+                passed: 2,
+                failed: 1,
+                skipped: 1
+            }
+        );
+        assert_eq!(report.failed, ["  tidy: a::b"]);
+        assert_eq!(report.skipped, ["  format: not here"]);
+    }
+}
