@@ -26,18 +26,25 @@ impl Images {
 
 /// The repository.
 pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"))
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap_or(Path::new("/"))
 }
 
 /// Builds everything, in release mode; ends the run if that fails.
 pub fn all() -> Images {
-    cargo(root(), &["build", "--release", "-p", "outboard", "-p", "bench"]);
+    cargo(
+        root(),
+        &["build", "--release", "-p", "outboard", "-p", "bench"],
+    );
     let guests = root().join("tests/guests");
     cargo(&guests, &["build", "--release"]);
     let target = |folder: &Path| {
         let own = folder.join("target");
         let shared = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-        shared.unwrap_or(own).join("x86_64-unknown-linux-gnu/release")
+        shared
+            .unwrap_or(own)
+            .join("x86_64-unknown-linux-gnu/release")
     };
     let images = Images {
         guests: target(&guests),
@@ -48,12 +55,23 @@ pub fn all() -> Images {
         .args(["build", "unikernels/firewall"])
         .current_dir(root())
         .status();
-    assert!(built.is_ok_and(|status| status.success()), "outboard build failed");
+    assert!(
+        built.is_ok_and(|status| status.success()),
+        "outboard build failed"
+    );
     images
 }
 
 fn cargo(folder: &Path, arguments: &[&str]) {
-    let status = Command::new(env!("CARGO")).args(arguments).current_dir(folder).status();
+    let status = Command::new(env!("CARGO"))
+        .args(arguments)
+        .current_dir(folder)
+        .status();
     let done = status.is_ok_and(|status| status.success());
-    assert!(done, "cargo {} failed in {}", arguments.join(" "), folder.display());
+    assert!(
+        done,
+        "cargo {} failed in {}",
+        arguments.join(" "),
+        folder.display()
+    );
 }

@@ -22,17 +22,34 @@ struct Expectation {
 }
 
 const fn expect(name: &'static str, status: i32, says: &'static str) -> Expectation {
-    Expectation { name, storage: None, options: &[], arguments: &[], status, says }
+    Expectation {
+        name,
+        storage: None,
+        options: &[],
+        arguments: &[],
+        status,
+        says,
+    }
 }
 
 const fn storage(bytes: u64, options: &'static [&'static str], status: i32) -> Expectation {
     let says = if status == 0 { "SUCCESS" } else { "" };
-    Expectation { storage: Some(bytes), options, ..expect("test_blk", status, says) }
+    Expectation {
+        storage: Some(bytes),
+        options,
+        ..expect("test_blk", status, says)
+    }
 }
 
 const SOLO5_TESTS: &[Expectation] = &[
-    Expectation { arguments: &["Hello_Solo5"], ..expect("test_hello", 0, "SUCCESS") },
-    Expectation { arguments: &["--solo5:quiet"], ..expect("test_quiet", 0, "SUCCESS") },
+    Expectation {
+        arguments: &["Hello_Solo5"],
+        ..expect("test_hello", 0, "SUCCESS")
+    },
+    Expectation {
+        arguments: &["--solo5:quiet"],
+        ..expect("test_quiet", 0, "SUCCESS")
+    },
     expect("test_output", 0, ""),
     expect("test_globals", 0, "SUCCESS"),
     expect("test_exception", 139, ""),
@@ -57,7 +74,10 @@ const NO_PEER: &str = "SOLO5_DIR does not name a built Solo5: git clone it elsew
 
 fn peer() -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os("SOLO5_DIR")?);
-    folder.join("tenders/spt/solo5-spt").exists().then_some(folder)
+    folder
+        .join("tenders/spt/solo5-spt")
+        .exists()
+        .then_some(folder)
 }
 
 /// A test that is skipped, with the reason, where there is no peer.
@@ -74,30 +94,44 @@ fn with_peer(
 pub fn trials(images: &'static Images) -> Vec<Trial> {
     let mut trials = Vec::new();
     for expectation in SOLO5_TESTS {
-        let what = [expectation.options, expectation.arguments].concat().join(" ");
+        let what = [expectation.options, expectation.arguments]
+            .concat()
+            .join(" ");
         let name = format!("solo5's image, our tender::{} {what}", expectation.name);
-        trials.push(with_peer(name.trim_end().into(), |peer| ours(images, peer, expectation)));
+        trials.push(with_peer(name.trim_end().into(), |peer| {
+            ours(images, peer, expectation)
+        }));
     }
     for promise in PROMISES {
         let what = [&[promise.guest], promise.arguments].concat().join(" ");
-        trials.push(with_peer(format!("our image, solo5's tender::{what}"), |peer| {
-            let mut command = Command::new(peer.join("tenders/spt/solo5-spt"));
-            command.args(["--mem=16", "--"]).arg(images.guest(promise.guest));
-            promise.check(&run(command.args(promise.arguments))?)
-        }));
+        trials.push(with_peer(
+            format!("our image, solo5's tender::{what}"),
+            |peer| {
+                let mut command = Command::new(peer.join("tenders/spt/solo5-spt"));
+                command
+                    .args(["--mem=16", "--"])
+                    .arg(images.guest(promise.guest));
+                promise.check(&run(command.args(promise.arguments))?)
+            },
+        ));
     }
-    trials.push(with_peer("our image, solo5's tender::block".into(), |peer| {
-        let file = TemporaryFile::new("block", 1 << 20)?;
-        for size in ["512", "4096"] {
-            let mut command = Command::new(peer.join("tenders/spt/solo5-spt"));
-            command
-                .args(["--mem=16", &format!("--block-sector-size:disk={size}")])
-                .arg(format!("--block:disk={}", file.path.display()))
-                .arg(images.guest("block"));
-            run(&mut command)?.expect_status(0)?.expect_stdout("SUCCESS")?;
-        }
-        Ok(())
-    }));
+    trials.push(with_peer(
+        "our image, solo5's tender::block".into(),
+        |peer| {
+            let file = TemporaryFile::new("block", 1 << 20)?;
+            for size in ["512", "4096"] {
+                let mut command = Command::new(peer.join("tenders/spt/solo5-spt"));
+                command
+                    .args(["--mem=16", &format!("--block-sector-size:disk={size}")])
+                    .arg(format!("--block:disk={}", file.path.display()))
+                    .arg(images.guest("block"));
+                run(&mut command)?
+                    .expect_status(0)?
+                    .expect_stdout("SUCCESS")?;
+            }
+            Ok(())
+        },
+    ));
     trials
 }
 
@@ -118,7 +152,9 @@ fn ours(images: &Images, peer: &Path, expectation: &Expectation) -> Result<(), F
         .arg(peer.join(format!("tests/{name}/{name}.spt")))
         .args(expectation.arguments);
     let ended = run(&mut command)?;
-    ended.expect_status(expectation.status)?.expect_stdout(expectation.says)?;
+    ended
+        .expect_status(expectation.status)?
+        .expect_stdout(expectation.says)?;
     Ok(())
 }
 

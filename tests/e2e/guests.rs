@@ -27,7 +27,14 @@ const fn promise(
     says: &'static str,
     report: &'static str,
 ) -> Promise {
-    Promise { guest, arguments, status, says, report, jail: false }
+    Promise {
+        guest,
+        arguments,
+        status,
+        says,
+        report,
+        jail: false,
+    }
 }
 
 const fn jail(number: &'static [&'static str], name: &'static str) -> Promise {
@@ -40,7 +47,13 @@ const fn jail(number: &'static [&'static str], name: &'static str) -> Promise {
 /// Promises about guests without devices.
 pub const PROMISES: &[Promise] = &[
     promise("hello", &[], 0, "SUCCESS", ""),
-    promise("arguments", &["one", "--two", "three=3"], 0, "[one]\n[--two]\n[three=3]\n", ""),
+    promise(
+        "arguments",
+        &["one", "--two", "three=3"],
+        0,
+        "[one]\n[--two]\n[three=3]\n",
+        "",
+    ),
     promise("status", &["0"], 0, "", ""),
     promise("status", &["42"], 42, "", "42"),
     promise("panic", &["why"], 255, "panic.rs:", "255"),
@@ -81,7 +94,11 @@ impl Promise {
     pub fn check(&self, ended: &Ended) -> Result<(), Failed> {
         ended.expect_status(self.status)?.expect_stdout(self.says)?;
         let failed = ended.stdout.contains("FAILURE");
-        let verdict = if failed { Err("the guest survived what must end it") } else { Ok(()) };
+        let verdict = if failed {
+            Err("the guest survived what must end it")
+        } else {
+            Ok(())
+        };
         Ok(verdict?)
     }
 }
@@ -89,17 +106,20 @@ impl Promise {
 pub fn trials(images: &'static Images) -> Vec<Trial> {
     let mut trials = Vec::new();
     for promise in PROMISES {
-        trials.push(Trial::test(format!("guest::spt::{}", promise.name()), || {
-            tender(images, promise, "spt")
-        }));
+        trials.push(Trial::test(
+            format!("guest::spt::{}", promise.name()),
+            || tender(images, promise, "spt"),
+        ));
         if !promise.jail {
-            trials.push(Trial::test(format!("guest::process::{}", promise.name()), || {
-                tender(images, promise, "process")
-            }));
+            trials.push(Trial::test(
+                format!("guest::process::{}", promise.name()),
+                || tender(images, promise, "process"),
+            ));
         }
-        trials.push(Trial::test(format!("guest::monitor::{}", promise.name()), || {
-            monitor(images, promise)
-        }));
+        trials.push(Trial::test(
+            format!("guest::monitor::{}", promise.name()),
+            || monitor(images, promise),
+        ));
     }
     trials.push(Trial::test("guest::process has no jail", || {
         let promise = PROMISES.iter().find(|p| p.jail).ok_or("no such promise")?;

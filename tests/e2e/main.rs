@@ -7,8 +7,11 @@
 
 mod build;
 mod compatibility;
+mod frames;
 mod guests;
+mod ports;
 mod process;
+mod wire;
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -22,6 +25,7 @@ fn main() {
     let images: &'static build::Images = Box::leak(Box::new(images));
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(guests::trials(images));
+    trials.extend(ports::trials(images));
     trials.extend(compatibility::trials(images));
     libtest_mimic::run(&arguments, trials).exit();
 }

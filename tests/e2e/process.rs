@@ -38,7 +38,11 @@ pub fn start(command: &mut Command) -> Result<Running, Failed> {
         .map_err(|error| format!("{command:?}: {error}"))?;
     let stdout = child.stdout.take().map(collect);
     let stderr = child.stderr.take().map(collect);
-    Ok(Running { child, stdout, stderr })
+    Ok(Running {
+        child,
+        stdout,
+        stderr,
+    })
 }
 
 fn collect(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
@@ -82,7 +86,9 @@ impl Running {
             thread::sleep(Duration::from_millis(2));
         };
         let text = |reader: Option<thread::JoinHandle<String>>| {
-            reader.and_then(|reader| reader.join().ok()).unwrap_or_default()
+            reader
+                .and_then(|reader| reader.join().ok())
+                .unwrap_or_default()
         };
         Ok(Ended {
             status: status.code().unwrap_or(128 + status.signal().unwrap_or(0)),
