@@ -4,14 +4,32 @@
 //! |---|---|
 //! | [`relay`] | the peers: forwarders without rules, run as processes of their own |
 //! | [`segment`], [`topology`] | the two networks between which a contender stands |
+//! | [`privilege`] | the right to make them |
+//! | [`contender`] | what can stand there: relays, the firewall, the kernel's bridge |
 //! | [`traffic`] | generators and sinks: TCP bulk, UDP flood, ping-pong |
-//! | [`stats`] | medians, spread, ratios, interleaving |
-//! | [`report`] | tables, CSV and plots |
+//! | [`meter`], [`startup`] | CPU time, memory, frames; the time to a program's first byte |
+//! | [`placement`] | generator and contender on cores of their own |
+//! | [`stats`], [`samples`] | medians, spread, ratios, interleaving; what was promised |
+//! | [`report`], [`table`], [`plot`] | what a run leaves behind |
 //! | [`machine`] | what figures were taken on |
+//! | [`firewall`], [`promises`] | the benchmark of the firewall |
 
 #![forbid(unsafe_code)]
 
+pub mod contender;
+pub mod firewall;
+pub mod machine;
 pub mod meter;
+pub mod placement;
+pub mod plot;
+pub mod privilege;
+pub mod promises;
 pub mod relay;
+pub mod report;
+pub mod samples;
+pub mod segment;
+pub mod startup;
 pub mod stats;
+pub mod table;
+pub mod topology;
 pub mod traffic;

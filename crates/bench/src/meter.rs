@@ -1,7 +1,9 @@
-//! CPU time of another process.
+//! What the kernel counts: CPU time and memory of a process, frames of an interface.
 
 use std::io;
 use std::time::Duration;
+
+use crate::segment::Segment;
 
 /// CPU time that the first thread of process `id` has used, in user space and in the kernel; the
 /// receiving side's work that the kernel does inside its writes included. A running thread is
@@ -22,9 +24,83 @@ fn first_field(line: &str) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
+/// Resident memory of process `id` at addresses from `first` on, in KiB: for a tender whose guest
+/// lies below `first`, the tender's own.
+///
+/// # Errors
+/// The process is gone, or only root may look (a jailed tender is not dumpable).
+pub fn resident_kib(id: u32, first: u64) -> io::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{id}/smaps"))?;
+    Ok(resident_from(&text, first))
+}
+
+/// `smaps` (`proc_pid_smaps(5)`): a line `begin-end rights ...` for each mapping, followed by its
+/// figures, `Rss:` among them.
+fn resident_from(smaps: &str, first: u64) -> u64 {
+    let mut counted = false;
+    let mut kib = 0;
+    for line in smaps.lines() {
+        if let Some(begin) = mapping_begin(line) {
+            counted = begin >= first;
+        } else if let Some(figure) = line.strip_prefix("Rss:").filter(|_| counted) {
+            kib += first_field(figure).unwrap_or(0);
+        }
+    }
+    kib
+}
+
+fn mapping_begin(line: &str) -> Option<u64> {
+    let (begin, rest) = line.split_once('-')?;
+    let (end, _) = rest.split_once(' ')?;
+    u64::from_str_radix(end, 16).ok()?;
+    u64::from_str_radix(begin, 16).ok()
+}
+
+/// Frames that `interface` of `segment` has received. A tap receives what its process writes.
+///
+/// # Errors
+/// There is no such interface.
+pub fn frames_received(segment: &Segment, interface: &str) -> io::Result<u64> {
+    let table = segment.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
+    received_by(&table, interface).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+}
+
+/// `/proc/net/dev` (`proc_pid_net(5)`): `name: bytes packets ...`, receiving first.
+fn received_by(table: &str, interface: &str) -> Option<u64> {
+    let figures = table
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'))?;
+    figures.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn received_frames_are_the_second_figure() {
+        let table = "Inter-| Receive\n face |bytes packets\n    lo: 1 2 3\n  eth0: 900 15 0\n";
+        assert_eq!(received_by(table, "eth0"), Some(15));
+        assert_eq!(received_by(table, "eth"), None);
+    }
+
+    #[test]
+    fn memory_is_counted_from_an_address_on() {
+        let smaps = "\
+00100000-00110000 r-xp 00000000 00:00 0
+Size:                 64 kB
+Rss:                  40 kB
+7f0000000000-7f0000001000 rw-p 00000000 00:00 0 [stack]
+Rss:                   4 kB
+Pss:                   4 kB
+7f0000002000-7f0000003000 r--p 00000000 fd:00 7 /bin/outboard-tender
+Rss:                   8 kB
+VmFlags: rd mr mw-me
+";
+        assert_eq!(resident_from(smaps, 0x100_0000), 12);
+        assert_eq!(resident_from(smaps, 0), 52);
+        assert_eq!(resident_from("", 0), 0);
+    }
 
     #[test]
     fn the_first_field_is_the_time() {

@@ -25,7 +25,8 @@ impl std::error::Error for Missing {}
 
 /// Obtains the right to make networks, and proves it by making two with a tap in each: some
 /// distributions grant a namespace and then refuse what one is for. A process that lacks the right
-/// moves into a user namespace, in which it is root; it must have one thread.
+/// moves into a user namespace, in which it is root, and into an empty network; it must have one
+/// thread.
 ///
 /// # Errors
 /// Which step failed, and which setting or command helps.
@@ -43,6 +44,9 @@ fn attempt() -> Result<(), segment::Error> {
             if error.kind() == io::ErrorKind::PermissionDenied =>
         {
             namespace::enter_user()?;
+            // Leaves the network that this process has no right to enter again, so that whoever it
+            // starts can move between namespaces and back.
+            namespace::unshare_network()?;
         }
         Err(error) => return Err(error),
     }

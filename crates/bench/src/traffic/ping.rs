@@ -109,14 +109,25 @@ impl Icmp {
     /// # Errors
     /// The socket failed.
     pub fn ping(&self, count: u16) -> io::Result<Latency> {
-        ping_pong(count, |sequence| {
-            let request = echo_request(self.identifier, sequence);
-            send(&self.socket, &request, SendFlags::empty())?;
-            await_reply(|| {
-                let mut packet = [MaybeUninit::uninit(); 256];
-                let ((reply, _), _) = recv(&self.socket, &mut packet[..], RecvFlags::empty())?;
-                Ok(answers(reply, &request))
-            })
+        ping_pong(count, |sequence| self.exchange(sequence))
+    }
+
+    /// One ping; whether the reply came within `patience`.
+    ///
+    /// # Errors
+    /// The socket failed.
+    pub fn reaches(&self, patience: Duration) -> io::Result<bool> {
+        sockopt::set_socket_timeout(&self.socket, sockopt::Timeout::Recv, Some(patience))?;
+        self.exchange(0)
+    }
+
+    fn exchange(&self, sequence: u16) -> io::Result<bool> {
+        let request = echo_request(self.identifier, sequence);
+        send(&self.socket, &request, SendFlags::empty())?;
+        await_reply(|| {
+            let mut packet = [MaybeUninit::uninit(); 256];
+            let ((reply, _), _) = recv(&self.socket, &mut packet[..], RecvFlags::empty())?;
+            Ok(answers(reply, &request))
         })
     }
 }
@@ -179,7 +190,8 @@ fn ping_pong(count: u16, mut exchange: impl FnMut(u16) -> io::Result<bool>) -> i
             continue;
         }
         match came {
-            true => times.saturating_record(nanoseconds),
+            // Not saturating_record, which cuts off at the two nanoseconds that a fresh one holds.
+            true => times += nanoseconds,
             false => lost += 1,
         }
     }
