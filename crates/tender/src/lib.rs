@@ -5,6 +5,7 @@
 //! | [`options`] | the command line, as data |
 //! | [`check`] | every device of the manifest is attached, and nothing else is |
 //! | [`attach`] | opens taps, macvtaps and disks |
+//! | [`load`] | reads the image |
 //! | [`memory`], [`boot`] | what lies where in guest memory |
 //! | [`share`] | how the guest ended, and its counters |
 //! | [`jail`] | what the guest may ask of the kernel |
@@ -16,6 +17,7 @@ pub mod attach;
 pub mod boot;
 pub mod check;
 pub mod jail;
+pub mod load;
 pub mod memory;
 pub mod netlink;
 pub mod options;

@@ -29,17 +29,6 @@ pub struct Segment {
     pub rights: ProtFlags,
 }
 
-impl Segment {
-    /// The segment's part of the file, of which `bytes` are all.
-    pub fn bytes<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        let (start, size) = (self.file_offset as usize, self.file_size as usize);
-        bytes
-            .get(start..)
-            .and_then(|rest| rest.get(..size))
-            .unwrap_or_default()
-    }
-}
-
 /// Guest memory as it will be when the guest starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {

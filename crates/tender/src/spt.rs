@@ -7,14 +7,12 @@ use crate::sys::descriptor;
 use crate::sys::memory::Filling;
 use crate::sys::personality::read_implies_exec;
 use crate::sys::signal;
-use crate::{boot, check, memory, share};
+use crate::{boot, check, load, memory, share};
 use abi::extension::host_flag;
 use abi::manifest::{Device, Entry};
-use abi::note::Target;
 use abi::spt::{BOOT_INFO, EPOLL_TIMER};
-use image::{Image, ImageError};
+use image::Image;
 use rustix::event::epoll;
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::ProtFlags;
 use rustix::process::Signal;
@@ -23,21 +21,15 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::{fmt, io};
 use zerocopy::IntoBytes;
 
 /// Why a guest was not started.
 #[derive(Debug)]
 pub enum Error {
-    /// The image cannot be read.
-    Open(PathBuf, io::Error),
-    /// The image is no file, or larger than one can be.
-    NoFile(PathBuf),
-    /// The image is none.
-    Image(PathBuf, ImageError),
-    /// The image is for another host.
-    Target(PathBuf, Target),
+    /// The image cannot be used.
+    Load(PathBuf, load::Error),
     /// Manifest and command line differ.
     Check(check::Error),
     /// A device cannot be attached.
@@ -65,28 +57,7 @@ impl std::error::Error for Error {}
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Open(path, error) => {
-                write!(
-                    f,
-                    "{path:?}: {error}; name an image, as made by: outboard build"
-                )
-            }
-            Self::NoFile(path) => write!(
-                f,
-                "{path:?} is no file of up to {} MiB; name an image, as made by: outboard build",
-                IMAGE_BYTES_MAX >> 20
-            ),
-            Self::Image(path, error) => {
-                write!(
-                    f,
-                    "{path:?}: {error}; make the image anew with: outboard build"
-                )
-            }
-            Self::Target(path, target) => write!(
-                f,
-                "{path:?} is an image for {}; start one for spt, as made by: outboard build",
-                target.name()
-            ),
+            Self::Load(path, error) => write!(f, "{path:?}: {error}"),
             Self::Check(error) => error.fmt(f),
             Self::Attach(error) => error.fmt(f),
             Self::CommandLine(error) => error.fmt(f),
@@ -128,7 +99,8 @@ pub fn start(options: &Options) -> Result<Infallible, Error> {
     if read_implies_exec() {
         return Err(Error::ReadImpliesExec);
     }
-    let (file, bytes, image) = load(&options.image)?;
+    let path = &options.image;
+    let (file, image) = load::open(path).map_err(|error| Error::Load(path.clone(), error))?;
     let pairs = check::pair(&image.entries, options).map_err(Error::Check)?;
     let command_line = boot::command_line(&options.arguments).map_err(Error::CommandLine)?;
     let boot_bytes = boot::size(image.entries.len(), &command_line);
@@ -142,10 +114,7 @@ pub fn start(options: &Options) -> Result<Infallible, Error> {
     )
     .map_err(Error::TooSmall)?;
     let mut guest = claim(options)?;
-    for segment in &plan.copied {
-        put(&mut guest, segment.addresses.start, segment.bytes(&bytes))?;
-    }
-    drop(bytes);
+    fill(&mut guest, &plan, &file).map_err(|error| Error::Load(path.clone(), error))?;
 
     let features = image.extension.map_or(0, |extension| extension.features);
     let attachments = attach::attach(&pairs, options, features).map_err(Error::Attach)?;
@@ -242,29 +211,6 @@ fn grants(attached: &[Attached], epoll: &OwnedFd, timer: &OwnedFd) -> Grants {
     }
 }
 
-/// Largest file that is taken for an image, in bytes.
-const IMAGE_BYTES_MAX: u64 = 256 << 20;
-
-/// Reads the image and checks that it is one for this host.
-fn load(path: &Path) -> Result<(File, Vec<u8>, Image), Error> {
-    let open = |error| Error::Open(path.to_owned(), error);
-    // NONBLOCK: a FIFO of this name must not hold the start up.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = rustix::fs::open(path, flags, Mode::empty());
-    let file = File::from(file.map_err(|error| open(error.into()))?);
-    let metadata = file.metadata().map_err(open)?;
-    if !metadata.is_file() || metadata.len() > IMAGE_BYTES_MAX {
-        return Err(Error::NoFile(path.to_owned()));
-    }
-    let mut bytes = vec![0; metadata.len() as usize];
-    file.read_exact_at(&mut bytes, 0).map_err(open)?;
-    let image = Image::parse(&bytes).map_err(|error| Error::Image(path.to_owned(), error))?;
-    if image.target != Target::Spt {
-        return Err(Error::Target(path.to_owned(), image.target));
-    }
-    Ok((file, bytes, image))
-}
-
 fn segments(image: &Image) -> Vec<memory::Segment> {
     let segment = |segment: &image::Segment| memory::Segment {
         addresses: segment.address..segment.end(),
@@ -281,6 +227,17 @@ fn rights(rights: image::Rights) -> ProtFlags {
     flags.set(ProtFlags::WRITE, rights.write);
     flags.set(ProtFlags::EXEC, rights.execute);
     flags
+}
+
+/// Copies the segments from the file to where the guest expects them.
+fn fill(guest: &mut Filling, plan: &memory::Plan, file: &File) -> Result<(), load::Error> {
+    for segment in &plan.copied {
+        // The plan lies inside of guest memory, so there is always such a place.
+        let place = guest.bytes(segment.addresses.start, segment.file_size);
+        let read = file.read_exact_at(place.unwrap_or_default(), segment.file_offset);
+        read.map_err(load::Error::Read)?;
+    }
+    Ok(())
 }
 
 /// Copies `bytes` to `address`.
