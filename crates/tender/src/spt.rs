@@ -5,7 +5,6 @@ use crate::jail::{self, Grants};
 use crate::options::{Host, Options};
 use crate::sys::descriptor;
 use crate::sys::memory::Filling;
-use crate::sys::personality::read_implies_exec;
 use crate::sys::signal;
 use crate::{boot, check, load, memory, share};
 use abi::extension::host_flag;
@@ -42,8 +41,6 @@ pub enum Error {
     Memory(u64, io::Error),
     /// The parent has ended, or is another process than the user says.
     Parent(i32),
-    /// The personality makes readable memory executable.
-    ReadImpliesExec,
     /// The shared file is none.
     Share(share::Error),
     /// The jail cannot be closed.
@@ -73,10 +70,6 @@ impl fmt::Display for Error {
                 "--die-with-parent={pid}: the parent is another process or has ended; give its \
                  process id"
             ),
-            Self::ReadImpliesExec => write!(
-                f,
-                "readable memory would be executable here; start it with: setarch --reset-personality"
-            ),
             Self::Share(error) => error.fmt(f),
             Self::Jail(error) => error.fmt(f),
             Self::System(step, error) => write!(f, "{step}: {error}; is this Linux 5.9 or later?"),
@@ -96,9 +89,6 @@ pub fn start(options: &Options) -> Result<Infallible, Error> {
     die_with(options.parent)?;
     signal::reset_pipe();
     descriptor::open_standard().map_err(|error| Error::System("/dev/null", error))?;
-    if read_implies_exec() {
-        return Err(Error::ReadImpliesExec);
-    }
     let path = &options.image;
     let (file, image) = load::open(path).map_err(|error| Error::Load(path.clone(), error))?;
     let pairs = check::pair(&image.entries, options).map_err(Error::Check)?;

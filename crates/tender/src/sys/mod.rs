@@ -7,7 +7,6 @@ pub mod interface;
 mod ioctl;
 pub(crate) mod memory;
 pub mod namespace;
-pub(crate) mod personality;
 pub(crate) mod random;
 pub(crate) mod signal;
 pub mod tap;
