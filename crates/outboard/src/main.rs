@@ -1,9 +1,12 @@
 //! `outboard`: the command line.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), no_main)]
 
 mod demo;
 
+use abi::exit;
+use bench::relay;
 use clap::{Parser, Subcommand};
 use outboard::{build, inspect, run};
 use std::error::Error;
@@ -44,27 +47,58 @@ enum Command {
     Inspect(inspect::Arguments),
     /// Show Outboard at work
     Demo(demo::Arguments),
+    /// A peer of the firewall, started by the demonstration: relays between standard input and
+    /// standard output, both taps
+    #[command(hide = true)]
+    Relay {
+        #[arg(value_parser = relay_kind)]
+        kind: relay::Kind,
+    },
 }
 
-fn main() -> ExitCode {
-    match execute(Arguments::parse().command) {
-        Ok(status) => status,
-        Err(error) => {
-            eprintln!("outboard: {error}");
-            ExitCode::FAILURE
-        }
-    }
+fn relay_kind(name: &str) -> Result<relay::Kind, &'static str> {
+    relay::Kind::named(name).ok_or("plain or batched")
 }
 
-fn execute(command: Command) -> Result<ExitCode, Box<dyn Error>> {
+// The start of the tender: that of the standard library takes a tenth of the time to a guest's first
+// byte. It leaves SIGPIPE as it is, so that `outboard inspect FILE | head` ends quietly.
+#[cfg(not(test))]
+tender::entry!(start);
+
+#[cfg_attr(test, allow(dead_code))] // The tests have an entry of their own.
+fn start(arguments: impl Iterator<Item = OsString>) -> i32 {
+    let arguments: Vec<_> = arguments.collect();
+    let result = match arguments.split_first() {
+        // Past the parser, for the same reason: it has no say in what stands behind `run`.
+        Some((command, rest)) if command == "run" && !asks_for_help(rest) => monitor(rest.to_vec()),
+        _ => execute(Arguments::parse().command),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("outboard: {error}");
+        exit::FAILURE
+    })
+}
+
+fn asks_for_help(arguments: &[OsString]) -> bool {
+    arguments
+        .first()
+        .is_some_and(|first| first == "-h" || first == "--help")
+}
+
+fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
     match command {
-        Command::Run { arguments } => {
-            let status = run::run(&run::Request::parse(arguments)?)?;
-            return Ok(ExitCode::from(status));
-        }
+        Command::Run { arguments } => return monitor(arguments),
         Command::Build(arguments) => build::run(&arguments)?,
         Command::Inspect(arguments) => inspect::run(&arguments)?,
-        Command::Demo(arguments) => return Ok(demo::run(&arguments)?),
+        Command::Demo(arguments) => {
+            let held = demo::run(&arguments)? == ExitCode::SUCCESS;
+            return Ok(if held { exit::SUCCESS } else { exit::FAILURE });
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(exit::SUCCESS)
+}
+
+fn monitor(arguments: Vec<OsString>) -> Result<i32, Box<dyn Error>> {
+    let request = run::Request::parse(arguments)?;
+    Ok(i32::from(run::run(&request)?))
 }

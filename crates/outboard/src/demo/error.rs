@@ -1,0 +1,85 @@
+//! What keeps a demonstration from being shown.
+
+use bench::{contender, privilege, segment};
+use outboard::{build, share};
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::{fmt, io};
+
+/// What keeps a demonstration from being shown.
+#[derive(Debug)]
+pub enum Error {
+    /// Neither the repository nor an image is here.
+    NoAppliance,
+    /// The image cannot be built.
+    Build(build::Error),
+    /// What was given as the firewall's image is none, or another appliance's.
+    Image(PathBuf, String),
+    /// No right to make networks.
+    Privilege(privilege::Missing),
+    /// A segment cannot be made.
+    Segment(segment::Error),
+    /// No share file.
+    Share(share::Error),
+    /// A program cannot be started.
+    Spawn(PathBuf, io::Error),
+    /// A contender cannot be put between two segments.
+    Contender(contender::Error),
+    /// The firewall has ended by itself.
+    Ended(ExitStatus),
+    /// iperf3 is not installed.
+    NoIperf3,
+    /// What iperf3 complains about.
+    Iperf3(String),
+    /// Traffic through this contender failed.
+    Traffic(&'static str, io::Error),
+    /// Something else that the kernel refused.
+    Io(&'static str, io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoAppliance => f.write_str(
+                "no image of the firewall: run this in Outboard's repository, or give one with \
+                 --image=FILE",
+            ),
+            Self::Build(e) => e.fmt(f),
+            Self::Image(path, e) => write!(
+                f,
+                "{}: {e}; make one by `outboard build unikernels/firewall`",
+                path.display()
+            ),
+            Self::Privilege(e) => e.fmt(f),
+            Self::Segment(e) => e.fmt(f),
+            Self::Share(e) => e.fmt(f),
+            Self::Spawn(path, e) => write!(
+                f,
+                "cannot start {}: {e}; in Outboard's repository: cargo build --release -p tender",
+                path.display()
+            ),
+            Self::Contender(e) => e.fmt(f),
+            Self::Ended(status) => write!(
+                f,
+                "the firewall has ended by itself ({status}); what it said is above"
+            ),
+            Self::NoIperf3 => f.write_str(
+                "iperf3 is not installed; sudo apt-get install iperf3, or leave --iperf3 out",
+            ),
+            Self::Iperf3(e) => write!(f, "iperf3: {e}; leave --iperf3 out for the built-in sender"),
+            Self::Traffic(contender, e) => write!(
+                f,
+                "traffic through the {contender} failed: {e}; on a loaded machine try again"
+            ),
+            Self::Io(what, e) => write!(f, "{what}: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<segment::Error> for Error {
+    fn from(error: segment::Error) -> Self {
+        Self::Segment(error)
+    }
+}

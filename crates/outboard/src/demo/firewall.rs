@@ -1,0 +1,179 @@
+//! `outboard demo firewall`: what passes, which rule decides, and how fast.
+
+use super::error::Error;
+use super::{checks, keep, observed, report, speed};
+use abi::manifest::Entry;
+use abi::note::Target;
+use bench::contender::Programs;
+use bench::privilege;
+use image::Image;
+use outboard::build;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use std::{env, fs, io};
+
+/// The appliance's folder in the repository.
+const APPLIANCE: &str = "unikernels/firewall";
+const TENDER: &str = "outboard-tender";
+/// The checks: half a second of traffic and two attempts that must come to nothing.
+const CHECKS_ESTIMATE: Duration = Duration::from_secs(2);
+const ROUNDS: u8 = 5;
+const SECONDS: f64 = 1.0;
+const QUICK_ROUNDS: u8 = 1;
+const QUICK_SECONDS: f64 = 0.5;
+
+/// `outboard demo firewall`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// The firewall's image, instead of building it
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+    /// Measure less: one short round
+    #[arg(long)]
+    quick: bool,
+    /// Rounds of bulk TCP [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
+    rounds: Option<u8>,
+    /// Length of a measurement [default: 1]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Send with iperf3 instead of the built-in sender
+    #[arg(long)]
+    iperf3: bool,
+    /// Leave the firewall running, with a shell on each side
+    #[arg(long)]
+    keep: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let allowed = 0.1..=60.0;
+    match text.parse() {
+        Ok(seconds) if allowed.contains(&seconds) => Ok(seconds),
+        _ => Err("0.1 to 60".to_owned()),
+    }
+}
+
+impl Options {
+    fn plan(&self) -> speed::Plan {
+        let (rounds, seconds) = match self.quick {
+            true => (QUICK_ROUNDS, QUICK_SECONDS),
+            false => (ROUNDS, SECONDS),
+        };
+        speed::Plan {
+            rounds: self.rounds.unwrap_or(rounds).into(),
+            measured: Duration::from_secs_f64(self.seconds.unwrap_or(seconds)),
+            iperf3: self.iperf3,
+        }
+    }
+}
+
+/// Shows it; succeeds if all checks held.
+///
+/// # Errors
+/// What kept it from being shown.
+pub fn run(options: &Options) -> Result<ExitCode, Error> {
+    let programs = programs(options.image.as_deref())?;
+    let entries = entries(&programs.firewall)?;
+    let original_user = rustix::process::getuid();
+    privilege::acquire().map_err(Error::Privilege)?;
+    let plan = options.plan();
+    progress(&format!(
+        "Two segments of 10.10.0.0/24, the firewall on spt between them; about {:.0} s.",
+        (plan.estimate() + CHECKS_ESTIMATE).as_secs_f64()
+    ));
+
+    let (pair, mut firewall, counters) = observed::start(&programs, entries)?;
+    let checks = checks::run(&pair, &counters)?;
+    firewall.check()?;
+    if !options.json {
+        print!("{}", report::checks(&checks));
+    }
+    progress("Bulk TCP, private to public, in turns:");
+    let figures = speed::run(plan, &programs, progress)?;
+    let held = checks.iter().all(|check| check.held);
+    if options.json {
+        println!("{}", report::json(&checks, &figures, held));
+    } else {
+        print!("{}", report::speed(&figures));
+        println!("{}", report::verdict(&checks));
+    }
+    if options.keep {
+        keep::keep(&pair, original_user.is_root())?;
+        firewall.check()?;
+    }
+    Ok(if held {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Progress is not part of the report.
+fn progress(line: &str) {
+    eprintln!("{line}");
+}
+
+/// Finds the programs, this one among them, and builds the image unless one is given.
+fn programs(image: Option<&Path>) -> Result<Programs, Error> {
+    let relay = env::current_exe().map_err(|e| Error::Io("cannot find this program's file", e))?;
+    let beside = relay.with_file_name(TENDER);
+    let tender = if beside.is_file() {
+        beside
+    } else {
+        TENDER.into()
+    };
+    let firewall = match image {
+        Some(path) => path.to_owned(),
+        None => build_image()?,
+    };
+    Ok(Programs {
+        relay,
+        tender,
+        firewall,
+    })
+}
+
+/// Builds the image in the repository that the current directory is in.
+fn build_image() -> Result<PathBuf, Error> {
+    let here = env::current_dir().map_err(|e| Error::Io("cannot find the current directory", e))?;
+    let appliance = here
+        .ancestors()
+        .map(|directory| directory.join(APPLIANCE))
+        .find(|directory| directory.is_dir())
+        .ok_or(Error::NoAppliance)?;
+    let built = build::build(&appliance, &[Target::Spt], &appliance).map_err(Error::Build)?;
+    let first = built.into_iter().next().ok_or(Error::NoAppliance)?;
+    Ok(first.path)
+}
+
+/// Number of entries of the image's manifest, which says where its counters are.
+fn entries(path: &Path) -> Result<usize, Error> {
+    let refused = |reason: String| Error::Image(path.to_owned(), reason);
+    let bytes = fs::read(path).map_err(|e: io::Error| refused(e.to_string()))?;
+    let image = Image::parse(&bytes).map_err(|e| refused(e.to_string()))?;
+    let names: Vec<_> = image.entries.iter().filter_map(Entry::name).collect();
+    if names.len() == 2 && names.contains(&"private") && names.contains(&"public") {
+        Ok(image.entries.len())
+    } else {
+        Err(refused(
+            "it does not have the firewall's two networks".into(),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_bounded() {
+        assert_eq!(seconds("0.5"), Ok(0.5));
+        for text in ["0", "61", "-1", "NaN", "inf", "x"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+}
