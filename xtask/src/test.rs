@@ -265,7 +265,7 @@ fn fuzz(root: &Path, verbose: bool) -> Outcome {
     let runs = process::capture(&mut nightly(&["fuzz", "--version"]), false);
     if !matches!(runs, Ok(finished) if finished.status == 0) {
         return Outcome::skip(
-            "no nightly cargo-fuzz here: rustup toolchain install nightly && cargo install cargo-fuzz",
+            "needs: rustup toolchain install nightly && cargo install cargo-fuzz",
         );
     }
     let mut outcome = Outcome::default();

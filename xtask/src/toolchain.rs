@@ -93,7 +93,7 @@ fn advice(rustup: Option<&str>) -> &'static str {
     match rustup {
         Some(toolchain) if toolchain.starts_with("stable") => "rustup update stable",
         Some(_) => "rustup update stable && rustup default stable",
-        None => "curl --proto =https -sSf https://sh.rustup.rs | sh (installs rustup; then open a new shell)",
+        None => "curl --proto =https -sSf https://sh.rustup.rs | sh",
     }
 }
 

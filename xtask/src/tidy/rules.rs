@@ -31,6 +31,16 @@ pub const RULES: &[Rule] = &[
         check: island_size,
     },
     Rule {
+        name: "no-std",
+        asks: "crates that must not do I/O or read a clock are no_std",
+        check: no_std,
+    },
+    Rule {
+        name: "plain-tests",
+        asks: "`cargo test` at the root leaves the end-to-end tests out",
+        check: plain_tests,
+    },
+    Rule {
         name: "workspace-lints",
         asks: "every crate takes the workspace's lints",
         check: workspace_lints,
@@ -263,6 +273,39 @@ fn island_size(tree: &Tree) -> Vec<Finding> {
         lines, ISLAND_LINES_MAX
     );
     vec![Finding::new(&ISLANDS.join(", "), 0, what)]
+}
+
+/// Crates that do no I/O and take time as a parameter.
+const PURE_CRATES: [&str; 3] = ["abi", "device", "nf"];
+
+fn no_std(tree: &Tree) -> Vec<Finding> {
+    let path = |name: &&str| format!("crates/{}/src/lib.rs", name);
+    PURE_CRATES
+        .iter()
+        .map(path)
+        .filter(|path| !tree.text(path).lines().any(|line| line == "#![no_std]"))
+        .map(|path| {
+            Finding::new(
+                &path,
+                0,
+                "add #![no_std]: what needs more belongs elsewhere",
+            )
+        })
+        .collect()
+}
+
+fn plain_tests(tree: &Tree) -> Vec<Finding> {
+    const PATH: &str = "Cargo.toml";
+    const MEMBERS: &str = "default-members = [\"crates/*\"]";
+    if tree.text(PATH).lines().any(|line| line == MEMBERS) {
+        Vec::new()
+    } else {
+        vec![Finding::new(
+            PATH,
+            0,
+            format!("write {}: end-to-end tests need more", MEMBERS),
+        )]
+    }
 }
 
 fn workspace_lints(tree: &Tree) -> Vec<Finding> {

@@ -145,6 +145,29 @@ fn island_size() {
 }
 
 #[test]
+fn no_std() {
+    let crates = |nf| {
+        [
+            ("crates/abi/src/lib.rs", "#![no_std]\n"),
+            ("crates/device/src/lib.rs", "#![no_std]\n"),
+            ("crates/nf/src/lib.rs", nf),
+        ]
+    };
+    kept("no-std", &crates("//! Doc.\n#![no_std]\n"));
+    broken("no-std", &crates("// #![no_std]"), 0, "#![no_std]");
+}
+
+#[test]
+fn plain_tests() {
+    kept(
+        "plain-tests",
+        &[("Cargo.toml", "default-members = [\"crates/*\"]\n")],
+    );
+    let all = "default-members = [\"crates/*\", \"tests\"]\n";
+    broken("plain-tests", &[("Cargo.toml", all)], 0, "end-to-end");
+}
+
+#[test]
 fn workspace_lints() {
     kept(
         "workspace-lints",
