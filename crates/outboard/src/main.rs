@@ -90,6 +90,7 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         Command::Run { arguments } => return monitor(arguments),
         Command::Build(arguments) => build::run(&arguments)?,
         Command::Inspect(arguments) => inspect::run(&arguments)?,
+        Command::Relay { kind } => relay::serve(kind)?,
         Command::Demo(arguments) => {
             let held = demo::run(&arguments)? == ExitCode::SUCCESS;
             return Ok(if held { exit::SUCCESS } else { exit::FAILURE });

@@ -7,6 +7,8 @@ use rustix::process::{Pid, Signal};
 use signal_hook::consts::signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
@@ -170,8 +172,10 @@ fn attend(mut tender: Child, mut signals: Signals) -> Result<ExitStatus, Error> 
 /// The signals to handle: a child's end, and those of [`FORWARDED`] that whoever started this
 /// program did not tell it to ignore (as `nohup` and the shell's `&` do).
 fn handled() -> impl Iterator<Item = i32> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = ignored(&status);
+    // One read: the file is made anew for each, and SigIgn stands in the first 2 KiB.
+    let mut status = [0; 4096];
+    let read = File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
+    let ignored = ignored(&status[..read.unwrap_or(0)]);
     let forwarded = FORWARDED
         .into_iter()
         .filter(move |signal| ignored & bit(*signal) == 0);
@@ -179,7 +183,8 @@ fn handled() -> impl Iterator<Item = i32> {
 }
 
 /// The set of ignored signals in `/proc/PID/status`, bit 0 for signal 1 (proc_pid_status(5)).
-fn ignored(status: &str) -> u64 {
+fn ignored(status: &[u8]) -> u64 {
+    let status = String::from_utf8_lossy(status);
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .unwrap_or(0)
@@ -233,10 +238,10 @@ mod tests {
 
     #[test]
     fn ignored_signals_are_found() {
-        let status = "Name:\tx\nSigBlk:\t0000000000000004\nSigIgn:\t0000000000001001\n";
+        let status = b"Name:\tx\nSigBlk:\t0000000000000004\nSigIgn:\t0000000000001001\n";
         assert_eq!(ignored(status), bit(SIGHUP) | bit(13));
-        assert_eq!(ignored("SigIgn:\tnonsense"), 0);
-        assert_eq!(ignored(""), 0);
+        assert_eq!(ignored(b"SigIgn:\tnonsense"), 0);
+        assert_eq!(ignored(b""), 0);
     }
 
     fn shell(script: &str) -> Child {
