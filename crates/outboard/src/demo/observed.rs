@@ -7,9 +7,11 @@ use bench::topology::Pair;
 use nf::RuleSet;
 use outboard::share::Share;
 use rustix::io::{FdFlags, fcntl_setfd};
-use std::io;
+use serde::Serialize;
+use std::cmp::Reverse;
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Child, Command, Stdio};
+use std::{fmt, io};
 use tender::sys::tap::Tap;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -99,8 +101,20 @@ pub struct Counters {
     rules: RuleSet,
 }
 
-/// A rule as a person reads it, and how often it has decided.
-pub type Decider = (String, u64);
+/// Who has decided.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Decider {
+    /// The rule, as a person reads it.
+    pub rule: String,
+    /// On how many frames.
+    pub frames: u64,
+}
+
+impl fmt::Display for Decider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.rule, self.frames)
+    }
+}
 
 impl Counters {
     /// How often each rule has decided so far; the policy comes last.
@@ -126,10 +140,13 @@ impl Counters {
         let differences = before.iter().zip(after).map(|(b, a)| a.wrapping_sub(*b));
         let mut deciders: Vec<Decider> = differences
             .enumerate()
-            .filter(|(_, count)| *count > 0)
-            .map(|(rule, count)| (self.rules.describe(rule).to_string(), count))
+            .filter(|(_, frames)| *frames > 0)
+            .map(|(index, frames)| Decider {
+                rule: self.rules.describe(index).to_string(),
+                frames,
+            })
             .collect();
-        deciders.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        deciders.sort_by_key(|decider| Reverse(decider.frames));
         deciders
     }
 }
@@ -166,8 +183,7 @@ mod tests {
         after[1] += 2;
         *after.last_mut().unwrap() += 5;
         let deciders = counters.deciders(&before, &after);
-        assert_eq!(deciders[0], ("policy drop".into(), 5));
-        assert_eq!(deciders[1], ("ip protocol icmp accept".into(), 2));
-        assert_eq!(deciders.len(), 2);
+        let told: Vec<String> = deciders.iter().map(Decider::to_string).collect();
+        assert_eq!(told, ["policy drop (5)", "ip protocol icmp accept (2)"]);
     }
 }
