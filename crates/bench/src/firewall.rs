@@ -17,7 +17,7 @@ use crate::placement::Apart;
 use crate::promises::{self as measures, MONITOR, STOCK, TENDER};
 use crate::samples::{Measure, Samples};
 use crate::startup;
-use crate::stats::{Summary, turns};
+use crate::stats::turns;
 use crate::topology::{INTERFACE, Side, connect};
 use crate::traffic::{Window, ping, tcp, udp};
 
@@ -45,7 +45,7 @@ pub struct Plan {
     pub flood: Duration,
     /// Of each kind of ping-pong.
     pub round_trips: u16,
-    /// Starts of each program in a round, of which the median counts.
+    /// Starts of each program.
     pub starts: usize,
 }
 
@@ -59,7 +59,7 @@ impl Plan {
         },
         flood: Duration::from_secs(2),
         round_trips: 5000,
-        starts: 20,
+        starts: 400,
     };
 
     /// A glance.
@@ -71,7 +71,7 @@ impl Plan {
         },
         flood: Duration::from_millis(500),
         round_trips: 1000,
-        starts: 5,
+        starts: 100,
     };
 
     /// Roughly how long it takes; round trips and starts are small beside the rest.
@@ -151,10 +151,8 @@ pub fn measure(
         turn.take(plan, &mut samples)?;
     }
     if let Some(starters) = starters {
-        for round in 0..plan.rounds {
-            say(&format!("round {} of {}: start-up", round + 1, plan.rounds));
-            start_up(round, plan.starts, &programs.tender, starters, &mut samples)?;
-        }
+        say(&format!("start-up: {} starts of each", plan.starts));
+        start_up(plan.starts, &programs.tender, starters, &mut samples)?;
     }
     Ok(samples)
 }
@@ -255,6 +253,7 @@ impl Turn {
             most.offered_per_second() / 1000.0,
         );
         self.add_cpu(samples, measures::UDP_CPU, most.cpu_nanoseconds_per_frame());
+        self.add_cpu(samples, measures::UDP_BUSY, most.busy_percent());
         let modest = self
             .flood_at(Some(MODEST_RATE), plan.flood)
             .map_err(self.failed(measures::UDP_MODEST_CPU))?;
@@ -306,9 +305,9 @@ impl Turn {
     }
 }
 
-/// Starts the same image by turns under the stock tender, ours, and the monitor.
+/// Starts the same image by turns under the stock tender, ours, and the monitor. Each turn of the
+/// three is a round of its own, so that a ratio compares neighbours in time.
 fn start_up(
-    round: usize,
     starts: usize,
     tender: &Path,
     starters: &Starters,
@@ -332,17 +331,11 @@ fn start_up(
         (TENDER, command(tender, &[])),
         (MONITOR, command(&starters.monitor, &["run"])),
     ];
-    let mut times = [(); 3].map(|()| Vec::with_capacity(starts));
-    for (_, index) in turns(commands.len(), starts) {
+    for (round, index) in turns(commands.len(), starts) {
         let (name, command) = &mut commands[index];
         let time = startup::first_byte(command)
             .map_err(|error| Error::Measure(name, measures::START, error))?;
-        times[index].push(time.as_secs_f64() * 1000.0);
-    }
-    for ((name, _), times) in commands.iter().zip(&times) {
-        if let Some(summary) = Summary::of(times) {
-            samples.add(measures::START, name, round, summary.median);
-        }
+        samples.add(measures::START, name, round, time.as_secs_f64() * 1000.0);
     }
     Ok(())
 }

@@ -46,6 +46,16 @@ impl Machine {
         }
     }
 
+    /// Whether others wanted more than a quarter of the cores during the last minute.
+    pub fn is_busy(&self) -> bool {
+        let load = self
+            .load
+            .split(' ')
+            .next()
+            .and_then(|load| load.parse().ok());
+        load.is_some_and(|load: f64| load > self.cores as f64 / 4.0)
+    }
+
     /// Percent of the processors' time that the hypervisor took between `earlier` and this.
     fn stolen_percent_since(&self, earlier: &Self) -> Option<f64> {
         let (begin, end) = (earlier.steal?, self.steal?);
@@ -72,6 +82,13 @@ impl fmt::Display for Run<'_> {
         writeln!(f, "- kernel: {}", begin.kernel)?;
         writeln!(f, "- processor: {}, {} cores", begin.processor, begin.cores)?;
         writeln!(f, "- load before: {}; after: {}", begin.load, end.load)?;
+        if begin.is_busy() {
+            writeln!(
+                f,
+                "- BUSY: other programs wanted the cores before the first measurement; medians \
+                 of times and rates are theirs as much as the contenders'"
+            )?;
+        }
         match end.stolen_percent_since(begin) {
             Some(percent) => writeln!(f, "- steal: {percent:.1} %")?,
             None => writeln!(f, "- steal: unknown")?,
@@ -138,6 +155,19 @@ mod tests {
         let percent = machine(15, 300).stolen_percent_since(&machine(5, 100));
         assert_eq!(percent, Some(5.0));
         assert_eq!(machine(5, 100).stolen_percent_since(&machine(5, 100)), None);
+    }
+
+    #[test]
+    fn a_busy_machine_is_said_to_be_one() {
+        let machine = |load: &str| Machine {
+            load: load.to_owned(),
+            cores: 2,
+            ..Machine::now()
+        };
+        let (idle, busy) = (machine("0.49 2.00 3.00 1/90 7"), machine("0.51 0 0 1/90 7"));
+        let run = |begin| Run { begin, end: &idle }.to_string();
+        assert!(!run(&idle).contains("BUSY") && run(&busy).contains("BUSY"));
+        assert!(!machine("").is_busy());
     }
 
     #[test]

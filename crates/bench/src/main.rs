@@ -107,6 +107,9 @@ fn firewall(arguments: &Firewall) -> Result<(), Box<dyn Error>> {
         ..plan
     };
     let begin = Machine::now();
+    if begin.is_busy() {
+        eprintln!("this machine is busy with other things: do not judge promises by this run");
+    }
     let samples = firewall::measure(&plan, &programs, starters.as_ref(), &|line| {
         eprintln!("{line}");
     })?;

@@ -19,6 +19,9 @@ pub const TCP_IN_CPU: Measure = measure("TCP in: CPU", "s/GB");
 pub const UDP: Measure = measure("UDP 64 bytes", "kframes/s");
 /// What the generator sent for [`UDP`].
 pub const UDP_OFFERED: Measure = measure("UDP 64 bytes: offered", "kframes/s");
+/// How much of a core the contender got during [`UDP`]: less than all of it on a busy machine, and
+/// then [`UDP`] tells how the machine was shared, not what the contender can.
+pub const UDP_BUSY: Measure = measure("UDP 64 bytes: busy", "% of a core");
 /// CPU time of the contender for a frame of [`UDP`].
 pub const UDP_CPU: Measure = measure("UDP 64 bytes: CPU", "ns/frame");
 /// CPU time of the contender for a frame at a rate that leaves it idle half of the time.
@@ -43,13 +46,14 @@ pub const IMAGE: Measure = measure("image", "KiB");
 pub const MEMORY: Measure = measure("tender memory", "KiB");
 
 /// What is shown, in this order.
-pub const ALL: [Measure; 17] = [
+pub const ALL: [Measure; 18] = [
     TCP_OUT,
     TCP_IN,
     TCP_OUT_CPU,
     TCP_IN_CPU,
     UDP,
     UDP_OFFERED,
+    UDP_BUSY,
     UDP_CPU,
     UDP_MODEST_CPU,
     UDP_MODEST_LOST,

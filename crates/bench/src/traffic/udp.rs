@@ -42,6 +42,12 @@ impl Flood {
         self.forwarded as f64 / self.elapsed.as_secs_f64()
     }
 
+    /// Percent of the time that the contender was running. Below about 95 it did not get a core of
+    /// its own, or had nothing to do, and frames a second say nothing about what it can.
+    pub fn busy_percent(&self) -> f64 {
+        100.0 * self.cpu.as_secs_f64() / self.elapsed.as_secs_f64()
+    }
+
     /// CPU nanoseconds of the contender for a frame that reached the far segment.
     pub fn cpu_nanoseconds_per_frame(&self) -> f64 {
         self.cpu.as_nanos() as f64 / self.forwarded as f64
