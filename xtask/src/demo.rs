@@ -9,8 +9,8 @@ use std::time::Instant;
 const DEMO_HELP: &str = "\
 Usage: cargo xtask demo [--yes] [ARGUMENT...]
 
-Builds outboard, its tender and the firewall, and runs `outboard demo firewall ARGUMENT...`: two
-private network segments with the firewall between them. Needs no root where unprivileged user
+Builds outboard and its tender, and runs `outboard demo firewall ARGUMENT...`, which builds the
+firewall and puts it between two private network segments. Needs no root where unprivileged user
 namespaces work, and leaves nothing behind.
 
   --yes   install missing Debian packages without asking (as CI=true does)
@@ -27,7 +27,7 @@ and a summary to results/DATE-firewall. ARGUMENT... goes to `outboard-bench fire
 
 /// Where the root workspace's programs are built for: see .cargo/config.toml.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
-/// The image that both commands run.
+/// The appliance that is measured.
 const FIREWALL: &str = "unikernels/firewall";
 
 /// `cargo xtask demo`.
@@ -41,7 +41,6 @@ pub fn demo(root: &Path, options: &[String]) -> Result<i32, String> {
         return Ok(0);
     }
     packages::provide(&[BUILD], own.iter().any(|option| option == "--yes"))?;
-    println!("Building; about 2 min on two cores the first time, a second later on.");
     let programs = build(root, &["outboard", "tender"])?;
     let mut command = Command::new(programs.join("outboard"));
     command
@@ -66,6 +65,12 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     };
     packages::provide(&[BUILD], false)?;
     let programs = build(root, &["outboard", "tender", "bench"])?;
+    let mut image = Command::new(programs.join("outboard"));
+    image.args(["build", FIREWALL]).current_dir(root);
+    succeed(
+        &mut image,
+        "outboard could not build the image, as it says above",
+    )?;
     let mut command = Command::new(programs.join("outboard-bench"));
     command
         .arg("firewall")
@@ -89,10 +94,13 @@ fn passed_on(options: &[String]) -> Vec<&String> {
         .collect()
 }
 
-/// Builds packages of the root workspace and the firewall's image; the folder of the programs.
+/// Builds packages of the root workspace; the folder of the programs.
 fn build(root: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     let started = Instant::now();
-    println!("[1/2] programs: {}", packages.join(", "));
+    println!(
+        "Building {}; about 2 min on two cores the first time.",
+        packages.join(", ")
+    );
     let mut command = Command::new(process::cargo());
     command.args(["build", "--release"]).current_dir(root);
     for package in packages {
@@ -102,21 +110,8 @@ fn build(root: &Path, packages: &[&str]) -> Result<PathBuf, String> {
         &mut command,
         "cargo could not build the programs, as it says above",
     )?;
-    let programs = process::target_folder(root).join(TRIPLE).join("release");
-
-    println!(
-        "[2/2] image: {} ({} s passed)",
-        FIREWALL,
-        started.elapsed().as_secs()
-    );
-    let mut command = Command::new(programs.join("outboard"));
-    command.args(["build", FIREWALL]).current_dir(root);
-    succeed(
-        &mut command,
-        "outboard could not build the image, as it says above",
-    )?;
     println!("Built in {} s.", started.elapsed().as_secs());
-    Ok(programs)
+    Ok(process::target_folder(root).join(TRIPLE).join("release"))
 }
 
 fn succeed(command: &mut Command, otherwise: &str) -> Result<(), String> {

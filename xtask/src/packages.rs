@@ -41,12 +41,6 @@ pub const TEST: &[Tool] = &[
         purpose: "taps of the README's commands",
         required: false,
     },
-    Tool {
-        program: "ping",
-        packages: &["iputils-ping"],
-        purpose: "real ICMP through the firewall",
-        required: false,
-    },
 ];
 
 /// What we may do, and with what.

@@ -65,6 +65,7 @@ pub const STAGES: &[Stage] = &[
             step(".", &["fmt", "--all", "--check"]),
             step("unikernels", &["fmt", "--check", "--all"]),
             step("tests/guests", &["fmt", "--check"]),
+            step("fuzz", &["fmt", "--check"]),
             step("xtask", &["fmt", "--check"]),
         ]),
     },
@@ -108,7 +109,7 @@ pub const STAGES: &[Stage] = &[
     Stage {
         name: "end-to-end",
         what: "images under tenders, on real taps",
-        seconds: 120,
+        seconds: 60,
         quick: true,
         work: Work::Runners(&[step(".", &["test", "-p", "e2e"])]),
     },

@@ -73,18 +73,49 @@ fn number_before(text: &str, word: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// Names and reasons of the tests that a runner did not run: `name (reason)`.
-pub fn skipped(output: &str) -> Vec<String> {
+/// A test that a runner did not run.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Skipped {
+    pub name: String,
+    pub reason: String,
+}
+
+/// The tests that a runner did not run: libtest prints `ignored, REASON`, libtest-mimic
+/// `ignored (REASON)`.
+pub fn skipped(output: &str) -> Vec<Skipped> {
+    let bare = |reason: &str| {
+        let reason = reason.trim_start_matches(',').trim();
+        let inner = reason
+            .strip_prefix('(')
+            .and_then(|rest| rest.strip_suffix(')'));
+        match inner.unwrap_or(reason) {
+            "" => "no reason given".to_string(),
+            reason => reason.to_string(),
+        }
+    };
     output
         .lines()
         .filter_map(|line| line.trim_start().strip_prefix("test "))
         .filter_map(|line| line.split_once("... ignored"))
-        .map(
-            |(name, reason)| match reason.trim_start_matches(',').trim() {
-                "" => format!("{} (no reason given)", name.trim()),
-                reason => format!("{} ({})", name.trim(), reason),
-            },
-        )
+        .map(|(name, reason)| Skipped {
+            name: name.trim().to_string(),
+            reason: bare(reason),
+        })
+        .collect()
+}
+
+/// One line for each reason: `REASON: NAME, NAME`, in the order in which they came.
+pub fn by_reason(skipped: &[Skipped]) -> Vec<String> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for Skipped { name, reason } in skipped {
+        match groups.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((reason, vec![name])),
+        }
+    }
+    groups
+        .iter()
+        .map(|(reason, names)| format!("{}: {}", reason, names.join(", ")))
         .collect()
 }
 
@@ -122,6 +153,7 @@ running 3 tests
 test a ... ok
 test b ... ignored, no /dev/net/tun
 test c ... ignored
+test g h ... ignored (no /dev/net/tun)
 test result: ok. 1 passed; 0 failed; 2 ignored; 0 measured; 4 filtered out; finished in 0.00s
      Running tests
 test d::e ... FAILED
@@ -145,8 +177,8 @@ test result: FAILED. 12 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out
     #[test]
     fn skipped_tests_name_their_reason() {
         assert_eq!(
-            skipped(OUTPUT),
-            ["b (no /dev/net/tun)", "c (no reason given)"]
+            by_reason(&skipped(OUTPUT)),
+            ["no /dev/net/tun: b, g h", "no reason given: c"]
         );
     }
 

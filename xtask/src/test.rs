@@ -22,7 +22,7 @@ Runs every check and test. Needs no root; what cannot run here is listed at the 
 
 /// Seconds that each fuzz target runs.
 const FUZZ_SECONDS: u64 = 15;
-/// Lines of a failed command that are shown.
+/// Lines of a failed command that are shown, those of tests that passed left out.
 const FAILURE_LINES: usize = 200;
 
 /// The options of `test`.
@@ -152,11 +152,21 @@ struct Outcome {
     tally: Tally,
     /// Failed tests and checks, by name.
     failed: Vec<String>,
-    /// What did not run, with its reason.
+    /// What did not run, by reason.
     skipped: Vec<String>,
 }
 
 impl Outcome {
+    /// Counts one check.
+    fn check(&mut self, name: impl Into<String>, passed: bool) {
+        self.tally
+            .add(if passed { Tally::PASSED } else { Tally::FAILED });
+        if !passed {
+            self.failed.push(name.into());
+        }
+    }
+
+    /// A stage that cannot run here.
     fn skip(reason: &str) -> Self {
         Self {
             tally: Tally::SKIPPED,
@@ -179,19 +189,12 @@ fn tidy_rules(root: &Path) -> Outcome {
     let mut outcome = Outcome::default();
     match tidy::check(root) {
         Err(message) => {
-            println!("{}", message);
-            outcome.tally.add(Tally::FAILED);
-            outcome.failed.push("tidy".to_string());
+            outcome.check(message, false);
         }
         Ok(results) => {
             for (rule, findings) in results {
-                if findings.is_empty() {
-                    outcome.tally.add(Tally::PASSED);
-                    continue;
-                }
-                outcome.tally.add(Tally::FAILED);
-                outcome.failed.push(rule.to_string());
                 findings.iter().for_each(|finding| println!("{}", finding));
+                outcome.check(rule, findings.is_empty());
             }
         }
     }
@@ -202,12 +205,7 @@ fn checks(root: &Path, steps: &[Step], verbose: bool) -> Outcome {
     let mut outcome = Outcome::default();
     for step in steps {
         let name = format!("cargo {} (in {})", step.cargo.join(" "), step.folder);
-        if execute(root, step, verbose).0 == 0 {
-            outcome.tally.add(Tally::PASSED);
-        } else {
-            outcome.tally.add(Tally::FAILED);
-            outcome.failed.push(name);
-        }
+        outcome.check(name, execute(root, step, verbose).0 == 0);
     }
     outcome
 }
@@ -220,7 +218,9 @@ fn runners(root: &Path, steps: &[Step], verbose: bool) -> Outcome {
         outcome.tally.add(tally);
         outcome.failed.extend(tally::failed(&output));
         outcome.failed.extend(reason);
-        outcome.skipped.extend(tally::skipped(&output));
+        outcome
+            .skipped
+            .extend(tally::by_reason(&tally::skipped(&output)));
     }
     outcome
 }
@@ -243,7 +243,9 @@ fn shown(command: &mut Command, verbose: bool) -> (i32, String) {
         }
         Ok(finished) => {
             if finished.status != 0 && !verbose {
-                let lines: Vec<&str> = finished.output.lines().collect();
+                let wanted =
+                    |line: &&str| !line.ends_with("... ok") && !line.contains("... ignored");
+                let lines: Vec<&str> = finished.output.lines().filter(wanted).collect();
                 let from = lines.len().saturating_sub(FAILURE_LINES);
                 lines[from..].iter().for_each(|line| println!("{}", line));
             }
@@ -268,7 +270,11 @@ fn fuzz(root: &Path, verbose: bool) -> Outcome {
             "needs: rustup toolchain install nightly && cargo install cargo-fuzz",
         );
     }
+    // What the targets start from; fuzz/README.md.
+    let manifest = ["--manifest-path", "fuzz/Cargo.toml", "--bin", "seeds"];
+    let seeded = shown(nightly(&["run", "--quiet"]).args(manifest), verbose).0 == 0;
     let mut outcome = Outcome::default();
+    outcome.check("the corpora of fuzz/", seeded);
     let targets = fuzz_targets(&root.join("fuzz/fuzz_targets"));
     if targets.is_empty() {
         outcome.tally.add(Tally::FAILED);
@@ -279,12 +285,8 @@ fn fuzz(root: &Path, verbose: bool) -> Outcome {
     for target in targets {
         let time = format!("-max_total_time={}", FUZZ_SECONDS);
         let mut command = nightly(&["fuzz", "run", &target, "--", &time]);
-        if shown(&mut command, verbose).0 == 0 {
-            outcome.tally.add(Tally::PASSED);
-        } else {
-            outcome.tally.add(Tally::FAILED);
-            outcome.failed.push(format!("fuzz target {}", target));
-        }
+        let passed = shown(&mut command, verbose).0 == 0;
+        outcome.check(format!("fuzz target {}", target), passed);
     }
     outcome
 }
@@ -320,7 +322,11 @@ impl Report {
             failed,
             skipped,
         } = outcome.tally;
-        println!("      {} in {}", outcome.tally, clock(seconds));
+        println!(
+            "      {} in {}",
+            if failed == 0 { "done" } else { "FAILED" },
+            clock(seconds)
+        );
         self.lines.push(format!(
             "{:<14} {:>7} {:>7} {:>7} {:>7}",
             stage.name,
