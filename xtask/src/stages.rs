@@ -79,14 +79,14 @@ pub const STAGES: &[Stage] = &[
     Stage {
         name: "unit",
         what: "unit, property and documentation tests",
-        seconds: 90,
+        seconds: 60,
         quick: true,
         work: Work::Runners(&[step(".", &["test", "--no-fail-fast"])]),
     },
     Stage {
         name: "build",
         what: "programs, images and guests",
-        seconds: 100,
+        seconds: 90,
         quick: true,
         work: Work::Checks(&[
             step(
@@ -109,14 +109,14 @@ pub const STAGES: &[Stage] = &[
     Stage {
         name: "end-to-end",
         what: "images under tenders, on real taps",
-        seconds: 60,
+        seconds: 30,
         quick: true,
         work: Work::Runners(&[step(".", &["test", "-p", "e2e"])]),
     },
     Stage {
         name: "clippy",
         what: "lints, as errors",
-        seconds: 60,
+        seconds: 30,
         quick: false,
         work: Work::Checks(&[
             step(
@@ -147,7 +147,7 @@ pub const STAGES: &[Stage] = &[
     Stage {
         name: "documentation",
         what: "cargo doc, warnings as errors",
-        seconds: 30,
+        seconds: 20,
         quick: false,
         work: Work::Checks(&[Step {
             folder: ".",
