@@ -35,7 +35,7 @@ pub fn root() -> &'static Path {
 pub fn all() -> Images {
     cargo(
         root(),
-        &["build", "--release", "-p", "outboard", "-p", "bench"],
+        &["build", "--release", "-p", "outboard", "-p", "tender"],
     );
     let guests = root().join("tests/guests");
     cargo(&guests, &["build", "--release"]);

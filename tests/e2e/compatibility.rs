@@ -5,8 +5,8 @@
 use crate::build::Images;
 use crate::guests::PROMISES;
 use crate::process::run;
+use crate::temporary::TemporaryFile;
 use libtest_mimic::{Completion, Failed, Trial};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -156,27 +156,4 @@ fn ours(images: &Images, peer: &Path, expectation: &Expectation) -> Result<(), F
         .expect_status(expectation.status)?
         .expect_stdout(expectation.says)?;
     Ok(())
-}
-
-/// A file of zeros, removed when dropped.
-pub struct TemporaryFile {
-    pub path: PathBuf,
-}
-
-impl TemporaryFile {
-    /// A new file of `bytes` zeros.
-    pub fn new(name: &str, bytes: u64) -> Result<Self, Failed> {
-        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let name = format!("outboard-{}-{number}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        File::create(&path)?.set_len(bytes)?;
-        Ok(Self { path })
-    }
-}
-
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
 }

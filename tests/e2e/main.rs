@@ -6,11 +6,15 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod cli;
 mod compatibility;
+mod firewall;
 mod frames;
 mod guests;
+mod joined;
 mod ports;
 mod process;
+mod temporary;
 mod wire;
 
 use libtest_mimic::{Arguments, Trial};
@@ -26,6 +30,8 @@ fn main() {
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(guests::trials(images));
     trials.extend(ports::trials(images));
+    trials.extend(firewall::trials(images));
+    trials.extend(cli::trials(images));
     trials.extend(compatibility::trials(images));
     libtest_mimic::run(&arguments, trials).exit();
 }

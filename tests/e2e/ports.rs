@@ -1,18 +1,18 @@
 //! Ports: real taps, with and without virtio-net headers.
 
 use crate::build::Images;
-use crate::compatibility::TemporaryFile;
 use crate::frames::{self, TEST_MAC};
-use crate::process::{Running, run, start};
+use crate::joined::{Setting, join};
+use crate::process::{run, start};
 use crate::wire::{PORT, Wire};
-use abi::share::{COUNTERS_OFFSET, COUNTERS_PER_PORT, PortCounter};
+use abi::share::PortCounter;
 use libtest_mimic::{Failed, Trial};
-use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a counter may take to reach its value.
+const REPEATER: Setting = Setting::of("repeater");
+/// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 type Test = fn(&Images) -> Result<(), Failed>;
@@ -44,100 +44,39 @@ pub fn trials(images: &'static Images) -> Vec<Trial> {
     TESTS.iter().map(trial).collect()
 }
 
-/// A guest between two wires, with counters.
-struct Joined {
-    left: Wire,
-    right: Wire,
-    share: TemporaryFile,
-    running: Running,
-}
-
-/// Options of [`join`].
-struct Setting {
-    guest: &'static str,
-    host: &'static str,
-    mtu: [u32; 2],
-    vnet_header: [bool; 2],
-}
-
-const REPEATER: Setting = Setting {
-    guest: "repeater",
-    host: "spt",
-    mtu: [1500; 2],
-    vnet_header: [true; 2],
-};
-
-fn join(images: &Images, setting: &Setting) -> Result<Joined, Failed> {
-    let mut left = Wire::new(setting.mtu[0], setting.vnet_header[0])?;
-    let mut right = Wire::new(setting.mtu[1], setting.vnet_header[1])?;
-    let share = TemporaryFile::new("share", abi::share::BYTES_DEFAULT)?;
-    let mut command = Command::new(images.program("outboard-tender"));
-    command
-        .args(["--mem=16", &format!("--host={}", setting.host)])
-        .arg(format!("--share={}", share.path.display()))
-        .arg(format!("--net:left={}", left.descriptor()?))
-        .arg(format!("--net:right={}", right.descriptor()?))
-        .arg(images.guest(setting.guest));
-    let running = start(&mut command)?;
-    left.hand_over();
-    right.hand_over();
-    Ok(Joined {
-        left,
-        right,
-        share,
-        running,
-    })
-}
-
-impl Joined {
-    /// Waits until a counter of a port (1 is left, 2 is right) has at least this value.
-    fn await_counter(&self, port: usize, what: PortCounter, value: u64) -> Result<(), Failed> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let found = self.counter(port, what)?;
-            if found >= value {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                return Err(format!("{what:?} of port {port} is {found}, not {value}").into());
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    fn counter(&self, port: usize, what: PortCounter) -> Result<u64, Failed> {
-        let index = port * COUNTERS_PER_PORT + what as usize;
-        let mut bytes = [0; 8];
-        let file = std::fs::File::open(&self.share.path)?;
-        file.read_exact_at(&mut bytes, (COUNTERS_OFFSET + 8 * index) as u64)?;
-        Ok(u64::from_ne_bytes(bytes))
-    }
-}
-
 fn two_interfaces(images: &Images) -> Result<(), Failed> {
     for host in ["spt", "process"] {
         for vnet_header in [false, true] {
             let setting = Setting {
-                guest: "two_ports",
                 host,
                 mtu: [1500, 9000],
                 vnet_header: [vnet_header; 2],
+                ..Setting::of("two_ports")
             };
             let joined = join(images, &setting)?;
             let frame = frames::udp(7, &frames::payload(300));
-            joined.left.send(&frame)?;
-            let there = joined.right.receive(TEST_MAC)?;
-            joined.right.send(&frame)?;
-            let back = joined.left.receive(TEST_MAC)?;
+            let there = round(&joined.left, &joined.right, &frame);
+            let back = round(&joined.right, &joined.left, &frame);
             let ended = joined.running.finish()?;
+            let place = |what, failed: Failed| {
+                let why = failed.message().unwrap_or("?").to_owned();
+                format!("{what} (vnet {vnet_header}, {host}): {why}; {ended:?}")
+            };
+            there.map_err(|failed| place("there", failed))?;
+            back.map_err(|failed| place("back", failed))?;
             ended.expect_status(0)?.expect_stdout("SUCCESS")?;
             ended.expect_stdout("mtu 1500")?.expect_stdout("mtu 9000")?;
-            if there != frame || back != frame {
-                return Err(format!("frames were changed (vnet {vnet_header}, {host})").into());
-            }
         }
     }
     Ok(())
+}
+
+/// A frame goes in at one wire and must come out of the other unchanged.
+fn round(from: &Wire, to: &Wire, frame: &[u8]) -> Result<(), Failed> {
+    from.send(frame)?;
+    let same = to.receive(TEST_MAC)? == frame;
+    same.then_some(())
+        .ok_or_else(|| "the frame was changed".into())
 }
 
 fn echo(images: &Images) -> Result<(), Failed> {
@@ -238,13 +177,13 @@ fn hostile_headers(images: &Images) -> Result<(), Failed> {
     let joined = join(images, &REPEATER)?;
     let frame = frames::udp(7, &frames::payload(100));
     let hostile = |header: [u8; 12]| [&header[..], &frame].concat();
-    // A checksum field that is the UDP destination port, one that is an address of the IP header.
+    // A checksum field that is the UDP destination port, and one that is the UDP length.
     joined
         .left
         .send_raw(&hostile([1, 0, 0, 0, 0, 0, 34, 0, 2, 0, 0, 0]))?;
     joined
         .left
-        .send_raw(&hostile([1, 0, 0, 0, 0, 0, 14, 0, 16, 0, 0, 0]))?;
+        .send_raw(&hostile([1, 0, 0, 0, 0, 0, 34, 0, 4, 0, 0, 0]))?;
     joined.await_counter(1, PortCounter::RxBadHeader, 2)?;
     joined.left.send(&frame)?;
     let same = joined.right.receive(TEST_MAC)? == frame;

@@ -22,6 +22,14 @@ const FRAME_BYTES_MAX: usize = 12 + 65_535 + 18;
 pub const PORT: &str = "port";
 const PROBE: &str = "probe";
 const BRIDGE: &str = "bridge";
+/// Settings of the namespace: the bridge shall neither judge frames before the guest sees them
+/// (`br_netfilter`), nor join a group and say so (IGMP).
+const QUIET: [(&str, &str); 4] = [
+    ("/proc/sys/net/bridge/bridge-nf-call-iptables", "0"),
+    ("/proc/sys/net/bridge/bridge-nf-call-ip6tables", "0"),
+    ("/proc/sys/net/bridge/bridge-nf-call-arptables", "0"),
+    ("/proc/sys/net/ipv4/igmp_max_memberships", "0"),
+];
 
 /// A cable between a guest and the test.
 pub struct Wire {
@@ -36,6 +44,10 @@ impl Wire {
     /// up to 64 KiB.
     pub fn new(mtu: u32, vnet_header: bool) -> Result<Self, Failed> {
         let segment = Segment::new()?;
+        for (setting, value) in QUIET {
+            // Absent where the kernel has no br_netfilter.
+            let _ = segment.run(|| std::fs::write(setting, value));
+        }
         segment.netlink(|netlink| {
             netlink.add_bridge(BRIDGE)?;
             netlink.set_mtu(BRIDGE, mtu)?;
@@ -107,6 +119,12 @@ impl Wire {
             None => Ok(()),
             Some((_, frame)) => Err(format!("a frame of {} bytes came", frame.len()).into()),
         }
+    }
+
+    /// Throws away what has come.
+    pub fn drain(&self) {
+        let mut buffer = vec![0; FRAME_BYTES_MAX];
+        while rustix::io::read(&self.probe, &mut buffer).is_ok() {}
     }
 
     fn next(

@@ -13,7 +13,7 @@ use std::{fmt, io};
 #[derive(Debug)]
 pub enum Error {
     /// It cannot be opened, or is not open.
-    Open(io::Error),
+    Open(String, io::Error),
     /// Its size in bytes is no multiple of the page size from two pages to [`BYTES_MAX`].
     Size(u64),
     /// It cannot be mapped.
@@ -28,7 +28,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "--share: ")?;
         match self {
-            Self::Open(error) => write!(f, "{error}; make one with: truncate -s 64K FILE"),
+            Self::Open(file, error) => {
+                write!(f, "{file}: {error}; make one with: truncate -s 64K FILE")
+            }
             Self::Size(size) => write!(
                 f,
                 "the file has {size} bytes, not a multiple of {PAGE_SIZE} up to {BYTES_MAX}; type: \
@@ -58,13 +60,21 @@ fn counters(size: u64) -> Result<(u64, u64), Error> {
 /// # Errors
 /// If it is not a file of a size that can be shared.
 pub fn open(share: &options::Share) -> Result<(u64, u64), Error> {
-    let fd = descriptor(share).map_err(Error::Open)?;
-    let stat = rustix::fs::fstat(&fd).map_err(|error| Error::Open(error.into()))?;
+    let not_open = |error| Error::Open(name(share), error);
+    let fd = descriptor(share).map_err(not_open)?;
+    let stat = rustix::fs::fstat(&fd).map_err(|error| not_open(error.into()))?;
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     let counters = counters(size)?;
     let shared = Shared::map(fd.as_fd(), size).map_err(Error::Map)?;
     shared.report_faults().map_err(Error::Handlers)?;
     Ok(counters)
+}
+
+fn name(share: &options::Share) -> String {
+    match share {
+        options::Share::Descriptor(number) => format!("@{number}"),
+        options::Share::Path(path) => path.display().to_string(),
+    }
 }
 
 fn descriptor(share: &options::Share) -> io::Result<OwnedFd> {
@@ -100,6 +110,6 @@ mod tests {
     #[test]
     fn a_directory_is_no_shared_file() {
         let error = open(&options::Share::Path("/".into())).unwrap_err();
-        assert!(matches!(error, Error::Open(_)), "{error}");
+        assert!(matches!(error, Error::Open(..)), "{error}");
     }
 }

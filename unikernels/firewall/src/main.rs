@@ -47,7 +47,9 @@ struct Filter {
 impl Filter {
     fn new(rules: RuleSet) -> Self {
         let first = appliance_counters(unikernel::entry_count());
-        let decided = (0..=rules.len()).map(|rule| counter(first + rule)).collect();
+        let decided = (0..=rules.len())
+            .map(|rule| counter(first + rule))
+            .collect();
         Self { rules, decided }
     }
 

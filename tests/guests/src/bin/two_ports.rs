@@ -44,6 +44,9 @@ fn main() -> i32 {
             }
             from.receive(&mut batch);
         }
+        for frame in batch.iter() {
+            println!("{} to {}: {} bytes", from.name(), to.name(), frame.len());
+        }
         to.transmit(&mut batch);
     }
     println!("SUCCESS");
