@@ -8,12 +8,14 @@
 mod build;
 mod cli;
 mod compatibility;
+mod demo;
 mod firewall;
 mod frames;
 mod guests;
 mod joined;
 mod ports;
 mod process;
+mod readme;
 mod temporary;
 mod wire;
 
@@ -32,6 +34,8 @@ fn main() {
     trials.extend(ports::trials(images));
     trials.extend(firewall::trials(images));
     trials.extend(cli::trials(images));
+    trials.extend(demo::trials(images));
+    trials.extend(readme::trials(images));
     trials.extend(compatibility::trials(images));
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -116,7 +116,8 @@ impl Report<'_> {
             .collect();
         format!(
             "# {}\n\n`{}`\n\n{}\n## Promises\n\nRatios are medians of the rounds' ratios.\n\n{}\n\
-             ## Figures\n\n{}\nEvery measurement is in raw.csv, the summary in summary.json.\n\n{plots}",
+             ## Figures\n\n{}\n\
+             Every measurement is in raw.csv, the summary in summary.json.\n\n{plots}",
             self.title,
             self.command,
             self.machine,

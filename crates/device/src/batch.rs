@@ -8,7 +8,7 @@ pub const BATCH_FRAMES_MAX: usize = 64;
 
 /// A port stops receiving once a batch holds this many bytes: more would leave the cache before
 /// it is sent.
-pub const BATCH_BYTES_MAX: usize = 256 << 10;
+pub const BATCH_BYTES_MAX: usize = 128 << 10;
 
 /// Up to [`BATCH_FRAMES_MAX`] owned frames, in place: it never allocates.
 #[derive(Debug, Default)]

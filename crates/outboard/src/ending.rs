@@ -1,10 +1,10 @@
 //! How a guest ended, and what to say about it: the decision, without any effect.
 //!
-//! A guest's exit status is its tender's. A signal ends both; a fault that the tender caught ends it
-//! with the status `128 + signal` and a report ([`abi::share::Report`]). Caught or not, the report
-//! was written in a process that the guest shared: it is believed only where it agrees with what
-//! the kernel says of the end, and nothing but its numbers is shown. Who forges one tells lies about
-//! himself.
+//! A guest's exit status is its tender's. A signal ends both; a fault that the tender caught ends
+//! it with the status `128 + signal` and a report ([`abi::share::Report`]). Caught or not, the
+//! report was written in a process that the guest shared: it is believed only where it agrees with
+//! what the kernel says of the end, and nothing but its numbers is shown. Who forges one tells lies
+//! about himself.
 
 use abi::exit;
 use abi::share::{REPORT_MAGIC, Report};

@@ -1,4 +1,4 @@
-//! Writes every block and reads it back; ranges that are not whole blocks inside the device are refused.
+//! Writes every block and reads it back; what is not whole blocks of the device is refused.
 
 #![no_std]
 #![no_main]

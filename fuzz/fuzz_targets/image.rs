@@ -1,0 +1,43 @@
+//! An image is a file from a stranger: reading it must end in an image that keeps the promises of
+//! its type, or in a reason of one line.
+#![no_main]
+
+use image::{Image, retarget};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let image = match Image::parse(bytes) {
+        Ok(image) => image,
+        Err(reason) => {
+            assert!(!reason.to_string().contains(char::is_control));
+            return;
+        }
+    };
+    let mut free_from = abi::IMAGE_BASE;
+    for segment in &image.segments {
+        assert!(segment.first_page() >= free_from);
+        assert_eq!(segment.file(bytes).len(), segment.file_size);
+        assert!(segment.file_size as u64 <= segment.memory_size);
+        assert!(!(segment.rights.write && segment.rights.execute));
+        free_from = segment.pages_end();
+    }
+    assert_eq!(image.end, free_from);
+    assert!((1..=abi::manifest::ENTRIES_MAX).contains(&image.entries.len()));
+    assert!(
+        image
+            .entries
+            .iter()
+            .skip(1)
+            .all(|entry| entry.name().is_some())
+    );
+
+    let mut retargeted = bytes.to_vec();
+    if retarget(&mut retargeted, abi::note::Target::Hvt).is_ok() {
+        let changed = bytes
+            .iter()
+            .zip(&retargeted)
+            .filter(|(a, b)| a != b)
+            .count();
+        assert!(changed <= 1);
+    }
+});

@@ -1,0 +1,72 @@
+//! The demonstration, as root or as an ordinary user: it holds, and leaves nothing behind.
+
+use crate::build::{Images, root};
+use crate::process::{run, start};
+use libtest_mimic::{Failed, Trial};
+use rustix::process::Signal;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long what is left of a killed demonstration may take to go.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub fn trials(images: &'static Images) -> Vec<Trial> {
+    vec![
+        Trial::test("demo::all checks hold", || holds(images)),
+        Trial::test("demo::SIGKILL leaves nothing behind", || killed(images)),
+    ]
+}
+
+fn demo(images: &Images) -> Command {
+    let mut command = Command::new(images.program("outboard"));
+    command
+        .args(["demo", "firewall", "--quick", "--json", "--image"])
+        .arg(&images.firewall)
+        .current_dir(root());
+    command
+}
+
+fn holds(images: &Images) -> Result<(), Failed> {
+    let ended = run(&mut demo(images))?;
+    let value: serde_json::Value = serde_json::from_str(&ended.expect_status(0)?.stdout)?;
+    let checks = value["checks"].as_array().ok_or("no checks")?;
+    let all = checks.len() == 8 && checks.iter().all(|check| check["held"] == true);
+    all.then_some(())
+        .ok_or_else(|| format!("not all held: {checks:?}").into())
+}
+
+/// Processes with this word on their command line.
+fn processes(word: &str) -> Vec<String> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let lines =
+        entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
+    lines.filter(|line| line.contains(word)).collect()
+}
+
+fn killed(images: &Images) -> Result<(), Failed> {
+    // A path of its own, so that only this demonstration's processes have it.
+    let image = format!(
+        "{}.{}.killed",
+        images.firewall.display(),
+        std::process::id()
+    );
+    std::fs::copy(&images.firewall, &image)?;
+    let mut command = Command::new(images.program("outboard"));
+    let demonstration = start(command.args(["demo", "firewall", "--image", &image]))?;
+    let deadline = Instant::now() + PATIENCE;
+    while processes(&image).len() < 2 && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let begun = processes(&image).len();
+    demonstration.signal(Signal::KILL);
+    demonstration.finish()?.expect_status(128 + 9)?;
+    while !processes(&image).is_empty() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(5));
+    }
+    std::fs::remove_file(&image)?;
+    let left = processes(&image);
+    let gone = begun >= 2 && left.is_empty();
+    gone.then_some(())
+        .ok_or_else(|| format!("{begun} processes, left: {left:?}").into())
+}

@@ -1,0 +1,142 @@
+//! The commands of the README do what it says. Each block is marked `<!-- test: NAME -->`.
+
+use crate::build::{Images, root};
+use crate::process::{Ended, run, start};
+use bench::segment::Segment;
+use libtest_mimic::{Failed, Trial};
+use rustix::process::Signal;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the firewall may take to be up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub fn trials(images: &'static Images) -> Vec<Trial> {
+    vec![
+        Trial::test("readme::each block is tested", every_block),
+        Trial::test("readme::taps, run", || taps_and_run(images)),
+        Trial::test("readme::change a line, see a verdict change", || {
+            change(images)
+        }),
+    ]
+}
+
+/// The shell commands of a marked block.
+fn block(name: &str) -> Result<String, Failed> {
+    let readme = fs::read_to_string(root().join("README.md"))?;
+    let mark = format!("<!-- test: {name} -->\n```sh\n");
+    let (_, rest) = readme
+        .split_once(&mark)
+        .ok_or(format!("README has no block {name}"))?;
+    let (commands, _) = rest.split_once("```").ok_or("the block does not end")?;
+    Ok(commands.to_owned())
+}
+
+/// `demo`, `test` and `install` are what continuous integration and the other tests run; the
+/// others are run here. A new block must be added to one of the two.
+fn every_block() -> Result<(), Failed> {
+    let readme = fs::read_to_string(root().join("README.md"))?;
+    let blocks = readme.matches("```sh").count();
+    let known = ["demo", "test", "install", "taps", "run", "change"];
+    for name in known {
+        block(name)?;
+    }
+    let all = blocks == known.len();
+    all.then_some(())
+        .ok_or_else(|| format!("{blocks} blocks, {} known", known.len()).into())
+}
+
+/// A shell in `folder` that has our programs, and needs no sudo.
+fn shell(images: &Images, folder: &Path, commands: &str) -> Command {
+    let programs = images.program("outboard");
+    let folder_of_programs = programs.parent().unwrap_or(Path::new("/"));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new("sh");
+    command
+        .args(["-ec", &format!("sudo() {{ \"$@\"; }}\n{commands}")])
+        .env("PATH", format!("{}:{path}", folder_of_programs.display()))
+        .current_dir(folder);
+    command
+}
+
+fn taps_and_run(images: &Images) -> Result<(), Failed> {
+    let segment = Segment::new()?;
+    let here = |commands: &str| shell(images, root(), commands);
+    segment
+        .run(|| run(&mut here(&block("taps")?)))?
+        .expect_status(0)?;
+    let firewall = segment.run(|| start(&mut here(&format!("exec {}", block("run")?))))?;
+    let carrier = "ip -oneline link show dev public0";
+    let deadline = Instant::now() + PATIENCE;
+    while !segment
+        .run(|| run(&mut here(carrier)))?
+        .stdout
+        .contains("LOWER_UP")
+    {
+        if Instant::now() > deadline {
+            return Err(format!("no carrier: {:?}", firewall.finish()).into());
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    firewall.signal(Signal::INT);
+    firewall.finish()?.expect_status(128 + 2).map(|_| ())
+}
+
+/// The sources that an image is made of, in a folder that goes with the test.
+struct Copy(PathBuf);
+
+impl Copy {
+    fn new() -> Result<Self, Failed> {
+        let folder = std::env::temp_dir().join(format!("outboard-{}-copy", std::process::id()));
+        fs::create_dir(&folder)?;
+        let copy = Self(folder);
+        for name in [
+            "Cargo.toml",
+            "Cargo.lock",
+            ".cargo",
+            "crates",
+            "unikernels",
+            "xtask",
+        ] {
+            let mut command = Command::new("cp");
+            command.arg("-r").arg(root().join(name)).arg(&copy.0);
+            run(&mut command)?.expect_status(0)?;
+        }
+        Ok(copy)
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn change(images: &Images) -> Result<(), Failed> {
+    let copy = Copy::new()?;
+    // The programs are those of this repository; only the image is built from the changed copy.
+    let commands = block("change")?;
+    let demo = "cargo xtask demo";
+    if !commands.contains(demo) {
+        return Err("the block does not end with the demonstration".into());
+    }
+    let commands = commands.replace(
+        demo,
+        "outboard build unikernels/firewall >&2\n\
+         outboard demo firewall --quick --json --image unikernels/firewall/firewall.spt",
+    );
+    let ended: Ended = run(&mut shell(images, &copy.0, &commands))?;
+    let value: serde_json::Value = serde_json::from_str(&ended.expect_status(1)?.stdout)?;
+    let checks = value["checks"].as_array().ok_or("no checks")?;
+    let dropped = |check: &&serde_json::Value| check["expected"] == "dropped";
+    let changed = checks
+        .iter()
+        .filter(dropped)
+        .all(|check| check["passed"] == true);
+    changed
+        .then_some(())
+        .ok_or_else(|| format!("TCP 1234 did not pass: {checks:?}").into())
+}
