@@ -164,13 +164,13 @@ impl fmt::Display for Error {
             Self::MissingImage => {
                 write!(
                     f,
-                    "no image given; try outboard-tender --mem=16 -- hello.spt"
+                    "no image given; it comes behind the options: --mem=16 -- hello.spt"
                 )
             }
             Self::Unknown(option) => write!(
                 f,
-                "unknown option {option:?}; outboard-tender --help lists them, and the guest's \
-                 own arguments come behind the image"
+                "unknown option {option:?}; --help lists them, and the guest's own arguments come \
+                 behind the image"
             ),
             Self::ExecutableHeap => write!(
                 f,

@@ -5,7 +5,7 @@ use crate::jail::{self, Grants};
 use crate::options::{Host, Options};
 use crate::sys::descriptor;
 use crate::sys::memory::Filling;
-use crate::sys::signal;
+use crate::sys::{process, signal};
 use crate::{boot, check, load, memory, share};
 use abi::extension::host_flag;
 use abi::manifest::{Device, Entry};
@@ -14,7 +14,6 @@ use image::Image;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::mm::ProtFlags;
-use rustix::process::Signal;
 use rustix::time::{TimerfdClockId, TimerfdFlags};
 use std::convert::Infallible;
 use std::fs::File;
@@ -144,15 +143,7 @@ pub fn start(options: &Options) -> Result<Infallible, Error> {
 
 fn die_with(parent: Option<i32>) -> Result<(), Error> {
     let Some(parent) = parent else { return Ok(()) };
-    let set = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-    set.map_err(system("no signal at the parent's end"))?;
-    // The parent may have ended before the signal was asked for.
-    let actual = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-    if actual == parent {
-        Ok(())
-    } else {
-        Err(Error::Parent(parent))
-    }
+    process::die_with(parent).map_err(|_| Error::Parent(parent))
 }
 
 /// The descriptor that the guest waits on, and the timer in it. A network is known by its index in

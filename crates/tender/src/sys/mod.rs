@@ -7,6 +7,7 @@ pub mod interface;
 mod ioctl;
 pub(crate) mod memory;
 pub mod namespace;
+pub mod process;
 pub(crate) mod random;
-pub(crate) mod signal;
+pub mod signal;
 pub mod tap;
