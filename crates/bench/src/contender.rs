@@ -1,8 +1,8 @@
 //! What can stand between two segments.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -53,10 +53,12 @@ impl Contender {
 /// The executables and the image that contenders are made of.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// A program with the command `relay KIND`; see [`relay::spawn`].
+    /// A program with the command `relay KIND PARENT`; see [`relay::spawn`].
     pub relay: PathBuf,
-    /// `outboard-tender`.
+    /// `outboard-tender`, or a program of which it is a command.
     pub tender: PathBuf,
+    /// That command, if there is one.
+    pub tender_command: Option<&'static str>,
     /// The firewall's image for `spt`.
     pub firewall: PathBuf,
 }
@@ -66,8 +68,10 @@ pub struct Programs {
 pub enum Error {
     /// The segments.
     Segment(segment::Error),
-    /// A tap's offloads or its descriptor.
+    /// A tap's offloads.
     Tap(io::Error),
+    /// A descriptor that a process should inherit.
+    Descriptor(io::Error),
     /// A program.
     Spawn(PathBuf, io::Error),
 }
@@ -77,6 +81,7 @@ impl fmt::Display for Error {
         match self {
             Self::Segment(error) => error.fmt(f),
             Self::Tap(error) => write!(f, "cannot prepare a tap: {error}"),
+            Self::Descriptor(error) => write!(f, "cannot pass a descriptor on: {error}"),
             Self::Spawn(path, error) => write!(f, "cannot start {}: {error}", path.display()),
         }
     }
@@ -93,14 +98,15 @@ impl From<segment::Error> for Error {
 /// A contender between two fresh segments. All of it goes when this is dropped.
 #[derive(Debug)]
 pub struct Standing {
+    /// Ends before the segments do.
+    joint: Joint,
     /// The segments.
     pub pair: Pair,
-    joint: Joint,
 }
 
 #[derive(Debug)]
 enum Joint {
-    Process(Child),
+    Process(Process),
     /// Never read: the bridge lives as long as its segment.
     Bridge {
         _segment: Segment,
@@ -114,7 +120,7 @@ impl Standing {
     /// # Errors
     /// What could not be made or started.
     pub fn start(contender: Contender, programs: &Programs) -> Result<Self, Error> {
-        let (pair, child) = match contender {
+        let (pair, process) = match contender {
             Contender::PlainRelay => {
                 let (pair, taps) = Pair::tapped(false)?;
                 (pair, spawn_relay(programs, Kind::Plain, taps)?)
@@ -126,25 +132,47 @@ impl Standing {
                 }
                 (pair, spawn_relay(programs, Kind::Batched, taps)?)
             }
-            Contender::Firewall => {
-                let (pair, taps) = Pair::tapped(true)?;
-                (pair, spawn_firewall(programs, taps)?)
-            }
+            Contender::Firewall => return Self::firewall(programs, None, Stdio::null()),
             Contender::KernelBridge => {
                 let (pair, segment) = Pair::bridged()?;
                 let joint = Joint::Bridge { _segment: segment };
                 return Ok(Self { pair, joint });
             }
         };
-        let joint = Joint::Process(child);
+        let joint = Joint::Process(process);
+        Ok(Self { pair, joint })
+    }
+
+    /// [`Contender::Firewall`] with a file that it counts in and somewhere to print.
+    ///
+    /// # Errors
+    /// As [`Standing::start`].
+    pub fn firewall(
+        programs: &Programs,
+        share: Option<BorrowedFd>,
+        console: Stdio,
+    ) -> Result<Self, Error> {
+        let (pair, taps) = Pair::tapped(true)?;
+        let joint = Joint::Process(spawn_firewall(programs, taps, share, console)?);
         Ok(Self { pair, joint })
     }
 
     /// The contender's process; the kernel's bridge has none.
     pub fn process(&self) -> Option<u32> {
         match &self.joint {
-            Joint::Process(child) => Some(child.id()),
+            Joint::Process(process) => Some(process.0.id()),
             Joint::Bridge { .. } => None,
+        }
+    }
+
+    /// How the contender's process has ended, if it has.
+    ///
+    /// # Errors
+    /// It cannot be waited for.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        match &mut self.joint {
+            Joint::Process(process) => process.0.try_wait(),
+            Joint::Bridge { .. } => Ok(None),
         }
     }
 
@@ -157,41 +185,63 @@ impl Standing {
     }
 }
 
-impl Drop for Standing {
-    fn drop(&mut self) {
-        if let Joint::Process(child) = &mut self.joint {
-            // Either fails only if the process has ended already.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+/// A child that does not outlive this value.
+#[derive(Debug)]
+pub struct Process(Child);
+
+impl From<Child> for Process {
+    fn from(child: Child) -> Self {
+        Self(child)
     }
 }
 
-fn spawn_relay(programs: &Programs, kind: Kind, taps: [Tap; 2]) -> Result<Child, Error> {
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Either fails only if the process has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn spawn_relay(programs: &Programs, kind: Kind, taps: [Tap; 2]) -> Result<Process, Error> {
     let [a, b] = taps.map(Tap::into_fd);
     relay::spawn(&programs.relay, kind, a, b)
+        .map(Process)
         .map_err(|error| Error::Spawn(programs.relay.clone(), error))
 }
 
-fn spawn_firewall(programs: &Programs, taps: [Tap; 2]) -> Result<Child, Error> {
+fn spawn_firewall(
+    programs: &Programs,
+    taps: [Tap; 2],
+    share: Option<BorrowedFd>,
+    console: Stdio,
+) -> Result<Process, Error> {
     let [private, public] = taps.map(Tap::into_fd);
-    for tap in [&private, &public] {
-        fcntl_setfd(tap, FdFlags::empty()).map_err(|error| Error::Tap(error.into()))?;
-    }
-    Command::new(&programs.tender)
+    let share_option = share.map(|share| format!("--share=@{}", share.as_raw_fd()));
+    let passed = || [private.as_fd(), public.as_fd()].into_iter().chain(share);
+    // Exactly what the tender is to inherit. Nothing else starts a process meanwhile.
+    set_flags(passed(), FdFlags::empty())?;
+    let child = Command::new(&programs.tender)
+        .args(programs.tender_command)
         .arg(format!("--mem={FIREWALL_MEMORY_MIB}"))
         .arg(format!("--die-with-parent={}", std::process::id()))
-        .arg(format!("--net:private=@{}", number(&private)))
-        .arg(format!("--net:public=@{}", number(&public)))
+        .arg(format!("--net:private=@{}", private.as_raw_fd()))
+        .arg(format!("--net:public=@{}", public.as_raw_fd()))
+        .args(share_option)
         .arg("--")
         .arg(&programs.firewall)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .map_err(|error| Error::Spawn(programs.tender.clone(), error))
+        .stdout(console)
+        .spawn();
+    let child = child.map_err(|error| Error::Spawn(programs.tender.clone(), error))?;
+    let process = Process(child);
+    set_flags(passed(), FdFlags::CLOEXEC)?;
+    Ok(process)
 }
 
-fn number(fd: &OwnedFd) -> i32 {
-    use std::os::fd::AsRawFd;
-    fd.as_fd().as_raw_fd()
+fn set_flags<'a>(fds: impl Iterator<Item = BorrowedFd<'a>>, flags: FdFlags) -> Result<(), Error> {
+    for fd in fds {
+        fcntl_setfd(fd, flags).map_err(|error| Error::Descriptor(error.into()))?;
+    }
+    Ok(())
 }

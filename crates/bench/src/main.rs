@@ -27,7 +27,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Forward frames between standard input and standard output, both taps
-    Relay { kind: Kind },
+    Relay {
+        kind: Kind,
+        /// The process that it ends with
+        parent: i32,
+    },
     /// Measure the firewall beside relays and the kernel's bridge
     Firewall(Firewall),
 }
@@ -70,7 +74,7 @@ struct Firewall {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Relay { kind } => relay::serve(kind.into()).map_err(Into::into),
+        Command::Relay { kind, parent } => relay::serve(kind.into(), parent).map_err(Into::into),
         Command::Firewall(arguments) => firewall(&arguments),
     };
     match result {
@@ -87,6 +91,7 @@ fn firewall(arguments: &Firewall) -> Result<(), Box<dyn Error>> {
     let programs = Programs {
         relay: std::env::current_exe()?,
         tender: arguments.tender.clone(),
+        tender_command: None,
         firewall: arguments.image.clone(),
     };
     let solo5 = std::env::var_os("SOLO5_DIR").map(PathBuf::from);

@@ -1,7 +1,7 @@
 //! The peers of the firewall: forwarders that know no rules.
 //!
 //! A relay joins two descriptors that carry one frame a `read` or `write`: taps, or the sequenced
-//! sockets of a test. [`plain`] is the baseline, one frame a wake-up. [`batched`] is the fastest
+//! sockets of a test. `plain` is the baseline, one frame a wake-up. `batched` is the fastest
 //! honest one: it drains a port before it writes. Over taps with virtio-net headers the frames
 //! carry those headers, which pass through verbatim: then it has the offloads that the firewall
 //! has.
@@ -17,7 +17,7 @@ use std::process::{Child, Command};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
-use rustix::process::{Signal, set_parent_process_death_signal};
+use tender::sys::process::die_with;
 
 /// Frames that a batch holds at most; the firewall's own bound.
 const BATCH_FRAMES_MAX: usize = 64;
@@ -31,9 +31,9 @@ const FRAME_ALIGNMENT: usize = 64;
 /// How a relay forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// See [`plain`].
+    /// See `plain`.
     Plain,
-    /// See [`batched`].
+    /// See `batched`.
     Batched,
 }
 
@@ -54,26 +54,26 @@ impl Kind {
     }
 }
 
-/// Starts `program relay KIND` as a child whose standard input and output are the two ports;
+/// Starts `program relay KIND PARENT` as a child whose standard input and output are the two ports;
 /// `program` calls [`serve`]. The child dies with the thread that starts it.
 ///
 /// # Errors
 /// The program could not be started.
 pub fn spawn(program: &Path, kind: Kind, a: OwnedFd, b: OwnedFd) -> io::Result<Child> {
     Command::new(program)
-        .args(["relay", kind.name()])
+        .args(["relay", kind.name(), &std::process::id().to_string()])
         .stdin(a)
         .stdout(b)
         .spawn()
 }
 
 /// Relays between standard input and standard output: what a process that was started by [`spawn`]
-/// does.
+/// does. It ends with `parent`, the process that has started it.
 ///
 /// # Errors
-/// As [`run`].
-pub fn serve(kind: Kind) -> io::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
+/// `parent` has ended already, or is another process; and as [`run`].
+pub fn serve(kind: Kind, parent: i32) -> io::Result<()> {
+    die_with(parent)?;
     run(kind, io::stdin(), io::stdout())
 }
 

@@ -26,7 +26,7 @@ enum Command {
     /// Start an image and report how it ended
     ///
     /// The exit status is the guest's own, or 128 plus the number of the signal that ended it. All
-    /// options but --name are the tender's: `outboard-tender --help` lists them. Arguments behind
+    /// options but --name are the tender's: `outboard tender --help` lists them. Arguments behind
     /// the image are the guest's.
     #[command(
         override_usage = "outboard run [--name=NAME] [TENDER OPTIONS] [--] IMAGE [ARGUMENTS]"
@@ -53,6 +53,8 @@ enum Command {
     Relay {
         #[arg(value_parser = relay_kind)]
         kind: relay::Kind,
+        /// The process that it ends with
+        parent: i32,
     },
 }
 
@@ -69,8 +71,9 @@ tender::entry!(start);
 fn start(arguments: impl Iterator<Item = OsString>) -> i32 {
     let arguments: Vec<_> = arguments.collect();
     let result = match arguments.split_first() {
-        // Past the parser, for the same reason: it has no say in what stands behind `run`.
+        // Past the parser, for the same reason: it has no say in what stands behind these.
         Some((command, rest)) if command == "run" && !asks_for_help(rest) => monitor(rest.to_vec()),
+        Some((command, rest)) if command == "tender" => Ok(tender::main(rest.to_vec())),
         _ => execute(Arguments::parse().command),
     };
     result.unwrap_or_else(|error| {
@@ -90,7 +93,7 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         Command::Run { arguments } => return monitor(arguments),
         Command::Build(arguments) => build::run(&arguments)?,
         Command::Inspect(arguments) => inspect::run(&arguments)?,
-        Command::Relay { kind } => relay::serve(kind)?,
+        Command::Relay { kind, parent } => relay::serve(kind, parent)?,
         Command::Demo(arguments) => {
             let held = demo::run(&arguments)? == ExitCode::SUCCESS;
             return Ok(if held { exit::SUCCESS } else { exit::FAILURE });

@@ -3,21 +3,24 @@
 
 use crate::ending::Ending;
 use crate::share::{self, Share};
-use rustix::process::{Pid, Signal};
-use signal_hook::consts::signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::Signals;
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::Read;
+use rustix::process::Signal;
+use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus};
 use std::{fmt, io};
+use tender::sys::process;
+use tender::sys::signal::{Held, is_ignored};
 
-/// The tender's executable.
-const TENDER: &str = "outboard-tender";
+/// What the tender is called as a process: like the program that is nothing else.
+const TENDER: &CStr = c"outboard-tender";
 /// Signals that are meant for the guest and passed on to the tender.
-const FORWARDED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+const FORWARDED: [Signal; 6] = [
+    Signal::HUP,
+    Signal::INT,
+    Signal::QUIT,
+    Signal::TERM,
+    Signal::USR1,
+    Signal::USR2,
+];
 
 /// Why a guest was not started, or lost.
 #[derive(Debug)]
@@ -26,12 +29,10 @@ pub enum Error {
     Name,
     /// No share file.
     Share(share::Error),
-    /// Neither beside this program nor in PATH.
-    NoTender,
-    /// The tender was found and could not be started.
-    Spawn(PathBuf, io::Error),
-    /// The signal handlers could not be set up.
+    /// Signals could not be held back.
     Signals(io::Error),
+    /// There is no process for the tender.
+    Start(io::Error),
     /// The tender could not be waited for.
     Wait(io::Error),
 }
@@ -41,14 +42,12 @@ impl fmt::Display for Error {
         match self {
             Self::Name => write!(f, "--name needs a value: --name=NAME"),
             Self::Share(e) => e.fmt(f),
-            Self::NoTender => write!(
+            Self::Signals(e) => write!(f, "cannot hold signals back: {e}"),
+            Self::Start(e) => write!(
                 f,
-                "{TENDER} is neither beside this program nor in PATH; in Outboard's repository: \
-                 cargo install --path crates/outboard"
+                "no process for the tender: {e}; is /proc mounted, and `ulimit -u` high enough?"
             ),
-            Self::Spawn(path, e) => write!(f, "cannot start {}: {e}", path.display()),
-            Self::Signals(e) => write!(f, "cannot handle signals: {e}"),
-            Self::Wait(e) => write!(f, "cannot wait for {TENDER}: {e}"),
+            Self::Wait(e) => write!(f, "cannot wait for the tender: {e}"),
         }
     }
 }
@@ -115,10 +114,18 @@ pub fn run(request: &Request) -> Result<u8, Error> {
     };
     let share = share.map_err(Error::Share)?;
     // Before the tender starts, so that no signal falls between: one that arrives early waits here.
-    let signals = Signals::new(handled()).map_err(Error::Signals)?;
-    let tender = spawn(request, &share)?;
+    // What whoever started this program told it to ignore, the guest ignores too.
+    let forwarded = FORWARDED.into_iter().filter(|signal| !is_ignored(*signal));
+    let signals = Held::new(forwarded).map_err(Error::Signals)?;
+    // Forked rather than started: two programs one after the other take too long to the guest's
+    // first byte. That of the tender alone has nothing that is not in this one.
+    let tender = process::fork(TENDER, &signals, || {
+        let share = OsString::from(share.option());
+        tender::main([share].into_iter().chain(request.arguments.iter().cloned()))
+    });
+    let tender = tender.map_err(Error::Start)?;
     let pid = tender.id();
-    let status = attend(tender, signals)?;
+    let status = tender.attend(&signals).map_err(Error::Wait)?;
     let ending = Ending::new(status, share.report());
     // Read only now, when no guest is waiting to be started. A tender that could not read it, or was
     // asked for help, has attached nothing and said all there is to say.
@@ -132,72 +139,9 @@ pub fn run(request: &Request) -> Result<u8, Error> {
     Ok(ending.exit_status())
 }
 
-/// Starts the tender that was installed with this program, else the first one in PATH.
-fn spawn(request: &Request, share: &Share) -> Result<Child, Error> {
-    let beside = std::env::current_exe()
-        .ok()
-        .map(|path| path.with_file_name(TENDER));
-    for path in beside.into_iter().chain([PathBuf::from(TENDER)]) {
-        let started = Command::new(&path)
-            .arg(share.option())
-            .arg(format!("--die-with-parent={}", std::process::id()))
-            .args(&request.arguments)
-            .spawn();
-        match started {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            other => return other.map_err(|e| Error::Spawn(path, e)),
-        }
-    }
-    Err(Error::NoTender)
-}
-
-/// Passes signals on to the tender until it has ended.
-fn attend(mut tender: Child, mut signals: Signals) -> Result<ExitStatus, Error> {
-    let pid = Pid::from_child(&tender);
-    loop {
-        for signal in signals.wait() {
-            if signal == SIGCHLD {
-                if let Some(status) = tender.try_wait().map_err(Error::Wait)? {
-                    return Ok(status);
-                }
-            } else if let Some(signal) = Signal::from_named_raw(signal) {
-                // The pid is the tender's until it is waited for, so this reaches no one else; a
-                // tender that has just ended no longer minds.
-                let _ = rustix::process::kill_process(pid, signal);
-            }
-        }
-    }
-}
-
-/// The signals to handle: a child's end, and those of [`FORWARDED`] that whoever started this
-/// program did not tell it to ignore (as `nohup` and the shell's `&` do).
-fn handled() -> impl Iterator<Item = i32> {
-    // One read: the file is made anew for each, and SigIgn stands in the first 2 KiB.
-    let mut status = [0; 4096];
-    let read = File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
-    let ignored = ignored(&status[..read.unwrap_or(0)]);
-    let forwarded = FORWARDED
-        .into_iter()
-        .filter(move |signal| ignored & bit(*signal) == 0);
-    forwarded.chain([SIGCHLD])
-}
-
-/// The set of ignored signals in `/proc/PID/status`, bit 0 for signal 1 (proc_pid_status(5)).
-fn ignored(status: &[u8]) -> u64 {
-    let status = String::from_utf8_lossy(status);
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0)
-}
-
-fn bit(signal: i32) -> u64 {
-    1 << (signal - 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::process::ExitStatusExt;
 
     fn parsed(words: &str) -> (Option<String>, String) {
         let request = Request::parse(words.split_whitespace().map(OsString::from)).unwrap();
@@ -234,31 +178,5 @@ mod tests {
             Request::parse(["--name".into()]),
             Err(Error::Name)
         ));
-    }
-
-    #[test]
-    fn ignored_signals_are_found() {
-        let status = b"Name:\tx\nSigBlk:\t0000000000000004\nSigIgn:\t0000000000001001\n";
-        assert_eq!(ignored(status), bit(SIGHUP) | bit(13));
-        assert_eq!(ignored(b"SigIgn:\tnonsense"), 0);
-        assert_eq!(ignored(b""), 0);
-    }
-
-    fn shell(script: &str) -> Child {
-        Command::new("sh").args(["-c", script]).spawn().unwrap()
-    }
-
-    #[test]
-    fn an_end_is_seen_with_its_status() {
-        let signals = Signals::new([SIGCHLD]).unwrap();
-        assert_eq!(attend(shell("exit 7"), signals).unwrap().code(), Some(7));
-    }
-
-    #[test]
-    fn a_signal_that_came_before_the_tender_is_passed_on() {
-        let signals = Signals::new([SIGCHLD, SIGUSR1]).unwrap();
-        rustix::process::kill_process(rustix::process::getpid(), Signal::USR1).unwrap();
-        let status = attend(shell("exec cat /dev/zero >/dev/null"), signals).unwrap();
-        assert_eq!(status.signal(), Some(SIGUSR1));
     }
 }

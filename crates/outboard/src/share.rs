@@ -71,9 +71,8 @@ impl Share {
     /// The kernel refused.
     pub fn anonymous() -> Result<Self, Error> {
         let refused = |e| Error::File("a file in memory".into(), e);
-        // Not closed on exec: the tender inherits it.
         let file =
-            rustix::fs::memfd_create("outboard-share", MemfdFlags::empty()).map_err(refused)?;
+            rustix::fs::memfd_create("outboard-share", MemfdFlags::CLOEXEC).map_err(refused)?;
         rustix::fs::ftruncate(&file, BYTES_DEFAULT).map_err(refused)?;
         Ok(Self {
             file,
@@ -113,7 +112,7 @@ impl Share {
             .map_err(|e| Error::Directory(directory.to_owned(), e))?;
         let path = directory.join(FILE);
         let refused = |e| Error::File(path.clone(), e);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
             Err(Errno::NOENT) => return Ok(None),
             other => other.map_err(refused)?,

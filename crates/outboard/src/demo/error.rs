@@ -1,6 +1,6 @@
 //! What keeps a demonstration from being shown.
 
-use bench::{contender, privilege, segment};
+use bench::{contender, privilege};
 use outboard::{build, share};
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -17,8 +17,6 @@ pub enum Error {
     Image(PathBuf, String),
     /// No right to make networks.
     Privilege(privilege::Missing),
-    /// A segment cannot be made.
-    Segment(segment::Error),
     /// No share file.
     Share(share::Error),
     /// A program cannot be started.
@@ -51,13 +49,8 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Self::Privilege(e) => e.fmt(f),
-            Self::Segment(e) => e.fmt(f),
             Self::Share(e) => e.fmt(f),
-            Self::Spawn(path, e) => write!(
-                f,
-                "cannot start {}: {e}; in Outboard's repository: cargo build --release -p tender",
-                path.display()
-            ),
+            Self::Spawn(path, e) => write!(f, "cannot start {}: {e}", path.display()),
             Self::Contender(e) => e.fmt(f),
             Self::Ended(status) => write!(
                 f,
@@ -78,8 +71,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-impl From<segment::Error> for Error {
-    fn from(error: segment::Error) -> Self {
-        Self::Segment(error)
+impl From<contender::Error> for Error {
+    fn from(error: contender::Error) -> Self {
+        Self::Contender(error)
     }
 }

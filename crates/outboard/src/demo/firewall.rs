@@ -15,7 +15,6 @@ use std::{env, fs, io};
 
 /// The appliance's folder in the repository.
 const APPLIANCE: &str = "unikernels/firewall";
-const TENDER: &str = "outboard-tender";
 /// The checks: half a second of traffic and two attempts that must come to nothing.
 const CHECKS_ESTIMATE: Duration = Duration::from_secs(2);
 const ROUNDS: u8 = 5;
@@ -76,6 +75,9 @@ impl Options {
 /// # Errors
 /// What kept it from being shown.
 pub fn run(options: &Options) -> Result<ExitCode, Error> {
+    if options.iperf3 {
+        speed::require_iperf3()?;
+    }
     let programs = programs(options.image.as_deref())?;
     let entries = entries(&programs.firewall)?;
     let original_user = rustix::process::getuid();
@@ -86,9 +88,9 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
         (plan.estimate() + CHECKS_ESTIMATE).as_secs_f64()
     ));
 
-    let (pair, mut firewall, counters) = observed::start(&programs, entries)?;
-    let checks = checks::run(&pair, &counters)?;
-    firewall.check()?;
+    let (mut standing, counters) = observed::start(&programs, entries)?;
+    let checks = checks::run(&standing.pair, &counters)?;
+    observed::check(&mut standing)?;
     if !options.json {
         print!("{}", report::checks(&checks));
     }
@@ -102,8 +104,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
         println!("{}", report::verdict(&checks));
     }
     if options.keep {
-        keep::keep(&pair, original_user.is_root())?;
-        firewall.check()?;
+        keep::keep(&standing.pair, original_user.is_root())?;
+        observed::check(&mut standing)?;
     }
     Ok(if held {
         ExitCode::SUCCESS
@@ -117,22 +119,17 @@ fn progress(line: &str) {
     eprintln!("{line}");
 }
 
-/// Finds the programs, this one among them, and builds the image unless one is given.
+/// This program, which is relay and tender too, and the image: built, unless one is given.
 fn programs(image: Option<&Path>) -> Result<Programs, Error> {
-    let relay = env::current_exe().map_err(|e| Error::Io("cannot find this program's file", e))?;
-    let beside = relay.with_file_name(TENDER);
-    let tender = if beside.is_file() {
-        beside
-    } else {
-        TENDER.into()
-    };
+    let this = env::current_exe().map_err(|e| Error::Io("cannot find this program's file", e))?;
     let firewall = match image {
         Some(path) => path.to_owned(),
         None => build_image()?,
     };
     Ok(Programs {
-        relay,
-        tender,
+        relay: this.clone(),
+        tender: this,
+        tender_command: Some("tender"),
         firewall,
     })
 }

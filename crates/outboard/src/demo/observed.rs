@@ -2,95 +2,43 @@
 
 use super::error::Error;
 use abi::share::{COUNTERS_OFFSET, appliance_counters};
-use bench::contender::{FIREWALL_MEMORY_MIB, Programs};
-use bench::topology::Pair;
+use bench::contender::{Programs, Standing};
 use nf::RuleSet;
 use outboard::share::Share;
-use rustix::io::{FdFlags, fcntl_setfd};
 use serde::Serialize;
 use std::cmp::Reverse;
-use std::os::fd::{AsFd, AsRawFd};
-use std::process::{Child, Command, Stdio};
+use std::os::fd::AsFd;
 use std::{fmt, io};
-use tender::sys::tap::Tap;
 use zerocopy::{FromZeros, IntoBytes};
-
-/// A child that does not outlive this value.
-#[derive(Debug)]
-pub struct Process(Child);
-
-impl From<Child> for Process {
-    fn from(child: Child) -> Self {
-        Self(child)
-    }
-}
-
-impl Process {
-    /// Whether it still runs.
-    ///
-    /// # Errors
-    /// It has ended.
-    pub fn check(&mut self) -> Result<(), Error> {
-        match self.0.try_wait() {
-            Ok(None) => Ok(()),
-            Ok(Some(status)) => Err(Error::Ended(status)),
-            Err(e) => Err(Error::Io("cannot wait for a child", e)),
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // One that has ended already is only waited for.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Starts the firewall between two fresh segments, with a file that it counts in. `entries` are
 /// those of its manifest, the reserved first one included. It ends with the thread that calls this.
 ///
 /// # Errors
 /// A segment cannot be made, or the tender cannot be started.
-pub fn start(programs: &Programs, entries: usize) -> Result<(Pair, Process, Counters), Error> {
-    let (pair, [a, b]) = Pair::tapped(true)?;
+pub fn start(programs: &Programs, entries: usize) -> Result<(Standing, Counters), Error> {
     let share = Share::anonymous().map_err(Error::Share)?;
-    // Exactly what the tender is to inherit. Nothing else starts a process meanwhile.
-    pass_on(&a, true)?;
-    pass_on(&b, true)?;
-    let child = Command::new(&programs.tender)
-        .arg(format!("--mem={FIREWALL_MEMORY_MIB}"))
-        .arg(net_option(pair.a.name, &a))
-        .arg(net_option(pair.b.name, &b))
-        .arg(share.option())
-        .arg(format!("--die-with-parent={}", std::process::id()))
-        .arg("--")
-        .arg(&programs.firewall)
-        .stdin(Stdio::null())
-        // The console is not part of the report.
-        .stdout(io::stderr())
-        .spawn()
-        .map_err(|e| Error::Spawn(programs.tender.clone(), e))?;
-    pass_on(&share, false)?;
+    // The console is not part of the report.
+    let console = io::stderr().into();
+    let standing = Standing::firewall(programs, Some(share.as_fd()), console)?;
     let counters = Counters {
         share,
         first: appliance_counters(entries),
         rules: nf::seed001(),
     };
-    Ok((pair, Process(child), counters))
+    Ok((standing, counters))
 }
 
-fn net_option(name: &str, tap: &Tap) -> String {
-    format!("--net:{name}=@{}", tap.as_fd().as_raw_fd())
-}
-
-fn pass_on(fd: impl AsFd, inherited: bool) -> Result<(), Error> {
-    let flags = if inherited {
-        FdFlags::empty()
-    } else {
-        FdFlags::CLOEXEC
-    };
-    fcntl_setfd(fd, flags).map_err(|e| Error::Io("cannot pass a descriptor on", e.into()))
+/// Whether the firewall still runs.
+///
+/// # Errors
+/// It has ended.
+pub fn check(standing: &mut Standing) -> Result<(), Error> {
+    match standing.ended() {
+        Ok(None) => Ok(()),
+        Ok(Some(status)) => Err(Error::Ended(status)),
+        Err(e) => Err(Error::Io("cannot wait for the firewall", e)),
+    }
 }
 
 /// How often each rule has decided: the firewall's own counters.

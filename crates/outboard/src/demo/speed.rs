@@ -1,8 +1,7 @@
 //! Bulk TCP through each contender, in turns.
 
 use super::error::Error;
-use super::observed::Process;
-use bench::contender::{Contender, Programs, Standing};
+use bench::contender::{Contender, Process, Programs, Standing};
 use bench::stats::{Summary, number, turns};
 use bench::topology::connect;
 use bench::traffic::{Window, iperf3, tcp};
@@ -88,7 +87,7 @@ pub fn run(
     let total = plan.rounds * all.len();
     for (done, (round, index)) in turns(all.len(), plan.rounds).enumerate() {
         let contender = Contender::ALL[index];
-        let standing = Standing::start(contender, programs).map_err(Error::Contender)?;
+        let standing = Standing::start(contender, programs)?;
         let turn = match plan.iperf3 {
             true => with_iperf3(&standing, plan.window())?,
             false => built_in(&standing, plan.window())
@@ -138,35 +137,47 @@ fn built_in(standing: &Standing, window: Window) -> io::Result<Turn> {
     })
 }
 
+/// Whether iperf3 can be started.
+///
+/// # Errors
+/// It cannot.
+pub fn require_iperf3() -> Result<(), Error> {
+    let version = Command::new("iperf3").arg("--version").output();
+    version.map(drop).map_err(iperf3_error)
+}
+
+fn iperf3_error(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => Error::NoIperf3,
+        _ => Error::Iperf3(error.to_string()),
+    }
+}
+
 fn with_iperf3(standing: &Standing, window: Window) -> Result<Turn, Error> {
     let (from, to) = (&standing.pair.a, &standing.pair.b);
     let on_port = |mut command: Command| {
         command.args(["--port", &PORT.to_string()]);
         command
     };
-    let refused = |e: io::Error| match e.kind() {
-        io::ErrorKind::NotFound => Error::NoIperf3,
-        _ => Error::Iperf3(e.to_string()),
-    };
     let server = to
         .segment
         .run(|| on_port(iperf3::server(to.ip.into())).spawn());
-    let _server = Process::from(server.map_err(refused)?);
+    let _server = Process::from(server.map_err(iperf3_error)?);
     let mut result = Err(String::new());
     let (mut cpu, mut elapsed) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..IPERF3_ATTEMPTS_MAX {
         thread::sleep(IPERF3_RETRY);
         let begin = Instant::now();
-        let cpu_begin = standing.cpu_time().map_err(refused)?;
+        let cpu_begin = standing.cpu_time().map_err(iperf3_error)?;
         let output = from
             .segment
             .run(|| on_port(iperf3::client(to.ip.into(), window)).output());
         cpu = standing
             .cpu_time()
-            .map_err(refused)?
+            .map_err(iperf3_error)?
             .saturating_sub(cpu_begin);
         elapsed = begin.elapsed();
-        result = iperf3::gigabits_per_second(&output.map_err(refused)?.stdout);
+        result = iperf3::gigabits_per_second(&output.map_err(iperf3_error)?.stdout);
         if result.is_ok() {
             break;
         }
