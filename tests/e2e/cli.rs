@@ -105,7 +105,7 @@ fn truncations(images: &Images) -> Result<(), Failed> {
         .max()
         .unwrap_or(0);
     for length in (0..needed).step_by(97) {
-        fs::write(&file.path, &whole[..length as usize])?;
+        fs::write(&file.path, &whole[..length])?;
         let ended = run(tender(images, "outboard-tender").arg(&file.path))?;
         expect_one_line(&ended)
             .map_err(|e| format!("cut at {length}: {}", e.message().unwrap_or("")))?;

@@ -31,6 +31,9 @@ const QUIET: [(&str, &str); 4] = [
     ("/proc/sys/net/ipv4/igmp_max_memberships", "0"),
 ];
 
+/// A virtio-net header and the frame behind it.
+type Received = ([u8; 12], Vec<u8>);
+
 /// A cable between a guest and the test.
 pub struct Wire {
     pub segment: Segment,
@@ -103,7 +106,7 @@ impl Wire {
     }
 
     /// The next frame from the guest with this source address, and its virtio-net header.
-    pub fn receive_raw(&self, source: [u8; 6]) -> Result<([u8; 12], Vec<u8>), Failed> {
+    pub fn receive_raw(&self, source: [u8; 6]) -> Result<Received, Failed> {
         self.next(source, PATIENCE)?
             .ok_or_else(|| "no frame came".into())
     }
@@ -127,11 +130,7 @@ impl Wire {
         while rustix::io::read(&self.probe, &mut buffer).is_ok() {}
     }
 
-    fn next(
-        &self,
-        source: [u8; 6],
-        patience: Duration,
-    ) -> Result<Option<([u8; 12], Vec<u8>)>, Failed> {
+    fn next(&self, source: [u8; 6], patience: Duration) -> Result<Option<Received>, Failed> {
         let timeout = Timespec::try_from(patience).map_err(|_| "timeout")?;
         let mut buffer = vec![0; FRAME_BYTES_MAX];
         loop {

@@ -62,8 +62,8 @@ fn relay_kind(name: &str) -> Result<relay::Kind, &'static str> {
     relay::Kind::named(name).ok_or("plain or batched")
 }
 
-// The start of the tender: that of the standard library takes a tenth of the time to a guest's first
-// byte. It leaves SIGPIPE as it is, so that `outboard inspect FILE | head` ends quietly.
+// The start of the tender: that of the standard library takes a tenth of the time to a guest's
+// first byte. It leaves SIGPIPE as it is, so that `outboard inspect FILE | head` ends quietly.
 #[cfg(not(test))]
 tender::entry!(start);
 

@@ -127,8 +127,8 @@ pub fn run(request: &Request) -> Result<u8, Error> {
     let pid = tender.id();
     let status = tender.attend(&signals).map_err(Error::Wait)?;
     let ending = Ending::new(status, share.report());
-    // Read only now, when no guest is waiting to be started. A tender that could not read it, or was
-    // asked for help, has attached nothing and said all there is to say.
+    // Read only now, when no guest is waiting to be started. A tender that could not read it, or
+    // was asked for help, has attached nothing and said all there is to say.
     let arguments = request.arguments.iter().cloned();
     if let Ok(tender::options::Request::Start(options)) = tender::options::parse(arguments) {
         tender::attach::cleanup(&options, pid);
