@@ -1,6 +1,7 @@
 //! The demonstration, as root or as an ordinary user: it holds, and leaves nothing behind.
 
 use crate::build::{Images, root};
+use crate::network::Network;
 use crate::process::{run, start};
 use libtest_mimic::{Failed, Trial};
 use rustix::process::Signal;
@@ -11,10 +12,12 @@ use std::time::{Duration, Instant};
 /// How long what is left of a killed demonstration may take to go.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub fn trials(images: &'static Images) -> Vec<Trial> {
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     vec![
-        Trial::test("demo::all checks hold", || holds(images)),
-        Trial::test("demo::SIGKILL leaves nothing behind", || killed(images)),
+        network.trial("demo::all checks hold".into(), || holds(images)),
+        network.trial("demo::SIGKILL leaves nothing behind".into(), || {
+            killed(images)
+        }),
     ]
 }
 

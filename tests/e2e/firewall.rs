@@ -3,6 +3,7 @@
 use crate::build::Images;
 use crate::frames::{self, PEER_MAC, TEST_MAC};
 use crate::joined::{Joined, Setting, join};
+use crate::network::Network;
 use abi::share::{COUNTERS_PER_PORT, PORT_APPLIANCE, appliance_counters};
 use libtest_mimic::{Failed, Trial};
 use nf::Malformed;
@@ -23,9 +24,9 @@ const TESTS: &[(&str, Test)] = &[
     ("noise is survived", noise),
 ];
 
-pub fn trials(images: &'static Images) -> Vec<Trial> {
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let trial = |&(name, test): &(&str, Test)| {
-        Trial::test(format!("firewall::{name}"), move || test(images))
+        network.trial(format!("firewall::{name}"), move || test(images))
     };
     TESTS.iter().map(trial).collect()
 }

@@ -13,6 +13,7 @@ mod firewall;
 mod frames;
 mod guests;
 mod joined;
+mod network;
 mod ports;
 mod process;
 mod readme;
@@ -29,13 +30,14 @@ fn main() {
         build::all()
     };
     let images: &'static build::Images = Box::leak(Box::new(images));
+    let network = network::Network::acquire();
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(guests::trials(images));
-    trials.extend(ports::trials(images));
-    trials.extend(firewall::trials(images));
+    trials.extend(ports::trials(images, &network));
+    trials.extend(firewall::trials(images, &network));
     trials.extend(cli::trials(images));
-    trials.extend(demo::trials(images));
-    trials.extend(readme::trials(images));
+    trials.extend(demo::trials(images, &network));
+    trials.extend(readme::trials(images, &network));
     trials.extend(compatibility::trials(images));
     libtest_mimic::run(&arguments, trials).exit();
 }

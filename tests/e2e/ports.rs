@@ -3,6 +3,7 @@
 use crate::build::Images;
 use crate::frames::{self, TEST_MAC};
 use crate::joined::{Setting, join};
+use crate::network::Network;
 use crate::process::{run, start};
 use crate::wire::{PORT, Wire};
 use abi::share::PortCounter;
@@ -34,14 +35,16 @@ const TESTS: &[(&str, Test)] = &[
     ("a port that disappears ends the guest", port_gone),
     ("a missing tap is named", missing_tap),
     ("taps on request", create_taps),
-    ("macvtap joins an interface", macvtap),
     ("the monitor resets a persistent tap", persistent_tap),
 ];
 
-pub fn trials(images: &'static Images) -> Vec<Trial> {
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let trial =
-        |&(name, test): &(&str, Test)| Trial::test(format!("port::{name}"), move || test(images));
-    TESTS.iter().map(trial).collect()
+        |&(name, test): &(&str, Test)| network.trial(format!("port::{name}"), move || test(images));
+    let mut trials: Vec<Trial> = TESTS.iter().map(trial).collect();
+    let name = "port::macvtap joins an interface".into();
+    trials.push(network.root_trial(name, || macvtap(images)));
+    trials
 }
 
 fn two_interfaces(images: &Images) -> Result<(), Failed> {

@@ -1,6 +1,7 @@
 //! The commands of the README do what it says. Each block is marked `<!-- test: NAME -->`.
 
 use crate::build::{Images, root};
+use crate::network::Network;
 use crate::process::{Ended, run, start};
 use bench::segment::Segment;
 use libtest_mimic::{Failed, Trial};
@@ -14,11 +15,11 @@ use std::time::{Duration, Instant};
 /// How long the firewall may take to be up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub fn trials(images: &'static Images) -> Vec<Trial> {
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     vec![
         Trial::test("readme::each block is tested", every_block),
-        Trial::test("readme::taps, run", || taps_and_run(images)),
-        Trial::test("readme::change a line, see a verdict change", || {
+        network.trial("readme::taps, run".into(), || taps_and_run(images)),
+        network.trial("readme::change a line, see a verdict change".into(), || {
             change(images)
         }),
     ]

@@ -40,7 +40,6 @@ mod entry;
 mod heap;
 mod memory;
 mod net;
-#[cfg(not(test))]
 mod panic;
 mod spt;
 mod wait;
@@ -54,6 +53,8 @@ pub use console::print as __print;
 pub use console::write_console;
 pub use counters::{Counter, counter};
 pub use net::Port;
+#[doc(hidden)]
+pub use panic::panic as __panic;
 pub use wait::{Ready, wait};
 
 /// The network device of this name, once.
@@ -96,6 +97,9 @@ impl Termination for i32 {
 }
 
 /// Makes `$main`, a function without arguments that returns a [`Termination`], the program.
+///
+/// The panic handler is the image's and not the runtime's, so that host crates can be compiled
+/// together with the runtime.
 #[macro_export]
 macro_rules! entry {
     ($main:path) => {
@@ -103,6 +107,11 @@ macro_rules! entry {
         #[unsafe(no_mangle)]
         extern "Rust" fn outboard_main() -> i32 {
             $crate::Termination::status($main())
+        }
+
+        #[panic_handler]
+        fn outboard_panic(info: &core::panic::PanicInfo<'_>) -> ! {
+            $crate::__panic(info)
         }
     };
 }
