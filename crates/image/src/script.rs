@@ -80,3 +80,40 @@ fn data(bytes: &[u8]) -> String {
     }
     statements
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use abi::manifest::kind;
+
+    /// What the linker will emit for `section`, up to the first thing that is no constant.
+    fn emitted(script: &str, section: &str) -> Vec<u8> {
+        let line = script
+            .lines()
+            .find(|line| line.trim_start().starts_with(&format!("{section} :")))
+            .unwrap();
+        line.split("LONG(0x")
+            .skip(1)
+            .map(|rest| u32::from_str_radix(rest.split(')').next().unwrap(), 16).unwrap())
+            .flat_map(u32::to_le_bytes)
+            .collect()
+    }
+
+    #[test]
+    fn the_script_emits_the_notes_byte_for_byte() {
+        let entries = [
+            Entry::RESERVED,
+            Entry::new("storage", kind::BLOCK_BASIC).unwrap(),
+        ];
+        for target in [Target::Spt, Target::Hvt] {
+            let script = linker_script(&entries, target);
+            assert_eq!(emitted(&script, ".interp"), INTERPRETER);
+            assert_eq!(emitted(&script, ".note.solo5.abi"), abi_note(target));
+            assert_eq!(
+                emitted(&script, ".note.solo5.manifest"),
+                manifest_note(&entries)
+            );
+            assert_eq!(emitted(&script, ".note.outboard"), extension_note_prefix());
+        }
+    }
+}
