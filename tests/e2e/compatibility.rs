@@ -3,10 +3,16 @@
 //! The peer, v0.12 or later, is built outside the repository; `SOLO5_DIR` says where.
 
 use crate::build::Images;
+use crate::frames::{self, TEST_MAC};
 use crate::guests::PROMISES;
-use crate::process::run;
+use crate::network::Network;
+use crate::process::{run, start};
 use crate::temporary::TemporaryFile;
+use crate::wire::{PORT, Wire};
+use bench::segment::{Address, Segment};
+use bench::traffic::ping::Icmp;
 use libtest_mimic::{Completion, Failed, Trial};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -91,8 +97,8 @@ fn with_peer(
     })
 }
 
-pub fn trials(images: &'static Images) -> Vec<Trial> {
-    let mut trials = Vec::new();
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let mut trials = network_trials(images, network);
     for expectation in SOLO5_TESTS {
         let what = [expectation.options, expectation.arguments]
             .concat()
@@ -156,4 +162,126 @@ fn ours(images: &Images, peer: &Path, expectation: &Expectation) -> Result<(), F
         .expect_status(expectation.status)?
         .expect_stdout(expectation.says)?;
     Ok(())
+}
+
+/// Frames that are sent before a port counts as dead.
+const ATTEMPTS_MAX: usize = 20;
+/// Pings in one go.
+const PINGS_MAX: usize = 50_000;
+
+/// A test of Solo5's that answers pings, its ports with the hosts' addresses and MTU, and how many
+/// pings to each it waits for.
+struct Answering {
+    name: &'static str,
+    ports: &'static [(&'static str, [u8; 4])],
+    mtu: u32,
+    arguments: &'static [&'static str],
+    pings: usize,
+    says: &'static str,
+}
+
+const ANSWERING: &[Answering] = &[
+    Answering {
+        name: "test_net",
+        ports: &[("service0", [10, 0, 0, 1])],
+        mtu: 1500,
+        arguments: &["limit"],
+        pings: 100_000,
+        says: "SUCCESS",
+    },
+    Answering {
+        name: "test_net_2if",
+        ports: &[("service0", [10, 0, 0, 1]), ("service1", [10, 1, 0, 1])],
+        mtu: 1500,
+        arguments: &["limit"],
+        pings: 50_000,
+        says: "SUCCESS",
+    },
+    Answering {
+        name: "test_net_mtu",
+        ports: &[("service0", [10, 0, 0, 1])],
+        mtu: 9000,
+        arguments: &[],
+        pings: 0,
+        says: "MTU is 9000",
+    },
+];
+
+fn network_trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let missing = peer().is_none().then_some(NO_PEER);
+    let mut trials = Vec::new();
+    for test in ANSWERING {
+        let name = format!("solo5's image, our tender::{}", test.name);
+        let run = move || answers(images, &peer().ok_or(NO_PEER)?, test);
+        trials.push(network.trial_unless(missing, name, run));
+    }
+    let name = "our image, solo5's tender::port".to_owned();
+    let run = || stock_port(images, &peer().ok_or(NO_PEER)?);
+    trials.push(network.trial_unless(missing, name, run));
+    trials
+}
+
+fn answers(images: &Images, peer: &Path, test: &Answering) -> Result<(), Failed> {
+    let mut command = Command::new(images.program("outboard-tender"));
+    command.arg("--mem=2");
+    let mut hosts = Vec::new();
+    for (port, host) in test.ports {
+        let segment = Segment::new()?;
+        let address = Address {
+            ip: (*host).into(),
+            prefix: 24,
+            mtu: test.mtu,
+        };
+        let tap = segment.tap("eth0", false, address)?.into_fd();
+        rustix::io::fcntl_setfd(&tap, rustix::io::FdFlags::empty())?;
+        command.arg(format!("--net:{port}=@{}", tap.as_raw_fd()));
+        hosts.push((segment, *host, tap));
+    }
+    let image = peer.join(format!("tests/{0}/{0}.spt", test.name));
+    let running = start(command.arg("--").arg(image).args(test.arguments))?;
+    for (segment, [a, b, c, _], _) in &hosts {
+        let target = ([*a, *b, *c, 2], 0).into();
+        let socket = segment.run(|| Icmp::new(target))?;
+        for _ in 0..test.pings.div_ceil(PINGS_MAX) {
+            socket.ping(test.pings.min(PINGS_MAX) as u16)?;
+        }
+    }
+    let ended = running.finish()?;
+    ended.expect_status(0)?.expect_stdout(test.says).map(|_| ())
+}
+
+/// The stock tender takes taps by name, and they must exist.
+fn stock_port(images: &Images, peer: &Path) -> Result<(), Failed> {
+    let mut wire = Wire::new(1500, false)?;
+    wire.hand_over();
+    for words in ["tuntap add port mode tap", "link set port master bridge up"] {
+        let mut command = Command::new("ip");
+        command.args(words.split(' '));
+        wire.segment.run(|| run(&mut command))?.expect_status(0)?;
+    }
+    let mut command = Command::new(peer.join("tenders/spt/solo5-spt"));
+    command
+        .args(["--mem=16", &format!("--net:net={PORT}"), "--"])
+        .arg(images.guest("port"));
+    let running = wire.segment.run(|| start(&mut command))?;
+    let frame = frames::udp(7, &frames::payload(1400));
+    // Without a carrier until the tender has attached, the bridge lets nothing through.
+    let mut answered = false;
+    for _ in 0..ATTEMPTS_MAX {
+        wire.send(&frame)?;
+        answered = wire.expect_silence(TEST_MAC).is_err();
+        if answered {
+            break;
+        }
+    }
+    answered.then_some(()).ok_or("no frame came back")?;
+    wire.send(&frame)?;
+    let same = wire.receive(TEST_MAC)? == frame;
+    same.then_some(()).ok_or("the frame came back changed")?;
+    wire.send(&frames::udp(7, b"quit"))?;
+    running
+        .finish()?
+        .expect_status(0)?
+        .expect_stdout("mtu 1500")
+        .map(|_| ())
 }

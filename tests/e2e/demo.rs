@@ -12,9 +12,29 @@ use std::time::{Duration, Instant};
 /// How long what is left of a killed demonstration may take to go.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Why the real iperf3 is not used, if it is not installed.
+const NO_IPERF3: &str = "needs: apt-get install iperf3";
+
+/// With the real iperf3: it carries something through every contender.
+fn iperf3(images: &Images) -> Result<(), Failed> {
+    let ended = run(demo(images).arg("--iperf3"))?;
+    let value: serde_json::Value = serde_json::from_str(&ended.expect_status(0)?.stdout)?;
+    let tcp = value["tcp"].as_array().ok_or("no rates")?;
+    let rates = tcp
+        .iter()
+        .map(|row| row["gigabits_per_second"]["median"].as_f64());
+    let carried = tcp.len() == 4 && rates.flatten().filter(|rate| *rate > 0.1).count() == 4;
+    carried
+        .then_some(())
+        .ok_or_else(|| format!("not all carried: {tcp:?}").into())
+}
+
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let installed = run(Command::new("iperf3").arg("--version")).is_ok();
+    let missing = (!installed).then_some(NO_IPERF3);
     vec![
         network.trial("demo::all checks hold".into(), || holds(images)),
+        network.trial_unless(missing, "demo::the real iperf3".into(), || iperf3(images)),
         network.trial("demo::SIGKILL leaves nothing behind".into(), || {
             killed(images)
         }),

@@ -38,6 +38,6 @@ fn main() {
     trials.extend(cli::trials(images));
     trials.extend(demo::trials(images, &network));
     trials.extend(readme::trials(images, &network));
-    trials.extend(compatibility::trials(images));
+    trials.extend(compatibility::trials(images, &network));
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -26,23 +26,26 @@ impl Network {
         name: String,
         test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
     ) -> Trial {
-        let missing = self.missing.clone();
+        self.trial_unless(None, name, test)
+    }
+
+    /// A test that needs networks and something else, which may be `missing`.
+    pub fn trial_unless(
+        &self,
+        missing: Option<&str>,
+        name: String,
+        test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+    ) -> Trial {
+        let missing = missing.map(str::to_owned).or_else(|| self.missing.clone());
         Trial::ignorable_test(name, move || match missing {
             Some(why) => Ok(Completion::ignored_with(why)),
             None => test().map(|()| Completion::Completed),
         })
     }
 
-    /// A test that needs root itself: device files of the machine.
-    pub fn root_trial(
-        &self,
-        name: String,
-        test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
-    ) -> Trial {
-        if self.root {
-            return self.trial(name, test);
-        }
+    /// What is missing for a test that opens device files of the machine.
+    pub fn root(&self) -> Option<&'static str> {
         let why = "needs root: only root opens the device file of a macvtap";
-        Trial::ignorable_test(name, move || Ok(Completion::ignored_with(why)))
+        (!self.root).then_some(why)
     }
 }

@@ -41,6 +41,12 @@ pub const TEST: &[Tool] = &[
         purpose: "taps of the README's commands",
         required: false,
     },
+    Tool {
+        program: "ethtool",
+        packages: &["ethtool"],
+        purpose: "what a persistent tap remembers",
+        required: false,
+    },
 ];
 
 /// What we may do, and with what.
