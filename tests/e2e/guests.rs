@@ -2,6 +2,7 @@
 
 use crate::build::Images;
 use crate::process::{Ended, run};
+use crate::temporary::TemporaryFile;
 use libtest_mimic::{Failed, Trial};
 use std::process::Command;
 
@@ -104,7 +105,7 @@ impl Promise {
 }
 
 pub fn trials(images: &'static Images) -> Vec<Trial> {
-    let mut trials = Vec::new();
+    let mut trials = disk_trials(images);
     for promise in PROMISES {
         trials.push(Trial::test(
             format!("guest::spt::{}", promise.name()),
@@ -127,6 +128,50 @@ pub fn trials(images: &'static Images) -> Vec<Trial> {
         ended.expect_stdout("FAILURE").map(|_| ())
     }));
     trials
+}
+
+/// Size of a disk in bytes, and of its sectors.
+const DISK_BYTES: u64 = 1 << 20;
+const SECTOR_BYTES: [u32; 3] = [512, 1024, 4096];
+
+fn disk_trials(images: &'static Images) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for host in ["spt", "process"] {
+        for sector in SECTOR_BYTES {
+            let name = format!("guest::{host}::block, sectors of {sector}");
+            trials.push(Trial::test(name, move || {
+                let ended = disk(images, host, sector, &["block"])?;
+                let geometry = format!("capacity {DISK_BYTES} block size {sector}");
+                ended.expect_status(0)?.expect_stdout("SUCCESS")?;
+                ended.expect_stdout(&geometry).map(|_| ())
+            }));
+        }
+    }
+    for reach in ["past", "half", "double"] {
+        let name = format!("guest::spt::block_raw {reach}");
+        trials.push(Trial::test(name, move || {
+            let ended = disk(images, "spt", 512, &["block_raw", reach])?;
+            let survived = ended.stdout.contains("FAILURE");
+            ended.expect_status(SIGSYS)?;
+            (!survived)
+                .then_some(())
+                .ok_or("the jail let it through".into())
+        }));
+    }
+    trials
+}
+
+/// Runs a guest with a disk of zeros.
+fn disk(images: &Images, host: &str, sector: u32, words: &[&str]) -> Result<Ended, Failed> {
+    let file = TemporaryFile::new("disk", DISK_BYTES)?;
+    let mut command = Command::new(images.program("outboard-tender"));
+    command
+        .args(["--mem=16", &format!("--host={host}")])
+        .arg(format!("--block-sector-size:disk={sector}"))
+        .arg(format!("--block:disk={}", file.path.display()))
+        .arg(images.guest(words[0]))
+        .args(&words[1..]);
+    run(&mut command)
 }
 
 fn command(images: &Images, promise: &Promise, host: &str) -> Command {

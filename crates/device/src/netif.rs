@@ -43,7 +43,8 @@ pub trait Netif {
     /// [`Self::max_frame`].
     fn alloc(&mut self, len: usize) -> Option<Frame>;
 
-    /// Adds received frames to `batch` until there are no more or the batch is full. Never waits.
+    /// Adds received frames to `batch`, at most until it is full. Never waits. It may stop before
+    /// there are no more: whoever sleeps on [`Self::wait_handle`] is then woken at once.
     fn receive(&mut self, batch: &mut Batch);
 
     /// Sends all frames of `batch`, in order, and leaves it empty. What cannot be sent is dropped
