@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     vec![
         Trial::test("readme::each block is tested", every_block),
+        Trial::test("readme::install", || install(images)),
         network.trial("readme::taps, run".into(), || taps_and_run(images)),
         network.trial("readme::change a line, see a verdict change".into(), || {
             change(images)
@@ -36,8 +37,8 @@ fn block(name: &str) -> Result<String, Failed> {
     Ok(commands.to_owned())
 }
 
-/// `demo`, `test` and `install` are what continuous integration and the other tests run; the
-/// others are run here. A new block must be added to one of the two.
+/// `demo` is what the tests of the demonstration run, `test` is this; the others are run here. A
+/// new block must be added to one of the two.
 fn every_block() -> Result<(), Failed> {
     let readme = fs::read_to_string(root().join("README.md"))?;
     let blocks = readme.matches("```sh").count();
@@ -63,6 +64,16 @@ fn shell(images: &Images, folder: &Path, commands: &str) -> Command {
     command
 }
 
+/// Installs into a folder that goes with the test.
+fn install(images: &Images) -> Result<(), Failed> {
+    let folder = Scratch::new("install")?;
+    let commands = block("install")?.replace("outboard ", "\"$CARGO_INSTALL_ROOT\"/bin/outboard ");
+    let mut command = shell(images, root(), &commands);
+    let ended = run(command.env("CARGO_INSTALL_ROOT", &folder.0))?;
+    ended.expect_status(0)?.expect_stdout("private")?;
+    ended.expect_stdout("public").map(|_| ())
+}
+
 fn taps_and_run(images: &Images) -> Result<(), Failed> {
     let segment = Segment::new()?;
     let here = |commands: &str| shell(images, root(), commands);
@@ -86,14 +97,19 @@ fn taps_and_run(images: &Images) -> Result<(), Failed> {
     firewall.finish()?.expect_status(128 + 2).map(|_| ())
 }
 
-/// The sources that an image is made of, in a folder that goes with the test.
-struct Copy(PathBuf);
+/// A folder that goes with the test.
+struct Scratch(PathBuf);
 
-impl Copy {
-    fn new() -> Result<Self, Failed> {
-        let folder = std::env::temp_dir().join(format!("outboard-{}-copy", std::process::id()));
+impl Scratch {
+    fn new(name: &str) -> Result<Self, Failed> {
+        let folder = std::env::temp_dir().join(format!("outboard-{}-{name}", std::process::id()));
         fs::create_dir(&folder)?;
-        let copy = Self(folder);
+        Ok(Self(folder))
+    }
+
+    /// One with the sources that an image is made of.
+    fn with_sources() -> Result<Self, Failed> {
+        let copy = Self::new("sources")?;
         for name in [
             "Cargo.toml",
             "Cargo.lock",
@@ -110,14 +126,14 @@ impl Copy {
     }
 }
 
-impl Drop for Copy {
+impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 fn change(images: &Images) -> Result<(), Failed> {
-    let copy = Copy::new()?;
+    let copy = Scratch::with_sources()?;
     // The programs are those of this repository; only the image is built from the changed copy.
     let commands = block("change")?;
     let demo = "cargo xtask demo";
