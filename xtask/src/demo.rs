@@ -41,7 +41,7 @@ pub fn demo(root: &Path, options: &[String]) -> Result<i32, String> {
         return Ok(0);
     }
     packages::provide(&[BUILD], own.iter().any(|option| option == "--yes"))?;
-    let programs = build(root, &["outboard", "tender"])?;
+    let programs = build(root, &["outboard"])?;
     let mut command = Command::new(programs.join("outboard"));
     command
         .args(["demo", "firewall"])

@@ -363,18 +363,7 @@ fn extension_headers_and_double_tags_are_looked_through() {
     long.extend(&frame[54..]);
     long.splice(12..12, [0x88, 0xa8, 0, 5, 0x81, 0, 0, 6]);
     let start = 14 + 8 + 40 + 16;
-    let offload = Offload {
-        checksum: Some(Checksum {
-            start: start as u16,
-            offset: 16,
-        }),
-        gso: Some(Gso {
-            kind: GsoKind::TcpV6,
-            size: 60,
-            header: start as u16 + 20,
-            ecn: false,
-        }),
-    };
+    let offload = to_be_cut(start);
     assert_eq!(virtio::parse(&virtio::emit(offload), &long), Ok(offload));
     let all = cut(&long, offload.gso.unwrap());
     assert_eq!(all.len(), 2);
@@ -388,6 +377,22 @@ fn extension_headers_and_double_tags_are_looked_through() {
             pseudo_sum(&[own.to_be_bytes(), pseudo.to_be_bytes()].concat(), 0, 0),
             0xffff
         );
+    }
+}
+
+/// What is left to do for TCP over IPv6 whose header, without options, begins at `start`.
+fn to_be_cut(start: usize) -> Offload {
+    Offload {
+        checksum: Some(Checksum {
+            start: start as u16,
+            offset: 16,
+        }),
+        gso: Some(Gso {
+            kind: GsoKind::TcpV6,
+            size: 60,
+            header: start as u16 + 20,
+            ecn: false,
+        }),
     }
 }
 
@@ -408,18 +413,7 @@ fn behind_options(sizes: &[usize]) -> ([u8; HEADER_SIZE], Vec<u8>) {
     let start = long.len();
     put(&mut long, 18, (start - 54 + 120) as u16);
     long.extend(&frame[54..]);
-    let offload = Offload {
-        checksum: Some(Checksum {
-            start: start as u16,
-            offset: 16,
-        }),
-        gso: Some(Gso {
-            kind: GsoKind::TcpV6,
-            size: 60,
-            header: start as u16 + 20,
-            ecn: false,
-        }),
-    };
+    let offload = to_be_cut(start);
     (virtio::emit(offload), long)
 }
 
