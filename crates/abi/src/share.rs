@@ -1,9 +1,17 @@
 //! The shared file: what outlives the guest and needs no live parent.
 //!
-//! Its first page is the [`Report`] that the tender writes when a guest faults; behind it lie
-//! counters, eight bytes each, native-endian, written by the guest alone. It holds numbers by index
-//! and no names: those come from manifest and rules, so that a hostile guest can inject nothing.
-//! Whoever reads it treats it as hostile all the same.
+//! | region | who writes it |
+//! |---|---|
+//! | [`Report`], one page | the tender's fault handler |
+//! | counters ([`COUNTERS_OFFSET`]) | the guest |
+//! | [`RulesStatus`] and counters of rules ([`RULE_COUNTERS_OFFSET`]) | the guest |
+//! | [`CaptureHead`] and the capture ring ([`CAPTURE_OFFSET`]) | the guest |
+//! | [`Control`] and two texts of rules ([`RULES_OFFSET`]) | the host; the guest reads |
+//!
+//! Numbers are native-endian. What the guest writes is numbers by index and frames, and no names:
+//! those come from manifest and rules, so that a hostile guest can inject nothing. Whoever reads it
+//! treats it as hostile all the same. A file of [`BYTES_MIN`] bytes holds report and counters
+//! alone, one of [`BYTES`] all regions; it is sparse, and costs the pages that are touched.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -11,10 +19,148 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const BASE: u64 = 1 << 38;
 /// Offset of the first counter in the file.
 pub const COUNTERS_OFFSET: usize = 4096;
-/// Largest file, in bytes.
-pub const BYTES_MAX: u64 = 16 << 20;
-/// Size of the file that the monitor makes, in bytes.
-pub const BYTES_DEFAULT: u64 = 64 << 10;
+/// Number of counters, eight bytes each.
+pub const COUNTERS: usize = (RULES_STATUS_OFFSET - COUNTERS_OFFSET) / size_of::<u64>();
+
+/// Offset of [`RulesStatus`].
+pub const RULES_STATUS_OFFSET: usize = 64 << 10;
+/// Most rules in a set, the policies of its base chains included.
+pub const RULES_MAX: usize = 64 << 10;
+/// Offset of the counters of rules: [`RULES_MAX`] pairs of frames and bytes ([`RuleCounter`]) for
+/// each of the two slots.
+pub const RULE_COUNTERS_OFFSET: usize = RULES_STATUS_OFFSET + PAGE;
+/// Texts of rules that the file holds: the set in force, and the one before or behind it.
+pub const SLOTS: usize = 2;
+
+/// Offset of [`CaptureHead`].
+pub const CAPTURE_OFFSET: usize =
+    RULE_COUNTERS_OFFSET + SLOTS * RULES_MAX * size_of::<RuleCounter>();
+/// Offset of the ring of captured frames.
+pub const CAPTURE_RING_OFFSET: usize = CAPTURE_OFFSET + PAGE;
+/// Bytes of that ring, a power of two.
+pub const CAPTURE_RING_BYTES: usize = 8 << 20;
+
+/// Offset of [`Control`]; from here on, the guest can only read.
+pub const CONTROL_OFFSET: usize = CAPTURE_RING_OFFSET + CAPTURE_RING_BYTES;
+/// Offset of the first text of rules; the second one is [`RULES_BYTES_MAX`] behind it.
+pub const RULES_OFFSET: usize = CONTROL_OFFSET + PAGE;
+/// Longest text of rules, in bytes.
+pub const RULES_BYTES_MAX: usize = 16 << 20;
+
+/// Size of a file that holds report and counters alone, in bytes.
+pub const BYTES_MIN: u64 = RULES_STATUS_OFFSET as u64;
+/// Size of a file that holds everything, in bytes.
+pub const BYTES: u64 = (RULES_OFFSET + SLOTS * RULES_BYTES_MAX) as u64;
+
+const PAGE: usize = crate::PAGE_SIZE as usize;
+const _: () = assert!(CONTROL_OFFSET.is_multiple_of(PAGE));
+
+/// What the guest says of its rules. Each field is written on its own, [`Self::generation`] or
+/// [`Self::refused`] last.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct RulesStatus {
+    /// Generation in force: 0 are the rules that the guest came with.
+    pub generation: u64,
+    /// Slot whose text and counters belong to the generation in force.
+    pub slot: u64,
+    /// Number of counters in use there.
+    pub rules: u64,
+    /// The last generation that was refused, or 0.
+    pub refused: u64,
+    /// Why: a [`RulesRefused`], as a number.
+    pub reason: u64,
+    /// Where in the refused text, in bytes.
+    pub position: u64,
+}
+
+/// Why a guest kept the rules that it had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum RulesRefused {
+    /// The text is no rules; the loader should have noticed.
+    Invalid = 1,
+    /// The compiled rules need more memory than the guest has left.
+    Memory = 2,
+    /// The text changed while it was read.
+    Torn = 3,
+}
+
+/// How often a rule counted.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct RuleCounter {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes, as nft counts them on a bridge: from the network header on.
+    pub bytes: u64,
+}
+
+/// What the guest says of the capture ring. Positions count bytes since the start and are taken
+/// modulo [`CAPTURE_RING_BYTES`].
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct CaptureHead {
+    /// Position behind the last whole record.
+    pub head: u64,
+    /// Frames that were not captured because the ring was full.
+    pub lost: u64,
+}
+
+/// What stands in front of each frame in the capture ring. Records are 8-byte aligned.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct CaptureRecord {
+    /// Wall-clock time, in nanoseconds since 1970.
+    pub time: u64,
+    /// Bytes of the frame that follow, not counting the padding to the next record.
+    pub captured: u32,
+    /// Bytes that the frame had.
+    pub length: u32,
+    /// The port's index in the manifest.
+    pub port: u16,
+    /// 0 for a received frame, 1 for a transmitted one.
+    pub direction: u16,
+    /// What became of it: [`CAPTURE_PASSED`], a number below [`COUNTERS_PER_PORT`] for the counter
+    /// of the port that counted its drop, or [`CAPTURE_RULE`] plus the rule that dropped it.
+    pub fate: u32,
+    /// Generation of the rules at that time.
+    pub generation: u64,
+}
+
+/// [`CaptureRecord::fate`] of a frame that was not dropped.
+pub const CAPTURE_PASSED: u32 = u32::MAX;
+/// [`CaptureRecord::fate`] of a frame that rule 0 dropped.
+pub const CAPTURE_RULE: u32 = 1 << 16;
+
+/// What the host says to the guest.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Control {
+    /// Generation of the rules that the guest is to use, 0 for those that it came with; written
+    /// after text, slot and length.
+    pub generation: u64,
+    /// Slot in which their text lies.
+    pub slot: u64,
+    /// Length of that text in bytes.
+    pub length: u64,
+    /// Ports whose frames are captured: bit i for entry i of the manifest.
+    pub capture_ports: u64,
+    /// Most bytes of a frame that are captured.
+    pub capture_snap: u64,
+    /// Position up to which the host has taken records out of the capture ring.
+    pub capture_tail: u64,
+}
 
 /// Value of [`Report::magic`] once there is a report: "OBRP".
 pub const REPORT_MAGIC: u32 = 0x5052_424f;

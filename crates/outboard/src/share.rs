@@ -3,7 +3,7 @@
 //! Without a name it lives in memory alone and goes with its last user. With one it is a file that
 //! others can read while the guest runs; a lock on it tells a running guest from a leftover.
 
-use abi::share::{BYTES_DEFAULT, Report};
+use abi::share::{BYTES_MIN as BYTES_DEFAULT, Report};
 use rustix::fs::{FlockOperation, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::fmt;

@@ -4,7 +4,7 @@ use crate::options;
 use crate::sys::descriptor;
 use crate::sys::fault::Shared;
 use abi::PAGE_SIZE;
-use abi::share::{BASE, BYTES_MAX, COUNTERS_OFFSET};
+use abi::share::{BASE, BYTES as BYTES_MAX, COUNTERS_OFFSET};
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::{fmt, io};
