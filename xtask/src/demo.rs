@@ -19,10 +19,14 @@ namespaces work, and leaves nothing behind.
 ";
 
 const BENCH_HELP: &str = "\
-Usage: cargo xtask bench firewall [ARGUMENT...]
+Usage: cargo xtask bench BENCHMARK [ARGUMENT...]
 
-Builds everything in release mode, measures the firewall beside its peers, and writes raw figures
-and a summary to results/DATE-firewall. ARGUMENT... goes to `outboard-bench firewall`.
+Builds everything in release mode, measures, and writes raw figures and a summary to
+results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
+
+  firewall   the firewall beside relays and the kernel's bridge
+  rules      what rules, counters and captures cost, beside the kernel's bridge with the same rules
+             (needs nft)
 ";
 
 /// Where the root workspace's programs are built for: see .cargo/config.toml.
@@ -55,13 +59,13 @@ pub fn demo(root: &Path, options: &[String]) -> Result<i32, String> {
 /// # Errors
 /// One line that says what could not be built or started.
 pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
-    let arguments = match options.split_first() {
-        Some((what, arguments)) if what == "firewall" => arguments,
+    let (benchmark, arguments) = match options.split_first() {
+        Some((what, arguments)) if what == "firewall" || what == "rules" => (what, arguments),
         _ if crate::wants_help(options) || options.is_empty() => {
             print!("{}", BENCH_HELP);
             return Ok(0);
         }
-        _ => return Err("only the firewall is measured; type: cargo xtask bench firewall".into()),
+        _ => return Err("no such benchmark; type: cargo xtask bench --help".into()),
     };
     packages::provide(&[BUILD], false)?;
     let programs = build(root, &["outboard", "tender", "bench"])?;
@@ -73,15 +77,22 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     )?;
     let mut command = Command::new(programs.join("outboard-bench"));
     command
-        .arg("firewall")
+        .arg(benchmark)
         .arg("--image")
         .arg(root.join(FIREWALL).join("firewall.spt"))
         .arg("--tender")
         .arg(programs.join("outboard-tender"))
         .arg("--out")
-        .arg(root.join("results").join(format!("{}-firewall", today()?)))
-        .args(arguments)
-        .current_dir(root);
+        .arg(
+            root.join("results")
+                .join(format!("{}-{}", today()?, benchmark)),
+        );
+    if benchmark == "rules" {
+        command
+            .arg("--rules")
+            .arg(root.join(FIREWALL).join("rules/seed001.nft"));
+    }
+    command.args(arguments).current_dir(root);
     process::run(&mut command)
 }
 

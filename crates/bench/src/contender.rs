@@ -1,7 +1,8 @@
 //! What can stand between two segments.
 
+use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 use std::{fmt, io};
@@ -16,6 +17,11 @@ use crate::topology::Pair;
 
 /// Memory of the firewall's guest, in MiB.
 pub const FIREWALL_MEMORY_MIB: u64 = 16;
+
+/// The command of `outboard` that starts a tender and stays as its monitor.
+pub const MONITOR: &str = "run";
+/// The kernel's own tool for rules. Administrators' programs are on the PATH of root alone.
+const NFT: &str = "/usr/sbin/nft";
 
 /// Who forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +80,8 @@ pub enum Error {
     Descriptor(io::Error),
     /// A program.
     Spawn(PathBuf, io::Error),
+    /// nft refused a file of rules: what it said.
+    Nft(String),
 }
 
 impl fmt::Display for Error {
@@ -83,6 +91,7 @@ impl fmt::Display for Error {
             Self::Tap(error) => write!(f, "cannot prepare a tap: {error}"),
             Self::Descriptor(error) => write!(f, "cannot pass a descriptor on: {error}"),
             Self::Spawn(path, error) => write!(f, "cannot start {}: {error}", path.display()),
+            Self::Nft(said) => write!(f, "nft refuses the rules: {said}"),
         }
     }
 }
@@ -107,6 +116,11 @@ pub struct Standing {
 #[derive(Debug)]
 enum Joint {
     Process(Process),
+    /// A monitor, which takes its child along when it ends, and that child.
+    Monitored {
+        monitor: Process,
+        tender: u32,
+    },
     /// Never read: the bridge lives as long as its segment.
     Bridge {
         _segment: Segment,
@@ -132,35 +146,60 @@ impl Standing {
                 }
                 (pair, spawn_relay(programs, Kind::Batched, taps)?)
             }
-            Contender::Firewall => return Self::firewall(programs, None, Stdio::null()),
-            Contender::KernelBridge => {
-                let (pair, segment) = Pair::bridged()?;
-                let joint = Joint::Bridge { _segment: segment };
-                return Ok(Self { pair, joint });
+            Contender::Firewall => {
+                return Self::firewall(programs, &[], None, Stdio::null());
             }
+            Contender::KernelBridge => return Self::kernel(None),
         };
         let joint = Joint::Process(process);
         Ok(Self { pair, joint })
     }
 
-    /// [`Contender::Firewall`] with a file that it counts in and somewhere to print.
+    /// [`Contender::Firewall`] with options of the tender, a file that it counts in, and somewhere
+    /// to print.
     ///
     /// # Errors
     /// As [`Standing::start`].
     pub fn firewall(
         programs: &Programs,
+        options: &[OsString],
         share: Option<BorrowedFd>,
         console: Stdio,
     ) -> Result<Self, Error> {
         let (pair, taps) = Pair::tapped(true)?;
-        let joint = Joint::Process(spawn_firewall(programs, taps, share, console)?);
+        let process = spawn_firewall(programs, options, taps, share, console)?;
+        let joint = match programs.tender_command {
+            Some(MONITOR) => {
+                let tender = meter::only_child(process.0.id()).map_err(Error::Descriptor)?;
+                Joint::Monitored {
+                    monitor: process,
+                    tender,
+                }
+            }
+            _ => Joint::Process(process),
+        };
         Ok(Self { pair, joint })
     }
 
-    /// The contender's process; the kernel's bridge has none.
+    /// [`Contender::KernelBridge`] under the rules of a file, which nft reads; its ports have the
+    /// names of the firewall's.
+    ///
+    /// # Errors
+    /// As [`Standing::start`]; nft is not there, or refuses the file.
+    pub fn kernel(rules: Option<&Path>) -> Result<Self, Error> {
+        let (pair, segment) = Pair::bridged()?;
+        if let Some(rules) = rules {
+            load_into_kernel(&segment, rules)?;
+        }
+        let joint = Joint::Bridge { _segment: segment };
+        Ok(Self { pair, joint })
+    }
+
+    /// The contender's process that forwards; the kernel's bridge has none.
     pub fn process(&self) -> Option<u32> {
         match &self.joint {
             Joint::Process(process) => Some(process.0.id()),
+            Joint::Monitored { tender, .. } => Some(*tender),
             Joint::Bridge { .. } => None,
         }
     }
@@ -171,7 +210,10 @@ impl Standing {
     /// It cannot be waited for.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         match &mut self.joint {
-            Joint::Process(process) => process.0.try_wait(),
+            Joint::Process(process)
+            | Joint::Monitored {
+                monitor: process, ..
+            } => process.0.try_wait(),
             Joint::Bridge { .. } => Ok(None),
         }
     }
@@ -210,8 +252,21 @@ fn spawn_relay(programs: &Programs, kind: Kind, taps: [Tap; 2]) -> Result<Proces
         .map_err(|error| Error::Spawn(programs.relay.clone(), error))
 }
 
+fn load_into_kernel(segment: &Segment, rules: &Path) -> Result<(), Error> {
+    let cannot_start = |error| Error::Spawn(PathBuf::from(NFT), error);
+    let mut nft = Command::new(NFT);
+    nft.arg("-f").arg(rules);
+    let output = segment.run(|| nft.output()).map_err(cannot_start)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Error::Nft(said.lines().next().unwrap_or("").to_owned()))
+}
+
 fn spawn_firewall(
     programs: &Programs,
+    options: &[OsString],
     taps: [Tap; 2],
     share: Option<BorrowedFd>,
     console: Stdio,
@@ -219,15 +274,21 @@ fn spawn_firewall(
     let [private, public] = taps.map(Tap::into_fd);
     let share_option = share.map(|share| format!("--share=@{}", share.as_raw_fd()));
     let passed = || [private.as_fd(), public.as_fd()].into_iter().chain(share);
+    // A tender under a monitor ends with that one.
+    let die_with_us = match programs.tender_command {
+        Some(MONITOR) => None,
+        _ => Some(format!("--die-with-parent={}", std::process::id())),
+    };
     // Exactly what the tender is to inherit. Nothing else starts a process meanwhile.
     set_flags(passed(), FdFlags::empty())?;
     let child = Command::new(&programs.tender)
         .args(programs.tender_command)
         .arg(format!("--mem={FIREWALL_MEMORY_MIB}"))
-        .arg(format!("--die-with-parent={}", std::process::id()))
+        .args(die_with_us)
         .arg(format!("--net:private=@{}", private.as_raw_fd()))
         .arg(format!("--net:public=@{}", public.as_raw_fd()))
         .args(share_option)
+        .args(options)
         .arg("--")
         .arg(&programs.firewall)
         .stdin(Stdio::null())

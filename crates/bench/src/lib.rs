@@ -12,13 +12,16 @@
 //! | [`stats`], [`samples`] | medians, spread, ratios, interleaving; what was promised |
 //! | [`report`], [`table`], [`plot`] | what a run leaves behind |
 //! | [`machine`] | what figures were taken on |
+//! | [`turn`], [`measures`] | one contender's turn, and what is measured in it |
 //! | [`firewall`], [`promises`] | the benchmark of the firewall |
+//! | [`rules`] | the benchmark of its rules |
 
 #![forbid(unsafe_code)]
 
 pub mod contender;
 pub mod firewall;
 pub mod machine;
+pub mod measures;
 pub mod meter;
 pub mod placement;
 pub mod plot;
@@ -26,6 +29,7 @@ pub mod privilege;
 pub mod promises;
 pub mod relay;
 pub mod report;
+pub mod rules;
 pub mod samples;
 pub mod segment;
 pub mod startup;
@@ -33,3 +37,4 @@ pub mod stats;
 pub mod table;
 pub mod topology;
 pub mod traffic;
+pub mod turn;

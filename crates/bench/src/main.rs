@@ -6,12 +6,13 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bench::contender::Programs;
-use bench::firewall::{self, Plan, Starters};
+use bench::contender::{MONITOR, Programs};
+use bench::firewall::{self, Starters};
 use bench::machine::{Machine, Run};
-use bench::promises::{ALL, PLOTTED, PROMISES};
 use bench::report::Report;
-use bench::{privilege, relay};
+use bench::rules::{self, Sources};
+use bench::samples::{Measure, Promise, Samples};
+use bench::{privilege, promises, relay, turn};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 #[derive(Parser)]
@@ -33,7 +34,9 @@ enum Command {
         parent: i32,
     },
     /// Measure the firewall beside relays and the kernel's bridge
-    Firewall(Firewall),
+    Firewall(Measured),
+    /// Measure what the firewall's rules cost, beside the kernel's bridge with the same ones
+    Rules(Rules),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -54,7 +57,7 @@ impl From<Kind> for relay::Kind {
 }
 
 #[derive(Args)]
-struct Firewall {
+struct Measured {
     /// The firewall's image for spt
     #[arg(long)]
     image: PathBuf,
@@ -72,10 +75,20 @@ struct Firewall {
     rounds: Option<usize>,
 }
 
+#[derive(Args)]
+struct Rules {
+    #[command(flatten)]
+    measured: Measured,
+    /// Four rules, for nft and the firewall alike
+    #[arg(long)]
+    rules: PathBuf,
+}
+
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Relay { kind, parent } => relay::serve(kind.into(), parent).map_err(Into::into),
         Command::Firewall(arguments) => firewall(&arguments),
+        Command::Rules(arguments) => rules(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -86,55 +99,132 @@ fn main() -> ExitCode {
     }
 }
 
-fn firewall(arguments: &Firewall) -> Result<(), Box<dyn Error>> {
-    privilege::acquire()?;
-    let programs = Programs {
-        relay: std::env::current_exe()?,
-        tender: arguments.tender.clone(),
-        tender_command: None,
-        firewall: arguments.image.clone(),
-    };
+fn firewall(arguments: &Measured) -> Result<(), Box<dyn Error>> {
     let solo5 = std::env::var_os("SOLO5_DIR").map(PathBuf::from);
     if solo5.is_none() {
         eprintln!("SOLO5_DIR does not name a built Solo5 v0.12: start-up is not measured");
     }
     let starters = solo5.map(|solo5| Starters {
-        monitor: arguments.tender.with_file_name("outboard"),
+        monitor: arguments.monitor(),
         solo5,
     });
-    let plan = if arguments.quick {
-        Plan::QUICK
-    } else {
-        Plan::FULL
+    let plan = match arguments.quick {
+        true => firewall::Plan::QUICK,
+        false => firewall::Plan::FULL,
     };
-    let plan = Plan {
+    let plan = firewall::Plan {
         rounds: arguments.rounds.unwrap_or(plan.rounds),
         ..plan
     };
-    let begin = Machine::now();
-    if begin.is_busy() {
-        eprintln!("this machine is busy with other things: do not judge promises by this run");
-    }
-    let samples = firewall::measure(&plan, &programs, starters.as_ref(), &|line| {
-        eprintln!("{line}");
-    })?;
-    let end = Machine::now();
-    let machine = Run {
-        begin: &begin,
-        end: &end,
-    };
-    let flag = if arguments.quick { " --quick" } else { "" };
-    let report = Report {
+    let programs = arguments.programs()?;
+    let subject = Subject {
         title: "The firewall beside its peers",
-        command: &format!("cargo xtask bench firewall{flag} --rounds={}", plan.rounds),
-        machine: &machine.to_string(),
-        samples: &samples,
-        measures: &ALL,
-        plots: &PLOTTED,
-        promises: &PROMISES,
+        benchmark: "firewall",
+        rounds: plan.rounds,
+        measures: &promises::ALL,
+        plots: &promises::PLOTTED,
+        promises: &promises::PROMISES,
     };
-    report.write(&arguments.out)?;
-    println!("{}\n{}", report.figures(), report.promises());
-    println!("Written to {}", arguments.out.display());
-    Ok(())
+    arguments.report(&subject, || {
+        firewall::measure(&plan, &programs, starters.as_ref(), &say)
+    })
+}
+
+fn rules(arguments: &Rules) -> Result<(), Box<dyn Error>> {
+    let Rules { measured, rules } = arguments;
+    let plan = match measured.quick {
+        true => rules::Plan::QUICK,
+        false => rules::Plan::FULL,
+    };
+    let plan = rules::Plan {
+        rounds: measured.rounds.unwrap_or(plan.rounds),
+        ..plan
+    };
+    let tender = measured.programs()?;
+    let many = std::env::temp_dir().join(format!("outboard-bench-{}.nft", std::process::id()));
+    rules::write_many(rules, &many)?;
+    let sources = Sources {
+        monitor: Programs {
+            tender: measured.monitor(),
+            tender_command: Some(MONITOR),
+            ..tender.clone()
+        },
+        tender,
+        few: rules.clone(),
+        many,
+    };
+    let subject = Subject {
+        title: "What rules cost",
+        benchmark: "rules",
+        rounds: plan.rounds,
+        measures: &rules::ALL,
+        plots: &rules::PLOTTED,
+        promises: &rules::PROMISES,
+    };
+    let result = measured.report(&subject, || rules::measure(&plan, &sources, &say));
+    std::fs::remove_file(&sources.many)?;
+    result
+}
+
+fn say(line: &str) {
+    eprintln!("{line}");
+}
+
+/// What a benchmark is about.
+struct Subject {
+    title: &'static str,
+    benchmark: &'static str,
+    rounds: usize,
+    measures: &'static [Measure],
+    plots: &'static [(&'static str, Measure)],
+    promises: &'static [Promise],
+}
+
+impl Measured {
+    fn monitor(&self) -> PathBuf {
+        self.tender.with_file_name("outboard")
+    }
+
+    fn programs(&self) -> std::io::Result<Programs> {
+        Ok(Programs {
+            relay: std::env::current_exe()?,
+            tender: self.tender.clone(),
+            tender_command: None,
+            firewall: self.image.clone(),
+        })
+    }
+
+    /// Takes the measurements of `subject`, prints them, and writes them to the folder for results.
+    fn report(
+        &self,
+        subject: &Subject,
+        measure: impl FnOnce() -> Result<Samples, turn::Error>,
+    ) -> Result<(), Box<dyn Error>> {
+        privilege::acquire()?;
+        let begin = Machine::now();
+        if begin.is_busy() {
+            say("this machine is busy with other things: do not judge promises by this run");
+        }
+        let samples = measure()?;
+        let end = Machine::now();
+        let machine = Run {
+            begin: &begin,
+            end: &end,
+        };
+        let flag = if self.quick { " --quick" } else { "" };
+        let (benchmark, rounds) = (subject.benchmark, subject.rounds);
+        let report = Report {
+            title: subject.title,
+            command: &format!("cargo xtask bench {benchmark}{flag} --rounds={rounds}"),
+            machine: &machine.to_string(),
+            samples: &samples,
+            measures: subject.measures,
+            plots: subject.plots,
+            promises: subject.promises,
+        };
+        report.write(&self.out)?;
+        println!("{}\n{}", report.figures(), report.promises());
+        println!("Written to {}", self.out.display());
+        Ok(())
+    }
 }

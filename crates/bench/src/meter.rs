@@ -1,7 +1,7 @@
 //! What the kernel counts: CPU time and memory of a process, frames of an interface.
 
-use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use crate::segment::Segment;
 
@@ -22,6 +22,26 @@ pub fn cpu_time(id: u32) -> io::Result<Duration> {
 /// (Linux, Documentation/scheduler/sched-stats.rst).
 fn first_field(line: &str) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// How long a process may take to start another one.
+const CHILD_WAIT: Duration = Duration::from_secs(2);
+const CHILD_POLL: Duration = Duration::from_millis(1);
+
+/// The child of process `id`, as soon as it has one.
+///
+/// # Errors
+/// The process is gone or stays alone; the kernel keeps no such list (`CONFIG_PROC_CHILDREN`).
+pub fn only_child(id: u32) -> io::Result<u32> {
+    let path = format!("/proc/{id}/task/{id}/children");
+    let begin = Instant::now();
+    while begin.elapsed() < CHILD_WAIT {
+        if let Some(child) = first_field(&std::fs::read_to_string(&path)?) {
+            return u32::try_from(child).map_err(|_| io::ErrorKind::InvalidData.into());
+        }
+        thread::sleep(CHILD_POLL);
+    }
+    Err(io::ErrorKind::TimedOut.into())
 }
 
 /// Resident memory of process `id` at addresses from `first` on, in KiB: for a tender whose guest

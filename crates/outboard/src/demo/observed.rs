@@ -20,7 +20,7 @@ pub fn start(programs: &Programs, entries: usize) -> Result<(Standing, Counters)
     let share = Share::anonymous().map_err(Error::Share)?;
     // The console is not part of the report.
     let console = io::stderr().into();
-    let standing = Standing::firewall(programs, Some(share.as_fd()), console)?;
+    let standing = Standing::firewall(programs, &[], Some(share.as_fd()), console)?;
     let counters = Counters {
         share,
         first: appliance_counters(entries),
