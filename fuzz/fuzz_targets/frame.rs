@@ -15,7 +15,10 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     match Key::parse(frame) {
-        Ok(key) => assert!(RULES.verdict(&key).1 <= RULES.len()),
+        Ok(key) => {
+            let way = nf::Way { from: 0, to: 1 };
+            assert!(RULES.verdict(&key, way, &mut ()).1 <= RULES.len());
+        }
         Err(reason) => assert!(Malformed::ALL.contains(&reason)),
     }
     let Ok(offload) = virtio::parse(header, frame) else {

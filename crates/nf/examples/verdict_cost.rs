@@ -10,7 +10,7 @@ use std::time::Instant;
 #[inline(never)]
 fn judge(rules: &nf::RuleSet, frame: &[u8]) -> usize {
     match nf::Key::parse(frame) {
-        Ok(key) => rules.verdict(&key).1,
+        Ok(key) => rules.verdict(&key, nf::Way { from: 0, to: 1 }, &mut ()).1,
         Err(_) => usize::MAX,
     }
 }

@@ -7,9 +7,10 @@
 //! ```
 //! # let frame = [0; 14];
 //! let rules = nf::seed001();
+//! let way = nf::Way { from: 0, to: 1 };
 //! match nf::Key::parse(&frame) {
 //!     Ok(key) => {
-//!         let (verdict, decider) = rules.verdict(&key);
+//!         let (verdict, decider) = rules.verdict(&key, way, &mut ());
 //!         assert_eq!(verdict, nf::Verdict::Drop);
 //!         assert_eq!(rules.describe(decider).to_string(), "policy drop");
 //!     }
@@ -34,5 +35,5 @@ mod seed001;
 
 pub use key::{Addresses, Fragment, Key, L4, ether_type, protocol};
 pub use malformed::Malformed;
-pub use rule::{Match, Rule, RuleIndex, RuleSet, Verdict};
+pub use rule::{Match, Rule, RuleIndex, RuleSet, Tally, Verdict, Way};
 pub use seed001::seed001;

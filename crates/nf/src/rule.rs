@@ -13,6 +13,31 @@ pub enum Verdict {
     Drop,
 }
 
+/// The way of a frame through the appliance: ports by their position in the manifest's order of
+/// network devices, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Where it came in: `iifname`.
+    pub from: u8,
+    /// Where it would go out: `oifname`.
+    pub to: u8,
+}
+
+/// Takes down what rules do besides giving a verdict. `()` ignores it.
+pub trait Tally {
+    /// The counter of a rule, or of the policy, counts this frame.
+    fn count(&mut self, rule: RuleIndex);
+    /// A rule's `log` statement was reached.
+    fn log(&mut self, rule: RuleIndex, prefix: &str);
+}
+
+impl Tally for () {
+    #[inline]
+    fn count(&mut self, _: RuleIndex) {}
+    #[inline]
+    fn log(&mut self, _: RuleIndex, _: &str) {}
+}
+
 /// One condition on a frame. Conditions on a transport header hold only where there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Match {
@@ -96,14 +121,17 @@ impl RuleSet {
         Self { rules, policy }
     }
 
-    /// The verdict of the first rule that matches, and who decided.
+    /// The verdict of the first rule that matches, and who decided. Counts and logs on the way go
+    /// to `tally`.
     #[inline]
-    pub fn verdict(&self, key: &Key) -> (Verdict, RuleIndex) {
+    pub fn verdict(&self, key: &Key, _way: Way, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
         for (index, rule) in self.rules.iter().enumerate() {
             if rule.matches.iter().all(|condition| condition.holds(key)) {
+                tally.count(index);
                 return (rule.verdict, index);
             }
         }
+        tally.count(self.rules.len());
         (self.policy, self.rules.len())
     }
 

@@ -10,7 +10,7 @@ extern crate alloc;
 use abi::share::{PORT_APPLIANCE, appliance_counters};
 use alloc::vec::Vec;
 use device::{Batch, Netif};
-use nf::{Key, RuleSet, Verdict};
+use nf::{Key, RuleSet, Verdict, Way};
 use unikernel::{Counter, Port, counter, println};
 
 unikernel::entry!(main);
@@ -63,7 +63,7 @@ impl Filter {
     fn accepts(&self, frame: &[u8], from: &Port) -> bool {
         match Key::parse(frame) {
             Ok(key) => {
-                let (verdict, rule) = self.rules.verdict(&key);
+                let (verdict, rule) = self.rules.verdict(&key, Way { from: 0, to: 1 }, &mut ());
                 self.decided[rule].add(1);
                 verdict == Verdict::Accept
             }

@@ -9,6 +9,9 @@ use std::string::ToString;
 use std::vec;
 use std::vec::Vec;
 
+/// The way of every frame here.
+const WAY: crate::Way = crate::Way { from: 0, to: 1 };
+
 const MACS: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
 
 /// An Ethernet frame: the words of `types` in front of `payload`.
@@ -427,7 +430,7 @@ fn the_rules_of_seed001_decide() {
             (vec![0x8100, 7, 0x8100, 8, ether_type], "policy drop"),
         ] {
             let key = Key::parse(&ethernet(&types, &packet)).unwrap();
-            let (verdict, decider) = rules.verdict(&key);
+            let (verdict, decider) = rules.verdict(&key, WAY, &mut ());
             assert_eq!(
                 rules.describe(decider).to_string(),
                 described,
@@ -537,7 +540,7 @@ proptest! {
         let rules = seed001();
         match Key::parse(&frame) {
             Ok(key) => {
-                let (_, decider) = rules.verdict(&key);
+                let (_, decider) = rules.verdict(&key, WAY, &mut ());
                 prop_assert!(decider <= rules.len());
                 let described = format!("{}", rules.describe(decider));
                 prop_assert!(!described.is_empty());
