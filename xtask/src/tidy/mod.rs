@@ -12,8 +12,9 @@ use rules::RULES;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Folders that are not ours to judge: what cargo builds, what git keeps, raw figures.
-const SKIPPED_FOLDERS: [&str; 5] = ["target", ".git", ".cache", "results", "corpus"];
+/// What is not ours to judge: what cargo builds, what git keeps (in a file, in another work tree),
+/// raw figures.
+const SKIPPED: [&str; 5] = ["target", ".git", ".cache", "results", "corpus"];
 /// Folders may nest so deep; deeper ones are a loop of links.
 const DEPTH_MAX: u32 = 16;
 
@@ -162,7 +163,10 @@ fn read(
             format!("{}/{}", folder, name)
         };
         let kind = entry.file_type().map_err(failed)?;
-        if kind.is_dir() && !SKIPPED_FOLDERS.contains(&name.as_str()) {
+        if SKIPPED.contains(&name.as_str()) {
+            continue;
+        }
+        if kind.is_dir() {
             read(root, &path, depth - 1, files)?;
         } else if kind.is_file() {
             let bytes = std::fs::read(entry.path()).map_err(failed)?;
