@@ -30,6 +30,7 @@ extern crate std;
 
 mod key;
 mod malformed;
+pub mod nft;
 mod rule;
 mod seed001;
 

@@ -1,0 +1,363 @@
+//! What a file says, as it says it: names are not resolved, and values have no type yet.
+//!
+//! Names and strings borrow from the text. Equality ignores where things stand: of two
+//! [`Spanned`], only the nodes are compared.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+/// Bytes of the text, from `start` up to, not including, `end`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Offset of the first byte.
+    pub start: u32,
+    /// Offset behind the last byte.
+    pub end: u32,
+}
+
+/// A node and where it stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spanned<T> {
+    /// Where it stands.
+    pub span: Span,
+    /// What stands there.
+    pub node: T,
+}
+
+impl<T> Spanned<T> {
+    /// A node that stands at `span`.
+    pub fn new(span: Span, node: T) -> Self {
+        Self { span, node }
+    }
+}
+
+impl<T: PartialEq> PartialEq for Spanned<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.node == other.node
+    }
+}
+
+impl<T: Eq> Eq for Spanned<T> {}
+
+/// A name as the text spells it, without quotes.
+pub type Name<'a> = Spanned<&'a str>;
+
+/// A whole file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct File<'a> {
+    /// In the order of the file; a variable is known from its definition on.
+    pub items: Vec<Item<'a>>,
+}
+
+/// What stands outside of tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// `flush ruleset`: what each load does anyway, for it replaces everything.
+    FlushRuleset(Span),
+    /// `define NAME = ...`.
+    Define(Define<'a>),
+    /// `table bridge NAME { ... }`.
+    Table(Table<'a>),
+}
+
+/// `define NAME = VALUE`. It holds from here to the end of the block it stands in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Define<'a> {
+    /// The name, without `$`.
+    pub name: Name<'a>,
+    /// What it stands for.
+    pub value: Operand<'a>,
+}
+
+/// `table bridge NAME { ... }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table<'a> {
+    /// Its name.
+    pub name: Name<'a>,
+    /// In the order of the file. Chains and sets may be used before they are defined, variables
+    /// may not.
+    pub items: Vec<TableItem<'a>>,
+}
+
+/// What stands in a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableItem<'a> {
+    /// `define NAME = ...`.
+    Define(Define<'a>),
+    /// `set NAME { ... }`.
+    Set(Set<'a>),
+    /// `chain NAME { ... }`.
+    Chain(Chain<'a>),
+}
+
+/// `set NAME { type TYPE; ... }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set<'a> {
+    /// Its name, without `@`.
+    pub name: Name<'a>,
+    /// What its elements are.
+    pub key: Spanned<SetType>,
+    /// `flags interval`: prefixes and ranges may be elements.
+    pub interval: bool,
+    /// `flags constant`: what every set here is, for there is no command that changes one.
+    pub constant: bool,
+    /// `auto-merge`: intervals may overlap, and are joined.
+    pub auto_merge: bool,
+    /// `elements = { ... }`; none if the set has no such line, which nft has as an empty set.
+    pub elements: Elements<'a>,
+    /// `comment "..."`.
+    pub comment: Option<Name<'a>>,
+}
+
+/// The data type of a set's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetType {
+    /// `ipv4_addr`.
+    Ipv4,
+    /// `ipv6_addr`.
+    Ipv6,
+    /// `ether_addr`.
+    EtherAddress,
+    /// `ether_type`.
+    EtherType,
+    /// `inet_proto`.
+    Protocol,
+    /// `inet_service`.
+    Service,
+    /// `icmp_type`.
+    IcmpType,
+    /// `icmpv6_type`.
+    Icmpv6Type,
+    /// `ifname`.
+    InterfaceName,
+}
+
+/// Elements of a set in the order of the file. A [`Value::Variable`] among them may stand for a
+/// set, whose elements then belong to this one.
+pub type Elements<'a> = Box<[Spanned<Value<'a>>]>;
+
+/// `chain NAME { ... }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain<'a> {
+    /// Its name.
+    pub name: Name<'a>,
+    /// The hook, of a base chain.
+    pub base: Option<Spanned<Base>>,
+    /// In the order of the file.
+    pub items: Vec<ChainItem<'a>>,
+    /// `comment "..."`.
+    pub comment: Option<Name<'a>>,
+}
+
+/// `type filter hook forward priority PRIORITY; policy POLICY;`. No other type and hook is
+/// accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Base {
+    /// The priority; names are those of the family `bridge` (`filter` is -200).
+    pub priority: i32,
+    /// What becomes of frames that no rule decides on; without a `policy`, they are accepted.
+    pub policy: Option<Spanned<Policy>>,
+}
+
+/// The policy of a base chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// `accept`.
+    Accept,
+    /// `drop`.
+    Drop,
+}
+
+/// What stands in a chain, the hook aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChainItem<'a> {
+    /// `define NAME = ...`.
+    Define(Define<'a>),
+    /// A rule.
+    Rule(Spanned<Rule<'a>>),
+}
+
+/// Statements that run from left to right until one does not match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule<'a> {
+    /// At least one. A verdict, if there is one, is the last; there is at most one counter.
+    pub statements: Box<[Spanned<Statement<'a>>]>,
+    /// `comment "..."`.
+    pub comment: Option<Name<'a>>,
+}
+
+/// One statement of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Statement<'a> {
+    /// A condition.
+    Match(Match<'a>),
+    /// `tcp flags ...`.
+    TcpFlags(TcpFlags),
+    /// `counter`, with what it starts from: `packets N bytes M`.
+    Counter {
+        /// Frames.
+        packets: u64,
+        /// Bytes.
+        bytes: u64,
+    },
+    /// `log`, with the text behind `prefix`.
+    Log {
+        /// What stands in front of the line.
+        prefix: Option<Name<'a>>,
+    },
+    /// `accept`, `drop`, `return`, `jump` or `goto`.
+    Verdict(Verdict<'a>),
+}
+
+/// How a rule ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict<'a> {
+    /// `accept`.
+    Accept,
+    /// `drop`.
+    Drop,
+    /// `return`: on with the rule behind the jump; from a base chain, the policy.
+    Return,
+    /// `jump CHAIN`.
+    Jump(Name<'a>),
+    /// `goto CHAIN`: a jump whose end is the end of the chain that it is in.
+    Goto(Name<'a>),
+}
+
+/// `FIELD OPERATOR OPERAND`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Match<'a> {
+    /// What is compared.
+    pub field: Spanned<Field>,
+    /// How.
+    pub operator: Spanned<Operator>,
+    /// With what.
+    pub operand: Operand<'a>,
+}
+
+/// A field of a frame, or what is known of it. Other than in the kernel, those of a transport
+/// header never match a fragment behind the first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// `iifname` or `meta iifname`.
+    InputName,
+    /// `oifname` or `meta oifname`.
+    OutputName,
+    /// `ether type`.
+    EtherType,
+    /// `ether saddr`.
+    EtherSource,
+    /// `ether daddr`.
+    EtherDestination,
+    /// `vlan id`.
+    VlanId,
+    /// `ip saddr`.
+    IpSource,
+    /// `ip daddr`.
+    IpDestination,
+    /// `ip protocol`.
+    IpProtocol,
+    /// `ip6 saddr`.
+    Ip6Source,
+    /// `ip6 daddr`.
+    Ip6Destination,
+    /// `ip6 nexthdr`: of the fixed header, which may name an extension header.
+    Ip6NextHeader,
+    /// `meta l4proto`.
+    L4Protocol,
+    /// `meta protocol`.
+    Protocol,
+    /// `tcp sport`.
+    TcpSource,
+    /// `tcp dport`.
+    TcpDestination,
+    /// `udp sport`.
+    UdpSource,
+    /// `udp dport`.
+    UdpDestination,
+    /// `icmp type`.
+    IcmpType,
+    /// `icmpv6 type`.
+    Icmpv6Type,
+}
+
+/// How a field is compared. With a set, range or prefix, [`Self::Equal`] means that the field is
+/// in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `==`, or nothing.
+    Equal,
+    /// `!=`.
+    NotEqual,
+    /// `<`.
+    Less,
+    /// `<=`.
+    LessOrEqual,
+    /// `>`.
+    Greater,
+    /// `>=`.
+    GreaterOrEqual,
+}
+
+/// `tcp flags` in all its forms: the flags under `mask` are one of `values`, or none of them if
+/// `negated`. `tcp flags syn,ack` has the mask `syn|ack` and is not 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpFlags {
+    /// The flags that are looked at, as in [`crate::L4::Tcp`].
+    pub mask: u8,
+    /// Ascending, no two alike, at least one.
+    pub values: Box<[u8]>,
+    /// Whether the flags must be none of `values`.
+    pub negated: bool,
+}
+
+/// What a field is compared with, or a variable stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operand<'a> {
+    /// One value, range, prefix or variable.
+    Value(Spanned<Value<'a>>),
+    /// `{ ... }`.
+    Set(Spanned<Elements<'a>>),
+    /// `@NAME`; not in a `define`.
+    Named(Name<'a>),
+}
+
+/// A value whose type depends on what it is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// `80` or `0x50`.
+    Number(u32),
+    /// `10.0.0.1`.
+    Ipv4(Ipv4Addr),
+    /// `10.0.0.0/8`; bits behind the prefix may be set, and mean nothing.
+    Ipv4Prefix(Ipv4Addr, u8),
+    /// `fe80::1`.
+    Ipv6(Ipv6Addr),
+    /// `fe80::/10`; bits behind the prefix may be set, and mean nothing.
+    Ipv6Prefix(Ipv6Addr, u8),
+    /// `02:00:00:00:00:01`.
+    Mac([u8; 6]),
+    /// A bare word: a symbol such as `tcp`, or the name of an interface, perhaps with `*`.
+    Word(&'a str),
+    /// A string in quotes.
+    Text(&'a str),
+    /// `$NAME`.
+    Variable(&'a str),
+    /// `FROM-TO`.
+    Range(Box<Range<'a>>),
+}
+
+/// `FROM-TO`, both included. Neither is a range or a prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range<'a> {
+    /// The lowest value.
+    pub from: Spanned<Value<'a>>,
+    /// The highest value.
+    pub to: Spanned<Value<'a>>,
+}
+
+const _: () = assert!(
+    size_of::<Spanned<Value<'_>>>() == 32,
+    "sets are made of these"
+);

@@ -1,0 +1,12 @@
+//! The language of nftables, as far as it has a meaning for a transparent firewall.
+//!
+//! What is accepted here is accepted by nft, with the same meaning; what nft accepts and this does
+//! not is refused with its position and a reason, and never ignored.
+
+pub mod ast;
+mod error;
+mod limits;
+mod render;
+
+pub use error::{Error, ErrorKind, Refusal};
+pub use limits::Limits;
