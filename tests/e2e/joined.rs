@@ -55,7 +55,7 @@ impl Setting {
 pub fn join(images: &Images, setting: &Setting) -> Result<Joined, Failed> {
     let mut left = Wire::new(setting.mtu[0], setting.vnet_header[0])?;
     let mut right = Wire::new(setting.mtu[1], setting.vnet_header[1])?;
-    let share = TemporaryFile::new("share", abi::share::BYTES_DEFAULT)?;
+    let share = TemporaryFile::new("share", abi::share::BYTES)?;
     let (image, [first, second]) = setting.image(images);
     let mut command = Command::new(images.program("outboard-tender"));
     command

@@ -6,7 +6,7 @@ use crate::manifest::ENTRIES_MAX;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Version of everything in this module and in [`crate::share`].
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Name of the note, as it lies in the file.
 pub const NAME: [u8; 12] = *b"Outboard\0\0\0\0";
@@ -21,10 +21,16 @@ pub const HEADER_SIZE: usize = 24;
 pub mod feature {
     /// Frames carry a virtio-net header where [`super::device_flag::VIRTIO_NET_HEADER`] says so.
     pub const VIRTIO_NET_HEADER: u32 = 1 << 0;
-    /// Counters are kept in the shared page (see [`crate::share`]).
+    /// Counters are kept in the shared file (see [`crate::share`]).
     pub const COUNTERS: u32 = 1 << 1;
+    /// Rules are taken from the shared file, at the start and later.
+    pub const RULES: u32 = 1 << 2;
+    /// Frames are captured into the shared file.
+    pub const CAPTURE: u32 = 1 << 3;
+    /// What the runtime does for every appliance, without its help.
+    pub const RUNTIME: u32 = VIRTIO_NET_HEADER | COUNTERS;
     /// All that this version has.
-    pub const ALL: u32 = VIRTIO_NET_HEADER | COUNTERS;
+    pub const ALL: u32 = VIRTIO_NET_HEADER | COUNTERS | RULES | CAPTURE;
 }
 
 /// Descriptor of the note.
@@ -66,10 +72,10 @@ pub struct HostInfo {
     pub flags: u32,
     /// Zero.
     pub reserved: u32,
-    /// Guest address of the counters, or 0 if there are none; see [`crate::share`].
-    pub counters: u64,
-    /// Number of counters there.
-    pub counters_len: u64,
+    /// Guest address of the shared file, or 0 if there is none; see [`crate::share`].
+    pub share: u64,
+    /// Bytes of it that are mapped: those of a smaller file end within a region.
+    pub share_bytes: u64,
     /// Bits of [`device_flag`] for each entry of the manifest.
     pub devices: [u32; ENTRIES_MAX],
 }
@@ -83,11 +89,15 @@ impl HostInfo {
         version: 0,
         flags: 0,
         reserved: 0,
-        counters: 0,
-        counters_len: 0,
+        share: 0,
+        share_bytes: 0,
         devices: [0; ENTRIES_MAX],
     };
 }
+
+/// `epoll_event.data` of the event by which the host says that [`crate::share::Control`] has
+/// changed. It is edge-triggered: nobody reads what woke the guest up.
+pub const EPOLL_SHARE: u64 = 0xffff_fffd;
 
 /// Bits of [`HostInfo::flags`].
 pub mod host_flag {

@@ -2,6 +2,7 @@
 
 use crate::manifest;
 use crate::script::linker_script;
+use abi::extension::feature;
 use abi::note::Target;
 use std::env;
 use std::path::{Path, PathBuf};
@@ -22,8 +23,19 @@ const LINK_ARGUMENTS: [&str; 8] = [
 /// The whole `build.rs` of an appliance: every binary of the package becomes an image with the
 /// manifest in `manifest.json`. What is wrong fails the build in one line.
 pub fn appliance() {
+    appliance_with(feature::RUNTIME);
+}
+
+/// The same for an appliance that takes rules while it runs: `outboard rules load` and the tender's
+/// `--rules` are for its images alone.
+pub fn appliance_with_rules() {
+    appliance_with(feature::RUNTIME | feature::RULES);
+}
+
+fn appliance_with(features: u32) {
     let manifest = directory("CARGO_MANIFEST_DIR").map(|package| package.join("manifest.json"));
-    report(manifest.and_then(|manifest| link(&manifest, "image", "rustc-link-arg-bins=")));
+    let bins = "rustc-link-arg-bins=";
+    report(manifest.and_then(|manifest| link(&manifest, features, "image", bins)));
 }
 
 /// The same for one binary of a package of several, with a manifest of its own.
@@ -31,15 +43,21 @@ pub fn appliance() {
 pub fn appliance_from(manifest_path: &Path, bin: &str) {
     let manifest = directory("CARGO_MANIFEST_DIR").map(|package| package.join(manifest_path));
     let instruction = format!("rustc-link-arg-bin={bin}=");
-    report(manifest.and_then(|manifest| link(&manifest, bin, &instruction)));
+    report(manifest.and_then(|manifest| link(&manifest, feature::RUNTIME, bin, &instruction)));
 }
 
 /// Writes the linker script to `OUT_DIR` and tells cargo to use it.
-fn link(manifest_path: &Path, script_name: &str, instruction: &str) -> Result<(), String> {
+fn link(
+    manifest_path: &Path,
+    features: u32,
+    script_name: &str,
+    instruction: &str,
+) -> Result<(), String> {
     println!("cargo::rerun-if-changed={}", manifest_path.display());
     let entries = manifest::read(manifest_path).map_err(|error| error.to_string())?;
     let script_path = directory("OUT_DIR")?.join(format!("{script_name}.ld"));
-    std::fs::write(&script_path, linker_script(&entries, Target::Spt))
+    let script = linker_script(&entries, features, Target::Spt);
+    std::fs::write(&script_path, script)
         .map_err(|error| format!("cannot write {}: {error}", script_path.display()))?;
     let script = script_path.display().to_string();
     for argument in LINK_ARGUMENTS.into_iter().chain(["-T", &script]) {

@@ -20,11 +20,12 @@ pub fn manifest_note(entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-/// The extension note up to [`Descriptor::host_info`], which is an address of the linker's.
-pub fn extension_note_prefix() -> Vec<u8> {
+/// The extension note of an image with these `features`, up to [`Descriptor::host_info`], which is
+/// an address of the linker's.
+pub fn extension_note_prefix(features: u32) -> Vec<u8> {
     let descriptor = Descriptor {
         version: extension::VERSION,
-        features: extension::feature::ALL,
+        features,
         host_info: 0,
     };
     let mut bytes = extension::header().to_vec();
@@ -76,8 +77,8 @@ mod tests {
     fn extension_note_stops_where_the_address_begins() {
         let golden = [
             9, 0, 0, 0, 16, 0, 0, 0, 0x4f, 0x42, 0x58, 0x31, b'O', b'u', b't', b'b', b'o', b'a',
-            b'r', b'd', 0, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0,
+            b'r', b'd', 0, 0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0,
         ];
-        assert_eq!(extension_note_prefix(), golden);
+        assert_eq!(extension_note_prefix(7), golden);
     }
 }

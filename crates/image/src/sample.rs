@@ -3,7 +3,7 @@
 //! Its program headers are those of [`crate::script`], in the order of [`header`].
 
 use crate::note::{extension_note_prefix, manifest_note};
-use abi::extension::HostInfo;
+use abi::extension::{HostInfo, feature};
 use abi::manifest::{Entry, kind};
 use abi::note::{Target, abi_note};
 use abi::{IMAGE_BASE, PAGE_SIZE};
@@ -45,7 +45,7 @@ pub fn sample() -> Vec<u8> {
     let devices = devices.map(|(name, kind)| Entry::new(name, kind).unwrap_or(Entry::RESERVED));
     let abi = abi_note(Target::Spt).to_vec();
     let manifest = manifest_note(&[Entry::RESERVED, devices[0], devices[1]]);
-    let mut extension = extension_note_prefix();
+    let mut extension = extension_note_prefix(feature::ALL);
     extension.extend_from_slice(&HOST_INFO.to_le_bytes());
     let notes = [abi, manifest, extension];
     let sizes = notes.each_ref().map(|note| note.len() as u64);

@@ -17,12 +17,13 @@ pub const STACK_BYTES: u64 = 256 << 10;
 /// The interpreter of every image: a path that cannot exist, so that Linux refuses to execute it.
 pub const INTERPRETER: &[u8; 20] = b"/nonexistent/solo5/\0";
 
-/// The linker script of an image with this manifest, built for `target`.
-pub fn linker_script(entries: &[Entry], target: Target) -> String {
+/// The linker script of an image with this manifest and these bits of [`abi::extension::feature`],
+/// built for `target`.
+pub fn linker_script(entries: &[Entry], features: u32, target: Target) -> String {
     let interpreter = data(INTERPRETER);
     let abi = data(&abi_note(target));
     let manifest = data(&manifest_note(entries));
-    let extension = data(&extension_note_prefix());
+    let extension = data(&extension_note_prefix(features));
     format!(
         "/* Written by Outboard's image crate: change the manifest, not this file. */
 ENTRY(_start)
@@ -106,14 +107,14 @@ mod tests {
             Entry::new("storage", kind::BLOCK_BASIC).unwrap(),
         ];
         for target in [Target::Spt, Target::Hvt] {
-            let script = linker_script(&entries, target);
+            let script = linker_script(&entries, 5, target);
             assert_eq!(emitted(&script, ".interp"), INTERPRETER);
             assert_eq!(emitted(&script, ".note.solo5.abi"), abi_note(target));
             assert_eq!(
                 emitted(&script, ".note.solo5.manifest"),
                 manifest_note(&entries)
             );
-            assert_eq!(emitted(&script, ".note.outboard"), extension_note_prefix());
+            assert_eq!(emitted(&script, ".note.outboard"), extension_note_prefix(5));
         }
     }
 }

@@ -179,6 +179,8 @@ fn features(bits: u32) -> Vec<String> {
     let known = [
         (feature::VIRTIO_NET_HEADER, "virtio_net_header"),
         (feature::COUNTERS, "counters"),
+        (feature::RULES, "rules"),
+        (feature::CAPTURE, "capture"),
     ];
     let names = known.iter().filter(|(bit, _)| bits & bit != 0);
     let mut names: Vec<_> = names.map(|(_, name)| (*name).to_owned()).collect();
@@ -275,7 +277,10 @@ mod tests {
     #[test]
     fn features_have_names() {
         assert!(features(0).is_empty());
-        assert_eq!(features(feature::ALL), ["virtio_net_header", "counters"]);
+        assert_eq!(
+            features(feature::ALL),
+            ["virtio_net_header", "counters", "rules", "capture"]
+        );
         assert_eq!(
             features(1 << 31 | feature::COUNTERS),
             ["counters", "unknown 0x80000000"]

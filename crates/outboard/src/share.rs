@@ -3,7 +3,7 @@
 //! Without a name it lives in memory alone and goes with its last user. With one it is a file that
 //! others can read while the guest runs; a lock on it tells a running guest from a leftover.
 
-use abi::share::{BYTES_MIN as BYTES_DEFAULT, Report};
+use abi::share::{BYTES, Report};
 use rustix::fs::{FlockOperation, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::fmt;
@@ -73,7 +73,7 @@ impl Share {
         let refused = |e| Error::File("a file in memory".into(), e);
         let file =
             rustix::fs::memfd_create("outboard-share", MemfdFlags::CLOEXEC).map_err(refused)?;
-        rustix::fs::ftruncate(&file, BYTES_DEFAULT).map_err(refused)?;
+        rustix::fs::ftruncate(&file, BYTES).map_err(refused)?;
         Ok(Self {
             file,
             directory: None,
@@ -126,7 +126,7 @@ impl Share {
         }
         // A leftover's report must not be taken for ours: empty it, then let it read as zeros.
         rustix::fs::ftruncate(&file, 0).map_err(refused)?;
-        rustix::fs::ftruncate(&file, BYTES_DEFAULT).map_err(refused)?;
+        rustix::fs::ftruncate(&file, BYTES).map_err(refused)?;
         Ok(Some(Self {
             file,
             directory: Some(directory.to_owned()),
@@ -192,7 +192,7 @@ mod tests {
     fn a_fresh_share_has_its_size_and_no_report() {
         let share = Share::anonymous().unwrap();
         let size = rustix::fs::fstat(&share).unwrap().st_size;
-        assert_eq!(u64::try_from(size).unwrap(), BYTES_DEFAULT);
+        assert_eq!(u64::try_from(size).unwrap(), BYTES);
         assert_eq!(share.report(), Some(Report::default()));
     }
 

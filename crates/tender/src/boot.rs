@@ -89,20 +89,20 @@ pub fn area(facts: Facts, manifest: &[Entry], command_line: &[u8]) -> Vec<u8> {
 }
 
 /// What an image with Outboard's extension is told. `flags` are bits of
-/// [`extension::host_flag`], `counters` are address and number of the counters.
-pub fn host_info(flags: u32, counters: Option<(u64, u64)>, attached: &[Attached]) -> HostInfo {
+/// [`extension::host_flag`], `share` are address and size of the shared file.
+pub fn host_info(flags: u32, share: Option<(u64, u64)>, attached: &[Attached]) -> HostInfo {
     let mut devices = [0; ENTRIES_MAX];
     for device in attached.iter().filter(|device| device.virtio_net_header) {
         devices[device.index] = device_flag::VIRTIO_NET_HEADER;
     }
-    let (counters, counters_len) = counters.unwrap_or_default();
+    let (share, share_bytes) = share.unwrap_or_default();
     HostInfo {
         magic: extension::HOST_INFO_MAGIC,
         version: extension::VERSION,
         flags,
         reserved: 0,
-        counters,
-        counters_len,
+        share,
+        share_bytes,
         devices,
     }
 }

@@ -1,10 +1,10 @@
-//! The shared file: what the guest leaves behind (see [`abi::share`]).
+//! The shared file: what the guest is told, and what it leaves behind (see [`abi::share`]).
 
 use crate::options;
 use crate::sys::descriptor;
 use crate::sys::fault::Shared;
 use abi::PAGE_SIZE;
-use abi::share::{BASE, BYTES as BYTES_MAX, COUNTERS_OFFSET};
+use abi::share::{BASE, BYTES, COUNTERS_OFFSET};
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::{fmt, io};
@@ -14,7 +14,7 @@ use std::{fmt, io};
 pub enum Error {
     /// It cannot be opened, or is not open.
     Open(String, io::Error),
-    /// Its size in bytes is no multiple of the page size from two pages to [`BYTES_MAX`].
+    /// Its size in bytes is no multiple of the page size from two pages to [`BYTES`].
     Size(u64),
     /// It cannot be mapped.
     Map(io::Error),
@@ -29,12 +29,15 @@ impl fmt::Display for Error {
         write!(f, "--share: ")?;
         match self {
             Self::Open(file, error) => {
-                write!(f, "{file}: {error}; make one with: truncate -s 64K FILE")
+                write!(
+                    f,
+                    "{file}: {error}; make one with: truncate -s {BYTES} FILE"
+                )
             }
             Self::Size(size) => write!(
                 f,
-                "the file has {size} bytes, not a multiple of {PAGE_SIZE} up to {BYTES_MAX}; type: \
-                 truncate -s 64K FILE"
+                "the file has {size} bytes, not a multiple of {PAGE_SIZE} up to {BYTES}; type: \
+                 truncate -s {BYTES} FILE"
             ),
             Self::Map(error) => write!(f, "cannot be mapped: {error}; open it to read and write"),
             Self::Handlers(error) => write!(f, "no fault handlers: {error}; leave --share away"),
@@ -42,20 +45,18 @@ impl fmt::Display for Error {
     }
 }
 
-/// Address and number of the counters in a file of `size` bytes.
+/// Whether a file of `size` bytes can be the shared one.
 ///
 /// # Errors
-/// If this is no size of a shared file.
-fn counters(size: u64) -> Result<(u64, u64), Error> {
-    let offset = COUNTERS_OFFSET as u64;
-    if size <= offset || size > BYTES_MAX || !size.is_multiple_of(PAGE_SIZE) {
-        return Err(Error::Size(size));
-    }
-    Ok((BASE + offset, (size - offset) / size_of::<u64>() as u64))
+/// If it cannot.
+fn check(size: u64) -> Result<(), Error> {
+    let fits = (COUNTERS_OFFSET as u64 + PAGE_SIZE..=BYTES).contains(&size);
+    (fits && size.is_multiple_of(PAGE_SIZE))
+        .then_some(())
+        .ok_or(Error::Size(size))
 }
 
-/// Maps the shared file and has faults reported into it. Returns address and number of the
-/// counters in it.
+/// Maps the shared file and has faults reported into it. Returns its address and size.
 ///
 /// # Errors
 /// If it is not a file of a size that can be shared.
@@ -64,10 +65,10 @@ pub fn open(share: &options::Share) -> Result<(u64, u64), Error> {
     let fd = descriptor(share).map_err(not_open)?;
     let stat = rustix::fs::fstat(&fd).map_err(|error| not_open(error.into()))?;
     let size = u64::try_from(stat.st_size).unwrap_or(0);
-    let counters = counters(size)?;
+    check(size)?;
     let shared = Shared::map(fd.as_fd(), size).map_err(Error::Map)?;
     shared.report_faults().map_err(Error::Handlers)?;
-    Ok(counters)
+    Ok((BASE, size))
 }
 
 fn name(share: &options::Share) -> String {
@@ -92,16 +93,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_behind_the_report_is_counters() {
-        assert_eq!(counters(8192).unwrap(), (BASE + 4096, 512));
-        assert_eq!(counters(BYTES_MAX).unwrap().1, (BYTES_MAX - 4096) / 8);
+    fn a_file_has_counters_at_least_and_all_regions_at_most() {
+        for size in [8192, abi::share::BYTES_MIN, BYTES - PAGE_SIZE, BYTES] {
+            check(size).unwrap();
+        }
     }
 
     #[test]
     fn other_sizes_are_refused() {
-        for size in [0, 1, 4096, 8191, 8193, BYTES_MAX + PAGE_SIZE, u64::MAX] {
+        for size in [0, 1, 4096, 8191, 8193, BYTES + PAGE_SIZE, u64::MAX] {
             assert!(
-                matches!(counters(size), Err(Error::Size(s)) if s == size),
+                matches!(check(size), Err(Error::Size(s)) if s == size),
                 "{size}"
             );
         }

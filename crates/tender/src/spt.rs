@@ -109,7 +109,7 @@ pub fn start(options: &Options) -> Result<Infallible, Error> {
     let attachments = attach::attach(&pairs, options, features).map_err(Error::Attach)?;
     let attached = &attachments.devices;
     let (epoll, timer) = wait_set(attached)?;
-    let counters = options
+    let share = options
         .share
         .as_ref()
         .map(share::open)
@@ -126,8 +126,7 @@ pub fn start(options: &Options) -> Result<Infallible, Error> {
     put(&mut guest, BOOT_INFO, &area)?;
     if let Some(extension) = image.extension {
         let flags = if process { host_flag::PROCESS } else { 0 };
-        let counters = counters.filter(|_| features & abi::extension::feature::COUNTERS != 0);
-        let info = boot::host_info(flags, counters, attached);
+        let info = boot::host_info(flags, share, attached);
         put(&mut guest, extension.host_info, info.as_bytes())?;
     }
     let ready = guest.finish(&plan.regions, &file);

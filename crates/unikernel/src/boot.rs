@@ -1,11 +1,11 @@
 //! What the tender told the guest, and who holds which device.
 
 use crate::heap;
+use crate::share::Share;
 use abi::extension::{HOST_INFO_MAGIC, HostInfo, VERSION, host_flag};
 use abi::manifest::{ENTRIES_MAX, Entry, Header};
 use abi::spt::BootInfo;
 use core::cell::{Cell, OnceCell, UnsafeCell};
-use core::sync::atomic::AtomicU64;
 use device::{BATCH_FRAMES_MAX, FRAME_BYTES_MAX, HEADROOM, Pool};
 
 /// Where an image runs.
@@ -62,7 +62,7 @@ pub(crate) struct Attached {
 pub(crate) struct Boot {
     pub(crate) epoll: i32,
     pub(crate) timer: i32,
-    pub(crate) counters: &'static [AtomicU64],
+    pub(crate) share: Share,
     host: Host,
     memory_bytes: u64,
     command_line: &'static str,
@@ -107,12 +107,12 @@ pub(crate) unsafe fn init(boot_info: *const BootInfo) {
         .any(|entry| entry.kind == abi::manifest::kind::NET_BASIC);
     // SAFETY: all memory behind the image belongs to nobody yet, and this runs once.
     let arena = unsafe { heap::init(info.mem_size as usize, |free| arena_bytes(has_net, free)) };
-    // SAFETY: the tender mapped so many counters at this address for the guest's lifetime.
-    let counters = unsafe { shared_counters(&host_info) };
+    // SAFETY: the tender mapped what it says at that address, for the guest's lifetime.
+    let share = unsafe { Share::new(&host_info) };
     let boot = Boot {
         epoll: info.epoll_fd,
         timer: info.timer_fd,
-        counters,
+        share,
         host: if host_info.flags & host_flag::PROCESS != 0 {
             Host::Process
         } else {
@@ -147,17 +147,6 @@ unsafe fn manifest(address: u64) -> &'static [Entry] {
     let first = (address + size_of::<Header>() as u64) as *const Entry;
     // SAFETY: see above; tenders place the header 8-byte aligned, and so the entries.
     unsafe { core::slice::from_raw_parts(first, count) }
-}
-
-/// # Safety
-/// If `host_info` names counters, they are mapped and writable at that address, for ever.
-unsafe fn shared_counters(host_info: &HostInfo) -> &'static [AtomicU64] {
-    if host_info.counters == 0 {
-        return &crate::counters::PRIVATE;
-    }
-    let first = host_info.counters as *const AtomicU64;
-    // SAFETY: see above; the tender aligns them to a page. Others only read them.
-    unsafe { core::slice::from_raw_parts(first, host_info.counters_len as usize) }
 }
 
 pub(crate) fn boot() -> &'static Boot {

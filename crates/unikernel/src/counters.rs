@@ -1,10 +1,10 @@
-//! Counters in the shared page, where the monitor can read them; see [`abi::share`].
+//! Counters in the shared file, where the monitor can read them; see [`abi::share`].
 
 use crate::boot::boot;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters that nobody reads, for hosts without a shared page; also more than that page holds.
-pub(crate) static PRIVATE: [AtomicU64; 2048] = [const { AtomicU64::new(0) }; 2048];
+/// Counters that nobody reads, for hosts without a shared file.
+static PRIVATE: [AtomicU64; 2048] = [const { AtomicU64::new(0) }; 2048];
 static SPARE: AtomicU64 = AtomicU64::new(0);
 
 /// A number that only grows. Written by the guest alone, so an addition needs no locked
@@ -26,9 +26,11 @@ impl Counter {
     }
 }
 
-/// The counter of this number; numbers that the shared page does not hold share one counter that
+/// The counter of this number; numbers that the shared file does not hold share one counter that
 /// nobody reads. For an appliance's own, add [`abi::share::appliance_counters`] of
 /// [`crate::entry_count`].
 pub fn counter(number: usize) -> Counter {
-    Counter(boot().counters.get(number).unwrap_or(&SPARE))
+    let shared = boot().share.counters();
+    let counters = if shared.is_empty() { &PRIVATE } else { shared };
+    Counter(counters.get(number).unwrap_or(&SPARE))
 }

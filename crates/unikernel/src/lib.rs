@@ -41,6 +41,8 @@ mod heap;
 mod memory;
 mod net;
 mod panic;
+#[allow(dead_code)] // The runtime's rules and captures come next.
+mod share;
 mod spt;
 mod wait;
 

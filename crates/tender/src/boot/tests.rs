@@ -81,9 +81,13 @@ fn only_networks_with_headers_are_marked() {
         fd: OwnedFd::from(File::open("/dev/null").unwrap()),
         virtio_net_header,
     };
-    let info = host_info(1, Some((4096, 7)), &[attached(1, true), attached(2, false)]);
+    let info = host_info(
+        1,
+        Some((4096, 8192)),
+        &[attached(1, true), attached(2, false)],
+    );
     assert_eq!(info.devices[..3], [0, device_flag::VIRTIO_NET_HEADER, 0]);
-    assert_eq!((info.flags, info.counters, info.counters_len), (1, 4096, 7));
+    assert_eq!((info.flags, info.share, info.share_bytes), (1, 4096, 8192));
     let info = host_info(0, None, &[]);
     assert_eq!(
         info,

@@ -4,10 +4,11 @@
 //! allocation, no lock, and of all system calls it needs `exit_group`, which the jail allows.
 
 use abi::exit::SIGNAL_BASE;
-use abi::share::{BASE, REPORT_MAGIC, Report};
+use abi::share::{BASE, CONTROL_OFFSET, REPORT_MAGIC, Report};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use std::arch::asm;
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 /// The signals by which a guest can fault.
@@ -28,18 +29,20 @@ const STACK_BYTES: usize = 16 << 10;
 pub struct Shared(());
 
 impl Shared {
-    /// Maps `length` bytes of `file` at [`BASE`].
+    /// Maps `length` bytes of `file` at [`BASE`]; those from [`CONTROL_OFFSET`] on can only be
+    /// read, by the guest too. No page is touched.
     ///
     /// # Errors
     /// What the kernel says: `EACCES` if the file is not open for reading and writing.
     pub fn map(file: BorrowedFd<'_>, length: u64) -> io::Result<Self> {
-        let address = std::ptr::with_exposed_provenance_mut(BASE as usize);
-        let rights = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::SHARED | MapFlags::FIXED_NOREPLACE;
-        // SAFETY: NOREPLACE makes the kernel refuse rather than replace anything that exists.
-        let mapped = unsafe { mmap(address, length as usize, rights, flags, file, 0) }?;
-        if mapped != address {
-            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        let control = CONTROL_OFFSET as u64;
+        map_part(
+            file,
+            0..length.min(control),
+            ProtFlags::READ | ProtFlags::WRITE,
+        )?;
+        if length > control {
+            map_part(file, control..length, ProtFlags::READ)?;
         }
         Ok(Self(()))
     }
@@ -66,6 +69,19 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// Maps these bytes of `file` where the shared file has them.
+fn map_part(file: BorrowedFd<'_>, bytes: Range<u64>, rights: ProtFlags) -> io::Result<()> {
+    let address = std::ptr::with_exposed_provenance_mut((BASE + bytes.start) as usize);
+    let length = (bytes.end - bytes.start) as usize;
+    let flags = MapFlags::SHARED | MapFlags::FIXED_NOREPLACE;
+    // SAFETY: NOREPLACE makes the kernel refuse rather than replace anything that exists.
+    let mapped = unsafe { mmap(address, length, rights, flags, file, bytes.start) }?;
+    if mapped != address {
+        return Err(io::Error::from_raw_os_error(libc::EEXIST));
+    }
+    Ok(())
 }
 
 fn action() -> libc::sigaction {
