@@ -6,12 +6,14 @@
 //! | [`inspect`] | what an image carries and asks for |
 //! | [`run`] | the monitor: starts a tender, reports how its guest ended, cleans up |
 //! | [`ending`] | the decision what to say about an end |
+//! | [`frame`] | a frame from words, digits or a capture |
 //! | [`share`] | the file that outlives the guest |
 
 #![forbid(unsafe_code)]
 
 pub mod build;
 pub mod ending;
+pub mod frame;
 pub mod inspect;
 pub mod run;
 pub mod share;
