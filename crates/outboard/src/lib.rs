@@ -8,6 +8,7 @@
 //! | [`ending`] | the decision what to say about an end |
 //! | [`frame`] | a frame from words, digits or a capture |
 //! | [`share`] | the file that outlives the guest |
+//! | [`stats`] | what a guest has counted |
 
 #![forbid(unsafe_code)]
 
@@ -17,3 +18,4 @@ pub mod frame;
 pub mod inspect;
 pub mod run;
 pub mod share;
+pub mod stats;

@@ -1,0 +1,276 @@
+//! A snapshot for Prometheus: OpenMetrics text, which it has read since version 2.5.
+
+use super::snapshot::{Port, Rule, Snapshot, Traffic};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use std::fmt;
+
+/// What HTTP calls this format.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What is said of the guest itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guest {
+    /// The name of the instance; empty without one.
+    pub name: String,
+    /// The image.
+    pub image: String,
+    /// Where it runs: `spt` or `process`.
+    pub host: String,
+    /// When it was started, in seconds since 1970.
+    pub start_seconds: u64,
+}
+
+/// Encodes what a guest has counted.
+///
+/// # Errors
+/// A number that the format cannot carry.
+pub fn encode(guest: &Guest, snapshot: Snapshot) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("outboard");
+    registry.register_collector(Box::new(Exposition {
+        guest: guest.clone(),
+        snapshot,
+    }));
+    let mut text = String::new();
+    text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Exposition {
+    guest: Guest,
+    snapshot: Snapshot,
+}
+
+impl Collector for Exposition {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.guest(&mut encoder)?;
+        self.traffic(&mut encoder)?;
+        self.counted(&mut encoder)?;
+        self.rules(&mut encoder)?;
+        let help = "Frames that were not captured because the ring was full";
+        let lost = self.snapshot.captures_lost;
+        counter(&mut encoder, "capture_lost_frames", help)?.encode_counter(&lost, NO_EXEMPLAR)
+    }
+}
+
+/// Counters here never name an example.
+const NO_EXEMPLAR: Option<
+    &prometheus_client::metrics::exemplar::Exemplar<[(&'static str, &'static str); 0], u64>,
+> = None;
+
+fn counter<'a>(
+    encoder: &'a mut DescriptorEncoder<'_>,
+    name: &'a str,
+    help: &str,
+) -> Result<MetricEncoder<'a>, fmt::Error> {
+    encoder.encode_descriptor(name, help, None, MetricType::Counter)
+}
+
+fn sample(family: &mut MetricEncoder<'_>, labels: &impl EncodeLabelSet, value: u64) -> fmt::Result {
+    family
+        .encode_family(labels)?
+        .encode_counter(&value, NO_EXEMPLAR)
+}
+
+/// One number of a port or of a rule.
+type Value<T> = fn(&T) -> u64;
+
+impl Exposition {
+    fn guest(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let guest = &self.guest;
+        let labels = [
+            ("name", &*guest.name),
+            ("image", &*guest.image),
+            ("host", &*guest.host),
+        ];
+        encoder
+            .encode_descriptor("guest", "The guest that runs", None, MetricType::Info)?
+            .encode_info(&labels)?;
+        let help = "When the guest was started, in seconds since 1970";
+        encoder
+            .encode_descriptor("guest_start_time_seconds", help, None, MetricType::Gauge)?
+            .encode_gauge(&guest.start_seconds)
+    }
+
+    fn traffic(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let families: [(&str, &str, Value<Port>); 4] = [
+            ("port_receive_frames", "Frames taken from the host", |p| {
+                p.receive.frames
+            }),
+            ("port_receive_bytes", "Bytes taken from the host", |p| {
+                p.receive.bytes
+            }),
+            ("port_transmit_frames", "Frames handed to the host", |p| {
+                p.transmit.frames
+            }),
+            ("port_transmit_bytes", "Bytes handed to the host", |p| {
+                p.transmit.bytes
+            }),
+        ];
+        for (name, help, value) in families {
+            let mut family = counter(encoder, name, help)?;
+            for port in &self.snapshot.ports {
+                sample(&mut family, &[("port", &*port.name)], value(port))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn counted(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Frames dropped at a port; those that a rule dropped are the rule's";
+        let mut family = counter(encoder, "port_drops", help)?;
+        for port in &self.snapshot.ports {
+            for (reason, count) in &port.drops {
+                let labels = [("port", &*port.name), ("reason", reason)];
+                sample(&mut family, &labels, *count)?;
+            }
+        }
+        let help = "What else has happened at a port";
+        let mut family = counter(encoder, "port_events", help)?;
+        for port in &self.snapshot.ports {
+            for (event, count) in &port.events {
+                let labels = [("port", &*port.name), ("event", event)];
+                sample(&mut family, &labels, *count)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn rules(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(rules) = &self.snapshot.rules else {
+            return Ok(());
+        };
+        let families: [(&str, &str, Value<Traffic>); 2] = [
+            (
+                "rule_frames",
+                "Frames that a rule of the set in force has counted",
+                |t| t.frames,
+            ),
+            (
+                "rule_bytes",
+                "Bytes of those frames, from the network header on",
+                |t| t.bytes,
+            ),
+        ];
+        for (name, help, value) in families {
+            let mut family = counter(encoder, name, help)?;
+            for rule in &rules.entries {
+                sample(&mut family, &rule_labels(rule), value(&rule.counted))?;
+            }
+        }
+        let gauges = [
+            (
+                "rules_generation",
+                "Number of the rules in force; 0 are built in",
+                rules.generation,
+            ),
+            (
+                "rules_loaded_generation",
+                "Number of the rules loaded last",
+                rules.loaded,
+            ),
+            (
+                "rules_refused_generation",
+                "Number of the last rules that the guest refused, or 0",
+                rules
+                    .refused
+                    .as_ref()
+                    .map_or(0, |refused| refused.generation),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            encoder
+                .encode_descriptor(name, help, None, MetricType::Gauge)?
+                .encode_gauge(&value)?;
+        }
+        Ok(())
+    }
+}
+
+/// The number makes them unique: one line may hold a rule twice.
+fn rule_labels(rule: &Rule) -> [(&'static str, String); 4] {
+    [
+        ("number", rule.number.to_string()),
+        ("chain", rule.chain.clone().unwrap_or_default()),
+        (
+            "line",
+            rule.line.map(|line| line.to_string()).unwrap_or_default(),
+        ),
+        ("rule", rule.text.clone().unwrap_or_default()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::snapshot::tests::snapshot;
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn text(snapshot: Snapshot) -> String {
+        let guest = Guest {
+            name: "fw".into(),
+            image: "fw.spt".into(),
+            host: "spt".into(),
+            start_seconds: 1_700_000_000,
+        };
+        encode(&guest, snapshot).unwrap()
+    }
+
+    #[test]
+    fn samples_have_the_names_of_the_convention() {
+        let text = text(snapshot());
+        for line in [
+            "# TYPE outboard_port_receive_frames counter",
+            "outboard_port_receive_frames_total{port=\"private\"} 12",
+            "outboard_port_transmit_bytes_total{port=\"private\"} 300",
+            "outboard_port_drops_total{port=\"private\",reason=\"too_big\"} 2",
+            "outboard_port_events_total{port=\"private\",event=\"no_buffer\"} 4",
+            "outboard_rule_frames_total{number=\"0\",chain=\"forward\",line=\"5\",\
+             rule=\"tcp dport 7070 accept\"} 8",
+            "outboard_rules_generation 2",
+            "outboard_guest_info{name=\"fw\",image=\"fw.spt\",host=\"spt\"} 1",
+            "outboard_guest_start_time_seconds 1700000000",
+            "outboard_capture_lost_frames_total 6",
+        ] {
+            assert!(text.lines().any(|l| l == line), "no {line} in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn what_a_file_says_stays_inside_its_quotes() {
+        let text = text(snapshot());
+        let expected = r#"rule="log prefix \"odd \\ \" drop"} 0"#;
+        assert!(text.contains(expected), "{text}");
+        let mut snapshot = snapshot();
+        snapshot.rules.as_mut().unwrap().entries[0].text = Some("a\n# EOF\nb".into());
+        assert_eq!(self::text(snapshot).matches("\n# EOF").count(), 1);
+    }
+
+    #[test]
+    fn any_number_can_be_told() {
+        let mut snapshot = snapshot();
+        snapshot.ports[0].receive.frames = u64::MAX;
+        snapshot.rules.as_mut().unwrap().generation = u64::MAX;
+        let text = text(snapshot);
+        assert!(text.contains("receive_frames_total{port=\"private\"} 18446744073709551615"));
+        assert!(text.contains("outboard_rules_generation 18446744073709551615"));
+    }
+
+    #[test]
+    fn no_series_comes_twice() {
+        let mut snapshot = snapshot();
+        let rules = snapshot.rules.as_mut().unwrap();
+        for rule in &mut rules.entries {
+            (rule.line, rule.text) = (Some(1), Some("accept".into()));
+        }
+        let text = text(snapshot);
+        let samples = || text.lines().filter(|line| !line.starts_with('#'));
+        let series = samples().filter_map(|line| line.rsplit_once(' '));
+        let unique: BTreeSet<_> = series.map(|(series, _)| series).collect();
+        assert_eq!(unique.len(), samples().count());
+    }
+}

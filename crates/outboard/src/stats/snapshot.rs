@@ -1,0 +1,478 @@
+//! What an instance has counted, at one moment, by name: the source of every output.
+
+use super::raw::Raw;
+use abi::share::{
+    COUNTERS_PER_PORT, PORT_APPLIANCE, PORT_COUNTERS, PortCounter, RULES_MAX, RulesRefused, SLOTS,
+};
+use nf::Malformed;
+use serde::{Serialize, Serializer};
+use std::borrow::Cow;
+
+/// A network port of an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortName {
+    /// Its name in the manifest.
+    pub name: String,
+    /// Its index in the manifest.
+    pub index: usize,
+    /// The interface behind it, if that has a name.
+    pub interface: Option<String>,
+}
+
+/// Where a counter of rules stands in their text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleName {
+    /// The chain.
+    pub chain: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The rule or policy as the language prints it.
+    pub text: String,
+}
+
+/// What is known of the text of the rules in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// There is no text: the guest came with these rules.
+    BuiltIn,
+    /// By number of the counter, the policy last.
+    Known(Vec<RuleName>),
+    /// Why the text says nothing.
+    Unknown(String),
+}
+
+/// What an instance has counted, at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Snapshot {
+    /// The network ports, in the order of the manifest.
+    pub ports: Vec<Port>,
+    /// The rules, if the guest has any.
+    pub rules: Option<Rules>,
+    /// Frames that were not captured, because the ring was full.
+    pub captures_lost: u64,
+    /// What contradicts itself, in words.
+    pub notes: Vec<String>,
+}
+
+/// What a port has counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Port {
+    /// Its name in the manifest.
+    pub name: String,
+    /// Its index in the manifest.
+    pub index: usize,
+    /// The interface behind it, if that has a name.
+    pub interface: Option<String>,
+    /// Taken from the host.
+    pub receive: Traffic,
+    /// Handed to the host.
+    pub transmit: Traffic,
+    /// Frames dropped at this port, by reason. Those that a rule dropped are the rule's.
+    #[serde(serialize_with = "by_name")]
+    pub drops: Vec<Counted>,
+    /// What else has happened, by name.
+    #[serde(serialize_with = "by_name")]
+    pub events: Vec<Counted>,
+}
+
+/// Frames and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Traffic {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// How often something has happened.
+pub type Counted = (Cow<'static, str>, u64);
+
+/// The rules in force and what they have counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rules {
+    /// Number of the set in force; 0 is the one that the guest came with.
+    pub generation: u64,
+    /// Number of the last set that the guest was given.
+    pub loaded: u64,
+    /// The last set that the guest refused.
+    pub refused: Option<Refused>,
+    /// Each rule in the order of the text, then the policy.
+    pub entries: Vec<Rule>,
+}
+
+/// A set of rules that the guest refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Refused {
+    /// Number of the set.
+    pub generation: u64,
+    /// Why.
+    pub reason: Cow<'static, str>,
+    /// Where in its text, in bytes.
+    pub position: u64,
+}
+
+/// What a rule has counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rule {
+    /// Its position among the rules, from 0.
+    pub number: usize,
+    /// Its chain, if the text is known.
+    pub chain: Option<String>,
+    /// Its line, from 1, if the text is known.
+    pub line: Option<usize>,
+    /// The rule as the language prints it, if the text is known.
+    pub text: Option<String>,
+    /// What it has counted.
+    #[serde(flatten)]
+    pub counted: Traffic,
+}
+
+impl Rule {
+    /// The rule for a person: its text, or else its number.
+    pub fn label(&self) -> Cow<'_, str> {
+        match &self.text {
+            Some(text) => text.into(),
+            None => format!("rule {}", self.number).into(),
+        }
+    }
+}
+
+fn by_name<S: Serializer>(counted: &[Counted], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(counted.iter().map(|(name, count)| (name, count)))
+}
+
+impl Snapshot {
+    /// What `raw` means for an instance with these ports and these names of its rules.
+    pub fn new(raw: &Raw, ports: &[PortName], names: &Names) -> Self {
+        let mut notes = Vec::new();
+        let rules = rules(raw, names, &mut notes);
+        // Which appliance it is does not show: one with rules drops what it cannot read.
+        let reads_frames = rules.is_some();
+        Self {
+            ports: ports
+                .iter()
+                .map(|port| self::port(raw, port, reads_frames, &mut notes))
+                .collect(),
+            rules,
+            captures_lost: raw.capture.lost,
+            notes,
+        }
+    }
+}
+
+fn port(raw: &Raw, port: &PortName, reads_frames: bool, notes: &mut Vec<String>) -> Port {
+    let first = port.index.saturating_mul(COUNTERS_PER_PORT);
+    let block = raw.counters.get(first..).unwrap_or_default();
+    if block.len() < COUNTERS_PER_PORT {
+        notes.push(format!("the file has no counters of port {}", port.name));
+    }
+    let count = |number: usize| block.get(number).copied().unwrap_or(0);
+    let traffic = |frames: PortCounter, bytes: PortCounter| Traffic {
+        frames: count(frames as usize),
+        bytes: count(bytes as usize),
+    };
+    let (mut drops, mut events) = (Vec::new(), Vec::new());
+    for (number, name) in PORT_COUNTERS.into_iter().enumerate() {
+        match kind(number) {
+            Kind::Traffic => {}
+            Kind::Drop => drops.push((name.into(), count(number))),
+            Kind::Event => events.push((name.into(), count(number))),
+        }
+    }
+    if reads_frames {
+        let malformed = Malformed::ALL
+            .into_iter()
+            .map(|reason| (reason.name().into(), count(PORT_APPLIANCE + reason.index())));
+        drops.extend(malformed);
+    } else {
+        let own = (PORT_APPLIANCE..COUNTERS_PER_PORT).filter(|number| count(*number) > 0);
+        events.extend(own.map(|number| (format!("counter_{number}").into(), count(number))));
+    }
+    Port {
+        name: port.name.clone(),
+        index: port.index,
+        interface: port.interface.clone(),
+        receive: traffic(PortCounter::RxFrames, PortCounter::RxBytes),
+        transmit: traffic(PortCounter::TxFrames, PortCounter::TxBytes),
+        drops,
+        events,
+    }
+}
+
+/// What one of the runtime's counters of a port counts.
+enum Kind {
+    Traffic,
+    Drop,
+    Event,
+}
+
+fn kind(number: usize) -> Kind {
+    const EVENTS: [usize; 3] = [
+        PortCounter::RxError as usize,
+        PortCounter::TxSegmented as usize,
+        PortCounter::NoBuffer as usize,
+    ];
+    match number {
+        number if number < PortCounter::RxTooLong as usize => Kind::Traffic,
+        number if EVENTS.contains(&number) => Kind::Event,
+        _ => Kind::Drop,
+    }
+}
+
+fn rules(raw: &Raw, names: &Names, notes: &mut Vec<String>) -> Option<Rules> {
+    let status = &raw.status;
+    if status.rules == 0 {
+        return None;
+    }
+    if status.slot >= SLOTS as u64 {
+        notes.push(format!(
+            "the guest names slot {}, which is none",
+            status.slot
+        ));
+    }
+    if status.rules > RULES_MAX as u64 {
+        notes.push(format!("the guest claims to have {} rules", status.rules));
+    }
+    if !raw.steady {
+        notes.push("the rules were replaced all the time while they were read".into());
+    }
+    if status.generation > raw.control.generation {
+        notes.push(format!(
+            "the guest claims to have rules {}, and was given {}",
+            status.generation, raw.control.generation
+        ));
+    }
+    let known = match names {
+        Names::BuiltIn => None,
+        Names::Known(names) if names.len() == raw.rules.len() => Some(names),
+        Names::Known(names) => {
+            notes.push(format!(
+                "the text has {} rules with its policies, the guest counts {}",
+                names.len(),
+                raw.rules.len()
+            ));
+            None
+        }
+        Names::Unknown(why) => {
+            notes.push(format!("the rules have no names: {why}"));
+            None
+        }
+    };
+    let rule = |(number, counter): (usize, &abi::share::RuleCounter)| {
+        let name = known.and_then(|names| names.get(number));
+        Rule {
+            number,
+            chain: name.map(|name| name.chain.clone()),
+            line: name.map(|name| name.line),
+            text: name.map(|name| name.text.clone()),
+            counted: Traffic {
+                frames: counter.frames,
+                bytes: counter.bytes,
+            },
+        }
+    };
+    Some(Rules {
+        generation: status.generation,
+        loaded: raw.control.generation,
+        refused: (status.refused != 0).then(|| refused(status)),
+        entries: raw.rules.iter().enumerate().map(rule).collect(),
+    })
+}
+
+fn refused(status: &abi::share::RulesStatus) -> Refused {
+    let reasons = [
+        (RulesRefused::Invalid, "invalid"),
+        (RulesRefused::Memory, "memory"),
+        (RulesRefused::Torn, "torn"),
+    ];
+    let known = reasons
+        .into_iter()
+        .find(|(reason, _)| *reason as u64 == status.reason);
+    Refused {
+        generation: status.refused,
+        reason: known.map_or_else(
+            || format!("reason {}", status.reason).into(),
+            |(_, s)| s.into(),
+        ),
+        position: status.position,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use abi::share::{COUNTERS, CaptureHead, Control, RuleCounter, RulesStatus};
+    use proptest::prelude::*;
+
+    /// Ports of the firewall, by their places in its manifest.
+    pub fn ports() -> [PortName; 2] {
+        [("private", 1, Some("tap0")), ("public", 2, None)].map(|(name, index, interface)| {
+            PortName {
+                name: name.into(),
+                index,
+                interface: interface.map(str::to_owned),
+            }
+        })
+    }
+
+    /// A guest with two rules and a policy that has seen something of everything.
+    pub fn raw() -> Raw {
+        let mut counters = vec![0; COUNTERS];
+        let private = COUNTERS_PER_PORT;
+        counters[private..private + 4].copy_from_slice(&[12, 1200, 3, 300]);
+        counters[private + PortCounter::TxTooBig as usize] = 2;
+        counters[private + PortCounter::NoBuffer as usize] = 4;
+        counters[private + PORT_APPLIANCE + Malformed::BadIpChecksum.index()] = 1;
+        Raw {
+            counters,
+            status: RulesStatus {
+                generation: 2,
+                slot: 1,
+                rules: 3,
+                ..RulesStatus::default()
+            },
+            rules: [(8, 800), (0, 0), (4, 399)]
+                .map(|(frames, bytes)| RuleCounter { frames, bytes })
+                .to_vec(),
+            control: Control {
+                generation: 2,
+                slot: 1,
+                ..Control::default()
+            },
+            capture: CaptureHead { head: 9, lost: 6 },
+            steady: true,
+        }
+    }
+
+    /// Names of the rules of [`raw`].
+    pub fn names() -> Names {
+        let name = |chain: &str, line, text: &str| RuleName {
+            chain: chain.into(),
+            line,
+            text: text.into(),
+        };
+        Names::Known(vec![
+            name("forward", 5, "tcp dport 7070 accept"),
+            name("forward", 6, "log prefix \"odd \\ \" drop"),
+            name("forward", 3, "policy drop"),
+        ])
+    }
+
+    /// What [`raw`] means.
+    pub fn snapshot() -> Snapshot {
+        Snapshot::new(&raw(), &ports(), &names())
+    }
+
+    fn count(counted: &[Counted], name: &str) -> u64 {
+        counted.iter().find(|(other, _)| other == name).unwrap().1
+    }
+
+    #[test]
+    fn numbers_get_their_names() {
+        let snapshot = snapshot();
+        assert_eq!(snapshot.notes, [""; 0]);
+        assert_eq!(snapshot.captures_lost, 6);
+        let [private, public] = &snapshot.ports[..] else {
+            panic!("two ports");
+        };
+        assert_eq!((private.receive.frames, private.receive.bytes), (12, 1200));
+        assert_eq!((private.transmit.frames, private.transmit.bytes), (3, 300));
+        assert_eq!(count(&private.drops, "too_big"), 2);
+        assert_eq!(count(&private.drops, "bad_ip_checksum"), 1);
+        assert_eq!(count(&private.events, "no_buffer"), 4);
+        assert_eq!(public.receive, Traffic::default());
+        let rules = snapshot.rules.unwrap();
+        assert_eq!((rules.generation, rules.loaded), (2, 2));
+        assert_eq!(rules.entries[0].label(), "tcp dport 7070 accept");
+        assert_eq!(rules.entries[0].counted.frames, 8);
+        assert_eq!(rules.entries[2].line, Some(3));
+    }
+
+    #[test]
+    fn every_counter_of_a_port_is_somewhere() {
+        let snapshot = snapshot();
+        let port = &snapshot.ports[0];
+        let named = port.drops.len() + port.events.len();
+        assert_eq!(named, PORT_COUNTERS.len() - 4 + Malformed::ALL.len());
+    }
+
+    #[test]
+    fn rules_without_a_text_go_by_number() {
+        let raw = Raw {
+            status: RulesStatus {
+                generation: 0,
+                ..raw().status
+            },
+            ..raw()
+        };
+        let snapshot = Snapshot::new(&raw, &ports(), &Names::BuiltIn);
+        assert_eq!(snapshot.notes, [""; 0]);
+        assert_eq!(snapshot.rules.unwrap().entries[2].label(), "rule 2");
+    }
+
+    #[test]
+    fn names_of_other_rules_are_not_used() {
+        let Names::Known(mut names) = names() else {
+            panic!("known");
+        };
+        names.pop();
+        let snapshot = Snapshot::new(&raw(), &ports(), &Names::Known(names));
+        assert!(
+            snapshot.notes[0].contains("counts 3"),
+            "{:?}",
+            snapshot.notes
+        );
+        assert_eq!(snapshot.rules.unwrap().entries[0].text, None);
+    }
+
+    #[test]
+    fn an_appliance_without_rules_has_counters_of_its_own() {
+        let mut raw = raw();
+        raw.status.rules = 0;
+        let snapshot = Snapshot::new(&raw, &ports(), &Names::BuiltIn);
+        assert_eq!(snapshot.rules, None);
+        let number = PORT_APPLIANCE + Malformed::BadIpChecksum.index();
+        let private = &snapshot.ports[0];
+        assert_eq!(count(&private.events, &format!("counter_{number}")), 1);
+    }
+
+    #[test]
+    fn a_refusal_says_why() {
+        let mut raw = raw();
+        raw.status.refused = 3;
+        raw.status.reason = RulesRefused::Memory as u64;
+        let refused = |raw: &Raw| {
+            let rules = Snapshot::new(raw, &ports(), &names()).rules;
+            rules.unwrap().refused.unwrap()
+        };
+        assert_eq!(refused(&raw).reason, "memory");
+        raw.status.reason = 77;
+        assert_eq!(refused(&raw).reason, "reason 77");
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_numbers_never_panic(
+            status in prop::array::uniform6(any::<u64>()),
+            count in 0..5usize,
+            frames in any::<u64>(),
+            index in any::<usize>(),
+        ) {
+            let mut raw = raw();
+            raw.status = RulesStatus {
+                generation: status[0],
+                slot: status[1],
+                rules: status[2],
+                refused: status[3],
+                reason: status[4],
+                position: status[5],
+            };
+            raw.rules = vec![RuleCounter { frames, bytes: frames }; count];
+            raw.counters.fill(frames);
+            let mut ports = ports();
+            ports[1].index = index;
+            let snapshot = Snapshot::new(&raw, &ports, &names());
+            prop_assert!(snapshot.rules.is_none_or(|rules| rules.entries.len() == count));
+        }
+    }
+}
