@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`build`] | an appliance's folder becomes an image |
 //! | [`inspect`] | what an image carries and asks for |
+//! | [`metrics`] | counters over HTTP |
 //! | [`run`] | the monitor: starts a tender, reports how its guest ended, cleans up |
 //! | [`ending`] | the decision what to say about an end |
 //! | [`frame`] | a frame from words, digits or a capture |
@@ -16,6 +17,7 @@ pub mod build;
 pub mod ending;
 pub mod frame;
 pub mod inspect;
+pub mod metrics;
 pub mod run;
 pub mod share;
 pub mod stats;
