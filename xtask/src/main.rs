@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod demo;
+mod lab;
 mod packages;
 mod process;
 mod stages;
@@ -25,6 +26,7 @@ Commands:
   demo    build everything and show the firewall between two networks
   test    run all checks and tests
   tidy    check what neither compiler nor clippy checks
+  lab     a machine with KVM, an IOMMU and QEMU's network cards
   bench   measure, and write figures to results/
   ci      what .ci/run does: test --yes --verbose
 
@@ -55,6 +57,7 @@ fn dispatch(arguments: &[String]) -> Result<i32, String> {
         "bench" => demo::bench(&root, options),
         "test" => test::main(&root, options),
         "tidy" => tidy::main(&root, options),
+        "lab" => lab::main(&root, options),
         "ci" => test::ci(&root, options),
         "--help" | "-h" | "help" => {
             print!("{}", HELP);

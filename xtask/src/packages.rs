@@ -49,6 +49,28 @@ pub const TEST: &[Tool] = &[
     },
 ];
 
+/// What the lab takes.
+pub const LAB: &[Tool] = &[
+    Tool {
+        program: "qemu-system-x86_64",
+        packages: &["qemu-system-x86"],
+        purpose: "the lab's machine",
+        required: true,
+    },
+    Tool {
+        program: "busybox",
+        packages: &["busybox-static"],
+        purpose: "the lab's shell",
+        required: true,
+    },
+    Tool {
+        program: "cpio",
+        packages: &["cpio"],
+        purpose: "the lab's initial RAM disk",
+        required: true,
+    },
+];
+
 /// What we may do, and with what.
 #[derive(Clone, Copy, Debug)]
 pub struct Means {

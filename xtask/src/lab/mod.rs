@@ -1,0 +1,149 @@
+//! `cargo xtask lab`: a machine with KVM, an IOMMU and QEMU's NICs, on any host.
+
+mod kernel;
+mod machine;
+
+use crate::packages::{self, LAB};
+use machine::Nic;
+use std::path::{Path, PathBuf};
+
+const HELP: &str = "\
+Usage: cargo xtask lab [OPTION...] [--] COMMAND
+       cargo xtask lab [OPTION...] shell
+
+Boots a machine with KVM and an IOMMU (QEMU without acceleration, Debian's kernel), runs COMMAND in
+its shell, and ends with its exit status. `shell` is a shell to type in.
+
+  --file=PATH          bring a file along, to /lab/NAME (may be repeated); programs must be static
+  --nic=MODEL[,WIRE]   a network card of QEMU's: e1000e, e1000, virtio-net-pci ... WIRE is `hub`, or
+                       what QEMU's -netdev takes (default: user)
+  --memory=MIB         memory of the machine (default 1024)
+  --timeout=SECONDS    kill it then (default 300)
+  --yes                install missing Debian packages without asking (as CI=true does)
+";
+
+const MEMORY_MIB_DEFAULT: u32 = 1024;
+const TIMEOUT_SECONDS_DEFAULT: u64 = 300;
+
+/// What to run, and on which machine.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Options {
+    files: Vec<PathBuf>,
+    nics: Vec<Nic>,
+    memory_mib: u32,
+    timeout_seconds: u64,
+    yes: bool,
+    /// What the shell runs; `None` if somebody types.
+    command: Option<String>,
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Self, String> {
+        let mut options = Self {
+            files: Vec::new(),
+            nics: Vec::new(),
+            memory_mib: MEMORY_MIB_DEFAULT,
+            timeout_seconds: TIMEOUT_SECONDS_DEFAULT,
+            yes: false,
+            command: None,
+        };
+        let mut rest = arguments.iter();
+        let mut words: Vec<&str> = Vec::new();
+        for argument in &mut rest {
+            match argument.split_once('=') {
+                _ if argument == "--" => break,
+                _ if argument == "--yes" => options.yes = true,
+                Some(("--file", path)) => options.files.push(path.into()),
+                Some(("--nic", nic)) => options.nics.push(Nic::parse(nic)),
+                Some(("--memory", mib)) => options.memory_mib = number(argument, mib)?,
+                Some(("--timeout", seconds)) => {
+                    options.timeout_seconds = number(argument, seconds)?;
+                }
+                _ if argument.starts_with("--") => {
+                    return Err(format!(
+                        "there is no option `{}`; type: cargo xtask lab --help",
+                        argument
+                    ))
+                }
+                _ => {
+                    words.push(argument);
+                    break;
+                }
+            }
+        }
+        words.extend(rest.map(String::as_str));
+        match words.as_slice() {
+            [] => Err("the lab needs a command; type: cargo xtask lab --help".into()),
+            ["shell"] => Ok(options),
+            words => {
+                options.command = Some(words.join(" "));
+                Ok(options)
+            }
+        }
+    }
+}
+
+fn number<T: std::str::FromStr>(argument: &str, value: &str) -> Result<T, String> {
+    value
+        .parse()
+        .map_err(|_| format!("{}: not a number; type: cargo xtask lab --help", argument))
+}
+
+/// `cargo xtask lab`.
+///
+/// # Errors
+/// One line that says why the machine did not run.
+pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
+    if crate::wants_help(arguments) {
+        print!("{}", HELP);
+        return Ok(0);
+    }
+    let options = Options::parse(arguments)?;
+    packages::provide(&[LAB], options.yes)?;
+    let cache = crate::process::target_folder(root).join("lab");
+    let kernel = kernel::provide(&cache)?;
+    machine::run(root, &cache, &kernel, &options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Options, String> {
+        let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
+        Options::parse(&words)
+    }
+
+    #[test]
+    fn options_end_at_the_command() {
+        let options = parse(&["--file=a/b", "--memory=64", "--", "ls", "--memory=1"]).unwrap();
+        assert_eq!(options.files, [PathBuf::from("a/b")]);
+        assert_eq!(options.memory_mib, 64);
+        assert_eq!(options.command.as_deref(), Some("ls --memory=1"));
+        assert_eq!(
+            parse(&["ls", "--yes"]).unwrap().command.as_deref(),
+            Some("ls --yes")
+        );
+    }
+
+    #[test]
+    fn a_shell_has_no_command() {
+        assert_eq!(parse(&["--nic=e1000e", "shell"]).unwrap().command, None);
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for (words, named) in [
+            (&["--memory=lots", "ls"][..], "--memory=lots"),
+            (&["--fast", "ls"], "--fast"),
+            (&[], "needs a command"),
+        ] {
+            let error = parse(words).unwrap_err();
+            assert!(
+                error.contains(named) && error.contains("--help"),
+                "{}",
+                error
+            );
+        }
+    }
+}
