@@ -17,6 +17,7 @@ const TARGET_TRIPLE: &str = "x86_64-unknown-linux-gnu";
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The appliance's folder, with Cargo.toml and manifest.json
+    #[arg(default_value = ".")]
     directory: PathBuf,
     /// The host that the image is for
     #[arg(long, value_enum, default_value_t = Host::Spt)]
@@ -70,7 +71,7 @@ impl fmt::Display for Error {
         match self {
             Self::Missing(directory, file) => write!(
                 f,
-                "{} has no {file}: name the folder of an appliance, such as unikernels/firewall",
+                "{} has no {file}: name the folder of an appliance, or make one with: outboard new NAME",
                 directory.display()
             ),
             Self::Cargo(e) if e.kind() == io::ErrorKind::NotFound => {

@@ -2,6 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`new`] | the folder of a new appliance |
 //! | [`build`] | an appliance's folder becomes an image |
 //! | [`inspect`] | what an image carries and asks for |
 //! | [`metrics`] | counters over HTTP |
@@ -18,6 +19,7 @@ pub mod ending;
 pub mod frame;
 pub mod inspect;
 pub mod metrics;
+pub mod new;
 pub mod run;
 pub mod share;
 pub mod stats;

@@ -8,7 +8,7 @@ mod demo;
 use abi::exit;
 use bench::relay;
 use clap::{Parser, Subcommand};
-use outboard::{build, inspect, run};
+use outboard::{build, inspect, new, run};
 use std::error::Error;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -41,6 +41,8 @@ enum Command {
         )]
         arguments: Vec<OsString>,
     },
+    /// Make the folder of a new appliance
+    New(new::Arguments),
     /// Build the image of an appliance
     Build(build::Arguments),
     /// Show what an image carries: manifest, ABI, segments
@@ -91,6 +93,7 @@ fn asks_for_help(arguments: &[OsString]) -> bool {
 fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
     match command {
         Command::Run { arguments } => return monitor(arguments),
+        Command::New(arguments) => new::run(&arguments)?,
         Command::Build(arguments) => build::run(&arguments)?,
         Command::Inspect(arguments) => inspect::run(&arguments)?,
         Command::Relay { kind, parent } => relay::serve(kind, parent)?,

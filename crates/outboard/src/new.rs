@@ -1,0 +1,243 @@
+//! Makes the folder of a new appliance: a small one that builds and runs, to be changed.
+
+use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
+
+/// Files of the folder, and what stands in them: `@NAME@` is the appliance's name, `@CRATES@` the
+/// folder of Outboard's crates.
+const FILES: [(&str, &str); 6] = [
+    ("Cargo.toml", include_str!("../template/Cargo.toml.in")),
+    ("build.rs", include_str!("../template/build.rs.in")),
+    (
+        "manifest.json",
+        include_str!("../template/manifest.json.in"),
+    ),
+    ("src/main.rs", include_str!("../template/main.rs.in")),
+    ("README.md", include_str!("../template/README.md.in")),
+    (".gitignore", include_str!("../template/gitignore.in")),
+];
+/// Longest name, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+/// Names that would be taken twice: by the crates that every image is made of, or in cargo's folder
+/// of what it built.
+const NAMES_TAKEN: [&str; 12] = [
+    "abi",
+    "alloc",
+    "build",
+    "core",
+    "deps",
+    "device",
+    "examples",
+    "image",
+    "incremental",
+    "std",
+    "test",
+    "unikernel",
+];
+/// Outboard's crates, where this program was built; it is in no registry.
+const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+/// What tells the folder of Outboard's crates from any other.
+const RUNTIME: &str = "unikernel/Cargo.toml";
+
+/// `outboard new`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Its name; the folder of this name is made here
+    name: String,
+    /// The folder of Outboard's sources, instead of the one that this program was built from
+    #[arg(long, value_name = "DIRECTORY")]
+    outboard: Option<PathBuf>,
+}
+
+/// Why there is no new folder.
+#[derive(Debug)]
+pub enum Error {
+    /// Not a name that cargo and files can have.
+    Name(String),
+    /// A name that something else has.
+    Taken(String),
+    /// There is a file or folder of this name.
+    Exists(String),
+    /// Outboard's crates are not where this program was built.
+    Moved(PathBuf),
+    /// Outboard's crates are not in the folder that was named.
+    NotOutboard(PathBuf),
+    /// This cannot be written.
+    Write(PathBuf, io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => write!(
+                f,
+                "{name:?} is no name for an appliance: choose one of 1 to {NAME_BYTES_MAX} \
+                 lower-case letters, digits, '-' and '_' that begins with a letter"
+            ),
+            Self::Taken(name) => write!(
+                f,
+                "{name} is a name that cargo or Outboard uses already: choose another one"
+            ),
+            Self::Exists(name) => write!(f, "{name} is here already: choose another name"),
+            Self::Moved(path) => write!(
+                f,
+                "Outboard's sources are no longer in {}: name their folder with --outboard",
+                path.display()
+            ),
+            Self::NotOutboard(path) => write!(
+                f,
+                "--outboard: {} has no crates/{RUNTIME}: name the folder of Outboard's sources",
+                path.display()
+            ),
+            Self::Write(path, e) => write!(f, "cannot write {}: {e}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Makes the folder here, and prints what to type next.
+///
+/// # Errors
+/// See [`create`]; Outboard's crates are not to be found.
+pub fn run(arguments: &Arguments) -> Result<(), Error> {
+    let crates = crates(arguments.outboard.as_deref())?;
+    create(Path::new(""), &arguments.name, &crates)?;
+    let name = &arguments.name;
+    println!(
+        "{name} is there: it counts the frames that come to its one port. To build and try it:\n\n    \
+         cd {name}\n    \
+         outboard build\n    \
+         unshare --user --map-root-user --net outboard run --mem=16 --create-taps --net:net=tap0 -- \
+         {name}.spt\n\n\
+         Ctrl-C ends it; {name}/README.md has more."
+    );
+    Ok(())
+}
+
+/// The folder of Outboard's crates: in its sources, if they are named.
+fn crates(sources: Option<&Path>) -> Result<PathBuf, Error> {
+    let crates = sources.map_or_else(|| PathBuf::from(CRATES), |sources| sources.join("crates"));
+    match crates.canonicalize() {
+        Ok(crates) if crates.join(RUNTIME).is_file() => Ok(crates),
+        _ => Err(match sources {
+            Some(sources) => Error::NotOutboard(sources.to_owned()),
+            None => Error::Moved(crates),
+        }),
+    }
+}
+
+/// Makes the folder of the appliance `name` in `parent`, whose image is made of `crates`.
+///
+/// # Errors
+/// The name is none, or taken, or something cannot be written; no folder stays behind then.
+pub fn create(parent: &Path, name: &str, crates: &Path) -> Result<(), Error> {
+    if !is_name(name) {
+        return Err(Error::Name(name.to_owned()));
+    }
+    if NAMES_TAKEN.contains(&name) {
+        return Err(Error::Taken(name.to_owned()));
+    }
+    let folder = parent.join(name);
+    match fs::create_dir(&folder) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(Error::Exists(name.to_owned()));
+        }
+        other => other.map_err(|e| Error::Write(folder.clone(), e))?,
+    }
+    let filled = fill(&folder, name, crates);
+    if filled.is_err() {
+        // What cannot be removed either is reported by what could not be written.
+        let _ = fs::remove_dir_all(&folder);
+    }
+    filled
+}
+
+fn fill(folder: &Path, name: &str, crates: &Path) -> Result<(), Error> {
+    let crates = toml(crates);
+    let source = folder.join("src");
+    fs::create_dir(&source).map_err(|e| Error::Write(source, e))?;
+    for (file, text) in FILES {
+        let text = text.replace("@NAME@", name).replace("@CRATES@", &crates);
+        let path = folder.join(file);
+        fs::write(&path, text).map_err(|e| Error::Write(path, e))?;
+    }
+    Ok(())
+}
+
+fn is_name(name: &str) -> bool {
+    name.len() <= NAME_BYTES_MAX
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_')
+}
+
+/// A path as it stands between the quotes of a basic string of TOML.
+fn toml(path: &Path) -> String {
+    path.display()
+        .to_string()
+        .replace('\\', r"\\")
+        .replace('"', "\\\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder of the test's own.
+    fn parent(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("outboard-new-{name}-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        path
+    }
+
+    #[test]
+    fn nothing_of_the_template_is_left_to_fill_in() {
+        let parent = parent("whole");
+        create(&parent, "my-box2", Path::new("/c")).unwrap();
+        for (file, _) in FILES {
+            let text = fs::read_to_string(parent.join("my-box2").join(file)).unwrap();
+            assert!(!text.contains('@'), "{file}: {text}");
+        }
+        let again = create(&parent, "my-box2", Path::new("/c")).unwrap_err();
+        fs::remove_dir_all(&parent).unwrap();
+        assert!(matches!(again, Error::Exists(_)), "{again}");
+    }
+
+    #[test]
+    fn the_manifest_is_one() {
+        let text = FILES.iter().find(|(name, _)| *name == "manifest.json");
+        assert!(image::manifest::from_json(text.unwrap().1.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn other_names_are_refused() {
+        let long = "a".repeat(NAME_BYTES_MAX + 1);
+        for name in [
+            "", "..", "a/b", "/tmp/x", "2x", "-x", "A", "a b", "a\n", "ä", &long,
+        ] {
+            let error = create(Path::new(""), name, Path::new("/c")).unwrap_err();
+            assert!(matches!(error, Error::Name(_)), "{error}");
+            assert!(!error.to_string().contains('\n'));
+        }
+        for name in NAMES_TAKEN {
+            let error = create(Path::new(""), name, Path::new("/c")).unwrap_err();
+            assert!(matches!(error, Error::Taken(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_crates_are_found_or_asked_for() {
+        assert!(crates(None).unwrap().join("abi/Cargo.toml").is_file());
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        assert_eq!(crates(Some(&root)).unwrap(), crates(None).unwrap());
+        let error = crates(Some(Path::new("/nonexistent"))).unwrap_err();
+        assert!(matches!(error, Error::NotOutboard(_)), "{error}");
+    }
+
+    #[test]
+    fn a_path_is_quoted() {
+        assert_eq!(toml(Path::new(r#"/a "b"\c"#)), r#"/a \"b\"\\c"#);
+    }
+}
