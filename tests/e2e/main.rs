@@ -9,15 +9,18 @@ mod build;
 mod cli;
 mod compatibility;
 mod demo;
+mod document;
 mod firewall;
 mod frames;
 mod guests;
 mod joined;
 mod network;
+mod new;
 mod ports;
 mod process;
 mod readme;
 mod temporary;
+mod tutorial;
 mod wire;
 
 use libtest_mimic::{Arguments, Trial};
@@ -38,6 +41,8 @@ fn main() {
     trials.extend(cli::trials(images));
     trials.extend(demo::trials(images, &network));
     trials.extend(readme::trials(images, &network));
+    trials.extend(new::trials(images, &network));
+    trials.extend(tutorial::trials(images, &network));
     trials.extend(compatibility::trials(images, &network));
     libtest_mimic::run(&arguments, trials).exit();
 }

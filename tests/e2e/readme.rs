@@ -1,13 +1,13 @@
 //! The commands of the README do what it says. Each block is marked `<!-- test: NAME -->`.
 
 use crate::build::{Images, root};
+use crate::document::{self, shell};
 use crate::network::Network;
 use crate::process::{Ended, run, start};
+use crate::temporary::TemporaryFolder;
 use bench::segment::Segment;
 use libtest_mimic::{Failed, Trial};
 use rustix::process::Signal;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,20 +28,16 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
 
 /// The shell commands of a marked block.
 fn block(name: &str) -> Result<String, Failed> {
-    let readme = fs::read_to_string(root().join("README.md"))?;
-    let mark = format!("<!-- test: {name} -->\n```sh\n");
-    let (_, rest) = readme
-        .split_once(&mark)
-        .ok_or(format!("README has no block {name}"))?;
-    let (commands, _) = rest.split_once("```").ok_or("the block does not end")?;
-    Ok(commands.to_owned())
+    let mark = format!("test: {name}");
+    let blocks = document::blocks("README.md")?;
+    let block = blocks.into_iter().find(|block| block.mark == mark);
+    Ok(block.ok_or(format!("README has no block {name}"))?.text)
 }
 
 /// `demo` is what the tests of the demonstration run, `test` is this; the others are run here. A
 /// new block must be added to one of the two.
 fn every_block() -> Result<(), Failed> {
-    let readme = fs::read_to_string(root().join("README.md"))?;
-    let blocks = readme.matches("```sh").count();
+    let blocks = document::blocks("README.md")?.len();
     let known = ["demo", "test", "install", "taps", "run", "change"];
     for name in known {
         block(name)?;
@@ -51,25 +47,12 @@ fn every_block() -> Result<(), Failed> {
         .ok_or_else(|| format!("{blocks} blocks, {} known", known.len()).into())
 }
 
-/// A shell in `folder` that has our programs, and needs no sudo.
-fn shell(images: &Images, folder: &Path, commands: &str) -> Command {
-    let programs = images.program("outboard");
-    let folder_of_programs = programs.parent().unwrap_or(Path::new("/"));
-    let path = std::env::var("PATH").unwrap_or_default();
-    let mut command = Command::new("sh");
-    command
-        .args(["-ec", &format!("sudo() {{ \"$@\"; }}\n{commands}")])
-        .env("PATH", format!("{}:{path}", folder_of_programs.display()))
-        .current_dir(folder);
-    command
-}
-
 /// Installs into a folder that goes with the test.
 fn install(images: &Images) -> Result<(), Failed> {
-    let folder = Scratch::new("install")?;
+    let folder = TemporaryFolder::new("install")?;
     let commands = block("install")?.replace("outboard ", "\"$CARGO_INSTALL_ROOT\"/bin/outboard ");
     let mut command = shell(images, root(), &commands);
-    let ended = run(command.env("CARGO_INSTALL_ROOT", &folder.0))?;
+    let ended = run(command.env("CARGO_INSTALL_ROOT", &folder.path))?;
     ended.expect_status(0)?.expect_stdout("private")?;
     ended.expect_stdout("public").map(|_| ())
 }
@@ -97,43 +80,26 @@ fn taps_and_run(images: &Images) -> Result<(), Failed> {
     firewall.finish()?.expect_status(128 + 2).map(|_| ())
 }
 
-/// A folder that goes with the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Result<Self, Failed> {
-        let folder = std::env::temp_dir().join(format!("outboard-{}-{name}", std::process::id()));
-        fs::create_dir(&folder)?;
-        Ok(Self(folder))
+/// A folder with the sources that an image is made of.
+fn sources() -> Result<TemporaryFolder, Failed> {
+    let copy = TemporaryFolder::new("sources")?;
+    for name in [
+        "Cargo.toml",
+        "Cargo.lock",
+        ".cargo",
+        "crates",
+        "unikernels",
+        "xtask",
+    ] {
+        let mut command = Command::new("cp");
+        command.arg("-r").arg(root().join(name)).arg(&copy.path);
+        run(&mut command)?.expect_status(0)?;
     }
-
-    /// One with the sources that an image is made of.
-    fn with_sources() -> Result<Self, Failed> {
-        let copy = Self::new("sources")?;
-        for name in [
-            "Cargo.toml",
-            "Cargo.lock",
-            ".cargo",
-            "crates",
-            "unikernels",
-            "xtask",
-        ] {
-            let mut command = Command::new("cp");
-            command.arg("-r").arg(root().join(name)).arg(&copy.0);
-            run(&mut command)?.expect_status(0)?;
-        }
-        Ok(copy)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+    Ok(copy)
 }
 
 fn change(images: &Images) -> Result<(), Failed> {
-    let copy = Scratch::with_sources()?;
+    let copy = sources()?;
     // The programs are those of this repository; only the image is built from the changed copy.
     let commands = block("change")?;
     let demo = "cargo xtask demo";
@@ -145,7 +111,7 @@ fn change(images: &Images) -> Result<(), Failed> {
         "outboard build unikernels/firewall >&2\n\
          outboard demo firewall --quick --json --image unikernels/firewall/firewall.spt",
     );
-    let ended: Ended = run(&mut shell(images, &copy.0, &commands))?;
+    let ended: Ended = run(&mut shell(images, &copy.path, &commands))?;
     let value: serde_json::Value = serde_json::from_str(&ended.expect_status(1)?.stdout)?;
     let checks = value["checks"].as_array().ok_or("no checks")?;
     let dropped = |check: &&serde_json::Value| check["expected"] == "dropped";

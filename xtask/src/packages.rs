@@ -42,6 +42,12 @@ pub const TEST: &[Tool] = &[
         required: false,
     },
     Tool {
+        program: "ping",
+        packages: &["iputils-ping"],
+        purpose: "what the tutorial asks its appliance",
+        required: false,
+    },
+    Tool {
         program: "ethtool",
         packages: &["ethtool"],
         purpose: "what a persistent tap remembers",

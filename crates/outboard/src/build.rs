@@ -71,7 +71,7 @@ impl fmt::Display for Error {
         match self {
             Self::Missing(directory, file) => write!(
                 f,
-                "{} has no {file}: name the folder of an appliance, or make one with: outboard new NAME",
+                "{} has no {file}: name an appliance's folder, or make one with: outboard new NAME",
                 directory.display()
             ),
             Self::Cargo(e) if e.kind() == io::ErrorKind::NotFound => {

@@ -16,6 +16,8 @@ const FILES: [(&str, &str); 6] = [
     ("README.md", include_str!("../template/README.md.in")),
     (".gitignore", include_str!("../template/gitignore.in")),
 ];
+/// What to type next.
+const NEXT: &str = include_str!("../template/next.in");
 /// Longest name, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 /// Names that would be taken twice: by the crates that every image is made of, or in cargo's folder
@@ -103,15 +105,7 @@ impl std::error::Error for Error {}
 pub fn run(arguments: &Arguments) -> Result<(), Error> {
     let crates = crates(arguments.outboard.as_deref())?;
     create(Path::new(""), &arguments.name, &crates)?;
-    let name = &arguments.name;
-    println!(
-        "{name} is there: it counts the frames that come to its one port. To build and try it:\n\n    \
-         cd {name}\n    \
-         outboard build\n    \
-         unshare --user --map-root-user --net outboard run --mem=16 --create-taps --net:net=tap0 -- \
-         {name}.spt\n\n\
-         Ctrl-C ends it; {name}/README.md has more."
-    );
+    print!("{}", NEXT.replace("@NAME@", &arguments.name));
     Ok(())
 }
 
