@@ -8,7 +8,9 @@
 
 use abi::exit;
 use abi::share::{REPORT_MAGIC, Report};
-use signal_hook::consts::signal::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSYS, SIGTRAP};
+use signal_hook::consts::signal::{
+    SIGBUS, SIGFPE, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGSYS, SIGTERM, SIGTRAP,
+};
 use signal_hook::low_level::signal_name;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -51,6 +53,14 @@ impl Ending {
             Self::Killed(signal) | Self::Reported(signal, _) => exit::SIGNAL_BASE + signal,
         };
         u8::try_from(status).unwrap_or(u8::MAX)
+    }
+
+    /// Whether somebody asked for it: a person, a service manager, a shutdown.
+    pub fn was_asked_for(&self) -> bool {
+        match self {
+            Self::Exited(_) => false,
+            Self::Killed(signal) | Self::Reported(signal, _) => [SIGINT, SIGTERM].contains(signal),
+        }
     }
 
     /// What the user should know, as at most two lines: how it ended, and what to look at next.

@@ -1,11 +1,16 @@
 //! The monitor: starts a tender as its child, passes signals and exit status on, says how the
 //! guest ended, and leaves nothing behind.
 
+mod request;
+mod watch;
+
+pub use request::Request;
+
 use crate::ending::Ending;
+use crate::metrics::{self, Endpoint};
 use crate::share::{self, Share};
 use rustix::process::Signal;
-use std::ffi::{CStr, OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{CStr, OsString};
 use std::{fmt, io};
 use tender::sys::process;
 use tender::sys::signal::{Held, is_ignored};
@@ -25,8 +30,15 @@ const FORWARDED: [Signal; 6] = [
 /// Why a guest was not started, or lost.
 #[derive(Debug)]
 pub enum Error {
-    /// `--name` without a value, or with one that is no text.
-    Name,
+    /// An option of the monitor without a value, or with one that is no text.
+    Value {
+        /// The option.
+        key: &'static str,
+        /// What it takes.
+        placeholder: &'static str,
+    },
+    /// Counters cannot be served.
+    Metrics(metrics::Error),
     /// No share file.
     Share(share::Error),
     /// Signals could not be held back.
@@ -40,7 +52,10 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Name => write!(f, "--name needs a value: --name=NAME"),
+            Self::Value { key, placeholder } => {
+                write!(f, "{key} needs a value: {key}={placeholder}")
+            }
+            Self::Metrics(e) => e.fmt(f),
             Self::Share(e) => e.fmt(f),
             Self::Signals(e) => write!(f, "cannot hold signals back: {e}"),
             Self::Start(e) => write!(
@@ -54,53 +69,6 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What to run: the command line behind `outboard run`.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Request {
-    /// The name under which others find the guest's share file.
-    name: Option<String>,
-    /// All else, for the tender.
-    arguments: Vec<OsString>,
-}
-
-impl Request {
-    /// Takes `--name` out of the options in front of the image and leaves all else untouched: what
-    /// the options mean is the tender's to say, and what stands behind the image the guest's.
-    ///
-    /// # Errors
-    /// `--name` has no value, or one that is no text.
-    pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Error> {
-        let mut name = None;
-        let mut options = Vec::new();
-        let mut arguments = arguments.into_iter();
-        while let Some(argument) = arguments.next() {
-            if argument == "--name" {
-                name = Some(text(arguments.next())?);
-            } else if let Some(value) = argument.as_bytes().strip_prefix(b"--name=") {
-                name = Some(text(Some(OsStr::from_bytes(value).to_owned()))?);
-            } else {
-                let last = argument == "--" || !argument.as_bytes().starts_with(b"-");
-                options.push(argument);
-                if last {
-                    break;
-                }
-            }
-        }
-        options.extend(arguments);
-        Ok(Self {
-            name,
-            arguments: options,
-        })
-    }
-}
-
-fn text(value: Option<OsString>) -> Result<String, Error> {
-    value
-        .ok_or(Error::Name)?
-        .into_string()
-        .map_err(|_| Error::Name)
-}
-
 /// Runs a guest to its end, reports on stderr how it ended if that was no success, and returns the
 /// exit status to pass on.
 ///
@@ -113,6 +81,8 @@ pub fn run(request: &Request) -> Result<u8, Error> {
         None => Share::anonymous(),
     };
     let share = share.map_err(Error::Share)?;
+    let endpoint = request.metrics.clone().map(Endpoint::bind).transpose();
+    let mut endpoint = endpoint.map_err(Error::Metrics)?;
     // Before the tender starts, so that no signal falls between: one that arrives early waits here.
     // What whoever started this program told it to ignore, the guest ignores too.
     let forwarded = FORWARDED.into_iter().filter(|signal| !is_ignored(*signal));
@@ -120,63 +90,35 @@ pub fn run(request: &Request) -> Result<u8, Error> {
     // Forked rather than started: two programs one after the other take too long to the guest's
     // first byte. That of the tender alone has nothing that is not in this one.
     let tender = process::fork(TENDER, &signals, || {
+        if let Some(endpoint) = endpoint.take() {
+            endpoint.disown();
+        }
         let share = OsString::from(share.option());
         tender::main([share].into_iter().chain(request.arguments.iter().cloned()))
     });
     let tender = tender.map_err(Error::Start)?;
     let pid = tender.id();
+    // Read only now, when no guest is waiting to be started. A tender that cannot read it, or was
+    // asked for help, attaches nothing and says all there is to say.
+    let arguments = request.arguments.iter().cloned();
+    let options = match tender::options::parse(arguments) {
+        Ok(tender::options::Request::Start(options)) => Some(options),
+        _ => None,
+    };
+    if let (Some(endpoint), Some(options)) = (&mut endpoint, &options) {
+        watch::serve(endpoint, &share, request.name.as_deref(), options)?;
+    }
     let status = tender.attend(&signals).map_err(Error::Wait)?;
     let ending = Ending::new(status, share.report());
-    // Read only now, when no guest is waiting to be started. A tender that could not read it, or
-    // was asked for help, has attached nothing and said all there is to say.
-    let arguments = request.arguments.iter().cloned();
-    if let Ok(tender::options::Request::Start(options)) = tender::options::parse(arguments) {
-        tender::attach::cleanup(&options, pid);
-        for line in ending.lines(&options.image) {
+    if let Some(options) = &options {
+        tender::attach::cleanup(options, pid);
+        let counted = match ending.was_asked_for() {
+            true => watch::last_lines(&share, options),
+            false => Vec::new(),
+        };
+        for line in counted.into_iter().chain(ending.lines(&options.image)) {
             eprintln!("outboard: {line}");
         }
     }
     Ok(ending.exit_status())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parsed(words: &str) -> (Option<String>, String) {
-        let request = Request::parse(words.split_whitespace().map(OsString::from)).unwrap();
-        let arguments: Vec<_> = request
-            .arguments
-            .iter()
-            .map(|a| a.to_str().unwrap())
-            .collect();
-        (request.name, arguments.join(" "))
-    }
-
-    #[test]
-    fn arguments_reach_the_tender_untouched() {
-        for words in [
-            "--mem=16 --net:a=tap0 fw.spt --mem=3 -- x --name=y",
-            "--host=process -- --name=odd.spt x",
-            "--mem=16 --",
-            "",
-        ] {
-            assert_eq!(parsed(words), (None, words.into()));
-        }
-    }
-
-    #[test]
-    fn the_name_is_the_monitors_own() {
-        let expected = (Some("n".into()), "--mem=16 fw.spt --name a".into());
-        assert_eq!(parsed("--name=n --mem=16 fw.spt --name a"), expected);
-        assert_eq!(parsed("--mem=16 --name n fw.spt --name a"), expected);
-    }
-
-    #[test]
-    fn a_name_has_a_value() {
-        assert!(matches!(
-            Request::parse(["--name".into()]),
-            Err(Error::Name)
-        ));
-    }
 }

@@ -2,14 +2,17 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`reader`] | takes snapshots |
 //! | [`raw`] | a private copy of the shared file's numbers |
 //! | [`snapshot`] | what they mean |
 //! | [`rates`] | how fast they grow |
-//! | [`table`], [`prometheus`] | for people, for Prometheus |
+//! | [`table`], [`last`], [`prometheus`] | for people, for the last words, for Prometheus |
 
+pub mod last;
 pub mod prometheus;
 pub mod rates;
 pub mod raw;
+pub mod reader;
 pub mod snapshot;
 pub mod table;
 
