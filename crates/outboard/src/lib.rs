@@ -10,6 +10,7 @@
 //! | [`ending`] | the decision what to say about an end |
 //! | [`frame`] | a frame from words, digits or a capture |
 //! | [`share`] | the file that outlives the guest |
+//! | [`instance`] | named guests, and how others find them |
 //! | [`stats`] | what a guest has counted |
 
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ pub mod build;
 pub mod ending;
 pub mod frame;
 pub mod inspect;
+pub mod instance;
 pub mod metrics;
 pub mod new;
 pub mod run;

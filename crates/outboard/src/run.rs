@@ -1,14 +1,17 @@
 //! The monitor: starts a tender as its child, passes signals and exit status on, says how the
 //! guest ended, and leaves nothing behind.
 
+mod named;
 mod request;
 mod watch;
 
 pub use request::Request;
 
 use crate::ending::Ending;
+use crate::instance::{self, Claim};
 use crate::metrics::{self, Endpoint};
-use crate::share::{self, Share};
+use crate::share::Share;
+use rustix::io::Errno;
 use rustix::process::Signal;
 use std::ffi::{CStr, OsString};
 use std::{fmt, io};
@@ -39,8 +42,10 @@ pub enum Error {
     },
     /// Counters cannot be served.
     Metrics(metrics::Error),
-    /// No share file.
-    Share(share::Error),
+    /// No shared file.
+    Share(Errno),
+    /// Nothing by which others find the guest.
+    Instance(instance::Error),
     /// Signals could not be held back.
     Signals(io::Error),
     /// There is no process for the tender.
@@ -56,7 +61,8 @@ impl fmt::Display for Error {
                 write!(f, "{key} needs a value: {key}={placeholder}")
             }
             Self::Metrics(e) => e.fmt(f),
-            Self::Share(e) => e.fmt(f),
+            Self::Share(e) => write!(f, "no file in memory: {e}; is `ulimit -n` high enough?"),
+            Self::Instance(e) => e.fmt(f),
             Self::Signals(e) => write!(f, "cannot hold signals back: {e}"),
             Self::Start(e) => write!(
                 f,
@@ -76,25 +82,35 @@ impl std::error::Error for Error {}
 /// The guest was not started, or the monitor lost it. The tender's own errors are not among them:
 /// it prints them itself and ends with status 1.
 pub fn run(request: &Request) -> Result<u8, Error> {
-    let share = match &request.name {
-        Some(name) => Share::named(name),
-        None => Share::anonymous(),
-    };
-    let share = share.map_err(Error::Share)?;
-    let endpoint = request.metrics.clone().map(Endpoint::bind).transpose();
-    let mut endpoint = endpoint.map_err(Error::Metrics)?;
-    // Before the tender starts, so that no signal falls between: one that arrives early waits here.
-    // What whoever started this program told it to ignore, the guest ignores too.
+    // Before anything is made that must be removed, and before the tender starts: a signal that
+    // arrives early waits here. What whoever started this program told it to ignore, the guest
+    // ignores too.
     let forwarded = FORWARDED.into_iter().filter(|signal| !is_ignored(*signal));
     let signals = Held::new(forwarded).map_err(Error::Signals)?;
+    let endpoint = request.metrics.clone().map(Endpoint::bind).transpose();
+    let mut endpoint = endpoint.map_err(Error::Metrics)?;
+    let claim = request.name.as_deref().map(Claim::new).transpose();
+    let claim = claim.map_err(Error::Instance)?;
+    let in_memory;
+    let (share, mut options) = match &claim {
+        Some(claim) => {
+            let options = named::prepare(claim, &request.arguments).map_err(Error::Instance)?;
+            (claim.share(), options)
+        }
+        None => {
+            in_memory = Share::anonymous().map_err(Error::Share)?;
+            (&in_memory, Vec::new())
+        }
+    };
+    options.push(share.option());
     // Forked rather than started: two programs one after the other take too long to the guest's
     // first byte. That of the tender alone has nothing that is not in this one.
     let tender = process::fork(TENDER, &signals, || {
         if let Some(endpoint) = endpoint.take() {
             endpoint.disown();
         }
-        let share = OsString::from(share.option());
-        tender::main([share].into_iter().chain(request.arguments.iter().cloned()))
+        let ours = options.iter().map(OsString::from);
+        tender::main(ours.chain(request.arguments.iter().cloned()))
     });
     let tender = tender.map_err(Error::Start)?;
     let pid = tender.id();
@@ -106,14 +122,14 @@ pub fn run(request: &Request) -> Result<u8, Error> {
         _ => None,
     };
     if let (Some(endpoint), Some(options)) = (&mut endpoint, &options) {
-        watch::serve(endpoint, &share, request.name.as_deref(), options)?;
+        watch::serve(endpoint, share, request.name.as_deref(), options)?;
     }
     let status = tender.attend(&signals).map_err(Error::Wait)?;
     let ending = Ending::new(status, share.report());
     if let Some(options) = &options {
         tender::attach::cleanup(options, pid);
         let counted = match ending.was_asked_for() {
-            true => watch::last_lines(&share, options),
+            true => watch::last_lines(share, options),
             false => Vec::new(),
         };
         for line in counted.into_iter().chain(ending.lines(&options.image)) {

@@ -22,6 +22,8 @@ pub struct Grants {
     pub epoll_fd: RawFd,
     /// The timer descriptor.
     pub timer_fd: RawFd,
+    /// The event of the shared file, kept open to be waited for.
+    pub event_fd: Option<RawFd>,
     /// The devices and their descriptors.
     pub devices: Vec<(RawFd, Device)>,
 }
@@ -207,6 +209,7 @@ pub fn close(grants: &Grants, filter: &BpfProgram) -> Result<(), Error> {
     rustix::process::set_dumpable_behavior(not_dumpable).map_err(step("not dumpable"))?;
     let mut keep: Vec<RawFd> = grants.devices.iter().map(|(fd, _)| *fd).collect();
     keep.extend([CONSOLE_FD, grants.epoll_fd, grants.timer_fd]);
+    keep.extend(grants.event_fd);
     let descriptors = descriptor::close_all_but(&mut keep);
     descriptors.map_err(|error| Error::Step("descriptors", error))?;
     let result = seccompiler::apply_filter(filter).map_err(Error::Apply);

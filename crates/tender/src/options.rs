@@ -25,7 +25,8 @@ Starts IMAGE with the devices that its manifest names and nothing else.
   --block-sector-size:NAME=N    bytes in a sector of disk NAME (default 512)
   --create-taps                 make taps that do not exist; they vanish with the guest
   --host=spt|process            in the jail (default), or as a plain process for gdb and perf
-  --share=@FD|PATH              file that receives the fault report and the counters
+  --share=@FD|PATH              file for what the guest is told and what it leaves behind
+  --event=@FD|PATH              FIFO by which the guest is told that the file has changed
   --die-with-parent=PID         end as soon as the parent, process PID, ends
   --help, --version
 ";
@@ -62,7 +63,9 @@ pub struct Options {
     /// Where the guest runs.
     pub host: Host,
     /// The shared file, see [`abi::share`].
-    pub share: Option<Share>,
+    pub share: Option<Location>,
+    /// What becomes readable when the host has changed the shared file.
+    pub event: Option<Location>,
     /// The process whose end ends the guest.
     pub parent: Option<i32>,
     /// The image.
@@ -116,9 +119,9 @@ pub enum Host {
     Process,
 }
 
-/// Where the shared file is.
+/// Where a file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Share {
+pub enum Location {
     /// Open as this descriptor.
     Descriptor(i32),
     /// At this path.
@@ -228,7 +231,8 @@ struct Draft {
     sector_sizes: Vec<(String, u16)>,
     create_taps: bool,
     host: Host,
-    share: Option<Share>,
+    share: Option<Location>,
+    event: Option<Location>,
     parent: Option<i32>,
 }
 
@@ -309,7 +313,14 @@ impl Draft {
                     _ => return Err(typed.wrong("--host=spt or --host=process")),
                 };
             }
-            "--share" => self.share = Some(share(typed)?),
+            "--share" => {
+                let expected = "a file, or @ and an open descriptor, as in --share=@5";
+                self.share = Some(location(typed, expected)?);
+            }
+            "--event" => {
+                let expected = "a FIFO, or @ and an open descriptor, as in --event=@6";
+                self.event = Some(location(typed, expected)?);
+            }
             "--die-with-parent" => {
                 let expected = "the process id of the parent, as in --die-with-parent=$$";
                 let pid = typed.number(expected)?;
@@ -404,6 +415,7 @@ impl Draft {
             create_taps: self.create_taps,
             host: self.host,
             share: self.share,
+            event: self.event,
             parent: self.parent,
             image: image.into(),
             arguments,
@@ -463,14 +475,13 @@ fn is_interface_name(name: &str) -> bool {
         && !name.bytes().any(forbidden)
 }
 
-fn share(typed: &Typed<'_>) -> Result<Share, Error> {
-    let expected = "a file, or @ and an open descriptor, as in --share=@5";
+fn location(typed: &Typed<'_>, expected: &'static str) -> Result<Location, Error> {
     if let [b'@', ..] = typed.value {
         return descriptor(typed.value)
-            .map(Share::Descriptor)
+            .map(Location::Descriptor)
             .ok_or(typed.wrong(expected));
     }
-    typed.path(expected).map(Share::Path)
+    typed.path(expected).map(Location::Path)
 }
 
 fn descriptor(value: &[u8]) -> Option<i32> {

@@ -1,6 +1,6 @@
 //! The shared file: what the guest is told, and what it leaves behind (see [`abi::share`]).
 
-use crate::options;
+use crate::options::Location;
 use crate::sys::descriptor;
 use crate::sys::fault::Shared;
 use abi::PAGE_SIZE;
@@ -20,13 +20,16 @@ pub enum Error {
     Map(io::Error),
     /// The handlers cannot be installed.
     Handlers(io::Error),
+    /// The event cannot be opened, or cannot be waited for.
+    Event(String, io::Error),
 }
 
 impl std::error::Error for Error {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "--share: ")?;
+        let event = matches!(self, Self::Event(..));
+        write!(f, "{}: ", if event { "--event" } else { "--share" })?;
         match self {
             Self::Open(file, error) => {
                 write!(
@@ -40,6 +43,9 @@ impl fmt::Display for Error {
                  truncate -s {BYTES} FILE"
             ),
             Self::Map(error) => write!(f, "cannot be mapped: {error}; open it to read and write"),
+            Self::Event(file, error) => {
+                write!(f, "{file}: {error}; make one with: mkfifo FILE")
+            }
             Self::Handlers(error) => write!(f, "no fault handlers: {error}; leave --share away"),
         }
     }
@@ -60,7 +66,7 @@ fn check(size: u64) -> Result<(), Error> {
 ///
 /// # Errors
 /// If it is not a file of a size that can be shared.
-pub fn open(share: &options::Share) -> Result<(u64, u64), Error> {
+pub fn open(share: &Location) -> Result<(u64, u64), Error> {
     let not_open = |error| Error::Open(name(share), error);
     let fd = descriptor(share).map_err(not_open)?;
     let stat = rustix::fs::fstat(&fd).map_err(|error| not_open(error.into()))?;
@@ -71,17 +77,26 @@ pub fn open(share: &options::Share) -> Result<(u64, u64), Error> {
     Ok((BASE, size))
 }
 
-fn name(share: &options::Share) -> String {
-    match share {
-        options::Share::Descriptor(number) => format!("@{number}"),
-        options::Share::Path(path) => path.display().to_string(),
+/// Opens what becomes readable when the host has changed the shared file.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn open_event(event: &Location) -> Result<OwnedFd, Error> {
+    descriptor(event).map_err(|error| Error::Event(name(event), error))
+}
+
+/// As the user wrote it.
+pub fn name(location: &Location) -> String {
+    match location {
+        Location::Descriptor(number) => format!("@{number}"),
+        Location::Path(path) => path.display().to_string(),
     }
 }
 
-fn descriptor(share: &options::Share) -> io::Result<OwnedFd> {
-    match share {
-        options::Share::Descriptor(number) => descriptor::adopt(*number),
-        options::Share::Path(path) => {
+fn descriptor(location: &Location) -> io::Result<OwnedFd> {
+    match location {
+        Location::Descriptor(number) => descriptor::adopt(*number),
+        Location::Path(path) => {
             let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
             Ok(rustix::fs::open(path, flags, Mode::empty())?)
         }
@@ -111,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_directory_is_no_shared_file() {
-        let error = open(&options::Share::Path("/".into())).unwrap_err();
+        let error = open(&Location::Path("/".into())).unwrap_err();
         assert!(matches!(error, Error::Open(..)), "{error}");
     }
 }

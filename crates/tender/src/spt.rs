@@ -7,7 +7,7 @@ use crate::sys::descriptor;
 use crate::sys::memory::Filling;
 use crate::sys::{process, signal};
 use crate::{boot, check, load, memory, share};
-use abi::extension::host_flag;
+use abi::extension::{EPOLL_SHARE, feature, host_flag};
 use abi::manifest::{Device, Entry};
 use abi::spt::{BOOT_INFO, EPOLL_TIMER};
 use image::Image;
@@ -109,6 +109,7 @@ pub fn start(options: &Options) -> Result<Infallible, Error> {
     let attachments = attach::attach(&pairs, options, features).map_err(Error::Attach)?;
     let attached = &attachments.devices;
     let (epoll, timer) = wait_set(attached)?;
+    let event = event(options, features, &epoll)?;
     let share = options
         .share
         .as_ref()
@@ -132,7 +133,7 @@ pub fn start(options: &Options) -> Result<Infallible, Error> {
     let ready = guest.finish(&plan.regions, &file);
     let ready = ready.map_err(|error| Error::System("guest memory cannot be protected", error))?;
     if !process {
-        let grants = grants(attached, &epoll, &timer);
+        let grants = grants(attached, &epoll, &timer, event.as_ref());
         let filter = jail::compile(&jail::rules(&grants), options.share.is_some());
         let filter = std::mem::ManuallyDrop::new(filter.map_err(Error::Jail)?);
         jail::close(&grants, &filter).map_err(Error::Jail)?;
@@ -166,6 +167,22 @@ fn wait_set(attached: &[Attached]) -> Result<(OwnedFd, OwnedFd), Error> {
     Ok((epoll, timer))
 }
 
+/// Puts the event of the shared file into the wait set of a guest that looks for it. It is
+/// edge-triggered, for the guest cannot read it: each time that somebody writes, the guest wakes
+/// up once.
+fn event(options: &Options, features: u32, epoll: &OwnedFd) -> Result<Option<OwnedFd>, Error> {
+    let looks_for_it = features & (feature::RULES | feature::CAPTURE) != 0;
+    let Some(location) = options.event.as_ref().filter(|_| looks_for_it) else {
+        return Ok(None);
+    };
+    let event = share::open_event(location).map_err(Error::Share)?;
+    let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+    let data = epoll::EventData::new_u64(EPOLL_SHARE);
+    epoll::add(epoll, &event, data, flags)
+        .map_err(|error| Error::Share(share::Error::Event(share::name(location), error.into())))?;
+    Ok(Some(event))
+}
+
 fn claim(options: &Options) -> Result<Filling, Error> {
     let memory = options.memory_bytes;
     Filling::claim(memory).map_err(|error| Error::Memory(memory >> 20, error))
@@ -180,13 +197,19 @@ fn manifest(entries: &[Entry], attached: &[Attached]) -> Vec<Entry> {
     manifest
 }
 
-fn grants(attached: &[Attached], epoll: &OwnedFd, timer: &OwnedFd) -> Grants {
+fn grants(
+    attached: &[Attached],
+    epoll: &OwnedFd,
+    timer: &OwnedFd,
+    event: Option<&OwnedFd>,
+) -> Grants {
     let devices = attached
         .iter()
         .map(|device| (device.fd.as_raw_fd(), device.device));
     Grants {
         epoll_fd: epoll.as_raw_fd(),
         timer_fd: timer.as_raw_fd(),
+        event_fd: event.map(AsRawFd::as_raw_fd),
         devices: devices.collect(),
     }
 }

@@ -1,7 +1,8 @@
 //! What keeps a demonstration from being shown.
 
 use bench::{contender, privilege};
-use outboard::{build, share};
+use outboard::build;
+use rustix::io::Errno;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::{fmt, io};
@@ -17,8 +18,8 @@ pub enum Error {
     Image(PathBuf, String),
     /// No right to make networks.
     Privilege(privilege::Missing),
-    /// No share file.
-    Share(share::Error),
+    /// No shared file.
+    Share(Errno),
     /// A program cannot be started.
     Spawn(PathBuf, io::Error),
     /// A contender cannot be put between two segments.
@@ -49,7 +50,7 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Self::Privilege(e) => e.fmt(f),
-            Self::Share(e) => e.fmt(f),
+            Self::Share(e) => write!(f, "no file in memory: {e}; is `ulimit -n` high enough?"),
             Self::Spawn(path, e) => write!(f, "cannot start {}: {e}", path.display()),
             Self::Contender(e) => e.fmt(f),
             Self::Ended(status) => write!(

@@ -243,7 +243,10 @@ fn attach_net(
 }
 
 /// A locally administered unicast address (IEEE 802, 8.2), otherwise random.
-fn random_mac() -> io::Result<[u8; 6]> {
+///
+/// # Errors
+/// What the kernel says.
+pub fn random_mac() -> io::Result<[u8; 6]> {
     let mut mac = [0; 6];
     crate::sys::random::fill(&mut mac)?;
     mac[0] = mac[0] & !1 | 2;

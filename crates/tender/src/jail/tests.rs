@@ -2,6 +2,7 @@ use super::*;
 
 const EPOLL: RawFd = 5;
 const TIMER: RawFd = 6;
+const EVENT: RawFd = 9;
 const NET: RawFd = 7;
 const DISK: RawFd = 8;
 const CAPACITY: u64 = 1 << 33;
@@ -23,6 +24,7 @@ fn grants() -> Grants {
     Grants {
         epoll_fd: EPOLL,
         timer_fd: TIMER,
+        event_fd: Some(EVENT),
         devices: vec![(NET, net), (DISK, disk)],
     }
 }
@@ -194,6 +196,13 @@ fn other_calling_conventions_end_the_guest() {
 }
 
 #[test]
+fn the_event_can_only_be_waited_for() {
+    for number in [syscall::READ, syscall::WRITE, syscall::PREAD64] {
+        assert_eq!(verdict(number, &[EVENT as u64]), KILL_PROCESS, "{number}");
+    }
+}
+
+#[test]
 fn with_a_handler_the_guest_is_trapped() {
     let program = compile(&rules(&grants()), true).unwrap();
     assert_eq!(run(&program, &data(X86_64, 39, [0; 6])), TRAP);
@@ -208,6 +217,7 @@ fn a_guest_without_devices_cannot_read() {
     let grants = Grants {
         epoll_fd: EPOLL,
         timer_fd: TIMER,
+        event_fd: Some(EVENT),
         devices: vec![],
     };
     let rules = rules(&grants);
@@ -226,6 +236,7 @@ fn a_manifest_full_of_disks_fits_into_a_filter() {
     let grants = Grants {
         epoll_fd: EPOLL,
         timer_fd: TIMER,
+        event_fd: Some(EVENT),
         devices,
     };
     let program = compile(&rules(&grants), false).unwrap();

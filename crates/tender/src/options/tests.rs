@@ -103,13 +103,15 @@ fn the_rest_of_the_options() {
     let line = [
         "--host=process",
         "--share=@5",
+        "--event=a/fifo",
         "--die-with-parent=42",
         "--create-taps",
         "x",
     ];
     let options = options(&line);
     assert_eq!(options.host, Host::Process);
-    assert_eq!(options.share, Some(Share::Descriptor(5)));
+    assert_eq!(options.share, Some(Location::Descriptor(5)));
+    assert_eq!(options.event, Some(Location::Path("a/fifo".into())));
     assert_eq!((options.parent, options.create_taps), (Some(42), true));
 }
 

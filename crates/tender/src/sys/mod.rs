@@ -1,6 +1,6 @@
 //! Everything in this crate that needs `unsafe`, each wrapped so that its callers do not.
 
-pub(crate) mod descriptor;
+pub mod descriptor;
 mod entry;
 pub(crate) mod fault;
 pub mod interface;

@@ -1,0 +1,190 @@
+//! Named guests: where `outboard run --name=NAME` keeps what others need to know of one, and how
+//! they find it.
+//!
+//! | in `$XDG_RUNTIME_DIR/outboard/NAME` or `/run/outboard/NAME` | what |
+//! |---|---|
+//! | `share` | the shared file ([`abi::share`]), locked by the monitor while the guest runs |
+//! | `event` | a FIFO: who has changed the share writes a byte to it, and the guest wakes up |
+//! | `instance.json` | a [`Description`] |
+//!
+//! The monitor holds a [`Claim`] to the directory and removes it; all other commands open an
+//! [`Instance`], and need no live monitor for that.
+
+mod claim;
+mod description;
+mod error;
+
+pub use claim::Claim;
+pub use description::{Description, Device, Kind};
+pub use error::Error;
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Longest name of a guest, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+/// Most bytes of an `instance.json`: a manifest has 63 devices.
+const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
+const SHARE: &str = "share";
+const EVENT: &str = "event";
+const DESCRIPTION: &str = "instance.json";
+
+/// A named guest that runs, or has left its directory behind.
+#[derive(Debug)]
+pub struct Instance {
+    name: String,
+    directory: PathBuf,
+    description: Description,
+    share: OwnedFd,
+}
+
+impl Instance {
+    /// The instance of this name, for reading.
+    ///
+    /// # Errors
+    /// There is none; the error names those that run.
+    pub fn open(name: &str) -> Result<Self, Error> {
+        Self::open_in(&base(), name)
+    }
+
+    fn open_in(base: &Path, name: &str) -> Result<Self, Error> {
+        check_name(name)?;
+        match Self::read(base, name)? {
+            Some(instance) => Ok(instance),
+            None => Err(Error::Unknown(name.to_owned(), running(base))),
+        }
+    }
+
+    /// All instances in the order of their names, without those that cannot be read.
+    ///
+    /// # Errors
+    /// The directory of all of them cannot be read; that there is none is no error.
+    pub fn all() -> Result<Vec<Self>, Error> {
+        Self::all_in(&base())
+    }
+
+    fn all_in(base: &Path) -> Result<Vec<Self>, Error> {
+        let entries = match std::fs::read_dir(base) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(|error| Error::Read(base.to_owned(), error))?,
+        };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut names: Vec<_> = names.filter(|name| check_name(name).is_ok()).collect();
+        names.sort_unstable();
+        let instances = names.iter().filter_map(|name| Self::read(base, name).ok()?);
+        Ok(instances.collect())
+    }
+
+    /// `None` if there is no such instance, or not yet, or no longer.
+    fn read(base: &Path, name: &str) -> Result<Option<Self>, Error> {
+        let directory = base.join(name);
+        let Some(share) = open_file(&directory.join(SHARE), OFlags::RDONLY)? else {
+            return Ok(None);
+        };
+        let path = directory.join(DESCRIPTION);
+        let Some(file) = open_file(&path, OFlags::RDONLY)? else {
+            return Ok(None);
+        };
+        let description = std::io::Read::take(File::from(file), DESCRIPTION_BYTES_MAX);
+        let description = serde_json::from_reader(description)
+            .map_err(|error| Error::Description(path, error))?;
+        Ok(Some(Self {
+            name: name.to_owned(),
+            directory,
+            description,
+            share,
+        }))
+    }
+
+    /// The name under which it was started.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What its monitor wrote down when it started it.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// The shared file, open for reading. A guest has written there: hostile until checked.
+    pub fn share(&self) -> BorrowedFd<'_> {
+        self.share.as_fd()
+    }
+
+    /// The shared file, open for reading and writing: for the host's part of it.
+    ///
+    /// # Errors
+    /// It is gone, or another user's.
+    pub fn writable_share(&self) -> Result<OwnedFd, Error> {
+        self.open_again(SHARE)
+    }
+
+    /// The FIFO by which the guest is woken up, open for reading and writing: without waiting, and
+    /// for whoever wants it to be locked among those who change the share.
+    ///
+    /// # Errors
+    /// It is gone, or another user's.
+    pub fn event(&self) -> Result<OwnedFd, Error> {
+        self.open_again(EVENT)
+    }
+
+    fn open_again(&self, file: &str) -> Result<OwnedFd, Error> {
+        let file = open_file(&self.directory.join(file), OFlags::RDWR)?;
+        file.ok_or_else(|| Error::Ended(self.name.clone()))
+    }
+
+    /// Whether its monitor still holds the shared file locked.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn is_running(&self) -> Result<bool, Error> {
+        let failed = |errno: Errno| Error::Read(self.directory.join(SHARE), errno.into());
+        match rustix::fs::flock(&self.share, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) => Ok(true),
+            Err(errno) => Err(failed(errno)),
+            Ok(()) => {
+                rustix::fs::flock(&self.share, FlockOperation::Unlock).map_err(failed)?;
+                Ok(false)
+            }
+        }
+    }
+}
+
+/// The directory in which each instance has one.
+fn base() -> PathBuf {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty());
+    let runtime = runtime.map_or_else(|| PathBuf::from("/run"), PathBuf::from);
+    runtime.join("outboard")
+}
+
+/// Names of the instances that run.
+fn running(base: &Path) -> Vec<String> {
+    let all = Instance::all_in(base).unwrap_or_default();
+    let running = all.into_iter().filter(|i| i.is_running().unwrap_or(false));
+    running.map(|instance| instance.name).collect()
+}
+
+/// Opens a file of an instance without waiting; `None` if it is not there.
+fn open_file(path: &Path, access: OFlags) -> Result<Option<OwnedFd>, Error> {
+    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => Ok(Some(file)),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(errno) => Err(Error::Read(path.to_owned(), errno.into())),
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let good = (1..=NAME_BYTES_MAX).contains(&name.len())
+        && !name.starts_with('.')
+        && name.bytes().all(allowed);
+    good.then_some(())
+        .ok_or_else(|| Error::Name(name.escape_debug().to_string()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! The monitor's side of a named guest: its directory, made, held and removed.
+
+use super::{DESCRIPTION, Description, EVENT, Error, SHARE, base, check_name};
+use crate::share::Share;
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::DirBuilder;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// How often to start again when a guest of the same name is just cleaning up, or somebody looks
+/// whether one runs.
+const ATTEMPTS_MAX: usize = 8;
+/// How long to wait in between.
+const ATTEMPT_PAUSE: Duration = Duration::from_millis(2);
+
+/// The directory of a named guest. It is removed when this is dropped.
+#[derive(Debug)]
+pub struct Claim {
+    directory: PathBuf,
+    event: OwnedFd,
+    share: Share,
+}
+
+impl Claim {
+    /// Makes the directory of the guest `name`, with its shared file, which is locked as long as it
+    /// is open. What a dead guest of this name has left behind is taken over.
+    ///
+    /// # Errors
+    /// `name` is none, is taken by a running guest, or something cannot be made.
+    pub fn new(name: &str) -> Result<Self, Error> {
+        Self::new_in(&base(), name)
+    }
+
+    pub(super) fn new_in(base: &Path, name: &str) -> Result<Self, Error> {
+        check_name(name)?;
+        let directory = base.join(name);
+        for attempt in 0..ATTEMPTS_MAX {
+            if attempt > 0 {
+                thread::sleep(ATTEMPT_PAUSE);
+            }
+            if let Some(file) = lock(&directory)? {
+                return Self::furnish(directory, file);
+            }
+        }
+        Err(Error::Running(name.to_owned()))
+    }
+
+    /// Whatever is in the directory is ours: the locked `file` says so.
+    fn furnish(directory: PathBuf, file: OwnedFd) -> Result<Self, Error> {
+        let make = |name, errno: Errno| Error::Make(directory.join(name), errno.into());
+        // The description of a dead guest goes first, for readers would take it for ours.
+        let event = unlink(&directory.join(DESCRIPTION))
+            .and_then(|()| make_event(&directory.join(EVENT)))
+            .map_err(|errno| make(EVENT, errno))?;
+        let share = Share::fresh(file).map_err(|errno| make(SHARE, errno))?;
+        Ok(Self {
+            directory,
+            event,
+            share,
+        })
+    }
+
+    /// The shared file.
+    pub fn share(&self) -> &Share {
+        &self.share
+    }
+
+    /// Says what runs here; from now on others find the instance.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn describe(&self, description: &Description) -> Result<(), Error> {
+        let path = self.directory.join(DESCRIPTION);
+        let draft = self.directory.join(DRAFT);
+        let failed = |error| Error::Make(path.clone(), error);
+        let json = serde_json::to_vec_pretty(description).map_err(|e| failed(e.into()))?;
+        // Whoever reads it finds all of it.
+        std::fs::write(&draft, json).map_err(failed)?;
+        std::fs::rename(&draft, &path).map_err(failed)
+    }
+
+    /// The option by which a tender that inherits the descriptor learns of the event.
+    pub fn option(&self) -> String {
+        format!("--event=@{}", self.event.as_raw_fd())
+    }
+}
+
+/// [`DESCRIPTION`] before it has been written to its end.
+const DRAFT: &str = ".instance.json";
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        remove(&self.directory);
+    }
+}
+
+/// Makes and locks the shared file in `directory`; `None` if somebody else has it at the moment.
+fn lock(directory: &Path) -> Result<Option<OwnedFd>, Error> {
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory);
+    match made {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        made => made.map_err(|error| Error::Make(directory.to_owned(), error))?,
+    }
+    let path = directory.join(SHARE);
+    let failed = |errno: Errno| Error::Make(path.clone(), errno.into());
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
+        Err(Errno::NOENT) => return Ok(None),
+        other => other.map_err(failed)?,
+    };
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        other => other.map_err(failed)?,
+    }
+    // Its former owner may have removed it before it was locked.
+    let links = rustix::fs::fstat(&file).map_err(failed)?.st_nlink;
+    Ok((links > 0).then_some(file))
+}
+
+/// A fresh FIFO: who still has that of a dead guest open shall not wake this one up.
+fn make_event(path: &Path) -> Result<OwnedFd, Errno> {
+    unlink(path)?;
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, mode, 0)?;
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
+fn unlink(path: &Path) -> Result<(), Errno> {
+    match rustix::fs::unlink(path) {
+        Err(Errno::NOENT) => Ok(()),
+        other => other,
+    }
+}
+
+/// Removes a guest's directory, and the one of all guests if this was the last. What cannot be
+/// removed is a leftover that the next guest of this name takes over.
+fn remove(directory: &Path) {
+    // The shared file goes last: as long as it is there and locked, all of this is ours.
+    for file in [DRAFT, DESCRIPTION, EVENT, SHARE] {
+        let _ = std::fs::remove_file(directory.join(file));
+    }
+    let _ = std::fs::remove_dir(directory);
+    if let Some(base) = directory.parent() {
+        let _ = std::fs::remove_dir(base);
+    }
+}

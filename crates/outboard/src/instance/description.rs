@@ -1,0 +1,83 @@
+//! What a monitor writes down of the guest that it starts.
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Version of what follows; a reader refuses any other.
+const VERSION: u32 = 1;
+
+/// A guest as it was started. It holds names from manifest and command line, and nothing that the
+/// guest could say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Description {
+    /// Version of this description.
+    #[serde(deserialize_with = "version")]
+    version: u32,
+    /// Process id of the monitor.
+    pub monitor: u32,
+    /// The image, as an absolute path.
+    pub image: PathBuf,
+    /// `spt` or `process`.
+    pub host: String,
+    /// When it was started, in seconds since 1970.
+    pub started: u64,
+    /// Bits of [`abi::extension::feature`] that the image has.
+    pub features: u32,
+    /// Its devices, in the order of the manifest.
+    pub devices: Vec<Device>,
+}
+
+/// A device of a guest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Name in the manifest.
+    pub name: String,
+    /// Index in the manifest, by which counters are found.
+    pub index: usize,
+    /// What it is.
+    pub kind: Kind,
+    /// The host's interface, if it is a network; a macvtap's parent.
+    pub interface: Option<String>,
+    /// The guest's MAC address there, as six hexadecimal bytes and colons.
+    pub mac: Option<String>,
+}
+
+/// Kinds of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A network.
+    Net,
+    /// A disk.
+    Block,
+}
+
+impl Description {
+    /// A guest that is about to be started by this process.
+    pub fn new(image: PathBuf, host: String, started: u64, features: u32) -> Self {
+        Self {
+            version: VERSION,
+            monitor: std::process::id(),
+            image,
+            host,
+            started,
+            features,
+            devices: Vec::new(),
+        }
+    }
+
+    /// Names of the networks, in the order of the manifest: the ports that rules speak of.
+    pub fn ports(&self) -> Vec<&str> {
+        let nets = self.devices.iter().filter(|d| d.kind == Kind::Net);
+        nets.map(|device| device.name.as_str()).collect()
+    }
+}
+
+fn version<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    match u32::deserialize(deserializer)? {
+        VERSION => Ok(VERSION),
+        other => Err(serde::de::Error::custom(format_args!(
+            "version {other} instead of {VERSION}"
+        ))),
+    }
+}

@@ -1,0 +1,73 @@
+//! Why there is no instance.
+
+use super::NAME_BYTES_MAX;
+use std::path::PathBuf;
+use std::{fmt, io};
+
+/// Why there is no instance, or none to be used.
+#[derive(Debug)]
+pub enum Error {
+    /// Not a name: it would be a hidden directory, or another one.
+    Name(String),
+    /// A guest of this name is running already.
+    Running(String),
+    /// There is no instance of this name; those that run.
+    Unknown(String, Vec<String>),
+    /// The instance ended in the meantime.
+    Ended(String),
+    /// A directory or file of an instance could not be made.
+    Make(PathBuf, io::Error),
+    /// A directory or file of an instance cannot be read.
+    Read(PathBuf, io::Error),
+    /// The description is none of this version's.
+    Description(PathBuf, serde_json::Error),
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => write!(
+                f,
+                "{name:?} is no name: 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.', of \
+                 which '.' does not come first; as in --name=fw1"
+            ),
+            Self::Running(name) => write!(
+                f,
+                "--name={name}: a guest of this name is running; choose another name or end it"
+            ),
+            Self::Unknown(name, running) if running.is_empty() => write!(
+                f,
+                "no guest is called {name}, and none runs under a name; start one with: outboard \
+                 run --name={name} ..."
+            ),
+            Self::Unknown(name, running) => {
+                write!(
+                    f,
+                    "no guest is called {name}; there is {}",
+                    running.join(", ")
+                )
+            }
+            Self::Ended(name) => write!(
+                f,
+                "{name} has ended; start it again with: outboard run --name={name} ..."
+            ),
+            Self::Make(path, error) => write!(
+                f,
+                "cannot make {}: {error}; set XDG_RUNTIME_DIR to a directory of yours",
+                path.display()
+            ),
+            Self::Read(path, error) => write!(
+                f,
+                "cannot open {}: {error}; is it another user's?",
+                path.display()
+            ),
+            Self::Description(path, error) => write!(
+                f,
+                "{}: {error}; was it started by another version of outboard?",
+                path.display()
+            ),
+        }
+    }
+}

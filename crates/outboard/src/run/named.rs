@@ -1,0 +1,98 @@
+//! What a monitor does for a guest with a name before it starts.
+
+use crate::instance::{Claim, Description, Device, Error, Kind};
+use abi::manifest::{Entry, kind};
+use image::Image;
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tender::options::{Host, Net, NetSource, Options, Request};
+use tender::sys::interface::Interfaces;
+use tender::sys::{descriptor, tap};
+use tender::{attach, load};
+
+/// Writes down what is about to run, and returns the options that the tender needs for it.
+///
+/// Arguments that make no sense, or an image that is none, are left for the tender to complain of.
+///
+/// # Errors
+/// The description cannot be written.
+pub(super) fn prepare(claim: &Claim, arguments: &[OsString]) -> Result<Vec<String>, Error> {
+    let mut ours = vec![claim.option()];
+    let Ok(Request::Start(mut options)) = tender::options::parse(arguments.iter().cloned()) else {
+        return Ok(ours);
+    };
+    let Ok((_, image)) = load::open(&options.image) else {
+        return Ok(ours);
+    };
+    ours.extend(options.nets.iter_mut().filter_map(choose_mac));
+    claim.describe(&describe(&options, &image))?;
+    Ok(ours)
+}
+
+/// The option for a MAC address that the tender would otherwise choose, where nobody learns it. A
+/// macvtap has its parent's.
+fn choose_mac(net: &mut Net) -> Option<String> {
+    if net.mac.is_some() || matches!(net.source, NetSource::Macvtap(_)) {
+        return None;
+    }
+    let mac = attach::random_mac().ok()?;
+    net.mac = Some(mac);
+    Some(format!("--net-mac:{}={}", net.name, hexadecimal(mac)))
+}
+
+fn describe(options: &Options, image: &Image) -> Description {
+    let path = std::fs::canonicalize(&options.image).unwrap_or_else(|_| options.image.clone());
+    let host = match options.host {
+        Host::Spt => "spt",
+        Host::Process => "process",
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let started = now.map_or(0, |since| since.as_secs());
+    let features = image.extension.map_or(0, |extension| extension.features);
+    let mut description = Description::new(path, host.to_owned(), started, features);
+    let entries = image.entries.iter().enumerate();
+    description.devices = entries
+        .filter_map(|(index, entry)| device(index, entry, options))
+        .collect();
+    description
+}
+
+fn device(index: usize, entry: &Entry, options: &Options) -> Option<Device> {
+    let name = entry.name()?.to_owned();
+    let kind = match entry.kind {
+        kind::NET_BASIC => Kind::Net,
+        kind::BLOCK_BASIC => Kind::Block,
+        _ => return None,
+    };
+    let net = options.nets.iter().find(|net| net.name == name);
+    let net = net.filter(|_| kind == Kind::Net);
+    Some(Device {
+        index,
+        kind,
+        interface: net.and_then(|net| interface(&net.source)),
+        mac: net.and_then(mac).map(hexadecimal),
+        name,
+    })
+}
+
+fn interface(source: &NetSource) -> Option<String> {
+    match source {
+        NetSource::Tap(name) | NetSource::Macvtap(name) => Some(name.clone()),
+        NetSource::Descriptor(number) => {
+            let tap = descriptor::adopt(*number).ok()?;
+            tap::interface(tap.as_fd()).ok().map(|tap| tap.name)
+        }
+    }
+}
+
+fn mac(net: &Net) -> Option<[u8; 6]> {
+    net.mac.or_else(|| match &net.source {
+        NetSource::Macvtap(parent) => Interfaces::here().ok()?.mac(parent).ok(),
+        _ => None,
+    })
+}
+
+fn hexadecimal(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
