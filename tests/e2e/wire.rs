@@ -24,11 +24,12 @@ const PROBE: &str = "probe";
 const BRIDGE: &str = "bridge";
 /// Settings of the namespace: the bridge shall neither judge frames before the guest sees them
 /// (`br_netfilter`), nor join a group and say so (IGMP).
-const QUIET: [(&str, &str); 4] = [
+const QUIET: [(&str, &str); 5] = [
     ("/proc/sys/net/bridge/bridge-nf-call-iptables", "0"),
     ("/proc/sys/net/bridge/bridge-nf-call-ip6tables", "0"),
     ("/proc/sys/net/bridge/bridge-nf-call-arptables", "0"),
     ("/proc/sys/net/ipv4/igmp_max_memberships", "0"),
+    ("/proc/sys/net/ipv4/igmp_link_local_mcast_reports", "0"),
 ];
 
 /// A virtio-net header and the frame behind it.
