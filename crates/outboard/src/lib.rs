@@ -6,6 +6,7 @@
 //! | [`build`] | an appliance's folder becomes an image |
 //! | [`inspect`] | what an image carries and asks for |
 //! | [`metrics`] | counters over HTTP |
+//! | [`ps`] | which guests run under a name |
 //! | [`run`] | the monitor: starts a tender, reports how its guest ended, cleans up |
 //! | [`ending`] | the decision what to say about an end |
 //! | [`frame`] | a frame from words, digits or a capture |
@@ -22,6 +23,7 @@ pub mod inspect;
 pub mod instance;
 pub mod metrics;
 pub mod new;
+pub mod ps;
 pub mod run;
 pub mod share;
 pub mod stats;

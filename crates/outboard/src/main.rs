@@ -8,7 +8,7 @@ mod demo;
 use abi::exit;
 use bench::relay;
 use clap::{Parser, Subcommand};
-use outboard::{build, inspect, new, run};
+use outboard::{build, inspect, new, ps, run, stats};
 use std::error::Error;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -26,14 +26,16 @@ enum Command {
     /// Start an image and report how it ended
     ///
     /// The exit status is the guest's own, or 128 plus the number of the signal that ended it. All
-    /// options but --name are the tender's: `outboard tender --help` lists them. Arguments behind
-    /// the image are the guest's.
+    /// options but --name and --metrics are the tender's: `outboard tender --help` lists them.
+    /// Arguments behind the image are the guest's.
     #[command(
-        override_usage = "outboard run [--name=NAME] [TENDER OPTIONS] [--] IMAGE [ARGUMENTS]"
+        override_usage = "outboard run [--name=NAME] [--metrics=ADDRESS:PORT|unix:PATH] \
+                          [TENDER OPTIONS] [--] IMAGE [ARGUMENTS]"
     )]
     Run {
         /// The tender's options, the image, and its own arguments; --name=NAME keeps the counters
-        /// in $XDG_RUNTIME_DIR/outboard/NAME (or /run/outboard/NAME) while the guest runs
+        /// in $XDG_RUNTIME_DIR/outboard/NAME (or /run/outboard/NAME) while the guest
+        /// runs; --metrics=... serves them over HTTP
         #[arg(
             trailing_var_arg = true,
             allow_hyphen_values = true,
@@ -47,6 +49,10 @@ enum Command {
     Build(build::Arguments),
     /// Show what an image carries: manifest, ABI, segments
     Inspect(inspect::Arguments),
+    /// List the guests that run under a name
+    Ps(ps::Arguments),
+    /// Show what a guest has counted
+    Stats(stats::Arguments),
     /// Show Outboard at work
     Demo(demo::Arguments),
     /// A peer of the firewall, started by the demonstration: relays between standard input and
@@ -96,6 +102,8 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         Command::New(arguments) => new::run(&arguments)?,
         Command::Build(arguments) => build::run(&arguments)?,
         Command::Inspect(arguments) => inspect::run(&arguments)?,
+        Command::Ps(arguments) => ps::run(&arguments)?,
+        Command::Stats(arguments) => stats::run(&arguments)?,
         Command::Relay { kind, parent } => relay::serve(kind, parent)?,
         Command::Demo(arguments) => {
             let held = demo::run(&arguments)? == ExitCode::SUCCESS;

@@ -11,6 +11,7 @@ use crate::ending::Ending;
 use crate::instance::{self, Claim};
 use crate::metrics::{self, Endpoint};
 use crate::share::Share;
+use crate::stats;
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::ffi::{CStr, OsString};
@@ -42,6 +43,8 @@ pub enum Error {
     },
     /// Counters cannot be served.
     Metrics(metrics::Error),
+    /// Counters cannot be read.
+    Stats(stats::Error),
     /// No shared file.
     Share(Errno),
     /// Nothing by which others find the guest.
@@ -61,6 +64,7 @@ impl fmt::Display for Error {
                 write!(f, "{key} needs a value: {key}={placeholder}")
             }
             Self::Metrics(e) => e.fmt(f),
+            Self::Stats(e) => e.fmt(f),
             Self::Share(e) => write!(f, "no file in memory: {e}; is `ulimit -n` high enough?"),
             Self::Instance(e) => e.fmt(f),
             Self::Signals(e) => write!(f, "cannot hold signals back: {e}"),

@@ -41,7 +41,8 @@ fn choose_mac(net: &mut Net) -> Option<String> {
     Some(format!("--net-mac:{}={}", net.name, hexadecimal(mac)))
 }
 
-fn describe(options: &Options, image: &Image) -> Description {
+/// The guest that is started with these options.
+pub(super) fn describe(options: &Options, image: &Image) -> Description {
     let path = std::fs::canonicalize(&options.image).unwrap_or_else(|_| options.image.clone());
     let host = match options.host {
         Host::Spt => "spt",

@@ -1,25 +1,20 @@
 //! The monitor's eye on what its guest counts.
 
-use super::Error;
-use crate::metrics::{self, Endpoint};
+use super::{Error, named};
+use crate::metrics::Endpoint;
 use crate::share::Share;
-use crate::stats::last;
-use crate::stats::prometheus::{self, Guest};
-use crate::stats::reader::{self, Reader};
+use crate::stats::reader::Reader;
+use crate::stats::{self, last, prometheus};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
-use tender::options::{Host, Options};
+use tender::options::Options;
 
-/// A reader of the counters of the guest that was started with `options`.
-fn reader(share: &Share, options: &Options) -> std::io::Result<Reader> {
-    // The tender says what is wrong with an image that cannot be read; it has no ports.
-    let image = tender::load::open(&options.image);
-    let ports = image.map_or_else(
-        |_| Vec::new(),
-        |(_, image)| reader::ports(&image.entries, &options.nets),
-    );
-    Ok(Reader::new(share.as_fd().try_clone_to_owned()?, ports))
+/// A reader of the counters of the guest that was started with `options`; `None` if its image
+/// cannot be read, of which the tender complains.
+fn reader(share: &Share, options: &Options) -> Option<Result<Reader, stats::Error>> {
+    let (_, image) = tender::load::open(&options.image).ok()?;
+    let description = named::describe(options, &image);
+    Some(Reader::new(share.as_fd(), description))
 }
 
 /// Serves the counters of the guest that has just been started with `options`.
@@ -32,36 +27,22 @@ pub fn serve(
     name: Option<&str>,
     options: &Options,
 ) -> Result<(), Error> {
-    let guest = Guest {
-        name: name.unwrap_or_default().to_owned(),
-        image: options.image.display().to_string(),
-        host: match options.host {
-            Host::Spt => "spt",
-            Host::Process => "process",
-        }
-        .to_owned(),
-        start_seconds: SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
+    let Some(reader) = reader(share, options) else {
+        return Ok(());
     };
-    let reader = reader(share, options).map_err(metrics::Error::Start);
-    let reader = Mutex::new(reader.map_err(Error::Metrics)?);
+    let reader = Mutex::new(reader.map_err(Error::Stats)?);
+    let name = name.map(str::to_owned);
     let metrics = move || {
-        let snapshot = reader
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .snapshot();
-        prometheus::encode(&guest, snapshot.ok()?).ok()
+        let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let snapshot = reader.snapshot().ok()?;
+        prometheus::encode(name.as_deref(), reader.description(), snapshot).ok()
     };
     endpoint.serve(metrics).map_err(Error::Metrics)
 }
 
 /// What the guest has counted, in a few lines; none if it cannot be read.
 pub fn last_lines(share: &Share, options: &Options) -> Vec<String> {
-    let snapshot = reader(share, options)
-        .ok()
-        .map(|mut reader| reader.snapshot());
-    match snapshot {
+    match reader(share, options).map(|reader| reader?.snapshot()) {
         Some(Ok(snapshot)) => last::lines(&snapshot),
         _ => Vec::new(),
     }

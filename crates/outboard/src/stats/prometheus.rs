@@ -1,6 +1,7 @@
 //! A snapshot for Prometheus: OpenMetrics text, which it has read since version 2.5.
 
 use super::snapshot::{Port, Rule, Snapshot, Traffic};
+use crate::instance::Description;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, text};
 use prometheus_client::metrics::MetricType;
@@ -10,27 +11,19 @@ use std::fmt;
 /// What HTTP calls this format.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What is said of the guest itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Guest {
-    /// The name of the instance; empty without one.
-    pub name: String,
-    /// The image.
-    pub image: String,
-    /// Where it runs: `spt` or `process`.
-    pub host: String,
-    /// When it was started, in seconds since 1970.
-    pub start_seconds: u64,
-}
-
-/// Encodes what a guest has counted.
+/// Encodes what a guest has counted, of this name or without one.
 ///
 /// # Errors
 /// A number that the format cannot carry.
-pub fn encode(guest: &Guest, snapshot: Snapshot) -> Result<String, fmt::Error> {
+pub fn encode(
+    name: Option<&str>,
+    description: &Description,
+    snapshot: Snapshot,
+) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("outboard");
     registry.register_collector(Box::new(Exposition {
-        guest: guest.clone(),
+        name: name.unwrap_or_default().to_owned(),
+        description: description.clone(),
         snapshot,
     }));
     let mut text = String::new();
@@ -40,7 +33,8 @@ pub fn encode(guest: &Guest, snapshot: Snapshot) -> Result<String, fmt::Error> {
 
 #[derive(Debug)]
 struct Exposition {
-    guest: Guest,
+    name: String,
+    description: Description,
     snapshot: Snapshot,
 }
 
@@ -80,11 +74,11 @@ type Value<T> = fn(&T) -> u64;
 
 impl Exposition {
     fn guest(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let guest = &self.guest;
+        let image = self.description.image.to_string_lossy();
         let labels = [
-            ("name", &*guest.name),
-            ("image", &*guest.image),
-            ("host", &*guest.host),
+            ("name", &*self.name),
+            ("image", &*image),
+            ("host", &*self.description.host),
         ];
         encoder
             .encode_descriptor("guest", "The guest that runs", None, MetricType::Info)?
@@ -92,7 +86,7 @@ impl Exposition {
         let help = "When the guest was started, in seconds since 1970";
         encoder
             .encode_descriptor("guest_start_time_seconds", help, None, MetricType::Gauge)?
-            .encode_gauge(&guest.start_seconds)
+            .encode_gauge(&self.description.started)
     }
 
     fn traffic(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -205,18 +199,12 @@ fn rule_labels(rule: &Rule) -> [(&'static str, String); 4] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::snapshot::tests::snapshot;
+    use super::super::snapshot::tests::{description, snapshot};
     use super::*;
     use std::collections::BTreeSet;
 
     fn text(snapshot: Snapshot) -> String {
-        let guest = Guest {
-            name: "fw".into(),
-            image: "fw.spt".into(),
-            host: "spt".into(),
-            start_seconds: 1_700_000_000,
-        };
-        encode(&guest, snapshot).unwrap()
+        encode(Some("fw"), &description(), snapshot).unwrap()
     }
 
     #[test]
@@ -231,7 +219,7 @@ mod tests {
             "outboard_rule_frames_total{number=\"0\",chain=\"forward\",line=\"5\",\
              rule=\"tcp dport 7070 accept\"} 8",
             "outboard_rules_generation 2",
-            "outboard_guest_info{name=\"fw\",image=\"fw.spt\",host=\"spt\"} 1",
+            "outboard_guest_info{name=\"fw\",image=\"/fw.spt\",host=\"spt\"} 1",
             "outboard_guest_start_time_seconds 1700000000",
             "outboard_capture_lost_frames_total 6",
         ] {

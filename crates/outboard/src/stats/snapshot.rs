@@ -1,23 +1,14 @@
 //! What an instance has counted, at one moment, by name: the source of every output.
 
 use super::raw::Raw;
+use crate::instance::{Description, Device, Kind};
+use abi::extension::feature;
 use abi::share::{
     COUNTERS_PER_PORT, PORT_APPLIANCE, PORT_COUNTERS, PortCounter, RULES_MAX, RulesRefused, SLOTS,
 };
 use nf::Malformed;
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
-
-/// A network port of an instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortName {
-    /// Its name in the manifest.
-    pub name: String,
-    /// Its index in the manifest.
-    pub index: usize,
-    /// The interface behind it, if that has a name.
-    pub interface: Option<String>,
-}
 
 /// Where a counter of rules stands in their text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,25 +133,25 @@ fn by_name<S: Serializer>(counted: &[Counted], serializer: S) -> Result<S::Ok, S
 }
 
 impl Snapshot {
-    /// What `raw` means for an instance with these ports and these names of its rules.
-    pub fn new(raw: &Raw, ports: &[PortName], names: &Names) -> Self {
+    /// What `raw` means for an instance of this description, with these names of its rules.
+    pub fn new(raw: &Raw, description: &Description, names: &Names) -> Self {
         let mut notes = Vec::new();
-        let rules = rules(raw, names, &mut notes);
-        // Which appliance it is does not show: one with rules drops what it cannot read.
-        let reads_frames = rules.is_some();
+        // What has rules drops frames that it cannot read, and counts them by reason.
+        let has_rules = description.features & feature::RULES != 0;
+        let devices = description.devices.iter();
+        let ports = devices.filter(|device| device.kind == Kind::Net);
         Self {
             ports: ports
-                .iter()
-                .map(|port| self::port(raw, port, reads_frames, &mut notes))
+                .map(|port| self::port(raw, port, has_rules, &mut notes))
                 .collect(),
-            rules,
+            rules: has_rules.then(|| rules(raw, names, &mut notes)).flatten(),
             captures_lost: raw.capture.lost,
             notes,
         }
     }
 }
 
-fn port(raw: &Raw, port: &PortName, reads_frames: bool, notes: &mut Vec<String>) -> Port {
+fn port(raw: &Raw, port: &Device, has_rules: bool, notes: &mut Vec<String>) -> Port {
     let first = port.index.saturating_mul(COUNTERS_PER_PORT);
     let block = raw.counters.get(first..).unwrap_or_default();
     if block.len() < COUNTERS_PER_PORT {
@@ -173,13 +164,13 @@ fn port(raw: &Raw, port: &PortName, reads_frames: bool, notes: &mut Vec<String>)
     };
     let (mut drops, mut events) = (Vec::new(), Vec::new());
     for (number, name) in PORT_COUNTERS.into_iter().enumerate() {
-        match kind(number) {
-            Kind::Traffic => {}
-            Kind::Drop => drops.push((name.into(), count(number))),
-            Kind::Event => events.push((name.into(), count(number))),
+        match meaning(number) {
+            Meaning::Traffic => {}
+            Meaning::Drop => drops.push((name.into(), count(number))),
+            Meaning::Event => events.push((name.into(), count(number))),
         }
     }
-    if reads_frames {
+    if has_rules {
         let malformed = Malformed::ALL
             .into_iter()
             .map(|reason| (reason.name().into(), count(PORT_APPLIANCE + reason.index())));
@@ -200,28 +191,29 @@ fn port(raw: &Raw, port: &PortName, reads_frames: bool, notes: &mut Vec<String>)
 }
 
 /// What one of the runtime's counters of a port counts.
-enum Kind {
+enum Meaning {
     Traffic,
     Drop,
     Event,
 }
 
-fn kind(number: usize) -> Kind {
+fn meaning(number: usize) -> Meaning {
     const EVENTS: [usize; 3] = [
         PortCounter::RxError as usize,
         PortCounter::TxSegmented as usize,
         PortCounter::NoBuffer as usize,
     ];
     match number {
-        number if number < PortCounter::RxTooLong as usize => Kind::Traffic,
-        number if EVENTS.contains(&number) => Kind::Event,
-        _ => Kind::Drop,
+        number if number < PortCounter::RxTooLong as usize => Meaning::Traffic,
+        number if EVENTS.contains(&number) => Meaning::Event,
+        _ => Meaning::Drop,
     }
 }
 
 fn rules(raw: &Raw, names: &Names, notes: &mut Vec<String>) -> Option<Rules> {
     let status = &raw.status;
     if status.rules == 0 {
+        // The guest has just been started, or keeps no counters of them.
         return None;
     }
     if status.slot >= SLOTS as u64 {
@@ -304,15 +296,27 @@ pub(crate) mod tests {
     use abi::share::{COUNTERS, CaptureHead, Control, RuleCounter, RulesStatus};
     use proptest::prelude::*;
 
-    /// Ports of the firewall, by their places in its manifest.
-    pub fn ports() -> [PortName; 2] {
-        [("private", 1, Some("tap0")), ("public", 2, None)].map(|(name, index, interface)| {
-            PortName {
-                name: name.into(),
-                index,
-                interface: interface.map(str::to_owned),
-            }
-        })
+    /// The firewall as it was started.
+    pub fn description() -> Description {
+        let started = 1_700_000_000;
+        let mut description =
+            Description::new("/fw.spt".into(), "spt".into(), started, feature::ALL);
+        let port = |name: &str, index, interface: Option<&str>| Device {
+            name: name.into(),
+            index,
+            kind: Kind::Net,
+            interface: interface.map(str::to_owned),
+            mac: None,
+        };
+        description.devices = vec![
+            port("private", 1, Some("tap0")),
+            port("public", 2, None),
+            Device {
+                kind: Kind::Block,
+                ..port("disk", 3, None)
+            },
+        ];
+        description
     }
 
     /// A guest with two rules and a policy that has seen something of everything.
@@ -360,7 +364,7 @@ pub(crate) mod tests {
 
     /// What [`raw`] means.
     pub fn snapshot() -> Snapshot {
-        Snapshot::new(&raw(), &ports(), &names())
+        Snapshot::new(&raw(), &description(), &names())
     }
 
     fn count(counted: &[Counted], name: &str) -> u64 {
@@ -405,7 +409,7 @@ pub(crate) mod tests {
             },
             ..raw()
         };
-        let snapshot = Snapshot::new(&raw, &ports(), &Names::BuiltIn);
+        let snapshot = Snapshot::new(&raw, &description(), &Names::BuiltIn);
         assert_eq!(snapshot.notes, [""; 0]);
         assert_eq!(snapshot.rules.unwrap().entries[2].label(), "rule 2");
     }
@@ -416,7 +420,7 @@ pub(crate) mod tests {
             panic!("known");
         };
         names.pop();
-        let snapshot = Snapshot::new(&raw(), &ports(), &Names::Known(names));
+        let snapshot = Snapshot::new(&raw(), &description(), &Names::Known(names));
         assert!(
             snapshot.notes[0].contains("counts 3"),
             "{:?}",
@@ -427,9 +431,9 @@ pub(crate) mod tests {
 
     #[test]
     fn an_appliance_without_rules_has_counters_of_its_own() {
-        let mut raw = raw();
-        raw.status.rules = 0;
-        let snapshot = Snapshot::new(&raw, &ports(), &Names::BuiltIn);
+        let mut description = description();
+        description.features = feature::RUNTIME;
+        let snapshot = Snapshot::new(&raw(), &description, &Names::BuiltIn);
         assert_eq!(snapshot.rules, None);
         let number = PORT_APPLIANCE + Malformed::BadIpChecksum.index();
         let private = &snapshot.ports[0];
@@ -442,7 +446,7 @@ pub(crate) mod tests {
         raw.status.refused = 3;
         raw.status.reason = RulesRefused::Memory as u64;
         let refused = |raw: &Raw| {
-            let rules = Snapshot::new(raw, &ports(), &names()).rules;
+            let rules = Snapshot::new(raw, &description(), &names()).rules;
             rules.unwrap().refused.unwrap()
         };
         assert_eq!(refused(&raw).reason, "memory");
@@ -469,9 +473,9 @@ pub(crate) mod tests {
             };
             raw.rules = vec![RuleCounter { frames, bytes: frames }; count];
             raw.counters.fill(frames);
-            let mut ports = ports();
-            ports[1].index = index;
-            let snapshot = Snapshot::new(&raw, &ports, &names());
+            let mut description = description();
+            description.devices[1].index = index;
+            let snapshot = Snapshot::new(&raw, &description, &names());
             prop_assert!(snapshot.rules.is_none_or(|rules| rules.entries.len() == count));
         }
     }

@@ -130,7 +130,7 @@ fn scaled(rate: f64) -> String {
 }
 
 /// Text of a file on a terminal: control characters are shown, not obeyed.
-pub(super) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         match character.is_control() {

@@ -1,0 +1,211 @@
+//! `outboard ps`: which guests run under a name.
+
+use crate::instance::{self, Instance, Kind};
+use crate::stats::raw::Raw;
+use crate::stats::{self, table};
+use abi::extension::feature;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+use std::{fmt, io};
+
+/// `outboard ps`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why they cannot be listed.
+#[derive(Debug)]
+pub enum Error {
+    /// The instances cannot be found.
+    Instance(instance::Error),
+    /// The shared file of one cannot be read.
+    Stats(stats::Error),
+    /// What was found cannot be printed.
+    Print(io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Instance(e) => e.fmt(f),
+            Self::Stats(e) => e.fmt(f),
+            Self::Print(e) => write!(f, "cannot print: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A guest with a name, under the names that the JSON has.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    /// Whether it runs; what does not was left by a monitor that was killed, until the next guest
+    /// of its name takes over.
+    running: bool,
+    monitor: u32,
+    host: String,
+    image: PathBuf,
+    started: u64,
+    uptime: u64,
+    ports: Vec<Port>,
+    /// Generation of its rules; `None` if it takes none.
+    rules: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Port {
+    name: String,
+    interface: Option<String>,
+    mac: Option<String>,
+}
+
+/// Lists the guests that run under a name, and what dead ones have left.
+///
+/// # Errors
+/// They cannot be found or read.
+pub fn run(arguments: &Arguments) -> Result<(), Error> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |since| since.as_secs());
+    let instances = Instance::all().map_err(Error::Instance)?;
+    let rows = instances.iter().map(|instance| row(instance, now));
+    let rows = rows.collect::<Result<Vec<_>, _>>()?;
+    let text = match arguments.json {
+        true => {
+            let json = serde_json::to_string_pretty(&rows);
+            json.map_err(|e| Error::Print(e.into()))? + "\n"
+        }
+        false => render(&rows),
+    };
+    io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)
+}
+
+fn row(instance: &Instance, now: u64) -> Result<Row, Error> {
+    let description = instance.description();
+    let running = instance.is_running().map_err(Error::Instance)?;
+    let nets = description.devices.iter().filter(|d| d.kind == Kind::Net);
+    let rules = match description.features & feature::RULES {
+        0 => None,
+        _ => Some(
+            Raw::read(instance.share())
+                .map_err(Error::Stats)?
+                .status
+                .generation,
+        ),
+    };
+    Ok(Row {
+        name: instance.name().to_owned(),
+        running,
+        monitor: description.monitor,
+        host: description.host.clone(),
+        image: description.image.clone(),
+        started: description.started,
+        uptime: now.saturating_sub(description.started),
+        ports: nets
+            .map(|net| Port {
+                name: net.name.clone(),
+                interface: net.interface.clone(),
+                mac: net.mac.clone(),
+            })
+            .collect(),
+        rules,
+    })
+}
+
+fn render(rows: &[Row]) -> String {
+    let cells = |row: &Row| {
+        let ports = row.ports.iter().map(|port| {
+            let interface = port.interface.as_deref().unwrap_or("-");
+            format!("{}={interface}", port.name)
+        });
+        vec![
+            row.name.clone(),
+            match row.running {
+                true => row.monitor.to_string(),
+                false => "dead".to_owned(),
+            },
+            row.host.clone(),
+            match row.running {
+                true => duration(row.uptime),
+                false => "-".to_owned(),
+            },
+            row.rules
+                .map_or_else(|| "-".to_owned(), |rules| rules.to_string()),
+            table::printable(&ports.collect::<Vec<_>>().join(" ")),
+            table::printable(&row.image.to_string_lossy()),
+        ]
+    };
+    let rows: Vec<_> = rows.iter().map(cells).collect();
+    let head = ["<name", "pid", "<host", "up", "rules", "<ports", "<image"];
+    table::columns(&head, &rows)
+}
+
+/// Seconds for a person: the two largest units that are not zero.
+fn duration(seconds: u64) -> String {
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    match hours / 24 {
+        0 if hours == 0 && minutes == 0 => format!("{seconds}s"),
+        0 if hours == 0 => format!("{minutes}m{:02}s", seconds % 60),
+        0 => format!("{hours}h{:02}m", minutes % 60),
+        days => format!("{days}d{:02}h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guest(name: &str, running: bool) -> Row {
+        Row {
+            name: name.into(),
+            running,
+            monitor: 42,
+            host: "spt".into(),
+            image: "/fw.spt".into(),
+            started: 0,
+            uptime: 61,
+            ports: vec![
+                Port {
+                    name: "private".into(),
+                    interface: Some("tap0".into()),
+                    mac: None,
+                },
+                Port {
+                    name: "public".into(),
+                    interface: None,
+                    mac: None,
+                },
+            ],
+            rules: Some(3),
+        }
+    }
+
+    #[test]
+    fn dead_ones_are_told_apart() {
+        let expected = "\
+name   pid  host     up  rules  ports                  image
+fw      42  spt   1m01s      3  private=tap0 public=-  /fw.spt
+old   dead  spt       -      3  private=tap0 public=-  /fw.spt
+";
+        assert_eq!(render(&[guest("fw", true), guest("old", false)]), expected);
+    }
+
+    #[test]
+    fn durations_are_short() {
+        let cases = [
+            (0, "0s"),
+            (59, "59s"),
+            (3599, "59m59s"),
+            (3600, "1h00m"),
+            (90_000, "1d01h"),
+            (u64::MAX, "213503982334601d07h"),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(duration(seconds), text);
+        }
+    }
+}
