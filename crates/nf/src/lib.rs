@@ -29,6 +29,7 @@ extern crate alloc;
 extern crate std;
 
 mod key;
+pub mod log;
 mod malformed;
 pub mod nft;
 mod rule;

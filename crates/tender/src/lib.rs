@@ -7,7 +7,8 @@
 //! | [`attach`] | opens taps, macvtaps and disks |
 //! | [`load`] | reads the image |
 //! | [`memory`], [`boot`] | what lies where in guest memory |
-//! | [`share`] | how the guest ended, and its counters |
+//! | [`share`] | the file that host and guest share |
+//! | [`rules`] | rules for the guest, put into that file |
 //! | [`jail`] | what the guest may ask of the kernel |
 //! | [`spt`] | all of it in order, and the jump |
 //! | [`netlink`] | network interfaces, for those who make them |
@@ -21,6 +22,7 @@ pub mod load;
 pub mod memory;
 pub mod netlink;
 pub mod options;
+pub mod rules;
 pub mod share;
 pub mod spt;
 pub mod sys;

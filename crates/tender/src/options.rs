@@ -27,6 +27,7 @@ Starts IMAGE with the devices that its manifest names and nothing else.
   --host=spt|process            in the jail (default), or as a plain process for gdb and perf
   --share=@FD|PATH              file for what the guest is told and what it leaves behind
   --event=@FD|PATH              FIFO by which the guest is told that the file has changed
+  --rules=FILE                  rules in nft's language, in place of those that the image has
   --die-with-parent=PID         end as soon as the parent, process PID, ends
   --help, --version
 ";
@@ -66,6 +67,8 @@ pub struct Options {
     pub share: Option<Location>,
     /// What becomes readable when the host has changed the shared file.
     pub event: Option<Location>,
+    /// Rules for the guest to begin with.
+    pub rules: Option<PathBuf>,
     /// The process whose end ends the guest.
     pub parent: Option<i32>,
     /// The image.
@@ -233,6 +236,7 @@ struct Draft {
     host: Host,
     share: Option<Location>,
     event: Option<Location>,
+    rules: Option<PathBuf>,
     parent: Option<i32>,
 }
 
@@ -320,6 +324,10 @@ impl Draft {
             "--event" => {
                 let expected = "a FIFO, or @ and an open descriptor, as in --event=@6";
                 self.event = Some(location(typed, expected)?);
+            }
+            "--rules" => {
+                let expected = "a file of rules, as in --rules=firewall.nft";
+                self.rules = Some(typed.path(expected)?);
             }
             "--die-with-parent" => {
                 let expected = "the process id of the parent, as in --die-with-parent=$$";
@@ -416,6 +424,7 @@ impl Draft {
             host: self.host,
             share: self.share,
             event: self.event,
+            rules: self.rules,
             parent: self.parent,
             image: image.into(),
             arguments,

@@ -4,7 +4,7 @@ use crate::options::Location;
 use crate::sys::descriptor;
 use crate::sys::fault::Shared;
 use abi::PAGE_SIZE;
-use abi::share::{BASE, BYTES, COUNTERS_OFFSET};
+use abi::share::{BYTES, COUNTERS_OFFSET};
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::{fmt, io};
@@ -62,19 +62,28 @@ fn check(size: u64) -> Result<(), Error> {
         .ok_or(Error::Size(size))
 }
 
-/// Maps the shared file and has faults reported into it. Returns its address and size.
+/// The shared file, open and mapped.
+#[derive(Debug)]
+pub struct Share {
+    /// The file.
+    pub file: OwnedFd,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// Maps the shared file at [`abi::share::BASE`] and has faults reported into it.
 ///
 /// # Errors
 /// If it is not a file of a size that can be shared.
-pub fn open(share: &Location) -> Result<(u64, u64), Error> {
+pub fn open(share: &Location) -> Result<Share, Error> {
     let not_open = |error| Error::Open(name(share), error);
-    let fd = descriptor(share).map_err(not_open)?;
-    let stat = rustix::fs::fstat(&fd).map_err(|error| not_open(error.into()))?;
+    let file = descriptor(share).map_err(not_open)?;
+    let stat = rustix::fs::fstat(&file).map_err(|error| not_open(error.into()))?;
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     check(size)?;
-    let shared = Shared::map(fd.as_fd(), size).map_err(Error::Map)?;
+    let shared = Shared::map(file.as_fd(), size).map_err(Error::Map)?;
     shared.report_faults().map_err(Error::Handlers)?;
-    Ok((BASE, size))
+    Ok(Share { file, size })
 }
 
 /// Opens what becomes readable when the host has changed the shared file.

@@ -6,7 +6,7 @@ use crate::options::{Host, Options};
 use crate::sys::descriptor;
 use crate::sys::memory::Filling;
 use crate::sys::{process, signal};
-use crate::{boot, check, load, memory, share};
+use crate::{boot, check, load, memory, rules, share};
 use abi::extension::{EPOLL_SHARE, feature, host_flag};
 use abi::manifest::{Device, Entry};
 use abi::spt::{BOOT_INFO, EPOLL_TIMER};
@@ -42,6 +42,8 @@ pub enum Error {
     Parent(i32),
     /// The shared file is none.
     Share(share::Error),
+    /// The rules cannot be given to the guest.
+    Rules(PathBuf, rules::Error),
     /// The jail cannot be closed.
     Jail(jail::Error),
     /// What the kernel says about a step.
@@ -70,6 +72,7 @@ impl fmt::Display for Error {
                  process id"
             ),
             Self::Share(error) => error.fmt(f),
+            Self::Rules(path, error) => write!(f, "--rules={}: {error}", path.display()),
             Self::Jail(error) => error.fmt(f),
             Self::System(step, error) => write!(f, "{step}: {error}; is this Linux 5.9 or later?"),
         }
@@ -116,6 +119,10 @@ pub fn start(options: &Options) -> Result<Infallible, Error> {
         .map(share::open)
         .transpose()
         .map_err(Error::Share)?;
+    if let Some(path) = &options.rules {
+        let given = rules::give(path, features, share.as_ref());
+        given.map_err(|error| Error::Rules(path.clone(), error))?;
+    }
 
     let facts = boot::Facts {
         memory: options.memory_bytes,
@@ -127,6 +134,7 @@ pub fn start(options: &Options) -> Result<Infallible, Error> {
     put(&mut guest, BOOT_INFO, &area)?;
     if let Some(extension) = image.extension {
         let flags = if process { host_flag::PROCESS } else { 0 };
+        let share = share.as_ref().map(|share| (abi::share::BASE, share.size));
         let info = boot::host_info(flags, share, attached);
         put(&mut guest, extension.host_info, info.as_bytes())?;
     }

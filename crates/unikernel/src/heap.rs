@@ -1,5 +1,6 @@
 //! The allocator: talc over all memory that is left behind the image.
 
+use alloc::vec::Vec;
 use core::alloc::{GlobalAlloc, Layout};
 use talc::TalcCell;
 use talc::source::Manual;
@@ -64,4 +65,13 @@ pub(crate) unsafe fn init(
     // SAFETY: the range begins where the heap ends and lies in guest memory, which is zero (so
     // initialised); it is handed out this once.
     unsafe { core::slice::from_raw_parts_mut(arena, arena_bytes) }
+}
+
+/// Whether the heap has so many bytes in one piece.
+pub fn has_room(bytes: usize) -> bool {
+    let mut probe = Vec::<u8>::new();
+    let had_room = probe.try_reserve_exact(bytes).is_ok();
+    // Or the compiler leaves out what nobody uses.
+    core::hint::black_box(&probe);
+    had_room
 }

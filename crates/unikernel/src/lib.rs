@@ -25,6 +25,7 @@
 //! | `spt` | the system calls of the hosts `spt` and `process` |
 //! | `memory`, `heap` | what the compiler expects of a C library; the allocator |
 //! | `net`, `block` | ports and disks that the host attached |
+//! | `share`, [`rules`] | the file that host and guest share; rules in it |
 //! | `clock`, `wait`, `console`, `counters` | the rest of the world |
 
 #![no_std]
@@ -41,6 +42,7 @@ mod heap;
 mod memory;
 mod net;
 mod panic;
+pub mod rules;
 #[allow(dead_code)] // The runtime's rules and captures come next.
 mod share;
 mod spt;
@@ -54,6 +56,7 @@ pub use clock::{Instant, monotonic, wall};
 pub use console::print as __print;
 pub use console::write_console;
 pub use counters::{Counter, counter};
+pub use heap::has_room;
 pub use net::Port;
 #[doc(hidden)]
 pub use panic::panic as __panic;

@@ -21,7 +21,7 @@ impl Ready {
         self.0 & (1 << handle.0) != 0
     }
 
-    /// Whether none does: the deadline passed.
+    /// Whether none does: the deadline passed, or the host has changed the shared file.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -34,8 +34,8 @@ unsafe impl Sync for TimerSet {}
 /// is set again.
 static TIMER_SET: TimerSet = TimerSet(Cell::new(false));
 
-/// Sleeps until a network device has something to receive or `deadline` has passed; without a
-/// deadline, until a device does. A deadline in the past makes it a look without sleep.
+/// Sleeps until a network device has something to receive, the host has changed the shared file, or
+/// `deadline` has passed, if there is one. A deadline in the past makes it a look without sleep.
 pub fn wait(deadline: Option<Instant>) -> Ready {
     let boot = boot();
     let sleep = deadline.is_none_or(|deadline| deadline > monotonic());

@@ -104,6 +104,7 @@ fn the_rest_of_the_options() {
         "--host=process",
         "--share=@5",
         "--event=a/fifo",
+        "--rules=a.nft",
         "--die-with-parent=42",
         "--create-taps",
         "x",
@@ -112,6 +113,7 @@ fn the_rest_of_the_options() {
     assert_eq!(options.host, Host::Process);
     assert_eq!(options.share, Some(Location::Descriptor(5)));
     assert_eq!(options.event, Some(Location::Path("a/fifo".into())));
+    assert_eq!(options.rules, Some("a.nft".into()));
     assert_eq!((options.parent, options.create_taps), (Some(42), true));
 }
 

@@ -1,0 +1,208 @@
+//! Rules that the host hands over, at the start and while the guest runs; see [`abi::share`].
+//!
+//! The host writes a text into one of two slots and then a new generation. It can write at any
+//! time, so the text is copied and taken only if nothing moved meanwhile. Which rules are in force
+//! is said with their counters, so that whoever reads those knows whose they are.
+
+use crate::boot::boot;
+use crate::share::HostWord;
+use abi::share::{Control, RULES_BYTES_MAX, RulesRefused, RulesStatus, SLOTS};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// How often a text that changed while it was copied is copied again.
+const ATTEMPTS_MAX: usize = 8;
+
+/// Hears what the host says of rules, and answers. An appliance has one.
+pub struct Feed {
+    /// The last generation that was accepted or refused.
+    heard: u64,
+    control: &'static [HostWord],
+    status: &'static [AtomicU64],
+}
+
+/// Rules that the host wants to be used: to be accepted or refused.
+pub struct Offer {
+    generation: u64,
+    slot: usize,
+    text: String,
+}
+
+impl Offer {
+    /// The text, in whatever language.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Counters of the rules in force, in frames and bytes.
+#[derive(Clone, Copy)]
+pub struct RuleCounters(&'static [AtomicU64]);
+
+impl RuleCounters {
+    /// Counts a frame of so many bytes. A rule behind the last one is not counted.
+    #[inline]
+    pub fn count(self, rule: usize, bytes: u64) {
+        // Written by the guest alone, so that an addition needs no locked instruction.
+        let add = |word: &AtomicU64, amount| {
+            let sum = word.load(Ordering::Relaxed).wrapping_add(amount);
+            word.store(sum, Ordering::Relaxed);
+        };
+        if let Some([frames, total]) = self.0.get(2 * rule..2 * rule + 2) {
+            add(frames, 1);
+            add(total, bytes);
+        }
+    }
+}
+
+/// What the host has said, read field by field.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Said {
+    generation: u64,
+    slot: u64,
+    length: u64,
+}
+
+impl Feed {
+    /// Begins to listen. Rules that the host gave before the start are the first offer.
+    pub fn new() -> Self {
+        let share = &boot().share;
+        let (control, status) = (share.control(), share.rules_status());
+        let (control, status) = control.zip(status).unwrap_or_default();
+        Self {
+            heard: 0,
+            control,
+            status,
+        }
+    }
+
+    /// Whether the host wants other rules to be used. One load of memory: to be asked before each
+    /// batch of frames. [`crate::wait`] returns when the answer may have changed.
+    #[inline]
+    pub fn is_pending(&self) -> bool {
+        self.generation(Ordering::Relaxed) != self.heard
+    }
+
+    #[inline]
+    fn generation(&self, order: Ordering) -> u64 {
+        let word = self.control.get(offset_of!(Control, generation) / 8);
+        word.map_or(0, |word| word.load(order))
+    }
+
+    fn said(&self) -> Said {
+        // Acquire: what the host wrote before the generation is seen with it.
+        let generation = self.generation(Ordering::Acquire);
+        let field = |offset: usize| {
+            let word = self.control.get(offset / 8);
+            word.map_or(0, |word| word.load(Ordering::Acquire))
+        };
+        Said {
+            generation,
+            slot: field(offset_of!(Control, slot)),
+            length: field(offset_of!(Control, length)),
+        }
+    }
+
+    /// The rules that the host wants to be used, if they are others than those that were accepted
+    /// or refused last. What is no text, or does not hold still, is refused here.
+    pub fn offer(&mut self) -> Option<Offer> {
+        for _ in 0..ATTEMPTS_MAX {
+            let said = self.said();
+            // While the host writes the next text, it has no length; the generation follows.
+            if said.generation == self.heard || said.length > RULES_BYTES_MAX as u64 {
+                return None;
+            }
+            let copied = copy(said);
+            fence(Ordering::Acquire); // The text was read before what follows.
+            if self.said() != said {
+                continue;
+            }
+            match copied {
+                Ok((slot, text)) => {
+                    let generation = said.generation;
+                    return Some(Offer {
+                        generation,
+                        slot,
+                        text,
+                    });
+                }
+                Err((reason, position)) => {
+                    self.refuse_generation(said.generation, reason, position);
+                    return None;
+                }
+            }
+        }
+        self.refuse_generation(self.said().generation, RulesRefused::Torn, 0);
+        None
+    }
+
+    /// Uses the rules of this offer from now on: so many of them, policies included. Their counters
+    /// begin at zero.
+    pub fn accept(&mut self, offer: &Offer, rules: usize) -> RuleCounters {
+        self.heard = offer.generation;
+        self.in_force(offer.generation, offer.slot, rules)
+    }
+
+    /// Keeps the rules that are in force; says why, and where in the text, in bytes.
+    pub fn refuse(&mut self, offer: &Offer, reason: RulesRefused, position: usize) {
+        self.refuse_generation(offer.generation, reason, position);
+    }
+
+    /// Uses so many rules that the appliance has by itself. The host says of them: generation 0.
+    pub fn own(&mut self, rules: usize) -> RuleCounters {
+        self.in_force(0, 0, rules)
+    }
+
+    fn in_force(&self, generation: u64, slot: usize, rules: usize) -> RuleCounters {
+        let counters = boot().share.rule_counters(slot).unwrap_or_default();
+        let counters = counters.get(..2 * rules).unwrap_or(counters);
+        for word in counters {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.say(offset_of!(RulesStatus, slot), slot as u64);
+        self.say(offset_of!(RulesStatus, rules), rules as u64);
+        self.say(offset_of!(RulesStatus, generation), generation);
+        RuleCounters(counters)
+    }
+
+    fn refuse_generation(&mut self, generation: u64, reason: RulesRefused, position: usize) {
+        self.heard = generation;
+        self.say(offset_of!(RulesStatus, reason), reason as u64);
+        self.say(offset_of!(RulesStatus, position), position as u64);
+        self.say(offset_of!(RulesStatus, refused), generation);
+    }
+
+    /// Writes a field of [`RulesStatus`].
+    fn say(&self, offset: usize, value: u64) {
+        if let Some(word) = self.status.get(offset / 8) {
+            word.store(value, Ordering::Release);
+        }
+    }
+}
+
+impl Default for Feed {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Copies the text out; where it lies, or why it is none.
+fn copy(said: Said) -> Result<(usize, String), (RulesRefused, usize)> {
+    let slot = usize::try_from(said.slot).ok().filter(|slot| *slot < SLOTS);
+    let slot = slot.ok_or((RulesRefused::Invalid, 0))?;
+    let length = said.length as usize;
+    let words = boot().share.rules_text(slot).unwrap_or_default();
+    let words = words.get(..length.div_ceil(8)).unwrap_or_default();
+    let mut bytes = Vec::new();
+    let room = bytes.try_reserve_exact(8 * words.len());
+    room.map_err(|_| (RulesRefused::Memory, 0))?;
+    for word in words {
+        bytes.extend_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+    }
+    bytes.truncate(length);
+    let text = String::from_utf8(bytes);
+    let text = text.map_err(|e| (RulesRefused::Invalid, e.utf8_error().valid_up_to()))?;
+    Ok((slot, text))
+}
