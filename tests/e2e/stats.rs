@@ -35,6 +35,7 @@ const TESTS: &[(&str, Test)] = &[
         taken,
     ),
     ("SIGTERM leaves the final counters", last_words),
+    ("a guest that writes nonsense harms nobody", nonsense),
 ];
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
@@ -463,4 +464,40 @@ fn last_words(images: &Images) -> Result<(), Failed> {
         ended.expect_stderr(&private)?.expect_stderr(&public)?;
     }
     Ok(())
+}
+
+/// Looks at a guest that writes nonsense all the while.
+const LOOKS: usize = 20;
+
+fn nonsense(images: &Images) -> Result<(), Failed> {
+    let runtime = Runtime::new()?;
+    let socket = unused("metrics.sock")?;
+    let mut wire = Wire::new(1500, false)?;
+    let mut command = runtime.outboard(images, &["run", "--mem=16", "--name=liar"]);
+    command
+        .arg(format!("--metrics=unix:{}", socket.path.display()))
+        .arg(format!("--net:net={}", wire.descriptor()?))
+        .arg(images.guest("nonsense"));
+    let guest = start(&mut command)?;
+    wire.hand_over();
+    eventually(|| runtime.json(images, &["stats", "liar", "--json"]))?;
+    for _ in 0..LOOKS {
+        let stats = runtime.json(images, &["stats", "liar", "--json"])?;
+        expect(&stats["ports"][0]["name"], &json!("net"))?;
+        for arguments in [&["stats", "liar", "--all"][..], &["ps"], &["ps", "--json"]] {
+            let mut command = runtime.outboard(images, arguments);
+            let ended = run(&mut command)?;
+            ended.expect_status(0)?;
+            expect(ended.stderr, String::new())?;
+        }
+        scrape(UnixStream::connect(&socket.path)?)?;
+    }
+    guest.signal(Signal::TERM);
+    let ended = guest.finish()?;
+    ended.expect_status(128 + Signal::TERM.as_raw())?;
+    let lines = ended.stderr.lines().count();
+    expect(
+        (ended.stderr.contains("panicked"), lines < 20),
+        (false, true),
+    )
 }

@@ -41,9 +41,18 @@ fn appliance_with(features: u32) {
 /// The same for one binary of a package of several, with a manifest of its own.
 /// `manifest_path` is relative to the package.
 pub fn appliance_from(manifest_path: &Path, bin: &str) {
+    appliance_from_with(manifest_path, bin, feature::RUNTIME);
+}
+
+/// The same for a binary that takes rules while it runs.
+pub fn appliance_from_with_rules(manifest_path: &Path, bin: &str) {
+    appliance_from_with(manifest_path, bin, feature::RUNTIME | feature::RULES);
+}
+
+fn appliance_from_with(manifest_path: &Path, bin: &str, features: u32) {
     let manifest = directory("CARGO_MANIFEST_DIR").map(|package| package.join(manifest_path));
     let instruction = format!("rustc-link-arg-bin={bin}=");
-    report(manifest.and_then(|manifest| link(&manifest, feature::RUNTIME, bin, &instruction)));
+    report(manifest.and_then(|manifest| link(&manifest, features, bin, &instruction)));
 }
 
 /// Writes the linker script to `OUT_DIR` and tells cargo to use it.

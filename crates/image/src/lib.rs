@@ -25,7 +25,7 @@ pub mod sample;
 pub mod script;
 mod segment;
 
-pub use appliance::{appliance, appliance_from, appliance_with_rules};
+pub use appliance::{appliance, appliance_from, appliance_from_with_rules, appliance_with_rules};
 pub use elf_file::PROGRAM_HEADERS_MAX;
 pub use error::{ImageError, SegmentError};
 pub use parse::{Image, retarget};
