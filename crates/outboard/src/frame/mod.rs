@@ -7,6 +7,7 @@ mod craft;
 mod description;
 mod hex;
 mod names;
+mod summary;
 mod words;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 pub use capture::Error as CaptureError;
 pub use description::{Error as DescriptionError, Reason};
+pub use summary::summary;
 
 type MacAddress = [u8; 6];
 

@@ -56,3 +56,15 @@ pub(super) fn icmp_type(name: &str, is_v6: bool) -> Option<u8> {
     let (_, number) = names.iter().find(|(known, _)| *known == name)?;
     Some(*number)
 }
+
+/// Names of the flags that are set, with commas between.
+pub(super) fn tcp_flags(flags: u8) -> String {
+    let names = TCP_FLAGS.iter().enumerate();
+    let set = names
+        .filter(|(bit, _)| flags >> bit & 1 == 1)
+        .map(|(_, name)| *name);
+    match flags {
+        0 => "none".to_owned(),
+        _ => set.collect::<Vec<_>>().join(","),
+    }
+}

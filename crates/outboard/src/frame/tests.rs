@@ -9,7 +9,7 @@ fn frame(text: &str) -> Vec<u8> {
     }
 }
 
-const DESCRIPTIONS: &[&str] = &[
+pub const DESCRIPTIONS: &[&str] = &[
     "tcp 10.0.0.1:999 > 10.0.0.2:7070 in private",
     "tcp 10.0.0.1:999 > 10.0.0.2:7070 flags syn,ack vlan 7 len 1518",
     "tcp [2001:db8::1]:999 > [2001:db8::2]:80 flags none len 75",
@@ -257,4 +257,21 @@ the frame: no IP address with a port
             .to_string()
             .contains('\u{1b}')
     );
+}
+
+#[test]
+fn the_reference_has_only_frames() {
+    let reference = include_str!("../../../../docs/frames.md");
+    let blocks: Vec<_> = reference.split("```frames\n").skip(1).collect();
+    assert_eq!(blocks.len(), 3);
+    for block in blocks {
+        let (examples, _) = block.split_once("```").unwrap();
+        assert!(examples.lines().count() > 1);
+        for example in examples.lines() {
+            assert!(!frame(example).is_empty(), "{example}");
+        }
+    }
+    for name in ["fin", "syn", "rst", "psh", "ack", "urg", "ecn", "cwr"] {
+        assert!(reference.contains(&format!("`{name}`")) && names::tcp_flag(name).is_some());
+    }
 }

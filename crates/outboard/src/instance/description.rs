@@ -38,6 +38,9 @@ pub struct Device {
     pub kind: Kind,
     /// The host's interface, if it is a network; a macvtap's parent.
     pub interface: Option<String>,
+    /// Inode of the network namespace in which that interface is a tap, so that what is sent out of
+    /// it comes to the guest; none for a macvtap, or if the kernel does not tell.
+    pub tap_namespace: Option<u64>,
     /// The guest's MAC address there, as six hexadecimal bytes and colons.
     pub mac: Option<String>,
 }

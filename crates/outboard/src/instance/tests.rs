@@ -36,6 +36,7 @@ fn description() -> Description {
         index: 1,
         kind: Kind::Net,
         interface: Some("tap0".into()),
+        tap_namespace: Some(4_026_531_840),
         mac: Some("02:00:00:00:00:01".into()),
     });
     description

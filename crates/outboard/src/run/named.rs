@@ -5,6 +5,7 @@ use abi::manifest::{Entry, kind};
 use image::Image;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tender::options::{Host, Net, NetSource, Options, Request};
 use tender::sys::interface::Interfaces;
@@ -72,6 +73,7 @@ fn device(index: usize, entry: &Entry, options: &Options) -> Option<Device> {
         index,
         kind,
         interface: net.and_then(|net| interface(&net.source)),
+        tap_namespace: net.and_then(|net| tap_namespace(&net.source)),
         mac: net.and_then(mac).map(hexadecimal),
         name,
     })
@@ -85,6 +87,19 @@ fn interface(source: &NetSource) -> Option<String> {
             tap::interface(tap.as_fd()).ok().map(|tap| tap.name)
         }
     }
+}
+
+fn tap_namespace(source: &NetSource) -> Option<u64> {
+    let metadata = match source {
+        NetSource::Tap(_) => std::fs::metadata("/proc/self/ns/net"),
+        NetSource::Descriptor(number) => {
+            let tap = descriptor::adopt(*number).ok()?;
+            let namespace = tap::namespace(tap.as_fd()).ok()?;
+            std::fs::File::from(namespace).metadata()
+        }
+        NetSource::Macvtap(_) => return None,
+    };
+    metadata.ok().map(|metadata| metadata.ino())
 }
 
 fn mac(net: &Net) -> Option<[u8; 6]> {

@@ -306,6 +306,7 @@ pub(crate) mod tests {
             index,
             kind: Kind::Net,
             interface: interface.map(str::to_owned),
+            tap_namespace: None,
             mac: None,
         };
         description.devices = vec![

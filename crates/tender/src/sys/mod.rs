@@ -7,6 +7,7 @@ pub mod interface;
 mod ioctl;
 pub(crate) mod memory;
 pub mod namespace;
+pub mod packet;
 pub mod process;
 pub(crate) mod random;
 pub mod signal;
