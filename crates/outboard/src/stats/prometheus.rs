@@ -249,6 +249,30 @@ mod tests {
     }
 
     #[test]
+    fn the_documentation_has_every_metric_and_reason() {
+        let documentation = include_str!("../../../../docs/monitoring.md");
+        let text = text(snapshot());
+        for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let (name, kind) = line.split_once(' ').unwrap();
+            let suffix = match kind {
+                "counter" => "_total",
+                "info" => "_info",
+                _ => "",
+            };
+            assert!(
+                documentation.contains(&format!("`{name}{suffix}`")),
+                "{name}"
+            );
+        }
+        let own = snapshot().ports.remove(0);
+        let runtime = abi::share::PORT_COUNTERS;
+        for (name, _) in own.drops.iter().chain(&own.events) {
+            let told = documentation.contains(&format!("| `{name}` |"));
+            assert!(told || !runtime.contains(&&**name), "{name}");
+        }
+    }
+
+    #[test]
     fn no_series_comes_twice() {
         let mut snapshot = snapshot();
         let rules = snapshot.rules.as_mut().unwrap();
