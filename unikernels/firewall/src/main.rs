@@ -9,7 +9,7 @@ extern crate alloc;
 
 use abi::share::{PORT_APPLIANCE, appliance_counters};
 use alloc::vec::Vec;
-use device::{Batch, Netif};
+use device::{Batch, Guess, Netif};
 use nf::{Key, RuleSet, Verdict, Way};
 use unikernel::{Counter, Port, counter, println};
 
@@ -26,13 +26,25 @@ fn main() -> i32 {
     };
     let filter = Filter::new(nf::seed001());
     let mut batch = Batch::new();
+    let mut answered = Guess::default();
     loop {
         let ready = unikernel::wait(None);
-        if ready.contains(private.wait_handle()) {
+        let outwards = ready.contains(private.wait_handle());
+        let inwards = ready.contains(public.wait_handle());
+        if outwards {
             filter.forward(&mut private, &mut public, &mut batch);
         }
-        if ready.contains(public.wait_handle()) {
+        if inwards {
             filter.forward(&mut public, &mut private, &mut batch);
+        }
+        // Who got a frame may have answered already, and to look costs less than to wait.
+        if outwards != inwards && answered.worth() {
+            let (from, to) = if outwards {
+                (&mut public, &mut private)
+            } else {
+                (&mut private, &mut public)
+            };
+            answered.learn(filter.forward(from, to, &mut batch));
         }
     }
 }
@@ -53,11 +65,13 @@ impl Filter {
         Self { rules, decided }
     }
 
-    /// One batch from one port to the other.
-    fn forward(&self, from: &mut Port, to: &mut Port, batch: &mut Batch) {
+    /// One batch from one port to the other; whether there was one.
+    fn forward(&self, from: &mut Port, to: &mut Port, batch: &mut Batch) -> bool {
         from.receive(batch);
+        let any = !batch.is_empty();
         batch.retain(|frame| self.accepts(frame.bytes(), from));
         to.transmit(batch);
+        any
     }
 
     fn accepts(&self, frame: &[u8], from: &Port) -> bool {
