@@ -54,7 +54,7 @@ pub struct File<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
     /// `flush ruleset`: what each load does anyway, for it replaces everything.
-    FlushRuleset(Span),
+    FlushRuleset(Spanned<()>),
     /// `define NAME = ...`.
     Define(Define<'a>),
     /// `table bridge NAME { ... }`.
@@ -78,6 +78,8 @@ pub struct Table<'a> {
     /// In the order of the file. Chains and sets may be used before they are defined, variables
     /// may not.
     pub items: Vec<TableItem<'a>>,
+    /// `comment "..."`.
+    pub comment: Option<Name<'a>>,
 }
 
 /// What stands in a table.

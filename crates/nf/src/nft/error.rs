@@ -35,6 +35,17 @@ impl Error {
 pub enum ErrorKind {
     /// Not what the grammar asks for here.
     Expected(&'static str),
+    /// Not the one word or mark that the grammar asks for here.
+    ExpectedToken(&'static str),
+    /// A keyword of nft where a name is asked for.
+    Keyword,
+    /// A name or string above its length.
+    TooLong {
+        /// What is too long.
+        what: &'static str,
+        /// The greatest length, in bytes.
+        max: usize,
+    },
     /// A quotation without its end on the same line.
     UnterminatedString,
     /// A control character in a string.
@@ -131,6 +142,11 @@ impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Expected(what) => write!(f, "expected {what}"),
+            Self::ExpectedToken(token) => write!(f, "expected `{token}`"),
+            Self::Keyword => f.write_str("this word is a keyword of nft, and no name"),
+            Self::TooLong { what, max } => {
+                write!(f, "this {what} is too long: at most {max} bytes")
+            }
             Self::UnterminatedString => f.write_str("this string has no end on its line"),
             Self::ControlCharacter => f.write_str("a string holds no control characters"),
             Self::UnknownCharacter(character) => {

@@ -5,8 +5,15 @@
 
 pub mod ast;
 mod error;
+mod lex;
 mod limits;
+mod parse;
+mod print;
+mod refusals;
 mod render;
+pub mod symbols;
+mod words;
 
 pub use error::{Error, ErrorKind, Refusal};
 pub use limits::Limits;
+pub use parse::parse;

@@ -1,0 +1,540 @@
+//! The grammar of a file: one function for each of its parts, and one token of foresight.
+//!
+//! Nothing is nested deeper than a rule in a chain in a table, so the functions do not recurse.
+
+mod flags;
+mod statement;
+mod value;
+
+use super::ast::{
+    Base, Chain, ChainItem, Define, Elements, File, Item, Name, Operand, Policy, Set, SetType,
+    Span, Spanned, Table, TableItem,
+};
+use super::error::{Error, ErrorKind, Refusal};
+use super::lex::{Token, Tokens};
+use super::limits::Limits;
+use super::{refusals, words};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+type Parsed<T> = Result<T, Error>;
+
+/// Longest comment, in bytes (nft's NFTNL_UDATA_COMMENT_MAXLEN).
+const COMMENT_MAX: usize = 128;
+/// The end of a line or of what stands on it.
+const SEPARATOR: &str = "a newline or `;`";
+
+/// Reads a whole file.
+///
+/// # Errors
+///
+/// The first thing in it that is not accepted.
+pub fn parse<'a>(text: &'a str, limits: &Limits) -> Parsed<File<'a>> {
+    let bytes = limits.bytes.min(u32::MAX as usize);
+    if text.len() > bytes {
+        let end = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let kind = ErrorKind::Limit {
+            what: "bytes in the file",
+            max: bytes,
+        };
+        return Err(Error::new(Span { start: end, end }, kind));
+    }
+    Parser {
+        tokens: Tokens::new(text)?,
+        limits,
+        counts: Counts::default(),
+    }
+    .file()
+}
+
+/// What there is so far, for the limits.
+#[derive(Default)]
+struct Counts {
+    rules: usize,
+    chains: usize,
+    sets: usize,
+    defines: usize,
+    elements: usize,
+}
+
+struct Parser<'a, 'l> {
+    tokens: Tokens<'a>,
+    limits: &'l Limits,
+    counts: Counts,
+}
+
+impl<'a> Parser<'a, '_> {
+    fn file(mut self) -> Parsed<File<'a>> {
+        let mut items = Vec::new();
+        let mut table = None;
+        loop {
+            let Spanned { span, node } = self.tokens.peek();
+            match node {
+                Token::End => return Ok(File { items }),
+                Token::Newline | Token::Mark(";") => {
+                    self.tokens.take()?;
+                    continue;
+                }
+                Token::Word("flush") => {
+                    let flush = self.flush()?;
+                    if table.is_some() {
+                        return refuse(flush.span, &refusals::FLUSH_LATE);
+                    }
+                    items.push(Item::FlushRuleset(flush));
+                }
+                Token::Word("define") => items.push(Item::Define(self.define()?)),
+                Token::Word("table") => {
+                    if table.replace(span).is_some() {
+                        return refuse(span, &refusals::SECOND_TABLE);
+                    }
+                    items.push(Item::Table(self.table()?));
+                }
+                Token::Word(word) => {
+                    if let Some(refusal) = refusals::find(refusals::COMMANDS, word) {
+                        return refuse(span, refusal);
+                    }
+                    return expected(span, "`table`, `define` or `flush ruleset`");
+                }
+                _ => return expected(span, "`table`, `define` or `flush ruleset`"),
+            }
+            if self.tokens.peek().node != Token::End {
+                self.separator()?;
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Parsed<Spanned<()>> {
+        let start = self.tokens.take()?.span.start;
+        let what = self.tokens.take()?;
+        let span = self.tokens.span_from(start);
+        match what.node {
+            Token::Word("ruleset") => Ok(Spanned::new(span, ())),
+            Token::Word(_) => refuse(span, &refusals::FLUSH_PART),
+            _ => expected(what.span, "`ruleset`"),
+        }
+    }
+
+    fn define(&mut self) -> Parsed<Define<'a>> {
+        let span = self.tokens.take()?.span;
+        count(
+            &mut self.counts.defines,
+            self.limits.defines,
+            span,
+            "variables",
+        )?;
+        let name = self.name("the name of the variable")?;
+        self.mark("=")?;
+        let value = self.operand()?;
+        match value {
+            Operand::Named(set) => refuse(set.span, &refusals::DEFINED_NAME),
+            value => Ok(Define { name, value }),
+        }
+    }
+
+    fn table(&mut self) -> Parsed<Table<'a>> {
+        self.tokens.take()?;
+        let family = self.tokens.take()?;
+        match family.node {
+            Token::Word("bridge") => {}
+            Token::Word(word) => {
+                let refusal = refusals::find(refusals::FAMILIES, word);
+                return refuse(family.span, refusal.unwrap_or(&refusals::NO_FAMILY));
+            }
+            _ => return expected(family.span, "`bridge`, the family of the table"),
+        }
+        let name = self.name("the name of the table")?;
+        self.mark("{")?;
+        let mut items = Vec::new();
+        let mut comment = None;
+        while let Some(Spanned { span, node }) = self.item()? {
+            match node {
+                Token::Word("define") => items.push(TableItem::Define(self.define()?)),
+                Token::Word("set") => {
+                    count(&mut self.counts.sets, self.limits.sets, span, "sets")?;
+                    items.push(TableItem::Set(self.set()?));
+                }
+                Token::Word("chain") => {
+                    count(&mut self.counts.chains, self.limits.chains, span, "chains")?;
+                    items.push(TableItem::Chain(self.chain()?));
+                }
+                Token::Word("comment") => self.block_comment(&mut comment)?,
+                node => {
+                    return unknown(span, node, refusals::IN_TABLE, "`chain`, `set` or `define`");
+                }
+            }
+            self.separator()?;
+        }
+        Ok(Table {
+            name,
+            items,
+            comment,
+        })
+    }
+
+    /// The first token of the next thing in a block, or none if the block ends here.
+    fn item(&mut self) -> Parsed<Option<Spanned<Token<'a>>>> {
+        loop {
+            let token = self.tokens.peek();
+            match token.node {
+                Token::Newline | Token::Mark(";") => self.tokens.take()?,
+                Token::Mark("}") => {
+                    self.tokens.take()?;
+                    return Ok(None);
+                }
+                Token::End => return expected(token.span, "`}`"),
+                _ => return Ok(Some(token)),
+            };
+        }
+    }
+
+    fn set(&mut self) -> Parsed<Set<'a>> {
+        self.tokens.take()?;
+        let name = self.name("the name of the set")?;
+        self.mark("{")?;
+        let mut key: Option<Spanned<SetType>> = None;
+        let mut lines: [Option<Span>; 3] = [None; 3];
+        let mut set = Set {
+            name,
+            key: Spanned::new(name.span, SetType::Ipv4),
+            interval: false,
+            constant: false,
+            auto_merge: false,
+            elements: Elements::default(),
+            comment: None,
+        };
+        while let Some(Spanned { span, node }) = self.item()? {
+            match node {
+                Token::Word("type") => {
+                    once(&mut lines[0], span, "type")?;
+                    self.tokens.take()?;
+                    key = Some(self.set_type()?);
+                    self.separator()?;
+                }
+                Token::Word("flags") => {
+                    once(&mut lines[1], span, "line of flags")?;
+                    self.tokens.take()?;
+                    self.set_flags(&mut set)?;
+                    self.separator()?;
+                }
+                Token::Word("auto-merge") => {
+                    self.tokens.take()?;
+                    set.auto_merge = true;
+                }
+                Token::Word("elements") => {
+                    once(&mut lines[2], span, "list of elements")?;
+                    self.tokens.take()?;
+                    self.mark("=")?;
+                    set.elements = self.set_elements()?;
+                }
+                Token::Word("comment") => {
+                    self.block_comment(&mut set.comment)?;
+                    self.separator()?;
+                }
+                node => {
+                    let what = "`type`, `flags`, `auto-merge` or `elements`";
+                    return unknown(span, node, refusals::IN_SET, what);
+                }
+            }
+        }
+        set.key = key.ok_or(Error::new(
+            name.span,
+            ErrorKind::Expected("a set with a line `type ...`"),
+        ))?;
+        Ok(set)
+    }
+
+    fn set_type(&mut self) -> Parsed<Spanned<SetType>> {
+        let Spanned { span, node } = self.tokens.take()?;
+        let key = match node {
+            Token::Word("ipv4_addr") => SetType::Ipv4,
+            Token::Word("ipv6_addr") => SetType::Ipv6,
+            Token::Word("ether_addr") => SetType::EtherAddress,
+            Token::Word("ether_type") => SetType::EtherType,
+            Token::Word("inet_proto") => SetType::Protocol,
+            Token::Word("inet_service") => SetType::Service,
+            Token::Word("icmp_type") => SetType::IcmpType,
+            Token::Word("icmpv6_type") => SetType::Icmpv6Type,
+            Token::Word("ifname") => SetType::InterfaceName,
+            node => {
+                let what = "ipv4_addr, ipv6_addr, ether_addr, ether_type, inet_proto, \
+                            inet_service, icmp_type, icmpv6_type or ifname";
+                return unknown(span, node, refusals::SET_TYPES, what);
+            }
+        };
+        let behind = self.tokens.peek();
+        if behind.node == Token::Mark(".") {
+            return refuse(behind.span, &refusals::CONCATENATION);
+        }
+        Ok(Spanned::new(span, key))
+    }
+
+    fn set_flags(&mut self, set: &mut Set<'a>) -> Parsed<()> {
+        loop {
+            let Spanned { span, node } = self.tokens.take()?;
+            match node {
+                Token::Word("interval") => set.interval = true,
+                Token::Word("constant") => set.constant = true,
+                node => {
+                    return unknown(span, node, refusals::SET_FLAGS, "`interval` or `constant`");
+                }
+            }
+            if self.tokens.peek().node != Token::Mark(",") {
+                return Ok(());
+            }
+            self.tokens.take()?;
+        }
+    }
+
+    /// `{ ... }`, or `$NAME` for a set of that.
+    fn set_elements(&mut self) -> Parsed<Elements<'a>> {
+        let at = self.tokens.peek().span;
+        match self.operand()? {
+            Operand::Set(set) => Ok(set.node),
+            Operand::Value(value) if matches!(value.node, super::ast::Value::Variable(_)) => {
+                Ok(Box::new([value]))
+            }
+            _ => expected(at, "`{`"),
+        }
+    }
+
+    fn chain(&mut self) -> Parsed<Chain<'a>> {
+        self.tokens.take()?;
+        let name = self.name("the name of the chain")?;
+        self.mark("{")?;
+        let mut base: Option<Spanned<Base>> = None;
+        let mut policy: Option<Spanned<Policy>> = None;
+        let mut items = Vec::new();
+        let mut comment = None;
+        while let Some(Spanned { span, node }) = self.item()? {
+            match node {
+                Token::Word("define") => items.push(ChainItem::Define(self.define()?)),
+                Token::Word("type") => {
+                    let mut first = base.map(|base| base.span);
+                    once(&mut first, span, "hook of a chain")?;
+                    base = Some(self.hook()?);
+                }
+                Token::Word("policy") => {
+                    let mut first = policy.map(|policy| policy.span);
+                    once(&mut first, span, "policy")?;
+                    policy = Some(self.policy()?);
+                }
+                Token::Word("comment") => self.block_comment(&mut comment)?,
+                _ => {
+                    count(&mut self.counts.rules, self.limits.rules, span, "rules")?;
+                    items.push(ChainItem::Rule(self.rule()?));
+                }
+            }
+            self.separator()?;
+        }
+        if let Some(policy) = policy {
+            let Some(base) = &mut base else {
+                return expected(policy.span, "`type filter hook forward priority ...` first");
+            };
+            base.node.policy = Some(policy);
+        }
+        Ok(Chain {
+            name,
+            base,
+            items,
+            comment,
+        })
+    }
+
+    /// `type filter hook forward priority ...`.
+    fn hook(&mut self) -> Parsed<Spanned<Base>> {
+        let start = self.tokens.take()?.span.start;
+        let kind = self.tokens.take()?;
+        if kind.node != Token::Word("filter") {
+            return unknown(kind.span, kind.node, refusals::CHAIN_TYPES, "`filter`");
+        }
+        self.word("hook")?;
+        let hook = self.tokens.take()?;
+        if hook.node != Token::Word("forward") {
+            return unknown(hook.span, hook.node, refusals::HOOKS, "`forward`");
+        }
+        let next = self.tokens.peek();
+        if matches!(next.node, Token::Word("device" | "devices")) {
+            return refuse(next.span, &refusals::DEVICE);
+        }
+        self.word("priority")?;
+        let priority = self.priority()?;
+        let base = Base {
+            priority,
+            policy: None,
+        };
+        Ok(Spanned::new(self.tokens.span_from(start), base))
+    }
+
+    /// `10`, `-10`, `filter`, `filter + 10` or `filter - 10`.
+    fn priority(&mut self) -> Parsed<i32> {
+        const FILTER: i64 = -200;
+        let first = self.tokens.peek();
+        let mut priority = 0;
+        if let Token::Word(word) = first.node {
+            self.tokens.take()?;
+            if word != "filter" {
+                return expected(first.span, "a number or `filter`, perhaps with `+` or `-`");
+            }
+            priority = FILTER;
+        }
+        let sign = self.tokens.peek();
+        let named = priority == FILTER;
+        match sign.node {
+            Token::Mark("-") => {
+                self.tokens.take()?;
+                priority -= self.offset()?;
+            }
+            Token::Mark("+") if named => {
+                self.tokens.take()?;
+                priority += self.offset()?;
+            }
+            Token::Variable(_) => return refuse(sign.span, &refusals::VARIABLE_HERE),
+            _ if named => {}
+            _ => priority = self.offset()?,
+        }
+        let span = self.tokens.span_from(first.span.start);
+        i32::try_from(priority).map_err(|_| {
+            let what = "a priority";
+            let max = i32::MAX.unsigned_abs();
+            Error::new(span, ErrorKind::TooLarge { what, max })
+        })
+    }
+
+    fn offset(&mut self) -> Parsed<i64> {
+        let Spanned { span, node } = self.tokens.take()?;
+        match node {
+            Token::Number(number) => i64::try_from(number).map_err(|_| {
+                let what = "a priority";
+                let max = i32::MAX.unsigned_abs();
+                Error::new(span, ErrorKind::TooLarge { what, max })
+            }),
+            Token::Variable(_) => refuse(span, &refusals::VARIABLE_HERE),
+            _ => expected(span, "a number"),
+        }
+    }
+
+    fn policy(&mut self) -> Parsed<Spanned<Policy>> {
+        let start = self.tokens.take()?.span.start;
+        let Spanned { span, node } = self.tokens.take()?;
+        let policy = match node {
+            Token::Word("accept") => Policy::Accept,
+            Token::Word("drop") => Policy::Drop,
+            Token::Variable(_) => return refuse(span, &refusals::VARIABLE_HERE),
+            _ => return expected(span, "`accept` or `drop`"),
+        };
+        Ok(Spanned::new(self.tokens.span_from(start), policy))
+    }
+
+    /// `comment "..."` of a block.
+    fn block_comment(&mut self, comment: &mut Option<Name<'a>>) -> Parsed<()> {
+        let mut first = comment.map(|comment| comment.span);
+        once(&mut first, self.tokens.peek().span, "comment")?;
+        *comment = Some(self.comment()?);
+        Ok(())
+    }
+
+    fn comment(&mut self) -> Parsed<Name<'a>> {
+        self.tokens.take()?;
+        self.string("comment", COMMENT_MAX)
+    }
+
+    /// A string in quotes of at most `max` bytes.
+    fn string(&mut self, what: &'static str, max: usize) -> Parsed<Name<'a>> {
+        let Spanned { span, node } = self.tokens.take()?;
+        match node {
+            Token::Text(text) if text.len() <= max => Ok(Spanned::new(span, text)),
+            Token::Text(_) => Err(Error::new(span, ErrorKind::TooLong { what, max })),
+            _ => expected(span, "a string in quotes"),
+        }
+    }
+
+    /// The name of something.
+    fn name(&mut self, what: &'static str) -> Parsed<Name<'a>> {
+        let Spanned { span, node } = self.tokens.take()?;
+        let Token::Word(name) = node else {
+            return expected(span, what);
+        };
+        if words::is_keyword(name) {
+            return Err(Error::new(span, ErrorKind::Keyword));
+        }
+        if name.ends_with('*') || name.starts_with(|first: char| first.is_ascii_digit()) {
+            return expected(span, what);
+        }
+        if name.len() > self.limits.name {
+            let max = self.limits.name;
+            let what = "name";
+            return Err(Error::new(span, ErrorKind::TooLong { what, max }));
+        }
+        Ok(Spanned::new(span, name))
+    }
+
+    fn word(&mut self, word: &'static str) -> Parsed<()> {
+        let Spanned { span, node } = self.tokens.take()?;
+        match node {
+            Token::Word(found) if found == word => Ok(()),
+            _ => Err(Error::new(span, ErrorKind::ExpectedToken(word))),
+        }
+    }
+
+    fn mark(&mut self, mark: &'static str) -> Parsed<()> {
+        let Spanned { span, node } = self.tokens.take()?;
+        if node == Token::Mark(mark) {
+            return Ok(());
+        }
+        Err(Error::new(span, ErrorKind::ExpectedToken(mark)))
+    }
+
+    /// What nft wants behind each statement, in front of `}` too.
+    fn separator(&mut self) -> Parsed<()> {
+        let Spanned { span, node } = self.tokens.peek();
+        match node {
+            Token::Newline | Token::Mark(";") => self.tokens.take().map(|_| ()),
+            _ => expected(span, SEPARATOR),
+        }
+    }
+}
+
+fn expected<T>(span: Span, what: &'static str) -> Parsed<T> {
+    Err(Error::new(span, ErrorKind::Expected(what)))
+}
+
+fn refuse<T>(span: Span, refusal: &'static Refusal) -> Parsed<T> {
+    Err(Error::new(span, ErrorKind::Unsupported(refusal)))
+}
+
+/// The error for a token that is not one of `what`: a refusal with its reason if there is one.
+fn unknown<T>(
+    span: Span,
+    token: Token<'_>,
+    refusals: &'static [(&'static str, Refusal)],
+    what: &'static str,
+) -> Parsed<T> {
+    match token {
+        Token::Word(word) => match refusals::find(refusals, word) {
+            Some(refusal) => refuse(span, refusal),
+            None => expected(span, what),
+        },
+        Token::Variable(_) => refuse(span, &refusals::VARIABLE_HERE),
+        _ => expected(span, what),
+    }
+}
+
+/// Counts one more, up to `max`.
+fn count(counter: &mut usize, max: usize, span: Span, what: &'static str) -> Parsed<()> {
+    if *counter == max {
+        return Err(Error::new(span, ErrorKind::Limit { what, max }));
+    }
+    *counter += 1;
+    Ok(())
+}
+
+/// Remembers where something stands that there is one of.
+fn once(first: &mut Option<Span>, span: Span, what: &'static str) -> Parsed<()> {
+    match *first {
+        Some(first) => Err(Error::new(span, ErrorKind::Duplicate { what, first })),
+        None => {
+            *first = Some(span);
+            Ok(())
+        }
+    }
+}

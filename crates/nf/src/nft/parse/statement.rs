@@ -1,0 +1,227 @@
+//! Rules and their statements.
+
+use super::{Parsed, Parser, expected, refuse, unknown};
+use crate::nft::ast::{Field, Match, Name, Operator, Rule, Spanned, Statement, Verdict};
+use crate::nft::error::{Error, ErrorKind};
+use crate::nft::lex::Token;
+use crate::nft::refusals;
+use alloc::vec::Vec;
+
+/// Longest prefix of `log`, in bytes (the kernel's NF_LOG_PREFIXLEN without its end).
+const LOG_PREFIX_MAX: usize = 127;
+
+impl<'a> Parser<'a, '_> {
+    pub(super) fn rule(&mut self) -> Parsed<Spanned<Rule<'a>>> {
+        let start = self.tokens.peek().span.start;
+        let mut statements: Vec<Spanned<Statement<'a>>> = Vec::new();
+        let mut comment = None;
+        loop {
+            let Spanned { span, node } = self.tokens.peek();
+            match node {
+                Token::Newline | Token::Mark(";") => break,
+                Token::Word("comment") if !statements.is_empty() => {
+                    comment = Some(self.comment()?);
+                    break;
+                }
+                Token::Mark("}") | Token::End => return expected(span, super::SEPARATOR),
+                _ => {}
+            }
+            let max = self.limits.statements;
+            if statements.len() == max {
+                let what = "statements in one rule";
+                return Err(Error::new(span, ErrorKind::Limit { what, max }));
+            }
+            let statement = self.statement()?;
+            check_order(&statements, &statement)?;
+            statements.push(statement);
+        }
+        let rule = Rule {
+            statements: statements.into_boxed_slice(),
+            comment,
+        };
+        Ok(Spanned::new(self.tokens.span_from(start), rule))
+    }
+
+    fn statement(&mut self) -> Parsed<Spanned<Statement<'a>>> {
+        let Spanned { span, node } = self.tokens.take()?;
+        let statement = match node {
+            Token::Word("accept") => Statement::Verdict(Verdict::Accept),
+            Token::Word("drop") => Statement::Verdict(Verdict::Drop),
+            Token::Word("return") => Statement::Verdict(Verdict::Return),
+            Token::Word("jump") => Statement::Verdict(Verdict::Jump(self.target()?)),
+            Token::Word("goto") => Statement::Verdict(Verdict::Goto(self.target()?)),
+            Token::Word("counter") => self.counter()?,
+            Token::Word("log") => self.log()?,
+            Token::Word("tcp") if self.tokens.peek().node == Token::Word("flags") => {
+                self.tokens.take()?;
+                Statement::TcpFlags(self.tcp_flags()?)
+            }
+            Token::Word("iifname") => self.condition(Spanned::new(span, Field::InputName))?,
+            Token::Word("oifname") => self.condition(Spanned::new(span, Field::OutputName))?,
+            Token::Word(
+                header @ ("meta" | "ether" | "vlan" | "ip" | "ip6" | "tcp" | "udp" | "icmp"
+                | "icmpv6"),
+            ) => {
+                let field = self.field(header)?;
+                let span = self.tokens.span_from(span.start);
+                self.condition(Spanned::new(span, field))?
+            }
+            Token::Word("protocol" | "l4proto") => return refuse(span, &refusals::BARE_META),
+            Token::Set(_) => return refuse(span, &refusals::RAW_PAYLOAD),
+            node => return unknown(span, node, refusals::STATEMENTS, "a statement"),
+        };
+        Ok(Spanned::new(self.tokens.span_from(span.start), statement))
+    }
+
+    fn target(&mut self) -> Parsed<Name<'a>> {
+        let next = self.tokens.peek();
+        if let Token::Variable(_) = next.node {
+            return refuse(next.span, &refusals::VARIABLE_HERE);
+        }
+        self.name("the name of a chain")
+    }
+
+    /// `packets N bytes M`, or nothing.
+    fn counter(&mut self) -> Parsed<Statement<'a>> {
+        let next = self.tokens.peek();
+        let (mut packets, mut bytes) = (0, 0);
+        match next.node {
+            Token::Word("name") => return refuse(next.span, &refusals::NAMED_COUNTER),
+            Token::Word("packets") => {
+                self.tokens.take()?;
+                packets = self.start()?;
+                self.word("bytes")?;
+                bytes = self.start()?;
+            }
+            _ => {}
+        }
+        Ok(Statement::Counter { packets, bytes })
+    }
+
+    /// What a counter starts from.
+    fn start(&mut self) -> Parsed<u64> {
+        let Spanned { span, node } = self.tokens.take()?;
+        match node {
+            Token::Number(number) => Ok(number),
+            _ => expected(span, "a number"),
+        }
+    }
+
+    fn log(&mut self) -> Parsed<Statement<'a>> {
+        let mut prefix = None;
+        loop {
+            let Spanned { span, node } = self.tokens.peek();
+            match node {
+                Token::Word("prefix") => {
+                    let mut first = prefix.map(|prefix: Name<'a>| prefix.span);
+                    super::once(&mut first, span, "prefix")?;
+                    self.tokens.take()?;
+                    let string = self.string("prefix of `log`", LOG_PREFIX_MAX)?;
+                    if string.node.contains('$') {
+                        return refuse(string.span, &refusals::LOG_VARIABLE);
+                    }
+                    prefix = Some(string);
+                }
+                Token::Word(
+                    "level" | "group" | "snaplen" | "queue-threshold" | "flags" | "sequence",
+                ) => return refuse(span, &refusals::LOG_OPTION),
+                _ => return Ok(Statement::Log { prefix }),
+            }
+        }
+    }
+
+    /// The field of `header`, whose name comes next.
+    fn field(&mut self, header: &str) -> Parsed<Field> {
+        let Spanned { span, node } = self.tokens.take()?;
+        let Token::Word(name) = node else {
+            return expected(span, fields(header));
+        };
+        Ok(match (header, name) {
+            ("meta", "iifname") => Field::InputName,
+            ("meta", "oifname") => Field::OutputName,
+            ("meta", "l4proto") => Field::L4Protocol,
+            ("meta", "protocol") => Field::Protocol,
+            ("ether", "type") => Field::EtherType,
+            ("ether", "saddr") => Field::EtherSource,
+            ("ether", "daddr") => Field::EtherDestination,
+            ("vlan", "id") => Field::VlanId,
+            ("ip", "saddr") => Field::IpSource,
+            ("ip", "daddr") => Field::IpDestination,
+            ("ip", "protocol") => Field::IpProtocol,
+            ("ip6", "saddr") => Field::Ip6Source,
+            ("ip6", "daddr") => Field::Ip6Destination,
+            ("ip6", "nexthdr") => Field::Ip6NextHeader,
+            ("tcp", "sport") => Field::TcpSource,
+            ("tcp", "dport") => Field::TcpDestination,
+            ("udp", "sport") => Field::UdpSource,
+            ("udp", "dport") => Field::UdpDestination,
+            ("icmp", "type") => Field::IcmpType,
+            ("icmpv6", "type") => Field::Icmpv6Type,
+            ("meta", _) => return unknown(span, node, refusals::META, fields(header)),
+            _ if refusals::UNREAD_FIELDS.contains(&name) => {
+                return refuse(span, &refusals::FIELD);
+            }
+            _ => return expected(span, fields(header)),
+        })
+    }
+
+    /// What stands behind the field of a condition.
+    fn condition(&mut self, field: Spanned<Field>) -> Parsed<Statement<'a>> {
+        let Spanned { span, node } = self.tokens.peek();
+        let operator = match node {
+            Token::Mark("==") | Token::Word("eq") => Some(Operator::Equal),
+            Token::Mark("!=") | Token::Word("ne") => Some(Operator::NotEqual),
+            Token::Mark("<") | Token::Word("lt") => Some(Operator::Less),
+            Token::Mark("<=") | Token::Word("le") => Some(Operator::LessOrEqual),
+            Token::Mark(">") | Token::Word("gt") => Some(Operator::Greater),
+            Token::Mark(">=") | Token::Word("ge") => Some(Operator::GreaterOrEqual),
+            Token::Mark("!") => return expected(span, "`!=`"),
+            Token::Mark("=") => return expected(span, "`==`, or nothing"),
+            _ => None,
+        };
+        let operator = match operator {
+            Some(operator) => Spanned::new(self.tokens.take()?.span, operator),
+            None => Spanned::new(field.span, Operator::Equal),
+        };
+        let operand = self.operand()?;
+        let behind = self.tokens.peek();
+        match behind.node {
+            Token::Mark(".") => refuse(behind.span, &refusals::CONCATENATION),
+            Token::Mark(",") => expected(behind.span, "a set of the values: `{ ..., ... }`"),
+            _ => Ok(Statement::Match(Match {
+                field,
+                operator,
+                operand,
+            })),
+        }
+    }
+}
+
+/// A verdict ends a rule, and there is one counter in it.
+fn check_order(
+    before: &[Spanned<Statement<'_>>],
+    statement: &Spanned<Statement<'_>>,
+) -> Parsed<()> {
+    if let Some(Statement::Verdict(_)) = before.last().map(|last| &last.node) {
+        return Err(Error::new(statement.span, ErrorKind::AfterVerdict));
+    }
+    let is_counter = |it: &Spanned<_>| matches!(it.node, Statement::Counter { .. });
+    if is_counter(statement) && before.iter().any(is_counter) {
+        return refuse(statement.span, &refusals::SECOND_COUNTER);
+    }
+    Ok(())
+}
+
+/// The fields of `header` that rules can name.
+fn fields(header: &str) -> &'static str {
+    match header {
+        "meta" => "iifname, oifname, protocol or l4proto",
+        "ether" => "type, saddr or daddr",
+        "vlan" => "id",
+        "ip" => "saddr, daddr or protocol",
+        "ip6" => "saddr, daddr or nexthdr",
+        "tcp" => "sport, dport or flags",
+        "udp" => "sport or dport",
+        _ => "type",
+    }
+}

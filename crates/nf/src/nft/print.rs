@@ -1,0 +1,343 @@
+//! A file as text: the one form that it is always printed in, which parses to the same file.
+
+use super::ast::{
+    Base, Chain, ChainItem, Define, Field, File, Item, Match, Operand, Operator, Policy, Range,
+    Rule, Set, SetType, Spanned, Statement, Table, TableItem, TcpFlags, Value, Verdict,
+};
+use super::symbols::TCP_FLAGS;
+use core::fmt::{self, Display, Formatter};
+
+/// Elements on one line of a named set.
+const ELEMENTS_PER_LINE: usize = 4;
+
+impl<T: Display> Display for Spanned<T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.node.fmt(f)
+    }
+}
+
+impl Display for File<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for item in &self.items {
+            match item {
+                Item::FlushRuleset(_) => f.write_str("flush ruleset\n")?,
+                Item::Define(define) => writeln!(f, "{define}")?,
+                Item::Table(table) => writeln!(f, "{table}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Display for Define<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "define {} = {}", self.name, self.value)
+    }
+}
+
+impl Display for Table<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "table bridge {} {{", self.name)?;
+        if let Some(comment) = &self.comment {
+            writeln!(f, "\tcomment \"{comment}\"")?;
+        }
+        for (index, item) in self.items.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            match item {
+                TableItem::Define(define) => writeln!(f, "\t{define}")?,
+                TableItem::Set(set) => writeln!(f, "{set}")?,
+                TableItem::Chain(chain) => writeln!(f, "{chain}")?,
+            }
+        }
+        f.write_str("}")
+    }
+}
+
+impl Display for Set<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\tset {} {{\n\t\ttype {}", self.name, self.key)?;
+        match (self.constant, self.interval) {
+            (true, true) => f.write_str("\t\tflags constant, interval\n")?,
+            (true, false) => f.write_str("\t\tflags constant\n")?,
+            (false, true) => f.write_str("\t\tflags interval\n")?,
+            (false, false) => {}
+        }
+        if self.auto_merge {
+            f.write_str("\t\tauto-merge\n")?;
+        }
+        if let Some(comment) = &self.comment {
+            writeln!(f, "\t\tcomment \"{comment}\"")?;
+        }
+        if !self.elements.is_empty() {
+            f.write_str("\t\telements = {")?;
+            for (index, element) in self.elements.iter().enumerate() {
+                if index > 0 {
+                    f.write_str(",")?;
+                }
+                let line_start = index % ELEMENTS_PER_LINE == 0;
+                f.write_str(if line_start { "\n\t\t\t" } else { " " })?;
+                element.fmt(f)?;
+            }
+            f.write_str("\n\t\t}\n")?;
+        }
+        f.write_str("\t}")
+    }
+}
+
+impl Display for SetType {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ipv4 => "ipv4_addr",
+            Self::Ipv6 => "ipv6_addr",
+            Self::EtherAddress => "ether_addr",
+            Self::EtherType => "ether_type",
+            Self::Protocol => "inet_proto",
+            Self::Service => "inet_service",
+            Self::IcmpType => "icmp_type",
+            Self::Icmpv6Type => "icmpv6_type",
+            Self::InterfaceName => "ifname",
+        })
+    }
+}
+
+impl Display for Chain<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\tchain {} {{", self.name)?;
+        if let Some(comment) = &self.comment {
+            writeln!(f, "\t\tcomment \"{comment}\"")?;
+        }
+        if let Some(base) = &self.base {
+            writeln!(f, "\t\t{base}")?;
+        }
+        for item in &self.items {
+            match item {
+                ChainItem::Define(define) => writeln!(f, "\t\t{define}")?,
+                ChainItem::Rule(rule) => writeln!(f, "\t\t{rule}")?,
+            }
+        }
+        f.write_str("\t}")
+    }
+}
+
+impl Display for Base {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "type filter hook forward priority {};", self.priority)?;
+        match self.policy {
+            Some(policy) => write!(f, " policy {policy};"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for Policy {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Accept => "accept",
+            Self::Drop => "drop",
+        })
+    }
+}
+
+impl Display for Rule<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (index, statement) in self.statements.iter().enumerate() {
+            if index > 0 {
+                f.write_str(" ")?;
+            }
+            statement.fmt(f)?;
+        }
+        match &self.comment {
+            Some(comment) => write!(f, " comment \"{comment}\""),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for Statement<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Match(condition) => condition.fmt(f),
+            Self::TcpFlags(flags) => flags.fmt(f),
+            Self::Counter {
+                packets: 0,
+                bytes: 0,
+            } => f.write_str("counter"),
+            Self::Counter { packets, bytes } => {
+                write!(f, "counter packets {packets} bytes {bytes}")
+            }
+            Self::Log { prefix: None } => f.write_str("log"),
+            Self::Log {
+                prefix: Some(prefix),
+            } => write!(f, "log prefix \"{prefix}\""),
+            Self::Verdict(verdict) => verdict.fmt(f),
+        }
+    }
+}
+
+impl Display for Verdict<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Accept => f.write_str("accept"),
+            Self::Drop => f.write_str("drop"),
+            Self::Return => f.write_str("return"),
+            Self::Jump(chain) => write!(f, "jump {chain}"),
+            Self::Goto(chain) => write!(f, "goto {chain}"),
+        }
+    }
+}
+
+impl Display for Match<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{} {}", self.field, self.operator, self.operand)
+    }
+}
+
+impl Display for Field {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::InputName => "iifname",
+            Self::OutputName => "oifname",
+            Self::EtherType => "ether type",
+            Self::EtherSource => "ether saddr",
+            Self::EtherDestination => "ether daddr",
+            Self::VlanId => "vlan id",
+            Self::IpSource => "ip saddr",
+            Self::IpDestination => "ip daddr",
+            Self::IpProtocol => "ip protocol",
+            Self::Ip6Source => "ip6 saddr",
+            Self::Ip6Destination => "ip6 daddr",
+            Self::Ip6NextHeader => "ip6 nexthdr",
+            Self::L4Protocol => "meta l4proto",
+            Self::Protocol => "meta protocol",
+            Self::TcpSource => "tcp sport",
+            Self::TcpDestination => "tcp dport",
+            Self::UdpSource => "udp sport",
+            Self::UdpDestination => "udp dport",
+            Self::IcmpType => "icmp type",
+            Self::Icmpv6Type => "icmpv6 type",
+        })
+    }
+}
+
+/// With a blank in front, or nothing for equality.
+impl Display for Operator {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Equal => "",
+            Self::NotEqual => " !=",
+            Self::Less => " <",
+            Self::LessOrEqual => " <=",
+            Self::Greater => " >",
+            Self::GreaterOrEqual => " >=",
+        })
+    }
+}
+
+impl Display for Operand<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value(value) => value.fmt(f),
+            Self::Set(elements) => list(f, elements.node.iter()),
+            Self::Named(name) => write!(f, "@{name}"),
+        }
+    }
+}
+
+/// `{ a, b }`.
+fn list(f: &mut Formatter<'_>, elements: impl Iterator<Item: Display>) -> fmt::Result {
+    for (index, element) in elements.enumerate() {
+        let before = if index == 0 { "{ " } else { ", " };
+        write!(f, "{before}{element}")?;
+    }
+    f.write_str(" }")
+}
+
+impl Display for Value<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Ipv4(address) => address.fmt(f),
+            Self::Ipv4Prefix(address, length) => write!(f, "{address}/{length}"),
+            Self::Ipv6(address) => address.fmt(f),
+            Self::Ipv6Prefix(address, length) => write!(f, "{address}/{length}"),
+            Self::Mac(mac) => {
+                let [first, rest @ ..] = mac;
+                write!(f, "{first:02x}")?;
+                rest.iter().try_for_each(|byte| write!(f, ":{byte:02x}"))
+            }
+            Self::Word(word) => f.write_str(word),
+            Self::Text(text) => write!(f, "\"{text}\""),
+            Self::Variable(name) => write!(f, "${name}"),
+            Self::Range(range) => range.fmt(f),
+        }
+    }
+}
+
+/// With blanks around the hyphen where it would belong to a word.
+impl Display for Range<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { from, to } = self;
+        match from.node {
+            Value::Word(_) | Value::Variable(_) => write!(f, "{from} - {to}"),
+            _ => write!(f, "{from}-{to}"),
+        }
+    }
+}
+
+impl Display for TcpFlags {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let operator = if self.negated { "!=" } else { "==" };
+        f.write_str("tcp flags ")?;
+        match (self.mask, &*self.values) {
+            (u8::MAX, [value]) => write!(f, "{operator} {}", Flags(*value, " | ")),
+            (mask, [0]) if self.negated => Flags(mask, ",").fmt(f),
+            (mask, [0]) => write!(f, "! {}", Flags(mask, ",")),
+            (mask, values) => {
+                if mask != u8::MAX {
+                    write!(f, "& {} ", Mask(mask))?;
+                }
+                write!(f, "{operator} ")?;
+                match values {
+                    [value] => Flags(*value, " | ").fmt(f),
+                    values => list(f, values.iter().map(|value| Flags(*value, " | "))),
+                }
+            }
+        }
+    }
+}
+
+/// Flags by their names, with something between them.
+struct Flags(u8, &'static str);
+
+impl Display for Flags {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self(flags, between) = *self;
+        if flags == 0 {
+            return f.write_str("0x0");
+        }
+        let mut first = true;
+        for (bit, name) in TCP_FLAGS.iter().enumerate() {
+            if flags & (1 << bit) != 0 {
+                write!(f, "{}{name}", if first { "" } else { between })?;
+                first = false;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Flags behind `&`.
+struct Mask(u8);
+
+impl Display for Mask {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let flags = Flags(self.0, " | ");
+        if self.0.count_ones() > 1 {
+            write!(f, "({flags})")
+        } else {
+            flags.fmt(f)
+        }
+    }
+}
