@@ -12,6 +12,8 @@ pub mod ether_type {
     pub const ARP: u16 = 0x0806;
     /// An 802.1Q tag.
     pub const VLAN: u16 = 0x8100;
+    /// An 802.1ad service tag.
+    pub const SERVICE_VLAN: u16 = 0x88a8;
     /// IPv6.
     pub const IPV6: u16 = 0x86dd;
 }
@@ -41,15 +43,20 @@ pub struct Key {
     pub destination: [u8; 6],
     /// Source MAC address.
     pub source: [u8; 6],
-    /// Identifier of the 802.1Q tag, if there is one.
+    /// The type in the Ethernet header: of a tagged frame, the tag's.
+    pub link_type: u16,
+    /// Identifier of the 802.1Q or 802.1ad tag, if there is one.
     pub vlan: Option<u16>,
-    /// EtherType; of a frame with one 802.1Q tag, the one behind it. A second tag is not looked
-    /// through, nor is a service tag: then this is the tag's own type and there is no IP.
+    /// EtherType; of a tagged frame, the one behind the tag. A second tag is not looked through:
+    /// then this is its type, and there is no IP.
     pub ether_type: u16,
     /// Addresses, if the frame is IP.
     pub addresses: Option<Addresses>,
-    /// Protocol, if the frame is IP: IPv4's protocol field, or the last next-header field of IPv6
-    /// that could be reached. Known in every fragment.
+    /// What the IP header itself says to follow it: IPv4's protocol, or IPv6's next header, which
+    /// may be an extension.
+    pub next_header: Option<u8>,
+    /// Protocol, if the frame is IP: IPv4's protocol field, or the last next-header field of IPv6.
+    /// Known in every fragment, except in a later one of IPv6 that begins with an extension.
     pub protocol: Option<u8>,
     /// Which part of an IP packet the frame is.
     pub fragment: Fragment,
@@ -106,14 +113,14 @@ pub enum L4 {
         /// Destination port.
         destination: u16,
     },
-    /// ICMP.
+    /// ICMP, over either IP.
     Icmp {
         /// Type.
         kind: u8,
         /// Code.
         code: u8,
     },
-    /// ICMPv6.
+    /// ICMPv6, over either IP.
     Icmpv6 {
         /// Type.
         kind: u8,
@@ -136,18 +143,21 @@ impl Key {
             .split_first_chunk::<ETHERNET_SIZE>()
             .ok_or(Malformed::Runt)?;
         let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, high, low] = *ethernet;
+        let link_type = u16::from_be_bytes([high, low]);
         let mut key = Self {
             destination: [d0, d1, d2, d3, d4, d5],
             source: [s0, s1, s2, s3, s4, s5],
+            link_type,
             vlan: None,
-            ether_type: u16::from_be_bytes([high, low]),
+            ether_type: link_type,
             addresses: None,
+            next_header: None,
             protocol: None,
             fragment: Fragment::Whole,
             l4: None,
         };
         let mut payload = rest;
-        if key.ether_type == ether_type::VLAN {
+        if matches!(link_type, ether_type::VLAN | ether_type::SERVICE_VLAN) {
             let (tag, rest) = rest
                 .split_first_chunk::<4>()
                 .ok_or(Malformed::TruncatedVlan)?;
@@ -162,6 +172,13 @@ impl Key {
             _ => {}
         }
         Ok(key)
+    }
+
+    /// Where the bytes begin that nft's counters count on a bridge: behind the Ethernet header and
+    /// its tag.
+    #[inline]
+    pub fn network_offset(&self) -> usize {
+        ETHERNET_SIZE + if self.vlan.is_some() { 4 } else { 0 }
     }
 
     /// RFC 791, 3.1.
@@ -188,6 +205,7 @@ impl Key {
             source: Ipv4Addr::new(s0, s1, s2, s3),
             destination: Ipv4Addr::new(d0, d1, d2, d3),
         });
+        self.next_header = Some(header[9]);
         self.protocol = Some(header[9]);
         let flags_and_offset = be16(header, 6);
         self.fragment = fragment(flags_and_offset & 0x1fff, flags_and_offset & 0x2000 != 0);
@@ -215,39 +233,35 @@ impl Key {
             source: source.into(),
             destination: destination.into(),
         });
+        self.next_header = Some(header[6]);
         let (protocol, payload) = self.skip_extensions(header[6], payload)?;
+        if is_extension(protocol) {
+            return Ok(());
+        }
         self.protocol = Some(protocol);
         self.read_l4(protocol, payload)
     }
 
     /// Walks the extension headers (RFC 8200, 4; RFC 4302, 2.2) and notes whether the packet is a
-    /// fragment; returns the protocol behind them and its bytes.
+    /// fragment; returns the protocol behind them and its bytes. That of a later fragment may be an
+    /// extension: nothing behind the fragment header can be read.
     #[inline]
     fn skip_extensions<'a>(
         &mut self,
         mut protocol: u8,
         mut payload: &'a [u8],
     ) -> Result<(u8, &'a [u8]), Malformed> {
-        const HOP_BY_HOP: u8 = 0;
-        const ROUTING: u8 = 43;
-        const FRAGMENT: u8 = 44;
-        const AUTHENTICATION: u8 = 51;
-        const DESTINATION: u8 = 60;
-
         for _ in 0..=EXTENSIONS_MAX {
-            if !matches!(
-                protocol,
-                HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION
-            ) {
+            if !is_extension(protocol) {
                 return Ok((protocol, payload));
             }
             let header: &[u8; 8] = payload.first_chunk().ok_or(Malformed::TruncatedExtension)?;
             let size = match protocol {
-                FRAGMENT => 8,
-                AUTHENTICATION => 4 * (usize::from(header[1]) + 2),
+                extension::FRAGMENT => 8,
+                extension::AUTHENTICATION => 4 * (usize::from(header[1]) + 2),
                 _ => 8 * (usize::from(header[1]) + 1),
             };
-            let is_fragment = protocol == FRAGMENT;
+            let is_fragment = protocol == extension::FRAGMENT;
             protocol = header[0];
             payload = payload.get(size..).ok_or(Malformed::TruncatedExtension)?;
             if is_fragment {
@@ -265,7 +279,6 @@ impl Key {
         if self.fragment == Fragment::Later {
             return Ok(());
         }
-        let ipv6 = self.ether_type == ether_type::IPV6;
         self.l4 = match protocol {
             protocol::TCP => Some(self.read_tcp(payload)?),
             protocol::UDP => {
@@ -275,11 +288,11 @@ impl Key {
                     destination: be16(header, 2),
                 })
             }
-            protocol::ICMP if !ipv6 => {
+            protocol::ICMP => {
                 let [kind, code, ..] = *icmp(payload)?;
                 Some(L4::Icmp { kind, code })
             }
-            protocol::ICMPV6 if ipv6 => {
+            protocol::ICMPV6 => {
                 let [kind, code, ..] = *icmp(payload)?;
                 Some(L4::Icmpv6 { kind, code })
             }
@@ -306,6 +319,24 @@ impl Key {
             flags: header[13],
         })
     }
+}
+
+/// Extension headers of IPv6 (RFC 8200, 4; RFC 4302) that are looked through.
+mod extension {
+    pub const HOP_BY_HOP: u8 = 0;
+    pub const ROUTING: u8 = 43;
+    pub const FRAGMENT: u8 = 44;
+    pub const AUTHENTICATION: u8 = 51;
+    pub const DESTINATION: u8 = 60;
+}
+
+#[inline]
+fn is_extension(protocol: u8) -> bool {
+    use extension::{AUTHENTICATION, DESTINATION, FRAGMENT, HOP_BY_HOP, ROUTING};
+    matches!(
+        protocol,
+        HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION
+    )
 }
 
 /// The header common to all ICMP and ICMPv6 messages: type, code and checksum.

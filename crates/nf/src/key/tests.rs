@@ -104,7 +104,9 @@ fn every_field_is_read() {
     let expected = Key {
         destination: [2, 0, 0, 0, 0, 1],
         source: [2, 0, 0, 0, 0, 2],
+        link_type: 0x8100,
         vlan: Some(7),
+        next_header: Some(6),
         ether_type: 0x0800,
         addresses: Some(Addresses::V4 {
             source: Ipv4Addr::new(10, 10, 0, 100),
@@ -166,7 +168,7 @@ fn transport_headers_are_found_where_they_are() {
             ipv4(58, 0, &[8, 3, 0, 0]),
             Some(58),
             Fragment::Whole,
-            None,
+            Some(L4::Icmpv6 { kind: 8, code: 3 }),
         ),
         (0x0800, ipv4(47, 0, &[]), Some(47), Fragment::Whole, None),
         (
@@ -202,7 +204,7 @@ fn transport_headers_are_found_where_they_are() {
             ipv6(1, &[8, 3, 0, 0]),
             Some(1),
             Fragment::Whole,
-            None,
+            Some(L4::Icmp { kind: 8, code: 3 }),
         ),
         (0x86dd, ipv6(59, &[]), Some(59), Fragment::Whole, None),
         (
@@ -223,7 +225,7 @@ fn transport_headers_are_found_where_they_are() {
         (
             0x86dd,
             ipv6(44, &[fragment_header(60, 8), udp(2, 53)].concat()),
-            Some(60),
+            None,
             Fragment::Later,
             None,
         ),
@@ -255,12 +257,13 @@ fn a_first_fragment_may_end_among_tcp_options() {
 #[test]
 fn one_tag_is_looked_through_and_a_second_is_not() {
     let packet = ipv4(17, 0, &udp(2, 53));
-    let cases: [(&[u16], Option<u16>, u16, bool); 5] = [
+    let cases: [(&[u16], Option<u16>, u16, bool); 6] = [
         (&[0x0800], None, 0x0800, true),
         (&[0x8100, 0x0000, 0x0800], Some(0), 0x0800, true),
         (&[0x8100, 0xffff, 0x0800], Some(0xfff), 0x0800, true),
         (&[0x8100, 5, 0x8100, 6, 0x0800], Some(5), 0x8100, false),
-        (&[0x88a8, 5, 0x8100, 6, 0x0800], None, 0x88a8, false),
+        (&[0x88a8, 7, 0x0800], Some(7), 0x0800, true),
+        (&[0x88a8, 5, 0x8100, 6, 0x0800], Some(5), 0x8100, false),
     ];
     for (types, vlan, ether_type, is_ip) in cases {
         let key = Key::parse(&ethernet(types, &packet)).unwrap();
