@@ -8,7 +8,10 @@ use libfuzzer_sys::fuzz_target;
 use nf::{Key, Malformed};
 use std::sync::LazyLock;
 
-static RULES: LazyLock<nf::RuleSet> = LazyLock::new(nf::seed001);
+static RULES: LazyLock<nf::RuleSet> = LazyLock::new(|| {
+    let text = include_str!("../../unikernels/firewall/rules/seed001.nft");
+    nf::load(text, &["private", "public"], &nf::nft::Limits::DEFAULT).expect("they are rules")
+});
 
 fuzz_target!(|input: &[u8]| {
     let Some((header, frame)) = input.split_first_chunk() else {

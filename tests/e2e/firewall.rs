@@ -6,8 +6,11 @@ use crate::joined::{Joined, Setting, join};
 use crate::network::Network;
 use abi::share::{COUNTERS_PER_PORT, PORT_APPLIANCE, appliance_counters};
 use libtest_mimic::{Failed, Trial};
-use nf::Malformed;
+use nf::nft::Limits;
+use nf::{Listing, Malformed};
 
+/// The rules that the firewall comes with.
+const RULES: &str = include_str!("../../unikernels/firewall/rules/seed001.nft");
 /// The firewall's manifest: the reserved entry and two ports.
 const ENTRIES: usize = 3;
 /// Frames of noise, and the seed by which a failing run is repeated.
@@ -45,8 +48,8 @@ impl Joined {
     /// Sends a frame into the private port: it must come out of the public one unchanged, or not
     /// at all; the rule with this text must have decided.
     fn expect(&self, frame: &[u8], passes: bool, rule: &str) -> Result<(), Failed> {
-        let rules = nf::seed001();
-        let position = (0..=rules.len()).find(|i| rules.describe(*i).to_string() == rule);
+        let rules = Listing::new(RULES, &Limits::DEFAULT).map_err(|e| e.to_string())?;
+        let position = rules.iter().position(|listed| listed.text == rule);
         let number = appliance_counters(ENTRIES) + position.ok_or(format!("no rule {rule}"))?;
         let before = self.number(number)?;
         self.left.send(frame)?;
@@ -62,16 +65,20 @@ impl Joined {
 
 fn rules(images: &Images) -> Result<(), Failed> {
     let joined = firewall(images)?;
-    joined.expect(&frames::udp(53, b"any"), true, "ip protocol udp accept")?;
+    joined.expect(
+        &frames::udp(53, b"any"),
+        true,
+        "ip protocol udp counter accept",
+    )?;
     joined.expect(
         &frames::tcp(7070, b"in"),
         true,
-        "ether type ip tcp dport 7070 accept",
+        "ether type ip tcp dport $SERVICE counter accept",
     )?;
     joined.expect(&frames::tcp(1234, b"no"), false, "policy drop")?;
     let mut arp = [&PEER_MAC[..], &TEST_MAC, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]].concat();
     arp.resize(60, 0);
-    joined.expect(&arp, true, "ether type arp accept")?;
+    joined.expect(&arp, true, "ether type arp counter accept")?;
     let mut ipv6 = [&PEER_MAC[..], &TEST_MAC, &[0x86, 0xdd, 0x60], &[0; 39]].concat();
     ipv6[20] = 59; // no next header
     joined.expect(&ipv6, false, "policy drop")
@@ -96,14 +103,14 @@ fn fragments(images: &Images) -> Result<(), Failed> {
     let tcp = later_fragment(frames::tcp(7070, b"these bytes are no port"));
     joined.expect(&tcp, false, "policy drop")?;
     let udp = later_fragment(frames::udp(7070, b"the rule asks for the protocol alone"));
-    joined.expect(&udp, true, "ip protocol udp accept")
+    joined.expect(&udp, true, "ip protocol udp counter accept")
 }
 
 fn vlan(images: &Images) -> Result<(), Failed> {
     let joined = firewall(images)?;
     let tagged = |frame: &[u8]| [&frame[..12], &[0x81, 0, 0, 42], &frame[12..]].concat();
     let once = tagged(&frames::udp(53, &frames::payload(1472)));
-    joined.expect(&once, true, "ip protocol udp accept")?;
+    joined.expect(&once, true, "ip protocol udp counter accept")?;
     let twice = tagged(&tagged(&frames::udp(53, b"QinQ")));
     joined.expect(&twice, false, "policy drop")
 }
@@ -136,7 +143,7 @@ fn malformed(images: &Images) -> Result<(), Failed> {
             .map_err(|_| format!("{} was not counted", reason.name()))?;
     }
     joined.right.expect_silence(TEST_MAC)?;
-    joined.expect(&udp(), true, "ip protocol udp accept")
+    joined.expect(&udp(), true, "ip protocol udp counter accept")
 }
 
 /// Random bytes behind plausible beginnings; the guest must live and still do its work.
@@ -174,6 +181,6 @@ fn noise(images: &Images) -> Result<(), Failed> {
     joined.expect(
         &frames::udp(53, b"still here"),
         true,
-        "ip protocol udp accept",
+        "ip protocol udp counter accept",
     )
 }

@@ -1,25 +1,41 @@
 //! Pure packet functions: rules and their matcher. No I/O, and time is always a parameter.
 //!
 //! A frame is read once, into a [`Key`]; rules decide on that copy alone, so whoever can still
-//! write the frame's memory cannot change what was decided on. A [`RuleSet`] gives the verdict of
-//! the first rule that matches, and says which one that was.
+//! write the frame's memory cannot change what was decided on. Rules are a text in the language of
+//! nftables ([`nft`]). [`load`] makes a [`RuleSet`] of it, which judges frames in a time that grows
+//! little with the number of rules. A [`Program`] is the same rules as nft would walk them, to
+//! explain a verdict and to check the other against.
 //!
 //! ```
-//! # let frame = [0; 14];
-//! let rules = nf::seed001();
-//! let way = nf::Way { from: 0, to: 1 };
-//! match nf::Key::parse(&frame) {
-//!     Ok(key) => {
-//!         let (verdict, decider) = rules.verdict(&key, way, &mut ());
-//!         assert_eq!(verdict, nf::Verdict::Drop);
-//!         assert_eq!(rules.describe(decider).to_string(), "policy drop");
+//! let text = "table bridge filter {
+//!     chain forward {
+//!         type filter hook forward priority filter; policy drop;
+//!         ether type arp accept
 //!     }
-//!     Err(reason) => panic!("{reason}"),
-//! }
+//! }";
+//! let rules = nf::load(text, &["private", "public"], &nf::nft::Limits::DEFAULT)?;
+//! let listing = nf::Listing::new(text, &nf::nft::Limits::DEFAULT)?;
+//!
+//! let mut frame = [0; 42];
+//! frame[12..20].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4]);
+//! let key = nf::Key::parse(&frame)?;
+//! let (verdict, rule) = rules.verdict(&key, nf::Way { from: 0, to: 1 }, &mut ());
+//! assert_eq!(verdict, nf::Verdict::Accept);
+//! assert_eq!(listing.get(rule).unwrap().text, "ether type arp accept");
+//! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 //!
-//! L4 fields never match a fragment behind the first one: what lies there is payload. The kernel's
-//! nftables differs, and reads ports from it.
+//! Rules mean what they mean to nft in a chain of the kernel's bridge, except for this, which is
+//! chosen:
+//!
+//! | here | in the kernel |
+//! |---|---|
+//! | a [`Malformed`] frame is dropped and counted, before any rule | a rule may accept it |
+//! | transport fields match no fragment behind the first one | they are read from its payload |
+//! | more than eight IPv6 extension headers are malformed | they are looked through |
+//! | a rule without `counter` counts the frames that match all of it | it counts none |
+//! | `flush ruleset` means nothing: a load replaces all rules | it deletes those before |
+//! | interfaces are the network devices of the image's manifest | they are the host's |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -28,14 +44,25 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod compile;
+mod interpret;
+mod ir;
 mod key;
+mod listing;
 pub mod log;
+mod lookup;
 mod malformed;
 pub mod nft;
+mod resolve;
 mod rule;
-mod seed001;
+mod ruleset;
+mod values;
 
+pub use interpret::{Effect, Step};
+pub use ir::Program;
 pub use key::{Addresses, Fragment, Key, L4, ether_type, protocol};
+pub use listing::{Listed, Listing};
 pub use malformed::Malformed;
-pub use rule::{Match, Rule, RuleIndex, RuleSet, Tally, Verdict, Way};
-pub use seed001::seed001;
+pub use resolve::load;
+pub use rule::{RuleIndex, Tally, Verdict, Way};
+pub use ruleset::RuleSet;

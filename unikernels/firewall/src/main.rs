@@ -10,10 +10,14 @@ extern crate alloc;
 use abi::share::{PORT_APPLIANCE, appliance_counters};
 use alloc::vec::Vec;
 use device::{Batch, Guess, Netif};
+use nf::nft::Limits;
 use nf::{Key, RuleSet, Verdict, Way};
 use unikernel::{Counter, Port, counter, println};
 
 unikernel::entry!(main);
+
+/// The rules that it comes with.
+const BUILT_IN: &str = include_str!("../rules/seed001.nft");
 
 fn main() -> i32 {
     let ports = unikernel::net("private").and_then(|p| Ok((p, unikernel::net("public")?)));
@@ -24,7 +28,13 @@ fn main() -> i32 {
             return abi::exit::FAILURE;
         }
     };
-    let filter = Filter::new(nf::seed001());
+    let filter = match nf::load(BUILT_IN, &["private", "public"], &Limits::DEFAULT) {
+        Ok(rules) => Filter::new(rules),
+        Err(error) => {
+            println!("firewall: {}", error.render("seed001.nft", BUILT_IN));
+            return abi::exit::FAILURE;
+        }
+    };
     let mut batch = Batch::new();
     let mut answered = Guess::default();
     loop {
@@ -77,7 +87,8 @@ impl Filter {
     fn accepts(&self, frame: &[u8], from: &Port) -> bool {
         match Key::parse(frame) {
             Ok(key) => {
-                let (verdict, rule) = self.rules.verdict(&key, Way { from: 0, to: 1 }, &mut ());
+                let way = Way { from: 0, to: 1 };
+                let (verdict, rule) = self.rules.verdict(&key, way, &mut ());
                 self.decided[rule].add(1);
                 verdict == Verdict::Accept
             }

@@ -3,13 +3,20 @@
 use super::error::Error;
 use abi::share::{COUNTERS_OFFSET, appliance_counters};
 use bench::contender::{Programs, Standing};
-use nf::RuleSet;
+use nf::Listing;
+use nf::nft::Limits;
 use outboard::share::Share;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::os::fd::AsFd;
 use std::{fmt, io};
 use zerocopy::{FromZeros, IntoBytes};
+
+/// The rules that the firewall comes with.
+fn built_in() -> Listing {
+    let text = include_str!("../../../../unikernels/firewall/rules/seed001.nft");
+    Listing::new(text, &Limits::DEFAULT).expect("the firewall was built with these rules")
+}
 
 /// Starts the firewall between two fresh segments, with a file that it counts in. `entries` are
 /// those of its manifest, the reserved first one included. It ends with the thread that calls this.
@@ -24,7 +31,7 @@ pub fn start(programs: &Programs, entries: usize) -> Result<(Standing, Counters)
     let counters = Counters {
         share,
         first: appliance_counters(entries),
-        rules: nf::seed001(),
+        rules: built_in(),
     };
     Ok((standing, counters))
 }
@@ -46,7 +53,7 @@ pub fn check(standing: &mut Standing) -> Result<(), Error> {
 pub struct Counters {
     share: Share,
     first: usize,
-    rules: RuleSet,
+    rules: Listing,
 }
 
 /// Who has decided.
@@ -70,7 +77,7 @@ impl Counters {
     /// # Errors
     /// The file cannot be read.
     pub fn read(&self) -> Result<Vec<u64>, Error> {
-        let mut counters = vec![u64::new_zeroed(); self.rules.len() + 1];
+        let mut counters = vec![u64::new_zeroed(); self.rules.iter().len()];
         let offset = COUNTERS_OFFSET + self.first * size_of::<u64>();
         let bytes = counters.as_mut_bytes();
         match rustix::io::pread(&self.share, &mut *bytes, offset as u64) {
@@ -89,9 +96,9 @@ impl Counters {
         let mut deciders: Vec<Decider> = differences
             .enumerate()
             .filter(|(_, frames)| *frames > 0)
-            .map(|(index, frames)| Decider {
-                rule: self.rules.describe(index).to_string(),
-                frames,
+            .filter_map(|(index, frames)| {
+                let rule = self.rules.get(index)?.text.clone();
+                Some(Decider { rule, frames })
             })
             .collect();
         deciders.sort_by_key(|decider| Reverse(decider.frames));
@@ -104,7 +111,7 @@ mod tests {
     use super::*;
 
     fn counters() -> Counters {
-        let rules = nf::seed001();
+        let rules = built_in();
         let share = Share::anonymous().unwrap();
         Counters {
             share,
@@ -119,7 +126,7 @@ mod tests {
         let offset = COUNTERS_OFFSET + 8 * (3 * abi::share::COUNTERS_PER_PORT + 1);
         rustix::io::pwrite(&counters.share, &7u64.to_ne_bytes(), offset as u64).unwrap();
         let read = counters.read().unwrap();
-        assert_eq!(read.len(), nf::seed001().len() + 1);
+        assert_eq!(read.len(), built_in().iter().len());
         assert_eq!((read[0], read[1], read[2]), (0, 7, 0));
     }
 
@@ -132,6 +139,9 @@ mod tests {
         *after.last_mut().unwrap() += 5;
         let deciders = counters.deciders(&before, &after);
         let told: Vec<String> = deciders.iter().map(Decider::to_string).collect();
-        assert_eq!(told, ["policy drop (5)", "ip protocol icmp accept (2)"]);
+        assert_eq!(
+            told,
+            ["policy drop (5)", "ip protocol icmp counter accept (2)"]
+        );
     }
 }

@@ -1,0 +1,424 @@
+//! From resolved rules to the structure that judges frames; [`crate::ruleset`] says what that is.
+//!
+//! Which field a node looks up is chosen by what it leaves to be scanned: the entries that do not
+//! name a value, and those that share one. Entries are copied into several leaves only within
+//! [`COPIES_PER_ENTRY`], so that memory grows with the rules, whatever they are.
+
+use crate::ir::{Condition, FIELDS, Field, Intervals, NARROW, Outcome, Program, Statement};
+use crate::lookup::{NONE, Set, Table};
+use crate::ruleset::{Chain, Check, ENTRY, Entry, Kind, Node, RuleSet};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Intervals in which an entry may stand in one table. With more, the table passes it over.
+const SEGMENTS_MAX: usize = 16;
+/// Copies of entries in leaves, for each entry of a chain.
+const COPIES_PER_ENTRY: usize = 8;
+/// Entries that a look-up must save from being scanned, to be worth its time.
+const SAVED_MIN: usize = 8;
+/// The part of the entries that it must save at least: one of so many. It bounds the number of
+/// look-ups one behind the other by the logarithm of the entries.
+const SAVED_PART: usize = 8;
+
+impl Program {
+    /// Makes the structure that judges frames.
+    pub fn compile(self) -> RuleSet {
+        let mut compiler = Compiler::new(&self.sets);
+        let heads: Vec<Chain> = self
+            .chains
+            .iter()
+            .map(|chain| compiler.chain(&self, chain.rules.clone()))
+            .collect();
+        compiler.starts.push(compiler.checks.len() as u32);
+        RuleSet {
+            entries: compiler.entries.into(),
+            starts: compiler.starts.into(),
+            checks: compiler.checks.into(),
+            chains: heads.into(),
+            nodes: compiler.nodes.into(),
+            leaves: compiler.leaves.into(),
+            sets: compiler.sets.narrow.into(),
+            wide_sets: compiler.sets.wide.into(),
+            tables: compiler.tables.into(),
+            wide_tables: compiler.wide_tables.into(),
+            prefixes: compiler.prefixes.into(),
+            base: self.base as u32,
+            rules: self.rules.len(),
+            policy: self.policy,
+        }
+    }
+}
+
+/// What an entry does besides holding.
+#[derive(Default)]
+struct Effects {
+    counts: bool,
+    log: Option<u32>,
+}
+
+/// What has been made so far.
+struct Compiler<'a> {
+    source: &'a [Intervals],
+    entries: Vec<Entry>,
+    starts: Vec<u32>,
+    checks: Vec<Check>,
+    /// What each check was made of.
+    conditions: Vec<Condition>,
+    nodes: Vec<Node>,
+    leaves: Vec<u32>,
+    sets: Sets,
+    tables: Vec<Table<u32>>,
+    wide_tables: Vec<Table<u128>>,
+    prefixes: Vec<Box<str>>,
+}
+
+/// Sets that have been made, and which of them a set of the source has become.
+struct Sets {
+    narrow: Vec<Set<u32>>,
+    wide: Vec<Set<u128>>,
+    narrow_of: Vec<u32>,
+    wide_of: Vec<u32>,
+}
+
+/// Entries for which a node is to be made.
+struct Work {
+    node: usize,
+    entries: Vec<u32>,
+    /// Fields that were looked up on the way here: bit i for number i.
+    used: u32,
+}
+
+/// A look-up of one field.
+struct Split {
+    field: Field,
+    bounds: Vec<u128>,
+    spans: Vec<Span>,
+    /// Entries that a frame is expected to leave to be scanned.
+    left: usize,
+    /// Copies of entries that it needs.
+    copies: usize,
+}
+
+/// An entry, and where one of its intervals lies among the bounds: the first segment and the last.
+#[derive(Clone, Copy)]
+struct Span {
+    entry: u32,
+    first: usize,
+    last: usize,
+}
+
+impl<'a> Compiler<'a> {
+    fn new(source: &'a [Intervals]) -> Self {
+        Self {
+            source,
+            entries: Vec::new(),
+            starts: Vec::new(),
+            checks: Vec::new(),
+            conditions: Vec::new(),
+            nodes: Vec::new(),
+            leaves: Vec::new(),
+            sets: Sets {
+                narrow: Vec::new(),
+                wide: Vec::new(),
+                narrow_of: vec![NONE; source.len()],
+                wide_of: vec![NONE; source.len()],
+            },
+            tables: Vec::new(),
+            wide_tables: Vec::new(),
+            prefixes: Vec::new(),
+        }
+    }
+
+    fn chain(&mut self, program: &Program, rules: core::ops::Range<usize>) -> Chain {
+        let first = self.entries.len() as u32;
+        for rule in rules {
+            self.rule(&program.rules[rule].statements, rule as u32);
+        }
+        let end = self.entries.len() as u32;
+        let root = self.tree(first..end);
+        Chain { first, end, root }
+    }
+
+    /// One entry for each part of a rule that does something.
+    fn rule(&mut self, statements: &[Statement], rule: u32) {
+        let mut conditions = Vec::new();
+        let mut effects = Effects::default();
+        for statement in statements {
+            let done = effects.counts || effects.log.is_some();
+            match statement {
+                Statement::Match(condition) => {
+                    if done {
+                        self.entry(
+                            &conditions,
+                            rule,
+                            core::mem::take(&mut effects),
+                            Outcome::Continue,
+                        );
+                    }
+                    conditions.push(*condition);
+                }
+                Statement::Count => effects.counts = true,
+                Statement::Log(prefix) => {
+                    if effects.log.is_some() {
+                        self.entry(
+                            &conditions,
+                            rule,
+                            core::mem::take(&mut effects),
+                            Outcome::Continue,
+                        );
+                    }
+                    effects.log = Some(self.prefixes.len() as u32);
+                    self.prefixes.push(prefix.clone());
+                }
+                Statement::End(outcome) => {
+                    return self.entry(&conditions, rule, effects, *outcome);
+                }
+            }
+        }
+        if effects.counts || effects.log.is_some() {
+            self.entry(&conditions, rule, effects, Outcome::Continue);
+        }
+    }
+
+    fn entry(&mut self, conditions: &[Condition], rule: u32, effects: Effects, outcome: Outcome) {
+        self.starts.push(self.checks.len() as u32);
+        for condition in conditions {
+            let check = self.sets.check(*condition, self.source);
+            self.checks.push(check);
+            self.conditions.push(*condition);
+        }
+        self.entries.push(Entry {
+            rule,
+            log: effects.log.unwrap_or(NONE),
+            counts: effects.counts,
+            outcome,
+        });
+    }
+
+    /// Makes the tree of a chain; [`NONE`] if it is better scanned.
+    fn tree(&mut self, entries: core::ops::Range<u32>) -> u32 {
+        let mut copies_left = COPIES_PER_ENTRY * entries.len();
+        let all: Vec<u32> = entries.collect();
+        if self.best_split(&all, 0, copies_left).is_none() {
+            return NONE;
+        }
+        let mut queue = VecDeque::new();
+        let root = self.place(&mut queue, all, 0);
+        while let Some(work) = queue.pop_front() {
+            let kind = match self.best_split(&work.entries, work.used, copies_left) {
+                Some(split) => {
+                    copies_left -= split.copies;
+                    self.split(&mut queue, &work, split)
+                }
+                None => self.leaf(&work.entries),
+            };
+            self.nodes[work.node].kind = kind;
+        }
+        root
+    }
+
+    /// A place for entries that ascend.
+    fn place(&mut self, queue: &mut VecDeque<Work>, entries: Vec<u32>, used: u32) -> u32 {
+        let lowest = match *entries {
+            [] => return NONE,
+            [single] => return ENTRY | single,
+            [lowest, ..] => lowest,
+        };
+        let node = self.nodes.len();
+        let kind = Kind::Leaf { first: 0, end: 0 };
+        self.nodes.push(Node { lowest, kind });
+        queue.push_back(Work {
+            node,
+            entries,
+            used,
+        });
+        node as u32
+    }
+
+    fn leaf(&mut self, entries: &[u32]) -> Kind {
+        let first = self.leaves.len() as u32;
+        self.leaves.extend_from_slice(entries);
+        let end = self.leaves.len() as u32;
+        Kind::Leaf { first, end }
+    }
+
+    fn split(&mut self, queue: &mut VecDeque<Work>, work: &Work, split: Split) -> Kind {
+        let mut members = vec![Vec::new(); split.bounds.len() + 1];
+        for span in &split.spans {
+            for segment in &mut members[span.first..=span.last] {
+                segment.push(span.entry);
+            }
+        }
+        let mut named = split.spans.iter().map(|span| span.entry).peekable();
+        let mut rest = Vec::new();
+        for &entry in &work.entries {
+            if named.peek() != Some(&entry) {
+                rest.push(entry);
+            }
+            while named.next_if_eq(&entry).is_some() {}
+        }
+        let used = work.used | 1 << split.field as u32;
+        let numbers = members
+            .into_iter()
+            .map(|entries| self.place(queue, entries, used))
+            .collect();
+        let rest = self.place(queue, rest, work.used);
+        let table = if split.field.is_narrow() {
+            let bounds = split.bounds.iter().map(|bound| narrow(*bound)).collect();
+            self.tables.push(Table::new(bounds, numbers));
+            self.tables.len() - 1
+        } else {
+            self.wide_tables
+                .push(Table::new(split.bounds.into(), numbers));
+            self.wide_tables.len() - 1
+        };
+        Kind::Split {
+            field: split.field,
+            table: table as u32,
+            rest,
+        }
+    }
+
+    /// The look-up that leaves the least to be scanned, if it is worth its time and copies.
+    fn best_split(&self, entries: &[u32], used: u32, copies: usize) -> Option<Split> {
+        let saved = SAVED_MIN.max(entries.len() / SAVED_PART);
+        let left_max = entries.len().checked_sub(saved)?;
+        Field::ALL
+            .into_iter()
+            .filter(|field| used & 1 << *field as u32 == 0)
+            .filter_map(|field| self.split_by(field, entries))
+            .filter(|split| split.left <= left_max && split.copies <= copies)
+            .min_by_key(|split| (split.left, split.copies))
+    }
+
+    /// What a look-up of `field` would do.
+    fn split_by(&self, field: Field, entries: &[u32]) -> Option<Split> {
+        let mut named: Vec<(u32, &[(u128, u128)])> = entries
+            .iter()
+            .filter_map(|entry| Some((*entry, self.intervals(*entry, field)?)))
+            .collect();
+        let all = bounds_of(&named, field);
+        named.retain(|(_, set)| segments(&all, set) <= SEGMENTS_MAX);
+        if named.is_empty() {
+            return None;
+        }
+        let bounds = bounds_of(&named, field);
+        let spans: Vec<Span> = named
+            .iter()
+            .flat_map(|(entry, set)| set.iter().map(|pair| span(&bounds, *entry, *pair)))
+            .collect();
+        let (load, expected) = load(&spans, bounds.len() + 1);
+        Some(Split {
+            field,
+            bounds,
+            spans,
+            left: entries.len() - named.len() + expected,
+            copies: load - named.len(),
+        })
+    }
+
+    /// The values that an entry asks of a field, if they are few intervals.
+    fn intervals(&self, entry: u32, field: Field) -> Option<&'a [(u128, u128)]> {
+        let entry = entry as usize;
+        let end = self.starts.get(entry + 1).map(|next| *next as usize);
+        let end = end.unwrap_or(self.conditions.len());
+        self.conditions[self.starts[entry] as usize..end]
+            .iter()
+            .filter(|condition| condition.field == field)
+            .map(|condition| &*self.source[condition.set as usize])
+            .find(|set| (1..=SEGMENTS_MAX).contains(&set.len()))
+    }
+}
+
+impl Sets {
+    fn check(&mut self, condition: Condition, source: &[Intervals]) -> Check {
+        let Condition { field, set } = condition;
+        let number = set as usize;
+        let intervals = &source[number];
+        if !field.is_narrow() {
+            if self.wide_of[number] == NONE {
+                self.wide_of[number] = self.wide.len() as u32;
+                self.wide.push(Set::new(intervals));
+            }
+            let set = self.wide_of[number];
+            return Check::Wide { field, set };
+        }
+        let field = field as u8;
+        if let [(low, high)] = **intervals {
+            return Check::Range {
+                field,
+                low: narrow(low),
+                span: narrow(high - low),
+            };
+        }
+        if self.narrow_of[number] == NONE {
+            self.narrow_of[number] = self.narrow.len() as u32;
+            let pairs: Vec<(u32, u32)> = intervals
+                .iter()
+                .map(|(low, high)| (narrow(*low), narrow(*high)))
+                .collect();
+            self.narrow.push(Set::new(&pairs));
+        }
+        let set = self.narrow_of[number];
+        Check::Set { field, set }
+    }
+}
+
+/// A value of a narrow field.
+fn narrow(value: u128) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+/// Where intervals begin, and where others begin behind them.
+fn bounds_of(named: &[(u32, &[(u128, u128)])], field: Field) -> Vec<u128> {
+    let pairs = named.iter().flat_map(|(_, set)| set.iter());
+    let mut bounds: Vec<u128> = pairs
+        .flat_map(|(low, high)| [Some(*low), (*high < field.max()).then(|| high + 1)])
+        .flatten()
+        .collect();
+    bounds.sort_unstable();
+    bounds.dedup();
+    bounds
+}
+
+/// How many segments between the bounds a set covers.
+fn segments(bounds: &[u128], set: &[(u128, u128)]) -> usize {
+    let spans = set.iter().map(|pair| span(bounds, 0, *pair));
+    spans.map(|span| span.last - span.first + 1).sum()
+}
+
+fn span(bounds: &[u128], entry: u32, (low, high): (u128, u128)) -> Span {
+    let segment = |value| bounds.partition_point(|bound| *bound <= value);
+    Span {
+        entry,
+        first: segment(low),
+        last: segment(high),
+    }
+}
+
+/// Entries in all segments together, and those that a frame is expected to meet in its own, if
+/// frames are as frequent as the entries that ask for them.
+fn load(spans: &[Span], segments: usize) -> (usize, usize) {
+    let mut steps = vec![0isize; segments + 1];
+    for span in spans {
+        steps[span.first] += 1;
+        steps[span.last + 1] -= 1;
+    }
+    let (mut here, mut total, mut squares) = (0isize, 0, 0);
+    for step in steps {
+        here += step;
+        total += here as usize;
+        squares += (here as usize).pow(2);
+    }
+    (total, squares.div_ceil(total.max(1)))
+}
+
+const _: () = assert!(
+    FIELDS <= 32 && NARROW <= 256,
+    "`used` and the numbers of fields"
+);
+
+#[cfg(test)]
+mod tests;

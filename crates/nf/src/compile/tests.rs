@@ -1,0 +1,189 @@
+//! The structure against the interpreter, on rules and frames of few values, so that they meet.
+
+use super::*;
+use crate::ir::{self, Rule, complement, normal};
+use crate::key::{Addresses, Fragment, Key, L4};
+use crate::rule::{RuleIndex, Tally, Verdict, Way};
+use proptest::prelude::*;
+use std::string::{String, ToString};
+
+/// Values of each field are below this one.
+const VALUES: u8 = 24;
+
+/// What a walk counted and logged, in order.
+#[derive(Debug, Default, PartialEq)]
+struct Notes {
+    counts: Vec<RuleIndex>,
+    logs: Vec<(RuleIndex, String)>,
+}
+
+impl Tally for Notes {
+    fn count(&mut self, rule: RuleIndex) {
+        self.counts.push(rule);
+    }
+    fn log(&mut self, rule: RuleIndex, prefix: &str) {
+        self.logs.push((rule, prefix.to_string()));
+    }
+}
+
+fn sets() -> impl Strategy<Value = Vec<Intervals>> {
+    let value = || 0..u128::from(VALUES);
+    let set = prop_oneof![
+        4 => value().prop_map(|value| normal(vec![(value, value)])),
+        2 => (value(), value()).prop_map(|(a, b)| normal(vec![(a.min(b), a.max(b))])),
+        1 => prop::collection::vec(value(), 0..20)
+            .prop_map(|values| normal(values.into_iter().map(|v| (v, v)).collect())),
+        1 => value().prop_map(|value| complement(&[(value, value)], 0xff)),
+        1 => value().prop_map(|value| normal(vec![(value, 0xff)])),
+    ];
+    prop::collection::vec(set, 40)
+}
+
+/// Every set is one of any field.
+fn program() -> impl Strategy<Value = Program> {
+    let statement = || {
+        prop_oneof![
+            6 => (0..FIELDS, 0u32..40).prop_map(|(field, set)| (0, field, set)),
+            1 => Just((1, 0, 0)),
+            1 => Just((2, 0, 0)),
+        ]
+    };
+    let rule = (
+        prop::collection::vec(statement(), 0..4),
+        0u8..10,
+        any::<u32>(),
+    );
+    let chains = prop::collection::vec(prop::collection::vec(rule, 0..70), 1..5);
+    (sets(), chains, any::<bool>()).prop_map(|(sets, chains, accept)| {
+        let mut program = Program {
+            sets,
+            policy: if accept {
+                Verdict::Accept
+            } else {
+                Verdict::Drop
+            },
+            ..Program::default()
+        };
+        let count = chains.len();
+        for (chain, rules) in chains.into_iter().enumerate() {
+            let first = program.rules.len();
+            for (statements, outcome, target) in rules {
+                let behind = (count - chain - 1) as u32;
+                let target = chain as u32 + 1 + target % behind.max(1);
+                let outcome = match outcome {
+                    0 | 1 => Outcome::Verdict(Verdict::Accept),
+                    2 | 3 => Outcome::Verdict(Verdict::Drop),
+                    4 => Outcome::Return,
+                    5 | 6 if behind > 0 => Outcome::Jump(target),
+                    7 if behind > 0 => Outcome::Goto(target),
+                    _ => Outcome::Continue,
+                };
+                let counter = statements.iter().position(|(kind, ..)| *kind == 1);
+                let once = |(at, (kind, ..)): &(usize, (i32, usize, u32))| {
+                    *kind != 1 || Some(*at) == counter
+                };
+                let statements = statements.into_iter().enumerate().filter(once);
+                let statements = statements.map(|(_, (kind, field, set))| match kind {
+                    0 => Statement::Match(Condition {
+                        field: Field::ALL[field],
+                        set,
+                    }),
+                    1 => Statement::Count,
+                    _ => Statement::Log("x".into()),
+                });
+                let end = Statement::End(outcome);
+                let statements = statements.chain([end]).collect();
+                program.rules.push(Rule { statements });
+            }
+            let rules = first..program.rules.len();
+            program.chains.push(ir::Chain { rules });
+        }
+        program
+    })
+}
+
+fn key() -> impl Strategy<Value = (Key, Way)> {
+    prop::array::uniform16(0..VALUES).prop_map(|v| {
+        let mac = |last| [0, 0, 0, 0, 0, last];
+        let (addresses, l4) = if v[15] % 2 == 0 {
+            let (source, destination) = (u32::from(v[0]).into(), u32::from(v[1]).into());
+            (
+                Addresses::V4 {
+                    source,
+                    destination,
+                },
+                v[2],
+            )
+        } else {
+            let (source, destination) = (u128::from(v[0]).into(), u128::from(v[1]).into());
+            (
+                Addresses::V6 {
+                    source,
+                    destination,
+                },
+                v[2],
+            )
+        };
+        let (source, destination) = (v[3].into(), v[4].into());
+        let l4 = match l4 % 4 {
+            0 => Some(L4::Tcp {
+                source,
+                destination,
+                flags: v[5],
+            }),
+            1 => Some(L4::Udp {
+                source,
+                destination,
+            }),
+            2 => Some(L4::Icmp {
+                kind: v[5],
+                code: 0,
+            }),
+            _ => None,
+        };
+        let key = Key {
+            destination: mac(v[6]),
+            source: mac(v[7]),
+            link_type: v[8].into(),
+            vlan: (v[9] < 12).then_some(v[9].into()),
+            ether_type: v[10].into(),
+            addresses: (v[14] < 20).then_some(addresses),
+            next_header: Some(v[11]),
+            protocol: (v[12] < 20).then_some(v[12]),
+            fragment: Fragment::Whole,
+            l4,
+        };
+        (
+            key,
+            Way {
+                from: v[13] % 3,
+                to: v[13] / 8,
+            },
+        )
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn compiled_rules_do_what_interpreted_ones_do(
+        program in program(),
+        keys in prop::collection::vec(key(), 40),
+    ) {
+        let expected: Vec<_> = keys
+            .iter()
+            .map(|(key, way)| {
+                let mut notes = Notes::default();
+                let result = program.verdict(key, *way, &mut notes);
+                (result, notes)
+            })
+            .collect();
+        let rules = program.compile();
+        for ((key, way), expected) in keys.iter().zip(expected) {
+            let mut notes = Notes::default();
+            let result = rules.verdict(key, *way, &mut notes);
+            prop_assert_eq!((result, notes), expected);
+        }
+    }
+}

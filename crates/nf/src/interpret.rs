@@ -1,0 +1,152 @@
+//! The naive interpreter: it walks rules statement by statement, as nft does. It says what
+//! [`crate::RuleSet`] must do, and which way a frame took.
+
+use crate::ir::{Field, Outcome, Program, Statement, Values};
+use crate::key::Key;
+use crate::rule::{RuleIndex, Tally, Verdict, Way};
+use alloc::vec::Vec;
+
+/// What one rule did with a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The rule, or the policy.
+    pub rule: RuleIndex,
+    /// Number of jumps that are open.
+    pub depth: usize,
+    /// What came of it.
+    pub effect: Effect,
+}
+
+/// What came of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// This field had another value, or the frame has no such field; what stood in front of the
+    /// condition was done.
+    Mismatch(&'static str),
+    /// All conditions held, and the next rule follows.
+    Continue,
+    /// It went back behind the last jump, or to the policy.
+    Return,
+    /// It jumped.
+    Jump,
+    /// It went to another chain for good.
+    Goto,
+    /// It gave the verdict.
+    Verdict(Verdict),
+}
+
+impl Program {
+    /// The verdict, who gave it, and each step on the way there.
+    pub fn explain(&self, key: &Key, way: Way) -> (Verdict, Vec<Step>) {
+        let mut steps = Vec::new();
+        let (verdict, _) = self.walk(key, way, &mut (), |step| steps.push(step));
+        (verdict, steps)
+    }
+
+    /// What [`crate::RuleSet::verdict`] does, by walking.
+    pub fn verdict(&self, key: &Key, way: Way, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
+        self.walk(key, way, tally, |_| {})
+    }
+
+    fn walk(
+        &self,
+        key: &Key,
+        way: Way,
+        tally: &mut impl Tally,
+        mut trace: impl FnMut(Step),
+    ) -> (Verdict, RuleIndex) {
+        let values = Values::read(key, way);
+        let mut rules = self.chains[self.base].rules.clone();
+        let mut jumps = Vec::new();
+        loop {
+            let Some(rule) = rules.next() else {
+                match jumps.pop() {
+                    Some(caller) => rules = caller,
+                    None => break,
+                }
+                continue;
+            };
+            let effect = self.run(rule, &values, tally);
+            trace(Step {
+                rule,
+                depth: jumps.len(),
+                effect: effect.map_or_else(Effect::Mismatch, effect_of),
+            });
+            match effect {
+                Err(_) | Ok(Outcome::Continue) => {}
+                Ok(Outcome::Verdict(verdict)) => return (verdict, rule),
+                Ok(Outcome::Return) => rules = 0..0,
+                Ok(Outcome::Jump(chain)) => {
+                    let target = self.chains[chain as usize].rules.clone();
+                    jumps.push(core::mem::replace(&mut rules, target));
+                }
+                Ok(Outcome::Goto(chain)) => rules = self.chains[chain as usize].rules.clone(),
+            }
+        }
+        let policy = self.len();
+        tally.count(policy);
+        trace(Step {
+            rule: policy,
+            depth: 0,
+            effect: Effect::Verdict(self.policy),
+        });
+        (self.policy, policy)
+    }
+
+    /// What comes of one rule, or the field that does not match.
+    fn run(
+        &self,
+        rule: RuleIndex,
+        values: &Values<'_>,
+        tally: &mut impl Tally,
+    ) -> Result<Outcome, &'static str> {
+        for statement in &self.rules[rule].statements {
+            match statement {
+                Statement::Match(condition) => {
+                    let value = values.get(condition.field);
+                    let set = &self.sets[condition.set as usize];
+                    if !set.iter().any(|(low, high)| (low..=high).contains(&&value)) {
+                        return Err(name(condition.field));
+                    }
+                }
+                Statement::Count => tally.count(rule),
+                Statement::Log(prefix) => tally.log(rule, prefix),
+                Statement::End(outcome) => return Ok(*outcome),
+            }
+        }
+        Ok(Outcome::Continue)
+    }
+}
+
+fn effect_of(outcome: Outcome) -> Effect {
+    match outcome {
+        Outcome::Continue => Effect::Continue,
+        Outcome::Verdict(verdict) => Effect::Verdict(verdict),
+        Outcome::Return => Effect::Return,
+        Outcome::Jump(_) => Effect::Jump,
+        Outcome::Goto(_) => Effect::Goto,
+    }
+}
+
+/// A field as a person calls it.
+fn name(field: Field) -> &'static str {
+    match field {
+        Field::Input => "iifname",
+        Field::Output => "oifname",
+        Field::LinkType => "ether type",
+        Field::VlanId => "vlan id",
+        Field::Protocol => "meta protocol",
+        Field::Ip4Source => "ip saddr",
+        Field::Ip4Destination => "ip daddr",
+        Field::NextHeader => "protocol in the IP header",
+        Field::L4Protocol => "meta l4proto",
+        Field::SourcePort => "source port",
+        Field::DestinationPort => "destination port",
+        Field::TcpFlags => "tcp flags",
+        Field::IcmpType => "icmp type",
+        Field::EtherSource => "ether saddr",
+        Field::EtherDestination => "ether daddr",
+        Field::Ip6Source => "ip6 saddr",
+        Field::Ip6Destination => "ip6 daddr",
+    }
+}

@@ -1,0 +1,316 @@
+//! Rules with every name resolved: what [`crate::interpret`] walks and [`crate::compile`] turns
+//! into a decision structure.
+//!
+//! Each condition is one field and the set of values it may have; what nft implies (`ip saddr` asks
+//! for IPv4) is a condition of its own. A condition on a field that the frame lacks never holds,
+//! whatever it asks for.
+
+use crate::key::{Addresses, Key, L4};
+use crate::rule::{RuleIndex, Verdict, Way};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Jumps that may be open at once: NFT_JUMP_STACK_SIZE of the kernel.
+pub(crate) const JUMPS_MAX: usize = 16;
+
+/// What a condition looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Field {
+    Input,
+    Output,
+    /// The type in the Ethernet header, which may be a tag's.
+    LinkType,
+    VlanId,
+    /// The type behind the tag.
+    Protocol,
+    Ip4Source,
+    Ip4Destination,
+    /// Of the IP header itself; `ip protocol` and `ip6 nexthdr`.
+    NextHeader,
+    L4Protocol,
+    SourcePort,
+    DestinationPort,
+    TcpFlags,
+    IcmpType,
+    // From here on wider than 32 bits.
+    EtherSource,
+    EtherDestination,
+    Ip6Source,
+    Ip6Destination,
+}
+
+/// Number of fields.
+pub(crate) const FIELDS: usize = Field::Ip6Destination as usize + 1;
+/// Number of fields of at most 32 bits; they come first.
+pub(crate) const NARROW: usize = Field::EtherSource as usize;
+
+impl Field {
+    /// Every field, each at its number.
+    pub(crate) const ALL: [Self; FIELDS] = [
+        Self::Input,
+        Self::Output,
+        Self::LinkType,
+        Self::VlanId,
+        Self::Protocol,
+        Self::Ip4Source,
+        Self::Ip4Destination,
+        Self::NextHeader,
+        Self::L4Protocol,
+        Self::SourcePort,
+        Self::DestinationPort,
+        Self::TcpFlags,
+        Self::IcmpType,
+        Self::EtherSource,
+        Self::EtherDestination,
+        Self::Ip6Source,
+        Self::Ip6Destination,
+    ];
+
+    pub(crate) fn is_narrow(self) -> bool {
+        (self as usize) < NARROW
+    }
+
+    /// The largest value of the field.
+    pub(crate) fn max(self) -> u128 {
+        match self {
+            Self::Input
+            | Self::Output
+            | Self::NextHeader
+            | Self::L4Protocol
+            | Self::TcpFlags
+            | Self::IcmpType => 0xff,
+            Self::VlanId => 0xfff,
+            Self::LinkType | Self::Protocol | Self::SourcePort | Self::DestinationPort => 0xffff,
+            Self::Ip4Source | Self::Ip4Destination => u32::MAX.into(),
+            Self::EtherSource | Self::EtherDestination => (1 << 48) - 1,
+            Self::Ip6Source | Self::Ip6Destination => u128::MAX,
+        }
+    }
+}
+
+/// A narrow field that the frame lacks. No set holds it: the one field as wide as this, an IPv4
+/// address, is never compared without [`Field::Protocol`].
+const ABSENT: u32 = u32::MAX;
+/// EtherTypes below this one are lengths (IEEE 802.3, 3.2.6).
+const ETHER_TYPE_MIN: u16 = 0x600;
+/// ETH_P_802_2, what the kernel has as the protocol of such a frame.
+const LLC: u16 = 4;
+
+/// The value of each field of one frame.
+pub(crate) struct Values<'a> {
+    /// By number of the field; a power of two of them, so that a mask bounds the number.
+    narrow: [u32; NARROW.next_power_of_two()],
+    key: &'a Key,
+}
+
+impl<'a> Values<'a> {
+    #[inline]
+    pub(crate) fn read(key: &'a Key, way: Way) -> Self {
+        let (source, destination) = match key.addresses {
+            Some(Addresses::V4 {
+                source,
+                destination,
+            }) => (source.to_bits(), destination.to_bits()),
+            _ => (0, 0),
+        };
+        let (mut ports, mut flags, mut icmp) = ((ABSENT, ABSENT), ABSENT, ABSENT);
+        match key.l4 {
+            Some(L4::Tcp {
+                source,
+                destination,
+                flags: bits,
+            }) => {
+                ports = (source.into(), destination.into());
+                flags = bits.into();
+            }
+            Some(L4::Udp {
+                source,
+                destination,
+            }) => ports = (source.into(), destination.into()),
+            Some(L4::Icmp { kind, .. } | L4::Icmpv6 { kind, .. }) => icmp = kind.into(),
+            None => {}
+        }
+        let protocol = if key.ether_type < ETHER_TYPE_MIN {
+            LLC
+        } else {
+            key.ether_type
+        };
+        // In the order of `Field`.
+        let narrow = [
+            way.from.into(),
+            way.to.into(),
+            key.link_type.into(),
+            key.vlan.map_or(ABSENT, u32::from),
+            protocol.into(),
+            source,
+            destination,
+            key.next_header.map_or(ABSENT, u32::from),
+            key.protocol.map_or(ABSENT, u32::from),
+            ports.0,
+            ports.1,
+            flags,
+            icmp,
+            ABSENT,
+            ABSENT,
+            ABSENT,
+        ];
+        Self { narrow, key }
+    }
+
+    /// The value of a narrow field, by its number.
+    #[inline]
+    pub(crate) fn narrow(&self, field: u8) -> u32 {
+        self.narrow[usize::from(field) % NARROW.next_power_of_two()]
+    }
+
+    /// The value of a wide field; 0 for an address of IPv6 in a frame without one, for it is never
+    /// compared without [`Field::Protocol`]. Not inlined, or it would be computed for every frame.
+    #[inline(never)]
+    pub(crate) fn wide(&self, field: Field) -> u128 {
+        let mac = |[a, b, c, d, e, f]: [u8; 6]| u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+        match (field, self.key.addresses) {
+            (Field::EtherSource, _) => mac(self.key.source).into(),
+            (Field::EtherDestination, _) => mac(self.key.destination).into(),
+            (Field::Ip6Source, Some(Addresses::V6 { source, .. })) => source.to_bits(),
+            (Field::Ip6Destination, Some(Addresses::V6 { destination, .. })) => {
+                destination.to_bits()
+            }
+            _ => 0,
+        }
+    }
+
+    /// The value of any field.
+    pub(crate) fn get(&self, field: Field) -> u128 {
+        if field.is_narrow() {
+            self.narrow(field as u8).into()
+        } else {
+            self.wide(field)
+        }
+    }
+}
+
+/// Values, as ascending intervals with both ends included, of which no two touch.
+pub(crate) type Intervals = Box<[(u128, u128)]>;
+
+/// Sorts intervals and joins those that overlap or touch.
+pub(crate) fn normal(mut intervals: Vec<(u128, u128)>) -> Intervals {
+    intervals.sort_unstable();
+    intervals.dedup_by(|next, last| {
+        let joined = last.1.checked_add(1).is_none_or(|behind| next.0 <= behind);
+        if joined {
+            last.1 = last.1.max(next.1);
+        }
+        joined
+    });
+    intervals.into()
+}
+
+/// All values from 0 to `max` that are not in `intervals`.
+pub(crate) fn complement(intervals: &[(u128, u128)], max: u128) -> Intervals {
+    let mut out = Vec::with_capacity(intervals.len() + 1);
+    let mut next = Some(0);
+    for &(low, high) in intervals {
+        if let Some(start) = next.filter(|start| *start < low) {
+            out.push((start, low - 1));
+        }
+        next = high.checked_add(1);
+    }
+    if let Some(start) = next.filter(|start| *start <= max) {
+        out.push((start, max));
+    }
+    out.into()
+}
+
+/// A table whose names are resolved.
+#[derive(Debug, Default)]
+pub struct Program {
+    /// The base chain is one of them.
+    pub(crate) chains: Vec<Chain>,
+    /// Of all chains, in the order of the file.
+    pub(crate) rules: Vec<Rule>,
+    /// What conditions refer to by number.
+    pub(crate) sets: Vec<Intervals>,
+    /// Number of the base chain.
+    pub(crate) base: usize,
+    pub(crate) policy: Verdict,
+}
+
+/// Rules that run one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Chain {
+    pub(crate) rules: core::ops::Range<RuleIndex>,
+}
+
+/// Statements that run from left to right until one does not match. One of them is
+/// [`Statement::Count`].
+#[derive(Debug)]
+pub(crate) struct Rule {
+    pub(crate) statements: Box<[Statement]>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Statement {
+    Match(Condition),
+    Count,
+    Log(Box<str>),
+    /// The last one, if there is one.
+    End(Outcome),
+}
+
+/// The field must have one of the set's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Condition {
+    pub(crate) field: Field,
+    pub(crate) set: u32,
+}
+
+/// How a rule that matched ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// With the next rule.
+    Continue,
+    Verdict(Verdict),
+    /// Behind the last jump, or with the policy.
+    Return,
+    /// To a chain, and back behind this rule.
+    Jump(u32),
+    /// To a chain, and back to where this chain goes back to.
+    Goto(u32),
+}
+
+impl Program {
+    /// Number of rules, and the index of the policy.
+    pub fn len(&self) -> RuleIndex {
+        self.rules.len()
+    }
+
+    /// Whether the policy alone decides.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    #[test]
+    fn each_field_is_at_its_number() {
+        for (number, field) in Field::ALL.into_iter().enumerate() {
+            assert_eq!(field as usize, number);
+            assert_eq!(field.is_narrow(), field.max() <= u32::MAX.into());
+        }
+    }
+
+    #[test]
+    fn intervals_are_joined_and_turned_over() {
+        let joined = normal(vec![(5, 9), (0, 2), (10, 12), (3, 3), (20, u128::MAX)]);
+        assert_eq!(*joined, [(0, 3), (5, 12), (20, u128::MAX)]);
+        assert_eq!(*complement(&joined, u128::MAX), [(4, 4), (13, 19)]);
+        assert_eq!(*complement(&[], 255), [(0, 255)]);
+        assert_eq!(*complement(&[(0, 255)], 255), []);
+        assert_eq!(*complement(&[(7, 7)], 255), [(0, 6), (8, 255)]);
+    }
+}

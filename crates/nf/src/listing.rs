@@ -1,0 +1,101 @@
+//! What the rules of a text are called: the names of their counters.
+
+use crate::nft::ast::{ChainItem, Item, Policy, TableItem};
+use crate::nft::{self, Error, Limits};
+use crate::rule::RuleIndex;
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// The rules of a text by their index, and behind them the policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    rules: Vec<Listed>,
+}
+
+/// A rule, or the policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The chain that it stands in.
+    pub chain: String,
+    /// The line of the text that it begins on, from 1.
+    pub line: usize,
+    /// The rule in nft's language, or `policy drop` or `policy accept`.
+    pub text: String,
+}
+
+impl Listing {
+    /// Lists the rules of a text. Of a text that [`crate::load`] accepts, there is one for each
+    /// index.
+    ///
+    /// # Errors
+    /// The text is not one of rules.
+    pub fn new(text: &str, limits: &Limits) -> Result<Self, Error> {
+        let file = nft::parse(text, limits)?;
+        let mut lines = Lines {
+            text,
+            at: 0,
+            line: 1,
+        };
+        let mut rules = Vec::new();
+        let mut last = None;
+        for item in &file.items {
+            let Item::Table(table) = item else { continue };
+            for item in &table.items {
+                let TableItem::Chain(chain) = item else {
+                    continue;
+                };
+                let mut list = |start: u32, text| {
+                    let chain = chain.name.node.to_owned();
+                    let line = lines.of(start as usize);
+                    Listed { chain, line, text }
+                };
+                if let Some(base) = &chain.base {
+                    let policy = base.node.policy.as_ref();
+                    let start = policy.map_or(base.span.start, |policy| policy.span.start);
+                    let text = match policy.map(|policy| policy.node) {
+                        Some(Policy::Drop) => "policy drop",
+                        Some(Policy::Accept) | None => "policy accept",
+                    };
+                    last = Some(list(start, text.to_owned()));
+                }
+                for item in &chain.items {
+                    if let ChainItem::Rule(rule) = item {
+                        rules.push(list(rule.span.start, rule.node.to_string()));
+                    }
+                }
+            }
+        }
+        rules.extend(last);
+        Ok(Self { rules })
+    }
+
+    /// What has this index.
+    pub fn get(&self, index: RuleIndex) -> Option<&Listed> {
+        self.rules.get(index)
+    }
+
+    /// Everything that has an index, in order; the policy comes last.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Listed> {
+        self.rules.iter()
+    }
+}
+
+/// Counts lines up to places that mostly ascend.
+struct Lines<'a> {
+    text: &'a str,
+    at: usize,
+    line: usize,
+}
+
+impl Lines<'_> {
+    fn of(&mut self, place: usize) -> usize {
+        if place < self.at {
+            (self.at, self.line) = (0, 1);
+        }
+        let between = self.text.as_bytes().get(self.at..place).unwrap_or_default();
+        self.line += between.iter().filter(|byte| **byte == b'\n').count();
+        self.at = place;
+        self.line
+    }
+}

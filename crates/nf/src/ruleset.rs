@@ -1,0 +1,264 @@
+//! Rules as a decision structure: what judges frames.
+//!
+//! A rule becomes one entry, or one for each part that counts or logs in front of a condition: all
+//! of an entry's checks must hold for its effects to happen. To judge a frame is to find the next
+//! entry of the chain that holds, to do what it says, and to go on behind it, until one ends it.
+//!
+//! A short chain is scanned. Of a long one [`crate::compile`] makes a tree: a node looks one field
+//! of the frame up, which leads to the few entries that name this value, and to the node of those
+//! that do not name it (any other condition on the field is left to the entries' own checks). The
+//! lowest entry of both that holds is the next one. An entry may be in several leaves, within a
+//! budget; where the budget ends or a look-up would save too little, a leaf is scanned. In any set
+//! of rules, a search thus visits at most all nodes and all copies of entries once.
+
+use crate::ir::{FIELDS, Field, JUMPS_MAX, Outcome, Values};
+use crate::key::Key;
+use crate::lookup::{NONE, Set, Table};
+use crate::rule::{RuleIndex, Tally, Verdict, Way};
+use alloc::boxed::Box;
+
+/// Rules that judge frames.
+#[derive(Debug)]
+pub struct RuleSet {
+    pub(crate) entries: Box<[Entry]>,
+    /// Where the checks of each entry begin; those of the last one end at the last of these.
+    pub(crate) starts: Box<[u32]>,
+    pub(crate) checks: Box<[Check]>,
+    pub(crate) chains: Box<[Chain]>,
+    pub(crate) nodes: Box<[Node]>,
+    /// Entries of leaves, ascending in each.
+    pub(crate) leaves: Box<[u32]>,
+    pub(crate) sets: Box<[Set<u32>]>,
+    pub(crate) wide_sets: Box<[Set<u128>]>,
+    pub(crate) tables: Box<[Table<u32>]>,
+    pub(crate) wide_tables: Box<[Table<u128>]>,
+    pub(crate) prefixes: Box<[Box<str>]>,
+    /// Number of the base chain.
+    pub(crate) base: u32,
+    pub(crate) rules: RuleIndex,
+    pub(crate) policy: Verdict,
+}
+
+/// What is done with a frame on which all checks hold.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) rule: u32,
+    /// The prefix of its log statement, or [`NONE`].
+    pub(crate) log: u32,
+    pub(crate) counts: bool,
+    pub(crate) outcome: Outcome,
+}
+
+/// A condition on one field.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Check {
+    /// The field is `low`, or up to `span` above it.
+    Range { field: u8, low: u32, span: u32 },
+    /// The narrow field is in a set.
+    Set { field: u8, set: u32 },
+    /// The wide field is in a set.
+    Wide { field: Field, set: u32 },
+}
+
+/// Entries from `first` up to, not including, `end`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chain {
+    pub(crate) first: u32,
+    pub(crate) end: u32,
+    /// The node at the root of its tree, or [`NONE`] if it is scanned.
+    pub(crate) root: u32,
+}
+
+/// A node of a tree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node {
+    /// The lowest entry below.
+    pub(crate) lowest: u32,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// Entries to scan: where in `leaves`.
+    Leaf { first: u32, end: u32 },
+    /// A look-up of `field`, and the place of the entries that it does not lead to.
+    Split { field: Field, table: u32, rest: u32 },
+}
+
+/// A place in a tree is the number of a node; or, with this bit, that of a single entry. [`NONE`]
+/// is an entry behind all others.
+pub(crate) const ENTRY: u32 = 1 << 31;
+
+/// Nodes that wait for their turn in a search. A search goes down by a look-up at most once for
+/// each field, and one node waits for each time.
+const PENDING_MAX: usize = FIELDS;
+
+/// Where a walk stands: a chain, and the next of its entries that may hold.
+#[derive(Clone, Copy)]
+struct Cursor {
+    chain: u32,
+    next: u32,
+}
+
+impl RuleSet {
+    /// The verdict on a frame, and who gave it: the index of a rule, or [`Self::len`] for the
+    /// policy. Counts and logs on the way go to `tally`.
+    ///
+    /// It does not allocate, and needs less than a kilobyte of stack.
+    #[inline]
+    pub fn verdict(&self, key: &Key, way: Way, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
+        let values = Values::read(key, way);
+        let mut at = self.enter(self.base);
+        let mut jumps = [Cursor { chain: 0, next: 0 }; JUMPS_MAX];
+        let mut depth = 0;
+        loop {
+            let Some(index) = self.find(at, &values) else {
+                if depth == 0 {
+                    break;
+                }
+                depth -= 1;
+                at = jumps[depth];
+                continue;
+            };
+            at.next = index + 1;
+            let entry = &self.entries[index as usize];
+            let rule = entry.rule as RuleIndex;
+            if entry.counts {
+                tally.count(rule);
+            }
+            if entry.log != NONE {
+                tally.log(rule, &self.prefixes[entry.log as usize]);
+            }
+            match entry.outcome {
+                Outcome::Continue => {}
+                Outcome::Verdict(verdict) => return (verdict, rule),
+                Outcome::Return => at.next = NONE,
+                Outcome::Jump(chain) => {
+                    jumps[depth] = at;
+                    depth += 1;
+                    at = self.enter(chain);
+                }
+                Outcome::Goto(chain) => at = self.enter(chain),
+            }
+        }
+        tally.count(self.rules);
+        (self.policy, self.rules)
+    }
+
+    #[inline]
+    fn enter(&self, chain: u32) -> Cursor {
+        Cursor {
+            chain,
+            next: self.chains[chain as usize].first,
+        }
+    }
+
+    /// The next entry of the chain that holds.
+    #[inline]
+    fn find(&self, at: Cursor, values: &Values<'_>) -> Option<u32> {
+        let chain = &self.chains[at.chain as usize];
+        if chain.root == NONE {
+            return (at.next..chain.end).find(|entry| self.holds(*entry, values));
+        }
+        let found = self.search(chain.root, at.next, chain.end, values);
+        (found < chain.end).then_some(found)
+    }
+
+    #[inline]
+    fn holds(&self, entry: u32, values: &Values<'_>) -> bool {
+        let entry = entry as usize;
+        let checks = self.starts[entry] as usize..self.starts[entry + 1] as usize;
+        let checks = &self.checks[checks];
+        checks.iter().all(|check| match *check {
+            Check::Range { field, low, span } => values.narrow(field).wrapping_sub(low) <= span,
+            Check::Set { field, set } => self.sets[set as usize].contains(values.narrow(field)),
+            Check::Wide { field, set } => self.wide_sets[set as usize].contains(values.wide(field)),
+        })
+    }
+
+    /// The lowest entry from `next` on that holds, or `end`.
+    fn search(&self, root: u32, next: u32, end: u32, values: &Values<'_>) -> u32 {
+        let mut best = end;
+        let mut pending = [NONE; PENDING_MAX];
+        let mut waiting = 0;
+        let mut place = root;
+        loop {
+            let single = place & !ENTRY;
+            if single != place {
+                if (next..best).contains(&single) && self.holds(single, values) {
+                    best = single;
+                }
+            } else if self.nodes[place as usize].lowest < best {
+                match self.nodes[place as usize].kind {
+                    Kind::Split { field, table, rest } => {
+                        pending[waiting] = rest;
+                        waiting += usize::from(rest != NONE);
+                        place = self.look_up(field, table, values);
+                        continue;
+                    }
+                    Kind::Leaf { first, end } => {
+                        let leaf = &self.leaves[first as usize..end as usize];
+                        let past = leaf.partition_point(|entry| *entry < next);
+                        let mut better = leaf[past..].iter().take_while(|entry| **entry < best);
+                        if let Some(entry) = better.find(|entry| self.holds(**entry, values)) {
+                            best = *entry;
+                        }
+                    }
+                }
+            }
+            if waiting == 0 {
+                return best;
+            }
+            waiting -= 1;
+            place = pending[waiting];
+        }
+    }
+
+    #[inline]
+    fn look_up(&self, field: Field, table: u32, values: &Values<'_>) -> u32 {
+        if field.is_narrow() {
+            self.tables[table as usize].get(values.narrow(field as u8))
+        } else {
+            self.wide_tables[table as usize].get(values.wide(field))
+        }
+    }
+
+    /// Number of rules, and the index of the policy.
+    #[inline]
+    pub fn len(&self) -> RuleIndex {
+        self.rules
+    }
+
+    /// Whether the policy alone decides.
+    pub fn is_empty(&self) -> bool {
+        self.rules == 0
+    }
+
+    /// Bytes of heap that the rules take.
+    pub fn memory(&self) -> usize {
+        let sets = self.sets.iter().map(Set::memory).sum::<usize>();
+        let wide_sets = self.wide_sets.iter().map(Set::memory).sum::<usize>();
+        let tables = self.tables.iter().map(Table::memory).sum::<usize>();
+        let wide_tables = self.wide_tables.iter().map(Table::memory).sum::<usize>();
+        size_of_val(&*self.entries)
+            + size_of_val(&*self.starts)
+            + size_of_val(&*self.checks)
+            + size_of_val(&*self.chains)
+            + size_of_val(&*self.nodes)
+            + size_of_val(&*self.leaves)
+            + size_of_val(&*self.sets)
+            + size_of_val(&*self.wide_sets)
+            + size_of_val(&*self.tables)
+            + size_of_val(&*self.wide_tables)
+            + size_of_val(&*self.prefixes)
+            + self
+                .prefixes
+                .iter()
+                .map(|prefix| prefix.len())
+                .sum::<usize>()
+            + sets
+            + wide_sets
+            + tables
+            + wide_tables
+    }
+}

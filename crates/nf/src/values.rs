@@ -1,0 +1,414 @@
+//! What the values of a rule are, once it is known which type they have.
+
+use crate::ir::{Intervals, complement, normal};
+use crate::nft::ast::{Field, Operand, Operator, Set, SetType, Span, Spanned, Value};
+use crate::nft::symbols::{self, Symbols};
+use crate::nft::{Error, ErrorKind, Limits, Refusal};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// A data type of nft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    InterfaceName,
+    EtherType,
+    EtherAddress,
+    VlanId,
+    Ipv4,
+    Ipv6,
+    Protocol,
+    Service,
+    IcmpType,
+    Icmpv6Type,
+}
+
+impl Kind {
+    pub(crate) fn of(field: Field) -> Self {
+        match field {
+            Field::InputName | Field::OutputName => Self::InterfaceName,
+            Field::EtherType | Field::Protocol => Self::EtherType,
+            Field::EtherSource | Field::EtherDestination => Self::EtherAddress,
+            Field::VlanId => Self::VlanId,
+            Field::IpSource | Field::IpDestination => Self::Ipv4,
+            Field::Ip6Source | Field::Ip6Destination => Self::Ipv6,
+            Field::IpProtocol | Field::Ip6NextHeader | Field::L4Protocol => Self::Protocol,
+            Field::TcpSource | Field::TcpDestination | Field::UdpSource | Field::UdpDestination => {
+                Self::Service
+            }
+            Field::IcmpType => Self::IcmpType,
+            Field::Icmpv6Type => Self::Icmpv6Type,
+        }
+    }
+
+    pub(crate) fn of_set(key: SetType) -> Self {
+        match key {
+            SetType::Ipv4 => Self::Ipv4,
+            SetType::Ipv6 => Self::Ipv6,
+            SetType::EtherAddress => Self::EtherAddress,
+            SetType::EtherType => Self::EtherType,
+            SetType::Protocol => Self::Protocol,
+            SetType::Service => Self::Service,
+            SetType::IcmpType => Self::IcmpType,
+            SetType::Icmpv6Type => Self::Icmpv6Type,
+            SetType::InterfaceName => Self::InterfaceName,
+        }
+    }
+
+    /// What a value of the type is called.
+    fn expected(self) -> &'static str {
+        match self {
+            Self::InterfaceName => "the name of an interface",
+            Self::EtherType => "an EtherType: ip, ip6, arp, vlan or a number",
+            Self::EtherAddress => "a MAC address",
+            Self::VlanId => "a VLAN identifier: 0 to 4095",
+            Self::Ipv4 => "an IPv4 address",
+            Self::Ipv6 => "an IPv6 address",
+            Self::Protocol => "a protocol: tcp, udp, icmp, icmpv6 or a number",
+            Self::Service => "a port: a number, or the name of a well-known one",
+            Self::IcmpType => "a type of ICMP, such as echo-request, or a number",
+            Self::Icmpv6Type => "a type of ICMPv6, such as echo-request, or a number",
+        }
+    }
+
+    /// The largest value of the type.
+    pub(crate) fn max(self) -> u128 {
+        match self {
+            Self::InterfaceName | Self::Protocol | Self::IcmpType | Self::Icmpv6Type => 0xff,
+            Self::EtherType | Self::Service => 0xffff,
+            Self::VlanId => 0xfff,
+            Self::EtherAddress => (1 << 48) - 1,
+            Self::Ipv4 => u32::MAX.into(),
+            Self::Ipv6 => u128::MAX,
+        }
+    }
+
+    fn symbols(self) -> &'static Symbols {
+        match self {
+            Self::EtherType => symbols::ETHER_TYPES,
+            Self::Protocol => symbols::PROTOCOLS,
+            Self::Service => symbols::SERVICES,
+            Self::IcmpType => symbols::ICMP_TYPES,
+            Self::Icmpv6Type => symbols::ICMPV6_TYPES,
+            _ => &[],
+        }
+    }
+}
+
+/// Longest name of an interface: IFNAMSIZ without its end.
+const INTERFACE_NAME_MAX: usize = 15;
+
+pub(crate) const ORDER_OF_MANY: Refusal = Refusal {
+    what: "an order relation",
+    why: "holds between single values, not for sets, ranges and prefixes",
+    instead: Some("`==` or `!=`, or a range"),
+};
+const ORDER_OF_NAMES: Refusal = Refusal {
+    what: "an order",
+    why: "is not defined for names of interfaces",
+    instead: Some("`==` or `!=`"),
+};
+const SET_FOR_VALUE: Refusal = Refusal {
+    what: "a variable that is a set",
+    why: "cannot be a part of a range",
+    instead: None,
+};
+const ALL_NAMES: Refusal = Refusal {
+    what: "the name `*`",
+    why: "is not supported by nft: every interface has it",
+    instead: Some("no condition at all"),
+};
+const NAMED_IN_DEFINE: Refusal = Refusal {
+    what: "a named set",
+    why: "is no value of a variable",
+    instead: None,
+};
+
+/// What the values of a rule may refer to.
+pub(crate) struct Scope<'f, 'a> {
+    /// Names of the network devices.
+    pub(crate) ports: &'f [&'f str],
+    pub(crate) limits: &'f Limits,
+    /// Variables that are defined here, and where.
+    pub(crate) variables: BTreeMap<&'a str, (Span, &'f Operand<'a>)>,
+    /// Elements of all sets so far.
+    pub(crate) elements: usize,
+}
+
+/// An interval, both ends included, and where it stands.
+type Placed = (u128, u128, Span);
+
+/// What has been gathered for one condition or set.
+#[derive(Default)]
+struct Gathered {
+    placed: Vec<Placed>,
+    /// Values and variables that were looked at: what is bounded, for names of interfaces may stand
+    /// for no value.
+    taken: usize,
+}
+
+impl<'f, 'a> Scope<'f, 'a> {
+    /// The values of a named set.
+    pub(crate) fn set(&mut self, set: &'f Set<'a>) -> Result<Intervals, Error> {
+        let kind = Kind::of_set(set.key.node);
+        let mut gathered = Gathered::default();
+        for element in &set.elements {
+            let before = gathered.placed.len();
+            self.add(element, kind, &mut gathered, self.limits.nesting)?;
+            let mut added = gathered.placed[before..].iter();
+            let interval = added.any(|(low, high, _)| low != high) || is_wildcard(&element.node);
+            if interval && !set.interval {
+                return Err(Error::new(element.span, ErrorKind::NeedsInterval));
+            }
+        }
+        self.account(&gathered, set.name.span)?;
+        let mut placed = gathered.placed;
+        placed.sort_unstable_by_key(|(low, high, _)| (*low, *high));
+        if set.interval && !set.auto_merge {
+            for pair in placed.windows(2) {
+                let ((low, high, other), (next, last, span)) = (pair[0], pair[1]);
+                if next <= high && (low, high) != (next, last) {
+                    return Err(Error::new(span, ErrorKind::Overlap { other }));
+                }
+            }
+        }
+        Ok(intervals(placed))
+    }
+
+    /// The values for which a comparison holds; not of a named set.
+    pub(crate) fn compared(
+        &mut self,
+        kind: Kind,
+        operator: Spanned<Operator>,
+        operand: &'f Operand<'a>,
+    ) -> Result<Intervals, Error> {
+        let refuse = |refusal| Err(Error::new(operator.span, ErrorKind::Refused(refusal)));
+        let equal = matches!(operator.node, Operator::Equal | Operator::NotEqual);
+        if !equal && kind == Kind::InterfaceName {
+            return refuse(&ORDER_OF_NAMES);
+        }
+        let many = self.is_set(operand)?;
+        let held = self.operand(operand, kind)?;
+        if equal {
+            return Ok(match operator.node {
+                Operator::NotEqual => complement(&held, kind.max()),
+                _ => held,
+            });
+        }
+        let [(value, high)] = *held else {
+            return refuse(&ORDER_OF_MANY);
+        };
+        if many || value != high {
+            return refuse(&ORDER_OF_MANY);
+        }
+        let held = match operator.node {
+            Operator::Less => value.checked_sub(1).map(|high| (0, high)),
+            Operator::LessOrEqual => Some((0, value)),
+            Operator::Greater => Some(value)
+                .filter(|v| *v < kind.max())
+                .map(|v| (v + 1, kind.max())),
+            _ => Some((value, kind.max())),
+        };
+        Ok(held.into_iter().collect())
+    }
+
+    /// Whether an operand is a set, perhaps by way of variables.
+    fn is_set(&self, mut operand: &'f Operand<'a>) -> Result<bool, Error> {
+        for _ in 0..=self.limits.nesting {
+            match operand {
+                Operand::Set(_) => return Ok(true),
+                Operand::Value(Spanned {
+                    node: Value::Variable(name),
+                    span,
+                }) => {
+                    operand = self.variable(name, *span)?;
+                }
+                _ => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+
+    fn operand(&mut self, operand: &'f Operand<'a>, kind: Kind) -> Result<Intervals, Error> {
+        let mut gathered = Gathered::default();
+        let span = match operand {
+            Operand::Value(value) => {
+                self.add(value, kind, &mut gathered, self.limits.nesting)?;
+                value.span
+            }
+            Operand::Set(elements) => {
+                for element in &elements.node {
+                    self.add(element, kind, &mut gathered, self.limits.nesting)?;
+                }
+                elements.span
+            }
+            Operand::Named(name) => {
+                let kind = ErrorKind::Refused(&NAMED_IN_DEFINE);
+                return Err(Error::new(name.span, kind));
+            }
+        };
+        self.account(&gathered, span)?;
+        Ok(intervals(gathered.placed))
+    }
+
+    /// Counts the elements of a set.
+    fn account(&mut self, gathered: &Gathered, span: Span) -> Result<(), Error> {
+        self.elements += gathered.taken.saturating_sub(1);
+        if self.elements > self.limits.elements {
+            let (what, max) = ("elements in all sets", self.limits.elements);
+            return Err(Error::new(span, ErrorKind::Limit { what, max }));
+        }
+        Ok(())
+    }
+
+    /// Adds what a value stands for; `nesting` is how many variables may stand for one another.
+    fn add(
+        &self,
+        value: &Spanned<Value<'a>>,
+        kind: Kind,
+        gathered: &mut Gathered,
+        nesting: usize,
+    ) -> Result<(), Error> {
+        let span = value.span;
+        gathered.taken += 1;
+        if gathered.taken > self.limits.set_elements {
+            let (what, max) = ("elements in a set", self.limits.set_elements);
+            return Err(Error::new(span, ErrorKind::Limit { what, max }));
+        }
+        let (low, high) = match &value.node {
+            Value::Variable(name) => {
+                let nesting = nesting.checked_sub(1).ok_or(self.too_nested(span))?;
+                return match self.variable(name, span)? {
+                    Operand::Value(value) => self.add(value, kind, gathered, nesting),
+                    Operand::Set(elements) => {
+                        let mut elements = elements.node.iter();
+                        elements.try_for_each(|element| self.add(element, kind, gathered, nesting))
+                    }
+                    Operand::Named(name) => {
+                        Err(Error::new(name.span, ErrorKind::Refused(&NAMED_IN_DEFINE)))
+                    }
+                };
+            }
+            Value::Word(name) | Value::Text(name) if kind == Kind::InterfaceName => {
+                return self.add_ports(name, span, &mut gathered.placed);
+            }
+            Value::Ipv4Prefix(address, bits) if kind == Kind::Ipv4 => {
+                prefix(address.to_bits().into(), 32, *bits)
+            }
+            Value::Ipv6Prefix(address, bits) if kind == Kind::Ipv6 => {
+                prefix(address.to_bits(), 128, *bits)
+            }
+            Value::Range(range) => {
+                let (from, to) = (self.end(&range.from, kind)?, self.end(&range.to, kind)?);
+                if from > to {
+                    return Err(Error::new(span, ErrorKind::EmptyRange));
+                }
+                (from, to)
+            }
+            _ => {
+                let value = single(value, kind)?;
+                (value, value)
+            }
+        };
+        gathered.placed.push((low, high, span));
+        Ok(())
+    }
+
+    fn too_nested(&self, span: Span) -> Error {
+        let (what, max) = ("variables that stand for variables", self.limits.nesting);
+        Error::new(span, ErrorKind::Limit { what, max })
+    }
+
+    /// An end of a range.
+    fn end(&self, value: &Spanned<Value<'a>>, kind: Kind) -> Result<u128, Error> {
+        let mut value = value;
+        for _ in 0..=self.limits.nesting {
+            let Value::Variable(name) = value.node else {
+                return single(value, kind);
+            };
+            match self.variable(name, value.span)? {
+                Operand::Value(inner) => value = inner,
+                _ => return Err(Error::new(value.span, ErrorKind::Refused(&SET_FOR_VALUE))),
+            }
+        }
+        Err(self.too_nested(value.span))
+    }
+
+    fn variable(&self, name: &str, span: Span) -> Result<&'f Operand<'a>, Error> {
+        let found = self.variables.get(name).map(|(_, operand)| *operand);
+        found.ok_or(Error::new(span, ErrorKind::Unknown("variable")))
+    }
+
+    /// The ports that have a name. Other names are legal, and no port's.
+    fn add_ports(&self, name: &str, span: Span, placed: &mut Vec<Placed>) -> Result<(), Error> {
+        let prefix = name.strip_suffix('*');
+        if prefix == Some("") {
+            return Err(Error::new(span, ErrorKind::Refused(&ALL_NAMES)));
+        }
+        if name.is_empty() || prefix.unwrap_or(name).len() > INTERFACE_NAME_MAX {
+            return Err(mismatch(Kind::InterfaceName, span));
+        }
+        for (index, port) in (0u128..).zip(self.ports) {
+            if prefix.map_or(*port == name, |prefix| port.starts_with(prefix)) {
+                placed.push((index, index, span));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value that is neither a variable, a range, a prefix nor the name of an interface.
+fn single(value: &Spanned<Value<'_>>, kind: Kind) -> Result<u128, Error> {
+    // Of interfaces, there is no single value.
+    let mismatch = || mismatch(kind, value.span);
+    match (&value.node, kind) {
+        (_, Kind::InterfaceName) => Err(mismatch()),
+        (Value::Ipv4(address), Kind::Ipv4) => Ok(address.to_bits().into()),
+        (Value::Ipv6(address), Kind::Ipv6) => Ok(address.to_bits()),
+        (Value::Mac(address), Kind::EtherAddress) => Ok(address
+            .iter()
+            .fold(0, |sum, byte| sum << 8 | u128::from(*byte))),
+        (_, Kind::Ipv4 | Kind::Ipv6 | Kind::EtherAddress) => Err(mismatch()),
+        (Value::Number(number), _) if u128::from(*number) <= kind.max() => Ok((*number).into()),
+        (Value::Number(_), _) => {
+            let (what, max) = (kind.expected(), kind.max() as u32);
+            Err(Error::new(value.span, ErrorKind::TooLarge { what, max }))
+        }
+        (Value::Word(name) | Value::Text(name), _) => {
+            let value = symbols::number(kind.symbols(), name);
+            value.map(u128::from).ok_or_else(mismatch)
+        }
+        _ => Err(mismatch()),
+    }
+}
+
+pub(crate) fn mismatch(kind: Kind, span: Span) -> Error {
+    let expected = kind.expected();
+    Error::new(span, ErrorKind::Mismatch { expected })
+}
+
+fn is_wildcard(value: &Value<'_>) -> bool {
+    matches!(value, Value::Word(name) | Value::Text(name) if name.ends_with('*'))
+}
+
+/// The lowest and the highest of the addresses of `width` bits with a prefix of `bits`.
+fn prefix(address: u128, width: u32, bits: u8) -> (u128, u128) {
+    let free = width.saturating_sub(bits.into());
+    let mask = 1u128.checked_shl(free).map_or(u128::MAX, |bit| bit - 1);
+    (address & !mask, address | mask)
+}
+
+fn intervals(placed: Vec<Placed>) -> Intervals {
+    normal(
+        placed
+            .into_iter()
+            .map(|(low, high, _)| (low, high))
+            .collect(),
+    )
+}
+
+/// The flags for which a condition on them holds.
+pub(crate) fn flags(mask: u8, values: &[u8], negated: bool) -> Intervals {
+    let held = (0..=u8::MAX).filter(|flags| values.contains(&(flags & mask)) != negated);
+    let pairs: Vec<(u128, u128)> = held.map(|flags| (flags.into(), flags.into())).collect();
+    normal(pairs)
+}
