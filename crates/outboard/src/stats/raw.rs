@@ -15,6 +15,10 @@ const ATTEMPTS_MAX: usize = 8;
 /// One `pread` may be cut short by a signal, never so often.
 const READS_MAX: usize = 64;
 
+/// A text of rules is read so many bytes at a time, a divisor of its longest length.
+const TEXT_CHUNK_BYTES: usize = 64 << 10;
+const _: () = assert!(RULES_BYTES_MAX.is_multiple_of(TEXT_CHUNK_BYTES));
+
 /// What a shared file says, not yet believed. What lies behind a short file's end is zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raw {
@@ -79,18 +83,26 @@ impl Raw {
     }
 }
 
-/// The text of rules in `slot`, `length` bytes of it; `None` if there is no such text.
+/// The text of rules in `slot`, which a NUL ends where there is room for one; `None` if there is no
+/// such slot.
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn text(file: impl AsFd, slot: u64, length: u64) -> Result<Option<Vec<u8>>, Error> {
-    let length = usize::try_from(length).unwrap_or(usize::MAX);
-    match self::slot(slot) {
-        Some(slot) if length <= RULES_BYTES_MAX => {
-            many(file, RULES_OFFSET + slot * RULES_BYTES_MAX, length).map(Some)
+pub fn text(file: impl AsFd, slot: u64) -> Result<Option<Vec<u8>>, Error> {
+    let Some(slot) = self::slot(slot) else {
+        return Ok(None);
+    };
+    let start = RULES_OFFSET + slot * RULES_BYTES_MAX;
+    let mut text = Vec::new();
+    while text.len() < RULES_BYTES_MAX {
+        let chunk: Vec<u8> = many(&file, start + text.len(), TEXT_CHUNK_BYTES)?;
+        let end = chunk.iter().position(|byte| *byte == 0);
+        text.extend_from_slice(&chunk[..end.unwrap_or(chunk.len())]);
+        if end.is_some() {
+            break;
         }
-        _ => Ok(None),
     }
+    Ok(Some(text))
 }
 
 /// The number of a slot, if it is one.
@@ -178,11 +190,11 @@ mod tests {
             counter.as_bytes(),
             RULE_COUNTERS_OFFSET + (RULES_MAX + 1) * 16,
         );
-        write(&file, b"table", RULES_OFFSET + RULES_BYTES_MAX);
+        write(&file, b"table\0no more", RULES_OFFSET + RULES_BYTES_MAX);
         let raw = Raw::read(&file).unwrap();
         assert_eq!(raw.status, status);
         assert_eq!(raw.rules, [RuleCounter::default(), counter]);
-        assert_eq!(text(&file, 1, 5).unwrap().unwrap(), b"table");
+        assert_eq!(text(&file, 1).unwrap().unwrap(), b"table");
     }
 
     #[test]
@@ -197,7 +209,14 @@ mod tests {
         assert!(Raw::read(&file).unwrap().rules.is_empty());
         write(&file, &0u64.to_ne_bytes(), RULES_STATUS_OFFSET + 8);
         assert_eq!(Raw::read(&file).unwrap().rules.len(), RULES_MAX);
-        assert_eq!(text(&file, 2, 1).unwrap(), None);
-        assert_eq!(text(&file, 0, RULES_BYTES_MAX as u64 + 1).unwrap(), None);
+        assert_eq!(text(&file, 2).unwrap(), None);
+    }
+
+    #[test]
+    fn the_longest_text_ends_at_its_slot() {
+        let file = file(BYTES);
+        write(&file, &vec![b'#'; RULES_BYTES_MAX], RULES_OFFSET);
+        write(&file, b"other", RULES_OFFSET + RULES_BYTES_MAX);
+        assert_eq!(text(&file, 0).unwrap().unwrap().len(), RULES_BYTES_MAX);
     }
 }

@@ -1,16 +1,22 @@
 //! Takes snapshots of one instance.
 
 use super::Error;
-use super::raw::Raw;
+use super::raw::{self, Raw};
 use super::snapshot::{Names, Snapshot};
 use crate::instance::{Description, Instance};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use abi::share::RulesStatus;
+use nf::Listing;
+use nf::nft::Limits;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Takes snapshots of one instance.
 #[derive(Debug)]
 pub struct Reader {
     share: OwnedFd,
     description: Description,
+    /// Whose names were read last: generation and slot.
+    named: (u64, u64),
+    names: Names,
 }
 
 impl Reader {
@@ -20,7 +26,12 @@ impl Reader {
     /// There is no descriptor left.
     pub fn new(share: BorrowedFd<'_>, description: Description) -> Result<Self, Error> {
         let share = share.try_clone_to_owned().map_err(Error::Read)?;
-        Ok(Self { share, description })
+        Ok(Self {
+            share,
+            description,
+            named: (0, 0),
+            names: Names::BuiltIn,
+        })
     }
 
     /// Of a named instance.
@@ -41,7 +52,126 @@ impl Reader {
     /// # Errors
     /// The shared file cannot be read.
     pub fn snapshot(&mut self) -> Result<Snapshot, Error> {
-        let raw = Raw::read(self.share.as_fd())?;
-        Ok(Snapshot::new(&raw, &self.description, &Names::BuiltIn))
+        let raw = Raw::read(&self.share)?;
+        let in_force = in_force(&raw.status);
+        if in_force.0 == 0 {
+            return Ok(Snapshot::new(&raw, &self.description, &Names::BuiltIn));
+        }
+        if self.named != in_force {
+            self.names = self.names(in_force.1)?;
+            // The guest may have begun to use others, and the host to write into this slot.
+            let still = in_force == self::in_force(&Raw::read(&self.share)?.status);
+            self.named = if still { in_force } else { (0, 0) };
+            if !still {
+                self.names = Names::Unknown("they were replaced meanwhile".into());
+            }
+        }
+        Ok(Snapshot::new(&raw, &self.description, &self.names))
+    }
+
+    fn names(&self, slot: u64) -> Result<Names, Error> {
+        let Some(text) = raw::text(&self.share, slot)? else {
+            return Ok(Names::Unknown("they have no text".into()));
+        };
+        let Ok(text) = String::from_utf8(text) else {
+            return Ok(Names::Unknown("the text is not UTF-8".into()));
+        };
+        Ok(match Listing::new(&text, &Limits::DEFAULT) {
+            Ok(listing) => Names::Known(listing),
+            Err(_) => Names::Unknown("the text is no rules".into()),
+        })
+    }
+}
+
+fn in_force(status: &RulesStatus) -> (u64, u64) {
+    (status.generation, status.slot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::snapshot::tests::{TEXT, description, raw};
+    use super::*;
+    use abi::share::{BYTES, RULE_COUNTERS_OFFSET, RULES_MAX, RULES_STATUS_OFFSET};
+    use rustix::fs::MemfdFlags;
+    use std::os::fd::AsFd;
+    use zerocopy::IntoBytes;
+
+    fn put(share: &OwnedFd, bytes: &[u8], offset: usize) {
+        let written = rustix::io::pwrite(share, bytes, offset as u64).unwrap();
+        assert_eq!(written, bytes.len());
+    }
+
+    /// A guest with the rules of [`TEXT`] as its first ones, in slot 1.
+    fn guest() -> OwnedFd {
+        let share = rustix::fs::memfd_create("share", MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&share, BYTES).unwrap();
+        tender::rules::publish(&share, TEXT.as_bytes()).unwrap();
+        say(&share, 1, 1);
+        let counters = RULE_COUNTERS_OFFSET + RULES_MAX * 16;
+        put(&share, raw().rules.as_bytes(), counters);
+        share
+    }
+
+    fn say(share: &OwnedFd, generation: u64, slot: u64) {
+        let status = RulesStatus {
+            generation,
+            slot,
+            ..raw().status
+        };
+        put(share, status.as_bytes(), RULES_STATUS_OFFSET);
+    }
+
+    fn labels(reader: &mut Reader) -> Vec<String> {
+        let rules = reader.snapshot().unwrap().rules.unwrap();
+        rules
+            .entries
+            .iter()
+            .map(|rule| rule.label().into_owned())
+            .collect()
+    }
+
+    #[test]
+    fn names_come_from_the_text_in_force() {
+        let share = guest();
+        let mut reader = Reader::new(share.as_fd(), description()).unwrap();
+        let named = [
+            "tcp dport 7070 accept",
+            "log prefix \"odd \\ \" drop",
+            "policy drop",
+        ];
+        assert_eq!(labels(&mut reader), named);
+        // What is written next has no names before the guest says that it uses it.
+        let next = TEXT
+            .replace("7070", "7071")
+            .replace("policy drop", "policy accept");
+        tender::rules::publish(&share, next.as_bytes()).unwrap();
+        assert_eq!(labels(&mut reader), named);
+        say(&share, 2, 0);
+        let expected = ["tcp dport 7071 accept", named[1], "policy accept"];
+        assert_eq!(labels(&mut reader), expected);
+    }
+
+    #[test]
+    fn a_text_that_is_none_leaves_numbers() {
+        let share = guest();
+        tender::rules::publish(&share, b"\xff").unwrap();
+        say(&share, 2, 0);
+        let mut reader = Reader::new(share.as_fd(), description()).unwrap();
+        assert_eq!(labels(&mut reader), ["rule 0", "rule 1", "rule 2"]);
+        let notes = reader.snapshot().unwrap().notes;
+        assert_eq!(notes, ["the rules have no names: the text is not UTF-8"]);
+        tender::rules::publish(&share, b"no rules").unwrap();
+        say(&share, 3, 1);
+        let notes = reader.snapshot().unwrap().notes;
+        assert_eq!(notes, ["the rules have no names: the text is no rules"]);
+    }
+
+    #[test]
+    fn rules_that_the_guest_came_with_have_numbers() {
+        let share = guest();
+        say(&share, 0, 1);
+        let mut reader = Reader::new(share.as_fd(), description()).unwrap();
+        assert_eq!(labels(&mut reader)[2], "rule 2");
+        assert_eq!(reader.snapshot().unwrap().notes, [""; 0]);
     }
 }

@@ -6,20 +6,9 @@ use abi::extension::feature;
 use abi::share::{
     COUNTERS_PER_PORT, PORT_APPLIANCE, PORT_COUNTERS, PortCounter, RULES_MAX, RulesRefused, SLOTS,
 };
-use nf::Malformed;
+use nf::{Listing, Malformed};
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
-
-/// Where a counter of rules stands in their text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleName {
-    /// The chain.
-    pub chain: String,
-    /// The line, from 1.
-    pub line: usize,
-    /// The rule or policy as the language prints it.
-    pub text: String,
-}
 
 /// What is known of the text of the rules in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +16,7 @@ pub enum Names {
     /// There is no text: the guest came with these rules.
     BuiltIn,
     /// By number of the counter, the policy last.
-    Known(Vec<RuleName>),
+    Known(Listing),
     /// Why the text says nothing.
     Unknown(String),
 }
@@ -236,11 +225,11 @@ fn rules(raw: &Raw, names: &Names, notes: &mut Vec<String>) -> Option<Rules> {
     }
     let known = match names {
         Names::BuiltIn => None,
-        Names::Known(names) if names.len() == raw.rules.len() => Some(names),
+        Names::Known(names) if names.iter().len() == raw.rules.len() => Some(names),
         Names::Known(names) => {
             notes.push(format!(
-                "the text has {} rules with its policies, the guest counts {}",
-                names.len(),
+                "the text has {} rules with its policy, the guest counts {}",
+                names.iter().len(),
                 raw.rules.len()
             ));
             None
@@ -294,6 +283,7 @@ fn refused(status: &abi::share::RulesStatus) -> Refused {
 pub(crate) mod tests {
     use super::*;
     use abi::share::{COUNTERS, CaptureHead, Control, RuleCounter, RulesStatus};
+    use nf::nft::Limits;
     use proptest::prelude::*;
 
     /// The firewall as it was started.
@@ -349,18 +339,21 @@ pub(crate) mod tests {
         }
     }
 
+    /// Text of the rules of [`raw`].
+    pub const TEXT: &str = "\
+table bridge filter {
+    chain forward {
+        type filter hook forward priority 0; policy drop;
+
+        tcp dport 7070 accept
+        log prefix \"odd \\ \" drop
+    }
+}
+";
+
     /// Names of the rules of [`raw`].
     pub fn names() -> Names {
-        let name = |chain: &str, line, text: &str| RuleName {
-            chain: chain.into(),
-            line,
-            text: text.into(),
-        };
-        Names::Known(vec![
-            name("forward", 5, "tcp dport 7070 accept"),
-            name("forward", 6, "log prefix \"odd \\ \" drop"),
-            name("forward", 3, "policy drop"),
-        ])
+        Names::Known(Listing::new(TEXT, &Limits::DEFAULT).unwrap())
     }
 
     /// What [`raw`] means.
@@ -417,13 +410,11 @@ pub(crate) mod tests {
 
     #[test]
     fn names_of_other_rules_are_not_used() {
-        let Names::Known(mut names) = names() else {
-            panic!("known");
-        };
-        names.pop();
-        let snapshot = Snapshot::new(&raw(), &description(), &Names::Known(names));
+        let mut raw = raw();
+        raw.rules.push(RuleCounter::default());
+        let snapshot = Snapshot::new(&raw, &description(), &names());
         assert!(
-            snapshot.notes[0].contains("counts 3"),
+            snapshot.notes[0].contains("counts 4"),
             "{:?}",
             snapshot.notes
         );
