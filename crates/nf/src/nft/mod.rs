@@ -17,3 +17,6 @@ mod words;
 pub use error::{Error, ErrorKind, Refusal};
 pub use limits::Limits;
 pub use parse::parse;
+
+#[cfg(test)]
+mod tests;

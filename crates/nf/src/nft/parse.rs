@@ -438,7 +438,7 @@ impl<'a> Parser<'a, '_> {
         self.string("comment", COMMENT_MAX)
     }
 
-    /// A string in quotes of at most `max` bytes.
+    /// A string of at most `max` bytes.
     fn string(&mut self, what: &'static str, max: usize) -> Parsed<Name<'a>> {
         let Spanned { span, node } = self.tokens.take()?;
         match node {

@@ -1,0 +1,295 @@
+//! Any file prints to a text that parses to the same file.
+
+use super::read;
+use crate::nft::ast::*;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use std::string::ToString;
+
+fn at<T>(node: T) -> Spanned<T> {
+    Spanned::new(Span::default(), node)
+}
+
+fn name() -> impl Strategy<Value = Name<'static>> {
+    let names = [
+        "a",
+        "forward",
+        "x-1.2/y_z",
+        "_",
+        "vif1",
+        "abcdef",
+        "E.2",
+        "filter",
+    ];
+    proptest::sample::select(names.to_vec()).prop_map(at)
+}
+
+fn text() -> impl Strategy<Value = &'static str> {
+    proptest::sample::select([" ", "vif*", "a b; c { } #", "\u{fc}\u{20ac}", "it's \\"].to_vec())
+}
+
+fn literal() -> impl Strategy<Value = Value<'static>> {
+    let words = [
+        "tcp",
+        "ip6",
+        "8021q",
+        "http",
+        "vif*",
+        "echo-request",
+        "eth0.1",
+    ];
+    prop_oneof![
+        any::<u32>().prop_map(Value::Number),
+        any::<u32>().prop_map(|bits| Value::Ipv4(Ipv4Addr::from_bits(bits))),
+        any::<u128>().prop_map(|bits| Value::Ipv6(Ipv6Addr::from_bits(bits))),
+        any::<[u8; 6]>().prop_map(Value::Mac),
+        proptest::sample::select(words.to_vec()).prop_map(Value::Word),
+        text().prop_map(Value::Text),
+        name().prop_map(|name| Value::Variable(name.node)),
+    ]
+}
+
+fn value() -> impl Strategy<Value = Spanned<Value<'static>>> {
+    let v4 = (any::<u32>(), 0..=32_u8);
+    let v6 = (any::<u128>(), 0..=128_u8);
+    let range = (literal(), literal());
+    prop_oneof![
+        4 => literal(),
+        1 => v4.prop_map(|(bits, length)| Value::Ipv4Prefix(Ipv4Addr::from_bits(bits), length)),
+        1 => v6.prop_map(|(bits, length)| Value::Ipv6Prefix(Ipv6Addr::from_bits(bits), length)),
+        1 => range.prop_map(|(from, to)| {
+            let (from, to) = (at(from), at(to));
+            Value::Range(Range { from, to }.into())
+        }),
+    ]
+    .prop_map(at)
+}
+
+fn elements() -> impl Strategy<Value = Elements<'static>> {
+    vec(value(), 1..12).prop_map(|elements| elements.into())
+}
+
+fn operand() -> impl Strategy<Value = Operand<'static>> {
+    prop_oneof![
+        value().prop_map(Operand::Value),
+        elements().prop_map(|elements| Operand::Set(at(elements))),
+        name().prop_map(Operand::Named),
+    ]
+}
+
+fn define() -> impl Strategy<Value = Define<'static>> {
+    let value = operand().prop_filter("a name of a set", |it| !matches!(it, Operand::Named(_)));
+    (name(), value).prop_map(|(name, value)| Define { name, value })
+}
+
+fn field() -> impl Strategy<Value = Field> {
+    use Field::*;
+    let fields = [
+        InputName,
+        OutputName,
+        EtherType,
+        EtherSource,
+        EtherDestination,
+        VlanId,
+        IpSource,
+        IpDestination,
+        IpProtocol,
+        Ip6Source,
+        Ip6Destination,
+        Ip6NextHeader,
+        L4Protocol,
+        Protocol,
+        TcpSource,
+        TcpDestination,
+        UdpSource,
+        UdpDestination,
+        IcmpType,
+        Icmpv6Type,
+    ];
+    proptest::sample::select(fields.to_vec())
+}
+
+fn operator() -> impl Strategy<Value = Operator> {
+    use Operator::*;
+    let operators = [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual];
+    proptest::sample::select(operators.to_vec())
+}
+
+fn flags() -> impl Strategy<Value = TcpFlags> {
+    let mask = prop_oneof![any::<u8>(), Just(0), Just(u8::MAX)];
+    let one = prop_oneof![any::<u8>(), Just(0)].prop_map(|value| [value].into());
+    let several = proptest::collection::btree_set(any::<u8>(), 1..9);
+    let values = prop_oneof![one, several];
+    (mask, values, any::<bool>()).prop_map(|(mask, values, negated)| {
+        let values: std::collections::BTreeSet<u8> = values;
+        TcpFlags {
+            mask,
+            values: values.into_iter().collect(),
+            negated,
+        }
+    })
+}
+
+fn condition() -> impl Strategy<Value = Statement<'static>> {
+    let condition = (field(), operator(), operand());
+    prop_oneof![
+        4 => condition.prop_map(|(field, operator, operand)| Statement::Match(Match {
+            field: at(field),
+            operator: at(operator),
+            operand,
+        })),
+        1 => flags().prop_map(Statement::TcpFlags),
+        1 => option::of(text()).prop_map(|prefix| Statement::Log {
+            prefix: prefix.map(at),
+        }),
+    ]
+}
+
+fn verdict() -> impl Strategy<Value = Verdict<'static>> {
+    prop_oneof![
+        Just(Verdict::Accept),
+        Just(Verdict::Drop),
+        Just(Verdict::Return),
+        name().prop_map(Verdict::Jump),
+        name().prop_map(Verdict::Goto),
+    ]
+}
+
+fn rule() -> impl Strategy<Value = Rule<'static>> {
+    let counter = option::of(any::<(u64, u64)>());
+    let verdict = option::of(verdict());
+    let parts = (vec(condition(), 0..4), counter, verdict, option::of(text()));
+    parts
+        .prop_map(|(mut statements, counter, verdict, comment)| {
+            let counter = counter.map(|(packets, bytes)| Statement::Counter { packets, bytes });
+            statements.extend(counter);
+            statements.extend(verdict.map(Statement::Verdict));
+            Rule {
+                statements: statements.into_iter().map(at).collect(),
+                comment: comment.map(at),
+            }
+        })
+        .prop_filter("no statement", |rule| !rule.statements.is_empty())
+}
+
+fn chain() -> impl Strategy<Value = Chain<'static>> {
+    let policy = prop_oneof![Just(Policy::Accept), Just(Policy::Drop)];
+    let base = (any::<i32>(), option::of(policy.prop_map(at)));
+    let base = base.prop_map(|(priority, policy)| at(Base { priority, policy }));
+    let item = prop_oneof![
+        8 => rule().prop_map(|rule| ChainItem::Rule(at(rule))),
+        1 => define().prop_map(ChainItem::Define),
+    ];
+    let parts = (
+        name(),
+        option::of(base),
+        vec(item, 0..6),
+        option::of(text()),
+    );
+    parts.prop_map(|(name, base, items, comment)| Chain {
+        name,
+        base,
+        items,
+        comment: comment.map(at),
+    })
+}
+
+fn set() -> impl Strategy<Value = Set<'static>> {
+    use SetType::*;
+    let keys = [
+        Ipv4,
+        Ipv6,
+        EtherAddress,
+        EtherType,
+        Protocol,
+        Service,
+        IcmpType,
+        Icmpv6Type,
+        InterfaceName,
+    ];
+    let key = proptest::sample::select(keys.to_vec());
+    let flags = any::<[bool; 3]>();
+    let parts = (
+        name(),
+        key,
+        flags,
+        option::of(elements()),
+        option::of(text()),
+    );
+    parts.prop_map(|(name, key, flags, elements, comment)| Set {
+        name,
+        key: at(key),
+        interval: flags[0],
+        constant: flags[1],
+        auto_merge: flags[2],
+        elements: elements.unwrap_or_default(),
+        comment: comment.map(at),
+    })
+}
+
+fn file() -> impl Strategy<Value = File<'static>> {
+    let item = prop_oneof![
+        define().prop_map(TableItem::Define),
+        set().prop_map(TableItem::Set),
+        chain().prop_map(TableItem::Chain),
+    ];
+    let table = (name(), vec(item, 0..6), option::of(text()));
+    let parts = (any::<bool>(), vec(define(), 0..3), option::of(table));
+    parts.prop_map(|(flush, defines, table)| {
+        let table = table.map(|(name, items, comment)| Table {
+            name,
+            items,
+            comment: comment.map(at),
+        });
+        let flush = flush.then_some(Item::FlushRuleset(at(())));
+        let defines = defines.into_iter().map(Item::Define);
+        let items = flush.into_iter().chain(defines);
+        File {
+            items: items.chain(table.map(Item::Table)).collect(),
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_is_read_again(file in file()) {
+        let text = file.to_string();
+        match read(&text) {
+            Ok(again) => prop_assert_eq!(again, file, "{}", text),
+            Err(error) => prop_assert!(false, "{}", error.render("printed", &text)),
+        }
+    }
+
+    #[test]
+    fn no_text_is_a_panic(text in "[ -~\n\t\u{fc}]{0,200}") {
+        if let Err(error) = read(&text) {
+            prop_assert!(error.span.end as usize <= text.len());
+            error.render("text", &text).to_string();
+        }
+    }
+
+    #[test]
+    fn no_mixture_of_tokens_is_a_panic(
+        tokens in vec(proptest::sample::select(TOKENS.to_vec()), 0..60),
+    ) {
+        let text = tokens.join(" ");
+        match read(&text) {
+            Ok(file) => {
+                let printed = file.to_string();
+                prop_assert_eq!(read(&printed), Ok(file));
+            }
+            Err(error) => {
+                error.render("text", &text).to_string();
+            }
+        }
+    }
+}
+
+const TOKENS: [&str; 41] = [
+    "table", "bridge", "t", "{", "}", "{", "}", "chain", "set", "\n", ";", "\n", "type", "filter",
+    "hook", "forward", "priority", "0", "policy", "drop", "accept", "define", "=", "$t", "@t",
+    "tcp", "dport", "flags", "syn", "|", "&", "(", ")", ",", "/", "-", "10.0.0.0", "ip", "saddr",
+    "\"x\"", "counter",
+];
