@@ -17,6 +17,7 @@ mod guests;
 mod joined;
 mod network;
 mod new;
+mod nft_syntax;
 mod ports;
 mod process;
 mod readme;
@@ -46,6 +47,7 @@ fn main() {
     trials.extend(readme::trials(images, &network));
     trials.extend(new::trials(images, &network));
     trials.extend(tutorial::trials(images, &network));
+    trials.extend(nft_syntax::trials(&network));
     trials.extend(compatibility::trials(images, &network));
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -14,6 +14,15 @@ const PCI_MANIFEST: &[u8] = br#"{ "type": "solo5.manifest", "version": 1, "dma_s
     "vendor": 32902, "device_id": 4347, "bus_master_enable": true, "map_bar0": true } ] }
 "#;
 
+const SEED001: &str = include_str!("../../../unikernels/firewall/rules/seed001.nft");
+const IPV6: &str = include_str!("../../../unikernels/firewall/rules/ipv6.nft");
+/// Rules, each with what is expected of it.
+const RULES: [&str; 3] = [
+    include_str!("../../../crates/nf/src/nft/tests/accepted.txt"),
+    include_str!("../../../crates/nf/src/nft/tests/unsupported.txt"),
+    include_str!("../../../crates/nf/src/nft/tests/refused.txt"),
+];
+
 fn main() -> std::io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let seeds = [
@@ -25,6 +34,30 @@ fn main() -> std::io::Result<()> {
         let folder = corpus.join(target);
         fs::create_dir_all(&folder)?;
         fs::write(folder.join(name), bytes)?;
+    }
+    rules(&corpus.join("rules_parse"))
+}
+
+/// Rule files, rules of the unit tests, and the files of the folders named on the command line.
+fn rules(folder: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(folder)?;
+    fs::write(folder.join("seed001"), SEED001)?;
+    fs::write(folder.join("ipv6"), IPV6)?;
+    let lines = RULES.iter().flat_map(|rules| rules.lines());
+    for (number, line) in lines.enumerate() {
+        let rule = line.split(" => ").next().unwrap_or(line);
+        let text = format!("table bridge t {{\n\tchain c {{\n\t\t{rule}\n\t}}\n}}\n");
+        fs::write(folder.join(format!("rule{number}")), text)?;
+    }
+    for (number, source) in std::env::args().skip(1).enumerate() {
+        for entry in fs::read_dir(source)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                let name = entry.file_name();
+                let name = format!("folder{number}-{}", name.to_string_lossy());
+                fs::copy(entry.path(), folder.join(name))?;
+            }
+        }
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ pub mod symbols;
 mod words;
 
 pub use error::{Error, ErrorKind, Refusal};
-pub use limits::Limits;
+pub use limits::{BYTES_PER_TEXT_BYTE, Limits};
 pub use parse::parse;
 
 #[cfg(test)]
