@@ -43,7 +43,8 @@ fn files_are_refused_where_they_are_wrong() {
         (
             "table t { }",
             "t",
-            "a table without a family is `ip`, which is not supported yet: the firewall is a bridge",
+            "a table without a family is `ip`, which is not supported yet: the \
+            firewall is a bridge",
         ),
         (
             "table bridge t { }; table bridge u { }",
@@ -192,7 +193,8 @@ fn files_are_refused_where_they_are_wrong() {
             "expected `type filter hook forward priority ...` first",
         ),
         (
-            "table bridge t { chain c { type filter hook forward priority 0; policy drop; policy drop; } }",
+            "table bridge t { chain c { type filter hook forward priority 0; policy \
+            drop; policy drop; } }",
             "policy",
             "a second policy",
         ),
