@@ -28,7 +28,7 @@ pub mod feature {
     /// Frames are captured into the shared file.
     pub const CAPTURE: u32 = 1 << 3;
     /// What the runtime does for every appliance, without its help.
-    pub const RUNTIME: u32 = VIRTIO_NET_HEADER | COUNTERS;
+    pub const RUNTIME: u32 = VIRTIO_NET_HEADER | COUNTERS | CAPTURE;
     /// All that this version has.
     pub const ALL: u32 = VIRTIO_NET_HEADER | COUNTERS | RULES | CAPTURE;
 }

@@ -13,6 +13,7 @@
 //! | [`spt`] | boot information, system calls and addresses of the `spt` host | Solo5 `spt_abi.h` |
 //! | [`extension`] | what Solo5's manifest cannot say, and what the tender answers | Outboard |
 //! | [`share`] | the file-backed page: how the guest ended, counters | Outboard |
+//! | [`capture`] | how a guest writes captured frames into it | Outboard |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod capture;
 pub mod extension;
 pub mod manifest;
 pub mod note;

@@ -223,10 +223,12 @@ pub enum PortCounter {
     TxSegmented = 12,
     /// Times that receiving stopped because every buffer was in use.
     NoBuffer = 13,
+    /// Frames, received or to be sent, that were not captured because the ring was full.
+    CaptureLost = 14,
 }
 
 /// Names of the runtime's counters of a port, by number.
-pub const PORT_COUNTERS: [&str; 14] = [
+pub const PORT_COUNTERS: [&str; 15] = [
     "rx_frames",
     "rx_bytes",
     "tx_frames",
@@ -241,6 +243,7 @@ pub const PORT_COUNTERS: [&str; 14] = [
     "tx_no_room",
     "tx_segmented",
     "no_buffer",
+    "capture_lost",
 ];
 
 /// First number that the appliance itself may use in a port's block.

@@ -1,5 +1,6 @@
 //! What the tender told the guest, and who holds which device.
 
+use crate::capture::Capture;
 use crate::heap;
 use crate::share::Share;
 use abi::extension::{HOST_INFO_MAGIC, HostInfo, VERSION, host_flag};
@@ -63,6 +64,7 @@ pub(crate) struct Boot {
     pub(crate) epoll: i32,
     pub(crate) timer: i32,
     pub(crate) share: Share,
+    pub(crate) capture: Capture,
     host: Host,
     memory_bytes: u64,
     command_line: &'static str,
@@ -109,10 +111,12 @@ pub(crate) unsafe fn init(boot_info: *const BootInfo) {
     let arena = unsafe { heap::init(info.mem_size as usize, |free| arena_bytes(has_net, free)) };
     // SAFETY: the tender mapped what it says at that address, for the guest's lifetime.
     let share = unsafe { Share::new(&host_info) };
+    let capture = Capture::new(&share);
     let boot = Boot {
         epoll: info.epoll_fd,
         timer: info.timer_fd,
         share,
+        capture,
         host: if host_info.flags & host_flag::PROCESS != 0 {
             Host::Process
         } else {
@@ -147,6 +151,13 @@ unsafe fn manifest(address: u64) -> &'static [Entry] {
     let first = (address + size_of::<Header>() as u64) as *const Entry;
     // SAFETY: see above; tenders place the header 8-byte aligned, and so the entries.
     unsafe { core::slice::from_raw_parts(first, count) }
+}
+
+/// Runs `closure` unless the guest ends before the runtime has started.
+pub(crate) fn if_started(closure: impl FnOnce(&'static Boot)) {
+    if let Some(boot) = BOOT.0.get() {
+        closure(boot);
+    }
 }
 
 pub(crate) fn boot() -> &'static Boot {

@@ -1,6 +1,6 @@
 //! The first instruction of an image.
 
-use crate::{boot, spt};
+use crate::boot;
 use abi::note::{ABI_TARGET_OFFSET, Target};
 use abi::spt::BootInfo;
 
@@ -45,7 +45,7 @@ extern "C" fn start(boot_info: *const BootInfo) -> ! {
     unsafe { boot::init(boot_info) };
     // SAFETY: `entry!` defines this function with this signature.
     let status = unsafe { outboard_main() };
-    spt::exit(status)
+    crate::exit(status)
 }
 
 fn halt() -> ! {

@@ -26,6 +26,7 @@
 //! | `memory`, `heap` | what the compiler expects of a C library; the allocator |
 //! | `net`, `block` | ports and disks that the host attached |
 //! | `share`, [`rules`] | the file that host and guest share; rules in it |
+//! | `capture` | what the host wants to see of the ports' frames |
 //! | `clock`, `wait`, `console`, `counters` | the rest of the world |
 
 #![no_std]
@@ -34,6 +35,7 @@ extern crate alloc;
 
 mod block;
 mod boot;
+mod capture;
 mod clock;
 mod console;
 mod counters;
@@ -49,6 +51,7 @@ mod spt;
 mod wait;
 
 pub use abi;
+pub use abi::capture::Fate;
 pub use block::Block;
 pub use boot::{DeviceError, Host, arguments, entry_count, host, memory_bytes};
 pub use clock::{Instant, monotonic, wall};
@@ -80,6 +83,7 @@ pub fn block(name: &str) -> Result<Block, DeviceError> {
 
 /// Ends the guest with this exit status.
 pub fn exit(status: i32) -> ! {
+    boot::if_started(|boot| boot.capture.publish());
     spt::exit(status)
 }
 

@@ -1,8 +1,9 @@
 //! A network port that the host attached: a tap or macvtap, with or without virtio-net headers.
 
-use crate::boot::{Attached, DeviceError, pool};
+use crate::boot::{Attached, DeviceError, boot, pool};
 use crate::counters::{Counter, counter};
 use crate::spt::{self, Errno};
+use abi::capture::Fate;
 use abi::extension::device_flag;
 use abi::manifest::Device;
 use abi::share::{COUNTERS_PER_PORT, PortCounter};
@@ -34,6 +35,8 @@ pub struct Port {
     read_errors: u32,
     /// Receptions in a row that found a frame.
     streak: u32,
+    /// Whether the host captures what was received last.
+    captured: bool,
     pool: Pool,
     counters: [Counter; abi::share::PORT_COUNTERS.len()],
 }
@@ -55,6 +58,7 @@ impl Port {
             receive_max: device::FRAME_BYTES_MAX.min(pool.frame_bytes_max() - 1),
             read_errors: 0,
             streak: 0,
+            captured: false,
             pool,
             counters: core::array::from_fn(|number| counter(first + number)),
         })
@@ -64,6 +68,16 @@ impl Port {
     /// numbers from [`abi::share::PORT_APPLIANCE`] to [`COUNTERS_PER_PORT`].
     pub fn counter(&self, number: usize) -> Counter {
         counter(usize::from(self.index) * COUNTERS_PER_PORT + number)
+    }
+
+    /// Says in captures what became of a frame that this port received since the last
+    /// [`crate::wait`] and that the appliance drops: which of the port's counters counted it, or
+    /// which rule dropped it. The frame begins where it began when it was received.
+    #[inline]
+    pub fn dropped(&self, frame: &Frame, fate: Fate) {
+        if self.captured {
+            boot().capture.dropped(frame.bytes(), fate);
+        }
     }
 
     #[inline]
@@ -104,21 +118,22 @@ impl Port {
                 header = *bytes;
             }
             if !frame.pop_front(virtio::HEADER_SIZE) {
-                return Received::Drop(PortCounter::RxRunt);
+                frame.truncate(0);
+                return Received::Drop(PortCounter::RxRunt, frame);
             }
         }
         if frame.len() < HEADER_SIZE {
-            return Received::Drop(PortCounter::RxRunt);
+            return Received::Drop(PortCounter::RxRunt, frame);
         }
         if frame.len() > self.receive_max {
-            return Received::Drop(PortCounter::RxTooLong);
+            return Received::Drop(PortCounter::RxTooLong, frame);
         }
         match virtio::parse(&header, frame.bytes()) {
             Ok(offload) => {
                 frame.offload = offload;
                 Received::Frame(frame)
             }
-            Err(_) => Received::Drop(PortCounter::RxBadHeader),
+            Err(_) => Received::Drop(PortCounter::RxBadHeader, frame),
         }
     }
 
@@ -143,9 +158,9 @@ impl Port {
         crate::exit(abi::exit::DEVICE_GONE)
     }
 
-    /// Sends a frame whose MTU has been checked, and returns how many bytes went out.
+    /// Sends a frame whose MTU has been checked.
     #[inline]
-    fn write(&self, mut frame: Frame) -> u64 {
+    fn write(&self, mut frame: Frame) -> Sent {
         let length = frame.len() as u64;
         if self.virtio {
             let header = virtio::emit(frame.offload);
@@ -157,74 +172,120 @@ impl Port {
             frame.offload.complete_checksum(frame.bytes_mut());
         }
         match spt::write(self.descriptor, frame.bytes()) {
-            Ok(_) => length,
+            Ok(_) => Sent {
+                frames: 1,
+                bytes: length,
+                lost: None,
+            },
             Err(errno) => self.refused(errno),
         }
     }
 
     #[cold]
-    fn refused(&self, errno: Errno) -> u64 {
-        let counter = match errno {
+    fn refused(&self, errno: Errno) -> Sent {
+        self.lost(match errno {
             Errno::BAD_STATE => self.gone(errno),
             Errno::IO => PortCounter::TxLinkDown,
             Errno::AGAIN | Errno::NO_BUFFERS | Errno::NO_MEMORY => PortCounter::TxNoRoom,
             _ => PortCounter::TxRefused,
-        };
-        self.count(counter, 1);
-        0
+        })
     }
 
-    /// Cuts a frame into segments, which leave with complete checksums, and returns how many
-    /// frames and bytes went out.
+    /// Counts a frame that was not sent.
+    fn lost(&self, reason: PortCounter) -> Sent {
+        self.count(reason, 1);
+        Sent {
+            lost: Some(reason),
+            ..Sent::default()
+        }
+    }
+
+    /// Cuts a frame into segments, which leave with complete checksums.
     #[cold]
-    fn write_segments(&self, frame: Frame, gso: device::Gso) -> (u64, u64) {
+    fn write_segments(&self, frame: Frame, gso: device::Gso) -> Sent {
         self.count(PortCounter::TxSegmented, 1);
-        let (mut frames, mut bytes) = (0, 0);
+        let mut sent = Sent::default();
         let Some(mut segments) = device::segments(frame.bytes(), gso) else {
-            self.count(PortCounter::TxRefused, 1);
-            return (0, 0);
+            return self.lost(PortCounter::TxRefused);
         };
         loop {
             let Some(mut segment) = self.pool.alloc(gso.segment_bytes()) else {
-                self.count(PortCounter::NoBuffer, 1);
+                sent.add(self.lost(PortCounter::NoBuffer));
                 break;
             };
             let Some(length) = segments.next(segment.bytes_mut()) else {
                 break;
             };
             segment.truncate(length);
-            let written = self.write(segment);
-            frames += u64::from(written > 0);
-            bytes += written;
+            sent.add(self.write(segment));
         }
-        (frames, bytes)
+        sent
     }
 
-    /// Sends one frame, whatever it takes, and returns how many frames and bytes went out.
+    /// Sends one frame, whatever it takes.
     #[inline]
-    fn send_frame(&self, frame: Frame) -> (u64, u64) {
+    fn send_frame(&self, frame: Frame) -> Sent {
         let limit = self.mtu + link_header_size(frame.bytes());
         let wire_length = match frame.offload.gso {
             None => frame.len(),
             Some(gso) => gso.segment_bytes().min(frame.len()),
         };
         if wire_length > limit {
-            self.count(PortCounter::TxTooBig, 1);
-            return (0, 0);
+            return self.lost(PortCounter::TxTooBig);
         }
         match frame.offload.gso {
             Some(gso) if !self.virtio => self.write_segments(frame, gso),
-            _ => {
-                let written = self.write(frame);
-                (u64::from(written > 0), written)
-            }
+            _ => self.write(frame),
         }
+    }
+
+    /// Captures a received frame, with the reason if it was dropped here.
+    #[cold]
+    fn capture_received(&self, frame: &Frame, reason: Option<PortCounter>) {
+        let capture = &boot().capture;
+        let position = capture.received(self.index, frame.bytes());
+        match (position, reason) {
+            (None, _) => self.count(PortCounter::CaptureLost, 1),
+            (Some(position), Some(reason)) => capture.amend(position, reason.into()),
+            (Some(_), None) => {}
+        }
+    }
+
+    /// Captures a frame as it is handed over, sends it, and captures what became of it.
+    #[cold]
+    fn capture_sent(&self, frame: Frame) -> Sent {
+        let capture = &boot().capture;
+        let position = capture.transmitted(self.index, frame.bytes());
+        let sent = self.send_frame(frame);
+        match (position, sent.lost) {
+            (None, _) => self.count(PortCounter::CaptureLost, 1),
+            (Some(position), Some(reason)) => capture.amend(position, reason.into()),
+            (Some(_), None) => {}
+        }
+        sent
+    }
+}
+
+/// What sending a frame came to: what went out, and the counter of what did not.
+#[derive(Default)]
+struct Sent {
+    frames: u64,
+    bytes: u64,
+    lost: Option<PortCounter>,
+}
+
+impl Sent {
+    #[inline]
+    fn add(&mut self, other: Self) {
+        self.frames += other.frames;
+        self.bytes += other.bytes;
+        self.lost = self.lost.or(other.lost);
     }
 }
 
 enum Received {
     Frame(Frame),
-    Drop(PortCounter),
+    Drop(PortCounter, Frame),
 }
 
 impl Netif for Port {
@@ -263,6 +324,7 @@ impl Netif for Port {
             BATCH_FRAMES_MAX
         };
         self.streak = self.streak.saturating_add(1);
+        self.captured = boot().capture.wants(self.index);
         for _ in 0..most {
             if batch.is_full() {
                 break;
@@ -272,8 +334,16 @@ impl Netif for Port {
                     self.streak = 0;
                     break;
                 }
-                Some(Received::Drop(reason)) => self.count(reason, 1),
+                Some(Received::Drop(reason, frame)) => {
+                    self.count(reason, 1);
+                    if self.captured {
+                        self.capture_received(&frame, Some(reason));
+                    }
+                }
                 Some(Received::Frame(frame)) => {
+                    if self.captured {
+                        self.capture_received(&frame, None);
+                    }
                     frames += 1;
                     bytes += frame.len() as u64;
                     let _ = batch.push(frame);
@@ -285,14 +355,16 @@ impl Netif for Port {
     }
 
     fn transmit(&mut self, batch: &mut Batch) {
-        let (mut frames, mut bytes) = (0, 0);
+        let mut sent = Sent::default();
+        let captured = boot().capture.wants(self.index);
         for frame in batch.drain() {
-            let sent = self.send_frame(frame);
-            frames += sent.0;
-            bytes += sent.1;
+            sent.add(match captured {
+                true => self.capture_sent(frame),
+                false => self.send_frame(frame),
+            });
         }
-        self.count(PortCounter::TxFrames, frames);
-        self.count(PortCounter::TxBytes, bytes);
+        self.count(PortCounter::TxFrames, sent.frames);
+        self.count(PortCounter::TxBytes, sent.bytes);
     }
 
     fn wait_handle(&self) -> WaitHandle {

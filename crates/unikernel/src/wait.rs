@@ -38,6 +38,7 @@ static TIMER_SET: TimerSet = TimerSet(Cell::new(false));
 /// `deadline` has passed, if there is one. A deadline in the past makes it a look without sleep.
 pub fn wait(deadline: Option<Instant>) -> Ready {
     let boot = boot();
+    boot.capture.publish();
     let sleep = deadline.is_none_or(|deadline| deadline > monotonic());
     match deadline {
         Some(Instant(deadline)) if sleep => set_timer(boot.timer, deadline),

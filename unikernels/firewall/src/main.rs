@@ -9,10 +9,10 @@ extern crate alloc;
 
 use abi::share::{PORT_APPLIANCE, appliance_counters};
 use alloc::vec::Vec;
-use device::{Batch, Guess, Netif};
+use device::{Batch, Frame, Guess, Netif};
 use nf::nft::Limits;
 use nf::{Key, RuleSet, Verdict, Way};
-use unikernel::{Counter, Port, counter, println};
+use unikernel::{Counter, Fate, Port, counter, println};
 
 unikernel::entry!(main);
 
@@ -79,21 +79,27 @@ impl Filter {
     fn forward(&self, from: &mut Port, to: &mut Port, batch: &mut Batch) -> bool {
         from.receive(batch);
         let any = !batch.is_empty();
-        batch.retain(|frame| self.accepts(frame.bytes(), from));
+        batch.retain(|frame| self.accepts(frame, from));
         to.transmit(batch);
         any
     }
 
-    fn accepts(&self, frame: &[u8], from: &Port) -> bool {
-        match Key::parse(frame) {
+    fn accepts(&self, frame: &Frame, from: &Port) -> bool {
+        match Key::parse(frame.bytes()) {
             Ok(key) => {
                 let way = Way { from: 0, to: 1 };
                 let (verdict, rule) = self.rules.verdict(&key, way, &mut ());
                 self.decided[rule].add(1);
-                verdict == Verdict::Accept
+                let accepted = verdict == Verdict::Accept;
+                if !accepted {
+                    from.dropped(frame, Fate::Rule(rule as u16));
+                }
+                accepted
             }
             Err(malformed) => {
-                from.counter(PORT_APPLIANCE + malformed.index()).add(1);
+                let number = PORT_APPLIANCE + malformed.index();
+                from.counter(number).add(1);
+                from.dropped(frame, Fate::Counter(number as u16));
                 false
             }
         }

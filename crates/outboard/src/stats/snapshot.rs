@@ -187,10 +187,11 @@ enum Meaning {
 }
 
 fn meaning(number: usize) -> Meaning {
-    const EVENTS: [usize; 3] = [
+    const EVENTS: [usize; 4] = [
         PortCounter::RxError as usize,
         PortCounter::TxSegmented as usize,
         PortCounter::NoBuffer as usize,
+        PortCounter::CaptureLost as usize,
     ];
     match number {
         number if number < PortCounter::RxTooLong as usize => Meaning::Traffic,
