@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod capture;
 mod cli;
 mod compatibility;
 mod demo;
@@ -41,6 +42,7 @@ fn main() {
     trials.extend(guests::trials(images));
     trials.extend(ports::trials(images, &network));
     trials.extend(firewall::trials(images, &network));
+    trials.extend(capture::trials(images, &network));
     trials.extend(cli::trials(images));
     trials.extend(demo::trials(images, &network));
     trials.extend(stats::trials(images, &network));

@@ -42,6 +42,12 @@ pub const TEST: &[Tool] = &[
         required: false,
     },
     Tool {
+        program: "tcpdump",
+        packages: &["tcpdump"],
+        purpose: "a second reader of captures",
+        required: false,
+    },
+    Tool {
         program: "ping",
         packages: &["iputils-ping"],
         purpose: "what the tutorial asks its appliance",

@@ -5,6 +5,7 @@
 //! | [`new`] | the folder of a new appliance |
 //! | [`build`] | an appliance's folder becomes an image |
 //! | [`inspect`] | what an image carries and asks for |
+//! | [`capture`] | frames of a guest's ports, as files |
 //! | [`metrics`] | counters over HTTP |
 //! | [`ps`] | which guests run under a name |
 //! | [`run`] | the monitor: starts a tender, reports how its guest ended, cleans up |
@@ -17,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod build;
+pub mod capture;
 pub mod ending;
 pub mod frame;
 pub mod inspect;

@@ -30,12 +30,12 @@ enum Command {
     /// Arguments behind the image are the guest's.
     #[command(
         override_usage = "outboard run [--name=NAME] [--metrics=ADDRESS:PORT|unix:PATH] \
-                          [TENDER OPTIONS] [--] IMAGE [ARGUMENTS]"
+                          [--pcap:PORT=FILE] [TENDER OPTIONS] [--] IMAGE [ARGUMENTS]"
     )]
     Run {
         /// The tender's options, the image, and its own arguments; --name=NAME keeps the counters
         /// in $XDG_RUNTIME_DIR/outboard/NAME (or /run/outboard/NAME) while the guest
-        /// runs; --metrics=... serves them over HTTP
+        /// runs; --metrics=... serves them over HTTP; --pcap:PORT=FILE captures frames
         #[arg(
             trailing_var_arg = true,
             allow_hyphen_values = true,

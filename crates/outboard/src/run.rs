@@ -7,6 +7,7 @@ mod watch;
 
 pub use request::Request;
 
+use crate::capture;
 use crate::ending::Ending;
 use crate::instance::{self, Claim};
 use crate::metrics::{self, Endpoint};
@@ -41,6 +42,8 @@ pub enum Error {
         /// What it takes.
         placeholder: &'static str,
     },
+    /// Frames cannot be captured.
+    Capture(capture::Error),
     /// Counters cannot be served.
     Metrics(metrics::Error),
     /// Counters cannot be read.
@@ -63,6 +66,7 @@ impl fmt::Display for Error {
             Self::Value { key, placeholder } => {
                 write!(f, "{key} needs a value: {key}={placeholder}")
             }
+            Self::Capture(e) => e.fmt(f),
             Self::Metrics(e) => e.fmt(f),
             Self::Stats(e) => e.fmt(f),
             Self::Share(e) => write!(f, "no file in memory: {e}; is `ulimit -n` high enough?"),
@@ -90,7 +94,9 @@ pub fn run(request: &Request) -> Result<u8, Error> {
     // arrives early waits here. What whoever started this program told it to ignore, the guest
     // ignores too.
     let forwarded = FORWARDED.into_iter().filter(|signal| !is_ignored(*signal));
-    let signals = Held::new(forwarded).map_err(Error::Signals)?;
+    // A capture into a pipe that nobody reads any more must not end the monitor.
+    let pipe = (!request.captures.is_empty()).then_some(Signal::PIPE);
+    let signals = Held::new(forwarded.chain(pipe)).map_err(Error::Signals)?;
     let endpoint = request.metrics.clone().map(Endpoint::bind).transpose();
     let mut endpoint = endpoint.map_err(Error::Metrics)?;
     let claim = request.name.as_deref().map(Claim::new).transpose();
@@ -107,16 +113,24 @@ pub fn run(request: &Request) -> Result<u8, Error> {
         }
     };
     options.push(share.option());
+    let captures = request.captures.prepare(&request.arguments, share);
+    let mut captures = captures.map_err(Error::Capture)?;
     // Forked rather than started: two programs one after the other take too long to the guest's
     // first byte. That of the tender alone has nothing that is not in this one.
     let tender = process::fork(TENDER, &signals, || {
         if let Some(endpoint) = endpoint.take() {
             endpoint.disown();
         }
+        captures.take();
+        if request.captures.takes_stdout() && redirect_console().is_err() {
+            return abi::exit::FAILURE;
+        }
         let ours = options.iter().map(OsString::from);
         tender::main(ours.chain(request.arguments.iter().cloned()))
     });
     let tender = tender.map_err(Error::Start)?;
+    let captures = captures.map(capture::Prepared::start).transpose();
+    let captures = captures.map_err(Error::Capture)?;
     let pid = tender.id();
     // Read only now, when no guest is waiting to be started. A tender that cannot read it, or was
     // asked for help, attaches nothing and says all there is to say.
@@ -129,6 +143,9 @@ pub fn run(request: &Request) -> Result<u8, Error> {
         watch::serve(endpoint, share, request.name.as_deref(), options)?;
     }
     let status = tender.attend(&signals).map_err(Error::Wait)?;
+    if let Some(captures) = captures {
+        captures.finish();
+    }
     let ending = Ending::new(status, share.report());
     if let Some(options) = &options {
         tender::attach::cleanup(options, pid);
@@ -141,4 +158,9 @@ pub fn run(request: &Request) -> Result<u8, Error> {
         }
     }
     Ok(ending.exit_status())
+}
+
+/// Gives the guest standard error for its console: standard output is a capture.
+fn redirect_console() -> io::Result<()> {
+    Ok(rustix::stdio::dup2_stdout(rustix::stdio::stderr())?)
 }

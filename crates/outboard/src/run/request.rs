@@ -1,12 +1,20 @@
 //! What to run: the command line behind `outboard run`.
 
 use super::Error;
+use crate::capture;
 use crate::metrics::Address;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
 /// The monitor's own options, each with the value that it takes.
-const OWN: [(&str, &str); 2] = [("--name", "NAME"), ("--metrics", "ADDRESS:PORT|unix:PATH")];
+const OWN: [(&str, &str); 3] = [
+    ("--name", "NAME"),
+    ("--metrics", "ADDRESS:PORT|unix:PATH"),
+    ("--pcap-snap", "BYTES"),
+];
+/// The option that names a port: `--pcap:PORT=FILE`.
+const PCAP: &[u8] = b"--pcap:";
 
 /// What to run: the command line behind `outboard run`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -15,6 +23,8 @@ pub struct Request {
     pub name: Option<String>,
     /// Where counters are served over HTTP.
     pub metrics: Option<Address>,
+    /// Whose frames are captured.
+    pub captures: capture::Request,
     /// All else, for the tender.
     pub arguments: Vec<OsString>,
 }
@@ -35,6 +45,10 @@ impl Request {
                 request.set(option, value)?;
                 continue;
             }
+            if let Some(option) = argument.as_bytes().strip_prefix(PCAP) {
+                request.add_capture(option, &mut arguments)?;
+                continue;
+            }
             let last = argument == "--" || !argument.as_bytes().starts_with(b"-");
             request.arguments.push(argument);
             if last {
@@ -43,6 +57,24 @@ impl Request {
         }
         request.arguments.extend(arguments);
         Ok(request)
+    }
+
+    /// Takes what stands behind `--pcap:`, and the next argument if it has no `=FILE`.
+    fn add_capture(
+        &mut self,
+        option: &[u8],
+        next: &mut impl Iterator<Item = OsString>,
+    ) -> Result<(), Error> {
+        let (port, file) = match option.iter().position(|byte| *byte == b'=') {
+            Some(equals) => (
+                &option[..equals],
+                Some(OsStr::from_bytes(&option[equals + 1..]).to_owned()),
+            ),
+            None => (option, next.next()),
+        };
+        let port = String::from_utf8_lossy(port);
+        let file = file.as_ref().map(Path::new);
+        self.captures.add(&port, file).map_err(Error::Capture)
     }
 
     fn set(
@@ -54,6 +86,7 @@ impl Request {
         let value = value.and_then(|value| String::from_utf8(value.into_vec()).ok());
         let value = value.ok_or(Error::Value { key, placeholder })?;
         match key {
+            "--pcap-snap" => self.captures.set_snap(&value).map_err(Error::Capture)?,
             "--metrics" => self.metrics = Some(value.parse().map_err(Error::Metrics)?),
             _ => self.name = Some(value),
         }
@@ -118,6 +151,20 @@ mod tests {
         assert_eq!(request.metrics.unwrap().to_string(), "127.0.0.1:9100");
         assert_eq!(request.name.unwrap(), "n");
         assert_eq!(request.arguments, ["--mem=16", "fw.spt", "--metrics=x"]);
+    }
+
+    #[test]
+    fn captures_are_the_monitors_too() {
+        let asked = request("--pcap:a=f --pcap-snap=96 --pcap:b - --mem=16 x --pcap:c=f");
+        assert_eq!(asked.arguments, ["--mem=16", "x", "--pcap:c=f"]);
+        assert!(asked.captures.takes_stdout());
+        let mut expected = capture::Request::default();
+        expected.add("a", Some(Path::new("f"))).unwrap();
+        expected.add("b", Some(Path::new("-"))).unwrap();
+        expected.set_snap("96").unwrap();
+        assert_eq!(asked.captures, expected);
+        let error = Request::parse(["--pcap:a".into()]).unwrap_err();
+        assert!(matches!(error, Error::Capture(_)), "{error}");
     }
 
     #[test]
