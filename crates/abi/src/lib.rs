@@ -11,6 +11,7 @@
 //! | [`note`] | the ELF notes that an image carries | Solo5 `elf_abi.h` |
 //! | [`manifest`] | the devices that an image may touch | Solo5 `mft_abi.h` |
 //! | [`spt`] | boot information, system calls and addresses of the `spt` host | Solo5 `spt_abi.h` |
+//! | [`hvt`] | boot information and hypercalls of the `hvt` host | Solo5 `hvt_abi.h` |
 //! | [`extension`] | what Solo5's manifest cannot say, and what the tender answers | Outboard |
 //! | [`share`] | the file-backed page: how the guest ended, counters | Outboard |
 //! | [`capture`] | how a guest writes captured frames into it | Outboard |
@@ -23,6 +24,7 @@ extern crate std;
 
 pub mod capture;
 pub mod extension;
+pub mod hvt;
 pub mod manifest;
 pub mod note;
 pub mod share;

@@ -19,6 +19,9 @@ pub struct Image {
     pub entry: u64,
     /// The host that it was built for.
     pub target: Target,
+    /// Guest address of the word in its ABI note that names that host, if a segment loads it. By
+    /// changing it there, an image that understands other hosts is started on one of those.
+    pub target_address: Option<u64>,
     /// Version of the ABI that it speaks with that host.
     pub abi_version: u32,
     /// What to load, in ascending order; no two share a page. Never empty.
@@ -47,10 +50,11 @@ impl Image {
         {
             return Err(ImageError::Entry(file.entry));
         }
-        let (abi, _) = abi_note(bytes, &file.program_headers)?;
+        let (abi, note) = abi_note(bytes, &file.program_headers)?;
         Ok(Self {
             entry: file.entry,
             target: Target::from_number(abi.target).ok_or(ImageError::Target(abi.target))?,
+            target_address: loaded_at(&segments, note + ABI_TARGET_OFFSET),
             abi_version: abi.version,
             entries: manifest_entries(bytes, &file.program_headers)?,
             extension: extension(bytes, &file.program_headers, &segments)?,
@@ -115,6 +119,15 @@ fn find_note<'a>(
         }));
     }
     Ok(None)
+}
+
+/// The guest address of the word at `offset` of the file, if one segment loads all of it.
+fn loaded_at(segments: &[Segment], offset: usize) -> Option<u64> {
+    let end = offset.checked_add(size_of::<u32>())?;
+    let segment = segments.iter().find(|segment| {
+        segment.file_offset <= offset && end - segment.file_offset <= segment.file_size
+    })?;
+    Some(segment.address + (offset - segment.file_offset) as u64)
 }
 
 /// The ABI note, and where it begins in the file. Its target is unchecked.

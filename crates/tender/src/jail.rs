@@ -202,14 +202,22 @@ fn condition(argument: &Argument) -> Result<SeccompCondition, seccompiler::Backe
 /// # Errors
 /// The first step that fails.
 pub fn close(grants: &Grants, filter: &BpfProgram) -> Result<(), Error> {
+    let mut keep: Vec<RawFd> = grants.devices.iter().map(|(fd, _)| *fd).collect();
+    keep.extend([CONSOLE_FD, grants.epoll_fd, grants.timer_fd]);
+    keep.extend(grants.event_fd);
+    enter(keep, filter)
+}
+
+/// Takes everything from this process but the descriptors in `keep` and what `filter` allows.
+///
+/// # Errors
+/// The first step that fails.
+pub fn enter(mut keep: Vec<RawFd>, filter: &BpfProgram) -> Result<(), Error> {
     let step = |step| move |error: Errno| Error::Step(step, error.into());
     drop_capabilities().map_err(step("capabilities"))?;
     forbid_files().map_err(Error::Landlock)?;
     let not_dumpable = DumpableBehavior::NotDumpable;
     rustix::process::set_dumpable_behavior(not_dumpable).map_err(step("not dumpable"))?;
-    let mut keep: Vec<RawFd> = grants.devices.iter().map(|(fd, _)| *fd).collect();
-    keep.extend([CONSOLE_FD, grants.epoll_fd, grants.timer_fd]);
-    keep.extend(grants.event_fd);
     let descriptors = descriptor::close_all_but(&mut keep);
     descriptors.map_err(|error| Error::Step("descriptors", error))?;
     let result = seccompiler::apply_filter(filter).map_err(Error::Apply);

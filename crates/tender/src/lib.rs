@@ -11,12 +11,14 @@
 //! | [`rules`] | rules for the guest, put into that file |
 //! | [`jail`] | what the guest may ask of the kernel |
 //! | [`spt`] | all of it in order, and the jump |
+//! | [`hvt`] | the same for a virtual machine, and its hypercalls |
 //! | [`netlink`] | network interfaces, for those who make them |
 //! | [`sys`] | the unsafe island |
 
 pub mod attach;
 pub mod boot;
 pub mod check;
+pub mod hvt;
 pub mod jail;
 pub mod load;
 pub mod memory;
@@ -28,9 +30,11 @@ pub mod spt;
 pub mod sys;
 
 use abi::exit;
-use options::Request;
+use options::{Host, Options, Request};
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::Write;
+use sys::{descriptor, signal};
 
 /// The whole program: its arguments without its name, its exit status. Returns only if no guest
 /// was started.
@@ -40,7 +44,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         Ok(Request::Version) => {
             return print(concat!("outboard-tender ", env!("CARGO_PKG_VERSION"), "\n"));
         }
-        Ok(Request::Start(options)) => spt::start(&options).map_err(|error| error.to_string()),
+        Ok(Request::Start(options)) => start(&options),
         Err(error) => Err(error.to_string()),
     };
     let Err(error) = started;
@@ -50,6 +54,23 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         print(&line);
     }
     exit::FAILURE
+}
+
+/// Starts an image on the host that fits. If all goes well, this process becomes the guest, or ends
+/// with it.
+fn start(options: &Options) -> Result<Infallible, String> {
+    spt::die_with(options.parent).map_err(|error| error.to_string())?;
+    signal::reset_pipe();
+    descriptor::open_standard().map_err(|error| format!("/dev/null: {error}; is /dev mounted?"))?;
+    let path = &options.image;
+    let unusable = |error| spt::Error::Load(path.clone(), error).to_string();
+    let (file, image) = load::open(path).map_err(unusable)?;
+    match load::host(&image, options.host).map_err(unusable)? {
+        Host::Hvt => hvt::run(options, &file, &image).map_err(|error| error.to_string()),
+        Host::Spt | Host::Process => {
+            spt::start(options, &file, &image).map_err(|error| error.to_string())
+        }
+    }
 }
 
 fn print(text: &str) -> i32 {

@@ -1,6 +1,7 @@
 //! Reads an image from its file, and no more of it than is needed: what debuggers want may be a
 //! hundred times the rest.
 
+use crate::options::Host;
 use abi::note::Target;
 use image::{Image, ImageError, PROGRAM_HEADERS_MAX};
 use rustix::fs::{Mode, OFlags};
@@ -21,7 +22,7 @@ pub enum Error {
     NoFile,
     /// Something in it is wrong.
     Image(ImageError),
-    /// It is for another host.
+    /// It is for another host than the one that was asked for, and does not understand that.
     Target(Target),
 }
 
@@ -39,7 +40,7 @@ impl fmt::Display for Error {
             Self::Image(error) => error.fmt(f),
             Self::Target(target) => write!(
                 f,
-                "an image for {}; name one for spt, as made by: outboard build",
+                "an image for {0} alone; start it with --host={0}",
                 target.name()
             ),
         }
@@ -49,7 +50,7 @@ impl fmt::Display for Error {
 /// Opens an image and checks it; the segments are still to be read.
 ///
 /// # Errors
-/// If it is no image for `spt`.
+/// If it is no image.
 pub fn open(path: &Path) -> Result<(File, Image), Error> {
     // NONBLOCK: a FIFO of this name must not hold the start up.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -61,9 +62,26 @@ pub fn open(path: &Path) -> Result<(File, Image), Error> {
     }
     let bytes = skeleton(&file, metadata.len()).map_err(Error::Read)?;
     let image = Image::parse(&bytes).map_err(Error::Image)?;
-    match image.target {
-        Target::Spt => Ok((file, image)),
-        Target::Hvt => Err(Error::Target(image.target)),
+    Ok((file, image))
+}
+
+/// The host to start `image` on: the one that was asked for, or that it was built for.
+///
+/// # Errors
+/// If it does not understand the one that was asked for: images with Outboard's extension
+/// understand all.
+pub fn host(image: &Image, asked: Option<Host>) -> Result<Host, Error> {
+    let built_for = match image.target {
+        Target::Spt => Host::Spt,
+        Target::Hvt => Host::Hvt,
+    };
+    let host = asked.unwrap_or(built_for);
+    let same = (host == Host::Hvt) == (image.target == Target::Hvt);
+    let understands = image.extension.is_some() && image.target_address.is_some();
+    if same || understands {
+        Ok(host)
+    } else {
+        Err(Error::Target(image.target))
     }
 }
 
@@ -189,10 +207,16 @@ mod tests {
     }
 
     #[test]
-    fn an_image_for_another_host_is_refused() {
+    fn an_image_without_the_extension_runs_on_its_own_host_alone() {
         let path = file("hvt", &image(Target::Hvt));
-        assert!(matches!(open(&path), Err(Error::Target(Target::Hvt))));
+        let (_, image) = open(&path).unwrap();
         std::fs::remove_file(path).unwrap();
+        assert_eq!(host(&image, None).unwrap(), Host::Hvt);
+        assert_eq!(host(&image, Some(Host::Hvt)).unwrap(), Host::Hvt);
+        for other in [Host::Spt, Host::Process] {
+            let refused = host(&image, Some(other));
+            assert!(matches!(refused, Err(Error::Target(Target::Hvt))));
+        }
     }
 
     #[test]

@@ -24,7 +24,9 @@ Starts IMAGE with the devices that its manifest names and nothing else.
   --block:NAME=PATH             attach the file or block device PATH as disk NAME
   --block-sector-size:NAME=N    bytes in a sector of disk NAME (default 512)
   --create-taps                 make taps that do not exist; they vanish with the guest
-  --host=spt|process            in the jail (default), or as a plain process for gdb and perf
+  --host=spt|hvt|process        in a jail, in a virtual machine, or as a plain process for gdb and
+                                perf (default: spt or hvt, as the image says)
+  --hugepages                   hvt: guest memory in reserved pages of 2 MiB
   --share=@FD|PATH              file for what the guest is told and what it leaves behind
   --event=@FD|PATH              FIFO by which the guest is told that the file has changed
   --rules=FILE                  rules in nft's language, in place of those that the image has
@@ -61,8 +63,10 @@ pub struct Options {
     pub blocks: Vec<Block>,
     /// Whether taps that do not exist are made.
     pub create_taps: bool,
-    /// Where the guest runs.
-    pub host: Host,
+    /// Where the guest runs; `None`: where its image says.
+    pub host: Option<Host>,
+    /// Whether guest memory on `hvt` is of reserved pages of 2 MiB.
+    pub huge_pages: bool,
     /// The shared file, see [`abi::share`].
     pub share: Option<Location>,
     /// What becomes readable when the host has changed the shared file.
@@ -113,11 +117,12 @@ pub struct Block {
 }
 
 /// Where a guest runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
     /// In the jail.
-    #[default]
     Spt,
+    /// In a virtual machine.
+    Hvt,
     /// As a plain process, which debuggers and profilers can look into.
     Process,
 }
@@ -233,7 +238,8 @@ struct Draft {
     blocks: Vec<Block>,
     sector_sizes: Vec<(String, u16)>,
     create_taps: bool,
-    host: Host,
+    host: Option<Host>,
+    huge_pages: bool,
     share: Option<Location>,
     event: Option<Location>,
     rules: Option<PathBuf>,
@@ -285,6 +291,10 @@ impl Draft {
                     self.create_taps = true;
                     Ok(())
                 }
+                b"--hugepages" => {
+                    self.huge_pages = true;
+                    Ok(())
+                }
                 b"--x-exec-heap" => Err(Error::ExecutableHeap),
                 _ => Err(unknown()),
             };
@@ -312,9 +322,10 @@ impl Draft {
             }
             "--host" => {
                 self.host = match typed.value {
-                    b"spt" => Host::Spt,
-                    b"process" => Host::Process,
-                    _ => return Err(typed.wrong("--host=spt or --host=process")),
+                    b"spt" => Some(Host::Spt),
+                    b"hvt" => Some(Host::Hvt),
+                    b"process" => Some(Host::Process),
+                    _ => return Err(typed.wrong("--host=spt, --host=hvt or --host=process")),
                 };
             }
             "--share" => {
@@ -422,6 +433,7 @@ impl Draft {
             blocks: self.blocks,
             create_taps: self.create_taps,
             host: self.host,
+            huge_pages: self.huge_pages,
             share: self.share,
             event: self.event,
             rules: self.rules,

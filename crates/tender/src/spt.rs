@@ -3,12 +3,12 @@
 use crate::attach::{self, Attached};
 use crate::jail::{self, Grants};
 use crate::options::{Host, Options};
-use crate::sys::descriptor;
 use crate::sys::memory::Filling;
-use crate::sys::{process, signal};
+use crate::sys::process;
 use crate::{boot, check, load, memory, rules, share};
 use abi::extension::{EPOLL_SHARE, feature, host_flag};
 use abi::manifest::{Device, Entry};
+use abi::note::Target;
 use abi::spt::{BOOT_INFO, EPOLL_TIMER};
 use image::Image;
 use rustix::event::epoll;
@@ -83,22 +83,19 @@ fn system(step: &'static str) -> impl Fn(Errno) -> Error {
     move |error| Error::System(step, error.into())
 }
 
-/// Starts the image that `options` name. If all goes well, this process becomes the guest.
+/// Starts `image`, which is in `file`, as `options` say. If all goes well, this process becomes the
+/// guest.
 ///
 /// # Errors
 /// Why it could not be started; nothing is left behind then.
-pub fn start(options: &Options) -> Result<Infallible, Error> {
-    die_with(options.parent)?;
-    signal::reset_pipe();
-    descriptor::open_standard().map_err(|error| Error::System("/dev/null", error))?;
+pub fn start(options: &Options, file: &File, image: &Image) -> Result<Infallible, Error> {
     let path = &options.image;
-    let (file, image) = load::open(path).map_err(|error| Error::Load(path.clone(), error))?;
     let pairs = check::pair(&image.entries, options).map_err(Error::Check)?;
     let command_line = boot::command_line(&options.arguments).map_err(Error::CommandLine)?;
     let boot_bytes = boot::size(image.entries.len(), &command_line);
-    let process = options.host == Host::Process;
+    let process = options.host == Some(Host::Process);
     let plan = memory::plan(
-        segments(&image),
+        segments(image),
         image.end,
         options.memory_bytes,
         boot_bytes,
@@ -106,8 +103,11 @@ pub fn start(options: &Options) -> Result<Infallible, Error> {
     )
     .map_err(Error::TooSmall)?;
     let mut guest = claim(options)?;
-    fill(&mut guest, &plan, &file).map_err(|error| Error::Load(path.clone(), error))?;
+    fill(&mut guest, &plan, file).map_err(|error| Error::Load(path.clone(), error))?;
 
+    if let (true, Some(address)) = (image.target != Target::Spt, image.target_address) {
+        put(&mut guest, address, &(Target::Spt as u32).to_le_bytes())?;
+    }
     let features = image.extension.map_or(0, |extension| extension.features);
     let attachments = attach::attach(&pairs, options, features).map_err(Error::Attach)?;
     let attached = &attachments.devices;
@@ -138,7 +138,7 @@ pub fn start(options: &Options) -> Result<Infallible, Error> {
         let info = boot::host_info(flags, share, attached);
         put(&mut guest, extension.host_info, info.as_bytes())?;
     }
-    let ready = guest.finish(&plan.regions, &file);
+    let ready = guest.finish(&plan.regions, file);
     let ready = ready.map_err(|error| Error::System("guest memory cannot be protected", error))?;
     if !process {
         let grants = grants(attached, &epoll, &timer, event.as_ref());
@@ -149,14 +149,14 @@ pub fn start(options: &Options) -> Result<Infallible, Error> {
     ready.enter(image.entry, BOOT_INFO)
 }
 
-fn die_with(parent: Option<i32>) -> Result<(), Error> {
+pub(crate) fn die_with(parent: Option<i32>) -> Result<(), Error> {
     let Some(parent) = parent else { return Ok(()) };
     process::die_with(parent).map_err(|_| Error::Parent(parent))
 }
 
 /// The descriptor that the guest waits on, and the timer in it. A network is known by its index in
 /// the manifest.
-fn wait_set(attached: &[Attached]) -> Result<(OwnedFd, OwnedFd), Error> {
+pub(crate) fn wait_set(attached: &[Attached]) -> Result<(OwnedFd, OwnedFd), Error> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("no epoll"))?;
     let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
     let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags);
@@ -197,7 +197,7 @@ fn claim(options: &Options) -> Result<Filling, Error> {
 }
 
 /// The manifest as the guest sees it, with what was attached.
-fn manifest(entries: &[Entry], attached: &[Attached]) -> Vec<Entry> {
+pub(crate) fn manifest(entries: &[Entry], attached: &[Attached]) -> Vec<Entry> {
     let mut manifest = entries.to_vec();
     for device in attached {
         manifest[device.index].attach(device.device, device.fd.as_raw_fd());
@@ -222,7 +222,7 @@ fn grants(
     }
 }
 
-fn segments(image: &Image) -> Vec<memory::Segment> {
+pub(crate) fn segments(image: &Image) -> Vec<memory::Segment> {
     let segment = |segment: &image::Segment| memory::Segment {
         addresses: segment.address..segment.end(),
         file_offset: segment.file_offset as u64,

@@ -20,7 +20,7 @@ fn defaults_are_solo5s() {
     let options = options(&["hello.spt"]);
     assert_eq!(options.memory_bytes, 512 << 20);
     assert_eq!(options.image, PathBuf::from("hello.spt"));
-    assert_eq!((options.host, options.create_taps), (Host::Spt, false));
+    assert_eq!((options.host, options.create_taps), (None, false));
     assert!(options.nets.is_empty() && options.blocks.is_empty());
     assert!(options.share.is_none() && options.parent.is_none());
 }
@@ -110,7 +110,7 @@ fn the_rest_of_the_options() {
         "x",
     ];
     let options = options(&line);
-    assert_eq!(options.host, Host::Process);
+    assert_eq!(options.host, Some(Host::Process));
     assert_eq!(options.share, Some(Location::Descriptor(5)));
     assert_eq!(options.event, Some(Location::Path("a/fifo".into())));
     assert_eq!(options.rules, Some("a.nft".into()));
@@ -158,7 +158,7 @@ fn values_that_are_none_are_refused() {
         "--block-sector-size:d=256",
         "--block-sector-size:d=521",
         "--block-sector-size:d=65536",
-        "--host=hvt",
+        "--host=xen",
         "--share=",
         "--share=@",
         "--die-with-parent=",

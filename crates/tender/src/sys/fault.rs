@@ -84,6 +84,14 @@ fn map_part(file: BorrowedFd<'_>, bytes: Range<u64>, rights: ProtFlags) -> io::R
     Ok(())
 }
 
+/// Writes a report into the shared file, which is mapped: [`Shared`] was.
+pub fn leave(report: Report) {
+    let page = std::ptr::with_exposed_provenance_mut::<Report>(BASE as usize);
+    // SAFETY: who calls this has mapped `Shared`, which is never unmapped; the page is shared with
+    // nothing that this program has a reference to.
+    unsafe { page.write_volatile(report) };
+}
+
 fn action() -> libc::sigaction {
     let handler: extern "C" fn(i32, *const libc::siginfo_t, *const libc::ucontext_t) = report;
     // SAFETY: all-zero bytes are a `sigaction`: numbers, an empty set, a null pointer.

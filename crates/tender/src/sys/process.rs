@@ -50,6 +50,12 @@ pub fn fork(name: &CStr, held: &Held, child: impl FnOnce() -> i32) -> io::Result
     pid.map(Child).ok_or_else(io::Error::last_os_error)
 }
 
+/// Ends this process at once: nothing is flushed, freed or closed, which a jail may forbid.
+pub fn end(status: i32) -> ! {
+    // SAFETY: it does not return, and runs no code of this process.
+    unsafe { libc::_exit(status) }
+}
+
 /// The child, from its first instruction on; its exit status.
 fn begin(name: &CStr, held: &Held, parent: i32, child: impl FnOnce() -> i32) -> i32 {
     // Without a parent there is nobody to tell.

@@ -1,0 +1,343 @@
+//! What a guest may ask of its host: Solo5's hypercalls.
+//!
+//! Everything that a guest says is a number until the one door, [`Memory::bytes`], has turned it
+//! into memory. Arguments are copied out, looked at, and copied back.
+
+use crate::attach::Attached;
+use abi::hvt::{self, CALL_PORT, COOKIE_BYTES, TRAP_MAGIC, Trap, call, result};
+use abi::manifest::{Device, ENTRIES_MAX};
+use abi::spt::EPOLL_TIMER;
+use rustix::event::epoll;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::time::{ClockId, Itimerspec, TimerfdTimerFlags, Timespec};
+use std::fmt;
+use std::mem::MaybeUninit;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Alignment of arguments, in bytes: that of their largest field.
+const ARGUMENT_ALIGN: u64 = 8;
+/// Attempts at a piece of text; a console that takes nothing must not hold the guest up.
+const CONSOLE_ATTEMPTS_MAX: usize = 100;
+const NANOSECONDS: u64 = 1_000_000_000;
+
+/// Guest memory.
+pub trait Memory {
+    /// The `length` bytes from a guest-physical address on, if there are so many.
+    fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]>;
+}
+
+/// What comes after a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The guest goes on.
+    Continue,
+    /// The guest has ended itself: its status, and what it says of an exception.
+    Halt(i32, Option<Trap>),
+}
+
+/// What ends a guest: it asked for something that it must not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// A port that is no call.
+    Port(u16),
+    /// A call whose argument, or what that points to, is no guest memory: the call's number, the
+    /// address, the length.
+    Pointer(u16, u64, u64),
+    /// An argument at an odd address: the call's number, the address.
+    Unaligned(u16, u64),
+    /// A network device that is gone: its index in the manifest.
+    DeviceGone(usize),
+    /// The host cannot wait for devices.
+    Wait(Errno),
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(port) => write!(f, "it wrote to port {port:#x}, which is no hypercall"),
+            Self::Pointer(number, address, length) => write!(
+                f,
+                "it passed {length} bytes at {address:#x}, outside of its memory, to the \
+                 hypercall {}",
+                name(*number)
+            ),
+            Self::Unaligned(number, address) => write!(
+                f,
+                "it passed an argument at {address:#x}, no multiple of {ARGUMENT_ALIGN}, to the \
+                 hypercall {}",
+                name(*number)
+            ),
+            Self::DeviceGone(index) => {
+                write!(f, "device {index} of its manifest went away while in use")
+            }
+            Self::Wait(errno) => write!(f, "its devices cannot be waited for: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for Violation {}
+
+fn name(number: u16) -> &'static str {
+    match number {
+        call::WALL_TIME => "walltime",
+        call::PUTS => "puts",
+        call::POLL => "poll",
+        call::BLOCK_WRITE => "block_write",
+        call::BLOCK_READ => "block_read",
+        call::NET_WRITE => "net_write",
+        call::NET_READ => "net_read",
+        call::HALT => "halt",
+        _ => "unknown",
+    }
+}
+
+/// What the calls of one guest reach.
+#[derive(Debug)]
+pub struct Calls {
+    /// Its devices.
+    pub devices: Vec<Attached>,
+    /// What it waits on: networks by their index in the manifest, and the timer.
+    pub epoll: OwnedFd,
+    /// The timer in it.
+    pub timer: OwnedFd,
+}
+
+impl Calls {
+    /// Does what a guest asks for that wrote `argument` to `port`.
+    ///
+    /// # Errors
+    /// What it must not ask for; it is to be ended then.
+    pub fn handle(
+        &self,
+        memory: &mut impl Memory,
+        port: u16,
+        argument: u32,
+    ) -> Result<Outcome, Violation> {
+        let number = port.wrapping_sub(CALL_PORT);
+        let mut asked = Asked {
+            memory,
+            number,
+            address: u64::from(argument),
+        };
+        match number {
+            call::WALL_TIME => asked.answer(|_, argument: &mut hvt::WallTime| {
+                argument.nanoseconds = wall_time();
+                Ok(())
+            })?,
+            call::PUTS => asked.answer(|memory, argument: &mut hvt::Puts| {
+                puts(memory.bytes(argument.data, argument.len)?);
+                Ok(())
+            })?,
+            call::POLL => asked.answer(|_, argument| self.poll(argument))?,
+            call::BLOCK_WRITE | call::BLOCK_READ => {
+                asked.answer(|memory, argument| self.block(memory, argument))?;
+            }
+            call::NET_WRITE => asked.answer(|memory, argument| self.net_write(memory, argument))?,
+            call::NET_READ => asked.answer(|memory, argument| self.net_read(memory, argument))?,
+            call::HALT => return asked.halt(),
+            _ => return Err(Violation::Port(port)),
+        }
+        Ok(Outcome::Continue)
+    }
+
+    fn poll(&self, argument: &mut hvt::Poll) -> Result<(), Violation> {
+        // At least a nanosecond: zero would switch the timer off, and the wait would not end.
+        let value = Timespec {
+            tv_sec: (argument.timeout / NANOSECONDS).cast_signed(),
+            tv_nsec: ((argument.timeout % NANOSECONDS) | 1).cast_signed(),
+        };
+        let once = Itimerspec {
+            it_interval: Timespec::default(),
+            it_value: value,
+        };
+        let flags = TimerfdTimerFlags::empty();
+        rustix::time::timerfd_settime(&self.timer, flags, &once).map_err(Violation::Wait)?;
+        let mut events = [MaybeUninit::uninit(); ENTRIES_MAX + 1];
+        let (events, _) = loop {
+            match epoll::wait(&self.epoll, &mut events, None) {
+                Err(Errno::INTR) => {}
+                other => break other.map_err(Violation::Wait)?,
+            }
+        };
+        let numbers = events.iter().map(|event| event.data.u64());
+        argument.ready = numbers
+            .filter(|number| *number != EPOLL_TIMER && *number < ENTRIES_MAX as u64)
+            .fold(0, |set, number| set | 1 << number);
+        argument.ret = argument.ready.count_ones().cast_signed();
+        Ok(())
+    }
+
+    /// The network device with this index in the manifest.
+    fn net(&self, handle: u64) -> Option<&Attached> {
+        self.device(handle)
+            .filter(|device| matches!(device.device, Device::Net { .. }))
+    }
+
+    fn device(&self, handle: u64) -> Option<&Attached> {
+        let mut devices = self.devices.iter();
+        devices.find(|device| device.index as u64 == handle)
+    }
+
+    fn net_write(&self, memory: &mut Guest<impl Memory>, argument: &mut hvt::Net) -> Answer {
+        let Some(net) = self.net(argument.handle) else {
+            argument.ret = result::INVALID;
+            return Ok(());
+        };
+        let frame = memory.bytes(argument.data, argument.len)?;
+        argument.ret = match rustix::io::write(&net.fd, frame) {
+            Ok(written) if written == frame.len() => result::OK,
+            Err(Errno::BADFD) => return Err(Violation::DeviceGone(net.index)),
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => result::AGAIN,
+            Ok(_) | Err(_) => result::UNSPECIFIED,
+        };
+        Ok(())
+    }
+
+    fn net_read(&self, memory: &mut Guest<impl Memory>, argument: &mut hvt::Net) -> Answer {
+        let Some(net) = self.net(argument.handle) else {
+            argument.ret = result::INVALID;
+            return Ok(());
+        };
+        let room = memory.bytes(argument.data, argument.len)?;
+        argument.ret = match rustix::io::read(&net.fd, room) {
+            Ok(0) | Err(Errno::AGAIN | Errno::INTR) => result::AGAIN,
+            Ok(length) => {
+                argument.len = length as u64;
+                result::OK
+            }
+            Err(Errno::BADFD) => return Err(Violation::DeviceGone(net.index)),
+            Err(_) => result::UNSPECIFIED,
+        };
+        Ok(())
+    }
+
+    fn block(&self, memory: &mut Guest<impl Memory>, argument: &mut hvt::Block) -> Answer {
+        let Some((fd, capacity)) = self.disk(argument.handle) else {
+            argument.ret = result::INVALID;
+            return Ok(());
+        };
+        let (offset, length) = (argument.offset, argument.len);
+        let inside = offset < capacity
+            && offset
+                .checked_add(length)
+                .is_some_and(|end| end <= capacity);
+        if !inside {
+            argument.ret = result::INVALID;
+            return Ok(());
+        }
+        let number = memory.number;
+        let bytes = memory.bytes(argument.data, length)?;
+        let done = match number {
+            call::BLOCK_WRITE => rustix::io::pwrite(fd, bytes, offset),
+            _ => rustix::io::pread(fd, bytes, offset),
+        };
+        argument.ret = match done {
+            Ok(count) if count as u64 == length => result::OK,
+            Ok(_) | Err(_) => result::UNSPECIFIED,
+        };
+        Ok(())
+    }
+
+    fn disk(&self, handle: u64) -> Option<(BorrowedFd<'_>, u64)> {
+        let device = self.device(handle)?;
+        match device.device {
+            Device::Block { capacity, .. } => Some((device.fd.as_fd(), capacity)),
+            Device::Net { .. } => None,
+        }
+    }
+}
+
+type Answer = Result<(), Violation>;
+
+/// Guest memory, and the call on whose behalf it is looked at.
+struct Guest<'a, M> {
+    memory: &'a mut M,
+    number: u16,
+}
+
+impl<M: Memory> Guest<'_, M> {
+    fn bytes(&mut self, address: u64, length: u64) -> Result<&mut [u8], Violation> {
+        let outside = Violation::Pointer(self.number, address, length);
+        self.memory.bytes(address, length).ok_or(outside)
+    }
+}
+
+/// A call with its argument.
+struct Asked<'a, M> {
+    memory: &'a mut M,
+    number: u16,
+    address: u64,
+}
+
+impl<M: Memory> Asked<'_, M> {
+    /// Copies the argument out, has it looked at, and copies it back.
+    fn answer<T>(
+        &mut self,
+        work: impl FnOnce(&mut Guest<'_, M>, &mut T) -> Answer,
+    ) -> Result<(), Violation>
+    where
+        T: FromBytes + IntoBytes + Immutable + KnownLayout,
+    {
+        if !self.address.is_multiple_of(ARGUMENT_ALIGN) {
+            return Err(Violation::Unaligned(self.number, self.address));
+        }
+        let mut guest = Guest {
+            memory: self.memory,
+            number: self.number,
+        };
+        let size = size_of::<T>() as u64;
+        let outside = Violation::Pointer(self.number, self.address, size);
+        let bytes = guest.bytes(self.address, size)?;
+        let mut argument = T::read_from_bytes(bytes).map_err(|_| outside)?;
+        work(&mut guest, &mut argument)?;
+        guest
+            .bytes(self.address, size)?
+            .copy_from_slice(argument.as_bytes());
+        Ok(())
+    }
+
+    fn halt(&mut self) -> Result<Outcome, Violation> {
+        let mut outcome = Outcome::Continue;
+        self.answer(|memory, argument: &mut hvt::Halt| {
+            let trap = match argument.cookie {
+                0 => None,
+                address => {
+                    let bytes = memory.bytes(address, COOKIE_BYTES)?;
+                    Trap::read_from_prefix(bytes).ok().map(|(trap, _)| trap)
+                }
+            };
+            let trap = trap.filter(|trap| trap.magic == TRAP_MAGIC);
+            outcome = Outcome::Halt(argument.status, trap);
+            Ok(())
+        })?;
+        Ok(outcome)
+    }
+}
+
+fn wall_time() -> u64 {
+    let now = rustix::time::clock_gettime(ClockId::Realtime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let nanoseconds = u64::try_from(now.tv_nsec).unwrap_or(0);
+    seconds
+        .saturating_mul(NANOSECONDS)
+        .saturating_add(nanoseconds)
+}
+
+/// Writes to the console. What it does not take is lost.
+fn puts(mut text: &[u8]) {
+    let console = std::io::stdout();
+    for _ in 0..CONSOLE_ATTEMPTS_MAX {
+        if text.is_empty() {
+            return;
+        }
+        match rustix::io::write(&console, text) {
+            Ok(written) => text = text.get(written..).unwrap_or_default(),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

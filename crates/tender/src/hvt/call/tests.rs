@@ -1,0 +1,271 @@
+use super::*;
+use proptest::prelude::*;
+use rustix::event::epoll::{CreateFlags, EventData, EventFlags};
+use rustix::fs::MemfdFlags;
+use rustix::time::{TimerfdClockId, TimerfdFlags};
+use std::os::unix::net::UnixDatagram;
+
+const NET: usize = 1;
+const DISK: usize = 2;
+const CAPACITY: u64 = 4096;
+const MEMORY: usize = 64 << 10;
+
+struct Bytes(Vec<u8>);
+
+impl Memory for Bytes {
+    fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]> {
+        let start = usize::try_from(address).ok()?;
+        let end = start.checked_add(usize::try_from(length).ok()?)?;
+        self.0.get_mut(start..end)
+    }
+}
+
+/// Calls on a network, whose other end is returned, and a disk of [`CAPACITY`] bytes.
+fn calls() -> (Calls, UnixDatagram) {
+    let (ours, other) = UnixDatagram::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    let disk = rustix::fs::memfd_create("disk", MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&disk, CAPACITY).unwrap();
+    let epoll = epoll::create(CreateFlags::CLOEXEC).unwrap();
+    let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK);
+    let timer = timer.unwrap();
+    epoll::add(
+        &epoll,
+        &timer,
+        EventData::new_u64(EPOLL_TIMER),
+        EventFlags::IN,
+    )
+    .unwrap();
+    epoll::add(
+        &epoll,
+        &ours,
+        EventData::new_u64(NET as u64),
+        EventFlags::IN,
+    )
+    .unwrap();
+    let device = |index, device, fd| Attached {
+        index,
+        device,
+        fd,
+        virtio_net_header: false,
+    };
+    let net = Device::Net {
+        mac: [2; 6],
+        mtu: 1500,
+    };
+    let block = Device::Block {
+        capacity: CAPACITY,
+        block_size: 512,
+    };
+    let devices = vec![device(NET, net, ours.into()), device(DISK, block, disk)];
+    let calls = Calls {
+        devices,
+        epoll,
+        timer,
+    };
+    (calls, other)
+}
+
+const ARGUMENT: u32 = 0x1000;
+const DATA: u64 = 0x2000;
+
+/// Makes one call with `argument` and returns what became of it.
+fn call<T>(calls: &Calls, memory: &mut Bytes, number: u16, argument: T) -> Result<T, Violation>
+where
+    T: FromBytes + IntoBytes + Immutable + KnownLayout,
+{
+    let place = ARGUMENT as usize..ARGUMENT as usize + size_of::<T>();
+    memory.0[place.clone()].copy_from_slice(argument.as_bytes());
+    calls.handle(memory, CALL_PORT + number, ARGUMENT)?;
+    Ok(T::read_from_bytes(&memory.0[place]).unwrap())
+}
+
+fn memory() -> Bytes {
+    Bytes(vec![0; MEMORY])
+}
+
+#[test]
+fn frames_go_both_ways() {
+    let (calls, other) = calls();
+    let mut memory = memory();
+    memory.0[DATA as usize..][..3].copy_from_slice(b"out");
+    let net = hvt::Net {
+        handle: NET as u64,
+        data: DATA,
+        len: 3,
+        ..hvt::Net::default()
+    };
+    assert_eq!(
+        call(&calls, &mut memory, call::NET_WRITE, net).unwrap().ret,
+        result::OK
+    );
+    let mut frame = [0; 10];
+    assert_eq!(other.recv(&mut frame).unwrap(), 3);
+    assert_eq!(&frame[..3], b"out");
+
+    let room = hvt::Net { len: 100, ..net };
+    let empty = call(&calls, &mut memory, call::NET_READ, room).unwrap();
+    assert_eq!(empty.ret, result::AGAIN);
+    other.send(b"back").unwrap();
+    let poll = call(&calls, &mut memory, call::POLL, hvt::Poll::default()).unwrap();
+    assert_eq!((poll.ready, poll.ret), (1 << NET, 1));
+    let read = call(&calls, &mut memory, call::NET_READ, room).unwrap();
+    assert_eq!((read.ret, read.len), (result::OK, 4));
+    assert_eq!(&memory.0[DATA as usize..][..4], b"back");
+}
+
+#[test]
+fn a_disk_is_read_and_written_within_its_bounds() {
+    let (calls, _other) = calls();
+    let mut memory = memory();
+    memory.0[DATA as usize..][..512].fill(7);
+    let block = hvt::Block {
+        handle: DISK as u64,
+        offset: CAPACITY - 512,
+        data: DATA,
+        len: 512,
+        ..hvt::Block::default()
+    };
+    assert_eq!(
+        call(&calls, &mut memory, call::BLOCK_WRITE, block)
+            .unwrap()
+            .ret,
+        result::OK
+    );
+    let back = hvt::Block {
+        data: 2 * DATA,
+        ..block
+    };
+    assert_eq!(
+        call(&calls, &mut memory, call::BLOCK_READ, back)
+            .unwrap()
+            .ret,
+        result::OK
+    );
+    assert_eq!(memory.0[2 * DATA as usize], 7);
+    for (offset, len) in [
+        (CAPACITY, 512),
+        (CAPACITY - 1, 2),
+        (u64::MAX, 512),
+        (512, u64::MAX),
+    ] {
+        let outside = hvt::Block {
+            offset,
+            len,
+            ..block
+        };
+        let answer = call(&calls, &mut memory, call::BLOCK_WRITE, outside).unwrap();
+        assert_eq!(answer.ret, result::INVALID, "{offset} {len}");
+    }
+}
+
+#[test]
+fn a_handle_is_of_the_right_kind_or_none() {
+    let (calls, _other) = calls();
+    let mut memory = memory();
+    for handle in [0, DISK as u64, 3, u64::MAX] {
+        let net = hvt::Net {
+            handle,
+            data: DATA,
+            len: 1,
+            ..hvt::Net::default()
+        };
+        let answer = call(&calls, &mut memory, call::NET_WRITE, net).unwrap();
+        assert_eq!(answer.ret, result::INVALID, "{handle}");
+    }
+    let block = hvt::Block {
+        handle: NET as u64,
+        len: 512,
+        ..hvt::Block::default()
+    };
+    let answer = call(&calls, &mut memory, call::BLOCK_READ, block).unwrap();
+    assert_eq!(answer.ret, result::INVALID);
+}
+
+#[test]
+fn what_lies_outside_of_guest_memory_ends_the_guest() {
+    let (calls, _other) = calls();
+    let mut memory = memory();
+    for (data, len) in [(MEMORY as u64, 1), (DATA, MEMORY as u64), (u64::MAX, 2)] {
+        let puts = hvt::Puts { data, len };
+        let violation = call(&calls, &mut memory, call::PUTS, puts).unwrap_err();
+        assert_eq!(violation, Violation::Pointer(call::PUTS, data, len));
+    }
+    for number in 1..=call::HALT {
+        let outside = calls.handle(&mut memory, CALL_PORT + number, !7);
+        assert!(matches!(outside, Err(Violation::Pointer(..))), "{number}");
+        let odd = calls.handle(&mut memory, CALL_PORT + number, 4);
+        assert_eq!(odd, Err(Violation::Unaligned(number, 4)));
+    }
+}
+
+#[test]
+fn a_port_that_is_no_call_ends_the_guest() {
+    let (calls, _other) = calls();
+    for port in [
+        0,
+        CALL_PORT - 1,
+        CALL_PORT,
+        CALL_PORT + call::HALT + 1,
+        0x600,
+        u16::MAX,
+    ] {
+        let outcome = calls.handle(&mut memory(), port, ARGUMENT);
+        assert_eq!(outcome, Err(Violation::Port(port)));
+    }
+}
+
+#[test]
+fn a_guest_ends_with_its_status_and_its_trap() {
+    let (calls, _other) = calls();
+    let mut memory = memory();
+    let halt = |memory: &mut Bytes, cookie| {
+        let argument = hvt::Halt {
+            cookie,
+            status: 7,
+            padding: 0,
+        };
+        let place = ARGUMENT as usize;
+        memory.0[place..place + 16].copy_from_slice(argument.as_bytes());
+        calls.handle(memory, CALL_PORT + call::HALT, ARGUMENT)
+    };
+    assert_eq!(halt(&mut memory, 0), Ok(Outcome::Halt(7, None)));
+    assert_eq!(
+        halt(&mut memory, DATA),
+        Ok(Outcome::Halt(7, None)),
+        "an opaque cookie"
+    );
+    let trap = Trap {
+        magic: TRAP_MAGIC,
+        vector: 14,
+        ..Trap::default()
+    };
+    memory.0[DATA as usize..][..size_of::<Trap>()].copy_from_slice(trap.as_bytes());
+    assert_eq!(halt(&mut memory, DATA), Ok(Outcome::Halt(7, Some(trap))));
+    let end = MEMORY as u64 - COOKIE_BYTES + 1;
+    assert!(matches!(
+        halt(&mut memory, end),
+        Err(Violation::Pointer(..))
+    ));
+}
+
+proptest! {
+    #[test]
+    fn no_argument_makes_a_call_panic(
+        number in 0u16..10,
+        address in prop_oneof![any::<u32>(), 0..MEMORY as u32],
+        words in prop::collection::vec(
+            prop_oneof![any::<u64>(), 0..MEMORY as u64, 0u64..4],
+            5,
+        ),
+    ) {
+        // A wait would last as long as the guest says, and what it prints is of no interest here.
+        prop_assume!(number != call::POLL && number != call::PUTS);
+        let (calls, _other) = calls();
+        let mut memory = memory();
+        let argument = words.as_bytes();
+        let place = (address as usize).min(MEMORY - argument.len());
+        memory.0[place..place + argument.len()].copy_from_slice(argument);
+        let _ = calls.handle(&mut memory, CALL_PORT + number, address);
+    }
+}

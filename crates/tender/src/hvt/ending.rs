@@ -1,0 +1,153 @@
+//! How a guest in a virtual machine ended, and what its tender says and leaves behind.
+
+use super::call::Violation;
+use crate::sys::fault;
+use crate::sys::machine::Exit;
+use abi::exit;
+use abi::hvt::Trap;
+use abi::share::{REPORT_MAGIC, Report};
+use std::io::{self, Write};
+
+/// How it ended.
+#[derive(Debug)]
+pub enum Ending {
+    /// By itself: with this status, and perhaps because of an exception.
+    Halted(i32, Option<Trap>),
+    /// It asked for something that it must not.
+    Violated(Violation),
+    /// Its processor stopped, at this instruction.
+    Stopped(Exit, u64),
+    /// The host could not go on.
+    Host(io::Error),
+}
+
+/// `SI_KERNEL`, `SEGV_MAPERR` and `SEGV_ACCERR` of Linux's `asm-generic/siginfo.h`, and the code of
+/// what an instruction did.
+const SI_KERNEL: i32 = 0x80;
+const SEGV_MAPERR: i32 = 1;
+const SEGV_ACCERR: i32 = 2;
+const BY_INSTRUCTION: i32 = 1;
+
+/// The report of an exception, in the terms of the host `spt`: the signal that a process would have
+/// got (Intel SDM volume 3, 6.15, and Linux's `arch/x86/kernel/traps.c`).
+pub fn report(trap: &Trap) -> Report {
+    const DIVIDE: u64 = 0;
+    const DEBUG: u64 = 1;
+    const BREAKPOINT: u64 = 3;
+    const OVERFLOW: u64 = 4;
+    const INVALID_OPCODE: u64 = 6;
+    const PAGE_FAULT: u64 = 14;
+    const X87: u64 = 16;
+    const ALIGNMENT: u64 = 17;
+    const SIMD: u64 = 19;
+    const PRESENT: u64 = 1;
+
+    let (signal, code) = match trap.vector {
+        DIVIDE | X87 | SIMD => (libc::SIGFPE, BY_INSTRUCTION),
+        DEBUG | BREAKPOINT => (libc::SIGTRAP, BY_INSTRUCTION),
+        OVERFLOW => (libc::SIGSEGV, SI_KERNEL),
+        INVALID_OPCODE => (libc::SIGILL, BY_INSTRUCTION),
+        PAGE_FAULT if trap.error & PRESENT == 0 => (libc::SIGSEGV, SEGV_MAPERR),
+        PAGE_FAULT => (libc::SIGSEGV, SEGV_ACCERR),
+        ALIGNMENT => (libc::SIGBUS, BY_INSTRUCTION),
+        _ => (libc::SIGSEGV, SI_KERNEL),
+    };
+    Report {
+        magic: REPORT_MAGIC,
+        signal: signal.cast_unsigned(),
+        code,
+        syscall: 0,
+        address: trap.address,
+        instruction: trap.rip,
+    }
+}
+
+impl Ending {
+    /// Says why the guest has ended if that was no wish of its own, leaves the report of an
+    /// exception in the shared file if there is one, and returns the exit status. It allocates
+    /// nothing, for the jail is closed.
+    pub fn conclude(&self, shared: bool) -> i32 {
+        let mut error = io::stderr();
+        match self {
+            Self::Halted(status, None) => *status,
+            Self::Halted(_, Some(trap)) => {
+                let report = report(trap);
+                if shared {
+                    fault::leave(report);
+                } else {
+                    let _ = writeln!(
+                        error,
+                        "outboard-tender: the guest raised exception {} (error code {:#x}) at \
+                         instruction {:#x}, address {:#x}",
+                        trap.vector, trap.error, trap.rip, trap.address
+                    );
+                }
+                exit::SIGNAL_BASE + report.signal.cast_signed()
+            }
+            Self::Violated(Violation::DeviceGone(index)) => {
+                let gone = Violation::DeviceGone(*index);
+                let _ = writeln!(error, "outboard-tender: the guest was ended: {gone}");
+                exit::DEVICE_GONE
+            }
+            Self::Violated(violation) => {
+                let _ = writeln!(error, "outboard-tender: the guest was ended: {violation}");
+                exit::SIGNAL_BASE + libc::SIGSYS
+            }
+            Self::Stopped(stop, rip) => {
+                let _ = writeln!(
+                    error,
+                    "outboard-tender: the guest was ended at instruction {rip:#x}: {}",
+                    why(*stop)
+                );
+                match stop {
+                    Exit::Internal | Exit::Refused(_) | Exit::Unknown => exit::FAILURE,
+                    _ => exit::SIGNAL_BASE + libc::SIGSEGV,
+                }
+            }
+            Self::Host(reason) => {
+                let _ = writeln!(error, "outboard-tender: KVM cannot go on: {reason}");
+                exit::FAILURE
+            }
+        }
+    }
+}
+
+fn why(stop: Exit) -> &'static str {
+    match stop {
+        Exit::OtherPort(_) => "it used a port in a way that is no hypercall",
+        Exit::Nowhere(_) => "it touched a guest-physical address where nothing is",
+        Exit::Shutdown => "an exception that nothing handled (a triple fault), or a halt",
+        Exit::Refused(_) => "the processor does not accept its state",
+        Exit::Internal => {
+            "KVM cannot run it; if it interprets instructions here, as on some clouds, start the \
+             image with --host=spt"
+        }
+        Exit::Port(..) | Exit::Interrupted | Exit::Unknown => "KVM stopped for an unknown reason",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reported(vector: u64, error: u64) -> (i32, i32) {
+        let trap = Trap {
+            vector,
+            error,
+            ..Trap::default()
+        };
+        let report = report(&trap);
+        (report.signal.cast_signed(), report.code)
+    }
+
+    #[test]
+    fn exceptions_are_the_signals_that_a_process_gets() {
+        assert_eq!(reported(0, 0).0, libc::SIGFPE);
+        assert_eq!(reported(3, 0).0, libc::SIGTRAP);
+        assert_eq!(reported(6, 0).0, libc::SIGILL);
+        assert_eq!(reported(8, 0), (libc::SIGSEGV, SI_KERNEL));
+        assert_eq!(reported(13, 0), (libc::SIGSEGV, SI_KERNEL));
+        assert_eq!(reported(14, 2), (libc::SIGSEGV, SEGV_MAPERR));
+        assert_eq!(reported(14, 3), (libc::SIGSEGV, SEGV_ACCERR));
+    }
+}

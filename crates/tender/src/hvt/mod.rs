@@ -1,0 +1,320 @@
+//! The host `hvt`: check, attach, load, make a virtual machine, jail, serve its hypercalls.
+//!
+//! | guest-physical addresses | what | mapped for the guest |
+//! |---|---|---|
+//! | below [`BOOT_INFO`] | descriptor table | no, so that a null pointer faults |
+//! | from [`BOOT_INFO`] | boot information, manifest, command line | read |
+//! | from [`TABLES`] | page tables | no |
+//! | from [`IMAGE_BASE`] | the segments of the image | their rights |
+//! | from the end of the image | heap, and the stack of Solo5's images | read, write |
+//! | [`share::BASE`] | the shared file, if there is one | as on `spt` |
+//!
+//! Virtual and physical addresses are the same.
+
+mod call;
+mod cpu;
+mod ending;
+mod jail;
+mod paging;
+
+use crate::attach;
+use crate::options::Options;
+use crate::sys::machine::{Exit, Machine};
+use crate::sys::process;
+use crate::{boot, check, load, share, spt};
+use abi::hvt::{BOOT_INFO, BootInfo, MEMORY_BYTES_MAX};
+use abi::manifest::{Entry, Header, VERSION};
+use abi::note::Target;
+use abi::{IMAGE_BASE, PAGE_SIZE};
+use call::{Calls, Memory, Outcome};
+use ending::Ending;
+use image::Image;
+use kvm_ioctls::Kvm;
+use paging::{Builder, Rights};
+use std::convert::Infallible;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::{fmt, io};
+use zerocopy::IntoBytes;
+
+pub use call::{Calls as Hypercalls, Memory as GuestMemory, Violation};
+
+/// Where page tables lie.
+const TABLES: Range<u64> = 0x2_0000..IMAGE_BASE;
+/// Least heap that a guest is started with, in bytes: the stack of Solo5's images needs some.
+const HEAP_BYTES_MIN: u64 = 64 << 10;
+
+/// Why a guest was not started.
+#[derive(Debug)]
+pub enum Error {
+    /// A part that all hosts share.
+    Common(spt::Error),
+    /// KVM cannot be opened.
+    Kvm(io::Error),
+    /// More memory than a guest of `hvt` can have, in MiB.
+    TooMuch(u64),
+    /// Less memory than the image needs: both in MiB.
+    TooLittle(u64, u64),
+    /// The machine cannot be made: how much memory in MiB, whether in huge pages.
+    Machine(u64, bool, io::Error),
+    /// Guest memory cannot be mapped for it.
+    Paging(paging::Error),
+    /// A step that KVM refused.
+    Step(&'static str, io::Error),
+    /// The jail cannot be closed.
+    Jail(crate::jail::Error),
+}
+
+impl std::error::Error for Error {}
+
+impl From<spt::Error> for Error {
+    fn from(error: spt::Error) -> Self {
+        Self::Common(error)
+    }
+}
+
+impl From<paging::Error> for Error {
+    fn from(error: paging::Error) -> Self {
+        Self::Paging(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Common(error) => error.fmt(f),
+            Self::Kvm(error) => match error.raw_os_error() {
+                Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => write!(
+                    f,
+                    "/dev/kvm: {error}; load kvm_intel or kvm_amd, allow virtualisation in the \
+                     firmware, or start the image with --host=spt"
+                ),
+                Some(libc::EACCES | libc::EPERM) => write!(
+                    f,
+                    "/dev/kvm: {error}; type: sudo usermod -aG kvm $USER, and log in again"
+                ),
+                _ => write!(f, "/dev/kvm: {error}; start the image with --host=spt"),
+            },
+            Self::TooMuch(mib) => write!(
+                f,
+                "--mem={mib}: a guest of hvt has at most {} MiB",
+                MEMORY_BYTES_MAX >> 20
+            ),
+            Self::TooLittle(mib, needed) => write!(
+                f,
+                "the image does not fit into {mib} MiB of memory; give it at least --mem={needed}"
+            ),
+            Self::Machine(mib, true, error) => write!(
+                f,
+                "no {mib} MiB in pages of 2 MiB: {error}; type: sudo sysctl vm.nr_hugepages={}, or \
+                 leave --hugepages away",
+                mib.div_ceil(2)
+            ),
+            Self::Machine(mib, false, error) => write!(
+                f,
+                "no virtual machine of {mib} MiB: {error}; give a smaller --mem=MIB, or start the \
+                 image with --host=spt"
+            ),
+            Self::Paging(error) => error.fmt(f),
+            Self::Step(step, error) => {
+                write!(f, "KVM, {step}: {error}; start the image with --host=spt")
+            }
+            Self::Jail(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Memory for Machine {
+    fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]> {
+        Machine::bytes(self, address, length)
+    }
+}
+
+/// Starts `image`, which is in `file`, as `options` say, serves it until it ends, and ends with its
+/// exit status.
+///
+/// # Errors
+/// Why it could not be started; nothing is left behind then.
+pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, Error> {
+    let pairs = check::pair(&image.entries, options).map_err(spt::Error::Check)?;
+    let command_line = boot::command_line(&options.arguments).map_err(spt::Error::CommandLine)?;
+    let memory = memory_size(options.memory_bytes, image.end)?;
+    let kvm = Kvm::new().map_err(|error| Error::Kvm(from_kvm(error)))?;
+    let machine = Machine::new(&kvm, memory as usize, options.huge_pages);
+    let mut machine =
+        machine.map_err(|error| Error::Machine(memory >> 20, options.huge_pages, error))?;
+    fill(&mut machine, file, image)
+        .map_err(|error| spt::Error::Load(options.image.clone(), error))?;
+
+    let features = image.extension.map_or(0, |extension| extension.features);
+    let attachments = attach::attach(&pairs, options, features).map_err(spt::Error::Attach)?;
+    let (epoll, timer) = spt::wait_set(&attachments.devices)?;
+    let share = options.share.as_ref().map(share::open).transpose();
+    let share = share.map_err(spt::Error::Share)?;
+
+    let frequency = machine
+        .vcpu()
+        .get_tsc_khz()
+        .map_err(step("TSC frequency"))?;
+    let manifest = spt::manifest(&image.entries, &attachments.devices);
+    let boot = boot_area(memory, image.end, frequency, &manifest, &command_line);
+    put(&mut machine, BOOT_INFO, &boot)?;
+    if let Some(extension) = image.extension {
+        let info = boot::host_info(0, None, &attachments.devices);
+        put(&mut machine, extension.host_info, info.as_bytes())?;
+        if let Some(address) = image.target_address {
+            put(&mut machine, address, &(Target::Hvt as u32).to_le_bytes())?;
+        }
+    }
+    prepare(&mut machine, &kvm, image, memory, boot.len() as u64)?;
+    drop(kvm);
+    let calls = Calls {
+        devices: attachments.devices,
+        epoll,
+        timer,
+    };
+    jail::close(&calls, &machine).map_err(Error::Jail)?;
+    process::end(serve(&mut machine, &calls).conclude(share.is_some()))
+}
+
+/// Serves the guest until it ends.
+fn serve(machine: &mut Machine, calls: &Calls) -> Ending {
+    loop {
+        let exit = match machine.run() {
+            Ok(exit) => exit,
+            Err(error) => return Ending::Host(error),
+        };
+        match exit {
+            Exit::Port(port, argument) => match calls.handle(machine, port, argument) {
+                Ok(Outcome::Continue) => {}
+                Ok(Outcome::Halt(status, trap)) => return Ending::Halted(status, trap),
+                Err(violation) => return Ending::Violated(violation),
+            },
+            Exit::Interrupted => {}
+            exit => {
+                let rip = machine.vcpu().get_regs().map_or(0, |regs| regs.rip);
+                return Ending::Stopped(exit, rip);
+            }
+        }
+    }
+}
+
+fn memory_size(memory: u64, image_end: u64) -> Result<u64, Error> {
+    if memory > MEMORY_BYTES_MAX {
+        return Err(Error::TooMuch(memory >> 20));
+    }
+    let needed = image_end.saturating_add(HEAP_BYTES_MIN);
+    if needed > memory {
+        return Err(Error::TooLittle(memory >> 20, needed.div_ceil(1 << 20)));
+    }
+    Ok(memory)
+}
+
+/// Copies the segments from the file to where the guest expects them.
+fn fill(machine: &mut Machine, file: &File, image: &Image) -> Result<(), load::Error> {
+    for segment in &image.segments {
+        // The image ends inside of guest memory, so there is always such a place.
+        let place = machine.bytes(segment.address, segment.file_size as u64);
+        let read = file.read_exact_at(place.unwrap_or_default(), segment.file_offset as u64);
+        read.map_err(load::Error::Read)?;
+    }
+    Ok(())
+}
+
+/// Copies `bytes` to `address`.
+fn put(machine: &mut Machine, address: u64, bytes: &[u8]) -> Result<(), Error> {
+    let outside = || Error::Step("guest memory", io::ErrorKind::InvalidData.into());
+    let place = machine.bytes(address, bytes.len() as u64);
+    place.ok_or_else(outside)?.copy_from_slice(bytes);
+    Ok(())
+}
+
+/// The bytes from [`BOOT_INFO`] on.
+fn boot_area(
+    memory: u64,
+    image_end: u64,
+    frequency_khz: u32,
+    manifest: &[Entry],
+    command_line: &[u8],
+) -> Vec<u8> {
+    let mft = BOOT_INFO + size_of::<BootInfo>() as u64;
+    let header = Header {
+        version: VERSION,
+        entries: manifest.len() as u32,
+    };
+    let manifest_bytes = size_of::<Header>() + size_of_val(manifest);
+    let info = BootInfo {
+        mem_size: memory,
+        kernel_end: image_end,
+        cpu_cycle_freq: u64::from(frequency_khz) * 1000,
+        cmdline: mft + manifest_bytes as u64,
+        mft,
+        ..BootInfo::default()
+    };
+    let mut bytes = Vec::new();
+    bytes.extend_from_slice(info.as_bytes());
+    bytes.extend_from_slice(header.as_bytes());
+    bytes.extend_from_slice(manifest.as_bytes());
+    bytes.extend_from_slice(command_line);
+    bytes.push(0);
+    bytes
+}
+
+/// Maps guest memory for the guest and sets its processor up.
+fn prepare(
+    machine: &mut Machine,
+    kvm: &Kvm,
+    image: &Image,
+    memory: u64,
+    boot_bytes: u64,
+) -> Result<(), Error> {
+    let tables = map(image, memory, boot_bytes)?;
+    for (address, table) in tables.tables() {
+        put(machine, address, table.as_bytes())?;
+    }
+    put(machine, cpu::GDT, cpu::GDT_ENTRIES.as_bytes())?;
+    let supported = kvm.get_supported_cpuid(kvm_bindings::KVM_MAX_CPUID_ENTRIES);
+    let supported = supported.map_err(step("CPUID"))?;
+    let shown = kvm_bindings::CpuId::from_entries(&cpu::shown(supported.as_slice()));
+    let shown = shown.map_err(|_| Error::Step("CPUID", io::ErrorKind::InvalidData.into()))?;
+    let vcpu = machine.vcpu();
+    vcpu.set_cpuid2(&shown).map_err(step("CPUID"))?;
+    let mut sregs = vcpu.get_sregs().map_err(step("registers"))?;
+    cpu::special_registers(&mut sregs, tables.root());
+    vcpu.set_sregs(&sregs).map_err(step("registers"))?;
+    let registers = cpu::registers(image.entry, memory);
+    vcpu.set_regs(&registers).map_err(step("registers"))
+}
+
+/// Page tables with exactly the rights that the image asks for.
+fn map(image: &Image, memory: u64, boot_bytes: u64) -> Result<Builder, Error> {
+    const DATA: Rights = Rights {
+        write: true,
+        execute: false,
+        uncached: false,
+    };
+    let mut tables = Builder::new(TABLES)?;
+    let mut same = |range: Range<u64>, rights| tables.map(range.clone(), range.start, rights);
+    let boot_end = (BOOT_INFO + boot_bytes).next_multiple_of(PAGE_SIZE);
+    same(BOOT_INFO..boot_end, Rights::default())?;
+    for segment in &image.segments {
+        let pages = segment.address / PAGE_SIZE * PAGE_SIZE..segment.pages_end();
+        let rights = Rights {
+            write: segment.rights.write,
+            execute: segment.rights.execute,
+            uncached: false,
+        };
+        same(pages, rights)?;
+    }
+    same(image.end..memory, DATA)?;
+    Ok(tables)
+}
+
+fn from_kvm(error: kvm_ioctls::Error) -> io::Error {
+    io::Error::from_raw_os_error(error.errno())
+}
+
+fn step(step: &'static str) -> impl Fn(kvm_ioctls::Error) -> Error {
+    move |error| Error::Step(step, from_kvm(error))
+}

@@ -1,0 +1,134 @@
+//! A virtual machine of KVM's with one processor, and its memory.
+
+use kvm_bindings::kvm_userspace_memory_region;
+use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use std::io;
+use std::ptr::NonNull;
+
+/// The slot of KVM's that holds all guest memory.
+const SLOT: u32 = 0;
+/// `MAP_HUGE_2MB`: the size of large pages, as their logarithm from bit 26 on.
+const HUGE_2MB: u32 = 21 << 26;
+
+/// Why the guest does not run any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It wrote a 32-bit value to a port.
+    Port(u16, u32),
+    /// It used a port in another way.
+    OtherPort(u16),
+    /// It touched a guest-physical address where no memory is.
+    Nowhere(u64),
+    /// An exception that it could not handle, while it handled another one: a triple fault, or a
+    /// HLT that nothing can end.
+    Shutdown,
+    /// A signal for this process.
+    Interrupted,
+    /// The processor does not accept its state: KVM's reason.
+    Refused(u64),
+    /// KVM gave up, which happens where it interprets instructions and meets one that it does not
+    /// know.
+    Internal,
+    /// Something else, of which this program knows nothing.
+    Unknown,
+}
+
+/// A machine. Its guest runs only inside of [`Machine::run`], so that nobody else touches guest
+/// memory while a slice of it is borrowed.
+#[derive(Debug)]
+pub struct Machine {
+    vcpu: VcpuFd,
+    /// Holds the memory slot; never used after the processor was made.
+    _vm: VmFd,
+    memory: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Machine {
+    /// A machine with `bytes` of zeroed memory, from guest-physical address 0 on; in pages of 2 MiB
+    /// that are reserved now if `huge`.
+    ///
+    /// # Errors
+    /// What the kernel says; `ENOMEM` also for lack of huge pages.
+    pub fn new(kvm: &Kvm, bytes: usize, huge: bool) -> io::Result<Self> {
+        let vm = kvm.create_vm().map_err(os_error)?;
+        let mut flags = MapFlags::PRIVATE;
+        if huge {
+            flags |= MapFlags::HUGETLB | MapFlags::from_bits_retain(HUGE_2MB);
+        } else {
+            flags |= MapFlags::NORESERVE;
+        }
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: without an address and without FIXED, the kernel chooses a place where nothing
+        // is.
+        let memory = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, rights, flags) }?;
+        let memory = NonNull::new(memory.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let region = kvm_userspace_memory_region {
+            slot: SLOT,
+            flags: 0,
+            guest_phys_addr: 0,
+            memory_size: bytes as u64,
+            userspace_addr: memory.as_ptr().expose_provenance() as u64,
+        };
+        // SAFETY: the memory was mapped for this, is as large as said, and is never unmapped: it
+        // goes with the process.
+        unsafe { vm.set_user_memory_region(region) }.map_err(os_error)?;
+        let vcpu = vm.create_vcpu(0).map_err(os_error)?;
+        Ok(Self {
+            vcpu,
+            _vm: vm,
+            memory,
+            bytes,
+        })
+    }
+
+    /// The one door to guest memory: the `length` bytes from a guest-physical address on, if there
+    /// are so many.
+    pub fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]> {
+        let end = address.checked_add(length)?;
+        if end > self.bytes as u64 {
+            return None;
+        }
+        // SAFETY: the address lies within the mapping (checked above), or one past its end.
+        let start = unsafe { self.memory.add(address as usize) };
+        // SAFETY: (1) the range lies within memory that `new` mapped readable and writable, all of
+        // it initialised, since the kernel gives zeroes; (2) no other slice of it exists, for each
+        // borrows self; (3) the guest runs only inside of `run`, which borrows self as well.
+        Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), length as usize) })
+    }
+
+    /// The processor, to be set up or asked for its registers.
+    pub fn vcpu(&self) -> &VcpuFd {
+        &self.vcpu
+    }
+
+    /// Runs the guest until it needs somebody.
+    ///
+    /// # Errors
+    /// What KVM says: `EFAULT` for guest memory that the host cannot provide.
+    pub fn run(&mut self) -> io::Result<Exit> {
+        let exit = match self.vcpu.run() {
+            Ok(VcpuExit::IoOut(port, data)) => match <[u8; 4]>::try_from(data) {
+                Ok(bytes) => Exit::Port(port, u32::from_le_bytes(bytes)),
+                Err(_) => Exit::OtherPort(port),
+            },
+            Ok(VcpuExit::IoIn(port, _)) => Exit::OtherPort(port),
+            Ok(VcpuExit::MmioRead(address, _) | VcpuExit::MmioWrite(address, _)) => {
+                Exit::Nowhere(address)
+            }
+            Ok(VcpuExit::Shutdown | VcpuExit::Hlt) => Exit::Shutdown,
+            Ok(VcpuExit::FailEntry(reason, _)) => Exit::Refused(reason),
+            Ok(VcpuExit::InternalError) => Exit::Internal,
+            Ok(VcpuExit::Intr) => Exit::Interrupted,
+            Ok(_) => Exit::Unknown,
+            Err(error) if error.errno() == libc::EINTR => Exit::Interrupted,
+            Err(error) => return Err(os_error(error)),
+        };
+        Ok(exit)
+    }
+}
+
+fn os_error(error: kvm_ioctls::Error) -> io::Error {
+    io::Error::from_raw_os_error(error.errno())
+}
