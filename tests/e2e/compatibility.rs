@@ -218,6 +218,9 @@ fn network_trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let name = "our image, solo5's tender::port".to_owned();
     let run = || stock_port(images, &peer().ok_or(NO_PEER)?);
     trials.push(network.trial_unless(missing, name, run));
+    let name = "our image, solo5's tender::rules as an argument".to_owned();
+    let run = || stock_rules(images, &peer().ok_or(NO_PEER)?);
+    trials.push(network.trial_unless(missing, name, run));
     trials
 }
 
@@ -250,15 +253,53 @@ fn answers(images: &Images, peer: &Path, test: &Answering) -> Result<(), Failed>
     ended.expect_status(0)?.expect_stdout(test.says).map(|_| ())
 }
 
-/// The stock tender takes taps by name, and they must exist.
-fn stock_port(images: &Images, peer: &Path) -> Result<(), Failed> {
+/// A cable whose end for the guest is a tap that exists without it: the stock tender takes taps by
+/// name.
+fn stock_wire() -> Result<Wire, Failed> {
     let mut wire = Wire::new(1500, false)?;
     wire.hand_over();
-    for words in ["tuntap add port mode tap", "link set port master bridge up"] {
-        let mut command = Command::new("ip");
-        command.args(words.split(' '));
-        wire.segment.run(|| run(&mut command))?.expect_status(0)?;
+    ip(&wire, "tuntap add port mode tap")?;
+    ip(&wire, "link set port master bridge up")?;
+    Ok(wire)
+}
+
+fn ip(wire: &Wire, words: &str) -> Result<(), Failed> {
+    let mut command = Command::new("ip");
+    command.args(words.split(' '));
+    wire.segment.run(|| run(&mut command))?.expect_status(0)?;
+    Ok(())
+}
+
+/// Without a shared file there are no counters, but what rules log can be seen.
+fn stock_rules(images: &Images, peer: &Path) -> Result<(), Failed> {
+    let wire = stock_wire()?;
+    ip(&wire, "tuntap add other mode tap")?;
+    ip(&wire, "link set other up")?;
+    let rules = "table bridge filter { chain forward { type filter hook forward priority 0; \
+                 policy drop; udp dport 1001 log prefix \"one\" accept; } }";
+    let mut command = Command::new(peer.join("tenders/spt/solo5-spt"));
+    command
+        .args([
+            "--mem=16",
+            &format!("--net:private={PORT}"),
+            "--net:public=other",
+            "--",
+        ])
+        .arg(&images.firewall)
+        .arg(rules);
+    let running = wire.segment.run(|| start(&mut command))?;
+    // Without a carrier until the tender has attached, the bridge lets nothing through.
+    for _ in 0..ATTEMPTS_MAX {
+        wire.send(&frames::udp(1001, b"logged"))?;
+        wire.expect_silence(TEST_MAC)?;
     }
+    running.signal(rustix::process::Signal::TERM);
+    let expected = "log prefix=\"one\" rule=0 in=private out=public";
+    running.finish()?.expect_stdout(expected).map(|_| ())
+}
+
+fn stock_port(images: &Images, peer: &Path) -> Result<(), Failed> {
+    let wire = stock_wire()?;
     let mut command = Command::new(peer.join("tenders/spt/solo5-spt"));
     command
         .args(["--mem=16", &format!("--net:net={PORT}"), "--"])

@@ -2,17 +2,15 @@
 
 use crate::build::Images;
 use crate::frames::{self, PEER_MAC, TEST_MAC};
-use crate::joined::{Joined, Setting, join};
+use crate::joined::{Joined, Setting, join, of_rule};
 use crate::network::Network;
-use abi::share::{COUNTERS_PER_PORT, PORT_APPLIANCE, appliance_counters};
+use abi::share::{COUNTERS_PER_PORT, PORT_APPLIANCE};
 use libtest_mimic::{Failed, Trial};
 use nf::nft::Limits;
 use nf::{Listing, Malformed};
 
 /// The rules that the firewall comes with.
 const RULES: &str = include_str!("../../unikernels/firewall/rules/seed001.nft");
-/// The firewall's manifest: the reserved entry and two ports.
-const ENTRIES: usize = 3;
 /// Frames of noise, and the seed by which a failing run is repeated.
 const NOISE_FRAMES: u32 = 20_000;
 const NOISE_SEED: u64 = 0x0b0a_0001;
@@ -50,7 +48,7 @@ impl Joined {
     fn expect(&self, frame: &[u8], passes: bool, rule: &str) -> Result<(), Failed> {
         let rules = Listing::new(RULES, &Limits::DEFAULT).map_err(|e| e.to_string())?;
         let position = rules.iter().position(|listed| listed.text == rule);
-        let number = appliance_counters(ENTRIES) + position.ok_or(format!("no rule {rule}"))?;
+        let number = of_rule(position.ok_or(format!("no rule {rule}"))?);
         let before = self.number(number)?;
         self.left.send(frame)?;
         self.await_number(number, before + 1)?;

@@ -4,7 +4,9 @@ use crate::build::Images;
 use crate::process::{Running, start};
 use crate::temporary::TemporaryFile;
 use crate::wire::Wire;
-use abi::share::{COUNTERS_OFFSET, COUNTERS_PER_PORT, PortCounter};
+use abi::share::{
+    COUNTERS_OFFSET, COUNTERS_PER_PORT, PortCounter, RULE_COUNTERS_OFFSET, RuleCounter,
+};
 use libtest_mimic::Failed;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -14,6 +16,11 @@ use std::time::{Duration, Instant};
 
 /// How long a counter may take to reach its value.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The number of the counter of frames of this rule, of those that an image comes with.
+pub const fn of_rule(rule: usize) -> usize {
+    (RULE_COUNTERS_OFFSET - COUNTERS_OFFSET + rule * size_of::<RuleCounter>()) / 8
+}
 
 /// A guest between two wires, with counters.
 pub struct Joined {

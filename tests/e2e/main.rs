@@ -22,6 +22,8 @@ mod nft_syntax;
 mod ports;
 mod process;
 mod readme;
+mod rules;
+mod runtime;
 mod stats;
 mod temporary;
 mod tutorial;
@@ -43,6 +45,7 @@ fn main() {
     trials.extend(ports::trials(images, &network));
     trials.extend(firewall::trials(images, &network));
     trials.extend(capture::trials(images, &network));
+    trials.extend(rules::trials(images, &network));
     trials.extend(cli::trials(images));
     trials.extend(demo::trials(images, &network));
     trials.extend(stats::trials(images, &network));

@@ -5,7 +5,7 @@ use crate::exposition::{Samples, samples};
 use crate::frames::{self, TEST_MAC};
 use crate::network::Network;
 use crate::process::{Ended, Running, run, start};
-use crate::temporary::TemporaryFile;
+use crate::runtime::{Runtime, unused};
 use crate::wire::{PORT, Wire};
 use libtest_mimic::{Failed, Trial};
 use rustix::process::Signal;
@@ -43,47 +43,6 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         network.trial(format!("stats::{name}"), move || test(images))
     };
     TESTS.iter().map(trial).collect()
-}
-
-/// Where the named guests of one test are.
-struct Runtime(TemporaryFile);
-
-impl Runtime {
-    fn new() -> Result<Self, Failed> {
-        let place = unused("runtime")?;
-        std::fs::create_dir(&place.path)?;
-        Ok(Self(place))
-    }
-
-    fn outboard(&self, images: &Images, arguments: &[&str]) -> Command {
-        let mut command = Command::new(images.program("outboard"));
-        command.env("XDG_RUNTIME_DIR", &self.0.path).args(arguments);
-        command
-    }
-
-    /// What a command prints that succeeds.
-    fn says(&self, images: &Images, arguments: &[&str]) -> Result<String, Failed> {
-        let ended = run(&mut self.outboard(images, arguments))?;
-        ended.expect_status(0)?;
-        Ok(ended.stdout)
-    }
-
-    fn json(&self, images: &Images, arguments: &[&str]) -> Result<Value, Failed> {
-        Ok(serde_json::from_str(&self.says(images, arguments)?)?)
-    }
-}
-
-impl Drop for Runtime {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0.path);
-    }
-}
-
-/// A path in a test of its own that nothing is at.
-fn unused(name: &str) -> Result<TemporaryFile, Failed> {
-    let file = TemporaryFile::new(name, 0)?;
-    std::fs::remove_file(&file.path)?;
-    Ok(file)
 }
 
 /// The firewall under the monitor, between two wires.
@@ -457,8 +416,10 @@ fn last_words(images: &Images) -> Result<(), Failed> {
         watched.running.signal(signal);
         let ended: Ended = watched.running.finish()?;
         ended.expect_status(128 + signal.as_raw())?;
-        let private =
-            format!("outboard: private: received {frames} frames ({received} bytes), sent 0 (0)\n");
+        let private = format!(
+            "outboard: private: received {frames} frames ({received} bytes), sent 0 (0); dropped 1 \
+             bad_ip_checksum\n"
+        );
         let public =
             format!("outboard: public: received 0 frames (0 bytes), sent {PASSING} ({sent})\n");
         ended.expect_stderr(&private)?.expect_stderr(&public)?;

@@ -1,3 +1,3 @@
 fn main() {
-    image::appliance();
+    image::appliance_with_rules();
 }

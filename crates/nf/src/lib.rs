@@ -64,7 +64,7 @@ pub use ir::Program;
 pub use key::{Addresses, Fragment, Key, L4, ether_type, protocol};
 pub use listing::{Listed, Listing};
 pub use malformed::Malformed;
-pub use memory::memory_needed;
+pub use memory::{limits_within, memory_needed};
 pub use resolve::load;
 pub use rule::{RuleIndex, Tally, Verdict, Way};
 pub use ruleset::RuleSet;

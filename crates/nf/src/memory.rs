@@ -1,11 +1,15 @@
 //! How much heap a load may take, so that a guest can refuse it before its heap is exhausted.
 
+use crate::nft::Limits;
+
 /// Bytes of heap for each byte of text: names, conditions and statements.
 const PER_BYTE: usize = 32;
 /// Bytes for each line or `;`, which end a rule.
 const PER_RULE: usize = 400;
 /// Bytes for each comma, behind which there is another element of a set.
 const PER_ELEMENT: usize = 200;
+/// Bytes for an element that is not written, but stands in a variable elsewhere.
+const PER_EXPANDED: usize = 64;
 /// Bytes for any text.
 const FIXED: usize = 256 << 10;
 
@@ -27,9 +31,41 @@ pub fn memory_needed(text: &str) -> usize {
     FIXED + PER_BYTE * text.len() + PER_RULE * rules + PER_ELEMENT * elements
 }
 
+/// Limits under which `text` can be loaded where `has_room` says of numbers of bytes whether the
+/// heap has them; `None` if it has not enough for what is written there. Where memory is short, the
+/// limit of elements is lower than [`Limits::DEFAULT`]'s, for the sake of variables.
+pub fn limits_within(text: &str, has_room: impl Fn(usize) -> bool) -> Option<Limits> {
+    let needed = memory_needed(text);
+    if !has_room(needed) {
+        return None;
+    }
+    let most = Limits::DEFAULT.elements;
+    let mut expanded = most;
+    while expanded > 0 && !has_room(needed + expanded * PER_EXPANDED) {
+        expanded /= 2;
+    }
+    let written = text.bytes().filter(|byte| b",{".contains(byte)).count();
+    Some(Limits {
+        elements: most.min(written + expanded),
+        ..Limits::DEFAULT
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_bounds_the_elements_of_variables() {
+        let text = "define A = { 1, 2 }";
+        let needed = memory_needed(text);
+        let with = |memory: usize| limits_within(text, |bytes| bytes <= memory);
+        assert_eq!(with(needed - 1), None);
+        assert_eq!(with(usize::MAX), Some(Limits::DEFAULT));
+        assert_eq!(with(needed).unwrap().elements, 2);
+        let some = with(needed + 1000 * PER_EXPANDED).unwrap().elements;
+        assert!((500..=1002).contains(&some), "{some}");
+    }
 
     #[test]
     fn more_text_needs_more_memory() {

@@ -8,6 +8,7 @@
 //! | [`capture`] | frames of a guest's ports, as files |
 //! | [`metrics`] | counters over HTTP |
 //! | [`ps`] | which guests run under a name |
+//! | [`rules`] | what can be done with a file of rules |
 //! | [`run`] | the monitor: starts a tender, reports how its guest ended, cleans up |
 //! | [`ending`] | the decision what to say about an end |
 //! | [`frame`] | a frame from words, digits or a capture |
@@ -26,6 +27,7 @@ pub mod instance;
 pub mod metrics;
 pub mod new;
 pub mod ps;
+pub mod rules;
 pub mod run;
 pub mod share;
 pub mod stats;

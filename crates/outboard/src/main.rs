@@ -8,7 +8,7 @@ mod demo;
 use abi::exit;
 use bench::relay;
 use clap::{Parser, Subcommand};
-use outboard::{build, inspect, new, ps, run, stats};
+use outboard::{build, inspect, new, ps, rules, run, stats};
 use std::error::Error;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -47,6 +47,9 @@ enum Command {
     New(new::Arguments),
     /// Build the image of an appliance
     Build(build::Arguments),
+    /// Check, explain and replace rules
+    #[command(subcommand)]
+    Rules(Rules),
     /// Show what an image carries: manifest, ABI, segments
     Inspect(inspect::Arguments),
     /// List the guests that run under a name
@@ -64,6 +67,12 @@ enum Command {
         /// The process that it ends with
         parent: i32,
     },
+}
+
+#[derive(Subcommand)]
+enum Rules {
+    /// Give a running guest other rules, in one step
+    Load(rules::load::Arguments),
 }
 
 fn relay_kind(name: &str) -> Result<relay::Kind, &'static str> {
@@ -102,6 +111,10 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         Command::New(arguments) => new::run(&arguments)?,
         Command::Build(arguments) => build::run(&arguments)?,
         Command::Inspect(arguments) => inspect::run(&arguments)?,
+        Command::Rules(Rules::Load(arguments)) => {
+            let loaded = rules::load::run(&arguments)?;
+            return Ok(if loaded { exit::SUCCESS } else { exit::FAILURE });
+        }
         Command::Ps(arguments) => ps::run(&arguments)?,
         Command::Stats(arguments) => stats::run(&arguments)?,
         Command::Relay { kind, parent } => relay::serve(kind, parent)?,

@@ -3,6 +3,7 @@
 
 mod named;
 mod request;
+mod rules;
 mod watch;
 
 pub use request::Request;
@@ -44,6 +45,8 @@ pub enum Error {
     },
     /// Frames cannot be captured.
     Capture(capture::Error),
+    /// The guest cannot begin with its rules.
+    Rules(rules::Error),
     /// Counters cannot be served.
     Metrics(metrics::Error),
     /// Counters cannot be read.
@@ -67,6 +70,7 @@ impl fmt::Display for Error {
                 write!(f, "{key} needs a value: {key}={placeholder}")
             }
             Self::Capture(e) => e.fmt(f),
+            Self::Rules(e) => e.fmt(f),
             Self::Metrics(e) => e.fmt(f),
             Self::Stats(e) => e.fmt(f),
             Self::Share(e) => write!(f, "no file in memory: {e}; is `ulimit -n` high enough?"),
@@ -90,6 +94,7 @@ impl std::error::Error for Error {}
 /// The guest was not started, or the monitor lost it. The tender's own errors are not among them:
 /// it prints them itself and ends with status 1.
 pub fn run(request: &Request) -> Result<u8, Error> {
+    rules::check(&request.arguments).map_err(Error::Rules)?;
     // Before anything is made that must be removed, and before the tender starts: a signal that
     // arrives early waits here. What whoever started this program told it to ignore, the guest
     // ignores too.

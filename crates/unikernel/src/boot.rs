@@ -195,6 +195,11 @@ pub fn host() -> Host {
     boot().host
 }
 
+/// The whole command line; empty if there is none.
+pub fn command_line() -> &'static str {
+    boot().command_line
+}
+
 /// The command line's words.
 pub fn arguments() -> impl Iterator<Item = &'static str> {
     boot().command_line.split_ascii_whitespace()
@@ -203,6 +208,13 @@ pub fn arguments() -> impl Iterator<Item = &'static str> {
 /// Size of guest memory in bytes.
 pub fn memory_bytes() -> u64 {
     boot().memory_bytes
+}
+
+/// Names of the manifest's network devices, in its order.
+pub fn networks() -> impl Iterator<Item = &'static str> {
+    let entries = boot().entries.iter();
+    let networks = entries.filter(|entry| entry.kind == abi::manifest::kind::NET_BASIC);
+    networks.filter_map(Entry::name)
 }
 
 /// Number of entries in the manifest, the reserved first one included.

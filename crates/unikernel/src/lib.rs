@@ -53,7 +53,9 @@ mod wait;
 pub use abi;
 pub use abi::capture::Fate;
 pub use block::Block;
-pub use boot::{DeviceError, Host, arguments, entry_count, host, memory_bytes};
+pub use boot::{
+    DeviceError, Host, arguments, command_line, entry_count, host, memory_bytes, networks,
+};
 pub use clock::{Instant, monotonic, wall};
 #[doc(hidden)]
 pub use console::print as __print;

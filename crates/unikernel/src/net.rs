@@ -64,6 +64,11 @@ impl Port {
         })
     }
 
+    /// Its name in the manifest.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// The counter of this number in the port's block, for what the appliance itself counts:
     /// numbers from [`abi::share::PORT_APPLIANCE`] to [`COUNTERS_PER_PORT`].
     pub fn counter(&self, number: usize) -> Counter {

@@ -5,18 +5,14 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-extern crate alloc;
-
-use abi::share::{PORT_APPLIANCE, appliance_counters};
-use alloc::vec::Vec;
-use device::{Batch, Frame, Guess, Netif};
-use nf::nft::Limits;
-use nf::{Key, RuleSet, Verdict, Way};
-use unikernel::{Counter, Fate, Port, counter, println};
+use device::{Batch, Guess, Netif};
+use filter::Filter;
+use nf::Way;
+use unikernel::{Port, println};
 
 unikernel::entry!(main);
 
-/// The rules that it comes with.
+/// In force where neither the host nor the command line has other rules.
 const BUILT_IN: &str = include_str!("../rules/seed001.nft");
 
 fn main() -> i32 {
@@ -28,80 +24,50 @@ fn main() -> i32 {
             return abi::exit::FAILURE;
         }
     };
-    let filter = match nf::load(BUILT_IN, &["private", "public"], &Limits::DEFAULT) {
-        Ok(rules) => Filter::new(rules),
+    let mut filter = match Filter::start(BUILT_IN) {
+        Ok(filter) => filter,
         Err(error) => {
-            println!("firewall: {}", error.render("seed001.nft", BUILT_IN));
+            println!("firewall: {error}");
             return abi::exit::FAILURE;
         }
     };
+    let (out, back) = (filter.way(&private, &public), filter.way(&public, &private));
     let mut batch = Batch::new();
     let mut answered = Guess::default();
     loop {
         let ready = unikernel::wait(None);
+        filter.refresh();
         let outwards = ready.contains(private.wait_handle());
         let inwards = ready.contains(public.wait_handle());
         if outwards {
-            filter.forward(&mut private, &mut public, &mut batch);
+            forward(&mut filter, out, &mut private, &mut public, &mut batch);
         }
         if inwards {
-            filter.forward(&mut public, &mut private, &mut batch);
+            forward(&mut filter, back, &mut public, &mut private, &mut batch);
         }
         // Who got a frame may have answered already, and to look costs less than to wait.
         if outwards != inwards && answered.worth() {
-            let (from, to) = if outwards {
-                (&mut public, &mut private)
+            let found = if outwards {
+                forward(&mut filter, back, &mut public, &mut private, &mut batch)
             } else {
-                (&mut private, &mut public)
+                forward(&mut filter, out, &mut private, &mut public, &mut batch)
             };
-            answered.learn(filter.forward(from, to, &mut batch));
+            answered.learn(found);
         }
     }
 }
 
-/// Rules, and how often each decided.
-struct Filter {
-    rules: RuleSet,
-    /// One counter for each rule, and one for the policy.
-    decided: Vec<Counter>,
-}
-
-impl Filter {
-    fn new(rules: RuleSet) -> Self {
-        let first = appliance_counters(unikernel::entry_count());
-        let decided = (0..=rules.len())
-            .map(|rule| counter(first + rule))
-            .collect();
-        Self { rules, decided }
-    }
-
-    /// One batch from one port to the other; whether there was one.
-    fn forward(&self, from: &mut Port, to: &mut Port, batch: &mut Batch) -> bool {
-        from.receive(batch);
-        let any = !batch.is_empty();
-        batch.retain(|frame| self.accepts(frame, from));
-        to.transmit(batch);
-        any
-    }
-
-    fn accepts(&self, frame: &Frame, from: &Port) -> bool {
-        match Key::parse(frame.bytes()) {
-            Ok(key) => {
-                let way = Way { from: 0, to: 1 };
-                let (verdict, rule) = self.rules.verdict(&key, way, &mut ());
-                self.decided[rule].add(1);
-                let accepted = verdict == Verdict::Accept;
-                if !accepted {
-                    from.dropped(frame, Fate::Rule(rule as u16));
-                }
-                accepted
-            }
-            Err(malformed) => {
-                let number = PORT_APPLIANCE + malformed.index();
-                from.counter(number).add(1);
-                from.dropped(frame, Fate::Counter(number as u16));
-                false
-            }
-        }
-    }
+/// One batch from one port to the other; whether there was one.
+fn forward(
+    filter: &mut Filter,
+    way: Way,
+    from: &mut Port,
+    to: &mut Port,
+    batch: &mut Batch,
+) -> bool {
+    from.receive(batch);
+    let any = !batch.is_empty();
+    batch.retain(|frame| filter.accepts(frame, from, way));
+    to.transmit(batch);
+    any
 }

@@ -79,7 +79,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
         speed::require_iperf3()?;
     }
     let programs = programs(options.image.as_deref())?;
-    let entries = entries(&programs.firewall)?;
+    check_image(&programs.firewall)?;
     let original_user = rustix::process::getuid();
     privilege::acquire().map_err(Error::Privilege)?;
     let plan = options.plan();
@@ -88,7 +88,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
         (plan.estimate() + CHECKS_ESTIMATE).as_secs_f64()
     ));
 
-    let (mut standing, counters) = observed::start(&programs, entries)?;
+    let (mut standing, counters) = observed::start(&programs)?;
     let checks = checks::run(&standing.pair, &counters)?;
     observed::check(&mut standing)?;
     if !options.json {
@@ -147,14 +147,14 @@ fn build_image() -> Result<PathBuf, Error> {
     Ok(first.path)
 }
 
-/// Number of entries of the image's manifest, which says where its counters are.
-fn entries(path: &Path) -> Result<usize, Error> {
+/// Whether the image is the firewall's.
+fn check_image(path: &Path) -> Result<(), Error> {
     let refused = |reason: String| Error::Image(path.to_owned(), reason);
     let bytes = fs::read(path).map_err(|e: io::Error| refused(e.to_string()))?;
     let image = Image::parse(&bytes).map_err(|e| refused(e.to_string()))?;
     let names: Vec<_> = image.entries.iter().filter_map(Entry::name).collect();
     if names.len() == 2 && names.contains(&"private") && names.contains(&"public") {
-        Ok(image.entries.len())
+        Ok(())
     } else {
         Err(refused(
             "it does not have the firewall's two networks".into(),

@@ -1,7 +1,7 @@
 //! The firewall between two segments, and what it counts.
 
 use super::error::Error;
-use abi::share::{COUNTERS_OFFSET, appliance_counters};
+use abi::share::{RULE_COUNTERS_OFFSET, RuleCounter};
 use bench::contender::{Programs, Standing};
 use nf::Listing;
 use nf::nft::Limits;
@@ -18,19 +18,18 @@ fn built_in() -> Listing {
     Listing::new(text, &Limits::DEFAULT).expect("the firewall was built with these rules")
 }
 
-/// Starts the firewall between two fresh segments, with a file that it counts in. `entries` are
-/// those of its manifest, the reserved first one included. It ends with the thread that calls this.
+/// Starts the firewall between two fresh segments, with a file that it counts in. It
+/// ends with the thread that calls this.
 ///
 /// # Errors
 /// A segment cannot be made, or the tender cannot be started.
-pub fn start(programs: &Programs, entries: usize) -> Result<(Standing, Counters), Error> {
+pub fn start(programs: &Programs) -> Result<(Standing, Counters), Error> {
     let share = Share::anonymous().map_err(Error::Share)?;
     // The console is not part of the report.
     let console = io::stderr().into();
     let standing = Standing::firewall(programs, &[], Some(share.as_fd()), console)?;
     let counters = Counters {
         share,
-        first: appliance_counters(entries),
         rules: built_in(),
     };
     Ok((standing, counters))
@@ -52,7 +51,6 @@ pub fn check(standing: &mut Standing) -> Result<(), Error> {
 #[derive(Debug)]
 pub struct Counters {
     share: Share,
-    first: usize,
     rules: Listing,
 }
 
@@ -77,11 +75,11 @@ impl Counters {
     /// # Errors
     /// The file cannot be read.
     pub fn read(&self) -> Result<Vec<u64>, Error> {
-        let mut counters = vec![u64::new_zeroed(); self.rules.iter().len()];
-        let offset = COUNTERS_OFFSET + self.first * size_of::<u64>();
+        // The rules that the firewall comes with have the first slot.
+        let mut counters = vec![RuleCounter::new_zeroed(); self.rules.iter().len()];
         let bytes = counters.as_mut_bytes();
-        match rustix::io::pread(&self.share, &mut *bytes, offset as u64) {
-            Ok(count) if count == bytes.len() => Ok(counters),
+        match rustix::io::pread(&self.share, &mut *bytes, RULE_COUNTERS_OFFSET as u64) {
+            Ok(count) if count == bytes.len() => Ok(counters.iter().map(|c| c.frames).collect()),
             Ok(_) => Err(Error::Io(
                 "the counters",
                 io::ErrorKind::UnexpectedEof.into(),
@@ -113,17 +111,13 @@ mod tests {
     fn counters() -> Counters {
         let rules = built_in();
         let share = Share::anonymous().unwrap();
-        Counters {
-            share,
-            first: appliance_counters(3),
-            rules,
-        }
+        Counters { share, rules }
     }
 
     #[test]
     fn counters_are_read_where_the_firewall_writes_them() {
         let counters = counters();
-        let offset = COUNTERS_OFFSET + 8 * (3 * abi::share::COUNTERS_PER_PORT + 1);
+        let offset = RULE_COUNTERS_OFFSET + size_of::<RuleCounter>();
         rustix::io::pwrite(&counters.share, &7u64.to_ne_bytes(), offset as u64).unwrap();
         let read = counters.read().unwrap();
         assert_eq!(read.len(), built_in().iter().len());

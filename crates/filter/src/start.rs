@@ -1,0 +1,95 @@
+//! The rules that an appliance begins with.
+
+use super::{Refusal, load, refuse};
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use core::fmt;
+use nf::RuleSet;
+use nf::nft;
+use unikernel::rules::{Feed, RuleCounters};
+
+/// Why an appliance does not start.
+#[derive(Debug)]
+pub struct Error {
+    /// Whose rules they are.
+    source: &'static str,
+    /// The text; empty if it could not be read.
+    text: String,
+    reason: Reason,
+}
+
+#[derive(Debug)]
+enum Reason {
+    NoText,
+    Memory,
+    Invalid(nft::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { source, text, .. } = self;
+        match &self.reason {
+            Reason::NoText => write!(f, "{source}: the rules are no text in UTF-8"),
+            Reason::Memory => write!(
+                f,
+                "{source}: the rules do not fit into memory; start with more --mem"
+            ),
+            Reason::Invalid(error) => write!(f, "no rules\n{}", error.render(source, text)),
+        }
+    }
+}
+
+impl core::error::Error for Error {}
+
+/// The rules of the host, or else those of the command line, or else `built_in`; in force.
+pub(crate) fn first(
+    feed: &mut Feed,
+    ports: &[&str],
+    built_in: &str,
+) -> Result<(RuleSet, RuleCounters), Error> {
+    if feed.is_pending() {
+        if let Some(offer) = feed.offer() {
+            return match load(offer.text(), ports) {
+                Ok(rules) => {
+                    let counters = feed.accept(&offer, rules.len() + 1);
+                    Ok((rules, counters))
+                }
+                Err(refusal) => {
+                    refuse(feed, &offer, &refusal);
+                    Err(Error::new("--rules", offer.text(), refusal))
+                }
+            };
+        }
+        // Still pending: the host is writing, and says when it is done.
+        if !feed.is_pending() {
+            let (source, text) = ("--rules", String::new());
+            let reason = Reason::NoText;
+            return Err(Error {
+                source,
+                text,
+                reason,
+            });
+        }
+    }
+    let (source, text) = match unikernel::command_line() {
+        "" => ("built-in rules", built_in),
+        given => ("command line", given),
+    };
+    let rules = load(text, ports).map_err(|refusal| Error::new(source, text, refusal))?;
+    let counters = feed.own(rules.len() + 1);
+    Ok((rules, counters))
+}
+
+impl Error {
+    fn new(source: &'static str, text: &str, refusal: Refusal) -> Self {
+        let (text, reason) = match refusal {
+            Refusal::Memory => (String::new(), Reason::Memory),
+            Refusal::Invalid(error) => (text.to_owned(), Reason::Invalid(error)),
+        };
+        Self {
+            source,
+            text,
+            reason,
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! `outboard rules load`: a running guest gets other rules, in one step.
+
+use super::source::{self, Source};
+use crate::instance::{self, Instance};
+use abi::extension::feature;
+use abi::share::{RULES_STATUS_OFFSET, RulesRefused, RulesStatus};
+use nf::nft::Limits;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use std::{fmt, io};
+use zerocopy::{FromZeros, IntoBytes};
+
+/// How long another loader is waited for.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the guest may take to say that it uses the rules, or why it does not.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause between two looks at either.
+const PAUSE: Duration = Duration::from_millis(1);
+/// Reads that empty the FIFO; it holds one byte for each loader that was killed.
+const DRAINS_MAX: usize = 16;
+
+/// `outboard rules load`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The guest, by the name that it was started with: outboard run --name=INSTANCE
+    instance: String,
+    /// The rules, in nft's language; - is standard input
+    file: PathBuf,
+}
+
+/// Why the guest keeps the rules that it had.
+#[derive(Debug)]
+pub enum Error {
+    /// No text.
+    Source(source::Error),
+    /// The text is no rules: what [`nf`] says of it.
+    Rules(String),
+    /// No guest.
+    Instance(instance::Error),
+    /// The guest's image takes no rules.
+    NotTaken(String),
+    /// Others are loading rules all the time.
+    Busy(String),
+    /// The shared file or the event cannot be used.
+    System(io::Error),
+    /// The guest said no.
+    Refused {
+        /// The guest.
+        name: String,
+        /// Why: a [`RulesRefused`], or another number.
+        reason: u64,
+        /// Where in the text, in bytes.
+        position: u64,
+        /// The generation that stays in force.
+        in_force: u64,
+    },
+    /// The guest said nothing.
+    Silent(String),
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Source(error) => error.fmt(f),
+            Self::Rules(rendered) => f.write_str(rendered),
+            Self::Instance(error) => error.fmt(f),
+            Self::NotTaken(name) => write!(
+                f,
+                "{name} takes no rules; build its image with image::appliance_with_rules() in its \
+                 build.rs"
+            ),
+            Self::Busy(name) => write!(
+                f,
+                "another process has been loading rules into {name} for {} s; try again",
+                LOCK_TIMEOUT.as_secs()
+            ),
+            Self::System(error) => write!(f, "cannot hand the rules over: {error}"),
+            Self::Refused {
+                name,
+                reason,
+                position,
+                in_force,
+            } => {
+                write!(f, "{name} keeps rule set {in_force}: ")?;
+                refusal(f, *reason, *position)
+            }
+            Self::Silent(name) => write!(
+                f,
+                "{name} has not answered for {} s and keeps its rules until it does; is it \
+                 stopped?",
+                ANSWER_TIMEOUT.as_secs()
+            ),
+        }
+    }
+}
+
+/// What the guest gave as its reason, in words of ours.
+fn refusal(f: &mut fmt::Formatter<'_>, reason: u64, position: u64) -> fmt::Result {
+    const INVALID: u64 = RulesRefused::Invalid as u64;
+    const MEMORY: u64 = RulesRefused::Memory as u64;
+    const TORN: u64 = RulesRefused::Torn as u64;
+    match reason {
+        INVALID => write!(
+            f,
+            "it cannot read them, from byte {position} on; was its image built by another version?"
+        ),
+        MEMORY => write!(
+            f,
+            "they do not fit into its memory beside those in force; start it with more --mem"
+        ),
+        TORN => write!(f, "they changed while it read them; load them again"),
+        other => write!(f, "it gives no reason that is known here ({other})"),
+    }
+}
+
+/// Has a guest use the rules in a file from now on, and says so. A file that is no rules, or that
+/// the guest refuses, changes nothing.
+///
+/// False if the file is no rules: then standard error says where.
+///
+/// # Errors
+/// Why else the guest does not use them.
+pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    let source = Source::read(&arguments.file).map_err(Error::Source)?;
+    let instance = Instance::open(&arguments.instance).map_err(Error::Instance)?;
+    let generation = match load(&instance, &source) {
+        Err(Error::Rules(rendered)) => {
+            eprintln!("{rendered}");
+            return Ok(false);
+        }
+        loaded => loaded?,
+    };
+    println!(
+        "{}: rule set {generation} in force, from {}",
+        instance.name(),
+        source.name
+    );
+    Ok(true)
+}
+
+/// Has a guest use these rules, and returns the generation that they are.
+///
+/// # Errors
+/// Why the guest does not use them.
+pub fn load(instance: &Instance, source: &Source) -> Result<u64, Error> {
+    let name = || instance.name().to_owned();
+    let description = instance.description();
+    if description.features & feature::RULES == 0 {
+        return Err(Error::NotTaken(name()));
+    }
+    let Source { name: file, text } = source;
+    nf::load(text, &description.ports(), &Limits::DEFAULT)
+        .map_err(|error| Error::Rules(error.render(file, text).to_string()))?;
+    let event = instance.event().map_err(Error::Instance)?;
+    // Loaders take turns; the lock goes with the descriptor.
+    lock(&event)?
+        .then_some(())
+        .ok_or_else(|| Error::Busy(name()))?;
+    let share = instance.writable_share().map_err(Error::Instance)?;
+    let generation = tender::rules::publish(&share, text.as_bytes()).map_err(Error::System)?;
+    wake(&event).map_err(|errno| Error::System(errno.into()))?;
+    await_answer(instance, generation)
+}
+
+/// Locks the event among loaders; false if that takes too long.
+fn lock(event: &OwnedFd) -> Result<bool, Error> {
+    let deadline = Instant::now() + LOCK_TIMEOUT;
+    loop {
+        match rustix::fs::flock(event, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => sleep(PAUSE),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(false),
+            Err(errno) => return Err(Error::System(errno.into())),
+        }
+    }
+}
+
+/// Wakes the guest up: an edge, since the guest cannot read what woke it.
+fn wake(event: impl AsFd) -> Result<(), Errno> {
+    for _ in 0..DRAINS_MAX {
+        match rustix::io::read(&event, &mut [0; 4096]) {
+            Ok(1..) | Err(Errno::INTR) => {}
+            Ok(0) | Err(Errno::AGAIN) => break,
+            Err(errno) => return Err(errno),
+        }
+    }
+    rustix::io::retry_on_intr(|| rustix::io::write(&event, &[1])).map(drop)
+}
+
+fn await_answer(instance: &Instance, generation: u64) -> Result<u64, Error> {
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
+    loop {
+        // Looked at first: a guest that answers and ends has answered.
+        let runs = instance.is_running().map_err(Error::Instance)?;
+        let status = status(instance).map_err(|errno| Error::System(errno.into()))?;
+        if status.generation == generation {
+            return Ok(generation);
+        }
+        let name = instance.name().to_owned();
+        if status.refused == generation {
+            return Err(Error::Refused {
+                name,
+                reason: status.reason,
+                position: status.position,
+                in_force: status.generation,
+            });
+        }
+        if !runs {
+            return Err(Error::Instance(instance::Error::Ended(name)));
+        }
+        if Instant::now() > deadline {
+            return Err(Error::Silent(name));
+        }
+        sleep(PAUSE);
+    }
+}
+
+/// What the guest says, which need not be true: it is compared, and printed as numbers.
+fn status(instance: &Instance) -> Result<RulesStatus, Errno> {
+    let mut status = RulesStatus::new_zeroed();
+    rustix::io::pread(
+        instance.share(),
+        status.as_mut_bytes(),
+        RULES_STATUS_OFFSET as u64,
+    )?;
+    Ok(status)
+}
