@@ -1,8 +1,9 @@
 //! The thread that takes records out of the ring and adds them to their files.
 
 use super::pcapng::{Packet, Writer};
+use super::reason::Reasons;
 use super::ring::{self, Checked, Nonsense};
-use super::{Output, Prepared, Sink, reason, say};
+use super::{Output, Prepared, Sink, say};
 use abi::share::{
     CAPTURE_OFFSET, CAPTURE_RING_BYTES, CAPTURE_RING_OFFSET, COUNTERS_OFFSET, COUNTERS_PER_PORT,
     CaptureHead, Control, PortCounter,
@@ -58,6 +59,7 @@ pub struct Drain<'a> {
     prepared: Prepared,
     open: Vec<Open>,
     stop: &'a AtomicBool,
+    reasons: Reasons,
     /// Position up to which records were taken out.
     tail: u64,
     copy: Vec<u8>,
@@ -67,6 +69,7 @@ impl<'a> Drain<'a> {
     /// Ready to run until `stop` says that the guest has ended.
     pub fn new(prepared: Prepared, stop: &'a AtomicBool) -> Self {
         Self {
+            reasons: Reasons::new(prepared.reads_frames),
             prepared,
             open: Vec::new(),
             stop,
@@ -157,8 +160,8 @@ impl<'a> Drain<'a> {
 
     fn add(&mut self, checked: &Checked<'_>) {
         let record = &checked.record;
-        let reads_frames = self.prepared.reads_frames;
-        let comment = reason::comment(record.fate, record.generation, reads_frames);
+        let share = &self.prepared.share;
+        let comment = self.reasons.comment(share, record.fate, record.generation);
         let packet = Packet {
             time: record.time,
             outbound: record.direction != 0,
