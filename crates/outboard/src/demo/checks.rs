@@ -1,7 +1,7 @@
 //! What must pass the firewall and what must not, tried with real traffic.
 
 use super::error::Error;
-use super::observed::{Counters, Decider};
+use super::observed::{Counters, Decider, deciders};
 use bench::topology::{Pair, Side, connect};
 use bench::traffic::ping::Icmp;
 use serde::Serialize;
@@ -70,14 +70,14 @@ impl Check {
 ///
 /// # Errors
 /// A socket cannot be made, or the counters cannot be read.
-pub fn run(pair: &Pair, counters: &Counters) -> Result<Vec<Check>, Error> {
+pub fn run(pair: &Pair, counters: &mut Counters) -> Result<Vec<Check>, Error> {
     let mut checks = Vec::new();
     for (traffic, expected) in PLAN {
         for (from, to) in [(&pair.a, &pair.b), (&pair.b, &pair.a)] {
             let before = counters.read()?;
             let seen = attempt(traffic, from, to);
             thread::sleep(SETTLE);
-            let decided = counters.deciders(&before, &counters.read()?);
+            let decided = deciders(&before, &counters.read()?);
             let passed = seen.is_ok();
             checks.push(Check {
                 tried: format!("{}, {} to {}", traffic.name(), from.name, to.name),

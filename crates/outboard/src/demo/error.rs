@@ -1,7 +1,7 @@
 //! What keeps a demonstration from being shown.
 
 use bench::{contender, privilege};
-use outboard::build;
+use outboard::{build, stats};
 use rustix::io::Errno;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -20,6 +20,8 @@ pub enum Error {
     Privilege(privilege::Missing),
     /// No shared file.
     Share(Errno),
+    /// The counters cannot be read.
+    Stats(stats::Error),
     /// A program cannot be started.
     Spawn(PathBuf, io::Error),
     /// A contender cannot be put between two segments.
@@ -51,6 +53,7 @@ impl fmt::Display for Error {
             ),
             Self::Privilege(e) => e.fmt(f),
             Self::Share(e) => write!(f, "no file in memory: {e}; is `ulimit -n` high enough?"),
+            Self::Stats(e) => e.fmt(f),
             Self::Spawn(path, e) => write!(f, "cannot start {}: {e}", path.display()),
             Self::Contender(e) => e.fmt(f),
             Self::Ended(status) => write!(

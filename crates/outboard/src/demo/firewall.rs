@@ -2,6 +2,7 @@
 
 use super::error::Error;
 use super::{checks, keep, observed, report, speed};
+use abi::extension::feature;
 use abi::manifest::Entry;
 use abi::note::Target;
 use bench::contender::Programs;
@@ -79,7 +80,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
         speed::require_iperf3()?;
     }
     let programs = programs(options.image.as_deref())?;
-    check_image(&programs.firewall)?;
+    let features = features(&programs.firewall)?;
     let original_user = rustix::process::getuid();
     privilege::acquire().map_err(Error::Privilege)?;
     let plan = options.plan();
@@ -88,8 +89,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
         (plan.estimate() + CHECKS_ESTIMATE).as_secs_f64()
     ));
 
-    let (mut standing, counters) = observed::start(&programs)?;
-    let checks = checks::run(&standing.pair, &counters)?;
+    let (mut standing, mut counters) = observed::start(&programs, features)?;
+    let checks = checks::run(&standing.pair, &mut counters)?;
     observed::check(&mut standing)?;
     if !options.json {
         print!("{}", report::checks(&checks));
@@ -147,18 +148,21 @@ fn build_image() -> Result<PathBuf, Error> {
     Ok(first.path)
 }
 
-/// Whether the image is the firewall's.
-fn check_image(path: &Path) -> Result<(), Error> {
+/// What the image understands, if it is the firewall's: two networks, and rules.
+fn features(path: &Path) -> Result<u32, Error> {
     let refused = |reason: String| Error::Image(path.to_owned(), reason);
     let bytes = fs::read(path).map_err(|e: io::Error| refused(e.to_string()))?;
     let image = Image::parse(&bytes).map_err(|e| refused(e.to_string()))?;
     let names: Vec<_> = image.entries.iter().filter_map(Entry::name).collect();
-    if names.len() == 2 && names.contains(&"private") && names.contains(&"public") {
-        Ok(())
-    } else {
-        Err(refused(
+    if names.len() != 2 || !names.contains(&"private") || !names.contains(&"public") {
+        return Err(refused(
             "it does not have the firewall's two networks".into(),
-        ))
+        ));
+    }
+    let features = image.extension.map_or(0, |extension| extension.features);
+    match features & feature::RULES {
+        0 => Err(refused("it takes no rules".into())),
+        _ => Ok(features),
     }
 }
 

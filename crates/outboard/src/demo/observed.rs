@@ -1,38 +1,50 @@
 //! The firewall between two segments, and what it counts.
 
 use super::error::Error;
-use abi::share::{RULE_COUNTERS_OFFSET, RuleCounter};
 use bench::contender::{Programs, Standing};
-use nf::Listing;
-use nf::nft::Limits;
+use outboard::instance::Description;
 use outboard::share::Share;
+use outboard::stats::reader::Reader;
+use outboard::stats::snapshot::{Rules, Snapshot};
+use rustix::fs::MemfdFlags;
 use serde::Serialize;
 use std::cmp::Reverse;
-use std::os::fd::AsFd;
-use std::{fmt, io};
-use zerocopy::{FromZeros, IntoBytes};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::{fmt, process};
 
-/// The rules that the firewall comes with.
-fn built_in() -> Listing {
-    let text = include_str!("../../../../unikernels/firewall/rules/seed001.nft");
-    Listing::new(text, &Limits::DEFAULT).expect("the firewall was built with these rules")
-}
+/// The rules of the demonstration: those that the firewall comes with, but with names.
+const RULES: &str = include_str!("../../../../unikernels/firewall/rules/seed001.nft");
 
-/// Starts the firewall between two fresh segments, with a file that it counts in. It
-/// ends with the thread that calls this.
+/// Starts the firewall between two fresh segments, under [`RULES`], with a file that it counts in.
+/// It ends with the thread that calls this. `features` are those of its image.
 ///
 /// # Errors
 /// A segment cannot be made, or the tender cannot be started.
-pub fn start(programs: &Programs) -> Result<(Standing, Counters), Error> {
+pub fn start(programs: &Programs, features: u32) -> Result<(Standing, Counters), Error> {
     let share = Share::anonymous().map_err(Error::Share)?;
+    let rules = file(RULES).map_err(|e| Error::Io("a file of rules in memory", e))?;
+    let path = format!("/proc/{}/fd/{}", process::id(), rules.as_raw_fd());
+    let options = [format!("--rules={path}").into()];
     // The console is not part of the report.
     let console = io::stderr().into();
-    let standing = Standing::firewall(programs, &[], Some(share.as_fd()), console)?;
+    let standing = Standing::firewall(programs, &options, Some(share.as_fd()), console)?;
+    let image = programs.firewall.clone();
+    let description = Description::new(image, "spt".to_owned(), 0, features);
+    let reader = Reader::new(share.as_fd(), description).map_err(Error::Stats)?;
     let counters = Counters {
-        share,
-        rules: built_in(),
+        reader,
+        _rules: rules,
     };
     Ok((standing, counters))
+}
+
+/// A file in memory with this text.
+fn file(text: &str) -> io::Result<File> {
+    let mut file = File::from(rustix::fs::memfd_create("rules", MemfdFlags::CLOEXEC)?);
+    file.write_all(text.as_bytes())?;
+    Ok(file)
 }
 
 /// Whether the firewall still runs.
@@ -50,8 +62,9 @@ pub fn check(standing: &mut Standing) -> Result<(), Error> {
 /// How often each rule has decided: the firewall's own counters.
 #[derive(Debug)]
 pub struct Counters {
-    share: Share,
-    rules: Listing,
+    reader: Reader,
+    /// The tender opens it by its number here when it starts.
+    _rules: File,
 }
 
 /// Who has decided.
@@ -70,72 +83,83 @@ impl fmt::Display for Decider {
 }
 
 impl Counters {
-    /// How often each rule has decided so far; the policy comes last.
+    /// What has been counted so far.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn read(&self) -> Result<Vec<u64>, Error> {
-        // The rules that the firewall comes with have the first slot.
-        let mut counters = vec![RuleCounter::new_zeroed(); self.rules.iter().len()];
-        let bytes = counters.as_mut_bytes();
-        match rustix::io::pread(&self.share, &mut *bytes, RULE_COUNTERS_OFFSET as u64) {
-            Ok(count) if count == bytes.len() => Ok(counters.iter().map(|c| c.frames).collect()),
-            Ok(_) => Err(Error::Io(
-                "the counters",
-                io::ErrorKind::UnexpectedEof.into(),
-            )),
-            Err(e) => Err(Error::Io("the counters", e.into())),
-        }
+    pub fn read(&mut self) -> Result<Snapshot, Error> {
+        self.reader.snapshot().map_err(Error::Stats)
     }
+}
 
-    /// Who has decided between two readings, the most frequent first.
-    pub fn deciders(&self, before: &[u64], after: &[u64]) -> Vec<Decider> {
-        let differences = before.iter().zip(after).map(|(b, a)| a.wrapping_sub(*b));
-        let mut deciders: Vec<Decider> = differences
-            .enumerate()
-            .filter(|(_, frames)| *frames > 0)
-            .filter_map(|(index, frames)| {
-                let rule = self.rules.get(index)?.text.clone();
-                Some(Decider { rule, frames })
-            })
-            .collect();
-        deciders.sort_by_key(|decider| Reverse(decider.frames));
-        deciders
-    }
+/// Who has decided between two readings, the most frequent first. All rules of the demonstration
+/// decide where they match.
+pub fn deciders(before: &Snapshot, after: &Snapshot) -> Vec<Decider> {
+    let frames = |rules: Option<&Rules>, number: usize| {
+        let rule = rules.and_then(|rules| rules.entries.get(number));
+        rule.map_or(0, |rule| rule.counted.frames)
+    };
+    let rules = after.rules.iter().flat_map(|rules| &rules.entries);
+    let mut deciders: Vec<Decider> = rules
+        .map(|rule| Decider {
+            rule: rule.label().into_owned(),
+            frames: rule
+                .counted
+                .frames
+                .wrapping_sub(frames(before.rules.as_ref(), rule.number)),
+        })
+        .filter(|decider| decider.frames > 0)
+        .collect();
+    deciders.sort_by_key(|decider| Reverse(decider.frames));
+    deciders
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use outboard::stats::snapshot::{Rule, Traffic};
 
-    fn counters() -> Counters {
-        let rules = built_in();
-        let share = Share::anonymous().unwrap();
-        Counters { share, rules }
-    }
-
-    #[test]
-    fn counters_are_read_where_the_firewall_writes_them() {
-        let counters = counters();
-        let offset = RULE_COUNTERS_OFFSET + size_of::<RuleCounter>();
-        rustix::io::pwrite(&counters.share, &7u64.to_ne_bytes(), offset as u64).unwrap();
-        let read = counters.read().unwrap();
-        assert_eq!(read.len(), built_in().iter().len());
-        assert_eq!((read[0], read[1], read[2]), (0, 7, 0));
+    fn snapshot(counts: [u64; 3]) -> Snapshot {
+        let texts = [
+            "ether type arp accept",
+            "ip protocol icmp accept",
+            "policy drop",
+        ];
+        let entries = texts.into_iter().zip(counts).enumerate();
+        let entries = entries.map(|(number, (text, frames))| Rule {
+            number,
+            chain: Some("forward".into()),
+            line: Some(number + 1),
+            text: Some(text.into()),
+            counted: Traffic { frames, bytes: 0 },
+        });
+        Snapshot {
+            ports: Vec::new(),
+            rules: Some(Rules {
+                generation: 1,
+                loaded: 1,
+                refused: None,
+                entries: entries.collect(),
+            }),
+            captures_lost: 0,
+            notes: Vec::new(),
+        }
     }
 
     #[test]
     fn deciders_are_differences_by_name() {
-        let counters = counters();
-        let before = counters.read().unwrap();
-        let mut after = before.clone();
-        after[1] += 2;
-        *after.last_mut().unwrap() += 5;
-        let deciders = counters.deciders(&before, &after);
+        let deciders = deciders(&snapshot([1, 5, 7]), &snapshot([1, 7, 12]));
         let told: Vec<String> = deciders.iter().map(Decider::to_string).collect();
-        assert_eq!(
-            told,
-            ["policy drop (5)", "ip protocol icmp counter accept (2)"]
-        );
+        assert_eq!(told, ["policy drop (5)", "ip protocol icmp accept (2)"]);
+    }
+
+    #[test]
+    fn the_first_reading_may_come_before_the_guest_has_rules() {
+        let nothing = Snapshot {
+            rules: None,
+            ..snapshot([0; 3])
+        };
+        assert_eq!(deciders(&nothing, &snapshot([0, 0, 1])).len(), 1);
+        assert_eq!(deciders(&nothing, &nothing), []);
     }
 }
