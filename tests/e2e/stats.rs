@@ -1,6 +1,6 @@
 //! What is counted, and who can see it: known traffic, exact counts.
 
-use crate::build::Images;
+use crate::build::{Images, root};
 use crate::exposition::{Samples, samples};
 use crate::frames::{self, TEST_MAC};
 use crate::network::Network;
@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 
 /// How long a count may take to show.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The rules of the firewall in these tests.
+const RULES: &str = "unikernels/firewall/rules/seed001.nft";
 
 type Test = fn(&Images) -> Result<(), Failed>;
 
@@ -71,6 +74,7 @@ impl Watched {
         let (mut left, mut right) = (Wire::new(1500, false)?, Wire::new(1500, false)?);
         command
             .args(["run", "--mem=16", &format!("--host={host}")])
+            .arg(format!("--rules={}", root().join(RULES).display()))
             .args(options)
             .arg(format!("--net:private={}", left.descriptor()?))
             .arg(format!("--net:public={}", right.descriptor()?))
@@ -123,6 +127,24 @@ fn eventually<T>(mut what: impl FnMut() -> Result<T, Failed>) -> Result<T, Faile
             result => return result,
         }
     }
+}
+
+/// A part of each rule that [`Watched::traffic`] meets, and what it must count: bytes are those
+/// from the network header on.
+fn decided() -> [(&'static str, u64, u64); 2] {
+    let bytes = |count: u64, frame: Vec<u8>| count * (frame.len() as u64 - 14);
+    [
+        (
+            "ip protocol udp",
+            PASSING,
+            bytes(PASSING, frames::udp(53, b"ready")),
+        ),
+        (
+            "policy drop",
+            DROPPED,
+            bytes(DROPPED, frames::tcp(1234, b"no")),
+        ),
+    ]
 }
 
 fn expect<T: PartialEq + std::fmt::Debug>(found: T, expected: T) -> Result<(), Failed> {
@@ -185,6 +207,12 @@ fn check(samples: Samples) -> Result<Samples, Failed> {
         same.then_some(())
             .ok_or(format!("{series} is {found}, not {expected}"))?;
     }
+    for (rule, frames, bytes) in decided() {
+        let found = samples.iter().filter(|(series, _)| series.contains(rule));
+        let found: Vec<_> = found.map(|(_, value)| *value).collect();
+        // The family of bytes comes first in the order of names.
+        expect(found, vec![bytes, frames])?;
+    }
     Ok(samples)
 }
 
@@ -214,11 +242,45 @@ fn check_json(stats: &Value) -> Result<(), Failed> {
         &public["transmit"],
         &json!({"frames": PASSING, "bytes": sent}),
     )?;
+    expect(&private["drops"]["bad_ip_checksum"], &json!(1))?;
     expect(&stats["notes"], &json!([]))?;
+    check_rules(&stats["rules"])?;
     expect(
         (&stats["version"], &stats["running"]),
         (&json!(1), &json!(true)),
     )
+}
+
+fn check_rules(rules: &Value) -> Result<(), Failed> {
+    expect(
+        (&rules["generation"], &rules["refused"]),
+        (&json!(1), &Value::Null),
+    )?;
+    let text = std::fs::read_to_string(root().join(RULES))?;
+    let entries = rules["entries"].as_array().ok_or("no entries")?;
+    // The policy has one too.
+    expect(entries.len(), 1 + text.matches(" counter accept").count())?;
+    for (number, entry) in entries.iter().enumerate() {
+        let rule = entry["text"].as_str().ok_or("no text")?;
+        let met = decided().into_iter().find(|(part, ..)| rule.contains(part));
+        let (frames, bytes) = met.map_or((0, 0), |(_, frames, bytes)| (frames, bytes));
+        expect(
+            (&entry["frames"], &entry["bytes"]),
+            (&json!(frames), &json!(bytes)),
+        )?;
+        expect(
+            (&entry["number"], &entry["chain"]),
+            (&json!(number), &json!("forward")),
+        )?;
+        if let Some((part, ..)) = met {
+            let line = text
+                .lines()
+                .position(|line| line.contains(part))
+                .ok_or(part)?;
+            expect(&entry["line"], &json!(line + 1))?;
+        }
+    }
+    Ok(())
 }
 
 fn named(images: &Images) -> Result<(), Failed> {
@@ -423,12 +485,15 @@ fn last_words(images: &Images) -> Result<(), Failed> {
         let public =
             format!("outboard: public: received 0 frames (0 bytes), sent {PASSING} ({sent})\n");
         ended.expect_stderr(&private)?.expect_stderr(&public)?;
+        for (rule, frames, _) in decided() {
+            ended.expect_stderr(&format!("outboard: {frames} frames: {rule}"))?;
+        }
     }
     Ok(())
 }
 
 /// Looks at a guest that writes nonsense all the while.
-const LOOKS: usize = 20;
+const LOOKS: usize = 8;
 
 fn nonsense(images: &Images) -> Result<(), Failed> {
     let runtime = Runtime::new()?;
