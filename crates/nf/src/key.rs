@@ -235,14 +235,15 @@ impl Key {
         });
         self.next_header = Some(header[6]);
         let (protocol, payload) = self.skip_extensions(header[6], payload)?;
-        if is_extension(protocol) {
+        let hidden = is_passed(protocol) || protocol == extension::AUTHENTICATION;
+        if hidden && self.fragment == Fragment::Later {
             return Ok(());
         }
         self.protocol = Some(protocol);
         self.read_l4(protocol, payload)
     }
 
-    /// Walks the extension headers (RFC 8200, 4; RFC 4302, 2.2) and notes whether the packet is a
+    /// Walks the extension headers (RFC 8200, 4) and notes whether the packet is a
     /// fragment; returns the protocol behind them and its bytes. That of a later fragment may be an
     /// extension: nothing behind the fragment header can be read.
     #[inline]
@@ -252,13 +253,12 @@ impl Key {
         mut payload: &'a [u8],
     ) -> Result<(u8, &'a [u8]), Malformed> {
         for _ in 0..=EXTENSIONS_MAX {
-            if !is_extension(protocol) {
+            if !is_passed(protocol) {
                 return Ok((protocol, payload));
             }
             let header: &[u8; 8] = payload.first_chunk().ok_or(Malformed::TruncatedExtension)?;
             let size = match protocol {
                 extension::FRAGMENT => 8,
-                extension::AUTHENTICATION => 4 * (usize::from(header[1]) + 2),
                 _ => 8 * (usize::from(header[1]) + 1),
             };
             let is_fragment = protocol == extension::FRAGMENT;
@@ -321,7 +321,7 @@ impl Key {
     }
 }
 
-/// Extension headers of IPv6 (RFC 8200, 4; RFC 4302) that are looked through.
+/// Extension headers of IPv6 (RFC 8200, 4; RFC 4302).
 mod extension {
     pub const HOP_BY_HOP: u8 = 0;
     pub const ROUTING: u8 = 43;
@@ -330,13 +330,12 @@ mod extension {
     pub const DESTINATION: u8 = 60;
 }
 
+/// Whether what follows a header is read too. As in nft, what follows an authentication header is
+/// not: that is the packet's protocol.
 #[inline]
-fn is_extension(protocol: u8) -> bool {
-    use extension::{AUTHENTICATION, DESTINATION, FRAGMENT, HOP_BY_HOP, ROUTING};
-    matches!(
-        protocol,
-        HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION
-    )
+fn is_passed(protocol: u8) -> bool {
+    use extension::{DESTINATION, FRAGMENT, HOP_BY_HOP, ROUTING};
+    matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION)
 }
 
 /// The header common to all ICMP and ICMPv6 messages: type, code and checksum.

@@ -485,6 +485,7 @@ const NETWORKS: &Symbols = &[
     ("ip", 0x0800),
     ("ip6", 0x86dd),
     ("vlan", 0x8100),
+    ("vlan", ether_type::SERVICE_VLAN),
 ];
 
 /// What a rule knows after a condition with several protocols in braces.
@@ -583,8 +584,13 @@ impl Known {
 
     /// What follows from a condition that holds.
     fn learn(&mut self, condition: &ast::Match<'_>, held: &Intervals) {
-        let named = matches!(condition.operand, Operand::Named(_));
-        if condition.operator.node != Operator::Equal || named {
+        // From a range, nft concludes nothing, be it of one value.
+        let silent = match &condition.operand {
+            Operand::Named(_) => true,
+            Operand::Value(value) => matches!(value.node, ast::Value::Range(_)),
+            Operand::Set(_) => false,
+        };
+        if condition.operator.node != Operator::Equal || silent {
             return;
         }
         let single = match **held {

@@ -109,6 +109,15 @@ fn protocols_are_implied_as_nft_implies_them() {
             &[ip4, (NextHeader, 99, 99), tcp, ssh],
         ),
         ("tcp flags syn", &[tcp, (TcpFlags, 2, 255)]),
+        (
+            "ether type 8021ad vlan id 5 icmp type echo-request",
+            &[(LinkType, 0x88a8, 0x88a8), id, ip4, icmp, echo],
+        ),
+        // A range says nothing about headers.
+        (
+            "meta l4proto 17-17 tcp dport 22",
+            &[(L4Protocol, 17, 17), tcp, ssh],
+        ),
     ];
     for (rule, expected) in cases {
         assert_eq!(conditions(rule), *expected, "{rule}");
