@@ -8,8 +8,8 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoMacVtap, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
-    MacVtapMode,
+    InfoBridge, InfoData, InfoKind, InfoMacVtap, InfoVeth, LinkAttribute, LinkFlags, LinkInfo,
+    LinkMessage, MacVtapMode,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -148,6 +148,20 @@ impl Netlink {
     pub fn add_bridge(&mut self, name: &str) -> Result<(), Error> {
         self.add(name, InfoKind::Bridge, None, None)
             .map_err(error("make a bridge", name))
+    }
+
+    /// Makes a bridge that is a hub, down and without ports: it learns no addresses, sends every
+    /// frame out of all other ports, and does not read what group members say (IGMP, MLD).
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn add_hub(&mut self, name: &str) -> Result<(), Error> {
+        let data = vec![
+            InfoBridge::AgeingTime(0),
+            InfoBridge::MulticastSnooping(false),
+        ];
+        self.add(name, InfoKind::Bridge, Some(InfoData::Bridge(data)), None)
+            .map_err(error("make a hub", name))
     }
 
     /// Makes a macvtap in pass-through mode on the interface `parent`, whose frames then all go
