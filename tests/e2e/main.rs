@@ -19,6 +19,7 @@ mod joined;
 mod network;
 mod new;
 mod nft_syntax;
+mod oracle;
 mod ports;
 mod process;
 mod readme;
@@ -53,6 +54,7 @@ fn main() {
     trials.extend(new::trials(images, &network));
     trials.extend(tutorial::trials(images, &network));
     trials.extend(nft_syntax::trials(&network));
+    trials.extend(oracle::trials(&network));
     trials.extend(compatibility::trials(images, &network));
     libtest_mimic::run(&arguments, trials).exit();
 }

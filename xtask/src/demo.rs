@@ -106,7 +106,7 @@ fn passed_on(options: &[String]) -> Vec<&String> {
 }
 
 /// Builds packages of the root workspace; the folder of the programs.
-fn build(root: &Path, packages: &[&str]) -> Result<PathBuf, String> {
+pub fn build(root: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     let started = Instant::now();
     println!(
         "Building {}; about 2 min on two cores the first time.",

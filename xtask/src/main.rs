@@ -9,6 +9,7 @@
 
 mod demo;
 mod lab;
+mod oracle;
 mod packages;
 mod process;
 mod stages;
@@ -27,6 +28,7 @@ Commands:
   test    run all checks and tests
   tidy    check what neither compiler nor clippy checks
   lab     a machine with KVM, an IOMMU and QEMU's network cards
+  oracle  compare rules with the kernel's nftables
   bench   measure, and write figures to results/
   ci      what .ci/run does: test --yes --verbose
 
@@ -57,6 +59,7 @@ fn dispatch(arguments: &[String]) -> Result<i32, String> {
         "bench" => demo::bench(&root, options),
         "test" => test::main(&root, options),
         "tidy" => tidy::main(&root, options),
+        "oracle" => oracle::main(&root, options),
         "lab" => lab::main(&root, options),
         "ci" => test::ci(&root, options),
         "--help" | "-h" | "help" => {

@@ -59,7 +59,21 @@ pub const TEST: &[Tool] = &[
         purpose: "what a persistent tap remembers",
         required: false,
     },
+    Tool {
+        program: "nft",
+        packages: &["nftables"],
+        purpose: "the kernel's verdicts, to compare with",
+        required: false,
+    },
 ];
+
+/// What the comparison with the kernel's rules takes.
+pub const ORACLE: &[Tool] = &[Tool {
+    program: "nft",
+    packages: &["nftables"],
+    purpose: "puts rules into the kernel",
+    required: true,
+}];
 
 /// What the lab takes.
 pub const LAB: &[Tool] = &[

@@ -1,0 +1,146 @@
+//! `oracle --cases N --seed S`: rounds until so many cases have been compared.
+
+#![forbid(unsafe_code)]
+
+use clap::Parser;
+use oracle::{Bridge, FRAMES, Failure, Judgement};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often progress is shown.
+const PROGRESS: Duration = Duration::from_secs(5);
+
+/// Compares nf with the kernel's nftables, on generated rules and frames.
+#[derive(Parser)]
+#[command(name = "oracle")]
+struct Options {
+    /// Cases to compare; a case is one frame before one file of rules.
+    #[arg(long, default_value_t = 1_000_000)]
+    cases: u64,
+    /// Seed of the first round; the next rounds have the next numbers. Chosen at random otherwise.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Rounds at a time.
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
+    /// Ends after so many disagreements.
+    #[arg(long, default_value_t = 3)]
+    failures: usize,
+}
+
+/// What all jobs share.
+struct Run {
+    options: Options,
+    first: u64,
+    rounds: AtomicU64,
+    sum: Mutex<Sum>,
+    started: Instant,
+}
+
+struct Sum {
+    judgement: Judgement,
+    failures: usize,
+    shown: Instant,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let first = options.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
+    if let Err(missing) = bench::privilege::acquire() {
+        eprintln!("oracle: {missing}");
+        return ExitCode::FAILURE;
+    }
+    println!("seed {first}, {FRAMES} frames a round");
+    let started = Instant::now();
+    let run = Run {
+        options,
+        first,
+        rounds: AtomicU64::new(0),
+        sum: Mutex::new(Sum {
+            judgement: Judgement::default(),
+            failures: 0,
+            shown: started,
+        }),
+        started,
+    };
+    let errors: Vec<oracle::Error> = thread::scope(|scope| {
+        let jobs: Vec<_> = (0..run.options.jobs.max(1))
+            .map(|_| scope.spawn(|| run.work()))
+            .collect();
+        jobs.into_iter()
+            .filter_map(|job| job.join().expect("no job panics").err())
+            .collect()
+    });
+    for error in &errors {
+        eprintln!("oracle: {error}");
+    }
+    let failures = run.show();
+    if failures == 0 && errors.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+impl Run {
+    /// Rounds, until there were enough.
+    fn work(&self) -> Result<(), oracle::Error> {
+        let bridge = Bridge::new()?;
+        loop {
+            let seed = self
+                .first
+                .wrapping_add(self.rounds.fetch_add(1, Ordering::Relaxed));
+            let (judgement, failure) = oracle::round(&bridge, seed)?;
+            if self.account(&judgement, failure) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes a round into account; whether it was the last one.
+    fn account(&self, judgement: &Judgement, failure: Option<Failure>) -> bool {
+        let mut sum = self.sum.lock().expect("no job panics");
+        sum.judgement.add(judgement);
+        if let Some(failure) = failure {
+            sum.failures += 1;
+            println!("\n{failure}");
+        }
+        let last =
+            sum.judgement.cases >= self.options.cases || sum.failures >= self.options.failures;
+        let due = sum.shown.elapsed() >= PROGRESS;
+        if due {
+            sum.shown = Instant::now();
+        }
+        drop(sum);
+        if due {
+            self.show();
+        }
+        last
+    }
+
+    /// Shows what there is so far; the number of disagreements.
+    fn show(&self) -> usize {
+        let sum = self.sum.lock().expect("no job panics");
+        let judgement = &sum.judgement;
+        println!(
+            "{} cases of {} ({} accepted) in {} rounds from seed {}, {} counters ({} counting), \
+             {} malformed, {} fragments, {} lists unprinted, {} disagreements, {} s",
+            judgement.cases,
+            self.options.cases,
+            judgement.accepted,
+            self.rounds.load(Ordering::Relaxed),
+            self.first,
+            judgement.counters,
+            judgement.counting,
+            judgement.malformed.iter().sum::<u64>(),
+            judgement.fragments,
+            judgement.unlisted,
+            sum.failures,
+            self.started.elapsed().as_secs(),
+        );
+        sum.failures
+    }
+}

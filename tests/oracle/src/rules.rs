@@ -1,0 +1,409 @@
+//! Generated files of rules: the whole language, in rules that nft accepts.
+//!
+//! nft refuses a rule in which it sees two protocols of one layer, by rules of its own: a `vlan id`
+//! behind a network protocol, a set of protocols in front of one of their fields. What is
+//! generated keeps to an order that it never refuses. One kind of rule is left out that it accepts
+//! and then does not do what it says: with `ip6 nexthdr { 0, 17 } udp dport 53`, nft 1.0.6 does
+//! not look whether a packet is UDP.
+
+use crate::operand::Names;
+use crate::source::{Chain, Rule, Source};
+use crate::values::Kind;
+use fastrand::Rng;
+
+/// Most chains besides the base chain.
+const CHAINS_MAX: usize = 4;
+/// Most rules of a chain, mostly.
+const RULES_MAX: usize = 8;
+/// Most rules of a long chain; one chain in [`LONG_EACH`] is one.
+const RULES_LONG_MAX: usize = 300;
+const LONG_EACH: u8 = 16;
+
+/// The network protocol whose fields a rule looks at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Net {
+    None,
+    Ip,
+    Ip6,
+}
+
+/// The transport protocol whose fields a rule looks at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum L4 {
+    None,
+    Tcp,
+    Udp,
+    Icmp,
+    Icmpv6,
+}
+
+impl L4 {
+    fn symbol(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Icmp => "icmp",
+            Self::Icmpv6 => "icmpv6",
+        }
+    }
+}
+
+/// A file of rules.
+pub fn generate(rng: &mut Rng) -> Source {
+    let mut source = Source {
+        reads_l4: rng.u8(0..4) > 0,
+        ..Source::default()
+    };
+    let names = Names::generate(rng, &mut source.defines, &mut source.sets);
+    let count = rng.usize(0..=CHAINS_MAX);
+    let regular: Vec<String> = (0..count).map(|index| format!("c{index}")).collect();
+    for (index, name) in regular.iter().enumerate() {
+        // Only to later ones: nft refuses loops.
+        let rules = rules(&names, &regular[index + 1..], source.reads_l4, rng);
+        source.chains.push(Chain {
+            name: name.clone(),
+            head: String::new(),
+            rules,
+        });
+    }
+    let base = Chain {
+        name: "forward".to_owned(),
+        head: head(rng),
+        rules: rules(&names, &regular, source.reads_l4, rng),
+    };
+    let at = rng.usize(0..=source.chains.len());
+    source.chains.insert(at, base);
+    source
+}
+
+fn head(rng: &mut Rng) -> String {
+    let priority = ["0", "-200", "10", "filter", "-1"][rng.usize(0..5)];
+    let policy = ["policy accept;", "policy drop;", ""][rng.usize(0..3)];
+    format!("type filter hook forward priority {priority}; {policy}")
+}
+
+fn rules(names: &Names, targets: &[String], l4: bool, rng: &mut Rng) -> Vec<Rule> {
+    if rng.u8(0..LONG_EACH) == 0 {
+        return long(names, targets, l4, rng);
+    }
+    (0..rng.usize(0..=RULES_MAX))
+        .map(|_| {
+            let conditions = conditions(names, l4, rng);
+            rule(conditions, targets, rng)
+        })
+        .collect()
+}
+
+/// A chain whose rules look at the same fields, for values that lie together: what is compiled
+/// into look-ups.
+fn long(names: &Names, targets: &[String], l4: bool, rng: &mut Rng) -> Vec<Rule> {
+    const FIELDS: [&[(&str, Kind)]; 12] = [
+        &[("tcp dport", Kind::Port)],
+        &[("ip saddr", Kind::Ipv4), ("udp dport", Kind::Port)],
+        &[("tcp sport", Kind::Port), ("tcp dport", Kind::Port)],
+        &[("icmp type", Kind::Icmp)],
+        &[("ip saddr", Kind::Ipv4)],
+        &[("ip saddr", Kind::Ipv4), ("ip daddr", Kind::Ipv4)],
+        &[("ip6 daddr", Kind::Ipv6)],
+        &[("ether saddr", Kind::Mac)],
+        &[("vlan id", Kind::Vlan)],
+        &[("meta l4proto", Kind::Protocol)],
+        &[("ether daddr", Kind::Mac), ("ip daddr", Kind::Ipv4)],
+        &[("meta protocol", Kind::EtherType)],
+    ];
+    const READ_L4: usize = 4;
+    let first = if l4 { 0 } else { READ_L4 };
+    let fields = FIELDS[rng.usize(first..FIELDS.len())];
+    (0..rng.usize(RULES_MAX..=RULES_LONG_MAX))
+        .map(|_| {
+            let conditions = if rng.u8(0..16) == 0 {
+                conditions(names, l4, rng)
+            } else {
+                let named = fields.iter();
+                named
+                    .map(|(field, kind)| format!("{field} {}", names.near(*kind, rng)))
+                    .collect()
+            };
+            rule(conditions, targets, rng)
+        })
+        .collect()
+}
+
+fn rule(mut statements: Vec<String>, targets: &[String], rng: &mut Rng) -> Rule {
+    separate(&mut statements);
+    if rng.u8(0..4) > 0 {
+        let at = if are_joined(&statements) {
+            [0, statements.len()][rng.usize(0..2)]
+        } else {
+            rng.usize(0..=statements.len())
+        };
+        // nf takes no other start: its counters begin with the rules.
+        let start = if rng.u8(0..16) == 0 {
+            " packets 0 bytes 0"
+        } else {
+            ""
+        };
+        statements.insert(at, format!("counter{start}"));
+    }
+    if rng.u8(0..12) == 0 {
+        let at = rng.usize(0..=statements.len());
+        let log = ["log", "log prefix \"a rule: \""][rng.usize(0..2)];
+        statements.insert(at, log.to_owned());
+    }
+    statements.extend(verdict(targets, rng));
+    if statements.is_empty() {
+        statements.push("counter".to_owned());
+    }
+    if rng.u8(0..12) == 0 {
+        statements.push("comment \"why; { not }\"".to_owned());
+    }
+    let joint = ["  ", "\t", " \\\n\t\t  ", " ", " ", " ", " "][rng.usize(0..7)];
+    let tail = [";\n", " # note: drop\n", "\n\n", " ;\n", "\n", "\n", "\n"][rng.usize(0..7)];
+    Rule {
+        statements,
+        joint,
+        tail: tail.to_owned(),
+    }
+}
+
+/// Fields of which nft joins two conditions to one on neighbouring bytes. The ICMPs and VLANs imply
+/// an EtherType.
+const NEIGHBOURS: [&[&str]; 2] = [&["ether ", "vlan ", "icmp"], &["tcp ", "udp "]];
+
+fn is_of(statement: &str, fields: &[&str]) -> bool {
+    fields.iter().any(|field| statement.starts_with(field))
+}
+
+/// Leaves one `!=` to neighbouring fields: of two, nft 1.0.6 makes one that holds if either does.
+fn separate(statements: &mut [String]) {
+    for fields in NEIGHBOURS {
+        let of_fields = statements.iter_mut().filter(|text| is_of(text, fields));
+        let negated = of_fields.filter(|text| text.contains("!= "));
+        for statement in negated.skip(1) {
+            *statement = statement.replace("!= ", "");
+        }
+    }
+}
+
+/// Whether nft may join two conditions, in the place of the first. A counter between them would
+/// count after both, which nft 1.0.6 does not mind.
+fn are_joined(statements: &[String]) -> bool {
+    NEIGHBOURS.iter().any(|fields| {
+        let of_fields = statements.iter().filter(|text| is_of(text, fields));
+        of_fields.count() > 1
+    })
+}
+
+fn verdict(targets: &[String], rng: &mut Rng) -> Option<String> {
+    match rng.u8(0..20) {
+        0..=4 => Some("accept".to_owned()),
+        5..=8 => Some("drop".to_owned()),
+        9 => Some("return".to_owned()),
+        10..=13 => Some(format!("jump {}", rng.choice(targets)?)),
+        14..=15 => Some(format!("goto {}", rng.choice(targets)?)),
+        _ => None,
+    }
+}
+
+/// What a rule matches on.
+fn conditions(names: &Names, reads_l4: bool, rng: &mut Rng) -> Vec<String> {
+    let vlan = rng.u8(0..8) == 0;
+    let net = [Net::None, Net::None, Net::Ip, Net::Ip, Net::Ip6][rng.usize(0..5)];
+    let mut l4 = [L4::None, L4::Tcp, L4::Tcp, L4::Udp, L4::Icmp, L4::Icmpv6][rng.usize(0..6)];
+    if !reads_l4 {
+        l4 = L4::None;
+    }
+    let mut parts = Vec::new();
+    let mut context = link_context(vlan, net, l4, rng, &mut parts);
+    if vlan {
+        parts.push(format!("vlan id {}", names.operand(Kind::Vlan, rng)));
+    }
+    // Together, the two may be a conflict.
+    if !vlan && !context && rng.u8(0..8) == 0 {
+        meta_context(net, l4, rng, &mut parts);
+        context = true;
+    }
+    let mut network = network(names, net, rng);
+    let mut transport = transport(names, l4, rng);
+    let transport_first = matches!(l4, L4::Tcp | L4::Udp) || network.is_empty();
+    if transport_first && rng.u8(0..4) == 0 {
+        parts.append(&mut transport);
+        parts.append(&mut network);
+    } else {
+        parts.append(&mut network);
+        if l4 != L4::None && rng.u8(0..6) == 0 {
+            protocol_context(net, l4, rng, &mut parts);
+        }
+        parts.append(&mut transport);
+    }
+    if rng.u8(0..6) == 0 {
+        parts.push(last(names, context, net, l4, rng));
+    }
+    for _ in 0..[0, 0, 0, 1, 1, 2][rng.usize(0..6)] {
+        let at = rng.usize(0..=parts.len());
+        parts.insert(at, anywhere(names, rng));
+    }
+    parts
+}
+
+/// `ether type` as an equality, in front, sometimes; says whether.
+fn link_context(vlan: bool, net: Net, l4: L4, rng: &mut Rng, parts: &mut Vec<String>) -> bool {
+    if rng.u8(0..5) > 0 {
+        return false;
+    }
+    let mut fitting = vec!["vlan", "8021ad", "0x8100"];
+    if !vlan {
+        match (net, l4) {
+            (Net::None, L4::None) => fitting.extend(["ip", "ip6", "arp", "0x88cc", "4", "1535"]),
+            (Net::None, L4::Tcp | L4::Udp) => fitting.extend(["ip", "ip6"]),
+            (Net::Ip, _) | (Net::None, L4::Icmp) => fitting.extend(["ip", "0x0800"]),
+            (Net::Ip6, _) | (Net::None, L4::Icmpv6) => fitting.extend(["ip6"]),
+        }
+    }
+    let equal = ["", "== "][rng.usize(0..2)];
+    let value = fitting[rng.usize(0..fitting.len())];
+    parts.push(format!("ether type {equal}{value}"));
+    true
+}
+
+/// `meta protocol` as an equality, in front.
+fn meta_context(net: Net, l4: L4, rng: &mut Rng, parts: &mut Vec<String>) {
+    let fitting: &[&str] = match (net, l4) {
+        (Net::None, L4::None) => &["ip", "ip6", "arp", "vlan", "8021ad", "0x88cc", "4", "1"],
+        (Net::None, L4::Tcp | L4::Udp) => &["ip", "ip6"],
+        (Net::Ip, _) | (Net::None, L4::Icmp) => &["ip"],
+        (Net::Ip6, _) | (Net::None, L4::Icmpv6) => &["ip6"],
+    };
+    parts.push(format!(
+        "meta protocol {}",
+        fitting[rng.usize(0..fitting.len())]
+    ));
+}
+
+/// The transport protocol as an equality, in front of its fields.
+fn protocol_context(net: Net, l4: L4, rng: &mut Rng, parts: &mut Vec<String>) {
+    let field = match net {
+        Net::Ip if rng.bool() => "ip protocol",
+        Net::Ip6 if rng.bool() => "ip6 nexthdr",
+        // It makes nft forget which of the two IPs the rule is about.
+        _ if matches!(l4, L4::Icmp | L4::Icmpv6) && net == Net::None => return,
+        _ => "meta l4proto",
+    };
+    parts.push(format!("{field} {}", l4.symbol()));
+}
+
+fn network(names: &Names, net: Net, rng: &mut Rng) -> Vec<String> {
+    let (fields, kind): (&[&str], _) = match net {
+        Net::None => return Vec::new(),
+        Net::Ip => (&["ip saddr", "ip daddr"], Kind::Ipv4),
+        Net::Ip6 => (&["ip6 saddr", "ip6 daddr"], Kind::Ipv6),
+    };
+    (0..rng.usize(1..=2))
+        .map(|_| {
+            let field = fields[rng.usize(0..fields.len())];
+            format!("{field} {}", names.operand(kind, rng))
+        })
+        .collect()
+}
+
+fn transport(names: &Names, l4: L4, rng: &mut Rng) -> Vec<String> {
+    let count = if l4 == L4::None { 0 } else { rng.usize(1..=2) };
+    (0..count)
+        .map(|_| {
+            let (field, kind) = match l4 {
+                L4::Icmp => ("type", Kind::Icmp),
+                L4::Icmpv6 => ("type", Kind::Icmpv6),
+                L4::Tcp if rng.u8(0..3) == 0 => return format!("tcp flags {}", flags(rng)),
+                _ => (["sport", "dport"][rng.usize(0..2)], Kind::Port),
+            };
+            format!("{} {field} {}", l4.symbol(), names.operand(kind, rng))
+        })
+        .collect()
+}
+
+/// What nft could draw wrong conclusions from if something came behind it.
+fn last(names: &Names, context: bool, net: Net, l4: L4, rng: &mut Rng) -> String {
+    let free = !context && net == Net::None && !matches!(l4, L4::Icmp | L4::Icmpv6);
+    let ip = net == Net::Ip || free;
+    let ip6 = net == Net::Ip6 || free;
+    let (field, kind) = match rng.u8(0..5) {
+        0 if ip => ("ip protocol", Kind::Protocol),
+        1 if ip6 => ("ip6 nexthdr", Kind::Protocol),
+        2 => ("ether type", Kind::EtherType),
+        3 => ("meta protocol", Kind::EtherType),
+        _ => ("meta l4proto", Kind::Protocol),
+    };
+    format!("{field} {}", names.operand(kind, rng))
+}
+
+/// What nft concludes nothing from.
+fn anywhere(names: &Names, rng: &mut Rng) -> String {
+    match rng.u8(0..7) {
+        0..=1 => format!(
+            "{} {}",
+            ["iifname", "meta iifname"][rng.usize(0..2)],
+            interface(rng)
+        ),
+        2 => format!("oifname {}", interface(rng)),
+        3 => format!("ether saddr {}", names.operand(Kind::Mac, rng)),
+        4 => format!("ether daddr {}", names.operand(Kind::Mac, rng)),
+        5 => format!("ether type {}", names.inequality(Kind::EtherType, rng)),
+        _ => format!("meta l4proto {}", names.inequality(Kind::Protocol, rng)),
+    }
+}
+
+fn interface(rng: &mut Rng) -> &'static str {
+    const NAMES: [&str; 16] = [
+        "private",
+        "\"private\"",
+        "public",
+        "\"public\"",
+        "\"p*\"",
+        "\"priv*\"",
+        "pub*",
+        "\"nosuch\"",
+        "\"q*\"",
+        "!= \"private\"",
+        "!= \"p*\"",
+        "{ \"private\", \"eth0\" }",
+        "{ \"private\", \"public\" }",
+        "!= { \"public\", \"lo\" }",
+        "{ \"priv*\", \"eth*\" }",
+        "{ \"q*\", \"public\" }",
+    ];
+    NAMES[rng.usize(0..NAMES.len())]
+}
+
+/// Operator and operand of `tcp flags`.
+fn flags(rng: &mut Rng) -> String {
+    let names = |least: usize, rng: &mut Rng, between: &str| -> String {
+        let names = shuffled_flags(rng);
+        names[..rng.usize(least..=4)].join(between)
+    };
+    let list = |rng: &mut Rng, between: &str| names(1, rng, between);
+    match rng.u8(0..10) {
+        0..=1 => list(rng, ","),
+        2 => format!("== {}", list(rng, ",")),
+        3 => format!("!= {}", list(rng, ",")),
+        4 => format!("& ({}) == {}", list(rng, " | "), list(rng, " | ")),
+        5 => format!("& ({}) != 0", list(rng, "|")),
+        // nft takes no mask of one flag here.
+        6 => format!("{} / {}", list(rng, ","), names(2, rng, ",")),
+        7 => format!("!= {} / {}", list(rng, ","), names(2, rng, ",")),
+        8 => format!("! {}", list(rng, ",")),
+        _ => {
+            // Two elements that differ: of one, nft makes something else.
+            let names = shuffled_flags(rng);
+            let (first, end) = (rng.usize(1..4), rng.usize(4..=8));
+            let (first, second) = (&names[..first], &names[first..end]);
+            format!("{{ {}, {} }}", first.join(" | "), second.join("|"))
+        }
+    }
+}
+
+fn shuffled_flags(rng: &mut Rng) -> [&'static str; 8] {
+    let mut names = ["fin", "syn", "rst", "psh", "ack", "urg", "ecn", "cwr"];
+    rng.shuffle(&mut names);
+    names
+}
