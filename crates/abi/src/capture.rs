@@ -80,11 +80,20 @@ impl<'a> Writer<'a> {
         let start = self.slot(self.head / WORD as u64);
         let (wrapped, first) = self.ring.split_at_checked(start)?;
         let slots = first.iter().chain(wrapped);
-        let words = head.as_bytes().chunks(WORD).chain(bytes.chunks(WORD));
-        slots.zip(words).for_each(|(slot, bytes)| {
-            let mut word = [0; WORD];
-            word[..bytes.len()].copy_from_slice(bytes);
-            slot.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        // Words of known length: a copy of a varying one is a call for each.
+        let (whole, rest) = bytes.as_chunks::<WORD>();
+        let mut last = [0; WORD];
+        last[..rest.len()].copy_from_slice(rest);
+        let last = (!rest.is_empty()).then_some(&last);
+        let words = head
+            .as_bytes()
+            .as_chunks()
+            .0
+            .iter()
+            .chain(whole)
+            .chain(last);
+        words.zip(slots).for_each(|(word, slot)| {
+            slot.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
         });
         let position = self.head;
         self.head += size as u64;
