@@ -65,6 +65,28 @@ impl Malformed {
             Self::BadL4Header => "bad_l4_header",
         }
     }
+
+    /// What is wrong, as a sentence.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Runt => "it is shorter than an Ethernet header",
+            Self::TruncatedVlan => "it ends inside a VLAN tag",
+            Self::TruncatedArp => "it ends inside the ARP packet",
+            Self::TruncatedIp => "it ends inside the IP header",
+            Self::BadIpHeader => {
+                "the IP version is not the one of the EtherType, or the IPv4 header is shorter \
+                 than 20 bytes"
+            }
+            Self::BadIpLength => {
+                "the IP packet is longer than the frame, or shorter than its own header"
+            }
+            Self::BadIpChecksum => "the checksum of the IPv4 header is wrong",
+            Self::TruncatedExtension => "the IPv6 packet ends inside an extension header",
+            Self::TooManyExtensions => "it has more IPv6 extension headers than are looked through",
+            Self::TruncatedL4 => "the IP packet ends inside the TCP, UDP or ICMP header",
+            Self::BadL4Header => "the TCP header is shorter than 20 bytes",
+        }
+    }
 }
 
 impl core::fmt::Display for Malformed {

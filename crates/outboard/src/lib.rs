@@ -12,6 +12,7 @@
 //! | [`run`] | the monitor: starts a tender, reports how its guest ended, cleans up |
 //! | [`ending`] | the decision what to say about an end |
 //! | [`frame`] | a frame from words, digits or a capture |
+//! | [`send`] | a frame into the segment of a guest's port |
 //! | [`share`] | the file that outlives the guest |
 //! | [`instance`] | named guests, and how others find them |
 //! | [`stats`] | what a guest has counted |
@@ -29,5 +30,6 @@ pub mod new;
 pub mod ps;
 pub mod rules;
 pub mod run;
+pub mod send;
 pub mod share;
 pub mod stats;

@@ -8,7 +8,7 @@ mod demo;
 use abi::exit;
 use bench::relay;
 use clap::{Parser, Subcommand};
-use outboard::{build, inspect, new, ps, rules, run, stats};
+use outboard::{build, inspect, new, ps, rules, run, send, stats};
 use std::error::Error;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -56,6 +56,8 @@ enum Command {
     Ps(ps::Arguments),
     /// Show what a guest has counted
     Stats(stats::Arguments),
+    /// Send one frame into the segment of a guest's port, and tell what became of it
+    Send(send::Arguments),
     /// Show Outboard at work
     Demo(demo::Arguments),
     /// A peer of the firewall, started by the demonstration: relays between standard input and
@@ -71,6 +73,10 @@ enum Command {
 
 #[derive(Subcommand)]
 enum Rules {
+    /// Say whether a file is rules, or where and why not
+    Check(rules::check::Arguments),
+    /// Show what rules do with one frame, step by step
+    Explain(rules::explain::Arguments),
     /// Give a running guest other rules, in one step
     Load(rules::load::Arguments),
 }
@@ -111,19 +117,29 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         Command::New(arguments) => new::run(&arguments)?,
         Command::Build(arguments) => build::run(&arguments)?,
         Command::Inspect(arguments) => inspect::run(&arguments)?,
-        Command::Rules(Rules::Load(arguments)) => {
-            let loaded = rules::load::run(&arguments)?;
-            return Ok(if loaded { exit::SUCCESS } else { exit::FAILURE });
+        Command::Rules(Rules::Check(arguments)) => {
+            return Ok(status(rules::check::run(&arguments)?));
         }
+        Command::Rules(Rules::Explain(arguments)) => {
+            return Ok(status(rules::explain::run(&arguments)?));
+        }
+        Command::Rules(Rules::Load(arguments)) => {
+            return Ok(status(rules::load::run(&arguments)?));
+        }
+        Command::Send(arguments) => return Ok(status(send::run(&arguments)?)),
         Command::Ps(arguments) => ps::run(&arguments)?,
         Command::Stats(arguments) => stats::run(&arguments)?,
         Command::Relay { kind, parent } => relay::serve(kind, parent)?,
         Command::Demo(arguments) => {
-            let held = demo::run(&arguments)? == ExitCode::SUCCESS;
-            return Ok(if held { exit::SUCCESS } else { exit::FAILURE });
+            return Ok(status(demo::run(&arguments)? == ExitCode::SUCCESS));
         }
     }
     Ok(exit::SUCCESS)
+}
+
+/// The exit status of a command that has said itself what is wrong, if something is.
+fn status(good: bool) -> i32 {
+    if good { exit::SUCCESS } else { exit::FAILURE }
 }
 
 fn monitor(arguments: Vec<OsString>) -> Result<i32, Box<dyn Error>> {

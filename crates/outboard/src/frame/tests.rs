@@ -275,3 +275,75 @@ fn the_reference_has_only_frames() {
         assert!(reference.contains(&format!("`{name}`")) && names::tcp_flag(name).is_some());
     }
 }
+
+/// Words of the language, and some that are none.
+const VOCABULARY: &[&str] = &[
+    "tcp",
+    "udp",
+    "icmp",
+    "icmpv6",
+    "ip",
+    "arp",
+    "ether",
+    "who-has",
+    "reply",
+    "tell",
+    "is-at",
+    "type",
+    "proto",
+    "flags",
+    "code",
+    "in",
+    "vlan",
+    "len",
+    "from",
+    "to",
+    "fragment",
+    "first",
+    "later",
+    ">",
+    "10.0.0.1",
+    "10.0.0.1:80",
+    "::1",
+    "[::1]:80",
+    "02:00:00:00:00:01",
+    "none",
+    "syn,ack",
+    "echo-request",
+    "0",
+    "60",
+    "1514",
+    "65549",
+    "0x88cc",
+    "134",
+    "é",
+    "\u{1b}",
+];
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_a_frame_or_an_error(text in "\\PC{0,80}") {
+        if let Err(error) = read(&text) {
+            assert!(!error.to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn any_words_are_a_frame_or_an_error(
+        words in proptest::collection::vec(proptest::sample::select(VOCABULARY), 0..14),
+        start in proptest::sample::select(DESCRIPTIONS),
+        kept in 0..12_usize,
+    ) {
+        let start: Vec<_> = start.split(' ').take(kept).collect();
+        let text = format!("{} {}", start.join(" "), words.join(" "));
+        match read(&text) {
+            Ok(crafted) => {
+                assert!(crafted.bytes.len() <= FRAME_BYTES_MAX);
+                if description::is_description(&text) {
+                    Key::parse(&crafted.bytes).unwrap_or_else(|e| panic!("{text}: {e}"));
+                }
+            }
+            Err(error) => assert!(!error.to_string().contains('\u{1b}')),
+        }
+    }
+}

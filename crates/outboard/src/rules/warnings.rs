@@ -1,0 +1,238 @@
+//! What a file of rules says in vain.
+
+use nf::nft::ast::{
+    Chain, ChainItem, Field, File, Item, Match, Operand, Rule, SetType, Span, Spanned, Statement,
+    Table, TableItem, Value, Verdict,
+};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Something that is right and has no effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Warning {
+    /// Its line, from 1.
+    pub line: usize,
+    /// What has no effect, and why.
+    pub message: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: warning: {}", self.line, self.message)
+    }
+}
+
+/// Rules that no frame meets, and names that are none of `ports`, in the order of the file.
+pub(super) fn find(file: &File, text: &str, ports: &[&str]) -> Vec<Warning> {
+    let mut finder = Finder {
+        ports,
+        found: Vec::new(),
+    };
+    for item in &file.items {
+        if let Item::Table(table) = item {
+            finder.table(table);
+        }
+    }
+    finder.found.sort_by_key(|(span, _)| span.start);
+    let mut lines = Lines {
+        text,
+        at: 0,
+        line: 1,
+    };
+    let found = finder.found.into_iter();
+    found
+        .map(|(span, message)| Warning {
+            line: lines.line_of(span),
+            message,
+        })
+        .collect()
+}
+
+/// Lines of places in ascending order: the text is walked once.
+struct Lines<'a> {
+    text: &'a str,
+    at: usize,
+    line: usize,
+}
+
+impl Lines<'_> {
+    fn line_of(&mut self, span: Span) -> usize {
+        let passed = self.text.as_bytes().get(self.at..span.start as usize);
+        let passed = passed.unwrap_or_default();
+        self.line += passed.iter().filter(|byte| **byte == b'\n').count();
+        self.at += passed.len();
+        self.line
+    }
+}
+
+struct Finder<'a> {
+    ports: &'a [&'a str],
+    found: Vec<(Span, String)>,
+}
+
+impl Finder<'_> {
+    fn table(&mut self, table: &Table) {
+        let chains = table.items.iter().filter_map(|item| match item {
+            TableItem::Chain(chain) => Some(chain),
+            TableItem::Define(_) | TableItem::Set(_) => None,
+        });
+        for item in &table.items {
+            if let TableItem::Set(set) = item
+                && set.key.node == SetType::InterfaceName
+            {
+                set.elements.iter().for_each(|element| self.name(element));
+            }
+        }
+        let by_name: BTreeMap<&str, &Chain> = chains
+            .clone()
+            .map(|chain| (chain.name.node, chain))
+            .collect();
+        let mut reached: BTreeSet<&str> = BTreeSet::new();
+        let mut next: Vec<&Chain> = chains
+            .clone()
+            .filter(|chain| chain.base.is_some())
+            .collect();
+        while let Some(chain) = next.pop() {
+            if reached.insert(chain.name.node) {
+                let targets = rules(chain).filter_map(|rule| target(&rule.node));
+                next.extend(targets.filter_map(|name| by_name.get(name)));
+            }
+        }
+        for chain in chains {
+            if !reached.contains(chain.name.node) {
+                let message = format!(
+                    "no rule that a frame meets leads to chain {}",
+                    chain.name.node
+                );
+                self.found.push((chain.name.span, message));
+            }
+            self.chain(chain);
+        }
+    }
+
+    fn chain(&mut self, chain: &Chain) {
+        let mut ended = false;
+        for rule in rules(chain) {
+            if ended {
+                let message = "no frame meets this rule: the one before it ends the chain";
+                self.found.push((rule.span, message.to_owned()));
+                break;
+            }
+            ended = ends(&rule.node);
+            for statement in &rule.node.statements {
+                if let Statement::Match(condition) = &statement.node {
+                    self.condition(condition);
+                }
+            }
+        }
+    }
+
+    fn condition(&mut self, condition: &Match) {
+        if !matches!(condition.field.node, Field::InputName | Field::OutputName) {
+            return;
+        }
+        match &condition.operand {
+            Operand::Value(value) => self.name(value),
+            Operand::Set(elements) => elements.node.iter().for_each(|element| self.name(element)),
+            Operand::Named(_) => {}
+        }
+    }
+
+    /// The name of an interface, perhaps with `*`.
+    fn name(&mut self, value: &Spanned<Value>) {
+        let (Value::Word(name) | Value::Text(name)) = value.node else {
+            return;
+        };
+        let known = match name.strip_suffix('*') {
+            Some(prefix) => self.ports.iter().any(|port| port.starts_with(prefix)),
+            None => self.ports.contains(&name),
+        };
+        if !known {
+            let message = format!(
+                "no port is called {}; there is {}",
+                name.escape_debug(),
+                self.ports.join(" and ")
+            );
+            self.found.push((value.span, message));
+        }
+    }
+}
+
+fn rules<'a, 'f>(chain: &'a Chain<'f>) -> impl Iterator<Item = &'a Spanned<Rule<'f>>> {
+    chain.items.iter().filter_map(|item| match item {
+        ChainItem::Rule(rule) => Some(rule),
+        ChainItem::Define(_) => None,
+    })
+}
+
+/// The chain that a rule leads to.
+fn target<'f>(rule: &Rule<'f>) -> Option<&'f str> {
+    match rule.statements.last()?.node {
+        Statement::Verdict(Verdict::Jump(name) | Verdict::Goto(name)) => Some(name.node),
+        _ => None,
+    }
+}
+
+/// Whether no frame comes behind a rule: it has no condition and does not come back.
+fn ends(rule: &Rule) -> bool {
+    let conditional = rule
+        .statements
+        .iter()
+        .any(|statement| matches!(statement.node, Statement::Match(_) | Statement::TcpFlags(_)));
+    let last = rule.statements.last().map(|statement| &statement.node);
+    let leaves = matches!(
+        last,
+        Some(Statement::Verdict(
+            Verdict::Accept | Verdict::Drop | Verdict::Return | Verdict::Goto(_)
+        ))
+    );
+    !conditional && leaves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nf::nft::{Limits, parse};
+
+    fn found(body: &str) -> Vec<(usize, String)> {
+        let text = format!(
+            "table bridge t {{\n chain f {{\n type filter hook forward priority 0; policy drop;\n\
+             {body}"
+        );
+        let file = parse(&text, &Limits::DEFAULT).unwrap_or_else(|e| {
+            panic!("{}", e.render("test", &text));
+        });
+        let warnings = find(&file, &text, &["private", "public"]);
+        warnings.into_iter().map(|w| (w.line, w.message)).collect()
+    }
+
+    #[test]
+    fn names_that_are_no_ports_are_told() {
+        assert_eq!(
+            found("iifname private oifname \"pub*\" accept\n }\n}\n"),
+            []
+        );
+        let strange = found("iifname eth0 accept\n oifname { private, \"wan*\" } drop\n }\n}\n");
+        assert_eq!(strange.len(), 2);
+        assert_eq!(strange[0].0, 4);
+        assert!(strange[0].1.contains("eth0; there is private and public"));
+        assert_eq!(strange[1].0, 5);
+        assert!(strange[1].1.contains("wan*"));
+    }
+
+    #[test]
+    fn what_no_frame_meets_is_told() {
+        let body = "jump a\n counter accept\n tcp dport 1 drop\n tcp dport 2 drop\n }\n\
+                    chain a {\n accept\n }\n chain b {\n jump c\n }\n chain c {\n drop\n }\n}\n";
+        let lines: Vec<_> = found(body).into_iter().map(|(line, _)| line).collect();
+        assert_eq!(lines, [6, 12, 15]);
+    }
+
+    #[test]
+    fn conditions_and_jumps_let_frames_through() {
+        let body = "tcp dport 1 accept\n tcp flags syn drop\n jump a\n counter\n accept\n }\n\
+                    chain a {\n return\n }\n}\n";
+        assert_eq!(found(body), []);
+    }
+}

@@ -1,0 +1,303 @@
+//! `outboard send`: one frame into the segment of a guest's port, and what became of it.
+
+mod evidence;
+mod report;
+mod target;
+
+use crate::frame;
+use crate::instance::{self, Device, Instance, Kind};
+use crate::rules::trace::Trace;
+use crate::stats;
+use crate::stats::raw::{self, Raw};
+use evidence::{Counts, Expected, Finding, Rise};
+use report::Report;
+use rustix::io::Errno;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+use std::{fmt, fs, io, thread};
+use tender::sys::packet::PacketSocket;
+
+/// How long the guest may take to count the frame.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often the counters are looked at.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Shortest frame that an interface takes, in bytes: an Ethernet header.
+const FRAME_BYTES_MIN: usize = 14;
+
+/// `outboard send`.
+#[derive(clap::Args)]
+#[command(after_help = frame::HELP)]
+pub struct Arguments {
+    /// A port of a guest that runs under a name, such as fw-private
+    #[arg(value_name = "NAME-PORT")]
+    target: String,
+    /// The frame
+    frame: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why a frame was not sent, or nobody knows what became of it.
+#[derive(Debug)]
+pub enum Error {
+    /// No instance.
+    Instance(instance::Error),
+    /// No guest's name and port's name with a hyphen between; the ports that there are.
+    Target(String, Vec<String>),
+    /// The frame is none.
+    Frame(frame::Error),
+    /// The frame goes into this port, and not into the one that was named.
+    OtherPort(String),
+    /// The frame has this many bytes, less than an Ethernet header.
+    Runt(usize),
+    /// No frame of this host gets into the port.
+    NoTap(String),
+    /// The interface is in the network namespace with this inode, and in that of the process with
+    /// this number, if that is known.
+    Namespace(String, u64, Option<u32>),
+    /// This user may not.
+    Permission(String),
+    /// The frame has this many bytes and is over the MTU of the interface.
+    TooBig(String, usize),
+    /// The interface did not take the frame.
+    Transmit(String, io::Error),
+    /// The counters cannot be read.
+    Counters(stats::Error),
+    /// What was found cannot be printed.
+    Print(io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Instance(e) => e.fmt(f),
+            Self::Target(target, ports) if ports.is_empty() => write!(
+                f,
+                "no port {}: no guest runs under a name; start one with: outboard run --name=NAME",
+                target.escape_debug()
+            ),
+            Self::Target(target, ports) => write!(
+                f,
+                "no port {}; there is {}",
+                target.escape_debug(),
+                ports.join(", ")
+            ),
+            Self::Frame(e) => e.fmt(f),
+            Self::OtherPort(port) => write!(
+                f,
+                "the frame itself says that it goes into {port}; leave that out, or name that port"
+            ),
+            Self::Runt(size) => write!(
+                f,
+                "a frame of {size} bytes; an interface takes {FRAME_BYTES_MIN} and more"
+            ),
+            Self::NoTap(port) => write!(
+                f,
+                "{port} is no tap of which the namespace is known: a macvtap takes frames from \
+                 the wire alone; send from a host in that segment"
+            ),
+            Self::Namespace(interface, _, Some(process)) => write!(
+                f,
+                "{interface} is in another network namespace; type the same behind: sudo \
+                 --preserve-env=XDG_RUNTIME_DIR nsenter --net=/proc/{process}/ns/net"
+            ),
+            Self::Namespace(interface, inode, None) => write!(
+                f,
+                "{interface} is in the network namespace net:[{inode}]; `sudo lsns --type net` \
+                 names a process in it, for: nsenter --net=/proc/PID/ns/net outboard send ..."
+            ),
+            Self::Permission(interface) => write!(
+                f,
+                "sending through {interface} takes CAP_NET_RAW; type the same behind: sudo \
+                 --preserve-env=XDG_RUNTIME_DIR"
+            ),
+            Self::TooBig(interface, size) => write!(
+                f,
+                "a frame of {size} bytes is over the MTU of {interface}; send a shorter one"
+            ),
+            Self::Transmit(interface, e) => write!(
+                f,
+                "{interface} did not take the frame: {e}; is it up? ip link show {interface}"
+            ),
+            Self::Counters(e) => e.fmt(f),
+            Self::Print(e) => write!(f, "cannot print: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Sends the frame and prints what became of it. False if nobody knows.
+///
+/// # Errors
+/// It was not sent.
+pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    let (instance, port) = find_target(&arguments.target)?;
+    let ports = nets(&instance);
+    let device = ports[port];
+    let frame = read_frame(&arguments.frame, &device.name)?;
+    let interface = find_interface(device, instance.description().monitor)?;
+    let refused = |e| refused(interface, e, frame.len());
+    let socket = PacketSocket::open(interface).map_err(refused)?;
+    let others = ports.iter().map(|d| d.index);
+    let others = others.filter(|index| *index != device.index);
+    // Before the text is read: rules that are replaced meanwhile are noticed.
+    let watch = Watch::new(&instance, std::iter::once(device.index).chain(others))?;
+    let trace = trace(&instance, &frame, port)?;
+    socket.send(&frame).map_err(refused)?;
+    let expected = trace.as_ref().map_or(Expected::Anything, expected);
+    let (finding, rise) = watch.until_found(&expected)?;
+    let report = Report::new(
+        instance.name(),
+        device,
+        frame.len(),
+        trace.as_ref(),
+        finding,
+        rise.as_ref(),
+    );
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&report).map_err(|e| Error::Print(e.into()))? + "\n"
+    } else {
+        report.to_string()
+    };
+    io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)?;
+    Ok(report.is_known())
+}
+
+/// The network ports of a guest, in the order of its manifest, as rules count them.
+fn nets(instance: &Instance) -> Vec<&Device> {
+    let devices = &instance.description().devices;
+    devices
+        .iter()
+        .filter(|device| device.kind == Kind::Net)
+        .collect()
+}
+
+/// The guest, and the number of its port.
+fn find_target(target: &str) -> Result<(Instance, usize), Error> {
+    let mut instances = Instance::all().map_err(Error::Instance)?;
+    instances.retain(|instance| instance.is_running().unwrap_or(false));
+    let find = |guest: &str, port: &str| {
+        let number = instances.iter().position(|i| i.name() == guest)?;
+        let port = nets(&instances[number])
+            .iter()
+            .position(|d| d.name == port)?;
+        Some((number, port))
+    };
+    let found = target::split(target, |guest, port| find(guest, port).is_some());
+    match found.and_then(|(guest, port)| find(guest, port)) {
+        Some((number, port)) => Ok((instances.swap_remove(number), port)),
+        None => {
+            let ports = instances.iter().flat_map(|instance| {
+                let name = instance.name();
+                nets(instance)
+                    .into_iter()
+                    .map(move |d| format!("{name}-{}", d.name))
+            });
+            Err(Error::Target(target.to_owned(), ports.collect()))
+        }
+    }
+}
+
+fn read_frame(text: &str, port: &str) -> Result<Vec<u8>, Error> {
+    let crafted = frame::read(text).map_err(Error::Frame)?;
+    match crafted.port {
+        Some(other) if other != port => Err(Error::OtherPort(other)),
+        _ if crafted.bytes.len() < FRAME_BYTES_MIN => Err(Error::Runt(crafted.bytes.len())),
+        _ => Ok(crafted.bytes),
+    }
+}
+
+/// The interface behind a port, if a frame that leaves by it here comes to the guest. Another one
+/// may have the same name here.
+fn find_interface(device: &Device, monitor: u32) -> Result<&str, Error> {
+    let (Some(interface), Some(namespace)) = (&device.interface, device.tap_namespace) else {
+        return Err(Error::NoTap(device.name.clone()));
+    };
+    let inode = |process: &str| {
+        let metadata = fs::metadata(format!("/proc/{process}/ns/net"));
+        metadata.ok().map(|metadata| metadata.ino())
+    };
+    if inode("self") == Some(namespace) {
+        return Ok(interface);
+    }
+    let there = inode(&monitor.to_string()) == Some(namespace);
+    let process = there.then_some(monitor);
+    Err(Error::Namespace(interface.clone(), namespace, process))
+}
+
+fn refused(interface: &str, error: io::Error, size: usize) -> Error {
+    let interface = interface.to_owned();
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::PERM | Errno::ACCESS) => Error::Permission(interface),
+        Some(Errno::MSGSIZE) => Error::TooBig(interface, size),
+        _ => Error::Transmit(interface, error),
+    }
+}
+
+/// What the text of the rules in force says of the frame; `None` if there is no such text.
+fn trace(instance: &Instance, frame: &[u8], port: usize) -> Result<Option<Trace>, Error> {
+    let raw = Raw::read(instance.share()).map_err(Error::Counters)?;
+    if raw.status.generation == 0 {
+        return Ok(None);
+    }
+    let text = raw::text(instance.share(), raw.status.slot).map_err(Error::Counters)?;
+    let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
+    let ports: Result<[&str; 2], _> = instance.description().ports().try_into();
+    let (Some(text), Ok(ports)) = (text, ports) else {
+        return Ok(None);
+    };
+    Ok(Trace::new(&text, ports, frame, port).ok())
+}
+
+fn expected(trace: &Trace) -> Expected {
+    match trace {
+        Trace::Malformed { reason } => Expected::Malformed(*reason),
+        Trace::Judged(judged) => Expected::Counted(judged.counted.clone()),
+    }
+}
+
+/// Counters from the moment before a frame is sent.
+struct Watch<'a> {
+    instance: &'a Instance,
+    /// Indices in the manifest, the port that the frame enters first.
+    ports: Vec<usize>,
+    before: Counts,
+}
+
+impl<'a> Watch<'a> {
+    fn new(instance: &'a Instance, ports: impl Iterator<Item = usize>) -> Result<Self, Error> {
+        let ports: Vec<_> = ports.collect();
+        let before = counts(instance, &ports)?;
+        Ok(Self {
+            instance,
+            ports,
+            before,
+        })
+    }
+
+    /// What the counters say once the frame is sent; no rise if the rules were replaced.
+    fn until_found(&self, expected: &Expected) -> Result<(Finding, Option<Rise>), Error> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut settled = false;
+        loop {
+            let Some(rise) = counts(self.instance, &self.ports)?.since(&self.before) else {
+                return Ok((Finding::Nothing, None));
+            };
+            let finding = evidence::find(&rise, expected);
+            let found = matches!(finding, Finding::Counted | Finding::Dropped(_));
+            // Once more after it was found: counters of one frame rise one after the other.
+            if (found && settled) || Instant::now() > deadline {
+                return Ok((finding, Some(rise)));
+            }
+            settled = found;
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+fn counts(instance: &Instance, ports: &[usize]) -> Result<Counts, Error> {
+    let raw = Raw::read(instance.share()).map_err(Error::Counters)?;
+    Ok(Counts::new(&raw, ports))
+}
