@@ -28,6 +28,7 @@ pub mod rules;
 pub mod share;
 pub mod spt;
 pub mod sys;
+mod world;
 
 use abi::exit;
 use options::{Host, Options, Request};

@@ -62,7 +62,7 @@ fn check(size: u64) -> Result<(), Error> {
         .ok_or(Error::Size(size))
 }
 
-/// The shared file, open and mapped.
+/// The shared file, open.
 #[derive(Debug)]
 pub struct Share {
     /// The file.
@@ -75,15 +75,15 @@ pub struct Share {
 ///
 /// # Errors
 /// If it is not a file of a size that can be shared.
-pub fn open(share: &Location) -> Result<Share, Error> {
+pub fn open(share: &Location) -> Result<(Share, Shared), Error> {
     let not_open = |error| Error::Open(name(share), error);
     let file = descriptor(share).map_err(not_open)?;
     let stat = rustix::fs::fstat(&file).map_err(|error| not_open(error.into()))?;
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     check(size)?;
-    let shared = Shared::map(file.as_fd(), size).map_err(Error::Map)?;
-    shared.report_faults().map_err(Error::Handlers)?;
-    Ok(Share { file, size })
+    let mapped = Shared::map(file.as_fd(), size).map_err(Error::Map)?;
+    mapped.report_faults().map_err(Error::Handlers)?;
+    Ok((Share { file, size }, mapped))
 }
 
 /// Opens what becomes readable when the host has changed the shared file.

@@ -1,23 +1,20 @@
 //! From a command line to a running guest: check, attach, map, jail, jump.
 
-use crate::attach::{self, Attached};
+use crate::attach;
 use crate::jail::{self, Grants};
 use crate::options::{Host, Options};
 use crate::sys::memory::Filling;
 use crate::sys::process;
+use crate::world::World;
 use crate::{boot, check, load, memory, rules, share};
-use abi::extension::{EPOLL_SHARE, feature, host_flag};
-use abi::manifest::{Device, Entry};
+use abi::extension::host_flag;
 use abi::note::Target;
-use abi::spt::{BOOT_INFO, EPOLL_TIMER};
+use abi::spt::BOOT_INFO;
 use image::Image;
-use rustix::event::epoll;
-use rustix::io::Errno;
 use rustix::mm::ProtFlags;
-use rustix::time::{TimerfdClockId, TimerfdFlags};
 use std::convert::Infallible;
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::{fmt, io};
@@ -79,10 +76,6 @@ impl fmt::Display for Error {
     }
 }
 
-fn system(step: &'static str) -> impl Fn(Errno) -> Error {
-    move |error| Error::System(step, error.into())
-}
-
 /// Starts `image`, which is in `file`, as `options` say. If all goes well, this process becomes the
 /// guest.
 ///
@@ -109,39 +102,26 @@ pub fn start(options: &Options, file: &File, image: &Image) -> Result<Infallible
         put(&mut guest, address, &(Target::Spt as u32).to_le_bytes())?;
     }
     let features = image.extension.map_or(0, |extension| extension.features);
-    let attachments = attach::attach(&pairs, options, features).map_err(Error::Attach)?;
-    let attached = &attachments.devices;
-    let (epoll, timer) = wait_set(attached)?;
-    let event = event(options, features, &epoll)?;
-    let share = options
-        .share
-        .as_ref()
-        .map(share::open)
-        .transpose()
-        .map_err(Error::Share)?;
-    if let Some(path) = &options.rules {
-        let given = rules::give(path, features, share.as_ref());
-        given.map_err(|error| Error::Rules(path.clone(), error))?;
-    }
+    let world = World::open(&pairs, options, features)?;
+    let attached = &world.attachments.devices;
 
     let facts = boot::Facts {
         memory: options.memory_bytes,
         image_end: image.end,
-        epoll_fd: epoll.as_raw_fd(),
-        timer_fd: timer.as_raw_fd(),
+        epoll_fd: world.epoll.as_raw_fd(),
+        timer_fd: world.timer.as_raw_fd(),
     };
-    let area = boot::area(facts, &manifest(&image.entries, attached), &command_line);
+    let area = boot::area(facts, &world.manifest(&image.entries), &command_line);
     put(&mut guest, BOOT_INFO, &area)?;
     if let Some(extension) = image.extension {
         let flags = if process { host_flag::PROCESS } else { 0 };
-        let share = share.as_ref().map(|share| (abi::share::BASE, share.size));
-        let info = boot::host_info(flags, share, attached);
+        let info = boot::host_info(flags, world.shared(), attached);
         put(&mut guest, extension.host_info, info.as_bytes())?;
     }
     let ready = guest.finish(&plan.regions, file);
     let ready = ready.map_err(|error| Error::System("guest memory cannot be protected", error))?;
     if !process {
-        let grants = grants(attached, &epoll, &timer, event.as_ref());
+        let grants = grants(&world);
         let filter = jail::compile(&jail::rules(&grants), options.share.is_some());
         let filter = std::mem::ManuallyDrop::new(filter.map_err(Error::Jail)?);
         jail::close(&grants, &filter).map_err(Error::Jail)?;
@@ -154,71 +134,18 @@ pub(crate) fn die_with(parent: Option<i32>) -> Result<(), Error> {
     process::die_with(parent).map_err(|_| Error::Parent(parent))
 }
 
-/// The descriptor that the guest waits on, and the timer in it. A network is known by its index in
-/// the manifest.
-pub(crate) fn wait_set(attached: &[Attached]) -> Result<(OwnedFd, OwnedFd), Error> {
-    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("no epoll"))?;
-    let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-    let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags);
-    let timer = timer.map_err(system("no timer"))?;
-    let add = |fd: &OwnedFd, data| {
-        let data = epoll::EventData::new_u64(data);
-        epoll::add(&epoll, fd, data, epoll::EventFlags::IN).map_err(system("cannot wait"))
-    };
-    add(&timer, EPOLL_TIMER)?;
-    for net in attached
-        .iter()
-        .filter(|device| matches!(device.device, Device::Net { .. }))
-    {
-        add(&net.fd, net.index as u64)?;
-    }
-    Ok((epoll, timer))
-}
-
-/// Puts the event of the shared file into the wait set of a guest that looks for it. It is
-/// edge-triggered, for the guest cannot read it: each time that somebody writes, the guest wakes
-/// up once.
-fn event(options: &Options, features: u32, epoll: &OwnedFd) -> Result<Option<OwnedFd>, Error> {
-    let looks_for_it = features & (feature::RULES | feature::CAPTURE) != 0;
-    let Some(location) = options.event.as_ref().filter(|_| looks_for_it) else {
-        return Ok(None);
-    };
-    let event = share::open_event(location).map_err(Error::Share)?;
-    let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-    let data = epoll::EventData::new_u64(EPOLL_SHARE);
-    epoll::add(epoll, &event, data, flags)
-        .map_err(|error| Error::Share(share::Error::Event(share::name(location), error.into())))?;
-    Ok(Some(event))
-}
-
 fn claim(options: &Options) -> Result<Filling, Error> {
     let memory = options.memory_bytes;
     Filling::claim(memory).map_err(|error| Error::Memory(memory >> 20, error))
 }
 
-/// The manifest as the guest sees it, with what was attached.
-pub(crate) fn manifest(entries: &[Entry], attached: &[Attached]) -> Vec<Entry> {
-    let mut manifest = entries.to_vec();
-    for device in attached {
-        manifest[device.index].attach(device.device, device.fd.as_raw_fd());
-    }
-    manifest
-}
-
-fn grants(
-    attached: &[Attached],
-    epoll: &OwnedFd,
-    timer: &OwnedFd,
-    event: Option<&OwnedFd>,
-) -> Grants {
-    let devices = attached
-        .iter()
-        .map(|device| (device.fd.as_raw_fd(), device.device));
+fn grants(world: &World) -> Grants {
+    let devices = world.attachments.devices.iter();
     Grants {
-        epoll_fd: epoll.as_raw_fd(),
-        timer_fd: timer.as_raw_fd(),
-        event_fd: event.map(AsRawFd::as_raw_fd),
-        devices: devices.collect(),
+        epoll_fd: world.epoll.as_raw_fd(),
+        timer_fd: world.timer.as_raw_fd(),
+        event_fd: world.event.as_ref().map(AsRawFd::as_raw_fd),
+        devices: devices.map(|d| (d.fd.as_raw_fd(), d.device)).collect(),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::jail::{self, Argument, Error, Rule};
 use crate::sys::machine::Machine;
 use abi::manifest::Device;
 use abi::spt::CONSOLE_FD;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 const ERROR_FD: RawFd = 2;
 /// `KVM_RUN` and `KVM_GET_REGS` of Linux's `include/uapi/linux/kvm.h`.
@@ -17,13 +17,14 @@ const KVM_GET_REGS: u32 = 0x8090_ae81;
 ///
 /// # Errors
 /// The first step that fails.
-pub fn close(calls: &Calls, machine: &Machine) -> Result<(), Error> {
+pub fn close(calls: &Calls, event: Option<&OwnedFd>, machine: &Machine) -> Result<(), Error> {
     let vcpu = machine.vcpu().as_raw_fd();
     let filter = jail::compile(&rules(calls, vcpu), false)?;
     let mut keep: Vec<RawFd> = calls.devices.iter().map(|d| d.fd.as_raw_fd()).collect();
     let own = [calls.epoll.as_raw_fd(), calls.timer.as_raw_fd(), vcpu];
     keep.extend(own);
     keep.extend([CONSOLE_FD, ERROR_FD]);
+    keep.extend(event.map(AsRawFd::as_raw_fd));
     jail::enter(keep, &filter)
 }
 

@@ -7,7 +7,7 @@
 //! | from [`TABLES`] | page tables | no |
 //! | from [`IMAGE_BASE`] | the segments of the image | their rights |
 //! | from the end of the image | heap, and the stack of Solo5's images | read, write |
-//! | [`share::BASE`] | the shared file, if there is one | as on `spt` |
+//! | [`BASE`] | the shared file, if there is one | as on `spt` |
 //!
 //! Virtual and physical addresses are the same.
 
@@ -17,14 +17,16 @@ mod ending;
 mod jail;
 mod paging;
 
-use crate::attach;
 use crate::options::Options;
+use crate::share::Share;
 use crate::sys::machine::{Exit, Machine};
 use crate::sys::process;
-use crate::{boot, check, load, share, spt};
+use crate::world::World;
+use crate::{boot, check, load, spt};
 use abi::hvt::{BOOT_INFO, BootInfo, MEMORY_BYTES_MAX};
 use abi::manifest::{Entry, Header, VERSION};
 use abi::note::Target;
+use abi::share::{BASE, CONTROL_OFFSET};
 use abi::{IMAGE_BASE, PAGE_SIZE};
 use call::{Calls, Memory, Outcome};
 use ending::Ending;
@@ -148,34 +150,42 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
         .map_err(|error| spt::Error::Load(options.image.clone(), error))?;
 
     let features = image.extension.map_or(0, |extension| extension.features);
-    let attachments = attach::attach(&pairs, options, features).map_err(spt::Error::Attach)?;
-    let (epoll, timer) = spt::wait_set(&attachments.devices)?;
-    let share = options.share.as_ref().map(share::open).transpose();
-    let share = share.map_err(spt::Error::Share)?;
+    let world = World::open(&pairs, options, features)?;
+    if let (Some(share), Some(mapped)) = (&world.share, &world.mapped) {
+        let lent = mapped.lend(&machine, share.size);
+        lent.map_err(|error| Error::Step("the shared file", error))?;
+    }
 
     let frequency = machine
         .vcpu()
         .get_tsc_khz()
         .map_err(step("TSC frequency"))?;
-    let manifest = spt::manifest(&image.entries, &attachments.devices);
+    let manifest = world.manifest(&image.entries);
     let boot = boot_area(memory, image.end, frequency, &manifest, &command_line);
     put(&mut machine, BOOT_INFO, &boot)?;
     if let Some(extension) = image.extension {
-        let info = boot::host_info(0, None, &attachments.devices);
+        let info = boot::host_info(0, world.shared(), &world.attachments.devices);
         put(&mut machine, extension.host_info, info.as_bytes())?;
         if let Some(address) = image.target_address {
             put(&mut machine, address, &(Target::Hvt as u32).to_le_bytes())?;
         }
     }
-    prepare(&mut machine, &kvm, image, memory, boot.len() as u64)?;
+    let tables = map(image, memory, boot.len() as u64, world.share.as_ref())?;
+    prepare(
+        &mut machine,
+        &kvm,
+        &tables,
+        cpu::registers(image.entry, memory),
+    )?;
     drop(kvm);
+    let shared = world.share.is_some();
     let calls = Calls {
-        devices: attachments.devices,
-        epoll,
-        timer,
+        devices: world.attachments.devices,
+        epoll: world.epoll,
+        timer: world.timer,
     };
-    jail::close(&calls, &machine).map_err(Error::Jail)?;
-    process::end(serve(&mut machine, &calls).conclude(share.is_some()))
+    jail::close(&calls, world.event.as_ref(), &machine).map_err(Error::Jail)?;
+    process::end(serve(&mut machine, &calls).conclude(shared))
 }
 
 /// Serves the guest until it ends.
@@ -261,15 +271,13 @@ fn boot_area(
     bytes
 }
 
-/// Maps guest memory for the guest and sets its processor up.
+/// Puts page tables and descriptors into guest memory and sets the processor up.
 fn prepare(
     machine: &mut Machine,
     kvm: &Kvm,
-    image: &Image,
-    memory: u64,
-    boot_bytes: u64,
+    tables: &Builder,
+    registers: kvm_bindings::kvm_regs,
 ) -> Result<(), Error> {
-    let tables = map(image, memory, boot_bytes)?;
     for (address, table) in tables.tables() {
         put(machine, address, table.as_bytes())?;
     }
@@ -283,12 +291,16 @@ fn prepare(
     let mut sregs = vcpu.get_sregs().map_err(step("registers"))?;
     cpu::special_registers(&mut sregs, tables.root());
     vcpu.set_sregs(&sregs).map_err(step("registers"))?;
-    let registers = cpu::registers(image.entry, memory);
     vcpu.set_regs(&registers).map_err(step("registers"))
 }
 
 /// Page tables with exactly the rights that the image asks for.
-fn map(image: &Image, memory: u64, boot_bytes: u64) -> Result<Builder, Error> {
+fn map(
+    image: &Image,
+    memory: u64,
+    boot_bytes: u64,
+    share: Option<&Share>,
+) -> Result<Builder, Error> {
     const DATA: Rights = Rights {
         write: true,
         execute: false,
@@ -308,6 +320,11 @@ fn map(image: &Image, memory: u64, boot_bytes: u64) -> Result<Builder, Error> {
         same(pages, rights)?;
     }
     same(image.end..memory, DATA)?;
+    if let Some(share) = share {
+        let written = share.size.min(CONTROL_OFFSET as u64);
+        same(BASE..BASE + written, DATA)?;
+        same(BASE + written..BASE + share.size, Rights::default())?;
+    }
     Ok(tables)
 }
 

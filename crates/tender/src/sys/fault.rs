@@ -3,6 +3,7 @@
 //! The handler runs in the middle of the guest: the guest's %fs (no thread-local variables), no
 //! allocation, no lock, and of all system calls it needs `exit_group`, which the jail allows.
 
+use super::machine::Machine;
 use abi::exit::SIGNAL_BASE;
 use abi::share::{BASE, CONTROL_OFFSET, REPORT_MAGIC, Report};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
@@ -45,6 +46,22 @@ impl Shared {
             map_part(file, control..length, ProtFlags::READ)?;
         }
         Ok(Self(()))
+    }
+
+    /// Shows the file to the guest of a virtual machine, where it is mapped here, with the same
+    /// rights. `length` is what was given to [`Self::map`].
+    ///
+    /// # Errors
+    /// What KVM says.
+    pub fn lend(&self, machine: &Machine, length: u64) -> io::Result<()> {
+        let control = CONTROL_OFFSET as u64;
+        // SAFETY: `map` has mapped these bytes for ever, and this program has no reference to them.
+        unsafe { machine.lend(1, BASE, length.min(control), false) }?;
+        if length > control {
+            // SAFETY: as above.
+            unsafe { machine.lend(2, BASE + control, length - control, true) }?;
+        }
+        Ok(())
     }
 
     /// From now on, a fault is reported into the shared file and ends the process with the status

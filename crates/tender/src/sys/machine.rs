@@ -1,6 +1,6 @@
 //! A virtual machine of KVM's with one processor, and its memory.
 
-use kvm_bindings::kvm_userspace_memory_region;
+use kvm_bindings::{KVM_MEM_READONLY, kvm_userspace_memory_region};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::io;
@@ -39,8 +39,7 @@ pub enum Exit {
 #[derive(Debug)]
 pub struct Machine {
     vcpu: VcpuFd,
-    /// Holds the memory slot; never used after the processor was made.
-    _vm: VmFd,
+    vm: VmFd,
     memory: NonNull<u8>,
     bytes: usize,
 }
@@ -77,10 +76,38 @@ impl Machine {
         let vcpu = vm.create_vcpu(0).map_err(os_error)?;
         Ok(Self {
             vcpu,
-            _vm: vm,
+            vm,
             memory,
             bytes,
         })
+    }
+
+    /// Lends `length` bytes of this process from `address` on, whole pages, to the guest at the
+    /// same guest-physical address, in the memory slot `slot`, which is not the first.
+    ///
+    /// # Errors
+    /// What KVM says: `EINVAL` if addresses are odd or taken.
+    ///
+    /// # Safety
+    /// The memory is mapped and stays so as long as this process lives, and no reference to it
+    /// exists: the guest may read it at any time, and write it unless `read_only`.
+    pub unsafe fn lend(
+        &self,
+        slot: u32,
+        address: u64,
+        length: u64,
+        read_only: bool,
+    ) -> io::Result<()> {
+        let flags = if read_only { KVM_MEM_READONLY } else { 0 };
+        let region = kvm_userspace_memory_region {
+            slot,
+            flags,
+            guest_phys_addr: address,
+            memory_size: length,
+            userspace_addr: address,
+        };
+        // SAFETY: the caller vouches for the memory.
+        unsafe { self.vm.set_user_memory_region(region) }.map_err(os_error)
     }
 
     /// The one door to guest memory: the `length` bytes from a guest-physical address on, if there

@@ -1,0 +1,119 @@
+//! What a guest is lent, whatever its host: devices, something to wait on, the shared file.
+
+use crate::attach::{self, Attached, Attachments};
+use crate::check::Pair;
+use crate::options::Options;
+use crate::rules;
+use crate::share::{self, Share};
+use crate::spt::Error;
+use crate::sys::fault::Shared;
+use abi::extension::{EPOLL_SHARE, feature};
+use abi::manifest::{Device, Entry};
+use abi::spt::EPOLL_TIMER;
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::time::{TimerfdClockId, TimerfdFlags};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// All that a guest is lent.
+#[derive(Debug)]
+pub(crate) struct World {
+    /// Its devices.
+    pub(crate) attachments: Attachments,
+    /// What it waits on: networks by their index in the manifest, the timer, the event.
+    pub(crate) epoll: OwnedFd,
+    /// The timer in it.
+    pub(crate) timer: OwnedFd,
+    /// What becomes readable when the host has changed the shared file.
+    pub(crate) event: Option<OwnedFd>,
+    /// The shared file, mapped, with the rules that the guest begins with.
+    pub(crate) share: Option<Share>,
+    /// Where it is mapped.
+    pub(crate) mapped: Option<Shared>,
+}
+
+impl World {
+    /// Opens what `options` name for an image that understands `features`.
+    ///
+    /// # Errors
+    /// The first thing that cannot be had.
+    pub(crate) fn open(
+        pairs: &[Pair<'_>],
+        options: &Options,
+        features: u32,
+    ) -> Result<Self, Error> {
+        let attachments = attach::attach(pairs, options, features).map_err(Error::Attach)?;
+        let (epoll, timer) = wait_set(&attachments.devices)?;
+        let event = event(options, features, &epoll)?;
+        let share = options.share.as_ref().map(share::open).transpose();
+        let (share, mapped) = share.map_err(Error::Share)?.unzip();
+        if let Some(path) = &options.rules {
+            let given = rules::give(path, features, share.as_ref());
+            given.map_err(|error| Error::Rules(path.clone(), error))?;
+        }
+        Ok(Self {
+            attachments,
+            epoll,
+            timer,
+            event,
+            share,
+            mapped,
+        })
+    }
+
+    /// The manifest as the guest sees it, with what was attached.
+    pub(crate) fn manifest(&self, entries: &[Entry]) -> Vec<Entry> {
+        let mut manifest = entries.to_vec();
+        for device in &self.attachments.devices {
+            manifest[device.index].attach(device.device, device.fd.as_raw_fd());
+        }
+        manifest
+    }
+
+    /// Address and size of the shared file, for the guest.
+    pub(crate) fn shared(&self) -> Option<(u64, u64)> {
+        let share = self.share.as_ref()?;
+        Some((abi::share::BASE, share.size))
+    }
+}
+
+fn system(step: &'static str) -> impl Fn(Errno) -> Error {
+    move |error| Error::System(step, error.into())
+}
+
+/// The descriptor that the guest waits on, and the timer in it. A network is known by its index in
+/// the manifest.
+fn wait_set(attached: &[Attached]) -> Result<(OwnedFd, OwnedFd), Error> {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("no epoll"))?;
+    let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+    let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags);
+    let timer = timer.map_err(system("no timer"))?;
+    let add = |fd: &OwnedFd, data| {
+        let data = epoll::EventData::new_u64(data);
+        epoll::add(&epoll, fd, data, epoll::EventFlags::IN).map_err(system("cannot wait"))
+    };
+    add(&timer, EPOLL_TIMER)?;
+    for net in attached
+        .iter()
+        .filter(|device| matches!(device.device, Device::Net { .. }))
+    {
+        add(&net.fd, net.index as u64)?;
+    }
+    Ok((epoll, timer))
+}
+
+/// Puts the event of the shared file into the wait set of a guest that looks for it. It is
+/// edge-triggered, for the guest cannot read it: each time that somebody writes, the guest wakes
+/// up once.
+fn event(options: &Options, features: u32, epoll: &OwnedFd) -> Result<Option<OwnedFd>, Error> {
+    let looks_for_it = features & (feature::RULES | feature::CAPTURE) != 0;
+    let Some(location) = options.event.as_ref().filter(|_| looks_for_it) else {
+        return Ok(None);
+    };
+    let event = share::open_event(location).map_err(Error::Share)?;
+    let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+    let data = epoll::EventData::new_u64(EPOLL_SHARE);
+    epoll::add(epoll, &event, data, flags)
+        .map_err(|error| Error::Share(share::Error::Event(share::name(location), error.into())))?;
+    Ok(Some(event))
+}
