@@ -246,6 +246,13 @@ const DIFFERENCES: &[Difference] = &[
         kernel: Verdict::Drop,
         nf: Verdict::Accept,
     },
+    Difference {
+        name: "pppoe_need_not_be_whole",
+        rules: "accept",
+        frame: || ethernet(0x8864, &[0x11, 0, 0, 7]),
+        kernel: Verdict::Drop,
+        nf: Verdict::Accept,
+    },
 ];
 
 impl Difference {

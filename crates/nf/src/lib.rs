@@ -37,7 +37,7 @@
 //! | a `counter` counts where it stands | nft 1.0.6 joins `==` on neighbouring fields over it |
 //! | two `!=` must both hold | on neighbouring fields, nft 1.0.6 makes one of them |
 //! | rules decide on frames to 01:80:c2:00:00:0X or from a group, too | a bridge drops them |
-//! | nothing need follow a VLAN tag | a tagged frame under 20 bytes, or 22 with two, is dropped |
+//! | nothing need follow a VLAN tag, or the type of PPPoE | such a frame, cut off, is dropped |
 //! | a rule without `counter` counts the frames that match all of it | it counts none |
 //! | `flush ruleset` means nothing: a load replaces all rules | it deletes those before |
 //! | interfaces are the network devices of the image's manifest | they are the host's |

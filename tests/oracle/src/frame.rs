@@ -2,7 +2,7 @@
 //!
 //! Left out is what a bridge does not forward whatever its rules say, or what never gets so far: a
 //! group or zero as source address; 01:80:c2:00:00:0X, which is for bridges themselves; frames
-//! shorter than an Ethernet header or, with tags, than 22 bytes; frames over the MTU. Nor are there
+//! shorter than an Ethernet header or, with tags, than 26 bytes; frames over the MTU. Nor are there
 //! raw frames of IEEE 802.3, which begin like no LLC frame and had their time with Netware: for
 //! them, the kernel has a `meta protocol` of their own.
 
@@ -13,8 +13,9 @@ use fastrand::Rng;
 const ETHERNET: usize = 14;
 /// An 802.1Q tag.
 const TAG: usize = 4;
-/// Shortest frame with tags, whatever their number and kind, that the kernel looks at, in bytes.
-const TAGGED_MIN: usize = 22;
+/// Shortest frame with tags, whatever follows them, that the kernel looks at, in bytes: it wants
+/// to see a second tag, or a header of PPPoE.
+const TAGGED_MIN: usize = 26;
 /// Most bytes of payload, mostly.
 const PAYLOAD_MAX: usize = 40;
 /// Ethernet's shortest frame, in bytes, without its checksum.
