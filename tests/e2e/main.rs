@@ -25,6 +25,7 @@ mod process;
 mod readme;
 mod rules;
 mod runtime;
+mod send;
 mod stats;
 mod temporary;
 mod tutorial;
@@ -51,6 +52,7 @@ fn main() {
     trials.extend(demo::trials(images, &network));
     trials.extend(stats::trials(images, &network));
     trials.extend(readme::trials(images, &network));
+    trials.extend(send::trials(images, &network));
     trials.extend(new::trials(images, &network));
     trials.extend(tutorial::trials(images, &network));
     trials.extend(nft_syntax::trials(&network));

@@ -18,7 +18,7 @@ use std::{fmt, fs, io, thread};
 use tender::sys::packet::PacketSocket;
 
 /// How long the guest may take to count the frame.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How often the counters are looked at.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Shortest frame that an interface takes, in bytes: an Ethernet header.
