@@ -276,7 +276,7 @@ fn stock_rules(images: &Images, peer: &Path) -> Result<(), Failed> {
     ip(&wire, "tuntap add other mode tap")?;
     ip(&wire, "link set other up")?;
     let rules = "table bridge filter { chain forward { type filter hook forward priority 0; \
-                 policy drop; udp dport 1001 log prefix \"one\" accept; } }";
+                 policy drop; udp dport 1001 log prefix \"one\" accept; }; }";
     let mut command = Command::new(peer.join("tenders/spt/solo5-spt"));
     command
         .args([

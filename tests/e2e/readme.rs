@@ -100,7 +100,7 @@ fn sources() -> Result<TemporaryFolder, Failed> {
 
 fn change(images: &Images) -> Result<(), Failed> {
     let copy = sources()?;
-    // The programs are those of this repository; only the image is built from the changed copy.
+    // The programs are those of this repository; image and rules are the changed copy's.
     let commands = block("change")?;
     let demo = "cargo xtask demo";
     if !commands.contains(demo) {

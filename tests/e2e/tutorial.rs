@@ -1,5 +1,5 @@
-//! The tutorial, typed as it stands there: its commands one after the other into a shell, its
-//! blocks of code into their files.
+//! Documents that are typed as they stand there: their commands one after the other into a shell,
+//! their blocks of code into their files.
 
 use crate::build::Images;
 use crate::document::{self, Block};
@@ -17,26 +17,50 @@ const NETWORK: &str = "network";
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let installed = run(Command::new("ping").arg("-V")).is_ok();
     let missing = (!installed).then_some("needs ping: sudo apt-get install iputils-ping");
-    let name = "tutorial::typed as it stands".into();
-    vec![network.trial_unless(missing, name, || tutorial(images))]
+    let trial = |document: &'static Document| {
+        let name = format!("typed::{}", document.path);
+        network.trial_unless(missing, name, || typed(images, document))
+    };
+    DOCUMENTS.iter().map(trial).collect()
 }
 
-fn tutorial(images: &Images) -> Result<(), Failed> {
-    let blocks = document::blocks("docs/tutorial.md")?;
+struct Document {
+    path: &'static str,
+    /// Whether what a block of commands starts has ended before the next one begins.
+    waits: bool,
+}
+
+const DOCUMENTS: &[Document] = &[
+    Document {
+        path: "docs/tutorial.md",
+        waits: true,
+    },
+    Document {
+        path: "docs/firewall.md",
+        waits: false,
+    },
+];
+
+fn typed(images: &Images, document: &Document) -> Result<(), Failed> {
+    let blocks = document::blocks(document.path)?;
     let is_network = |block: &Block| block.mark == format!("test: {NETWORK}");
     let position = blocks.iter().position(is_network).ok_or("no network")?;
     let (before, rest) = blocks.split_at(position);
     let (network, typed) = rest.split_first().ok_or("no network")?;
 
     let folder = TemporaryFolder::new("tutorial")?;
-    fs::write(folder.path.join("typed"), script(typed)?)?;
+    let typed_file = folder.path.join("typed");
+    fs::write(&typed_file, script(typed, document.waits)?)?;
     let commands = format!(
-        "{}{} < \"$OLDPWD/typed\"",
-        script(before)?,
-        network.text.trim_end()
+        "{}{} < {}",
+        script(before, document.waits)?,
+        network.text.trim_end(),
+        typed_file.display()
     );
     let mut shell = document::shell(images, &folder.path, &commands);
-    let ended = run(shell.env("SHELL", "/bin/sh"))?;
+    shell.env("SHELL", "/bin/sh");
+    shell.env("FIREWALL", &images.firewall);
+    let ended = run(&mut shell)?;
     for block in blocks.iter().filter(|block| block.language == "text") {
         expect(block, &ended)?;
     }
@@ -44,8 +68,9 @@ fn tutorial(images: &Images) -> Result<(), Failed> {
 }
 
 /// What a user would type to follow these blocks. Behind each block of commands a line says so,
-/// once all that it started has ended.
-fn script(blocks: &[Block]) -> Result<String, Failed> {
+/// once all that it started has ended if the document `waits`.
+fn script(blocks: &[Block], waits: bool) -> Result<String, Failed> {
+    let wait = if waits { "wait\n" } else { "" };
     let mut files: HashMap<&str, String> = HashMap::new();
     let mut script = String::new();
     for block in blocks {
@@ -54,10 +79,10 @@ fn script(blocks: &[Block]) -> Result<String, Failed> {
         };
         match block.language.as_str() {
             "sh" => {
-                script += &format!("{}wait\necho {}\n", block.text, end_of(name));
+                script += &format!("{}{wait}echo {}\n", block.text, end_of(name));
                 continue;
             }
-            "rust" => drop(files.insert(name, block.text.clone())),
+            "rust" | "nft" => drop(files.insert(name, block.text.clone())),
             "diff" => change(files.get_mut(name).ok_or("no such file")?, &block.text)?,
             other => return Err(format!("nobody tests {other}").into()),
         }
@@ -84,8 +109,8 @@ fn change(text: &mut String, diff: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Fails unless each line of the block begins a line that its commands printed. In `output like`,
-/// words with digits may be other ones.
+/// Fails unless each line of the block is part of a line that its commands printed. In
+/// `output like`, words with digits may be other ones.
 fn expect(block: &Block, ended: &Ended) -> Result<(), Failed> {
     let (kind, name) = block.mark.split_once(": ").ok_or("no name")?;
     let (printed, _) = ended
@@ -95,7 +120,7 @@ fn expect(block: &Block, ended: &Ended) -> Result<(), Failed> {
     let printed = printed.rsplit("--- end of").next().unwrap_or_default();
     for line in block.text.lines() {
         let fits = match kind {
-            "output" => printed.lines().any(|printed| printed.starts_with(line)),
+            "output" => printed.contains(line),
             "output like" => printed.lines().any(|printed| shape(printed) == shape(line)),
             _ => false,
         };

@@ -16,15 +16,26 @@ use std::{fmt, process};
 
 /// The rules of the demonstration: those that the firewall comes with, but with names.
 const RULES: &str = include_str!("../../../../unikernels/firewall/rules/seed001.nft");
+/// Where they are in the repository.
+const RULES_FILE: &str = "unikernels/firewall/rules/seed001.nft";
 
-/// Starts the firewall between two fresh segments, under [`RULES`], with a file that it counts in.
+/// The rules as they are in the repository that the current directory is in, so that who changes
+/// them there sees it; else as they were when this program was built.
+fn rules() -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    here.ancestors()
+        .find_map(|directory| std::fs::read_to_string(directory.join(RULES_FILE)).ok())
+        .unwrap_or_else(|| RULES.to_owned())
+}
+
+/// Starts the firewall between two fresh segments, under [`rules`], with a file that it counts in.
 /// It ends with the thread that calls this. `features` are those of its image.
 ///
 /// # Errors
 /// A segment cannot be made, or the tender cannot be started.
 pub fn start(programs: &Programs, features: u32) -> Result<(Standing, Counters), Error> {
     let share = Share::anonymous().map_err(Error::Share)?;
-    let rules = file(RULES).map_err(|e| Error::Io("a file of rules in memory", e))?;
+    let rules = file(&rules()).map_err(|e| Error::Io("a file of rules in memory", e))?;
     let path = format!("/proc/{}/fd/{}", process::id(), rules.as_raw_fd());
     let options = [format!("--rules={path}").into()];
     // The console is not part of the report.
