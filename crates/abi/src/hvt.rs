@@ -177,6 +177,56 @@ pub struct Trap {
     pub registers: [u64; 16],
 }
 
+impl Trap {
+    /// None.
+    pub const ZERO: Self = Self {
+        magic: 0,
+        vector: 0,
+        error: 0,
+        address: 0,
+        rip: 0,
+        rflags: 0,
+        registers: [0; 16],
+    };
+
+    /// The signal of Linux that a process would have got: the guest's exit status is
+    /// [`crate::exit::SIGNAL_BASE`] plus this (Linux `arch/x86/kernel/traps.c`).
+    pub fn signal(&self) -> i32 {
+        const SIGILL: i32 = 4;
+        const SIGTRAP: i32 = 5;
+        const SIGBUS: i32 = 7;
+        const SIGFPE: i32 = 8;
+        const SIGSEGV: i32 = 11;
+        match self.vector {
+            vector::DIVIDE | vector::X87 | vector::SIMD => SIGFPE,
+            vector::DEBUG | vector::BREAKPOINT => SIGTRAP,
+            vector::INVALID_OPCODE => SIGILL,
+            vector::ALIGNMENT => SIGBUS,
+            _ => SIGSEGV,
+        }
+    }
+}
+
+/// Vectors of exceptions (Intel SDM volume 3, 6.15).
+pub mod vector {
+    /// Division error.
+    pub const DIVIDE: u64 = 0;
+    /// Debug exception.
+    pub const DEBUG: u64 = 1;
+    /// `int3`.
+    pub const BREAKPOINT: u64 = 3;
+    /// `ud2`, and what the processor does not know.
+    pub const INVALID_OPCODE: u64 = 6;
+    /// Page fault.
+    pub const PAGE_FAULT: u64 = 14;
+    /// Exception of the x87 unit.
+    pub const X87: u64 = 16;
+    /// Unaligned access.
+    pub const ALIGNMENT: u64 = 17;
+    /// Exception of SSE.
+    pub const SIMD: u64 = 19;
+}
+
 const _: () = assert!(size_of::<Trap>() as u64 <= COOKIE_BYTES);
 const _: () = assert!(size_of::<Poll>() == 24 && size_of::<Block>() == 40);
 const _: () = assert!(size_of::<Net>() == 32 && size_of::<Halt>() == 16);

@@ -1,13 +1,13 @@
-//! A disk that the host attached. The jail lets through transfers of exactly one block.
+//! A disk that the host attached. The jail of `spt` lets through transfers of exactly one block.
 
 use crate::boot::{Attached, DeviceError};
-use crate::spt::{self, Errno};
+use crate::host::{self, Errno, Handle};
 use abi::manifest::Device;
 use device::{BlockDevice, BlockError};
 
 /// A block device of the manifest.
 pub struct Block {
-    descriptor: i32,
+    handle: Handle,
     capacity: u64,
     block_size: usize,
 }
@@ -19,7 +19,7 @@ impl Block {
                 capacity,
                 block_size,
             }) if block_size > 0 => Ok(Self {
-                descriptor: attached.entry.descriptor(),
+                handle: attached.handle,
                 capacity,
                 block_size: usize::from(block_size),
             }),
@@ -61,7 +61,7 @@ impl BlockDevice for Block {
         self.check(offset, blocks.len())?;
         let offsets = (offset..).step_by(self.block_size);
         for (block, offset) in blocks.chunks_exact_mut(self.block_size).zip(offsets) {
-            self.outcome(spt::pread(self.descriptor, block, offset))?;
+            self.outcome(host::pread(self.handle, block, offset))?;
         }
         Ok(())
     }
@@ -70,7 +70,7 @@ impl BlockDevice for Block {
         self.check(offset, blocks.len())?;
         let offsets = (offset..).step_by(self.block_size);
         for (block, offset) in blocks.chunks_exact(self.block_size).zip(offsets) {
-            self.outcome(spt::pwrite(self.descriptor, block, offset))?;
+            self.outcome(host::pwrite(self.handle, block, offset))?;
         }
         Ok(())
     }

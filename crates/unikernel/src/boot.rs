@@ -2,10 +2,10 @@
 
 use crate::capture::Capture;
 use crate::heap;
+use crate::host::{self, Handle, Told};
 use crate::share::Share;
 use abi::extension::{HOST_INFO_MAGIC, HostInfo, VERSION, host_flag};
 use abi::manifest::{ENTRIES_MAX, Entry, Header};
-use abi::spt::BootInfo;
 use core::cell::{Cell, OnceCell, UnsafeCell};
 use device::{BATCH_FRAMES_MAX, FRAME_BYTES_MAX, HEADROOM, Pool};
 
@@ -16,6 +16,8 @@ pub enum Host {
     Process,
     /// A sandboxed process.
     Spt,
+    /// A virtual machine.
+    Hvt,
 }
 
 /// Why a device is not to be had.
@@ -56,13 +58,12 @@ const ARENA_SHARE: usize = 2;
 /// A device that was handed out.
 pub(crate) struct Attached {
     pub(crate) entry: &'static Entry,
+    pub(crate) handle: Handle,
     pub(crate) index: u8,
     pub(crate) flags: u32,
 }
 
 pub(crate) struct Boot {
-    pub(crate) epoll: i32,
-    pub(crate) timer: i32,
     pub(crate) share: Share,
     pub(crate) capture: Capture,
     host: Host,
@@ -91,38 +92,35 @@ static HOST_INFO: HostInfoArea = HostInfoArea(UnsafeCell::new(HostInfo::ZERO));
 /// Reads what the tender left and sets up heap and packet buffers.
 ///
 /// # Safety
-/// To be called once, first, with the address that the tender passed to the entry point: boot
-/// information, and all that it points to, is readable and unchanged while the guest runs.
-pub(crate) unsafe fn init(boot_info: *const BootInfo) {
-    // SAFETY: the caller vouches for the address.
-    let info = unsafe { boot_info.read() };
+/// To be called once, with what [`host::begin`] returned.
+pub(crate) unsafe fn init(told: &Told) {
     // SAFETY: the area is a static of this image; volatile, since the tender wrote it.
     let host_info = unsafe { HOST_INFO.0.get().read_volatile() };
     let known = host_info.magic == HOST_INFO_MAGIC && host_info.version == VERSION;
     let host_info = if known { host_info } else { HostInfo::ZERO };
     // SAFETY: `mft` points to a header and as many entries as it says (caller).
-    let entries = unsafe { manifest(info.mft) };
+    let entries = unsafe { manifest(told.manifest) };
     // SAFETY: `cmdline` points to a string ended by NUL (caller).
-    let command_line = unsafe { core::ffi::CStr::from_ptr(info.cmdline as *const _) };
+    let command_line = unsafe { core::ffi::CStr::from_ptr(told.command_line as *const _) };
     let has_net = entries
         .iter()
         .any(|entry| entry.kind == abi::manifest::kind::NET_BASIC);
     // SAFETY: all memory behind the image belongs to nobody yet, and this runs once.
-    let arena = unsafe { heap::init(info.mem_size as usize, |free| arena_bytes(has_net, free)) };
+    let arena = unsafe { heap::init(told.memory_end as usize, |free| arena_bytes(has_net, free)) };
     // SAFETY: the tender mapped what it says at that address, for the guest's lifetime.
     let share = unsafe { Share::new(&host_info) };
     let capture = Capture::new(&share);
     let boot = Boot {
-        epoll: info.epoll_fd,
-        timer: info.timer_fd,
         share,
         capture,
-        host: if host_info.flags & host_flag::PROCESS != 0 {
+        host: if host::is_hvt() {
+            Host::Hvt
+        } else if host_info.flags & host_flag::PROCESS != 0 {
             Host::Process
         } else {
             Host::Spt
         },
-        memory_bytes: info.mem_size,
+        memory_bytes: told.memory_end,
         command_line: command_line.to_str().unwrap_or(""),
         entries,
         flags: host_info.devices,
@@ -185,6 +183,7 @@ pub(crate) fn take(name: &str) -> Result<Attached, DeviceError> {
     boot.taken.set(boot.taken.get() | bit);
     Ok(Attached {
         entry: &boot.entries[index],
+        handle: host::handle(index, &boot.entries[index]),
         index: index as u8,
         flags: boot.flags[index],
     })

@@ -4,8 +4,8 @@
 //! record and never a frame. What became of a received frame is known only once the appliance has
 //! decided, so records stay invisible, and can be amended, until the next [`crate::wait`].
 
+use crate::host;
 use crate::share::{HostWord, Share};
-use crate::spt::{self, Clock};
 use abi::capture::{Fate, Stamp, Writer};
 use abi::share::{CaptureHead, CaptureRecord, Control, RulesStatus};
 use core::cell::{Cell, RefCell};
@@ -145,7 +145,7 @@ impl Capture {
 
     fn now(&self) -> u64 {
         let mut stamp = self.stamp.get();
-        let time = stamp.now(spt::ticks(), || spt::clock(Clock::Realtime));
+        let time = stamp.now(host::ticks(), host::wall);
         self.stamp.set(stamp);
         time
     }

@@ -1,7 +1,6 @@
 //! The console: text for whoever started the guest.
 
-use crate::spt::{self, Errno};
-use abi::spt::CONSOLE_FD;
+use crate::host::{self, Errno};
 use core::fmt;
 
 /// Attempts at one piece of text; a console that takes nothing must not hold the guest up.
@@ -13,7 +12,7 @@ pub fn write_console(mut bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
-        match spt::write(CONSOLE_FD, bytes) {
+        match host::print(bytes) {
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
             Err(Errno::INTERRUPTED | Errno::AGAIN) => {}
             Err(_) => return,

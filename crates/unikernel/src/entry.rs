@@ -1,8 +1,7 @@
 //! The first instruction of an image.
 
-use crate::boot;
+use crate::{boot, host};
 use abi::note::{ABI_TARGET_OFFSET, Target};
-use abi::spt::BootInfo;
 
 unsafe extern "C" {
     /// Start of the image's own ABI note; the linker script defines it.
@@ -29,26 +28,27 @@ extern "C" fn _start() -> ! {
     )
 }
 
-extern "C" fn start(boot_info: *const BootInfo) -> ! {
+extern "C" fn start(boot_info: u64) -> ! {
     // The tender, or `image::retarget`, wrote this word after the compiler saw it: a plain read
     // would be folded.
     // SAFETY: the linker script places the whole ABI note, which is longer than this array, in a
     // readable segment, 4-byte aligned.
     let target = unsafe { (&raw const ABI_NOTE).read_volatile() }[ABI_TARGET_OFFSET / 4];
-    match Target::from_number(target) {
-        Some(Target::Spt) => {}
-        // No tender of this version starts such an image, and no call of `spt` works elsewhere.
-        _ => halt(),
-    }
-    // SAFETY: every tender of `spt` enters with the address of boot information that stays mapped
-    // and unchanged while the guest runs, and this function is entered once.
-    unsafe { boot::init(boot_info) };
+    let Some(target) = Target::from_number(target) else {
+        // No tender of this version starts such an image, and no call works elsewhere.
+        stop()
+    };
+    // SAFETY: every tender enters with the address of boot information that stays mapped and
+    // unchanged while the guest runs, and this function is entered once.
+    let told = unsafe { host::begin(target, boot_info) };
+    // SAFETY: this runs once.
+    unsafe { boot::init(&told) };
     // SAFETY: `entry!` defines this function with this signature.
     let status = unsafe { outboard_main() };
     crate::exit(status)
 }
 
-fn halt() -> ! {
+fn stop() -> ! {
     loop {
         core::hint::spin_loop();
     }

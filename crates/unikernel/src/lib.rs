@@ -16,13 +16,15 @@
 //! ```
 //!
 //! There is one thread, no signal and no interrupt. The host is learnt from the image's own ABI
-//! note when it starts ([`host`]); nothing else knows it. A panic prints message and place and ends
-//! the guest with [`abi::exit::ABORT`].
+//! note when it starts ([`host()`]); nothing else knows it. A panic prints message and place and
+//! ends the guest with [`abi::exit::ABORT`].
 //!
 //! | module | what |
 //! |---|---|
 //! | `entry` | first instruction, stack, boot information |
-//! | `spt` | the system calls of the hosts `spt` and `process` |
+//! | `host` | what the host does for the guest, whichever it is |
+//! | `spt` | the same by system calls, on the hosts `spt` and `process` |
+//! | `hvt`, `trap` | the same by hypercalls, and exceptions, in a virtual machine |
 //! | `memory`, `heap` | what the compiler expects of a C library; the allocator |
 //! | `net`, `block` | ports and disks that the host attached |
 //! | `share`, [`rules`] | the file that host and guest share; rules in it |
@@ -41,6 +43,8 @@ mod console;
 mod counters;
 mod entry;
 mod heap;
+mod host;
+mod hvt;
 mod memory;
 mod net;
 mod panic;
@@ -48,6 +52,7 @@ pub mod rules;
 #[allow(dead_code)] // The runtime's rules and captures come next.
 mod share;
 mod spt;
+mod trap;
 mod wait;
 
 pub use abi;
@@ -86,7 +91,7 @@ pub fn block(name: &str) -> Result<Block, DeviceError> {
 /// Ends the guest with this exit status.
 pub fn exit(status: i32) -> ! {
     boot::if_started(|boot| boot.capture.publish());
-    spt::exit(status)
+    host::exit(status)
 }
 
 /// What `main` may return: `()` or an exit status.

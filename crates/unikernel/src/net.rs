@@ -2,7 +2,7 @@
 
 use crate::boot::{Attached, DeviceError, boot, pool};
 use crate::counters::{Counter, counter};
-use crate::spt::{self, Errno};
+use crate::host::{self, Errno, Handle};
 use abi::capture::Fate;
 use abi::extension::device_flag;
 use abi::manifest::Device;
@@ -24,7 +24,7 @@ const STREAK_MIN: u32 = 8;
 /// A network port of the manifest.
 pub struct Port {
     name: &'static str,
-    descriptor: i32,
+    handle: Handle,
     index: u8,
     mac: [u8; 6],
     mtu: usize,
@@ -50,7 +50,7 @@ impl Port {
         let first = usize::from(attached.index) * COUNTERS_PER_PORT;
         Ok(Self {
             name: attached.entry.name().unwrap_or(""),
-            descriptor: attached.entry.descriptor(),
+            handle: attached.handle,
             index: attached.index,
             mac,
             mtu: usize::from(mtu),
@@ -100,7 +100,7 @@ impl Port {
         if self.virtio {
             frame.push_front(virtio::HEADER_SIZE)?;
         }
-        match spt::read(self.descriptor, frame.bytes_mut()) {
+        match host::read(self.handle, frame.bytes_mut()) {
             Ok(length) => {
                 self.read_errors = 0;
                 frame.truncate(length);
@@ -176,7 +176,7 @@ impl Port {
         } else {
             frame.offload.complete_checksum(frame.bytes_mut());
         }
-        match spt::write(self.descriptor, frame.bytes()) {
+        match host::write(self.handle, frame.bytes()) {
             Ok(_) => Sent {
                 frames: 1,
                 bytes: length,

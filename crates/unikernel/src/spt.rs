@@ -1,25 +1,24 @@
 //! The system calls of `spt` and `process`: those that the jail lets through, and no other.
 
-use abi::spt::syscall;
+use crate::clock::Instant;
+use crate::host::{Errno, Handle, Told};
+use abi::spt::{BootInfo, CONSOLE_FD, EPOLL_TIMER, syscall};
 use core::arch::asm;
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// An error number of Linux.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Errno(pub(crate) i32);
+/// Events taken in one call; the timer and more devices than this are reported by the next call.
+const EVENTS_MAX: usize = 16;
 
-impl Errno {
-    pub(crate) const IO: Self = Self(5);
-    pub(crate) const AGAIN: Self = Self(11);
-    pub(crate) const NO_MEMORY: Self = Self(12);
-    /// The descriptor is in a bad state: the tap behind it is gone.
-    pub(crate) const BAD_STATE: Self = Self(77);
-    pub(crate) const NO_BUFFERS: Self = Self(105);
-    pub(crate) const INTERRUPTED: Self = Self(4);
-}
+/// What the guest waits on, and the timer in it.
+static EPOLL: AtomicI32 = AtomicI32::new(-1);
+static TIMER: AtomicI32 = AtomicI32::new(-1);
+/// Whether the timer was set and may have gone off. It cannot be read, so it stays ready until it
+/// is set again.
+static TIMER_SET: AtomicBool = AtomicBool::new(false);
 
 /// Clocks of `clock_gettime`.
 #[derive(Clone, Copy)]
-pub(crate) enum Clock {
+enum Clock {
     Realtime = 0,
     Monotonic = 1,
 }
@@ -34,12 +33,27 @@ struct Timespec {
 /// `struct epoll_event` on x86-64.
 #[repr(C, packed)]
 #[derive(Clone, Copy)]
-pub(crate) struct EpollEvent {
-    pub(crate) events: u32,
-    pub(crate) data: u64,
+struct EpollEvent {
+    events: u32,
+    data: u64,
 }
 
 const TIMER_ABSOLUTE: usize = 1;
+
+/// # Safety
+/// As [`crate::host::begin`], on `spt` or `process`.
+pub(crate) unsafe fn begin(boot_info: u64) -> Told {
+    let info = core::ptr::with_exposed_provenance::<BootInfo>(boot_info as usize);
+    // SAFETY: the caller vouches for the address.
+    let info = unsafe { info.read() };
+    EPOLL.store(info.epoll_fd, Ordering::Relaxed);
+    TIMER.store(info.timer_fd, Ordering::Relaxed);
+    Told {
+        memory_end: info.mem_size,
+        command_line: info.cmdline,
+        manifest: info.mft,
+    }
+}
 
 /// # Safety
 /// The arguments are valid for this call: pointers point to memory that the kernel may use so.
@@ -61,9 +75,9 @@ unsafe fn call(number: u64, arguments: [usize; 6]) -> Result<usize, Errno> {
 
 /// `read(2)`.
 #[inline]
-pub(crate) fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
+pub(crate) fn read(device: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
     let arguments = [
-        fd as usize,
+        device.0 as usize,
         buffer.as_mut_ptr().addr(),
         buffer.len(),
         0,
@@ -76,30 +90,52 @@ pub(crate) fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
 
 /// `write(2)`.
 #[inline]
-pub(crate) fn write(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
-    let arguments = [fd as usize, bytes.as_ptr().addr(), bytes.len(), 0, 0, 0];
+pub(crate) fn write(device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
+    let arguments = [
+        device.0 as usize,
+        bytes.as_ptr().addr(),
+        bytes.len(),
+        0,
+        0,
+        0,
+    ];
     // SAFETY: the bytes are ours to be read for their whole length.
     unsafe { call(syscall::WRITE, arguments) }
 }
 
+/// `write(2)` to the console.
+pub(crate) fn print(bytes: &[u8]) -> Result<usize, Errno> {
+    write(Handle(CONSOLE_FD), bytes)
+}
+
 /// `pread64(2)`.
-pub(crate) fn pread(fd: i32, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+pub(crate) fn pread(device: Handle, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let (address, count) = (buffer.as_mut_ptr().addr(), buffer.len());
-    let arguments = [fd as usize, address, count, offset as usize, 0, 0];
+    let arguments = [device.0 as usize, address, count, offset as usize, 0, 0];
     // SAFETY: the buffer is ours to be written for its whole length.
     unsafe { call(syscall::PREAD64, arguments) }
 }
 
 /// `pwrite64(2)`.
-pub(crate) fn pwrite(fd: i32, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+pub(crate) fn pwrite(device: Handle, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
     let (address, count) = (bytes.as_ptr().addr(), bytes.len());
-    let arguments = [fd as usize, address, count, offset as usize, 0, 0];
+    let arguments = [device.0 as usize, address, count, offset as usize, 0, 0];
     // SAFETY: the bytes are ours to be read for their whole length.
     unsafe { call(syscall::PWRITE64, arguments) }
 }
 
+/// The monotonic clock, in nanoseconds.
+pub(crate) fn monotonic() -> u64 {
+    clock(Clock::Monotonic)
+}
+
+/// The wall clock, in nanoseconds.
+pub(crate) fn wall() -> u64 {
+    clock(Clock::Realtime)
+}
+
 /// `clock_gettime(2)`, in nanoseconds.
-pub(crate) fn clock(clock: Clock) -> u64 {
+fn clock(clock: Clock) -> u64 {
     let mut time = Timespec::default();
     let arguments = [clock as usize, (&raw mut time).addr(), 0, 0, 0, 0];
     // SAFETY: the kernel writes one timespec there. It cannot fail for these clocks.
@@ -107,14 +143,24 @@ pub(crate) fn clock(clock: Clock) -> u64 {
     time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
 }
 
-/// The CPU's timestamp counter: no system call, and no known unit.
-pub(crate) fn ticks() -> u64 {
-    // SAFETY: every x86-64 CPU has the instruction, and no tender takes it away.
-    unsafe { core::arch::x86_64::_rdtsc() }
+/// Sleeps until the deadline, for ever without one, or not at all if it has passed.
+pub(crate) fn wait(deadline: Option<Instant>) -> u64 {
+    let sleep = deadline.is_none_or(|Instant(deadline)| deadline > monotonic());
+    match deadline {
+        Some(Instant(deadline)) if sleep => set_timer(deadline),
+        _ if TIMER_SET.load(Ordering::Relaxed) => set_timer(0),
+        _ => {}
+    }
+    let mut events = [EpollEvent { events: 0, data: 0 }; EVENTS_MAX];
+    let filled = epoll_wait(&mut events, sleep);
+    let numbers = events[..filled].iter().map(|event| event.data);
+    numbers
+        .filter(|number| *number != EPOLL_TIMER && *number < 64)
+        .fold(0, |ready, number| ready | 1 << number)
 }
 
-/// Sets the timer to go off once at `deadline` nanoseconds of the monotonic clock; 0 disarms it.
-pub(crate) fn set_timer(timer: i32, deadline: u64) {
+/// `timerfd_settime(2)`: once at `deadline` nanoseconds of the monotonic clock; 0 disarms it.
+fn set_timer(deadline: u64) {
     let value = [
         Timespec::default(),
         Timespec {
@@ -122,14 +168,17 @@ pub(crate) fn set_timer(timer: i32, deadline: u64) {
             nanoseconds: (deadline % 1_000_000_000) as i64,
         },
     ];
+    let timer = TIMER.load(Ordering::Relaxed);
     let address = (&raw const value).addr();
     let arguments = [timer as usize, TIMER_ABSOLUTE, address, 0, 0, 0];
     // SAFETY: the kernel reads one itimerspec there (interval, then value).
     let _ = unsafe { call(syscall::TIMERFD_SETTIME, arguments) };
+    TIMER_SET.store(deadline != 0, Ordering::Relaxed);
 }
 
 /// `epoll_pwait(2)`: waits for ever, or not at all. Returns how many of `events` were filled.
-pub(crate) fn epoll_wait(epoll: i32, events: &mut [EpollEvent], for_ever: bool) -> usize {
+fn epoll_wait(events: &mut [EpollEvent], for_ever: bool) -> usize {
+    let epoll = EPOLL.load(Ordering::Relaxed);
     let timeout = if for_ever { -1i32 } else { 0 };
     let (address, count) = (events.as_mut_ptr().addr(), events.len());
     let arguments = [epoll as usize, address, count, timeout as usize, 0, 0];

@@ -315,7 +315,8 @@ impl<M: Memory> Asked<'_, M> {
     }
 }
 
-fn wall_time() -> u64 {
+/// Nanoseconds since 1970.
+pub fn wall_time() -> u64 {
     let now = rustix::time::clock_gettime(ClockId::Realtime);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     let nanoseconds = u64::try_from(now.tv_nsec).unwrap_or(0);

@@ -4,7 +4,7 @@ use super::call::Violation;
 use crate::sys::fault;
 use crate::sys::machine::Exit;
 use abi::exit;
-use abi::hvt::Trap;
+use abi::hvt::{Trap, vector};
 use abi::share::{REPORT_MAGIC, Report};
 use std::io::{self, Write};
 
@@ -29,28 +29,15 @@ const SEGV_ACCERR: i32 = 2;
 const BY_INSTRUCTION: i32 = 1;
 
 /// The report of an exception, in the terms of the host `spt`: the signal that a process would have
-/// got (Intel SDM volume 3, 6.15, and Linux's `arch/x86/kernel/traps.c`).
+/// got.
 pub fn report(trap: &Trap) -> Report {
-    const DIVIDE: u64 = 0;
-    const DEBUG: u64 = 1;
-    const BREAKPOINT: u64 = 3;
-    const OVERFLOW: u64 = 4;
-    const INVALID_OPCODE: u64 = 6;
-    const PAGE_FAULT: u64 = 14;
-    const X87: u64 = 16;
-    const ALIGNMENT: u64 = 17;
-    const SIMD: u64 = 19;
     const PRESENT: u64 = 1;
-
-    let (signal, code) = match trap.vector {
-        DIVIDE | X87 | SIMD => (libc::SIGFPE, BY_INSTRUCTION),
-        DEBUG | BREAKPOINT => (libc::SIGTRAP, BY_INSTRUCTION),
-        OVERFLOW => (libc::SIGSEGV, SI_KERNEL),
-        INVALID_OPCODE => (libc::SIGILL, BY_INSTRUCTION),
-        PAGE_FAULT if trap.error & PRESENT == 0 => (libc::SIGSEGV, SEGV_MAPERR),
-        PAGE_FAULT => (libc::SIGSEGV, SEGV_ACCERR),
-        ALIGNMENT => (libc::SIGBUS, BY_INSTRUCTION),
-        _ => (libc::SIGSEGV, SI_KERNEL),
+    let signal = trap.signal();
+    let code = match trap.vector {
+        vector::PAGE_FAULT if trap.error & PRESENT == 0 => SEGV_MAPERR,
+        vector::PAGE_FAULT => SEGV_ACCERR,
+        _ if signal == libc::SIGSEGV => SI_KERNEL,
+        _ => BY_INSTRUCTION,
     };
     Report {
         magic: REPORT_MAGIC,

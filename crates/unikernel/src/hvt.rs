@@ -1,0 +1,186 @@
+//! The hypercalls of `hvt`: see [`abi::hvt`].
+
+use crate::clock::Instant;
+use crate::host::{Errno, Handle, Told, ticks};
+use crate::trap;
+use abi::hvt::{Block, BootInfo, CALL_PORT, Halt, Net, Poll, Puts, WallTime, call, result};
+use core::arch::asm;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Longest wait, in nanoseconds: 146 years.
+const WAIT_MAX: u64 = 1 << 62;
+/// The host's clock and the time-stamp counter run apart by less than one part in so many.
+const DRIFT: u64 = 1000;
+/// Waits until one deadline: each but the last ends early by the drift of the one before.
+const WAITS_MAX: usize = 8;
+
+/// Nanoseconds in a cycle of the time-stamp counter, times 2^32.
+static CYCLE: AtomicU64 = AtomicU64::new(0);
+
+/// # Safety
+/// As [`crate::host::begin`], on `hvt`.
+pub(crate) unsafe fn begin(boot_info: u64) -> Told {
+    // SAFETY: this runs once and first, in ring 0 of a machine of our own.
+    unsafe { trap::install() };
+    let info = core::ptr::with_exposed_provenance::<BootInfo>(boot_info as usize);
+    // SAFETY: the caller vouches for the address.
+    let info = unsafe { info.read() };
+    let cycle = (1_000_000_000 << 32) / u128::from(info.cpu_cycle_freq.max(1));
+    CYCLE.store(cycle as u64, Ordering::Relaxed);
+    Told {
+        memory_end: info.mem_size,
+        command_line: info.cmdline,
+        manifest: info.mft,
+    }
+}
+
+/// Makes a call: the host reads and writes the argument, and the memory that it points to.
+///
+/// # Safety
+/// Addresses in the argument are those of memory that the host may use as the call does.
+#[inline]
+unsafe fn call<T>(number: u16, argument: &mut T) {
+    let address = (&raw mut *argument).expose_provenance();
+    // SAFETY: the caller vouches for the argument. Memory ends at 4 GiB, so the address fits.
+    unsafe {
+        asm!("out dx, eax", in("dx") CALL_PORT + number, in("eax") address as u32,
+            options(nostack, preserves_flags));
+    }
+}
+
+#[inline]
+fn answer(number: i32, length: u64) -> Result<usize, Errno> {
+    match number {
+        result::OK => Ok(length as usize),
+        result::AGAIN => Err(Errno::AGAIN),
+        result::INVALID => Err(Errno::INVALID),
+        _ => Err(Errno::IO),
+    }
+}
+
+/// Takes a frame.
+#[inline]
+pub(crate) fn read(device: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
+    let mut net = Net {
+        handle: device.0 as u64,
+        data: buffer.as_mut_ptr().expose_provenance() as u64,
+        len: buffer.len() as u64,
+        ..Net::default()
+    };
+    // SAFETY: the buffer is ours to be written for its whole length.
+    unsafe { call(call::NET_READ, &mut net) };
+    answer(net.ret, net.len)
+}
+
+/// Gives a frame.
+#[inline]
+pub(crate) fn write(device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
+    let mut net = Net {
+        handle: device.0 as u64,
+        data: bytes.as_ptr().expose_provenance() as u64,
+        len: bytes.len() as u64,
+        ..Net::default()
+    };
+    // SAFETY: the bytes are ours to be read for their whole length.
+    unsafe { call(call::NET_WRITE, &mut net) };
+    answer(net.ret, bytes.len() as u64)
+}
+
+/// Reads from a disk.
+pub(crate) fn pread(device: Handle, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let mut block = Block {
+        handle: device.0 as u64,
+        offset,
+        data: buffer.as_mut_ptr().expose_provenance() as u64,
+        len: buffer.len() as u64,
+        ..Block::default()
+    };
+    // SAFETY: the buffer is ours to be written for its whole length.
+    unsafe { call(call::BLOCK_READ, &mut block) };
+    answer(block.ret, buffer.len() as u64)
+}
+
+/// Writes to a disk.
+pub(crate) fn pwrite(device: Handle, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+    let mut block = Block {
+        handle: device.0 as u64,
+        offset,
+        data: bytes.as_ptr().expose_provenance() as u64,
+        len: bytes.len() as u64,
+        ..Block::default()
+    };
+    // SAFETY: the bytes are ours to be read for their whole length.
+    unsafe { call(call::BLOCK_WRITE, &mut block) };
+    answer(block.ret, bytes.len() as u64)
+}
+
+/// Writes to the console, which takes or loses all of it.
+pub(crate) fn print(bytes: &[u8]) -> usize {
+    let mut puts = Puts {
+        data: bytes.as_ptr().expose_provenance() as u64,
+        len: bytes.len() as u64,
+    };
+    // SAFETY: the bytes are ours to be read for their whole length.
+    unsafe { call(call::PUTS, &mut puts) };
+    bytes.len()
+}
+
+/// The time-stamp counter, which the host keeps constant, in nanoseconds.
+#[inline]
+pub(crate) fn monotonic() -> u64 {
+    let cycle = CYCLE.load(Ordering::Relaxed);
+    ((u128::from(ticks()) * u128::from(cycle)) >> 32) as u64
+}
+
+/// The wall clock.
+pub(crate) fn wall() -> u64 {
+    let mut time = WallTime::default();
+    // SAFETY: the argument has no address.
+    unsafe { call(call::WALL_TIME, &mut time) };
+    time.nanoseconds
+}
+
+/// Sleeps. If that ends a little early, by the drift of the clocks, it sleeps again; if much, the
+/// host has something to say.
+pub(crate) fn wait(deadline: Option<Instant>) -> u64 {
+    let left = || deadline.map_or(WAIT_MAX, |Instant(at)| at.saturating_sub(monotonic()));
+    let mut timeout = left().min(WAIT_MAX);
+    for _ in 0..WAITS_MAX {
+        let ready = poll(timeout);
+        let rest = left();
+        if ready != 0 || rest == 0 || rest > timeout / DRIFT {
+            return ready;
+        }
+        timeout = rest;
+    }
+    0
+}
+
+fn poll(timeout: u64) -> u64 {
+    let mut poll = Poll {
+        timeout,
+        ..Poll::default()
+    };
+    // SAFETY: the argument has no address.
+    unsafe { call(call::POLL, &mut poll) };
+    poll.ready
+}
+
+/// Ends the guest.
+pub(crate) fn exit(status: i32) -> ! {
+    halt(status, 0)
+}
+
+/// Ends the guest, with the address of [`abi::hvt::COOKIE_BYTES`] bytes that tell more, or 0.
+pub(crate) fn halt(status: i32, cookie: u64) -> ! {
+    loop {
+        let mut halt = Halt {
+            cookie,
+            status,
+            padding: 0,
+        };
+        // SAFETY: the host only reads the cookie. It does not return; the loop says so to the
+        // compiler.
+        unsafe { call(call::HALT, &mut halt) };
+    }
+}
