@@ -6,6 +6,9 @@ use crate::temporary::TemporaryFile;
 use libtest_mimic::{Failed, Trial};
 use std::process::Command;
 
+const SIGILL: i32 = 128 + 4;
+const SIGTRAP: i32 = 128 + 5;
+const SIGFPE: i32 = 128 + 8;
 const SIGSEGV: i32 = 128 + 11;
 const SIGSYS: i32 = 128 + 31;
 
@@ -61,6 +64,7 @@ pub const PROMISES: &[Promise] = &[
     promise("clocks", &[], 0, "SUCCESS", ""),
     promise("deadlines", &[], 0, "SUCCESS", ""),
     promise("memory", &[], 0, "SUCCESS", ""),
+    promise("floating_point", &[], 0, "SUCCESS", ""),
     promise("heap", &[], 0, "SUCCESS", ""),
     promise("heap_exhaustion", &[], 255, "memory allocation of", "255"),
     promise("stack_overflow", &[], SIGSEGV, "", "SIGSEGV"),
@@ -70,6 +74,18 @@ pub const PROMISES: &[Promise] = &[
     promise("execute_data", &["data"], SIGSEGV, "", "SIGSEGV"),
     promise("execute_data", &["heap"], SIGSEGV, "", "SIGSEGV"),
     promise("execute_data", &["stack"], SIGSEGV, "", "SIGSEGV"),
+    promise("exception", &["divide"], SIGFPE, "", "SIGFPE"),
+    promise("exception", &["x87"], SIGFPE, "", "SIGFPE"),
+    promise("exception", &["breakpoint"], SIGTRAP, "", "SIGTRAP"),
+    promise("exception", &["undefined"], SIGILL, "", "SIGILL"),
+    promise("exception", &["read"], SIGSEGV, "", "0x10000000000"),
+    promise("exception", &["write"], SIGSEGV, "", "0x10000000000"),
+    promise("exception", &["execute"], SIGSEGV, "", "0x10000000000"),
+    promise("exception", &["protection"], SIGSEGV, "", "SIGSEGV"),
+    promise("exception", &["stack"], SIGSEGV, "", "SIGSEGV"),
+    promise("exception", &["triple"], SIGSEGV, "", "was ended"),
+    promise("exception", &["double"], SIGSEGV, "", "SIGSEGV"),
+    promise("exception", &["halt"], SIGSEGV, "", "was ended"),
     jail(&[], "getpid"),
     jail(&["2"], "open"),
     jail(&["9"], "mmap"),
@@ -86,7 +102,8 @@ pub const PROMISES: &[Promise] = &[
 ];
 
 impl Promise {
-    fn name(&self) -> String {
+    /// The guest and its arguments.
+    pub fn name(&self) -> String {
         let words: Vec<_> = [self.guest].iter().chain(self.arguments).copied().collect();
         words.join(" ")
     }
@@ -132,19 +149,14 @@ pub fn trials(images: &'static Images) -> Vec<Trial> {
 
 /// Size of a disk in bytes, and of its sectors.
 const DISK_BYTES: u64 = 1 << 20;
-const SECTOR_BYTES: [u32; 3] = [512, 1024, 4096];
+pub const SECTOR_BYTES: [u32; 3] = [512, 1024, 4096];
 
 fn disk_trials(images: &'static Images) -> Vec<Trial> {
     let mut trials = Vec::new();
     for host in ["spt", "process"] {
         for sector in SECTOR_BYTES {
             let name = format!("guest::{host}::block, sectors of {sector}");
-            trials.push(Trial::test(name, move || {
-                let ended = disk(images, host, sector, &["block"])?;
-                let geometry = format!("capacity {DISK_BYTES} block size {sector}");
-                ended.expect_status(0)?.expect_stdout("SUCCESS")?;
-                ended.expect_stdout(&geometry).map(|_| ())
-            }));
+            trials.push(Trial::test(name, move || whole_disk(images, host, sector)));
         }
     }
     for reach in ["past", "half", "double"] {
@@ -159,6 +171,14 @@ fn disk_trials(images: &'static Images) -> Vec<Trial> {
         }));
     }
     trials
+}
+
+/// A guest writes and reads all of its disk.
+pub fn whole_disk(images: &Images, host: &str, sector: u32) -> Result<(), Failed> {
+    let ended = disk(images, host, sector, &["block"])?;
+    let geometry = format!("capacity {DISK_BYTES} block size {sector}");
+    ended.expect_status(0)?.expect_stdout("SUCCESS")?;
+    ended.expect_stdout(&geometry).map(|_| ())
 }
 
 /// Runs a guest with a disk of zeros.
@@ -183,7 +203,8 @@ fn command(images: &Images, promise: &Promise, host: &str) -> Command {
     command
 }
 
-fn tender(images: &Images, promise: &Promise, host: &str) -> Result<(), Failed> {
+/// Starts a guest on this host, without the monitor.
+pub fn tender(images: &Images, promise: &Promise, host: &str) -> Result<(), Failed> {
     promise.check(&run(&mut command(images, promise, host))?)
 }
 

@@ -72,7 +72,7 @@ pub fn join(images: &Images, setting: &Setting) -> Result<Joined, Failed> {
         .arg(format!("--net:{second}={}", right.descriptor()?))
         .arg(image);
     let running = start(&mut command)?;
-    if setting.host == "spt" {
+    if setting.host != "process" {
         await_jail(&running)?;
     }
     left.hand_over();

@@ -15,6 +15,7 @@ mod exposition;
 mod firewall;
 mod frames;
 mod guests;
+mod hvt;
 mod joined;
 mod network;
 mod new;
@@ -44,6 +45,7 @@ fn main() {
     let network = network::Network::acquire();
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(guests::trials(images));
+    trials.extend(hvt::trials(images, &network));
     trials.extend(ports::trials(images, &network));
     trials.extend(firewall::trials(images, &network));
     trials.extend(capture::trials(images, &network));

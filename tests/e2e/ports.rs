@@ -18,13 +18,30 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 type Test = fn(&Images) -> Result<(), Failed>;
 
+/// What a virtual machine's ports must do as well.
+pub const ON_HVT: [(&str, Test); 4] = [
+    ("two interfaces", |images| two_interfaces(images, &["hvt"])),
+    ("MTU is passed upwards, frames come back", |images| {
+        echo(images, "hvt")
+    }),
+    ("a frame of 60 KiB crosses in one piece", |images| {
+        unsegmented_frame_crosses(images, "hvt")
+    }),
+    ("a port that disappears ends the guest", |images| {
+        port_gone(images, "hvt", "")
+    }),
+];
+
 const TESTS: &[(&str, Test)] = &[
-    ("two interfaces", two_interfaces),
-    ("MTU is passed upwards, frames come back", echo),
-    (
-        "a frame of 60 KiB crosses in one piece",
-        unsegmented_frame_crosses,
-    ),
+    ("two interfaces", |images| {
+        two_interfaces(images, &["spt", "process"])
+    }),
+    ("MTU is passed upwards, frames come back", |images| {
+        echo(images, "spt")
+    }),
+    ("a frame of 60 KiB crosses in one piece", |images| {
+        unsegmented_frame_crosses(images, "spt")
+    }),
     (
         "a frame of 60 KiB is segmented for a plain port",
         unsegmented_frame_is_cut,
@@ -32,7 +49,9 @@ const TESTS: &[(&str, Test)] = &[
     ("a frame over the MTU is too_big", too_big),
     ("hostile virtio-net headers are counted", hostile_headers),
     ("link down is survived", link_down),
-    ("a port that disappears ends the guest", port_gone),
+    ("a port that disappears ends the guest", |images| {
+        port_gone(images, "spt", "port right")
+    }),
     ("a missing tap is named", missing_tap),
     ("taps on request", create_taps),
     ("the monitor resets a persistent tap", persistent_tap),
@@ -47,8 +66,8 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     trials
 }
 
-fn two_interfaces(images: &Images) -> Result<(), Failed> {
-    for host in ["spt", "process"] {
+fn two_interfaces(images: &Images, hosts: &[&'static str]) -> Result<(), Failed> {
+    for &host in hosts {
         for vnet_header in [false, true] {
             let setting = Setting {
                 host,
@@ -82,11 +101,12 @@ fn round(from: &Wire, to: &Wire, frame: &[u8]) -> Result<(), Failed> {
         .ok_or_else(|| "the frame was changed".into())
 }
 
-fn echo(images: &Images) -> Result<(), Failed> {
+fn echo(images: &Images, host: &str) -> Result<(), Failed> {
     for mtu in [1500, 9000, 576] {
         let mut wire = Wire::new(mtu, false)?;
         let mut command = Command::new(images.program("outboard-tender"));
         command
+            .arg(format!("--host={host}"))
             .arg(format!("--net:net={}", wire.descriptor()?))
             .arg(images.guest("port"));
         let running = start(&mut command)?;
@@ -105,8 +125,8 @@ fn echo(images: &Images) -> Result<(), Failed> {
     Ok(())
 }
 
-fn unsegmented_frame_crosses(images: &Images) -> Result<(), Failed> {
-    let joined = join(images, &REPEATER)?;
+fn unsegmented_frame_crosses(images: &Images, host: &'static str) -> Result<(), Failed> {
+    let joined = join(images, &Setting { host, ..REPEATER })?;
     let sent = frames::unsegmented(7070, &frames::payload(60_000), 1448);
     joined.left.send_raw(&sent)?;
     let (header, frame) = joined.right.receive_raw(TEST_MAC)?;
@@ -219,9 +239,11 @@ fn link_down(images: &Images) -> Result<(), Failed> {
     Ok(())
 }
 
-fn port_gone(images: &Images) -> Result<(), Failed> {
+/// The runtime names the port; on hvt, the tender its number.
+fn port_gone(images: &Images, host: &'static str, says: &str) -> Result<(), Failed> {
     for vnet_header in [false, true] {
         let setting = Setting {
+            host,
             vnet_header: [vnet_header; 2],
             ..REPEATER
         };
@@ -235,7 +257,7 @@ fn port_gone(images: &Images) -> Result<(), Failed> {
         let ended = joined.running.finish()?;
         ended
             .expect_status(abi::exit::DEVICE_GONE)?
-            .expect_stdout("port right")?;
+            .expect_stdout(says)?;
     }
     Ok(())
 }

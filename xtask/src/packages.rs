@@ -212,6 +212,11 @@ pub fn provide(tools: &[&'static [Tool]], yes: bool) -> Result<(), String> {
     }
 }
 
+/// Whether none of these programs is missing.
+pub fn all_there(tools: &[Tool]) -> bool {
+    tools.iter().all(|tool| process::exists(tool.program))
+}
+
 /// What apt-get says about the size of what it would fetch and install.
 fn size(missing: &[&Tool]) -> Option<String> {
     let output = Command::new("apt-get")

@@ -20,6 +20,8 @@ pub enum Work {
     Checks(&'static [Step]),
     /// Commands that print `test result:` lines; their tests count.
     Runners(&'static [Step]),
+    /// The end-to-end tests of virtual machines, in the lab; its tests count.
+    Lab,
     /// A short run of every fuzz target.
     Fuzz,
 }
@@ -112,6 +114,13 @@ pub const STAGES: &[Stage] = &[
         seconds: 30,
         quick: true,
         work: Work::Runners(&[step(".", &["test", "-p", "e2e"])]),
+    },
+    Stage {
+        name: "lab",
+        what: "images in virtual machines, inside of one whose KVM is complete",
+        seconds: 90,
+        quick: false,
+        work: Work::Lab,
     },
     Stage {
         name: "clippy",

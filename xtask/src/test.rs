@@ -1,9 +1,9 @@
 //! `cargo xtask test`: every check and test, with progress, an estimate and a closing sum.
 
-use crate::packages::{self, BUILD, TEST};
+use crate::packages::{self, BUILD, LAB, TEST};
 use crate::stages::{self, clock, Stage, Step, Work};
 use crate::tally::{self, Tally};
-use crate::{process, tidy};
+use crate::{lab, process, tidy};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -93,7 +93,7 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
             clock(stages::remaining(&stages, index, elapsed))
         );
         let before = Instant::now();
-        let result = run(root, stage, options.verbose);
+        let result = run(root, stage, &options);
         report.add(stage, result, before.elapsed().as_secs());
     }
     report.print(started.elapsed().as_secs());
@@ -166,6 +166,16 @@ impl Outcome {
         }
     }
 
+    /// Counts the tests of a runner.
+    fn count(&mut self, status: i32, output: &str) {
+        let (tally, reason) = tally::judge(output, status);
+        self.tally.add(tally);
+        self.failed.extend(tally::failed(output));
+        self.failed.extend(reason);
+        let skipped = tally::skipped(output);
+        self.skipped.extend(tally::by_reason(&skipped));
+    }
+
     /// A stage that cannot run here.
     fn skip(reason: &str) -> Self {
         Self {
@@ -176,11 +186,13 @@ impl Outcome {
     }
 }
 
-fn run(root: &Path, stage: &Stage, verbose: bool) -> Outcome {
+fn run(root: &Path, stage: &Stage, options: &Options) -> Outcome {
+    let verbose = options.verbose;
     match stage.work {
         Work::Tidy => tidy_rules(root),
         Work::Checks(steps) => checks(root, steps, verbose),
         Work::Runners(steps) => runners(root, steps, verbose),
+        Work::Lab => in_lab(root, options),
         Work::Fuzz => fuzz(root, verbose),
     }
 }
@@ -214,13 +226,23 @@ fn runners(root: &Path, steps: &[Step], verbose: bool) -> Outcome {
     let mut outcome = Outcome::default();
     for step in steps {
         let (status, output) = execute(root, step, verbose);
-        let (tally, reason) = tally::judge(&output, status);
-        outcome.tally.add(tally);
-        outcome.failed.extend(tally::failed(&output));
-        outcome.failed.extend(reason);
-        outcome
-            .skipped
-            .extend(tally::by_reason(&tally::skipped(&output)));
+        outcome.count(status, &output);
+    }
+    outcome
+}
+
+/// Runs the tests of virtual machines in the lab. Where its programs are neither there nor to be
+/// installed, they are skipped; but not by CI, which installs them.
+fn in_lab(root: &Path, options: &Options) -> Outcome {
+    let mut outcome = Outcome::default();
+    let ready = packages::provide(&[LAB], options.yes);
+    match ready.and_then(|()| lab::trials::command(root, options.verbose)) {
+        Err(reason) if !options.yes && !packages::all_there(LAB) => return Outcome::skip(&reason),
+        Err(reason) => outcome.check(reason, false),
+        Ok(mut command) => {
+            let (status, output) = shown(&mut command, options.verbose);
+            outcome.count(status, &output);
+        }
     }
     outcome
 }

@@ -2,6 +2,7 @@
 
 mod kernel;
 mod machine;
+pub mod trials;
 
 use crate::packages::{self, LAB};
 use machine::Nic;

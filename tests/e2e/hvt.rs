@@ -1,0 +1,186 @@
+//! The host `hvt`: every promise again, in a virtual machine, and what only a guest there can try.
+//!
+//! Where KVM is missing or cannot run a whole program, these tests are skipped and say so; the
+//! stage `lab` of `cargo xtask test` runs them inside of a machine whose KVM is complete.
+
+use crate::build::Images;
+use crate::guests::{self, PROMISES, Promise};
+use crate::network::Network;
+use crate::ports;
+use crate::process::{Ended, run};
+use crate::temporary::TemporaryFile;
+use abi::note::Target;
+use libtest_mimic::{Completion, Failed, Trial};
+use std::process::Command;
+
+const SIGILL: i32 = 128 + 4;
+const SIGSYS: i32 = 128 + 31;
+
+/// A hypercall, what the guest `hypercall` is told to pass, how it ends and what is said.
+struct Hypercall(&'static str, i32, &'static str);
+
+/// Port, words of the argument; the guest prints them in hexadecimal afterwards. Those with status 0 are answered with an error or without harm.
+const HYPERCALLS: &[Hypercall] = &[
+    // No call has such a number.
+    Hypercall("0x500", SIGSYS, "port 0x500"),
+    Hypercall("0x509", SIGSYS, "port 0x509"),
+    Hypercall("0x600", SIGSYS, "port 0x600"),
+    Hypercall("0x80", SIGSYS, "port 0x80"),
+    Hypercall("0xffff", SIGSYS, "port 0xffff"),
+    // Arguments that are no memory, end behind it, or are not aligned.
+    Hypercall("0x501 at 0x1000000", SIGSYS, "walltime"),
+    Hypercall("0x501 at 0xfffffff8", SIGSYS, "walltime"),
+    Hypercall("0x504 at 0xfffff8", SIGSYS, "block_write"),
+    Hypercall("0x501 at 0xfffff1", SIGSYS, "no multiple of 8"),
+    // What arguments point to: outside, around the end of memory, around the end of addresses.
+    Hypercall("0x502 0x1000000 1", SIGSYS, "puts"),
+    Hypercall("0x502 0xffffff 2", SIGSYS, "puts"),
+    Hypercall("0x502 0xffffffffffffffff 1", SIGSYS, "puts"),
+    Hypercall("0x502 self 0xffffffffffffffff", SIGSYS, "puts"),
+    Hypercall("0x502 0xffffff 1", 0, "returned"),
+    Hypercall("0x502 0xffffffffffffffff 0", SIGSYS, "puts"),
+    Hypercall("0x508 0xffffffffffffff00 3", SIGSYS, "halt"),
+    Hypercall("0x508 0xfffe01 3", SIGSYS, "halt"),
+    Hypercall("0x508 0xfffe00 3", 3, ""),
+    Hypercall("0x508 self 77", 77, ""),
+    Hypercall("0x508 0 0xffffffff", 255, ""),
+    // Devices that are not there: the result is that the argument is not valid.
+    Hypercall("0x504 1 0 self 512", 0, "200, 2]"),
+    Hypercall("0x505 0xffffffffffffffff 0 self 512", 0, "200, 2]"),
+    Hypercall("0x506 0 self 64", 0, "40, 2,"),
+    Hypercall("0x507 64 self 64", 0, "40, 2,"),
+    // No time to wait, and nothing to wait for.
+    Hypercall("0x503 0", 0, "returned: [0, 0, 0,"),
+];
+
+/// Sizes of memory in MiB that are refused, and what is said.
+const MEMORY_REFUSED: [(u64, &str); 2] = [(1, "at least --mem="), (5000, "at most 4096 MiB")];
+/// Memory of other guests, in MiB.
+const MEMORY: u64 = 16;
+
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let missing = missing(images);
+    let skippable = |name: String, test: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {
+        let missing = missing.clone();
+        Trial::ignorable_test(format!("hvt::{name}"), move || match missing {
+            Some(why) => Ok(Completion::ignored_with(why)),
+            None => test().map(|()| Completion::Completed),
+        })
+    };
+    let mut trials = Vec::new();
+    for promise in PROMISES.iter().filter(|promise| !promise.jail) {
+        trials.push(skippable(
+            format!("guest::{}", promise.name()),
+            Box::new(|| guests::tender(images, promise, "hvt")),
+        ));
+        trials.push(skippable(
+            format!("monitor::{}", promise.name()),
+            Box::new(|| monitor(images, promise)),
+        ));
+    }
+    for call in HYPERCALLS {
+        let name = format!("hypercall::{}", call.0);
+        trials.push(skippable(name, Box::new(|| hypercall(images, call))));
+    }
+    for sector in guests::SECTOR_BYTES {
+        let name = format!("guest::block, sectors of {sector}");
+        trials.push(skippable(
+            name,
+            Box::new(move || guests::whole_disk(images, "hvt", sector)),
+        ));
+    }
+    for (mib, says) in MEMORY_REFUSED {
+        let name = format!("memory of {mib} MiB is refused");
+        let test = move || {
+            let ended = tender(images, mib, "hello", &[])?;
+            ended.expect_status(1)?.expect_stderr(says).map(|_| ())
+        };
+        trials.push(skippable(name, Box::new(test)));
+    }
+    let single: [(&str, fn(&Images) -> Result<(), Failed>); 3] = [
+        ("a system call is no instruction", system_call),
+        ("an image for hvt starts there", own_image),
+        ("memory of 4 GiB", much_memory),
+    ];
+    for (name, test) in single {
+        trials.push(skippable(name.into(), Box::new(move || test(images))));
+    }
+    for (name, test) in ports::ON_HVT {
+        let name = format!("hvt::port::{name}");
+        trials.push(network.trial_unless(missing.as_deref(), name, move || test(images)));
+    }
+    trials
+}
+
+/// Why no guest can run here: the words of the tender. In the lab there is no such excuse.
+fn missing(images: &Images) -> Option<String> {
+    if images.are_prebuilt() || !images.guest("floating_point").exists() {
+        return None;
+    }
+    let failed = match tender(images, MEMORY, "floating_point", &[]) {
+        Ok(ended) if ended.status == 0 => return None,
+        Ok(ended) => ended.stderr.trim().to_owned(),
+        Err(failed) => failed.message().unwrap_or_default().to_owned(),
+    };
+    Some(format!("{failed} (the stage `lab` runs it)"))
+}
+
+fn tender(images: &Images, memory: u64, guest: &str, arguments: &[&str]) -> Result<Ended, Failed> {
+    let mut command = Command::new(images.program("outboard-tender"));
+    command
+        .args(["--host=hvt", &format!("--mem={memory}"), "--"])
+        .arg(images.guest(guest))
+        .args(arguments);
+    run(&mut command)
+}
+
+fn monitor(images: &Images, promise: &Promise) -> Result<(), Failed> {
+    let mut command = Command::new(images.program("outboard"));
+    command
+        .args(["run", "--host=hvt", "--mem=16", "--"])
+        .arg(images.guest(promise.guest))
+        .args(promise.arguments);
+    let ended = run(&mut command)?;
+    promise.check(&ended)?;
+    ended.expect_stderr(promise.report).map(|_| ())
+}
+
+fn hypercall(images: &Images, call: &Hypercall) -> Result<(), Failed> {
+    let Hypercall(words, status, says) = call;
+    let words: Vec<&str> = words.split(' ').collect();
+    let ended = tender(images, MEMORY, "hypercall", &words)?;
+    ended.expect_status(*status)?;
+    let said = ended.stdout.contains(says) || ended.stderr.contains(says);
+    said.then_some(())
+        .ok_or_else(|| format!("nothing of {says:?}: {ended:?}").into())
+}
+
+/// In ring 0 with system calls off, `syscall` is as good as `ud2`.
+fn system_call(images: &Images) -> Result<(), Failed> {
+    let ended = tender(images, MEMORY, "forbidden_syscall", &[])?;
+    ended.expect_status(SIGILL)?;
+    let survived = ended.stdout.contains("FAILURE");
+    (!survived)
+        .then_some(())
+        .ok_or("the guest survived it".into())
+}
+
+/// What `outboard build --host=hvt` writes needs no option.
+fn own_image(images: &Images) -> Result<(), Failed> {
+    let mut bytes = std::fs::read(images.guest("hello"))?;
+    image::retarget(&mut bytes, Target::Hvt)?;
+    let file = TemporaryFile::new("hello.hvt", 0)?;
+    std::fs::write(&file.path, bytes)?;
+    let mut command = Command::new(images.program("outboard"));
+    let ended = run(command.args(["run", "--mem=16"]).arg(&file.path))?;
+    ended
+        .expect_status(0)?
+        .expect_stdout("from Hvt")
+        .map(|_| ())
+}
+
+/// Addresses of arguments have 32 bits.
+fn much_memory(images: &Images) -> Result<(), Failed> {
+    let ended = tender(images, 4096, "hello", &[])?;
+    ended.expect_status(0)?.expect_stdout("SUCCESS").map(|_| ())
+}

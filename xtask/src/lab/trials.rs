@@ -1,0 +1,101 @@
+//! The end-to-end tests of the host `hvt`, brought into the lab.
+
+use crate::process::{self, target_folder};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The tests that run there, by the beginning of their names.
+const FILTER: &str = "hvt::";
+/// More than the tests take, in seconds, on a machine that is busy with something else.
+const TIMEOUT_SECONDS: u32 = 240;
+/// Tells the tests where everything lies, so that they build nothing; see `tests/e2e/build.rs`.
+const PREBUILT: &str = "OUTBOARD_PREBUILT";
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Builds what the tests need, and returns the command that runs them.
+///
+/// # Errors
+/// One line that says what cannot be built.
+pub fn command(root: &Path, verbose: bool) -> Result<Command, String> {
+    let guests = root.join("tests/guests");
+    let cargo = |folder: &Path, arguments: &[&str]| {
+        let mut command = Command::new(process::cargo());
+        command.args(arguments).current_dir(folder);
+        let finished = process::capture(&mut command, verbose)?;
+        match finished.status {
+            0 => Ok(finished.output),
+            _ => Err(format!(
+                "cargo {} failed in {}:\n{}",
+                arguments.join(" "),
+                folder.display(),
+                finished.output
+            )),
+        }
+    };
+    cargo(
+        root,
+        &["build", "--release", "-p", "outboard", "-p", "tender"],
+    )?;
+    cargo(&guests, &["build", "--release"])?;
+    let messages = cargo(
+        root,
+        &["test", "-p", "e2e", "--no-run", "--message-format=json"],
+    )?;
+    let tests = executable(&messages).ok_or("cargo names no program of the end-to-end tests")?;
+
+    let release = |folder: &Path| target_folder(folder).join(TARGET).join("release");
+    let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
+    command
+        .arg("lab")
+        .arg(format!("--timeout={}", TIMEOUT_SECONDS))
+        .arg(format!("--file={}", tests));
+    let programs = ["outboard", "outboard-tender"];
+    let programs = programs.iter().map(|name| release(root).join(name));
+    let images = names(&guests.join("src/bin"))?;
+    let images = images.iter().map(|name| release(&guests).join(name));
+    for file in programs.chain(images) {
+        command.arg(format!("--file={}", file.display()));
+    }
+    let program = Path::new(tests).file_name().unwrap_or_default();
+    command.arg("--").arg(format!(
+        "{}=/lab /lab/{} --color=never {}",
+        PREBUILT,
+        program.to_string_lossy(),
+        FILTER
+    ));
+    Ok(command)
+}
+
+/// The one program that cargo says it has built, or had.
+fn executable(messages: &str) -> Option<&str> {
+    const KEY: &str = "\"executable\":\"";
+    messages
+        .lines()
+        .find_map(|line| line.split_once(KEY))
+        .and_then(|(_, rest)| rest.split('"').next())
+}
+
+/// Names of the guests in this folder.
+fn names(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let failed = |error| format!("{}: {}", folder.display(), error);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        names.extend(path.file_stem().map(PathBuf::from));
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_found_among_messages() {
+        let messages = "   Compiling e2e\n{\"reason\":\"x\",\"executable\":null}\n\
+                        {\"reason\":\"artifact\",\"executable\":\"/t/e2e-1\",\"a\":1}\n";
+        assert_eq!(executable(messages), Some("/t/e2e-1"));
+        assert_eq!(executable("{\"executable\":null}"), None);
+    }
+}
