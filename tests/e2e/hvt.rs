@@ -16,10 +16,11 @@ use std::process::Command;
 const SIGILL: i32 = 128 + 4;
 const SIGSYS: i32 = 128 + 31;
 
-/// A hypercall, what the guest `hypercall` is told to pass, how it ends and what is said.
+/// What the guest `hypercall` is told to do, the status that it ends with, and what is said.
 struct Hypercall(&'static str, i32, &'static str);
 
-/// Port, words of the argument; the guest prints them in hexadecimal afterwards. Those with status 0 are answered with an error or without harm.
+/// Port and words of the argument, which the guest prints in hexadecimal afterwards. Calls with
+/// status 0 are answered, with an error or without harm.
 const HYPERCALLS: &[Hypercall] = &[
     // No call has such a number.
     Hypercall("0x500", SIGSYS, "port 0x500"),
@@ -57,6 +58,14 @@ const HYPERCALLS: &[Hypercall] = &[
 const MEMORY_REFUSED: [(u64, &str); 2] = [(1, "at least --mem="), (5000, "at most 4096 MiB")];
 /// Memory of other guests, in MiB.
 const MEMORY: u64 = 16;
+
+type Test = fn(&Images) -> Result<(), Failed>;
+
+const SINGLE: [(&str, Test); 3] = [
+    ("a system call is no instruction", system_call),
+    ("an image for hvt starts there", own_image),
+    ("memory of 4 GiB", much_memory),
+];
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let missing = missing(images);
@@ -97,12 +106,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         };
         trials.push(skippable(name, Box::new(test)));
     }
-    let single: [(&str, fn(&Images) -> Result<(), Failed>); 3] = [
-        ("a system call is no instruction", system_call),
-        ("an image for hvt starts there", own_image),
-        ("memory of 4 GiB", much_memory),
-    ];
-    for (name, test) in single {
+    for (name, test) in SINGLE {
         trials.push(skippable(name.into(), Box::new(move || test(images))));
     }
     for (name, test) in ports::ON_HVT {

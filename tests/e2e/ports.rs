@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 type Test = fn(&Images) -> Result<(), Failed>;
 
 /// What a virtual machine's ports must do as well.
-pub const ON_HVT: [(&str, Test); 4] = [
+pub const ON_HVT: [(&str, Test); 6] = [
     ("two interfaces", |images| two_interfaces(images, &["hvt"])),
     ("MTU is passed upwards, frames come back", |images| {
         echo(images, "hvt")
@@ -27,6 +27,10 @@ pub const ON_HVT: [(&str, Test); 4] = [
     ("a frame of 60 KiB crosses in one piece", |images| {
         unsegmented_frame_crosses(images, "hvt")
     }),
+    ("a frame over the MTU is too_big", |images| {
+        too_big(images, "hvt")
+    }),
+    ("link down is survived", |images| link_down(images, "hvt")),
     ("a port that disappears ends the guest", |images| {
         port_gone(images, "hvt", "")
     }),
@@ -46,9 +50,11 @@ const TESTS: &[(&str, Test)] = &[
         "a frame of 60 KiB is segmented for a plain port",
         unsegmented_frame_is_cut,
     ),
-    ("a frame over the MTU is too_big", too_big),
+    ("a frame over the MTU is too_big", |images| {
+        too_big(images, "spt")
+    }),
     ("hostile virtio-net headers are counted", hostile_headers),
-    ("link down is survived", link_down),
+    ("link down is survived", |images| link_down(images, "spt")),
     ("a port that disappears ends the guest", |images| {
         port_gone(images, "spt", "port right")
     }),
@@ -172,8 +178,9 @@ fn unsegmented_frame_is_cut(images: &Images) -> Result<(), Failed> {
         .ok_or_else(|| "the payload was changed".into())
 }
 
-fn too_big(images: &Images) -> Result<(), Failed> {
+fn too_big(images: &Images, host: &'static str) -> Result<(), Failed> {
     let setting = Setting {
+        host,
         mtu: [1500, 1000],
         ..REPEATER
     };
@@ -214,8 +221,8 @@ fn hostile_headers(images: &Images) -> Result<(), Failed> {
         .ok_or_else(|| "the good frame was changed".into())
 }
 
-fn link_down(images: &Images) -> Result<(), Failed> {
-    let mut joined = join(images, &REPEATER)?;
+fn link_down(images: &Images, host: &'static str) -> Result<(), Failed> {
+    let mut joined = join(images, &Setting { host, ..REPEATER })?;
     let frame = frames::udp(7, b"up again");
     joined.left.send(&frame)?;
     joined.right.receive(TEST_MAC)?;
