@@ -68,50 +68,42 @@ const SINGLE: [(&str, Test); 3] = [
 ];
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let missing = missing(images);
-    let skippable = |name: String, test: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {
-        let missing = missing.clone();
-        Trial::ignorable_test(format!("hvt::{name}"), move || match missing {
-            Some(why) => Ok(Completion::ignored_with(why)),
-            None => test().map(|()| Completion::Completed),
-        })
-    };
+    if let Some(why) = missing(images) {
+        let test = || Ok(Completion::ignored_with(why));
+        return vec![Trial::ignorable_test("hvt::everything", test)];
+    }
     let mut trials = Vec::new();
+    let mut add = |name: String, test: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {
+        trials.push(Trial::test(format!("hvt::{name}"), test));
+    };
     for promise in PROMISES.iter().filter(|promise| !promise.jail) {
-        trials.push(skippable(
-            format!("guest::{}", promise.name()),
-            Box::new(|| guests::tender(images, promise, "hvt")),
-        ));
-        trials.push(skippable(
-            format!("monitor::{}", promise.name()),
-            Box::new(|| monitor(images, promise)),
-        ));
+        let (alone, monitored) = (
+            move || guests::tender(images, promise, "hvt"),
+            move || monitor(images, promise),
+        );
+        add(format!("guest::{}", promise.name()), Box::new(alone));
+        add(format!("monitor::{}", promise.name()), Box::new(monitored));
     }
     for call in HYPERCALLS {
-        let name = format!("hypercall::{}", call.0);
-        trials.push(skippable(name, Box::new(|| hypercall(images, call))));
+        let test = || hypercall(images, call);
+        add(format!("hypercall::{}", call.0), Box::new(test));
     }
     for sector in guests::SECTOR_BYTES {
-        let name = format!("guest::block, sectors of {sector}");
-        trials.push(skippable(
-            name,
-            Box::new(move || guests::whole_disk(images, "hvt", sector)),
-        ));
+        let test = move || guests::whole_disk(images, "hvt", sector);
+        add(format!("block, sectors of {sector}"), Box::new(test));
     }
     for (mib, says) in MEMORY_REFUSED {
-        let name = format!("memory of {mib} MiB is refused");
         let test = move || {
             let ended = tender(images, mib, "hello", &[])?;
             ended.expect_status(1)?.expect_stderr(says).map(|_| ())
         };
-        trials.push(skippable(name, Box::new(test)));
+        add(format!("memory of {mib} MiB is refused"), Box::new(test));
     }
     for (name, test) in SINGLE {
-        trials.push(skippable(name.into(), Box::new(move || test(images))));
+        add(name.into(), Box::new(move || test(images)));
     }
     for (name, test) in ports::ON_HVT {
-        let name = format!("hvt::port::{name}");
-        trials.push(network.trial_unless(missing.as_deref(), name, move || test(images)));
+        trials.push(network.trial(format!("hvt::port::{name}"), move || test(images)));
     }
     trials
 }
