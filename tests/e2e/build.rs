@@ -68,7 +68,7 @@ pub fn all() -> Images {
         firewall: root().join("unikernels/firewall/firewall.spt"),
     };
     let built = Command::new(images.program("outboard"))
-        .args(["build", "unikernels/firewall"])
+        .args(["build", "--host=all", "unikernels/firewall"])
         .current_dir(root())
         .status();
     assert!(

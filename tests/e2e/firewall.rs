@@ -18,7 +18,9 @@ const NOISE_SEED: u64 = 0x0b0a_0001;
 type Test = fn(&Images) -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
-    ("rules of the built-in set decide", rules),
+    ("rules of the built-in set decide", |images| {
+        rules(images, "spt")
+    }),
     ("later fragments match no port", fragments),
     ("one VLAN tag is looked through", vlan),
     ("each malformed frame has its counter", malformed),
@@ -32,10 +34,11 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     TESTS.iter().map(trial).collect()
 }
 
-fn firewall(images: &Images) -> Result<Joined, Failed> {
+fn firewall(images: &Images, host: &'static str) -> Result<Joined, Failed> {
     join(
         images,
         &Setting {
+            host,
             vnet_header: [false; 2],
             ..Setting::of("firewall")
         },
@@ -61,8 +64,9 @@ impl Joined {
     }
 }
 
-fn rules(images: &Images) -> Result<(), Failed> {
-    let joined = firewall(images)?;
+/// One frame for each kind of rule.
+pub fn rules(images: &Images, host: &'static str) -> Result<(), Failed> {
+    let joined = firewall(images, host)?;
     joined.expect(
         &frames::udp(53, b"any"),
         true,
@@ -97,7 +101,7 @@ fn later_fragment(frame: Vec<u8>) -> Vec<u8> {
 }
 
 fn fragments(images: &Images) -> Result<(), Failed> {
-    let joined = firewall(images)?;
+    let joined = firewall(images, "spt")?;
     let tcp = later_fragment(frames::tcp(7070, b"these bytes are no port"));
     joined.expect(&tcp, false, "policy drop")?;
     let udp = later_fragment(frames::udp(7070, b"the rule asks for the protocol alone"));
@@ -105,7 +109,7 @@ fn fragments(images: &Images) -> Result<(), Failed> {
 }
 
 fn vlan(images: &Images) -> Result<(), Failed> {
-    let joined = firewall(images)?;
+    let joined = firewall(images, "spt")?;
     let tagged = |frame: &[u8]| [&frame[..12], &[0x81, 0, 0, 42], &frame[12..]].concat();
     let once = tagged(&frames::udp(53, &frames::payload(1472)));
     joined.expect(&once, true, "ip protocol udp counter accept")?;
@@ -114,7 +118,7 @@ fn vlan(images: &Images) -> Result<(), Failed> {
 }
 
 fn malformed(images: &Images) -> Result<(), Failed> {
-    let joined = firewall(images)?;
+    let joined = firewall(images, "spt")?;
     let udp = || frames::udp(53, &frames::payload(64));
     let edit = |at: usize, byte: u8| {
         let mut frame = udp();
@@ -146,7 +150,7 @@ fn malformed(images: &Images) -> Result<(), Failed> {
 
 /// Random bytes behind plausible beginnings; the guest must live and still do its work.
 fn noise(images: &Images) -> Result<(), Failed> {
-    let mut joined = firewall(images)?;
+    let mut joined = firewall(images, "spt")?;
     let mut state = NOISE_SEED;
     let mut random = || {
         // xorshift64 (Marsaglia, 2003).

@@ -4,10 +4,12 @@
 //! stage `lab` of `cargo xtask test` runs them inside of a machine whose KVM is complete.
 
 use crate::build::Images;
+use crate::firewall;
 use crate::guests::{self, PROMISES, Promise};
 use crate::network::Network;
 use crate::ports;
 use crate::process::{Ended, run};
+use crate::rules;
 use crate::temporary::TemporaryFile;
 use abi::note::Target;
 use libtest_mimic::{Completion, Failed, Trial};
@@ -67,6 +69,19 @@ const SINGLE: [(&str, Test); 3] = [
     ("memory of 4 GiB", much_memory),
 ];
 
+/// What stands between two networks.
+const JOINED: [(&str, Test); 3] = [
+    ("the firewall's rules decide", |images| {
+        firewall::rules(images, "hvt")
+    }),
+    ("rules are given at the start", |images| {
+        rules::at_the_start(images, "hvt")
+    }),
+    ("rules wake an idle guest", |images| {
+        rules::idle(images, "hvt")
+    }),
+];
+
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     if let Some(why) = missing(images) {
         let test = || Ok(Completion::ignored_with(why));
@@ -102,8 +117,8 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     for (name, test) in SINGLE {
         add(name.into(), Box::new(move || test(images)));
     }
-    for (name, test) in ports::ON_HVT {
-        trials.push(network.trial(format!("hvt::port::{name}"), move || test(images)));
+    for (name, test) in JOINED.into_iter().chain(ports::ON_HVT) {
+        trials.push(network.trial(format!("hvt::network::{name}"), move || test(images)));
     }
     trials
 }

@@ -52,7 +52,11 @@ impl Setting {
 
     fn image(&self, images: &Images) -> (PathBuf, [&'static str; 2]) {
         match self.image {
-            "firewall" => (images.firewall.clone(), ["private", "public"]),
+            "firewall" => {
+                let built_for = if self.host == "hvt" { "hvt" } else { "spt" };
+                let image = images.firewall.with_extension(built_for);
+                (image, ["private", "public"])
+            }
             guest => (images.guest(guest), ["left", "right"]),
         }
     }

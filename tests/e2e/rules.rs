@@ -37,12 +37,16 @@ const DOUBLED_MAX: u32 = 10;
 type Test = fn(&Images) -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
-    ("the monitor gives them at the start", at_the_start),
+    ("the monitor gives them at the start", |images| {
+        at_the_start(images, "spt")
+    }),
     ("the tender gives them at the start", tender_alone),
     ("a bad file stops the start", bad_at_the_start),
     ("an image that takes none says so", not_taken),
     ("the command line is rules too", command_line),
-    ("an idle guest uses new ones at once", idle),
+    ("an idle guest uses new ones at once", |images| {
+        idle(images, "spt")
+    }),
     ("a bad file changes nothing", bad_file),
     ("100 loads while frames pass lose none", loads),
     ("loaders take turns", loaders),
@@ -184,10 +188,12 @@ fn counters(share: &Path) -> Result<Vec<u64>, Failed> {
     (0..status.rules as usize).map(one).collect()
 }
 
-fn at_the_start(images: &Images) -> Result<(), Failed> {
+/// Held on every host.
+pub fn at_the_start(images: &Images, host: &str) -> Result<(), Failed> {
     let rules = file(&[&accept(ONE)])?;
+    let host = format!("--host={host}");
     let option = format!("--rules={}", rules.path.display());
-    let guest = Guest::start(images, &[&option], &[])?;
+    let guest = Guest::start(images, &[&host, &option], &[])?;
     guest.expect(ONE, true)?;
     guest.expect(53, false)?;
     let status = status(&guest.share())?;
@@ -282,8 +288,9 @@ fn command_line(images: &Images) -> Result<(), Failed> {
     guest.expect(TWO, true)
 }
 
-fn idle(images: &Images) -> Result<(), Failed> {
-    let guest = Guest::start(images, &[], &[])?;
+/// Held on every host.
+pub fn idle(images: &Images, host: &str) -> Result<(), Failed> {
+    let guest = Guest::start(images, &[&format!("--host={host}")], &[])?;
     let only_one = file(&[&accept(ONE)])?;
     guest.expect(TWO, true)?;
     // Not one frame passes between load and answer.

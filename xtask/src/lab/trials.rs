@@ -19,42 +19,36 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// One line that says what cannot be built.
 pub fn command(root: &Path, verbose: bool) -> Result<Command, String> {
     let guests = root.join("tests/guests");
-    let cargo = |folder: &Path, arguments: &[&str]| {
-        let mut command = Command::new(process::cargo());
-        command.args(arguments).current_dir(folder);
-        let finished = process::capture(&mut command, verbose)?;
-        match finished.status {
-            0 => Ok(finished.output),
-            _ => Err(format!(
-                "cargo {} failed in {}:\n{}",
-                arguments.join(" "),
-                folder.display(),
-                finished.output
-            )),
-        }
-    };
-    cargo(
-        root,
-        &["build", "--release", "-p", "outboard", "-p", "tender"],
-    )?;
-    cargo(&guests, &["build", "--release"])?;
-    let messages = cargo(
-        root,
-        &["test", "-p", "e2e", "--no-run", "--message-format=json"],
-    )?;
+    let appliances = target_folder(root).join("lab/appliances");
+    let release = |folder: &Path| target_folder(folder).join(TARGET).join("release");
+    let outboard = release(root).join("outboard");
+
+    let programs = ["build", "--release", "-p", "outboard", "-p", "tender"];
+    build(cargo(root).args(programs), verbose)?;
+    build(cargo(&guests).args(["build", "--release"]), verbose)?;
+    let mut appliance = Command::new(&outboard);
+    appliance.args(["build", "--host=all", "unikernels/firewall"]);
+    appliance.arg("--out").arg(&appliances).current_dir(root);
+    build(&mut appliance, verbose)?;
+    let tests = ["test", "-p", "e2e", "--no-run", "--message-format=json"];
+    let messages = build(cargo(root).args(tests), verbose)?;
     let tests = executable(&messages).ok_or("cargo names no program of the end-to-end tests")?;
 
-    let release = |folder: &Path| target_folder(folder).join(TARGET).join("release");
+    let mut files = vec![
+        PathBuf::from(tests),
+        outboard,
+        release(root).join("outboard-tender"),
+        appliances.join("firewall.spt"),
+        appliances.join("firewall.hvt"),
+    ];
+    for name in names(&guests.join("src/bin"))? {
+        files.push(release(&guests).join(name));
+    }
     let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
     command
         .arg("lab")
-        .arg(format!("--timeout={}", TIMEOUT_SECONDS))
-        .arg(format!("--file={}", tests));
-    let programs = ["outboard", "outboard-tender"];
-    let programs = programs.iter().map(|name| release(root).join(name));
-    let images = names(&guests.join("src/bin"))?;
-    let images = images.iter().map(|name| release(&guests).join(name));
-    for file in programs.chain(images) {
+        .arg(format!("--timeout={}", TIMEOUT_SECONDS));
+    for file in files {
         command.arg(format!("--file={}", file.display()));
     }
     let program = Path::new(tests).file_name().unwrap_or_default();
@@ -65,6 +59,21 @@ pub fn command(root: &Path, verbose: bool) -> Result<Command, String> {
         FILTER
     ));
     Ok(command)
+}
+
+fn cargo(folder: &Path) -> Command {
+    let mut command = Command::new(process::cargo());
+    command.current_dir(folder);
+    command
+}
+
+/// Runs a command that builds something, and returns what it printed.
+fn build(command: &mut Command, verbose: bool) -> Result<String, String> {
+    let finished = process::capture(command, verbose)?;
+    match finished.status {
+        0 => Ok(finished.output),
+        _ => Err(format!("{:?} failed:\n{}", command, finished.output)),
+    }
 }
 
 /// The one program that cargo says it has built, or had.
