@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | below [`BOOT_INFO`] | descriptor table | no, so that a null pointer faults |
 //! | from [`BOOT_INFO`] | boot information, manifest, command line | read |
-//! | from [`TABLES`] | page tables | no |
+//! | from 0x20000 | page tables | no |
 //! | from [`IMAGE_BASE`] | the segments of the image | their rights |
 //! | from the end of the image | heap, and the stack of Solo5's images | read, write |
 //! | [`BASE`] | the shared file, if there is one | as on `spt` |
