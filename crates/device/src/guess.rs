@@ -8,7 +8,7 @@ const SKIPPED_MAX: u8 = 63;
 /// Who gets a frame often answers at once: whatever is behind the port to which it was sent has
 /// something there by the time that the sender would wait for it. To look finds the answer for
 /// less than a wait costs, and where nobody answers it is for nothing. So each miss doubles the
-/// chances that are let pass before the next look, up to [`SKIPPED_MAX`], and each hit ends that.
+/// chances that are let pass before the next look, up to `SKIPPED_MAX`, and each hit ends that.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Guess {
     /// Chances to let pass after the last miss.

@@ -37,7 +37,7 @@ impl Tally for () {
     fn log(&mut self, _: RuleIndex, _: &str) {}
 }
 
-/// Who decided: the position of a rule in its [`RuleSet`], or the number of rules for the policy.
+/// Who decided: the position of a rule in its [`crate::RuleSet`], or the number of rules for the policy.
 /// Fit to be the number of a counter.
 pub type RuleIndex = usize;
 

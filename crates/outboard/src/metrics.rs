@@ -1,7 +1,7 @@
 //! `--metrics`: counters over HTTP, for Prometheus.
 //!
 //! A few threads of the monitor accept connections, each serving one at a time, within a deadline:
-//! the slowest client keeps a thread for [`CONNECTION_TIME_MAX`], and the others are served by the
+//! the slowest client keeps a thread for `CONNECTION_TIME_MAX`, and the others are served by the
 //! other threads meanwhile. No more than that: who wants TLS or names puts a proxy in front.
 
 mod http;

@@ -24,7 +24,7 @@ pub enum Error {
     Format,
     /// It breaks off, or is damaged, behind this many packets.
     Damaged(u64),
-    /// A block longer than [`BLOCK_BYTES_MAX`] stands behind this many packets.
+    /// A block longer than `BLOCK_BYTES_MAX` stands behind this many packets.
     Block(u64),
     /// It has this many packets only.
     Packets(u64),
@@ -34,7 +34,7 @@ pub enum Error {
     Part(usize, u32),
     /// The packet is longer than a frame can be.
     TooLong(usize),
-    /// More interfaces than [`INTERFACES_MAX`].
+    /// More interfaces than `INTERFACES_MAX`.
     Interfaces,
 }
 
