@@ -75,10 +75,12 @@ const SOLO5_TESTS: &[Expectation] = &[
     storage(256, &["--block-sector-size:storage=256"], 1),
 ];
 
-const NO_PEER: &str = "SOLO5_DIR does not name a built Solo5: git clone it elsewhere, run \
+/// Why a test with the peer is skipped.
+pub const NO_PEER: &str = "SOLO5_DIR does not name a built Solo5: git clone it elsewhere, run \
                        ./configure.sh && make, and set SOLO5_DIR to its folder";
 
-fn peer() -> Option<PathBuf> {
+/// The folder of a built Solo5.
+pub fn peer() -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os("SOLO5_DIR")?);
     folder
         .join("tenders/spt/solo5-spt")

@@ -3,6 +3,8 @@
 //! Where KVM is missing or cannot run a whole program, these tests are skipped and say so; the
 //! stage `lab` of `cargo xtask test` runs them inside of a machine whose KVM is complete.
 
+mod solo5;
+
 use crate::build::Images;
 use crate::firewall;
 use crate::guests::{self, PROMISES, Promise};
@@ -120,6 +122,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     for (name, test) in JOINED.into_iter().chain(ports::ON_HVT) {
         trials.push(network.trial(format!("hvt::network::{name}"), move || test(images)));
     }
+    trials.extend(solo5::trials(images));
     trials
 }
 
@@ -178,16 +181,19 @@ fn system_call(images: &Images) -> Result<(), Failed> {
 
 /// What `outboard build --host=hvt` writes needs no option.
 fn own_image(images: &Images) -> Result<(), Failed> {
-    let mut bytes = std::fs::read(images.guest("hello"))?;
-    image::retarget(&mut bytes, Target::Hvt)?;
-    let file = TemporaryFile::new("hello.hvt", 0)?;
-    std::fs::write(&file.path, bytes)?;
+    let image = built_for_hvt(images, "hello")?;
     let mut command = Command::new(images.program("outboard"));
-    let ended = run(command.args(["run", "--mem=16"]).arg(&file.path))?;
-    ended
-        .expect_status(0)?
-        .expect_stdout("from Hvt")
-        .map(|_| ())
+    let ended = run(command.args(["run", "--mem=16"]).arg(&image.path))?;
+    ended.expect_status(0)?;
+    ended.expect_stdout("from Hvt").map(|_| ())
+}
+
+fn built_for_hvt(images: &Images, guest: &str) -> Result<TemporaryFile, Failed> {
+    let mut bytes = std::fs::read(images.guest(guest))?;
+    image::retarget(&mut bytes, Target::Hvt)?;
+    let file = TemporaryFile::new(guest, 0)?;
+    std::fs::write(&file.path, bytes)?;
+    Ok(file)
 }
 
 /// Addresses of arguments have 32 bits.

@@ -11,6 +11,10 @@ const FILTER: &str = "hvt::";
 const TIMEOUT_SECONDS: u32 = 240;
 /// Tells the tests where everything lies, so that they build nothing; see `tests/e2e/build.rs`.
 const PREBUILT: &str = "OUTBOARD_PREBUILT";
+/// Names the folder of a built Solo5, the peer; see `tests/e2e/compatibility.rs`.
+const PEER: &str = "SOLO5_DIR";
+/// Puts shared libraries, which Solo5's tender needs, where they are looked for.
+const LIBRARIES: &str = "mkdir -p /lib; ln -s /lib /lib64; ln -s /lab/*.so* /lib; ";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Builds what the tests need, and returns the command that runs them.
@@ -44,6 +48,9 @@ pub fn command(root: &Path, verbose: bool) -> Result<Command, String> {
     for name in names(&guests.join("src/bin"))? {
         files.push(release(&guests).join(name));
     }
+    let peer = solo5()?;
+    let prepare = if peer.is_empty() { "" } else { LIBRARIES };
+    files.extend(peer);
     let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
     command
         .arg("lab")
@@ -53,7 +60,8 @@ pub fn command(root: &Path, verbose: bool) -> Result<Command, String> {
     }
     let program = Path::new(tests).file_name().unwrap_or_default();
     command.arg("--").arg(format!(
-        "{}=/lab /lab/{} --color=never {}",
+        "{}{}=/lab /lab/{} --color=never {}",
+        prepare,
         PREBUILT,
         program.to_string_lossy(),
         FILTER
@@ -85,7 +93,37 @@ fn executable(messages: &str) -> Option<&str> {
         .and_then(|(_, rest)| rest.split('"').next())
 }
 
-/// Names of the guests in this folder.
+/// Solo5's hvt tender, the libraries that it needs, and its tests; none without a peer.
+fn solo5() -> Result<Vec<PathBuf>, String> {
+    let folder = match std::env::var_os(PEER) {
+        Some(folder) => PathBuf::from(folder),
+        None => return Ok(Vec::new()),
+    };
+    let tender = folder.join("tenders/hvt/solo5-hvt");
+    if !tender.is_file() {
+        return Ok(Vec::new());
+    }
+    let needed = process::capture(Command::new("ldd").arg(&tender), false)?.output;
+    let mut files: Vec<PathBuf> = libraries(&needed).map(PathBuf::from).collect();
+    files.push(tender);
+    for test in names(&folder.join("tests"))? {
+        let image = folder.join("tests").join(&test).join(&test);
+        let image = image.with_extension("hvt");
+        if image.is_file() {
+            files.push(image);
+        }
+    }
+    Ok(files)
+}
+
+/// The files that `ldd` names.
+fn libraries(printed: &str) -> impl Iterator<Item = &str> {
+    printed
+        .split_whitespace()
+        .filter(|word| word.starts_with('/'))
+}
+
+/// Names in this folder, without extensions.
 fn names(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |error| format!("{}: {}", folder.display(), error);
     let mut names = Vec::new();
@@ -99,6 +137,14 @@ fn names(folder: &Path) -> Result<Vec<PathBuf>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn libraries_are_files() {
+        let printed =
+            "linux-vdso.so.1 (0x1)\n\tlibc.so.6 => /lib/libc.so.6 (2)\n\t/lib64/ld.so (3)";
+        let found: Vec<&str> = libraries(printed).collect();
+        assert_eq!(found, ["/lib/libc.so.6", "/lib64/ld.so"]);
+    }
 
     #[test]
     fn the_program_is_found_among_messages() {
