@@ -15,7 +15,7 @@ use crate::relay::{self, Kind};
 use crate::segment::{self, Segment};
 use crate::topology::Pair;
 
-/// Memory of the firewall's guest, in MiB.
+/// Memory that is enough for the rules that the firewall comes with, in MiB.
 pub const FIREWALL_MEMORY_MIB: u64 = 16;
 
 /// The command of `outboard` that starts a tender and stays as its monitor.
@@ -67,6 +67,8 @@ pub struct Programs {
     pub tender_command: Option<&'static str>,
     /// The firewall's image for `spt`.
     pub firewall: PathBuf,
+    /// Memory of the firewall's guest, in MiB.
+    pub memory_mib: u64,
 }
 
 /// Why a contender could not be put between two segments.
@@ -283,7 +285,7 @@ fn spawn_firewall(
     set_flags(passed(), FdFlags::empty())?;
     let child = Command::new(&programs.tender)
         .args(programs.tender_command)
-        .arg(format!("--mem={FIREWALL_MEMORY_MIB}"))
+        .arg(format!("--mem={}", programs.memory_mib))
         .args(die_with_us)
         .arg(format!("--net:private=@{}", private.as_raw_fd()))
         .arg(format!("--net:public=@{}", public.as_raw_fd()))

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bench::contender::{MONITOR, Programs};
+use bench::contender::{FIREWALL_MEMORY_MIB, MONITOR, Programs};
 use bench::firewall::{self, Starters};
 use bench::machine::{Machine, Run};
 use bench::report::Report;
@@ -140,7 +140,10 @@ fn rules(arguments: &Rules) -> Result<(), Box<dyn Error>> {
         rounds: measured.rounds.unwrap_or(plan.rounds),
         ..plan
     };
-    let tender = measured.programs()?;
+    let tender = Programs {
+        memory_mib: rules::MEMORY_MIB,
+        ..measured.programs()?
+    };
     let many = std::env::temp_dir().join(format!("outboard-bench-{}.nft", std::process::id()));
     rules::write_many(rules, &many)?;
     let sources = Sources {
@@ -191,6 +194,7 @@ impl Measured {
             tender: self.tender.clone(),
             tender_command: None,
             firewall: self.image.clone(),
+            memory_mib: FIREWALL_MEMORY_MIB,
         })
     }
 

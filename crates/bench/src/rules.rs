@@ -22,6 +22,9 @@ use crate::turn::{Error, FLOOD_WARM_UP, Turn};
 /// Rules in front of the four, none of which matches what is sent.
 pub const MANY: u32 = 10_000;
 
+/// Memory of the firewall's guest in MiB: room to load so many.
+pub const MEMORY_MIB: u64 = 128;
+
 const NFT_FEW: &str = "kernel bridge, 4 rules";
 const NFT_MANY: &str = "kernel bridge, 10,000 rules";
 const FEW: &str = "firewall, 4 rules";

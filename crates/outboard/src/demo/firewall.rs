@@ -5,7 +5,7 @@ use super::{checks, keep, observed, report, speed};
 use abi::extension::feature;
 use abi::manifest::Entry;
 use abi::note::Target;
-use bench::contender::Programs;
+use bench::contender::{FIREWALL_MEMORY_MIB, Programs};
 use bench::privilege;
 use image::Image;
 use outboard::build;
@@ -132,6 +132,7 @@ fn programs(image: Option<&Path>) -> Result<Programs, Error> {
         tender: this,
         tender_command: Some("tender"),
         firewall,
+        memory_mib: FIREWALL_MEMORY_MIB,
     })
 }
 
