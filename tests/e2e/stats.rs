@@ -351,11 +351,19 @@ fn processes(images: &Images) -> Result<(), Failed> {
     expect(cells[..3].to_vec(), vec!["fw", &monitor.to_string(), "spt"])?;
     watched.running.signal(Signal::KILL);
     watched.running.finish()?;
-    let table = runtime.says(images, &["ps"])?;
-    expect(
-        table.lines().nth(1).map(|row| row.contains(" dead ")),
-        Some(true),
-    )?;
+    // The tender follows its monitor, a moment later.
+    let deadline = Instant::now() + PATIENCE;
+    let dead = |table: &str| {
+        table
+            .lines()
+            .nth(1)
+            .is_some_and(|row| row.contains(" dead "))
+    };
+    while !dead(&runtime.says(images, &["ps"])?) {
+        if Instant::now() > deadline {
+            return Err("still running without its monitor".into());
+        }
+    }
     // Its last counters can still be read.
     let stats = runtime.json(images, &["stats", "fw", "--json"])?;
     expect(&stats["running"], &json!(false))?;
