@@ -37,8 +37,8 @@ impl Tally for () {
     fn log(&mut self, _: RuleIndex, _: &str) {}
 }
 
-/// Who decided: the position of a rule in its [`crate::RuleSet`], or the number of rules for the policy.
-/// Fit to be the number of a counter.
+/// Who decided: the position of a rule in its [`crate::RuleSet`], or the number of rules for the
+/// policy. Fit to be the number of a counter.
 pub type RuleIndex = usize;
 
 impl fmt::Display for Verdict {
