@@ -10,6 +10,7 @@ mod capture;
 mod cli;
 mod compatibility;
 mod demo;
+mod doctor;
 mod document;
 mod exposition;
 mod firewall;
@@ -52,6 +53,7 @@ fn main() {
     trials.extend(rules::trials(images, &network));
     trials.extend(cli::trials(images));
     trials.extend(demo::trials(images, &network));
+    trials.extend(doctor::trials(images, &network));
     trials.extend(stats::trials(images, &network));
     trials.extend(readme::trials(images, &network));
     trials.extend(send::trials(images, &network));

@@ -54,17 +54,19 @@ fn attempt() -> Result<(), segment::Error> {
 }
 
 /// The kernel's settings that forbid user namespaces; `None` where it has no such setting.
-struct Settings {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
     /// `kernel.unprivileged_userns_clone`, of Debian's older kernels.
-    clone: Option<u32>,
+    pub clone: Option<u32>,
     /// `user.max_user_namespaces`
-    max: Option<u32>,
+    pub max: Option<u32>,
     /// `kernel.apparmor_restrict_unprivileged_userns`, of Ubuntu.
-    apparmor: Option<u32>,
+    pub apparmor: Option<u32>,
 }
 
 impl Settings {
-    fn read() -> Self {
+    /// Those of this machine.
+    pub fn read() -> Self {
         let read = |name| {
             let text = fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
             text.trim().parse().ok()
@@ -77,7 +79,7 @@ impl Settings {
     }
 
     /// The command that lifts what forbids user namespaces here.
-    fn remedy(&self) -> Option<&'static str> {
+    pub fn remedy(&self) -> Option<&'static str> {
         if self.clone == Some(0) {
             Some("sudo sysctl kernel.unprivileged_userns_clone=1")
         } else if self.max == Some(0) {

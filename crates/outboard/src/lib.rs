@@ -5,6 +5,7 @@
 //! | [`new`] | the folder of a new appliance |
 //! | [`build`] | an appliance's folder becomes an image |
 //! | [`inspect`] | what an image carries and asks for |
+//! | [`doctor`] | what this machine can do |
 //! | [`capture`] | frames of a guest's ports, as files |
 //! | [`metrics`] | counters over HTTP |
 //! | [`ps`] | which guests run under a name |
@@ -21,6 +22,7 @@
 
 pub mod build;
 pub mod capture;
+pub mod doctor;
 pub mod ending;
 pub mod frame;
 pub mod inspect;

@@ -12,6 +12,7 @@
 //! | [`jail`] | what the guest may ask of the kernel |
 //! | [`spt`] | all of it in order, and the jump |
 //! | [`hvt`] | the same for a virtual machine, and its hypercalls |
+//! | [`probe`] | the smallest guest |
 //! | [`netlink`] | network interfaces, for those who make them |
 //! | [`sys`] | the unsafe island |
 
@@ -24,6 +25,7 @@ pub mod load;
 pub mod memory;
 pub mod netlink;
 pub mod options;
+pub mod probe;
 pub mod rules;
 pub mod share;
 pub mod spt;

@@ -2,6 +2,8 @@
 //!
 //! Each function is one request and one acknowledgement. Keep open: `rtnetlink(7)`, `netlink(7)`.
 
+pub mod links;
+
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
     NetlinkPayload,

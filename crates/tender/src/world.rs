@@ -83,7 +83,7 @@ fn system(step: &'static str) -> impl Fn(Errno) -> Error {
 
 /// The descriptor that the guest waits on, and the timer in it. A network is known by its index in
 /// the manifest.
-fn wait_set(attached: &[Attached]) -> Result<(OwnedFd, OwnedFd), Error> {
+pub(crate) fn wait_set(attached: &[Attached]) -> Result<(OwnedFd, OwnedFd), Error> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("no epoll"))?;
     let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
     let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags);

@@ -16,6 +16,7 @@ mod cpu;
 mod ending;
 mod jail;
 mod paging;
+pub mod probe;
 
 use crate::options::Options;
 use crate::share::Share;

@@ -5,6 +5,7 @@ mod entry;
 pub(crate) mod fault;
 pub mod interface;
 mod ioctl;
+pub(crate) mod landlock;
 pub(crate) mod machine;
 pub(crate) mod memory;
 pub mod namespace;

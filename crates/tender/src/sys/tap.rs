@@ -15,6 +15,9 @@ pub mod offload {
     pub const TSO4: u32 = 0x02;
     /// Segmentation of TCP over IPv6 (`TUN_F_TSO6`); needs [`CHECKSUM`].
     pub const TSO6: u32 = 0x04;
+    /// Segmentation of UDP over IPv4 and IPv6 (`TUN_F_USO4` and `TUN_F_USO6`, from Linux 6.2 on);
+    /// needs [`CHECKSUM`].
+    pub const USO: u32 = 0x20 | 0x40;
     /// All that a virtio-net header of Outboard can express.
     pub const ALL: u32 = CHECKSUM | TSO4 | TSO6;
 }

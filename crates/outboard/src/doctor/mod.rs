@@ -1,0 +1,108 @@
+//! `outboard doctor`: what this machine can do, and what to type where it cannot.
+//!
+//! | module | what is looked at |
+//! |---|---|
+//! | [`hosts`] | whether guests run on `spt` and `process`: two are started |
+//! | [`network`] | `/dev/net/tun`, user namespaces, offloads of taps: some are made |
+//! | [`mtu`] | interfaces that may be joined and carry frames of different size |
+//! | [`kvm`] | whether guests run on `hvt`: one is started |
+//! | [`passthrough`] | IOMMU and VFIO |
+//! | [`memory`] | huge pages |
+//! | [`jail`] | seccomp and Landlock |
+//! | [`xdp`] | `AF_XDP` |
+//! | [`lab`] | QEMU, and what else the lab needs |
+//!
+//! Each has a thin part that observes facts and a pure one that judges them. What cannot be undone,
+//! as a jail, and what may hang, as a virtual machine, is tried in a child process ([`probe`]).
+
+mod finding;
+mod hosts;
+mod jail;
+mod kvm;
+mod lab;
+mod machine;
+mod memory;
+mod mtu;
+mod network;
+mod passthrough;
+mod probe;
+mod xdp;
+
+use finding::{Finding, Report};
+use machine::Machine;
+use probe::Probe;
+use std::{fmt, io};
+
+/// `outboard doctor`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Print JSON: an object with `runs`, a boolean, and `checks`, a list of objects with `name`,
+    /// `verdict` ("ok", "warn" or "no"), `state` (one word), `evidence`, and `purpose` and `remedy`
+    /// (a string or null)
+    #[arg(long)]
+    json: bool,
+    /// Try one thing, in a process that ends with it
+    #[arg(long, hide = true)]
+    probe: Option<Probe>,
+}
+
+/// Why nothing can be said.
+#[derive(Debug)]
+pub enum Error {
+    /// A probe was refused: the child's message to its parent.
+    Probe(String),
+    /// What was found cannot be printed.
+    Print(io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Probe(text) => f.write_str(text),
+            Self::Print(error) => write!(f, "cannot print: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Looks at the machine and prints what it can do. Whether images can run on `spt` and `process`.
+///
+/// # Errors
+/// What was found cannot be printed.
+pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    if let Some(probe) = arguments.probe {
+        probe.run()?;
+        return Ok(true);
+    }
+    let report = Report::new(examine());
+    let text = match arguments.json {
+        true => {
+            let json = serde_json::to_string_pretty(&report);
+            json.map_err(|error| Error::Print(error.into()))? + "\n"
+        }
+        false => report.to_string(),
+    };
+    io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)?;
+    Ok(report.runs)
+}
+
+fn examine() -> Vec<Finding> {
+    let machine = Machine::observe();
+    vec![
+        hosts::judge("spt", &hosts::Facts::observe(Probe::Spt)),
+        hosts::judge("process", &hosts::Facts::observe(Probe::Process)),
+        network::device(&network::Device::observe(), &machine),
+        network::namespaces(&network::Namespaces::observe()),
+        network::offloads(&network::Offloads::observe()),
+        mtu::judge(&mtu::observe()),
+        jail::seccomp(&jail::actions()),
+        jail::landlock(&jail::Landlock::observe(), &machine),
+        kvm::judge(&kvm::Facts::observe(), &machine),
+        memory::judge(memory::observe()),
+        passthrough::iommu(&passthrough::Iommu::observe(), &machine),
+        passthrough::vfio(&passthrough::Vfio::observe(), &machine),
+        xdp::judge(&xdp::Facts::observe()),
+        lab::judge(&lab::missing()),
+    ]
+}

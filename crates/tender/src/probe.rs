@@ -1,0 +1,78 @@
+//! The smallest guest that there can be, by which a machine shows whether it can run any.
+
+use crate::memory::Region;
+use crate::spt::Error;
+use crate::sys::memory::Filling;
+use crate::{jail, world};
+use abi::{IMAGE_BASE, PAGE_SIZE};
+use jail::Grants;
+use rustix::mm::ProtFlags;
+use std::convert::Infallible;
+use std::fs::File;
+use std::mem::ManuallyDrop;
+use std::os::fd::AsRawFd;
+
+/// Exit status of the guest; no tender ends with it.
+pub const STATUS: i32 = 42;
+
+/// `mov eax, exit_group; mov edi, STATUS; syscall`
+const CODE: [u8; 12] = [
+    0xb8,
+    abi::spt::syscall::EXIT_GROUP as u8,
+    0,
+    0,
+    0,
+    0xbf,
+    STATUS as u8,
+    0,
+    0,
+    0,
+    0x0f,
+    0x05,
+];
+/// Where its memory ends: one page of code, one of stack.
+const END: u64 = IMAGE_BASE + 2 * PAGE_SIZE;
+
+/// Turns this process, which has one thread, into a guest without devices that ends with
+/// [`STATUS`]; on the host `spt` if `jailed`, else on `process`.
+///
+/// # Errors
+/// The first step towards a guest that this machine refuses.
+pub fn enter(jailed: bool) -> Result<Infallible, Error> {
+    let system = |step| move |error| Error::System(step, error);
+    let mut guest = Filling::claim(END).map_err(|error| Error::Memory(END >> 20, error))?;
+    if let Some(place) = guest.bytes(IMAGE_BASE, CODE.len() as u64) {
+        place.copy_from_slice(&CODE);
+    }
+    let code = Region {
+        addresses: IMAGE_BASE..IMAGE_BASE + PAGE_SIZE,
+        rights: ProtFlags::READ | ProtFlags::EXEC,
+        file_offset: None,
+    };
+    // No region is mapped from a file, but there has to be one.
+    let none = File::open("/dev/null").map_err(system("/dev/null"))?;
+    let ready = guest.finish(&[code], &none);
+    let ready = ready.map_err(system("guest memory cannot be protected"))?;
+    let (epoll, timer) = world::wait_set(&[])?;
+    if jailed {
+        let grants = Grants {
+            epoll_fd: epoll.as_raw_fd(),
+            timer_fd: timer.as_raw_fd(),
+            event_fd: None,
+            devices: Vec::new(),
+        };
+        let filter = jail::compile(&jail::rules(&grants), false).map_err(Error::Jail)?;
+        // Freeing it may be a forbidden system call by then.
+        let filter = ManuallyDrop::new(filter);
+        jail::close(&ManuallyDrop::new(grants), &filter).map_err(Error::Jail)?;
+    }
+    ready.enter(IMAGE_BASE, 0)
+}
+
+/// The ABI level of the kernel's Landlock: landlock_create_ruleset(2).
+///
+/// # Errors
+/// `ENOSYS` if the kernel has none, `EOPNOTSUPP` if it was not switched on at boot.
+pub fn landlock() -> std::io::Result<u32> {
+    crate::sys::landlock::abi()
+}
