@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// What the compiler driver needs beside the script. `-no-pie` comes after rustc's own `-pie` or
 /// `-static-pie` and wins, so that the result is `ET_EXEC`.
-const LINK_ARGUMENTS: [&str; 8] = [
+const LINK_ARGUMENTS: [&str; 9] = [
     "-nostartfiles",
     "-nostdlib",
     "-static",
@@ -18,6 +18,8 @@ const LINK_ARGUMENTS: [&str; 8] = [
     "-Wl,-z,max-page-size=0x1000",
     "-Wl,-z,norelro",
     "-Wl,-z,noexecstack",
+    // Line numbers are not loaded, but nobody should have to keep a megabyte of them.
+    "-Wl,--compress-debug-sections=zlib",
 ];
 
 /// The whole `build.rs` of an appliance: every binary of the package becomes an image with the
