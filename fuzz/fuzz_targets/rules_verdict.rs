@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use nf::nft::Limits;
-use nf::{Addresses, Fragment, Key, L4, Program, RuleIndex, Tally, Way};
+use nf::{Addresses, Fields, Fragment, Key, L4, Program, RuleIndex, Tally, Way};
 use std::fmt::Write;
 
 const PORTS: [&str; 2] = ["private", "public"];
@@ -203,7 +203,7 @@ impl Choices<'_> {
         };
         let tagged = self.below(4) == 0;
         let protocol = addresses.map(|_| protocol);
-        Key {
+        Key::from(&Fields {
             destination: [0, 0, 0, 0, 0, self.value()],
             source: [0, 0, 0, 0, 0, self.value()],
             link_type: if tagged { 0x8100 } else { ether_type },
@@ -214,7 +214,7 @@ impl Choices<'_> {
             protocol,
             fragment: Fragment::Whole,
             l4: l4.filter(|_| protocol.is_some()),
-        }
+        })
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Filter {
     /// Names of the ports, by the number that rules have for them.
     ports: Vec<&'static str>,
     log: Log,
+    /// The frame at hand.
+    key: Key,
 }
 
 impl Filter {
@@ -53,6 +55,7 @@ impl Filter {
             counters,
             ports,
             log: Log::new(),
+            key: Key::EMPTY,
         })
     }
 
@@ -97,24 +100,21 @@ impl Filter {
     /// captured with its fate.
     #[inline]
     pub fn accepts(&mut self, frame: &Frame, port: &Port, way: Way) -> bool {
-        let key = match Key::parse(frame.bytes()) {
-            Ok(key) => key,
-            Err(malformed) => {
-                let number = PORT_APPLIANCE + malformed.index();
-                port.counter(number).add(1);
-                port.dropped(frame, Fate::Counter(number as u16));
-                return false;
-            }
-        };
+        if let Err(malformed) = self.key.read(frame.bytes()) {
+            let number = PORT_APPLIANCE + malformed.index();
+            port.counter(number).add(1);
+            port.dropped(frame, Fate::Counter(number as u16));
+            return false;
+        }
         let mut taken = Taken {
             counters: self.counters,
             log: &mut self.log,
             ports: &self.ports,
             way,
-            key: &key,
+            key: &self.key,
             bytes: frame.len(),
         };
-        let (verdict, rule) = self.rules.verdict(&key, way, &mut taken);
+        let (verdict, rule) = self.rules.verdict(&self.key, way, &mut taken);
         let accepted = verdict == Verdict::Accept;
         if !accepted {
             port.dropped(frame, Fate::Rule(rule as u16));

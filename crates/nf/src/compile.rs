@@ -6,7 +6,7 @@
 
 use crate::ir::{Condition, FIELDS, Field, Intervals, NARROW, Outcome, Program, Statement};
 use crate::lookup::{NONE, Set, Table};
-use crate::ruleset::{Chain, Check, ENTRY, Entry, Kind, Node, RuleSet};
+use crate::ruleset::{Cursor, ENTRY, Entry, Kind, Node, RuleSet, Step, Test};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -21,22 +21,27 @@ const SAVED_MIN: usize = 8;
 /// The part of the entries that it must save at least: one of so many. It bounds the number of
 /// look-ups one behind the other by the logarithm of the entries.
 const SAVED_PART: usize = 8;
+/// Entries behind one whose check fails that are looked at for whether they can hold.
+const AHEAD_MAX: u32 = 16;
+
+/// Intervals, of a set.
+type Values = [(u128, u128)];
 
 impl Program {
     /// Makes the structure that judges frames.
     pub fn compile(self) -> RuleSet {
         let mut compiler = Compiler::new(&self.sets);
-        let heads: Vec<Chain> = self
+        let chains: Vec<Cursor> = self
             .chains
             .iter()
             .map(|chain| compiler.chain(&self, chain.rules.clone()))
             .collect();
-        compiler.starts.push(compiler.checks.len() as u32);
         RuleSet {
             entries: compiler.entries.into(),
             starts: compiler.starts.into(),
-            checks: compiler.checks.into(),
-            chains: heads.into(),
+            steps: compiler.steps.into(),
+            base: chains[self.base],
+            chains: chains.into(),
             nodes: compiler.nodes.into(),
             leaves: compiler.leaves.into(),
             sets: compiler.sets.narrow.into(),
@@ -44,7 +49,6 @@ impl Program {
             tables: compiler.tables.into(),
             wide_tables: compiler.wide_tables.into(),
             prefixes: compiler.prefixes.into(),
-            base: self.base as u32,
             rules: self.rules.len(),
             policy: self.policy,
         }
@@ -63,9 +67,10 @@ struct Compiler<'a> {
     source: &'a [Intervals],
     entries: Vec<Entry>,
     starts: Vec<u32>,
-    checks: Vec<Check>,
-    /// What each check was made of.
+    steps: Vec<Step>,
+    /// What the checks of entries are made of, and where those of each entry begin.
     conditions: Vec<Condition>,
+    firsts: Vec<u32>,
     nodes: Vec<Node>,
     leaves: Vec<u32>,
     sets: Sets,
@@ -115,8 +120,9 @@ impl<'a> Compiler<'a> {
             source,
             entries: Vec::new(),
             starts: Vec::new(),
-            checks: Vec::new(),
+            steps: Vec::new(),
             conditions: Vec::new(),
+            firsts: Vec::new(),
             nodes: Vec::new(),
             leaves: Vec::new(),
             sets: Sets {
@@ -131,14 +137,22 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn chain(&mut self, program: &Program, rules: core::ops::Range<usize>) -> Chain {
+    fn chain(&mut self, program: &Program, rules: core::ops::Range<usize>) -> Cursor {
         let first = self.entries.len() as u32;
         for rule in rules {
             self.rule(&program.rules[rule].statements, rule as u32);
         }
         let end = self.entries.len() as u32;
+        self.step(Test::End);
         let root = self.tree(first..end);
-        Chain { first, end, root }
+        if root != NONE {
+            let next = first;
+            return Cursor { next, end, root };
+        }
+        let last = self.steps.len() as u32 - 1;
+        self.thread(first..end, last);
+        let next = self.starts.get(first as usize).copied().unwrap_or(last);
+        Cursor { next, end, root }
     }
 
     /// One entry for each part of a rule that does something.
@@ -183,18 +197,97 @@ impl<'a> Compiler<'a> {
     }
 
     fn entry(&mut self, conditions: &[Condition], rule: u32, effects: Effects, outcome: Outcome) {
-        self.starts.push(self.checks.len() as u32);
+        self.starts.push(self.steps.len() as u32);
+        self.firsts.push(self.conditions.len() as u32);
         for condition in conditions {
             let check = self.sets.check(*condition, self.source);
-            self.checks.push(check);
+            self.step(check);
             self.conditions.push(*condition);
         }
+        self.step(Test::Hit(self.entries.len() as u32));
         self.entries.push(Entry {
             rule,
             log: effects.log.unwrap_or(NONE),
             counts: effects.counts,
             outcome,
         });
+    }
+
+    fn step(&mut self, test: Test) {
+        let otherwise = NONE;
+        self.steps.push(Step { test, otherwise });
+    }
+
+    fn conditions(&self, entry: u32) -> &[Condition] {
+        let entry = entry as usize;
+        let end = self.firsts.get(entry + 1).map(|next| *next as usize);
+        &self.conditions[self.firsts[entry] as usize..end.unwrap_or(self.conditions.len())]
+    }
+
+    /// Says for each check of a chain that is scanned where the scan goes on if it fails.
+    fn thread(&mut self, entries: core::ops::Range<u32>, last: u32) {
+        for entry in entries.clone() {
+            for held in 0..self.conditions(entry).len() {
+                let otherwise = self.otherwise(entry..entries.end, held);
+                let step = self.starts[entry as usize] as usize + held;
+                self.steps[step].otherwise = otherwise.unwrap_or(last);
+            }
+        }
+    }
+
+    /// The step for a frame on which so many conditions of the first of these entries hold, and the
+    /// next one does not. Other entries that cannot hold either are passed over, and checks of
+    /// what is known.
+    fn otherwise(&self, mut entries: core::ops::Range<u32>, held: usize) -> Option<u32> {
+        let (held, failed) = self.conditions(entries.next()?).split_at(held);
+        let failed = failed.first()?;
+        let ahead = entries.start.saturating_add(AHEAD_MAX).min(entries.end);
+        for entry in entries.start..ahead {
+            let conditions = self.conditions(entry);
+            let refuted = conditions.iter().any(|condition| {
+                self.implies(condition, failed)
+                    || held.iter().any(|known| self.excludes(known, condition))
+            });
+            if refuted {
+                continue;
+            }
+            let known = conditions
+                .iter()
+                .take_while(|condition| held.iter().any(|known| self.implies(known, condition)));
+            return Some(self.starts[entry as usize] + known.count() as u32);
+        }
+        (ahead < entries.end).then(|| self.starts[ahead as usize])
+    }
+
+    /// Whether the second condition holds wherever the first one does; `false` where that is much
+    /// work to say.
+    fn implies(&self, first: &Condition, second: &Condition) -> bool {
+        let within = |(first, second): (&Values, &Values)| {
+            let inside = |(low, high): &(u128, u128)| {
+                second.iter().any(|(from, to)| from <= low && high <= to)
+            };
+            first.iter().all(inside)
+        };
+        first == second || self.few(first, second).is_some_and(within)
+    }
+
+    /// Whether the conditions never hold at once; `false` where that is much work to say.
+    fn excludes(&self, first: &Condition, second: &Condition) -> bool {
+        let apart = |(first, second): (&Values, &Values)| {
+            let apart = |(low, high): &(u128, u128)| {
+                second.iter().all(|(from, to)| to < low || high < from)
+            };
+            first.iter().all(apart)
+        };
+        self.few(first, second).is_some_and(apart)
+    }
+
+    /// The values of conditions on the same field, if they are few intervals.
+    fn few(&self, first: &Condition, second: &Condition) -> Option<(&Values, &Values)> {
+        let of = |condition: &Condition| &*self.source[condition.set as usize];
+        let (first_values, second_values) = (of(first), of(second));
+        let few = first_values.len().max(second_values.len()) <= SEGMENTS_MAX;
+        (first.field == second.field && few).then_some((first_values, second_values))
     }
 
     /// Makes the tree of a chain; [`NONE`] if it is better scanned.
@@ -295,7 +388,7 @@ impl<'a> Compiler<'a> {
 
     /// What a look-up of `field` would do.
     fn split_by(&self, field: Field, entries: &[u32]) -> Option<Split> {
-        let mut named: Vec<(u32, &[(u128, u128)])> = entries
+        let mut named: Vec<(u32, &Values)> = entries
             .iter()
             .filter_map(|entry| Some((*entry, self.intervals(*entry, field)?)))
             .collect();
@@ -320,11 +413,8 @@ impl<'a> Compiler<'a> {
     }
 
     /// The values that an entry asks of a field, if they are few intervals.
-    fn intervals(&self, entry: u32, field: Field) -> Option<&'a [(u128, u128)]> {
-        let entry = entry as usize;
-        let end = self.starts.get(entry + 1).map(|next| *next as usize);
-        let end = end.unwrap_or(self.conditions.len());
-        self.conditions[self.starts[entry] as usize..end]
+    fn intervals(&self, entry: u32, field: Field) -> Option<&'a Values> {
+        self.conditions(entry)
             .iter()
             .filter(|condition| condition.field == field)
             .map(|condition| &*self.source[condition.set as usize])
@@ -333,7 +423,7 @@ impl<'a> Compiler<'a> {
 }
 
 impl Sets {
-    fn check(&mut self, condition: Condition, source: &[Intervals]) -> Check {
+    fn check(&mut self, condition: Condition, source: &[Intervals]) -> Test {
         let Condition { field, set } = condition;
         let number = set as usize;
         let intervals = &source[number];
@@ -343,14 +433,15 @@ impl Sets {
                 self.wide.push(Set::new(intervals));
             }
             let set = self.wide_of[number];
-            return Check::Wide { field, set };
+            return Test::Wide { field, set };
         }
+        let way = matches!(field, Field::Input | Field::Output);
         let field = field as u8;
         if let [(low, high)] = **intervals {
-            return Check::Range {
-                field,
-                low: narrow(low),
-                span: narrow(high - low),
+            let (low, span) = (narrow(low), narrow(high - low));
+            return match way {
+                true => Test::Way { field, low, span },
+                false => Test::Range { field, low, span },
             };
         }
         if self.narrow_of[number] == NONE {
@@ -362,7 +453,7 @@ impl Sets {
             self.narrow.push(Set::new(&pairs));
         }
         let set = self.narrow_of[number];
-        Check::Set { field, set }
+        Test::Set { field, set }
     }
 }
 
@@ -372,7 +463,7 @@ fn narrow(value: u128) -> u32 {
 }
 
 /// Where intervals begin, and where others begin behind them.
-fn bounds_of(named: &[(u32, &[(u128, u128)])], field: Field) -> Vec<u128> {
+fn bounds_of(named: &[(u32, &Values)], field: Field) -> Vec<u128> {
     let pairs = named.iter().flat_map(|(_, set)| set.iter());
     let mut bounds: Vec<u128> = pairs
         .flat_map(|(low, high)| [Some(*low), (*high < field.max()).then(|| high + 1)])
@@ -384,7 +475,7 @@ fn bounds_of(named: &[(u32, &[(u128, u128)])], field: Field) -> Vec<u128> {
 }
 
 /// How many segments between the bounds a set covers.
-fn segments(bounds: &[u128], set: &[(u128, u128)]) -> usize {
+fn segments(bounds: &[u128], set: &Values) -> usize {
     let spans = set.iter().map(|pair| span(bounds, 0, *pair));
     spans.map(|span| span.last - span.first + 1).sum()
 }

@@ -55,7 +55,7 @@ impl Program {
         tally: &mut impl Tally,
         mut trace: impl FnMut(Step),
     ) -> (Verdict, RuleIndex) {
-        let values = Values::read(key, way);
+        let values = Values { key, way };
         let mut rules = self.chains[self.base].rules.clone();
         let mut jumps = Vec::new();
         loop {

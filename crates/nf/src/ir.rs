@@ -5,7 +5,7 @@
 //! for IPv4) is a condition of its own. A condition on a field that the frame lacks never holds,
 //! whatever it asks for.
 
-use crate::key::{Addresses, Key, L4};
+use crate::key::Key;
 use crate::rule::{RuleIndex, Verdict, Way};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -89,103 +89,32 @@ impl Field {
     }
 }
 
-/// A narrow field that the frame lacks. No set holds it: the one field as wide as this, an IPv4
-/// address, is never compared without [`Field::Protocol`].
-const ABSENT: u32 = u32::MAX;
-/// EtherTypes below this one are lengths (IEEE 802.3, 3.2.6).
-const ETHER_TYPE_MIN: u16 = 0x600;
-/// ETH_P_802_2, what the kernel has as the protocol of such a frame.
-const LLC: u16 = 4;
-
-/// The value of each field of one frame.
+/// What rules look at: a frame and its way.
 pub(crate) struct Values<'a> {
-    /// By number of the field; a power of two of them, so that a mask bounds the number.
-    narrow: [u32; NARROW.next_power_of_two()],
-    key: &'a Key,
+    pub(crate) key: &'a Key,
+    pub(crate) way: Way,
 }
 
-impl<'a> Values<'a> {
-    #[inline]
-    pub(crate) fn read(key: &'a Key, way: Way) -> Self {
-        let (source, destination) = match key.addresses {
-            Some(Addresses::V4 {
-                source,
-                destination,
-            }) => (source.to_bits(), destination.to_bits()),
-            _ => (0, 0),
-        };
-        let (mut ports, mut flags, mut icmp) = ((ABSENT, ABSENT), ABSENT, ABSENT);
-        match key.l4 {
-            Some(L4::Tcp {
-                source,
-                destination,
-                flags: bits,
-            }) => {
-                ports = (source.into(), destination.into());
-                flags = bits.into();
-            }
-            Some(L4::Udp {
-                source,
-                destination,
-            }) => ports = (source.into(), destination.into()),
-            Some(L4::Icmp { kind, .. } | L4::Icmpv6 { kind, .. }) => icmp = kind.into(),
-            None => {}
-        }
-        let protocol = if key.ether_type < ETHER_TYPE_MIN {
-            LLC
-        } else {
-            key.ether_type
-        };
-        // In the order of `Field`.
-        let narrow = [
-            way.from.into(),
-            way.to.into(),
-            key.link_type.into(),
-            key.vlan.map_or(ABSENT, u32::from),
-            protocol.into(),
-            source,
-            destination,
-            key.next_header.map_or(ABSENT, u32::from),
-            key.protocol.map_or(ABSENT, u32::from),
-            ports.0,
-            ports.1,
-            flags,
-            icmp,
-            ABSENT,
-            ABSENT,
-            ABSENT,
-        ];
-        Self { narrow, key }
-    }
-
+impl Values<'_> {
     /// The value of a narrow field, by its number.
     #[inline]
     pub(crate) fn narrow(&self, field: u8) -> u32 {
-        self.narrow[usize::from(field) % NARROW.next_power_of_two()]
-    }
-
-    /// The value of a wide field; 0 for an address of IPv6 in a frame without one, for it is never
-    /// compared without [`Field::Protocol`]. Not inlined, or it would be computed for every frame.
-    #[inline(never)]
-    pub(crate) fn wide(&self, field: Field) -> u128 {
-        let mac = |[a, b, c, d, e, f]: [u8; 6]| u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
-        match (field, self.key.addresses) {
-            (Field::EtherSource, _) => mac(self.key.source).into(),
-            (Field::EtherDestination, _) => mac(self.key.destination).into(),
-            (Field::Ip6Source, Some(Addresses::V6 { source, .. })) => source.to_bits(),
-            (Field::Ip6Destination, Some(Addresses::V6 { destination, .. })) => {
-                destination.to_bits()
-            }
-            _ => 0,
+        match field {
+            Self::INPUT => self.way.from.into(),
+            Self::OUTPUT => self.way.to.into(),
+            _ => self.key.narrow(field),
         }
     }
+
+    const INPUT: u8 = Field::Input as u8;
+    const OUTPUT: u8 = Field::Output as u8;
 
     /// The value of any field.
     pub(crate) fn get(&self, field: Field) -> u128 {
         if field.is_narrow() {
             self.narrow(field as u8).into()
         } else {
-            self.wide(field)
+            self.key.wide(field)
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The one reading of a frame (IEEE 802.1Q, RFC 826, RFC 791, RFC 8200, RFC 9293, RFC 768,
 //! RFC 792, RFC 4443).
 
+use crate::ir::{Field, NARROW};
 use crate::malformed::Malformed;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -36,9 +37,33 @@ pub const EXTENSIONS_MAX: usize = 8;
 /// Destination, source and type.
 const ETHERNET_SIZE: usize = 14;
 
-/// What rules decide on: each header field of a frame, read once.
+/// What rules decide on: each header field of a frame, read once. It is laid out for look-ups;
+/// [`Key::fields`] says what is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
+    /// By number of the field; a power of two of them, so that a mask bounds the number.
+    narrow: [u32; NARROW.next_power_of_two()],
+    destination: [u8; 6],
+    source: [u8; 6],
+    ether_type: u16,
+    fragment: Fragment,
+    /// Code of ICMP and ICMPv6.
+    code: u8,
+    /// Addresses of IPv6: source, then destination.
+    ip6: [[u8; 16]; 2],
+}
+
+/// A narrow field that the frame lacks. No set holds it: the one field as wide as this, an IPv4
+/// address, is never compared without [`Field::Protocol`].
+const ABSENT: u32 = u32::MAX;
+/// EtherTypes below this one are lengths (IEEE 802.3, 3.2.6).
+const ETHER_TYPE_MIN: u16 = 0x600;
+/// ETH_P_802_2, what the kernel has as the protocol (`meta protocol`) of such a frame.
+const LLC: u16 = 4;
+
+/// The fields of a [`Key`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fields {
     /// Destination MAC address.
     pub destination: [u8; 6],
     /// Source MAC address.
@@ -130,6 +155,17 @@ pub enum L4 {
 }
 
 impl Key {
+    /// Of no frame.
+    pub const EMPTY: Self = Self {
+        narrow: [ABSENT; NARROW.next_power_of_two()],
+        destination: [0; 6],
+        source: [0; 6],
+        ether_type: 0,
+        fragment: Fragment::Whole,
+        code: 0,
+        ip6: [[0; 16]; 2],
+    };
+
     /// Reads `frame`, from its Ethernet header on. Bytes behind the IP packet are padding.
     ///
     /// The checksum of the IPv4 header is verified; those of TCP, UDP and ICMP are left to the
@@ -137,61 +173,149 @@ impl Key {
     ///
     /// # Errors
     /// [`Malformed`], if a header is cut off or contradicts itself.
-    #[inline]
     pub fn parse(frame: &[u8]) -> Result<Self, Malformed> {
+        let mut key = Self::EMPTY;
+        key.read(frame)?;
+        Ok(key)
+    }
+
+    /// The same in place, whatever was there: to move a key out of a result costs as much as a few
+    /// rules.
+    ///
+    /// # Errors
+    /// As [`Self::parse`]; the key is then of no frame.
+    #[inline]
+    pub fn read(&mut self, frame: &[u8]) -> Result<(), Malformed> {
         let (ethernet, rest) = frame
             .split_first_chunk::<ETHERNET_SIZE>()
             .ok_or(Malformed::Runt)?;
         let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, high, low] = *ethernet;
         let link_type = u16::from_be_bytes([high, low]);
-        let mut key = Self {
-            destination: [d0, d1, d2, d3, d4, d5],
-            source: [s0, s1, s2, s3, s4, s5],
-            link_type,
-            vlan: None,
-            ether_type: link_type,
-            addresses: None,
-            next_header: None,
-            protocol: None,
-            fragment: Fragment::Whole,
-            l4: None,
-        };
-        let mut payload = rest;
+        self.narrow = Self::EMPTY.narrow;
+        self.ip6 = Self::EMPTY.ip6;
+        self.fragment = Fragment::Whole;
+        self.code = 0;
+        self.destination = [d0, d1, d2, d3, d4, d5];
+        self.source = [s0, s1, s2, s3, s4, s5];
+        self.set(Field::LinkType, link_type);
+        let (mut ether_type, mut payload) = (link_type, rest);
         if matches!(link_type, ether_type::VLAN | ether_type::SERVICE_VLAN) {
             let (tag, rest) = rest
                 .split_first_chunk::<4>()
                 .ok_or(Malformed::TruncatedVlan)?;
-            key.vlan = Some(be16(tag, 0) & 0xfff);
-            key.ether_type = be16(tag, 2);
-            payload = rest;
+            self.set(Field::VlanId, be16(tag, 0) & 0xfff);
+            (ether_type, payload) = (be16(tag, 2), rest);
         }
-        match key.ether_type {
-            ether_type::IPV4 => key.read_ipv4(payload)?,
-            ether_type::IPV6 => key.read_ipv6(payload)?,
-            ether_type::ARP => check_arp(payload)?,
-            _ => {}
+        self.ether_type = ether_type;
+        self.set(Field::Protocol, ether_type);
+        match ether_type {
+            ether_type::IPV4 => self.read_ipv4(payload),
+            ether_type::IPV6 => self.read_ipv6(payload),
+            ether_type::ARP => check_arp(payload),
+            ..ETHER_TYPE_MIN => {
+                self.set(Field::Protocol, LLC);
+                Ok(())
+            }
+            _ => Ok(()),
         }
-        Ok(key)
+    }
+
+    #[inline]
+    fn set(&mut self, field: Field, value: impl Into<u32>) {
+        self.narrow[field as usize] = value.into();
+    }
+
+    /// The value of a narrow field, by its number.
+    #[inline]
+    pub(crate) fn narrow(&self, field: u8) -> u32 {
+        self.narrow[usize::from(field) % NARROW.next_power_of_two()]
+    }
+
+    /// The value of a wide field; 0 for an address of IPv6 in a frame without one, for it is never
+    /// compared without [`Field::Protocol`].
+    pub(crate) fn wide(&self, field: Field) -> u128 {
+        let mac = |[a, b, c, d, e, f]: [u8; 6]| u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+        match field {
+            Field::EtherSource => mac(self.source).into(),
+            Field::EtherDestination => mac(self.destination).into(),
+            Field::Ip6Source => u128::from_be_bytes(self.ip6[0]),
+            Field::Ip6Destination => u128::from_be_bytes(self.ip6[1]),
+            _ => 0,
+        }
+    }
+
+    /// What is in it.
+    pub fn fields(&self) -> Fields {
+        let get = |field: Field| Some(self.narrow[field as usize]).filter(|v| *v != ABSENT);
+        let short = |field| get(field).map(|value| value as u16);
+        let byte = |field| get(field).map(|value| value as u8);
+        let protocol = byte(Field::L4Protocol);
+        let ports = short(Field::SourcePort).zip(short(Field::DestinationPort));
+        let (flags, kind) = (byte(Field::TcpFlags), byte(Field::IcmpType));
+        let code = self.code;
+        let l4 = match (ports, flags, kind) {
+            (Some((source, destination)), Some(flags), _) => Some(L4::Tcp {
+                source,
+                destination,
+                flags,
+            }),
+            (Some((source, destination)), None, _) => Some(L4::Udp {
+                source,
+                destination,
+            }),
+            (None, _, Some(kind)) if protocol == Some(protocol::ICMPV6) => {
+                Some(L4::Icmpv6 { kind, code })
+            }
+            (None, _, Some(kind)) => Some(L4::Icmp { kind, code }),
+            (None, _, None) => None,
+        };
+        let ip4 = |field| Ipv4Addr::from_bits(self.narrow[field as usize]);
+        let addresses = match self.ether_type {
+            ether_type::IPV4 => Some(Addresses::V4 {
+                source: ip4(Field::Ip4Source),
+                destination: ip4(Field::Ip4Destination),
+            }),
+            ether_type::IPV6 => Some(Addresses::V6 {
+                source: self.ip6[0].into(),
+                destination: self.ip6[1].into(),
+            }),
+            _ => None,
+        };
+        Fields {
+            destination: self.destination,
+            source: self.source,
+            link_type: self.narrow[Field::LinkType as usize] as u16,
+            vlan: short(Field::VlanId),
+            ether_type: self.ether_type,
+            addresses,
+            next_header: byte(Field::NextHeader),
+            protocol,
+            fragment: self.fragment,
+            l4,
+        }
     }
 
     /// Where the bytes begin that nft's counters count on a bridge: behind the Ethernet header and
     /// its tag.
     #[inline]
     pub fn network_offset(&self) -> usize {
-        ETHERNET_SIZE + if self.vlan.is_some() { 4 } else { 0 }
+        ETHERNET_SIZE
+            + if self.narrow[Field::VlanId as usize] == ABSENT {
+                0
+            } else {
+                4
+            }
     }
 
     /// RFC 791, 3.1.
     #[inline]
     fn read_ipv4(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         let header: &[u8; 20] = bytes.first_chunk().ok_or(Malformed::TruncatedIp)?;
-        let header_size = 4 * usize::from(header[0] & 0xf);
-        if header[0] >> 4 != 4 || header_size < header.len() {
-            return Err(Malformed::BadIpHeader);
-        }
-        let options = bytes
-            .get(header.len()..header_size)
-            .ok_or(Malformed::TruncatedIp)?;
+        let options = match header[0] {
+            IPV4_WITHOUT_OPTIONS => &[],
+            _ => ipv4_options(bytes)?,
+        };
+        let header_size = header.len() + options.len();
         if !ipv4_checksum_holds(header, options) {
             return Err(Malformed::BadIpChecksum);
         }
@@ -201,19 +325,17 @@ impl Key {
             .ok_or(Malformed::BadIpLength)?;
 
         let [.., s0, s1, s2, s3, d0, d1, d2, d3] = *header;
-        self.addresses = Some(Addresses::V4 {
-            source: Ipv4Addr::new(s0, s1, s2, s3),
-            destination: Ipv4Addr::new(d0, d1, d2, d3),
-        });
-        self.next_header = Some(header[9]);
-        self.protocol = Some(header[9]);
+        self.set(Field::Ip4Source, u32::from_be_bytes([s0, s1, s2, s3]));
+        self.set(Field::Ip4Destination, u32::from_be_bytes([d0, d1, d2, d3]));
+        self.set(Field::NextHeader, header[9]);
+        self.set(Field::L4Protocol, header[9]);
         let flags_and_offset = be16(header, 6);
         self.fragment = fragment(flags_and_offset & 0x1fff, flags_and_offset & 0x2000 != 0);
         self.read_l4(header[9], payload)
     }
 
-    /// RFC 8200, 3 and 4.
-    #[inline]
+    /// RFC 8200, 3 and 4. Not inlined, so that what is common to both IPs is, in each.
+    #[inline(never)]
     fn read_ipv6(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         let (header, rest) = bytes
             .split_first_chunk::<40>()
@@ -225,21 +347,16 @@ impl Key {
         let len = usize::from(be16(header, 4));
         let payload = rest.get(..len).ok_or(Malformed::BadIpLength)?;
 
-        let mut source = [0; 16];
-        let mut destination = [0; 16];
-        source.copy_from_slice(&header[8..24]);
-        destination.copy_from_slice(&header[24..40]);
-        self.addresses = Some(Addresses::V6 {
-            source: source.into(),
-            destination: destination.into(),
-        });
-        self.next_header = Some(header[6]);
+        let (source, destination) = (&header[8..24], &header[24..40]);
+        self.ip6[0].copy_from_slice(source);
+        self.ip6[1].copy_from_slice(destination);
+        self.set(Field::NextHeader, header[6]);
         let (protocol, payload) = self.skip_extensions(header[6], payload)?;
         let hidden = is_passed(protocol) || protocol == extension::AUTHENTICATION;
         if hidden && self.fragment == Fragment::Later {
             return Ok(());
         }
-        self.protocol = Some(protocol);
+        self.set(Field::L4Protocol, protocol);
         self.read_l4(protocol, payload)
     }
 
@@ -274,36 +391,32 @@ impl Key {
         Err(Malformed::TooManyExtensions)
     }
 
-    #[inline]
+    #[inline(always)]
     fn read_l4(&mut self, protocol: u8, payload: &[u8]) -> Result<(), Malformed> {
         if self.fragment == Fragment::Later {
             return Ok(());
         }
-        self.l4 = match protocol {
-            protocol::TCP => Some(self.read_tcp(payload)?),
+        match protocol {
+            protocol::TCP => self.read_tcp(payload),
             protocol::UDP => {
                 let header: &[u8; 8] = payload.first_chunk().ok_or(Malformed::TruncatedL4)?;
-                Some(L4::Udp {
-                    source: be16(header, 0),
-                    destination: be16(header, 2),
-                })
+                self.set_ports(be16(header, 0), be16(header, 2));
+                Ok(())
             }
-            protocol::ICMP => {
-                let [kind, code, ..] = *icmp(payload)?;
-                Some(L4::Icmp { kind, code })
+            protocol::ICMP | protocol::ICMPV6 => {
+                // Type, code and checksum are common to all messages.
+                let header: &[u8; 4] = payload.first_chunk().ok_or(Malformed::TruncatedL4)?;
+                self.set(Field::IcmpType, header[0]);
+                self.code = header[1];
+                Ok(())
             }
-            protocol::ICMPV6 => {
-                let [kind, code, ..] = *icmp(payload)?;
-                Some(L4::Icmpv6 { kind, code })
-            }
-            _ => None,
-        };
-        Ok(())
+            _ => Ok(()),
+        }
     }
 
     /// RFC 9293, 3.1.
-    #[inline]
-    fn read_tcp(&self, payload: &[u8]) -> Result<L4, Malformed> {
+    #[inline(always)]
+    fn read_tcp(&mut self, payload: &[u8]) -> Result<(), Malformed> {
         let header: &[u8; 20] = payload.first_chunk().ok_or(Malformed::TruncatedL4)?;
         let size = 4 * usize::from(header[12] >> 4);
         if size < header.len() {
@@ -313,11 +426,70 @@ impl Key {
         if size > payload.len() && self.fragment == Fragment::Whole {
             return Err(Malformed::TruncatedL4);
         }
-        Ok(L4::Tcp {
-            source: be16(header, 0),
-            destination: be16(header, 2),
-            flags: header[13],
-        })
+        self.set_ports(be16(header, 0), be16(header, 2));
+        self.set(Field::TcpFlags, header[13]);
+        Ok(())
+    }
+
+    #[inline]
+    fn set_ports(&mut self, source: u16, destination: u16) {
+        self.set(Field::SourcePort, source);
+        self.set(Field::DestinationPort, destination);
+    }
+}
+
+impl From<&Fields> for Key {
+    /// A key as if of a frame with these fields, whether or not there can be one.
+    fn from(fields: &Fields) -> Self {
+        let mut key = Self::EMPTY;
+        (key.destination, key.source) = (fields.destination, fields.source);
+        (key.ether_type, key.fragment) = (fields.ether_type, fields.fragment);
+        key.set(Field::LinkType, fields.link_type);
+        let protocol = match fields.ether_type {
+            ..ETHER_TYPE_MIN => LLC,
+            ether_type => ether_type,
+        };
+        key.set(Field::Protocol, protocol);
+        let mut set = |field, value: Option<u16>| {
+            key.narrow[field as usize] = value.map_or(ABSENT, u32::from);
+        };
+        set(Field::VlanId, fields.vlan);
+        set(Field::NextHeader, fields.next_header.map(u16::from));
+        set(Field::L4Protocol, fields.protocol.map(u16::from));
+        match fields.addresses {
+            Some(Addresses::V4 {
+                source,
+                destination,
+            }) => {
+                key.set(Field::Ip4Source, source);
+                key.set(Field::Ip4Destination, destination);
+            }
+            Some(Addresses::V6 {
+                source,
+                destination,
+            }) => key.ip6 = [source.octets(), destination.octets()],
+            None => {}
+        }
+        match fields.l4 {
+            Some(L4::Tcp {
+                source,
+                destination,
+                flags,
+            }) => {
+                key.set_ports(source, destination);
+                key.set(Field::TcpFlags, flags);
+            }
+            Some(L4::Udp {
+                source,
+                destination,
+            }) => key.set_ports(source, destination),
+            Some(L4::Icmp { kind, code } | L4::Icmpv6 { kind, code }) => {
+                key.set(Field::IcmpType, kind);
+                key.code = code;
+            }
+            None => {}
+        }
+        key
     }
 }
 
@@ -338,12 +510,6 @@ fn is_passed(protocol: u8) -> bool {
     matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION)
 }
 
-/// The header common to all ICMP and ICMPv6 messages: type, code and checksum.
-#[inline]
-fn icmp(payload: &[u8]) -> Result<&[u8; 4], Malformed> {
-    payload.first_chunk().ok_or(Malformed::TruncatedL4)
-}
-
 #[inline]
 fn fragment(offset: u16, more: bool) -> Fragment {
     match (offset, more) {
@@ -351,6 +517,20 @@ fn fragment(offset: u16, more: bool) -> Fragment {
         (0, true) => Fragment::First,
         _ => Fragment::Later,
     }
+}
+
+/// First byte of an IPv4 header of five words.
+const IPV4_WITHOUT_OPTIONS: u8 = 0x45;
+
+/// The options of an IPv4 header.
+#[cold]
+fn ipv4_options(bytes: &[u8]) -> Result<&[u8], Malformed> {
+    let first = bytes.first().copied().unwrap_or_default();
+    let size = 4 * usize::from(first & 0xf);
+    if first >> 4 != 4 || size < 20 {
+        return Err(Malformed::BadIpHeader);
+    }
+    bytes.get(20..size).ok_or(Malformed::TruncatedIp)
 }
 
 /// Whether an ARP packet is all there (RFC 826): its two address lengths say how long it is.

@@ -66,7 +66,7 @@ mod values;
 
 pub use interpret::{Effect, Step};
 pub use ir::Program;
-pub use key::{Addresses, Fragment, Key, L4, ether_type, protocol};
+pub use key::{Addresses, Fields, Fragment, Key, L4, ether_type, protocol};
 pub use listing::{Listed, Listing};
 pub use malformed::Malformed;
 pub use memory::{limits_within, memory_needed};

@@ -12,7 +12,7 @@ mod bucket;
 
 pub use bucket::TokenBucket;
 
-use crate::key::{Addresses, Fragment, Key, L4, protocol};
+use crate::key::{Addresses, Fields, Fragment, Key, L4, protocol};
 use crate::rule::RuleIndex;
 use core::fmt;
 
@@ -45,18 +45,15 @@ impl fmt::Display for Line<'_> {
         write!(f, " prefix=\"{prefix}\" rule={}", self.rule)?;
         let (from, to) = (self.from.escape_default(), self.to.escape_default());
         write!(f, " in={from} out={to}")?;
-        if let Some(vlan) = self.key.vlan {
+        let fields = self.key.fields();
+        if let Some(vlan) = fields.vlan {
             write!(f, " vlan={vlan}")?;
         }
-        write!(f, " ether={:#06x}", self.key.ether_type)?;
-        match &self.key.addresses {
+        write!(f, " ether={:#06x}", fields.ether_type)?;
+        match &fields.addresses {
             None => {
-                let Key {
-                    source,
-                    destination,
-                    ..
-                } = self.key;
-                write!(f, " src={} dst={}", Mac(source), Mac(destination))?;
+                let (source, destination) = (Mac(&fields.source), Mac(&fields.destination));
+                write!(f, " src={source} dst={destination}")?;
             }
             Some(Addresses::V4 {
                 source,
@@ -67,40 +64,38 @@ impl fmt::Display for Line<'_> {
                 destination,
             }) => write!(f, " src={source} dst={destination}")?,
         }
-        self.transport(f)?;
+        transport(f, &fields)?;
         write!(f, " len={}", self.bytes)
     }
 }
 
-impl Line<'_> {
-    fn transport(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.key.protocol {
-            None => {}
-            Some(protocol::ICMP) => f.write_str(" proto=icmp")?,
-            Some(protocol::TCP) => f.write_str(" proto=tcp")?,
-            Some(protocol::UDP) => f.write_str(" proto=udp")?,
-            Some(protocol::ICMPV6) => f.write_str(" proto=icmpv6")?,
-            Some(number) => write!(f, " proto={number}")?,
-        }
-        if self.key.fragment == Fragment::Later {
-            f.write_str(" fragment=later")?;
-        }
-        match self.key.l4 {
-            None => Ok(()),
-            Some(
-                L4::Tcp {
-                    source,
-                    destination,
-                    ..
-                }
-                | L4::Udp {
-                    source,
-                    destination,
-                },
-            ) => write!(f, " sport={source} dport={destination}"),
-            Some(L4::Icmp { kind, code } | L4::Icmpv6 { kind, code }) => {
-                write!(f, " type={kind} code={code}")
+fn transport(f: &mut fmt::Formatter<'_>, fields: &Fields) -> fmt::Result {
+    match fields.protocol {
+        None => {}
+        Some(protocol::ICMP) => f.write_str(" proto=icmp")?,
+        Some(protocol::TCP) => f.write_str(" proto=tcp")?,
+        Some(protocol::UDP) => f.write_str(" proto=udp")?,
+        Some(protocol::ICMPV6) => f.write_str(" proto=icmpv6")?,
+        Some(number) => write!(f, " proto={number}")?,
+    }
+    if fields.fragment == Fragment::Later {
+        f.write_str(" fragment=later")?;
+    }
+    match fields.l4 {
+        None => Ok(()),
+        Some(
+            L4::Tcp {
+                source,
+                destination,
+                ..
             }
+            | L4::Udp {
+                source,
+                destination,
+            },
+        ) => write!(f, " sport={source} dport={destination}"),
+        Some(L4::Icmp { kind, code } | L4::Icmpv6 { kind, code }) => {
+            write!(f, " type={kind} code={code}")
         }
     }
 }

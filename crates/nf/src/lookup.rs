@@ -78,9 +78,12 @@ impl Value for u128 {
     }
 }
 
+/// Bounds in a bucket that are looked at one by one.
+const NEAR_MAX: usize = 4;
+
 /// How many of `bounds`, which ascend, are at most `value`. The loop has no branch that depends on
 /// the value.
-#[inline]
+#[inline(never)]
 fn rank<T: Value>(bounds: &[T], value: T) -> usize {
     let mut base = 0;
     let mut size = bounds.len();
@@ -97,6 +100,8 @@ fn rank<T: Value>(bounds: &[T], value: T) -> usize {
 #[derive(Debug)]
 struct Sorted<T> {
     bounds: Box<[T]>,
+    /// The first bound.
+    first: T,
     /// Where the bounds of each bucket begin, the last one's end included. A bucket is `1 << shift`
     /// values wide; the first one begins at the first bound.
     buckets: Box<[u32]>,
@@ -109,6 +114,7 @@ impl<T: Value> Sorted<T> {
             [] => {
                 return Self {
                     bounds,
+                    first: T::EMPTY,
                     buckets: Box::new([0, 0]),
                     shift: 0,
                 };
@@ -129,6 +135,7 @@ impl<T: Value> Sorted<T> {
         }
         Self {
             bounds,
+            first,
             buckets,
             shift,
         }
@@ -137,19 +144,20 @@ impl<T: Value> Sorted<T> {
     /// How many bounds are at most `value`.
     #[inline]
     fn rank(&self, value: T) -> usize {
-        let Some(distance) = self
-            .bounds
-            .first()
-            .and_then(|first| value.distance(*first, self.shift))
-        else {
+        let (Some(distance), Some(last)) = (
+            value.distance(self.first, self.shift),
+            self.buckets.len().checked_sub(2),
+        ) else {
             return 0;
         };
-        let bucket = distance.min(self.buckets.len() - 2);
-        let (start, end) = (
-            self.buckets[bucket] as usize,
-            self.buckets[bucket + 1] as usize,
-        );
-        start + rank(&self.bounds[start..end], value)
+        let bucket = distance.min(last);
+        let start = self.buckets[bucket] as usize;
+        let near = &self.bounds[start..self.buckets[bucket + 1] as usize];
+        let rank = match near.len() {
+            ..=NEAR_MAX => near.iter().take_while(|bound| **bound <= value).count(),
+            _ => rank(near, value),
+        };
+        start + rank
     }
 
     fn memory(&self) -> usize {
@@ -305,7 +313,7 @@ impl<T: Value> Table<T> {
         })
     }
 
-    #[inline]
+    #[inline(never)]
     pub(crate) fn get(&self, value: T) -> u32 {
         match &self.keys {
             Members::Sorted(bounds) => self.numbers[bounds.rank(value)],

@@ -16,15 +16,17 @@ use crate::key::Key;
 use crate::lookup::{NONE, Set, Table};
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
 use alloc::boxed::Box;
+use arrayvec::ArrayVec;
 
 /// Rules that judge frames.
 #[derive(Debug)]
 pub struct RuleSet {
     pub(crate) entries: Box<[Entry]>,
-    /// Where the checks of each entry begin; those of the last one end at the last of these.
+    /// The first step of each entry.
     pub(crate) starts: Box<[u32]>,
-    pub(crate) checks: Box<[Check]>,
-    pub(crate) chains: Box<[Chain]>,
+    /// Of each entry, its checks and then [`Test::Hit`]; at the end of a chain, [`Test::End`].
+    pub(crate) steps: Box<[Step]>,
+    pub(crate) chains: Box<[Cursor]>,
     pub(crate) nodes: Box<[Node]>,
     /// Entries of leaves, ascending in each.
     pub(crate) leaves: Box<[u32]>,
@@ -33,8 +35,8 @@ pub struct RuleSet {
     pub(crate) tables: Box<[Table<u32>]>,
     pub(crate) wide_tables: Box<[Table<u128>]>,
     pub(crate) prefixes: Box<[Box<str>]>,
-    /// Number of the base chain.
-    pub(crate) base: u32,
+    /// The base chain.
+    pub(crate) base: Cursor,
     pub(crate) rules: RuleIndex,
     pub(crate) policy: Verdict,
 }
@@ -49,23 +51,38 @@ pub(crate) struct Entry {
     pub(crate) outcome: Outcome,
 }
 
-/// A condition on one field.
+/// A step of a scan.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Check {
-    /// The field is `low`, or up to `span` above it.
-    Range { field: u8, low: u32, span: u32 },
-    /// The narrow field is in a set.
-    Set { field: u8, set: u32 },
-    /// The wide field is in a set.
-    Wide { field: Field, set: u32 },
+pub(crate) struct Step {
+    pub(crate) test: Test,
+    /// Where a scan goes on if a check fails; if it holds, that is the step behind.
+    pub(crate) otherwise: u32,
 }
 
-/// Entries from `first` up to, not including, `end`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chain {
-    pub(crate) first: u32,
+pub(crate) enum Test {
+    /// A check: the narrow field of the frame is `low`, or up to `span` above it.
+    Range { field: u8, low: u32, span: u32 },
+    /// The same of its way.
+    Way { field: u8, low: u32, span: u32 },
+    /// A check: the narrow field is in a set.
+    Set { field: u8, set: u32 },
+    /// A check: the wide field is in a set.
+    Wide { field: Field, set: u32 },
+    /// All checks of this entry hold. The next entry begins behind.
+    Hit(u32),
+    /// No entry is left.
+    End,
+}
+
+/// Where a walk stands in a chain; to begin with, at its first entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor {
+    /// The next entry that may hold; or, if the chain is scanned, its first step.
+    pub(crate) next: u32,
+    /// Behind the last entry.
     pub(crate) end: u32,
-    /// The node at the root of its tree, or [`NONE`] if it is scanned.
+    /// The node at the root of the chain's tree, or [`NONE`] if it is scanned.
     pub(crate) root: u32,
 }
 
@@ -93,13 +110,6 @@ pub(crate) const ENTRY: u32 = 1 << 31;
 /// each field, and one node waits for each time.
 const PENDING_MAX: usize = FIELDS;
 
-/// Where a walk stands: a chain, and the next of its entries that may hold.
-#[derive(Clone, Copy)]
-struct Cursor {
-    chain: u32,
-    next: u32,
-}
-
 impl RuleSet {
     /// The verdict on a frame, and who gave it: the index of a rule, or [`Self::len`] for the
     /// policy. Counts and logs on the way go to `tally`.
@@ -107,35 +117,33 @@ impl RuleSet {
     /// It does not allocate, and needs less than a kilobyte of stack.
     #[inline]
     pub fn verdict(&self, key: &Key, way: Way, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
-        let values = Values::read(key, way);
-        let mut at = self.enter(self.base);
-        let mut jumps = [Cursor { chain: 0, next: 0 }; JUMPS_MAX];
-        let mut depth = 0;
+        let values = Values { key, way };
+        let mut at = self.base;
+        let mut jumps = ArrayVec::<Cursor, JUMPS_MAX>::new();
         loop {
-            let Some(index) = self.find(at, &values) else {
-                if depth == 0 {
+            let Some(index) = self.find(&mut at, &values) else {
+                let Some(caller) = jumps.pop() else {
                     break;
-                }
-                depth -= 1;
-                at = jumps[depth];
+                };
+                at = caller;
                 continue;
             };
-            at.next = index + 1;
             let entry = &self.entries[index as usize];
             let rule = entry.rule as RuleIndex;
             if entry.counts {
                 tally.count(rule);
             }
             if entry.log != NONE {
-                tally.log(rule, &self.prefixes[entry.log as usize]);
+                tally.log(rule, self.prefix(entry.log));
+            }
+            if let Outcome::Verdict(verdict) = entry.outcome {
+                return (verdict, rule);
             }
             match entry.outcome {
-                Outcome::Continue => {}
-                Outcome::Verdict(verdict) => return (verdict, rule),
+                Outcome::Continue | Outcome::Verdict(_) => {}
                 Outcome::Return => at.next = NONE,
                 Outcome::Jump(chain) => {
-                    jumps[depth] = at;
-                    depth += 1;
+                    jumps.push(at);
                     at = self.enter(chain);
                 }
                 Outcome::Goto(chain) => at = self.enter(chain),
@@ -145,42 +153,90 @@ impl RuleSet {
         (self.policy, self.rules)
     }
 
-    #[inline]
+    /// Not inlined, nor are others below: what they need of `self` would be read for every frame.
+    #[inline(never)]
     fn enter(&self, chain: u32) -> Cursor {
-        Cursor {
-            chain,
-            next: self.chains[chain as usize].first,
-        }
+        self.chains[chain as usize]
     }
 
-    /// The next entry of the chain that holds.
-    #[inline]
-    fn find(&self, at: Cursor, values: &Values<'_>) -> Option<u32> {
-        let chain = &self.chains[at.chain as usize];
-        if chain.root == NONE {
-            return (at.next..chain.end).find(|entry| self.holds(*entry, values));
-        }
-        let found = self.search(chain.root, at.next, chain.end, values);
-        (found < chain.end).then_some(found)
+    #[inline(never)]
+    fn prefix(&self, number: u32) -> &str {
+        &self.prefixes[number as usize]
     }
 
+    /// The next entry of the chain that holds; what may follow it is behind.
     #[inline]
+    fn find(&self, at: &mut Cursor, values: &Values<'_>) -> Option<u32> {
+        if at.root == NONE {
+            return self.scan(&mut at.next, values);
+        }
+        let found = self.search(at.root, at.next, at.end, values);
+        at.next = found + 1;
+        (found < at.end).then_some(found)
+    }
+
+    /// The next entry that holds, by the steps from `next` on.
+    #[inline]
+    fn scan(&self, next: &mut u32, values: &Values<'_>) -> Option<u32> {
+        while let Some(steps) = self.steps.get(*next as usize..) {
+            // Up to a check that fails, one step behind the other.
+            let failed = steps.iter().find(|step| {
+                *next += 1;
+                match step.test {
+                    Test::Range { field, low, span } => {
+                        values.key.narrow(field).wrapping_sub(low) > span
+                    }
+                    Test::Hit(_) | Test::End => true,
+                    test => !self.check(test, values),
+                }
+            })?;
+            match failed.test {
+                Test::Hit(entry) => return Some(entry),
+                Test::End => return None,
+                _ => *next = failed.otherwise,
+            }
+        }
+        None
+    }
+
+    /// Whether all checks of an entry hold.
+    #[inline(never)]
     fn holds(&self, entry: u32, values: &Values<'_>) -> bool {
-        let entry = entry as usize;
-        let checks = self.starts[entry] as usize..self.starts[entry + 1] as usize;
-        let checks = &self.checks[checks];
-        checks.iter().all(|check| match *check {
-            Check::Range { field, low, span } => values.narrow(field).wrapping_sub(low) <= span,
-            Check::Set { field, set } => self.sets[set as usize].contains(values.narrow(field)),
-            Check::Wide { field, set } => self.wide_sets[set as usize].contains(values.wide(field)),
-        })
+        let start = self.starts[entry as usize] as usize;
+        for step in &self.steps[start..] {
+            let held = match step.test {
+                Test::Range { field, low, span } => {
+                    values.key.narrow(field).wrapping_sub(low) <= span
+                }
+                Test::Hit(_) | Test::End => return true,
+                test => self.check(test, values),
+            };
+            if !held {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Whether a check holds.
+    #[inline(never)]
+    fn check(&self, test: Test, values: &Values<'_>) -> bool {
+        match test {
+            Test::Range { field, low, span } | Test::Way { field, low, span } => {
+                values.narrow(field).wrapping_sub(low) <= span
+            }
+            Test::Set { field, set } => self.sets[set as usize].contains(values.narrow(field)),
+            Test::Wide { field, set } => {
+                self.wide_sets[set as usize].contains(values.key.wide(field))
+            }
+            Test::Hit(_) | Test::End => true,
+        }
     }
 
     /// The lowest entry from `next` on that holds, or `end`.
     fn search(&self, root: u32, next: u32, end: u32, values: &Values<'_>) -> u32 {
         let mut best = end;
-        let mut pending = [NONE; PENDING_MAX];
-        let mut waiting = 0;
+        let mut pending = ArrayVec::<u32, PENDING_MAX>::new();
         let mut place = root;
         loop {
             let single = place & !ENTRY;
@@ -191,8 +247,9 @@ impl RuleSet {
             } else if self.nodes[place as usize].lowest < best {
                 match self.nodes[place as usize].kind {
                     Kind::Split { field, table, rest } => {
-                        pending[waiting] = rest;
-                        waiting += usize::from(rest != NONE);
+                        if rest != NONE {
+                            pending.push(rest);
+                        }
                         place = self.look_up(field, table, values);
                         continue;
                     }
@@ -206,11 +263,10 @@ impl RuleSet {
                     }
                 }
             }
-            if waiting == 0 {
+            let Some(next) = pending.pop() else {
                 return best;
-            }
-            waiting -= 1;
-            place = pending[waiting];
+            };
+            place = next;
         }
     }
 
@@ -219,7 +275,7 @@ impl RuleSet {
         if field.is_narrow() {
             self.tables[table as usize].get(values.narrow(field as u8))
         } else {
-            self.wide_tables[table as usize].get(values.wide(field))
+            self.wide_tables[table as usize].get(values.key.wide(field))
         }
     }
 
@@ -242,7 +298,7 @@ impl RuleSet {
         let wide_tables = self.wide_tables.iter().map(Table::memory).sum::<usize>();
         size_of_val(&*self.entries)
             + size_of_val(&*self.starts)
-            + size_of_val(&*self.checks)
+            + size_of_val(&*self.steps)
             + size_of_val(&*self.chains)
             + size_of_val(&*self.nodes)
             + size_of_val(&*self.leaves)

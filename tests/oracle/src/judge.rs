@@ -231,7 +231,9 @@ fn is_misread(key: &Key) -> bool {
         protocol::ICMP,
         protocol::ICMPV6,
     ];
-    key.fragment == Fragment::Later && key.protocol.is_some_and(|number| READ.contains(&number))
+    let fields = key.fields();
+    let read = |number| READ.contains(&number);
+    fields.fragment == Fragment::Later && fields.protocol.is_some_and(read)
 }
 
 struct Counting<'a> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ir::{self, Rule, complement, normal};
-use crate::key::{Addresses, Fragment, Key, L4};
+use crate::key::{Addresses, Fields, Fragment, Key, L4};
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
 use proptest::prelude::*;
 use std::string::{String, ToString};
@@ -141,7 +141,7 @@ fn key() -> impl Strategy<Value = (Key, Way)> {
             }),
             _ => None,
         };
-        let key = Key {
+        let key = Key::from(&Fields {
             destination: mac(v[6]),
             source: mac(v[7]),
             link_type: v[8].into(),
@@ -152,7 +152,7 @@ fn key() -> impl Strategy<Value = (Key, Way)> {
             protocol: (v[12] < 20).then_some(v[12]),
             fragment: Fragment::Whole,
             l4,
-        };
+        });
         (
             key,
             Way {

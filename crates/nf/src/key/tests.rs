@@ -107,7 +107,7 @@ fn fragment_header(next: u8, word: u16) -> Vec<u8> {
 fn every_field_is_read() {
     let frame = ethernet(&[0x8100, 0xe007, 0x0800], &ipv4(6, 0x4000, &tcp(999, 7070)));
     let key = Key::parse(&frame).unwrap();
-    let expected = Key {
+    let expected = Fields {
         destination: [2, 0, 0, 0, 0, 1],
         source: [2, 0, 0, 0, 0, 2],
         link_type: 0x8100,
@@ -126,7 +126,8 @@ fn every_field_is_read() {
             flags: 0x12,
         }),
     };
-    assert_eq!(key, expected);
+    assert_eq!(key.fields(), expected);
+    assert_eq!(Key::from(&expected), key);
 }
 
 #[test]
@@ -244,7 +245,9 @@ fn transport_headers_are_found_where_they_are() {
         ),
     ];
     for (ether_type, packet, protocol, fragment, l4) in cases {
-        let key = Key::parse(&ethernet(&[ether_type], &packet)).unwrap();
+        let key = Key::parse(&ethernet(&[ether_type], &packet))
+            .unwrap()
+            .fields();
         assert_eq!(
             (key.protocol, key.fragment, key.l4),
             (protocol, fragment, l4),
@@ -257,7 +260,8 @@ fn transport_headers_are_found_where_they_are() {
 fn a_first_fragment_may_end_among_tcp_options() {
     let mut header = tcp(1, 80);
     header[12] = 0xf0;
-    let key = Key::parse(&ethernet(&[0x0800], &ipv4(6, 0x2000, &header))).unwrap();
+    let frame = ethernet(&[0x0800], &ipv4(6, 0x2000, &header));
+    let key = Key::parse(&frame).unwrap().fields();
     assert!(matches!(
         key.l4,
         Some(L4::Tcp {
@@ -279,7 +283,7 @@ fn one_tag_is_looked_through_and_a_second_is_not() {
         (&[0x88a8, 5, 0x8100, 6, 0x0800], Some(5), 0x8100, false),
     ];
     for (types, vlan, ether_type, is_ip) in cases {
-        let key = Key::parse(&ethernet(types, &packet)).unwrap();
+        let key = Key::parse(&ethernet(types, &packet)).unwrap().fields();
         assert_eq!((key.vlan, key.ether_type), (vlan, ether_type), "{types:x?}");
         assert_eq!(
             key.protocol.is_some() && key.l4.is_some(),
@@ -296,7 +300,7 @@ fn padding_is_no_header() {
     assert_eq!(Key::parse(&frame), Err(Malformed::TruncatedL4));
     let mut frame = ethernet(&[0x0800], &ipv4(17, 0, &udp(2, 53)));
     frame.resize(60, 0);
-    assert!(Key::parse(&frame).unwrap().l4.is_some());
+    assert!(Key::parse(&frame).unwrap().fields().l4.is_some());
 }
 
 /// `packet` with one byte changed, and sealed again if it is IPv4.
@@ -517,7 +521,7 @@ proptest! {
         }
         frame.resize(frame.len() + padding, 0xff);
 
-        let key = Key::parse(&frame).unwrap();
+        let key = Key::parse(&frame).unwrap().fields();
         let read = PacketHeaders::from_ethernet_slice(&frame).unwrap();
         let l4 = match read.transport.unwrap() {
             TransportHeader::Tcp(header) => L4::Tcp {

@@ -1,7 +1,7 @@
 //! What a firewall read out of a frame, in the words of a description.
 
 use super::{MacAddress, names};
-use nf::{Addresses, Fragment, Key, L4, ether_type};
+use nf::{Addresses, Fields, Fragment, Key, L4, ether_type};
 use std::fmt::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,32 +9,37 @@ use std::net::{IpAddr, SocketAddr};
 pub fn summary(key: &Key) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
-    let _ = write(&mut text, key);
+    let _ = write(&mut text, &key.fields());
     text
 }
 
-fn write(f: &mut String, key: &Key) -> fmt::Result {
-    match (key.addresses, key.l4) {
+fn write(f: &mut String, fields: &Fields) -> fmt::Result {
+    match (fields.addresses, fields.l4) {
         (Some(addresses), Some(l4)) => write_l4(f, addresses, l4)?,
         (Some(addresses), None) => {
             let (source, destination) = pair(addresses);
             write!(f, "ip {source} > {destination}")?;
-            if let Some(protocol) = key.protocol {
+            if let Some(protocol) = fields.protocol {
                 write!(f, " proto {protocol}")?;
             }
         }
-        (None, _) if key.ether_type == ether_type::ARP => f.push_str("arp"),
-        (None, _) => write!(f, "ether type {:#06x}", key.ether_type)?,
+        (None, _) if fields.ether_type == ether_type::ARP => f.push_str("arp"),
+        (None, _) => write!(f, "ether type {:#06x}", fields.ether_type)?,
     }
-    match key.fragment {
+    match fields.fragment {
         Fragment::Whole => {}
         Fragment::First => f.push_str(" fragment first"),
         Fragment::Later => f.push_str(" fragment later"),
     }
-    if let Some(id) = key.vlan {
+    if let Some(id) = fields.vlan {
         write!(f, " vlan {id}")?;
     }
-    write!(f, " from {} to {}", Mac(key.source), Mac(key.destination))
+    write!(
+        f,
+        " from {} to {}",
+        Mac(fields.source),
+        Mac(fields.destination)
+    )
 }
 
 fn write_l4(f: &mut String, addresses: Addresses, l4: L4) -> fmt::Result {

@@ -107,7 +107,9 @@ fn each_frame_is_read_by_another_decoder_and_by_the_firewall() {
 
 #[test]
 fn the_key_is_what_the_words_say() {
-    let key = Key::parse(&frame("tcp [::1]:80 > [::2]:81 flags fin,cwr vlan 4094")).unwrap();
+    let key = Key::parse(&frame("tcp [::1]:80 > [::2]:81 flags fin,cwr vlan 4094"))
+        .unwrap()
+        .fields();
     assert_eq!(
         (key.vlan, key.ether_type, key.protocol),
         (Some(4094), 0x86dd, Some(6))
@@ -123,9 +125,13 @@ fn the_key_is_what_the_words_say() {
         flags: 0x81,
     };
     assert_eq!(key.l4, Some(l4));
-    let key = Key::parse(&frame("udp 10.0.0.1:1 > 10.0.0.2:2 fragment later")).unwrap();
+    let key = Key::parse(&frame("udp 10.0.0.1:1 > 10.0.0.2:2 fragment later"))
+        .unwrap()
+        .fields();
     assert_eq!((key.fragment, key.l4), (Fragment::Later, None));
-    let key = Key::parse(&frame("udp [::1]:1 > [::2]:2 fragment first")).unwrap();
+    let key = Key::parse(&frame("udp [::1]:1 > [::2]:2 fragment first"))
+        .unwrap()
+        .fields();
     assert_eq!(key.fragment, Fragment::First);
     assert!(matches!(
         key.l4,
@@ -134,12 +140,15 @@ fn the_key_is_what_the_words_say() {
             destination: 2
         })
     ));
-    let key = Key::parse(&frame("icmp 10.0.0.1 > 10.0.0.2 type 3 code 4")).unwrap();
+    let key = Key::parse(&frame("icmp 10.0.0.1 > 10.0.0.2 type 3 code 4"))
+        .unwrap()
+        .fields();
     assert_eq!(key.l4, Some(L4::Icmp { kind: 3, code: 4 }));
     let key = Key::parse(&frame(
         "ether type 0x88cc from 2:0:0:0:0:9 to 01:80:c2:0:0:e",
     ))
-    .unwrap();
+    .unwrap()
+    .fields();
     assert_eq!(key.ether_type, 0x88cc);
     assert_eq!(key.source, [2, 0, 0, 0, 0, 9]);
     assert_eq!(key.destination, [1, 0x80, 0xc2, 0, 0, 0xe]);
@@ -147,7 +156,7 @@ fn the_key_is_what_the_words_say() {
 
 #[test]
 fn destinations_are_the_ones_that_a_stack_would_take() {
-    let to = |text: &str| Key::parse(&frame(text)).unwrap().destination;
+    let to = |text: &str| Key::parse(&frame(text)).unwrap().fields().destination;
     assert_eq!(to("udp 10.0.0.1:1 > 255.255.255.255:67"), [0xff; 6]);
     assert_eq!(
         to("udp 10.0.0.1:1 > 224.129.2.3:5353"),
