@@ -4,12 +4,14 @@
 //! of an entry's checks must hold for its effects to happen. To judge a frame is to find the next
 //! entry of the chain that holds, to do what it says, and to go on behind it, until one ends it.
 //!
-//! A short chain is scanned. Of a long one [`crate::compile`] makes a tree: a node looks one field
-//! of the frame up, which leads to the few entries that name this value, and to the node of those
-//! that do not name it (any other condition on the field is left to the entries' own checks). The
-//! lowest entry of both that holds is the next one. An entry may be in several leaves, within a
-//! budget; where the budget ends or a look-up would save too little, a leaf is scanned. In any set
-//! of rules, a search thus visits at most all nodes and all copies of entries once.
+//! A short chain is scanned, step by step: a check that fails leads to the next entry that can
+//! hold at all, behind those of its checks that are known to. Of a long chain [`crate::compile`]
+//! makes a tree: a node looks one field of the frame up, which leads to the few entries that name
+//! this value, and to the node of those that do not name it (any other condition on the field is
+//! left to the entries' own checks). The lowest entry of both that holds is the next one. An entry
+//! may be in several leaves, within a budget; where the budget ends or a look-up would save too
+//! little, a leaf is scanned. In any set of rules, a search thus visits at most all nodes and all
+//! copies of entries once.
 
 use crate::ir::{FIELDS, Field, JUMPS_MAX, Outcome, Values};
 use crate::key::Key;
