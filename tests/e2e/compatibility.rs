@@ -1,19 +1,21 @@
-//! Solo5 both ways: its own spt tests under our tender, our guests under its tender.
+//! Solo5 both ways, on spt and on hvt: its own tests under our tender, our guests under its tender.
 //!
-//! The peer, v0.12 or later, is built outside the repository; `SOLO5_DIR` says where.
+//! The peer, v0.12 or later, is built outside the repository; `SOLO5_DIR` says where. What runs on
+//! hvt is skipped where KVM is missing; the stage `lab` of `cargo xtask test` runs it.
 
 use crate::build::Images;
 use crate::frames::{self, TEST_MAC};
-use crate::guests::PROMISES;
+use crate::guests::{PROMISES, Promise};
+use crate::hvt;
 use crate::network::Network;
 use crate::process::{run, start};
 use crate::temporary::TemporaryFile;
-use crate::wire::{PORT, Wire};
+use crate::wire::{BRIDGE, PORT, Wire};
 use bench::segment::{Address, Segment};
 use bench::traffic::ping::Icmp;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Solo5's own expectations, from its `tests/tests.bats`.
@@ -47,7 +49,8 @@ const fn storage(bytes: u64, options: &'static [&'static str], status: i32) -> E
     }
 }
 
-const SOLO5_TESTS: &[Expectation] = &[
+/// What holds on both hosts.
+const ON_BOTH: &[Expectation] = &[
     Expectation {
         arguments: &["Hello_Solo5"],
         ..expect("test_hello", 0, "SUCCESS")
@@ -58,16 +61,10 @@ const SOLO5_TESTS: &[Expectation] = &[
     },
     expect("test_output", 0, ""),
     expect("test_globals", 0, "SUCCESS"),
-    expect("test_exception", 139, ""),
-    expect("test_zeropage", 139, ""),
-    expect("test_xnow", 139, ""),
-    expect("test_wnox", 139, ""),
-    expect("test_notls", 139, ""),
     expect("test_tls", 0, "SUCCESS"),
     expect("test_ssp", 255, "ABORT"),
     expect("test_fpu", 0, "SUCCESS"),
     expect("test_time", 0, "SUCCESS"),
-    expect("test_seccomp", 159, ""),
     storage(4 << 20, &[], 0),
     storage(4 << 20, &["--block-sector-size:storage=4096"], 0),
     storage(6 << 10, &["--block-sector-size:storage=4096"], 1),
@@ -75,78 +72,139 @@ const SOLO5_TESTS: &[Expectation] = &[
     storage(256, &["--block-sector-size:storage=256"], 1),
 ];
 
-/// Why a test with the peer is skipped.
-pub const NO_PEER: &str = "SOLO5_DIR does not name a built Solo5: git clone it elsewhere, run \
+/// The kernel ends a guest that does what it must not.
+const ON_SPT: &[Expectation] = &[
+    expect("test_exception", 139, ""),
+    expect("test_zeropage", 139, ""),
+    expect("test_xnow", 139, ""),
+    expect("test_wnox", 139, ""),
+    expect("test_notls", 139, ""),
+    expect("test_seccomp", 159, ""),
+];
+
+/// In a virtual machine, Solo5's library takes exceptions and aborts.
+const ON_HVT: &[Expectation] = &[
+    expect("test_exception", 255, "Fatal trap"),
+    expect("test_zeropage", 255, "Fatal trap"),
+    expect("test_rnow", 255, "Fatal trap"),
+    expect("test_rnox", 255, "Fatal trap"),
+    expect("test_xnow", 255, "Fatal trap"),
+    expect("test_wnox", 255, "Fatal trap"),
+    expect("test_notls", 255, "Fatal trap"),
+    expect("buggyelf", 1, ""),
+];
+
+const NO_PEER: &str = "SOLO5_DIR does not name a built Solo5: git clone it elsewhere, run \
                        ./configure.sh && make, and set SOLO5_DIR to its folder";
 
-/// The folder of a built Solo5.
-pub fn peer() -> Option<PathBuf> {
-    let folder = PathBuf::from(std::env::var_os("SOLO5_DIR")?);
-    folder
-        .join("tenders/spt/solo5-spt")
-        .exists()
-        .then_some(folder)
+const THEIRS: &str = "solo5's image, our tender::";
+const OURS: &str = "our image, solo5's tender::";
+
+/// Guest memory for the tests of Solo5; those for hvt need 4 MiB.
+const MEMORY: &str = "--mem=16";
+
+/// A built Solo5, as far as it is about one host: `spt` or `hvt`.
+#[derive(Clone)]
+struct Peer {
+    folder: PathBuf,
+    host: &'static str,
 }
 
-/// A test that is skipped, with the reason, where there is no peer.
-fn with_peer(
-    name: String,
-    test: impl FnOnce(&Path) -> Result<(), Failed> + Send + 'static,
-) -> Trial {
-    Trial::ignorable_test(name, move || match peer() {
-        None => Ok(Completion::ignored_with(NO_PEER)),
-        Some(peer) => test(&peer).map(|()| Completion::Completed),
-    })
+impl Peer {
+    fn find(host: &'static str) -> Option<Self> {
+        let folder = PathBuf::from(std::env::var_os("SOLO5_DIR")?);
+        let peer = Self { folder, host };
+        peer.tender().exists().then_some(peer)
+    }
+
+    /// The program that starts images.
+    fn tender(&self) -> PathBuf {
+        let host = self.host;
+        let file = format!("solo5-{host}");
+        self.first(&[format!("tenders/{host}/{file}")], file)
+    }
+
+    /// An image of its tests.
+    fn image(&self, name: &str) -> PathBuf {
+        let file = format!("{name}.{}", self.host);
+        let folders = [format!("tests/{name}"), format!("tests/test_{name}")];
+        let places = folders.map(|folder| format!("{folder}/{file}"));
+        self.first(&places, file)
+    }
+
+    /// Whether its tender does its part for this promise: on hvt, system calls are no instructions,
+    /// and its page tables let data be executed.
+    fn keeps(&self, promise: &Promise) -> bool {
+        self.host == "spt" || !promise.jail && promise.guest != "execute_data"
+    }
+
+    /// The place where there is a file; `flat` in the lab, where all files lie in one folder.
+    fn first(&self, places: &[String], flat: String) -> PathBuf {
+        let built = places.iter().map(|place| self.folder.join(place));
+        let built = built.into_iter().find(|path| path.exists());
+        built.unwrap_or_else(|| self.folder.join(flat))
+    }
 }
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let mut trials = network_trials(images, network);
-    for expectation in SOLO5_TESTS {
-        let what = [expectation.options, expectation.arguments]
-            .concat()
-            .join(" ");
-        let name = format!("solo5's image, our tender::{} {what}", expectation.name);
-        trials.push(with_peer(name.trim_end().into(), |peer| {
-            ours(images, peer, expectation)
-        }));
-    }
-    for promise in PROMISES {
-        let what = [&[promise.guest], promise.arguments].concat().join(" ");
-        trials.push(with_peer(
-            format!("our image, solo5's tender::{what}"),
-            |peer| {
-                let mut command = Command::new(peer.join("tenders/spt/solo5-spt"));
-                command
-                    .args(["--mem=16", "--"])
-                    .arg(images.guest(promise.guest));
-                promise.check(&run(command.args(promise.arguments))?)
-            },
-        ));
-    }
-    trials.push(with_peer(
-        "our image, solo5's tender::block".into(),
-        |peer| {
-            let file = TemporaryFile::new("block", 1 << 20)?;
-            for size in ["512", "4096"] {
-                let mut command = Command::new(peer.join("tenders/spt/solo5-spt"));
-                command
-                    .args(["--mem=16", &format!("--block-sector-size:disk={size}")])
-                    .arg(format!("--block:disk={}", file.path.display()))
-                    .arg(images.guest("block"));
-                run(&mut command)?
-                    .expect_status(0)?
-                    .expect_stdout("SUCCESS")?;
-            }
-            Ok(())
-        },
-    ));
+    let mut trials = on(images, network, "", "spt", ON_SPT, ANSWERING);
+    let name = "our image, solo5's tender::rules as an argument".into();
+    let missing = Peer::find("spt").is_none().then_some(NO_PEER);
+    let test = || stock_rules(images, &Peer::find("spt").ok_or(NO_PEER)?);
+    trials.push(network.trial_unless(missing, name, test));
     trials
 }
 
-fn ours(images: &Images, peer: &Path, expectation: &Expectation) -> Result<(), Failed> {
-    let name = expectation.name;
+/// The same in virtual machines.
+pub fn on_hvt(images: &'static Images, network: &Network) -> Vec<Trial> {
+    on(images, network, "hvt::", "hvt", ON_HVT, ANSWERING_ON_HVT)
+}
+
+/// The tests of a host, or one that says that there is no peer.
+fn on(
+    images: &'static Images,
+    network: &Network,
+    prefix: &str,
+    host: &'static str,
+    own: &'static [Expectation],
+    answering: &'static [Answering],
+) -> Vec<Trial> {
+    let Some(peer) = Peer::find(host) else {
+        let skip = || Ok(Completion::ignored_with(NO_PEER));
+        return vec![Trial::ignorable_test(format!("{prefix}solo5"), skip)];
+    };
+    let peer: &'static Peer = Box::leak(Box::new(peer));
+    let mut trials = Vec::new();
+    let mut add = |name: String, test: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {
+        trials.push(Trial::test(format!("{prefix}{}", name.trim_end()), test));
+    };
+    for expectation in ON_BOTH.iter().chain(own) {
+        let words = [expectation.options, expectation.arguments].concat();
+        let name = format!("{THEIRS}{} {}", expectation.name, words.join(" "));
+        add(name, Box::new(|| theirs(images, peer, expectation)));
+    }
+    let name = format!("{THEIRS}test_mft_maxdevices");
+    add(name, Box::new(|| most_devices(images, peer)));
+    for promise in PROMISES.iter().filter(|promise| peer.keeps(promise)) {
+        let name = format!("{OURS}{}", promise.name());
+        add(name, Box::new(|| ours(images, peer, promise)));
+    }
+    add(
+        format!("{OURS}block"),
+        Box::new(|| stock_block(images, peer)),
+    );
+    for test in answering {
+        let name = format!("{prefix}{THEIRS}{}", test.name);
+        trials.push(network.trial(name, || answers(images, peer, test)));
+    }
+    let name = format!("{prefix}{OURS}port");
+    trials.push(network.trial(name, || stock_port(images, peer)));
+    trials
+}
+
+fn theirs(images: &Images, peer: &Peer, expectation: &Expectation) -> Result<(), Failed> {
     let mut command = Command::new(images.program("outboard-tender"));
-    command.arg("--mem=2");
+    command.arg(MEMORY);
     let file = match expectation.storage {
         None => None,
         Some(bytes) => Some(TemporaryFile::new("storage", bytes)?),
@@ -157,7 +215,7 @@ fn ours(images: &Images, peer: &Path, expectation: &Expectation) -> Result<(), F
     command
         .args(expectation.options)
         .arg("--")
-        .arg(peer.join(format!("tests/{name}/{name}.spt")))
+        .arg(peer.image(expectation.name))
         .args(expectation.arguments);
     let ended = run(&mut command)?;
     ended
@@ -166,13 +224,70 @@ fn ours(images: &Images, peer: &Path, expectation: &Expectation) -> Result<(), F
     Ok(())
 }
 
+/// As many disks as a manifest can have.
+fn most_devices(images: &Images, peer: &Peer) -> Result<(), Failed> {
+    const DISKS: usize = 63;
+    let files = (0..DISKS).map(|_| TemporaryFile::new("storage", 4096));
+    let files = files.collect::<Result<Vec<_>, _>>()?;
+    let mut command = Command::new(images.program("outboard-tender"));
+    command.arg(MEMORY);
+    for (number, file) in files.iter().enumerate() {
+        command.arg(format!("--block:storage{number}={}", file.path.display()));
+    }
+    let ended = run(command.arg("--").arg(peer.image("test_mft_maxdevices")))?;
+    ended.expect_status(0)?.expect_stdout("SUCCESS").map(|_| ())
+}
+
+/// A guest of ours as the peer's host takes it: a file that lives as long as this.
+fn guest(images: &Images, peer: &Peer, name: &str) -> Result<TemporaryFile, Failed> {
+    if peer.host == "hvt" {
+        return hvt::built_for_hvt(images, name);
+    }
+    let file = TemporaryFile::new(name, 0)?;
+    std::fs::copy(images.guest(name), &file.path)?;
+    Ok(file)
+}
+
+/// What Solo5's page tables allow and the host's do not: then, as where a processor stops, its
+/// tender fails.
+const AT_THE_HOST: [&str; 3] = ["stack_overflow", "write_text", "write_rodata"];
+
+fn ours(images: &Images, peer: &Peer, promise: &Promise) -> Result<(), Failed> {
+    let image = guest(images, peer, promise.guest)?;
+    let mut command = Command::new(peer.tender());
+    command.args(["--mem=16", "--"]).arg(&image.path);
+    let ended = run(command.args(promise.arguments))?;
+    let stops = promise.report == hvt::STOPPED || AT_THE_HOST.contains(&promise.guest);
+    if peer.host == "hvt" && stops {
+        return ended.expect_status(1).map(|_| ());
+    }
+    promise.check(&ended)
+}
+
+fn stock_block(images: &Images, peer: &Peer) -> Result<(), Failed> {
+    let file = TemporaryFile::new("block", 1 << 20)?;
+    let image = guest(images, peer, "block")?;
+    for size in ["512", "4096"] {
+        let mut command = Command::new(peer.tender());
+        command
+            .args(["--mem=16", &format!("--block-sector-size:disk={size}")])
+            .arg(format!("--block:disk={}", file.path.display()))
+            .arg(&image.path);
+        run(&mut command)?
+            .expect_status(0)?
+            .expect_stdout("SUCCESS")?;
+    }
+    Ok(())
+}
+
 /// Frames that are sent before a port counts as dead.
 const ATTEMPTS_MAX: usize = 20;
 /// Pings in one go.
 const PINGS_MAX: usize = 50_000;
 
-/// A test of Solo5's that answers pings, its ports with the hosts' addresses and MTU, and how many
-/// pings to each it waits for.
+/// A test of Solo5's that answers pings, its ports with the hosts' addresses and MTU, how many pings
+/// are sent to each, and what it says in the end; nothing if it waits for more pings then.
+#[derive(Clone, Copy)]
 struct Answering {
     name: &'static str,
     ports: &'static [(&'static str, [u8; 4])],
@@ -209,26 +324,33 @@ const ANSWERING: &[Answering] = &[
     },
 ];
 
-fn network_trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let missing = peer().is_none().then_some(NO_PEER);
-    let mut trials = Vec::new();
-    for test in ANSWERING {
-        let name = format!("solo5's image, our tender::{}", test.name);
-        let run = move || answers(images, &peer().ok_or(NO_PEER)?, test);
-        trials.push(network.trial_unless(missing, name, run));
-    }
-    let name = "our image, solo5's tender::port".to_owned();
-    let run = || stock_port(images, &peer().ok_or(NO_PEER)?);
-    trials.push(network.trial_unless(missing, name, run));
-    let name = "our image, solo5's tender::rules as an argument".to_owned();
-    let run = || stock_rules(images, &peer().ok_or(NO_PEER)?);
-    trials.push(network.trial_unless(missing, name, run));
-    trials
-}
+/// Fewer pings than on spt, since the lab interprets every instruction. Solo5's ring is not offered:
+/// its test falls back to hypercalls.
+const ANSWERING_ON_HVT: &[Answering] = &[
+    Answering {
+        arguments: &[],
+        pings: 1000,
+        says: "",
+        ..ANSWERING[0]
+    },
+    Answering {
+        arguments: &[],
+        pings: 500,
+        says: "",
+        ..ANSWERING[1]
+    },
+    ANSWERING[2],
+    Answering {
+        name: "test_net_ring",
+        arguments: &[],
+        pings: 10_000,
+        ..ANSWERING[0]
+    },
+];
 
-fn answers(images: &Images, peer: &Path, test: &Answering) -> Result<(), Failed> {
+fn answers(images: &Images, peer: &Peer, test: &Answering) -> Result<(), Failed> {
     let mut command = Command::new(images.program("outboard-tender"));
-    command.arg("--mem=2");
+    command.arg(MEMORY);
     let mut hosts = Vec::new();
     for (port, host) in test.ports {
         let segment = Segment::new()?;
@@ -242,14 +364,20 @@ fn answers(images: &Images, peer: &Path, test: &Answering) -> Result<(), Failed>
         command.arg(format!("--net:{port}=@{}", tap.as_raw_fd()));
         hosts.push((segment, *host, tap));
     }
-    let image = peer.join(format!("tests/{0}/{0}.spt", test.name));
+    let image = peer.image(test.name);
     let running = start(command.arg("--").arg(image).args(test.arguments))?;
+    let mut lost = 0;
     for (segment, [a, b, c, _], _) in &hosts {
         let target = ([*a, *b, *c, 2], 0).into();
         let socket = segment.run(|| Icmp::new(target))?;
         for _ in 0..test.pings.div_ceil(PINGS_MAX) {
-            socket.ping(test.pings.min(PINGS_MAX) as u16)?;
+            lost += socket.ping(test.pings.min(PINGS_MAX) as u16)?.lost;
         }
+    }
+    if test.says.is_empty() {
+        let answered = lost as usize <= test.pings / 10;
+        let verdict = answered.then_some(()).ok_or(format!("{lost} pings lost"));
+        return Ok(verdict?);
     }
     let ended = running.finish()?;
     ended.expect_status(0)?.expect_stdout(test.says).map(|_| ())
@@ -260,26 +388,36 @@ fn answers(images: &Images, peer: &Path, test: &Answering) -> Result<(), Failed>
 fn stock_wire() -> Result<Wire, Failed> {
     let mut wire = Wire::new(1500, false)?;
     wire.hand_over();
-    ip(&wire, "tuntap add port mode tap")?;
-    ip(&wire, "link set port master bridge up")?;
+    persistent_tap(&wire, PORT)?;
+    wire.segment.netlink(|netlink| {
+        netlink.set_master(PORT, BRIDGE)?;
+        netlink.set_up(PORT)
+    })?;
     Ok(wire)
 }
 
-fn ip(wire: &Wire, words: &str) -> Result<(), Failed> {
-    let mut command = Command::new("ip");
-    command.args(words.split(' '));
-    wire.segment.run(|| run(&mut command))?.expect_status(0)?;
-    Ok(())
+/// A tap that exists without a holder.
+fn persistent_tap(wire: &Wire, name: &str) -> Result<(), Failed> {
+    // The busybox of the lab makes taps with a program of its own.
+    for words in ["ip tuntap add mode tap", "busybox tunctl -t"] {
+        let mut words = words.split(' ');
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).arg(name);
+        if wire.segment.run(|| run(&mut command))?.status == 0 {
+            return Ok(());
+        }
+    }
+    Err(format!("no tap {name} can be made").into())
 }
 
 /// Without a shared file there are no counters, but what rules log can be seen.
-fn stock_rules(images: &Images, peer: &Path) -> Result<(), Failed> {
+fn stock_rules(images: &Images, peer: &Peer) -> Result<(), Failed> {
     let wire = stock_wire()?;
-    ip(&wire, "tuntap add other mode tap")?;
-    ip(&wire, "link set other up")?;
+    persistent_tap(&wire, "other")?;
+    wire.segment.netlink(|netlink| netlink.set_up("other"))?;
     let rules = "table bridge filter { chain forward { type filter hook forward priority 0; \
-                 policy drop; udp dport 1001 log prefix \"one\" accept; }; }";
-    let mut command = Command::new(peer.join("tenders/spt/solo5-spt"));
+                 policy drop; udp dport 1001 log prefix \"one\" accept; } }";
+    let mut command = Command::new(peer.tender());
     command
         .args([
             "--mem=16",
@@ -300,12 +438,13 @@ fn stock_rules(images: &Images, peer: &Path) -> Result<(), Failed> {
     running.finish()?.expect_stdout(expected).map(|_| ())
 }
 
-fn stock_port(images: &Images, peer: &Path) -> Result<(), Failed> {
+fn stock_port(images: &Images, peer: &Peer) -> Result<(), Failed> {
     let wire = stock_wire()?;
-    let mut command = Command::new(peer.join("tenders/spt/solo5-spt"));
+    let image = guest(images, peer, "port")?;
+    let mut command = Command::new(peer.tender());
     command
         .args(["--mem=16", &format!("--net:net={PORT}"), "--"])
-        .arg(images.guest("port"));
+        .arg(&image.path);
     let running = wire.segment.run(|| start(&mut command))?;
     let frame = frames::udp(7, &frames::payload(1400));
     // Without a carrier until the tender has attached, the bridge lets nothing through.

@@ -3,9 +3,8 @@
 //! Where KVM is missing or cannot run a whole program, these tests are skipped and say so; the
 //! stage `lab` of `cargo xtask test` runs them inside of a machine whose KVM is complete.
 
-mod solo5;
-
 use crate::build::Images;
+use crate::compatibility;
 use crate::firewall;
 use crate::guests::{self, PROMISES, Promise};
 use crate::network::Network;
@@ -17,6 +16,8 @@ use abi::note::Target;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::process::Command;
 
+/// What the monitor reports of a guest whose processor stopped.
+pub const STOPPED: &str = "was ended";
 const SIGILL: i32 = 128 + 4;
 const SIGSYS: i32 = 128 + 31;
 
@@ -122,7 +123,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     for (name, test) in JOINED.into_iter().chain(ports::ON_HVT) {
         trials.push(network.trial(format!("hvt::network::{name}"), move || test(images)));
     }
-    trials.extend(solo5::trials(images));
+    trials.extend(compatibility::on_hvt(images, network));
     trials
 }
 
@@ -188,7 +189,8 @@ fn own_image(images: &Images) -> Result<(), Failed> {
     ended.expect_stdout("from Hvt").map(|_| ())
 }
 
-fn built_for_hvt(images: &Images, guest: &str) -> Result<TemporaryFile, Failed> {
+/// A guest as `outboard build --host=hvt` writes it.
+pub fn built_for_hvt(images: &Images, guest: &str) -> Result<TemporaryFile, Failed> {
     let mut bytes = std::fs::read(images.guest(guest))?;
     image::retarget(&mut bytes, Target::Hvt)?;
     let file = TemporaryFile::new(guest, 0)?;

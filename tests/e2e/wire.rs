@@ -21,7 +21,8 @@ const FRAME_BYTES_MAX: usize = 12 + 65_535 + 18;
 /// The interface of a [`Wire`] that the guest holds.
 pub const PORT: &str = "port";
 const PROBE: &str = "probe";
-const BRIDGE: &str = "bridge";
+/// The bridge in the middle of a [`Wire`].
+pub const BRIDGE: &str = "bridge";
 /// Settings of the namespace: the bridge shall neither judge frames before the guest sees them
 /// (`br_netfilter`), nor join a group and say so (IGMP).
 const QUIET: [(&str, &str); 5] = [

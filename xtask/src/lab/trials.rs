@@ -60,9 +60,10 @@ pub fn command(root: &Path, verbose: bool) -> Result<Command, String> {
     }
     let program = Path::new(tests).file_name().unwrap_or_default();
     command.arg("--").arg(format!(
-        "{}{}=/lab /lab/{} --color=never {}",
+        "{}{}=/lab {}=/lab /lab/{} --color=never {}",
         prepare,
         PREBUILT,
+        PEER,
         program.to_string_lossy(),
         FILTER
     ));
@@ -106,12 +107,10 @@ fn solo5() -> Result<Vec<PathBuf>, String> {
     let needed = process::capture(Command::new("ldd").arg(&tender), false)?.output;
     let mut files: Vec<PathBuf> = libraries(&needed).map(PathBuf::from).collect();
     files.push(tender);
-    for test in names(&folder.join("tests"))? {
-        let image = folder.join("tests").join(&test).join(&test);
-        let image = image.with_extension("hvt");
-        if image.is_file() {
-            files.push(image);
-        }
+    let tests = entries(&folder.join("tests"))?;
+    for test in tests.iter().filter(|path| path.is_dir()) {
+        let images = entries(test)?.into_iter();
+        files.extend(images.filter(|path| path.extension() == Some("hvt".as_ref())));
     }
     Ok(files)
 }
@@ -125,13 +124,17 @@ fn libraries(printed: &str) -> impl Iterator<Item = &str> {
 
 /// Names in this folder, without extensions.
 fn names(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = entries(folder)?;
+    let stems = entries.iter().filter_map(|path| path.file_stem());
+    Ok(stems.map(PathBuf::from).collect())
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |error| format!("{}: {}", folder.display(), error);
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        names.extend(path.file_stem().map(PathBuf::from));
-    }
-    Ok(names)
+    let entries = fs::read_dir(folder).map_err(failed)?;
+    entries
+        .map(|entry| Ok(entry.map_err(failed)?.path()))
+        .collect()
 }
 
 #[cfg(test)]

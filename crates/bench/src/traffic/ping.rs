@@ -82,6 +82,8 @@ pub struct Icmp {
 
 /// Bytes of the echo messages: header 8, payload 56, as `ping` sends them.
 const ICMP_BYTES: usize = 64;
+/// What pings are filled with: that of Solo5's test of damaged frames.
+const PATTERN: [u8; 4] = [0xde, 0xad, 0xbe, 0xef];
 const ICMP_ECHO_REPLY: u8 = 0;
 const ICMP_ECHO: u8 = 8;
 
@@ -134,6 +136,9 @@ impl Icmp {
 
 fn echo_request(identifier: u16, sequence: u16) -> [u8; ICMP_BYTES] {
     let mut message = [0; ICMP_BYTES];
+    for word in message[8..].as_chunks_mut().0 {
+        *word = PATTERN;
+    }
     message[0] = ICMP_ECHO;
     message[4..6].copy_from_slice(&identifier.to_be_bytes());
     message[6..8].copy_from_slice(&sequence.to_be_bytes());
