@@ -285,8 +285,8 @@ const ATTEMPTS_MAX: usize = 20;
 /// Pings in one go.
 const PINGS_MAX: usize = 50_000;
 
-/// A test of Solo5's that answers pings, its ports with the hosts' addresses and MTU, how many pings
-/// are sent to each, and what it says in the end; nothing if it waits for more pings then.
+/// A test of Solo5's that answers pings: its ports with the hosts' addresses, MTU, how many pings
+/// each gets, and what it says in the end; nothing if it waits for more pings then.
 #[derive(Clone, Copy)]
 struct Answering {
     name: &'static str,
@@ -324,7 +324,7 @@ const ANSWERING: &[Answering] = &[
     },
 ];
 
-/// Fewer pings than on spt, since the lab interprets every instruction. Solo5's ring is not offered:
+/// Fewer pings than on spt, since the lab interprets all instructions. Solo5's ring is not offered;
 /// its test falls back to hypercalls.
 const ANSWERING_ON_HVT: &[Answering] = &[
     Answering {
@@ -416,7 +416,7 @@ fn stock_rules(images: &Images, peer: &Peer) -> Result<(), Failed> {
     persistent_tap(&wire, "other")?;
     wire.segment.netlink(|netlink| netlink.set_up("other"))?;
     let rules = "table bridge filter { chain forward { type filter hook forward priority 0; \
-                 policy drop; udp dport 1001 log prefix \"one\" accept; } }";
+                 policy drop; udp dport 1001 log prefix \"one\" accept; }; }";
     let mut command = Command::new(peer.tender());
     command
         .args([

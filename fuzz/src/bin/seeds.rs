@@ -26,6 +26,7 @@ const RULES: [&str; 3] = [
 fn main() -> std::io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let seeds = [
+        ("hypercall", "each", hypercalls()),
         ("image", "sample", image::sample::sample()),
         ("manifest", "devices", MANIFEST.to_vec()),
         ("manifest", "pci", PCI_MANIFEST.to_vec()),
@@ -36,6 +37,28 @@ fn main() -> std::io::Result<()> {
         fs::write(folder.join(name), bytes)?;
     }
     rules(&corpus.join("rules_parse"))
+}
+
+/// Each hypercall once: port, argument, what the argument says (handle or address, and so on).
+fn hypercalls() -> Vec<u8> {
+    const ARGUMENT: u32 = 0x1000;
+    let words: [[u64; 5]; 8] = [
+        [0; 5],
+        [0x2000, 0, 0, 0, 0],
+        [1_000, 0, 0, 0, 0],
+        [2, 512, 0x2000, 512, 0],
+        [2, 512, 0x2000, 512, 0],
+        [1, 0x2000, 64, 0, 0],
+        [1, 0x2000, 64, 0, 0],
+        [0x2000, 3, 0, 0, 0],
+    ];
+    let mut bytes = Vec::new();
+    for (number, words) in (1..).zip(words) {
+        bytes.extend_from_slice(&(abi::hvt::CALL_PORT + number).to_le_bytes());
+        bytes.extend_from_slice(&ARGUMENT.to_le_bytes());
+        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    }
+    bytes
 }
 
 /// Rule files, rules of the unit tests, and the files of the folders named on the command line.

@@ -1,0 +1,130 @@
+//! A guest in a virtual machine writes any number to any port, and its memory says anything: each
+//! call must end in an answer, in the guest's end, or in a reason; the disk keeps its size.
+#![no_main]
+
+use abi::manifest::Device;
+use abi::spt::EPOLL_TIMER;
+use libfuzzer_sys::fuzz_target;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::fd::OwnedFd;
+use rustix::fs::{MemfdFlags, OFlags};
+use std::os::unix::net::UnixDatagram;
+use std::sync::LazyLock;
+use tender::attach::Attached;
+use tender::hvt::{GuestMemory, Hypercalls};
+
+const MEMORY: usize = 1 << 16;
+const NET: usize = 1;
+const DISK: usize = 2;
+const CAPACITY: u64 = 1 << 16;
+/// Calls of one guest; it has no more to say than its input.
+const CALLS_MAX: usize = 64;
+
+struct Bytes(Vec<u8>);
+
+impl GuestMemory for Bytes {
+    fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]> {
+        let start = usize::try_from(address).ok()?;
+        let end = start.checked_add(usize::try_from(length).ok()?)?;
+        self.0.get_mut(start..end)
+    }
+}
+
+struct World {
+    calls: Hypercalls,
+    /// The other end of the network.
+    other: UnixDatagram,
+    /// Always readable, so that no wait lasts.
+    _ready: OwnedFd,
+}
+
+static WORLD: LazyLock<World> = LazyLock::new(|| world().expect("descriptors can be had"));
+
+fn world() -> std::io::Result<World> {
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR, 0.into())?;
+    rustix::stdio::dup2_stdout(&null)?;
+    let (ours, other) = UnixDatagram::pair()?;
+    ours.set_nonblocking(true)?;
+    other.set_nonblocking(true)?;
+    let disk = rustix::fs::memfd_create("disk", MemfdFlags::CLOEXEC)?;
+    rustix::fs::ftruncate(&disk, CAPACITY)?;
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let ready = eventfd(1, EventfdFlags::CLOEXEC)?;
+    let readable = epoll::EventFlags::IN;
+    epoll::add(
+        &epoll,
+        &ours,
+        epoll::EventData::new_u64(NET as u64),
+        readable,
+    )?;
+    epoll::add(
+        &epoll,
+        &ready,
+        epoll::EventData::new_u64(EPOLL_TIMER),
+        readable,
+    )?;
+    let timer = rustix::time::timerfd_create(
+        rustix::time::TimerfdClockId::Monotonic,
+        rustix::time::TimerfdFlags::NONBLOCK,
+    )?;
+    let net = Device::Net {
+        mac: [2; 6],
+        mtu: 1500,
+    };
+    let block = Device::Block {
+        capacity: CAPACITY,
+        block_size: 512,
+    };
+    let device = |index, device, fd| Attached {
+        index,
+        device,
+        fd,
+        virtio_net_header: false,
+    };
+    let devices = vec![device(NET, net, ours.into()), device(DISK, block, disk)];
+    let calls = Hypercalls {
+        devices,
+        epoll,
+        timer,
+    };
+    Ok(World {
+        calls,
+        other,
+        _ready: ready,
+    })
+}
+
+/// The next `N` bytes of the input.
+fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, rest) = input.split_first_chunk()?;
+    *input = rest;
+    Some(*first)
+}
+
+fuzz_target!(|input: &[u8]| {
+    let calls = &WORLD.calls;
+    let mut input = input;
+    let mut memory = Bytes(vec![0; MEMORY]);
+    for _ in 0..CALLS_MAX {
+        let (Some(port), Some(argument), Some(words)) =
+            (take(&mut input), take(&mut input), take::<40>(&mut input))
+        else {
+            break;
+        };
+        let argument = u32::from_le_bytes(argument);
+        let place = argument as usize % (MEMORY - words.len());
+        memory.0[place..place + words.len()].copy_from_slice(&words);
+        let ended = calls.handle(&mut memory, u16::from_le_bytes(port), argument);
+        assert_eq!(memory.0.len(), MEMORY);
+        if let Err(reason) = ended {
+            assert!(!reason.to_string().contains(char::is_control));
+            break;
+        }
+        // A queue that is full or empty is as good as any.
+        let _ = WORLD.other.send(&words);
+        let _ = WORLD.other.recv(&mut [0; 64]);
+    }
+    let disk = &calls.devices[1].fd;
+    let size = rustix::fs::fstat(disk).expect("a file has a size").st_size;
+    assert_eq!(size.cast_unsigned(), CAPACITY);
+});
