@@ -1,7 +1,7 @@
 //! KVM: a guest is run, for on some clouds it is there and of no use.
 
 use super::finding::{Finding, Verdict};
-use super::machine::{Machine, Vendor};
+use super::machine::{self, Machine, Vendor};
 use super::probe::Probe;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,8 @@ pub fn try_guest() -> Guest {
 pub struct Facts {
     /// Its group, if the group may open it and has a name.
     group: Option<String>,
+    /// The kernel has KVM, whether or not there is a device file.
+    driver: bool,
     /// Whether this user can open it.
     opened: Result<(), Errno>,
     /// How a guest fared; the error is that of asking.
@@ -56,6 +58,7 @@ impl Facts {
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
         Self {
             group: group(),
+            driver: machine::has_driver("kvm"),
             opened,
             guest: match opened {
                 Ok(()) => Probe::Kvm.facts(),
@@ -93,6 +96,11 @@ pub fn judge(facts: &Facts, machine: &Machine) -> Finding {
             };
             let evidence = format!("{DEVICE}: permission denied");
             return finding(Verdict::No, "forbidden", evidence).mend(remedy);
+        }
+        Err(Errno::NOENT) if facts.driver => {
+            let evidence = "a driver without a device file; a container needs --device=/dev/kvm";
+            return finding(Verdict::No, "absent", evidence.into())
+                .mend(format!("sudo mknod -m 0660 {DEVICE} c 10 232"));
         }
         Err(error) => return absent(error, machine, finding),
     }
@@ -151,6 +159,7 @@ mod tests {
     fn opened(guest: Result<Guest, String>) -> Facts {
         Facts {
             group: None,
+            driver: true,
             opened: Ok(()),
             guest,
         }
@@ -159,6 +168,7 @@ mod tests {
     fn closed(error: Errno, group: Option<&str>) -> Facts {
         Facts {
             group: group.map(str::to_owned),
+            driver: false,
             opened: Err(error),
             guest: Ok(Guest::Refused(error.to_string())),
         }
@@ -215,5 +225,11 @@ mod tests {
             ..server()
         };
         assert!(judge(&built).evidence.contains("CONFIG_KVM"));
+        let container = Facts {
+            driver: true,
+            ..closed(Errno::NOENT, None)
+        };
+        let container = super::judge(&container, &server());
+        assert!(container.remedy.unwrap().starts_with("sudo mknod"));
     }
 }

@@ -31,6 +31,15 @@ pub struct Machine {
     pub grub: bool,
 }
 
+/// Whether the kernel has the driver `name` of a device of its own, with or without device file.
+pub fn has_driver(name: &str) -> bool {
+    let drivers = fs::read_to_string("/proc/misc").unwrap_or_default();
+    let mut names = drivers
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1));
+    names.any(|other| other == name)
+}
+
 impl Machine {
     /// This one.
     pub fn observe() -> Self {

@@ -1,7 +1,7 @@
 //! What networks are made of: `/dev/net/tun`, user namespaces, taps and their offloads.
 
 use super::finding::{Finding, Verdict};
-use super::machine::Machine;
+use super::machine::{self, Machine};
 use super::probe::Probe;
 use bench::privilege::Settings;
 use rustix::io::Errno;
@@ -31,15 +31,12 @@ pub struct Device {
 impl Device {
     /// That of this machine.
     pub fn observe() -> Self {
-        let drivers = fs::read_to_string("/proc/misc").unwrap_or_default();
         let opened = fs::OpenOptions::new().read(true).write(true).open(DEVICE);
         Self {
             mode: fs::metadata(DEVICE)
                 .ok()
                 .map(|data| data.mode() & PERMISSIONS),
-            driver: drivers
-                .lines()
-                .any(|line| line.split_whitespace().nth(1) == Some("tun")),
+            driver: machine::has_driver("tun"),
             opened: opened.map(drop).map_err(|error| errno(&error)),
         }
     }
@@ -70,7 +67,8 @@ pub fn device(device: &Device, machine: &Machine) -> Finding {
             finding(Verdict::No, "forbidden", evidence)
         }
         Err(Errno::NOENT) if device.driver => {
-            let evidence = "the kernel has the driver, but there is no device file";
+            let evidence =
+                "a driver without a device file; a container needs --device=/dev/net/tun";
             finding(Verdict::No, "absent", evidence.into()).mend(format!(
                 "sudo mkdir -p /dev/net && sudo mknod -m 0666 {DEVICE} c 10 200"
             ))

@@ -95,7 +95,7 @@ impl Probe {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
-        let mut child = child.map_err(|error| format!("/proc/self/exe: {error}"))?;
+        let mut child = child.map_err(|error| format!("{error}; are /proc and /dev mounted?"))?;
         let deadline = Instant::now() + Duration::from_secs(PROBE_SECONDS_MAX);
         loop {
             let ended = child.try_wait().map_err(|error| error.to_string())?;
@@ -123,7 +123,7 @@ impl Answer {
             } if complaint.is_empty() => format!("the probe ended with status {status}"),
             Self::Ended { complaint, .. } => complaint.clone(),
             Self::Late => format!("no answer within {PROBE_SECONDS_MAX} s"),
-            Self::Lost(why) => format!("no probe: {why}"),
+            Self::Lost(why) => format!("no process to try it in: {why}"),
         }
     }
 }
