@@ -454,7 +454,9 @@ fn tcpdump(images: &Images) -> Result<(), Failed> {
     captures.running.finish()?;
     let filter = "ether src 02:00:00:00:00:11";
     let mut command = Command::new("tcpdump");
-    command.args(["-nn", "-xx", "-r"]).arg(&file).arg(filter);
+    // Root of a user namespace cannot become the user that tcpdump would rather be.
+    command.args(["-Z", "root", "-nn", "-xx", "-r"]);
+    command.arg(&file).arg(filter);
     let ended = run(&mut command)?;
     let mut found: Vec<String> = Vec::new();
     for line in ended.expect_status(0)?.stdout.lines() {

@@ -41,7 +41,8 @@ pub fn blocks(path: &str) -> Result<Vec<Block>, Failed> {
     Ok(blocks)
 }
 
-/// A shell in `folder` that has our programs, and needs no sudo.
+/// A shell in `folder` that has our programs, and needs no sudo. Its cargo stays off the network,
+/// which an ordinary user's run has none of; what it builds has been fetched for our own images.
 pub fn shell(images: &Images, folder: &Path, commands: &str) -> Command {
     let programs = images.program("outboard");
     let folder_of_programs = programs.parent().unwrap_or(Path::new("/"));
@@ -49,6 +50,7 @@ pub fn shell(images: &Images, folder: &Path, commands: &str) -> Command {
     let mut command = Command::new("sh");
     command
         .args(["-ec", &format!("sudo() {{ \"$@\"; }}\n{commands}")])
+        .env("CARGO_NET_OFFLINE", "true")
         .env("PATH", format!("{}:{path}", folder_of_programs.display()))
         .current_dir(folder);
     command

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 
+use tender::netlink::Netlink;
 use tender::sys::namespace;
 
 use crate::segment::{self, Segment};
@@ -47,6 +48,7 @@ fn attempt() -> Result<(), segment::Error> {
             // Leaves the network that this process has no right to enter again, so that whoever it
             // starts can move between namespaces and back.
             namespace::unshare_network()?;
+            Netlink::open()?.set_up("lo")?;
         }
         Err(error) => return Err(error),
     }
