@@ -11,7 +11,7 @@ use crate::network::Network;
 use crate::ports;
 use crate::process::{Ended, run};
 use crate::rules;
-use crate::temporary::TemporaryFile;
+use crate::temporary::{TemporaryFile, TemporaryFolder};
 use abi::note::Target;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::process::Command;
@@ -66,10 +66,12 @@ const MEMORY: u64 = 16;
 
 type Test = fn(&Images) -> Result<(), Failed>;
 
-const SINGLE: [(&str, Test); 3] = [
+const SINGLE: [(&str, Test); 5] = [
     ("a system call is no instruction", system_call),
     ("an image for hvt starts there", own_image),
     ("memory of 4 GiB", much_memory),
+    ("a guest that fails leaves a core file", core_file),
+    ("a lack of huge pages is named", no_huge_pages),
 ];
 
 /// What stands between two networks.
@@ -202,4 +204,40 @@ pub fn built_for_hvt(images: &Images, guest: &str) -> Result<TemporaryFile, Fail
 fn much_memory(images: &Images) -> Result<(), Failed> {
     let ended = tender(images, 4096, "hello", &[])?;
     ended.expect_status(0)?.expect_stdout("SUCCESS").map(|_| ())
+}
+
+fn core_file(images: &Images) -> Result<(), Failed> {
+    // Elf64_Ehdr: a core file.
+    const ET_CORE: [u8; 2] = [4, 0];
+    for (guest, status, fails) in [("hello", 0, false), ("null_read", 128 + 11, true)] {
+        let folder = TemporaryFolder::new("cores")?;
+        let mut command = Command::new(images.program("outboard-tender"));
+        command
+            .args(["--host=hvt", "--mem=16"])
+            .arg(format!("--dumpcore={}", folder.path.display()))
+            .arg(images.guest(guest));
+        run(&mut command)?.expect_status(status)?;
+        let mut files = std::fs::read_dir(&folder.path)?;
+        let file = files.next().ok_or("there is no core file")??;
+        let bytes = std::fs::read(file.path())?;
+        // Memory, and a page in front of it.
+        let expected = if fails { (16 << 20) + 4096 } else { 0 };
+        if bytes.len() != expected || fails && bytes[16..18] != ET_CORE {
+            return Err(format!("{guest}: a core file of {} bytes", bytes.len()).into());
+        }
+    }
+    let mut command = Command::new(images.program("outboard-tender"));
+    command.args(["--host=hvt", "--mem=16", "--dumpcore=/nowhere"]);
+    let ended = run(command.arg(images.guest("hello")))?;
+    ended.expect_status(1)?;
+    ended.expect_stderr("--dumpcore=/nowhere").map(|_| ())
+}
+
+/// More than any machine has reserved.
+fn no_huge_pages(images: &Images) -> Result<(), Failed> {
+    let mut command = Command::new(images.program("outboard-tender"));
+    command.args(["--host=hvt", "--mem=4096", "--hugepages"]);
+    let ended = run(command.arg(images.guest("hello")))?;
+    ended.expect_status(1)?;
+    ended.expect_stderr("sysctl vm.nr_hugepages=").map(|_| ())
 }

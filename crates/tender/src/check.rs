@@ -136,7 +136,7 @@ mod tests {
     fn options(line: &str) -> Options {
         let arguments = line.split_whitespace().map(Into::into);
         match parse(arguments) {
-            Ok(Request::Start(options)) => options,
+            Ok(Request::Start(options)) => *options,
             other => panic!("{line}: {other:?}"),
         }
     }

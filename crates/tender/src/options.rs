@@ -27,6 +27,8 @@ Starts IMAGE with the devices that its manifest names and nothing else.
   --host=spt|hvt|process        in a jail, in a virtual machine, or as a plain process for gdb and
                                 perf (default: spt or hvt, as the image says)
   --hugepages                   hvt: guest memory in reserved pages of 2 MiB
+  --dumpcore=DIR                hvt: leave memory and registers of a guest that fails in
+                                DIR/core.outboard.PID, for gdb; empty if it does not fail
   --share=@FD|PATH              file for what the guest is told and what it leaves behind
   --event=@FD|PATH              FIFO by which the guest is told that the file has changed
   --rules=FILE                  rules in nft's language, in place of those that the image has
@@ -49,7 +51,7 @@ pub enum Request {
     /// Print the version.
     Version,
     /// Start an image.
-    Start(Options),
+    Start(Box<Options>),
 }
 
 /// How to start an image.
@@ -67,6 +69,8 @@ pub struct Options {
     pub host: Option<Host>,
     /// Whether guest memory on `hvt` is of reserved pages of 2 MiB.
     pub huge_pages: bool,
+    /// Folder for the core file of a guest that fails on `hvt`.
+    pub dump_core: Option<PathBuf>,
     /// The shared file, see [`abi::share`].
     pub share: Option<Location>,
     /// What becomes readable when the host has changed the shared file.
@@ -225,7 +229,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, E
             _ => break argument,
         }
     };
-    draft.finish(image, arguments.collect()).map(Request::Start)
+    let options = draft.finish(image, arguments.collect())?;
+    Ok(Request::Start(Box::new(options)))
 }
 
 /// Options as they come: properties may precede the device that they belong to.
@@ -240,6 +245,7 @@ struct Draft {
     create_taps: bool,
     host: Option<Host>,
     huge_pages: bool,
+    dump_core: Option<PathBuf>,
     share: Option<Location>,
     event: Option<Location>,
     rules: Option<PathBuf>,
@@ -327,6 +333,10 @@ impl Draft {
                     b"process" => Some(Host::Process),
                     _ => return Err(typed.wrong("--host=spt, --host=hvt or --host=process")),
                 };
+            }
+            "--dumpcore" => {
+                let expected = "a folder for core files, as in --dumpcore=/tmp";
+                self.dump_core = Some(typed.path(expected)?);
             }
             "--share" => {
                 let expected = "a file, or @ and an open descriptor, as in --share=@5";
@@ -434,6 +444,7 @@ impl Draft {
             create_taps: self.create_taps,
             host: self.host,
             huge_pages: self.huge_pages,
+            dump_core: self.dump_core,
             share: self.share,
             event: self.event,
             rules: self.rules,

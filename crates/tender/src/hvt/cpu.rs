@@ -18,8 +18,10 @@ const RFLAGS: u64 = 1 << 1;
 pub const GDT: u64 = 0x1000;
 /// Its descriptors: none, code, data; flat, ring 0.
 pub const GDT_ENTRIES: [u64; 3] = [0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff];
-const CODE: u16 = 8;
-const DATA: u16 = 16;
+/// Selector of the code segment.
+pub const CODE: u16 = 8;
+/// Selector of all other segments.
+pub const DATA: u16 = 16;
 
 fn segment(selector: u16, kind: u8) -> kvm_segment {
     let code = selector == CODE;

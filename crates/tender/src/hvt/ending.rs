@@ -1,8 +1,9 @@
 //! How a guest in a virtual machine ended, and what its tender says and leaves behind.
 
 use super::call::Violation;
+use super::core::{self, Core};
 use crate::sys::fault;
-use crate::sys::machine::Exit;
+use crate::sys::machine::{Exit, Machine};
 use abi::exit;
 use abi::hvt::{Trap, vector};
 use abi::share::{REPORT_MAGIC, Report};
@@ -50,6 +51,33 @@ pub fn report(trap: &Trap) -> Report {
 }
 
 impl Ending {
+    /// The signal of a core file; `None` if the guest did not fail. A panic is an abort.
+    fn signal(&self) -> Option<i32> {
+        match self {
+            Self::Halted(_, Some(trap)) => Some(trap.signal()),
+            Self::Halted(exit::ABORT, None) => Some(libc::SIGABRT),
+            Self::Violated(_) => Some(libc::SIGSYS),
+            Self::Stopped(..) => Some(libc::SIGSEGV),
+            Self::Halted(_, None) | Self::Host(_) => None,
+        }
+    }
+
+    /// Fills the core file if the guest has failed, and says so.
+    pub fn leave(&self, core: &Core, machine: &mut Machine) {
+        let Some(signal) = self.signal() else { return };
+        let trap = match self {
+            Self::Halted(_, trap) => trap.as_ref(),
+            _ => None,
+        };
+        let processor = machine.vcpu().get_regs().unwrap_or_default();
+        let registers = core::registers(&processor, trap);
+        let path = core.path.display();
+        let _ = match core.write(signal, registers, machine.memory()) {
+            Ok(()) => writeln!(io::stderr(), "outboard-tender: core file: {path}"),
+            Err(error) => writeln!(io::stderr(), "outboard-tender: core file {path}: {error}"),
+        };
+    }
+
     /// Says why the guest has ended if that was no wish of its own, leaves the report of an
     /// exception in the shared file if there is one, and returns the exit status. It allocates
     /// nothing, for the jail is closed.

@@ -2,6 +2,7 @@
 //! finds itself here.
 
 use super::call::Calls;
+use super::core::Core;
 use crate::jail::{self, Argument, Error, Rule};
 use crate::sys::machine::Machine;
 use abi::manifest::Device;
@@ -17,19 +18,26 @@ const KVM_GET_REGS: u32 = 0x8090_ae81;
 ///
 /// # Errors
 /// The first step that fails.
-pub fn close(calls: &Calls, event: Option<&OwnedFd>, machine: &Machine) -> Result<(), Error> {
+pub fn close(
+    calls: &Calls,
+    event: Option<&OwnedFd>,
+    core: Option<&Core>,
+    machine: &Machine,
+) -> Result<(), Error> {
     let vcpu = machine.vcpu().as_raw_fd();
-    let filter = jail::compile(&rules(calls, vcpu), false)?;
+    let core = core.map(|core| core.file.as_raw_fd());
+    let filter = jail::compile(&rules(calls, vcpu, core), false)?;
     let mut keep: Vec<RawFd> = calls.devices.iter().map(|d| d.fd.as_raw_fd()).collect();
     let own = [calls.epoll.as_raw_fd(), calls.timer.as_raw_fd(), vcpu];
     keep.extend(own);
     keep.extend([CONSOLE_FD, ERROR_FD]);
     keep.extend(event.map(AsRawFd::as_raw_fd));
+    keep.extend(core);
     jail::enter(keep, &filter)
 }
 
 /// All that it may ask.
-fn rules(calls: &Calls, vcpu: RawFd) -> Vec<Rule> {
+fn rules(calls: &Calls, vcpu: RawFd, core: Option<RawFd>) -> Vec<Rule> {
     use Argument::Int;
     let fd = |fd: RawFd| Int(0, fd.cast_unsigned());
     let rule = |syscall: i64, arguments: &[Argument], reason| Rule {
@@ -80,6 +88,10 @@ fn rules(calls: &Calls, vcpu: RawFd) -> Vec<Rule> {
         };
         rules.push(rule(read, &[fd], "take from a device"));
         rules.push(rule(write, &[fd], "give to a device"));
+    }
+    if let Some(core) = core {
+        let reason = "leave memory and registers of a guest that failed";
+        rules.push(rule(libc::SYS_pwrite64, &[fd(core)], reason));
     }
     rules
 }

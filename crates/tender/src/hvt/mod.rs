@@ -12,12 +12,14 @@
 //! Virtual and physical addresses are the same.
 
 mod call;
+mod core;
 mod cpu;
 mod ending;
 mod jail;
 mod paging;
 pub mod probe;
 
+use self::core::Core;
 use crate::options::Options;
 use crate::share::Share;
 use crate::sys::machine::{Exit, Machine};
@@ -38,6 +40,7 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::{fmt, io};
 use zerocopy::IntoBytes;
 
@@ -65,6 +68,8 @@ pub enum Error {
     Paging(paging::Error),
     /// A step that KVM refused.
     Step(&'static str, io::Error),
+    /// No core file can be made in this folder.
+    Core(PathBuf, io::Error),
     /// The jail cannot be closed.
     Jail(crate::jail::Error),
 }
@@ -123,6 +128,11 @@ impl fmt::Display for Error {
             Self::Step(step, error) => {
                 write!(f, "KVM, {step}: {error}; start the image with --host=spt")
             }
+            Self::Core(folder, error) => write!(
+                f,
+                "--dumpcore={}: {error}; name a folder that you may write to",
+                folder.display()
+            ),
             Self::Jail(error) => error.fmt(f),
         }
     }
@@ -187,8 +197,18 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
     };
     // The first reading looks for the kernel's page with the clock, which the jail does not allow.
     call::wall_time();
-    jail::close(&calls, world.event.as_ref(), &machine).map_err(Error::Jail)?;
-    process::end(serve(&mut machine, &calls).conclude(shared))
+    let core = options.dump_core.as_deref().map(core_file).transpose()?;
+    let event = world.event.as_ref();
+    jail::close(&calls, event, core.as_ref(), &machine).map_err(Error::Jail)?;
+    let ending = serve(&mut machine, &calls);
+    if let Some(core) = &core {
+        ending.leave(core, &mut machine);
+    }
+    process::end(ending.conclude(shared))
+}
+
+fn core_file(folder: &Path) -> Result<Core, Error> {
+    Core::create(folder).map_err(|error| Error::Core(folder.to_owned(), error))
 }
 
 /// Serves the guest until it ends.

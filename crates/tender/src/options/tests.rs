@@ -6,7 +6,7 @@ fn request(line: &[&str]) -> Result<Request, Error> {
 
 fn options(line: &[&str]) -> Options {
     match request(line) {
-        Ok(Request::Start(options)) => options,
+        Ok(Request::Start(options)) => *options,
         other => panic!("{line:?}: {other:?}"),
     }
 }

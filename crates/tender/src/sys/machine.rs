@@ -125,6 +125,11 @@ impl Machine {
         Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), length as usize) })
     }
 
+    /// All guest memory.
+    pub fn memory(&mut self) -> &[u8] {
+        self.bytes(0, self.bytes as u64).unwrap_or_default()
+    }
+
     /// The processor, to be set up or asked for its registers.
     pub fn vcpu(&self) -> &VcpuFd {
         &self.vcpu
