@@ -262,4 +262,4 @@ fn forbid_files() -> Result<(), RulesetError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

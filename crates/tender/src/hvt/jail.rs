@@ -3,7 +3,7 @@
 
 use super::call::Calls;
 use super::core::Core;
-use crate::jail::{self, Argument, Error, Rule};
+use crate::jail::{self, Argument, Error, Grants, Rule};
 use crate::sys::machine::Machine;
 use abi::manifest::Device;
 use abi::spt::CONSOLE_FD;
@@ -24,21 +24,27 @@ pub fn close(
     core: Option<&Core>,
     machine: &Machine,
 ) -> Result<(), Error> {
+    let devices = calls.devices.iter();
+    let grants = Grants {
+        epoll_fd: calls.epoll.as_raw_fd(),
+        timer_fd: calls.timer.as_raw_fd(),
+        event_fd: event.map(AsRawFd::as_raw_fd),
+        devices: devices.map(|d| (d.fd.as_raw_fd(), d.device)).collect(),
+    };
     let vcpu = machine.vcpu().as_raw_fd();
     let core = core.map(|core| core.file.as_raw_fd());
-    let filter = jail::compile(&rules(calls, vcpu, core), false)?;
-    let mut keep: Vec<RawFd> = calls.devices.iter().map(|d| d.fd.as_raw_fd()).collect();
-    let own = [calls.epoll.as_raw_fd(), calls.timer.as_raw_fd(), vcpu];
-    keep.extend(own);
+    let filter = jail::compile(&rules(&grants, vcpu, core), false)?;
+    let mut keep: Vec<RawFd> = grants.devices.iter().map(|(fd, _)| *fd).collect();
+    keep.extend([grants.epoll_fd, grants.timer_fd, vcpu]);
     keep.extend([CONSOLE_FD, ERROR_FD]);
-    keep.extend(event.map(AsRawFd::as_raw_fd));
+    keep.extend(grants.event_fd);
     keep.extend(core);
     jail::enter(keep, &filter)
 }
 
 /// All that it may ask.
-fn rules(calls: &Calls, vcpu: RawFd, core: Option<RawFd>) -> Vec<Rule> {
-    use Argument::Int;
+fn rules(grants: &Grants, vcpu: RawFd, core: Option<RawFd>) -> Vec<Rule> {
+    use Argument::{Int, Long, LongAtMost};
     let fd = |fd: RawFd| Int(0, fd.cast_unsigned());
     let rule = |syscall: i64, arguments: &[Argument], reason| Rule {
         syscall: syscall.cast_unsigned(),
@@ -59,18 +65,13 @@ fn rules(calls: &Calls, vcpu: RawFd, core: Option<RawFd>) -> Vec<Rule> {
         rule(libc::SYS_write, &[fd(CONSOLE_FD)], "print on the console"),
         rule(libc::SYS_write, &[fd(ERROR_FD)], "say why a guest ended"),
         rule(
-            libc::SYS_epoll_wait,
-            &[fd(calls.epoll.as_raw_fd())],
-            "wait for devices and the timer",
-        ),
-        rule(
             libc::SYS_epoll_pwait,
-            &[fd(calls.epoll.as_raw_fd())],
-            "wait for devices and the timer",
+            &[fd(grants.epoll_fd), Long(4, 0)],
+            "wait for devices and the timer; with no signal mask, so that nothing can be blocked",
         ),
         rule(
             libc::SYS_timerfd_settime,
-            &[fd(calls.timer.as_raw_fd())],
+            &[fd(grants.timer_fd)],
             "wait until a time",
         ),
         rule(
@@ -80,18 +81,96 @@ fn rules(calls: &Calls, vcpu: RawFd, core: Option<RawFd>) -> Vec<Rule> {
         ),
         rule(libc::SYS_exit_group, &[], "end"),
     ];
-    for device in &calls.devices {
-        let fd = fd(device.fd.as_raw_fd());
-        let (read, write) = match device.device {
-            Device::Net { .. } => (libc::SYS_read, libc::SYS_write),
-            Device::Block { .. } => (libc::SYS_pread64, libc::SYS_pwrite64),
-        };
-        rules.push(rule(read, &[fd], "take from a device"));
-        rules.push(rule(write, &[fd], "give to a device"));
+    for (number, device) in &grants.devices {
+        let fd = fd(*number);
+        match *device {
+            Device::Net { .. } => {
+                rules.push(rule(libc::SYS_read, &[fd], "receive a frame"));
+                rules.push(rule(libc::SYS_write, &[fd], "send a frame"));
+            }
+            Device::Block { capacity, .. } => {
+                let bounds = [
+                    fd,
+                    LongAtMost(2, capacity),
+                    LongAtMost(3, capacity.saturating_sub(1)),
+                ];
+                rules.push(rule(libc::SYS_pread64, &bounds, "read a disk"));
+                rules.push(rule(libc::SYS_pwrite64, &bounds, "write a disk"));
+            }
+        }
     }
     if let Some(core) = core {
         let reason = "leave memory and registers of a guest that failed";
         rules.push(rule(libc::SYS_pwrite64, &[fd(core)], reason));
     }
     rules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jail::tests::{ALLOW, KILL_PROCESS, grants, verdict_of};
+
+    const VCPU: RawFd = 20;
+    const CORE: RawFd = 21;
+
+    /// A call that the rule is there for.
+    fn example(rule: &Rule) -> (u64, [u64; 6]) {
+        let mut arguments = [0; 6];
+        for argument in &rule.arguments {
+            match *argument {
+                Argument::Int(at, value) => arguments[usize::from(at)] = value.into(),
+                Argument::Long(at, value) | Argument::LongAtMost(at, value) => {
+                    arguments[usize::from(at)] = value;
+                }
+            }
+        }
+        (rule.syscall, arguments)
+    }
+
+    #[test]
+    fn no_rule_can_be_left_out_and_each_has_a_reason() {
+        let all = rules(&grants(), VCPU, Some(CORE));
+        for (number, rule) in all.iter().enumerate() {
+            let mut others = all.clone();
+            others.remove(number);
+            let (syscall, arguments) = example(rule);
+            assert_eq!(verdict_of(&all, syscall, arguments), ALLOW, "{rule:?}");
+            let without = verdict_of(&others, syscall, arguments);
+            assert_eq!(without, KILL_PROCESS, "{rule:?}");
+            assert!(!rule.reason.is_empty());
+        }
+    }
+
+    /// What a guest that took the tender over would like to do.
+    #[test]
+    fn a_tender_that_was_taken_over_can_do_no_more() {
+        const KVM_SET_USER_MEMORY_REGION: u64 = 0x4020_ae46;
+        const KVM_SET_SREGS: u64 = 0x4138_ae84;
+        let all = rules(&grants(), VCPU, None);
+        let refused = |syscall: i64, arguments: [u64; 6]| {
+            let verdict = verdict_of(&all, syscall.cast_unsigned(), arguments);
+            assert_eq!(verdict, KILL_PROCESS, "{syscall} {arguments:?}");
+        };
+        let vcpu = VCPU as u64;
+        for request in [KVM_SET_USER_MEMORY_REGION, KVM_SET_SREGS, 0x5421] {
+            refused(libc::SYS_ioctl, [vcpu, request, 0, 0, 0, 0]);
+        }
+        for syscall in [
+            libc::SYS_openat,
+            libc::SYS_mmap,
+            libc::SYS_mprotect,
+            libc::SYS_execve,
+            libc::SYS_socket,
+            libc::SYS_clone,
+            libc::SYS_ptrace,
+            libc::SYS_io_uring_setup,
+            libc::SYS_sendmsg,
+            libc::SYS_epoll_ctl,
+        ] {
+            refused(syscall, [0; 6]);
+        }
+        // Without --dumpcore, nothing but disks is written at offsets.
+        refused(libc::SYS_pwrite64, [CORE as u64, 0, 1, 0, 0, 0]);
+    }
 }

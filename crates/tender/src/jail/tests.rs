@@ -12,7 +12,8 @@ const X86_64: u32 = 0xc000_003e;
 const I386: u32 = 0x4000_0003;
 const X32_BIT: u64 = 0x4000_0000;
 
-fn grants() -> Grants {
+/// A network, a disk, and what else a guest is lent.
+pub(crate) fn grants() -> Grants {
     let net = Device::Net {
         mac: [2; 6],
         mtu: 1500,
@@ -65,15 +66,20 @@ fn run(program: &BpfProgram, data: &[u8; 64]) -> u32 {
     }
 }
 
-const ALLOW: u32 = 0x7fff_0000;
-const KILL_PROCESS: u32 = 0x8000_0000;
+pub(crate) const ALLOW: u32 = 0x7fff_0000;
+pub(crate) const KILL_PROCESS: u32 = 0x8000_0000;
 const TRAP: u32 = 0x0003_0000;
 
 fn verdict(number: u64, arguments: &[u64]) -> u32 {
-    let program = compile(&rules(&grants()), false).unwrap();
     let mut all = [0; 6];
     all[..arguments.len()].copy_from_slice(arguments);
-    run(&program, &data(X86_64, number, all))
+    verdict_of(&rules(&grants()), number, all)
+}
+
+/// What becomes of a system call under `rules`.
+pub(crate) fn verdict_of(rules: &[Rule], number: u64, arguments: [u64; 6]) -> u32 {
+    let program = compile(rules, false).unwrap();
+    run(&program, &data(X86_64, number, arguments))
 }
 
 #[track_caller]
