@@ -41,6 +41,8 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     ("--share=/nonexistent HELLO", "/nonexistent"),
     ("--host=moon HELLO", "moon"),
+    ("--hugepages HELLO", "--host=hvt"),
+    ("--dumpcore=/tmp HELLO", "--host=hvt"),
 ];
 
 pub fn trials(images: &'static Images) -> Vec<Trial> {

@@ -70,6 +70,9 @@ fn start(options: &Options) -> Result<Infallible, String> {
     let (file, image) = load::open(path).map_err(unusable)?;
     match load::host(&image, options.host).map_err(unusable)? {
         Host::Hvt => hvt::run(options, &file, &image).map_err(|error| error.to_string()),
+        Host::Spt | Host::Process if options.huge_pages || options.dump_core.is_some() => {
+            Err("--hugepages and --dumpcore are for hvt; add --host=hvt, or leave them away".into())
+        }
         Host::Spt | Host::Process => {
             spt::start(options, &file, &image).map_err(|error| error.to_string())
         }
