@@ -2,18 +2,18 @@
 //!
 //! | module | what is looked at |
 //! |---|---|
-//! | [`hosts`] | whether guests run on `spt` and `process`: two are started |
-//! | [`network`] | `/dev/net/tun`, user namespaces, offloads of taps: some are made |
-//! | [`mtu`] | interfaces that may be joined and carry frames of different size |
-//! | [`kvm`] | whether guests run on `hvt`: one is started |
-//! | [`passthrough`] | IOMMU and VFIO |
-//! | [`memory`] | huge pages |
-//! | [`jail`] | seccomp and Landlock |
-//! | [`xdp`] | `AF_XDP` |
-//! | [`lab`] | QEMU, and what else the lab needs |
+//! | `hosts` | whether guests run on `spt` and `process`: two are started |
+//! | `network` | `/dev/net/tun`, user namespaces, offloads of taps: some are made |
+//! | `mtu` | interfaces that may be joined and carry frames of different size |
+//! | `kvm` | whether guests run on `hvt`: one is started |
+//! | `passthrough` | IOMMU and VFIO |
+//! | `memory` | huge pages |
+//! | `jail` | seccomp and Landlock |
+//! | `xdp` | `AF_XDP` |
+//! | `lab` | QEMU, and what else the lab needs |
 //!
 //! Each has a thin part that observes facts and a pure one that judges them. What cannot be undone,
-//! as a jail, and what may hang, as a virtual machine, is tried in a child process ([`probe`]).
+//! as a jail, and what may hang, as a virtual machine, is tried in a child process (`probe`).
 
 mod finding;
 mod hosts;
