@@ -92,7 +92,7 @@ impl fmt::Display for Error {
                 f,
                 "{}: {error} (a frame is words such as 'tcp 10.0.0.1:999 > 10.0.0.2:80', digits, \
                  or FILE#N)",
-                path.display()
+                path.display().to_string().escape_debug()
             ),
         }
     }

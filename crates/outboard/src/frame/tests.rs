@@ -329,6 +329,12 @@ const VOCABULARY: &[&str] = &[
     "\u{1b}",
 ];
 
+#[test]
+fn an_error_carries_no_escape_sequence() {
+    let error = read(" \u{1b}[2J").unwrap_err().to_string();
+    assert!(!error.contains('\u{1b}'), "{error:?}");
+}
+
 proptest::proptest! {
     #[test]
     fn any_text_is_a_frame_or_an_error(text in "\\PC{0,80}") {
