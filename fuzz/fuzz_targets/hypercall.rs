@@ -11,7 +11,8 @@ use rustix::fs::{MemfdFlags, OFlags};
 use std::os::unix::net::UnixDatagram;
 use std::sync::LazyLock;
 use tender::attach::Attached;
-use tender::hvt::{GuestMemory, Hypercalls};
+use tender::hvt::Hypercalls;
+use tender::memory::Memory;
 
 const MEMORY: usize = 1 << 16;
 const NET: usize = 1;
@@ -22,7 +23,7 @@ const CALLS_MAX: usize = 64;
 
 struct Bytes(Vec<u8>);
 
-impl GuestMemory for Bytes {
+impl Memory for Bytes {
     fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]> {
         let start = usize::try_from(address).ok()?;
         let end = start.checked_add(usize::try_from(length).ok()?)?;

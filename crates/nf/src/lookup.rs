@@ -29,54 +29,39 @@ pub(crate) trait Value: Copy + Ord {
 /// 2^64 divided by the golden ratio, odd.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl Value for u32 {
-    const EMPTY: Self = Self::MAX;
+macro_rules! value {
+    ($integer:ty, $hash:expr) => {
+        impl Value for $integer {
+            const EMPTY: Self = Self::MAX;
 
-    #[inline]
-    fn distance(self, first: Self, shift: u32) -> Option<usize> {
-        let units = self.checked_sub(first)? >> shift;
-        Some(usize::try_from(units).unwrap_or(usize::MAX))
-    }
+            #[inline]
+            fn distance(self, first: Self, shift: u32) -> Option<usize> {
+                let units = self.checked_sub(first)? >> shift;
+                Some(usize::try_from(units).unwrap_or(usize::MAX))
+            }
 
-    fn distance_bits(self, first: Self) -> u32 {
-        Self::BITS - (self - first).leading_zeros()
-    }
+            fn distance_bits(self, first: Self) -> u32 {
+                Self::BITS - (self - first).leading_zeros()
+            }
 
-    #[inline]
-    fn next(self) -> Option<Self> {
-        self.checked_add(1)
-    }
+            #[inline]
+            fn next(self) -> Option<Self> {
+                self.checked_add(1)
+            }
 
-    #[inline]
-    fn hash(self) -> u64 {
-        u64::from(self).wrapping_mul(MULTIPLIER)
-    }
+            #[inline]
+            fn hash(self) -> u64 {
+                $hash(self)
+            }
+        }
+    };
 }
 
-impl Value for u128 {
-    const EMPTY: Self = Self::MAX;
-
-    #[inline]
-    fn distance(self, first: Self, shift: u32) -> Option<usize> {
-        let units = self.checked_sub(first)? >> shift;
-        Some(usize::try_from(units).unwrap_or(usize::MAX))
-    }
-
-    fn distance_bits(self, first: Self) -> u32 {
-        Self::BITS - (self - first).leading_zeros()
-    }
-
-    #[inline]
-    fn next(self) -> Option<Self> {
-        self.checked_add(1)
-    }
-
-    #[inline]
-    fn hash(self) -> u64 {
-        let (high, low) = ((self >> 64) as u64, self as u64);
-        (high.wrapping_mul(MULTIPLIER).rotate_left(32) ^ low).wrapping_mul(MULTIPLIER)
-    }
-}
+value!(u32, |value: u32| u64::from(value).wrapping_mul(MULTIPLIER));
+value!(u128, |value: u128| {
+    let (high, low) = ((value >> 64) as u64, value as u64);
+    (high.wrapping_mul(MULTIPLIER).rotate_left(32) ^ low).wrapping_mul(MULTIPLIER)
+});
 
 /// Bounds in a bucket that are looked at one by one.
 const NEAR_MAX: usize = 4;

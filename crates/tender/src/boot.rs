@@ -9,7 +9,7 @@ use abi::spt::{BOOT_INFO, BootInfo};
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use zerocopy::IntoBytes;
+use zerocopy::{Immutable, IntoBytes};
 
 /// The guest's arguments are longer than the command line of a guest can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,21 +66,33 @@ pub struct Facts {
 
 /// The bytes from [`BOOT_INFO`] on.
 pub fn area(facts: Facts, manifest: &[Entry], command_line: &[u8]) -> Vec<u8> {
-    let mft = BOOT_INFO + size_of::<BootInfo>() as u64;
-    let info = BootInfo {
+    let info = |mft, cmdline| BootInfo {
         mem_size: facts.memory,
         kernel_end: facts.image_end,
-        cmdline: mft + size_of_manifest(manifest.len()) as u64,
+        cmdline,
         mft,
         epoll_fd: facts.epoll_fd,
         timer_fd: facts.timer_fd,
     };
+    handed_over(BOOT_INFO, info, manifest, command_line)
+}
+
+/// Boot information of any host, and behind it the manifest and the command line, to whose
+/// addresses it points: `info` is given both. All of it lies at `address`.
+pub fn handed_over<I: IntoBytes + Immutable>(
+    address: u64,
+    info: impl FnOnce(u64, u64) -> I,
+    manifest: &[Entry],
+    command_line: &[u8],
+) -> Vec<u8> {
+    let mft = address + size_of::<I>() as u64;
+    let cmdline = mft + size_of_manifest(manifest.len()) as u64;
     let header = Header {
         version: VERSION,
         entries: manifest.len() as u32,
     };
-    let mut bytes = Vec::with_capacity(size(manifest.len(), command_line) as usize);
-    bytes.extend_from_slice(info.as_bytes());
+    let mut bytes = Vec::with_capacity((cmdline - address) as usize + command_line.len() + 1);
+    bytes.extend_from_slice(info(mft, cmdline).as_bytes());
     bytes.extend_from_slice(header.as_bytes());
     bytes.extend_from_slice(manifest.as_bytes());
     bytes.extend_from_slice(command_line);

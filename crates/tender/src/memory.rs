@@ -13,6 +13,12 @@ use rustix::mm::ProtFlags;
 use std::fmt;
 use std::ops::Range;
 
+/// The one door to guest memory.
+pub trait Memory {
+    /// The `length` bytes from a guest address on, if guest memory has them.
+    fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]>;
+}
+
 /// Least heap that a guest is started with, in bytes: its stack needs some.
 pub const HEAP_BYTES_MIN: u64 = 64 << 10;
 

@@ -1,6 +1,6 @@
 //! The smallest guest that there can be, by which a machine shows whether it can run any.
 
-use crate::memory::Region;
+use crate::memory::{Memory, Region};
 use crate::spt::Error;
 use crate::sys::memory::Filling;
 use crate::{jail, world};

@@ -2,6 +2,7 @@
 
 use crate::attach;
 use crate::jail::{self, Grants};
+use crate::memory::Memory;
 use crate::options::{Host, Options};
 use crate::sys::memory::Filling;
 use crate::sys::process;
@@ -96,7 +97,7 @@ pub fn start(options: &Options, file: &File, image: &Image) -> Result<Infallible
     )
     .map_err(Error::TooSmall)?;
     let mut guest = claim(options)?;
-    fill(&mut guest, &plan, file).map_err(|error| Error::Load(path.clone(), error))?;
+    fill(&mut guest, &plan.copied, file).map_err(|error| Error::Load(path.clone(), error))?;
 
     if let (true, Some(address)) = (image.target != Target::Spt, image.target_address) {
         put(&mut guest, address, &(Target::Spt as u32).to_le_bytes())?;
@@ -168,8 +169,12 @@ fn rights(rights: image::Rights) -> ProtFlags {
 }
 
 /// Copies the segments from the file to where the guest expects them.
-fn fill(guest: &mut Filling, plan: &memory::Plan, file: &File) -> Result<(), load::Error> {
-    for segment in &plan.copied {
+pub(crate) fn fill(
+    guest: &mut impl Memory,
+    segments: &[memory::Segment],
+    file: &File,
+) -> Result<(), load::Error> {
+    for segment in segments {
         // The plan lies inside of guest memory, so there is always such a place.
         let place = guest.bytes(segment.addresses.start, segment.file_size);
         let read = file.read_exact_at(place.unwrap_or_default(), segment.file_offset);
@@ -179,7 +184,7 @@ fn fill(guest: &mut Filling, plan: &memory::Plan, file: &File) -> Result<(), loa
 }
 
 /// Copies `bytes` to `address`.
-fn put(guest: &mut Filling, address: u64, bytes: &[u8]) -> Result<(), Error> {
+pub(crate) fn put(guest: &mut impl Memory, address: u64, bytes: &[u8]) -> Result<(), Error> {
     let outside = || Error::System("guest memory", io::ErrorKind::InvalidData.into());
     let place = guest
         .bytes(address, bytes.len() as u64)

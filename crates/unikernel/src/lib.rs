@@ -49,7 +49,6 @@ mod memory;
 mod net;
 mod panic;
 pub mod rules;
-#[allow(dead_code)] // The runtime's rules and captures come next.
 mod share;
 mod spt;
 mod trap;

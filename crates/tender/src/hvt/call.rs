@@ -4,6 +4,7 @@
 //! into memory. Arguments are copied out, looked at, and copied back.
 
 use crate::attach::Attached;
+use crate::memory::Memory;
 use abi::hvt::{self, CALL_PORT, COOKIE_BYTES, TRAP_MAGIC, Trap, call, result};
 use abi::manifest::{Device, ENTRIES_MAX};
 use abi::spt::EPOLL_TIMER;
@@ -20,12 +21,6 @@ const ARGUMENT_ALIGN: u64 = 8;
 /// Attempts at a piece of text; a console that takes nothing must not hold the guest up.
 const CONSOLE_ATTEMPTS_MAX: usize = 100;
 const NANOSECONDS: u64 = 1_000_000_000;
-
-/// Guest memory.
-pub trait Memory {
-    /// The `length` bytes from a guest-physical address on, if there are so many.
-    fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]>;
-}
 
 /// What comes after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

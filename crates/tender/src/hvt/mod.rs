@@ -22,16 +22,16 @@ pub mod probe;
 use self::core::Core;
 use crate::options::Options;
 use crate::share::Share;
+use crate::spt::put;
 use crate::sys::machine::{Exit, Machine};
 use crate::sys::process;
 use crate::world::World;
-use crate::{boot, check, load, spt};
+use crate::{boot, check, spt};
 use abi::hvt::{BOOT_INFO, BootInfo, MEMORY_BYTES_MAX};
-use abi::manifest::{Entry, Header, VERSION};
 use abi::note::Target;
 use abi::share::{BASE, CONTROL_OFFSET};
 use abi::{IMAGE_BASE, PAGE_SIZE};
-use call::{Calls, Memory, Outcome};
+use call::{Calls, Outcome};
 use ending::Ending;
 use image::Image;
 use kvm_ioctls::Kvm;
@@ -39,12 +39,11 @@ use paging::{Builder, Rights};
 use std::convert::Infallible;
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 use zerocopy::IntoBytes;
 
-pub use call::{Calls as Hypercalls, Memory as GuestMemory, Violation};
+pub use call::{Calls as Hypercalls, Violation};
 
 /// Where page tables lie.
 const TABLES: Range<u64> = 0x2_0000..IMAGE_BASE;
@@ -138,12 +137,6 @@ impl fmt::Display for Error {
     }
 }
 
-impl Memory for Machine {
-    fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]> {
-        Machine::bytes(self, address, length)
-    }
-}
-
 /// Starts `image`, which is in `file`, as `options` say, serves it until it ends, and ends with its
 /// exit status.
 ///
@@ -157,7 +150,7 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
     let machine = Machine::new(&kvm, memory as usize, options.huge_pages);
     let mut machine =
         machine.map_err(|error| Error::Machine(memory >> 20, options.huge_pages, error))?;
-    fill(&mut machine, file, image)
+    spt::fill(&mut machine, &spt::segments(image), file)
         .map_err(|error| spt::Error::Load(options.image.clone(), error))?;
 
     let features = image.extension.map_or(0, |extension| extension.features);
@@ -172,7 +165,15 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
         .get_tsc_khz()
         .map_err(step("TSC frequency"))?;
     let manifest = world.manifest(&image.entries);
-    let boot = boot_area(memory, image.end, frequency, &manifest, &command_line);
+    let info = |mft, cmdline| BootInfo {
+        mem_size: memory,
+        kernel_end: image.end,
+        cpu_cycle_freq: u64::from(frequency) * 1000,
+        cmdline,
+        mft,
+        ..BootInfo::default()
+    };
+    let boot = boot::handed_over(BOOT_INFO, info, &manifest, &command_line);
     put(&mut machine, BOOT_INFO, &boot)?;
     if let Some(extension) = image.extension {
         let info = boot::host_info(0, world.shared(), &world.attachments.devices);
@@ -242,56 +243,6 @@ fn memory_size(memory: u64, image_end: u64) -> Result<u64, Error> {
         return Err(Error::TooLittle(memory >> 20, needed.div_ceil(1 << 20)));
     }
     Ok(memory)
-}
-
-/// Copies the segments from the file to where the guest expects them.
-fn fill(machine: &mut Machine, file: &File, image: &Image) -> Result<(), load::Error> {
-    for segment in &image.segments {
-        // The image ends inside of guest memory, so there is always such a place.
-        let place = machine.bytes(segment.address, segment.file_size as u64);
-        let read = file.read_exact_at(place.unwrap_or_default(), segment.file_offset as u64);
-        read.map_err(load::Error::Read)?;
-    }
-    Ok(())
-}
-
-/// Copies `bytes` to `address`.
-fn put(machine: &mut Machine, address: u64, bytes: &[u8]) -> Result<(), Error> {
-    let outside = || Error::Step("guest memory", io::ErrorKind::InvalidData.into());
-    let place = machine.bytes(address, bytes.len() as u64);
-    place.ok_or_else(outside)?.copy_from_slice(bytes);
-    Ok(())
-}
-
-/// The bytes from [`BOOT_INFO`] on.
-fn boot_area(
-    memory: u64,
-    image_end: u64,
-    frequency_khz: u32,
-    manifest: &[Entry],
-    command_line: &[u8],
-) -> Vec<u8> {
-    let mft = BOOT_INFO + size_of::<BootInfo>() as u64;
-    let header = Header {
-        version: VERSION,
-        entries: manifest.len() as u32,
-    };
-    let manifest_bytes = size_of::<Header>() + size_of_val(manifest);
-    let info = BootInfo {
-        mem_size: memory,
-        kernel_end: image_end,
-        cpu_cycle_freq: u64::from(frequency_khz) * 1000,
-        cmdline: mft + manifest_bytes as u64,
-        mft,
-        ..BootInfo::default()
-    };
-    let mut bytes = Vec::new();
-    bytes.extend_from_slice(info.as_bytes());
-    bytes.extend_from_slice(header.as_bytes());
-    bytes.extend_from_slice(manifest.as_bytes());
-    bytes.extend_from_slice(command_line);
-    bytes.push(0);
-    bytes
 }
 
 /// Puts page tables and descriptors into guest memory and sets the processor up.

@@ -4,8 +4,9 @@
 //! instructions and knows some of them only: no arithmetic of SSE, of which all compiled programs
 //! are full. Nothing but such a guest tells.
 
-use super::{Error, TABLES, cpu, from_kvm, prepare, put};
+use super::{Error, TABLES, cpu, from_kvm, prepare};
 use crate::hvt::paging::{Builder, Rights};
+use crate::spt::put;
 use crate::sys::machine::{Exit, Machine};
 use abi::hvt::CALL_PORT;
 use abi::{IMAGE_BASE, PAGE_SIZE};

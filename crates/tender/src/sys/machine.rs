@@ -1,5 +1,6 @@
 //! A virtual machine of KVM's with one processor, and its memory.
 
+use crate::memory::Memory;
 use kvm_bindings::{KVM_MEM_READONLY, kvm_userspace_memory_region};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
@@ -110,21 +111,6 @@ impl Machine {
         unsafe { self.vm.set_user_memory_region(region) }.map_err(os_error)
     }
 
-    /// The one door to guest memory: the `length` bytes from a guest-physical address on, if there
-    /// are so many.
-    pub fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]> {
-        let end = address.checked_add(length)?;
-        if end > self.bytes as u64 {
-            return None;
-        }
-        // SAFETY: the address lies within the mapping (checked above), or one past its end.
-        let start = unsafe { self.memory.add(address as usize) };
-        // SAFETY: (1) the range lies within memory that `new` mapped readable and writable, all of
-        // it initialised, since the kernel gives zeroes; (2) no other slice of it exists, for each
-        // borrows self; (3) the guest runs only inside of `run`, which borrows self as well.
-        Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), length as usize) })
-    }
-
     /// All guest memory.
     pub fn memory(&mut self) -> &[u8] {
         self.bytes(0, self.bytes as u64).unwrap_or_default()
@@ -158,6 +144,21 @@ impl Machine {
             Err(error) => return Err(os_error(error)),
         };
         Ok(exit)
+    }
+}
+
+impl Memory for Machine {
+    fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]> {
+        let end = address.checked_add(length)?;
+        if end > self.bytes as u64 {
+            return None;
+        }
+        // SAFETY: the address lies within the mapping (checked above), or one past its end.
+        let start = unsafe { self.memory.add(address as usize) };
+        // SAFETY: (1) the range lies within memory that `new` mapped readable and writable, all of
+        // it initialised, since the kernel gives zeroes; (2) no other slice of it exists, for each
+        // borrows self; (3) the guest runs only inside of `run`, which borrows self as well.
+        Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), length as usize) })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Guest memory in this process: guest addresses are addresses here.
 
-use crate::memory::Region;
+use crate::memory::{Memory, Region};
 use abi::GUEST_BASE;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect};
 use std::arch::asm;
@@ -41,19 +41,6 @@ impl Filling {
         Ok(Self { end })
     }
 
-    /// The `length` bytes from `address` on, if guest memory has them.
-    pub fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]> {
-        let end = address.checked_add(length)?;
-        if address < GUEST_BASE || end > self.end {
-            return None;
-        }
-        let pointer = std::ptr::with_exposed_provenance_mut(address as usize);
-        // SAFETY: (1) the range lies inside what `claim` mapped readable and writable, and only
-        // `finish`, which consumes self, changes that; (2) all bytes are initialised, as the kernel
-        // gives zeroes; (3) the borrow of self keeps any other such slice away.
-        Some(unsafe { std::slice::from_raw_parts_mut(pointer, length as usize) })
-    }
-
     /// Gives each region its rights and, where it has one, its part of `file`.
     ///
     /// # Errors
@@ -83,6 +70,20 @@ impl Filling {
             unsafe { mprotect(address, length, rights) }?;
         }
         Ok(())
+    }
+}
+
+impl Memory for Filling {
+    fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]> {
+        let end = address.checked_add(length)?;
+        if address < GUEST_BASE || end > self.end {
+            return None;
+        }
+        let pointer = std::ptr::with_exposed_provenance_mut(address as usize);
+        // SAFETY: (1) the range lies inside what `claim` mapped readable and writable, and only
+        // `finish`, which consumes self, changes that; (2) all bytes are initialised, as the kernel
+        // gives zeroes; (3) the borrow of self keeps any other such slice away.
+        Some(unsafe { std::slice::from_raw_parts_mut(pointer, length as usize) })
     }
 }
 
