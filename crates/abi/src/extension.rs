@@ -3,10 +3,11 @@
 //! to what Solo5 offers.
 
 use crate::manifest::ENTRIES_MAX;
+use crate::pci::{self, Dma};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Version of everything in this module and in [`crate::share`].
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Name of the note, as it lies in the file.
 pub const NAME: [u8; 12] = *b"Outboard\0\0\0\0";
@@ -27,13 +28,16 @@ pub mod feature {
     pub const RULES: u32 = 1 << 2;
     /// Frames are captured into the shared file.
     pub const CAPTURE: u32 = 1 << 3;
+    /// On `hvt`, frames and sectors move through rings where
+    /// [`super::device_flag::RING`] says so.
+    pub const RINGS: u32 = 1 << 4;
     /// What the runtime does for every appliance, without its help.
     pub const RUNTIME: u32 = VIRTIO_NET_HEADER | COUNTERS | CAPTURE;
     /// All that this version has.
-    pub const ALL: u32 = VIRTIO_NET_HEADER | COUNTERS | RULES | CAPTURE;
+    pub const ALL: u32 = VIRTIO_NET_HEADER | COUNTERS | RULES | CAPTURE | RINGS;
 }
 
-/// Descriptor of the note.
+/// Descriptor of the note. As many [`pci::Request`]s follow as [`Self::pci`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Descriptor {
@@ -43,9 +47,15 @@ pub struct Descriptor {
     pub features: u32,
     /// Guest address of a [`HostInfo`] inside a writable segment, unchecked.
     pub host_info: u64,
+    /// DMA memory that the image asks for, in bytes; unchecked.
+    pub dma_bytes: u64,
+    /// Number of PCIe devices that it asks for, unchecked.
+    pub pci: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<Descriptor>() == 16);
+const _: () = assert!(size_of::<Descriptor>() == 32);
 
 /// Header and name of the note.
 pub fn header() -> [u8; HEADER_SIZE] {
@@ -78,9 +88,17 @@ pub struct HostInfo {
     pub share_bytes: u64,
     /// Bits of [`device_flag`] for each entry of the manifest.
     pub devices: [u32; ENTRIES_MAX],
+    /// On `hvt`: guest address of the rings, or 0 if there are none.
+    pub rings: u64,
+    /// Their size in bytes.
+    pub rings_bytes: u64,
+    /// The DMA memory.
+    pub dma: Dma,
+    /// The PCIe devices that the image asked for, in its order.
+    pub pci: [pci::Info; pci::DEVICES_MAX],
 }
 
-const _: () = assert!(size_of::<HostInfo>() == 288);
+const _: () = assert!(size_of::<HostInfo>() == 2120);
 
 impl HostInfo {
     /// The state in which an image carries it, and in which a stock tender leaves it.
@@ -92,6 +110,10 @@ impl HostInfo {
         share: 0,
         share_bytes: 0,
         devices: [0; ENTRIES_MAX],
+        rings: 0,
+        rings_bytes: 0,
+        dma: Dma::ZERO,
+        pci: [pci::Info::ZERO; pci::DEVICES_MAX],
     };
 }
 
@@ -110,4 +132,6 @@ pub mod device_flag {
     /// Each frame read or written begins with a 12-byte `virtio_net_hdr_v1`; checksums may be
     /// deferred and TCP left unsegmented in both directions (virtio 1.2, 5.1.6).
     pub const VIRTIO_NET_HEADER: u32 = 1 << 0;
+    /// It is reached through its ring, on `hvt`.
+    pub const RING: u32 = 1 << 1;
 }

@@ -13,6 +13,7 @@
 //! | [`spt`] | boot information, system calls and addresses of the `spt` host | Solo5 `spt_abi.h` |
 //! | [`hvt`] | boot information and hypercalls of the `hvt` host | Solo5 `hvt_abi.h` |
 //! | [`extension`] | what Solo5's manifest cannot say, and what the tender answers | Outboard |
+//! | [`pci`] | PCIe devices and DMA memory in it | Outboard |
 //! | [`share`] | the file-backed page: how the guest ended, counters | Outboard |
 //! | [`capture`] | how a guest writes captured frames into it | Outboard |
 
@@ -27,6 +28,7 @@ pub mod extension;
 pub mod hvt;
 pub mod manifest;
 pub mod note;
+pub mod pci;
 pub mod share;
 pub mod spt;
 

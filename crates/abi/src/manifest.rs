@@ -147,9 +147,7 @@ impl Entry {
 
     /// The name, if it is one: 1 to 67 letters and digits.
     pub fn name(&self) -> Option<&str> {
-        let end = self.name.iter().position(|byte| *byte == 0)?;
-        let name = &self.name[..end];
-        is_device_name(name).then(|| core::str::from_utf8(name).ok())?
+        name_of(&self.name)
     }
 
     /// Records what the tender attached: properties, backing descriptor, and that it did.
@@ -193,6 +191,13 @@ impl Entry {
         let b = self.backing.to_le_bytes();
         i32::from_le_bytes([b[0], b[1], b[2], b[3]])
     }
+}
+
+/// The name in a field of a fixed size, ended by a NUL, if it is a device name.
+pub fn name_of(field: &[u8; NAME_BYTES_MAX + 1]) -> Option<&str> {
+    let end = field.iter().position(|byte| *byte == 0)?;
+    let name = &field[..end];
+    is_device_name(name).then(|| core::str::from_utf8(name).ok())?
 }
 
 /// Whether `name` can name a device on the command line of a tender.

@@ -27,11 +27,19 @@ pub fn extension_note_prefix(features: u32) -> Vec<u8> {
         version: extension::VERSION,
         features,
         host_info: 0,
+        dma_bytes: 0,
+        pci: 0,
+        reserved: 0,
     };
     let mut bytes = extension::header().to_vec();
     let known = std::mem::offset_of!(Descriptor, host_info);
     bytes.extend_from_slice(&descriptor.as_bytes()[..known]);
     bytes
+}
+
+/// What follows [`Descriptor::host_info`] in the extension note.
+pub fn extension_note_suffix() -> Vec<u8> {
+    vec![0; size_of::<Descriptor>() - std::mem::offset_of!(Descriptor, dma_bytes)]
 }
 
 #[cfg(test)]
@@ -76,8 +84,8 @@ mod tests {
     #[test]
     fn extension_note_stops_where_the_address_begins() {
         let golden = [
-            9, 0, 0, 0, 16, 0, 0, 0, 0x4f, 0x42, 0x58, 0x31, b'O', b'u', b't', b'b', b'o', b'a',
-            b'r', b'd', 0, 0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0,
+            9, 0, 0, 0, 32, 0, 0, 0, 0x4f, 0x42, 0x58, 0x31, b'O', b'u', b't', b'b', b'o', b'a',
+            b'r', b'd', 0, 0, 0, 0, 3, 0, 0, 0, 7, 0, 0, 0,
         ];
         assert_eq!(extension_note_prefix(7), golden);
     }

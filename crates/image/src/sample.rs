@@ -2,7 +2,7 @@
 //!
 //! Its program headers are those of [`crate::script`], in the order of [`header`].
 
-use crate::note::{extension_note_prefix, manifest_note};
+use crate::note::{extension_note_prefix, extension_note_suffix, manifest_note};
 use abi::extension::{HostInfo, feature};
 use abi::manifest::{Entry, kind};
 use abi::note::{Target, abi_note};
@@ -47,6 +47,7 @@ pub fn sample() -> Vec<u8> {
     let manifest = manifest_note(&[Entry::RESERVED, devices[0], devices[1]]);
     let mut extension = extension_note_prefix(feature::ALL);
     extension.extend_from_slice(&HOST_INFO.to_le_bytes());
+    extension.extend_from_slice(&extension_note_suffix());
     let notes = [abi, manifest, extension];
     let sizes = notes.each_ref().map(|note| note.len() as u64);
     let notes = notes.concat();

@@ -5,7 +5,7 @@
 //! executable, and each note the first of a `PT_NOTE` of its own. The ELF header lies in none of
 //! the segments. Every segment lists its rights here, whatever the input sections ask for.
 
-use crate::note::{extension_note_prefix, manifest_note};
+use crate::note::{extension_note_prefix, extension_note_suffix, manifest_note};
 use abi::manifest::Entry;
 use abi::note::{Target, abi_note};
 use abi::{IMAGE_BASE, PAGE_SIZE};
@@ -24,6 +24,7 @@ pub fn linker_script(entries: &[Entry], features: u32, target: Target) -> String
     let abi = data(&abi_note(target));
     let manifest = data(&manifest_note(entries));
     let extension = data(&extension_note_prefix(features));
+    let requests = data(&extension_note_suffix());
     format!(
         "/* Written by Outboard's image crate: change the manifest, not this file. */
 ENTRY(_start)
@@ -47,7 +48,7 @@ SECTIONS {{
     .interp : ALIGN(4) {{{interpreter} }} :rodata :interp
     .note.solo5.abi : ALIGN(4) {{ __abi_note = .;{abi} }} :rodata :abi
     .note.solo5.manifest : ALIGN(4) {{{manifest} }} :rodata :manifest
-    .note.outboard : ALIGN(4) {{{extension} QUAD(outboard_host_info) }} :rodata :extension
+    .note.outboard : ALIGN(4) {{{extension} QUAD(outboard_host_info){requests} }} :rodata :extension
     .rodata : {{ *(.rodata .rodata.*) }} :rodata
     .data.rel.ro : {{ *(.data.rel.ro .data.rel.ro.*) *(.got .got.*) }} :rodata
 
@@ -114,7 +115,8 @@ mod tests {
                 emitted(&script, ".note.solo5.manifest"),
                 manifest_note(&entries)
             );
-            assert_eq!(emitted(&script, ".note.outboard"), extension_note_prefix(5));
+            let extension = [extension_note_prefix(5), extension_note_suffix()].concat();
+            assert_eq!(emitted(&script, ".note.outboard"), extension);
         }
     }
 }

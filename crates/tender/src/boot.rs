@@ -116,6 +116,7 @@ pub fn host_info(flags: u32, share: Option<(u64, u64)>, attached: &[Attached]) -
         share,
         share_bytes,
         devices,
+        ..HostInfo::ZERO
     }
 }
 

@@ -1,0 +1,125 @@
+//! PCIe devices and DMA memory: what an image asks for, what it is told, and where they are mapped.
+//!
+//! The virtual addresses are those of Solo5's first PCIe support (BARs at 2^39, DMA memory at 2^40)
+//! and the same on every host. Guest-physical addresses and I/O addresses are the same numbers
+//! where the processor and the IOMMU have as many bits, and others where not: a guest is told the
+//! I/O address of its DMA memory, and never sees a physical one.
+
+use crate::manifest::{NAME_BYTES_MAX, name_of};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Most PCIe devices of an image: what the layout of addresses holds.
+pub const DEVICES_MAX: usize = 32;
+/// BARs of a device.
+pub const BARS: usize = 6;
+/// Largest BAR that can be mapped, in bytes: what the layout of addresses holds.
+pub const BAR_BYTES_MAX: u64 = 1 << 30;
+/// Virtual address of the DMA memory.
+pub const DMA_BASE: u64 = 1 << 40;
+/// DMA memory is handed out in multiples of this, in bytes: a large page.
+pub const DMA_GRANULE: u64 = 2 << 20;
+/// Most DMA memory of an image, in bytes.
+pub const DMA_BYTES_MAX: u64 = 4 << 30;
+
+/// Virtual address of BAR `bar` of PCIe device number `device` of the image.
+pub const fn bar_address(device: usize, bar: usize) -> u64 {
+    (1 << 39) + ((device as u64) << 34) + ((bar as u64) << 30)
+}
+
+const _: () = assert!(bar_address(DEVICES_MAX - 1, BARS - 1) + BAR_BYTES_MAX <= DMA_BASE);
+
+/// A PCIe device that an image asks for, as it stands in the extension note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Request {
+    /// Name, ended by a NUL; no device of the manifest has the same.
+    pub name: [u8; NAME_BYTES_MAX + 1],
+    /// Class code (PCI Local Bus 3.0, 6.2.1).
+    pub class: u8,
+    /// Subclass.
+    pub subclass: u8,
+    /// Programming interface.
+    pub progif: u8,
+    /// BARs to be mapped: bit i for BAR i.
+    pub bars: u8,
+    /// Vendor ID.
+    pub vendor: u16,
+    /// Device ID.
+    pub device: u16,
+    /// Bits of [`request_flag`].
+    pub flags: u32,
+}
+
+const _: () = assert!(size_of::<Request>() == 80);
+
+impl Request {
+    /// The name, if it is one.
+    pub fn name(&self) -> Option<&str> {
+        name_of(&self.name)
+    }
+}
+
+/// Bits of [`Request::flags`].
+pub mod request_flag {
+    /// The device reads and writes DMA memory by itself.
+    pub const BUS_MASTER: u32 = 1 << 0;
+}
+
+/// What an image is told of a PCIe device that it asked for.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Info {
+    /// Sizes of the BARs that it asked for, in bytes; 0 for the others.
+    pub bar_bytes: [u64; BARS],
+    /// Bits of [`info_flag`].
+    pub flags: u32,
+    /// On `spt` and `process`: the descriptor by which registers are reached by message.
+    pub handle: i32,
+}
+
+const _: () = assert!(size_of::<Info>() == 56);
+
+impl Info {
+    /// No device.
+    pub const ZERO: Self = Self {
+        bar_bytes: [0; BARS],
+        flags: 0,
+        handle: 0,
+    };
+}
+
+/// Bits of [`Info::flags`].
+pub mod info_flag {
+    /// The device is attached.
+    pub const ATTACHED: u32 = 1 << 0;
+    /// Its first message-signalled interrupt wakes the guest up: the device is in the wait set,
+    /// edge-triggered, under its index.
+    pub const INTERRUPT: u32 = 1 << 1;
+    /// Its BARs are not mapped: registers are read and written by message.
+    pub const MESSAGE: u32 = 1 << 2;
+}
+
+/// The DMA memory of an image.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Dma {
+    /// Its virtual address, [`DMA_BASE`]; 0 if there is none.
+    pub address: u64,
+    /// The I/O address of its first byte.
+    pub iova: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+impl Dma {
+    /// None.
+    pub const ZERO: Self = Self {
+        address: 0,
+        iova: 0,
+        bytes: 0,
+    };
+}
