@@ -1,47 +1,101 @@
 //! Owned packet buffers and the pool that they return to.
 
 use crate::offload::Offload;
-use alloc::rc::Rc;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use core::mem;
+use core::mem::ManuallyDrop;
+use hw::{DmaArena, DmaBuf, Iova, Lease, OutOfDma, Reachable, Recycle};
 
 /// Bytes that a pool keeps free in front of a frame, for headers that lower layers add
 /// (virtio-net's has 12). A multiple of 4, plus 2, so that the IP header is 4-byte aligned.
 pub const HEADROOM: usize = 34;
 
+/// Buffers of DMA memory begin at multiples of this, in bytes.
+const CACHE_LINE: usize = 64;
+
 /// Largest frame that crosses an interface: 64 KiB of unsegmented TCP with Ethernet header and
 /// VLAN tag.
 pub const FRAME_BYTES_MAX: usize = 65_535 + 14 + 4;
 
-/// An arena cut into buffers of one size.
+/// Buffers of one size.
 ///
-/// Buffers are reused last-in first-out, so that the ones in use are the ones in cache. The pool
-/// never grows: whoever keeps frames starves only itself.
-#[derive(Clone)]
-pub struct Pool(Rc<Shared>);
+/// They are reused last-in first-out, so that the ones in use are the ones in cache. The pool never
+/// grows: whoever keeps frames starves only itself. A pool lives for ever.
+#[derive(Clone, Copy)]
+pub struct Pool(&'static Shared);
 
 struct Shared {
-    free: RefCell<Vec<&'static mut [u8]>>,
+    free: RefCell<Vec<ManuallyDrop<Lease<Slot>>>>,
     buffer_size: usize,
     count: usize,
 }
 
+/// A buffer and what is known of the packet in it. It lies in memory that no device can reach.
+struct Slot {
+    buffer: DmaBuf,
+    start: usize,
+    end: usize,
+    offload: Offload,
+    home: &'static Shared,
+}
+
+impl Recycle for Slot {
+    #[inline]
+    fn recycle(lease: ManuallyDrop<Lease<Self>>) {
+        let home = lease.home;
+        // There was room for all of them when the pool was made.
+        home.free.borrow_mut().push(lease);
+    }
+}
+
 impl Pool {
-    /// Cuts `arena` into buffers of `buffer_size` bytes, [`HEADROOM`] included.
+    /// Cuts `arena` into buffers of `buffer_size` bytes, [`HEADROOM`] included. No device can reach
+    /// them.
     ///
     /// # Panics
     /// If `buffer_size` leaves no room behind the headroom.
     pub fn new(arena: &'static mut [u8], buffer_size: usize) -> Self {
+        let buffers = arena.chunks_exact_mut(buffer_size).map(DmaBuf::plain);
+        Self::of(buffers.collect(), buffer_size)
+    }
+
+    /// Takes `count` buffers of `buffer_size` bytes, [`HEADROOM`] included, from the DMA memory;
+    /// each begins at a cache line.
+    ///
+    /// # Errors
+    /// If less is left.
+    ///
+    /// # Panics
+    /// If `buffer_size` leaves no room behind the headroom.
+    pub fn dma(arena: &mut DmaArena, count: usize, buffer_size: usize) -> Result<Self, OutOfDma> {
+        let buffers = (0..count).map(|_| arena.buf(buffer_size, CACHE_LINE));
+        Ok(Self::of(buffers.collect::<Result<_, _>>()?, buffer_size))
+    }
+
+    fn of(buffers: Vec<DmaBuf>, buffer_size: usize) -> Self {
         assert!(buffer_size > HEADROOM);
-        let mut free: Vec<_> = arena.chunks_exact_mut(buffer_size).collect();
-        free.reverse();
-        let count = free.len();
-        Self(Rc::new(Shared {
-            free: RefCell::new(free),
+        let home: &'static Shared = Box::leak(Box::new(Shared {
+            free: RefCell::new(Vec::with_capacity(buffers.len())),
             buffer_size,
-            count,
-        }))
+            count: buffers.len(),
+        }));
+        let slots = buffers.into_iter().map(|buffer| Slot {
+            buffer,
+            start: 0,
+            end: 0,
+            offload: Offload::NONE,
+            home,
+        });
+        // The first buffer is the first to be handed out.
+        let leases = slots
+            .collect::<Vec<_>>()
+            .leak()
+            .iter_mut()
+            .rev()
+            .map(Lease::new);
+        home.free.borrow_mut().extend(leases.map(ManuallyDrop::new));
+        Self(home)
     }
 
     /// A frame of `len` bytes with unspecified content; `None` if all buffers are in use or `len`
@@ -51,17 +105,15 @@ impl Pool {
         if len > self.frame_bytes_max() {
             return None;
         }
-        let buffer = self.0.free.borrow_mut().pop()?;
-        Some(Frame {
-            buffer,
-            start: HEADROOM as u32,
-            end: (HEADROOM + len) as u32,
-            offload: Offload::NONE,
-            pool: Rc::clone(&self.0),
-        })
+        let mut slot = ManuallyDrop::into_inner(self.0.free.borrow_mut().pop()?);
+        slot.start = HEADROOM;
+        slot.end = HEADROOM + len;
+        slot.offload = Offload::NONE;
+        Some(Frame(slot))
     }
 
     /// Largest frame that fits a buffer, in bytes.
+    #[inline]
     pub fn frame_bytes_max(&self) -> usize {
         self.0.buffer_size - HEADROOM
     }
@@ -77,48 +129,54 @@ impl Pool {
     }
 }
 
-/// An owned packet, from the Ethernet header on, in a buffer of a [`Pool`].
+/// An owned packet, from the Ethernet header on, in a buffer of a [`Pool`]; one pointer wide.
 ///
 /// Whoever holds it may read and write it; dropping it gives the buffer back.
-pub struct Frame {
-    buffer: &'static mut [u8],
-    start: u32,
-    end: u32,
-    /// What was left to the next device: checksum, segmentation.
-    pub offload: Offload,
-    pool: Rc<Shared>,
-}
+pub struct Frame(Lease<Slot>);
 
 impl Frame {
     /// The packet.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        &self.buffer[self.start as usize..self.end as usize]
+        &self.0.buffer.bytes()[self.0.start..self.0.end]
     }
 
     /// The packet, to be edited in place.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer[self.start as usize..self.end as usize]
+        let slot = &mut *self.0;
+        &mut slot.buffer.bytes_mut()[slot.start..slot.end]
     }
 
     /// Length of the packet in bytes.
     #[inline]
     pub fn len(&self) -> usize {
-        (self.end - self.start) as usize
+        self.0.end - self.0.start
     }
 
     /// Whether the packet has no byte.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.start == self.end
+        self.len() == 0
+    }
+
+    /// What was left to the next device: checksum, segmentation.
+    #[inline]
+    pub fn offload(&self) -> Offload {
+        self.0.offload
+    }
+
+    /// Leaves something to the next device.
+    #[inline]
+    pub fn set_offload(&mut self, offload: Offload) {
+        self.0.offload = offload;
     }
 
     /// Cuts the packet to its first `len` bytes; longer leaves it as it is.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
         if len < self.len() {
-            self.end = self.start + len as u32;
+            self.0.end = self.0.start + len;
         }
     }
 
@@ -126,9 +184,10 @@ impl Frame {
     /// `None` if there is less headroom.
     #[inline]
     pub fn push_front(&mut self, count: usize) -> Option<&mut [u8]> {
-        let start = (self.start as usize).checked_sub(count)?;
-        self.start = start as u32;
-        Some(&mut self.buffer[start..start + count])
+        let slot = &mut *self.0;
+        let start = slot.start.checked_sub(count)?;
+        slot.start = start;
+        Some(&mut slot.buffer.bytes_mut()[start..start + count])
     }
 
     /// Takes the first `count` bytes off the packet, making them headroom; `false`, and nothing
@@ -138,17 +197,17 @@ impl Frame {
     pub fn pop_front(&mut self, count: usize) -> bool {
         let fits = count <= self.len();
         if fits {
-            self.start += count as u32;
+            self.0.start += count;
         }
         fits
     }
 }
 
-impl Drop for Frame {
+impl Reachable for Frame {
+    /// The packet's first byte.
     #[inline]
-    fn drop(&mut self) {
-        let buffer = mem::take(&mut self.buffer);
-        self.pool.free.borrow_mut().push(buffer);
+    fn iova(&self) -> Option<Iova> {
+        self.0.buffer.iova_at(self.0.start)
     }
 }
 
@@ -156,7 +215,7 @@ impl core::fmt::Debug for Frame {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Frame")
             .field("len", &self.len())
-            .field("offload", &self.offload)
+            .field("offload", &self.offload())
             .finish_non_exhaustive()
     }
 }
@@ -164,7 +223,6 @@ impl core::fmt::Debug for Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::boxed::Box;
 
     fn pool(buffers: usize, size: usize) -> Pool {
         Pool::new(Box::leak(alloc::vec![0; buffers * size].into()), size)

@@ -21,6 +21,7 @@ pub mod ethernet;
 mod frame;
 mod guess;
 mod netif;
+mod nic;
 pub mod offload;
 mod segment;
 #[cfg(test)]
@@ -33,5 +34,6 @@ pub use block::{BlockDevice, BlockError};
 pub use frame::{FRAME_BYTES_MAX, Frame, HEADROOM, Pool};
 pub use guess::Guess;
 pub use netif::{Netif, NetifExt, WaitHandle};
+pub use nic::{Nic, NicCounts, TEND_NANOSECONDS};
 pub use offload::{Gso, GsoKind, Offload, Offloads};
 pub use segment::{SEGMENT_HEADER_MAX, Segmenter, segments};

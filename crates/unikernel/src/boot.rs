@@ -167,7 +167,7 @@ pub(crate) fn boot() -> &'static Boot {
 
 /// Packet buffers of all ports.
 pub(crate) fn pool() -> Pool {
-    boot().pool.clone()
+    boot().pool
 }
 
 /// Hands out the device of this name.

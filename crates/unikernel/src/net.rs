@@ -135,7 +135,7 @@ impl Port {
         }
         match virtio::parse(&header, frame.bytes()) {
             Ok(offload) => {
-                frame.offload = offload;
+                frame.set_offload(offload);
                 Received::Frame(frame)
             }
             Err(_) => Received::Drop(PortCounter::RxBadHeader, frame),
@@ -168,13 +168,13 @@ impl Port {
     fn write(&self, mut frame: Frame) -> Sent {
         let length = frame.len() as u64;
         if self.virtio {
-            let header = virtio::emit(frame.offload);
+            let header = virtio::emit(frame.offload());
             match frame.push_front(virtio::HEADER_SIZE) {
                 Some(room) => room.copy_from_slice(&header),
                 None => return self.refused(Errno::NO_BUFFERS),
             }
         } else {
-            frame.offload.complete_checksum(frame.bytes_mut());
+            frame.offload().complete_checksum(frame.bytes_mut());
         }
         match host::write(self.handle, frame.bytes()) {
             Ok(_) => Sent {
@@ -231,14 +231,14 @@ impl Port {
     #[inline]
     fn send_frame(&self, frame: Frame) -> Sent {
         let limit = self.mtu + link_header_size(frame.bytes());
-        let wire_length = match frame.offload.gso {
+        let wire_length = match frame.offload().gso {
             None => frame.len(),
             Some(gso) => gso.segment_bytes().min(frame.len()),
         };
         if wire_length > limit {
             return self.lost(PortCounter::TxTooBig);
         }
-        match frame.offload.gso {
+        match frame.offload().gso {
             Some(gso) if !self.virtio => self.write_segments(frame, gso),
             _ => self.write(frame),
         }

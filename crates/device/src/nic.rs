@@ -1,0 +1,74 @@
+//! What the driver of a NIC is to the port that wraps it.
+
+use crate::batch::Batch;
+use crate::offload::Offloads;
+
+/// A NIC's driver.
+///
+/// It moves frames between a batch and its descriptor rings, and nothing else: MTU, counters,
+/// captures and segmentation in software are the port's. It never waits, and each call is bounded
+/// by the ring's size. A device that misbehaves is reset, and given up after some attempts; what
+/// happened is in [`Self::counts`].
+pub trait Nic {
+    /// The MAC address that the device bears.
+    fn mac(&self) -> [u8; 6];
+
+    /// Largest payload of an Ethernet frame that it is set up for, in bytes.
+    fn mtu(&self) -> usize;
+
+    /// What it does by itself.
+    fn offloads(&self) -> Offloads;
+
+    /// Speed of the link in Mb/s, as of the last [`Self::tend`]; `None` while it is down.
+    fn link(&self) -> Option<u32>;
+
+    /// Adds received frames to `batch`, at most until it is full, and gives the device new buffers
+    /// for them.
+    fn receive(&mut self, batch: &mut Batch);
+
+    /// Hands all frames of `batch` to the device, in order, and leaves it empty. What there is no
+    /// room for is dropped and counted. Frames that the device is done with go back to their pools.
+    fn transmit(&mut self, batch: &mut Batch);
+
+    /// Lets the device interrupt when the next frame comes, which takes the right away again, and
+    /// looks once more: `true` if there is something to receive already, so that nobody must sleep.
+    fn arm(&mut self) -> bool;
+
+    /// What time brings: state of the link, statistics, a device that hangs. To be called every
+    /// [`TEND_NANOSECONDS`] or so, with the monotonic clock.
+    fn tend(&mut self, now: u64);
+
+    /// What it has counted since the start.
+    fn counts(&self) -> &NicCounts;
+}
+
+/// How often [`Nic::tend`] is called, in nanoseconds.
+pub const TEND_NANOSECONDS: u64 = 100_000_000;
+
+/// What a driver counts; numbers only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NicCounts {
+    /// Received frames that the device found bad: checksum of the frame, length, symbols.
+    pub rx_error: u64,
+    /// Write-backs of the device that cannot be true: a length over the buffer's, an index that
+    /// was not its turn.
+    pub rx_lie: u64,
+    /// Frames that the device had no descriptor for, as it says.
+    pub rx_missed: u64,
+    /// Times that no buffer was left to give to the device.
+    pub no_buffer: u64,
+    /// Frames not sent: the ring was full.
+    pub tx_no_room: u64,
+    /// Frames not sent: the link was down, or the device given up.
+    pub tx_link_down: u64,
+    /// Frames not sent: not in memory that the device can reach, or too many parts.
+    pub tx_refused: u64,
+    /// Calls of [`Nic::receive`] that found something.
+    pub polls_busy: u64,
+    /// Calls of [`Nic::receive`] that found nothing.
+    pub polls_idle: u64,
+    /// Times that the device was reset because it hung or lied.
+    pub resets: u64,
+    /// Whether it was given up: it does nothing any more.
+    pub given_up: bool,
+}

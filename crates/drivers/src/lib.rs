@@ -1,0 +1,7 @@
+//! Drivers, in safe Rust, each from its datasheet.
+//!
+//! A driver does not know where it runs: it has registers ([`hw::Mmio`]), DMA memory and a pool of
+//! frames, and is told the time. It never trusts what its device can write.
+
+#![no_std]
+#![forbid(unsafe_code)]

@@ -1,0 +1,163 @@
+//! Registers of a device.
+
+use alloc::rc::Rc;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering, fence};
+
+/// What a read finds where no register is (PCI Local Bus 3.0, 3.3.3.3: master abort).
+const NOTHING: u32 = u32::MAX;
+
+/// Registers that are reached by asking somebody: a device behind a socket, or a model.
+pub trait Registers {
+    /// Size in bytes.
+    fn len(&self) -> usize;
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The 32-bit register at this offset, a multiple of 4 below [`Self::len`].
+    fn read32(&self, offset: usize) -> u32;
+    /// Writes it.
+    fn write32(&self, offset: usize, value: u32);
+}
+
+/// A 32-bit register at an offset in bytes, a multiple of 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Register(pub usize);
+
+impl Register {
+    /// The `n`-th of an array of registers that lie `stride` bytes apart.
+    #[inline]
+    pub const fn nth(self, n: usize, stride: usize) -> Self {
+        Self(self.0 + n * stride)
+    }
+}
+
+/// The registers of a BAR.
+///
+/// As on a bus, a read where nothing is finds all ones, and a write there is lost: a BAR that is
+/// smaller than a driver expects is no danger. Drivers say so at the start, by [`Self::len`].
+#[derive(Clone)]
+pub struct Mmio(Access);
+
+#[derive(Clone)]
+enum Access {
+    /// Mapped registers of a device: volatile.
+    Mapped { start: NonNull<u8>, len: usize },
+    /// Memory that a model in another thread reads and writes.
+    Shared(&'static [AtomicU32]),
+    /// By message.
+    Asked(Rc<dyn Registers>),
+}
+
+impl Mmio {
+    /// # Safety
+    /// The `len` bytes from `start` on, which is aligned to 4, are registers of a device, mapped
+    /// for ever, that can be read and written as 32-bit words in any order without harm to memory.
+    pub unsafe fn mapped(start: NonNull<u8>, len: usize) -> Self {
+        Self(Access::Mapped { start, len })
+    }
+
+    /// Registers in memory that a model shares.
+    pub fn shared(words: &'static [AtomicU32]) -> Self {
+        Self(Access::Shared(words))
+    }
+
+    /// Registers that `registers` is asked for.
+    pub fn asked(registers: Rc<dyn Registers>) -> Self {
+        Self(Access::Asked(registers))
+    }
+
+    /// Size in bytes.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Access::Mapped { len, .. } => *len,
+            Access::Shared(words) => size_of_val(*words),
+            Access::Asked(registers) => registers.len(),
+        }
+    }
+
+    /// Whether there is no register.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads a register.
+    #[inline]
+    pub fn read(&self, Register(offset): Register) -> u32 {
+        match &self.0 {
+            Access::Mapped { start, len } if inside(offset, *len) => {
+                // SAFETY: inside of the BAR (checked).
+                let place = unsafe { start.add(offset) }.cast::<u32>();
+                // SAFETY: aligned (checked) registers, mapped for ever (caller of `mapped`).
+                let value = unsafe { place.read_volatile() };
+                fence(Ordering::Acquire);
+                value
+            }
+            Access::Shared(words) if inside(offset, size_of_val(*words)) => {
+                words[offset / 4].load(Ordering::Acquire)
+            }
+            Access::Asked(registers) if inside(offset, registers.len()) => registers.read32(offset),
+            _ => NOTHING,
+        }
+    }
+
+    /// Writes a register, after all that was written to memory before.
+    #[inline]
+    pub fn write(&self, Register(offset): Register, value: u32) {
+        match &self.0 {
+            Access::Mapped { start, len } if inside(offset, *len) => {
+                fence(Ordering::Release);
+                // SAFETY: inside of the BAR (checked).
+                let place = unsafe { start.add(offset) }.cast::<u32>();
+                // SAFETY: as for `read`.
+                unsafe { place.write_volatile(value) };
+            }
+            Access::Shared(words) if inside(offset, size_of_val(*words)) => {
+                words[offset / 4].store(value, Ordering::Release);
+            }
+            Access::Asked(registers) if inside(offset, registers.len()) => {
+                registers.write32(offset, value);
+            }
+            _ => {}
+        }
+    }
+
+    /// Sets and clears bits of a register.
+    pub fn change(&self, register: Register, set: u32, clear: u32) {
+        self.write(register, self.read(register) & !clear | set);
+    }
+}
+
+#[inline]
+fn inside(offset: usize, len: usize) -> bool {
+    offset.is_multiple_of(4) && offset < len && len - offset >= 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::boxed::Box;
+    use alloc::vec;
+
+    #[test]
+    fn what_is_not_there_reads_all_ones_and_loses_writes() {
+        let words: &'static [AtomicU32] =
+            Box::leak(Box::new([AtomicU32::new(7), AtomicU32::new(8)]));
+        let memory = vec![0u32; 2].leak();
+        memory[1] = 8;
+        let start = NonNull::from(&mut *memory).cast();
+        // SAFETY: leaked words that nobody else uses from here on.
+        let mapped = unsafe { Mmio::mapped(start, 8) };
+        for mmio in [Mmio::shared(words), mapped] {
+            assert_eq!((mmio.len(), mmio.read(Register(4))), (8, 8));
+            for outside in [2, 6, 8, usize::MAX - 3] {
+                mmio.write(Register(outside), 0);
+                assert_eq!(mmio.read(Register(outside)), NOTHING);
+            }
+            mmio.write(Register(0), 5);
+            mmio.change(Register(0), 2, 1);
+            assert_eq!((mmio.read(Register(0)), mmio.read(Register(4))), (6, 8));
+        }
+    }
+}

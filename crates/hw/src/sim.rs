@@ -1,0 +1,208 @@
+//! The same types over plain memory: what a driver and a model of its device share.
+//!
+//! The driver has a [`DmaArena`], the model a [`View`] of the same memory. Both may live in one
+//! thread or in two. Words of descriptors are atomics on both sides. Bytes of buffers are not: a
+//! model that behaves touches those that the driver gave it, between the descriptor that says so
+//! and the one that says it is done. One that does not, on purpose, must run in the driver's
+//! thread, where its writes are ordered with everything else.
+
+use crate::arena::DmaArena;
+use alloc::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use core::fmt;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Size of a page.
+const PAGE: usize = 4096;
+
+/// The DMA memory as a model sees it.
+#[derive(Clone)]
+pub struct View {
+    start: NonNull<u8>,
+    len: usize,
+    iova: u64,
+}
+
+// SAFETY: it is a range of memory that lives for ever; who may touch which byte when is between
+// driver and model, as between a driver and a device (see the module's documentation).
+unsafe impl Send for View {}
+// SAFETY: as above.
+unsafe impl Sync for View {}
+
+/// An I/O address that is not in the arena: a driver's mistake, or a model's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outside {
+    /// The address.
+    pub iova: u64,
+    /// How many bytes from there on.
+    pub bytes: usize,
+}
+
+impl fmt::Display for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} bytes at {:#x} are not all in DMA memory",
+            self.bytes, self.iova
+        )
+    }
+}
+
+impl core::error::Error for Outside {}
+
+/// DMA memory of at least `bytes` bytes at the I/O address `iova`, a multiple of the page size, for
+/// a driver and a model. It is never freed.
+///
+/// # Panics
+/// If `iova` is no such multiple, or there is no memory.
+pub fn arena(bytes: usize, iova: u64) -> (DmaArena, View) {
+    assert!(iova.is_multiple_of(PAGE as u64));
+    let len = bytes.max(1).next_multiple_of(PAGE);
+    let Ok(layout) = Layout::from_size_align(len, PAGE) else {
+        panic!("{bytes} bytes of DMA memory");
+    };
+    // SAFETY: the layout has a size.
+    let start = unsafe { alloc_zeroed(layout) };
+    let Some(start) = NonNull::new(start) else {
+        handle_alloc_error(layout)
+    };
+    // SAFETY: freshly allocated, zeroed, never freed; the view is the devices'.
+    let arena = unsafe { DmaArena::new(start, len, iova) };
+    (arena, View { start, len, iova })
+}
+
+impl View {
+    /// The place of `bytes` bytes at `iova`.
+    #[inline]
+    fn place(&self, iova: u64, bytes: usize) -> Result<NonNull<u8>, Outside> {
+        let offset = iova.wrapping_sub(self.iova);
+        let outside = Outside { iova, bytes };
+        if offset > self.len as u64 || self.len - (offset as usize) < bytes {
+            return Err(outside);
+        }
+        // SAFETY: `offset` is not past the end (checked).
+        Ok(unsafe { self.start.add(offset as usize) })
+    }
+
+    #[inline]
+    fn word(&self, iova: u64) -> Result<&AtomicU64, Outside> {
+        let place = self.place(iova, size_of::<u64>())?;
+        if !iova.is_multiple_of(size_of::<u64>() as u64) {
+            let bytes = size_of::<u64>();
+            return Err(Outside { iova, bytes });
+        }
+        // SAFETY: inside, initialised, and aligned, as the arena's I/O address is (checked); words
+        // of descriptors are touched as atomics on both sides.
+        Ok(unsafe { place.cast().as_ref() })
+    }
+
+    /// A word of a descriptor.
+    ///
+    /// # Errors
+    /// If it is not in the arena, or not aligned.
+    #[inline]
+    pub fn load(&self, iova: u64) -> Result<u64, Outside> {
+        Ok(self.word(iova)?.load(Ordering::Acquire))
+    }
+
+    /// Writes a word of a descriptor, after all that was written before.
+    ///
+    /// # Errors
+    /// If it is not in the arena, or not aligned.
+    #[inline]
+    pub fn store(&self, iova: u64, value: u64) -> Result<(), Outside> {
+        self.word(iova)?.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    /// Copies bytes out.
+    ///
+    /// # Errors
+    /// If they are not all in the arena.
+    #[inline]
+    pub fn read(&self, iova: u64, bytes: &mut [u8]) -> Result<(), Outside> {
+        let from = self.place(iova, bytes.len())?;
+        // SAFETY: inside (checked); `bytes` is Rust's and so not part of the arena.
+        unsafe { from.copy_to_nonoverlapping(NonNull::from(&mut *bytes).cast(), bytes.len()) };
+        Ok(())
+    }
+
+    /// Copies bytes in.
+    ///
+    /// # Errors
+    /// If there is not room for all of them in the arena.
+    #[inline]
+    pub fn write(&self, iova: u64, bytes: &[u8]) -> Result<(), Outside> {
+        let to = self.place(iova, bytes.len())?;
+        // SAFETY: as for `read`.
+        unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+        Ok(())
+    }
+
+    /// Copies bytes into another arena, or within this one.
+    ///
+    /// # Errors
+    /// If either range is not in its arena.
+    #[inline]
+    pub fn copy(&self, from: u64, other: &Self, to: u64, bytes: usize) -> Result<(), Outside> {
+        let from = self.place(from, bytes)?;
+        let to = other.place(to, bytes)?;
+        // SAFETY: both are inside (checked); they may overlap.
+        unsafe { from.copy_to(to, bytes) };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DmaBuf, FromDevice, InFlight, Reachable};
+
+    const IOVA: u64 = 0x10_0000;
+
+    #[test]
+    fn driver_and_model_see_the_same_bytes() {
+        let (mut arena, view) = arena(3 * PAGE, IOVA);
+        let ring = arena.ring::<2, 4>().unwrap();
+        let buffer = arena.buf(64, 64).unwrap();
+        let (flight, at) = InFlight::<DmaBuf, FromDevice>::lend(buffer).unwrap();
+        ring.publish(5, 0, at.raw());
+        let told = view.load(ring.iova().raw() + 16).unwrap();
+        view.write(told + 60, b"abcd").unwrap();
+        view.store(ring.iova().raw() + 24, 1).unwrap();
+        assert_eq!(ring.load(1, 1), 1);
+        let buffer = flight.done();
+        assert_eq!(&buffer.bytes()[60..], b"abcd");
+        let mut read = [0; 4];
+        view.copy(told + 60, &view, told + 61, 3).unwrap();
+        view.read(told + 60, &mut read).unwrap();
+        assert_eq!(&read, b"aabc");
+    }
+
+    #[test]
+    fn no_access_leaves_the_arena() {
+        let (mut arena, view) = arena(PAGE, IOVA);
+        let end = IOVA + PAGE as u64;
+        for (iova, bytes) in [(IOVA - 1, 1), (end, 1), (end - 1, 2), (0, 0), (u64::MAX, 9)] {
+            let outside = Err(Outside { iova, bytes });
+            assert_eq!(view.write(iova, &std::vec![0; bytes]), outside);
+            assert_eq!(view.copy(iova, &view, IOVA, bytes), outside);
+        }
+        assert!(view.load(end - 8).is_ok() && view.load(IOVA + 4).is_err());
+        assert!(arena.ring::<2, 512>().is_err());
+        assert_eq!(arena.buf(8, 8).unwrap().iova().unwrap().raw(), IOVA);
+        let left = arena.buf(PAGE, 8).unwrap_err().left;
+        assert_eq!(left, PAGE - 8);
+    }
+
+    #[test]
+    fn a_buffer_is_cut_where_it_is_asked_to_be() {
+        let (mut arena, _) = arena(PAGE, IOVA);
+        let (first, second) = arena.buf(64, 64).unwrap().split(16).unwrap();
+        assert_eq!((first.len(), second.len()), (16, 48));
+        assert_eq!(second.iova().unwrap().raw(), IOVA + 16);
+        assert!(first.split(17).is_err());
+        let plain = DmaBuf::plain(std::vec![1, 2].leak());
+        assert!(InFlight::<_, FromDevice>::lend(plain).is_err());
+    }
+}
