@@ -30,6 +30,9 @@ fuzz_target!(|bytes: &[u8]| {
             .skip(1)
             .all(|entry| entry.name().is_some())
     );
+    assert!(image.entries.len() + image.pci.len() <= abi::pci::INDICES_MAX);
+    assert!(image.pci.iter().all(|request| request.name().is_some()));
+    assert!(image.dma_bytes <= abi::pci::DMA_BYTES_MAX);
 
     let mut retargeted = bytes.to_vec();
     if retarget(&mut retargeted, abi::note::Target::Hvt).is_ok() {

@@ -57,11 +57,13 @@ pub struct Descriptor {
 
 const _: () = assert!(size_of::<Descriptor>() == 32);
 
-/// Header and name of the note.
-pub fn header() -> [u8; HEADER_SIZE] {
+/// Header and name of the note of an image that asks for `pci` devices, at most
+/// [`pci::DEVICES_MAX`].
+pub fn header(pci: usize) -> [u8; HEADER_SIZE] {
+    let descriptor_size = size_of::<Descriptor>() + pci * size_of::<pci::Request>();
     let mut bytes = [0; HEADER_SIZE];
     bytes[0..4].copy_from_slice(&NAME_SIZE.to_le_bytes());
-    bytes[4..8].copy_from_slice(&(size_of::<Descriptor>() as u32).to_le_bytes());
+    bytes[4..8].copy_from_slice(&(descriptor_size as u32).to_le_bytes());
     bytes[8..12].copy_from_slice(&TYPE.to_le_bytes());
     bytes[12..24].copy_from_slice(&NAME);
     bytes

@@ -134,15 +134,11 @@ impl Entry {
 
     /// An entry that is not attached yet; `None` if `name` is no device name.
     pub fn new(name: &str, kind: u32) -> Option<Self> {
-        if !is_device_name(name.as_bytes()) {
-            return None;
-        }
-        let mut entry = Self {
+        Some(Self {
+            name: name_field(name)?,
             kind,
             ..Self::RESERVED
-        };
-        entry.name[..name.len()].copy_from_slice(name.as_bytes());
-        Some(entry)
+        })
     }
 
     /// The name, if it is one: 1 to 67 letters and digits.
@@ -198,6 +194,14 @@ pub fn name_of(field: &[u8; NAME_BYTES_MAX + 1]) -> Option<&str> {
     let end = field.iter().position(|byte| *byte == 0)?;
     let name = &field[..end];
     is_device_name(name).then(|| core::str::from_utf8(name).ok())?
+}
+
+/// The field of a fixed size that holds `name`, if it is a device name.
+pub fn name_field(name: &str) -> Option<[u8; NAME_BYTES_MAX + 1]> {
+    let mut field = [0; NAME_BYTES_MAX + 1];
+    let place = field.get_mut(..name.len())?;
+    place.copy_from_slice(name.as_bytes());
+    is_device_name(name.as_bytes()).then_some(field)
 }
 
 /// Whether `name` can name a device on the command line of a tender.

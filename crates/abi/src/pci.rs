@@ -5,11 +5,15 @@
 //! where the processor and the IOMMU have as many bits, and others where not: a guest is told the
 //! I/O address of its DMA memory, and never sees a physical one.
 
-use crate::manifest::{NAME_BYTES_MAX, name_of};
+use crate::manifest::{ENTRIES_MAX, NAME_BYTES_MAX, name_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Most PCIe devices of an image: what the layout of addresses holds.
 pub const DEVICES_MAX: usize = 32;
+/// Request number `n` of an image has the number E + n in everything that counts devices: wait
+/// sets, ready bits, counters, captures. E is the number of entries of the manifest, the reserved
+/// first one included. Devices have so many numbers in all.
+pub const INDICES_MAX: usize = ENTRIES_MAX;
 /// BARs of a device.
 pub const BARS: usize = 6;
 /// Largest BAR that can be mapped, in bytes: what the layout of addresses holds.

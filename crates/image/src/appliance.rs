@@ -22,8 +22,13 @@ const LINK_ARGUMENTS: [&str; 9] = [
     "-Wl,--compress-debug-sections=zlib",
 ];
 
+/// The environment variable by which `outboard build --manifest` names another manifest than
+/// `manifest.json`.
+pub const MANIFEST_VARIABLE: &str = "OUTBOARD_MANIFEST";
+
 /// The whole `build.rs` of an appliance: every binary of the package becomes an image with the
-/// manifest in `manifest.json`. What is wrong fails the build in one line.
+/// manifest in `manifest.json`, or in the file that [`MANIFEST_VARIABLE`] names. What is wrong
+/// fails the build in one line.
 pub fn appliance() {
     appliance_with(feature::RUNTIME);
 }
@@ -35,7 +40,9 @@ pub fn appliance_with_rules() {
 }
 
 fn appliance_with(features: u32) {
-    let manifest = directory("CARGO_MANIFEST_DIR").map(|package| package.join("manifest.json"));
+    println!("cargo::rerun-if-env-changed={MANIFEST_VARIABLE}");
+    let file = env::var_os(MANIFEST_VARIABLE).unwrap_or_else(|| "manifest.json".into());
+    let manifest = directory("CARGO_MANIFEST_DIR").map(|package| package.join(file));
     let bins = "rustc-link-arg-bins=";
     report(manifest.and_then(|manifest| link(&manifest, features, "image", bins)));
 }
@@ -65,9 +72,9 @@ fn link(
     instruction: &str,
 ) -> Result<(), String> {
     println!("cargo::rerun-if-changed={}", manifest_path.display());
-    let entries = manifest::read(manifest_path).map_err(|error| error.to_string())?;
+    let manifest = manifest::read(manifest_path).map_err(|error| error.to_string())?;
     let script_path = directory("OUT_DIR")?.join(format!("{script_name}.ld"));
-    let script = linker_script(&entries, features, Target::Spt);
+    let script = linker_script(&manifest, features, Target::Spt);
     std::fs::write(&script_path, script)
         .map_err(|error| format!("cannot write {}: {error}", script_path.display()))?;
     let script = script_path.display().to_string();

@@ -1,7 +1,8 @@
 //! Why a file is not an image.
 
-use abi::manifest::Malformed;
+use abi::manifest::{Malformed, NAME_BYTES_MAX};
 use abi::note::{ABI_VERSION, Target};
+use abi::pci::{BARS, DMA_BYTES_MAX, DMA_GRANULE};
 use abi::{IMAGE_BASE, PAGE_SIZE};
 use std::fmt;
 
@@ -43,6 +44,29 @@ pub enum ImageError {
     Manifest(Malformed),
     /// The extension note's `host_info` area is not inside one writable segment.
     HostInfo(u64),
+    /// What the extension note asks for is malformed.
+    Request(RequestError),
+}
+
+/// Why the PCIe devices or the DMA memory of an image are refused. Devices are named by their
+/// number among the PCIe devices, from 0: what is wrong may be the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestError {
+    /// So many PCIe devices are more than there may be, beside those of the manifest.
+    Count(u32),
+    /// The note ends before its PCIe devices do.
+    Truncated,
+    /// The name is empty, not ended, or has a character other than A-Z, a-z, 0-9.
+    Name(usize),
+    /// Another device has the name of this one.
+    Duplicate(usize),
+    /// It asks for a BAR that no device has.
+    Bars(usize),
+    /// It has an unknown flag.
+    Flags(usize),
+    /// So many bytes of DMA memory are over [`abi::pci::DMA_BYTES_MAX`], or no multiple of
+    /// [`abi::pci::DMA_GRANULE`].
+    DmaBytes(u64),
 }
 
 /// Why a program header cannot be loaded.
@@ -62,6 +86,12 @@ pub enum SegmentError {
     Order,
     /// Both writable and executable.
     WriteAndExecute,
+}
+
+impl From<RequestError> for ImageError {
+    fn from(error: RequestError) -> Self {
+        Self::Request(error)
+    }
 }
 
 impl From<Malformed> for ImageError {
@@ -116,9 +146,31 @@ impl fmt::Display for ImageError {
             Self::NoManifest => write!(f, "no note lists its devices; {REBUILD}"),
             Self::NoteCut(i) => write!(f, "the note of segment {i} is cut short; {REBUILD}"),
             Self::Manifest(cause) => write!(f, "{cause}; {REBUILD}"),
+            Self::Request(cause) => write!(f, "{cause}; {REBUILD}"),
             Self::HostInfo(address) => write!(
                 f,
                 "the host_info area at {address:#x} is not in a writable segment; {REBUILD}"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(n) => write!(f, "{n} PCI devices are more than fit"),
+            Self::Truncated => write!(f, "the list of PCI devices is cut short"),
+            Self::Name(i) => write!(
+                f,
+                "PCI device {i} has a name that is not 1 to {NAME_BYTES_MAX} letters and digits"
+            ),
+            Self::Duplicate(i) => write!(f, "PCI device {i} has the name of another device"),
+            Self::Bars(i) => write!(f, "PCI device {i} asks for a BAR over {}", BARS - 1),
+            Self::Flags(i) => write!(f, "PCI device {i} has unknown flags"),
+            Self::DmaBytes(bytes) => write!(
+                f,
+                "{bytes} bytes of DMA memory are not a multiple of {DMA_GRANULE} \
+                 up to {DMA_BYTES_MAX}"
             ),
         }
     }

@@ -20,13 +20,17 @@ mod error;
 pub mod manifest;
 pub mod note;
 mod parse;
+mod requests;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
 pub mod script;
 mod segment;
 
-pub use appliance::{appliance, appliance_from, appliance_from_with_rules, appliance_with_rules};
+pub use appliance::{
+    MANIFEST_VARIABLE, appliance, appliance_from, appliance_from_with_rules, appliance_with_rules,
+};
 pub use elf_file::PROGRAM_HEADERS_MAX;
-pub use error::{ImageError, SegmentError};
+pub use error::{ImageError, RequestError, SegmentError};
+pub use manifest::Manifest;
 pub use parse::{Image, retarget};
 pub use segment::{Rights, Segment};

@@ -1,24 +1,33 @@
-//! The manifest's JSON: Solo5's format, version 1.
+//! The manifest's JSON: Solo5's format, version 1, with PCIe devices and DMA memory.
 //!
 //! ```
-//! let json = br#"{ "type": "solo5.manifest", "version": 1, "devices": [
+//! let json = br#"{ "type": "solo5.manifest", "version": 1, "dma_size": 16777216, "devices": [
 //!     { "name": "private", "type": "NET_BASIC" },
-//!     { "name": "disk", "type": "BLOCK_BASIC" } ] }"#;
-//! let entries = image::manifest::from_json(json).unwrap();
-//! assert_eq!(entries[2].name(), Some("disk"));
+//!     { "name": "disk", "type": "BLOCK_BASIC" },
+//!     { "name": "nic0", "type": "PCI_BASIC", "class": 2, "subclass": 0, "progif": 0,
+//!       "vendor": 32902, "device_id": 4347, "bus_master_enable": true, "map_bar0": true } ] }"#;
+//! let manifest = image::manifest::from_json(json).unwrap();
+//! assert_eq!(manifest.entries[2].name(), Some("disk"));
+//! assert_eq!(manifest.pci[0].vendor, 0x8086);
 //! ```
+//!
+//! DMA memory is one area: the `dma_size` of the file and those of its PCIe devices add up.
 //!
 //! Anything unknown is refused: a manifest is all the authority that an image has, so a misspelt
 //! line must not be read as an absent one.
 
-use abi::manifest::{ENTRIES_MAX, Entry, NAME_BYTES_MAX, kind};
+mod pci;
+
+use abi::manifest::{Entry, NAME_BYTES_MAX, kind, name_of};
+use abi::pci::{DEVICES_MAX as PCI_DEVICES_MAX, DMA_BYTES_MAX, DMA_GRANULE, INDICES_MAX, Request};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, IgnoredAny};
+use serde::de::{Deserializer, Error as _};
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Most devices of a manifest: the first of its entries is not one.
-pub const DEVICES_MAX: usize = ENTRIES_MAX - 1;
+/// Most devices of a manifest, of all kinds: the first of its entries is not one.
+pub const DEVICES_MAX: usize = INDICES_MAX - 1;
 
 /// Why a manifest is not one.
 #[derive(Debug)]
@@ -88,11 +97,34 @@ impl From<serde_json::Error> for Malformed {
     }
 }
 
-/// The entries of the manifest in this file, the reserved first one included.
+/// All that an image may touch.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "File")]
+pub struct Manifest {
+    /// Solo5's devices, behind the reserved first entry.
+    pub entries: Vec<Entry>,
+    /// PCIe devices.
+    pub pci: Vec<Request>,
+    /// DMA memory in bytes, a multiple of [`DMA_GRANULE`].
+    pub dma_bytes: u64,
+}
+
+impl Manifest {
+    /// No device.
+    pub fn none() -> Self {
+        Self {
+            entries: vec![Entry::RESERVED],
+            pci: Vec::new(),
+            dma_bytes: 0,
+        }
+    }
+}
+
+/// The manifest in this file.
 ///
 /// # Errors
 /// The first thing that is wrong with it.
-pub fn read(path: &Path) -> Result<Vec<Entry>, ManifestError> {
+pub fn read(path: &Path) -> Result<Manifest, ManifestError> {
     let path = path.to_path_buf();
     match std::fs::read(&path) {
         Ok(json) => from_json(&json).map_err(|cause| ManifestError::Malformed { path, cause }),
@@ -100,12 +132,12 @@ pub fn read(path: &Path) -> Result<Vec<Entry>, ManifestError> {
     }
 }
 
-/// The entries of the manifest that this JSON describes, the reserved first one included.
+/// The manifest that this JSON describes.
 ///
 /// # Errors
 /// The first thing that is wrong with it.
-pub fn from_json(json: &[u8]) -> Result<Vec<Entry>, Malformed> {
-    Ok(serde_json::from_slice::<File>(json)?.devices.0)
+pub fn from_json(json: &[u8]) -> Result<Manifest, Malformed> {
+    Ok(serde_json::from_slice(json)?)
 }
 
 #[derive(Deserialize)]
@@ -115,8 +147,8 @@ struct File {
     _type: FileType,
     #[serde(rename = "version", deserialize_with = "version")]
     _version: (),
-    #[serde(default, rename = "dma_size", deserialize_with = "dma_size")]
-    _dma_size: (),
+    #[serde(default)]
+    dma_size: u64,
     devices: Devices,
 }
 
@@ -136,45 +168,71 @@ fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
     }
 }
 
-fn dma_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
-    IgnoredAny::deserialize(deserializer)?;
-    Err(D::Error::custom(
-        "this version of Outboard hands out no DMA memory; remove \"dma_size\"",
-    ))
+impl TryFrom<File> for Manifest {
+    type Error = String;
+
+    fn try_from(file: File) -> Result<Self, String> {
+        let mut manifest = file.devices.0;
+        let wanted = manifest.dma_bytes.saturating_add(file.dma_size);
+        if wanted > DMA_BYTES_MAX {
+            return Err(format!(
+                "{wanted} bytes of DMA memory are too many; \
+                 let all \"dma_size\" together be at most {DMA_BYTES_MAX}"
+            ));
+        }
+        manifest.dma_bytes = wanted.next_multiple_of(DMA_GRANULE);
+        Ok(manifest)
+    }
 }
 
-/// All entries, the reserved first one included.
+/// All devices, and the DMA memory that is there because of them.
 #[derive(Deserialize)]
 #[serde(try_from = "Vec<Device>")]
-struct Devices(Vec<Entry>);
+struct Devices(Manifest);
 
 impl TryFrom<Vec<Device>> for Devices {
     type Error = String;
 
     fn try_from(devices: Vec<Device>) -> Result<Self, String> {
+        let too_many =
+            |count, what, most| Err(format!("{count} {what} are too many; name at most {most}"));
         if devices.len() > DEVICES_MAX {
-            let count = devices.len();
-            return Err(format!(
-                "{count} devices are too many; name at most {DEVICES_MAX}"
-            ));
+            return too_many(devices.len(), "devices", DEVICES_MAX);
         }
-        let mut entries = vec![Entry::RESERVED];
-        for Device(entry) in devices {
-            if entries.iter().any(|earlier| earlier.name == entry.name) {
-                let name = entry.name().unwrap_or_default();
+        let mut names = HashSet::new();
+        let mut manifest = Manifest::none();
+        for device in devices {
+            let name = match &device {
+                Device::Solo5(entry) => entry.name,
+                Device::Pci { request, .. } => request.name,
+            };
+            if !names.insert(name) {
+                let name = name_of(&name).unwrap_or_default();
                 return Err(format!(
                     "device \"{name}\" is named twice; rename one of the two"
                 ));
             }
-            entries.push(entry);
+            match device {
+                Device::Solo5(entry) => manifest.entries.push(entry),
+                Device::Pci { request, dma_bytes } => {
+                    manifest.pci.push(request);
+                    manifest.dma_bytes = manifest.dma_bytes.saturating_add(dma_bytes);
+                }
+            }
         }
-        Ok(Self(entries))
+        if manifest.pci.len() > PCI_DEVICES_MAX {
+            return too_many(manifest.pci.len(), "PCI devices", PCI_DEVICES_MAX);
+        }
+        Ok(Self(manifest))
     }
 }
 
 #[derive(Deserialize)]
 #[serde(try_from = "Declaration")]
-struct Device(Entry);
+enum Device {
+    Solo5(Entry),
+    Pci { request: Request, dma_bytes: u64 },
+}
 
 #[derive(Deserialize)]
 #[serde(tag = "type", deny_unknown_fields)]
@@ -184,33 +242,36 @@ enum Declaration {
     #[serde(rename = "BLOCK_BASIC")]
     Block { name: String },
     #[serde(rename = "PCI_BASIC")]
-    Pci(Pci),
-}
-
-/// A PCI device has more fields than these; all of them are let pass, since the answer is no.
-#[derive(Deserialize)]
-struct Pci {
-    name: String,
+    Pci(pci::Declaration),
 }
 
 impl TryFrom<Declaration> for Device {
     type Error = String;
 
     fn try_from(declaration: Declaration) -> Result<Self, String> {
-        let (name, kind) = match declaration {
-            Declaration::Net { name } => (name, kind::NET_BASIC),
-            Declaration::Block { name } => (name, kind::BLOCK_BASIC),
-            Declaration::Pci(Pci { name }) => {
-                return Err(format!(
-                    "device \"{name}\": this version of Outboard hands out no PCI devices; \
-                     use NET_BASIC or BLOCK_BASIC"
-                ));
+        let (name, device) = match declaration {
+            Declaration::Net { name } => solo5(name, kind::NET_BASIC),
+            Declaration::Block { name } => solo5(name, kind::BLOCK_BASIC),
+            Declaration::Pci(pci) => {
+                let dma_bytes = pci.dma_size;
+                let device = pci.request();
+                let device = device.map(|request| Self::Pci { request, dma_bytes });
+                (pci.name, device)
             }
         };
-        Entry::new(&name, kind).map(Self).ok_or_else(|| {
-            format!("device \"{name}\": a name is 1 to {NAME_BYTES_MAX} ASCII letters and digits")
+        device.map_err(|reason| {
+            let reason = reason.unwrap_or_else(|| {
+                format!("a name is 1 to {NAME_BYTES_MAX} ASCII letters and digits")
+            });
+            format!("device \"{name}\": {reason}")
         })
     }
+}
+
+/// A device of Solo5's and its name; without a reason, it is the name that is wrong.
+fn solo5(name: String, kind: u32) -> (String, Result<Device, Option<String>>) {
+    let entry = Entry::new(&name, kind).ok_or(None);
+    (name, entry.map(Device::Solo5))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The bytes of the notes that an image carries, in front of what only a linker can know.
 
+use crate::manifest::Manifest;
 use abi::extension::{self, Descriptor};
 use abi::manifest::{self, Entry, Header, size_of_manifest};
 use abi::note::{MANIFEST_PAD, MANIFEST_TYPE, solo5_header};
@@ -20,26 +21,26 @@ pub fn manifest_note(entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-/// The extension note of an image with these `features`, up to [`Descriptor::host_info`], which is
-/// an address of the linker's.
-pub fn extension_note_prefix(features: u32) -> Vec<u8> {
+/// The extension note of an image with this manifest and these bits of [`extension::feature`], in
+/// two parts: between them lies [`Descriptor::host_info`], which is an address of the linker's.
+pub fn extension_note(manifest: &Manifest, features: u32) -> (Vec<u8>, Vec<u8>) {
     let descriptor = Descriptor {
         version: extension::VERSION,
         features,
         host_info: 0,
-        dma_bytes: 0,
-        pci: 0,
+        dma_bytes: manifest.dma_bytes,
+        pci: manifest.pci.len() as u32,
         reserved: 0,
     };
-    let mut bytes = extension::header().to_vec();
-    let known = std::mem::offset_of!(Descriptor, host_info);
-    bytes.extend_from_slice(&descriptor.as_bytes()[..known]);
-    bytes
-}
-
-/// What follows [`Descriptor::host_info`] in the extension note.
-pub fn extension_note_suffix() -> Vec<u8> {
-    vec![0; size_of::<Descriptor>() - std::mem::offset_of!(Descriptor, dma_bytes)]
+    let (before, after) = descriptor
+        .as_bytes()
+        .split_at(std::mem::offset_of!(Descriptor, host_info));
+    let after = &after[size_of::<u64>()..];
+    let header = extension::header(manifest.pci.len());
+    (
+        [&header, before].concat(),
+        [after, manifest.pci.as_bytes()].concat(),
+    )
 }
 
 #[cfg(test)]
@@ -87,6 +88,28 @@ mod tests {
             9, 0, 0, 0, 32, 0, 0, 0, 0x4f, 0x42, 0x58, 0x31, b'O', b'u', b't', b'b', b'o', b'a',
             b'r', b'd', 0, 0, 0, 0, 3, 0, 0, 0, 7, 0, 0, 0,
         ];
-        assert_eq!(extension_note_prefix(7), golden);
+        let (before, after) = extension_note(&Manifest::none(), 7);
+        assert_eq!(before, golden);
+        assert_eq!(after, [0; 16]);
+    }
+
+    #[test]
+    fn extension_note_ends_with_the_pci_devices() {
+        let manifest = Manifest {
+            pci: vec![
+                crate::sample::request("a", 1),
+                crate::sample::request("b", 2),
+            ],
+            dma_bytes: 4 << 20,
+            ..Manifest::none()
+        };
+        let (before, after) = extension_note(&manifest, 0);
+        assert_eq!(before[4..8], (32u32 + 2 * 80).to_le_bytes());
+        assert_eq!(after[..8], (4u64 << 20).to_le_bytes());
+        assert_eq!(after[8..16], [2, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(
+            (after[16], after[16 + 80], after.len()),
+            (b'a', b'b', 16 + 160)
+        );
     }
 }

@@ -3,11 +3,13 @@
 
 use crate::elf_file::{ElfFile, file_part};
 use crate::error::ImageError;
+use crate::requests;
 use crate::segment::{self, Segment};
 use abi::extension::{self, Descriptor, HostInfo};
 use abi::manifest::{self, Entry};
 use abi::note::{ABI_TARGET_OFFSET, ABI_TYPE, ABI_VERSION, AbiDescriptor, MANIFEST_PAD};
 use abi::note::{MANIFEST_TYPE, Target, solo5_header};
+use abi::pci::Request;
 use elf::abi::PT_NOTE;
 use elf::segment::ProgramHeader;
 use zerocopy::FromBytes;
@@ -31,6 +33,11 @@ pub struct Image {
     /// The extension note, if it is of the version that this build knows. `host_info` is then the
     /// address of a [`HostInfo`] inside one writable segment.
     pub extension: Option<Descriptor>,
+    /// The PCIe devices that the extension note asks for. No name is that of another device, and
+    /// the devices of both kinds are at most [`abi::pci::INDICES_MAX`].
+    pub pci: Vec<Request>,
+    /// The DMA memory that it asks for in bytes, a multiple of [`abi::pci::DMA_GRANULE`].
+    pub dma_bytes: u64,
     /// One past the last page of the last segment.
     pub end: u64,
 }
@@ -51,13 +58,22 @@ impl Image {
             return Err(ImageError::Entry(file.entry));
         }
         let (abi, note) = abi_note(bytes, &file.program_headers)?;
+        let entries = manifest_entries(bytes, &file.program_headers)?;
+        let extension = extension(bytes, &file.program_headers, &segments)?;
+        let pci = match &extension {
+            Some((descriptor, rest)) => requests::parse(descriptor, rest, &entries)?,
+            None => Vec::new(),
+        };
+        let extension = extension.map(|(descriptor, _)| descriptor);
         Ok(Self {
             entry: file.entry,
             target: Target::from_number(abi.target).ok_or(ImageError::Target(abi.target))?,
             target_address: loaded_at(&segments, note + ABI_TARGET_OFFSET),
             abi_version: abi.version,
-            entries: manifest_entries(bytes, &file.program_headers)?,
-            extension: extension(bytes, &file.program_headers, &segments)?,
+            entries,
+            dma_bytes: extension.map_or(0, |descriptor| descriptor.dma_bytes),
+            extension,
+            pci,
             segments,
             end,
         })
@@ -151,13 +167,13 @@ fn manifest_entries(bytes: &[u8], headers: &[ProgramHeader]) -> Result<Vec<Entry
     Ok(manifest::parse(manifest)?.collect())
 }
 
-/// The extension, if it is there and of the version known here.
-fn extension(
-    bytes: &[u8],
+/// The extension and what follows its descriptor, if it is there and of the version known here.
+fn extension<'a>(
+    bytes: &'a [u8],
     headers: &[ProgramHeader],
     segments: &[Segment],
-) -> Result<Option<Descriptor>, ImageError> {
-    let Some(note) = find_note(bytes, headers, &extension::header())? else {
+) -> Result<Option<(Descriptor, &'a [u8])>, ImageError> {
+    let Some(note) = find_note(bytes, headers, &extension::header(0))? else {
         return Ok(None);
     };
     // Of another version nothing but the version is known, not even the size.
@@ -166,7 +182,7 @@ fn extension(
     if version != extension::VERSION {
         return Ok(None);
     }
-    let (descriptor, _) = Descriptor::read_from_prefix(note.descriptor)
+    let (descriptor, rest) = Descriptor::read_from_prefix(note.descriptor)
         .map_err(|_| ImageError::NoteCut(note.index))?;
     let inside = segments.iter().any(|segment| {
         segment.rights.write && segment.contains(descriptor.host_info, size_of::<HostInfo>() as u64)
@@ -174,7 +190,7 @@ fn extension(
     if !inside {
         return Err(ImageError::HostInfo(descriptor.host_info));
     }
-    Ok(Some(descriptor))
+    Ok(Some((descriptor, rest)))
 }
 
 #[cfg(test)]

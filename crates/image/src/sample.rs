@@ -2,10 +2,12 @@
 //!
 //! Its program headers are those of [`crate::script`], in the order of [`header`].
 
-use crate::note::{extension_note_prefix, extension_note_suffix, manifest_note};
+use crate::manifest::Manifest;
+use crate::note::{extension_note, manifest_note};
 use abi::extension::{HostInfo, feature};
-use abi::manifest::{Entry, kind};
+use abi::manifest::{Entry, NAME_BYTES_MAX, kind, name_field};
 use abi::note::{Target, abi_note};
+use abi::pci::{DMA_GRANULE, Request, request_flag};
 use abi::{IMAGE_BASE, PAGE_SIZE};
 
 /// Indices of the program headers.
@@ -39,16 +41,39 @@ const RW: u32 = 6;
 /// Guest address of the `host_info` area.
 pub const HOST_INFO: u64 = IMAGE_BASE + 4 * PAGE_SIZE;
 
-/// The bytes of an image for spt with a net device "net" and a block device "disk".
-pub fn sample() -> Vec<u8> {
+/// A request for BAR 0 of an Ethernet controller with this device ID, as a bus master.
+pub fn request(name: &str, device: u16) -> Request {
+    Request {
+        name: name_field(name).unwrap_or([0; NAME_BYTES_MAX + 1]),
+        class: 2,
+        subclass: 0,
+        progif: 0,
+        bars: 1,
+        vendor: 0x8086,
+        device,
+        flags: request_flag::BUS_MASTER,
+    }
+}
+
+/// What the sample image asks for: a net device "net", a block device "disk", a PCIe device "nic"
+/// and a large page of DMA memory.
+pub fn manifest() -> Manifest {
+    let mut manifest = Manifest::none();
     let devices = [("net", kind::NET_BASIC), ("disk", kind::BLOCK_BASIC)];
-    let devices = devices.map(|(name, kind)| Entry::new(name, kind).unwrap_or(Entry::RESERVED));
+    let devices = devices.map(|(name, kind)| Entry::new(name, kind));
+    manifest.entries.extend(devices.into_iter().flatten());
+    manifest.pci.push(request("nic", 0x10d3));
+    manifest.dma_bytes = DMA_GRANULE;
+    manifest
+}
+
+/// The bytes of an image for spt with the devices of [`manifest()`].
+pub fn sample() -> Vec<u8> {
+    let manifest = manifest();
+    let (before, after) = extension_note(&manifest, feature::ALL);
+    let extension = [&before[..], &HOST_INFO.to_le_bytes(), &after].concat();
     let abi = abi_note(Target::Spt).to_vec();
-    let manifest = manifest_note(&[Entry::RESERVED, devices[0], devices[1]]);
-    let mut extension = extension_note_prefix(feature::ALL);
-    extension.extend_from_slice(&HOST_INFO.to_le_bytes());
-    extension.extend_from_slice(&extension_note_suffix());
-    let notes = [abi, manifest, extension];
+    let notes = [abi, manifest_note(&manifest.entries), extension];
     let sizes = notes.each_ref().map(|note| note.len() as u64);
     let notes = notes.concat();
 

@@ -5,8 +5,8 @@
 //! executable, and each note the first of a `PT_NOTE` of its own. The ELF header lies in none of
 //! the segments. Every segment lists its rights here, whatever the input sections ask for.
 
-use crate::note::{extension_note_prefix, extension_note_suffix, manifest_note};
-use abi::manifest::Entry;
+use crate::manifest::Manifest;
+use crate::note::{extension_note, manifest_note};
 use abi::note::{Target, abi_note};
 use abi::{IMAGE_BASE, PAGE_SIZE};
 use std::fmt::Write;
@@ -19,12 +19,12 @@ pub const INTERPRETER: &[u8; 20] = b"/nonexistent/solo5/\0";
 
 /// The linker script of an image with this manifest and these bits of [`abi::extension::feature`],
 /// built for `target`.
-pub fn linker_script(entries: &[Entry], features: u32, target: Target) -> String {
+pub fn linker_script(manifest: &Manifest, features: u32, target: Target) -> String {
     let interpreter = data(INTERPRETER);
     let abi = data(&abi_note(target));
-    let manifest = data(&manifest_note(entries));
-    let extension = data(&extension_note_prefix(features));
-    let requests = data(&extension_note_suffix());
+    let (extension, requests) = extension_note(manifest, features);
+    let (extension, requests) = (data(&extension), data(&requests));
+    let manifest = data(&manifest_note(&manifest.entries));
     format!(
         "/* Written by Outboard's image crate: change the manifest, not this file. */
 ENTRY(_start)
@@ -48,7 +48,8 @@ SECTIONS {{
     .interp : ALIGN(4) {{{interpreter} }} :rodata :interp
     .note.solo5.abi : ALIGN(4) {{ __abi_note = .;{abi} }} :rodata :abi
     .note.solo5.manifest : ALIGN(4) {{{manifest} }} :rodata :manifest
-    .note.outboard : ALIGN(4) {{{extension} QUAD(outboard_host_info){requests} }} :rodata :extension
+    .note.outboard : ALIGN(4) {{ __extension_note = .;{extension}
+        QUAD(outboard_host_info){requests} }} :rodata :extension
     .rodata : {{ *(.rodata .rodata.*) }} :rodata
     .data.rel.ro : {{ *(.data.rel.ro .data.rel.ro.*) *(.got .got.*) }} :rodata
 
@@ -86,15 +87,14 @@ fn data(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use abi::manifest::kind;
+    use abi::manifest::{Entry, kind};
 
-    /// What the linker will emit for `section`, up to the first thing that is no constant.
+    /// What the linker will emit for `section`: its constants.
     fn emitted(script: &str, section: &str) -> Vec<u8> {
-        let line = script
-            .lines()
-            .find(|line| line.trim_start().starts_with(&format!("{section} :")))
-            .unwrap();
-        line.split("LONG(0x")
+        let start = script.find(&format!(" {section} :")).unwrap();
+        let statements = &script[start..];
+        statements[..statements.find('}').unwrap()]
+            .split("LONG(0x")
             .skip(1)
             .map(|rest| u32::from_str_radix(rest.split(')').next().unwrap(), 16).unwrap())
             .flat_map(u32::to_le_bytes)
@@ -103,20 +103,23 @@ mod tests {
 
     #[test]
     fn the_script_emits_the_notes_byte_for_byte() {
-        let entries = [
-            Entry::RESERVED,
-            Entry::new("storage", kind::BLOCK_BASIC).unwrap(),
-        ];
+        let mut manifest = Manifest {
+            pci: vec![crate::sample::request("nic0", 1)],
+            dma_bytes: 2 << 20,
+            ..Manifest::none()
+        };
+        let disk = Entry::new("storage", kind::BLOCK_BASIC).unwrap();
+        manifest.entries.push(disk);
         for target in [Target::Spt, Target::Hvt] {
-            let script = linker_script(&entries, 5, target);
+            let script = linker_script(&manifest, 5, target);
             assert_eq!(emitted(&script, ".interp"), INTERPRETER);
             assert_eq!(emitted(&script, ".note.solo5.abi"), abi_note(target));
             assert_eq!(
                 emitted(&script, ".note.solo5.manifest"),
-                manifest_note(&entries)
+                manifest_note(&manifest.entries)
             );
-            let extension = [extension_note_prefix(5), extension_note_suffix()].concat();
-            assert_eq!(emitted(&script, ".note.outboard"), extension);
+            let (before, after) = extension_note(&manifest, 5);
+            assert_eq!(emitted(&script, ".note.outboard"), [before, after].concat());
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::inspect::device_list;
 use abi::note::Target;
 use image::{Image, ImageError};
 use serde::Deserialize;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,6 +20,10 @@ pub struct Arguments {
     /// The appliance's folder, with Cargo.toml and manifest.json
     #[arg(default_value = ".")]
     directory: PathBuf,
+    /// Another manifest than manifest.json, in the appliance's folder or elsewhere; its name
+    /// becomes part of the image's: firewall-nic.spt by nic.json
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
     /// The host that the image is for
     #[arg(long, value_enum, default_value_t = Host::Spt)]
     host: Host,
@@ -52,6 +57,8 @@ impl Host {
 pub enum Error {
     /// This file is not in the appliance's folder.
     Missing(PathBuf, &'static str),
+    /// There is no such manifest, neither in the appliance's folder nor where we are.
+    NoManifest(PathBuf, PathBuf),
     /// Cargo cannot be started or listened to.
     Cargo(io::Error),
     /// Cargo has failed and said why.
@@ -72,6 +79,12 @@ impl fmt::Display for Error {
             Self::Missing(directory, file) => write!(
                 f,
                 "{} has no {file}: name an appliance's folder, or make one with: outboard new NAME",
+                directory.display()
+            ),
+            Self::NoManifest(manifest, directory) => write!(
+                f,
+                "there is no manifest {}, neither here nor in {}: name a file with --manifest",
+                manifest.display(),
                 directory.display()
             ),
             Self::Cargo(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -123,7 +136,11 @@ pub struct Built {
 /// See [`build`].
 pub fn run(arguments: &Arguments) -> Result<(), Error> {
     let out = arguments.out.as_ref().unwrap_or(&arguments.directory);
-    for built in build(&arguments.directory, arguments.host.targets(), out)? {
+    let appliance = Appliance {
+        directory: &arguments.directory,
+        manifest: arguments.manifest.as_deref(),
+    };
+    for built in build(appliance, arguments.host.targets(), out)? {
         println!(
             "{}  {} bytes  {}",
             built.path.display(),
@@ -134,26 +151,55 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
     Ok(())
 }
 
-/// Builds the appliance in `directory` and writes one image for each of `targets` to `out`.
+/// What is to be built.
+#[derive(Clone, Copy, Debug)]
+pub struct Appliance<'a> {
+    /// The appliance's folder.
+    pub directory: &'a Path,
+    /// Another manifest than `manifest.json`, in that folder or elsewhere.
+    pub manifest: Option<&'a Path>,
+}
+
+impl<'a> From<&'a Path> for Appliance<'a> {
+    /// The appliance in this folder, with its own manifest.
+    fn from(directory: &'a Path) -> Self {
+        Self {
+            directory,
+            manifest: None,
+        }
+    }
+}
+
+/// Builds an appliance and writes one image for each of `targets` to `out`.
 ///
 /// # Errors
 /// The folder is no appliance's, cargo fails, what it makes is no image, or it cannot be written.
-pub fn build(directory: &Path, targets: &[Target], out: &Path) -> Result<Vec<Built>, Error> {
+pub fn build(
+    Appliance {
+        directory,
+        manifest,
+    }: Appliance,
+    targets: &[Target],
+    out: &Path,
+) -> Result<Vec<Built>, Error> {
     for file in ["Cargo.toml", "manifest.json"] {
-        if !directory.join(file).is_file() {
+        if !directory.join(file).is_file() && (file == "Cargo.toml" || manifest.is_none()) {
             return Err(Error::Missing(directory.to_owned(), file));
         }
     }
+    let manifest = manifest.map(|file| find_manifest(directory, file));
+    let manifest = manifest.transpose()?;
     fs::create_dir_all(out).map_err(|e| Error::Write(out.to_owned(), e))?;
-    let program = program(directory, &cargo(directory)?)?;
+    let program = program(directory, &cargo(directory, manifest.as_deref())?)?;
     let mut bytes = fs::read(&program).map_err(|e| Error::Read(program.clone(), e))?;
     let image = Image::parse(&bytes).map_err(|e| Error::Image(program.clone(), e))?;
-    let devices = device_list(&image.entries);
+    let devices = device_list(&image);
     let name = program.file_name().unwrap_or_default();
+    let name = image_name(name, manifest.as_deref());
     let mut built = Vec::new();
     for target in targets {
         image::retarget(&mut bytes, *target).map_err(|e| Error::Image(program.clone(), e))?;
-        let path = out.join(name).with_added_extension(target.name());
+        let path = out.join(&name).with_added_extension(target.name());
         replace(&path, &bytes).map_err(|e| Error::Write(path.clone(), e))?;
         built.push(Built {
             path,
@@ -164,9 +210,34 @@ pub fn build(directory: &Path, targets: &[Target], out: &Path) -> Result<Vec<Bui
     Ok(built)
 }
 
+/// The manifest `file`, in the appliance's folder or where we are.
+fn find_manifest(directory: &Path, file: &Path) -> Result<PathBuf, Error> {
+    [directory.join(file), file.to_owned()]
+        .iter()
+        .find_map(|path| path.canonicalize().ok().filter(|path| path.is_file()))
+        .ok_or_else(|| Error::NoManifest(file.to_owned(), directory.to_owned()))
+}
+
+/// The name of a program's image, without its extension: it tells manifests apart.
+fn image_name(program: &OsStr, manifest: Option<&Path>) -> OsString {
+    let stem = manifest.and_then(|path| path.file_stem()?.to_str());
+    let stem = stem.map(|stem| stem.strip_prefix("manifest-").unwrap_or(stem));
+    let mut name = program.to_owned();
+    if let Some(stem) = stem.filter(|stem| *stem != "manifest") {
+        name.push("-");
+        name.push(stem);
+    }
+    name
+}
+
 /// Has cargo build the folder and returns what it prints for programs to read.
-fn cargo(directory: &Path) -> Result<Vec<u8>, Error> {
-    let output = Command::new("cargo")
+fn cargo(directory: &Path, manifest: Option<&Path>) -> Result<Vec<u8>, Error> {
+    let mut command = Command::new("cargo");
+    match manifest {
+        Some(manifest) => command.env(image::MANIFEST_VARIABLE, manifest),
+        None => command.env_remove(image::MANIFEST_VARIABLE),
+    };
+    let output = command
         .args([
             "build",
             "--release",
@@ -255,9 +326,26 @@ mod tests {
     fn a_folder_without_an_appliance_is_named() {
         let empty = std::env::temp_dir().join(format!("outboard-build-{}", std::process::id()));
         fs::create_dir(&empty).unwrap();
-        let error = build(&empty, &[Target::Spt], &empty).unwrap_err();
+        let error = build(empty.as_path().into(), &[Target::Spt], &empty).unwrap_err();
         fs::remove_dir(&empty).unwrap();
         assert!(matches!(error, Error::Missing(_, "Cargo.toml")), "{error}");
+    }
+
+    #[test]
+    fn another_manifest_makes_another_image() {
+        let name = |manifest: &str| {
+            let manifest = Path::new(manifest);
+            image_name(OsStr::new("firewall"), Some(manifest)).into_string()
+        };
+        assert_eq!(name("/a/nic.json").unwrap(), "firewall-nic");
+        assert_eq!(name("manifest-mixed.json").unwrap(), "firewall-mixed");
+        assert_eq!(name("manifest.json").unwrap(), "firewall");
+        assert_eq!(image_name(OsStr::new("firewall"), None), "firewall");
+        let error = find_manifest(Path::new("fw"), Path::new("absent.json")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "there is no manifest absent.json, neither here nor in fw: name a file with --manifest"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use abi::extension::feature;
 use abi::manifest::{Entry, kind};
+use abi::pci::{BARS, Request, request_flag};
 use image::{Image, ImageError, Segment};
 use serde::Serialize;
 use std::fmt;
@@ -67,6 +68,8 @@ struct Abi {
 #[derive(Debug, Serialize)]
 struct Manifest {
     version: u32,
+    /// Bytes of DMA memory.
+    dma_size: u64,
     devices: Vec<Device>,
 }
 
@@ -74,6 +77,21 @@ struct Manifest {
 struct Device {
     name: String,
     r#type: &'static str,
+    #[serde(flatten)]
+    pci: Option<Pci>,
+}
+
+/// A PCIe device, under the names that `manifest.json` has.
+#[derive(Debug, Serialize)]
+struct Pci {
+    class: u8,
+    subclass: u8,
+    progif: u8,
+    vendor: u16,
+    device_id: u16,
+    bus_master_enable: bool,
+    /// Numbers of the BARs that are mapped.
+    bars: Vec<usize>,
 }
 
 #[derive(Debug, Serialize)]
@@ -131,7 +149,8 @@ impl Report {
             manifest: Manifest {
                 // The only one that `Image` knows.
                 version: abi::manifest::VERSION,
-                devices: devices(&image.entries),
+                dma_size: image.dma_bytes,
+                devices: devices(image),
             },
             extension: image.extension.map(|extension| Extension {
                 version: extension.version,
@@ -143,14 +162,59 @@ impl Report {
     }
 }
 
-fn devices(entries: &[Entry]) -> Vec<Device> {
+fn devices(image: &Image) -> Vec<Device> {
     let device = |entry: &Entry| {
         Some(Device {
             name: entry.name()?.to_owned(),
             r#type: type_name(entry.kind),
+            pci: None,
         })
     };
-    entries.iter().filter_map(device).collect()
+    let pci_device = |request: &Request| {
+        Some(Device {
+            name: request.name()?.to_owned(),
+            r#type: "PCI_BASIC",
+            pci: Some(pci(request)),
+        })
+    };
+    let solo5 = image.entries.iter().filter_map(device);
+    solo5
+        .chain(image.pci.iter().filter_map(pci_device))
+        .collect()
+}
+
+fn pci(request: &Request) -> Pci {
+    Pci {
+        class: request.class,
+        subclass: request.subclass,
+        progif: request.progif,
+        vendor: request.vendor,
+        device_id: request.device,
+        bus_master_enable: request.flags & request_flag::BUS_MASTER != 0,
+        bars: (0..BARS)
+            .filter(|bar| request.bars & 1 << bar != 0)
+            .collect(),
+    }
+}
+
+impl fmt::Display for Pci {
+    /// As `lspci` writes ids: vendor and device, then the class.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let class = [self.class, self.subclass, self.progif];
+        let [class, subclass, progif] = class.map(|byte| format!("{byte:02x}"));
+        write!(
+            f,
+            "  {:04x}:{:04x} class {class}{subclass} prog-if {progif}",
+            self.vendor, self.device_id
+        )?;
+        for bar in &self.bars {
+            write!(f, " bar{bar}")?;
+        }
+        if self.bus_master_enable {
+            write!(f, " bus-master")?;
+        }
+        Ok(())
+    }
 }
 
 /// The name of a device's type in `manifest.json`.
@@ -163,8 +227,8 @@ fn type_name(kind: u32) -> &'static str {
 }
 
 /// The devices of a manifest in a line.
-pub(crate) fn device_list(entries: &[Entry]) -> String {
-    let devices: Vec<_> = devices(entries)
+pub(crate) fn device_list(image: &Image) -> String {
+    let devices: Vec<_> = devices(image)
         .iter()
         .map(|device| format!("{} ({})", device.name, device.r#type))
         .collect();
@@ -252,7 +316,14 @@ impl Report {
             .max()
             .unwrap_or(0);
         for device in devices {
-            writeln!(f, "  {:width$}  {}", device.name, device.r#type)?;
+            write!(f, "  {:width$}  {}", device.name, device.r#type)?;
+            match &device.pci {
+                Some(pci) => writeln!(f, "{pci}")?,
+                None => writeln!(f)?,
+            }
+        }
+        if self.manifest.dma_size > 0 {
+            writeln!(f, "dma        {} bytes", self.manifest.dma_size)?;
         }
         Ok(())
     }
@@ -289,15 +360,31 @@ mod tests {
 
     #[test]
     fn devices_are_listed_with_their_type() {
-        let entries = [
-            Entry::RESERVED,
-            Entry::new("public", kind::NET_BASIC).unwrap(),
-            Entry::new("disk", kind::BLOCK_BASIC).unwrap(),
-        ];
+        let mut image = Image::parse(&image::sample::sample()).unwrap();
         assert_eq!(
-            device_list(&entries),
-            "public (NET_BASIC), disk (BLOCK_BASIC)"
+            device_list(&image),
+            "net (NET_BASIC), disk (BLOCK_BASIC), nic (PCI_BASIC)"
         );
-        assert_eq!(device_list(&entries[..1]), "no devices");
+        let text = Report::new(Path::new("sample"), 1, &image).to_string();
+        let nic = "  nic   PCI_BASIC  8086:10d3 class 0200 prog-if 00 bar0 bus-master\n";
+        assert!(text.contains(nic), "{text}");
+        assert!(text.contains("\ndma        2097152 bytes\n"), "{text}");
+        image.entries.truncate(1);
+        image.pci.clear();
+        assert_eq!(device_list(&image), "no devices");
+    }
+
+    #[test]
+    fn json_has_the_names_of_the_manifest() {
+        let image = Image::parse(&image::sample::sample()).unwrap();
+        let report = Report::new(Path::new("sample"), 1, &image);
+        let json = serde_json::to_value(&report).unwrap();
+        let manifest = &json["manifest"];
+        assert_eq!(manifest["dma_size"], 2 << 20);
+        let nic = &manifest["devices"][2];
+        assert_eq!(nic["type"], "PCI_BASIC");
+        assert_eq!(nic["device_id"], 0x10d3);
+        assert_eq!(nic["bars"], serde_json::json!([0]));
+        assert!(manifest["devices"][0].get("vendor").is_none());
     }
 }

@@ -8,7 +8,6 @@ const MANIFEST: &[u8] = br#"{ "type": "solo5.manifest", "version": 1, "devices":
     { "name": "disk", "type": "BLOCK_BASIC" } ] }
 "#;
 
-/// What is refused for now (a PCI device and DMA memory), so that its fields are known words.
 const PCI_MANIFEST: &[u8] = br#"{ "type": "solo5.manifest", "version": 1, "dma_size": 16777216,
     "devices": [ { "name": "pci0", "type": "PCI_BASIC", "class": 2, "subclass": 0, "progif": 0,
     "vendor": 32902, "device_id": 4347, "bus_master_enable": true, "map_bar0": true } ] }

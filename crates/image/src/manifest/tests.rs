@@ -1,9 +1,17 @@
 use super::*;
 
-fn manifest(devices: &str) -> Result<Vec<Entry>, Malformed> {
+fn manifest(devices: &str) -> Result<Manifest, Malformed> {
     from_json(
         format!("{{\"type\":\"solo5.manifest\",\"version\":1,\n\"devices\":[{devices}]}}")
             .as_bytes(),
+    )
+}
+
+/// A PCIe device with all ids and these fields more.
+fn nic(name: &str, more: &str) -> String {
+    format!(
+        r#"{{"name":"{name}","type":"PCI_BASIC","class":2,"subclass":0,"progif":0,
+            "vendor":32902,"device_id":4347{more}}}"#
     )
 }
 
@@ -14,7 +22,7 @@ fn refusal(json: &str) -> String {
 
 #[test]
 fn devices_become_entries_behind_the_reserved_one() {
-    let entries =
+    let read =
         manifest(r#"{"name":"private","type":"NET_BASIC"},{"type":"BLOCK_BASIC","name":"disk"}"#)
             .unwrap();
     let expected = [
@@ -22,8 +30,8 @@ fn devices_become_entries_behind_the_reserved_one() {
         Entry::new("private", kind::NET_BASIC).unwrap(),
         Entry::new("disk", kind::BLOCK_BASIC).unwrap(),
     ];
-    assert_eq!(entries, expected);
-    assert_eq!(manifest("").unwrap(), [Entry::RESERVED]);
+    assert_eq!(read.entries, expected);
+    assert_eq!(manifest("").unwrap(), Manifest::none());
 }
 
 #[test]
@@ -34,7 +42,7 @@ fn as_many_devices_as_fit_and_no_more() {
             .collect();
         manifest(&devices.join(","))
     };
-    assert_eq!(list(DEVICES_MAX).unwrap().len(), ENTRIES_MAX);
+    assert_eq!(list(DEVICES_MAX).unwrap().entries.len(), INDICES_MAX);
     let error = list(DEVICES_MAX + 1).unwrap_err();
     assert_eq!(error.reason, "64 devices are too many; name at most 63");
 }
@@ -52,8 +60,6 @@ fn each_malformed_device_is_named() {
             format!("device \"{name}\": a name is 1 to 67 ASCII letters and digits")
         );
     }
-    let pci = r#"{"name":"pci0","class":2,"map_bar0":true,"type":"PCI_BASIC"}"#;
-    assert!(reason(pci).starts_with("device \"pci0\": this version of Outboard hands out no PCI"));
     let unknown = reason(r#"{"name":"a","type":"NET_FAST"}"#);
     assert!(
         unknown.starts_with("unknown variant `NET_FAST`"),
@@ -81,7 +87,6 @@ fn what_is_not_this_kind_of_file_is_refused() {
         refusal("{\"type\":\"solo5.manifest\",\"version\":2,\"devices\":[]}")
             .contains("version is 2; write \"version\": 1")
     );
-    assert!(refusal("{\"dma_size\":16777216}").contains("hands out no DMA memory"));
     assert!(refusal("{\"type\":\"solo5.manifest\",\"devices\":[]}").contains("`version`"));
     assert!(refusal("{\"typ\":\"solo5.manifest\"}").contains("unknown field `typ`"));
     assert!(from_json(b"{\"type\":\"\xff\"}").is_err());
@@ -101,4 +106,95 @@ fn an_unreadable_file_is_named() {
         text.starts_with("cannot read the manifest /nonexistent/manifest.json: "),
         "{text}"
     );
+}
+
+/// The manifest by which the format of PCIe devices was published.
+const FIGURE: &str = include_str!("figure.json");
+
+#[test]
+fn the_published_manifest_is_read_as_it_is_meant() {
+    let manifest = from_json(FIGURE.as_bytes()).unwrap();
+    assert_eq!(manifest.dma_bytes, 16 << 20);
+    let service = Entry::new("service0", kind::NET_BASIC).unwrap();
+    assert_eq!(manifest.entries, [Entry::RESERVED, service]);
+    let device = |name, bars| Request {
+        name: abi::manifest::name_field(name).unwrap(),
+        class: 2,
+        subclass: 0,
+        progif: 0,
+        bars,
+        vendor: 0x8086,
+        device: 0x10fb,
+        flags: abi::pci::request_flag::BUS_MASTER,
+    };
+    assert_eq!(manifest.pci, [device("pci0", 0b101), device("pci1", 1)]);
+}
+
+#[test]
+fn pci_devices_share_names_and_numbers_with_the_others() {
+    let net = |i| format!("{{\"name\":\"n{i}\",\"type\":\"NET_BASIC\"}}");
+    let list = |nets: usize, nics: usize| {
+        let nics = (0..nics).map(|i| nic(&format!("p{i}"), ""));
+        let devices: Vec<_> = (0..nets).map(net).chain(nics).collect();
+        manifest(&devices.join(","))
+    };
+    let most = list(31, 32).unwrap();
+    assert_eq!(most.entries.len() + most.pci.len(), INDICES_MAX);
+    let reason = list(32, 32).unwrap_err().reason;
+    assert_eq!(reason, "64 devices are too many; name at most 63");
+    let reason = list(0, 33).unwrap_err().reason;
+    assert_eq!(reason, "33 PCI devices are too many; name at most 32");
+    let twice = manifest(&[net(0), nic("n0", "")].join(",")).unwrap_err();
+    assert_eq!(
+        twice.reason,
+        "device \"n0\" is named twice; rename one of the two"
+    );
+}
+
+#[test]
+fn each_malformed_pci_device_is_named() {
+    let reason = |device: &str| manifest(device).unwrap_err().reason;
+    assert_eq!(
+        reason(r#"{"name":"p","type":"PCI_BASIC","class":2,"subclass":0,"progif":0,"vendor":1}"#),
+        "device \"p\": \"device_id\" is missing; `outboard pci list` shows the numbers of devices"
+    );
+    assert_eq!(
+        reason(r#"{"name":"p","type":"PCI_BASIC","class":256}"#),
+        "device \"p\": \"class\" is 256; write a number from 0 to 255"
+    );
+    let vendor = nic("p", "").replace("32902", "65536");
+    assert_eq!(
+        reason(&vendor),
+        "device \"p\": \"vendor\" is 65536; write a number from 0 to 65535"
+    );
+    assert_eq!(
+        reason(&nic("a-b", "")),
+        "device \"a-b\": a name is 1 to 67 ASCII letters and digits"
+    );
+    let extra = reason(&nic("p", ",\"map_bar6\":true"));
+    assert!(extra.starts_with("unknown field `map_bar6`"), "{extra}");
+}
+
+#[test]
+fn dma_memory_adds_up_in_large_pages() {
+    let bytes = |top: u64, devices: &[u64]| {
+        let devices = devices.iter().enumerate();
+        let devices = devices.map(|(i, n)| nic(&format!("p{i}"), &format!(",\"dma_size\":{n}")));
+        let devices = devices.collect::<Vec<_>>().join(",");
+        let head = r#""type":"solo5.manifest","version":1"#;
+        let json = format!("{{{head},\"dma_size\":{top},\"devices\":[{devices}]}}");
+        from_json(json.as_bytes()).map(|manifest| manifest.dma_bytes)
+    };
+    assert_eq!(bytes(0, &[]), Ok(0));
+    assert_eq!(bytes(1, &[]), Ok(2 << 20));
+    assert_eq!(bytes(1 << 20, &[1 << 20, 0]), Ok(2 << 20));
+    assert_eq!(bytes(16 << 20, &[1 << 20, 1]), Ok(18 << 20));
+    assert_eq!(bytes(1 << 31, &[1 << 31]), Ok(4 << 30));
+    let reason = bytes(1 << 32, &[1]).unwrap_err().reason;
+    assert_eq!(
+        reason,
+        "4294967297 bytes of DMA memory are too many; \
+         let all \"dma_size\" together be at most 4294967296"
+    );
+    assert!(bytes(u64::MAX, &[u64::MAX]).is_err());
 }

@@ -1,10 +1,11 @@
 use super::*;
-use crate::error::SegmentError;
+use crate::error::{RequestError, SegmentError};
 use crate::sample::{HOST_INFO, header, sample};
 use crate::{PROGRAM_HEADERS_MAX, Rights};
 use abi::manifest::Malformed;
 use abi::{IMAGE_BASE, PAGE_SIZE};
 use proptest::prelude::*;
+use zerocopy::IntoBytes;
 
 /// Offsets of fields in the ELF header (System V ABI, figure 4-3, 64-bit).
 const E_TYPE: usize = 16;
@@ -67,6 +68,11 @@ fn a_valid_image_is_read_as_it_was_written() {
     let extension = image.extension.unwrap();
     assert_eq!(extension.host_info, HOST_INFO);
     assert_eq!(extension.features, extension::feature::ALL);
+    let manifest = crate::sample::manifest();
+    assert_eq!(
+        (image.pci, image.dma_bytes),
+        (manifest.pci, manifest.dma_bytes)
+    );
     let rights: Vec<_> = image.segments.iter().map(|s| s.rights).collect();
     let rights_of = |read, write, execute| Rights {
         read,
@@ -244,10 +250,67 @@ fn the_host_info_area_is_writable_memory() {
     }
 }
 
+/// Where the fields of the descriptor and of the first request lie in the extension note.
+const DMA_BYTES: usize = 40;
+const PCI: usize = 48;
+const REQUEST: usize = 56;
+
+#[test]
+fn each_bad_request_has_its_reason() {
+    let reason = |byte: usize, value: &[u8]| match refusal(in_note(header::EXTENSION, byte), value)
+    {
+        ImageError::Request(reason) => reason,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(reason(PCI, &[2]), RequestError::Truncated);
+    assert_eq!(reason(PCI, &[33]), RequestError::Count(33));
+    assert_eq!(reason(PCI, &[0xff; 4]), RequestError::Count(u32::MAX));
+    for name in [&b"\0"[..], b"a-b", &[b'a'; 68]] {
+        assert_eq!(reason(REQUEST, name), RequestError::Name(0));
+    }
+    assert_eq!(reason(REQUEST, b"disk\0"), RequestError::Duplicate(0));
+    assert_eq!(reason(REQUEST + 71, &[0x40]), RequestError::Bars(0));
+    assert_eq!(reason(REQUEST + 76, &[3]), RequestError::Flags(0));
+    for bytes in [1, (2 << 20) + 4096, (4 << 30) + (2 << 20), u64::MAX] {
+        let value = u64::to_le_bytes(bytes);
+        assert_eq!(reason(DMA_BYTES, &value), RequestError::DmaBytes(bytes));
+    }
+    let most = patched(in_note(header::EXTENSION, DMA_BYTES), &[0, 0, 0, 0, 1]).unwrap();
+    assert_eq!(most.dma_bytes, 4 << 30);
+    let none = patched(in_note(header::EXTENSION, PCI), &[0]).unwrap();
+    assert!(none.pci.is_empty());
+}
+
+#[test]
+fn devices_of_both_kinds_have_numbers_below_64() {
+    let parse = |entries: usize, requests: usize| {
+        let names = (0..entries).map(|i| Entry::new(&format!("e{i}"), 2).unwrap());
+        let entries: Vec<_> = names.collect();
+        let requests = (0..requests).map(|i| crate::sample::request(&format!("p{i}"), 1));
+        let bytes: Vec<_> = requests.collect();
+        let descriptor = Descriptor {
+            version: extension::VERSION,
+            features: 0,
+            host_info: 0,
+            dma_bytes: 0,
+            pci: bytes.len() as u32,
+            reserved: 0,
+        };
+        requests::parse(&descriptor, bytes.as_bytes(), &entries).map(|requests| requests.len())
+    };
+    assert_eq!(parse(32, 32), Ok(32));
+    assert_eq!(parse(63, 1), Ok(1));
+    assert_eq!(parse(33, 32), Err(RequestError::Count(32)));
+    assert_eq!(parse(64, 1), Err(RequestError::Count(1)));
+}
+
 #[test]
 fn an_extension_of_another_version_is_ignored() {
     let image = patched(in_note(header::EXTENSION, 24), &[9]).unwrap();
-    assert_eq!(image.extension, None);
+    assert_eq!(
+        (image.extension, image.pci.len(), image.dma_bytes),
+        (None, 0, 0)
+    );
     let image = patched(at(header::EXTENSION, P_TYPE), &[6]).unwrap();
     assert_eq!(image.extension, None);
 }
@@ -273,7 +336,13 @@ fn every_error_is_one_line_that_says_what_to_do() {
         segment.to_string(),
         "segment 6 is both writable and executable; rebuild it with `outboard build`"
     );
-    for error in [ImageError::NotElf, ImageError::NotStatic(3), segment] {
+    let request = ImageError::Request(RequestError::DmaBytes(1));
+    for error in [
+        ImageError::NotElf,
+        ImageError::NotStatic(3),
+        segment,
+        request,
+    ] {
         let text = error.to_string();
         assert!(text.contains("; ") && !text.contains('\n'), "{text}");
     }
@@ -290,6 +359,13 @@ fn check_promises(image: &Image, bytes: &[u8]) {
         free_from = segment.pages_end();
     }
     assert_eq!(image.end, free_from);
+    let names = image.entries.iter().skip(1).map(Entry::name);
+    let mut names: Vec<_> = names.chain(image.pci.iter().map(Request::name)).collect();
+    assert!(names.len() < abi::pci::INDICES_MAX && !names.contains(&None));
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len() + 1, image.entries.len() + image.pci.len());
+    assert!(image.dma_bytes <= abi::pci::DMA_BYTES_MAX);
 }
 
 proptest! {

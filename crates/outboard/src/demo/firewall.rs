@@ -144,7 +144,8 @@ fn build_image() -> Result<PathBuf, Error> {
         .map(|directory| directory.join(APPLIANCE))
         .find(|directory| directory.is_dir())
         .ok_or(Error::NoAppliance)?;
-    let built = build::build(&appliance, &[Target::Spt], &appliance).map_err(Error::Build)?;
+    let built = build::build(appliance.as_path().into(), &[Target::Spt], &appliance)
+        .map_err(Error::Build)?;
     let first = built.into_iter().next().ok_or(Error::NoAppliance)?;
     Ok(first.path)
 }
