@@ -12,7 +12,7 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::LazyLock;
 use tender::attach::Attached;
 use tender::hvt::Hypercalls;
-use tender::memory::Memory;
+use tender::sys::guest::GuestMemory;
 
 const MEMORY: usize = 1 << 16;
 const NET: usize = 1;
@@ -21,18 +21,9 @@ const CAPACITY: u64 = 1 << 16;
 /// Calls of one guest; it has no more to say than its input.
 const CALLS_MAX: usize = 64;
 
-struct Bytes(Vec<u8>);
-
-impl Memory for Bytes {
-    fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]> {
-        let start = usize::try_from(address).ok()?;
-        let end = start.checked_add(usize::try_from(length).ok()?)?;
-        self.0.get_mut(start..end)
-    }
-}
-
 struct World {
     calls: Hypercalls,
+    memory: GuestMemory,
     /// The other end of the network.
     other: UnixDatagram,
     /// Always readable, so that no wait lasts.
@@ -90,6 +81,7 @@ fn world() -> std::io::Result<World> {
     };
     Ok(World {
         calls,
+        memory: GuestMemory::anonymous(MEMORY)?,
         other,
         _ready: ready,
     })
@@ -103,9 +95,9 @@ fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let calls = &WORLD.calls;
+    let World { calls, memory, .. } = &*WORLD;
     let mut input = input;
-    let mut memory = Bytes(vec![0; MEMORY]);
+    memory.copy_in(0, &[0; MEMORY]).expect("it has so many bytes");
     for _ in 0..CALLS_MAX {
         let (Some(port), Some(argument), Some(words)) =
             (take(&mut input), take(&mut input), take::<40>(&mut input))
@@ -114,9 +106,8 @@ fuzz_target!(|input: &[u8]| {
         };
         let argument = u32::from_le_bytes(argument);
         let place = argument as usize % (MEMORY - words.len());
-        memory.0[place..place + words.len()].copy_from_slice(&words);
-        let ended = calls.handle(&mut memory, u16::from_le_bytes(port), argument);
-        assert_eq!(memory.0.len(), MEMORY);
+        memory.copy_in(place as u64, &words).expect("it fits");
+        let ended = calls.handle(memory, u16::from_le_bytes(port), argument);
         if let Err(reason) = ended {
             assert!(!reason.to_string().contains(char::is_control));
             break;

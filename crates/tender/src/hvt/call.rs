@@ -1,10 +1,10 @@
 //! What a guest may ask of its host: Solo5's hypercalls.
 //!
-//! Everything that a guest says is a number until the one door, [`Memory::bytes`], has turned it
+//! Everything that a guest says is a number until the one door, [`GuestMemory`], has turned it
 //! into memory. Arguments are copied out, looked at, and copied back.
 
 use crate::attach::Attached;
-use crate::memory::Memory;
+use crate::sys::guest::{GuestMemory, Outside};
 use abi::hvt::{self, CALL_PORT, COOKIE_BYTES, TRAP_MAGIC, Trap, call, result};
 use abi::manifest::{Device, ENTRIES_MAX};
 use abi::spt::EPOLL_TIMER;
@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, Itimerspec, TimerfdTimerFlags, Timespec};
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::ops::Deref;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Alignment of arguments, in bytes: that of their largest field.
@@ -105,14 +106,13 @@ impl Calls {
     /// What it must not ask for; it is to be ended then.
     pub fn handle(
         &self,
-        memory: &mut impl Memory,
+        memory: &GuestMemory,
         port: u16,
         argument: u32,
     ) -> Result<Outcome, Violation> {
         let number = port.wrapping_sub(CALL_PORT);
-        let mut asked = Asked {
-            memory,
-            number,
+        let asked = Asked {
+            guest: Guest { memory, number },
             address: u64::from(argument),
         };
         match number {
@@ -121,8 +121,7 @@ impl Calls {
                 Ok(())
             })?,
             call::PUTS => asked.answer(|memory, argument: &mut hvt::Puts| {
-                puts(memory.bytes(argument.data, argument.len)?);
-                Ok(())
+                memory.puts(argument.data, argument.len)
             })?,
             call::POLL => asked.answer(|_, argument| self.poll(argument))?,
             call::BLOCK_WRITE | call::BLOCK_READ => {
@@ -174,14 +173,14 @@ impl Calls {
         devices.find(|device| device.index as u64 == handle)
     }
 
-    fn net_write(&self, memory: &mut Guest<impl Memory>, argument: &mut hvt::Net) -> Answer {
+    fn net_write(&self, memory: &Guest<'_>, argument: &mut hvt::Net) -> Answer {
         let Some(net) = self.net(argument.handle) else {
             argument.ret = result::INVALID;
             return Ok(());
         };
-        let frame = memory.bytes(argument.data, argument.len)?;
-        argument.ret = match rustix::io::write(&net.fd, frame) {
-            Ok(written) if written == frame.len() => result::OK,
+        let written = memory.write(&net.fd, argument.data, argument.len);
+        argument.ret = match written.map_err(memory.pointer())? {
+            Ok(written) if written as u64 == argument.len => result::OK,
             Err(Errno::BADFD) => return Err(Violation::DeviceGone(net.index)),
             Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => result::AGAIN,
             Ok(_) | Err(_) => result::UNSPECIFIED,
@@ -189,13 +188,13 @@ impl Calls {
         Ok(())
     }
 
-    fn net_read(&self, memory: &mut Guest<impl Memory>, argument: &mut hvt::Net) -> Answer {
+    fn net_read(&self, memory: &Guest<'_>, argument: &mut hvt::Net) -> Answer {
         let Some(net) = self.net(argument.handle) else {
             argument.ret = result::INVALID;
             return Ok(());
         };
-        let room = memory.bytes(argument.data, argument.len)?;
-        argument.ret = match rustix::io::read(&net.fd, room) {
+        let read = memory.read(&net.fd, argument.data, argument.len);
+        argument.ret = match read.map_err(memory.pointer())? {
             Ok(0) | Err(Errno::AGAIN | Errno::INTR) => result::AGAIN,
             Ok(length) => {
                 argument.len = length as u64;
@@ -207,7 +206,7 @@ impl Calls {
         Ok(())
     }
 
-    fn block(&self, memory: &mut Guest<impl Memory>, argument: &mut hvt::Block) -> Answer {
+    fn block(&self, memory: &Guest<'_>, argument: &mut hvt::Block) -> Answer {
         let Some((fd, capacity)) = self.disk(argument.handle) else {
             argument.ret = result::INVALID;
             return Ok(());
@@ -221,13 +220,11 @@ impl Calls {
             argument.ret = result::INVALID;
             return Ok(());
         }
-        let number = memory.number;
-        let bytes = memory.bytes(argument.data, length)?;
-        let done = match number {
-            call::BLOCK_WRITE => rustix::io::pwrite(fd, bytes, offset),
-            _ => rustix::io::pread(fd, bytes, offset),
+        let done = match memory.number {
+            call::BLOCK_WRITE => memory.write_at(fd, offset, argument.data, length),
+            _ => memory.read_at(fd, offset, argument.data, length),
         };
-        argument.ret = match done {
+        argument.ret = match done.map_err(memory.pointer())? {
             Ok(count) if count as u64 == length => result::OK,
             Ok(_) | Err(_) => result::UNSPECIFIED,
         };
@@ -245,61 +242,86 @@ impl Calls {
 
 type Answer = Result<(), Violation>;
 
-/// Guest memory, and the call on whose behalf it is looked at.
-struct Guest<'a, M> {
-    memory: &'a mut M,
+/// Guest memory, and the call on whose behalf it is used.
+#[derive(Clone, Copy)]
+struct Guest<'a> {
+    memory: &'a GuestMemory,
     number: u16,
 }
 
-impl<M: Memory> Guest<'_, M> {
-    fn bytes(&mut self, address: u64, length: u64) -> Result<&mut [u8], Violation> {
-        let outside = Violation::Pointer(self.number, address, length);
-        self.memory.bytes(address, length).ok_or(outside)
+impl Deref for Guest<'_> {
+    type Target = GuestMemory;
+
+    fn deref(&self) -> &GuestMemory {
+        self.memory
+    }
+}
+
+impl Guest<'_> {
+    /// What it means that the guest named what is no memory.
+    fn pointer(self) -> impl Fn(Outside) -> Violation {
+        move |Outside { address, length }| Violation::Pointer(self.number, address, length)
+    }
+
+    /// Writes to the console. What it does not take is lost.
+    fn puts(self, mut address: u64, mut length: u64) -> Answer {
+        self.check(address, length).map_err(self.pointer())?;
+        let console = std::io::stdout();
+        for _ in 0..CONSOLE_ATTEMPTS_MAX {
+            if length == 0 {
+                break;
+            }
+            match self
+                .write(&console, address, length)
+                .map_err(self.pointer())?
+            {
+                Ok(written) => {
+                    address += written as u64;
+                    length -= written as u64;
+                }
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(_) => break,
+            }
+        }
+        Ok(())
     }
 }
 
 /// A call with its argument.
-struct Asked<'a, M> {
-    memory: &'a mut M,
-    number: u16,
+struct Asked<'a> {
+    guest: Guest<'a>,
     address: u64,
 }
 
-impl<M: Memory> Asked<'_, M> {
+impl Asked<'_> {
     /// Copies the argument out, has it looked at, and copies it back.
-    fn answer<T>(
-        &mut self,
-        work: impl FnOnce(&mut Guest<'_, M>, &mut T) -> Answer,
-    ) -> Result<(), Violation>
+    fn answer<T>(&self, work: impl FnOnce(&Guest<'_>, &mut T) -> Answer) -> Answer
     where
         T: FromBytes + IntoBytes + Immutable + KnownLayout,
     {
-        if !self.address.is_multiple_of(ARGUMENT_ALIGN) {
-            return Err(Violation::Unaligned(self.number, self.address));
+        let Self { guest, address } = *self;
+        if !address.is_multiple_of(ARGUMENT_ALIGN) {
+            return Err(Violation::Unaligned(guest.number, address));
         }
-        let mut guest = Guest {
-            memory: self.memory,
-            number: self.number,
-        };
-        let size = size_of::<T>() as u64;
-        let outside = Violation::Pointer(self.number, self.address, size);
-        let bytes = guest.bytes(self.address, size)?;
-        let mut argument = T::read_from_bytes(bytes).map_err(|_| outside)?;
-        work(&mut guest, &mut argument)?;
-        guest
-            .bytes(self.address, size)?
-            .copy_from_slice(argument.as_bytes());
-        Ok(())
+        let mut argument = T::new_zeroed();
+        let bytes = argument.as_mut_bytes();
+        guest.copy_out(address, bytes).map_err(guest.pointer())?;
+        work(&guest, &mut argument)?;
+        let bytes = argument.as_bytes();
+        guest.copy_in(address, bytes).map_err(guest.pointer())
     }
 
-    fn halt(&mut self) -> Result<Outcome, Violation> {
+    fn halt(&self) -> Result<Outcome, Violation> {
         let mut outcome = Outcome::Continue;
         self.answer(|memory, argument: &mut hvt::Halt| {
             let trap = match argument.cookie {
                 0 => None,
                 address => {
-                    let bytes = memory.bytes(address, COOKIE_BYTES)?;
-                    Trap::read_from_prefix(bytes).ok().map(|(trap, _)| trap)
+                    let mut cookie = [0; COOKIE_BYTES as usize];
+                    memory
+                        .copy_out(address, &mut cookie)
+                        .map_err(memory.pointer())?;
+                    Trap::read_from_prefix(&cookie).ok().map(|(trap, _)| trap)
                 }
             };
             let trap = trap.filter(|trap| trap.magic == TRAP_MAGIC);
@@ -318,21 +340,6 @@ pub fn wall_time() -> u64 {
     seconds
         .saturating_mul(NANOSECONDS)
         .saturating_add(nanoseconds)
-}
-
-/// Writes to the console. What it does not take is lost.
-fn puts(mut text: &[u8]) {
-    let console = std::io::stdout();
-    for _ in 0..CONSOLE_ATTEMPTS_MAX {
-        if text.is_empty() {
-            return;
-        }
-        match rustix::io::write(&console, text) {
-            Ok(written) => text = text.get(written..).unwrap_or_default(),
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(_) => return,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! The file is opened before the jail closes, so nothing can be created or removed afterwards: it
 //! stays empty if the guest ends well.
 
+use crate::sys::guest::{GuestMemory, Outside};
 use abi::PAGE_SIZE;
 use abi::hvt::Trap;
 use kvm_bindings::kvm_regs;
@@ -121,22 +122,28 @@ impl Core {
         Ok(Self { file, path })
     }
 
-    /// Writes the guest's end: the signal that a process would have got, its registers, and all its
-    /// memory, of which pages of zeros become holes. It allocates nothing, for the jail is closed.
+    /// Writes the guest's end: the signal that a process would have got, its registers, and the
+    /// `bytes` of its memory from address 0 on, of which pages of zeros become holes. It allocates nothing, for the jail is closed.
     ///
     /// # Errors
     /// What the kernel says: there is no room, for instance.
-    pub fn write(&self, signal: i32, registers: Registers, memory: &[u8]) -> io::Result<()> {
-        let front = front(signal, registers, memory.len() as u64);
+    pub fn write(
+        &self,
+        signal: i32,
+        registers: Registers,
+        memory: &GuestMemory,
+        bytes: u64,
+    ) -> io::Result<()> {
+        let front = front(signal, registers, bytes);
         self.file.write_all_at(front.as_bytes(), 0)?;
-        let mut offset = PAGE_SIZE;
-        let mut pages = memory.chunks(PAGE_SIZE as usize).peekable();
-        while let Some(page) = pages.next() {
-            let last = pages.peek().is_none();
+        let mut page = [0; PAGE_SIZE as usize];
+        for address in (0..bytes).step_by(PAGE_SIZE as usize) {
+            let outside = |_: Outside| io::Error::from(io::ErrorKind::InvalidData);
+            memory.copy_out(address, &mut page).map_err(outside)?;
+            let last = address + PAGE_SIZE == bytes;
             if last || page.iter().any(|byte| *byte != 0) {
-                self.file.write_all_at(page, offset)?;
+                self.file.write_all_at(&page, PAGE_SIZE + address)?;
             }
-            offset += PAGE_SIZE;
         }
         Ok(())
     }
@@ -240,9 +247,10 @@ mod tests {
             file: file.try_clone().unwrap(),
             path: PathBuf::new(),
         };
-        let mut memory = vec![0; PAGES * PAGE_SIZE as usize];
-        memory[7 * PAGE_SIZE as usize] = 7;
-        memory[9 * PAGE_SIZE as usize - 1] = 9;
+        let bytes = PAGES as u64 * PAGE_SIZE;
+        let memory = GuestMemory::anonymous(bytes as usize).unwrap();
+        memory.copy_in(7 * PAGE_SIZE, &[7]).unwrap();
+        memory.copy_in(9 * PAGE_SIZE - 1, &[9]).unwrap();
         let processor = kvm_regs {
             rip: 0x10_0000,
             rsp: 0x20_0000,
@@ -250,7 +258,7 @@ mod tests {
             r15: 15,
             ..kvm_regs::default()
         };
-        core.write(11, registers(&processor, trap), &memory)
+        core.write(11, registers(&processor, trap), &memory, bytes)
             .unwrap();
         let metadata = rustix::fs::fstat(&file).unwrap();
         let mut bytes = vec![0; metadata.st_size as usize];

@@ -3,7 +3,7 @@
 use super::call::Violation;
 use super::core::{self, Core};
 use crate::sys::fault;
-use crate::sys::machine::{Exit, Machine};
+use crate::sys::machine::{Exit, Running};
 use abi::exit;
 use abi::hvt::{Trap, vector};
 use abi::share::{REPORT_MAGIC, Report};
@@ -63,7 +63,7 @@ impl Ending {
     }
 
     /// Fills the core file if the guest has failed, and says so.
-    pub fn leave(&self, core: &Core, machine: &mut Machine) {
+    pub fn leave(&self, core: &Core, machine: &Running) {
         let Some(signal) = self.signal() else { return };
         let trap = match self {
             Self::Halted(_, trap) => trap.as_ref(),
@@ -72,7 +72,7 @@ impl Ending {
         let processor = machine.vcpu().get_regs().unwrap_or_default();
         let registers = core::registers(&processor, trap);
         let path = core.path.display();
-        let _ = match core.write(signal, registers, machine.memory()) {
+        let _ = match core.write(signal, registers, machine.memory(), machine.bytes()) {
             Ok(()) => writeln!(io::stderr(), "outboard-tender: core file: {path}"),
             Err(error) => writeln!(io::stderr(), "outboard-tender: core file {path}: {error}"),
         };

@@ -4,7 +4,7 @@
 use super::call::Calls;
 use super::core::Core;
 use crate::jail::{self, Argument, Error, Grants, Rule};
-use crate::sys::machine::Machine;
+use crate::sys::machine::Running;
 use abi::manifest::Device;
 use abi::spt::CONSOLE_FD;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -22,7 +22,7 @@ pub fn close(
     calls: &Calls,
     event: Option<&OwnedFd>,
     core: Option<&Core>,
-    machine: &Machine,
+    machine: &Running,
 ) -> Result<(), Error> {
     let devices = calls.devices.iter();
     let grants = Grants {

@@ -23,7 +23,7 @@ use self::core::Core;
 use crate::options::Options;
 use crate::share::Share;
 use crate::spt::put;
-use crate::sys::machine::{Exit, Machine};
+use crate::sys::machine::{Exit, Machine, Running};
 use crate::sys::process;
 use crate::world::World;
 use crate::{boot, check, spt};
@@ -198,12 +198,13 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
     };
     // The first reading looks for the kernel's page with the clock, which the jail does not allow.
     call::wall_time();
+    let mut machine = machine.start();
     let core = options.dump_core.as_deref().map(core_file).transpose()?;
     let event = world.event.as_ref();
     jail::close(&calls, event, core.as_ref(), &machine).map_err(Error::Jail)?;
     let ending = serve(&mut machine, &calls);
     if let Some(core) = &core {
-        ending.leave(core, &mut machine);
+        ending.leave(core, &machine);
     }
     process::end(ending.conclude(shared))
 }
@@ -213,14 +214,14 @@ fn core_file(folder: &Path) -> Result<Core, Error> {
 }
 
 /// Serves the guest until it ends.
-fn serve(machine: &mut Machine, calls: &Calls) -> Ending {
+fn serve(machine: &mut Running, calls: &Calls) -> Ending {
     loop {
         let exit = match machine.run() {
             Ok(exit) => exit,
             Err(error) => return Ending::Host(error),
         };
         match exit {
-            Exit::Port(port, argument) => match calls.handle(machine, port, argument) {
+            Exit::Port(port, argument) => match calls.handle(machine.memory(), port, argument) {
                 Ok(Outcome::Continue) => {}
                 Ok(Outcome::Halt(status, trap)) => return Ending::Halted(status, trap),
                 Err(violation) => return Ending::Violated(violation),

@@ -7,7 +7,7 @@
 use super::{Error, TABLES, cpu, from_kvm, prepare};
 use crate::hvt::paging::{Builder, Rights};
 use crate::spt::put;
-use crate::sys::machine::{Exit, Machine};
+use crate::sys::machine::{Exit, Machine, Running};
 use abi::hvt::CALL_PORT;
 use abi::{IMAGE_BASE, PAGE_SIZE};
 use kvm_ioctls::Kvm;
@@ -84,6 +84,7 @@ pub fn run() -> Result<Ability, Error> {
     tables.map(IMAGE_BASE..IMAGE_BASE + PAGE_SIZE, IMAGE_BASE, execute)?;
     let registers = cpu::registers(IMAGE_BASE, MEMORY_BYTES);
     prepare(&mut machine, &kvm, &tables, registers)?;
+    let mut machine = machine.start();
     let first = step(&mut machine)?;
     if first != Exit::Port(CALL_PORT, HELLO) {
         return Ok(Ability::Broken(format!("{first:?}")));
@@ -95,7 +96,7 @@ pub fn run() -> Result<Ability, Error> {
     })
 }
 
-fn step(machine: &mut Machine) -> Result<Exit, Error> {
+fn step(machine: &mut Running) -> Result<Exit, Error> {
     let mut exit = Exit::Interrupted;
     for _ in 0..INTERRUPTIONS_MAX {
         exit = machine.run().map_err(|error| Error::Step("run", error))?;

@@ -1,5 +1,6 @@
 //! A virtual machine of KVM's with one processor, and its memory.
 
+use super::guest::GuestMemory;
 use crate::memory::Memory;
 use kvm_bindings::{KVM_MEM_READONLY, kvm_userspace_memory_region};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
@@ -35,14 +36,23 @@ pub enum Exit {
     Unknown,
 }
 
-/// A machine. Its guest runs only inside of [`Machine::run`], so that nobody else touches guest
-/// memory while a slice of it is borrowed.
+/// A machine while it is set up: nobody but this program touches its memory.
 #[derive(Debug)]
 pub struct Machine {
     vcpu: VcpuFd,
     vm: VmFd,
     memory: NonNull<u8>,
     bytes: usize,
+}
+
+/// A machine whose guest runs.
+#[derive(Debug)]
+pub struct Running {
+    vcpu: VcpuFd,
+    /// Kept open, for the processor is a part of it.
+    _vm: VmFd,
+    memory: GuestMemory,
+    bytes: u64,
 }
 
 impl Machine {
@@ -111,14 +121,40 @@ impl Machine {
         unsafe { self.vm.set_user_memory_region(region) }.map_err(os_error)
     }
 
-    /// All guest memory.
-    pub fn memory(&mut self) -> &[u8] {
-        self.bytes(0, self.bytes as u64).unwrap_or_default()
-    }
-
     /// The processor, to be set up or asked for its registers.
     pub fn vcpu(&self) -> &VcpuFd {
         &self.vcpu
+    }
+
+    /// Goes on to where the guest can run, and nobody has a reference to its memory any more.
+    pub fn start(self) -> Running {
+        let mut memory = GuestMemory::new();
+        // SAFETY: `new` has mapped the memory, it is never unmapped, and `self`, from which all
+        // references to it were borrowed, ends here.
+        unsafe { memory.add(0, self.memory, self.bytes as u64) };
+        Running {
+            vcpu: self.vcpu,
+            _vm: self.vm,
+            memory,
+            bytes: self.bytes as u64,
+        }
+    }
+}
+
+impl Running {
+    /// The processor, to be asked for its registers.
+    pub fn vcpu(&self) -> &VcpuFd {
+        &self.vcpu
+    }
+
+    /// What the guest may name by address.
+    pub fn memory(&self) -> &GuestMemory {
+        &self.memory
+    }
+
+    /// Size of the memory that begins at address 0.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Runs the guest until it needs somebody.
@@ -157,7 +193,7 @@ impl Memory for Machine {
         let start = unsafe { self.memory.add(address as usize) };
         // SAFETY: (1) the range lies within memory that `new` mapped readable and writable, all of
         // it initialised, since the kernel gives zeroes; (2) no other slice of it exists, for each
-        // borrows self; (3) the guest runs only inside of `run`, which borrows self as well.
+        // borrows self; (3) the guest runs only once `start` has consumed self.
         Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), length as usize) })
     }
 }

@@ -3,6 +3,7 @@
 pub mod descriptor;
 mod entry;
 pub(crate) mod fault;
+pub mod guest;
 pub mod interface;
 mod ioctl;
 pub(crate) mod landlock;

@@ -10,16 +10,6 @@ const DISK: usize = 2;
 const CAPACITY: u64 = 4096;
 const MEMORY: usize = 64 << 10;
 
-struct Bytes(Vec<u8>);
-
-impl Memory for Bytes {
-    fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]> {
-        let start = usize::try_from(address).ok()?;
-        let end = start.checked_add(usize::try_from(length).ok()?)?;
-        self.0.get_mut(start..end)
-    }
-}
-
 /// Calls on a network, whose other end is returned, and a disk of [`CAPACITY`] bytes.
 fn calls() -> (Calls, UnixDatagram) {
     let (ours, other) = UnixDatagram::pair().unwrap();
@@ -70,25 +60,35 @@ const ARGUMENT: u32 = 0x1000;
 const DATA: u64 = 0x2000;
 
 /// Makes one call with `argument` and returns what became of it.
-fn call<T>(calls: &Calls, memory: &mut Bytes, number: u16, argument: T) -> Result<T, Violation>
+fn call<T>(calls: &Calls, memory: &GuestMemory, number: u16, argument: T) -> Result<T, Violation>
 where
     T: FromBytes + IntoBytes + Immutable + KnownLayout,
 {
-    let place = ARGUMENT as usize..ARGUMENT as usize + size_of::<T>();
-    memory.0[place.clone()].copy_from_slice(argument.as_bytes());
+    put(memory, ARGUMENT.into(), argument.as_bytes());
     calls.handle(memory, CALL_PORT + number, ARGUMENT)?;
-    Ok(T::read_from_bytes(&memory.0[place]).unwrap())
+    let bytes = get(memory, ARGUMENT.into(), size_of::<T>());
+    Ok(T::read_from_bytes(&bytes).unwrap())
 }
 
-fn memory() -> Bytes {
-    Bytes(vec![0; MEMORY])
+fn memory() -> GuestMemory {
+    GuestMemory::anonymous(MEMORY).unwrap()
+}
+
+fn put(memory: &GuestMemory, address: u64, bytes: &[u8]) {
+    memory.copy_in(address, bytes).unwrap();
+}
+
+fn get(memory: &GuestMemory, address: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    memory.copy_out(address, &mut bytes).unwrap();
+    bytes
 }
 
 #[test]
 fn frames_go_both_ways() {
     let (calls, other) = calls();
-    let mut memory = memory();
-    memory.0[DATA as usize..][..3].copy_from_slice(b"out");
+    let memory = memory();
+    put(&memory, DATA, b"out");
     let net = hvt::Net {
         handle: NET as u64,
         data: DATA,
@@ -96,7 +96,7 @@ fn frames_go_both_ways() {
         ..hvt::Net::default()
     };
     assert_eq!(
-        call(&calls, &mut memory, call::NET_WRITE, net).unwrap().ret,
+        call(&calls, &memory, call::NET_WRITE, net).unwrap().ret,
         result::OK
     );
     let mut frame = [0; 10];
@@ -104,21 +104,21 @@ fn frames_go_both_ways() {
     assert_eq!(&frame[..3], b"out");
 
     let room = hvt::Net { len: 100, ..net };
-    let empty = call(&calls, &mut memory, call::NET_READ, room).unwrap();
+    let empty = call(&calls, &memory, call::NET_READ, room).unwrap();
     assert_eq!(empty.ret, result::AGAIN);
     other.send(b"back").unwrap();
-    let poll = call(&calls, &mut memory, call::POLL, hvt::Poll::default()).unwrap();
+    let poll = call(&calls, &memory, call::POLL, hvt::Poll::default()).unwrap();
     assert_eq!((poll.ready, poll.ret), (1 << NET, 1));
-    let read = call(&calls, &mut memory, call::NET_READ, room).unwrap();
+    let read = call(&calls, &memory, call::NET_READ, room).unwrap();
     assert_eq!((read.ret, read.len), (result::OK, 4));
-    assert_eq!(&memory.0[DATA as usize..][..4], b"back");
+    assert_eq!(get(&memory, DATA, 4), b"back");
 }
 
 #[test]
 fn a_disk_is_read_and_written_within_its_bounds() {
     let (calls, _other) = calls();
-    let mut memory = memory();
-    memory.0[DATA as usize..][..512].fill(7);
+    let memory = memory();
+    put(&memory, DATA, &[7; 512]);
     let block = hvt::Block {
         handle: DISK as u64,
         offset: CAPACITY - 512,
@@ -127,9 +127,7 @@ fn a_disk_is_read_and_written_within_its_bounds() {
         ..hvt::Block::default()
     };
     assert_eq!(
-        call(&calls, &mut memory, call::BLOCK_WRITE, block)
-            .unwrap()
-            .ret,
+        call(&calls, &memory, call::BLOCK_WRITE, block).unwrap().ret,
         result::OK
     );
     let back = hvt::Block {
@@ -137,12 +135,10 @@ fn a_disk_is_read_and_written_within_its_bounds() {
         ..block
     };
     assert_eq!(
-        call(&calls, &mut memory, call::BLOCK_READ, back)
-            .unwrap()
-            .ret,
+        call(&calls, &memory, call::BLOCK_READ, back).unwrap().ret,
         result::OK
     );
-    assert_eq!(memory.0[2 * DATA as usize], 7);
+    assert_eq!(get(&memory, 2 * DATA, 1), [7]);
     for (offset, len) in [
         (CAPACITY, 512),
         (CAPACITY - 1, 2),
@@ -154,7 +150,7 @@ fn a_disk_is_read_and_written_within_its_bounds() {
             len,
             ..block
         };
-        let answer = call(&calls, &mut memory, call::BLOCK_WRITE, outside).unwrap();
+        let answer = call(&calls, &memory, call::BLOCK_WRITE, outside).unwrap();
         assert_eq!(answer.ret, result::INVALID, "{offset} {len}");
     }
 }
@@ -162,7 +158,7 @@ fn a_disk_is_read_and_written_within_its_bounds() {
 #[test]
 fn a_handle_is_of_the_right_kind_or_none() {
     let (calls, _other) = calls();
-    let mut memory = memory();
+    let memory = memory();
     for handle in [0, DISK as u64, 3, u64::MAX] {
         let net = hvt::Net {
             handle,
@@ -170,7 +166,7 @@ fn a_handle_is_of_the_right_kind_or_none() {
             len: 1,
             ..hvt::Net::default()
         };
-        let answer = call(&calls, &mut memory, call::NET_WRITE, net).unwrap();
+        let answer = call(&calls, &memory, call::NET_WRITE, net).unwrap();
         assert_eq!(answer.ret, result::INVALID, "{handle}");
     }
     let block = hvt::Block {
@@ -178,23 +174,23 @@ fn a_handle_is_of_the_right_kind_or_none() {
         len: 512,
         ..hvt::Block::default()
     };
-    let answer = call(&calls, &mut memory, call::BLOCK_READ, block).unwrap();
+    let answer = call(&calls, &memory, call::BLOCK_READ, block).unwrap();
     assert_eq!(answer.ret, result::INVALID);
 }
 
 #[test]
 fn what_lies_outside_of_guest_memory_ends_the_guest() {
     let (calls, _other) = calls();
-    let mut memory = memory();
+    let memory = memory();
     for (data, len) in [(MEMORY as u64, 1), (DATA, MEMORY as u64), (u64::MAX, 2)] {
         let puts = hvt::Puts { data, len };
-        let violation = call(&calls, &mut memory, call::PUTS, puts).unwrap_err();
+        let violation = call(&calls, &memory, call::PUTS, puts).unwrap_err();
         assert_eq!(violation, Violation::Pointer(call::PUTS, data, len));
     }
     for number in 1..=call::HALT {
-        let outside = calls.handle(&mut memory, CALL_PORT + number, !7);
+        let outside = calls.handle(&memory, CALL_PORT + number, !7);
         assert!(matches!(outside, Err(Violation::Pointer(..))), "{number}");
-        let odd = calls.handle(&mut memory, CALL_PORT + number, 4);
+        let odd = calls.handle(&memory, CALL_PORT + number, 4);
         assert_eq!(odd, Err(Violation::Unaligned(number, 4)));
     }
 }
@@ -210,7 +206,7 @@ fn a_port_that_is_no_call_ends_the_guest() {
         0x600,
         u16::MAX,
     ] {
-        let outcome = calls.handle(&mut memory(), port, ARGUMENT);
+        let outcome = calls.handle(&memory(), port, ARGUMENT);
         assert_eq!(outcome, Err(Violation::Port(port)));
     }
 }
@@ -218,20 +214,19 @@ fn a_port_that_is_no_call_ends_the_guest() {
 #[test]
 fn a_guest_ends_with_its_status_and_its_trap() {
     let (calls, _other) = calls();
-    let mut memory = memory();
-    let halt = |memory: &mut Bytes, cookie| {
+    let memory = memory();
+    let halt = |memory: &GuestMemory, cookie| {
         let argument = hvt::Halt {
             cookie,
             status: 7,
             padding: 0,
         };
-        let place = ARGUMENT as usize;
-        memory.0[place..place + 16].copy_from_slice(argument.as_bytes());
+        put(memory, ARGUMENT.into(), argument.as_bytes());
         calls.handle(memory, CALL_PORT + call::HALT, ARGUMENT)
     };
-    assert_eq!(halt(&mut memory, 0), Ok(Outcome::Halt(7, None)));
+    assert_eq!(halt(&memory, 0), Ok(Outcome::Halt(7, None)));
     assert_eq!(
-        halt(&mut memory, DATA),
+        halt(&memory, DATA),
         Ok(Outcome::Halt(7, None)),
         "an opaque cookie"
     );
@@ -240,13 +235,10 @@ fn a_guest_ends_with_its_status_and_its_trap() {
         vector: 14,
         ..Trap::default()
     };
-    memory.0[DATA as usize..][..size_of::<Trap>()].copy_from_slice(trap.as_bytes());
-    assert_eq!(halt(&mut memory, DATA), Ok(Outcome::Halt(7, Some(trap))));
+    put(&memory, DATA, trap.as_bytes());
+    assert_eq!(halt(&memory, DATA), Ok(Outcome::Halt(7, Some(trap))));
     let end = MEMORY as u64 - COOKIE_BYTES + 1;
-    assert!(matches!(
-        halt(&mut memory, end),
-        Err(Violation::Pointer(..))
-    ));
+    assert!(matches!(halt(&memory, end), Err(Violation::Pointer(..))));
 }
 
 proptest! {
@@ -262,10 +254,10 @@ proptest! {
         // A wait would last as long as the guest says, and what it prints is of no interest here.
         prop_assume!(number != call::POLL && number != call::PUTS);
         let (calls, _other) = calls();
-        let mut memory = memory();
+        let memory = memory();
         let argument = words.as_bytes();
         let place = (address as usize).min(MEMORY - argument.len());
-        memory.0[place..place + argument.len()].copy_from_slice(argument);
-        let _ = calls.handle(&mut memory, CALL_PORT + number, address);
+        put(&memory, place as u64, argument);
+        let _ = calls.handle(&memory, CALL_PORT + number, address);
     }
 }
