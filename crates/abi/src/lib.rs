@@ -15,6 +15,7 @@
 //! | [`extension`] | what Solo5's manifest cannot say, and what the tender answers | Outboard |
 //! | [`pci`] | PCIe devices and DMA memory in it | Outboard |
 //! | [`share`] | the file-backed page: how the guest ended, counters | Outboard |
+//! | [`ring`] | rings for frames and sectors on `hvt` | Outboard |
 //! | [`capture`] | how a guest writes captured frames into it | Outboard |
 
 #![no_std]
@@ -29,6 +30,7 @@ pub mod hvt;
 pub mod manifest;
 pub mod note;
 pub mod pci;
+pub mod ring;
 pub mod share;
 pub mod spt;
 
