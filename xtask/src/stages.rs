@@ -22,6 +22,8 @@ pub enum Work {
     Runners(&'static [Step]),
     /// The end-to-end tests of virtual machines, in the lab; its tests count.
     Lab,
+    /// Tests of the memory that drivers and devices share, under Miri; its tests count.
+    Miri,
     /// A short run of every fuzz target.
     Fuzz,
 }
@@ -163,6 +165,13 @@ pub const STAGES: &[Stage] = &[
             cargo: &["doc", "--workspace", "--no-deps"],
             variable: Some(("RUSTDOCFLAGS", "-D warnings")),
         }]),
+    },
+    Stage {
+        name: "miri",
+        what: "what drivers and devices share, without undefined behaviour",
+        seconds: 30,
+        quick: false,
+        work: Work::Miri,
     },
     Stage {
         name: "fuzz",

@@ -193,6 +193,7 @@ fn run(root: &Path, stage: &Stage, options: &Options) -> Outcome {
         Work::Checks(steps) => checks(root, steps, verbose),
         Work::Runners(steps) => runners(root, steps, verbose),
         Work::Lab => in_lab(root, options),
+        Work::Miri => miri(root, options),
         Work::Fuzz => fuzz(root, verbose),
     }
 }
@@ -276,18 +277,61 @@ fn shown(command: &mut Command, verbose: bool) -> (i32, String) {
     }
 }
 
+/// What Miri tests, as arguments of `cargo miri test`.
+const MIRI: [&[&str]; 2] = [
+    &["-p", "hw", "--lib"],
+    &["-p", "device", "--lib", "frame::"],
+];
+
+/// cargo of the nightly toolchain.
+fn nightly(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("rustup");
+    command
+        .args(["run", "nightly", "cargo"])
+        .args(arguments)
+        .current_dir(root);
+    command
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    matches!(process::capture(command, false), Ok(finished) if finished.status == 0)
+}
+
+/// Runs the tests of [`MIRI`], if this machine can, or may be made to.
+fn miri(root: &Path, options: &Options) -> Outcome {
+    const INSTALL: [&str; 8] = [
+        "toolchain",
+        "install",
+        "nightly",
+        "--profile=minimal",
+        "--component",
+        "miri",
+        "--component",
+        "rust-src",
+    ];
+    let here = || succeeds(&mut nightly(root, &["miri", "--version"]));
+    if !here() && options.yes {
+        // Whether that worked is asked below.
+        let _ = process::run(Command::new("rustup").args(INSTALL));
+    }
+    if !here() {
+        return Outcome::skip("needs: rustup toolchain install nightly -c miri -c rust-src");
+    }
+    let mut outcome = Outcome::default();
+    for what in MIRI {
+        let mut command = nightly(root, &["miri", "test"]);
+        // Pools live for ever.
+        command.args(what).env("MIRIFLAGS", "-Zmiri-ignore-leaks");
+        let (status, output) = shown(&mut command, options.verbose);
+        outcome.count(status, &output);
+    }
+    outcome
+}
+
 /// Runs every target of `fuzz/` for a moment, if this machine can.
 fn fuzz(root: &Path, verbose: bool) -> Outcome {
-    let nightly = |arguments: &[&str]| {
-        let mut command = Command::new("rustup");
-        command
-            .args(["run", "nightly", "cargo"])
-            .args(arguments)
-            .current_dir(root);
-        command
-    };
-    let runs = process::capture(&mut nightly(&["fuzz", "--version"]), false);
-    if !matches!(runs, Ok(finished) if finished.status == 0) {
+    let nightly = |arguments: &[&str]| nightly(root, arguments);
+    if !succeeds(&mut nightly(&["fuzz", "--version"])) {
         return Outcome::skip(
             "needs: rustup toolchain install nightly && cargo install cargo-fuzz",
         );

@@ -179,6 +179,44 @@ mod tests {
         assert_eq!(&read, b"aabc");
     }
 
+    /// A driver and a model in threads of their own: Miri sees a data race if an order is missing.
+    #[test]
+    fn bytes_follow_the_word_that_hands_them_over() {
+        const FRAMES: u64 = 8;
+        const SPINS: usize = 1_000_000;
+        let (mut arena, view) = arena(2 * PAGE, IOVA);
+        let ring = arena.ring::<2, 2>().unwrap();
+        let ring_at = ring.iova().raw();
+        let model = std::thread::spawn(move || {
+            for n in 0..FRAMES {
+                let descriptor = ring_at + n % 2 * 16;
+                let mut spins = 0..SPINS;
+                while view.load(descriptor + 8).unwrap() != 2 * n + 1 {
+                    assert!(spins.next().is_some());
+                    std::thread::yield_now();
+                }
+                let buffer = view.load(descriptor).unwrap();
+                view.write(buffer, &n.to_le_bytes()).unwrap();
+                view.store(descriptor + 8, 2 * n + 2).unwrap();
+            }
+        });
+        let mut buffer = arena.buf(8, 8).unwrap();
+        for n in 0..FRAMES {
+            buffer.bytes_mut().fill(0xff);
+            let (flight, at) = InFlight::<_, FromDevice>::lend(buffer).unwrap();
+            ring.store(n as usize, 0, at.raw());
+            ring.publish(n as usize, 1, 2 * n + 1);
+            let mut spins = 0..SPINS;
+            while ring.load(n as usize, 1) != 2 * n + 2 {
+                assert!(spins.next().is_some());
+                std::thread::yield_now();
+            }
+            buffer = flight.done();
+            assert_eq!(buffer.bytes(), n.to_le_bytes());
+        }
+        model.join().unwrap();
+    }
+
     #[test]
     fn no_access_leaves_the_arena() {
         let (mut arena, view) = arena(PAGE, IOVA);
