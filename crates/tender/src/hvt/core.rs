@@ -123,7 +123,8 @@ impl Core {
     }
 
     /// Writes the guest's end: the signal that a process would have got, its registers, and the
-    /// `bytes` of its memory from address 0 on, of which pages of zeros become holes. It allocates nothing, for the jail is closed.
+    /// `bytes` of its memory from address 0 on, of which pages of zeros become holes. It allocates
+    /// nothing, for the jail is closed.
     ///
     /// # Errors
     /// What the kernel says: there is no room, for instance.
