@@ -152,7 +152,25 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let missing = Peer::find("spt").is_none().then_some(NO_PEER);
     let test = || stock_rules(images, &Peer::find("spt").ok_or(NO_PEER)?);
     trials.push(network.trial_unless(missing, name, test));
+    let name = "the header for images in C compiles beside Solo5's";
+    trials.push(Trial::ignorable_test(name, header));
     trials
+}
+
+/// The contract about PCIe devices, as a C compiler reads it.
+fn header() -> Result<Completion, Failed> {
+    let Some(peer) = Peer::find("spt") else {
+        return Ok(Completion::ignored_with(NO_PEER));
+    };
+    let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/../include/solo5_pci.h");
+    for language in ["-xc", "-xc++"] {
+        let mut command = Command::new("cc");
+        let checks = ["-Wall", "-Wextra", "-Werror", "-fsyntax-only", language];
+        command.args(checks).arg(ours);
+        command.arg("-I").arg(peer.folder.join("include"));
+        run(&mut command)?.expect_status(0)?;
+    }
+    Ok(Completion::Completed)
 }
 
 /// The same in virtual machines.

@@ -131,7 +131,25 @@ impl Pool {
 
 /// An owned packet, from the Ethernet header on, in a buffer of a [`Pool`]; one pointer wide.
 ///
-/// Whoever holds it may read and write it; dropping it gives the buffer back.
+/// Whoever holds it may read and write it; dropping it gives the buffer back. A view of it ends
+/// before that, or the program does not compile:
+///
+/// ```compile_fail,E0505
+/// let memory = vec![0; 4096].leak();
+/// let frame = device::Pool::new(memory, 2048).alloc(60).unwrap();
+/// let view = frame.bytes();
+/// drop(frame);
+/// println!("{view:?}");
+/// ```
+///
+/// And what a device has, nobody can look at:
+///
+/// ```compile_fail,E0599
+/// let memory = vec![0; 4096].leak();
+/// let frame = device::Pool::new(memory, 2048).alloc(60).unwrap();
+/// let (flight, _) = hw::InFlight::<_, hw::FromDevice>::lend(frame).unwrap();
+/// flight.bytes();
+/// ```
 pub struct Frame(Lease<Slot>);
 
 impl Frame {
