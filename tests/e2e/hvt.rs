@@ -3,6 +3,7 @@
 //! Where KVM is missing or cannot run a whole program, these tests are skipped and say so; the
 //! stage `lab` of `cargo xtask test` runs them inside of a machine whose KVM is complete.
 
+use crate::backtrace;
 use crate::build::Images;
 use crate::compatibility;
 use crate::firewall;
@@ -66,12 +67,14 @@ const MEMORY: u64 = 16;
 
 type Test = fn(&Images) -> Result<(), Failed>;
 
-const SINGLE: [(&str, Test); 5] = [
+const SINGLE: [(&str, Test); 7] = [
     ("a system call is no instruction", system_call),
     ("an image for hvt starts there", own_image),
     ("memory of 4 GiB", much_memory),
     ("a guest that fails leaves a core file", core_file),
     ("a lack of huge pages is named", no_huge_pages),
+    ("a violation has a place", violation),
+    ("a tender alone says where to look", alone),
 ];
 
 /// What stands between two networks.
@@ -125,6 +128,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     for (name, test) in JOINED.into_iter().chain(ports::ON_HVT) {
         trials.push(network.trial(format!("hvt::network::{name}"), move || test(images)));
     }
+    trials.extend(backtrace::on(images, "hvt"));
     trials.extend(compatibility::on_hvt(images, network));
     trials
 }
@@ -231,6 +235,30 @@ fn core_file(images: &Images) -> Result<(), Failed> {
     let ended = run(command.arg(images.guest("hello")))?;
     ended.expect_status(1)?;
     ended.expect_stderr("--dumpcore=/nowhere").map(|_| ())
+}
+
+/// What the tender says of a forbidden hypercall, the monitor completes.
+fn violation(images: &Images) -> Result<(), Failed> {
+    let mut command = Command::new(images.program("outboard"));
+    command.args(["run", "--host=hvt", "--mem=16", "--"]);
+    let ended = run(command.arg(images.guest("hypercall")).arg("0x509"))?;
+    ended.expect_status(SIGSYS)?;
+    ended.expect_stderr("outboard-tender: the guest was ended: it wrote to port 0x509")?;
+    ended.expect_stderr("as the tender says\noutboard: rax 0x")?;
+    ended.expect_stderr(" in outboard_main + ").map(|_| ())
+}
+
+fn alone(images: &Images) -> Result<(), Failed> {
+    for (guest, word) in [("null_read", ""), ("hypercall", "0x509")] {
+        let ended = tender(images, MEMORY, guest, &[word])?;
+        ended.expect_stderr("outboard-tender: to see the lines: addr2line -fipCe /")?;
+        let numbers = ended.stderr.lines().last().unwrap_or_default();
+        let count = numbers.matches(" 0x1").count();
+        if count < 3 {
+            return Err(format!("{count} addresses: {ended:?}").into());
+        }
+    }
+    Ok(())
 }
 
 /// More than any machine has reserved.

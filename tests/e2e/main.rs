@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backtrace;
 mod build;
 mod capture;
 mod cli;
@@ -46,6 +47,7 @@ fn main() {
     let network = network::Network::acquire();
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(guests::trials(images));
+    trials.extend(backtrace::trials(images));
     trials.extend(hvt::trials(images, &network));
     trials.extend(ports::trials(images, &network));
     trials.extend(firewall::trials(images, &network));

@@ -4,6 +4,7 @@
 //! `rsp` is the size of guest memory minus 8. The guest calls the host by writing the address of an
 //! argument structure, which lies below 4 GiB, to port [`CALL_PORT`] plus the number of the call.
 
+use crate::backtrace::Registers;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Guest address of [`BootInfo`].
@@ -173,8 +174,8 @@ pub struct Trap {
     pub rip: u64,
     /// Its flags.
     pub rflags: u64,
-    /// rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8 to r15.
-    pub registers: [u64; 16],
+    /// Its other registers.
+    pub registers: Registers,
 }
 
 impl Trap {

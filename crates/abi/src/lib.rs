@@ -16,6 +16,7 @@
 //! | [`pci`] | PCIe devices and DMA memory in it | Outboard |
 //! | [`share`] | the file-backed page: how the guest ended, counters | Outboard |
 //! | [`ring`] | rings for frames and sectors on `hvt` | Outboard |
+//! | [`backtrace`] | where a program was, by its frame pointers | Outboard |
 //! | [`capture`] | how a guest writes captured frames into it | Outboard |
 
 #![no_std]
@@ -24,6 +25,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod backtrace;
 pub mod capture;
 pub mod extension;
 pub mod hvt;

@@ -2,7 +2,7 @@
 //!
 //! | region | who writes it |
 //! |---|---|
-//! | [`Report`], one page | the tender's fault handler |
+//! | [`Report`], one page | the tender, and a guest that panics |
 //! | counters ([`COUNTERS_OFFSET`]) | the guest |
 //! | [`RulesStatus`] and counters of rules ([`RULE_COUNTERS_OFFSET`]) | the guest |
 //! | [`CaptureHead`] and the capture ring ([`CAPTURE_OFFSET`]) | the guest |
@@ -13,6 +13,7 @@
 //! treats it as hostile all the same. A file of [`BYTES_MIN`] bytes holds report and counters
 //! alone, one of [`BYTES`] all regions; it is sparse, and costs the pages that are touched.
 
+use crate::backtrace::{Backtrace, Registers};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Address at which the file is mapped in a guest of `process` and `spt`.
@@ -165,7 +166,10 @@ pub struct Control {
 /// Value of [`Report::magic`] once there is a report: "OBRP".
 pub const REPORT_MAGIC: u32 = 0x5052_424f;
 
-/// How a guest faulted.
+/// [`Report::code`] where the tender has said why on standard error.
+pub const CODE_TOLD: i32 = i32::MAX;
+
+/// How a guest faulted, or where it panicked.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -173,9 +177,9 @@ pub const REPORT_MAGIC: u32 = 0x5052_424f;
 pub struct Report {
     /// [`REPORT_MAGIC`], or 0 if the guest did not fault.
     pub magic: u32,
-    /// Number of the signal.
+    /// Number of the signal, or 0 for a panic, which has only a backtrace.
     pub signal: u32,
-    /// `si_code` of the signal.
+    /// `si_code` of the signal, or [`CODE_TOLD`].
     pub code: i32,
     /// For SIGSYS: number of the forbidden system call.
     pub syscall: u32,
@@ -183,9 +187,15 @@ pub struct Report {
     pub address: u64,
     /// Where the guest was executing.
     pub instruction: u64,
+    /// The flags, `rflags`.
+    pub flags: u64,
+    /// The other registers.
+    pub registers: Registers,
+    /// Who called it.
+    pub backtrace: Backtrace,
 }
 
-const _: () = assert!(size_of::<Report>() == 32);
+const _: () = assert!(size_of::<Report>() <= PAGE);
 
 /// Counters of one network port; the block of manifest entry `i` begins at
 /// `i * COUNTERS_PER_PORT`. Numbers 0 to 15 are the runtime's own.

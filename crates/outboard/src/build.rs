@@ -10,9 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fmt, fs};
 
-/// Images are built for this target and with no flags of the place where they are built, so that
-/// they come out the same anywhere.
+/// Images are built for this target and with these flags, not those of the place where they are
+/// built, so that they come out the same anywhere.
 const TARGET_TRIPLE: &str = "x86_64-unknown-linux-gnu";
+/// Frame pointers tell who called when an image fails; they cost less than one instruction in a
+/// hundred. Flags are separated by 0x1f.
+const FLAGS: &str = "-Cforce-frame-pointers=yes";
 
 /// `outboard build`.
 #[derive(clap::Args)]
@@ -244,7 +247,7 @@ fn cargo(directory: &Path, manifest: Option<&Path>) -> Result<Vec<u8>, Error> {
             "--message-format=json-render-diagnostics",
         ])
         .args(["--target", TARGET_TRIPLE])
-        .env("CARGO_ENCODED_RUSTFLAGS", "")
+        .env("CARGO_ENCODED_RUSTFLAGS", FLAGS)
         .current_dir(directory)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())

@@ -6,8 +6,10 @@
 //! what the kernel says of the end, and nothing but its numbers is shown. Who forges one tells lies
 //! about himself.
 
+use crate::symbols::Place;
+use abi::backtrace::{REGISTERS, call_of};
 use abi::exit;
-use abi::share::{REPORT_MAGIC, Report};
+use abi::share::{CODE_TOLD, REPORT_MAGIC, Report};
 use signal_hook::consts::signal::{
     SIGBUS, SIGFPE, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGSYS, SIGTERM, SIGTRAP,
 };
@@ -15,6 +17,9 @@ use signal_hook::low_level::signal_name;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
+
+/// Registers in a line.
+const REGISTERS_A_LINE: usize = 4;
 
 /// How a tender, and with it its guest, ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +30,8 @@ pub enum Ending {
     Killed(i32),
     /// By a signal that the tender has reported.
     Reported(i32, Report),
+    /// By a panic, with who called.
+    Panicked(Report),
 }
 
 impl Ending {
@@ -38,6 +45,10 @@ impl Ending {
             let number = i32::try_from(report.signal).ok();
             report.magic == REPORT_MAGIC && number.is_some_and(|n| n > 0 && Some(n) == signal)
         });
+        let panicked = report.filter(|report| report.magic == REPORT_MAGIC && report.signal == 0);
+        if let (Some(exit::ABORT), Some(report)) = (code, panicked) {
+            return Self::Panicked(report);
+        }
         match (signal, reported, code) {
             (Some(signal), Some(report), _) => Self::Reported(signal, report),
             (_, _, Some(code)) => Self::Exited(code),
@@ -50,6 +61,7 @@ impl Ending {
     pub fn exit_status(&self) -> u8 {
         let status = match self {
             Self::Exited(status) => *status,
+            Self::Panicked(_) => exit::ABORT,
             Self::Killed(signal) | Self::Reported(signal, _) => exit::SIGNAL_BASE + signal,
         };
         u8::try_from(status).unwrap_or(u8::MAX)
@@ -58,15 +70,33 @@ impl Ending {
     /// Whether somebody asked for it: a person, a service manager, a shutdown.
     pub fn was_asked_for(&self) -> bool {
         match self {
-            Self::Exited(_) => false,
+            Self::Exited(_) | Self::Panicked(_) => false,
             Self::Killed(signal) | Self::Reported(signal, _) => [SIGINT, SIGTERM].contains(signal),
         }
     }
 
-    /// What the user should know, as at most two lines: how it ended, and what to look at next.
+    /// Where it was and who called, if it says.
+    pub fn report(&self) -> Option<&Report> {
+        match self {
+            Self::Reported(_, report) if report.code > 0 => Some(report),
+            Self::Panicked(report) => Some(report),
+            _ => None,
+        }
+    }
+
+    /// What the user should know, a line each: how it ended, where, and what to look at next.
+    /// `places` are those of [`Self::report`] in `image`.
     ///
     /// Silent for success, and for status 1: whoever failed so, tender or guest, has said why.
-    pub fn lines(&self, image: &Path) -> Vec<String> {
+    pub fn lines(&self, image: &Path, places: &[Place]) -> Vec<String> {
+        let mut lines = self.what();
+        if let Some(report) = self.report() {
+            lines.extend(where_it_was(report, image, places));
+        }
+        lines
+    }
+
+    fn what(&self) -> Vec<String> {
         match self {
             Self::Exited(exit::SUCCESS | exit::FAILURE) => Vec::new(),
             Self::Exited(exit::DEVICE_GONE) => vec![format!(
@@ -74,13 +104,13 @@ impl Ending {
                  names it",
                 exit::DEVICE_GONE
             )],
-            Self::Exited(exit::ABORT) => vec![format!(
+            Self::Exited(exit::ABORT) | Self::Panicked(_) => vec![format!(
                 "the guest gave up (status {}: a panic, or out of memory); its last lines say why",
                 exit::ABORT
             )],
             Self::Exited(status) => vec![format!("the guest ended with status {status}")],
             Self::Killed(signal) => vec![killed(*signal)],
-            Self::Reported(signal, report) => reported(*signal, report, image),
+            Self::Reported(signal, report) => vec![reported(*signal, report)],
         }
     }
 }
@@ -101,20 +131,48 @@ fn killed(signal: i32) -> String {
     }
 }
 
-fn reported(signal: i32, report: &Report, image: &Path) -> Vec<String> {
+fn reported(signal: i32, report: &Report) -> String {
     let ended = ended_by(signal);
     // si_code is positive only for what the kernel found at an instruction (sigaction(2)).
     if report.code <= 0 {
-        return vec![format!("{ended}: sent by another process")];
+        return format!("{ended}: sent by another process");
     }
     let (instruction, cause) = (report.instruction, cause(signal, report));
-    vec![
-        format!("{ended} at instruction {instruction:#x}: {cause}"),
-        format!(
-            "to see the line: addr2line -fie {} {instruction:#x}",
-            image.display()
-        ),
-    ]
+    format!("{ended} at instruction {instruction:#x}: {cause}")
+}
+
+/// Registers, callers, and the command that finds their lines.
+fn where_it_was(report: &Report, image: &Path, places: &[Place]) -> Vec<String> {
+    // The place of a panic is its caller: there is no instruction, and no register of interest.
+    let panicked = report.signal == 0;
+    let mut lines = Vec::new();
+    if !panicked {
+        let named: Vec<_> = REGISTERS.iter().zip(&report.registers).collect();
+        let registers = named.chunks(REGISTERS_A_LINE).map(|some| {
+            let shown = some
+                .iter()
+                .map(|(name, value)| format!("{name:<3} {value:#018x}"));
+            shown.collect::<Vec<_>>().join("  ")
+        });
+        lines.extend(registers);
+        lines.push(format!("flags {:#x}", report.flags));
+    }
+    let mut command = format!("to see the lines: addr2line -fipCe {}", image.display());
+    for (depth, place) in places.iter().enumerate().skip(usize::from(panicked)) {
+        let Place { address, function } = place;
+        lines.push(match function {
+            Some((name, offset)) => format!("  {address:#x} in {name} + {offset:#x}"),
+            None => format!("  {address:#x}"),
+        });
+        let inside = if depth == 0 {
+            *address
+        } else {
+            call_of(*address)
+        };
+        command.push_str(&format!(" {inside:#x}"));
+    }
+    lines.push(command);
+    lines
 }
 
 /// What the guest did to deserve `signal`.
@@ -126,6 +184,7 @@ fn cause(signal: i32, fault: &Report) -> String {
 
     let address = fault.address;
     match (signal, fault.code) {
+        (_, CODE_TOLD) => "as the tender says".to_owned(),
         (SIGSYS, _) => format!("it made {}", system_call(fault.syscall)),
         (SIGSEGV, SEGV_MAPERR) if address < abi::GUEST_BASE => {
             format!("it followed a null pointer to address {address:#x}")
@@ -182,12 +241,13 @@ mod tests {
             syscall: 0,
             address: 0,
             instruction: 0x10_0abc,
+            ..Report::default()
         }
     }
 
     fn first_line(ending: Ending) -> String {
-        let lines = ending.lines(Path::new("a.spt"));
-        assert!(lines.len() <= 2 && lines.iter().all(|line| !line.contains('\n')));
+        let lines = ending.lines(Path::new("a.spt"), &[]);
+        assert!(lines.iter().all(|line| !line.contains('\n')));
         lines.into_iter().next().unwrap_or_default()
     }
 
@@ -221,12 +281,9 @@ mod tests {
             ..report(SIGSYS, 1)
         };
         assert_eq!(
-            faulted(getpid).lines(Path::new("a.spt")),
-            [
-                "the guest was ended by SIGSYS at instruction 0x100abc: it made the forbidden \
-                 system call getpid (number 39)",
-                "to see the line: addr2line -fie a.spt 0x100abc",
-            ]
+            first_line(faulted(getpid)),
+            "the guest was ended by SIGSYS at instruction 0x100abc: it made the forbidden system \
+             call getpid (number 39)"
         );
         let unknown = Report {
             syscall: u32::MAX,
@@ -281,6 +338,58 @@ mod tests {
                 Ending::Exited(128)
             );
         }
+    }
+
+    fn place(address: u64, function: Option<&str>) -> Place {
+        Place {
+            address,
+            function: function.map(|name| (name.to_owned(), 4)),
+        }
+    }
+
+    #[test]
+    fn a_fault_shows_registers_and_callers() {
+        let mut fault = report(SIGSEGV, 1);
+        fault.registers[0] = 0xa;
+        fault.registers[15] = 0xf;
+        fault.flags = 0x246;
+        let places = [place(0x10_0abc, Some("f")), place(0x10_0def, None)];
+        let lines = faulted(fault).lines(Path::new("a.spt"), &places);
+        assert_eq!(
+            lines[1],
+            "rax 0x000000000000000a  rbx 0x0000000000000000  rcx 0x0000000000000000  \
+             rdx 0x0000000000000000"
+        );
+        assert!(lines[4].ends_with("r15 0x000000000000000f"), "{}", lines[4]);
+        assert_eq!(
+            lines[5..],
+            [
+                "flags 0x246",
+                "  0x100abc in f + 0x4",
+                "  0x100def",
+                "to see the lines: addr2line -fipCe a.spt 0x100abc 0x100dee",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_panic_shows_its_callers() {
+        let panic = Report {
+            signal: 0,
+            ..report(0, 0)
+        };
+        let ending = Ending::new(ExitStatus::from_raw(255 << 8), Some(panic));
+        assert_eq!(ending.exit_status(), 255);
+        let places = [place(0, None), place(0x10_0def, Some("main"))];
+        assert_eq!(
+            ending.lines(Path::new("a.spt"), &places)[1..],
+            [
+                "  0x100def in main + 0x4",
+                "to see the lines: addr2line -fipCe a.spt 0x100dee",
+            ]
+        );
+        let other = Ending::new(ExitStatus::from_raw(0), Some(panic));
+        assert_eq!(other, Ending::Exited(0));
     }
 
     #[test]

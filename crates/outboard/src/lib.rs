@@ -12,6 +12,7 @@
 //! | [`rules`] | what can be done with a file of rules |
 //! | [`run`] | the monitor: starts a tender, reports how its guest ended, cleans up |
 //! | [`ending`] | the decision what to say about an end |
+//! | [`symbols`] | names for addresses in an image |
 //! | [`frame`] | a frame from words, digits or a capture |
 //! | [`send`] | a frame into the segment of a guest's port |
 //! | [`share`] | the file that outlives the guest |
@@ -35,3 +36,4 @@ pub mod run;
 pub mod send;
 pub mod share;
 pub mod stats;
+pub mod symbols;

@@ -14,6 +14,7 @@ use crate::instance::{self, Claim};
 use crate::metrics::{self, Endpoint};
 use crate::share::Share;
 use crate::stats;
+use crate::symbols;
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::ffi::{CStr, OsString};
@@ -158,7 +159,12 @@ pub fn run(request: &Request) -> Result<u8, Error> {
             true => watch::last_lines(share, options),
             false => Vec::new(),
         };
-        for line in counted.into_iter().chain(ending.lines(&options.image)) {
+        let places = ending.report().map(|report| {
+            let callers = report.backtrace.addresses();
+            symbols::places(&options.image, report.instruction, callers)
+        });
+        let ended = ending.lines(&options.image, &places.unwrap_or_default());
+        for line in counted.into_iter().chain(ended) {
             eprintln!("outboard: {line}");
         }
     }

@@ -124,6 +124,16 @@ pub fn plan(
     })
 }
 
+/// The writable regions at the end of guest memory: stack, data and heap, whatever the image.
+pub fn writable_end(regions: &[Region]) -> Range<u64> {
+    let end = regions.last().map_or(0, |last| last.addresses.end);
+    let writable = ProtFlags::READ | ProtFlags::WRITE;
+    let run = regions.iter().rev();
+    let run = run.take_while(|region| region.rights == writable && region.file_offset.is_none());
+    // Regions have no gaps.
+    run.last().map_or(end, |first| first.addresses.start)..end
+}
+
 /// Collects regions and fills the gaps between them.
 struct Regions {
     list: Vec<Region>,

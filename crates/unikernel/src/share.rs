@@ -7,7 +7,7 @@ use abi::extension::HostInfo;
 use abi::share::{
     CAPTURE_OFFSET, CAPTURE_RING_BYTES, CAPTURE_RING_OFFSET, CONTROL_OFFSET, COUNTERS_OFFSET,
     CaptureHead, Control, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX, RULES_MAX, RULES_OFFSET,
-    RULES_STATUS_OFFSET, RuleCounter, RulesStatus, SLOTS,
+    RULES_STATUS_OFFSET, Report, RuleCounter, RulesStatus, SLOTS,
 };
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -58,6 +58,11 @@ impl Share {
         // all that `HostWord` has, and a load of one word does not write (`core::sync::atomic`).
         let host = unsafe { core::slice::from_raw_parts(host, host_bytes / WORD) };
         Self { guest, host }
+    }
+
+    /// Where a guest that panics says who called: the words of a [`Report`].
+    pub(crate) fn report(&self) -> Option<&'static [AtomicU64]> {
+        self.guest.get(words::<Report>(0, 1))
     }
 
     /// The counters; none where there is no shared file.

@@ -153,14 +153,9 @@ impl Core {
 /// Registers as a debugger reads them: those of the trap if there was one, whose handler is of no
 /// interest; else those of the processor.
 pub fn registers(processor: &kvm_regs, trap: Option<&Trap>) -> Registers {
-    let r = processor;
-    let general = [
-        r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12,
-        r.r13, r.r14, r.r15,
-    ];
     let (general, rip, flags) = match trap {
         Some(trap) => (trap.registers, trap.rip, trap.rflags),
-        None => (general, r.rip, r.rflags),
+        None => (general(processor), processor.rip, processor.rflags),
     };
     let [rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, upper @ ..] = general;
     let [r8, r9, r10, r11, r12, r13, r14, r15] = upper;
@@ -172,6 +167,15 @@ pub fn registers(processor: &kvm_regs, trap: Option<&Trap>) -> Registers {
         [r15, r14, r13, r12, rbp, rbx, r11, r10, r9],
         [r8, rax, rcx, rdx, rsi, rdi, NO_SYSTEM_CALL, rip, cs],
         [flags, rsp, data, FS_BASE, GS_BASE, data, data, data, data],
+    ]
+}
+
+/// The general registers, in the order of [`abi::backtrace::REGISTERS`].
+pub fn general(processor: &kvm_regs) -> abi::backtrace::Registers {
+    let r = processor;
+    [
+        r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12,
+        r.r13, r.r14, r.r15,
     ]
 }
 

@@ -4,10 +4,15 @@ use super::call::Violation;
 use super::core::{self, Core};
 use crate::sys::fault;
 use crate::sys::machine::{Exit, Running};
+use abi::backtrace::{Backtrace, call_of};
 use abi::exit;
 use abi::hvt::{Trap, vector};
-use abi::share::{REPORT_MAGIC, Report};
+use abi::share::{CODE_TOLD, REPORT_MAGIC, Report};
+use kvm_bindings::kvm_regs;
+use std::fmt;
 use std::io::{self, Write};
+use std::path::Path;
+use zerocopy::IntoBytes;
 
 /// How it ended.
 #[derive(Debug)]
@@ -30,8 +35,8 @@ const SEGV_ACCERR: i32 = 2;
 const BY_INSTRUCTION: i32 = 1;
 
 /// The report of an exception, in the terms of the host `spt`: the signal that a process would have
-/// got.
-pub fn report(trap: &Trap) -> Report {
+/// got. The callers are still to be looked for.
+fn report(trap: &Trap) -> Report {
     const PRESENT: u64 = 1;
     let signal = trap.signal();
     let code = match trap.vector {
@@ -47,6 +52,41 @@ pub fn report(trap: &Trap) -> Report {
         syscall: 0,
         address: trap.address,
         instruction: trap.rip,
+        flags: trap.rflags,
+        registers: trap.registers,
+        backtrace: Backtrace::default(),
+    }
+}
+
+/// The report of a guest that was ended for what the tender has told, with this signal.
+fn told(signal: i32, processor: &kvm_regs) -> Report {
+    Report {
+        magic: REPORT_MAGIC,
+        signal: signal.cast_unsigned(),
+        code: CODE_TOLD,
+        instruction: processor.rip,
+        flags: processor.rflags,
+        registers: core::general(processor),
+        ..Report::default()
+    }
+}
+
+/// What leads to the lines of an instruction and its callers.
+struct Trail<'a>(&'a Report, &'a Path);
+
+impl fmt::Display for Trail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(report, image) = self;
+        let (image, instruction) = (image.display(), report.instruction);
+        write!(
+            f,
+            "to see the lines: addr2line -fipCe {image} {instruction:#x}"
+        )?;
+        let calls = report.backtrace.addresses().iter();
+        calls
+            .copied()
+            .map(call_of)
+            .try_for_each(|call| write!(f, " {call:#x}"))
     }
 }
 
@@ -78,18 +118,50 @@ impl Ending {
         };
     }
 
-    /// Says why the guest has ended if that was no wish of its own, leaves the report of an
-    /// exception in the shared file if there is one, and returns the exit status. It allocates
-    /// nothing, for the jail is closed.
-    pub fn conclude(&self, shared: bool) -> i32 {
+    /// Says why the guest of `image` has ended if that was no wish of its own, and where it was: in
+    /// the shared file if there is one. Returns the exit status. It allocates nothing, for the jail
+    /// is closed.
+    pub fn conclude(&self, machine: &Running, shared: bool, image: &Path) -> i32 {
+        let status = self.say(shared);
+        if let Some(report) = self.located(machine) {
+            if shared {
+                fault::leave(report);
+            } else {
+                let _ = writeln!(io::stderr(), "outboard-tender: {}", Trail(&report, image));
+            }
+        }
+        status
+    }
+
+    /// Where the guest was, and its callers, if its end was a failure that has a place.
+    fn located(&self, machine: &Running) -> Option<Report> {
+        let mut report = match self {
+            Self::Halted(_, trap) => report(trap.as_ref()?),
+            Self::Violated(Violation::DeviceGone(_)) | Self::Host(_) => return None,
+            Self::Violated(_) => told(libc::SIGSYS, &machine.vcpu().get_regs().ok()?),
+            Self::Stopped(..) => told(libc::SIGSEGV, &machine.vcpu().get_regs().ok()?),
+        };
+        let called = match self {
+            Self::Halted(_, Some(trap)) => {
+                trap.vector == vector::PAGE_FAULT && trap.address == trap.rip
+            }
+            _ => false,
+        };
+        report.backtrace = Backtrace::walk(&report.registers, called, |address| {
+            let mut words = [0; 2];
+            let copied = machine.memory().copy_out(address, words.as_mut_bytes());
+            copied.ok().map(|()| words)
+        });
+        Some(report)
+    }
+
+    /// Says why, and returns the exit status.
+    fn say(&self, shared: bool) -> i32 {
         let mut error = io::stderr();
         match self {
             Self::Halted(status, None) => *status,
             Self::Halted(_, Some(trap)) => {
-                let report = report(trap);
-                if shared {
-                    fault::leave(report);
-                } else {
+                if !shared {
                     let _ = writeln!(
                         error,
                         "outboard-tender: the guest raised exception {} (error code {:#x}) at \
@@ -97,7 +169,7 @@ impl Ending {
                         trap.vector, trap.error, trap.rip, trap.address
                     );
                 }
-                exit::SIGNAL_BASE + report.signal.cast_signed()
+                exit::SIGNAL_BASE + trap.signal()
             }
             Self::Violated(Violation::DeviceGone(index)) => {
                 let gone = Violation::DeviceGone(*index);

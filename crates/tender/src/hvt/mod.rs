@@ -206,7 +206,7 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
     if let Some(core) = &core {
         ending.leave(core, &machine);
     }
-    process::end(ending.conclude(shared))
+    process::end(ending.conclude(&machine, shared, &options.image))
 }
 
 fn core_file(folder: &Path) -> Result<Core, Error> {

@@ -123,3 +123,13 @@ fn memory_that_does_not_hold_the_image_is_an_error() {
     );
     assert!(plan(vec![], u64::MAX, 2 << 20, 1, false).is_err());
 }
+
+#[test]
+fn stacks_are_looked_for_in_the_writable_end() {
+    assert_eq!(writable_end(&planned(true).regions), 0x10_4000..0x20_0000);
+    assert_eq!(
+        writable_end(&planned(true).regions[..6]),
+        0x10_4000..0x10_4000
+    );
+    assert_eq!(writable_end(&[]), 0..0);
+}

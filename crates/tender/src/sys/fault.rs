@@ -2,8 +2,10 @@
 //!
 //! The handler runs in the middle of the guest: the guest's %fs (no thread-local variables), no
 //! allocation, no lock, and of all system calls it needs `exit_group`, which the jail allows.
+//! What it reads of guest memory lies where the guest's stack can be, see [`look_within`].
 
 use super::machine::Machine;
+use abi::backtrace::Backtrace;
 use abi::exit::SIGNAL_BASE;
 use abi::share::{BASE, CONTROL_OFFSET, REPORT_MAGIC, Report};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
@@ -11,6 +13,7 @@ use std::arch::asm;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The signals by which a guest can fault.
 const FAULTS: [i32; 6] = [
@@ -24,6 +27,29 @@ const FAULTS: [i32; 6] = [
 
 /// Room for the handler and the registers that the kernel saves (AVX-512: 2.7 KiB).
 const STACK_BYTES: usize = 16 << 10;
+
+/// The general registers of a `ucontext_t`, in the order of [`abi::backtrace::REGISTERS`].
+const REGISTERS: [libc::c_int; 16] = [
+    libc::REG_RAX,
+    libc::REG_RBX,
+    libc::REG_RCX,
+    libc::REG_RDX,
+    libc::REG_RSI,
+    libc::REG_RDI,
+    libc::REG_RBP,
+    libc::REG_RSP,
+    libc::REG_R8,
+    libc::REG_R9,
+    libc::REG_R10,
+    libc::REG_R11,
+    libc::REG_R12,
+    libc::REG_R13,
+    libc::REG_R14,
+    libc::REG_R15,
+];
+
+/// Where the guest's stack can be: first address, and one past the last.
+static STACK: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// The shared file in memory, where the handler writes.
 #[derive(Debug)]
@@ -109,6 +135,30 @@ pub fn leave(report: Report) {
     unsafe { page.write_volatile(report) };
 }
 
+/// From now on, the handler looks for the guest's callers in `stack`.
+///
+/// # Safety
+/// The memory is mapped, readable, and stays so while this program has a say.
+pub(super) unsafe fn look_within(stack: Range<u64>) {
+    STACK[0].store(stack.start, Ordering::Relaxed);
+    STACK[1].store(stack.end, Ordering::Relaxed);
+}
+
+/// The two words at a guest address, if they lie where the stack can be.
+fn two_words(address: u64) -> Option<[u64; 2]> {
+    let [start, end] = STACK.each_ref().map(|at| at.load(Ordering::Relaxed));
+    let behind = address.checked_add(size_of::<[u64; 2]>() as u64)?;
+    if address < start || behind > end {
+        return None;
+    }
+    let words = std::ptr::with_exposed_provenance::<[u64; 2]>(address as usize);
+    // SAFETY: (1) the words lie within what `look_within` was told is readable (checked above);
+    // `read_unaligned` asks for no alignment; (2) the guest, who alone writes there, is what this
+    // handler interrupted. One on the host `process` may have unmapped them: then the kernel ends
+    // it here, by SIGSEGV, and the report has no callers.
+    Some(unsafe { words.read_unaligned() })
+}
+
 fn action() -> libc::sigaction {
     let handler: extern "C" fn(i32, *const libc::siginfo_t, *const libc::ucontext_t) = report;
     // SAFETY: all-zero bytes are a `sigaction`: numbers, an empty set, a null pointer.
@@ -139,22 +189,26 @@ extern "C" fn report(
     // SAFETY: the kernel passes a `siginfo_t` of 128 bytes, which begins with these.
     let fault = unsafe { information.cast::<Fault>().read() };
     // SAFETY: the kernel passes the `ucontext_t` of the interrupted guest.
-    let registers = unsafe { &raw const (*context).uc_mcontext.gregs };
-    // SAFETY: `registers` points into the kernel's `ucontext_t`, see above.
-    let instruction = unsafe { (*registers)[libc::REG_RIP as usize] }.cast_unsigned();
+    let saved = unsafe { (*context).uc_mcontext.gregs };
+    let register = |number: libc::c_int| saved[number as usize].cast_unsigned();
     let is_syscall = signal == libc::SIGSYS;
-    let report = Report {
+    let mut report = Report {
         magic: REPORT_MAGIC,
         signal: signal.cast_unsigned(),
         code: fault.code,
         syscall: if is_syscall { fault.syscall } else { 0 },
         address: if is_syscall { 0 } else { fault.address },
-        instruction,
+        instruction: register(libc::REG_RIP),
+        flags: register(libc::REG_EFL),
+        registers: REGISTERS.map(register),
+        backtrace: Backtrace::default(),
     };
-    let page = std::ptr::with_exposed_provenance_mut::<Report>(BASE as usize);
-    // SAFETY: a handler exists only if `Shared` was mapped, and it is never unmapped. The page is
-    // shared with the guest, which no longer runs, and with readers in other processes.
-    unsafe { page.write_volatile(report) };
+    // A handler exists only if `Shared` was mapped. There is a report before the guest's memory is
+    // looked at, and with what was found there afterwards.
+    leave(report);
+    let called = signal == libc::SIGSEGV && report.address == report.instruction;
+    report.backtrace = Backtrace::walk(&report.registers, called, two_words);
+    leave(report);
     exit_group(SIGNAL_BASE + signal)
 }
 

@@ -1,11 +1,13 @@
 //! Guest memory in this process: guest addresses are addresses here.
 
-use crate::memory::{Memory, Region};
+use super::fault;
+use crate::memory::{Memory, Region, writable_end};
 use abi::GUEST_BASE;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect};
 use std::arch::asm;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsFd;
 
 /// Guest memory while the tender fills it: zero, readable and writable.
@@ -18,6 +20,7 @@ pub struct Filling {
 #[derive(Debug)]
 pub struct Ready {
     end: u64,
+    stack: Range<u64>,
 }
 
 impl Filling {
@@ -49,7 +52,10 @@ impl Filling {
         for region in regions {
             self.protect(region, file)?;
         }
-        Ok(Ready { end: self.end })
+        Ok(Ready {
+            end: self.end,
+            stack: writable_end(regions),
+        })
     }
 
     fn protect(&self, region: &Region, file: &File) -> io::Result<()> {
@@ -91,6 +97,9 @@ impl Ready {
     /// Jumps to `entry` with `boot_info` as its argument, the stack at the top of memory, and all
     /// other registers cleared.
     pub fn enter(self, entry: u64, boot_info: u64) -> ! {
+        // SAFETY: `finish` has made these regions readable; nothing of the tender changes that, and
+        // in a jail the guest cannot.
+        unsafe { fault::look_within(self.stack) };
         // SAFETY: control never comes back, so no promise of Rust's is left to be broken: what the
         // code at `entry` does to this process is between it and the kernel, which is what the jail
         // is for. The stack of Solo5's ABI is as after a call: a multiple of 16, less 8.
