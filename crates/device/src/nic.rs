@@ -38,6 +38,12 @@ pub trait Nic {
     /// [`TEND_NANOSECONDS`] or so, with the monotonic clock.
     fn tend(&mut self, now: u64);
 
+    /// Whether [`Self::tend`] must be called in time even though no frame comes or goes: frames are
+    /// with the device to be sent, the link is down, or the device is being reset.
+    fn needs_tend(&self) -> bool {
+        true
+    }
+
     /// What it has counted since the start.
     fn counts(&self) -> &NicCounts;
 }

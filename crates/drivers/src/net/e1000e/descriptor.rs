@@ -1,0 +1,157 @@
+//! Descriptors: two 64-bit words each, as numbers.
+//!
+//! Received frames come in extended descriptors (7.1.5): all that the device says of a frame lies
+//! in one word, so that one load reads it. Frames to be sent take extended data descriptors
+//! (7.2.10), which are the ones that can have a checksum inserted; where it lies is told by a
+//! context descriptor before them, once for all frames that have it in the same place.
+
+use device::offload::Checksum;
+
+/// Words of a descriptor.
+pub const WORDS: usize = 2;
+/// The word of a receive descriptor that the device writes status and length into, and of a
+/// transmit descriptor that it writes the status into.
+pub const STATUS_WORD: usize = 1;
+
+/// Bytes that the device may write into a buffer (RCTL.BSIZE).
+pub const RX_BUFFER_BYTES: usize = 2048;
+
+/// Descriptor done.
+const RX_DD: u64 = 1 << 0;
+/// End of packet.
+const RX_EOP: u64 = 1 << 1;
+/// Errors of the frame itself: CRC, symbol, sequence, carrier extension, data. Those of IP and TCP
+/// checksums (bits 29 and 30) are no business of a port's.
+const RX_ERRORS: u64 = 1 << 24 | 1 << 25 | 1 << 26 | 1 << 28 | 1 << 31;
+const RX_LENGTH_SHIFT: u32 = 32;
+
+/// What a device says of a receive descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// Not done yet.
+    Pending,
+    /// A frame of so many bytes, at most [`RX_BUFFER_BYTES`].
+    Frame(usize),
+    /// A bad frame.
+    Error,
+    /// Something that cannot be: more bytes than the buffer has, none, or a frame that goes on in
+    /// the next buffer, though longer ones are discarded.
+    Lie,
+}
+
+/// Reads the status word of a receive descriptor.
+#[inline]
+pub fn received(word: u64) -> Received {
+    let length = usize::from((word >> RX_LENGTH_SHIFT) as u16);
+    if word & RX_DD == 0 {
+        Received::Pending
+    } else if word & RX_EOP == 0 || length == 0 || length > RX_BUFFER_BYTES {
+        Received::Lie
+    } else if word & RX_ERRORS != 0 {
+        Received::Error
+    } else {
+        Received::Frame(length)
+    }
+}
+
+/// Extended descriptor, and data rather than context.
+const TX_DEXT: u64 = 1 << 29;
+const TX_DTYP_DATA: u64 = 1 << 20;
+/// End of packet.
+const TX_EOP: u64 = 1 << 24;
+/// Insert the checksum of the frame.
+const TX_IFCS: u64 = 1 << 25;
+/// In a context: the packet is TCP, so that a sum of 0 is not sent as ones.
+const TX_CONTEXT_TCP: u64 = 1 << 24;
+/// Report status: write the descriptor back.
+pub const TX_RS: u64 = 1 << 27;
+/// Descriptor done.
+const TX_DD: u64 = 1 << 32;
+/// Insert the checksum that the context describes.
+const TX_TXSM: u64 = 1 << 41;
+
+/// Offset of TCP's checksum in its header (RFC 9293).
+const TCP_CHECKSUM: u16 = 16;
+
+/// The second word of a data descriptor for a whole frame of `length` bytes, below 2^20.
+#[inline]
+pub fn data(length: usize, checksum: bool) -> u64 {
+    let insert = if checksum { TX_TXSM } else { 0 };
+    length as u64 | TX_DTYP_DATA | TX_DEXT | TX_EOP | TX_IFCS | insert
+}
+
+/// Whether the device has written this second word of a data descriptor back.
+#[inline]
+pub fn sent(word: u64) -> bool {
+    word & TX_DD != 0
+}
+
+/// A context descriptor: the place of a checksum that runs to the frame's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// First byte that is summed.
+    start: u8,
+    /// The field.
+    field: u8,
+    tcp: bool,
+}
+
+impl Context {
+    /// The context for this checksum; `None` if it lies too far behind for a descriptor.
+    #[inline]
+    pub fn new(checksum: Checksum) -> Option<Self> {
+        Some(Self {
+            start: u8::try_from(checksum.start).ok()?,
+            field: u8::try_from(checksum.start.checked_add(checksum.offset)?).ok()?,
+            tcp: checksum.offset == TCP_CHECKSUM,
+        })
+    }
+
+    /// The descriptor's words: TUCSS, TUCSO, and TUCSE 0 for the end of the packet.
+    pub fn words(self) -> [u64; WORDS] {
+        let tcp = if self.tcp { TX_CONTEXT_TCP } else { 0 };
+        let place = u64::from(self.start) << 32 | u64::from(self.field) << 40;
+        [place, TX_DEXT | tcp]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DONE: u64 = RX_DD | RX_EOP;
+
+    #[test]
+    fn what_a_device_says_of_a_frame_is_checked() {
+        let length = |bytes: u64| bytes << RX_LENGTH_SHIFT;
+        assert_eq!(received(0), Received::Pending);
+        assert_eq!(received(length(60) | RX_EOP), Received::Pending);
+        assert_eq!(received(DONE | length(60)), Received::Frame(60));
+        assert_eq!(received(DONE | length(2048)), Received::Frame(2048));
+        // A VLAN tag and bad checksums of IP and TCP change nothing.
+        let more = 0xffff << 48 | 1 << 29 | 1 << 30 | 1 << 3;
+        assert_eq!(received(DONE | length(1514) | more), Received::Frame(1514));
+        for bit in [24, 25, 26, 28, 31] {
+            assert_eq!(received(DONE | length(60) | 1 << bit), Received::Error);
+        }
+        for lie in [DONE, DONE | length(2049), RX_DD | length(60), u64::MAX] {
+            assert_eq!(received(lie), Received::Lie, "{lie:#x}");
+        }
+    }
+
+    #[test]
+    fn descriptors_to_be_sent_are_as_the_datasheet_lays_them_out() {
+        // DTYP 1, DCMD: EOP, IFCS and DEXT; POPTS: TXSM.
+        assert_eq!(data(1514, false), 0x0000_0000_2310_05ea);
+        assert_eq!(data(60, true), 0x0000_0200_2310_003c);
+        assert!(!sent(data(60, true) | TX_RS) && sent(data(60, false) | 1 << 32));
+        let checksum = |start, offset| Checksum { start, offset };
+        // TUCSS 34, TUCSO 50, TUCSE 0; TUCMD: TCP and DEXT.
+        let tcp = Context::new(checksum(34, 16)).unwrap().words();
+        assert_eq!(tcp, [0x0000_3222_0000_0000, 0x2100_0000]);
+        let udp = Context::new(checksum(54, 6)).unwrap().words();
+        assert_eq!(udp, [0x0000_3c36_0000_0000, 0x2000_0000]);
+        assert_eq!(Context::new(checksum(240, 16)), None);
+        assert_eq!(Context::new(checksum(65_535, 16)), None);
+    }
+}

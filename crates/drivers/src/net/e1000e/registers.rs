@@ -1,0 +1,236 @@
+//! Registers of the 82574L that this driver uses: offsets and bits, by section of the datasheet
+//! (82574 GbE Controller Family Datasheet, chapter 10).
+
+use hw::Register;
+
+/// Size of BAR 0 in bytes (10.1).
+pub const BAR_BYTES: usize = 128 << 10;
+
+// General registers (10.2.2).
+
+/// Device control.
+pub const CTRL: Register = Register(0x0000);
+/// Bits of [`CTRL`].
+pub mod ctrl {
+    /// Asks the device to start no more requests of its own.
+    pub const GIO_MASTER_DISABLE: u32 = 1 << 2;
+    /// Set link up: the MAC may talk to the PHY.
+    pub const SLU: u32 = 1 << 6;
+    /// Force speed.
+    pub const FRCSPD: u32 = 1 << 11;
+    /// Force duplex.
+    pub const FRCDPX: u32 = 1 << 12;
+    /// Global reset; clears itself.
+    pub const RST: u32 = 1 << 26;
+    /// Obey pause frames.
+    pub const RFCE: u32 = 1 << 27;
+    /// Send pause frames.
+    pub const TFCE: u32 = 1 << 28;
+    /// Take VLAN tags off received frames.
+    pub const VME: u32 = 1 << 30;
+}
+
+/// Device status.
+pub const STATUS: Register = Register(0x0008);
+/// Bits of [`STATUS`].
+pub mod status {
+    /// Link up.
+    pub const LU: u32 = 1 << 1;
+    /// Where the speed of the link begins: 10, 100, 1000 and 1000 Mb/s.
+    pub const SPEED_SHIFT: u32 = 6;
+    /// The device may start requests of its own.
+    pub const GIO_MASTER_ENABLE: u32 = 1 << 19;
+}
+
+/// EEPROM control.
+pub const EEC: Register = Register(0x0010);
+/// Bits of [`EEC`].
+pub mod eec {
+    /// What the EEPROM holds has been read.
+    pub const AUTO_RD: u32 = 1 << 9;
+}
+
+/// Extended device control.
+pub const CTRL_EXT: Register = Register(0x0018);
+/// Bits of [`CTRL_EXT`].
+pub mod ctrl_ext {
+    /// Tells the firmware that there is a driver.
+    pub const DRV_LOAD: u32 = 1 << 28;
+}
+
+/// Flow control: address of pause frames, low, high, and their type.
+pub const FCAL: Register = Register(0x0028);
+/// See [`FCAL`].
+pub const FCAH: Register = Register(0x002c);
+/// See [`FCAL`].
+pub const FCT: Register = Register(0x0030);
+/// Flow control: timer value to send.
+pub const FCTTV: Register = Register(0x0170);
+
+// PCIe registers (10.2.3).
+
+/// PCIe control.
+pub const GCR: Register = Register(0x5b00);
+/// Bits of [`GCR`].
+pub mod gcr {
+    /// Reserved; software has to set it.
+    pub const RESERVED_SET: u32 = 1 << 22;
+}
+
+// Interrupt registers (10.2.4).
+
+/// Causes; writing ones clears them.
+pub const ICR: Register = Register(0x00c0);
+/// Throttling, in units of 256 ns; 0 is none.
+pub const ITR: Register = Register(0x00c4);
+/// Enables causes.
+pub const IMS: Register = Register(0x00d0);
+/// Disables causes.
+pub const IMC: Register = Register(0x00d8);
+/// Causes that are cleared when their MSI-X message leaves.
+pub const EIAC: Register = Register(0x00dc);
+/// Vectors of causes in MSI-X mode.
+pub const IVAR: Register = Register(0x00e4);
+/// Throttling of the first MSI-X vector.
+pub const EITR: Register = Register(0x00e8);
+/// Bits of [`ICR`], [`IMS`] and [`IMC`].
+pub mod cause {
+    /// The state of the link changed.
+    pub const LSC: u32 = 1 << 2;
+    /// A received frame was written back.
+    pub const RXT0: u32 = 1 << 7;
+    /// The same in MSI-X mode, of queue 0.
+    pub const RXQ0: u32 = 1 << 20;
+    /// In MSI-X mode: causes that are no queue's.
+    pub const OTHER: u32 = 1 << 24;
+}
+/// Fields of [`IVAR`], each with a vector number in its low bits; here all have vector 0.
+pub mod ivar {
+    /// The field of receive queue 0 is valid.
+    pub const RXQ0_VALID: u32 = 1 << 3;
+    /// The field of other causes is valid.
+    pub const OTHER_VALID: u32 = 1 << 19;
+}
+
+// Receive registers (10.2.5).
+
+/// Receive control.
+pub const RCTL: Register = Register(0x0100);
+/// Bits of [`RCTL`]. With none of BSIZE and BSEX set, buffers have 2048 bytes; without LPE, frames
+/// of more than 1522 bytes are discarded; without SBP, bad ones are.
+pub mod rctl {
+    /// Enable.
+    pub const EN: u32 = 1 << 1;
+    /// Accept all unicast frames.
+    pub const UPE: u32 = 1 << 3;
+    /// Accept all multicast frames.
+    pub const MPE: u32 = 1 << 4;
+    /// Accept broadcast frames.
+    pub const BAM: u32 = 1 << 15;
+    /// Strip the checksum of the frame.
+    pub const SECRC: u32 = 1 << 26;
+}
+
+/// Flow control: below this fill level of the packet buffer XON is sent; 0: none.
+pub const FCRTL: Register = Register(0x2160);
+/// Flow control: above this fill level XOFF is sent.
+pub const FCRTH: Register = Register(0x2168);
+/// Ring: address, low.
+pub const RDBAL: Register = Register(0x2800);
+/// Ring: address, high.
+pub const RDBAH: Register = Register(0x2804);
+/// Ring: bytes.
+pub const RDLEN: Register = Register(0x2808);
+/// Ring: the device's index.
+pub const RDH: Register = Register(0x2810);
+/// Ring: the driver's index.
+pub const RDT: Register = Register(0x2818);
+/// Delay of interrupts after a frame.
+pub const RDTR: Register = Register(0x2820);
+/// Descriptor control.
+pub const RXDCTL: Register = Register(0x2828);
+/// Largest delay of interrupts.
+pub const RADV: Register = Register(0x282c);
+/// Checksums of received packets.
+pub const RXCSUM: Register = Register(0x5000);
+/// Filter control.
+pub const RFCTL: Register = Register(0x5008);
+/// Bits of [`RFCTL`].
+pub mod rfctl {
+    /// Extended descriptors.
+    pub const EXSTEN: u32 = 1 << 15;
+}
+/// Multicast table: 128 registers.
+pub const MTA: Register = Register(0x5200);
+/// Registers of [`MTA`].
+pub const MTA_COUNT: usize = 128;
+/// Receive addresses, low; each is followed by its high part, [`RAH`].
+pub const RAL: Register = Register(0x5400);
+/// Receive addresses, high.
+pub const RAH: Register = Register(0x5404);
+/// Receive addresses.
+pub const RA_COUNT: usize = 16;
+/// Bytes from one receive address to the next.
+pub const RA_STRIDE: usize = 8;
+/// Bits of [`RAH`].
+pub mod rah {
+    /// Address valid.
+    pub const AV: u32 = 1 << 31;
+}
+
+/// Bits of [`RXDCTL`] and [`TXDCTL`].
+pub mod xdctl {
+    /// Write descriptors back one by one.
+    pub const WTHRESH_1: u32 = 1 << 16;
+    /// Transmit: count descriptors for the threshold; software has to set it.
+    pub const COUNT_DESC: u32 = 1 << 22;
+    /// Thresholds are in descriptors, not in cache lines.
+    pub const GRAN: u32 = 1 << 24;
+}
+
+// Transmit registers (10.2.6).
+
+/// Transmit control.
+pub const TCTL: Register = Register(0x0400);
+/// Bits and fields of [`TCTL`].
+pub mod tctl {
+    /// Enable.
+    pub const EN: u32 = 1 << 1;
+    /// Pad short packets.
+    pub const PSP: u32 = 1 << 3;
+    /// Collision threshold, as section 4.6.9 says.
+    pub const CT: u32 = 0x0f << 4;
+    /// Collision distance for full duplex, as section 4.6.9 says.
+    pub const COLD_FULL_DUPLEX: u32 = 0x3f << 12;
+}
+/// Gaps between packets.
+pub const TIPG: Register = Register(0x0410);
+/// Value of [`TIPG`], as section 4.6.9 says: IPGT 8, IPGR1 8, IPGR2 6.
+pub const TIPG_VALUE: u32 = 8 | 8 << 10 | 6 << 20;
+/// Ring: address, low.
+pub const TDBAL: Register = Register(0x3800);
+/// Ring: address, high.
+pub const TDBAH: Register = Register(0x3804);
+/// Ring: bytes.
+pub const TDLEN: Register = Register(0x3808);
+/// Ring: the device's index.
+pub const TDH: Register = Register(0x3810);
+/// Ring: the driver's index.
+pub const TDT: Register = Register(0x3818);
+/// Descriptor control.
+pub const TXDCTL: Register = Register(0x3828);
+
+// Statistics (10.2.7): reading clears.
+
+/// Checksum errors.
+pub const CRCERRS: Register = Register(0x4000);
+/// Alignment errors.
+pub const ALGNERRC: Register = Register(0x4004);
+/// Symbol errors.
+pub const RXERRC: Register = Register(0x400c);
+/// Frames for which the packet buffer had no room.
+pub const MPC: Register = Register(0x4010);
+/// Length errors.
+pub const RLEC: Register = Register(0x4040);
+/// Frames that were too long.
+pub const ROC: Register = Register(0x40ac);

@@ -1,0 +1,124 @@
+//! Receiving: a ring of empty buffers that come back full (7.1.8).
+//!
+//! Positions count descriptors since the start and are masked where they index. The device has
+//! those from `next` up to `end`; one descriptor stays free, for a full ring would look empty.
+
+use super::descriptor::{RX_BUFFER_BYTES, Received, STATUS_WORD, WORDS, received};
+use alloc::boxed::Box;
+use device::{Batch, Frame, NicCounts, Pool};
+use hw::{DmaArena, DmaRing, FromDevice, InFlight, OutOfDma};
+
+/// Buffers that are given to the device at once, so that not each frame costs a doorbell.
+const REFILL: usize = 32;
+
+/// The device wrote something that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lie;
+
+pub struct Receive<const N: usize> {
+    ring: DmaRing<WORDS, N>,
+    /// Buffers that the device has, by descriptor. Never freed, so
+    /// that they are not given back while it may use them.
+    lent: &'static mut [Option<InFlight<Frame, FromDevice>>; N],
+    pool: Pool,
+    next: usize,
+    end: usize,
+}
+
+impl<const N: usize> Receive<N> {
+    pub fn new(arena: &mut DmaArena, pool: Pool) -> Result<Self, OutOfDma> {
+        const { assert!(N > REFILL) };
+        Ok(Self {
+            ring: arena.ring()?,
+            lent: Box::leak(Box::new([const { None }; N])),
+            pool,
+            next: 0,
+            end: 0,
+        })
+    }
+
+    pub fn ring(&self) -> &DmaRing<WORDS, N> {
+        &self.ring
+    }
+
+    /// Value for the tail register.
+    #[inline]
+    pub fn tail(&self) -> u32 {
+        (self.end & (N - 1)) as u32
+    }
+
+    /// Takes all buffers back from a device that was stopped, and begins anew.
+    pub fn clear(&mut self) {
+        for buffer in self.lent.iter_mut() {
+            drop(buffer.take().map(InFlight::done));
+        }
+        (self.next, self.end) = (0, 0);
+    }
+
+    /// Whether there is something to receive.
+    #[inline]
+    pub fn pending(&self) -> bool {
+        self.next != self.end
+            && received(self.ring.load(self.next, STATUS_WORD)) != Received::Pending
+    }
+
+    /// Whether the device has no buffer at all.
+    pub fn is_starved(&self) -> bool {
+        self.next == self.end
+    }
+
+    /// Moves frames that came into `batch`, and stops at the first lie.
+    #[inline]
+    pub fn take(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> Result<(), Lie> {
+        while self.next != self.end && !batch.is_full() {
+            let what = received(self.ring.load(self.next, STATUS_WORD));
+            if what == Received::Pending {
+                break;
+            }
+            let index = self.next & (N - 1);
+            self.next = self.next.wrapping_add(1);
+            let Some(mut frame) = self.lent[index].take().map(InFlight::done) else {
+                break;
+            };
+            match what {
+                Received::Frame(length) => {
+                    frame.truncate(length);
+                    let _ = batch.push(frame);
+                }
+                Received::Lie => {
+                    counts.rx_lie += 1;
+                    return Err(Lie);
+                }
+                _ => counts.rx_error += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the device buffers for those that came back, if it is worth it. Returns whether the
+    /// tail moved.
+    #[inline]
+    pub fn refill(&mut self, counts: &mut NicCounts) -> bool {
+        N - 1 - self.end.wrapping_sub(self.next) >= REFILL && self.fill(counts)
+    }
+
+    /// Gives the device as many buffers as it can have. Returns whether the tail moved.
+    pub fn fill(&mut self, counts: &mut NicCounts) -> bool {
+        let before = self.end;
+        while self.end.wrapping_sub(self.next) < N - 1 {
+            let Some(frame) = self.pool.alloc(RX_BUFFER_BYTES) else {
+                counts.no_buffer += 1;
+                break;
+            };
+            // The pool lies in DMA memory: the driver looked when it started.
+            let Ok((buffer, iova)) = InFlight::lend(frame) else {
+                break;
+            };
+            self.ring.store(self.end, 0, iova.raw());
+            self.ring.publish(self.end, STATUS_WORD, 0);
+            self.lent[self.end & (N - 1)] = Some(buffer);
+            self.end = self.end.wrapping_add(1);
+        }
+        self.end != before
+    }
+}

@@ -1,0 +1,424 @@
+//! Rings and driver against devices that do what they like.
+
+use super::*;
+use alloc::collections::BTreeSet;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use device::{Frame, offload};
+use hw::sim::{self, View};
+use hw::{Reachable, Registers};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const IOVA: u64 = 0x4000_0000;
+const N: usize = 64;
+const COUNT: usize = 3 * N;
+
+/// DD and EOP of a received frame.
+const DONE: u64 = 0b11;
+/// DD of a frame that was sent.
+const SENT: u64 = 1 << 32;
+
+struct Bench {
+    arena: DmaArena,
+    view: View,
+    pool: Pool,
+    counts: NicCounts,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (mut arena, view) = sim::arena(COUNT * 4096, IOVA);
+        let pool = Pool::dma(&mut arena, COUNT, BUFFER_BYTES).unwrap();
+        Self {
+            arena,
+            view,
+            pool,
+            counts: NicCounts::default(),
+        }
+    }
+
+    /// A frame of so many bytes, each of them `fill`.
+    fn frame(&self, length: usize, fill: u8) -> Frame {
+        let mut frame = self.pool.alloc(length).unwrap();
+        frame.bytes_mut().fill(fill);
+        frame
+    }
+
+    /// A word of a ring, as the device sees it.
+    fn word(&self, base: u64, index: usize, word: usize) -> u64 {
+        self.view.load(place(base, index, word)).unwrap()
+    }
+
+    fn set_word(&self, base: u64, index: usize, word: usize, value: u64) {
+        self.view.store(place(base, index, word), value).unwrap();
+    }
+}
+
+fn place(base: u64, index: usize, word: usize) -> u64 {
+    base + (index % N * 16 + word * 8) as u64
+}
+
+/// Frames that somebody holds: no two may share a buffer.
+fn assert_distinct(held: &[Frame]) {
+    let addresses: BTreeSet<_> = held.iter().map(|frame| frame.iova().unwrap()).collect();
+    assert_eq!(
+        addresses.len(),
+        held.len(),
+        "one buffer was handed out twice"
+    );
+}
+
+#[test]
+fn received_frames_come_in_order_and_their_buffers_return() {
+    let mut bench = Bench::new();
+    let mut receive = Receive::<N>::new(&mut bench.arena, bench.pool).unwrap();
+    assert!(receive.is_starved() && receive.fill(&mut bench.counts));
+    assert_eq!(bench.pool.free(), COUNT - (N - 1));
+    let base = receive.ring().iova().raw();
+    for index in 0..5 * N {
+        assert!(!receive.pending());
+        // The device fills the buffer and writes the descriptor back.
+        let length = 60 + index % 1000;
+        let buffer = bench.word(base, index, 0);
+        bench
+            .view
+            .write(buffer, &std::vec![index as u8; length])
+            .unwrap();
+        bench.set_word(base, index, 0, u64::MAX);
+        bench.set_word(base, index, 1, DONE | (length as u64) << 32);
+        assert!(receive.pending());
+        let mut batch = Batch::new();
+        receive.take(&mut batch, &mut bench.counts).unwrap();
+        let frames: Vec<_> = batch.drain().collect();
+        assert_eq!(frames.len(), 1);
+        assert!(frames[0].bytes().iter().all(|byte| *byte == index as u8));
+        assert_eq!(frames[0].len(), length);
+        receive.refill(&mut bench.counts);
+        let has = receive.tail().wrapping_sub(index as u32 + 1) as usize % N;
+        assert!(has >= N - 32, "refilled in time");
+    }
+    receive.clear();
+    assert_eq!(
+        (bench.pool.free(), bench.counts),
+        (COUNT, NicCounts::default())
+    );
+}
+
+#[test]
+fn a_pool_without_buffers_is_counted_and_starves_nobody_for_ever() {
+    let mut bench = Bench::new();
+    let mut receive = Receive::<N>::new(&mut bench.arena, bench.pool).unwrap();
+    let mut kept: Vec<_> = (0..COUNT - 10).map(|_| bench.frame(60, 0)).collect();
+    assert!(receive.fill(&mut bench.counts));
+    assert_eq!((receive.tail(), bench.counts.no_buffer), (10, 1));
+    kept.truncate(0);
+    assert!(receive.refill(&mut bench.counts));
+    assert_eq!(receive.tail(), N as u32 - 1);
+}
+
+#[test]
+fn frames_return_when_their_batch_is_reported_and_not_before() {
+    let mut bench = Bench::new();
+    let mut transmit = Transmit::<N>::new(&mut bench.arena, 1518).unwrap();
+    let base = transmit.ring().iova().raw();
+    let mut batch = Batch::new();
+    for _ in 0..3 {
+        batch.push(bench.frame(100, 7)).unwrap();
+    }
+    assert!(transmit.put(&mut batch, &mut bench.counts));
+    assert_eq!((transmit.tail(), bench.pool.free()), (3, COUNT - 3));
+    let reported = |index| bench.word(base, index, 1) & descriptor::TX_RS != 0;
+    assert_eq!([0, 1, 2].map(reported), [false, false, true]);
+    // Only the report counts, whatever else the device writes.
+    bench.set_word(base, 0, 1, u64::MAX);
+    transmit.reclaim();
+    assert!(transmit.is_busy() && bench.pool.free() == COUNT - 3);
+    bench.set_word(base, 2, 1, bench.word(base, 2, 1) | SENT);
+    transmit.reclaim();
+    assert!(!transmit.is_busy() && bench.pool.free() == COUNT);
+}
+
+#[test]
+fn what_cannot_be_sent_is_dropped_and_counted() {
+    let mut bench = Bench::new();
+    let mut transmit = Transmit::<N>::new(&mut bench.arena, 1518).unwrap();
+    let plain = Pool::new(std::vec![0; 4096].leak(), 4096);
+    let mut segments = bench.frame(1000, 0);
+    let gso = offload::Gso {
+        kind: offload::GsoKind::TcpV4,
+        size: 100,
+        header: 54,
+        ecn: false,
+    };
+    segments.set_offload(offload::Offload {
+        checksum: None,
+        gso: Some(gso),
+    });
+    let mut batch = Batch::new();
+    let refused = [bench.frame(1519, 0), bench.frame(13, 0), segments];
+    for frame in refused.into_iter().chain(plain.alloc(60)) {
+        batch.push(frame).unwrap();
+    }
+    assert!(!transmit.put(&mut batch, &mut bench.counts));
+    assert_eq!((bench.counts.tx_refused, bench.pool.free()), (4, COUNT));
+    for _ in 0..2 {
+        for _ in 0..BATCH_FRAMES_MAX {
+            batch.push(bench.frame(60, 0)).unwrap();
+        }
+        transmit.put(&mut batch, &mut bench.counts);
+    }
+    // The last place but one is kept for a context.
+    assert_eq!(
+        bench.counts.tx_no_room as usize,
+        2 * BATCH_FRAMES_MAX - (N - 2)
+    );
+}
+
+#[test]
+fn a_checksum_is_left_to_the_device_and_described_once() {
+    let mut bench = Bench::new();
+    let mut transmit = Transmit::<N>::new(&mut bench.arena, 1518).unwrap();
+    let base = transmit.ring().iova().raw();
+    let mut batch = Batch::new();
+    for (start, offset) in [(34, 16), (34, 16), (34, 6), (300, 16)] {
+        let mut frame = bench.frame(400, 1);
+        frame.set_offload(offload::Offload {
+            checksum: Some(offload::Checksum { start, offset }),
+            gso: None,
+        });
+        batch.push(frame).unwrap();
+    }
+    transmit.put(&mut batch, &mut bench.counts);
+    let is_context = |index| bench.word(base, index, 1) & 1 << 20 == 0;
+    let inserts = |index| bench.word(base, index, 1) & 1 << 41 != 0;
+    let contexts: Vec<_> = (0..6).map(is_context).collect();
+    assert_eq!(contexts, [true, false, false, true, false, false]);
+    assert_eq!([1, 2, 4, 5].map(inserts), [true, true, true, false]);
+    // Too far behind for a descriptor: completed in software.
+    let mut field = [0; 2];
+    bench
+        .view
+        .read(bench.word(base, 5, 0) + 316, &mut field)
+        .unwrap();
+    assert_ne!(field, [1; 2]);
+}
+
+/// What happens to a ring.
+#[derive(Clone, Debug)]
+enum Event {
+    /// The device writes something into a word of a descriptor.
+    Scribble(usize, usize, u64),
+    /// The driver is asked for frames, of which so many are kept.
+    Receive(usize),
+    /// Frames are sent, as many as that.
+    Send(usize),
+    Arm,
+    /// So much later.
+    Tend(u64),
+    /// What was kept is dropped.
+    Drop,
+}
+
+/// Words that a device may write: mostly such that the driver takes for something.
+fn words() -> impl Strategy<Value = u64> {
+    let received = (0u64..2200).prop_map(|length| DONE | length << 32);
+    let bits = (0u32..64).prop_map(|bit| DONE | SENT | 1 << bit);
+    prop_oneof![4 => received, 1 => bits, 1 => any::<u64>(), 1 => Just(0), 1 => Just(SENT)]
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        4 => (0..N, 0..2usize, words()).prop_map(|(i, w, v)| Event::Scribble(i, w, v)),
+        3 => (0..80usize).prop_map(Event::Receive),
+        2 => (0..80usize).prop_map(Event::Send),
+        1 => Just(Event::Arm),
+        1 => (0u64..3_000_000_000).prop_map(Event::Tend),
+        1 => Just(Event::Drop),
+    ];
+    vec(event, 0..200)
+}
+
+/// A device that remembers what was written, and answers as it likes.
+struct Liar {
+    written: RefCell<BTreeMap<usize, u32>>,
+    answers: Vec<u32>,
+    asked: Cell<usize>,
+}
+
+impl Registers for Liar {
+    fn len(&self) -> usize {
+        reg::BAR_BYTES
+    }
+
+    fn read32(&self, offset: usize) -> u32 {
+        let asked = self.asked.replace(self.asked.get() + 1);
+        let answer = self.answers.get(asked % self.answers.len().max(1));
+        let written = self.written.borrow().get(&offset).copied();
+        match (offset, answer) {
+            (_, Some(answer)) if asked % 7 == 3 => *answer,
+            // What makes a driver go on.
+            (0x00, _) => written.unwrap_or(0) & !reg::ctrl::RST,
+            (0x08, _) => 0x83,
+            (0x10, _) => reg::eec::AUTO_RD,
+            (0x5400, _) => 0x1234_5602,
+            (0x5404, _) => reg::rah::AV | 0x789a,
+            _ => written.unwrap_or(0),
+        }
+    }
+
+    fn write32(&self, offset: usize, value: u32) {
+        self.written.borrow_mut().insert(offset, value);
+    }
+}
+
+/// A driver of a device that lies, after some answers that do not stop it from starting.
+fn start(bench: &mut Bench, answers: Vec<u32>) -> (Rc<Liar>, Result<Driver<N, N>, Error>) {
+    let liar = Rc::new(Liar {
+        written: RefCell::default(),
+        answers,
+        asked: Cell::new(0),
+    });
+    let time = Cell::new(0);
+    let clock = || time.replace(time.get() + 1_000_000);
+    let bar = Mmio::asked(liar.clone());
+    let driver = Driver::new(bar, &mut bench.arena, bench.pool, Filter::None, clock);
+    (liar, driver)
+}
+
+#[test]
+fn nothing_there_is_an_error_and_no_wait_without_end() {
+    let mut bench = Bench::new();
+    let bar = Mmio::shared(&[]);
+    let driver = Driver::<N, N>::new(bar, &mut bench.arena, bench.pool, Filter::Own, || 0);
+    assert_eq!(driver.err(), Some(Error::Bar(0)));
+    struct Nothing;
+    impl Registers for Nothing {
+        fn len(&self) -> usize {
+            reg::BAR_BYTES
+        }
+        fn read32(&self, _: usize) -> u32 {
+            GONE
+        }
+        fn write32(&self, _: usize, _: u32) {}
+    }
+    let bar = Mmio::asked(Rc::new(Nothing));
+    let time = Cell::new(0);
+    let clock = || time.replace(time.get() + 1_000_000);
+    let driver = Driver::<N, N>::new(bar, &mut bench.arena, bench.pool, Filter::Own, clock);
+    assert_eq!(driver.err(), Some(Error::Gone));
+}
+
+#[test]
+fn a_device_that_lies_is_reset_some_times_and_then_given_up() {
+    let mut bench = Bench::new();
+    let (liar, driver) = start(&mut bench, Vec::new());
+    let mut driver = driver.unwrap();
+    assert_eq!(
+        (driver.mac(), driver.link()),
+        ([2, 0x56, 0x34, 0x12, 0x9a, 0x78], Some(1000))
+    );
+    let mut now = 0;
+    for lies in 1.. {
+        let base = u64::from(liar.written.borrow()[&reg::RDBAL.0]);
+        bench.set_word(base, 0, 1, DONE | 4000 << 32);
+        let mut batch = Batch::new();
+        driver.receive(&mut batch);
+        assert!(batch.is_empty() && driver.link().is_none());
+        assert_eq!(driver.counts().rx_lie, lies);
+        if driver.counts().given_up {
+            break;
+        }
+        assert!(driver.needs_tend());
+        for _ in 0..3 {
+            now += device::TEND_NANOSECONDS;
+            driver.tend(now);
+        }
+        assert_eq!(driver.link(), Some(1000), "it runs again");
+        let enabled = liar.written.borrow()[&reg::RCTL.0];
+        assert_ne!(enabled & reg::rctl::EN, 0);
+    }
+    assert_eq!(driver.counts().resets, u64::from(RESETS_MAX));
+    assert_eq!(liar.written.borrow()[&reg::RCTL.0], 0, "it was stopped");
+    assert!(!driver.needs_tend() && !driver.arm());
+}
+
+#[test]
+fn frames_that_are_never_sent_mean_a_reset_but_not_while_the_link_is_down() {
+    let mut bench = Bench::new();
+    let (_, driver) = start(&mut bench, Vec::new());
+    let mut driver = driver.unwrap();
+    // Long idle before the first frame.
+    driver.tend(1);
+    let start = 1 << 40;
+    let mut batch = Batch::new();
+    batch.push(bench.frame(60, 0)).unwrap();
+    driver.transmit(&mut batch);
+    for later in [0, HANG_NANOSECONDS] {
+        driver.tend(start + later);
+        assert_eq!(driver.counts().resets, 0);
+        assert!(driver.needs_tend());
+    }
+    let with_frame = bench.pool.free();
+    driver.tend(start + HANG_NANOSECONDS + 1);
+    assert_eq!(driver.counts().resets, 1);
+    assert_eq!(
+        bench.pool.free(),
+        with_frame,
+        "the device may still read it"
+    );
+    driver.tend(start + HANG_NANOSECONDS + 2);
+    driver.tend(start + 2 * HANG_NANOSECONDS);
+    assert_eq!(driver.link(), Some(1000));
+    assert_eq!(bench.pool.free(), with_frame + 1);
+}
+
+proptest! {
+    /// Whatever the device writes into the rings and says in its registers: nothing panics, no
+    /// buffer has two owners, no frame is longer than its buffer, and none is lost for ever.
+    #[test]
+    fn no_device_gets_the_better_of_the_driver(
+        answers in vec(prop_oneof![any::<u32>(), Just(GONE), Just(0)], 0..9),
+        events in events(),
+    ) {
+        let mut bench = Bench::new();
+        let (liar, driver) = start(&mut bench, answers);
+        let Ok(mut driver) = driver else { return Ok(()) };
+        let rings = [reg::RDBAL, reg::TDBAL].map(|base| u64::from(liar.written.borrow()[&base.0]));
+        let mut held: Vec<Frame> = Vec::new();
+        let mut now = 0;
+        for event in events {
+            let mut batch = Batch::new();
+            match event {
+                Event::Scribble(index, word, value) => {
+                    bench.set_word(rings[index % 2], index, word, value);
+                }
+                Event::Receive(keep) => {
+                    driver.receive(&mut batch);
+                    held.extend(batch.drain().take(keep));
+                }
+                Event::Send(count) => {
+                    for frame in held.drain(..count.min(held.len()).min(BATCH_FRAMES_MAX)) {
+                        batch.push(frame).unwrap();
+                    }
+                    driver.transmit(&mut batch);
+                    prop_assert!(batch.is_empty());
+                }
+                Event::Arm => _ = driver.arm(),
+                Event::Tend(later) => {
+                    now += later;
+                    driver.tend(now);
+                }
+                Event::Drop => held.clear(),
+            }
+            assert_distinct(&held);
+            prop_assert!(held.iter().all(|frame| frame.len() <= RX_BUFFER_BYTES));
+            prop_assert!(driver.counts().resets <= 1000);
+        }
+        held.clear();
+        // All that is not in the pool is with the device: at most what its rings hold.
+        prop_assert!(bench.pool.free() >= COUNT - 2 * (N - 1));
+    }
+}

@@ -1,0 +1,153 @@
+//! Sending: a ring of frames that the device reads and then reports as done (7.2.10).
+//!
+//! Positions count descriptors since the start and are masked where they index. The device has
+//! those from `clean` up to `next`. It reports the last frame of each batch alone, which is enough:
+//! it goes through them in order.
+
+use super::descriptor::{Context, STATUS_WORD, TX_RS, WORDS, data, sent};
+use alloc::boxed::Box;
+use device::ethernet::HEADER_SIZE;
+use device::{Batch, Frame, NicCounts};
+use hw::{DmaArena, DmaRing, InFlight, OutOfDma, ToDevice};
+
+/// Descriptors that a frame takes at most: a context and the data.
+const PER_FRAME: usize = 2;
+
+pub struct Transmit<const N: usize> {
+    ring: DmaRing<WORDS, N>,
+    /// Frames that the device has, by descriptor. Never freed, so
+    /// that they are not given back while it may use them.
+    lent: &'static mut [Option<InFlight<Frame, ToDevice>>; N],
+    /// Positions that the device reports, a ring of its own.
+    reports: Box<[usize; N]>,
+    report_first: usize,
+    report_end: usize,
+    clean: usize,
+    next: usize,
+    /// What the device knows of checksums.
+    context: Option<Context>,
+    /// Longest frame in bytes.
+    frame_max: usize,
+}
+
+impl<const N: usize> Transmit<N> {
+    pub fn new(arena: &mut DmaArena, frame_max: usize) -> Result<Self, OutOfDma> {
+        const { assert!(N > PER_FRAME) };
+        Ok(Self {
+            ring: arena.ring()?,
+            lent: Box::leak(Box::new([const { None }; N])),
+            reports: Box::new([0; N]),
+            report_first: 0,
+            report_end: 0,
+            clean: 0,
+            next: 0,
+            context: None,
+            frame_max,
+        })
+    }
+
+    pub fn ring(&self) -> &DmaRing<WORDS, N> {
+        &self.ring
+    }
+
+    /// Value for the tail register.
+    #[inline]
+    pub fn tail(&self) -> u32 {
+        (self.next & (N - 1)) as u32
+    }
+
+    /// Takes all frames back from a device that was stopped, and begins anew.
+    pub fn clear(&mut self) {
+        for frame in self.lent.iter_mut() {
+            drop(frame.take().map(InFlight::done));
+        }
+        (self.report_first, self.report_end) = (0, 0);
+        (self.clean, self.next) = (0, 0);
+        self.context = None;
+    }
+
+    /// Whether the device has frames.
+    pub fn is_busy(&self) -> bool {
+        self.clean != self.next
+    }
+
+    /// How many descriptors it is done with since the last [`Self::clear`].
+    pub fn done(&self) -> usize {
+        self.clean
+    }
+
+    /// Gives frames that the device is done with back to their pools.
+    #[inline]
+    pub fn reclaim(&mut self) {
+        while self.report_first != self.report_end {
+            let report = self.reports[self.report_first & (N - 1)];
+            if !sent(self.ring.load(report, STATUS_WORD)) {
+                break;
+            }
+            self.report_first = self.report_first.wrapping_add(1);
+            // The report lies in front of `next`, not before `clean`: both are ours alone.
+            while self.clean != report.wrapping_add(1) {
+                drop(self.lent[self.clean & (N - 1)].take().map(InFlight::done));
+                self.clean = self.clean.wrapping_add(1);
+            }
+        }
+    }
+
+    /// Puts all frames into the ring that have room there. Returns whether the tail moved.
+    #[inline]
+    pub fn put(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> bool {
+        let before = self.next;
+        let mut last = 0;
+        for frame in batch.drain() {
+            if self.next.wrapping_sub(self.clean) + PER_FRAME > N - 1 {
+                counts.tx_no_room += 1;
+            } else if let Some(word) = self.put_frame(frame) {
+                last = word;
+            } else {
+                counts.tx_refused += 1;
+            }
+        }
+        if self.next == before {
+            return false;
+        }
+        // The device does not see it before the tail moves.
+        let report = self.next.wrapping_sub(1);
+        self.ring.publish(report, STATUS_WORD, last | TX_RS);
+        self.reports[self.report_end & (N - 1)] = report;
+        self.report_end = self.report_end.wrapping_add(1);
+        true
+    }
+
+    /// Puts one frame into the ring, for which there is room, and returns its second word; `None`
+    /// if the device cannot send it.
+    #[inline]
+    fn put_frame(&mut self, mut frame: Frame) -> Option<u64> {
+        let length = frame.len();
+        if length < HEADER_SIZE || length > self.frame_max || frame.offload().gso.is_some() {
+            return None;
+        }
+        let offload = frame.offload();
+        let context = offload.checksum.and_then(Context::new);
+        if context.is_none() {
+            offload.complete_checksum(frame.bytes_mut());
+        }
+        let (frame, iova) = InFlight::lend(frame).ok()?;
+        if context.is_some() && context != self.context {
+            self.put_context(context);
+        }
+        let word = data(length, context.is_some());
+        self.ring.store(self.next, 0, iova.raw());
+        self.ring.publish(self.next, STATUS_WORD, word);
+        self.lent[self.next & (N - 1)] = Some(frame);
+        self.next = self.next.wrapping_add(1);
+        Some(word)
+    }
+
+    fn put_context(&mut self, context: Option<Context>) {
+        self.context = context;
+        let words = context.map_or([0; WORDS], Context::words);
+        self.ring.store(self.next, 0, words[0]);
+        self.ring.publish(self.next, STATUS_WORD, words[1]);
+        self.next = self.next.wrapping_add(1);
+    }
+}

@@ -1,0 +1,3 @@
+//! Network interfaces.
+
+pub mod e1000e;
