@@ -23,6 +23,7 @@ mod network;
 mod new;
 mod nft_syntax;
 mod oracle;
+mod pci;
 mod ports;
 mod process;
 mod readme;
@@ -64,5 +65,6 @@ fn main() {
     trials.extend(nft_syntax::trials(&network));
     trials.extend(oracle::trials(&network));
     trials.extend(compatibility::trials(images, &network));
+    trials.extend(pci::trials(images));
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -8,6 +8,7 @@
 //! | [`doctor`] | what this machine can do |
 //! | [`capture`] | frames of a guest's ports, as files |
 //! | [`metrics`] | counters over HTTP |
+//! | [`pci`] | devices for guests: listed, taken from the host, given back |
 //! | [`ps`] | which guests run under a name |
 //! | [`rules`] | what can be done with a file of rules |
 //! | [`run`] | the monitor: starts a tender, reports how its guest ended, cleans up |
@@ -30,6 +31,7 @@ pub mod inspect;
 pub mod instance;
 pub mod metrics;
 pub mod new;
+pub mod pci;
 pub mod ps;
 pub mod rules;
 pub mod run;

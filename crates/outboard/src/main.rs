@@ -8,7 +8,7 @@ mod demo;
 use abi::exit;
 use bench::relay;
 use clap::{Parser, Subcommand};
-use outboard::{build, doctor, inspect, new, ps, rules, run, send, stats};
+use outboard::{build, doctor, inspect, new, pci, ps, rules, run, send, stats};
 use std::error::Error;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -58,6 +58,9 @@ enum Command {
     Stats(stats::Arguments),
     /// Send one frame into the segment of a guest's port, and tell what became of it
     Send(send::Arguments),
+    /// Take PCI devices from the host for guests, and give them back
+    #[command(subcommand)]
+    Pci(pci::Command),
     /// Say what this machine can do, and what to type where it cannot
     ///
     /// The exit status is 0 if images can run on spt and process, and 1 otherwise.
@@ -132,6 +135,7 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         }
         Command::Send(arguments) => return Ok(status(send::run(&arguments)?)),
         Command::Doctor(arguments) => return Ok(status(doctor::run(&arguments)?)),
+        Command::Pci(command) => pci::run(&command)?,
         Command::Ps(arguments) => ps::run(&arguments)?,
         Command::Stats(arguments) => stats::run(&arguments)?,
         Command::Relay { kind, parent } => relay::serve(kind, parent)?,

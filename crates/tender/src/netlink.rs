@@ -2,7 +2,9 @@
 //!
 //! Each function is one request and one acknowledgement. Keep open: `rtnetlink(7)`, `netlink(7)`.
 
+mod dump;
 pub mod links;
+pub mod routes;
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,

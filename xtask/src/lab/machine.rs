@@ -140,6 +140,9 @@ fn qemu(kernel: &Path, ram_disk: &Path, console: &Path, options: &Options) -> Co
     for (number, nic) in options.nics.iter().enumerate() {
         command.args(nic.options(number));
     }
+    for device in &options.devices {
+        command.args(["-device", device]);
+    }
     command
 }
 

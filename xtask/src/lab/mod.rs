@@ -18,6 +18,7 @@ its shell, and ends with its exit status. `shell` is a shell to type in.
   --file=PATH          bring a file along, to /lab/NAME (may be repeated); programs must be static
   --nic=MODEL[,WIRE]   a network card of QEMU's: e1000e, e1000, virtio-net-pci ... WIRE is `hub`, or
                        what QEMU's -netdev takes (default: user)
+  --device=MODEL       another device of QEMU's, with its options: edu, edu,dma_mask=0xffffffff ...
   --memory=MIB         memory of the machine (default 1024)
   --timeout=SECONDS    kill it then (default 300)
   --yes                install missing Debian packages without asking (as CI=true does)
@@ -31,6 +32,7 @@ const TIMEOUT_SECONDS_DEFAULT: u64 = 300;
 pub struct Options {
     files: Vec<PathBuf>,
     nics: Vec<Nic>,
+    devices: Vec<String>,
     memory_mib: u32,
     timeout_seconds: u64,
     yes: bool,
@@ -43,6 +45,7 @@ impl Options {
         let mut options = Self {
             files: Vec::new(),
             nics: Vec::new(),
+            devices: Vec::new(),
             memory_mib: MEMORY_MIB_DEFAULT,
             timeout_seconds: TIMEOUT_SECONDS_DEFAULT,
             yes: false,
@@ -56,6 +59,7 @@ impl Options {
                 _ if argument == "--yes" => options.yes = true,
                 Some(("--file", path)) => options.files.push(path.into()),
                 Some(("--nic", nic)) => options.nics.push(Nic::parse(nic)),
+                Some(("--device", device)) => options.devices.push(device.into()),
                 Some(("--memory", mib)) => options.memory_mib = number(argument, mib)?,
                 Some(("--timeout", seconds)) => {
                     options.timeout_seconds = number(argument, seconds)?;

@@ -1,12 +1,20 @@
-//! The end-to-end tests of the host `hvt`, brought into the lab.
+//! The end-to-end tests of the host `hvt` and of PCI devices, brought into the lab.
 
 use crate::process::{self, target_folder};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The tests that run there, by the beginning of their names.
-const FILTER: &str = "hvt::";
+/// The tests that run there, by the beginnings of their names.
+const FILTERS: &str = "hvt:: pci::";
+/// The cards that those of PCI devices take: one that is alone, and two that share a group, being
+/// functions of one device behind a port that cannot keep them apart.
+const CARDS: [&str; 4] = [
+    "--device=e1000e",
+    "--device=pcie-root-port,id=root0,disable-acs=true",
+    "--device=e1000e,bus=root0,addr=0.0,multifunction=on",
+    "--device=e1000e,bus=root0,addr=0.1",
+];
 /// More than the tests take, in seconds, on a machine that is busy with something else.
 const TIMEOUT_SECONDS: u32 = 240;
 /// Tells the tests where everything lies, so that they build nothing; see `tests/e2e/build.rs`.
@@ -54,18 +62,20 @@ pub fn command(root: &Path, verbose: bool) -> Result<Command, String> {
     let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
     command
         .arg("lab")
-        .arg(format!("--timeout={}", TIMEOUT_SECONDS));
+        .arg(format!("--timeout={}", TIMEOUT_SECONDS))
+        .args(CARDS);
     for file in files {
         command.arg(format!("--file={}", file.display()));
     }
     let program = Path::new(tests).file_name().unwrap_or_default();
     command.arg("--").arg(format!(
-        "{}{}=/lab {}=/lab /lab/{} --color=never {}",
+        "{}for filter in {}; do {}=/lab {}=/lab /lab/{} --color=never $filter || status=$?; done; \
+         exit ${{status:-0}}",
         prepare,
+        FILTERS,
         PREBUILT,
         PEER,
         program.to_string_lossy(),
-        FILTER
     ));
     Ok(command)
 }

@@ -2,17 +2,14 @@
 
 use super::finding::{Finding, Verdict};
 use super::machine::{Machine, Vendor};
-use std::fs;
+use crate::pci::sysfs::{Device, Tree};
 use std::path::Path;
 
-const GROUPS: &str = "/sys/kernel/iommu_groups";
 /// Tables of the firmware that announce an IOMMU: Intel's, AMD's.
 const TABLES: [&str; 2] = ["DMAR", "IVRS"];
-/// Class of network controllers of PCI, in front of the subclass.
-const NETWORK_CLASS: &str = "0x02";
 /// Cards that are named.
 const CARDS_MAX: usize = 8;
-const PURPOSE: &str = "guests with drivers for real devices, which are to come";
+const PURPOSE: &str = "guests that drive real devices; which ones says: outboard pci list";
 
 /// The IOMMU.
 #[derive(Clone, Debug, Default)]
@@ -30,8 +27,8 @@ impl Iommu {
     pub fn observe() -> Self {
         let table = |name| Path::new("/sys/firmware/acpi/tables").join(name).exists();
         Self {
-            groups: names(GROUPS).len(),
-            units: names("/sys/class/iommu"),
+            groups: Tree::host().machine().groups.len(),
+            units: Tree::host().iommus(),
             announced: TABLES.into_iter().any(table),
         }
     }
@@ -89,17 +86,6 @@ pub fn iommu(facts: &Iommu, machine: &Machine) -> Finding {
     }
 }
 
-/// A network card.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Card {
-    /// Where it is plugged in.
-    slot: String,
-    /// Who drives it.
-    driver: Option<String>,
-    /// Its group of the IOMMU.
-    group: Option<String>,
-}
-
 /// VFIO.
 #[derive(Clone, Debug, Default)]
 pub struct Vfio {
@@ -110,38 +96,24 @@ pub struct Vfio {
     /// The IOMMU has groups.
     grouped: bool,
     /// Network cards on PCI.
-    cards: Vec<Card>,
+    cards: Vec<Device>,
 }
 
 impl Vfio {
     /// That of this machine.
     pub fn observe() -> Self {
+        let machine = Tree::host().machine();
+        let cards = machine.devices.into_values();
         Self {
             device: Path::new("/dev/vfio/vfio").exists(),
-            driver: Path::new("/sys/bus/pci/drivers/vfio-pci").exists(),
-            grouped: !names(GROUPS).is_empty(),
-            cards: cards(),
+            driver: machine.vfio,
+            grouped: !machine.groups.is_empty(),
+            cards: cards
+                .filter(|device| device.class.is_network())
+                .take(CARDS_MAX)
+                .collect(),
         }
     }
-}
-
-fn cards() -> Vec<Card> {
-    let devices = Path::new("/sys/bus/pci/devices");
-    let card = |slot: String| {
-        let folder = devices.join(&slot);
-        let class = fs::read_to_string(folder.join("class")).ok()?;
-        let target = |link| {
-            let path = fs::read_link(folder.join(link)).ok()?;
-            Some(path.file_name()?.to_string_lossy().into_owned())
-        };
-        class.starts_with(NETWORK_CLASS).then(|| Card {
-            slot,
-            driver: target("driver"),
-            group: target("iommu_group"),
-        })
-    };
-    let slots = names("/sys/bus/pci/devices").into_iter();
-    slots.filter_map(card).take(CARDS_MAX).collect()
 }
 
 /// Whether a process can be given a device.
@@ -166,7 +138,11 @@ pub fn vfio(facts: &Vfio, machine: &Machine) -> Finding {
         return finding(Verdict::No, "absent", evidence).mend(machine.load("vfio-pci"));
     }
     match facts.grouped {
-        true => finding(Verdict::Ok, "usable", format!("vfio-pci is there; {cards}")),
+        true => finding(
+            Verdict::Ok,
+            "usable",
+            format!("vfio-pci is there; {cards}; all of them: outboard pci list --all"),
+        ),
         false => {
             let evidence =
                 format!("vfio-pci is there, but no device has a group: see IOMMU; {cards}");
@@ -175,28 +151,20 @@ pub fn vfio(facts: &Vfio, machine: &Machine) -> Finding {
     }
 }
 
-fn describe(card: &Card) -> String {
+fn describe(card: &Device) -> String {
     let driver = card.driver.as_deref().unwrap_or("no driver");
     match &card.group {
-        Some(group) => format!("{} ({driver}, group {group})", card.slot),
-        None => format!("{} ({driver})", card.slot),
+        Some(group) => format!("{} ({driver}, group {group})", card.address),
+        None => format!("{} ({driver})", card.address),
     }
-}
-
-/// Names in a directory, in order; none if there is no such directory.
-fn names(folder: &str) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
-    names
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::machine::tests::{cloud, server};
     use super::*;
+    use crate::pci::class::Class;
+    use std::collections::BTreeSet;
 
     fn iommu_of(groups: usize, announced: bool) -> Iommu {
         Iommu {
@@ -250,10 +218,16 @@ mod tests {
 
     #[test]
     fn a_device_needs_its_driver_and_its_group() {
-        let card = Card {
-            slot: "0000:00:02.0".into(),
+        let card = Device {
+            address: "0000:00:02.0".parse().unwrap(),
+            class: Class(0x02_00_00),
+            vendor: 0x8086,
+            device: 0x10d3,
             driver: Some("e1000e".into()),
-            group: Some("3".into()),
+            driver_override: None,
+            group: Some(3),
+            interfaces: BTreeSet::new(),
+            disks: BTreeSet::new(),
         };
         let all = Vfio {
             device: true,
