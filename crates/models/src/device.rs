@@ -1,0 +1,80 @@
+//! What a software device is to the transport in front of it.
+
+use crate::dma::Dma;
+use std::time::Duration;
+
+/// A software PCI device.
+///
+/// A transport turns what a driver does into calls of this, one at a time, and calls
+/// [`poll`](Self::poll) when it was told that there is work, or always. Time is told to the device
+/// and never asked for, so that whatever happened can be repeated.
+pub trait Device {
+    /// What the device is.
+    fn identity(&self) -> Identity;
+
+    /// Reads registers of a BAR. Where none is, it reads all ones.
+    fn read(&mut self, bar: u8, offset: u64, bytes: &mut [u8]);
+
+    /// Writes registers of a BAR.
+    fn write(&mut self, bar: u8, offset: u64, bytes: &[u8]);
+
+    /// What happens when the bus is reset: all is as it was at first.
+    fn reset(&mut self);
+
+    /// Does what there is to do, up to a bound: moves packets, and raises interrupts. `now` is the
+    /// time since some start, and never goes backwards.
+    fn poll(&mut self, dma: &dyn Dma, now: Duration) -> Progress;
+
+    /// Vectors that were raised since the last call, one bit each.
+    fn take_interrupts(&mut self) -> u64;
+
+    /// Offsets in BAR 0 of 32-bit registers that may lie in shared memory instead: it does not
+    /// matter when the device learns of a write, nor of those that another one followed.
+    fn doorbells(&self) -> &'static [usize];
+}
+
+/// What one call of [`Device::poll`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Frames that went to the driver.
+    pub received: u32,
+    /// Frames, or parts of one, that came from the driver.
+    pub transmitted: u32,
+}
+
+impl Progress {
+    /// Whether nothing was done: it is no use to call again at once.
+    pub fn is_idle(&self) -> bool {
+        self.received == 0 && self.transmitted == 0
+    }
+}
+
+/// What a device is, in terms of PCI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Vendor ID.
+    pub vendor: u16,
+    /// Device ID.
+    pub device: u16,
+    /// Class, subclass, programming interface.
+    pub class: [u8; 3],
+    /// Revision.
+    pub revision: u8,
+    /// Sizes in bytes of the BARs, 0 for none. One of 64 bits takes two places.
+    pub bars: [u64; 6],
+    /// Where the MSI-X table lies, and how many vectors it has.
+    pub msix: Msix,
+}
+
+/// The MSI-X structures of a device (PCI 3.0, 6.8.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Msix {
+    /// Number of vectors.
+    pub vectors: u16,
+    /// BAR of both structures.
+    pub bar: u8,
+    /// Offset of the table.
+    pub table: u32,
+    /// Offset of the pending bits.
+    pub pending: u32,
+}

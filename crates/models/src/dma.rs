@@ -1,0 +1,108 @@
+//! Memory as a device reaches it.
+
+use hw::sim::View;
+use std::fmt;
+
+/// Memory that a device may read and write, by I/O address. Every access is checked: what lies
+/// outside is the driver's mistake, and comes back as a [`DmaFault`].
+pub trait Dma {
+    /// A word of a descriptor, at a multiple of 8 bytes; what was written before it can be read
+    /// after.
+    ///
+    /// # Errors
+    /// If it is not in the memory, or not aligned.
+    fn load(&self, iova: u64) -> Result<u64, DmaFault>;
+
+    /// Several such words, one after the other.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    fn load_all(&self, iova: u64, words: &mut [u64]) -> Result<(), DmaFault> {
+        for (index, word) in (0..).zip(words) {
+            *word = self.load(iova.wrapping_add(8 * index))?;
+        }
+        Ok(())
+    }
+
+    /// Writes a word of a descriptor, after all that was written before.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    fn store(&self, iova: u64, value: u64) -> Result<(), DmaFault>;
+
+    /// Copies bytes out.
+    ///
+    /// # Errors
+    /// If they are not all in the memory.
+    fn read(&self, iova: u64, bytes: &mut [u8]) -> Result<(), DmaFault>;
+
+    /// Copies bytes in.
+    ///
+    /// # Errors
+    /// If there is not room for all of them in the memory.
+    fn write(&self, iova: u64, bytes: &[u8]) -> Result<(), DmaFault>;
+
+    /// Whether a range lies in the memory; nothing is touched.
+    ///
+    /// # Errors
+    /// If it does not.
+    fn check(&self, iova: u64, bytes: usize) -> Result<(), DmaFault>;
+}
+
+/// A range that is not in the memory of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DmaFault {
+    /// Where it begins.
+    pub iova: u64,
+    /// How many bytes it has.
+    pub bytes: usize,
+}
+
+impl fmt::Display for DmaFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} bytes at {:#x} are outside of DMA memory",
+            self.bytes, self.iova
+        )
+    }
+}
+
+impl std::error::Error for DmaFault {}
+
+impl From<hw::sim::Outside> for DmaFault {
+    fn from(outside: hw::sim::Outside) -> Self {
+        Self {
+            iova: outside.iova,
+            bytes: outside.bytes,
+        }
+    }
+}
+
+impl Dma for View {
+    fn load(&self, iova: u64) -> Result<u64, DmaFault> {
+        Ok(self.load(iova)?)
+    }
+
+    fn store(&self, iova: u64, value: u64) -> Result<(), DmaFault> {
+        Ok(self.store(iova, value)?)
+    }
+
+    fn read(&self, iova: u64, bytes: &mut [u8]) -> Result<(), DmaFault> {
+        Ok(self.read(iova, bytes)?)
+    }
+
+    fn write(&self, iova: u64, bytes: &[u8]) -> Result<(), DmaFault> {
+        Ok(self.write(iova, bytes)?)
+    }
+
+    fn check(&self, iova: u64, bytes: usize) -> Result<(), DmaFault> {
+        let end = iova
+            .checked_add(bytes as u64)
+            .ok_or(DmaFault { iova, bytes })?;
+        let both = self
+            .read(iova, &mut [])
+            .and_then(|()| self.read(end, &mut []));
+        both.map_err(|_| DmaFault { iova, bytes })
+    }
+}

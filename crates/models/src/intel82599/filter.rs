@@ -1,0 +1,152 @@
+//! Which frames are for us (datasheet, 7.1.1).
+
+use super::registers::{RegisterFile, at, bit};
+
+/// Receive addresses (7.1.1.1.1).
+const ADDRESSES: usize = 128;
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passed {
+    /// An address matched, or is not asked for.
+    Exact,
+    /// The hash of a multicast address matched.
+    Inexact,
+    No,
+}
+
+/// Whether a frame passes the filters of addresses and VLANs.
+#[inline]
+pub(crate) fn pass(file: &RegisterFile, frame: &[u8]) -> Passed {
+    let Some(destination) = frame.first_chunk::<6>() else {
+        return Passed::No;
+    };
+    match pass_address(file, destination) {
+        Passed::No => Passed::No,
+        passed if pass_vlan(file, frame) => passed,
+        _ => Passed::No,
+    }
+}
+
+fn pass_address(file: &RegisterFile, destination: &[u8; 6]) -> Passed {
+    let control = file.get(at::FCTRL);
+    let multicast_all = control & bit::FCTRL_MULTICAST_ALL != 0;
+    if *destination == [0xff; 6] {
+        // 7.1.1.1.3: broadcast frames pass with BAM, or with all multicast ones.
+        let passes = multicast_all || control & bit::FCTRL_BROADCAST != 0;
+        return if passes { Passed::Exact } else { Passed::No };
+    }
+    let is_multicast = destination[0] & 1 != 0;
+    let all = if is_multicast {
+        bit::FCTRL_MULTICAST_ALL
+    } else {
+        bit::FCTRL_UNICAST_ALL
+    };
+    if control & all != 0 || is_receive_address(file, destination) {
+        return Passed::Exact;
+    }
+    if is_multicast
+        && file.has(at::MCSTCTRL, bit::MCSTCTRL_FILTER)
+        && hash_passes(file, destination)
+    {
+        return Passed::Inexact;
+    }
+    Passed::No
+}
+
+/// 7.1.1.1.1: the address is one of RAL and RAH.
+fn is_receive_address(file: &RegisterFile, [a, b, c, d, e, f]: &[u8; 6]) -> bool {
+    let low = u32::from_le_bytes([*a, *b, *c, *d]);
+    let high = u32::from(u16::from_le_bytes([*e, *f])) | bit::ADDRESS_VALID;
+    (0..ADDRESSES).any(|n| file.get(at::RAL + 8 * n) == low && file.get(at::RAH + 8 * n) == high)
+}
+
+/// 7.1.1.1.2 and 8.2.3.7.7: twelve bits of the last two bytes, from a bit that MCSTCTRL.MO chooses.
+fn hash_passes(file: &RegisterFile, destination: &[u8; 6]) -> bool {
+    let last = u32::from(u16::from_le_bytes([destination[4], destination[5]]));
+    let shift = match file.get(at::MCSTCTRL) & 3 {
+        0 => 4,
+        1 => 3,
+        2 => 2,
+        _ => 0,
+    };
+    let hash = (last >> shift & 0xfff) as usize;
+    file.has(at::MTA + hash / 32 * 4, 1 << (hash % 32))
+}
+
+/// 7.1.1.2: with VLNCTRL.VFE, tagged frames pass if their VLAN is in VFTA.
+fn pass_vlan(file: &RegisterFile, frame: &[u8]) -> bool {
+    let control = file.get(at::VLNCTRL);
+    if control & bit::VLNCTRL_FILTER == 0 {
+        return true;
+    }
+    match tag(file, frame) {
+        None => true,
+        Some(tag) => {
+            let vlan = usize::from(tag & 0xfff);
+            file.has(at::VFTA + vlan / 32 * 4, 1 << (vlan % 32))
+        }
+    }
+}
+
+/// The VLAN tag of a frame, if it has one (7.4.1).
+#[inline]
+pub(crate) fn tag(file: &RegisterFile, frame: &[u8]) -> Option<u16> {
+    let &[k0, k1, t0, t1] = frame.get(12..)?.first_chunk()?;
+    let kind = u32::from(u16::from_be_bytes([k0, k1]));
+    (kind == file.get(at::VLNCTRL) & 0xffff).then(|| u16::from_be_bytes([t0, t1]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: [u8; 6] = [2, 0, 0, 0, 0, 7];
+    const GROUP: [u8; 6] = [1, 0, 0x5e, 0x12, 0x34, 0x56];
+
+    fn frame(destination: [u8; 6]) -> Vec<u8> {
+        let mut frame = vec![0; 60];
+        frame[..6].copy_from_slice(&destination);
+        frame
+    }
+
+    #[test]
+    fn addresses_pass_as_the_registers_say() {
+        let mut file = RegisterFile::new();
+        let broadcast = [0xff; 6];
+        let passed = |file: &RegisterFile| {
+            [OURS, [2; 6], GROUP, broadcast].map(|address| pass(file, &frame(address)))
+        };
+        use Passed::{Exact, Inexact, No};
+        assert_eq!(passed(&file), [No; 4]);
+        file.set(at::RAL + 8 * 127, u32::from_le_bytes([2, 0, 0, 0]));
+        file.set(at::RAH + 8 * 127, 0x0700);
+        assert_eq!(passed(&file), [No; 4], "not valid");
+        file.set(at::RAH + 8 * 127, 0x8000_0700);
+        assert_eq!(passed(&file), [Exact, No, No, No]);
+        file.set(at::FCTRL, bit::FCTRL_BROADCAST);
+        assert_eq!(passed(&file), [Exact, No, No, Exact]);
+        // 0x5634, bits 15 to 4.
+        file.set(at::MTA + 0x563 / 32 * 4, 1 << (0x563 % 32));
+        assert_eq!(passed(&file), [Exact, No, No, Exact], "not enabled");
+        file.set(at::MCSTCTRL, bit::MCSTCTRL_FILTER);
+        assert_eq!(passed(&file), [Exact, No, Inexact, Exact]);
+        file.set(at::FCTRL, bit::FCTRL_UNICAST_ALL | bit::FCTRL_MULTICAST_ALL);
+        assert_eq!(passed(&file), [Exact; 4]);
+    }
+
+    #[test]
+    fn vlans_pass_as_the_table_says() {
+        let mut file = RegisterFile::new();
+        file.set(at::FCTRL, bit::FCTRL_UNICAST_ALL);
+        let mut tagged = frame(OURS);
+        tagged[12..16].copy_from_slice(&[0x81, 0x00, 0xe0 | 0x01, 0x23]);
+        assert_eq!(tag(&file, &tagged), Some(0xe123));
+        assert_eq!(pass(&file, &tagged), Passed::Exact);
+        file.set(at::VLNCTRL, 0x8100 | bit::VLNCTRL_FILTER);
+        assert_eq!(pass(&file, &tagged), Passed::No);
+        assert_eq!(pass(&file, &frame(OURS)), Passed::Exact);
+        file.set(at::VFTA + 0x123 / 32 * 4, 1 << (0x123 % 32));
+        assert_eq!(pass(&file, &tagged), Passed::Exact);
+    }
+}

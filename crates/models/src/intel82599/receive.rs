@@ -1,0 +1,333 @@
+//! Receiving: filters, offloads, descriptors (datasheet, 7.1).
+
+use super::Nic;
+use super::descriptor::{RxWriteBack, error, packet_type, status};
+use super::filter::{self, Passed};
+use super::interrupts::cause;
+use super::registers::{at, bit, rx_queue_at};
+use super::ring::Ring;
+use super::statistics::{CHECK_BYTES, counters_of};
+use crate::dma::{Dma, DmaFault};
+use crate::misbehaviour::Fault;
+use crate::packet::checksum::frame_check;
+use crate::packet::headers::{Ip, Transport};
+use crate::violation::{Queue, Violation};
+
+/// Shortest frame on a wire, without its check sequence; a sender pads to it (IEEE 802.3, 4.2.3.3).
+pub(crate) const FRAME_MIN: usize = 60;
+/// Longest one, with its check sequence, unless HLREG0.JUMBOEN says otherwise (8.2.3.22.13).
+const FRAME_MAX: usize = 1518;
+const TAG: usize = 4;
+
+/// A receive queue.
+#[derive(Debug, Default)]
+pub(crate) struct RxQueue {
+    pub(crate) ring: Ring,
+    /// SRRCTL and RXDCTL, as bits of them are needed for every frame.
+    pub(crate) buffer_bytes: usize,
+    pub(crate) drop_when_full: bool,
+    pub(crate) strip_tag: bool,
+    /// The buffer that was given back last: where a device that misbehaves writes.
+    last_buffer: Option<u64>,
+}
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It is in the driver's memory.
+    Delivered,
+    /// It was dropped, and counted.
+    Dropped,
+    /// There is no descriptor for it: it waits in the packet buffer.
+    Waits,
+}
+
+/// Where a frame's bytes come from: some parts of it, one after the other.
+type Parts<'a> = [&'a [u8]; 3];
+
+impl Nic {
+    /// Fetches descriptors of the receive queues.
+    pub(crate) fn fetch_receive(&mut self, dma: &dyn Dma) {
+        for number in 0..self.rx.len() {
+            if self.rx[number].ring.is_on() {
+                self.fetch_receive_queue(number, dma);
+            }
+        }
+    }
+
+    fn fetch_receive_queue(&mut self, number: usize, dma: &dyn Dma) {
+        let queue = Queue::Rx(number as u8);
+        let RxQueue {
+            ring, buffer_bytes, ..
+        } = &mut self.rx[number];
+        let (report, ownership) = (&mut self.report, &mut self.ownership);
+        let bytes = *buffer_bytes as u64;
+        let fetched = ring.fetch(dma, |index, [iova, header]| {
+            let mut wrong = |rule| report.add(Violation::Descriptor { queue, index, rule });
+            if header & 1 != 0 {
+                wrong("DD, bit 0 of the header address, must be 0 (7.1.6.1)");
+            }
+            if let Err(fault) = dma.check(iova, *buffer_bytes) {
+                report.add(Violation::Dma { queue, fault });
+            } else if !ownership.take(iova, bytes) {
+                report.add(Violation::BufferReused { queue, index, iova });
+            }
+        });
+        if let Err(fault) = fetched {
+            self.report.add(Violation::Dma { queue, fault });
+            self.interrupts.set_causes(cause::PCI);
+            self.rx[number].ring.hung = true;
+        }
+    }
+
+    /// A frame comes in from the wire. `sound` says that its checksums are known to be right.
+    #[inline]
+    pub(crate) fn receive(&mut self, frame: &[u8], sound: bool, dma: &dyn Dma) -> Outcome {
+        if frame.len() < FRAME_MIN {
+            let mut padded = [0; FRAME_MIN];
+            padded[..frame.len()].copy_from_slice(frame);
+            return self.receive_padded(&padded, sound, dma);
+        }
+        self.receive_padded(frame, sound, dma)
+    }
+
+    fn receive_padded(&mut self, frame: &[u8], sound: bool, dma: &dyn Dma) -> Outcome {
+        let tag = filter::tag(&self.file, frame);
+        let passed = filter::pass(&self.file, frame);
+        // Without RSS and other filters of queues, all frames go to the first one (7.1.2).
+        let queue = 0;
+        let fits = frame.len() + CHECK_BYTES <= self.frame_bytes_max(tag.is_some());
+        if passed == Passed::No || !fits || !self.rx[queue].ring.is_on() {
+            self.count_dropped(frame, passed, fits, queue);
+            return Outcome::Dropped;
+        }
+        let strip = tag.is_some() && self.rx[queue].strip_tag;
+        let check = match self.file.has(at::HLREG0, bit::HLREG0_RX_CRC_STRIP) {
+            true => [0; 0].as_slice(),
+            false => &frame_check(frame),
+        };
+        let parts: Parts<'_> = match strip {
+            true => [&frame[..12], &frame[12 + TAG..], check],
+            false => [frame, check, &[]],
+        };
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let wanted = bytes.div_ceil(self.rx[queue].buffer_bytes) as u32;
+        if wanted > self.rx[queue].ring.available() {
+            return self.no_descriptors(frame, queue);
+        }
+        let mut back = self.describe(frame, sound);
+        if passed == Passed::Inexact {
+            back.status |= status::INEXACT;
+        }
+        if let Some(tag) = tag {
+            back.status |= status::VLAN;
+            back.tag = if strip { tag } else { 0 };
+        }
+        self.count_received(frame, queue);
+        self.place(queue, parts, back, dma);
+        self.interrupts.queue_happened(&self.file, queue, false);
+        Outcome::Delivered
+    }
+
+    fn frame_bytes_max(&self, tagged: bool) -> usize {
+        let max = match self.file.has(at::HLREG0, bit::HLREG0_JUMBO) {
+            true => (self.file.get(at::MAXFRS) >> 16) as usize,
+            false => FRAME_MAX,
+        };
+        max + if tagged { TAG } else { 0 }
+    }
+
+    /// 7.1.5 and SRRCTL.Drop_En: without descriptors a frame waits, or is dropped.
+    fn no_descriptors(&mut self, frame: &[u8], queue: usize) -> Outcome {
+        if !self.rx[queue].drop_when_full {
+            return Outcome::Waits;
+        }
+        self.count_total(frame);
+        let counters = counters_of(queue, self.file.get(at::RQSMR + queue / 4 * 4));
+        self.statistics.rx_queues[counters].dropped += 1;
+        Outcome::Dropped
+    }
+
+    fn count_total(&mut self, frame: &[u8]) {
+        self.statistics.total_received += 1;
+        self.statistics.total_received_bytes += (frame.len() + CHECK_BYTES) as u64;
+    }
+
+    #[inline]
+    fn count_received(&mut self, frame: &[u8], queue: usize) {
+        self.count_total(frame);
+        self.statistics.received.count(frame, frame.len(), 1);
+        let counters = counters_of(queue, self.file.get(at::RQSMR + queue / 4 * 4));
+        let counters = &mut self.statistics.rx_queues[counters];
+        counters.frames += 1;
+        counters.bytes += (frame.len() + CHECK_BYTES) as u64;
+    }
+
+    fn count_dropped(&mut self, frame: &[u8], passed: Passed, fits: bool, queue: usize) {
+        self.count_total(frame);
+        if !fits {
+            self.statistics.oversized += 1;
+        } else if passed != Passed::No {
+            let counters = counters_of(queue, self.file.get(at::RQSMR + queue / 4 * 4));
+            self.statistics.rx_queues[counters].dropped += 1;
+        }
+    }
+
+    /// The packet type and what was found of checksums (7.1.11).
+    #[inline]
+    fn describe(&mut self, frame: &[u8], sound: bool) -> RxWriteBack {
+        let mut back = RxWriteBack::default();
+        let Some(ip) = Ip::find(frame) else {
+            return back;
+        };
+        back.packet_type = match (ip.v6, ip.extended) {
+            (false, false) => packet_type::IPV4,
+            (false, true) => packet_type::IPV4_OPTIONS,
+            (true, false) => packet_type::IPV6,
+            (true, true) => packet_type::IPV6_EXTENDED,
+        };
+        if !ip.v6 {
+            back.status |= status::IP_CHECKED;
+            if !sound && !ip.header_is_sound(frame) {
+                back.errors |= error::IP_CHECKSUM;
+            }
+        }
+        let kind = match ip.transport(frame) {
+            Some(Transport::Tcp { .. }) => packet_type::TCP,
+            Some(Transport::Udp) => packet_type::UDP,
+            Some(Transport::Sctp) => packet_type::SCTP,
+            None => return back,
+        };
+        back.packet_type |= kind;
+        if kind == packet_type::SCTP {
+            return back;
+        }
+        let is_sound = if sound {
+            Some(true)
+        } else {
+            ip.payload_is_sound(frame)
+        };
+        if let Some(is_sound) = is_sound {
+            back.status |= status::L4_CHECKED;
+            if !is_sound {
+                back.errors |= error::L4_CHECKSUM;
+            }
+        }
+        if back.errors != 0 {
+            self.statistics.checksum_errors += 1;
+        }
+        back
+    }
+
+    /// Writes a frame to as many buffers as it takes, each followed by its descriptor.
+    fn place(&mut self, number: usize, parts: Parts<'_>, back: RxWriteBack, dma: &dyn Dma) {
+        let mut left: usize = parts.iter().map(|part| part.len()).sum();
+        let mut source = Source {
+            parts,
+            part: 0,
+            at: 0,
+        };
+        while left > 0 {
+            if self.mischief.strikes(Fault::Skip) && self.rx[number].ring.available() > 1 {
+                self.rx[number].ring.advance();
+            }
+            let RxQueue {
+                ring, buffer_bytes, ..
+            } = &mut self.rx[number];
+            let Some((index, [iova, _])) = ring.first() else {
+                return;
+            };
+            ring.advance();
+            let len = left.min(*buffer_bytes);
+            left -= len;
+            self.ownership.give_back(iova, *buffer_bytes as u64);
+            let mut back = RxWriteBack {
+                len: len as u16,
+                ..back
+            };
+            back.status |= status::DONE;
+            if left == 0 {
+                back.status |= status::END_OF_PACKET;
+            } else {
+                // Only the last descriptor says what the frame is (7.1.6.2).
+                back.errors = 0;
+            }
+            self.place_buffer(number, (index, iova), &mut source, back, dma);
+        }
+    }
+
+    fn place_buffer(
+        &mut self,
+        number: usize,
+        (index, iova): (u32, u64),
+        source: &mut Source<'_>,
+        back: RxWriteBack,
+        dma: &dyn Dma,
+    ) {
+        let early = self.mischief.strikes(Fault::EarlyDone);
+        if !early {
+            // A write that goes astray is lost, as on a bus: it was reported when it was fetched.
+            let _lost = source.write(usize::from(back.len), iova, dma);
+        }
+        let words = self.mischief.write_back(back.words());
+        if let Err(fault) = self.rx[number].ring.write_back(dma, index, words) {
+            self.report.add(Violation::Dma {
+                queue: Queue::Rx(number as u8),
+                fault,
+            });
+        }
+        if early {
+            let _lost = source.write(usize::from(back.len), iova, dma);
+        }
+        if let Some(last) = self.rx[number].last_buffer.replace(iova)
+            && self.mischief.strikes(Fault::WildWrite)
+        {
+            let _lost = dma.write(last, &self.mischief.number().to_le_bytes());
+        }
+    }
+
+    /// SRRCTL and RXDCTL say how frames are placed.
+    pub(crate) fn configure_receive(&mut self, number: usize) {
+        let split = self.file.get(rx_queue_at(number, 0x1014));
+        let control = self.file.get(rx_queue_at(number, 0x1028));
+        let queue = &mut self.rx[number];
+        queue.buffer_bytes = (split as usize & 0x1f) << 10;
+        queue.drop_when_full = split & bit::SRRCTL_DROP != 0;
+        queue.strip_tag = control & bit::RX_VLAN_STRIP != 0;
+    }
+}
+
+/// Bytes of a frame that are still to be written.
+struct Source<'a> {
+    parts: Parts<'a>,
+    part: usize,
+    at: usize,
+}
+
+impl Source<'_> {
+    /// Writes the next `len` bytes to a buffer.
+    #[inline]
+    fn write(&mut self, len: usize, iova: u64, dma: &dyn Dma) -> Result<(), DmaFault> {
+        let mut written = 0;
+        while written < len {
+            let Some(part) = self.parts.get(self.part) else {
+                break;
+            };
+            let rest = &part[self.at..];
+            let take = rest.len().min(len - written);
+            let to = iova.wrapping_add(written as u64);
+            let result = if take > 0 {
+                dma.write(to, &rest[..take])
+            } else {
+                Ok(())
+            };
+            written += take;
+            self.at += take;
+            if self.at == part.len() {
+                (self.part, self.at) = (self.part + 1, 0);
+            }
+            result?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,477 @@
+//! The registers, as data (datasheet, 8.2.3).
+//!
+//! Transcribed from the datasheet for this model; the driver has its own transcription, and the two
+//! must agree.
+
+use super::statistics::COUNTERS;
+
+/// Bytes of registers at the start of BAR 0; the flash follows (8.1).
+pub(crate) const REGISTER_BYTES: usize = 128 << 10;
+/// Queues in each direction (1.3).
+pub(crate) const QUEUES: usize = 128;
+
+/// A register that does more than to hold what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Id {
+    Plain,
+    Ctrl,
+    Status,
+    Eec,
+    Eerd,
+    Swsm,
+    Eicr,
+    Eics,
+    Eims,
+    Eimc,
+    Eiac,
+    Eiam,
+    Gpie,
+    Fctrl,
+    Rxctrl,
+    Rdrxctl,
+    SecurityRxStatus,
+    Autoc,
+    Links,
+    Maxfrs,
+    Dmatxctl,
+    /// To be changed only while RTTDCS.ARBDIS is set (4.6.8).
+    Arbitrated,
+    RxBase,
+    RxLength,
+    RxHead,
+    RxTail,
+    RxControl,
+    Srrctl,
+    TxBase,
+    TxLength,
+    TxHead,
+    TxTail,
+    TxControl,
+    /// Cleared when it is read.
+    Counter,
+}
+
+/// One register, or an array of registers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Register {
+    pub(crate) id: Id,
+    /// As the datasheet calls it.
+    pub(crate) name: &'static str,
+    pub(crate) offset: usize,
+    /// How many there are, and how far apart they lie, in bytes.
+    pub(crate) count: usize,
+    pub(crate) stride: usize,
+    /// What it holds after a reset.
+    pub(crate) reset: u32,
+    /// Bits that hold what software writes.
+    pub(crate) writable: u32,
+    /// Bits that software may only read; writes to them do nothing.
+    pub(crate) readable: u32,
+    /// Where it is described: at least the chapter.
+    pub(crate) section: &'static str,
+}
+
+const ALL: u32 = u32::MAX;
+
+/// A register alone: what it holds after a reset, its writable bits, its readable bits.
+pub(crate) const fn one(
+    id: Id,
+    name: &'static str,
+    offset: usize,
+    bits: [u32; 3],
+    section: &'static str,
+) -> Register {
+    many(id, name, (offset, 1, 4), bits, section)
+}
+
+/// An array of registers: offset of the first, number, distance.
+pub(crate) const fn many(
+    id: Id,
+    name: &'static str,
+    (offset, count, stride): (usize, usize, usize),
+    [reset, writable, readable]: [u32; 3],
+    section: &'static str,
+) -> Register {
+    Register {
+        id,
+        name,
+        offset,
+        count,
+        stride,
+        reset,
+        writable,
+        readable,
+        section,
+    }
+}
+
+/// Registers that only hold what is written, 32 bits each.
+const fn plain(name: &'static str, offset: usize, count: usize, section: &'static str) -> Register {
+    many(Id::Plain, name, (offset, count, 4), [0, ALL, 0], section)
+}
+
+/// The registers that this model knows, by section; those of statistics are in [`COUNTERS`].
+#[rustfmt::skip]
+pub(crate) const REGISTERS: &[Register] = &[
+    // General control.
+    one(Id::Ctrl, "CTRL", 0x00000, [0, 0x0400_000c, 0], "8.2.3.1.1"),
+    one(Id::Status, "STATUS", 0x00008, [0, 0, ALL], "8.2.3.1.2"),
+    one(Id::Plain, "CTRL_EXT", 0x00018, [0, 0x1403_4000, 0], "8.2.3.1.3"),
+    plain("ESDP", 0x00020, 1, "8.2.3.1.4"),
+    plain("I2CCTL", 0x00028, 1, "8.2.3.1"),
+    plain("LEDCTL", 0x00200, 1, "8.2.3.1"),
+    // EEPROM and flash.
+    one(Id::Eec, "EEC", 0x10010, [0, 0x0000_0077, 0x0780_7f88], "8.2.3.2.1"),
+    one(Id::Eerd, "EERD", 0x10014, [0, 0x0000_fffd, 0xffff_0002], "8.2.3.2.2"),
+    // Flow control.
+    plain("FCTTV", 0x03200, 4, "8.2.3.3.2"),
+    many(Id::Plain, "FCRTL", (0x03220, 8, 4), [0, 0x8007_ffe0, 0], "8.2.3.3.3"),
+    many(Id::Plain, "FCRTH", (0x03260, 8, 4), [0, 0x8007_ffe0, 0], "8.2.3.3.4"),
+    one(Id::Plain, "FCRTV", 0x032a0, [0, 0xffff, 0], "8.2.3.3.5"),
+    one(Id::Plain, "TFCS", 0x0ce00, [0, 0, ALL], "8.2.3.3"),
+    one(Id::Plain, "FCCFG", 0x03d00, [0, 0x18, 0], "8.2.3.3.7"),
+    // PCIe.
+    one(Id::Swsm, "SWSM", 0x10140, [0, 3, 0], "8.2.3.4"),
+    one(Id::Plain, "FWSM", 0x10148, [0, 0, ALL], "8.2.3.4.10"),
+    plain("SW_FW_SYNC", 0x10160, 1, "8.2.3.4"),
+    plain("GCR_EXT", 0x11050, 1, "8.2.3.4.12"),
+    plain("DCA_ID", 0x11070, 1, "8.2.3.11"),
+    one(Id::Plain, "DCA_CTRL", 0x11074, [1, 0x1f, 0], "8.2.3.11"),
+    // Interrupts.
+    one(Id::Eicr, "EICR", 0x00800, [0, 0x7fff_ffff, 0], "8.2.3.5.1"),
+    one(Id::Eics, "EICS", 0x00808, [0, 0x7fff_ffff, 0], "8.2.3.5.2"),
+    one(Id::Eims, "EIMS", 0x00880, [0, 0x7fff_ffff, 0], "8.2.3.5.3"),
+    one(Id::Eimc, "EIMC", 0x00888, [0, 0x7fff_ffff, 0], "8.2.3.5.4"),
+    one(Id::Eiac, "EIAC", 0x00810, [0, 0x4000_ffff, 0], "8.2.3.5.5"),
+    one(Id::Eiam, "EIAM", 0x00890, [0, 0x7fff_ffff, 0], "8.2.3.5.6"),
+    plain("EICS", 0x00a90, 2, "8.2.3.5"),
+    plain("EIMS", 0x00aa0, 2, "8.2.3.5"),
+    plain("EIMC", 0x00ab0, 2, "8.2.3.5.9"),
+    plain("EIAM", 0x00ad0, 2, "8.2.3.5"),
+    many(Id::Plain, "EITR", (0x00820, 24, 4), [0, 0x8fff_8ff8, 0], "8.2.3.5.12"),
+    many(Id::Plain, "EITR", (0x12300, 105, 4), [0, 0x8fff_8ff8, 0], "8.2.3.5.12"),
+    many(Id::Plain, "IVAR", (0x00900, 64, 4), [0, 0xbfbf_bfbf, 0], "8.2.3.5.16"),
+    one(Id::Plain, "IVAR_MISC", 0x00a00, [0, 0xbfbf, 0], "8.2.3.5.17"),
+    one(Id::Gpie, "GPIE", 0x00898, [0, 0xc000_ffff, 0], "8.2.3.5.18"),
+    // Receive.
+    one(Id::Fctrl, "FCTRL", 0x05080, [0, 0x702, 0], "8.2.3.7.1"),
+    one(Id::Plain, "VLNCTRL", 0x05088, [0x8100, 0x7000_ffff, 0], "8.2.3.7.2"),
+    one(Id::Plain, "MCSTCTRL", 0x05090, [0, 7, 0], "8.2.3.7.3"),
+    plain("PSRTYPE", 0x0ea00, 64, "8.2.3.7"),
+    one(Id::Plain, "RXCSUM", 0x05000, [0, 0x3000, 0], "8.2.3.7.5"),
+    one(Id::Plain, "RFCTL", 0x05008, [0, 0x47e0, 0], "8.2.3.7.6"),
+    plain("MTA", 0x05200, 128, "8.2.3.7.7"),
+    many(Id::Plain, "RAL", (0x0a200, 128, 8), [0, ALL, 0], "8.2.3.7.8"),
+    many(Id::Plain, "RAH", (0x0a204, 128, 8), [0, 0x8000_ffff, 0], "8.2.3.7.9"),
+    plain("MPSAR", 0x0a600, 256, "8.2.3.7.10"),
+    plain("VFTA", 0x0a000, 128, "8.2.3.7.11"),
+    one(Id::Plain, "MRQC", 0x0ec80, [0, 0xffff_000f, 0], "8.2.3.7.12"),
+    plain("RQTC", 0x0ec70, 1, "8.2.3.7.13"),
+    plain("RSSRK", 0x0eb80, 10, "8.2.3.7"),
+    plain("RETA", 0x0eb00, 32, "8.2.3.7"),
+    plain("SAQF", 0x0e000, 128, "8.2.3.7"),
+    plain("DAQF", 0x0e200, 128, "8.2.3.7"),
+    plain("SDPQF", 0x0e400, 128, "8.2.3.7"),
+    plain("FTQF", 0x0e600, 128, "8.2.3.7.19"),
+    plain("SYNQF", 0x0ec30, 1, "8.2.3.7"),
+    plain("ETQF", 0x05128, 8, "8.2.3.7.21"),
+    plain("ETQS", 0x0ec00, 8, "8.2.3.7"),
+    // Receive DMA. Queues 64 and up lie apart.
+    many(Id::RxBase, "RDBAL", (0x01000, 64, 64), [0, ALL, 0], "8.2.3.8.1"),
+    many(Id::RxBase, "RDBAL", (0x0d000, 64, 64), [0, ALL, 0], "8.2.3.8.1"),
+    many(Id::RxBase, "RDBAH", (0x01004, 64, 64), [0, ALL, 0], "8.2.3.8.2"),
+    many(Id::RxBase, "RDBAH", (0x0d004, 64, 64), [0, ALL, 0], "8.2.3.8.2"),
+    many(Id::RxLength, "RDLEN", (0x01008, 64, 64), [0, 0xf_ffff, 0], "8.2.3.8.3"),
+    many(Id::RxLength, "RDLEN", (0x0d008, 64, 64), [0, 0xf_ffff, 0], "8.2.3.8.3"),
+    many(Id::RxHead, "RDH", (0x01010, 64, 64), [0, 0, 0xffff], "8.2.3.8.4"),
+    many(Id::RxHead, "RDH", (0x0d010, 64, 64), [0, 0, 0xffff], "8.2.3.8.4"),
+    many(Id::RxTail, "RDT", (0x01018, 64, 64), [0, 0xffff, 0], "8.2.3.8.5"),
+    many(Id::RxTail, "RDT", (0x0d018, 64, 64), [0, 0xffff, 0], "8.2.3.8.5"),
+    many(Id::RxControl, "RXDCTL", (0x01028, 64, 64), [0, 0x4600_0000, 0], "8.2.3.8.6"),
+    many(Id::RxControl, "RXDCTL", (0x0d028, 64, 64), [0, 0x4600_0000, 0], "8.2.3.8.6"),
+    many(Id::Srrctl, "SRRCTL", (0x01014, 64, 64), [0x402, 0x1fc0_3f1f, 0], "8.2.3.8.7"),
+    many(Id::Srrctl, "SRRCTL", (0x0d014, 64, 64), [0x402, 0x1fc0_3f1f, 0], "8.2.3.8.7"),
+    many(Id::Plain, "RSCCTL", (0x0102c, 64, 64), [0, 0xd, 0], "8.2.3.8"),
+    many(Id::Plain, "RSCCTL", (0x0d02c, 64, 64), [0, 0xd, 0], "8.2.3.8"),
+    many(Id::Plain, "DCA_RXCTRL", (0x0100c, 64, 64), [0xb200, ALL, 0], "8.2.3.11.1"),
+    many(Id::Plain, "DCA_RXCTRL", (0x0d00c, 64, 64), [0xb200, ALL, 0], "8.2.3.11.1"),
+    one(Id::Rdrxctl, "RDRXCTL", 0x02f00, [0x0010_0000, 0x06be_0002, 8], "8.2.3.8.8"),
+    many(Id::Plain, "RXPBSIZE", (0x03c00, 8, 4), [0x8_0000, 0xf_fc00, 0], "8.2.3.8.9"),
+    one(Id::Rxctrl, "RXCTRL", 0x03000, [0, 1, 0], "8.2.3.8.10"),
+    one(Id::Plain, "RSCDBU", 0x03028, [0, 0x80, 0], "8.2.3.8.12"),
+    // Transmit DMA.
+    one(Id::Arbitrated, "DTXMXSZRQ", 0x08100, [0x10, 0xfff, 0], "8.2.3.9.1"),
+    one(Id::Dmatxctl, "DMATXCTL", 0x04a80, [0x8100_0000, 0xffff_0009, 0], "8.2.3.9.2"),
+    one(Id::Plain, "DTXTCPFLGL", 0x04a88, [0x0f76_0ff6, 0x0fff_0fff, 0], "8.2.3.9.3"),
+    one(Id::Plain, "DTXTCPFLGH", 0x04a8c, [0xf7f, 0xfff, 0], "8.2.3.9.4"),
+    many(Id::TxBase, "TDBAL", (0x06000, 128, 64), [0, ALL, 0], "8.2.3.9.5"),
+    many(Id::TxBase, "TDBAH", (0x06004, 128, 64), [0, ALL, 0], "8.2.3.9.6"),
+    many(Id::TxLength, "TDLEN", (0x06008, 128, 64), [0, 0xf_ffff, 0], "8.2.3.9.7"),
+    many(Id::TxHead, "TDH", (0x06010, 128, 64), [0, 0, 0xffff], "8.2.3.9.8"),
+    many(Id::TxTail, "TDT", (0x06018, 128, 64), [0, 0xffff, 0], "8.2.3.9.9"),
+    many(Id::TxControl, "TXDCTL", (0x06028, 128, 64), [0, 0x067f_7f7f, 0], "8.2.3.9.10"),
+    many(Id::Plain, "TDWBAL", (0x06038, 128, 64), [0, 0xffff_fffd, 0], "8.2.3.9.11"),
+    many(Id::Plain, "TDWBAH", (0x0603c, 128, 64), [0, ALL, 0], "8.2.3.9.12"),
+    many(Id::Plain, "DCA_TXCTRL", (0x0600c, 128, 64), [0x2a00, ALL, 0], "8.2.3.11.2"),
+    many(Id::Arbitrated, "TXPBSIZE", (0x0cc00, 8, 4), [0x2_8000, 0xf_fc00, 0], "8.2.3.9.13"),
+    plain("MNGTXMAP", 0x0cd10, 1, "8.2.3.9"),
+    one(Id::Arbitrated, "MTQC", 0x08120, [0, 0xf, 0], "8.2.3.9.15"),
+    one(Id::Arbitrated, "TXPBTHRESH", 0x04950, [0x96, 0x3ff, 0], "8.2.3.9.16"),
+    many(Id::Arbitrated, "TXPBTHRESH", (0x04954, 7, 4), [0, 0x3ff, 0], "8.2.3.9.16"),
+    // Data centre bridging.
+    plain("RTRPCS", 0x02430, 1, "8.2.3.10.1"),
+    one(Id::Plain, "RTTDCS", 0x04900, [0x00c0_0000, 0x80c0_0053, 0], "8.2.3.10.2"),
+    plain("RTTPCS", 0x0cd00, 1, "8.2.3.10.3"),
+    plain("RTRUP2TC", 0x03020, 1, "8.2.3.10.4"),
+    plain("RTTUP2TC", 0x0c800, 1, "8.2.3.10"),
+    plain("RTRPT4C", 0x02140, 8, "8.2.3.10.6"),
+    plain("RTTDT2C", 0x04910, 8, "8.2.3.10.9"),
+    plain("RTTPT2C", 0x0cd20, 8, "8.2.3.10.10"),
+    plain("RTTDQSEL", 0x04904, 1, "8.2.3.10.13"),
+    plain("RTTDT1C", 0x04908, 1, "8.2.3.10.14"),
+    plain("RTTBCNRC", 0x04984, 1, "8.2.3.10"),
+    // Security.
+    plain("SECTXCTRL", 0x08800, 1, "8.2.3.12"),
+    one(Id::Plain, "SECTXSTAT", 0x08804, [1, 0, ALL], "8.2.3.12"),
+    plain("SECTXMINIFG", 0x08810, 1, "8.2.3.12"),
+    one(Id::Plain, "SECRXCTRL", 0x08d00, [1, 3, 0], "8.2.3.12.5"),
+    one(Id::SecurityRxStatus, "SECRXSTAT", 0x08d04, [0, 0, ALL], "8.2.3.12.6"),
+    // MAC.
+    one(Id::Plain, "HLREG0", 0x04240, [0x0801_040b, 0x18f3_8407, 0], "8.2.3.22.8"),
+    one(Id::Maxfrs, "MAXFRS", 0x04268, [0x05ee_0000, 0xffff_0000, 0], "8.2.3.22"),
+    one(Id::Autoc, "AUTOC", 0x042a0, [0x0000_6000, ALL, 0], "8.2.3.22.19"),
+    one(Id::Links, "LINKS", 0x042a4, [0, 0, ALL], "8.2.3.22"),
+    one(Id::Plain, "LINKS2", 0x04324, [0, 0, ALL], "8.2.3.22"),
+    plain("AUTOC2", 0x042a8, 1, "8.2.3.22"),
+    plain("MSCA", 0x0425c, 1, "8.2.3.22"),
+    plain("MSRWD", 0x04260, 1, "8.2.3.22"),
+    one(Id::Plain, "MFLCN", 0x04294, [0, 0xf, 0], "8.2.3.22.34"),
+    // Wake up.
+    plain("WUC", 0x05800, 1, "8.2.3.24"),
+    plain("WUFC", 0x05808, 1, "8.2.3.24.2"),
+    // What statistics count.
+    plain("RXDSTATCTRL", 0x02f40, 1, "8.2.3.23"),
+    plain("RQSMR", 0x02300, 32, "8.2.3.23"),
+    plain("TQSM", 0x08600, 32, "8.2.3.23"),
+    // Virtualisation.
+    plain("PFVTCTL", 0x051b0, 1, "8.2.3.27"),
+    plain("PFVFRE", 0x051e0, 2, "8.2.3.27"),
+    plain("PFVFTE", 0x08110, 2, "8.2.3.27"),
+    plain("PFQDE", 0x02f04, 1, "8.2.3.27.9"),
+    plain("PFDTXGSWC", 0x08220, 1, "8.2.3.27"),
+    plain("PFVML2FLT", 0x0f000, 64, "8.2.3.27"),
+    plain("PFVLVF", 0x0f100, 64, "8.2.3.27.15"),
+    plain("PFVLVFB", 0x0f200, 128, "8.2.3.27.16"),
+    plain("PFUTA", 0x0f400, 128, "8.2.3.27.17"),
+];
+
+/// Offsets of the registers that the model itself looks at.
+pub(crate) mod at {
+    pub(crate) const CTRL_EXT: usize = 0x00018;
+    pub(crate) const EITR: usize = 0x00820;
+    pub(crate) const IVAR: usize = 0x00900;
+    pub(crate) const IVAR_MISC: usize = 0x00a00;
+    pub(crate) const RX_QUEUE: usize = 0x01000;
+    pub(crate) const RX_QUEUE_HIGH: usize = 0x0d000;
+    pub(crate) const RQSMR: usize = 0x02300;
+    pub(crate) const RDRXCTL: usize = 0x02f00;
+    pub(crate) const RXCTRL: usize = 0x03000;
+    pub(crate) const HLREG0: usize = 0x04240;
+    pub(crate) const MAXFRS: usize = 0x04268;
+    pub(crate) const RTTDCS: usize = 0x04900;
+    pub(crate) const DMATXCTL: usize = 0x04a80;
+    pub(crate) const DTXTCPFLGL: usize = 0x04a88;
+    pub(crate) const DTXTCPFLGH: usize = 0x04a8c;
+    pub(crate) const FCTRL: usize = 0x05080;
+    pub(crate) const VLNCTRL: usize = 0x05088;
+    pub(crate) const MCSTCTRL: usize = 0x05090;
+    pub(crate) const MTA: usize = 0x05200;
+    pub(crate) const TX_QUEUE: usize = 0x06000;
+    pub(crate) const TQSM: usize = 0x08600;
+    pub(crate) const SECRXCTRL: usize = 0x08d00;
+    pub(crate) const VFTA: usize = 0x0a000;
+    pub(crate) const RAL: usize = 0x0a200;
+    pub(crate) const RAH: usize = 0x0a204;
+}
+
+/// Bits of registers that the model looks at.
+pub(crate) mod bit {
+    pub(crate) const CTRL_MASTER_DISABLE: u32 = 1 << 2;
+    pub(crate) const CTRL_LINK_RESET: u32 = 1 << 3;
+    pub(crate) const CTRL_RESET: u32 = 1 << 26;
+    pub(crate) const STATUS_MASTER_ENABLED: u32 = 1 << 19;
+    pub(crate) const CTRL_EXT_NO_SNOOP_DISABLE: u32 = 1 << 16;
+    pub(crate) const EEC_PRESENT: u32 = 1 << 8;
+    pub(crate) const EEC_AUTO_READ_DONE: u32 = 1 << 9;
+    pub(crate) const EERD_START: u32 = 1 << 0;
+    pub(crate) const EERD_DONE: u32 = 1 << 1;
+    pub(crate) const RDRXCTL_CRC_STRIP: u32 = 1 << 1;
+    pub(crate) const RDRXCTL_DMA_INIT_DONE: u32 = 1 << 3;
+    pub(crate) const RDRXCTL_RSC_FIRST_SIZE: u32 = 0x1f << 17;
+    pub(crate) const RDRXCTL_RSC_ACK: u32 = 1 << 25;
+    pub(crate) const RDRXCTL_FCOE_WRITE_FIX: u32 = 1 << 26;
+    pub(crate) const RXCTRL_ENABLE: u32 = 1 << 0;
+    pub(crate) const SECRX_PATH_DISABLE: u32 = 1 << 1;
+    pub(crate) const SECRX_READY: u32 = 1 << 0;
+    pub(crate) const QUEUE_ENABLE: u32 = 1 << 25;
+    pub(crate) const RX_VLAN_STRIP: u32 = 1 << 30;
+    pub(crate) const SRRCTL_DROP: u32 = 1 << 28;
+    pub(crate) const DCA_RESERVED: u32 = 1 << 12;
+    pub(crate) const FCTRL_MULTICAST_ALL: u32 = 1 << 8;
+    pub(crate) const FCTRL_UNICAST_ALL: u32 = 1 << 9;
+    pub(crate) const FCTRL_BROADCAST: u32 = 1 << 10;
+    pub(crate) const MCSTCTRL_FILTER: u32 = 1 << 2;
+    pub(crate) const VLNCTRL_FILTER: u32 = 1 << 30;
+    pub(crate) const ADDRESS_VALID: u32 = 1 << 31;
+    pub(crate) const DMATXCTL_ENABLE: u32 = 1 << 0;
+    pub(crate) const RTTDCS_ARBITER_DISABLE: u32 = 1 << 6;
+    pub(crate) const HLREG0_TX_CRC: u32 = 1 << 0;
+    pub(crate) const HLREG0_RX_CRC_STRIP: u32 = 1 << 1;
+    pub(crate) const HLREG0_JUMBO: u32 = 1 << 2;
+    pub(crate) const HLREG0_TX_PAD: u32 = 1 << 10;
+    pub(crate) const AUTOC_RESTART: u32 = 1 << 12;
+    pub(crate) const LINKS_UP: u32 = 1 << 30;
+    pub(crate) const LINKS_SPEED_10G: u32 = 3 << 28;
+    pub(crate) const SWSM_HELD: u32 = 1 << 0;
+    pub(crate) const HEAD_WRITE_BACK: u32 = 1 << 0;
+}
+
+/// What registers hold, and what lies where.
+#[derive(Debug)]
+pub(crate) struct RegisterFile {
+    values: Box<[u32]>,
+    /// For each word, the number of its entry in the tables, plus one; zero for none.
+    map: Box<[u8]>,
+}
+
+fn tables() -> impl Iterator<Item = &'static Register> {
+    REGISTERS
+        .iter()
+        .chain(COUNTERS.iter().map(|counter| &counter.register))
+}
+
+impl RegisterFile {
+    pub(crate) fn new() -> Self {
+        let mut map = vec![0u8; REGISTER_BYTES / 4].into_boxed_slice();
+        for (number, register) in (1..).zip(tables()) {
+            for index in 0..register.count {
+                map[(register.offset + index * register.stride) / 4] = number;
+            }
+        }
+        let values = vec![0; REGISTER_BYTES / 4].into_boxed_slice();
+        let mut file = Self { values, map };
+        file.reset();
+        file
+    }
+
+    /// Gives every register what it holds after a reset.
+    pub(crate) fn reset(&mut self) {
+        self.values.fill(0);
+        for register in tables() {
+            for index in 0..register.count {
+                self.values[(register.offset + index * register.stride) / 4] = register.reset;
+            }
+        }
+    }
+
+    /// The register at an offset, and which one of its array it is.
+    #[inline]
+    pub(crate) fn find(&self, offset: usize) -> Option<(&'static Register, usize)> {
+        let number = usize::from(*self.map.get(offset / 4)?).checked_sub(1)?;
+        let register = match REGISTERS.get(number) {
+            Some(register) => register,
+            None => &COUNTERS.get(number - REGISTERS.len())?.register,
+        };
+        Some((register, (offset - register.offset) / register.stride))
+    }
+
+    /// What a register holds; zero where none is.
+    #[inline]
+    pub(crate) fn get(&self, offset: usize) -> u32 {
+        self.values.get(offset / 4).copied().unwrap_or(0)
+    }
+
+    /// Changes what a register holds.
+    #[inline]
+    pub(crate) fn set(&mut self, offset: usize, value: u32) {
+        if let Some(place) = self.values.get_mut(offset / 4) {
+            *place = value;
+        }
+    }
+
+    /// Whether any of these bits of a register is set.
+    #[inline]
+    pub(crate) fn has(&self, offset: usize, bits: u32) -> bool {
+        self.get(offset) & bits != 0
+    }
+}
+
+/// The queue whose register lies at this offset.
+#[inline]
+pub(crate) fn rx_queue_of(offset: usize) -> usize {
+    if offset >= at::RX_QUEUE_HIGH {
+        64 + (offset - at::RX_QUEUE_HIGH) / 64
+    } else {
+        (offset - at::RX_QUEUE) / 64
+    }
+}
+
+/// The offset of the register of a queue that queue 0 has at `offset`.
+#[inline]
+pub(crate) fn rx_queue_at(queue: usize, offset: usize) -> usize {
+    let base = if queue < 64 {
+        at::RX_QUEUE
+    } else {
+        at::RX_QUEUE_HIGH
+    };
+    base + (queue & 63) * 64 + (offset - at::RX_QUEUE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_registers_share_an_offset() {
+        let mut taken = std::collections::HashMap::new();
+        for register in tables() {
+            for index in 0..register.count {
+                let offset = register.offset + index * register.stride;
+                assert!(offset.is_multiple_of(4) && offset < REGISTER_BYTES);
+                assert_eq!(
+                    taken.insert(offset, register.name),
+                    None,
+                    "{}",
+                    register.name
+                );
+            }
+        }
+        assert!(tables().count() < usize::from(u8::MAX));
+    }
+
+    #[test]
+    fn a_register_is_writable_or_readable_and_has_a_section() {
+        for register in tables() {
+            assert_eq!(
+                register.writable & register.readable,
+                0,
+                "{}",
+                register.name
+            );
+            assert!(register.section.starts_with("8.2.3."), "{}", register.name);
+        }
+    }
+
+    #[test]
+    fn queues_of_both_halves_are_found() {
+        let file = RegisterFile::new();
+        for queue in [0, 1, 63, 64, 127] {
+            let offset = rx_queue_at(queue, 0x1018);
+            assert_eq!(rx_queue_of(offset), queue);
+            assert_eq!(
+                file.find(offset).map(|(register, _)| register.name),
+                Some("RDT")
+            );
+        }
+    }
+}

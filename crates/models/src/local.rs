@@ -1,0 +1,216 @@
+//! A device in the process of its driver: in the same thread, or in one of its own.
+
+use crate::device::{Device, Progress};
+use crate::dma::Dma;
+use hw::{Mmio, Registers};
+use std::cell::{RefCell, RefMut};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A device in the driver's thread. It acts when it is told to, and then only.
+#[derive(Debug)]
+pub struct Local<D>(RefCell<D>);
+
+impl<D: Device + 'static> Local<D> {
+    /// Takes a device in.
+    pub fn new(device: D) -> Rc<Self> {
+        Rc::new(Self(RefCell::new(device)))
+    }
+
+    /// Its first BAR, for a driver.
+    pub fn mmio(self: &Rc<Self>) -> Mmio {
+        Mmio::asked(self.clone())
+    }
+
+    /// The device itself.
+    ///
+    /// # Panics
+    /// While somebody else has it.
+    pub fn device(&self) -> RefMut<'_, D> {
+        self.0.borrow_mut()
+    }
+
+    /// Lets the device act.
+    pub fn poll(&self, dma: &dyn Dma, now: Duration) -> Progress {
+        self.device().poll(dma, now)
+    }
+}
+
+impl<D: Device> Registers for Local<D> {
+    fn len(&self) -> usize {
+        bar_bytes(&*self.0.borrow())
+    }
+
+    fn read32(&self, offset: usize) -> u32 {
+        read32(&mut *self.0.borrow_mut(), offset)
+    }
+
+    fn write32(&self, offset: usize, value: u32) {
+        let mut device = self.0.borrow_mut();
+        device.write(0, offset as u64, &value.to_le_bytes());
+    }
+}
+
+/// A device in a thread of its own.
+///
+/// Doorbells lie in shared memory, where the device sees them when it looks: it sees the last of
+/// several writes, and can check that one alone. All other registers are asked for under a lock,
+/// one by one and in order, after the doorbells that were rung before.
+#[derive(Debug)]
+pub struct Threaded<D> {
+    shared: Arc<Shared<D>>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Shared<D> {
+    device: Mutex<D>,
+    /// Drivers that want the device: its thread makes room for them.
+    waiting: AtomicU32,
+    doorbells: Vec<Doorbell>,
+    stop: AtomicBool,
+}
+
+#[derive(Debug)]
+#[repr(align(128))]
+struct Doorbell {
+    offset: usize,
+    value: AtomicU32,
+    /// What the device was told last.
+    told: AtomicU32,
+}
+
+impl<D> Clone for Threaded<D> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: self.shared.clone(),
+            bytes: self.bytes,
+        }
+    }
+}
+
+impl<D: Device> Threaded<D> {
+    /// Takes a device in.
+    pub fn new(device: D) -> Self {
+        let bytes = bar_bytes(&device);
+        let doorbell = |offset: &usize| Doorbell {
+            offset: *offset,
+            value: AtomicU32::new(0),
+            told: AtomicU32::new(0),
+        };
+        let shared = Shared {
+            doorbells: device.doorbells().iter().map(doorbell).collect(),
+            device: Mutex::new(device),
+            waiting: AtomicU32::new(0),
+            stop: AtomicBool::new(false),
+        };
+        Self {
+            shared: Arc::new(shared),
+            bytes,
+        }
+    }
+
+    /// Its first BAR, for a driver.
+    pub fn mmio(&self) -> Mmio
+    where
+        D: 'static,
+    {
+        Mmio::asked(Rc::new(self.clone()))
+    }
+
+    /// The device itself; its thread waits meanwhile.
+    pub fn device(&self) -> MutexGuard<'_, D> {
+        self.shared.waiting.fetch_add(1, Ordering::AcqRel);
+        let device = lock(&self.shared.device);
+        self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
+        device
+    }
+
+    /// The device's thread: lets it act until [`stop`](Self::stop) is called. `interrupt` is told
+    /// the vectors that are raised.
+    pub fn run(&self, dma: &dyn Dma, mut interrupt: impl FnMut(u64)) {
+        let start = Instant::now();
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            while self.shared.waiting.load(Ordering::Acquire) > 0 {
+                std::thread::yield_now();
+            }
+            let mut device = lock(&self.shared.device);
+            self.tell_doorbells(&mut *device);
+            let progress = device.poll(dma, start.elapsed());
+            let raised = device.take_interrupts();
+            drop(device);
+            if raised != 0 {
+                interrupt(raised);
+            }
+            if progress.is_idle() {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Ends [`run`](Self::run).
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn tell_doorbells(&self, device: &mut D) {
+        for doorbell in &self.shared.doorbells {
+            let value = doorbell.value.load(Ordering::Acquire);
+            if doorbell.told.swap(value, Ordering::Relaxed) != value {
+                device.write(0, doorbell.offset as u64, &value.to_le_bytes());
+            }
+        }
+    }
+
+    fn doorbell(&self, offset: usize) -> Option<&Doorbell> {
+        self.shared
+            .doorbells
+            .iter()
+            .find(|doorbell| doorbell.offset == offset)
+    }
+}
+
+impl<D: Device> Registers for Threaded<D> {
+    fn len(&self) -> usize {
+        self.bytes
+    }
+
+    fn read32(&self, offset: usize) -> u32 {
+        let mut device = self.device();
+        self.tell_doorbells(&mut *device);
+        read32(&mut *device, offset)
+    }
+
+    fn write32(&self, offset: usize, value: u32) {
+        if let Some(doorbell) = self.doorbell(offset) {
+            doorbell.value.store(value, Ordering::Release);
+            return;
+        }
+        let mut device = self.device();
+        self.tell_doorbells(&mut *device);
+        device.write(0, offset as u64, &value.to_le_bytes());
+        // A reset changes doorbells too: they are read anew.
+        for doorbell in &self.shared.doorbells {
+            let is = read32(&mut *device, doorbell.offset);
+            doorbell.value.store(is, Ordering::Relaxed);
+            doorbell.told.store(is, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A device whose thread panicked is as it is: what it holds are numbers.
+fn lock<D>(device: &Mutex<D>) -> MutexGuard<'_, D> {
+    device.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn bar_bytes(device: &impl Device) -> usize {
+    device.identity().bars[0] as usize
+}
+
+fn read32(device: &mut impl Device, offset: usize) -> u32 {
+    let mut word = [0; 4];
+    device.read(0, offset as u64, &mut word);
+    u32::from_le_bytes(word)
+}

@@ -1,0 +1,191 @@
+//! Cutting a large TCP packet into segments, as a NIC does (datasheet, 7.2.4).
+
+use super::checksum::{fold, set_word, sum, word};
+use super::headers::{IPV4_CHECKSUM, Ip, TCP_CHECKSUM, Transport};
+
+const SEQUENCE: usize = 4;
+const FLAGS: usize = 12;
+
+/// How the flags of TCP change from segment to segment: masks over the last 12 bits of the word at
+/// byte 12 (datasheet, 8.2.3.9.3 and 8.2.3.9.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlagMasks {
+    pub(crate) first: u16,
+    pub(crate) middle: u16,
+    pub(crate) last: u16,
+}
+
+impl FlagMasks {
+    /// FIN and PSH in the last segment alone, CWR in the first alone (RFC 3168, 6.1.2).
+    pub(crate) const STANDARD: Self = Self {
+        first: 0xff6,
+        middle: 0xf76,
+        last: 0xf7f,
+    };
+}
+
+/// A TCP packet that is being cut. Lengths and checksums of its own are not looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) ip: Ip,
+    /// Bytes in front of the payload.
+    pub(crate) header: usize,
+    /// Bytes of payload in each segment but the last.
+    pub(crate) size: usize,
+    pub(crate) masks: FlagMasks,
+}
+
+impl Plan {
+    /// A plan for a frame whose IP header says how long it is.
+    pub(crate) fn read(frame: &[u8], size: u16) -> Option<Self> {
+        let ip = Ip::find(frame)?;
+        let Transport::Tcp { header } = ip.transport(frame)? else {
+            return None;
+        };
+        let header = ip.payload + header;
+        (size > 0 && header < frame.len() && ip.end == frame.len()).then_some(Self {
+            ip,
+            header,
+            size: usize::from(size),
+            masks: FlagMasks::STANDARD,
+        })
+    }
+
+    /// Number of segments.
+    pub(crate) fn count(&self, frame: &[u8]) -> usize {
+        frame.len().saturating_sub(self.header).div_ceil(self.size)
+    }
+
+    /// Writes segment `index` of `frame` into `out`; `false` if there is none.
+    pub(crate) fn write(&self, frame: &[u8], index: usize, out: &mut Vec<u8>) -> bool {
+        let from = self.header + index * self.size;
+        if from >= frame.len() {
+            return false;
+        }
+        let to = frame.len().min(from + self.size);
+        out.clear();
+        out.extend_from_slice(&frame[..self.header]);
+        out.extend_from_slice(&frame[from..to]);
+        self.write_ip(out, index);
+        self.write_tcp(out, index, to == frame.len());
+        true
+    }
+
+    fn write_ip(&self, segment: &mut [u8], index: usize) {
+        let start = self.ip.start;
+        if self.ip.v6 {
+            let len = segment.len() - start - 40;
+            set_word(segment, start + 4, len as u16);
+            return;
+        }
+        let packet = &mut segment[start..];
+        let len = packet.len() as u16;
+        let number = word(packet, 4).unwrap_or(0).wrapping_add(index as u16);
+        set_word(packet, 2, len);
+        set_word(packet, 4, number);
+        set_word(packet, IPV4_CHECKSUM, 0);
+        let header = &packet[..self.ip.payload - start];
+        let checksum = !fold(sum(header));
+        set_word(packet, IPV4_CHECKSUM, checksum);
+    }
+
+    fn write_tcp(&self, segment: &mut [u8], index: usize, last: bool) {
+        let len = segment.len() - self.ip.payload;
+        let pseudo = self.ip.pseudo_header(segment, len);
+        let tcp = &mut segment[self.ip.payload..];
+        if let Some(place) = tcp[SEQUENCE..].first_chunk_mut::<4>() {
+            let sequence = u32::from_be_bytes(*place);
+            *place = sequence
+                .wrapping_add((index * self.size) as u32)
+                .to_be_bytes();
+        }
+        // A packet of one segment is both the first and the last.
+        let mut mask = 0xfff;
+        if index == 0 && !last {
+            mask = self.masks.first;
+        } else if index > 0 {
+            mask = if last {
+                self.masks.last
+            } else {
+                self.masks.middle
+            };
+        }
+        let flags = word(tcp, FLAGS).unwrap_or(0) & (0xf000 | mask);
+        set_word(tcp, FLAGS, flags);
+        set_word(tcp, TCP_CHECKSUM, 0);
+        let checksum = !fold(pseudo + sum(tcp));
+        set_word(tcp, TCP_CHECKSUM, checksum);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::samples;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The payloads are the payload, in order, and each segment is a sound packet.
+        #[test]
+        fn segments_are_sound_and_whole(
+            v6: bool,
+            tag in proptest::option::of(any::<u16>()),
+            len in 1usize..9000,
+            size in 1u16..1500,
+        ) {
+            let frame = samples::tcp(v6, tag, 7, &samples::bytes(len));
+            let plan = Plan::read(&frame, size).unwrap();
+            let (mut out, mut payload) = (Vec::new(), Vec::new());
+            let mut index = 0;
+            while plan.write(&frame, index, &mut out) {
+                let ip = Ip::find(&out).unwrap();
+                prop_assert!(ip.header_is_sound(&out));
+                prop_assert_eq!(ip.payload_is_sound(&out), Some(true));
+                prop_assert_eq!(ip.end, out.len());
+                prop_assert!(out.len() - plan.header <= usize::from(size));
+                let sequence: [u8; 4] = out[ip.payload + 4..ip.payload + 8].try_into().unwrap();
+                prop_assert_eq!(u32::from_be_bytes(sequence), 7 + payload.len() as u32);
+                payload.extend_from_slice(&out[plan.header..]);
+                index += 1;
+            }
+            prop_assert_eq!(index, plan.count(&frame));
+            prop_assert_eq!(payload, samples::bytes(len));
+        }
+
+        #[test]
+        fn no_frame_makes_a_plan_panic(
+            frame in proptest::collection::vec(any::<u8>(), 0..200),
+            kind in 0usize..3,
+            size: u16,
+        ) {
+            let mut frame = frame;
+            let kinds = [[0x08, 0x00, 0x45], [0x86, 0xdd, 0x60], [0x81, 0x00, 0x00]];
+            if frame.len() > 15 {
+                frame[12..15].copy_from_slice(&kinds[kind]);
+            }
+            if let Some(plan) = Plan::read(&frame, size) {
+                let mut out = Vec::new();
+                for index in 0..plan.count(&frame) {
+                    prop_assert!(plan.write(&frame, index, &mut out));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn flags_of_the_end_are_in_the_last_segment_alone() {
+        let mut frame = samples::tcp(false, None, 1, &samples::bytes(30));
+        frame[ETHERNET_AND_IP + 13] = 0x80 | 0x10 | 0x08 | 0x01;
+        let plan = Plan::read(&frame, 10).unwrap();
+        let mut out = Vec::new();
+        let flags: Vec<u8> = (0..3)
+            .map(|index| {
+                plan.write(&frame, index, &mut out);
+                out[ETHERNET_AND_IP + 13]
+            })
+            .collect();
+        assert_eq!(flags, [0x90, 0x10, 0x19]);
+    }
+
+    const ETHERNET_AND_IP: usize = 34;
+}

@@ -1,0 +1,97 @@
+//! What a NIC is connected to.
+
+mod flood;
+mod pair;
+mod reflect;
+
+pub use crate::packet::Offload;
+pub use flood::Flood;
+pub use pair::{Pair, pair};
+pub use reflect::Loop;
+
+/// A wire. Frames have no frame check sequence; how long they may be is the wire's affair.
+pub trait Wire {
+    /// Whether there is anybody at the other end.
+    fn is_up(&self) -> bool {
+        true
+    }
+
+    /// The first frame that came in and was not [taken](Self::take), and what is left to do to it;
+    /// the same until it is taken.
+    fn peek(&mut self) -> Option<(&[u8], Offload)>;
+
+    /// Takes the frame away that [`peek`](Self::peek) returned.
+    fn take(&mut self);
+
+    /// Whether another frame can be sent now.
+    fn has_room(&mut self) -> bool {
+        true
+    }
+
+    /// Whether frames of up to 64 KiB can be sent, for the other end to cut.
+    fn takes_large_frames(&self) -> bool {
+        false
+    }
+
+    /// Sends a frame.
+    fn send(&mut self, frame: &[u8], offload: Offload);
+
+    /// Sends what may have been held back, in the hope that more follows.
+    fn flush(&mut self) {}
+}
+
+/// Frames in slots of one size, first in, first out; nothing is allocated once it exists.
+#[derive(Debug)]
+struct Slots {
+    frames: Vec<Vec<u8>>,
+    first: usize,
+    used: usize,
+}
+
+impl Slots {
+    fn new(count: usize, bytes: usize) -> Self {
+        Self {
+            frames: (0..count.max(1))
+                .map(|_| Vec::with_capacity(bytes))
+                .collect(),
+            first: 0,
+            used: 0,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.used == self.frames.len()
+    }
+
+    /// Whether a packet has room, into however many frames it is cut.
+    fn has_room(&self) -> bool {
+        self.frames.len() - self.used > self.frames.len() / 4
+    }
+
+    fn push(&mut self, frame: &[u8]) {
+        if self.is_full() {
+            return;
+        }
+        let mut place = self.first + self.used;
+        if place >= self.frames.len() {
+            place -= self.frames.len();
+        }
+        self.frames[place].clear();
+        self.frames[place].extend_from_slice(frame);
+        self.used += 1;
+    }
+
+    fn first(&self) -> Option<&[u8]> {
+        (self.used > 0).then(|| &self.frames[self.first][..])
+    }
+
+    fn pop(&mut self) {
+        if self.used > 0 {
+            self.used -= 1;
+            self.first += 1;
+            if self.first == self.frames.len() {
+                self.first = 0;
+            }
+        }
+    }
+}
