@@ -14,6 +14,8 @@ pub const DEVICES_MAX: usize = 32;
 /// sets, ready bits, counters, captures. E is the number of entries of the manifest, the reserved
 /// first one included. Devices have so many numbers in all.
 pub const INDICES_MAX: usize = ENTRIES_MAX;
+/// Class of network controllers (PCI Code and ID Assignment 1.14, 1.3).
+pub const CLASS_NETWORK: u8 = 2;
 /// BARs of a device.
 pub const BARS: usize = 6;
 /// Largest BAR that can be mapped, in bytes: what the layout of addresses holds.

@@ -197,9 +197,10 @@ pub struct Report {
 
 const _: () = assert!(size_of::<Report>() <= PAGE);
 
-/// Counters of one network port; the block of manifest entry `i` begins at
-/// `i * COUNTERS_PER_PORT`. Numbers 0 to 15 are the runtime's own.
-pub const COUNTERS_PER_PORT: usize = 32;
+/// Counters of one network port; the block of the port with index `i` begins at
+/// `i * COUNTERS_PER_PORT`. Numbers below [`PORT_APPLIANCE`] are the runtime's own.
+pub const COUNTERS_PER_PORT: usize = 64;
+const _: () = assert!(crate::pci::INDICES_MAX * COUNTERS_PER_PORT <= COUNTERS);
 
 /// What the runtime counts at each port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,10 +236,22 @@ pub enum PortCounter {
     NoBuffer = 13,
     /// Frames, received or to be sent, that were not captured because the ring was full.
     CaptureLost = 14,
+    /// A NIC of the image's own: what its device reported of received frames and that cannot be.
+    RxLie = 15,
+    /// A NIC of the image's own: frames that it had no buffer for, as it says.
+    RxMissed = 16,
+    /// A NIC of the image's own: looks that found a frame.
+    PollsBusy = 17,
+    /// A NIC of the image's own: looks that found none.
+    PollsIdle = 18,
+    /// A NIC of the image's own: resets because it hung or lied.
+    NicResets = 19,
+    /// A NIC of the image's own: whether it was given up.
+    NicGivenUp = 20,
 }
 
 /// Names of the runtime's counters of a port, by number.
-pub const PORT_COUNTERS: [&str; 15] = [
+pub const PORT_COUNTERS: [&str; 21] = [
     "rx_frames",
     "rx_bytes",
     "tx_frames",
@@ -254,13 +267,21 @@ pub const PORT_COUNTERS: [&str; 15] = [
     "tx_segmented",
     "no_buffer",
     "capture_lost",
+    "rx_lie",
+    "rx_missed",
+    "polls_busy",
+    "polls_idle",
+    "nic_resets",
+    "nic_given_up",
 ];
+const _: () = assert!(PORT_COUNTERS.len() <= PORT_APPLIANCE);
 
 /// First number that the appliance itself may use in a port's block.
-pub const PORT_APPLIANCE: usize = 16;
+pub const PORT_APPLIANCE: usize = 32;
 
-/// Index of the first counter behind the ports' blocks, for a manifest of `entries` entries (the
-/// reserved first one included): the appliance's own, such as one for each rule.
-pub const fn appliance_counters(entries: usize) -> usize {
-    entries * COUNTERS_PER_PORT
+/// Index of the first counter behind the ports' blocks, for an image with so many `devices`:
+/// entries of the manifest, the reserved first one included, and PCIe devices. From there on they
+/// are the appliance's own.
+pub const fn appliance_counters(devices: usize) -> usize {
+    devices * COUNTERS_PER_PORT
 }

@@ -6,10 +6,10 @@ use crate::error::ImageError;
 use crate::requests;
 use crate::segment::{self, Segment};
 use abi::extension::{self, Descriptor, HostInfo};
-use abi::manifest::{self, Entry};
+use abi::manifest::{self, Entry, kind};
 use abi::note::{ABI_TARGET_OFFSET, ABI_TYPE, ABI_VERSION, AbiDescriptor, MANIFEST_PAD};
 use abi::note::{MANIFEST_TYPE, Target, solo5_header};
-use abi::pci::Request;
+use abi::pci::{CLASS_NETWORK, Request};
 use elf::abi::PT_NOTE;
 use elf::segment::ProgramHeader;
 use zerocopy::FromBytes;
@@ -43,6 +43,17 @@ pub struct Image {
 }
 
 impl Image {
+    /// Network ports with index and name, in the order in which rules count them: the networks of
+    /// the manifest, then PCIe devices of that class.
+    pub fn networks(&self) -> impl Iterator<Item = (usize, &str)> {
+        let entries = self.entries.iter().enumerate();
+        let networks = entries.filter(|(_, entry)| entry.kind == kind::NET_BASIC);
+        let networks = networks.filter_map(|(index, entry)| Some((index, entry.name()?)));
+        let requests = (self.entries.len()..).zip(&self.pci);
+        let nics = requests.filter(|(_, request)| request.class == CLASS_NETWORK);
+        networks.chain(nics.filter_map(|(index, request)| Some((index, request.name()?))))
+    }
+
     /// Reads and checks an image.
     ///
     /// # Errors

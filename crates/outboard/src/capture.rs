@@ -11,7 +11,7 @@ pub mod ring;
 
 use crate::share::Share;
 use abi::extension::feature;
-use abi::manifest::{Entry, kind};
+
 use abi::share::Control;
 use drain::Drain;
 use rustix::io::pwrite;
@@ -158,15 +158,11 @@ impl Request {
         if features & feature::CAPTURE == 0 {
             return Err(Error::Image(options.image.clone()));
         }
-        let nets = || {
-            let is_net = |(_, entry): &(_, &Entry)| entry.kind == kind::NET_BASIC;
-            image.entries.iter().enumerate().filter(is_net)
-        };
         let mut outputs = Vec::new();
         for (name, file) in &self.files {
-            let found = nets().find(|(_, entry)| entry.name() == Some(name));
+            let found = image.networks().find(|(_, net)| net == name);
             let (port, _) = found.ok_or_else(|| {
-                let names: Vec<_> = nets().filter_map(|(_, entry)| entry.name()).collect();
+                let names: Vec<_> = image.networks().map(|(_, net)| net).collect();
                 Error::Port(name.clone(), names.join(", "))
             })?;
             outputs.push(Output {

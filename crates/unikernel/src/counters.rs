@@ -1,10 +1,14 @@
 //! Counters in the shared file, where the monitor can read them; see [`abi::share`].
 
 use crate::boot::boot;
+use abi::pci::INDICES_MAX;
+use abi::share::appliance_counters;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+/// Counters of all devices that an image can have.
+const DEVICES: usize = appliance_counters(INDICES_MAX);
 /// Counters that nobody reads, for hosts without a shared file.
-static PRIVATE: [AtomicU64; 2048] = [const { AtomicU64::new(0) }; 2048];
+static PRIVATE: [AtomicU64; DEVICES] = [const { AtomicU64::new(0) }; DEVICES];
 static SPARE: AtomicU64 = AtomicU64::new(0);
 
 /// A number that only grows. Written by the guest alone, so an addition needs no locked

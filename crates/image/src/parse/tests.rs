@@ -65,6 +65,8 @@ fn a_valid_image_is_read_as_it_was_written() {
     assert_eq!((image.target, image.abi_version), (Target::Spt, 2));
     let names: Vec<_> = image.entries.iter().map(Entry::name).collect();
     assert_eq!(names, [None, Some("net"), Some("disk")]);
+    let networks: Vec<_> = image.networks().collect();
+    assert_eq!(networks, [(1, "net"), (3, "nic")]);
     let extension = image.extension.unwrap();
     assert_eq!(extension.host_info, HOST_INFO);
     assert_eq!(extension.features, extension::feature::ALL);

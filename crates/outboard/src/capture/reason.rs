@@ -113,7 +113,7 @@ mod tests {
             (Fate::Rule(3), "dropped by rule 3 of set 2"),
             (PortCounter::TxTooBig.into(), "dropped: too_big"),
             (Fate::Counter(truncated), "dropped: malformed, truncated_ip"),
-            (Fate::Counter(31), "dropped: counter_31"),
+            (Fate::Counter(63), "dropped: counter_63"),
         ] {
             assert_eq!(reasons.comment(&share, fate.number(), 2), words);
         }

@@ -174,7 +174,7 @@ mod tests {
             (|r| r.port = 1, Nonsense::Port(1)),
             (|r| r.port = u16::MAX, Nonsense::Port(u16::MAX)),
             (|r| r.direction = 2, Nonsense::Direction(2)),
-            (|r| r.fate = 32, Nonsense::Fate(32)),
+            (|r| r.fate = 64, Nonsense::Fate(64)),
             (
                 |r| r.fate = CAPTURE_RULE - 1,
                 Nonsense::Fate(CAPTURE_RULE - 1),

@@ -57,10 +57,26 @@ pub(super) fn describe(options: &Options, image: &Image) -> Description {
     let features = image.extension.map_or(0, |extension| extension.features);
     let mut description = Description::new(path, host.to_owned(), started, features);
     let entries = image.entries.iter().enumerate();
+    let nics = image
+        .networks()
+        .filter(|(index, _)| *index >= image.entries.len());
     description.devices = entries
         .filter_map(|(index, entry)| device(index, entry, options))
+        .chain(nics.map(|(index, name)| nic(index, name)))
         .collect();
     description
+}
+
+/// A NIC that the image drives itself.
+fn nic(index: usize, name: &str) -> Device {
+    Device {
+        name: name.to_owned(),
+        index,
+        kind: Kind::Net,
+        interface: None,
+        tap_namespace: None,
+        mac: None,
+    }
 }
 
 fn device(index: usize, entry: &Entry, options: &Options) -> Option<Device> {

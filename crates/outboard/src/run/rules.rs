@@ -2,7 +2,7 @@
 //! the guest, and before anything has started.
 
 use crate::rules::source::{self, Source};
-use abi::manifest::{Entry, kind};
+
 use nf::nft::Limits;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -50,8 +50,7 @@ pub(super) fn check(arguments: &[OsString]) -> Result<(), Error> {
         return Ok(());
     };
     let source = Source::read(&path).map_err(Error::Source)?;
-    let networks = image.entries.iter().filter(|e| e.kind == kind::NET_BASIC);
-    let ports: Vec<_> = networks.filter_map(Entry::name).collect();
+    let ports: Vec<_> = image.networks().map(|(_, name)| name).collect();
     match nf::load(&source.text, &ports, &Limits::DEFAULT) {
         Ok(_) => Ok(()),
         Err(error) => Err(Error::Rules(

@@ -187,11 +187,16 @@ enum Meaning {
 }
 
 fn meaning(number: usize) -> Meaning {
-    const EVENTS: [usize; 4] = [
+    const EVENTS: [usize; 9] = [
         PortCounter::RxError as usize,
         PortCounter::TxSegmented as usize,
         PortCounter::NoBuffer as usize,
         PortCounter::CaptureLost as usize,
+        PortCounter::RxLie as usize,
+        PortCounter::PollsBusy as usize,
+        PortCounter::PollsIdle as usize,
+        PortCounter::NicResets as usize,
+        PortCounter::NicGivenUp as usize,
     ];
     match number {
         number if number < PortCounter::RxTooLong as usize => Meaning::Traffic,
