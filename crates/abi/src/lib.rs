@@ -18,6 +18,7 @@
 //! | [`ring`] | rings for frames and sectors on `hvt` | Outboard |
 //! | [`backtrace`] | where a program was, by its frame pointers | Outboard |
 //! | [`capture`] | how a guest writes captured frames into it | Outboard |
+//! | [`vfio_user`] | messages to a PCI device that another process is, and its doorbells | vfio-user 0.1 |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -35,6 +36,7 @@ pub mod pci;
 pub mod ring;
 pub mod share;
 pub mod spt;
+pub mod vfio_user;
 
 /// First address of guest memory; everything below stays unmapped, so that a null pointer faults.
 pub const GUEST_BASE: u64 = 0x1_0000;
