@@ -1,0 +1,235 @@
+//! Messages of vfio-user over a socket, for whoever drives a software device and whoever is one.
+//!
+//! Why not the crate `vfio_user`: it reads a Rust enum straight off the socket, so that a hostile
+//! peer causes undefined behaviour; it waits for ever for a peer that says nothing; its errors do
+//! not tell which command failed; it has no test; and it brings `vm-memory` and `vfio-bindings`
+//! into a program that is to stay small. What is needed of the protocol is a header, ten structures
+//! and one way to pass descriptors.
+
+use abi::vfio_user::{HEADER_BYTES, Header, HeaderError};
+use rustix::cmsg_space;
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{fmt, mem};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Most descriptors in one message, either way.
+pub const DESCRIPTORS_MAX: usize = 8;
+/// Most bytes of a message, either way: registers move by four, and nothing here is longer than the
+/// capabilities in JSON that the other side introduces itself with.
+pub const MESSAGE_BYTES_MAX: usize = 8192;
+/// Most parts that a message is sent in, header included.
+const PARTS_MAX: usize = 4;
+
+/// Why there is no message.
+#[derive(Debug)]
+pub enum Error {
+    /// The other side has closed the connection, between two messages.
+    Closed,
+    /// It has closed it within one.
+    Cut,
+    /// It has said nothing, or taken nothing, for too long.
+    Silent,
+    /// The header is wrong.
+    Header(HeaderError),
+    /// More descriptors than [`DESCRIPTORS_MAX`] came with it.
+    Descriptors,
+    /// What the kernel says.
+    System(io::Error),
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => write!(f, "the other side has closed the connection"),
+            Self::Cut => write!(
+                f,
+                "the other side has closed the connection within a message"
+            ),
+            Self::Silent => write!(f, "the other side does not answer"),
+            Self::Header(error) => error.fmt(f),
+            Self::Descriptors => write!(f, "more than {DESCRIPTORS_MAX} descriptors came at once"),
+            Self::System(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<Errno> for Error {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::AGAIN => Self::Silent,
+            Errno::PIPE | Errno::CONNRESET => Self::Closed,
+            _ => Self::System(errno.into()),
+        }
+    }
+}
+
+/// A message that came.
+#[derive(Debug)]
+pub struct Received {
+    /// Its header, of which the size alone is checked.
+    pub header: Header,
+    /// Bytes behind the header, in the buffer.
+    pub payload: usize,
+    /// Descriptors that came with it.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// A connection. Waits for a message are bounded, whole message by whole message.
+#[derive(Debug)]
+pub struct Socket {
+    stream: OwnedFd,
+    patience: Duration,
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl From<Socket> for OwnedFd {
+    fn from(socket: Socket) -> Self {
+        socket.stream
+    }
+}
+
+impl Socket {
+    /// Connects to whoever listens at `path`.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn connect(path: &Path, patience: Duration) -> io::Result<Self> {
+        Self::new(UnixStream::connect(path)?.into(), patience)
+    }
+
+    /// A connection that gives up on a peer that says or takes nothing for so long.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn new(stream: OwnedFd, patience: Duration) -> io::Result<Self> {
+        for side in [Timeout::Recv, Timeout::Send] {
+            set_socket_timeout(&stream, side, Some(patience))?;
+        }
+        Ok(Self { stream, patience })
+    }
+
+    /// Sends a message: its header, what is behind it in up to three parts, and descriptors.
+    ///
+    /// # Errors
+    /// Why it was not sent; the connection is of no use then.
+    pub fn send(
+        &self,
+        header: &Header,
+        parts: &[&[u8]],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), Error> {
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+            return Err(Error::Descriptors);
+        }
+        let mut slices = [IoSlice::new(&[]); PARTS_MAX];
+        slices[0] = IoSlice::new(header.as_bytes());
+        for (slice, part) in slices[1..].iter_mut().zip(parts) {
+            *slice = IoSlice::new(part);
+        }
+        let mut left = &mut slices[..];
+        // Each turn but interrupted ones sends a byte at least, and none waits beyond the timeout.
+        while left.iter().any(|slice| !slice.is_empty()) {
+            match sendmsg(&self.stream, left, &mut control, SendFlags::NOSIGNAL) {
+                Ok(sent) => IoSlice::advance_slices(&mut left, sent),
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            }
+            // Descriptors go with the first byte.
+            control = SendAncillaryBuffer::default();
+        }
+        Ok(())
+    }
+
+    /// Waits for a message; what is behind its header comes into `buffer`.
+    ///
+    /// # Errors
+    /// Why there is none; the connection is of no use then.
+    pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, Error> {
+        let deadline = Instant::now() + self.patience * 2;
+        let mut descriptors = Vec::new();
+        let mut bytes = [0; HEADER_BYTES];
+        self.fill(&mut bytes, &mut descriptors, deadline, Error::Closed)?;
+        let Ok(header) = Header::read_from_bytes(&bytes) else {
+            return Err(Error::Cut);
+        };
+        let payload = header
+            .payload(HEADER_BYTES + buffer.len())
+            .map_err(Error::Header)?;
+        self.fill(
+            &mut buffer[..payload],
+            &mut descriptors,
+            deadline,
+            Error::Cut,
+        )?;
+        Ok(Received {
+            header,
+            payload,
+            descriptors,
+        })
+    }
+
+    /// Fills `bytes`; if the connection is closed before the first one, that is `none`.
+    fn fill(
+        &self,
+        mut bytes: &mut [u8],
+        descriptors: &mut Vec<OwnedFd>,
+        deadline: Instant,
+        mut none: Error,
+    ) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let mut slices = [IoSliceMut::new(bytes)];
+            let result = recvmsg(
+                &self.stream,
+                &mut slices,
+                &mut control,
+                RecvFlags::CMSG_CLOEXEC,
+            );
+            let message = match result {
+                Ok(message) if message.bytes == 0 => return Err(none),
+                Ok(message) => message,
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            };
+            none = Error::Cut;
+            for came in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(came) = came {
+                    descriptors.extend(came);
+                }
+            }
+            if message.flags.contains(ReturnFlags::CTRUNC) || descriptors.len() > DESCRIPTORS_MAX {
+                return Err(Error::Descriptors);
+            }
+            bytes = &mut mem::take(&mut bytes)[message.bytes..];
+            // The socket's own timeout begins anew with each byte.
+            if !bytes.is_empty() && Instant::now() > deadline {
+                return Err(Error::Silent);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

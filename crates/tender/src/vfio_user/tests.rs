@@ -1,0 +1,106 @@
+use super::*;
+use abi::vfio_user::command;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::io::Write;
+
+const PATIENCE: Duration = Duration::from_millis(50);
+
+fn pair() -> (Socket, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    (Socket::new(ours.into(), PATIENCE).unwrap(), theirs)
+}
+
+fn header(bytes: u32) -> Header {
+    Header {
+        bytes,
+        ..Header::command(1, command::VERSION, 0)
+    }
+}
+
+#[test]
+fn a_message_arrives_with_its_descriptors() {
+    let (ours, theirs) = pair();
+    let theirs = Socket::new(theirs.into(), PATIENCE).unwrap();
+    let sent = Header::command(9, command::DMA_MAP, 5);
+    let passed = [ours.as_fd(), theirs.as_fd()];
+    ours.send(&sent, &[b"ab", b"", b"cde"], &passed).unwrap();
+    let mut buffer = [0; 8];
+    let received = theirs.receive(&mut buffer).unwrap();
+    assert_eq!((received.header, received.payload), (sent, 5));
+    assert_eq!(&buffer[..5], b"abcde");
+    assert_eq!(received.descriptors.len(), 2);
+}
+
+#[test]
+fn whoever_closes_is_told_from_whoever_stops_in_the_middle() {
+    let mut buffer = [0; 8];
+    let (ours, theirs) = pair();
+    drop(theirs);
+    assert!(matches!(ours.receive(&mut buffer), Err(Error::Closed)));
+    assert!(matches!(
+        ours.send(&header(16), &[], &[]),
+        Err(Error::Closed)
+    ));
+    for bytes in [&header(20).as_bytes()[..7], header(20).as_bytes()] {
+        let (ours, mut theirs) = pair();
+        theirs.write_all(bytes).unwrap();
+        drop(theirs);
+        assert!(matches!(ours.receive(&mut buffer), Err(Error::Cut)));
+    }
+}
+
+#[test]
+fn nobody_is_waited_for_for_ever() {
+    let mut buffer = [0; 8];
+    let (ours, mut theirs) = pair();
+    assert!(matches!(ours.receive(&mut buffer), Err(Error::Silent)));
+    theirs.write_all(header(20).as_bytes()).unwrap();
+    assert!(matches!(ours.receive(&mut buffer), Err(Error::Silent)));
+    let (ours, mut theirs) = pair();
+    let bytes = header(20);
+    let drip = std::thread::spawn(move || {
+        for byte in bytes.as_bytes() {
+            std::thread::sleep(PATIENCE / 2);
+            if theirs.write_all(&[*byte]).is_err() {
+                break;
+            }
+        }
+    });
+    assert!(matches!(ours.receive(&mut buffer), Err(Error::Silent)));
+    drop(ours);
+    drip.join().unwrap();
+    // Nobody reads: the socket's buffer fills up.
+    let (ours, _theirs) = pair();
+    let large = vec![0; 1 << 20];
+    let sent = (0..64).find_map(|_| ours.send(&header(16), &[&large], &[]).err());
+    assert!(matches!(sent, Some(Error::Silent)), "{sent:?}");
+}
+
+#[test]
+fn sizes_that_cannot_be_are_refused_before_anything_is_read() {
+    for bytes in [0, 15, 25, u32::MAX] {
+        let (ours, mut theirs) = pair();
+        theirs.write_all(header(bytes).as_bytes()).unwrap();
+        let error = ours.receive(&mut [0; 8]).unwrap_err();
+        let expected = HeaderError::Size(bytes, 24);
+        assert!(
+            matches!(error, Error::Header(error) if error == expected),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn more_descriptors_than_there_is_room_for_are_closed() {
+    let flags = SocketFlags::CLOEXEC;
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+    let ours = Socket::new(ours, PATIENCE).unwrap();
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX + 1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let many = [theirs.as_fd(); DESCRIPTORS_MAX + 1];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&many)));
+    let bytes = header(16);
+    let slices = [IoSlice::new(bytes.as_bytes())];
+    sendmsg(&theirs, &slices, &mut control, SendFlags::empty()).unwrap();
+    assert!(matches!(ours.receive(&mut [0; 8]), Err(Error::Descriptors)));
+}
