@@ -21,7 +21,7 @@
 #![no_std]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "host"))]
 extern crate std;
 
 mod arena;

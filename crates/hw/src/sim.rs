@@ -8,6 +8,7 @@
 
 use crate::arena::DmaArena;
 use alloc::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use alloc::sync::Arc;
 use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -21,9 +22,20 @@ pub struct View {
     start: NonNull<u8>,
     len: usize,
     iova: u64,
+    writable: bool,
+    /// What gives the memory back after its last view; an arena's is never given back.
+    _mapping: Option<Arc<Mapping>>,
 }
 
-// SAFETY: it is a range of memory that lives for ever; who may touch which byte when is between
+/// Memory of a file that another process has as well.
+#[cfg(feature = "host")]
+use file::Mapping;
+
+/// Memory of a file: none without the feature `host`.
+#[cfg(not(feature = "host"))]
+enum Mapping {}
+
+// SAFETY: it is a range of memory that lives as long as it; who may touch which byte when is between
 // driver and model, as between a driver and a device (see the module's documentation).
 unsafe impl Send for View {}
 // SAFETY: as above.
@@ -68,7 +80,14 @@ pub fn arena(bytes: usize, iova: u64) -> (DmaArena, View) {
     };
     // SAFETY: freshly allocated, zeroed, never freed; the view is the devices'.
     let arena = unsafe { DmaArena::new(start, len, iova) };
-    (arena, View { start, len, iova })
+    let view = View {
+        start,
+        len,
+        iova,
+        writable: true,
+        _mapping: None,
+    };
+    (arena, view)
 }
 
 impl View {
@@ -82,6 +101,15 @@ impl View {
         }
         // SAFETY: `offset` is not past the end (checked).
         Ok(unsafe { self.start.add(offset as usize) })
+    }
+
+    /// The same, to be written.
+    #[inline]
+    fn writable(&self, iova: u64, bytes: usize) -> Result<NonNull<u8>, Outside> {
+        if !self.writable {
+            return Err(Outside { iova, bytes });
+        }
+        self.place(iova, bytes)
     }
 
     #[inline]
@@ -111,6 +139,7 @@ impl View {
     /// If it is not in the arena, or not aligned.
     #[inline]
     pub fn store(&self, iova: u64, value: u64) -> Result<(), Outside> {
+        self.writable(iova, size_of::<u64>())?;
         self.word(iova)?.store(value, Ordering::Release);
         Ok(())
     }
@@ -118,7 +147,7 @@ impl View {
     /// Copies bytes out.
     ///
     /// # Errors
-    /// If they are not all in the arena.
+    /// If they are not all in the memory.
     #[inline]
     pub fn read(&self, iova: u64, bytes: &mut [u8]) -> Result<(), Outside> {
         let from = self.place(iova, bytes.len())?;
@@ -133,7 +162,7 @@ impl View {
     /// If there is not room for all of them in the arena.
     #[inline]
     pub fn write(&self, iova: u64, bytes: &[u8]) -> Result<(), Outside> {
-        let to = self.place(iova, bytes.len())?;
+        let to = self.writable(iova, bytes.len())?;
         // SAFETY: as for `read`.
         unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         Ok(())
@@ -146,12 +175,15 @@ impl View {
     #[inline]
     pub fn copy(&self, from: u64, other: &Self, to: u64, bytes: usize) -> Result<(), Outside> {
         let from = self.place(from, bytes)?;
-        let to = other.place(to, bytes)?;
+        let to = other.writable(to, bytes)?;
         // SAFETY: both are inside (checked); they may overlap.
         unsafe { from.copy_to(to, bytes) };
         Ok(())
     }
 }
+
+#[cfg(feature = "host")]
+mod file;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,158 @@
+//! DMA memory that lies in another process: a software device maps its file.
+
+use super::View;
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// A mapped part of a file.
+pub(super) struct Mapping {
+    start: NonNull<c_void>,
+    len: usize,
+}
+
+// SAFETY: it is an address and a length, and nobody but `drop` uses them.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `of_file` mapped it, and the last view of it goes with it.
+        let unmapped = unsafe { munmap(self.start.as_ptr(), self.len) };
+        debug_assert_eq!(unmapped, Ok(()));
+    }
+}
+
+impl View {
+    /// `len` bytes of a file from `offset` on, as devices find them at `iova`.
+    ///
+    /// The file comes from another process, which may want to do harm. Were it made shorter, to
+    /// touch its memory would end this process; so the file must be sealed against that.
+    ///
+    /// # Errors
+    /// `EPERM` if the file is not sealed against shrinking (`memfd_create(2)`), `EINVAL` if the
+    /// range is no whole number of pages within it, or what the kernel says.
+    pub fn of_file(
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: u64,
+        iova: u64,
+        writable: bool,
+    ) -> io::Result<Self> {
+        let sealed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
+        if !sealed {
+            return Err(Errno::PERM.into());
+        }
+        let stat = fstat(file)?;
+        // What memory files name as size of a block is that of their pages, which may be large.
+        let page = u64::try_from(stat.st_blksize)
+            .unwrap_or(0)
+            .max(super::PAGE as u64);
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        let inside = offset.checked_add(len).is_some_and(|end| end <= size);
+        let whole = [offset, len].iter().all(|n| n.is_multiple_of(page));
+        let addressable =
+            iova.checked_add(len).is_some() && iova.is_multiple_of(super::PAGE as u64);
+        let len = usize::try_from(len).unwrap_or(0);
+        if !inside || !whole || !addressable || len == 0 {
+            return Err(Errno::INVAL.into());
+        }
+        let mut rights = ProtFlags::READ;
+        rights.set(ProtFlags::WRITE, writable);
+        // SAFETY: the kernel chooses addresses that nothing else has.
+        let start = unsafe {
+            mmap(
+                core::ptr::null_mut(),
+                len,
+                rights,
+                MapFlags::SHARED,
+                file,
+                offset,
+            )
+        }?;
+        let Some(start) = NonNull::new(start) else {
+            return Err(Errno::NOMEM.into());
+        };
+        Ok(Self {
+            start: start.cast(),
+            len,
+            iova,
+            writable,
+            _mapping: Some(alloc::sync::Arc::new(Mapping { start, len })),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
+    use std::os::fd::{AsFd, OwnedFd};
+
+    const PAGE: u64 = 4096;
+    const IOVA: u64 = 1 << 40;
+
+    fn file(pages: u64, seals: SealFlags) -> OwnedFd {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = memfd_create("test", flags).unwrap();
+        ftruncate(&file, pages * PAGE).unwrap();
+        fcntl_add_seals(&file, seals).unwrap();
+        file
+    }
+
+    #[test]
+    fn two_views_of_a_file_are_of_the_same_bytes() {
+        let file = file(3, SealFlags::SHRINK);
+        let ours = View::of_file(file.as_fd(), PAGE, PAGE, IOVA, true).unwrap();
+        let theirs = View::of_file(file.as_fd(), 0, 3 * PAGE, 0, false).unwrap();
+        drop(file);
+        ours.write(IOVA + 9, b"abc").unwrap();
+        ours.store(IOVA + 16, 7).unwrap();
+        let kept = theirs.clone();
+        drop(theirs);
+        let mut read = [0; 3];
+        kept.read(PAGE + 9, &mut read).unwrap();
+        assert_eq!((&read, kept.load(PAGE + 16).unwrap()), (b"abc", 7));
+        // What is only to be read is not written.
+        assert!(kept.write(0, &[1]).is_err() && kept.store(0, 1).is_err());
+        assert!(ours.copy(IOVA, &kept, 0, 1).is_err());
+        assert!(ours.read(IOVA + PAGE - 1, &mut read).is_err());
+    }
+
+    #[test]
+    fn a_file_that_could_shrink_is_refused() {
+        for seals in [SealFlags::empty(), SealFlags::GROW] {
+            let file = file(1, seals);
+            let error = View::of_file(file.as_fd(), 0, PAGE, IOVA, true)
+                .err()
+                .unwrap();
+            assert_eq!(error.raw_os_error(), Some(Errno::PERM.raw_os_error()));
+        }
+        let (pipe, _) = std::io::pipe().unwrap();
+        assert!(View::of_file(pipe.as_fd(), 0, PAGE, IOVA, true).is_err());
+    }
+
+    #[test]
+    fn only_whole_pages_within_the_file_are_mapped() {
+        let file = file(2, SealFlags::SHRINK);
+        for (offset, len, iova) in [
+            (0, 0, IOVA),
+            (0, 1, IOVA),
+            (1, PAGE, IOVA),
+            (0, 3 * PAGE, IOVA),
+            (PAGE, 2 * PAGE, IOVA),
+            (u64::MAX - PAGE + 1, PAGE, IOVA),
+            (0, u64::MAX - PAGE + 1, IOVA),
+            (0, PAGE, IOVA + 1),
+            (0, 2 * PAGE, u64::MAX - PAGE + 1),
+        ] {
+            let view = View::of_file(file.as_fd(), offset, len, iova, true);
+            assert!(view.is_err(), "{offset:#x} {len:#x} {iova:#x}");
+        }
+    }
+}
