@@ -6,6 +6,7 @@
 //! | [`Intel82599`] | the NIC: registers, rings, offloads, interrupts |
 //! | [`Device`] | what a device is to a transport |
 //! | [`Local`], [`Threaded`] | a device in the process of its driver |
+//! | [`vfio_user`] | a device as a process that others drive |
 //! | [`Dma`] | the driver's memory, as a device reaches it |
 //! | [`wire`] | what a NIC is connected to |
 //! | [`Report`], [`Violation`] | what a driver did that the datasheet forbids |
@@ -19,6 +20,7 @@ mod intel82599;
 mod local;
 mod misbehaviour;
 mod packet;
+pub mod vfio_user;
 mod violation;
 pub mod wire;
 

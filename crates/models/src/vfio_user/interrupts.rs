@@ -1,0 +1,99 @@
+//! MSI-X vectors as events that the client has given.
+
+use super::Refused;
+use abi::vfio_user::{IrqSet, irq, irq_set_flag as flag};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, readlink};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Most vectors: as many as a device raises by one number.
+const VECTORS_MAX: u16 = 64;
+const NOW: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
+/// The events, by vector.
+pub struct Interrupts {
+    events: Vec<Option<OwnedFd>>,
+}
+
+impl Interrupts {
+    /// No event yet for any of so many vectors.
+    pub(super) fn new(vectors: u16) -> Self {
+        let vectors = vectors.min(VECTORS_MAX);
+        Self {
+            events: (0..vectors).map(|_| None).collect(),
+        }
+    }
+
+    /// How many vectors there are.
+    pub(super) fn count(&self) -> u16 {
+        self.events.len() as u16
+    }
+
+    /// Does what `SET_IRQS` says. Masks belong to the table of vectors, which is the client's.
+    pub(super) fn set(
+        &mut self,
+        set: &IrqSet,
+        data: &[u8],
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), Refused> {
+        let end = set.start.checked_add(set.count).ok_or(Refused::Range)? as usize;
+        if set.index != irq::MSIX {
+            return Err(Refused::Index(set.index));
+        }
+        if end > self.events.len() {
+            return Err(Refused::Range);
+        }
+        if !data.is_empty() {
+            return Err(Refused::Size(data.len()));
+        }
+        let range = set.start as usize..end;
+        const OFF: u32 = flag::NONE | flag::TRIGGER;
+        const EVENTS: u32 = flag::EVENTFD | flag::TRIGGER;
+        match (set.flags, descriptors.len()) {
+            (OFF, 0) if set.count == 0 => self.events.fill_with(|| None),
+            (OFF, 0) => range.for_each(|vector| self.signal(1 << vector)),
+            (EVENTS, 0) => self.events[range].fill_with(|| None),
+            (EVENTS, count) if count == range.len() => {
+                for event in &descriptors {
+                    check(event)?;
+                }
+                for (place, event) in self.events[range].iter_mut().zip(descriptors) {
+                    *place = Some(event);
+                }
+            }
+            (OFF | EVENTS, count) => return Err(Refused::Descriptors(count)),
+            (flags, _) => return Err(Refused::Flags(flags)),
+        }
+        Ok(())
+    }
+
+    /// Signals the events of the vectors in `raised`, one bit each.
+    pub(super) fn signal(&self, mut raised: u64) {
+        while raised != 0 {
+            let vector = raised.trailing_zeros() as usize;
+            raised &= raised - 1;
+            if let Some(Some(event)) = self.events.get(vector) {
+                // A counter that is full blocks whoever adds to it; it wakes its reader anyway.
+                let mut ready = [PollFd::new(event, PollFlags::OUT)];
+                if matches!(poll(&mut ready, Some(&NOW)), Ok(1)) {
+                    let _ = rustix::io::write(event, &1u64.to_le_bytes());
+                }
+            }
+        }
+    }
+}
+
+/// Whether it is an event, which a write does not block on but when its counter is full; it is made
+/// not to block at all, which the client could undo, to its own harm alone.
+fn check(event: &OwnedFd) -> Result<(), Refused> {
+    let path = format!("/proc/self/fd/{}", event.as_raw_fd());
+    let name = readlink(path, Vec::new()).map_err(|_| Refused::NotEvent)?;
+    if name.as_bytes() != b"anon_inode:[eventfd]" {
+        return Err(Refused::NotEvent);
+    }
+    let flags = fcntl_getfl(event).map_err(|_| Refused::NotEvent)?;
+    fcntl_setfl(event, flags | OFlags::NONBLOCK).map_err(|_| Refused::NotEvent)
+}

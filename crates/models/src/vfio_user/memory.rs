@@ -1,0 +1,128 @@
+//! The memory that the driver's side lets the device reach.
+
+use super::Refused;
+use crate::{Dma, DmaFault};
+use hw::sim::{Outside, View};
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// Most mappings at a time.
+const MAPPINGS_MAX: usize = 64;
+/// Most bytes of all of them.
+const BYTES_MAX: u64 = 64 << 30;
+
+struct Mapping {
+    iova: u64,
+    bytes: u64,
+    view: View,
+}
+
+impl Mapping {
+    fn end(&self) -> u64 {
+        self.iova + self.bytes
+    }
+}
+
+/// All mappings; none overlaps another.
+#[derive(Default)]
+pub(super) struct Memory {
+    mappings: Vec<Mapping>,
+    /// Whether the device is let at it at all.
+    pub(super) bus_master: bool,
+}
+
+/// What is to be mapped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    /// Where it begins in the file.
+    pub(super) offset: u64,
+    /// Where devices find it.
+    pub(super) iova: u64,
+    /// Size in bytes.
+    pub(super) bytes: u64,
+    /// Whether devices may write it.
+    pub(super) writable: bool,
+}
+
+impl Memory {
+    /// Maps a range of `file`.
+    pub(super) fn map(&mut self, file: BorrowedFd<'_>, range: Range) -> Result<(), Refused> {
+        let Range {
+            offset,
+            iova,
+            bytes,
+            writable,
+        } = range;
+        let end = iova.checked_add(bytes).ok_or(Refused::Range)?;
+        let used: u64 = self.mappings.iter().map(|mapping| mapping.bytes).sum();
+        if self.mappings.len() >= MAPPINGS_MAX || bytes > BYTES_MAX - used {
+            return Err(Refused::TooMuchMemory);
+        }
+        let overlaps = |mapping: &Mapping| iova < mapping.end() && mapping.iova < end;
+        if self.mappings.iter().any(overlaps) {
+            return Err(Refused::Overlap);
+        }
+        let view = View::of_file(file, offset, bytes, iova, writable);
+        let view = view.map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => Refused::Unsealed,
+            io::ErrorKind::InvalidInput => Refused::Range,
+            _ => Refused::Map(error),
+        })?;
+        self.mappings.push(Mapping { iova, bytes, view });
+        Ok(())
+    }
+
+    /// Takes a mapping away that was made with these numbers.
+    pub(super) fn unmap(&mut self, iova: u64, bytes: u64) -> Result<(), Refused> {
+        let same = |mapping: &Mapping| (mapping.iova, mapping.bytes) == (iova, bytes);
+        let place = self
+            .mappings
+            .iter()
+            .position(same)
+            .ok_or(Refused::NotMapped)?;
+        self.mappings.swap_remove(place);
+        Ok(())
+    }
+
+    /// The mapping that has this address; what follows it is checked by the view.
+    #[inline]
+    fn view(&self, iova: u64, bytes: usize) -> Result<&View, DmaFault> {
+        let fault = DmaFault { iova, bytes };
+        if !self.bus_master {
+            return Err(fault);
+        }
+        let has = |mapping: &&Mapping| (mapping.iova..mapping.end()).contains(&iova);
+        let mapping = self.mappings.iter().find(has).ok_or(fault)?;
+        Ok(&mapping.view)
+    }
+}
+
+fn fault(outside: Outside) -> DmaFault {
+    outside.into()
+}
+
+impl Dma for Memory {
+    fn load(&self, iova: u64) -> Result<u64, DmaFault> {
+        self.view(iova, 8)?.load(iova).map_err(fault)
+    }
+
+    fn store(&self, iova: u64, value: u64) -> Result<(), DmaFault> {
+        self.view(iova, 8)?.store(iova, value).map_err(fault)
+    }
+
+    fn read(&self, iova: u64, bytes: &mut [u8]) -> Result<(), DmaFault> {
+        self.view(iova, bytes.len())?
+            .read(iova, bytes)
+            .map_err(fault)
+    }
+
+    fn write(&self, iova: u64, bytes: &[u8]) -> Result<(), DmaFault> {
+        self.view(iova, bytes.len())?
+            .write(iova, bytes)
+            .map_err(fault)
+    }
+
+    fn check(&self, iova: u64, bytes: usize) -> Result<(), DmaFault> {
+        self.view(iova, bytes)?.check(iova, bytes)
+    }
+}

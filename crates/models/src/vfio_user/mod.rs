@@ -1,0 +1,304 @@
+//! A software device as a process that others drive: the server of vfio-user.
+//!
+//! Messages and why they are not the crate `vfio_user`'s: [`tender::vfio_user`]. This side adds
+//! configuration space, memory, interrupts and doorbells to what a [`Device`](crate::Device) is.
+//!
+//! **How registers are reached, and what can be checked then.**
+//!
+//! | mode | how | what the device sees |
+//! |---|---|---|
+//! | by message | each access is a message that waits for its answer | every access, in order |
+//! | with doorbells | the registers that [`Device::doorbells`](crate::Device::doorbells) names lie in a shared page, looked at in turns; all else by message | every access but those; of them the last value since the last look, in order with messages, in no order among each other |
+//!
+//! So with doorbells it goes unnoticed that a tail register was written twice, written with what it
+//! held, or written in the wrong order with the tail of another ring; a tail beyond the head, a
+//! descriptor outside of memory and all that is done to other registers is noticed as before.
+//!
+//! **The client is hostile.** Every size, index, range and descriptor is checked; what it can make
+//! this side keep is bounded; it cannot make it wait but for [`PATIENCE`] within a message. A
+//! client that goes, or breaks the protocol, ends its session: the device is reset, its memory and
+//! events are let go of, and the next one is waited for. That the device forgets is a deviation
+//! from the protocol, which would have it keep its state; VFIO resets devices that are closed.
+
+mod config;
+mod doorbells;
+mod interrupts;
+mod memory;
+mod refused;
+mod session;
+
+pub use interrupts::Interrupts;
+pub use refused::Refused;
+pub use session::{Answer, PAYLOAD_MAX, Session};
+
+use crate::{Device, Progress};
+use abi::vfio_user::{command_name, flag};
+use arrayvec::ArrayVec;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fmt, fs, io};
+use tender::vfio_user::{Error as MessageError, Received, Socket};
+
+/// How long a client may keep a message of its in the air.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+/// Turns without work before the device sleeps: it takes about as long as to fall asleep and to be
+/// woken up.
+const IDLE_TURNS: u32 = 64;
+/// While there is work, one turn in so many looks for a message too.
+const MESSAGE_TURNS: u32 = 8;
+/// The connection, and at most so many wires less one, end a sleep.
+const WATCHED_MAX: usize = 8;
+/// The shortest sleep. Interrupts that a device holds back come at most so much too late.
+const SLEEP_MIN: Duration = Duration::from_millis(1);
+/// The longest.
+const SLEEP_MAX: Duration = Duration::from_millis(64);
+
+/// How a session ended.
+#[derive(Debug)]
+pub enum End {
+    /// The client closed the connection.
+    Closed,
+    /// It broke the protocol, or said nothing within a message.
+    Broken(MessageError),
+    /// There was something wrong here.
+    System(io::Error),
+    /// The caller wanted it to end.
+    Stopped,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => write!(f, "the client has gone"),
+            Self::Broken(error) => write!(f, "the client was dropped: {error}"),
+            Self::System(error) => write!(f, "the client was dropped: {error}"),
+            Self::Stopped => write!(f, "stopped"),
+        }
+    }
+}
+
+/// What happens around a session, for whoever runs the device.
+pub trait Around<D> {
+    /// Called between two turns, and when a sleep is over: whether to go on.
+    fn turn(&mut self, device: &mut D) -> ControlFlow<()>;
+
+    /// A command was refused.
+    fn refused(&mut self, command: &'static str, why: &Refused);
+}
+
+/// A socket that clients connect to; its file goes with it.
+#[derive(Debug)]
+pub struct Server {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Whether the device never sleeps while it has a client.
+    pub busy: bool,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Server {
+    /// Listens at `path`, where nothing may be but the socket of one that has ended.
+    ///
+    /// # Errors
+    /// What the kernel says: `EADDRINUSE` if there is a file, or somebody listens already.
+    pub fn bind(path: &Path) -> io::Result<Self> {
+        let bound = UnixListener::bind(path);
+        let in_use = matches!(&bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
+        let listener = if in_use && is_abandoned(path) {
+            fs::remove_file(path)?;
+            UnixListener::bind(path)
+        } else {
+            bound
+        }?;
+        listener.set_nonblocking(true)?;
+        Ok(Self {
+            listener,
+            path: path.to_path_buf(),
+            busy: false,
+        })
+    }
+
+    /// Waits for a client and serves it until it goes. `wires` are what the device receives from:
+    /// it is woken up when one of them is readable.
+    pub fn serve<D: Device>(
+        &self,
+        device: &mut D,
+        wires: &[BorrowedFd<'_>],
+        around: &mut impl Around<D>,
+    ) -> End {
+        loop {
+            let stream = match self.accept(device, around) {
+                Ok(stream) => stream,
+                Err(end) => return end,
+            };
+            let begun = || -> io::Result<_> {
+                stream.set_nonblocking(false)?;
+                Socket::new(stream.into(), PATIENCE)
+            };
+            let begun = begun().and_then(|socket| Ok((socket, Session::new(device)?)));
+            let (socket, mut session) = match begun {
+                Ok(begun) => begun,
+                Err(error) => return End::System(error),
+            };
+            let end = self.run(&socket, &mut session, device, wires, around);
+            device.reset();
+            // Who goes without a word only looked whether somebody is there.
+            if session.is_introduced() || !matches!(end, End::Closed) {
+                return end;
+            }
+        }
+    }
+
+    fn accept<D>(&self, device: &mut D, around: &mut impl Around<D>) -> Result<UnixStream, End> {
+        loop {
+            if around.turn(device).is_break() {
+                return Err(End::Stopped);
+            }
+            match self.listener.accept() {
+                Ok((stream, _)) => return Ok(stream),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    wait(&[self.listener.as_fd()], SLEEP_MAX);
+                }
+                Err(error) => return Err(End::System(error)),
+            }
+        }
+    }
+
+    fn run<D: Device>(
+        &self,
+        socket: &Socket,
+        session: &mut Session,
+        device: &mut D,
+        wires: &[BorrowedFd<'_>],
+        around: &mut impl Around<D>,
+    ) -> End {
+        let mut watched = vec![socket.as_fd()];
+        watched.extend(wires);
+        let mut connection = Connection::new(socket);
+        let start = Instant::now();
+        let (mut turns, mut idle, mut sleep) = (0u32, 0, SLEEP_MIN);
+        loop {
+            let progress = session.poll(device, start.elapsed());
+            turns = turns.wrapping_add(1);
+            // To ask the kernel for a message costs as much as some frames.
+            let mut worked = progress != Progress::default();
+            if !worked || turns.is_multiple_of(MESSAGE_TURNS) {
+                match connection.obey(session, device, around) {
+                    Ok(obeyed) => worked |= obeyed,
+                    Err(end) => return end,
+                }
+            }
+            if around.turn(device).is_break() {
+                return End::Stopped;
+            }
+            if worked {
+                (idle, sleep) = (0, SLEEP_MIN);
+                continue;
+            }
+            idle += 1;
+            if idle < IDLE_TURNS || self.busy {
+                continue;
+            }
+            if !session.sleep(device) && !wait(&watched, sleep) {
+                sleep = (sleep * 2).min(SLEEP_MAX);
+            }
+            session.wake();
+            // One look at everything after a sleep, and back to it if there is nothing.
+            idle = IDLE_TURNS - 1;
+        }
+    }
+}
+
+/// A connection with room for a message and its reply.
+struct Connection<'a> {
+    socket: &'a Socket,
+    payload: Box<[u8; PAYLOAD_MAX]>,
+    reply: Box<[u8; PAYLOAD_MAX]>,
+}
+
+impl<'a> Connection<'a> {
+    fn new(socket: &'a Socket) -> Self {
+        Self {
+            socket,
+            payload: Box::new([0; PAYLOAD_MAX]),
+            reply: Box::new([0; PAYLOAD_MAX]),
+        }
+    }
+
+    /// Takes one message, if there is one, and answers it; whether there was one.
+    fn obey<D: Device>(
+        &mut self,
+        session: &mut Session,
+        device: &mut D,
+        around: &mut impl Around<D>,
+    ) -> Result<bool, End> {
+        if !wait(&[self.socket.as_fd()], Duration::ZERO) {
+            return Ok(false);
+        }
+        let Received {
+            header,
+            payload,
+            descriptors,
+        } = self.socket.receive(&mut self.payload[..]).map_err(ended)?;
+        let payload = &self.payload[..payload];
+        let reply = &mut self.reply[..];
+        let done = session.command(device, &header, payload, descriptors, reply);
+        if let Err(why) = &done {
+            around.refused(command_name(header.command), why);
+        }
+        if header.flags & flag::NO_REPLY != 0 {
+            return Ok(true);
+        }
+        let sent = match done {
+            Ok(answer) => {
+                let file = session.doorbells_file().filter(|_| answer.with_doorbells);
+                let parts = [&reply[..answer.payload]];
+                let header = header.reply(answer.payload);
+                self.socket.send(&header, &parts, file.as_slice())
+            }
+            Err(why) => self.socket.send(&header.refusal(why.errno()), &[], &[]),
+        };
+        sent.map_err(ended)?;
+        Ok(true)
+    }
+}
+
+/// Whether the file at `path` is a socket that nobody listens at.
+fn is_abandoned(path: &Path) -> bool {
+    let refused = UnixStream::connect(path);
+    matches!(refused, Err(error) if error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Sleeps until one of `watched` can be read, at most so long; whether one can.
+fn wait(watched: &[BorrowedFd<'_>], most: Duration) -> bool {
+    let mut ready: ArrayVec<PollFd<'_>, WATCHED_MAX> = watched
+        .iter()
+        .take(WATCHED_MAX)
+        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+        .collect();
+    let most = Timespec {
+        tv_sec: most.as_secs().cast_signed(),
+        tv_nsec: most.subsec_nanos().into(),
+    };
+    // A signal ends the sleep, and is what the caller looks for next.
+    matches!(poll(&mut ready, Some(&most)), Ok(count) if count > 0)
+}
+
+fn ended(error: MessageError) -> End {
+    match error {
+        MessageError::Closed => End::Closed,
+        error => End::Broken(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;
