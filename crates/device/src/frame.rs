@@ -184,6 +184,12 @@ impl Frame {
         self.0.offload
     }
 
+    /// Whether anything was left to the next device.
+    #[inline]
+    pub fn has_offload(&self) -> bool {
+        self.0.offload.checksum.is_some() || self.0.offload.gso.is_some()
+    }
+
     /// Leaves something to the next device.
     #[inline]
     pub fn set_offload(&mut self, offload: Offload) {

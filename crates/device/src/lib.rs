@@ -37,3 +37,4 @@ pub use netif::{Netif, NetifExt, WaitHandle};
 pub use nic::{Nic, NicCounts, TEND_NANOSECONDS};
 pub use offload::{Gso, GsoKind, Offload, Offloads};
 pub use segment::{SEGMENT_HEADER_MAX, Segmenter, segments};
+pub use transport::Transport;

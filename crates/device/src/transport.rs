@@ -17,7 +17,7 @@ pub(crate) const UDP: u8 = 17;
 
 /// Where the headers of an IP packet lie in a frame, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Transport {
+pub struct Transport {
     /// The IP header.
     pub ip: usize,
     /// Whether the IP header is version 6.
@@ -30,7 +30,7 @@ pub(crate) struct Transport {
 
 impl Transport {
     /// Looks for the transport header; `None` if `frame` is not IP, is a fragment or is malformed.
-    pub(crate) fn find(frame: &[u8]) -> Option<Self> {
+    pub fn find(frame: &[u8]) -> Option<Self> {
         let mut ip = HEADER_SIZE;
         for _ in 0..=VLAN_TAGS_MAX {
             match be16(frame, ip - 2)? {

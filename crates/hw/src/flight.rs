@@ -46,6 +46,12 @@ impl<B: Reachable, D: Direction> InFlight<B, D> {
         }
     }
 
+    /// Where the device finds it.
+    #[inline]
+    pub fn iova(&self) -> Option<Iova> {
+        self.buffer.iova()
+    }
+
     /// Takes it back. To be called once the device has said that it is done, or was stopped: what
     /// it wrote before it said so can be read now.
     #[inline]

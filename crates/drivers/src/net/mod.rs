@@ -1,3 +1,4 @@
 //! Network interfaces.
 
 pub mod e1000e;
+pub mod ixgbe;

@@ -1,0 +1,112 @@
+//! How the device is to be set up, and why it cannot be used.
+
+use core::fmt;
+use hw::OutOfDma;
+
+/// How the device is to be set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Largest payload of an Ethernet frame, in bytes.
+    pub mtu: usize,
+    /// Which frames are received.
+    pub filter: Filter,
+    /// How it says that a frame has come.
+    pub interrupt: Interrupt,
+    /// Whether it takes 802.1Q tags off. They are lost: for an appliance that serves one tagged
+    /// network and is told which by the switch; whoever forwards frames keeps them.
+    pub vlan_strip: bool,
+}
+
+impl Config {
+    /// What forwards frames wants: all of them, as they are, and 1500 bytes.
+    pub const FORWARD: Self = Self {
+        mtu: 1500,
+        filter: Filter::None,
+        interrupt: Interrupt::MsiX,
+        vlan_strip: false,
+    };
+}
+
+/// Which frames are received. Forwarders need all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// All, whoever they are for (promiscuous).
+    None,
+    /// Those to its own address, broadcasts, and those to these groups; to some others too, for
+    /// the device looks at a hash of 12 bits.
+    Own(&'static [[u8; 6]]),
+}
+
+/// How the device interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupt {
+    /// By the first vector of its table, which the device has.
+    MsiX,
+    /// By its one message, where that table cannot be used.
+    Msi,
+}
+
+/// Why the device cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// BAR 0 has fewer bytes than the registers need.
+    Bar {
+        /// Bytes that the driver needs.
+        wanted: usize,
+        /// Bytes that there are.
+        found: usize,
+    },
+    /// Registers read all ones: the device has been unplugged or is without power.
+    Gone,
+    /// It did not do in time what the datasheet says that it does.
+    Timeout(&'static str),
+    /// The address in its EEPROM is none that a station can have.
+    Mac([u8; 6]),
+    /// It cannot be set up for frames of this size.
+    Mtu(usize),
+    /// The pool's buffers are too small for what the device may write.
+    BufferSize {
+        /// Bytes that the device may write.
+        wanted: usize,
+        /// Bytes of a buffer.
+        found: usize,
+    },
+    /// The pool has too few buffers to fill the ring, or none that devices can reach.
+    Buffers,
+    /// DMA memory is used up.
+    Dma(OutOfDma),
+}
+
+impl From<OutOfDma> for Error {
+    fn from(out: OutOfDma) -> Self {
+        Self::Dma(out)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bar { wanted, found } => write!(
+                f,
+                "ixgbe: BAR 0 has {found} bytes instead of {wanted}: set map_bar0 in manifest.json"
+            ),
+            Self::Gone => f.write_str("ixgbe: its registers read all ones: it is unplugged or off"),
+            Self::Timeout(what) => write!(f, "ixgbe: it did not report in time: {what}"),
+            Self::Mac(mac) => write!(
+                f,
+                "ixgbe: its EEPROM holds no address of a station: {mac:02x?}"
+            ),
+            Self::Mtu(mtu) => write!(f, "ixgbe: it has no frames of MTU {mtu}"),
+            Self::BufferSize { wanted, found } => write!(
+                f,
+                "ixgbe: buffers of {found} bytes are too small, the device may write {wanted}"
+            ),
+            Self::Buffers => {
+                f.write_str("ixgbe: the pool has too few buffers of DMA memory for its ring")
+            }
+            Self::Dma(out) => out.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for Error {}

@@ -1,0 +1,325 @@
+//! The Intel 82599 (8086:10fb), a 10 Gb/s NIC, with one receive and one transmit queue.
+//!
+//! Keep the datasheet open (Intel 331520): every step names its section. Read in this order:
+//!
+//! | file | what | sections |
+//! |---|---|---|
+//! | `init` | reset and bring-up, step by step | 4.6.3, 4.6.7, 4.6.8 |
+//! | `link` | the link | 4.6.4, 10.5.4 |
+//! | `rx` | receiving | 7.1 |
+//! | `tx` | sending | 7.2.3 |
+//! | `offload` | checksums and segmentation | 7.2.4, 7.2.5 |
+//! | `stats` | statistics | 8.2.3.23 |
+//! | `registers` | all registers and descriptors | 8.2.3 |
+//!
+//! **A frame's way.** Each receive descriptor has a buffer of the pool, lent to the device. When
+//! the device says that one is done, its frame goes into the batch and a fresh buffer into its
+//! place. The frame is handed to another port, or to this one's transmit ring, which keeps it until
+//! the device says that it is sent, and drops it: it is back in its pool. Nothing is copied.
+//!
+//! **A device that lies.** What the device can write is read once and checked; which buffer belongs
+//! to which descriptor, and whose turn it is, the driver knows from memory of its own. After a lie
+//! the device is not asked again before [`Driver::tend`] has reset it.
+//!
+//! **Recovery.** `tend` resets a device that lied, that hangs or that is gone (all ones), in two
+//! steps without waiting: the reset in one call, the bring-up in the next. One that needs more than
+//! [`RESETS_MAX`] resets without a healthy time between them is given up.
+
+mod config;
+mod init;
+mod link;
+mod offload;
+#[cfg(any(test, feature = "puppet"))]
+pub mod puppet;
+mod registers;
+mod rx;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod tx;
+mod wait;
+
+pub use config::{Config, Error, Filter, Interrupt};
+pub use stats::Statistics;
+
+use device::{BATCH_FRAMES_MAX, Batch, HEADROOM, Nic, NicCounts, Offloads, Pool};
+use hw::{DmaArena, Mmio};
+use init::Rings;
+use registers::{ALL_ONES, BAR_BYTES, STATUS};
+use rx::{Lie, Receiver};
+use tx::Transmitter;
+use wait::{Wait, no_wait};
+
+/// Vendor ID of Intel.
+pub const VENDOR: u16 = 0x8086;
+/// Device ID of the 82599.
+pub const DEVICE: u16 = 0x10fb;
+
+/// Descriptors of each ring.
+pub const RING: usize = 512;
+/// Buffers of the pool: what both rings can hold, and a batch on either side.
+pub const BUFFERS: usize = 2 * RING + 2 * BATCH_FRAMES_MAX;
+/// Size of a buffer of the pool, in bytes, for an MTU of 1500.
+pub const BUFFER_BYTES: usize = HEADROOM + 2048;
+
+/// Resets in a row before the device is given up.
+pub const RESETS_MAX: u32 = 5;
+/// A device that worked this long after a reset starts afresh, in nanoseconds.
+const HEALTHY_NANOSECONDS: u64 = 10_000_000_000;
+/// Frames that are not reported as sent for so long, with the link up: the device hangs. In
+/// nanoseconds; nothing pauses the transmitter, so that milliseconds are long.
+const HANG_NANOSECONDS: u64 = 2_000_000_000;
+
+/// What the device is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    /// It lied; the next `tend` resets it.
+    Faulty,
+    /// Since then.
+    Resetting(u64),
+    GivenUp,
+}
+
+/// The driver, with rings of `RX` and `TX` descriptors, powers of two.
+pub struct Driver<const RX: usize = RING, const TX: usize = RING> {
+    bar: Mmio,
+    config: Config,
+    mac: [u8; 6],
+    receiver: Receiver<RX>,
+    transmitter: Transmitter<TX>,
+    state: State,
+    link: Option<u32>,
+    counts: NicCounts,
+    statistics: Statistics,
+    recovery: Recovery,
+}
+
+/// What decides on resets.
+#[derive(Clone, Debug, Default)]
+struct Recovery {
+    /// Resets without a healthy time in between.
+    attempts: u32,
+    /// When the device last came up.
+    up_since: u64,
+    /// The first descriptor that is still to be sent, and since when it has been that.
+    pending: Option<(usize, u64)>,
+}
+
+impl<const RX: usize, const TX: usize> Driver<RX, TX> {
+    /// Resets the device behind `bar0` and brings it up. Received frames lie in buffers of `pool`,
+    /// which should have [`BUFFERS`] of [`BUFFER_BYTES`] in DMA memory; the rings are taken from
+    /// `arena`. `clock` tells the monotonic time in nanoseconds.
+    ///
+    /// # Errors
+    /// [`Error`], within some seconds.
+    pub fn new(
+        bar0: Mmio,
+        arena: &mut DmaArena,
+        pool: Pool,
+        config: Config,
+        clock: impl Fn() -> u64,
+    ) -> Result<Self, Error> {
+        let wait = &mut wait::by(clock);
+        const { assert!(RX >= 32 && RX <= 4096 && TX <= 4096) };
+        if bar0.len() < BAR_BYTES {
+            return Err(Error::Bar {
+                wanted: BAR_BYTES,
+                found: bar0.len(),
+            });
+        }
+        if bar0.read(STATUS) == ALL_ONES {
+            return Err(Error::Gone);
+        }
+        let buffer_bytes = init::buffer_bytes(config.mtu)?;
+        init::reset(&bar0, wait);
+        wait(init::RESET_NANOSECONDS);
+        let mut driver = Self {
+            receiver: Receiver::new(arena, pool, buffer_bytes)?,
+            transmitter: Transmitter::new(arena)?,
+            bar: bar0,
+            config,
+            mac: [0; 6],
+            state: State::Running,
+            link: None,
+            counts: NicCounts::default(),
+            statistics: Statistics::default(),
+            recovery: Recovery::default(),
+        };
+        driver.bring_up(wait)?;
+        Ok(driver)
+    }
+
+    /// What the device has counted, as of the last [`Nic::tend`].
+    pub fn statistics(&self) -> Statistics {
+        Statistics {
+            rx_bad_checksum: self.receiver.bad_checksum,
+            ..self.statistics
+        }
+    }
+
+    /// 4.6.3, behind the reset.
+    fn bring_up(&mut self, wait: Wait<'_>) -> Result<(), Error> {
+        if !init::is_reset(&self.bar) {
+            return Err(Error::Timeout("CTRL.RST, the device is reset"));
+        }
+        self.receiver.refill();
+        self.transmitter.clear();
+        let rings = Rings {
+            receive: self.receiver.iova(),
+            receive_len: RX,
+            transmit: self.transmitter.iova(),
+            transmit_len: TX,
+            buffer: self.receiver.buffer_bytes(),
+        };
+        self.mac = init::configure(&self.bar, &self.config, rings, wait)?;
+        self.link = link::speed(&self.bar);
+        Ok(())
+    }
+
+    /// Counts a reset and begins it, or gives the device up.
+    fn begin_reset(&mut self, now: u64) {
+        if now.saturating_sub(self.recovery.up_since) >= HEALTHY_NANOSECONDS {
+            self.recovery.attempts = 0;
+        }
+        self.link = None;
+        if self.recovery.attempts == RESETS_MAX {
+            self.give_up();
+            return;
+        }
+        self.recovery.attempts += 1;
+        self.counts.resets += 1;
+        init::reset(&self.bar, &mut no_wait);
+        self.state = State::Resetting(now);
+    }
+
+    /// The device only reads what it was to send, so that those frames go back to their pools. Into
+    /// its receive buffers it might still write: they stay where they are.
+    fn give_up(&mut self) {
+        self.transmitter.clear();
+        self.counts.given_up = true;
+        self.state = State::GivenUp;
+    }
+
+    fn end_reset(&mut self, now: u64) {
+        self.recovery.up_since = now;
+        self.recovery.pending = None;
+        match self.bring_up(&mut no_wait) {
+            Ok(()) => self.state = State::Running,
+            Err(_) => self.begin_reset(now),
+        }
+    }
+
+    /// Whether the device is still to be relied on.
+    fn is_sound(&mut self, now: u64) -> bool {
+        if self.bar.read(STATUS) == ALL_ONES {
+            return false;
+        }
+        self.link = link::speed(&self.bar);
+        self.statistics.collect(&self.bar, &mut self.counts);
+        self.transmitter.reclaim_rest();
+        if self.receiver.is_out_of_turn() {
+            self.counts.rx_lie += 1;
+            return false;
+        }
+        !self.hangs(now)
+    }
+
+    /// Whether what is to be sent stays unsent.
+    fn hangs(&mut self, now: u64) -> bool {
+        let first = self.transmitter.pending().filter(|_| self.link.is_some());
+        let pending = first.map(|first| match self.recovery.pending {
+            Some((same, since)) if same == first => (same, since),
+            _ => (first, now),
+        });
+        self.recovery.pending = pending;
+        pending.is_some_and(|(_, since)| now.saturating_sub(since) >= HANG_NANOSECONDS)
+    }
+}
+
+impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
+    fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    fn mtu(&self) -> usize {
+        self.config.mtu
+    }
+
+    fn offloads(&self) -> Offloads {
+        Offloads {
+            checksum: true,
+            tso: true,
+        }
+    }
+
+    fn link(&self) -> Option<u32> {
+        self.link
+    }
+
+    fn receive(&mut self, batch: &mut Batch) {
+        if self.state != State::Running {
+            self.counts.polls_idle += 1;
+            return;
+        }
+        let received = self.receiver.receive(&self.bar, batch, &mut self.counts);
+        if received == Err(Lie) {
+            self.counts.rx_lie += 1;
+            self.state = State::Faulty;
+        }
+    }
+
+    fn transmit(&mut self, batch: &mut Batch) {
+        if self.state != State::Running || self.link.is_none() {
+            self.counts.tx_link_down += batch.len() as u64;
+            drop(batch.drain());
+            return;
+        }
+        self.transmitter
+            .transmit(&self.bar, batch, &mut self.counts);
+    }
+
+    fn arm(&mut self) -> bool {
+        if self.state != State::Running {
+            return false;
+        }
+        init::arm(&self.bar);
+        self.receiver.is_ready()
+    }
+
+    fn tend(&mut self, now: u64) {
+        match self.state {
+            State::Running => {
+                if !self.is_sound(now) {
+                    self.begin_reset(now);
+                }
+            }
+            State::Faulty => self.begin_reset(now),
+            State::Resetting(since) => {
+                if now.saturating_sub(since) >= init::RESET_NANOSECONDS {
+                    self.end_reset(now);
+                }
+            }
+            State::GivenUp => {}
+        }
+    }
+
+    fn needs_tend(&self) -> bool {
+        match self.state {
+            State::GivenUp => false,
+            State::Running => self.link.is_none() || self.transmitter.pending().is_some(),
+            State::Faulty | State::Resetting(_) => true,
+        }
+    }
+
+    fn counts(&self) -> &NicCounts {
+        &self.counts
+    }
+}
+
+impl<const RX: usize, const TX: usize> Drop for Driver<RX, TX> {
+    /// The device is stopped before its buffers are another's.
+    fn drop(&mut self) {
+        init::reset(&self.bar, &mut no_wait);
+    }
+}

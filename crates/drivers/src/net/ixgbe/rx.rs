@@ -1,0 +1,189 @@
+//! Receiving: advanced descriptors with one buffer each (7.1.6), in a ring (7.1.9).
+
+use super::config::Error;
+use super::registers::*;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use device::{Batch, Frame, NicCounts, Pool};
+use hw::{DmaArena, DmaRing, FromDevice, InFlight, Iova, Mmio};
+
+/// Shortest frame: an Ethernet header.
+const FRAME_BYTES_MIN: usize = 14;
+
+/// The device wrote what cannot be true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lie;
+
+/// The receive queue.
+///
+/// Each descriptor always has a buffer. From `next` on they are the device's; the tail stays one
+/// behind it, since head and tail being equal would mean that the device has none.
+pub struct Receiver<const N: usize> {
+    ring: DmaRing<2, N>,
+    buffers: Box<[InFlight<Frame, FromDevice>; N]>,
+    /// Counts up for ever; the ring masks it.
+    next: usize,
+    pool: Pool,
+    /// Bytes that the device may write into a buffer.
+    buffer_bytes: usize,
+    /// Frames whose checksum the device found wrong.
+    pub bad_checksum: u64,
+}
+
+impl<const N: usize> Receiver<N> {
+    /// A ring full of buffers of `pool`.
+    pub fn new(arena: &mut DmaArena, pool: Pool, buffer_bytes: usize) -> Result<Self, Error> {
+        if pool.frame_bytes_max() < buffer_bytes {
+            return Err(Error::BufferSize {
+                wanted: buffer_bytes,
+                found: pool.frame_bytes_max(),
+            });
+        }
+        let lend = |_| {
+            let frame = pool.alloc(buffer_bytes).ok_or(Error::Buffers)?;
+            let lent = InFlight::lend(frame);
+            lent.map_or(Err(Error::Buffers), |(buffer, _)| Ok(buffer))
+        };
+        let buffers = (0..N).map(lend).collect::<Result<Vec<_>, _>>()?;
+        let buffers = Box::try_from(buffers).map_err(|_| Error::Buffers)?;
+        let receiver = Self {
+            ring: arena.ring()?,
+            buffers,
+            next: 0,
+            pool,
+            buffer_bytes,
+            bad_checksum: 0,
+        };
+        Ok(receiver)
+    }
+
+    /// Where the device finds the ring.
+    pub fn iova(&self) -> Iova {
+        self.ring.iova()
+    }
+
+    /// Bytes that the device may write into a buffer.
+    pub fn buffer_bytes(&self) -> usize {
+        self.buffer_bytes
+    }
+
+    /// Gives all buffers to a device that has just been reset.
+    pub fn refill(&mut self) {
+        self.next = 0;
+        for index in 0..N {
+            self.offer(index);
+        }
+    }
+
+    /// Offers the buffer of a descriptor (again): 7.1.6.1.
+    fn offer(&self, index: usize) {
+        // Only what devices can reach was ever lent.
+        if let Some(iova) = self.buffers[index & (N - 1)].iova() {
+            self.ring.store(index, RX_ADDRESS, iova.raw());
+            self.ring.publish(index, RX_STATUS, 0);
+        }
+    }
+
+    /// Whether the next descriptor is done.
+    pub fn is_ready(&self) -> bool {
+        self.ring.load(self.next, RX_STATUS) & RX_DD != 0
+    }
+
+    /// Whether one is done before its turn. The device fills them in order, so that this is a lie.
+    pub fn is_out_of_turn(&self) -> bool {
+        let mut ahead = 1..N - 1;
+        let done = |n| self.ring.load(self.next + n, RX_STATUS) & RX_DD != 0;
+        // The order matters: the next one is looked at after the others.
+        ahead.any(done) && !self.is_ready()
+    }
+
+    /// Moves frames to `batch` until it is full or there are no more.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        bar: &Mmio,
+        batch: &mut Batch,
+        counts: &mut NicCounts,
+    ) -> Result<(), Lie> {
+        let first = self.next;
+        let mut result = Ok(());
+        while !batch.is_full() {
+            // Read once: the device may change it at any time.
+            let status = self.ring.load(self.next, RX_STATUS);
+            if status & RX_DD == 0 {
+                break;
+            }
+            let length = usize::from((status >> RX_LENGTH_SHIFT) as u16);
+            if status & (RX_EOP | RX_RXE | RX_L4E | RX_IPE) != RX_EOP {
+                match self.examine(status, counts) {
+                    Examined::Good => {}
+                    Examined::Bad => {
+                        self.offer(self.next);
+                        self.next += 1;
+                        if self.next - first >= N {
+                            break;
+                        }
+                        continue;
+                    }
+                    Examined::Lie => {
+                        result = Err(Lie);
+                        break;
+                    }
+                }
+            }
+            if !(FRAME_BYTES_MIN..=self.buffer_bytes).contains(&length) {
+                result = Err(Lie);
+                break;
+            }
+            let Some((fresh, iova)) = self.fresh() else {
+                counts.no_buffer += 1;
+                break;
+            };
+            let place = &mut self.buffers[self.next & (N - 1)];
+            let mut frame = core::mem::replace(place, fresh).done();
+            self.ring.store(self.next, RX_ADDRESS, iova.raw());
+            self.ring.publish(self.next, RX_STATUS, 0);
+            self.next += 1;
+            frame.truncate(length);
+            // There is room: the batch is not full.
+            let _ = batch.push(frame);
+        }
+        if self.next == first {
+            counts.polls_idle += 1;
+        } else {
+            counts.polls_busy += 1;
+            bar.write(RDT, ((self.next.wrapping_sub(1)) & (N - 1)) as u32);
+        }
+        result
+    }
+
+    /// A buffer for the device.
+    #[inline]
+    fn fresh(&self) -> Option<(InFlight<Frame, FromDevice>, Iova)> {
+        InFlight::lend(self.pool.alloc(self.buffer_bytes)?).ok()
+    }
+
+    /// What to do with a frame that is not plainly good.
+    #[cold]
+    fn examine(&mut self, status: u64, counts: &mut NicCounts) -> Examined {
+        if status & RX_EOP == 0 {
+            // A second buffer: none is needed, for a buffer holds the largest frame.
+            return Examined::Lie;
+        }
+        if status & RX_RXE != 0 {
+            counts.rx_error += 1;
+            return Examined::Bad;
+        }
+        self.bad_checksum += 1;
+        Examined::Good
+    }
+}
+
+enum Examined {
+    /// Passed on. A wrong checksum is for the receiver to see, as on a cable.
+    Good,
+    /// Dropped; the buffer is offered again.
+    Bad,
+    /// The device cannot have written that.
+    Lie,
+}

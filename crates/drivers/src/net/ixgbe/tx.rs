@@ -1,0 +1,216 @@
+//! Sending: advanced data descriptors (7.2.3.2.4) in a ring (7.2.3.3).
+//!
+//! The device is asked for a report (RS) once in [`REPORT_EVERY`] descriptors and at the end of
+//! each call, and frames are given back by the report: one look at memory that the device writes
+//! for that many frames.
+
+use super::offload::{self, Work};
+use super::registers::*;
+use alloc::boxed::Box;
+use device::{Batch, Frame, NicCounts};
+use hw::{DmaArena, DmaRing, InFlight, Iova, Mmio, OutOfDma, ToDevice};
+
+/// Descriptors from one report to the next; a power of two.
+const REPORT_EVERY: usize = 32;
+/// Shortest frame that the device takes, in bytes, without the checksum; it pads what is shorter
+/// than Ethernet's minimum by itself.
+const FRAME_BYTES_MIN: usize = 17;
+/// Most bytes of a descriptor's buffer: 15.5 KiB are allowed; larger frames are in parts of this.
+const PART_BYTES_MAX: usize = 8192;
+/// Most descriptors of a frame: a context, and the parts of 64 KiB with headers.
+const FRAME_DESCRIPTORS_MAX: usize = 1 + device::FRAME_BYTES_MAX.div_ceil(PART_BYTES_MAX);
+/// What all data descriptors have in common.
+const DATA: u64 = TX_DTYP_DATA | TX_DEXT | TX_IFCS;
+
+/// The transmit queue. Indices count up for ever; ring and slots mask them.
+pub struct Transmitter<const N: usize> {
+    ring: DmaRing<2, N>,
+    /// A frame is in the slot of its last descriptor.
+    frames: Box<[Option<InFlight<Frame, ToDevice>>; N]>,
+    /// The first descriptor whose frame has not been given back.
+    clean: usize,
+    /// The next free descriptor.
+    tail: usize,
+    /// What the device knows from the last context descriptor.
+    context: Option<[u64; 2]>,
+}
+
+impl<const N: usize> Transmitter<N> {
+    pub fn new(arena: &mut DmaArena) -> Result<Self, OutOfDma> {
+        const { assert!(N >= 2 * REPORT_EVERY) };
+        Ok(Self {
+            ring: arena.ring()?,
+            frames: Box::new([const { None }; N]),
+            clean: 0,
+            tail: 0,
+            context: None,
+        })
+    }
+
+    /// Where the device finds the ring.
+    pub fn iova(&self) -> Iova {
+        self.ring.iova()
+    }
+
+    /// Forgets what a device that has been reset had; the frames go back to their pools.
+    pub fn clear(&mut self) {
+        self.frames.iter_mut().for_each(|frame| *frame = None);
+        for index in 0..N {
+            self.ring.store(index, TX_COMMAND, 0);
+        }
+        (self.clean, self.tail, self.context) = (0, 0, None);
+    }
+
+    /// The first descriptor that the device has not reported as done.
+    pub fn pending(&self) -> Option<usize> {
+        (self.clean != self.tail).then_some(self.clean)
+    }
+
+    /// Descriptors that are free. One stays so: head and tail being equal means that all are.
+    #[inline]
+    fn room(&self) -> usize {
+        N - 1 - (self.tail - self.clean)
+    }
+
+    /// Hands all frames of `batch` to the device.
+    #[inline]
+    pub fn transmit(&mut self, bar: &Mmio, batch: &mut Batch, counts: &mut NicCounts) {
+        self.reclaim();
+        if self.room() < batch.len() {
+            self.reclaim_rest();
+        }
+        let first = self.tail;
+        for frame in batch.drain() {
+            let length = frame.len();
+            let plain = (FRAME_BYTES_MIN..=PART_BYTES_MAX).contains(&length);
+            if !plain || frame.has_offload() {
+                self.send_work(frame, counts);
+                continue;
+            }
+            if self.room() == 0 {
+                counts.tx_no_room += 1;
+                continue;
+            }
+            let Ok((frame, iova)) = InFlight::lend(frame) else {
+                counts.tx_refused += 1;
+                continue;
+            };
+            let report = if self.tail % REPORT_EVERY == REPORT_EVERY - 1 {
+                TX_RS
+            } else {
+                0
+            };
+            let length = length as u64;
+            let command = DATA | TX_EOP | report | length | length << TX_PAYLEN_SHIFT;
+            self.ring.store(self.tail, TX_ADDRESS, iova.raw());
+            self.ring.store(self.tail, TX_COMMAND, command);
+            self.frames[self.tail & (N - 1)] = Some(frame);
+            self.tail += 1;
+        }
+        if self.tail != first {
+            // The last descriptor of a call is that of a whole frame.
+            let last = self.tail - 1;
+            let command = self.ring.load(last, TX_COMMAND);
+            self.ring.store(last, TX_COMMAND, command | TX_RS);
+            bar.write(TDT, (self.tail & (N - 1)) as u32);
+        }
+    }
+
+    /// Gives frames back whose report is there, as many as are reported at once.
+    #[inline]
+    fn reclaim(&mut self) {
+        while self.tail - self.clean >= REPORT_EVERY {
+            // The frame that has the last descriptor of the block asked for a report.
+            let mut report = self.clean | (REPORT_EVERY - 1);
+            while report < self.tail && self.frames[report & (N - 1)].is_none() {
+                report += 1;
+            }
+            if report >= self.tail || !self.is_done(report) {
+                break;
+            }
+            self.give_back(report + 1);
+        }
+    }
+
+    /// Gives all frames back if the last report is there: where few frames are sent, no block ends.
+    pub fn reclaim_rest(&mut self) {
+        self.reclaim();
+        if self.clean != self.tail && self.is_done(self.tail - 1) {
+            self.give_back(self.tail);
+        }
+    }
+
+    #[inline]
+    fn is_done(&self, index: usize) -> bool {
+        self.ring.load(index, TX_COMMAND) & TX_DD != 0
+    }
+
+    #[inline]
+    fn give_back(&mut self, end: usize) {
+        for index in self.clean..end {
+            if let Some(frame) = self.frames[index & (N - 1)].take() {
+                drop(frame.done());
+            }
+        }
+        self.clean = end;
+    }
+
+    /// A frame with work for the device, or one that cannot be sent.
+    fn send_work(&mut self, mut frame: Frame, counts: &mut NicCounts) {
+        if self.room() < FRAME_DESCRIPTORS_MAX {
+            counts.tx_no_room += 1;
+            return;
+        }
+        let Some(work) = offload::prepare(&mut frame) else {
+            counts.tx_refused += 1;
+            return;
+        };
+        let length = frame.len();
+        let fits = length <= PART_BYTES_MAX || work.segments;
+        if !fits || length < FRAME_BYTES_MIN {
+            counts.tx_refused += 1;
+            return;
+        }
+        let Ok((frame, iova)) = InFlight::lend(frame) else {
+            counts.tx_refused += 1;
+            return;
+        };
+        let first = self.tail;
+        self.put_context(&work);
+        self.put_parts(&work, iova, length);
+        // A report if the frame has the last descriptor of a block (of 32).
+        let last = self.tail - 1;
+        if first / REPORT_EVERY != self.tail / REPORT_EVERY {
+            let command = self.ring.load(last, TX_COMMAND);
+            self.ring.store(last, TX_COMMAND, command | TX_RS);
+        }
+        self.frames[last & (N - 1)] = Some(frame);
+    }
+
+    /// 7.2.3.2.3: what the device needs to know, unless it does already. Of its two contexts, the
+    /// first is used.
+    fn put_context(&mut self, work: &Work) {
+        let Some(context) = work.context.filter(|_| work.context != self.context) else {
+            return;
+        };
+        self.ring.store(self.tail, 0, context[0]);
+        self.ring.store(self.tail, TX_COMMAND, context[1]);
+        self.tail += 1;
+        self.context = Some(context);
+    }
+
+    /// 7.2.3.2.4: the frame, in as many parts as its length needs.
+    fn put_parts(&mut self, work: &Work, iova: Iova, length: usize) {
+        let mut offset = 0;
+        while offset < length {
+            let part = (length - offset).min(PART_BYTES_MAX);
+            let end = if offset + part == length { TX_EOP } else { 0 };
+            let address = iova.raw() + offset as u64;
+            self.ring.store(self.tail, TX_ADDRESS, address);
+            let command = DATA | end | work.command | part as u64;
+            self.ring.store(self.tail, TX_COMMAND, command);
+            self.tail += 1;
+            offset += part;
+        }
+    }
+}
