@@ -18,7 +18,7 @@
 //! | [`ring`] | rings for frames and sectors on `hvt` | Outboard |
 //! | [`backtrace`] | where a program was, by its frame pointers | Outboard |
 //! | [`capture`] | how a guest writes captured frames into it | Outboard |
-//! | [`vfio_user`] | messages to a PCI device that another process is, and its doorbells | vfio-user 0.1 |
+//! | [`vfio_user`] | messages to a PCI device in another process; doorbells | vfio-user 0.1 |
 
 #![no_std]
 #![forbid(unsafe_code)]

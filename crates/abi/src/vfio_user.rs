@@ -485,20 +485,22 @@ const _: () = assert!(size_of::<IrqInfo>() == 16 && size_of::<IrqSet>() == 20);
 const _: () = assert!(size_of::<RegionAccess>() == 16);
 const _: () = assert!(size_of::<Read32>() == 32 && size_of::<Value32>() == 36);
 
-/// A page of doorbells: Outboard's addition to the protocol.
-///
-/// A mapped page of real registers would trap nothing and lose the order of everything in it. So
-/// what is shared is not a page of the BAR but a region of the device's own, which holds doorbells
-/// alone: registers of BAR 0 of which only the last write matters, and not when the device learns
-/// of it. All else goes by message; the device looks at its doorbells before it obeys one, so
-/// doorbells stay in order with messages, and only among themselves lose it.
-///
-/// The page is of 64-bit words: [`MAGIC_WORD`], [`ASLEEP_WORD`], and from [`FIRST_WORD`] on two for
-/// each doorbell, its offset in BAR 0 and its value. The device writes offsets once, before the
-/// page is mapped, and values when it resets; the driver's side writes values. When the device
-/// stops looking it sets the word [`ASLEEP_WORD`], looks once more, and sleeps; a driver's side that
-/// finds it set, behind a fence after its write, sends the same write as a message.
 pub mod doorbell {
+    //! A page of doorbells: Outboard's addition to the protocol.
+    //!
+    //! A mapped page of real registers would trap nothing and lose the order of everything in it.
+    //! So what is shared is not a page of the BAR but a region of the device's own, which holds
+    //! doorbells alone: registers of BAR 0 of which only the last write matters, and not when the
+    //! device learns of it. All else goes by message; the device looks at its doorbells before it
+    //! obeys one, so doorbells stay in order with messages, and only among themselves lose it.
+    //!
+    //! The page is of 64-bit words: [`MAGIC_WORD`], [`ASLEEP_WORD`], and from [`FIRST_WORD`] on two
+    //! for each doorbell, its offset in BAR 0 and its value. The device writes offsets once, before
+    //! the page is mapped, and values when other registers have changed them; the driver's side
+    //! writes values. When the device stops looking it sets the word [`ASLEEP_WORD`], looks once
+    //! more, and sleeps; a driver's side that finds it set, behind a fence after its write, sends
+    //! the same write as a message too.
+
     /// Type of the region: that of a PCI vendor (Linux `vfio.h`), of the number that is none.
     pub const REGION_KIND: u32 = 1 << 31 | 0xffff;
     /// Subtype of the region, "OBDB".

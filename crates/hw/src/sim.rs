@@ -35,8 +35,8 @@ use file::Mapping;
 #[cfg(not(feature = "host"))]
 enum Mapping {}
 
-// SAFETY: it is a range of memory that lives as long as it; who may touch which byte when is between
-// driver and model, as between a driver and a device (see the module's documentation).
+// SAFETY: it is a range of memory that lives as long as it does; who may touch which byte when is
+// between driver and model, as between a driver and a device (see the module's documentation).
 unsafe impl Send for View {}
 // SAFETY: as above.
 unsafe impl Sync for View {}

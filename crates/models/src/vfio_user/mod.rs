@@ -1,14 +1,16 @@
 //! A software device as a process that others drive: the server of vfio-user.
 //!
 //! Messages and why they are not the crate `vfio_user`'s: [`tender::vfio_user`]. This side adds
-//! configuration space, memory, interrupts and doorbells to what a [`Device`](crate::Device) is.
+//! configuration space, memory, interrupts and doorbells to what a [`Device`] is.
 //!
 //! **How registers are reached, and what can be checked then.**
 //!
-//! | mode | how | what the device sees |
-//! |---|---|---|
-//! | by message | each access is a message that waits for its answer | every access, in order |
-//! | with doorbells | the registers that [`Device::doorbells`](crate::Device::doorbells) names lie in a shared page, looked at in turns; all else by message | every access but those; of them the last value since the last look, in order with messages, in no order among each other |
+//! - *By message*: each access is a message that waits for its answer. The device sees every one,
+//!   in order.
+//! - *With doorbells*: the registers that [`Device::doorbells`] names lie
+//!   in a shared page, which is looked at in turns; all else goes by message. Of doorbells the
+//!   device sees what was written last since it looked, in order with messages, and in no order
+//!   among each other.
 //!
 //! So with doorbells it goes unnoticed that a tail register was written twice, written with what it
 //! held, or written in the wrong order with the tail of another ring; a tail beyond the head, a
