@@ -2,6 +2,7 @@
 //! [`BOOT_INFO`] on; and what it tells images that know Outboard.
 
 use crate::attach::Attached;
+use crate::attach::pci::Pci;
 use abi::COMMAND_LINE_BYTES_MAX;
 use abi::extension::{self, HostInfo, device_flag};
 use abi::manifest::{ENTRIES_MAX, Entry, Header, VERSION, size_of_manifest};
@@ -102,7 +103,12 @@ pub fn handed_over<I: IntoBytes + Immutable>(
 
 /// What an image with Outboard's extension is told. `flags` are bits of
 /// [`extension::host_flag`], `share` are address and size of the shared file.
-pub fn host_info(flags: u32, share: Option<(u64, u64)>, attached: &[Attached]) -> HostInfo {
+pub fn host_info(
+    flags: u32,
+    share: Option<(u64, u64)>,
+    attached: &[Attached],
+    pci: &Pci,
+) -> HostInfo {
     let mut devices = [0; ENTRIES_MAX];
     for device in attached.iter().filter(|device| device.virtio_net_header) {
         devices[device.index] = device_flag::VIRTIO_NET_HEADER;
@@ -116,6 +122,8 @@ pub fn host_info(flags: u32, share: Option<(u64, u64)>, attached: &[Attached]) -
         share,
         share_bytes,
         devices,
+        dma: pci.dma(),
+        pci: pci.infos(),
         ..HostInfo::ZERO
     }
 }

@@ -1,8 +1,12 @@
 //! The one rule about devices: every device of the manifest is attached, and nothing else is.
 
-use crate::options::{Block, Net, Options};
+use crate::options::{Block, Net, Options, Pci};
 use abi::manifest::{Entry, kind};
+use abi::pci::Request;
 use std::fmt;
+
+/// Stands for PCIe devices among the kinds of the manifest's entries, of which it is none.
+const PCI: u32 = u32::MAX;
 
 /// A device of the manifest and what the command line attaches to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +24,15 @@ pub enum Source<'a> {
     Net(&'a Net),
     /// A disk.
     Block(&'a Block),
+}
+
+/// Everything that the manifest names, and what is attached to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pairs<'a> {
+    /// Networks and disks, in the manifest's order.
+    pub devices: Vec<Pair<'a>>,
+    /// PCIe devices, in the manifest's order.
+    pub pci: Vec<&'a Pci>,
 }
 
 /// How manifest and command line differ.
@@ -69,7 +82,11 @@ impl fmt::Display for Error {
 ///
 /// # Errors
 /// If one of them has no partner.
-pub fn pair<'a>(manifest: &[Entry], options: &'a Options) -> Result<Vec<Pair<'a>>, Error> {
+pub fn pair<'a>(
+    manifest: &[Entry],
+    requests: &[Request],
+    options: &'a Options,
+) -> Result<Pairs<'a>, Error> {
     let nets = options
         .nets
         .iter()
@@ -78,24 +95,33 @@ pub fn pair<'a>(manifest: &[Entry], options: &'a Options) -> Result<Vec<Pair<'a>
         .blocks
         .iter()
         .map(|block| ("block", &block.name, kind::BLOCK_BASIC));
-    for (option, name, kind) in nets.chain(blocks) {
+    let pci = options.pci.iter().map(|pci| ("pci", &pci.name, PCI));
+    for (option, name, kind) in nets.chain(blocks).chain(pci) {
         let entry = manifest.iter().find(|entry| entry.name() == Some(name));
-        if entry.is_none_or(|entry| entry.kind != kind) {
+        let request = requests.iter().find(|r| r.name() == Some(name));
+        let named = entry.map(|entry| entry.kind).or(request.map(|_| PCI));
+        if named != Some(kind) {
             let option = format!("--{option}:{name}");
-            let actual = entry.and_then(|entry| attach_option(entry.kind));
+            let actual = named.and_then(attach_option);
             return Err(Error::NotNamed { option, actual });
         }
     }
-    let mut pairs = Vec::with_capacity(manifest.len());
+    let mut pairs = Pairs::default();
     let mut missing = Vec::new();
     for (index, entry) in manifest.iter().enumerate() {
         let Some(name) = entry.name() else { continue };
         match source(entry.kind, name, options) {
-            Some(source) => pairs.push(Pair { index, source }),
+            Some(source) => pairs.devices.push(Pair { index, source }),
             None => missing.push(match entry.kind {
                 kind::NET_BASIC => format!("--net:{name}=IFACE"),
                 _ => format!("--block:{name}=PATH"),
             }),
+        }
+    }
+    for name in requests.iter().filter_map(Request::name) {
+        match options.pci.iter().find(|pci| pci.name == name) {
+            Some(pci) => pairs.pci.push(pci),
+            None => missing.push(format!("--pci:{name}=ADDRESS")),
         }
     }
     if missing.is_empty() {
@@ -124,6 +150,7 @@ fn attach_option(kind: u32) -> Option<&'static str> {
     match kind {
         kind::NET_BASIC => Some("--net:NAME=IFACE"),
         kind::BLOCK_BASIC => Some("--block:NAME=PATH"),
+        PCI => Some("--pci:NAME=ADDRESS"),
         _ => None,
     }
 }
@@ -149,10 +176,54 @@ mod tests {
         ]
     }
 
+    fn nic(name: &str) -> abi::pci::Request {
+        abi::pci::Request {
+            name: abi::manifest::name_field(name).unwrap(),
+            class: 2,
+            subclass: 0,
+            progif: 0,
+            bars: 1,
+            vendor: 0x8086,
+            device: 0x10d3,
+            flags: 0,
+        }
+    }
+
+    #[test]
+    fn pci_devices_pair_in_the_order_of_the_manifest() {
+        let reserved = [Entry::RESERVED];
+        let options = options("--pci:b=02:00.0 --pci:a=01:00.0 a.spt");
+        let pairs = pair(&reserved, &[nic("a"), nic("b")], &options).unwrap();
+        assert_eq!(pairs.pci, [&options.pci[1], &options.pci[0]]);
+        let error = pair(&reserved, &[nic("b")], &options).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the manifest names no such device; remove --pci:a or name it in manifest.json"
+        );
+    }
+
+    #[test]
+    fn a_pci_device_is_of_another_kind_than_a_network() {
+        let other_way = options("--pci:lan=01:00.0 a.spt");
+        let error = pair(&manifest(), &[], &other_way).unwrap_err();
+        assert!(
+            error.to_string().contains("--pci:lan by --net:NAME=IFACE"),
+            "{error}"
+        );
+        let options = options("--net:nic0=tap0 a.spt");
+        let error = pair(&[Entry::RESERVED], &[nic("nic0")], &options).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .ends_with("--net:nic0 by --pci:NAME=ADDRESS"),
+            "{error}"
+        );
+    }
+
     #[test]
     fn devices_pair_in_the_order_of_the_manifest() {
         let options = options("--block:disk=d.img --net:lan=tap0 a.spt");
-        let pairs = pair(&manifest(), &options).unwrap();
+        let pairs = pair(&manifest(), &[], &options).unwrap().devices;
         assert_eq!(
             pairs[0],
             Pair {
@@ -172,17 +243,19 @@ mod tests {
 
     #[test]
     fn an_image_without_devices_needs_none() {
-        assert_eq!(pair(&[Entry::RESERVED], &options("a.spt")), Ok(vec![]));
+        let options = options("a.spt");
+        let none = pair(&[Entry::RESERVED], &[], &options);
+        assert_eq!(none, Ok(Pairs::default()));
     }
 
     /// Invariant 2: a device named and not attached stops the start.
     #[test]
     fn all_missing_devices_are_named_at_once() {
-        let error = pair(&manifest(), &options("a.spt")).unwrap_err();
+        let error = pair(&manifest(), &[nic("nic0")], &options("a.spt")).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the manifest names devices that nothing is attached to; add --net:lan=IFACE \
-             --block:disk=PATH"
+             --block:disk=PATH --pci:nic0=ADDRESS"
         );
     }
 
@@ -190,7 +263,7 @@ mod tests {
     #[test]
     fn what_the_manifest_does_not_name_is_refused() {
         let line = "--block:disk=d.img --net:lan=tap0 --net:wan=tap1 a.spt";
-        let error = pair(&manifest(), &options(line)).unwrap_err();
+        let error = pair(&manifest(), &[], &options(line)).unwrap_err();
         assert_eq!(
             error,
             Error::NotNamed {
@@ -198,7 +271,8 @@ mod tests {
                 actual: None
             }
         );
-        let error = pair(&manifest(), &options("--net:disk=tap0 a.spt")).unwrap_err();
+        let options = options("--net:disk=tap0 a.spt");
+        let error = pair(&manifest(), &[], &options).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the manifest names a device of another kind; replace --net:disk by --block:NAME=PATH"

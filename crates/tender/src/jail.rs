@@ -24,6 +24,8 @@ pub struct Grants {
     pub timer_fd: RawFd,
     /// The event of the shared file, kept open to be waited for.
     pub event_fd: Option<RawFd>,
+    /// What keeps PCIe devices attached; no call takes it.
+    pub held: Vec<RawFd>,
     /// The devices and their descriptors.
     pub devices: Vec<(RawFd, Device)>,
 }
@@ -205,6 +207,7 @@ pub fn close(grants: &Grants, filter: &BpfProgram) -> Result<(), Error> {
     let mut keep: Vec<RawFd> = grants.devices.iter().map(|(fd, _)| *fd).collect();
     keep.extend([CONSOLE_FD, grants.epoll_fd, grants.timer_fd]);
     keep.extend(grants.event_fd);
+    keep.extend(&grants.held);
     enter(keep, filter)
 }
 

@@ -3,11 +3,15 @@
 //! As in Solo5's tenders, options come before the image and everything behind it is the guest's.
 //! This module decides and touches nothing.
 
+mod pci;
+
 use abi::manifest::is_device_name;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+
+pub use pci::{Pci, PciAddress, PciSource};
 
 /// What `--help` prints.
 pub const HELP: &str = "\
@@ -23,6 +27,8 @@ Starts IMAGE with the devices that its manifest names and nothing else.
   --net-offload:NAME=off        no checksum or TCP segmentation offload on network NAME
   --block:NAME=PATH             attach the file or block device PATH as disk NAME
   --block-sector-size:NAME=N    bytes in a sector of disk NAME (default 512)
+  --pci:NAME=0000:01:00.0       attach the PCI device with this address as NAME, by VFIO
+  --pci:NAME=vfio-user:SOCKET   ... the software device behind SOCKET
   --create-taps                 make taps that do not exist; they vanish with the guest
   --host=spt|hvt|process        in a jail, in a virtual machine, or as a plain process for gdb and
                                 perf (default: spt or hvt, as the image says)
@@ -63,6 +69,8 @@ pub struct Options {
     pub nets: Vec<Net>,
     /// Disks to attach, in the order of the command line.
     pub blocks: Vec<Block>,
+    /// PCIe devices to attach, in the order of the command line.
+    pub pci: Vec<Pci>,
     /// Whether taps that do not exist are made.
     pub create_taps: bool,
     /// Where the guest runs; `None`: where its image says.
@@ -241,6 +249,7 @@ struct Draft {
     macs: Vec<(String, [u8; 6])>,
     offloads_off: Vec<(String, ())>,
     blocks: Vec<Block>,
+    pci: Vec<Pci>,
     sector_sizes: Vec<(String, u16)>,
     create_taps: bool,
     host: Option<Host>,
@@ -367,6 +376,7 @@ impl Draft {
             "--net-offload",
             "--block",
             "--block-sector-size",
+            "--pci",
         ];
         if !known.contains(&key) {
             return Err(Error::Unknown(typed.text()));
@@ -388,6 +398,13 @@ impl Draft {
                     mac: None,
                     offload: true,
                 });
+            }
+            "--pci" => {
+                if self.pci.iter().any(|pci| pci.name == name) {
+                    return Err(twice());
+                }
+                let source = pci::source(typed)?;
+                self.pci.push(Pci { name, source });
             }
             "--net-mac" => {
                 let mac = mac(typed)?;
@@ -441,6 +458,7 @@ impl Draft {
             memory_bytes: self.memory_mib.unwrap_or(MEM_MIB_DEFAULT) << 20,
             nets: self.nets,
             blocks: self.blocks,
+            pci: self.pci,
             create_taps: self.create_taps,
             host: self.host,
             huge_pages: self.huge_pages,

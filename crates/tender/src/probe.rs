@@ -59,6 +59,7 @@ pub fn enter(jailed: bool) -> Result<Infallible, Error> {
             epoll_fd: epoll.as_raw_fd(),
             timer_fd: timer.as_raw_fd(),
             event_fd: None,
+            held: Vec::new(),
             devices: Vec::new(),
         };
         let filter = jail::compile(&jail::rules(&grants), false).map_err(Error::Jail)?;

@@ -84,7 +84,7 @@ impl fmt::Display for Error {
 /// Why it could not be started; nothing is left behind then.
 pub fn start(options: &Options, file: &File, image: &Image) -> Result<Infallible, Error> {
     let path = &options.image;
-    let pairs = check::pair(&image.entries, options).map_err(Error::Check)?;
+    let pairs = check::pair(&image.entries, &image.pci, options).map_err(Error::Check)?;
     let command_line = boot::command_line(&options.arguments).map_err(Error::CommandLine)?;
     let boot_bytes = boot::size(image.entries.len(), &command_line);
     let process = options.host == Some(Host::Process);
@@ -102,9 +102,8 @@ pub fn start(options: &Options, file: &File, image: &Image) -> Result<Infallible
     if let (true, Some(address)) = (image.target != Target::Spt, image.target_address) {
         put(&mut guest, address, &(Target::Spt as u32).to_le_bytes())?;
     }
-    let features = image.extension.map_or(0, |extension| extension.features);
-    let world = World::open(&pairs, options, features)?;
-    let attached = &world.attachments.devices;
+    let world = World::open(image, &pairs, options)?;
+    let attached = &world.attachments;
 
     let facts = boot::Facts {
         memory: options.memory_bytes,
@@ -116,7 +115,7 @@ pub fn start(options: &Options, file: &File, image: &Image) -> Result<Infallible
     put(&mut guest, BOOT_INFO, &area)?;
     if let Some(extension) = image.extension {
         let flags = if process { host_flag::PROCESS } else { 0 };
-        let info = boot::host_info(flags, world.shared(), attached);
+        let info = boot::host_info(flags, world.shared(), &attached.devices, &attached.pci);
         put(&mut guest, extension.host_info, info.as_bytes())?;
     }
     let ready = guest.finish(&plan.regions, file);
@@ -146,6 +145,7 @@ fn grants(world: &World) -> Grants {
         epoll_fd: world.epoll.as_raw_fd(),
         timer_fd: world.timer.as_raw_fd(),
         event_fd: world.event.as_ref().map(AsRawFd::as_raw_fd),
+        held: world.attachments.pci.held().collect(),
         devices: devices.map(|d| (d.fd.as_raw_fd(), d.device)).collect(),
     }
 }

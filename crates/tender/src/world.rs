@@ -1,7 +1,8 @@
 //! What a guest is lent, whatever its host: devices, something to wait on, the shared file.
 
+use crate::attach::pci::Pci;
 use crate::attach::{self, Attached, Attachments};
-use crate::check::Pair;
+use crate::check::Pairs;
 use crate::options::Options;
 use crate::rules;
 use crate::share::{self, Share};
@@ -10,6 +11,7 @@ use crate::sys::fault::Shared;
 use abi::extension::{EPOLL_SHARE, feature};
 use abi::manifest::{Device, Entry};
 use abi::spt::EPOLL_TIMER;
+use image::Image;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::time::{TimerfdClockId, TimerfdFlags};
@@ -33,17 +35,16 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Opens what `options` name for an image that understands `features`.
+    /// Opens what `options` name for `image`.
     ///
     /// # Errors
     /// The first thing that cannot be had.
-    pub(crate) fn open(
-        pairs: &[Pair<'_>],
-        options: &Options,
-        features: u32,
-    ) -> Result<Self, Error> {
-        let attachments = attach::attach(pairs, options, features).map_err(Error::Attach)?;
+    pub(crate) fn open(image: &Image, pairs: &Pairs<'_>, options: &Options) -> Result<Self, Error> {
+        let features = image.extension.map_or(0, |extension| extension.features);
+        let asked = (&*image.pci, image.dma_bytes);
+        let attachments = attach::attach(pairs, options, features, asked).map_err(Error::Attach)?;
         let (epoll, timer) = wait_set(&attachments.devices)?;
+        interrupts(&attachments.pci, image.entries.len(), &epoll)?;
         let event = event(options, features, &epoll)?;
         let share = options.share.as_ref().map(share::open).transpose();
         let (share, mapped) = share.map_err(Error::Share)?.unzip();
@@ -100,6 +101,19 @@ pub(crate) fn wait_set(attached: &[Attached]) -> Result<(OwnedFd, OwnedFd), Erro
         add(&net.fd, net.index as u64)?;
     }
     Ok((epoll, timer))
+}
+
+/// Puts the events of interrupts into the wait set, by the devices' numbers behind the `entries` of
+/// the manifest. They are edge-triggered: the guest reads none.
+fn interrupts(pci: &Pci, entries: usize, epoll: &OwnedFd) -> Result<(), Error> {
+    for (number, device) in pci.devices.iter().enumerate() {
+        if let Some(event) = &device.event {
+            let data = epoll::EventData::new_u64((entries + number) as u64);
+            let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+            epoll::add(epoll, event, data, flags).map_err(system("cannot wait"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Puts the event of the shared file into the wait set of a guest that looks for it. It is

@@ -6,6 +6,7 @@ use crate::host::{self, Handle, Told};
 use crate::share::Share;
 use abi::extension::{HOST_INFO_MAGIC, HostInfo, VERSION, host_flag};
 use abi::manifest::{ENTRIES_MAX, Entry, Header};
+use abi::pci::{self, Dma};
 use core::cell::{Cell, OnceCell, UnsafeCell};
 use device::{BATCH_FRAMES_MAX, FRAME_BYTES_MAX, HEADROOM, Pool};
 
@@ -29,6 +30,8 @@ pub enum DeviceError {
     OtherKind,
     /// It was handed out already.
     Taken,
+    /// The tender knows nothing of it: Solo5's own attach no PCIe devices.
+    NotAttached,
 }
 
 impl core::fmt::Display for DeviceError {
@@ -37,6 +40,7 @@ impl core::fmt::Display for DeviceError {
             Self::NotInManifest => "no device of this name: add it to manifest.json",
             Self::OtherKind => "manifest.json has this device as another kind",
             Self::Taken => "this device was handed out already",
+            Self::NotAttached => "this tender attaches no PCI devices: start it with outboard run",
         })
     }
 }
@@ -71,6 +75,9 @@ pub(crate) struct Boot {
     command_line: &'static str,
     entries: &'static [Entry],
     flags: [u32; ENTRIES_MAX],
+    /// What the tender told of PCIe devices, and the DMA memory until it is handed out.
+    pub(crate) pci: [pci::Info; pci::DEVICES_MAX],
+    pub(crate) dma: Cell<Dma>,
     pool: Pool,
     taken: Cell<u64>,
 }
@@ -124,6 +131,8 @@ pub(crate) unsafe fn init(told: &Told) {
         command_line: command_line.to_str().unwrap_or(""),
         entries,
         flags: host_info.devices,
+        pci: host_info.pci,
+        dma: Cell::new(host_info.dma),
         pool: Pool::new(arena, BUFFER_BYTES),
         taken: Cell::new(0),
     };
@@ -176,17 +185,30 @@ pub(crate) fn take(name: &str) -> Result<Attached, DeviceError> {
     let index = (1..boot.entries.len())
         .find(|i| boot.entries[*i].name() == Some(name))
         .ok_or(DeviceError::NotInManifest)?;
-    let bit = 1 << index;
-    if boot.taken.get() & bit != 0 {
-        return Err(DeviceError::Taken);
-    }
-    boot.taken.set(boot.taken.get() | bit);
+    mark_taken(index)?;
     Ok(Attached {
         entry: &boot.entries[index],
         handle: host::handle(index, &boot.entries[index]),
         index: index as u8,
         flags: boot.flags[index],
     })
+}
+
+/// Whether the manifest has a network or a disk of this name.
+pub(crate) fn is_entry(name: &str) -> bool {
+    let mut entries = boot().entries.iter();
+    entries.any(|entry| entry.name() == Some(name))
+}
+
+/// Remembers that the device with this index was handed out.
+pub(crate) fn mark_taken(index: usize) -> Result<(), DeviceError> {
+    let taken = &boot().taken;
+    let bit = 1 << index;
+    if taken.get() & bit != 0 {
+        return Err(DeviceError::Taken);
+    }
+    taken.set(taken.get() | bit);
+    Ok(())
 }
 
 /// The host that this image runs on.

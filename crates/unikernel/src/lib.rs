@@ -27,6 +27,7 @@
 //! | `hvt`, `trap` | the same by hypercalls, and exceptions, in a virtual machine |
 //! | `memory`, `heap` | what the compiler expects of a C library; the allocator |
 //! | `net`, `block` | ports and disks that the host attached |
+//! | `pci` | PCIe devices, and the memory that they reach |
 //! | `share`, [`rules`] | the file that host and guest share; rules in it |
 //! | `capture` | what the host wants to see of the ports' frames |
 //! | `clock`, `wait`, `console`, `counters` | the rest of the world |
@@ -48,6 +49,7 @@ mod hvt;
 mod memory;
 mod net;
 mod panic;
+mod pci;
 pub mod rules;
 mod share;
 mod spt;
@@ -69,6 +71,7 @@ pub use heap::has_room;
 pub use net::Port;
 #[doc(hidden)]
 pub use panic::panic as __panic;
+pub use pci::{PciDevice, dma, pci};
 pub use wait::{Ready, wait};
 
 /// The network device of this name, once.

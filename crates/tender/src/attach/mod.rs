@@ -2,14 +2,17 @@
 
 mod block;
 mod macvtap;
+pub mod pci;
 mod tap;
 
-use crate::check::{Pair, Source};
+use crate::check::{Pairs, Source};
 use crate::netlink;
 use crate::options::{Net, NetSource, Options};
 use crate::sys::tap::offload;
 use abi::extension::feature;
 use abi::manifest::Device;
+use abi::pci::Request;
+use pci::Pci;
 use std::os::fd::OwnedFd;
 use std::{fmt, io};
 
@@ -67,6 +70,8 @@ pub enum Reason {
     System(&'static str, io::Error),
     /// The macvtap cannot be made.
     Macvtap(netlink::Error),
+    /// What is wrong with a PCIe device or DMA memory.
+    Pci(pci::Reason),
 }
 
 impl std::error::Error for Error {}
@@ -114,6 +119,7 @@ impl fmt::Display for Reason {
                  truncate -s 1M FILE, or change --block-sector-size"
             ),
             Self::System(step, error) => write!(f, "{step}: {error}"),
+            Self::Pci(reason) => reason.fmt(f),
             Self::Macvtap(error) => write!(
                 f,
                 "{error}; it needs CAP_NET_ADMIN and a parent that no other macvtap has"
@@ -128,18 +134,26 @@ impl fmt::Display for Reason {
 pub struct Attachments {
     /// In the order of the manifest.
     pub devices: Vec<Attached>,
+    /// PCIe devices and DMA memory.
+    pub pci: Pci,
     _links: Vec<macvtap::Link>,
 }
 
-/// Attaches all of `pairs`; `features` are those of the image's extension, or 0.
+/// Attaches all of `pairs`; `features` are those of the image's extension, or 0, and the last
+/// argument is what it asks for: PCIe devices, and bytes of DMA memory.
 ///
 /// # Errors
 /// The first device that cannot be attached. Whatever was made for others is removed.
-pub fn attach(pairs: &[Pair<'_>], options: &Options, features: u32) -> Result<Attachments, Error> {
+pub fn attach(
+    pairs: &Pairs<'_>,
+    options: &Options,
+    features: u32,
+    (requests, dma_bytes): (&[Request], u64),
+) -> Result<Attachments, Error> {
     let understands = features & feature::VIRTIO_NET_HEADER != 0;
     let mut links = Vec::new();
-    let mut devices = Vec::with_capacity(pairs.len());
-    for pair in pairs {
+    let mut devices = Vec::with_capacity(pairs.devices.len());
+    for pair in &pairs.devices {
         let index = pair.index;
         devices.push(match pair.source {
             Source::Net(net) => {
@@ -181,6 +195,7 @@ pub fn attach(pairs: &[Pair<'_>], options: &Options, features: u32) -> Result<At
     }
     Ok(Attachments {
         devices,
+        pci: pci::attach(requests, &pairs.pci, dma_bytes)?,
         _links: links,
     })
 }

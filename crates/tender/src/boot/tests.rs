@@ -85,10 +85,11 @@ fn only_networks_with_headers_are_marked() {
         1,
         Some((4096, 8192)),
         &[attached(1, true), attached(2, false)],
+        &Pci::default(),
     );
     assert_eq!(info.devices[..3], [0, device_flag::VIRTIO_NET_HEADER, 0]);
     assert_eq!((info.flags, info.share, info.share_bytes), (1, 4096, 8192));
-    let info = host_info(0, None, &[]);
+    let info = host_info(0, None, &[], &Pci::default());
     assert_eq!(
         info,
         HostInfo {

@@ -2,7 +2,8 @@
 //! volume 3, 10.8.5), and what CPUID tells it.
 
 use abi::hvt::BOOT_INFO;
-use kvm_bindings::{kvm_cpuid_entry2, kvm_regs, kvm_segment, kvm_sregs};
+use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, kvm_cpuid_entry2, kvm_regs, kvm_segment, kvm_sregs};
+use kvm_ioctls::Kvm;
 
 /// CR0: protected mode, numeric errors as exceptions, read-only also for the kernel, paging.
 const CR0: u64 = 1 << 0 | 1 << 4 | 1 << 5 | 1 << 16 | 1 << 31;
@@ -125,8 +126,20 @@ const LEAVES: &[Leaf] = &[
     // Whether the time-stamp counter is invariant.
     leaf(0x8000_0007, 0, [0, 0, 0, 1 << 8]),
     // Widths of addresses.
-    leaf(0x8000_0008, 0, [0x0000_ffff, 0, 0, 0]),
+    leaf(ADDRESS_WIDTHS, 0, [0x0000_ffff, 0, 0, 0]),
 ];
+
+/// The leaf with the widths of addresses.
+pub const ADDRESS_WIDTHS: u32 = 0x8000_0008;
+
+/// What a guest is shown on this machine.
+///
+/// # Errors
+/// What KVM says.
+pub fn supported(kvm: &Kvm) -> Result<Vec<kvm_cpuid_entry2>, kvm_ioctls::Error> {
+    let supported = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)?;
+    Ok(shown(supported.as_slice()))
+}
 
 /// Of what KVM can show, what a guest is shown.
 pub fn shown(supported: &[kvm_cpuid_entry2]) -> Vec<kvm_cpuid_entry2> {

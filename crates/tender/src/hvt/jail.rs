@@ -21,6 +21,7 @@ const KVM_GET_REGS: u32 = 0x8090_ae81;
 pub fn close(
     calls: &Calls,
     event: Option<&OwnedFd>,
+    held: impl Iterator<Item = RawFd>,
     core: Option<&Core>,
     machine: &Running,
 ) -> Result<(), Error> {
@@ -29,6 +30,7 @@ pub fn close(
         epoll_fd: calls.epoll.as_raw_fd(),
         timer_fd: calls.timer.as_raw_fd(),
         event_fd: event.map(AsRawFd::as_raw_fd),
+        held: held.collect(),
         devices: devices.map(|d| (d.fd.as_raw_fd(), d.device)).collect(),
     };
     let vcpu = machine.vcpu().as_raw_fd();
@@ -38,6 +40,7 @@ pub fn close(
     keep.extend([grants.epoll_fd, grants.timer_fd, vcpu]);
     keep.extend([CONSOLE_FD, ERROR_FD]);
     keep.extend(grants.event_fd);
+    keep.extend(&grants.held);
     keep.extend(core);
     jail::enter(keep, &filter)
 }

@@ -8,8 +8,10 @@
 //! | from [`IMAGE_BASE`] | the segments of the image | their rights |
 //! | from the end of the image | heap, and the stack of Solo5's images | read, write |
 //! | [`BASE`] | the shared file, if there is one | as on `spt` |
+//! | see `windows` | BARs of PCIe devices, and DMA memory | read, write; BARs uncached |
 //!
-//! Virtual and physical addresses are the same.
+//! Virtual and physical addresses are the same, but for windows where the processor has too few
+//! bits for that.
 
 mod call;
 mod core;
@@ -18,8 +20,10 @@ mod ending;
 mod jail;
 mod paging;
 pub mod probe;
+mod windows;
 
 use self::core::Core;
+use crate::attach::pci::Pci;
 use crate::options::Options;
 use crate::share::Share;
 use crate::spt::put;
@@ -34,6 +38,7 @@ use abi::{IMAGE_BASE, PAGE_SIZE};
 use call::{Calls, Outcome};
 use ending::Ending;
 use image::Image;
+use kvm_bindings::kvm_cpuid_entry2;
 use kvm_ioctls::Kvm;
 use paging::{Builder, Rights};
 use std::convert::Infallible;
@@ -41,12 +46,16 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
+use windows::Placed;
 use zerocopy::IntoBytes;
 
 pub use call::{Calls as Hypercalls, Violation};
 
 /// Where page tables lie.
 const TABLES: Range<u64> = 0x2_0000..IMAGE_BASE;
+/// The first memory slot of KVM's for windows; those before it are memory and the shared file, and
+/// some are left.
+const WINDOW_SLOTS: u32 = 8;
 /// Least heap that a guest is started with, in bytes: the stack of Solo5's images needs some.
 const HEAP_BYTES_MIN: u64 = 64 << 10;
 
@@ -63,6 +72,8 @@ pub enum Error {
     TooLittle(u64, u64),
     /// The machine cannot be made: how much memory in MiB, whether in huge pages.
     Machine(u64, bool, io::Error),
+    /// The processor's physical addresses have too few bits for the devices.
+    Narrow(u32),
     /// Guest memory cannot be mapped for it.
     Paging(paging::Error),
     /// A step that KVM refused.
@@ -123,6 +134,11 @@ impl fmt::Display for Error {
                 "no virtual machine of {mib} MiB: {error}; give a smaller --mem=MIB, or start the \
                  image with --host=spt"
             ),
+            Self::Narrow(bits) => write!(
+                f,
+                "the processor's addresses have {bits} bits, too few for the PCI devices; start \
+                 the image with --host=spt"
+            ),
             Self::Paging(error) => error.fmt(f),
             Self::Step(step, error) => {
                 write!(f, "KVM, {step}: {error}; start the image with --host=spt")
@@ -143,7 +159,7 @@ impl fmt::Display for Error {
 /// # Errors
 /// Why it could not be started; nothing is left behind then.
 pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, Error> {
-    let pairs = check::pair(&image.entries, options).map_err(spt::Error::Check)?;
+    let pairs = check::pair(&image.entries, &image.pci, options).map_err(spt::Error::Check)?;
     let command_line = boot::command_line(&options.arguments).map_err(spt::Error::CommandLine)?;
     let memory = memory_size(options.memory_bytes, image.end)?;
     let kvm = Kvm::new().map_err(|error| Error::Kvm(from_kvm(error)))?;
@@ -153,8 +169,7 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
     spt::fill(&mut machine, &spt::segments(image), file)
         .map_err(|error| spt::Error::Load(options.image.clone(), error))?;
 
-    let features = image.extension.map_or(0, |extension| extension.features);
-    let world = World::open(&pairs, options, features)?;
+    let world = World::open(image, &pairs, options)?;
     if let (Some(share), Some(mapped)) = (&world.share, &world.mapped) {
         let lent = mapped.lend(&machine, share.size);
         lent.map_err(|error| Error::Step("the shared file", error))?;
@@ -175,22 +190,28 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
     };
     let boot = boot::handed_over(BOOT_INFO, info, &manifest, &command_line);
     put(&mut machine, BOOT_INFO, &boot)?;
+    let attached = &world.attachments;
     if let Some(extension) = image.extension {
-        let info = boot::host_info(0, world.shared(), &world.attachments.devices);
+        let info = boot::host_info(0, world.shared(), &attached.devices, &attached.pci);
         put(&mut machine, extension.host_info, info.as_bytes())?;
         if let Some(address) = image.target_address {
             put(&mut machine, address, &(Target::Hvt as u32).to_le_bytes())?;
         }
     }
-    let tables = map(image, memory, boot.len() as u64, world.share.as_ref())?;
-    prepare(
-        &mut machine,
-        &kvm,
-        &tables,
-        cpu::registers(image.entry, memory),
+    let cpuid = cpu::supported(&kvm).map_err(step("CPUID"))?;
+    let windows = lend(&machine, &attached.pci, &cpuid)?;
+    let tables = map(
+        image,
+        memory,
+        boot.len() as u64,
+        world.share.as_ref(),
+        &windows,
     )?;
+    let registers = cpu::registers(image.entry, memory);
+    prepare(&mut machine, &cpuid, &tables, registers)?;
     drop(kvm);
     let shared = world.share.is_some();
+    let pci = world.attachments.pci;
     let calls = Calls {
         devices: world.attachments.devices,
         epoll: world.epoll,
@@ -198,10 +219,10 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
     };
     // The first reading looks for the kernel's page with the clock, which the jail does not allow.
     call::wall_time();
-    let mut machine = machine.start();
+    let mut machine = machine.start(pci.dma.as_ref().map(|arena| &arena.window));
     let core = options.dump_core.as_deref().map(core_file).transpose()?;
     let event = world.event.as_ref();
-    jail::close(&calls, event, core.as_ref(), &machine).map_err(Error::Jail)?;
+    jail::close(&calls, event, pci.held(), core.as_ref(), &machine).map_err(Error::Jail)?;
     let ending = serve(&mut machine, &calls);
     if let Some(core) = &core {
         ending.leave(core, &machine);
@@ -246,10 +267,34 @@ fn memory_size(memory: u64, image_end: u64) -> Result<u64, Error> {
     Ok(memory)
 }
 
+/// Lends BARs and DMA memory to the guest, a memory slot for each.
+fn lend<'a>(
+    machine: &Machine,
+    pci: &'a Pci,
+    cpuid: &[kvm_cpuid_entry2],
+) -> Result<Vec<Placed<'a>>, Error> {
+    let widths = cpuid
+        .iter()
+        .find(|leaf| leaf.function == cpu::ADDRESS_WIDTHS);
+    let bits = windows::address_bits(widths.map(|leaf| leaf.eax));
+    let placed = windows::place(pci, bits).ok_or(Error::Narrow(bits))?;
+    for (
+        slot,
+        Placed {
+            window, physical, ..
+        },
+    ) in (WINDOW_SLOTS..).zip(&placed)
+    {
+        let lent = window.lend(machine, slot, *physical);
+        lent.map_err(|error| Error::Step("memory of a PCI device", error))?;
+    }
+    Ok(placed)
+}
+
 /// Puts page tables and descriptors into guest memory and sets the processor up.
 fn prepare(
     machine: &mut Machine,
-    kvm: &Kvm,
+    cpuid: &[kvm_cpuid_entry2],
     tables: &Builder,
     registers: kvm_bindings::kvm_regs,
 ) -> Result<(), Error> {
@@ -257,9 +302,7 @@ fn prepare(
         put(machine, address, table.as_bytes())?;
     }
     put(machine, cpu::GDT, cpu::GDT_ENTRIES.as_bytes())?;
-    let supported = kvm.get_supported_cpuid(kvm_bindings::KVM_MAX_CPUID_ENTRIES);
-    let supported = supported.map_err(step("CPUID"))?;
-    let shown = kvm_bindings::CpuId::from_entries(&cpu::shown(supported.as_slice()));
+    let shown = kvm_bindings::CpuId::from_entries(cpuid);
     let shown = shown.map_err(|_| Error::Step("CPUID", io::ErrorKind::InvalidData.into()))?;
     let vcpu = machine.vcpu();
     vcpu.set_cpuid2(&shown).map_err(step("CPUID"))?;
@@ -275,6 +318,7 @@ fn map(
     memory: u64,
     boot_bytes: u64,
     share: Option<&Share>,
+    windows: &[Placed<'_>],
 ) -> Result<Builder, Error> {
     const DATA: Rights = Rights {
         write: true,
@@ -299,6 +343,18 @@ fn map(
         let written = share.size.min(CONTROL_OFFSET as u64);
         same(BASE..BASE + written, DATA)?;
         same(BASE + written..BASE + share.size, Rights::default())?;
+    }
+    for placed in windows {
+        let start = placed.window.address();
+        let rights = Rights {
+            uncached: placed.registers,
+            ..DATA
+        };
+        tables.map(
+            start..start + placed.window.bytes(),
+            placed.physical,
+            rights,
+        )?;
     }
     Ok(tables)
 }

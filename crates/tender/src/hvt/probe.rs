@@ -83,8 +83,9 @@ pub fn run() -> Result<Ability, Error> {
     let mut tables = Builder::new(TABLES)?;
     tables.map(IMAGE_BASE..IMAGE_BASE + PAGE_SIZE, IMAGE_BASE, execute)?;
     let registers = cpu::registers(IMAGE_BASE, MEMORY_BYTES);
-    prepare(&mut machine, &kvm, &tables, registers)?;
-    let mut machine = machine.start();
+    let cpuid = cpu::supported(&kvm).map_err(super::step("CPUID"))?;
+    prepare(&mut machine, &cpuid, &tables, registers)?;
+    let mut machine = machine.start(None);
     let first = step(&mut machine)?;
     if first != Exit::Port(CALL_PORT, HELLO) {
         return Ok(Ability::Broken(format!("{first:?}")));

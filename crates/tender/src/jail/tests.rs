@@ -26,6 +26,7 @@ pub(crate) fn grants() -> Grants {
         epoll_fd: EPOLL,
         timer_fd: TIMER,
         event_fd: Some(EVENT),
+        held: Vec::new(),
         devices: vec![(NET, net), (DISK, disk)],
     }
 }
@@ -224,6 +225,7 @@ fn a_guest_without_devices_cannot_read() {
         epoll_fd: EPOLL,
         timer_fd: TIMER,
         event_fd: Some(EVENT),
+        held: Vec::new(),
         devices: vec![],
     };
     let rules = rules(&grants);
@@ -243,6 +245,7 @@ fn a_manifest_full_of_disks_fits_into_a_filter() {
         epoll_fd: EPOLL,
         timer_fd: TIMER,
         event_fd: Some(EVENT),
+        held: Vec::new(),
         devices,
     };
     let program = compile(&rules(&grants), false).unwrap();

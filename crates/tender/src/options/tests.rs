@@ -176,7 +176,7 @@ fn options_that_do_not_exist_are_refused() {
         "--net=tap0",
         "--x=",
         "--mem:a=5",
-        "--pci:a=b",
+        "--pci-x:a=b",
     ] {
         assert_eq!(error(option), Error::Unknown(option.into()));
     }
@@ -226,4 +226,39 @@ fn an_error_is_one_line_whatever_was_typed() {
     ] {
         assert_eq!(error(option).to_string().lines().count(), 1, "{option:?}");
     }
+}
+
+#[test]
+fn pci_devices_have_an_address_or_a_socket() {
+    let line = [
+        "--pci:a=0000:01:00.0",
+        "--pci:b=C1:1f.7",
+        "--pci:c=vfio-user:/run/x.sock",
+        "a.spt",
+    ];
+    let options = options(&line);
+    let address = |text: &str| PciSource::Address(PciAddress::parse(text).unwrap());
+    let sources: Vec<_> = options.pci.iter().map(|pci| pci.source.clone()).collect();
+    assert_eq!(sources[0], address("0000:01:00.0"));
+    assert_eq!(sources[1], address("0000:c1:1f.7"));
+    assert_eq!(sources[2], PciSource::Socket("/run/x.sock".into()));
+    assert_eq!(options.pci[1].option(), "--pci:b=0000:c1:1f.7");
+    let twice = request(&["--pci:a=01:00.0", "--pci:a=02:00.0", "a.spt"]);
+    assert_eq!(twice, Err(Error::Twice("--pci:a".into())));
+    for wrong in [
+        "",
+        "01:00",
+        "1:00.0",
+        "01:20.0",
+        "01:00.8",
+        "00:01:00.0",
+        "0000:01:00.0/..",
+        "123456789:01:00.0",
+        "+000:01:00.0",
+        "vfio-user:",
+    ] {
+        let error = error(&format!("--pci:a={wrong}"));
+        assert!(matches!(error, Error::Value { .. }), "{wrong}");
+    }
+    assert!(PciAddress::parse("10000:01:00.0").is_some());
 }

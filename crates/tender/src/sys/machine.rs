@@ -1,6 +1,7 @@
 //! A virtual machine of KVM's with one processor, and its memory.
 
 use super::guest::GuestMemory;
+use super::window::Window;
 use crate::memory::Memory;
 use kvm_bindings::{KVM_MEM_READONLY, kvm_userspace_memory_region};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
@@ -121,17 +122,47 @@ impl Machine {
         unsafe { self.vm.set_user_memory_region(region) }.map_err(os_error)
     }
 
+    /// The same at another guest-physical address, `physical`, to be written too.
+    ///
+    /// # Errors
+    /// As [`Self::lend`].
+    ///
+    /// # Safety
+    /// As [`Self::lend`].
+    pub unsafe fn lend_at(
+        &self,
+        slot: u32,
+        physical: u64,
+        address: u64,
+        length: u64,
+    ) -> io::Result<()> {
+        let region = kvm_userspace_memory_region {
+            slot,
+            flags: 0,
+            guest_phys_addr: physical,
+            memory_size: length,
+            userspace_addr: address,
+        };
+        // SAFETY: the caller vouches for the memory.
+        unsafe { self.vm.set_user_memory_region(region) }.map_err(os_error)
+    }
+
     /// The processor, to be set up or asked for its registers.
     pub fn vcpu(&self) -> &VcpuFd {
         &self.vcpu
     }
 
     /// Goes on to where the guest can run, and nobody has a reference to its memory any more.
-    pub fn start(self) -> Running {
+    /// It may also name addresses in `arena`, by those that they have here.
+    pub fn start(self, arena: Option<&Window>) -> Running {
         let mut memory = GuestMemory::new();
         // SAFETY: `new` has mapped the memory, it is never unmapped, and `self`, from which all
         // references to it were borrowed, ends here.
         unsafe { memory.add(0, self.memory, self.bytes as u64) };
+        if let Some((place, window)) = arena.and_then(|window| Some((window.place()?, window))) {
+            // SAFETY: windows are never unmapped, and no reference to one is ever made.
+            unsafe { memory.add(window.address(), place, window.bytes()) };
+        }
         Running {
             vcpu: self.vcpu,
             _vm: self.vm,

@@ -15,3 +15,5 @@ pub mod process;
 pub(crate) mod random;
 pub mod signal;
 pub mod tap;
+pub(crate) mod vfio;
+pub(crate) mod window;

@@ -1,0 +1,248 @@
+//! Devices behind the IOMMU, by VFIO: all that is asked of the kernel, in order.
+//!
+//! A device is found and compared with the manifest before anything is opened; its group joins the
+//! one container; it is reset, its BARs are mapped and its interrupt is given an event. DMA memory
+//! is mapped for the container once all groups are in, for each may narrow the addresses. Last,
+//! the device may become bus master.
+
+use super::sysfs::{self, Found, Identity};
+use super::{BarProblem, Device, Reason, dma, iova};
+use crate::options::PciAddress;
+use crate::sys::vfio::{self, Container, Group, Interrupt};
+use crate::sys::window::Window;
+use abi::PAGE_SIZE;
+use abi::pci::{
+    BAR_BYTES_MAX, BARS, DMA_BASE, Info, Request, bar_address, info_flag, request_flag,
+};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::Resource;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+const DRIVER: &str = "vfio-pci";
+
+/// The command register of the configuration space, and its bits (PCI Local Bus 3.0, 6.2.2).
+const COMMAND: u64 = 4;
+const COMMAND_MEMORY: u16 = 1 << 1;
+const COMMAND_BUS_MASTER: u16 = 1 << 2;
+const COMMAND_NO_PIN: u16 = 1 << 10;
+
+/// The container and the groups in it, of which several devices may be.
+#[derive(Debug, Default)]
+pub struct Host {
+    container: Option<Container>,
+    groups: Vec<(u32, Group)>,
+}
+
+/// A device that is attached but for its right to be bus master.
+#[derive(Debug)]
+pub struct Opened {
+    device: vfio::Device,
+    bus_master: bool,
+}
+
+impl Host {
+    /// Attaches the device at `address` as PCIe device `number` of the image.
+    ///
+    /// # Errors
+    /// The first thing that speaks against it.
+    pub fn attach(
+        &mut self,
+        number: usize,
+        request: &Request,
+        address: &PciAddress,
+    ) -> Result<(Device, Opened), Reason> {
+        let group = check(address, request)?;
+        let group = self.group(group)?;
+        let device =
+            group
+                .device(address.as_str())
+                .map_err(|error| match error.raw_os_error() {
+                    Some(libc::EBUSY) => Reason::Busy,
+                    _ => Reason::System("the device cannot be opened", error),
+                })?;
+        if !device.can_reset() {
+            return Err(Reason::NoReset);
+        }
+        device.reset().map_err(step("it cannot be reset"))?;
+        let bus_master = request.flags & request_flag::BUS_MASTER != 0;
+        let mut attached = Device {
+            info: Info {
+                flags: info_flag::ATTACHED,
+                ..Info::ZERO
+            },
+            windows: Vec::new(),
+            event: None,
+        };
+        for bar in (0..BARS).filter(|bar| request.bars & 1 << bar != 0) {
+            let mapped = map(&device, number, bar, &mut attached.windows);
+            attached.info.bar_bytes[bar] = mapped.map_err(|problem| Reason::Bar(bar, problem))?;
+        }
+        command(&device, COMMAND_MEMORY | COMMAND_NO_PIN, COMMAND_BUS_MASTER)?;
+        // A message-signalled interrupt is a write by the device: only a bus master has one.
+        if bus_master {
+            attached.event = Some(interrupt(&device)?);
+            attached.info.flags |= info_flag::INTERRUPT;
+        }
+        Ok((attached, Opened { device, bus_master }))
+    }
+
+    /// The group of this number, in the container.
+    fn group(&mut self, number: u32) -> Result<&Group, Reason> {
+        let known = self.groups.iter().position(|(other, _)| *other == number);
+        let place = match known {
+            Some(place) => place,
+            None => {
+                let group = self.join(number)?;
+                self.groups.push((number, group));
+                self.groups.len() - 1
+            }
+        };
+        Ok(&self.groups[place].1)
+    }
+
+    fn join(&mut self, number: u32) -> Result<Group, Reason> {
+        let group = Group::open(number).map_err(|error| match error.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => Reason::Permission(number),
+            Some(libc::EBUSY) => Reason::Busy,
+            _ => Reason::Vfio(error),
+        })?;
+        if !group.is_viable().map_err(step("its group"))? {
+            return Err(Reason::Neighbours(number, sysfs::neighbours(number)));
+        }
+        match &self.container {
+            Some(container) => group.join(container).map_err(step("its group"))?,
+            None => {
+                let container = Container::open().map_err(Reason::Vfio)?;
+                group.join(&container).map_err(step("its group"))?;
+                container
+                    .set_iommu()
+                    .map_err(|error| match error.raw_os_error() {
+                        Some(libc::EPERM) => Reason::Interrupts,
+                        _ => Reason::System("its IOMMU", error),
+                    })?;
+                self.container = Some(container);
+            }
+        }
+        Ok(group)
+    }
+
+    /// Lets the devices reach the DMA memory, and become bus masters. Returns what keeps them
+    /// attached.
+    ///
+    /// # Errors
+    /// If the IOMMU has no room for it or not so much may be locked.
+    pub fn start(
+        self,
+        devices: Vec<Opened>,
+        arena: Option<&mut dma::Arena>,
+    ) -> Result<Vec<OwnedFd>, Reason> {
+        if let (Some(container), Some(arena)) = (&self.container, arena) {
+            reach(container, arena)?;
+        }
+        let mut held: Vec<OwnedFd> = Vec::new();
+        for Opened { device, bus_master } in devices {
+            if bus_master {
+                command(&device, COMMAND_BUS_MASTER, 0)?;
+            }
+            held.push(device.into());
+        }
+        held.extend(self.groups.into_iter().map(|(_, group)| group.into()));
+        held.extend(self.container.map(OwnedFd::from));
+        Ok(held)
+    }
+}
+
+/// Compares a device with what the manifest asks for, and returns its group.
+fn check(address: &PciAddress, request: &Request) -> Result<u32, Reason> {
+    let Found {
+        identity,
+        driver,
+        group,
+    } = sysfs::find(address.as_str()).ok_or(Reason::NoDevice)?;
+    let wanted = Identity {
+        vendor: request.vendor,
+        device: request.device,
+        class: [request.class, request.subclass, request.progif],
+    };
+    if identity != wanted {
+        return Err(Reason::Identity(wanted, identity));
+    }
+    let group = group.ok_or(Reason::NoIommu)?;
+    if driver.as_deref() != Some(DRIVER) {
+        return Err(Reason::Driver(address.clone(), driver));
+    }
+    Ok(group)
+}
+
+/// Maps a BAR where the image finds it, and returns its size.
+fn map(
+    device: &vfio::Device,
+    number: usize,
+    bar: usize,
+    windows: &mut Vec<Window>,
+) -> Result<u64, BarProblem> {
+    let region = device.region(bar as u32).map_err(BarProblem::Refused)?;
+    if region.bytes == 0 {
+        return Err(BarProblem::Missing);
+    }
+    if region.bytes > BAR_BYTES_MAX {
+        return Err(BarProblem::TooLarge(region.bytes));
+    }
+    if region.mappable.is_empty() {
+        return Err(BarProblem::NotMappable);
+    }
+    let start = bar_address(number, bar);
+    for part in region.mappable {
+        // A BAR of less than a page has the page for itself, or could not be mapped.
+        let bytes = (part.end - part.start).next_multiple_of(PAGE_SIZE);
+        let offset = region.offset + part.start;
+        let window = Window::map(device, offset, start + part.start, bytes);
+        windows.push(window.map_err(BarProblem::Refused)?);
+    }
+    Ok(region.bytes)
+}
+
+/// An event that the device's first interrupt raises.
+fn interrupt(device: &vfio::Device) -> Result<OwnedFd, Reason> {
+    let refused = || step("its interrupt");
+    for kind in [Interrupt::MsiX, Interrupt::Msi] {
+        if device.interrupts(kind).map_err(refused())? == 0 {
+            continue;
+        }
+        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+        let event = eventfd(0, flags).map_err(|error| refused()(error.into()))?;
+        device.trigger(kind, event.as_fd()).map_err(refused())?;
+        return Ok(event);
+    }
+    Err(Reason::NoInterrupt)
+}
+
+/// Sets and clears bits of the command register.
+fn command(device: &vfio::Device, set: u16, clear: u16) -> Result<(), Reason> {
+    let refused = || step("its configuration space");
+    let value = device.config(COMMAND).map_err(refused())?;
+    let value = value & !clear | set;
+    device.set_config(COMMAND, value).map_err(refused())
+}
+
+/// Lets all devices of the container reach the DMA memory.
+fn reach(container: &Container, arena: &mut dma::Arena) -> Result<(), Reason> {
+    let iommu = container.iommu().map_err(step("the IOMMU"))?;
+    let bytes = arena.window.bytes();
+    let place = iova::place(&iommu.ranges, bytes, DMA_BASE);
+    let place = place.filter(|_| iommu.mappings_left > 0);
+    arena.iova = place.ok_or(Reason::NoRoom(bytes >> 20))?;
+    let mapped = container.map(&arena.window, arena.iova);
+    mapped.map_err(|error| {
+        let limit = rustix::process::getrlimit(Resource::Memlock).current;
+        match (error.raw_os_error(), limit) {
+            (Some(libc::ENOMEM), Some(limit)) if limit < bytes => Reason::Locked { bytes, limit },
+            _ => Reason::System("its DMA memory", error),
+        }
+    })
+}
+
+fn step(step: &'static str) -> impl Fn(io::Error) -> Reason {
+    move |error| Reason::System(step, error)
+}
