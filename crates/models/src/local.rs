@@ -11,12 +11,18 @@ use std::time::{Duration, Instant};
 
 /// A device in the driver's thread. It acts when it is told to, and then only.
 #[derive(Debug)]
-pub struct Local<D>(RefCell<D>);
+pub struct Local<D> {
+    device: RefCell<D>,
+    bytes: usize,
+}
 
 impl<D: Device + 'static> Local<D> {
     /// Takes a device in.
     pub fn new(device: D) -> Rc<Self> {
-        Rc::new(Self(RefCell::new(device)))
+        Rc::new(Self {
+            bytes: bar_bytes(&device),
+            device: RefCell::new(device),
+        })
     }
 
     /// Its first BAR, for a driver.
@@ -29,7 +35,7 @@ impl<D: Device + 'static> Local<D> {
     /// # Panics
     /// While somebody else has it.
     pub fn device(&self) -> RefMut<'_, D> {
-        self.0.borrow_mut()
+        self.device.borrow_mut()
     }
 
     /// Lets the device act.
@@ -40,15 +46,15 @@ impl<D: Device + 'static> Local<D> {
 
 impl<D: Device> Registers for Local<D> {
     fn len(&self) -> usize {
-        bar_bytes(&*self.0.borrow())
+        self.bytes
     }
 
     fn read32(&self, offset: usize) -> u32 {
-        read32(&mut *self.0.borrow_mut(), offset)
+        read32(&mut *self.device.borrow_mut(), offset)
     }
 
     fn write32(&self, offset: usize, value: u32) {
-        let mut device = self.0.borrow_mut();
+        let mut device = self.device.borrow_mut();
         device.write(0, offset as u64, &value.to_le_bytes());
     }
 }
@@ -213,4 +219,110 @@ fn read32(device: &mut impl Device, offset: usize) -> u32 {
     let mut word = [0; 4];
     device.read(0, offset as u64, &mut word);
     u32::from_le_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Identity, Msix};
+    use hw::Register;
+    use hw::sim::arena;
+
+    /// Register 0 counts writes to 4, a doorbell; 8 holds what is written.
+    #[derive(Default)]
+    struct Counts {
+        rung: u32,
+        held: u32,
+        polls: u32,
+    }
+
+    impl Device for Counts {
+        fn identity(&self) -> Identity {
+            Identity {
+                vendor: 1,
+                device: 2,
+                class: [0; 3],
+                revision: 0,
+                bars: [16, 0, 0, 0, 0, 0],
+                msix: Msix {
+                    vectors: 0,
+                    bar: 0,
+                    table: 0,
+                    pending: 0,
+                },
+            }
+        }
+
+        fn read(&mut self, _: u8, offset: u64, bytes: &mut [u8]) {
+            let value = match offset {
+                0 => self.rung,
+                8 => self.held,
+                _ => 0,
+            };
+            bytes.copy_from_slice(&value.to_le_bytes());
+        }
+
+        fn write(&mut self, _: u8, offset: u64, bytes: &[u8]) {
+            let value = u32::from_le_bytes(bytes.try_into().unwrap());
+            match offset {
+                4 => self.rung += value,
+                // What was rung before is known before.
+                8 => self.held = value + self.rung,
+                _ => {}
+            }
+        }
+
+        fn reset(&mut self) {}
+
+        fn poll(&mut self, _: &dyn Dma, _: Duration) -> Progress {
+            self.polls += 1;
+            Progress::default()
+        }
+
+        fn take_interrupts(&mut self) -> u64 {
+            u64::from(self.polls)
+        }
+
+        fn doorbells(&self) -> &'static [usize] {
+            &[4]
+        }
+    }
+
+    #[test]
+    fn a_device_in_the_same_thread_acts_at_once() {
+        let (_arena, memory) = arena(4096, 0x1000);
+        let device = Local::new(Counts::default());
+        let bar = device.mmio();
+        bar.write(Register(4), 3);
+        bar.write(Register(8), 4);
+        assert_eq!([bar.read(Register(0)), bar.read(Register(8))], [3, 7]);
+        assert!(device.poll(&memory, Duration::ZERO).is_idle());
+        assert_eq!((device.device().polls, bar.len()), (1, 16));
+    }
+
+    #[test]
+    fn doorbells_are_heard_before_later_registers_and_by_the_devices_thread() {
+        let (_arena, memory) = arena(4096, 0x1000);
+        let device = Threaded::new(Counts::default());
+        let bar = device.mmio();
+        bar.write(Register(4), 3);
+        bar.write(Register(8), 4);
+        assert_eq!([bar.read(Register(0)), bar.read(Register(8))], [3, 7]);
+        std::thread::scope(|scope| {
+            let other = device.clone();
+            let (sender, receiver) = std::sync::mpsc::channel();
+            // Nobody listens any more once the test has seen enough.
+            scope.spawn(move || {
+                other.run(&memory, |raised| {
+                    sender.send(raised).ok();
+                })
+            });
+            assert!(receiver.recv().unwrap() > 0);
+            bar.write(Register(4), 5);
+            while device.device().rung != 8 {
+                std::thread::yield_now();
+            }
+            device.stop();
+        });
+    }
 }

@@ -2,6 +2,7 @@
 //! drivers and appliances have their own.
 
 pub(crate) mod checksum;
+pub(crate) mod coalesce;
 pub(crate) mod headers;
 #[cfg(test)]
 pub(crate) mod samples;

@@ -2,12 +2,18 @@
 
 mod flood;
 mod pair;
+mod pcap;
 mod reflect;
+mod socket;
+mod tap;
 
 pub use crate::packet::Offload;
 pub use flood::Flood;
 pub use pair::{Pair, pair};
+pub use pcap::{Pcap, PcapFault};
 pub use reflect::Loop;
+pub use socket::SocketWire;
+pub use tap::{TapFault, TapWire};
 
 /// A wire. Frames have no frame check sequence; how long they may be is the wire's affair.
 pub trait Wire {
@@ -38,6 +44,36 @@ pub trait Wire {
 
     /// Sends what may have been held back, in the hope that more follows.
     fn flush(&mut self) {}
+}
+
+impl<W: Wire + ?Sized> Wire for Box<W> {
+    fn is_up(&self) -> bool {
+        (**self).is_up()
+    }
+
+    fn peek(&mut self) -> Option<(&[u8], Offload)> {
+        (**self).peek()
+    }
+
+    fn take(&mut self) {
+        (**self).take();
+    }
+
+    fn has_room(&mut self) -> bool {
+        (**self).has_room()
+    }
+
+    fn takes_large_frames(&self) -> bool {
+        (**self).takes_large_frames()
+    }
+
+    fn send(&mut self, frame: &[u8], offload: Offload) {
+        (**self).send(frame, offload);
+    }
+
+    fn flush(&mut self) {
+        (**self).flush();
+    }
 }
 
 /// Frames in slots of one size, first in, first out; nothing is allocated once it exists.

@@ -1,0 +1,152 @@
+//! How many frames a second the model of the 82599 moves on one core, with the least possible
+//! driver on another: it sends back every frame that it gets.
+//!
+//! `cargo run --release -p models --example reflect -- 3` measures for three seconds; with `local`
+//! behind it, driver and model take turns in one thread, to count their instructions.
+
+#![forbid(unsafe_code)]
+
+use hw::sim::arena;
+use hw::{DmaRing, Mmio, Reachable, Register};
+use models::wire::Flood;
+use models::{Intel82599, Local, Misbehaviour, Threaded};
+use std::time::{Duration, Instant};
+
+const DESCRIPTORS: usize = 512;
+const BUFFER_BYTES: u64 = 2048;
+const IOVA: u64 = 0x10_0000_0000;
+const BATCH: usize = 32;
+
+type Ring = DmaRing<2, DESCRIPTORS>;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let seconds = arguments
+        .next()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(3);
+    let mut frame = vec![0; 60];
+    frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
+    let wire = Flood::new(vec![frame]);
+    let model = Intel82599::new([2, 0, 0, 0, 0, 1], wire, &Misbehaviour::default());
+    let (mut arena, memory) = arena(4 << 20, IOVA);
+    let (rx, tx) = (arena.ring().expect("a ring"), arena.ring().expect("a ring"));
+    let buffers = arena
+        .buf(DESCRIPTORS * 2 * BUFFER_BYTES as usize, 4096)
+        .expect("buffers");
+    let buffers = buffers.iova().expect("an address").raw();
+    let start = Instant::now();
+    let end = start + Duration::from_secs(seconds);
+    let rings = Rings { rx, tx, buffers };
+    let (frames, report) = if arguments.next().is_some() {
+        let model = Local::new(model);
+        let bar = model.mmio();
+        begin(&bar, &rings);
+        let turn = || {
+            model.poll(&memory, start.elapsed());
+        };
+        let frames = reflect(&bar, &rings, end, turn);
+        (frames, model.device().report().clone())
+    } else {
+        let model = Threaded::new(model);
+        std::thread::scope(|scope| {
+            let other = model.clone();
+            scope.spawn(move || other.run(&memory, |_| {}));
+            let bar = model.mmio();
+            begin(&bar, &rings);
+            let frames = reflect(&bar, &rings, end, std::hint::spin_loop);
+            model.stop();
+            (frames, model.device().report().clone())
+        })
+    };
+    let rate = frames as f64 / start.elapsed().as_secs_f64() / 1e6;
+    println!("{rate:.2} million frames of 64 bytes a second, {frames} in all");
+    print!("{report}");
+}
+
+struct Rings {
+    rx: Ring,
+    tx: Ring,
+    /// Where the buffers begin.
+    buffers: u64,
+}
+
+/// Bring-up in the order of section 4.6.
+fn begin(bar: &Mmio, Rings { rx, tx, buffers }: &Rings) {
+    let wait = |offset, bits| while bar.read(Register(offset)) & bits != bits {};
+    wait(0x10010, 1 << 9);
+    wait(0x2f00, 1 << 3);
+    bar.write(Register(0x5080), 3 << 8);
+    bar.change(Register(0x2f00), 1 << 1 | 1 << 25 | 1 << 26, 0x1f << 17);
+    for (ring, base) in [(rx, 0x1000), (tx, 0x6000)] {
+        let (low, high) = ring.iova().halves();
+        bar.write(Register(base), low);
+        bar.write(Register(base + 4), high);
+        bar.write(Register(base + 8), Ring::BYTES as u32);
+    }
+    bar.write(Register(0x1014), 1 << 25 | 2);
+    bar.change(Register(0x4a80), 1, 0);
+    for control in [0x1028, 0x6028] {
+        bar.change(Register(control), 1 << 25, 0);
+        wait(control, 1 << 25);
+    }
+    for index in 0..DESCRIPTORS {
+        rx.store(index, 0, buffers + index as u64 * BUFFER_BYTES);
+        rx.store(index, 1, 0);
+    }
+    bar.write(Register(0x1018), DESCRIPTORS as u32 - 1);
+    bar.change(Register(0x8d00), 1 << 1, 0);
+    wait(0x8d04, 1);
+    bar.write(Register(0x3000), 1);
+    bar.change(Register(0x8d00), 0, 1 << 1);
+    bar.change(Register(0x18), 1 << 16, 0);
+    bar.change(Register(0x100c), 0, 1 << 12);
+}
+
+/// Sends back what comes in: the buffer of a descriptor goes into the transmit descriptor of the
+/// same index, and the one that was sent from there before takes its place.
+fn reflect(
+    bar: &Mmio,
+    Rings { rx, tx, buffers }: &Rings,
+    end: Instant,
+    mut turn: impl FnMut(),
+) -> u64 {
+    let mut spare: Vec<u64> = (DESCRIPTORS..2 * DESCRIPTORS)
+        .map(|index| buffers + index as u64 * BUFFER_BYTES)
+        .collect();
+    let mut held: Vec<u64> = (0..DESCRIPTORS)
+        .map(|index| buffers + index as u64 * BUFFER_BYTES)
+        .collect();
+    let mut next = 0;
+    loop {
+        let mut taken = 0;
+        while taken < BATCH {
+            let index = next % DESCRIPTORS;
+            let done = rx.load(index, 1);
+            // The transmit descriptor must be free: it was done a round ago.
+            let free = next < DESCRIPTORS || tx.load(index, 1) >> 32 & 1 != 0;
+            if done & 1 == 0 || !free {
+                break;
+            }
+            let len = u64::from((done >> 32) as u16);
+            std::mem::swap(&mut spare[index], &mut held[index]);
+            tx.store(index, 0, spare[index]);
+            tx.store(index, 1, len | 0x2b30_0000 | len << 46);
+            rx.store(index, 0, held[index]);
+            rx.store(index, 1, 0);
+            next += 1;
+            taken += 1;
+        }
+        if taken > 0 {
+            bar.write(Register(0x6018), (next % DESCRIPTORS) as u32);
+            bar.write(
+                Register(0x1018),
+                ((next + DESCRIPTORS - 1) % DESCRIPTORS) as u32,
+            );
+        }
+        turn();
+        if next.is_multiple_of(1024) && Instant::now() > end {
+            return next as u64;
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! A tap: frames of up to 64 KiB cross it whole, with checksums left to do.
+
+use super::{Offload, Wire};
+use crate::packet::coalesce::{Coalescer, Taken};
+use rustix::io::Errno;
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use tender::netlink::{self, Netlink};
+use tender::sys::tap::{Tap, VNET_HEADER_BYTES, offload};
+
+/// Bytes of the virtio-net header in front of each frame (virtio 1.2, 5.1.6).
+const HEADER: usize = VNET_HEADER_BYTES as usize;
+/// Longest frame: an IP packet behind an Ethernet header with two tags.
+const FRAME_BYTES_MAX: usize = 0xffff + 22;
+const NEEDS_CHECKSUM: u8 = 1;
+const GSO_NONE: u8 = 0;
+const GSO_TCP4: u8 = 1;
+const GSO_TCP6: u8 = 4;
+/// A bit beside the kind: CWR is set.
+const GSO_ECN: u8 = 0x80;
+const TCP_FLAGS: usize = 13;
+const CWR: u8 = 0x80;
+
+/// Why there is no tap.
+#[derive(Debug)]
+pub enum TapFault {
+    /// It cannot be opened.
+    Open(io::Error),
+    /// It cannot be set up.
+    Up(netlink::Error),
+}
+
+impl fmt::Display for TapFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(error) => write!(f, "{error}"),
+            Self::Up(error) => write!(f, "it cannot be set up: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for TapFault {}
+
+/// A tap with virtio-net headers.
+///
+/// Consecutive TCP segments that are sent between two [flushes](Wire::flush) cross it as one.
+#[derive(Debug)]
+pub struct TapWire {
+    tap: Tap,
+    buffer: Box<[u8]>,
+    /// Bytes of header and frame in the buffer; zero for none.
+    len: usize,
+    coalescer: Coalescer,
+    /// Frames that the tap refused.
+    lost: u64,
+    gone: bool,
+}
+
+impl TapWire {
+    /// Opens the tap `name` of this thread's network namespace, or makes it, and sets it up.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn open(name: &str) -> Result<Self, TapFault> {
+        let wire = Self::new(Tap::create(name, true).map_err(TapFault::Open)?)?;
+        let mut netlink = Netlink::open().map_err(TapFault::Up)?;
+        netlink.set_up(wire.tap.name()).map_err(TapFault::Up)?;
+        Ok(wire)
+    }
+
+    /// Takes a tap that was opened with virtio-net headers.
+    ///
+    /// # Errors
+    /// What the kernel says when it is asked to leave segmentation and checksums to us.
+    pub fn new(tap: Tap) -> Result<Self, TapFault> {
+        tap.set_offloads(offload::ALL).map_err(TapFault::Open)?;
+        Ok(Self {
+            tap,
+            buffer: vec![0; HEADER + FRAME_BYTES_MAX].into(),
+            len: 0,
+            coalescer: Coalescer::new(),
+            lost: 0,
+            gone: false,
+        })
+    }
+
+    /// Frames that the tap refused: nobody reads them, or it is down.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    fn send_held(&mut self) {
+        if let Some((frame, offload)) = self.coalescer.take() {
+            self.lost += u64::from(write(self.tap.as_fd(), frame, offload).is_err());
+        }
+    }
+}
+
+impl Wire for TapWire {
+    fn is_up(&self) -> bool {
+        !self.gone
+    }
+
+    fn peek(&mut self) -> Option<(&[u8], Offload)> {
+        if self.len == 0 {
+            match rustix::io::read(&self.tap, &mut self.buffer[..]) {
+                Ok(len) if len > HEADER => self.len = len,
+                Ok(_) => return None,
+                Err(error) => {
+                    // The interface was deleted (`EBADFD`): it does not come back.
+                    self.gone |= error == Errno::BADFD;
+                    return None;
+                }
+            }
+        }
+        let (header, frame) = self.buffer[..self.len].split_first_chunk::<HEADER>()?;
+        Some((frame, parse(header)))
+    }
+
+    fn take(&mut self) {
+        self.len = 0;
+    }
+
+    fn takes_large_frames(&self) -> bool {
+        true
+    }
+
+    fn send(&mut self, frame: &[u8], offload: Offload) {
+        if offload == Offload::default() {
+            if self.coalescer.offer(frame) == Taken::Refused {
+                self.send_held();
+                if self.coalescer.offer(frame) == Taken::Refused {
+                    self.lost += u64::from(write(self.tap.as_fd(), frame, offload).is_err());
+                }
+            }
+            if self.coalescer.is_full() {
+                self.send_held();
+            }
+            return;
+        }
+        self.send_held();
+        self.lost += u64::from(write(self.tap.as_fd(), frame, offload).is_err());
+    }
+
+    fn flush(&mut self) {
+        self.send_held();
+    }
+}
+
+fn write(tap: BorrowedFd<'_>, frame: &[u8], offload: Offload) -> Result<(), Errno> {
+    let header = header(frame, offload);
+    let parts = [IoSlice::new(&header), IoSlice::new(frame)];
+    rustix::io::writev(tap, &parts).map(drop)
+}
+
+/// What a virtio-net header leaves to do. Kinds of segmentation that were not asked for do not
+/// come.
+fn parse(header: &[u8; HEADER]) -> Offload {
+    let word = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+    let checksum = (header[0] & NEEDS_CHECKSUM != 0).then(|| (word(6), word(8)));
+    let segment = (header[1] & !GSO_ECN != GSO_NONE).then(|| word(4));
+    Offload { checksum, segment }
+}
+
+/// The virtio-net header of a frame.
+fn header(frame: &[u8], offload: Offload) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    let mut set = |at: usize, value: u16| {
+        header[at..at + 2].copy_from_slice(&value.to_le_bytes());
+    };
+    let Some((start, offset)) = offload.checksum else {
+        return header;
+    };
+    set(6, start);
+    set(8, offset);
+    let tcp = frame.get(usize::from(start)..).unwrap_or_default();
+    if let Some(size) = offload.segment {
+        let tcp_header = tcp.get(12).map_or(20, |byte| u16::from(byte >> 4) * 4);
+        set(2, start + tcp_header);
+        set(4, size);
+    }
+    header[0] = NEEDS_CHECKSUM;
+    if offload.segment.is_some() {
+        let is_v6 = frame.get(12..14) == Some(&[0x86, 0xdd])
+            || frame.get(12..14) == Some(&[0x81, 0x00]) && frame.get(16..18) == Some(&[0x86, 0xdd]);
+        header[1] = if is_v6 { GSO_TCP6 } else { GSO_TCP4 };
+        if tcp.get(TCP_FLAGS).is_some_and(|flags| flags & CWR != 0) {
+            header[1] |= GSO_ECN;
+        }
+    }
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::samples;
+
+    #[test]
+    fn a_header_says_what_is_left_to_do() {
+        for (v6, tag, kind) in [(false, None, 1), (true, None, 4), (true, Some(5), 4)] {
+            let frame = samples::tcp(v6, tag, 1, &samples::bytes(3000));
+            let start = frame.len() as u16 - 3020;
+            let offload = Offload {
+                checksum: Some((start, 16)),
+                segment: Some(1000),
+            };
+            let header = header(&frame, offload);
+            assert_eq!(header[..2], [1, kind]);
+            assert_eq!(u16::from_le_bytes([header[2], header[3]]), start + 20);
+            assert_eq!(parse(&header), offload);
+        }
+        assert_eq!(header(&[0; 60], Offload::default()), [0; HEADER]);
+    }
+}
