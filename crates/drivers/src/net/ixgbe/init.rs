@@ -15,8 +15,9 @@ const SECOND_RESET_NANOSECONDS: u64 = 2_000;
 const FLUSH_NANOSECONDS: u64 = 20_000;
 /// For requests to memory that are under way; the datasheet gives no time.
 const MASTER_DISABLE_NANOSECONDS: u64 = 100_000_000;
-/// For the EEPROM, DMA, queues and the receive path; the datasheet gives no times.
-const READY_NANOSECONDS: u64 = 1_000_000_000;
+/// For the end of a reset, the EEPROM, DMA, queues and the receive path; the datasheet gives no
+/// times.
+pub const READY_NANOSECONDS: u64 = 1_000_000_000;
 
 /// Bytes of the receive packet buffer that stay free for what is under way when a pause is asked
 /// for: the threshold has to be set although nobody is asked to pause (4.6.3.2).

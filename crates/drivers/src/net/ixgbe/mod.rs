@@ -48,7 +48,7 @@ use init::Rings;
 use registers::{ALL_ONES, BAR_BYTES, STATUS};
 use rx::{Lie, Receiver};
 use tx::Transmitter;
-use wait::{Wait, no_wait};
+use wait::{Wait, no_wait, poll};
 
 /// Vendor ID of Intel.
 pub const VENDOR: u16 = 0x8086;
@@ -160,7 +160,7 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
 
     /// 4.6.3, behind the reset.
     fn bring_up(&mut self, wait: Wait<'_>) -> Result<(), Error> {
-        if !init::is_reset(&self.bar) {
+        if !poll(wait, init::READY_NANOSECONDS, || init::is_reset(&self.bar)) {
             return Err(Error::Timeout("CTRL.RST, the device is reset"));
         }
         self.receiver.refill();
@@ -296,7 +296,10 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
             }
             State::Faulty => self.begin_reset(now),
             State::Resetting(since) => {
-                if now.saturating_sub(since) >= init::RESET_NANOSECONDS {
+                let time = now.saturating_sub(since);
+                let busy = || !init::is_reset(&self.bar) && self.bar.read(STATUS) != ALL_ONES;
+                let waits = time < init::READY_NANOSECONDS && busy();
+                if time >= init::RESET_NANOSECONDS && !waits {
                     self.end_reset(now);
                 }
             }
