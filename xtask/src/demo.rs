@@ -27,7 +27,10 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
   firewall   the firewall beside relays and the kernel's bridge
   rules      what rules, counters and captures cost, beside the kernel's bridge with the same rules
              (needs nft)
+  nic        the driver of the 82599 on its software model, and what ways to wait for frames cost
 ";
+/// The benchmarks.
+const BENCHMARKS: [&str; 3] = ["firewall", "rules", "nic"];
 
 /// Where the root workspace's programs are built for: see .cargo/config.toml.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
@@ -60,7 +63,7 @@ pub fn demo(root: &Path, options: &[String]) -> Result<i32, String> {
 /// One line that says what could not be built or started.
 pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     let (benchmark, arguments) = match options.split_first() {
-        Some((what, arguments)) if what == "firewall" || what == "rules" => (what, arguments),
+        Some((what, arguments)) if BENCHMARKS.contains(&what.as_str()) => (what, arguments),
         _ if crate::wants_help(options) || options.is_empty() => {
             print!("{}", BENCH_HELP);
             return Ok(0);

@@ -23,6 +23,7 @@ pub mod firewall;
 pub mod machine;
 pub mod measures;
 pub mod meter;
+pub mod nic;
 pub mod placement;
 pub mod plot;
 pub mod privilege;

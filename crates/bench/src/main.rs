@@ -12,7 +12,7 @@ use bench::machine::{Machine, Run};
 use bench::report::Report;
 use bench::rules::{self, Sources};
 use bench::samples::{Measure, Promise, Samples};
-use bench::{privilege, promises, relay, turn};
+use bench::{nic, privilege, promises, relay, turn};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 #[derive(Parser)]
@@ -37,6 +37,8 @@ enum Command {
     Firewall(Measured),
     /// Measure what the firewall's rules cost, beside the kernel's bridge with the same ones
     Rules(Rules),
+    /// Measure the driver of the 82599 on its software model
+    Nic(Measured),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
         Command::Relay { kind, parent } => relay::serve(kind.into(), parent).map_err(Into::into),
         Command::Firewall(arguments) => firewall(&arguments),
         Command::Rules(arguments) => rules(&arguments),
+        Command::Nic(arguments) => nic(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -167,6 +170,26 @@ fn rules(arguments: &Rules) -> Result<(), Box<dyn Error>> {
     let result = measured.report(&subject, || rules::measure(&plan, &sources, &say));
     std::fs::remove_file(&sources.many)?;
     result
+}
+
+fn nic(arguments: &Measured) -> Result<(), Box<dyn Error>> {
+    let plan = match arguments.quick {
+        true => nic::Plan::QUICK,
+        false => nic::Plan::FULL,
+    };
+    let plan = nic::Plan {
+        rounds: arguments.rounds.unwrap_or(plan.rounds),
+        ..plan
+    };
+    let subject = Subject {
+        title: "A driver and the software NIC",
+        benchmark: "nic",
+        rounds: plan.rounds,
+        measures: &nic::ALL,
+        plots: &nic::PLOTTED,
+        promises: &nic::PROMISES,
+    };
+    arguments.report(&subject, || nic::measure(&plan, &say))
 }
 
 fn say(line: &str) {
