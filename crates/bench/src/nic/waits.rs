@@ -1,8 +1,8 @@
 //! What different ways to wait for frames cost.
 //!
 //! Seed 000, section 4.3.1: a runtime that sleeps until its next deadline, and whose host knows
-//! nothing of the NIC, carried 3 MiB/s; with deadlines of at most 100 microseconds it was as fast as
-//! a driver that never sleeps. Here the NIC interrupts, and the driver looks once more before it
+//! nothing of the NIC, carried 3 MiB/s; with deadlines of at most 100 microseconds it was as fast
+//! as a driver that never sleeps. Here the NIC interrupts, and the driver looks once more before it
 //! sleeps. The other end sends no more than so many frames that have not come back.
 
 use super::flood::thread_time;
