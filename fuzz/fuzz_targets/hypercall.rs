@@ -97,7 +97,9 @@ fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
 fuzz_target!(|input: &[u8]| {
     let World { calls, memory, .. } = &*WORLD;
     let mut input = input;
-    memory.copy_in(0, &[0; MEMORY]).expect("it has so many bytes");
+    memory
+        .copy_in(0, &[0; MEMORY])
+        .expect("it has so many bytes");
     for _ in 0..CALLS_MAX {
         let (Some(port), Some(argument), Some(words)) =
             (take(&mut input), take(&mut input), take::<40>(&mut input))

@@ -182,7 +182,7 @@ pub fn whole_disk(images: &Images, host: &str, sector: u32) -> Result<(), Failed
 }
 
 /// Runs a guest with a disk of zeros.
-fn disk(images: &Images, host: &str, sector: u32, words: &[&str]) -> Result<Ended, Failed> {
+pub fn disk(images: &Images, host: &str, sector: u32, words: &[&str]) -> Result<Ended, Failed> {
     let file = TemporaryFile::new("disk", DISK_BYTES)?;
     let mut command = Command::new(images.program("outboard-tender"));
     command

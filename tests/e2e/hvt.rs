@@ -11,6 +11,7 @@ use crate::guests::{self, PROMISES, Promise};
 use crate::network::Network;
 use crate::ports;
 use crate::process::{Ended, run};
+use crate::rings;
 use crate::rules;
 use crate::temporary::{TemporaryFile, TemporaryFolder};
 use abi::note::Target;
@@ -32,6 +33,8 @@ const HYPERCALLS: &[Hypercall] = &[
     Hypercall("0x500", SIGSYS, "port 0x500"),
     Hypercall("0x509", SIGSYS, "port 0x509"),
     Hypercall("0x600", SIGSYS, "port 0x600"),
+    // The event of rings, without any.
+    Hypercall("0x520", SIGSYS, "port 0x520"),
     Hypercall("0x80", SIGSYS, "port 0x80"),
     Hypercall("0xffff", SIGSYS, "port 0xffff"),
     // Arguments that are no memory, end behind it, or are not aligned.
@@ -129,6 +132,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         trials.push(network.trial(format!("hvt::network::{name}"), move || test(images)));
     }
     trials.extend(backtrace::on(images, "hvt"));
+    trials.extend(rings::trials(images));
     trials.extend(compatibility::on_hvt(images, network));
     trials
 }

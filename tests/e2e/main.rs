@@ -27,6 +27,7 @@ mod pci;
 mod ports;
 mod process;
 mod readme;
+mod rings;
 mod rules;
 mod runtime;
 mod send;

@@ -32,7 +32,7 @@ pub mod feature {
     /// [`super::device_flag::RING`] says so.
     pub const RINGS: u32 = 1 << 4;
     /// What the runtime does for every appliance, without its help.
-    pub const RUNTIME: u32 = VIRTIO_NET_HEADER | COUNTERS | CAPTURE;
+    pub const RUNTIME: u32 = VIRTIO_NET_HEADER | COUNTERS | CAPTURE | RINGS;
     /// All that this version has.
     pub const ALL: u32 = VIRTIO_NET_HEADER | COUNTERS | RULES | CAPTURE | RINGS;
 }

@@ -245,6 +245,7 @@ fn features(bits: u32) -> Vec<String> {
         (feature::COUNTERS, "counters"),
         (feature::RULES, "rules"),
         (feature::CAPTURE, "capture"),
+        (feature::RINGS, "rings"),
     ];
     let names = known.iter().filter(|(bit, _)| bits & bit != 0);
     let mut names: Vec<_> = names.map(|(_, name)| (*name).to_owned()).collect();
@@ -350,7 +351,7 @@ mod tests {
         assert!(features(0).is_empty());
         assert_eq!(
             features(feature::ALL),
-            ["virtio_net_header", "counters", "rules", "capture"]
+            ["virtio_net_header", "counters", "rules", "capture", "rings"]
         );
         assert_eq!(
             features(1 << 31 | feature::COUNTERS),

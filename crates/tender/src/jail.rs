@@ -212,20 +212,34 @@ pub fn close(grants: &Grants, filter: &BpfProgram) -> Result<(), Error> {
 }
 
 /// Takes everything from this process but the descriptors in `keep` and what `filter` allows.
+fn enter(keep: Vec<RawFd>, filter: &BpfProgram) -> Result<(), Error> {
+    confine(keep)?;
+    seccompiler::apply_filter(filter).map_err(Error::Apply)
+}
+
+/// Takes everything from this process, which has one thread, but the descriptors in `keep` and
+/// system calls. Threads that begin now have no more.
 ///
 /// # Errors
 /// The first step that fails.
-pub fn enter(mut keep: Vec<RawFd>, filter: &BpfProgram) -> Result<(), Error> {
+pub fn confine(mut keep: Vec<RawFd>) -> Result<(), Error> {
     let step = |step| move |error: Errno| Error::Step(step, error.into());
     drop_capabilities().map_err(step("capabilities"))?;
     forbid_files().map_err(Error::Landlock)?;
     let not_dumpable = DumpableBehavior::NotDumpable;
     rustix::process::set_dumpable_behavior(not_dumpable).map_err(step("not dumpable"))?;
     let descriptors = descriptor::close_all_but(&mut keep);
-    descriptors.map_err(|error| Error::Step("descriptors", error))?;
-    let result = seccompiler::apply_filter(filter).map_err(Error::Apply);
+    let result = descriptors.map_err(|error| Error::Step("descriptors", error));
     std::mem::forget(keep);
     result
+}
+
+/// Takes all system calls but those that `filter` allows from all threads of this process.
+///
+/// # Errors
+/// The kernel's.
+pub fn forbid_calls(filter: &BpfProgram) -> Result<(), Error> {
+    seccompiler::apply_filter_all_threads(filter).map_err(Error::Apply)
 }
 
 /// Numbers of capabilities end somewhere below this one.

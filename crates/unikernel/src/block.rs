@@ -1,25 +1,44 @@
-//! A disk that the host attached. The jail of `spt` lets through transfers of exactly one block.
+//! A disk that the host attached. The jail of `spt` lets through transfers of exactly one block; a
+//! ring takes any number of them at once.
 
-use crate::boot::{Attached, DeviceError};
+use crate::boot::{Attached, DeviceError, boot};
 use crate::host::{self, Errno, Handle};
+use crate::ring::{Disk, Rings, TRANSFER_BYTES_MAX};
+use abi::extension::device_flag;
 use abi::manifest::Device;
 use device::{BlockDevice, BlockError};
 
 /// A block device of the manifest.
 pub struct Block {
-    handle: Handle,
+    link: Link,
     capacity: u64,
     block_size: usize,
 }
 
+/// How blocks come and go.
+enum Link {
+    /// By a call each.
+    Calls(Handle),
+    /// Through a ring, as many as there are.
+    Ring(Disk, &'static Rings),
+}
+
 impl Block {
     pub(crate) fn new(attached: Attached) -> Result<Self, DeviceError> {
+        let rings = boot().rings.as_ref();
+        let rings = rings.filter(|_| attached.flags & device_flag::RING != 0);
+        let name = attached.entry.name().unwrap_or("");
+        let ring = rings.and_then(|rings| Some((rings.disk(attached.index, name)?, rings)));
+        let link = match ring {
+            Some((disk, rings)) => Link::Ring(disk, rings),
+            None => Link::Calls(attached.handle),
+        };
         match attached.entry.device() {
             Some(Device::Block {
                 capacity,
                 block_size,
             }) if block_size > 0 => Ok(Self {
-                handle: attached.handle,
+                link,
                 capacity,
                 block_size: usize::from(block_size),
             }),
@@ -38,13 +57,21 @@ impl Block {
             .ok_or(BlockError::OutOfRange)
     }
 
-    /// What became of the transfer of one block.
-    fn outcome(&self, result: Result<usize, Errno>) -> Result<(), BlockError> {
-        match result {
-            Ok(count) if count == self.block_size => Ok(()),
-            Ok(_) => Err(BlockError::Host(Errno::IO.0)),
-            Err(errno) => Err(BlockError::Host(errno.0)),
+    /// How many bytes are moved at a time.
+    fn transfer_bytes(&self) -> usize {
+        match self.link {
+            Link::Calls(_) => self.block_size,
+            Link::Ring(..) => TRANSFER_BYTES_MAX / self.block_size * self.block_size,
         }
+    }
+}
+
+/// What became of a transfer of `length` bytes.
+fn outcome(result: Result<usize, Errno>, length: usize) -> Result<(), BlockError> {
+    match result {
+        Ok(count) if count == length => Ok(()),
+        Ok(_) => Err(BlockError::Host(Errno::IO.0)),
+        Err(errno) => Err(BlockError::Host(errno.0)),
     }
 }
 
@@ -59,18 +86,26 @@ impl BlockDevice for Block {
 
     fn read(&mut self, offset: u64, blocks: &mut [u8]) -> Result<(), BlockError> {
         self.check(offset, blocks.len())?;
-        let offsets = (offset..).step_by(self.block_size);
-        for (block, offset) in blocks.chunks_exact_mut(self.block_size).zip(offsets) {
-            self.outcome(host::pread(self.handle, block, offset))?;
+        let size = self.transfer_bytes();
+        for (part, offset) in blocks.chunks_mut(size).zip((offset..).step_by(size)) {
+            let read = match &mut self.link {
+                Link::Calls(handle) => host::pread(*handle, part, offset),
+                Link::Ring(disk, rings) => disk.read(rings, offset, part),
+            };
+            outcome(read, part.len())?;
         }
         Ok(())
     }
 
     fn write(&mut self, offset: u64, blocks: &[u8]) -> Result<(), BlockError> {
         self.check(offset, blocks.len())?;
-        let offsets = (offset..).step_by(self.block_size);
-        for (block, offset) in blocks.chunks_exact(self.block_size).zip(offsets) {
-            self.outcome(host::pwrite(self.handle, block, offset))?;
+        let size = self.transfer_bytes();
+        for (part, offset) in blocks.chunks(size).zip((offset..).step_by(size)) {
+            let written = match &mut self.link {
+                Link::Calls(handle) => host::pwrite(*handle, part, offset),
+                Link::Ring(disk, rings) => disk.write(rings, offset, part),
+            };
+            outcome(written, part.len())?;
         }
         Ok(())
     }

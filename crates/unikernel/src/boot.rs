@@ -3,6 +3,7 @@
 use crate::capture::Capture;
 use crate::heap;
 use crate::host::{self, Handle, Told};
+use crate::ring::Rings;
 use crate::share::Share;
 use abi::extension::{HOST_INFO_MAGIC, HostInfo, VERSION, host_flag};
 use abi::manifest::{ENTRIES_MAX, Entry, Header};
@@ -56,6 +57,9 @@ const _: () = assert!(HEADROOM + FRAME_BYTES_MAX < BUFFER_BYTES);
 /// Packet buffers wanted: a full batch, the segments of one frame, and some for appliances to keep.
 const BUFFERS: usize = BATCH_FRAMES_MAX + 64;
 
+/// Packet buffers wanted beyond that for each network with rings: what the host has at a time.
+const RING_BUFFERS: usize = 2 * BATCH_FRAMES_MAX;
+
 /// The part of guest memory that packet buffers may take at most: one half.
 const ARENA_SHARE: usize = 2;
 
@@ -70,6 +74,7 @@ pub(crate) struct Attached {
 pub(crate) struct Boot {
     pub(crate) share: Share,
     pub(crate) capture: Capture,
+    pub(crate) rings: Option<Rings>,
     host: Host,
     memory_bytes: u64,
     command_line: &'static str,
@@ -109,17 +114,26 @@ pub(crate) unsafe fn init(told: &Told) {
     let entries = unsafe { manifest(told.manifest) };
     // SAFETY: `cmdline` points to a string ended by NUL (caller).
     let command_line = unsafe { core::ffi::CStr::from_ptr(told.command_line as *const _) };
-    let has_net = entries
+    let nets = entries
         .iter()
-        .any(|entry| entry.kind == abi::manifest::kind::NET_BASIC);
+        .filter(|entry| entry.kind == abi::manifest::kind::NET_BASIC)
+        .count();
+    let wanted = match (nets, host_info.rings) {
+        (0, _) => 0,
+        (_, 0) => BUFFERS,
+        (nets, _) => BUFFERS + nets * RING_BUFFERS,
+    };
     // SAFETY: all memory behind the image belongs to nobody yet, and this runs once.
-    let arena = unsafe { heap::init(told.memory_end as usize, |free| arena_bytes(has_net, free)) };
+    let arena = unsafe { heap::init(told.memory_end as usize, |free| arena_bytes(wanted, free)) };
     // SAFETY: the tender mapped what it says at that address, for the guest's lifetime.
     let share = unsafe { Share::new(&host_info) };
     let capture = Capture::new(&share);
+    // SAFETY: as above.
+    let rings = unsafe { Rings::new(&host_info) };
     let boot = Boot {
         share,
         capture,
+        rings,
         host: if host::is_hvt() {
             Host::Hvt
         } else if host_info.flags & host_flag::PROCESS != 0 {
@@ -140,13 +154,8 @@ pub(crate) unsafe fn init(told: &Told) {
 }
 
 /// Bytes of the packet arena when `free` bytes of memory are left behind the image.
-fn arena_bytes(has_net: bool, free: usize) -> usize {
-    let buffers = if has_net {
-        (free / ARENA_SHARE / BUFFER_BYTES).min(BUFFERS)
-    } else {
-        0
-    };
-    buffers * BUFFER_BYTES
+fn arena_bytes(wanted: usize, free: usize) -> usize {
+    (free / ARENA_SHARE / BUFFER_BYTES).min(wanted) * BUFFER_BYTES
 }
 
 /// # Safety
@@ -177,6 +186,13 @@ pub(crate) fn boot() -> &'static Boot {
 /// Packet buffers of all ports.
 pub(crate) fn pool() -> Pool {
     boot().pool
+}
+
+/// How many of them a network's ring may keep for frames that are to come: all networks together
+/// half of them, so that there are some to send.
+pub(crate) fn ring_room() -> usize {
+    let share = boot().pool.count() / (2 * networks().count().max(1));
+    share.min(BATCH_FRAMES_MAX)
 }
 
 /// Hands out the device of this name.

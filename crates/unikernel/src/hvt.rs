@@ -4,6 +4,7 @@ use crate::clock::Instant;
 use crate::host::{Errno, Handle, Told, ticks};
 use crate::trap;
 use abi::hvt::{Block, BootInfo, CALL_PORT, Halt, Net, Poll, Puts, WallTime, call, result};
+use abi::ring::{KICK_PORT, KICK_VALUE};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -156,7 +157,9 @@ pub(crate) fn wait(deadline: Option<Instant>) -> u64 {
     0
 }
 
-fn poll(timeout: u64) -> u64 {
+/// Sleeps until a device has something, but no longer than so many nanoseconds; a bit for each that
+/// has, by its index in the manifest.
+pub(crate) fn poll(timeout: u64) -> u64 {
     let mut poll = Poll {
         timeout,
         ..Poll::default()
@@ -164,6 +167,16 @@ fn poll(timeout: u64) -> u64 {
     // SAFETY: the argument has no address.
     unsafe { call(call::POLL, &mut poll) };
     poll.ready
+}
+
+/// Wakes the thread up that serves the rings.
+#[inline]
+pub(crate) fn kick() {
+    // SAFETY: the tender that gave us rings has made this port an event, which touches no memory.
+    unsafe {
+        asm!("out dx, eax", in("dx") KICK_PORT, in("eax") KICK_VALUE,
+            options(nostack, preserves_flags));
+    }
 }
 
 /// Ends the guest.

@@ -26,7 +26,8 @@
 //! | `spt` | the same by system calls, on the hosts `spt` and `process` |
 //! | `hvt`, `trap` | the same by hypercalls, and exceptions, in a virtual machine |
 //! | `memory`, `heap` | what the compiler expects of a C library; the allocator |
-//! | `net`, `block` | ports and disks that the host attached |
+//! | `net`, `ledger`, `block` | ports, what they count, and disks that the host attached |
+//! | `ring` | frames and sectors without calls, in a virtual machine |
 //! | `pci` | PCIe devices, and the memory that they reach |
 //! | `share`, [`rules`] | the file that host and guest share; rules in it |
 //! | `capture` | what the host wants to see of the ports' frames |
@@ -46,10 +47,12 @@ mod entry;
 mod heap;
 mod host;
 mod hvt;
+mod ledger;
 mod memory;
 mod net;
 mod panic;
 mod pci;
+mod ring;
 pub mod rules;
 mod share;
 mod spt;
@@ -92,7 +95,12 @@ pub fn block(name: &str) -> Result<Block, DeviceError> {
 
 /// Ends the guest with this exit status.
 pub fn exit(status: i32) -> ! {
-    boot::if_started(|boot| boot.capture.publish());
+    boot::if_started(|boot| {
+        boot.capture.publish();
+        if let Some(rings) = &boot.rings {
+            rings.flush();
+        }
+    });
     host::exit(status)
 }
 

@@ -1,14 +1,17 @@
 //! A network port that the host attached: a tap or macvtap, with or without virtio-net headers.
 
-use crate::boot::{Attached, DeviceError, boot, pool};
+use crate::boot::{Attached, DeviceError, boot, pool, ring_room};
 use crate::counters::{Counter, counter};
 use crate::host::{self, Errno, Handle};
+use crate::ledger::{Ledger, Sent};
+use crate::ring::{self, Buffers};
 use abi::capture::Fate;
 use abi::extension::device_flag;
 use abi::manifest::Device;
 use abi::share::{COUNTERS_PER_PORT, PortCounter};
+use alloc::rc::Rc;
 use device::ethernet::{HEADER_SIZE, link_header_size};
-use device::{BATCH_FRAMES_MAX, Batch, Frame, Netif, Offloads, Pool, WaitHandle, virtio};
+use device::{BATCH_FRAMES_MAX, Batch, Frame, Netif, Offloads, WaitHandle, virtio};
 
 /// Reads in a row that may fail before the port counts as gone: a device that the host reports as
 /// ready for ever and that never yields a frame would keep the guest spinning.
@@ -23,13 +26,14 @@ const STREAK_MIN: u32 = 8;
 
 /// A network port of the manifest.
 pub struct Port {
-    name: &'static str,
-    handle: Handle,
+    ledger: Ledger,
+    link: Link,
     index: u8,
     mac: [u8; 6],
     mtu: usize,
-    /// Whether frames carry virtio-net headers, and with them deferred checksums and TSO.
-    virtio: bool,
+    /// What frames are received into; whether they carry virtio-net headers, and with them
+    /// deferred checksums and TSO.
+    buffers: Buffers,
     /// Longest frame that is received, virtio-net header left out.
     receive_max: usize,
     read_errors: u32,
@@ -37,8 +41,14 @@ pub struct Port {
     streak: u32,
     /// Whether the host captures what was received last.
     captured: bool,
-    pool: Pool,
-    counters: [Counter; abi::share::PORT_COUNTERS.len()],
+}
+
+/// How frames come and go.
+enum Link {
+    /// By a call each.
+    Calls(Handle),
+    /// Through rings.
+    Rings(Rc<ring::Net>),
 }
 
 impl Port {
@@ -47,26 +57,38 @@ impl Port {
             return Err(DeviceError::OtherKind);
         };
         let pool = pool();
-        let first = usize::from(attached.index) * COUNTERS_PER_PORT;
+        let receive_max = device::FRAME_BYTES_MAX.min(pool.frame_bytes_max() - 1);
+        let buffers = Buffers {
+            pool,
+            most: ring_room(),
+            bytes: receive_max + 1,
+            virtio: attached.flags & device_flag::VIRTIO_NET_HEADER != 0,
+        };
+        let index = attached.index;
+        let ledger = Ledger::new(index, attached.entry.name().unwrap_or(""));
+        let rings = boot().rings.as_ref();
+        let rings = rings.filter(|_| attached.flags & device_flag::RING != 0);
+        let link = match rings.and_then(|rings| rings.net(index, ledger, buffers)) {
+            Some(rings) => Link::Rings(rings),
+            None => Link::Calls(attached.handle),
+        };
         Ok(Self {
-            name: attached.entry.name().unwrap_or(""),
-            handle: attached.handle,
-            index: attached.index,
+            ledger,
+            link,
+            index,
             mac,
             mtu: usize::from(mtu),
-            virtio: attached.flags & device_flag::VIRTIO_NET_HEADER != 0,
-            receive_max: device::FRAME_BYTES_MAX.min(pool.frame_bytes_max() - 1),
+            buffers,
+            receive_max,
             read_errors: 0,
             streak: 0,
             captured: false,
-            pool,
-            counters: core::array::from_fn(|number| counter(first + number)),
         })
     }
 
     /// Its name in the manifest.
     pub fn name(&self) -> &'static str {
-        self.name
+        self.ledger.name
     }
 
     /// The counter of this number in the port's block, for what the appliance itself counts:
@@ -87,20 +109,24 @@ impl Port {
 
     #[inline]
     fn count(&self, what: PortCounter, amount: u64) {
-        self.counters[what as usize].add(amount);
+        self.ledger.count(what, amount);
     }
 
     /// One frame from the host. `None`: there is none, or there is no buffer for it.
     #[inline]
     fn receive_frame(&mut self) -> Option<Received> {
-        let Some(mut frame) = self.pool.alloc(self.receive_max + 1) else {
-            self.count(PortCounter::NoBuffer, 1);
-            return None;
+        let (mut frame, read) = match &self.link {
+            Link::Rings(rings) => rings.receive()?,
+            Link::Calls(handle) => {
+                let Some(mut frame) = self.buffers.room() else {
+                    self.count(PortCounter::NoBuffer, 1);
+                    return None;
+                };
+                let read = host::read(*handle, frame.bytes_mut());
+                (frame, read)
+            }
         };
-        if self.virtio {
-            frame.push_front(virtio::HEADER_SIZE)?;
-        }
-        match host::read(self.handle, frame.bytes_mut()) {
+        match read {
             Ok(length) => {
                 self.read_errors = 0;
                 frame.truncate(length);
@@ -118,7 +144,7 @@ impl Port {
     #[inline]
     fn check(&self, mut frame: Frame) -> Received {
         let mut header = [0; virtio::HEADER_SIZE];
-        if self.virtio {
+        if self.buffers.virtio {
             if let Some(bytes) = frame.bytes().first_chunk() {
                 header = *bytes;
             }
@@ -147,61 +173,30 @@ impl Port {
         self.count(PortCounter::RxError, 1);
         self.read_errors += 1;
         if errno == Errno::BAD_STATE || self.read_errors > READ_ERRORS_MAX {
-            self.gone(errno);
+            self.ledger.gone(errno);
         }
-    }
-
-    /// Ends the guest: the host reports this port as ready for ever, and the jail has no call by
-    /// which the guest could stop listening to it.
-    #[cold]
-    fn gone(&self, errno: Errno) -> ! {
-        crate::println!(
-            "outboard: port {}: the host's network device is gone (errno {})",
-            self.name,
-            errno.0
-        );
-        crate::exit(abi::exit::DEVICE_GONE)
     }
 
     /// Sends a frame whose MTU has been checked.
     #[inline]
     fn write(&self, mut frame: Frame) -> Sent {
         let length = frame.len() as u64;
-        if self.virtio {
+        if self.buffers.virtio {
             let header = virtio::emit(frame.offload());
             match frame.push_front(virtio::HEADER_SIZE) {
                 Some(room) => room.copy_from_slice(&header),
-                None => return self.refused(Errno::NO_BUFFERS),
+                None => return self.ledger.refused(Errno::NO_BUFFERS),
             }
         } else {
             frame.offload().complete_checksum(frame.bytes_mut());
         }
-        match host::write(self.handle, frame.bytes()) {
-            Ok(_) => Sent {
-                frames: 1,
-                bytes: length,
-                lost: None,
-            },
-            Err(errno) => self.refused(errno),
-        }
-    }
-
-    #[cold]
-    fn refused(&self, errno: Errno) -> Sent {
-        self.lost(match errno {
-            Errno::BAD_STATE => self.gone(errno),
-            Errno::IO => PortCounter::TxLinkDown,
-            Errno::AGAIN | Errno::NO_BUFFERS | Errno::NO_MEMORY => PortCounter::TxNoRoom,
-            _ => PortCounter::TxRefused,
-        })
-    }
-
-    /// Counts a frame that was not sent.
-    fn lost(&self, reason: PortCounter) -> Sent {
-        self.count(reason, 1);
-        Sent {
-            lost: Some(reason),
-            ..Sent::default()
+        let handle = match &self.link {
+            Link::Rings(rings) => return rings.send(frame),
+            Link::Calls(handle) => *handle,
+        };
+        match host::write(handle, frame.bytes()) {
+            Ok(_) => Sent::one(length),
+            Err(errno) => self.ledger.refused(errno),
         }
     }
 
@@ -211,11 +206,11 @@ impl Port {
         self.count(PortCounter::TxSegmented, 1);
         let mut sent = Sent::default();
         let Some(mut segments) = device::segments(frame.bytes(), gso) else {
-            return self.lost(PortCounter::TxRefused);
+            return self.ledger.lost(PortCounter::TxRefused);
         };
         loop {
-            let Some(mut segment) = self.pool.alloc(gso.segment_bytes()) else {
-                sent.add(self.lost(PortCounter::NoBuffer));
+            let Some(mut segment) = self.buffers.pool.alloc(gso.segment_bytes()) else {
+                sent.add(self.ledger.lost(PortCounter::NoBuffer));
                 break;
             };
             let Some(length) = segments.next(segment.bytes_mut()) else {
@@ -236,10 +231,10 @@ impl Port {
             Some(gso) => gso.segment_bytes().min(frame.len()),
         };
         if wire_length > limit {
-            return self.lost(PortCounter::TxTooBig);
+            return self.ledger.lost(PortCounter::TxTooBig);
         }
         match frame.offload().gso {
-            Some(gso) if !self.virtio => self.write_segments(frame, gso),
+            Some(gso) if !self.buffers.virtio => self.write_segments(frame, gso),
             _ => self.write(frame),
         }
     }
@@ -256,7 +251,8 @@ impl Port {
         }
     }
 
-    /// Captures a frame as it is handed over, sends it, and captures what became of it.
+    /// Captures a frame as it is handed over, sends it, and captures what became of it; where the
+    /// host says that later, through rings, it counts as sent.
     #[cold]
     fn capture_sent(&self, frame: Frame) -> Sent {
         let capture = &boot().capture;
@@ -271,23 +267,6 @@ impl Port {
     }
 }
 
-/// What sending a frame came to: what went out, and the counter of what did not.
-#[derive(Default)]
-struct Sent {
-    frames: u64,
-    bytes: u64,
-    lost: Option<PortCounter>,
-}
-
-impl Sent {
-    #[inline]
-    fn add(&mut self, other: Self) {
-        self.frames += other.frames;
-        self.bytes += other.bytes;
-        self.lost = self.lost.or(other.lost);
-    }
-}
-
 enum Received {
     Frame(Frame),
     Drop(PortCounter, Frame),
@@ -295,7 +274,7 @@ enum Received {
 
 impl Netif for Port {
     fn name(&self) -> &str {
-        self.name
+        self.ledger.name
     }
 
     fn mac(&self) -> [u8; 6] {
@@ -308,8 +287,8 @@ impl Netif for Port {
 
     fn offloads(&self) -> Offloads {
         Offloads {
-            checksum: self.virtio,
-            tso: self.virtio,
+            checksum: self.buffers.virtio,
+            tso: self.buffers.virtio,
         }
     }
 
@@ -317,16 +296,15 @@ impl Netif for Port {
         if len > self.max_frame() {
             return None;
         }
-        self.pool.alloc(len)
+        self.buffers.pool.alloc(len)
     }
 
     fn receive(&mut self, batch: &mut Batch) {
         let (mut frames, mut bytes) = (0, 0);
         // A dropped frame counts against the batch too, so that garbage cannot hold the loop.
-        let most = if self.streak < STREAK_MIN {
-            1
-        } else {
-            BATCH_FRAMES_MAX
+        let most = match self.link {
+            Link::Calls(_) if self.streak < STREAK_MIN => 1,
+            _ => BATCH_FRAMES_MAX,
         };
         self.streak = self.streak.saturating_add(1);
         self.captured = boot().capture.wants(self.index);
@@ -355,12 +333,20 @@ impl Netif for Port {
                 }
             }
         }
+        if let Link::Rings(rings) = &self.link
+            && !rings.offer()
+        {
+            self.count(PortCounter::NoBuffer, 1);
+        }
         self.count(PortCounter::RxFrames, frames);
         self.count(PortCounter::RxBytes, bytes);
     }
 
     fn transmit(&mut self, batch: &mut Batch) {
         let mut sent = Sent::default();
+        if let Link::Rings(rings) = &self.link {
+            rings.finish_sent();
+        }
         let captured = boot().capture.wants(self.index);
         for frame in batch.drain() {
             sent.add(match captured {
@@ -368,8 +354,10 @@ impl Netif for Port {
                 false => self.send_frame(frame),
             });
         }
-        self.count(PortCounter::TxFrames, sent.frames);
-        self.count(PortCounter::TxBytes, sent.bytes);
+        self.ledger.sent(&sent);
+        if let Link::Rings(rings) = &self.link {
+            rings.post_sent();
+        }
     }
 
     fn wait_handle(&self) -> WaitHandle {

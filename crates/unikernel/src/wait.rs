@@ -26,6 +26,10 @@ impl Ready {
 /// `deadline` has passed, if there is one. A deadline in the past makes it a look without sleep.
 #[inline]
 pub fn wait(deadline: Option<Instant>) -> Ready {
-    boot().capture.publish();
-    Ready(host::wait(deadline))
+    let boot = boot();
+    boot.capture.publish();
+    Ready(match &boot.rings {
+        Some(rings) => rings.wait(deadline),
+        None => host::wait(deadline),
+    })
 }

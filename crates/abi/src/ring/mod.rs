@@ -51,8 +51,7 @@ const HEADER_WORDS: usize = 4096 / WORD;
 /// All rings as words.
 pub const WORDS: usize = BYTES as usize / WORD;
 const ENTRY_WORDS: usize = 4;
-const ENTRIES_OFFSET: usize = 16;
-const QUEUE_WORDS: usize = ENTRIES_OFFSET + ENTRIES as usize * ENTRY_WORDS;
+const QUEUE_WORDS: usize = word::ENTRIES + ENTRIES as usize * ENTRY_WORDS;
 const QUEUES: usize = 2 * ENTRIES_MAX;
 const _: () = assert!(HEADER_WORDS + QUEUES * QUEUE_WORDS <= WORDS);
 const _: () = assert!(ENTRIES.is_power_of_two());
@@ -68,6 +67,8 @@ pub mod word {
     pub const POSTED: usize = 0;
     /// Of a queue: requests that were ever served; the host's.
     pub const DONE: usize = 8;
+    /// Of a queue: its first entry.
+    pub const ENTRIES: usize = 16;
     /// Of an entry: address of the buffer.
     pub const ADDRESS: usize = 0;
     /// Of an entry: length of the buffer in the lower half, [`super::Operation`] in the upper one.
@@ -86,12 +87,15 @@ pub mod asleep {
     pub const NO_ROOM: u64 = 1 << 1;
 }
 
-/// What a guest waits for.
+/// What a guest waits for. Above the bits stands the number of its sleep, so that the host wakes it
+/// up once from each.
 pub mod waiting {
     /// Frames, and transfers of disks.
     pub const RECEIVE: u64 = 1 << 0;
     /// Its own buffers, which are about to be sent.
     pub const SENT: u64 = 1 << 1;
+    /// The number 1 of a sleep.
+    pub const SLEEP: u64 = 1 << 2;
 }
 
 /// The queue of room to receive of the device with this index in the manifest; for a disk, that of
@@ -103,6 +107,11 @@ pub const fn receive(device: usize) -> usize {
 /// The queue of frames to be sent of this device.
 pub const fn transmit(device: usize) -> usize {
     2 * device + 1
+}
+
+/// Where the queue with this number begins, in words.
+pub const fn first_word(queue: usize) -> usize {
+    HEADER_WORDS + queue * QUEUE_WORDS
 }
 
 /// What is to be done with a buffer.
@@ -166,7 +175,7 @@ impl<'a> Rings<'a> {
         if queue >= QUEUES {
             return None;
         }
-        let start = HEADER_WORDS + queue * QUEUE_WORDS;
+        let start = first_word(queue);
         Some(Words(&self.0[start..start + QUEUE_WORDS]))
     }
 }
@@ -179,7 +188,7 @@ impl<'a> Words<'a> {
     /// The words of the entry for this index, whatever it is.
     #[inline]
     fn entry(self, index: u64) -> &'a [AtomicU64] {
-        let start = ENTRIES_OFFSET + (index % ENTRIES) as usize * ENTRY_WORDS;
+        let start = word::ENTRIES + (index % ENTRIES) as usize * ENTRY_WORDS;
         let words: Range<usize> = start..start + ENTRY_WORDS;
         &self.0[words]
     }
@@ -198,14 +207,14 @@ impl Sleepers<'_> {
         fence(Ordering::SeqCst);
     }
 
-    /// Bits of [`waiting`], after all that the host has done before.
+    /// For what the guest waits, as [`waiting`] says, after all that the host has done before.
     #[inline]
     pub fn guest_waits(self) -> u64 {
         fence(Ordering::SeqCst);
         self.0[word::WAITING].load(Ordering::Relaxed)
     }
 
-    /// The guest says for what it waits, with bits of [`waiting`], or that it does not.
+    /// The guest says for what it waits, as [`waiting`] says, or with 0 that it does not.
     #[inline]
     pub fn guest_sleeps(self, bits: u64) {
         self.0[word::WAITING].store(bits, Ordering::Relaxed);

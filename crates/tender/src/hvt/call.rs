@@ -4,12 +4,14 @@
 //! into memory. Arguments are copied out, looked at, and copied back.
 
 use crate::attach::Attached;
+use crate::jail::Grants;
 use crate::sys::guest::{GuestMemory, Outside};
 use abi::hvt::{self, CALL_PORT, COOKIE_BYTES, TRAP_MAGIC, Trap, call, result};
 use abi::manifest::{Device, ENTRIES_MAX};
+use abi::ring::Jump;
 use abi::spt::EPOLL_TIMER;
 use rustix::event::epoll;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use rustix::time::{ClockId, Itimerspec, TimerfdTimerFlags, Timespec};
 use std::fmt;
@@ -46,6 +48,10 @@ pub enum Violation {
     DeviceGone(usize),
     /// The host cannot wait for devices.
     Wait(Errno),
+    /// An index of a ring that makes no sense: the device's index in the manifest.
+    Ring(usize, Jump),
+    /// A buffer in a ring that is no guest memory.
+    Buffer(usize, Outside),
 }
 
 impl fmt::Display for Violation {
@@ -68,6 +74,15 @@ impl fmt::Display for Violation {
                 write!(f, "device {index} of its manifest went away while in use")
             }
             Self::Wait(errno) => write!(f, "its devices cannot be waited for: {errno}"),
+            Self::Ring(index, Jump { from, to }) => write!(
+                f,
+                "it set the index of the ring of device {index} of its manifest from {from} to {to}"
+            ),
+            Self::Buffer(index, Outside { address, length }) => write!(
+                f,
+                "it passed a buffer of {length} bytes at {address:#x}, outside of its memory, to \
+                 the ring of device {index} of its manifest"
+            ),
         }
     }
 }
@@ -133,6 +148,18 @@ impl Calls {
             _ => return Err(Violation::Port(port)),
         }
         Ok(Outcome::Continue)
+    }
+
+    /// What they reach, the event that may wake the guest up, and what else is held, by number.
+    pub fn grants(&self, event: Option<&OwnedFd>, held: impl Iterator<Item = RawFd>) -> Grants {
+        let devices = self.devices.iter();
+        Grants {
+            epoll_fd: self.epoll.as_raw_fd(),
+            timer_fd: self.timer.as_raw_fd(),
+            event_fd: event.map(AsRawFd::as_raw_fd),
+            held: held.collect(),
+            devices: devices.map(|d| (d.fd.as_raw_fd(), d.device)).collect(),
+        }
     }
 
     fn poll(&self, argument: &mut hvt::Poll) -> Result<(), Violation> {
@@ -212,11 +239,7 @@ impl Calls {
             return Ok(());
         };
         let (offset, length) = (argument.offset, argument.len);
-        let inside = offset < capacity
-            && offset
-                .checked_add(length)
-                .is_some_and(|end| end <= capacity);
-        if !inside {
+        if !is_inside(offset, length, capacity) {
             argument.ret = result::INVALID;
             return Ok(());
         }
@@ -238,6 +261,12 @@ impl Calls {
             Device::Net { .. } => None,
         }
     }
+}
+
+/// Whether these bytes are those of a disk of this capacity.
+pub(super) fn is_inside(offset: u64, length: u64, capacity: u64) -> bool {
+    let end = offset.checked_add(length);
+    offset < capacity && end.is_some_and(|end| end <= capacity)
 }
 
 type Answer = Result<(), Violation>;

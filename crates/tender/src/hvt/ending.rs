@@ -156,7 +156,7 @@ impl Ending {
     }
 
     /// Says why, and returns the exit status.
-    fn say(&self, shared: bool) -> i32 {
+    pub fn say(&self, shared: bool) -> i32 {
         let mut error = io::stderr();
         match self {
             Self::Halted(status, None) => *status,

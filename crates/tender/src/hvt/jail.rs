@@ -1,52 +1,56 @@
 //! What the tender of a virtual machine may still ask of the kernel: a guest that breaks out of KVM
 //! finds itself here.
 
-use super::call::Calls;
-use super::core::Core;
+use super::worker::Descriptors;
 use crate::jail::{self, Argument, Error, Grants, Rule};
-use crate::sys::machine::Running;
 use abi::manifest::Device;
 use abi::spt::CONSOLE_FD;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::io;
+use std::os::fd::RawFd;
 
 const ERROR_FD: RawFd = 2;
 /// `KVM_RUN` and `KVM_GET_REGS` of Linux's `include/uapi/linux/kvm.h`.
 const KVM_RUN: u32 = 0xae80;
 const KVM_GET_REGS: u32 = 0x8090_ae81;
 
-/// Takes everything from this process but what serving the guest takes.
+/// What the tender keeps, by number.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// What it lends the guest.
+    pub grants: Grants,
+    /// The processor.
+    pub vcpu: RawFd,
+    /// What a core file is written to.
+    pub core: Option<RawFd>,
+    /// What the thread that serves the rings uses.
+    pub worker: Option<Descriptors>,
+}
+
+/// Takes everything from this process but what serving the guest takes, and has `start` start what
+/// else is to run.
 ///
 /// # Errors
 /// The first step that fails.
-pub fn close(
-    calls: &Calls,
-    event: Option<&OwnedFd>,
-    held: impl Iterator<Item = RawFd>,
-    core: Option<&Core>,
-    machine: &Running,
-) -> Result<(), Error> {
-    let devices = calls.devices.iter();
-    let grants = Grants {
-        epoll_fd: calls.epoll.as_raw_fd(),
-        timer_fd: calls.timer.as_raw_fd(),
-        event_fd: event.map(AsRawFd::as_raw_fd),
-        held: held.collect(),
-        devices: devices.map(|d| (d.fd.as_raw_fd(), d.device)).collect(),
-    };
-    let vcpu = machine.vcpu().as_raw_fd();
-    let core = core.map(|core| core.file.as_raw_fd());
-    let filter = jail::compile(&rules(&grants, vcpu, core), false)?;
+pub fn close(kept: &Kept, start: impl FnOnce() -> io::Result<()>) -> Result<(), Error> {
+    let filter = jail::compile(&rules(kept), false)?;
+    let grants = &kept.grants;
     let mut keep: Vec<RawFd> = grants.devices.iter().map(|(fd, _)| *fd).collect();
-    keep.extend([grants.epoll_fd, grants.timer_fd, vcpu]);
+    keep.extend([grants.epoll_fd, grants.timer_fd, kept.vcpu]);
     keep.extend([CONSOLE_FD, ERROR_FD]);
     keep.extend(grants.event_fd);
     keep.extend(&grants.held);
-    keep.extend(core);
-    jail::enter(keep, &filter)
+    keep.extend(kept.core);
+    if let Some(worker) = kept.worker {
+        keep.extend([worker.epoll, worker.wake, worker.kick]);
+    }
+    jail::confine(keep)?;
+    start().map_err(|error| Error::Step("the thread of the rings", error))?;
+    jail::forbid_calls(&filter)
 }
 
 /// All that it may ask.
-fn rules(grants: &Grants, vcpu: RawFd, core: Option<RawFd>) -> Vec<Rule> {
+fn rules(kept: &Kept) -> Vec<Rule> {
+    let Kept { grants, vcpu, .. } = kept;
     use Argument::{Int, Long, LongAtMost};
     let fd = |fd: RawFd| Int(0, fd.cast_unsigned());
     let rule = |syscall: i64, arguments: &[Argument], reason| Rule {
@@ -57,12 +61,12 @@ fn rules(grants: &Grants, vcpu: RawFd, core: Option<RawFd>) -> Vec<Rule> {
     let mut rules = vec![
         rule(
             libc::SYS_ioctl,
-            &[fd(vcpu), Int(1, KVM_RUN)],
+            &[fd(*vcpu), Int(1, KVM_RUN)],
             "run the guest",
         ),
         rule(
             libc::SYS_ioctl,
-            &[fd(vcpu), Int(1, KVM_GET_REGS)],
+            &[fd(*vcpu), Int(1, KVM_GET_REGS)],
             "say where a guest ended",
         ),
         rule(libc::SYS_write, &[fd(CONSOLE_FD)], "print on the console"),
@@ -102,7 +106,17 @@ fn rules(grants: &Grants, vcpu: RawFd, core: Option<RawFd>) -> Vec<Rule> {
             }
         }
     }
-    if let Some(core) = core {
+    if let Some(worker) = kept.worker {
+        rules.extend([
+            rule(
+                libc::SYS_epoll_pwait,
+                &[fd(worker.epoll), Long(4, 0)],
+                "wait for frames and the guest's kick, with no signal mask",
+            ),
+            rule(libc::SYS_write, &[fd(worker.wake)], "wake the guest up"),
+        ]);
+    }
+    if let Some(core) = kept.core {
         let reason = "leave memory and registers of a guest that failed";
         rules.push(rule(libc::SYS_pwrite64, &[fd(core)], reason));
     }
@@ -116,6 +130,19 @@ mod tests {
 
     const VCPU: RawFd = 20;
     const CORE: RawFd = 21;
+
+    fn kept() -> Kept {
+        Kept {
+            grants: grants(),
+            vcpu: VCPU,
+            core: Some(CORE),
+            worker: Some(Descriptors {
+                epoll: 22,
+                wake: 23,
+                kick: 24,
+            }),
+        }
+    }
 
     /// A call that the rule is there for.
     fn example(rule: &Rule) -> (u64, [u64; 6]) {
@@ -133,7 +160,7 @@ mod tests {
 
     #[test]
     fn no_rule_can_be_left_out_and_each_has_a_reason() {
-        let all = rules(&grants(), VCPU, Some(CORE));
+        let all = rules(&kept());
         for (number, rule) in all.iter().enumerate() {
             let mut others = all.clone();
             others.remove(number);
@@ -150,7 +177,10 @@ mod tests {
     fn a_tender_that_was_taken_over_can_do_no_more() {
         const KVM_SET_USER_MEMORY_REGION: u64 = 0x4020_ae46;
         const KVM_SET_SREGS: u64 = 0x4138_ae84;
-        let all = rules(&grants(), VCPU, None);
+        let all = rules(&Kept {
+            core: None,
+            ..kept()
+        });
         let refused = |syscall: i64, arguments: [u64; 6]| {
             let verdict = verdict_of(&all, syscall.cast_unsigned(), arguments);
             assert_eq!(verdict, KILL_PROCESS, "{syscall} {arguments:?}");

@@ -8,6 +8,7 @@
 //! | from [`IMAGE_BASE`] | the segments of the image | their rights |
 //! | from the end of the image | heap, and the stack of Solo5's images | read, write |
 //! | [`BASE`] | the shared file, if there is one | as on `spt` |
+//! | [`ring::BASE`] | the rings, if the image understands them | read, write |
 //! | see `windows` | BARs of PCIe devices, and DMA memory | read, write; BARs uncached |
 //!
 //! Virtual and physical addresses are the same, but for windows where the processor has too few
@@ -20,9 +21,14 @@ mod ending;
 mod jail;
 mod paging;
 pub mod probe;
+mod queues;
 mod windows;
+mod worker;
 
 use self::core::Core;
+use self::jail::Kept;
+use self::worker::Rung;
+use crate::attach::Attached;
 use crate::attach::pci::Pci;
 use crate::options::Options;
 use crate::share::Share;
@@ -31,10 +37,11 @@ use crate::sys::machine::{Exit, Machine, Running};
 use crate::sys::process;
 use crate::world::World;
 use crate::{boot, check, spt};
+use abi::extension::{HostInfo, device_flag};
 use abi::hvt::{BOOT_INFO, BootInfo, MEMORY_BYTES_MAX};
 use abi::note::Target;
 use abi::share::{BASE, CONTROL_OFFSET};
-use abi::{IMAGE_BASE, PAGE_SIZE};
+use abi::{IMAGE_BASE, PAGE_SIZE, ring};
 use call::{Calls, Outcome};
 use ending::Ending;
 use image::Image;
@@ -44,12 +51,14 @@ use paging::{Builder, Rights};
 use std::convert::Infallible;
 use std::fs::File;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 use windows::Placed;
 use zerocopy::IntoBytes;
 
 pub use call::{Calls as Hypercalls, Violation};
+pub use queues::{Done, Queues};
 
 /// Where page tables lie.
 const TABLES: Range<u64> = 0x2_0000..IMAGE_BASE;
@@ -58,6 +67,13 @@ const TABLES: Range<u64> = 0x2_0000..IMAGE_BASE;
 const WINDOW_SLOTS: u32 = 8;
 /// Least heap that a guest is started with, in bytes: the stack of Solo5's images needs some.
 const HEAP_BYTES_MIN: u64 = 64 << 10;
+
+/// What a guest may do with its data.
+const DATA: Rights = Rights {
+    write: true,
+    execute: false,
+    uncached: false,
+};
 
 /// Why a guest was not started.
 #[derive(Debug)]
@@ -174,6 +190,11 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
         let lent = mapped.lend(&machine, share.size);
         lent.map_err(|error| Error::Step("the shared file", error))?;
     }
+    let features = image
+        .extension
+        .as_ref()
+        .map_or(0, |extension| extension.features);
+    let rings = Rung::attach(&machine, features, &world)?;
 
     let frequency = machine
         .vcpu()
@@ -193,6 +214,11 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
     let attached = &world.attachments;
     if let Some(extension) = image.extension {
         let info = boot::host_info(0, world.shared(), &attached.devices, &attached.pci);
+        let info = if rings.is_some() {
+            with_rings(info, &attached.devices)
+        } else {
+            info
+        };
         put(&mut machine, extension.host_info, info.as_bytes())?;
         if let Some(address) = image.target_address {
             put(&mut machine, address, &(Target::Hvt as u32).to_le_bytes())?;
@@ -200,34 +226,57 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
     }
     let cpuid = cpu::supported(&kvm).map_err(step("CPUID"))?;
     let windows = lend(&machine, &attached.pci, &cpuid)?;
-    let tables = map(
+    let mut tables = map(
         image,
         memory,
         boot.len() as u64,
         world.share.as_ref(),
         &windows,
     )?;
+    if rings.is_some() {
+        tables.map(ring::BASE..ring::BASE + ring::BYTES, ring::BASE, DATA)?;
+    }
     let registers = cpu::registers(image.entry, memory);
     prepare(&mut machine, &cpuid, &tables, registers)?;
     drop(kvm);
     let shared = world.share.is_some();
     let pci = world.attachments.pci;
-    let calls = Calls {
+    let calls: &'static Calls = Box::leak(Box::new(Calls {
         devices: world.attachments.devices,
         epoll: world.epoll,
         timer: world.timer,
-    };
+    }));
     // The first reading looks for the kernel's page with the clock, which the jail does not allow.
     call::wall_time();
     let mut machine = machine.start(pci.dma.as_ref().map(|arena| &arena.window));
     let core = options.dump_core.as_deref().map(core_file).transpose()?;
-    let event = world.event.as_ref();
-    jail::close(&calls, event, pci.held(), core.as_ref(), &machine).map_err(Error::Jail)?;
-    let ending = serve(&mut machine, &calls);
+    let kept = Kept {
+        grants: calls.grants(world.event.as_ref(), pci.held()),
+        vcpu: machine.vcpu().as_raw_fd(),
+        core: core.as_ref().map(|core| core.file.as_raw_fd()),
+        worker: rings.as_ref().map(Rung::descriptors),
+    };
+    let violated = move |violation| process::end(Ending::Violated(violation).say(shared));
+    let start = || match rings {
+        Some(rings) => rings.start(&calls.devices, machine.memory().clone(), violated),
+        None => Ok(()),
+    };
+    jail::close(&kept, start).map_err(Error::Jail)?;
+    let ending = serve(&mut machine, calls);
     if let Some(core) = &core {
         ending.leave(core, &machine);
     }
     process::end(ending.conclude(&machine, shared, &options.image))
+}
+
+/// Tells the image of its rings, which all of its devices have.
+fn with_rings(mut info: HostInfo, devices: &[Attached]) -> HostInfo {
+    info.rings = ring::BASE;
+    info.rings_bytes = ring::BYTES;
+    for device in devices {
+        info.devices[device.index] |= device_flag::RING;
+    }
+    info
 }
 
 fn core_file(folder: &Path) -> Result<Core, Error> {
@@ -320,11 +369,6 @@ fn map(
     share: Option<&Share>,
     windows: &[Placed<'_>],
 ) -> Result<Builder, Error> {
-    const DATA: Rights = Rights {
-        write: true,
-        execute: false,
-        uncached: false,
-    };
     let mut tables = Builder::new(TABLES)?;
     let mut same = |range: Range<u64>, rights| tables.map(range.clone(), range.start, rights);
     let boot_end = (BOOT_INFO + boot_bytes).next_multiple_of(PAGE_SIZE);
@@ -361,6 +405,10 @@ fn map(
 
 fn from_kvm(error: kvm_ioctls::Error) -> io::Error {
     io::Error::from_raw_os_error(error.errno())
+}
+
+fn step_of(step: &'static str) -> impl Fn(io::Error) -> Error {
+    move |error| Error::Step(step, error)
 }
 
 fn step(step: &'static str) -> impl Fn(kvm_ioctls::Error) -> Error {

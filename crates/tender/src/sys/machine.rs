@@ -4,13 +4,17 @@ use super::guest::GuestMemory;
 use super::window::Window;
 use crate::memory::Memory;
 use kvm_bindings::{KVM_MEM_READONLY, kvm_userspace_memory_region};
-use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
+use kvm_ioctls::{IoEventAddress, Kvm, VcpuExit, VcpuFd, VmFd};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::io;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::ptr::NonNull;
+use vmm_sys_util::eventfd::EventFd;
 
-/// The slot of KVM's that holds all guest memory.
+/// The slot of KVM's that holds guest memory from address 0 on.
 const SLOT: u32 = 0;
+/// The slot of the rings; those between are the shared file's.
+pub const RINGS_SLOT: u32 = 3;
 /// `MAP_HUGE_2MB`: the size of large pages, as their logarithm from bit 26 on.
 const HUGE_2MB: u32 = 21 << 26;
 
@@ -102,7 +106,7 @@ impl Machine {
     ///
     /// # Safety
     /// The memory is mapped and stays so as long as this process lives, and no reference to it
-    /// exists: the guest may read it at any time, and write it unless `read_only`.
+    /// exists but to atomics: the guest may read it at any time, and write it unless `read_only`.
     pub unsafe fn lend(
         &self,
         slot: u32,
@@ -145,6 +149,20 @@ impl Machine {
         };
         // SAFETY: the caller vouches for the memory.
         unsafe { self.vm.set_user_memory_region(region) }.map_err(os_error)
+    }
+
+    /// An event that the guest raises by writing `value`, 32 bits, to `port`: the kernel does so
+    /// without returning from [`Running::run`].
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn event_of_port(&self, port: u16, value: u32) -> io::Result<OwnedFd> {
+        let event = EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)?;
+        let port = IoEventAddress::Pio(port.into());
+        let registered = self.vm.register_ioevent(&event, &port, value);
+        registered.map_err(os_error)?;
+        // SAFETY: the number is that of an open descriptor, which `event` gives away.
+        Ok(unsafe { OwnedFd::from_raw_fd(event.into_raw_fd()) })
     }
 
     /// The processor, to be set up or asked for its registers.

@@ -13,6 +13,7 @@ pub mod namespace;
 pub mod packet;
 pub mod process;
 pub(crate) mod random;
+pub(crate) mod rings;
 pub mod signal;
 pub mod tap;
 pub(crate) mod vfio;

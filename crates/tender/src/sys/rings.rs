@@ -1,0 +1,34 @@
+//! The memory of the rings, which a guest and this process share.
+
+use super::machine::{Machine, RINGS_SLOT};
+use abi::ring::{BASE, BYTES, Rings, WORDS};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use std::io;
+use std::sync::atomic::AtomicU64;
+
+/// Maps zeroed rings at their address and lends them to the guest of `machine`.
+///
+/// # Errors
+/// What the kernel or KVM says.
+pub fn share(machine: &Machine) -> io::Result<Rings<'static>> {
+    let words = map()?;
+    // SAFETY: they are mapped for ever, and nothing but atomics refers to them.
+    unsafe { machine.lend(RINGS_SLOT, BASE, BYTES, false) }?;
+    Rings::new(words).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn map() -> io::Result<&'static [AtomicU64]> {
+    let address = std::ptr::with_exposed_provenance_mut(BASE as usize);
+    let rights = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
+    // SAFETY: NOREPLACE makes the kernel refuse rather than replace anything that exists.
+    let mapped = unsafe { mmap_anonymous(address, BYTES as usize, rights, flags) }?;
+    if mapped != address {
+        // A kernel before 4.17 ignores NOREPLACE and maps elsewhere.
+        return Err(io::Error::from_raw_os_error(libc::EEXIST));
+    }
+    // SAFETY: (1) as many bytes were mapped just now, at the start of a page, and stay for ever;
+    // (2) the kernel gives zeroes, and any bytes are words; (3) they are only used as atomics, here
+    // and by the guest.
+    Ok(unsafe { std::slice::from_raw_parts(mapped.cast::<AtomicU64>(), WORDS) })
+}
