@@ -2,6 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`model`] | a network card in software |
 //! | [`new`] | the folder of a new appliance |
 //! | [`build`] | an appliance's folder becomes an image |
 //! | [`inspect`] | what an image carries and asks for |
@@ -30,6 +31,7 @@ pub mod frame;
 pub mod inspect;
 pub mod instance;
 pub mod metrics;
+pub mod model;
 pub mod new;
 pub mod pci;
 pub mod ps;

@@ -8,7 +8,7 @@ mod demo;
 use abi::exit;
 use bench::relay;
 use clap::{Parser, Subcommand};
-use outboard::{build, doctor, inspect, new, pci, ps, rules, run, send, stats};
+use outboard::{build, doctor, inspect, model, new, pci, ps, rules, run, send, stats};
 use std::error::Error;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -61,6 +61,7 @@ enum Command {
     /// Take PCI devices from the host for guests, and give them back
     #[command(subcommand)]
     Pci(pci::Command),
+    Model(model::Arguments),
     /// Say what this machine can do, and what to type where it cannot
     ///
     /// The exit status is 0 if images can run on spt and process, and 1 otherwise.
@@ -135,6 +136,7 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         }
         Command::Send(arguments) => return Ok(status(send::run(&arguments)?)),
         Command::Doctor(arguments) => return Ok(status(doctor::run(&arguments)?)),
+        Command::Model(arguments) => return Ok(status(model::run(&arguments)?)),
         Command::Pci(command) => pci::run(&command)?,
         Command::Ps(arguments) => ps::run(&arguments)?,
         Command::Stats(arguments) => stats::run(&arguments)?,

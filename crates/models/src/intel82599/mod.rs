@@ -43,6 +43,7 @@ use receive::{Outcome, RxQueue};
 use registers::{QUEUES, REGISTER_BYTES, RegisterFile, at, bit};
 use ring::Settling;
 use statistics::Statistics;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use transmit::TxQueue;
 
@@ -129,6 +130,11 @@ impl<W: Wire> Intel82599<W> {
     /// What the driver did wrong.
     pub fn report(&self) -> &Report {
         &self.nic.report
+    }
+
+    /// What becomes readable when the wire has a frame.
+    pub fn wire_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.wire.descriptor()
     }
 
     /// The wire.

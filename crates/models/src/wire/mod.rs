@@ -5,6 +5,7 @@ mod pair;
 mod pcap;
 mod reflect;
 mod socket;
+mod spec;
 mod tap;
 
 pub use crate::packet::Offload;
@@ -13,6 +14,8 @@ pub use pair::{Pair, pair};
 pub use pcap::{Pcap, PcapFault};
 pub use reflect::Loop;
 pub use socket::SocketWire;
+pub use spec::{NoWire, Spec, WireFault};
+use std::os::fd::BorrowedFd;
 pub use tap::{TapFault, TapWire};
 
 /// A wire. Frames have no frame check sequence; how long they may be is the wire's affair.
@@ -44,6 +47,11 @@ pub trait Wire {
 
     /// Sends what may have been held back, in the hope that more follows.
     fn flush(&mut self) {}
+
+    /// What becomes readable when a frame comes in, for a device that sleeps.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 impl<W: Wire + ?Sized> Wire for Box<W> {
@@ -73,6 +81,10 @@ impl<W: Wire + ?Sized> Wire for Box<W> {
 
     fn flush(&mut self) {
         (**self).flush();
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        (**self).descriptor()
     }
 }
 

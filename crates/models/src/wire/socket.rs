@@ -1,13 +1,14 @@
 //! A wire between two processes: a socket that both name.
 
 use super::{Offload, Wire};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,
     bind, connect, listen, recv, send, socket_with,
 };
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// Longest frame, as for a tap.
@@ -24,6 +25,8 @@ pub struct SocketWire {
     /// What listens, and the file that is removed in the end.
     listener: Option<(OwnedFd, PathBuf)>,
     peer: Option<OwnedFd>,
+    /// Readable when one of them is, or was: all that comes is read, so edges are enough.
+    events: OwnedFd,
     incoming: Vec<u8>,
     /// Bytes of the packet that came in; zero for none.
     len: usize,
@@ -42,13 +45,14 @@ impl SocketWire {
         let mut wire = Self {
             listener: None,
             peer: None,
+            events: epoll::create(CreateFlags::CLOEXEC)?,
             incoming: vec![0; HEADER + FRAME_BYTES_MAX],
             len: 0,
             outgoing: Vec::with_capacity(HEADER + FRAME_BYTES_MAX),
         };
         let peer = socket()?;
         match connect(&peer, &address) {
-            Ok(()) => wire.peer = Some(peer),
+            Ok(()) => wire.set_peer(peer)?,
             Err(Errno::NOENT | Errno::CONNREFUSED) => {
                 if let Err(error) = std::fs::remove_file(path)
                     && error.kind() != io::ErrorKind::NotFound
@@ -58,6 +62,7 @@ impl SocketWire {
                 let listener = socket()?;
                 bind(&listener, &address)?;
                 listen(&listener, 1)?;
+                wire.watch(&listener)?;
                 wire.listener = Some((listener, path.into()));
             }
             Err(error) => return Err(error.into()),
@@ -70,8 +75,30 @@ impl SocketWire {
         if self.peer.is_none()
             && let Some((listener, _)) = &self.listener
         {
-            self.peer = accept_with(listener, FLAGS).ok();
+            // Nobody, or nobody any more.
+            let Ok(peer) = accept_with(listener, FLAGS) else {
+                return;
+            };
+            if self.set_peer(peer).is_err() {
+                self.peer = None;
+            }
         }
+    }
+
+    fn set_peer(&mut self, peer: OwnedFd) -> io::Result<()> {
+        self.watch(&peer)?;
+        self.peer = Some(peer);
+        Ok(())
+    }
+
+    fn watch(&self, socket: &OwnedFd) -> io::Result<()> {
+        let flags = EventFlags::IN | EventFlags::ET;
+        Ok(epoll::add(
+            &self.events,
+            socket,
+            EventData::new_u64(0),
+            flags,
+        )?)
     }
 
     /// Sends the packet that waits; `false` if there is still no room.
@@ -143,6 +170,10 @@ impl Wire for SocketWire {
         self.outgoing.extend_from_slice(&header(offload));
         self.outgoing.extend_from_slice(frame);
         self.try_send();
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.events.as_fd())
     }
 }
 

@@ -146,6 +146,10 @@ impl Wire for TapWire {
     fn flush(&mut self) {
         self.send_held();
     }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.tap.as_fd())
+    }
 }
 
 fn write(tap: BorrowedFd<'_>, frame: &[u8], offload: Offload) -> Result<(), Errno> {

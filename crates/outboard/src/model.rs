@@ -1,0 +1,223 @@
+//! `outboard model`: a software NIC, for guests of other processes.
+
+use clap::ValueEnum;
+use models::vfio_user::{Around, End, Refused, Server};
+use models::wire::{Spec, Wire, WireFault};
+use models::{Intel82599, Misbehaviour};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{error, fmt};
+
+/// Violations of a client that are told one by one.
+const TOLD_MAX: usize = 16;
+
+/// Be a network card in software: guests drive it with --pci:NAME=vfio-user:SOCKET
+///
+/// It checks what its driver does, and tells what the datasheet forbids. It serves one guest after
+/// the other until it is interrupted; its exit status is 1 if a driver broke a rule.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Which card
+    card: Card,
+    /// The socket that guests name
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+    /// What the card is connected to: tap:NAME, model:SOCKET (another card that names the same
+    /// SOCKET), pcap:PLAY,RECORD (captures), loop, or flood:BYTES (a generator)
+    #[arg(long, value_name = "WIRE")]
+    wire: Spec,
+    /// Its Ethernet address; by default one that follows from the socket's name
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<Address>,
+    /// What it does wrong, one in N times, such as length=100,lost-interrupt=20,seed=7
+    #[arg(long, value_name = "FAULTS", default_value = "")]
+    misbehave: Misbehaviour,
+    /// Never sleep while a guest is there: fewer microseconds, a whole core
+    #[arg(long)]
+    busy: bool,
+    /// End with the first guest
+    #[arg(long)]
+    once: bool,
+}
+
+/// The cards that there are.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Card {
+    /// Intel 82599, 10 Gb/s
+    #[value(name = "82599")]
+    Intel82599,
+}
+
+/// An Ethernet address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Address([u8; 6]);
+
+impl FromStr for Address {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const RULE: &str = "an address is six bytes, such as 02:00:00:00:00:01, and of one station";
+        let mut address = [0; 6];
+        let mut parts = text.split(':');
+        for byte in &mut address {
+            let part = parts.next().filter(|part| part.len() == 2).ok_or(RULE)?;
+            *byte = u8::from_str_radix(part, 16).map_err(|_| RULE)?;
+        }
+        if parts.next().is_some() || address[0] & 1 != 0 || address == [0; 6] {
+            return Err(RULE);
+        }
+        Ok(Self(address))
+    }
+}
+
+impl Address {
+    /// The same for the same socket: locally administered (IEEE 802, 8.4).
+    fn of(socket: &Path) -> Self {
+        let mut hasher = DefaultHasher::new();
+        socket.hash(&mut hasher);
+        let [a, b, c, d, e, ..] = hasher.finish().to_le_bytes();
+        Self([2, a, b, c, d, e])
+    }
+}
+
+/// Why there is no card.
+#[derive(Debug)]
+pub enum Error {
+    /// Its wire cannot be had.
+    Wire(WireFault),
+    /// Its socket cannot be made.
+    Socket(PathBuf, io::Error),
+    /// Signals cannot be caught, or a descriptor not be copied.
+    System(io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wire(fault) => write!(f, "{fault}"),
+            Self::Socket(path, error) if error.kind() == io::ErrorKind::AddrInUse => write!(
+                f,
+                "socket {}: there is something already; name another one",
+                path.display()
+            ),
+            Self::Socket(path, error) => write!(f, "socket {}: {error}", path.display()),
+            Self::System(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl error::Error for Error {}
+
+/// Serves guests until it is interrupted; whether their drivers kept to the datasheet.
+///
+/// # Errors
+/// If the card cannot be had.
+pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    let Card::Intel82599 = arguments.card;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        flag::register(signal, stop.clone()).map_err(Error::System)?;
+    }
+    let address = arguments
+        .address
+        .unwrap_or_else(|| Address::of(&arguments.socket));
+    let wire = arguments.wire.open(address.0).map_err(Error::Wire)?;
+    let mut device = Intel82599::new(address.0, wire, &arguments.misbehave);
+    let bound = Server::bind(&arguments.socket);
+    let mut server = bound.map_err(|error| Error::Socket(arguments.socket.clone(), error))?;
+    server.busy = arguments.busy;
+    let wires: Option<OwnedFd> = device
+        .wire_descriptor()
+        .map(|wire| wire.try_clone_to_owned())
+        .transpose()
+        .map_err(Error::System)?;
+    let wires: Vec<_> = wires.iter().map(AsFd::as_fd).collect();
+    let mut teller = Teller { stop, told: 0 };
+    loop {
+        let end = server.serve(&mut device, &wires, &mut teller);
+        if matches!(end, End::Stopped) {
+            break;
+        }
+        tell(&end);
+        if arguments.once {
+            break;
+        }
+    }
+    let report = device.report();
+    if report.total() > teller.told as u64 {
+        tell(&format_args!(
+            "{} violations in all: {:?}",
+            report.total(),
+            report.counts()
+        ));
+    }
+    Ok(report.is_empty())
+}
+
+/// Says what happens, and listens to signals.
+struct Teller {
+    stop: Arc<AtomicBool>,
+    told: usize,
+}
+
+impl<W: Wire> Around<Intel82599<W>> for Teller {
+    fn turn(&mut self, device: &mut Intel82599<W>) -> ControlFlow<()> {
+        let report = device.report();
+        if report.total() > self.told as u64 && self.told < TOLD_MAX {
+            let new = report
+                .first()
+                .iter()
+                .skip(self.told)
+                .take(TOLD_MAX - self.told);
+            self.told += new.map(|violation| tell(violation)).count();
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn refused(&mut self, command: &'static str, why: &Refused) {
+        tell(&format_args!("{command} was refused: {why}"));
+    }
+}
+
+fn tell(what: &dyn fmt::Display) {
+    eprintln!("outboard model: {what}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_those_of_one_station() {
+        let parsed = "02:00:0a:ff:00:01".parse();
+        assert_eq!(parsed, Ok(Address([2, 0, 10, 255, 0, 1])));
+        for bad in [
+            "",
+            "02:00:00:00:00",
+            "03:00:00:00:00:01",
+            "02:00:00:00:00:01:02",
+            "2:0:0:0:0:1",
+        ] {
+            assert!(bad.parse::<Address>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_sockets_name_makes_an_address_of_its_own() {
+        let address = |path: &str| Address::of(Path::new(path));
+        assert_eq!(address("/run/a"), address("/run/a"));
+        assert_ne!(address("/run/a"), address("/run/b"));
+        assert_eq!(address("/run/a").0[0], 2);
+    }
+}
