@@ -24,6 +24,7 @@ mod new;
 mod nft_syntax;
 mod oracle;
 mod pci;
+mod pci_guard;
 mod ports;
 mod process;
 mod readme;

@@ -1,6 +1,7 @@
 //! Devices are taken from the host's drivers and given back: on the lab's cards.
 
 use crate::build::Images;
+use crate::pci_guard;
 use crate::process::{Ended, run};
 use libtest_mimic::{Completion, Failed, Trial};
 use serde_json::Value;
@@ -16,7 +17,7 @@ const STATES: &str = "/run/outboard-pci";
 /// An ordinary user, by number: nobody's.
 const NOBODY: u32 = 65534;
 
-type Test = fn(&Images) -> Result<(), Failed>;
+pub type Test = fn(&Images) -> Result<(), Failed>;
 
 const TESTS: [(&str, Test); 8] = [
     ("a card is listed, taken and given back", there_and_back),
@@ -30,6 +31,7 @@ const TESTS: [(&str, Test); 8] = [
 ];
 
 pub fn trials(images: &'static Images) -> Vec<Trial> {
+    let tests = TESTS.into_iter().chain(pci_guard::TESTS);
     let missing = (!images.are_prebuilt()).then_some(
         "takes network cards from this machine, and so runs in the lab (the stage `lab` runs it)",
     );
@@ -39,21 +41,21 @@ pub fn trials(images: &'static Images) -> Vec<Trial> {
             None => test(images).map(|()| Completion::Completed),
         })
     };
-    TESTS.into_iter().map(trial).collect()
+    tests.map(trial).collect()
 }
 
 /// The cards, for one test at a time; all are given back when this is dropped.
-struct Cards<'a> {
+pub struct Cards<'a> {
     images: &'a Images,
     /// Alone in its group.
-    single: String,
+    pub single: String,
     /// Together in one.
     pair: [String; 2],
     _turn: MutexGuard<'a, ()>,
 }
 
 impl<'a> Cards<'a> {
-    fn acquire(images: &'a Images) -> Result<Self, Failed> {
+    pub fn acquire(images: &'a Images) -> Result<Self, Failed> {
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = list(images)?;
@@ -80,14 +82,14 @@ impl<'a> Cards<'a> {
         pci(self.images, words)
     }
 
-    fn succeed(&self, words: &[&str]) -> Result<Ended, Failed> {
+    pub fn succeed(&self, words: &[&str]) -> Result<Ended, Failed> {
         let ended = self.pci(words)?;
         ended.expect_status(0)?;
         Ok(ended)
     }
 
     /// Fails with one line that says this.
-    fn refuse(&self, words: &[&str], says: &[&str]) -> Result<(), Failed> {
+    pub fn refuse(&self, words: &[&str], says: &[&str]) -> Result<(), Failed> {
         let ended = self.pci(words)?;
         ended.expect_status(1)?;
         for text in says {
@@ -120,13 +122,13 @@ fn list(images: &Images) -> Result<Vec<Value>, Failed> {
 }
 
 /// What is listed of one card.
-fn row(images: &Images, address: &str) -> Result<Value, Failed> {
+pub fn row(images: &Images, address: &str) -> Result<Value, Failed> {
     let mut rows = list(images)?.into_iter();
     rows.find(|row| row["address"] == address)
         .ok_or_else(|| format!("{address} is not listed").into())
 }
 
-fn driver(address: &str) -> Option<String> {
+pub fn driver(address: &str) -> Option<String> {
     let link = fs::read_link(Path::new(DEVICES).join(address).join("driver")).ok()?;
     Some(link.file_name()?.to_str()?.to_owned())
 }
@@ -138,21 +140,21 @@ fn interface(address: &str) -> Result<String, Failed> {
     Ok(entry.file_name().to_string_lossy().into_owned())
 }
 
-fn group_file(address: &str) -> Result<PathBuf, Failed> {
+pub fn group_file(address: &str) -> Result<PathBuf, Failed> {
     let link = fs::read_link(Path::new(DEVICES).join(address).join("iommu_group"))?;
     let group = link.file_name().ok_or("no group")?;
     Ok(Path::new("/dev/vfio").join(group))
 }
 
-fn expect<T: PartialEq + std::fmt::Debug>(found: T, wanted: T) -> Result<(), Failed> {
+pub fn expect<T: PartialEq + std::fmt::Debug>(found: T, wanted: T) -> Result<(), Failed> {
     match found == wanted {
         true => Ok(()),
         false => Err(format!("{found:?}, not {wanted:?}").into()),
     }
 }
 
-/// Nothing is remembered, and the card is as it was.
-fn expect_home(address: &str) -> Result<(), Failed> {
+/// Nothing is remembered of a card, and it is as it was.
+pub fn expect_home(address: &str) -> Result<(), Failed> {
     expect(driver(address).as_deref(), Some("e1000e"))?;
     interface(address)?;
     let path = Path::new(DEVICES).join(address).join("driver_override");
@@ -312,6 +314,11 @@ fn half_states(images: &Images) -> Result<(), Failed> {
         }
         repaired()?;
     }
+    // Taken again when half of it is done already.
+    cards.succeed(&["bind", card])?;
+    unbound()?;
+    cards.succeed(&["bind", card])?;
+    repaired()?;
     // Without a driver before, it has none afterwards.
     unbound()?;
     cards.succeed(&["bind", card])?;

@@ -68,6 +68,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
 /// Gives devices to VFIO, all of them or none, and returns those that it did not have before, as
 /// they were. The caller holds the lock.
 ///
+/// `for_run` says whether that is for one run of a guest. What was taken for a run whose guard was
+/// killed counts as not had before; taken by `outboard pci bind`, it is no run's any more.
+///
 /// # Errors
 /// One of them must not or cannot be bound.
 pub fn take(
@@ -79,12 +82,16 @@ pub fn take(
     let machine = tree.machine();
     let routes = routes::observe().map_err(Error::Routes)?;
     let carriers = routes::carriers(&routes, |interface| tree.lower(interface));
-    let mut wanted = Vec::new();
+    let (mut wanted, mut adopted) = (Vec::new(), Vec::new());
     for address in addresses {
         let unknown = || Error::Unknown(address.to_string());
         let device = machine.devices.get(address).ok_or_else(unknown)?;
         match judge(device, addresses, &machine, &carriers) {
-            Verdict::Ready | Verdict::Refused(Refusal::Forbidden { .. }) => {}
+            Verdict::Ready | Verdict::Refused(Refusal::Forbidden { .. }) => {
+                if adopt(tree, store, device, for_run)? {
+                    adopted.push(device.clone());
+                }
+            }
             Verdict::Refused(refusal) => return Err(Error::Refused(*address, refusal)),
             Verdict::BindNeeded => wanted.push(device.clone()),
         }
@@ -99,17 +106,39 @@ pub fn take(
         }
         return Err(error);
     }
+    wanted.extend(adopted);
     Ok(wanted)
+}
+
+/// Whether a device that VFIO has already was left behind by a run, for another run to give back.
+fn adopt(tree: &Tree, store: &Store, device: &Device, for_run: bool) -> Result<bool, Error> {
+    let former = store.read(device.address).map_err(Error::State)?;
+    let Some(former) = former.filter(|former| former.for_run) else {
+        return Ok(false);
+    };
+    if !for_run {
+        let kept = Former { for_run, ..former };
+        store.write(device.address, &kept).map_err(Error::State)?;
+        return Ok(false);
+    }
+    let node = device.group.map(|group| tree.node(group));
+    Ok(node.is_some_and(|node| !unbind::is_in_use(&node)))
 }
 
 fn take_one(tree: &Tree, store: &Store, device: &Device, for_run: bool) -> Result<(), Error> {
     let address = device.address;
-    let former = Former {
+    let former = store.read(address).map_err(Error::State)?;
+    // What was killed halfway through this has left the better answer.
+    let former = former.unwrap_or_else(|| Former {
         driver: device.driver.clone(),
-        driver_override: device.driver_override.clone(),
+        driver_override: device
+            .driver_override
+            .clone()
+            .filter(|driver| driver != VFIO_PCI),
         interfaces: Vec::from_iter(device.interfaces.iter().cloned()),
         for_run,
-    };
+    });
+    let former = Former { for_run, ..former };
     // First, so that whatever happens next can be undone.
     store.write(address, &former).map_err(Error::State)?;
     tree.write(address, "driver_override", VFIO_PCI)

@@ -7,12 +7,14 @@
 //! | [`routes`] | which interfaces carry a default route |
 //! | [`verdict`] | whether a device may be taken: a pure function of those |
 //! | [`state`] | what is remembered of a device that was taken |
+//! | [`guard`] | a process that takes devices for one run of a guest, and gives them back |
 //!
 //! A device is taken by `driver_override`, which no other device of its kind notices.
 
 pub mod address;
 pub mod bind;
 pub mod class;
+pub mod guard;
 pub mod list;
 pub mod routes;
 pub mod state;
@@ -22,6 +24,7 @@ pub mod verdict;
 
 pub use address::Address;
 
+use rustix::io::Errno;
 use state::Store;
 use std::path::PathBuf;
 use std::{fmt, io};
@@ -37,6 +40,9 @@ pub enum Command {
     Bind(bind::Arguments),
     /// Give devices back to the host's drivers, whatever state they are in
     Unbind(unbind::Arguments),
+    /// Take devices for a run, and give them back after it: started by the monitor
+    #[command(hide = true)]
+    Guard(guard::Arguments),
 }
 
 /// Why a device was not taken or given back.
@@ -64,8 +70,18 @@ pub enum Error {
     User(String),
     /// What has to be remembered cannot be.
     State(state::Error),
+    /// There is no guard to take devices for a run.
+    Guard(io::Error),
+    /// What the guard says.
+    Guarded(String),
     /// Nothing can be printed.
     Print(io::Error),
+}
+
+impl Error {
+    fn guard(errno: Errno) -> Self {
+        Self::Guard(errno.into())
+    }
 }
 
 impl fmt::Display for Error {
@@ -114,6 +130,12 @@ impl fmt::Display for Error {
             Self::Node(path, error) => write!(f, "cannot hand over {}: {error}", path.display()),
             Self::User(name) => write!(f, "--user={name}: no such user; type: getent passwd"),
             Self::State(error) => error.fmt(f),
+            Self::Guard(error) => write!(
+                f,
+                "no process that takes devices and gives them back: {error}; is /proc mounted? To \
+                 give back what was taken, type: sudo outboard pci unbind DEVICE"
+            ),
+            Self::Guarded(text) => f.write_str(text),
             Self::Print(error) => write!(f, "cannot print: {error}"),
         }
     }
@@ -130,6 +152,7 @@ pub fn run(command: &Command) -> Result<(), Error> {
         Command::List(arguments) => list::run(arguments),
         Command::Bind(arguments) => bind::run(arguments),
         Command::Unbind(arguments) => unbind::run(arguments),
+        Command::Guard(arguments) => guard::run(arguments),
     }
 }
 

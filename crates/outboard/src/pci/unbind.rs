@@ -124,7 +124,7 @@ fn wait_until_free(tree: &Tree, address: Address, attempts: u32) -> Result<(), E
 }
 
 /// A group is opened by one at a time.
-fn is_in_use(node: &Path) -> bool {
+pub(super) fn is_in_use(node: &Path) -> bool {
     let opened = OpenOptions::new().read(true).write(true).open(node);
     opened.is_err_and(|error| Errno::from_io_error(&error) == Some(Errno::BUSY))
 }
