@@ -25,6 +25,7 @@ mod nft_syntax;
 mod oracle;
 mod pci;
 mod pci_guard;
+mod pci_run;
 mod ports;
 mod process;
 mod readme;

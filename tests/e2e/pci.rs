@@ -2,6 +2,7 @@
 
 use crate::build::Images;
 use crate::pci_guard;
+use crate::pci_run;
 use crate::process::{Ended, run};
 use libtest_mimic::{Completion, Failed, Trial};
 use serde_json::Value;
@@ -31,7 +32,10 @@ const TESTS: [(&str, Test); 8] = [
 ];
 
 pub fn trials(images: &'static Images) -> Vec<Trial> {
-    let tests = TESTS.into_iter().chain(pci_guard::TESTS);
+    let tests = TESTS
+        .into_iter()
+        .chain(pci_guard::TESTS)
+        .chain(pci_run::TESTS);
     let missing = (!images.are_prebuilt()).then_some(
         "takes network cards from this machine, and so runs in the lab (the stage `lab` runs it)",
     );
@@ -133,7 +137,7 @@ pub fn driver(address: &str) -> Option<String> {
     Some(link.file_name()?.to_str()?.to_owned())
 }
 
-fn interface(address: &str) -> Result<String, Failed> {
+pub fn interface(address: &str) -> Result<String, Failed> {
     let folder = Path::new(DEVICES).join(address).join("net");
     let mut entries = fs::read_dir(&folder).map_err(|error| format!("{address}: {error}"))?;
     let entry = entries.next().ok_or("no interface")??;
@@ -163,7 +167,7 @@ pub fn expect_home(address: &str) -> Result<(), Failed> {
     expect(state.exists(), false)
 }
 
-fn ip(words: &str) -> Result<(), Failed> {
+pub fn ip(words: &str) -> Result<(), Failed> {
     let ended = run(Command::new("ip").args(words.split(' ')))?;
     ended.expect_status(0).map(|_| ())
 }
@@ -181,7 +185,7 @@ fn there_and_back(images: &Images) -> Result<(), Failed> {
 
     // By the interface's name there, and, though it is gone, back.
     let node = group_file(card)?;
-    let bound = cards.succeed(&["bind", &name])?;
+    let bound = cards.succeed(&["bind", &name, card])?;
     bound.expect_stdout(&node.display().to_string())?;
     expect(driver(card).as_deref(), Some("vfio-pci"))?;
     expect(node.exists(), true)?;

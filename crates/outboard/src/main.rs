@@ -26,16 +26,17 @@ enum Command {
     /// Start an image and report how it ended
     ///
     /// The exit status is the guest's own, or 128 plus the number of the signal that ended it. All
-    /// options but --name and --metrics are the tender's: `outboard tender --help` lists them.
+    /// options but those that are named here are the tender's: `outboard tender --help` lists them.
     /// Arguments behind the image are the guest's.
     #[command(
         override_usage = "outboard run [--name=NAME] [--metrics=ADDRESS:PORT|unix:PATH] \
-                          [--pcap:PORT=FILE] [TENDER OPTIONS] [--] IMAGE [ARGUMENTS]"
+                          [--pcap:PORT=FILE] [--pci-bind] [TENDER OPTIONS] [--] IMAGE [ARGUMENTS]"
     )]
     Run {
         /// The tender's options, the image, and its own arguments; --name=NAME keeps the counters
         /// in $XDG_RUNTIME_DIR/outboard/NAME (or /run/outboard/NAME) while the guest
-        /// runs; --metrics=... serves them over HTTP; --pcap:PORT=FILE captures frames
+        /// runs; --metrics=... serves them over HTTP; --pcap:PORT=FILE captures frames;
+        /// --pci-bind takes PCI devices from the host's drivers while the guest runs
         #[arg(
             trailing_var_arg = true,
             allow_hyphen_values = true,

@@ -1,6 +1,7 @@
 //! The monitor: starts a tender as its child, passes signals and exit status on, says how the
 //! guest ended, and leaves nothing behind.
 
+mod devices;
 mod named;
 mod request;
 mod rules;
@@ -12,6 +13,7 @@ use crate::capture;
 use crate::ending::Ending;
 use crate::instance::{self, Claim};
 use crate::metrics::{self, Endpoint};
+use crate::pci::{self, guard::Guard};
 use crate::share::Share;
 use crate::stats;
 use crate::symbols;
@@ -19,6 +21,7 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 use std::ffi::{CStr, OsString};
 use std::{fmt, io};
+use tender::options::Options;
 use tender::sys::process;
 use tender::sys::signal::{Held, is_ignored};
 
@@ -46,6 +49,10 @@ pub enum Error {
     },
     /// Frames cannot be captured.
     Capture(capture::Error),
+    /// `--pci-bind` without a device to bind.
+    NothingToBind,
+    /// Devices cannot be taken or given back.
+    Pci(pci::Error),
     /// The guest cannot begin with its rules.
     Rules(rules::Error),
     /// Counters cannot be served.
@@ -70,6 +77,10 @@ impl fmt::Display for Error {
             Self::Value { key, placeholder } => {
                 write!(f, "{key} needs a value: {key}={placeholder}")
             }
+            Self::NothingToBind => f.write_str(
+                "--pci-bind: there is nothing to bind; add --pci:NAME=ADDRESS, or leave it away",
+            ),
+            Self::Pci(e) => e.fmt(f),
             Self::Capture(e) => e.fmt(f),
             Self::Rules(e) => e.fmt(f),
             Self::Metrics(e) => e.fmt(f),
@@ -121,6 +132,7 @@ pub fn run(request: &Request) -> Result<u8, Error> {
     options.push(share.option());
     let captures = request.captures.prepare(&request.arguments, share);
     let mut captures = captures.map_err(Error::Capture)?;
+    let mut guard = devices::guard(request)?;
     // Forked rather than started: two programs one after the other take too long to the guest's
     // first byte. That of the tender alone has nothing that is not in this one.
     let tender = process::fork(TENDER, &signals, || {
@@ -128,6 +140,7 @@ pub fn run(request: &Request) -> Result<u8, Error> {
             endpoint.disown();
         }
         captures.take();
+        guard.take();
         if request.captures.takes_stdout() && redirect_console().is_err() {
             return abi::exit::FAILURE;
         }
@@ -135,16 +148,15 @@ pub fn run(request: &Request) -> Result<u8, Error> {
         tender::main(ours.chain(request.arguments.iter().cloned()))
     });
     let tender = tender.map_err(Error::Start)?;
+    if let Some(guard) = &guard {
+        guard.watch(&tender).map_err(Error::Pci)?;
+    }
     let captures = captures.map(capture::Prepared::start).transpose();
     let captures = captures.map_err(Error::Capture)?;
     let pid = tender.id();
     // Read only now, when no guest is waiting to be started. A tender that cannot read it, or was
     // asked for help, attaches nothing and says all there is to say.
-    let arguments = request.arguments.iter().cloned();
-    let options = match tender::options::parse(arguments) {
-        Ok(tender::options::Request::Start(options)) => Some(options),
-        _ => None,
-    };
+    let options = tender_options(&request.arguments);
     if let (Some(endpoint), Some(options)) = (&mut endpoint, &options) {
         watch::serve(endpoint, share, request.name.as_deref(), options)?;
     }
@@ -152,23 +164,39 @@ pub fn run(request: &Request) -> Result<u8, Error> {
     if let Some(captures) = captures {
         captures.finish();
     }
+    if let Some(Err(error)) = guard.map(Guard::finish) {
+        eprintln!("outboard: {error}");
+    }
     let ending = Ending::new(status, share.report());
     if let Some(options) = &options {
         tender::attach::cleanup(options, pid);
-        let counted = match ending.was_asked_for() {
-            true => watch::last_lines(share, options),
-            false => Vec::new(),
-        };
-        let places = ending.report().map(|report| {
-            let callers = report.backtrace.addresses();
-            symbols::places(&options.image, report.instruction, callers)
-        });
-        let ended = ending.lines(&options.image, &places.unwrap_or_default());
-        for line in counted.into_iter().chain(ended) {
+        for line in last_words(&ending, share, options) {
             eprintln!("outboard: {line}");
         }
     }
     Ok(ending.exit_status())
+}
+
+/// What the tender will be told; `None` if it will complain, or only answer.
+fn tender_options(arguments: &[OsString]) -> Option<Options> {
+    match tender::options::parse(arguments.iter().cloned()) {
+        Ok(tender::options::Request::Start(options)) => Some(*options),
+        _ => None,
+    }
+}
+
+/// What is said of a guest that has ended: what it counted, and how it ended.
+fn last_words(ending: &Ending, share: &Share, options: &Options) -> Vec<String> {
+    let counted = match ending.was_asked_for() {
+        true => watch::last_lines(share, options),
+        false => Vec::new(),
+    };
+    let places = ending.report().map(|report| {
+        let callers = report.backtrace.addresses();
+        symbols::places(&options.image, report.instruction, callers)
+    });
+    let ended = ending.lines(&options.image, &places.unwrap_or_default());
+    counted.into_iter().chain(ended).collect()
 }
 
 /// Gives the guest standard error for its console: standard output is a capture.

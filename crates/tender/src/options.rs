@@ -3,6 +3,7 @@
 //! As in Solo5's tenders, options come before the image and everything behind it is the guest's.
 //! This module decides and touches nothing.
 
+mod address;
 mod pci;
 
 use abi::manifest::is_device_name;
@@ -11,7 +12,8 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-pub use pci::{Pci, PciAddress, PciSource};
+pub use address::PciAddress;
+pub use pci::{Pci, PciSource};
 
 /// What `--help` prints.
 pub const HELP: &str = "\

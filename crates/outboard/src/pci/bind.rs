@@ -4,6 +4,7 @@ use super::state::{Former, Store};
 use super::sysfs::{Device, Tree, VFIO_PCI};
 use super::verdict::{Refusal, Verdict, judge};
 use super::{Address, Error, print, require_root, resolve, routes, unbind};
+use std::collections::BTreeSet;
 use std::os::unix::fs::chown;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -83,7 +84,8 @@ pub fn take(
     let routes = routes::observe().map_err(Error::Routes)?;
     let carriers = routes::carriers(&routes, |interface| tree.lower(interface));
     let (mut wanted, mut adopted) = (Vec::new(), Vec::new());
-    for address in addresses {
+    // Some may be named twice.
+    for address in &BTreeSet::from_iter(addresses.iter().copied()) {
         let unknown = || Error::Unknown(address.to_string());
         let device = machine.devices.get(address).ok_or_else(unknown)?;
         match judge(device, addresses, &machine, &carriers) {

@@ -24,16 +24,21 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg,
     socketpair,
 };
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::Signal;
+use std::ffi::CStr;
 use std::fs::OpenOptions;
 use std::io::{IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tender::sys::descriptor;
+use tender::sys::process::Child;
 use tender::sys::signal::Held;
 
+/// What the guard is called as a process.
+const NAME: &CStr = c"outboard-guard";
 /// What the guard says when something is done.
 const DONE: &[u8] = b"+";
 /// Room for what it says otherwise: one line.
@@ -73,6 +78,7 @@ impl Guard {
         .map_err(Error::guard)?;
         set_socket_timeout(&ours, Timeout::Recv, Some(ANSWER_TIMEOUT)).map_err(Error::guard)?;
         Command::new("/proc/self/exe")
+            .arg0("outboard")
             .args(["pci", "guard"])
             .args(addresses.iter().map(Address::to_string))
             .stdin(Stdio::from(its))
@@ -85,12 +91,12 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Has it wait for the end of this process, a child that was not waited for yet.
+    /// Has it wait for the end of the tender.
     ///
     /// # Errors
     /// There is no descriptor, or no guard any more.
-    pub fn watch(&self, tender: Pid) -> Result<(), Error> {
-        let pidfd = pidfd_open(tender, PidfdFlags::empty()).map_err(Error::guard)?;
+    pub fn watch(&self, tender: &Child) -> Result<(), Error> {
+        let pidfd = tender.pidfd().map_err(Error::Guard)?;
         let descriptors = [pidfd.as_fd()];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -145,6 +151,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
     descriptor::close_all_but(&mut [0, 1, 2]).map_err(Error::Guard)?;
     std::env::set_current_dir("/").map_err(Error::Guard)?;
     rustix::process::setsid().map_err(Error::guard)?;
+    rustix::thread::set_name(NAME).map_err(Error::guard)?;
     let _held = Held::new(HELD).map_err(Error::Guard)?;
 
     let (tree, store) = (Tree::host(), Store::host());

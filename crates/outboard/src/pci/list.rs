@@ -3,7 +3,7 @@
 use super::routes::{self, Route};
 use super::sysfs::{Device, Machine, Tree};
 use super::verdict::{Verdict, judge};
-use super::{Address, Error, print};
+use super::{Error, print};
 use crate::stats::table::{columns, printable};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub struct Arguments {
 /// A device, under the names that the JSON has.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Row {
-    address: Address,
+    address: String,
     /// Its class code in hexadecimal.
     class: String,
     class_name: &'static str,
@@ -88,7 +88,7 @@ fn row(device: &Device, machine: &Machine, carriers: &BTreeMap<String, Route>) -
     let members = group.into_iter().flat_map(|group| &group.members);
     let others = members.filter(|member| member.name != device.address.to_string());
     Row {
-        address: device.address,
+        address: device.address.to_string(),
         class: format!("{:06x}", device.class.0),
         class_name: device.class.name(),
         vendor: format!("{:04x}", device.vendor),
@@ -145,7 +145,7 @@ pub(super) fn render(rows: &[Row]) -> String {
             None => verdict,
         };
         vec![
-            row.address.to_string(),
+            row.address.clone(),
             row.class_name.to_owned(),
             format!("{}:{}", row.vendor, row.device),
             cell(row.driver.clone().unwrap_or_default()),

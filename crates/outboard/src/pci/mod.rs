@@ -11,7 +11,6 @@
 //!
 //! A device is taken by `driver_override`, which no other device of its kind notices.
 
-pub mod address;
 pub mod bind;
 pub mod class;
 pub mod guard;
@@ -22,7 +21,7 @@ pub mod sysfs;
 pub mod unbind;
 pub mod verdict;
 
-pub use address::Address;
+pub use tender::options::PciAddress as Address;
 
 use rustix::io::Errno;
 use state::Store;

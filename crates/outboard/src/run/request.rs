@@ -13,6 +13,8 @@ const OWN: [(&str, &str); 3] = [
     ("--metrics", "ADDRESS:PORT|unix:PATH"),
     ("--pcap-snap", "BYTES"),
 ];
+/// The option that takes devices from the host's drivers, and has no value.
+const PCI_BIND: &str = "--pci-bind";
 /// The option that names a port: `--pcap:PORT=FILE`.
 const PCAP: &[u8] = b"--pcap:";
 
@@ -25,6 +27,8 @@ pub struct Request {
     pub metrics: Option<Address>,
     /// Whose frames are captured.
     pub captures: capture::Request,
+    /// Whether PCI devices are taken from the host's drivers for this run.
+    pub pci_bind: bool,
     /// All else, for the tender.
     pub arguments: Vec<OsString>,
 }
@@ -47,6 +51,10 @@ impl Request {
             }
             if let Some(option) = argument.as_bytes().strip_prefix(PCAP) {
                 request.add_capture(option, &mut arguments)?;
+                continue;
+            }
+            if argument == PCI_BIND {
+                request.pci_bind = true;
                 continue;
             }
             let last = argument == "--" || !argument.as_bytes().starts_with(b"-");
@@ -165,6 +173,14 @@ mod tests {
         assert_eq!(asked.captures, expected);
         let error = Request::parse(["--pcap:a".into()]).unwrap_err();
         assert!(matches!(error, Error::Capture(_)), "{error}");
+    }
+
+    #[test]
+    fn devices_are_taken_only_if_that_is_asked_for() {
+        let asked = request("--pci:nic=01:00.0 --pci-bind fw.spt");
+        assert!(asked.pci_bind);
+        assert_eq!(asked.arguments, ["--pci:nic=01:00.0", "fw.spt"]);
+        assert!(!request("--pci:nic=01:00.0 fw.spt --pci-bind").pci_bind);
     }
 
     #[test]

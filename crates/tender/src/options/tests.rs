@@ -237,7 +237,7 @@ fn pci_devices_have_an_address_or_a_socket() {
         "a.spt",
     ];
     let options = options(&line);
-    let address = |text: &str| PciSource::Address(PciAddress::parse(text).unwrap());
+    let address = |text: &str| PciSource::Address(text.parse().unwrap());
     let sources: Vec<_> = options.pci.iter().map(|pci| pci.source.clone()).collect();
     assert_eq!(sources[0], address("0000:01:00.0"));
     assert_eq!(sources[1], address("0000:c1:1f.7"));
@@ -260,5 +260,4 @@ fn pci_devices_have_an_address_or_a_socket() {
         let error = error(&format!("--pci:a={wrong}"));
         assert!(matches!(error, Error::Value { .. }), "{wrong}");
     }
-    assert!(PciAddress::parse("10000:01:00.0").is_some());
 }

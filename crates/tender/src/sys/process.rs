@@ -4,9 +4,10 @@
 use super::signal::{self, Held};
 use abi::exit;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use std::ffi::CStr;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitStatus;
@@ -85,6 +86,15 @@ impl Child {
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.0.as_raw_pid().cast_unsigned()
+    }
+
+    /// A descriptor that is ready for reading once it has ended: of this process and no later one
+    /// with the same id, since nobody has waited for it.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn pidfd(&self) -> io::Result<OwnedFd> {
+        Ok(rustix::process::pidfd_open(self.0, PidfdFlags::empty())?)
     }
 
     /// Passes the signals that are `held` back here on to it until it has ended.

@@ -56,7 +56,7 @@ impl Host {
         let group = self.group(group)?;
         let device =
             group
-                .device(address.as_str())
+                .device(&address.to_string())
                 .map_err(|error| match error.raw_os_error() {
                     Some(libc::EBUSY) => Reason::Busy,
                     _ => Reason::System("the device cannot be opened", error),
@@ -159,7 +159,7 @@ fn check(address: &PciAddress, request: &Request) -> Result<u32, Reason> {
         identity,
         driver,
         group,
-    } = sysfs::find(address.as_str()).ok_or(Reason::NoDevice)?;
+    } = sysfs::find(&address.to_string()).ok_or(Reason::NoDevice)?;
     let wanted = Identity {
         vendor: request.vendor,
         device: request.device,
@@ -170,7 +170,7 @@ fn check(address: &PciAddress, request: &Request) -> Result<u32, Reason> {
     }
     let group = group.ok_or(Reason::NoIommu)?;
     if driver.as_deref() != Some(DRIVER) {
-        return Err(Reason::Driver(address.clone(), driver));
+        return Err(Reason::Driver(*address, driver));
     }
     Ok(group)
 }
