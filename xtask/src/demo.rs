@@ -28,7 +28,11 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
   rules      what rules, counters and captures cost, beside the kernel's bridge with the same rules
              (needs nft)
   nic        the driver of the 82599 on its software model, and what ways to wait for frames cost
+  driver     the 82599's driver in instructions for each frame, beside ixy and ixy.rs where
+             OUTBOARD_IXY and OUTBOARD_IXY_RS name them: programs that take a batch's size and a
+             number of frames, and forward them in a function forward_batch (needs valgrind)
 ";
+
 /// The benchmarks.
 const BENCHMARKS: [&str; 3] = ["firewall", "rules", "nic"];
 
@@ -64,6 +68,7 @@ pub fn demo(root: &Path, options: &[String]) -> Result<i32, String> {
 pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     let (benchmark, arguments) = match options.split_first() {
         Some((what, arguments)) if BENCHMARKS.contains(&what.as_str()) => (what, arguments),
+        Some((what, arguments)) if what == "driver" => return driver(root, arguments),
         _ if crate::wants_help(options) || options.is_empty() => {
             print!("{}", BENCH_HELP);
             return Ok(0);
@@ -96,6 +101,30 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
             .arg(root.join(FIREWALL).join("rules/seed001.nft"));
     }
     command.args(arguments).current_dir(root);
+    process::run(&mut command)
+}
+
+/// `cargo xtask bench driver`.
+fn driver(root: &Path, arguments: &[String]) -> Result<i32, String> {
+    let programs = build(root, &["bench"])?;
+    let mut example = Command::new(process::cargo());
+    example
+        .args(["build", "--release", "-p", "drivers", "--features=puppet"])
+        .args(["--example", "forward"])
+        .current_dir(root);
+    succeed(
+        &mut example,
+        "cargo could not build the example, as it says above",
+    )?;
+    let mut command = Command::new(programs.join("outboard-bench"));
+    command
+        .arg("driver")
+        .arg("--program")
+        .arg(programs.join("examples/forward"))
+        .arg("--out")
+        .arg(root.join("results").join(format!("{}-driver", today()?)))
+        .args(arguments)
+        .current_dir(root);
     process::run(&mut command)
 }
 

@@ -15,10 +15,12 @@
 //! | [`turn`], [`measures`] | one contender's turn, and what is measured in it |
 //! | [`firewall`], [`promises`] | the benchmark of the firewall |
 //! | [`rules`] | the benchmark of its rules |
+//! | [`driver`] | the benchmark of a NIC's driver |
 
 #![forbid(unsafe_code)]
 
 pub mod contender;
+pub mod driver;
 pub mod firewall;
 pub mod machine;
 pub mod measures;

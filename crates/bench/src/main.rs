@@ -12,7 +12,7 @@ use bench::machine::{Machine, Run};
 use bench::report::Report;
 use bench::rules::{self, Sources};
 use bench::samples::{Measure, Promise, Samples};
-use bench::{nic, privilege, promises, relay, turn};
+use bench::{driver, nic, privilege, promises, relay, turn};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 #[derive(Parser)]
@@ -39,6 +39,8 @@ enum Command {
     Rules(Rules),
     /// Measure the driver of the 82599 on its software model
     Nic(Measured),
+    /// Count the instructions of a NIC's driver, beside its peers
+    Driver(Driver),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -86,12 +88,23 @@ struct Rules {
     rules: PathBuf,
 }
 
+#[derive(Args)]
+struct Driver {
+    /// The example `forward` of the drivers
+    #[arg(long)]
+    program: PathBuf,
+    /// Folder for the results
+    #[arg(long)]
+    out: PathBuf,
+}
+
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Relay { kind, parent } => relay::serve(kind.into(), parent).map_err(Into::into),
         Command::Firewall(arguments) => firewall(&arguments),
         Command::Rules(arguments) => rules(&arguments),
         Command::Nic(arguments) => nic(&arguments),
+        Command::Driver(arguments) => driver(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -190,6 +203,36 @@ fn nic(arguments: &Measured) -> Result<(), Box<dyn Error>> {
         promises: &nic::PROMISES,
     };
     arguments.report(&subject, || nic::measure(&plan, &say))
+}
+
+fn driver(arguments: &Driver) -> Result<(), Box<dyn Error>> {
+    let mut peers = Vec::new();
+    for (name, variable) in driver::PEERS {
+        match std::env::var_os(variable) {
+            Some(program) => peers.push((name, PathBuf::from(program))),
+            None => eprintln!("{variable} does not name a program: {name} is not measured"),
+        }
+    }
+    let begin = Machine::now();
+    let samples = driver::measure(arguments.program.clone(), &peers, &say)?;
+    let end = Machine::now();
+    let machine = Run {
+        begin: &begin,
+        end: &end,
+    };
+    let report = Report {
+        title: "What a NIC's driver costs for each forwarded frame of 64 bytes",
+        command: "cargo xtask bench driver",
+        machine: &machine.to_string(),
+        samples: &samples,
+        measures: &driver::ALL,
+        plots: &[],
+        promises: &driver::PROMISES,
+    };
+    report.write(&arguments.out)?;
+    println!("{}\n{}", report.figures(), report.promises());
+    println!("Written to {}", arguments.out.display());
+    Ok(())
 }
 
 fn say(line: &str) {

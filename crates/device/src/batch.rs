@@ -29,6 +29,16 @@ impl Batch {
         self.frames.len() >= BATCH_FRAMES_MAX || self.bytes >= BATCH_BYTES_MAX
     }
 
+    /// How many frames a port may add: none once the batch is full by bytes.
+    #[inline]
+    pub fn room(&self) -> usize {
+        if self.is_full() {
+            0
+        } else {
+            BATCH_FRAMES_MAX - self.frames.len()
+        }
+    }
+
     /// Whether there is no frame.
     #[inline]
     pub fn is_empty(&self) -> bool {

@@ -3,7 +3,7 @@
 use crate::offload::Offload;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::Cell;
 use core::mem::ManuallyDrop;
 use hw::{DmaArena, DmaBuf, Iova, Lease, OutOfDma, Reachable, Recycle};
 
@@ -26,26 +26,37 @@ pub const FRAME_BYTES_MAX: usize = 65_535 + 14 + 4;
 pub struct Pool(&'static Shared);
 
 struct Shared {
-    free: RefCell<Vec<ManuallyDrop<Lease<Slot>>>>,
-    buffer_size: usize,
+    /// The buffer that was given back last; each knows the one before it.
+    free: Cell<Link>,
+    free_count: Cell<usize>,
+    /// Bytes of a buffer behind the headroom.
+    frame_bytes_max: usize,
     count: usize,
 }
+
+/// A free buffer, whoever takes it out makes it a lease again.
+type Link = Option<ManuallyDrop<Lease<Slot>>>;
 
 /// A buffer and what is known of the packet in it. It lies in memory that no device can reach.
 struct Slot {
     buffer: DmaBuf,
     start: usize,
-    end: usize,
+    len: usize,
+    /// Whether `offload` says anything: a frame without is made faster.
+    has_offload: bool,
     offload: Offload,
     home: &'static Shared,
+    /// While this one is free.
+    next: Link,
 }
 
 impl Recycle for Slot {
     #[inline]
-    fn recycle(lease: ManuallyDrop<Lease<Self>>) {
+    fn recycle(mut lease: ManuallyDrop<Lease<Self>>) {
         let home = lease.home;
-        // There was room for all of them when the pool was made.
-        home.free.borrow_mut().push(lease);
+        lease.next = home.free.take();
+        home.free.set(Some(lease));
+        home.free_count.set(home.free_count.get() + 1);
     }
 }
 
@@ -76,25 +87,23 @@ impl Pool {
     fn of(buffers: Vec<DmaBuf>, buffer_size: usize) -> Self {
         assert!(buffer_size > HEADROOM);
         let home: &'static Shared = Box::leak(Box::new(Shared {
-            free: RefCell::new(Vec::with_capacity(buffers.len())),
-            buffer_size,
+            free: Cell::new(None),
+            free_count: Cell::new(0),
+            frame_bytes_max: buffer_size - HEADROOM,
             count: buffers.len(),
         }));
         let slots = buffers.into_iter().map(|buffer| Slot {
             buffer,
             start: 0,
-            end: 0,
+            len: 0,
+            has_offload: false,
             offload: Offload::NONE,
             home,
+            next: None,
         });
         // The first buffer is the first to be handed out.
-        let leases = slots
-            .collect::<Vec<_>>()
-            .leak()
-            .iter_mut()
-            .rev()
-            .map(Lease::new);
-        home.free.borrow_mut().extend(leases.map(ManuallyDrop::new));
+        let slots = slots.collect::<Vec<_>>().leak();
+        slots.iter_mut().rev().map(Lease::new).for_each(drop);
         Self(home)
     }
 
@@ -105,17 +114,28 @@ impl Pool {
         if len > self.frame_bytes_max() {
             return None;
         }
-        let mut slot = ManuallyDrop::into_inner(self.0.free.borrow_mut().pop()?);
+        let mut frame = self.alloc_max()?;
+        frame.0.len = len;
+        Some(frame)
+    }
+
+    /// A frame of [`Self::frame_bytes_max`] bytes with unspecified content; `None` if all buffers
+    /// are in use.
+    #[inline]
+    pub fn alloc_max(&self) -> Option<Frame> {
+        let mut slot = ManuallyDrop::into_inner(self.0.free.take()?);
+        self.0.free.set(slot.next.take());
+        self.0.free_count.set(self.0.free_count.get() - 1);
         slot.start = HEADROOM;
-        slot.end = HEADROOM + len;
-        slot.offload = Offload::NONE;
+        slot.len = self.0.frame_bytes_max;
+        slot.has_offload = false;
         Some(Frame(slot))
     }
 
     /// Largest frame that fits a buffer, in bytes.
     #[inline]
     pub fn frame_bytes_max(&self) -> usize {
-        self.0.buffer_size - HEADROOM
+        self.0.frame_bytes_max
     }
 
     /// Buffers in the pool, free or not.
@@ -125,7 +145,7 @@ impl Pool {
 
     /// Buffers that nobody holds.
     pub fn free(&self) -> usize {
-        self.0.free.borrow().len()
+        self.0.free_count.get()
     }
 }
 
@@ -156,20 +176,20 @@ impl Frame {
     /// The packet.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        &self.0.buffer.bytes()[self.0.start..self.0.end]
+        &self.0.buffer.bytes()[self.0.start..][..self.0.len]
     }
 
     /// The packet, to be edited in place.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let slot = &mut *self.0;
-        &mut slot.buffer.bytes_mut()[slot.start..slot.end]
+        &mut slot.buffer.bytes_mut()[slot.start..][..slot.len]
     }
 
     /// Length of the packet in bytes.
     #[inline]
     pub fn len(&self) -> usize {
-        self.0.end - self.0.start
+        self.0.len
     }
 
     /// Whether the packet has no byte.
@@ -181,18 +201,23 @@ impl Frame {
     /// What was left to the next device: checksum, segmentation.
     #[inline]
     pub fn offload(&self) -> Offload {
-        self.0.offload
+        if self.0.has_offload {
+            self.0.offload
+        } else {
+            Offload::NONE
+        }
     }
 
     /// Whether anything was left to the next device.
     #[inline]
     pub fn has_offload(&self) -> bool {
-        self.0.offload.checksum.is_some() || self.0.offload.gso.is_some()
+        self.0.has_offload
     }
 
     /// Leaves something to the next device.
     #[inline]
     pub fn set_offload(&mut self, offload: Offload) {
+        self.0.has_offload = offload.checksum.is_some() || offload.gso.is_some();
         self.0.offload = offload;
     }
 
@@ -200,7 +225,7 @@ impl Frame {
     #[inline]
     pub fn truncate(&mut self, len: usize) {
         if len < self.len() {
-            self.0.end = self.0.start + len;
+            self.0.len = len;
         }
     }
 
@@ -211,6 +236,7 @@ impl Frame {
         let slot = &mut *self.0;
         let start = slot.start.checked_sub(count)?;
         slot.start = start;
+        slot.len += count;
         Some(&mut slot.buffer.bytes_mut()[start..start + count])
     }
 
@@ -222,6 +248,7 @@ impl Frame {
         let fits = count <= self.len();
         if fits {
             self.0.start += count;
+            self.0.len -= count;
         }
         fits
     }

@@ -8,6 +8,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// Indices are masked, so that any number is one. Words are loaded and stored whole. The device may
 /// change a word at any time: load it once, check what was loaded, and never ask again. On x86 all
 /// of these are plain moves; order is kept by acquiring and releasing.
+///
+/// A copy is the same ring, for a loop to have at hand.
+#[derive(Clone, Copy)]
 pub struct DmaRing<const WORDS: usize, const N: usize> {
     words: &'static [[AtomicU64; WORDS]; N],
     iova: Iova,

@@ -4,7 +4,8 @@ use super::config::Error;
 use super::registers::*;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use device::{Batch, Frame, NicCounts, Pool};
+use core::mem;
+use device::{BATCH_BYTES_MAX, Batch, Frame, NicCounts, Pool};
 use hw::{DmaArena, DmaRing, FromDevice, InFlight, Iova, Mmio};
 
 /// Shortest frame: an Ethernet header.
@@ -26,6 +27,8 @@ pub struct Receiver<const N: usize> {
     pool: Pool,
     /// Bytes that the device may write into a buffer.
     buffer_bytes: usize,
+    /// Most frames of a call: what fills a batch by bytes.
+    call_max: usize,
     /// Frames whose checksum the device found wrong.
     pub bad_checksum: u64,
 }
@@ -52,6 +55,7 @@ impl<const N: usize> Receiver<N> {
             next: 0,
             pool,
             buffer_bytes,
+            call_max: BATCH_BYTES_MAX / buffer_bytes,
             bad_checksum: 0,
         };
         Ok(receiver)
@@ -70,17 +74,8 @@ impl<const N: usize> Receiver<N> {
     /// Gives all buffers to a device that has just been reset.
     pub fn refill(&mut self) {
         self.next = 0;
-        for index in 0..N {
-            self.offer(index);
-        }
-    }
-
-    /// Offers the buffer of a descriptor (again): 7.1.6.1.
-    fn offer(&self, index: usize) {
-        // Only what devices can reach was ever lent.
-        if let Some(iova) = self.buffers[index & (N - 1)].iova() {
-            self.ring.store(index, RX_ADDRESS, iova.raw());
-            self.ring.publish(index, RX_STATUS, 0);
+        for (index, buffer) in self.buffers.iter().enumerate() {
+            offer(self.ring, index, buffer);
         }
     }
 
@@ -106,82 +101,87 @@ impl<const N: usize> Receiver<N> {
         counts: &mut NicCounts,
     ) -> Result<(), Lie> {
         let first = self.next;
-        let mut result = Ok(());
-        while !batch.is_full() {
-            // Read once: the device may change it at any time.
-            let status = self.ring.load(self.next, RX_STATUS);
-            if status & RX_DD == 0 {
-                break;
-            }
-            let length = usize::from((status >> RX_LENGTH_SHIFT) as u16);
-            if status & (RX_EOP | RX_RXE | RX_L4E | RX_IPE) != RX_EOP {
-                match self.examine(status, counts) {
-                    Examined::Good => {}
-                    Examined::Bad => {
-                        self.offer(self.next);
-                        self.next += 1;
-                        if self.next - first >= N {
-                            break;
-                        }
-                        continue;
-                    }
-                    Examined::Lie => {
-                        result = Err(Lie);
-                        break;
-                    }
-                }
-            }
-            if !(FRAME_BYTES_MIN..=self.buffer_bytes).contains(&length) {
-                result = Err(Lie);
-                break;
-            }
-            let Some((fresh, iova)) = self.fresh() else {
-                counts.no_buffer += 1;
-                break;
-            };
-            let place = &mut self.buffers[self.next & (N - 1)];
-            let mut frame = core::mem::replace(place, fresh).done();
-            self.ring.store(self.next, RX_ADDRESS, iova.raw());
-            self.ring.publish(self.next, RX_STATUS, 0);
-            self.next += 1;
-            frame.truncate(length);
-            // There is room: the batch is not full.
-            let _ = batch.push(frame);
-        }
+        let result = self.take(batch, counts);
         if self.next == first {
             counts.polls_idle += 1;
         } else {
             counts.polls_busy += 1;
-            bar.write(RDT, ((self.next.wrapping_sub(1)) & (N - 1)) as u32);
+            bar.write(RDT, (self.next.wrapping_sub(1) & (N - 1)) as u32);
         }
         result
     }
 
-    /// A buffer for the device.
     #[inline]
-    fn fresh(&self) -> Option<(InFlight<Frame, FromDevice>, Iova)> {
-        InFlight::lend(self.pool.alloc(self.buffer_bytes)?).ok()
+    fn take(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> Result<(), Lie> {
+        // At hand for the loop: what is in memory would be loaded anew after each store.
+        let (ring, buffers, pool) = (self.ring, &mut *self.buffers, self.pool);
+        let longest = self.buffer_bytes - FRAME_BYTES_MIN;
+        let end = self.next + batch.room().min(self.call_max);
+        while self.next != end {
+            let next = self.next;
+            // Read once: the device may change it at any time.
+            let status = ring.load(next, RX_STATUS);
+            if status & (RX_DD | RX_EOP | RX_RXE | RX_L4E | RX_IPE) != RX_DD | RX_EOP {
+                if status & RX_DD == 0 {
+                    break;
+                }
+                match examine(status) {
+                    Examined::BadChecksum => self.bad_checksum += 1,
+                    Examined::Bad => {
+                        counts.rx_error += 1;
+                        offer(ring, next, &buffers[next & (N - 1)]);
+                        self.next += 1;
+                        continue;
+                    }
+                    Examined::Lie => return Err(Lie),
+                }
+            }
+            let length = usize::from((status >> RX_LENGTH_SHIFT) as u16);
+            if length.wrapping_sub(FRAME_BYTES_MIN) > longest {
+                return Err(Lie);
+            }
+            let Some(Ok((fresh, iova))) = pool.alloc_max().map(InFlight::lend) else {
+                counts.no_buffer += 1;
+                break;
+            };
+            let place = &mut buffers[next & (N - 1)];
+            let mut frame = mem::replace(place, fresh).done();
+            ring.store(next, RX_ADDRESS, iova.raw());
+            ring.publish(next, RX_STATUS, 0);
+            self.next = next + 1;
+            frame.truncate(length);
+            // There is room: that was counted before.
+            let _ = batch.push(frame);
+        }
+        Ok(())
     }
+}
 
-    /// What to do with a frame that is not plainly good.
-    #[cold]
-    fn examine(&mut self, status: u64, counts: &mut NicCounts) -> Examined {
-        if status & RX_EOP == 0 {
-            // A second buffer: none is needed, for a buffer holds the largest frame.
-            return Examined::Lie;
-        }
-        if status & RX_RXE != 0 {
-            counts.rx_error += 1;
-            return Examined::Bad;
-        }
-        self.bad_checksum += 1;
-        Examined::Good
+/// Offers a buffer (again): 7.1.6.1.
+fn offer<const N: usize>(ring: DmaRing<2, N>, index: usize, buffer: &InFlight<Frame, FromDevice>) {
+    // Only what devices can reach was ever lent.
+    if let Some(iova) = buffer.iova() {
+        ring.store(index, RX_ADDRESS, iova.raw());
+        ring.publish(index, RX_STATUS, 0);
+    }
+}
+
+/// What to do with a frame that is not plainly good.
+#[cold]
+fn examine(status: u64) -> Examined {
+    // Without the end of the packet there is a second buffer, which none needs.
+    if status & RX_EOP == 0 {
+        Examined::Lie
+    } else if status & RX_RXE != 0 {
+        Examined::Bad
+    } else {
+        Examined::BadChecksum
     }
 }
 
 enum Examined {
-    /// Passed on. A wrong checksum is for the receiver to see, as on a cable.
-    Good,
+    /// Passed on: a wrong checksum is for the receiver to see, as on a cable.
+    BadChecksum,
     /// Dropped; the buffer is offered again.
     Bad,
     /// The device cannot have written that.

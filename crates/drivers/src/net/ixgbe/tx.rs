@@ -7,6 +7,7 @@
 use super::offload::{self, Work};
 use super::registers::*;
 use alloc::boxed::Box;
+use core::mem;
 use device::{Batch, Frame, NicCounts};
 use hw::{DmaArena, DmaRing, InFlight, Iova, Mmio, OutOfDma, ToDevice};
 
@@ -80,14 +81,30 @@ impl<const N: usize> Transmitter<N> {
             self.reclaim_rest();
         }
         let first = self.tail;
+        self.put(batch, counts);
+        if self.tail != first {
+            // The last descriptor of a call is that of a whole frame.
+            let last = self.tail - 1;
+            let command = self.ring.load(last, TX_COMMAND);
+            self.ring.store(last, TX_COMMAND, command | TX_RS);
+            bar.write(TDT, (self.tail & (N - 1)) as u32);
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, batch: &mut Batch, counts: &mut NicCounts) {
+        // At hand for the loop: what is in memory would be loaded anew after each store.
+        let ring = self.ring;
+        let full = self.clean + N - 1;
         for frame in batch.drain() {
             let length = frame.len();
-            let plain = (FRAME_BYTES_MIN..=PART_BYTES_MAX).contains(&length);
+            let plain = length.wrapping_sub(FRAME_BYTES_MIN) <= PART_BYTES_MAX - FRAME_BYTES_MIN;
             if !plain || frame.has_offload() {
-                self.send_work(frame, counts);
+                self.put_work(frame, counts);
                 continue;
             }
-            if self.room() == 0 {
+            let tail = self.tail;
+            if tail == full {
                 counts.tx_no_room += 1;
                 continue;
             }
@@ -95,24 +112,18 @@ impl<const N: usize> Transmitter<N> {
                 counts.tx_refused += 1;
                 continue;
             };
-            let report = if self.tail % REPORT_EVERY == REPORT_EVERY - 1 {
+            let report = if (tail + 1).is_multiple_of(REPORT_EVERY) {
                 TX_RS
             } else {
                 0
             };
             let length = length as u64;
             let command = DATA | TX_EOP | report | length | length << TX_PAYLEN_SHIFT;
-            self.ring.store(self.tail, TX_ADDRESS, iova.raw());
-            self.ring.store(self.tail, TX_COMMAND, command);
-            self.frames[self.tail & (N - 1)] = Some(frame);
-            self.tail += 1;
-        }
-        if self.tail != first {
-            // The last descriptor of a call is that of a whole frame.
-            let last = self.tail - 1;
-            let command = self.ring.load(last, TX_COMMAND);
-            self.ring.store(last, TX_COMMAND, command | TX_RS);
-            bar.write(TDT, (self.tail & (N - 1)) as u32);
+            ring.store(tail, TX_ADDRESS, iova.raw());
+            ring.store(tail, TX_COMMAND, command);
+            // Nothing was there: the slot is free.
+            mem::forget(self.frames[tail & (N - 1)].replace(frame));
+            self.tail = tail + 1;
         }
     }
 
@@ -147,8 +158,9 @@ impl<const N: usize> Transmitter<N> {
 
     #[inline]
     fn give_back(&mut self, end: usize) {
+        let frames = &mut *self.frames;
         for index in self.clean..end {
-            if let Some(frame) = self.frames[index & (N - 1)].take() {
+            if let Some(frame) = frames[index & (N - 1)].take() {
                 drop(frame.done());
             }
         }
@@ -156,7 +168,7 @@ impl<const N: usize> Transmitter<N> {
     }
 
     /// A frame with work for the device, or one that cannot be sent.
-    fn send_work(&mut self, mut frame: Frame, counts: &mut NicCounts) {
+    fn put_work(&mut self, mut frame: Frame, counts: &mut NicCounts) {
         if self.room() < FRAME_DESCRIPTORS_MAX {
             counts.tx_no_room += 1;
             return;
