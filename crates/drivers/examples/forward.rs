@@ -2,9 +2,9 @@
 //!
 //!     cargo xtask bench driver
 //!
-//! which starts it as `forward BATCH FRAMES` and counts what is in functions called `forward_batch`.
-//! Both devices are puppets, outside of those. `--copy` takes each frame through the heap,
-//! as where received buffers cannot be given away.
+//! which starts it as `forward BATCH FRAMES` and counts what is in `forward_batch`. Both devices
+//! are puppets, outside of that. `--copy` takes each frame through the heap, as where received
+//! buffers cannot be given away.
 
 use device::{BATCH_FRAMES_MAX, Batch, Nic, Pool};
 use drivers::net::ixgbe::puppet::Puppet;
