@@ -39,7 +39,7 @@ use crate::violation::{Report, Violation};
 use crate::wire::Wire;
 use interrupts::{Interrupts, cause};
 use ownership::Ownership;
-use receive::{Outcome, RxQueue};
+use receive::{Late, Outcome, RxQueue};
 use registers::{QUEUES, REGISTER_BYTES, RegisterFile, at, bit};
 use ring::Settling;
 use statistics::Statistics;
@@ -87,6 +87,8 @@ struct Nic {
     /// Segments of the frame at the end of the wire that were received.
     segments_received: usize,
     gone: bool,
+    /// Frames that come after their descriptors: the device misbehaves.
+    late: Vec<Late>,
 }
 
 /// What takes its time, and must be waited for.
@@ -122,6 +124,7 @@ impl<W: Wire> Intel82599<W> {
             segment: Vec::with_capacity(1 << 16),
             segments_received: 0,
             gone: false,
+            late: Vec::new(),
         };
         nic.reset();
         Self { wire, nic }
@@ -227,6 +230,7 @@ impl<W: Wire> Device for Intel82599<W> {
             return Progress::default();
         }
         nic.pass_time(self.wire.is_up());
+        nic.write_late(dma);
         let mut progress = Progress::default();
         if nic.link_is_up() {
             progress.transmitted = nic.transmit(&mut self.wire, dma, POLL_FRAMES);
@@ -272,6 +276,7 @@ impl Nic {
         self.ownership.clear();
         self.segments_received = 0;
         self.gone = false;
+        self.late.clear();
         self.msix.fill(0);
         for vector in self.msix[..16 * usize::from(MSIX_VECTORS)].chunks_exact_mut(16) {
             // Masked (PCI 3.0, 6.8.2.9).

@@ -7,7 +7,7 @@ use super::interrupts::cause;
 use super::registers::{at, bit, rx_queue_at};
 use super::ring::Ring;
 use super::statistics::{CHECK_BYTES, counters_of};
-use crate::dma::{Dma, DmaFault};
+use crate::dma::Dma;
 use crate::misbehaviour::Fault;
 use crate::packet::checksum::frame_check;
 use crate::packet::headers::{Ip, Transport};
@@ -266,8 +266,7 @@ impl Nic {
     ) {
         let early = self.mischief.strikes(Fault::EarlyDone);
         if !early {
-            // A write that goes astray is lost, as on a bus: it was reported when it was fetched.
-            let _lost = source.write(usize::from(back.len), iova, dma);
+            source.write(usize::from(back.len), iova, dma);
         }
         let words = self.mischief.write_back(back.words());
         if let Err(fault) = self.rx[number].ring.write_back(dma, index, words) {
@@ -277,12 +276,21 @@ impl Nic {
             });
         }
         if early {
-            let _lost = source.write(usize::from(back.len), iova, dma);
+            let mut bytes = vec![0; usize::from(back.len)];
+            source.copy(&mut bytes);
+            self.late.push((iova, bytes));
         }
         if let Some(last) = self.rx[number].last_buffer.replace(iova)
             && self.mischief.strikes(Fault::WildWrite)
         {
             let _lost = dma.write(last, &self.mischief.number().to_le_bytes());
+        }
+    }
+
+    /// Writes frames whose descriptors were done too early.
+    pub(crate) fn write_late(&mut self, dma: &dyn Dma) {
+        for (iova, bytes) in self.late.drain(..) {
+            let _lost = dma.write(iova, &bytes);
         }
     }
 
@@ -297,6 +305,9 @@ impl Nic {
     }
 }
 
+/// A frame whose descriptor was done before: where it goes, and its bytes.
+pub(super) type Late = (u64, Vec<u8>);
+
 /// Bytes of a frame that are still to be written.
 struct Source<'a> {
     parts: Parts<'a>,
@@ -304,30 +315,47 @@ struct Source<'a> {
     at: usize,
 }
 
-impl Source<'_> {
-    /// Writes the next `len` bytes to a buffer.
+impl<'a> Source<'a> {
+    /// The next bytes that lie together, at most `most` of them; none in the end.
     #[inline]
-    fn write(&mut self, len: usize, iova: u64, dma: &dyn Dma) -> Result<(), DmaFault> {
+    fn next(&mut self, most: usize) -> &'a [u8] {
+        while let Some(part) = self.parts.get(self.part) {
+            let rest = &part[self.at..];
+            if !rest.is_empty() {
+                let piece = &rest[..rest.len().min(most)];
+                self.at += piece.len();
+                return piece;
+            }
+            (self.part, self.at) = (self.part + 1, 0);
+        }
+        &[]
+    }
+
+    /// Writes the next `len` bytes to a buffer. A write that goes astray is lost, as on a bus: it
+    /// was reported when the descriptor was fetched.
+    #[inline]
+    fn write(&mut self, len: usize, iova: u64, dma: &dyn Dma) {
         let mut written = 0;
         while written < len {
-            let Some(part) = self.parts.get(self.part) else {
+            let piece = self.next(len - written);
+            if piece.is_empty() {
                 break;
-            };
-            let rest = &part[self.at..];
-            let take = rest.len().min(len - written);
-            let to = iova.wrapping_add(written as u64);
-            let result = if take > 0 {
-                dma.write(to, &rest[..take])
-            } else {
-                Ok(())
-            };
-            written += take;
-            self.at += take;
-            if self.at == part.len() {
-                (self.part, self.at) = (self.part + 1, 0);
             }
-            result?;
+            let _lost = dma.write(iova.wrapping_add(written as u64), piece);
+            written += piece.len();
         }
-        Ok(())
+    }
+
+    /// Copies the next bytes, as many as `to` has room for.
+    fn copy(&mut self, to: &mut [u8]) {
+        let mut copied = 0;
+        while copied < to.len() {
+            let piece = self.next(to.len() - copied);
+            if piece.is_empty() {
+                break;
+            }
+            to[copied..copied + piece.len()].copy_from_slice(piece);
+            copied += piece.len();
+        }
     }
 }

@@ -1,0 +1,484 @@
+//! The driver of the 82599 on its model: two readings of one datasheet, which must agree; and a
+//! driver whose device lies.
+
+use device::offload::Checksum;
+use device::{
+    BATCH_FRAMES_MAX, Batch, Frame, Gso, GsoKind, Nic, NicCounts, Offload, Pool, TEND_NANOSECONDS,
+};
+use drivers::net::ixgbe::{BUFFER_BYTES, BUFFERS, Config, Driver, Error, Filter, Interrupt};
+use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
+use hw::sim::{View, arena};
+use models::wire::{Loop, Pair, pair};
+use models::{Device, Intel82599, Local};
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+const DMA_BYTES: usize = 16 << 20;
+const IOVA: u64 = 0x10_0000_0000;
+const ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 9];
+const ETHERNET: usize = 14;
+const MSS: usize = 1400;
+
+/// A driver and a device that take turns in one thread, and their time.
+struct Bench<W: models::wire::Wire + 'static> {
+    device: Rc<Local<Intel82599<W>>>,
+    driver: Driver,
+    pool: Pool,
+    memory: View,
+    now: Rc<Cell<u64>>,
+}
+
+impl<W: models::wire::Wire + 'static> Bench<W> {
+    fn new(wire: W, how: &str) -> Result<Self, Error> {
+        Self::configured(wire, how, Config::FORWARD)
+    }
+
+    fn configured(wire: W, how: &str, config: Config) -> Result<Self, Error> {
+        let device = Local::new(Intel82599::new(ADDRESS, wire, &how.parse().unwrap()));
+        let (mut arena, memory) = arena(DMA_BYTES, IOVA);
+        let pool = Pool::dma(&mut arena, BUFFERS, BUFFER_BYTES).unwrap();
+        let now = Rc::new(Cell::new(0));
+        let clock = {
+            let now = now.clone();
+            move || {
+                now.set(now.get() + 1000);
+                now.get()
+            }
+        };
+        let driver = Driver::new(device.mmio(), &mut arena, pool, config, clock)?;
+        let mut bench = Self {
+            device,
+            driver,
+            pool,
+            memory,
+            now,
+        };
+        bench.pass(2 * TEND_NANOSECONDS);
+        Ok(bench)
+    }
+
+    /// Time passes for both.
+    fn pass(&mut self, nanoseconds: u64) {
+        self.now.set(self.now.get() + nanoseconds);
+        self.turn();
+        self.driver.tend(self.now.get());
+    }
+
+    fn turn(&mut self) {
+        self.now.set(self.now.get() + 1000);
+        self.device
+            .poll(&self.memory, Duration::from_nanos(self.now.get()));
+    }
+
+    fn frame(&self, bytes: &[u8]) -> Frame {
+        let mut frame = self.pool.alloc(bytes.len()).unwrap();
+        frame.bytes_mut().copy_from_slice(bytes);
+        frame
+    }
+
+    fn send(&mut self, frame: Frame) {
+        let mut batch = Batch::new();
+        assert!(batch.push(frame).is_ok());
+        self.driver.transmit(&mut batch);
+        self.turn();
+    }
+
+    fn receive(&mut self) -> Vec<Vec<u8>> {
+        let mut batch = Batch::new();
+        self.turn();
+        self.driver.receive(&mut batch);
+        batch.iter().map(|frame| frame.bytes().to_vec()).collect()
+    }
+
+    fn assert_lawful(&self) {
+        let device = self.device.device();
+        assert!(device.report().is_empty(), "{}", device.report());
+    }
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|index| (index * 7 + index / 251) as u8)
+        .collect()
+}
+
+fn udp(payload: &[u8]) -> Vec<u8> {
+    let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 7], ADDRESS)
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        .udp(1000, 2000);
+    let mut frame = Vec::new();
+    builder.write(&mut frame, payload).unwrap();
+    frame
+}
+
+fn tcp(v6: bool, payload: &[u8]) -> Vec<u8> {
+    let ethernet = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 7], ADDRESS);
+    let mut frame = Vec::new();
+    let builder = match v6 {
+        true => ethernet.ipv6([1; 16], [2; 16], 64),
+        false => ethernet.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64),
+    };
+    builder
+        .tcp(1000, 2000, 5, 100)
+        .ack(1)
+        .write(&mut frame, payload)
+        .unwrap();
+    frame
+}
+
+/// Puts the sum of the pseudo header where the checksum is, as a frame's sender leaves it.
+fn leave_checksum(frame: &mut [u8], start: usize, field: usize) {
+    let complete = u16::from_be_bytes([frame[start + field], frame[start + field + 1]]);
+    // complete = !(pseudo + rest), so pseudo = !complete - rest.
+    let mut rest: u32 = 0;
+    for (index, pair) in frame[start..].chunks(2).enumerate() {
+        if 2 * index != field {
+            rest += u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
+        }
+    }
+    while rest > 0xffff {
+        rest = (rest & 0xffff) + (rest >> 16);
+    }
+    let mut pseudo = u32::from(!complete) + u32::from(!(rest as u16));
+    if pseudo > 0xffff {
+        pseudo = (pseudo & 0xffff) + 1;
+    }
+    frame[start + field..start + field + 2].copy_from_slice(&(pseudo as u16).to_be_bytes());
+}
+
+#[test]
+fn two_readings_of_the_datasheet_agree() {
+    let mut bench = Bench::new(Loop::new(), "").unwrap();
+    assert_eq!(
+        (bench.driver.mac(), bench.driver.link()),
+        (ADDRESS, Some(10_000))
+    );
+    for round in 0..3000usize {
+        let frame = udp(&bytes(round % 1400));
+        let sent = bench.frame(&frame);
+        bench.send(sent);
+        let received = bench.receive();
+        assert_eq!(received.len(), 1, "round {round}");
+        assert_eq!(received[0][..frame.len()], frame);
+        assert_eq!(received[0].len(), frame.len().max(60));
+        if round % 100 == 0 {
+            bench.pass(TEND_NANOSECONDS);
+        }
+    }
+    bench.pass(TEND_NANOSECONDS);
+    let statistics = bench.driver.statistics();
+    assert_eq!((statistics.rx_frames, statistics.tx_frames), (3000, 3000));
+    assert_eq!(
+        (statistics.rx_bytes, statistics.rx_bad_checksum),
+        (statistics.tx_bytes, 0)
+    );
+    assert_eq!(bench.driver.counts().resets, 0);
+    bench.assert_lawful();
+}
+
+#[test]
+fn batches_come_back_in_order_and_buffers_too() {
+    let mut bench = Bench::new(Loop::new(), "").unwrap();
+    let free = bench.pool.free();
+    for round in 0..200u8 {
+        let mut batch = Batch::new();
+        for number in 0..BATCH_FRAMES_MAX as u8 {
+            let frame = bench.frame(&udp(&[round, number, 0, 0]));
+            assert!(batch.push(frame).is_ok());
+        }
+        bench.driver.transmit(&mut batch);
+        bench.turn();
+        let mut expected = 0;
+        for _ in 0..10 {
+            for frame in bench.receive() {
+                assert_eq!(frame[42..44], [round, expected]);
+                expected += 1;
+            }
+        }
+        assert_eq!(usize::from(expected), BATCH_FRAMES_MAX);
+    }
+    // The driver gives back what was sent when it sends again.
+    bench.driver.transmit(&mut Batch::new());
+    assert!(
+        bench.pool.free() + 64 >= free,
+        "{} of {free} buffers are free",
+        bench.pool.free()
+    );
+    bench.assert_lawful();
+}
+
+#[test]
+fn checksums_and_segments_are_left_to_the_device() {
+    let (near, mut far): (Pair, Pair) = pair();
+    let mut bench = Bench::new(near, "").unwrap();
+    let offloads = bench.driver.offloads();
+    assert!(offloads.checksum);
+    for v6 in [false, true] {
+        let start = ETHERNET + if v6 { 40 } else { 20 };
+        let checksum = Some(Checksum {
+            start: start as u16,
+            offset: 16,
+        });
+        let whole = tcp(v6, &bytes(1000));
+        let mut partial = whole.clone();
+        leave_checksum(&mut partial, start, 16);
+        let mut frame = bench.frame(&partial);
+        frame.set_offload(Offload {
+            checksum,
+            gso: None,
+        });
+        bench.send(frame);
+        assert_eq!(far.receive(), Some(whole));
+        if !offloads.tso {
+            continue;
+        }
+        let payload = bytes(1900);
+        let mut partial = tcp(v6, &payload);
+        leave_checksum(&mut partial, start, 16);
+        let mut frame = bench.frame(&partial);
+        frame.set_offload(Offload {
+            checksum,
+            gso: Some(Gso {
+                kind: if v6 { GsoKind::TcpV6 } else { GsoKind::TcpV4 },
+                size: MSS as u16,
+                header: start as u16 + 20,
+                ecn: false,
+            }),
+        });
+        bench.send(frame);
+        let mut received = Vec::new();
+        while let Some(segment) = far.receive() {
+            let parsed = SlicedPacket::from_ethernet(&segment).unwrap();
+            let Some(TransportSlice::Tcp(slice)) = parsed.transport else {
+                panic!("no TCP");
+            };
+            assert_eq!(slice.sequence_number(), 5 + received.len() as u32);
+            received.extend_from_slice(slice.payload());
+        }
+        assert_eq!(received, payload);
+    }
+    bench.assert_lawful();
+}
+
+#[test]
+fn an_interrupt_comes_once_for_each_time_that_it_was_asked_for() {
+    for interrupt in [Interrupt::MsiX, Interrupt::Msi] {
+        let config = Config {
+            interrupt,
+            ..Config::FORWARD
+        };
+        let mut bench = Bench::configured(Loop::new(), "", config).unwrap();
+        for _ in 0..3 {
+            assert!(!bench.driver.arm());
+            bench.pass(1_000_000);
+            bench.device.device().take_interrupts();
+            let frame = udp(&[1; 100]);
+            bench.device.device().wire().inject(&frame);
+            bench.turn();
+            assert_eq!(bench.device.device().take_interrupts(), 1, "{interrupt:?}");
+            bench.device.device().wire().inject(&frame);
+            bench.turn();
+            assert_eq!(
+                bench.device.device().take_interrupts(),
+                0,
+                "not armed again"
+            );
+            assert!(bench.driver.arm(), "there are frames already");
+            assert_eq!(bench.receive(), [frame.clone(), frame]);
+        }
+        bench.assert_lawful();
+    }
+}
+
+#[test]
+fn every_configuration_is_lawful_and_filters_as_it_says() {
+    const GROUP: [u8; 6] = [1, 0, 0x5e, 1, 2, 3];
+    let to = |address: [u8; 6]| {
+        let mut frame = udp(&[3; 60]);
+        frame[..6].copy_from_slice(&address);
+        frame
+    };
+    let stranger = [2, 0, 0, 0, 0, 0x55];
+    let other_group = [1, 0, 0x5e, 9, 8, 7];
+    for (filter, passes) in [
+        (Filter::None, [true; 5]),
+        (Filter::Own(&[]), [true, false, true, false, false]),
+        (Filter::Own(&[GROUP]), [true, false, true, true, false]),
+    ] {
+        for vlan_strip in [false, true] {
+            let config = Config {
+                filter,
+                vlan_strip,
+                ..Config::FORWARD
+            };
+            let mut bench = Bench::configured(Loop::new(), "", config).unwrap();
+            let addresses = [ADDRESS, stranger, [0xff; 6], GROUP, other_group];
+            for (address, passes) in addresses.into_iter().zip(passes) {
+                bench.device.device().wire().inject(&to(address));
+                assert_eq!(
+                    bench.receive().len(),
+                    usize::from(passes),
+                    "{filter:?} {address:?}"
+                );
+            }
+            let mut tagged = to(ADDRESS);
+            tagged.splice(12..12, [0x81, 0x00, 0x00, 0x07]);
+            bench.device.device().wire().inject(&tagged);
+            let expected = if vlan_strip { to(ADDRESS) } else { tagged };
+            assert_eq!(bench.receive(), [expected]);
+            bench.assert_lawful();
+        }
+    }
+}
+
+#[test]
+fn a_link_that_goes_is_noticed_and_comes_back() {
+    let (near, far): (Pair, Pair) = pair();
+    let mut bench = Bench::new(near, "").unwrap();
+    far.plug(false);
+    bench.pass(TEND_NANOSECONDS);
+    bench.pass(TEND_NANOSECONDS);
+    assert_eq!(bench.driver.link(), None);
+    far.plug(true);
+    bench.pass(TEND_NANOSECONDS);
+    bench.pass(TEND_NANOSECONDS);
+    assert_eq!(bench.driver.link(), Some(10_000));
+    bench.assert_lawful();
+}
+
+/// What came of a soak.
+struct Soaked {
+    received: u64,
+    counts: NicCounts,
+}
+
+/// Rounds of a soak, and frames of each.
+const ROUNDS: u32 = 600;
+const FRAMES: u64 = 8;
+
+/// Sends and receives, with some of the received frames kept for a while. Whatever its device does,
+/// a driver must never panic, hand out a buffer twice, or a frame that is longer than one. `None`
+/// if it does not start.
+fn soak(how: &str) -> Option<Soaked> {
+    let mut bench = Bench::new(Loop::new(), how).ok()?;
+    let mut received = 0;
+    let mut kept: Vec<Frame> = Vec::new();
+    for round in 0..ROUNDS {
+        let mut batch = Batch::new();
+        for number in 0..FRAMES as u8 {
+            // A driver that gave its device up may have left it all buffers.
+            let Some(mut frame) = bench.pool.alloc(60) else {
+                break;
+            };
+            frame.bytes_mut().fill(number);
+            assert!(batch.push(frame).is_ok());
+        }
+        bench.driver.transmit(&mut batch);
+        bench.turn();
+        bench.driver.receive(&mut batch);
+        received += batch.len() as u64;
+        kept.extend(batch.drain());
+        let mut places = HashSet::new();
+        for frame in &kept {
+            let (start, end) = (
+                frame.bytes().as_ptr_range().start,
+                frame.bytes().as_ptr_range().end,
+            );
+            assert!((end as usize - start as usize) < BUFFER_BYTES, "{how}");
+            assert!(
+                places.insert(start as usize / BUFFER_BYTES),
+                "{how}: handed out twice"
+            );
+        }
+        if kept.len() > 64 {
+            kept.drain(..32);
+        }
+        if round % 8 == 0 {
+            bench.pass(TEND_NANOSECONDS);
+        }
+    }
+    let counts = *bench.driver.counts();
+    Some(Soaked { received, counts })
+}
+
+#[test]
+fn without_faults_a_soak_loses_nothing() {
+    let soaked = soak("").unwrap();
+    assert_eq!(soaked.received, u64::from(ROUNDS) * FRAMES);
+    assert_eq!((soaked.counts.resets, soaked.counts.given_up), (0, false));
+}
+
+#[test]
+fn lies_about_received_frames_end_in_a_reset_and_then_in_giving_up() {
+    for fault in ["length", "status"] {
+        let soaked = soak(&format!("{fault}=3")).unwrap();
+        assert!(soaked.counts.rx_lie > 0, "{fault}");
+        assert!(soaked.counts.given_up, "{fault}");
+    }
+}
+
+#[test]
+fn what_needs_no_reset_needs_none() {
+    for fault in ["garbage", "lost-interrupt", "wild-write", "early-done"] {
+        let soaked = soak(&format!("{fault}=3")).unwrap();
+        assert_eq!(
+            (soaked.counts.resets, soaked.counts.given_up),
+            (0, false),
+            "{fault}"
+        );
+        assert!(soaked.received > u64::from(ROUNDS), "{fault}");
+    }
+}
+
+#[test]
+fn a_device_that_hangs_or_leaves_descriptors_out_is_reset() {
+    for fault in ["transmit-hang=300", "skip=300"] {
+        let soaked = soak(fault).unwrap();
+        let Soaked { received, counts } = soaked;
+        assert!(
+            counts.resets > 0 && received > 0,
+            "{fault}: {received} {counts:?}"
+        );
+    }
+}
+
+#[test]
+fn a_device_that_goes_is_given_up() {
+    let soaked = soak("gone=100,seed=1").unwrap();
+    assert!(
+        soaked.counts.given_up && soaked.received > 0,
+        "{:?}",
+        soaked.counts
+    );
+}
+
+#[test]
+fn anything_at_once_is_survived() {
+    for seed in 0..8 {
+        let how = format!(
+            "seed={seed},length=500,status=500,garbage=9,early-done=50,skip=700,link-flap=100,\
+             lost-interrupt=7,transmit-hang=900,wild-write=20,gone=5000"
+        );
+        let soaked = soak(&how).unwrap();
+        assert!(soaked.received > 0, "{how}");
+    }
+}
+
+#[test]
+fn bits_that_are_stuck_are_survived() {
+    // Registers that are read at the start or while frames flow: all ones, all zeros, some of each.
+    for offset in [
+        0x0, 0x8, 0x10010, 0x2f00, 0x42a4, 0x1028, 0x6028, 0x800, 0x4074, 0xa204,
+    ] {
+        for (mask, value) in [
+            (u32::MAX, u32::MAX),
+            (u32::MAX, 0),
+            (0xf0f0_f0f0, 0x5a5a_5a5a),
+        ] {
+            let soaked = soak(&format!("stuck={offset:#x}:{mask:#x}:{value:#x}"));
+            assert!(soaked.is_none_or(|soaked| soaked.received <= u64::from(ROUNDS) * FRAMES));
+        }
+    }
+}
