@@ -1,6 +1,6 @@
 //! `cargo xtask demo` and `cargo xtask bench`: build what they need, then hand over.
 
-use crate::packages::{self, BUILD};
+use crate::packages::{self, BUILD, LAB};
 use crate::process;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,9 +31,11 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
   driver     the 82599's driver in instructions for each frame, beside ixy and ixy.rs where
              OUTBOARD_IXY and OUTBOARD_IXY_RS name them: programs that take a batch's size and a
              number of frames, and forward them in a function forward_batch (needs valgrind)
+  hvt        hypercalls and starts of virtual machines beside Solo5's tender, in the lab where KVM
+             cannot run them (needs SOLO5_DIR, the folder of a built Solo5)
 ";
 
-/// The benchmarks.
+/// The benchmarks between two segments.
 const BENCHMARKS: [&str; 3] = ["firewall", "rules", "nic"];
 
 /// Where the root workspace's programs are built for: see .cargo/config.toml.
@@ -67,6 +69,7 @@ pub fn demo(root: &Path, options: &[String]) -> Result<i32, String> {
 /// One line that says what could not be built or started.
 pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     let (benchmark, arguments) = match options.split_first() {
+        Some((what, arguments)) if what == "hvt" => return hvt(root, arguments),
         Some((what, arguments)) if BENCHMARKS.contains(&what.as_str()) => (what, arguments),
         Some((what, arguments)) if what == "driver" => return driver(root, arguments),
         _ if crate::wants_help(options) || options.is_empty() => {
@@ -125,6 +128,33 @@ fn driver(root: &Path, arguments: &[String]) -> Result<i32, String> {
         .arg(root.join("results").join(format!("{}-driver", today()?)))
         .args(arguments)
         .current_dir(root);
+    process::run(&mut command)
+}
+
+/// The benchmark of virtual machines.
+fn hvt(root: &Path, arguments: &[String]) -> Result<i32, String> {
+    packages::provide(&[BUILD, LAB], false)?;
+    let programs = build(root, &["tender", "bench"])?;
+    let guests = root.join("tests/guests");
+    let mut images = Command::new(process::cargo());
+    images.args(["build", "--release"]).current_dir(&guests);
+    succeed(
+        &mut images,
+        "cargo could not build the guests, as it says above",
+    )?;
+    let xtask = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(programs.join("outboard-bench"));
+    command
+        .arg("hvt")
+        .arg("--tender")
+        .arg(programs.join("outboard-tender"))
+        .arg("--guests")
+        .arg(process::target_folder(&guests).join(TRIPLE).join("release"))
+        .arg("--lab")
+        .arg(xtask)
+        .arg("--out")
+        .arg(root.join("results").join(format!("{}-hvt", today()?)));
+    command.args(arguments).current_dir(root);
     process::run(&mut command)
 }
 

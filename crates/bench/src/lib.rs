@@ -16,12 +16,14 @@
 //! | [`firewall`], [`promises`] | the benchmark of the firewall |
 //! | [`rules`] | the benchmark of its rules |
 //! | [`driver`] | the benchmark of a NIC's driver |
+//! | [`hvt`] | the benchmark of virtual machines |
 
 #![forbid(unsafe_code)]
 
 pub mod contender;
 pub mod driver;
 pub mod firewall;
+pub mod hvt;
 pub mod machine;
 pub mod measures;
 pub mod meter;

@@ -3,11 +3,12 @@
 #![forbid(unsafe_code)]
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bench::contender::{FIREWALL_MEMORY_MIB, MONITOR, Programs};
 use bench::firewall::{self, Starters};
+use bench::hvt;
 use bench::machine::{Machine, Run};
 use bench::report::Report;
 use bench::rules::{self, Sources};
@@ -41,6 +42,9 @@ enum Command {
     Nic(Measured),
     /// Count the instructions of a NIC's driver, beside its peers
     Driver(Driver),
+    /// Measure hypercalls and starts of virtual machines beside Solo5's tender, which the
+    /// environment variable SOLO5_DIR leads to
+    Hvt(Hvt),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -98,6 +102,37 @@ struct Driver {
     out: PathBuf,
 }
 
+#[derive(Args)]
+struct Hvt {
+    /// outboard-tender
+    #[arg(long)]
+    tender: PathBuf,
+    /// The folder of tiny guests
+    #[arg(long)]
+    guests: PathBuf,
+    /// Folder for the results
+    #[arg(long, required_unless_present = "raw")]
+    out: Option<PathBuf>,
+    /// The program that boots the lab, for machines whose KVM cannot run the guests
+    #[arg(long)]
+    lab: Option<PathBuf>,
+    /// Print raw figures and nothing else
+    #[arg(long)]
+    raw: bool,
+    /// Two short rounds: a glance, nothing to judge by
+    #[arg(long)]
+    quick: bool,
+    /// Turns of each contender
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Hypercalls in a turn
+    #[arg(long)]
+    calls: Option<u32>,
+    /// Starts in a turn
+    #[arg(long)]
+    starts: Option<usize>,
+}
+
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Relay { kind, parent } => relay::serve(kind.into(), parent).map_err(Into::into),
@@ -105,6 +140,7 @@ fn main() -> ExitCode {
         Command::Rules(arguments) => rules(&arguments),
         Command::Nic(arguments) => nic(&arguments),
         Command::Driver(arguments) => driver(&arguments),
+        Command::Hvt(arguments) => hvt(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -235,6 +271,49 @@ fn driver(arguments: &Driver) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+fn hvt(arguments: &Hvt) -> Result<(), Box<dyn Error>> {
+    let Some(solo5) = std::env::var_os("SOLO5_DIR").map(PathBuf::from) else {
+        eprintln!("SOLO5_DIR does not name a built Solo5 v0.12: there is nothing to compare with");
+        return Ok(());
+    };
+    let plan = match arguments.quick {
+        true => hvt::Plan::QUICK,
+        false => hvt::Plan::FULL,
+    };
+    let plan = hvt::Plan {
+        rounds: arguments.rounds.unwrap_or(plan.rounds),
+        calls: arguments.calls.unwrap_or(plan.calls),
+        starts: arguments.starts.unwrap_or(plan.starts),
+    };
+    let programs = hvt::Programs {
+        tender: arguments.tender.clone(),
+        guests: arguments.guests.clone(),
+        solo5,
+    };
+    if arguments.raw {
+        print!("{}", hvt::measure(&plan, &programs, &say)?.csv());
+        return Ok(());
+    }
+    let lab = arguments.lab.as_ref();
+    let lab = lab.filter(|_| !hvt::runs_here(&programs));
+    let subject = Subject {
+        title: match lab {
+            Some(_) => "Virtual machines beside Solo5's tender, in the lab",
+            None => "Virtual machines beside Solo5's tender",
+        },
+        benchmark: "hvt",
+        rounds: plan.rounds,
+        measures: &hvt::ALL,
+        plots: &hvt::PLOTTED,
+        promises: &hvt::PROMISES,
+    };
+    let out = arguments.out.as_deref().unwrap_or(Path::new("."));
+    report(&subject, arguments.quick, out, || match lab {
+        Some(lab) => hvt::measure_in_lab(&plan, &programs, lab, &say),
+        None => hvt::measure(&plan, &programs, &say),
+    })
+}
+
 fn say(line: &str) {
     eprintln!("{line}");
 }
@@ -271,30 +350,40 @@ impl Measured {
         measure: impl FnOnce() -> Result<Samples, turn::Error>,
     ) -> Result<(), Box<dyn Error>> {
         privilege::acquire()?;
-        let begin = Machine::now();
-        if begin.is_busy() {
-            say("this machine is busy with other things: do not judge promises by this run");
-        }
-        let samples = measure()?;
-        let end = Machine::now();
-        let machine = Run {
-            begin: &begin,
-            end: &end,
-        };
-        let flag = if self.quick { " --quick" } else { "" };
-        let (benchmark, rounds) = (subject.benchmark, subject.rounds);
-        let report = Report {
-            title: subject.title,
-            command: &format!("cargo xtask bench {benchmark}{flag} --rounds={rounds}"),
-            machine: &machine.to_string(),
-            samples: &samples,
-            measures: subject.measures,
-            plots: subject.plots,
-            promises: subject.promises,
-        };
-        report.write(&self.out)?;
-        println!("{}\n{}", report.figures(), report.promises());
-        println!("Written to {}", self.out.display());
-        Ok(())
+        report(subject, self.quick, &self.out, measure)
     }
+}
+
+/// Takes the measurements of `subject`, prints them, and writes them to the folder `out`.
+fn report<E: Error + 'static>(
+    subject: &Subject,
+    quick: bool,
+    out: &Path,
+    measure: impl FnOnce() -> Result<Samples, E>,
+) -> Result<(), Box<dyn Error>> {
+    let begin = Machine::now();
+    if begin.is_busy() {
+        say("this machine is busy with other things: do not judge promises by this run");
+    }
+    let samples = measure()?;
+    let end = Machine::now();
+    let machine = Run {
+        begin: &begin,
+        end: &end,
+    };
+    let flag = if quick { " --quick" } else { "" };
+    let (benchmark, rounds) = (subject.benchmark, subject.rounds);
+    let report = Report {
+        title: subject.title,
+        command: &format!("cargo xtask bench {benchmark}{flag} --rounds={rounds}"),
+        machine: &machine.to_string(),
+        samples: &samples,
+        measures: subject.measures,
+        plots: subject.plots,
+        promises: subject.promises,
+    };
+    report.write(out)?;
+    println!("{}\n{}", report.figures(), report.promises());
+    println!("Written to {}", out.display());
+    Ok(())
 }

@@ -26,6 +26,9 @@ pub struct Sample {
     pub value: f64,
 }
 
+/// First line of raw figures.
+pub const RAW_HEADER: &str = "measure,unit,contender,round,value";
+
 /// All measurements of a run.
 #[derive(Debug, Default)]
 pub struct Samples(Vec<Sample>);
@@ -60,6 +63,26 @@ impl Samples {
         Summary::of(&self.values(measure, contender))
     }
 
+    /// Reads the lines of [`Self::csv`] behind the first; `None` if one is not of these measures
+    /// and contenders, or there is none.
+    pub fn parse<'a>(
+        lines: impl Iterator<Item = &'a str>,
+        measures: &[Measure],
+        contenders: &[&'static str],
+    ) -> Option<Self> {
+        let mut samples = Self::default();
+        for line in lines {
+            let mut words = line.split(',');
+            let (name, unit) = (words.next()?, words.next()?);
+            let measure = measures.iter().find(|m| m.name == name && m.unit == unit)?;
+            let contender = words.next()?;
+            let contender = contenders.iter().find(|known| **known == contender)?;
+            let (round, value) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+            samples.add(*measure, contender, round, value);
+        }
+        (!samples.0.is_empty()).then_some(samples)
+    }
+
     /// A line for each measurement, for who wants to compute for themselves.
     pub fn csv(&self) -> String {
         let lines = self.0.iter().map(|sample| {
@@ -67,7 +90,7 @@ impl Samples {
             let (contender, round, value) = (sample.contender, sample.round, sample.value);
             format!("{name},{unit},{contender},{round},{value}\n")
         });
-        std::iter::once("measure,unit,contender,round,value\n".to_owned())
+        std::iter::once(format!("{RAW_HEADER}\n"))
             .chain(lines)
             .collect()
     }
@@ -165,6 +188,17 @@ mod tests {
         };
         assert!(!promise.is_kept(&promise.figure(&samples()).unwrap()));
         assert_eq!(promise.figure(&Samples::default()), None);
+    }
+
+    #[test]
+    fn raw_figures_are_read_back() {
+        let csv = samples().csv();
+        let lines = || csv.lines().skip(1);
+        let read = Samples::parse(lines(), &[RATE], &["ours", "relay"]).unwrap();
+        assert_eq!(read.csv(), csv);
+        assert!(Samples::parse(lines(), &[RATE], &["ours"]).is_none());
+        assert!(Samples::parse(["rate,Gb/s,ours,0"].into_iter(), &[RATE], &["ours"]).is_none());
+        assert!(Samples::parse([].into_iter(), &[RATE], &["ours"]).is_none());
     }
 
     #[test]
