@@ -21,6 +21,7 @@ use std::process::Command;
 /// What the monitor reports of a guest whose processor stopped.
 pub const STOPPED: &str = "was ended";
 const SIGILL: i32 = 128 + 4;
+const SIGSEGV: i32 = 128 + 11;
 const SIGSYS: i32 = 128 + 31;
 
 /// What the guest `hypercall` is told to do, the status that it ends with, and what is said.
@@ -70,12 +71,14 @@ const MEMORY: u64 = 16;
 
 type Test = fn(&Images) -> Result<(), Failed>;
 
-const SINGLE: [(&str, Test); 7] = [
+const SINGLE: [(&str, Test); 9] = [
     ("a system call is no instruction", system_call),
     ("an image for hvt starts there", own_image),
     ("memory of 4 GiB", much_memory),
     ("a guest that fails leaves a core file", core_file),
     ("a lack of huge pages is named", no_huge_pages),
+    ("a guest that ends well leaves no core file", no_core_file),
+    ("ports take words and give nothing", ports_of_calls),
     ("a violation has a place", violation),
     ("a tender alone says where to look", alone),
 ];
@@ -131,6 +134,8 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     for (name, test) in JOINED.into_iter().chain(ports::ON_HVT) {
         trials.push(network.trial(format!("hvt::network::{name}"), move || test(images)));
     }
+    let test = || huge_pages(images);
+    trials.push(Trial::ignorable_test("hvt::reserved huge pages", test));
     trials.extend(backtrace::on(images, "hvt"));
     trials.extend(rings::trials(images));
     trials.extend(compatibility::on_hvt(images, network));
@@ -239,6 +244,58 @@ fn core_file(images: &Images) -> Result<(), Failed> {
     let ended = run(command.arg(images.guest("hello")))?;
     ended.expect_status(1)?;
     ended.expect_stderr("--dumpcore=/nowhere").map(|_| ())
+}
+
+/// The monitor removes the file that the tender could not.
+fn no_core_file(images: &Images) -> Result<(), Failed> {
+    for (guest, status, files) in [("hello", 0, 0), ("panic", 255, 1)] {
+        let folder = TemporaryFolder::new("cores")?;
+        let mut command = Command::new(images.program("outboard"));
+        command
+            .args(["run", "--host=hvt", "--mem=16"])
+            .arg(format!("--dumpcore={}", folder.path.display()))
+            .arg(images.guest(guest));
+        run(&mut command)?.expect_status(status)?;
+        let left = std::fs::read_dir(&folder.path)?.count();
+        if left != files {
+            return Err(format!("{guest}: {left} files").into());
+        }
+    }
+    Ok(())
+}
+
+/// Memory comes from the pages that the machine has reserved. Only the lab is given some here, for
+/// it has nothing else to do with them.
+fn huge_pages(images: &Images) -> Result<Completion, Failed> {
+    const RESERVED: &str = "/proc/sys/vm/nr_hugepages";
+    if !images.are_prebuilt() {
+        return Ok(Completion::ignored_with(
+            "reserves memory, in the lab alone",
+        ));
+    }
+    std::fs::write(RESERVED, "8")?;
+    let started = |memory: u64| {
+        let mut command = Command::new(images.program("outboard-tender"));
+        command.args(["--host=hvt", "--hugepages", &format!("--mem={memory}")]);
+        run(command.arg(images.guest("heap")))
+    };
+    let (fits, too_much) = (started(16), started(18));
+    std::fs::write(RESERVED, "0")?;
+    fits?.expect_status(0)?.expect_stdout("SUCCESS")?;
+    let too_much = too_much?;
+    too_much.expect_status(1)?;
+    too_much.expect_stderr("no 18 MiB in pages of 2 MiB")?;
+    Ok(Completion::Completed)
+}
+
+/// Other uses of a hypercall's port.
+fn ports_of_calls(images: &Images) -> Result<(), Failed> {
+    for how in ["in", "byte"] {
+        let ended = tender(images, MEMORY, "exception", &[how])?;
+        ended.expect_status(SIGSEGV)?;
+        ended.expect_stderr("it used a port in a way that is no hypercall")?;
+    }
+    Ok(())
 }
 
 /// What the tender says of a forbidden hypercall, the monitor completes.

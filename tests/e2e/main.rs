@@ -29,6 +29,7 @@ mod pci_run;
 mod ports;
 mod process;
 mod readme;
+mod refusals;
 mod rings;
 mod rules;
 mod runtime;
@@ -52,6 +53,7 @@ fn main() {
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(guests::trials(images));
     trials.extend(backtrace::trials(images));
+    trials.extend(refusals::trials(images));
     trials.extend(hvt::trials(images, &network));
     trials.extend(ports::trials(images, &network));
     trials.extend(firewall::trials(images, &network));

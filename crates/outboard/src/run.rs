@@ -170,6 +170,9 @@ pub fn run(request: &Request) -> Result<u8, Error> {
     let ending = Ending::new(status, share.report());
     if let Some(options) = &options {
         tender::attach::cleanup(options, pid);
+        if let Some(folder) = &options.dump_core {
+            tender::hvt::remove_empty_core(folder, pid);
+        }
         for line in last_words(&ending, share, options) {
             eprintln!("outboard: {line}");
         }

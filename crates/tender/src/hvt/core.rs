@@ -1,7 +1,7 @@
 //! A core file: what a guest's memory and registers were when it ended, for debuggers.
 //!
 //! The file is opened before the jail closes, so nothing can be created or removed afterwards: it
-//! stays empty if the guest ends well.
+//! stays empty if the guest ends well, until the monitor removes it.
 
 use crate::sys::guest::{GuestMemory, Outside};
 use abi::PAGE_SIZE;
@@ -106,13 +106,30 @@ const PT_NOTE: u32 = 4;
 const NT_PRSTATUS: u32 = 1;
 const READ_WRITE_EXECUTE: u32 = 7;
 
+/// The core file of the tender with this process id.
+fn path(folder: &Path, tender: u32) -> PathBuf {
+    folder.join(format!("core.outboard.{tender}"))
+}
+
+/// Removes the file that the tender with this process id, which has ended, has left empty, for its
+/// guest did not fail. For the monitor.
+pub fn remove_empty(folder: &Path, tender: u32) {
+    let path = path(folder, tender);
+    let empty = std::fs::symlink_metadata(&path)
+        .is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
+    if empty {
+        // Whoever made the folder unwritable meanwhile keeps the file.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
 impl Core {
     /// A new file `core.outboard.PID` in `folder`, which only its owner can read.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn create(folder: &Path) -> io::Result<Self> {
-        let path = folder.join(format!("core.outboard.{}", std::process::id()));
+        let path = path(folder, std::process::id());
         let mut options = OpenOptions::new();
         let file = options
             .write(true)

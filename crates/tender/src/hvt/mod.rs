@@ -57,6 +57,7 @@ use std::{fmt, io};
 use windows::Placed;
 use zerocopy::IntoBytes;
 
+pub use self::core::remove_empty as remove_empty_core;
 pub use call::{Calls as Hypercalls, Violation};
 pub use queues::{Done, Queues};
 
