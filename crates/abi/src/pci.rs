@@ -103,8 +103,12 @@ pub mod info_flag {
     /// Its first message-signalled interrupt wakes the guest up: the device is in the wait set,
     /// edge-triggered, under its index.
     pub const INTERRUPT: u32 = 1 << 1;
-    /// Its BARs are not mapped: registers are read and written by message.
+    /// Its BARs are not mapped: registers are read and written by message (see
+    /// [`crate::vfio_user`]).
     pub const MESSAGE: u32 = 1 << 2;
+    /// With [`MESSAGE`]: a page of doorbells lies where BAR 0 would be (see
+    /// [`crate::vfio_user::doorbell`]).
+    pub const DOORBELLS: u32 = 1 << 3;
 }
 
 /// The DMA memory of an image.

@@ -41,6 +41,8 @@ pub mod syscall {
     pub const READ: u64 = 0;
     /// `write` to a network device or the console.
     pub const WRITE: u64 = 1;
+    /// `sendto` a device that is reached by message, without address and without a signal.
+    pub const SENDTO: u64 = 44;
     /// `pread64` of one block from a block device.
     pub const PREAD64: u64 = 17;
     /// `pwrite64` of one block to a block device.
@@ -55,6 +57,8 @@ pub mod syscall {
     pub const EPOLL_PWAIT: u64 = 281;
     /// `timerfd_settime` on the timer.
     pub const TIMERFD_SETTIME: u64 = 286;
+    /// Flags of `sendto`: a peer that has gone is an error, not a signal.
+    pub const MSG_NOSIGNAL: u32 = 0x4000;
     /// First argument of `arch_prctl`.
     pub const ARCH_SET_FS: u64 = 0x1002;
 }

@@ -462,6 +462,20 @@ impl Read32 {
     }
 }
 
+impl Read32 {
+    /// Reads nothing that matters, and wants no answer.
+    pub const fn wake() -> Self {
+        let read = Self::new(0, region::CONFIG, 0);
+        Self {
+            header: Header {
+                flags: flag::NO_REPLY,
+                ..read.header
+            },
+            ..read
+        }
+    }
+}
+
 impl Value32 {
     /// Writes `value` to the register at `offset` of `region`.
     pub const fn write(id: u16, region: u32, offset: u64, value: u32) -> Self {
@@ -499,7 +513,7 @@ pub mod doorbell {
     //! the page is mapped, and values when other registers have changed them; the driver's side
     //! writes values. When the device stops looking it sets the word [`ASLEEP_WORD`], looks once
     //! more, and sleeps; a driver's side that finds it set, behind a fence after its write, sends
-    //! the same write as a message too.
+    //! [`super::Read32::wake`], a message of which only the arrival matters.
 
     /// Type of the region: that of a PCI vendor (Linux `vfio.h`), of the number that is none.
     pub const REGION_KIND: u32 = 1 << 31 | 0xffff;
