@@ -19,6 +19,10 @@ impl Errno {
     pub(crate) const INVALID: Self = Self(22);
     /// The descriptor is in a bad state: the tap behind it is gone.
     pub(crate) const BAD_STATE: Self = Self(77);
+    /// Nobody reads any more.
+    pub(crate) const PIPE: Self = Self(32);
+    /// Whoever was there went in the middle.
+    pub(crate) const RESET: Self = Self(104);
     pub(crate) const NO_BUFFERS: Self = Self(105);
 }
 
@@ -85,6 +89,16 @@ pub(crate) fn write(device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
         return hvt::write(device, bytes);
     }
     spt::write(device, bytes)
+}
+
+/// Sends a message to a device that is reached by messages, on the hosts that have such.
+pub(crate) fn send(device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
+    spt::send(device, bytes)
+}
+
+/// Takes what a device that is reached by messages has answered.
+pub(crate) fn receive(device: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
+    spt::read(device, buffer)
 }
 
 /// Reads from a disk.

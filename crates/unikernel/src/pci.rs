@@ -1,14 +1,23 @@
 //! PCIe devices, and the memory that they reach.
 //!
 //! What an image asks for lies in its own extension note; what the tender attached, in the area
-//! that it filled in. BARs are mapped where [`abi::pci::bar_address`] says.
+//! that it filled in. BARs are mapped where [`abi::pci::bar_address`] says, or are reached by
+//! message (`message`).
+
+mod message;
 
 use crate::boot::{self, DeviceError, boot};
+use crate::host::Handle;
 use abi::extension::{Descriptor, HEADER_SIZE};
 use abi::pci::{BARS, DEVICES_MAX, Dma, Info, Request, bar_address, info_flag};
+use abi::vfio_user::doorbell::WORDS;
+use alloc::rc::Rc;
+use alloc::string::String;
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
 use device::WaitHandle;
 use hw::{DmaArena, Mmio};
+use message::{Bar, Link};
 
 unsafe extern "C" {
     /// The extension note; the linker script that `image` writes says where.
@@ -22,6 +31,8 @@ pub struct PciDevice {
     info: Info,
     number: usize,
     index: u8,
+    /// How registers are reached that are not mapped.
+    link: Option<Rc<Link>>,
 }
 
 impl PciDevice {
@@ -35,6 +46,15 @@ impl PciDevice {
         let bytes = *self.info.bar_bytes.get(bar)? as usize;
         if bytes == 0 {
             return None;
+        }
+        if let Some(link) = &self.link {
+            let link = Rc::clone(link);
+            let number = bar as u32;
+            return Some(Mmio::asked(Rc::new(Bar {
+                link,
+                number,
+                bytes,
+            })));
         }
         let address = bar_address(self.number, bar) as usize;
         let start = NonNull::new(core::ptr::with_exposed_provenance_mut(address))?;
@@ -70,12 +90,43 @@ pub fn pci(name: &str) -> Result<PciDevice, DeviceError> {
     }
     let index = boot::entry_count() + number;
     boot::mark_taken(index)?;
+    let link = (info.flags & info_flag::MESSAGE != 0).then(|| {
+        let page = (info.flags & info_flag::DOORBELLS != 0).then(|| doorbells(number));
+        Rc::new(Link::new(Handle(info.handle), index, page.flatten()))
+    });
     Ok(PciDevice {
         request,
         info,
         number,
         index: index as u8,
+        link,
     })
+}
+
+/// The page of doorbells of PCIe device `number`, which has one.
+fn doorbells(number: usize) -> Option<&'static [AtomicU64; WORDS]> {
+    let address = core::ptr::with_exposed_provenance_mut(bar_address(number, 0) as usize);
+    let page = NonNull::<[AtomicU64; WORDS]>::new(address)?;
+    // SAFETY: the tender has mapped a page there, for ever; it is touched as atomics alone.
+    Some(unsafe { page.as_ref() })
+}
+
+/// The name of the PCIe device with this index.
+fn name(index: usize) -> String {
+    let number = index.checked_sub(boot::entry_count());
+    let request = number.and_then(request);
+    let name = request.as_ref().and_then(Request::name);
+    name.unwrap_or("of no name").into()
+}
+
+/// Ends the guest: the process that was the device with this index has gone.
+#[cold]
+pub(crate) fn gone(index: usize) -> ! {
+    crate::println!(
+        "outboard: device {}: the process that it was has ended",
+        name(index)
+    );
+    crate::exit(abi::exit::DEVICE_GONE)
 }
 
 /// The DMA memory, once; `None` if the manifest asks for none or it was handed out already.

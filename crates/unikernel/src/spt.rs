@@ -2,12 +2,17 @@
 
 use crate::clock::Instant;
 use crate::host::{Errno, Handle, Told};
-use abi::spt::{BootInfo, CONSOLE_FD, EPOLL_TIMER, syscall};
+use crate::pci;
+use abi::extension::EPOLL_GONE;
+use abi::spt::{BootInfo, CONSOLE_FD, syscall};
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// Events taken in one call; the timer and more devices than this are reported by the next call.
 const EVENTS_MAX: usize = 16;
+
+/// One past the last number of a device that has gone.
+const EPOLL_GONE_END: u64 = EPOLL_GONE + 64;
 
 /// What the guest waits on, and the timer in it.
 static EPOLL: AtomicI32 = AtomicI32::new(-1);
@@ -103,6 +108,21 @@ pub(crate) fn write(device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
     unsafe { call(syscall::WRITE, arguments) }
 }
 
+/// `sendto(2)`, to whom the socket is connected to.
+pub(crate) fn send(device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
+    let (address, count) = (bytes.as_ptr().addr(), bytes.len());
+    let arguments = [
+        device.0 as usize,
+        address,
+        count,
+        syscall::MSG_NOSIGNAL as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the bytes are ours to be read for their whole length; there is no address.
+    unsafe { call(syscall::SENDTO, arguments) }
+}
+
 /// `write(2)` to the console.
 pub(crate) fn print(bytes: &[u8]) -> Result<usize, Errno> {
     write(Handle(CONSOLE_FD), bytes)
@@ -153,10 +173,16 @@ pub(crate) fn wait(deadline: Option<Instant>) -> u64 {
     }
     let mut events = [EpollEvent { events: 0, data: 0 }; EVENTS_MAX];
     let filled = epoll_wait(&mut events, sleep);
-    let numbers = events[..filled].iter().map(|event| event.data);
-    numbers
-        .filter(|number| *number != EPOLL_TIMER && *number < 64)
-        .fold(0, |ready, number| ready | 1 << number)
+    let mut ready = 0;
+    for event in &events[..filled] {
+        match event.data {
+            number @ 0..64 => ready |= 1 << number,
+            number @ EPOLL_GONE..EPOLL_GONE_END => pci::gone((number - EPOLL_GONE) as usize),
+            // The timer, or the shared file has changed.
+            _ => {}
+        }
+    }
+    ready
 }
 
 /// `timerfd_settime(2)`: once at `deadline` nanoseconds of the monotonic clock; 0 disarms it.
