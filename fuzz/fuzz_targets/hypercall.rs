@@ -17,6 +17,7 @@ use tender::sys::guest::GuestMemory;
 const MEMORY: usize = 1 << 16;
 const NET: usize = 1;
 const DISK: usize = 2;
+const PCI: usize = 3;
 const CAPACITY: u64 = 1 << 16;
 /// Calls of one guest; it has no more to say than its input.
 const CALLS_MAX: usize = 64;
@@ -26,6 +27,8 @@ struct World {
     memory: GuestMemory,
     /// The other end of the network.
     other: UnixDatagram,
+    /// The other end of the device.
+    device: UnixDatagram,
     /// Always readable, so that no wait lasts.
     _ready: OwnedFd,
 }
@@ -38,6 +41,10 @@ fn world() -> std::io::Result<World> {
     let (ours, other) = UnixDatagram::pair()?;
     ours.set_nonblocking(true)?;
     other.set_nonblocking(true)?;
+    // A device that has nothing to say, and takes everything.
+    let (socket, device) = UnixDatagram::pair()?;
+    socket.set_nonblocking(true)?;
+    device.set_nonblocking(true)?;
     let disk = rustix::fs::memfd_create("disk", MemfdFlags::CLOEXEC)?;
     rustix::fs::ftruncate(&disk, CAPACITY)?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -75,6 +82,7 @@ fn world() -> std::io::Result<World> {
     };
     let devices = vec![device(NET, net, ours.into()), device(DISK, block, disk)];
     let calls = Hypercalls {
+        sockets: vec![(PCI, socket.into())],
         devices,
         epoll,
         timer,
@@ -83,6 +91,7 @@ fn world() -> std::io::Result<World> {
         calls,
         memory: GuestMemory::anonymous(MEMORY)?,
         other,
+        device,
         _ready: ready,
     })
 }
@@ -117,6 +126,8 @@ fuzz_target!(|input: &[u8]| {
         // A queue that is full or empty is as good as any.
         let _ = WORLD.other.send(&words);
         let _ = WORLD.other.recv(&mut [0; 64]);
+        let _ = WORLD.device.send(&words);
+        let _ = WORLD.device.recv(&mut [0; 64]);
     }
     let disk = &calls.devices[1].fd;
     let size = rustix::fs::fstat(disk).expect("a file has a size").st_size;

@@ -34,6 +34,7 @@ mod rings;
 mod rules;
 mod runtime;
 mod send;
+mod software_device;
 mod stats;
 mod temporary;
 mod tutorial;
@@ -55,6 +56,7 @@ fn main() {
     trials.extend(backtrace::trials(images));
     trials.extend(refusals::trials(images));
     trials.extend(hvt::trials(images, &network));
+    trials.extend(software_device::trials(images));
     trials.extend(ports::trials(images, &network));
     trials.extend(firewall::trials(images, &network));
     trials.extend(capture::trials(images, &network));

@@ -32,7 +32,15 @@ pub mod call {
     pub const NET_READ: u16 = 7;
     /// [`super::Halt`].
     pub const HALT: u16 = 8;
+    /// [`super::Net`], a message of at most [`super::MESSAGE_BYTES_MAX`] to a PCIe device that is
+    /// another process, by its index. Outboard's own, as is the next.
+    pub const MESSAGE_SEND: u16 = 0x40;
+    /// [`super::Net`], what it has answered; [`super::result::AGAIN`] if it takes too long.
+    pub const MESSAGE_RECEIVE: u16 = 0x41;
 }
+
+/// Most bytes of a message that reaches a register.
+pub const MESSAGE_BYTES_MAX: usize = 64;
 
 /// Results of calls, `solo5_result_t`.
 pub mod result {

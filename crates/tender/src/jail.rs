@@ -26,6 +26,8 @@ pub struct Grants {
     pub event_fd: Option<RawFd>,
     /// What keeps PCIe devices attached; no call takes it.
     pub held: Vec<RawFd>,
+    /// Connections to processes that are devices, of those that are held.
+    pub sockets: Vec<RawFd>,
     /// The devices and their descriptors.
     pub devices: Vec<(RawFd, Device)>,
 }
@@ -115,6 +117,16 @@ pub fn rules(grants: &Grants) -> Vec<Rule> {
                 ));
             }
         }
+    }
+    for socket in &grants.sockets {
+        let fd = Int(0, int(*socket));
+        let message = [fd, Int(3, syscall::MSG_NOSIGNAL), Long(4, 0)];
+        rules.push(rule(
+            syscall::SENDTO,
+            &message,
+            "reach a register by message; to nobody else, and without descriptors",
+        ));
+        rules.push(rule(syscall::READ, &[fd], "the answer"));
     }
     rules.push(rule(
         syscall::WRITE,

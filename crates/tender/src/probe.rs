@@ -60,6 +60,7 @@ pub fn enter(jailed: bool) -> Result<Infallible, Error> {
             timer_fd: timer.as_raw_fd(),
             event_fd: None,
             held: Vec::new(),
+            sockets: Vec::new(),
             devices: Vec::new(),
         };
         let filter = jail::compile(&jail::rules(&grants), false).map_err(Error::Jail)?;

@@ -146,6 +146,7 @@ fn grants(world: &World) -> Grants {
         timer_fd: world.timer.as_raw_fd(),
         event_fd: world.event.as_ref().map(AsRawFd::as_raw_fd),
         held: world.attachments.pci.held().collect(),
+        sockets: world.attachments.pci.sockets().collect(),
         devices: devices.map(|d| (d.fd.as_raw_fd(), d.device)).collect(),
     }
 }

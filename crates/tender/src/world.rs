@@ -8,7 +8,7 @@ use crate::rules;
 use crate::share::{self, Share};
 use crate::spt::Error;
 use crate::sys::fault::Shared;
-use abi::extension::{EPOLL_SHARE, feature};
+use abi::extension::{EPOLL_GONE, EPOLL_SHARE, feature};
 use abi::manifest::{Device, Entry};
 use abi::spt::EPOLL_TIMER;
 use image::Image;
@@ -104,13 +104,19 @@ pub(crate) fn wait_set(attached: &[Attached]) -> Result<(OwnedFd, OwnedFd), Erro
 }
 
 /// Puts the events of interrupts into the wait set, by the devices' numbers behind the `entries` of
-/// the manifest. They are edge-triggered: the guest reads none.
+/// the manifest, and the end of processes that are devices. All are edge-triggered: the guest reads
+/// none.
 fn interrupts(pci: &Pci, entries: usize, epoll: &OwnedFd) -> Result<(), Error> {
     for (number, device) in pci.devices.iter().enumerate() {
         if let Some(event) = &device.event {
             let data = epoll::EventData::new_u64((entries + number) as u64);
             let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
             epoll::add(epoll, event, data, flags).map_err(system("cannot wait"))?;
+        }
+        if let Some(socket) = &device.socket {
+            let data = epoll::EventData::new_u64(EPOLL_GONE + (entries + number) as u64);
+            let flags = epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+            epoll::add(epoll, socket, data, flags).map_err(system("cannot wait"))?;
         }
     }
     Ok(())

@@ -91,13 +91,19 @@ pub(crate) fn write(device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
     spt::write(device, bytes)
 }
 
-/// Sends a message to a device that is reached by messages, on the hosts that have such.
+/// Sends a message to a device that is reached by messages.
 pub(crate) fn send(device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
+    if is_hvt() {
+        return hvt::send(device, bytes);
+    }
     spt::send(device, bytes)
 }
 
 /// Takes what a device that is reached by messages has answered.
 pub(crate) fn receive(device: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
+    if is_hvt() {
+        return hvt::receive(device, buffer);
+    }
     spt::read(device, buffer)
 }
 

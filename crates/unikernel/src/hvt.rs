@@ -62,6 +62,27 @@ fn answer(number: i32, length: u64) -> Result<usize, Errno> {
 /// Takes a frame.
 #[inline]
 pub(crate) fn read(device: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
+    take(call::NET_READ, device, buffer)
+}
+
+/// Gives a frame.
+#[inline]
+pub(crate) fn write(device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
+    give(call::NET_WRITE, device, bytes)
+}
+
+/// Takes the answer of a device that is reached by messages.
+pub(crate) fn receive(device: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
+    take(call::MESSAGE_RECEIVE, device, buffer)
+}
+
+/// Gives it a message.
+pub(crate) fn send(device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
+    give(call::MESSAGE_SEND, device, bytes)
+}
+
+#[inline]
+fn take(number: u16, device: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
     let mut net = Net {
         handle: device.0 as u64,
         data: buffer.as_mut_ptr().expose_provenance() as u64,
@@ -69,13 +90,12 @@ pub(crate) fn read(device: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
         ..Net::default()
     };
     // SAFETY: the buffer is ours to be written for its whole length.
-    unsafe { call(call::NET_READ, &mut net) };
+    unsafe { call(number, &mut net) };
     answer(net.ret, net.len)
 }
 
-/// Gives a frame.
 #[inline]
-pub(crate) fn write(device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
+fn give(number: u16, device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
     let mut net = Net {
         handle: device.0 as u64,
         data: bytes.as_ptr().expose_provenance() as u64,
@@ -83,7 +103,7 @@ pub(crate) fn write(device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
         ..Net::default()
     };
     // SAFETY: the bytes are ours to be read for their whole length.
-    unsafe { call(call::NET_WRITE, &mut net) };
+    unsafe { call(number, &mut net) };
     answer(net.ret, bytes.len() as u64)
 }
 

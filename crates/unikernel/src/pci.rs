@@ -7,7 +7,7 @@
 mod message;
 
 use crate::boot::{self, DeviceError, boot};
-use crate::host::Handle;
+use crate::host::{self, Handle};
 use abi::extension::{Descriptor, HEADER_SIZE};
 use abi::pci::{BARS, DEVICES_MAX, Dma, Info, Request, bar_address, info_flag};
 use abi::vfio_user::doorbell::WORDS;
@@ -92,7 +92,12 @@ pub fn pci(name: &str) -> Result<PciDevice, DeviceError> {
     boot::mark_taken(index)?;
     let link = (info.flags & info_flag::MESSAGE != 0).then(|| {
         let page = (info.flags & info_flag::DOORBELLS != 0).then(|| doorbells(number));
-        Rc::new(Link::new(Handle(info.handle), index, page.flatten()))
+        let handle = if host::is_hvt() {
+            index as i32
+        } else {
+            info.handle
+        };
+        Rc::new(Link::new(Handle(handle), index, page.flatten()))
     });
     Ok(PciDevice {
         request,

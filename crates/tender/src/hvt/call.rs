@@ -6,13 +6,15 @@
 use crate::attach::Attached;
 use crate::jail::Grants;
 use crate::sys::guest::{GuestMemory, Outside};
-use abi::hvt::{self, CALL_PORT, COOKIE_BYTES, TRAP_MAGIC, Trap, call, result};
+use abi::extension::EPOLL_GONE;
+use abi::hvt::{self, CALL_PORT, COOKIE_BYTES, MESSAGE_BYTES_MAX, TRAP_MAGIC, Trap, call, result};
 use abi::manifest::{Device, ENTRIES_MAX};
 use abi::ring::Jump;
 use abi::spt::EPOLL_TIMER;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::io::Errno;
+use rustix::net::SendFlags;
 use rustix::time::{ClockId, Itimerspec, TimerfdTimerFlags, Timespec};
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -44,7 +46,7 @@ pub enum Violation {
     Pointer(u16, u64, u64),
     /// An argument at an odd address: the call's number, the address.
     Unaligned(u16, u64),
-    /// A network device that is gone: its index in the manifest.
+    /// A device that is gone: its index.
     DeviceGone(usize),
     /// The host cannot wait for devices.
     Wait(Errno),
@@ -99,6 +101,8 @@ fn name(number: u16) -> &'static str {
         call::NET_WRITE => "net_write",
         call::NET_READ => "net_read",
         call::HALT => "halt",
+        call::MESSAGE_SEND => "message_send",
+        call::MESSAGE_RECEIVE => "message_receive",
         _ => "unknown",
     }
 }
@@ -108,6 +112,8 @@ fn name(number: u16) -> &'static str {
 pub struct Calls {
     /// Its devices.
     pub devices: Vec<Attached>,
+    /// Connections to PCIe devices that are processes, by their index.
+    pub sockets: Vec<(usize, OwnedFd)>,
     /// What it waits on: networks by their index in the manifest, and the timer.
     pub epoll: OwnedFd,
     /// The timer in it.
@@ -145,6 +151,12 @@ impl Calls {
             call::NET_WRITE => asked.answer(|memory, argument| self.net_write(memory, argument))?,
             call::NET_READ => asked.answer(|memory, argument| self.net_read(memory, argument))?,
             call::HALT => return asked.halt(),
+            call::MESSAGE_SEND => {
+                asked.answer(|memory, argument| self.message_send(memory, argument))?;
+            }
+            call::MESSAGE_RECEIVE => {
+                asked.answer(|memory, argument| self.message_receive(memory, argument))?;
+            }
             _ => return Err(Violation::Port(port)),
         }
         Ok(Outcome::Continue)
@@ -158,6 +170,7 @@ impl Calls {
             timer_fd: self.timer.as_raw_fd(),
             event_fd: event.map(AsRawFd::as_raw_fd),
             held: held.collect(),
+            sockets: self.sockets.iter().map(|(_, fd)| fd.as_raw_fd()).collect(),
             devices: devices.map(|d| (d.fd.as_raw_fd(), d.device)).collect(),
         }
     }
@@ -182,6 +195,10 @@ impl Calls {
             }
         };
         let numbers = events.iter().map(|event| event.data.u64());
+        let gone = EPOLL_GONE..EPOLL_GONE + ENTRIES_MAX as u64;
+        if let Some(number) = numbers.clone().find(|number| gone.contains(number)) {
+            return Err(Violation::DeviceGone((number - EPOLL_GONE) as usize));
+        }
         argument.ready = numbers
             .filter(|number| *number != EPOLL_TIMER && *number < ENTRIES_MAX as u64)
             .fold(0, |set, number| set | 1 << number);
@@ -228,6 +245,53 @@ impl Calls {
                 result::OK
             }
             Err(Errno::BADFD) => return Err(Violation::DeviceGone(net.index)),
+            Err(_) => result::UNSPECIFIED,
+        };
+        Ok(())
+    }
+
+    fn socket(&self, handle: u64) -> Option<&(usize, OwnedFd)> {
+        let mut sockets = self.sockets.iter();
+        sockets.find(|(index, _)| *index as u64 == handle)
+    }
+
+    /// Passes a message on. Who is at the other end keeps nobody waiting beyond the socket's
+    /// timeout.
+    fn message_send(&self, memory: &Guest<'_>, argument: &mut hvt::Net) -> Answer {
+        let (Some((index, socket)), 1..=MESSAGE_BYTES_MAX) =
+            (self.socket(argument.handle), argument.len as usize)
+        else {
+            argument.ret = result::INVALID;
+            return Ok(());
+        };
+        let mut message = [0; MESSAGE_BYTES_MAX];
+        let message = &mut message[..argument.len as usize];
+        memory
+            .copy_out(argument.data, message)
+            .map_err(memory.pointer())?;
+        argument.ret = match rustix::net::send(socket, message, SendFlags::NOSIGNAL) {
+            Ok(sent) if sent == message.len() => result::OK,
+            Err(Errno::PIPE | Errno::CONNRESET) => return Err(Violation::DeviceGone(*index)),
+            Ok(_) | Err(_) => result::UNSPECIFIED,
+        };
+        Ok(())
+    }
+
+    fn message_receive(&self, memory: &Guest<'_>, argument: &mut hvt::Net) -> Answer {
+        let (Some((index, socket)), 1..=MESSAGE_BYTES_MAX) =
+            (self.socket(argument.handle), argument.len as usize)
+        else {
+            argument.ret = result::INVALID;
+            return Ok(());
+        };
+        let read = memory.read(socket, argument.data, argument.len);
+        argument.ret = match read.map_err(memory.pointer())? {
+            Ok(0) | Err(Errno::CONNRESET) => return Err(Violation::DeviceGone(*index)),
+            Ok(length) => {
+                argument.len = length as u64;
+                result::OK
+            }
+            Err(Errno::AGAIN | Errno::INTR) => result::AGAIN,
             Err(_) => result::UNSPECIFIED,
         };
         Ok(())

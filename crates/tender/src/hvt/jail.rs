@@ -5,6 +5,7 @@ use super::worker::Descriptors;
 use crate::jail::{self, Argument, Error, Grants, Rule};
 use abi::manifest::Device;
 use abi::spt::CONSOLE_FD;
+use abi::spt::syscall::MSG_NOSIGNAL;
 use std::io;
 use std::os::fd::RawFd;
 
@@ -39,6 +40,7 @@ pub fn close(kept: &Kept, start: impl FnOnce() -> io::Result<()>) -> Result<(), 
     keep.extend([CONSOLE_FD, ERROR_FD]);
     keep.extend(grants.event_fd);
     keep.extend(&grants.held);
+    keep.extend(&grants.sockets);
     keep.extend(kept.core);
     if let Some(worker) = kept.worker {
         keep.extend([worker.epoll, worker.wake, worker.kick]);
@@ -88,6 +90,16 @@ fn rules(kept: &Kept) -> Vec<Rule> {
         ),
         rule(libc::SYS_exit_group, &[], "end"),
     ];
+    for socket in &grants.sockets {
+        let fd = fd(*socket);
+        let message = [fd, Int(3, MSG_NOSIGNAL), Long(4, 0)];
+        rules.push(rule(
+            libc::SYS_sendto,
+            &message,
+            "reach a register by message",
+        ));
+        rules.push(rule(libc::SYS_read, &[fd], "the answer"));
+    }
     for (number, device) in &grants.devices {
         let fd = fd(*number);
         match *device {

@@ -51,7 +51,7 @@ use paging::{Builder, Rights};
 use std::convert::Infallible;
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 use windows::Placed;
@@ -241,9 +241,10 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
     prepare(&mut machine, &cpuid, &tables, registers)?;
     drop(kvm);
     let shared = world.share.is_some();
-    let pci = world.attachments.pci;
+    let mut pci = world.attachments.pci;
     let calls: &'static Calls = Box::leak(Box::new(Calls {
         devices: world.attachments.devices,
+        sockets: sockets(&mut pci, image.entries.len()),
         epoll: world.epoll,
         timer: world.timer,
     }));
@@ -315,6 +316,14 @@ fn memory_size(memory: u64, image_end: u64) -> Result<u64, Error> {
         return Err(Error::TooLittle(memory >> 20, needed.div_ceil(1 << 20)));
     }
     Ok(memory)
+}
+
+/// The connections to devices that are processes, by the devices' indices.
+fn sockets(pci: &mut Pci, entries: usize) -> Vec<(usize, OwnedFd)> {
+    let sockets = pci.take_sockets().into_iter();
+    sockets
+        .map(|(number, socket)| (entries + number, socket))
+        .collect()
 }
 
 /// Lends BARs and DMA memory to the guest, a memory slot for each.

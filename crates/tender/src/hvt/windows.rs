@@ -37,9 +37,12 @@ pub struct Placed<'a> {
 /// `bits` bits. `None` if they are too few.
 pub fn place(pci: &Pci, bits: u32) -> Option<Vec<Placed<'_>>> {
     let bars = pci.devices.iter().flat_map(|device| &device.windows);
+    let pages = pci.devices.iter().flat_map(|device| &device.doorbells);
+    let pages = pages.map(|page| (page, false));
     let memory = pci.dma.iter().map(|arena| (&arena.window, false));
     let mut low = LOW.start;
     bars.map(|window| (window, true))
+        .chain(pages)
         .chain(memory)
         .map(|(window, registers)| {
             Some(Placed {

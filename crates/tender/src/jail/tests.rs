@@ -2,6 +2,7 @@ use super::*;
 
 const EPOLL: RawFd = 5;
 const TIMER: RawFd = 6;
+const SOCKET: RawFd = 15;
 const EVENT: RawFd = 9;
 const NET: RawFd = 7;
 const DISK: RawFd = 8;
@@ -27,6 +28,7 @@ pub(crate) fn grants() -> Grants {
         timer_fd: TIMER,
         event_fd: Some(EVENT),
         held: Vec::new(),
+        sockets: vec![SOCKET],
         devices: vec![(NET, net), (DISK, disk)],
     }
 }
@@ -99,6 +101,27 @@ fn forbidden(number: u64, arguments: &[u64]) {
 
 const NET_FD: u64 = NET as u64;
 const DISK_FD: u64 = DISK as u64;
+
+#[test]
+fn a_device_that_is_a_process_is_sent_messages_and_nothing_else() {
+    let (socket, signal) = (SOCKET as u64, u64::from(syscall::MSG_NOSIGNAL));
+    allowed(syscall::SENDTO, &[socket, 0x10_0000, 36, signal, 0, 0]);
+    allowed(syscall::READ, &[socket, 0x10_0000, 36]);
+    // To somebody else, with other flags, to another descriptor; and not as a frame.
+    forbidden(
+        syscall::SENDTO,
+        &[socket, 0x10_0000, 36, signal, 0x10_0000, 16],
+    );
+    for flags in [0, signal | 1, 0x2000_0000] {
+        forbidden(syscall::SENDTO, &[socket, 0x10_0000, 36, flags, 0, 0]);
+    }
+    for fd in [0, 1, NET_FD, DISK_FD, EPOLL as u64] {
+        forbidden(syscall::SENDTO, &[fd, 0x10_0000, 36, signal, 0, 0]);
+    }
+    forbidden(syscall::WRITE, &[socket, 0x10_0000, 36]);
+    const SENDMSG: u64 = 46;
+    forbidden(SENDMSG, &[socket]);
+}
 
 #[test]
 fn the_network_is_read_and_written_and_nothing_else_is_read() {
@@ -226,6 +249,7 @@ fn a_guest_without_devices_cannot_read() {
         timer_fd: TIMER,
         event_fd: Some(EVENT),
         held: Vec::new(),
+        sockets: Vec::new(),
         devices: vec![],
     };
     let rules = rules(&grants);
@@ -246,6 +270,7 @@ fn a_manifest_full_of_disks_fits_into_a_filter() {
         timer_fd: TIMER,
         event_fd: Some(EVENT),
         held: Vec::new(),
+        sockets: Vec::new(),
         devices,
     };
     let program = compile(&rules(&grants), false).unwrap();

@@ -3,8 +3,7 @@
 use super::Reason;
 use crate::sys::window::Window;
 use abi::pci::{DMA_BASE, Dma};
-use rustix::fs::MemfdFlags;
-use rustix::io::Errno;
+use rustix::fs::{MemfdFlags, SealFlags};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -66,8 +65,12 @@ impl Arena {
 }
 
 fn make(bytes: u64, flags: MemfdFlags) -> io::Result<(Window, OwnedFd)> {
-    let memory = rustix::fs::memfd_create("dma", MemfdFlags::CLOEXEC | flags)?;
-    rustix::fs::ftruncate(&memory, bytes).map_err(|error: Errno| io::Error::from(error))?;
+    let flags = flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memory = rustix::fs::memfd_create("dma", flags)?;
+    rustix::fs::ftruncate(&memory, bytes)?;
+    // Processes that are devices map it, and need not believe that it stays as long as it is.
+    let fixed = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&memory, fixed)?;
     let window = Window::map(&memory, 0, DMA_BASE, bytes)?;
     Ok((window, memory))
 }

@@ -4,17 +4,19 @@
 //! |---|---|
 //! | `sysfs` | what a device is, who drives it, and which group it is in |
 //! | `vfio` | devices behind the IOMMU |
+//! | `vfio_user` | devices that are processes |
 //! | `dma`, `iova` | the DMA memory, and where it lies for devices |
 
 mod dma;
 mod iova;
 mod sysfs;
 mod vfio;
+mod vfio_user;
 
 use super::Error;
 use crate::options::{self, PciAddress, PciSource};
 use crate::sys::window::Window;
-use abi::pci::{BAR_BYTES_MAX, DEVICES_MAX, Dma, Info, Request};
+use abi::pci::{BAR_BYTES_MAX, DEVICES_MAX, Dma, Info, Request, info_flag};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::{fmt, io};
 use sysfs::{Identity, Neighbour};
@@ -40,8 +42,12 @@ pub struct Device {
     pub info: Info,
     /// Its BARs, mapped.
     pub windows: Vec<Window>,
+    /// Its doorbells, where its other registers are reached by message.
+    pub doorbells: Option<Window>,
     /// What its interrupt raises.
     pub event: Option<OwnedFd>,
+    /// The connection to the process that it is.
+    pub socket: Option<OwnedFd>,
 }
 
 /// What is wrong with a PCIe device or the DMA memory.
@@ -49,8 +55,8 @@ pub struct Device {
 pub enum Reason {
     /// There is no such device.
     NoDevice,
-    /// It is a software device.
-    NoSockets,
+    /// It is a process, with which something is wrong.
+    Software(vfio_user::Problem),
     /// It is another one than the manifest asks for: that, and what was found.
     Identity(Identity, Identity),
     /// No IOMMU keeps it in its place.
@@ -105,10 +111,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoDevice => write!(f, "no such PCI device; type: outboard pci list"),
-            Self::NoSockets => write!(
-                f,
-                "this version attaches no software devices; name the address of a PCI device"
-            ),
+            Self::Software(problem) => problem.fmt(f),
             Self::Identity(wanted, found) => write!(
                 f,
                 "the manifest asks for {wanted}, and this is {found}; name another device, or \
@@ -227,18 +230,34 @@ pub fn attach(
     }
     let mut host = vfio::Host::default();
     let mut opened = Vec::new();
+    let mut software = Vec::new();
     for (number, (request, source)) in requests.iter().zip(sources).enumerate() {
         let attached = match &source.source {
-            PciSource::Address(address) => host.attach(number, request, address),
-            PciSource::Socket(_) => Err(Reason::NoSockets),
+            PciSource::Address(address) => {
+                let attached = host.attach(number, request, address);
+                attached.map(|(device, handle)| {
+                    opened.push(handle);
+                    device
+                })
+            }
+            PciSource::Socket(path) => {
+                let attached = vfio_user::attach(number, request, path);
+                attached.map(|(device, handle)| {
+                    software.push((number, handle));
+                    device
+                })
+            }
         };
-        let attached = attached.map_err(|reason| error(source.option(), reason));
-        let (device, handle) = attached?;
+        let device = attached.map_err(|reason| error(source.option(), reason))?;
         pci.devices.push(device);
-        opened.push(handle);
     }
     let held = host.start(opened, pci.dma.as_mut());
     pci.held = held.map_err(|reason| error("dma_size".into(), reason))?;
+    // The IOMMU says where the memory lies for all devices, these too.
+    for (number, handle) in software {
+        let started = handle.start(&mut pci.devices[number], pci.dma.as_ref());
+        started.map_err(|reason| error(sources[number].option(), reason))?;
+    }
     Ok(pci)
 }
 
@@ -253,6 +272,7 @@ impl Pci {
         let mut infos = [Info::ZERO; DEVICES_MAX];
         for (place, device) in infos.iter_mut().zip(&self.devices) {
             *place = device.info;
+            place.handle = device.socket.as_ref().map_or(0, AsRawFd::as_raw_fd);
         }
         infos
     }
@@ -262,9 +282,29 @@ impl Pci {
         self.dma.as_ref().map_or(Dma::ZERO, Arena::told)
     }
 
+    /// The connections by which registers are reached by message.
+    pub fn sockets(&self) -> impl Iterator<Item = RawFd> {
+        let by_message = |d: &&Device| d.info.flags & info_flag::MESSAGE != 0;
+        let devices = self.devices.iter().filter(by_message);
+        devices
+            .filter_map(|d| d.socket.as_ref())
+            .map(AsRawFd::as_raw_fd)
+    }
+
+    /// Takes those connections away, each with the device's number.
+    pub fn take_sockets(&mut self) -> Vec<(usize, OwnedFd)> {
+        let by_message = |d: &Device| d.info.flags & info_flag::MESSAGE != 0;
+        let devices = self.devices.iter_mut().enumerate();
+        let devices = devices.filter(|(_, d)| by_message(d));
+        devices
+            .filter_map(|(number, d)| Some((number, d.socket.take()?)))
+            .collect()
+    }
+
     /// The descriptors that stay open as long as the guest runs, and that it may not use.
     pub fn held(&self) -> impl Iterator<Item = RawFd> {
-        let events = self.devices.iter().filter_map(|d| d.event.as_ref());
-        self.held.iter().chain(events).map(AsRawFd::as_raw_fd)
+        let devices = self.devices.iter();
+        let kept = devices.flat_map(|d| d.event.iter().chain(&d.socket));
+        self.held.iter().chain(kept).map(AsRawFd::as_raw_fd)
     }
 }

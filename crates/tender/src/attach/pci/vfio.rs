@@ -72,7 +72,9 @@ impl Host {
                 ..Info::ZERO
             },
             windows: Vec::new(),
+            doorbells: None,
             event: None,
+            socket: None,
         };
         for bar in (0..BARS).filter(|bar| request.bars & 1 << bar != 0) {
             let mapped = map(&device, number, bar, &mut attached.windows);
