@@ -119,8 +119,8 @@ pub const STAGES: &[Stage] = &[
     },
     Stage {
         name: "lab",
-        what: "images in virtual machines, inside of one whose KVM is complete",
-        seconds: 90,
+        what: "virtual machines and PCI devices, inside of a machine that has both",
+        seconds: 180,
         quick: false,
         work: Work::Lab,
     },

@@ -16,7 +16,7 @@ const CARDS: [&str; 4] = [
     "--device=e1000e,bus=root0,addr=0.1",
 ];
 /// More than the tests take, in seconds, on a machine that is busy with something else.
-const TIMEOUT_SECONDS: u32 = 240;
+const TIMEOUT_SECONDS: u32 = 600;
 /// Tells the tests where everything lies, so that they build nothing; see `tests/e2e/build.rs`.
 const PREBUILT: &str = "OUTBOARD_PREBUILT";
 /// Names the folder of a built Solo5, the peer; see `tests/e2e/compatibility.rs`.
