@@ -195,7 +195,23 @@ pub struct Report {
     pub backtrace: Backtrace,
 }
 
-const _: () = assert!(size_of::<Report>() <= PAGE);
+const _: () = assert!(size_of::<Report>() <= EXITS_OFFSET);
+
+/// Offset of [`Exits`], at the end of the report's page.
+pub const EXITS_OFFSET: usize = PAGE - 64;
+
+/// How often a guest of `hvt` with rings was left, as KVM counts it. The tender writes this every
+/// now and then, and once more when the guest has had nothing to do for a while.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Exits {
+    /// For whatever reason.
+    pub all: u64,
+    /// For an interrupt of the host's, the timer's above all.
+    pub interrupts: u64,
+}
 
 /// Counters of one network port; the block of the port with index `i` begins at
 /// `i * COUNTERS_PER_PORT`. Numbers below [`PORT_APPLIANCE`] are the runtime's own.

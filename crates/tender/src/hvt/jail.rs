@@ -25,6 +25,8 @@ pub struct Kept {
     pub core: Option<RawFd>,
     /// What the thread that serves the rings uses.
     pub worker: Option<Descriptors>,
+    /// Where it reads how often the guest was left.
+    pub statistics: Option<RawFd>,
 }
 
 /// Takes everything from this process but what serving the guest takes, and has `start` start what
@@ -45,6 +47,7 @@ pub fn close(kept: &Kept, start: impl FnOnce() -> io::Result<()>) -> Result<(), 
     if let Some(worker) = kept.worker {
         keep.extend([worker.epoll, worker.wake, worker.kick]);
     }
+    keep.extend(kept.statistics);
     jail::confine(keep)?;
     start().map_err(|error| Error::Step("the thread of the rings", error))?;
     jail::forbid_calls(&filter)
@@ -128,6 +131,10 @@ fn rules(kept: &Kept) -> Vec<Rule> {
             rule(libc::SYS_write, &[fd(worker.wake)], "wake the guest up"),
         ]);
     }
+    if let Some(statistics) = kept.statistics {
+        let reason = "read how often the guest was left";
+        rules.push(rule(libc::SYS_pread64, &[fd(statistics)], reason));
+    }
     if let Some(core) = kept.core {
         let reason = "leave memory and registers of a guest that failed";
         rules.push(rule(libc::SYS_pwrite64, &[fd(core)], reason));
@@ -153,6 +160,7 @@ mod tests {
                 wake: 23,
                 kick: 24,
             }),
+            statistics: Some(25),
         }
     }
 

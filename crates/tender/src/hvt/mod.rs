@@ -22,11 +22,13 @@ mod jail;
 mod paging;
 pub mod probe;
 mod queues;
+mod statistics;
 mod windows;
 mod worker;
 
 use self::core::Core;
 use self::jail::Kept;
+use self::statistics::Statistics;
 use self::worker::Rung;
 use crate::attach::Attached;
 use crate::attach::pci::Pci;
@@ -252,7 +254,12 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
     call::wall_time();
     let mut machine = machine.start(pci.dma.as_ref().map(|arena| &arena.window));
     let core = options.dump_core.as_deref().map(core_file).transpose()?;
+    let counted = shared && rings.is_some();
+    // Without them, an old kernel for instance, nobody is told.
+    let statistics = counted.then(|| machine.statistics().ok().and_then(Statistics::new));
+    let statistics = statistics.flatten();
     let kept = Kept {
+        statistics: statistics.as_ref().map(Statistics::descriptor),
         grants: calls.grants(world.event.as_ref(), pci.held()),
         vcpu: machine.vcpu().as_raw_fd(),
         core: core.as_ref().map(|core| core.file.as_raw_fd()),
@@ -260,7 +267,10 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
     };
     let violated = move |violation| process::end(Ending::Violated(violation).say(shared));
     let start = || match rings {
-        Some(rings) => rings.start(&calls.devices, machine.memory().clone(), violated),
+        Some(rings) => {
+            let memory = machine.memory().clone();
+            rings.start(&calls.devices, memory, statistics, violated)
+        }
         None => Ok(()),
     };
     jail::close(&kept, start).map_err(Error::Jail)?;

@@ -7,6 +7,7 @@
 
 use super::call::Violation;
 use super::queues::{Done, Queues};
+use super::statistics::Statistics;
 use super::{Error, step_of};
 use crate::attach::Attached;
 use crate::sys::guest::GuestMemory;
@@ -30,6 +31,13 @@ use std::time::Duration;
 /// takes to sleep and to be woken up. Where there is one processor, the guest could not run
 /// meanwhile, and so it sleeps at once.
 const LOOKS_MAX: u32 = 200;
+/// Turns with work after which statistics are written at the latest.
+const STATISTICS_TURNS: u32 = 1024;
+/// And the time without work after which they are.
+const STATISTICS_PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
 /// Stack of the thread; it calls little.
 const STACK_BYTES: usize = 64 << 10;
 /// How long the thread may take to begin.
@@ -105,6 +113,7 @@ impl Rung {
         self,
         devices: &'static [Attached],
         memory: GuestMemory,
+        statistics: Option<Statistics>,
         violated: impl FnOnce(Violation) + Send + 'static,
     ) -> io::Result<()> {
         let processors = rustix::thread::sched_getaffinity(None)?.count();
@@ -112,6 +121,8 @@ impl Rung {
             queues: Queues::new(self.rings, devices, memory),
             looks_max: if processors > 1 { LOOKS_MAX } else { 0 },
             woken: 0,
+            statistics,
+            unsaid: 0,
             rung: self,
         };
         let begun = Arc::new(AtomicBool::new(false));
@@ -162,6 +173,10 @@ struct Worker {
     looks_max: u32,
     /// The guest's sleep that it was woken from last.
     woken: u64,
+    /// How often the guest was left, if anybody wants to know.
+    statistics: Option<Statistics>,
+    /// Turns with work since that was last said.
+    unsaid: u32,
 }
 
 impl Worker {
@@ -185,6 +200,10 @@ impl Worker {
         let done = self.queues.serve()?;
         if done != Done::default() {
             self.wake(done)?;
+            self.unsaid += 1;
+            if self.unsaid >= STATISTICS_TURNS {
+                self.say_statistics();
+            }
             if !self.queues.all_readable() {
                 self.wait(Some(&Timespec::default()))?;
             }
@@ -197,10 +216,21 @@ impl Worker {
         let no_room = self.queues.any_readable();
         sleepers.host_sleeps(asleep::IDLE | if no_room { asleep::NO_ROOM } else { 0 });
         if !self.queues.has_work()? {
-            self.wait(None)?;
+            let unsaid = self.statistics.is_some() && self.unsaid > 0;
+            let woken = self.wait(unsaid.then_some(&STATISTICS_PAUSE))?;
+            if unsaid && !woken {
+                self.say_statistics();
+            }
         }
         sleepers.host_sleeps(0);
         Ok(true)
+    }
+
+    fn say_statistics(&mut self) {
+        self.unsaid = 0;
+        if let Some(statistics) = &self.statistics {
+            statistics.publish();
+        }
     }
 
     /// Wakes the guest up if it waits for what was done; once from each sleep.
@@ -220,17 +250,19 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits, at most as long as said, and learns which networks have frames.
-    fn wait(&mut self, timeout: Option<&Timespec>) -> Result<(), Violation> {
+    /// Waits, at most as long as said, and learns which networks have frames; whether anything
+    /// happened.
+    fn wait(&mut self, timeout: Option<&Timespec>) -> Result<bool, Violation> {
         let mut events = [MaybeUninit::uninit(); ENTRIES_MAX + 1];
         let waited = epoll::wait(&self.rung.epoll, &mut events, timeout);
         let (events, _) = match waited {
-            Err(Errno::INTR) => return Ok(()),
+            Err(Errno::INTR) => return Ok(true),
             waited => waited.map_err(Violation::Wait)?,
         };
+        let happened = !events.is_empty();
         for event in events {
             self.queues.set_readable(event.data.u64());
         }
-        Ok(())
+        Ok(happened)
     }
 }

@@ -7,7 +7,7 @@
 use super::machine::Machine;
 use abi::backtrace::Backtrace;
 use abi::exit::SIGNAL_BASE;
-use abi::share::{BASE, CONTROL_OFFSET, REPORT_MAGIC, Report};
+use abi::share::{BASE, CONTROL_OFFSET, EXITS_OFFSET, Exits, REPORT_MAGIC, Report};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use std::arch::asm;
 use std::io;
@@ -157,6 +157,14 @@ fn two_words(address: u64) -> Option<[u64; 2]> {
     // handler interrupted. One on the host `process` may have unmapped them: then the kernel ends
     // it here, by SIGSEGV, and the report has no callers.
     Some(unsafe { words.read_unaligned() })
+}
+
+/// Writes into the shared file, which is mapped, how often its guest was left.
+pub fn leave_exits(exits: Exits) {
+    let place = BASE as usize + EXITS_OFFSET;
+    let place = std::ptr::with_exposed_provenance_mut::<Exits>(place);
+    // SAFETY: as for `leave`: in the same page, behind the report.
+    unsafe { place.write_volatile(exits) };
 }
 
 fn action() -> libc::sigaction {

@@ -7,7 +7,7 @@ use kvm_bindings::{KVM_MEM_READONLY, kvm_userspace_memory_region};
 use kvm_ioctls::{IoEventAddress, Kvm, VcpuExit, VcpuFd, VmFd};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::io;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::ptr::NonNull;
 use vmm_sys_util::eventfd::EventFd;
 
@@ -191,6 +191,21 @@ impl Machine {
 }
 
 impl Running {
+    /// KVM's statistics of the processor, to be read as `include/uapi/linux/kvm.h` says.
+    ///
+    /// # Errors
+    /// What the kernel says: `ENOTTY` before Linux 5.14.
+    pub fn statistics(&self) -> io::Result<OwnedFd> {
+        const KVM_GET_STATS_FD: libc::Ioctl = 0xaece;
+        // SAFETY: the request has no argument.
+        let fd = unsafe { libc::ioctl(self.vcpu.as_raw_fd(), KVM_GET_STATS_FD) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has opened it just now, and nobody else knows of it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
     /// The processor, to be asked for its registers.
     pub fn vcpu(&self) -> &VcpuFd {
         &self.vcpu
