@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{ALL, CONTENDERS, Error, Plan, Programs};
+use super::{ALL, CONTENDERS, Error, Plan, Programs, frames};
 use crate::samples::{RAW_HEADER, Samples};
 
 /// More than it takes on a machine that is busy with something else.
@@ -29,6 +29,8 @@ pub fn measure(
     let stock = programs.stock();
     let mut files = vec![own, programs.tender.clone(), programs.caller()];
     files.extend([programs.hello(), stock.clone()]);
+    files.push(programs.guests.join(frames::GUEST));
+    files.push(frames::peer(&programs.solo5).map_err(failed)?);
     files.extend(libraries(&stock)?);
     let mut command = Command::new(xtask);
     command.arg("lab");

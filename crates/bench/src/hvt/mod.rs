@@ -1,8 +1,9 @@
-//! The host `hvt` beside Solo5's own tender for it: what a hypercall costs, and a start.
+//! The host `hvt` beside Solo5's own tender for it: what a hypercall costs, a start, and a frame.
 //!
 //! Where KVM cannot run the guests, all of it is measured in the lab, where only ratios mean
 //! anything: the processor there is an interpreter.
 
+pub mod frames;
 mod lab;
 
 use std::path::{Path, PathBuf};
@@ -29,9 +30,13 @@ pub const START: Measure = Measure {
     unit: "ms",
 };
 /// What is shown, in this order.
-pub const ALL: [Measure; 2] = [ROUND_TRIP, START];
+pub const ALL: [Measure; 4] = [ROUND_TRIP, START, frames::RATE, frames::EXITS];
 /// What is drawn.
-pub const PLOTTED: [(&str, Measure); 2] = [("hypercall", ROUND_TRIP), ("start", START)];
+pub const PLOTTED: [(&str, Measure); 3] = [
+    ("hypercall", ROUND_TRIP),
+    ("start", START),
+    ("frames", frames::RATE),
+];
 
 const OURS: &str = "outboard-tender";
 const STOCK: &str = "solo5-hvt";
@@ -48,7 +53,18 @@ const fn at_most(measure: Measure, most: f64) -> Promise {
 }
 
 /// The promises.
-pub const PROMISES: [Promise; 2] = [at_most(ROUND_TRIP, 1.05), at_most(START, 1.05)];
+pub const PROMISES: [Promise; 4] = [
+    at_most(ROUND_TRIP, 1.05),
+    at_most(START, 1.05),
+    Promise {
+        bound: Bound::AtLeast(1.0),
+        ..at_most(frames::RATE, 0.0)
+    },
+    Promise {
+        baseline: None,
+        ..at_most(frames::EXITS, 0.1)
+    },
+];
 
 /// Memory of the guests in MiB.
 const MEMORY_MIB: u32 = 16;
@@ -185,6 +201,8 @@ pub fn measure(plan: &Plan, programs: &Programs, say: &dyn Fn(&str)) -> Result<S
             .map_err(|error| Error::Contender(contender, START, error))?;
         samples.add(START, contender, round, time.as_secs_f64() * 1000.0);
     }
+    let measured = frames::measure(plan.rounds, programs, say, &mut samples);
+    measured.map_err(|(contender, error)| Error::Contender(contender, frames::RATE, error))?;
     Ok(samples)
 }
 
