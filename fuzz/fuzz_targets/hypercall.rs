@@ -74,13 +74,16 @@ fn world() -> std::io::Result<World> {
         capacity: CAPACITY,
         block_size: 512,
     };
-    let device = |index, device, fd| Attached {
+    let attached = |index, device, fd| Attached {
         index,
         device,
         fd,
         virtio_net_header: false,
     };
-    let devices = vec![device(NET, net, ours.into()), device(DISK, block, disk)];
+    let devices = vec![
+        attached(NET, net, ours.into()),
+        attached(DISK, block, disk),
+    ];
     let calls = Hypercalls {
         sockets: vec![(PCI, socket.into())],
         devices,
