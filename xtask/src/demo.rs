@@ -112,7 +112,7 @@ fn driver(root: &Path, arguments: &[String]) -> Result<i32, String> {
     let programs = build(root, &["bench"])?;
     let mut example = Command::new(process::cargo());
     example
-        .args(["build", "--release", "-p", "drivers", "--features=puppet"])
+        .args(["build", "--release", "-p", "drivers"])
         .args(["--example", "forward"])
         .current_dir(root);
     succeed(

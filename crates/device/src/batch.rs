@@ -32,10 +32,10 @@ impl Batch {
     /// How many frames a port may add: none once the batch is full by bytes.
     #[inline]
     pub fn room(&self) -> usize {
-        if self.is_full() {
+        if self.bytes >= BATCH_BYTES_MAX {
             0
         } else {
-            BATCH_FRAMES_MAX - self.frames.len()
+            self.frames.remaining_capacity()
         }
     }
 

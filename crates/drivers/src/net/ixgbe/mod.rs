@@ -89,6 +89,7 @@ pub struct Driver<const RX: usize = RING, const TX: usize = RING> {
     receiver: Receiver<RX>,
     transmitter: Transmitter<TX>,
     state: State,
+    /// Speed of the link; `None` while it is down or the device does not run.
     link: Option<u32>,
     counts: NicCounts,
     statistics: Statistics,
@@ -265,12 +266,14 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
         let received = self.receiver.receive(&self.bar, batch, &mut self.counts);
         if received == Err(Lie) {
             self.counts.rx_lie += 1;
+            self.link = None;
             self.state = State::Faulty;
         }
     }
 
     fn transmit(&mut self, batch: &mut Batch) {
-        if self.state != State::Running || self.link.is_none() {
+        // There is none while the device does not run.
+        if self.link.is_none() {
             self.counts.tx_link_down += batch.len() as u64;
             drop(batch.drain());
             return;

@@ -25,8 +25,8 @@ pub struct Receiver<const N: usize> {
     /// Counts up for ever; the ring masks it.
     next: usize,
     pool: Pool,
-    /// Bytes that the device may write into a buffer.
-    buffer_bytes: usize,
+    /// Bytes that the device may write into a buffer behind the shortest frame.
+    payload_max: usize,
     /// Most frames of a call: what fills a batch by bytes.
     call_max: usize,
     /// Frames whose checksum the device found wrong.
@@ -54,7 +54,7 @@ impl<const N: usize> Receiver<N> {
             buffers,
             next: 0,
             pool,
-            buffer_bytes,
+            payload_max: buffer_bytes - FRAME_BYTES_MIN,
             call_max: BATCH_BYTES_MAX / buffer_bytes,
             bad_checksum: 0,
         };
@@ -68,7 +68,7 @@ impl<const N: usize> Receiver<N> {
 
     /// Bytes that the device may write into a buffer.
     pub fn buffer_bytes(&self) -> usize {
-        self.buffer_bytes
+        self.payload_max + FRAME_BYTES_MIN
     }
 
     /// Gives all buffers to a device that has just been reset.
@@ -115,7 +115,7 @@ impl<const N: usize> Receiver<N> {
     fn take(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> Result<(), Lie> {
         // At hand for the loop: what is in memory would be loaded anew after each store.
         let (ring, buffers, pool) = (self.ring, &mut *self.buffers, self.pool);
-        let longest = self.buffer_bytes - FRAME_BYTES_MIN;
+        let payload_max = self.payload_max;
         let end = self.next + batch.room().min(self.call_max);
         while self.next != end {
             let next = self.next;
@@ -137,7 +137,7 @@ impl<const N: usize> Receiver<N> {
                 }
             }
             let length = usize::from((status >> RX_LENGTH_SHIFT) as u16);
-            if length.wrapping_sub(FRAME_BYTES_MIN) > longest {
+            if length.wrapping_sub(FRAME_BYTES_MIN) > payload_max {
                 return Err(Lie);
             }
             let Some(Ok((fresh, iova))) = pool.alloc_max().map(InFlight::lend) else {

@@ -80,27 +80,25 @@ impl<const N: usize> Transmitter<N> {
         if self.room() < batch.len() {
             self.reclaim_rest();
         }
-        let first = self.tail;
-        self.put(batch, counts);
-        if self.tail != first {
-            // The last descriptor of a call is that of a whole frame.
-            let last = self.tail - 1;
-            let command = self.ring.load(last, TX_COMMAND);
-            self.ring.store(last, TX_COMMAND, command | TX_RS);
+        let last = self.put(batch, counts);
+        if last != 0 {
+            self.ring.store(self.tail - 1, TX_COMMAND, last | TX_RS);
             bar.write(TDT, (self.tail & (N - 1)) as u32);
         }
     }
 
+    /// Writes descriptors for all frames there is room for; what the last of them says, or zero.
     #[inline]
-    fn put(&mut self, batch: &mut Batch, counts: &mut NicCounts) {
+    fn put(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> u64 {
         // At hand for the loop: what is in memory would be loaded anew after each store.
         let ring = self.ring;
         let full = self.clean + N - 1;
+        let mut last = 0;
         for frame in batch.drain() {
             let length = frame.len();
             let plain = length.wrapping_sub(FRAME_BYTES_MIN) <= PART_BYTES_MAX - FRAME_BYTES_MIN;
             if !plain || frame.has_offload() {
-                self.put_work(frame, counts);
+                last = self.put_work(frame, counts).unwrap_or(last);
                 continue;
             }
             let tail = self.tail;
@@ -112,19 +110,17 @@ impl<const N: usize> Transmitter<N> {
                 counts.tx_refused += 1;
                 continue;
             };
-            let report = if (tail + 1).is_multiple_of(REPORT_EVERY) {
-                TX_RS
-            } else {
-                0
-            };
             let length = length as u64;
-            let command = DATA | TX_EOP | report | length | length << TX_PAYLEN_SHIFT;
+            let block_ends = (tail + 1).is_multiple_of(REPORT_EVERY);
+            let report = if block_ends { TX_RS } else { 0 };
+            last = DATA | TX_EOP | report | length | length << TX_PAYLEN_SHIFT;
             ring.store(tail, TX_ADDRESS, iova.raw());
-            ring.store(tail, TX_COMMAND, command);
+            ring.store(tail, TX_COMMAND, last);
             // Nothing was there: the slot is free.
             mem::forget(self.frames[tail & (N - 1)].replace(frame));
             self.tail = tail + 1;
         }
+        last
     }
 
     /// Gives frames back whose report is there, as many as are reported at once.
@@ -167,36 +163,27 @@ impl<const N: usize> Transmitter<N> {
         self.clean = end;
     }
 
-    /// A frame with work for the device, or one that cannot be sent.
-    fn put_work(&mut self, mut frame: Frame, counts: &mut NicCounts) {
+    /// A frame with work for the device, or one that cannot be sent; what its last descriptor says.
+    fn put_work(&mut self, mut frame: Frame, counts: &mut NicCounts) -> Option<u64> {
         if self.room() < FRAME_DESCRIPTORS_MAX {
             counts.tx_no_room += 1;
-            return;
+            return None;
         }
-        let Some(work) = offload::prepare(&mut frame) else {
-            counts.tx_refused += 1;
-            return;
-        };
         let length = frame.len();
-        let fits = length <= PART_BYTES_MAX || work.segments;
-        if !fits || length < FRAME_BYTES_MIN {
+        let sound = length >= FRAME_BYTES_MIN;
+        let work = offload::prepare(&mut frame).filter(|work| {
+            let fits = length <= PART_BYTES_MAX || work.segments;
+            sound && fits
+        });
+        let (Some(work), Ok((frame, iova))) = (work, InFlight::lend(frame)) else {
             counts.tx_refused += 1;
-            return;
-        }
-        let Ok((frame, iova)) = InFlight::lend(frame) else {
-            counts.tx_refused += 1;
-            return;
+            return None;
         };
         let first = self.tail;
         self.put_context(&work);
-        self.put_parts(&work, iova, length);
-        // A report if the frame has the last descriptor of a block (of 32).
-        let last = self.tail - 1;
-        if first / REPORT_EVERY != self.tail / REPORT_EVERY {
-            let command = self.ring.load(last, TX_COMMAND);
-            self.ring.store(last, TX_COMMAND, command | TX_RS);
-        }
-        self.frames[last & (N - 1)] = Some(frame);
+        let last = self.put_parts(&work, iova, length, first);
+        self.frames[(self.tail - 1) & (N - 1)] = Some(frame);
+        Some(last)
     }
 
     /// 7.2.3.2.3: what the device needs to know, unless it does already. Of its two contexts, the
@@ -211,18 +198,38 @@ impl<const N: usize> Transmitter<N> {
         self.context = Some(context);
     }
 
-    /// 7.2.3.2.4: the frame, in as many parts as its length needs.
-    fn put_parts(&mut self, work: &Work, iova: Iova, length: usize) {
+    /// 7.2.3.2.4: the frame, in as many parts as its length needs; its first descriptor, perhaps a
+    /// context, is `first`. Returns what the last one says.
+    fn put_parts(&mut self, work: &Work, iova: Iova, length: usize, first: usize) -> u64 {
         let mut offset = 0;
-        while offset < length {
+        loop {
             let part = (length - offset).min(PART_BYTES_MAX);
-            let end = if offset + part == length { TX_EOP } else { 0 };
+            let is_last = offset + part == length;
+            let end = if is_last {
+                TX_EOP | report(first, self.tail + 1)
+            } else {
+                0
+            };
             let address = iova.raw() + offset as u64;
-            self.ring.store(self.tail, TX_ADDRESS, address);
             let command = DATA | end | work.command | part as u64;
+            self.ring.store(self.tail, TX_ADDRESS, address);
             self.ring.store(self.tail, TX_COMMAND, command);
             self.tail += 1;
             offset += part;
+            if is_last {
+                return command;
+            }
         }
+    }
+}
+
+/// Whether a frame that has the descriptors from `first` to before `end` is to be reported: if one
+/// of them is the last of a block.
+#[inline]
+fn report(first: usize, end: usize) -> u64 {
+    if first / REPORT_EVERY == end / REPORT_EVERY {
+        0
+    } else {
+        TX_RS
     }
 }
