@@ -131,6 +131,8 @@ pub const EPOLL_GONE: u64 = 0xffff_ff00;
 pub mod host_flag {
     /// The host is `process`: no jail.
     pub const PROCESS: u32 = 1 << 0;
+    /// The guest polls its own NICs without ever sleeping.
+    pub const SLEEPLESS: u32 = 1 << 1;
 }
 
 /// Bits of [`HostInfo::devices`].

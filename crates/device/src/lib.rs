@@ -22,6 +22,7 @@ mod frame;
 mod guess;
 mod netif;
 mod nic;
+mod nics;
 pub mod offload;
 mod segment;
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub use frame::{FRAME_BYTES_MAX, Frame, HEADROOM, Pool};
 pub use guess::Guess;
 pub use netif::{Netif, NetifExt, WaitHandle};
 pub use nic::{Nic, NicCounts, TEND_NANOSECONDS};
+pub use nics::{NicHandle, NicSent, Nics, Observer};
 pub use offload::{Gso, GsoKind, Offload, Offloads};
 pub use segment::{SEGMENT_HEADER_MAX, Segmenter, segments};
 pub use transport::Transport;

@@ -78,3 +78,22 @@ pub struct NicCounts {
     /// Whether it was given up: it does nothing any more.
     pub given_up: bool,
 }
+
+impl NicCounts {
+    /// What was counted since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            rx_error: self.rx_error.wrapping_sub(before.rx_error),
+            rx_lie: self.rx_lie.wrapping_sub(before.rx_lie),
+            rx_missed: self.rx_missed.wrapping_sub(before.rx_missed),
+            no_buffer: self.no_buffer.wrapping_sub(before.no_buffer),
+            tx_no_room: self.tx_no_room.wrapping_sub(before.tx_no_room),
+            tx_link_down: self.tx_link_down.wrapping_sub(before.tx_link_down),
+            tx_refused: self.tx_refused.wrapping_sub(before.tx_refused),
+            polls_busy: self.polls_busy.wrapping_sub(before.polls_busy),
+            polls_idle: self.polls_idle.wrapping_sub(before.polls_idle),
+            resets: self.resets.wrapping_sub(before.resets),
+            given_up: self.given_up && !before.given_up,
+        }
+    }
+}

@@ -94,6 +94,14 @@ impl Mmio {
                 fence(Ordering::Acquire);
                 value
             }
+            _ => self.read_elsewhere(offset),
+        }
+    }
+
+    /// Registers that are not mapped; not inlined, for drivers have many accesses.
+    #[inline(never)]
+    fn read_elsewhere(&self, offset: usize) -> u32 {
+        match &self.0 {
             Access::Shared(words) if inside(offset, size_of_val(*words)) => {
                 words[offset / 4].load(Ordering::Acquire)
             }
@@ -113,6 +121,14 @@ impl Mmio {
                 // SAFETY: as for `read`.
                 unsafe { place.write_volatile(value) };
             }
+            _ => self.write_elsewhere(offset, value),
+        }
+    }
+
+    /// As [`Self::read_elsewhere`].
+    #[inline(never)]
+    fn write_elsewhere(&self, offset: usize, value: u32) {
+        match &self.0 {
             Access::Shared(words) if inside(offset, size_of_val(*words)) => {
                 words[offset / 4].store(value, Ordering::Release);
             }

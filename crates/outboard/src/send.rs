@@ -94,8 +94,8 @@ impl fmt::Display for Error {
             ),
             Self::NoTap(port) => write!(
                 f,
-                "{port} is no tap of which the namespace is known: a macvtap takes frames from \
-                 the wire alone; send from a host in that segment"
+                "{port} is no tap of which the namespace is known: macvtaps and PCI devices take \
+                 frames from the wire alone; send from a host in that segment"
             ),
             Self::Namespace(interface, _, Some(process)) => write!(
                 f,

@@ -3,6 +3,7 @@
 
 use crate::attach::Attached;
 use crate::attach::pci::Pci;
+use crate::options::Options;
 use abi::COMMAND_LINE_BYTES_MAX;
 use abi::extension::{self, HostInfo, device_flag};
 use abi::manifest::{ENTRIES_MAX, Entry, Header, VERSION, size_of_manifest};
@@ -99,6 +100,14 @@ pub fn handed_over<I: IntoBytes + Immutable>(
     bytes.extend_from_slice(command_line);
     bytes.push(0);
     bytes
+}
+
+/// Bits of [`extension::host_flag`] that the options ask for, wherever the guest runs.
+pub fn flags(options: &Options) -> u32 {
+    match options.sleepless {
+        true => extension::host_flag::SLEEPLESS,
+        false => 0,
+    }
 }
 
 /// What an image with Outboard's extension is told. `flags` are bits of

@@ -31,6 +31,8 @@ Starts IMAGE with the devices that its manifest names and nothing else.
   --block-sector-size:NAME=N    bytes in a sector of disk NAME (default 512)
   --pci:NAME=0000:01:00.0       attach the PCI device with this address as NAME, by VFIO
   --pci:NAME=vfio-user:SOCKET   ... the software device behind SOCKET
+  --poll=busy|interrupt         how the guest waits for PCI devices: without ever sleeping, or
+                                asleep until one interrupts (default: interrupt)
   --create-taps                 make taps that do not exist; they vanish with the guest
   --host=spt|hvt|process        in a jail, in a virtual machine, or as a plain process for gdb and
                                 perf (default: spt or hvt, as the image says)
@@ -73,6 +75,8 @@ pub struct Options {
     pub blocks: Vec<Block>,
     /// PCIe devices to attach, in the order of the command line.
     pub pci: Vec<Pci>,
+    /// Whether the guest polls its PCIe devices without ever sleeping.
+    pub sleepless: bool,
     /// Whether taps that do not exist are made.
     pub create_taps: bool,
     /// Where the guest runs; `None`: where its image says.
@@ -253,6 +257,7 @@ struct Draft {
     blocks: Vec<Block>,
     pci: Vec<Pci>,
     sector_sizes: Vec<(String, u16)>,
+    sleepless: bool,
     create_taps: bool,
     host: Option<Host>,
     huge_pages: bool,
@@ -343,6 +348,13 @@ impl Draft {
                     b"hvt" => Some(Host::Hvt),
                     b"process" => Some(Host::Process),
                     _ => return Err(typed.wrong("--host=spt, --host=hvt or --host=process")),
+                };
+            }
+            "--poll" => {
+                self.sleepless = match typed.value {
+                    b"busy" => true,
+                    b"interrupt" => false,
+                    _ => return Err(typed.wrong("--poll=busy or --poll=interrupt")),
                 };
             }
             "--dumpcore" => {
@@ -461,6 +473,7 @@ impl Draft {
             nets: self.nets,
             blocks: self.blocks,
             pci: self.pci,
+            sleepless: self.sleepless,
             create_taps: self.create_taps,
             host: self.host,
             huge_pages: self.huge_pages,

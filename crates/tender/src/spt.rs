@@ -114,7 +114,8 @@ pub fn start(options: &Options, file: &File, image: &Image) -> Result<Infallible
     let area = boot::area(facts, &world.manifest(&image.entries), &command_line);
     put(&mut guest, BOOT_INFO, &area)?;
     if let Some(extension) = image.extension {
-        let flags = if process { host_flag::PROCESS } else { 0 };
+        let process = if process { host_flag::PROCESS } else { 0 };
+        let flags = process | boot::flags(options);
         let info = boot::host_info(flags, world.shared(), &attached.devices, &attached.pci);
         put(&mut guest, extension.host_info, info.as_bytes())?;
     }

@@ -3,13 +3,16 @@
 use crate::capture::Capture;
 use crate::heap;
 use crate::host::{self, Handle, Told};
+use crate::ledger::Ledger;
+use crate::println;
 use crate::ring::Rings;
 use crate::share::Share;
 use abi::extension::{HOST_INFO_MAGIC, HostInfo, VERSION, host_flag};
 use abi::manifest::{ENTRIES_MAX, Entry, Header};
-use abi::pci::{self, Dma};
-use core::cell::{Cell, OnceCell, UnsafeCell};
-use device::{BATCH_FRAMES_MAX, FRAME_BYTES_MAX, HEADROOM, Pool};
+use abi::pci::{self, CLASS_NETWORK, DMA_GRANULE};
+use core::cell::{Cell, OnceCell, RefCell, UnsafeCell};
+use device::{BATCH_FRAMES_MAX, FRAME_BYTES_MAX, HEADROOM, Nics, Pool};
+use hw::DmaArena;
 
 /// Where an image runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +66,9 @@ const RING_BUFFERS: usize = 2 * BATCH_FRAMES_MAX;
 /// The part of guest memory that packet buffers may take at most: one half.
 const ARENA_SHARE: usize = 2;
 
+/// DMA memory that is left to each driver, in bytes.
+const DRIVER_BYTES: usize = DMA_GRANULE as usize;
+
 /// A device that was handed out.
 pub(crate) struct Attached {
     pub(crate) entry: &'static Entry,
@@ -75,14 +81,18 @@ pub(crate) struct Boot {
     pub(crate) share: Share,
     pub(crate) capture: Capture,
     pub(crate) rings: Option<Rings>,
+    pub(crate) nics: Nics<Ledger>,
     host: Host,
     memory_bytes: u64,
     command_line: &'static str,
-    entries: &'static [Entry],
+    pub(crate) entries: &'static [Entry],
+    /// The PCIe devices that the image asks for; device `n` has the index behind the entries' plus
+    /// `n`.
+    pub(crate) requests: &'static [pci::Request],
     flags: [u32; ENTRIES_MAX],
-    /// What the tender told of PCIe devices, and the DMA memory until it is handed out.
+    /// What the tender told of them, and the DMA memory.
     pub(crate) pci: [pci::Info; pci::DEVICES_MAX],
-    pub(crate) dma: Cell<Dma>,
+    pub(crate) dma: RefCell<Option<DmaArena>>,
     pool: Pool,
     taken: Cell<u64>,
 }
@@ -123,8 +133,18 @@ pub(crate) unsafe fn init(told: &Told) {
         (_, 0) => BUFFERS,
         (nets, _) => BUFFERS + nets * RING_BUFFERS,
     };
+    let requests = crate::pci::requests();
+    // SAFETY: the tender mapped what it says at that address, for the guest's lifetime; this runs
+    // once.
+    let mut dma = unsafe { crate::pci::arena(host_info.dma) };
+    let reachable = dma
+        .as_ref()
+        .map_or(0, |dma| dma_buffers(dma.left(), requests.len()).min(wanted));
+    let plain = if reachable == 0 { wanted } else { 0 };
     // SAFETY: all memory behind the image belongs to nobody yet, and this runs once.
-    let arena = unsafe { heap::init(told.memory_end as usize, |free| arena_bytes(wanted, free)) };
+    let arena = unsafe { heap::init(told.memory_end as usize, |free| arena_bytes(plain, free)) };
+    let shared = dma.as_mut().filter(|_| reachable > 0);
+    let shared = shared.and_then(|dma| Pool::dma(dma, reachable, BUFFER_BYTES).ok());
     // SAFETY: the tender mapped what it says at that address, for the guest's lifetime.
     let share = unsafe { Share::new(&host_info) };
     let capture = Capture::new(&share);
@@ -134,6 +154,7 @@ pub(crate) unsafe fn init(told: &Told) {
         share,
         capture,
         rings,
+        nics: Nics::new(host_info.flags & host_flag::SLEEPLESS != 0),
         host: if host::is_hvt() {
             Host::Hvt
         } else if host_info.flags & host_flag::PROCESS != 0 {
@@ -145,17 +166,37 @@ pub(crate) unsafe fn init(told: &Told) {
         command_line: command_line.to_str().unwrap_or(""),
         entries,
         flags: host_info.devices,
+        requests,
         pci: host_info.pci,
-        dma: Cell::new(host_info.dma),
-        pool: Pool::new(arena, BUFFER_BYTES),
+        pool: shared.unwrap_or_else(|| Pool::new(arena, BUFFER_BYTES)),
+        dma: RefCell::new(dma),
         taken: Cell::new(0),
     };
+    let starved = wanted > 0 && reachable == 0 && boot.dma.borrow().is_some();
     let _ = BOOT.0.set(boot);
+    if starved {
+        println!(
+            "outboard: dma_size in manifest.json leaves no room for packet buffers: what comes \
+             from a tap cannot be sent by a NIC; {} more bytes would do",
+            BUFFERS * BUFFER_BYTES
+        );
+    }
 }
 
 /// Bytes of the packet arena when `free` bytes of memory are left behind the image.
 fn arena_bytes(wanted: usize, free: usize) -> usize {
     (free / ARENA_SHARE / BUFFER_BYTES).min(wanted) * BUFFER_BYTES
+}
+
+/// Packet buffers that fit into `bytes` of DMA memory beside what the drivers of so many devices
+/// take; none if that is too few to be of use.
+fn dma_buffers(bytes: usize, devices: usize) -> usize {
+    let buffers = bytes.saturating_sub(devices * DRIVER_BYTES) / BUFFER_BYTES;
+    if buffers < BATCH_FRAMES_MAX {
+        0
+    } else {
+        buffers
+    }
 }
 
 /// # Safety
@@ -191,7 +232,9 @@ pub(crate) fn pool() -> Pool {
 /// How many of them a network's ring may keep for frames that are to come: all networks together
 /// half of them, so that there are some to send.
 pub(crate) fn ring_room() -> usize {
-    let share = boot().pool.count() / (2 * networks().count().max(1));
+    let entries = boot().entries.iter();
+    let nets = entries.filter(|entry| entry.kind == abi::manifest::kind::NET_BASIC);
+    let share = boot().pool.count() / (2 * nets.count().max(1));
     share.min(BATCH_FRAMES_MAX)
 }
 
@@ -247,14 +290,19 @@ pub fn memory_bytes() -> u64 {
     boot().memory_bytes
 }
 
-/// Names of the manifest's network devices, in its order.
+/// Names of the network ports as rules count them: the networks of the manifest, in its order, then
+/// PCIe devices of that class.
 pub fn networks() -> impl Iterator<Item = &'static str> {
     let entries = boot().entries.iter();
     let networks = entries.filter(|entry| entry.kind == abi::manifest::kind::NET_BASIC);
-    networks.filter_map(Entry::name)
+    let requests = boot().requests.iter();
+    let nics = requests.filter(|request| request.class == CLASS_NETWORK);
+    networks
+        .filter_map(Entry::name)
+        .chain(nics.filter_map(pci::Request::name))
 }
 
-/// Number of entries in the manifest, the reserved first one included.
-pub fn entry_count() -> usize {
-    boot().entries.len()
+/// Number of devices: entries of the manifest, the reserved first one included, and PCIe devices.
+pub fn device_count() -> usize {
+    boot().entries.len() + boot().requests.len()
 }

@@ -32,7 +32,7 @@ impl Counter {
 
 /// The counter of this number; numbers that the shared file does not hold share one counter that
 /// nobody reads. For an appliance's own, add [`abi::share::appliance_counters`] of
-/// [`crate::entry_count`].
+/// [`crate::device_count`].
 pub fn counter(number: usize) -> Counter {
     let shared = boot().share.counters();
     let counters = if shared.is_empty() { &PRIVATE } else { shared };

@@ -63,7 +63,7 @@ pub use abi;
 pub use abi::capture::Fate;
 pub use block::Block;
 pub use boot::{
-    DeviceError, Host, arguments, command_line, entry_count, host, memory_bytes, networks,
+    DeviceError, Host, arguments, command_line, device_count, host, memory_bytes, networks,
 };
 pub use clock::{Instant, monotonic, wall};
 #[doc(hidden)]

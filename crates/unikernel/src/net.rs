@@ -1,4 +1,7 @@
-//! A network port that the host attached: a tap or macvtap, with or without virtio-net headers.
+//! A network port: a tap or macvtap that the host attached, with or without virtio-net headers, or
+//! a NIC with a driver of the image's own.
+
+mod nic;
 
 use crate::boot::{Attached, DeviceError, boot, pool, ring_room};
 use crate::counters::{Counter, counter};
@@ -11,7 +14,7 @@ use abi::manifest::Device;
 use abi::share::{COUNTERS_PER_PORT, PortCounter};
 use alloc::rc::Rc;
 use device::ethernet::{HEADER_SIZE, link_header_size};
-use device::{BATCH_FRAMES_MAX, Batch, Frame, Netif, Offloads, WaitHandle, virtio};
+use device::{BATCH_FRAMES_MAX, Batch, Frame, Netif, NicHandle, Offloads, WaitHandle, virtio};
 
 /// Reads in a row that may fail before the port counts as gone: a device that the host reports as
 /// ready for ever and that never yields a frame would keep the guest spinning.
@@ -31,6 +34,7 @@ pub struct Port {
     index: u8,
     mac: [u8; 6],
     mtu: usize,
+    offloads: Offloads,
     /// What frames are received into; whether they carry virtio-net headers, and with them
     /// deferred checksums and TSO.
     buffers: Buffers,
@@ -49,6 +53,8 @@ enum Link {
     Calls(Handle),
     /// Through rings.
     Rings(Rc<ring::Net>),
+    /// By a driver of the image's own.
+    Nic(NicHandle<Ledger>),
 }
 
 impl Port {
@@ -78,6 +84,10 @@ impl Port {
             index,
             mac,
             mtu: usize::from(mtu),
+            offloads: Offloads {
+                checksum: buffers.virtio,
+                tso: buffers.virtio,
+            },
             buffers,
             receive_max,
             read_errors: 0,
@@ -116,6 +126,7 @@ impl Port {
     #[inline]
     fn receive_frame(&mut self) -> Option<Received> {
         let (mut frame, read) = match &self.link {
+            Link::Nic(_) => return None,
             Link::Rings(rings) => rings.receive()?,
             Link::Calls(handle) => {
                 let Some(mut frame) = self.buffers.room() else {
@@ -187,10 +198,11 @@ impl Port {
                 Some(room) => room.copy_from_slice(&header),
                 None => return self.ledger.refused(Errno::NO_BUFFERS),
             }
-        } else {
+        } else if !self.offloads.checksum {
             frame.offload().complete_checksum(frame.bytes_mut());
         }
         let handle = match &self.link {
+            Link::Nic(nic) => return nic.stage(frame).into(),
             Link::Rings(rings) => return rings.send(frame),
             Link::Calls(handle) => *handle,
         };
@@ -234,7 +246,7 @@ impl Port {
             return self.ledger.lost(PortCounter::TxTooBig);
         }
         match frame.offload().gso {
-            Some(gso) if !self.buffers.virtio => self.write_segments(frame, gso),
+            Some(gso) if !self.offloads.tso => self.write_segments(frame, gso),
             _ => self.write(frame),
         }
     }
@@ -252,7 +264,7 @@ impl Port {
     }
 
     /// Captures a frame as it is handed over, sends it, and captures what became of it; where the
-    /// host says that later, through rings, it counts as sent.
+    /// host says that later, through rings, or a NIC has no room, it counts as sent.
     #[cold]
     fn capture_sent(&self, frame: Frame) -> Sent {
         let capture = &boot().capture;
@@ -286,10 +298,7 @@ impl Netif for Port {
     }
 
     fn offloads(&self) -> Offloads {
-        Offloads {
-            checksum: self.buffers.virtio,
-            tso: self.buffers.virtio,
-        }
+        self.offloads
     }
 
     fn alloc(&mut self, len: usize) -> Option<Frame> {
@@ -300,6 +309,9 @@ impl Netif for Port {
     }
 
     fn receive(&mut self, batch: &mut Batch) {
+        if let Link::Nic(_) = self.link {
+            return self.receive_from_nic(batch);
+        }
         let (mut frames, mut bytes) = (0, 0);
         // A dropped frame counts against the batch too, so that garbage cannot hold the loop.
         let most = match self.link {
@@ -343,6 +355,9 @@ impl Netif for Port {
     }
 
     fn transmit(&mut self, batch: &mut Batch) {
+        if let Link::Nic(_) = self.link {
+            return self.transmit_to_nic(batch);
+        }
         let mut sent = Sent::default();
         if let Link::Rings(rings) = &self.link {
             rings.finish_sent();

@@ -12,7 +12,7 @@ use abi::extension::{Descriptor, HEADER_SIZE};
 use abi::pci::{BARS, DEVICES_MAX, Dma, Info, Request, bar_address, info_flag};
 use abi::vfio_user::doorbell::WORDS;
 use alloc::rc::Rc;
-use alloc::string::String;
+use core::cell::RefMut;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 use device::WaitHandle;
@@ -27,7 +27,7 @@ unsafe extern "C" {
 
 /// A PCIe device of the image.
 pub struct PciDevice {
-    request: Request,
+    request: &'static Request,
     info: Info,
     number: usize,
     index: u8,
@@ -37,8 +37,18 @@ pub struct PciDevice {
 
 impl PciDevice {
     /// What the manifest asks for, which is what the device is.
-    pub fn request(&self) -> &Request {
-        &self.request
+    pub fn request(&self) -> &'static Request {
+        self.request
+    }
+
+    /// Its name in the manifest.
+    pub fn name(&self) -> &'static str {
+        self.request.name().unwrap_or("")
+    }
+
+    /// Its index, by which counters are found.
+    pub(crate) fn index(&self) -> u8 {
+        self.index
     }
 
     /// The registers of this BAR, if the manifest asks for them.
@@ -76,9 +86,8 @@ impl PciDevice {
 /// # Errors
 /// If the manifest has no such device, it was handed out already, or the tender attaches none.
 pub fn pci(name: &str) -> Result<PciDevice, DeviceError> {
-    let request = (0..).map_while(request).enumerate();
-    let (number, request) = request
-        .into_iter()
+    let mut requests = boot().requests.iter().enumerate();
+    let (number, request) = requests
         .find(|(_, request)| request.name() == Some(name))
         .ok_or(match boot::is_entry(name) {
             true => DeviceError::OtherKind,
@@ -88,7 +97,7 @@ pub fn pci(name: &str) -> Result<PciDevice, DeviceError> {
     if info.flags & info_flag::ATTACHED == 0 {
         return Err(DeviceError::NotAttached);
     }
-    let index = boot::entry_count() + number;
+    let index = boot().entries.len() + number;
     boot::mark_taken(index)?;
     let link = (info.flags & info_flag::MESSAGE != 0).then(|| {
         let page = (info.flags & info_flag::DOORBELLS != 0).then(|| doorbells(number));
@@ -117,11 +126,10 @@ fn doorbells(number: usize) -> Option<&'static [AtomicU64; WORDS]> {
 }
 
 /// The name of the PCIe device with this index.
-fn name(index: usize) -> String {
-    let number = index.checked_sub(boot::entry_count());
-    let request = number.and_then(request);
-    let name = request.as_ref().and_then(Request::name);
-    name.unwrap_or("of no name").into()
+fn name(index: usize) -> &'static str {
+    let number = index.checked_sub(boot().entries.len());
+    let request = number.and_then(|number| boot().requests.get(number));
+    request.and_then(Request::name).unwrap_or("of no name")
 }
 
 /// Ends the guest: the process that was the device with this index has gone.
@@ -134,35 +142,38 @@ pub(crate) fn gone(index: usize) -> ! {
     crate::exit(abi::exit::DEVICE_GONE)
 }
 
-/// The DMA memory, once; `None` if the manifest asks for none or it was handed out already.
-pub fn dma() -> Option<DmaArena> {
-    let Dma {
-        address,
-        iova,
-        bytes,
-    } = boot().dma.replace(Dma::ZERO);
-    let start = NonNull::new(core::ptr::with_exposed_provenance_mut(address as usize))?;
-    // SAFETY: the tender has mapped so many zeroed bytes there, for ever, and devices find them at
-    // `iova`. Nobody else is given them: what was told of them has just been taken away.
-    Some(unsafe { DmaArena::new(start, bytes as usize, iova) })
+/// The DMA memory, for whoever takes pieces of it and for no longer; `None` if the manifest asks
+/// for none, or while somebody else has it.
+pub fn dma() -> Option<RefMut<'static, DmaArena>> {
+    let arena = boot().dma.try_borrow_mut().ok()?;
+    RefMut::filter_map(arena, Option::as_mut).ok()
 }
 
-/// Request `number` of the image, if it has so many.
-fn request(number: usize) -> Option<Request> {
-    let note = (&raw const EXTENSION_NOTE).cast::<u8>();
-    // SAFETY: the descriptor follows the header of the note.
-    let descriptor = unsafe { note.add(HEADER_SIZE) }.cast::<Descriptor>();
-    // SAFETY: it is there, aligned to 4 bytes at least; volatile, for the linker wrote it.
-    let descriptor = unsafe { descriptor.cast::<[u32; 8]>().read_volatile() };
+/// The DMA memory that the tender told of.
+///
+/// # Safety
+/// To be called once: so many zeroed bytes are mapped there, for ever, devices find them at its I/O
+/// address, and nobody else uses them.
+pub(crate) unsafe fn arena(dma: Dma) -> Option<DmaArena> {
+    let start = NonNull::new(core::ptr::with_exposed_provenance_mut(dma.address as usize))?;
+    // SAFETY: the caller vouches for it.
+    Some(unsafe { DmaArena::new(start, dma.bytes as usize, dma.iova) })
+}
+
+/// What the image asks for.
+pub(crate) fn requests() -> &'static [Request] {
+    let note = (&raw const EXTENSION_NOTE).expose_provenance();
+    let place = note + HEADER_SIZE;
+    let descriptor = core::ptr::with_exposed_provenance::<[u32; 8]>(place);
+    // SAFETY: the descriptor follows the header of the note, aligned to 4 bytes at least; volatile,
+    // for the linker wrote it.
+    let descriptor = unsafe { descriptor.read_volatile() };
     let descriptor: Descriptor = zerocopy::transmute!(descriptor);
-    if number >= (descriptor.pci as usize).min(DEVICES_MAX) {
-        return None;
-    }
-    let offset = HEADER_SIZE + size_of::<Descriptor>() + number * size_of::<Request>();
-    // SAFETY: as many requests follow the descriptor as it says.
-    let request = unsafe { note.add(offset) }.cast::<Request>();
-    // SAFETY: as above; requests need no more than 4 bytes of alignment, which the note has.
-    Some(unsafe { request.read_volatile() })
+    let first = core::ptr::with_exposed_provenance(place + size_of::<Descriptor>());
+    let count = (descriptor.pci as usize).min(DEVICES_MAX);
+    // SAFETY: as many requests follow the descriptor as it says, in a segment that nobody writes;
+    // they need no more than 4 bytes of alignment, which the note has.
+    unsafe { core::slice::from_raw_parts(first, count) }
 }
 
 const _: () = assert!(align_of::<Request>() == 4 && BARS <= u8::BITS as usize);

@@ -16,7 +16,7 @@ unikernel::entry!(main);
 const BUILT_IN: &str = include_str!("../rules/seed001.nft");
 
 fn main() -> i32 {
-    let ports = unikernel::net("private").and_then(|p| Ok((p, unikernel::net("public")?)));
+    let ports = nics::port("private").and_then(|p| Ok((p, nics::port("public")?)));
     let (mut private, mut public) = match ports {
         Ok(ports) => ports,
         Err(error) => {

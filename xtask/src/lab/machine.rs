@@ -20,7 +20,7 @@ const CONSOLE_LINES: usize = 20;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Nic {
     model: String,
-    /// `hub`, or what QEMU's `-netdev` takes.
+    /// `hub`, `hub1` and so on, or what QEMU's `-netdev` takes.
     wire: String,
 }
 
@@ -36,9 +36,13 @@ impl Nic {
 
     /// QEMU's options for the card with this number.
     fn options(&self, number: usize) -> Vec<String> {
-        let netdev = match self.wire.as_str() {
-            "hub" => format!("hubport,hubid=0,id=n{}", number),
-            wire => match wire.split_once(',') {
+        let hub = self.wire.strip_prefix("hub").map(|hub| match hub {
+            "" => Ok(0),
+            hub => hub.parse::<u32>(),
+        });
+        let netdev = match (hub, self.wire.as_str()) {
+            (Some(Ok(hub)), _) => format!("hubport,hubid={},id=n{}", hub, number),
+            (_, wire) => match wire.split_once(',') {
                 Some((kind, rest)) => format!("{},id=n{},{}", kind, number, rest),
                 None => format!("{},id=n{}", wire, number),
             },

@@ -16,8 +16,8 @@ Boots a machine with KVM and an IOMMU (QEMU without acceleration, Debian's kerne
 its shell, and ends with its exit status. `shell` is a shell to type in.
 
   --file=PATH          bring a file along, to /lab/NAME (may be repeated); programs must be static
-  --nic=MODEL[,WIRE]   a network card of QEMU's: e1000e, e1000, virtio-net-pci ... WIRE is `hub`, or
-                       what QEMU's -netdev takes (default: user)
+  --nic=MODEL[,WIRE]   a network card of QEMU's: e1000e, e1000, virtio-net-pci ... WIRE is `hub`,
+                       `hub1` ..., or what QEMU's -netdev takes (default: user)
   --device=MODEL       another device of QEMU's, with its options: edu, edu,dma_mask=0xffffffff ...
   --memory=MIB         memory of the machine (default 1024)
   --timeout=SECONDS    kill it then (default 300)

@@ -127,7 +127,7 @@ fn tender_unsafe() {
 
 #[test]
 fn island_size() {
-    let lines = "//\n".repeat(7000);
+    let lines = "//\n".repeat(7500);
     kept(
         "island-size",
         &[

@@ -62,18 +62,19 @@ pub(super) fn describe(options: &Options, image: &Image) -> Description {
         .filter(|(index, _)| *index >= image.entries.len());
     description.devices = entries
         .filter_map(|(index, entry)| device(index, entry, options))
-        .chain(nics.map(|(index, name)| nic(index, name)))
+        .chain(nics.map(|(index, name)| nic(index, name, options)))
         .collect();
     description
 }
 
 /// A NIC that the image drives itself.
-fn nic(index: usize, name: &str) -> Device {
+fn nic(index: usize, name: &str, options: &Options) -> Device {
+    let pci = options.pci.iter().find(|pci| pci.name == name);
     Device {
         name: name.to_owned(),
         index,
         kind: Kind::Net,
-        interface: None,
+        interface: pci.map(|pci| pci.source.to_string()),
         tap_namespace: None,
         mac: None,
     }

@@ -216,7 +216,12 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
     put(&mut machine, BOOT_INFO, &boot)?;
     let attached = &world.attachments;
     if let Some(extension) = image.extension {
-        let info = boot::host_info(0, world.shared(), &attached.devices, &attached.pci);
+        let info = boot::host_info(
+            boot::flags(options),
+            world.shared(),
+            &attached.devices,
+            &attached.pci,
+        );
         let info = if rings.is_some() {
             with_rings(info, &attached.devices)
         } else {

@@ -1,6 +1,7 @@
 //! `--pci:NAME=...`: a PCIe device to attach.
 
 use super::{Error, PciAddress, Typed};
+use std::fmt;
 use std::path::PathBuf;
 
 const EXPECTED: &str = "the address of a PCI device or vfio-user: and a socket, as in \
@@ -27,11 +28,15 @@ pub enum PciSource {
 impl Pci {
     /// As it was typed.
     pub fn option(&self) -> String {
-        match &self.source {
-            PciSource::Address(address) => format!("--pci:{}={address}", self.name),
-            PciSource::Socket(path) => {
-                format!("--pci:{}=vfio-user:{}", self.name, path.display())
-            }
+        format!("--pci:{}={}", self.name, self.source)
+    }
+}
+
+impl fmt::Display for PciSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Socket(path) => write!(f, "vfio-user:{}", path.display()),
         }
     }
 }

@@ -199,10 +199,14 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
         Err(Error::Reset)
     }
 
+    /// Not inlined, for bringing the device up reads and writes much, and seldom.
+    #[inline(never)]
     fn read(&self, register: Register) -> u32 {
         self.bar.read(register)
     }
 
+    /// As [`Self::read`].
+    #[inline(never)]
     fn write(&self, register: Register, value: u32) {
         self.bar.write(register, value);
     }
@@ -475,7 +479,7 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
             return self.fail();
         }
         if self.receive.refill(&mut self.counts) {
-            self.write(reg::RDT, self.receive.tail());
+            self.bar.write(reg::RDT, self.receive.tail());
         }
     }
 
@@ -489,7 +493,7 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
             self.progress = None;
         }
         if self.transmit.put(batch, &mut self.counts) {
-            self.write(reg::TDT, self.transmit.tail());
+            self.bar.write(reg::TDT, self.transmit.tail());
         }
     }
 
@@ -499,12 +503,12 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
         }
         self.transmit.reclaim();
         if self.receive.fill(&mut self.counts) {
-            self.write(reg::RDT, self.receive.tail());
+            self.bar.write(reg::RDT, self.receive.tail());
         }
-        self.write(reg::ICR, CAUSES);
+        self.bar.write(reg::ICR, CAUSES);
         // What the device wrote to memory before it saw the write is there when a read comes back
         // (PCI Express Base, 2.4.1). A frame that comes later sets its cause anew.
-        if self.read(reg::STATUS) == GONE {
+        if self.bar.read(reg::STATUS) == GONE {
             self.give_up();
         }
         self.receive.pending()
