@@ -38,6 +38,7 @@ mod software_device;
 mod stats;
 mod temporary;
 mod tutorial;
+mod vfio;
 mod wire;
 
 use libtest_mimic::{Arguments, Trial};
@@ -73,5 +74,6 @@ fn main() {
     trials.extend(oracle::trials(&network));
     trials.extend(compatibility::trials(images, &network));
     trials.extend(pci::trials(images));
+    trials.extend(vfio::trials(images));
     libtest_mimic::run(&arguments, trials).exit();
 }

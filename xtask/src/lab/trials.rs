@@ -6,14 +6,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The tests that run there, by the beginnings of their names.
-const FILTERS: &str = "hvt:: pci::";
+const FILTERS: &str = "hvt:: pci:: vfio::";
 /// The cards that those of PCI devices take: one that is alone, and two that share a group, being
 /// functions of one device behind a port that cannot keep them apart.
-const CARDS: [&str; 4] = [
-    "--device=e1000e",
+///
+/// And the devices that guests drive: two `edu` on ports of their own, by which they can be reset,
+/// and one that cannot be.
+const CARDS: [&str; 10] = [
+    "--device=pcie-root-port,id=root3,chassis=3,x-speed=2_5",
+    "--device=e1000e,bus=root3",
     "--device=pcie-root-port,id=root0,disable-acs=true",
     "--device=e1000e,bus=root0,addr=0.0,multifunction=on",
     "--device=e1000e,bus=root0,addr=0.1",
+    "--device=pcie-root-port,id=root1,chassis=1",
+    "--device=edu,bus=root1,dma_mask=0xffffffffffffffff",
+    "--device=pcie-root-port,id=root2,chassis=2",
+    "--device=edu,bus=root2,dma_mask=0xffffffffffffffff",
+    "--device=edu",
 ];
 /// More than the tests take, in seconds, on a machine that is busy with something else.
 const TIMEOUT_SECONDS: u32 = 600;

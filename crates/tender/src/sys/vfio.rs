@@ -24,7 +24,6 @@ const DEVICE_GET_INFO: libc::Ioctl = 0x3b6b;
 const DEVICE_GET_REGION_INFO: libc::Ioctl = 0x3b6c;
 const DEVICE_GET_IRQ_INFO: libc::Ioctl = 0x3b6d;
 const DEVICE_SET_IRQS: libc::Ioctl = 0x3b6e;
-const DEVICE_RESET: libc::Ioctl = 0x3b6f;
 const IOMMU_GET_INFO: libc::Ioctl = 0x3b70;
 const IOMMU_MAP_DMA: libc::Ioctl = 0x3b71;
 
@@ -379,17 +378,10 @@ impl Group {
 }
 
 impl Device {
-    /// Whether it can be reset.
+    /// Whether it can be reset, by function, by power state or by bus; if so, the kernel has done
+    /// that for whoever opened it, and does it again once it is closed.
     pub fn can_reset(&self) -> bool {
         self.flags & DEVICE_CAN_RESET != 0
-    }
-
-    /// Resets it: by function, by power state or by bus, whichever it has.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn reset(&self) -> io::Result<()> {
-        plain(self.file.as_fd(), DEVICE_RESET, 0).map(drop)
     }
 
     /// The BAR of this number.

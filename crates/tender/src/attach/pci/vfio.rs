@@ -1,9 +1,9 @@
 //! Devices behind the IOMMU, by VFIO: all that is asked of the kernel, in order.
 //!
 //! A device is found and compared with the manifest before anything is opened; its group joins the
-//! one container; it is reset, its BARs are mapped and its interrupt is given an event. DMA memory
-//! is mapped for the container once all groups are in, for each may narrow the addresses. Last,
-//! the device may become bus master.
+//! one container; it is opened, which resets it; its BARs are mapped and its interrupt is given an
+//! event. DMA memory is mapped for the container once all groups are in, for each may narrow the
+//! addresses. Last, the device may become bus master.
 
 use super::sysfs::{self, Found, Identity};
 use super::{BarProblem, Device, Reason, dma, iova};
@@ -61,10 +61,10 @@ impl Host {
                     Some(libc::EBUSY) => Reason::Busy,
                     _ => Reason::System("the device cannot be opened", error),
                 })?;
+        // To open it was to reset it, if that is possible (`vfio_pci_core_enable` of Linux).
         if !device.can_reset() {
             return Err(Reason::NoReset);
         }
-        device.reset().map_err(step("it cannot be reset"))?;
         let bus_master = request.flags & request_flag::BUS_MASTER != 0;
         let mut attached = Device {
             info: Info {
