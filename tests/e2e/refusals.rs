@@ -221,10 +221,17 @@ fn opened_by_gdb(images: &Images) -> Result<Completion, Failed> {
     let core = std::fs::read_dir(&folder.path)?.next();
     let core = core.ok_or("there is no core file")??.path();
     let mut gdb = Command::new("gdb");
-    gdb.args(["-nx", "-batch", "-ex", "backtrace", "-ex", "x/i $rip"]);
+    gdb.args(["-nx", "-batch", "-ex", "x/i $rip", "-ex", "x/2gx $rbp"]);
     let ended = run(gdb.arg(&guest).arg(core))?;
     ended.expect_status(0)?;
     ended.expect_stdout("Program terminated with signal SIGSEGV")?;
-    ended.expect_stdout(" in _start ()")?;
-    ended.expect_stdout("=> 0x1").map(|_| Completion::Completed)
+    ended.expect_stdout("\n#0  0x")?;
+    // The instruction in its function, and memory: a frame is never all zeros.
+    ended.expect_stdout("=> 0x1")?.expect_stdout(">:\t")?;
+    let frame = ended.stdout.lines().last().unwrap_or_default();
+    let saved = frame.split_once(":\t").map(|(_, words)| words);
+    match saved {
+        Some(words) if words.contains("0x00000000001") => Ok(Completion::Completed),
+        _ => Err(format!("no frame in memory: {ended:?}").into()),
+    }
 }
