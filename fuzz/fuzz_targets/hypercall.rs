@@ -28,7 +28,7 @@ struct World {
     /// The other end of the network.
     other: UnixDatagram,
     /// The other end of the device.
-    device: UnixDatagram,
+    answers: UnixDatagram,
     /// Always readable, so that no wait lasts.
     _ready: OwnedFd,
 }
@@ -42,9 +42,9 @@ fn world() -> std::io::Result<World> {
     ours.set_nonblocking(true)?;
     other.set_nonblocking(true)?;
     // A device that has nothing to say, and takes everything.
-    let (socket, device) = UnixDatagram::pair()?;
+    let (socket, answers) = UnixDatagram::pair()?;
     socket.set_nonblocking(true)?;
-    device.set_nonblocking(true)?;
+    answers.set_nonblocking(true)?;
     let disk = rustix::fs::memfd_create("disk", MemfdFlags::CLOEXEC)?;
     rustix::fs::ftruncate(&disk, CAPACITY)?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -94,7 +94,7 @@ fn world() -> std::io::Result<World> {
         calls,
         memory: GuestMemory::anonymous(MEMORY)?,
         other,
-        device,
+        answers,
         _ready: ready,
     })
 }
@@ -129,8 +129,8 @@ fuzz_target!(|input: &[u8]| {
         // A queue that is full or empty is as good as any.
         let _ = WORLD.other.send(&words);
         let _ = WORLD.other.recv(&mut [0; 64]);
-        let _ = WORLD.device.send(&words);
-        let _ = WORLD.device.recv(&mut [0; 64]);
+        let _ = WORLD.answers.send(&words);
+        let _ = WORLD.answers.recv(&mut [0; 64]);
     }
     let disk = &calls.devices[1].fd;
     let size = rustix::fs::fstat(disk).expect("a file has a size").st_size;

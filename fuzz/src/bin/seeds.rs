@@ -1,7 +1,12 @@
 //! Writes the corpora that the targets start from, below `corpus/` beside this package's manifest.
 
+use abi::vfio_user::{
+    CapabilityHeader, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, IrqSet, RegionAccess, RegionInfo,
+    TypeCapability, Version, capability, command, doorbell, irq, irq_set_flag, region,
+};
 use std::fs;
 use std::path::Path;
+use zerocopy::IntoBytes;
 
 const MANIFEST: &[u8] = br#"{ "type": "solo5.manifest", "version": 1, "devices": [
     { "name": "private", "type": "NET_BASIC" },
@@ -29,6 +34,8 @@ fn main() -> std::io::Result<()> {
         ("image", "sample", image::sample::sample()),
         ("manifest", "devices", MANIFEST.to_vec()),
         ("manifest", "pci", PCI_MANIFEST.to_vec()),
+        ("vfio_user_client", "attached", attached()),
+        ("vfio_user_server", "driven", driven()),
     ];
     for (target, name, bytes) in seeds {
         let folder = corpus.join(target);
@@ -36,6 +43,142 @@ fn main() -> std::io::Result<()> {
         fs::write(folder.join(name), bytes)?;
     }
     rules(&corpus.join("rules_parse"))
+}
+
+/// The answers by which a device is attached: for each how, length, payload.
+fn attached() -> Vec<u8> {
+    let page = TypeCapability {
+        header: CapabilityHeader {
+            id: capability::TYPE,
+            version: 1,
+            next: 0,
+        },
+        kind: doorbell::REGION_KIND,
+        subtype: doorbell::REGION_SUBTYPE,
+    };
+    let info = DeviceInfo {
+        argsz: 16,
+        flags: 3,
+        regions: 10,
+        irqs: 5,
+    };
+    let region = |index, flags, size| RegionInfo {
+        argsz: 48,
+        flags,
+        index,
+        cap_offset: 32,
+        size,
+        offset: 0,
+    };
+    let access = |offset, count| RegionAccess {
+        offset,
+        region: region::CONFIG,
+        count,
+    };
+    let msix = IrqInfo {
+        argsz: 16,
+        flags: 9,
+        index: irq::MSIX,
+        count: 1,
+    };
+    let answers: [(u8, Vec<u8>); 9] = [
+        (0, Version { major: 0, minor: 1 }.as_bytes().to_vec()),
+        (0, info.as_bytes().to_vec()),
+        (
+            0,
+            [access(0, 4).as_bytes(), &[0x86, 0x80, 0xfb, 0x10]].concat(),
+        ),
+        (0, [access(8, 4).as_bytes(), &[1, 0, 0, 2]].concat()),
+        (0, vec![]),
+        (0, access(4, 0).as_bytes().to_vec()),
+        (0, region(0, 3, 0x8_0000).as_bytes().to_vec()),
+        (
+            2,
+            [region(9, 15, 4096).as_bytes(), page.as_bytes()].concat(),
+        ),
+        (0, msix.as_bytes().to_vec()),
+    ];
+    let bytes = answers.iter().flat_map(|(how, payload)| {
+        let start = [*how, payload.len() as u8];
+        start.into_iter().chain(payload.iter().copied())
+    });
+    bytes.collect()
+}
+
+/// Commands that a driver's side gives: for each number, flags, length, descriptors, payload.
+fn driven() -> Vec<u8> {
+    const NONE: u8 = 4;
+    let write = |region, offset, bytes: &[u8]| {
+        let access = RegionAccess {
+            offset,
+            region,
+            count: bytes.len() as u32,
+        };
+        [access.as_bytes(), bytes].concat()
+    };
+    let map = DmaMap {
+        argsz: 32,
+        flags: 3,
+        offset: 0,
+        address: 1 << 40,
+        size: 1 << 20,
+    };
+    let irqs = IrqSet {
+        argsz: 20,
+        flags: irq_set_flag::EVENTFD | irq_set_flag::TRIGGER,
+        index: irq::MSIX,
+        start: 0,
+        count: 1,
+    };
+    let read = RegionAccess {
+        offset: 8,
+        region: 0,
+        count: 4,
+    };
+    let unmap = DmaUnmap {
+        argsz: 24,
+        flags: 0,
+        address: 1 << 40,
+        size: 1 << 20,
+    };
+    let page = RegionInfo {
+        argsz: 48,
+        index: region::COUNT,
+        ..RegionInfo::default()
+    };
+    let commands: [(u16, u8, Vec<u8>); 10] = [
+        (
+            command::DEVICE_GET_INFO,
+            NONE,
+            DeviceInfo::default().as_bytes().to_vec(),
+        ),
+        (
+            command::DEVICE_GET_REGION_INFO,
+            NONE,
+            page.as_bytes().to_vec(),
+        ),
+        (
+            command::DEVICE_GET_IRQ_INFO,
+            NONE,
+            IrqInfo::default().as_bytes().to_vec(),
+        ),
+        (
+            command::REGION_WRITE,
+            NONE,
+            write(region::CONFIG, 4, &[6, 0]),
+        ),
+        (command::DMA_MAP, 0, map.as_bytes().to_vec()),
+        (command::DEVICE_SET_IRQS, 2, irqs.as_bytes().to_vec()),
+        (command::REGION_WRITE, NONE, write(0, 0, &[0, 0, 0, 4])),
+        (command::REGION_READ, NONE, read.as_bytes().to_vec()),
+        (command::DMA_UNMAP, NONE, unmap.as_bytes().to_vec()),
+        (command::DEVICE_RESET, NONE, vec![]),
+    ];
+    let bytes = commands.iter().flat_map(|(number, descriptor, payload)| {
+        let start = [*number as u8, 0, payload.len() as u8, *descriptor, NONE];
+        start.into_iter().chain(payload.iter().copied())
+    });
+    bytes.collect()
 }
 
 /// Each hypercall once: port, argument, what the argument says (handle or address, and so on).

@@ -11,7 +11,7 @@ mod dma;
 mod iova;
 mod sysfs;
 mod vfio;
-mod vfio_user;
+pub mod vfio_user;
 
 use super::Error;
 use crate::options::{self, PciAddress, PciSource};
@@ -241,7 +241,8 @@ pub fn attach(
                 })
             }
             PciSource::Socket(path) => {
-                let attached = vfio_user::attach(number, request, path);
+                let socket = vfio_user::connect(path);
+                let attached = socket.and_then(|socket| vfio_user::attach(number, request, socket));
                 attached.map(|(device, handle)| {
                     software.push((number, handle));
                     device

@@ -111,12 +111,24 @@ pub struct Opened {
     event: Option<OwnedFd>,
 }
 
-/// Attaches the device behind the socket at `path` as PCIe device `number` of the image.
+/// Connects to the process that listens at `path`.
+///
+/// # Errors
+/// If nobody does.
+pub fn connect(path: &Path) -> Result<Socket, Reason> {
+    Ok(Socket::connect(path, PATIENCE).map_err(Problem::Connect)?)
+}
+
+/// Attaches the device at the other end of `socket` as PCIe device `number` of the image.
 ///
 /// # Errors
 /// The first thing that speaks against it.
-pub fn attach(number: usize, request: &Request, path: &Path) -> Result<(Device, Opened), Reason> {
-    let mut client = Client::connect(path)?;
+pub fn attach(
+    number: usize,
+    request: &Request,
+    socket: Socket,
+) -> Result<(Device, Opened), Reason> {
+    let mut client = Client::new(socket);
     client.introduce()?;
     let asked = DeviceInfo {
         argsz: size_of::<DeviceInfo>() as u32,
@@ -193,12 +205,12 @@ struct Client {
 }
 
 impl Client {
-    fn connect(path: &Path) -> Result<Self, Problem> {
-        Ok(Self {
-            socket: Socket::connect(path, PATIENCE).map_err(Problem::Connect)?,
+    fn new(socket: Socket) -> Self {
+        Self {
+            socket,
             id: 0,
             reply: vec![0; MESSAGE_BYTES_MAX - HEADER_BYTES],
-        })
+        }
     }
 
     /// Sends a command and waits for the answer: its bytes, and the descriptors that came with it.
