@@ -312,6 +312,7 @@ impl Nic {
     }
 
     fn write_rx_tail(&mut self, queue: usize, value: u32) {
+        self.check_receive_end();
         if let Err(violation) = self.rx[queue].ring.set_tail(value, Queue::Rx(queue as u8)) {
             // The ring is fetched again from its head, and with it the buffers.
             self.ownership.clear();

@@ -102,6 +102,8 @@ struct Steps {
     link: Settling,
     link_was: bool,
     flap_polls: u32,
+    /// A frame was received.
+    receive_begun: bool,
     /// The steps that end receive initialisation were looked at.
     receive_checked: bool,
 }
@@ -358,9 +360,7 @@ impl Nic {
             wire.take();
             received += 1;
         }
-        if received > 0 && !self.steps.receive_checked {
-            self.check_receive_end();
-        }
+        self.steps.receive_begun |= received > 0;
         received
     }
 
@@ -386,8 +386,12 @@ impl Nic {
         outcome
     }
 
-    /// The last step of 4.6.7, which may come after RXEN.
+    /// The last step of 4.6.7, which comes after RXEN, and so perhaps after the first frame; but
+    /// not after a driver has taken that frame, and gives its descriptor back.
     fn check_receive_end(&mut self) {
+        if !self.steps.receive_begun || self.steps.receive_checked {
+            return;
+        }
         self.steps.receive_checked = true;
         let mut wrong = |register, rule| self.report.add(Violation::Order { register, rule });
         if !self.file.has(at::CTRL_EXT, bit::CTRL_EXT_NO_SNOOP_DISABLE) {
