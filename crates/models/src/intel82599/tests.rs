@@ -680,3 +680,22 @@ fn the_eeprom_has_its_sum() {
         .sum();
     assert_eq!(sum & 0xffff, 0xbaba);
 }
+
+/// A frame may come in before the driver has come to the last step of 4.6.7; one that takes frames
+/// and has not come there is told.
+#[test]
+fn the_last_step_of_receive_initialisation_may_follow_the_first_frame() {
+    for (late, expected) in [(true, 0), (false, 2)] {
+        let mut driver = Driver::ready(Loop::new());
+        driver.change(0x18, 0, 1 << 16);
+        driver.change(0x100c, 1 << 12, 0);
+        driver.transmit(&samples::udp(true, None, &[0; 50]));
+        (0..3).for_each(|_| _ = driver.poll());
+        if late {
+            driver.change(0x18, 1 << 16, 0);
+            driver.change(0x100c, 0, 1 << 12);
+        }
+        assert!(driver.receive_buffer().is_some());
+        assert_eq!(driver.device.report().total(), expected, "{late}");
+    }
+}
