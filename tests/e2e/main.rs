@@ -19,6 +19,7 @@ mod frames;
 mod guests;
 mod hvt;
 mod joined;
+mod model;
 mod network;
 mod new;
 mod nft_syntax;
@@ -66,6 +67,7 @@ fn main() {
     trials.extend(demo::trials(images, &network));
     trials.extend(doctor::trials(images, &network));
     trials.extend(stats::trials(images, &network));
+    trials.extend(model::trials(&network));
     trials.extend(readme::trials(images, &network));
     trials.extend(send::trials(images, &network));
     trials.extend(new::trials(images, &network));

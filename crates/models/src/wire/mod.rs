@@ -21,7 +21,7 @@ pub use tap::{TapFault, TapWire};
 /// A wire. Frames have no frame check sequence; how long they may be is the wire's affair.
 pub trait Wire {
     /// Whether there is anybody at the other end.
-    fn is_up(&self) -> bool {
+    fn is_up(&mut self) -> bool {
         true
     }
 
@@ -55,7 +55,7 @@ pub trait Wire {
 }
 
 impl<W: Wire + ?Sized> Wire for Box<W> {
-    fn is_up(&self) -> bool {
+    fn is_up(&mut self) -> bool {
         (**self).is_up()
     }
 

@@ -51,7 +51,7 @@ impl Pair {
 }
 
 impl Wire for Pair {
-    fn is_up(&self) -> bool {
+    fn is_up(&mut self) -> bool {
         self.plugged.get()
     }
 

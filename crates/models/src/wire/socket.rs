@@ -19,7 +19,8 @@ const CHECKSUM: u16 = 1;
 const SEGMENT: u16 = 2;
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
-/// One end of a wire. Each frame is a packet of a socket; the first end to come listens.
+/// One end of a wire. Each frame is a packet of a socket; the first end to come listens. It is up
+/// while both ends are there.
 #[derive(Debug)]
 pub struct SocketWire {
     /// What listens, and the file that is removed in the end.
@@ -127,12 +128,12 @@ impl Drop for SocketWire {
 }
 
 impl Wire for SocketWire {
-    fn is_up(&self) -> bool {
-        self.peer.is_some() || self.listener.is_some()
+    fn is_up(&mut self) -> bool {
+        self.welcome();
+        self.peer.is_some()
     }
 
     fn peek(&mut self) -> Option<(&[u8], Offload)> {
-        self.welcome();
         if self.len == 0 {
             let peer = self.peer.as_ref()?;
             match recv(peer, &mut self.incoming[..], RecvFlags::empty()) {
@@ -217,7 +218,9 @@ mod tests {
     fn two_ends_meet_whoever_comes_first() {
         let path = std::env::temp_dir().join(format!("models-wire-{}", std::process::id()));
         let mut first = SocketWire::open(&path).unwrap();
+        assert!(!first.is_up());
         let mut second = SocketWire::open(&path).unwrap();
+        assert!(second.is_up() && first.is_up());
         let offload = Offload {
             checksum: Some((34, 16)),
             segment: Some(1448),
@@ -239,7 +242,9 @@ mod tests {
             assert!(first.has_room());
         }
         drop(second);
-        assert!(first.peek().is_none() && first.is_up());
+        assert!(first.peek().is_none() && !first.is_up());
+        let mut third = SocketWire::open(&path).unwrap();
+        assert!(third.is_up() && first.is_up());
         drop(first);
         assert!(!path.exists());
     }

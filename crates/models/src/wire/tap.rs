@@ -98,7 +98,7 @@ impl TapWire {
 }
 
 impl Wire for TapWire {
-    fn is_up(&self) -> bool {
+    fn is_up(&mut self) -> bool {
         !self.gone
     }
 
