@@ -80,10 +80,7 @@ fn world() -> std::io::Result<World> {
         fd,
         virtio_net_header: false,
     };
-    let devices = vec![
-        attached(NET, net, ours.into()),
-        attached(DISK, block, disk),
-    ];
+    let devices = vec![attached(NET, net, ours.into()), attached(DISK, block, disk)];
     let calls = Hypercalls {
         sockets: vec![(PCI, socket.into())],
         devices,
