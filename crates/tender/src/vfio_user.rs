@@ -11,13 +11,13 @@ use rustix::cmsg_space;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    connect, recvmsg, sendmsg, socket_with,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{fmt, mem};
@@ -110,9 +110,15 @@ impl Socket {
     /// Connects to whoever listens at `path`.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// What the kernel says: `EAGAIN` if nobody accepts for so long.
     pub fn connect(path: &Path, patience: Duration) -> io::Result<Self> {
-        Self::new(UnixStream::connect(path)?.into(), patience)
+        let address = SocketAddrUnix::new(path)?;
+        let flags = SocketFlags::CLOEXEC;
+        let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        // Before it connects: that waits where others wait already.
+        let socket = Self::new(stream, patience)?;
+        connect(&socket.stream, &address)?;
+        Ok(socket)
     }
 
     /// A connection that gives up on a peer that says or takes nothing for so long.

@@ -1,7 +1,8 @@
 use super::*;
 use abi::vfio_user::command;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::net::{bind, listen, socketpair};
 use std::io::Write;
+use std::os::unix::net::UnixStream;
 
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -74,6 +75,22 @@ fn nobody_is_waited_for_for_ever() {
     let large = vec![0; 1 << 20];
     let sent = (0..64).find_map(|_| ours.send(&header(16), &[&large], &[]).err());
     assert!(matches!(sent, Some(Error::Silent)), "{sent:?}");
+}
+
+#[test]
+fn whoever_listens_and_accepts_nobody_is_not_waited_for_for_ever() {
+    let name = format!("outboard-vfio-user-{}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let (flags, address) = (SocketFlags::CLOEXEC, SocketAddrUnix::new(&path).unwrap());
+    let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+    bind(&listener, &address).unwrap();
+    listen(&listener, 0).unwrap();
+    let first = Socket::connect(&path, PATIENCE);
+    let second = Socket::connect(&path, PATIENCE);
+    std::fs::remove_file(&path).unwrap();
+    assert!(first.is_ok(), "{first:?}");
+    let error = second.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}");
 }
 
 #[test]

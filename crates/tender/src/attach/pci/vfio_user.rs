@@ -21,7 +21,7 @@ use abi::vfio_user::{
     doorbell, irq, irq_set_flag, region, region_flag,
 };
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{SealFlags, fcntl_get_seals};
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -344,7 +344,7 @@ impl Client {
                 return Err(Reason::Bar(bar, BarProblem::TooLarge(info.size)));
             }
             device.info.bar_bytes[bar] = info.size;
-            match file.filter(|file| is_whole(&info) && is_sealed(file)) {
+            match file.filter(|file| is_whole(&info) && is_lasting(file, info.offset, info.size)) {
                 Some(file) => lent.push((bar, info, file)),
                 None => all = false,
             }
@@ -370,7 +370,7 @@ impl Client {
     ) -> Result<Option<Window>, Problem> {
         for index in regions {
             let (info, rest, file) = self.region(index)?;
-            let file = file.filter(is_sealed);
+            let file = file.filter(|file| is_lasting(file, info.offset, info.size));
             let (Some(file), true) = (file, is_doorbells(&info, &rest)) else {
                 continue;
             };
@@ -440,9 +440,11 @@ fn is_doorbells(info: &RegionInfo, rest: &[u8]) -> bool {
         })
 }
 
-/// Whether a file cannot become shorter, so that nobody who maps it faults.
-fn is_sealed(file: &OwnedFd) -> bool {
-    fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
+/// Whether a file has these bytes and cannot become shorter, so that nobody who maps them faults.
+fn is_lasting(file: &OwnedFd, offset: u64, bytes: u64) -> bool {
+    let sealed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
+    let size = fstat(file).map_or(0, |stat| stat.st_size.cast_unsigned());
+    sealed && offset.checked_add(bytes).is_some_and(|end| end <= size)
 }
 
 #[cfg(test)]

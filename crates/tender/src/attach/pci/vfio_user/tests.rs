@@ -1,7 +1,7 @@
 use super::*;
 use abi::vfio_user::CapabilityHeader;
 use proptest::prelude::*;
-use rustix::fs::{MemfdFlags, fcntl_add_seals, memfd_create};
+use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 fn info() -> RegionInfo {
     RegionInfo {
@@ -49,14 +49,19 @@ fn a_page_of_doorbells_is_known_by_its_type() {
 }
 
 #[test]
-fn only_files_that_cannot_shrink_are_mapped() {
+fn only_bytes_that_stay_are_mapped() {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = memfd_create("test", flags).unwrap();
-    assert!(!is_sealed(&file));
+    ftruncate(&file, 8192).unwrap();
+    assert!(!is_lasting(&file, 0, 8192), "it could shrink");
     fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
-    assert!(is_sealed(&file));
+    assert!(is_lasting(&file, 0, 8192) && is_lasting(&file, 4096, 4096));
+    // Whoever touched what is behind the end would get a signal, and the blame.
+    for (offset, bytes) in [(0, 8193), (8192, 1), (1 << 40, 4096), (u64::MAX, 4096)] {
+        assert!(!is_lasting(&file, offset, bytes), "{offset:#x} {bytes:#x}");
+    }
     let (pipe, _) = std::io::pipe().unwrap();
-    assert!(!is_sealed(&pipe.into()));
+    assert!(!is_lasting(&pipe.into(), 0, 0));
 }
 
 proptest! {
