@@ -269,7 +269,14 @@ impl Calls {
         memory
             .copy_out(argument.data, message)
             .map_err(memory.pointer())?;
-        argument.ret = match rustix::net::send(socket, message, SendFlags::NOSIGNAL) {
+        // A socket with a timeout is interrupted even by what lets a stopped process go on.
+        let sent = loop {
+            match rustix::net::send(socket, &*message, SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                sent => break sent,
+            }
+        };
+        argument.ret = match sent {
             Ok(sent) if sent == message.len() => result::OK,
             Err(Errno::PIPE | Errno::CONNRESET) => return Err(Violation::DeviceGone(*index)),
             Ok(_) | Err(_) => result::UNSPECIFIED,
@@ -284,14 +291,20 @@ impl Calls {
             argument.ret = result::INVALID;
             return Ok(());
         };
-        let read = memory.read(socket, argument.data, argument.len);
-        argument.ret = match read.map_err(memory.pointer())? {
+        let read = loop {
+            let read = memory.read(socket, argument.data, argument.len);
+            match read.map_err(memory.pointer())? {
+                Err(Errno::INTR) => {}
+                read => break read,
+            }
+        };
+        argument.ret = match read {
             Ok(0) | Err(Errno::CONNRESET) => return Err(Violation::DeviceGone(*index)),
             Ok(length) => {
                 argument.len = length as u64;
                 result::OK
             }
-            Err(Errno::AGAIN | Errno::INTR) => result::AGAIN,
+            Err(Errno::AGAIN) => result::AGAIN,
             Err(_) => result::UNSPECIFIED,
         };
         Ok(())

@@ -100,9 +100,13 @@ impl Link {
 
     fn send(&self, message: &[u8]) -> Result<(), Failure> {
         // A stream takes all of so short a message, or nothing.
-        match host::send(self.socket, message)? {
-            sent if sent == message.len() => Ok(()),
-            _ => Err(Failure::Silent),
+        loop {
+            match host::send(self.socket, message) {
+                Ok(sent) if sent == message.len() => return Ok(()),
+                Ok(_) => return Err(Failure::Silent),
+                Err(Errno::INTERRUPTED) => {}
+                Err(errno) => return Err(errno.into()),
+            }
         }
     }
 
