@@ -72,24 +72,25 @@ impl<const N: usize> Receive<N> {
     pub fn take(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> Result<(), Lie> {
         while self.next != self.end && !batch.is_full() {
             let what = received(self.ring.load(self.next, STATUS_WORD));
-            if what == Received::Pending {
-                break;
+            match what {
+                Received::Pending => break,
+                // It keeps the buffer until it is reset: it may still write there.
+                Received::Lie => {
+                    counts.rx_lie += 1;
+                    return Err(Lie);
+                }
+                _ => {}
             }
             let index = self.next & (N - 1);
             self.next = self.next.wrapping_add(1);
             let Some(mut frame) = self.lent[index].take().map(InFlight::done) else {
                 break;
             };
-            match what {
-                Received::Frame(length) => {
-                    frame.truncate(length);
-                    let _ = batch.push(frame);
-                }
-                Received::Lie => {
-                    counts.rx_lie += 1;
-                    return Err(Lie);
-                }
-                _ => counts.rx_error += 1,
+            if let Received::Frame(length) = what {
+                frame.truncate(length);
+                let _ = batch.push(frame);
+            } else {
+                counts.rx_error += 1;
             }
         }
         Ok(())

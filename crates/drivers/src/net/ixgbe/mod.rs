@@ -194,10 +194,9 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
         self.state = State::Resetting(now);
     }
 
-    /// The device only reads what it was to send, so that those frames go back to their pools. Into
-    /// its receive buffers it might still write: they stay where they are.
+    /// The device is left alone. What it has it keeps: nobody knows whether it still reads and
+    /// writes there.
     fn give_up(&mut self) {
-        self.transmitter.clear();
         self.counts.given_up = true;
         self.state = State::GivenUp;
     }
@@ -324,7 +323,7 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
 }
 
 impl<const RX: usize, const TX: usize> Drop for Driver<RX, TX> {
-    /// The device is stopped before its buffers are another's.
+    /// The device is stopped, and keeps what it has: nobody waits until it has done so.
     fn drop(&mut self) {
         init::reset(&self.bar, &mut no_wait);
     }

@@ -21,7 +21,8 @@ pub struct Lie;
 /// behind it, since head and tail being equal would mean that the device has none.
 pub struct Receiver<const N: usize> {
     ring: DmaRing<2, N>,
-    buffers: Box<[InFlight<Frame, FromDevice>; N]>,
+    /// Never freed, so that they are not given back while the device may write them.
+    buffers: &'static mut [InFlight<Frame, FromDevice>; N],
     /// Counts up for ever; the ring masks it.
     next: usize,
     pool: Pool,
@@ -51,7 +52,7 @@ impl<const N: usize> Receiver<N> {
         let buffers = Box::try_from(buffers).map_err(|_| Error::Buffers)?;
         let receiver = Self {
             ring: arena.ring()?,
-            buffers,
+            buffers: Box::leak(buffers),
             next: 0,
             pool,
             payload_max: buffer_bytes - FRAME_BYTES_MIN,

@@ -26,8 +26,9 @@ const DATA: u64 = TX_DTYP_DATA | TX_DEXT | TX_IFCS;
 /// The transmit queue. Indices count up for ever; ring and slots mask them.
 pub struct Transmitter<const N: usize> {
     ring: DmaRing<2, N>,
-    /// A frame is in the slot of its last descriptor.
-    frames: Box<[Option<InFlight<Frame, ToDevice>>; N]>,
+    /// A frame is in the slot of its last descriptor. Never freed, so that frames are not given
+    /// back while the device may read them: it would send what is another's by then.
+    frames: &'static mut [Option<InFlight<Frame, ToDevice>>; N],
     /// The first descriptor whose frame has not been given back.
     clean: usize,
     /// The next free descriptor.
@@ -41,7 +42,7 @@ impl<const N: usize> Transmitter<N> {
         const { assert!(N >= 2 * REPORT_EVERY) };
         Ok(Self {
             ring: arena.ring()?,
-            frames: Box::new([const { None }; N]),
+            frames: Box::leak(Box::new([const { None }; N])),
             clean: 0,
             tail: 0,
             context: None,
@@ -65,6 +66,12 @@ impl<const N: usize> Transmitter<N> {
     /// The first descriptor that the device has not reported as done.
     pub fn pending(&self) -> Option<usize> {
         (self.clean != self.tail).then_some(self.clean)
+    }
+
+    /// Frames that the device has.
+    #[cfg(test)]
+    pub fn sending(&self) -> usize {
+        self.frames.iter().flatten().count()
     }
 
     /// Descriptors that are free. One stays so: head and tail being equal means that all are.
