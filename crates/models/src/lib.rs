@@ -20,6 +20,7 @@ mod intel82599;
 mod local;
 mod misbehaviour;
 mod packet;
+mod stale;
 pub mod vfio_user;
 mod violation;
 pub mod wire;

@@ -33,7 +33,7 @@ pub use interrupts::Interrupts;
 pub use refused::Refused;
 pub use session::{Answer, PAYLOAD_MAX, Session};
 
-use crate::{Device, Progress};
+use crate::{Device, Progress, stale};
 use abi::vfio_user::{command_name, flag};
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -116,7 +116,7 @@ impl Server {
         let bound = UnixListener::bind(path);
         let in_use = matches!(&bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
         let listener = if in_use && is_abandoned(path) {
-            fs::remove_file(path)?;
+            stale::remove_socket(path)?;
             UnixListener::bind(path)
         } else {
             bound

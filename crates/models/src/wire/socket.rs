@@ -1,6 +1,7 @@
 //! A wire between two processes: a socket that both name.
 
 use super::{Offload, Wire};
+use crate::stale;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{
@@ -55,11 +56,7 @@ impl SocketWire {
         match connect(&peer, &address) {
             Ok(()) => wire.set_peer(peer)?,
             Err(Errno::NOENT | Errno::CONNREFUSED) => {
-                if let Err(error) = std::fs::remove_file(path)
-                    && error.kind() != io::ErrorKind::NotFound
-                {
-                    return Err(error);
-                }
+                stale::remove_socket(path)?;
                 let listener = socket()?;
                 bind(&listener, &address)?;
                 listen(&listener, 1)?;
