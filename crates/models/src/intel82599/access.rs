@@ -340,7 +340,6 @@ impl Nic {
             return;
         }
         let is_empty = queue.ring.descriptors() == 0;
-        let buffer = queue.buffer_bytes;
         if is_empty {
             self.order("RXDCTL", "the ring must be set up before ENABLE (4.6.7)");
         }
@@ -351,7 +350,7 @@ impl Nic {
                 "SRRCTL.DESCTYPE must be 1: no other type is modelled (8.2.3.8.7)",
             );
         }
-        if !(1 << 10..=16 << 10).contains(&buffer) {
+        if !(1..=16).contains(&(split & 0x1f)) {
             self.order(
                 "RXDCTL",
                 "SRRCTL.BSIZEPACKET must be 1 to 16 KiB (8.2.3.8.7)",

@@ -299,7 +299,8 @@ impl Nic {
         let split = self.file.get(rx_queue_at(number, 0x1014));
         let control = self.file.get(rx_queue_at(number, 0x1028));
         let queue = &mut self.rx[number];
-        queue.buffer_bytes = (split as usize & 0x1f) << 10;
+        // None at all would be a mistake, and is told as one when the queue is switched on.
+        queue.buffer_bytes = (split as usize & 0x1f).max(1) << 10;
         queue.drop_when_full = split & bit::SRRCTL_DROP != 0;
         queue.strip_tag = control & bit::RX_VLAN_STRIP != 0;
     }

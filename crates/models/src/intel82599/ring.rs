@@ -59,6 +59,9 @@ impl Settling {
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
     pub(crate) enable: Settling,
+    /// What software has set, and what holds while the queue is on.
+    set_base: u64,
+    set_bytes: u32,
     base: u64,
     descriptors: u32,
     head: u32,
@@ -72,15 +75,15 @@ pub(crate) struct Ring {
 
 impl Ring {
     pub(crate) fn set_base_low(&mut self, low: u32) {
-        self.base = self.base & !0xffff_ffff | u64::from(low);
+        self.set_base = self.set_base & !0xffff_ffff | u64::from(low);
     }
 
     pub(crate) fn set_base_high(&mut self, high: u32) {
-        self.base = self.base & 0xffff_ffff | u64::from(high) << 32;
+        self.set_base = self.set_base & 0xffff_ffff | u64::from(high) << 32;
     }
 
     pub(crate) fn set_bytes(&mut self, bytes: u32) {
-        self.descriptors = bytes / BYTES as u32;
+        self.set_bytes = bytes;
     }
 
     /// The queue is switched on or off. It begins with what was fetched forgotten.
@@ -88,6 +91,8 @@ impl Ring {
         if on != self.enable.is_wanted() {
             self.enable.want(on);
             self.hung = false;
+            self.base = self.set_base;
+            self.descriptors = self.set_bytes / BYTES as u32;
             self.fetched = self.head;
             self.cache.clear();
             self.cache.resize(self.descriptors as usize, [0; 2]);

@@ -699,3 +699,84 @@ fn the_last_step_of_receive_initialisation_may_follow_the_first_frame() {
         assert_eq!(driver.device.report().total(), expected, "{late}");
     }
 }
+
+/// What a hostile driver may do.
+#[derive(Clone, Debug)]
+enum Act {
+    Write(u64, u32),
+    Read(u64),
+    Store(u64, u64),
+    Poll,
+}
+
+/// Registers that rings and offloads depend on, of the first queues.
+const TOUCHY: [u64; 24] = [
+    0x0, 0x18, 0x800, 0x808, 0x880, 0x898, 0x900, 0x1000, 0x1004, 0x1008, 0x1014, 0x1018, 0x1028,
+    0x1058, 0x3000, 0x4240, 0x4268, 0x4a80, 0x5080, 0x6000, 0x6008, 0x6018, 0x6028, 0x8d00,
+];
+
+fn act() -> impl proptest::strategy::Strategy<Value = Act> {
+    use proptest::prelude::*;
+    let offset = prop_oneof![
+        8 => proptest::sample::select(&TOUCHY[..]),
+        1 => any::<u64>(),
+        1 => (0..REGISTER_BYTES as u64 / 4).prop_map(|word| word * 4),
+    ];
+    let value = prop_oneof![
+        any::<u32>(),
+        0u32..64,
+        (0u32..32).prop_map(|bit| 1 << bit),
+        (0u32..32).prop_map(|count| count * 128),
+    ];
+    let descriptor = prop_oneof![
+        any::<u64>(),
+        (0..MEMORY_BYTES as u64).prop_map(|offset| IOVA + offset),
+        (any::<u64>(), 0u64..2048).prop_map(|(any, len)| {
+            // Often enough a data or context descriptor that may pass.
+            len | (2 | any & 1) << 20
+                | 0x2b00_0000
+                | (any >> 40 & 0xc3) << 24
+                | len << 46
+                | (any >> 8 & 0x3f7) << 32
+        }),
+    ];
+    prop_oneof![
+        6 => (offset.clone(), value).prop_map(|(offset, value)| Act::Write(offset, value)),
+        1 => offset.prop_map(Act::Read),
+        4 => (0u64..256, descriptor).prop_map(|(word, value)| Act::Store(word, value)),
+        3 => Just(Act::Poll),
+    ]
+}
+
+proptest::proptest! {
+    // Each case has DMA memory of its own, which stays.
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(32))]
+
+    /// Whatever registers and descriptors hold, the model neither panics nor hangs.
+    #[test]
+    fn no_driver_makes_the_model_panic(
+        ready: bool,
+        acts in proptest::collection::vec(act(), 0..200),
+    ) {
+        let mut driver = Driver::new(Loop::new());
+        if ready {
+            driver.initialise();
+        }
+        let sample = samples::udp(false, None, &[1; 300]);
+        for act in acts {
+            match act {
+                Act::Write(offset, value) => driver.write(offset, value),
+                Act::Read(offset) => _ = driver.read(offset),
+                Act::Store(word, value) => {
+                    let ring = if word < 128 { RX_RING } else { TX_RING };
+                    driver.memory.store(ring + word % 128 * 8, value).unwrap();
+                }
+                Act::Poll => {
+                    driver.device.wire().inject(&sample);
+                    driver.poll();
+                }
+            }
+        }
+        driver.device.take_interrupts();
+    }
+}
