@@ -151,7 +151,9 @@ impl View {
     #[inline]
     pub fn read(&self, iova: u64, bytes: &mut [u8]) -> Result<(), Outside> {
         let from = self.place(iova, bytes.len())?;
-        // SAFETY: inside (checked); `bytes` is Rust's and so not part of the arena.
+        // SAFETY: inside (checked), and `bytes` is no part of it: no buffer that the driver can
+        // look at is the model's as well. A peer in another process that writes meanwhile changes
+        // which bytes are found, and any bytes will do.
         unsafe { from.copy_to_nonoverlapping(NonNull::from(&mut *bytes).cast(), bytes.len()) };
         Ok(())
     }
