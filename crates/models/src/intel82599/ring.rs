@@ -7,6 +7,8 @@ use crate::violation::{Queue, Violation};
 /// Reads of a status bit that still find the old value: what the device does takes time, and a
 /// driver must look again.
 pub(crate) const SETTLE_READS: u8 = 2;
+/// What a length can be (8.2.3.8.3, 8.2.3.9.7); the bits above are reserved.
+const LENGTH_BITS: u32 = 0xf_ffff;
 
 /// A bit that follows what was asked for, after a while.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,7 +85,7 @@ impl Ring {
     }
 
     pub(crate) fn set_bytes(&mut self, bytes: u32) {
-        self.set_bytes = bytes;
+        self.set_bytes = bytes & LENGTH_BITS;
     }
 
     /// The queue is switched on or off. It begins with what was fetched forgotten.
@@ -273,6 +275,14 @@ mod tests {
             early.set_tail(1, QUEUE),
             Err(Violation::Order { .. })
         ));
+    }
+
+    #[test]
+    fn a_length_has_as_many_bits_as_its_register() {
+        let mut ring = Ring::default();
+        ring.set_bytes(u32::MAX);
+        ring.switch(true);
+        assert_eq!(ring.descriptors(), 65_535);
     }
 
     proptest! {
