@@ -86,6 +86,14 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
         &mut image,
         "outboard could not build the image, as it says above",
     )?;
+    if benchmark == "nic" {
+        let mut image = Command::new(programs.join("outboard"));
+        image.args(["build", "--manifest=manifest-82599.json", FIREWALL]);
+        succeed(
+            image.current_dir(root),
+            "outboard could not build the image, as it says above",
+        )?;
+    }
     let mut command = Command::new(programs.join("outboard-bench"));
     command
         .arg(benchmark)
@@ -102,6 +110,11 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
         command
             .arg("--rules")
             .arg(root.join(FIREWALL).join("rules/seed001.nft"));
+    }
+    if benchmark == "nic" {
+        command
+            .arg("--cards")
+            .arg(root.join(FIREWALL).join("firewall-82599.spt"));
     }
     command.args(arguments).current_dir(root);
     process::run(&mut command)

@@ -13,7 +13,7 @@ use tender::sys::tap::{Tap, offload};
 use crate::meter;
 use crate::relay::{self, Kind};
 use crate::segment::{self, Segment};
-use crate::topology::Pair;
+use crate::topology::{Pair, Side};
 
 /// Memory that is enough for the rules that the firewall comes with, in MiB.
 pub const FIREWALL_MEMORY_MIB: u64 = 16;
@@ -84,6 +84,8 @@ pub enum Error {
     Spawn(PathBuf, io::Error),
     /// nft refused a file of rules: what it said.
     Nft(String),
+    /// A software NIC does not come up: its socket.
+    Card(PathBuf),
 }
 
 impl fmt::Display for Error {
@@ -94,6 +96,9 @@ impl fmt::Display for Error {
             Self::Descriptor(error) => write!(f, "cannot pass a descriptor on: {error}"),
             Self::Spawn(path, error) => write!(f, "cannot start {}: {error}", path.display()),
             Self::Nft(said) => write!(f, "nft refuses the rules: {said}"),
+            Self::Card(socket) => {
+                write!(f, "there is no software NIC at {}", socket.display())
+            }
         }
     }
 }
@@ -122,6 +127,11 @@ enum Joint {
     Monitored {
         monitor: Process,
         tender: u32,
+    },
+    /// A tender whose guest drives NICs, and those: they end after it.
+    Cards {
+        tender: Process,
+        _cards: [Card; 2],
     },
     /// Never read: the bridge lives as long as its segment.
     Bridge {
@@ -183,6 +193,35 @@ impl Standing {
         Ok(Self { pair, joint })
     }
 
+    /// The firewall with drivers of its own: `image` drives two software NICs, which `monitor` makes
+    /// of the segments' taps.
+    ///
+    /// # Errors
+    /// As [`Standing::start`].
+    pub fn on_cards(programs: &Programs, monitor: &Path, image: &Path) -> Result<Self, Error> {
+        let pair = Pair::apart()?;
+        let cards = [Card::new(&pair.a, monitor)?, Card::new(&pair.b, monitor)?];
+        pair.address()?;
+        let attach =
+            |card: &Card, name: &str| format!("--pci:{name}=vfio-user:{}", card.socket.display());
+        let child = Command::new(&programs.tender)
+            .arg(format!("--mem={}", programs.memory_mib))
+            .arg(format!("--die-with-parent={}", std::process::id()))
+            .arg(attach(&cards[0], cards[0].name))
+            .arg(attach(&cards[1], cards[1].name))
+            .arg("--")
+            .arg(image)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn();
+        let child = child.map_err(|error| Error::Spawn(programs.tender.clone(), error))?;
+        let joint = Joint::Cards {
+            tender: Process(child),
+            _cards: cards,
+        };
+        Ok(Self { pair, joint })
+    }
+
     /// [`Contender::KernelBridge`] under the rules of a file, which nft reads; its ports have the
     /// names of the firewall's.
     ///
@@ -200,7 +239,10 @@ impl Standing {
     /// The contender's process that forwards; the kernel's bridge has none.
     pub fn process(&self) -> Option<u32> {
         match &self.joint {
-            Joint::Process(process) => Some(process.0.id()),
+            Joint::Process(process)
+            | Joint::Cards {
+                tender: process, ..
+            } => Some(process.0.id()),
             Joint::Monitored { tender, .. } => Some(*tender),
             Joint::Bridge { .. } => None,
         }
@@ -213,6 +255,9 @@ impl Standing {
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         match &mut self.joint {
             Joint::Process(process)
+            | Joint::Cards {
+                tender: process, ..
+            }
             | Joint::Monitored {
                 monitor: process, ..
             } => process.0.try_wait(),
@@ -226,6 +271,54 @@ impl Standing {
     /// The process is gone.
     pub fn cpu_time(&self) -> io::Result<Duration> {
         self.process().map_or(Ok(Duration::ZERO), meter::cpu_time)
+    }
+}
+
+/// A software NIC on the tap of a segment. Its socket goes with it.
+#[derive(Debug)]
+struct Card {
+    /// Dropped first.
+    _process: Process,
+    name: &'static str,
+    socket: PathBuf,
+}
+
+impl Card {
+    /// How often its socket is looked for, and how long in between.
+    const LOOKS: usize = 500;
+    const LOOK: Duration = Duration::from_millis(10);
+
+    fn new(side: &Side, monitor: &Path) -> Result<Self, Error> {
+        let file = format!("outboard-bench-{}-{}", std::process::id(), side.name);
+        let socket = std::env::temp_dir().join(file);
+        let mut command = Command::new(monitor);
+        command
+            .args(["model", "82599", "--wire=tap:eth0"])
+            .arg(format!("--socket={}", socket.display()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let child = side.segment.run(|| command.spawn());
+        let child = child.map_err(|error| Error::Spawn(monitor.to_owned(), error))?;
+        let card = Self {
+            _process: Process(child),
+            name: side.name,
+            socket,
+        };
+        for _ in 0..Self::LOOKS {
+            // The tap is there before the socket is.
+            if card.socket.exists() {
+                return Ok(card);
+            }
+            std::thread::sleep(Self::LOOK);
+        }
+        Err(Error::Card(card.socket.clone()))
+    }
+}
+
+impl Drop for Card {
+    fn drop(&mut self) {
+        // A model that is killed leaves it behind.
+        let _ = std::fs::remove_file(&self.socket);
     }
 }
 

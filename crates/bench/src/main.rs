@@ -39,7 +39,7 @@ enum Command {
     /// Measure what the firewall's rules cost, beside the kernel's bridge with the same ones
     Rules(Rules),
     /// Measure the driver of the 82599 on its software model
-    Nic(Measured),
+    Nic(Cards),
     /// Count the instructions of a NIC's driver, beside its peers
     Driver(Driver),
     /// Measure hypercalls and starts of virtual machines beside Solo5's tender, which the
@@ -81,6 +81,15 @@ struct Measured {
     /// Turns of each contender
     #[arg(long)]
     rounds: Option<usize>,
+}
+
+#[derive(Args)]
+struct Cards {
+    #[command(flatten)]
+    measured: Measured,
+    /// The firewall's image that drives two 82599
+    #[arg(long)]
+    cards: PathBuf,
 }
 
 #[derive(Args)]
@@ -221,13 +230,14 @@ fn rules(arguments: &Rules) -> Result<(), Box<dyn Error>> {
     result
 }
 
-fn nic(arguments: &Measured) -> Result<(), Box<dyn Error>> {
-    let plan = match arguments.quick {
+fn nic(arguments: &Cards) -> Result<(), Box<dyn Error>> {
+    let Cards { measured, cards } = arguments;
+    let plan = match measured.quick {
         true => nic::Plan::QUICK,
         false => nic::Plan::FULL,
     };
     let plan = nic::Plan {
-        rounds: arguments.rounds.unwrap_or(plan.rounds),
+        rounds: measured.rounds.unwrap_or(plan.rounds),
         ..plan
     };
     let subject = Subject {
@@ -238,7 +248,12 @@ fn nic(arguments: &Measured) -> Result<(), Box<dyn Error>> {
         plots: &nic::PLOTTED,
         promises: &nic::PROMISES,
     };
-    arguments.report(&subject, || nic::measure(&plan, &say))
+    let programs = nic::Programs {
+        taps: measured.programs()?,
+        monitor: measured.monitor(),
+        image: cards.clone(),
+    };
+    measured.report(&subject, || nic::measure(&plan, &programs, &say))
 }
 
 fn driver(arguments: &Driver) -> Result<(), Box<dyn Error>> {

@@ -1,16 +1,22 @@
-//! The driver of the 82599 on its software model, in one process: the driver in one thread, the
-//! device in another, registers and descriptors in memory that both reach. What is measured is the
-//! driver, the model and the shared memory between them; no kernel, no wire and no PCI Express.
+//! The driver of the 82599 on its software model.
+//!
+//! But for [`cards`], both are in one process: the driver in one thread, the device in another,
+//! registers and descriptors in memory that both reach. What is measured is the driver, the model
+//! and the shared memory between them; no kernel, no wire and no PCI Express.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`flood`] | how many frames a reflector sends back when more come than it can take |
+//! | [`cards`] | TCP through the firewall and two NICs that are processes |
 //! | [`waits`] | what different ways to wait for frames cost, after seed 000, section 4.3.1 |
 
+mod cards;
 mod flood;
 mod waits;
 mod wire;
 
+use crate::contender;
+use crate::measures::{TCP_IN, TCP_IN_CPU, TCP_OUT, TCP_OUT_CPU};
 use crate::samples::{Bound, Measure, Promise, Samples};
 use crate::turn::Error;
 use device::Pool;
@@ -19,23 +25,55 @@ use hw::sim::View;
 use models::wire::Wire;
 use models::{Device, Intel82599, Misbehaviour, Threaded};
 use std::io;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub use flood::{FLOOD, FLOOD_CPU};
 pub use waits::{LATENCY, LATENCY_P99, WAITING_CPU, WINDOW};
 
 /// What is measured, in the order of the report.
-pub const ALL: [Measure; 6] = [FLOOD, FLOOD_CPU, WINDOW, WAITING_CPU, LATENCY, LATENCY_P99];
+pub const ALL: [Measure; 10] = [
+    FLOOD,
+    FLOOD_CPU,
+    TCP_OUT,
+    TCP_OUT_CPU,
+    TCP_IN,
+    TCP_IN_CPU,
+    WINDOW,
+    WAITING_CPU,
+    LATENCY,
+    LATENCY_P99,
+];
 /// What is drawn.
-pub const PLOTTED: [(&str, Measure); 3] =
-    [("flood", FLOOD), ("window", WINDOW), ("latency", LATENCY)];
+pub const PLOTTED: [(&str, Measure); 5] = [
+    ("flood", FLOOD),
+    ("tcp-out", TCP_OUT),
+    ("tcp-in", TCP_IN),
+    ("window", WINDOW),
+    ("latency", LATENCY),
+];
 /// What was promised.
-pub const PROMISES: [Promise; 1] = [Promise {
-    measure: FLOOD,
-    contender: flood::REFLECTOR,
-    baseline: None,
-    bound: Bound::AtLeast(6000.0),
-}];
+pub const PROMISES: [Promise; 5] = {
+    let [out, back, offloaded_out, offloaded_back] = cards::PROMISES;
+    let flood = Promise {
+        measure: FLOOD,
+        contender: flood::REFLECTOR,
+        baseline: None,
+        bound: Bound::AtLeast(6000.0),
+    };
+    [flood, out, back, offloaded_out, offloaded_back]
+};
+
+/// What the firewall is made of.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// On taps.
+    pub taps: contender::Programs,
+    /// `outboard`, which is the software NIC too.
+    pub monitor: PathBuf,
+    /// The firewall's image that drives two 82599.
+    pub image: PathBuf,
+}
 
 /// How long to measure.
 #[derive(Clone, Copy, Debug)]
@@ -63,12 +101,13 @@ impl Plan {
 ///
 /// # Errors
 /// The driver does not start on the model, or there is no thread or timer to be had.
-pub fn measure(plan: &Plan, say: &dyn Fn(&str)) -> Result<Samples, Error> {
+pub fn measure(plan: &Plan, programs: &Programs, say: &dyn Fn(&str)) -> Result<Samples, Error> {
     let mut samples = Samples::default();
     for round in 0..plan.rounds {
         say(&format!("round {} of {}", round + 1, plan.rounds));
         flood::measure(plan, round, &mut samples)?;
         waits::measure(plan, round, &mut samples)?;
+        cards::measure(plan, programs, round, &mut samples)?;
     }
     Ok(samples)
 }

@@ -1,0 +1,72 @@
+//! TCP through the firewall: on taps, and with drivers of its own on two software NICs whose wires
+//! are the same taps. Each NIC is a process.
+
+use super::{Plan, Programs};
+use crate::contender::{self, Standing};
+use crate::measures;
+use crate::samples::{Bound, Promise, Samples};
+use crate::traffic::Window;
+use crate::turn::{Error, Turn};
+use std::ffi::OsString;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Frames of 1514 bytes, one system call each.
+const PLAIN_TAPS: &str = "taps, no offloads";
+/// Frames of up to 64 KiB.
+const TAPS: &str = "taps";
+/// The driver sees frames of 1514 bytes; the models cut and join them.
+const CARDS: &str = "NICs";
+const CONTENDERS: [&str; 3] = [PLAIN_TAPS, TAPS, CARDS];
+
+/// How long a connection takes to find its speed.
+const WARM_UP: Duration = Duration::from_millis(500);
+
+const fn promise(measure: crate::samples::Measure, baseline: &'static str, ratio: f64) -> Promise {
+    Promise {
+        measure,
+        contender: CARDS,
+        baseline: Some(baseline),
+        bound: Bound::AtLeast(ratio),
+    }
+}
+
+/// Seed 000 measured twice the tap's throughput.
+pub(super) const PROMISES: [Promise; 4] = [
+    promise(measures::TCP_OUT, PLAIN_TAPS, 2.0),
+    promise(measures::TCP_IN, PLAIN_TAPS, 2.0),
+    promise(measures::TCP_OUT, TAPS, 1.0),
+    promise(measures::TCP_IN, TAPS, 1.0),
+];
+
+pub(super) fn measure(
+    plan: &Plan,
+    programs: &Programs,
+    round: usize,
+    samples: &mut Samples,
+) -> Result<(), Error> {
+    for contender in CONTENDERS {
+        let standing = start(contender, programs);
+        let turn = Turn {
+            contender,
+            round,
+            standing: standing.map_err(|error| Error::Contender(contender, error))?,
+        };
+        let window = Window {
+            warm_up: WARM_UP,
+            measured: plan.time,
+        };
+        turn.transfers(window, samples)?;
+    }
+    Ok(())
+}
+
+fn start(contender: &str, programs: &Programs) -> Result<Standing, contender::Error> {
+    let taps =
+        |options: &[OsString]| Standing::firewall(&programs.taps, options, None, Stdio::null());
+    match contender {
+        CARDS => Standing::on_cards(&programs.taps, &programs.monitor, &programs.image),
+        TAPS => taps(&[]),
+        _ => taps(&["private", "public"].map(|port| format!("--net-offload:{port}=off").into())),
+    }
+}
