@@ -193,8 +193,8 @@ impl Standing {
         Ok(Self { pair, joint })
     }
 
-    /// The firewall with drivers of its own: `image` drives two software NICs, which `monitor` makes
-    /// of the segments' taps.
+    /// The firewall with drivers of its own: `image` drives two software NICs, which `monitor`
+    /// makes of the segments' taps.
     ///
     /// # Errors
     /// As [`Standing::start`].
