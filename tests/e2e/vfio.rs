@@ -46,7 +46,10 @@ const ON_EACH_HOST: [(&str, OnHost); 7] = [
         lab.edu(host, &["dma"]).map(drop)
     }),
     ("a BAR that is not in the manifest faults", other_bar),
-    ("a device writes nothing outside", escape),
+    (
+        "a device writes nothing outside",
+        a_device_writes_nothing_outside,
+    ),
     ("only a bus master reaches memory", |lab, host| {
         let device = format!("--pci:edu={}", lab.edus[0]);
         lab.succeed(host, &[&device], "edu_slave", &[]).map(drop)
@@ -62,7 +65,7 @@ const ON_EACH_HOST: [(&str, OnHost); 7] = [
     }),
 ];
 
-const ONCE: [(&str, Once); 9] = [
+const ONCE: [(&str, Once); 10] = [
     ("another device is refused", another_device),
     ("a device that was not taken is refused", not_taken),
     ("a device that cannot be reset is refused", no_reset),
@@ -72,12 +75,16 @@ const ONCE: [(&str, Once); 9] = [
     ("a guest leaves nothing in a device", reset),
     ("an ordinary user may, within a limit", ordinary_user),
     ("the monitor starts such guests", monitor),
+    (
+        "DMA memory is of large pages, if there are some",
+        large_pages,
+    ),
 ];
 
 pub fn trials(images: &'static Images) -> Vec<Trial> {
     let hosts = HOSTS.into_iter().flat_map(|host| {
         ON_EACH_HOST.map(|(name, test)| {
-            trial(images, format!("{host}::{name}"), move |lab| {
+            trial(images, format!("{name}, on {host}"), move |lab| {
                 test(lab, host)
             })
         })
@@ -248,7 +255,7 @@ fn victim() -> Result<(Box<[u8]>, usize, u64), Failed> {
 
 /// The device is told to write into a page of another process, by its physical address, and then
 /// right behind the DMA memory. The kernel's log names each attempt, and nothing has changed.
-fn escape(lab: &Lab<'_>, host: &str) -> Result<(), Failed> {
+fn a_device_writes_nothing_outside(lab: &Lab<'_>, host: &str) -> Result<(), Failed> {
     let (bytes, start, physical) = victim()?;
     let behind = abi::pci::DMA_BASE + (4 << 20);
     for address in [physical, behind] {
@@ -436,4 +443,30 @@ fn monitor(lab: &Lab<'_>) -> Result<(), Failed> {
         ended.expect_status(0)?.expect_stdout("SUCCESS")?;
     }
     Ok(())
+}
+
+fn large_pages(lab: &Lab<'_>) -> Result<(), Failed> {
+    let option = format!("--pci:edu={}", lab.edus[0]);
+    let reserve = |pages: u32| fs::write("/proc/sys/vm/nr_hugepages", format!("{pages}\n"));
+    let runs = |pages, says: &str| -> Result<(), Failed> {
+        reserve(pages)?;
+        let address = format!("edu: {}, BAR 0 of 1048576 bytes, interrupts", lab.edus[0]);
+        for host in HOSTS {
+            let ended = lab.succeed(host, &[&option, "--verbose"], "edu", &["dma"])?;
+            ended.expect_stderr(&address)?.expect_stderr(says)?;
+        }
+        Ok(())
+    };
+    let result = runs(
+        2,
+        "4 MiB of DMA memory at I/O address 0x10000000000, of pages of 2 MiB\n",
+    )
+    .and_then(|()| {
+        runs(
+            0,
+            "of ordinary pages; for larger ones: sudo sysctl vm.nr_hugepages=2",
+        )
+    });
+    reserve(0)?;
+    result
 }

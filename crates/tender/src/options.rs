@@ -43,6 +43,7 @@ Starts IMAGE with the devices that its manifest names and nothing else.
   --event=@FD|PATH              FIFO by which the guest is told that the file has changed
   --rules=FILE                  rules in nft's language, in place of those that the image has
   --die-with-parent=PID         end as soon as the parent, process PID, ends
+  --verbose                     say on standard error what PCI devices and DMA memory became
   --help, --version
 ";
 
@@ -93,6 +94,8 @@ pub struct Options {
     pub rules: Option<PathBuf>,
     /// The process whose end ends the guest.
     pub parent: Option<i32>,
+    /// Whether it is said what PCIe devices and DMA memory became.
+    pub verbose: bool,
     /// The image.
     pub image: PathBuf,
     /// The guest's own arguments.
@@ -266,6 +269,7 @@ struct Draft {
     event: Option<Location>,
     rules: Option<PathBuf>,
     parent: Option<i32>,
+    verbose: bool,
 }
 
 /// One option, cut at its first `=`.
@@ -315,6 +319,10 @@ impl Draft {
                 }
                 b"--hugepages" => {
                     self.huge_pages = true;
+                    Ok(())
+                }
+                b"--verbose" => {
+                    self.verbose = true;
                     Ok(())
                 }
                 b"--x-exec-heap" => Err(Error::ExecutableHeap),
@@ -482,6 +490,7 @@ impl Draft {
             event: self.event,
             rules: self.rules,
             parent: self.parent,
+            verbose: self.verbose,
             image: image.into(),
             arguments,
         })

@@ -1,6 +1,6 @@
 //! What a guest is lent, whatever its host: devices, something to wait on, the shared file.
 
-use crate::attach::pci::Pci;
+use crate::attach::pci::{self, Pci};
 use crate::attach::{self, Attached, Attachments};
 use crate::check::Pairs;
 use crate::options::Options;
@@ -15,6 +15,7 @@ use image::Image;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::time::{TimerfdClockId, TimerfdFlags};
+use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// All that a guest is lent.
@@ -43,6 +44,12 @@ impl World {
         let features = image.extension.map_or(0, |extension| extension.features);
         let asked = (&*image.pci, image.dma_bytes);
         let attachments = attach::attach(pairs, options, features, asked).map_err(Error::Attach)?;
+        if options.verbose {
+            for line in pci::report(&attachments.pci, &pairs.pci) {
+                // Who closed standard error does not want to know.
+                let _ = writeln!(std::io::stderr(), "outboard-tender: {line}");
+            }
+        }
         let (epoll, timer) = wait_set(&attachments.devices)?;
         interrupts(&attachments.pci, image.entries.len(), &epoll)?;
         let event = event(options, features, &epoll)?;

@@ -6,9 +6,11 @@
 //! | `vfio` | devices behind the IOMMU |
 //! | `vfio_user` | devices that are processes |
 //! | `dma`, `iova` | the DMA memory, and where it lies for devices |
+//! | `report` | what was attached, in words |
 
 mod dma;
 mod iova;
+mod report;
 mod sysfs;
 mod vfio;
 pub mod vfio_user;
@@ -22,6 +24,7 @@ use std::{fmt, io};
 use sysfs::{Identity, Neighbour};
 
 pub use dma::{Arena, Pages};
+pub use report::lines as report;
 
 /// The PCIe devices of an image and its DMA memory.
 #[derive(Debug, Default)]

@@ -44,7 +44,10 @@ pub struct Found {
 
 /// The device with this address, if there is one.
 pub fn find(address: &str) -> Option<Found> {
-    let folder = Path::new("/sys/bus/pci/devices").join(address);
+    read(&Path::new("/sys/bus/pci/devices").join(address))
+}
+
+fn read(folder: &Path) -> Option<Found> {
     let number = |file: &str| {
         let text = fs::read_to_string(folder.join(file)).ok()?;
         u32::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok()
@@ -78,8 +81,13 @@ pub struct Neighbour {
 
 /// Those of a group that somebody else drives.
 pub fn neighbours(group: u32) -> Vec<Neighbour> {
-    let folder = PathBuf::from(format!("/sys/kernel/iommu_groups/{group}/devices"));
-    let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+    alive(&PathBuf::from(format!(
+        "/sys/kernel/iommu_groups/{group}/devices"
+    )))
+}
+
+fn alive(folder: &Path) -> Vec<Neighbour> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let neighbour = |entry: fs::DirEntry| {
         let driver = link(&entry.path().join("driver"))?;
         let address = entry.file_name().to_string_lossy().into_owned();
@@ -95,4 +103,96 @@ pub fn neighbours(group: u32) -> Vec<Neighbour> {
 fn link(path: &Path) -> Option<String> {
     let target = fs::read_link(path).ok()?;
     Some(target.file_name()?.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// A folder of this test's own, gone when it is dropped.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let name = format!("outboard-sysfs-{name}-{}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            fs::create_dir_all(&folder).unwrap();
+            Self(folder)
+        }
+
+        /// A card in group 7, of this name, that `driver` drives.
+        fn card(&self, group_name: &str, driver: &str) -> PathBuf {
+            let device = self.0.join("0000:01:00.0");
+            let group = self.0.join("groups/7");
+            let driver = self.0.join("drivers").join(driver);
+            for folder in [&device, &group, &driver] {
+                fs::create_dir_all(folder).unwrap();
+            }
+            for (file, text) in [
+                ("vendor", "0x8086"),
+                ("device", "0x10fb"),
+                ("class", "0x020000"),
+            ] {
+                fs::write(device.join(file), format!("{text}\n")).unwrap();
+            }
+            fs::write(group.join("name"), format!("{group_name}\n")).unwrap();
+            symlink(&group, device.join("iommu_group")).unwrap();
+            symlink(&driver, device.join("driver")).unwrap();
+            device
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_device_is_what_its_files_say() {
+        let folder = Folder::new("device");
+        let found = read(&folder.card("", "ixgbe")).unwrap();
+        assert_eq!(found.identity.to_string(), "8086:10fb of class 020000");
+        assert_eq!(
+            (found.driver.as_deref(), found.group),
+            (Some("ixgbe"), Some(7))
+        );
+        assert_eq!(read(&folder.0.join("0000:02:00.0")), None);
+    }
+
+    /// `enable_unsafe_noiommu_mode` makes groups that keep nothing apart.
+    #[test]
+    fn a_group_without_an_iommu_is_none() {
+        let folder = Folder::new("noiommu");
+        assert_eq!(
+            read(&folder.card("vfio-noiommu", "vfio-pci"))
+                .unwrap()
+                .group,
+            None
+        );
+        let device = folder.0.join("0000:01:00.0");
+        fs::remove_file(device.join("iommu_group")).unwrap();
+        assert_eq!(read(&device).unwrap().group, None);
+    }
+
+    #[test]
+    fn neighbours_are_those_with_a_driver_of_the_hosts() {
+        let folder = Folder::new("neighbours");
+        folder.card("", "igb");
+        let devices = folder.0.join("devices");
+        fs::create_dir(&devices).unwrap();
+        symlink(folder.0.join("0000:01:00.0"), devices.join("0000:01:00.0")).unwrap();
+        fs::create_dir(devices.join("0000:01:00.1")).unwrap();
+        let found = alive(&devices);
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (&*found[0].address, &*found[0].driver),
+            ("0000:01:00.0", "igb")
+        );
+        let device = folder.0.join("0000:01:00.0/driver");
+        fs::remove_file(&device).unwrap();
+        symlink(folder.0.join("drivers/vfio-pci"), &device).unwrap();
+        assert!(alive(&devices).is_empty());
+    }
 }
