@@ -167,6 +167,26 @@ pub const STAGES: &[Stage] = &[
         }]),
     },
     Stage {
+        name: "loom",
+        what: "threads that share memory, in all orders",
+        seconds: 20,
+        quick: false,
+        work: Work::Runners(&[Step {
+            folder: ".",
+            cargo: &[
+                "test",
+                "--release",
+                "-p",
+                "abi",
+                "--lib",
+                "ring::orders",
+                "--target-dir",
+                "target/loom",
+            ],
+            variable: Some(("RUSTFLAGS", "--cfg loom")),
+        }]),
+    },
+    Stage {
         name: "miri",
         what: "what drivers and devices share, without undefined behaviour",
         seconds: 30,

@@ -24,7 +24,9 @@
 
 mod guest;
 mod host;
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod orders;
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use guest::Client;
@@ -32,7 +34,11 @@ pub use host::Server;
 
 use crate::manifest::ENTRIES_MAX;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::Ordering;
+#[cfg(not(loom))]
+use core::sync::atomic::{AtomicU64, fence};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, fence};
 
 /// Guest-physical and virtual address of the rings: between the shared file and the BARs.
 pub const BASE: u64 = 3 << 37;
@@ -45,7 +51,7 @@ pub const KICK_PORT: u16 = 0x520;
 /// What it writes there, 32 bits.
 pub const KICK_VALUE: u32 = 0;
 
-const WORD: usize = size_of::<AtomicU64>();
+const WORD: usize = size_of::<u64>();
 /// Words of a header, and of all rings.
 const HEADER_WORDS: usize = 4096 / WORD;
 /// All rings as words.
