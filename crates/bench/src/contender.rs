@@ -1,7 +1,8 @@
 //! What can stand between two segments.
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tender::sys::tap::{Tap, offload};
 use crate::meter;
 use crate::relay::{self, Kind};
 use crate::segment::{self, Segment};
-use crate::topology::{Pair, Side};
+use crate::topology::Pair;
 
 /// Memory that is enough for the rules that the firewall comes with, in MiB.
 pub const FIREWALL_MEMORY_MIB: u64 = 16;
@@ -32,6 +33,8 @@ pub enum Contender {
     OffloadedRelay,
     /// The firewall on `spt`.
     Firewall,
+    /// The same on two software NICs, each of which is a process with one of the taps.
+    FirewallOnNics,
     /// The kernel itself.
     KernelBridge,
 }
@@ -45,12 +48,17 @@ impl Contender {
         Self::KernelBridge,
     ];
 
+    /// What the firewall on software NICs is compared with, and that.
+    pub const BESIDE_NICS: [Self; 3] =
+        [Self::PlainRelay, Self::OffloadedRelay, Self::FirewallOnNics];
+
     /// Its name in tables and files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PlainRelay => "plain relay",
             Self::OffloadedRelay => "offloaded relay",
             Self::Firewall => "firewall",
+            Self::FirewallOnNics => "firewall on NICs",
             Self::KernelBridge => "kernel bridge",
         }
     }
@@ -59,13 +67,14 @@ impl Contender {
 /// The executables and the image that contenders are made of.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// A program with the command `relay KIND PARENT`; see [`relay::spawn`].
+    /// A program with the command `relay KIND PARENT`; see [`relay::spawn`]. For software NICs, it
+    /// is `outboard`.
     pub relay: PathBuf,
     /// `outboard-tender`, or a program of which it is a command.
     pub tender: PathBuf,
     /// That command, if there is one.
     pub tender_command: Option<&'static str>,
-    /// The firewall's image for `spt`.
+    /// The firewall's image for `spt`; for software NICs, one whose ports are those.
     pub firewall: PathBuf,
     /// Memory of the firewall's guest, in MiB.
     pub memory_mib: u64,
@@ -78,14 +87,14 @@ pub enum Error {
     Segment(segment::Error),
     /// A tap's offloads.
     Tap(io::Error),
+    /// A connection between two processes.
+    Socket(io::Error),
     /// A descriptor that a process should inherit.
     Descriptor(io::Error),
     /// A program.
     Spawn(PathBuf, io::Error),
     /// nft refused a file of rules: what it said.
     Nft(String),
-    /// A software NIC does not come up: its socket.
-    Card(PathBuf),
 }
 
 impl fmt::Display for Error {
@@ -93,12 +102,10 @@ impl fmt::Display for Error {
         match self {
             Self::Segment(error) => error.fmt(f),
             Self::Tap(error) => write!(f, "cannot prepare a tap: {error}"),
+            Self::Socket(error) => write!(f, "no connection between processes: {error}"),
             Self::Descriptor(error) => write!(f, "cannot pass a descriptor on: {error}"),
             Self::Spawn(path, error) => write!(f, "cannot start {}: {error}", path.display()),
             Self::Nft(said) => write!(f, "nft refuses the rules: {said}"),
-            Self::Card(socket) => {
-                write!(f, "there is no software NIC at {}", socket.display())
-            }
         }
     }
 }
@@ -123,15 +130,15 @@ pub struct Standing {
 #[derive(Debug)]
 enum Joint {
     Process(Process),
+    /// The firewall's, and those of its two NICs.
+    OnNics {
+        firewall: Process,
+        nics: [Process; 2],
+    },
     /// A monitor, which takes its child along when it ends, and that child.
     Monitored {
         monitor: Process,
         tender: u32,
-    },
-    /// A tender whose guest drives NICs, and those: they end after it.
-    Cards {
-        tender: Process,
-        _cards: [Card; 2],
     },
     /// Never read: the bridge lives as long as its segment.
     Bridge {
@@ -161,6 +168,9 @@ impl Standing {
             Contender::Firewall => {
                 return Self::firewall(programs, &[], None, Stdio::null());
             }
+            Contender::FirewallOnNics => {
+                return Self::on_nics(programs, &[], None, Stdio::null());
+            }
             Contender::KernelBridge => return Self::kernel(None),
         };
         let joint = Joint::Process(process);
@@ -179,7 +189,8 @@ impl Standing {
         console: Stdio,
     ) -> Result<Self, Error> {
         let (pair, taps) = Pair::tapped(true)?;
-        let process = spawn_firewall(programs, options, taps, share, console)?;
+        let ports = taps.map(|tap| Port::Tap(tap.into_fd()));
+        let process = spawn_firewall(programs, options, ports, share, console)?;
         let joint = match programs.tender_command {
             Some(MONITOR) => {
                 let tender = meter::only_child(process.0.id()).map_err(Error::Descriptor)?;
@@ -193,33 +204,38 @@ impl Standing {
         Ok(Self { pair, joint })
     }
 
-    /// The firewall with drivers of its own: `image` drives two software NICs, which `monitor`
-    /// makes of the segments' taps.
+    /// [`Contender::FirewallOnNics`], as [`Standing::firewall`].
     ///
     /// # Errors
     /// As [`Standing::start`].
-    pub fn on_cards(programs: &Programs, monitor: &Path, image: &Path) -> Result<Self, Error> {
-        let pair = Pair::apart()?;
-        let cards = [Card::new(&pair.a, monitor)?, Card::new(&pair.b, monitor)?];
-        pair.address()?;
-        let attach =
-            |card: &Card, name: &str| format!("--pci:{name}=vfio-user:{}", card.socket.display());
-        let child = Command::new(&programs.tender)
-            .arg(format!("--mem={}", programs.memory_mib))
-            .arg(format!("--die-with-parent={}", std::process::id()))
-            .arg(attach(&cards[0], cards[0].name))
-            .arg(attach(&cards[1], cards[1].name))
-            .arg("--")
-            .arg(image)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn();
-        let child = child.map_err(|error| Error::Spawn(programs.tender.clone(), error))?;
-        let joint = Joint::Cards {
-            tender: Process(child),
-            _cards: cards,
-        };
+    pub fn on_nics(
+        programs: &Programs,
+        options: &[OsString],
+        share: Option<BorrowedFd>,
+        console: Stdio,
+    ) -> Result<Self, Error> {
+        let (pair, taps) = Pair::tapped(true)?;
+        let [first, second] = taps;
+        let (private, first) = spawn_nic(programs, first)?;
+        let (public, second) = spawn_nic(programs, second)?;
+        let ports = [private, public].map(Port::Nic);
+        let firewall = spawn_firewall(programs, options, ports, share, console)?;
+        let nics = [first, second];
+        let joint = Joint::OnNics { firewall, nics };
         Ok(Self { pair, joint })
+    }
+
+    /// Ends the firewall, and with it its software NICs: how those have ended, which is a failure if
+    /// its drivers did what the datasheet forbids. There are none of other contenders.
+    ///
+    /// # Errors
+    /// One cannot be waited for.
+    pub fn verdicts(self) -> io::Result<Vec<ExitStatus>> {
+        let Joint::OnNics { firewall, nics } = self.joint else {
+            return Ok(Vec::new());
+        };
+        drop(firewall);
+        nics.into_iter().map(|mut nic| nic.0.wait()).collect()
     }
 
     /// [`Contender::KernelBridge`] under the rules of a file, which nft reads; its ports have the
@@ -240,8 +256,8 @@ impl Standing {
     pub fn process(&self) -> Option<u32> {
         match &self.joint {
             Joint::Process(process)
-            | Joint::Cards {
-                tender: process, ..
+            | Joint::OnNics {
+                firewall: process, ..
             } => Some(process.0.id()),
             Joint::Monitored { tender, .. } => Some(*tender),
             Joint::Bridge { .. } => None,
@@ -255,8 +271,8 @@ impl Standing {
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         match &mut self.joint {
             Joint::Process(process)
-            | Joint::Cards {
-                tender: process, ..
+            | Joint::OnNics {
+                firewall: process, ..
             }
             | Joint::Monitored {
                 monitor: process, ..
@@ -265,60 +281,22 @@ impl Standing {
         }
     }
 
-    /// CPU time that the contender's process has used; zero if it has none.
+    /// CPU time that the contender's processes have used, software NICs included; zero if it has
+    /// none.
     ///
     /// # Errors
     /// The process is gone.
     pub fn cpu_time(&self) -> io::Result<Duration> {
-        self.process().map_or(Ok(Duration::ZERO), meter::cpu_time)
-    }
-}
-
-/// A software NIC on the tap of a segment. Its socket goes with it.
-#[derive(Debug)]
-struct Card {
-    /// Dropped first.
-    _process: Process,
-    name: &'static str,
-    socket: PathBuf,
-}
-
-impl Card {
-    /// How often its socket is looked for, and how long in between.
-    const LOOKS: usize = 500;
-    const LOOK: Duration = Duration::from_millis(10);
-
-    fn new(side: &Side, monitor: &Path) -> Result<Self, Error> {
-        let file = format!("outboard-bench-{}-{}", std::process::id(), side.name);
-        let socket = std::env::temp_dir().join(file);
-        let mut command = Command::new(monitor);
-        command
-            .args(["model", "82599", "--wire=tap:eth0"])
-            .arg(format!("--socket={}", socket.display()))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
-        let child = side.segment.run(|| command.spawn());
-        let child = child.map_err(|error| Error::Spawn(monitor.to_owned(), error))?;
-        let card = Self {
-            _process: Process(child),
-            name: side.name,
-            socket,
+        let nics: &[Process] = match &self.joint {
+            Joint::OnNics { nics, .. } => nics,
+            _ => &[],
         };
-        for _ in 0..Self::LOOKS {
-            // The tap is there before the socket is.
-            if card.socket.exists() {
-                return Ok(card);
-            }
-            std::thread::sleep(Self::LOOK);
-        }
-        Err(Error::Card(card.socket.clone()))
-    }
-}
-
-impl Drop for Card {
-    fn drop(&mut self) {
-        // A model that is killed leaves it behind.
-        let _ = std::fs::remove_file(&self.socket);
+        let nics = nics.iter().map(|nic| nic.0.id());
+        self.process()
+            .into_iter()
+            .chain(nics)
+            .map(meter::cpu_time)
+            .sum()
     }
 }
 
@@ -359,16 +337,57 @@ fn load_into_kernel(segment: &Segment, rules: &Path) -> Result<(), Error> {
     Err(Error::Nft(said.lines().next().unwrap_or("").to_owned()))
 }
 
+/// What a port of the firewall is attached to.
+enum Port {
+    /// A tap.
+    Tap(OwnedFd),
+    /// The connection to a software NIC.
+    Nic(OwnedFd),
+}
+
+impl Port {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        let (Self::Tap(fd) | Self::Nic(fd)) = self;
+        fd.as_fd()
+    }
+
+    /// The tender's option.
+    fn option(&self, name: &str) -> String {
+        match self {
+            Self::Tap(fd) => format!("--net:{name}=@{}", fd.as_raw_fd()),
+            Self::Nic(fd) => format!("--pci:{name}=vfio-user:@{}", fd.as_raw_fd()),
+        }
+    }
+}
+
+/// Starts a software NIC whose wire is `tap`; the connection to it, and its process. It ends with
+/// whoever has the connection.
+fn spawn_nic(programs: &Programs, tap: Tap) -> Result<(OwnedFd, Process), Error> {
+    let (ours, theirs) = UnixStream::pair().map_err(Error::Socket)?;
+    let theirs = OwnedFd::from(theirs);
+    let passed = || [tap.as_fd(), theirs.as_fd()].into_iter();
+    set_flags(passed(), FdFlags::empty())?;
+    let child = Command::new(&programs.relay)
+        .args(["model", "82599", "--once"])
+        .arg(format!("--socket=@{}", theirs.as_raw_fd()))
+        .arg(format!("--wire=tap:@{}", tap.as_fd().as_raw_fd()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn();
+    let child = child.map_err(|error| Error::Spawn(programs.relay.clone(), error))?;
+    Ok((ours.into(), Process(child)))
+}
+
 fn spawn_firewall(
     programs: &Programs,
     options: &[OsString],
-    taps: [Tap; 2],
+    ports: [Port; 2],
     share: Option<BorrowedFd>,
     console: Stdio,
 ) -> Result<Process, Error> {
-    let [private, public] = taps.map(Tap::into_fd);
+    let [private, public] = &ports;
     let share_option = share.map(|share| format!("--share=@{}", share.as_raw_fd()));
-    let passed = || [private.as_fd(), public.as_fd()].into_iter().chain(share);
+    let passed = || ports.iter().map(Port::descriptor).chain(share);
     // A tender under a monitor ends with that one.
     let die_with_us = match programs.tender_command {
         Some(MONITOR) => None,
@@ -380,8 +399,8 @@ fn spawn_firewall(
         .args(programs.tender_command)
         .arg(format!("--mem={}", programs.memory_mib))
         .args(die_with_us)
-        .arg(format!("--net:private=@{}", private.as_raw_fd()))
-        .arg(format!("--net:public=@{}", public.as_raw_fd()))
+        .arg(private.option("private"))
+        .arg(public.option("public"))
         .args(share_option)
         .args(options)
         .arg("--")

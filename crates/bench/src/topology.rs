@@ -89,25 +89,6 @@ impl Pair {
         Ok((pair, taps))
     }
 
-    /// Two segments whose interfaces are still to be made; see [`Pair::address`].
-    ///
-    /// # Errors
-    /// What the kernel refuses.
-    pub fn apart() -> Result<Self, Error> {
-        Self::new()
-    }
-
-    /// Gives the interfaces that somebody made in both segments their addresses.
-    ///
-    /// # Errors
-    /// What the kernel refuses.
-    pub fn address(&self) -> Result<(), Error> {
-        for side in [&self.a, &self.b] {
-            side.segment.configure(INTERFACE, side.address())?;
-        }
-        Ok(())
-    }
-
     /// Two segments that the kernel's bridge joins, for as long as the third one is kept.
     ///
     /// # Errors

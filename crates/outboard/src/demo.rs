@@ -9,6 +9,7 @@ mod report;
 mod speed;
 
 use error::Error;
+use firewall::Ports;
 use std::process::ExitCode;
 
 /// `outboard demo`.
@@ -27,6 +28,12 @@ enum Demo {
     /// root where unprivileged user namespaces work, and leaves nothing behind. The exit status is
     /// 0 if all checks held.
     Firewall(firewall::Options),
+    /// The same firewall on two software network cards, which it drives itself
+    ///
+    /// The cards are processes, models of the Intel 82599 that check whatever their driver does;
+    /// the firewall's own driver, in safe Rust, runs in its jail and reaches them by vfio-user. As
+    /// `demo firewall` otherwise; no check holds if a card finds that its datasheet was broken.
+    Nic(firewall::Options),
 }
 
 /// Runs the demonstration.
@@ -35,6 +42,7 @@ enum Demo {
 /// What kept it from being shown. That a check did not hold is no error, but a failing status.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     match &arguments.demo {
-        Demo::Firewall(options) => firewall::run(options),
+        Demo::Firewall(options) => firewall::run(options, Ports::Taps),
+        Demo::Nic(options) => firewall::run(options, Ports::Nics),
     }
 }

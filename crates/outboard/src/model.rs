@@ -27,10 +27,10 @@ const TOLD_MAX: usize = 16;
 pub struct Arguments {
     /// Which card
     card: Card,
-    /// The socket that guests name
+    /// The socket that guests name; @FD: an open connection to the only one
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
-    /// What the card is connected to: tap:NAME, model:SOCKET (another card that names the same
+    /// What the card is connected to: tap:NAME (or tap:@FD, an open one), model:SOCKET (another card that names the same
     /// SOCKET), pcap:PLAY,RECORD (captures), loop, or flood:BYTES (a generator)
     #[arg(long, value_name = "WIRE")]
     wire: Spec,

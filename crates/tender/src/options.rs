@@ -30,7 +30,8 @@ Starts IMAGE with the devices that its manifest names and nothing else.
   --block:NAME=PATH             attach the file or block device PATH as disk NAME
   --block-sector-size:NAME=N    bytes in a sector of disk NAME (default 512)
   --pci:NAME=0000:01:00.0       attach the PCI device with this address as NAME, by VFIO
-  --pci:NAME=vfio-user:SOCKET   ... the software device behind SOCKET
+  --pci:NAME=vfio-user:SOCKET   ... the software device behind SOCKET, or behind the open
+                                connection @FD
   --poll=busy|interrupt         how the guest waits for PCI devices: without ever sleeping, or
                                 asleep until one interrupts (default: interrupt)
   --create-taps                 make taps that do not exist; they vanish with the guest

@@ -6,6 +6,7 @@
 //! into a program that is to stay small. What is needed of the protocol is a header, ten structures
 //! and one way to pass descriptors.
 
+use crate::sys::descriptor;
 use abi::vfio_user::{HEADER_BYTES, Header, HeaderError};
 use rustix::cmsg_space;
 use rustix::io::Errno;
@@ -17,7 +18,7 @@ use rustix::net::{
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{fmt, mem};
@@ -76,6 +77,11 @@ impl From<Errno> for Error {
     }
 }
 
+/// The number of a descriptor, if `path` is `@` and one.
+pub fn passed(path: &Path) -> Option<RawFd> {
+    path.to_str()?.strip_prefix('@')?.parse().ok()
+}
+
 /// A message that came.
 #[derive(Debug)]
 pub struct Received {
@@ -107,11 +113,15 @@ impl From<Socket> for OwnedFd {
 }
 
 impl Socket {
-    /// Connects to whoever listens at `path`.
+    /// Connects to whoever listens at `path`; `@` and a number is a connection that the parent has
+    /// passed as this descriptor.
     ///
     /// # Errors
     /// What the kernel says: `EAGAIN` if nobody accepts for so long.
     pub fn connect(path: &Path, patience: Duration) -> io::Result<Self> {
+        if let Some(number) = passed(path) {
+            return Self::new(descriptor::adopt(number)?, patience);
+        }
         let address = SocketAddrUnix::new(path)?;
         let flags = SocketFlags::CLOEXEC;
         let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

@@ -2,7 +2,7 @@
 //! are the same taps. Each NIC is a process.
 
 use super::{Plan, Programs};
-use crate::contender::{self, Standing};
+use crate::contender::{self, Contender, Standing};
 use crate::measures;
 use crate::samples::{Bound, Promise, Samples};
 use crate::traffic::Window;
@@ -65,7 +65,14 @@ fn start(contender: &str, programs: &Programs) -> Result<Standing, contender::Er
     let taps =
         |options: &[OsString]| Standing::firewall(&programs.taps, options, None, Stdio::null());
     match contender {
-        CARDS => Standing::on_cards(&programs.taps, &programs.monitor, &programs.image),
+        CARDS => {
+            let programs = contender::Programs {
+                relay: programs.monitor.clone(),
+                firewall: programs.image.clone(),
+                ..programs.taps.clone()
+            };
+            Standing::start(Contender::FirewallOnNics, &programs)
+        }
         TAPS => taps(&[]),
         _ => taps(&["private", "public"].map(|port| format!("--net-offload:{port}=off").into())),
     }

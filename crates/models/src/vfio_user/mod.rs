@@ -37,13 +37,14 @@ use crate::{Device, Progress, stale};
 use abi::vfio_user::{command_name, flag};
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fmt, fs, io};
-use tender::vfio_user::{Error as MessageError, Received, Socket};
+use tender::vfio_user::{Error as MessageError, Received, Socket, passed};
 
 /// How long a client may keep a message of its in the air.
 pub const PATIENCE: Duration = Duration::from_secs(2);
@@ -92,27 +93,43 @@ pub trait Around<D> {
     fn refused(&mut self, command: &'static str, why: &Refused);
 }
 
-/// A socket that clients connect to; its file goes with it.
+/// Where clients come from.
 #[derive(Debug)]
 pub struct Server {
-    listener: UnixListener,
-    path: PathBuf,
+    source: Source,
     /// Whether the device never sleeps while it has a client.
     pub busy: bool,
 }
 
-impl Drop for Server {
+#[derive(Debug)]
+enum Source {
+    /// They connect to a socket, whose file goes with this value.
+    Listener(UnixListener, PathBuf),
+    /// There is one, and no other after it.
+    Connection(RefCell<Option<Socket>>),
+}
+
+impl Drop for Source {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        if let Self::Listener(_, path) = self {
+            let _ = fs::remove_file(path);
+        }
     }
 }
 
 impl Server {
-    /// Listens at `path`, where nothing may be but the socket of one that has ended.
+    /// Listens at `path`, where nothing may be but the socket of one that has ended; `@` and a
+    /// number is the connection to the only client, which the parent has passed as this descriptor.
     ///
     /// # Errors
     /// What the kernel says: `EADDRINUSE` if there is a file, or somebody listens already.
     pub fn bind(path: &Path) -> io::Result<Self> {
+        let busy = false;
+        if passed(path).is_some() {
+            let socket = RefCell::new(Some(Socket::connect(path, PATIENCE)?));
+            let source = Source::Connection(socket);
+            return Ok(Self { source, busy });
+        }
         let bound = UnixListener::bind(path);
         let in_use = matches!(&bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
         let listener = if in_use && is_abandoned(path) {
@@ -122,11 +139,8 @@ impl Server {
             bound
         }?;
         listener.set_nonblocking(true)?;
-        Ok(Self {
-            listener,
-            path: path.to_path_buf(),
-            busy: false,
-        })
+        let source = Source::Listener(listener, path.to_path_buf());
+        Ok(Self { source, busy })
     }
 
     /// Waits for a client and serves it until it goes. `wires` are what the device receives from:
@@ -138,17 +152,12 @@ impl Server {
         around: &mut impl Around<D>,
     ) -> End {
         loop {
-            let stream = match self.accept(device, around) {
-                Ok(stream) => stream,
+            let socket = match self.accept(device, around) {
+                Ok(socket) => socket,
                 Err(end) => return end,
             };
-            let begun = || -> io::Result<_> {
-                stream.set_nonblocking(false)?;
-                Socket::new(stream.into(), PATIENCE)
-            };
-            let begun = begun().and_then(|socket| Ok((socket, Session::new(device)?)));
-            let (socket, mut session) = match begun {
-                Ok(begun) => begun,
+            let mut session = match Session::new(device) {
+                Ok(session) => session,
                 Err(error) => return End::System(error),
             };
             let end = self.run(&socket, &mut session, device, wires, around);
@@ -160,18 +169,26 @@ impl Server {
         }
     }
 
-    fn accept<D>(&self, device: &mut D, around: &mut impl Around<D>) -> Result<UnixStream, End> {
+    fn accept<D>(&self, device: &mut D, around: &mut impl Around<D>) -> Result<Socket, End> {
+        let listener = match &self.source {
+            Source::Listener(listener, _) => listener,
+            Source::Connection(socket) => return socket.take().ok_or(End::Stopped),
+        };
         loop {
             if around.turn(device).is_break() {
                 return Err(End::Stopped);
             }
-            match self.listener.accept() {
-                Ok((stream, _)) => return Ok(stream),
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    wait(&[self.listener.as_fd()], SLEEP_MAX);
+                    wait(&[listener.as_fd()], SLEEP_MAX);
+                    continue;
                 }
                 Err(error) => return Err(End::System(error)),
-            }
+            };
+            let blocking = stream.set_nonblocking(false);
+            let socket = blocking.and_then(|()| Socket::new(stream.into(), PATIENCE));
+            return socket.map_err(End::System);
         }
     }
 

@@ -22,6 +22,8 @@ pub enum Spec {
     Pcap(Option<PathBuf>, Option<PathBuf>),
     /// `tap:NAME`: a tap.
     Tap(String),
+    /// `tap:@FD`: a tap that is open already.
+    Descriptor(i32),
     /// `model:SOCKET`: another model, which is given the same name.
     Model(PathBuf),
 }
@@ -101,7 +103,10 @@ impl Spec {
                 }
                 Self::Pcap(play, record)
             }
-            ("tap", name) if !name.is_empty() => Self::Tap(name.into()),
+            ("tap", name) if !name.is_empty() => match name.strip_prefix('@') {
+                Some(number) => Self::Descriptor(number.parse().ok()?),
+                None => Self::Tap(name.into()),
+            },
             ("model", socket) => Self::Model(path(socket)?),
             _ => return None,
         })
@@ -121,6 +126,10 @@ impl Spec {
             Self::Tap(name) => {
                 Box::new(TapWire::open(name).map_err(|fault| WireFault::Tap(name.clone(), fault))?)
             }
+            Self::Descriptor(number) => Box::new(TapWire::adopt(*number).map_err(|fault| {
+                let name = format!("@{number}");
+                WireFault::Tap(name, fault)
+            })?),
             Self::Model(path) => Box::new(
                 SocketWire::open(path).map_err(|error| WireFault::Model(path.clone(), error))?,
             ),
@@ -167,13 +176,15 @@ mod tests {
             ("pcap:a,b", Spec::Pcap(path("a"), path("b"))),
             ("pcap:,b", Spec::Pcap(None, path("b"))),
             ("tap:t0", Spec::Tap("t0".into())),
+            ("tap:@7", Spec::Descriptor(7)),
             ("model:/run/w", Spec::Model("/run/w".into())),
         ];
         for (text, spec) in good {
             assert_eq!(text.parse(), Ok(spec));
         }
         for bad in [
-            "", "loop:1", "flood:63", "flood:x", "pcap:", "pcap:,", "tap:", "model:", "tun:x",
+            "", "loop:1", "flood:63", "flood:x", "pcap:", "pcap:,", "tap:", "tap:@", "tap:@x",
+            "model:", "tun:x",
         ] {
             let error = bad.parse::<Spec>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("`{bad}` is no wire")), "{error}");

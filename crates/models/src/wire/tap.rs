@@ -69,6 +69,14 @@ impl TapWire {
         Ok(wire)
     }
 
+    /// Takes the tap behind a descriptor that the parent passed as `number`.
+    ///
+    /// # Errors
+    /// What the kernel says; `EINVAL` if it is no tap with virtio-net headers.
+    pub fn adopt(number: i32) -> Result<Self, TapFault> {
+        Self::new(Tap::adopt(number).map_err(TapFault::Open)?)
+    }
+
     /// Takes a tap that was opened with virtio-net headers.
     ///
     /// # Errors

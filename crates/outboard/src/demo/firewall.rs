@@ -1,21 +1,24 @@
-//! `outboard demo firewall`: what passes, which rule decides, and how fast.
+//! `outboard demo firewall` and `outboard demo nic`: what passes, which rule decides, and how fast.
 
 use super::error::Error;
 use super::{checks, keep, observed, report, speed};
 use abi::extension::feature;
 use abi::manifest::Entry;
 use abi::note::Target;
-use bench::contender::{FIREWALL_MEMORY_MIB, Programs};
+use abi::pci::Request;
+use bench::contender::{Contender, FIREWALL_MEMORY_MIB, Programs};
 use bench::privilege;
 use image::Image;
 use outboard::build;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 use std::{env, fs, io};
 
 /// The appliance's folder in the repository.
 const APPLIANCE: &str = "unikernels/firewall";
+/// Its manifest with two Intel 82599.
+const NICS_MANIFEST: &str = "manifest-82599.json";
 /// The checks: half a second of traffic and two attempts that must come to nothing.
 const CHECKS_ESTIMATE: Duration = Duration::from_secs(2);
 const ROUNDS: u8 = 5;
@@ -49,6 +52,15 @@ pub struct Options {
     json: bool,
 }
 
+/// What the firewall's ports are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ports {
+    /// Taps of the host's.
+    Taps,
+    /// Software NICs, which the firewall drives itself.
+    Nics,
+}
+
 fn seconds(text: &str) -> Result<f64, String> {
     let allowed = 0.1..=60.0;
     match text.parse() {
@@ -58,7 +70,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl Options {
-    fn plan(&self) -> speed::Plan {
+    fn plan(&self, ports: Ports) -> speed::Plan {
         let (rounds, seconds) = match self.quick {
             true => (QUICK_ROUNDS, QUICK_SECONDS),
             false => (ROUNDS, SECONDS),
@@ -67,6 +79,10 @@ impl Options {
             rounds: self.rounds.unwrap_or(rounds).into(),
             measured: Duration::from_secs_f64(self.seconds.unwrap_or(seconds)),
             iperf3: self.iperf3,
+            contenders: match ports {
+                Ports::Taps => &Contender::ALL,
+                Ports::Nics => &Contender::BESIDE_NICS,
+            },
         }
     }
 }
@@ -75,21 +91,26 @@ impl Options {
 ///
 /// # Errors
 /// What kept it from being shown.
-pub fn run(options: &Options) -> Result<ExitCode, Error> {
+pub fn run(options: &Options, ports: Ports) -> Result<ExitCode, Error> {
     if options.iperf3 {
         speed::require_iperf3()?;
     }
-    let programs = programs(options.image.as_deref())?;
-    let features = features(&programs.firewall)?;
+    let programs = programs(options.image.as_deref(), ports)?;
+    let features = features(&programs.firewall, ports)?;
     let original_user = rustix::process::getuid();
     privilege::acquire().map_err(Error::Privilege)?;
-    let plan = options.plan();
+    let plan = options.plan(ports);
+    let between = match ports {
+        Ports::Taps => "the firewall on spt between them",
+        Ports::Nics => "between them the firewall on spt, which drives two software NICs",
+    };
     progress(&format!(
-        "Two segments of 10.10.0.0/24, the firewall on spt between them; about {:.0} s.",
+        "Two segments of 10.10.0.0/24, {between}; about {:.0} s.",
         (plan.estimate() + CHECKS_ESTIMATE).as_secs_f64()
     ));
 
-    let (mut standing, mut counters) = observed::start(&programs, features)?;
+    let nics = ports == Ports::Nics;
+    let (mut standing, mut counters) = observed::start(&programs, features, nics)?;
     let checks = checks::run(&standing.pair, &mut counters)?;
     observed::check(&mut standing)?;
     if !options.json {
@@ -97,16 +118,22 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
     }
     progress("Bulk TCP, private to public, in turns:");
     let figures = speed::run(plan, &programs, progress)?;
-    let held = checks.iter().all(|check| check.held);
-    if options.json {
-        println!("{}", report::json(&checks, &figures, held));
-    } else {
+    if !options.json {
         print!("{}", report::speed(&figures));
-        println!("{}", report::verdict(&checks));
     }
     if options.keep {
         keep::keep(&standing.pair, original_user.is_root())?;
         observed::check(&mut standing)?;
+    }
+    let verdicts = standing.verdicts();
+    let verdicts = verdicts.map_err(|e| Error::Io("cannot wait for a software NIC", e))?;
+    let lawful = verdicts.iter().all(ExitStatus::success);
+    let held = lawful && checks.iter().all(|check| check.held);
+    if options.json {
+        println!("{}", report::json(&checks, &figures, held));
+    } else {
+        print!("{}", report::nics(&verdicts));
+        println!("{}", report::verdict(&checks));
     }
     Ok(if held {
         ExitCode::SUCCESS
@@ -121,11 +148,11 @@ fn progress(line: &str) {
 }
 
 /// This program, which is relay and tender too, and the image: built, unless one is given.
-fn programs(image: Option<&Path>) -> Result<Programs, Error> {
+fn programs(image: Option<&Path>, ports: Ports) -> Result<Programs, Error> {
     let this = env::current_exe().map_err(|e| Error::Io("cannot find this program's file", e))?;
     let firewall = match image {
         Some(path) => path.to_owned(),
-        None => build_image()?,
+        None => build_image(ports)?,
     };
     Ok(Programs {
         relay: this.clone(),
@@ -137,29 +164,41 @@ fn programs(image: Option<&Path>) -> Result<Programs, Error> {
 }
 
 /// Builds the image in the repository that the current directory is in.
-fn build_image() -> Result<PathBuf, Error> {
+fn build_image(ports: Ports) -> Result<PathBuf, Error> {
     let here = env::current_dir().map_err(|e| Error::Io("cannot find the current directory", e))?;
     let appliance = here
         .ancestors()
         .map(|directory| directory.join(APPLIANCE))
         .find(|directory| directory.is_dir())
         .ok_or(Error::NoAppliance)?;
-    let built = build::build(appliance.as_path().into(), &[Target::Spt], &appliance)
-        .map_err(Error::Build)?;
+    let what = build::Appliance {
+        directory: &appliance,
+        manifest: (ports == Ports::Nics).then(|| Path::new(NICS_MANIFEST)),
+    };
+    let built = build::build(what, &[Target::Spt], &appliance).map_err(Error::Build)?;
     let first = built.into_iter().next().ok_or(Error::NoAppliance)?;
     Ok(first.path)
 }
 
-/// What the image understands, if it is the firewall's: two networks, and rules.
-fn features(path: &Path) -> Result<u32, Error> {
+/// What the image understands, if it is the firewall's with such ports: two of them, and rules.
+fn features(path: &Path, ports: Ports) -> Result<u32, Error> {
     let refused = |reason: String| Error::Image(path.to_owned(), reason);
     let bytes = fs::read(path).map_err(|e: io::Error| refused(e.to_string()))?;
     let image = Image::parse(&bytes).map_err(|e| refused(e.to_string()))?;
-    let names: Vec<_> = image.entries.iter().filter_map(Entry::name).collect();
+    let (names, kind): (Vec<_>, _) = match ports {
+        Ports::Taps => (
+            image.entries.iter().filter_map(Entry::name).collect(),
+            "networks",
+        ),
+        Ports::Nics => (
+            image.pci.iter().filter_map(Request::name).collect(),
+            "PCI devices",
+        ),
+    };
     if names.len() != 2 || !names.contains(&"private") || !names.contains(&"public") {
-        return Err(refused(
-            "it does not have the firewall's two networks".into(),
-        ));
+        let reason =
+            format!("it does not have the firewall's two ports, private and public, as {kind}");
+        return Err(refused(reason));
     }
     let features = image.extension.map_or(0, |extension| extension.features);
     match features & feature::RULES {

@@ -29,18 +29,28 @@ fn rules() -> String {
 }
 
 /// Starts the firewall between two fresh segments, under [`rules`], with a file that it counts in.
-/// It ends with the thread that calls this. `features` are those of its image.
+/// It ends with the thread that calls this. `features` are those of its image; its ports are taps,
+/// or `nics` in software.
 ///
 /// # Errors
 /// A segment cannot be made, or the tender cannot be started.
-pub fn start(programs: &Programs, features: u32) -> Result<(Standing, Counters), Error> {
+pub fn start(
+    programs: &Programs,
+    features: u32,
+    nics: bool,
+) -> Result<(Standing, Counters), Error> {
     let share = Share::anonymous().map_err(Error::Share)?;
     let rules = file(&rules()).map_err(|e| Error::Io("a file of rules in memory", e))?;
     let path = format!("/proc/{}/fd/{}", process::id(), rules.as_raw_fd());
     let options = [format!("--rules={path}").into()];
     // The console is not part of the report.
     let console = io::stderr().into();
-    let standing = Standing::firewall(programs, &options, Some(share.as_fd()), console)?;
+    let start = if nics {
+        Standing::on_nics
+    } else {
+        Standing::firewall
+    };
+    let standing = start(programs, &options, Some(share.as_fd()), console)?;
     let image = programs.firewall.clone();
     let description = Description::new(image, "spt".to_owned(), 0, features);
     let reader = Reader::new(share.as_fd(), description).map_err(Error::Stats)?;

@@ -8,6 +8,7 @@ use bench::stats::number;
 use bench::table;
 use serde_json::json;
 use std::fmt::Write;
+use std::process::ExitStatus;
 
 /// Columns of the longest bar.
 const BAR_COLUMNS: f64 = 40.0;
@@ -50,7 +51,7 @@ pub fn speed(figures: &[Figures]) -> String {
         };
         let _ = writeln!(
             text,
-            "  {:15} {:40}  {:>19} Gb/s  {cpu}",
+            "  {:16} {:40}  {:>19} Gb/s  {cpu}",
             figure.contender,
             "#".repeat(columns),
             rate.to_string(),
@@ -70,7 +71,7 @@ fn comparison(figures: &[Figures]) -> String {
     };
     let medians = Contender::ALL.map(median);
     let [Some(plain), Some(offloaded), Some(firewall), Some(bridge)] = medians else {
-        return String::new();
+        return on_nics(Contender::BESIDE_NICS.map(median));
     };
     // Offload is what the relay with offloads has and the plain one lacks.
     let most = match offloaded >= (plain + firewall) / 2.0 {
@@ -87,6 +88,30 @@ fn comparison(figures: &[Figures]) -> String {
         number(firewall / offloaded),
         number(firewall / bridge),
     )
+}
+
+/// What it costs to drive NICs in software; nothing if a contender is missing.
+fn on_nics(medians: [Option<f64>; 3]) -> String {
+    let [Some(plain), Some(offloaded), Some(nics)] = medians else {
+        return String::new();
+    };
+    format!(
+        "\nThe firewall drives two software NICs, and carries {} times what the plain relay does\n\
+         between taps, and {} of what the relay with offloads does.\n",
+        number(nics / plain),
+        number(nics / offloaded),
+    )
+}
+
+/// What the software NICs have to say of their driver; nothing if there are none.
+pub fn nics(verdicts: &[ExitStatus]) -> &'static str {
+    match verdicts {
+        [] => "",
+        all if all.iter().all(ExitStatus::success) => {
+            "Both NICs found their driver to keep to the datasheet.\n"
+        }
+        _ => "A NIC found its driver to break the datasheet: see what it said above.\n",
+    }
 }
 
 /// The last line.
@@ -130,6 +155,21 @@ mod tests {
     #[test]
     fn offload_is_praised_for_no_more_than_it_did() {
         assert!(speed(&figures([1.0, 2.0, 9.0, 9.0])).contains("Only some of that is offload"));
+    }
+
+    #[test]
+    fn what_nics_cost_is_told() {
+        let named = Contender::BESIDE_NICS.into_iter().zip([1.0, 8.0, 4.0]);
+        let figure = |(contender, median): (Contender, f64)| Figures {
+            contender: contender.name(),
+            gigabits_per_second: Summary::of(&[median]).unwrap(),
+            cpu_seconds_per_gigabyte: None,
+        };
+        let text = speed(&named.map(figure).collect::<Vec<_>>());
+        assert!(
+            text.contains("4.00 times what") && text.contains("0.500 of what"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct Plan {
     pub measured: Duration,
     /// Send with iperf3.
     pub iperf3: bool,
+    /// Who takes part.
+    pub contenders: &'static [Contender],
 }
 
 impl Plan {
@@ -53,7 +55,7 @@ impl Plan {
     pub fn estimate(&self) -> Duration {
         let window = self.window();
         let turn = window.warm_up + window.measured + SETUP;
-        turn * (self.rounds * Contender::ALL.len()) as u32
+        turn * (self.rounds * self.contenders.len()) as u32
     }
 }
 
@@ -83,10 +85,10 @@ pub fn run(
     programs: &Programs,
     progress: impl Fn(&str),
 ) -> Result<Vec<Figures>, Error> {
-    let mut all = Contender::ALL.map(|_| Vec::new());
+    let mut all: Vec<Vec<Turn>> = plan.contenders.iter().map(|_| Vec::new()).collect();
     let total = plan.rounds * all.len();
     for (done, (round, index)) in turns(all.len(), plan.rounds).enumerate() {
-        let contender = Contender::ALL[index];
+        let contender = plan.contenders[index];
         let standing = Standing::start(contender, programs)?;
         let turn = match plan.iperf3 {
             true => with_iperf3(&standing, plan.window())?,
@@ -102,7 +104,7 @@ pub fn run(
         ));
         all[index].push(turn);
     }
-    let named = Contender::ALL.into_iter().zip(&all);
+    let named = plan.contenders.iter().copied().zip(&all);
     Ok(named
         .filter_map(|(contender, turns)| summary(contender, turns))
         .collect())

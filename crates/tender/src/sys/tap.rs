@@ -5,7 +5,7 @@
 use super::ioctl::{self, Command, Request};
 use rustix::fs::{Mode, OFlags};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 /// What may be left to the reader of a tap, bits of `TUNSETOFFLOAD`.
 pub mod offload {
@@ -50,6 +50,23 @@ impl Tap {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = rustix::fs::open(CLONE_DEVICE, flags, Mode::empty())?;
         let name = set_interface(fd.as_fd(), name, vnet_header)?;
+        Ok(Self { fd, name })
+    }
+
+    /// The tap behind what the parent passed as `number`, made non-blocking.
+    ///
+    /// # Errors
+    /// What the kernel says; `EINVAL` if it is no tap with virtio-net headers.
+    pub fn adopt(number: RawFd) -> io::Result<Self> {
+        let fd = super::descriptor::adopt(number)?;
+        let interface = interface(fd.as_fd())?;
+        let fits = interface.is_tap && interface.no_packet_information && interface.vnet_header;
+        if !fits {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        set_vnet_header_size(fd.as_fd())?;
+        rustix::fs::fcntl_setfl(&fd, OFlags::NONBLOCK)?;
+        let name = interface.name;
         Ok(Self { fd, name })
     }
 
