@@ -10,6 +10,10 @@ pub struct Images {
     programs: PathBuf,
     /// The firewall's image for spt.
     pub firewall: PathBuf,
+    /// The same with two Intel 82599 as its ports.
+    pub firewall_on_nics: PathBuf,
+    /// The reflector's image for spt, on an Intel 82599.
+    pub reflector: PathBuf,
 }
 
 impl Images {
@@ -46,6 +50,8 @@ pub fn all() -> Images {
         return Images {
             guests: folder.clone(),
             firewall: folder.join("firewall.spt"),
+            firewall_on_nics: folder.join("firewall-82599.spt"),
+            reflector: folder.join("reflector-82599.spt"),
             programs: folder,
         };
     }
@@ -66,15 +72,19 @@ pub fn all() -> Images {
         guests: target(&guests),
         programs: target(root()),
         firewall: root().join("unikernels/firewall/firewall.spt"),
+        firewall_on_nics: root().join("unikernels/firewall/firewall-82599.spt"),
+        reflector: root().join("unikernels/reflector/reflector-82599.spt"),
     };
-    let built = Command::new(images.program("outboard"))
-        .args(["build", "--host=all", "unikernels/firewall"])
-        .current_dir(root())
-        .status();
-    assert!(
-        built.is_ok_and(|status| status.success()),
-        "outboard build failed"
-    );
+    for words in [
+        ["--host=all", "unikernels/firewall"].as_slice(),
+        &["--manifest=manifest-82599.json", "unikernels/firewall"],
+        &["--manifest=manifest-82599.json", "unikernels/reflector"],
+    ] {
+        let mut build = Command::new(images.program("outboard"));
+        let built = build.arg("build").args(words).current_dir(root()).status();
+        let built = built.is_ok_and(|status| status.success());
+        assert!(built, "outboard build {} failed", words.join(" "));
+    }
     images
 }
 

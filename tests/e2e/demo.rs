@@ -5,6 +5,7 @@ use crate::network::Network;
 use crate::process::{run, start};
 use libtest_mimic::{Failed, Trial};
 use rustix::process::Signal;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ const NO_IPERF3: &str = "needs: apt-get install iperf3";
 
 /// With the real iperf3: it carries something through every contender.
 fn iperf3(images: &Images) -> Result<(), Failed> {
-    let ended = run(demo(images).arg("--iperf3"))?;
+    let ended = run(demo(images, "firewall", &images.firewall).arg("--iperf3"))?;
     let value: serde_json::Value = serde_json::from_str(&ended.expect_status(0)?.stdout)?;
     let tcp = value["tcp"].as_array().ok_or("no rates")?;
     let rates = tcp
@@ -33,7 +34,12 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let installed = run(Command::new("iperf3").arg("--version")).is_ok();
     let missing = (!installed).then_some(NO_IPERF3);
     vec![
-        network.trial("demo::all checks hold".into(), || holds(images)),
+        network.trial("demo::all checks hold".into(), || {
+            holds(demo(images, "firewall", &images.firewall))
+        }),
+        network.trial("demo::all checks hold on software NICs".into(), || {
+            holds(demo(images, "nic", &images.firewall_on_nics))
+        }),
         network.trial_unless(missing, "demo::the real iperf3".into(), || iperf3(images)),
         network.trial("demo::SIGKILL leaves nothing behind".into(), || {
             killed(images)
@@ -41,17 +47,17 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     ]
 }
 
-fn demo(images: &Images) -> Command {
+fn demo(images: &Images, which: &str, image: &Path) -> Command {
     let mut command = Command::new(images.program("outboard"));
     command
-        .args(["demo", "firewall", "--quick", "--json", "--image"])
-        .arg(&images.firewall)
+        .args(["demo", which, "--quick", "--json", "--image"])
+        .arg(image)
         .current_dir(root());
     command
 }
 
-fn holds(images: &Images) -> Result<(), Failed> {
-    let ended = run(&mut demo(images))?;
+fn holds(mut demo: Command) -> Result<(), Failed> {
+    let ended = run(&mut demo)?;
     let value: serde_json::Value = serde_json::from_str(&ended.expect_status(0)?.stdout)?;
     let checks = value["checks"].as_array().ok_or("no checks")?;
     let all = checks.len() == 8 && checks.iter().all(|check| check["held"] == true);

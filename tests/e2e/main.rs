@@ -36,6 +36,7 @@ mod rules;
 mod runtime;
 mod send;
 mod software_device;
+mod software_nic;
 mod stats;
 mod temporary;
 mod tutorial;
@@ -59,6 +60,7 @@ fn main() {
     trials.extend(refusals::trials(images));
     trials.extend(hvt::trials(images, &network));
     trials.extend(software_device::trials(images));
+    trials.extend(software_nic::trials(images));
     trials.extend(ports::trials(images, &network));
     trials.extend(firewall::trials(images, &network));
     trials.extend(capture::trials(images, &network));

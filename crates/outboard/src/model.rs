@@ -146,7 +146,10 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         if matches!(end, End::Stopped) {
             break;
         }
-        tell(&end);
+        // That its only client goes is how it is meant to end.
+        if !(arguments.once && matches!(end, End::Closed)) {
+            tell(&end);
+        }
         if arguments.once {
             break;
         }
