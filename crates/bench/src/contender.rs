@@ -225,8 +225,8 @@ impl Standing {
         Ok(Self { pair, joint })
     }
 
-    /// Ends the firewall, and with it its software NICs: how those have ended, which is a failure if
-    /// its drivers did what the datasheet forbids. There are none of other contenders.
+    /// Ends the firewall, and with it its software NICs: how those have ended, which is a failure
+    /// if its drivers did what the datasheet forbids. There are none of other contenders.
     ///
     /// # Errors
     /// One cannot be waited for.

@@ -30,8 +30,8 @@ pub struct Arguments {
     /// The socket that guests name; @FD: an open connection to the only one
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
-    /// What the card is connected to: tap:NAME (or tap:@FD, an open one), model:SOCKET (another card that names the same
-    /// SOCKET), pcap:PLAY,RECORD (captures), loop, or flood:BYTES (a generator)
+    /// What the card is connected to: tap:NAME (tap:@FD: an open one), model:SOCKET (another card
+    /// that names the same SOCKET), pcap:PLAY,RECORD (captures), loop, or flood:BYTES (a generator)
     #[arg(long, value_name = "WIRE")]
     wire: Spec,
     /// Its Ethernet address; by default one that follows from the socket's name
