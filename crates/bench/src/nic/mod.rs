@@ -1,14 +1,14 @@
 //! The driver of the 82599 on its software model.
 //!
-//! But for [`cards`], both are in one process: the driver in one thread, the device in another,
+//! But for `cards`, both are in one process: the driver in one thread, the device in another,
 //! registers and descriptors in memory that both reach. What is measured is the driver, the model
 //! and the shared memory between them; no kernel, no wire and no PCI Express.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`flood`] | how many frames a reflector sends back when more come than it can take |
-//! | [`cards`] | TCP through the firewall and two NICs that are processes |
-//! | [`waits`] | what different ways to wait for frames cost, after seed 000, section 4.3.1 |
+//! | `flood` | how many frames a reflector sends back when more come than it can take |
+//! | `cards` | TCP through the firewall and two NICs that are processes |
+//! | `waits` | what different ways to wait for frames cost, after seed 000, section 4.3.1 |
 
 mod cards;
 mod flood;

@@ -7,10 +7,10 @@
 //!
 //! | over the socket | when |
 //! |---|---|
-//! | guard: [`DONE`], or an error's text | the devices are bound, or none is |
+//! | guard: `DONE`, or an error's text | the devices are bound, or none is |
 //! | monitor: one byte, and the tender's pidfd | the tender has been started |
 //! | monitor: end of file, without that | there is no tender, or none any more |
-//! | guard: [`DONE`], or an error's text | the devices are back, or not all are |
+//! | guard: `DONE`, or an error's text | the devices are back, or not all are |
 
 use super::state::{Former, Store};
 use super::sysfs::Tree;
