@@ -13,6 +13,7 @@ use crate::ports;
 use crate::process::{Ended, run};
 use crate::rings;
 use crate::rules;
+use crate::software_device;
 use crate::temporary::{TemporaryFile, TemporaryFolder};
 use abi::note::Target;
 use libtest_mimic::{Completion, Failed, Trial};
@@ -138,6 +139,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     trials.push(Trial::ignorable_test("hvt::reserved huge pages", test));
     trials.extend(backtrace::on(images, "hvt"));
     trials.extend(rings::trials(images));
+    trials.extend(software_device::on(images, "hvt"));
     trials.extend(compatibility::on_hvt(images, network));
     trials
 }
