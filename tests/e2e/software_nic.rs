@@ -39,7 +39,9 @@ pub fn trials(images: &'static Images) -> Vec<Trial> {
 fn model(images: &Images, socket: &Path, wire: &str) -> Result<Running, Failed> {
     let mut command = Command::new(images.program("outboard"));
     command
-        .args(["model", "82599", "--once", "--wire", wire, "--socket"])
+        .args([
+            "model", "82599", "--once", "--json", "--wire", wire, "--socket",
+        ])
         .arg(socket);
     let running = start(&mut command)?;
     await_until("its socket", || socket.exists())?;
@@ -118,7 +120,8 @@ fn reflected(images: &Images, host: &str) -> Result<(), Failed> {
     guest.signal(Signal::TERM);
     guest.finish()?.expect_status(128 + Signal::TERM.as_raw())?;
     // It ends with its only guest, and has nothing to say of its driver.
-    nic.finish()?.expect_status(0)?;
+    let ended = nic.finish()?;
+    ended.expect_status(0)?.expect_stdout("\"violations\":0}")?;
     if captured(&at("out")) != frames {
         return Err("other frames came back than were played in".into());
     }

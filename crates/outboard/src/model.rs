@@ -3,8 +3,9 @@
 use clap::ValueEnum;
 use models::vfio_user::{Around, End, Refused, Server};
 use models::wire::{Spec, Wire, WireFault};
-use models::{Intel82599, Misbehaviour};
-use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use models::{Intel82599, Misbehaviour, Report};
+use serde_json::json;
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -46,6 +47,9 @@ pub struct Arguments {
     /// End with the first guest
     #[arg(long)]
     once: bool,
+    /// At the end, print what drivers did wrong as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// The cards that there are.
@@ -75,6 +79,13 @@ impl FromStr for Address {
             return Err(RULE);
         }
         Ok(Self(address))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
     }
 }
 
@@ -140,7 +151,15 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         .transpose()
         .map_err(Error::System)?;
     let wires: Vec<_> = wires.iter().map(AsFd::as_fd).collect();
-    let mut teller = Teller { stop, told: 0 };
+    let asked = Arc::new(AtomicBool::new(false));
+    flag::register(SIGUSR1, asked.clone()).map_err(Error::System)?;
+    let mut teller = Teller {
+        stop,
+        asked,
+        told: 0,
+    };
+    // Whoever has started it may start a guest from here on.
+    println!("82599 {address} at {}", arguments.socket.display());
     loop {
         let end = server.serve(&mut device, &wires, &mut teller);
         if matches!(end, End::Stopped) {
@@ -155,12 +174,14 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         }
     }
     let report = device.report();
-    if report.total() > teller.told as u64 {
-        tell(&format_args!(
-            "{} violations in all: {:?}",
-            report.total(),
-            report.counts()
-        ));
+    if arguments.json {
+        let counts = report.counts();
+        println!(
+            "{}",
+            json!({ "violations": report.total(), "counts": counts })
+        );
+    } else if report.total() > teller.told as u64 {
+        summarise(report);
     }
     Ok(report.is_empty())
 }
@@ -168,6 +189,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
 /// Says what happens, and listens to signals.
 struct Teller {
     stop: Arc<AtomicBool>,
+    /// Somebody wants a summary.
+    asked: Arc<AtomicBool>,
     told: usize,
 }
 
@@ -182,6 +205,9 @@ impl<W: Wire> Around<Intel82599<W>> for Teller {
                 .take(TOLD_MAX - self.told);
             self.told += new.map(|violation| tell(violation)).count();
         }
+        if self.asked.swap(false, Ordering::Relaxed) {
+            summarise(report);
+        }
         if self.stop.load(Ordering::Relaxed) {
             return ControlFlow::Break(());
         }
@@ -191,6 +217,11 @@ impl<W: Wire> Around<Intel82599<W>> for Teller {
     fn refused(&mut self, command: &'static str, why: &Refused) {
         tell(&format_args!("{command} was refused: {why}"));
     }
+}
+
+fn summarise(report: &Report) {
+    let (total, counts) = (report.total(), report.counts());
+    tell(&format_args!("{total} violations in all: {counts:?}"));
 }
 
 fn tell(what: &dyn fmt::Display) {
