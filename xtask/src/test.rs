@@ -237,12 +237,14 @@ fn runners(root: &Path, steps: &[Step], verbose: bool) -> Outcome {
 fn in_lab(root: &Path, options: &Options) -> Outcome {
     let mut outcome = Outcome::default();
     let ready = packages::provide(&[LAB], options.yes);
-    match ready.and_then(|()| lab::trials::command(root, options.verbose)) {
+    match ready.and_then(|()| lab::trials::commands(root, options.verbose)) {
         Err(reason) if !options.yes && !packages::all_there(LAB) => return Outcome::skip(&reason),
         Err(reason) => outcome.check(reason, false),
-        Ok(mut command) => {
-            let (status, output) = shown(&mut command, options.verbose);
-            outcome.count(status, &output);
+        Ok(commands) => {
+            for mut command in commands {
+                let (status, output) = shown(&mut command, options.verbose);
+                outcome.count(status, &output);
+            }
         }
     }
     outcome

@@ -190,6 +190,16 @@ impl Netlink {
             .map_err(error("join it to a bridge", name))
     }
 
+    /// Moves the interface into the network namespace that `namespace` refers to, down. A card
+    /// comes back when that ends; any other interface ends with it.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn move_to(&mut self, name: &str, namespace: BorrowedFd<'_>) -> Result<(), Error> {
+        self.set(name, LinkAttribute::NetNsFd(namespace.as_raw_fd()))
+            .map_err(error("move it to another namespace", name))
+    }
+
     /// Brings the interface up.
     ///
     /// # Errors
@@ -215,6 +225,16 @@ impl Netlink {
     pub fn set_mtu(&mut self, name: &str, mtu: u32) -> Result<(), Error> {
         self.set(name, LinkAttribute::Mtu(mtu))
             .map_err(error("set its MTU", name))
+    }
+
+    /// Sets how many segments of TCP the kernel leaves to the interface in one packet, at most; 1
+    /// is as good as none.
+    ///
+    /// # Errors
+    /// What the kernel says; `EINVAL` if the device cannot do so many.
+    pub fn set_segments_max(&mut self, name: &str, count: u32) -> Result<(), Error> {
+        self.set(name, LinkAttribute::GsoMaxSegs(count))
+            .map_err(error("set its number of segments", name))
     }
 
     /// Sets the Ethernet address.

@@ -140,6 +140,11 @@ fn qemu(kernel: &Path, ram_disk: &Path, console: &Path, options: &Options) -> Co
         .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=1"])
         .arg("-serial")
         .arg(format!("file:{}", console.display()))
+        // What is written to port 0xf6 is typed into QEMU's monitor.
+        .args(["-chardev", &format!("{},server=on,wait=off", monitor("monitor"))])
+        .args(["-mon", "chardev=monitor,mode=readline"])
+        .args(["-chardev", &monitor("typist")])
+        .args(["-device", "isa-debugcon,iobase=0xf6,chardev=typist"])
         .args(["-chardev", "stdio,id=steps,signal=off"])
         .args(["-serial", "chardev:steps"]);
     for (number, nic) in options.nics.iter().enumerate() {
@@ -149,6 +154,12 @@ fn qemu(kernel: &Path, ram_disk: &Path, console: &Path, options: &Options) -> Co
         command.args(["-device", device]);
     }
     command
+}
+
+/// QEMU's end of a socket that its monitor has the other end of.
+fn monitor(id: &str) -> String {
+    let name = format!("outboard-lab-{}", std::process::id());
+    format!("socket,id={},path={},abstract=on", id, name)
 }
 
 /// Makes the initial RAM disk: busybox, modules, and what the command needs.

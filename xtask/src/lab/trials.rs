@@ -24,6 +24,15 @@ const CARDS: [&str; 10] = [
     "--device=edu,bus=root2,dma_mask=0xffffffffffffffff",
     "--device=edu",
 ];
+/// The tests of images that drive cards, in a machine of their own: two cards for the image, each
+/// wired to one for Linux.
+const WIRED_FILTERS: &str = "nic::";
+const WIRED: [&str; 4] = [
+    "--nic=e1000e,hub",
+    "--nic=e1000e,hub",
+    "--nic=e1000e,hub1",
+    "--nic=e1000e,hub1",
+];
 /// More than the tests take, in seconds, on a machine that is busy with something else.
 const TIMEOUT_SECONDS: u32 = 600;
 /// Tells the tests where everything lies, so that they build nothing; see `tests/e2e/build.rs`.
@@ -34,11 +43,11 @@ const PEER: &str = "SOLO5_DIR";
 const LIBRARIES: &str = "mkdir -p /lib; ln -s /lib /lib64; ln -s /lab/*.so* /lib; ";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Builds what the tests need, and returns the command that runs them.
+/// Builds what the tests need, and returns the commands that run them, each in a machine.
 ///
 /// # Errors
 /// One line that says what cannot be built.
-pub fn command(root: &Path, verbose: bool) -> Result<Command, String> {
+pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
     let guests = root.join("tests/guests");
     let appliances = target_folder(root).join("lab/appliances");
     let release = |folder: &Path| target_folder(folder).join(TARGET).join("release");
@@ -51,6 +60,7 @@ pub fn command(root: &Path, verbose: bool) -> Result<Command, String> {
     appliance.args(["build", "--host=all", "unikernels/firewall"]);
     appliance.arg("--out").arg(&appliances).current_dir(root);
     build(&mut appliance, verbose)?;
+    build(appliance.arg("--manifest=manifest-nic.json"), verbose)?;
     let tests = ["test", "-p", "e2e", "--no-run", "--message-format=json"];
     let messages = build(cargo(root).args(tests), verbose)?;
     let tests = executable(&messages).ok_or("cargo names no program of the end-to-end tests")?;
@@ -61,6 +71,7 @@ pub fn command(root: &Path, verbose: bool) -> Result<Command, String> {
         release(root).join("outboard-tender"),
         appliances.join("firewall.spt"),
         appliances.join("firewall.hvt"),
+        appliances.join("firewall-nic.spt"),
     ];
     for name in names(&guests.join("src/bin"))? {
         files.push(release(&guests).join(name));
@@ -68,25 +79,32 @@ pub fn command(root: &Path, verbose: bool) -> Result<Command, String> {
     let peer = solo5()?;
     let prepare = if peer.is_empty() { "" } else { LIBRARIES };
     files.extend(peer);
-    let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
-    command
-        .arg("lab")
-        .arg(format!("--timeout={}", TIMEOUT_SECONDS))
-        .args(CARDS);
-    for file in files {
-        command.arg(format!("--file={}", file.display()));
-    }
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let program = Path::new(tests).file_name().unwrap_or_default();
-    command.arg("--").arg(format!(
-        "{}for filter in {}; do {}=/lab {}=/lab /lab/{} --color=never $filter || status=$?; done; \
-         exit ${{status:-0}}",
-        prepare,
-        FILTERS,
-        PREBUILT,
-        PEER,
-        program.to_string_lossy(),
-    ));
-    Ok(command)
+    let command = |devices: &[&str], filters: &str| {
+        let mut command = Command::new(&this);
+        command
+            .arg("lab")
+            .arg(format!("--timeout={}", TIMEOUT_SECONDS))
+            .args(devices);
+        for file in &files {
+            command.arg(format!("--file={}", file.display()));
+        }
+        command.arg("--").arg(format!(
+            "{}for filter in {}; do {}=/lab {}=/lab /lab/{} --color=never $filter || status=$?; \
+             done; exit ${{status:-0}}",
+            prepare,
+            filters,
+            PREBUILT,
+            PEER,
+            program.to_string_lossy(),
+        ));
+        command
+    };
+    Ok(vec![
+        command(&CARDS, FILTERS),
+        command(&WIRED, WIRED_FILTERS),
+    ])
 }
 
 fn cargo(folder: &Path) -> Command {

@@ -73,11 +73,12 @@ const TX_TXSM: u64 = 1 << 41;
 /// Offset of TCP's checksum in its header (RFC 9293).
 const TCP_CHECKSUM: u16 = 16;
 
-/// The second word of a data descriptor for a whole frame of `length` bytes, below 2^20.
+/// The second word of a data descriptor for `length` bytes, below 2^20, of a frame.
 #[inline]
-pub fn data(length: usize, checksum: bool) -> u64 {
+pub fn data(length: usize, is_last: bool, checksum: bool) -> u64 {
+    let end = if is_last { TX_EOP } else { 0 };
     let insert = if checksum { TX_TXSM } else { 0 };
-    length as u64 | TX_DTYP_DATA | TX_DEXT | TX_EOP | TX_IFCS | insert
+    length as u64 | TX_DTYP_DATA | TX_DEXT | TX_IFCS | end | insert
 }
 
 /// Whether the device has written this second word of a data descriptor back.
@@ -142,9 +143,11 @@ mod tests {
     #[test]
     fn descriptors_to_be_sent_are_as_the_datasheet_lays_them_out() {
         // DTYP 1, DCMD: EOP, IFCS and DEXT; POPTS: TXSM.
-        assert_eq!(data(1514, false), 0x0000_0000_2310_05ea);
-        assert_eq!(data(60, true), 0x0000_0200_2310_003c);
-        assert!(!sent(data(60, true) | TX_RS) && sent(data(60, false) | 1 << 32));
+        assert_eq!(data(1514, true, false), 0x0000_0000_2310_05ea);
+        assert_eq!(data(60, true, true), 0x0000_0200_2310_003c);
+        assert_eq!(data(60, false, false), 0x0000_0000_2210_003c);
+        let word = data(60, true, true) | TX_RS;
+        assert!(!sent(word) && sent(word | 1 << 32));
         let checksum = |start, offset| Checksum { start, offset };
         // TUCSS 34, TUCSO 50, TUCSE 0; TUCMD: TCP and DEXT.
         let tcp = Context::new(checksum(34, 16)).unwrap().words();

@@ -10,8 +10,12 @@ use device::ethernet::HEADER_SIZE;
 use device::{Batch, Frame, NicCounts};
 use hw::{DmaArena, DmaRing, InFlight, OutOfDma, ToDevice};
 
-/// Descriptors that a frame takes at most: a context and the data.
-const PER_FRAME: usize = 2;
+/// Descriptors that a frame takes at most: a context, and the data on either side of the end of a
+/// page.
+const PER_FRAME: usize = 3;
+/// No descriptor crosses the end of a page. The device could; but QEMU's drops a frame whose pages
+/// lie apart behind the IOMMU.
+const PAGE: u64 = 4096;
 
 pub struct Transmit<const N: usize> {
     ring: DmaRing<WORDS, N>,
@@ -135,19 +139,28 @@ impl<const N: usize> Transmit<N> {
         if context.is_some() && context != self.context {
             self.put_context(context);
         }
-        let word = data(length, context.is_some());
-        self.ring.store(self.next, 0, iova.raw());
-        self.ring.publish(self.next, STATUS_WORD, word);
+        let (address, mut start) = (iova.raw(), 0);
+        let in_page = (PAGE - address % PAGE) as usize;
+        if in_page < length {
+            let word = data(in_page, false, context.is_some());
+            self.put_words([address, word]);
+            start = in_page;
+        }
+        let word = data(length - start, true, context.is_some());
         self.lent[self.next & (N - 1)] = Some(frame);
-        self.next = self.next.wrapping_add(1);
+        self.put_words([address + start as u64, word]);
         Some(word)
     }
 
     fn put_context(&mut self, context: Option<Context>) {
         self.context = context;
-        let words = context.map_or([0; WORDS], Context::words);
-        self.ring.store(self.next, 0, words[0]);
-        self.ring.publish(self.next, STATUS_WORD, words[1]);
+        self.put_words(context.map_or([0; WORDS], Context::words));
+    }
+
+    #[inline]
+    fn put_words(&mut self, [first, second]: [u64; WORDS]) {
+        self.ring.store(self.next, 0, first);
+        self.ring.publish(self.next, STATUS_WORD, second);
         self.next = self.next.wrapping_add(1);
     }
 }
