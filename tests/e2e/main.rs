@@ -8,6 +8,7 @@
 mod backtrace;
 mod build;
 mod capture;
+mod cards;
 mod cli;
 mod compatibility;
 mod demo;
@@ -23,7 +24,7 @@ mod model;
 mod network;
 mod new;
 mod nft_syntax;
-mod nic;
+
 mod oracle;
 mod pci;
 mod pci_guard;
@@ -79,7 +80,7 @@ fn main() {
     trials.extend(oracle::trials(&network));
     trials.extend(compatibility::trials(images, &network));
     trials.extend(pci::trials(images));
-    trials.extend(nic::trials(images));
+    trials.extend(cards::trials(images));
     trials.extend(vfio::trials(images));
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -26,7 +26,7 @@ const CARDS: [&str; 10] = [
 ];
 /// The tests of images that drive cards, in a machine of their own: two cards for the image, each
 /// wired to one for Linux.
-const WIRED_FILTERS: &str = "nic::";
+const WIRED_FILTERS: &str = "cards::";
 const WIRED: [&str; 4] = [
     "--nic=e1000e,hub",
     "--nic=e1000e,hub",

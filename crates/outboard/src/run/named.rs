@@ -132,3 +132,29 @@ fn mac(net: &Net) -> Option<[u8; 6]> {
 fn hexadecimal(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nic_of_the_images_own_is_a_port_behind_the_manifests() {
+        let image = Image::parse(&image::sample::sample()).unwrap();
+        let typed = ["--net:net=tap0", "--pci:nic=0000:01:00.0", "--", "image"];
+        let Ok(Request::Start(options)) = tender::options::parse(typed.map(OsString::from)) else {
+            panic!("these are options");
+        };
+        let description = describe(&options, &image);
+        let found = description.devices.iter();
+        let found: Vec<_> = found
+            .map(|device| (device.index, device.kind, device.interface.as_deref()))
+            .collect();
+        let expected = [
+            (1, Kind::Net, Some("tap0")),
+            (2, Kind::Block, None),
+            (3, Kind::Net, Some("0000:01:00.0")),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(description.ports(), ["net", "nic"]);
+    }
+}

@@ -76,7 +76,7 @@ pub fn trials(images: &'static Images) -> Vec<Trial> {
     let missing = (!images.are_prebuilt()).then_some(why);
     let of_host = |host: &'static str| {
         TESTS.map(|(name, test)| {
-            Trial::ignorable_test(format!("nic::{name}, on {host}"), move || match missing {
+            Trial::ignorable_test(format!("cards::{name}, on {host}"), move || match missing {
                 Some(why) => Ok(Completion::ignored_with(why)),
                 None => {
                     test(images, &*Cards::acquire()?, host)?;
