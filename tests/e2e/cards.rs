@@ -57,7 +57,7 @@ const PING: usize = 64;
 
 type Test = fn(&Images, &Cards, &str) -> Result<(), Failed>;
 
-const TESTS: [(&str, Test); 5] = [
+const TESTS: [(&str, Test); 6] = [
     ("TCP passes between two cards", tcp),
     (
         "a guest with nothing to do sleeps, or polls if told to",
@@ -69,6 +69,7 @@ const TESTS: [(&str, Test); 5] = [
         killed,
     ),
     ("frames go from a card to a tap and back", mixed),
+    ("the reflector sends back what it gets", reflected),
 ];
 
 pub fn trials(images: &'static Images) -> Vec<Trial> {
@@ -440,4 +441,41 @@ fn mixed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
         return Err(format!("{cut} frames were cut, {back} bytes went to the tap").into());
     }
     Ok(())
+}
+
+fn reflected(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
+    let nic = format!("--pci:nic={}", cards.guests[0]);
+    let image = images.firewall.with_file_name("reflector.spt");
+    let guest = Guest::start(images, host, &[nic], image)?;
+    // To all in the subnet, for nobody there would answer a question for an address.
+    let socket = cards.near.run(|| UdpSocket::bind((NEAR, 0)))?;
+    socket.set_broadcast(true)?;
+    let all = Ipv4Addr::from_bits(NEAR.to_bits() | 0xff);
+    let frames = 50;
+    let before = received(&cards.near)?;
+    until("frames that come back", || {
+        socket.send_to(b"who is there?", (all, 9))?;
+        Ok(received(&cards.near)? >= before + frames)
+    })?;
+    let taken = guest.counter(1, PortCounter::RxFrames)?;
+    guest.expect_sound(1)?;
+    (taken >= frames)
+        .then_some(())
+        .ok_or_else(|| format!("the reflector has seen {taken} frames").into())
+}
+
+/// Frames that the card in this segment has received.
+fn received(segment: &Segment) -> Result<u64, Failed> {
+    let text = segment.run(|| fs::read_to_string("/proc/thread-self/net/dev"))?;
+    let card = text
+        .lines()
+        .rfind(|line| line.contains(':') && !line.contains("lo:"));
+    let (_, numbers) = card
+        .and_then(|card| card.split_once(':'))
+        .ok_or("no card")?;
+    let frames = numbers
+        .split_whitespace()
+        .nth(1)
+        .ok_or("no number of frames")?;
+    Ok(frames.parse()?)
 }

@@ -61,6 +61,10 @@ pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
     appliance.arg("--out").arg(&appliances).current_dir(root);
     build(&mut appliance, verbose)?;
     build(appliance.arg("--manifest=manifest-nic.json"), verbose)?;
+    let mut reflector = Command::new(&outboard);
+    reflector.args(["build", "unikernels/reflector"]);
+    reflector.arg("--out").arg(&appliances).current_dir(root);
+    build(&mut reflector, verbose)?;
     let tests = ["test", "-p", "e2e", "--no-run", "--message-format=json"];
     let messages = build(cargo(root).args(tests), verbose)?;
     let tests = executable(&messages).ok_or("cargo names no program of the end-to-end tests")?;
@@ -72,6 +76,7 @@ pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
         appliances.join("firewall.spt"),
         appliances.join("firewall.hvt"),
         appliances.join("firewall-nic.spt"),
+        appliances.join("reflector.spt"),
     ];
     for name in names(&guests.join("src/bin"))? {
         files.push(release(&guests).join(name));
