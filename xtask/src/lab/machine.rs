@@ -141,7 +141,10 @@ fn qemu(kernel: &Path, ram_disk: &Path, console: &Path, options: &Options) -> Co
         .arg("-serial")
         .arg(format!("file:{}", console.display()))
         // What is written to port 0xf6 is typed into QEMU's monitor.
-        .args(["-chardev", &format!("{},server=on,wait=off", monitor("monitor"))])
+        .args([
+            "-chardev",
+            &format!("{},server=on,wait=off", monitor("monitor")),
+        ])
         .args(["-mon", "chardev=monitor,mode=readline"])
         .args(["-chardev", &monitor("typist")])
         .args(["-device", "isa-debugcon,iobase=0xf6,chardev=typist"])
