@@ -63,34 +63,6 @@ impl DmaBuf {
         unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 
-    /// Cuts the buffer in two.
-    ///
-    /// # Errors
-    /// The buffer as it was, if it has fewer than `at` bytes.
-    pub fn split(self, at: usize) -> Result<(Self, Self), Self> {
-        if at > self.len {
-            return Err(self);
-        }
-        // SAFETY: `at` bytes are there (checked), so this is within the memory or one past it.
-        let second = unsafe { self.start.add(at) };
-        let iova = if self.iova == NONE {
-            NONE
-        } else {
-            self.iova + at as u64
-        };
-        let len = self.len - at;
-        Ok((
-            Self { len: at, ..self },
-            Self {
-                start: second,
-                len,
-                iova,
-            },
-        ))
-    }
-}
-
-impl DmaBuf {
     /// Where devices find the byte at `offset`, one of the buffer's.
     #[inline]
     pub fn iova_at(&self, offset: usize) -> Option<Iova> {
