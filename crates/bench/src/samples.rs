@@ -13,6 +13,13 @@ pub struct Measure {
     pub unit: &'static str,
 }
 
+impl Measure {
+    /// A quantity of this name, in this unit.
+    pub const fn new(name: &'static str, unit: &'static str) -> Self {
+        Self { name, unit }
+    }
+}
+
 /// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sample {

@@ -25,15 +25,9 @@ use crate::stats::turns;
 
 /// Frames that reached the far tap in a second of CPU time of all of the tender's threads, the
 /// guest's included.
-pub const RATE: Measure = Measure {
-    name: "frames",
-    unit: "kframes/CPU s",
-};
+pub const RATE: Measure = Measure::new("frames", "kframes/CPU s");
 /// Times that the guest was left for each of those frames, interrupts of the host's left out.
-pub const EXITS: Measure = Measure {
-    name: "exits",
-    unit: "per frame",
-};
+pub const EXITS: Measure = Measure::new("exits", "per frame");
 
 /// The guest that passes frames on, and the image of its peer.
 pub const GUEST: &str = "repeater";

@@ -20,15 +20,9 @@ use crate::stats::turns;
 pub use lab::measure as measure_in_lab;
 
 /// From `out` to the next instruction, and the tender's work for reading the wall clock.
-pub const ROUND_TRIP: Measure = Measure {
-    name: "hypercall",
-    unit: "us",
-};
+pub const ROUND_TRIP: Measure = Measure::new("hypercall", "us");
 /// From the start of the tender to the first byte of Solo5's hello image.
-pub const START: Measure = Measure {
-    name: "start to first byte",
-    unit: "ms",
-};
+pub const START: Measure = Measure::new("start to first byte", "ms");
 /// What is shown, in this order.
 pub const ALL: [Measure; 4] = [ROUND_TRIP, START, frames::RATE, frames::EXITS];
 /// What is drawn.

@@ -9,15 +9,9 @@ use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
 /// Frames of 64 bytes, frame check sequence included, that come back.
-pub const FLOOD: Measure = Measure {
-    name: "reflected, 64 bytes",
-    unit: "kframes/s",
-};
+pub const FLOOD: Measure = Measure::new("reflected, 64 bytes", "kframes/s");
 /// CPU time of the driver's thread for each.
-pub const FLOOD_CPU: Measure = Measure {
-    name: "reflected, 64 bytes: CPU",
-    unit: "ns/frame",
-};
+pub const FLOOD_CPU: Measure = Measure::new("reflected, 64 bytes: CPU", "ns/frame");
 /// Who is measured.
 pub const REFLECTOR: &str = "reflector";
 

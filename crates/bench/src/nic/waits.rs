@@ -17,25 +17,13 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// Payload that comes back, of frames of 1514 bytes, 64 of them on their way.
-pub const WINDOW: Measure = Measure {
-    name: "64 frames on their way",
-    unit: "Gb/s",
-};
+pub const WINDOW: Measure = Measure::new("64 frames on their way", "Gb/s");
 /// CPU time of the driver's thread for it, against the clock.
-pub const WAITING_CPU: Measure = Measure {
-    name: "64 frames on their way: CPU",
-    unit: "% of a core",
-};
+pub const WAITING_CPU: Measure = Measure::new("64 frames on their way: CPU", "% of a core");
 /// One frame at a time: how long until it is back.
-pub const LATENCY: Measure = Measure {
-    name: "one frame on its way: median",
-    unit: "us",
-};
+pub const LATENCY: Measure = Measure::new("one frame on its way: median", "us");
 /// The same.
-pub const LATENCY_P99: Measure = Measure {
-    name: "one frame on its way: p99",
-    unit: "us",
-};
+pub const LATENCY_P99: Measure = Measure::new("one frame on its way: p99", "us");
 
 const FRAME_BYTES: usize = 1514;
 const FRAMES: usize = 64;

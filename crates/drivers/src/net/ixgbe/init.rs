@@ -263,12 +263,19 @@ fn transmit(bar: &Mmio, rings: Rings) {
     bar.write(MTQC, 0);
     bar.change(RTTDCS, 0, RTTDCS_ARBDIS);
 
-    let (low, high) = rings.transmit.halves();
-    bar.write(TDBAL, low);
-    bar.write(TDBAH, high);
-    bar.write(TDLEN, (rings.transmit_len * DESCRIPTOR_BYTES) as u32);
-    bar.write(TDH, 0);
-    bar.write(TDT, 0);
+    let registers = [TDBAL, TDBAH, TDLEN, TDH, TDT];
+    place(bar, rings.transmit, rings.transmit_len, registers);
+}
+
+/// Tells the device where a ring of `len` descriptors is, and that it is empty.
+fn place(bar: &Mmio, ring: Iova, len: usize, to: [Register; 5]) {
+    let [base_low, base_high, length, head, tail] = to;
+    let (low, high) = ring.halves();
+    bar.write(base_low, low);
+    bar.write(base_high, high);
+    bar.write(length, (len * DESCRIPTOR_BYTES) as u32);
+    bar.write(head, 0);
+    bar.write(tail, 0);
 }
 
 /// 4.6.8, once per queue: the tail moves once the queue says that it works.
@@ -287,12 +294,8 @@ fn transmit_queue(bar: &Mmio, wait: Wait<'_>) -> Result<(), Error> {
 
 /// 4.6.7, once per queue. The ring is full of buffers already.
 fn receive_queue(bar: &Mmio, config: &Config, rings: Rings, wait: Wait<'_>) -> Result<(), Error> {
-    let (low, high) = rings.receive.halves();
-    bar.write(RDBAL, low);
-    bar.write(RDBAH, high);
-    bar.write(RDLEN, (rings.receive_len * DESCRIPTOR_BYTES) as u32);
-    bar.write(RDH, 0);
-    bar.write(RDT, 0);
+    let registers = [RDBAL, RDBAH, RDLEN, RDH, RDT];
+    place(bar, rings.receive, rings.receive_len, registers);
     // A queue without buffers must not hold up what else is in the packet buffer.
     let units = (rings.buffer / SRRCTL_BUFFER_UNIT) as u32;
     let buffers = units | SRRCTL_HEADER_DEFAULT;
