@@ -94,15 +94,7 @@ impl<'a> Cards<'a> {
 
     /// Fails with one line that says this.
     pub fn refuse(&self, words: &[&str], says: &[&str]) -> Result<(), Failed> {
-        let ended = self.pci(words)?;
-        ended.expect_status(1)?;
-        for text in says {
-            ended.expect_stderr(text)?;
-        }
-        match ended.stderr.lines().count() {
-            1 => Ok(()),
-            _ => Err(format!("more than one line: {ended:?}").into()),
-        }
+        self.pci(words)?.expect_refusal(says)
     }
 }
 

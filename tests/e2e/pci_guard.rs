@@ -177,27 +177,27 @@ fn monitor_killed(images: &Images) -> Result<(), Failed> {
     guard.end()?;
     expect_home(&cards.single)?;
     // And when there is one, which lives a while longer.
-    let mut guard = Guard::of(images, &cards.single)?;
+    let guard = Guard::of(images, &cards.single)?;
     let tender = Tender::start(&cards.single)?;
     guard.watch(&tender.0)?;
+    outlives(guard, tender, &cards.single)
+}
+
+/// The tender lives a while longer than the monitor, and the card is its own until it ends.
+fn outlives(mut guard: Guard, tender: Tender, card: &str) -> Result<(), Failed> {
     guard.socket = None;
     sleep(WHILE);
-    expect(driver(&cards.single).as_deref(), Some("vfio-pci"))?;
+    expect(driver(card).as_deref(), Some("vfio-pci"))?;
     drop(tender);
     guard.end()?;
-    expect_home(&cards.single)
+    expect_home(card)
 }
 
 fn group_open(images: &Images) -> Result<(), Failed> {
     let cards = Cards::acquire(images)?;
-    let mut guard = Guard::of(images, &cards.single)?;
+    let guard = Guard::of(images, &cards.single)?;
     let tender = Tender::start(&cards.single)?;
-    guard.socket = None;
-    sleep(WHILE);
-    expect(driver(&cards.single).as_deref(), Some("vfio-pci"))?;
-    drop(tender);
-    guard.end()?;
-    expect_home(&cards.single)
+    outlives(guard, tender, &cards.single)
 }
 
 fn guard_killed(images: &Images) -> Result<(), Failed> {

@@ -134,4 +134,16 @@ impl Ended {
         }
         Err(format!("no {text:?} on standard error: {self:?}").into())
     }
+
+    /// Fails unless the status is 1 and standard error is one line with all of this.
+    pub fn expect_refusal(&self, says: &[&str]) -> Result<(), Failed> {
+        self.expect_status(1)?;
+        for text in says {
+            self.expect_stderr(text)?;
+        }
+        match self.stderr.lines().count() {
+            1 => Ok(()),
+            _ => Err(format!("more than one line: {self:?}").into()),
+        }
+    }
 }

@@ -173,18 +173,7 @@ impl<'a> Lab<'a> {
     /// Fails unless the tender refuses to start `guest`, in one line that says all of this.
     fn refuse(&self, device: &str, guest: &str, says: &[&str]) -> Result<(), Failed> {
         let ended = run(&mut self.tender("spt", &[device], guest, &["identify"]))?;
-        refused(&ended, says)
-    }
-}
-
-fn refused(ended: &Ended, says: &[&str]) -> Result<(), Failed> {
-    ended.expect_status(1)?;
-    for text in says {
-        ended.expect_stderr(text)?;
-    }
-    match ended.stderr.lines().count() {
-        1 => Ok(()),
-        _ => Err(format!("more than one line: {ended:?}").into()),
+        ended.expect_refusal(says)
     }
 }
 
@@ -300,7 +289,7 @@ fn another_device(lab: &Lab<'_>) -> Result<(), Failed> {
     let absent = "--pci:edu=0000:7f:1f.0";
     lab.refuse(absent, "edu", &["no such PCI device", "outboard pci list"])?;
     let missing = run(&mut lab.tender("spt", &[], "edu", &[]))?;
-    refused(&missing, &["--pci:edu=ADDRESS"])
+    missing.expect_refusal(&["--pci:edu=ADDRESS"])
 }
 
 fn not_taken(lab: &Lab<'_>) -> Result<(), Failed> {
@@ -414,17 +403,12 @@ fn ordinary_user(lab: &Lab<'_>) -> Result<(), Failed> {
         command.args(tender.get_args()).uid(NOBODY).gid(NOBODY);
         run(&mut command)
     };
-    refused(
-        &as_user("8192")?,
-        &["permission denied", "chown $USER /dev/vfio/"],
-    )?;
+    as_user("8192")?.expect_refusal(&["permission denied", "chown $USER /dev/vfio/"])?;
     std::os::unix::fs::chown(&file, Some(NOBODY), None)?;
     let runs = || -> Result<(), Failed> {
         as_user("8192")?.expect_stdout("SUCCESS")?;
-        refused(
-            &as_user("1024")?,
-            &["4096 KiB", "1024 KiB may be", "--memlock=4194304"],
-        )
+        let says = ["4096 KiB", "1024 KiB may be", "--memlock=4194304"];
+        as_user("1024")?.expect_refusal(&says)
     };
     let result = runs();
     std::os::unix::fs::chown(&file, Some(0), None)?;

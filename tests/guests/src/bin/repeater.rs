@@ -4,23 +4,10 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use device::{Batch, Netif};
-
 unikernel::entry!(main);
 
-fn main() {
-    let mut left = unikernel::net("left").expect("left");
-    let mut right = unikernel::net("right").expect("right");
-    let mut batch = Batch::new();
-    loop {
-        let ready = unikernel::wait(None);
-        if ready.contains(left.wait_handle()) {
-            left.receive(&mut batch);
-            right.transmit(&mut batch);
-        }
-        if ready.contains(right.wait_handle()) {
-            right.receive(&mut batch);
-            left.transmit(&mut batch);
-        }
-    }
+fn main() -> i32 {
+    let left = unikernel::net("left").expect("left");
+    let right = unikernel::net("right").expect("right");
+    guests::repeat(left, right)
 }
