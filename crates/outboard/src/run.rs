@@ -28,7 +28,7 @@ use tender::sys::signal::{Held, is_ignored};
 /// What the tender is called as a process: like the program that is nothing else.
 const TENDER: &CStr = c"outboard-tender";
 /// Signals that are meant for the guest and passed on to the tender.
-const FORWARDED: [Signal; 6] = [
+pub(crate) const FORWARDED: [Signal; 6] = [
     Signal::HUP,
     Signal::INT,
     Signal::QUIT,

@@ -316,18 +316,23 @@ impl Netlink {
         self.request(RouteNetlinkMessage::SetLink(message), 0)
     }
 
-    /// Sends one request and waits for its acknowledgement.
-    fn request(&mut self, request: RouteNetlinkMessage, flags: u16) -> Result<(), Cause> {
+    /// Sends a request under a sequence number of its own.
+    fn send(&mut self, request: RouteNetlinkMessage, flags: u16) -> Result<(), Cause> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        header.flags = NLM_F_REQUEST | flags;
         header.sequence_number = self.sequence;
         let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
         message.finalize();
         let mut bytes = vec![0; message.buffer_len()];
         message.serialize(&mut bytes);
         self.socket.send(&bytes, 0)?;
+        Ok(())
+    }
 
+    /// Sends one request and waits for its acknowledgement.
+    fn request(&mut self, request: RouteNetlinkMessage, flags: u16) -> Result<(), Cause> {
+        self.send(request, NLM_F_ACK | flags)?;
         for _ in 0..REPLIES_MAX {
             let mut reply = Vec::with_capacity(REPLY_BYTES_MAX);
             let (_, sender) = self.socket.recv_from(&mut reply, 0)?;

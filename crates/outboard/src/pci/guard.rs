@@ -15,6 +15,7 @@
 use super::state::{Former, Store};
 use super::sysfs::Tree;
 use super::{Address, Error, bind, unbind};
+use crate::run::FORWARDED;
 use rustix::cmsg_space;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -24,7 +25,6 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg,
     socketpair,
 };
-use rustix::process::Signal;
 use std::ffi::CStr;
 use std::fs::OpenOptions;
 use std::io::{IoSlice, IoSliceMut, Write};
@@ -47,15 +47,6 @@ const ANSWER_BYTES_MAX: usize = 1024;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often it looks whether a group is still in use, once the tender has ended.
 const ATTEMPTS: u32 = 100;
-/// Signals that shall not keep it from giving devices back.
-const HELD: [Signal; 6] = [
-    Signal::HUP,
-    Signal::INT,
-    Signal::QUIT,
-    Signal::TERM,
-    Signal::USR1,
-    Signal::USR2,
-];
 /// The kernel's log, where errors go when nobody else listens; `<3>` marks one.
 const LOG: &str = "/dev/kmsg";
 
@@ -152,7 +143,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
     std::env::set_current_dir("/").map_err(Error::Guard)?;
     rustix::process::setsid().map_err(Error::guard)?;
     rustix::thread::set_name(NAME).map_err(Error::guard)?;
-    let _held = Held::new(HELD).map_err(Error::Guard)?;
+    // What asks a monitor to end shall not keep the guard from giving devices back.
+    let _held = Held::new(FORWARDED).map_err(Error::Guard)?;
 
     let (tree, store) = (Tree::host(), Store::host());
     let taken = take(&tree, &store, &addresses);

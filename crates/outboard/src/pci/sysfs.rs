@@ -8,14 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use tender::attach::pci::sysfs::NO_IOMMU;
 
 const DEVICES: &str = "sys/bus/pci/devices";
 const DRIVERS: &str = "sys/bus/pci/drivers";
 const GROUPS: &str = "sys/kernel/iommu_groups";
 /// The driver by which VFIO hands devices out.
 pub const VFIO_PCI: &str = "vfio-pci";
-/// The name of groups that no IOMMU is behind: those of `enable_unsafe_noiommu_mode`.
-const NO_IOMMU: &str = "vfio-noiommu";
 
 /// The tree of files that begins at a root.
 #[derive(Clone, Debug)]

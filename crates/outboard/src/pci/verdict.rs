@@ -5,11 +5,7 @@ use super::routes::Route;
 use super::sysfs::{Device, Group, Machine, Member};
 use std::collections::BTreeMap;
 use std::fmt;
-
-/// Ends of names of drivers that are VFIO's: `vfio-pci`, and variants for certain devices.
-const VFIO: [&str; 2] = ["vfio-pci", "vfio_pci"];
-/// Drivers that do no DMA of their own, beside VFIO's: a group with them is still viable.
-const HARMLESS: [&str; 2] = ["pcieport", "pci-stub"];
+use tender::attach::pci::sysfs::{is_harmless, is_vfio};
 
 /// Whether a device can be handed to a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,21 +116,15 @@ fn disqualified(device: &Device, carriers: &BTreeMap<String, Route>) -> Option<R
     (!disks.is_empty()).then_some(Refusal::Disks(disks))
 }
 
-/// Who keeps VFIO from a group: the kernel's own rule (`driver_managed_dma`). A device without a
-/// driver does no DMA.
+/// Who keeps VFIO from a group. A device without a driver does no DMA.
 fn live(group: &Group, wanted: &[Address]) -> Vec<Member> {
     let is_live = |member: &&Member| {
         let address = member.name.parse::<Address>().ok();
         let driver = member.driver.as_deref();
         !address.is_some_and(|address| wanted.contains(&address))
-            && driver.is_some_and(|driver| !is_vfio(driver) && !HARMLESS.contains(&driver))
+            && driver.is_some_and(|driver| !is_harmless(driver))
     };
     group.members.iter().filter(is_live).cloned().collect()
-}
-
-/// Whether a driver is VFIO's.
-pub fn is_vfio(driver: &str) -> bool {
-    VFIO.into_iter().any(|end| driver.ends_with(end))
 }
 
 impl Refusal {

@@ -149,11 +149,9 @@ impl Net<'_> {
     /// Sends frames; whether there was one.
     fn send(&mut self, memory: &GuestMemory) -> Result<bool, Violation> {
         for _ in 0..BATCH_REQUESTS_MAX {
-            let request = self.frames.request();
-            let request = request.map_err(|jump| Violation::Ring(self.index, jump))?;
             let Some(Request {
                 address, length, ..
-            }) = request
+            }) = next(&mut self.frames, self.index)?
             else {
                 break;
             };
@@ -173,11 +171,9 @@ impl Net<'_> {
             if !self.readable || bytes >= BATCH_BYTES_MAX {
                 break;
             }
-            let request = self.room.request();
-            let request = request.map_err(|jump| Violation::Ring(self.index, jump))?;
             let Some(Request {
                 address, length, ..
-            }) = request
+            }) = next(&mut self.room, self.index)?
             else {
                 break;
             };
@@ -196,18 +192,21 @@ impl Net<'_> {
     }
 }
 
+/// The oldest request to the device with this index that was not served.
+fn next(queue: &mut Server<'_>, index: usize) -> Result<Option<Request>, Violation> {
+    queue.request().map_err(|jump| Violation::Ring(index, jump))
+}
+
 impl Disk<'_> {
     /// Moves sectors; whether any were asked for.
     fn serve(&mut self, memory: &GuestMemory) -> Result<bool, Violation> {
         for _ in 0..BATCH_REQUESTS_MAX {
-            let request = self.requests.request();
-            let request = request.map_err(|jump| Violation::Ring(self.index, jump))?;
             let Some(Request {
                 address,
                 length,
                 operation,
                 offset,
-            }) = request
+            }) = next(&mut self.requests, self.index)?
             else {
                 break;
             };

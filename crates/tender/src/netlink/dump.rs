@@ -1,9 +1,7 @@
 //! Lists that the kernel gives in as many messages as it takes.
 
 use super::{Cause, KERNEL, Netlink};
-use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-};
+use netlink_packet_core::{NLM_F_DUMP, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 
 /// Datagrams of one answer: the kernel puts several entries into each.
@@ -18,16 +16,7 @@ impl Netlink {
         request: RouteNetlinkMessage,
         mut take: impl FnMut(RouteNetlinkMessage),
     ) -> Result<(), Cause> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-        header.sequence_number = self.sequence;
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        self.socket.send(&bytes, 0)?;
-
+        self.send(request, NLM_F_DUMP)?;
         for _ in 0..DATAGRAMS_MAX {
             let mut datagram = Vec::with_capacity(DATAGRAM_BYTES_MAX);
             let (_, sender) = self.socket.recv_from(&mut datagram, 0)?;

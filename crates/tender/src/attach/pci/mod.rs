@@ -11,7 +11,7 @@
 mod dma;
 mod iova;
 mod report;
-mod sysfs;
+pub mod sysfs;
 mod vfio;
 pub mod vfio_user;
 
@@ -25,6 +25,12 @@ use sysfs::{Identity, Neighbour};
 
 pub use dma::{Arena, Pages};
 pub use report::lines as report;
+
+/// The command register of the configuration space, and its bits (PCI Local Bus 3.0, 6.2.2).
+const COMMAND: u64 = 4;
+const COMMAND_MEMORY: u16 = 1 << 1;
+const COMMAND_BUS_MASTER: u16 = 1 << 2;
+const COMMAND_NO_PIN: u16 = 1 << 10;
 
 /// The PCIe devices of an image and its DMA memory.
 #[derive(Debug, Default)]
@@ -51,6 +57,22 @@ pub struct Device {
     pub event: Option<OwnedFd>,
     /// The connection to the process that it is.
     pub socket: Option<OwnedFd>,
+}
+
+impl Device {
+    /// A device of which nothing but that is known yet.
+    fn attached() -> Self {
+        Self {
+            info: Info {
+                flags: info_flag::ATTACHED,
+                ..Info::ZERO
+            },
+            windows: Vec::new(),
+            doorbells: None,
+            event: None,
+            socket: None,
+        }
+    }
 }
 
 /// What is wrong with a PCIe device or the DMA memory.

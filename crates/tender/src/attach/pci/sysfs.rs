@@ -4,10 +4,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The name of groups that no IOMMU is behind: those of `enable_unsafe_noiommu_mode`.
-const NO_IOMMU: &str = "vfio-noiommu";
-/// Drivers whose devices a group may hold beside: VFIO's own, and that of bridges, which only pass
-/// on what others send (`vfio_dev_viable` of Linux).
-const HARMLESS: [&str; 3] = ["vfio-pci", "pcieport", "pci-stub"];
+pub const NO_IOMMU: &str = "vfio-noiommu";
+/// Ends of names of drivers that are VFIO's: `vfio-pci`, and variants for certain devices.
+const VFIO: [&str; 2] = ["vfio-pci", "vfio_pci"];
+/// Drivers that do no DMA of their own, beside VFIO's.
+const HARMLESS: [&str; 2] = ["pcieport", "pci-stub"];
+
+/// Whether a driver is VFIO's.
+pub fn is_vfio(driver: &str) -> bool {
+    VFIO.into_iter().any(|end| driver.ends_with(end))
+}
+
+/// Whether a group may hold a device of this driver and still be handed out: the kernel's own rule
+/// (`driver_managed_dma` of Linux).
+pub fn is_harmless(driver: &str) -> bool {
+    is_vfio(driver) || HARMLESS.contains(&driver)
+}
 
 /// What a device is, as a manifest describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +103,7 @@ fn alive(folder: &Path) -> Vec<Neighbour> {
     let neighbour = |entry: fs::DirEntry| {
         let driver = link(&entry.path().join("driver"))?;
         let address = entry.file_name().to_string_lossy().into_owned();
-        let alive = !HARMLESS.contains(&driver.as_str());
-        alive.then_some(Neighbour { address, driver })
+        (!is_harmless(&driver)).then_some(Neighbour { address, driver })
     };
     let mut neighbours: Vec<_> = entries.filter_map(neighbour).collect();
     neighbours.sort_by(|a, b| a.address.cmp(&b.address));

@@ -6,26 +6,21 @@
 //! addresses. Last, the device may become bus master.
 
 use super::sysfs::{self, Found, Identity};
-use super::{BarProblem, Device, Reason, dma, iova};
+use super::{
+    BarProblem, COMMAND, COMMAND_BUS_MASTER, COMMAND_MEMORY, COMMAND_NO_PIN, Device, Reason, dma,
+    iova,
+};
 use crate::options::PciAddress;
 use crate::sys::vfio::{self, Container, Group, Interrupt};
 use crate::sys::window::Window;
 use abi::PAGE_SIZE;
-use abi::pci::{
-    BAR_BYTES_MAX, BARS, DMA_BASE, Info, Request, bar_address, info_flag, request_flag,
-};
+use abi::pci::{BAR_BYTES_MAX, BARS, DMA_BASE, Request, bar_address, info_flag, request_flag};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::Resource;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 const DRIVER: &str = "vfio-pci";
-
-/// The command register of the configuration space, and its bits (PCI Local Bus 3.0, 6.2.2).
-const COMMAND: u64 = 4;
-const COMMAND_MEMORY: u16 = 1 << 1;
-const COMMAND_BUS_MASTER: u16 = 1 << 2;
-const COMMAND_NO_PIN: u16 = 1 << 10;
 
 /// The container and the groups in it, of which several devices may be.
 #[derive(Debug, Default)]
@@ -66,16 +61,7 @@ impl Host {
             return Err(Reason::NoReset);
         }
         let bus_master = request.flags & request_flag::BUS_MASTER != 0;
-        let mut attached = Device {
-            info: Info {
-                flags: info_flag::ATTACHED,
-                ..Info::ZERO
-            },
-            windows: Vec::new(),
-            doorbells: None,
-            event: None,
-            socket: None,
-        };
+        let mut attached = Device::attached();
         for bar in (0..BARS).filter(|bar| request.bars & 1 << bar != 0) {
             let mapped = map(&device, number, bar, &mut attached.windows);
             attached.info.bar_bytes[bar] = mapped.map_err(|problem| Reason::Bar(bar, problem))?;

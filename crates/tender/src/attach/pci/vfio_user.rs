@@ -10,11 +10,13 @@
 //! make it shorter.
 
 use super::sysfs::Identity;
-use super::{Arena, BarProblem, Device, Reason};
+use super::{
+    Arena, BarProblem, COMMAND, COMMAND_BUS_MASTER, COMMAND_MEMORY, COMMAND_NO_PIN, Device, Reason,
+};
 use crate::sys::window::Window;
 use crate::vfio_user::{Error as MessageError, MESSAGE_BYTES_MAX, Received, Socket};
 use abi::PAGE_SIZE;
-use abi::pci::{BAR_BYTES_MAX, BARS, Info, Request, bar_address, info_flag, request_flag};
+use abi::pci::{BAR_BYTES_MAX, BARS, Request, bar_address, info_flag, request_flag};
 use abi::vfio_user::{
     DeviceInfo, DmaMap, HEADER_BYTES, Header, IrqInfo, IrqSet, MAJOR, MINOR, RegionAccess,
     RegionInfo, TypeCapability, Version, capability, command, command_name, device_flag, dma_flag,
@@ -35,12 +37,6 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 const OWN_REGIONS_MAX: u32 = 8;
 /// What this side can do, ended by a NUL.
 const CAPABILITIES: &[u8] = b"{\"capabilities\":{\"max_msg_fds\":8}}\0";
-
-/// The command register of the configuration space, and its bits (PCI Local Bus 3.0, 6.2.2).
-const COMMAND: u64 = 4;
-const COMMAND_MEMORY: u16 = 1 << 1;
-const COMMAND_BUS_MASTER: u16 = 1 << 2;
-const COMMAND_NO_PIN: u16 = 1 << 10;
 
 /// What is wrong with a process that is to be a device.
 #[derive(Debug)]
@@ -143,16 +139,7 @@ pub fn attach(
     client.call(command::DEVICE_RESET, &[], &[])?;
     let set = COMMAND_MEMORY | COMMAND_NO_PIN;
     client.set_command(set)?;
-    let mut device = Device {
-        info: Info {
-            flags: info_flag::ATTACHED,
-            ..Info::ZERO
-        },
-        windows: Vec::new(),
-        doorbells: None,
-        event: None,
-        socket: None,
-    };
+    let mut device = Device::attached();
     client.bars(number, request, &mut device)?;
     if device.info.flags & info_flag::MESSAGE != 0 {
         let own = info.regions.min(region::COUNT + OWN_REGIONS_MAX);
