@@ -2,3 +2,5 @@
 
 pub mod e1000e;
 pub mod ixgbe;
+#[cfg(any(test, feature = "puppet"))]
+pub mod puppet;

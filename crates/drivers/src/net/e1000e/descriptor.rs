@@ -5,6 +5,7 @@
 //! (7.2.10), which are the ones that can have a checksum inserted; where it lies is told by a
 //! context descriptor before them, once for all frames that have it in the same place.
 
+use device::ethernet::HEADER_SIZE;
 use device::offload::Checksum;
 
 /// Words of a descriptor.
@@ -30,12 +31,12 @@ const RX_LENGTH_SHIFT: u32 = 32;
 pub enum Received {
     /// Not done yet.
     Pending,
-    /// A frame of so many bytes, at most [`RX_BUFFER_BYTES`].
+    /// A frame of so many bytes: at least an Ethernet header, at most [`RX_BUFFER_BYTES`].
     Frame(usize),
     /// A bad frame.
     Error,
-    /// Something that cannot be: more bytes than the buffer has, none, or a frame that goes on in
-    /// the next buffer, though longer ones are discarded.
+    /// Something that cannot be: more bytes than the buffer has, fewer than a header, or a frame
+    /// that goes on in the next buffer, though longer ones are discarded.
     Lie,
 }
 
@@ -45,7 +46,7 @@ pub fn received(word: u64) -> Received {
     let length = usize::from((word >> RX_LENGTH_SHIFT) as u16);
     if word & RX_DD == 0 {
         Received::Pending
-    } else if word & RX_EOP == 0 || length == 0 || length > RX_BUFFER_BYTES {
+    } else if word & RX_EOP == 0 || !(HEADER_SIZE..=RX_BUFFER_BYTES).contains(&length) {
         Received::Lie
     } else if word & RX_ERRORS != 0 {
         Received::Error
@@ -135,7 +136,8 @@ mod tests {
         for bit in [24, 25, 26, 28, 31] {
             assert_eq!(received(DONE | length(60) | 1 << bit), Received::Error);
         }
-        for lie in [DONE, DONE | length(2049), RX_DD | length(60), u64::MAX] {
+        let lengths = [0, 13, 2049].map(|bytes| DONE | length(bytes));
+        for lie in lengths.into_iter().chain([RX_DD | length(60), u64::MAX]) {
             assert_eq!(received(lie), Received::Lie, "{lie:#x}");
         }
     }

@@ -20,8 +20,11 @@
 //! all ones: the device is gone.
 
 mod descriptor;
+#[cfg(any(test, feature = "puppet"))]
+pub mod puppet;
 mod registers;
 mod rx;
+mod stats;
 #[cfg(test)]
 mod tests;
 mod tx;
@@ -189,11 +192,17 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
             progress: None,
             counts: NicCounts::default(),
         };
+        driver.start(clock)?;
+        Ok(driver)
+    }
+
+    /// From wherever the device is to where it runs.
+    fn start(&mut self, clock: impl Fn() -> u64) -> Result<(), Error> {
         for _ in 0..LOOKS_MAX {
-            match driver.state {
-                State::Running(_) => return Ok(driver),
+            match self.state {
+                State::Running(_) => return Ok(()),
                 State::GivenUp => return Err(Error::Gone),
-                _ => driver.step(clock())?,
+                _ => self.step(clock())?,
             }
         }
         Err(Error::Reset)
@@ -263,9 +272,7 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
         self.write(reg::IMC, u32::MAX);
         self.configure();
         // 4.6.7: statistics begin at zero; reading clears them.
-        let counts = self.counts;
-        self.read_statistics();
-        self.counts = counts;
+        stats::clear(&self.bar);
         self.mac = self.address()?;
         self.start_receive();
         self.start_transmit();
@@ -364,23 +371,6 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
         self.write(reg::IMS, CAUSES);
     }
 
-    fn read_statistics(&mut self) {
-        let errors = [
-            reg::CRCERRS,
-            reg::ALGNERRC,
-            reg::RXERRC,
-            reg::RLEC,
-            reg::ROC,
-        ];
-        let sum: u64 = errors
-            .map(|register| u64::from(self.read(register)))
-            .iter()
-            .sum();
-        self.counts.rx_error = self.counts.rx_error.saturating_add(sum);
-        let missed = u64::from(self.read(reg::MPC));
-        self.counts.rx_missed = self.counts.rx_missed.saturating_add(missed);
-    }
-
     /// Something is wrong: the device is reset, or given up if that was tried often enough.
     #[cold]
     fn fail(&mut self) {
@@ -411,7 +401,7 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
             return self.give_up();
         }
         self.link = link(status);
-        self.read_statistics();
+        stats::collect(&self.bar, &mut self.counts);
         if now.saturating_sub(since) > RECOVERED_NANOSECONDS {
             self.resets = 0;
         }
@@ -466,16 +456,10 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
 
     fn receive(&mut self, batch: &mut Batch) {
         if !matches!(self.state, State::Running(_)) {
+            self.counts.polls_idle += 1;
             return;
         }
-        let before = batch.len();
-        let taken = self.receive.take(batch, &mut self.counts);
-        if batch.len() > before {
-            self.counts.polls_busy += 1;
-        } else {
-            self.counts.polls_idle += 1;
-        }
-        if taken.is_err() {
+        if self.receive.take(batch, &mut self.counts).is_err() {
             return self.fail();
         }
         if self.receive.refill(&mut self.counts) {
@@ -510,6 +494,7 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
         // (PCI Express Base, 2.4.1). A frame that comes later sets its cause anew.
         if self.bar.read(reg::STATUS) == GONE {
             self.give_up();
+            return false;
         }
         self.receive.pending()
     }

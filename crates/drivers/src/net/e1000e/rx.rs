@@ -70,6 +70,18 @@ impl<const N: usize> Receive<N> {
     /// Moves frames that came into `batch`, and stops at the first lie.
     #[inline]
     pub fn take(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> Result<(), Lie> {
+        let first = self.next;
+        let taken = self.take_all(batch, counts);
+        if self.next == first {
+            counts.polls_idle += 1;
+        } else {
+            counts.polls_busy += 1;
+        }
+        taken
+    }
+
+    #[inline]
+    fn take_all(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> Result<(), Lie> {
         while self.next != self.end && !batch.is_full() {
             let what = received(self.ring.load(self.next, STATUS_WORD));
             match what {

@@ -101,10 +101,11 @@ fn received_frames_come_in_order_and_their_buffers_return() {
         assert!(has >= N - 32, "refilled in time");
     }
     receive.clear();
-    assert_eq!(
-        (bench.pool.free(), bench.counts),
-        (COUNT, NicCounts::default())
-    );
+    let counts = NicCounts {
+        polls_busy: 5 * N as u64,
+        ..NicCounts::default()
+    };
+    assert_eq!((bench.pool.free(), bench.counts), (COUNT, counts));
 }
 
 #[test]
@@ -158,7 +159,7 @@ fn what_cannot_be_sent_is_dropped_and_counted() {
         gso: Some(gso),
     });
     let mut batch = Batch::new();
-    let refused = [bench.frame(1519, 0), bench.frame(13, 0), segments];
+    let refused = [bench.frame(1519, 0), bench.frame(16, 0), segments];
     for frame in refused.into_iter().chain(plain.alloc(60)) {
         batch.push(frame).unwrap();
     }
@@ -450,4 +451,136 @@ proptest! {
         // All that is not in the pool is with the device: at most what its rings hold.
         prop_assert!(bench.pool.free() >= COUNT - 2 * (N - 1));
     }
+}
+
+/// A driver and a device that does what a test says.
+struct Played {
+    puppet: puppet::Puppet,
+    nic: Driver<N, N>,
+    pool: Pool,
+    now: u64,
+}
+
+impl Played {
+    fn new() -> Self {
+        let (puppet, bar, mut arena) = puppet::Puppet::new(COUNT * 4096);
+        let pool = Pool::dma(&mut arena, COUNT, BUFFER_BYTES).unwrap();
+        let nic = Driver::new(bar, &mut arena, pool, Filter::None, puppet.clock());
+        Self {
+            puppet,
+            nic: nic.unwrap(),
+            pool,
+            now: 0,
+        }
+    }
+
+    fn tend(&mut self) {
+        self.now += device::TEND_NANOSECONDS;
+        self.nic.tend(self.now);
+    }
+
+    fn receive(&mut self) -> Vec<Frame> {
+        let mut batch = Batch::new();
+        self.nic.receive(&mut batch);
+        batch.drain().collect()
+    }
+
+    /// Frames pass both ways, each once and unharmed.
+    fn works(&mut self) {
+        for n in 0..3 * N as u8 {
+            assert!(self.puppet.deliver(&[n; 60]).unwrap());
+            let mut batch = Batch::new();
+            self.nic.receive(&mut batch);
+            assert!(batch.iter().all(|frame| frame.bytes() == [n; 60]));
+            assert_eq!(batch.len(), 1);
+            self.nic.transmit(&mut batch);
+            let sent = self.puppet.drain().unwrap();
+            let (bytes, last): (Vec<_>, _) = (self.puppet.frames(&sent).unwrap(), sent.len() - 1);
+            // In one descriptor, or in two where a page ends.
+            assert!(
+                bytes
+                    .iter()
+                    .all(|bytes| bytes.iter().all(|byte| *byte == n))
+            );
+            assert_ne!(sent[last][1] & descriptor::TX_RS, 0);
+        }
+        self.tend();
+        assert!(
+            self.pool.free() >= COUNT - (N - 1),
+            "all that was sent came back"
+        );
+    }
+}
+
+#[test]
+fn frames_pass_round_the_rings_and_again_after_a_lie() {
+    let mut played = Played::new();
+    assert_eq!(
+        (played.nic.mac(), played.nic.link()),
+        (puppet::MAC, Some(1000))
+    );
+    played.works();
+    played.puppet.scribble_receive(0, [0, DONE]).unwrap();
+    assert!(played.receive().is_empty() && played.nic.link().is_none());
+    played.tend();
+    assert!(played.puppet.end_reset(), "the driver resets the device");
+    played.tend();
+    played.works();
+    let counts = *played.nic.counts();
+    assert_eq!(
+        (counts.rx_lie, counts.resets, counts.given_up),
+        (1, 1, false)
+    );
+}
+
+#[test]
+fn a_poll_that_finds_nothing_is_idle_whatever_the_reason() {
+    let mut played = Played::new();
+    let polls = |played: &Played| {
+        let counts = played.nic.counts();
+        (counts.polls_busy, counts.polls_idle)
+    };
+    played.receive();
+    assert_eq!(polls(&played), (0, 1));
+    played.puppet.deliver(&[1; 60]).unwrap();
+    played.receive();
+    assert_eq!(polls(&played), (1, 1));
+    // A bad frame is work, though nothing comes of it.
+    let bad = DONE | 60 << 32 | 1 << 31;
+    played.puppet.scribble_receive(0, [0, bad]).unwrap();
+    assert!(played.receive().is_empty());
+    assert_eq!((polls(&played), played.nic.counts().rx_error), ((2, 1), 1));
+    // A lie is none, and nor is a device that is being reset.
+    played.puppet.scribble_receive(1, [0, DONE]).unwrap();
+    played.receive();
+    played.receive();
+    assert_eq!(polls(&played), (2, 3));
+}
+
+#[test]
+fn a_device_that_is_unplugged_while_it_is_looked_at_has_counted_nothing() {
+    let mut played = Played::new();
+    played.puppet.set(reg::CRCERRS, 2);
+    played.puppet.set(reg::MPC, 3);
+    let before = *played.nic.counts();
+    played.tend();
+    for register in [
+        reg::CRCERRS,
+        reg::ALGNERRC,
+        reg::RXERRC,
+        reg::RLEC,
+        reg::ROC,
+    ] {
+        played.puppet.set(register, GONE);
+    }
+    played.puppet.set(reg::MPC, GONE);
+    played.tend();
+    let counted = played.nic.counts().since(&before);
+    assert_eq!((counted.rx_error, counted.rx_missed), (2, 3));
+    // And all of it: it is given up, with nothing to receive.
+    played.puppet.deliver(&[1; 60]).unwrap();
+    played.puppet.all_ones();
+    assert!(!played.nic.arm());
+    assert!(played.nic.counts().given_up && played.nic.link().is_none());
+    assert!(played.receive().is_empty());
 }

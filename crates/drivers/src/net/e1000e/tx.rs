@@ -6,13 +6,15 @@
 
 use super::descriptor::{Context, STATUS_WORD, TX_RS, WORDS, data, sent};
 use alloc::boxed::Box;
-use device::ethernet::HEADER_SIZE;
 use device::{Batch, Frame, NicCounts};
 use hw::{DmaArena, DmaRing, InFlight, OutOfDma, ToDevice};
 
 /// Descriptors that a frame takes at most: a context, and the data on either side of the end of a
 /// page.
 const PER_FRAME: usize = 3;
+/// Shortest frame that the device takes, in bytes without the checksum; it pads what is shorter
+/// than Ethernet's minimum by itself (TCTL.PSP).
+const FRAME_BYTES_MIN: usize = 17;
 /// No descriptor crosses the end of a page. The device could; but QEMU's drops a frame whose pages
 /// lie apart behind the IOMMU.
 const PAGE: u64 = 4096;
@@ -127,10 +129,11 @@ impl<const N: usize> Transmit<N> {
     #[inline]
     fn put_frame(&mut self, mut frame: Frame) -> Option<u64> {
         let length = frame.len();
-        if length < HEADER_SIZE || length > self.frame_max || frame.offload().gso.is_some() {
+        let offload = frame.offload();
+        let fits = (FRAME_BYTES_MIN..=self.frame_max).contains(&length);
+        if !fits || offload.gso.is_some() {
             return None;
         }
-        let offload = frame.offload();
         let context = offload.checksum.and_then(Context::new);
         if context.is_none() {
             offload.complete_checksum(frame.bytes_mut());

@@ -1,0 +1,182 @@
+//! A network card that writes whatever it likes into registers, descriptors and buffers, at any
+//! time: its driver must neither panic nor hand a buffer out twice, recover once the card behaves
+//! (or give it up), and every buffer must come back at the end.
+
+use device::{BATCH_FRAMES_MAX, Batch, Frame, HEADROOM, Nic, Pool, TEND_NANOSECONDS};
+use drivers::net::puppet::{Part, Puppet};
+use hw::{DmaArena, Mmio, Register};
+
+/// Descriptors of each ring.
+pub const RING: usize = 64;
+const BUFFERS: usize = 3 * RING;
+/// Bytes that a card may write into a buffer.
+const FRAME_BYTES_MAX: usize = 2048;
+const BUFFER_BYTES: usize = HEADROOM + FRAME_BYTES_MAX;
+/// Buffers, aligned to cache lines, and both rings.
+const DMA_BYTES: usize = BUFFERS * (BUFFER_BYTES + 64) + (16 << 10);
+/// What one input does; each step takes some bytes of it.
+const STEPS_MAX: usize = 1000;
+/// Calls of [`Nic::tend`] within which a driver has noticed that a card hangs, and has reset it.
+const TENDS_MAX: usize = 100;
+
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn word(&mut self) -> Option<u64> {
+        let (first, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*first))
+    }
+}
+
+/// A card, its driver, and who holds frames.
+pub struct Card<P, D> {
+    puppet: Puppet<P>,
+    nic: D,
+    /// Makes the driver as new, with a card that behaves: DMA memory is never given back, so that
+    /// there is none for one driver per input.
+    renew: fn(&mut D, &mut Puppet<P>),
+    batch: Batch,
+    kept: Vec<Frame>,
+    pool: Pool,
+    now: u64,
+}
+
+impl<P: Part, D: Nic> Card<P, D> {
+    /// A card that its driver, which `make` makes, has brought up.
+    pub fn new(
+        make: impl FnOnce(&Puppet<P>, Mmio, &mut DmaArena, Pool) -> D,
+        renew: fn(&mut D, &mut Puppet<P>),
+    ) -> Self {
+        let (puppet, bar, mut arena) = Puppet::new(DMA_BYTES);
+        let pool = Pool::dma(&mut arena, BUFFERS, BUFFER_BYTES).expect("there is room");
+        Self {
+            nic: make(&puppet, bar, &mut arena, pool),
+            puppet,
+            renew,
+            batch: Batch::new(),
+            kept: Vec::new(),
+            pool,
+            now: 0,
+        }
+    }
+
+    /// Does what the input says, and leaves everything as new.
+    pub fn run(&mut self, bytes: &[u8]) {
+        self.now = 0;
+        let mut input = Input(bytes);
+        for _ in 0..STEPS_MAX {
+            if self.step(&mut input).is_none() {
+                break;
+            }
+            assert!(self.batch.len() <= BATCH_FRAMES_MAX);
+            let frames = self.batch.iter().chain(&self.kept);
+            assert_distinct(frames);
+            let held = self.batch.len() + self.kept.len();
+            assert!(held + self.pool.free() <= BUFFERS);
+        }
+        drop(self.batch.drain());
+        self.kept.clear();
+        self.recover();
+        (self.renew)(&mut self.nic, &mut self.puppet);
+        let lent = self.puppet.receive_room();
+        let free: Vec<_> = std::iter::from_fn(|| self.pool.alloc_max()).collect();
+        assert_distinct(&free);
+        // A driver may keep one in the descriptor that stays free.
+        let lost = BUFFERS - lent - free.len();
+        assert!(lost <= 1, "every other buffer came back");
+    }
+
+    /// One step; `None` once the input is used up. Where the driver has been led to look for its
+    /// rings by registers that were changed, the puppet finds none: its errors are no news.
+    fn step(&mut self, input: &mut Input) -> Option<()> {
+        let Self { puppet, nic, .. } = self;
+        match input.byte()? % 13 {
+            0 => nic.receive(&mut self.batch),
+            1 => nic.transmit(&mut self.batch),
+            2 => self.kept.extend(self.batch.drain()),
+            3 => drop(self.kept.pop()),
+            4 => {
+                self.now += TEND_NANOSECONDS << (input.byte()? % 8);
+                nic.tend(self.now);
+            }
+            5 => _ = nic.arm(),
+            6 => _ = puppet.deliver(&[input.byte()?; 60]),
+            7 => _ = puppet.report(|_| ()),
+            8 => _ = puppet.end_reset(),
+            9 => {
+                let (ahead, words) = (input.byte()?, [input.word()?, input.word()?]);
+                _ = puppet.scribble_receive(usize::from(ahead), words);
+            }
+            10 => {
+                let (ahead, words) = (input.byte()?, [input.word()?, input.word()?]);
+                _ = puppet.scribble_transmit(usize::from(ahead), words);
+            }
+            11 => {
+                let (length, bits) = (input.word()?, input.word()?);
+                _ = puppet.scribble_receive(0, [0, 3 | length << 32 | bits & !0xffff_0000_0003]);
+            }
+            _ => {
+                let [a, b, c, d, e, f, ..] = input.word()?.to_le_bytes();
+                let register = Register(4 * usize::from(u16::from_le_bytes([a, b])));
+                puppet.set(register, u32::from_le_bytes([c, d, e, f]));
+            }
+        }
+        Some(())
+    }
+
+    /// The card behaves from now on, but for what it has to send: it must be reset for that, and
+    /// then work, or have been given up.
+    fn recover(&mut self) {
+        let is_reset = (0..TENDS_MAX).any(|_| {
+            self.behave();
+            let resets = self.nic.counts().resets;
+            let stuck = self.pool.alloc(60);
+            stuck.map(|frame| self.batch.push(frame));
+            self.nic.transmit(&mut self.batch);
+            self.behave();
+            self.nic.counts().given_up || self.nic.counts().resets > resets
+        });
+        assert!(is_reset, "a card that hangs is reset");
+        if (0..TENDS_MAX).any(|_| {
+            self.behave();
+            self.nic.link().is_some()
+        }) {
+            assert!(self.puppet.deliver(&[7; 60]).expect("the ring is there"));
+            self.nic.receive(&mut self.batch);
+            let frames: Vec<_> = self.batch.drain().collect();
+            assert!(frames.len() == 1 && frames[0].bytes() == [7; 60]);
+        } else {
+            assert!(self.nic.counts().given_up);
+        }
+    }
+
+    /// Time passes, and a reset that has begun is over.
+    fn behave(&mut self) {
+        self.puppet.power_on();
+        self.puppet.end_reset();
+        self.now += TEND_NANOSECONDS;
+        self.nic.tend(self.now);
+    }
+}
+
+/// No two frames may share a buffer.
+fn assert_distinct<'a>(frames: impl IntoIterator<Item = &'a Frame>) {
+    let mut places: Vec<_> = frames
+        .into_iter()
+        .map(|frame| {
+            assert!(frame.len() <= FRAME_BYTES_MAX);
+            frame.bytes().as_ptr()
+        })
+        .collect();
+    let held = places.len();
+    places.sort_unstable();
+    places.dedup();
+    assert_eq!(places.len(), held, "a buffer was handed out twice");
+}
