@@ -17,6 +17,7 @@ extern crate std;
 mod batch;
 mod block;
 mod checksum;
+mod coalesce;
 pub mod ethernet;
 mod frame;
 mod guess;
@@ -32,6 +33,7 @@ pub mod virtio;
 
 pub use batch::{BATCH_BYTES_MAX, BATCH_FRAMES_MAX, Batch};
 pub use block::{BlockDevice, BlockError};
+pub use coalesce::coalesced;
 pub use frame::{FRAME_BYTES_MAX, Frame, HEADROOM, Pool};
 pub use guess::Guess;
 pub use netif::{Netif, NetifExt, WaitHandle};

@@ -11,10 +11,10 @@ pub const SEGMENT_HEADER_MAX: usize = 256;
 /// Offset of TCP's checksum in its header (RFC 9293, 3.1).
 pub(crate) const TCP_CHECKSUM: usize = 16;
 const TCP_SEQUENCE: usize = 4;
-const TCP_FLAGS: usize = 13;
+pub(crate) const TCP_FLAGS: usize = 13;
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
-const CWR: u8 = 0x80;
+pub(crate) const CWR: u8 = 0x80;
 
 /// Where headers and payload of a TCP packet that is to be cut lie.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use crate::offload::{Checksum, Gso, GsoKind, Offload};
 use crate::virtio::{self, BadHeader, GSO_SIZE_MIN, HEADER_SIZE};
-use crate::{SEGMENT_HEADER_MAX, segments};
+use crate::{SEGMENT_HEADER_MAX, coalesced, segments};
 use etherparse::{
     NetSlice, PacketBuilder, SingleVlanHeader, SlicedPacket, TcpHeader, TransportSlice, VlanId,
 };
@@ -228,6 +228,56 @@ proptest! {
             stream.extend(received.payload);
         }
         prop_assert_eq!(stream, sent.payload);
+    }
+
+    /// Segments of any sizes, which a device has made one frame: a checksum is no longer in it.
+    #[test]
+    fn what_was_coalesced_is_cut_into_the_same_stream(
+        shape in shape(),
+        payloads in proptest::collection::vec(
+            proptest::collection::vec(any::<u8>(), 1..1400), 2..15,
+        ),
+        checksum: u16,
+    ) {
+        let shape = Shape { ipv6: false, ..shape };
+        let mut frame = tcp(shape, payloads.concat()).frame;
+        let start = if shape.vlan { 38 } else { 34 };
+        put(&mut frame, start + 16, checksum);
+        let count = payloads.len();
+        let gso = coalesced(&mut frame, count, 1500).unwrap().gso.unwrap();
+        prop_assert_eq!(gso.ecn, shape.flags & 0x80 != 0);
+        let largest = payloads.iter().map(Vec::len).max().unwrap();
+        prop_assert!(usize::from(gso.size) <= largest);
+        let all = cut(&frame, gso);
+        prop_assert!(all.len() <= count);
+        let stream: Vec<u8> = all.iter().flat_map(|each| receive(each).payload).collect();
+        prop_assert_eq!(stream, payloads.concat());
+    }
+
+    /// Whatever a device says that it has put together, segments are no larger than it may receive.
+    #[test]
+    fn what_cannot_have_been_coalesced_is_refused(
+        len in 0..3000usize,
+        count in 0..20usize,
+        mtu in 0..2000usize,
+        edits in proptest::collection::vec((0..60usize, any::<u8>()), 0..3),
+        cut_to in 0..4000usize,
+    ) {
+        let mut frame = tcp(PLAIN, vec![7; len]).frame;
+        for (at, byte) in edits {
+            if let Some(place) = frame.get_mut(at) {
+                *place = byte;
+            }
+        }
+        frame.truncate(cut_to);
+        if let Some(offload) = coalesced(&mut frame, count, mtu) {
+            let gso = offload.gso.unwrap();
+            prop_assert!(count > 0 && frame.len() >= usize::from(gso.header) + count);
+            prop_assert!(gso.segment_bytes() <= mtu + 14 + 2 * 4);
+            let stream: usize = cut(&frame, gso).iter()
+                .map(|each| each.len() - usize::from(gso.header)).sum();
+            prop_assert_eq!(stream, frame.len() - usize::from(gso.header));
+        }
     }
 
     #[test]

@@ -15,6 +15,10 @@ pub struct Config {
     /// Whether it takes 802.1Q tags off. They are lost: for an appliance that serves one tagged
     /// network and is told which by the switch; whoever forwards frames keeps them.
     pub vlan_strip: bool,
+    /// Whether it makes one large frame of TCP segments that follow each other (7.11). Buffers
+    /// have to be of [`super::COALESCED_BUFFER_BYTES`]; who receives such a frame finds in its
+    /// offload how it is to be cut again.
+    pub coalesce: bool,
 }
 
 impl Config {
@@ -24,6 +28,7 @@ impl Config {
         filter: Filter::None,
         interrupt: Interrupt::MsiX,
         vlan_strip: false,
+        coalesce: false,
     };
 }
 

@@ -46,7 +46,8 @@ pub struct Rings {
     pub buffer: usize,
 }
 
-/// Bytes of a receive buffer for frames of `mtu`: what the device may write, tags included.
+/// Bytes of a receive buffer for frames of `mtu` that come as they are: what the device may write,
+/// tags included.
 pub fn buffer_bytes(mtu: usize) -> Result<usize, Error> {
     let frame = mtu.saturating_add(ETHERNET_BYTES + TAGS_BYTES + CRC_BYTES);
     if mtu == 0 || frame > FRAME_BYTES_MAX {
@@ -128,11 +129,12 @@ pub fn configure(
     receive(bar, config);
     transmit(bar, rings);
     transmit_queue(bar, wait)?;
+    // Coalescing goes by the throttle of the queue's vector, so that it comes first.
+    interrupts(bar, config);
     receive_queue(bar, config, rings, wait)?;
     receive_path(bar, wait)?;
     bar.change(CTRL_EXT, CTRL_EXT_DRV_LOAD, 0);
     // The last step of 4.6.3 lets interrupts through; here that is `arm`.
-    interrupts(bar, config.interrupt);
     Ok(mac)
 }
 
@@ -226,6 +228,7 @@ fn receive(bar: &Mmio, config: &Config) {
         RDRXCTL_CRC_STRIP | RDRXCTL_SET,
         RDRXCTL_RSC_FIRST_SIZE,
     );
+    coalesce(bar, config);
 
     // 4.6.11.3.4: neither DCB nor virtualization. One packet buffer, one traffic class.
     bar.write(RXPBSIZE, RXPBSIZE_ALL);
@@ -240,6 +243,18 @@ fn receive(bar: &Mmio, config: &Config) {
     }
     bar.change(HLREG0, set, HLREG0_JUMBOEN);
     bar.change(MAXFRS, (frame as u32) << 16, 0xffff_0000);
+}
+
+/// 4.6.7.2.1: what coalescing needs of the whole port. A frame without payload is left alone: who
+/// forwards has to pass on each acknowledgement, and could not make two of one.
+fn coalesce(bar: &Mmio, config: &Config) {
+    if config.coalesce {
+        bar.change(RFCTL, 0, RFCTL_RSC_DIS);
+        bar.change(RSCDBU, RSCDBU_ACK_DIS, 0);
+        bar.change(PSRTYPE, PSRTYPE_TCP, 0);
+    } else {
+        bar.change(RFCTL, RFCTL_RSC_DIS, 0);
+    }
 }
 
 /// 7.1.1.1.2: bits 47:36 of the address choose a bit of the table.
@@ -300,6 +315,9 @@ fn receive_queue(bar: &Mmio, config: &Config, rings: Rings, wait: Wait<'_>) -> R
     let units = (rings.buffer / SRRCTL_BUFFER_UNIT) as u32;
     let buffers = units | SRRCTL_HEADER_DEFAULT;
     bar.write(SRRCTL, buffers | SRRCTL_DESCTYPE_ADVANCED | SRRCTL_DROP_EN);
+    // 4.6.7.2.2: a coalesced frame is one buffer's.
+    let coalesce = if config.coalesce { RSCCTL_ENABLE } else { 0 };
+    bar.write(RSCCTL, coalesce);
     let strip = if config.vlan_strip { RXDCTL_VME } else { 0 };
     bar.write(RXDCTL, RXDCTL_ENABLE | strip);
     ready(
@@ -332,19 +350,23 @@ fn receive_path(bar: &Mmio, wait: Wait<'_>) -> Result<(), Error> {
 
 /// 4.6.6 and 7.3.4: receive queue 0 is the only cause. An interrupt masks it, so that the next one
 /// comes once it has been asked for.
-fn interrupts(bar: &Mmio, interrupt: Interrupt) {
-    let (modes, auto_clear) = match interrupt {
+fn interrupts(bar: &Mmio, config: &Config) {
+    let (modes, auto_clear) = match config.interrupt {
         // The mask is set as EICR is written; before, the cause is still set, and so no new one.
         Interrupt::Msi => (0, 0),
         Interrupt::MsiX => (GPIE_MULTIPLE_MSIX | GPIE_EIAME | GPIE_PBA_SUPPORT, CAUSE_RX),
     };
     bar.write(IVAR, IVAR_RX0_TO_0);
     bar.write(IVAR_MISC, 0);
-    bar.write(GPIE, modes);
+    // No throttle: who sleeps is woken by the first frame. But coalescing ends by it.
+    let (delay, throttle) = match config.coalesce {
+        true => (GPIE_RSC_DELAY, EITR_COALESCE),
+        false => (0, 0),
+    };
+    bar.write(GPIE, modes | delay);
     bar.write(EIAC, auto_clear);
     bar.write(EIAM, CAUSE_RX);
-    // No throttle: who sleeps is woken by the first frame.
-    bar.write(EITR, 0);
+    bar.write(EITR, throttle);
     bar.write(EICR, EIMC_ALL);
 }
 

@@ -45,7 +45,7 @@ pub use stats::Statistics;
 use device::{BATCH_FRAMES_MAX, Batch, HEADROOM, Nic, NicCounts, Offloads, Pool};
 use hw::{DmaArena, Mmio};
 use init::Rings;
-use registers::{ALL_ONES, BAR_BYTES, STATUS};
+use registers::{ALL_ONES, BAR_BYTES, SRRCTL_BUFFER_BYTES_MAX, STATUS};
 use rx::{Lie, Receiver};
 use tx::Transmitter;
 use wait::{Wait, no_wait, poll};
@@ -61,6 +61,8 @@ pub const RING: usize = 512;
 pub const BUFFERS: usize = 2 * RING + 2 * BATCH_FRAMES_MAX;
 /// Size of a buffer of the pool, in bytes, for an MTU of 1500.
 pub const BUFFER_BYTES: usize = HEADROOM + 2048;
+/// Size of one where frames are coalesced: as large as the device can fill.
+pub const COALESCED_BUFFER_BYTES: usize = HEADROOM + SRRCTL_BUFFER_BYTES_MAX;
 
 /// Resets in a row before the device is given up.
 pub const RESETS_MAX: u32 = 5;
@@ -132,11 +134,10 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
         if bar0.read(STATUS) == ALL_ONES {
             return Err(Error::Gone);
         }
-        let buffer_bytes = init::buffer_bytes(config.mtu)?;
         init::reset(&bar0, wait);
         wait(init::RESET_NANOSECONDS);
         let mut driver = Self {
-            receiver: Receiver::new(arena, pool, buffer_bytes)?,
+            receiver: Receiver::new(arena, pool, &config)?,
             transmitter: Transmitter::new(arena)?,
             bar: bar0,
             config,
@@ -218,7 +219,7 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
         self.link = link::speed(&self.bar);
         self.statistics.collect(&self.bar, &mut self.counts);
         self.transmitter.reclaim_rest();
-        if self.receiver.is_out_of_turn() {
+        if self.receiver.is_stuck() {
             self.counts.rx_lie += 1;
             return false;
         }
@@ -259,7 +260,6 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
 
     fn receive(&mut self, batch: &mut Batch) {
         if self.state != State::Running {
-            self.counts.polls_idle += 1;
             return;
         }
         let received = self.receiver.receive(&self.bar, batch, &mut self.counts);

@@ -83,8 +83,11 @@ pub const EIAC: Register = Register(0x00810);
 pub const EIAM: Register = Register(0x00890);
 /// 8.2.3.5.9 Extended Interrupt Mask Clear, causes 0 to 63, 2.
 pub const EIMC_EX: Register = Register(0x00AB0);
-/// 8.2.3.5.12 Extended Interrupt Throttle.
+/// 8.2.3.5.12 Extended Interrupt Throttle: least time between interrupts, in units of 2.048 us,
+/// from bit 3. Frames are coalesced for as long.
 pub const EITR: Register = Register(0x00820);
+/// 33 us: two frames of 16 KiB at 10 Gb/s.
+pub const EITR_COALESCE: u32 = 16 << 3;
 /// 8.2.3.5.16 Interrupt Vector Allocation: receive queue 0 in bits 7:0, transmit queue 0 in 15:8.
 pub const IVAR: Register = Register(0x00900);
 /// Its vector (or bit of [`EICR`]) is 0, and valid.
@@ -97,6 +100,8 @@ pub const GPIE: Register = Register(0x00898);
 pub const GPIE_MULTIPLE_MSIX: u32 = 1 << 4;
 /// A message masks its cause, as [`EIAM`] says.
 pub const GPIE_EIAME: u32 = 1 << 30;
+/// An interrupt comes 8 us after it has ended coalescing, so that what it is for is in memory.
+pub const GPIE_RSC_DELAY: u32 = 1 << 11;
 /// The table of pending messages works.
 pub const GPIE_PBA_SUPPORT: u32 = 1 << 31;
 /// The cause that receive queue 0 is allocated to.
@@ -120,8 +125,16 @@ pub const VLNCTRL_VET: u32 = 0x8100;
 pub const MCSTCTRL: Register = Register(0x05090);
 /// The multicast table decides.
 pub const MCSTCTRL_MFE: u32 = 1 << 2;
+/// 8.2.3.7.4 Packet Split Receive Type, of pool 0: which headers are looked for.
+pub const PSRTYPE: Register = Register(0x05480);
+/// TCP's.
+pub const PSRTYPE_TCP: u32 = 1 << 4;
 /// 8.2.3.7.5 Receive Checksum Control.
 pub const RXCSUM: Register = Register(0x05000);
+/// 8.2.3.7.6 Receive Filter Control.
+pub const RFCTL: Register = Register(0x05008);
+/// Nothing is coalesced, in any queue.
+pub const RFCTL_RSC_DIS: u32 = 1 << 5;
 /// 8.2.3.7.7 Multicast Table Array, 128.
 pub const MTA: Register = Register(0x05200);
 /// 8.2.3.7.8 Receive Address Low, 128, 8 bytes apart.
@@ -169,7 +182,10 @@ pub const RXDCTL_VME: u32 = 1 << 30;
 pub const SRRCTL: Register = Register(0x01014);
 /// Unit of the buffer's size.
 pub const SRRCTL_BUFFER_UNIT: usize = 1024;
-/// Bytes of a header buffer, in units of 64, from bit 8: its default of 256, without use here.
+/// Largest buffer that can be said.
+pub const SRRCTL_BUFFER_BYTES_MAX: usize = 16 * SRRCTL_BUFFER_UNIT;
+/// Bytes of a header buffer, in units of 64, from bit 8: its default of 256. There are no such
+/// buffers here, but what coalesces wants to see at least 128.
 pub const SRRCTL_HEADER_DEFAULT: u32 = 4 << 8;
 /// Advanced descriptors with one buffer.
 pub const SRRCTL_DESCTYPE_ADVANCED: u32 = 1 << 25;
@@ -183,7 +199,8 @@ pub const RDRXCTL_CRC_STRIP: u32 = 1 << 1;
 pub const RDRXCTL_DMA_DONE: u32 = 1 << 3;
 /// Has to be set to zero.
 pub const RDRXCTL_RSC_FIRST_SIZE: u32 = 0x1f << 17;
-/// Two reserved bits that have to be set.
+/// RSCACKC, an acknowledgement that changes ends a coalesced frame, and a reserved bit: both have
+/// to be set.
 pub const RDRXCTL_SET: u32 = 3 << 25;
 /// 8.2.3.8.9 Receive Packet Buffer Size, 8: in units of 1024 bytes from bit 10.
 pub const RXPBSIZE: Register = Register(0x03C00);
@@ -193,6 +210,14 @@ pub const RXPBSIZE_ALL: u32 = 0x200 << 10;
 pub const RXCTRL: Register = Register(0x03000);
 /// Receive enable.
 pub const RXCTRL_RXEN: u32 = 1 << 0;
+/// 8.2.3.8.12 RSC Data Buffer Control.
+pub const RSCDBU: Register = Register(0x03028);
+/// Frames without payload are left alone.
+pub const RSCDBU_ACK_DIS: u32 = 1 << 7;
+/// 8.2.3.8.13 RSC Control; most descriptors of a coalesced frame from bit 2, 0 for 1.
+pub const RSCCTL: Register = Register(0x0102C);
+/// The queue's frames are coalesced.
+pub const RSCCTL_ENABLE: u32 = 1 << 0;
 
 // 8.2.3.9: transmit, queue 0.
 
@@ -334,6 +359,11 @@ pub const DESCRIPTOR_BYTES: usize = 16;
 
 /// 7.1.6.1: packet buffer address. Word 1 is the header buffer's address, and none.
 pub const RX_ADDRESS: usize = 0;
+/// 7.1.6.2: what kind of packet it is, once the device has written that.
+pub const RX_PACKET: usize = 0;
+/// RSCCNT, 4 bits from here: 0 for a frame as it came, otherwise one more than the number of
+/// coalesced frames, as far as that goes.
+pub const RX_PACKET_RSCCNT_SHIFT: u32 = 17;
 /// 7.1.6.2: status, errors, length and tag, once the device has written them.
 pub const RX_STATUS: usize = 1;
 /// Descriptor done.

@@ -1,6 +1,7 @@
 //! Receiving: advanced descriptors with one buffer each (7.1.6), in a ring (7.1.9).
 
-use super::config::Error;
+use super::config::{Config, Error};
+use super::init;
 use super::registers::*;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -28,15 +29,28 @@ pub struct Receiver<const N: usize> {
     pool: Pool,
     /// Bytes that the device may write into a buffer behind the shortest frame.
     payload_max: usize,
-    /// Most frames of a call: what fills a batch by bytes.
+    /// Most frames of a call: what fills a batch by bytes, unless frames are coalesced.
     call_max: usize,
+    /// Bytes of the largest frame that is not coalesced.
+    plain_max: usize,
+    /// Largest payload of a frame as it came.
+    mtu: usize,
+    /// Whether frames are coalesced.
+    coalesces: bool,
+    /// The descriptor that others had overtaken when that was last looked at.
+    overtaken: Option<usize>,
     /// Frames whose checksum the device found wrong.
     pub bad_checksum: u64,
 }
 
 impl<const N: usize> Receiver<N> {
     /// A ring full of buffers of `pool`.
-    pub fn new(arena: &mut DmaArena, pool: Pool, buffer_bytes: usize) -> Result<Self, Error> {
+    pub fn new(arena: &mut DmaArena, pool: Pool, config: &Config) -> Result<Self, Error> {
+        let plain_max = init::buffer_bytes(config.mtu)?;
+        let buffer_bytes = match config.coalesce {
+            true => SRRCTL_BUFFER_BYTES_MAX,
+            false => plain_max,
+        };
         if pool.frame_bytes_max() < buffer_bytes {
             return Err(Error::BufferSize {
                 wanted: buffer_bytes,
@@ -56,7 +70,11 @@ impl<const N: usize> Receiver<N> {
             next: 0,
             pool,
             payload_max: buffer_bytes - FRAME_BYTES_MIN,
-            call_max: BATCH_BYTES_MAX / buffer_bytes,
+            call_max: BATCH_BYTES_MAX / plain_max,
+            plain_max,
+            mtu: config.mtu,
+            coalesces: config.coalesce,
+            overtaken: None,
             bad_checksum: 0,
         };
         Ok(receiver)
@@ -74,7 +92,7 @@ impl<const N: usize> Receiver<N> {
 
     /// Gives all buffers to a device that has just been reset.
     pub fn refill(&mut self) {
-        self.next = 0;
+        (self.next, self.overtaken) = (0, None);
         for (index, buffer) in self.buffers.iter().enumerate() {
             offer(self.ring, index, buffer);
         }
@@ -85,8 +103,17 @@ impl<const N: usize> Receiver<N> {
         self.ring.load(self.next, RX_STATUS) & RX_DD != 0
     }
 
-    /// Whether one is done before its turn. The device fills them in order, so that this is a lie.
-    pub fn is_out_of_turn(&self) -> bool {
+    /// Whether the device will not come back to a descriptor that it has left out, which is a lie.
+    /// It fills them in order; but it keeps that of a coalesced frame for longer, though not from
+    /// one look to the next (7.11.5).
+    pub fn is_stuck(&mut self) -> bool {
+        let overtaken = self.is_out_of_turn().then_some(self.next);
+        let before = mem::replace(&mut self.overtaken, overtaken);
+        overtaken.is_some() && (!self.coalesces || overtaken == before)
+    }
+
+    /// Whether a descriptor is done before its turn.
+    fn is_out_of_turn(&self) -> bool {
         let mut ahead = 1..N - 1;
         let done = |n| self.ring.load(self.next + n, RX_STATUS) & RX_DD != 0;
         // The order matters: the next one is looked at after the others.
@@ -102,7 +129,10 @@ impl<const N: usize> Receiver<N> {
         counts: &mut NicCounts,
     ) -> Result<(), Lie> {
         let first = self.next;
-        let result = self.take(batch, counts);
+        let result = match self.coalesces {
+            true => self.take::<true>(batch, counts),
+            false => self.take::<false>(batch, counts),
+        };
         if self.next == first {
             counts.polls_idle += 1;
         } else {
@@ -112,21 +142,31 @@ impl<const N: usize> Receiver<N> {
         result
     }
 
+    /// One for devices that coalesce and one for the others, which pay nothing for it.
     #[inline]
-    fn take(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> Result<(), Lie> {
+    fn take<const COALESCES: bool>(
+        &mut self,
+        batch: &mut Batch,
+        counts: &mut NicCounts,
+    ) -> Result<(), Lie> {
         // At hand for the loop: what is in memory would be loaded anew after each store.
         let (ring, buffers, pool) = (self.ring, &mut *self.buffers, self.pool);
-        let payload_max = self.payload_max;
+        let (payload_max, plain_max) = (self.payload_max, self.plain_max);
         let end = self.next + batch.room().min(self.call_max);
         while self.next != end {
             let next = self.next;
             // Read once: the device may change it at any time.
             let status = ring.load(next, RX_STATUS);
+            let packets = if COALESCES {
+                packets(ring.load(next, RX_PACKET))
+            } else {
+                0
+            };
             if status & (RX_DD | RX_EOP | RX_RXE | RX_L4E | RX_IPE) != RX_DD | RX_EOP {
                 if status & RX_DD == 0 {
                     break;
                 }
-                match examine(status) {
+                match examine(status, packets) {
                     Examined::BadChecksum => self.bad_checksum += 1,
                     Examined::Bad => {
                         counts.rx_error += 1;
@@ -138,7 +178,8 @@ impl<const N: usize> Receiver<N> {
                 }
             }
             let length = usize::from((status >> RX_LENGTH_SHIFT) as u16);
-            if length.wrapping_sub(FRAME_BYTES_MIN) > payload_max {
+            let too_long = COALESCES && packets < 2 && length > plain_max;
+            if too_long || length.wrapping_sub(FRAME_BYTES_MIN) > payload_max {
                 return Err(Lie);
             }
             let Some(Ok((fresh, iova))) = pool.alloc_max().map(InFlight::lend) else {
@@ -151,11 +192,27 @@ impl<const N: usize> Receiver<N> {
             ring.publish(next, RX_STATUS, 0);
             self.next = next + 1;
             frame.truncate(length);
+            if COALESCES && packets > 1 {
+                let Some(offload) = device::coalesced(frame.bytes_mut(), packets, self.mtu) else {
+                    counts.rx_error += 1;
+                    continue;
+                };
+                frame.set_offload(offload);
+            }
             // There is room: that was counted before.
             let _ = batch.push(frame);
+            if COALESCES && batch.is_full() {
+                break;
+            }
         }
         Ok(())
     }
+}
+
+/// How many frames were made one; 0 and 1 mean that none were.
+#[inline]
+fn packets(packet: u64) -> usize {
+    ((packet >> RX_PACKET_RSCCNT_SHIFT & 0xf) as usize).saturating_sub(1)
 }
 
 /// Offers a buffer (again): 7.1.6.1.
@@ -169,11 +226,12 @@ fn offer<const N: usize>(ring: DmaRing<2, N>, index: usize, buffer: &InFlight<Fr
 
 /// What to do with a frame that is not plainly good.
 #[cold]
-fn examine(status: u64) -> Examined {
+fn examine(status: u64, packets: usize) -> Examined {
     // Without the end of the packet there is a second buffer, which none needs.
     if status & RX_EOP == 0 {
         Examined::Lie
-    } else if status & RX_RXE != 0 {
+    } else if status & RX_RXE != 0 || packets > 1 {
+        // The checksum of what was coalesced is made anew, and would vouch for what is wrong.
         Examined::Bad
     } else {
         Examined::BadChecksum

@@ -16,10 +16,8 @@ const REPORT_EVERY: usize = 32;
 /// Shortest frame that the device takes, in bytes, without the checksum; it pads what is shorter
 /// than Ethernet's minimum by itself.
 const FRAME_BYTES_MIN: usize = 17;
-/// Most bytes of a descriptor's buffer: 15.5 KiB are allowed; larger frames are in parts of this.
-const PART_BYTES_MAX: usize = 8192;
-/// Most descriptors of a frame: a context, and the parts of 64 KiB with headers.
-const FRAME_DESCRIPTORS_MAX: usize = 1 + device::FRAME_BYTES_MAX.div_ceil(PART_BYTES_MAX);
+/// Most bytes of a descriptor's buffer: 15.5 KiB. Larger frames are in parts of this.
+const PART_BYTES_MAX: usize = 15_872;
 /// What all data descriptors have in common.
 const DATA: u64 = TX_DTYP_DATA | TX_DEXT | TX_IFCS;
 
@@ -172,10 +170,6 @@ impl<const N: usize> Transmitter<N> {
 
     /// A frame with work for the device, or one that cannot be sent; what its last descriptor says.
     fn put_work(&mut self, mut frame: Frame, counts: &mut NicCounts) -> Option<u64> {
-        if self.room() < FRAME_DESCRIPTORS_MAX {
-            counts.tx_no_room += 1;
-            return None;
-        }
         let length = frame.len();
         let sound = length >= FRAME_BYTES_MIN;
         let work = offload::prepare(&mut frame).filter(|work| {
@@ -186,6 +180,15 @@ impl<const N: usize> Transmitter<N> {
             counts.tx_refused += 1;
             return None;
         };
+        let context = usize::from(self.wants(&work).is_some());
+        let wanted = context + length.div_ceil(PART_BYTES_MAX);
+        if self.room() < wanted {
+            self.reclaim_rest();
+        }
+        if self.room() < wanted {
+            counts.tx_no_room += 1;
+            return None;
+        }
         let first = self.tail;
         self.put_context(&work);
         let last = self.put_parts(&work, iova, length, first);
@@ -193,10 +196,14 @@ impl<const N: usize> Transmitter<N> {
         Some(last)
     }
 
-    /// 7.2.3.2.3: what the device needs to know, unless it does already. Of its two contexts, the
-    /// first is used.
+    /// The context that a frame needs, unless the device knows it already.
+    fn wants(&self, work: &Work) -> Option<[u64; 2]> {
+        work.context.filter(|_| work.context != self.context)
+    }
+
+    /// 7.2.3.2.3: what the device needs to know. Of its two contexts, the first is used.
     fn put_context(&mut self, work: &Work) {
-        let Some(context) = work.context.filter(|_| work.context != self.context) else {
+        let Some(context) = self.wants(work) else {
             return;
         };
         self.ring.store(self.tail, 0, context[0]);
