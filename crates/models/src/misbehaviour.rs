@@ -15,6 +15,8 @@ pub enum Fault {
     Status,
     /// All else that a descriptor says of a received frame is anything.
     Garbage,
+    /// A received frame is said to be any number of packets that were joined.
+    Joined,
     /// A descriptor is done before its frame was written, or sent.
     EarlyDone,
     /// A descriptor is left out.
@@ -30,11 +32,12 @@ pub enum Fault {
 }
 
 /// All faults, with their names.
-const FAULTS: [(&str, Fault); 10] = [
+const FAULTS: [(&str, Fault); 11] = [
     ("gone", Fault::Gone),
     ("length", Fault::Length),
     ("status", Fault::Status),
     ("garbage", Fault::Garbage),
+    ("joined", Fault::Joined),
     ("early-done", Fault::EarlyDone),
     ("skip", Fault::Skip),
     ("link-flap", Fault::LinkFlap),
@@ -173,8 +176,12 @@ impl Mischief {
     pub(crate) fn write_back(&mut self, [mut first, mut second]: [u64; 2]) -> [u64; 2] {
         const STATUS: u64 = 0xffff_fffe;
         const LENGTH: u64 = 0xffff << 32;
+        const JOINED: u64 = 0xf << 17;
         if self.strikes(Fault::Garbage) {
             first = self.random.u64(..);
+        }
+        if self.strikes(Fault::Joined) {
+            first = first & !JOINED | self.random.u64(..) & JOINED;
         }
         if self.strikes(Fault::Length) {
             second = second & !LENGTH | self.random.u64(..) & LENGTH;

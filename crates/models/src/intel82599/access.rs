@@ -271,11 +271,8 @@ impl Nic {
                 "RDRXCTL.RSCACKC and FCOE_WRFIX must be 1 (8.2.3.8.8)",
             ),
         ];
-        for (holds, rule) in rules {
-            if !holds {
-                self.order("RXCTRL", rule);
-            }
-        }
+        self.check_rules("RXCTRL", &rules);
+        self.check_coalescing_start();
     }
 
     /// Base and length of a ring: multiples of 128.
@@ -356,6 +353,7 @@ impl Nic {
                 "SRRCTL.BSIZEPACKET must be 1 to 16 KiB (8.2.3.8.7)",
             );
         }
+        self.check_coalescing_queue(number);
     }
 
     /// 4.6.8 and 4.6.8.1: a transmit queue is switched on or off.

@@ -7,6 +7,8 @@ pub(crate) const BYTES: usize = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RxWriteBack {
     pub(crate) packet_type: u32,
+    /// RSCCNT: 0 for a packet that came alone, else one more than were joined.
+    pub(crate) coalesced: u8,
     pub(crate) status: u32,
     pub(crate) errors: u32,
     pub(crate) len: u16,
@@ -15,6 +17,8 @@ pub(crate) struct RxWriteBack {
 
 /// Bits of the packet type, which begins at bit 4 of the first word (7.1.6.2, table 7-21).
 pub(crate) mod packet_type {
+    use crate::packet::headers::Ip;
+
     pub(crate) const IPV4: u32 = 1 << 0;
     pub(crate) const IPV4_OPTIONS: u32 = 1 << 1;
     pub(crate) const IPV6: u32 = 1 << 2;
@@ -22,6 +26,16 @@ pub(crate) mod packet_type {
     pub(crate) const TCP: u32 = 1 << 4;
     pub(crate) const UDP: u32 = 1 << 5;
     pub(crate) const SCTP: u32 = 1 << 6;
+
+    /// What an IP packet is, but for its payload.
+    pub(crate) fn of(ip: &Ip) -> u32 {
+        match (ip.v6, ip.extended) {
+            (false, false) => IPV4,
+            (false, true) => IPV4_OPTIONS,
+            (true, false) => IPV6,
+            (true, true) => IPV6_EXTENDED,
+        }
+    }
 }
 
 /// Bits of the extended status (7.1.6.2).
@@ -42,7 +56,7 @@ pub(crate) mod error {
 
 impl RxWriteBack {
     pub(crate) fn words(self) -> [u64; 2] {
-        let first = u64::from(self.packet_type) << 4;
+        let first = u64::from(self.packet_type) << 4 | u64::from(self.coalesced & 0xf) << 17;
         let second = u64::from(self.status)
             | u64::from(self.errors) << 20
             | u64::from(self.len) << 32
@@ -161,8 +175,9 @@ mod tests {
             errors: error::L4_CHECKSUM,
             len: 0x5a5,
             tag: 0x123,
+            coalesced: 12,
         };
-        assert_eq!(back.words(), [0x210, 0x0123_05a5_4000_0003]);
+        assert_eq!(back.words(), [0x18_0210, 0x0123_05a5_4000_0003]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ const GPIE_MSIX: u32 = 1 << 4;
 const GPIE_OTHER_CLEAR_DISABLE: u32 = 1 << 5;
 const GPIE_AUTO_MASK: u32 = 1 << 30;
 /// An entry of IVAR is valid (8.2.3.5.16).
-const VALID: u32 = 1 << 7;
+pub(crate) const VALID: u32 = 1 << 7;
 /// Field of EITR: the interval, in units of 2 microseconds (8.2.3.5.12).
 const INTERVAL_SHIFT: u32 = 3;
 const INTERVAL_MASK: u32 = 0x1ff;
@@ -189,11 +189,7 @@ impl Interrupts {
         if now < self.next[vector] {
             return false;
         }
-        let interval = match vector {
-            0..24 => file.get(at::EITR + 4 * vector) >> INTERVAL_SHIFT & INTERVAL_MASK,
-            _ => 0,
-        };
-        self.next[vector] = now + INTERVAL * interval;
+        self.next[vector] = now + INTERVAL * interval(file, vector);
         true
     }
 
@@ -201,6 +197,15 @@ impl Interrupts {
     pub(crate) fn take_raised(&mut self) -> u64 {
         std::mem::take(&mut self.raised)
     }
+}
+
+/// The interval of a vector, in units of 2 microseconds: the registers lie in two places.
+pub(crate) fn interval(file: &RegisterFile, vector: usize) -> u32 {
+    let register = match vector {
+        0..24 => at::EITR + 4 * vector,
+        _ => at::EITR_HIGH + 4 * (vector - 24),
+    };
+    file.get(register) >> INTERVAL_SHIFT & INTERVAL_MASK
 }
 
 #[cfg(test)]

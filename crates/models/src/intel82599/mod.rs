@@ -8,16 +8,18 @@
 //! | [`descriptor`] | the descriptors of both directions | 7.1.6, 7.2.3.2 |
 //! | [`filter`] | which frames are for us | 7.1.1 |
 //! | [`receive`] | filters, offloads, write-back | 7.1 |
+//! | [`coalesce`] | segments that are received as one packet | 7.11 |
 //! | [`transmit`] | descriptors, offloads, frames | 7.2 |
 //! | [`interrupts`] | causes, masks, vectors | 7.3 |
 //! | [`statistics`] | counters | 8.2.3.23 |
 //! | [`ownership`] | which memory the device has | |
 //!
-//! What it leaves out: legacy receive and transmit descriptors, header splitting, receive side
-//! coalescing, RSS and all filters that choose a queue, virtualisation, data centre bridging, flow
-//! control, MACsec, IPsec, FCoE and wake-up. A driver that asks for one of the first three is told.
+//! What it leaves out: legacy receive and transmit descriptors, header splitting, RSS and all
+//! filters that choose a queue, virtualisation, data centre bridging, flow control, MACsec, IPsec,
+//! FCoE and wake-up. A driver that asks for one of the first two is told.
 
 mod access;
+mod coalesce;
 mod descriptor;
 mod filter;
 mod interrupts;
@@ -34,7 +36,6 @@ use crate::device::{Device, Identity, Msix, Progress};
 use crate::dma::Dma;
 use crate::misbehaviour::{Fault, Misbehaviour, Mischief};
 use crate::packet::complete;
-use crate::packet::segment::Plan;
 use crate::violation::{Report, Violation};
 use crate::wire::Wire;
 use interrupts::{Interrupts, cause};
@@ -340,7 +341,7 @@ impl Nic {
                 break;
             };
             let outcome = match offload.segment {
-                Some(size) => self.receive_segments(frame, size, dma),
+                Some(size) => self.receive_large(frame, size, dma),
                 None => match offload.checksum {
                     Some((start, offset)) => {
                         let mut whole = std::mem::take(&mut self.segment);
@@ -364,28 +365,6 @@ impl Nic {
         received
     }
 
-    /// A large frame: it comes in as the segments that a wire could carry.
-    fn receive_segments(&mut self, frame: &[u8], size: u16, dma: &dyn Dma) -> Outcome {
-        let Some(plan) = Plan::read(frame, size) else {
-            self.statistics.length_errors += 1;
-            return Outcome::Dropped;
-        };
-        let mut segment = std::mem::take(&mut self.segment);
-        let mut outcome = Outcome::Dropped;
-        while plan.write(frame, self.segments_received, &mut segment) {
-            outcome = self.receive(&segment, true, dma);
-            if outcome == Outcome::Waits {
-                break;
-            }
-            self.segments_received += 1;
-        }
-        if outcome != Outcome::Waits {
-            self.segments_received = 0;
-        }
-        self.segment = segment;
-        outcome
-    }
-
     /// The last step of 4.6.7, which comes after RXEN, and so perhaps after the first frame; but
     /// not after a driver has taken that frame, and gives its descriptor back.
     fn check_receive_end(&mut self) {
@@ -400,5 +379,6 @@ impl Nic {
         if self.file.has(at::RX_QUEUE + 0xc, bit::DCA_RESERVED) {
             wrong("DCA_RXCTRL", "bit 12 must be cleared to receive (4.6.7)");
         }
+        self.check_coalescing_vectors();
     }
 }

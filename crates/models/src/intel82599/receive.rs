@@ -6,7 +6,7 @@ use super::filter::{self, Passed};
 use super::interrupts::cause;
 use super::registers::{at, bit, rx_queue_at};
 use super::ring::Ring;
-use super::statistics::{CHECK_BYTES, counters_of};
+use super::statistics::{CHECK_BYTES, QueueTraffic, counters_of};
 use crate::dma::Dma;
 use crate::misbehaviour::Fault;
 use crate::packet::checksum::frame_check;
@@ -40,6 +40,36 @@ pub(crate) enum Outcome {
     Dropped,
     /// There is no descriptor for it: it waits in the packet buffer.
     Waits,
+}
+
+/// A frame that may come in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Admitted {
+    pub(super) queue: usize,
+    tag: Option<u16>,
+    /// The tag goes to the descriptor alone.
+    strip: bool,
+    inexact: bool,
+}
+
+impl Admitted {
+    /// Bytes that are not placed.
+    pub(super) fn stripped(&self) -> usize {
+        if self.strip { TAG } else { 0 }
+    }
+}
+
+/// Lengths of packets without their check sequences, and how many have each of them.
+pub(super) type Lengths = [(usize, u64)];
+
+fn packets(lengths: &Lengths) -> u64 {
+    lengths.iter().map(|(_, times)| times).sum()
+}
+
+/// Bytes of packets, with their check sequences.
+fn bytes(lengths: &Lengths) -> u64 {
+    let bytes = |(len, times): &(usize, u64)| (len + CHECK_BYTES) as u64 * times;
+    lengths.iter().map(bytes).sum()
 }
 
 /// Where a frame's bytes come from: some parts of it, one after the other.
@@ -92,41 +122,46 @@ impl Nic {
     }
 
     fn receive_padded(&mut self, frame: &[u8], sound: bool, dma: &dyn Dma) -> Outcome {
-        let tag = filter::tag(&self.file, frame);
-        let passed = filter::pass(&self.file, frame);
-        // Without RSS and other filters of queues, all frames go to the first one (7.1.2).
-        let queue = 0;
-        let fits = frame.len() + CHECK_BYTES <= self.frame_bytes_max(tag.is_some());
-        if passed == Passed::No || !fits || !self.rx[queue].ring.is_on() {
-            self.count_dropped(frame, passed, fits, queue);
+        let lengths = [(frame.len(), 1)];
+        let Some(admitted) = self.admit(frame, &lengths) else {
             return Outcome::Dropped;
-        }
-        let strip = tag.is_some() && self.rx[queue].strip_tag;
+        };
+        let queue = admitted.queue;
         let check = match self.file.has(at::HLREG0, bit::HLREG0_RX_CRC_STRIP) {
             true => [0; 0].as_slice(),
             false => &frame_check(frame),
         };
-        let parts: Parts<'_> = match strip {
-            true => [&frame[..12], &frame[12 + TAG..], check],
-            false => [frame, check, &[]],
-        };
-        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let bytes = frame.len() + check.len() - admitted.stripped();
         let wanted = bytes.div_ceil(self.rx[queue].buffer_bytes) as u32;
         if wanted > self.rx[queue].ring.available() {
-            return self.no_descriptors(frame, queue);
+            return self.no_descriptors(&lengths, queue);
         }
-        let mut back = self.describe(frame, sound);
-        if passed == Passed::Inexact {
-            back.status |= status::INEXACT;
-        }
-        if let Some(tag) = tag {
-            back.status |= status::VLAN;
-            back.tag = if strip { tag } else { 0 };
-        }
-        self.count_received(frame, queue);
-        self.place(queue, parts, back, dma);
-        self.interrupts.queue_happened(&self.file, queue, false);
+        let back = self.describe(frame, sound);
+        self.count_received(frame, &lengths, queue);
+        self.place(&admitted, [frame, check], back, dma);
         Outcome::Delivered
+    }
+
+    /// Whether packets may come in that begin like this one and have these lengths, and where
+    /// they go; if not, they are counted.
+    #[inline]
+    pub(super) fn admit(&mut self, frame: &[u8], lengths: &Lengths) -> Option<Admitted> {
+        let tag = filter::tag(&self.file, frame);
+        let passed = filter::pass(&self.file, frame);
+        // Without RSS and other filters of queues, all frames go to the first one (7.1.2).
+        let queue = 0;
+        let max = self.frame_bytes_max(tag.is_some());
+        let fits = lengths.iter().all(|(len, _)| len + CHECK_BYTES <= max);
+        if passed == Passed::No || !fits || !self.rx[queue].ring.is_on() {
+            self.count_dropped(lengths, passed, fits, queue);
+            return None;
+        }
+        Some(Admitted {
+            queue,
+            tag,
+            strip: tag.is_some() && self.rx[queue].strip_tag,
+            inexact: passed == Passed::Inexact,
+        })
     }
 
     fn frame_bytes_max(&self, tagged: bool) -> usize {
@@ -138,38 +173,54 @@ impl Nic {
     }
 
     /// 7.1.5 and SRRCTL.Drop_En: without descriptors a frame waits, or is dropped.
-    fn no_descriptors(&mut self, frame: &[u8], queue: usize) -> Outcome {
+    pub(super) fn no_descriptors(&mut self, lengths: &Lengths, queue: usize) -> Outcome {
         if !self.rx[queue].drop_when_full {
             return Outcome::Waits;
         }
-        self.count_total(frame);
-        let counters = counters_of(queue, self.file.get(at::RQSMR + queue / 4 * 4));
-        self.statistics.rx_queues[counters].dropped += 1;
+        self.count_total(lengths);
+        self.counters(queue).dropped += packets(lengths);
         Outcome::Dropped
     }
 
-    fn count_total(&mut self, frame: &[u8]) {
-        self.statistics.total_received += 1;
-        self.statistics.total_received_bytes += (frame.len() + CHECK_BYTES) as u64;
-    }
-
-    #[inline]
-    fn count_received(&mut self, frame: &[u8], queue: usize) {
-        self.count_total(frame);
-        self.statistics.received.count(frame, frame.len(), 1);
+    /// The counters of a queue.
+    fn counters(&mut self, queue: usize) -> &mut QueueTraffic {
         let counters = counters_of(queue, self.file.get(at::RQSMR + queue / 4 * 4));
-        let counters = &mut self.statistics.rx_queues[counters];
-        counters.frames += 1;
-        counters.bytes += (frame.len() + CHECK_BYTES) as u64;
+        &mut self.statistics.rx_queues[counters]
     }
 
-    fn count_dropped(&mut self, frame: &[u8], passed: Passed, fits: bool, queue: usize) {
-        self.count_total(frame);
+    fn count_total(&mut self, lengths: &Lengths) {
+        self.statistics.total_received += packets(lengths);
+        self.statistics.total_received_bytes += bytes(lengths);
+    }
+
+    /// Counts packets that begin like this one.
+    #[inline]
+    pub(super) fn count_received(&mut self, frame: &[u8], lengths: &Lengths, queue: usize) {
+        self.count_total(lengths);
+        for (len, times) in lengths {
+            self.statistics.received.count(frame, *len, *times);
+        }
+        let counters = self.counters(queue);
+        counters.frames += packets(lengths);
+        counters.bytes += bytes(lengths);
+    }
+
+    fn count_dropped(&mut self, lengths: &Lengths, passed: Passed, fits: bool, queue: usize) {
+        self.count_total(lengths);
         if !fits {
-            self.statistics.oversized += 1;
+            self.statistics.oversized += packets(lengths);
         } else if passed != Passed::No {
-            let counters = counters_of(queue, self.file.get(at::RQSMR + queue / 4 * 4));
-            self.statistics.rx_queues[counters].dropped += 1;
+            self.counters(queue).dropped += packets(lengths);
+        }
+    }
+
+    /// What is said of a TCP packet whose checksums are known to be right.
+    pub(super) fn describe_sound(&self, ip: &Ip) -> RxWriteBack {
+        let checked = if ip.v6 { 0 } else { status::IP_CHECKED };
+        RxWriteBack {
+            packet_type: packet_type::of(ip) | packet_type::TCP,
+            status: checked | status::L4_CHECKED,
+            ..RxWriteBack::default()
         }
     }
 
@@ -180,12 +231,7 @@ impl Nic {
         let Some(ip) = Ip::find(frame) else {
             return back;
         };
-        back.packet_type = match (ip.v6, ip.extended) {
-            (false, false) => packet_type::IPV4,
-            (false, true) => packet_type::IPV4_OPTIONS,
-            (true, false) => packet_type::IPV6,
-            (true, true) => packet_type::IPV6_EXTENDED,
-        };
+        back.packet_type = packet_type::of(&ip);
         if !ip.v6 {
             back.status |= status::IP_CHECKED;
             if !sound && !ip.header_is_sound(frame) {
@@ -219,8 +265,33 @@ impl Nic {
         back
     }
 
-    /// Writes a frame to as many buffers as it takes, each followed by its descriptor.
-    fn place(&mut self, number: usize, parts: Parts<'_>, back: RxWriteBack, dma: &dyn Dma) {
+    /// Writes a packet to as many buffers as it takes, each followed by its descriptor. Its parts
+    /// are the frame and what follows that, the first part long enough for a tag.
+    #[inline]
+    pub(super) fn place(
+        &mut self,
+        admitted: &Admitted,
+        [frame, rest]: [&[u8]; 2],
+        mut back: RxWriteBack,
+        dma: &dyn Dma,
+    ) {
+        let number = admitted.queue;
+        if admitted.inexact {
+            back.status |= status::INEXACT;
+        }
+        if let Some(tag) = admitted.tag {
+            back.status |= status::VLAN;
+            back.tag = if admitted.strip { tag } else { 0 };
+        }
+        let parts: Parts<'_> = match admitted.strip {
+            true => [&frame[..12], &frame[12 + TAG..], rest],
+            false => [frame, rest, &[]],
+        };
+        self.place_parts(number, parts, back, dma);
+        self.interrupts.queue_happened(&self.file, number, false);
+    }
+
+    fn place_parts(&mut self, number: usize, parts: Parts<'_>, back: RxWriteBack, dma: &dyn Dma) {
         let mut left: usize = parts.iter().map(|part| part.len()).sum();
         let mut source = Source {
             parts,

@@ -191,8 +191,8 @@ pub(crate) const REGISTERS: &[Register] = &[
     many(Id::RxControl, "RXDCTL", (0x0d028, 64, 64), [0, 0x4600_0000, 0], "8.2.3.8.6"),
     many(Id::Srrctl, "SRRCTL", (0x01014, 64, 64), [0x402, 0x1fc0_3f1f, 0], "8.2.3.8.7"),
     many(Id::Srrctl, "SRRCTL", (0x0d014, 64, 64), [0x402, 0x1fc0_3f1f, 0], "8.2.3.8.7"),
-    many(Id::Plain, "RSCCTL", (0x0102c, 64, 64), [0, 0xd, 0], "8.2.3.8"),
-    many(Id::Plain, "RSCCTL", (0x0d02c, 64, 64), [0, 0xd, 0], "8.2.3.8"),
+    many(Id::Plain, "RSCCTL", (0x0102c, 64, 64), [0, 0xd, 0], "8.2.3.8.13"),
+    many(Id::Plain, "RSCCTL", (0x0d02c, 64, 64), [0, 0xd, 0], "8.2.3.8.13"),
     many(Id::Plain, "DCA_RXCTRL", (0x0100c, 64, 64), [0xb200, ALL, 0], "8.2.3.11.1"),
     many(Id::Plain, "DCA_RXCTRL", (0x0d00c, 64, 64), [0xb200, ALL, 0], "8.2.3.11.1"),
     one(Id::Rdrxctl, "RDRXCTL", 0x02f00, [0x0010_0000, 0x06be_0002, 8], "8.2.3.8.8"),
@@ -282,6 +282,7 @@ pub(crate) mod at {
     pub(crate) const DMATXCTL: usize = 0x04a80;
     pub(crate) const DTXTCPFLGL: usize = 0x04a88;
     pub(crate) const DTXTCPFLGH: usize = 0x04a8c;
+    pub(crate) const RFCTL: usize = 0x05008;
     pub(crate) const FCTRL: usize = 0x05080;
     pub(crate) const VLNCTRL: usize = 0x05088;
     pub(crate) const MCSTCTRL: usize = 0x05090;
@@ -292,6 +293,8 @@ pub(crate) mod at {
     pub(crate) const VFTA: usize = 0x0a000;
     pub(crate) const RAL: usize = 0x0a200;
     pub(crate) const RAH: usize = 0x0a204;
+    pub(crate) const PSRTYPE: usize = 0x0ea00;
+    pub(crate) const EITR_HIGH: usize = 0x12300;
 }
 
 /// Bits of registers that the model looks at.
@@ -315,7 +318,11 @@ pub(crate) mod bit {
     pub(crate) const SECRX_READY: u32 = 1 << 0;
     pub(crate) const QUEUE_ENABLE: u32 = 1 << 25;
     pub(crate) const RX_VLAN_STRIP: u32 = 1 << 30;
+    pub(crate) const SRRCTL_HEADER_SIZE: u32 = 0x3f << 8;
     pub(crate) const SRRCTL_DROP: u32 = 1 << 28;
+    pub(crate) const PSRTYPE_TCP: u32 = 1 << 4;
+    pub(crate) const RSC_ENABLE: u32 = 1 << 0;
+    pub(crate) const RFCTL_RSC_DISABLE: u32 = 1 << 5;
     pub(crate) const DCA_RESERVED: u32 = 1 << 12;
     pub(crate) const FCTRL_MULTICAST_ALL: u32 = 1 << 8;
     pub(crate) const FCTRL_UNICAST_ALL: u32 = 1 << 9;

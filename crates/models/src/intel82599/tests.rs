@@ -1,5 +1,7 @@
 //! The model driven register by register, in the datasheet's order.
 
+mod coalescing;
+
 use super::*;
 use crate::packet::checksum::{fold, set_word};
 use crate::packet::headers::Ip;
@@ -24,6 +26,8 @@ struct Driver<W> {
     now: Duration,
     rx_next: u32,
     tx_next: u32,
+    /// SRRCTL: advanced descriptors, buffers of 2 KiB.
+    split: u32,
 }
 
 impl<W: Wire> Driver<W> {
@@ -41,6 +45,7 @@ impl<W: Wire> Driver<W> {
             now,
             rx_next: 0,
             tx_next: 0,
+            split: 1 << 25 | 2,
         }
     }
 
@@ -112,7 +117,7 @@ impl<W: Wire> Driver<W> {
         self.write(0x1000, RX_RING as u32);
         self.write(0x1004, (RX_RING >> 32) as u32);
         self.write(0x1008, DESCRIPTORS * 16);
-        self.write(0x1014, 1 << 25 | 2);
+        self.write(0x1014, self.split);
         self.change(0x1028, 1 << 25, 0);
         self.wait(0x1028, 1 << 25);
         (0..DESCRIPTORS).for_each(|index| self.offer(index));

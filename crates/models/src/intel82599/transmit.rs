@@ -368,7 +368,7 @@ impl Nic {
             plan.ip.end += TAG;
             plan.header += TAG;
         }
-        let count = plan.count(&buffer[..bytes]);
+        let count = plan.count(bytes);
         let large = count > 1 && wire.takes_large_frames() && bytes - plan.ip.start <= IP_MAX;
         if large {
             let frame = &mut buffer[..bytes];

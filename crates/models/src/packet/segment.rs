@@ -2,6 +2,7 @@
 
 use super::checksum::{fold, set_word, sum, word};
 use super::headers::{IPV4_CHECKSUM, Ip, TCP_CHECKSUM, Transport};
+use std::ops::Range;
 
 const SEQUENCE: usize = 4;
 const FLAGS: usize = 12;
@@ -51,9 +52,9 @@ impl Plan {
         })
     }
 
-    /// Number of segments.
-    pub(crate) fn count(&self, frame: &[u8]) -> usize {
-        frame.len().saturating_sub(self.header).div_ceil(self.size)
+    /// Number of segments of a frame of so many bytes.
+    pub(crate) fn count(&self, bytes: usize) -> usize {
+        bytes.saturating_sub(self.header).div_ceil(self.size)
     }
 
     /// Writes segment `index` of `frame` into `out`; `false` if there is none.
@@ -66,22 +67,46 @@ impl Plan {
         out.clear();
         out.extend_from_slice(&frame[..self.header]);
         out.extend_from_slice(&frame[from..to]);
-        self.write_ip(out, index);
-        self.write_tcp(out, index, to == frame.len());
+        self.write_ip(out, index, to - from);
+        self.write_tcp(out, &(index..index + 1), self.count(frame.len()));
+        self.write_checksum(out);
         true
     }
 
-    fn write_ip(&self, segment: &mut [u8], index: usize) {
+    /// Writes the headers into `out` of what consecutive `segments` make together: `payload` bytes
+    /// behind headers that are those of the first one but for lengths and flags. TCP's checksum is
+    /// left as it was. `frame` is what is being cut, or the headers of it, and `bytes` its length.
+    pub(crate) fn write_headers(
+        &self,
+        frame: &[u8],
+        bytes: usize,
+        segments: &Range<usize>,
+        out: &mut Vec<u8>,
+    ) {
+        out.clear();
+        out.extend_from_slice(&frame[..self.header]);
+        self.write_ip(out, segments.start, self.payload(bytes, segments).len());
+        self.write_tcp(out, segments, self.count(bytes));
+    }
+
+    /// Where the payload of consecutive segments lies in a frame of so many bytes.
+    pub(crate) fn payload(&self, bytes: usize, segments: &Range<usize>) -> Range<usize> {
+        let place = |index: usize| bytes.min(self.header + index * self.size);
+        place(segments.start)..place(segments.end)
+    }
+
+    /// Lengths, number and checksum of a packet with so much payload, of which segment `index` is
+    /// the first.
+    fn write_ip(&self, frame: &mut [u8], index: usize, payload: usize) {
         let start = self.ip.start;
+        let len = self.header + payload - start;
         if self.ip.v6 {
-            let len = segment.len() - start - 40;
-            set_word(segment, start + 4, len as u16);
+            set_word(frame, start + 4, (len - 40) as u16);
             return;
         }
-        let packet = &mut segment[start..];
-        let len = packet.len() as u16;
+        let packet = &mut frame[start..];
         let number = word(packet, 4).unwrap_or(0).wrapping_add(index as u16);
-        set_word(packet, 2, len);
+        set_word(packet, 2, len as u16);
         set_word(packet, 4, number);
         set_word(packet, IPV4_CHECKSUM, 0);
         let header = &packet[..self.ip.payload - start];
@@ -89,29 +114,34 @@ impl Plan {
         set_word(packet, IPV4_CHECKSUM, checksum);
     }
 
-    fn write_tcp(&self, segment: &mut [u8], index: usize, last: bool) {
-        let len = segment.len() - self.ip.payload;
-        let pseudo = self.ip.pseudo_header(segment, len);
-        let tcp = &mut segment[self.ip.payload..];
+    /// Sequence number and flags of consecutive segments out of `count`.
+    fn write_tcp(&self, frame: &mut [u8], segments: &Range<usize>, count: usize) {
+        let tcp = &mut frame[self.ip.payload..];
         if let Some(place) = tcp[SEQUENCE..].first_chunk_mut::<4>() {
             let sequence = u32::from_be_bytes(*place);
             *place = sequence
-                .wrapping_add((index * self.size) as u32)
+                .wrapping_add((segments.start * self.size) as u32)
                 .to_be_bytes();
         }
-        // A packet of one segment is both the first and the last.
-        let mut mask = 0xfff;
-        if index == 0 && !last {
-            mask = self.masks.first;
-        } else if index > 0 {
-            mask = if last {
-                self.masks.last
-            } else {
-                self.masks.middle
-            };
-        }
+        let (begins, ends) = (segments.start == 0, segments.end == count);
+        // What is not cut at all keeps its flags.
+        let mask = match (begins, ends) {
+            (true, true) => 0xfff,
+            (true, false) if segments.len() == 1 => self.masks.first,
+            (true, false) => self.masks.first | self.masks.middle,
+            (false, true) if segments.len() == 1 => self.masks.last,
+            (false, true) => self.masks.middle | self.masks.last,
+            (false, false) => self.masks.middle,
+        };
         let flags = word(tcp, FLAGS).unwrap_or(0) & (0xf000 | mask);
         set_word(tcp, FLAGS, flags);
+    }
+
+    fn write_checksum(&self, segment: &mut [u8]) {
+        let pseudo = self
+            .ip
+            .pseudo_header(segment, segment.len() - self.ip.payload);
+        let tcp = &mut segment[self.ip.payload..];
         set_word(tcp, TCP_CHECKSUM, 0);
         let checksum = !fold(pseudo + sum(tcp));
         set_word(tcp, TCP_CHECKSUM, checksum);
@@ -148,7 +178,7 @@ mod tests {
                 payload.extend_from_slice(&out[plan.header..]);
                 index += 1;
             }
-            prop_assert_eq!(index, plan.count(&frame));
+            prop_assert_eq!(index, plan.count(frame.len()));
             prop_assert_eq!(payload, samples::bytes(len));
         }
 
@@ -165,7 +195,7 @@ mod tests {
             }
             if let Some(plan) = Plan::read(&frame, size) {
                 let mut out = Vec::new();
-                for index in 0..plan.count(&frame) {
+                for index in 0..plan.count(frame.len()) {
                     prop_assert!(plan.write(&frame, index, &mut out));
                 }
             }
