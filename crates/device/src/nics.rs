@@ -140,6 +140,8 @@ impl<O: Observer> Slot<O> {
         if counts.given_up && !told.given_up {
             self.observer.given_up();
         } else if self.link.replace(link) != link {
+            // It may have been reset meanwhile, and then it will not interrupt.
+            self.armed.set(false);
             self.observer.link(link);
         }
     }
@@ -419,6 +421,24 @@ mod tests {
         assert_eq!(bench.receive(), 0);
         bench.wait(None, 0);
         assert_eq!(bench.state.arms.get(), 2);
+    }
+
+    #[test]
+    fn a_nic_that_was_reset_is_armed_again() {
+        let bench = Bench::new(false);
+        bench.state.restless.set(true);
+        for (link, arms) in [
+            (None, 1),
+            (None, 1),
+            (Some(1000), 2),
+            (Some(1000), 2),
+            (None, 3),
+        ] {
+            bench.state.link.set(link);
+            bench.now.set(bench.now.get() + TEND_NANOSECONDS);
+            bench.wait(None, 0);
+            assert_eq!(bench.state.arms.get(), arms);
+        }
     }
 
     #[test]
