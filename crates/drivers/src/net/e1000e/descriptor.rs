@@ -1,8 +1,8 @@
 //! Descriptors: two 64-bit words each, as numbers.
 //!
-//! Received frames come in extended descriptors (7.1.5): all that the device says of a frame lies
+//! Received frames come in extended descriptors (7.1): all that the device says of a frame lies
 //! in one word, so that one load reads it. Frames to be sent take extended data descriptors
-//! (7.2.10), which are the ones that can have a checksum inserted; where it lies is told by a
+//! (7.2), which are the ones that can have a checksum inserted; where it lies is told by a
 //! context descriptor before them, once for all frames that have it in the same place.
 
 use device::ethernet::HEADER_SIZE;

@@ -60,7 +60,7 @@ const GONE: u32 = u32::MAX;
 const CAUSES: u32 = reg::cause::RXT0 | reg::cause::LSC | reg::cause::RXQ0 | reg::cause::OTHER;
 
 /// How long the device may take to end its own requests before it is reset all the same, in
-/// nanoseconds (4.2: master disable).
+/// nanoseconds (3.1.3.10: master disable).
 const STOP_NANOSECONDS: u64 = 20_000_000;
 /// Shortest time from a reset to the next access, in nanoseconds.
 const SETTLE_NANOSECONDS: u64 = 1_000_000;
@@ -220,7 +220,7 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
         self.bar.write(register, value);
     }
 
-    /// One step of the way from wherever the device is to where it runs (4.6.3). Never waits: the
+    /// One step of the way from wherever the device is to where it runs (4.6). Never waits: the
     /// caller comes again.
     fn step(&mut self, now: u64) -> Result<(), Error> {
         match self.state {
@@ -231,7 +231,7 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
             State::Stopping(since) => {
                 let stopped = self.read(reg::STATUS) & reg::status::GIO_MASTER_ENABLE == 0;
                 if stopped || now.saturating_sub(since) > STOP_NANOSECONDS {
-                    // 4.6.5: global reset.
+                    // 10.2.2.1: software reset.
                     self.bar.change(reg::CTRL, reg::ctrl::RST, 0);
                     self.state = State::Resetting(now);
                 }
@@ -264,14 +264,14 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
         self.bar.change(reg::CTRL, reg::ctrl::GIO_MASTER_DISABLE, 0);
     }
 
-    /// From a reset that has ended to a device that runs, in the order of 4.6.3.
+    /// From a reset that has ended to a device that runs, in the order of 4.6.
     fn bring_up(&mut self, now: u64) -> Result<(), Error> {
         self.receive.clear();
         self.transmit.clear();
-        // 4.6.4: no interrupts, which the reset has enabled perhaps.
+        // 4.6.1: no interrupts, which the reset has enabled perhaps.
         self.write(reg::IMC, u32::MAX);
         self.configure();
-        // 4.6.7: statistics begin at zero; reading clears them.
+        // 10.2.7: statistics begin at zero; reading clears them.
         stats::clear(&self.bar);
         self.mac = self.address()?;
         self.start_receive();
@@ -283,8 +283,8 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
         Ok(())
     }
 
-    /// 4.6.5 and 4.6.6: general configuration, flow control off, the MAC follows the PHY, which
-    /// negotiates by itself.
+    /// General configuration, flow control off; 4.6.3: the MAC follows the PHY, which negotiates by
+    /// itself.
     fn configure(&self) {
         for register in [reg::FCAL, reg::FCAH, reg::FCT, reg::FCTTV] {
             self.write(register, 0);
@@ -309,7 +309,7 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
         Ok(mac)
     }
 
-    /// 4.6.8: receive initialization.
+    /// 4.6.5: receive initialization.
     fn start_receive(&mut self) {
         for n in 1..reg::RA_COUNT {
             self.write(reg::RAH.nth(n, reg::RA_STRIDE), 0);
@@ -338,7 +338,7 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
         self.write(reg::RDT, self.receive.tail());
     }
 
-    /// 4.6.9: transmit initialization.
+    /// 4.6.6: transmit initialization.
     fn start_transmit(&self) {
         let write_back = reg::xdctl::GRAN | reg::xdctl::WTHRESH_1 | reg::xdctl::COUNT_DESC;
         self.write(reg::TXDCTL, write_back);
@@ -428,7 +428,7 @@ impl<const RX: usize, const TX: usize> Drop for Driver<RX, TX> {
     }
 }
 
-/// Speed of the link in Mb/s, if it is up (10.2.2).
+/// Speed of the link in Mb/s, if it is up (10.2.2.2).
 fn link(status: u32) -> Option<u32> {
     let up = status & reg::status::LU != 0;
     up.then(|| [10, 100, 1000, 1000][(status >> reg::status::SPEED_SHIFT & 3) as usize])

@@ -3,7 +3,7 @@
 
 use hw::Register;
 
-/// Size of BAR 0 in bytes (10.1).
+/// Size of BAR 0 in bytes.
 pub const BAR_BYTES: usize = 128 << 10;
 
 // General registers (10.2.2).
@@ -67,7 +67,7 @@ pub const FCT: Register = Register(0x0030);
 /// Flow control: timer value to send.
 pub const FCTTV: Register = Register(0x0170);
 
-// PCIe registers (10.2.3).
+// PCIe registers (10.2).
 
 /// PCIe control.
 pub const GCR: Register = Register(0x5b00);
@@ -198,14 +198,14 @@ pub mod tctl {
     pub const EN: u32 = 1 << 1;
     /// Pad short packets.
     pub const PSP: u32 = 1 << 3;
-    /// Collision threshold, as section 4.6.9 says.
+    /// Collision threshold, as section 4.6.6 says.
     pub const CT: u32 = 0x0f << 4;
-    /// Collision distance for full duplex, as section 4.6.9 says.
+    /// Collision distance for full duplex, as section 4.6.6 says.
     pub const COLD_FULL_DUPLEX: u32 = 0x3f << 12;
 }
 /// Gaps between packets.
 pub const TIPG: Register = Register(0x0410);
-/// Value of [`TIPG`], as section 4.6.9 says: IPGT 8, IPGR1 8, IPGR2 6.
+/// Value of [`TIPG`], as section 4.6.6 says: IPGT 8, IPGR1 8, IPGR2 6.
 pub const TIPG_VALUE: u32 = 8 | 8 << 10 | 6 << 20;
 /// Ring: address, low.
 pub const TDBAL: Register = Register(0x3800);

@@ -21,7 +21,7 @@ pub fn collect(bar: &Mmio, counts: &mut NicCounts) {
     counts.rx_missed += read(bar, reg::MPC);
 }
 
-/// 4.6.7: forgets what was counted before.
+/// Forgets what was counted before.
 pub fn clear(bar: &Mmio) {
     collect(bar, &mut NicCounts::default());
 }

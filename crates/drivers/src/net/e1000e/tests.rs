@@ -584,3 +584,57 @@ fn a_device_that_is_unplugged_while_it_is_looked_at_has_counted_nothing() {
     assert!(played.nic.counts().given_up && played.nic.link().is_none());
     assert!(played.receive().is_empty());
 }
+
+#[test]
+fn a_forwarder_gets_all_frames_with_their_tags_and_a_station_its_own() {
+    let bring_up = |filter| {
+        let (puppet, bar, mut arena) = puppet::Puppet::new(COUNT * 4096);
+        let pool = Pool::dma(&mut arena, COUNT, BUFFER_BYTES).unwrap();
+        // What a driver before this one has left behind.
+        puppet.set(
+            reg::CTRL,
+            reg::ctrl::VME | reg::ctrl::RFCE | reg::ctrl::TFCE,
+        );
+        puppet.set(reg::MTA.nth(reg::MTA_COUNT - 1, 4), 7);
+        puppet.set(
+            reg::RAH.nth(reg::RA_COUNT - 1, reg::RA_STRIDE),
+            reg::rah::AV,
+        );
+        let driver = Driver::<N, N>::new(bar, &mut arena, pool, filter, puppet.clock());
+        (puppet, driver.unwrap())
+    };
+    for (filter, unicast) in [(Filter::None, reg::rctl::UPE), (Filter::Own, 0)] {
+        let (puppet, _driver) = bring_up(filter);
+        let promiscuous = puppet.get(reg::RCTL) & (reg::rctl::UPE | reg::rctl::MPE);
+        assert_eq!(promiscuous, unicast | reg::rctl::MPE);
+        assert_ne!(puppet.get(reg::RCTL) & reg::rctl::BAM, 0);
+        // No tag is taken off, nobody is asked to pause, and nobody else's address is ours.
+        let control = reg::ctrl::VME | reg::ctrl::RFCE | reg::ctrl::TFCE;
+        assert_eq!(puppet.get(reg::CTRL) & control, 0);
+        assert!((0..reg::MTA_COUNT).all(|n| puppet.get(reg::MTA.nth(n, 4)) == 0));
+        let others = 1..reg::RA_COUNT;
+        let is_valid = |n| puppet.get(reg::RAH.nth(n, reg::RA_STRIDE)) & reg::rah::AV != 0;
+        assert!(!others.into_iter().any(is_valid));
+    }
+}
+
+#[test]
+fn a_tagged_frame_of_full_length_passes_whole() {
+    let mut played = Played::new();
+    let length = MTU + HEADER_SIZE + VLAN_TAG_SIZE;
+    let mut sent: Vec<u8> = (0..length).map(|n| ((n * n) >> 3) as u8).collect();
+    sent[12..16].copy_from_slice(&[0x81, 0, 0, 42]);
+    assert!(played.puppet.deliver(&sent).unwrap());
+    let mut batch = Batch::new();
+    played.nic.receive(&mut batch);
+    assert!(batch.iter().all(|frame| frame.bytes() == sent));
+    played.nic.transmit(&mut batch);
+    let mut passed = Vec::new();
+    for [address, word] in played.puppet.drain().unwrap() {
+        let mut part = std::vec![0; (word & 0xfffff) as usize];
+        played.puppet.view().read(address, &mut part).unwrap();
+        passed.extend(part);
+    }
+    assert_eq!(passed, sent);
+    assert_eq!(played.nic.counts().tx_refused, 0);
+}

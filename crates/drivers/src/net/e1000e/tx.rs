@@ -1,4 +1,4 @@
-//! Sending: a ring of frames that the device reads and then reports as done (7.2.10).
+//! Sending: a ring of frames that the device reads and then reports as done (7.2.4).
 //!
 //! Positions count descriptors since the start and are masked where they index. The device has
 //! those from `clean` up to `next`. It reports the last frame of each batch alone, which is enough:

@@ -257,7 +257,7 @@ fn coalesce(bar: &Mmio, config: &Config) {
     }
 }
 
-/// 7.1.1.1.2: bits 47:36 of the address choose a bit of the table.
+/// 7.1.1.1: bits 47:36 of the address choose a bit of the table.
 fn accept_group(bar: &Mmio, group: &[u8; 6]) {
     let hash = usize::from(group[4] >> 4) | usize::from(group[5]) << 4;
     bar.change(MTA.nth(hash / 32, 4), 1 << (hash % 32), 0);

@@ -79,7 +79,7 @@ pub const EIMC: Register = Register(0x00888);
 pub const EIMC_ALL: u32 = 0x7fff_ffff;
 /// 8.2.3.5.5 Extended Interrupt Auto Clear.
 pub const EIAC: Register = Register(0x00810);
-/// 8.2.3.5.6 Extended Interrupt Auto Mask.
+/// 8.2.3.5 Extended Interrupt Auto Mask.
 pub const EIAM: Register = Register(0x00890);
 /// 8.2.3.5.9 Extended Interrupt Mask Clear, causes 0 to 63, 2.
 pub const EIMC_EX: Register = Register(0x00AB0);
@@ -153,7 +153,7 @@ pub const MRQC: Register = Register(0x0EC80);
 pub const FTQF: Register = Register(0x0E600);
 /// 8.2.3.7.21 EType Queue Filter, 8.
 pub const ETQF: Register = Register(0x05128);
-/// 8.2.3.27.12 PF Unicast Table Array, 128.
+/// 8.2.3.27.17 PF Unicast Table Array, 128.
 pub const PFUTA: Register = Register(0x0F400);
 /// 8.2.3.27.15 PF VM VLAN Pool Filter, 64.
 pub const PFVLVF: Register = Register(0x0F100);
@@ -319,13 +319,13 @@ pub const MFLCN_DPF: u32 = 1 << 1;
 
 // 8.2.3.23: statistics. All of them are cleared by being read.
 
-/// 8.2.3.23.1 CRC Error Count.
+/// CRC Error Count.
 pub const CRCERRS: Register = Register(0x04000);
-/// 8.2.3.23.2 Illegal Byte Error Count.
+/// Illegal Byte Error Count.
 pub const ILLERRC: Register = Register(0x04004);
-/// 8.2.3.23.3 Error Byte Count.
+/// Error Byte Count.
 pub const ERRBC: Register = Register(0x04008);
-/// 8.2.3.23.4 Rx Missed Packets Count.
+/// Rx Missed Packets Count.
 pub const RXMPC: Register = Register(0x03FA0);
 /// Receive Length Error Count.
 pub const RLEC: Register = Register(0x04040);

@@ -334,7 +334,7 @@ fn filters_are_as_they_were_asked_for() {
     let bench = Bench::new();
     assert_eq!(bench.puppet.get(FCTRL), FCTRL_MPE | FCTRL_UPE | FCTRL_BAM);
     assert_eq!(bench.puppet.get(RXDCTL) & RXDCTL_VME, 0);
-    // 7.1.1.1.2's bits 47:36 of 01:00:5e:00:00:fb are 0xfb0.
+    // 7.1.1.1's bits 47:36 of 01:00:5e:00:00:fb are 0xfb0.
     let bench = Bench::with(Config {
         filter: Filter::Own(&[[0x01, 0x00, 0x5e, 0x00, 0x00, 0xfb]]),
         vlan_strip: true,
