@@ -5,7 +5,7 @@ use super::registers::{Id, Register, at, bit, rx_queue_at, rx_queue_of};
 use super::ring::{Ring, SETTLE_READS};
 use crate::violation::{Queue, Violation};
 
-/// Words of the EEPROM, and the one that makes the sum of all up to it what it must be (6.1).
+/// Words of the EEPROM, and the one that makes the sum of all up to it what it must be (chapter 6).
 const EEPROM_CHECKSUM_WORD: u32 = 0x3f;
 const EEPROM_SUM: u32 = 0xbaba;
 /// Longest ring, in bytes (8.2.3.8.3).
@@ -220,10 +220,7 @@ impl Nic {
             Id::TxBase | Id::TxLength
                 if self.tx[tx_queue_of(offset)].ring.enable.is_wanted() && changes =>
             {
-                self.order(
-                    name,
-                    "the queue must be disabled while it changes (4.6.8.1)",
-                );
+                self.order(name, "the queue must be disabled while it changes (4.6.8)");
             }
             _ => {}
         }
@@ -356,7 +353,7 @@ impl Nic {
         self.check_coalescing_queue(number);
     }
 
-    /// 4.6.8 and 4.6.8.1: a transmit queue is switched on or off.
+    /// 4.6.8: a transmit queue is switched on or off.
     fn write_tx_control(&mut self, number: usize, value: u32) {
         let on = value & bit::QUEUE_ENABLE != 0;
         let queue = &mut self.tx[number];

@@ -15,7 +15,7 @@ pub(crate) struct RxWriteBack {
     pub(crate) tag: u16,
 }
 
-/// Bits of the packet type, which begins at bit 4 of the first word (7.1.6.2, table 7-21).
+/// Bits of the packet type, which begins at bit 4 of the first word (7.1.6.2).
 pub(crate) mod packet_type {
     use crate::packet::headers::Ip;
 

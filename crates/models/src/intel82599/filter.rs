@@ -32,7 +32,7 @@ fn pass_address(file: &RegisterFile, destination: &[u8; 6]) -> Passed {
     let control = file.get(at::FCTRL);
     let multicast_all = control & bit::FCTRL_MULTICAST_ALL != 0;
     if *destination == [0xff; 6] {
-        // 7.1.1.1.3: broadcast frames pass with BAM, or with all multicast ones.
+        // 7.1.1.1: broadcast frames pass with BAM, or with all multicast ones.
         let passes = multicast_all || control & bit::FCTRL_BROADCAST != 0;
         return if passes { Passed::Exact } else { Passed::No };
     }
@@ -61,7 +61,7 @@ fn is_receive_address(file: &RegisterFile, [a, b, c, d, e, f]: &[u8; 6]) -> bool
     (0..ADDRESSES).any(|n| file.get(at::RAL + 8 * n) == low && file.get(at::RAH + 8 * n) == high)
 }
 
-/// 7.1.1.1.2 and 8.2.3.7.7: twelve bits of the last two bytes, from a bit that MCSTCTRL.MO chooses.
+/// 7.1.1.1 and 8.2.3.7.7: twelve bits of the last two bytes, from a bit that MCSTCTRL.MO chooses.
 fn hash_passes(file: &RegisterFile, destination: &[u8; 6]) -> bool {
     let last = u32::from(u16::from_le_bytes([destination[4], destination[5]]));
     let shift = match file.get(at::MCSTCTRL) & 3 {
@@ -89,7 +89,7 @@ fn pass_vlan(file: &RegisterFile, frame: &[u8]) -> bool {
     }
 }
 
-/// The VLAN tag of a frame, if it has one (7.4.1).
+/// The VLAN tag of a frame, if it has one (7.4).
 #[inline]
 pub(crate) fn tag(file: &RegisterFile, frame: &[u8]) -> Option<u16> {
     let &[k0, k1, t0, t1] = frame.get(12..)?.first_chunk()?;

@@ -172,7 +172,7 @@ impl Interrupts {
         }
     }
 
-    /// The message of a vector: EIAC clears causes, and EIAM masks them (7.3.1.4 and 7.3.1.5).
+    /// The message of a vector: EIAC clears causes, and EIAM masks them (7.3.1).
     fn send(&mut self, vector: usize, causes: u32, lost: bool) {
         self.pending &= !causes;
         self.causes &= !(causes & self.auto_clear);

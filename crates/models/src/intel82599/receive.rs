@@ -172,7 +172,7 @@ impl Nic {
         max + if tagged { TAG } else { 0 }
     }
 
-    /// 7.1.5 and SRRCTL.Drop_En: without descriptors a frame waits, or is dropped.
+    /// 8.2.3.8.7, SRRCTL.Drop_En: without descriptors a frame waits, or is dropped.
     pub(super) fn no_descriptors(&mut self, lengths: &Lengths, queue: usize) -> Outcome {
         if !self.rx[queue].drop_when_full {
             return Outcome::Waits;
@@ -224,7 +224,7 @@ impl Nic {
         }
     }
 
-    /// The packet type and what was found of checksums (7.1.11).
+    /// The packet type and what was found of checksums (7.1).
     #[inline]
     fn describe(&mut self, frame: &[u8], sound: bool) -> RxWriteBack {
         let mut back = RxWriteBack::default();

@@ -2,7 +2,7 @@
 
 use super::registers::{Id, Register, many};
 
-/// Queues with counters of their own (8.2.3.23.71 and 8.2.3.23.73).
+/// Queues with counters of their own (8.2.3.23).
 pub(crate) const COUNTED_QUEUES: usize = 16;
 
 /// What is counted.

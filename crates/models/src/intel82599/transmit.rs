@@ -18,16 +18,16 @@ use crate::wire::Wire;
 
 /// Longest packet that is to be cut (1.3, 7.2.4).
 const SEGMENTED_MAX: usize = 256 << 10;
-/// Longest packet that is not: 15.5 KiB (7.2.1.2).
+/// Longest packet that is not: 15.5 KiB (7.2.3.2.4).
 const PACKET_MAX: usize = 15_872;
 /// Longest IP packet, for a wire that takes large frames.
 const IP_MAX: usize = 0xffff;
-/// Descriptors that one packet may take (7.2.1.2).
+/// Descriptors that one packet may take (7.2.1.1).
 const DESCRIPTORS_MAX: usize = 40;
 /// Kinds of L4 header (7.2.3.2.3).
 const L4_UDP: u8 = 0;
 const L4_TCP: u8 = 1;
-/// Contexts of a queue (7.2.3.1).
+/// Contexts of a queue (7.2.2).
 const CONTEXTS: usize = 2;
 
 /// A transmit queue.
@@ -234,7 +234,7 @@ impl Nic {
             wrong("reserved bits must be 0 (7.2.3.2.3)");
         }
         if self.tx[number].packet.is_some() {
-            wrong("a context must not lie within a packet (7.2.3.1)");
+            wrong("a context must not lie within a packet (7.2.2)");
         }
         match self.tx[number].contexts.get_mut(usize::from(context.index)) {
             Some(place) => *place = Some(context),
@@ -261,7 +261,7 @@ impl Nic {
         state.packet.get_or_insert(data);
         state.descriptors += 1;
         if state.descriptors == DESCRIPTORS_MAX + 1 {
-            let rule = "a packet must not have more than 40 descriptors (7.2.1.2)";
+            let rule = "a packet must not have more than 40 descriptors (7.2.1.1)";
             self.report
                 .add(Violation::Descriptor { queue, index, rule });
         }
@@ -320,7 +320,7 @@ impl Nic {
             mut bytes,
         } = *packet;
         if bytes > PACKET_MAX {
-            return Err("it must not be longer than 15.5 KiB unless it is cut (7.2.1.2)");
+            return Err("it must not be longer than 15.5 KiB unless it is cut (7.2.3.2.4)");
         }
         if first.payload_len as usize != bytes {
             return Err("PAYLEN must be its length (7.2.3.2.4)");
