@@ -7,11 +7,12 @@ use std::process::Command;
 use std::time::Instant;
 
 const DEMO_HELP: &str = "\
-Usage: cargo xtask demo [--yes] [ARGUMENT...]
+Usage: cargo xtask demo [firewall | nic] [--yes] [ARGUMENT...]
 
 Builds outboard and its tender, and runs `outboard demo firewall ARGUMENT...`, which builds the
 firewall and puts it between two private network segments. Needs no root where unprivileged user
-namespaces work, and leaves nothing behind.
+namespaces work, and leaves nothing behind. With `nic` the firewall's ports are network cards in
+software, which it drives itself.
 
   --yes   install missing Debian packages without asking (as CI=true does)
 
@@ -35,6 +36,9 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
              cannot run them (needs SOLO5_DIR, the folder of a built Solo5)
 ";
 
+/// What can be shown; the first one if nobody asks for another.
+const DEMONSTRATIONS: [&str; 2] = ["firewall", "nic"];
+
 /// The benchmarks between two segments.
 const BENCHMARKS: [&str; 3] = ["firewall", "rules", "nic"];
 
@@ -48,6 +52,7 @@ const FIREWALL: &str = "unikernels/firewall";
 /// # Errors
 /// One line that says what could not be built or started.
 pub fn demo(root: &Path, options: &[String]) -> Result<i32, String> {
+    let (which, options) = demonstration(options);
     let own = options.split(|option| option == "--").next().unwrap_or(&[]);
     if crate::wants_help(own) {
         print!("{}", DEMO_HELP);
@@ -57,10 +62,18 @@ pub fn demo(root: &Path, options: &[String]) -> Result<i32, String> {
     let programs = build(root, &["outboard"])?;
     let mut command = Command::new(programs.join("outboard"));
     command
-        .args(["demo", "firewall"])
+        .args(["demo", which])
         .args(passed_on(options))
         .current_dir(root);
     process::run(&mut command)
+}
+
+/// What is to be shown, and the options behind it.
+fn demonstration(options: &[String]) -> (&str, &[String]) {
+    match options.split_first() {
+        Some((which, rest)) if DEMONSTRATIONS.contains(&which.as_str()) => (which, rest),
+        _ => (DEMONSTRATIONS[0], options),
+    }
 }
 
 /// `cargo xtask bench`.
@@ -219,6 +232,14 @@ fn today() -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_firewall_is_shown_unless_another_is_asked_for() {
+        let words = |text: &[&str]| -> Vec<String> { text.iter().map(|w| w.to_string()).collect() };
+        assert_eq!(demonstration(&words(&["--quick"])).0, "firewall");
+        let nic = words(&["nic", "--quick"]);
+        assert_eq!(demonstration(&nic), ("nic", &nic[1..]));
+    }
 
     #[test]
     fn our_own_options_stay_here() {
