@@ -47,6 +47,8 @@ pub enum Error {
         /// What the manifest says of a device of this name.
         actual: Option<&'static str>,
     },
+    /// Two options that attach one PCIe device.
+    Twice(String, String),
 }
 
 impl std::error::Error for Error {}
@@ -58,6 +60,10 @@ impl fmt::Display for Error {
                 f,
                 "the manifest names devices that nothing is attached to; add {}",
                 options.join(" ")
+            ),
+            Self::Twice(option, other) => write!(
+                f,
+                "{option}: {other} has this device; name another one; type: outboard pci list"
             ),
             Self::NotNamed {
                 option,
@@ -120,7 +126,12 @@ pub fn pair<'a>(
     }
     for name in requests.iter().filter_map(Request::name) {
         match options.pci.iter().find(|pci| pci.name == name) {
-            Some(pci) => pairs.pci.push(pci),
+            Some(pci) => {
+                if let Some(other) = pairs.pci.iter().find(|other| other.source == pci.source) {
+                    return Err(Error::Twice(pci.option(), other.option()));
+                }
+                pairs.pci.push(pci);
+            }
             None => missing.push(format!("--pci:{name}=ADDRESS")),
         }
     }
@@ -200,6 +211,16 @@ mod tests {
             error.to_string(),
             "the manifest names no such device; remove --pci:a or name it in manifest.json"
         );
+    }
+
+    #[test]
+    fn a_pci_device_is_attached_once() {
+        let nics = [nic("a"), nic("b")];
+        for source in ["01:00.0", "vfio-user:/tmp/nic0"] {
+            let options = options(&format!("--pci:a={source} --pci:b={source} a.spt"));
+            let error = pair(&[Entry::RESERVED], &nics, &options).unwrap_err();
+            assert!(error.to_string().starts_with("--pci:b="), "{error}");
+        }
     }
 
     #[test]

@@ -58,11 +58,11 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path, error) => {
-                write!(
-                    f,
-                    "{}: {error}; are you root, and is /run writable?",
-                    path.display()
-                )
+                let remedy = match error.kind() {
+                    io::ErrorKind::PermissionDenied => "only root can; type the command with sudo",
+                    _ => "is /run writable?",
+                };
+                write!(f, "{}: {error}; {remedy}", path.display())
             }
             Self::Malformed(path, error) => {
                 let path = path.display();
