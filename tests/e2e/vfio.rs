@@ -3,6 +3,7 @@
 
 use crate::build::Images;
 use crate::process::{Ended, run, start};
+use abi::pci::{DMA_BASE, bar_address};
 use libtest_mimic::{Completion, Failed, Trial};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -27,6 +28,8 @@ const PAGE: usize = 4096;
 const LOG_INTERVAL: Duration = Duration::from_secs(5);
 /// Attempts of which one is logged.
 const ATTEMPTS_MAX: usize = 4;
+/// The variable in which `xtask` says how many bits the addresses of the machine have.
+const ADDRESS_BITS: &str = "OUTBOARD_ADDRESS_BITS";
 /// An ordinary user, by number: nobody's.
 const NOBODY: u32 = 65534;
 
@@ -65,7 +68,7 @@ const ON_EACH_HOST: [(&str, OnHost); 7] = [
     }),
 ];
 
-const ONCE: [(&str, Once); 10] = [
+const ONCE: [(&str, Once); 11] = [
     ("another device is refused", another_device),
     ("a device that was not taken is refused", not_taken),
     ("a device that cannot be reset is refused", no_reset),
@@ -75,6 +78,7 @@ const ONCE: [(&str, Once); 10] = [
     ("a guest leaves nothing in a device", reset),
     ("an ordinary user may, within a limit", ordinary_user),
     ("the monitor starts such guests", monitor),
+    ("addresses are those that the machine can have", addresses),
     (
         "DMA memory is of large pages, if there are some",
         large_pages,
@@ -246,7 +250,7 @@ fn victim() -> Result<(Box<[u8]>, usize, u64), Failed> {
 /// right behind the DMA memory. The kernel's log names each attempt, and nothing has changed.
 fn a_device_writes_nothing_outside(lab: &Lab<'_>, host: &str) -> Result<(), Failed> {
     let (bytes, start, physical) = victim()?;
-    let behind = abi::pci::DMA_BASE + (4 << 20);
+    let behind = io_address()? + (4 << 20);
     for address in [physical, behind] {
         stopped(lab, host, address)?;
     }
@@ -429,6 +433,43 @@ fn monitor(lab: &Lab<'_>) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Whether the machine's addresses have too few bits for those of the ABI.
+fn is_narrow() -> Result<bool, Failed> {
+    match &*std::env::var(ADDRESS_BITS)? {
+        "48" => Ok(false),
+        "39" => Ok(true),
+        bits => Err(format!("{ADDRESS_BITS}={bits}").into()),
+    }
+}
+
+/// Where DMA memory begins for devices.
+fn io_address() -> Result<u64, Failed> {
+    Ok(if is_narrow()? { 2 << 20 } else { DMA_BASE })
+}
+
+/// Guests see devices and DMA memory at the same addresses on every machine. Where that many bits
+/// are not to be had, lower ones are behind them.
+fn addresses(lab: &Lab<'_>) -> Result<(), Failed> {
+    let (bar, iova) = (bar_address(0, 0), io_address()?);
+    let [registers, memory] = match is_narrow()? {
+        true => [0x2_0000_0000, 0x2_0020_0000],
+        false => [bar, DMA_BASE],
+    };
+    let option = format!("--pci:edu={}", lab.edus[0]);
+    for host in HOSTS {
+        let ended = lab.succeed(host, &[&option, "--verbose"], "edu", &["dma"])?;
+        ended.expect_stderr(&format!("4 MiB of DMA memory at I/O address {iova:#x},"))?;
+        if host == "hvt" {
+            let physical = |what, address, physical: u64| {
+                format!("{what} at {address:#x}, guest-physical {physical:#x}\n")
+            };
+            ended.expect_stderr(&physical("registers", bar, registers))?;
+            ended.expect_stderr(&physical("memory", DMA_BASE, memory))?;
+        }
+    }
+    Ok(())
+}
+
 fn large_pages(lab: &Lab<'_>) -> Result<(), Failed> {
     let option = format!("--pci:edu={}", lab.edus[0]);
     let reserve = |pages: u32| fs::write("/proc/sys/vm/nr_hugepages", format!("{pages}\n"));
@@ -441,11 +482,7 @@ fn large_pages(lab: &Lab<'_>) -> Result<(), Failed> {
         }
         Ok(())
     };
-    let result = runs(
-        2,
-        "4 MiB of DMA memory at I/O address 0x10000000000, of pages of 2 MiB\n",
-    )
-    .and_then(|()| {
+    let result = runs(2, ", of pages of 2 MiB\n").and_then(|()| {
         runs(
             0,
             "of ordinary pages; for larger ones: sudo sysctl vm.nr_hugepages=2",

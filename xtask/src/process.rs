@@ -23,12 +23,18 @@ pub fn target_folder(folder: &Path) -> PathBuf {
     }
 }
 
-/// Whether a program of this name lies on the PATH, or where administrators keep theirs.
-pub fn exists(program: &str) -> bool {
+/// The file of a program of this name that lies on the PATH, or where administrators keep theirs.
+pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/sbin"].iter().map(PathBuf::from))
-        .any(|folder| folder.join(program).is_file())
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
+
+/// Whether there is a program of this name.
+pub fn exists(program: &str) -> bool {
+    find(program).is_some()
 }
 
 /// What a program that has ended leaves behind.

@@ -15,6 +15,7 @@ use image::Image;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::time::{TimerfdClockId, TimerfdFlags};
+use std::fmt;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -35,6 +36,14 @@ pub(crate) struct World {
     pub(crate) mapped: Option<Shared>,
 }
 
+/// Says lines that `--verbose` asked for.
+pub(crate) fn say<L: fmt::Display>(lines: &[L]) {
+    for line in lines {
+        // Who closed standard error does not want to know.
+        let _ = writeln!(std::io::stderr(), "outboard-tender: {line}");
+    }
+}
+
 impl World {
     /// Opens what `options` name for `image`.
     ///
@@ -45,10 +54,7 @@ impl World {
         let asked = (&*image.pci, image.dma_bytes);
         let attachments = attach::attach(pairs, options, features, asked).map_err(Error::Attach)?;
         if options.verbose {
-            for line in pci::report(&attachments.pci, &pairs.pci) {
-                // Who closed standard error does not want to know.
-                let _ = writeln!(std::io::stderr(), "outboard-tender: {line}");
-            }
+            say(&pci::report(&attachments.pci, &pairs.pci));
         }
         let (epoll, timer) = wait_set(&attachments.devices)?;
         interrupts(&attachments.pci, image.entries.len(), &epoll)?;

@@ -121,7 +121,11 @@ fn qemu(kernel: &Path, ram_disk: &Path, console: &Path, options: &Options) -> Co
         .args(["-accel", "tcg,thread=multi"])
         // An AMD processor, for SVM is what QEMU can nest without acceleration; `check=off` spares
         // the list of what it cannot.
-        .args(["-cpu", "EPYC,+svm,check=off"])
+        .arg("-cpu")
+        .arg(format!(
+            "EPYC,+svm,check=off,phys-bits={}",
+            options.address_bits
+        ))
         .args(["-m", &options.memory_mib.to_string()])
         .args(["-smp", "1", "-display", "none", "-no-reboot", "-nodefaults"])
         .arg("-kernel")
@@ -133,10 +137,11 @@ fn qemu(kernel: &Path, ram_disk: &Path, console: &Path, options: &Options) -> Co
             "-append",
             "console=ttyS0 quiet intel_iommu=on iommu=pt panic=-1 no_timer_check",
         ])
-        .args([
-            "-device",
-            "intel-iommu,intremap=on,device-iotlb=on,aw-bits=48",
-        ])
+        .arg("-device")
+        .arg(format!(
+            "intel-iommu,intremap=on,device-iotlb=on,aw-bits={}",
+            options.address_bits
+        ))
         .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=1"])
         .arg("-serial")
         .arg(format!("file:{}", console.display()))

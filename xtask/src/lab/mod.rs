@@ -19,11 +19,13 @@ its shell, and ends with its exit status. `shell` is a shell to type in.
   --nic=MODEL[,WIRE]   a network card of QEMU's: e1000e, e1000, virtio-net-pci ... WIRE is `hub`,
                        `hub1` ..., or what QEMU's -netdev takes (default: user)
   --device=MODEL       another device of QEMU's, with its options: edu, edu,dma_mask=0xffffffff ...
+  --address-bits=N     bits of physical and I/O addresses: 39 or 48 (default 48)
   --memory=MIB         memory of the machine (default 1024)
   --timeout=SECONDS    kill it then (default 300)
   --yes                install missing Debian packages without asking (as CI=true does)
 ";
 
+const ADDRESS_BITS_DEFAULT: u32 = 48;
 const MEMORY_MIB_DEFAULT: u32 = 1024;
 const TIMEOUT_SECONDS_DEFAULT: u64 = 300;
 
@@ -33,6 +35,7 @@ pub struct Options {
     files: Vec<PathBuf>,
     nics: Vec<Nic>,
     devices: Vec<String>,
+    address_bits: u32,
     memory_mib: u32,
     timeout_seconds: u64,
     yes: bool,
@@ -46,6 +49,7 @@ impl Options {
             files: Vec::new(),
             nics: Vec::new(),
             devices: Vec::new(),
+            address_bits: ADDRESS_BITS_DEFAULT,
             memory_mib: MEMORY_MIB_DEFAULT,
             timeout_seconds: TIMEOUT_SECONDS_DEFAULT,
             yes: false,
@@ -60,6 +64,7 @@ impl Options {
                 Some(("--file", path)) => options.files.push(path.into()),
                 Some(("--nic", nic)) => options.nics.push(Nic::parse(nic)),
                 Some(("--device", device)) => options.devices.push(device.into()),
+                Some(("--address-bits", bits)) => options.address_bits = number(argument, bits)?,
                 Some(("--memory", mib)) => options.memory_mib = number(argument, mib)?,
                 Some(("--timeout", seconds)) => {
                     options.timeout_seconds = number(argument, seconds)?;
@@ -121,9 +126,10 @@ mod tests {
 
     #[test]
     fn options_end_at_the_command() {
-        let options = parse(&["--file=a/b", "--memory=64", "--", "ls", "--memory=1"]).unwrap();
+        let words = ["--file=a/b", "--memory=64", "--address-bits=39"];
+        let options = parse(&[&words[..], &["--", "ls", "--memory=1"]].concat()).unwrap();
         assert_eq!(options.files, [PathBuf::from("a/b")]);
-        assert_eq!(options.memory_mib, 64);
+        assert_eq!((options.memory_mib, options.address_bits), (64, 39));
         assert_eq!(options.command.as_deref(), Some("ls --memory=1"));
         assert_eq!(
             parse(&["ls", "--yes"]).unwrap().command.as_deref(),

@@ -1,18 +1,57 @@
 //! The end-to-end tests of the host `hvt` and of PCI devices, brought into the lab.
 
 use crate::process::{self, target_folder};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The tests that run there, by the beginnings of their names.
-const FILTERS: &str = "hvt:: pci:: vfio::";
-/// The cards that those of PCI devices take: one that is alone, and two that share a group, being
+/// A machine, and what runs there.
+struct Trial {
+    /// The tests, by the beginnings of their names.
+    filters: &'static str,
+    /// Bits of its addresses.
+    address_bits: u32,
+    /// Its devices.
+    devices: &'static [&'static str],
+}
+
+impl Trial {
+    /// What the machine's shell does with the program of the tests.
+    fn script(&self, program: &str) -> String {
+        format!(
+            "{}export {}=/lab {}=/lab {}={}; for filter in {}; do /lab/{} --color=never $filter \
+             || status=$?; done; exit ${{status:-0}}",
+            LIBRARIES, PREBUILT, PEER, ADDRESS_BITS, self.address_bits, self.filters, program,
+        )
+    }
+}
+
+const TRIALS: [Trial; 3] = [
+    Trial {
+        filters: "hvt:: pci:: vfio::",
+        address_bits: 48,
+        devices: &DEVICES,
+    },
+    // Images that drive cards: two of them, each wired to one for Linux.
+    Trial {
+        filters: "cards::",
+        address_bits: 48,
+        devices: &WIRED,
+    },
+    // With no more bits than many machines have.
+    Trial {
+        filters: "vfio::",
+        address_bits: 39,
+        devices: &DEVICES,
+    },
+];
+/// The cards that tests of PCI devices take: one that is alone, and two that share a group, being
 /// functions of one device behind a port that cannot keep them apart.
 ///
 /// And the devices that guests drive: two `edu` on ports of their own, by which they can be reset,
 /// and one that cannot be.
-const CARDS: [&str; 10] = [
+const DEVICES: [&str; 10] = [
     "--device=pcie-root-port,id=root3,chassis=3,x-speed=2_5",
     "--device=e1000e,bus=root3",
     "--device=pcie-root-port,id=root0,disable-acs=true",
@@ -24,9 +63,6 @@ const CARDS: [&str; 10] = [
     "--device=edu,bus=root2,dma_mask=0xffffffffffffffff",
     "--device=edu",
 ];
-/// The tests of images that drive cards, in a machine of their own: two cards for the image, each
-/// wired to one for Linux.
-const WIRED_FILTERS: &str = "cards::";
 const WIRED: [&str; 4] = [
     "--nic=e1000e,hub",
     "--nic=e1000e,hub",
@@ -37,9 +73,13 @@ const WIRED: [&str; 4] = [
 const TIMEOUT_SECONDS: u32 = 600;
 /// Tells the tests where everything lies, so that they build nothing; see `tests/e2e/build.rs`.
 const PREBUILT: &str = "OUTBOARD_PREBUILT";
+/// Tells them how many bits the addresses of their machine have; see `tests/e2e/vfio.rs`.
+const ADDRESS_BITS: &str = "OUTBOARD_ADDRESS_BITS";
 /// Names the folder of a built Solo5, the peer; see `tests/e2e/compatibility.rs`.
 const PEER: &str = "SOLO5_DIR";
-/// Puts shared libraries, which Solo5's tender needs, where they are looked for.
+/// The host's programs that the tests run, where they are installed; see `tests/e2e/programs.rs`.
+const PROGRAMS: [&str; 1] = ["iperf3"];
+/// Puts shared libraries, which programs of the host's need, where they are looked for.
 const LIBRARIES: &str = "mkdir -p /lib; ln -s /lib /lib64; ln -s /lab/*.so* /lib; ";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
@@ -81,35 +121,34 @@ pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
     for name in names(&guests.join("src/bin"))? {
         files.push(release(&guests).join(name));
     }
-    let peer = solo5()?;
-    let prepare = if peer.is_empty() { "" } else { LIBRARIES };
-    files.extend(peer);
+    let mut programs: Vec<PathBuf> = PROGRAMS
+        .iter()
+        .filter_map(|name| process::find(name))
+        .collect();
+    if let Some((tender, tests)) = solo5()? {
+        programs.push(tender);
+        files.extend(tests);
+    }
+    files.extend(shared_libraries(&programs)?);
+    files.extend(programs);
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let program = Path::new(tests).file_name().unwrap_or_default();
-    let command = |devices: &[&str], filters: &str| {
+    let command = |trial: &Trial| {
         let mut command = Command::new(&this);
         command
             .arg("lab")
             .arg(format!("--timeout={}", TIMEOUT_SECONDS))
-            .args(devices);
+            .arg(format!("--address-bits={}", trial.address_bits))
+            .args(trial.devices);
         for file in &files {
             command.arg(format!("--file={}", file.display()));
         }
-        command.arg("--").arg(format!(
-            "{}for filter in {}; do {}=/lab {}=/lab /lab/{} --color=never $filter || status=$?; \
-             done; exit ${{status:-0}}",
-            prepare,
-            filters,
-            PREBUILT,
-            PEER,
-            program.to_string_lossy(),
-        ));
+        command
+            .arg("--")
+            .arg(trial.script(&program.to_string_lossy()));
         command
     };
-    Ok(vec![
-        command(&CARDS, FILTERS),
-        command(&WIRED, WIRED_FILTERS),
-    ])
+    Ok(TRIALS.iter().map(command).collect())
 }
 
 fn cargo(folder: &Path) -> Command {
@@ -136,23 +175,31 @@ fn executable(messages: &str) -> Option<&str> {
         .and_then(|(_, rest)| rest.split('"').next())
 }
 
-/// Solo5's hvt tender, the libraries that it needs, and its tests; none without a peer.
-fn solo5() -> Result<Vec<PathBuf>, String> {
+/// Solo5's hvt tender, and its tests; none without a peer.
+fn solo5() -> Result<Option<(PathBuf, Vec<PathBuf>)>, String> {
     let folder = match std::env::var_os(PEER) {
         Some(folder) => PathBuf::from(folder),
-        None => return Ok(Vec::new()),
+        None => return Ok(None),
     };
     let tender = folder.join("tenders/hvt/solo5-hvt");
     if !tender.is_file() {
-        return Ok(Vec::new());
+        return Ok(None);
     }
-    let needed = process::capture(Command::new("ldd").arg(&tender), false)?.output;
-    let mut files: Vec<PathBuf> = libraries(&needed).map(PathBuf::from).collect();
-    files.push(tender);
+    let mut images = Vec::new();
     let tests = entries(&folder.join("tests"))?;
     for test in tests.iter().filter(|path| path.is_dir()) {
-        let images = entries(test)?.into_iter();
-        files.extend(images.filter(|path| path.extension() == Some("hvt".as_ref())));
+        let files = entries(test)?.into_iter();
+        images.extend(files.filter(|path| path.extension() == Some("hvt".as_ref())));
+    }
+    Ok(Some((tender, images)))
+}
+
+/// The shared libraries that `programs` need.
+fn shared_libraries(programs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, String> {
+    let mut files = BTreeSet::new();
+    for program in programs {
+        let printed = process::capture(Command::new("ldd").arg(program), false)?.output;
+        files.extend(libraries(&printed).map(PathBuf::from));
     }
     Ok(files)
 }

@@ -37,7 +37,7 @@ use crate::share::Share;
 use crate::spt::put;
 use crate::sys::machine::{Exit, Machine, Running};
 use crate::sys::process;
-use crate::world::World;
+use crate::world::{self, World};
 use crate::{boot, check, spt};
 use abi::extension::{HostInfo, device_flag};
 use abi::hvt::{BOOT_INFO, BootInfo, MEMORY_BYTES_MAX};
@@ -234,6 +234,9 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
     }
     let cpuid = cpu::supported(&kvm).map_err(step("CPUID"))?;
     let windows = lend(&machine, &attached.pci, &cpuid)?;
+    if options.verbose {
+        world::say(&windows);
+    }
     let mut tables = map(
         image,
         memory,

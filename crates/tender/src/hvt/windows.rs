@@ -8,6 +8,7 @@ use crate::attach::pci::Pci;
 use crate::sys::window::Window;
 use abi::hvt::MEMORY_BYTES_MAX;
 use abi::pci::{BAR_BYTES_MAX, BARS, DEVICES_MAX, DMA_BYTES_MAX};
+use std::fmt;
 use std::ops::Range;
 
 /// Lower addresses, if they are needed: behind the most memory that a guest can have, and enough
@@ -31,6 +32,19 @@ pub struct Placed<'a> {
     pub physical: u64,
     /// Whether it holds registers.
     pub registers: bool,
+}
+
+impl fmt::Display for Placed<'_> {
+    /// What `--verbose` says of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.registers {
+            "registers"
+        } else {
+            "memory"
+        };
+        let (address, physical) = (self.window.address(), self.physical);
+        write!(f, "{what} at {address:#x}, guest-physical {physical:#x}")
+    }
 }
 
 /// Places all that devices share with the guest, on a processor whose physical addresses have
