@@ -7,6 +7,7 @@
 
 use crate::build::Images;
 use crate::process::{Running, start};
+use crate::programs::{self, Sender};
 use crate::temporary::TemporaryFile;
 use abi::share::{COUNTERS_OFFSET, COUNTERS_PER_PORT, PORT_COUNTERS, PortCounter};
 use bench::segment::{Address, Segment};
@@ -55,10 +56,15 @@ const BULK: usize = 256 << 10;
 /// Bytes that say that somebody is there.
 const PING: usize = 64;
 
+/// The test that runs a program which may not be installed.
+const IPERF3: &str = "iperf3 sends both ways";
+
 type Test = fn(&Images, &Cards, &str) -> Result<(), Failed>;
 
-const TESTS: [(&str, Test); 6] = [
+const TESTS: [(&str, Test); 8] = [
     ("TCP passes between two cards", tcp),
+    ("ping loses nothing", ping),
+    (IPERF3, iperf3),
     (
         "a guest with nothing to do sleeps, or polls if told to",
         idle,
@@ -75,8 +81,10 @@ const TESTS: [(&str, Test); 6] = [
 pub fn trials(images: &'static Images) -> Vec<Trial> {
     let why = "drives cards that only the lab has (the stage `lab` runs it)";
     let missing = (!images.are_prebuilt()).then_some(why);
+    let no_iperf3 = programs::no_iperf3();
     let of_host = |host: &'static str| {
         TESTS.map(|(name, test)| {
+            let missing = missing.or(no_iperf3.filter(|_| name == IPERF3));
             Trial::ignorable_test(format!("cards::{name}, on {host}"), move || match missing {
                 Some(why) => Ok(Completion::ignored_with(why)),
                 None => {
@@ -345,6 +353,26 @@ fn tcp(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
         if bytes < BULK as u64 {
             return Err(format!("port {port} received {bytes} bytes only").into());
         }
+    }
+    Ok(())
+}
+
+fn ping(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
+    let guest = Guest::firewall(images, cards, host, &[])?;
+    // So that it is there, and both ends know each other's address.
+    both_ways(&guest, [&cards.near, &cards.far], FAR, PING)?;
+    programs::ping(&cards.near, FAR)?;
+    programs::ping(&cards.far, NEAR)
+}
+
+fn iperf3(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
+    let guest = Guest::firewall(images, cards, host, &[])?;
+    both_ways(&guest, [&cards.near, &cards.far], FAR, PING)?;
+    for sender in [Sender::Client, Sender::Server] {
+        programs::iperf3(&cards.near, &cards.far, FAR, sender)?;
+    }
+    for port in [PRIVATE, PUBLIC] {
+        guest.expect_sound(port)?;
     }
     Ok(())
 }

@@ -31,6 +31,7 @@ mod pci_guard;
 mod pci_run;
 mod ports;
 mod process;
+mod programs;
 mod readme;
 mod refusals;
 mod rings;
