@@ -173,6 +173,8 @@ impl View {
 
 #[cfg(feature = "host")]
 mod file;
+#[cfg(feature = "host")]
+pub mod vectored;
 
 #[cfg(test)]
 mod tests {

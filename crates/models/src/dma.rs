@@ -1,6 +1,7 @@
 //! Memory as a device reaches it.
 
 use hw::sim::View;
+use hw::sim::vectored::{Span, SpanMut};
 use std::fmt;
 
 /// Memory that a device may read and write, by I/O address. Every access is checked: what lies
@@ -41,6 +42,18 @@ pub trait Dma {
     /// # Errors
     /// If there is not room for all of them in the memory.
     fn write(&self, iova: u64, bytes: &[u8]) -> Result<(), DmaFault>;
+
+    /// A range that the kernel is to read.
+    ///
+    /// # Errors
+    /// If it is not all in the memory.
+    fn span(&self, iova: u64, bytes: usize) -> Result<Span<'_>, DmaFault>;
+
+    /// A range that the kernel is to fill.
+    ///
+    /// # Errors
+    /// If there is not room for all of it in the memory.
+    fn span_mut(&self, iova: u64, bytes: usize) -> Result<SpanMut<'_>, DmaFault>;
 
     /// Whether a range lies in the memory; nothing is touched.
     ///
@@ -94,6 +107,14 @@ impl Dma for View {
 
     fn write(&self, iova: u64, bytes: &[u8]) -> Result<(), DmaFault> {
         Ok(self.write(iova, bytes)?)
+    }
+
+    fn span(&self, iova: u64, bytes: usize) -> Result<Span<'_>, DmaFault> {
+        Ok(self.span(iova, bytes)?)
+    }
+
+    fn span_mut(&self, iova: u64, bytes: usize) -> Result<SpanMut<'_>, DmaFault> {
+        Ok(self.span_mut(iova, bytes)?)
     }
 
     fn check(&self, iova: u64, bytes: usize) -> Result<(), DmaFault> {

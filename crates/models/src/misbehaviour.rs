@@ -166,6 +166,11 @@ impl Mischief {
         }
     }
 
+    /// Whether nothing ever goes wrong.
+    pub(crate) fn is_calm(&self) -> bool {
+        !self.any
+    }
+
     /// Any number.
     pub(crate) fn number(&mut self) -> u64 {
         self.random.u64(..)

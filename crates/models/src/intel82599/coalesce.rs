@@ -45,7 +45,7 @@ pub(super) struct Large<'a> {
 
 /// Which segments of a large frame are placed together.
 #[derive(Clone, Debug)]
-struct Runs {
+pub(super) struct Runs {
     /// Those that may be; each of the others is a packet alone.
     joined: Range<usize>,
     /// How many of them a packet has at most.
@@ -56,7 +56,7 @@ struct Runs {
 impl Large<'_> {
     /// 7.11.1: packets of TCP over IPv4 may be joined if nothing in them is of one packet's concern
     /// alone. CWR is the first segment's, and FIN the last one's.
-    fn runs(&self, buffer_bytes: usize) -> Runs {
+    pub(super) fn runs(&self, buffer_bytes: usize) -> Runs {
         let Plan {
             ip, header, size, ..
         } = self.plan;
@@ -90,9 +90,23 @@ impl Runs {
     }
 }
 
+impl Runs {
+    /// How many segments a packet of the next frame should have, if each segment of this one may
+    /// be joined with others: as here, or as many as there is room for.
+    pub(super) fn all_joined(&self) -> Option<usize> {
+        let is_one = self.count <= self.most;
+        let joined = if is_one {
+            self.most
+        } else {
+            self.next(0).len()
+        };
+        (joined > 1 && self.joined == (0..self.count)).then_some(joined)
+    }
+}
+
 impl Nic {
     /// Whether packets of a queue are joined (7.11, 4.6.7.2).
-    fn coalesces(&self, queue: usize) -> bool {
+    pub(super) fn coalesces(&self, queue: usize) -> bool {
         self.is_coalescing_queue(queue)
             && !self.file.has(at::RFCTL, bit::RFCTL_RSC_DISABLE)
             && self.file.has(at::HLREG0, bit::HLREG0_RX_CRC_STRIP)
@@ -116,6 +130,7 @@ impl Nic {
         let mut out = std::mem::take(&mut self.segment);
         let outcome = self.receive_runs(&large, &mut out, dma);
         self.segment = out;
+        self.expect(&large);
         outcome
     }
 
@@ -133,7 +148,7 @@ impl Nic {
                 large
                     .plan
                     .write_headers(large.frame, large.bytes, &run, out);
-                self.receive_joined(large, &run, out, payload, dma)
+                self.receive_joined(large, &run, (out, payload, 0), dma)
             } else {
                 large.plan.write(large.frame, run.start, out);
                 self.receive(out, true, dma)
@@ -147,13 +162,13 @@ impl Nic {
         outcome
     }
 
-    /// Several segments come in, and are placed as one packet: `headers` and what follows them.
-    fn receive_joined(
+    /// Several segments come in, and are placed as one packet: headers, payload, and how much of
+    /// that is in its place already.
+    pub(super) fn receive_joined(
         &mut self,
         large: &Large<'_>,
         run: &Range<usize>,
-        headers: &[u8],
-        payload: &[u8],
+        (headers, payload, behind): (&[u8], &[u8], usize),
         dma: &dyn Dma,
     ) -> Outcome {
         let Plan {
@@ -163,7 +178,7 @@ impl Nic {
         // As they came: all are full but perhaps the last one.
         let lengths = [
             (header + size, before as u64),
-            (header + payload.len() - before * size, 1),
+            (header + payload.len() + behind - before * size, 1),
         ];
         let Some(admitted) = self.admit(headers, &lengths) else {
             return Outcome::Dropped;
@@ -175,7 +190,7 @@ impl Nic {
         let mut back = self.describe_sound(&ip);
         back.coalesced = run.len() as u8 + 1;
         self.count_received(headers, &lengths, queue);
-        self.place(&admitted, [headers, payload], back, dma);
+        self.place(&admitted, [headers, payload], behind, back, dma);
         Outcome::Delivered
     }
 

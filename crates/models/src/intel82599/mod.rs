@@ -9,7 +9,9 @@
 //! | [`filter`] | which frames are for us | 7.1.1 |
 //! | [`receive`] | filters, offloads, write-back | 7.1 |
 //! | [`coalesce`] | segments that are received as one packet | 7.11 |
+//! | [`apart`] | payload that is received without a copy | |
 //! | [`transmit`] | descriptors, offloads, frames | 7.2 |
+//! | [`join`] | payload that is sent without a copy | |
 //! | [`interrupts`] | causes, masks, vectors | 7.3 |
 //! | [`statistics`] | counters | 8.2.3.23 |
 //! | [`ownership`] | which memory the device has | |
@@ -19,10 +21,12 @@
 //! FCoE and wake-up. A driver that asks for one of the first two is told.
 
 mod access;
+mod apart;
 mod coalesce;
 mod descriptor;
 mod filter;
 mod interrupts;
+mod join;
 mod ownership;
 mod receive;
 mod registers;
@@ -38,6 +42,7 @@ use crate::misbehaviour::{Fault, Misbehaviour, Mischief};
 use crate::packet::complete;
 use crate::violation::{Report, Violation};
 use crate::wire::Wire;
+use apart::{Expected, Places};
 use interrupts::{Interrupts, cause};
 use ownership::Ownership;
 use receive::{Late, Outcome, RxQueue};
@@ -87,6 +92,8 @@ struct Nic {
     segment: Vec<u8>,
     /// Segments of the frame at the end of the wire that were received.
     segments_received: usize,
+    /// What the next large frame will be like.
+    expected: Option<Expected>,
     gone: bool,
     /// Frames that come after their descriptors: the device misbehaves.
     late: Vec<Late>,
@@ -126,6 +133,7 @@ impl<W: Wire> Intel82599<W> {
             msix: vec![0; MSIX_BYTES],
             segment: Vec::with_capacity(1 << 16),
             segments_received: 0,
+            expected: None,
             gone: false,
             late: Vec::new(),
         };
@@ -278,6 +286,7 @@ impl Nic {
         (0..QUEUES).for_each(|queue| self.configure_receive(queue));
         self.ownership.clear();
         self.segments_received = 0;
+        self.expected = None;
         self.gone = false;
         self.late.clear();
         self.msix.fill(0);
@@ -336,10 +345,22 @@ impl Nic {
 
     fn receive_from(&mut self, wire: &mut impl Wire, dma: &dyn Dma, frames: u32) -> u32 {
         let mut received = 0;
+        let mut places = Places::new();
         while received < frames {
-            let Some((frame, offload)) = wire.peek() else {
+            let front = self.find_places(dma, &mut places);
+            let Some(incoming) = wire.peek_apart(front, &places) else {
                 break;
             };
+            if incoming.behind > 0 {
+                if self.receive_apart(&incoming, dma) {
+                    wire.take();
+                    received += 1;
+                } else {
+                    wire.gather(&places);
+                }
+                continue;
+            }
+            let (frame, offload) = (incoming.frame, incoming.offload);
             let outcome = match offload.segment {
                 Some(size) => self.receive_large(frame, size, dma),
                 None => match offload.checksum {

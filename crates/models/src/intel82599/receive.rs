@@ -17,7 +17,7 @@ use crate::violation::{Queue, Violation};
 pub(crate) const FRAME_MIN: usize = 60;
 /// Longest one, with its check sequence, unless HLREG0.JUMBOEN says otherwise (8.2.3.22.13).
 const FRAME_MAX: usize = 1518;
-const TAG: usize = 4;
+pub(super) const TAG: usize = 4;
 
 /// A receive queue.
 #[derive(Debug, Default)]
@@ -138,7 +138,7 @@ impl Nic {
         }
         let back = self.describe(frame, sound);
         self.count_received(frame, &lengths, queue);
-        self.place(&admitted, [frame, check], back, dma);
+        self.place(&admitted, [frame, check], 0, back, dma);
         Outcome::Delivered
     }
 
@@ -266,12 +266,14 @@ impl Nic {
     }
 
     /// Writes a packet to as many buffers as it takes, each followed by its descriptor. Its parts
-    /// are the frame and what follows that, the first part long enough for a tag.
+    /// are the frame and what follows that, the first part long enough for a tag; `behind` bytes
+    /// more lie in the buffer already.
     #[inline]
     pub(super) fn place(
         &mut self,
         admitted: &Admitted,
         [frame, rest]: [&[u8]; 2],
+        behind: usize,
         mut back: RxWriteBack,
         dma: &dyn Dma,
     ) {
@@ -287,12 +289,19 @@ impl Nic {
             true => [&frame[..12], &frame[12 + TAG..], rest],
             false => [frame, rest, &[]],
         };
-        self.place_parts(number, parts, back, dma);
+        self.place_parts(number, parts, behind, back, dma);
         self.interrupts.queue_happened(&self.file, number, false);
     }
 
-    fn place_parts(&mut self, number: usize, parts: Parts<'_>, back: RxWriteBack, dma: &dyn Dma) {
-        let mut left: usize = parts.iter().map(|part| part.len()).sum();
+    fn place_parts(
+        &mut self,
+        number: usize,
+        parts: Parts<'_>,
+        behind: usize,
+        back: RxWriteBack,
+        dma: &dyn Dma,
+    ) {
+        let mut left = behind + parts.iter().map(|part| part.len()).sum::<usize>();
         let mut source = Source {
             parts,
             part: 0,
@@ -369,6 +378,8 @@ impl Nic {
     pub(crate) fn configure_receive(&mut self, number: usize) {
         let split = self.file.get(rx_queue_at(number, 0x1014));
         let control = self.file.get(rx_queue_at(number, 0x1028));
+        // Buffers of another size would be too short for what was expected.
+        self.expected = None;
         let queue = &mut self.rx[number];
         // None at all would be a mistake, and is told as one when the queue is switched on.
         queue.buffer_bytes = (split as usize & 0x1f).max(1) << 10;

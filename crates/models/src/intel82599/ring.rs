@@ -202,6 +202,16 @@ impl Ring {
         Some((self.head, *self.cache.get(self.head as usize)?))
     }
 
+    /// A descriptor so many behind the head, if it was fetched.
+    pub(crate) fn ahead(&self, number: usize) -> Option<[u64; 2]> {
+        let number = u32::try_from(number).ok()?;
+        if number >= self.available() {
+            return None;
+        }
+        let index = u64::from(self.head + number) % u64::from(self.descriptors);
+        self.cache.get(index as usize).copied()
+    }
+
     /// The descriptor at the head was used.
     #[inline]
     pub(crate) fn advance(&mut self) {

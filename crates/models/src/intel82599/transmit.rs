@@ -3,6 +3,7 @@
 use super::Nic;
 use super::descriptor::{Context, Data, TX_WRITE_BACK, TxDescriptor};
 use super::interrupts::cause;
+use super::join::{Joined, Pieces, TAKEN_AWAY};
 use super::receive::FRAME_MIN;
 use super::registers::{at, bit};
 use super::ring::Ring;
@@ -21,7 +22,7 @@ const SEGMENTED_MAX: usize = 256 << 10;
 /// Longest packet that is not: 15.5 KiB (7.2.3.2.4).
 const PACKET_MAX: usize = 15_872;
 /// Longest IP packet, for a wire that takes large frames.
-const IP_MAX: usize = 0xffff;
+pub(super) const IP_MAX: usize = 0xffff;
 /// Descriptors that one packet may take (7.2.1.1).
 const DESCRIPTORS_MAX: usize = 40;
 /// Kinds of L4 header (7.2.3.2.3).
@@ -40,7 +41,12 @@ pub(crate) struct TxQueue {
     gathered: usize,
     descriptors: usize,
     /// Room for the longest packet, once the queue is used.
-    buffer: Vec<u8>,
+    pub(super) buffer: Vec<u8>,
+    /// Of the packet that is being gathered, only so many bytes are in the buffer; the rest is in
+    /// these pieces.
+    pub(super) front: Option<usize>,
+    pub(super) pieces: Pieces,
+    pub(super) joined: Joined,
 }
 
 impl TxQueue {
@@ -50,6 +56,14 @@ impl TxQueue {
         self.contexts = [None; CONTEXTS];
         self.packet = None;
         (self.gathered, self.descriptors) = (0, 0);
+        self.front = None;
+        self.pieces.clear();
+        self.joined = Joined::default();
+    }
+
+    /// The context that a packet names which begins with this descriptor.
+    pub(super) fn context(&self, first: Data) -> Option<Context> {
+        *self.contexts.get(usize::from(first.context))?
     }
 }
 
@@ -61,7 +75,7 @@ struct Packet {
 }
 
 /// Why a packet cannot be sent.
-type Refused = &'static str;
+pub(super) type Refused = &'static str;
 
 impl Nic {
     /// Sends what the driver has given, at most `frames` of it; returns how many.
@@ -114,10 +128,14 @@ impl Nic {
             }
             self.tx[number].ring.advance();
             if report && !early {
-                self.write_back(number, index, dma);
+                match self.tx[number].joined.is_empty() {
+                    true => self.write_back(number, index, dma),
+                    false => self.tx[number].joined.hold(index),
+                }
             }
             done |= report;
         }
+        self.send_joined(number, wire, dma);
         if done {
             self.interrupts.queue_happened(&self.file, number, true);
         }
@@ -139,7 +157,7 @@ impl Nic {
         matches!(TxDescriptor::read(words), TxDescriptor::Data(data) if data.report)
     }
 
-    fn write_back(&mut self, number: usize, index: u32, dma: &dyn Dma) {
+    pub(super) fn write_back(&mut self, number: usize, index: u32, dma: &dyn Dma) {
         if let Err(fault) = self.tx[number].ring.write_back(dma, index, TX_WRITE_BACK) {
             self.report.add(Violation::Dma {
                 queue: Queue::Tx(number as u8),
@@ -200,17 +218,13 @@ impl Nic {
         if data.len == 0 {
             wrong(self, "DTALEN must not be 0 (7.2.3.2.4)");
         }
-        self.gather(number, index, data, dma)?;
+        self.gather(number, index, data, wire, dma)?;
         if !data.end_of_packet {
             return Ok(0);
         }
         let state = &mut self.tx[number];
         let first = state.packet.take().unwrap_or(data);
-        let context = state
-            .contexts
-            .get(usize::from(first.context))
-            .copied()
-            .flatten();
+        let context = state.context(first);
         let bytes = std::mem::take(&mut state.gathered);
         state.descriptors = 0;
         let packet = Packet {
@@ -218,9 +232,11 @@ impl Nic {
             context,
             bytes,
         };
-        if let Err(rule) = self.send(number, &packet, wire) {
+        if let Err(rule) = self.send(number, &packet, wire, dma) {
             self.report.add(Violation::Packet { queue, bytes, rule });
         }
+        self.tx[number].front = None;
+        self.tx[number].pieces.clear();
         Ok(1)
     }
 
@@ -242,12 +258,13 @@ impl Nic {
         }
     }
 
-    /// Copies the bytes of a descriptor behind those of the ones before.
+    /// Copies the bytes of a descriptor behind those of the ones before, or notes where they are.
     fn gather(
         &mut self,
         number: usize,
         index: u32,
         data: Data,
+        wire: &impl Wire,
         dma: &dyn Dma,
     ) -> Result<(), DmaFault> {
         let queue = Queue::Tx(number as u8);
@@ -257,28 +274,38 @@ impl Nic {
             self.report
                 .add(Violation::BufferReused { queue, index, iova });
         }
+        let is_first = self.tx[number].packet.is_none();
+        if is_first {
+            self.tx[number].packet = Some(data);
+            self.tx[number].front = self.front(number, data, wire);
+        }
         let state = &mut self.tx[number];
-        state.packet.get_or_insert(data);
         state.descriptors += 1;
         if state.descriptors == DESCRIPTORS_MAX + 1 {
-            let rule = "a packet must not have more than 40 descriptors (7.2.1.1)";
+            let rule = "a packet must not have more than 40 descriptors (7.2.1.2)";
             self.report
                 .add(Violation::Descriptor { queue, index, rule });
         }
-        let end = state.gathered + len;
-        match state
-            .buffer
-            .get_mut(state.gathered..end)
-            .filter(|_| end <= SEGMENTED_MAX)
-        {
-            Some(place) => dma.read(data.address, place)?,
-            None => {
-                let rule = "a packet must not be longer than 256 KiB (7.2.4)";
-                self.report
-                    .add(Violation::Descriptor { queue, index, rule });
+        let (start, end) = (state.gathered, state.gathered + len);
+        if end > SEGMENTED_MAX {
+            let rule = "a packet must not be longer than 256 KiB (7.2.4)";
+            self.report
+                .add(Violation::Descriptor { queue, index, rule });
+            return Ok(());
+        }
+        if let Some(front) = state.front {
+            let headers = if is_first { front } else { 0 };
+            if self.gather_apart(number, data, headers, dma)? {
+                self.tx[number].gathered = end;
                 return Ok(());
             }
+            let mut buffer = std::mem::take(&mut self.tx[number].buffer);
+            let rest = self.gather_rest(number, &mut buffer[front..], dma);
+            self.tx[number].buffer = buffer;
+            rest?;
         }
+        let state = &mut self.tx[number];
+        dma.read(data.address, &mut state.buffer[start..end])?;
         state.gathered = end;
         Ok(())
     }
@@ -290,6 +317,7 @@ impl Nic {
         number: usize,
         packet: &Packet,
         wire: &mut impl Wire,
+        dma: &dyn Dma,
     ) -> Result<(), Refused> {
         if !packet.first.insert_check || !self.file.has(at::HLREG0, bit::HLREG0_TX_CRC) {
             return Err(
@@ -298,8 +326,9 @@ impl Nic {
         }
         let mut buffer = std::mem::take(&mut self.tx[number].buffer);
         let result = if packet.first.segment {
-            self.send_segments(number, packet, &mut buffer, wire)
+            self.send_segments(number, packet, &mut buffer, wire, dma)
         } else {
+            self.send_joined(number, wire, dma);
             self.send_whole(number, packet, &mut buffer, wire)
         };
         self.tx[number].buffer = buffer;
@@ -353,6 +382,7 @@ impl Nic {
         packet: &Packet,
         buffer: &mut [u8],
         wire: &mut impl Wire,
+        dma: &dyn Dma,
     ) -> Result<(), Refused> {
         let Packet {
             first,
@@ -360,9 +390,12 @@ impl Nic {
             mut bytes,
         } = *packet;
         let context = context.ok_or("TSE takes a context (7.2.4)")?;
-        let mut plan = self.plan(&buffer[..bytes], first, context)?;
+        let front = self.tx[number].front;
+        let mut here = front.unwrap_or(bytes);
+        let mut plan = self.plan(&buffer[..here], bytes, first, context)?;
         if first.tag {
-            bytes = self.insert_tag(buffer, bytes, context.tag);
+            here = self.insert_tag(buffer, here, context.tag);
+            bytes += TAG;
             plan.ip.start += TAG;
             plan.ip.payload += TAG;
             plan.ip.end += TAG;
@@ -371,13 +404,23 @@ impl Nic {
         let count = plan.count(bytes);
         let large = count > 1 && wire.takes_large_frames() && bytes - plan.ip.start <= IP_MAX;
         if large {
-            let frame = &mut buffer[..bytes];
-            let offload = prepare_large(frame, &plan);
+            let frame = &mut buffer[..here];
             let full = plan.header + plan.size;
             self.count_sent(number, frame, full, count as u64 - 1);
             self.count_sent(number, frame, bytes - (count - 1) * plan.size, 1);
+            if front.is_some() {
+                self.join(number, frame, &plan, bytes, wire, dma);
+                return Ok(());
+            }
+            self.send_joined(number, wire, dma);
+            let offload = prepare_large(frame, bytes, &plan);
             wire.send(frame, offload);
             return Ok(());
+        }
+        self.send_joined(number, wire, dma);
+        if front.is_some() {
+            let rest = self.gather_rest(number, &mut buffer[here..bytes], dma);
+            rest.map_err(|_| TAKEN_AWAY)?;
         }
         let mut segment = std::mem::take(&mut self.segment);
         for index in 0..count {
@@ -392,9 +435,16 @@ impl Nic {
         Ok(())
     }
 
-    /// What a packet is cut into, if all is as 7.2.4 asks for.
-    fn plan(&self, frame: &[u8], first: Data, context: Context) -> Result<Plan, Refused> {
-        let ip = locate(frame, context)?;
+    /// What a packet of so many bytes is cut into, if all is as 7.2.4 asks for. `frame` has at
+    /// least its headers.
+    fn plan(
+        &self,
+        frame: &[u8],
+        bytes: usize,
+        first: Data,
+        context: Context,
+    ) -> Result<Plan, Refused> {
+        let ip = locate(frame, bytes, context)?;
         if context.l4_type != L4_TCP || !first.l4_checksum || first.ip_checksum == ip.v6 {
             return Err("TSE takes L4T = TCP, TXSM, and for IPv4 IXSM (7.2.4)");
         }
@@ -403,10 +453,10 @@ impl Nic {
             .and_then(|tcp| tcp.first_chunk::<20>());
         let tcp = tcp.ok_or("the TCP header must lie in the packet")?;
         let header = ip.payload + usize::from(context.l4_len);
-        if usize::from(tcp[12] >> 4) * 4 != usize::from(context.l4_len) || header >= frame.len() {
+        if usize::from(tcp[12] >> 4) * 4 != usize::from(context.l4_len) || header >= bytes {
             return Err("L4LEN must be the length of the TCP header (7.2.3.2.3)");
         }
-        if first.payload_len as usize != frame.len() - header {
+        if first.payload_len as usize != bytes - header {
             return Err("PAYLEN must be the length without headers (7.2.3.2.4)");
         }
         if context.mss == 0 {
@@ -455,7 +505,7 @@ impl Nic {
 }
 
 /// Where the headers lie, as a context says and the packet agrees.
-fn locate(frame: &[u8], context: Context) -> Result<Ip, Refused> {
+fn locate(frame: &[u8], bytes: usize, context: Context) -> Result<Ip, Refused> {
     let start = usize::from(context.mac_len);
     let payload = start + usize::from(context.ip_len);
     if !(14..=127).contains(&start) || payload >= frame.len() {
@@ -484,7 +534,7 @@ fn locate(frame: &[u8], context: Context) -> Result<Ip, Refused> {
     Ok(Ip {
         start,
         payload,
-        end: frame.len(),
+        end: bytes,
         v6: !context.ipv4,
         extended: false,
         fragment: false,
@@ -494,7 +544,7 @@ fn locate(frame: &[u8], context: Context) -> Result<Ip, Refused> {
 
 /// 7.2.5: checksums of a packet that is not cut.
 fn insert_checksums(frame: &mut [u8], first: Data, context: Context) -> Result<(), Refused> {
-    let ip = locate(frame, context)?;
+    let ip = locate(frame, frame.len(), context)?;
     if first.ip_checksum {
         if ip.v6 {
             return Err("IXSM is for IPv4 (7.2.5.1)");
@@ -533,19 +583,21 @@ fn insert_checksums(frame: &mut [u8], first: Data, context: Context) -> Result<(
     Ok(())
 }
 
-/// Gives a packet that is to be cut the headers that a wire for large frames expects.
-fn prepare_large(frame: &mut [u8], plan: &Plan) -> Offload {
+/// Gives a packet of so many bytes that is to be cut the headers that a wire for large frames
+/// expects.
+pub(super) fn prepare_large(headers: &mut [u8], bytes: usize, plan: &Plan) -> Offload {
     let Plan { ip, size, .. } = *plan;
-    let bytes = frame.len() - ip.start;
+    let len = bytes - ip.start;
     if ip.v6 {
-        set_word(frame, ip.start + 4, (bytes - 40) as u16);
+        set_word(headers, ip.start + 4, (len - 40) as u16);
     } else {
-        set_word(frame, ip.start + 2, bytes as u16);
-        let value = !fold(sum(&frame[ip.start..ip.payload]));
-        set_word(frame, ip.start + IPV4_CHECKSUM, value);
+        set_word(headers, ip.start + 2, len as u16);
+        set_word(headers, ip.start + IPV4_CHECKSUM, 0);
+        let value = !fold(sum(&headers[ip.start..ip.payload]));
+        set_word(headers, ip.start + IPV4_CHECKSUM, value);
     }
-    let pseudo = fold(ip.pseudo_header(frame, frame.len() - ip.payload));
-    set_word(frame, ip.payload + TCP_CHECKSUM, pseudo);
+    let pseudo = fold(ip.pseudo_header(headers, bytes - ip.payload));
+    set_word(headers, ip.payload + TCP_CHECKSUM, pseudo);
     Offload {
         checksum: Some((ip.payload as u16, TCP_CHECKSUM as u16)),
         segment: Some(size as u16),

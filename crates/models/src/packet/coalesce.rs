@@ -127,29 +127,7 @@ impl Coalescer {
             && segment.sequence == flow.next_sequence
             && payload <= flow.size
             && self.frame.len() + payload - flow.ip.start <= IP_BYTES_MAX
-            && self.same_headers(frame, flow, segment)
-    }
-
-    /// Headers may differ in length, number, checksums, sequence number and PSH. The number of an
-    /// IPv4 packet must be the one that cutting the frame again would give it.
-    fn same_headers(&self, frame: &[u8], flow: Flow, segment: Segment) -> bool {
-        let (ours, theirs) = (&self.frame[..flow.header], &frame[..segment.header]);
-        let (ip, tcp) = (flow.ip.start, flow.ip.payload);
-        let ip_same = if flow.ip.v6 {
-            ours[ip..ip + 4] == theirs[ip..ip + 4] && ours[ip + 6..tcp] == theirs[ip + 6..tcp]
-        } else {
-            let number = word(ours, ip + 4).map(|first| first.wrapping_add(flow.segments as u16));
-            ours[ip..ip + 2] == theirs[ip..ip + 2]
-                && word(theirs, ip + 4) == number
-                && ours[ip + 6..ip + IPV4_CHECKSUM] == theirs[ip + 6..ip + IPV4_CHECKSUM]
-                && ours[ip + 12..tcp] == theirs[ip + 12..tcp]
-        };
-        ip_same
-            && ours[..ip] == theirs[..ip]
-            && ours[tcp..tcp + SEQUENCE] == theirs[tcp..tcp + SEQUENCE]
-            && ours[tcp + 8..tcp + FLAGS] == theirs[tcp + 8..tcp + FLAGS]
-            && ours[tcp + 14..tcp + TCP_CHECKSUM] == theirs[tcp + 14..tcp + TCP_CHECKSUM]
-            && ours[tcp + 18..] == theirs[tcp + 18..]
+            && follows(&self.frame[..flow.header], frame, &flow.ip, flow.segments)
     }
 
     fn append(&mut self, mut flow: Flow, frame: &[u8], segment: Segment) {
@@ -189,6 +167,31 @@ impl Coalescer {
         };
         Some((&self.frame, offload))
     }
+}
+
+/// Whether `theirs` begins like a packet that continues one with the headers `ours`, cut into so
+/// many segments. Headers may differ in length, checksums, sequence number and flags; the number of
+/// an IPv4 packet must be the one that cutting would give it.
+pub(crate) fn follows(ours: &[u8], theirs: &[u8], at: &Ip, segments: usize) -> bool {
+    let (ip, tcp) = (at.start, at.payload);
+    let Some(theirs) = theirs.get(..ours.len()) else {
+        return false;
+    };
+    let ip_same = if at.v6 {
+        ours[ip..ip + 4] == theirs[ip..ip + 4] && ours[ip + 6..tcp] == theirs[ip + 6..tcp]
+    } else {
+        let number = word(ours, ip + 4).map(|first| first.wrapping_add(segments as u16));
+        ours[ip..ip + 2] == theirs[ip..ip + 2]
+            && word(theirs, ip + 4) == number
+            && ours[ip + 6..ip + IPV4_CHECKSUM] == theirs[ip + 6..ip + IPV4_CHECKSUM]
+            && ours[ip + 12..tcp] == theirs[ip + 12..tcp]
+    };
+    ip_same
+        && ours[..ip] == theirs[..ip]
+        && ours[tcp..tcp + SEQUENCE] == theirs[tcp..tcp + SEQUENCE]
+        && ours[tcp + 8..tcp + FLAGS] == theirs[tcp + 8..tcp + FLAGS]
+        && ours[tcp + 14..tcp + TCP_CHECKSUM] == theirs[tcp + 14..tcp + TCP_CHECKSUM]
+        && ours[tcp + 18..] == theirs[tcp + 18..]
 }
 
 #[cfg(test)]

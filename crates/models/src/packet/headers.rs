@@ -51,23 +51,28 @@ impl Ip {
     /// Finds the packet in `frame`, behind at most one VLAN tag; `None` if there is none that is
     /// whole.
     pub(crate) fn find(frame: &[u8]) -> Option<Self> {
+        Self::find_in(frame, frame.len())
+    }
+
+    /// The same in a frame of so many bytes, of which `frame` has at least the headers.
+    pub(crate) fn find_in(frame: &[u8], bytes: usize) -> Option<Self> {
         let (start, kind) = match word(frame, ETHERNET - 2)? {
             VLAN => (ETHERNET + TAG, word(frame, ETHERNET + TAG - 2)?),
             kind => (ETHERNET, kind),
         };
         match kind {
-            IPV4 => Self::v4(frame, start),
-            IPV6 => Self::v6(frame, start),
+            IPV4 => Self::v4(frame, bytes, start),
+            IPV6 => Self::v6(frame, bytes, start),
             _ => None,
         }
     }
 
-    fn v4(frame: &[u8], start: usize) -> Option<Self> {
+    fn v4(frame: &[u8], bytes: usize, start: usize) -> Option<Self> {
         let header: &[u8; 20] = frame.get(start..)?.first_chunk()?;
         let header_len = 4 * usize::from(header[0] & 15);
         let len = usize::from(u16::from_be_bytes([header[2], header[3]]));
         let end = start + len;
-        if header[0] >> 4 != 4 || header_len < 20 || len < header_len || end > frame.len() {
+        if header[0] >> 4 != 4 || header_len < 20 || len < header_len || end > bytes {
             return None;
         }
         Some(Self {
@@ -81,11 +86,11 @@ impl Ip {
         })
     }
 
-    fn v6(frame: &[u8], start: usize) -> Option<Self> {
+    fn v6(frame: &[u8], bytes: usize, start: usize) -> Option<Self> {
         let header: &[u8; 40] = frame.get(start..)?.first_chunk()?;
         let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
         let end = start + header.len() + len;
-        if header[0] >> 4 != 6 || end > frame.len() {
+        if header[0] >> 4 != 6 || end > bytes {
             return None;
         }
         let mut ip = Self {
@@ -101,7 +106,7 @@ impl Ip {
             if !matches!(ip.protocol, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION) {
                 break;
             }
-            let rest = frame.get(ip.payload..end)?;
+            let rest = frame.get(ip.payload..end.min(frame.len()))?;
             let (&[next, units], _) = rest.split_first_chunk::<2>()?;
             let len = if ip.protocol == FRAGMENT {
                 8

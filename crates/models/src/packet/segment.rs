@@ -39,12 +39,17 @@ pub(crate) struct Plan {
 impl Plan {
     /// A plan for a frame whose IP header says how long it is.
     pub(crate) fn read(frame: &[u8], size: u16) -> Option<Self> {
-        let ip = Ip::find(frame)?;
+        Self::read_in(frame, frame.len(), size)
+    }
+
+    /// The same for a frame of so many bytes, of which `frame` has at least the headers.
+    pub(crate) fn read_in(frame: &[u8], bytes: usize, size: u16) -> Option<Self> {
+        let ip = Ip::find_in(frame, bytes)?;
         let Transport::Tcp { header } = ip.transport(frame)? else {
             return None;
         };
         let header = ip.payload + header;
-        (size > 0 && header < frame.len() && ip.end == frame.len()).then_some(Self {
+        (size > 0 && header <= frame.len() && header < bytes && ip.end == bytes).then_some(Self {
             ip,
             header,
             size: usize::from(size),
@@ -137,7 +142,8 @@ impl Plan {
         set_word(tcp, FLAGS, flags);
     }
 
-    fn write_checksum(&self, segment: &mut [u8]) {
+    /// Completes the checksum of a segment.
+    pub(crate) fn write_checksum(&self, segment: &mut [u8]) {
         let pseudo = self
             .ip
             .pseudo_header(segment, segment.len() - self.ip.payload);

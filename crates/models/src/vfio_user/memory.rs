@@ -2,6 +2,7 @@
 
 use super::Refused;
 use crate::{Dma, DmaFault};
+use hw::sim::vectored::{Span, SpanMut};
 use hw::sim::{Outside, View};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -120,6 +121,14 @@ impl Dma for Memory {
         self.view(iova, bytes.len())?
             .write(iova, bytes)
             .map_err(fault)
+    }
+
+    fn span(&self, iova: u64, bytes: usize) -> Result<Span<'_>, DmaFault> {
+        self.view(iova, bytes)?.span(iova, bytes).map_err(fault)
+    }
+
+    fn span_mut(&self, iova: u64, bytes: usize) -> Result<SpanMut<'_>, DmaFault> {
+        self.view(iova, bytes)?.span_mut(iova, bytes).map_err(fault)
     }
 
     fn check(&self, iova: u64, bytes: usize) -> Result<(), DmaFault> {

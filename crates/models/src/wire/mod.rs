@@ -10,6 +10,7 @@ mod tap;
 
 pub use crate::packet::Offload;
 pub use flood::Flood;
+use hw::sim::vectored::{Span, SpanMut};
 pub use pair::{Pair, pair};
 pub use pcap::{Pcap, PcapFault};
 pub use reflect::Loop;
@@ -17,6 +18,17 @@ pub use socket::SocketWire;
 pub use spec::{NoWire, Spec, WireFault};
 use std::os::fd::BorrowedFd;
 pub use tap::{TapFault, TapWire};
+
+/// A frame that came in.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'a> {
+    /// All of it, or its first bytes.
+    pub frame: &'a [u8],
+    /// Bytes that follow, and were put elsewhere.
+    pub behind: usize,
+    /// What is left to do to it.
+    pub offload: Offload,
+}
 
 /// A wire. Frames have no frame check sequence; how long they may be is the wire's affair.
 pub trait Wire {
@@ -32,6 +44,23 @@ pub trait Wire {
     /// Takes the frame away that [`peek`](Self::peek) returned.
     fn take(&mut self);
 
+    /// As [`peek`](Self::peek); but of a frame that is longer than `front`, the rest may be put
+    /// into `places`, one after the other. It must be taken then, or [`gather`](Self::gather)ed.
+    fn peek_apart(&mut self, front: usize, places: &[SpanMut<'_>]) -> Option<Incoming<'_>> {
+        let _one_piece = (front, places);
+        let (frame, offload) = self.peek()?;
+        Some(Incoming {
+            frame,
+            behind: 0,
+            offload,
+        })
+    }
+
+    /// The frame that was put into `places` is to be in one piece.
+    fn gather(&mut self, places: &[SpanMut<'_>]) {
+        let _nothing_there = places;
+    }
+
     /// Whether another frame can be sent now.
     fn has_room(&mut self) -> bool {
         true
@@ -44,6 +73,23 @@ pub trait Wire {
 
     /// Sends a frame.
     fn send(&mut self, frame: &[u8], offload: Offload);
+
+    /// Whether [`send_parts`](Self::send_parts) copies nothing, and always has room.
+    fn takes_parts(&self) -> bool {
+        false
+    }
+
+    /// Sends a frame that begins with `headers`; the rest lies in the driver's memory, which nobody
+    /// needs any more when this returns.
+    fn send_parts(&mut self, headers: &[u8], payload: &[Span<'_>], offload: Offload) {
+        let mut frame = headers.to_vec();
+        for part in payload {
+            let at = frame.len();
+            frame.resize(at + part.len(), 0);
+            part.copy_to(&mut frame[at..]);
+        }
+        self.send(&frame, offload);
+    }
 
     /// Sends what may have been held back, in the hope that more follows.
     fn flush(&mut self) {}
@@ -67,6 +113,14 @@ impl<W: Wire + ?Sized> Wire for Box<W> {
         (**self).take();
     }
 
+    fn peek_apart(&mut self, front: usize, places: &[SpanMut<'_>]) -> Option<Incoming<'_>> {
+        (**self).peek_apart(front, places)
+    }
+
+    fn gather(&mut self, places: &[SpanMut<'_>]) {
+        (**self).gather(places);
+    }
+
     fn has_room(&mut self) -> bool {
         (**self).has_room()
     }
@@ -77,6 +131,14 @@ impl<W: Wire + ?Sized> Wire for Box<W> {
 
     fn send(&mut self, frame: &[u8], offload: Offload) {
         (**self).send(frame, offload);
+    }
+
+    fn takes_parts(&self) -> bool {
+        (**self).takes_parts()
+    }
+
+    fn send_parts(&mut self, headers: &[u8], payload: &[Span<'_>], offload: Offload) {
+        (**self).send_parts(headers, payload, offload);
     }
 
     fn flush(&mut self) {

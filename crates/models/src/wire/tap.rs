@@ -1,7 +1,8 @@
 //! A tap: frames of up to 64 KiB cross it whole, with checksums left to do.
 
-use super::{Offload, Wire};
+use super::{Incoming, Offload, Wire};
 use crate::packet::coalesce::{Coalescer, Taken};
+use hw::sim::vectored::{self, Span, SpanMut};
 use rustix::io::Errno;
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -51,6 +52,8 @@ pub struct TapWire {
     buffer: Box<[u8]>,
     /// Bytes of header and frame in the buffer; zero for none.
     len: usize,
+    /// Bytes of the frame that were put elsewhere.
+    behind: usize,
     coalescer: Coalescer,
     /// Frames that the tap refused.
     lost: u64,
@@ -87,6 +90,7 @@ impl TapWire {
             tap,
             buffer: vec![0; HEADER + FRAME_BYTES_MAX].into(),
             len: 0,
+            behind: 0,
             coalescer: Coalescer::new(),
             lost: 0,
             gone: false,
@@ -96,6 +100,22 @@ impl TapWire {
     /// Frames that the tap refused: nobody reads them, or it is down.
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// Reads a frame, if there is one.
+    fn read(&mut self, front: usize, places: &[SpanMut<'_>]) {
+        let front = self.buffer.len().min(front.saturating_add(HEADER));
+        match vectored::read(self.tap.as_fd(), &mut self.buffer[..front], places) {
+            Ok(len) if len > HEADER => {
+                self.len = len.min(front);
+                self.behind = len - self.len;
+            }
+            Ok(_) => {}
+            // The interface was deleted (`EBADFD`): it does not come back.
+            Err(error) => {
+                self.gone |= error.raw_os_error() == Some(Errno::BADFD.raw_os_error());
+            }
+        }
     }
 
     fn send_held(&mut self) {
@@ -111,23 +131,32 @@ impl Wire for TapWire {
     }
 
     fn peek(&mut self) -> Option<(&[u8], Offload)> {
-        if self.len == 0 {
-            match rustix::io::read(&self.tap, &mut self.buffer[..]) {
-                Ok(len) if len > HEADER => self.len = len,
-                Ok(_) => return None,
-                Err(error) => {
-                    // The interface was deleted (`EBADFD`): it does not come back.
-                    self.gone |= error == Errno::BADFD;
-                    return None;
-                }
-            }
-        }
-        let (header, frame) = self.buffer[..self.len].split_first_chunk::<HEADER>()?;
-        Some((frame, parse(header)))
+        let whole = self.peek_apart(FRAME_BYTES_MAX, &[])?;
+        Some((whole.frame, whole.offload))
     }
 
     fn take(&mut self) {
-        self.len = 0;
+        (self.len, self.behind) = (0, 0);
+    }
+
+    fn peek_apart(&mut self, front: usize, places: &[SpanMut<'_>]) -> Option<Incoming<'_>> {
+        if self.len == 0 {
+            self.read(front, places);
+        }
+        let (header, frame) = self.buffer[..self.len].split_first_chunk::<HEADER>()?;
+        Some(Incoming {
+            frame,
+            behind: self.behind,
+            offload: parse(header),
+        })
+    }
+
+    fn gather(&mut self, places: &[SpanMut<'_>]) {
+        let mut end = self.len + std::mem::take(&mut self.behind);
+        end = end.min(self.buffer.len());
+        for place in places {
+            self.len += place.as_span().copy_to(&mut self.buffer[self.len..end]);
+        }
     }
 
     fn takes_large_frames(&self) -> bool {
@@ -149,6 +178,16 @@ impl Wire for TapWire {
         }
         self.send_held();
         self.lost += u64::from(write(self.tap.as_fd(), frame, offload).is_err());
+    }
+
+    fn takes_parts(&self) -> bool {
+        true
+    }
+
+    fn send_parts(&mut self, headers: &[u8], payload: &[Span<'_>], offload: Offload) {
+        self.send_held();
+        let front = [&header(headers, offload), headers];
+        self.lost += u64::from(vectored::write(self.tap.as_fd(), front, payload).is_err());
     }
 
     fn flush(&mut self) {

@@ -207,3 +207,72 @@ fn a_device_may_lie_about_how_many_it_joined() {
     assert_ne!(joined, [4; 4]);
     driver.assert_lawful();
 }
+
+/// Frames whose payload is read to where the last one's was, whatever they are.
+#[test]
+fn what_is_read_apart_is_received_as_what_is_read_whole() {
+    const SIZE: u16 = 1400;
+    let tcp = |tag, segments: usize, flags| {
+        let payload = samples::bytes(segments * usize::from(SIZE) - 10);
+        let mut frame = samples::tcp(false, tag, 5, &payload);
+        let flags_at = Ip::find(&frame).unwrap().payload + 13;
+        frame[flags_at] = flags;
+        (frame, Some(SIZE))
+    };
+    let udp = |len| (samples::udp(false, None, &samples::bytes(len)), None);
+    let mut other = tcp(None, 5, 0x10);
+    other.0[0] = 4;
+    let mut longer = tcp(None, 5, 0x10);
+    longer.1 = Some(1000);
+    let frames = [
+        tcp(None, 28, 0x10),
+        tcp(None, 28, 0x18),
+        tcp(None, 3, 0x10),
+        tcp(None, 29, 0x10),
+        udp(1000),
+        udp(40),
+        tcp(None, 9, 0x10),
+        tcp(None, 9, 0x11),
+        tcp(None, 9, 0x10),
+        other,
+        tcp(None, 20, 0x10),
+        longer,
+        tcp(Some(3), 7, 0x10),
+        tcp(Some(3), 22, 0x10),
+        tcp(Some(3), 30, 0x10),
+    ];
+    let run = |parts| {
+        let mut driver = Driver::coalescing("");
+        driver.change(0x1028, 0, 1 << 25);
+        driver.write(0x1014, driver.split & !0x1f | 16);
+        driver.change(0x1028, 1 << 25 | 1 << 30, 0);
+        driver.wait(0x1028, 1 << 25);
+        driver.device.wire().parts = parts;
+        let mut received = Vec::new();
+        for (frame, segment) in &frames {
+            let offload = Offload {
+                checksum: segment.map(|_| (34, 16)),
+                segment: *segment,
+            };
+            let incoming = &mut driver.device.wire().incoming;
+            incoming.push_back((frame.clone(), offload));
+            received.append(&mut driver.receive_all());
+        }
+        let counts = [0x4074, 0x40d0, 0x4088, 0x1030].map(|offset| driver.read(offset));
+        driver.assert_lawful();
+        let mut payload = Vec::new();
+        for (packet, joined) in &received {
+            let ip = Ip::find(packet).unwrap();
+            assert!(ip.header_is_sound(packet) && ip.end == packet.len());
+            let is_sound = *joined > 1 || ip.payload_is_sound(packet) == Some(true);
+            assert!(is_sound, "{} bytes", packet.len());
+            payload.extend_from_slice(&packet[ip.payload..][20..]);
+        }
+        let segments: u64 = received.iter().map(|(_, joined)| joined).sum();
+        let apart = driver.device.wire().apart;
+        (apart, (payload, counts, segments))
+    };
+    let ((none, whole), (some, apart)) = (run(false), run(true));
+    assert_eq!((none, some), (0, 12));
+    assert_eq!(whole, apart);
+}
