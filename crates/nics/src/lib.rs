@@ -55,8 +55,19 @@ fn e1000e(bar: Mmio, arena: &mut DmaArena) -> Result<Driven, Reason> {
     Ok((Box::new(driver.map_err(Reason::E1000e)?), pool))
 }
 
+/// Coalesces received frames if the DMA memory suffices, here and for the NICs that are to come:
+/// what receives them, of this runtime, passes large frames on.
 fn ixgbe(bar: Mmio, arena: &mut DmaArena) -> Result<Driven, Reason> {
     use ixgbe::{BUFFER_BYTES, BUFFERS, Config, Driver};
+    use ixgbe::{
+        COALESCED_BUFFER_BYTES, COALESCED_BUFFERS, COALESCED_DMA_BYTES, COALESCED_RING as RING,
+    };
+    let share = arena.left() / (1 + unikernel::pci_left());
+    if share >= COALESCED_DMA_BYTES {
+        let pool = Pool::dma(arena, COALESCED_BUFFERS, COALESCED_BUFFER_BYTES)?;
+        let driver = Driver::<RING, RING>::new(bar, arena, pool, Config::COALESCE, clock);
+        return Ok((Box::new(driver.map_err(Reason::Ixgbe)?), pool));
+    }
     let pool = Pool::dma(arena, BUFFERS, BUFFER_BYTES)?;
     let driver = <Driver>::new(bar, arena, pool, Config::FORWARD, clock);
     Ok((Box::new(driver.map_err(Reason::Ixgbe)?), pool))

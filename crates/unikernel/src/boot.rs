@@ -270,6 +270,14 @@ pub(crate) fn mark_taken(index: usize) -> Result<(), DeviceError> {
     Ok(())
 }
 
+/// How many PCIe devices of the manifest nobody has asked for yet: who takes DMA memory leaves as
+/// much to each of them.
+pub fn pci_left() -> usize {
+    let boot = boot();
+    let handed_out = boot.taken.get() >> boot.entries.len();
+    boot.requests.len() - handed_out.count_ones() as usize
+}
+
 /// The host that this image runs on.
 pub fn host() -> Host {
     boot().host

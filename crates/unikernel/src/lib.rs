@@ -64,6 +64,7 @@ pub use abi::capture::Fate;
 pub use block::Block;
 pub use boot::{
     DeviceError, Host, arguments, command_line, device_count, host, memory_bytes, networks,
+    pci_left,
 };
 pub use clock::{Instant, monotonic, wall};
 #[doc(hidden)]

@@ -30,6 +30,11 @@ impl Config {
         vlan_strip: false,
         coalesce: false,
     };
+    /// The same for who can pass large frames on, to be cut by the next device.
+    pub const COALESCE: Self = Self {
+        coalesce: true,
+        ..Self::FORWARD
+    };
 }
 
 /// Which frames are received. Forwarders need all of them.

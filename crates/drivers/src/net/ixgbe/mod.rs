@@ -61,8 +61,15 @@ pub const RING: usize = 512;
 pub const BUFFERS: usize = 2 * RING + 2 * BATCH_FRAMES_MAX;
 /// Size of a buffer of the pool, in bytes, for an MTU of 1500.
 pub const BUFFER_BYTES: usize = HEADROOM + 2048;
-/// Size of one where frames are coalesced: as large as the device can fill.
+/// Descriptors of each ring where frames are coalesced: fewer, since their buffers are large.
+pub const COALESCED_RING: usize = 256;
+/// Buffers of the pool in that case.
+pub const COALESCED_BUFFERS: usize = 2 * COALESCED_RING + 2 * BATCH_FRAMES_MAX;
+/// Size of one: as large as the device can fill.
 pub const COALESCED_BUFFER_BYTES: usize = HEADROOM + SRRCTL_BUFFER_BYTES_MAX;
+/// DMA memory that all of that takes, in bytes: buffers at cache lines, rings at pages.
+pub const COALESCED_DMA_BYTES: usize =
+    COALESCED_BUFFERS * COALESCED_BUFFER_BYTES.next_multiple_of(64) + 4 * 4096;
 
 /// Resets in a row before the device is given up.
 pub const RESETS_MAX: u32 = 5;

@@ -126,7 +126,7 @@ pub const MCSTCTRL: Register = Register(0x05090);
 /// The multicast table decides.
 pub const MCSTCTRL_MFE: u32 = 1 << 2;
 /// 8.2.3.7.4 Packet Split Receive Type, of pool 0: which headers are looked for.
-pub const PSRTYPE: Register = Register(0x05480);
+pub const PSRTYPE: Register = Register(0x0EA00);
 /// TCP's.
 pub const PSRTYPE_TCP: u32 = 1 << 4;
 /// 8.2.3.7.5 Receive Checksum Control.

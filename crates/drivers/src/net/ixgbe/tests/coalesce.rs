@@ -3,10 +3,7 @@
 use super::*;
 use device::segments;
 
-const COALESCE: Config = Config {
-    coalesce: true,
-    ..Config::FORWARD
-};
+const COALESCE: Config = Config::COALESCE;
 const MSS: usize = 1448;
 /// As many segments as fill a buffer.
 const COUNT: usize = 11;
@@ -213,6 +210,14 @@ fn buffers_have_to_be_large() {
     let nic = Driver::<RX, TX>::new(bar, &mut arena, pool, COALESCE, puppet.clock());
     let (wanted, found) = (16 << 10, 2048);
     assert_eq!(nic.err(), Some(Error::BufferSize { wanted, found }));
+}
+
+#[test]
+fn what_it_says_to_take_of_the_dma_memory_suffices() {
+    let (puppet, bar, mut arena) = Puppet::new(COALESCED_DMA_BYTES);
+    let pool = Pool::dma(&mut arena, COALESCED_BUFFERS, COALESCED_BUFFER_BYTES).unwrap();
+    type Coalescing = Driver<COALESCED_RING, COALESCED_RING>;
+    assert!(Coalescing::new(bar, &mut arena, pool, COALESCE, puppet.clock()).is_ok());
 }
 
 proptest! {
