@@ -5,7 +5,7 @@ use device::offload::Checksum;
 use device::{
     BATCH_FRAMES_MAX, Batch, Frame, Gso, GsoKind, Nic, NicCounts, Offload, Pool, TEND_NANOSECONDS,
 };
-use drivers::net::ixgbe::{BUFFER_BYTES, BUFFERS, Config, Driver, Error, Filter, Interrupt};
+use drivers::net::ixgbe::{BUFFER_BYTES, BUFFERS, Config, Driver, Error, Filter};
 use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
 use hw::sim::{View, arena};
 use models::wire::{Loop, Pair, pair};
@@ -264,65 +264,80 @@ fn checksums_and_segments_are_left_to_the_device() {
 
 #[test]
 fn an_interrupt_comes_once_for_each_time_that_it_was_asked_for() {
-    for interrupt in [Interrupt::MsiX, Interrupt::Msi] {
-        let config = Config {
-            interrupt,
-            ..Config::FORWARD
-        };
-        let mut bench = Bench::configured(Loop::new(), "", config).unwrap();
-        for _ in 0..3 {
-            assert!(!bench.driver.arm());
-            bench.pass(1_000_000);
-            bench.device.device().take_interrupts();
-            let frame = udp(&[1; 100]);
-            bench.device.device().wire().inject(&frame);
-            bench.turn();
-            assert_eq!(bench.device.device().take_interrupts(), 1, "{interrupt:?}");
-            bench.device.device().wire().inject(&frame);
-            bench.turn();
-            assert_eq!(
-                bench.device.device().take_interrupts(),
-                0,
-                "not armed again"
-            );
-            assert!(bench.driver.arm(), "there are frames already");
-            assert_eq!(bench.receive(), [frame.clone(), frame]);
-        }
-        bench.assert_lawful();
+    let mut bench = Bench::new(Loop::new(), "").unwrap();
+    for _ in 0..3 {
+        assert!(!bench.driver.arm());
+        bench.pass(1_000_000);
+        bench.device.device().take_interrupts();
+        let frame = udp(&[1; 100]);
+        bench.device.device().wire().inject(&frame);
+        bench.turn();
+        assert_eq!(bench.device.device().take_interrupts(), 1);
+        bench.device.device().wire().inject(&frame);
+        bench.turn();
+        assert_eq!(
+            bench.device.device().take_interrupts(),
+            0,
+            "not armed again"
+        );
+        assert!(bench.driver.arm(), "there are frames already");
+        assert_eq!(bench.receive(), [frame.clone(), frame]);
+    }
+    bench.assert_lawful();
+}
+
+const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x55];
+const GROUP: [u8; 6] = [1, 0, 0x5e, 1, 2, 3];
+const OTHER_GROUP: [u8; 6] = [1, 0, 0x5e, 9, 8, 7];
+
+/// Filters, and which frames pass: to itself, a stranger, all, and either group.
+fn filters() -> [(Filter, [bool; 5]); 5] {
+    [
+        (Filter::None, [true; 5]),
+        (Filter::Own(vec![]), [true, false, true, false, false]),
+        (Filter::Own(vec![GROUP]), [true, false, true, true, false]),
+        (
+            Filter::Own(vec![STRANGER]),
+            [true, true, true, false, false],
+        ),
+        (
+            Filter::Own([vec![[2; 6]; 127], vec![STRANGER]].concat()),
+            [true, true, true, false, false],
+        ),
+    ]
+}
+
+fn to(address: [u8; 6]) -> Vec<u8> {
+    let mut frame = udp(&[3; 60]);
+    frame[..6].copy_from_slice(&address);
+    frame
+}
+
+fn assert_passed(bench: &mut Bench<Loop>, filter: &Filter, passes: [bool; 5]) {
+    let addresses = [ADDRESS, STRANGER, [0xff; 6], GROUP, OTHER_GROUP];
+    for (address, passes) in addresses.into_iter().zip(passes) {
+        bench.device.device().wire().inject(&to(address));
+        let received = bench.receive().len();
+        assert_eq!(received, usize::from(passes), "{filter:?} {address:?}");
     }
 }
 
 #[test]
 fn every_configuration_is_lawful_and_filters_as_it_says() {
-    const GROUP: [u8; 6] = [1, 0, 0x5e, 1, 2, 3];
-    let to = |address: [u8; 6]| {
-        let mut frame = udp(&[3; 60]);
-        frame[..6].copy_from_slice(&address);
-        frame
-    };
-    let stranger = [2, 0, 0, 0, 0, 0x55];
-    let other_group = [1, 0, 0x5e, 9, 8, 7];
-    for (filter, passes) in [
-        (Filter::None, [true; 5]),
-        (Filter::Own(&[]), [true, false, true, false, false]),
-        (Filter::Own(&[GROUP]), [true, false, true, true, false]),
-    ] {
-        for vlan_strip in [false, true] {
+    for vlan_strip in [false, true] {
+        for (filter, passes) in filters() {
             let config = Config {
-                filter,
+                filter: filter.clone(),
                 vlan_strip,
                 ..Config::FORWARD
             };
-            let mut bench = Bench::configured(Loop::new(), "", config).unwrap();
-            let addresses = [ADDRESS, stranger, [0xff; 6], GROUP, other_group];
-            for (address, passes) in addresses.into_iter().zip(passes) {
-                bench.device.device().wire().inject(&to(address));
-                assert_eq!(
-                    bench.receive().len(),
-                    usize::from(passes),
-                    "{filter:?} {address:?}"
-                );
+            let bench = Bench::configured(Loop::new(), "", config);
+            if vlan_strip && filter == Filter::None {
+                assert_eq!(bench.err(), Some(Error::VlanStrip));
+                continue;
             }
+            let mut bench = bench.unwrap();
+            assert_passed(&mut bench, &filter, passes);
             let mut tagged = to(ADDRESS);
             tagged.splice(12..12, [0x81, 0x00, 0x00, 0x07]);
             bench.device.device().wire().inject(&tagged);
@@ -331,6 +346,20 @@ fn every_configuration_is_lawful_and_filters_as_it_says() {
             bench.assert_lawful();
         }
     }
+}
+
+#[test]
+fn filters_change_while_frames_come() {
+    let mut bench = Bench::new(Loop::new(), "").unwrap();
+    for _ in 0..3 {
+        for (filter, passes) in filters() {
+            bench.driver.set_filter(filter.clone()).unwrap();
+            assert_passed(&mut bench, &filter, passes);
+            bench.pass(TEND_NANOSECONDS);
+        }
+    }
+    assert_eq!(bench.driver.counts().resets, 0);
+    bench.assert_lawful();
 }
 
 #[test]

@@ -1,19 +1,19 @@
 //! How the device is to be set up, and why it cannot be used.
 
+use alloc::vec::Vec;
 use core::fmt;
 use hw::OutOfDma;
 
 /// How the device is to be set up.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Largest payload of an Ethernet frame, in bytes.
     pub mtu: usize,
-    /// Which frames are received.
+    /// Which frames are received; [`super::Driver::set_filter`] changes that.
     pub filter: Filter,
-    /// How it says that a frame has come.
-    pub interrupt: Interrupt,
     /// Whether it takes 802.1Q tags off. They are lost: for an appliance that serves one tagged
-    /// network and is told which by the switch; whoever forwards frames keeps them.
+    /// network and is told which by the switch. Whoever forwards frames keeps them, and so
+    /// [`Filter::None`] does not go with it.
     pub vlan_strip: bool,
     /// Whether it makes one large frame of TCP segments that follow each other (7.11). Buffers
     /// have to be of [`super::COALESCED_BUFFER_BYTES`]; who receives such a frame finds in its
@@ -26,7 +26,6 @@ impl Config {
     pub const FORWARD: Self = Self {
         mtu: 1500,
         filter: Filter::None,
-        interrupt: Interrupt::MsiX,
         vlan_strip: false,
         coalesce: false,
     };
@@ -35,25 +34,25 @@ impl Config {
         coalesce: true,
         ..Self::FORWARD
     };
+
+    /// Whether all of it goes together.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        match self.vlan_strip && self.filter == Filter::None {
+            true => Err(Error::VlanStrip),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Which frames are received. Forwarders need all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
     /// All, whoever they are for (promiscuous).
     None,
-    /// Those to its own address, broadcasts, and those to these groups; to some others too, for
-    /// the device looks at a hash of 12 bits.
-    Own(&'static [[u8; 6]]),
-}
-
-/// How the device interrupts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interrupt {
-    /// By the first vector of its table, which the device has.
-    MsiX,
-    /// By its one message, where that table cannot be used.
-    Msi,
+    /// Those to its own address, broadcasts, and those to these addresses, of stations or of
+    /// groups. To some others too: of groups the device looks at a hash of 12 bits, and if there
+    /// are more than 127 stations, it receives what is for any.
+    Own(Vec<[u8; 6]>),
 }
 
 /// Why the device cannot be used.
@@ -74,6 +73,8 @@ pub enum Error {
     Mac([u8; 6]),
     /// It cannot be set up for frames of this size.
     Mtu(usize),
+    /// Tags are to be taken off frames that are for others.
+    VlanStrip,
     /// The pool's buffers are too small for what the device may write.
     BufferSize {
         /// Bytes that the device may write.
@@ -107,6 +108,10 @@ impl fmt::Display for Error {
                 "ixgbe: its EEPROM holds no address of a station: {mac:02x?}"
             ),
             Self::Mtu(mtu) => write!(f, "ixgbe: it has no frames of MTU {mtu}"),
+            Self::VlanStrip => f.write_str(
+                "ixgbe: frames that are for others would lose their tags: leave vlan_strip off, or \
+                 filter frames",
+            ),
             Self::BufferSize { wanted, found } => write!(
                 f,
                 "ixgbe: buffers of {found} bytes are too small, the device may write {wanted}"

@@ -1,8 +1,8 @@
 //! Bring-up, in the order of section 4.6.3. Each wait is a bounded poll.
 
-use super::config::{Config, Error, Filter, Interrupt};
+use super::config::{Config, Error, Filter};
 use super::registers::*;
-use super::wait::{Wait, poll};
+use super::wait::{Wait, no_wait, poll};
 use hw::{Iova, Mmio, Register};
 
 /// After a reset (4.6.3.2), in nanoseconds.
@@ -194,30 +194,17 @@ fn station(bar: &Mmio) -> Result<[u8; 6], Error> {
 fn receive(bar: &Mmio, config: &Config) {
     // 8.2.3.7.1: filters are changed with the receiver off.
     bar.change(RXCTRL, 0, RXCTRL_RXEN);
-    for n in 1..128 {
-        bar.write(RAH.nth(n, 8), 0);
-    }
     bar.change(RAH, RAH_AV, 0);
-    // Tables that no reset clears. There is one pool; the first address leads there.
+    // Tables that no reset clears.
     fill(bar, PFUTA, 128, 0);
     fill(bar, VFTA, 128, 0);
     fill(bar, PFVLVF, 64, 0);
     fill(bar, PFVLVFB, 128, 0);
-    fill(bar, MPSAR, 256, 0);
-    bar.write(MPSAR, 1);
-    fill(bar, MTA, 128, 0);
     fill(bar, FTQF, 128, 0);
     fill(bar, ETQF, 8, 0);
 
     bar.write(VLNCTRL, VLNCTRL_VET);
-    let promiscuous = match config.filter {
-        Filter::None => FCTRL_MPE | FCTRL_UPE,
-        Filter::Own(groups) => {
-            groups.iter().for_each(|group| accept_group(bar, group));
-            0
-        }
-    };
-    bar.write(FCTRL, FCTRL_BAM | promiscuous);
+    filter(bar, &config.filter);
     bar.write(MCSTCTRL, MCSTCTRL_MFE);
     // Checksums of TCP and UDP are looked at for every frame; the rest is about fragments and RSS.
     bar.write(RXCSUM, 0);
@@ -255,6 +242,53 @@ fn coalesce(bar: &Mmio, config: &Config) {
     } else {
         bar.change(RFCTL, RFCTL_RSC_DIS, 0);
     }
+}
+
+/// 7.1.1.1: which frames are received, with the receiver off.
+fn filter(bar: &Mmio, filter: &Filter) {
+    fill(bar, MTA, 128, 0);
+    fill(bar, MPSAR, 256, 0);
+    // There is one pool; the EEPROM's address leads there.
+    bar.write(MPSAR, 1);
+    (1..ADDRESSES).for_each(|n| bar.write(RAH.nth(n, 8), 0));
+    let promiscuous = match filter {
+        Filter::None => FCTRL_MPE | FCTRL_UPE,
+        Filter::Own(addresses) => accept(bar, addresses),
+    };
+    bar.write(FCTRL, FCTRL_BAM | promiscuous);
+}
+
+/// The same of a device that runs: 4.6.7, its end, the other way round and then as there. It is
+/// not waited for.
+pub fn change_filter(bar: &Mmio, to: &Filter) -> Result<(), Error> {
+    halt(bar, &mut no_wait)?;
+    bar.change(RXCTRL, 0, RXCTRL_RXEN);
+    filter(bar, to);
+    resume(bar);
+    Ok(())
+}
+
+/// Accepts what is for these addresses; what is to be set of [`FCTRL`] for those that the tables
+/// have no room for.
+fn accept(bar: &Mmio, addresses: &[[u8; 6]]) -> u32 {
+    let is_group = |address: &&[u8; 6]| address[0] & 1 != 0;
+    let groups = addresses.iter().filter(is_group);
+    groups.for_each(|group| accept_group(bar, group));
+    let mut stations = addresses.iter().filter(|address| !is_group(address));
+    for (n, address) in (1..ADDRESSES).zip(&mut stations) {
+        accept_station(bar, n, address);
+    }
+    match stations.next() {
+        Some(_) => FCTRL_UPE,
+        None => 0,
+    }
+}
+
+/// 8.2.3.7.8 and 8.2.3.7.9: the address with this number leads to the one pool.
+fn accept_station(bar: &Mmio, n: usize, &[a, b, c, d, e, f]: &[u8; 6]) {
+    bar.write(RAL.nth(n, 8), u32::from_le_bytes([a, b, c, d]));
+    bar.write(RAH.nth(n, 8), u32::from_le_bytes([e, f, 0, 0]) | RAH_AV);
+    bar.write(MPSAR.nth(2 * n, 4), 1);
 }
 
 /// 7.1.1.1: bits 47:36 of the address choose a bit of the table.
@@ -331,8 +365,8 @@ fn receive_queue(bar: &Mmio, config: &Config, rings: Rings, wait: Wait<'_>) -> R
     Ok(())
 }
 
-/// 4.6.7, its end: the receiver is switched on with its path halted.
-fn receive_path(bar: &Mmio, wait: Wait<'_>) -> Result<(), Error> {
+/// Halts the receive path (4.6.7).
+fn halt(bar: &Mmio, wait: Wait<'_>) -> Result<(), Error> {
     bar.change(SECRXCTRL, SECRXCTRL_RX_DIS, 0);
     ready(
         wait,
@@ -340,9 +374,19 @@ fn receive_path(bar: &Mmio, wait: Wait<'_>) -> Result<(), Error> {
         SECRXSTAT,
         SECRXSTAT_READY,
         "SECRXSTAT.SECRX_RDY, the receive path is empty",
-    )?;
+    )
+}
+
+/// Switches the receiver on, whose path is halted, and lets frames in.
+fn resume(bar: &Mmio) {
     bar.change(RXCTRL, RXCTRL_RXEN, 0);
     bar.change(SECRXCTRL, 0, SECRXCTRL_RX_DIS);
+}
+
+/// 4.6.7, its end: the receiver is switched on with its path halted.
+fn receive_path(bar: &Mmio, wait: Wait<'_>) -> Result<(), Error> {
+    halt(bar, wait)?;
+    resume(bar);
     bar.change(CTRL_EXT, CTRL_EXT_NS_DIS, 0);
     bar.change(DCA_RXCTRL, 0, DCA_RXCTRL_CLEAR);
     Ok(())
@@ -351,11 +395,6 @@ fn receive_path(bar: &Mmio, wait: Wait<'_>) -> Result<(), Error> {
 /// 4.6.6 and 7.3.4: receive queue 0 is the only cause. An interrupt masks it, so that the next one
 /// comes once it has been asked for.
 fn interrupts(bar: &Mmio, config: &Config) {
-    let (modes, auto_clear) = match config.interrupt {
-        // The mask is set as EICR is written; before, the cause is still set, and so no new one.
-        Interrupt::Msi => (0, 0),
-        Interrupt::MsiX => (GPIE_MULTIPLE_MSIX | GPIE_EIAME | GPIE_PBA_SUPPORT, CAUSE_RX),
-    };
     bar.write(IVAR, IVAR_RX0_TO_0);
     bar.write(IVAR_MISC, 0);
     // No throttle: who sleeps is woken by the first frame. But coalescing ends by it.
@@ -363,8 +402,9 @@ fn interrupts(bar: &Mmio, config: &Config) {
         true => (GPIE_RSC_DELAY, EITR_COALESCE),
         false => (0, 0),
     };
+    let modes = GPIE_MULTIPLE_MSIX | GPIE_EIAME | GPIE_PBA_SUPPORT;
     bar.write(GPIE, modes | delay);
-    bar.write(EIAC, auto_clear);
+    bar.write(EIAC, CAUSE_RX);
     bar.write(EIAM, CAUSE_RX);
     bar.write(EITR, throttle);
     bar.write(EICR, EIMC_ALL);

@@ -39,9 +39,10 @@ mod tests;
 mod tx;
 mod wait;
 
-pub use config::{Config, Error, Filter, Interrupt};
+pub use config::{Config, Error, Filter};
 pub use stats::Statistics;
 
+use core::mem;
 use device::{BATCH_FRAMES_MAX, Batch, HEADROOM, Nic, NicCounts, Offloads, Pool};
 use hw::{DmaArena, Mmio};
 use init::Rings;
@@ -141,6 +142,7 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
         if bar0.read(STATUS) == ALL_ONES {
             return Err(Error::Gone);
         }
+        config.check()?;
         init::reset(&bar0, wait);
         wait(init::RESET_NANOSECONDS);
         let mut driver = Self {
@@ -157,6 +159,25 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
         };
         driver.bring_up(wait)?;
         Ok(driver)
+    }
+
+    /// Changes which frames are received. What comes meanwhile may be lost. A device that does not
+    /// halt is reset by the next [`Nic::tend`], and one that does not run now will know.
+    ///
+    /// # Errors
+    /// [`Error::VlanStrip`], and nothing has changed.
+    pub fn set_filter(&mut self, filter: Filter) -> Result<(), Error> {
+        let before = mem::replace(&mut self.config.filter, filter);
+        if let Err(error) = self.config.check() {
+            self.config.filter = before;
+            return Err(error);
+        }
+        let running = self.state == State::Running;
+        if running && init::change_filter(&self.bar, &self.config.filter).is_err() {
+            self.link = None;
+            self.state = State::Faulty;
+        }
+        Ok(())
     }
 
     /// What the device has counted, as of the last [`Nic::tend`].

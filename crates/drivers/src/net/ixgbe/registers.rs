@@ -137,6 +137,8 @@ pub const RFCTL: Register = Register(0x05008);
 pub const RFCTL_RSC_DIS: u32 = 1 << 5;
 /// 8.2.3.7.7 Multicast Table Array, 128.
 pub const MTA: Register = Register(0x05200);
+/// Addresses of stations that the device tells apart, its own included.
+pub const ADDRESSES: usize = 128;
 /// 8.2.3.7.8 Receive Address Low, 128, 8 bytes apart.
 pub const RAL: Register = Register(0x0A200);
 /// 8.2.3.7.9 Receive Address High, 128, 8 bytes apart.

@@ -335,14 +335,45 @@ fn filters_are_as_they_were_asked_for() {
     assert_eq!(bench.puppet.get(FCTRL), FCTRL_MPE | FCTRL_UPE | FCTRL_BAM);
     assert_eq!(bench.puppet.get(RXDCTL) & RXDCTL_VME, 0);
     // 7.1.1.1's bits 47:36 of 01:00:5e:00:00:fb are 0xfb0.
-    let bench = Bench::with(Config {
-        filter: Filter::Own(&[[0x01, 0x00, 0x5e, 0x00, 0x00, 0xfb]]),
+    let group = MTA.nth(0xfb0 / 32, 4);
+    let mut bench = Bench::with(Config {
+        filter: Filter::Own(vec![[0x01, 0x00, 0x5e, 0x00, 0x00, 0xfb]]),
         vlan_strip: true,
         ..Config::FORWARD
     });
     assert_eq!(bench.puppet.get(FCTRL), FCTRL_BAM);
-    assert_eq!(bench.puppet.get(MTA.nth(0xfb0 / 32, 4)), 1 << (0xfb0 % 32));
+    assert_eq!(bench.puppet.get(group), 1 << (0xfb0 % 32));
     assert_eq!(bench.puppet.get(RXDCTL) & RXDCTL_VME, RXDCTL_VME);
+
+    // The same device with other addresses: one station, then more than it has room for.
+    bench.nic.set_filter(Filter::Own(vec![[2; 6]])).unwrap();
+    assert_eq!(
+        (bench.puppet.get(FCTRL), bench.puppet.get(group)),
+        (FCTRL_BAM, 0)
+    );
+    assert_eq!(bench.puppet.get(RAL.nth(1, 8)), 0x0202_0202);
+    assert_eq!(bench.puppet.get(RAH.nth(1, 8)), RAH_AV | 0x0202);
+    let many = (0..=127).map(|n| [2, 0, 0, 0, 1, n]).collect();
+    bench.nic.set_filter(Filter::Own(many)).unwrap();
+    assert_eq!(bench.puppet.get(FCTRL), FCTRL_BAM | FCTRL_UPE);
+    assert_eq!(bench.puppet.get(RXCTRL) & RXCTRL_RXEN, RXCTRL_RXEN);
+    assert_eq!(bench.puppet.get(SECRXCTRL) & SECRXCTRL_RX_DIS, 0);
+    assert_eq!(bench.nic.set_filter(Filter::None), Err(Error::VlanStrip));
+    assert_eq!(bench.puppet.get(FCTRL), FCTRL_BAM | FCTRL_UPE);
+    bench.works();
+}
+
+#[test]
+fn a_filter_outlives_a_reset_and_a_device_that_does_not_halt_is_reset() {
+    let mut bench = Bench::new();
+    bench.puppet.set(SECRXSTAT, 0);
+    bench.nic.set_filter(Filter::Own(vec![[2; 6]])).unwrap();
+    assert!(bench.receive().is_empty() && bench.nic.link().is_none());
+    bench.recover();
+    assert_eq!(bench.nic.counts().resets, 1);
+    assert_eq!(bench.puppet.get(FCTRL), FCTRL_BAM);
+    assert_eq!(bench.puppet.get(RAH.nth(1, 8)), RAH_AV | 0x0202);
+    bench.works();
 }
 
 /// Ethernet, IPv4 and TCP headers with `payload` bytes, the pseudo header's sum in the checksum.
