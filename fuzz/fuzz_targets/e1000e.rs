@@ -16,6 +16,7 @@ thread_local! {
 
 fn card() -> Subject {
     Card::new(
+        2048,
         |puppet, bar, arena, pool| {
             let nic = Driver::new(bar, arena, pool, Filter::None, puppet.clock());
             nic.expect("the puppet comes up")

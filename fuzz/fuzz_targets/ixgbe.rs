@@ -11,13 +11,16 @@ type Subject = Card<Intel82599, Driver<RING, RING>>;
 
 thread_local! {
     /// One for all inputs, each of which finds it as new.
-    static CARD: RefCell<Subject> = RefCell::new(card());
+    static PLAIN: RefCell<Subject> = RefCell::new(card(2048, Config::FORWARD));
+    /// One that coalesces.
+    static COALESCING: RefCell<Subject> = RefCell::new(card(16 << 10, Config::COALESCE));
 }
 
-fn card() -> Subject {
+fn card(frame_bytes_max: usize, config: Config) -> Subject {
     Card::new(
+        frame_bytes_max,
         |puppet, bar, arena, pool| {
-            let nic = Driver::new(bar, arena, pool, Config::FORWARD, puppet.clock());
+            let nic = Driver::new(bar, arena, pool, config, puppet.clock());
             nic.expect("the puppet comes up")
         },
         |nic, puppet| {
@@ -27,4 +30,10 @@ fn card() -> Subject {
     )
 }
 
-fuzz_target!(|bytes: &[u8]| CARD.with_borrow_mut(|card| card.run(bytes)));
+fuzz_target!(|bytes: &[u8]| {
+    let Some((first, rest)) = bytes.split_first() else {
+        return;
+    };
+    let card = if first % 2 == 0 { &PLAIN } else { &COALESCING };
+    card.with_borrow_mut(|card| card.run(rest));
+});

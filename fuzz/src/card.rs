@@ -9,11 +9,6 @@ use hw::{DmaArena, Mmio, Register};
 /// Descriptors of each ring.
 pub const RING: usize = 64;
 const BUFFERS: usize = 3 * RING;
-/// Bytes that a card may write into a buffer.
-const FRAME_BYTES_MAX: usize = 2048;
-const BUFFER_BYTES: usize = HEADROOM + FRAME_BYTES_MAX;
-/// Buffers, aligned to cache lines, and both rings.
-const DMA_BYTES: usize = BUFFERS * (BUFFER_BYTES + 64) + (16 << 10);
 /// What one input does; each step takes some bytes of it.
 const STEPS_MAX: usize = 1000;
 /// Calls of [`Nic::tend`] within which a driver has noticed that a card hangs, and has reset it.
@@ -49,13 +44,18 @@ pub struct Card<P, D> {
 }
 
 impl<P: Part, D: Nic> Card<P, D> {
-    /// A card that its driver, which `make` makes, has brought up.
+    /// A card that its driver, which `make` makes, has brought up; it may write so many bytes into
+    /// a buffer.
     pub fn new(
+        frame_bytes_max: usize,
         make: impl FnOnce(&Puppet<P>, Mmio, &mut DmaArena, Pool) -> D,
         renew: fn(&mut D, &mut Puppet<P>),
     ) -> Self {
-        let (puppet, bar, mut arena) = Puppet::new(DMA_BYTES);
-        let pool = Pool::dma(&mut arena, BUFFERS, BUFFER_BYTES).expect("there is room");
+        let buffer_bytes = HEADROOM + frame_bytes_max;
+        // Buffers, aligned to cache lines, and both rings.
+        let dma_bytes = BUFFERS * (buffer_bytes + 64) + (16 << 10);
+        let (puppet, bar, mut arena) = Puppet::new(dma_bytes);
+        let pool = Pool::dma(&mut arena, BUFFERS, buffer_bytes).expect("there is room");
         Self {
             nic: make(&puppet, bar, &mut arena, pool),
             puppet,
@@ -76,8 +76,9 @@ impl<P: Part, D: Nic> Card<P, D> {
                 break;
             }
             assert!(self.batch.len() <= BATCH_FRAMES_MAX);
-            let frames = self.batch.iter().chain(&self.kept);
-            assert_distinct(frames);
+            let mut frames = self.batch.iter().chain(&self.kept);
+            assert_distinct(frames.clone());
+            assert!(frames.all(|frame| frame.len() <= self.pool.frame_bytes_max()));
             let held = self.batch.len() + self.kept.len();
             assert!(held + self.pool.free() <= BUFFERS);
         }
@@ -97,7 +98,7 @@ impl<P: Part, D: Nic> Card<P, D> {
     /// rings by registers that were changed, the puppet finds none: its errors are no news.
     fn step(&mut self, input: &mut Input) -> Option<()> {
         let Self { puppet, nic, .. } = self;
-        match input.byte()? % 13 {
+        match input.byte()? % 14 {
             0 => nic.receive(&mut self.batch),
             1 => nic.transmit(&mut self.batch),
             2 => self.kept.extend(self.batch.drain()),
@@ -121,6 +122,16 @@ impl<P: Part, D: Nic> Card<P, D> {
             11 => {
                 let (length, bits) = (input.word()?, input.word()?);
                 _ = puppet.scribble_receive(0, [0, 3 | length << 32 | bits & !0xffff_0000_0003]);
+            }
+            12 => {
+                let (count, at, byte) = (input.byte()?, input.byte()?, input.byte()?);
+                let mut frame = tcp(1 + 4 * usize::from(input.byte()?));
+                frame[usize::from(at) % 60] = byte;
+                let status = 3 | (frame.len() as u64) << 32;
+                if puppet.deliver(&frame) == Ok(true) {
+                    let packet = u64::from(count) << 17;
+                    _ = puppet.scribble_receive(usize::MAX, [packet, status]);
+                }
             }
             _ => {
                 let [a, b, c, d, e, f, ..] = input.word()?.to_le_bytes();
@@ -166,15 +177,20 @@ impl<P: Part, D: Nic> Card<P, D> {
     }
 }
 
+/// TCP over IPv4, in as much as cards and drivers look at it.
+fn tcp(payload: usize) -> Vec<u8> {
+    let mut frame = vec![0; 54 + payload.max(6)];
+    let length = frame.len() as u16 - 14;
+    frame[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
+    frame[16..18].copy_from_slice(&length.to_be_bytes());
+    (frame[23], frame[46]) = (6, 5 << 4);
+    frame
+}
+
 /// No two frames may share a buffer.
 fn assert_distinct<'a>(frames: impl IntoIterator<Item = &'a Frame>) {
-    let mut places: Vec<_> = frames
-        .into_iter()
-        .map(|frame| {
-            assert!(frame.len() <= FRAME_BYTES_MAX);
-            frame.bytes().as_ptr()
-        })
-        .collect();
+    let frames = frames.into_iter();
+    let mut places: Vec<_> = frames.map(|frame| frame.bytes().as_ptr()).collect();
     let held = places.len();
     places.sort_unstable();
     places.dedup();

@@ -4,9 +4,9 @@
 //!
 //! | file | what | sections |
 //! |---|---|---|
-//! | `init` | reset and bring-up, step by step | 4.6.3, 4.6.7, 4.6.8 |
+//! | `init` | reset and bring-up, step by step; filters | 4.6.3, 4.6.7, 4.6.8, 7.1.1 |
 //! | `link` | the link | 4.6.4, 10.5.4 |
-//! | `rx` | receiving | 7.1 |
+//! | `rx` | receiving, frames that were coalesced too | 7.1, 7.11 |
 //! | `tx` | sending | 7.2.3 |
 //! | `offload` | checksums and segmentation | 7.2.4, 7.2.5 |
 //! | `stats` | statistics | 8.2.3.23 |
@@ -16,6 +16,10 @@
 //! the device says that one is done, its frame goes into the batch and a fresh buffer into its
 //! place. The frame is handed to another port, or to this one's transmit ring, which keeps it until
 //! the device says that it is sent, and drops it: it is back in its pool. Nothing is copied.
+//!
+//! **Coalescing.** A device that may ([`Config::coalesce`]) writes TCP segments that follow each
+//! other into one buffer, as one frame. What it says of them is checked against the headers, and
+//! becomes what a sender leaves to be cut: the next device does that, or a port in software.
 //!
 //! **A device that lies.** What the device can write is read once and checked; which buffer belongs
 //! to which descriptor, and whose turn it is, the driver knows from memory of its own. After a lie
