@@ -6,11 +6,13 @@
 //! ```
 
 use crate::build::Images;
+use crate::frames;
 use crate::process::{Running, start};
 use crate::programs::{self, Sender};
 use crate::temporary::TemporaryFile;
 use abi::share::{COUNTERS_OFFSET, COUNTERS_PER_PORT, PORT_COUNTERS, PortCounter};
 use bench::segment::{Address, Segment};
+use etherparse::{PacketBuilder, VlanId};
 use libtest_mimic::{Completion, Failed, Trial};
 use rustix::process::Signal;
 use std::fs::{self, File};
@@ -24,6 +26,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tender::netlink::Netlink;
+use tender::sys::packet::PacketSocket;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 const INTERFACES: &str = "/sys/class/net";
@@ -61,10 +64,11 @@ const IPERF3: &str = "iperf3 sends both ways";
 
 type Test = fn(&Images, &Cards, &str) -> Result<(), Failed>;
 
-const TESTS: [(&str, Test); 8] = [
+const TESTS: [(&str, Test); 9] = [
     ("TCP passes between two cards", tcp),
     ("ping loses nothing", ping),
     (IPERF3, iperf3),
+    ("a tagged frame of full length keeps its tag", tagged),
     (
         "a guest with nothing to do sleeps, or polls if told to",
         idle,
@@ -176,6 +180,7 @@ impl Guest {
         host: &str,
         devices: &[String],
         image: PathBuf,
+        rules: &str,
     ) -> Result<Self, Failed> {
         let share = TemporaryFile::new("share", abi::share::BYTES)?;
         let mut command = Command::new(images.program("outboard-tender"));
@@ -184,7 +189,7 @@ impl Guest {
             .arg(format!("--share={}", share.path.display()))
             .args(devices)
             .arg("--")
-            .args([image.as_os_str(), ACCEPT.as_ref()]);
+            .args([image.as_os_str(), rules.as_ref()]);
         let running = start(&mut command)?;
         Ok(Self { share, running })
     }
@@ -196,6 +201,17 @@ impl Guest {
         host: &str,
         options: &[&str],
     ) -> Result<Self, Failed> {
+        Self::firewall_with(images, cards, host, options, ACCEPT)
+    }
+
+    /// The same with rules.
+    fn firewall_with(
+        images: &Images,
+        cards: &Cards,
+        host: &str,
+        options: &[&str],
+        rules: &str,
+    ) -> Result<Self, Failed> {
         let [private, public] = &cards.guests;
         let mut devices = vec![
             format!("--pci:private={private}"),
@@ -203,7 +219,7 @@ impl Guest {
         ];
         devices.extend(options.iter().map(|option| (*option).to_owned()));
         let image = images.firewall.with_file_name("firewall-nic.spt");
-        Self::start(images, host, &devices, image)
+        Self::start(images, host, &devices, image, rules)
     }
 
     fn counter(&self, port: usize, what: PortCounter) -> Result<u64, Failed> {
@@ -377,6 +393,49 @@ fn iperf3(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
     Ok(())
 }
 
+/// A frame with a tag for no VLAN, which Linux takes as if it had none; the rules let nothing else
+/// pass.
+fn tagged(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
+    const RULES: &str = "table bridge t { chain c { type filter hook forward priority 0; policy \
+                         drop; vlan id 0 accept; }\n}";
+    const PORT: u16 = 4242;
+    let payload = frames::payload(1500 - 28);
+    let [_, near, _, far] = MACS.map(mac);
+    let builder = PacketBuilder::ethernet2(near?, far?)
+        .single_vlan(VlanId::ZERO)
+        .ipv4(NEAR.octets(), FAR.octets(), 64)
+        .udp(PORT, PORT);
+    let mut frame = Vec::with_capacity(builder.size(payload.len()));
+    builder.write(&mut frame, &payload)?;
+    let guest = Guest::firewall_with(images, cards, host, &[], RULES)?;
+    let (name, _) = card(&cards.near)?;
+    let sender = cards.near.run(|| PacketSocket::open(&name))?;
+    let receiver = cards.far.run(|| UdpSocket::bind((FAR, PORT)))?;
+    receiver.set_nonblocking(true)?;
+    let mut received = vec![0; frame.len()];
+    until("a tagged frame", || {
+        sender.send(&frame)?;
+        Ok(receiver
+            .recv(&mut received)
+            .is_ok_and(|len| received[..len] == payload))
+    })?;
+    for port in [PRIVATE, PUBLIC] {
+        guest.expect_sound(port)?;
+    }
+    let sent = guest.counter(PUBLIC, PortCounter::TxFrames)?;
+    let bytes = guest.counter(PUBLIC, PortCounter::TxBytes)?;
+    (bytes == sent * frame.len() as u64)
+        .then_some(())
+        .ok_or_else(|| format!("{sent} frames of {} bytes had {bytes}", frame.len()).into())
+}
+
+/// A MAC address in words.
+fn mac(text: &str) -> Result<[u8; 6], Failed> {
+    let bytes = text.split(':').map(|byte| u8::from_str_radix(byte, 16));
+    let bytes: Vec<_> = bytes.collect::<Result<_, _>>()?;
+    bytes.try_into().map_err(|_| "six bytes".into())
+}
+
 fn idle(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
     // Without IPv6 nobody says anything by himself once the addresses are known.
     let polls_in_a_second = |guest: &Guest| -> Result<u64, Failed> {
@@ -458,7 +517,7 @@ fn mixed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
         format!("--pci:left={}", cards.guests[0]),
         format!("--net:right=@{}", tap.as_raw_fd()),
     ];
-    let guest = Guest::start(images, host, &devices, images.guest("nic_repeater"))?;
+    let guest = Guest::start(images, host, &devices, images.guest("nic_repeater"), ACCEPT)?;
     both_ways(&guest, [&cards.near, &segment], BEHIND_A_TAP, BULK)?;
     // The network comes first, then PCI devices.
     let (right, left) = (1, 2);
@@ -474,7 +533,7 @@ fn mixed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
 fn reflected(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
     let nic = format!("--pci:nic={}", cards.guests[0]);
     let image = images.firewall.with_file_name("reflector.spt");
-    let guest = Guest::start(images, host, &[nic], image)?;
+    let guest = Guest::start(images, host, &[nic], image, ACCEPT)?;
     // To all in the subnet, for nobody there would answer a question for an address.
     let socket = cards.near.run(|| UdpSocket::bind((NEAR, 0)))?;
     socket.set_broadcast(true)?;
@@ -492,15 +551,21 @@ fn reflected(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
         .ok_or_else(|| format!("the reflector has seen {taken} frames").into())
 }
 
-/// Frames that the card in this segment has received.
-fn received(segment: &Segment) -> Result<u64, Failed> {
+/// The name of the card in this segment, and its counters.
+fn card(segment: &Segment) -> Result<(String, String), Failed> {
     let text = segment.run(|| fs::read_to_string("/proc/thread-self/net/dev"))?;
     let card = text
         .lines()
         .rfind(|line| line.contains(':') && !line.contains("lo:"));
-    let (_, numbers) = card
+    let (name, numbers) = card
         .and_then(|card| card.split_once(':'))
         .ok_or("no card")?;
+    Ok((name.trim().to_owned(), numbers.to_owned()))
+}
+
+/// Frames that the card in this segment has received.
+fn received(segment: &Segment) -> Result<u64, Failed> {
+    let (_, numbers) = card(segment)?;
     let frames = numbers
         .split_whitespace()
         .nth(1)
