@@ -99,7 +99,15 @@ impl<P: Part, D: Nic> Card<P, D> {
     fn step(&mut self, input: &mut Input) -> Option<()> {
         let Self { puppet, nic, .. } = self;
         match input.byte()? % 14 {
-            0 => nic.receive(&mut self.batch),
+            0 => {
+                let lies = nic.counts().rx_lie;
+                nic.receive(&mut self.batch);
+                let lied = nic.counts().rx_lie > lies;
+                assert!(
+                    !lied || nic.link().is_none(),
+                    "a card that lied is left alone"
+                );
+            }
             1 => nic.transmit(&mut self.batch),
             2 => self.kept.extend(self.batch.drain()),
             3 => drop(self.kept.pop()),
@@ -121,7 +129,9 @@ impl<P: Part, D: Nic> Card<P, D> {
             }
             11 => {
                 let (length, bits) = (input.word()?, input.word()?);
-                _ = puppet.scribble_receive(0, [0, 3 | length << 32 | bits & !0xffff_0000_0003]);
+                let status = 3 | length << 32 | bits & !0xffff_0000_0003;
+                _ = puppet.write_back(length);
+                _ = puppet.scribble_receive(usize::MAX, [0, status]);
             }
             12 => {
                 let (count, at, byte) = (input.byte()?, input.byte()?, input.byte()?);
