@@ -28,6 +28,12 @@ pub trait Device {
     /// Vectors that were raised since the last call, one bit each.
     fn take_interrupts(&mut self) -> u64;
 
+    /// When the device wants to be [polled](Self::poll) again though nothing happens, in the same
+    /// time: it holds an interrupt back.
+    fn due(&self) -> Option<Duration> {
+        None
+    }
+
     /// Offsets in BAR 0 of 32-bit registers that may lie in shared memory instead: it does not
     /// matter when the device learns of a write, nor of those that another one followed.
     fn doorbells(&self) -> &'static [usize];

@@ -333,6 +333,7 @@ impl Nic {
             self.ownership.clear();
             return;
         }
+        self.rx_used = self.rx_used.max(number + 1);
         let is_empty = queue.ring.descriptors() == 0;
         if is_empty {
             self.order("RXDCTL", "the ring must be set up before ENABLE (4.6.7)");
@@ -365,6 +366,7 @@ impl Nic {
             return;
         }
         queue.begin();
+        self.tx_used = self.tx_used.max(number + 1);
         if queue.ring.descriptors() == 0 {
             self.order("TXDCTL", "the ring must be set up before ENABLE (4.6.8)");
         }

@@ -40,6 +40,8 @@ pub(crate) struct Interrupts {
     raised: u64,
     /// When a vector may be raised again.
     next: [Duration; VECTORS],
+    /// When the first of those may that are pending.
+    due: Option<Duration>,
 }
 
 impl Interrupts {
@@ -53,6 +55,7 @@ impl Interrupts {
             pending: 0,
             raised: 0,
             next: [Duration::ZERO; VECTORS],
+            due: None,
         }
     }
 
@@ -143,6 +146,7 @@ impl Interrupts {
         mut lose: impl FnMut() -> bool,
     ) {
         let active = self.pending & self.enabled;
+        self.due = None;
         if self.mode & GPIE_MSIX == 0 {
             // One vector for all (7.3.1).
             if active != 0 && self.is_due(file, 0, now) {
@@ -186,11 +190,18 @@ impl Interrupts {
 
     /// Whether the interval since the last message has passed (7.3.2.1); if so, it begins anew.
     fn is_due(&mut self, file: &RegisterFile, vector: usize, now: Duration) -> bool {
-        if now < self.next[vector] {
+        let next = self.next[vector];
+        if now < next {
+            self.due = Some(self.due.map_or(next, |due| due.min(next)));
             return false;
         }
         self.next[vector] = now + INTERVAL * interval(file, vector);
         true
+    }
+
+    /// When something may be raised that is held back.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        self.due.filter(|_| self.is_pending())
     }
 
     /// Vectors that were raised since the last call.
@@ -305,7 +316,8 @@ mod tests {
             );
         }
         // It is raised when the time has come, without another cause.
-        assert!(interrupts.is_pending());
+        assert_eq!(interrupts.due(), Some(at(40)));
         assert_eq!(raised(&mut interrupts, &file, at(40)), 1);
+        assert_eq!(interrupts.due(), None);
     }
 }

@@ -83,6 +83,9 @@ struct Nic {
     statistics: Statistics,
     rx: Vec<RxQueue>,
     tx: Vec<TxQueue>,
+    /// Queues behind these were never on.
+    rx_used: usize,
+    tx_used: usize,
     ownership: Ownership,
     report: Report,
     mischief: Mischief,
@@ -126,6 +129,8 @@ impl<W: Wire> Intel82599<W> {
             statistics: Statistics::default(),
             rx: Vec::new(),
             tx: Vec::new(),
+            rx_used: 0,
+            tx_used: 0,
             ownership: Ownership::default(),
             report: Report::default(),
             mischief: Mischief::new(misbehaviour),
@@ -263,6 +268,10 @@ impl<W: Wire> Device for Intel82599<W> {
         self.nic.interrupts.take_raised()
     }
 
+    fn due(&self) -> Option<Duration> {
+        self.nic.interrupts.due()
+    }
+
     fn doorbells(&self) -> &'static [usize] {
         &DOORBELLS
     }
@@ -283,6 +292,7 @@ impl Nic {
         self.rx.resize_with(QUEUES, RxQueue::default);
         self.tx.clear();
         self.tx.resize_with(QUEUES, TxQueue::default);
+        (self.rx_used, self.tx_used) = (0, 0);
         (0..QUEUES).for_each(|queue| self.configure_receive(queue));
         self.ownership.clear();
         self.segments_received = 0;

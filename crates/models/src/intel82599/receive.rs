@@ -78,7 +78,7 @@ type Parts<'a> = [&'a [u8]; 3];
 impl Nic {
     /// Fetches descriptors of the receive queues.
     pub(crate) fn fetch_receive(&mut self, dma: &dyn Dma) {
-        for number in 0..self.rx.len() {
+        for number in 0..self.rx_used {
             if self.rx[number].ring.is_on() {
                 self.fetch_receive_queue(number, dma);
             }

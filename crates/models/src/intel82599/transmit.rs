@@ -84,7 +84,7 @@ impl Nic {
         if !self.file.has(at::DMATXCTL, bit::DMATXCTL_ENABLE) {
             return 0;
         }
-        for number in 0..self.tx.len() {
+        for number in 0..self.tx_used {
             if self.tx[number].ring.is_on() {
                 sent += self.transmit_queue(number, wire, dma, frames);
             }

@@ -48,14 +48,18 @@ use tender::vfio_user::{Error as MessageError, Received, Socket, passed};
 
 /// How long a client may keep a message of its in the air.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// Turns without work before the device sleeps: it takes about as long as to fall asleep and to be
-/// woken up.
-const IDLE_TURNS: u32 = 64;
-/// While there is work, one turn in so many looks for a message too.
-const MESSAGE_TURNS: u32 = 8;
+/// Turns without work before the device sleeps if the driver worked last: it takes about as long as
+/// to fall asleep and to be woken up, and who rings at a device that sleeps waits for it.
+const IDLE_TURNS_DRIVER: u32 = 64;
+/// The same if only the wire did, which wakes the device while nobody waits.
+const IDLE_TURNS_WIRE: u32 = 8;
+/// One turn in so many looks for a message.
+const MESSAGE_TURNS: u32 = 4;
 /// The connection, and at most so many wires less one, end a sleep.
 const WATCHED_MAX: usize = 8;
-/// The shortest sleep. Interrupts that a device holds back come at most so much too late.
+/// An interrupt that is held back for no longer is waited for without a sleep.
+const AWAKE_MAX: Duration = Duration::from_micros(100);
+/// The shortest sleep, but for interrupts that are held back.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 /// The longest.
 const SLEEP_MAX: Duration = Duration::from_millis(64);
@@ -205,12 +209,19 @@ impl Server {
         let mut connection = Connection::new(socket);
         let start = Instant::now();
         let (mut turns, mut idle, mut sleep) = (0u32, 0, SLEEP_MIN);
+        let (mut idle_max, mut slept) = (IDLE_TURNS_DRIVER, true);
         loop {
             let progress = session.poll(device, start.elapsed());
             turns = turns.wrapping_add(1);
-            // To ask the kernel for a message costs as much as some frames.
             let mut worked = progress != Progress::default();
-            if !worked || turns.is_multiple_of(MESSAGE_TURNS) {
+            if worked {
+                idle_max = match progress.transmitted {
+                    0 => IDLE_TURNS_WIRE,
+                    _ => IDLE_TURNS_DRIVER,
+                };
+            }
+            // To ask the kernel for a message costs as much as some frames.
+            if std::mem::take(&mut slept) || turns.is_multiple_of(MESSAGE_TURNS) {
                 match connection.obey(session, device, around) {
                     Ok(obeyed) => worked |= obeyed,
                     Err(end) => return end,
@@ -224,15 +235,21 @@ impl Server {
                 continue;
             }
             idle += 1;
-            if idle < IDLE_TURNS || self.busy {
+            if idle < idle_max || self.busy {
                 continue;
             }
-            if !session.sleep(device) && !wait(&watched, sleep) {
+            // A sleep would be longer.
+            let due = device.due().map(|due| due.saturating_sub(start.elapsed()));
+            if due.is_some_and(|due| due < AWAKE_MAX) {
+                continue;
+            }
+            let most = due.map_or(sleep, |due| due.min(sleep));
+            if !session.sleep(device) && !wait(&watched, most) {
                 sleep = (sleep * 2).min(SLEEP_MAX);
             }
             session.wake();
             // One look at everything after a sleep, and back to it if there is nothing.
-            idle = IDLE_TURNS - 1;
+            (idle, slept) = (idle_max - 1, true);
         }
     }
 }
