@@ -1,10 +1,11 @@
 //! `outboard pci bind`: VFIO gets devices.
 
+use super::routes::Route;
 use super::state::{Former, Store};
 use super::sysfs::{Device, Tree, VFIO_PCI};
 use super::verdict::{Refusal, Verdict, judge};
 use super::{Address, Error, print, require_root, resolve, routes, unbind};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::chown;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -73,58 +74,105 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
 /// killed counts as not had before; taken by `outboard pci bind`, it is no run's any more.
 ///
 /// # Errors
-/// One of them must not or cannot be bound.
+/// One of them must not or cannot be bound; then all are as before, and what is remembered of them
+/// too.
 pub fn take(
     tree: &Tree,
     store: &Store,
     addresses: &[Address],
     for_run: bool,
 ) -> Result<Vec<Device>, Error> {
-    let machine = tree.machine();
     let routes = routes::observe().map_err(Error::Routes)?;
     let carriers = routes::carriers(&routes, |interface| tree.lower(interface));
-    let (mut wanted, mut adopted) = (Vec::new(), Vec::new());
+    take_beside(tree, store, addresses, for_run, &carriers)
+}
+
+/// The same, given which interfaces carry a default route.
+pub(super) fn take_beside(
+    tree: &Tree,
+    store: &Store,
+    addresses: &[Address],
+    for_run: bool,
+    carriers: &BTreeMap<String, Route>,
+) -> Result<Vec<Device>, Error> {
+    let machine = tree.machine();
+    let (mut wanted, mut had) = (Vec::new(), Vec::new());
     // Some may be named twice.
     for address in &BTreeSet::from_iter(addresses.iter().copied()) {
         let unknown = || Error::Unknown(address.to_string());
         let device = machine.devices.get(address).ok_or_else(unknown)?;
-        match judge(device, addresses, &machine, &carriers) {
+        match judge(device, addresses, &machine, carriers) {
             Verdict::Ready | Verdict::Refused(Refusal::Forbidden { .. }) => {
-                if adopt(tree, store, device, for_run)? {
-                    adopted.push(device.clone());
-                }
+                had.push(device.clone());
             }
             Verdict::Refused(refusal) => return Err(Error::Refused(*address, refusal)),
             Verdict::BindNeeded => wanted.push(device.clone()),
         }
     }
-    for (number, device) in wanted.iter().enumerate() {
-        let Err(error) = take_one(tree, store, device, for_run) else {
-            continue;
+    // Whose they are is changed last: a device that cannot be bound leaves the others as they were.
+    let mut tried = 0;
+    let mut bound = wanted.iter().try_for_each(|device| {
+        tried += 1;
+        take_one(tree, store, device, for_run)
+    });
+    let mut left_behind = Vec::new();
+    if bound.is_ok() {
+        bound = match for_run {
+            true => adopted(tree, store, had).map(|adopted| left_behind = adopted),
+            false => keep(store, &had),
         };
-        for device in &wanted[..=number] {
+    }
+    if let Err(error) = bound {
+        for device in &wanted[..tried] {
             // The first error says more than what follows from it.
             let _ = unbind::give_back(tree, store, device.address, 1);
         }
         return Err(error);
     }
-    wanted.extend(adopted);
+    wanted.extend(left_behind);
     Ok(wanted)
 }
 
-/// Whether a device that VFIO has already was left behind by a run, for another run to give back.
-fn adopt(tree: &Tree, store: &Store, device: &Device, for_run: bool) -> Result<bool, Error> {
-    let former = store.read(device.address).map_err(Error::State)?;
-    let Some(former) = former.filter(|former| former.for_run) else {
-        return Ok(false);
-    };
-    if !for_run {
-        let kept = Former { for_run, ..former };
-        store.write(device.address, &kept).map_err(Error::State)?;
-        return Ok(false);
+/// Those of the devices that VFIO has already that a run has left behind, for another run to give
+/// back.
+fn adopted(tree: &Tree, store: &Store, had: Vec<Device>) -> Result<Vec<Device>, Error> {
+    let mut adopted = Vec::new();
+    for device in had {
+        let node = device.group.map(|group| tree.node(group));
+        if runs(store, &device)?.is_some() && node.is_some_and(|node| !unbind::is_in_use(&node)) {
+            adopted.push(device);
+        }
     }
-    let node = device.group.map(|group| tree.node(group));
-    Ok(node.is_some_and(|node| !unbind::is_in_use(&node)))
+    Ok(adopted)
+}
+
+/// Makes devices that VFIO has already a matter of `outboard pci unbind`: all of them or none.
+fn keep(store: &Store, had: &[Device]) -> Result<(), Error> {
+    let mut of_runs = Vec::new();
+    for device in had {
+        of_runs.extend(runs(store, device)?.map(|former| (device.address, former)));
+    }
+    for (number, (address, former)) in of_runs.iter().enumerate() {
+        let kept = Former {
+            for_run: false,
+            ..former.clone()
+        };
+        let Err(error) = store.write(*address, &kept) else {
+            continue;
+        };
+        for (address, former) in &of_runs[..number] {
+            // As above.
+            let _ = store.write(*address, former);
+        }
+        return Err(Error::State(error));
+    }
+    Ok(())
+}
+
+/// What is remembered of a device if that was taken for a run.
+fn runs(store: &Store, device: &Device) -> Result<Option<Former>, Error> {
+    let former = store.read(device.address).map_err(Error::State)?;
+    Ok(former.filter(|former| former.for_run))
 }
 
 fn take_one(tree: &Tree, store: &Store, device: &Device, for_run: bool) -> Result<(), Error> {

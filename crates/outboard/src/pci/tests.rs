@@ -1,9 +1,10 @@
 //! Decisions on trees of files as the kernel shows them.
 
 use super::routes::{Route, carriers};
+use super::state::{Former, Store};
 use super::sysfs::{Group, Machine, Member, Tree};
 use super::verdict::{Refusal, Verdict, judge};
-use super::{Address, Error, list, state::Store, unbind};
+use super::{Address, Error, bind, list, unbind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fs;
@@ -331,6 +332,75 @@ fn what_is_not_taken_needs_no_giving_back() {
     assert_eq!(driver.as_deref(), Some("e1000e"));
     let gone = unbind::give_back(&fixture.tree(), &store, address("0000:09:00.0"), 1).unwrap();
     assert_eq!(gone, None);
+}
+
+/// What a run whose guard was killed has left: VFIO has the card, for nobody.
+fn left_behind(fixture: &Fixture, store: &Store, card: &str) -> Former {
+    fixture.driven_by(card, "vfio-pci");
+    let former = Former {
+        driver: Some("e1000e".into()),
+        driver_override: None,
+        interfaces: vec!["eth0".into()],
+        for_run: true,
+    };
+    drop(store.lock().unwrap());
+    store.write(address(card), &former).unwrap();
+    former
+}
+
+#[test]
+fn what_a_run_left_behind_is_the_next_ones_or_kept() {
+    let fixture = Fixture::new("left");
+    let store = Store::at(fixture.0.join("run"));
+    let card = "0000:01:00.0";
+    let former = left_behind(&fixture, &store, card);
+    let take = |for_run| {
+        let taken = bind::take_beside(
+            &fixture.tree(),
+            &store,
+            &[address(card); 2],
+            for_run,
+            &BTreeMap::new(),
+        );
+        let taken = taken.unwrap().into_iter();
+        Vec::from_iter(taken.map(|device| device.address))
+    };
+    assert_eq!(take(true), [address(card)], "for the run to give back");
+    assert_eq!(store.read(address(card)).unwrap(), Some(former.clone()));
+    assert_eq!(take(false), []);
+    let kept = Former {
+        for_run: false,
+        ..former
+    };
+    assert_eq!(store.read(address(card)).unwrap(), Some(kept));
+    assert_eq!(take(true), [], "no run's any more");
+}
+
+/// One of two cannot be bound: the other one remains what it was, a run's, in whatever order they
+/// are named.
+#[test]
+fn what_is_not_bound_together_changes_nothing() {
+    let fixture = Fixture::new("together");
+    let store = Store::at(fixture.0.join("run"));
+    let left = "0000:01:00.0";
+    let former = left_behind(&fixture, &store, left);
+    // The kernel does not do as it is told here, and a bridge is refused.
+    for other in ["0000:02:00.0", "0000:03:00.0"] {
+        for names in [[left, other], [other, left]] {
+            for for_run in [false, true] {
+                let taken = bind::take_beside(
+                    &fixture.tree(),
+                    &store,
+                    &names.map(address),
+                    for_run,
+                    &BTreeMap::new(),
+                );
+                assert!(taken.is_err(), "{taken:?}");
+                assert_eq!(store.read(address(left)).unwrap(), Some(former.clone()));
+                assert_eq!(store.read(address(other)).unwrap(), None);
+            }
+        }
+    }
 }
 
 /// That of the files, read once.
