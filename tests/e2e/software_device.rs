@@ -8,6 +8,7 @@ use abi::vfio_user::{HEADER_BYTES, Header, command, flag};
 use libtest_mimic::{Failed, Trial};
 use models::vfio_user::{Around, End, PAYLOAD_MAX, Refused, Server, Session};
 use models::{Device, Dma, Identity, Msix, Progress};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -17,12 +18,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tender::vfio_user::Socket;
+use zerocopy::IntoBytes;
 
 const SCRATCH: u64 = 0x04;
 const ASKED: u64 = 0x08;
 const DOORBELL: u64 = 0x18;
 const BASE: u64 = 0x20;
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a device that drips takes for a byte; for all of an answer, far more than it has.
+const DRIP: Duration = Duration::from_millis(300);
 
 /// Doubles the word of memory that its doorbell names, and interrupts.
 #[derive(Default)]
@@ -342,11 +346,14 @@ struct Reply {
     header: Header,
     payload: Vec<u8>,
     say: bool,
+    /// Byte by byte, each long after the other.
+    drip: bool,
 }
 
 /// Serves a client that comes to `listener`, by a session whose answers `lie` changes.
 fn serve_lies(listener: &UnixListener, lie: Lie) -> Option<()> {
     let (stream, _) = listener.accept().ok()?;
+    let mut raw = stream.try_clone().ok()?;
     let socket = Socket::new(stream.into(), PATIENCE).ok()?;
     let mut device = Doubler {
         vendor: 0x1234,
@@ -370,12 +377,18 @@ fn serve_lies(listener: &UnixListener, lie: Lie) -> Option<()> {
             header: header.reply(done.ok()?.payload),
             payload: Vec::new(),
             say: header.flags & flag::NO_REPLY == 0,
+            drip: false,
         };
         reply
             .payload
             .extend(&answer[..reply.header.bytes as usize - HEADER_BYTES]);
         lie(&mut reply, n);
-        if reply.say {
+        if reply.drip {
+            for byte in reply.header.as_bytes().iter().chain(&reply.payload) {
+                thread::sleep(DRIP);
+                raw.write_all(&[*byte]).ok()?;
+            }
+        } else if reply.say {
             socket.send(&reply.header, &[&reply.payload], &[]).ok()?;
         }
     }
@@ -394,7 +407,10 @@ fn lied_to(images: &Images, host: &str, what: &str, lie: Lie) -> Result<Ended, F
 }
 
 fn lies_at_the_start(images: &Images, host: &str) -> Result<(), Failed> {
-    let lies: [(&str, Lie); 8] = [
+    let lies: [(&str, Lie); 9] = [
+        ("VERSION: the other side does not answer", |reply, _| {
+            reply.drip = true
+        }),
         ("VERSION: a message of 4294967295 bytes", |reply, n| {
             if n == 0 {
                 reply.header.bytes = u32::MAX;
@@ -448,8 +464,9 @@ fn lies_at_the_start(images: &Images, host: &str) -> Result<(), Failed> {
 
 fn lies_later(images: &Images, host: &str) -> Result<(), Failed> {
     const SOME: usize = 50;
-    let lies: [(&str, Lie); 4] = [
+    let lies: [(&str, Lie); 5] = [
         ("it does not answer", |reply, n| reply.say = n < SOME),
+        ("it does not answer", |reply, n| reply.drip = n > SOME),
         ("a reply to something else", |reply, n| {
             if n > SOME {
                 reply.header.id ^= 1;

@@ -6,12 +6,33 @@
 //! is hostile: numbers stay numbers here, and whoever reads them checks them.
 
 use core::fmt;
+use core::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Version of the protocol. A greater minor number may only add to it.
 pub const MAJOR: u16 = 0;
 /// See [`MAJOR`].
 pub const MINOR: u16 = 1;
+
+/// How long a device may take for an answer, and either side for a message that it has begun.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+
+/// When a message must be complete, in however many parts it comes or goes. Times are those of a
+/// clock that does not go back; whoever waits passes them in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline(Duration);
+
+impl Deadline {
+    /// For a message for which there is so much `patience` from `now` on.
+    pub const fn new(now: Duration, patience: Duration) -> Self {
+        Self(now.saturating_add(patience))
+    }
+
+    /// How long may still be waited for it; `None` if no longer.
+    pub fn left(self, now: Duration) -> Option<Duration> {
+        self.0.checked_sub(now).filter(|left| !left.is_zero())
+    }
+}
 
 /// Commands ("Commands" in the specification).
 pub mod command {
@@ -645,6 +666,19 @@ mod tests {
         let write = Value32::write(8, 1, 4, 0x0102_0304);
         assert_eq!(write.as_bytes()[..8], [8, 0, 10, 0, 36, 0, 0, 0]);
         assert_eq!(write.as_bytes()[24..], [1, 0, 0, 0, 4, 0, 0, 0, 4, 3, 2, 1]);
+    }
+
+    #[test]
+    fn a_deadline_is_one_for_all_parts() {
+        let second = Duration::from_secs(1);
+        let deadline = Deadline::new(5 * second, PATIENCE);
+        assert_eq!(deadline.left(5 * second), Some(PATIENCE));
+        assert_eq!(deadline.left(6 * second), Some(PATIENCE - second));
+        for late in [5 * second + PATIENCE, 8 * second, Duration::MAX] {
+            assert_eq!(deadline.left(late), None);
+        }
+        let never = Deadline::new(Duration::MAX, PATIENCE);
+        assert_eq!(never.left(Duration::ZERO), Some(Duration::MAX));
     }
 
     #[test]

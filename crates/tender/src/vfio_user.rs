@@ -7,8 +7,9 @@
 //! and one way to pass descriptors.
 
 use crate::sys::descriptor;
-use abi::vfio_user::{HEADER_BYTES, Header, HeaderError};
+use abi::vfio_user::{Deadline, HEADER_BYTES, Header, HeaderError};
 use rustix::cmsg_space;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
@@ -98,6 +99,8 @@ pub struct Received {
 pub struct Socket {
     stream: OwnedFd,
     patience: Duration,
+    /// When the time of its deadlines began.
+    began: Instant,
 }
 
 impl AsFd for Socket {
@@ -131,7 +134,8 @@ impl Socket {
         Ok(socket)
     }
 
-    /// A connection that gives up on a peer that says or takes nothing for so long.
+    /// A connection that gives up on a peer that takes longer than that for a message, either way.
+    /// Who uses its descriptor by other means waits as long for each part.
     ///
     /// # Errors
     /// What the kernel says.
@@ -139,7 +143,26 @@ impl Socket {
         for side in [Timeout::Recv, Timeout::Send] {
             set_socket_timeout(&stream, side, Some(patience))?;
         }
-        Ok(Self { stream, patience })
+        Ok(Self {
+            stream,
+            patience,
+            began: Instant::now(),
+        })
+    }
+
+    /// When a message that begins now must be complete.
+    fn deadline(&self) -> Deadline {
+        Deadline::new(self.began.elapsed(), self.patience)
+    }
+
+    /// Waits until the other side has done its part, or is late.
+    fn wait(&self, part: PollFlags, deadline: Deadline) -> Result<(), Error> {
+        let left = deadline.left(self.began.elapsed()).ok_or(Error::Silent)?;
+        let timeout = Timespec::try_from(left).map_err(|_| Error::Silent)?;
+        match poll(&mut [PollFd::new(&self.stream, part)], Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     /// Sends a message: its header, what is behind it in up to three parts, and descriptors.
@@ -163,11 +186,17 @@ impl Socket {
             *slice = IoSlice::new(part);
         }
         let mut left = &mut slices[..];
-        // Each turn but interrupted ones sends a byte at least, and none waits beyond the timeout.
+        let deadline = self.deadline();
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        // Each turn but interrupted ones sends a byte at least, or waits.
         while left.iter().any(|slice| !slice.is_empty()) {
-            match sendmsg(&self.stream, left, &mut control, SendFlags::NOSIGNAL) {
+            match sendmsg(&self.stream, left, &mut control, flags) {
                 Ok(sent) => IoSlice::advance_slices(&mut left, sent),
                 Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => {
+                    self.wait(PollFlags::OUT, deadline)?;
+                    continue;
+                }
                 Err(errno) => return Err(errno.into()),
             }
             // Descriptors go with the first byte.
@@ -181,7 +210,7 @@ impl Socket {
     /// # Errors
     /// Why there is none; the connection is of no use then.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, Error> {
-        let deadline = Instant::now() + self.patience * 2;
+        let deadline = self.deadline();
         let mut descriptors = Vec::new();
         let mut bytes = [0; HEADER_BYTES];
         self.fill(&mut bytes, &mut descriptors, deadline, Error::Closed)?;
@@ -209,7 +238,7 @@ impl Socket {
         &self,
         mut bytes: &mut [u8],
         descriptors: &mut Vec<OwnedFd>,
-        deadline: Instant,
+        deadline: Deadline,
         mut none: Error,
     ) -> Result<(), Error> {
         while !bytes.is_empty() {
@@ -220,12 +249,16 @@ impl Socket {
                 &self.stream,
                 &mut slices,
                 &mut control,
-                RecvFlags::CMSG_CLOEXEC,
+                RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
             );
             let message = match result {
                 Ok(message) if message.bytes == 0 => return Err(none),
                 Ok(message) => message,
                 Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => {
+                    self.wait(PollFlags::IN, deadline)?;
+                    continue;
+                }
                 Err(errno) => return Err(errno.into()),
             };
             none = Error::Cut;
@@ -238,10 +271,6 @@ impl Socket {
                 return Err(Error::Descriptors);
             }
             bytes = &mut mem::take(&mut bytes)[message.bytes..];
-            // The socket's own timeout begins anew with each byte.
-            if !bytes.is_empty() && Instant::now() > deadline {
-                return Err(Error::Silent);
-            }
         }
         Ok(())
     }

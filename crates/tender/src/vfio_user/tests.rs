@@ -1,7 +1,7 @@
 use super::*;
 use abi::vfio_user::command;
 use rustix::net::{bind, listen, socketpair};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -57,24 +57,49 @@ fn nobody_is_waited_for_for_ever() {
     assert!(matches!(ours.receive(&mut buffer), Err(Error::Silent)));
     theirs.write_all(header(20).as_bytes()).unwrap();
     assert!(matches!(ours.receive(&mut buffer), Err(Error::Silent)));
-    let (ours, mut theirs) = pair();
-    let bytes = header(20);
-    let drip = std::thread::spawn(move || {
-        for byte in bytes.as_bytes() {
-            std::thread::sleep(PATIENCE / 2);
-            if theirs.write_all(&[*byte]).is_err() {
-                break;
-            }
-        }
-    });
-    assert!(matches!(ours.receive(&mut buffer), Err(Error::Silent)));
-    drop(ours);
-    drip.join().unwrap();
     // Nobody reads: the socket's buffer fills up.
     let (ours, _theirs) = pair();
     let large = vec![0; 1 << 20];
     let sent = (0..64).find_map(|_| ours.send(&header(16), &[&large], &[]).err());
     assert!(matches!(sent, Some(Error::Silent)), "{sent:?}");
+}
+
+/// It would take 16 times as long as there is patience, and each byte comes in time.
+#[test]
+fn a_message_that_drips_is_not_waited_for_byte_by_byte() {
+    let (ours, mut theirs) = pair();
+    let bytes = header(16);
+    let drip = std::thread::spawn(move || {
+        let sent = bytes.as_bytes().iter().position(|byte| {
+            std::thread::sleep(PATIENCE);
+            theirs.write_all(&[*byte]).is_err()
+        });
+        sent.is_some()
+    });
+    let mut buffer = [0; 8];
+    assert!(matches!(ours.receive(&mut buffer), Err(Error::Silent)));
+    drop(ours);
+    assert!(drip.join().unwrap(), "all of it was waited for");
+}
+
+/// A reader that takes a little now and then keeps nobody for longer than one that takes nothing.
+#[test]
+fn a_message_that_is_sipped_is_given_up() {
+    let (ours, mut theirs) = pair();
+    let large = vec![0; 1 << 20];
+    let ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let over = std::sync::Arc::clone(&ended);
+    let sip = std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while !over.load(std::sync::atomic::Ordering::Relaxed) {
+            std::thread::sleep(PATIENCE / 2);
+            theirs.read_exact(&mut bytes).unwrap();
+        }
+    });
+    let sent = ours.send(&header(16), &[&large], &[]);
+    ended.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(matches!(sent, Err(Error::Silent)), "{sent:?}");
+    sip.join().unwrap();
 }
 
 #[test]

@@ -2,19 +2,21 @@
 //! doorbells, which lie in a shared page where the device has one.
 //!
 //! That process is hostile. It may answer wrongly, late or never, and write into the page whatever
-//! it likes: each answer is checked, and no wait is longer than the socket's timeout, which the
-//! tender has set. Once it has not answered as it must, it is not asked again: all of its registers
-//! read all ones, as those of a device that was pulled out, and its driver gives it up.
+//! it likes: each answer is checked. No wait is longer than the socket's timeout, which the tender
+//! has set, and none begins once an answer has taken [`PATIENCE`] from its first byte on. A device
+//! that has not answered as it must is not asked again: all of its registers read all ones, as
+//! those of one that was pulled out, and its driver gives it up.
 
 use crate::host::{self, Errno, Handle};
 use abi::vfio_user::doorbell::{ASLEEP_WORD, MAGIC_WORD, WORDS, count, offset_word, value_word};
-use abi::vfio_user::{Read32, ReplyError, Value32, reply_bytes};
+use abi::vfio_user::{Deadline, PATIENCE, Read32, ReplyError, Value32, reply_bytes};
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::time::Duration;
 use hw::Registers;
 use zerocopy::IntoBytes;
 
@@ -119,11 +121,18 @@ impl Link {
     ) -> Result<usize, Failure> {
         self.send(message)?;
         let mut filled = 0;
+        let mut deadline = None;
         // Each turn but interrupted ones adds a byte at least.
         loop {
             let wanted = reply_bytes(command, &reply[..filled], MOST).map_err(Failure::Reply)?;
             if wanted.is_some_and(|wanted| filled >= wanted) {
                 return Ok(filled);
+            }
+            // Answers come whole: who sends one in parts shall not gain a timeout by each.
+            if filled > 0 {
+                let now = Duration::from_nanos(host::monotonic());
+                let deadline = *deadline.get_or_insert(Deadline::new(now, PATIENCE));
+                deadline.left(now).ok_or(Failure::Silent)?;
             }
             let end = wanted.unwrap_or(MOST);
             match host::receive(self.socket, &mut reply[filled..end]) {

@@ -18,9 +18,9 @@ use crate::vfio_user::{Error as MessageError, MESSAGE_BYTES_MAX, Received, Socke
 use abi::PAGE_SIZE;
 use abi::pci::{BAR_BYTES_MAX, BARS, Request, bar_address, info_flag, request_flag};
 use abi::vfio_user::{
-    DeviceInfo, DmaMap, HEADER_BYTES, Header, IrqInfo, IrqSet, MAJOR, MINOR, RegionAccess,
-    RegionInfo, TypeCapability, Version, capability, command, command_name, device_flag, dma_flag,
-    doorbell, irq, irq_set_flag, region, region_flag,
+    DeviceInfo, DmaMap, HEADER_BYTES, Header, IrqInfo, IrqSet, MAJOR, MINOR, PATIENCE,
+    RegionAccess, RegionInfo, TypeCapability, Version, capability, command, command_name,
+    device_flag, dma_flag, doorbell, irq, irq_set_flag, region, region_flag,
 };
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
@@ -28,11 +28,8 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// How long the process may take for an answer; the guest waits no longer either.
-pub const PATIENCE: Duration = Duration::from_secs(2);
 /// Regions of a device's own that are looked at.
 const OWN_REGIONS_MAX: u32 = 8;
 /// What this side can do, ended by a NUL.
