@@ -4,7 +4,7 @@ use super::routes::Route;
 use super::state::{Former, Store};
 use super::sysfs::{Device, Tree, VFIO_PCI};
 use super::verdict::{Refusal, Verdict, judge};
-use super::{Address, Error, print, require_root, resolve, routes, unbind};
+use super::{Address, Error, guard, print, require_root, resolve, routes, unbind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::chown;
 use std::process::{Command, Stdio};
@@ -43,7 +43,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
     let addresses = arguments.names.iter();
     let addresses = addresses.map(|name| resolve(name, &machine, &store));
     let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
-    let taken = take(&tree, &store, &addresses, false)?;
+    let taken = take(&tree, &store, &addresses, None)?;
     drop(lock);
     for address in &addresses {
         let Some(group) = machine.devices.get(address).and_then(|device| device.group) else {
@@ -70,8 +70,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
 /// Gives devices to VFIO, all of them or none, and returns those that it did not have before, as
 /// they were. The caller holds the lock.
 ///
-/// `for_run` says whether that is for one run of a guest. What was taken for a run whose guard was
-/// killed counts as not had before; taken by `outboard pci bind`, it is no run's any more.
+/// `guard` gives them back after one run of a guest, if they are for one: its process id. What was
+/// taken for a run whose guard was killed counts as not had before; taken by `outboard pci bind`,
+/// it is no run's any more.
 ///
 /// # Errors
 /// One of them must not or cannot be bound; then all are as before, and what is remembered of them
@@ -80,11 +81,11 @@ pub fn take(
     tree: &Tree,
     store: &Store,
     addresses: &[Address],
-    for_run: bool,
+    guard: Option<i32>,
 ) -> Result<Vec<Device>, Error> {
     let routes = routes::observe().map_err(Error::Routes)?;
     let carriers = routes::carriers(&routes, |interface| tree.lower(interface));
-    take_beside(tree, store, addresses, for_run, &carriers)
+    take_beside(tree, store, addresses, guard, &carriers)
 }
 
 /// The same, given which interfaces carry a default route.
@@ -92,7 +93,7 @@ pub(super) fn take_beside(
     tree: &Tree,
     store: &Store,
     addresses: &[Address],
-    for_run: bool,
+    guard: Option<i32>,
     carriers: &BTreeMap<String, Route>,
 ) -> Result<Vec<Device>, Error> {
     let machine = tree.machine();
@@ -113,13 +114,13 @@ pub(super) fn take_beside(
     let mut tried = 0;
     let mut bound = wanted.iter().try_for_each(|device| {
         tried += 1;
-        take_one(tree, store, device, for_run)
+        take_one(tree, store, device, guard)
     });
     let mut left_behind = Vec::new();
     if bound.is_ok() {
-        bound = match for_run {
-            true => adopted(tree, store, had).map(|adopted| left_behind = adopted),
-            false => keep(store, &had),
+        bound = match guard {
+            Some(guard) => adopt(tree, store, had, guard).map(|adopted| left_behind = adopted),
+            None => keep(store, &had),
         };
     }
     if let Err(error) = bound {
@@ -133,34 +134,52 @@ pub(super) fn take_beside(
     Ok(wanted)
 }
 
-/// Those of the devices that VFIO has already that a run has left behind, for another run to give
+/// Those of the devices that VFIO has already that a run has left behind become `guard`'s to give
 /// back.
-fn adopted(tree: &Tree, store: &Store, had: Vec<Device>) -> Result<Vec<Device>, Error> {
-    let mut adopted = Vec::new();
+fn adopt(tree: &Tree, store: &Store, had: Vec<Device>, guard: i32) -> Result<Vec<Device>, Error> {
+    let mut left = Vec::new();
     for device in had {
+        let Some((former, other)) = of_a_run(store, &device)? else {
+            continue;
+        };
+        if tree.command(other).as_deref() == Some(guard::NAME) {
+            return Err(Error::OfRun(device.address, other));
+        }
         let node = device.group.map(|group| tree.node(group));
-        if runs(store, &device)?.is_some() && node.is_some_and(|node| !unbind::is_in_use(&node)) {
-            adopted.push(device);
+        if node.is_some_and(|node| !unbind::is_in_use(&node)) {
+            left.push((device, former));
         }
     }
-    Ok(adopted)
+    let formers = left.iter().map(|(device, former)| (device.address, former));
+    write_all(store, &Vec::from_iter(formers), Some(guard))?;
+    Ok(left.into_iter().map(|(device, _)| device).collect())
 }
 
-/// Makes devices that VFIO has already a matter of `outboard pci unbind`: all of them or none.
+/// Makes devices that VFIO has already a matter of `outboard pci unbind`.
 fn keep(store: &Store, had: &[Device]) -> Result<(), Error> {
     let mut of_runs = Vec::new();
     for device in had {
-        of_runs.extend(runs(store, device)?.map(|former| (device.address, former)));
+        of_runs.extend(of_a_run(store, device)?.map(|(former, _)| (device.address, former)));
     }
-    for (number, (address, former)) in of_runs.iter().enumerate() {
-        let kept = Former {
-            for_run: false,
-            ..former.clone()
+    let formers = of_runs.iter().map(|(address, former)| (*address, former));
+    write_all(store, &Vec::from_iter(formers), None)
+}
+
+/// Remembers of all devices, or of none, that they are this guard's to give back.
+fn write_all(
+    store: &Store,
+    formers: &[(Address, &Former)],
+    guard: Option<i32>,
+) -> Result<(), Error> {
+    for (number, (address, former)) in formers.iter().enumerate() {
+        let new = Former {
+            guard,
+            ..(*former).clone()
         };
-        let Err(error) = store.write(*address, &kept) else {
+        let Err(error) = store.write(*address, &new) else {
             continue;
         };
-        for (address, former) in &of_runs[..number] {
+        for (address, former) in &formers[..number] {
             // As above.
             let _ = store.write(*address, former);
         }
@@ -169,13 +188,13 @@ fn keep(store: &Store, had: &[Device]) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is remembered of a device if that was taken for a run.
-fn runs(store: &Store, device: &Device) -> Result<Option<Former>, Error> {
+/// What is remembered of a device if that was taken for a run, and that run's guard.
+fn of_a_run(store: &Store, device: &Device) -> Result<Option<(Former, i32)>, Error> {
     let former = store.read(device.address).map_err(Error::State)?;
-    Ok(former.filter(|former| former.for_run))
+    Ok(former.and_then(|former| former.guard.map(|guard| (former, guard))))
 }
 
-fn take_one(tree: &Tree, store: &Store, device: &Device, for_run: bool) -> Result<(), Error> {
+fn take_one(tree: &Tree, store: &Store, device: &Device, guard: Option<i32>) -> Result<(), Error> {
     let address = device.address;
     let former = store.read(address).map_err(Error::State)?;
     // What was killed halfway through this has left the better answer.
@@ -186,9 +205,9 @@ fn take_one(tree: &Tree, store: &Store, device: &Device, for_run: bool) -> Resul
             .clone()
             .filter(|driver| driver != VFIO_PCI),
         interfaces: Vec::from_iter(device.interfaces.iter().cloned()),
-        for_run,
+        guard,
     });
-    let former = Former { for_run, ..former };
+    let former = Former { guard, ..former };
     // First, so that whatever happens next can be undone.
     store.write(address, &former).map_err(Error::State)?;
     tree.write(address, "driver_override", VFIO_PCI)

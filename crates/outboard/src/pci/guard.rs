@@ -25,20 +25,21 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg,
     socketpair,
 };
-use std::ffi::CStr;
+use std::ffi::CString;
 use std::fs::OpenOptions;
 use std::io::{IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
 use std::time::Duration;
 use tender::sys::descriptor;
 use tender::sys::process::Child;
 use tender::sys::signal::Held;
 
 /// What the guard is called as a process.
-const NAME: &CStr = c"outboard-guard";
+pub(super) const NAME: &str = "outboard-guard";
 /// What the guard says when something is done.
 const DONE: &[u8] = b"+";
 /// Room for what it says otherwise: one line.
@@ -47,6 +48,10 @@ const ANSWER_BYTES_MAX: usize = 1024;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often it looks whether a group is still in use, once the tender has ended.
 const ATTEMPTS: u32 = 100;
+/// How often it looks whether the guard of a run that has ended has given devices back.
+const HANDOVER_ATTEMPTS_MAX: u32 = 20;
+/// How long to wait in between.
+const HANDOVER_PAUSE: Duration = Duration::from_millis(100);
 /// The kernel's log, where errors go when nobody else listens; `<3>` marks one.
 const LOG: &str = "/dev/kmsg";
 
@@ -142,7 +147,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
     descriptor::close_all_but(&mut [0, 1, 2]).map_err(Error::Guard)?;
     std::env::set_current_dir("/").map_err(Error::Guard)?;
     rustix::process::setsid().map_err(Error::guard)?;
-    rustix::thread::set_name(NAME).map_err(Error::guard)?;
+    let name = CString::new(NAME).map_err(|error| Error::Guard(error.into()))?;
+    rustix::thread::set_name(&name).map_err(Error::guard)?;
     // What asks a monitor to end shall not keep the guard from giving devices back.
     let _held = Held::new(FORWARDED).map_err(Error::Guard)?;
 
@@ -160,10 +166,25 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
     Ok(())
 }
 
+/// Takes them; the guard of a run that has just ended may still be about to give them back.
 fn take(tree: &Tree, store: &Store, addresses: &[Address]) -> Result<Vec<Address>, Error> {
-    let _lock = store.lock().map_err(Error::State)?;
-    let taken = bind::take(tree, store, addresses, true)?;
-    Ok(taken.into_iter().map(|device| device.address).collect())
+    let once = || {
+        let _lock = store.lock().map_err(Error::State)?;
+        let taken = bind::take(tree, store, addresses, Some(id()))?;
+        Ok(taken.into_iter().map(|device| device.address).collect())
+    };
+    for _ in 0..HANDOVER_ATTEMPTS_MAX {
+        match once() {
+            Err(Error::OfRun(..)) => sleep(HANDOVER_PAUSE),
+            taken => return taken,
+        }
+    }
+    once()
+}
+
+/// By which its devices are known to be this guard's.
+fn id() -> i32 {
+    rustix::process::getpid().as_raw_pid()
 }
 
 /// Waits until there is no tender. If that cannot be known, whoever has the group open is waited
@@ -197,16 +218,13 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Errno> {
     Ok(descriptors.next())
 }
 
-/// Gives back what nobody has meanwhile made a matter of `outboard pci unbind`.
+/// Gives back what is still this guard's to give, and no matter of `outboard pci unbind`.
 fn give_back(tree: &Tree, store: &Store, addresses: &[Address]) -> Result<(), Error> {
     let _lock = store.lock().map_err(Error::State)?;
     let mut result = Ok(());
     for address in addresses {
-        let kept = matches!(
-            store.read(*address),
-            Ok(Some(Former { for_run: false, .. }))
-        );
-        if !kept {
+        let others = |former: &Former| former.guard != Some(id());
+        if !matches!(store.read(*address), Ok(Some(former)) if others(&former)) {
             let given = unbind::give_back(tree, store, *address, ATTEMPTS);
             result = result.and(given.map(|_| ()));
         }

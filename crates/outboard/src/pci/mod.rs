@@ -61,6 +61,8 @@ pub enum Error {
     NotTaken(Address),
     /// Nor does its former driver.
     NotReturned(Address, String),
+    /// The guard of another run has it.
+    OfRun(Address, i32),
     /// Somebody has the device's group open.
     InUse(Address, PathBuf),
     /// A group's file cannot be given to a user.
@@ -120,6 +122,11 @@ impl fmt::Display for Error {
                 f,
                 "{address}: {driver} did not take it back; type: sudo modprobe {driver} && sudo \
                  outboard pci unbind {address}"
+            ),
+            Self::OfRun(address, guard) => write!(
+                f,
+                "{address} is taken for another run; to see since when, type: ps -o pid,lstart,cmd \
+                 -p {guard}"
             ),
             Self::InUse(address, node) => write!(
                 f,

@@ -35,8 +35,9 @@ pub struct Former {
     pub driver_override: Option<String>,
     /// The interfaces that it was behind.
     pub interfaces: Vec<String>,
-    /// It was taken for one run of a guest, not until `unbind`.
-    pub for_run: bool,
+    /// The guard that gives it back after one run of a guest, by its process id; `None` if it was
+    /// taken until `unbind`.
+    pub guard: Option<i32>,
 }
 
 /// The folder with the files.
@@ -206,7 +207,7 @@ mod tests {
             driver: Some("e1000e".into()),
             driver_override: None,
             interfaces: vec!["eth1".into()],
-            for_run: true,
+            guard: Some(4711),
         }
     }
 

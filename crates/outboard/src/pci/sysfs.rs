@@ -110,6 +110,12 @@ impl Tree {
         self.names("sys/class/iommu")
     }
 
+    /// What the process with this id is called, if there is one.
+    pub fn command(&self, process: i32) -> Option<String> {
+        let path = self.0.join(format!("proc/{process}/comm"));
+        Some(fs::read_to_string(path).ok()?.trim_end().to_owned())
+    }
+
     /// Who drives a device now.
     pub fn driver(&self, address: Address) -> Option<String> {
         link(&self.folder(address).join("driver"))

@@ -317,6 +317,7 @@ fn every_error_is_one_line_that_says_what_to_type() {
             Error::InUse(card, "/dev/vfio/7".into()),
             "sudo fuser -v /dev/vfio/7",
         ),
+        (Error::OfRun(card, 7), "ps -o pid,lstart,cmd -p 7"),
         (Error::User("nobdy".into()), "getent passwd"),
     ] {
         let line = error.to_string();
@@ -334,6 +335,9 @@ fn what_is_not_taken_needs_no_giving_back() {
     assert_eq!(gone, None);
 }
 
+/// The process id of a guard.
+const GUARD: i32 = 4711;
+
 /// What a run whose guard was killed has left: VFIO has the card, for nobody.
 fn left_behind(fixture: &Fixture, store: &Store, card: &str) -> Former {
     fixture.driven_by(card, "vfio-pci");
@@ -341,7 +345,7 @@ fn left_behind(fixture: &Fixture, store: &Store, card: &str) -> Former {
         driver: Some("e1000e".into()),
         driver_override: None,
         interfaces: vec!["eth0".into()],
-        for_run: true,
+        guard: Some(GUARD),
     };
     drop(store.lock().unwrap());
     store.write(address(card), &former).unwrap();
@@ -354,26 +358,50 @@ fn what_a_run_left_behind_is_the_next_ones_or_kept() {
     let store = Store::at(fixture.0.join("run"));
     let card = "0000:01:00.0";
     let former = left_behind(&fixture, &store, card);
-    let take = |for_run| {
+    let take = |guard| {
         let taken = bind::take_beside(
             &fixture.tree(),
             &store,
             &[address(card); 2],
-            for_run,
+            guard,
             &BTreeMap::new(),
         );
         let taken = taken.unwrap().into_iter();
         Vec::from_iter(taken.map(|device| device.address))
     };
-    assert_eq!(take(true), [address(card)], "for the run to give back");
-    assert_eq!(store.read(address(card)).unwrap(), Some(former.clone()));
-    assert_eq!(take(false), []);
+    assert_eq!(take(Some(7)), [address(card)], "for this run to give back");
+    let adopted = Former {
+        guard: Some(7),
+        ..former.clone()
+    };
+    assert_eq!(store.read(address(card)).unwrap(), Some(adopted));
+    assert_eq!(take(None), []);
     let kept = Former {
-        for_run: false,
+        guard: None,
         ..former
     };
     assert_eq!(store.read(address(card)).unwrap(), Some(kept));
-    assert_eq!(take(true), [], "no run's any more");
+    assert_eq!(take(Some(7)), [], "no run's any more");
+}
+
+/// A guard that lives gives its devices back itself, and so to nobody else's run.
+#[test]
+fn what_a_living_guard_has_is_no_other_runs() {
+    let fixture = Fixture::new("living");
+    let store = Store::at(fixture.0.join("run"));
+    let card = "0000:01:00.0";
+    let former = left_behind(&fixture, &store, card);
+    let take = |guard| {
+        let (tree, none) = (fixture.tree(), BTreeMap::new());
+        bind::take_beside(&tree, &store, &[address(card)], guard, &none)
+    };
+    fixture.file(&format!("proc/{GUARD}/comm"), "outboard-guard\n");
+    let refused = take(Some(7)).unwrap_err();
+    assert!(matches!(refused, Error::OfRun(_, GUARD)), "{refused}");
+    assert_eq!(store.read(address(card)).unwrap(), Some(former));
+    // The number has become another process's.
+    fixture.file(&format!("proc/{GUARD}/comm"), "sh\n");
+    assert_eq!(take(Some(7)).unwrap().len(), 1);
 }
 
 /// One of two cannot be bound: the other one remains what it was, a run's, in whatever order they
@@ -387,12 +415,12 @@ fn what_is_not_bound_together_changes_nothing() {
     // The kernel does not do as it is told here, and a bridge is refused.
     for other in ["0000:02:00.0", "0000:03:00.0"] {
         for names in [[left, other], [other, left]] {
-            for for_run in [false, true] {
+            for guard in [None, Some(7)] {
                 let taken = bind::take_beside(
                     &fixture.tree(),
                     &store,
                     &names.map(address),
-                    for_run,
+                    guard,
                     &BTreeMap::new(),
                 );
                 assert!(taken.is_err(), "{taken:?}");
