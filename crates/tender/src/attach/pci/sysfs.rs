@@ -187,6 +187,17 @@ mod tests {
         assert_eq!(read(&device).unwrap().group, None);
     }
 
+    /// A variant of the driver knows more about its device, and hands it out by the same calls.
+    #[test]
+    fn variants_of_vfio_hand_devices_out_too() {
+        for driver in ["vfio-pci", "mlx5_vfio_pci", "hisi-acc-vfio-pci"] {
+            assert!(is_vfio(driver), "{driver}");
+        }
+        for driver in ["vfio", "vfio-pci-not", "mlx5_core", ""] {
+            assert!(!is_vfio(driver), "{driver}");
+        }
+    }
+
     #[test]
     fn neighbours_are_those_with_a_driver_of_the_hosts() {
         let folder = Folder::new("neighbours");

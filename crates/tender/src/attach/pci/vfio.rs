@@ -20,8 +20,6 @@ use rustix::process::Resource;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-const DRIVER: &str = "vfio-pci";
-
 /// The container and the groups in it, of which several devices may be.
 #[derive(Debug, Default)]
 pub struct Host {
@@ -157,7 +155,7 @@ fn check(address: &PciAddress, request: &Request) -> Result<u32, Reason> {
         return Err(Reason::Identity(wanted, identity));
     }
     let group = group.ok_or(Reason::NoIommu)?;
-    if driver.as_deref() != Some(DRIVER) {
+    if !driver.as_deref().is_some_and(sysfs::is_vfio) {
         return Err(Reason::Driver(*address, driver));
     }
     Ok(group)
