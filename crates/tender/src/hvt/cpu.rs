@@ -130,7 +130,19 @@ const LEAVES: &[Leaf] = &[
 ];
 
 /// The leaf with the widths of addresses.
-pub const ADDRESS_WIDTHS: u32 = 0x8000_0008;
+const ADDRESS_WIDTHS: u32 = 0x8000_0008;
+/// Bits of a physical address if the processor does not say.
+const ADDRESS_BITS_DEFAULT: u32 = 36;
+
+/// Bits of a guest-physical address on a processor of which a guest is told this (AMD APM volume 3,
+/// E.4.7).
+pub fn address_bits(cpuid: &[kvm_cpuid_entry2]) -> u32 {
+    let widths = cpuid.iter().find(|leaf| leaf.function == ADDRESS_WIDTHS);
+    match widths.map_or(0, |leaf| leaf.eax & 0xff) {
+        0 => ADDRESS_BITS_DEFAULT,
+        bits => bits,
+    }
+}
 
 /// What a guest is shown on this machine.
 ///
@@ -198,6 +210,17 @@ mod tests {
         const APIC: u32 = 1 << 9;
         assert_eq!(shown_of(1).ecx & (X2APIC | TSC_DEADLINE | OSXSAVE), 0);
         assert_eq!(shown_of(1).edx & APIC, 0);
+    }
+
+    #[test]
+    fn the_width_of_addresses_is_what_the_processor_says() {
+        let said = |eax| kvm_cpuid_entry2 {
+            eax,
+            ..everything(ADDRESS_WIDTHS, 0)
+        };
+        assert_eq!(address_bits(&[everything(1, 0), said(0x0000_3027)]), 39);
+        assert_eq!(address_bits(&[said(0x0000_3000)]), 36);
+        assert_eq!(address_bits(&[]), 36);
     }
 
     #[test]

@@ -39,7 +39,7 @@ use crate::sys::machine::{Exit, Machine, Running};
 use crate::sys::process;
 use crate::world::{self, World};
 use crate::{boot, check, spt};
-use abi::extension::{HostInfo, device_flag};
+use abi::extension::{HostInfo, device_flag, feature};
 use abi::hvt::{BOOT_INFO, BootInfo, MEMORY_BYTES_MAX};
 use abi::note::Target;
 use abi::share::{BASE, CONTROL_OFFSET};
@@ -56,7 +56,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
-use windows::Placed;
+use windows::{Narrow, Placed};
 use zerocopy::IntoBytes;
 
 pub use self::core::remove_empty as remove_empty_core;
@@ -91,10 +91,12 @@ pub enum Error {
     TooLittle(u64, u64),
     /// The machine cannot be made: how much memory in MiB, whether in huge pages.
     Machine(u64, bool, io::Error),
-    /// The processor's physical addresses have too few bits for the devices.
-    Narrow(u32),
+    /// The processor's physical addresses have too few bits.
+    Narrow(Narrow),
     /// Guest memory cannot be mapped for it.
     Paging(paging::Error),
+    /// So many windows of PCI devices cannot.
+    Windows(usize, paging::Error),
     /// A step that KVM refused.
     Step(&'static str, io::Error),
     /// No core file can be made in this folder.
@@ -108,6 +110,12 @@ impl std::error::Error for Error {}
 impl From<spt::Error> for Error {
     fn from(error: spt::Error) -> Self {
         Self::Common(error)
+    }
+}
+
+impl From<Narrow> for Error {
+    fn from(narrow: Narrow) -> Self {
+        Self::Narrow(narrow)
     }
 }
 
@@ -153,12 +161,16 @@ impl fmt::Display for Error {
                 "no virtual machine of {mib} MiB: {error}; give a smaller --mem=MIB, or start the \
                  image with --host=spt"
             ),
-            Self::Narrow(bits) => write!(
+            Self::Narrow(narrow) => narrow.fmt(f),
+            Self::Paging(error) => write!(
                 f,
-                "the processor's addresses have {bits} bits, too few for the PCI devices; start \
-                 the image with --host=spt"
+                "the image cannot be mapped: {error}; start it with --host=spt"
             ),
-            Self::Paging(error) => error.fmt(f),
+            Self::Windows(count, error) => write!(
+                f,
+                "the {count} mappings of its PCI devices cannot be made: {error}; map fewer BARs \
+                 (map_bar in manifest.json), or start the image with --host=spt"
+            ),
             Self::Step(step, error) => {
                 write!(f, "KVM, {step}: {error}; start the image with --host=spt")
             }
@@ -189,7 +201,14 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
         .map_err(|error| spt::Error::Load(options.image.clone(), error))?;
 
     let world = World::open(image, &pairs, options)?;
+    let cpuid = cpu::supported(&kvm).map_err(step("CPUID"))?;
+    let bits = cpu::address_bits(&cpuid);
     if let (Some(share), Some(mapped)) = (&world.share, &world.mapped) {
+        windows::reach(
+            "the file that it shares with its host",
+            BASE + share.size,
+            bits,
+        )?;
         let lent = mapped.lend(&machine, share.size);
         lent.map_err(|error| Error::Step("the shared file", error))?;
     }
@@ -197,6 +216,11 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
         .extension
         .as_ref()
         .map_or(0, |extension| extension.features);
+    let features = match windows::reach("rings", ring::BASE + ring::BYTES, bits) {
+        Ok(()) => features,
+        // It gets along without.
+        Err(_) => features & !feature::RINGS,
+    };
     let rings = Rung::attach(&machine, features, &world)?;
 
     let frequency = machine
@@ -232,8 +256,7 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
             put(&mut machine, address, &(Target::Hvt as u32).to_le_bytes())?;
         }
     }
-    let cpuid = cpu::supported(&kvm).map_err(step("CPUID"))?;
-    let windows = lend(&machine, &attached.pci, &cpuid)?;
+    let windows = lend(&machine, &attached.pci, bits)?;
     if options.verbose {
         world::say(&windows);
     }
@@ -345,16 +368,8 @@ fn sockets(pci: &mut Pci, entries: usize) -> Vec<(usize, OwnedFd)> {
 }
 
 /// Lends BARs and DMA memory to the guest, a memory slot for each.
-fn lend<'a>(
-    machine: &Machine,
-    pci: &'a Pci,
-    cpuid: &[kvm_cpuid_entry2],
-) -> Result<Vec<Placed<'a>>, Error> {
-    let widths = cpuid
-        .iter()
-        .find(|leaf| leaf.function == cpu::ADDRESS_WIDTHS);
-    let bits = windows::address_bits(widths.map(|leaf| leaf.eax));
-    let placed = windows::place(pci, bits).ok_or(Error::Narrow(bits))?;
+fn lend<'a>(machine: &Machine, pci: &'a Pci, bits: u32) -> Result<Vec<Placed<'a>>, Error> {
+    let placed = windows::place(pci, bits)?;
     for (
         slot,
         Placed {
@@ -422,11 +437,9 @@ fn map(
             uncached: placed.registers,
             ..DATA
         };
-        tables.map(
-            start..start + placed.window.bytes(),
-            placed.physical,
-            rights,
-        )?;
+        let addresses = start..start + placed.window.bytes();
+        let mapped = tables.map(addresses, placed.physical, rights);
+        mapped.map_err(|error| Error::Windows(windows.len(), error))?;
     }
     Ok(tables)
 }

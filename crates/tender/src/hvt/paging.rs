@@ -69,7 +69,7 @@ impl std::fmt::Display for Error {
         match self {
             Self::Address(address) => write!(f, "{address:#x} cannot be mapped"),
             Self::Taken(address) => write!(f, "{address:#x} is mapped already"),
-            Self::Full => write!(f, "no room for page tables; give the guest less memory"),
+            Self::Full => write!(f, "there is no room for more page tables"),
         }
     }
 }

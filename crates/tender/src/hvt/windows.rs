@@ -11,17 +11,15 @@ use abi::pci::{BAR_BYTES_MAX, BARS, DEVICES_MAX, DMA_BYTES_MAX};
 use std::fmt;
 use std::ops::Range;
 
-/// Lower addresses, if they are needed: behind the most memory that a guest can have, and enough
-/// for everything.
-const LOW: Range<u64> = {
-    let start = 2 * MEMORY_BYTES_MAX;
-    start..start + (DEVICES_MAX * BARS) as u64 * BAR_BYTES_MAX + DMA_BYTES_MAX
+/// Lower addresses, if they are needed: behind the most memory that a guest can have, and below the
+/// shared file. There is room for everything, with two windows to a BAR; KVM would refuse more.
+const LOW: Range<u64> = 2 * MEMORY_BYTES_MAX..abi::share::BASE;
+const _: () = {
+    let bars = (DEVICES_MAX * BARS) as u64;
+    assert!(bars * (BAR_BYTES_MAX + 4 * ALIGN) + DMA_BYTES_MAX <= LOW.end - LOW.start);
 };
-const _: () = assert!(LOW.end <= abi::share::BASE);
-/// They begin at multiples of a large page.
+/// Large pages, in which windows lie alike in both kinds of addresses.
 const ALIGN: u64 = super::paging::LARGE_PAGE;
-/// Bits of an address if the processor does not say.
-const BITS_DEFAULT: u32 = 36;
 
 /// A window and its guest-physical address.
 #[derive(Debug)]
@@ -47,9 +45,44 @@ impl fmt::Display for Placed<'_> {
     }
 }
 
+/// The processor's physical addresses have too few bits for something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Narrow {
+    /// For what.
+    pub what: &'static str,
+    /// How many they have.
+    pub bits: u32,
+    /// How many it takes.
+    pub needed: u32,
+}
+
+impl fmt::Display for Narrow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, bits, needed } = self;
+        write!(
+            f,
+            "the processor's physical addresses have {bits} bits, and {what} would take {needed}; \
+             start the image with --host=spt"
+        )
+    }
+}
+
+/// Whether something that ends below `end` can lie where it does.
+///
+/// # Errors
+/// If `bits` bits do not reach there.
+pub fn reach(what: &'static str, end: u64, bits: u32) -> Result<(), Narrow> {
+    let needed = u64::BITS - end.saturating_sub(1).leading_zeros();
+    let narrow = Narrow { what, bits, needed };
+    (needed <= bits).then_some(()).ok_or(narrow)
+}
+
 /// Places all that devices share with the guest, on a processor whose physical addresses have
-/// `bits` bits. `None` if they are too few.
-pub fn place(pci: &Pci, bits: u32) -> Option<Vec<Placed<'_>>> {
+/// `bits` bits.
+///
+/// # Errors
+/// They are too few.
+pub fn place(pci: &Pci, bits: u32) -> Result<Vec<Placed<'_>>, Narrow> {
     let bars = pci.devices.iter().flat_map(|device| &device.windows);
     let pages = pci.devices.iter().flat_map(|device| &device.doorbells);
     let pages = pages.map(|page| (page, false));
@@ -59,7 +92,7 @@ pub fn place(pci: &Pci, bits: u32) -> Option<Vec<Placed<'_>>> {
         .chain(pages)
         .chain(memory)
         .map(|(window, registers)| {
-            Some(Placed {
+            Ok(Placed {
                 window,
                 physical: physical(window.address(), window.bytes(), bits, &mut low)?,
                 registers,
@@ -69,29 +102,22 @@ pub fn place(pci: &Pci, bits: u32) -> Option<Vec<Placed<'_>>> {
 }
 
 /// The guest-physical address for `bytes` at a virtual address; lower ones are taken from `low` on.
-fn physical(address: u64, bytes: u64, bits: u32, low: &mut u64) -> Option<u64> {
-    let end = 1u64.checked_shl(bits).unwrap_or(u64::MAX);
-    if address.checked_add(bytes)? <= end {
-        return Some(address);
+/// They lie in their large pages as the virtual ones do, so that large pages can be mapped.
+fn physical(address: u64, bytes: u64, bits: u32, low: &mut u64) -> Result<u64, Narrow> {
+    const WHAT: &str = "the memory of its PCI devices";
+    if reach(WHAT, address.saturating_add(bytes), bits).is_ok() {
+        return Ok(address);
     }
-    let start = *low;
-    let next = start.checked_add(bytes)?.checked_next_multiple_of(ALIGN)?;
-    *low = next;
-    (next <= end.min(LOW.end)).then_some(start)
-}
-
-/// Bits of a guest-physical address by leaf 0x80000008 of CPUID (AMD APM volume 3, E.4.7), given
-/// its EAX.
-pub fn address_bits(eax: Option<u32>) -> u32 {
-    match eax {
-        Some(eax) if eax & 0xff != 0 => eax & 0xff,
-        _ => BITS_DEFAULT,
-    }
+    let start = *low + address % ALIGN;
+    let next = start.saturating_add(bytes);
+    *low = next.checked_next_multiple_of(ALIGN).unwrap_or(next);
+    reach(WHAT, next, bits).map(|()| start)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hvt::paging::{Builder, Rights};
     use abi::pci::{DMA_BASE, bar_address};
     use proptest::prelude::*;
 
@@ -100,7 +126,7 @@ mod tests {
         let mut low = LOW.start;
         for address in [bar_address(0, 0), bar_address(31, 5), DMA_BASE] {
             let found = physical(address, BAR_BYTES_MAX, 48, &mut low);
-            assert_eq!(found, Some(address));
+            assert_eq!(found, Ok(address));
         }
         assert_eq!(low, LOW.start);
     }
@@ -110,29 +136,54 @@ mod tests {
     fn what_does_not_fit_lies_lower() {
         let mut low = LOW.start;
         let bar = bar_address(0, 0);
-        assert_eq!(physical(bar, 4096, 40, &mut low), Some(bar));
-        assert_eq!(physical(DMA_BASE, 4096, 40, &mut low), Some(LOW.start));
-        assert_eq!(physical(bar, 4096, 39, &mut low), Some(LOW.start + ALIGN));
+        assert_eq!(physical(bar, 4096, 40, &mut low), Ok(bar));
+        assert_eq!(physical(DMA_BASE, 4096, 40, &mut low), Ok(LOW.start));
+        assert_eq!(physical(bar, 4096, 39, &mut low), Ok(LOW.start + ALIGN));
+    }
+
+    /// A BAR around a table of interrupts that stays the host's, on 39 bits.
+    #[test]
+    fn the_parts_of_a_large_bar_are_of_large_pages() {
+        let (mut low, bar) = (LOW.start, bar_address(0, 0));
+        let mut tables = Builder::new(crate::hvt::TABLES).unwrap();
+        for part in [0..0x2000, 0x3000..BAR_BYTES_MAX] {
+            let bytes = part.end - part.start;
+            let start = bar + part.start;
+            let place = physical(start, bytes, 39, &mut low).unwrap();
+            tables
+                .map(start..start + bytes, place, Rights::default())
+                .unwrap();
+        }
+        // Root, two below it, and one for the small pages around the table.
+        assert_eq!(tables.tables().count(), 4);
     }
 
     #[test]
     fn too_few_bits_are_noticed() {
         let mut low = LOW.start;
-        assert_eq!(physical(DMA_BASE, DMA_BYTES_MAX, 33, &mut low), None);
-        assert_eq!(address_bits(None), 36);
-        assert_eq!(address_bits(Some(0x0000_3027)), 39);
+        let narrow = physical(DMA_BASE, DMA_BYTES_MAX, 33, &mut low).unwrap_err();
+        assert_eq!(
+            narrow.to_string(),
+            "the processor's physical addresses have 33 bits, and the memory of its PCI devices \
+             would take 34; start the image with --host=spt"
+        );
+        let shared = abi::share::BASE;
+        assert!(reach("it", shared, 38).is_ok() && reach("it", shared + 1, 39).is_ok());
+        let narrow = reach("it", shared + 1, 38).unwrap_err();
+        assert_eq!((narrow.bits, narrow.needed), (38, 39));
+        assert!(reach("it", u64::MAX, 64).is_ok() && reach("it", 0, 0).is_ok());
     }
 
     proptest! {
         #[test]
         fn lower_addresses_never_overlap(
-            sizes in proptest::collection::vec(1..=BAR_BYTES_MAX, 1..40),
+            windows in proptest::collection::vec((1..=BAR_BYTES_MAX, 0..ALIGN), 1..40),
         ) {
             let mut low = LOW.start;
             let mut end = LOW.start;
-            for bytes in sizes {
-                let start = physical(DMA_BASE, bytes, 39, &mut low).unwrap();
-                prop_assert!(start >= end && start.is_multiple_of(ALIGN));
+            for (bytes, offset) in windows {
+                let start = physical(DMA_BASE + offset, bytes, 39, &mut low).unwrap();
+                prop_assert!(start >= end && start % ALIGN == offset);
                 end = start + bytes;
             }
             prop_assert!(end <= LOW.end);
