@@ -2,7 +2,10 @@
 
 use crate::build::Images;
 use crate::guests::disk;
+use crate::process::{Ended, run as run_command};
+use crate::temporary::{TemporaryFile, TemporaryFolder};
 use libtest_mimic::{Failed, Trial};
+use std::process::Command;
 
 const SIGSYS: i32 = 128 + 31;
 const SECTOR_BYTES: u32 = 512;
@@ -26,6 +29,8 @@ const RINGS: &[Ring] = &[
         "from 0 to 18446744073709551615",
     ),
     Ring("post 2 kick wait post 1 kick wait", SIGSYS, "from 2 to 1"),
+    // Of a guest that asks for nothing any more.
+    Ring("post 257 kick spin", SIGSYS, "from 0 to 257"),
     Ring("read post 300 kick wait", SIGSYS, "from 1 to 300"),
     // Buffers outside of memory, around its end and that of addresses.
     Ring(
@@ -69,7 +74,10 @@ pub fn trials(images: &'static Images) -> Vec<Trial> {
     let trial = |ring: &'static Ring| {
         Trial::test(format!("hvt::ring::{}", ring.0), move || run(images, ring))
     };
-    RINGS.iter().map(trial).collect()
+    let core = Trial::test("hvt::ring::a violation leaves a core file", move || {
+        core_file(images)
+    });
+    RINGS.iter().map(trial).chain([core]).collect()
 }
 
 fn run(images: &Images, Ring(words, status, says): &Ring) -> Result<(), Failed> {
@@ -78,5 +86,40 @@ fn run(images: &Images, Ring(words, status, says): &Ring) -> Result<(), Failed> 
     ended.expect_status(*status)?;
     let said = ended.stdout.contains(says) || ended.stderr.contains(says);
     said.then_some(())
-        .ok_or_else(|| format!("nothing of {says:?}: {ended:?}").into())
+        .ok_or_else(|| format!("nothing of {says:?}: {ended:?}"))?;
+    match *status {
+        SIGSYS => placed(&ended),
+        _ => Ok(()),
+    }
+}
+
+/// The tender says where the guest was: the instruction, and at least `main` and who called it.
+fn placed(ended: &Ended) -> Result<(), Failed> {
+    ended.expect_stderr("outboard-tender: to see the lines: addr2line -fipCe /")?;
+    let places = ended.stderr.lines().last().unwrap_or_default();
+    match places.matches(" 0x1").count() {
+        3.. => Ok(()),
+        count => Err(format!("{count} addresses: {ended:?}").into()),
+    }
+}
+
+fn core_file(images: &Images) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("cores")?;
+    let disk = TemporaryFile::new("disk", 1 << 20)?;
+    let mut command = Command::new(images.program("outboard-tender"));
+    command
+        .args(["--mem=16", "--host=hvt"])
+        .arg(format!("--dumpcore={}", folder.path.display()))
+        .arg(format!("--block:disk={}", disk.path.display()))
+        .arg(images.guest("ring"))
+        .args(["post", "257", "kick", "wait"]);
+    let ended = run_command(&mut command)?;
+    placed(ended.expect_status(SIGSYS)?)?;
+    let file = std::fs::read_dir(&folder.path)?.next();
+    let bytes = file.ok_or("there is no core file")??.metadata()?.len();
+    // Memory, and a page in front of it.
+    match bytes == (16 << 20) + 4096 {
+        true => Ok(()),
+        false => Err(format!("a core file of {bytes} bytes").into()),
+    }
 }

@@ -27,6 +27,8 @@ pub struct Kept {
     pub worker: Option<Descriptors>,
     /// Where it reads how often the guest was left.
     pub statistics: Option<RawFd>,
+    /// The process, thread and signal by which that thread stops the processor.
+    pub stop: Option<[i32; 3]>,
 }
 
 /// Takes everything from this process but what serving the guest takes, and has `start` start what
@@ -131,6 +133,22 @@ fn rules(kept: &Kept) -> Vec<Rule> {
             rule(libc::SYS_write, &[fd(worker.wake)], "wake the guest up"),
         ]);
     }
+    if let Some([process, thread, signal]) = kept.stop {
+        let number = |at, number: i32| Int(at, number.cast_unsigned());
+        let target = [number(0, process), number(1, thread), number(2, signal)];
+        rules.extend([
+            rule(
+                libc::SYS_tgkill,
+                &target,
+                "stop a guest that has broken a rule of the rings, to say where it was",
+            ),
+            rule(
+                libc::SYS_rt_sigtimedwait,
+                &[],
+                "take that signal away, and wait for the other thread",
+            ),
+        ]);
+    }
     if let Some(statistics) = kept.statistics {
         let reason = "read how often the guest was left";
         rules.push(rule(libc::SYS_pread64, &[fd(statistics)], reason));
@@ -161,6 +179,7 @@ mod tests {
                 kick: 24,
             }),
             statistics: Some(25),
+            stop: Some([100, 101, libc::SIGURG]),
         }
     }
 
@@ -223,6 +242,12 @@ mod tests {
         ] {
             refused(syscall, [0; 6]);
         }
+        for stranger in [[1, 101], [100, 1]] {
+            let [process, thread] = stranger;
+            let signal = libc::SIGURG as u64;
+            refused(libc::SYS_tgkill, [process, thread, signal, 0, 0, 0]);
+        }
+        refused(libc::SYS_tgkill, [100, 101, 9, 0, 0, 0]);
         // Without --dumpcore, nothing but disks is written at offsets.
         refused(libc::SYS_pwrite64, [CORE as u64, 0, 1, 0, 0, 0]);
     }

@@ -15,6 +15,7 @@
 //! bits for that.
 
 mod call;
+mod complaint;
 mod core;
 mod cpu;
 mod ending;
@@ -37,6 +38,7 @@ use crate::share::Share;
 use crate::spt::put;
 use crate::sys::machine::{Exit, Machine, Running};
 use crate::sys::process;
+use crate::sys::stop::Stop;
 use crate::world::{self, World};
 use crate::{boot, check, spt};
 use abi::extension::{HostInfo, device_flag, feature};
@@ -45,6 +47,7 @@ use abi::note::Target;
 use abi::share::{BASE, CONTROL_OFFSET};
 use abi::{IMAGE_BASE, PAGE_SIZE, ring};
 use call::{Calls, Outcome};
+use complaint::Complaint;
 use ending::Ending;
 use image::Image;
 use kvm_bindings::kvm_cpuid_entry2;
@@ -55,6 +58,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{fmt, io};
 use windows::{Narrow, Placed};
 use zerocopy::IntoBytes;
@@ -289,7 +293,10 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
     // Without them, an old kernel for instance, nobody is told.
     let statistics = counted.then(|| machine.statistics().ok().and_then(Statistics::new));
     let statistics = statistics.flatten();
+    let stop = rings.is_some().then(|| Stop::new(machine.vcpu_fd()));
+    let stop = stop.transpose().map_err(step_of("its signal mask"))?;
     let kept = Kept {
+        stop: stop.map(Stop::numbers),
         statistics: statistics.as_ref().map(Statistics::descriptor),
         grants: calls.grants(world.event.as_ref(), pci.held()),
         vcpu: machine.vcpu().as_raw_fd(),
@@ -297,15 +304,17 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
         worker: rings.as_ref().map(Rung::descriptors),
     };
     let violated = move |violation| process::end(Ending::Violated(violation).say(shared));
-    let start = || match rings {
-        Some(rings) => {
+    static COMPLAINT: Complaint = Complaint::new();
+    let start = || match (rings, stop) {
+        (Some(rings), Some(stop)) => {
             let memory = machine.memory().clone();
-            rings.start(&calls.devices, memory, statistics, violated)
+            let told = (&COMPLAINT, stop);
+            rings.start(&calls.devices, memory, statistics, told, violated)
         }
-        None => Ok(()),
+        _ => Ok(()),
     };
     jail::close(&kept, start).map_err(Error::Jail)?;
-    let ending = serve(&mut machine, calls);
+    let ending = serve(&mut machine, calls, &COMPLAINT);
     if let Some(core) = &core {
         ending.leave(core, &machine);
     }
@@ -326,8 +335,8 @@ fn core_file(folder: &Path) -> Result<Core, Error> {
     Core::create(folder).map_err(|error| Error::Core(folder.to_owned(), error))
 }
 
-/// Serves the guest until it ends.
-fn serve(machine: &mut Running, calls: &Calls) -> Ending {
+/// Serves the guest until it ends, or there is a complaint.
+fn serve(machine: &mut Running, calls: &Calls, complaint: &Complaint) -> Ending {
     loop {
         let exit = match machine.run() {
             Ok(exit) => exit,
@@ -339,7 +348,13 @@ fn serve(machine: &mut Running, calls: &Calls) -> Ending {
                 Ok(Outcome::Halt(status, trap)) => return Ending::Halted(status, trap),
                 Err(violation) => return Ending::Violated(violation),
             },
-            Exit::Interrupted => {}
+            Exit::Interrupted => {
+                // First, or a complaint that comes in between would interrupt nothing.
+                Stop::take(Duration::ZERO);
+                if let Some(violation) = complaint.take() {
+                    return Ending::Violated(violation);
+                }
+            }
             exit => {
                 let rip = machine.vcpu().get_regs().map_or(0, |regs| regs.rip);
                 return Ending::Stopped(exit, rip);

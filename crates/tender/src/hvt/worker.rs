@@ -6,6 +6,7 @@
 //! the guest only where that waits (see [`abi::ring`]).
 
 use super::call::Violation;
+use super::complaint::Complaint;
 use super::queues::{Done, Queues};
 use super::statistics::Statistics;
 use super::{Error, step_of};
@@ -13,6 +14,7 @@ use crate::attach::Attached;
 use crate::sys::guest::GuestMemory;
 use crate::sys::machine::Machine;
 use crate::sys::rings;
+use crate::sys::stop::Stop;
 use crate::world::World;
 use abi::extension::feature;
 use abi::manifest::{Device, ENTRIES_MAX};
@@ -104,8 +106,18 @@ impl Rung {
         }
     }
 
+    /// Ends the guest's wait for devices, or its next one.
+    fn wake_up(&self) -> Result<(), Errno> {
+        match rustix::io::write(&self.wake, &1u64.to_ne_bytes()) {
+            // A counter that is full has woken the guest up before.
+            Ok(_) | Err(Errno::AGAIN) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
     /// Starts the thread, and returns once it asks the kernel for nothing but what serving takes.
-    /// `violated` ends this process when the guest has broken a rule.
+    /// When the guest has broken a rule, that is a `complaint` for the thread that runs its
+    /// processor, which is stopped; if that does not hear it, `violated` ends this process.
     ///
     /// # Errors
     /// There can be no thread.
@@ -114,6 +126,7 @@ impl Rung {
         devices: &'static [Attached],
         memory: GuestMemory,
         statistics: Option<Statistics>,
+        (complaint, stop): (&'static Complaint, Stop),
         violated: impl FnOnce(Violation) + Send + 'static,
     ) -> io::Result<()> {
         let processors = rustix::thread::sched_getaffinity(None)?.count();
@@ -132,7 +145,13 @@ impl Rung {
             begins.store(true, Ordering::Release);
             // Dropping it could free memory, which the jail forbids.
             std::mem::forget(begins);
-            violated(worker.run());
+            let violation = worker.run();
+            complaint.make(violation);
+            stop.send();
+            // It may wait for devices.
+            worker.rung.wake_up().ok();
+            complaint.wait(Stop::take);
+            violated(violation);
         })?;
         for _ in 0..START_POLLS_MAX {
             if begun.load(Ordering::Acquire) {
@@ -240,12 +259,7 @@ impl Worker {
         let for_sent = done.sent && sleep & waiting::SENT != 0;
         if (for_received || for_sent) && sleep != self.woken {
             self.woken = sleep;
-            let one = 1u64.to_ne_bytes();
-            match rustix::io::write(&self.rung.wake, &one) {
-                // A counter that is full has woken the guest up before.
-                Ok(_) | Err(Errno::AGAIN) => {}
-                Err(errno) => return Err(Violation::Wait(errno)),
-            }
+            self.rung.wake_up().map_err(Violation::Wait)?;
         }
         Ok(())
     }

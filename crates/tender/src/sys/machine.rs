@@ -7,7 +7,7 @@ use kvm_bindings::{KVM_MEM_READONLY, kvm_userspace_memory_region};
 use kvm_ioctls::{IoEventAddress, Kvm, VcpuExit, VcpuFd, VmFd};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::ptr::NonNull;
 use vmm_sys_util::eventfd::EventFd;
 
@@ -209,6 +209,12 @@ impl Running {
     /// The processor, to be asked for its registers.
     pub fn vcpu(&self) -> &VcpuFd {
         &self.vcpu
+    }
+
+    /// The processor's descriptor.
+    pub fn vcpu_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: it is open as long as the processor is there, from which it is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.vcpu.as_raw_fd()) }
     }
 
     /// What the guest may name by address.

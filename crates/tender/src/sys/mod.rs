@@ -15,6 +15,7 @@ pub mod process;
 pub(crate) mod random;
 pub(crate) mod rings;
 pub mod signal;
+pub(crate) mod stop;
 pub mod tap;
 pub(crate) mod vfio;
 pub(crate) mod window;

@@ -3,7 +3,8 @@
 //! - `entry ADDRESS LENGTH OFFSET`: the first entry; an address `self` is that of some memory
 //! - `post INDEX`, `done INDEX`: the guest's index, the host's
 //! - `mute`: makes the runtime believe that the host need not be woken up
-//! - `kick`: the event by which the host is woken up; `wait`: some time for it to end us
+//! - `kick`: the event by which the host is woken up; `wait`: some time for it to end us; `spin`:
+//!   more of it, in which nothing is asked of it
 //! - `read`: reads the disk, by the runtime
 //!
 //! Then it says what the host has answered in the first entry.
@@ -21,6 +22,7 @@ unikernel::entry!(main);
 
 const DISK: usize = 1;
 const WAIT_NANOSECONDS: u64 = 300_000_000;
+const SPIN_NANOSECONDS: u64 = 20_000_000_000;
 
 fn ring_word(word: usize) -> &'static AtomicU64 {
     let words = core::ptr::with_exposed_provenance::<AtomicU64>(BASE as usize);
@@ -59,6 +61,12 @@ fn main() {
             "wait" => {
                 let Instant(now) = unikernel::monotonic();
                 unikernel::wait(Some(Instant(now + WAIT_NANOSECONDS)));
+            }
+            "spin" => {
+                let Instant(now) = unikernel::monotonic();
+                while unikernel::monotonic() < Instant(now + SPIN_NANOSECONDS) {
+                    core::hint::spin_loop();
+                }
             }
             "read" => println!("read: {:?}", disk.read(0, &mut [0; 512])),
             other => panic!("no command {other}"),
