@@ -8,8 +8,10 @@ use abi::vfio_user::{HEADER_BYTES, Header, command, flag};
 use libtest_mimic::{Failed, Trial};
 use models::vfio_user::{Around, End, PAYLOAD_MAX, Refused, Server, Session};
 use models::{Device, Dma, Identity, Msix, Progress};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,6 +27,7 @@ const ASKED: u64 = 0x08;
 const DOORBELL: u64 = 0x18;
 const BASE: u64 = 0x20;
 const PATIENCE: Duration = Duration::from_secs(10);
+const LARGE_PAGE: u64 = 2 << 20;
 /// How long a device that drips takes for a byte; for all of an answer, far more than it has.
 const DRIP: Duration = Duration::from_millis(300);
 
@@ -404,6 +407,67 @@ fn lied_to(images: &Images, host: &str, what: &str, lie: Lie) -> Result<Ended, F
     let ended = run(&mut tender(images, host, &path, &[what]))?;
     serving.join().map_err(|_| "the liar panicked")?;
     Ok(ended)
+}
+
+/// Serves a client, and takes pages of the DMA memory away as soon as it is lent: by a hole, and by
+/// taking what is free then.
+fn serve_and_take(listener: &UnixListener) -> Result<OwnedFd, Failed> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+    let own = memfd_create("taken", flags)?;
+    let (stream, _) = listener.accept()?;
+    let socket = Socket::new(stream.into(), PATIENCE)?;
+    let mut device = Doubler {
+        vendor: 0x1234,
+        ..Doubler::default()
+    };
+    let mut session = Session::new(&mut device).map_err(|_| "no session")?;
+    let (mut buffer, mut answer) = (vec![0; PAYLOAD_MAX], vec![0; PAYLOAD_MAX]);
+    loop {
+        let received = match socket.receive(&mut buffer) {
+            Ok(received) => received,
+            Err(_) => return Ok(own),
+        };
+        let (payload, header) = (&buffer[..received.payload], received.header);
+        if let (command::DMA_MAP, [memory]) = (header.command, &received.descriptors[..]) {
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            fallocate(memory, hole, 0, LARGE_PAGE)?;
+            fallocate(&own, FallocateFlags::empty(), 0, LARGE_PAGE)?;
+            // It has taken the memory, and does not touch it: it would fault itself.
+            socket.send(&header.reply(0), &[], &[])?;
+            continue;
+        }
+        let descriptors = received.descriptors;
+        let done = session.command(&mut device, &header, payload, descriptors, &mut answer);
+        let reply = header.reply(done.map_err(|why| why.to_string())?.payload);
+        let payload = &answer[..reply.bytes as usize - HEADER_BYTES];
+        if socket.send(&reply, &[payload], &[]).is_err() {
+            return Ok(own);
+        }
+    }
+}
+
+/// The run ends with the status of SIGBUS, and the last line names the device as possible cause. As
+/// many large pages are reserved as the guest has, and whoever calls has reserved them.
+pub fn takes_memory_away(images: &Images, host: &str) -> Result<(), Failed> {
+    const SIGBUS: i32 = 128 + 7;
+    let folder = TemporaryFolder::new("device")?;
+    let path = folder.path.join("thief");
+    let listener = UnixListener::bind(&path)?;
+    let serving = thread::spawn(move || serve_and_take(&listener));
+    let mut command = Command::new(images.program("outboard"));
+    command
+        .args(["run", "--mem=16", &format!("--host={host}")])
+        .arg(format!("--pci:doubler=vfio-user:{}", path.display()))
+        .arg("--")
+        .arg(images.guest("doubler"))
+        .arg("double");
+    let ended = run(&mut command)?;
+    serving.join().map_err(|_| "the thief panicked")??;
+    let says = match host {
+        "hvt" => "one that is a process can take pages away",
+        _ => "DMA memory that the host has no page for; a process that is a device of its can take",
+    };
+    ended.expect_status(SIGBUS)?.expect_stderr(says).map(drop)
 }
 
 fn lies_at_the_start(images: &Images, host: &str) -> Result<(), Failed> {

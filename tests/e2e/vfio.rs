@@ -3,9 +3,11 @@
 
 use crate::build::Images;
 use crate::process::{Ended, run, start};
+use crate::software_device;
 use abi::pci::{DMA_BASE, bar_address};
 use libtest_mimic::{Completion, Failed, Trial};
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -68,7 +70,7 @@ const ON_EACH_HOST: [(&str, OnHost); 7] = [
     }),
 ];
 
-const ONCE: [(&str, Once); 11] = [
+const ONCE: [(&str, Once); 12] = [
     ("another device is refused", another_device),
     ("a device that was not taken is refused", not_taken),
     ("a device that cannot be reset is refused", no_reset),
@@ -83,6 +85,7 @@ const ONCE: [(&str, Once); 11] = [
         "DMA memory is of large pages, if there are some",
         large_pages,
     ),
+    ("a process that takes memory away is named", taken),
 ];
 
 pub fn trials(images: &'static Images) -> Vec<Trial> {
@@ -470,9 +473,22 @@ fn addresses(lab: &Lab<'_>) -> Result<(), Failed> {
     Ok(())
 }
 
+/// A device that is a process, and memory of large pages of which there is not one too many.
+fn taken(lab: &Lab<'_>) -> Result<(), Failed> {
+    reserve(1)?;
+    let mut hosts = HOSTS.into_iter();
+    let result = hosts.try_for_each(|host| software_device::takes_memory_away(lab.images, host));
+    reserve(0)?;
+    result
+}
+
+/// Reserves large pages.
+fn reserve(pages: u32) -> io::Result<()> {
+    fs::write("/proc/sys/vm/nr_hugepages", format!("{pages}\n"))
+}
+
 fn large_pages(lab: &Lab<'_>) -> Result<(), Failed> {
     let option = format!("--pci:edu={}", lab.edus[0]);
-    let reserve = |pages: u32| fs::write("/proc/sys/vm/nr_hugepages", format!("{pages}\n"));
     let runs = |pages, says: &str| -> Result<(), Failed> {
         reserve(pages)?;
         let address = format!("edu: {}, BAR 0 of 1048576 bytes, interrupts", lab.edus[0]);

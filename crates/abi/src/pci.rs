@@ -34,6 +34,29 @@ pub const fn bar_address(device: usize, bar: usize) -> u64 {
 
 const _: () = assert!(bar_address(DEVICES_MAX - 1, BARS - 1) + BAR_BYTES_MAX <= DMA_BASE);
 
+/// What of PCIe devices can lie at a virtual address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Registers of the device with this number.
+    Registers(usize),
+    /// DMA memory.
+    Dma,
+}
+
+/// What lies at a virtual address, if it is of PCIe devices.
+pub fn place(address: u64) -> Option<Place> {
+    const BARS_BASE: u64 = bar_address(0, 0);
+    const DMA_LAST: u64 = DMA_BASE + (DMA_BYTES_MAX - 1);
+    match address {
+        BARS_BASE..DMA_BASE => {
+            let device = (address - BARS_BASE) / (bar_address(1, 0) - BARS_BASE);
+            Some(Place::Registers(device as usize))
+        }
+        DMA_BASE..=DMA_LAST => Some(Place::Dma),
+        _ => None,
+    }
+}
+
 /// A PCIe device that an image asks for, as it stands in the extension note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -132,4 +155,21 @@ impl Dma {
         iova: 0,
         bytes: 0,
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_where_is_known() {
+        for (device, bar) in [(0, 0), (0, 5), (1, 0), (31, 5)] {
+            let last = bar_address(device, bar) + (BAR_BYTES_MAX - 1);
+            assert_eq!(place(last), Some(Place::Registers(device)));
+        }
+        assert_eq!(place(DMA_BASE), Some(Place::Dma));
+        for nothing in [0, bar_address(0, 0) - 1, DMA_BASE + DMA_BYTES_MAX, u64::MAX] {
+            assert_eq!(place(nothing), None);
+        }
+    }
 }

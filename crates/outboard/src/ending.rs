@@ -9,6 +9,7 @@
 use crate::symbols::Place;
 use abi::backtrace::{REGISTERS, call_of};
 use abi::exit;
+use abi::pci;
 use abi::share::{CODE_TOLD, REPORT_MAGIC, Report};
 use signal_hook::consts::signal::{
     SIGBUS, SIGFPE, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGSYS, SIGTERM, SIGTRAP,
@@ -18,6 +19,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 
+/// Who may be to blame where the host has no page for what a guest touches.
+const TAKEN: &str = "the host has no page for; a process that is a device of its can take pages \
+                     away, so look at that first";
 /// Registers in a line.
 const REGISTERS_A_LINE: usize = 4;
 
@@ -127,6 +131,7 @@ fn killed(signal: i32) -> String {
             format!("{ended}: by another process, or by the kernel for want of memory (see dmesg)")
         }
         SIGSYS => format!("{ended}: it made a forbidden system call"),
+        SIGBUS => format!("{ended}: it touched memory that {TAKEN}"),
         _ => ended,
     }
 }
@@ -196,7 +201,17 @@ fn cause(signal: i32, fault: &Report) -> String {
         (SIGSEGV, SI_KERNEL) => {
             "a privileged instruction, or an address that cannot exist".to_owned()
         }
-        (SIGSEGV | SIGBUS, code) => format!("it touched address {address:#x} (code {code})"),
+        (SIGBUS, code) => match pci::place(address) {
+            Some(pci::Place::Dma) => {
+                format!("it touched address {address:#x}, DMA memory that {TAKEN}")
+            }
+            Some(pci::Place::Registers(device)) => format!(
+                "it touched address {address:#x}, registers of its PCI device {device}, which are \
+                 not there any more: the device was unplugged, or is a process that took them away"
+            ),
+            None => format!("it touched address {address:#x} (code {code})"),
+        },
+        (SIGSEGV, code) => format!("it touched address {address:#x} (code {code})"),
         (SIGILL, _) => "an instruction that this CPU does not have".to_owned(),
         (SIGFPE, _) => "an arithmetic error, such as a division by zero".to_owned(),
         (SIGTRAP, _) => "a breakpoint".to_owned(),
@@ -304,6 +319,22 @@ mod tests {
         assert!(first_line(faulted(at(0x10_0000, 2))).contains("not allowed there"));
         assert!(first_line(faulted(at(0, 0x80))).contains("privileged instruction"));
         assert!(first_line(faulted(at(5, 99))).ends_with("address 0x5 (code 99)"));
+    }
+
+    /// A device that is a process is given the memory, and can take pages out of it.
+    #[test]
+    fn memory_that_was_taken_away_is_not_the_guests_fault() {
+        let at = |address| Report {
+            address,
+            ..report(SIGBUS, 2)
+        };
+        let dma = first_line(faulted(at(abi::pci::DMA_BASE + 0x1000)));
+        assert!(dma.contains("0x10000001000, DMA memory"), "{dma}");
+        assert!(dma.contains("a process that is a device of its"), "{dma}");
+        let registers = first_line(faulted(at(abi::pci::bar_address(3, 1))));
+        assert!(registers.contains("of its PCI device 3"), "{registers}");
+        assert!(first_line(faulted(at(0x10_0000))).ends_with("0x100000 (code 2)"));
+        assert!(first_line(killed(SIGBUS, None)).contains("a device of its"));
     }
 
     #[test]

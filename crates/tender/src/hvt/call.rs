@@ -118,6 +118,8 @@ pub struct Calls {
     pub epoll: OwnedFd,
     /// The timer in it.
     pub timer: OwnedFd,
+    /// Whether it has PCIe devices, with which it shares memory.
+    pub pci: bool,
 }
 
 impl Calls {

@@ -23,6 +23,8 @@ pub enum Ending {
     Violated(Violation),
     /// Its processor stopped, at this instruction.
     Stopped(Exit, u64),
+    /// The host has nothing behind an address that it shares with its PCIe devices.
+    Taken,
     /// The host could not go on.
     Host(io::Error),
 }
@@ -98,6 +100,7 @@ impl Ending {
             Self::Halted(exit::ABORT, None) => Some(libc::SIGABRT),
             Self::Violated(_) => Some(libc::SIGSYS),
             Self::Stopped(..) => Some(libc::SIGSEGV),
+            Self::Taken => Some(libc::SIGBUS),
             Self::Halted(_, None) | Self::Host(_) => None,
         }
     }
@@ -140,6 +143,7 @@ impl Ending {
             Self::Violated(Violation::DeviceGone(_)) | Self::Host(_) => return None,
             Self::Violated(_) => told(libc::SIGSYS, &machine.vcpu().get_regs().ok()?),
             Self::Stopped(..) => told(libc::SIGSEGV, &machine.vcpu().get_regs().ok()?),
+            Self::Taken => told(libc::SIGBUS, &machine.vcpu().get_regs().ok()?),
         };
         let called = match self {
             Self::Halted(_, Some(trap)) => {
@@ -190,6 +194,15 @@ impl Ending {
                     Exit::Internal | Exit::Refused(_) | Exit::Unknown => exit::FAILURE,
                     _ => exit::SIGNAL_BASE + libc::SIGSEGV,
                 }
+            }
+            Self::Taken => {
+                let _ = writeln!(
+                    error,
+                    "outboard-tender: the guest was ended: the host has no page for memory that \
+                     it shares with its PCI devices: one that is a process can take pages away, \
+                     and one that was unplugged has no registers"
+                );
+                exit::SIGNAL_BASE + libc::SIGBUS
             }
             Self::Host(reason) => {
                 let _ = writeln!(error, "outboard-tender: KVM cannot go on: {reason}");

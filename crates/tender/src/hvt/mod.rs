@@ -281,6 +281,7 @@ pub fn run(options: &Options, file: &File, image: &Image) -> Result<Infallible, 
     let mut pci = world.attachments.pci;
     let calls: &'static Calls = Box::leak(Box::new(Calls {
         devices: world.attachments.devices,
+        pci: !pci.devices.is_empty(),
         sockets: sockets(&mut pci, image.entries.len()),
         epoll: world.epoll,
         timer: world.timer,
@@ -340,6 +341,9 @@ fn serve(machine: &mut Running, calls: &Calls, complaint: &Complaint) -> Ending 
     loop {
         let exit = match machine.run() {
             Ok(exit) => exit,
+            Err(error) if calls.pci && error.raw_os_error() == Some(libc::EFAULT) => {
+                return Ending::Taken;
+            }
             Err(error) => return Ending::Host(error),
         };
         match exit {

@@ -3,7 +3,7 @@
 use super::Reason;
 use crate::sys::window::Window;
 use abi::pci::{DMA_BASE, Dma};
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -68,7 +68,13 @@ fn make(bytes: u64, flags: MemfdFlags) -> io::Result<(Window, OwnedFd)> {
     let flags = flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memory = rustix::fs::memfd_create("dma", flags)?;
     rustix::fs::ftruncate(&memory, bytes)?;
-    // Processes that are devices map it, and need not believe that it stays as long as it is.
+    if flags.contains(MemfdFlags::HUGETLB) {
+        // Now: a control group may have fewer, which the guest would learn by a signal.
+        rustix::fs::fallocate(&memory, FallocateFlags::empty(), 0, bytes)?;
+    }
+    // Processes that are devices map it, and need not believe that it stays as long as it is. They
+    // can still punch holes, which nothing forbids who may write. A hole in ordinary pages is full
+    // of zeros; the next to touch one in large pages, of which none is free then, gets SIGBUS.
     let fixed = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&memory, fixed)?;
     let window = Window::map(&memory, 0, DMA_BASE, bytes)?;

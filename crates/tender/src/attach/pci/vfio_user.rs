@@ -23,7 +23,7 @@ use abi::vfio_user::{
     device_flag, dma_flag, doorbell, irq, irq_set_flag, region, region_flag,
 };
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::fs::{FsWord, SealFlags, fcntl_get_seals, fstat, fstatfs};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -32,6 +32,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Regions of a device's own that are looked at.
 const OWN_REGIONS_MAX: u32 = 8;
+/// What `fstatfs` says of memory files of ordinary pages (`include/uapi/linux/magic.h`).
+const TMPFS_MAGIC: FsWord = 0x0102_1994;
 /// What this side can do, ended by a NUL.
 const CAPABILITIES: &[u8] = b"{\"capabilities\":{\"max_msg_fds\":8}}\0";
 
@@ -424,11 +426,16 @@ fn is_doorbells(info: &RegionInfo, rest: &[u8]) -> bool {
         })
 }
 
-/// Whether a file has these bytes and cannot become shorter, so that nobody who maps them faults.
+/// Whether a file has these bytes, cannot become shorter, and has zeros where a hole is punched
+/// into it, as one in large pages has not: so nobody who maps them faults.
 fn is_lasting(file: &OwnedFd, offset: u64, bytes: u64) -> bool {
-    let sealed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
+    // First: other kinds of file have no seals, and to ask for their size may take for ever.
+    if !fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
+        return false;
+    }
+    let ordinary = fstatfs(file).is_ok_and(|system| system.f_type == TMPFS_MAGIC);
     let size = fstat(file).map_or(0, |stat| stat.st_size.cast_unsigned());
-    sealed && offset.checked_add(bytes).is_some_and(|end| end <= size)
+    ordinary && offset.checked_add(bytes).is_some_and(|end| end <= size)
 }
 
 #[cfg(test)]

@@ -60,6 +60,12 @@ fn only_bytes_that_stay_are_mapped() {
     for (offset, bytes) in [(0, 8193), (8192, 1), (1 << 40, 4096), (u64::MAX, 4096)] {
         assert!(!is_lasting(&file, offset, bytes), "{offset:#x} {bytes:#x}");
     }
+    // A hole in this would be no zeros, but a signal. Without such pages it can be made, though not
+    // be mapped.
+    let large = memfd_create("test", flags | MemfdFlags::HUGETLB).unwrap();
+    ftruncate(&large, 2 << 20).unwrap();
+    fcntl_add_seals(&large, SealFlags::SHRINK).unwrap();
+    assert!(!is_lasting(&large, 0, 8192));
     let (pipe, _) = std::io::pipe().unwrap();
     assert!(!is_lasting(&pipe.into(), 0, 0));
 }
