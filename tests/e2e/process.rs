@@ -4,6 +4,7 @@ use libtest_mimic::Failed;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,8 +25,14 @@ pub struct Ended {
 /// A program under way; killed when dropped.
 pub struct Running {
     child: Child,
-    stdout: Option<thread::JoinHandle<String>>,
-    stderr: Option<thread::JoinHandle<String>>,
+    stdout: Option<Output>,
+    stderr: Option<Output>,
+}
+
+/// What a program has said so far, and who collects it.
+struct Output {
+    said: Arc<Mutex<Vec<u8>>>,
+    reader: thread::JoinHandle<()>,
 }
 
 /// Starts a program with its output collected.
@@ -45,12 +52,35 @@ pub fn start(command: &mut Command) -> Result<Running, Failed> {
     })
 }
 
-fn collect(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = pipe.read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
+fn collect(mut pipe: impl Read + Send + 'static) -> Output {
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&said);
+    let reader = thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = pipe.read(&mut bytes) {
+            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            all.extend_from_slice(&bytes[..count]);
+        }
+    });
+    Output { said, reader }
+}
+
+impl Output {
+    fn so_far(&self) -> String {
+        text(&self.said)
+    }
+
+    /// All of it, once nobody can say more.
+    fn whole(self) -> String {
+        // A reader that panicked has said so.
+        let _ = self.reader.join();
+        text(&self.said)
+    }
+}
+
+fn text(said: &Mutex<Vec<u8>>) -> String {
+    let said = said.lock().unwrap_or_else(PoisonError::into_inner);
+    String::from_utf8_lossy(&said).into_owned()
 }
 
 impl Running {
@@ -72,6 +102,19 @@ impl Running {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Waits until its standard output has this text.
+    pub fn wait_for(&self, text: &str) -> Result<(), Failed> {
+        let said = || self.stdout.as_ref().map(Output::so_far).unwrap_or_default();
+        let deadline = Instant::now() + Duration::from_secs(RUN_SECONDS_MAX);
+        while !said().contains(text) {
+            if Instant::now() > deadline {
+                return Err(format!("no {text:?} on standard output: {:?}", said()).into());
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
     /// Waits for the end.
     pub fn finish(mut self) -> Result<Ended, Failed> {
         let deadline = Instant::now() + Duration::from_secs(RUN_SECONDS_MAX);
@@ -85,11 +128,7 @@ impl Running {
             }
             thread::sleep(Duration::from_millis(2));
         };
-        let text = |reader: Option<thread::JoinHandle<String>>| {
-            reader
-                .and_then(|reader| reader.join().ok())
-                .unwrap_or_default()
-        };
+        let text = |output: Option<Output>| output.map(Output::whole).unwrap_or_default();
         Ok(Ended {
             status: status.code().unwrap_or(128 + status.signal().unwrap_or(0)),
             stdout: text(self.stdout.take()),

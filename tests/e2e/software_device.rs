@@ -294,7 +294,7 @@ fn has_gone(guest: Running, host: &str) -> Result<(), Failed> {
 fn ended_asleep(images: &Images, host: &str) -> Result<(), Failed> {
     let device = Served::start(0x1234, &[])?;
     let guest = start(&mut tender(images, host, &device.path, &["sleep"]))?;
-    thread::sleep(Duration::from_millis(200));
+    guest.wait_for("asleep")?;
     device.stop()?;
     has_gone(guest, host)
 }
@@ -302,7 +302,7 @@ fn ended_asleep(images: &Images, host: &str) -> Result<(), Failed> {
 fn ended_asked(images: &Images, host: &str) -> Result<(), Failed> {
     let device = Served::start(0x1234, &[])?;
     let guest = start(&mut tender(images, host, &device.path, &["ask"]))?;
-    thread::sleep(Duration::from_millis(200));
+    guest.wait_for("asking")?;
     device.stop()?;
     has_gone(guest, host)
 }
