@@ -2,17 +2,20 @@
 
 use super::error::Error;
 use bench::contender::{Programs, Standing};
-use outboard::instance::Description;
+use bench::topology::{Pair, Side};
+use outboard::instance::{Description, Device, Kind};
 use outboard::share::Share;
 use outboard::stats::reader::Reader;
-use outboard::stats::snapshot::{Rules, Snapshot};
+use outboard::stats::snapshot::{Port, Rules, Snapshot};
 use rustix::fs::MemfdFlags;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::fs::File;
 use std::io::{self, Write};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
-use std::{fmt, process};
+use std::time::{Duration, Instant};
+use std::{fmt, process, thread};
 
 /// The rules of the demonstration: those that the firewall comes with, but with names.
 const RULES: &str = include_str!("../../../../unikernels/firewall/rules/seed001.nft");
@@ -28,9 +31,18 @@ fn rules() -> String {
         .unwrap_or_else(|| RULES.to_owned())
 }
 
+/// The firewall's ports, in the order of its manifests.
+const PORTS: [&str; 2] = ["private", "public"];
+/// How long the firewall may take to be there; the checks then show what is not.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Where a frame goes that each interface of a segment takes; to the port for what is discarded.
+const EVERYBODY: (Ipv4Addr, u16) = (Ipv4Addr::BROADCAST, 9);
+/// How often it is looked for.
+const POLL: Duration = Duration::from_millis(20);
+
 /// Starts the firewall between two fresh segments, under [`rules`], with a file that it counts in.
-/// It ends with the thread that calls this. `features` are those of its image; its ports are taps,
-/// or `nics` in software.
+/// It has taken frames on both ports, and ends with the thread that calls this. `features` are
+/// those of its image; its ports are taps, or `nics` in software.
 ///
 /// # Errors
 /// A segment cannot be made, or the tender cannot be started.
@@ -52,13 +64,27 @@ pub fn start(
     };
     let standing = start(programs, &options, Some(share.as_fd()), console)?;
     let image = programs.firewall.clone();
-    let description = Description::new(image, "spt".to_owned(), 0, features);
+    let mut description = Description::new(image, "spt".to_owned(), 0, features);
+    description.devices.extend((1..).zip(PORTS).map(port));
     let reader = Reader::new(share.as_fd(), description).map_err(Error::Stats)?;
-    let counters = Counters {
+    let mut counters = Counters {
         reader,
         _rules: rules,
     };
+    counters.await_ports(&standing.pair)?;
     Ok((standing, counters))
+}
+
+/// A port of the firewall, by its index in the manifest.
+fn port((index, name): (usize, &str)) -> Device {
+    Device {
+        name: name.to_owned(),
+        index,
+        kind: Kind::Net,
+        interface: None,
+        tap_namespace: None,
+        mac: None,
+    }
 }
 
 /// A file in memory with this text.
@@ -104,6 +130,33 @@ impl fmt::Display for Decider {
 }
 
 impl Counters {
+    /// Sends to everybody on both sides until both ports have taken something, whatever the rules
+    /// then say of it: drivers bring their NICs up first, which takes a busy machine seconds.
+    fn await_ports(&mut self, pair: &Pair) -> Result<(), Error> {
+        let refused = |e| Error::Io("cannot send to everybody", e);
+        let socket = |side: &Side| -> io::Result<UdpSocket> {
+            let socket = side.segment.run(|| UdpSocket::bind(side.at(0)))?;
+            socket.set_broadcast(true)?;
+            Ok(socket)
+        };
+        let sockets = [
+            socket(&pair.a).map_err(refused)?,
+            socket(&pair.b).map_err(refused)?,
+        ];
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            for socket in &sockets {
+                socket.send_to(b"?", EVERYBODY).map_err(refused)?;
+            }
+            thread::sleep(POLL);
+            let snapshot = self.read()?;
+            let here = |port: &Port| port.receive.frames > 0;
+            if snapshot.ports.iter().all(here) || Instant::now() > deadline {
+                return Ok(());
+            }
+        }
+    }
+
     /// What has been counted so far.
     ///
     /// # Errors
