@@ -5,7 +5,7 @@
 //! segments: it is placed in pieces, each with headers of its own, as if its segments had come in
 //! one after the other. Segments that come alone are placed alone, as a card may. A large packet
 //! is closed where its first buffer ends, whatever RSCCTL.MAXDESC allows, so that no descriptor
-//! points to a next one (7.11.5.1).
+//! points to a next one (7.11).
 
 use super::Nic;
 use super::interrupts::{VALID, interval};
@@ -54,7 +54,7 @@ pub(super) struct Runs {
 }
 
 impl Large<'_> {
-    /// 7.11.1: packets of TCP over IPv4 may be joined if nothing in them is of one packet's concern
+    /// 7.11: packets of TCP over IPv4 may be joined if nothing in them is of one packet's concern
     /// alone. CWR is the first segment's, and FIN the last one's.
     pub(super) fn runs(&self, buffer_bytes: usize) -> Runs {
         let Plan {

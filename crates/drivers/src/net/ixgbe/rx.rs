@@ -105,7 +105,7 @@ impl<const N: usize> Receiver<N> {
 
     /// Whether the device will not come back to a descriptor that it has left out, which is a lie.
     /// It fills them in order; but it keeps that of a coalesced frame for longer, though not from
-    /// one look to the next (7.11.5).
+    /// one look to the next (7.11).
     pub fn is_stuck(&mut self) -> bool {
         let overtaken = self.is_out_of_turn().then_some(self.next);
         let before = mem::replace(&mut self.overtaken, overtaken);

@@ -103,7 +103,7 @@ fn joined_packets_are_the_frame_in_pieces() {
     }
 }
 
-/// 7.11.1: what is of one packet's concern stays with that one.
+/// 7.11: what is of one packet's concern stays with that one.
 #[test]
 fn only_what_all_segments_share_is_joined() {
     let of = |frame: &[u8], prepare: fn(&mut Driver<Script>)| {
