@@ -24,7 +24,11 @@ pub struct View {
     iova: u64,
     writable: bool,
     /// What gives the memory back after its last view; an arena's is never given back.
-    _mapping: Option<Arc<Mapping>>,
+    #[cfg_attr(
+        not(feature = "host"),
+        expect(dead_code, reason = "there is never one")
+    )]
+    mapping: Option<Arc<Mapping>>,
 }
 
 /// Memory of a file that another process has as well.
@@ -85,7 +89,7 @@ pub fn arena(bytes: usize, iova: u64) -> (DmaArena, View) {
         len,
         iova,
         writable: true,
-        _mapping: None,
+        mapping: None,
     };
     (arena, view)
 }
@@ -173,6 +177,8 @@ impl View {
 
 #[cfg(feature = "host")]
 mod file;
+#[cfg(feature = "host")]
+mod lost;
 #[cfg(feature = "host")]
 pub mod vectored;
 

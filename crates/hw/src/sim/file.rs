@@ -1,6 +1,7 @@
 //! DMA memory that lies in another process: a software device maps its file.
 
 use super::View;
+use super::lost::Watched;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
@@ -13,6 +14,8 @@ use std::os::fd::BorrowedFd;
 pub(super) struct Mapping {
     start: NonNull<c_void>,
     len: usize,
+    /// `None` when it is about to go.
+    watched: Option<Watched>,
 }
 
 // SAFETY: it is an address and a length, and nobody but `drop` uses them.
@@ -22,6 +25,8 @@ unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        // The place may be another mapping's next.
+        self.watched = None;
         // SAFETY: `of_file` mapped it, and the last view of it goes with it.
         let unmapped = unsafe { munmap(self.start.as_ptr(), self.len) };
         debug_assert_eq!(unmapped, Ok(()));
@@ -31,8 +36,8 @@ impl Drop for Mapping {
 impl View {
     /// `len` bytes of a file from `offset` on, as devices find them at `iova`.
     ///
-    /// The file comes from another process, which may want to do harm. Were it made shorter, to
-    /// touch its memory would end this process; so the file must be sealed against that.
+    /// The file comes from another process, which may want to do harm. It must be sealed against
+    /// being made shorter. Pages of it can go away nevertheless (see [`is_lost`](Self::is_lost)).
     ///
     /// # Errors
     /// `EPERM` if the file is not sealed against shrinking (`memfd_create(2)`), `EINVAL` if the
@@ -48,6 +53,23 @@ impl View {
         if !sealed {
             return Err(Errno::PERM.into());
         }
+        Self::of_any_file(file, offset, len, iova, writable)
+    }
+
+    /// Whether a page of the memory went away, since who shares it has taken it. What was in it is
+    /// lost, and whatever is written to it reaches nobody.
+    pub fn is_lost(&self) -> bool {
+        let mapping = self.mapping.as_deref();
+        mapping.is_some_and(|mapping| mapping.watched.as_ref().is_some_and(Watched::is_lost))
+    }
+
+    fn of_any_file(
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: u64,
+        iova: u64,
+        writable: bool,
+    ) -> io::Result<Self> {
         let stat = fstat(file)?;
         // What memory files name as size of a block is that of their pages, which may be large.
         let page = u64::try_from(stat.st_blksize)
@@ -78,12 +100,20 @@ impl View {
         let Some(start) = NonNull::new(start) else {
             return Err(Errno::NOMEM.into());
         };
+        let mut mapping = Mapping {
+            start,
+            len,
+            watched: None,
+        };
+        // Pages of files are no larger than the address space.
+        let watched = Watched::new(start.addr().get(), len, page as usize)?;
+        mapping.watched = Some(watched);
         Ok(Self {
             start: start.cast(),
             len,
             iova,
             writable,
-            _mapping: Some(alloc::sync::Arc::new(Mapping { start, len })),
+            mapping: Some(alloc::sync::Arc::new(mapping)),
         })
     }
 }
@@ -121,6 +151,30 @@ mod tests {
         // What is only to be read is not written.
         assert!(kept.write(0, &[1]).is_err() && kept.store(0, 1).is_err());
         assert!(ours.read(IOVA + PAGE - 1, &mut read).is_err());
+    }
+
+    /// A page that is gone when it is touched: as if a file of huge pages had a hole, and no huge
+    /// page were left to fill it.
+    #[test]
+    fn memory_that_goes_away_is_lost_and_nothing_else() {
+        let whole = file(1, SealFlags::SHRINK);
+        let other = View::of_file(whole.as_fd(), 0, PAGE, IOVA, true).unwrap();
+        let cut = file(3, SealFlags::GROW);
+        let view = View::of_any_file(cut.as_fd(), 0, 3 * PAGE, IOVA, true).unwrap();
+        view.write(IOVA, b"kept").unwrap();
+        ftruncate(&cut, PAGE).unwrap();
+        assert!(!view.is_lost());
+        let mut read = [1; 8];
+        view.read(IOVA + 2 * PAGE - 4, &mut read).unwrap();
+        assert_eq!((read, view.is_lost()), ([0; 8], true));
+        view.store(IOVA + PAGE, 5).unwrap();
+        assert_eq!(view.load(IOVA + PAGE).unwrap(), 5);
+        view.read(IOVA, &mut read[..4]).unwrap();
+        assert_eq!(&read[..4], b"kept");
+        assert!(!other.is_lost());
+        drop(view);
+        let again = View::of_file(whole.as_fd(), 0, PAGE, IOVA, true).unwrap();
+        assert!(!again.is_lost());
     }
 
     #[test]

@@ -85,6 +85,11 @@ impl Memory {
         Ok(())
     }
 
+    /// Whether the client has taken a page away.
+    pub(super) fn is_lost(&self) -> bool {
+        self.mappings.iter().any(|mapping| mapping.view.is_lost())
+    }
+
     /// The mapping that has this address; what follows it is checked by the view.
     #[inline]
     fn view(&self, iova: u64, bytes: usize) -> Result<&View, DmaFault> {

@@ -18,9 +18,10 @@
 //!
 //! **The client is hostile.** Every size, index, range and descriptor is checked; what it can make
 //! this side keep is bounded; it cannot make it wait but for [`PATIENCE`] within a message. A
-//! client that goes, or breaks the protocol, ends its session: the device is reset, its memory and
-//! events are let go of, and the next one is waited for. That the device forgets is a deviation
-//! from the protocol, which would have it keep its state; VFIO resets devices that are closed.
+//! client that goes, breaks the protocol, or takes away memory that it lent, ends its session: the
+//! device is reset, its memory and events are let go of, and the next one is waited for. That the
+//! device forgets is a deviation from the protocol, which would have it keep its state; VFIO resets
+//! devices that are closed.
 
 mod config;
 mod doorbells;
@@ -71,6 +72,8 @@ pub enum End {
     Closed,
     /// It broke the protocol, or said nothing within a message.
     Broken(MessageError),
+    /// It took memory away that it had lent.
+    Lost,
     /// There was something wrong here.
     System(io::Error),
     /// The caller wanted it to end.
@@ -82,6 +85,10 @@ impl fmt::Display for End {
         match self {
             Self::Closed => write!(f, "the client has gone"),
             Self::Broken(error) => write!(f, "the client was dropped: {error}"),
+            Self::Lost => write!(
+                f,
+                "the client was dropped: it took memory away that it had lent"
+            ),
             Self::System(error) => write!(f, "the client was dropped: {error}"),
             Self::Stopped => write!(f, "stopped"),
         }
@@ -212,6 +219,9 @@ impl Server {
         let (mut idle_max, mut slept) = (IDLE_TURNS_DRIVER, true);
         loop {
             let progress = session.poll(device, start.elapsed());
+            if session.is_lost() {
+                return End::Lost;
+            }
             turns = turns.wrapping_add(1);
             let mut worked = progress != Progress::default();
             if worked {

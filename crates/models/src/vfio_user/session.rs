@@ -350,6 +350,11 @@ impl Session {
         progress
     }
 
+    /// Whether the client has taken memory away that it had lent.
+    pub fn is_lost(&self) -> bool {
+        self.memory.is_lost()
+    }
+
     /// Says in the page of doorbells that nobody looks, and looks once more: whether there was
     /// something.
     pub fn sleep(&mut self, device: &mut dyn Device) -> bool {
