@@ -65,7 +65,8 @@ impl fmt::Display for WireFault {
             Self::Tap(name, fault) => {
                 write!(
                     f,
-                    "tap {name}: {fault}; a tap takes root, or one that is yours"
+                    "tap {name}: {fault}; type: sudo ip tuntap add dev {name} mode tap user $USER; \
+                     sudo ip link set {name} up"
                 )
             }
             Self::Model(path, error) => write!(f, "wire {}: {error}", path.display()),

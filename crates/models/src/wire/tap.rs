@@ -60,16 +60,28 @@ pub struct TapWire {
     gone: bool,
 }
 
+/// Whether an interface is up, as far as the kernel says (`IFF_UP` of netdevice(7)).
+fn is_up(name: &str) -> bool {
+    const UP: u32 = 1;
+    let flags = std::fs::read_to_string(format!("/sys/class/net/{name}/flags"));
+    let flags = flags.map(|text| u32::from_str_radix(text.trim().trim_start_matches("0x"), 16));
+    matches!(flags, Ok(Ok(flags)) if flags & UP != 0)
+}
+
 impl TapWire {
-    /// Opens the tap `name` of this thread's network namespace, or makes it, and sets it up.
+    /// Opens the tap `name` of this thread's network namespace, or makes it, and sets it up. Who
+    /// may do neither needs one of his own that is up.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn open(name: &str) -> Result<Self, TapFault> {
         let wire = Self::new(Tap::create(name, true).map_err(TapFault::Open)?)?;
-        let mut netlink = Netlink::open().map_err(TapFault::Up)?;
-        netlink.set_up(wire.tap.name()).map_err(TapFault::Up)?;
-        Ok(wire)
+        let name = wire.tap.name();
+        let raised = Netlink::open().and_then(|mut netlink| netlink.set_up(name));
+        match raised {
+            Err(fault) if !is_up(name) => Err(TapFault::Up(fault)),
+            _ => Ok(wire),
+        }
     }
 
     /// Takes the tap behind a descriptor that the parent passed as `number`.
