@@ -137,7 +137,7 @@ impl<const N: usize> Receiver<N> {
             counts.polls_idle += 1;
         } else {
             counts.polls_busy += 1;
-            bar.write(RDT, (self.next.wrapping_sub(1) & (N - 1)) as u32);
+            bar.doorbell(RDT, (self.next.wrapping_sub(1) & (N - 1)) as u32);
         }
         result
     }

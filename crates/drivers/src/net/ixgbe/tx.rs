@@ -88,7 +88,7 @@ impl<const N: usize> Transmitter<N> {
         let last = self.put(batch, counts);
         if last != 0 {
             self.ring.store(self.tail - 1, TX_COMMAND, last | TX_RS);
-            bar.write(TDT, (self.tail & (N - 1)) as u32);
+            bar.doorbell(TDT, (self.tail & (N - 1)) as u32);
         }
     }
 
