@@ -15,7 +15,7 @@ use std::time::Duration;
 const PLAIN_TAPS: &str = "taps, no offloads";
 /// Frames of up to 64 KiB.
 const TAPS: &str = "taps";
-/// The driver sees frames of 1514 bytes; the models cut and join them.
+/// The driver sees frames of up to 16 KiB, which the models coalesce.
 const CARDS: &str = "NICs";
 const CONTENDERS: [&str; 3] = [PLAIN_TAPS, TAPS, CARDS];
 
