@@ -116,6 +116,14 @@ impl Host {
     /// Lets the devices reach the DMA memory, and become bus masters. Returns what keeps them
     /// attached.
     ///
+    /// In which order those descriptors are closed, when this process is killed, is of no
+    /// importance: a device that is open keeps its group and the container, so that the kernel
+    /// takes its right to be bus master away and resets it before the mappings go
+    /// (`vfio_df_device_last_close` of Linux, `vfio_device_fops_release` before 6.2). One whose
+    /// reset does nothing, as that of QEMU's network cards by a change of the power state, goes on
+    /// here where the guest before left it: what it then reads or writes outside of this guest's
+    /// memory, the IOMMU stops and the kernel logs.
+    ///
     /// # Errors
     /// If the IOMMU has no room for it or not so much may be locked.
     pub fn start(
