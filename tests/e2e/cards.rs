@@ -44,7 +44,8 @@ const FIRST_WIRE: &str = "n0";
 const MONITOR_PORT: u64 = 0xf6;
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
-const BEHIND_A_TAP: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 3);
+/// One for each host: who has spoken to a tap remembers its MAC address for a while.
+const BEHIND_A_TAP: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 9, 0, 3), Ipv4Addr::new(10, 9, 0, 4)];
 /// Indices of the ports, for counters: there is nothing else in the manifest.
 const PRIVATE: usize = 1;
 const PUBLIC: usize = 2;
@@ -512,14 +513,15 @@ fn killed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
 /// checksums left to the card.
 fn mixed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
     let segment = Segment::new()?;
-    let tap: OwnedFd = segment.tap("tap", true, address(BEHIND_A_TAP))?.into_fd();
+    let behind = BEHIND_A_TAP[usize::from(host == "hvt")];
+    let tap: OwnedFd = segment.tap("tap", true, address(behind))?.into_fd();
     rustix::io::fcntl_setfd(&tap, rustix::io::FdFlags::empty())?;
     let devices = [
         format!("--pci:left={}", cards.guests[0]),
         format!("--net:right=@{}", tap.as_raw_fd()),
     ];
     let guest = Guest::start(images, host, &devices, images.guest("nic_repeater"), ACCEPT)?;
-    both_ways(&guest, [&cards.near, &segment], BEHIND_A_TAP, BULK)?;
+    both_ways(&guest, [&cards.near, &segment], behind, BULK)?;
     // The network comes first, then PCI devices.
     let (right, left) = (1, 2);
     guest.expect_sound(left)?;
