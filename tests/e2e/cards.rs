@@ -7,7 +7,7 @@
 
 use crate::build::Images;
 use crate::frames;
-use crate::process::{Running, start};
+use crate::process::{Running, run, start};
 use crate::programs::{self, Sender};
 use crate::temporary::TemporaryFile;
 use abi::share::{COUNTERS_OFFSET, COUNTERS_PER_PORT, PORT_COUNTERS, PortCounter};
@@ -297,6 +297,13 @@ fn interrupts() -> Result<u64, Failed> {
     Ok(counts.sum())
 }
 
+/// Accesses of devices that the IOMMU has stopped, by the kernel's log.
+fn faults() -> Result<usize, Failed> {
+    let log = run(&mut Command::new("dmesg"))?.stdout;
+    let stopped = |line: &&str| line.contains("DMAR") && line.contains("fault addr");
+    Ok(log.lines().filter(stopped).count())
+}
+
 /// A connection between two segments; the guest may still have to start.
 fn connect(from: &Segment, to: &Segment, ip: Ipv4Addr) -> Result<[TcpStream; 2], Failed> {
     let listener = to.run(|| TcpListener::bind((ip, 0)))?;
@@ -497,7 +504,12 @@ fn killed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
     });
     let mut some = vec![0; BULK];
     (&far).read_exact(&mut some)?;
+    let before = faults()?;
     guest.end(Signal::KILL)?;
+    // Its card was reset before its memory was taken away from it.
+    if faults()? != before {
+        return Err("the card reached for memory that it no longer had".into());
+    }
 
     let guest = Guest::firewall(images, cards, host, &[])?;
     let again = both_ways(&guest, [&cards.near, &cards.far], FAR, BULK);
