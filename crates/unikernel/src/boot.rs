@@ -154,7 +154,7 @@ pub(crate) unsafe fn init(told: &Told) {
         share,
         capture,
         rings,
-        nics: Nics::new(host_info.flags & host_flag::SLEEPLESS != 0),
+        nics: Nics::new(nets, host_info.flags & host_flag::SLEEPLESS != 0),
         host: if host::is_hvt() {
             Host::Hvt
         } else if host_info.flags & host_flag::PROCESS != 0 {
