@@ -34,6 +34,8 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
              number of frames, and forward them in a function forward_batch (needs valgrind)
   hvt        hypercalls and starts of virtual machines beside Solo5's tender, in the lab where KVM
              cannot run them (needs SOLO5_DIR, the folder of a built Solo5)
+  hosts      instructions for each frame that an image forwards between its own cards on process,
+             spt and hvt, and for DMA memory of large and of small pages, in the lab
 ";
 
 /// What can be shown; the first one if nobody asks for another.
@@ -83,6 +85,7 @@ fn demonstration(options: &[String]) -> (&str, &[String]) {
 pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     let (benchmark, arguments) = match options.split_first() {
         Some((what, arguments)) if what == "hvt" => return hvt(root, arguments),
+        Some((what, arguments)) if what == "hosts" => return hosts(root, arguments),
         Some((what, arguments)) if BENCHMARKS.contains(&what.as_str()) => (what, arguments),
         Some((what, arguments)) if what == "driver" => return driver(root, arguments),
         _ if crate::wants_help(options) || options.is_empty() => {
@@ -161,6 +164,30 @@ fn driver(root: &Path, arguments: &[String]) -> Result<i32, String> {
 fn hvt(root: &Path, arguments: &[String]) -> Result<i32, String> {
     packages::provide(&[BUILD, LAB], false)?;
     let programs = build(root, &["tender", "bench"])?;
+    let mut command = with_guests(root, "hvt", &programs)?;
+    process::run(command.args(arguments))
+}
+
+/// The benchmark of the three hosts.
+fn hosts(root: &Path, arguments: &[String]) -> Result<i32, String> {
+    packages::provide(&[BUILD, LAB], false)?;
+    let programs = build(root, &["outboard", "tender", "bench"])?;
+    let appliances = process::target_folder(root).join("lab/appliances");
+    for options in [&[][..], &["--manifest=manifest-nic.json"]] {
+        let mut image = Command::new(programs.join("outboard"));
+        image.args(["build", FIREWALL]).args(options);
+        succeed(
+            image.arg("--out").arg(&appliances).current_dir(root),
+            "outboard could not build the image, as it says above",
+        )?;
+    }
+    let mut command = with_guests(root, "hosts", &programs)?;
+    command.arg("--appliances").arg(appliances);
+    process::run(command.args(arguments))
+}
+
+/// A benchmark of tiny guests, which are built, that may happen in the lab.
+fn with_guests(root: &Path, benchmark: &str, programs: &Path) -> Result<Command, String> {
     let guests = root.join("tests/guests");
     let mut images = Command::new(process::cargo());
     images.args(["build", "--release"]).current_dir(&guests);
@@ -169,9 +196,10 @@ fn hvt(root: &Path, arguments: &[String]) -> Result<i32, String> {
         "cargo could not build the guests, as it says above",
     )?;
     let xtask = std::env::current_exe().map_err(|error| error.to_string())?;
+    let results = format!("results/{}-{}", today()?, benchmark);
     let mut command = Command::new(programs.join("outboard-bench"));
     command
-        .arg("hvt")
+        .arg(benchmark)
         .arg("--tender")
         .arg(programs.join("outboard-tender"))
         .arg("--guests")
@@ -179,9 +207,9 @@ fn hvt(root: &Path, arguments: &[String]) -> Result<i32, String> {
         .arg("--lab")
         .arg(xtask)
         .arg("--out")
-        .arg(root.join("results").join(format!("{}-hvt", today()?)));
-    command.args(arguments).current_dir(root);
-    process::run(&mut command)
+        .arg(root.join(results))
+        .current_dir(root);
+    Ok(command)
 }
 
 /// What goes to the demonstration: everything but our own `--yes` and the `--` that ends ours.

@@ -17,13 +17,17 @@
 //! | [`rules`] | the benchmark of its rules |
 //! | [`driver`] | the benchmark of a NIC's driver |
 //! | [`hvt`] | the benchmark of virtual machines |
+//! | [`hosts`] | instructions for each frame on the three hosts, and mappings of the IOMMU |
+//! | [`lab`] | measurements in the lab |
 
 #![forbid(unsafe_code)]
 
 pub mod contender;
 pub mod driver;
 pub mod firewall;
+pub mod hosts;
 pub mod hvt;
+pub mod lab;
 pub mod machine;
 pub mod measures;
 pub mod meter;

@@ -13,7 +13,7 @@ use bench::machine::{Machine, Run};
 use bench::report::Report;
 use bench::rules::{self, Sources};
 use bench::samples::{Measure, Promise, Samples};
-use bench::{driver, nic, privilege, promises, relay, turn};
+use bench::{driver, hosts, nic, privilege, promises, relay, turn};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 #[derive(Parser)]
@@ -45,6 +45,9 @@ enum Command {
     /// Measure hypercalls and starts of virtual machines beside Solo5's tender, which the
     /// environment variable SOLO5_DIR leads to
     Hvt(Hvt),
+    /// Count the instructions of the hosts for each forwarded frame, and those that it takes to
+    /// attach DMA memory, in the lab
+    Hosts(Hosts),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -142,6 +145,31 @@ struct Hvt {
     starts: Option<usize>,
 }
 
+#[derive(Args)]
+struct Hosts {
+    /// outboard-tender
+    #[arg(long)]
+    tender: PathBuf,
+    /// The folder of tiny guests
+    #[arg(long)]
+    guests: PathBuf,
+    /// The folder with the firewall's images, one that drives cards and one for taps
+    #[arg(long)]
+    appliances: PathBuf,
+    /// Folder for the results
+    #[arg(long, required_unless_present = "raw")]
+    out: Option<PathBuf>,
+    /// The program that boots the lab
+    #[arg(long, required_unless_present = "raw")]
+    lab: Option<PathBuf>,
+    /// This is the lab: measure, print raw figures, and nothing else
+    #[arg(long)]
+    raw: bool,
+    /// Turns of each host
+    #[arg(long, default_value_t = hosts::ROUNDS)]
+    rounds: usize,
+}
+
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Relay { kind, parent } => relay::serve(kind.into(), parent).map_err(Into::into),
@@ -150,6 +178,7 @@ fn main() -> ExitCode {
         Command::Nic(arguments) => nic(&arguments),
         Command::Driver(arguments) => driver(&arguments),
         Command::Hvt(arguments) => hvt(&arguments),
+        Command::Hosts(arguments) => hosts(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -326,6 +355,30 @@ fn hvt(arguments: &Hvt) -> Result<(), Box<dyn Error>> {
     report(&subject, arguments.quick, out, || match lab {
         Some(lab) => hvt::measure_in_lab(&plan, &programs, lab, &say),
         None => hvt::measure(&plan, &programs, &say),
+    })
+}
+
+fn hosts(arguments: &Hosts) -> Result<(), Box<dyn Error>> {
+    let programs = hosts::Programs {
+        tender: arguments.tender.clone(),
+        guests: arguments.guests.clone(),
+        appliances: arguments.appliances.clone(),
+    };
+    let rounds = arguments.rounds;
+    let (Some(lab), Some(out)) = (&arguments.lab, &arguments.out) else {
+        print!("{}", hosts::measure(rounds, &programs, &say)?.csv());
+        return Ok(());
+    };
+    let subject = Subject {
+        title: "One image on three hosts, by instruction count in the lab",
+        benchmark: "hosts",
+        rounds,
+        measures: &hosts::ALL,
+        plots: &[],
+        promises: &hosts::PROMISES,
+    };
+    report(&subject, false, out, || {
+        hosts::measure_in_lab(rounds, &programs, lab, &say)
     })
 }
 

@@ -49,6 +49,7 @@ impl Report<'_> {
         let bound = match promise.bound {
             Bound::AtLeast(least) => format!("at least {}", number(least)),
             Bound::AtMost(most) => format!("at most {}", number(most)),
+            Bound::Within(factor) => format!("within {}", number(factor)),
         };
         let (figure, kept) = match promise.figure(self.samples) {
             Some(figure) if promise.is_kept(&figure) => (figure.to_string(), "yes"),

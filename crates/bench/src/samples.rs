@@ -110,6 +110,8 @@ pub enum Bound {
     AtLeast(f64),
     /// Not more than this.
     AtMost(f64),
+    /// Equal but for such a factor, whichever is the larger one.
+    Within(f64),
 }
 
 /// What was promised about a contender.
@@ -142,6 +144,7 @@ impl Promise {
         match self.bound {
             Bound::AtLeast(least) => figure.median >= least,
             Bound::AtMost(most) => figure.median <= most,
+            Bound::Within(factor) => (factor.recip()..=factor).contains(&figure.median),
         }
     }
 }
@@ -195,6 +198,31 @@ mod tests {
         };
         assert!(!promise.is_kept(&promise.figure(&samples()).unwrap()));
         assert_eq!(promise.figure(&Samples::default()), None);
+    }
+
+    #[test]
+    fn within_a_factor_is_so_in_both_directions() {
+        let within = |factor| Promise {
+            measure: RATE,
+            contender: "relay",
+            baseline: None,
+            bound: Bound::Within(factor),
+        };
+        let figure = within(1.0).figure(&samples()).unwrap();
+        assert_eq!(figure.median, 2.0);
+        assert!(within(2.0).is_kept(&figure) && !within(1.9).is_kept(&figure));
+        let half = Promise {
+            contender: "ours",
+            baseline: Some("relay"),
+            ..within(7.0)
+        };
+        assert!(half.is_kept(&half.figure(&samples()).unwrap()));
+        let inverse = Promise {
+            contender: "relay",
+            baseline: Some("ours"),
+            ..half
+        };
+        assert!(inverse.is_kept(&inverse.figure(&samples()).unwrap()));
     }
 
     #[test]

@@ -4,12 +4,14 @@
 //!
 //! which starts it as `forward BATCH FRAMES` and counts what is in `forward_batch`. Both devices
 //! are puppets, outside of that. `--copy` takes each frame through the heap, as where received
-//! buffers cannot be given away.
+//! buffers cannot be given away. `--look` reads where a frame begins, as who judges it does, so
+//! that the pages of the buffers are used as well.
 
 use device::{BATCH_FRAMES_MAX, Batch, Nic, Pool};
 use drivers::net::ixgbe::puppet::Puppet;
 use drivers::net::ixgbe::{BUFFER_BYTES, BUFFERS, Config, Driver, RING};
 use std::error::Error;
+use std::hint::black_box;
 
 /// Bytes of a frame of 64, without its checksum.
 const FRAME_BYTES: usize = 60;
@@ -40,6 +42,16 @@ fn forward_batch_copied(from: &mut Driver, to: &mut Driver, batch: &mut Batch, p
     to.transmit(&mut copied);
 }
 
+/// The same with a look at each frame.
+#[inline(never)]
+fn forward_batch_seen(from: &mut Driver, to: &mut Driver, batch: &mut Batch) {
+    from.receive(batch);
+    for frame in batch.iter() {
+        black_box(frame.bytes().first());
+    }
+    to.transmit(batch);
+}
+
 fn nic() -> Result<(Puppet, Driver, Pool), Box<dyn Error>> {
     let (puppet, bar, mut arena) = Puppet::new(DMA_BYTES);
     let pool = Pool::dma(&mut arena, BUFFERS, BUFFER_BYTES)?;
@@ -48,12 +60,12 @@ fn nic() -> Result<(Puppet, Driver, Pool), Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let usage = "usage: forward BATCH FRAMES [--copy]";
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let (batch, frames, copy) = match arguments.as_slice() {
-        [batch, frames] => (batch, frames, false),
-        [batch, frames, flag] if flag == "--copy" => (batch, frames, true),
-        _ => return Err(usage.into()),
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let (batch, frames, flag) = match arguments.as_slice() {
+        [batch, frames] => (batch, frames, ""),
+        [batch, frames, flag @ ("--copy" | "--look")] => (batch, frames, *flag),
+        _ => return Err("usage: forward BATCH FRAMES [--copy | --look]".into()),
     };
     let (size, frames): (usize, usize) = (batch.parse()?, frames.parse()?);
     let (mut left, mut from, pool) = nic()?;
@@ -66,10 +78,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         // A batch holds that many; more are several.
         for _ in 0..size.div_ceil(BATCH_FRAMES_MAX) {
-            if copy {
-                forward_batch_copied(&mut from, &mut to, &mut batch, &pool);
-            } else {
-                forward_batch(&mut from, &mut to, &mut batch);
+            match flag {
+                "--copy" => forward_batch_copied(&mut from, &mut to, &mut batch, &pool),
+                "--look" => forward_batch_seen(&mut from, &mut to, &mut batch),
+                _ => forward_batch(&mut from, &mut to, &mut batch),
             }
         }
         right.report(|[_, command]| sent += usize::from(command & 0xffff == FRAME_BYTES as u64))?;

@@ -118,7 +118,7 @@ fn qemu(kernel: &Path, ram_disk: &Path, console: &Path, options: &Options) -> Co
     let mut command = Command::new("qemu-system-x86_64");
     command
         .args(["-M", "q35,kernel-irqchip=split"])
-        .args(["-accel", "tcg,thread=multi"])
+        .args(accelerator(options.icount))
         // An AMD processor, for SVM is what QEMU can nest without acceleration; `check=off` spares
         // the list of what it cannot.
         .arg("-cpu")
@@ -162,6 +162,19 @@ fn qemu(kernel: &Path, ram_disk: &Path, console: &Path, options: &Options) -> Co
         command.args(["-device", device]);
     }
     command
+}
+
+/// How instructions are executed; all of them may be counted, those of nested guests too.
+fn accelerator(icount: bool) -> &'static [&'static str] {
+    match icount {
+        true => &[
+            "-accel",
+            "tcg,thread=single",
+            "-icount",
+            "shift=0,sleep=off",
+        ],
+        false => &["-accel", "tcg,thread=multi"],
+    }
 }
 
 /// QEMU's end of a socket that its monitor has the other end of.

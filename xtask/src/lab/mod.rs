@@ -21,6 +21,7 @@ its shell, and ends with its exit status. `shell` is a shell to type in.
   --device=MODEL       another device of QEMU's, with its options: edu, edu,dma_mask=0xffffffff ...
   --address-bits=N     bits of physical and I/O addresses: 39 or 48 (default 48)
   --memory=MIB         memory of the machine (default 1024)
+  --icount             its clocks count instructions: one takes a nanosecond, and sleep no time
   --timeout=SECONDS    kill it then (default 300)
   --yes                install missing Debian packages without asking (as CI=true does)
 ";
@@ -37,6 +38,7 @@ pub struct Options {
     devices: Vec<String>,
     address_bits: u32,
     memory_mib: u32,
+    icount: bool,
     timeout_seconds: u64,
     yes: bool,
     /// What the shell runs; `None` if somebody types.
@@ -51,6 +53,7 @@ impl Options {
             devices: Vec::new(),
             address_bits: ADDRESS_BITS_DEFAULT,
             memory_mib: MEMORY_MIB_DEFAULT,
+            icount: false,
             timeout_seconds: TIMEOUT_SECONDS_DEFAULT,
             yes: false,
             command: None,
@@ -61,6 +64,7 @@ impl Options {
             match argument.split_once('=') {
                 _ if argument == "--" => break,
                 _ if argument == "--yes" => options.yes = true,
+                _ if argument == "--icount" => options.icount = true,
                 Some(("--file", path)) => options.files.push(path.into()),
                 Some(("--nic", nic)) => options.nics.push(Nic::parse(nic)),
                 Some(("--device", device)) => options.devices.push(device.into()),

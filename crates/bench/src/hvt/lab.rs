@@ -1,18 +1,16 @@
-//! The same measurements in the lab: this program once more, inside of it, and its raw figures.
+//! The same measurements in the lab.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::{ALL, CONTENDERS, Error, Plan, Programs, frames};
-use crate::samples::{RAW_HEADER, Samples};
+use crate::lab::Lab;
+use crate::samples::Samples;
 
 /// More than it takes on a machine that is busy with something else.
-const TIMEOUT_SECONDS: u32 = 900;
+const TIMEOUT: &str = "--timeout=900";
 /// Puts shared libraries, which Solo5's tender needs, where they are looked for.
 const LIBRARIES: &str = "mkdir -p /lib; ln -s /lib /lib64; ln -s /lab/*.so* /lib; ";
-/// Lines that are repeated if there are no figures.
-const LAST_WORDS: usize = 5;
 
 /// Takes all measurements in the lab that `xtask` boots, and passes on what it says.
 ///
@@ -24,7 +22,7 @@ pub fn measure(
     xtask: &Path,
     say: &dyn Fn(&str),
 ) -> Result<Samples, Error> {
-    let failed = |error: std::io::Error| Error::Lab(format!("{}: {error}", xtask.display()));
+    let failed = |error: std::io::Error| Error::Lab(error.to_string());
     let own = std::env::current_exe().map_err(failed)?;
     let stock = programs.stock();
     let mut files = vec![own, programs.tender.clone(), programs.caller()];
@@ -32,48 +30,13 @@ pub fn measure(
     files.push(programs.guests.join(frames::GUEST));
     files.push(frames::peer(&programs.solo5).map_err(failed)?);
     files.extend(libraries(&stock)?);
-    let mut command = Command::new(xtask);
-    command.arg("lab");
-    command.arg(format!("--timeout={TIMEOUT_SECONDS}"));
-    command.args(
-        files
-            .iter()
-            .map(|file| format!("--file={}", file.display())),
-    );
-    command.arg("--").arg(inside(plan));
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    let output = child.stdout.take().map(BufReader::new);
-    let mut printed = Vec::new();
-    for line in output
-        .into_iter()
-        .flat_map(BufRead::lines)
-        .map_while(Result::ok)
-    {
-        if printed.iter().all(|line| line != RAW_HEADER) {
-            say(&line);
-        }
-        printed.push(line.trim_end().to_owned());
-    }
-    let status = child.wait().map_err(failed)?;
-    let figures = printed
-        .iter()
-        .skip_while(|line| *line != RAW_HEADER)
-        .skip(1);
-    let samples = Samples::parse(figures.map(String::as_str), &ALL, &CONTENDERS);
-    match samples {
-        Some(samples) if status.success() => Ok(samples),
-        _ => {
-            let last = printed.len().saturating_sub(LAST_WORDS);
-            Err(Error::Lab(format!(
-                "{status}: {}",
-                printed[last..].join(" / ")
-            )))
-        }
-    }
+    let lab = Lab {
+        xtask,
+        options: &[TIMEOUT],
+        files: &files,
+        command: &inside(plan),
+    };
+    lab.figures(&ALL, &CONTENDERS, say).map_err(Error::Lab)
 }
 
 /// What runs inside.
