@@ -71,15 +71,19 @@ impl Watched {
         host: &str,
         options: &[&str],
     ) -> Result<Self, Failed> {
+        let rules = format!("--rules={}", root().join(RULES).display());
+        command.args(["run", "--mem=16", &format!("--host={host}"), &rules]);
+        Self::start_by(images, command.args(options))
+    }
+
+    /// By a command that lacks the devices and the image.
+    fn start_by(images: &Images, command: &mut Command) -> Result<Self, Failed> {
         let (mut left, mut right) = (Wire::new(1500, false)?, Wire::new(1500, false)?);
         command
-            .args(["run", "--mem=16", &format!("--host={host}")])
-            .arg(format!("--rules={}", root().join(RULES).display()))
-            .args(options)
             .arg(format!("--net:private={}", left.descriptor()?))
             .arg(format!("--net:public={}", right.descriptor()?))
             .arg(&images.firewall);
-        let running = start(&mut command)?;
+        let running = start(command)?;
         // The guest answers for the tender: it has all it needs.
         left.send(&frames::udp(53, b"ready"))?;
         right.receive(TEST_MAC)?;
@@ -249,6 +253,27 @@ fn check_json(stats: &Value) -> Result<(), Failed> {
         (&stats["version"], &stats["running"]),
         (&json!(1), &json!(true)),
     )
+}
+
+/// How often a virtual machine was left.
+pub fn exits(images: &Images) -> Result<(), Failed> {
+    let runtime = Runtime::new()?;
+    let mut command = runtime.outboard(images, &["run", "--mem=16", "--host=hvt", "--name=fw"]);
+    let watched = Watched::start_by(images, &mut command)?;
+    watched.traffic()?;
+    eventually(|| {
+        let stats = runtime.json(images, &["stats", "fw", "--json"])?;
+        let [interrupts, others] = ["interrupts", "others"].map(|why| stats["exits"][why].as_u64());
+        let some = interrupts.is_some() && others.is_some_and(|others| others > 0);
+        some.then_some(())
+            .ok_or_else(|| format!("exits: {}", stats["exits"]).into())
+    })?;
+    let table = runtime.says(images, &["stats", "fw"])?;
+    let said = table.contains("the virtual machine was left ");
+    said.then_some(()).ok_or(table)?;
+    watched.running.signal(Signal::TERM);
+    watched.running.finish()?;
+    Ok(())
 }
 
 fn check_rules(rules: &Value) -> Result<(), Failed> {

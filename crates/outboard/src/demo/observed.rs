@@ -209,6 +209,7 @@ mod tests {
         });
         Snapshot {
             ports: Vec::new(),
+            exits: None,
             rules: Some(Rules {
                 generation: 1,
                 loaded: 1,

@@ -43,6 +43,7 @@ impl Collector for Exposition {
         self.guest(&mut encoder)?;
         self.traffic(&mut encoder)?;
         self.counted(&mut encoder)?;
+        self.exits(&mut encoder)?;
         self.rules(&mut encoder)?;
         let help = "Frames that were not captured because the ring was full";
         let lost = self.snapshot.captures_lost;
@@ -129,6 +130,18 @@ impl Exposition {
                 let labels = [("port", &*port.name), ("event", event)];
                 sample(&mut family, &labels, *count)?;
             }
+        }
+        Ok(())
+    }
+
+    fn exits(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(exits) = &self.snapshot.exits else {
+            return Ok(());
+        };
+        let help = "Times that the virtual machine was left";
+        let mut family = counter(encoder, "guest_exits", help)?;
+        for (why, count) in [("interrupt", exits.interrupts), ("other", exits.others)] {
+            sample(&mut family, &[("reason", why)], count)?;
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use super::Error;
 use abi::share::{
-    CAPTURE_OFFSET, CONTROL_OFFSET, COUNTERS, COUNTERS_OFFSET, CaptureHead, Control,
-    RULE_COUNTERS_OFFSET, RULES_BYTES_MAX, RULES_MAX, RULES_OFFSET, RULES_STATUS_OFFSET,
+    CAPTURE_OFFSET, CONTROL_OFFSET, COUNTERS, COUNTERS_OFFSET, CaptureHead, Control, EXITS_OFFSET,
+    Exits, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX, RULES_MAX, RULES_OFFSET, RULES_STATUS_OFFSET,
     RuleCounter, RulesStatus, SLOTS,
 };
 use rustix::io::Errno;
@@ -24,6 +24,8 @@ const _: () = assert!(RULES_BYTES_MAX.is_multiple_of(TEXT_CHUNK_BYTES));
 pub struct Raw {
     /// The counters by number.
     pub counters: Vec<u64>,
+    /// How often the guest was left, as its tender says.
+    pub exits: Exits,
     /// What the guest says of its rules.
     pub status: RulesStatus,
     /// The counters of the slot that the guest names, at most [`RULES_MAX`]; none if there is no
@@ -70,10 +72,12 @@ impl Raw {
         };
         let counters = many(file, COUNTERS_OFFSET, COUNTERS)?;
         let capture = one(file, CAPTURE_OFFSET)?;
+        let exits = one(file, EXITS_OFFSET)?;
         let steady = in_force(&one(file, RULES_STATUS_OFFSET)?) == in_force(&status)
             && wanted(&one(file, CONTROL_OFFSET)?) == wanted(&control);
         Ok(Self {
             counters,
+            exits,
             status,
             rules,
             control,

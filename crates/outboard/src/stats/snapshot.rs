@@ -26,12 +26,23 @@ pub enum Names {
 pub struct Snapshot {
     /// The network ports, in the order of the manifest.
     pub ports: Vec<Port>,
+    /// How often the guest's virtual machine was left, if its tender says so.
+    pub exits: Option<Exits>,
     /// The rules, if the guest has any.
     pub rules: Option<Rules>,
     /// Frames that were not captured, because the ring was full.
     pub captures_lost: u64,
     /// What contradicts itself, in words.
     pub notes: Vec<String>,
+}
+
+/// How often a virtual machine was left, as KVM counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Exits {
+    /// For an interrupt of the host's, the timer's above all.
+    pub interrupts: u64,
+    /// For whatever else: what the guest asked for.
+    pub others: u64,
 }
 
 /// What a port has counted.
@@ -133,11 +144,21 @@ impl Snapshot {
             ports: ports
                 .map(|port| self::port(raw, port, has_rules, &mut notes))
                 .collect(),
+            exits: exits(raw, description),
             rules: has_rules.then(|| rules(raw, names, &mut notes)).flatten(),
             captures_lost: raw.capture.lost,
             notes,
         }
     }
+}
+
+/// A tender says so of guests of `hvt` with rings; those of other hosts can write there themselves.
+fn exits(raw: &Raw, description: &Description) -> Option<Exits> {
+    let abi::share::Exits { all, interrupts } = raw.exits;
+    (description.host == "hvt" && all > 0).then_some(Exits {
+        interrupts,
+        others: all.saturating_sub(interrupts),
+    })
 }
 
 fn port(raw: &Raw, port: &Device, has_rules: bool, notes: &mut Vec<String>) -> Port {
@@ -326,6 +347,10 @@ pub(crate) mod tests {
         counters[private + PORT_APPLIANCE + Malformed::BadIpChecksum.index()] = 1;
         Raw {
             counters,
+            exits: abi::share::Exits {
+                all: 70,
+                interrupts: 30,
+            },
             status: RulesStatus {
                 generation: 2,
                 slot: 1,
@@ -390,6 +415,28 @@ table bridge filter {
         assert_eq!(rules.entries[0].label(), "tcp dport 7070 accept");
         assert_eq!(rules.entries[0].counted.frames, 8);
         assert_eq!(rules.entries[2].line, Some(3));
+    }
+
+    #[test]
+    fn exits_are_those_of_virtual_machines() {
+        let exits = |host: &str, raw: &Raw| {
+            let mut description = description();
+            description.host = host.into();
+            Snapshot::new(raw, &description, &names()).exits
+        };
+        let (interrupts, others) = (30, 40);
+        let both = Some(Exits { interrupts, others });
+        assert_eq!(exits("hvt", &raw()), both);
+        assert_eq!(exits("spt", &raw()), None);
+        let mut raw = raw();
+        raw.exits.all = 29;
+        let none = Some(Exits {
+            interrupts,
+            others: 0,
+        });
+        assert_eq!(exits("hvt", &raw), none);
+        raw.exits = abi::share::Exits::default();
+        assert_eq!(exits("hvt", &raw), None);
     }
 
     #[test]

@@ -16,6 +16,13 @@ pub fn render(snapshot: &Snapshot, rates: Option<&Rates>, all: bool) -> String {
         text.push('\n');
         text += &self::rules(rules, rates);
     }
+    if let Some(exits) = &snapshot.exits {
+        let _ = writeln!(
+            text,
+            "\nthe virtual machine was left {} times, and {} times for interrupts",
+            exits.others, exits.interrupts
+        );
+    }
     if snapshot.captures_lost > 0 {
         let lost = snapshot.captures_lost;
         let _ = writeln!(text, "\n{lost} frames were not captured: the ring was full");
