@@ -14,6 +14,8 @@ use crate::process::{Ended, run};
 use crate::rings;
 use crate::rules;
 use crate::software_device;
+use crate::software_nic;
+use crate::stats;
 use crate::temporary::{TemporaryFile, TemporaryFolder};
 use abi::note::Target;
 use libtest_mimic::{Completion, Failed, Trial};
@@ -85,7 +87,7 @@ const SINGLE: [(&str, Test); 9] = [
 ];
 
 /// What stands between two networks.
-const JOINED: [(&str, Test); 3] = [
+const JOINED: [(&str, Test); 4] = [
     ("the firewall's rules decide", |images| {
         firewall::rules(images, "hvt")
     }),
@@ -95,6 +97,7 @@ const JOINED: [(&str, Test); 3] = [
     ("rules wake an idle guest", |images| {
         rules::idle(images, "hvt")
     }),
+    ("exits are counted", stats::exits),
 ];
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
@@ -140,6 +143,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     trials.extend(backtrace::on(images, "hvt"));
     trials.extend(rings::trials(images));
     trials.extend(software_device::on(images, "hvt"));
+    trials.extend(software_nic::on(images, "hvt"));
     trials.extend(compatibility::on_hvt(images, network));
     trials
 }

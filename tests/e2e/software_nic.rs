@@ -2,7 +2,7 @@
 
 use crate::build::Images;
 use crate::frames;
-use crate::process::{Running, start};
+use crate::process::{Ended, Running, start};
 use crate::temporary::TemporaryFolder;
 use libtest_mimic::{Failed, Trial};
 use rustix::process::Signal;
@@ -16,23 +16,33 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Frames that are played in, all at once: a descriptor ring holds so many.
 const FRAMES: usize = 400;
 
+const ACCEPT: &str = "table bridge t { chain c { type filter hook forward priority 0; policy \
+                      accept; }\n}";
+
 type Test = fn(&Images, &str) -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
     ("what_is_played_in_comes_back", reflected),
+    ("the_firewall_passes_frames_between_two", forwarded),
     ("a_nic_that_is_killed_ends_the_run", killed),
 ];
 
 pub fn trials(images: &'static Images) -> Vec<Trial> {
     let hosts = ["process", "spt"];
-    let tests = TESTS.iter().flat_map(|test| hosts.map(|host| (test, host)));
-    tests
-        .map(|((name, test), host)| {
-            Trial::test(format!("software_nic::{name}::{host}"), move || {
-                test(images, host)
-            })
-        })
-        .collect()
+    let on = |host| on(images, host).into_iter();
+    hosts.into_iter().flat_map(on).collect()
+}
+
+/// The same on one host; those of `hvt` are named by it first, as all of its tests are.
+pub fn on(images: &'static Images, host: &'static str) -> Vec<Trial> {
+    let tests = TESTS.iter().map(|(name, test)| {
+        let name = match host {
+            "hvt" => format!("hvt::software_nic::{name}"),
+            _ => format!("software_nic::{name}::{host}"),
+        };
+        Trial::test(name, move || test(images, host))
+    });
+    tests.collect()
 }
 
 /// A model that serves one guest at `socket`.
@@ -128,20 +138,80 @@ fn reflected(images: &Images, host: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-fn killed(images: &Images, host: &str) -> Result<(), Failed> {
+/// What is played into the private NIC comes out of the public one.
+fn forwarded(images: &Images, host: &str) -> Result<(), Failed> {
     let folder = TemporaryFolder::new("nic")?;
-    let socket = folder.path.join("socket");
-    let record = format!("pcap:,{}", folder.path.join("out").display());
-    let nic = model(images, &socket, &record)?;
-    let guest = reflector(images, host, &socket)?;
-    // As soon as the guest has its device, or a moment later: both must do.
-    await_until("a guest", || is_connected(&nic))?;
+    let at = |name: &str| folder.path.join(name);
+    let frames = played();
+    fs::write(at("in"), capture(&frames))?;
+    let plays = format!("pcap:{},{}", at("in").display(), at("back").display());
+    let records = format!("pcap:,{}", at("out").display());
+    let private = model(images, &at("private"), &plays)?;
+    let public = model(images, &at("public"), &records)?;
+    let mut command = Command::new(images.program("outboard"));
+    command
+        .args(["run", "--mem=32", &format!("--host={host}")])
+        .args(["private", "public"].map(|port| {
+            let socket = at(port);
+            format!("--pci:{port}=vfio-user:{}", socket.display())
+        }))
+        .arg("--")
+        .args([images.firewall_on_nics.as_os_str(), ACCEPT.as_ref()]);
+    let guest = start(&mut command)?;
+    await_until("some of the frames", || {
+        captured(&at("out")).len() >= FRAMES
+    })?;
+    guest.signal(Signal::TERM);
+    guest.finish()?.expect_status(128 + Signal::TERM.as_raw())?;
+    for nic in [private, public] {
+        let ended = nic.finish()?;
+        ended.expect_status(0)?.expect_stdout("\"violations\":0}")?;
+    }
+    if captured(&at("out")) != frames || !captured(&at("back")).is_empty() {
+        return Err("other frames came out than were played in".into());
+    }
+    Ok(())
+}
+
+/// As soon as the guest's tender has the device, when it may still be asking for the rest of it,
+/// and when the guest has sent a frame: both must do.
+fn killed(images: &Images, host: &str) -> Result<(), Failed> {
+    let early = killed_when(images, host, |nic, _| is_connected(nic))?;
+    if early.status == abi::exit::FAILURE {
+        early.expect_stderr("the other side has closed the connection")?;
+    } else {
+        expect_gone(&early, host)?;
+    }
+    let late = killed_when(images, host, |_, out| !captured(out).is_empty())?;
+    expect_gone(&late, host)
+}
+
+fn expect_gone(ended: &Ended, host: &str) -> Result<(), Failed> {
+    ended.expect_status(abi::exit::DEVICE_GONE)?;
+    ended.expect_stderr("a device of the guest went away while in use")?;
+    // On hvt, the tender may be the first to know.
+    if host != "hvt" {
+        ended.expect_stdout("outboard: device nic: the process that it was has ended")?;
+    }
+    Ok(())
+}
+
+/// How the reflector ends whose NIC is killed once `now` is so of it and of its record.
+fn killed_when(
+    images: &Images,
+    host: &str,
+    now: impl Fn(&Running, &Path) -> bool,
+) -> Result<Ended, Failed> {
+    let folder = TemporaryFolder::new("nic")?;
+    let at = |name: &str| folder.path.join(name);
+    fs::write(at("in"), capture(&played()[..1]))?;
+    let wire = format!("pcap:{},{}", at("in").display(), at("out").display());
+    let nic = model(images, &at("socket"), &wire)?;
+    let guest = reflector(images, host, &at("socket"))?;
+    await_until("a guest", || now(&nic, &at("out")))?;
     nic.signal(Signal::KILL);
     nic.finish()?.expect_status(128 + Signal::KILL.as_raw())?;
-    let ended = guest.finish()?;
-    ended.expect_status(abi::exit::DEVICE_GONE)?;
-    ended.expect_stdout("outboard: device nic: the process that it was has ended")?;
-    Ok(())
+    guest.finish()
 }
 
 /// Whether a process has mapped somebody's DMA memory.

@@ -69,6 +69,14 @@ const WIRED: [&str; 4] = [
     "--nic=e1000e,hub1",
     "--nic=e1000e,hub1",
 ];
+/// The appliances that the tests run: what `outboard build` is told.
+const APPLIANCES: [&str; 5] = [
+    "--host=all unikernels/firewall",
+    "--manifest=manifest-nic.json unikernels/firewall",
+    "--manifest=manifest-82599.json unikernels/firewall",
+    "unikernels/reflector",
+    "--manifest=manifest-82599.json unikernels/reflector",
+];
 /// More than the tests take, in seconds, on a machine that is busy with something else.
 const TIMEOUT_SECONDS: u32 = 600;
 /// Tells the tests where everything lies, so that they build nothing; see `tests/e2e/build.rs`.
@@ -96,15 +104,12 @@ pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
     let programs = ["build", "--release", "-p", "outboard", "-p", "tender"];
     build(cargo(root).args(programs), verbose)?;
     build(cargo(&guests).args(["build", "--release"]), verbose)?;
-    let mut appliance = Command::new(&outboard);
-    appliance.args(["build", "--host=all", "unikernels/firewall"]);
-    appliance.arg("--out").arg(&appliances).current_dir(root);
-    build(&mut appliance, verbose)?;
-    build(appliance.arg("--manifest=manifest-nic.json"), verbose)?;
-    let mut reflector = Command::new(&outboard);
-    reflector.args(["build", "unikernels/reflector"]);
-    reflector.arg("--out").arg(&appliances).current_dir(root);
-    build(&mut reflector, verbose)?;
+    for words in APPLIANCES {
+        let mut appliance = Command::new(&outboard);
+        appliance.arg("build").args(words.split(' '));
+        appliance.arg("--out").arg(&appliances).current_dir(root);
+        build(&mut appliance, verbose)?;
+    }
     let tests = ["test", "-p", "e2e", "--no-run", "--message-format=json"];
     let messages = build(cargo(root).args(tests), verbose)?;
     let tests = executable(&messages).ok_or("cargo names no program of the end-to-end tests")?;
@@ -116,7 +121,9 @@ pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
         appliances.join("firewall.spt"),
         appliances.join("firewall.hvt"),
         appliances.join("firewall-nic.spt"),
+        appliances.join("firewall-82599.spt"),
         appliances.join("reflector.spt"),
+        appliances.join("reflector-82599.spt"),
     ];
     for name in names(&guests.join("src/bin"))? {
         files.push(release(&guests).join(name));
