@@ -12,7 +12,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Frames that are played in, all at once: a descriptor ring holds so many.
 const FRAMES: usize = 400;
 
@@ -158,9 +158,10 @@ fn forwarded(images: &Images, host: &str) -> Result<(), Failed> {
         .arg("--")
         .args([images.firewall_on_nics.as_os_str(), ACCEPT.as_ref()]);
     let guest = start(&mut command)?;
-    await_until("some of the frames", || {
+    let all = await_until("some of the frames", || {
         captured(&at("out")).len() >= FRAMES
-    })?;
+    });
+    all.map_err(|_| format!("{} of {FRAMES} frames came out", captured(&at("out")).len()))?;
     guest.signal(Signal::TERM);
     guest.finish()?.expect_status(128 + Signal::TERM.as_raw())?;
     for nic in [private, public] {

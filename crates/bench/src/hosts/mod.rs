@@ -105,18 +105,18 @@ const TAPS: Case = Case {
     ..FIREWALL
 };
 const CASES: [Case; 12] = [
-    DRIVER.of(1, "driver, 1 frame"),
-    DRIVER.of(8, "driver, 8 frames"),
-    DRIVER.of(32, "driver, 32 frames"),
-    WAITS.of(1, "driver and waits, 1 frame"),
-    WAITS.of(8, "driver and waits, 8 frames"),
-    WAITS.of(32, "driver and waits, 32 frames"),
-    FIREWALL.of(1, "firewall, 1 frame"),
-    FIREWALL.of(8, "firewall, 8 frames"),
-    FIREWALL.of(32, "firewall, 32 frames"),
-    TAPS.of(1, "firewall on taps, 1 frame"),
-    TAPS.of(8, "firewall on taps, 8 frames"),
-    TAPS.of(32, "firewall on taps, 32 frames"),
+    DRIVER.of(1, "driver: 1 frame"),
+    DRIVER.of(8, "driver: 8 frames"),
+    DRIVER.of(32, "driver: 32 frames"),
+    WAITS.of(1, "driver and waits: 1 frame"),
+    WAITS.of(8, "driver and waits: 8 frames"),
+    WAITS.of(32, "driver and waits: 32 frames"),
+    FIREWALL.of(1, "firewall: 1 frame"),
+    FIREWALL.of(8, "firewall: 8 frames"),
+    FIREWALL.of(32, "firewall: 32 frames"),
+    TAPS.of(1, "firewall on taps: 1 frame"),
+    TAPS.of(8, "firewall on taps: 8 frames"),
+    TAPS.of(32, "firewall on taps: 32 frames"),
 ];
 /// Those with NICs of the image's own, which come first.
 const WITH_CARDS: usize = 9;
