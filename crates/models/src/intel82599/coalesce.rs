@@ -88,9 +88,7 @@ impl Runs {
         let left = self.joined.end - first;
         first..first + left.div_ceil(left.div_ceil(self.most))
     }
-}
 
-impl Runs {
     /// How many segments a packet of the next frame should have, if each segment of this one may
     /// be joined with others: as here, or as many as there is room for.
     pub(super) fn all_joined(&self) -> Option<usize> {

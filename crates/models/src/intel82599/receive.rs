@@ -1,4 +1,8 @@
 //! Receiving: filters, offloads, descriptors (datasheet, 7.1).
+//!
+//! What every frame passes is always inlined. A value that is passed by memory, written word by
+//! word and read as a whole, waits for all stores before it, and those to the driver's memory take
+//! as long as its core holds on to the cache line: that cost a third of all frames of 64 bytes.
 
 use super::Nic;
 use super::descriptor::{RxWriteBack, error, packet_type, status};
@@ -144,7 +148,7 @@ impl Nic {
 
     /// Whether packets may come in that begin like this one and have these lengths, and where
     /// they go; if not, they are counted.
-    #[inline]
+    #[inline(always)]
     pub(super) fn admit(&mut self, frame: &[u8], lengths: &Lengths) -> Option<Admitted> {
         let tag = filter::tag(&self.file, frame);
         let passed = filter::pass(&self.file, frame);
@@ -268,7 +272,7 @@ impl Nic {
     /// Writes a packet to as many buffers as it takes, each followed by its descriptor. Its parts
     /// are the frame and what follows that, the first part long enough for a tag; `behind` bytes
     /// more lie in the buffer already.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place(
         &mut self,
         admitted: &Admitted,
@@ -293,6 +297,7 @@ impl Nic {
         self.interrupts.queue_happened(&self.file, number, false);
     }
 
+    #[inline(always)]
     fn place_parts(
         &mut self,
         number: usize,
@@ -336,6 +341,7 @@ impl Nic {
         }
     }
 
+    #[inline(always)]
     fn place_buffer(
         &mut self,
         number: usize,

@@ -36,7 +36,7 @@ const CONTEXTS: usize = 2;
 pub(crate) struct TxQueue {
     pub(crate) ring: Ring,
     contexts: [Option<Context>; CONTEXTS],
-    /// The first descriptor of the packet that is being gathered.
+    /// The first descriptor of the packet that is being gathered, if it is not the only one.
     packet: Option<Data>,
     gathered: usize,
     descriptors: usize,
@@ -223,7 +223,13 @@ impl Nic {
             return Ok(0);
         }
         let state = &mut self.tx[number];
-        let first = state.packet.take().unwrap_or(data);
+        let first = match state.packet {
+            Some(first) => {
+                state.packet = None;
+                first
+            }
+            None => data,
+        };
         let context = state.context(first);
         let bytes = std::mem::take(&mut state.gathered);
         state.descriptors = 0;
@@ -276,8 +282,10 @@ impl Nic {
         }
         let is_first = self.tx[number].packet.is_none();
         if is_first {
-            self.tx[number].packet = Some(data);
             self.tx[number].front = self.front(number, data, wire);
+            if !data.end_of_packet {
+                self.tx[number].packet = Some(data);
+            }
         }
         let state = &mut self.tx[number];
         state.descriptors += 1;
