@@ -18,13 +18,13 @@ mod exposition;
 mod firewall;
 mod frames;
 mod guests;
+mod hosts;
 mod hvt;
 mod joined;
 mod model;
 mod network;
 mod new;
 mod nft_syntax;
-
 mod oracle;
 mod pci;
 mod pci_guard;

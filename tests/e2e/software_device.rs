@@ -2,6 +2,7 @@
 //! what becomes of a guest whose device is wrong, lies, says nothing or ends.
 
 use crate::build::Images;
+use crate::hosts::{self, Test};
 use crate::process::{Ended, Running, run, start};
 use crate::temporary::TemporaryFolder;
 use abi::vfio_user::{HEADER_BYTES, Header, command, flag};
@@ -197,8 +198,6 @@ fn tender(images: &Images, host: &str, socket: &Path, arguments: &[&str]) -> Com
     command
 }
 
-type Test = fn(&Images, &str) -> Result<(), Failed>;
-
 const TESTS: &[(&str, Test)] = &[
     ("registers_by_message", registers_by_message),
     ("memory_and_interrupts_by_message", |images, host| {
@@ -235,21 +234,12 @@ const TESTS: &[(&str, Test)] = &[
 ];
 
 pub fn trials(images: &'static Images) -> Vec<Trial> {
-    let hosts = ["process", "spt"];
-    let on = |host| on(images, host).into_iter();
-    hosts.into_iter().flat_map(on).collect()
+    hosts::trials(images, "software_device", TESTS)
 }
 
-/// The same on one host; those of `hvt` are named by it first, as all of its tests are.
+/// The same on one host.
 pub fn on(images: &'static Images, host: &'static str) -> Vec<Trial> {
-    let tests = TESTS.iter().map(|(name, test)| {
-        let name = match host {
-            "hvt" => format!("hvt::software_device::{name}"),
-            _ => format!("software_device::{name}::{host}"),
-        };
-        Trial::test(name, move || test(images, host))
-    });
-    tests.collect()
+    hosts::on(images, host, "software_device", TESTS)
 }
 
 fn registers_by_message(images: &Images, host: &str) -> Result<(), Failed> {

@@ -2,6 +2,7 @@
 
 use crate::build::Images;
 use crate::frames;
+use crate::hosts::{self, Test};
 use crate::process::{Ended, Running, start};
 use crate::temporary::TemporaryFolder;
 use libtest_mimic::{Failed, Trial};
@@ -20,8 +21,6 @@ const FRAMES: usize = 200;
 const ACCEPT: &str = "table bridge t { chain c { type filter hook forward priority 0; policy \
                       accept; }\n}";
 
-type Test = fn(&Images, &str) -> Result<(), Failed>;
-
 const TESTS: &[(&str, Test)] = &[
     ("what_is_played_in_comes_back", reflected),
     ("the_firewall_passes_frames_between_two", forwarded),
@@ -29,21 +28,12 @@ const TESTS: &[(&str, Test)] = &[
 ];
 
 pub fn trials(images: &'static Images) -> Vec<Trial> {
-    let hosts = ["process", "spt"];
-    let on = |host| on(images, host).into_iter();
-    hosts.into_iter().flat_map(on).collect()
+    hosts::trials(images, "software_nic", TESTS)
 }
 
-/// The same on one host; those of `hvt` are named by it first, as all of its tests are.
+/// The same on one host.
 pub fn on(images: &'static Images, host: &'static str) -> Vec<Trial> {
-    let tests = TESTS.iter().map(|(name, test)| {
-        let name = match host {
-            "hvt" => format!("hvt::software_nic::{name}"),
-            _ => format!("software_nic::{name}::{host}"),
-        };
-        Trial::test(name, move || test(images, host))
-    });
-    tests.collect()
+    hosts::on(images, host, "software_nic", TESTS)
 }
 
 /// A model that serves one guest at `socket`.

@@ -23,17 +23,8 @@ use super::cards::Cards;
 use super::{Case, Programs, Wire};
 use crate::contender::Process;
 use crate::segment::Segment;
+use crate::traffic::SMALLEST_FRAME;
 
-/// The smallest frame, without the wire's checksum: to nobody, of an experimental type (IEEE 802).
-pub const FRAME: [u8; 60] = {
-    let mut frame = [0; 60];
-    frame[0] = 2;
-    frame[6] = 2;
-    frame[11] = 1;
-    frame[12] = 0x88;
-    frame[13] = 0xb5;
-    frame
-};
 /// Memory of the guests.
 const MEMORY: &str = "--mem=32";
 /// Indices of the ports: there is nothing else in the manifests.
@@ -75,7 +66,7 @@ pub fn cost(programs: &Programs, cards: &Cards, host: &str, case: &Case) -> io::
             });
             let _process = run.start(programs, host, case, &options)?;
             thread::sleep(LINK);
-            cards.inject(case.batch, &FRAME)?;
+            cards.inject(case.batch, &SMALLEST_FRAME)?;
             run.measure(case)
         }
         Wire::Taps => {
@@ -252,7 +243,7 @@ impl Taps {
     fn inject(&self, frames: usize) -> io::Result<()> {
         let socket = self.segment.run(|| PacketSocket::open(HUB))?;
         for _ in 0..frames {
-            socket.send(&FRAME)?;
+            socket.send(&SMALLEST_FRAME)?;
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ use crate::meter;
 use crate::samples::{Measure, Samples};
 use crate::segment::Segment;
 use crate::stats::turns;
+use crate::traffic::SMALLEST_FRAME;
 
 /// Frames that reached the far tap in a second of CPU time of all of the tender's threads, the
 /// guest's included.
@@ -39,16 +40,6 @@ const LEFT: &str = "left";
 const RIGHT: &str = "right";
 /// Memory of the guests in MiB.
 const MEMORY_MIB: u32 = 32;
-/// The smallest frame, without the wire's checksum: to nobody, of an experimental type (IEEE 802).
-const FRAME: [u8; 60] = {
-    let mut frame = [0; 60];
-    frame[0] = 2;
-    frame[6] = 2;
-    frame[11] = 1;
-    frame[12] = 0x88;
-    frame[13] = 0xb5;
-    frame
-};
 /// Frames between two looks at the clock.
 const BURST: usize = 32;
 /// How long a flood is, and the one before it that does not count.
@@ -212,7 +203,7 @@ fn send(socket: &PacketSocket, length: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < length {
         for _ in 0..BURST {
-            let _ = socket.send(&FRAME);
+            let _ = socket.send(&SMALLEST_FRAME);
         }
     }
 }

@@ -12,6 +12,17 @@ pub mod udp;
 use std::io;
 use std::time::Duration;
 
+/// The smallest frame, without the wire's checksum: to nobody, of an experimental type (IEEE 802).
+pub const SMALLEST_FRAME: [u8; 60] = {
+    let mut frame = [0; 60];
+    frame[0] = 2;
+    frame[6] = 2;
+    frame[11] = 1;
+    frame[12] = 0x88;
+    frame[13] = 0xb5;
+    frame
+};
+
 /// When a generator measures.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {

@@ -1,0 +1,34 @@
+//! Groups of tests that are the same on each host.
+
+use crate::build::Images;
+use libtest_mimic::{Failed, Trial};
+
+/// A test on a host of this name.
+pub type Test = fn(&Images, &str) -> Result<(), Failed>;
+
+/// A group's tests on the hosts that this machine has.
+pub fn trials(
+    images: &'static Images,
+    group: &str,
+    tests: &'static [(&'static str, Test)],
+) -> Vec<Trial> {
+    let on = |host| on(images, host, group, tests).into_iter();
+    ["process", "spt"].into_iter().flat_map(on).collect()
+}
+
+/// A group's tests on one host; those of `hvt` are named by it first, as all of its tests are.
+pub fn on(
+    images: &'static Images,
+    host: &'static str,
+    group: &str,
+    tests: &'static [(&'static str, Test)],
+) -> Vec<Trial> {
+    let trials = tests.iter().map(|(name, test)| {
+        let name = match host {
+            "hvt" => format!("hvt::{group}::{name}"),
+            _ => format!("{group}::{name}::{host}"),
+        };
+        Trial::test(name, move || test(images, host))
+    });
+    trials.collect()
+}
