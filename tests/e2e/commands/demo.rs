@@ -1,0 +1,143 @@
+//! The demonstration, as root or as an ordinary user: it holds, and leaves nothing behind.
+
+use crate::harness::build::{Images, root};
+use crate::harness::network::Network;
+use crate::harness::process::{run, start};
+use crate::harness::programs;
+use crate::harness::temporary::TemporaryFolder;
+use bench::privilege::Settings;
+use libtest_mimic::{Failed, Trial};
+use rustix::process::Signal;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long what is left of a killed demonstration may take to go.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// With the real iperf3: it carries something through every contender.
+fn iperf3(images: &Images) -> Result<(), Failed> {
+    let ended = run(demo(images, "firewall", &images.firewall).arg("--iperf3"))?;
+    let value: serde_json::Value = serde_json::from_str(&ended.expect_status(0)?.stdout)?;
+    let tcp = value["tcp"].as_array().ok_or("no rates")?;
+    let rates = tcp
+        .iter()
+        .map(|row| row["gigabits_per_second"]["median"].as_f64());
+    let carried = tcp.len() == 4 && rates.flatten().filter(|rate| *rate > 0.1).count() == 4;
+    carried
+        .then_some(())
+        .ok_or_else(|| format!("not all carried: {tcp:?}").into())
+}
+
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let missing = programs::no_iperf3();
+    let mut trials = vec![
+        network.trial("demo::all checks hold".into(), || {
+            holds(&mut demo(images, "firewall", &images.firewall))
+        }),
+        network.trial("demo::all checks hold on software NICs".into(), || {
+            holds(&mut demo(images, "nic", &images.firewall_on_nics))
+        }),
+        network.trial_unless(missing, "demo::the real iperf3".into(), || iperf3(images)),
+        network.trial("demo::SIGKILL leaves nothing behind".into(), || {
+            killed(images)
+        }),
+    ];
+    // Otherwise those above are run by one.
+    if network.root().is_none() {
+        let name = "demo::all checks hold for an ordinary user".into();
+        let missing = Settings::read().remedy();
+        trials.push(network.trial_unless(missing, name, || ordinary_user(images)));
+    }
+    trials
+}
+
+fn demo(images: &Images, which: &str, image: &Path) -> Command {
+    let mut command = Command::new(images.program("outboard"));
+    command
+        .args(["demo", which, "--quick", "--json", "--image"])
+        .arg(image)
+        .current_dir(root());
+    command
+}
+
+fn holds(demo: &mut Command) -> Result<(), Failed> {
+    let ended = run(demo)?;
+    let value: serde_json::Value = serde_json::from_str(&ended.expect_status(0)?.stdout)?;
+    let checks = value["checks"].as_array().ok_or("no checks")?;
+    let all = checks.len() == 8 && checks.iter().all(|check| check["held"] == true);
+    all.then_some(())
+        .ok_or_else(|| format!("not all held: {checks:?}").into())
+}
+
+/// For somebody who may do no more than open the device file of taps, as on most distributions.
+/// Root becomes an ordinary user, with such a file of his own.
+fn ordinary_user(images: &Images) -> Result<(), Failed> {
+    const BECOME: &str = "
+        set -e
+        mount -t tmpfs -o mode=0755 none \"$0\"
+        mknod -m 0666 \"$0/tun\" c 10 200
+        mount --bind \"$0/tun\" /dev/net/tun
+        exec setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all \"$@\"";
+    let folder = TemporaryFolder::new("demo")?;
+    let dev = folder.path.join("dev");
+    fs::create_dir(&dev)?;
+    // The repository may lie where nobody else can go.
+    let copy = |file: &Path| -> Result<PathBuf, Failed> {
+        let to = folder
+            .path
+            .join(file.file_name().ok_or("a file has a name")?);
+        fs::copy(file, &to)?;
+        Ok(to)
+    };
+    let outboard = copy(&images.program("outboard"))?;
+    for (which, image) in [
+        ("firewall", &images.firewall),
+        ("nic", &images.firewall_on_nics),
+    ] {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "sh", "-c", BECOME])
+            .arg(&dev)
+            .arg(&outboard);
+        command.args(["demo", which, "--quick", "--json", "--image"]);
+        holds(command.arg(copy(image)?).current_dir(&folder.path))?;
+    }
+    Ok(())
+}
+
+/// Processes with this word on their command line.
+fn processes(word: &str) -> Vec<String> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let lines = entries.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
+    lines.filter(|line| line.contains(word)).collect()
+}
+
+fn killed(images: &Images) -> Result<(), Failed> {
+    // A path of its own, so that only this demonstration's processes have it.
+    let image = format!(
+        "{}.{}.killed",
+        images.firewall.display(),
+        std::process::id()
+    );
+    fs::copy(&images.firewall, &image)?;
+    let mut command = Command::new(images.program("outboard"));
+    let demonstration = start(command.args(["demo", "firewall", "--image", &image]))?;
+    let deadline = Instant::now() + PATIENCE;
+    while processes(&image).len() < 2 && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let begun = processes(&image).len();
+    demonstration.signal(Signal::KILL);
+    demonstration.finish()?.expect_status(128 + 9)?;
+    while !processes(&image).is_empty() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(5));
+    }
+    fs::remove_file(&image)?;
+    let left = processes(&image);
+    let gone = begun >= 2 && left.is_empty();
+    gone.then_some(())
+        .ok_or_else(|| format!("{begun} processes, left: {left:?}").into())
+}

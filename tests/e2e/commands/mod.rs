@@ -1,0 +1,29 @@
+//! The commands of `outboard`, as a user types them.
+
+pub mod capture;
+pub mod cli;
+pub mod demo;
+pub mod doctor;
+pub mod new;
+pub mod send;
+pub mod stats;
+
+use crate::harness::build::Images;
+use crate::harness::network::Network;
+use libtest_mimic::Trial;
+
+/// All tests of this folder, but for those that `hvt` repeats.
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    [
+        capture::trials(images, network),
+        cli::trials(images),
+        demo::trials(images, network),
+        doctor::trials(images, network),
+        stats::trials(images, network),
+        send::trials(images, network),
+        new::trials(images, network),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

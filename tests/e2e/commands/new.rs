@@ -1,0 +1,77 @@
+//! `outboard new`: what it makes builds and runs as it says, and what it cannot make it refuses.
+
+use crate::harness::build::Images;
+use crate::harness::document::shell;
+use crate::harness::network::Network;
+use crate::harness::process::{run, start};
+use crate::harness::temporary::TemporaryFolder;
+use libtest_mimic::{Failed, Trial};
+use rustix::process::Signal;
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the appliance may take to say its first line.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Arguments, and a word of the answer.
+const REFUSED: [(&str, &str); 5] = [
+    ("here", "here already"),
+    ("Box", "lower-case"),
+    ("../box", "lower-case"),
+    ("unikernel", "another"),
+    ("box --outboard=/nonexistent", "--outboard"),
+];
+
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    vec![
+        Trial::test("new::what it cannot make is refused", || refused(images)),
+        network.trial("new::the commands that it prints".into(), || {
+            printed(images)
+        }),
+    ]
+}
+
+fn refused(images: &Images) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("new")?;
+    fs::create_dir(folder.path.join("here"))?;
+    for (arguments, answer) in REFUSED {
+        let command = format!("outboard new {arguments}");
+        let ended = run(&mut shell(images, &folder.path, &command))?;
+        ended.expect_status(1)?.expect_stderr(answer)?;
+        if ended.stderr.lines().count() != 1 || fs::read_dir(&folder.path)?.count() != 1 {
+            return Err(format!("not one line, or a folder: {ended:?}").into());
+        }
+    }
+    Ok(())
+}
+
+fn printed(images: &Images) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("new")?;
+    let made = run(&mut shell(images, &folder.path, "outboard new box"))?;
+    let stdout = &made.expect_status(0)?.stdout;
+    let commands: Vec<_> = stdout
+        .lines()
+        .filter_map(|l| l.strip_prefix("    "))
+        .collect();
+    let (last, first) = commands.split_last().ok_or("no commands")?;
+    let script = format!("{}\nexec {last} > said", first.join("\n"));
+    let mut running = start(&mut shell(images, &folder.path, &script))?;
+    // To build it takes as long as it takes; the run itself does not.
+    let image = folder.path.join("box/box.spt");
+    let said = folder.path.join("box/said");
+    let mut deadline = None;
+    while !fs::read_to_string(&said).is_ok_and(|said| said.contains("counting the frames")) {
+        if image.exists() {
+            deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
+        }
+        let late = deadline.is_some_and(|deadline| Instant::now() > deadline);
+        if late || !running.is_alive() {
+            running.signal(Signal::KILL);
+            return Err(format!("it says nothing: {:?}", running.finish()?).into());
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    running.signal(Signal::INT);
+    running.finish()?.expect_status(128 + 2).map(|_| ())
+}

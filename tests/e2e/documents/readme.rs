@@ -1,0 +1,125 @@
+//! The commands of the README do what it says. Each block is marked `<!-- test: NAME -->`.
+
+use crate::harness::build::{Images, root};
+use crate::harness::document::{self, shell};
+use crate::harness::network::Network;
+use crate::harness::process::{Ended, run, start};
+use crate::harness::temporary::TemporaryFolder;
+use bench::segment::Segment;
+use libtest_mimic::{Failed, Trial};
+use rustix::process::Signal;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the firewall may take to be up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    vec![
+        Trial::test("readme::each block is tested", every_block),
+        Trial::test("readme::install", || install(images)),
+        network.trial("readme::taps, run".into(), || taps_and_run(images)),
+        network.trial("readme::change a line, see a verdict change".into(), || {
+            change(images)
+        }),
+    ]
+}
+
+/// The shell commands of a marked block.
+fn block(name: &str) -> Result<String, Failed> {
+    let mark = format!("test: {name}");
+    let blocks = document::blocks("README.md")?;
+    let block = blocks.into_iter().find(|block| block.mark == mark);
+    Ok(block.ok_or(format!("README has no block {name}"))?.text)
+}
+
+/// `demo` is what the tests of the demonstration run, `test` is this; the others are run here. A
+/// new block must be added to one of the two.
+fn every_block() -> Result<(), Failed> {
+    let blocks = document::blocks("README.md")?.len();
+    let known = ["demo", "test", "install", "taps", "run", "change"];
+    for name in known {
+        block(name)?;
+    }
+    let all = blocks == known.len();
+    all.then_some(())
+        .ok_or_else(|| format!("{blocks} blocks, {} known", known.len()).into())
+}
+
+/// Installs into a folder that goes with the test.
+fn install(images: &Images) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("install")?;
+    let commands = block("install")?.replace("outboard ", "\"$CARGO_INSTALL_ROOT\"/bin/outboard ");
+    let mut command = shell(images, root(), &commands);
+    let ended = run(command.env("CARGO_INSTALL_ROOT", &folder.path))?;
+    ended.expect_status(0)?.expect_stdout("private")?;
+    ended.expect_stdout("public").map(|_| ())
+}
+
+fn taps_and_run(images: &Images) -> Result<(), Failed> {
+    let segment = Segment::new()?;
+    let here = |commands: &str| shell(images, root(), commands);
+    segment
+        .run(|| run(&mut here(&block("taps")?)))?
+        .expect_status(0)?;
+    let firewall = segment.run(|| start(&mut here(&format!("exec {}", block("run")?))))?;
+    let carrier = "ip -oneline link show dev public0";
+    let deadline = Instant::now() + PATIENCE;
+    while !segment
+        .run(|| run(&mut here(carrier)))?
+        .stdout
+        .contains("LOWER_UP")
+    {
+        if Instant::now() > deadline {
+            return Err(format!("no carrier: {:?}", firewall.finish()).into());
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    firewall.signal(Signal::INT);
+    firewall.finish()?.expect_status(128 + 2).map(|_| ())
+}
+
+/// A folder with the sources that an image is made of.
+fn sources() -> Result<TemporaryFolder, Failed> {
+    let copy = TemporaryFolder::new("sources")?;
+    for name in [
+        "Cargo.toml",
+        "Cargo.lock",
+        ".cargo",
+        "crates",
+        "unikernels",
+        "xtask",
+    ] {
+        let mut command = Command::new("cp");
+        command.arg("-r").arg(root().join(name)).arg(&copy.path);
+        run(&mut command)?.expect_status(0)?;
+    }
+    Ok(copy)
+}
+
+fn change(images: &Images) -> Result<(), Failed> {
+    let copy = sources()?;
+    // The programs are those of this repository; image and rules are the changed copy's.
+    let commands = block("change")?;
+    let demo = "cargo xtask demo";
+    if !commands.contains(demo) {
+        return Err("the block does not end with the demonstration".into());
+    }
+    let commands = commands.replace(
+        demo,
+        "outboard build unikernels/firewall >&2\n\
+         outboard demo firewall --quick --json --image unikernels/firewall/firewall.spt",
+    );
+    let ended: Ended = run(&mut shell(images, &copy.path, &commands))?;
+    let value: serde_json::Value = serde_json::from_str(&ended.expect_status(1)?.stdout)?;
+    let checks = value["checks"].as_array().ok_or("no checks")?;
+    let dropped = |check: &&serde_json::Value| check["expected"] == "dropped";
+    let changed = checks
+        .iter()
+        .filter(dropped)
+        .all(|check| check["passed"] == true);
+    changed
+        .then_some(())
+        .ok_or_else(|| format!("TCP 1234 did not pass: {checks:?}").into())
+}

@@ -1,0 +1,142 @@
+//! Documents that are typed as they stand there: their commands one after the other into a shell,
+//! their blocks of code into their files.
+
+use crate::harness::build::Images;
+use crate::harness::document::{self, Block};
+use crate::harness::network::Network;
+use crate::harness::process::{Ended, run};
+use crate::harness::temporary::TemporaryFolder;
+use libtest_mimic::{Failed, Trial};
+use std::collections::HashMap;
+use std::fs;
+use std::process::Command;
+
+/// The block whose command starts the shell into which all that follows it is typed.
+const NETWORK: &str = "network";
+
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let installed = run(Command::new("ping").arg("-V")).is_ok();
+    let missing = (!installed).then_some("needs ping: sudo apt-get install iputils-ping");
+    let trial = |document: &'static Document| {
+        let name = format!("typed::{}", document.path);
+        network.trial_unless(missing, name, || typed(images, document))
+    };
+    DOCUMENTS.iter().map(trial).collect()
+}
+
+struct Document {
+    path: &'static str,
+    /// Whether what a block of commands starts has ended before the next one begins.
+    waits: bool,
+}
+
+const DOCUMENTS: &[Document] = &[
+    Document {
+        path: "docs/tutorial.md",
+        waits: true,
+    },
+    Document {
+        path: "docs/firewall.md",
+        waits: false,
+    },
+];
+
+fn typed(images: &Images, document: &Document) -> Result<(), Failed> {
+    let blocks = document::blocks(document.path)?;
+    let is_network = |block: &Block| block.mark == format!("test: {NETWORK}");
+    let position = blocks.iter().position(is_network).ok_or("no network")?;
+    let (before, rest) = blocks.split_at(position);
+    let (network, typed) = rest.split_first().ok_or("no network")?;
+
+    let folder = TemporaryFolder::new("tutorial")?;
+    let typed_file = folder.path.join("typed");
+    fs::write(&typed_file, script(typed, document.waits)?)?;
+    let commands = format!(
+        "{}{} < {}",
+        script(before, document.waits)?,
+        network.text.trim_end(),
+        typed_file.display()
+    );
+    let mut shell = document::shell(images, &folder.path, &commands);
+    shell.env("SHELL", "/bin/sh");
+    shell.env("FIREWALL", &images.firewall);
+    let ended = run(&mut shell)?;
+    for block in blocks.iter().filter(|block| block.language == "text") {
+        expect(block, &ended)?;
+    }
+    Ok(())
+}
+
+/// What a user would type to follow these blocks. Behind each block of commands a line says so,
+/// once all that it started has ended if the document `waits`.
+fn script(blocks: &[Block], waits: bool) -> Result<String, Failed> {
+    let wait = if waits { "wait\n" } else { "" };
+    let mut files: HashMap<&str, String> = HashMap::new();
+    let mut script = String::new();
+    for block in blocks {
+        let Some(name) = block.mark.strip_prefix("test: ") else {
+            continue;
+        };
+        match block.language.as_str() {
+            "sh" => {
+                script += &format!("{}{wait}echo {}\n", block.text, end_of(name));
+                continue;
+            }
+            "rust" | "nft" => drop(files.insert(name, block.text.clone())),
+            "diff" => change(files.get_mut(name).ok_or("no such file")?, &block.text)?,
+            other => return Err(format!("nobody tests {other}").into()),
+        }
+        script += &format!("cat > {name} <<'END OF FILE'\n{}END OF FILE\n", files[name]);
+    }
+    Ok(script)
+}
+
+fn end_of(name: &str) -> String {
+    format!("--- end of {name}")
+}
+
+/// Applies a diff of one place that has no line numbers.
+fn change(text: &mut String, diff: &str) -> Result<(), Failed> {
+    let side = |left_out: char| -> String {
+        let lines = diff.lines().filter(|line| !line.starts_with(left_out));
+        lines.flat_map(|line| [&line[1..], "\n"]).collect()
+    };
+    let (old, new) = (side('+'), side('-'));
+    if text.matches(&old).count() != 1 {
+        return Err(format!("not one place to change: {old}").into());
+    }
+    *text = text.replace(&old, &new);
+    Ok(())
+}
+
+/// Fails unless each line of the block is part of a line that its commands printed. In
+/// `output like`, words with digits may be other ones.
+fn expect(block: &Block, ended: &Ended) -> Result<(), Failed> {
+    let (kind, name) = block.mark.split_once(": ").ok_or("no name")?;
+    let (printed, _) = ended
+        .stdout
+        .split_once(&end_of(name))
+        .ok_or_else(|| format!("{name} was not run: {ended:?}"))?;
+    let printed = printed.rsplit("--- end of").next().unwrap_or_default();
+    for line in block.text.lines() {
+        let fits = match kind {
+            "output" => printed.contains(line),
+            "output like" => printed.lines().any(|printed| shape(printed) == shape(line)),
+            _ => false,
+        };
+        if !fits {
+            return Err(
+                format!("{name}: no {kind} {line:?} in: {printed}; {}", ended.stderr).into(),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The words of a line, those with a digit left out.
+fn shape(line: &str) -> Vec<&str> {
+    let has_digit = |word: &str| word.contains(|c: char| c.is_ascii_digit());
+    line.split_whitespace()
+        .map(|word| if has_digit(word) { "#" } else { word })
+        .collect()
+}

@@ -1,0 +1,57 @@
+//! The blocks of a document, by which it is tested: in front of each stands `<!-- MARK -->`.
+
+use crate::harness::build::{Images, root};
+use libtest_mimic::Failed;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const FENCE: &str = "```";
+
+/// What stands between two fences.
+pub struct Block {
+    /// What the line in front of it says it is for, such as `test: install`.
+    pub mark: String,
+    /// The language behind the first fence.
+    pub language: String,
+    pub text: String,
+}
+
+/// All blocks of a document of the repository, in order; each must have a mark.
+pub fn blocks(path: &str) -> Result<Vec<Block>, Failed> {
+    let text = fs::read_to_string(root().join(path))?;
+    let mut blocks = Vec::new();
+    let mut before = "";
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(language) = line.strip_prefix(FENCE) {
+            let mark = before
+                .strip_prefix("<!-- ")
+                .and_then(|rest| rest.strip_suffix(" -->"))
+                .ok_or_else(|| format!("{path}: a block of {language} has no mark"))?;
+            let lines = lines.by_ref().take_while(|line| *line != FENCE);
+            blocks.push(Block {
+                mark: mark.to_owned(),
+                language: language.to_owned(),
+                text: lines.flat_map(|line| [line, "\n"]).collect(),
+            });
+        }
+        before = line;
+    }
+    Ok(blocks)
+}
+
+/// A shell in `folder` that has our programs, and needs no sudo. Its cargo stays off the network,
+/// which an ordinary user's run has none of; what it builds has been fetched for our own images.
+pub fn shell(images: &Images, folder: &Path, commands: &str) -> Command {
+    let programs = images.program("outboard");
+    let folder_of_programs = programs.parent().unwrap_or(Path::new("/"));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new("sh");
+    command
+        .args(["-ec", &format!("sudo() {{ \"$@\"; }}\n{commands}")])
+        .env("CARGO_NET_OFFLINE", "true")
+        .env("PATH", format!("{}:{path}", folder_of_programs.display()))
+        .current_dir(folder);
+    command
+}

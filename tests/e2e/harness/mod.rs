@@ -1,0 +1,13 @@
+//! What tests are made of: programs, files, networks, wires and frames.
+
+pub mod build;
+pub mod document;
+pub mod exposition;
+pub mod frames;
+pub mod joined;
+pub mod network;
+pub mod process;
+pub mod programs;
+pub mod runtime;
+pub mod temporary;
+pub mod wire;

@@ -1,0 +1,87 @@
+//! Traffic of programs that others wrote, which each network administrator knows: `ping` and
+//! `iperf3`.
+
+use crate::harness::process::{Ended, run, start};
+use bench::segment::Segment;
+use libtest_mimic::Failed;
+use std::net::Ipv4Addr;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Packets that `ping` sends.
+const PINGS: u32 = 20;
+/// Bytes that `iperf3` sends: not for a time, for nobody knows what a slow machine does in it.
+const BYTES: &str = "1M";
+/// How long a server may take to listen.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Which end of `iperf3` sends.
+#[derive(Clone, Copy, Debug)]
+pub enum Sender {
+    /// The one that connects.
+    Client,
+    /// The one that listens (`--reverse`).
+    Server,
+}
+
+/// Why `iperf3` cannot be run, if it is not installed.
+pub fn no_iperf3() -> Option<&'static str> {
+    let installed = run(Command::new("iperf3").arg("--version")).is_ok();
+    (!installed).then_some("needs: apt-get install iperf3")
+}
+
+/// No packet is lost that `ping` sends to `ip` and back.
+pub fn ping(from: &Segment, ip: Ipv4Addr) -> Result<(), Failed> {
+    let mut command = Command::new("ping");
+    command.args(["-c", &PINGS.to_string(), "-i", "0.05", &ip.to_string()]);
+    let ended = from.run(|| run(&mut command))?;
+    // As busybox and iputils both say it.
+    let all = format!("{PINGS} packets transmitted, {PINGS} ");
+    ended.expect_status(0)?.expect_stdout(&all)?;
+    ended.expect_stdout(" 0% packet loss").map(drop)
+}
+
+/// Both ends of an `iperf3` have counted bytes that arrived.
+pub fn iperf3(from: &Segment, to: &Segment, ip: Ipv4Addr, sender: Sender) -> Result<(), Failed> {
+    let ip = ip.to_string();
+    let mut server = Command::new("iperf3");
+    server.args(["--server", "--one-off", "--json", "--bind", &ip]);
+    let server = to.run(|| start(&mut server))?;
+    let mut client = Command::new("iperf3");
+    client.args(["--client", &ip, "--json", "--bytes", BYTES]);
+    // A server that sends does not ask what has arrived.
+    let server_counts = match sender {
+        Sender::Client => "sum_received",
+        Sender::Server => "sum_sent",
+    };
+    if let Sender::Server = sender {
+        client.arg("--reverse");
+    }
+    counted(&connected(from, &mut client)?, "sum_received")?;
+    counted(&server.finish()?, server_counts)
+}
+
+/// Runs a client, again as long as nobody listens yet.
+fn connected(from: &Segment, client: &mut Command) -> Result<Ended, Failed> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let ended = from.run(|| run(client))?;
+        let refused = ended.stdout.contains("Connection refused");
+        if !refused || Instant::now() > deadline {
+            return Ok(ended);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// One end has done its work, and this sum of its bytes is not 0.
+fn counted(ended: &Ended, sum: &str) -> Result<(), Failed> {
+    let report: serde_json::Value = serde_json::from_str(&ended.expect_status(0)?.stdout)?;
+    let bytes = report["end"][sum]["bytes"].as_u64();
+    // Its exit status is 0 after most errors.
+    if report["error"].is_null() && bytes.is_some_and(|bytes| bytes > 0) {
+        return Ok(());
+    }
+    Err(format!("iperf3: {}, {sum} {bytes:?}", report["error"]).into())
+}

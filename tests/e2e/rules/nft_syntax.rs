@@ -1,0 +1,140 @@
+//! The language of rules beside nft itself: what `nf` accepts, nft accepts; what nft accepts and
+//! `nf` does not is refused with a place and a reason.
+
+use crate::harness::network::Network;
+use crate::harness::process::{self, Ended};
+use crate::harness::temporary::TemporaryFolder;
+use libtest_mimic::{Failed, Trial};
+use nf::nft::{self, ErrorKind, Limits};
+use std::fs;
+use std::process::Command;
+
+/// Rules that are accepted, and how they are printed.
+const ACCEPTED: &str = include_str!("../../../crates/nf/src/nft/tests/accepted.txt");
+/// Rules that nft alone accepts.
+const UNSUPPORTED: &str = include_str!("../../../crates/nf/src/nft/tests/unsupported.txt");
+
+/// Files that nft alone accepts.
+const UNSUPPORTED_FILES: [&str; 14] = [
+    "table inet t { chain c { type filter hook forward priority 0; }; }",
+    "table ip t { chain c { type filter hook forward priority 0; }; }",
+    "table t { }",
+    "add table bridge t",
+    "table bridge t { }; table bridge u { }",
+    "table bridge t { flags dormant; }",
+    "table bridge t { map m { type ipv4_addr : verdict; }; }",
+    "table bridge t { counter x { }; }",
+    "table bridge t { set s { typeof ip saddr; }; }",
+    "table bridge t { set s { type ipv4_addr . inet_service; }; }",
+    "table bridge t { set s { type ipv4_addr; flags timeout; timeout 5s; }; }",
+    "table bridge t { set s { type ipv4_addr; size 5; }; }",
+    "table bridge t { chain c { type filter hook input priority 0; }; }",
+    "define s = @x\ntable bridge t { set x { type ipv4_addr; }; chain c { ip saddr $s; }; }",
+];
+
+/// Files that are accepted.
+const FILES: [&str; 4] = [
+    include_str!("../../../unikernels/firewall/rules/seed001.nft"),
+    include_str!("../../../unikernels/firewall/rules/ipv6.nft"),
+    "define PORTS = { 80, 443 }
+table bridge t {
+\tcomment \"a table\"
+\tdefine NET = 10.0.0.0/8
+\tset addresses {
+\t\ttype ipv4_addr; flags constant, interval
+\t\tauto-merge
+\t\tcomment \"a set\"
+\t\telements = {
+\t\t\t$NET, # inside
+\t\t\t# a line of its own
+\t\t\t192.0.2.1-192.0.2.9, }
+\t}
+\tset links { type ether_addr; elements = { 2:0:0:0:0:1, 02:00:00:00:00:02 }; }
+\tset names { type ifname; elements = { \"a\", b }
+\t}
+\tset protocols { type inet_proto; elements = { tcp, 17 }; }
+\tset services { type inet_service; flags interval; elements = { ssh, 8000-8080 }; }
+\tset types { type ether_type; elements = { ip, 0x88cc }; }
+\tset pings { type icmp_type; elements = { echo-request, 0 }; }
+\tset pings6 { type icmpv6_type; elements = { echo-request, 129 }; }
+\tset addresses6 { type ipv6_addr; flags interval; elements = { fe80::/10 }; }
+\tchain later { define HERE = 22
+\t\ttcp dport $HERE accept; tcp dport $PORTS accept
+\t\ttcp dport { $PORTS, 8080 } \\
+\t\t\taccept
+\t}
+\tchain c {
+\t\tcomment \"a chain\"
+\t\ttype filter hook forward priority filter - 1
+\t\tpolicy drop
+\t\tip saddr @addresses ip saddr $NET jump later
+\t\tether saddr @links counter; iifname @names meta l4proto @protocols accept
+\t}
+}",
+    "table bridge t { chain c { type filter hook forward priority -5; policy accept;};}",
+];
+
+/// The tests of this file.
+pub fn trials(network: &Network) -> Vec<Trial> {
+    let installed = Command::new("nft").arg("--version").output().is_ok();
+    let missing = (!installed).then_some("needs nft");
+    vec![
+        network.trial_unless(missing, "nft_syntax::accepted_by_both".into(), accepted),
+        network.trial_unless(missing, "nft_syntax::refused_by_us_alone".into(), refused),
+    ]
+}
+
+/// A file with one rule, and what the rules of the corpora name.
+fn file(rule: &str) -> String {
+    format!("table bridge t {{\n\tchain d {{ }}\n\tchain c {{\n\t\t{rule}\n\t}}\n}}\n")
+}
+
+/// What nft says of `text`, in a network namespace of its own.
+fn nft(folder: &TemporaryFolder, text: &str) -> Result<Ended, Failed> {
+    let path = folder.path.join("rules.nft");
+    fs::write(&path, text)?;
+    let mut command = Command::new("unshare");
+    process::run(
+        command
+            .args(["--net", "nft", "--check", "--file"])
+            .arg(path),
+    )
+}
+
+fn accepted() -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("nft_syntax")?;
+    let rules = ACCEPTED.lines().filter(|line| !line.is_empty());
+    let rules = rules.map(|line| file(line.split(" => ").next().unwrap_or(line)));
+    for text in rules.chain(FILES.map(str::to_owned)) {
+        let parsed = match nft::parse(&text, &Limits::DEFAULT) {
+            Ok(parsed) => parsed,
+            Err(error) => return Err(error.render("rules.nft", &text).to_string().into()),
+        };
+        for text in [&text, &parsed.to_string()] {
+            let said = nft(&folder, text)?;
+            let said = said.expect_status(0);
+            said.map_err(|failed| format!("{text}\n{}", failed.message().unwrap_or_default()))?;
+        }
+    }
+    Ok(())
+}
+
+fn refused() -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("nft_syntax")?;
+    let rules = UNSUPPORTED.lines().filter(|line| !line.is_empty());
+    let rules = rules.map(|line| file(line.split(" => ").next().unwrap_or(line)));
+    for text in rules.chain(UNSUPPORTED_FILES.map(str::to_owned)) {
+        let said = nft(&folder, &text)?;
+        let said = said.expect_status(0);
+        said.map_err(|failed| format!("{text}\n{}", failed.message().unwrap_or_default()))?;
+        let Err(error) = nft::parse(&text, &Limits::DEFAULT) else {
+            return Err(format!("accepted: {text}").into());
+        };
+        if let ErrorKind::Unsupported(refusal) = error.kind
+            && refusal.why.is_empty()
+        {
+            return Err(format!("no reason: {text}").into());
+        }
+    }
+    Ok(())
+}
