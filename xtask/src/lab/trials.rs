@@ -79,13 +79,15 @@ const APPLIANCES: [&str; 5] = [
 ];
 /// More than the tests take, in seconds, on a machine that is busy with something else.
 const TIMEOUT_SECONDS: u32 = 600;
-/// Tells the tests where everything lies, so that they build nothing; see `tests/e2e/harness/build.rs`.
+/// Tells the tests where everything lies, so that they build nothing:
+/// `tests/e2e/harness/build.rs`.
 const PREBUILT: &str = "OUTBOARD_PREBUILT";
 /// Tells them how many bits the addresses of their machine have; see `tests/e2e/devices/vfio.rs`.
 const ADDRESS_BITS: &str = "OUTBOARD_ADDRESS_BITS";
 /// Names the folder of a built Solo5, the peer; see `tests/e2e/hosts/compatibility.rs`.
 const PEER: &str = "SOLO5_DIR";
-/// The host's programs that the tests run, where they are installed; see `tests/e2e/harness/programs.rs`.
+/// The programs of the host that the tests run, where they are installed:
+/// `tests/e2e/harness/programs.rs`.
 const PROGRAMS: [&str; 1] = ["iperf3"];
 /// Puts shared libraries, which programs of the host's need, where they are looked for.
 const LIBRARIES: &str = "mkdir -p /lib; ln -s /lib /lib64; ln -s /lab/*.so* /lib; ";
