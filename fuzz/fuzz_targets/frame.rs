@@ -9,7 +9,7 @@ use nf::{Key, L4, Malformed};
 use std::sync::LazyLock;
 
 static RULES: LazyLock<nf::RuleSet> = LazyLock::new(|| {
-    let text = include_str!("../../unikernels/firewall/rules/seed001.nft");
+    let text = include_str!("../../unikernels/firewall/rules/default.nft");
     nf::load(text, &["private", "public"], &nf::nft::Limits::DEFAULT).expect("they are rules")
 });
 

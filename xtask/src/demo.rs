@@ -125,7 +125,7 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     if benchmark == "rules" {
         command
             .arg("--rules")
-            .arg(root.join(FIREWALL).join("rules/seed001.nft"));
+            .arg(root.join(FIREWALL).join("rules/default.nft"));
     }
     if benchmark == "nic" {
         command

@@ -16,7 +16,7 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-const CASES: [&str; 5] = ["seed001", "4", "100", "10000", "set"];
+const CASES: [&str; 5] = ["default", "4", "100", "10000", "set"];
 /// Elements of the set in the case `set`.
 const SET_ELEMENTS: u32 = 100_000;
 const FLOWS_MAX: usize = 1024;
@@ -99,8 +99,8 @@ fn table(sets: &str, rules: &str) -> String {
 }
 
 /// The rules that the firewall comes with, and its service.
-fn seed001() -> Case {
-    let text = include_str!("../../../unikernels/firewall/rules/seed001.nft").to_owned();
+fn default() -> Case {
+    let text = include_str!("../../../unikernels/firewall/rules/default.nft").to_owned();
     let flow = Flow {
         source: 1,
         destination: 2,
@@ -177,7 +177,7 @@ fn large_set() -> Case {
 
 fn case(name: &str) -> Option<Case> {
     match name {
-        "seed001" => Some(seed001()),
+        "default" => Some(default()),
         "set" => Some(large_set()),
         count => count.parse().ok().map(distinct),
     }
@@ -249,7 +249,7 @@ fn main() {
     let Some(count) = count.filter(|count| *count > 0 && known) else {
         eprintln!(
             "verdict_cost: give a case and a number of frames: \
-             verdict_cost [--json] [seed001|4|100|10000|set [FRAMES]]"
+             verdict_cost [--json] [default|4|100|10000|set [FRAMES]]"
         );
         std::process::exit(1);
     };

@@ -18,7 +18,7 @@ const PCI_MANIFEST: &[u8] = br#"{ "type": "solo5.manifest", "version": 1, "dma_s
     "vendor": 32902, "device_id": 4347, "bus_master_enable": true, "map_bar0": true } ] }
 "#;
 
-const SEED001: &str = include_str!("../../../unikernels/firewall/rules/seed001.nft");
+const DEFAULT: &str = include_str!("../../../unikernels/firewall/rules/default.nft");
 const IPV6: &str = include_str!("../../../unikernels/firewall/rules/ipv6.nft");
 /// Rules, each with what is expected of it.
 const RULES: [&str; 3] = [
@@ -206,7 +206,7 @@ fn hypercalls() -> Vec<u8> {
 /// Rule files, rules of the unit tests, and the files of the folders named on the command line.
 fn rules(folder: &Path) -> std::io::Result<()> {
     fs::create_dir_all(folder)?;
-    fs::write(folder.join("seed001"), SEED001)?;
+    fs::write(folder.join("default"), DEFAULT)?;
     fs::write(folder.join("ipv6"), IPV6)?;
     let lines = RULES.iter().flat_map(|rules| rules.lines());
     for (number, line) in lines.enumerate() {

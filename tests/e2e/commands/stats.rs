@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The rules of the firewall in these tests.
-const RULES: &str = "unikernels/firewall/rules/seed001.nft";
+const RULES: &str = "unikernels/firewall/rules/default.nft";
 
 type Test = fn(&Images) -> Result<(), Failed>;
 

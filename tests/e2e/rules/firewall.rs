@@ -10,7 +10,7 @@ use nf::nft::Limits;
 use nf::{Listing, Malformed};
 
 /// The rules that the firewall comes with.
-const RULES: &str = include_str!("../../../unikernels/firewall/rules/seed001.nft");
+const RULES: &str = include_str!("../../../unikernels/firewall/rules/default.nft");
 /// Frames of noise, and the seed by which a failing run is repeated.
 const NOISE_FRAMES: u32 = 20_000;
 const NOISE_SEED: u64 = 0x0b0a_0001;

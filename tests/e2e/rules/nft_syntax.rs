@@ -34,7 +34,7 @@ const UNSUPPORTED_FILES: [&str; 14] = [
 
 /// Files that are accepted.
 const FILES: [&str; 4] = [
-    include_str!("../../../unikernels/firewall/rules/seed001.nft"),
+    include_str!("../../../unikernels/firewall/rules/default.nft"),
     include_str!("../../../unikernels/firewall/rules/ipv6.nft"),
     "define PORTS = { 80, 443 }
 table bridge t {

@@ -13,7 +13,7 @@ use unikernel::{Port, println};
 unikernel::entry!(main);
 
 /// In force where neither the host nor the command line has other rules.
-const BUILT_IN: &str = include_str!("../rules/seed001.nft");
+const BUILT_IN: &str = include_str!("../rules/default.nft");
 
 fn main() -> i32 {
     let ports = nics::port("private").and_then(|p| Ok((p, nics::port("public")?)));

@@ -9,10 +9,10 @@ use std::vec;
 use std::vec::Vec;
 
 /// The rules that the firewall comes with.
-const SEED001: &str = include_str!("../../../../unikernels/firewall/rules/seed001.nft");
+const RULES: &str = include_str!("../../../../unikernels/firewall/rules/default.nft");
 
-fn seed001() -> RuleSet {
-    crate::load(SEED001, &["private", "public"], &Limits::DEFAULT).unwrap()
+fn default_rules() -> RuleSet {
+    crate::load(RULES, &["private", "public"], &Limits::DEFAULT).unwrap()
 }
 
 /// The way of every frame here.
@@ -393,7 +393,7 @@ fn each_malformed_frame_has_its_reason() {
 }
 
 #[test]
-fn the_rules_of_seed001_decide() {
+fn the_default_rules_decide() {
     let cases: [(u16, Vec<u8>, &str); 18] = [
         (0x0806, arp(), "ether type arp counter accept"),
         (
@@ -452,8 +452,8 @@ fn the_rules_of_seed001_decide() {
         (0x86dd, ipv6(1, &[8, 0, 0, 0]), "policy drop"),
         (0x88cc, vec![], "policy drop"),
     ];
-    let rules = seed001();
-    let listing = Listing::new(SEED001, &Limits::DEFAULT).unwrap();
+    let rules = default_rules();
+    let listing = Listing::new(RULES, &Limits::DEFAULT).unwrap();
     let describe = |rule| listing.get(rule).map_or("", |listed| listed.text.as_str());
     for (ether_type, packet, expected) in cases {
         let accepted = expected.ends_with("accept");
@@ -569,7 +569,7 @@ proptest! {
             }
         }
         frame.truncate(len);
-        let rules = seed001();
+        let rules = default_rules();
         match Key::parse(&frame) {
             Ok(key) => {
                 let (_, decider) = rules.verdict(&key, WAY, &mut ());

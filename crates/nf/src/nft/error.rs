@@ -1,7 +1,6 @@
 //! Why a file is refused, and where.
 
 use super::ast::Span;
-use super::render;
 use core::fmt;
 
 /// The first thing in a file that is not accepted.
@@ -17,16 +16,6 @@ impl Error {
     /// An error at `span`.
     pub fn new(span: Span, kind: ErrorKind) -> Self {
         Self { span, kind }
-    }
-
-    /// The error as a compiler prints it: what, where, the line with a mark under the place, and
-    /// what to write instead. `text` is the text that was parsed, `file` its name for the reader.
-    pub fn render<'a>(&'a self, file: &'a str, text: &'a str) -> impl fmt::Display + 'a {
-        render::Report {
-            error: self,
-            file,
-            text,
-        }
     }
 }
 

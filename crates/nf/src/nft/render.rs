@@ -20,11 +20,23 @@ const COLUMNS_BEFORE: usize = 40;
 /// What a tab is shown as.
 const TAB: &str = "    ";
 
+impl Error {
+    /// The error as a compiler prints it: what, where, the line with a mark under the place, and
+    /// what to write instead. `text` is the text that was parsed, `file` its name for the reader.
+    pub fn render<'a>(&'a self, file: &'a str, text: &'a str) -> impl fmt::Display + 'a {
+        Report {
+            error: self,
+            file,
+            text,
+        }
+    }
+}
+
 /// What [`Error::render`] prints.
-pub struct Report<'a> {
-    pub error: &'a Error,
-    pub file: &'a str,
-    pub text: &'a str,
+struct Report<'a> {
+    error: &'a Error,
+    file: &'a str,
+    text: &'a str,
 }
 
 impl fmt::Display for Report<'_> {

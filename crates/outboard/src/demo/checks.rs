@@ -26,7 +26,7 @@ enum Traffic {
     Udp(u16),
 }
 
-/// What the firewall of seed 001 was made for.
+/// What the firewall is to do with each kind of traffic under its default rules.
 const PLAN: [(Traffic, Expected); 4] = [
     (Traffic::Ping, Expected::Passes),
     (Traffic::Tcp(7070), Expected::Passes),

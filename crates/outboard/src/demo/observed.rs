@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use std::{fmt, process, thread};
 
 /// The rules of the demonstration: those that the firewall comes with, but with names.
-const RULES: &str = include_str!("../../../../unikernels/firewall/rules/seed001.nft");
+const RULES: &str = include_str!("../../../../unikernels/firewall/rules/default.nft");
 /// Where they are in the repository.
-const RULES_FILE: &str = "unikernels/firewall/rules/seed001.nft";
+const RULES_FILE: &str = "unikernels/firewall/rules/default.nft";
 
 /// The rules as they are in the repository that the current directory is in, so that who changes
 /// them there sees it; else as they were when this program was built.

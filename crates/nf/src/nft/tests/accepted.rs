@@ -26,7 +26,7 @@ fn each_rule_is_printed_in_its_one_form() {
 #[test]
 fn the_rules_of_the_firewall_are_read() {
     for text in [
-        include_str!("../../../../../unikernels/firewall/rules/seed001.nft"),
+        include_str!("../../../../../unikernels/firewall/rules/default.nft"),
         include_str!("../../../../../unikernels/firewall/rules/ipv6.nft"),
     ] {
         let parsed = read(text).expect("a file of the repository is valid");
