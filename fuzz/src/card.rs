@@ -2,7 +2,7 @@
 //! time: its driver must neither panic nor hand a buffer out twice, recover once the card behaves
 //! (or give it up), and every buffer must come back at the end.
 
-use device::{BATCH_FRAMES_MAX, Batch, Frame, HEADROOM, Nic, Pool, TEND_NANOSECONDS};
+use device::{BATCH_FRAMES_MAX, Batch, Frame, HEADROOM, Nic, Pool, Sent, TEND_NANOSECONDS};
 use drivers::net::puppet::{Part, Puppet};
 use hw::{DmaArena, Mmio, Register};
 
@@ -108,7 +108,11 @@ impl<P: Part, D: Nic> Card<P, D> {
                     "a card that lied is left alone"
                 );
             }
-            1 => nic.transmit(&mut self.batch),
+            1 => {
+                let given = Sent::all(&self.batch);
+                let sent = nic.transmit(&mut self.batch);
+                assert!(sent.frames <= given.frames && sent.bytes <= given.bytes);
+            }
             2 => self.kept.extend(self.batch.drain()),
             3 => drop(self.kept.pop()),
             4 => {

@@ -51,6 +51,12 @@ impl Batch {
         self.frames.len()
     }
 
+    /// Bytes of all frames.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Adds a frame.
     ///
     /// # Errors

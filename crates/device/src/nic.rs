@@ -26,9 +26,11 @@ pub trait Nic {
     /// for them.
     fn receive(&mut self, batch: &mut Batch);
 
-    /// Hands all frames of `batch` to the device, in order, and leaves it empty. What there is no
-    /// room for is dropped and counted. Frames that the device is done with go back to their pools.
-    fn transmit(&mut self, batch: &mut Batch);
+    /// Hands all frames of `batch` to the device, in order, and leaves it empty. Returns what the
+    /// device was really given: a frame that it cannot send, or has no room for, is dropped and
+    /// counted, and those behind it are sent all the same. Frames that the device is done with go
+    /// back to their pools.
+    fn transmit(&mut self, batch: &mut Batch) -> Sent;
 
     /// Lets the device interrupt when the next frame comes, which takes the right away again, and
     /// looks once more: `true` if there is something to receive already, so that nobody must sleep.
@@ -50,6 +52,33 @@ pub trait Nic {
 
 /// How often [`Nic::tend`] is called, in nanoseconds.
 pub const TEND_NANOSECONDS: u64 = 100_000_000;
+
+/// What a driver handed to its device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+impl Sent {
+    /// All frames of `batch`; [`Self::without`] takes those away that the device was not given.
+    #[inline]
+    pub fn all(batch: &Batch) -> Self {
+        Self {
+            frames: batch.len() as u64,
+            bytes: batch.bytes() as u64,
+        }
+    }
+
+    /// The device was not given one of the frames, of `bytes`.
+    #[inline]
+    pub fn without(&mut self, bytes: usize) {
+        self.frames -= 1;
+        self.bytes -= bytes as u64;
+    }
+}
 
 /// What a driver counts; numbers only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

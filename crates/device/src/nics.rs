@@ -3,12 +3,11 @@
 //! A driver is polled while there are frames, and armed before anybody sleeps: it interrupts for
 //! the next frame, and has looked once more. Time is brought to it by whoever waits.
 
-use crate::batch::{BATCH_FRAMES_MAX, Batch};
+use crate::batch::Batch;
 use crate::frame::Frame;
-use crate::nic::{Nic, NicCounts, TEND_NANOSECONDS};
+use crate::nic::{Nic, NicCounts, Sent, TEND_NANOSECONDS};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use arrayvec::ArrayVec;
 use core::cell::{Cell, RefCell};
 
 /// Waits in a row that are answered for busy NICs alone, before the others are looked at, the host
@@ -57,15 +56,6 @@ struct Slot<O> {
 /// A port's hold of its driver.
 pub struct NicHandle<O: 'static>(&'static Slot<O>);
 
-/// What a driver sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NicSent {
-    /// Frames.
-    pub frames: u64,
-    /// Bytes in them.
-    pub bytes: u64,
-}
-
 impl<O> NicHandle<O> {
     /// As [`Nic::receive`]; how many frames were added.
     #[inline]
@@ -81,31 +71,18 @@ impl<O> NicHandle<O> {
         found
     }
 
-    /// As [`Nic::transmit`]; what was sent. Frames for which there is no room are the last ones.
+    /// As [`Nic::transmit`].
     #[inline]
-    pub fn transmit(&self, batch: &mut Batch) -> NicSent {
-        // Neither zeroed nor moved, either of which would cost more than a frame does.
-        let mut lengths = ArrayVec::<u64, BATCH_FRAMES_MAX>::new();
-        for frame in batch.iter() {
-            let _ = lengths.try_push(frame.len() as u64);
-        }
-        let count = batch.len();
-        let mut driver = self.0.driver.borrow_mut();
-        let before = lost(driver.counts());
-        driver.transmit(batch);
-        let sent = count.saturating_sub((lost(driver.counts()) - before) as usize);
-        NicSent {
-            frames: sent as u64,
-            bytes: lengths.iter().take(sent).sum(),
-        }
+    pub fn transmit(&self, batch: &mut Batch) -> Sent {
+        self.0.driver.borrow_mut().transmit(batch)
     }
 
     /// Sends a frame together with others, by [`Self::flush`] at the latest; what was sent now.
-    pub fn stage(&self, frame: Frame) -> NicSent {
+    pub fn stage(&self, frame: Frame) -> Sent {
         let mut staged = self.0.staged.borrow_mut();
         let sent = match staged.is_full() {
             true => self.transmit(&mut staged),
-            false => NicSent::default(),
+            false => Sent::default(),
         };
         // There is room: it was full by number, or not at all.
         let _ = staged.push(frame);
@@ -113,7 +90,7 @@ impl<O> NicHandle<O> {
     }
 
     /// Sends what was staged.
-    pub fn flush(&self) -> NicSent {
+    pub fn flush(&self) -> Sent {
         self.transmit(&mut self.0.staged.borrow_mut())
     }
 }
@@ -122,11 +99,6 @@ impl<O> Drop for NicHandle<O> {
     fn drop(&mut self) {
         self.0.orphaned.set(true);
     }
-}
-
-/// Frames that a driver was given and has not sent.
-fn lost(counts: &NicCounts) -> u64 {
-    counts.tx_no_room + counts.tx_link_down + counts.tx_refused
 }
 
 impl<O: Observer> Slot<O> {
@@ -308,6 +280,8 @@ mod tests {
     use alloc::rc::Rc;
 
     const BIT: u64 = 1 << 5;
+    /// Bytes of the shortest frame that the fake device takes.
+    const SHORTEST: usize = 17;
 
     /// What a test and its NIC share.
     #[derive(Default)]
@@ -346,9 +320,18 @@ mod tests {
             }
             self.2.polls_busy += u64::from(found > 0);
         }
-        fn transmit(&mut self, batch: &mut Batch) {
-            let given = batch.drain().count();
-            self.2.tx_no_room += given.saturating_sub(self.0.room.get()) as u64;
+        fn transmit(&mut self, batch: &mut Batch) -> Sent {
+            let mut sent = Sent::all(batch);
+            for (number, frame) in batch.drain().enumerate() {
+                if frame.len() < SHORTEST {
+                    self.2.tx_refused += 1;
+                    sent.without(frame.len());
+                } else if number >= self.0.room.get() {
+                    self.2.tx_no_room += 1;
+                    sent.without(frame.len());
+                }
+            }
+            sent
         }
         fn arm(&mut self) -> bool {
             self.0.arms.set(self.0.arms.get() + 1);
@@ -550,10 +533,23 @@ mod tests {
         for length in [20, 30, 40] {
             batch.push(pool.alloc(length).unwrap()).unwrap();
         }
-        let sent = |frames, bytes| NicSent { frames, bytes };
+        let sent = |frames, bytes| Sent { frames, bytes };
         assert_eq!(bench.port.transmit(&mut batch), sent(2, 50));
         assert_eq!(bench.port.stage(pool.alloc(25).unwrap()), sent(0, 0));
         assert_eq!(bench.port.flush(), sent(1, 25));
+    }
+
+    #[test]
+    fn a_frame_refused_in_the_middle_does_not_count_and_those_behind_it_do() {
+        let bench = Bench::new(false);
+        let pool = Pool::new(alloc::vec![0; 64 * 128].leak(), 128);
+        bench.state.room.set(3);
+        let mut batch = Batch::new();
+        for length in [20, SHORTEST - 1, 40] {
+            batch.push(pool.alloc(length).unwrap()).unwrap();
+        }
+        let (frames, bytes) = (2, 60);
+        assert_eq!(bench.port.transmit(&mut batch), Sent { frames, bytes });
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::ring::Buffers;
 use abi::share::PortCounter;
 use alloc::boxed::Box;
 use device::ethernet::HEADER_SIZE;
-use device::{BATCH_FRAMES_MAX, Batch, Frame, Nic, NicCounts, NicSent, Observer, Pool};
+use device::{BATCH_FRAMES_MAX, Batch, Frame, Nic, NicCounts, Observer, Pool};
 
 impl Port {
     /// The port of a PCIe device with its driver, whose received frames come from `pool`.
@@ -119,8 +119,8 @@ impl Port {
     }
 }
 
-impl From<NicSent> for Sent {
-    fn from(sent: NicSent) -> Self {
+impl From<device::Sent> for Sent {
+    fn from(sent: device::Sent) -> Self {
         Self {
             frames: sent.frames,
             bytes: sent.bytes,

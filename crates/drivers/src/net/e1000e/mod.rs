@@ -33,7 +33,7 @@ pub use descriptor::RX_BUFFER_BYTES;
 
 use core::fmt;
 use device::ethernet::{HEADER_SIZE, VLAN_TAG_SIZE};
-use device::{BATCH_FRAMES_MAX, Batch, HEADROOM, Nic, NicCounts, Offloads, Pool};
+use device::{BATCH_FRAMES_MAX, Batch, HEADROOM, Nic, NicCounts, Offloads, Pool, Sent};
 use hw::{DmaArena, DmaRing, Mmio, OutOfDma, Register};
 use registers as reg;
 use rx::Receive;
@@ -467,18 +467,20 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
         }
     }
 
-    fn transmit(&mut self, batch: &mut Batch) {
+    fn transmit(&mut self, batch: &mut Batch) -> Sent {
         if self.link.is_none() {
             self.counts.tx_link_down += batch.drain().count() as u64;
-            return;
+            return Sent::default();
         }
         self.transmit.reclaim();
         if !self.transmit.is_busy() {
             self.progress = None;
         }
-        if self.transmit.put(batch, &mut self.counts) {
+        let sent = self.transmit.put(batch, &mut self.counts);
+        if sent.frames != 0 {
             self.bar.write(reg::TDT, self.transmit.tail());
         }
+        sent
     }
 
     fn arm(&mut self) -> bool {

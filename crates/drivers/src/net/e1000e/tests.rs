@@ -129,7 +129,7 @@ fn frames_return_when_their_batch_is_reported_and_not_before() {
     for _ in 0..3 {
         batch.push(bench.frame(100, 7)).unwrap();
     }
-    assert!(transmit.put(&mut batch, &mut bench.counts));
+    assert_eq!(transmit.put(&mut batch, &mut bench.counts).frames, 3);
     assert_eq!((transmit.tail(), bench.pool.free()), (3, COUNT - 3));
     let reported = |index| bench.word(base, index, 1) & descriptor::TX_RS != 0;
     assert_eq!([0, 1, 2].map(reported), [false, false, true]);
@@ -163,7 +163,8 @@ fn what_cannot_be_sent_is_dropped_and_counted() {
     for frame in refused.into_iter().chain(plain.alloc(60)) {
         batch.push(frame).unwrap();
     }
-    assert!(!transmit.put(&mut batch, &mut bench.counts));
+    let sent = transmit.put(&mut batch, &mut bench.counts);
+    assert_eq!((sent, transmit.tail()), (Sent::default(), 0));
     assert_eq!((bench.counts.tx_refused, bench.pool.free()), (4, COUNT));
     for _ in 0..2 {
         for _ in 0..BATCH_FRAMES_MAX {
@@ -177,6 +178,32 @@ fn what_cannot_be_sent_is_dropped_and_counted() {
     // Room is kept for a context and for the end of a page.
     let descriptors = transmit.tail() as usize;
     assert!(descriptors >= sent && (N - 3..N).contains(&descriptors));
+}
+
+#[test]
+fn a_frame_refused_in_the_middle_does_not_count_and_those_behind_it_do() {
+    let mut played = Played::new();
+    let mut batch = Batch::new();
+    for length in [60, 16, 70, 1519, 80] {
+        batch.push(played.pool.alloc(length).unwrap()).unwrap();
+    }
+    let (frames, bytes) = (3, 210);
+    assert_eq!(played.nic.transmit(&mut batch), Sent { frames, bytes });
+    assert_eq!(played.nic.counts().tx_refused, 2);
+    for _ in 0..2 * N {
+        let room = batch.push(played.pool.alloc(60).unwrap());
+        if room.is_err() {
+            break;
+        }
+    }
+    let given = batch.len() as u64;
+    let sent = played.nic.transmit(&mut batch);
+    assert_eq!(sent.frames, given - played.nic.counts().tx_no_room);
+    assert_eq!(sent.bytes, 60 * sent.frames);
+    played.puppet.set_link(false);
+    played.tend();
+    batch.push(played.pool.alloc(60).unwrap()).unwrap();
+    assert_eq!(played.nic.transmit(&mut batch), Sent::default());
 }
 
 #[test]
@@ -433,7 +460,9 @@ proptest! {
                     for frame in held.drain(..count.min(held.len()).min(BATCH_FRAMES_MAX)) {
                         batch.push(frame).unwrap();
                     }
-                    driver.transmit(&mut batch);
+                    let given = Sent::all(&batch);
+                    let sent = driver.transmit(&mut batch);
+                    prop_assert!(sent.frames <= given.frames && sent.bytes <= given.bytes);
                     prop_assert!(batch.is_empty());
                 }
                 Event::Arm => _ = driver.arm(),

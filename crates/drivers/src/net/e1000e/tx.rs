@@ -6,7 +6,7 @@
 
 use super::descriptor::{Context, STATUS_WORD, TX_RS, WORDS, data, sent};
 use alloc::boxed::Box;
-use device::{Batch, Frame, NicCounts};
+use device::{Batch, Frame, NicCounts, Sent};
 use hw::{DmaArena, DmaRing, InFlight, OutOfDma, ToDevice};
 
 /// Descriptors that a frame takes at most: a context, and the data on either side of the end of a
@@ -99,29 +99,33 @@ impl<const N: usize> Transmit<N> {
         }
     }
 
-    /// Puts all frames into the ring that have room there. Returns whether the tail moved.
+    /// Puts all frames into the ring that have room there, and returns which of them. The tail has
+    /// moved if there is any.
     #[inline]
-    pub fn put(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> bool {
-        let before = self.next;
+    pub fn put(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> Sent {
+        let mut sent = Sent::all(batch);
         let mut last = 0;
         for frame in batch.drain() {
+            let length = frame.len();
             if self.next.wrapping_sub(self.clean) + PER_FRAME > N - 1 {
                 counts.tx_no_room += 1;
+                sent.without(length);
             } else if let Some(word) = self.put_frame(frame) {
                 last = word;
             } else {
                 counts.tx_refused += 1;
+                sent.without(length);
             }
         }
-        if self.next == before {
-            return false;
+        if sent.frames == 0 {
+            return sent;
         }
         // The device does not see it before the tail moves.
         let report = self.next.wrapping_sub(1);
         self.ring.publish(report, STATUS_WORD, last | TX_RS);
         self.reports[self.report_end & (N - 1)] = report;
         self.report_end = self.report_end.wrapping_add(1);
-        true
+        sent
     }
 
     /// Puts one frame into the ring, for which there is room, and returns its second word; `None`

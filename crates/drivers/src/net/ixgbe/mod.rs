@@ -47,7 +47,7 @@ pub use config::{Config, Error, Filter};
 pub use stats::Statistics;
 
 use core::mem;
-use device::{BATCH_FRAMES_MAX, Batch, HEADROOM, Nic, NicCounts, Offloads, Pool};
+use device::{BATCH_FRAMES_MAX, Batch, HEADROOM, Nic, NicCounts, Offloads, Pool, Sent};
 use hw::{DmaArena, Mmio};
 use init::Rings;
 use registers::{ALL_ONES, BAR_BYTES, SRRCTL_BUFFER_BYTES_MAX, STATUS};
@@ -302,15 +302,15 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
         }
     }
 
-    fn transmit(&mut self, batch: &mut Batch) {
+    fn transmit(&mut self, batch: &mut Batch) -> Sent {
         // There is none while the device does not run.
         if self.link.is_none() {
             self.counts.tx_link_down += batch.len() as u64;
             drop(batch.drain());
-            return;
+            return Sent::default();
         }
         self.transmitter
-            .transmit(&self.bar, batch, &mut self.counts);
+            .transmit(&self.bar, batch, &mut self.counts)
     }
 
     fn arm(&mut self) -> bool {

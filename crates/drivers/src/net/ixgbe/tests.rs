@@ -146,6 +146,40 @@ fn what_there_is_no_room_for_is_dropped_and_counted() {
 }
 
 #[test]
+fn a_frame_refused_in_the_middle_does_not_count_and_those_behind_it_do() {
+    let mut bench = Bench::new();
+    let mut batch = Batch::new();
+    let plain = Pool::new(vec![0; BUFFER_BYTES].leak(), BUFFER_BYTES);
+    let mut cut = bench.frame(&[1; 1000]);
+    // No headers, which the device would have to find.
+    cut.set_offload(Offload {
+        checksum: None,
+        gso: Some(Gso {
+            kind: GsoKind::TcpV4,
+            size: 100,
+            header: 54,
+            ecn: false,
+        }),
+    });
+    let frame = |length| bench.pool.alloc(length).unwrap();
+    let unreachable = plain.alloc(60).unwrap();
+    for frame in [frame(60), frame(16), frame(70), cut, unreachable, frame(80)] {
+        batch.push(frame).unwrap();
+    }
+    let (frames, bytes) = (3, 210);
+    assert_eq!(bench.nic.transmit(&mut batch), Sent { frames, bytes });
+    assert_eq!(bench.nic.counts().tx_refused, 3);
+    (0..TX).for_each(|_| batch.push(bench.frame(&[1; 60])).unwrap());
+    let sent = bench.nic.transmit(&mut batch);
+    assert_eq!(sent.frames, TX as u64 - bench.nic.counts().tx_no_room);
+    assert_eq!(sent.bytes, 60 * sent.frames);
+    bench.puppet.set_link(false);
+    bench.tend();
+    batch.push(bench.frame(&[1; 60])).unwrap();
+    assert_eq!(bench.nic.transmit(&mut batch), Sent::default());
+}
+
+#[test]
 fn an_empty_pool_loses_no_frame() {
     let mut bench = Bench::new();
     let kept: Vec<_> = core::iter::from_fn(|| bench.pool.alloc(60)).collect();
@@ -548,7 +582,7 @@ proptest! {
         for event in events {
             match event {
                 Event::Receive => bench.nic.receive(&mut batch),
-                Event::Forward => bench.nic.transmit(&mut batch),
+                Event::Forward => _ = bench.nic.transmit(&mut batch),
                 Event::Keep => kept.extend(batch.drain()),
                 Event::Tend => bench.tend(),
                 Event::Arm => { bench.nic.arm(); }

@@ -8,7 +8,7 @@ use super::offload::{self, Work};
 use super::registers::*;
 use alloc::boxed::Box;
 use core::mem;
-use device::{Batch, Frame, NicCounts};
+use device::{Batch, Frame, NicCounts, Sent};
 use hw::{DmaArena, DmaRing, InFlight, Iova, Mmio, OutOfDma, ToDevice};
 
 /// Descriptors from one report to the next; a power of two.
@@ -33,6 +33,9 @@ pub struct Transmitter<const N: usize> {
     tail: usize,
     /// What the device knows from the last context descriptor.
     context: Option<[u64; 2]>,
+    /// What the device was given of the batch at hand. Not a local variable: the loop over frames
+    /// needs all registers of the processor, and changes this for none that it sends.
+    sent: Sent,
 }
 
 impl<const N: usize> Transmitter<N> {
@@ -44,6 +47,7 @@ impl<const N: usize> Transmitter<N> {
             clean: 0,
             tail: 0,
             context: None,
+            sent: Sent::default(),
         })
     }
 
@@ -78,18 +82,20 @@ impl<const N: usize> Transmitter<N> {
         N - 1 - (self.tail - self.clean)
     }
 
-    /// Hands all frames of `batch` to the device.
+    /// Hands all frames of `batch` to the device; which of them it was given.
     #[inline]
-    pub fn transmit(&mut self, bar: &Mmio, batch: &mut Batch, counts: &mut NicCounts) {
+    pub fn transmit(&mut self, bar: &Mmio, batch: &mut Batch, counts: &mut NicCounts) -> Sent {
         self.reclaim();
         if self.room() < batch.len() {
             self.reclaim_rest();
         }
+        self.sent = Sent::all(batch);
         let last = self.put(batch, counts);
         if last != 0 {
             self.ring.store(self.tail - 1, TX_COMMAND, last | TX_RS);
             bar.doorbell(TDT, (self.tail & (N - 1)) as u32);
         }
+        self.sent
     }
 
     /// Writes descriptors for all frames there is room for; what the last of them says, or zero.
@@ -109,10 +115,12 @@ impl<const N: usize> Transmitter<N> {
             let tail = self.tail;
             if tail == full {
                 counts.tx_no_room += 1;
+                self.sent.without(length);
                 continue;
             }
             let Ok((frame, iova)) = InFlight::lend(frame) else {
                 counts.tx_refused += 1;
+                self.sent.without(length);
                 continue;
             };
             let length = length as u64;
@@ -178,6 +186,7 @@ impl<const N: usize> Transmitter<N> {
         });
         let (Some(work), Ok((frame, iova))) = (work, InFlight::lend(frame)) else {
             counts.tx_refused += 1;
+            self.sent.without(length);
             return None;
         };
         let context = usize::from(self.wants(&work).is_some());
@@ -187,6 +196,7 @@ impl<const N: usize> Transmitter<N> {
         }
         if self.room() < wanted {
             counts.tx_no_room += 1;
+            self.sent.without(length);
             return None;
         }
         let first = self.tail;
