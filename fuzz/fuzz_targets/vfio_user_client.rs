@@ -4,14 +4,14 @@
 
 use abi::manifest::name_field;
 use abi::pci::Request;
-use abi::vfio_user::{Header, Read32, Value32};
 use libfuzzer_sys::fuzz_target;
 use rustix::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 use tender::attach::pci::vfio_user::attach;
-use tender::vfio_user::Socket;
+use vfio_user::socket::Socket;
+use vfio_user::{Header, Read32, Value32};
 use zerocopy::{FromBytes, IntoBytes};
 
 const PATIENCE: Duration = Duration::from_millis(200);

@@ -2,7 +2,6 @@
 //! refused, and whatever memory it lends, the device reaches nothing else.
 #![no_main]
 
-use abi::vfio_user::{Header, command, flag};
 use libfuzzer_sys::fuzz_target;
 use models::vfio_user::{PAYLOAD_MAX, Session};
 use models::wire::Loop;
@@ -11,6 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::time::Duration;
+use vfio_user::{Header, command, flag};
 
 /// Commands of one client; it has no more to say than its input.
 const COMMANDS_MAX: usize = 64;

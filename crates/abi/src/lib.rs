@@ -18,7 +18,7 @@
 //! | [`ring`] | rings for frames and sectors on `hvt` | Outboard |
 //! | [`backtrace`] | where a program was, by its frame pointers | Outboard |
 //! | [`capture`] | how a guest writes captured frames into it | Outboard |
-//! | [`vfio_user`] | messages to a PCI device in another process; doorbells | vfio-user 0.1 |
+//! | [`doorbell`] | registers of a PCI device in another process, in a shared page | Outboard |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -28,6 +28,7 @@ extern crate std;
 
 pub mod backtrace;
 pub mod capture;
+pub mod doorbell;
 pub mod extension;
 pub mod hvt;
 pub mod manifest;
@@ -36,7 +37,6 @@ pub mod pci;
 pub mod ring;
 pub mod share;
 pub mod spt;
-pub mod vfio_user;
 
 /// First address of guest memory; everything below stays unmapped, so that a null pointer faults.
 pub const GUEST_BASE: u64 = 0x1_0000;

@@ -126,11 +126,11 @@ pub mod info_flag {
     /// Its first message-signalled interrupt wakes the guest up: the device is in the wait set,
     /// edge-triggered, under its index.
     pub const INTERRUPT: u32 = 1 << 1;
-    /// Its BARs are not mapped: registers are read and written by message (see
-    /// [`crate::vfio_user`]).
+    /// Its BARs are not mapped: registers are read and written by message
+    /// (crate `vfio_user`).
     pub const MESSAGE: u32 = 1 << 2;
     /// With [`MESSAGE`]: a page of doorbells lies where BAR 0 would be (see
-    /// [`crate::vfio_user::doorbell`]).
+    /// [`crate::doorbell`]).
     pub const DOORBELLS: u32 = 1 << 3;
 }
 

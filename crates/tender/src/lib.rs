@@ -14,7 +14,6 @@
 //! | [`hvt`] | the same for a virtual machine, and its hypercalls |
 //! | [`probe`] | the smallest guest |
 //! | [`netlink`] | network interfaces, for those who make them |
-//! | [`vfio_user`] | messages to and from software PCI devices |
 //! | [`sys`] | the unsafe island |
 
 pub mod attach;
@@ -31,7 +30,6 @@ pub mod rules;
 pub mod share;
 pub mod spt;
 pub mod sys;
-pub mod vfio_user;
 mod world;
 
 use abi::exit;

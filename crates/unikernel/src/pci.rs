@@ -8,9 +8,9 @@ mod message;
 
 use crate::boot::{self, DeviceError, boot};
 use crate::host::{self, Handle};
+use abi::doorbell::WORDS;
 use abi::extension::{Descriptor, HEADER_SIZE};
 use abi::pci::{BARS, DEVICES_MAX, Dma, Info, Request, bar_address, info_flag};
-use abi::vfio_user::doorbell::WORDS;
 use alloc::rc::Rc;
 use core::cell::RefMut;
 use core::ptr::NonNull;

@@ -1,11 +1,12 @@
 //! Writes the corpora that the targets start from, below `corpus/` beside this package's manifest.
 
-use abi::vfio_user::{
-    CapabilityHeader, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, IrqSet, RegionAccess, RegionInfo,
-    TypeCapability, Version, capability, command, doorbell, irq, irq_set_flag, region,
-};
+use abi::doorbell;
 use std::fs;
 use std::path::Path;
+use vfio_user::{
+    CapabilityHeader, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, IrqSet, RegionAccess, RegionInfo,
+    TypeCapability, Version, capability, command, irq, irq_set_flag, region,
+};
 use zerocopy::IntoBytes;
 
 const MANIFEST: &[u8] = br#"{ "type": "solo5.manifest", "version": 1, "devices": [

@@ -5,7 +5,6 @@ use crate::harness::build::Images;
 use crate::harness::process::{Ended, Running, run, start};
 use crate::harness::temporary::TemporaryFolder;
 use crate::hosts::{self, Test};
-use abi::vfio_user::{HEADER_BYTES, Header, command, flag};
 use libtest_mimic::{Failed, Trial};
 use models::vfio_user::{Around, End, PAYLOAD_MAX, Refused, Server, Session};
 use models::{Device, Dma, Identity, Msix, Progress};
@@ -20,7 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use tender::vfio_user::Socket;
+use vfio_user::socket::Socket;
+use vfio_user::{HEADER_BYTES, Header, command, flag};
 use zerocopy::IntoBytes;
 
 const SCRATCH: u64 = 0x04;

@@ -1,10 +1,10 @@
-//! The page of doorbells (see [`abi::vfio_user::doorbell`]), on the device's side.
+//! The page of doorbells (see [`abi::doorbell`]), on the device's side.
 //!
 //! What stands in the page is the other side's word, so nothing is ever read from it but values of
 //! doorbells, each of which the device would have to bear as a message too.
 
 use crate::Device;
-use abi::vfio_user::doorbell::{
+use abi::doorbell::{
     ASLEEP_WORD, COUNT_MAX, MAGIC_WORD, PAGE_BYTES, magic, offset_word, value_word,
 };
 use hw::sim::View;

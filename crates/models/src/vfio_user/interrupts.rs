@@ -1,7 +1,7 @@
 //! MSI-X vectors as events that the client has given.
 
 use super::Refused;
-use abi::vfio_user::{IrqSet, irq, irq_set_flag as flag};
+use ::vfio_user::{IrqSet, irq, irq_set_flag as flag};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, readlink};
 use std::os::fd::{AsRawFd, OwnedFd};

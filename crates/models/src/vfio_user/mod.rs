@@ -1,7 +1,7 @@
 //! A software device as a process that others drive: the server of vfio-user.
 //!
-//! Messages and why they are not the crate `vfio_user`'s: [`tender::vfio_user`]. This side adds
-//! configuration space, memory, interrupts and doorbells to what a [`Device`] is.
+//! The crate `vfio_user` sends and receives messages. This side adds configuration space, memory,
+//! interrupts and doorbells to what a [`Device`] is.
 //!
 //! **How registers are reached, and what can be checked then.**
 //!
@@ -35,7 +35,8 @@ pub use refused::Refused;
 pub use session::{Answer, PAYLOAD_MAX, Session};
 
 use crate::{Device, Progress, stale};
-use abi::vfio_user::{command_name, flag};
+use ::vfio_user::socket::{Error as MessageError, Received, Socket, passed};
+use ::vfio_user::{command_name, flag};
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
@@ -45,7 +46,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fmt, fs, io};
-use tender::vfio_user::{Error as MessageError, Received, Socket, passed};
+use tender::sys::descriptor;
 
 /// How long a client may keep a message of its in the air.
 pub const PATIENCE: Duration = Duration::from_secs(2);
@@ -136,9 +137,9 @@ impl Server {
     /// What the kernel says: `EADDRINUSE` if there is a file, or somebody listens already.
     pub fn bind(path: &Path) -> io::Result<Self> {
         let busy = false;
-        if passed(path).is_some() {
-            let socket = RefCell::new(Some(Socket::connect(path, PATIENCE)?));
-            let source = Source::Connection(socket);
+        if let Some(number) = passed(path) {
+            let socket = Socket::new(descriptor::adopt(number)?, PATIENCE)?;
+            let source = Source::Connection(RefCell::new(Some(socket)));
             return Ok(Self { source, busy });
         }
         let bound = UnixListener::bind(path);

@@ -5,15 +5,16 @@ use super::doorbells::Doorbells;
 use super::memory::{Memory, Range};
 use super::{Interrupts, Refused};
 use crate::{Device, Identity, Progress};
-use abi::vfio_user::{
+use ::vfio_user::socket::MESSAGE_BYTES_MAX;
+use ::vfio_user::{
     CapabilityHeader, DeviceInfo, DmaMap, DmaUnmap, HEADER_BYTES, Header, IrqInfo, IrqSet, MAJOR,
     MINOR, RegionAccess, RegionInfo, TypeCapability, Version, capability, command, device_flag,
-    dma_flag, doorbell, flag, irq, irq_info_flag, region, region_flag,
+    dma_flag, flag, irq, irq_info_flag, region, region_flag,
 };
+use abi::doorbell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
-use tender::vfio_user::MESSAGE_BYTES_MAX;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Most bytes behind the header of a reply.

@@ -1,9 +1,10 @@
 use super::*;
 use crate::{Dma, Identity, Msix};
-use abi::vfio_user::{
+use ::vfio_user::{
     DeviceInfo, DmaMap, DmaUnmap, Header, IrqInfo, IrqSet, RegionAccess, RegionInfo,
-    TypeCapability, Version, command, dma_flag, doorbell, irq, irq_set_flag, region, region_flag,
+    TypeCapability, Version, command, dma_flag, irq, irq_set_flag, region, region_flag,
 };
+use abi::doorbell;
 use hw::sim::View;
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -8,8 +8,7 @@
 //! those of one that was pulled out, and its driver gives it up.
 
 use crate::host::{self, Errno, Handle};
-use abi::vfio_user::doorbell::{ASLEEP_WORD, MAGIC_WORD, WORDS, count, offset_word, value_word};
-use abi::vfio_user::{Deadline, PATIENCE, Read32, ReplyError, Value32, reply_bytes};
+use abi::doorbell::{ASLEEP_WORD, MAGIC_WORD, WORDS, count, offset_word, value_word};
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -18,6 +17,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use core::time::Duration;
 use hw::Registers;
+use vfio_user::{Deadline, PATIENCE, Read32, ReplyError, Value32, reply_bytes};
 use zerocopy::IntoBytes;
 
 /// Doorbells beyond this offset go by message, in bytes: it bounds the table of them.
@@ -116,7 +116,7 @@ impl Link {
     fn exchange<const MOST: usize>(
         &self,
         message: &[u8],
-        command: &abi::vfio_user::Header,
+        command: &vfio_user::Header,
         reply: &mut [u8; MOST],
     ) -> Result<usize, Failure> {
         self.send(message)?;
@@ -252,4 +252,4 @@ impl Doorbells {
     }
 }
 
-const _: () = assert!(abi::vfio_user::doorbell::COUNT_MAX <= u8::MAX as usize);
+const _: () = assert!(abi::doorbell::COUNT_MAX <= u8::MAX as usize);

@@ -2,7 +2,7 @@
 //!
 //! It is introduced, compared with the manifest and reset; its BARs are mapped if it lends them
 //! whole, and are otherwise reached by message, with its doorbells in a page that it shares if it
-//! has one ([`abi::vfio_user::doorbell`]). Once all devices are attached it is given the DMA memory
+//! has one ([`abi::doorbell`]). Once all devices are attached it is given the DMA memory
 //! and the event of its interrupt, and may become bus master.
 //!
 //! The process is hostile, and of the tender it can only waste [`PATIENCE`] a command: sizes and
@@ -13,21 +13,23 @@ use super::sysfs::Identity;
 use super::{
     Arena, BarProblem, COMMAND, COMMAND_BUS_MASTER, COMMAND_MEMORY, COMMAND_NO_PIN, Device, Reason,
 };
+use crate::sys::descriptor;
 use crate::sys::window::Window;
-use crate::vfio_user::{Error as MessageError, MESSAGE_BYTES_MAX, Received, Socket};
 use abi::PAGE_SIZE;
+use abi::doorbell;
 use abi::pci::{BAR_BYTES_MAX, BARS, Request, bar_address, info_flag, request_flag};
-use abi::vfio_user::{
-    DeviceInfo, DmaMap, HEADER_BYTES, Header, IrqInfo, IrqSet, MAJOR, MINOR, PATIENCE,
-    RegionAccess, RegionInfo, TypeCapability, Version, capability, command, command_name,
-    device_flag, dma_flag, doorbell, irq, irq_set_flag, region, region_flag,
-};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FsWord, SealFlags, fcntl_get_seals, fstat, fstatfs};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use vfio_user::socket::{Error as MessageError, MESSAGE_BYTES_MAX, Received, Socket, passed};
+use vfio_user::{
+    DeviceInfo, DmaMap, HEADER_BYTES, Header, IrqInfo, IrqSet, MAJOR, MINOR, PATIENCE,
+    RegionAccess, RegionInfo, TypeCapability, Version, capability, command, command_name,
+    device_flag, dma_flag, irq, irq_set_flag, region, region_flag,
+};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Regions of a device's own that are looked at.
@@ -106,12 +108,17 @@ pub struct Opened {
     event: Option<OwnedFd>,
 }
 
-/// Connects to the process that listens at `path`.
+/// Connects to the process that listens at `path`, or takes the connection that the parent has
+/// passed, if the path is `@` and the number of its descriptor.
 ///
 /// # Errors
-/// If nobody does.
+/// Nobody listens, or there is no such descriptor.
 pub fn connect(path: &Path) -> Result<Socket, Reason> {
-    Ok(Socket::connect(path, PATIENCE).map_err(Problem::Connect)?)
+    let socket = match passed(path) {
+        Some(number) => descriptor::adopt(number).and_then(|fd| Socket::new(fd, PATIENCE)),
+        None => Socket::connect(path, PATIENCE),
+    };
+    Ok(socket.map_err(Problem::Connect)?)
 }
 
 /// Attaches the device at the other end of `socket` as PCIe device `number` of the image.

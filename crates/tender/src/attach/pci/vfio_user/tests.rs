@@ -1,5 +1,5 @@
 use super::*;
-use abi::vfio_user::CapabilityHeader;
+use ::vfio_user::CapabilityHeader;
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
 

@@ -1,8 +1,10 @@
 use super::*;
-use abi::vfio_user::command;
+use crate::command;
 use rustix::net::{bind, listen, socketpair};
+use std::format;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::vec;
 
 const PATIENCE: Duration = Duration::from_millis(50);
 

@@ -1,13 +1,12 @@
-//! Messages of vfio-user over a socket, for whoever drives a software device and whoever is one.
+//! Messages of vfio-user over a socket, for programs that drive a software device or are one.
 //!
-//! Why not the crate `vfio_user`: it reads a Rust enum straight off the socket, so that a hostile
-//! peer causes undefined behaviour; it waits for ever for a peer that says nothing; its errors do
-//! not tell which command failed; it has no test; and it brings `vm-memory` and `vfio-bindings`
-//! into a program that is to stay small. What is needed of the protocol is a header, ten structures
+//! Why not rust-vmm's crate of the same name: it reads a Rust enum straight off the socket, so that
+//! a hostile peer causes undefined behaviour; it waits for ever for a peer that sends nothing; its
+//! errors do not tell which command failed; it has no test; and it brings `vm-memory` and
+//! `vfio-bindings` into a program that is to stay small. Outboard needs a header, ten structures
 //! and one way to pass descriptors.
 
-use crate::sys::descriptor;
-use abi::vfio_user::{Deadline, HEADER_BYTES, Header, HeaderError};
+use crate::{Deadline, HEADER_BYTES, Header, HeaderError};
 use rustix::cmsg_space;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -22,6 +21,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use std::vec::Vec;
 use std::{fmt, mem};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -78,7 +78,7 @@ impl From<Errno> for Error {
     }
 }
 
-/// The number of a descriptor, if `path` is `@` and one.
+/// The number in a path of the form `@N`: the parent has passed the connection as descriptor N.
 pub fn passed(path: &Path) -> Option<RawFd> {
     path.to_str()?.strip_prefix('@')?.parse().ok()
 }
@@ -116,15 +116,11 @@ impl From<Socket> for OwnedFd {
 }
 
 impl Socket {
-    /// Connects to whoever listens at `path`; `@` and a number is a connection that the parent has
-    /// passed as this descriptor.
+    /// Connects to the process that listens at `path`.
     ///
     /// # Errors
     /// What the kernel says: `EAGAIN` if nobody accepts for so long.
     pub fn connect(path: &Path, patience: Duration) -> io::Result<Self> {
-        if let Some(number) = passed(path) {
-            return Self::new(descriptor::adopt(number)?, patience);
-        }
         let address = SocketAddrUnix::new(path)?;
         let flags = SocketFlags::CLOEXEC;
         let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -134,8 +130,8 @@ impl Socket {
         Ok(socket)
     }
 
-    /// A connection that gives up on a peer that takes longer than that for a message, either way.
-    /// Who uses its descriptor by other means waits as long for each part.
+    /// A connection that gives a peer `patience` for a whole message, either way. Code that uses
+    /// its descriptor by other means waits as long for each part of one.
     ///
     /// # Errors
     /// What the kernel says.
@@ -155,9 +151,14 @@ impl Socket {
         Deadline::new(self.began.elapsed(), self.patience)
     }
 
+    /// How much time is left for a message.
+    fn left(&self, deadline: Deadline) -> Result<Duration, Error> {
+        deadline.left(self.began.elapsed()).ok_or(Error::Silent)
+    }
+
     /// Waits until the other side has done its part, or is late.
     fn wait(&self, part: PollFlags, deadline: Deadline) -> Result<(), Error> {
-        let left = deadline.left(self.began.elapsed()).ok_or(Error::Silent)?;
+        let left = self.left(deadline)?;
         let timeout = Timespec::try_from(left).map_err(|_| Error::Silent)?;
         match poll(&mut [PollFd::new(&self.stream, part)], Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -188,11 +189,14 @@ impl Socket {
         let mut left = &mut slices[..];
         let deadline = self.deadline();
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        // Each turn but interrupted ones sends a byte at least, or waits.
+        // Each turn sends a byte at least, or ends with the deadline.
         while left.iter().any(|slice| !slice.is_empty()) {
             match sendmsg(&self.stream, left, &mut control, flags) {
                 Ok(sent) => IoSlice::advance_slices(&mut left, sent),
-                Err(Errno::INTR) => continue,
+                Err(Errno::INTR) => {
+                    self.left(deadline)?;
+                    continue;
+                }
                 Err(Errno::AGAIN) => {
                     self.wait(PollFlags::OUT, deadline)?;
                     continue;
@@ -233,7 +237,7 @@ impl Socket {
         })
     }
 
-    /// Fills `bytes`; if the connection is closed before the first one, that is `none`.
+    /// Fills `bytes`. If the connection is closed before the first one, the error is `none`.
     fn fill(
         &self,
         mut bytes: &mut [u8],
@@ -254,7 +258,10 @@ impl Socket {
             let message = match result {
                 Ok(message) if message.bytes == 0 => return Err(none),
                 Ok(message) => message,
-                Err(Errno::INTR) => continue,
+                Err(Errno::INTR) => {
+                    self.left(deadline)?;
+                    continue;
+                }
                 Err(Errno::AGAIN) => {
                     self.wait(PollFlags::IN, deadline)?;
                     continue;
