@@ -1,15 +1,17 @@
 /*
- * PCIe devices and DMA memory for images in C and OCaml: the contract of Outboard's tenders in the
- * shape of Solo5's unikernel-facing API (solo5.h). It documents what such a binding offers; the
- * binding itself is not part of this repository yet. The Rust side of the same contract is
- * crates/abi/src/pci.rs.
+ * PCIe devices and DMA memory for images in C and OCaml.
  *
- * Addresses are virtual addresses of the guest, the same on every host:
+ * This is the contract of Outboard's tenders, in the shape of Solo5's unikernel-facing API (solo5.h).
+ * It is for those who write a binding. It documents what such a binding offers; this repository does
+ * not contain one yet. The Rust side of the same contract is crates/abi/src/pci.rs.
+ *
+ * All addresses here are virtual addresses of the guest, and are the same on every host:
  *
  *     BAR i of the n-th PCI_BASIC device   2^39 + n * 2^34 + i * 2^30
  *     DMA memory                           2^40
  *
- * What a device is to be told is an I/O address, never one of these: dma_iova + (p - dma).
+ * Never give one of these addresses to a device. A device needs an I/O address. For a pointer p into
+ * the DMA memory it is dma_iova + (p - dma).
  */
 #ifndef SOLO5_PCI_H
 #define SOLO5_PCI_H
@@ -24,7 +26,7 @@
 extern "C" {
 #endif
 
-/* What the manifest says of a device, and where its registers are. */
+/* What the manifest says of a device, and where the guest finds its registers. */
 struct solo5_pci_info {
     uint16_t vendor_id;     /* This device's PCI vendor. */
     uint16_t device_id;     /* This device's device ID. */
@@ -47,10 +49,13 @@ struct solo5_pci_info {
 };
 
 /*
- * Gives the device that the manifest calls (name), a PCI_BASIC one, to the caller, and describes it
- * in (info). Registers are 32 bits wide, not cached, and reached by volatile accesses. (handle) is
- * the device's place in the set that solo5_yield() reports as ready: its first message-signalled
- * interrupt sets it there. Nothing tells when one is lost, so look at the device before sleeping.
+ * Gives the caller the PCI_BASIC device that the manifest calls (name), and describes it in (info).
+ *
+ * The registers are 32 bits wide and not cached. Reach them by volatile accesses.
+ *
+ * (handle) is the device's place in the set that solo5_yield() reports as ready. The device's first
+ * message-signalled interrupt sets it there. An interrupt may be lost without notice, so look at the
+ * device before you sleep.
  *
  * SOLO5_R_EINVAL: the manifest has no such device.
  */
@@ -58,10 +63,12 @@ solo5_result_t solo5_pci_acquire(const char *name, solo5_handle_t *handle,
         struct solo5_pci_info *info);
 
 /*
- * Gives the DMA memory of the image: its address, its size in bytes (the manifest's dma_size,
- * rounded up to 2 MiB), and the I/O address at which every bus master of the image finds its first
- * byte. It is zero at the start. Devices may write it at any time; read once what a decision is
- * made on.
+ * Gives the caller the DMA memory of the image: its address, its size in bytes (the manifest's
+ * dma_size, rounded up to 2 MiB), and the I/O address at which every bus master of the image finds its
+ * first byte.
+ *
+ * The memory is zero at the start. Devices may write it at any time, so read a value once before you
+ * decide on it.
  *
  * SOLO5_R_EINVAL: the manifest has no dma_size.
  */
