@@ -10,7 +10,7 @@
 //! | [`DmaRing`] | descriptors that driver and device both write, word by word |
 //! | [`Iova`] | an address as devices use it |
 //! | [`Lease`] | something that goes back to its pool when it is dropped |
-//! | [`sim`] | the same types over plain memory, for drivers against models |
+//! | `sim` | the same types over plain memory, for drivers against models (feature `host`) |
 //!
 //! **What a device can write is hostile.** Descriptors are read word by word, each once, and what
 //! was read is checked before it is used; what a driver must remember it keeps in memory of its
@@ -31,6 +31,7 @@ mod iova;
 mod lease;
 mod mmio;
 mod ring;
+#[cfg(feature = "host")]
 pub mod sim;
 
 pub use arena::{DmaArena, OutOfDma};

@@ -50,7 +50,7 @@ impl Wire for Line {
 struct Port {
     device: Rc<Local<Intel82599<Line>>>,
     driver: Driver<RING, RING>,
-    memory: View,
+    memory: Rc<View>,
     pool: Pool,
     now: Rc<Cell<u64>>,
 }
@@ -59,12 +59,13 @@ impl Port {
     /// Two, the first of which misbehaves.
     fn two(how: &str) -> (Self, Self) {
         let (mut arena, memory) = arena(2 * COALESCED_DMA_BYTES, IOVA);
+        let memory = Rc::new(memory);
         let left = Self::new(&mut arena, memory.clone(), how);
         let right = Self::new(&mut arena, memory, "");
         (left, right)
     }
 
-    fn new(arena: &mut DmaArena, memory: View, how: &str) -> Self {
+    fn new(arena: &mut DmaArena, memory: Rc<View>, how: &str) -> Self {
         let wire = Line::default();
         let device = Local::new(Intel82599::new([2; 6], wire, &how.parse().unwrap()));
         let pool = Pool::dma(arena, BUFFERS, COALESCED_BUFFER_BYTES).unwrap();
@@ -91,7 +92,7 @@ impl Port {
     fn turn(&mut self, nanoseconds: u64) {
         self.now.set(self.now.get() + nanoseconds);
         let now = Duration::from_nanos(self.now.get());
-        self.device.poll(&self.memory, now);
+        self.device.poll(&*self.memory, now);
     }
 
     fn tend(&mut self) {

@@ -26,7 +26,7 @@ const TURNS: usize = 40;
 struct Port {
     device: Rc<Local<Intel82599<Pair>>>,
     driver: Driver,
-    memory: View,
+    memory: Rc<View>,
     far: Pair,
     pool: Pool,
     now: Rc<Cell<u64>>,
@@ -35,18 +35,25 @@ struct Port {
 impl Port {
     fn alone(config: Config) -> Self {
         let (mut arena, memory) = arena(DMA_BYTES, IOVA);
-        Self::new(&mut arena, memory, LEFT, "", config)
+        Self::new(&mut arena, Rc::new(memory), LEFT, "", config)
     }
 
     /// Two, the second of which misbehaves.
     fn two(how: &str) -> (Self, Self) {
         let (mut arena, memory) = arena(DMA_BYTES, IOVA);
+        let memory = Rc::new(memory);
         let left = Self::new(&mut arena, memory.clone(), LEFT, "", Config::FORWARD);
         let right = Self::new(&mut arena, memory, RIGHT, how, Config::FORWARD);
         (left, right)
     }
 
-    fn new(arena: &mut DmaArena, memory: View, mac: [u8; 6], how: &str, config: Config) -> Self {
+    fn new(
+        arena: &mut DmaArena,
+        memory: Rc<View>,
+        mac: [u8; 6],
+        how: &str,
+        config: Config,
+    ) -> Self {
         let (near, far) = pair();
         let device = Local::new(Intel82599::new(mac, near, &how.parse().unwrap()));
         let pool = Pool::dma(arena, BUFFERS, BUFFER_BYTES).unwrap();
@@ -75,7 +82,7 @@ impl Port {
     fn turn(&mut self) {
         self.now.set(self.now.get() + 1000);
         let now = Duration::from_nanos(self.now.get());
-        self.device.poll(&self.memory, now);
+        self.device.poll(&*self.memory, now);
     }
 
     /// Time passes for both.

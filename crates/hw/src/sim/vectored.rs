@@ -67,9 +67,9 @@ impl Span<'_> {
     /// Copies the first bytes out, as many as both have.
     pub fn copy_to(&self, bytes: &mut [u8]) -> usize {
         let len = self.len.min(bytes.len());
-        // SAFETY: `len` bytes lie within both: `span` has checked this one, and its view lives as
-        // long. They do not overlap, for no buffer that the driver can look at is the model's as
-        // well. Who writes meanwhile changes which bytes are found, and any will do.
+        // SAFETY: `len` bytes lie within both: `span` has checked this one, and its view is
+        // borrowed as long. They do not overlap, for no reference to the view's mapping exists; no
+        // other thread of this process writes it, for a view is in one (`sim`, 1. and 2.).
         unsafe {
             self.start
                 .copy_to_nonoverlapping(NonNull::from(bytes).cast(), len);
@@ -136,8 +136,8 @@ pub fn read(file: BorrowedFd<'_>, front: &mut [u8], spans: &[SpanMut<'_>]) -> io
         parts.push(span.0.part())?;
     }
     // SAFETY: `parts` has `used` parts. The first is borrowed for writing, alone, until the call
-    // returns. The others lie within memory whose views live as long (`span_mut` has checked), are
-    // to be written, and nobody has a reference to any of it.
+    // returns. The others lie within mappings whose views are borrowed as long, and may be written
+    // (`span_mut` has checked both); no reference to any of them exists (`sim`, 1.).
     result(unsafe { libc::readv(file.as_raw_fd(), parts.parts.as_ptr(), parts.used as i32) })
 }
 
@@ -161,8 +161,8 @@ pub fn write(
         parts.push(span.part())?;
     }
     // SAFETY: `parts` has `used` parts, and writing to a file only reads them. The first ones are
-    // borrowed until the call returns; the others lie within memory whose views live as long
-    // (`span` has checked).
+    // borrowed until the call returns; the others lie within mappings whose views are borrowed as
+    // long (`span` has checked).
     result(unsafe { libc::writev(file.as_raw_fd(), parts.parts.as_ptr(), parts.used as i32) })
 }
 

@@ -1,7 +1,7 @@
-//! DMA memory that lies in another process: a software device maps its file.
+//! Memory of a file, as a software device has it: of another process, or of a driver in this one.
 
 use super::View;
-use super::lost::Watched;
+use super::sigbus::Watched;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
@@ -10,27 +10,85 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// A mapped part of a file.
+/// A mapped part of a file, whose only owner this is.
 pub(super) struct Mapping {
     start: NonNull<c_void>,
     len: usize,
-    /// `None` when it is about to go.
+    /// What notes that a page of it went away, if somebody else can take one.
     watched: Option<Watched>,
 }
 
-// SAFETY: it is an address and a length, and nobody but `drop` uses them.
+// SAFETY: the mapping belongs to the process and not to a thread, and goes where its owner goes.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `len` bytes of a file from `offset` on.
+    fn new(file: BorrowedFd<'_>, offset: u64, len: usize, writable: bool) -> io::Result<Self> {
+        let mut rights = ProtFlags::READ;
+        rights.set(ProtFlags::WRITE, writable);
+        let anywhere = core::ptr::null_mut();
+        // SAFETY: the kernel chooses addresses that nothing else has.
+        let start = unsafe { mmap(anywhere, len, rights, MapFlags::SHARED, file, offset) }?;
+        let start = NonNull::new(start).ok_or(Errno::NOMEM)?;
+        let watched = None;
+        Ok(Self {
+            start,
+            len,
+            watched,
+        })
+    }
+
+    /// Where it begins: at a page.
+    #[inline]
+    pub(super) fn start(&self) -> NonNull<u8> {
+        self.start.cast()
+    }
+
+    /// Its size in bytes.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // The place may be another mapping's next.
+        // Its addresses may be another mapping's next.
         self.watched = None;
-        // SAFETY: `of_file` mapped it, and the last view of it goes with it.
+        if cfg!(miri) {
+            // The driver of `shared` has it as well.
+            return;
+        }
+        // SAFETY: `new` mapped these bytes, and what was borrowed of them has ended with `self`.
         let unmapped = unsafe { munmap(self.start.as_ptr(), self.len) };
         debug_assert_eq!(unmapped, Ok(()));
     }
+}
+
+/// `len` bytes of zeros, whole pages, mapped twice: for a driver, for ever, and for a device.
+#[cfg(not(miri))]
+pub(super) fn shared(len: usize) -> io::Result<(NonNull<u8>, Mapping)> {
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use std::os::fd::AsFd;
+    let file = memfd_create("outboard-dma", MemfdFlags::CLOEXEC)?;
+    ftruncate(&file, len as u64)?;
+    let drivers = core::mem::ManuallyDrop::new(Mapping::new(file.as_fd(), 0, len, true)?);
+    Ok((drivers.start(), Mapping::new(file.as_fd(), 0, len, true)?))
+}
+
+/// The same where there are no files: both have one allocation.
+#[cfg(miri)]
+pub(super) fn shared(len: usize) -> io::Result<(NonNull<u8>, Mapping)> {
+    use alloc::alloc::{Layout, alloc_zeroed};
+    let layout = Layout::from_size_align(len, super::PAGE).map_err(io::Error::other)?;
+    // SAFETY: callers ask for a page or more.
+    let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(Errno::NOMEM)?;
+    let mapping = Mapping {
+        start: start.cast(),
+        len,
+        watched: None,
+    };
+    Ok((start, mapping))
 }
 
 impl View {
@@ -59,8 +117,7 @@ impl View {
     /// Whether a page of the memory went away, since who shares it has taken it. What was in it is
     /// lost, and whatever is written to it reaches nobody.
     pub fn is_lost(&self) -> bool {
-        let mapping = self.mapping.as_deref();
-        mapping.is_some_and(|mapping| mapping.watched.as_ref().is_some_and(Watched::is_lost))
+        self.mapping.watched.as_ref().is_some_and(Watched::is_lost)
     }
 
     fn of_any_file(
@@ -84,41 +141,19 @@ impl View {
         if !inside || !whole || !addressable || len == 0 {
             return Err(Errno::INVAL.into());
         }
-        let mut rights = ProtFlags::READ;
-        rights.set(ProtFlags::WRITE, writable);
-        // SAFETY: the kernel chooses addresses that nothing else has.
-        let start = unsafe {
-            mmap(
-                core::ptr::null_mut(),
-                len,
-                rights,
-                MapFlags::SHARED,
-                file,
-                offset,
-            )
-        }?;
-        let Some(start) = NonNull::new(start) else {
-            return Err(Errno::NOMEM.into());
-        };
-        let mut mapping = Mapping {
-            start,
-            len,
-            watched: None,
-        };
+        let mut mapping = Mapping::new(file, offset, len, writable)?;
         // Pages of files are no larger than the address space.
-        let watched = Watched::new(start.addr().get(), len, page as usize)?;
+        let watched = Watched::new(mapping.start.addr().get(), len, page as usize)?;
         mapping.watched = Some(watched);
         Ok(Self {
-            start: start.cast(),
-            len,
+            mapping,
             iova,
             writable,
-            mapping: Some(alloc::sync::Arc::new(mapping)),
         })
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
     use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -143,13 +178,11 @@ mod tests {
         drop(file);
         ours.write(IOVA + 9, b"abc").unwrap();
         ours.store(IOVA + 16, 7).unwrap();
-        let kept = theirs.clone();
-        drop(theirs);
         let mut read = [0; 3];
-        kept.read(PAGE + 9, &mut read).unwrap();
-        assert_eq!((&read, kept.load(PAGE + 16).unwrap()), (b"abc", 7));
+        theirs.read(PAGE + 9, &mut read).unwrap();
+        assert_eq!((&read, theirs.load(PAGE + 16).unwrap()), (b"abc", 7));
         // What is only to be read is not written.
-        assert!(kept.write(0, &[1]).is_err() && kept.store(0, 1).is_err());
+        assert!(theirs.write(0, &[1]).is_err() && theirs.store(0, 1).is_err());
         assert!(ours.read(IOVA + PAGE - 1, &mut read).is_err());
     }
 

@@ -1,49 +1,46 @@
 //! The same types over plain memory: what a driver and a model of its device share.
 //!
-//! The driver has a [`DmaArena`], the model a [`View`] of the same memory. Both may live in one
-//! thread or in two. Words of descriptors are atomics on both sides. Bytes of buffers are not: a
-//! model that behaves touches those that the driver gave it, between the descriptor that says so
-//! and the one that says it is done. One that does not, on purpose, must run in the driver's
-//! thread, where its writes are ordered with everything else.
+//! The driver has a [`DmaArena`], the model a [`View`] of the same memory, in the driver's thread,
+//! in another one or in another process.
+//!
+//! # What the unsafe code here rests on
+//!
+//! 1. **A mapping of its own.** A view owns a mapping that nothing else in this process knows: the
+//!    kernel chose its addresses, and a view lends no reference to it. The arena of a driver in the
+//!    same process is a second mapping of the same file, at other addresses. So the bytes change
+//!    behind a driver's back as they do when a card writes them, and never behind a reference that
+//!    was made from a view. Miri maps no files: there both sides have one allocation, and Miri
+//!    reports every access of a model to memory that its driver holds.
+//! 2. **One thread.** [`View`] is neither `Clone` nor `Sync`: whoever has it is alone with it.
+//! 3. **Bounds and rights.** Each access goes through `place` or `writable`, which check both.
+//! 4. **Alignment.** `word` checks the address of each word. Bytes have no alignment.
+//! 5. **Any bytes will do.** Only integers are read. What another process or the driver writes
+//!    meanwhile changes which ones are found.
+//!
+//! Bytes are ordered by words alone: what was written before a [`View::store`] is there for whoever
+//! loads that word, and the other way round for [`View::load`].
 
 use crate::arena::DmaArena;
-use alloc::alloc::{Layout, alloc_zeroed, handle_alloc_error};
-use alloc::sync::Arc;
 use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
+
+mod mapping;
+mod sigbus;
+pub mod vectored;
+
+use mapping::Mapping;
 
 /// Size of a page.
 const PAGE: usize = 4096;
 
 /// The DMA memory as a model sees it.
-#[derive(Clone)]
 pub struct View {
-    start: NonNull<u8>,
-    len: usize,
+    /// Used by nothing else in this process.
+    mapping: Mapping,
     iova: u64,
     writable: bool,
-    /// What gives the memory back after its last view; an arena's is never given back.
-    #[cfg_attr(
-        not(feature = "host"),
-        expect(dead_code, reason = "there is never one")
-    )]
-    mapping: Option<Arc<Mapping>>,
 }
-
-/// Memory of a file that another process has as well.
-#[cfg(feature = "host")]
-use file::Mapping;
-
-/// Memory of a file: none without the feature `host`.
-#[cfg(not(feature = "host"))]
-enum Mapping {}
-
-// SAFETY: it is a range of memory that lives as long as it does; who may touch which byte when is
-// between driver and model, as between a driver and a device (see the module's documentation).
-unsafe impl Send for View {}
-// SAFETY: as above.
-unsafe impl Sync for View {}
 
 /// An I/O address that is not in the arena: a driver's mistake, or a model's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,29 +64,24 @@ impl fmt::Display for Outside {
 impl core::error::Error for Outside {}
 
 /// DMA memory of at least `bytes` bytes at the I/O address `iova`, a multiple of the page size, for
-/// a driver and a model. It is never freed.
+/// a driver and a model. The driver's side of it is never freed.
 ///
 /// # Panics
 /// If `iova` is no such multiple, or there is no memory.
 pub fn arena(bytes: usize, iova: u64) -> (DmaArena, View) {
     assert!(iova.is_multiple_of(PAGE as u64));
     let len = bytes.max(1).next_multiple_of(PAGE);
-    let Ok(layout) = Layout::from_size_align(len, PAGE) else {
-        panic!("{bytes} bytes of DMA memory");
+    let (start, mapping) = match mapping::shared(len) {
+        Ok(both) => both,
+        Err(error) => panic!("{bytes} bytes of DMA memory: {error}"),
     };
-    // SAFETY: the layout has a size.
-    let start = unsafe { alloc_zeroed(layout) };
-    let Some(start) = NonNull::new(start) else {
-        handle_alloc_error(layout)
-    };
-    // SAFETY: freshly allocated, zeroed, never freed; the view is the devices'.
+    // SAFETY: `shared` has mapped `len` bytes of zeros there for this call, which stay mapped; what
+    // devices write, they write through the other mapping.
     let arena = unsafe { DmaArena::new(start, len, iova) };
     let view = View {
-        start,
-        len,
+        mapping,
         iova,
         writable: true,
-        mapping: None,
     };
     (arena, view)
 }
@@ -99,12 +91,12 @@ impl View {
     #[inline]
     fn place(&self, iova: u64, bytes: usize) -> Result<NonNull<u8>, Outside> {
         let offset = iova.wrapping_sub(self.iova);
-        let outside = Outside { iova, bytes };
-        if offset > self.len as u64 || self.len - (offset as usize) < bytes {
-            return Err(outside);
+        let len = self.mapping.len();
+        if offset > len as u64 || len - (offset as usize) < bytes {
+            return Err(Outside { iova, bytes });
         }
-        // SAFETY: `offset` is not past the end (checked).
-        Ok(unsafe { self.start.add(offset as usize) })
+        // SAFETY: `offset` is not past the end of the mapping (checked).
+        Ok(unsafe { self.mapping.start().add(offset as usize) })
     }
 
     /// The same, to be written.
@@ -116,16 +108,18 @@ impl View {
         self.place(iova, bytes)
     }
 
+    /// A word at its place, as long as the view is there.
     #[inline]
     fn word(&self, iova: u64) -> Result<&AtomicU64, Outside> {
-        let place = self.place(iova, size_of::<u64>())?;
-        if !iova.is_multiple_of(size_of::<u64>() as u64) {
-            let bytes = size_of::<u64>();
+        let bytes = size_of::<u64>();
+        let word = self.place(iova, bytes)?.cast::<AtomicU64>();
+        if !word.is_aligned() {
             return Err(Outside { iova, bytes });
         }
-        // SAFETY: inside, initialised, and aligned, as the arena's I/O address is (checked); words
-        // of descriptors are touched as atomics on both sides.
-        Ok(unsafe { place.cast().as_ref() })
+        // SAFETY: all of the word is in the mapping (`place`), which lives as long as `self`; it is
+        // aligned (checked), and any bytes are an integer. Nobody else in this process has a
+        // reference to it (1.), and others that write it do so between accesses of an atomic.
+        Ok(unsafe { word.as_ref() })
     }
 
     /// A word of a descriptor.
@@ -140,7 +134,7 @@ impl View {
     /// Writes a word of a descriptor, after all that was written before.
     ///
     /// # Errors
-    /// If it is not in the arena, or not aligned.
+    /// If it is not in the arena, not aligned, or this is only to be read.
     #[inline]
     pub fn store(&self, iova: u64, value: u64) -> Result<(), Outside> {
         self.writable(iova, size_of::<u64>())?;
@@ -155,9 +149,9 @@ impl View {
     #[inline]
     pub fn read(&self, iova: u64, bytes: &mut [u8]) -> Result<(), Outside> {
         let from = self.place(iova, bytes.len())?;
-        // SAFETY: inside (checked), and `bytes` is no part of it: no buffer that the driver can
-        // look at is the model's as well. A peer in another process that writes meanwhile changes
-        // which bytes are found, and any bytes will do.
+        // SAFETY: as many bytes as `bytes` has lie in the mapping (`place`). `bytes` is no part of
+        // it, for no reference to the mapping exists (1.), and no other thread of this process
+        // writes it (2.).
         unsafe { from.copy_to_nonoverlapping(NonNull::from(&mut *bytes).cast(), bytes.len()) };
         Ok(())
     }
@@ -165,22 +159,17 @@ impl View {
     /// Copies bytes in.
     ///
     /// # Errors
-    /// If there is not room for all of them in the arena.
+    /// If there is not room for all of them in the arena, or this is only to be read.
     #[inline]
     pub fn write(&self, iova: u64, bytes: &[u8]) -> Result<(), Outside> {
         let to = self.writable(iova, bytes.len())?;
-        // SAFETY: as for `read`.
+        // SAFETY: as many bytes as `bytes` has lie in the mapping, which was mapped to be written
+        // (`writable`). `bytes` is no part of it, for no reference to the mapping exists (1.), and
+        // no other thread of this process reads or writes it (2.).
         unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         Ok(())
     }
 }
-
-#[cfg(feature = "host")]
-mod file;
-#[cfg(feature = "host")]
-mod lost;
-#[cfg(feature = "host")]
-pub mod vectored;
 
 #[cfg(test)]
 mod tests {
