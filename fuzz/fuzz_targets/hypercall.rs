@@ -84,7 +84,6 @@ fn world() -> std::io::Result<World> {
     let calls = Hypercalls {
         sockets: vec![(PCI, socket.into())],
         devices,
-        pci: true,
         epoll,
         timer,
     };

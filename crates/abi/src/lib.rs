@@ -60,6 +60,9 @@ pub mod exit {
     /// A device that the image was given went away while in use (a tap was deleted). The console
     /// names it. The number is `EX_UNAVAILABLE` of `sysexits.h`.
     pub const DEVICE_GONE: i32 = 69;
+    /// The host failed at a step that only it does, while it served the guest: KVM, a timer, a
+    /// wait. The tender's last line names the step. The number is `EX_OSERR` of `sysexits.h`.
+    pub const HOST_FAILED: i32 = 71;
     /// The guest gave up: a panic, or memory was exhausted. Solo5's `SOLO5_EXIT_ABORT`.
     pub const ABORT: i32 = 255;
     /// Added to the number of the signal that ended a guest.

@@ -167,7 +167,7 @@ pub struct Control {
 pub const REPORT_MAGIC: u32 = 0x5052_424f;
 
 /// [`Report::code`] where the tender has said why on standard error.
-pub const CODE_TOLD: i32 = i32::MAX;
+pub const CODE_EXPLAINED: i32 = i32::MAX;
 
 /// How a guest faulted, or where it panicked.
 #[derive(
@@ -179,7 +179,7 @@ pub struct Report {
     pub magic: u32,
     /// Number of the signal, or 0 for a panic, which has only a backtrace.
     pub signal: u32,
-    /// `si_code` of the signal, or [`CODE_TOLD`].
+    /// `si_code` of the signal, or [`CODE_EXPLAINED`].
     pub code: i32,
     /// For SIGSYS: number of the forbidden system call.
     pub syscall: u32,

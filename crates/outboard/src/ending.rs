@@ -10,7 +10,7 @@ use crate::symbols::Place;
 use abi::backtrace::{REGISTERS, call_of};
 use abi::exit;
 use abi::pci;
-use abi::share::{CODE_TOLD, REPORT_MAGIC, Report};
+use abi::share::{CODE_EXPLAINED, REPORT_MAGIC, Report};
 use signal_hook::consts::signal::{
     SIGBUS, SIGFPE, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGSYS, SIGTERM, SIGTRAP,
 };
@@ -108,6 +108,11 @@ impl Ending {
                  names it",
                 exit::DEVICE_GONE
             )],
+            Self::Exited(exit::HOST_FAILED) => vec![format!(
+                "the host failed while it served the guest (status {}); the tender's last line \
+                 names the step",
+                exit::HOST_FAILED
+            )],
             Self::Exited(exit::ABORT) | Self::Panicked(_) => vec![format!(
                 "the guest gave up (status {}: a panic, or out of memory); its last lines say why",
                 exit::ABORT
@@ -189,7 +194,7 @@ fn cause(signal: i32, fault: &Report) -> String {
 
     let address = fault.address;
     match (signal, fault.code) {
-        (_, CODE_TOLD) => "as the tender says".to_owned(),
+        (_, CODE_EXPLAINED) => "as the tender says".to_owned(),
         (SIGSYS, _) => format!("it made {}", system_call(fault.syscall)),
         (SIGSEGV, SEGV_MAPERR) if address < abi::GUEST_BASE => {
             format!("it followed a null pointer to address {address:#x}")
@@ -285,6 +290,7 @@ mod tests {
         assert_eq!(first_line(exited(exit::SUCCESS)), "");
         assert_eq!(first_line(exited(exit::FAILURE)), "");
         assert!(first_line(exited(exit::DEVICE_GONE)).contains("went away"));
+        assert!(first_line(exited(exit::HOST_FAILED)).contains("the host failed"));
         assert!(first_line(exited(exit::ABORT)).contains("panic"));
         assert_eq!(first_line(exited(7)), "the guest ended with status 7");
     }

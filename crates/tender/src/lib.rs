@@ -10,9 +10,9 @@
 //! | [`share`] | the file that host and guest share |
 //! | [`rules`] | rules for the guest, put into that file |
 //! | [`jail`] | what the guest may ask of the kernel |
-//! | [`spt`] | all of it in order, and the jump |
-//! | [`hvt`] | the same for a virtual machine, and its hypercalls |
-//! | [`probe`] | the smallest guest |
+//! | [`start`] | the steps of a start that all hosts share |
+//! | [`spt`] | the hosts `spt` and `process`: this process becomes the guest |
+//! | [`hvt`] | the host `hvt`: this process serves a virtual machine |
 //! | [`netlink`] | network interfaces, for those who make them |
 //! | [`sys`] | the unsafe island |
 
@@ -25,19 +25,19 @@ pub mod load;
 pub mod memory;
 pub mod netlink;
 pub mod options;
-pub mod probe;
 pub mod rules;
 pub mod share;
 pub mod spt;
+pub mod start;
 pub mod sys;
-mod world;
 
 use abi::exit;
 use options::{Host, Options, Request};
+use start::Start;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::Write;
-use sys::{descriptor, signal};
+use sys::{descriptor, process, signal};
 
 /// The whole program: its arguments without its name, its exit status. Returns only if no guest
 /// was started.
@@ -62,20 +62,25 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
 /// Starts an image on the host that fits. If all goes well, this process becomes the guest, or ends
 /// with it.
 fn start(options: &Options) -> Result<Infallible, String> {
-    spt::die_with(options.parent).map_err(|error| error.to_string())?;
+    if let Some(parent) = options.parent {
+        let is_other = |_| start::Error::Parent(parent).to_string();
+        process::die_with(parent).map_err(is_other)?;
+    }
     signal::reset_pipe();
-    descriptor::open_standard().map_err(|error| format!("/dev/null: {error}; is /dev mounted?"))?;
+    let no_standard = |error| start::Error::System(start::Step::Null, error).to_string();
+    descriptor::open_standard().map_err(no_standard)?;
     let path = &options.image;
-    let unusable = |error| spt::Error::Load(path.clone(), error).to_string();
+    let unusable = |error| start::Error::Load(path.clone(), error).to_string();
     let (file, image) = load::open(path).map_err(unusable)?;
-    match load::host(&image, options.host).map_err(unusable)? {
-        Host::Hvt => hvt::run(options, &file, &image).map_err(|error| error.to_string()),
-        Host::Spt | Host::Process if options.huge_pages || options.dump_core.is_some() => {
-            Err("--hugepages and --dumpcore are for hvt; add --host=hvt, or leave them away".into())
-        }
-        Host::Spt | Host::Process => {
-            spt::start(options, &file, &image).map_err(|error| error.to_string())
-        }
+    let host = load::host(&image, options.host).map_err(unusable)?;
+    let start = Start {
+        options,
+        image: &image,
+        file: &file,
+    };
+    match host {
+        Host::Hvt => hvt::run(&start).map_err(|error| error.to_string()),
+        Host::Spt | Host::Process => spt::run(&start).map_err(|error| error.to_string()),
     }
 }
 

@@ -90,7 +90,7 @@ pub mod asleep {
     /// It sleeps: whatever was posted, room to receive left out.
     pub const IDLE: u64 = 1 << 0;
     /// A device has something, and there is no room to receive it.
-    pub const NO_ROOM: u64 = 1 << 1;
+    pub const NO_BUFFER: u64 = 1 << 1;
 }
 
 /// What a guest waits for. Above the bits stands the number of its sleep, so that the host wakes it

@@ -27,7 +27,7 @@ impl Facts {
 
 /// What they say about the host `name`.
 pub fn judge(name: &'static str, facts: &Facts) -> Finding {
-    const STATUS: i32 = tender::probe::STATUS;
+    const STATUS: i32 = tender::spt::probe::STATUS;
     if let Answer::Ended { status: STATUS, .. } = facts.guest {
         let evidence = match name {
             "spt" => "a guest ran in its jail",
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn only_the_guests_own_status_is_good() {
-        let good = judge("spt", &ended(tender::probe::STATUS, GUEST_BASE));
+        let good = judge("spt", &ended(tender::spt::probe::STATUS, GUEST_BASE));
         assert_eq!((good.verdict, good.state), (Verdict::Ok, "usable"));
         for status in [0, 1, 128 + 31, 255] {
             let bad = judge("spt", &ended(status, GUEST_BASE));

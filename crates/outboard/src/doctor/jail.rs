@@ -57,7 +57,7 @@ impl Landlock {
     pub fn observe() -> Self {
         let modules = fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
         Self {
-            level: tender::probe::landlock(),
+            level: tender::spt::probe::landlock(),
             modules: modules.trim().to_owned(),
         }
     }

@@ -55,7 +55,7 @@ impl Probe {
     /// # Errors
     /// What a guest could not be started for.
     pub fn run(self) -> Result<(), Error> {
-        let never = |jailed| match tender::probe::enter(jailed) {
+        let never = |jailed| match tender::spt::probe::enter(jailed) {
             Ok(never) => match never {},
             Err(error) => Err(Error::Probe(error.to_string())),
         };

@@ -18,9 +18,9 @@ pub(super) fn link_name(tender: u32, position: usize) -> String {
 
 /// A macvtap of ours, removed when dropped.
 #[derive(Debug)]
-pub(super) struct Link(String);
+pub(super) struct Macvtap(String);
 
-impl Link {
+impl Macvtap {
     /// Makes a macvtap over `parent`.
     pub(super) fn add(parent: &str, position: usize) -> Result<Self, Reason> {
         let name = link_name(std::process::id(), position);
@@ -93,7 +93,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for Macvtap {
     fn drop(&mut self) {
         remove(&self.0);
     }

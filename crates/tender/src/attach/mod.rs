@@ -12,6 +12,7 @@ use crate::sys::tap::offload;
 use abi::extension::feature;
 use abi::manifest::Device;
 use abi::pci::Request;
+use macvtap::Macvtap;
 use pci::Pci;
 use std::os::fd::OwnedFd;
 use std::{fmt, io};
@@ -136,7 +137,7 @@ pub struct Attachments {
     pub devices: Vec<Attached>,
     /// PCIe devices and DMA memory.
     pub pci: Pci,
-    _links: Vec<macvtap::Link>,
+    _macvtaps: Vec<Macvtap>,
 }
 
 /// Attaches all of `pairs`; `features` are those of the image's extension, or 0, and the last
@@ -151,13 +152,13 @@ pub fn attach(
     (requests, dma_bytes): (&[Request], u64),
 ) -> Result<Attachments, Error> {
     let understands = features & feature::VIRTIO_NET_HEADER != 0;
-    let mut links = Vec::new();
+    let mut macvtaps = Vec::new();
     let mut devices = Vec::with_capacity(pairs.devices.len());
     for pair in &pairs.devices {
         let index = pair.index;
         devices.push(match pair.source {
             Source::Net(net) => {
-                let result = attach_net(net, options.create_taps, understands, &mut links);
+                let result = attach_net(net, options.create_taps, understands, &mut macvtaps);
                 let reason = |reason| Error {
                     option: net_option(net),
                     reason,
@@ -196,7 +197,7 @@ pub fn attach(
     Ok(Attachments {
         devices,
         pci: pci::attach(requests, &pairs.pci, dma_bytes)?,
-        _links: links,
+        _macvtaps: macvtaps,
     })
 }
 
@@ -231,7 +232,7 @@ fn attach_net(
     net: &Net,
     create: bool,
     understood: bool,
-    links: &mut Vec<macvtap::Link>,
+    macvtaps: &mut Vec<Macvtap>,
 ) -> Result<(Opened, Device), Reason> {
     let headers = Headers {
         understood,
@@ -242,8 +243,8 @@ fn attach_net(
         NetSource::Tap(name) => tap::open(name, create, headers)?,
         NetSource::Descriptor(number) => tap::adopt(*number, headers)?,
         NetSource::Macvtap(parent) => {
-            links.push(macvtap::Link::add(parent, links.len())?);
-            let (opened, mac) = links[links.len() - 1].open(headers)?;
+            macvtaps.push(Macvtap::add(parent, macvtaps.len())?);
+            let (opened, mac) = macvtaps[macvtaps.len() - 1].open(headers)?;
             own_mac = Some(mac);
             opened
         }

@@ -1,7 +1,7 @@
 //! What the thread of the rings ends a guest for, told to the thread that runs its processor: only
 //! that one can say where the guest was.
 
-use super::call::Violation;
+use super::cause::Cause;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,7 +17,7 @@ const SAID_POLLS_MAX: u32 = 600;
 /// which the jail forbids.
 #[derive(Debug, Default)]
 pub struct Complaint {
-    violation: OnceLock<Violation>,
+    cause: OnceLock<Cause>,
     heard: AtomicBool,
 }
 
@@ -25,21 +25,21 @@ impl Complaint {
     /// No complaint.
     pub const fn new() -> Self {
         Self {
-            violation: OnceLock::new(),
+            cause: OnceLock::new(),
             heard: AtomicBool::new(false),
         }
     }
 
     /// Complains; once.
-    pub fn make(&self, violation: Violation) {
+    pub fn make(&self, cause: Cause) {
         // A second one would change nothing.
-        let _ = self.violation.set(violation);
+        let _ = self.cause.set(cause);
     }
 
     /// The complaint, for whoever ends the guest for it: to one of all who ask.
-    pub fn take(&self) -> Option<Violation> {
-        let violation = self.violation.get()?;
-        (!self.heard.swap(true, Ordering::AcqRel)).then_some(*violation)
+    pub fn take(&self) -> Option<Cause> {
+        let cause = self.cause.get()?;
+        (!self.heard.swap(true, Ordering::AcqRel)).then_some(*cause)
     }
 
     /// Waits, by `pause`, until this process has been ended for the complaint; returns if nobody
@@ -64,22 +64,22 @@ mod tests {
     use super::*;
     use std::cell::{Cell, RefCell};
 
-    const VIOLATION: Violation = Violation::Port(7);
+    const CAUSE: Cause = Cause::DeviceGone(7);
 
     #[test]
     fn a_complaint_is_heard_once() {
         let complaint = Complaint::new();
         assert_eq!(complaint.take(), None);
-        complaint.make(VIOLATION);
-        complaint.make(Violation::Port(8));
-        assert_eq!(complaint.take(), Some(VIOLATION));
+        complaint.make(CAUSE);
+        complaint.make(Cause::DeviceGone(8));
+        assert_eq!(complaint.take(), Some(CAUSE));
         assert_eq!(complaint.take(), None);
     }
 
     #[test]
     fn who_is_not_heard_ends_the_guest_himself() {
         let complaint = Complaint::new();
-        complaint.make(VIOLATION);
+        complaint.make(CAUSE);
         let pauses = Cell::new(0);
         complaint.wait(|pause| {
             assert_eq!(pause, HEARD_POLL);
@@ -92,14 +92,14 @@ mod tests {
     #[test]
     fn who_is_heard_leaves_the_end_to_the_other() {
         let complaint = Complaint::new();
-        complaint.make(VIOLATION);
+        complaint.make(CAUSE);
         let heard = RefCell::new(Vec::new());
         let said = Cell::new(0);
         complaint.wait(|pause| match pause {
             HEARD_POLL => heard.borrow_mut().extend(complaint.take()),
             _ => said.set(said.get() + 1),
         });
-        assert_eq!(*heard.borrow(), [VIOLATION]);
+        assert_eq!(*heard.borrow(), [CAUSE]);
         assert_eq!(said.get(), SAID_POLLS_MAX);
     }
 }

@@ -1,14 +1,15 @@
 //! How a guest in a virtual machine ended, and what its tender says and leaves behind.
 
-use super::call::Violation;
-use super::core::{self, Core};
+use super::cause::{Cause, HostStep, Violation};
+use super::core_file::{self, CoreFile};
 use crate::sys::fault;
 use crate::sys::machine::{Exit, Running};
 use abi::backtrace::{Backtrace, call_of};
 use abi::exit;
 use abi::hvt::{Trap, vector};
-use abi::share::{CODE_TOLD, REPORT_MAGIC, Report};
+use abi::share::{CODE_EXPLAINED, REPORT_MAGIC, Report};
 use kvm_bindings::kvm_regs;
+use rustix::io::Errno;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
@@ -23,10 +24,22 @@ pub enum Ending {
     Violated(Violation),
     /// Its processor stopped, at this instruction.
     Stopped(Exit, u64),
-    /// The host has nothing behind an address that it shares with its PCIe devices.
-    Taken,
-    /// The host could not go on.
-    Host(io::Error),
+    /// A device went away: its index in the manifest.
+    DeviceGone(usize),
+    /// The host has no page behind an address that the guest shares with its PCIe devices.
+    NoPage,
+    /// The host could not go on: the step that failed.
+    Host(HostStep, Errno),
+}
+
+impl From<Cause> for Ending {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::Violation(violation) => Self::Violated(violation),
+            Cause::DeviceGone(index) => Self::DeviceGone(index),
+            Cause::Host(step, errno) => Self::Host(step, errno),
+        }
+    }
 }
 
 /// `SI_KERNEL`, `SEGV_MAPERR` and `SEGV_ACCERR` of Linux's `asm-generic/siginfo.h`, and the code of
@@ -60,15 +73,15 @@ fn report(trap: &Trap) -> Report {
     }
 }
 
-/// The report of a guest that was ended for what the tender has told, with this signal.
-fn told(signal: i32, processor: &kvm_regs) -> Report {
+/// The report of a guest that the tender has ended, with this signal; why is on standard error.
+fn ended(signal: i32, processor: &kvm_regs) -> Report {
     Report {
         magic: REPORT_MAGIC,
         signal: signal.cast_unsigned(),
-        code: CODE_TOLD,
+        code: CODE_EXPLAINED,
         instruction: processor.rip,
         flags: processor.rflags,
-        registers: core::general(processor),
+        registers: core_file::general(processor),
         ..Report::default()
     }
 }
@@ -100,22 +113,22 @@ impl Ending {
             Self::Halted(exit::ABORT, None) => Some(libc::SIGABRT),
             Self::Violated(_) => Some(libc::SIGSYS),
             Self::Stopped(..) => Some(libc::SIGSEGV),
-            Self::Taken => Some(libc::SIGBUS),
-            Self::Halted(_, None) | Self::Host(_) => None,
+            Self::NoPage => Some(libc::SIGBUS),
+            Self::Halted(_, None) | Self::DeviceGone(_) | Self::Host(..) => None,
         }
     }
 
     /// Fills the core file if the guest has failed, and says so.
-    pub fn leave(&self, core: &Core, machine: &Running) {
+    pub fn leave(&self, file: &CoreFile, machine: &Running) {
         let Some(signal) = self.signal() else { return };
         let trap = match self {
             Self::Halted(_, trap) => trap.as_ref(),
             _ => None,
         };
         let processor = machine.vcpu().get_regs().unwrap_or_default();
-        let registers = core::registers(&processor, trap);
-        let path = core.path.display();
-        let _ = match core.write(signal, registers, machine.memory(), machine.bytes()) {
+        let registers = core_file::registers(&processor, trap);
+        let path = file.path.display();
+        let _ = match file.write(signal, registers, machine.memory(), machine.bytes()) {
             Ok(()) => writeln!(io::stderr(), "outboard-tender: core file: {path}"),
             Err(error) => writeln!(io::stderr(), "outboard-tender: core file {path}: {error}"),
         };
@@ -140,10 +153,10 @@ impl Ending {
     fn located(&self, machine: &Running) -> Option<Report> {
         let mut report = match self {
             Self::Halted(_, trap) => report(trap.as_ref()?),
-            Self::Violated(Violation::DeviceGone(_)) | Self::Host(_) => return None,
-            Self::Violated(_) => told(libc::SIGSYS, &machine.vcpu().get_regs().ok()?),
-            Self::Stopped(..) => told(libc::SIGSEGV, &machine.vcpu().get_regs().ok()?),
-            Self::Taken => told(libc::SIGBUS, &machine.vcpu().get_regs().ok()?),
+            Self::DeviceGone(_) | Self::Host(..) => return None,
+            Self::Violated(_) => ended(libc::SIGSYS, &machine.vcpu().get_regs().ok()?),
+            Self::Stopped(..) => ended(libc::SIGSEGV, &machine.vcpu().get_regs().ok()?),
+            Self::NoPage => ended(libc::SIGBUS, &machine.vcpu().get_regs().ok()?),
         };
         let called = match self {
             Self::Halted(_, Some(trap)) => {
@@ -175,8 +188,8 @@ impl Ending {
                 }
                 exit::SIGNAL_BASE + trap.signal()
             }
-            Self::Violated(Violation::DeviceGone(index)) => {
-                let gone = Violation::DeviceGone(*index);
+            Self::DeviceGone(index) => {
+                let gone = Cause::DeviceGone(*index);
                 let _ = writeln!(error, "outboard-tender: the guest was ended: {gone}");
                 exit::DEVICE_GONE
             }
@@ -190,12 +203,9 @@ impl Ending {
                     "outboard-tender: the guest was ended at instruction {rip:#x}: {}",
                     why(*stop)
                 );
-                match stop {
-                    Exit::Internal | Exit::Refused(_) | Exit::Unknown => exit::FAILURE,
-                    _ => exit::SIGNAL_BASE + libc::SIGSEGV,
-                }
+                stopped(*stop)
             }
-            Self::Taken => {
+            Self::NoPage => {
                 let _ = writeln!(
                     error,
                     "outboard-tender: the guest was ended: the host has no page for memory that \
@@ -204,11 +214,20 @@ impl Ending {
                 );
                 exit::SIGNAL_BASE + libc::SIGBUS
             }
-            Self::Host(reason) => {
-                let _ = writeln!(error, "outboard-tender: KVM cannot go on: {reason}");
-                exit::FAILURE
+            Self::Host(step, errno) => {
+                let failed = Cause::Host(*step, *errno);
+                let _ = writeln!(error, "outboard-tender: the guest was ended: {failed}");
+                exit::HOST_FAILED
             }
         }
+    }
+}
+
+/// The exit status for a processor that has stopped: whether the guest or the host is to blame.
+fn stopped(stop: Exit) -> i32 {
+    match stop {
+        Exit::Internal | Exit::Refused(_) | Exit::Unknown => exit::HOST_FAILED,
+        _ => exit::SIGNAL_BASE + libc::SIGSEGV,
     }
 }
 
@@ -249,5 +268,37 @@ mod tests {
         assert_eq!(reported(13, 0), (libc::SIGSEGV, SI_KERNEL));
         assert_eq!(reported(14, 2), (libc::SIGSEGV, SEGV_MAPERR));
         assert_eq!(reported(14, 3), (libc::SIGSEGV, SEGV_ACCERR));
+    }
+
+    #[test]
+    fn the_host_is_to_blame_for_what_it_fails_at() {
+        for step in [
+            HostStep::Timer,
+            HostStep::Wait,
+            HostStep::Wake,
+            HostStep::Run,
+        ] {
+            let ending = Ending::from(Cause::Host(step, Errno::NOMEM));
+            assert_eq!(ending.say(true), exit::HOST_FAILED);
+            assert_eq!(
+                ending.signal(),
+                None,
+                "there is nothing to debug in the guest"
+            );
+        }
+        for stop in [Exit::Internal, Exit::Refused(7), Exit::Unknown] {
+            assert_eq!(stopped(stop), exit::HOST_FAILED);
+        }
+    }
+
+    #[test]
+    fn the_guest_is_to_blame_for_what_it_asks_for() {
+        let ending = Ending::from(Cause::from(Violation::Port(7)));
+        assert_eq!(ending.say(true), exit::SIGNAL_BASE + libc::SIGSYS);
+        assert_eq!(ending.signal(), Some(libc::SIGSYS));
+        let nowhere = stopped(Exit::Nowhere(0));
+        assert_eq!(nowhere, exit::SIGNAL_BASE + libc::SIGSEGV);
+        let gone = Ending::from(Cause::DeviceGone(2));
+        assert_eq!(gone.say(true), exit::DEVICE_GONE);
     }
 }

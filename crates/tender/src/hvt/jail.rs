@@ -1,8 +1,8 @@
 //! What the tender of a virtual machine may still ask of the kernel: a guest that breaks out of KVM
 //! finds itself here.
 
-use super::worker::Descriptors;
-use crate::jail::{self, Argument, Error, Grants, Rule};
+use super::ring_service::Descriptors;
+use crate::jail::{self, Argument, Error, Grants, Rule, Step};
 use abi::manifest::Device;
 use abi::spt::CONSOLE_FD;
 use abi::spt::syscall::MSG_NOSIGNAL;
@@ -14,17 +14,17 @@ const ERROR_FD: RawFd = 2;
 const KVM_RUN: u32 = 0xae80;
 const KVM_GET_REGS: u32 = 0x8090_ae81;
 
-/// What the tender keeps, by number.
+/// What the tender of a virtual machine may still use, by number.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct TenderGrants {
     /// What it lends the guest.
-    pub grants: Grants,
+    pub guest: Grants,
     /// The processor.
     pub vcpu: RawFd,
     /// What a core file is written to.
-    pub core: Option<RawFd>,
+    pub core_file: Option<RawFd>,
     /// What the thread that serves the rings uses.
-    pub worker: Option<Descriptors>,
+    pub rings: Option<Descriptors>,
     /// Where it reads how often the guest was left.
     pub statistics: Option<RawFd>,
     /// The process, thread and signal by which that thread stops the processor.
@@ -36,28 +36,32 @@ pub struct Kept {
 ///
 /// # Errors
 /// The first step that fails.
-pub fn close(kept: &Kept, start: impl FnOnce() -> io::Result<()>) -> Result<(), Error> {
-    let filter = jail::compile(&rules(kept), false)?;
-    let grants = &kept.grants;
+pub fn close(tender: &TenderGrants, start: impl FnOnce() -> io::Result<()>) -> Result<(), Error> {
+    let filter = jail::compile(&rules(tender), false)?;
+    let grants = &tender.guest;
     let mut keep: Vec<RawFd> = grants.devices.iter().map(|(fd, _)| *fd).collect();
-    keep.extend([grants.epoll_fd, grants.timer_fd, kept.vcpu]);
+    keep.extend([grants.epoll_fd, grants.timer_fd, tender.vcpu]);
     keep.extend([CONSOLE_FD, ERROR_FD]);
     keep.extend(grants.event_fd);
     keep.extend(&grants.held);
     keep.extend(&grants.sockets);
-    keep.extend(kept.core);
-    if let Some(worker) = kept.worker {
-        keep.extend([worker.epoll, worker.wake, worker.kick]);
+    keep.extend(tender.core_file);
+    if let Some(rings) = tender.rings {
+        keep.extend([rings.epoll, rings.wake, rings.kick]);
     }
-    keep.extend(kept.statistics);
+    keep.extend(tender.statistics);
     jail::confine(keep)?;
-    start().map_err(|error| Error::Step("the thread of the rings", error))?;
+    start().map_err(|error| Error::Step(Step::RingThread, error))?;
     jail::forbid_calls(&filter)
 }
 
 /// All that it may ask.
-fn rules(kept: &Kept) -> Vec<Rule> {
-    let Kept { grants, vcpu, .. } = kept;
+fn rules(tender: &TenderGrants) -> Vec<Rule> {
+    let TenderGrants {
+        guest: grants,
+        vcpu,
+        ..
+    } = tender;
     use Argument::{Int, Long, LongAtMost};
     let fd = |fd: RawFd| Int(0, fd.cast_unsigned());
     let rule = |syscall: i64, arguments: &[Argument], reason| Rule {
@@ -123,17 +127,17 @@ fn rules(kept: &Kept) -> Vec<Rule> {
             }
         }
     }
-    if let Some(worker) = kept.worker {
+    if let Some(rings) = tender.rings {
         rules.extend([
             rule(
                 libc::SYS_epoll_pwait,
-                &[fd(worker.epoll), Long(4, 0)],
+                &[fd(rings.epoll), Long(4, 0)],
                 "wait for frames and the guest's kick, with no signal mask",
             ),
-            rule(libc::SYS_write, &[fd(worker.wake)], "wake the guest up"),
+            rule(libc::SYS_write, &[fd(rings.wake)], "wake the guest up"),
         ]);
     }
-    if let Some([process, thread, signal]) = kept.stop {
+    if let Some([process, thread, signal]) = tender.stop {
         let number = |at, number: i32| Int(at, number.cast_unsigned());
         let target = [number(0, process), number(1, thread), number(2, signal)];
         rules.extend([
@@ -149,11 +153,11 @@ fn rules(kept: &Kept) -> Vec<Rule> {
             ),
         ]);
     }
-    if let Some(statistics) = kept.statistics {
+    if let Some(statistics) = tender.statistics {
         let reason = "read how often the guest was left";
         rules.push(rule(libc::SYS_pread64, &[fd(statistics)], reason));
     }
-    if let Some(core) = kept.core {
+    if let Some(core) = tender.core_file {
         let reason = "leave memory and registers of a guest that failed";
         rules.push(rule(libc::SYS_pwrite64, &[fd(core)], reason));
     }
@@ -168,12 +172,12 @@ mod tests {
     const VCPU: RawFd = 20;
     const CORE: RawFd = 21;
 
-    fn kept() -> Kept {
-        Kept {
-            grants: grants(),
+    fn all_grants() -> TenderGrants {
+        TenderGrants {
+            guest: grants(),
             vcpu: VCPU,
-            core: Some(CORE),
-            worker: Some(Descriptors {
+            core_file: Some(CORE),
+            rings: Some(Descriptors {
                 epoll: 22,
                 wake: 23,
                 kick: 24,
@@ -199,7 +203,7 @@ mod tests {
 
     #[test]
     fn no_rule_can_be_left_out_and_each_has_a_reason() {
-        let all = rules(&kept());
+        let all = rules(&all_grants());
         for (number, rule) in all.iter().enumerate() {
             let mut others = all.clone();
             others.remove(number);
@@ -216,9 +220,9 @@ mod tests {
     fn a_tender_that_was_taken_over_can_do_no_more() {
         const KVM_SET_USER_MEMORY_REGION: u64 = 0x4020_ae46;
         const KVM_SET_SREGS: u64 = 0x4138_ae84;
-        let all = rules(&Kept {
-            core: None,
-            ..kept()
+        let all = rules(&TenderGrants {
+            core_file: None,
+            ..all_grants()
         });
         let refused = |syscall: i64, arguments: [u64; 6]| {
             let verdict = verdict_of(&all, syscall.cast_unsigned(), arguments);

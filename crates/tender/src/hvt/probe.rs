@@ -4,9 +4,11 @@
 //! instructions and knows some of them only: no arithmetic of SSE, of which all compiled programs
 //! are full. Nothing but such a guest tells.
 
-use super::{Error, TABLES, cpu, from_kvm, prepare};
-use crate::hvt::paging::{Builder, Rights};
-use crate::spt::put;
+use super::cpu;
+use super::error::{self, Error, from_kvm};
+use super::paging::{Builder, Rights};
+use super::setup::{TABLES, prepare};
+use crate::start::put;
 use crate::sys::machine::{Exit, Machine, Running};
 use abi::hvt::CALL_PORT;
 use abi::{IMAGE_BASE, PAGE_SIZE};
@@ -83,7 +85,7 @@ pub fn run() -> Result<Ability, Error> {
     let mut tables = Builder::new(TABLES)?;
     tables.map(IMAGE_BASE..IMAGE_BASE + PAGE_SIZE, IMAGE_BASE, execute)?;
     let registers = cpu::registers(IMAGE_BASE, MEMORY_BYTES);
-    let cpuid = cpu::supported(&kvm).map_err(super::step("CPUID"))?;
+    let cpuid = cpu::supported(&kvm).map_err(error::step("CPUID"))?;
     prepare(&mut machine, &cpuid, &tables, registers)?;
     let mut machine = machine.start(None);
     let first = step(&mut machine)?;
@@ -100,7 +102,9 @@ pub fn run() -> Result<Ability, Error> {
 fn step(machine: &mut Running) -> Result<Exit, Error> {
     let mut exit = Exit::Interrupted;
     for _ in 0..INTERRUPTIONS_MAX {
-        exit = machine.run().map_err(|error| Error::Step("run", error))?;
+        exit = machine
+            .run()
+            .map_err(|errno| Error::Step("run", errno.into()))?;
         if exit != Exit::Interrupted {
             break;
         }

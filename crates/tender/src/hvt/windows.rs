@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn the_parts_of_a_large_bar_are_of_large_pages() {
         let (mut low, bar) = (LOW.start, bar_address(0, 0));
-        let mut tables = Builder::new(crate::hvt::TABLES).unwrap();
+        let mut tables = Builder::new(crate::hvt::setup::TABLES).unwrap();
         for part in [0..0x2000, 0x3000..BAR_BYTES_MAX] {
             let bytes = part.end - part.start;
             let start = bar + part.start;

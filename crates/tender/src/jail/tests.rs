@@ -287,3 +287,12 @@ fn a_manifest_full_of_disks_fits_into_a_filter() {
     );
     assert_eq!(run(&program, &beyond), KILL_PROCESS);
 }
+
+#[test]
+fn advice_belongs_to_the_step_that_failed() {
+    let said = |step| Error::Step(step, std::io::ErrorKind::PermissionDenied.into()).to_string();
+    assert!(said(Step::Descriptors).contains("Linux 5.9"));
+    assert!(said(Step::Capabilities).contains("capset"));
+    assert!(said(Step::NotDumpable).contains("prctl"));
+    assert!(said(Step::RingThread).contains("ulimit -u"));
+}

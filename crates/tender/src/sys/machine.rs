@@ -5,6 +5,7 @@ use super::window::Window;
 use crate::memory::Memory;
 use kvm_bindings::{KVM_MEM_READONLY, kvm_userspace_memory_region};
 use kvm_ioctls::{IoEventAddress, Kvm, VcpuExit, VcpuFd, VmFd};
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -231,7 +232,7 @@ impl Running {
     ///
     /// # Errors
     /// What KVM says: `EFAULT` for guest memory that the host cannot provide.
-    pub fn run(&mut self) -> io::Result<Exit> {
+    pub fn run(&mut self) -> Result<Exit, Errno> {
         let exit = match self.vcpu.run() {
             Ok(VcpuExit::IoOut(port, data)) => match <[u8; 4]>::try_from(data) {
                 Ok(bytes) => Exit::Port(port, u32::from_le_bytes(bytes)),
@@ -247,7 +248,7 @@ impl Running {
             Ok(VcpuExit::Intr) => Exit::Interrupted,
             Ok(_) => Exit::Unknown,
             Err(error) if error.errno() == libc::EINTR => Exit::Interrupted,
-            Err(error) => return Err(os_error(error)),
+            Err(error) => return Err(Errno::from_raw_os_error(error.errno())),
         };
         Ok(exit)
     }

@@ -10,14 +10,14 @@ use std::sync::atomic::AtomicU64;
 ///
 /// # Errors
 /// What the kernel or KVM says.
-pub fn share(machine: &Machine) -> io::Result<Rings<'static>> {
-    let words = map()?;
+pub fn map(machine: &Machine) -> io::Result<Rings<'static>> {
+    let words = words()?;
     // SAFETY: they are mapped for ever, and nothing but atomics refers to them.
     unsafe { machine.lend(RINGS_SLOT, BASE, BYTES, false) }?;
     Rings::new(words).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-fn map() -> io::Result<&'static [AtomicU64]> {
+fn words() -> io::Result<&'static [AtomicU64]> {
     let address = std::ptr::with_exposed_provenance_mut(BASE as usize);
     let rights = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;

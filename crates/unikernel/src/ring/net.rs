@@ -145,7 +145,7 @@ impl Net {
             }
         }
         if room.client.post() {
-            self.kick(asleep::NO_ROOM);
+            self.kick(asleep::NO_BUFFER);
         }
         room.client.outstanding() != 0
     }

@@ -49,7 +49,6 @@ fn calls() -> (Calls, UnixDatagram) {
     };
     let devices = vec![device(NET, net, ours.into()), device(DISK, block, disk)];
     let calls = Calls {
-        pci: false,
         sockets: Vec::new(),
         devices,
         epoll,
@@ -62,7 +61,7 @@ const ARGUMENT: u32 = 0x1000;
 const DATA: u64 = 0x2000;
 
 /// Makes one call with `argument` and returns what became of it.
-fn call<T>(calls: &Calls, memory: &GuestMemory, number: u16, argument: T) -> Result<T, Violation>
+fn call<T>(calls: &Calls, memory: &GuestMemory, number: u16, argument: T) -> Result<T, Cause>
 where
     T: FromBytes + IntoBytes + Immutable + KnownLayout,
 {
@@ -187,13 +186,16 @@ fn what_lies_outside_of_guest_memory_ends_the_guest() {
     for (data, len) in [(MEMORY as u64, 1), (DATA, MEMORY as u64), (u64::MAX, 2)] {
         let puts = hvt::Puts { data, len };
         let violation = call(&calls, &memory, call::PUTS, puts).unwrap_err();
-        assert_eq!(violation, Violation::Pointer(call::PUTS, data, len));
+        assert_eq!(violation, Violation::Pointer(call::PUTS, data, len).into());
     }
     for number in 1..=call::HALT {
         let outside = calls.handle(&memory, CALL_PORT + number, !7);
-        assert!(matches!(outside, Err(Violation::Pointer(..))), "{number}");
+        assert!(
+            matches!(outside, Err(Cause::Violation(Violation::Pointer(..)))),
+            "{number}"
+        );
         let odd = calls.handle(&memory, CALL_PORT + number, 4);
-        assert_eq!(odd, Err(Violation::Unaligned(number, 4)));
+        assert_eq!(odd, Err(Violation::Unaligned(number, 4).into()));
     }
 }
 
@@ -209,7 +211,7 @@ fn a_port_that_is_no_call_ends_the_guest() {
         u16::MAX,
     ] {
         let outcome = calls.handle(&memory(), port, ARGUMENT);
-        assert_eq!(outcome, Err(Violation::Port(port)));
+        assert_eq!(outcome, Err(Violation::Port(port).into()));
     }
 }
 
@@ -240,7 +242,10 @@ fn a_guest_ends_with_its_status_and_its_trap() {
     put(&memory, DATA, trap.as_bytes());
     assert_eq!(halt(&memory, DATA), Ok(Outcome::Halt(7, Some(trap))));
     let end = MEMORY as u64 - COOKIE_BYTES + 1;
-    assert!(matches!(halt(&memory, end), Err(Violation::Pointer(..))));
+    assert!(matches!(
+        halt(&memory, end),
+        Err(Cause::Violation(Violation::Pointer(..)))
+    ));
 }
 
 proptest! {

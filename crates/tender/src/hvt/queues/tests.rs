@@ -1,7 +1,6 @@
 use super::*;
-use crate::hvt::call::Violation;
 use crate::sys::guest::Outside;
-use abi::ring::{Client, ENTRIES, Jump, WORDS, first_word, word};
+use abi::ring::{Client, ENTRIES, Jump, WORDS, first_word, receive, transmit, word};
 use proptest::prelude::*;
 use rustix::fs::MemfdFlags;
 use std::os::unix::net::UnixDatagram;

@@ -4,11 +4,12 @@
 //! Every number in a ring is the guest's: indices are compared with our own, an entry is read once,
 //! and what it names goes through the one door, [`GuestMemory`], at each use.
 
-use super::call::{Violation, is_inside};
+use super::call::is_inside;
+use super::cause::Violation;
 use crate::attach::Attached;
 use crate::sys::guest::GuestMemory;
 use abi::manifest::Device;
-use abi::ring::{Operation, Request, Rings, Server, receive, transmit};
+use abi::ring::{self, Operation, Request, Rings, Server};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 
@@ -30,8 +31,10 @@ pub struct Queues<'a> {
 struct Net<'a> {
     index: usize,
     fd: BorrowedFd<'a>,
-    room: Server<'a>,
-    frames: Server<'a>,
+    /// Buffers in which frames are received.
+    receive: Server<'a>,
+    /// Frames to be sent.
+    transmit: Server<'a>,
     /// Whether it may have a frame: nothing has said that there is none since the last event.
     readable: bool,
 }
@@ -59,13 +62,16 @@ impl<'a> Queues<'a> {
         let (mut nets, mut disks) = (Vec::new(), Vec::new());
         for device in devices {
             let (index, fd) = (device.index, device.fd.as_fd());
-            let queues = (rings.server(receive(index)), rings.server(transmit(index)));
+            let queues = (
+                rings.server(ring::receive(index)),
+                rings.server(ring::transmit(index)),
+            );
             match (device.device, queues) {
-                (Device::Net { .. }, (Some(room), Some(frames))) => nets.push(Net {
+                (Device::Net { .. }, (Some(receive), Some(transmit))) => nets.push(Net {
                     index,
                     fd,
-                    room,
-                    frames,
+                    receive,
+                    transmit,
                     readable: true,
                 }),
                 (Device::Block { capacity, .. }, (Some(requests), _)) => disks.push(Disk {
@@ -143,7 +149,7 @@ impl<'a> Queues<'a> {
 
 impl Net<'_> {
     fn has_work(&mut self) -> Result<bool, abi::ring::Jump> {
-        Ok(self.frames.has_request()? || self.readable && self.room.has_request()?)
+        Ok(self.transmit.has_request()? || self.readable && self.receive.has_request()?)
     }
 
     /// Sends frames; whether there was one.
@@ -151,20 +157,20 @@ impl Net<'_> {
         for _ in 0..BATCH_REQUESTS_MAX {
             let Some(Request {
                 address, length, ..
-            }) = next(&mut self.frames, self.index)?
+            }) = next(&mut self.transmit, self.index)?
             else {
                 break;
             };
             let written = memory.write(self.fd, address, length.into());
             let written = written.map_err(|outside| Violation::Buffer(self.index, outside))?;
             if written != Err(Errno::INTR) {
-                self.frames.serve(result(written));
+                self.transmit.serve(result(written));
             }
         }
-        Ok(self.frames.publish())
+        Ok(self.transmit.publish())
     }
 
-    /// Receives frames, as long as there is room; whether there was one.
+    /// Receives frames, as long as there are buffers; whether there was one.
     fn receive(&mut self, memory: &GuestMemory) -> Result<bool, Violation> {
         let mut bytes = 0;
         for _ in 0..BATCH_REQUESTS_MAX {
@@ -173,7 +179,7 @@ impl Net<'_> {
             }
             let Some(Request {
                 address, length, ..
-            }) = next(&mut self.room, self.index)?
+            }) = next(&mut self.receive, self.index)?
             else {
                 break;
             };
@@ -185,10 +191,10 @@ impl Net<'_> {
                 Err(_) => self.readable = false,
             }
             if read != Err(Errno::AGAIN) {
-                self.room.serve(result(read));
+                self.receive.serve(result(read));
             }
         }
-        Ok(self.room.publish())
+        Ok(self.receive.publish())
     }
 }
 

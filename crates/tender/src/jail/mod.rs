@@ -58,7 +58,7 @@ pub enum Argument {
 #[derive(Debug)]
 pub enum Error {
     /// A step that the kernel refused.
-    Step(&'static str, std::io::Error),
+    Step(Step, std::io::Error),
     /// Landlock, other than that the kernel has none.
     Landlock(RulesetError),
     /// The filter cannot be compiled.
@@ -67,21 +67,61 @@ pub enum Error {
     Apply(seccompiler::Error),
 }
 
+/// A step towards a jail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// To drop all capabilities.
+    Capabilities,
+    /// To forbid other processes to trace this one.
+    NotDumpable,
+    /// To close all descriptors but those that were granted.
+    Descriptors,
+    /// To start the thread that serves the rings.
+    RingThread,
+}
+
 impl std::error::Error for Error {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the jail cannot be closed: ")?;
         match self {
-            Self::Step(step, error) => write!(f, "{step}: {error}")?,
-            Self::Landlock(error) => write!(f, "Landlock: {error}")?,
-            Self::Compile(error) => write!(f, "the filter does not compile: {error}")?,
-            Self::Apply(error) => write!(f, "the kernel refuses the filter: {error}")?,
+            Self::Step(step, error) => write!(f, "{}: {error}; {}", step.name(), step.advice()),
+            Self::Landlock(error) => {
+                write!(f, "Landlock: {error}; type: outboard doctor")
+            }
+            Self::Compile(error) => write!(
+                f,
+                "the filter does not compile: {error}; attach fewer devices"
+            ),
+            Self::Apply(error) => write!(
+                f,
+                "the kernel refuses the filter: {error}; it needs seccomp (CONFIG_SECCOMP_FILTER)"
+            ),
         }
-        write!(
-            f,
-            "; Linux 5.9 with seccomp is needed, or --host=process without a jail"
-        )
+    }
+}
+
+impl Step {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Capabilities => "capabilities",
+            Self::NotDumpable => "not dumpable",
+            Self::Descriptors => "descriptors",
+            Self::RingThread => "the thread of the rings",
+        }
+    }
+
+    /// What the user can do where this step fails.
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Capabilities => {
+                "run it outside of a sandbox that forbids capset and prctl, as Docker's may"
+            }
+            Self::NotDumpable => "run it outside of a sandbox that forbids prctl",
+            Self::Descriptors => "it needs close_range: Linux 5.9 or later",
+            Self::RingThread => "raise the limit of processes: ulimit -u",
+        }
     }
 }
 
@@ -236,12 +276,12 @@ fn enter(keep: Vec<RawFd>, filter: &BpfProgram) -> Result<(), Error> {
 /// The first step that fails.
 pub fn confine(mut keep: Vec<RawFd>) -> Result<(), Error> {
     let step = |step| move |error: Errno| Error::Step(step, error.into());
-    drop_capabilities().map_err(step("capabilities"))?;
+    drop_capabilities().map_err(step(Step::Capabilities))?;
     forbid_files().map_err(Error::Landlock)?;
     let not_dumpable = DumpableBehavior::NotDumpable;
-    rustix::process::set_dumpable_behavior(not_dumpable).map_err(step("not dumpable"))?;
+    rustix::process::set_dumpable_behavior(not_dumpable).map_err(step(Step::NotDumpable))?;
     let descriptors = descriptor::close_all_but(&mut keep);
-    let result = descriptors.map_err(|error| Error::Step("descriptors", error));
+    let result = descriptors.map_err(|error| Error::Step(Step::Descriptors, error));
     std::mem::forget(keep);
     result
 }

@@ -3,26 +3,26 @@
 //! Everything that a guest says is a number until the one door, [`GuestMemory`], has turned it
 //! into memory. Arguments are copied out, looked at, and copied back.
 
+use super::cause::{ARGUMENT_ALIGN, Cause, HostStep, Violation};
 use crate::attach::Attached;
 use crate::jail::Grants;
 use crate::sys::guest::{GuestMemory, Outside};
 use abi::extension::EPOLL_GONE;
 use abi::hvt::{self, CALL_PORT, COOKIE_BYTES, MESSAGE_BYTES_MAX, TRAP_MAGIC, Trap, call, result};
 use abi::manifest::{Device, ENTRIES_MAX};
-use abi::ring::Jump;
 use abi::spt::EPOLL_TIMER;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::time::{ClockId, Itimerspec, TimerfdTimerFlags, Timespec};
-use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Alignment of arguments, in bytes: that of their largest field.
-const ARGUMENT_ALIGN: u64 = 8;
+/// How often one wait or transfer of a guest may be interrupted by signals. They come from outside
+/// (to stop this process and to let it go on), never from the guest.
+const INTERRUPTIONS_MAX: u32 = 64;
 /// Attempts at a piece of text; a console that takes nothing must not hold the guest up.
 const CONSOLE_ATTEMPTS_MAX: usize = 100;
 const NANOSECONDS: u64 = 1_000_000_000;
@@ -36,77 +36,6 @@ pub enum Outcome {
     Halt(i32, Option<Trap>),
 }
 
-/// What ends a guest: it asked for something that it must not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Violation {
-    /// A port that is no call.
-    Port(u16),
-    /// A call whose argument, or what that points to, is no guest memory: the call's number, the
-    /// address, the length.
-    Pointer(u16, u64, u64),
-    /// An argument at an odd address: the call's number, the address.
-    Unaligned(u16, u64),
-    /// A device that is gone: its index.
-    DeviceGone(usize),
-    /// The host cannot wait for devices.
-    Wait(Errno),
-    /// An index of a ring that makes no sense: the device's index in the manifest.
-    Ring(usize, Jump),
-    /// A buffer in a ring that is no guest memory.
-    Buffer(usize, Outside),
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Port(port) => write!(f, "it wrote to port {port:#x}, which is no hypercall"),
-            Self::Pointer(number, address, length) => write!(
-                f,
-                "it passed {length} bytes at {address:#x}, outside of its memory, to the \
-                 hypercall {}",
-                name(*number)
-            ),
-            Self::Unaligned(number, address) => write!(
-                f,
-                "it passed an argument at {address:#x}, no multiple of {ARGUMENT_ALIGN}, to the \
-                 hypercall {}",
-                name(*number)
-            ),
-            Self::DeviceGone(index) => {
-                write!(f, "device {index} of its manifest went away while in use")
-            }
-            Self::Wait(errno) => write!(f, "its devices cannot be waited for: {errno}"),
-            Self::Ring(index, Jump { from, to }) => write!(
-                f,
-                "it set the index of the ring of device {index} of its manifest from {from} to {to}"
-            ),
-            Self::Buffer(index, Outside { address, length }) => write!(
-                f,
-                "it passed a buffer of {length} bytes at {address:#x}, outside of its memory, to \
-                 the ring of device {index} of its manifest"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Violation {}
-
-fn name(number: u16) -> &'static str {
-    match number {
-        call::WALL_TIME => "walltime",
-        call::PUTS => "puts",
-        call::POLL => "poll",
-        call::BLOCK_WRITE => "block_write",
-        call::BLOCK_READ => "block_read",
-        call::NET_WRITE => "net_write",
-        call::NET_READ => "net_read",
-        call::HALT => "halt",
-        call::MESSAGE_SEND => "message_send",
-        call::MESSAGE_RECEIVE => "message_receive",
-        _ => "unknown",
-    }
-}
-
 /// What the calls of one guest reach.
 #[derive(Debug)]
 pub struct Calls {
@@ -118,21 +47,14 @@ pub struct Calls {
     pub epoll: OwnedFd,
     /// The timer in it.
     pub timer: OwnedFd,
-    /// Whether it has PCIe devices, with which it shares memory.
-    pub pci: bool,
 }
 
 impl Calls {
     /// Does what a guest asks for that wrote `argument` to `port`.
     ///
     /// # Errors
-    /// What it must not ask for; it is to be ended then.
-    pub fn handle(
-        &self,
-        memory: &GuestMemory,
-        port: u16,
-        argument: u32,
-    ) -> Result<Outcome, Violation> {
+    /// Why it is to be ended.
+    pub fn handle(&self, memory: &GuestMemory, port: u16, argument: u32) -> Result<Outcome, Cause> {
         let number = port.wrapping_sub(CALL_PORT);
         let asked = Asked {
             guest: Guest { memory, number },
@@ -159,7 +81,7 @@ impl Calls {
             call::MESSAGE_RECEIVE => {
                 asked.answer(|memory, argument| self.message_receive(memory, argument))?;
             }
-            _ => return Err(Violation::Port(port)),
+            _ => return Err(Violation::Port(port).into()),
         }
         Ok(Outcome::Continue)
     }
@@ -177,7 +99,7 @@ impl Calls {
         }
     }
 
-    fn poll(&self, argument: &mut hvt::Poll) -> Result<(), Violation> {
+    fn poll(&self, argument: &mut hvt::Poll) -> Answer {
         // At least a nanosecond: zero would switch the timer off, and the wait would not end.
         let value = Timespec {
             tv_sec: (argument.timeout / NANOSECONDS).cast_signed(),
@@ -188,18 +110,25 @@ impl Calls {
             it_value: value,
         };
         let flags = TimerfdTimerFlags::empty();
-        rustix::time::timerfd_settime(&self.timer, flags, &once).map_err(Violation::Wait)?;
+        let set = rustix::time::timerfd_settime(&self.timer, flags, &once);
+        set.map_err(|errno| Cause::Host(HostStep::Timer, errno))?;
         let mut events = [MaybeUninit::uninit(); ENTRIES_MAX + 1];
-        let (events, _) = loop {
-            match epoll::wait(&self.epoll, &mut events, None) {
-                Err(Errno::INTR) => {}
-                other => break other.map_err(Violation::Wait)?,
+        let mut waited = Err(Errno::INTR);
+        for _ in 0..INTERRUPTIONS_MAX {
+            waited = epoll::wait(&self.epoll, &mut events, None).map(|(events, _)| &*events);
+            if !matches!(waited, Err(Errno::INTR)) {
+                break;
             }
+        }
+        let events = match waited {
+            // The guest looks at the clock, and waits again if it is too early.
+            Err(Errno::INTR) => &[],
+            waited => waited.map_err(|errno| Cause::Host(HostStep::Wait, errno))?,
         };
         let numbers = events.iter().map(|event| event.data.u64());
         let gone = EPOLL_GONE..EPOLL_GONE + ENTRIES_MAX as u64;
         if let Some(number) = numbers.clone().find(|number| gone.contains(number)) {
-            return Err(Violation::DeviceGone((number - EPOLL_GONE) as usize));
+            return Err(Cause::DeviceGone((number - EPOLL_GONE) as usize));
         }
         argument.ready = numbers
             .filter(|number| *number != EPOLL_TIMER && *number < ENTRIES_MAX as u64)
@@ -227,7 +156,7 @@ impl Calls {
         let written = memory.write(&net.fd, argument.data, argument.len);
         argument.ret = match written.map_err(memory.pointer())? {
             Ok(written) if written as u64 == argument.len => result::OK,
-            Err(Errno::BADFD) => return Err(Violation::DeviceGone(net.index)),
+            Err(Errno::BADFD) => return Err(Cause::DeviceGone(net.index)),
             Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => result::AGAIN,
             Ok(_) | Err(_) => result::UNSPECIFIED,
         };
@@ -246,7 +175,7 @@ impl Calls {
                 argument.len = length as u64;
                 result::OK
             }
-            Err(Errno::BADFD) => return Err(Violation::DeviceGone(net.index)),
+            Err(Errno::BADFD) => return Err(Cause::DeviceGone(net.index)),
             Err(_) => result::UNSPECIFIED,
         };
         Ok(())
@@ -272,15 +201,13 @@ impl Calls {
             .copy_out(argument.data, message)
             .map_err(memory.pointer())?;
         // A socket with a timeout is interrupted even by what lets a stopped process go on.
-        let sent = loop {
-            match rustix::net::send(socket, &*message, SendFlags::NOSIGNAL) {
-                Err(Errno::INTR) => {}
-                sent => break sent,
-            }
-        };
+        let sent = until_not(
+            |sent| *sent == Err(Errno::INTR),
+            || rustix::net::send(socket, &*message, SendFlags::NOSIGNAL),
+        );
         argument.ret = match sent {
             Ok(sent) if sent == message.len() => result::OK,
-            Err(Errno::PIPE | Errno::CONNRESET) => return Err(Violation::DeviceGone(*index)),
+            Err(Errno::PIPE | Errno::CONNRESET) => return Err(Cause::DeviceGone(*index)),
             Ok(_) | Err(_) => result::UNSPECIFIED,
         };
         Ok(())
@@ -293,20 +220,18 @@ impl Calls {
             argument.ret = result::INVALID;
             return Ok(());
         };
-        let read = loop {
-            let read = memory.read(socket, argument.data, argument.len);
-            match read.map_err(memory.pointer())? {
-                Err(Errno::INTR) => {}
-                read => break read,
-            }
-        };
+        let read = until_not(
+            |read| *read == Ok(Err(Errno::INTR)),
+            || memory.read(socket, argument.data, argument.len),
+        );
+        let read = read.map_err(memory.pointer())?;
         argument.ret = match read {
-            Ok(0) | Err(Errno::CONNRESET) => return Err(Violation::DeviceGone(*index)),
+            Ok(0) | Err(Errno::CONNRESET) => return Err(Cause::DeviceGone(*index)),
             Ok(length) => {
                 argument.len = length as u64;
                 result::OK
             }
-            Err(Errno::AGAIN) => result::AGAIN,
+            Err(Errno::AGAIN | Errno::INTR) => result::AGAIN,
             Err(_) => result::UNSPECIFIED,
         };
         Ok(())
@@ -348,7 +273,7 @@ pub(super) fn is_inside(offset: u64, length: u64, capacity: u64) -> bool {
     offset < capacity && end.is_some_and(|end| end <= capacity)
 }
 
-type Answer = Result<(), Violation>;
+type Answer = Result<(), Cause>;
 
 /// Guest memory, and the call on whose behalf it is used.
 #[derive(Clone, Copy)]
@@ -367,8 +292,8 @@ impl Deref for Guest<'_> {
 
 impl Guest<'_> {
     /// What it means that the guest named what is no memory.
-    fn pointer(self) -> impl Fn(Outside) -> Violation {
-        move |Outside { address, length }| Violation::Pointer(self.number, address, length)
+    fn pointer(self) -> impl Fn(Outside) -> Cause {
+        move |Outside { address, length }| Violation::Pointer(self.number, address, length).into()
     }
 
     /// Writes to the console. What it does not take is lost.
@@ -409,7 +334,7 @@ impl Asked<'_> {
     {
         let Self { guest, address } = *self;
         if !address.is_multiple_of(ARGUMENT_ALIGN) {
-            return Err(Violation::Unaligned(guest.number, address));
+            return Err(Violation::Unaligned(guest.number, address).into());
         }
         let mut argument = T::new_zeroed();
         let bytes = argument.as_mut_bytes();
@@ -419,7 +344,7 @@ impl Asked<'_> {
         guest.copy_in(address, bytes).map_err(guest.pointer())
     }
 
-    fn halt(&self) -> Result<Outcome, Violation> {
+    fn halt(&self) -> Result<Outcome, Cause> {
         let mut outcome = Outcome::Continue;
         self.answer(|memory, argument: &mut hvt::Halt| {
             let trap = match argument.cookie {
@@ -438,6 +363,18 @@ impl Asked<'_> {
         })?;
         Ok(outcome)
     }
+}
+
+/// Calls again as long as what comes back was `interrupted`, at most [`INTERRUPTIONS_MAX`] times.
+fn until_not<T>(interrupted: impl Fn(&T) -> bool, mut call: impl FnMut() -> T) -> T {
+    let mut result = call();
+    for _ in 1..INTERRUPTIONS_MAX {
+        if !interrupted(&result) {
+            break;
+        }
+        result = call();
+    }
+    result
 }
 
 /// Nanoseconds since 1970.

@@ -1,12 +1,12 @@
 //! What a guest is lent, whatever its host: devices, something to wait on, the shared file.
 
+use super::{Error, Step};
 use crate::attach::pci::{self, Pci};
 use crate::attach::{self, Attached, Attachments};
 use crate::check::Pairs;
 use crate::options::Options;
 use crate::rules;
 use crate::share::{self, Share};
-use crate::spt::Error;
 use crate::sys::fault::Shared;
 use abi::extension::{EPOLL_GONE, EPOLL_SHARE, feature};
 use abi::manifest::{Device, Entry};
@@ -21,35 +21,35 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 /// All that a guest is lent.
 #[derive(Debug)]
-pub(crate) struct World {
+pub struct Resources {
     /// Its devices.
-    pub(crate) attachments: Attachments,
+    pub attachments: Attachments,
     /// What it waits on: networks by their index in the manifest, the timer, the event.
-    pub(crate) epoll: OwnedFd,
+    pub epoll: OwnedFd,
     /// The timer in it.
-    pub(crate) timer: OwnedFd,
+    pub timer: OwnedFd,
     /// What becomes readable when the host has changed the shared file.
-    pub(crate) event: Option<OwnedFd>,
+    pub event: Option<OwnedFd>,
     /// The shared file, mapped, with the rules that the guest begins with.
-    pub(crate) share: Option<Share>,
+    pub share: Option<Share>,
     /// Where it is mapped.
-    pub(crate) mapped: Option<Shared>,
+    pub mapped: Option<Shared>,
 }
 
 /// Says lines that `--verbose` asked for.
-pub(crate) fn say<L: fmt::Display>(lines: &[L]) {
+pub fn say<L: fmt::Display>(lines: &[L]) {
     for line in lines {
         // Who closed standard error does not want to know.
         let _ = writeln!(std::io::stderr(), "outboard-tender: {line}");
     }
 }
 
-impl World {
+impl Resources {
     /// Opens what `options` name for `image`.
     ///
     /// # Errors
     /// The first thing that cannot be had.
-    pub(crate) fn open(image: &Image, pairs: &Pairs<'_>, options: &Options) -> Result<Self, Error> {
+    pub fn open(image: &Image, pairs: &Pairs<'_>, options: &Options) -> Result<Self, Error> {
         let features = image.extension.map_or(0, |extension| extension.features);
         let asked = (&*image.pci, image.dma_bytes);
         let attachments = attach::attach(pairs, options, features, asked).map_err(Error::Attach)?;
@@ -76,7 +76,7 @@ impl World {
     }
 
     /// The manifest as the guest sees it, with what was attached.
-    pub(crate) fn manifest(&self, entries: &[Entry]) -> Vec<Entry> {
+    pub fn manifest(&self, entries: &[Entry]) -> Vec<Entry> {
         let mut manifest = entries.to_vec();
         for device in &self.attachments.devices {
             manifest[device.index].attach(device.device, device.fd.as_raw_fd());
@@ -85,26 +85,29 @@ impl World {
     }
 
     /// Address and size of the shared file, for the guest.
-    pub(crate) fn shared(&self) -> Option<(u64, u64)> {
+    pub fn shared(&self) -> Option<(u64, u64)> {
         let share = self.share.as_ref()?;
         Some((abi::share::BASE, share.size))
     }
 }
 
-fn system(step: &'static str) -> impl Fn(Errno) -> Error {
+fn system(step: Step) -> impl Fn(Errno) -> Error {
     move |error| Error::System(step, error.into())
 }
 
 /// The descriptor that the guest waits on, and the timer in it. A network is known by its index in
 /// the manifest.
-pub(crate) fn wait_set(attached: &[Attached]) -> Result<(OwnedFd, OwnedFd), Error> {
-    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("no epoll"))?;
+///
+/// # Errors
+/// [`Error::System`] with the step that the kernel refused.
+pub fn wait_set(attached: &[Attached]) -> Result<(OwnedFd, OwnedFd), Error> {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system(Step::Epoll))?;
     let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
     let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags);
-    let timer = timer.map_err(system("no timer"))?;
+    let timer = timer.map_err(system(Step::Timer))?;
     let add = |fd: &OwnedFd, data| {
         let data = epoll::EventData::new_u64(data);
-        epoll::add(&epoll, fd, data, epoll::EventFlags::IN).map_err(system("cannot wait"))
+        epoll::add(&epoll, fd, data, epoll::EventFlags::IN).map_err(system(Step::Wait))
     };
     add(&timer, EPOLL_TIMER)?;
     for net in attached
@@ -124,12 +127,12 @@ fn interrupts(pci: &Pci, entries: usize, epoll: &OwnedFd) -> Result<(), Error> {
         if let Some(event) = &device.event {
             let data = epoll::EventData::new_u64((entries + number) as u64);
             let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-            epoll::add(epoll, event, data, flags).map_err(system("cannot wait"))?;
+            epoll::add(epoll, event, data, flags).map_err(system(Step::Wait))?;
         }
         if let Some(socket) = &device.socket {
             let data = epoll::EventData::new_u64(EPOLL_GONE + (entries + number) as u64);
             let flags = epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-            epoll::add(epoll, socket, data, flags).map_err(system("cannot wait"))?;
+            epoll::add(epoll, socket, data, flags).map_err(system(Step::Wait))?;
         }
     }
     Ok(())

@@ -5,18 +5,17 @@
 //! to the tender; the guest leaves it out while this thread does not sleep, and this thread wakes
 //! the guest only where that waits (see [`abi::ring`]).
 
-use super::call::Violation;
+use super::cause::{Cause, HostStep};
 use super::complaint::Complaint;
+use super::error::{Error, step_of};
 use super::queues::{Done, Queues};
 use super::statistics::Statistics;
-use super::{Error, step_of};
 use crate::attach::Attached;
+use crate::start::{self, Resources, Step};
 use crate::sys::guest::GuestMemory;
 use crate::sys::machine::Machine;
 use crate::sys::rings;
 use crate::sys::stop::Stop;
-use crate::world::World;
-use abi::extension::feature;
 use abi::manifest::{Device, ENTRIES_MAX};
 use abi::ring::{KICK_PORT, KICK_VALUE, Rings, asleep, waiting};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -52,7 +51,7 @@ const WAKE: u64 = u64::MAX;
 
 /// The rings of a guest, ready to be served.
 #[derive(Debug)]
-pub struct Rung {
+pub struct RingService {
     rings: Rings<'static>,
     /// What the thread waits on: networks by their index in the manifest, the kick.
     epoll: OwnedFd,
@@ -73,28 +72,23 @@ pub struct Descriptors {
     pub kick: RawFd,
 }
 
-impl Rung {
-    /// Rings for the devices of `world`, if the image understands them and has any devices. Its
-    /// networks wake the thread then, and not the guest.
+impl RingService {
+    /// Rings for the devices in `resources`. Its networks wake the thread then, and not the guest.
     ///
     /// # Errors
     /// The step that failed.
-    pub fn attach(machine: &Machine, features: u32, world: &World) -> Result<Option<Self>, Error> {
-        let devices = &world.attachments.devices;
-        if features & feature::RINGS == 0 || devices.is_empty() {
-            return Ok(None);
-        }
-        let rings = rings::share(machine).map_err(step_of("rings"))?;
+    pub fn attach(machine: &Machine, resources: &Resources) -> Result<Self, Error> {
+        let devices = &resources.attachments.devices;
+        let rings = rings::map(machine).map_err(step_of("rings"))?;
         let kick = machine.event_of_port(KICK_PORT, KICK_VALUE);
         let kick = kick.map_err(step_of("the event of the rings"))?;
-        let (epoll, wake) = wait_sets(devices, &kick, &world.epoll)
-            .map_err(|error| step_of("wait sets of the rings")(error.into()))?;
-        Ok(Some(Self {
+        let (epoll, wake) = wait_sets(devices, &kick, &resources.epoll)?;
+        Ok(Self {
             rings,
             epoll,
             kick,
             wake,
-        }))
+        })
     }
 
     /// Numbers of its descriptors.
@@ -116,8 +110,8 @@ impl Rung {
     }
 
     /// Starts the thread, and returns once it asks the kernel for nothing but what serving takes.
-    /// When the guest has broken a rule, that is a `complaint` for the thread that runs its
-    /// processor, which is stopped; if that does not hear it, `violated` ends this process.
+    /// When the guest has to be ended, that is a `complaint` for the thread that runs its
+    /// processor, which is stopped; if that does not hear it, `ended` ends this process.
     ///
     /// # Errors
     /// There can be no thread.
@@ -127,7 +121,7 @@ impl Rung {
         memory: GuestMemory,
         statistics: Option<Statistics>,
         (complaint, stop): (&'static Complaint, Stop),
-        violated: impl FnOnce(Violation) + Send + 'static,
+        ended: impl FnOnce(Cause) + Send + 'static,
     ) -> io::Result<()> {
         let processors = rustix::thread::sched_getaffinity(None)?.count();
         let mut worker = Worker {
@@ -136,7 +130,7 @@ impl Rung {
             woken: 0,
             statistics,
             unsaid: 0,
-            rung: self,
+            service: self,
         };
         let begun = Arc::new(AtomicBool::new(false));
         let begins = Arc::clone(&begun);
@@ -145,13 +139,13 @@ impl Rung {
             begins.store(true, Ordering::Release);
             // Dropping it could free memory, which the jail forbids.
             std::mem::forget(begins);
-            let violation = worker.run();
-            complaint.make(violation);
+            let cause = worker.run();
+            complaint.make(cause);
             stop.send();
             // It may wait for devices.
-            worker.rung.wake_up().ok();
+            worker.service.wake_up().ok();
             complaint.wait(Stop::take);
-            violated(violation);
+            ended(cause);
         })?;
         for _ in 0..START_POLLS_MAX {
             if begun.load(Ordering::Acquire) {
@@ -170,25 +164,30 @@ fn wait_sets(
     devices: &[Attached],
     kick: &OwnedFd,
     guest: &OwnedFd,
-) -> Result<(OwnedFd, OwnedFd), Errno> {
+) -> Result<(OwnedFd, OwnedFd), start::Error> {
+    let failed = |step| move |errno: Errno| start::Error::System(step, errno.into());
     let edge = EventFlags::IN | EventFlags::ET;
-    let own = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    epoll::add(&own, kick, EventData::new_u64(KICK), edge)?;
+    let add = |set: &OwnedFd, fd: &OwnedFd, number| {
+        epoll::add(set, fd, EventData::new_u64(number), edge).map_err(failed(Step::Wait))
+    };
+    let own = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed(Step::Epoll))?;
+    add(&own, kick, KICK)?;
     let nets = devices
         .iter()
         .filter(|device| matches!(device.device, Device::Net { .. }));
     for net in nets {
-        epoll::delete(guest, &net.fd)?;
-        epoll::add(&own, &net.fd, EventData::new_u64(net.index as u64), edge)?;
+        epoll::delete(guest, &net.fd).map_err(failed(Step::Wait))?;
+        add(&own, &net.fd, net.index as u64)?;
     }
-    let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-    epoll::add(guest, &wake, EventData::new_u64(WAKE), edge)?;
+    let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+    let wake = wake.map_err(failed(Step::Event))?;
+    add(guest, &wake, WAKE)?;
     Ok((own, wake))
 }
 
 struct Worker {
     queues: Queues<'static>,
-    rung: Rung,
+    service: RingService,
     looks_max: u32,
     /// The guest's sleep that it was woken from last.
     woken: u64,
@@ -199,8 +198,8 @@ struct Worker {
 }
 
 impl Worker {
-    /// Serves the guest until it breaks a rule.
-    fn run(&mut self) -> Violation {
+    /// Serves the guest until there is a reason to end it.
+    fn run(&mut self) -> Cause {
         let mut looks = 0;
         loop {
             match self.turn(looks >= self.looks_max) {
@@ -209,13 +208,13 @@ impl Worker {
                     looks += 1;
                     std::hint::spin_loop();
                 }
-                Err(violation) => return violation,
+                Err(cause) => return cause,
             }
         }
     }
 
     /// Does what there is to do, or sleeps if it may; whether there was anything.
-    fn turn(&mut self, may_sleep: bool) -> Result<bool, Violation> {
+    fn turn(&mut self, may_sleep: bool) -> Result<bool, Cause> {
         let done = self.queues.serve()?;
         if done != Done::default() {
             self.wake(done)?;
@@ -231,9 +230,9 @@ impl Worker {
         if !may_sleep {
             return Ok(false);
         }
-        let sleepers = self.rung.rings.sleepers();
-        let no_room = self.queues.any_readable();
-        sleepers.host_sleeps(asleep::IDLE | if no_room { asleep::NO_ROOM } else { 0 });
+        let sleepers = self.service.rings.sleepers();
+        let no_buffer = self.queues.any_readable();
+        sleepers.host_sleeps(asleep::IDLE | if no_buffer { asleep::NO_BUFFER } else { 0 });
         if !self.queues.has_work()? {
             let unsaid = self.statistics.is_some() && self.unsaid > 0;
             let woken = self.wait(unsaid.then_some(&STATISTICS_PAUSE))?;
@@ -253,25 +252,26 @@ impl Worker {
     }
 
     /// Wakes the guest up if it waits for what was done; once from each sleep.
-    fn wake(&mut self, done: Done) -> Result<(), Violation> {
-        let sleep = self.rung.rings.sleepers().guest_waits();
+    fn wake(&mut self, done: Done) -> Result<(), Cause> {
+        let sleep = self.service.rings.sleepers().guest_waits();
         let for_received = done.received && sleep & waiting::RECEIVE != 0;
         let for_sent = done.sent && sleep & waiting::SENT != 0;
         if (for_received || for_sent) && sleep != self.woken {
             self.woken = sleep;
-            self.rung.wake_up().map_err(Violation::Wait)?;
+            let woken = self.service.wake_up();
+            woken.map_err(|errno| Cause::Host(HostStep::Wake, errno))?;
         }
         Ok(())
     }
 
     /// Waits, at most as long as said, and learns which networks have frames; whether anything
     /// happened.
-    fn wait(&mut self, timeout: Option<&Timespec>) -> Result<bool, Violation> {
+    fn wait(&mut self, timeout: Option<&Timespec>) -> Result<bool, Cause> {
         let mut events = [MaybeUninit::uninit(); ENTRIES_MAX + 1];
-        let waited = epoll::wait(&self.rung.epoll, &mut events, timeout);
+        let waited = epoll::wait(&self.service.epoll, &mut events, timeout);
         let (events, _) = match waited {
             Err(Errno::INTR) => return Ok(true),
-            waited => waited.map_err(Violation::Wait)?,
+            waited => waited.map_err(|errno| Cause::Host(HostStep::Wait, errno))?,
         };
         let happened = !events.is_empty();
         for event in events {

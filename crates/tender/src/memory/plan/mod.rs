@@ -13,12 +13,6 @@ use rustix::mm::ProtFlags;
 use std::fmt;
 use std::ops::Range;
 
-/// The one door to guest memory.
-pub trait Memory {
-    /// The `length` bytes from a guest address on, if guest memory has them.
-    fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]>;
-}
-
 /// Least heap that a guest is started with, in bytes: its stack needs some.
 pub const HEAP_BYTES_MIN: u64 = 64 << 10;
 
@@ -33,6 +27,27 @@ pub struct Segment {
     pub file_size: u64,
     /// What the guest may do there; never both write and execute.
     pub rights: ProtFlags,
+}
+
+impl Segment {
+    /// A segment, as the image's reader describes it.
+    pub fn of(segment: &image::Segment) -> Self {
+        let image::Rights {
+            read,
+            write,
+            execute,
+        } = segment.rights;
+        let mut rights = ProtFlags::empty();
+        rights.set(ProtFlags::READ, read);
+        rights.set(ProtFlags::WRITE, write);
+        rights.set(ProtFlags::EXEC, execute);
+        Self {
+            addresses: segment.address..segment.end(),
+            file_offset: segment.file_offset as u64,
+            file_size: segment.file_size as u64,
+            rights,
+        }
+    }
 }
 
 /// Guest memory as it will be when the guest starts.

@@ -15,7 +15,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 /// A core file that nothing is in yet.
 #[derive(Debug)]
-pub struct Core {
+pub struct CoreFile {
     pub file: File,
     pub path: PathBuf,
 }
@@ -123,7 +123,7 @@ pub fn remove_empty(folder: &Path, tender: u32) {
     }
 }
 
-impl Core {
+impl CoreFile {
     /// A new file `core.outboard.PID` in `folder`, which only its owner can read.
     ///
     /// # Errors
@@ -265,7 +265,7 @@ mod tests {
     fn written(trap: Option<&Trap>) -> (Vec<u8>, u64) {
         let file = rustix::fs::memfd_create("core", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let file = File::from(file);
-        let core = Core {
+        let core = CoreFile {
             file: file.try_clone().unwrap(),
             path: PathBuf::new(),
         };

@@ -1,11 +1,11 @@
 //! The smallest guest that there can be, by which a machine shows whether it can run any.
 
+use super::close_jail;
+use crate::jail::Grants;
 use crate::memory::{Memory, Region};
-use crate::spt::Error;
+use crate::start::{Error, Step, wait_set};
 use crate::sys::memory::Filling;
-use crate::{jail, world};
 use abi::{IMAGE_BASE, PAGE_SIZE};
-use jail::Grants;
 use rustix::mm::ProtFlags;
 use std::convert::Infallible;
 use std::fs::File;
@@ -50,10 +50,10 @@ pub fn enter(jailed: bool) -> Result<Infallible, Error> {
         file_offset: None,
     };
     // No region is mapped from a file, but there has to be one.
-    let none = File::open("/dev/null").map_err(system("/dev/null"))?;
+    let none = File::open("/dev/null").map_err(system(Step::Null))?;
     let ready = guest.finish(&[code], &none);
-    let ready = ready.map_err(system("guest memory cannot be protected"))?;
-    let (epoll, timer) = world::wait_set(&[])?;
+    let ready = ready.map_err(system(Step::Protect))?;
+    let (epoll, timer) = wait_set(&[])?;
     if jailed {
         let grants = Grants {
             epoll_fd: epoll.as_raw_fd(),
@@ -63,10 +63,8 @@ pub fn enter(jailed: bool) -> Result<Infallible, Error> {
             sockets: Vec::new(),
             devices: Vec::new(),
         };
-        let filter = jail::compile(&jail::rules(&grants), false).map_err(Error::Jail)?;
         // Freeing it may be a forbidden system call by then.
-        let filter = ManuallyDrop::new(filter);
-        jail::close(&ManuallyDrop::new(grants), &filter).map_err(Error::Jail)?;
+        close_jail(&ManuallyDrop::new(grants), false)?;
     }
     ready.enter(IMAGE_BASE, 0)
 }

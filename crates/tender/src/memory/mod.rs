@@ -1,0 +1,11 @@
+//! Guest memory: the door to it while a guest is started, and what lies where in it.
+
+mod plan;
+
+pub use plan::{HEAP_BYTES_MIN, Plan, Region, Segment, TooSmall, plan, writable_end};
+
+/// The one door to the memory of a guest that is being started.
+pub trait Memory {
+    /// The `length` bytes from a guest address on, if guest memory has them.
+    fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]>;
+}

@@ -1,0 +1,75 @@
+//! The steps of a start that all hosts share.
+//!
+//! | module | what |
+//! |---|---|
+//! | `error` | why a guest was not started, and what to do about it |
+//! | `fill` | what the tender writes into guest memory |
+//! | `resources` | what a guest is lent, whatever its host |
+//!
+//! A host depends on these steps and on no other host.
+
+mod error;
+mod fill;
+mod resources;
+
+pub use error::{Error, Step};
+pub use fill::put;
+pub use resources::{Resources, say, wait_set};
+
+use crate::check::{self, Pairs};
+use crate::memory::{Memory, Segment};
+use crate::options::Options;
+use crate::{boot, load};
+use image::Image;
+use std::fs::File;
+
+/// What is to be started: an image, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    /// The command line.
+    pub options: &'a Options,
+    /// The image, checked.
+    pub image: &'a Image,
+    /// The file that the image is in.
+    pub file: &'a File,
+}
+
+impl<'a> Start<'a> {
+    /// Each device of the manifest with what the command line attaches to it.
+    ///
+    /// # Errors
+    /// Manifest and command line differ.
+    pub fn pairs(&self) -> Result<Pairs<'a>, Error> {
+        let Image { entries, pci, .. } = self.image;
+        check::pair(entries, pci, self.options).map_err(Error::Check)
+    }
+
+    /// The command line of the guest.
+    ///
+    /// # Errors
+    /// It is too long.
+    pub fn command_line(&self) -> Result<Vec<u8>, Error> {
+        boot::command_line(&self.options.arguments).map_err(Error::CommandLine)
+    }
+
+    /// Copies `segments` of the image from its file to where the guest expects them.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn fill(&self, guest: &mut impl Memory, segments: &[Segment]) -> Result<(), Error> {
+        fill::segments(guest, segments, self.file).map_err(|error| self.unusable(error))
+    }
+
+    /// Opens all that the guest is lent; `pairs` are those of [`Self::pairs`].
+    ///
+    /// # Errors
+    /// The first thing that cannot be had.
+    pub fn resources(&self, pairs: &Pairs<'_>) -> Result<Resources, Error> {
+        Resources::open(self.image, pairs, self.options)
+    }
+
+    /// The image cannot be used, for this reason.
+    pub fn unusable(&self, error: load::Error) -> Error {
+        Error::Load(self.options.image.clone(), error)
+    }
+}
