@@ -1,7 +1,7 @@
 //! The naive interpreter: it walks rules statement by statement, as nft does. It says what
 //! [`crate::RuleSet`] must do, and which way a frame took.
 
-use crate::ir::{Field, Outcome, Program, Statement, Values};
+use crate::ir::{Outcome, Program, Statement, Values};
 use crate::key::Key;
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
 use alloc::vec::Vec;
@@ -103,10 +103,10 @@ impl Program {
         for statement in &self.rules[rule].statements {
             match statement {
                 Statement::Match(condition) => {
-                    let value = values.get(condition.field);
+                    let value = values.get(condition.slot);
                     let set = &self.sets[condition.set as usize];
                     if !set.iter().any(|(low, high)| (low..=high).contains(&&value)) {
-                        return Err(name(condition.field));
+                        return Err(condition.slot.name());
                     }
                 }
                 Statement::Count => tally.count(rule),
@@ -125,28 +125,5 @@ fn effect_of(outcome: Outcome) -> Effect {
         Outcome::Return => Effect::Return,
         Outcome::Jump(_) => Effect::Jump,
         Outcome::Goto(_) => Effect::Goto,
-    }
-}
-
-/// A field as a person calls it.
-fn name(field: Field) -> &'static str {
-    match field {
-        Field::Input => "iifname",
-        Field::Output => "oifname",
-        Field::LinkType => "ether type",
-        Field::VlanId => "vlan id",
-        Field::Protocol => "meta protocol",
-        Field::Ip4Source => "ip saddr",
-        Field::Ip4Destination => "ip daddr",
-        Field::NextHeader => "protocol in the IP header",
-        Field::L4Protocol => "meta l4proto",
-        Field::SourcePort => "source port",
-        Field::DestinationPort => "destination port",
-        Field::TcpFlags => "tcp flags",
-        Field::IcmpType => "icmp type",
-        Field::EtherSource => "ether saddr",
-        Field::EtherDestination => "ether daddr",
-        Field::Ip6Source => "ip6 saddr",
-        Field::Ip6Destination => "ip6 daddr",
     }
 }

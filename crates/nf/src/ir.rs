@@ -5,6 +5,7 @@
 //! for IPv4) is a condition of its own. A condition on a field that the frame lacks never holds,
 //! whatever it asks for.
 
+use crate::fields::Slot;
 use crate::key::Key;
 use crate::rule::{RuleIndex, Verdict, Way};
 use alloc::boxed::Box;
@@ -12,82 +13,6 @@ use alloc::vec::Vec;
 
 /// Jumps that may be open at once: NFT_JUMP_STACK_SIZE of the kernel.
 pub(crate) const JUMPS_MAX: usize = 16;
-
-/// What a condition looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub(crate) enum Field {
-    Input,
-    Output,
-    /// The type in the Ethernet header, which may be a tag's.
-    LinkType,
-    VlanId,
-    /// The type behind the tag.
-    Protocol,
-    Ip4Source,
-    Ip4Destination,
-    /// Of the IP header itself; `ip protocol` and `ip6 nexthdr`.
-    NextHeader,
-    L4Protocol,
-    SourcePort,
-    DestinationPort,
-    TcpFlags,
-    IcmpType,
-    // From here on wider than 32 bits.
-    EtherSource,
-    EtherDestination,
-    Ip6Source,
-    Ip6Destination,
-}
-
-/// Number of fields.
-pub(crate) const FIELDS: usize = Field::Ip6Destination as usize + 1;
-/// Number of fields of at most 32 bits; they come first.
-pub(crate) const NARROW: usize = Field::EtherSource as usize;
-
-impl Field {
-    /// Every field, each at its number.
-    pub(crate) const ALL: [Self; FIELDS] = [
-        Self::Input,
-        Self::Output,
-        Self::LinkType,
-        Self::VlanId,
-        Self::Protocol,
-        Self::Ip4Source,
-        Self::Ip4Destination,
-        Self::NextHeader,
-        Self::L4Protocol,
-        Self::SourcePort,
-        Self::DestinationPort,
-        Self::TcpFlags,
-        Self::IcmpType,
-        Self::EtherSource,
-        Self::EtherDestination,
-        Self::Ip6Source,
-        Self::Ip6Destination,
-    ];
-
-    pub(crate) fn is_narrow(self) -> bool {
-        (self as usize) < NARROW
-    }
-
-    /// The largest value of the field.
-    pub(crate) fn max(self) -> u128 {
-        match self {
-            Self::Input
-            | Self::Output
-            | Self::NextHeader
-            | Self::L4Protocol
-            | Self::TcpFlags
-            | Self::IcmpType => 0xff,
-            Self::VlanId => 0xfff,
-            Self::LinkType | Self::Protocol | Self::SourcePort | Self::DestinationPort => 0xffff,
-            Self::Ip4Source | Self::Ip4Destination => u32::MAX.into(),
-            Self::EtherSource | Self::EtherDestination => (1 << 48) - 1,
-            Self::Ip6Source | Self::Ip6Destination => u128::MAX,
-        }
-    }
-}
 
 /// What rules look at: a frame and its way.
 pub(crate) struct Values<'a> {
@@ -98,23 +23,23 @@ pub(crate) struct Values<'a> {
 impl Values<'_> {
     /// The value of a narrow field, by its number.
     #[inline]
-    pub(crate) fn narrow(&self, field: u8) -> u32 {
-        match field {
+    pub(crate) fn narrow(&self, slot: u8) -> u32 {
+        match slot {
             Self::INPUT => self.way.from.into(),
             Self::OUTPUT => self.way.to.into(),
-            _ => self.key.narrow(field),
+            _ => self.key.narrow(slot),
         }
     }
 
-    const INPUT: u8 = Field::Input as u8;
-    const OUTPUT: u8 = Field::Output as u8;
+    const INPUT: u8 = Slot::Input as u8;
+    const OUTPUT: u8 = Slot::Output as u8;
 
     /// The value of any field.
-    pub(crate) fn get(&self, field: Field) -> u128 {
-        if field.is_narrow() {
-            self.narrow(field as u8).into()
+    pub(crate) fn get(&self, slot: Slot) -> u128 {
+        if slot.is_narrow() {
+            self.narrow(slot as u8).into()
         } else {
-            self.key.wide(field)
+            self.key.wide(slot)
         }
     }
 }
@@ -190,7 +115,7 @@ pub(crate) enum Statement {
 /// The field must have one of the set's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Condition {
-    pub(crate) field: Field,
+    pub(crate) slot: Slot,
     pub(crate) set: u32,
 }
 
@@ -224,14 +149,6 @@ impl Program {
 mod tests {
     use super::*;
     use std::vec;
-
-    #[test]
-    fn each_field_is_at_its_number() {
-        for (number, field) in Field::ALL.into_iter().enumerate() {
-            assert_eq!(field as usize, number);
-            assert_eq!(field.is_narrow(), field.max() <= u32::MAX.into());
-        }
-    }
 
     #[test]
     fn intervals_are_joined_and_turned_over() {

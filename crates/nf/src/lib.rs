@@ -50,6 +50,7 @@ extern crate alloc;
 extern crate std;
 
 mod compile;
+pub mod fields;
 mod interpret;
 mod ir;
 mod key;

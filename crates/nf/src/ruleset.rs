@@ -6,14 +6,15 @@
 //!
 //! A short chain is scanned, step by step: a check that fails leads to the next entry that can
 //! hold at all, behind those of its checks that are known to. Of a long chain [`crate::compile`]
-//! makes a tree: a node looks one field of the frame up, which leads to the few entries that name
-//! this value, and to the node of those that do not name it (any other condition on the field is
+//! makes a tree: a node looks one slot of the key up, which leads to the few entries that name
+//! this value, and to the node of those that do not name it (any other condition on the slot is
 //! left to the entries' own checks). The lowest entry of both that holds is the next one. An entry
 //! may be in several leaves, within a budget; where the budget ends or a look-up would save too
 //! little, a leaf is scanned. In any set of rules, a search thus visits at most all nodes and all
 //! copies of entries once.
 
-use crate::ir::{FIELDS, Field, JUMPS_MAX, Outcome, Values};
+use crate::fields::{SLOTS, Slot};
+use crate::ir::{JUMPS_MAX, Outcome, Values};
 use crate::key::Key;
 use crate::lookup::{NONE, Set, Table};
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
@@ -63,14 +64,14 @@ pub(crate) struct Step {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Test {
-    /// A check: the narrow field of the frame is `low`, or up to `span` above it.
-    Range { field: u8, low: u32, span: u32 },
+    /// A check: the narrow slot of the frame is `low`, or up to `span` above it.
+    Range { slot: u8, low: u32, span: u32 },
     /// The same of its way.
-    Way { field: u8, low: u32, span: u32 },
-    /// A check: the narrow field is in a set.
-    Set { field: u8, set: u32 },
-    /// A check: the wide field is in a set.
-    Wide { field: Field, set: u32 },
+    Way { slot: u8, low: u32, span: u32 },
+    /// A check: the narrow slot is in a set.
+    Set { slot: u8, set: u32 },
+    /// A check: the wide slot is in a set.
+    Wide { slot: Slot, set: u32 },
     /// All checks of this entry hold. The next entry begins behind.
     Hit(u32),
     /// No entry is left.
@@ -100,8 +101,8 @@ pub(crate) struct Node {
 pub(crate) enum Kind {
     /// Entries to scan: where in `leaves`.
     Leaf { first: u32, end: u32 },
-    /// A look-up of `field`, and the place of the entries that it does not lead to.
-    Split { field: Field, table: u32, rest: u32 },
+    /// A look-up of `slot`, and the place of the entries that it does not lead to.
+    Split { slot: Slot, table: u32, rest: u32 },
 }
 
 /// A place in a tree is the number of a node; or, with this bit, that of a single entry. [`NONE`]
@@ -109,8 +110,8 @@ pub(crate) enum Kind {
 pub(crate) const ENTRY: u32 = 1 << 31;
 
 /// Nodes that wait for their turn in a search. A search goes down by a look-up at most once for
-/// each field, and one node waits for each time.
-const PENDING_MAX: usize = FIELDS;
+/// each slot, and one node waits for each time.
+const PENDING_MAX: usize = SLOTS;
 
 impl RuleSet {
     /// The verdict on a frame, and who gave it: the index of a rule, or [`Self::len`] for the
@@ -185,8 +186,8 @@ impl RuleSet {
             let failed = steps.iter().find(|step| {
                 *next += 1;
                 match step.test {
-                    Test::Range { field, low, span } => {
-                        values.key.narrow(field).wrapping_sub(low) > span
+                    Test::Range { slot, low, span } => {
+                        values.key.narrow(slot).wrapping_sub(low) > span
                     }
                     Test::Hit(_) | Test::End => true,
                     test => !self.check(test, values),
@@ -207,8 +208,8 @@ impl RuleSet {
         let start = self.starts[entry as usize] as usize;
         for step in &self.steps[start..] {
             let held = match step.test {
-                Test::Range { field, low, span } => {
-                    values.key.narrow(field).wrapping_sub(low) <= span
+                Test::Range { slot, low, span } => {
+                    values.key.narrow(slot).wrapping_sub(low) <= span
                 }
                 Test::Hit(_) | Test::End => return true,
                 test => self.check(test, values),
@@ -224,12 +225,12 @@ impl RuleSet {
     #[inline(never)]
     fn check(&self, test: Test, values: &Values<'_>) -> bool {
         match test {
-            Test::Range { field, low, span } | Test::Way { field, low, span } => {
-                values.narrow(field).wrapping_sub(low) <= span
+            Test::Range { slot, low, span } | Test::Way { slot, low, span } => {
+                values.narrow(slot).wrapping_sub(low) <= span
             }
-            Test::Set { field, set } => self.sets[set as usize].contains(values.narrow(field)),
-            Test::Wide { field, set } => {
-                self.wide_sets[set as usize].contains(values.key.wide(field))
+            Test::Set { slot, set } => self.sets[set as usize].contains(values.narrow(slot)),
+            Test::Wide { slot, set } => {
+                self.wide_sets[set as usize].contains(values.key.wide(slot))
             }
             Test::Hit(_) | Test::End => true,
         }
@@ -248,11 +249,11 @@ impl RuleSet {
                 }
             } else if self.nodes[place as usize].lowest < best {
                 match self.nodes[place as usize].kind {
-                    Kind::Split { field, table, rest } => {
+                    Kind::Split { slot, table, rest } => {
                         if rest != NONE {
                             pending.push(rest);
                         }
-                        place = self.look_up(field, table, values);
+                        place = self.look_up(slot, table, values);
                         continue;
                     }
                     Kind::Leaf { first, end } => {
@@ -273,11 +274,11 @@ impl RuleSet {
     }
 
     #[inline]
-    fn look_up(&self, field: Field, table: u32, values: &Values<'_>) -> u32 {
-        if field.is_narrow() {
-            self.tables[table as usize].get(values.narrow(field as u8))
+    fn look_up(&self, slot: Slot, table: u32, values: &Values<'_>) -> u32 {
+        if slot.is_narrow() {
+            self.tables[table as usize].get(values.narrow(slot as u8))
         } else {
-            self.wide_tables[table as usize].get(values.key.wide(field))
+            self.wide_tables[table as usize].get(values.key.wide(slot))
         }
     }
 

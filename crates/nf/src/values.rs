@@ -1,98 +1,11 @@
 //! What the values of a rule are, once it is known which type they have.
 
+use crate::fields::Type;
 use crate::ir::{Intervals, complement, normal};
-use crate::nft::ast::{Field, Operand, Operator, Set, SetType, Span, Spanned, Value};
-use crate::nft::symbols::{self, Symbols};
+use crate::nft::ast::{Operand, Operator, Set, Span, Spanned, Value};
 use crate::nft::{Error, ErrorKind, Limits, Refusal};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-
-/// A data type of nft.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    InterfaceName,
-    EtherType,
-    EtherAddress,
-    VlanId,
-    Ipv4,
-    Ipv6,
-    Protocol,
-    Service,
-    IcmpType,
-    Icmpv6Type,
-}
-
-impl Kind {
-    pub(crate) fn of(field: Field) -> Self {
-        match field {
-            Field::InputName | Field::OutputName => Self::InterfaceName,
-            Field::EtherType | Field::Protocol => Self::EtherType,
-            Field::EtherSource | Field::EtherDestination => Self::EtherAddress,
-            Field::VlanId => Self::VlanId,
-            Field::IpSource | Field::IpDestination => Self::Ipv4,
-            Field::Ip6Source | Field::Ip6Destination => Self::Ipv6,
-            Field::IpProtocol | Field::Ip6NextHeader | Field::L4Protocol => Self::Protocol,
-            Field::TcpSource | Field::TcpDestination | Field::UdpSource | Field::UdpDestination => {
-                Self::Service
-            }
-            Field::IcmpType => Self::IcmpType,
-            Field::Icmpv6Type => Self::Icmpv6Type,
-        }
-    }
-
-    pub(crate) fn of_set(key: SetType) -> Self {
-        match key {
-            SetType::Ipv4 => Self::Ipv4,
-            SetType::Ipv6 => Self::Ipv6,
-            SetType::EtherAddress => Self::EtherAddress,
-            SetType::EtherType => Self::EtherType,
-            SetType::Protocol => Self::Protocol,
-            SetType::Service => Self::Service,
-            SetType::IcmpType => Self::IcmpType,
-            SetType::Icmpv6Type => Self::Icmpv6Type,
-            SetType::InterfaceName => Self::InterfaceName,
-        }
-    }
-
-    /// What a value of the type is called.
-    fn expected(self) -> &'static str {
-        match self {
-            Self::InterfaceName => "the name of an interface",
-            Self::EtherType => "an EtherType: ip, ip6, arp, vlan or a number",
-            Self::EtherAddress => "a MAC address",
-            Self::VlanId => "a VLAN identifier: 0 to 4095",
-            Self::Ipv4 => "an IPv4 address",
-            Self::Ipv6 => "an IPv6 address",
-            Self::Protocol => "a protocol: tcp, udp, icmp, icmpv6 or a number",
-            Self::Service => "a port: a number, or the name of a well-known one",
-            Self::IcmpType => "a type of ICMP, such as echo-request, or a number",
-            Self::Icmpv6Type => "a type of ICMPv6, such as echo-request, or a number",
-        }
-    }
-
-    /// The largest value of the type.
-    pub(crate) fn max(self) -> u128 {
-        match self {
-            Self::InterfaceName | Self::Protocol | Self::IcmpType | Self::Icmpv6Type => 0xff,
-            Self::EtherType | Self::Service => 0xffff,
-            Self::VlanId => 0xfff,
-            Self::EtherAddress => (1 << 48) - 1,
-            Self::Ipv4 => u32::MAX.into(),
-            Self::Ipv6 => u128::MAX,
-        }
-    }
-
-    fn symbols(self) -> &'static Symbols {
-        match self {
-            Self::EtherType => symbols::ETHER_TYPES,
-            Self::Protocol => symbols::PROTOCOLS,
-            Self::Service => symbols::SERVICES,
-            Self::IcmpType => symbols::ICMP_TYPES,
-            Self::Icmpv6Type => symbols::ICMPV6_TYPES,
-            _ => &[],
-        }
-    }
-}
 
 /// Longest name of an interface: IFNAMSIZ without its end.
 const INTERFACE_NAME_MAX: usize = 15;
@@ -149,7 +62,7 @@ struct Gathered {
 impl<'f, 'a> Scope<'f, 'a> {
     /// The values of a named set.
     pub(crate) fn set(&mut self, set: &'f Set<'a>) -> Result<Intervals, Error> {
-        let kind = Kind::of_set(set.key.node);
+        let kind = set.key.node;
         let mut gathered = Gathered::default();
         for element in &set.elements {
             let before = gathered.placed.len();
@@ -177,13 +90,13 @@ impl<'f, 'a> Scope<'f, 'a> {
     /// The values for which a comparison holds; not of a named set.
     pub(crate) fn compared(
         &mut self,
-        kind: Kind,
+        kind: Type,
         operator: Spanned<Operator>,
         operand: &'f Operand<'a>,
     ) -> Result<Intervals, Error> {
         let refuse = |refusal| Err(Error::new(operator.span, ErrorKind::Refused(refusal)));
         let equal = matches!(operator.node, Operator::Equal | Operator::NotEqual);
-        if !equal && kind == Kind::InterfaceName {
+        if !equal && kind == Type::InterfaceName {
             return refuse(&ORDER_OF_NAMES);
         }
         let many = self.is_set(operand)?;
@@ -228,7 +141,7 @@ impl<'f, 'a> Scope<'f, 'a> {
         Ok(false)
     }
 
-    fn operand(&mut self, operand: &'f Operand<'a>, kind: Kind) -> Result<Intervals, Error> {
+    fn operand(&mut self, operand: &'f Operand<'a>, kind: Type) -> Result<Intervals, Error> {
         let mut gathered = Gathered::default();
         let span = match operand {
             Operand::Value(value) => {
@@ -264,7 +177,7 @@ impl<'f, 'a> Scope<'f, 'a> {
     fn add(
         &self,
         value: &Spanned<Value<'a>>,
-        kind: Kind,
+        kind: Type,
         gathered: &mut Gathered,
         nesting: usize,
     ) -> Result<(), Error> {
@@ -288,13 +201,13 @@ impl<'f, 'a> Scope<'f, 'a> {
                     }
                 };
             }
-            Value::Word(name) | Value::Text(name) if kind == Kind::InterfaceName => {
+            Value::Word(name) | Value::Text(name) if kind == Type::InterfaceName => {
                 return self.add_ports(name, span, &mut gathered.placed);
             }
-            Value::Ipv4Prefix(address, bits) if kind == Kind::Ipv4 => {
+            Value::Ipv4Prefix(address, bits) if kind == Type::Ipv4 => {
                 prefix(address.to_bits().into(), 32, *bits)
             }
-            Value::Ipv6Prefix(address, bits) if kind == Kind::Ipv6 => {
+            Value::Ipv6Prefix(address, bits) if kind == Type::Ipv6 => {
                 prefix(address.to_bits(), 128, *bits)
             }
             Value::Range(range) => {
@@ -319,7 +232,7 @@ impl<'f, 'a> Scope<'f, 'a> {
     }
 
     /// An end of a range.
-    fn end(&self, value: &Spanned<Value<'a>>, kind: Kind) -> Result<u128, Error> {
+    fn end(&self, value: &Spanned<Value<'a>>, kind: Type) -> Result<u128, Error> {
         let mut value = value;
         for _ in 0..=self.limits.nesting {
             let Value::Variable(name) = value.node else {
@@ -345,7 +258,7 @@ impl<'f, 'a> Scope<'f, 'a> {
             return Err(Error::new(span, ErrorKind::Refused(&ALL_NAMES)));
         }
         if name.is_empty() || prefix.unwrap_or(name).len() > INTERFACE_NAME_MAX {
-            return Err(mismatch(Kind::InterfaceName, span));
+            return Err(mismatch(Type::InterfaceName, span));
         }
         for (index, port) in (0u128..).zip(self.ports) {
             if prefix.map_or(*port == name, |prefix| port.starts_with(prefix)) {
@@ -357,31 +270,31 @@ impl<'f, 'a> Scope<'f, 'a> {
 }
 
 /// A value that is neither a variable, a range, a prefix nor the name of an interface.
-fn single(value: &Spanned<Value<'_>>, kind: Kind) -> Result<u128, Error> {
+fn single(value: &Spanned<Value<'_>>, kind: Type) -> Result<u128, Error> {
     // Of interfaces, there is no single value.
     let mismatch = || mismatch(kind, value.span);
     match (&value.node, kind) {
-        (_, Kind::InterfaceName) => Err(mismatch()),
-        (Value::Ipv4(address), Kind::Ipv4) => Ok(address.to_bits().into()),
-        (Value::Ipv6(address), Kind::Ipv6) => Ok(address.to_bits()),
-        (Value::Mac(address), Kind::EtherAddress) => Ok(address
+        (_, Type::InterfaceName) => Err(mismatch()),
+        (Value::Ipv4(address), Type::Ipv4) => Ok(address.to_bits().into()),
+        (Value::Ipv6(address), Type::Ipv6) => Ok(address.to_bits()),
+        (Value::Mac(address), Type::EtherAddress) => Ok(address
             .iter()
             .fold(0, |sum, byte| sum << 8 | u128::from(*byte))),
-        (_, Kind::Ipv4 | Kind::Ipv6 | Kind::EtherAddress) => Err(mismatch()),
+        (_, Type::Ipv4 | Type::Ipv6 | Type::EtherAddress) => Err(mismatch()),
         (Value::Number(number), _) if u128::from(*number) <= kind.max() => Ok((*number).into()),
         (Value::Number(_), _) => {
             let (what, max) = (kind.expected(), kind.max() as u32);
             Err(Error::new(value.span, ErrorKind::TooLarge { what, max }))
         }
         (Value::Word(name) | Value::Text(name), _) => {
-            let value = symbols::number(kind.symbols(), name);
+            let value = kind.number_of(name);
             value.map(u128::from).ok_or_else(mismatch)
         }
         _ => Err(mismatch()),
     }
 }
 
-pub(crate) fn mismatch(kind: Kind, span: Span) -> Error {
+pub(crate) fn mismatch(kind: Type, span: Span) -> Error {
     let expected = kind.expected();
     Error::new(span, ErrorKind::Mismatch { expected })
 }

@@ -6,8 +6,9 @@
 //! raw frames of IEEE 802.3, which begin like no LLC frame and had their time with Netware: for
 //! them, the kernel has a `meta protocol` of their own.
 
-use crate::values::Kind;
+use crate::values::Values;
 use fastrand::Rng;
+use nf::fields::Type;
 
 /// Ethernet header.
 const ETHERNET: usize = 14;
@@ -147,7 +148,7 @@ fn ethernet(rng: &mut Rng) -> Vec<u8> {
 /// An address of one host.
 fn mac(rng: &mut Rng) -> u128 {
     const GROUP: u128 = 1 << 40;
-    match Kind::Mac.value(rng) & !GROUP {
+    match Type::EtherAddress.value(rng) & !GROUP {
         0 => 1,
         mac => mac,
     }
@@ -156,7 +157,7 @@ fn mac(rng: &mut Rng) -> u128 {
 fn tag(protocol: u16, rng: &mut Rng, bytes: &mut Vec<u8>) {
     bytes.extend(protocol.to_be_bytes());
     let priority = if rng.bool() { rng.u16(0..16) << 12 } else { 0 };
-    let identifier = Kind::Vlan.value(rng) as u16;
+    let identifier = Type::VlanId.value(rng) as u16;
     bytes.extend((priority | identifier).to_be_bytes());
 }
 
@@ -184,7 +185,7 @@ fn arp(rng: &mut Rng) -> Vec<u8> {
     let mut bytes = vec![0, 1, 8, 0, 6, 4, 0, rng.u8(1..=2)];
     for _ in 0..2 {
         bytes.extend(&mac(rng).to_be_bytes()[10..]);
-        bytes.extend((Kind::Ipv4.value(rng) as u32).to_be_bytes());
+        bytes.extend((Type::Ipv4.value(rng) as u32).to_be_bytes());
     }
     bytes
 }
@@ -215,8 +216,8 @@ fn ipv4(rng: &mut Rng) -> Vec<u8> {
     bytes.extend(rng.u16(..).to_be_bytes());
     bytes.extend(fragment.to_be_bytes());
     bytes.extend([rng.u8(..), protocol, 0, 0]);
-    bytes.extend((Kind::Ipv4.value(rng) as u32).to_be_bytes());
-    bytes.extend((Kind::Ipv4.value(rng) as u32).to_be_bytes());
+    bytes.extend((Type::Ipv4.value(rng) as u32).to_be_bytes());
+    bytes.extend((Type::Ipv4.value(rng) as u32).to_be_bytes());
     bytes.extend(std::iter::repeat_with(|| rng.u8(..)).take(4 * options));
     let checksum = checksum(&bytes);
     bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
@@ -242,8 +243,8 @@ fn ipv6(rng: &mut Rng) -> Vec<u8> {
     let mut bytes = vec![0x60 | rng.u8(0..16), rng.u8(..), rng.u8(..), rng.u8(..)];
     bytes.extend((content.len() as u16).to_be_bytes());
     bytes.extend([first, rng.u8(..)]);
-    bytes.extend(Kind::Ipv6.value(rng).to_be_bytes());
-    bytes.extend(Kind::Ipv6.value(rng).to_be_bytes());
+    bytes.extend(Type::Ipv6.value(rng).to_be_bytes());
+    bytes.extend(Type::Ipv6.value(rng).to_be_bytes());
     bytes.extend(content);
     bytes
 }
@@ -321,7 +322,7 @@ fn protocol(rng: &mut Rng) -> u8 {
 
 fn transport(protocol: u8, whole: bool, rng: &mut Rng) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let port = |rng: &mut Rng| (Kind::Port.value(rng) as u16).to_be_bytes();
+    let port = |rng: &mut Rng| (Type::Service.value(rng) as u16).to_be_bytes();
     match protocol {
         TCP => {
             bytes.extend(port(rng));
@@ -338,8 +339,8 @@ fn transport(protocol: u8, whole: bool, rng: &mut Rng) -> Vec<u8> {
             bytes.extend(port(rng));
             bytes.extend([0, 8, 0, 0]);
         }
-        ICMP => bytes.extend([Kind::Icmp.value(rng) as u8, rng.u8(0..3), 0, 0]),
-        ICMPV6 => bytes.extend([Kind::Icmpv6.value(rng) as u8, rng.u8(0..3), 0, 0]),
+        ICMP => bytes.extend([Type::IcmpType.value(rng) as u8, rng.u8(0..3), 0, 0]),
+        ICMPV6 => bytes.extend([Type::Icmpv6Type.value(rng) as u8, rng.u8(0..3), 0, 0]),
         _ => {}
     }
     bytes.extend(payload(rng));

@@ -1,7 +1,8 @@
 //! What stands behind a field: operator, value, range, prefix, set or variable.
 
-use crate::values::Kind;
+use crate::values::Values;
 use fastrand::Rng;
+use nf::fields::{Field, Type};
 
 /// Most elements of a set.
 const ELEMENTS_MAX: usize = 6;
@@ -11,28 +12,23 @@ const NAMES_MAX: usize = 3;
 /// Variables and sets that rules may name.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    defines: Vec<(String, Kind)>,
-    sets: Vec<(String, Kind)>,
+    defines: Vec<(String, Type)>,
+    sets: Vec<(String, Type)>,
 }
 
-/// Kinds that are worth a name.
-const NAMED: [Kind; 8] = [
-    Kind::Ipv4,
-    Kind::Port,
-    Kind::Ipv6,
-    Kind::Protocol,
-    Kind::Mac,
-    Kind::EtherType,
-    Kind::Icmp,
-    Kind::Icmpv6,
-];
+/// A type that sets may have.
+fn named_type(rng: &mut Rng) -> Type {
+    let types = Field::all().map(Field::value_type);
+    let named = types.filter(|kind| kind.set_name().is_some() && *kind != Type::InterfaceName);
+    rng.choice(named.collect::<Vec<_>>()).unwrap_or(Type::Ipv4)
+}
 
 impl Names {
     /// Makes up variables and sets; their definitions go into `defines` and `sets`.
     pub fn generate(rng: &mut Rng, defines: &mut Vec<String>, sets: &mut Vec<String>) -> Self {
         let mut names = Self::default();
         for index in 0..rng.usize(0..=NAMES_MAX) {
-            let kind = NAMED[rng.usize(0..NAMED.len())];
+            let kind = named_type(rng);
             let name = format!("V{index}");
             let value = match rng.u8(0..3) {
                 0 => kind.text(kind.value(rng), rng),
@@ -43,7 +39,7 @@ impl Names {
             names.defines.push((name, kind));
         }
         for index in 0..rng.usize(0..=NAMES_MAX) {
-            let kind = NAMED[rng.usize(0..NAMED.len())];
+            let kind = named_type(rng);
             let name = format!("s{index}");
             sets.extend(set(&name, kind, rng));
             names.sets.push((name, kind));
@@ -52,7 +48,7 @@ impl Names {
     }
 
     /// Operator and operand for a field of that kind.
-    pub fn operand(&self, kind: Kind, rng: &mut Rng) -> String {
+    pub fn operand(&self, kind: Type, rng: &mut Rng) -> String {
         if rng.u8(0..4) == 0
             && let Some(named) = self.named(kind, rng)
         {
@@ -72,7 +68,7 @@ impl Names {
     }
 
     /// An operand that few frames meet.
-    pub fn near(&self, kind: Kind, rng: &mut Rng) -> String {
+    pub fn near(&self, kind: Type, rng: &mut Rng) -> String {
         match rng.u8(0..10) {
             0 => self.operand(kind, rng),
             1 => {
@@ -85,7 +81,7 @@ impl Names {
     }
 
     /// A condition that is no equality: nft concludes nothing from it about headers.
-    pub fn inequality(&self, kind: Kind, rng: &mut Rng) -> String {
+    pub fn inequality(&self, kind: Type, rng: &mut Rng) -> String {
         match rng.u8(0..3) {
             0 => format!("!= {}", kind.text(kind.value(rng), rng)),
             1 => range(kind, rng),
@@ -93,8 +89,8 @@ impl Names {
         }
     }
 
-    fn named(&self, kind: Kind, rng: &mut Rng) -> Option<String> {
-        let of_kind = |names: &[(String, Kind)], mark: &str| -> Vec<String> {
+    fn named(&self, kind: Type, rng: &mut Rng) -> Option<String> {
+        let of_kind = |names: &[(String, Type)], mark: &str| -> Vec<String> {
             let same = names.iter().filter(|(_, other)| *other == kind);
             same.map(|(name, _)| format!("{mark}{name}")).collect()
         };
@@ -112,22 +108,22 @@ fn negated(operand: String, rng: &mut Rng) -> String {
     }
 }
 
-fn compared(kind: Kind, rng: &mut Rng) -> String {
+fn compared(kind: Type, rng: &mut Rng) -> String {
     let operator = ["<", "<=", ">", ">="][rng.usize(0..4)];
     format!("{operator} {}", kind.text(kind.value(rng), rng))
 }
 
-fn range(kind: Kind, rng: &mut Rng) -> String {
+fn range(kind: Type, rng: &mut Rng) -> String {
     let (from, to) = bounds(kind, rng);
     format!("{}-{}", kind.number(from, rng), kind.number(to, rng))
 }
 
-fn bounds(kind: Kind, rng: &mut Rng) -> (u128, u128) {
+fn bounds(kind: Type, rng: &mut Rng) -> (u128, u128) {
     let (a, b) = (kind.value(rng), kind.value(rng));
     (a.min(b), a.max(b))
 }
 
-fn prefix(kind: Kind, rng: &mut Rng) -> String {
+fn prefix(kind: Type, rng: &mut Rng) -> String {
     let bits = kind.prefix_bits().unwrap_or(0);
     let length = match rng.u8(0..4) {
         0 => rng.u32(0..=bits),
@@ -138,7 +134,7 @@ fn prefix(kind: Kind, rng: &mut Rng) -> String {
 }
 
 /// `{ ... }`, whose elements may overlap: nft joins them.
-fn anonymous(kind: Kind, rng: &mut Rng) -> String {
+fn anonymous(kind: Type, rng: &mut Rng) -> String {
     let elements = if rng.bool() {
         values(kind, rng)
     } else {
@@ -153,8 +149,8 @@ fn anonymous(kind: Kind, rng: &mut Rng) -> String {
 }
 
 /// `set NAME { ... }`; no line if the kind has no type for it.
-fn set(name: &str, kind: Kind, rng: &mut Rng) -> Option<String> {
-    let key = kind.set_type()?;
+fn set(name: &str, kind: Type, rng: &mut Rng) -> Option<String> {
+    let key = kind.set_name()?;
     let (flags, elements) = match rng.u8(0..4) {
         0 => ("flags interval; ", disjoint(kind, rng)),
         1 => ("flags interval; auto-merge; ", overlapping(kind, rng)),
@@ -167,7 +163,7 @@ fn set(name: &str, kind: Kind, rng: &mut Rng) -> Option<String> {
     ))
 }
 
-fn values(kind: Kind, rng: &mut Rng) -> Vec<String> {
+fn values(kind: Type, rng: &mut Rng) -> Vec<String> {
     let mut values: Vec<u128> = (0..rng.usize(1..=ELEMENTS_MAX))
         .map(|_| kind.value(rng))
         .collect();
@@ -180,7 +176,7 @@ fn values(kind: Kind, rng: &mut Rng) -> Vec<String> {
         .collect()
 }
 
-fn overlapping(kind: Kind, rng: &mut Rng) -> Vec<String> {
+fn overlapping(kind: Type, rng: &mut Rng) -> Vec<String> {
     (0..rng.usize(1..=ELEMENTS_MAX))
         .map(|_| match rng.u8(0..3) {
             0 => range(kind, rng),
@@ -191,7 +187,7 @@ fn overlapping(kind: Kind, rng: &mut Rng) -> Vec<String> {
 }
 
 /// Ranges and values that do not overlap; some touch.
-fn disjoint(kind: Kind, rng: &mut Rng) -> Vec<String> {
+fn disjoint(kind: Type, rng: &mut Rng) -> Vec<String> {
     let mut cuts: Vec<u128> = (0..rng.usize(2..=2 * ELEMENTS_MAX))
         .map(|_| kind.value(rng))
         .collect();

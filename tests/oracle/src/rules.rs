@@ -8,8 +8,9 @@
 
 use crate::operand::Names;
 use crate::source::{Chain, Rule, Source};
-use crate::values::Kind;
 use fastrand::Rng;
+use nf::fields::Header::{self, Icmp, Icmpv6, Ip, Ip6, Tcp, Udp, Vlan};
+use nf::fields::{Field, Type};
 
 /// Most chains besides the base chain.
 const CHAINS_MAX: usize = 4;
@@ -20,33 +21,38 @@ const RULES_LONG_MAX: usize = 300;
 const LONG_EACH: u8 = 16;
 
 /// The network protocol whose fields a rule looks at.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Net {
-    None,
-    Ip,
-    Ip6,
-}
-
+type Net = Option<Header>;
 /// The transport protocol whose fields a rule looks at.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum L4 {
-    None,
-    Tcp,
-    Udp,
-    Icmp,
-    Icmpv6,
+type L4 = Option<Header>;
+
+/// What rules call a transport protocol.
+fn symbol(header: Header) -> &'static str {
+    match header {
+        Tcp => "tcp",
+        Udp => "udp",
+        Icmp => "icmp",
+        Icmpv6 => "icmpv6",
+        Vlan | Ip | Ip6 => "",
+    }
 }
 
-impl L4 {
-    fn symbol(self) -> &'static str {
-        match self {
-            Self::None => "",
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-            Self::Icmp => "icmp",
-            Self::Icmpv6 => "icmpv6",
-        }
-    }
+/// The fields of a header.
+fn fields_of(header: Option<Header>) -> impl Iterator<Item = Field> {
+    Field::all().filter(move |field| field.header() == header)
+}
+
+/// A field of a header and its operand.
+fn condition(names: &Names, fields: Vec<Field>, rng: &mut Rng) -> Option<String> {
+    let field = rng.choice(fields)?;
+    Some(match field.value_type() {
+        Type::TcpFlags => format!("{field} {}", flags(rng)),
+        Type::InterfaceName => format!(
+            "{}{field} {}",
+            ["", "meta "][rng.usize(0..2)],
+            interface(rng)
+        ),
+        kind => format!("{field} {}", names.operand(kind, rng)),
+    })
 }
 
 /// A file of rules.
@@ -98,23 +104,27 @@ fn rules(names: &Names, targets: &[String], l4: bool, rng: &mut Rng) -> Vec<Rule
 /// A chain whose rules look at the same fields, for values that lie together: what is compiled
 /// into look-ups.
 fn long(names: &Names, targets: &[String], l4: bool, rng: &mut Rng) -> Vec<Rule> {
-    const FIELDS: [&[(&str, Kind)]; 12] = [
-        &[("tcp dport", Kind::Port)],
-        &[("ip saddr", Kind::Ipv4), ("udp dport", Kind::Port)],
-        &[("tcp sport", Kind::Port), ("tcp dport", Kind::Port)],
-        &[("icmp type", Kind::Icmp)],
-        &[("ip saddr", Kind::Ipv4)],
-        &[("ip saddr", Kind::Ipv4), ("ip daddr", Kind::Ipv4)],
-        &[("ip6 daddr", Kind::Ipv6)],
-        &[("ether saddr", Kind::Mac)],
-        &[("vlan id", Kind::Vlan)],
-        &[("meta l4proto", Kind::Protocol)],
-        &[("ether daddr", Kind::Mac), ("ip daddr", Kind::Ipv4)],
-        &[("meta protocol", Kind::EtherType)],
+    const PAIRS: [[&str; 2]; 4] = [
+        ["ip saddr", "ip daddr"],
+        ["ether daddr", "ip daddr"],
+        ["ip saddr", "udp dport"],
+        ["tcp sport", "tcp dport"],
     ];
-    const READ_L4: usize = 4;
-    let first = if l4 { 0 } else { READ_L4 };
-    let fields = FIELDS[rng.usize(first..FIELDS.len())];
+    /// Those of them in front that look at no transport header.
+    const PAIRS_WITHOUT_L4: usize = 2;
+    let any: Vec<Field> = Field::all()
+        .filter(|field| !matches!(field.value_type(), Type::TcpFlags | Type::InterfaceName))
+        .filter(|field| l4 || !matches!(field.header(), Some(Tcp | Udp | Icmp | Icmpv6)))
+        .collect();
+    let pairs = if l4 { PAIRS.len() } else { PAIRS_WITHOUT_L4 };
+    let fields: Vec<Field> = if rng.bool() {
+        rng.choice(any).into_iter().collect()
+    } else {
+        let pair = PAIRS[rng.usize(0..pairs)];
+        any.into_iter()
+            .filter(|field| pair.contains(&field.name()))
+            .collect()
+    };
     (0..rng.usize(RULES_MAX..=RULES_LONG_MAX))
         .map(|_| {
             let conditions = if rng.u8(0..16) == 0 {
@@ -122,7 +132,7 @@ fn long(names: &Names, targets: &[String], l4: bool, rng: &mut Rng) -> Vec<Rule>
             } else {
                 let named = fields.iter();
                 named
-                    .map(|(field, kind)| format!("{field} {}", names.near(*kind, rng)))
+                    .map(|field| format!("{field} {}", names.near(field.value_type(), rng)))
                     .collect()
             };
             rule(conditions, targets, rng)
@@ -209,15 +219,20 @@ fn verdict(targets: &[String], rng: &mut Rng) -> Option<String> {
 /// What a rule matches on.
 fn conditions(names: &Names, reads_l4: bool, rng: &mut Rng) -> Vec<String> {
     let vlan = rng.u8(0..8) == 0;
-    let net = [Net::None, Net::None, Net::Ip, Net::Ip, Net::Ip6][rng.usize(0..5)];
-    let mut l4 = [L4::None, L4::Tcp, L4::Tcp, L4::Udp, L4::Icmp, L4::Icmpv6][rng.usize(0..6)];
-    if !reads_l4 {
-        l4 = L4::None;
-    }
+    let net = [None, None, Some(Ip), Some(Ip), Some(Ip6)][rng.usize(0..5)];
+    let l4s = [
+        None,
+        Some(Tcp),
+        Some(Tcp),
+        Some(Udp),
+        Some(Icmp),
+        Some(Icmpv6),
+    ];
+    let l4 = l4s[rng.usize(0..6)].filter(|_| reads_l4);
     let mut parts = Vec::new();
     let mut context = link_context(vlan, net, l4, rng, &mut parts);
     if vlan {
-        parts.push(format!("vlan id {}", names.operand(Kind::Vlan, rng)));
+        parts.extend(condition(names, fields_of(Some(Vlan)).collect(), rng));
     }
     // Together, the two may be a conflict.
     if !vlan && !context && rng.u8(0..8) == 0 {
@@ -226,13 +241,15 @@ fn conditions(names: &Names, reads_l4: bool, rng: &mut Rng) -> Vec<String> {
     }
     let mut network = network(names, net, rng);
     let mut transport = transport(names, l4, rng);
-    let transport_first = matches!(l4, L4::Tcp | L4::Udp) || network.is_empty();
+    let transport_first = matches!(l4, Some(Tcp | Udp)) || network.is_empty();
     if transport_first && rng.u8(0..4) == 0 {
         parts.append(&mut transport);
         parts.append(&mut network);
     } else {
         parts.append(&mut network);
-        if l4 != L4::None && rng.u8(0..6) == 0 {
+        if let Some(l4) = l4
+            && rng.u8(0..6) == 0
+        {
             protocol_context(net, l4, rng, &mut parts);
         }
         parts.append(&mut transport);
@@ -255,10 +272,11 @@ fn link_context(vlan: bool, net: Net, l4: L4, rng: &mut Rng, parts: &mut Vec<Str
     let mut fitting = vec!["vlan", "8021ad", "0x8100"];
     if !vlan {
         match (net, l4) {
-            (Net::None, L4::None) => fitting.extend(["ip", "ip6", "arp", "0x88cc", "4", "1535"]),
-            (Net::None, L4::Tcp | L4::Udp) => fitting.extend(["ip", "ip6"]),
-            (Net::Ip, _) | (Net::None, L4::Icmp) => fitting.extend(["ip", "0x0800"]),
-            (Net::Ip6, _) | (Net::None, L4::Icmpv6) => fitting.extend(["ip6"]),
+            (None, None) => fitting.extend(["ip", "ip6", "arp", "0x88cc", "4", "1535"]),
+            (None, Some(Tcp | Udp)) => fitting.extend(["ip", "ip6"]),
+            (Some(Ip), _) | (None, Some(Icmp)) => fitting.extend(["ip", "0x0800"]),
+            (Some(Ip6), _) | (None, Some(Icmpv6)) => fitting.push("ip6"),
+            _ => {}
         }
     }
     let equal = ["", "== "][rng.usize(0..2)];
@@ -270,10 +288,11 @@ fn link_context(vlan: bool, net: Net, l4: L4, rng: &mut Rng, parts: &mut Vec<Str
 /// `meta protocol` as an equality, in front.
 fn meta_context(net: Net, l4: L4, rng: &mut Rng, parts: &mut Vec<String>) {
     let fitting: &[&str] = match (net, l4) {
-        (Net::None, L4::None) => &["ip", "ip6", "arp", "vlan", "8021ad", "0x88cc", "4", "1"],
-        (Net::None, L4::Tcp | L4::Udp) => &["ip", "ip6"],
-        (Net::Ip, _) | (Net::None, L4::Icmp) => &["ip"],
-        (Net::Ip6, _) | (Net::None, L4::Icmpv6) => &["ip6"],
+        (None, None) => &["ip", "ip6", "arp", "vlan", "8021ad", "0x88cc", "4", "1"],
+        (None, Some(Tcp | Udp)) => &["ip", "ip6"],
+        (Some(Ip), _) | (None, Some(Icmp)) => &["ip"],
+        (Some(Ip6), _) | (None, Some(Icmpv6)) => &["ip6"],
+        _ => return,
     };
     parts.push(format!(
         "meta protocol {}",
@@ -282,75 +301,63 @@ fn meta_context(net: Net, l4: L4, rng: &mut Rng, parts: &mut Vec<String>) {
 }
 
 /// The transport protocol as an equality, in front of its fields.
-fn protocol_context(net: Net, l4: L4, rng: &mut Rng, parts: &mut Vec<String>) {
+fn protocol_context(net: Net, l4: Header, rng: &mut Rng, parts: &mut Vec<String>) {
     let field = match net {
-        Net::Ip if rng.bool() => "ip protocol",
-        Net::Ip6 if rng.bool() => "ip6 nexthdr",
+        Some(Ip) if rng.bool() => "ip protocol",
+        Some(Ip6) if rng.bool() => "ip6 nexthdr",
         // It makes nft forget which of the two IPs the rule is about.
-        _ if matches!(l4, L4::Icmp | L4::Icmpv6) && net == Net::None => return,
+        _ if matches!(l4, Icmp | Icmpv6) && net.is_none() => return,
         _ => "meta l4proto",
     };
-    parts.push(format!("{field} {}", l4.symbol()));
+    parts.push(format!("{field} {}", symbol(l4)));
 }
 
 fn network(names: &Names, net: Net, rng: &mut Rng) -> Vec<String> {
-    let (fields, kind): (&[&str], _) = match net {
-        Net::None => return Vec::new(),
-        Net::Ip => (&["ip saddr", "ip daddr"], Kind::Ipv4),
-        Net::Ip6 => (&["ip6 saddr", "ip6 daddr"], Kind::Ipv6),
-    };
+    if net.is_none() {
+        return Vec::new();
+    }
+    // From a protocol, nft concludes what follows.
+    let silent = fields_of(net).filter(|field| field.value_type() != Type::Protocol);
+    let fields: Vec<Field> = silent.collect();
     (0..rng.usize(1..=2))
-        .map(|_| {
-            let field = fields[rng.usize(0..fields.len())];
-            format!("{field} {}", names.operand(kind, rng))
-        })
+        .filter_map(|_| condition(names, fields.clone(), rng))
         .collect()
 }
 
 fn transport(names: &Names, l4: L4, rng: &mut Rng) -> Vec<String> {
-    let count = if l4 == L4::None { 0 } else { rng.usize(1..=2) };
+    let count = if l4.is_none() { 0 } else { rng.usize(1..=2) };
     (0..count)
-        .map(|_| {
-            let (field, kind) = match l4 {
-                L4::Icmp => ("type", Kind::Icmp),
-                L4::Icmpv6 => ("type", Kind::Icmpv6),
-                L4::Tcp if rng.u8(0..3) == 0 => return format!("tcp flags {}", flags(rng)),
-                _ => (["sport", "dport"][rng.usize(0..2)], Kind::Port),
-            };
-            format!("{} {field} {}", l4.symbol(), names.operand(kind, rng))
-        })
+        .filter_map(|_| condition(names, fields_of(l4).collect(), rng))
         .collect()
 }
 
 /// What nft could draw wrong conclusions from if something came behind it.
 fn last(names: &Names, context: bool, net: Net, l4: L4, rng: &mut Rng) -> String {
-    let free = !context && net == Net::None && !matches!(l4, L4::Icmp | L4::Icmpv6);
-    let ip = net == Net::Ip || free;
-    let ip6 = net == Net::Ip6 || free;
+    let free = !context && net.is_none() && !matches!(l4, Some(Icmp | Icmpv6));
+    let ip = net == Some(Ip) || free;
+    let ip6 = net == Some(Ip6) || free;
     let (field, kind) = match rng.u8(0..5) {
-        0 if ip => ("ip protocol", Kind::Protocol),
-        1 if ip6 => ("ip6 nexthdr", Kind::Protocol),
-        2 => ("ether type", Kind::EtherType),
-        3 => ("meta protocol", Kind::EtherType),
-        _ => ("meta l4proto", Kind::Protocol),
+        0 if ip => ("ip protocol", Type::Protocol),
+        1 if ip6 => ("ip6 nexthdr", Type::Protocol),
+        2 => ("ether type", Type::EtherType),
+        3 => ("meta protocol", Type::EtherType),
+        _ => ("meta l4proto", Type::Protocol),
     };
     format!("{field} {}", names.operand(kind, rng))
 }
 
 /// What nft concludes nothing from.
 fn anywhere(names: &Names, rng: &mut Rng) -> String {
-    match rng.u8(0..7) {
-        0..=1 => format!(
-            "{} {}",
-            ["iifname", "meta iifname"][rng.usize(0..2)],
-            interface(rng)
-        ),
-        2 => format!("oifname {}", interface(rng)),
-        3 => format!("ether saddr {}", names.operand(Kind::Mac, rng)),
-        4 => format!("ether daddr {}", names.operand(Kind::Mac, rng)),
-        5 => format!("ether type {}", names.inequality(Kind::EtherType, rng)),
-        _ => format!("meta l4proto {}", names.inequality(Kind::Protocol, rng)),
-    }
+    let (field, kind) = match rng.u8(0..7) {
+        0 => ("ether type", Type::EtherType),
+        1 => ("meta l4proto", Type::Protocol),
+        _ => {
+            let concluding = [Type::EtherType, Type::Protocol];
+            let silent = fields_of(None).filter(|field| !concluding.contains(&field.value_type()));
+            return condition(names, silent.collect(), rng).unwrap_or_default();
+        }
+    };
+    format!("{field} {}", names.inequality(kind, rng))
 }
 
 fn interface(rng: &mut Rng) -> &'static str {

@@ -2,46 +2,44 @@
 //! each kind among them; and how rules spell them.
 
 use fastrand::Rng;
+use nf::fields::Type;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
-
-/// What a field of a rule is compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A MAC address.
-    Mac,
-    /// An EtherType, or the length of an LLC frame.
-    EtherType,
-    /// The identifier of a VLAN.
-    Vlan,
-    /// An IPv4 address.
-    Ipv4,
-    /// An IPv6 address.
-    Ipv6,
-    /// The number of a protocol over IP.
-    Protocol,
-    /// A port of TCP or UDP.
-    Port,
-    /// The type of an ICMP message.
-    Icmp,
-    /// The type of an ICMPv6 message.
-    Icmpv6,
-}
 
 /// Prefix of every MAC address: one of local administration.
 const MAC: u128 = 0x0200_0000_0000;
 /// `fd00::/64`.
 const SUBNET: u128 = 0xfd00 << 112;
 
-impl Kind {
-    /// Its values; the first ones are the likely ones.
-    pub fn pool(self) -> &'static [u128] {
-        match self {
-            Self::Mac => &[MAC | 1, MAC | 2, MAC | 0xff, MAC | 0x100, 0xfeff_ffff_ffff],
+/// Values of a type, and how rules spell them.
+pub trait Values: Copy {
+    /// The values of the type; the first ones are the likely ones.
+    fn pool(self) -> Vec<u128>;
+
+    /// One of the pool, mostly; else a neighbour of one, or any value.
+    fn value(self, rng: &mut Rng) -> u128;
+
+    /// One of 256 values that lie together: what long chains go through one by one.
+    fn near(self, rng: &mut Rng) -> u128;
+
+    /// A value in one of the spellings that there are.
+    fn text(self, value: u128, rng: &mut Rng) -> String;
+
+    /// A value without symbols, as the ends of a range must be.
+    fn number(self, value: u128, rng: &mut Rng) -> String;
+
+    /// Bits of an address that has prefixes.
+    fn prefix_bits(self) -> Option<u32>;
+}
+
+impl Values for Type {
+    fn pool(self) -> Vec<u128> {
+        let likely: &[u128] = match self {
+            Self::EtherAddress => &[MAC | 1, MAC | 2, MAC | 0xff, MAC | 0x100, 0xfeff_ffff_ffff],
             Self::EtherType => &[
                 0x0800, 0x86dd, 0x0806, 0x8100, 0x88a8, 0x88cc, 0x0600, 0x05ff, 0, 0xffff, 4, 1,
             ],
-            Self::Vlan => &[5, 6, 0, 1, 4094, 4095],
+            Self::VlanId => &[5, 6, 0, 1, 4094, 4095],
             Self::Ipv4 => &[
                 0x0a00_0001,
                 0x0a00_0002,
@@ -65,82 +63,18 @@ impl Kind {
                 u128::MAX,
             ],
             Self::Protocol => &[6, 17, 1, 58, 132, 47, 50, 51, 0, 2, 4, 43, 44, 59, 60, 255],
-            Self::Port => &[80, 443, 53, 22, 81, 1024, 0, 65_535, 7070],
-            Self::Icmp => &[8, 0, 3, 11, 5, 255],
-            Self::Icmpv6 => &[128, 129, 135, 136, 1, 134, 0, 255],
-        }
+            Self::Service => &[80, 443, 53, 22, 81, 1024, 0, 65_535, 7070],
+            Self::IcmpType => &[8, 0, 3, 11, 5, 255],
+            Self::Icmpv6Type => &[128, 129, 135, 136, 1, 134, 0, 255],
+            _ => {
+                let symbols = self.symbols().iter().map(|(_, number)| u128::from(*number));
+                return symbols.chain([0, self.max()]).collect();
+            }
+        };
+        likely.to_vec()
     }
 
-    /// The largest value.
-    pub fn max(self) -> u128 {
-        match self {
-            Self::Mac => 0xffff_ffff_ffff,
-            Self::EtherType | Self::Port => 0xffff,
-            Self::Vlan => 4095,
-            Self::Ipv4 => 0xffff_ffff,
-            Self::Ipv6 => u128::MAX,
-            Self::Protocol | Self::Icmp | Self::Icmpv6 => 0xff,
-        }
-    }
-
-    /// What a named set calls it; a VLAN has no name of its own.
-    pub fn set_type(self) -> Option<&'static str> {
-        match self {
-            Self::Mac => Some("ether_addr"),
-            Self::EtherType => Some("ether_type"),
-            Self::Vlan => None,
-            Self::Ipv4 => Some("ipv4_addr"),
-            Self::Ipv6 => Some("ipv6_addr"),
-            Self::Protocol => Some("inet_proto"),
-            Self::Port => Some("inet_service"),
-            Self::Icmp => Some("icmp_type"),
-            Self::Icmpv6 => Some("icmpv6_type"),
-        }
-    }
-
-    /// Symbols for some of the values.
-    fn symbols(self) -> &'static [(u128, &'static str)] {
-        match self {
-            Self::EtherType => &[
-                (0x0800, "ip"),
-                (0x86dd, "ip6"),
-                (0x0806, "arp"),
-                (0x8100, "vlan"),
-                (0x8100, "8021q"),
-                (0x88a8, "8021ad"),
-            ],
-            Self::Protocol => &[
-                (6, "tcp"),
-                (17, "udp"),
-                (1, "icmp"),
-                (58, "icmpv6"),
-                (58, "ipv6-icmp"),
-                (132, "sctp"),
-                (50, "esp"),
-                (51, "ah"),
-            ],
-            Self::Port => &[(80, "http"), (443, "https"), (53, "domain"), (22, "ssh")],
-            Self::Icmp => &[
-                (8, "echo-request"),
-                (0, "echo-reply"),
-                (3, "destination-unreachable"),
-                (11, "time-exceeded"),
-                (5, "redirect"),
-            ],
-            Self::Icmpv6 => &[
-                (128, "echo-request"),
-                (129, "echo-reply"),
-                (135, "nd-neighbor-solicit"),
-                (136, "nd-neighbor-advert"),
-                (134, "nd-router-advert"),
-                (1, "destination-unreachable"),
-            ],
-            Self::Mac | Self::Vlan | Self::Ipv4 | Self::Ipv6 => &[],
-        }
-    }
-
-    /// One of the pool, mostly; else a neighbour of one, or any value.
-    pub fn value(self, rng: &mut Rng) -> u128 {
+    fn value(self, rng: &mut Rng) -> u128 {
         let pool = self.pool();
         let likely = pool.len().min(2);
         match rng.u8(0..20) {
@@ -155,30 +89,30 @@ impl Kind {
         }
     }
 
-    /// One of 256 values that lie together: what long chains go through one by one.
-    pub fn near(self, rng: &mut Rng) -> u128 {
+    fn near(self, rng: &mut Rng) -> u128 {
         let start = match self {
-            Self::Vlan | Self::Protocol | Self::Port | Self::Icmp | Self::Icmpv6 => 0,
-            Self::Mac | Self::EtherType | Self::Ipv4 | Self::Ipv6 => self.pool()[0] & !0xff,
+            Self::EtherAddress | Self::EtherType | Self::Ipv4 | Self::Ipv6 => {
+                self.pool()[0] & !0xff
+            }
+            _ => 0,
         };
         start | u128::from(rng.u8(..))
     }
 
-    /// A value in one of the spellings that there are.
-    pub fn text(self, value: u128, rng: &mut Rng) -> String {
-        let mut symbols = self.symbols().iter().filter(|symbol| symbol.0 == value);
-        if let Some(symbol) = symbols.nth(rng.usize(0..2))
+    fn text(self, value: u128, rng: &mut Rng) -> String {
+        let symbols = self.symbols().iter();
+        let mut symbols = symbols.filter(|(_, number)| u128::from(*number) == value);
+        if let Some((symbol, _)) = symbols.nth(rng.usize(0..2))
             && rng.bool()
         {
-            return symbol.1.to_owned();
+            return (*symbol).to_owned();
         }
         self.number(value, rng)
     }
 
-    /// A value without symbols, as the ends of a range must be.
-    pub fn number(self, value: u128, rng: &mut Rng) -> String {
+    fn number(self, value: u128, rng: &mut Rng) -> String {
         match self {
-            Self::Mac => mac_text(value),
+            Self::EtherAddress => mac_text(value),
             Self::Ipv4 => Ipv4Addr::from_bits(value as u32).to_string(),
             Self::Ipv6 => ipv6_text(value, rng),
             Self::EtherType if rng.u8(0..4) > 0 => format!("{value:#06x}"),
@@ -187,8 +121,7 @@ impl Kind {
         }
     }
 
-    /// Bits of an address that has prefixes.
-    pub fn prefix_bits(self) -> Option<u32> {
+    fn prefix_bits(self) -> Option<u32> {
         match self {
             Self::Ipv4 => Some(32),
             Self::Ipv6 => Some(128),

@@ -1,10 +1,11 @@
 //! From resolved rules to the structure that judges frames; [`crate::ruleset`] says what that is.
 //!
-//! Which field a node looks up is chosen by what it leaves to be scanned: the entries that do not
+//! Which slot a node looks up is chosen by what it leaves to be scanned: the entries that do not
 //! name a value, and those that share one. Entries are copied into several leaves only within
 //! [`COPIES_PER_ENTRY`], so that memory grows with the rules, whatever they are.
 
-use crate::ir::{Condition, FIELDS, Field, Intervals, NARROW, Outcome, Program, Statement};
+use crate::fields::{NARROW, SLOTS, Slot};
+use crate::ir::{Condition, Intervals, Outcome, Program, Statement};
 use crate::lookup::{NONE, Set, Table};
 use crate::ruleset::{Cursor, ENTRY, Entry, Kind, Node, RuleSet, Step, Test};
 use alloc::boxed::Box;
@@ -91,13 +92,13 @@ struct Sets {
 struct Work {
     node: usize,
     entries: Vec<u32>,
-    /// Fields that were looked up on the way here: bit i for number i.
+    /// Slots that were looked up on the way here: bit i for number i.
     used: u32,
 }
 
-/// A look-up of one field.
+/// A look-up of one slot.
 struct Split {
-    field: Field,
+    slot: Slot,
     bounds: Vec<u128>,
     spans: Vec<Span>,
     /// Entries that a frame is expected to leave to be scanned.
@@ -282,12 +283,12 @@ impl<'a> Compiler<'a> {
         self.few(first, second).is_some_and(apart)
     }
 
-    /// The values of conditions on the same field, if they are few intervals.
+    /// The values of conditions on the same slot, if they are few intervals.
     fn few(&self, first: &Condition, second: &Condition) -> Option<(&Values, &Values)> {
         let of = |condition: &Condition| &*self.source[condition.set as usize];
         let (first_values, second_values) = (of(first), of(second));
         let few = first_values.len().max(second_values.len()) <= SEGMENTS_MAX;
-        (first.field == second.field && few).then_some((first_values, second_values))
+        (first.slot == second.slot && few).then_some((first_values, second_values))
     }
 
     /// Makes the tree of a chain; [`NONE`] if it is better scanned.
@@ -352,13 +353,13 @@ impl<'a> Compiler<'a> {
             }
             while named.next_if_eq(&entry).is_some() {}
         }
-        let used = work.used | 1 << split.field as u32;
+        let used = work.used | 1 << split.slot as u32;
         let numbers = members
             .into_iter()
             .map(|entries| self.place(queue, entries, used))
             .collect();
         let rest = self.place(queue, rest, work.used);
-        let table = if split.field.is_narrow() {
+        let table = if split.slot.is_narrow() {
             let bounds = split.bounds.iter().map(|bound| narrow(*bound)).collect();
             self.tables.push(Table::new(bounds, numbers));
             self.tables.len() - 1
@@ -368,7 +369,7 @@ impl<'a> Compiler<'a> {
             self.wide_tables.len() - 1
         };
         Kind::Split {
-            field: split.field,
+            slot: split.slot,
             table: table as u32,
             rest,
         }
@@ -378,33 +379,33 @@ impl<'a> Compiler<'a> {
     fn best_split(&self, entries: &[u32], used: u32, copies: usize) -> Option<Split> {
         let saved = SAVED_MIN.max(entries.len() / SAVED_PART);
         let left_max = entries.len().checked_sub(saved)?;
-        Field::ALL
+        Slot::ALL
             .into_iter()
-            .filter(|field| used & 1 << *field as u32 == 0)
-            .filter_map(|field| self.split_by(field, entries))
+            .filter(|slot| used & 1 << *slot as u32 == 0)
+            .filter_map(|slot| self.split_by(slot, entries))
             .filter(|split| split.left <= left_max && split.copies <= copies)
             .min_by_key(|split| (split.left, split.copies))
     }
 
-    /// What a look-up of `field` would do.
-    fn split_by(&self, field: Field, entries: &[u32]) -> Option<Split> {
+    /// What a look-up of `slot` would do.
+    fn split_by(&self, slot: Slot, entries: &[u32]) -> Option<Split> {
         let mut named: Vec<(u32, &Values)> = entries
             .iter()
-            .filter_map(|entry| Some((*entry, self.intervals(*entry, field)?)))
+            .filter_map(|entry| Some((*entry, self.intervals(*entry, slot)?)))
             .collect();
-        let all = bounds_of(&named, field);
+        let all = bounds_of(&named, slot);
         named.retain(|(_, set)| segments(&all, set) <= SEGMENTS_MAX);
         if named.is_empty() {
             return None;
         }
-        let bounds = bounds_of(&named, field);
+        let bounds = bounds_of(&named, slot);
         let spans: Vec<Span> = named
             .iter()
             .flat_map(|(entry, set)| set.iter().map(|pair| span(&bounds, *entry, *pair)))
             .collect();
         let (load, expected) = load(&spans, bounds.len() + 1);
         Some(Split {
-            field,
+            slot,
             bounds,
             spans,
             left: entries.len() - named.len() + expected,
@@ -412,11 +413,11 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    /// The values that an entry asks of a field, if they are few intervals.
-    fn intervals(&self, entry: u32, field: Field) -> Option<&'a Values> {
+    /// The values that an entry asks of a slot, if they are few intervals.
+    fn intervals(&self, entry: u32, slot: Slot) -> Option<&'a Values> {
         self.conditions(entry)
             .iter()
-            .filter(|condition| condition.field == field)
+            .filter(|condition| condition.slot == slot)
             .map(|condition| &*self.source[condition.set as usize])
             .find(|set| (1..=SEGMENTS_MAX).contains(&set.len()))
     }
@@ -424,24 +425,24 @@ impl<'a> Compiler<'a> {
 
 impl Sets {
     fn check(&mut self, condition: Condition, source: &[Intervals]) -> Test {
-        let Condition { field, set } = condition;
+        let Condition { slot, set } = condition;
         let number = set as usize;
         let intervals = &source[number];
-        if !field.is_narrow() {
+        if !slot.is_narrow() {
             if self.wide_of[number] == NONE {
                 self.wide_of[number] = self.wide.len() as u32;
                 self.wide.push(Set::new(intervals));
             }
             let set = self.wide_of[number];
-            return Test::Wide { field, set };
+            return Test::Wide { slot, set };
         }
-        let way = matches!(field, Field::Input | Field::Output);
-        let field = field as u8;
+        let way = matches!(slot, Slot::Input | Slot::Output);
+        let slot = slot as u8;
         if let [(low, high)] = **intervals {
             let (low, span) = (narrow(low), narrow(high - low));
             return match way {
-                true => Test::Way { field, low, span },
-                false => Test::Range { field, low, span },
+                true => Test::Way { slot, low, span },
+                false => Test::Range { slot, low, span },
             };
         }
         if self.narrow_of[number] == NONE {
@@ -453,20 +454,21 @@ impl Sets {
             self.narrow.push(Set::new(&pairs));
         }
         let set = self.narrow_of[number];
-        Test::Set { field, set }
+        Test::Set { slot, set }
     }
 }
 
-/// A value of a narrow field.
+/// A value of a narrow slot.
 fn narrow(value: u128) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
 /// Where intervals begin, and where others begin behind them.
-fn bounds_of(named: &[(u32, &Values)], field: Field) -> Vec<u128> {
+fn bounds_of(named: &[(u32, &Values)], slot: Slot) -> Vec<u128> {
+    let max = slot.max();
     let pairs = named.iter().flat_map(|(_, set)| set.iter());
     let mut bounds: Vec<u128> = pairs
-        .flat_map(|(low, high)| [Some(*low), (*high < field.max()).then(|| high + 1)])
+        .flat_map(|(low, high)| [Some(*low), (*high < max).then(|| high + 1)])
         .flatten()
         .collect();
     bounds.sort_unstable();
@@ -507,8 +509,8 @@ fn load(spans: &[Span], segments: usize) -> (usize, usize) {
 }
 
 const _: () = assert!(
-    FIELDS <= 32 && NARROW <= 256,
-    "`used` and the numbers of fields"
+    SLOTS <= 32 && NARROW <= 256,
+    "`used` and the numbers of slots"
 );
 
 #[cfg(test)]

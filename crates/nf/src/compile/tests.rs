@@ -43,7 +43,7 @@ fn sets() -> impl Strategy<Value = Vec<Intervals>> {
 fn program() -> impl Strategy<Value = Program> {
     let statement = || {
         prop_oneof![
-            6 => (0..FIELDS, 0u32..40).prop_map(|(field, set)| (0, field, set)),
+            6 => (0..SLOTS, 0u32..40).prop_map(|(field, set)| (0, field, set)),
             1 => Just((1, 0, 0)),
             1 => Just((2, 0, 0)),
         ]
@@ -83,9 +83,9 @@ fn program() -> impl Strategy<Value = Program> {
                     *kind != 1 || Some(*at) == counter
                 };
                 let statements = statements.into_iter().enumerate().filter(once);
-                let statements = statements.map(|(_, (kind, field, set))| match kind {
+                let statements = statements.map(|(_, (kind, slot, set))| match kind {
                     0 => Statement::Match(Condition {
-                        field: Field::ALL[field],
+                        slot: Slot::ALL[slot],
                         set,
                     }),
                     1 => Statement::Count,

@@ -1,7 +1,7 @@
 //! The one reading of a frame (IEEE 802.1Q, RFC 826, RFC 791, RFC 8200, RFC 9293, RFC 768,
 //! RFC 792, RFC 4443).
 
-use crate::ir::{Field, NARROW};
+use crate::fields::{NARROW, Slot};
 use crate::malformed::Malformed;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -41,7 +41,7 @@ const ETHERNET_SIZE: usize = 14;
 /// [`Key::fields`] says what is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// By number of the field; a power of two of them, so that a mask bounds the number.
+    /// By number of the slot; a power of two of them, so that a mask bounds the number.
     narrow: [u32; NARROW.next_power_of_two()],
     destination: [u8; 6],
     source: [u8; 6],
@@ -54,7 +54,7 @@ pub struct Key {
 }
 
 /// A narrow field that the frame lacks. No set holds it: the one field as wide as this, an IPv4
-/// address, is never compared without [`Field::Protocol`].
+/// address, is never compared without [`Slot::Protocol`].
 const ABSENT: u32 = u32::MAX;
 /// EtherTypes below this one are lengths (IEEE 802.3, 3.2.6).
 const ETHER_TYPE_MIN: u16 = 0x600;
@@ -197,23 +197,23 @@ impl Key {
         self.code = 0;
         self.destination = [d0, d1, d2, d3, d4, d5];
         self.source = [s0, s1, s2, s3, s4, s5];
-        self.set(Field::LinkType, link_type);
+        self.set(Slot::LinkType, link_type);
         let (mut ether_type, mut payload) = (link_type, rest);
         if matches!(link_type, ether_type::VLAN | ether_type::SERVICE_VLAN) {
             let (tag, rest) = rest
                 .split_first_chunk::<4>()
                 .ok_or(Malformed::TruncatedVlan)?;
-            self.set(Field::VlanId, be16(tag, 0) & 0xfff);
+            self.set(Slot::VlanId, be16(tag, 0) & 0xfff);
             (ether_type, payload) = (be16(tag, 2), rest);
         }
         self.ether_type = ether_type;
-        self.set(Field::Protocol, ether_type);
+        self.set(Slot::Protocol, ether_type);
         match ether_type {
             ether_type::IPV4 => self.read_ipv4(payload),
             ether_type::IPV6 => self.read_ipv6(payload),
             ether_type::ARP => check_arp(payload),
             ..ETHER_TYPE_MIN => {
-                self.set(Field::Protocol, LLC);
+                self.set(Slot::Protocol, LLC);
                 Ok(())
             }
             _ => Ok(()),
@@ -221,37 +221,37 @@ impl Key {
     }
 
     #[inline]
-    fn set(&mut self, field: Field, value: impl Into<u32>) {
-        self.narrow[field as usize] = value.into();
+    fn set(&mut self, slot: Slot, value: impl Into<u32>) {
+        self.narrow[slot as usize] = value.into();
     }
 
     /// The value of a narrow field, by its number.
     #[inline]
-    pub(crate) fn narrow(&self, field: u8) -> u32 {
-        self.narrow[usize::from(field) % NARROW.next_power_of_two()]
+    pub(crate) fn narrow(&self, slot: u8) -> u32 {
+        self.narrow[usize::from(slot) % NARROW.next_power_of_two()]
     }
 
     /// The value of a wide field; 0 for an address of IPv6 in a frame without one, for it is never
-    /// compared without [`Field::Protocol`].
-    pub(crate) fn wide(&self, field: Field) -> u128 {
+    /// compared without [`Slot::Protocol`].
+    pub(crate) fn wide(&self, slot: Slot) -> u128 {
         let mac = |[a, b, c, d, e, f]: [u8; 6]| u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
-        match field {
-            Field::EtherSource => mac(self.source).into(),
-            Field::EtherDestination => mac(self.destination).into(),
-            Field::Ip6Source => u128::from_be_bytes(self.ip6[0]),
-            Field::Ip6Destination => u128::from_be_bytes(self.ip6[1]),
+        match slot {
+            Slot::EtherSource => mac(self.source).into(),
+            Slot::EtherDestination => mac(self.destination).into(),
+            Slot::Ip6Source => u128::from_be_bytes(self.ip6[0]),
+            Slot::Ip6Destination => u128::from_be_bytes(self.ip6[1]),
             _ => 0,
         }
     }
 
     /// What is in it.
     pub fn fields(&self) -> Fields {
-        let get = |field: Field| Some(self.narrow[field as usize]).filter(|v| *v != ABSENT);
-        let short = |field| get(field).map(|value| value as u16);
-        let byte = |field| get(field).map(|value| value as u8);
-        let protocol = byte(Field::L4Protocol);
-        let ports = short(Field::SourcePort).zip(short(Field::DestinationPort));
-        let (flags, kind) = (byte(Field::TcpFlags), byte(Field::IcmpType));
+        let get = |slot: Slot| Some(self.narrow[slot as usize]).filter(|v| *v != ABSENT);
+        let short = |slot| get(slot).map(|value| value as u16);
+        let byte = |slot| get(slot).map(|value| value as u8);
+        let protocol = byte(Slot::L4Protocol);
+        let ports = short(Slot::SourcePort).zip(short(Slot::DestinationPort));
+        let (flags, kind) = (byte(Slot::TcpFlags), byte(Slot::IcmpType));
         let code = self.code;
         let l4 = match (ports, flags, kind) {
             (Some((source, destination)), Some(flags), _) => Some(L4::Tcp {
@@ -269,11 +269,11 @@ impl Key {
             (None, _, Some(kind)) => Some(L4::Icmp { kind, code }),
             (None, _, None) => None,
         };
-        let ip4 = |field| Ipv4Addr::from_bits(self.narrow[field as usize]);
+        let ip4 = |slot: Slot| Ipv4Addr::from_bits(self.narrow[slot as usize]);
         let addresses = match self.ether_type {
             ether_type::IPV4 => Some(Addresses::V4 {
-                source: ip4(Field::Ip4Source),
-                destination: ip4(Field::Ip4Destination),
+                source: ip4(Slot::Ip4Source),
+                destination: ip4(Slot::Ip4Destination),
             }),
             ether_type::IPV6 => Some(Addresses::V6 {
                 source: self.ip6[0].into(),
@@ -284,11 +284,11 @@ impl Key {
         Fields {
             destination: self.destination,
             source: self.source,
-            link_type: self.narrow[Field::LinkType as usize] as u16,
-            vlan: short(Field::VlanId),
+            link_type: self.narrow[Slot::LinkType as usize] as u16,
+            vlan: short(Slot::VlanId),
             ether_type: self.ether_type,
             addresses,
-            next_header: byte(Field::NextHeader),
+            next_header: byte(Slot::NextHeader),
             protocol,
             fragment: self.fragment,
             l4,
@@ -300,7 +300,7 @@ impl Key {
     #[inline]
     pub fn network_offset(&self) -> usize {
         ETHERNET_SIZE
-            + if self.narrow[Field::VlanId as usize] == ABSENT {
+            + if self.narrow[Slot::VlanId as usize] == ABSENT {
                 0
             } else {
                 4
@@ -325,10 +325,10 @@ impl Key {
             .ok_or(Malformed::BadIpLength)?;
 
         let [.., s0, s1, s2, s3, d0, d1, d2, d3] = *header;
-        self.set(Field::Ip4Source, u32::from_be_bytes([s0, s1, s2, s3]));
-        self.set(Field::Ip4Destination, u32::from_be_bytes([d0, d1, d2, d3]));
-        self.set(Field::NextHeader, header[9]);
-        self.set(Field::L4Protocol, header[9]);
+        self.set(Slot::Ip4Source, u32::from_be_bytes([s0, s1, s2, s3]));
+        self.set(Slot::Ip4Destination, u32::from_be_bytes([d0, d1, d2, d3]));
+        self.set(Slot::NextHeader, header[9]);
+        self.set(Slot::L4Protocol, header[9]);
         let flags_and_offset = be16(header, 6);
         self.fragment = fragment(flags_and_offset & 0x1fff, flags_and_offset & 0x2000 != 0);
         self.read_l4(header[9], payload)
@@ -350,13 +350,13 @@ impl Key {
         let (source, destination) = (&header[8..24], &header[24..40]);
         self.ip6[0].copy_from_slice(source);
         self.ip6[1].copy_from_slice(destination);
-        self.set(Field::NextHeader, header[6]);
+        self.set(Slot::NextHeader, header[6]);
         let (protocol, payload) = self.skip_extensions(header[6], payload)?;
         let hidden = is_passed(protocol) || protocol == extension::AUTHENTICATION;
         if hidden && self.fragment == Fragment::Later {
             return Ok(());
         }
-        self.set(Field::L4Protocol, protocol);
+        self.set(Slot::L4Protocol, protocol);
         self.read_l4(protocol, payload)
     }
 
@@ -406,7 +406,7 @@ impl Key {
             protocol::ICMP | protocol::ICMPV6 => {
                 // Type, code and checksum are common to all messages.
                 let header: &[u8; 4] = payload.first_chunk().ok_or(Malformed::TruncatedL4)?;
-                self.set(Field::IcmpType, header[0]);
+                self.set(Slot::IcmpType, header[0]);
                 self.code = header[1];
                 Ok(())
             }
@@ -427,14 +427,14 @@ impl Key {
             return Err(Malformed::TruncatedL4);
         }
         self.set_ports(be16(header, 0), be16(header, 2));
-        self.set(Field::TcpFlags, header[13]);
+        self.set(Slot::TcpFlags, header[13]);
         Ok(())
     }
 
     #[inline]
     fn set_ports(&mut self, source: u16, destination: u16) {
-        self.set(Field::SourcePort, source);
-        self.set(Field::DestinationPort, destination);
+        self.set(Slot::SourcePort, source);
+        self.set(Slot::DestinationPort, destination);
     }
 }
 
@@ -444,25 +444,25 @@ impl From<&Fields> for Key {
         let mut key = Self::EMPTY;
         (key.destination, key.source) = (fields.destination, fields.source);
         (key.ether_type, key.fragment) = (fields.ether_type, fields.fragment);
-        key.set(Field::LinkType, fields.link_type);
+        key.set(Slot::LinkType, fields.link_type);
         let protocol = match fields.ether_type {
             ..ETHER_TYPE_MIN => LLC,
             ether_type => ether_type,
         };
-        key.set(Field::Protocol, protocol);
-        let mut set = |field, value: Option<u16>| {
-            key.narrow[field as usize] = value.map_or(ABSENT, u32::from);
+        key.set(Slot::Protocol, protocol);
+        let mut set = |slot: Slot, value: Option<u16>| {
+            key.narrow[slot as usize] = value.map_or(ABSENT, u32::from);
         };
-        set(Field::VlanId, fields.vlan);
-        set(Field::NextHeader, fields.next_header.map(u16::from));
-        set(Field::L4Protocol, fields.protocol.map(u16::from));
+        set(Slot::VlanId, fields.vlan);
+        set(Slot::NextHeader, fields.next_header.map(u16::from));
+        set(Slot::L4Protocol, fields.protocol.map(u16::from));
         match fields.addresses {
             Some(Addresses::V4 {
                 source,
                 destination,
             }) => {
-                key.set(Field::Ip4Source, source);
-                key.set(Field::Ip4Destination, destination);
+                key.set(Slot::Ip4Source, source);
+                key.set(Slot::Ip4Destination, destination);
             }
             Some(Addresses::V6 {
                 source,
@@ -477,14 +477,14 @@ impl From<&Fields> for Key {
                 flags,
             }) => {
                 key.set_ports(source, destination);
-                key.set(Field::TcpFlags, flags);
+                key.set(Slot::TcpFlags, flags);
             }
             Some(L4::Udp {
                 source,
                 destination,
             }) => key.set_ports(source, destination),
             Some(L4::Icmp { kind, code } | L4::Icmpv6 { kind, code }) => {
-                key.set(Field::IcmpType, kind);
+                key.set(Slot::IcmpType, kind);
                 key.code = code;
             }
             None => {}

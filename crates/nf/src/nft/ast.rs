@@ -3,6 +3,7 @@
 //! Names and strings borrow from the text. Equality ignores where things stand: of two
 //! [`Spanned`], only the nodes are compared.
 
+use crate::fields::{Field, Type};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -99,7 +100,7 @@ pub struct Set<'a> {
     /// Its name, without `@`.
     pub name: Name<'a>,
     /// What its elements are.
-    pub key: Spanned<SetType>,
+    pub key: Spanned<Type>,
     /// `flags interval`: prefixes and ranges may be elements.
     pub interval: bool,
     /// `flags constant`: what every set here is, for there is no command that changes one.
@@ -110,29 +111,6 @@ pub struct Set<'a> {
     pub elements: Elements<'a>,
     /// `comment "..."`.
     pub comment: Option<Name<'a>>,
-}
-
-/// The data type of a set's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SetType {
-    /// `ipv4_addr`.
-    Ipv4,
-    /// `ipv6_addr`.
-    Ipv6,
-    /// `ether_addr`.
-    EtherAddress,
-    /// `ether_type`.
-    EtherType,
-    /// `inet_proto`.
-    Protocol,
-    /// `inet_service`.
-    Service,
-    /// `icmp_type`.
-    IcmpType,
-    /// `icmpv6_type`.
-    Icmpv6Type,
-    /// `ifname`.
-    InterfaceName,
 }
 
 /// Elements of a set in the order of the file. A [`Value::Variable`] among them may stand for a
@@ -236,52 +214,6 @@ pub struct Match<'a> {
     pub operator: Spanned<Operator>,
     /// With what.
     pub operand: Operand<'a>,
-}
-
-/// A field of a frame, or what is known of it. Other than in the kernel, those of a transport
-/// header never match a fragment behind the first one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
-    /// `iifname` or `meta iifname`.
-    InputName,
-    /// `oifname` or `meta oifname`.
-    OutputName,
-    /// `ether type`.
-    EtherType,
-    /// `ether saddr`.
-    EtherSource,
-    /// `ether daddr`.
-    EtherDestination,
-    /// `vlan id`.
-    VlanId,
-    /// `ip saddr`.
-    IpSource,
-    /// `ip daddr`.
-    IpDestination,
-    /// `ip protocol`.
-    IpProtocol,
-    /// `ip6 saddr`.
-    Ip6Source,
-    /// `ip6 daddr`.
-    Ip6Destination,
-    /// `ip6 nexthdr`: of the fixed header, which may name an extension header.
-    Ip6NextHeader,
-    /// `meta l4proto`.
-    L4Protocol,
-    /// `meta protocol`.
-    Protocol,
-    /// `tcp sport`.
-    TcpSource,
-    /// `tcp dport`.
-    TcpDestination,
-    /// `udp sport`.
-    UdpSource,
-    /// `udp dport`.
-    UdpDestination,
-    /// `icmp type`.
-    IcmpType,
-    /// `icmpv6 type`.
-    Icmpv6Type,
 }
 
 /// How a field is compared. With a set, range or prefix, [`Self::Equal`] means that the field is

@@ -1,6 +1,7 @@
 //! Why a file is refused, and where.
 
 use super::ast::Span;
+use crate::fields::{Field, Type};
 use core::fmt;
 
 /// The first thing in a file that is not accepted.
@@ -26,6 +27,13 @@ pub enum ErrorKind {
     Expected(&'static str),
     /// Not the one word or mark that the grammar asks for here.
     ExpectedToken(&'static str),
+    /// Not one of the fields of a header.
+    ExpectedField {
+        /// The header's name.
+        header: &'static str,
+    },
+    /// Not one of the types that a set may have.
+    ExpectedSetType,
     /// A keyword of nft where a name is asked for.
     Keyword,
     /// A name or string above its length.
@@ -132,6 +140,8 @@ impl fmt::Display for ErrorKind {
         match *self {
             Self::Expected(what) => write!(f, "expected {what}"),
             Self::ExpectedToken(token) => write!(f, "expected `{token}`"),
+            Self::ExpectedField { header } => expect_one(f, Field::words_behind(header)),
+            Self::ExpectedSetType => expect_one(f, Type::of_sets().filter_map(Type::set_name)),
             Self::Keyword => f.write_str("this word is a keyword of nft, and no name"),
             Self::TooLong { what, max } => {
                 write!(f, "this {what} is too long: at most {max} bytes")
@@ -169,6 +179,22 @@ impl fmt::Display for ErrorKind {
             Self::NoBaseChain => f.write_str("no chain is at a hook: no frame meets a rule"),
         }
     }
+}
+
+/// Says that one of `words` is expected.
+fn expect_one(
+    f: &mut fmt::Formatter<'_>,
+    words: impl Iterator<Item = &'static str> + Clone,
+) -> fmt::Result {
+    let mut words = words.peekable();
+    let mut joint = "expected ";
+    while let Some(word) = words.next() {
+        write!(f, "{joint}{word}")?;
+        let mut rest = words.clone();
+        rest.next();
+        joint = if rest.next().is_none() { " or " } else { ", " };
+    }
+    Ok(())
 }
 
 impl ErrorKind {

@@ -11,7 +11,6 @@ mod parse;
 mod print;
 mod refusals;
 mod render;
-pub mod symbols;
 mod words;
 
 pub use error::{Error, ErrorKind, Refusal};

@@ -1,10 +1,10 @@
 //! A file as text: the one form that it is always printed in, which parses to the same file.
 
 use super::ast::{
-    Base, Chain, ChainItem, Define, Field, File, Item, Match, Operand, Operator, Policy, Range,
-    Rule, Set, SetType, Spanned, Statement, Table, TableItem, TcpFlags, Value, Verdict,
+    Base, Chain, ChainItem, Define, File, Item, Match, Operand, Operator, Policy, Range, Rule, Set,
+    Spanned, Statement, Table, TableItem, TcpFlags, Value, Verdict,
 };
-use super::symbols::TCP_FLAGS;
+use crate::fields::TCP_FLAGS;
 use core::fmt::{self, Display, Formatter};
 
 /// Elements on one line of a named set.
@@ -57,7 +57,8 @@ impl Display for Table<'_> {
 
 impl Display for Set<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\tset {} {{\n\t\ttype {}", self.name, self.key)?;
+        let key = self.key.node.set_name().unwrap_or_default();
+        writeln!(f, "\tset {} {{\n\t\ttype {key}", self.name)?;
         match (self.constant, self.interval) {
             (true, true) => f.write_str("\t\tflags constant, interval\n")?,
             (true, false) => f.write_str("\t\tflags constant\n")?,
@@ -83,22 +84,6 @@ impl Display for Set<'_> {
             f.write_str("\n\t\t}\n")?;
         }
         f.write_str("\t}")
-    }
-}
-
-impl Display for SetType {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ipv4 => "ipv4_addr",
-            Self::Ipv6 => "ipv6_addr",
-            Self::EtherAddress => "ether_addr",
-            Self::EtherType => "ether_type",
-            Self::Protocol => "inet_proto",
-            Self::Service => "inet_service",
-            Self::IcmpType => "icmp_type",
-            Self::Icmpv6Type => "icmpv6_type",
-            Self::InterfaceName => "ifname",
-        })
     }
 }
 
@@ -191,33 +176,6 @@ impl Display for Verdict<'_> {
 impl Display for Match<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}{} {}", self.field, self.operator, self.operand)
-    }
-}
-
-impl Display for Field {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::InputName => "iifname",
-            Self::OutputName => "oifname",
-            Self::EtherType => "ether type",
-            Self::EtherSource => "ether saddr",
-            Self::EtherDestination => "ether daddr",
-            Self::VlanId => "vlan id",
-            Self::IpSource => "ip saddr",
-            Self::IpDestination => "ip daddr",
-            Self::IpProtocol => "ip protocol",
-            Self::Ip6Source => "ip6 saddr",
-            Self::Ip6Destination => "ip6 daddr",
-            Self::Ip6NextHeader => "ip6 nexthdr",
-            Self::L4Protocol => "meta l4proto",
-            Self::Protocol => "meta protocol",
-            Self::TcpSource => "tcp sport",
-            Self::TcpDestination => "tcp dport",
-            Self::UdpSource => "udp sport",
-            Self::UdpDestination => "udp dport",
-            Self::IcmpType => "icmp type",
-            Self::Icmpv6Type => "icmpv6 type",
-        })
     }
 }
 

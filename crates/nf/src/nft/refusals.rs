@@ -574,39 +574,6 @@ pub static META: &Table = &[
     ("ibrvproto", refusal("`meta ibrvproto`", UNREAD)),
 ];
 
-/// Fields of the headers that are read, which are not: of vlan, ip, ip6, tcp, udp, icmp, icmpv6.
-pub static UNREAD_FIELDS: &[&str] = &[
-    "type",
-    "cfi",
-    "dei",
-    "pcp",
-    "version",
-    "hdrlength",
-    "dscp",
-    "ecn",
-    "length",
-    "id",
-    "frag-off",
-    "ttl",
-    "checksum",
-    "option",
-    "flowlabel",
-    "hoplimit",
-    "sequence",
-    "ackseq",
-    "doff",
-    "reserved",
-    "window",
-    "urgptr",
-    "code",
-    "gateway",
-    "mtu",
-    "parameter-problem",
-    "max-delay",
-    "taddr",
-    "daddr",
-];
-
 /// Fields of a header that is read, which are not.
 pub static FIELD: Refusal = refusal("this field", "is not supported: rules do not see it");
 

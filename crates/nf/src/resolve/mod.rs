@@ -6,15 +6,15 @@
 //! vlan`, unless the rule has asked for them. `icmp type` asks for `ether type ip`, which no tagged
 //! frame has, unless the rule has asked for a protocol before.
 
+use crate::fields::{Header, Slot, Symbols};
 use crate::ir::{
     self, Chain, Condition, Intervals, JUMPS_MAX, Outcome, Program, Rule, Statement, normal,
 };
 use crate::key::{ether_type, protocol};
-use crate::nft::ast::{self, ChainItem, Field, File, Item, Operand, Operator, Span, TableItem};
-use crate::nft::symbols::Symbols;
+use crate::nft::ast::{self, ChainItem, File, Item, Operand, Operator, Span, Spanned, TableItem};
 use crate::nft::{self, Error, ErrorKind, Limits, Refusal};
 use crate::rule::Verdict;
-use crate::values::{self, Kind, Scope};
+use crate::values::{self, Scope};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -234,7 +234,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
     fn rule(&mut self, rule: &'f ast::Rule<'a>) -> Result<Rule, Error> {
         let mut out = Vec::with_capacity(rule.statements.len() + 2);
         let mut known = Known::default();
-        let counter = |statement: &ast::Spanned<ast::Statement<'_>>| {
+        let counter = |statement: &Spanned<ast::Statement<'_>>| {
             matches!(statement.node, ast::Statement::Counter { .. })
         };
         let counts = rule.statements.iter().any(counter);
@@ -244,11 +244,11 @@ impl<'f, 'a> Resolver<'f, 'a> {
                     self.condition(condition, &mut known, &mut out)?
                 }
                 ast::Statement::TcpFlags(flags) => {
-                    self.ask(known.transport(Transport::Tcp, statement.span)?, &mut out);
+                    self.ask(known.implied(Header::Tcp, statement.span)?, &mut out);
                     let held = values::flags(flags.mask, &flags.values, flags.negated);
                     let set = self.number(held);
-                    let field = ir::Field::TcpFlags;
-                    out.push(Statement::Match(Condition { field, set }));
+                    let slot = Slot::TcpFlags;
+                    out.push(Statement::Match(Condition { slot, set }));
                 }
                 ast::Statement::Counter {
                     packets: 0,
@@ -309,28 +309,28 @@ impl<'f, 'a> Resolver<'f, 'a> {
         known: &mut Known,
         out: &mut Vec<Statement>,
     ) -> Result<(), Error> {
-        let field = condition.field;
+        let Spanned { node: field, span } = condition.field;
         let set = self.values(condition)?;
-        self.ask(known.implied(field.node, field.span)?, out);
+        if let Some(header) = field.header() {
+            self.ask(known.implied(header, span)?, out);
+        }
         known.learn(condition, &self.program.sets[set as usize]);
-        out.push(Statement::Match(Condition {
-            field: looked_at(field.node),
-            set,
-        }));
+        let slot = field.slot();
+        out.push(Statement::Match(Condition { slot, set }));
         Ok(())
     }
 
     /// Adds conditions on protocols.
     fn ask(&mut self, protocols: Protocols, out: &mut Vec<Statement>) {
-        for (field, value) in protocols.into_iter().flatten() {
+        for (slot, value) in protocols.into_iter().flatten() {
             let set = self.number(normal(vec![(value.into(), value.into())]));
-            out.push(Statement::Match(Condition { field, set }));
+            out.push(Statement::Match(Condition { slot, set }));
         }
     }
 
     /// The set of values for which a condition holds.
     fn values(&mut self, condition: &'f ast::Match<'a>) -> Result<u32, Error> {
-        let kind = Kind::of(condition.field.node);
+        let kind = condition.field.node.value_type();
         let Operand::Named(name) = &condition.operand else {
             let set = self
                 .scope
@@ -340,7 +340,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
         let Some((set, number)) = self.sets.get(name.node).copied() else {
             return Err(Error::new(name.span, ErrorKind::Unknown("set")));
         };
-        if Kind::of_set(set.key.node) != kind {
+        if set.key.node != kind {
             return Err(values::mismatch(kind, name.span));
         }
         match condition.operator.node {
@@ -421,39 +421,11 @@ fn duplicate(what: &'static str, span: Span, first: Span) -> Error {
     Error::new(span, ErrorKind::Duplicate { what, first })
 }
 
-/// The field that a condition looks at, once its protocols are known.
-fn looked_at(field: Field) -> ir::Field {
-    match field {
-        Field::InputName => ir::Field::Input,
-        Field::OutputName => ir::Field::Output,
-        Field::EtherType => ir::Field::LinkType,
-        Field::EtherSource => ir::Field::EtherSource,
-        Field::EtherDestination => ir::Field::EtherDestination,
-        Field::VlanId => ir::Field::VlanId,
-        Field::IpSource => ir::Field::Ip4Source,
-        Field::IpDestination => ir::Field::Ip4Destination,
-        Field::IpProtocol | Field::Ip6NextHeader => ir::Field::NextHeader,
-        Field::Ip6Source => ir::Field::Ip6Source,
-        Field::Ip6Destination => ir::Field::Ip6Destination,
-        Field::L4Protocol => ir::Field::L4Protocol,
-        Field::Protocol => ir::Field::Protocol,
-        Field::TcpSource | Field::UdpSource => ir::Field::SourcePort,
-        Field::TcpDestination | Field::UdpDestination => ir::Field::DestinationPort,
-        Field::IcmpType | Field::Icmpv6Type => ir::Field::IcmpType,
-    }
-}
+/// The name and the EtherType of a network protocol.
+type Network = (&'static str, u16);
 
 /// Conditions on protocols that a condition implies.
-type Protocols = [Option<(ir::Field, u16)>; 2];
-
-/// A transport protocol whose header has fields here.
-#[derive(Clone, Copy)]
-enum Transport {
-    Tcp,
-    Udp,
-    Icmp,
-    Icmpv6,
-}
+type Protocols = [Option<(Slot, u16)>; 2];
 
 /// The protocols that a rule has asked for so far (`struct proto_ctx` of nft).
 #[derive(Clone, Copy, Default)]
@@ -508,21 +480,18 @@ fn conflict(before: &'static str, here: &'static str, span: Span) -> Error {
 }
 
 impl Known {
-    /// What a field asks for, apart from what is known.
-    fn implied(&mut self, field: Field, span: Span) -> Result<Protocols, Error> {
-        match field {
-            Field::VlanId => self.vlan(span),
-            Field::IpSource | Field::IpDestination | Field::IpProtocol => {
-                self.network("ip", ether_type::IPV4, span)
-            }
-            Field::Ip6Source | Field::Ip6Destination | Field::Ip6NextHeader => {
-                self.network("ip6", ether_type::IPV6, span)
-            }
-            Field::TcpSource | Field::TcpDestination => self.transport(Transport::Tcp, span),
-            Field::UdpSource | Field::UdpDestination => self.transport(Transport::Udp, span),
-            Field::IcmpType => self.transport(Transport::Icmp, span),
-            Field::Icmpv6Type => self.transport(Transport::Icmpv6, span),
-            _ => Ok([None; 2]),
+    /// What a field of `header` asks for, apart from what is known.
+    fn implied(&mut self, header: Header, span: Span) -> Result<Protocols, Error> {
+        let ip = ("ip", ether_type::IPV4);
+        let ip6 = ("ip6", ether_type::IPV6);
+        match header {
+            Header::Vlan => self.vlan(span),
+            Header::Ip => self.network(ip, span),
+            Header::Ip6 => self.network(ip6, span),
+            Header::Tcp => self.transport(("tcp", protocol::TCP), None, span),
+            Header::Udp => self.transport(("udp", protocol::UDP), None, span),
+            Header::Icmp => self.transport(("icmp", protocol::ICMP), Some(ip), span),
+            Header::Icmpv6 => self.transport(("icmpv6", protocol::ICMPV6), Some(ip6), span),
         }
     }
 
@@ -534,27 +503,28 @@ impl Known {
             return Err(conflict(before, "vlan", span));
         }
         self.tagged = true;
-        Ok([Some((ir::Field::LinkType, ether_type::VLAN)), None])
+        Ok([Some((Slot::LinkType, ether_type::VLAN)), None])
     }
 
-    fn network(&mut self, here: &'static str, value: u16, span: Span) -> Result<Protocols, Error> {
+    fn network(&mut self, (here, value): Network, span: Span) -> Result<Protocols, Error> {
         match self.network {
             Some(before) if before == here => Ok([None; 2]),
             Some(before) => Err(conflict(before, here, span)),
             None => {
                 self.network = Some(here);
-                Ok([Some((ir::Field::Protocol, value)), None])
+                Ok([Some((Slot::Protocol, value)), None])
             }
         }
     }
 
-    fn transport(&mut self, transport: Transport, span: Span) -> Result<Protocols, Error> {
-        let (here, value) = match transport {
-            Transport::Tcp => ("tcp", protocol::TCP),
-            Transport::Udp => ("udp", protocol::UDP),
-            Transport::Icmp => ("icmp", protocol::ICMP),
-            Transport::Icmpv6 => ("icmpv6", protocol::ICMPV6),
-        };
+    /// What a field of a transport header asks for. Where the rule has not asked for a network
+    /// protocol, that is `usual` too, if the transport protocol has a usual one.
+    fn transport(
+        &mut self,
+        (here, value): (&'static str, u8),
+        usual: Option<Network>,
+        span: Span,
+    ) -> Result<Protocols, Error> {
         match (self.transport, self.network) {
             (Some(before), _) if before == here => return Ok([None; 2]),
             (Some(before), _) => return Err(conflict(before, here, span)),
@@ -565,21 +535,17 @@ impl Known {
         }
         self.transport = Some(here);
         // Of a tagged frame, nft asks for the type behind the tag instead.
-        let field = if self.tagged {
-            ir::Field::Protocol
+        let slot = if self.tagged {
+            Slot::Protocol
         } else {
-            ir::Field::LinkType
+            Slot::LinkType
         };
-        let network = match (transport, self.network) {
-            (Transport::Icmp, None) => Some(("ip", ether_type::IPV4)),
-            (Transport::Icmpv6, None) => Some(("ip6", ether_type::IPV6)),
-            _ => None,
-        };
-        let link = network.map(|(name, value)| {
+        let link = usual.filter(|_| self.network.is_none());
+        let link = link.map(|(name, value)| {
             self.network = Some(name);
-            (field, value)
+            (slot, value)
         });
-        Ok([link, Some((ir::Field::L4Protocol, value.into()))])
+        Ok([link, Some((Slot::L4Protocol, value.into()))])
     }
 
     /// What follows from a condition that holds.
@@ -611,8 +577,8 @@ impl Known {
                 None => None,
             }
         };
-        match condition.field.node {
-            Field::EtherType => {
+        match condition.field.node.slot() {
+            Slot::LinkType => {
                 let network = learned(NETWORKS);
                 if network == Some("vlan") {
                     self.tagged = true;
@@ -620,8 +586,8 @@ impl Known {
                     self.network = network;
                 }
             }
-            Field::Protocol => self.network = learned(NETWORKS).or(self.network),
-            Field::IpProtocol | Field::Ip6NextHeader | Field::L4Protocol => {
+            Slot::Protocol => self.network = learned(NETWORKS).or(self.network),
+            Slot::NextHeader | Slot::L4Protocol => {
                 self.transport = learned(TRANSPORTS).or(self.transport);
             }
             _ => {}

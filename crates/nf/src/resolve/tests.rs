@@ -31,18 +31,18 @@ fn refused(text: &str) -> (ErrorKind, String) {
     (error.kind, text[span].to_string())
 }
 
-/// A condition: field, lowest and highest value.
-type Asked = (ir::Field, u128, u128);
+/// A condition: slot, lowest and highest value.
+type Asked = (Slot, u128, u128);
 
 /// The conditions of the only rule.
 fn conditions(rule: &str) -> Vec<Asked> {
     let program = rules(rule);
     let statements = program.rules[0].statements.iter();
     let condition = |statement: &Statement| match statement {
-        Statement::Match(Condition { field, set }) => {
+        Statement::Match(Condition { slot, set }) => {
             let held = &program.sets[*set as usize];
             let low = held.first().map_or(1, |(low, _)| *low);
-            Some((*field, low, held.last().map_or(0, |(_, high)| *high)))
+            Some((*slot, low, held.last().map_or(0, |(_, high)| *high)))
         }
         _ => None,
     };
@@ -51,7 +51,7 @@ fn conditions(rule: &str) -> Vec<Asked> {
 
 #[test]
 fn protocols_are_implied_as_nft_implies_them() {
-    use ir::Field::*;
+    use Slot::*;
     let ip4 = (Protocol, 0x800, 0x800);
     let link4 = (LinkType, 0x800, 0x800);
     let link6 = (LinkType, 0x86dd, 0x86dd);

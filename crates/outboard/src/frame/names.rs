@@ -1,6 +1,6 @@
 //! Names of numbers in headers: those that rules have.
 
-use nf::nft::symbols::{ICMP_TYPES, ICMPV6_TYPES, TCP_FLAGS, number};
+use nf::fields::{TCP_FLAGS, Type};
 
 /// The bit of a flag.
 pub(super) fn tcp_flag(name: &str) -> Option<u8> {
@@ -10,8 +10,12 @@ pub(super) fn tcp_flag(name: &str) -> Option<u8> {
 
 /// The number of a type of ICMP, or of ICMPv6.
 pub(super) fn icmp_type(name: &str, is_v6: bool) -> Option<u8> {
-    let names = if is_v6 { ICMPV6_TYPES } else { ICMP_TYPES };
-    u8::try_from(number(names, name)?).ok()
+    let icmp_type = if is_v6 {
+        Type::Icmpv6Type
+    } else {
+        Type::IcmpType
+    };
+    u8::try_from(icmp_type.number_of(name)?).ok()
 }
 
 /// Names of the flags that are set, with commas between.

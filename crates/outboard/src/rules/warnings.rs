@@ -1,8 +1,9 @@
 //! What a file of rules says in vain.
 
+use nf::fields::Type;
 use nf::nft::ast::{
-    Chain, ChainItem, Field, File, Item, Match, Operand, Rule, SetType, Span, Spanned, Statement,
-    Table, TableItem, Value, Verdict,
+    Chain, ChainItem, File, Item, Match, Operand, Rule, Span, Spanned, Statement, Table, TableItem,
+    Value, Verdict,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,7 +80,7 @@ impl Finder<'_> {
         });
         for item in &table.items {
             if let TableItem::Set(set) = item
-                && set.key.node == SetType::InterfaceName
+                && set.key.node == Type::InterfaceName
             {
                 set.elements.iter().for_each(|element| self.name(element));
             }
@@ -129,7 +130,7 @@ impl Finder<'_> {
     }
 
     fn condition(&mut self, condition: &Match) {
-        if !matches!(condition.field.node, Field::InputName | Field::OutputName) {
+        if condition.field.node.value_type() != Type::InterfaceName {
             return;
         }
         match &condition.operand {

@@ -1,10 +1,11 @@
 //! `tcp flags` in nft's many forms, all of them a mask and the values under it.
 
 use super::{Parsed, Parser, expected, refuse};
+use crate::fields::TCP_FLAGS;
 use crate::nft::ast::{Spanned, TcpFlags};
 use crate::nft::error::{Error, ErrorKind};
 use crate::nft::lex::Token;
-use crate::nft::{refusals, symbols};
+use crate::nft::refusals;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -171,7 +172,7 @@ impl Parser<'_, '_> {
         let Spanned { span, node } = self.tokens.peek();
         let flag = match node {
             Token::Word(word) => {
-                let bit = symbols::TCP_FLAGS.iter().position(|flag| *flag == word);
+                let bit = TCP_FLAGS.iter().position(|flag| *flag == word);
                 bit.map(|bit| 1 << bit)
             }
             Token::Number(number) => Some(u8::try_from(number).map_err(|_| {

@@ -7,13 +7,14 @@ mod statement;
 mod value;
 
 use super::ast::{
-    Base, Chain, ChainItem, Define, Elements, File, Item, Name, Operand, Policy, Set, SetType,
-    Span, Spanned, Table, TableItem,
+    Base, Chain, ChainItem, Define, Elements, File, Item, Name, Operand, Policy, Set, Span,
+    Spanned, Table, TableItem,
 };
 use super::error::{Error, ErrorKind, Refusal};
 use super::lex::{Token, Tokens};
 use super::limits::Limits;
 use super::{refusals, words};
+use crate::fields::Type;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -191,11 +192,11 @@ impl<'a> Parser<'a, '_> {
         self.tokens.take()?;
         let name = self.name("the name of the set")?;
         self.mark("{")?;
-        let mut key: Option<Spanned<SetType>> = None;
+        let mut key: Option<Spanned<Type>> = None;
         let mut lines: [Option<Span>; 3] = [None; 3];
         let mut set = Set {
             name,
-            key: Spanned::new(name.span, SetType::Ipv4),
+            key: Spanned::new(name.span, Type::Ipv4),
             interval: false,
             constant: false,
             auto_merge: false,
@@ -243,29 +244,29 @@ impl<'a> Parser<'a, '_> {
         Ok(set)
     }
 
-    fn set_type(&mut self) -> Parsed<Spanned<SetType>> {
+    fn set_type(&mut self) -> Parsed<Spanned<Type>> {
         let Spanned { span, node } = self.tokens.take()?;
-        let key = match node {
-            Token::Word("ipv4_addr") => SetType::Ipv4,
-            Token::Word("ipv6_addr") => SetType::Ipv6,
-            Token::Word("ether_addr") => SetType::EtherAddress,
-            Token::Word("ether_type") => SetType::EtherType,
-            Token::Word("inet_proto") => SetType::Protocol,
-            Token::Word("inet_service") => SetType::Service,
-            Token::Word("icmp_type") => SetType::IcmpType,
-            Token::Word("icmpv6_type") => SetType::Icmpv6Type,
-            Token::Word("ifname") => SetType::InterfaceName,
-            node => {
-                let what = "ipv4_addr, ipv6_addr, ether_addr, ether_type, inet_proto, \
-                            inet_service, icmp_type, icmpv6_type or ifname";
-                return unknown(span, node, refusals::SET_TYPES, what);
-            }
+        let wrong = match node {
+            Token::Word(word) => match Type::of_sets().find(|key| key.set_name() == Some(word)) {
+                Some(key) => return self.not_joined(Spanned::new(span, key)),
+                None => refusals::find(refusals::SET_TYPES, word),
+            },
+            Token::Variable(_) => Some(&refusals::VARIABLE_HERE),
+            _ => None,
         };
+        match wrong {
+            Some(refusal) => refuse(span, refusal),
+            None => Err(Error::new(span, ErrorKind::ExpectedSetType)),
+        }
+    }
+
+    /// A type of elements, if no other type is joined to it.
+    fn not_joined(&mut self, key: Spanned<Type>) -> Parsed<Spanned<Type>> {
         let behind = self.tokens.peek();
         if behind.node == Token::Mark(".") {
             return refuse(behind.span, &refusals::CONCATENATION);
         }
-        Ok(Spanned::new(span, key))
+        Ok(key)
     }
 
     fn set_flags(&mut self, set: &mut Set<'a>) -> Parsed<()> {

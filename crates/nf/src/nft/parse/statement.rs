@@ -1,7 +1,8 @@
 //! Rules and their statements.
 
 use super::{Parsed, Parser, expected, refuse, unknown};
-use crate::nft::ast::{Field, Match, Name, Operator, Rule, Spanned, Statement, Verdict};
+use crate::fields::{self, Field, Type};
+use crate::nft::ast::{Match, Name, Operator, Rule, Spanned, Statement, Verdict};
 use crate::nft::error::{Error, ErrorKind};
 use crate::nft::lex::Token;
 use crate::nft::refusals;
@@ -52,22 +53,15 @@ impl<'a> Parser<'a, '_> {
             Token::Word("goto") => Statement::Verdict(Verdict::Goto(self.target()?)),
             Token::Word("counter") => self.counter()?,
             Token::Word("log") => self.log()?,
-            Token::Word("tcp") if self.tokens.peek().node == Token::Word("flags") => {
-                self.tokens.take()?;
-                Statement::TcpFlags(self.tcp_flags()?)
-            }
-            Token::Word("iifname") => self.condition(Spanned::new(span, Field::InputName))?,
-            Token::Word("oifname") => self.condition(Spanned::new(span, Field::OutputName))?,
-            Token::Word(
-                header @ ("meta" | "ether" | "vlan" | "ip" | "ip6" | "tcp" | "udp" | "icmp"
-                | "icmpv6"),
-            ) => {
-                let field = self.field(header)?;
-                let span = self.tokens.span_from(span.start);
-                self.condition(Spanned::new(span, field))?
-            }
             Token::Word("protocol" | "l4proto") => return refuse(span, &refusals::BARE_META),
             Token::Set(_) => return refuse(span, &refusals::RAW_PAYLOAD),
+            Token::Word(word) => match self.field(word)? {
+                Some(field) => {
+                    let span = self.tokens.span_from(span.start);
+                    self.condition(Spanned::new(span, field))?
+                }
+                None => return unknown(span, node, refusals::STATEMENTS, "a statement"),
+            },
             node => return unknown(span, node, refusals::STATEMENTS, "a statement"),
         };
         Ok(Spanned::new(self.tokens.span_from(span.start), statement))
@@ -130,43 +124,37 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// The field of `header`, whose name comes next.
-    fn field(&mut self, header: &str) -> Parsed<Field> {
-        let Spanned { span, node } = self.tokens.take()?;
-        let Token::Word(name) = node else {
-            return expected(span, fields(header));
+    /// The field that begins with `first`, whose second word, if it has one, comes next. None if no
+    /// field begins so.
+    fn field(&mut self, first: &str) -> Parsed<Option<Field>> {
+        if let Some(field) = Field::find_single(first) {
+            return Ok(Some(field));
+        }
+        let Some(header) = Field::find_header(first) else {
+            return Ok(None);
         };
-        Ok(match (header, name) {
-            ("meta", "iifname") => Field::InputName,
-            ("meta", "oifname") => Field::OutputName,
-            ("meta", "l4proto") => Field::L4Protocol,
-            ("meta", "protocol") => Field::Protocol,
-            ("ether", "type") => Field::EtherType,
-            ("ether", "saddr") => Field::EtherSource,
-            ("ether", "daddr") => Field::EtherDestination,
-            ("vlan", "id") => Field::VlanId,
-            ("ip", "saddr") => Field::IpSource,
-            ("ip", "daddr") => Field::IpDestination,
-            ("ip", "protocol") => Field::IpProtocol,
-            ("ip6", "saddr") => Field::Ip6Source,
-            ("ip6", "daddr") => Field::Ip6Destination,
-            ("ip6", "nexthdr") => Field::Ip6NextHeader,
-            ("tcp", "sport") => Field::TcpSource,
-            ("tcp", "dport") => Field::TcpDestination,
-            ("udp", "sport") => Field::UdpSource,
-            ("udp", "dport") => Field::UdpDestination,
-            ("icmp", "type") => Field::IcmpType,
-            ("icmpv6", "type") => Field::Icmpv6Type,
-            ("meta", _) => return unknown(span, node, refusals::META, fields(header)),
-            _ if refusals::UNREAD_FIELDS.contains(&name) => {
-                return refuse(span, &refusals::FIELD);
+        let Spanned { span, node } = self.tokens.take()?;
+        let unknown = Error::new(span, ErrorKind::ExpectedField { header });
+        let Token::Word(word) = node else {
+            return Err(unknown);
+        };
+        if let Some(field) = Field::find(header, word) {
+            return Ok(Some(field));
+        }
+        match refusals::find(refusals::META, word) {
+            Some(refusal) if header == "meta" => refuse(span, refusal),
+            _ if header != "meta" && fields::UNREAD.contains(&word) => {
+                refuse(span, &refusals::FIELD)
             }
-            _ => return expected(span, fields(header)),
-        })
+            _ => Err(unknown),
+        }
     }
 
     /// What stands behind the field of a condition.
     fn condition(&mut self, field: Spanned<Field>) -> Parsed<Statement<'a>> {
+        if field.node.value_type() == Type::TcpFlags {
+            return self.tcp_flags().map(Statement::TcpFlags);
+        }
         let Spanned { span, node } = self.tokens.peek();
         let operator = match node {
             Token::Mark("==") | Token::Word("eq") => Some(Operator::Equal),
@@ -210,18 +198,4 @@ fn check_order(
         return refuse(statement.span, &refusals::SECOND_COUNTER);
     }
     Ok(())
-}
-
-/// The fields of `header` that rules can name.
-fn fields(header: &str) -> &'static str {
-    match header {
-        "meta" => "iifname, oifname, protocol or l4proto",
-        "ether" => "type, saddr or daddr",
-        "vlan" => "id",
-        "ip" => "saddr, daddr or protocol",
-        "ip6" => "saddr, daddr or nexthdr",
-        "tcp" => "sport, dport or flags",
-        "udp" => "sport or dport",
-        _ => "type",
-    }
 }

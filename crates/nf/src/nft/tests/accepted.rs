@@ -1,6 +1,7 @@
 //! What is accepted, as it is printed. The end-to-end tests show these files to nft.
 
 use super::{file, read};
+use crate::fields::{Field, Type};
 use crate::nft::ast::*;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use std::string::ToString;
@@ -56,7 +57,7 @@ fn a_rule_is_its_statements() {
     let text =
         file("iifname \"vif*\" ip6 saddr != { fe80::/10, ::1 } counter jump d comment \"x\"");
     let source = Match {
-        field: at(Field::Ip6Source),
+        field: at(Field::find("ip6", "saddr").unwrap()),
         operator: at(Operator::NotEqual),
         operand: Operand::Set(at([
             at(Value::Ipv6Prefix("fe80::".parse().unwrap(), 10)),
@@ -65,7 +66,7 @@ fn a_rule_is_its_statements() {
         .into())),
     };
     let port = Match {
-        field: at(Field::InputName),
+        field: at(Field::find_single("iifname").unwrap()),
         operator: at(Operator::Equal),
         operand: Operand::Value(at(Value::Text("vif*"))),
     };
@@ -146,7 +147,7 @@ table bridge t { # a comment
     let [TableItem::Set(set), TableItem::Chain(chain)] = &*table.items else {
         panic!("{table:?}")
     };
-    assert_eq!((set.key.node, set.interval), (SetType::Ipv4, true));
+    assert_eq!((set.key.node, set.interval), (Type::Ipv4, true));
     assert_eq!(set.elements[0].node, Value::Variable("NET"));
     assert_eq!(set.elements.len(), 2);
     let base = chain.base.unwrap().node;

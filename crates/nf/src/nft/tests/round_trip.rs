@@ -1,12 +1,14 @@
 //! Any file prints to a text that parses to the same file.
 
 use super::read;
+use crate::fields::{Field, Type};
 use crate::nft::ast::*;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use std::string::ToString;
+use std::vec::Vec;
 
 fn at<T>(node: T) -> Spanned<T> {
     Spanned::new(Span::default(), node)
@@ -85,30 +87,8 @@ fn define() -> impl Strategy<Value = Define<'static>> {
 }
 
 fn field() -> impl Strategy<Value = Field> {
-    use Field::*;
-    let fields = [
-        InputName,
-        OutputName,
-        EtherType,
-        EtherSource,
-        EtherDestination,
-        VlanId,
-        IpSource,
-        IpDestination,
-        IpProtocol,
-        Ip6Source,
-        Ip6Destination,
-        Ip6NextHeader,
-        L4Protocol,
-        Protocol,
-        TcpSource,
-        TcpDestination,
-        UdpSource,
-        UdpDestination,
-        IcmpType,
-        Icmpv6Type,
-    ];
-    proptest::sample::select(fields.to_vec())
+    let fields = Field::all().filter(|field| field.value_type() != Type::TcpFlags);
+    proptest::sample::select(fields.collect::<Vec<_>>())
 }
 
 fn operator() -> impl Strategy<Value = Operator> {
@@ -197,19 +177,7 @@ fn chain() -> impl Strategy<Value = Chain<'static>> {
 }
 
 fn set() -> impl Strategy<Value = Set<'static>> {
-    use SetType::*;
-    let keys = [
-        Ipv4,
-        Ipv6,
-        EtherAddress,
-        EtherType,
-        Protocol,
-        Service,
-        IcmpType,
-        Icmpv6Type,
-        InterfaceName,
-    ];
-    let key = proptest::sample::select(keys.to_vec());
+    let key = proptest::sample::select(Type::of_sets().collect::<Vec<_>>());
     let flags = any::<[bool; 3]>();
     let parts = (
         name(),

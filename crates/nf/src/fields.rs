@@ -1,0 +1,540 @@
+//! The fields that rules can name: one table, [`TABLE`], with one entry for each field.
+//!
+//! The parser, the printer, the resolver, the compiler, the interpreter, the warnings of `outboard
+//! rules check` and the generator of the oracle take from here what they know of a field. A new
+//! field is an entry in the table and, if the key does not hold its bytes yet, a [`Slot`] that
+//! [`crate::Key`] fills. If nft has a data type of its own for it, that is a new [`Type`].
+
+use core::fmt;
+
+/// One field.
+struct Entry {
+    /// How nft prints it. The first word names the header; a name of one word belongs to `meta`,
+    /// which may be left out in front of it.
+    name: &'static str,
+    value_type: Type,
+    slot: Slot,
+    header: Option<Header>,
+}
+
+const fn entry(name: &'static str, value_type: Type, slot: Slot, header: Option<Header>) -> Entry {
+    Entry {
+        name,
+        value_type,
+        slot,
+        header,
+    }
+}
+
+/// Every field: its name, the type of its values, its place in the key, and the header that a frame
+/// must have for it.
+static TABLE: [Entry; FIELDS] = {
+    use Header::{Icmp, Icmpv6, Ip, Ip6, Tcp, Udp, Vlan};
+    [
+        entry("iifname", Type::InterfaceName, Slot::Input, None),
+        entry("oifname", Type::InterfaceName, Slot::Output, None),
+        entry("meta protocol", Type::EtherType, Slot::Protocol, None),
+        entry("meta l4proto", Type::Protocol, Slot::L4Protocol, None),
+        entry("ether type", Type::EtherType, Slot::LinkType, None),
+        entry("ether saddr", Type::EtherAddress, Slot::EtherSource, None),
+        entry(
+            "ether daddr",
+            Type::EtherAddress,
+            Slot::EtherDestination,
+            None,
+        ),
+        entry("vlan id", Type::VlanId, Slot::VlanId, Some(Vlan)),
+        entry("ip saddr", Type::Ipv4, Slot::Ip4Source, Some(Ip)),
+        entry("ip daddr", Type::Ipv4, Slot::Ip4Destination, Some(Ip)),
+        entry("ip protocol", Type::Protocol, Slot::NextHeader, Some(Ip)),
+        entry("ip6 saddr", Type::Ipv6, Slot::Ip6Source, Some(Ip6)),
+        entry("ip6 daddr", Type::Ipv6, Slot::Ip6Destination, Some(Ip6)),
+        entry("ip6 nexthdr", Type::Protocol, Slot::NextHeader, Some(Ip6)),
+        entry("tcp sport", Type::Service, Slot::SourcePort, Some(Tcp)),
+        entry("tcp dport", Type::Service, Slot::DestinationPort, Some(Tcp)),
+        entry("tcp flags", Type::TcpFlags, Slot::TcpFlags, Some(Tcp)),
+        entry("udp sport", Type::Service, Slot::SourcePort, Some(Udp)),
+        entry("udp dport", Type::Service, Slot::DestinationPort, Some(Udp)),
+        entry("icmp type", Type::IcmpType, Slot::IcmpType, Some(Icmp)),
+        entry(
+            "icmpv6 type",
+            Type::Icmpv6Type,
+            Slot::IcmpType,
+            Some(Icmpv6),
+        ),
+    ]
+};
+
+/// Number of fields.
+const FIELDS: usize = 21;
+
+/// Fields that nft has in the headers of the table, and that rules do not see.
+pub(crate) const UNREAD: &[&str] = &[
+    "type",
+    "cfi",
+    "dei",
+    "pcp",
+    "version",
+    "hdrlength",
+    "dscp",
+    "ecn",
+    "length",
+    "id",
+    "frag-off",
+    "ttl",
+    "checksum",
+    "option",
+    "flowlabel",
+    "hoplimit",
+    "sequence",
+    "ackseq",
+    "doff",
+    "reserved",
+    "window",
+    "urgptr",
+    "code",
+    "gateway",
+    "mtu",
+    "parameter-problem",
+    "max-delay",
+    "taddr",
+    "daddr",
+];
+
+/// A field of a frame, or what is known of it: an entry of the table.
+///
+/// Unlike in the kernel, a field of a transport header never matches a fragment behind the first
+/// one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Field(u8);
+
+impl Field {
+    /// Every field, in the order of the table.
+    pub fn all() -> impl Iterator<Item = Self> + Clone {
+        (0..FIELDS as u8).map(Self)
+    }
+
+    fn entry(self) -> &'static Entry {
+        &TABLE[usize::from(self.0)]
+    }
+
+    /// How nft prints it, such as `tcp dport`.
+    pub fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    /// What its values are.
+    pub fn value_type(self) -> Type {
+        self.entry().value_type
+    }
+
+    /// The header that a frame must have for this field, and that a rule with this field therefore
+    /// asks for. None for what each frame has.
+    pub fn header(self) -> Option<Header> {
+        self.entry().header
+    }
+
+    /// Its place in the key.
+    pub(crate) fn slot(self) -> Slot {
+        self.entry().slot
+    }
+
+    /// The two words of the name; the first one is `meta` if it may be left out.
+    fn words(self) -> (&'static str, &'static str) {
+        let name = self.name();
+        name.split_once(' ').unwrap_or(("meta", name))
+    }
+
+    /// The field that `header` and `word` name.
+    pub(crate) fn find(header: &str, word: &str) -> Option<Self> {
+        Self::all().find(|field| field.words() == (header, word))
+    }
+
+    /// The field that `word` names alone.
+    pub(crate) fn find_single(word: &str) -> Option<Self> {
+        Self::all().find(|field| field.name() == word)
+    }
+
+    /// The header that `word` names, if fields of it are in the table.
+    pub(crate) fn find_header(word: &str) -> Option<&'static str> {
+        let mut headers = Self::all().map(|field| field.words().0);
+        headers.find(|header| *header == word)
+    }
+
+    /// The second words of the fields of `header`.
+    pub(crate) fn words_behind(header: &str) -> impl Iterator<Item = &'static str> + Clone {
+        let words = Self::all().map(Self::words);
+        words.filter_map(move |(first, second)| (first == header).then_some(second))
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Debug for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Field({})", self.name())
+    }
+}
+
+/// A header that only some frames have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Header {
+    /// A tag of 802.1Q.
+    Vlan,
+    /// IPv4.
+    Ip,
+    /// IPv6.
+    Ip6,
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// ICMP.
+    Icmp,
+    /// ICMPv6.
+    Icmpv6,
+}
+
+/// Declares [`Slot`] and the list of all slots from one list of names.
+macro_rules! slots {
+    ($($(#[$attribute:meta])* $name:ident,)+) => {
+        /// A place in the key. Fields that no frame has both of may share one. Those of at most 32
+        /// bits come first.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub(crate) enum Slot { $($(#[$attribute])* $name,)+ }
+
+        impl Slot {
+            /// Every slot, each at its number.
+            pub(crate) const ALL: [Self; SLOTS] = [$(Self::$name,)+];
+        }
+
+        /// Number of slots.
+        pub(crate) const SLOTS: usize = [$(Slot::$name,)+].len();
+    };
+}
+
+slots! {
+    Input,
+    Output,
+    /// The type in the Ethernet header, which may be a tag's.
+    LinkType,
+    VlanId,
+    /// The type behind the tag.
+    Protocol,
+    Ip4Source,
+    Ip4Destination,
+    /// What the IP header itself names: `ip protocol` and `ip6 nexthdr`.
+    NextHeader,
+    L4Protocol,
+    SourcePort,
+    DestinationPort,
+    TcpFlags,
+    IcmpType,
+    // From here on wider than 32 bits.
+    EtherSource,
+    EtherDestination,
+    Ip6Source,
+    Ip6Destination,
+}
+
+/// Number of slots of at most 32 bits.
+pub(crate) const NARROW: usize = Slot::EtherSource as usize;
+
+impl Slot {
+    pub(crate) const fn is_narrow(self) -> bool {
+        (self as usize) < NARROW
+    }
+
+    /// The largest value of the slot.
+    pub(crate) fn max(self) -> u128 {
+        self.first_field().value_type().max()
+    }
+
+    /// What a person calls it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::NextHeader => "protocol in the IP header",
+            Self::SourcePort => "source port",
+            Self::DestinationPort => "destination port",
+            _ => self.first_field().name(),
+        }
+    }
+
+    /// The first field of the table that is in this slot.
+    fn first_field(self) -> Field {
+        Field(FIRST_FIELDS[self as usize])
+    }
+}
+
+/// The number of the first field of each slot.
+const FIRST_FIELDS: [u8; SLOTS] = {
+    let mut first = [u8::MAX; SLOTS];
+    let mut field = FIELDS;
+    while field > 0 {
+        field -= 1;
+        let slot = TABLE[field].slot;
+        let bits = TABLE[field].value_type.describe().bits;
+        assert!(slot.is_narrow() == (bits <= 32), "slots come by width");
+        first[slot as usize] = field as u8;
+    }
+    let mut slot = 0;
+    while slot < SLOTS {
+        assert!(first[slot] != u8::MAX, "each slot is some field's");
+        slot += 1;
+    }
+    first
+};
+
+/// A data type of nft: what the values of a field are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// The name of an interface. Its value is the number of a port.
+    InterfaceName,
+    /// An EtherType.
+    EtherType,
+    /// A MAC address.
+    EtherAddress,
+    /// The identifier of a VLAN.
+    VlanId,
+    /// An IPv4 address.
+    Ipv4,
+    /// An IPv6 address.
+    Ipv6,
+    /// The number of a protocol over IP.
+    Protocol,
+    /// A port of TCP or UDP.
+    Service,
+    /// Flags of TCP, which have a syntax of their own.
+    TcpFlags,
+    /// The type of an ICMP message.
+    IcmpType,
+    /// The type of an ICMPv6 message.
+    Icmpv6Type,
+}
+
+/// What there is to know of a [`Type`].
+struct Description {
+    /// Its name behind `type` in a set; none if no set has elements of this type.
+    set: Option<&'static str>,
+    /// What a value of the type is called in messages.
+    expected: &'static str,
+    bits: u32,
+    symbols: &'static Symbols,
+}
+
+impl Type {
+    const fn describe(self) -> Description {
+        let (set, expected, bits, symbols): (_, _, _, &Symbols) = match self {
+            Self::InterfaceName => (Some("ifname"), "the name of an interface", 8, &[]),
+            Self::EtherType => (
+                Some("ether_type"),
+                "an EtherType: ip, ip6, arp, vlan or a number",
+                16,
+                ETHER_TYPES,
+            ),
+            Self::EtherAddress => (Some("ether_addr"), "a MAC address", 48, &[]),
+            Self::VlanId => (None, "a VLAN identifier: 0 to 4095", 12, &[]),
+            Self::Ipv4 => (Some("ipv4_addr"), "an IPv4 address", 32, &[]),
+            Self::Ipv6 => (Some("ipv6_addr"), "an IPv6 address", 128, &[]),
+            Self::Protocol => (
+                Some("inet_proto"),
+                "a protocol: tcp, udp, icmp, icmpv6 or a number",
+                8,
+                PROTOCOLS,
+            ),
+            Self::Service => (
+                Some("inet_service"),
+                "a port: a number, or the name of a well-known one",
+                16,
+                SERVICES,
+            ),
+            Self::TcpFlags => (None, "flags of TCP", 8, &[]),
+            Self::IcmpType => (
+                Some("icmp_type"),
+                "a type of ICMP, such as echo-request, or a number",
+                8,
+                ICMP_TYPES,
+            ),
+            Self::Icmpv6Type => (
+                Some("icmpv6_type"),
+                "a type of ICMPv6, such as echo-request, or a number",
+                8,
+                ICMPV6_TYPES,
+            ),
+        };
+        Description {
+            set,
+            expected,
+            bits,
+            symbols,
+        }
+    }
+
+    /// Its name behind `type` in a set; none if no set has elements of this type.
+    pub fn set_name(self) -> Option<&'static str> {
+        self.describe().set
+    }
+
+    /// Every type that a set may have.
+    pub(crate) fn of_sets() -> impl Iterator<Item = Self> + Clone {
+        let types = || Field::all().map(Field::value_type);
+        let is_first = move |(at, value_type): &(usize, Self)| {
+            types().position(|other| other == *value_type) == Some(*at)
+        };
+        let all = types().enumerate().filter(is_first);
+        all.filter_map(|(_, value_type)| value_type.set_name().and(Some(value_type)))
+    }
+
+    /// What a value of the type is called.
+    pub(crate) fn expected(self) -> &'static str {
+        self.describe().expected
+    }
+
+    /// The largest value of the type.
+    pub fn max(self) -> u128 {
+        u128::MAX >> (u128::BITS - self.describe().bits)
+    }
+
+    /// Words for some of the values.
+    pub fn symbols(self) -> &'static Symbols {
+        self.describe().symbols
+    }
+
+    /// The number that `word` stands for.
+    pub fn number_of(self, word: &str) -> Option<u16> {
+        let mut symbols = self.symbols().iter();
+        let symbol = symbols.find(|(symbol, _)| *symbol == word);
+        symbol.map(|(_, number)| *number)
+    }
+}
+
+/// Flags of TCP, from the lowest bit of [`crate::L4::Tcp`] on, as nft names them.
+pub const TCP_FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ecn", "cwr"];
+
+/// Words and their numbers, which are the same on every machine: nothing is looked up. Several
+/// words may stand for one number.
+pub type Symbols = [(&'static str, u16)];
+
+/// EtherTypes.
+const ETHER_TYPES: &Symbols = &[
+    ("ip", 0x0800),
+    ("arp", 0x0806),
+    ("ip6", 0x86dd),
+    ("8021q", 0x8100),
+    ("vlan", 0x8100),
+    ("8021ad", 0x88a8),
+];
+
+/// Protocols, as /etc/protocols names them everywhere.
+const PROTOCOLS: &Symbols = &[
+    ("icmp", 1),
+    ("igmp", 2),
+    ("tcp", 6),
+    ("udp", 17),
+    ("dccp", 33),
+    ("gre", 47),
+    ("esp", 50),
+    ("ah", 51),
+    ("icmpv6", 58),
+    ("ipv6-icmp", 58),
+    ("ospf", 89),
+    ("comp", 108),
+    ("vrrp", 112),
+    ("sctp", 132),
+    ("udplite", 136),
+];
+
+/// Types of ICMP.
+const ICMP_TYPES: &Symbols = &[
+    ("echo-reply", 0),
+    ("destination-unreachable", 3),
+    ("source-quench", 4),
+    ("redirect", 5),
+    ("echo-request", 8),
+    ("router-advertisement", 9),
+    ("router-solicitation", 10),
+    ("time-exceeded", 11),
+    ("parameter-problem", 12),
+    ("timestamp-request", 13),
+    ("timestamp-reply", 14),
+    ("info-request", 15),
+    ("info-reply", 16),
+    ("address-mask-request", 17),
+    ("address-mask-reply", 18),
+];
+
+/// Types of ICMPv6.
+const ICMPV6_TYPES: &Symbols = &[
+    ("destination-unreachable", 1),
+    ("packet-too-big", 2),
+    ("time-exceeded", 3),
+    ("parameter-problem", 4),
+    ("echo-request", 128),
+    ("echo-reply", 129),
+    ("mld-listener-query", 130),
+    ("mld-listener-report", 131),
+    ("mld-listener-done", 132),
+    ("mld-listener-reduction", 132),
+    ("nd-router-solicit", 133),
+    ("nd-router-advert", 134),
+    ("nd-neighbor-solicit", 135),
+    ("nd-neighbor-advert", 136),
+    ("nd-redirect", 137),
+    ("router-renumbering", 138),
+    ("ind-neighbor-solicit", 141),
+    ("ind-neighbor-advert", 142),
+    ("mld2-listener-report", 143),
+];
+
+/// Services whose names mean the same port on every machine. nft looks names up in
+/// /etc/services, which differs from machine to machine: others are to be written as numbers.
+const SERVICES: &Symbols = &[
+    ("ftp-data", 20),
+    ("ftp", 21),
+    ("ssh", 22),
+    ("telnet", 23),
+    ("smtp", 25),
+    ("domain", 53),
+    ("bootps", 67),
+    ("bootpc", 68),
+    ("tftp", 69),
+    ("http", 80),
+    ("pop3", 110),
+    ("ntp", 123),
+    ("imap2", 143),
+    ("snmp", 161),
+    ("ldap", 389),
+    ("https", 443),
+    ("syslog", 514),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_find_their_fields() {
+        for field in Field::all() {
+            let (header, word) = field.words();
+            assert_eq!(Field::find(header, word), Some(field));
+            assert_eq!(Field::find_header(header), Some(header));
+            let single = Some(field).filter(|field| !field.name().contains(' '));
+            assert_eq!(Field::find_single(word), single);
+        }
+    }
+
+    #[test]
+    fn fields_of_one_slot_have_one_width() {
+        for field in Field::all() {
+            assert_eq!(field.value_type().max(), field.slot().max(), "{field}");
+        }
+        for (number, slot) in Slot::ALL.into_iter().enumerate() {
+            assert_eq!(slot as usize, number);
+        }
+    }
+}
