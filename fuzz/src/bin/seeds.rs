@@ -108,7 +108,19 @@ fn attached() -> Vec<u8> {
 
 /// Commands that a driver's side gives: for each number, flags, length, descriptors, payload.
 fn driven() -> Vec<u8> {
-    const NONE: u8 = 4;
+    let commands = commands();
+    let bytes = commands.iter().flat_map(|(number, descriptor, payload)| {
+        let start = [*number as u8, 0, payload.len() as u8, *descriptor, NONE];
+        start.into_iter().chain(payload.iter().copied())
+    });
+    bytes.collect()
+}
+
+/// A command without a descriptor.
+const NONE: u8 = 4;
+
+/// The commands: number, descriptor, payload.
+fn commands() -> [(u16, u8, Vec<u8>); 10] {
     let write = |region, offset, bytes: &[u8]| {
         let access = RegionAccess {
             offset,
@@ -147,7 +159,7 @@ fn driven() -> Vec<u8> {
         index: region::COUNT,
         ..RegionInfo::default()
     };
-    let commands: [(u16, u8, Vec<u8>); 10] = [
+    [
         (
             command::DEVICE_GET_INFO,
             NONE,
@@ -174,12 +186,7 @@ fn driven() -> Vec<u8> {
         (command::REGION_READ, NONE, read.as_bytes().to_vec()),
         (command::DMA_UNMAP, NONE, unmap.as_bytes().to_vec()),
         (command::DEVICE_RESET, NONE, vec![]),
-    ];
-    let bytes = commands.iter().flat_map(|(number, descriptor, payload)| {
-        let start = [*number as u8, 0, payload.len() as u8, *descriptor, NONE];
-        start.into_iter().chain(payload.iter().copied())
-    });
-    bytes.collect()
+    ]
 }
 
 /// Each hypercall once: port, argument, what the argument says (handle or address, and so on).

@@ -3,6 +3,9 @@
 //! A rule is a pure function from the repository's text to findings; each finding says where, what
 //! and what to write instead.
 
+mod dependencies;
+mod links;
+mod ratchets;
 mod rules;
 mod source;
 #[cfg(test)]
@@ -12,9 +15,19 @@ use rules::RULES;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What is not ours to judge: what cargo builds, what git keeps (in a file, in another work tree),
-/// raw figures.
-const SKIPPED: [&str; 5] = ["target", ".git", ".cache", "results", "corpus"];
+const HELP: &str = "\
+Usage: cargo xtask tidy [--write]
+
+  --write  first write what can be computed: lower numbers in xtask/ratchets.txt, and the last
+           column of the code map in ARCHITECTURE.md
+
+Rules:
+";
+
+/// What is not ours to judge: what cargo builds, what git keeps (in a file, in another work tree).
+const SKIPPED: [&str; 4] = ["target", ".git", ".cache", "corpus"];
+/// Raw figures: of these files only the documents are read, and the names of others known.
+const FIGURES: &str = "results/";
 /// Folders may nest so deep; deeper ones are a loop of links.
 const DEPTH_MAX: u32 = 16;
 
@@ -27,6 +40,18 @@ impl Tree {
         self.0
             .iter()
             .map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
+    /// Documents.
+    fn documents(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.files().filter(|(path, _)| path.ends_with(".md"))
+    }
+
+    /// Whether there is such a file or folder.
+    fn has(&self, path: &str) -> bool {
+        let folder = format!("{}/", path.trim_end_matches('/'));
+        let mut names = self.0.keys();
+        path.is_empty() || names.any(|name| name == path || name.starts_with(&folder))
     }
 
     /// Files of Rust.
@@ -74,9 +99,17 @@ impl Finding {
 pub struct Rule {
     /// Stable name, for reviews and commit messages.
     name: &'static str,
-    /// What it asks for, in a line.
+    /// What it asks for, in a line that may name the `{limit}`.
     asks: &'static str,
+    /// The number of that line; 0 if it has none.
+    limit: usize,
     check: fn(&Tree) -> Vec<Finding>,
+}
+
+fn tree(root: &Path) -> Result<Tree, String> {
+    let mut files = BTreeMap::new();
+    read(root, "", DEPTH_MAX, &mut files)?;
+    Ok(Tree(files))
 }
 
 /// Runs all rules: for each its name, and its findings as lines to print.
@@ -84,21 +117,25 @@ pub struct Rule {
 /// # Errors
 /// One line, if the repository cannot be read.
 pub fn check(root: &Path) -> Result<Vec<(&'static str, Vec<String>)>, String> {
-    let mut files = BTreeMap::new();
-    read(root, "", DEPTH_MAX, &mut files)?;
-    let tree = Tree(files);
+    let tree = tree(root)?;
     let line = |rule: &Rule, finding: &Finding| {
         format!(
             "{}:{}: {} [{}]",
             finding.path, finding.line, finding.what, rule.name
         )
     };
+    // While code moves between folders, nobody is asked to write down what has shrunk.
+    let asked = |finding: &&Finding| !finding.what.ends_with(ratchets::WRITE);
     Ok(RULES
         .iter()
         .map(|rule| {
             (
                 rule.name,
-                (rule.check)(&tree).iter().map(|f| line(rule, f)).collect(),
+                (rule.check)(&tree)
+                    .iter()
+                    .filter(asked)
+                    .map(|f| line(rule, f))
+                    .collect(),
             )
         })
         .collect())
@@ -110,17 +147,22 @@ pub fn check(root: &Path) -> Result<Vec<(&'static str, Vec<String>)>, String> {
 /// As [`check`].
 pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
     if crate::wants_help(arguments) {
-        println!("Usage: cargo xtask tidy\n\nRules:");
-        RULES
-            .iter()
-            .for_each(|rule| println!("  {:<16} {}", rule.name, rule.asks));
+        print!("{}", HELP);
+        for rule in RULES {
+            let asks = rule.asks.replace("{limit}", &rule.limit.to_string());
+            println!("  {:<16} {}", rule.name, asks);
+        }
         return Ok(0);
     }
-    if let Some(argument) = arguments.first() {
-        return Err(format!(
-            "tidy takes no `{}`; type: cargo xtask tidy --help",
-            argument
-        ));
+    match arguments {
+        [] => {}
+        [option] if option == "--write" => write(root)?,
+        [argument, ..] => {
+            return Err(format!(
+                "tidy takes no `{}`; type: cargo xtask tidy --help",
+                argument
+            ))
+        }
     }
     let results = check(root)?;
     results
@@ -139,7 +181,21 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
     Ok(if broken == 0 { 0 } else { 1 })
 }
 
-/// Reads the text files under `root/folder` into `files`.
+/// Writes what can be computed: the numbers of the ratchets, the last column of the code map.
+fn write(root: &Path) -> Result<(), String> {
+    let tree = tree(root)?;
+    let texts = [
+        (ratchets::PATH, ratchets::lowered(&tree)),
+        (dependencies::PATH, dependencies::filled(&tree)),
+    ];
+    for (path, text) in texts.iter().filter(|(path, text)| tree.text(path) != text) {
+        let path = root.join(path);
+        std::fs::write(&path, text).map_err(|error| format!("{}: {}", path.display(), error))?;
+    }
+    Ok(())
+}
+
+/// Reads the files under `root/folder` into `files`: their text, or nothing if it is not judged.
 fn read(
     root: &Path,
     folder: &str,
@@ -169,11 +225,14 @@ fn read(
         if kind.is_dir() {
             read(root, &path, depth - 1, files)?;
         } else if kind.is_file() {
-            let bytes = std::fs::read(entry.path()).map_err(failed)?;
+            let judged = !path.starts_with(FIGURES) || path.ends_with(".md");
+            let bytes = if judged {
+                std::fs::read(entry.path()).map_err(failed)?
+            } else {
+                Vec::new()
+            };
             // What is no text (an image, say) is not ours to judge.
-            if let Ok(text) = String::from_utf8(bytes) {
-                files.insert(path, text);
-            }
+            files.insert(path, String::from_utf8(bytes).unwrap_or_default());
         }
     }
     Ok(())

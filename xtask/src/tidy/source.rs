@@ -103,3 +103,59 @@ pub fn lines_without_tests(text: &str) -> usize {
     });
     tests.unwrap_or(lines.len())
 }
+
+/// A function of a file.
+pub struct Function {
+    pub name: String,
+    /// Where it begins, from 1.
+    pub line: usize,
+    /// From the line with `fn` to that with its last brace.
+    pub lines: usize,
+}
+
+/// All functions of a file that have a body, those inside of others as well.
+pub fn functions(text: &str) -> Vec<Function> {
+    let code = code(text);
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut functions = Vec::new();
+    for (at, _) in code.match_indices("fn ") {
+        let rest = &code[at + 3..];
+        let name: String = rest.chars().take_while(|c| is_word(*c)).collect();
+        if name.is_empty() || code[..at].ends_with(is_word) {
+            continue;
+        }
+        if let Some((start, end)) = body(rest) {
+            let line = code[..at].matches('\n').count() + 1;
+            let lines = rest[..start + end].matches('\n').count() + 1;
+            functions.push(Function { name, line, lines });
+        }
+    }
+    functions
+}
+
+/// Where the body of a function begins behind its `fn`, and how long it is; a declaration has none.
+fn body(code: &str) -> Option<(usize, usize)> {
+    let mut depth = 0_i32;
+    let start = code
+        .char_indices()
+        .find(|(_, c)| {
+            match c {
+                '(' | '[' => depth += 1,
+                ')' | ']' => depth -= 1,
+                _ => {}
+            }
+            depth == 0 && "{;".contains(*c)
+        })
+        .filter(|(_, c)| *c == '{')?
+        .0;
+    let mut braces = 0_i32;
+    let end = code[start..].find(|c| {
+        match c {
+            '{' => braces += 1,
+            '}' => braces -= 1,
+            _ => {}
+        }
+        braces == 0
+    });
+    Some((start, end.unwrap_or(code.len() - start)))
+}

@@ -1,7 +1,8 @@
 //! Each rule against a tree that keeps it and one that breaks it.
 
+use super::ratchets::ISLAND_LINES_MAX;
 use super::rules::RULES;
-use super::source::{code, has_word, lines_without_tests};
+use super::source::{code, functions, has_word, lines_without_tests};
 use super::{Finding, Tree};
 
 fn tree(files: &[(&str, &str)]) -> Tree {
@@ -125,23 +126,203 @@ fn tender_unsafe() {
     );
 }
 
+/// The file of the ratchets with these lines.
+fn ratchets(lines: &str) -> (&'static str, &str) {
+    ("xtask/ratchets.txt", lines)
+}
+
+#[test]
+fn may_use() {
+    let manifest =
+        "[dependencies]\nzerocopy.workspace = true\nnf = { path = \"x\" }\nabi.workspace = \
+                    true\narrayvec=\"1\"\n\n[dev-dependencies]\nproptest = \"1\"\n";
+    let files = |says: &'static str, manifest: &'static str| {
+        let page = format!(
+            "| crate | may use |\n|---|---|\n| `a` | {} |\n| `b` | x |\n",
+            says
+        );
+        findings(
+            "may-use",
+            &[
+                ("ARCHITECTURE.md", &page),
+                ("crates/a/Cargo.toml", manifest),
+                ("crates/abi/Cargo.toml", ""),
+                ("crates/nf/Cargo.toml", ""),
+            ],
+        )
+    };
+    assert_eq!(files("abi, nf; arrayvec, zerocopy", manifest), []);
+    assert_eq!(files("nothing", "[package]\n"), []);
+    for says in ["abi", "", "abi, nf; arrayvec, zerocopy, proptest"] {
+        let found = files(says, manifest);
+        assert_eq!((found.len(), found[0].line), (1, 3), "{:?}", found);
+        let write = "write \"abi, nf; arrayvec, zerocopy\"";
+        assert!(found[0].what.ends_with(write), "{:?}", found);
+    }
+}
+
+#[test]
+fn the_column_is_written() {
+    let page = "# Map\n| crate | may use |\n| `a` | old, x |\n| `b` |  |\n| `c` | stays |\n";
+    let files = [
+        ("ARCHITECTURE.md", page),
+        (
+            "crates/a/Cargo.toml",
+            "[dependencies]\nb.workspace = true\n",
+        ),
+        ("crates/b/Cargo.toml", ""),
+    ];
+    let written = "# Map\n| crate | may use |\n| `a` | b |\n| `b` | nothing |\n| `c` | stays |\n";
+    assert_eq!(super::dependencies::filled(&tree(&files)), written);
+}
+
+#[test]
+fn links() {
+    let page = |text: &'static str| {
+        findings(
+            "links",
+            &[
+                ("docs/a.md", text),
+                ("docs/b.md", "# Two `words`, here\n## Same\n## Same\n"),
+                ("crates/abi/src/lib.rs", ""),
+                ("results/x/plot.svg", ""),
+            ],
+        )
+    };
+    for kept in [
+        "[b](b.md), [up](../crates/abi/src/lib.rs) and ![c](../results/x/plot.svg \"title\")",
+        "[b](b.md#two-words-here) [again](b.md#same-1) [folder](../crates/abi/)",
+        "# Here\n[own](#here) [web](https://x.org/y) [mail](mailto:a@b)\n[ref]: b.md",
+        "```\n[no](link.md) `crates/no`\n```",
+        "`crates/abi/src/`, `crates/*/src`, `no/such`, `fuzz/corpus`",
+    ] {
+        assert_eq!(page(kept), [], "{}", kept);
+    }
+    for (text, says) in [
+        ("\n[b](c.md)", "c.md leads nowhere"),
+        ("\n[b](../../b.md)", "leads nowhere"),
+        ("\n[b](b.md#three)", "docs/b.md has no heading #three"),
+        ("\n[b](b.md#same-2)", "#same-2"),
+        ("\n[own](#there)", "docs/a.md has no heading #there"),
+        ("\n[ref]: c.md", "c.md leads nowhere"),
+        ("\nsee `crates/abi/src/key.rs`", "no crates/abi/src/key.rs"),
+    ] {
+        let found = page(text);
+        assert_eq!(found.len(), 1, "{}: {:?}", text, found);
+        assert!(
+            found[0].line == 2 && found[0].what.contains(says),
+            "{:?}",
+            found
+        );
+    }
+}
+
+/// Lines of a file with a function of this many lines.
+fn function(name: &str, lines: usize) -> String {
+    format!("fn {}() {{\n{}}}\n", name, "\n".repeat(lines - 2))
+}
+
+#[test]
+fn function_length() {
+    let (short, long) = (function("f", 70), function("f", 75));
+    kept("function-length", &[("a.rs", &short)]);
+    broken(
+        "function-length",
+        &[("a.rs", &long)],
+        1,
+        "f has 75 lines, over 70",
+    );
+    let says = |lines: usize| format!("\nfunction {} a.rs f: a table\n", lines);
+    kept("function-length", &[("a.rs", &long), ratchets(&says(75))]);
+    let grown = says(74);
+    broken(
+        "function-length",
+        &[("a.rs", &long), ratchets(&grown)],
+        1,
+        "over 74",
+    );
+    // What has shrunk is written down.
+    let shrunk = says(76);
+    broken(
+        "function-length",
+        &[("a.rs", &long), ratchets(&shrunk)],
+        2,
+        "write 75",
+    );
+    broken(
+        "function-length",
+        &[("a.rs", &short), ratchets(&shrunk)],
+        2,
+        "--write",
+    );
+    // Moved, but no longer.
+    broken(
+        "function-length",
+        &[("b.rs", &long), ratchets(&shrunk)],
+        2,
+        "--write",
+    );
+    broken(
+        "function-length",
+        &[("a.rs", &function("g", 71)), ratchets("")],
+        1,
+        "g has 71",
+    );
+}
+
 #[test]
 fn island_size() {
-    let lines = "//\n".repeat(8000);
-    kept(
-        "island-size",
-        &[
-            ("crates/unikernel/src/lib.rs", &lines),
-            ("crates/nf/src/a.rs", &lines),
-        ],
+    let limit = "//\n".repeat(ISLAND_LINES_MAX);
+    let island = ("crates/unikernel/src/lib.rs", limit.as_str());
+    let elsewhere = ("crates/unikernel/tests/a.rs", limit.as_str());
+    let says = |hw: usize, unikernel: usize| {
+        format!(
+            "\nisland {} crates/hw/src\nisland {} crates/unikernel/src\n",
+            hw, unikernel
+        )
+    };
+    let exact = says(0, ISLAND_LINES_MAX);
+    kept("island-size", &[island, elsewhere, ratchets(&exact)]);
+    // Not more than there were, and never more than the limit.
+    let fewer = says(0, ISLAND_LINES_MAX - 1);
+    let over = format!("over {}: move", ISLAND_LINES_MAX - 1);
+    broken("island-size", &[island, ratchets(&fewer)], 0, &over);
+    let more = ("crates/hw/src/lib.rs", "//\n");
+    let many = says(1, ISLAND_LINES_MAX);
+    let over = format!("{} lines, over {}", ISLAND_LINES_MAX + 1, ISLAND_LINES_MAX);
+    broken("island-size", &[island, more, ratchets(&many)], 0, &over);
+    // What has shrunk is written down, and so is what moved from one to another.
+    broken("island-size", &[island, ratchets(&many)], 2, "write 0");
+    let moved = says(5, ISLAND_LINES_MAX - 5);
+    assert_eq!(
+        findings("island-size", &[island, ratchets(&moved)]).len(),
+        2
     );
-    let more = ("crates/tender/src/sys/mod.rs", "//\n");
     broken(
         "island-size",
-        &[("crates/unikernel/src/lib.rs", &lines), more],
-        0,
-        "8001 lines",
+        &[ratchets("island many crates/hw/src")],
+        1,
+        "write: island LINES",
     );
+}
+
+#[test]
+fn what_has_shrunk_is_written() {
+    let text = "# Why.\n\nisland 3 crates/hw/src\nfunction 90 a.rs f: a table\n\
+                function 90 a.rs g: steps\nfunction 90 a.rs h: steps\n";
+    let (f, h) = (function("f", 80), function("h", 91));
+    let files = [
+        ratchets(text),
+        ("crates/hw/src/a.rs", "//\n"),
+        ("b.rs", f.as_str()),
+        ("a.rs", h.as_str()),
+    ];
+    let lowered = "# Why.\n\nisland 1 crates/hw/src\nfunction 80 b.rs f: a table\n\
+                   function 90 a.rs h: steps\n";
+    assert_eq!(super::ratchets::lowered(&tree(&files)), lowered);
+    // What has grown is for a person to write.
+    let grown = [ratchets(text), ("crates/hw/src/a.rs", "//\n//\n//\n//\n")];
+    assert!(super::ratchets::lowered(&tree(&grown)).contains("island 3 "));
 }
 
 #[test]
@@ -309,4 +490,20 @@ fn words_stand_by_themselves() {
 fn tests_do_not_count() {
     assert_eq!(lines_without_tests("a\n#[cfg(test)]\nmod tests;\nb\n"), 4);
     assert_eq!(lines_without_tests("a\n#[cfg(test)]\nmod tests {\n}\n"), 1);
+}
+
+#[test]
+fn functions_have_lengths() {
+    let text = "impl A {\n    fn f(a: [u8; 3]) -> fn(u8) {\n        \"}\"; fn g() {}\n    }\n}\n\
+                trait T {\n    fn h();\n}\nstruct Of { fn_: u8 }\n\
+                const fn i()\nwhere\n    A: B,\n{\n}\n";
+    let found: Vec<_> = functions(text)
+        .into_iter()
+        .map(|function| (function.name, function.line, function.lines))
+        .collect();
+    let named = |name: &str, line, lines| (name.to_string(), line, lines);
+    assert_eq!(
+        found,
+        [named("f", 2, 3), named("g", 3, 1), named("i", 10, 5)]
+    );
 }
