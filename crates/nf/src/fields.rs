@@ -4,6 +4,10 @@
 //! rules check` and the generator of the oracle take from here what they know of a field. A new
 //! field is an entry in the table and, if the key does not hold its bytes yet, a [`Slot`] that
 //! [`crate::Key`] fills. If nft has a data type of its own for it, that is a new [`Type`].
+//!
+//! The files that a new field touches: this one; `key/mod.rs`, which reads its bytes;
+//! `nft/tests/accepted.txt`, whose rules are shown to nft too; the oracle's `frame.rs`, which makes
+//! frames that have it; and the documents.
 
 use core::fmt;
 
@@ -56,17 +60,24 @@ static TABLE: [Entry; FIELDS] = {
         entry("udp sport", Type::Service, Slot::SourcePort, Some(Udp)),
         entry("udp dport", Type::Service, Slot::DestinationPort, Some(Udp)),
         entry("icmp type", Type::IcmpType, Slot::IcmpType, Some(Icmp)),
+        entry("icmp code", Type::IcmpCode, Slot::IcmpCode, Some(Icmp)),
         entry(
             "icmpv6 type",
             Type::Icmpv6Type,
             Slot::IcmpType,
             Some(Icmpv6),
         ),
+        entry(
+            "icmpv6 code",
+            Type::Icmpv6Code,
+            Slot::IcmpCode,
+            Some(Icmpv6),
+        ),
     ]
 };
 
 /// Number of fields.
-const FIELDS: usize = 21;
+const FIELDS: usize = 23;
 
 /// Fields that nft has in the headers of the table, and that rules do not see.
 pub(crate) const UNREAD: &[&str] = &[
@@ -92,7 +103,6 @@ pub(crate) const UNREAD: &[&str] = &[
     "reserved",
     "window",
     "urgptr",
-    "code",
     "gateway",
     "mtu",
     "parameter-problem",
@@ -235,6 +245,7 @@ slots! {
     DestinationPort,
     TcpFlags,
     IcmpType,
+    IcmpCode,
     // From here on wider than 32 bits.
     EtherSource,
     EtherDestination,
@@ -313,8 +324,12 @@ pub enum Type {
     TcpFlags,
     /// The type of an ICMP message.
     IcmpType,
+    /// What an ICMP message of some type says in particular.
+    IcmpCode,
     /// The type of an ICMPv6 message.
     Icmpv6Type,
+    /// What an ICMPv6 message of some type says in particular.
+    Icmpv6Code,
 }
 
 /// What there is to know of a [`Type`].
@@ -360,11 +375,23 @@ impl Type {
                 8,
                 ICMP_TYPES,
             ),
+            Self::IcmpCode => (
+                Some("icmp_code"),
+                "a code of ICMP, such as port-unreachable, or a number",
+                8,
+                ICMP_CODES,
+            ),
             Self::Icmpv6Type => (
                 Some("icmpv6_type"),
                 "a type of ICMPv6, such as echo-request, or a number",
                 8,
                 ICMPV6_TYPES,
+            ),
+            Self::Icmpv6Code => (
+                Some("icmpv6_code"),
+                "a code of ICMPv6, such as port-unreachable, or a number",
+                8,
+                ICMPV6_CODES,
             ),
         };
         Description {
@@ -466,6 +493,28 @@ const ICMP_TYPES: &Symbols = &[
     ("info-reply", 16),
     ("address-mask-request", 17),
     ("address-mask-reply", 18),
+];
+
+/// Codes of ICMP's `destination-unreachable`.
+const ICMP_CODES: &Symbols = &[
+    ("net-unreachable", 0),
+    ("host-unreachable", 1),
+    ("prot-unreachable", 2),
+    ("port-unreachable", 3),
+    ("frag-needed", 4),
+    ("net-prohibited", 9),
+    ("host-prohibited", 10),
+    ("admin-prohibited", 13),
+];
+
+/// Codes of ICMPv6's `destination-unreachable`.
+const ICMPV6_CODES: &Symbols = &[
+    ("no-route", 0),
+    ("admin-prohibited", 1),
+    ("addr-unreachable", 3),
+    ("port-unreachable", 4),
+    ("policy-fail", 5),
+    ("reject-route", 6),
 ];
 
 /// Types of ICMPv6.

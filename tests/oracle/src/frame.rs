@@ -339,8 +339,18 @@ fn transport(protocol: u8, whole: bool, rng: &mut Rng) -> Vec<u8> {
             bytes.extend(port(rng));
             bytes.extend([0, 8, 0, 0]);
         }
-        ICMP => bytes.extend([Type::IcmpType.value(rng) as u8, rng.u8(0..3), 0, 0]),
-        ICMPV6 => bytes.extend([Type::Icmpv6Type.value(rng) as u8, rng.u8(0..3), 0, 0]),
+        ICMP => bytes.extend([
+            Type::IcmpType.value(rng) as u8,
+            Type::IcmpCode.value(rng) as u8,
+            0,
+            0,
+        ]),
+        ICMPV6 => bytes.extend([
+            Type::Icmpv6Type.value(rng) as u8,
+            Type::Icmpv6Code.value(rng) as u8,
+            0,
+            0,
+        ]),
         _ => {}
     }
     bytes.extend(payload(rng));

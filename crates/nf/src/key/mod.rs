@@ -47,8 +47,6 @@ pub struct Key {
     source: [u8; 6],
     ether_type: u16,
     fragment: Fragment,
-    /// Code of ICMP and ICMPv6.
-    code: u8,
     /// Addresses of IPv6: source, then destination.
     ip6: [[u8; 16]; 2],
 }
@@ -162,7 +160,6 @@ impl Key {
         source: [0; 6],
         ether_type: 0,
         fragment: Fragment::Whole,
-        code: 0,
         ip6: [[0; 16]; 2],
     };
 
@@ -194,7 +191,6 @@ impl Key {
         self.narrow = Self::EMPTY.narrow;
         self.ip6 = Self::EMPTY.ip6;
         self.fragment = Fragment::Whole;
-        self.code = 0;
         self.destination = [d0, d1, d2, d3, d4, d5];
         self.source = [s0, s1, s2, s3, s4, s5];
         self.set(Slot::LinkType, link_type);
@@ -252,7 +248,7 @@ impl Key {
         let protocol = byte(Slot::L4Protocol);
         let ports = short(Slot::SourcePort).zip(short(Slot::DestinationPort));
         let (flags, kind) = (byte(Slot::TcpFlags), byte(Slot::IcmpType));
-        let code = self.code;
+        let code = byte(Slot::IcmpCode).unwrap_or_default();
         let l4 = match (ports, flags, kind) {
             (Some((source, destination)), Some(flags), _) => Some(L4::Tcp {
                 source,
@@ -407,7 +403,7 @@ impl Key {
                 // Type, code and checksum are common to all messages.
                 let header: &[u8; 4] = payload.first_chunk().ok_or(Malformed::TruncatedL4)?;
                 self.set(Slot::IcmpType, header[0]);
-                self.code = header[1];
+                self.set(Slot::IcmpCode, header[1]);
                 Ok(())
             }
             _ => Ok(()),
@@ -485,7 +481,7 @@ impl From<&Fields> for Key {
             }) => key.set_ports(source, destination),
             Some(L4::Icmp { kind, code } | L4::Icmpv6 { kind, code }) => {
                 key.set(Slot::IcmpType, kind);
-                key.code = code;
+                key.set(Slot::IcmpCode, code);
             }
             None => {}
         }
