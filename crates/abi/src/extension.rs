@@ -4,10 +4,9 @@
 
 use crate::manifest::ENTRIES_MAX;
 use crate::pci::{self, Dma};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Version of everything in this module and in [`crate::share`].
-pub const VERSION: u32 = 3;
+pub use crate::version::VERSION;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Name of the note, as it lies in the file.
 pub const NAME: [u8; 12] = *b"Outboard\0\0\0\0";
@@ -55,8 +54,6 @@ pub struct Descriptor {
     pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<Descriptor>() == 32);
-
 /// Header and name of the note of an image that asks for `pci` devices, at most
 /// [`pci::DEVICES_MAX`].
 pub fn header(pci: usize) -> [u8; HEADER_SIZE] {
@@ -99,8 +96,6 @@ pub struct HostInfo {
     /// The PCIe devices that the image asked for, in its order.
     pub pci: [pci::Info; pci::DEVICES_MAX],
 }
-
-const _: () = assert!(size_of::<HostInfo>() == 2120);
 
 impl HostInfo {
     /// The state in which an image carries it, and in which a stock tender leaves it.

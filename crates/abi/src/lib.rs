@@ -2,9 +2,8 @@
 //!
 //! Everything here is a byte layout or a number that both sides must agree on. The first half is
 //! Solo5's (v0.12: ABI version 2 of `spt`, manifest version 1) and must never change; the second,
-//! [`extension`] and [`share`], is Outboard's own and carries a version. A change to a structure of
-//! the second half bumps [`extension::VERSION`]; an image built for another version runs as under a
-//! stock tender.
+//! all that the table below calls Outboard's, has one version. [`version`] says when it goes up,
+//! and who refuses what then.
 //!
 //! | module | what | source |
 //! |---|---|---|
@@ -12,6 +11,7 @@
 //! | [`manifest`] | the devices that an image may touch | Solo5 `mft_abi.h` |
 //! | [`spt`] | boot information, system calls and addresses of the `spt` host | Solo5 `spt_abi.h` |
 //! | [`hvt`] | boot information and hypercalls of the `hvt` host | Solo5 `hvt_abi.h` |
+//! | [`version`] | the one rule for versions of what guest and host share | Outboard |
 //! | [`extension`] | what Solo5's manifest cannot say, and what the tender answers | Outboard |
 //! | [`pci`] | PCIe devices and DMA memory in it | Outboard |
 //! | [`share`] | the file-backed page: how the guest ended, counters | Outboard |
@@ -37,6 +37,7 @@ pub mod pci;
 pub mod ring;
 pub mod share;
 pub mod spt;
+pub mod version;
 
 /// First address of guest memory; everything below stays unmapped, so that a null pointer faults.
 pub const GUEST_BASE: u64 = 0x1_0000;

@@ -79,8 +79,6 @@ pub struct Request {
     pub flags: u32,
 }
 
-const _: () = assert!(size_of::<Request>() == 80);
-
 impl Request {
     /// The name, if it is one.
     pub fn name(&self) -> Option<&str> {
@@ -107,8 +105,6 @@ pub struct Info {
     /// On `spt` and `process`: the descriptor by which registers are reached by message.
     pub handle: i32,
 }
-
-const _: () = assert!(size_of::<Info>() == 56);
 
 impl Info {
     /// No device.

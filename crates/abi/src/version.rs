@@ -1,0 +1,90 @@
+//! The one rule for versions of what guest and host share.
+//!
+//! [`VERSION`] is the version of everything that Outboard's images and Outboard's programs share
+//! beyond Solo5's ABI. It goes up with each change after which one side would misread the other:
+//!
+//! - a structure below gets, loses or moves a field, or changes its size;
+//! - an offset, an address or a limit below changes;
+//! - a bit or a number that is in use gets another meaning.
+//!
+//! It stays when a bit that was free, a counter behind the last one, or a field in space that was
+//! reserved and zero is given a meaning, and the side that does not know it loses nothing.
+//!
+//! | what | defined in | reaches the other side as |
+//! |---|---|---|
+//! | the note of the extension, requests for PCIe devices | [`crate::extension`], [`crate::pci`] | bytes of the image |
+//! | `HostInfo`, PCIe devices, DMA memory | [`crate::extension`], [`crate::pci`] | data of the image, written before it runs |
+//! | rings | [`crate::ring`] | memory at a fixed address |
+//! | the shared file, and the ring of captured frames in it | [`crate::share`], [`crate::capture`] | a mapped file |
+//!
+//! Both sides refuse, and neither guesses:
+//!
+//! - **The host** (tender, monitor and commands) reads the version in the image's note. An image of
+//!   another version has no extension for it: it runs as under a stock tender, without PCIe
+//!   devices, counters, rules and captures, and `--host` cannot change its host.
+//! - **The guest** reads the version in `HostInfo`. Where it is another, or the area is zero, the
+//!   guest uses what Solo5 offers and touches neither rings nor shared file.
+//!
+//! Two contracts have versions of their own, since their other side is not ours to update:
+//! Solo5's ([`crate::note::ABI_VERSION`], [`crate::manifest::VERSION`]) never change. The page of
+//! doorbells ([`crate::doorbell`]) is shared with a process that is a device: a page of another
+//! layout is a region of another subtype, which a tender that does not know it leaves unmapped;
+//! the guest then sends messages.
+
+use crate::doorbell;
+use crate::extension::{Descriptor, HostInfo};
+use crate::pci::{self, Dma, Info, Request};
+use crate::ring;
+use crate::share::{
+    self, CaptureHead, CaptureRecord, Control, Exits, Report, RuleCounter, RulesStatus,
+};
+use core::mem::offset_of;
+
+/// The version of everything that this module lists.
+pub const VERSION: u32 = 3;
+
+/// The layouts of version 3. Who changes a number here has changed the contract: [`VERSION`] goes
+/// up, and with it the numbers.
+const _: () = {
+    assert!(VERSION == 3);
+    // The extension.
+    assert!(size_of::<Descriptor>() == 32);
+    assert!(offset_of!(Descriptor, host_info) == 8 && offset_of!(Descriptor, pci) == 24);
+    assert!(size_of::<HostInfo>() == 2120);
+    assert!(offset_of!(HostInfo, version) == 4 && offset_of!(HostInfo, share) == 16);
+    assert!(offset_of!(HostInfo, devices) == 32 && offset_of!(HostInfo, rings) == 288);
+    assert!(offset_of!(HostInfo, dma) == 304 && offset_of!(HostInfo, pci) == 328);
+    // PCIe devices and DMA memory.
+    assert!(size_of::<Request>() == 80 && offset_of!(Request, class) == 68);
+    assert!(offset_of!(Request, vendor) == 72 && offset_of!(Request, flags) == 76);
+    assert!(size_of::<Info>() == 56 && offset_of!(Info, flags) == 48);
+    assert!(size_of::<Dma>() == 24 && offset_of!(Dma, iova) == 8);
+    assert!(pci::bar_address(0, 0) == 1 << 39 && pci::bar_address(1, 2) == 0x84_8000_0000);
+    assert!(pci::DMA_BASE == 1 << 40 && pci::DEVICES_MAX == 32);
+    // Rings.
+    assert!(ring::BASE == 0x60_0000_0000 && ring::BYTES == 2 << 20 && ring::ENTRIES == 256);
+    assert!(ring::first_word(0) == 512 && ring::first_word(1) == 512 + 16 + 4 * 256);
+    assert!(ring::word::POSTED == 0 && ring::word::DONE == 8 && ring::word::ENTRIES == 16);
+    assert!(ring::word::ADDRESS == 0 && ring::word::LENGTH == 1);
+    assert!(ring::word::OFFSET == 2 && ring::word::RESULT == 3);
+    assert!(ring::KICK_PORT == 0x520);
+    // The shared file.
+    assert!(share::BASE == 1 << 38 && share::COUNTERS_OFFSET == 0x1000);
+    assert!(share::RULES_STATUS_OFFSET == 0x1_0000 && share::RULE_COUNTERS_OFFSET == 0x1_1000);
+    assert!(share::CAPTURE_OFFSET == 0x21_1000 && share::CAPTURE_RING_OFFSET == 0x21_2000);
+    assert!(share::CONTROL_OFFSET == 0xa1_2000 && share::RULES_OFFSET == 0xa1_3000);
+    assert!(share::BYTES == 0x2a1_3000 && share::EXITS_OFFSET == 0xfc0);
+    assert!(size_of::<RulesStatus>() == 48 && size_of::<RuleCounter>() == 16);
+    assert!(size_of::<Control>() == 48 && size_of::<Exits>() == 16);
+    assert!(size_of::<Report>() == 432 && offset_of!(Report, registers) == 40);
+    // Captured frames.
+    assert!(size_of::<CaptureHead>() == 16 && size_of::<CaptureRecord>() == 32);
+    assert!(offset_of!(CaptureRecord, port) == 16 && offset_of!(CaptureRecord, fate) == 20);
+};
+
+/// The layout of the page of doorbells with this subtype.
+const _: () = {
+    assert!(doorbell::REGION_SUBTYPE == u32::from_le_bytes(*b"OBDB"));
+    assert!(doorbell::PAGE_BYTES == 4096 && doorbell::ASLEEP_WORD == 1);
+    assert!(doorbell::offset_word(0) == 2 && doorbell::value_word(0) == 3);
+};
