@@ -12,6 +12,7 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::LazyLock;
 use tender::attach::Attached;
 use tender::hvt::Hypercalls;
+use tender::memory::Gpa;
 use tender::sys::guest::GuestMemory;
 
 const MEMORY: usize = 1 << 16;
@@ -107,7 +108,7 @@ fuzz_target!(|input: &[u8]| {
     let World { calls, memory, .. } = &*WORLD;
     let mut input = input;
     memory
-        .copy_in(0, &[0; MEMORY])
+        .copy_in(Gpa::new(0), &[0; MEMORY])
         .expect("it has so many bytes");
     for _ in 0..CALLS_MAX {
         let (Some(port), Some(argument), Some(words)) =
@@ -117,7 +118,9 @@ fuzz_target!(|input: &[u8]| {
         };
         let argument = u32::from_le_bytes(argument);
         let place = argument as usize % (MEMORY - words.len());
-        memory.copy_in(place as u64, &words).expect("it fits");
+        memory
+            .copy_in(Gpa::new(place as u64), &words)
+            .expect("it fits");
         let ended = calls.handle(memory, u16::from_le_bytes(port), argument);
         if let Err(reason) = ended {
             assert!(!reason.to_string().contains(char::is_control));

@@ -10,12 +10,12 @@
 //! It stays when a bit that was free, a counter behind the last one, or a field in space that was
 //! reserved and zero is given a meaning, and the side that does not know it loses nothing.
 //!
-//! | what | defined in | reaches the other side as |
+//! | what | defined in | how it reaches the other side |
 //! |---|---|---|
-//! | the note of the extension, requests for PCIe devices | [`crate::extension`], [`crate::pci`] | bytes of the image |
-//! | `HostInfo`, PCIe devices, DMA memory | [`crate::extension`], [`crate::pci`] | data of the image, written before it runs |
+//! | the extension's note | [`crate::extension`], [`crate::pci`] | in the image |
+//! | `HostInfo` | [`crate::extension`], [`crate::pci`] | in the image's data |
 //! | rings | [`crate::ring`] | memory at a fixed address |
-//! | the shared file, and the ring of captured frames in it | [`crate::share`], [`crate::capture`] | a mapped file |
+//! | the shared file | [`crate::share`], [`crate::capture`] | a mapped file |
 //!
 //! Both sides refuse, and neither guesses:
 //!

@@ -1,8 +1,12 @@
 //! Why the tender ends a guest, by who is to blame.
 
+use crate::memory::Gpa;
 use crate::sys::guest::Outside;
 use abi::hvt::call;
+use abi::manifest::Entry;
+use abi::pci::Request;
 use abi::ring::Jump;
+use image::Image;
 use rustix::io::Errno;
 use std::fmt;
 
@@ -31,6 +35,55 @@ pub enum HostStep {
     Wake,
     /// To run the guest's processor.
     Run,
+}
+
+impl Cause {
+    /// The device that it is about: its index in the manifest.
+    pub fn device(&self) -> Option<usize> {
+        match self {
+            Self::DeviceGone(index)
+            | Self::Violation(Violation::Ring(index, _) | Violation::Buffer(index, _)) => {
+                Some(*index)
+            }
+            Self::Violation(_) | Self::Host(..) => None,
+        }
+    }
+}
+
+/// Names of all devices of an image by their index: those of the manifest's entries, and PCIe
+/// devices behind them.
+#[derive(Debug, Default)]
+pub struct Names(Vec<String>);
+
+impl Names {
+    /// Those of `image`.
+    pub fn of(image: &Image) -> Self {
+        let entries = image.entries.iter().map(Entry::name);
+        let pci = image.pci.iter().map(Request::name);
+        let names = entries.chain(pci);
+        Self(names.map(|name| name.unwrap_or_default().into()).collect())
+    }
+
+    /// What is said behind a reason that is about a device.
+    fn said(&self, cause: &Cause) -> Option<&str> {
+        let name = self.0.get(cause.device()?)?;
+        Some(name)
+    }
+}
+
+/// A cause, and behind it the name of the device that it is about.
+#[derive(Debug)]
+pub struct Named<'a>(pub &'a Cause, pub &'a Names);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(cause, names) = self;
+        cause.fmt(f)?;
+        match names.said(cause) {
+            Some(name) => write!(f, "; its name is {name}"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl From<Violation> for Cause {
@@ -71,9 +124,9 @@ pub enum Violation {
     Port(u16),
     /// A call whose argument, or what that points to, is no guest memory: the call's number, the
     /// address, the length.
-    Pointer(u16, u64, u64),
+    Pointer(u16, Gpa, u64),
     /// An argument at an odd address: the call's number, the address.
-    Unaligned(u16, u64),
+    Unaligned(u16, Gpa),
     /// An index of a ring that makes no sense: the device's index in the manifest.
     Ring(usize, Jump),
     /// A buffer in a ring that is no guest memory.
@@ -124,5 +177,27 @@ fn name(number: u16) -> &'static str {
         call::MESSAGE_SEND => "message_send",
         call::MESSAGE_RECEIVE => "message_receive",
         _ => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_named() {
+        let names = Names(["", "lan", "nic0"].map(String::from).to_vec());
+        let gone = Cause::DeviceGone(2);
+        assert_eq!(
+            Named(&gone, &names).to_string(),
+            "device 2 of its manifest went away while in use; its name is nic0"
+        );
+        let ring = Violation::Ring(1, Jump { from: 0, to: 257 }).into();
+        let said = Named(&ring, &names).to_string();
+        assert!(said.ends_with("from 0 to 257; its name is lan"), "{said}");
+        let unknown = Cause::DeviceGone(7);
+        assert_eq!(Named(&unknown, &names).to_string(), unknown.to_string());
+        let port = Violation::Port(3).into();
+        assert!(!Named(&port, &names).to_string().contains("name"));
     }
 }

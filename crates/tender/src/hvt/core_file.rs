@@ -3,6 +3,7 @@
 //! The file is opened before the jail closes, so nothing can be created or removed afterwards: it
 //! stays empty if the guest ends well, until the monitor removes it.
 
+use crate::memory::Gpa;
 use crate::sys::guest::{GuestMemory, Outside};
 use abi::PAGE_SIZE;
 use abi::hvt::Trap;
@@ -157,7 +158,9 @@ impl CoreFile {
         let mut page = [0; PAGE_SIZE as usize];
         for address in (0..bytes).step_by(PAGE_SIZE as usize) {
             let outside = |_: Outside| io::Error::from(io::ErrorKind::InvalidData);
-            memory.copy_out(address, &mut page).map_err(outside)?;
+            memory
+                .copy_out(Gpa::new(address), &mut page)
+                .map_err(outside)?;
             let last = address + PAGE_SIZE == bytes;
             if last || page.iter().any(|byte| *byte != 0) {
                 self.file.write_all_at(&page, PAGE_SIZE + address)?;
@@ -271,8 +274,8 @@ mod tests {
         };
         let bytes = PAGES as u64 * PAGE_SIZE;
         let memory = GuestMemory::anonymous(bytes as usize).unwrap();
-        memory.copy_in(7 * PAGE_SIZE, &[7]).unwrap();
-        memory.copy_in(9 * PAGE_SIZE - 1, &[9]).unwrap();
+        memory.copy_in(Gpa::new(7 * PAGE_SIZE), &[7]).unwrap();
+        memory.copy_in(Gpa::new(9 * PAGE_SIZE - 1), &[9]).unwrap();
         let processor = kvm_regs {
             rip: 0x10_0000,
             rsp: 0x20_0000,

@@ -1,6 +1,7 @@
 //! The processor as a guest finds it: 64-bit mode, SSE, flat segments, interrupts off (Intel SDM
 //! volume 3, 10.8.5), and what CPUID tells it.
 
+use crate::memory::Gpa;
 use abi::hvt::BOOT_INFO;
 use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, kvm_cpuid_entry2, kvm_regs, kvm_segment, kvm_sregs};
 use kvm_ioctls::Kvm;
@@ -16,7 +17,7 @@ const RFLAGS: u64 = 1 << 1;
 
 /// Guest-physical address of the first descriptor table, which no guest can reach by accident. One
 /// that loads segment registers brings its own.
-pub const GDT: u64 = 0x1000;
+pub const GDT: Gpa = Gpa::new(0x1000);
 /// Its descriptors: none, code, data; flat, ring 0.
 pub const GDT_ENTRIES: [u64; 3] = [0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff];
 /// Selector of the code segment.
@@ -42,7 +43,7 @@ fn segment(selector: u16, kind: u8) -> kvm_segment {
 }
 
 /// Segments and control registers, over what KVM has set up; `page_tables` is the root.
-pub fn special_registers(sregs: &mut kvm_sregs, page_tables: u64) {
+pub fn special_registers(sregs: &mut kvm_sregs, page_tables: Gpa) {
     let data = segment(DATA, 3);
     sregs.cs = segment(CODE, 11);
     (sregs.ss, sregs.ds, sregs.es, sregs.fs, sregs.gs) = (data, data, data, data, data);
@@ -56,11 +57,11 @@ pub fn special_registers(sregs: &mut kvm_sregs, page_tables: u64) {
         unusable: 1,
         ..kvm_segment::default()
     };
-    sregs.gdt.base = GDT;
+    sregs.gdt.base = GDT.number();
     sregs.gdt.limit = (size_of_val(&GDT_ENTRIES) - 1) as u16;
     sregs.idt.base = 0;
     sregs.idt.limit = 0;
-    (sregs.cr0, sregs.cr3, sregs.cr4, sregs.efer) = (CR0, page_tables, CR4, EFER);
+    (sregs.cr0, sregs.cr3, sregs.cr4, sregs.efer) = (CR0, page_tables.number(), CR4, EFER);
 }
 
 /// The other registers: at `entry`, with the stack at the top of memory as after a call.
@@ -240,7 +241,7 @@ mod tests {
         assert_eq!((registers.rsp + 8) % 16, 0);
         assert_eq!(registers.rdi, BOOT_INFO);
         let mut sregs = kvm_sregs::default();
-        special_registers(&mut sregs, 0x2_0000);
+        special_registers(&mut sregs, Gpa::new(0x2_0000));
         assert_eq!((sregs.cr3, sregs.cs.l, sregs.cs.db), (0x2_0000, 1, 0));
     }
 }

@@ -1,7 +1,8 @@
 //! How a guest in a virtual machine ended, and what its tender says and leaves behind.
 
-use super::cause::{Cause, HostStep, Violation};
+use super::cause::{Cause, Named, Names};
 use super::core_file::{self, CoreFile};
+use crate::memory::Gpa;
 use crate::sys::fault;
 use crate::sys::machine::{Exit, Running};
 use abi::backtrace::{Backtrace, call_of};
@@ -9,7 +10,6 @@ use abi::exit;
 use abi::hvt::{Trap, vector};
 use abi::share::{CODE_EXPLAINED, REPORT_MAGIC, Report};
 use kvm_bindings::kvm_regs;
-use rustix::io::Errno;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
@@ -20,25 +20,17 @@ use zerocopy::IntoBytes;
 pub enum Ending {
     /// By itself: with this status, and perhaps because of an exception.
     Halted(i32, Option<Trap>),
-    /// It asked for something that it must not.
-    Violated(Violation),
+    /// By the tender: the cause says who is to blame.
+    Ended(Cause),
     /// Its processor stopped, at this instruction.
     Stopped(Exit, u64),
-    /// A device went away: its index in the manifest.
-    DeviceGone(usize),
     /// The host has no page behind an address that the guest shares with its PCIe devices.
     NoPage,
-    /// The host could not go on: the step that failed.
-    Host(HostStep, Errno),
 }
 
 impl From<Cause> for Ending {
     fn from(cause: Cause) -> Self {
-        match cause {
-            Cause::Violation(violation) => Self::Violated(violation),
-            Cause::DeviceGone(index) => Self::DeviceGone(index),
-            Cause::Host(step, errno) => Self::Host(step, errno),
-        }
+        Self::Ended(cause)
     }
 }
 
@@ -111,10 +103,10 @@ impl Ending {
         match self {
             Self::Halted(_, Some(trap)) => Some(trap.signal()),
             Self::Halted(exit::ABORT, None) => Some(libc::SIGABRT),
-            Self::Violated(_) => Some(libc::SIGSYS),
+            Self::Ended(Cause::Violation(_)) => Some(libc::SIGSYS),
             Self::Stopped(..) => Some(libc::SIGSEGV),
             Self::NoPage => Some(libc::SIGBUS),
-            Self::Halted(_, None) | Self::DeviceGone(_) | Self::Host(..) => None,
+            Self::Halted(_, None) | Self::Ended(Cause::DeviceGone(_) | Cause::Host(..)) => None,
         }
     }
 
@@ -137,8 +129,8 @@ impl Ending {
     /// Says why the guest of `image` has ended if that was no wish of its own, and where it was: in
     /// the shared file if there is one. Returns the exit status. It allocates nothing, for the jail
     /// is closed.
-    pub fn conclude(&self, machine: &Running, shared: bool, image: &Path) -> i32 {
-        let status = self.say(shared);
+    pub fn conclude(&self, machine: &Running, shared: bool, names: &Names, image: &Path) -> i32 {
+        let status = self.say(shared, names);
         if let Some(report) = self.located(machine) {
             if shared {
                 fault::leave(report);
@@ -153,8 +145,10 @@ impl Ending {
     fn located(&self, machine: &Running) -> Option<Report> {
         let mut report = match self {
             Self::Halted(_, trap) => report(trap.as_ref()?),
-            Self::DeviceGone(_) | Self::Host(..) => return None,
-            Self::Violated(_) => ended(libc::SIGSYS, &machine.vcpu().get_regs().ok()?),
+            Self::Ended(Cause::DeviceGone(_) | Cause::Host(..)) => return None,
+            Self::Ended(Cause::Violation(_)) => {
+                ended(libc::SIGSYS, &machine.vcpu().get_regs().ok()?)
+            }
             Self::Stopped(..) => ended(libc::SIGSEGV, &machine.vcpu().get_regs().ok()?),
             Self::NoPage => ended(libc::SIGBUS, &machine.vcpu().get_regs().ok()?),
         };
@@ -165,15 +159,18 @@ impl Ending {
             _ => false,
         };
         report.backtrace = Backtrace::walk(&report.registers, called, |address| {
+            // Virtual and guest-physical addresses of the image, heap and stack are the same.
             let mut words = [0; 2];
-            let copied = machine.memory().copy_out(address, words.as_mut_bytes());
+            let copied = machine
+                .memory()
+                .copy_out(Gpa::new(address), words.as_mut_bytes());
             copied.ok().map(|()| words)
         });
         Some(report)
     }
 
     /// Says why, and returns the exit status.
-    pub fn say(&self, shared: bool) -> i32 {
+    pub fn say(&self, shared: bool, names: &Names) -> i32 {
         let mut error = io::stderr();
         match self {
             Self::Halted(status, None) => *status,
@@ -188,14 +185,10 @@ impl Ending {
                 }
                 exit::SIGNAL_BASE + trap.signal()
             }
-            Self::DeviceGone(index) => {
-                let gone = Cause::DeviceGone(*index);
-                let _ = writeln!(error, "outboard-tender: the guest was ended: {gone}");
-                exit::DEVICE_GONE
-            }
-            Self::Violated(violation) => {
-                let _ = writeln!(error, "outboard-tender: the guest was ended: {violation}");
-                exit::SIGNAL_BASE + libc::SIGSYS
+            Self::Ended(cause) => {
+                let named = Named(cause, names);
+                let _ = writeln!(error, "outboard-tender: the guest was ended: {named}");
+                status(cause)
             }
             Self::Stopped(stop, rip) => {
                 let _ = writeln!(
@@ -214,12 +207,16 @@ impl Ending {
                 );
                 exit::SIGNAL_BASE + libc::SIGBUS
             }
-            Self::Host(step, errno) => {
-                let failed = Cause::Host(*step, *errno);
-                let _ = writeln!(error, "outboard-tender: the guest was ended: {failed}");
-                exit::HOST_FAILED
-            }
         }
+    }
+}
+
+/// The exit status of a guest that the tender has ended.
+fn status(cause: &Cause) -> i32 {
+    match cause {
+        Cause::Violation(_) => exit::SIGNAL_BASE + libc::SIGSYS,
+        Cause::DeviceGone(_) => exit::DEVICE_GONE,
+        Cause::Host(..) => exit::HOST_FAILED,
     }
 }
 
@@ -247,7 +244,9 @@ fn why(stop: Exit) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cause::{HostStep, Violation};
     use super::*;
+    use rustix::io::Errno;
 
     fn reported(vector: u64, error: u64) -> (i32, i32) {
         let trap = Trap {
@@ -279,7 +278,7 @@ mod tests {
             HostStep::Run,
         ] {
             let ending = Ending::from(Cause::Host(step, Errno::NOMEM));
-            assert_eq!(ending.say(true), exit::HOST_FAILED);
+            assert_eq!(ending.say(true, &Names::default()), exit::HOST_FAILED);
             assert_eq!(
                 ending.signal(),
                 None,
@@ -294,11 +293,14 @@ mod tests {
     #[test]
     fn the_guest_is_to_blame_for_what_it_asks_for() {
         let ending = Ending::from(Cause::from(Violation::Port(7)));
-        assert_eq!(ending.say(true), exit::SIGNAL_BASE + libc::SIGSYS);
+        assert_eq!(
+            ending.say(true, &Names::default()),
+            exit::SIGNAL_BASE + libc::SIGSYS
+        );
         assert_eq!(ending.signal(), Some(libc::SIGSYS));
-        let nowhere = stopped(Exit::Nowhere(0));
+        let nowhere = stopped(Exit::Nowhere(Gpa::default()));
         assert_eq!(nowhere, exit::SIGNAL_BASE + libc::SIGSEGV);
         let gone = Ending::from(Cause::DeviceGone(2));
-        assert_eq!(gone.say(true), exit::DEVICE_GONE);
+        assert_eq!(gone.say(true, &Names::default()), exit::DEVICE_GONE);
     }
 }

@@ -41,6 +41,7 @@ use crate::sys::machine::{Exit, Running};
 use crate::sys::process;
 use crate::sys::stop::Stop;
 use call::{Calls, Outcome};
+use cause::Names;
 use complaint::Complaint;
 use ending::Ending;
 use error::step_of;
@@ -106,7 +107,8 @@ fn serve_in_jail(
         rings: rings.as_ref().map(|rings| rings.service.descriptors()),
     };
     let memory = machine.memory().clone();
-    let ended = move |cause| process::end(Ending::from(cause).say(shared));
+    let names: &'static Names = Box::leak(Box::new(Names::of(start.image)));
+    let ended = move |cause| process::end(Ending::from(cause).say(shared, names));
     let start_rings = || match rings {
         Some(rings) => {
             let complaint = (&COMPLAINT, rings.stop);
@@ -124,7 +126,7 @@ fn serve_in_jail(
     if let Some(core_file) = &core_file {
         ending.leave(core_file, &machine);
     }
-    process::end(ending.conclude(&machine, shared, &start.options.image))
+    process::end(ending.conclude(&machine, shared, names, &start.options.image))
 }
 
 /// The thread that serves the rings, before it is started.
@@ -164,7 +166,7 @@ fn serve(machine: &mut Running, calls: &Calls, has_pci: bool, complaint: &Compla
         let exit = match machine.run() {
             Ok(exit) => exit,
             Err(Errno::FAULT) if has_pci => return Ending::NoPage,
-            Err(errno) => return Ending::Host(HostStep::Run, errno),
+            Err(errno) => return Cause::Host(HostStep::Run, errno).into(),
         };
         match exit {
             Exit::Port(port, argument) => match calls.handle(machine.memory(), port, argument) {

@@ -3,6 +3,7 @@
 //! The tables lie in guest memory that they do not map, so that a guest cannot reach them by
 //! accident. What is mapped is said in ranges, of which large pages are made where both ends allow.
 
+use crate::memory::Gpa;
 use abi::PAGE_SIZE;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -60,7 +61,7 @@ pub enum Error {
     Address(u64),
     /// There is a mapping at this address already.
     Taken(u64),
-    /// There is no room for another table.
+    /// There is no place for another table.
     Full,
 }
 
@@ -81,30 +82,32 @@ type Table = [u64; ENTRIES];
 /// Page tables while they are built.
 #[derive(Debug)]
 pub struct Builder {
-    /// Where tables may lie, in guest-physical addresses.
-    room: Range<u64>,
-    tables: BTreeMap<u64, Box<Table>>,
-    root: u64,
+    /// Where tables may lie.
+    place: Range<Gpa>,
+    tables: BTreeMap<Gpa, Box<Table>>,
+    root: Gpa,
 }
 
 impl Builder {
-    /// Tables that map nothing yet and lie in `room`, whole pages of guest-physical memory.
+    /// Tables that map nothing yet and lie in `place`, whole pages of guest-physical memory.
     ///
     /// # Errors
-    /// If `room` does not hold one table.
-    pub fn new(room: Range<u64>) -> Result<Self, Error> {
+    /// If `place` does not hold one table.
+    pub fn new(place: Range<Gpa>) -> Result<Self, Error> {
         let mut builder = Self {
-            root: room.start,
-            room,
+            root: place.start,
+            place,
             tables: BTreeMap::new(),
         };
         builder.root = builder.table()?;
         Ok(builder)
     }
 
-    fn table(&mut self) -> Result<u64, Error> {
-        let address = self.room.start + self.tables.len() as u64 * PAGE_SIZE;
-        if address + PAGE_SIZE > self.room.end {
+    fn table(&mut self) -> Result<Gpa, Error> {
+        let offset = self.tables.len() as u64 * PAGE_SIZE;
+        let address = self.place.start.checked_add(offset).ok_or(Error::Full)?;
+        let end = address.checked_add(PAGE_SIZE).ok_or(Error::Full)?;
+        if end > self.place.end {
             return Err(Error::Full);
         }
         self.tables.insert(address, Box::new([0; ENTRIES]));
@@ -114,21 +117,22 @@ impl Builder {
     /// Maps `virtual_range` to the guest-physical addresses from `physical` on.
     ///
     /// # Errors
-    /// If an address is odd or taken, or there is no room for tables.
+    /// If an address is odd or taken, or there is no place for tables.
     pub fn map(
         &mut self,
         virtual_range: Range<u64>,
-        physical: u64,
+        physical: Gpa,
         rights: Rights,
     ) -> Result<(), Error> {
-        for address in [virtual_range.start, virtual_range.end, physical] {
+        for address in [virtual_range.start, virtual_range.end, physical.number()] {
             if !address.is_multiple_of(PAGE_SIZE) || address > VIRTUAL_END {
                 return Err(Error::Address(address));
             }
         }
         let mut address = virtual_range.start;
         while address < virtual_range.end {
-            let target = physical + (address - virtual_range.start);
+            let target = physical.checked_add(address - virtual_range.start);
+            let target = target.ok_or(Error::Address(address))?;
             let large = address.is_multiple_of(LARGE_PAGE)
                 && target.is_multiple_of(LARGE_PAGE)
                 && virtual_range.end - address >= LARGE_PAGE;
@@ -144,7 +148,7 @@ impl Builder {
     }
 
     /// Writes the entry for `address` in the table of `level`: 0 maps pages, 1 large pages.
-    fn put(&mut self, address: u64, target: u64, level: u32, rights: Rights) -> Result<(), Error> {
+    fn put(&mut self, address: u64, target: Gpa, level: u32, rights: Rights) -> Result<(), Error> {
         let mut table = self.root;
         for upper in (level + 1..4).rev() {
             table = self.next(table, index(address, upper), address)?;
@@ -154,26 +158,26 @@ impl Builder {
             return Err(Error::Taken(address));
         }
         let large = if level == 1 { bit::LARGE } else { 0 };
-        *entry = target | large | rights.bits();
+        *entry = target.number() | large | rights.bits();
         Ok(())
     }
 
     /// The table that an entry points to, made if there is none.
-    fn next(&mut self, table: u64, index: usize, address: u64) -> Result<u64, Error> {
+    fn next(&mut self, table: Gpa, index: usize, address: u64) -> Result<Gpa, Error> {
         let entry = *self.entry(table, index);
         if entry & bit::LARGE != 0 {
             return Err(Error::Taken(address));
         }
         if entry != 0 {
-            return Ok(entry & bit::ADDRESS);
+            return Ok(Gpa::new(entry & bit::ADDRESS));
         }
         let new = self.table()?;
         // Rights are those of the last level; these stand in nobody's way.
-        *self.entry(table, index) = new | bit::PRESENT | bit::WRITE;
+        *self.entry(table, index) = new.number() | bit::PRESENT | bit::WRITE;
         Ok(new)
     }
 
-    fn entry(&mut self, table: u64, index: usize) -> &mut u64 {
+    fn entry(&mut self, table: Gpa, index: usize) -> &mut u64 {
         let table = self
             .tables
             .entry(table)
@@ -182,12 +186,12 @@ impl Builder {
     }
 
     /// What CR3 holds.
-    pub fn root(&self) -> u64 {
+    pub fn root(&self) -> Gpa {
         self.root
     }
 
     /// The tables and where they lie.
-    pub fn tables(&self) -> impl Iterator<Item = (u64, &Table)> {
+    pub fn tables(&self) -> impl Iterator<Item = (Gpa, &Table)> {
         self.tables
             .iter()
             .map(|(address, table)| (*address, &**table))
@@ -204,7 +208,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ROOM: Range<u64> = 0x2_0000..0x10_0000;
+    const PLACE: Range<Gpa> = Gpa::new(0x2_0000)..Gpa::new(0x10_0000);
     const WRITE: Rights = Rights {
         write: true,
         execute: false,
@@ -218,7 +222,7 @@ mod tests {
 
     /// Walks the tables as the processor does: physical address and the rights of all levels.
     fn walk(builder: &Builder, address: u64) -> Option<(u64, Rights)> {
-        let tables: BTreeMap<u64, &Table> = builder.tables().collect();
+        let tables: BTreeMap<Gpa, &Table> = builder.tables().collect();
         let mut table = builder.root();
         let (mut write, mut execute) = (true, true);
         for level in (0..4).rev() {
@@ -239,18 +243,20 @@ mod tests {
                 };
                 return Some((physical, rights));
             }
-            table = entry & bit::ADDRESS;
+            table = Gpa::new(entry & bit::ADDRESS);
         }
         None
     }
 
     #[test]
     fn pages_have_their_rights_and_neighbours_none() {
-        let mut builder = Builder::new(ROOM).unwrap();
+        let mut builder = Builder::new(PLACE).unwrap();
         builder
-            .map(0x10_0000..0x10_3000, 0x10_0000, EXECUTE)
+            .map(0x10_0000..0x10_3000, Gpa::new(0x10_0000), EXECUTE)
             .unwrap();
-        builder.map(0x10_4000..0x10_5000, 0x10_4000, WRITE).unwrap();
+        builder
+            .map(0x10_4000..0x10_5000, Gpa::new(0x10_4000), WRITE)
+            .unwrap();
         assert_eq!(walk(&builder, 0x10_2fff), Some((0x10_2fff, EXECUTE)));
         assert_eq!(walk(&builder, 0x10_4008), Some((0x10_4008, WRITE)));
         for unmapped in [0, 0xf_ffff, 0x10_3000, 0x10_5000, 1 << 40, VIRTUAL_END - 1] {
@@ -260,9 +266,11 @@ mod tests {
 
     #[test]
     fn large_pages_are_used_where_both_ends_allow() {
-        let mut builder = Builder::new(ROOM).unwrap();
+        let mut builder = Builder::new(PLACE).unwrap();
         let end = 1 << 30;
-        builder.map(0x12_3000..end, 0x12_3000, WRITE).unwrap();
+        builder
+            .map(0x12_3000..end, Gpa::new(0x12_3000), WRITE)
+            .unwrap();
         assert_eq!(walk(&builder, end - 1), Some((end - 1, WRITE)));
         assert_eq!(walk(&builder, 0x1f_f000), Some((0x1f_f000, WRITE)));
         // Root, two below it, and one of small pages in front of the first large one.
@@ -271,13 +279,13 @@ mod tests {
 
     #[test]
     fn a_window_of_a_device_is_uncached_and_anywhere() {
-        let mut builder = Builder::new(ROOM).unwrap();
+        let mut builder = Builder::new(PLACE).unwrap();
         let uncached = Rights {
             uncached: true,
             ..WRITE
         };
         builder
-            .map(1 << 39..(1 << 39) + 0x2_0000, 3 << 30, uncached)
+            .map(1 << 39..(1 << 39) + 0x2_0000, Gpa::new(3 << 30), uncached)
             .unwrap();
         assert_eq!(
             walk(&builder, (1 << 39) + 0x1_0004),
@@ -287,21 +295,24 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        let mut builder = Builder::new(ROOM).unwrap();
-        assert_eq!(builder.map(1..0x1000, 0, WRITE), Err(Error::Address(1)));
+        let mut builder = Builder::new(PLACE).unwrap();
+        assert_eq!(
+            builder.map(1..0x1000, Gpa::new(0), WRITE),
+            Err(Error::Address(1))
+        );
         let beyond = VIRTUAL_END + PAGE_SIZE;
         assert_eq!(
-            builder.map(0..beyond, 0, WRITE),
+            builder.map(0..beyond, Gpa::new(0), WRITE),
             Err(Error::Address(beyond))
         );
-        builder.map(0..LARGE_PAGE, 0, WRITE).unwrap();
+        builder.map(0..LARGE_PAGE, Gpa::new(0), WRITE).unwrap();
         assert_eq!(
-            builder.map(0x1000..0x2000, 0, WRITE),
+            builder.map(0x1000..0x2000, Gpa::new(0), WRITE),
             Err(Error::Taken(0x1000))
         );
-        let mut small = Builder::new(0..0x1000).unwrap();
-        assert_eq!(small.map(0..0x1000, 0, WRITE), Err(Error::Full));
-        assert!(Builder::new(0..0xfff).is_err());
+        let mut small = Builder::new(Gpa::new(0)..Gpa::new(0x1000)).unwrap();
+        assert_eq!(small.map(0..0x1000, Gpa::new(0), WRITE), Err(Error::Full));
+        assert!(Builder::new(Gpa::new(0)..Gpa::new(0xfff)).is_err());
     }
 
     proptest! {
@@ -309,9 +320,9 @@ mod tests {
         fn every_page_of_a_range_is_where_it_should_be(
             start in 0u64..2048, pages in 1u64..2048, shift in 0u64..2048, probe in 0u64..4096,
         ) {
-            let mut builder = Builder::new(ROOM).unwrap();
+            let mut builder = Builder::new(PLACE).unwrap();
             let range = start * PAGE_SIZE..(start + pages) * PAGE_SIZE;
-            builder.map(range.clone(), shift * PAGE_SIZE, WRITE).unwrap();
+            builder.map(range.clone(), Gpa::new(shift * PAGE_SIZE), WRITE).unwrap();
             let address = probe * PAGE_SIZE + 7;
             let expected = range
                 .contains(&address)

@@ -8,6 +8,7 @@ use super::cpu;
 use super::error::{self, Error, from_kvm};
 use super::paging::{Builder, Rights};
 use super::setup::{TABLES, prepare};
+use crate::memory::Gpa;
 use crate::start::put;
 use crate::sys::machine::{Exit, Machine, Running};
 use abi::hvt::CALL_PORT;
@@ -77,13 +78,17 @@ pub fn run() -> Result<Ability, Error> {
     let kvm = Kvm::new().map_err(|error| Error::Kvm(from_kvm(error)))?;
     let machine = Machine::new(&kvm, MEMORY_BYTES as usize, false);
     let mut machine = machine.map_err(|error| Error::Machine(MEMORY_BYTES >> 20, false, error))?;
-    put(&mut machine, IMAGE_BASE, CODE)?;
+    put(&mut machine, Gpa::new(IMAGE_BASE), CODE)?;
     let execute = Rights {
         execute: true,
         ..Rights::default()
     };
     let mut tables = Builder::new(TABLES)?;
-    tables.map(IMAGE_BASE..IMAGE_BASE + PAGE_SIZE, IMAGE_BASE, execute)?;
+    tables.map(
+        IMAGE_BASE..IMAGE_BASE + PAGE_SIZE,
+        Gpa::new(IMAGE_BASE),
+        execute,
+    )?;
     let registers = cpu::registers(IMAGE_BASE, MEMORY_BYTES);
     let cpuid = cpu::supported(&kvm).map_err(error::step("CPUID"))?;
     prepare(&mut machine, &cpuid, &tables, registers)?;

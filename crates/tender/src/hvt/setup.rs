@@ -8,7 +8,7 @@ use super::windows::{self, Placed};
 use crate::attach::Attached;
 use crate::attach::pci::Pci;
 use crate::boot;
-use crate::memory::Segment;
+use crate::memory::{Gpa, Segment};
 use crate::share::Share;
 use crate::start::{self, Resources, Start, put};
 use crate::sys::machine::{Machine, Running};
@@ -25,7 +25,7 @@ use std::ops::Range;
 use zerocopy::IntoBytes;
 
 /// Where page tables lie.
-pub const TABLES: Range<u64> = 0x2_0000..IMAGE_BASE;
+pub const TABLES: Range<Gpa> = Gpa::new(0x2_0000)..Gpa::new(IMAGE_BASE);
 /// The first memory slot of KVM's for windows; those before it are memory and the shared file, and
 /// some are left.
 const WINDOW_SLOTS: u32 = 8;
@@ -85,7 +85,7 @@ impl<'a> Setup<'a> {
             return Ok(());
         };
         let what = "the file that it shares with its host";
-        windows::reach(what, BASE + share.size, self.address_bits)?;
+        windows::reach(what, Gpa::new(BASE + share.size), self.address_bits)?;
         let lent = mapped.lend(&self.machine, share.size);
         lent.map_err(|error| Error::Step("the shared file", error))
     }
@@ -98,7 +98,12 @@ impl<'a> Setup<'a> {
     pub fn rings(&self, resources: &Resources) -> Result<Option<RingService>, Error> {
         let understands = (self.start.image.extension)
             .is_some_and(|extension| extension.features & feature::RINGS != 0);
-        let reached = windows::reach("rings", ring::BASE + ring::BYTES, self.address_bits).is_ok();
+        let reached = windows::reach(
+            "rings",
+            Gpa::new(ring::BASE + ring::BYTES),
+            self.address_bits,
+        )
+        .is_ok();
         if !understands || !reached || resources.attachments.devices.is_empty() {
             return Ok(None);
         }
@@ -129,7 +134,7 @@ impl<'a> Setup<'a> {
         };
         let manifest = resources.manifest(&image.entries);
         let boot = boot::handed_over(BOOT_INFO, info, &manifest, command_line);
-        put(&mut self.machine, BOOT_INFO, &boot)?;
+        put(&mut self.machine, Gpa::new(BOOT_INFO), &boot)?;
         if let Some(extension) = image.extension {
             let attached = &resources.attachments;
             let flags = boot::flags(options);
@@ -140,11 +145,15 @@ impl<'a> Setup<'a> {
             } else {
                 info
             };
-            put(&mut self.machine, extension.host_info, info.as_bytes())?;
+            put(
+                &mut self.machine,
+                Gpa::new(extension.host_info),
+                info.as_bytes(),
+            )?;
             if let Some(address) = image.target_address {
                 put(
                     &mut self.machine,
-                    address,
+                    Gpa::new(address),
                     &(Target::Hvt as u32).to_le_bytes(),
                 )?;
             }
@@ -171,7 +180,11 @@ impl<'a> Setup<'a> {
         let share = resources.share.as_ref();
         let mut tables = map(image, self.memory_bytes, boot_bytes, share, &placed)?;
         if has_rings {
-            tables.map(ring::BASE..ring::BASE + ring::BYTES, ring::BASE, DATA)?;
+            tables.map(
+                ring::BASE..ring::BASE + ring::BYTES,
+                Gpa::new(ring::BASE),
+                DATA,
+            )?;
         }
         let registers = cpu::registers(image.entry, self.memory_bytes);
         prepare(&mut self.machine, &self.cpuid, &tables, registers)
@@ -255,7 +268,8 @@ fn map(
     windows: &[Placed<'_>],
 ) -> Result<Builder, Error> {
     let mut tables = Builder::new(TABLES)?;
-    let mut same = |range: Range<u64>, rights| tables.map(range.clone(), range.start, rights);
+    let mut same =
+        |range: Range<u64>, rights| tables.map(range.clone(), Gpa::new(range.start), rights);
     let boot_end = (BOOT_INFO + boot_bytes).next_multiple_of(PAGE_SIZE);
     same(BOOT_INFO..boot_end, Rights::default())?;
     for segment in &image.segments {

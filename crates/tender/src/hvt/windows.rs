@@ -5,6 +5,7 @@
 //! lower ones where it has not: many have 39.
 
 use crate::attach::pci::Pci;
+use crate::memory::Gpa;
 use crate::sys::window::Window;
 use abi::hvt::MEMORY_BYTES_MAX;
 use abi::pci::{BAR_BYTES_MAX, BARS, DEVICES_MAX, DMA_BYTES_MAX};
@@ -24,10 +25,12 @@ const ALIGN: u64 = super::paging::LARGE_PAGE;
 /// A window and its guest-physical address.
 #[derive(Debug)]
 pub struct Placed<'a> {
+    /// The name of its device in the manifest; `None` for DMA memory, which is all devices'.
+    pub device: Option<&'a str>,
     /// What is mapped, at the address that is also its virtual one.
     pub window: &'a Window,
     /// Where it lies.
-    pub physical: u64,
+    pub physical: Gpa,
     /// Whether it holds registers.
     pub registers: bool,
 }
@@ -41,6 +44,9 @@ impl fmt::Display for Placed<'_> {
             "memory"
         };
         let (address, physical) = (self.window.address(), self.physical);
+        if let Some(device) = self.device {
+            write!(f, "{device}: ")?;
+        }
         write!(f, "{what} at {address:#x}, guest-physical {physical:#x}")
     }
 }
@@ -71,8 +77,8 @@ impl fmt::Display for Narrow {
 ///
 /// # Errors
 /// If `bits` bits do not reach there.
-pub fn reach(what: &'static str, end: u64, bits: u32) -> Result<(), Narrow> {
-    let needed = u64::BITS - end.saturating_sub(1).leading_zeros();
+pub fn reach(what: &'static str, end: Gpa, bits: u32) -> Result<(), Narrow> {
+    let needed = u64::BITS - end.number().saturating_sub(1).leading_zeros();
     let narrow = Narrow { what, bits, needed };
     (needed <= bits).then_some(()).ok_or(narrow)
 }
@@ -83,16 +89,21 @@ pub fn reach(what: &'static str, end: u64, bits: u32) -> Result<(), Narrow> {
 /// # Errors
 /// They are too few.
 pub fn place(pci: &Pci, bits: u32) -> Result<Vec<Placed<'_>>, Narrow> {
-    let bars = pci.devices.iter().flat_map(|device| &device.windows);
-    let pages = pci.devices.iter().flat_map(|device| &device.doorbells);
-    let pages = pages.map(|page| (page, false));
-    let memory = pci.dma.iter().map(|arena| (&arena.window, false));
+    let bars = pci.devices.iter().flat_map(|device| {
+        let windows = device.windows.iter();
+        windows.map(|window| (Some(&*device.name), window, true))
+    });
+    let pages = pci.devices.iter().flat_map(|device| {
+        let doorbells = device.doorbells.iter();
+        doorbells.map(|window| (Some(&*device.name), window, false))
+    });
+    let memory = pci.dma.iter().map(|arena| (None, &arena.window, false));
     let mut low = LOW.start;
-    bars.map(|window| (window, true))
-        .chain(pages)
+    bars.chain(pages)
         .chain(memory)
-        .map(|(window, registers)| {
+        .map(|(device, window, registers)| {
             Ok(Placed {
+                device,
                 window,
                 physical: physical(window.address(), window.bytes(), bits, &mut low)?,
                 registers,
@@ -103,15 +114,16 @@ pub fn place(pci: &Pci, bits: u32) -> Result<Vec<Placed<'_>>, Narrow> {
 
 /// The guest-physical address for `bytes` at a virtual address; lower ones are taken from `low` on.
 /// They lie in their large pages as the virtual ones do, so that large pages can be mapped.
-fn physical(address: u64, bytes: u64, bits: u32, low: &mut u64) -> Result<u64, Narrow> {
+fn physical(address: u64, bytes: u64, bits: u32, low: &mut u64) -> Result<Gpa, Narrow> {
     const WHAT: &str = "the memory of its PCI devices";
-    if reach(WHAT, address.saturating_add(bytes), bits).is_ok() {
-        return Ok(address);
+    let end = Gpa::new(address.saturating_add(bytes));
+    if reach(WHAT, end, bits).is_ok() {
+        return Ok(Gpa::new(address));
     }
     let start = *low + address % ALIGN;
     let next = start.saturating_add(bytes);
     *low = next.checked_next_multiple_of(ALIGN).unwrap_or(next);
-    reach(WHAT, next, bits).map(|()| start)
+    reach(WHAT, Gpa::new(next), bits).map(|()| Gpa::new(start))
 }
 
 #[cfg(test)]
@@ -126,7 +138,7 @@ mod tests {
         let mut low = LOW.start;
         for address in [bar_address(0, 0), bar_address(31, 5), DMA_BASE] {
             let found = physical(address, BAR_BYTES_MAX, 48, &mut low);
-            assert_eq!(found, Ok(address));
+            assert_eq!(found, Ok(Gpa::new(address)));
         }
         assert_eq!(low, LOW.start);
     }
@@ -136,9 +148,15 @@ mod tests {
     fn what_does_not_fit_lies_lower() {
         let mut low = LOW.start;
         let bar = bar_address(0, 0);
-        assert_eq!(physical(bar, 4096, 40, &mut low), Ok(bar));
-        assert_eq!(physical(DMA_BASE, 4096, 40, &mut low), Ok(LOW.start));
-        assert_eq!(physical(bar, 4096, 39, &mut low), Ok(LOW.start + ALIGN));
+        assert_eq!(physical(bar, 4096, 40, &mut low), Ok(Gpa::new(bar)));
+        assert_eq!(
+            physical(DMA_BASE, 4096, 40, &mut low),
+            Ok(Gpa::new(LOW.start))
+        );
+        assert_eq!(
+            physical(bar, 4096, 39, &mut low),
+            Ok(Gpa::new(LOW.start + ALIGN))
+        );
     }
 
     /// A BAR around a table of interrupts that stays the host's, on 39 bits.
@@ -168,10 +186,13 @@ mod tests {
              would take 34; start the image with --host=spt"
         );
         let shared = abi::share::BASE;
-        assert!(reach("it", shared, 38).is_ok() && reach("it", shared + 1, 39).is_ok());
-        let narrow = reach("it", shared + 1, 38).unwrap_err();
+        assert!(
+            reach("it", Gpa::new(shared), 38).is_ok()
+                && reach("it", Gpa::new(shared + 1), 39).is_ok()
+        );
+        let narrow = reach("it", Gpa::new(shared + 1), 38).unwrap_err();
         assert_eq!((narrow.bits, narrow.needed), (38, 39));
-        assert!(reach("it", u64::MAX, 64).is_ok() && reach("it", 0, 0).is_ok());
+        assert!(reach("it", Gpa::new(u64::MAX), 64).is_ok() && reach("it", Gpa::new(0), 0).is_ok());
     }
 
     proptest! {
@@ -182,7 +203,7 @@ mod tests {
             let mut low = LOW.start;
             let mut end = LOW.start;
             for (bytes, offset) in windows {
-                let start = physical(DMA_BASE + offset, bytes, 39, &mut low).unwrap();
+                let start = physical(DMA_BASE + offset, bytes, 39, &mut low).unwrap().number();
                 prop_assert!(start >= end && start % ALIGN == offset);
                 end = start + bytes;
             }

@@ -1,11 +1,13 @@
 //! Guest memory: the door to it while a guest is started, and what lies where in it.
 
+mod gpa;
 mod plan;
 
+pub use gpa::Gpa;
 pub use plan::{HEAP_BYTES_MIN, Plan, Region, Segment, TooSmall, plan, writable_end};
 
 /// The one door to the memory of a guest that is being started.
 pub trait Memory {
     /// The `length` bytes from a guest address on, if guest memory has them.
-    fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]>;
+    fn bytes(&mut self, address: Gpa, length: u64) -> Option<&mut [u8]>;
 }

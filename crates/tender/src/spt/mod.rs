@@ -5,7 +5,7 @@ pub mod probe;
 
 use crate::boot;
 use crate::jail::{self, Grants};
-use crate::memory::{self, Plan, Segment};
+use crate::memory::{self, Gpa, Plan, Segment};
 use crate::options::Host;
 use crate::start::{Error, Resources, Start, Step, put};
 use crate::sys::memory::Filling;
@@ -71,7 +71,11 @@ fn hand_over(
 ) -> Result<(), Error> {
     let Start { options, image, .. } = *start;
     if let (true, Some(address)) = (image.target != Target::Spt, image.target_address) {
-        put(guest, address, &(Target::Spt as u32).to_le_bytes())?;
+        put(
+            guest,
+            Gpa::new(address),
+            &(Target::Spt as u32).to_le_bytes(),
+        )?;
     }
     let facts = boot::Facts {
         memory: options.memory_bytes,
@@ -80,7 +84,7 @@ fn hand_over(
         timer_fd: resources.timer.as_raw_fd(),
     };
     let area = boot::area(facts, &resources.manifest(&image.entries), command_line);
-    put(guest, BOOT_INFO, &area)?;
+    put(guest, Gpa::new(BOOT_INFO), &area)?;
     if let Some(extension) = image.extension {
         let process = if jailed { 0 } else { host_flag::PROCESS };
         let attached = &resources.attachments;
@@ -90,7 +94,7 @@ fn hand_over(
             &attached.devices,
             &attached.pci,
         );
-        put(guest, extension.host_info, info.as_bytes())?;
+        put(guest, Gpa::new(extension.host_info), info.as_bytes())?;
     }
     Ok(())
 }

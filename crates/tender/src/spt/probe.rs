@@ -2,7 +2,7 @@
 
 use super::close_jail;
 use crate::jail::Grants;
-use crate::memory::{Memory, Region};
+use crate::memory::{Gpa, Memory, Region};
 use crate::start::{Error, Step, wait_set};
 use crate::sys::memory::Filling;
 use abi::{IMAGE_BASE, PAGE_SIZE};
@@ -41,7 +41,7 @@ const END: u64 = IMAGE_BASE + 2 * PAGE_SIZE;
 pub fn enter(jailed: bool) -> Result<Infallible, Error> {
     let system = |step| move |error| Error::System(step, error);
     let mut guest = Filling::claim(END).map_err(|error| Error::Memory(END >> 20, error))?;
-    if let Some(place) = guest.bytes(IMAGE_BASE, CODE.len() as u64) {
+    if let Some(place) = guest.bytes(Gpa::new(IMAGE_BASE), CODE.len() as u64) {
         place.copy_from_slice(&CODE);
     }
     let code = Region {

@@ -23,7 +23,7 @@ pub enum Error {
     /// The image expects something where it has no memory.
     Outside {
         /// The guest address.
-        address: u64,
+        address: memory::Gpa,
         /// How many bytes it expects there.
         length: u64,
     },

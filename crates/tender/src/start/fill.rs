@@ -2,7 +2,7 @@
 
 use super::Error;
 use crate::load;
-use crate::memory::{Memory, Segment};
+use crate::memory::{Gpa, Memory, Segment};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -17,7 +17,7 @@ pub fn segments(
 ) -> Result<(), load::Error> {
     for segment in segments {
         // The plan lies inside of guest memory, so there is always such a place.
-        let place = guest.bytes(segment.addresses.start, segment.file_size);
+        let place = guest.bytes(Gpa::new(segment.addresses.start), segment.file_size);
         let read = file.read_exact_at(place.unwrap_or_default(), segment.file_offset);
         read.map_err(load::Error::Read)?;
     }
@@ -28,7 +28,7 @@ pub fn segments(
 ///
 /// # Errors
 /// [`Error::Outside`] if guest memory has no such place.
-pub fn put(guest: &mut impl Memory, address: u64, bytes: &[u8]) -> Result<(), Error> {
+pub fn put(guest: &mut impl Memory, address: Gpa, bytes: &[u8]) -> Result<(), Error> {
     let length = bytes.len() as u64;
     let place = guest.bytes(address, length);
     let place = place.ok_or(Error::Outside { address, length })?;

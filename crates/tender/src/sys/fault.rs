@@ -5,6 +5,7 @@
 //! What it reads of guest memory lies where the guest's stack can be, see [`look_within`].
 
 use super::machine::Machine;
+use crate::memory::Gpa;
 use abi::backtrace::Backtrace;
 use abi::exit::SIGNAL_BASE;
 use abi::share::{BASE, CONTROL_OFFSET, EXITS_OFFSET, Exits, REPORT_MAGIC, Report};
@@ -81,11 +82,12 @@ impl Shared {
     /// What KVM says.
     pub fn lend(&self, machine: &Machine, length: u64) -> io::Result<()> {
         let control = CONTROL_OFFSET as u64;
+        let (first, second) = (Gpa::new(BASE), Gpa::new(BASE + control));
         // SAFETY: `map` has mapped these bytes for ever, and this program has no reference to them.
-        unsafe { machine.lend(1, BASE, length.min(control), false) }?;
+        unsafe { machine.lend(1, first, (BASE, length.min(control)), false) }?;
         if length > control {
             // SAFETY: as above.
-            unsafe { machine.lend(2, BASE + control, length - control, true) }?;
+            unsafe { machine.lend(2, second, (BASE + control, length - control), true) }?;
         }
         Ok(())
     }

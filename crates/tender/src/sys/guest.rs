@@ -4,6 +4,7 @@
 //! any time, so no reference to it exists: bytes are copied, or the kernel reads and writes them in
 //! place. Each use gives address and length, and each is checked.
 
+use crate::memory::Gpa;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::io;
@@ -15,7 +16,7 @@ use std::ptr::NonNull;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outside {
     /// The address.
-    pub address: u64,
+    pub address: Gpa,
     /// The length, in bytes.
     pub length: u64,
 }
@@ -31,7 +32,7 @@ pub struct GuestMemory {
 
 #[derive(Clone, Copy, Debug)]
 struct Region {
-    start: u64,
+    start: Gpa,
     bytes: u64,
     place: NonNull<u8>,
 }
@@ -63,7 +64,7 @@ impl GuestMemory {
         let place = NonNull::new(place.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let mut memory = Self::new();
         // SAFETY: it was mapped just now, is never unmapped, and nobody else knows of it.
-        unsafe { memory.add(0, place, bytes as u64) };
+        unsafe { memory.add(Gpa::new(0), place, bytes as u64) };
         Ok(memory)
     }
 
@@ -72,7 +73,7 @@ impl GuestMemory {
     /// # Safety
     /// The memory is mapped readable and writable, stays so as long as this process lives, and no
     /// reference to it exists from now on.
-    pub unsafe fn add(&mut self, start: u64, place: NonNull<u8>, bytes: u64) {
+    pub unsafe fn add(&mut self, start: Gpa, place: NonNull<u8>, bytes: u64) {
         let region = Region {
             start,
             bytes,
@@ -82,9 +83,9 @@ impl GuestMemory {
     }
 
     /// Where these bytes lie in this process. They all lie in one region.
-    fn locate(&self, address: u64, length: u64) -> Result<NonNull<u8>, Outside> {
+    fn locate(&self, address: Gpa, length: u64) -> Result<NonNull<u8>, Outside> {
         for region in &self.regions {
-            let Some(offset) = address.checked_sub(region.start) else {
+            let Some(offset) = address.checked_offset_from(region.start) else {
                 continue;
             };
             if offset
@@ -102,7 +103,7 @@ impl GuestMemory {
     ///
     /// # Errors
     /// They are not.
-    pub fn check(&self, address: u64, length: u64) -> Result<(), Outside> {
+    pub fn check(&self, address: Gpa, length: u64) -> Result<(), Outside> {
         self.locate(address, length).map(drop)
     }
 
@@ -110,7 +111,7 @@ impl GuestMemory {
     ///
     /// # Errors
     /// They are no guest memory; nothing is done then.
-    pub fn copy_out(&self, address: u64, to: &mut [u8]) -> Result<(), Outside> {
+    pub fn copy_out(&self, address: Gpa, to: &mut [u8]) -> Result<(), Outside> {
         let from = self.locate(address, size_of_val(to) as u64)?;
         for (offset, byte) in to.iter_mut().enumerate() {
             // SAFETY: `locate` found as many bytes as `to` has.
@@ -125,7 +126,7 @@ impl GuestMemory {
     ///
     /// # Errors
     /// There is no guest memory for them; nothing is done then.
-    pub fn copy_in(&self, address: u64, from: &[u8]) -> Result<(), Outside> {
+    pub fn copy_in(&self, address: Gpa, from: &[u8]) -> Result<(), Outside> {
         let to = self.locate(address, size_of_val(from) as u64)?;
         for (offset, byte) in from.iter().enumerate() {
             // SAFETY: `locate` found as many bytes as `from` has.
@@ -140,7 +141,7 @@ impl GuestMemory {
     ///
     /// # Errors
     /// There is no guest memory at this place; nothing is read then.
-    pub fn read(&self, fd: impl AsFd, address: u64, length: u64) -> Transfer {
+    pub fn read(&self, fd: impl AsFd, address: Gpa, length: u64) -> Transfer {
         let (fd, to) = (fd.as_fd().as_raw_fd(), self.locate(address, length)?);
         // SAFETY: the kernel writes at most `length` bytes, which `locate` found.
         Ok(count(unsafe {
@@ -152,7 +153,7 @@ impl GuestMemory {
     ///
     /// # Errors
     /// It is no guest memory; nothing is written then.
-    pub fn write(&self, fd: impl AsFd, address: u64, length: u64) -> Transfer {
+    pub fn write(&self, fd: impl AsFd, address: Gpa, length: u64) -> Transfer {
         let (fd, from) = (fd.as_fd().as_raw_fd(), self.locate(address, length)?);
         // SAFETY: the kernel reads at most `length` bytes, which `locate` found.
         Ok(count(unsafe {
@@ -164,7 +165,7 @@ impl GuestMemory {
     ///
     /// # Errors
     /// There is no guest memory at this place; nothing is read then.
-    pub fn read_at(&self, fd: impl AsFd, offset: u64, address: u64, length: u64) -> Transfer {
+    pub fn read_at(&self, fd: impl AsFd, offset: u64, address: Gpa, length: u64) -> Transfer {
         let (fd, to) = (fd.as_fd().as_raw_fd(), self.locate(address, length)?);
         // SAFETY: the kernel writes at most `length` bytes, which `locate` found.
         Ok(count(unsafe {
@@ -181,7 +182,7 @@ impl GuestMemory {
     ///
     /// # Errors
     /// It is no guest memory; nothing is written then.
-    pub fn write_at(&self, fd: impl AsFd, offset: u64, address: u64, length: u64) -> Transfer {
+    pub fn write_at(&self, fd: impl AsFd, offset: u64, address: Gpa, length: u64) -> Transfer {
         let (fd, from) = (fd.as_fd().as_raw_fd(), self.locate(address, length)?);
         // SAFETY: the kernel reads at most `length` bytes, which `locate` found.
         Ok(count(unsafe {
@@ -213,7 +214,7 @@ mod tests {
         let mut memory = GuestMemory::anonymous(FIRST).unwrap();
         let more = GuestMemory::anonymous(4096).unwrap().regions[0];
         // SAFETY: `anonymous` has mapped it for ever, and nobody else knows of it.
-        unsafe { memory.add(SECOND, more.place, more.bytes) };
+        unsafe { memory.add(Gpa::new(SECOND), more.place, more.bytes) };
         memory
     }
 
@@ -221,9 +222,9 @@ mod tests {
     fn what_goes_in_comes_out_of_each_region() {
         let memory = memory();
         for address in [0, 3, FIRST as u64 - 5, SECOND, SECOND + 4091] {
-            memory.copy_in(address, b"hello").unwrap();
+            memory.copy_in(Gpa::new(address), b"hello").unwrap();
             let mut bytes = [0; 5];
-            memory.copy_out(address, &mut bytes).unwrap();
+            memory.copy_out(Gpa::new(address), &mut bytes).unwrap();
             assert_eq!(&bytes, b"hello");
         }
     }
@@ -233,11 +234,14 @@ mod tests {
         let memory = memory();
         let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
-        let nothing = memory.read(&ours, SECOND, 100).unwrap();
+        let nothing = memory.read(&ours, Gpa::new(SECOND), 100).unwrap();
         assert_eq!(nothing, Err(Errno::AGAIN));
         theirs.send(b"frame").unwrap();
-        assert_eq!(memory.read(&ours, SECOND + 8, 100).unwrap(), Ok(5));
-        assert_eq!(memory.write(&ours, SECOND + 9, 3).unwrap(), Ok(3));
+        assert_eq!(
+            memory.read(&ours, Gpa::new(SECOND + 8), 100).unwrap(),
+            Ok(5)
+        );
+        assert_eq!(memory.write(&ours, Gpa::new(SECOND + 9), 3).unwrap(), Ok(3));
         let mut bytes = [0; 8];
         assert_eq!(theirs.recv(&mut bytes).unwrap(), 3);
         assert_eq!(&bytes[..3], b"ram");
@@ -254,7 +258,7 @@ mod tests {
             let end = u128::from(address) + u128::from(length);
             let first = end <= FIRST as u128;
             let second = address >= SECOND && end <= u128::from(SECOND + 4096);
-            let found = memory().check(address, length).is_ok();
+            let found = memory().check(Gpa::new(address), length).is_ok();
             prop_assert_eq!(found, first || second);
         }
     }

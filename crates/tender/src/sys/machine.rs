@@ -2,7 +2,7 @@
 
 use super::guest::GuestMemory;
 use super::window::Window;
-use crate::memory::Memory;
+use crate::memory::{Gpa, Memory};
 use kvm_bindings::{KVM_MEM_READONLY, kvm_userspace_memory_region};
 use kvm_ioctls::{IoEventAddress, Kvm, VcpuExit, VcpuFd, VmFd};
 use rustix::io::Errno;
@@ -27,7 +27,7 @@ pub enum Exit {
     /// It used a port in another way.
     OtherPort(u16),
     /// It touched a guest-physical address where no memory is.
-    Nowhere(u64),
+    Nowhere(Gpa),
     /// An exception that it could not handle, while it handled another one: a triple fault, or a
     /// HLT that nothing can end.
     Shutdown,
@@ -100,7 +100,7 @@ impl Machine {
     }
 
     /// Lends `length` bytes of this process from `address` on, whole pages, to the guest at the
-    /// same guest-physical address, in the memory slot `slot`, which is not the first.
+    /// guest-physical address `physical`, in the memory slot `slot`, which is not the first.
     ///
     /// # Errors
     /// What KVM says: `EINVAL` if addresses are odd or taken.
@@ -111,40 +111,15 @@ impl Machine {
     pub unsafe fn lend(
         &self,
         slot: u32,
-        address: u64,
-        length: u64,
+        physical: Gpa,
+        (address, length): (u64, u64),
         read_only: bool,
     ) -> io::Result<()> {
         let flags = if read_only { KVM_MEM_READONLY } else { 0 };
         let region = kvm_userspace_memory_region {
             slot,
             flags,
-            guest_phys_addr: address,
-            memory_size: length,
-            userspace_addr: address,
-        };
-        // SAFETY: the caller vouches for the memory.
-        unsafe { self.vm.set_user_memory_region(region) }.map_err(os_error)
-    }
-
-    /// The same at another guest-physical address, `physical`, to be written too.
-    ///
-    /// # Errors
-    /// As [`Self::lend`].
-    ///
-    /// # Safety
-    /// As [`Self::lend`].
-    pub unsafe fn lend_at(
-        &self,
-        slot: u32,
-        physical: u64,
-        address: u64,
-        length: u64,
-    ) -> io::Result<()> {
-        let region = kvm_userspace_memory_region {
-            slot,
-            flags: 0,
-            guest_phys_addr: physical,
+            guest_phys_addr: physical.number(),
             memory_size: length,
             userspace_addr: address,
         };
@@ -177,10 +152,10 @@ impl Machine {
         let mut memory = GuestMemory::new();
         // SAFETY: `new` has mapped the memory, it is never unmapped, and `self`, from which all
         // references to it were borrowed, ends here.
-        unsafe { memory.add(0, self.memory, self.bytes as u64) };
+        unsafe { memory.add(Gpa::new(0), self.memory, self.bytes as u64) };
         if let Some((place, window)) = arena.and_then(|window| Some((window.place()?, window))) {
             // SAFETY: windows are never unmapped, and no reference to one is ever made.
-            unsafe { memory.add(window.address(), place, window.bytes()) };
+            unsafe { memory.add(Gpa::new(window.address()), place, window.bytes()) };
         }
         Running {
             vcpu: self.vcpu,
@@ -240,7 +215,7 @@ impl Running {
             },
             Ok(VcpuExit::IoIn(port, _)) => Exit::OtherPort(port),
             Ok(VcpuExit::MmioRead(address, _) | VcpuExit::MmioWrite(address, _)) => {
-                Exit::Nowhere(address)
+                Exit::Nowhere(Gpa::new(address))
             }
             Ok(VcpuExit::Shutdown | VcpuExit::Hlt) => Exit::Shutdown,
             Ok(VcpuExit::FailEntry(reason, _)) => Exit::Refused(reason),
@@ -255,13 +230,13 @@ impl Running {
 }
 
 impl Memory for Machine {
-    fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]> {
-        let end = address.checked_add(length)?;
+    fn bytes(&mut self, address: Gpa, length: u64) -> Option<&mut [u8]> {
+        let end = address.checked_add(length)?.number();
         if end > self.bytes as u64 {
             return None;
         }
         // SAFETY: the address lies within the mapping (checked above), or one past its end.
-        let start = unsafe { self.memory.add(address as usize) };
+        let start = unsafe { self.memory.add(address.number() as usize) };
         // SAFETY: (1) the range lies within memory that `new` mapped readable and writable, all of
         // it initialised, since the kernel gives zeroes; (2) no other slice of it exists, for each
         // borrows self; (3) the guest runs only once `start` has consumed self.

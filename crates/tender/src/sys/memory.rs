@@ -1,7 +1,7 @@
 //! Guest memory in this process: guest addresses are addresses here.
 
 use super::fault;
-use crate::memory::{Memory, Region, writable_end};
+use crate::memory::{Gpa, Memory, Region, writable_end};
 use abi::GUEST_BASE;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect};
 use std::arch::asm;
@@ -80,8 +80,9 @@ impl Filling {
 }
 
 impl Memory for Filling {
-    fn bytes(&mut self, address: u64, length: u64) -> Option<&mut [u8]> {
-        let end = address.checked_add(length)?;
+    fn bytes(&mut self, address: Gpa, length: u64) -> Option<&mut [u8]> {
+        let end = address.checked_add(length)?.number();
+        let address = address.number();
         if address < GUEST_BASE || end > self.end {
             return None;
         }

@@ -1,6 +1,7 @@
 //! The memory of the rings, which a guest and this process share.
 
 use super::machine::{Machine, RINGS_SLOT};
+use crate::memory::Gpa;
 use abi::ring::{BASE, BYTES, Rings, WORDS};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::io;
@@ -13,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 pub fn map(machine: &Machine) -> io::Result<Rings<'static>> {
     let words = words()?;
     // SAFETY: they are mapped for ever, and nothing but atomics refers to them.
-    unsafe { machine.lend(RINGS_SLOT, BASE, BYTES, false) }?;
+    unsafe { machine.lend(RINGS_SLOT, Gpa::new(BASE), (BASE, BYTES), false) }?;
     Rings::new(words).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 

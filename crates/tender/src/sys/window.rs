@@ -1,6 +1,7 @@
 //! Memory that somebody else reaches too: registers of a device, memory that devices write.
 
 use super::machine::Machine;
+use crate::memory::Gpa;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
 use std::io;
 use std::os::fd::AsFd;
@@ -65,8 +66,8 @@ impl Window {
     ///
     /// # Errors
     /// What KVM says.
-    pub fn lend(&self, machine: &Machine, slot: u32, physical: u64) -> io::Result<()> {
+    pub fn lend(&self, machine: &Machine, slot: u32, physical: Gpa) -> io::Result<()> {
         // SAFETY: the window is never unmapped, and there is no reference to it.
-        unsafe { machine.lend_at(slot, physical, self.address, self.bytes) }
+        unsafe { machine.lend(slot, physical, (self.address, self.bytes), false) }
     }
 }

@@ -24,6 +24,7 @@ use std::{fmt, io};
 use sysfs::{Identity, Neighbour};
 
 pub use dma::{Arena, Pages};
+pub use iova::Iova;
 pub use report::lines as report;
 
 /// The command register of the configuration space, and its bits (PCI Local Bus 3.0, 6.2.2).
@@ -47,6 +48,8 @@ pub struct Pci {
 /// A PCIe device, attached.
 #[derive(Debug)]
 pub struct Device {
+    /// Its name in the manifest.
+    pub name: String,
     /// What the guest is told.
     pub info: Info,
     /// Its BARs, mapped.
@@ -63,6 +66,7 @@ impl Device {
     /// A device of which nothing but that is known yet.
     fn attached() -> Self {
         Self {
+            name: String::new(),
             info: Info {
                 flags: info_flag::ATTACHED,
                 ..Info::ZERO
@@ -274,7 +278,8 @@ pub fn attach(
                 })
             }
         };
-        let device = attached.map_err(|reason| error(source.option(), reason))?;
+        let mut device = attached.map_err(|reason| error(source.option(), reason))?;
+        device.name.clone_from(&source.name);
         pci.devices.push(device);
     }
     let held = host.start(opened, pci.dma.as_mut());
@@ -305,7 +310,7 @@ impl Pci {
 
     /// What the guest is told of its DMA memory.
     pub fn dma(&self) -> Dma {
-        self.dma.as_ref().map_or(Dma::ZERO, Arena::told)
+        self.dma.as_ref().map_or(Dma::ZERO, Arena::info)
     }
 
     /// The connections by which registers are reached by message.

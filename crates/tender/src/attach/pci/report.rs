@@ -33,13 +33,14 @@ pub fn lines(pci: &Pci, sources: &[&options::Pci]) -> Vec<String> {
 fn memory(arena: &Arena) -> String {
     let mib = arena.window.bytes() >> 20;
     let (pages, remedy) = match arena.pages {
-        Pages::Huge => ("pages of 2 MiB", String::new()),
+        Pages::OneGib => ("pages of 1 GiB", String::new()),
+        Pages::TwoMib => ("pages of 2 MiB", String::new()),
         Pages::Ordinary => {
             let count = mib.div_ceil(2);
             let remedy = format!("; for larger ones: sudo sysctl vm.nr_hugepages={count}");
             ("ordinary pages", remedy)
         }
     };
-    let iova = arena.iova;
+    let iova = arena.iova.number();
     format!("{mib} MiB of DMA memory at I/O address {iova:#x}, of {pages}{remedy}")
 }

@@ -5,6 +5,7 @@
 //! event. DMA memory is mapped for the container once all groups are in, for each may narrow the
 //! addresses. Last, the device may become bus master.
 
+use super::iova::Iova;
 use super::sysfs::{self, Found, Identity};
 use super::{
     BarProblem, COMMAND, COMMAND_BUS_MASTER, COMMAND_MEMORY, COMMAND_NO_PIN, Device, Reason, dma,
@@ -224,10 +225,10 @@ fn command(device: &vfio::Device, set: u16, clear: u16) -> Result<(), Reason> {
 fn reach(container: &Container, arena: &mut dma::Arena) -> Result<(), Reason> {
     let iommu = container.iommu().map_err(step("the IOMMU"))?;
     let bytes = arena.window.bytes();
-    let place = iova::place(&iommu.ranges, bytes, DMA_BASE);
+    let place = iova::place(&iommu.ranges, bytes, Iova::new(DMA_BASE));
     let place = place.filter(|_| iommu.mappings_left > 0);
     arena.iova = place.ok_or(Reason::NoRoom(bytes >> 20))?;
-    let mapped = container.map(&arena.window, arena.iova);
+    let mapped = container.map(&arena.window, arena.iova.number());
     mapped.map_err(|error| {
         let limit = rustix::process::getrlimit(Resource::Memlock).current;
         match (error.raw_os_error(), limit) {

@@ -406,7 +406,7 @@ impl Client {
             argsz: size_of::<DmaMap>() as u32,
             flags: dma_flag::READ | dma_flag::WRITE,
             offset: 0,
-            address: arena.iova,
+            address: arena.iova.number(),
             size: arena.window.bytes(),
         };
         let memory = [arena.memory.as_fd()];

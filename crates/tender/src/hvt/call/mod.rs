@@ -6,6 +6,7 @@
 use super::cause::{ARGUMENT_ALIGN, Cause, HostStep, Violation};
 use crate::attach::Attached;
 use crate::jail::Grants;
+use crate::memory::Gpa;
 use crate::sys::guest::{GuestMemory, Outside};
 use abi::extension::EPOLL_GONE;
 use abi::hvt::{self, CALL_PORT, COOKIE_BYTES, MESSAGE_BYTES_MAX, TRAP_MAGIC, Trap, call, result};
@@ -58,7 +59,7 @@ impl Calls {
         let number = port.wrapping_sub(CALL_PORT);
         let asked = Asked {
             guest: Guest { memory, number },
-            address: u64::from(argument),
+            address: Gpa::new(argument.into()),
         };
         match number {
             call::WALL_TIME => asked.answer(|_, argument: &mut hvt::WallTime| {
@@ -66,7 +67,7 @@ impl Calls {
                 Ok(())
             })?,
             call::PUTS => asked.answer(|memory, argument: &mut hvt::Puts| {
-                memory.puts(argument.data, argument.len)
+                memory.puts(Gpa::new(argument.data), argument.len)
             })?,
             call::POLL => asked.answer(|_, argument| self.poll(argument))?,
             call::BLOCK_WRITE | call::BLOCK_READ => {
@@ -153,7 +154,7 @@ impl Calls {
             argument.ret = result::INVALID;
             return Ok(());
         };
-        let written = memory.write(&net.fd, argument.data, argument.len);
+        let written = memory.write(&net.fd, Gpa::new(argument.data), argument.len);
         argument.ret = match written.map_err(memory.pointer())? {
             Ok(written) if written as u64 == argument.len => result::OK,
             Err(Errno::BADFD) => return Err(Cause::DeviceGone(net.index)),
@@ -168,7 +169,7 @@ impl Calls {
             argument.ret = result::INVALID;
             return Ok(());
         };
-        let read = memory.read(&net.fd, argument.data, argument.len);
+        let read = memory.read(&net.fd, Gpa::new(argument.data), argument.len);
         argument.ret = match read.map_err(memory.pointer())? {
             Ok(0) | Err(Errno::AGAIN | Errno::INTR) => result::AGAIN,
             Ok(length) => {
@@ -198,7 +199,7 @@ impl Calls {
         let mut message = [0; MESSAGE_BYTES_MAX];
         let message = &mut message[..argument.len as usize];
         memory
-            .copy_out(argument.data, message)
+            .copy_out(Gpa::new(argument.data), message)
             .map_err(memory.pointer())?;
         // A socket with a timeout is interrupted even by what lets a stopped process go on.
         let sent = until_not(
@@ -222,7 +223,7 @@ impl Calls {
         };
         let read = until_not(
             |read| *read == Ok(Err(Errno::INTR)),
-            || memory.read(socket, argument.data, argument.len),
+            || memory.read(socket, Gpa::new(argument.data), argument.len),
         );
         let read = read.map_err(memory.pointer())?;
         argument.ret = match read {
@@ -248,8 +249,8 @@ impl Calls {
             return Ok(());
         }
         let done = match memory.number {
-            call::BLOCK_WRITE => memory.write_at(fd, offset, argument.data, length),
-            _ => memory.read_at(fd, offset, argument.data, length),
+            call::BLOCK_WRITE => memory.write_at(fd, offset, Gpa::new(argument.data), length),
+            _ => memory.read_at(fd, offset, Gpa::new(argument.data), length),
         };
         argument.ret = match done.map_err(memory.pointer())? {
             Ok(count) if count as u64 == length => result::OK,
@@ -297,7 +298,7 @@ impl Guest<'_> {
     }
 
     /// Writes to the console. What it does not take is lost.
-    fn puts(self, mut address: u64, mut length: u64) -> Answer {
+    fn puts(self, mut address: Gpa, mut length: u64) -> Answer {
         self.check(address, length).map_err(self.pointer())?;
         let console = std::io::stdout();
         for _ in 0..CONSOLE_ATTEMPTS_MAX {
@@ -309,8 +310,11 @@ impl Guest<'_> {
                 .map_err(self.pointer())?
             {
                 Ok(written) => {
-                    address += written as u64;
-                    length -= written as u64;
+                    length = length.saturating_sub(written as u64);
+                    match address.checked_add(written as u64) {
+                        Some(next) => address = next,
+                        None => break,
+                    }
                 }
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(_) => break,
@@ -323,7 +327,7 @@ impl Guest<'_> {
 /// A call with its argument.
 struct Asked<'a> {
     guest: Guest<'a>,
-    address: u64,
+    address: Gpa,
 }
 
 impl Asked<'_> {
@@ -352,7 +356,7 @@ impl Asked<'_> {
                 address => {
                     let mut cookie = [0; COOKIE_BYTES as usize];
                     memory
-                        .copy_out(address, &mut cookie)
+                        .copy_out(Gpa::new(address), &mut cookie)
                         .map_err(memory.pointer())?;
                     Trap::read_from_prefix(&cookie).ok().map(|(trap, _)| trap)
                 }

@@ -76,12 +76,12 @@ fn memory() -> GuestMemory {
 }
 
 fn put(memory: &GuestMemory, address: u64, bytes: &[u8]) {
-    memory.copy_in(address, bytes).unwrap();
+    memory.copy_in(Gpa::new(address), bytes).unwrap();
 }
 
 fn get(memory: &GuestMemory, address: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
-    memory.copy_out(address, &mut bytes).unwrap();
+    memory.copy_out(Gpa::new(address), &mut bytes).unwrap();
     bytes
 }
 
@@ -186,7 +186,10 @@ fn what_lies_outside_of_guest_memory_ends_the_guest() {
     for (data, len) in [(MEMORY as u64, 1), (DATA, MEMORY as u64), (u64::MAX, 2)] {
         let puts = hvt::Puts { data, len };
         let violation = call(&calls, &memory, call::PUTS, puts).unwrap_err();
-        assert_eq!(violation, Violation::Pointer(call::PUTS, data, len).into());
+        assert_eq!(
+            violation,
+            Violation::Pointer(call::PUTS, Gpa::new(data), len).into()
+        );
     }
     for number in 1..=call::HALT {
         let outside = calls.handle(&memory, CALL_PORT + number, !7);
@@ -195,7 +198,7 @@ fn what_lies_outside_of_guest_memory_ends_the_guest() {
             "{number}"
         );
         let odd = calls.handle(&memory, CALL_PORT + number, 4);
-        assert_eq!(odd, Err(Violation::Unaligned(number, 4).into()));
+        assert_eq!(odd, Err(Violation::Unaligned(number, Gpa::new(4)).into()));
     }
 }
 

@@ -7,6 +7,7 @@
 use super::call::is_inside;
 use super::cause::Violation;
 use crate::attach::Attached;
+use crate::memory::Gpa;
 use crate::sys::guest::GuestMemory;
 use abi::manifest::Device;
 use abi::ring::{self, Operation, Request, Rings, Server};
@@ -161,7 +162,7 @@ impl Net<'_> {
             else {
                 break;
             };
-            let written = memory.write(self.fd, address, length.into());
+            let written = memory.write(self.fd, Gpa::new(address), length.into());
             let written = written.map_err(|outside| Violation::Buffer(self.index, outside))?;
             if written != Err(Errno::INTR) {
                 self.transmit.serve(result(written));
@@ -183,7 +184,7 @@ impl Net<'_> {
             else {
                 break;
             };
-            let read = memory.read(self.fd, address, length.into());
+            let read = memory.read(self.fd, Gpa::new(address), length.into());
             let read = read.map_err(|outside| Violation::Buffer(self.index, outside))?;
             match read {
                 Ok(length) => bytes += length,
@@ -220,9 +221,9 @@ impl Disk<'_> {
             let done = if !is_inside(offset, length, self.capacity) {
                 Ok(Err(Errno::INVAL))
             } else if operation == Operation::Write {
-                memory.write_at(self.fd, offset, address, length)
+                memory.write_at(self.fd, offset, Gpa::new(address), length)
             } else {
-                memory.read_at(self.fd, offset, address, length)
+                memory.read_at(self.fd, offset, Gpa::new(address), length)
             };
             let done = done.map_err(|outside| Violation::Buffer(self.index, outside))?;
             if done != Err(Errno::INTR) {

@@ -61,7 +61,7 @@ impl World {
 
     fn bytes(&self, address: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
-        self.memory.copy_out(address, &mut bytes).unwrap();
+        self.memory.copy_out(Gpa::new(address), &mut bytes).unwrap();
         bytes
     }
 }
@@ -124,7 +124,7 @@ fn a_disk_is_read_and_written_within_its_bounds() {
     let world = World::new();
     let mut queues = world.queues();
     let mut disk = world.client(receive(DISK));
-    world.memory.copy_in(0, &[7; 512]).unwrap();
+    world.memory.copy_in(Gpa::new(0), &[7; 512]).unwrap();
     let write = Request {
         operation: Operation::Write,
         offset: CAPACITY - 512,
@@ -169,7 +169,10 @@ fn a_buffer_outside_of_memory_ends_the_guest() {
                 assert!(client.write(buffer(address, length)));
                 client.post();
                 let length = length.into();
-                let outside = Outside { address, length };
+                let outside = Outside {
+                    address: Gpa::new(address),
+                    length,
+                };
                 let ended = world.queues().serve();
                 assert_eq!(ended, Err(Violation::Buffer(device, outside)));
             }
