@@ -2,7 +2,7 @@
 #![no_main]
 
 use drivers::net::e1000e::puppet::Intel82574;
-use drivers::net::e1000e::{Driver, Filter};
+use drivers::net::e1000e::{Config, Driver};
 use fuzz::card::{Card, RING};
 use libfuzzer_sys::fuzz_target;
 use std::cell::RefCell;
@@ -18,7 +18,7 @@ fn card() -> Subject {
     Card::new(
         2048,
         |puppet, bar, arena, pool| {
-            let nic = Driver::new(bar, arena, pool, Filter::None, puppet.clock());
+            let nic = Driver::new(bar, arena, pool, Config::FORWARD, puppet.clock());
             nic.expect("the puppet comes up")
         },
         |nic, puppet| {

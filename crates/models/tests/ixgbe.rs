@@ -5,7 +5,8 @@ use device::offload::Checksum;
 use device::{
     BATCH_FRAMES_MAX, Batch, Frame, Gso, GsoKind, Nic, NicCounts, Offload, Pool, TEND_NANOSECONDS,
 };
-use drivers::net::ixgbe::{BUFFER_BYTES, BUFFERS, Config, Driver, Error, Filter};
+use drivers::net::Error;
+use drivers::net::ixgbe::{BUFFER_BYTES, BUFFERS, Config, Driver, Filter};
 use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
 use hw::sim::{View, arena};
 use models::wire::{Loop, Pair, pair};

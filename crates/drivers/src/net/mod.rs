@@ -1,6 +1,185 @@
-//! Network interfaces.
+//! Network interfaces: each driver in a folder, and one table of them.
+//!
+//! To add a driver, write its folder and one line of [`DRIVERS`]. All folders have the same shape:
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod` | the driver: the order of its life, and [`Nic`] |
+//! | `config` | how the device is to be set up |
+//! | `registers` | offsets and bits, by section of the datasheet |
+//! | `descriptor` | the words of descriptors |
+//! | `init` | reset and bring-up, in the datasheet's order |
+//! | `link` | the link |
+//! | `rx`, `tx` | the two rings |
+//! | `stats` | what the device counts |
+//! | `puppet` | what a [`puppet`] has to know to play the device |
+//! | `tests` | the driver against puppets and liars |
+//!
+//! A file that a device has no use for is missing; its `mod` says why.
 
 pub mod e1000e;
+mod error;
 pub mod ixgbe;
 #[cfg(any(test, feature = "puppet"))]
 pub mod puppet;
+pub mod recovery;
+
+pub use error::Error;
+
+use alloc::boxed::Box;
+use core::fmt;
+use device::{Nic, Pool};
+use hw::{DmaArena, Mmio};
+
+/// All drivers.
+pub const DRIVERS: &[Driver] = &[e1000e::DRIVER, ixgbe::DRIVER];
+
+/// A driver, and the device that it is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Driver {
+    /// Vendor ID in the device's PCI configuration.
+    pub vendor: u16,
+    /// Device ID in the device's PCI configuration.
+    pub device: u16,
+    /// What the driver is called.
+    pub name: &'static str,
+    /// Brings the device up to forward all frames that it receives.
+    pub start: fn(Resources<'_>) -> Result<Started, Error>,
+}
+
+/// What a driver gets for its device.
+pub struct Resources<'a> {
+    /// The registers.
+    pub bar0: Mmio,
+    /// Memory for rings and buffers.
+    pub arena: &'a mut DmaArena,
+    /// How many other devices are still to take memory from `arena`: the driver leaves them theirs.
+    pub others: usize,
+    /// Monotonic time in nanoseconds.
+    pub clock: &'a dyn Fn() -> u64,
+}
+
+/// A device that works.
+pub struct Started {
+    /// Its driver.
+    pub nic: Box<dyn Nic>,
+    /// Where the frames come from that it receives.
+    pub pool: Pool,
+}
+
+/// Brings up the device with these IDs by its driver.
+///
+/// # Errors
+/// [`StartError`], within some seconds.
+pub fn start(vendor: u16, device: u16, resources: Resources<'_>) -> Result<Started, StartError> {
+    let found = DRIVERS
+        .iter()
+        .find(|driver| (driver.vendor, driver.device) == (vendor, device));
+    let driver = found.ok_or(StartError::NoDriver { vendor, device })?;
+    (driver.start)(resources).map_err(|error| StartError::Driver {
+        name: driver.name,
+        error,
+    })
+}
+
+/// Why a device does not work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartError {
+    /// There is no driver for it.
+    NoDriver {
+        /// Its vendor ID.
+        vendor: u16,
+        /// Its device ID.
+        device: u16,
+    },
+    /// Its driver cannot use it.
+    Driver {
+        /// The driver's name.
+        name: &'static str,
+        /// Why not.
+        error: Error,
+    },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDriver { vendor, device } => {
+                write!(f, "no driver for {vendor:04x}:{device:04x}: there are for")?;
+                for (n, driver) in DRIVERS.iter().enumerate() {
+                    let and = if n == 0 { "" } else { " and" };
+                    write!(f, "{and} {:04x}:{:04x}", driver.vendor, driver.device)?;
+                }
+                Ok(())
+            }
+            Self::Driver { name, error } => write!(f, "{name}: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for StartError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use puppet::{Part, Puppet};
+
+    /// Starts the device that a puppet plays, in so much DMA memory.
+    fn started<P: Part>(
+        ids: (u16, u16),
+        dma_bytes: usize,
+        others: usize,
+    ) -> Result<Started, StartError> {
+        let (puppet, bar0, mut arena) = Puppet::<P>::new(dma_bytes);
+        let resources = Resources {
+            bar0,
+            arena: &mut arena,
+            others,
+            clock: &puppet.clock(),
+        };
+        start(ids.0, ids.1, resources)
+    }
+
+    #[test]
+    fn each_device_has_one_driver_which_brings_it_up() {
+        const DMA_BYTES: usize = 8 << 20;
+        for (n, driver) in DRIVERS.iter().enumerate() {
+            let same =
+                |other: &Driver| (other.vendor, other.device) == (driver.vendor, driver.device);
+            assert_eq!(DRIVERS.iter().position(same), Some(n));
+        }
+        let e1000e = started::<e1000e::puppet::Intel82574>((0x8086, 0x10d3), DMA_BYTES, 0).unwrap();
+        assert_eq!(e1000e.nic.mac(), e1000e::puppet::MAC);
+        let ixgbe = started::<ixgbe::puppet::Intel82599>((0x8086, 0x10fb), DMA_BYTES, 0).unwrap();
+        assert_eq!(ixgbe.nic.mac(), ixgbe::puppet::MAC);
+        assert!(ixgbe.pool.free() > 0);
+    }
+
+    #[test]
+    fn frames_are_coalesced_if_that_leaves_the_other_devices_their_memory() {
+        use ixgbe::{BUFFER_BYTES, COALESCED_BUFFER_BYTES, COALESCED_DMA_BYTES};
+        for (others, bytes) in [(0, COALESCED_BUFFER_BYTES), (1, BUFFER_BYTES)] {
+            let ids = (ixgbe::VENDOR, ixgbe::DEVICE);
+            let dma_bytes = COALESCED_DMA_BYTES + (1 << 20);
+            let started = started::<ixgbe::puppet::Intel82599>(ids, dma_bytes, others).unwrap();
+            assert_eq!(started.pool.frame_bytes_max(), bytes - device::HEADROOM);
+        }
+    }
+
+    #[test]
+    fn what_has_no_driver_or_no_memory_says_so() {
+        let error = started::<ixgbe::puppet::Intel82599>((0x8086, 0x1572), 1 << 20, 0).err();
+        assert_eq!(
+            error.unwrap().to_string(),
+            "no driver for 8086:1572: there are for 8086:10d3 and 8086:10fb"
+        );
+        let error = started::<e1000e::puppet::Intel82574>((0x8086, 0x10d3), 4096, 0).err();
+        let text = error.unwrap().to_string();
+        assert!(text.starts_with("e1000e: "), "{text}");
+        assert!(
+            text.ends_with("enlarge dma_size in manifest.json"),
+            "{text}"
+        );
+    }
+}

@@ -1,8 +1,10 @@
 //! The 82574L that the [`Puppet`](crate::net::puppet::Puppet) plays.
 
-use super::registers as reg;
-use super::{Driver, Error, NicCounts, State};
+use super::registers::*;
+use super::{Driver, NicCounts, State};
+use crate::net::Error;
 use crate::net::puppet::{self, Part, Ring};
+use crate::net::recovery::Recovery;
 use hw::Register;
 
 /// The address in its EEPROM.
@@ -15,31 +17,25 @@ pub struct Intel82574;
 pub type Puppet = puppet::Puppet<Intel82574>;
 
 impl Part for Intel82574 {
-    const BAR_BYTES: usize = reg::BAR_BYTES;
+    const BAR_BYTES: usize = BAR_BYTES;
     const RECEIVE: Ring = Ring {
-        low: reg::RDBAL,
-        high: reg::RDBAH,
-        len: reg::RDLEN,
-        tail: reg::RDT,
+        low: RDBAL,
+        high: RDBAH,
+        len: RDLEN,
+        tail: RDT,
     };
     const TRANSMIT: Ring = Ring {
-        low: reg::TDBAL,
-        high: reg::TDBAH,
-        len: reg::TDLEN,
-        tail: reg::TDT,
+        low: TDBAL,
+        high: TDBAH,
+        len: TDLEN,
+        tail: TDT,
     };
-    const RESET: (Register, u32) = (reg::CTRL, reg::ctrl::RST);
-    const LINK: (Register, u32) = (reg::STATUS, reg::status::LU | 2 << reg::status::SPEED_SHIFT);
+    const RESET: (Register, u32) = (CTRL, CTRL_RST);
+    const LINK: (Register, u32) = (STATUS, STATUS_LU | 2 << STATUS_SPEED_SHIFT);
     const READY: &'static [(Register, u32)] = &[
-        (
-            reg::RAL,
-            u32::from_le_bytes([MAC[0], MAC[1], MAC[2], MAC[3]]),
-        ),
-        (
-            reg::RAH,
-            u32::from_le_bytes([MAC[4], MAC[5], 0, 0]) | reg::rah::AV,
-        ),
-        (reg::EEC, reg::eec::AUTO_RD),
+        (RAL, u32::from_le_bytes([MAC[0], MAC[1], MAC[2], MAC[3]])),
+        (RAH, u32::from_le_bytes([MAC[4], MAC[5], 0, 0]) | RAH_AV),
+        (EEC, EEC_AUTO_RD),
     ];
 }
 
@@ -49,9 +45,9 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
     /// # Errors
     /// As for [`Driver::new`].
     pub fn renew(&mut self, clock: impl Fn() -> u64) -> Result<(), Error> {
-        self.state = State::Failed;
-        self.resets = 0;
+        self.state = State::Faulty;
         self.counts = NicCounts::default();
+        self.recovery = Recovery::default();
         self.start(clock)
     }
 }

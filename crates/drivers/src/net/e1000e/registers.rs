@@ -3,6 +3,9 @@
 
 use hw::Register;
 
+/// What a register reads where there is no device.
+pub const ALL_ONES: u32 = u32::MAX;
+
 /// Size of BAR 0 in bytes.
 pub const BAR_BYTES: usize = 128 << 10;
 
@@ -10,53 +13,41 @@ pub const BAR_BYTES: usize = 128 << 10;
 
 /// Device control.
 pub const CTRL: Register = Register(0x0000);
-/// Bits of [`CTRL`].
-pub mod ctrl {
-    /// Asks the device to start no more requests of its own.
-    pub const GIO_MASTER_DISABLE: u32 = 1 << 2;
-    /// Set link up: the MAC may talk to the PHY.
-    pub const SLU: u32 = 1 << 6;
-    /// Force speed.
-    pub const FRCSPD: u32 = 1 << 11;
-    /// Force duplex.
-    pub const FRCDPX: u32 = 1 << 12;
-    /// Global reset; clears itself.
-    pub const RST: u32 = 1 << 26;
-    /// Obey pause frames.
-    pub const RFCE: u32 = 1 << 27;
-    /// Send pause frames.
-    pub const TFCE: u32 = 1 << 28;
-    /// Take VLAN tags off received frames.
-    pub const VME: u32 = 1 << 30;
-}
+/// Asks the device to start no more requests of its own.
+pub const CTRL_GIO_MASTER_DISABLE: u32 = 1 << 2;
+/// Set link up: the MAC may talk to the PHY.
+pub const CTRL_SLU: u32 = 1 << 6;
+/// Force speed.
+pub const CTRL_FRCSPD: u32 = 1 << 11;
+/// Force duplex.
+pub const CTRL_FRCDPX: u32 = 1 << 12;
+/// Global reset; clears itself.
+pub const CTRL_RST: u32 = 1 << 26;
+/// Obey pause frames.
+pub const CTRL_RFCE: u32 = 1 << 27;
+/// Send pause frames.
+pub const CTRL_TFCE: u32 = 1 << 28;
+/// Take VLAN tags off received frames.
+pub const CTRL_VME: u32 = 1 << 30;
 
 /// Device status.
 pub const STATUS: Register = Register(0x0008);
-/// Bits of [`STATUS`].
-pub mod status {
-    /// Link up.
-    pub const LU: u32 = 1 << 1;
-    /// Where the speed of the link begins: 10, 100, 1000 and 1000 Mb/s.
-    pub const SPEED_SHIFT: u32 = 6;
-    /// The device may start requests of its own.
-    pub const GIO_MASTER_ENABLE: u32 = 1 << 19;
-}
+/// Link up.
+pub const STATUS_LU: u32 = 1 << 1;
+/// Where the speed of the link begins: 10, 100, 1000 and 1000 Mb/s.
+pub const STATUS_SPEED_SHIFT: u32 = 6;
+/// The device may start requests of its own.
+pub const STATUS_GIO_MASTER_ENABLE: u32 = 1 << 19;
 
 /// EEPROM control.
 pub const EEC: Register = Register(0x0010);
-/// Bits of [`EEC`].
-pub mod eec {
-    /// What the EEPROM holds has been read.
-    pub const AUTO_RD: u32 = 1 << 9;
-}
+/// What the EEPROM holds has been read.
+pub const EEC_AUTO_RD: u32 = 1 << 9;
 
 /// Extended device control.
 pub const CTRL_EXT: Register = Register(0x0018);
-/// Bits of [`CTRL_EXT`].
-pub mod ctrl_ext {
-    /// Tells the firmware that there is a driver.
-    pub const DRV_LOAD: u32 = 1 << 28;
-}
+/// Tells the firmware that there is a driver.
+pub const CTRL_EXT_DRV_LOAD: u32 = 1 << 28;
 
 /// Flow control: address of pause frames, low, high, and their type.
 pub const FCAL: Register = Register(0x0028);
@@ -71,11 +62,8 @@ pub const FCTTV: Register = Register(0x0170);
 
 /// PCIe control.
 pub const GCR: Register = Register(0x5b00);
-/// Bits of [`GCR`].
-pub mod gcr {
-    /// Reserved; software has to set it.
-    pub const RESERVED_SET: u32 = 1 << 22;
-}
+/// Reserved; software has to set it.
+pub const GCR_RESERVED_SET: u32 = 1 << 22;
 
 // Interrupt registers (10.2.4).
 
@@ -93,43 +81,37 @@ pub const EIAC: Register = Register(0x00dc);
 pub const IVAR: Register = Register(0x00e4);
 /// Throttling of the first MSI-X vector.
 pub const EITR: Register = Register(0x00e8);
-/// Bits of [`ICR`], [`IMS`] and [`IMC`].
-pub mod cause {
-    /// The state of the link changed.
-    pub const LSC: u32 = 1 << 2;
-    /// A received frame was written back.
-    pub const RXT0: u32 = 1 << 7;
-    /// The same in MSI-X mode, of queue 0.
-    pub const RXQ0: u32 = 1 << 20;
-    /// In MSI-X mode: causes that are no queue's.
-    pub const OTHER: u32 = 1 << 24;
-}
-/// Fields of [`IVAR`], each with a vector number in its low bits; here all have vector 0.
-pub mod ivar {
-    /// The field of receive queue 0 is valid.
-    pub const RXQ0_VALID: u32 = 1 << 3;
-    /// The field of other causes is valid.
-    pub const OTHER_VALID: u32 = 1 << 19;
-}
+// Bits of [`ICR`], [`IMS`] and [`IMC`].
+/// The state of the link changed.
+pub const CAUSE_LSC: u32 = 1 << 2;
+/// A received frame was written back.
+pub const CAUSE_RXT0: u32 = 1 << 7;
+/// The same in MSI-X mode, of queue 0.
+pub const CAUSE_RXQ0: u32 = 1 << 20;
+/// In MSI-X mode: causes that are no queue's.
+pub const CAUSE_OTHER: u32 = 1 << 24;
+// Fields of [`IVAR`], each with a vector number in its low bits; here all have vector 0.
+/// The field of receive queue 0 is valid.
+pub const IVAR_RXQ0_VALID: u32 = 1 << 3;
+/// The field of other causes is valid.
+pub const IVAR_OTHER_VALID: u32 = 1 << 19;
 
 // Receive registers (10.2.5).
 
 /// Receive control.
 pub const RCTL: Register = Register(0x0100);
-/// Bits of [`RCTL`]. With none of BSIZE and BSEX set, buffers have 2048 bytes; without LPE, frames
-/// of more than 1522 bytes are discarded; without SBP, bad ones are.
-pub mod rctl {
-    /// Enable.
-    pub const EN: u32 = 1 << 1;
-    /// Accept all unicast frames.
-    pub const UPE: u32 = 1 << 3;
-    /// Accept all multicast frames.
-    pub const MPE: u32 = 1 << 4;
-    /// Accept broadcast frames.
-    pub const BAM: u32 = 1 << 15;
-    /// Strip the checksum of the frame.
-    pub const SECRC: u32 = 1 << 26;
-}
+// Bits of [`RCTL`]. With none of BSIZE and BSEX set, buffers have 2048 bytes; without LPE, frames
+// of more than 1522 bytes are discarded; without SBP, bad ones are.
+/// Enable.
+pub const RCTL_EN: u32 = 1 << 1;
+/// Accept all unicast frames.
+pub const RCTL_UPE: u32 = 1 << 3;
+/// Accept all multicast frames.
+pub const RCTL_MPE: u32 = 1 << 4;
+/// Accept broadcast frames.
+pub const RCTL_BAM: u32 = 1 << 15;
+/// Strip the checksum of the frame.
+pub const RCTL_SECRC: u32 = 1 << 26;
 
 /// Flow control: below this fill level of the packet buffer XON is sent; 0: none.
 pub const FCRTL: Register = Register(0x2160);
@@ -155,11 +137,8 @@ pub const RADV: Register = Register(0x282c);
 pub const RXCSUM: Register = Register(0x5000);
 /// Filter control.
 pub const RFCTL: Register = Register(0x5008);
-/// Bits of [`RFCTL`].
-pub mod rfctl {
-    /// Extended descriptors.
-    pub const EXSTEN: u32 = 1 << 15;
-}
+/// Extended descriptors.
+pub const RFCTL_EXSTEN: u32 = 1 << 15;
 /// Multicast table: 128 registers.
 pub const MTA: Register = Register(0x5200);
 /// Registers of [`MTA`].
@@ -172,37 +151,29 @@ pub const RAH: Register = Register(0x5404);
 pub const RA_COUNT: usize = 16;
 /// Bytes from one receive address to the next.
 pub const RA_STRIDE: usize = 8;
-/// Bits of [`RAH`].
-pub mod rah {
-    /// Address valid.
-    pub const AV: u32 = 1 << 31;
-}
+/// Address valid.
+pub const RAH_AV: u32 = 1 << 31;
 
-/// Bits of [`RXDCTL`] and [`TXDCTL`].
-pub mod xdctl {
-    /// Write descriptors back one by one.
-    pub const WTHRESH_1: u32 = 1 << 16;
-    /// Transmit: count descriptors for the threshold; software has to set it.
-    pub const COUNT_DESC: u32 = 1 << 22;
-    /// Thresholds are in descriptors, not in cache lines.
-    pub const GRAN: u32 = 1 << 24;
-}
+// Bits of [`RXDCTL`] and [`TXDCTL`].
+/// Write descriptors back one by one.
+pub const XDCTL_WTHRESH_1: u32 = 1 << 16;
+/// Transmit: count descriptors for the threshold; software has to set it.
+pub const XDCTL_COUNT_DESC: u32 = 1 << 22;
+/// Thresholds are in descriptors, not in cache lines.
+pub const XDCTL_GRAN: u32 = 1 << 24;
 
 // Transmit registers (10.2.6).
 
 /// Transmit control.
 pub const TCTL: Register = Register(0x0400);
-/// Bits and fields of [`TCTL`].
-pub mod tctl {
-    /// Enable.
-    pub const EN: u32 = 1 << 1;
-    /// Pad short packets.
-    pub const PSP: u32 = 1 << 3;
-    /// Collision threshold, as section 4.6.6 says.
-    pub const CT: u32 = 0x0f << 4;
-    /// Collision distance for full duplex, as section 4.6.6 says.
-    pub const COLD_FULL_DUPLEX: u32 = 0x3f << 12;
-}
+/// Enable.
+pub const TCTL_EN: u32 = 1 << 1;
+/// Pad short packets.
+pub const TCTL_PSP: u32 = 1 << 3;
+/// Collision threshold, as section 4.6.6 says.
+pub const TCTL_CT: u32 = 0x0f << 4;
+/// Collision distance for full duplex, as section 4.6.6 says.
+pub const TCTL_COLD_FULL_DUPLEX: u32 = 0x3f << 12;
 /// Gaps between packets.
 pub const TIPG: Register = Register(0x0410);
 /// Value of [`TIPG`], as section 4.6.6 says: IPGT 8, IPGR1 8, IPGR2 6.

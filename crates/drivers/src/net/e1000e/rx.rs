@@ -15,7 +15,7 @@ const REFILL: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lie;
 
-pub struct Receive<const N: usize> {
+pub struct Receiver<const N: usize> {
     ring: DmaRing<WORDS, N>,
     /// Buffers that the device has, by descriptor. Never freed, so
     /// that they are not given back while it may use them.
@@ -25,7 +25,7 @@ pub struct Receive<const N: usize> {
     end: usize,
 }
 
-impl<const N: usize> Receive<N> {
+impl<const N: usize> Receiver<N> {
     pub fn new(arena: &mut DmaArena, pool: Pool) -> Result<Self, OutOfDma> {
         const { assert!(N > REFILL) };
         Ok(Self {

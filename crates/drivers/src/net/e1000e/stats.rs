@@ -1,24 +1,17 @@
 //! Statistics (10.2.7): registers that are cleared by being read, added up here.
 
-use super::GONE;
-use super::registers as reg;
+use super::registers::*;
 use device::NicCounts;
 use hw::{Mmio, Register};
 
 /// Frames that the MAC found bad: checksum, alignment, symbols, length.
-const RX_ERRORS: [Register; 5] = [
-    reg::CRCERRS,
-    reg::ALGNERRC,
-    reg::RXERRC,
-    reg::RLEC,
-    reg::ROC,
-];
+const RX_ERRORS: [Register; 5] = [CRCERRS, ALGNERRC, RXERRC, RLEC, ROC];
 
 /// Adds what the device has counted since the last look. A register that reads all ones has counted
 /// nothing: the device went away after it was seen last.
 pub fn collect(bar: &Mmio, counts: &mut NicCounts) {
     counts.rx_error += RX_ERRORS.iter().map(|each| read(bar, *each)).sum::<u64>();
-    counts.rx_missed += read(bar, reg::MPC);
+    counts.rx_missed += read(bar, MPC);
 }
 
 /// Forgets what was counted before.
@@ -30,7 +23,7 @@ pub fn clear(bar: &Mmio) {
 #[inline(never)]
 fn read(bar: &Mmio, register: Register) -> u64 {
     match bar.read(register) {
-        GONE => 0,
+        ALL_ONES => 0,
         count => u64::from(count),
     }
 }

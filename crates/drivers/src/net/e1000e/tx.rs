@@ -19,7 +19,7 @@ const FRAME_BYTES_MIN: usize = 17;
 /// lie apart behind the IOMMU.
 const PAGE: u64 = 4096;
 
-pub struct Transmit<const N: usize> {
+pub struct Transmitter<const N: usize> {
     ring: DmaRing<WORDS, N>,
     /// Frames that the device has, by descriptor. Never freed, so
     /// that they are not given back while it may use them.
@@ -36,7 +36,7 @@ pub struct Transmit<const N: usize> {
     frame_max: usize,
 }
 
-impl<const N: usize> Transmit<N> {
+impl<const N: usize> Transmitter<N> {
     pub fn new(arena: &mut DmaArena, frame_max: usize) -> Result<Self, OutOfDma> {
         const { assert!(N > PER_FRAME) };
         Ok(Self {
@@ -72,14 +72,9 @@ impl<const N: usize> Transmit<N> {
         self.context = None;
     }
 
-    /// Whether the device has frames.
-    pub fn is_busy(&self) -> bool {
-        self.clean != self.next
-    }
-
-    /// How many descriptors it is done with since the last [`Self::clear`].
-    pub fn done(&self) -> usize {
-        self.clean
+    /// The first descriptor that the device has not reported as done.
+    pub fn pending(&self) -> Option<usize> {
+        (self.clean != self.next).then_some(self.clean)
     }
 
     /// Gives frames that the device is done with back to their pools.

@@ -1,8 +1,10 @@
 //! Bring-up, in the order of section 4.6.3. Each wait is a bounded poll.
 
-use super::config::{Config, Error, Filter};
+use super::config::{Config, Filter};
+use super::descriptor::DESCRIPTOR_BYTES;
 use super::registers::*;
 use super::wait::{Wait, no_wait, poll};
+use crate::net::Error;
 use hw::{Iova, Mmio, Register};
 
 /// After a reset (4.6.3.2), in nanoseconds.

@@ -10,7 +10,8 @@
 //! | `tx` | sending | 7.2.3 |
 //! | `offload` | checksums and segmentation | 7.2.4, 7.2.5 |
 //! | `stats` | statistics | 8.2.3.23 |
-//! | `registers` | all registers and descriptors | 8.2.3 |
+//! | `registers` | all registers | 8.2.3 |
+//! | `descriptor` | descriptors | 7.1.6, 7.2.3.2 |
 //!
 //! **A frame's way.** Each receive descriptor has a buffer of the pool, lent to the device. When
 //! the device says that one is done, its frame goes into the batch and a fresh buffer into its
@@ -26,10 +27,11 @@
 //! the device is not asked again before [`Driver::tend`] has reset it.
 //!
 //! **Recovery.** `tend` resets a device that lied, that hangs or that is gone (all ones), in two
-//! steps without waiting: the reset in one call, the bring-up in the next. One that needs more than
-//! [`RESETS_MAX`] resets without a healthy time between them is given up.
+//! steps without waiting: the reset in one call, the bring-up in the next. When it is given up, see
+//! [`recovery`](crate::net::recovery).
 
 mod config;
+mod descriptor;
 mod init;
 mod link;
 mod offload;
@@ -43,9 +45,12 @@ mod tests;
 mod tx;
 mod wait;
 
-pub use config::{Config, Error, Filter};
+pub use config::{Config, Filter};
 pub use stats::Statistics;
 
+use crate::net::recovery::{Recovery, Verdict};
+use crate::net::{self, Error, Resources, Started};
+use alloc::boxed::Box;
 use core::mem;
 use device::{BATCH_FRAMES_MAX, Batch, HEADROOM, Nic, NicCounts, Offloads, Pool, Sent};
 use hw::{DmaArena, Mmio};
@@ -59,6 +64,14 @@ use wait::{Wait, no_wait, poll};
 pub const VENDOR: u16 = 0x8086;
 /// Device ID of the 82599.
 pub const DEVICE: u16 = 0x10fb;
+
+/// The line of the table of drivers.
+pub(super) const DRIVER: net::Driver = net::Driver {
+    vendor: VENDOR,
+    device: DEVICE,
+    name: "ixgbe",
+    start,
+};
 
 /// Descriptors of each ring.
 pub const RING: usize = 512;
@@ -76,13 +89,27 @@ pub const COALESCED_BUFFER_BYTES: usize = HEADROOM + SRRCTL_BUFFER_BYTES_MAX;
 pub const COALESCED_DMA_BYTES: usize =
     COALESCED_BUFFERS * COALESCED_BUFFER_BYTES.next_multiple_of(64) + 4 * 4096;
 
-/// Resets in a row before the device is given up.
-pub const RESETS_MAX: u32 = 5;
-/// A device that worked this long after a reset starts afresh, in nanoseconds.
-const HEALTHY_NANOSECONDS: u64 = 10_000_000_000;
-/// Frames that are not reported as sent for so long, with the link up: the device hangs. In
-/// nanoseconds; nothing pauses the transmitter, so that milliseconds are long.
-const HANG_NANOSECONDS: u64 = 2_000_000_000;
+/// Brings the device up to forward all frames. Received ones are coalesced if the DMA memory
+/// suffices, here and for the devices that are to come: who takes their ports from the table can
+/// pass large frames on.
+fn start(resources: Resources<'_>) -> Result<Started, Error> {
+    let Resources {
+        bar0,
+        arena,
+        others,
+        clock,
+    } = resources;
+    if arena.left() / (1 + others) >= COALESCED_DMA_BYTES {
+        let pool = Pool::dma(arena, COALESCED_BUFFERS, COALESCED_BUFFER_BYTES)?;
+        let config = Config::COALESCE;
+        let nic = Driver::<COALESCED_RING, COALESCED_RING>::new(bar0, arena, pool, config, clock)?;
+        let nic = Box::new(nic);
+        return Ok(Started { nic, pool });
+    }
+    let pool = Pool::dma(arena, BUFFERS, BUFFER_BYTES)?;
+    let nic = Box::new(<Driver>::new(bar0, arena, pool, Config::FORWARD, clock)?);
+    Ok(Started { nic, pool })
+}
 
 /// What the device is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,17 +135,6 @@ pub struct Driver<const RX: usize = RING, const TX: usize = RING> {
     counts: NicCounts,
     statistics: Statistics,
     recovery: Recovery,
-}
-
-/// What decides on resets.
-#[derive(Clone, Debug, Default)]
-struct Recovery {
-    /// Resets without a healthy time in between.
-    attempts: u32,
-    /// When the device last came up.
-    up_since: u64,
-    /// The first descriptor that is still to be sent, and since when it has been that.
-    pending: Option<(usize, u64)>,
 }
 
 impl<const RX: usize, const TX: usize> Driver<RX, TX> {
@@ -213,18 +229,15 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
 
     /// Counts a reset and begins it, or gives the device up.
     fn begin_reset(&mut self, now: u64) {
-        if now.saturating_sub(self.recovery.up_since) >= HEALTHY_NANOSECONDS {
-            self.recovery.attempts = 0;
-        }
         self.link = None;
-        if self.recovery.attempts == RESETS_MAX {
-            self.give_up();
-            return;
+        match self.recovery.failed(now) {
+            Verdict::GiveUp => self.give_up(),
+            Verdict::Reset => {
+                self.counts.resets += 1;
+                init::reset(&self.bar, &mut no_wait);
+                self.state = State::Resetting(now);
+            }
         }
-        self.recovery.attempts += 1;
-        self.counts.resets += 1;
-        init::reset(&self.bar, &mut no_wait);
-        self.state = State::Resetting(now);
     }
 
     /// The device is left alone. What it has it keeps: nobody knows whether it still reads and
@@ -235,8 +248,7 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
     }
 
     fn end_reset(&mut self, now: u64) {
-        self.recovery.up_since = now;
-        self.recovery.pending = None;
+        self.recovery.comes_up(now);
         match self.bring_up(&mut no_wait) {
             Ok(()) => self.state = State::Running,
             Err(_) => self.begin_reset(now),
@@ -255,18 +267,8 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
             self.counts.rx_lie += 1;
             return false;
         }
-        !self.hangs(now)
-    }
-
-    /// Whether what is to be sent stays unsent.
-    fn hangs(&mut self, now: u64) -> bool {
-        let first = self.transmitter.pending().filter(|_| self.link.is_some());
-        let pending = first.map(|first| match self.recovery.pending {
-            Some((same, since)) if same == first => (same, since),
-            _ => (first, now),
-        });
-        self.recovery.pending = pending;
-        pending.is_some_and(|(_, since)| now.saturating_sub(since) >= HANG_NANOSECONDS)
+        let pending = self.transmitter.pending().filter(|_| self.link.is_some());
+        !self.recovery.hangs(now, pending)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is left to the device: checksums (7.2.5) and segmentation (7.2.4).
 
-use super::registers::*;
+use super::descriptor::*;
 use device::offload::Checksum;
 use device::{Frame, Gso, GsoKind, Transport};
 

@@ -1,12 +1,13 @@
 //! The 82599 that the [`Puppet`](crate::net::puppet::Puppet) plays.
 
-use super::config::Error;
 use super::registers::*;
-use super::{Driver, NicCounts, Recovery, State, init, wait};
+use super::{Driver, NicCounts, State, init, wait};
+use crate::net::Error;
 use crate::net::puppet::{self, Part, Ring};
+use crate::net::recovery::Recovery;
 use hw::Register;
 
-pub use super::registers::{RX_DD, RX_EOP, RX_IPE, RX_L4E, RX_RXE, TX_DD};
+pub use super::descriptor::{RX_DD, RX_EOP, RX_IPE, RX_L4E, RX_RXE, TX_DD};
 
 /// The address in its EEPROM.
 pub const MAC: [u8; 6] = [0x02, 0x00, 0x00, 0x82, 0x59, 0x99];

@@ -1,8 +1,10 @@
 //! Receiving: advanced descriptors with one buffer each (7.1.6), in a ring (7.1.9).
 
-use super::config::{Config, Error};
+use super::config::Config;
+use super::descriptor::*;
 use super::init;
-use super::registers::*;
+use super::registers::{RDT, SRRCTL_BUFFER_BYTES_MAX};
+use crate::net::Error;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::mem;

@@ -2,9 +2,11 @@
 
 mod coalesce;
 
-use super::puppet::{MAC, Puppet, RX_DD, RX_EOP, RX_IPE, RX_RXE};
+use super::descriptor::*;
+use super::puppet::{MAC, Puppet};
 use super::registers::*;
 use super::*;
+use crate::net::recovery::{HANG_NANOSECONDS, HEALTHY_NANOSECONDS, RESETS_MAX};
 use alloc::vec;
 use alloc::vec::Vec;
 use device::offload::{Checksum, Offload};

@@ -4,8 +4,9 @@
 //! each call, and frames are given back by the report: one look at memory that the device writes
 //! for that many frames.
 
+use super::descriptor::*;
 use super::offload::{self, Work};
-use super::registers::*;
+use super::registers::TDT;
 use alloc::boxed::Box;
 use core::mem;
 use device::{Batch, Frame, NicCounts, Sent};
