@@ -7,6 +7,7 @@
 //! | [`DmaArena`] | the DMA memory of an image, handed out piece by piece |
 //! | [`DmaBuf`] | owned bytes of it, for frames and whatever a device reads or writes |
 //! | [`InFlight`] | what a device has now: nobody can look at its bytes until it is back |
+//! | [`Done`] | a device's word that it is done, without which nothing comes back |
 //! | [`DmaRing`] | descriptors that driver and device both write, word by word |
 //! | [`Iova`] | an address as devices use it |
 //! | [`Lease`] | something that goes back to its pool when it is dropped |
@@ -36,8 +37,8 @@ pub mod sim;
 
 pub use arena::{DmaArena, OutOfDma};
 pub use buf::DmaBuf;
-pub use flight::{Direction, FromDevice, InFlight, Reachable, ToDevice};
+pub use flight::{Direction, Done, FromDevice, InFlight, Reachable, ToDevice, leaked};
 pub use iova::Iova;
 pub use lease::{Lease, Recycle};
 pub use mmio::{Mmio, Register, Registers};
-pub use ring::DmaRing;
+pub use ring::{DmaRing, Report};

@@ -1,5 +1,6 @@
 //! Registers of a device.
 
+use crate::flight::Done;
 use alloc::rc::Rc;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
@@ -151,6 +152,14 @@ impl Mmio {
         }
     }
 
+    /// Reads a register, and returns the device's word that it is done, if the bits of `mask` are
+    /// those of `wanted`. A device that is gone, whose registers read all ones, says nothing.
+    pub fn shows(&self, register: Register, mask: u32, wanted: u32) -> Option<Done> {
+        let said = self.read(register);
+        let said = (said != NOTHING).then_some(said)?;
+        Done::shown(said.into(), mask.into(), wanted.into())
+    }
+
     /// Sets and clears bits of a register.
     pub fn change(&self, register: Register, set: u32, clear: u32) {
         self.write(register, self.read(register) & !clear | set);
@@ -167,6 +176,16 @@ mod tests {
     use super::*;
     use alloc::boxed::Box;
     use alloc::vec;
+
+    #[test]
+    fn a_register_that_is_gone_says_nothing() {
+        let words: &'static [AtomicU32] =
+            Box::leak(Box::new([AtomicU32::new(5), AtomicU32::new(NOTHING)]));
+        let mmio = Mmio::shared(words);
+        assert!(mmio.shows(Register(0), 3, 1).is_some());
+        assert!(mmio.shows(Register(0), 2, 2).is_none());
+        assert!(mmio.shows(Register(4), 1, 1).is_none() && mmio.shows(Register(8), 0, 0).is_none());
+    }
 
     #[test]
     fn what_is_not_there_reads_all_ones_and_loses_writes() {

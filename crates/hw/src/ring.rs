@@ -1,7 +1,27 @@
 //! Descriptors that driver and device both write.
 
+use crate::flight::Done;
 use crate::iova::Iova;
 use core::sync::atomic::{AtomicU64, Ordering};
+
+/// A word of a descriptor, as the device had written it when it was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Report(u64);
+
+impl Report {
+    /// The word.
+    #[inline]
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
+    /// The device's word that it is done, if the bits of `mask` are those of `wanted`: among them
+    /// is the one that the device sets in the end.
+    #[inline]
+    pub fn shows(self, mask: u64, wanted: u64) -> Option<Done> {
+        Done::shown(self.0, mask, wanted)
+    }
+}
 
 /// A ring of `N` descriptors of `WORDS` 64-bit words each, in DMA memory; `N` is a power of two.
 ///
@@ -41,6 +61,13 @@ impl<const WORDS: usize, const N: usize> DmaRing<WORDS, N> {
     #[inline]
     pub fn load(&self, index: usize, word: usize) -> u64 {
         self.word(index, word).load(Ordering::Acquire)
+    }
+
+    /// Word `word` of descriptor `index`, as [`Self::load`], where it says whether the device is
+    /// done.
+    #[inline]
+    pub fn report(&self, index: usize, word: usize) -> Report {
+        Report(self.load(index, word))
     }
 
     /// Writes a word; the device may see it before or after others, until a doorbell.

@@ -188,8 +188,8 @@ mod tests {
         let told = view.load(ring.iova().raw() + 16).unwrap();
         view.write(told + 60, b"abcd").unwrap();
         view.store(ring.iova().raw() + 24, 1).unwrap();
-        assert_eq!(ring.load(1, 1), 1);
-        let buffer = flight.done();
+        let done = ring.report(1, 1).shows(1, 1).unwrap();
+        let buffer = flight.done(&done);
         assert_eq!(&buffer.bytes()[60..], b"abcd");
         let mut read = [0; 4];
         view.read(told + 60, &mut read).unwrap();
@@ -224,11 +224,14 @@ mod tests {
             ring.store(n as usize, 0, at.raw());
             ring.publish(n as usize, 1, 2 * n + 1);
             let mut spins = 0..SPINS;
-            while ring.load(n as usize, 1) != 2 * n + 2 {
+            let done = loop {
+                if let Some(done) = ring.report(n as usize, 1).shows(u64::MAX, 2 * n + 2) {
+                    break done;
+                }
                 assert!(spins.next().is_some());
                 std::thread::yield_now();
-            }
-            buffer = flight.done();
+            };
+            buffer = flight.done(&done);
             assert_eq!(buffer.bytes(), n.to_le_bytes());
         }
         model.join().unwrap();

@@ -117,9 +117,13 @@ impl Edu {
         let (from, source) = lend::<ToDevice>(from);
         let (to, destination) = lend::<FromDevice>(buffer(&mut arena));
         println!("{source} to {destination}");
-        let moved = self.dma(source.raw(), DEVICE_MEMORY, START)
-            && self.dma(DEVICE_MEMORY, destination.raw(), START | FROM_DEVICE);
-        moved && from.done().bytes() == to.done().bytes()
+        if !self.dma(source.raw(), DEVICE_MEMORY, START)
+            || !self.dma(DEVICE_MEMORY, destination.raw(), START | FROM_DEVICE)
+        {
+            return false;
+        }
+        let done = self.registers.shows(DMA_COMMAND, START, 0);
+        done.is_some_and(|done| from.buffer().bytes() == to.done(&done).bytes())
     }
 
     /// The device is told to write what it holds to an address that is not the arena's.

@@ -34,7 +34,8 @@ fn main() -> i32 {
     registers.write(COMMAND, START | FROM_DEVICE);
     let deadline = monotonic().0 + PATIENCE;
     while registers.read(COMMAND) & START != 0 && monotonic().0 < deadline {}
-    let kept = lent.done().bytes().iter().all(|byte| *byte == 0x55);
+    let done = registers.shows(COMMAND, START, 0);
+    let kept = done.is_some_and(|done| lent.done(&done).bytes().iter().all(|byte| *byte == 0x55));
     let kept = kept && device.wait_handle().is_none();
     println!("{}", if kept { "SUCCESS" } else { "FAILURE" });
     i32::from(!kept)

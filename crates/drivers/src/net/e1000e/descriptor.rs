@@ -18,7 +18,7 @@ pub const STATUS_WORD: usize = 1;
 pub const RX_BUFFER_BYTES: usize = 2048;
 
 /// Descriptor done.
-const RX_DD: u64 = 1 << 0;
+pub const RX_DD: u64 = 1 << 0;
 /// End of packet.
 const RX_EOP: u64 = 1 << 1;
 /// Errors of the frame itself: CRC, symbol, sequence, carrier extension, data. Those of IP and TCP
@@ -67,7 +67,7 @@ const TX_CONTEXT_TCP: u64 = 1 << 24;
 /// Report status: write the descriptor back.
 pub const TX_RS: u64 = 1 << 27;
 /// Descriptor done.
-const TX_DD: u64 = 1 << 32;
+pub const TX_DD: u64 = 1 << 32;
 /// Insert the checksum that the context describes.
 const TX_TXSM: u64 = 1 << 41;
 
@@ -80,12 +80,6 @@ pub fn data(length: usize, is_last: bool, checksum: bool) -> u64 {
     let end = if is_last { TX_EOP } else { 0 };
     let insert = if checksum { TX_TXSM } else { 0 };
     length as u64 | TX_DTYP_DATA | TX_DEXT | TX_IFCS | end | insert
-}
-
-/// Whether the device has written this second word of a data descriptor back.
-#[inline]
-pub fn sent(word: u64) -> bool {
-    word & TX_DD != 0
 }
 
 /// A context descriptor: the place of a checksum that runs to the frame's end.
@@ -149,7 +143,7 @@ mod tests {
         assert_eq!(data(60, true, true), 0x0000_0200_2310_003c);
         assert_eq!(data(60, false, false), 0x0000_0000_2210_003c);
         let word = data(60, true, true) | TX_RS;
-        assert!(!sent(word) && sent(word | 1 << 32));
+        assert!(word & TX_DD == 0 && TX_DD == 1 << 32);
         let checksum = |start, offset| Checksum { start, offset };
         // TUCSS 34, TUCSO 50, TUCSE 0; TUCMD: TCP and DEXT.
         let tcp = Context::new(checksum(34, 16)).unwrap().words();

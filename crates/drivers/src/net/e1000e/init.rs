@@ -4,7 +4,7 @@ use super::config::Filter;
 use super::registers::*;
 use super::stats;
 use crate::net::Error;
-use hw::{DmaRing, Mmio, Register};
+use hw::{DmaRing, Done, Mmio, Register};
 
 /// How long the device may take to end its own requests before it is reset all the same, in
 /// nanoseconds (3.1.3.10: master disable).
@@ -35,16 +35,17 @@ pub fn reset(bar: &Mmio) {
     bar.change(CTRL, CTRL_RST, 0);
 }
 
-/// Whether the last reset is over and the EEPROM has been read.
+/// The device's word that the last reset is over: it uses no memory now, and has read its EEPROM.
 ///
 /// # Errors
 /// If the device is gone.
-pub fn is_reset(bar: &Mmio) -> Result<bool, Error> {
-    let (control, eeprom) = (bar.read(CTRL), bar.read(EEC));
-    if control == ALL_ONES && eeprom == ALL_ONES {
+pub fn reset_done(bar: &Mmio) -> Result<Option<Done>, Error> {
+    let done = bar.shows(CTRL, CTRL_RST, 0);
+    let eeprom = bar.read(EEC);
+    if eeprom == ALL_ONES && done.is_none() && bar.read(CTRL) == ALL_ONES {
         return Err(Error::Gone);
     }
-    Ok(control & CTRL_RST == 0 && eeprom & EEC_AUTO_RD != 0)
+    Ok(done.filter(|_| eeprom & EEC_AUTO_RD != 0))
 }
 
 /// From a reset that has ended to a device that knows how it is to work; its address.

@@ -51,7 +51,7 @@ use crate::net::{self, Error, Resources, Started};
 use alloc::boxed::Box;
 use device::ethernet::{HEADER_SIZE, VLAN_TAG_SIZE};
 use device::{BATCH_FRAMES_MAX, Batch, HEADROOM, Nic, NicCounts, Offloads, Pool, Sent};
-use hw::{DmaArena, Mmio};
+use hw::{DmaArena, Done, Mmio};
 use registers::{ALL_ONES, BAR_BYTES, RDT, STATUS, TDT};
 use rx::Receiver;
 use tx::Transmitter;
@@ -197,9 +197,9 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
                 if time < init::SETTLE_NANOSECONDS {
                     return Ok(());
                 }
-                if init::is_reset(&self.bar)? {
+                if let Some(reset) = init::reset_done(&self.bar)? {
                     self.recovery.comes_up(now);
-                    self.bring_up()?;
+                    self.bring_up(&reset)?;
                     self.state = State::Running;
                 } else if time > init::RESET_NANOSECONDS {
                     return Err(Error::Timeout(RESET_ENDS));
@@ -211,9 +211,9 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
     }
 
     /// From a reset that has ended to a device that runs, in the order of 4.6.
-    fn bring_up(&mut self) -> Result<(), Error> {
-        self.receiver.clear();
-        self.transmitter.clear();
+    fn bring_up(&mut self, reset: &Done) -> Result<(), Error> {
+        self.receiver.clear(reset);
+        self.transmitter.clear(reset);
         self.mac = init::configure(&self.bar)?;
         init::receive(&self.bar, self.receiver.ring(), self.config.filter);
         self.receiver.fill(&mut self.counts);

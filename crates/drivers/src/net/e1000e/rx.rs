@@ -3,10 +3,10 @@
 //! Positions count descriptors since the start and are masked where they index. The device has
 //! those from `next` up to `end`; one descriptor stays free, for a full ring would look empty.
 
-use super::descriptor::{RX_BUFFER_BYTES, Received, STATUS_WORD, WORDS, received};
+use super::descriptor::{RX_BUFFER_BYTES, RX_DD, Received, STATUS_WORD, WORDS, received};
 use alloc::boxed::Box;
 use device::{Batch, Frame, NicCounts, Pool};
-use hw::{DmaArena, DmaRing, FromDevice, InFlight, OutOfDma};
+use hw::{DmaArena, DmaRing, Done, FromDevice, InFlight, OutOfDma};
 
 /// Buffers that are given to the device at once, so that not each frame costs a doorbell.
 const REFILL: usize = 32;
@@ -47,10 +47,10 @@ impl<const N: usize> Receiver<N> {
         (self.end & (N - 1)) as u32
     }
 
-    /// Takes all buffers back from a device that was stopped, and begins anew.
-    pub fn clear(&mut self) {
+    /// Takes all buffers back from a device that has been `reset`, and begins anew.
+    pub fn clear(&mut self, reset: &Done) {
         for buffer in self.lent.iter_mut() {
-            drop(buffer.take().map(InFlight::done));
+            drop(buffer.take().map(|buffer| buffer.done(reset)));
         }
         (self.next, self.end) = (0, 0);
     }
@@ -83,7 +83,11 @@ impl<const N: usize> Receiver<N> {
     #[inline]
     fn take_all(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> Result<(), Lie> {
         while self.next != self.end && !batch.is_full() {
-            let what = received(self.ring.load(self.next, STATUS_WORD));
+            let report = self.ring.report(self.next, STATUS_WORD);
+            let Some(done) = report.shows(RX_DD, RX_DD) else {
+                break;
+            };
+            let what = received(report.word());
             match what {
                 Received::Pending => break,
                 // It keeps the buffer until it is reset: it may still write there.
@@ -95,7 +99,7 @@ impl<const N: usize> Receiver<N> {
             }
             let index = self.next & (N - 1);
             self.next = self.next.wrapping_add(1);
-            let Some(mut frame) = self.lent[index].take().map(InFlight::done) else {
+            let Some(mut frame) = self.lent[index].take().map(|buffer| buffer.done(&done)) else {
                 break;
             };
             if let Received::Frame(length) = what {

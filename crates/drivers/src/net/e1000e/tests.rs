@@ -7,6 +7,7 @@ use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::sync::atomic::AtomicU32;
 use device::{Frame, offload};
 use hw::sim::{self, View};
 use hw::{Reachable, Registers};
@@ -102,7 +103,10 @@ fn received_frames_come_in_order_and_their_buffers_return() {
         let has = receive.tail().wrapping_sub(index as u32 + 1) as usize % N;
         assert!(has >= N - 32, "refilled in time");
     }
-    receive.clear();
+    // A device whose control register says that its reset is over.
+    let control = Mmio::shared(std::vec![AtomicU32::new(0)].leak());
+    let reset = control.shows(CTRL, CTRL_RST, 0).unwrap();
+    receive.clear(&reset);
     let counts = NicCounts {
         polls_busy: 5 * N as u64,
         ..NicCounts::default()

@@ -4,10 +4,10 @@
 //! those from `clean` up to `next`. It reports the last frame of each batch alone, which is enough:
 //! it goes through them in order.
 
-use super::descriptor::{Context, STATUS_WORD, TX_RS, WORDS, data, sent};
+use super::descriptor::{Context, STATUS_WORD, TX_DD, TX_RS, WORDS, data};
 use alloc::boxed::Box;
 use device::{Batch, Frame, NicCounts, Sent};
-use hw::{DmaArena, DmaRing, InFlight, OutOfDma, ToDevice};
+use hw::{DmaArena, DmaRing, Done, InFlight, OutOfDma, ToDevice};
 
 /// Descriptors that a frame takes at most: a context, and the data on either side of the end of a
 /// page.
@@ -62,10 +62,10 @@ impl<const N: usize> Transmitter<N> {
         (self.next & (N - 1)) as u32
     }
 
-    /// Takes all frames back from a device that was stopped, and begins anew.
-    pub fn clear(&mut self) {
+    /// Takes all frames back from a device that has been `reset`, and begins anew.
+    pub fn clear(&mut self, reset: &Done) {
         for frame in self.lent.iter_mut() {
-            drop(frame.take().map(InFlight::done));
+            drop(frame.take().map(|frame| frame.done(reset)));
         }
         (self.report_first, self.report_end) = (0, 0);
         (self.clean, self.next) = (0, 0);
@@ -82,13 +82,14 @@ impl<const N: usize> Transmitter<N> {
     pub fn reclaim(&mut self) {
         while self.report_first != self.report_end {
             let report = self.reports[self.report_first & (N - 1)];
-            if !sent(self.ring.load(report, STATUS_WORD)) {
+            let Some(done) = self.ring.report(report, STATUS_WORD).shows(TX_DD, TX_DD) else {
                 break;
-            }
+            };
             self.report_first = self.report_first.wrapping_add(1);
             // The report lies in front of `next`, not before `clean`: both are ours alone.
             while self.clean != report.wrapping_add(1) {
-                drop(self.lent[self.clean & (N - 1)].take().map(InFlight::done));
+                let sent = self.lent[self.clean & (N - 1)].take();
+                drop(sent.map(|frame| frame.done(&done)));
                 self.clean = self.clean.wrapping_add(1);
             }
         }

@@ -5,7 +5,7 @@ use super::descriptor::DESCRIPTOR_BYTES;
 use super::registers::*;
 use super::wait::{Wait, no_wait, poll};
 use crate::net::Error;
-use hw::{Iova, Mmio, Register};
+use hw::{Done, Iova, Mmio, Register};
 
 /// After a reset (4.6.3.2), in nanoseconds.
 pub const RESET_NANOSECONDS: u64 = 10_000_000;
@@ -93,9 +93,9 @@ pub fn reset(bar: &Mmio, wait: Wait<'_>) {
     wait(RESET_QUIET_NANOSECONDS);
 }
 
-/// Whether the last reset is over.
-pub fn is_reset(bar: &Mmio) -> bool {
-    bar.read(CTRL) & (CTRL_RST | CTRL_LRST) == 0
+/// The device's word that the last reset is over: it uses no memory now.
+pub fn reset_done(bar: &Mmio) -> Option<Done> {
+    bar.shows(CTRL, CTRL_RST | CTRL_LRST, 0)
 }
 
 /// Everything after the reset, to the queues and their tails; returns the station's address. The

@@ -210,11 +210,14 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
 
     /// 4.6.3, behind the reset.
     fn bring_up(&mut self, wait: Wait<'_>) -> Result<(), Error> {
-        if !poll(wait, init::READY_NANOSECONDS, || init::is_reset(&self.bar)) {
-            return Err(Error::Timeout("CTRL.RST, the device is reset"));
-        }
+        let mut reset = None;
+        poll(wait, init::READY_NANOSECONDS, || {
+            reset = init::reset_done(&self.bar);
+            reset.is_some()
+        });
+        let reset = reset.ok_or(Error::Timeout("CTRL.RST, the device is reset"))?;
         self.receiver.refill();
-        self.transmitter.clear();
+        self.transmitter.clear(&reset);
         let rings = Rings {
             receive: self.receiver.iova(),
             receive_len: RX,
@@ -333,7 +336,8 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
             State::Faulty => self.begin_reset(now),
             State::Resetting(since) => {
                 let time = now.saturating_sub(since);
-                let busy = || !init::is_reset(&self.bar) && self.bar.read(STATUS) != ALL_ONES;
+                let busy =
+                    || init::reset_done(&self.bar).is_none() && self.bar.read(STATUS) != ALL_ONES;
                 let waits = time < init::READY_NANOSECONDS && busy();
                 if time >= init::RESET_NANOSECONDS && !waits {
                     self.end_reset(now);

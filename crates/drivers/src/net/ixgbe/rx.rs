@@ -158,16 +158,20 @@ impl<const N: usize> Receiver<N> {
         while self.next != end {
             let next = self.next;
             // Read once: the device may change it at any time.
-            let status = ring.load(next, RX_STATUS);
+            let report = ring.report(next, RX_STATUS);
+            let status = report.word();
             let packets = if COALESCES {
                 packets(ring.load(next, RX_PACKET))
             } else {
                 0
             };
-            if status & (RX_DD | RX_EOP | RX_RXE | RX_L4E | RX_IPE) != RX_DD | RX_EOP {
-                if status & RX_DD == 0 {
+            let good = report.shows(RX_DD | RX_EOP | RX_RXE | RX_L4E | RX_IPE, RX_DD | RX_EOP);
+            let done = if let Some(done) = good {
+                done
+            } else {
+                let Some(done) = report.shows(RX_DD, RX_DD) else {
                     break;
-                }
+                };
                 match examine(status, packets) {
                     Examined::BadChecksum => self.bad_checksum += 1,
                     Examined::Bad => {
@@ -178,7 +182,8 @@ impl<const N: usize> Receiver<N> {
                     }
                     Examined::Lie => return Err(Lie),
                 }
-            }
+                done
+            };
             let length = usize::from((status >> RX_LENGTH_SHIFT) as u16);
             let too_long = COALESCES && packets < 2 && length > plain_max;
             if too_long || length.wrapping_sub(FRAME_BYTES_MIN) > payload_max {
@@ -189,7 +194,7 @@ impl<const N: usize> Receiver<N> {
                 break;
             };
             let place = &mut buffers[next & (N - 1)];
-            let mut frame = mem::replace(place, fresh).done();
+            let mut frame = mem::replace(place, fresh).done(&done);
             ring.store(next, RX_ADDRESS, iova.raw());
             ring.publish(next, RX_STATUS, 0);
             self.next = next + 1;

@@ -10,7 +10,7 @@ use super::registers::TDT;
 use alloc::boxed::Box;
 use core::mem;
 use device::{Batch, Frame, NicCounts, Sent};
-use hw::{DmaArena, DmaRing, InFlight, Iova, Mmio, OutOfDma, ToDevice};
+use hw::{DmaArena, DmaRing, Done, InFlight, Iova, Mmio, OutOfDma, ToDevice};
 
 /// Descriptors from one report to the next; a power of two.
 const REPORT_EVERY: usize = 32;
@@ -57,9 +57,11 @@ impl<const N: usize> Transmitter<N> {
         self.ring.iova()
     }
 
-    /// Forgets what a device that has been reset had; the frames go back to their pools.
-    pub fn clear(&mut self) {
-        self.frames.iter_mut().for_each(|frame| *frame = None);
+    /// Forgets what a device that has been `reset` had; the frames go back to their pools.
+    pub fn clear(&mut self, reset: &Done) {
+        for frame in self.frames.iter_mut() {
+            drop(frame.take().map(|frame| frame.done(reset)));
+        }
         for index in 0..N {
             self.ring.store(index, TX_COMMAND, 0);
         }
@@ -146,32 +148,38 @@ impl<const N: usize> Transmitter<N> {
             while report < self.tail && self.frames[report & (N - 1)].is_none() {
                 report += 1;
             }
-            if report >= self.tail || !self.is_done(report) {
+            if report >= self.tail {
                 break;
             }
-            self.give_back(report + 1);
+            let Some(done) = self.reported(report) else {
+                break;
+            };
+            self.give_back(report + 1, &done);
         }
     }
 
     /// Gives all frames back if the last report is there: where few frames are sent, no block ends.
     pub fn reclaim_rest(&mut self) {
         self.reclaim();
-        if self.clean != self.tail && self.is_done(self.tail - 1) {
-            self.give_back(self.tail);
+        if self.clean == self.tail {
+            return;
+        }
+        if let Some(done) = self.reported(self.tail - 1) {
+            self.give_back(self.tail, &done);
         }
     }
 
     #[inline]
-    fn is_done(&self, index: usize) -> bool {
-        self.ring.load(index, TX_COMMAND) & TX_DD != 0
+    fn reported(&self, index: usize) -> Option<Done> {
+        self.ring.report(index, TX_COMMAND).shows(TX_DD, TX_DD)
     }
 
     #[inline]
-    fn give_back(&mut self, end: usize) {
+    fn give_back(&mut self, end: usize, done: &Done) {
         let frames = &mut *self.frames;
         for index in self.clean..end {
             if let Some(frame) = frames[index & (N - 1)].take() {
-                drop(frame.done());
+                drop(frame.done(done));
             }
         }
         self.clean = end;
@@ -185,7 +193,7 @@ impl<const N: usize> Transmitter<N> {
             let fits = length <= PART_BYTES_MAX || work.segments;
             sound && fits
         });
-        let (Some(work), Ok((frame, iova))) = (work, InFlight::lend(frame)) else {
+        let Some(work) = work else {
             counts.tx_refused += 1;
             self.sent.without(length);
             return None;
@@ -200,6 +208,12 @@ impl<const N: usize> Transmitter<N> {
             self.sent.without(length);
             return None;
         }
+        // Lent last: what is lent comes back by the device's word alone.
+        let Ok((frame, iova)) = InFlight::lend(frame) else {
+            counts.tx_refused += 1;
+            self.sent.without(length);
+            return None;
+        };
         let first = self.tail;
         self.put_context(&work);
         let last = self.put_parts(&work, iova, length, first);
