@@ -9,7 +9,7 @@
 use hw::sim::arena;
 use hw::{DmaRing, Mmio, Reachable, Register};
 use models::wire::Flood;
-use models::{Intel82599, Local, Misbehaviour, Threaded};
+use models::{Device, Intel82599, Local, Misbehaviour, Threaded};
 use std::time::{Duration, Instant};
 
 const DESCRIPTORS: usize = 512;

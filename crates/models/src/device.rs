@@ -1,6 +1,8 @@
 //! What a software device is to the transport in front of it.
 
 use crate::dma::Dma;
+use crate::violation::Report;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// A software PCI device.
@@ -37,6 +39,57 @@ pub trait Device {
     /// Offsets in BAR 0 of 32-bit registers that may lie in shared memory instead: it does not
     /// matter when the device learns of a write, nor of those that another one followed.
     fn doorbells(&self) -> &'static [usize];
+
+    /// What its driver did wrong since the device was made; a reset forgets none of it.
+    fn report(&self) -> &Report;
+
+    /// What becomes readable when something comes in from outside that the device should be
+    /// [polled](Self::poll) for; `None` if nothing does.
+    fn wire_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+impl Device for Box<dyn Device> {
+    fn identity(&self) -> Identity {
+        (**self).identity()
+    }
+
+    fn read(&mut self, bar: u8, offset: u64, bytes: &mut [u8]) {
+        (**self).read(bar, offset, bytes);
+    }
+
+    fn write(&mut self, bar: u8, offset: u64, bytes: &[u8]) {
+        (**self).write(bar, offset, bytes);
+    }
+
+    fn reset(&mut self) {
+        (**self).reset();
+    }
+
+    fn poll(&mut self, dma: &dyn Dma, now: Duration) -> Progress {
+        (**self).poll(dma, now)
+    }
+
+    fn take_interrupts(&mut self) -> u64 {
+        (**self).take_interrupts()
+    }
+
+    fn due(&self) -> Option<Duration> {
+        (**self).due()
+    }
+
+    fn doorbells(&self) -> &'static [usize] {
+        (**self).doorbells()
+    }
+
+    fn report(&self) -> &Report {
+        (**self).report()
+    }
+
+    fn wire_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        (**self).wire_descriptor()
+    }
 }
 
 /// What one call of [`Device::poll`] did.

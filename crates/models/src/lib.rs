@@ -1,16 +1,38 @@
-//! Software devices, to run drivers against: written from the datasheets of the hardware, without
-//! a line or a number in common with the drivers, so that two readings must agree.
+//! Software devices, to run drivers against: written from the specifications of the hardware,
+//! without a line or a number in common with the drivers, so that two readings must agree.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`Intel82599`] | the NIC: registers, rings, offloads, interrupts |
+//! | [`MODELS`], [`Model`] | the models by name |
+//! | [`Intel82599`] | the first of them, a NIC: registers, rings, offloads, interrupts |
 //! | [`Device`] | what a device is to a transport |
 //! | [`Local`], [`Threaded`] | a device in the process of its driver |
 //! | [`vfio_user`] | a device as a process that others drive |
 //! | [`Dma`] | the driver's memory, as a device reaches it |
 //! | [`wire`] | what a NIC is connected to |
-//! | [`Report`], [`Violation`] | what a driver did that the datasheet forbids |
+//! | [`Report`], [`Violation`] | what a driver did that the specification forbids |
 //! | [`Misbehaviour`] | what a device does wrong on demand |
+//!
+//! # A new model
+//!
+//! A model is its folder, which is declared below, and one line in [`MODELS`]. `outboard model`
+//! offers it from there, with every wire, and serves it to guests. In its folder is what its
+//! specification says, with the sections: a type that implements [`Device`], and a `MODEL` that
+//! makes one. What is the same for all devices it takes from here:
+//!
+//! | what | where |
+//! |---|---|
+//! | registers as a table, and accesses of all sizes to them | `registers` |
+//! | the MSI-X structures | `msix` |
+//! | memory that is reached by I/O address | [`Dma`] |
+//! | which buffers the device has, so that none is given to it twice | `ownership` |
+//! | checksums, segmentation, coalescing | `packet` |
+//! | payload that goes between wire and DMA memory without a copy | `scatter` |
+//! | faults, and whether one happens now | [`Misbehaviour`] |
+//! | violations, and the list of them | [`Violation`], [`Report`] |
+//!
+//! No table of `registers` is shared with a driver, nor any other number (see the invariants in
+//! `ARCHITECTURE.md`).
 
 #![forbid(unsafe_code)]
 
@@ -19,8 +41,13 @@ mod dma;
 mod intel82599;
 mod local;
 mod misbehaviour;
+mod model;
+mod msix;
+mod ownership;
 mod packet;
-mod stale;
+mod registers;
+mod scatter;
+mod socket_file;
 pub mod vfio_user;
 mod violation;
 pub mod wire;
@@ -30,4 +57,29 @@ pub use dma::{Dma, DmaFault};
 pub use intel82599::Intel82599;
 pub use local::{Local, Threaded};
 pub use misbehaviour::{Fault, Misbehaviour, NoFault, StuckBits};
+pub use model::{Model, Setup};
 pub use violation::{Queue, Report, Violation};
+
+/// All models, in the order in which they are offered. A new one is its folder and its line here.
+pub const MODELS: &[Model] = &[intel82599::MODEL];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Loop;
+
+    #[test]
+    fn every_model_has_a_name_of_its_own_and_can_be_made() {
+        for (number, model) in MODELS.iter().enumerate() {
+            let same = MODELS.iter().position(|other| other.name == model.name);
+            assert_eq!(same, Some(number), "two models are called {}", model.name);
+            let device = (model.make)(Setup {
+                address: [2, 0, 0, 0, 0, 1],
+                wire: Box::new(Loop::new()),
+                misbehaviour: Misbehaviour::default(),
+            });
+            assert!(device.report().is_empty());
+            assert!(device.identity().bars.iter().any(|bytes| *bytes > 0));
+        }
+    }
+}

@@ -225,6 +225,7 @@ fn read32(device: &mut impl Device, offset: usize) -> u32 {
 mod tests {
     use super::*;
     use crate::device::{Identity, Msix};
+    use crate::violation::Report;
     use hw::Register;
     use hw::sim::arena;
 
@@ -234,6 +235,7 @@ mod tests {
         rung: u32,
         held: u32,
         polls: u32,
+        report: Report,
     }
 
     impl Device for Counts {
@@ -285,6 +287,10 @@ mod tests {
 
         fn doorbells(&self) -> &'static [usize] {
             &[4]
+        }
+
+        fn report(&self) -> &Report {
+            &self.report
         }
     }
 

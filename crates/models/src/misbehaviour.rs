@@ -15,8 +15,8 @@ pub enum Fault {
     Status,
     /// All else that a descriptor says of a received frame is anything.
     Garbage,
-    /// A received frame is said to be any number of packets that were joined.
-    Joined,
+    /// A received frame is said to be any number of segments that were coalesced.
+    Coalesced,
     /// A descriptor is done before its frame was written, or sent.
     EarlyDone,
     /// A descriptor is left out.
@@ -37,7 +37,7 @@ const FAULTS: [(&str, Fault); 11] = [
     ("length", Fault::Length),
     ("status", Fault::Status),
     ("garbage", Fault::Garbage),
-    ("joined", Fault::Joined),
+    ("joined", Fault::Coalesced),
     ("early-done", Fault::EarlyDone),
     ("skip", Fault::Skip),
     ("link-flap", Fault::LinkFlap),
@@ -134,16 +134,16 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// Misbehaviour at work.
+/// Misbehaviour at work: a device asks at each event whether it goes wrong.
 #[derive(Debug)]
-pub(crate) struct Mischief {
+pub(crate) struct Faults {
     random: Rng,
     one_in: [u32; FAULTS.len()],
     any: bool,
     stuck: Vec<StuckBits>,
 }
 
-impl Mischief {
+impl Faults {
     pub(crate) fn new(misbehaviour: &Misbehaviour) -> Self {
         let mut one_in = [0; FAULTS.len()];
         for (fault, rate) in &misbehaviour.faults {
@@ -166,35 +166,14 @@ impl Mischief {
         }
     }
 
-    /// Whether nothing ever goes wrong.
-    pub(crate) fn is_calm(&self) -> bool {
+    /// Whether nothing ever goes wrong: what is not done byte by byte may go another way.
+    pub(crate) fn is_off(&self) -> bool {
         !self.any
     }
 
     /// Any number.
     pub(crate) fn number(&mut self) -> u64 {
         self.random.u64(..)
-    }
-
-    /// What is written back for a received frame. It is always done: else it would be no news.
-    #[inline]
-    pub(crate) fn write_back(&mut self, [mut first, mut second]: [u64; 2]) -> [u64; 2] {
-        const STATUS: u64 = 0xffff_fffe;
-        const LENGTH: u64 = 0xffff << 32;
-        const JOINED: u64 = 0xf << 17;
-        if self.strikes(Fault::Garbage) {
-            first = self.random.u64(..);
-        }
-        if self.strikes(Fault::Joined) {
-            first = first & !JOINED | self.random.u64(..) & JOINED;
-        }
-        if self.strikes(Fault::Length) {
-            second = second & !LENGTH | self.random.u64(..) & LENGTH;
-        }
-        if self.strikes(Fault::Status) {
-            second = second & !STATUS | self.random.u64(..) & STATUS;
-        }
-        [first, second]
     }
 
     /// What a register reads.
@@ -244,14 +223,14 @@ mod tests {
     fn the_same_seed_strikes_at_the_same_events() {
         let misbehaviour: Misbehaviour = "seed=3,skip=4".parse().unwrap();
         let strikes = || {
-            let mut mischief = Mischief::new(&misbehaviour);
+            let mut faults = Faults::new(&misbehaviour);
             (0..1000)
-                .map(|_| mischief.strikes(Fault::Skip))
+                .map(|_| faults.strikes(Fault::Skip))
                 .collect::<Vec<_>>()
         };
         assert_eq!(strikes(), strikes());
         let struck = strikes().into_iter().filter(|struck| *struck).count();
         assert!((150..350).contains(&struck), "{struck}");
-        assert!(!Mischief::new(&misbehaviour).strikes(Fault::Gone));
+        assert!(!Faults::new(&misbehaviour).strikes(Fault::Gone));
     }
 }

@@ -1,5 +1,7 @@
-//! What a driver did that the datasheet forbids. Nothing is forgiven: it is kept, and the model
-//! goes on as the device might.
+//! What a driver did that the specification of its device forbids.
+//!
+//! A model reports every violation and goes on as the device might. All models share this list; a
+//! model whose device has a kind of rule that is not in it adds a variant.
 
 use crate::dma::DmaFault;
 use std::collections::BTreeMap;
@@ -8,15 +10,17 @@ use std::fmt;
 /// Violations that a report keeps with their details; later ones are only counted.
 const KEPT_MAX: usize = 64;
 
-/// A violation of the datasheet.
+/// A violation of a device's specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// Registers are accessed as aligned 32-bit words (8.1.1).
+    /// Registers of this device are accessed in one size alone, aligned to it.
     Access {
         /// Offset in bytes.
         offset: u64,
         /// Bytes of the access.
         bytes: usize,
+        /// Bits that it must have.
+        bits: usize,
     },
     /// There is no register, or none that this model knows.
     NoRegister {
@@ -25,11 +29,11 @@ pub enum Violation {
         /// What was written; `None` if it was read.
         written: Option<u32>,
     },
-    /// A register that can only be read was written.
+    /// A register was written that can only be read.
     ReadOnly {
         /// Its name.
         register: &'static str,
-        /// Section of the datasheet.
+        /// Section of the specification.
         section: &'static str,
         /// What was written.
         value: u32,
@@ -38,12 +42,12 @@ pub enum Violation {
     Reserved {
         /// Its name.
         register: &'static str,
-        /// Section of the datasheet.
+        /// Section of the specification.
         section: &'static str,
         /// The bits.
         bits: u32,
     },
-    /// A value that the register cannot have.
+    /// A register was set to a value that it cannot have.
     Value {
         /// Its name.
         register: &'static str,
@@ -52,14 +56,14 @@ pub enum Violation {
         /// What it must be.
         rule: &'static str,
     },
-    /// A step came too early.
+    /// A register was written before a step that must come first.
     Order {
         /// The register that was written.
         register: &'static str,
         /// What must come before.
         rule: &'static str,
     },
-    /// A tail that is not in the ring.
+    /// A tail was set that is not in its ring.
     TailOutside {
         /// Which queue.
         queue: Queue,
@@ -77,7 +81,7 @@ pub enum Violation {
         /// Where the head was.
         head: u32,
     },
-    /// A descriptor that the datasheet forbids.
+    /// A descriptor that the specification forbids.
     Descriptor {
         /// Which queue.
         queue: Queue,
@@ -154,10 +158,14 @@ impl fmt::Display for Queue {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Access { offset, bytes } => {
+            Self::Access {
+                offset,
+                bytes,
+                bits,
+            } => {
                 write!(
                     f,
-                    "{bytes} bytes at {offset:#x} were accessed: registers are 32-bit words"
+                    "{bytes} bytes at {offset:#x} were accessed: registers are {bits}-bit words"
                 )
             }
             Self::NoRegister { offset, written } => match written {

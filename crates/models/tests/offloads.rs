@@ -8,7 +8,7 @@ use device::{
 use drivers::net::ixgbe::{BUFFER_BYTES, BUFFERS, Config, Driver};
 use hw::sim::{View, arena};
 use models::wire::{Pair, pair};
-use models::{Intel82599, Local};
+use models::{Device, Intel82599, Local};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! `outboard model`: a software NIC, for guests of other processes.
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use models::vfio_user::{Around, End, Refused, Server};
-use models::wire::{Spec, Wire, WireFault};
-use models::{Intel82599, Misbehaviour, Report};
+use models::wire::{Spec, WireFault};
+use models::{Device, MODELS, Misbehaviour, Model, Report, Setup};
 use serde_json::json;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
@@ -27,7 +27,8 @@ const TOLD_MAX: usize = 16;
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Which card
-    card: Card,
+    #[arg(value_parser = card())]
+    card: &'static Model,
     /// The socket that guests name; @FD: an open connection to the only one
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
@@ -52,12 +53,15 @@ pub struct Arguments {
     json: bool,
 }
 
-/// The cards that there are.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Card {
-    /// Intel 82599, 10 Gb/s
-    #[value(name = "82599")]
-    Intel82599,
+/// The cards that there are, by name.
+fn card() -> impl TypedValueParser<Value = &'static Model> {
+    let names = MODELS
+        .iter()
+        .map(|model| PossibleValue::new(model.name).help(model.about));
+    PossibleValuesParser::new(names).try_map(|name| {
+        let named = |model: &&Model| model.name == name;
+        MODELS.iter().find(named).ok_or("no such card")
+    })
 }
 
 /// An Ethernet address.
@@ -132,7 +136,6 @@ impl error::Error for Error {}
 /// # Errors
 /// If the card cannot be had.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
-    let Card::Intel82599 = arguments.card;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         flag::register(signal, stop.clone()).map_err(Error::System)?;
@@ -141,7 +144,11 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         .address
         .unwrap_or_else(|| Address::of(&arguments.socket));
     let wire = arguments.wire.open(address.0).map_err(Error::Wire)?;
-    let mut device = Intel82599::new(address.0, wire, &arguments.misbehave);
+    let mut device = (arguments.card.make)(Setup {
+        address: address.0,
+        wire,
+        misbehaviour: arguments.misbehave.clone(),
+    });
     let bound = Server::bind(&arguments.socket);
     let mut server = bound.map_err(|error| Error::Socket(arguments.socket.clone(), error))?;
     server.busy = arguments.busy;
@@ -159,7 +166,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         told: 0,
     };
     // Whoever has started it may start a guest from here on.
-    println!("82599 {address} at {}", arguments.socket.display());
+    let name = arguments.card.name;
+    println!("{name} {address} at {}", arguments.socket.display());
     loop {
         let end = server.serve(&mut device, &wires, &mut teller);
         if matches!(end, End::Stopped) {
@@ -194,8 +202,8 @@ struct Teller {
     told: usize,
 }
 
-impl<W: Wire> Around<Intel82599<W>> for Teller {
-    fn turn(&mut self, device: &mut Intel82599<W>) -> ControlFlow<()> {
+impl Around<Box<dyn Device>> for Teller {
+    fn turn(&mut self, device: &mut Box<dyn Device>) -> ControlFlow<()> {
         let report = device.report();
         if report.total() > self.told as u64 && self.told < TOLD_MAX {
             let new = report

@@ -7,7 +7,7 @@ use drivers::net::ixgbe;
 use hw::DmaArena;
 use libtest_mimic::{Failed, Trial};
 use models::wire::TapWire;
-use models::{Intel82599, Local, Report};
+use models::{Device, Intel82599, Local, Report};
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};

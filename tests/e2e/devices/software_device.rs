@@ -7,7 +7,7 @@ use crate::harness::temporary::TemporaryFolder;
 use crate::hosts::{self, Test};
 use libtest_mimic::{Failed, Trial};
 use models::vfio_user::{Around, End, PAYLOAD_MAX, Refused, Server, Session};
-use models::{Device, Dma, Identity, Msix, Progress};
+use models::{Device, Dma, Identity, Msix, Progress, Report};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -45,6 +45,7 @@ struct Doubler {
     asked: u32,
     faults: u32,
     raised: u64,
+    report: Report,
 }
 
 impl Device for Doubler {
@@ -120,6 +121,10 @@ impl Device for Doubler {
 
     fn doorbells(&self) -> &'static [usize] {
         self.doorbells
+    }
+
+    fn report(&self) -> &Report {
+        &self.report
     }
 }
 

@@ -1,8 +1,9 @@
 //! Reads and writes of registers: what each does, and what a driver may not do.
 
 use super::Nic;
-use super::registers::{Id, Register, at, bit, rx_queue_at, rx_queue_of};
+use super::registers::{Id, Place, RegisterFile, at, bit, rx_queue_at, rx_queue_of};
 use super::ring::{Ring, SETTLE_READS};
+use crate::registers::{Register, Registers};
 use crate::violation::{Queue, Violation};
 
 /// Words of the EEPROM, and the one that makes the sum of all up to it what it must be (chapter 6).
@@ -23,22 +24,60 @@ fn when(is: bool, bit: u32) -> u32 {
     if is { bit } else { 0 }
 }
 
-impl Nic {
-    /// Reads a register.
+impl Registers for Nic {
+    type Id = Id;
+
     #[inline]
-    pub(super) fn read(&mut self, offset: usize) -> u32 {
-        let Some((register, _)) = self.file.find(offset) else {
-            self.report.add(Violation::NoRegister {
-                offset,
-                written: None,
-            });
-            return 0;
-        };
-        let value = self.read_register(register, offset);
-        self.mischief.read(offset, value)
+    fn file(&self) -> &RegisterFile {
+        &self.file
     }
 
-    fn read_register(&mut self, register: &Register, offset: usize) -> u32 {
+    #[inline]
+    fn read_register(&mut self, place: &Place) -> u32 {
+        let value = self.read_as_specified(place);
+        self.faults.read(place.offset, value)
+    }
+
+    #[inline]
+    fn write_register(&mut self, place: &Place, value: u32) {
+        let Place {
+            register,
+            index,
+            offset,
+        } = *place;
+        if register.writable == 0 {
+            self.write_read_only(place, value);
+            return;
+        }
+        let bits = register.reserved(value);
+        if bits != 0 {
+            self.report.add(Violation::Reserved {
+                register: register.name,
+                section: register.section,
+                bits,
+            });
+        }
+        // The tails first: no other register is written as often.
+        match register.id {
+            Id::RxTail => self.write_rx_tail(rx_queue_of(offset), value),
+            Id::TxTail => self.write_tx_tail(index, value),
+            _ => self.write_as_specified(register, offset, index, value),
+        }
+    }
+
+    fn report(&mut self, violation: Violation) {
+        self.report.add(violation);
+    }
+}
+
+impl Nic {
+    /// What a register reads, and what reading it does.
+    fn read_as_specified(&mut self, place: &Place) -> u32 {
+        let Place {
+            register,
+            index,
+            offset,
+        } = *place;
         let held = self.file.get(offset);
         let steps = &mut self.steps;
         match register.id {
@@ -85,45 +124,16 @@ impl Nic {
                 let enabled = self.tx[tx_queue_of(offset)].ring.enable.read();
                 held & !bit::QUEUE_ENABLE | when(enabled, bit::QUEUE_ENABLE)
             }
-            Id::Counter => self.statistics.read(offset),
+            Id::Counter(counter, half) => self.statistics.read(counter, half, index),
             _ => held,
         }
     }
 
-    /// Writes a register.
-    #[inline]
-    pub(super) fn write(&mut self, offset: usize, value: u32) {
-        let Some((register, index)) = self.file.find(offset) else {
-            self.report.add(Violation::NoRegister {
-                offset,
-                written: Some(value),
-            });
-            return;
-        };
-        if register.writable == 0 {
-            self.write_read_only(register, offset, value);
-            return;
-        }
-        let reserved = value & !(register.writable | register.readable | register.reset);
-        if reserved != 0 {
-            self.report.add(Violation::Reserved {
-                register: register.name,
-                section: register.section,
-                bits: reserved,
-            });
-        }
-        // The tails first: no other register is written as often.
-        match register.id {
-            Id::RxTail => self.write_rx_tail(rx_queue_of(offset), value),
-            Id::TxTail => self.write_tx_tail(index, value),
-            _ => self.write_register(register, offset, index, value),
-        }
-    }
-
     /// A head that is written with what it holds is no violation: drivers do that (8.2.3.8.4).
-    fn write_read_only(&mut self, register: &Register, offset: usize, value: u32) {
+    fn write_read_only(&mut self, place: &Place, value: u32) {
+        let register = place.register;
         let is_head = matches!(register.id, Id::RxHead | Id::TxHead);
-        if !(is_head && value == self.read_register(register, offset)) {
+        if !(is_head && value == self.read_as_specified(place)) {
             self.report.add(Violation::ReadOnly {
                 register: register.name,
                 section: register.section,
@@ -132,11 +142,17 @@ impl Nic {
         }
     }
 
-    fn write_register(&mut self, register: &Register, offset: usize, index: usize, value: u32) {
+    /// What writing a register does, but for tails.
+    fn write_as_specified(
+        &mut self,
+        register: &Register<Id>,
+        offset: usize,
+        index: usize,
+        value: u32,
+    ) {
         let held = self.file.get(offset);
-        let kept = held & !register.writable;
         self.check_order(register, offset, held, value);
-        self.file.set(offset, kept | value & register.writable);
+        self.file.set(offset, register.written(held, value));
         match register.id {
             Id::Ctrl if value & RESETS != 0 => {
                 self.reset();
@@ -176,7 +192,7 @@ impl Nic {
     }
 
     /// Steps that must come before a write (4.6.3, 4.6.7, 4.6.8).
-    fn check_order(&mut self, register: &Register, offset: usize, held: u32, value: u32) {
+    fn check_order(&mut self, register: &Register<Id>, offset: usize, held: u32, value: u32) {
         let name = register.name;
         let receives = self.file.has(at::RXCTRL, bit::RXCTRL_ENABLE);
         let arbitrates = !self.file.has(at::RTTDCS, bit::RTTDCS_ARBITER_DISABLE);
@@ -273,7 +289,7 @@ impl Nic {
     }
 
     /// Base and length of a ring: multiples of 128.
-    fn check_ring(&mut self, register: &Register, value: u32) {
+    fn check_ring(&mut self, register: &Register<Id>, value: u32) {
         let wrong = match register.id {
             Id::RxLength | Id::TxLength => {
                 !value.is_multiple_of(RING_ALIGN) || value > RING_BYTES_MAX
@@ -291,14 +307,14 @@ impl Nic {
         }
     }
 
-    fn write_rx_ring(&mut self, register: &Register, offset: usize, value: u32) {
+    fn write_rx_ring(&mut self, register: &Register<Id>, offset: usize, value: u32) {
         let ring = &mut self.rx[rx_queue_of(offset)].ring;
         if write_ring(ring, register.id == Id::RxLength, offset, value) {
             self.check_ring(register, value);
         }
     }
 
-    fn write_tx_ring(&mut self, register: &Register, offset: usize, index: usize, value: u32) {
+    fn write_tx_ring(&mut self, register: &Register<Id>, offset: usize, index: usize, value: u32) {
         let ring = &mut self.tx[index].ring;
         if write_ring(ring, register.id == Id::TxLength, offset, value) {
             self.check_ring(register, value);

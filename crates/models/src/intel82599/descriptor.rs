@@ -110,6 +110,13 @@ pub(crate) struct Data {
     pub(crate) reserved: bool,
 }
 
+impl Data {
+    /// Whether it can be written back as late as its packet is sent.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.end_of_packet || !self.report
+    }
+}
+
 const CONTEXT: u64 = 0b0010;
 const DATA: u64 = 0b0011;
 const EXTENSION: u64 = 1 << 29;

@@ -99,6 +99,7 @@ pub(crate) fn tag(file: &RegisterFile, frame: &[u8]) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::registers;
     use super::*;
 
     const OURS: [u8; 6] = [2, 0, 0, 0, 0, 7];
@@ -112,7 +113,7 @@ mod tests {
 
     #[test]
     fn addresses_pass_as_the_registers_say() {
-        let mut file = RegisterFile::new();
+        let mut file = registers::file();
         let broadcast = [0xff; 6];
         let passed = |file: &RegisterFile| {
             [OURS, [2; 6], GROUP, broadcast].map(|address| pass(file, &frame(address)))
@@ -137,7 +138,7 @@ mod tests {
 
     #[test]
     fn vlans_pass_as_the_table_says() {
-        let mut file = RegisterFile::new();
+        let mut file = registers::file();
         file.set(at::FCTRL, bit::FCTRL_UNICAST_ALL);
         let mut tagged = frame(OURS);
         tagged[12..16].copy_from_slice(&[0x81, 0x00, 0xe0 | 0x01, 0x23]);

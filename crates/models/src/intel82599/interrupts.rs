@@ -221,6 +221,7 @@ pub(crate) fn interval(file: &RegisterFile, vector: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::registers;
     use super::*;
 
     const NOW: Duration = Duration::ZERO;
@@ -232,7 +233,7 @@ mod tests {
 
     /// Queue 0: receive to vector 0, transmit to vector 1; others to vector 2.
     fn msix() -> (Interrupts, RegisterFile) {
-        let mut file = RegisterFile::new();
+        let mut file = registers::file();
         file.set(at::IVAR, 0x8180);
         file.set(at::IVAR_MISC, 0x8200);
         let mut interrupts = Interrupts::new();

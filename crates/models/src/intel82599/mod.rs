@@ -8,29 +8,30 @@
 //! | [`descriptor`] | the descriptors of both directions | 7.1.6, 7.2.3.2 |
 //! | [`filter`] | which frames are for us | 7.1.1 |
 //! | [`receive`] | filters, offloads, write-back | 7.1 |
-//! | [`coalesce`] | segments that are received as one packet | 7.11 |
-//! | [`apart`] | payload that is received without a copy | |
-//! | [`transmit`] | descriptors, offloads, frames | 7.2 |
-//! | [`join`] | payload that is sent without a copy | |
+//! | [`coalescing`] | segments that are received as one packet | 7.11 |
+//! | [`placement`] | payload that is received without a copy, by [`scatter`](crate::scatter) | |
+//! | [`transmit`] | descriptors, packets, write-back | 7.2 |
+//! | [`segmentation`] | packets that are cut into segments | 7.2.4 |
+//! | [`checksum_offload`] | checksums of packets that are not cut | 7.2.5 |
 //! | [`interrupts`] | causes, masks, vectors | 7.3 |
+//! | [`access`] | what reading and writing a register does | 8.2.3 |
 //! | [`statistics`] | counters | 8.2.3.23 |
-//! | [`ownership`] | which memory the device has | |
 //!
 //! What it leaves out: legacy receive and transmit descriptors, header splitting, RSS and all
 //! filters that choose a queue, virtualisation, data centre bridging, flow control, MACsec, IPsec,
 //! FCoE and wake-up. A driver that asks for one of the first two is told.
 
 mod access;
-mod apart;
-mod coalesce;
+mod checksum_offload;
+mod coalescing;
 mod descriptor;
 mod filter;
 mod interrupts;
-mod join;
-mod ownership;
+mod placement;
 mod receive;
 mod registers;
 mod ring;
+mod segmentation;
 mod statistics;
 #[cfg(test)]
 mod tests;
@@ -38,14 +39,15 @@ mod transmit;
 
 use crate::device::{Device, Identity, Msix, Progress};
 use crate::dma::Dma;
-use crate::misbehaviour::{Fault, Misbehaviour, Mischief};
-use crate::packet::complete;
+use crate::misbehaviour::{Fault, Faults, Misbehaviour};
+use crate::model::{Model, Setup};
+use crate::msix::MsixBar;
+use crate::ownership::Ownership;
+use crate::scatter::Prediction;
 use crate::violation::{Report, Violation};
 use crate::wire::Wire;
-use apart::{Expected, Places};
 use interrupts::{Interrupts, cause};
-use ownership::Ownership;
-use receive::{Late, Outcome, RxQueue};
+use receive::{Late, RxQueue};
 use registers::{QUEUES, REGISTER_BYTES, RegisterFile, at, bit};
 use ring::Settling;
 use statistics::Statistics;
@@ -58,14 +60,29 @@ const BAR0_BYTES: u64 = 512 << 10;
 /// BAR 4: the MSI-X structures (8.1).
 const MSIX_BAR: u8 = 4;
 const MSIX_BYTES: usize = 16 << 10;
-const MSIX_VECTORS: u16 = 64;
-const MSIX_PENDING: u32 = 0x2000;
+const MSIX: Msix = Msix {
+    vectors: 64,
+    bar: MSIX_BAR,
+    table: 0,
+    pending: 0x2000,
+};
 /// Frames that one poll moves in each direction.
 const POLL_FRAMES: u32 = 256;
 /// Polls for which a link that flaps stays down.
 const FLAP_POLLS: u32 = 16;
 /// Tails of the first queues: what shared memory may hold.
 const DOORBELLS: [usize; 2] = [0x1018, 0x6018];
+
+/// What [`MODELS`](crate::MODELS) says of it.
+pub(crate) const MODEL: Model = Model {
+    name: "82599",
+    about: "Intel 82599, 10 Gb/s",
+    make: |Setup {
+               address,
+               wire,
+               misbehaviour,
+           }| Box::new(Intel82599::new(address, wire, &misbehaviour)),
+};
 
 /// The NIC, at one end of a wire.
 #[derive(Debug)]
@@ -88,15 +105,15 @@ struct Nic {
     tx_used: usize,
     ownership: Ownership,
     report: Report,
-    mischief: Mischief,
+    faults: Faults,
     steps: Steps,
-    msix: Vec<u8>,
+    msix: MsixBar,
     /// A segment that is being made.
     segment: Vec<u8>,
     /// Segments of the frame at the end of the wire that were received.
     segments_received: usize,
     /// What the next large frame will be like.
-    expected: Option<Expected>,
+    prediction: Option<Prediction>,
     gone: bool,
     /// Frames that come after their descriptors: the device misbehaves.
     late: Vec<Late>,
@@ -124,7 +141,7 @@ impl<W: Wire> Intel82599<W> {
     pub fn new(address: [u8; 6], wire: W, misbehaviour: &Misbehaviour) -> Self {
         let mut nic = Nic {
             address,
-            file: RegisterFile::new(),
+            file: registers::file(),
             interrupts: Interrupts::new(),
             statistics: Statistics::default(),
             rx: Vec::new(),
@@ -133,27 +150,17 @@ impl<W: Wire> Intel82599<W> {
             tx_used: 0,
             ownership: Ownership::default(),
             report: Report::default(),
-            mischief: Mischief::new(misbehaviour),
+            faults: Faults::new(misbehaviour),
             steps: Steps::default(),
-            msix: vec![0; MSIX_BYTES],
+            msix: MsixBar::new(MSIX_BYTES, MSIX),
             segment: Vec::with_capacity(1 << 16),
             segments_received: 0,
-            expected: None,
+            prediction: None,
             gone: false,
             late: Vec::new(),
         };
         nic.reset();
         Self { wire, nic }
-    }
-
-    /// What the driver did wrong.
-    pub fn report(&self) -> &Report {
-        &self.nic.report
-    }
-
-    /// What becomes readable when the wire has a frame.
-    pub fn wire_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.wire.descriptor()
     }
 
     /// The wire.
@@ -170,12 +177,7 @@ impl<W: Wire> Device for Intel82599<W> {
             class: [0x02, 0x00, 0x00],
             revision: 1,
             bars: [BAR0_BYTES, 0, 0, 0, MSIX_BYTES as u64, 0],
-            msix: Msix {
-                vectors: MSIX_VECTORS,
-                bar: MSIX_BAR,
-                table: 0,
-                pending: MSIX_PENDING,
-            },
+            msix: MSIX,
         }
     }
 
@@ -184,51 +186,27 @@ impl<W: Wire> Device for Intel82599<W> {
         if self.nic.gone {
             return;
         }
-        if bar == MSIX_BAR {
-            if let Some(from) = range(offset, bytes.len()).and_then(|r| self.nic.msix.get(r)) {
-                bytes.copy_from_slice(from);
+        match bar {
+            MSIX_BAR => self.nic.msix.read(offset, bytes),
+            0 if offset < REGISTER_BYTES as u64 => {
+                self.nic.want_link(self.wire.is_up());
+                crate::registers::read(&mut self.nic, offset as usize, bytes);
             }
-            return;
+            _ => {}
         }
-        let in_flash = offset >= REGISTER_BYTES as u64;
-        if bar != 0 || in_flash {
-            return;
-        }
-        let Some(word) = bytes
-            .as_chunks_mut()
-            .0
-            .first_mut()
-            .filter(|_| offset.is_multiple_of(4))
-        else {
-            self.nic.report.add(Violation::Access {
-                offset,
-                bytes: bytes.len(),
-            });
-            return;
-        };
-        self.nic.want_link(self.wire.is_up());
-        *word = self.nic.read(offset as usize).to_le_bytes();
     }
 
     fn write(&mut self, bar: u8, offset: u64, bytes: &[u8]) {
         if self.nic.gone {
             return;
         }
-        if bar == MSIX_BAR {
-            let table = 16 * usize::from(MSIX_VECTORS);
-            let place = range(offset, bytes.len()).filter(|range| range.end <= table);
-            if let Some(place) = place.and_then(|range| self.nic.msix.get_mut(range)) {
-                place.copy_from_slice(bytes);
-            }
-            return;
-        }
-        match <[u8; 4]>::try_from(bytes) {
-            Ok(word) if bar == 0 && offset.is_multiple_of(4) => {
-                self.nic.write(offset as usize, u32::from_le_bytes(word));
-            }
+        match bar {
+            MSIX_BAR => self.nic.msix.write(offset, bytes),
+            0 => crate::registers::write(&mut self.nic, offset as usize, bytes),
             _ => self.nic.report.add(Violation::Access {
                 offset,
                 bytes: bytes.len(),
+                bits: 8 * registers::ACCESS_BYTES,
             }),
         }
     }
@@ -239,7 +217,7 @@ impl<W: Wire> Device for Intel82599<W> {
 
     fn poll(&mut self, dma: &dyn Dma, now: Duration) -> Progress {
         let nic = &mut self.nic;
-        if nic.mischief.strikes(Fault::Gone) {
+        if nic.faults.strikes(Fault::Gone) {
             nic.gone = true;
         }
         if nic.gone {
@@ -257,8 +235,8 @@ impl<W: Wire> Device for Intel82599<W> {
         }
         self.wire.flush();
         if nic.interrupts.is_pending() {
-            let mischief = &mut nic.mischief;
-            let lose = || mischief.strikes(Fault::LostInterrupt);
+            let faults = &mut nic.faults;
+            let lose = || faults.strikes(Fault::LostInterrupt);
             nic.interrupts.raise(&nic.file, now, lose);
         }
         progress
@@ -275,11 +253,14 @@ impl<W: Wire> Device for Intel82599<W> {
     fn doorbells(&self) -> &'static [usize] {
         &DOORBELLS
     }
-}
 
-fn range(offset: u64, len: usize) -> Option<std::ops::Range<usize>> {
-    let start = usize::try_from(offset).ok()?;
-    Some(start..start.checked_add(len)?)
+    fn report(&self) -> &Report {
+        &self.nic.report
+    }
+
+    fn wire_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.wire.descriptor()
+    }
 }
 
 impl Nic {
@@ -296,14 +277,10 @@ impl Nic {
         (0..QUEUES).for_each(|queue| self.configure_receive(queue));
         self.ownership.clear();
         self.segments_received = 0;
-        self.expected = None;
+        self.prediction = None;
         self.gone = false;
         self.late.clear();
-        self.msix.fill(0);
-        for vector in self.msix[..16 * usize::from(MSIX_VECTORS)].chunks_exact_mut(16) {
-            // Masked (PCI 3.0, 6.8.2.9).
-            vector[12] = 1;
-        }
+        self.msix.reset();
         // 8.2.3.7.9: the first receive address comes from the EEPROM.
         let [a, b, c, d, e, f] = self.address;
         self.file.set(at::RAL, u32::from_le_bytes([a, b, c, d]));
@@ -335,7 +312,7 @@ impl Nic {
         let steps = &mut self.steps;
         steps.reset_reads = 0;
         steps.flap_polls = steps.flap_polls.saturating_sub(1);
-        if self.mischief.strikes(Fault::LinkFlap) {
+        if self.faults.strikes(Fault::LinkFlap) {
             steps.flap_polls = FLAP_POLLS;
         }
         steps.auto_read.settle();
@@ -351,49 +328,6 @@ impl Nic {
             self.steps.link_was = is_up;
             self.interrupts.set_causes(cause::LINK);
         }
-    }
-
-    fn receive_from(&mut self, wire: &mut impl Wire, dma: &dyn Dma, frames: u32) -> u32 {
-        let mut received = 0;
-        let mut places = Places::new();
-        while received < frames {
-            let front = self.find_places(dma, &mut places);
-            let Some(incoming) = wire.peek_apart(front, &places) else {
-                break;
-            };
-            if incoming.behind > 0 {
-                if self.receive_apart(&incoming, dma) {
-                    wire.take();
-                    received += 1;
-                } else {
-                    wire.gather(&places);
-                }
-                continue;
-            }
-            let (frame, offload) = (incoming.frame, incoming.offload);
-            let outcome = match offload.segment {
-                Some(size) => self.receive_large(frame, size, dma),
-                None => match offload.checksum {
-                    Some((start, offset)) => {
-                        let mut whole = std::mem::take(&mut self.segment);
-                        whole.clear();
-                        whole.extend_from_slice(frame);
-                        complete(&mut whole, start, offset);
-                        let outcome = self.receive(&whole, true, dma);
-                        self.segment = whole;
-                        outcome
-                    }
-                    None => self.receive(frame, false, dma),
-                },
-            };
-            if outcome == Outcome::Waits {
-                break;
-            }
-            wire.take();
-            received += 1;
-        }
-        self.steps.receive_begun |= received > 0;
-        received
     }
 
     /// The last step of 4.6.7, which comes after RXEN, and so perhaps after the first frame; but

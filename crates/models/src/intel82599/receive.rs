@@ -12,16 +12,18 @@ use super::registers::{at, bit, rx_queue_at};
 use super::ring::Ring;
 use super::statistics::{CHECK_BYTES, QueueTraffic, counters_of};
 use crate::dma::Dma;
-use crate::misbehaviour::Fault;
+use crate::misbehaviour::{Fault, Faults};
 use crate::packet::checksum::frame_check;
-use crate::packet::headers::{Ip, Transport};
+use crate::packet::complete;
+use crate::packet::headers::{Ip, TAG, Transport};
+use crate::scatter::Places;
 use crate::violation::{Queue, Violation};
+use crate::wire::{Incoming, Wire};
 
 /// Shortest frame on a wire, without its check sequence; a sender pads to it (IEEE 802.3, 4.2.3.3).
 pub(crate) const FRAME_MIN: usize = 60;
 /// Longest one, with its check sequence, unless HLREG0.JUMBOEN says otherwise (8.2.3.22.13).
 const FRAME_MAX: usize = 1518;
-pub(super) const TAG: usize = 4;
 
 /// A receive queue.
 #[derive(Debug, Default)]
@@ -111,6 +113,53 @@ impl Nic {
             self.report.add(Violation::Dma { queue, fault });
             self.interrupts.set_causes(cause::PCI);
             self.rx[number].ring.hung = true;
+        }
+    }
+
+    /// Receives what the wire has, at most `frames` of it; returns how many.
+    pub(super) fn receive_from(&mut self, wire: &mut impl Wire, dma: &dyn Dma, frames: u32) -> u32 {
+        let mut received = 0;
+        let mut places = Places::new();
+        while received < frames {
+            let headers = self.find_places(dma, &mut places);
+            let Some(incoming) = wire.peek_split(headers, &places) else {
+                break;
+            };
+            if incoming.placed > 0 {
+                if self.receive_placed(&incoming, dma) {
+                    wire.take();
+                    received += 1;
+                } else {
+                    wire.linearize(&places);
+                }
+                continue;
+            }
+            if self.receive_linear(&incoming, dma) == Outcome::Waits {
+                break;
+            }
+            wire.take();
+            received += 1;
+        }
+        self.steps.receive_begun |= received > 0;
+        received
+    }
+
+    /// A frame comes in that is all in one place, with something left to do to it or not.
+    #[inline(always)]
+    fn receive_linear(&mut self, incoming: &Incoming<'_>, dma: &dyn Dma) -> Outcome {
+        let (frame, offload) = (incoming.frame, incoming.offload);
+        match (offload.segment, offload.checksum) {
+            (Some(size), _) => self.receive_large(frame, size, dma),
+            (None, Some((start, offset))) => {
+                let mut whole = std::mem::take(&mut self.segment);
+                whole.clear();
+                whole.extend_from_slice(frame);
+                complete(&mut whole, start, offset);
+                let outcome = self.receive(&whole, true, dma);
+                self.segment = whole;
+                outcome
+            }
+            (None, None) => self.receive(frame, false, dma),
         }
     }
 
@@ -270,14 +319,14 @@ impl Nic {
     }
 
     /// Writes a packet to as many buffers as it takes, each followed by its descriptor. Its parts
-    /// are the frame and what follows that, the first part long enough for a tag; `behind` bytes
-    /// more lie in the buffer already.
+    /// are the frame and what follows that, the first part long enough for a tag; `placed`
+    /// bytes more lie in the buffer already.
     #[inline(always)]
     pub(super) fn place(
         &mut self,
         admitted: &Admitted,
         [frame, rest]: [&[u8]; 2],
-        behind: usize,
+        placed: usize,
         mut back: RxWriteBack,
         dma: &dyn Dma,
     ) {
@@ -293,7 +342,7 @@ impl Nic {
             true => [&frame[..12], &frame[12 + TAG..], rest],
             false => [frame, rest, &[]],
         };
-        self.place_parts(number, parts, behind, back, dma);
+        self.place_parts(number, parts, placed, back, dma);
         self.interrupts.queue_happened(&self.file, number, false);
     }
 
@@ -302,18 +351,18 @@ impl Nic {
         &mut self,
         number: usize,
         parts: Parts<'_>,
-        behind: usize,
+        placed: usize,
         back: RxWriteBack,
         dma: &dyn Dma,
     ) {
-        let mut left = behind + parts.iter().map(|part| part.len()).sum::<usize>();
+        let mut left = placed + parts.iter().map(|part| part.len()).sum::<usize>();
         let mut source = Source {
             parts,
             part: 0,
             at: 0,
         };
         while left > 0 {
-            if self.mischief.strikes(Fault::Skip) && self.rx[number].ring.available() > 1 {
+            if self.faults.strikes(Fault::Skip) && self.rx[number].ring.available() > 1 {
                 self.rx[number].ring.advance();
             }
             let RxQueue {
@@ -350,11 +399,11 @@ impl Nic {
         back: RxWriteBack,
         dma: &dyn Dma,
     ) {
-        let early = self.mischief.strikes(Fault::EarlyDone);
+        let early = self.faults.strikes(Fault::EarlyDone);
         if !early {
             source.write(usize::from(back.len), iova, dma);
         }
-        let words = self.mischief.write_back(back.words());
+        let words = misreport(&mut self.faults, back.words());
         if let Err(fault) = self.rx[number].ring.write_back(dma, index, words) {
             self.report.add(Violation::Dma {
                 queue: Queue::Rx(number as u8),
@@ -367,9 +416,9 @@ impl Nic {
             self.late.push((iova, bytes));
         }
         if let Some(last) = self.rx[number].last_buffer.replace(iova)
-            && self.mischief.strikes(Fault::WildWrite)
+            && self.faults.strikes(Fault::WildWrite)
         {
-            let _lost = dma.write(last, &self.mischief.number().to_le_bytes());
+            let _lost = dma.write(last, &self.faults.number().to_le_bytes());
         }
     }
 
@@ -384,14 +433,37 @@ impl Nic {
     pub(crate) fn configure_receive(&mut self, number: usize) {
         let split = self.file.get(rx_queue_at(number, 0x1014));
         let control = self.file.get(rx_queue_at(number, 0x1028));
-        // Buffers of another size would be too short for what was expected.
-        self.expected = None;
+        // Buffers of another size would be too short for what was predicted.
+        self.prediction = None;
         let queue = &mut self.rx[number];
         // None at all would be a mistake, and is told as one when the queue is switched on.
         queue.buffer_bytes = (split as usize & 0x1f).max(1) << 10;
         queue.drop_when_full = split & bit::SRRCTL_DROP != 0;
         queue.strip_tag = control & bit::RX_VLAN_STRIP != 0;
     }
+}
+
+/// What is written back for a received frame, if the device misbehaves. It is always done: else it
+/// would be no news.
+#[inline]
+fn misreport(faults: &mut Faults, [mut first, mut second]: [u64; 2]) -> [u64; 2] {
+    // The fields of 7.1.6.2, but for DD.
+    const STATUS: u64 = 0xffff_fffe;
+    const LENGTH: u64 = 0xffff << 32;
+    const RSC_COUNT: u64 = 0xf << 17;
+    if faults.strikes(Fault::Garbage) {
+        first = faults.number();
+    }
+    if faults.strikes(Fault::Coalesced) {
+        first = first & !RSC_COUNT | faults.number() & RSC_COUNT;
+    }
+    if faults.strikes(Fault::Length) {
+        second = second & !LENGTH | faults.number() & LENGTH;
+    }
+    if faults.strikes(Fault::Status) {
+        second = second & !STATUS | faults.number() & STATUS;
+    }
+    [first, second]
 }
 
 /// A frame whose descriptor was done before: where it goes, and its bytes.

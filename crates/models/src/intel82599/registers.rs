@@ -3,7 +3,9 @@
 //! Transcribed from the datasheet for this model; the driver has its own transcription, and the two
 //! must agree.
 
-use super::statistics::COUNTERS;
+use crate::registers::Register;
+use Counter::*;
+use Half::{High, Low, Whole};
 
 /// Bytes of registers at the start of BAR 0; the flash follows (8.1).
 pub(crate) const REGISTER_BYTES: usize = 128 << 10;
@@ -48,56 +50,76 @@ pub(crate) enum Id {
     TxTail,
     TxControl,
     /// Cleared when it is read.
-    Counter,
+    Counter(Counter, Half),
 }
 
-/// One register, or an array of registers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Register {
-    pub(crate) id: Id,
-    /// As the datasheet calls it.
-    pub(crate) name: &'static str,
-    pub(crate) offset: usize,
-    /// How many there are, and how far apart they lie, in bytes.
-    pub(crate) count: usize,
-    pub(crate) stride: usize,
-    /// What it holds after a reset.
-    pub(crate) reset: u32,
-    /// Bits that hold what software writes.
-    pub(crate) writable: u32,
-    /// Bits that software may only read; writes to them do nothing.
-    pub(crate) readable: u32,
-    /// Where it is described: at least the chapter.
-    pub(crate) section: &'static str,
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counter {
+    /// What this model has no cause to count.
+    Never,
+    /// Frames dropped since the packet buffer was full.
+    Missed,
+    LengthErrors,
+    Oversized,
+    GoodReceived,
+    GoodReceivedBytes,
+    BroadcastReceived,
+    MulticastReceived,
+    TotalReceived,
+    TotalReceivedBytes,
+    /// By size: 64, to 127, to 255, to 511, to 1023, larger.
+    ReceivedBySize(u8),
+    GoodTransmitted,
+    TotalTransmitted,
+    GoodTransmittedBytes,
+    BroadcastTransmitted,
+    MulticastTransmitted,
+    TransmittedBySize(u8),
+    ChecksumErrors,
+    QueueReceived,
+    QueueReceivedBytes,
+    QueueDropped,
+    QueueTransmitted,
+    QueueTransmittedBytes,
+}
+
+/// What of a counter a register holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Half {
+    Whole,
+    Low,
+    High,
 }
 
 const ALL: u32 = u32::MAX;
 
 /// A register alone: what it holds after a reset, its writable bits, its readable bits.
-pub(crate) const fn one(
+const fn one(
     id: Id,
     name: &'static str,
     offset: usize,
     bits: [u32; 3],
     section: &'static str,
-) -> Register {
+) -> Register<Id> {
     many(id, name, (offset, 1, 4), bits, section)
 }
 
 /// An array of registers: offset of the first, number, distance.
-pub(crate) const fn many(
+const fn many(
     id: Id,
     name: &'static str,
     (offset, count, stride): (usize, usize, usize),
     [reset, writable, readable]: [u32; 3],
     section: &'static str,
-) -> Register {
+) -> Register<Id> {
     Register {
         id,
         name,
         offset,
         count,
         stride,
+        width: 4,
         reset,
         writable,
         readable,
@@ -106,13 +128,48 @@ pub(crate) const fn many(
 }
 
 /// Registers that only hold what is written, 32 bits each.
-const fn plain(name: &'static str, offset: usize, count: usize, section: &'static str) -> Register {
+const fn plain(
+    name: &'static str,
+    offset: usize,
+    count: usize,
+    section: &'static str,
+) -> Register<Id> {
     many(Id::Plain, name, (offset, count, 4), [0, ALL, 0], section)
+}
+
+const fn count(
+    counter: Counter,
+    half: Half,
+    name: &'static str,
+    place: (usize, usize, usize),
+) -> Register<Id> {
+    many(
+        Id::Counter(counter, half),
+        name,
+        place,
+        [0, 0, 0],
+        "8.2.3.23",
+    )
+}
+
+/// What a file of the registers has.
+static TABLES: [&[Register<Id>]; 2] = [REGISTERS, COUNTERS];
+/// Registers are accessed as aligned 32-bit words (8.1.1).
+pub(crate) const ACCESS_BYTES: usize = 4;
+
+/// What registers hold.
+pub(crate) type RegisterFile = crate::registers::RegisterFile<Id>;
+/// A register at its place.
+pub(crate) type Place = crate::registers::Place<Id>;
+
+/// All registers, as after a reset.
+pub(crate) fn file() -> RegisterFile {
+    RegisterFile::new(REGISTER_BYTES, &TABLES, Some(ACCESS_BYTES))
 }
 
 /// The registers that this model knows, by section; those of statistics are in [`COUNTERS`].
 #[rustfmt::skip]
-pub(crate) const REGISTERS: &[Register] = &[
+const REGISTERS: &[Register<Id>] = &[
     // General control.
     one(Id::Ctrl, "CTRL", 0x00000, [0, 0x0400_000c, 0], "8.2.3.1.1"),
     one(Id::Status, "STATUS", 0x00008, [0, 0, ALL], "8.2.3.1.2"),
@@ -265,6 +322,86 @@ pub(crate) const REGISTERS: &[Register] = &[
     plain("PFUTA", 0x0f400, 128, "8.2.3.27.17"),
 ];
 
+/// The counters, which are cleared when they are read (8.2.3.23).
+#[rustfmt::skip]
+const COUNTERS: &[Register<Id>] = &[
+    count(Never, Whole, "CRCERRS", (0x04000, 1, 4)),
+    count(Never, Whole, "ILLERRC", (0x04004, 1, 4)),
+    count(Never, Whole, "ERRBC", (0x04008, 1, 4)),
+    count(Missed, Whole, "RXMPC", (0x03fa0, 8, 4)),
+    count(Never, Whole, "MLFC", (0x04034, 1, 4)),
+    count(Never, Whole, "MRFC", (0x04038, 1, 4)),
+    count(LengthErrors, Whole, "RLEC", (0x04040, 1, 4)),
+    count(Never, Whole, "SSVPC", (0x08780, 1, 4)),
+    count(Never, Whole, "LXONRXCNT", (0x041a4, 1, 4)),
+    count(Never, Whole, "LXOFFRXCNT", (0x041a8, 1, 4)),
+    count(Never, Whole, "PXONRXCNT", (0x04140, 8, 4)),
+    count(Never, Whole, "PXOFFRXCNT", (0x04160, 8, 4)),
+    count(Never, Whole, "PXON2OFFCNT", (0x03240, 8, 4)),
+    count(Never, Whole, "LXONTXC", (0x03f60, 1, 4)),
+    count(Never, Whole, "LXOFFTXC", (0x03f68, 1, 4)),
+    count(Never, Whole, "PXONTXC", (0x03f00, 8, 4)),
+    count(Never, Whole, "PXOFFTXC", (0x03f20, 8, 4)),
+    count(ReceivedBySize(0), Whole, "PRC64", (0x0405c, 1, 4)),
+    count(ReceivedBySize(1), Whole, "PRC127", (0x04060, 1, 4)),
+    count(ReceivedBySize(2), Whole, "PRC255", (0x04064, 1, 4)),
+    count(ReceivedBySize(3), Whole, "PRC511", (0x04068, 1, 4)),
+    count(ReceivedBySize(4), Whole, "PRC1023", (0x0406c, 1, 4)),
+    count(ReceivedBySize(5), Whole, "PRC1522", (0x04070, 1, 4)),
+    count(GoodReceived, Whole, "GPRC", (0x04074, 1, 4)),
+    count(BroadcastReceived, Whole, "BPRC", (0x04078, 1, 4)),
+    count(MulticastReceived, Whole, "MPRC", (0x0407c, 1, 4)),
+    count(GoodReceivedBytes, Low, "GORCL", (0x04088, 1, 4)),
+    count(GoodReceivedBytes, High, "GORCH", (0x0408c, 1, 4)),
+    count(GoodTransmitted, Whole, "GPTC", (0x04080, 1, 4)),
+    count(GoodTransmittedBytes, Low, "GOTCL", (0x04090, 1, 4)),
+    count(GoodTransmittedBytes, High, "GOTCH", (0x04094, 1, 4)),
+    count(Never, Whole, "RUC", (0x040a4, 1, 4)),
+    count(Never, Whole, "RFC", (0x040a8, 1, 4)),
+    count(Oversized, Whole, "ROC", (0x040ac, 1, 4)),
+    count(Never, Whole, "RJC", (0x040b0, 1, 4)),
+    count(Never, Whole, "MNGPRC", (0x040b4, 1, 4)),
+    count(Never, Whole, "MNGPDC", (0x040b8, 1, 4)),
+    count(TotalReceivedBytes, Low, "TORL", (0x040c0, 1, 4)),
+    count(TotalReceivedBytes, High, "TORH", (0x040c4, 1, 4)),
+    count(TotalReceived, Whole, "TPR", (0x040d0, 1, 4)),
+    count(TotalTransmitted, Whole, "TPT", (0x040d4, 1, 4)),
+    count(TransmittedBySize(0), Whole, "PTC64", (0x040d8, 1, 4)),
+    count(TransmittedBySize(1), Whole, "PTC127", (0x040dc, 1, 4)),
+    count(TransmittedBySize(2), Whole, "PTC255", (0x040e0, 1, 4)),
+    count(TransmittedBySize(3), Whole, "PTC511", (0x040e4, 1, 4)),
+    count(TransmittedBySize(4), Whole, "PTC1023", (0x040e8, 1, 4)),
+    count(TransmittedBySize(5), Whole, "PTC1522", (0x040ec, 1, 4)),
+    count(MulticastTransmitted, Whole, "MPTC", (0x040f0, 1, 4)),
+    count(BroadcastTransmitted, Whole, "BPTC", (0x040f4, 1, 4)),
+    count(Never, Whole, "MSPDC", (0x04010, 1, 4)),
+    count(ChecksumErrors, Whole, "XEC", (0x04120, 1, 4)),
+    count(QueueReceived, Whole, "QPRC", (0x01030, 16, 64)),
+    count(QueueReceivedBytes, Low, "QBRC_L", (0x01034, 16, 64)),
+    count(QueueReceivedBytes, High, "QBRC_H", (0x01038, 16, 64)),
+    count(QueueDropped, Whole, "QPRDC", (0x01430, 16, 64)),
+    count(QueueTransmitted, Whole, "QPTC", (0x08680, 16, 4)),
+    count(QueueTransmittedBytes, Low, "QBTC_L", (0x08700, 16, 8)),
+    count(QueueTransmittedBytes, High, "QBTC_H", (0x08704, 16, 8)),
+    count(Never, Whole, "RXNFGPC", (0x041b0, 1, 4)),
+    count(Never, Low, "RXNFGBCL", (0x041b4, 1, 4)),
+    count(Never, High, "RXNFGBCH", (0x041b8, 1, 4)),
+    count(Never, Whole, "FCCRC", (0x05118, 1, 4)),
+    count(Never, Whole, "FCOERPDC", (0x0241c, 1, 4)),
+    count(Never, Whole, "FCLAST", (0x02424, 1, 4)),
+    count(Never, Whole, "FCOEPRC", (0x02428, 1, 4)),
+    count(Never, Whole, "FCOEDWRC", (0x0242c, 1, 4)),
+    count(Never, Whole, "FCOEPTC", (0x08784, 1, 4)),
+    count(Never, Whole, "FCOEDWTC", (0x08788, 1, 4)),
+    count(Never, Whole, "RXDGPC", (0x02f50, 1, 4)),
+    count(Never, Low, "RXDGBCL", (0x02f54, 1, 4)),
+    count(Never, High, "RXDGBCH", (0x02f58, 1, 4)),
+    count(Never, Whole, "RXDDPC", (0x02f5c, 9, 4)),
+    count(Never, Whole, "TXDGPC", (0x087a0, 1, 4)),
+    count(Never, Low, "TXDGBCL", (0x087a4, 1, 4)),
+    count(Never, High, "TXDGBCH", (0x087a8, 1, 4)),
+];
+
 /// Offsets of the registers that the model itself looks at.
 pub(crate) mod at {
     pub(crate) const CTRL_EXT: usize = 0x00018;
@@ -343,76 +480,6 @@ pub(crate) mod bit {
     pub(crate) const HEAD_WRITE_BACK: u32 = 1 << 0;
 }
 
-/// What registers hold, and what lies where.
-#[derive(Debug)]
-pub(crate) struct RegisterFile {
-    values: Box<[u32]>,
-    /// For each word, the number of its entry in the tables, plus one; zero for none.
-    map: Box<[u8]>,
-}
-
-fn tables() -> impl Iterator<Item = &'static Register> {
-    REGISTERS
-        .iter()
-        .chain(COUNTERS.iter().map(|counter| &counter.register))
-}
-
-impl RegisterFile {
-    pub(crate) fn new() -> Self {
-        let mut map = vec![0u8; REGISTER_BYTES / 4].into_boxed_slice();
-        for (number, register) in (1..).zip(tables()) {
-            for index in 0..register.count {
-                map[(register.offset + index * register.stride) / 4] = number;
-            }
-        }
-        let values = vec![0; REGISTER_BYTES / 4].into_boxed_slice();
-        let mut file = Self { values, map };
-        file.reset();
-        file
-    }
-
-    /// Gives every register what it holds after a reset.
-    pub(crate) fn reset(&mut self) {
-        self.values.fill(0);
-        for register in tables() {
-            for index in 0..register.count {
-                self.values[(register.offset + index * register.stride) / 4] = register.reset;
-            }
-        }
-    }
-
-    /// The register at an offset, and which one of its array it is.
-    #[inline]
-    pub(crate) fn find(&self, offset: usize) -> Option<(&'static Register, usize)> {
-        let number = usize::from(*self.map.get(offset / 4)?).checked_sub(1)?;
-        let register = match REGISTERS.get(number) {
-            Some(register) => register,
-            None => &COUNTERS.get(number - REGISTERS.len())?.register,
-        };
-        Some((register, (offset - register.offset) / register.stride))
-    }
-
-    /// What a register holds; zero where none is.
-    #[inline]
-    pub(crate) fn get(&self, offset: usize) -> u32 {
-        self.values.get(offset / 4).copied().unwrap_or(0)
-    }
-
-    /// Changes what a register holds.
-    #[inline]
-    pub(crate) fn set(&mut self, offset: usize, value: u32) {
-        if let Some(place) = self.values.get_mut(offset / 4) {
-            *place = value;
-        }
-    }
-
-    /// Whether any of these bits of a register is set.
-    #[inline]
-    pub(crate) fn has(&self, offset: usize, bits: u32) -> bool {
-        self.get(offset) & bits != 0
-    }
-}
-
 /// The queue whose register lies at this offset.
 #[inline]
 pub(crate) fn rx_queue_of(offset: usize) -> usize {
@@ -441,7 +508,7 @@ mod tests {
     #[test]
     fn no_two_registers_share_an_offset() {
         let mut taken = std::collections::HashMap::new();
-        for register in tables() {
+        for register in TABLES.iter().copied().flatten() {
             for index in 0..register.count {
                 let offset = register.offset + index * register.stride;
                 assert!(offset.is_multiple_of(4) && offset < REGISTER_BYTES);
@@ -453,12 +520,12 @@ mod tests {
                 );
             }
         }
-        assert!(tables().count() < usize::from(u8::MAX));
+        assert!(TABLES.iter().map(|table| table.len()).sum::<usize>() < usize::from(u8::MAX));
     }
 
     #[test]
     fn a_register_is_writable_or_readable_and_has_a_section() {
-        for register in tables() {
+        for register in TABLES.iter().copied().flatten() {
             assert_eq!(
                 register.writable & register.readable,
                 0,
@@ -471,14 +538,19 @@ mod tests {
 
     #[test]
     fn queues_of_both_halves_are_found() {
-        let file = RegisterFile::new();
+        let file = file();
         for queue in [0, 1, 63, 64, 127] {
             let offset = rx_queue_at(queue, 0x1018);
             assert_eq!(rx_queue_of(offset), queue);
             assert_eq!(
-                file.find(offset).map(|(register, _)| register.name),
+                file.find(offset).map(|place| place.register.name),
                 Some("RDT")
             );
         }
+        // Counters of queues are found by their number as well.
+        let place = file
+            .find(0x1430 + 0x3c0)
+            .map(|place| (place.register.name, place.index));
+        assert_eq!(place, Some(("QPRDC", 15)));
     }
 }

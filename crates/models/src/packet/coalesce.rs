@@ -2,10 +2,8 @@
 
 use super::Offload;
 use super::checksum::{fold, set_word, sum, word};
-use super::headers::{IPV4_CHECKSUM, Ip, TCP_CHECKSUM, Transport};
+use super::headers::{IP_BYTES_MAX, IPV4_CHECKSUM, Ip, TCP_CHECKSUM, Transport};
 
-/// Longest IP packet.
-const IP_BYTES_MAX: usize = 0xffff;
 const SEQUENCE: usize = 4;
 const FLAGS: usize = 13;
 const ACK: u8 = 0x10;

@@ -6,6 +6,8 @@ use super::checksum::{fold, sum, word};
 pub(crate) const ETHERNET: usize = 14;
 /// Bytes of a VLAN tag (IEEE 802.1Q).
 pub(crate) const TAG: usize = 4;
+/// Longest IP packet.
+pub(crate) const IP_BYTES_MAX: usize = 0xffff;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 /// EtherType of a VLAN tag.

@@ -1,5 +1,6 @@
 //! Cutting a large TCP packet into segments, as a NIC does (datasheet, 7.2.4).
 
+use super::Offload;
 use super::checksum::{fold, set_word, sum, word};
 use super::headers::{IPV4_CHECKSUM, Ip, TCP_CHECKSUM, Transport};
 use std::ops::Range;
@@ -92,6 +93,27 @@ impl Plan {
         out.extend_from_slice(&frame[..self.header]);
         self.write_ip(out, segments.start, self.payload(bytes, segments).len());
         self.write_tcp(out, segments, self.count(bytes));
+    }
+
+    /// Prepares a packet of `bytes` bytes, or its headers, for a wire that takes large frames, and
+    /// says what is left to do to it there.
+    pub(crate) fn leave_to_wire(&self, headers: &mut [u8], bytes: usize) -> Offload {
+        let Self { ip, size, .. } = *self;
+        let len = bytes - ip.start;
+        if ip.v6 {
+            set_word(headers, ip.start + 4, (len - 40) as u16);
+        } else {
+            set_word(headers, ip.start + 2, len as u16);
+            set_word(headers, ip.start + IPV4_CHECKSUM, 0);
+            let value = !fold(sum(&headers[ip.start..ip.payload]));
+            set_word(headers, ip.start + IPV4_CHECKSUM, value);
+        }
+        let pseudo = fold(ip.pseudo_header(headers, bytes - ip.payload));
+        set_word(headers, ip.payload + TCP_CHECKSUM, pseudo);
+        Offload {
+            checksum: Some((ip.payload as u16, TCP_CHECKSUM as u16)),
+            segment: Some(size as u16),
+        }
     }
 
     /// Where the payload of consecutive segments lies in a frame of so many bytes.

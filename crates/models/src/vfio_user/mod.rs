@@ -34,7 +34,7 @@ pub use interrupts::Interrupts;
 pub use refused::Refused;
 pub use session::{Answer, PAYLOAD_MAX, Session};
 
-use crate::{Device, Progress, stale};
+use crate::{Device, Progress, socket_file};
 use ::vfio_user::socket::{Error as MessageError, Received, Socket, passed};
 use ::vfio_user::{command_name, flag};
 use arrayvec::ArrayVec;
@@ -145,7 +145,7 @@ impl Server {
         let bound = UnixListener::bind(path);
         let in_use = matches!(&bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
         let listener = if in_use && is_abandoned(path) {
-            stale::remove_socket(path)?;
+            socket_file::remove_abandoned(path)?;
             UnixListener::bind(path)
         } else {
             bound

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Dma, Identity, Msix};
+use crate::{Dma, Identity, Msix, Report};
 use ::vfio_user::{
     DeviceInfo, DmaMap, DmaUnmap, Header, IrqInfo, IrqSet, RegionAccess, RegionInfo,
     TypeCapability, Version, command, dma_flag, irq, irq_set_flag, region, region_flag,
@@ -28,6 +28,7 @@ struct Doubler {
     faults: u32,
     resets: u32,
     raised: u64,
+    report: Report,
 }
 
 impl Device for Doubler {
@@ -102,6 +103,10 @@ impl Device for Doubler {
 
     fn doorbells(&self) -> &'static [usize] {
         &[DOORBELL as usize]
+    }
+
+    fn report(&self) -> &Report {
+        &self.report
     }
 }
 

@@ -24,8 +24,8 @@ pub use tap::{TapFault, TapWire};
 pub struct Incoming<'a> {
     /// All of it, or its first bytes.
     pub frame: &'a [u8],
-    /// Bytes that follow, and were put elsewhere.
-    pub behind: usize,
+    /// Bytes that follow it, and were put into the places for them.
+    pub placed: usize,
     /// What is left to do to it.
     pub offload: Offload,
 }
@@ -44,25 +44,27 @@ pub trait Wire {
     /// Takes the frame away that [`peek`](Self::peek) returned.
     fn take(&mut self);
 
-    /// As [`peek`](Self::peek); but of a frame that is longer than `front`, the rest may be put
-    /// into `places`, one after the other. It must be taken then, or [`gather`](Self::gather)ed.
-    fn peek_apart(&mut self, front: usize, places: &[SpanMut<'_>]) -> Option<Incoming<'_>> {
-        let _one_piece = (front, places);
+    /// As [`peek`](Self::peek), with headers split from payload: of a frame that is longer than
+    /// `headers`, the rest may be put into `places`, one after the other. Such a frame must be
+    /// [taken](Self::take) or [linearized](Self::linearize) next.
+    fn peek_split(&mut self, headers: usize, places: &[SpanMut<'_>]) -> Option<Incoming<'_>> {
+        let _one_piece = (headers, places);
         let (frame, offload) = self.peek()?;
         Some(Incoming {
             frame,
-            behind: 0,
+            placed: 0,
             offload,
         })
     }
 
-    /// The frame that was put into `places` is to be in one piece.
-    fn gather(&mut self, places: &[SpanMut<'_>]) {
+    /// Copies what was put into `places` back: the next [`peek`](Self::peek) finds all of it in one
+    /// place.
+    fn linearize(&mut self, places: &[SpanMut<'_>]) {
         let _nothing_there = places;
     }
 
     /// Whether another frame can be sent now.
-    fn has_room(&mut self) -> bool {
+    fn can_send(&mut self) -> bool {
         true
     }
 
@@ -74,14 +76,14 @@ pub trait Wire {
     /// Sends a frame.
     fn send(&mut self, frame: &[u8], offload: Offload);
 
-    /// Whether [`send_parts`](Self::send_parts) copies nothing, and always has room.
-    fn takes_parts(&self) -> bool {
+    /// Whether [`send_fragments`](Self::send_fragments) copies nothing, and never has to wait.
+    fn sends_fragments(&self) -> bool {
         false
     }
 
     /// Sends a frame that begins with `headers`; the rest lies in the driver's memory, which nobody
     /// needs any more when this returns.
-    fn send_parts(&mut self, headers: &[u8], payload: &[Span<'_>], offload: Offload) {
+    fn send_fragments(&mut self, headers: &[u8], payload: &[Span<'_>], offload: Offload) {
         let mut frame = headers.to_vec();
         for part in payload {
             let at = frame.len();
@@ -113,16 +115,16 @@ impl<W: Wire + ?Sized> Wire for Box<W> {
         (**self).take();
     }
 
-    fn peek_apart(&mut self, front: usize, places: &[SpanMut<'_>]) -> Option<Incoming<'_>> {
-        (**self).peek_apart(front, places)
+    fn peek_split(&mut self, headers: usize, places: &[SpanMut<'_>]) -> Option<Incoming<'_>> {
+        (**self).peek_split(headers, places)
     }
 
-    fn gather(&mut self, places: &[SpanMut<'_>]) {
-        (**self).gather(places);
+    fn linearize(&mut self, places: &[SpanMut<'_>]) {
+        (**self).linearize(places);
     }
 
-    fn has_room(&mut self) -> bool {
-        (**self).has_room()
+    fn can_send(&mut self) -> bool {
+        (**self).can_send()
     }
 
     fn takes_large_frames(&self) -> bool {
@@ -133,12 +135,12 @@ impl<W: Wire + ?Sized> Wire for Box<W> {
         (**self).send(frame, offload);
     }
 
-    fn takes_parts(&self) -> bool {
-        (**self).takes_parts()
+    fn sends_fragments(&self) -> bool {
+        (**self).sends_fragments()
     }
 
-    fn send_parts(&mut self, headers: &[u8], payload: &[Span<'_>], offload: Offload) {
-        (**self).send_parts(headers, payload, offload);
+    fn send_fragments(&mut self, headers: &[u8], payload: &[Span<'_>], offload: Offload) {
+        (**self).send_fragments(headers, payload, offload);
     }
 
     fn flush(&mut self) {
@@ -173,8 +175,8 @@ impl Slots {
         self.used == self.frames.len()
     }
 
-    /// Whether a packet has room, into however many frames it is cut.
-    fn has_room(&self) -> bool {
+    /// Whether there are slots for a packet, into however many frames it is cut.
+    fn can_send(&self) -> bool {
         self.frames.len() - self.used > self.frames.len() / 4
     }
 

@@ -71,8 +71,8 @@ impl Wire for Pair {
         self.looked = false;
     }
 
-    fn has_room(&mut self) -> bool {
-        self.outgoing.0.borrow().has_room()
+    fn can_send(&mut self) -> bool {
+        self.outgoing.0.borrow().can_send()
     }
 
     fn send(&mut self, frame: &[u8], _: Offload) {

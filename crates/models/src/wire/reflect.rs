@@ -38,8 +38,8 @@ impl Wire for Loop {
         self.0.pop();
     }
 
-    fn has_room(&mut self) -> bool {
-        self.0.has_room()
+    fn can_send(&mut self) -> bool {
+        self.0.can_send()
     }
 
     fn send(&mut self, frame: &[u8], _: Offload) {

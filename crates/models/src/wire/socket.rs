@@ -1,7 +1,7 @@
 //! A wire between two processes: a socket that both name.
 
 use super::{Offload, Wire};
-use crate::stale;
+use crate::socket_file;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{
@@ -56,7 +56,7 @@ impl SocketWire {
         match connect(&peer, &address) {
             Ok(()) => wire.set_peer(peer)?,
             Err(Errno::NOENT | Errno::CONNREFUSED) => {
-                stale::remove_socket(path)?;
+                socket_file::remove_abandoned(path)?;
                 let listener = socket()?;
                 bind(&listener, &address)?;
                 listen(&listener, 1)?;
@@ -153,7 +153,7 @@ impl Wire for SocketWire {
         self.len = 0;
     }
 
-    fn has_room(&mut self) -> bool {
+    fn can_send(&mut self) -> bool {
         self.outgoing.is_empty() || self.try_send()
     }
 
@@ -162,7 +162,7 @@ impl Wire for SocketWire {
     }
 
     fn send(&mut self, frame: &[u8], offload: Offload) {
-        if !self.has_room() {
+        if !self.can_send() {
             return;
         }
         self.outgoing.extend_from_slice(&header(offload));
@@ -229,14 +229,14 @@ mod tests {
         assert_eq!(first.peek(), None);
         // What finds no room waits, and nothing is lost meanwhile.
         let mut sent = 0u8;
-        while first.has_room() {
+        while first.can_send() {
             sent += 1;
             first.send(&[sent; 60_000], Offload::default());
         }
         for number in 1..=sent {
             assert_eq!(second.peek().map(|(frame, _)| frame[0]), Some(number));
             second.take();
-            assert!(first.has_room());
+            assert!(first.can_send());
         }
         drop(second);
         assert!(first.peek().is_none() && !first.is_up());

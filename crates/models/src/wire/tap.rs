@@ -52,8 +52,8 @@ pub struct TapWire {
     buffer: Box<[u8]>,
     /// Bytes of header and frame in the buffer; zero for none.
     len: usize,
-    /// Bytes of the frame that were put elsewhere.
-    behind: usize,
+    /// Bytes of the frame that were put into places for them.
+    placed: usize,
     coalescer: Coalescer,
     /// Frames that the tap refused.
     lost: u64,
@@ -102,7 +102,7 @@ impl TapWire {
             tap,
             buffer: vec![0; HEADER + FRAME_BYTES_MAX].into(),
             len: 0,
-            behind: 0,
+            placed: 0,
             coalescer: Coalescer::new(),
             lost: 0,
             gone: false,
@@ -120,7 +120,7 @@ impl TapWire {
         match vectored::read(self.tap.as_fd(), &mut self.buffer[..front], places) {
             Ok(len) if len > HEADER => {
                 self.len = len.min(front);
-                self.behind = len - self.len;
+                self.placed = len - self.len;
             }
             Ok(_) => {}
             // The interface was deleted (`EBADFD`): it does not come back.
@@ -143,28 +143,28 @@ impl Wire for TapWire {
     }
 
     fn peek(&mut self) -> Option<(&[u8], Offload)> {
-        let whole = self.peek_apart(FRAME_BYTES_MAX, &[])?;
+        let whole = self.peek_split(FRAME_BYTES_MAX, &[])?;
         Some((whole.frame, whole.offload))
     }
 
     fn take(&mut self) {
-        (self.len, self.behind) = (0, 0);
+        (self.len, self.placed) = (0, 0);
     }
 
-    fn peek_apart(&mut self, front: usize, places: &[SpanMut<'_>]) -> Option<Incoming<'_>> {
+    fn peek_split(&mut self, headers: usize, places: &[SpanMut<'_>]) -> Option<Incoming<'_>> {
         if self.len == 0 {
-            self.read(front, places);
+            self.read(headers, places);
         }
         let (header, frame) = self.buffer[..self.len].split_first_chunk::<HEADER>()?;
         Some(Incoming {
             frame,
-            behind: self.behind,
+            placed: self.placed,
             offload: parse(header),
         })
     }
 
-    fn gather(&mut self, places: &[SpanMut<'_>]) {
-        let mut end = self.len + std::mem::take(&mut self.behind);
+    fn linearize(&mut self, places: &[SpanMut<'_>]) {
+        let mut end = self.len + std::mem::take(&mut self.placed);
         end = end.min(self.buffer.len());
         for place in places {
             self.len += place.as_span().copy_to(&mut self.buffer[self.len..end]);
@@ -192,11 +192,11 @@ impl Wire for TapWire {
         self.lost += u64::from(write(self.tap.as_fd(), frame, offload).is_err());
     }
 
-    fn takes_parts(&self) -> bool {
+    fn sends_fragments(&self) -> bool {
         true
     }
 
-    fn send_parts(&mut self, headers: &[u8], payload: &[Span<'_>], offload: Offload) {
+    fn send_fragments(&mut self, headers: &[u8], payload: &[Span<'_>], offload: Offload) {
         self.send_held();
         let front = [&header(headers, offload), headers];
         self.lost += u64::from(vectored::write(self.tap.as_fd(), front, payload).is_err());

@@ -210,7 +210,7 @@ fn a_device_may_lie_about_how_many_it_joined() {
 
 /// Frames whose payload is read to where the last one's was, whatever they are.
 #[test]
-fn what_is_read_apart_is_received_as_what_is_read_whole() {
+fn what_is_placed_is_received_as_what_is_copied() {
     const SIZE: u16 = 1400;
     let tcp = |tag, segments: usize, flags| {
         let payload = samples::bytes(segments * usize::from(SIZE) - 10);
@@ -241,13 +241,13 @@ fn what_is_read_apart_is_received_as_what_is_read_whole() {
         tcp(Some(3), 22, 0x10),
         tcp(Some(3), 30, 0x10),
     ];
-    let run = |parts| {
+    let run = |scatters| {
         let mut driver = Driver::coalescing("");
         driver.change(0x1028, 0, 1 << 25);
         driver.write(0x1014, driver.split & !0x1f | 16);
         driver.change(0x1028, 1 << 25 | 1 << 30, 0);
         driver.wait(0x1028, 1 << 25);
-        driver.device.wire().parts = parts;
+        driver.device.wire().scatters = scatters;
         let mut received = Vec::new();
         for (frame, segment) in &frames {
             let offload = Offload {
@@ -269,10 +269,10 @@ fn what_is_read_apart_is_received_as_what_is_read_whole() {
             payload.extend_from_slice(&packet[ip.payload..][20..]);
         }
         let segments: u64 = received.iter().map(|(_, joined)| joined).sum();
-        let apart = driver.device.wire().apart;
-        (apart, (payload, counts, segments))
+        let split = driver.device.wire().split;
+        (split, (payload, counts, segments))
     };
-    let ((none, whole), (some, apart)) = (run(false), run(true));
+    let ((none, copied), (some, placed)) = (run(false), run(true));
     assert_eq!((none, some), (0, 12));
-    assert_eq!(whole, apart);
+    assert_eq!(copied, placed);
 }

@@ -1,18 +1,17 @@
 //! The model driven register by register, in the datasheet's order.
 
+mod aggregation;
 mod coalescing;
-mod joining;
+mod script;
 
 use super::*;
 use crate::packet::checksum::{fold, set_word};
+use crate::packet::complete;
 use crate::packet::headers::Ip;
 use crate::packet::samples;
-use crate::wire::{Incoming, Loop, Offload, Pair, pair};
-use hw::sim::vectored::{self, SpanMut};
+use crate::wire::{Loop, Offload, Pair, pair};
 use hw::sim::{View, arena};
-use std::collections::VecDeque;
-use std::io::Write;
-use std::os::fd::AsFd;
+use script::Script;
 
 const ADDRESS: [u8; 6] = samples::DESTINATION;
 const IOVA: u64 = 0x10_0000_0000;
@@ -233,74 +232,6 @@ impl<W: Wire> Driver<W> {
 
     fn assert_lawful(&self) {
         assert!(self.device.report().is_empty(), "{}", self.device.report());
-    }
-}
-
-/// What is on the wire, and what was sent.
-#[derive(Default)]
-struct Script {
-    incoming: VecDeque<(Vec<u8>, Offload)>,
-    sent: Vec<(Vec<u8>, Offload)>,
-    large: bool,
-    /// It takes frames in parts, and gives them so.
-    parts: bool,
-    /// What a frame lacks that was read in parts, and how many were.
-    behind: usize,
-    apart: usize,
-}
-
-impl Wire for Script {
-    fn peek(&mut self) -> Option<(&[u8], Offload)> {
-        self.incoming
-            .front()
-            .map(|(frame, offload)| (&frame[..], *offload))
-    }
-
-    fn take(&mut self) {
-        self.incoming.pop_front();
-        self.behind = 0;
-    }
-
-    fn peek_apart(&mut self, front: usize, places: &[SpanMut<'_>]) -> Option<Incoming<'_>> {
-        let (frame, offload) = self.incoming.front_mut()?;
-        if self.parts && !places.is_empty() && frame.len() > front {
-            let (reader, mut writer) = std::io::pipe().unwrap();
-            writer.write_all(frame).unwrap();
-            let len = frame.len();
-            frame.truncate(front);
-            assert_eq!(vectored::read(reader.as_fd(), frame, places).unwrap(), len);
-            self.behind = len - front;
-            self.apart += 1;
-        }
-        Some(Incoming {
-            frame,
-            behind: self.behind,
-            offload: *offload,
-        })
-    }
-
-    fn gather(&mut self, places: &[SpanMut<'_>]) {
-        let (frame, _) = self.incoming.front_mut().unwrap();
-        let mut left = std::mem::take(&mut self.behind);
-        for place in places {
-            let at = frame.len();
-            frame.resize(at + left, 0);
-            let copied = place.as_span().copy_to(&mut frame[at..]);
-            frame.truncate(at + copied);
-            left -= copied;
-        }
-    }
-
-    fn takes_large_frames(&self) -> bool {
-        self.large
-    }
-
-    fn takes_parts(&self) -> bool {
-        self.parts
-    }
-
-    fn send(&mut self, frame: &[u8], offload: Offload) {
-        self.sent.push((frame.to_vec(), offload));
     }
 }
 

@@ -4,10 +4,10 @@ use super::*;
 
 const SIZE: u64 = 400;
 
-fn driver(parts: bool) -> Driver<Script> {
+fn driver(scatters: bool) -> Driver<Script> {
     let mut driver = Driver::ready(Script::default());
     driver.device.wire().large = true;
-    driver.device.wire().parts = parts;
+    driver.device.wire().scatters = scatters;
     driver
 }
 
@@ -47,8 +47,8 @@ fn packets(parts: &[(usize, u8)]) -> Vec<Vec<u8>> {
 }
 
 /// What is sent when a driver gives these packets in one turn.
-fn sent(parts: bool, packets: &[Vec<u8>], pieces: usize) -> Vec<(Vec<u8>, Offload)> {
-    let mut driver = driver(parts);
+fn sent(scatters: bool, packets: &[Vec<u8>], pieces: usize) -> Vec<(Vec<u8>, Offload)> {
+    let mut driver = driver(scatters);
     driver.put(context(false, true, SIZE));
     for (place, packet) in (0..).zip(packets) {
         driver.put_large(packet, place, pieces);

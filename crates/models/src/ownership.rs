@@ -1,4 +1,5 @@
-//! Which memory the device has for received frames.
+//! Which memory a device may write now: buffers for received frames, until their descriptors are
+//! written back. A driver that gives a part of one away again, or sends it, is told.
 
 /// Bytes of what is tracked: whole cache lines, so that neighbours in one do not count.
 const LINE: u64 = 64;

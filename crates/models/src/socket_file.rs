@@ -1,16 +1,16 @@
-//! What processes that were killed leave behind.
+//! Files of sockets that were left by processes which were killed.
 
 use rustix::io::Errno;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::{fs, io};
 
-/// Makes room for a socket at `path`, where nobody listens: removes that of a process that has
-/// ended, if it is there.
+/// Removes the file of a socket at `path`, where nobody listens any more, so that another one can
+/// be bound there; does nothing if there is no file.
 ///
 /// # Errors
 /// `EADDRINUSE` if another kind of file is there, which is somebody's; what the kernel says.
-pub fn remove_socket(path: &Path) -> io::Result<()> {
+pub fn remove_abandoned(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Ok(found) if found.file_type().is_socket() => fs::remove_file(path),
@@ -27,8 +27,8 @@ mod tests {
     use std::{fs, io};
 
     #[test]
-    fn only_sockets_make_room() {
-        let name = format!("outboard-stale-{}", std::process::id());
+    fn only_sockets_are_removed() {
+        let name = format!("outboard-socket-file-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::write(&path, "somebody's").unwrap();
         let server = Server::bind(&path).unwrap_err();

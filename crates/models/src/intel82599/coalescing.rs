@@ -46,8 +46,8 @@ pub(super) struct Large<'a> {
 /// Which segments of a large frame are placed together.
 #[derive(Clone, Debug)]
 pub(super) struct Runs {
-    /// Those that may be; each of the others is a packet alone.
-    joined: Range<usize>,
+    /// Those that may be coalesced; each of the others is a packet alone.
+    coalescible: Range<usize>,
     /// How many of them a packet has at most.
     most: usize,
     count: usize,
@@ -70,7 +70,7 @@ impl Large<'_> {
         let begin = usize::from(flags & CWR != 0);
         let end = count - usize::from(flags & FIN != 0);
         Runs {
-            joined: if plain && simple { begin..end } else { 0..0 },
+            coalescible: if plain && simple { begin..end } else { 0..0 },
             most: (buffer_bytes.saturating_sub(header) / size).min(PACKETS_MAX),
             count,
         }
@@ -81,24 +81,24 @@ impl Runs {
     /// The segments from `first` on that are one packet.
     fn next(&self, first: usize) -> Range<usize> {
         let alone = first..first + 1;
-        if !self.joined.contains(&first) || self.most == 0 {
+        if !self.coalescible.contains(&first) || self.most == 0 {
             return alone;
         }
         // As many to each packet, so that none is left for the last one.
-        let left = self.joined.end - first;
+        let left = self.coalescible.end - first;
         first..first + left.div_ceil(left.div_ceil(self.most))
     }
 
     /// How many segments a packet of the next frame should have, if each segment of this one may
     /// be joined with others: as here, or as many as there is room for.
-    pub(super) fn all_joined(&self) -> Option<usize> {
+    pub(super) fn all_coalesced(&self) -> Option<usize> {
         let is_one = self.count <= self.most;
-        let joined = if is_one {
+        let segments = if is_one {
             self.most
         } else {
             self.next(0).len()
         };
-        (joined > 1 && self.joined == (0..self.count)).then_some(joined)
+        (segments > 1 && self.coalescible == (0..self.count)).then_some(segments)
     }
 }
 
@@ -128,7 +128,7 @@ impl Nic {
         let mut out = std::mem::take(&mut self.segment);
         let outcome = self.receive_runs(&large, &mut out, dma);
         self.segment = out;
-        self.expect(&large);
+        self.predict(&large);
         outcome
     }
 
@@ -146,7 +146,7 @@ impl Nic {
                 large
                     .plan
                     .write_headers(large.frame, large.bytes, &run, out);
-                self.receive_joined(large, &run, (out, payload, 0), dma)
+                self.receive_coalesced(large, &run, (out, payload, 0), dma)
             } else {
                 large.plan.write(large.frame, run.start, out);
                 self.receive(out, true, dma)
@@ -160,13 +160,13 @@ impl Nic {
         outcome
     }
 
-    /// Several segments come in, and are placed as one packet: headers, payload, and how much of
-    /// that is in its place already.
-    pub(super) fn receive_joined(
+    /// Several segments come in, and are placed as one packet: headers, payload, and how many bytes
+    /// of that are in their place already.
+    pub(super) fn receive_coalesced(
         &mut self,
         large: &Large<'_>,
         run: &Range<usize>,
-        (headers, payload, behind): (&[u8], &[u8], usize),
+        (headers, payload, placed): (&[u8], &[u8], usize),
         dma: &dyn Dma,
     ) -> Outcome {
         let Plan {
@@ -176,7 +176,7 @@ impl Nic {
         // As they came: all are full but perhaps the last one.
         let lengths = [
             (header + size, before as u64),
-            (header + payload.len() + behind - before * size, 1),
+            (header + payload.len() + placed - before * size, 1),
         ];
         let Some(admitted) = self.admit(headers, &lengths) else {
             return Outcome::Dropped;
@@ -188,7 +188,7 @@ impl Nic {
         let mut back = self.describe_sound(&ip);
         back.coalesced = run.len() as u8 + 1;
         self.count_received(headers, &lengths, queue);
-        self.place(&admitted, [headers, payload], behind, back, dma);
+        self.place(&admitted, [headers, payload], placed, back, dma);
         Outcome::Delivered
     }
 
