@@ -149,7 +149,7 @@ impl<P: Part, D: Nic> Card<P, D> {
             }
             _ => {
                 let [a, b, c, d, e, f, ..] = input.word()?.to_le_bytes();
-                let register = Register(4 * usize::from(u16::from_le_bytes([a, b])));
+                let register = Register::at(4 * usize::from(u16::from_le_bytes([a, b])));
                 puppet.set(register, u32::from_le_bytes([c, d, e, f]));
             }
         }

@@ -1,7 +1,6 @@
 //! What a device has now.
 
 use crate::iova::Iova;
-use core::fmt;
 use core::marker::PhantomData;
 use core::mem::{self, ManuallyDrop};
 use core::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -92,6 +91,7 @@ pub fn leaked() -> usize {
 ///
 /// One that is dropped is leaked and counted ([`leaked`]): its memory is nobody else's while the
 /// device may use it.
+#[derive(Debug)]
 pub struct InFlight<B, D: Direction> {
     buffer: ManuallyDrop<B>,
     direction: PhantomData<D>,
@@ -142,13 +142,6 @@ impl<B, D: Direction> Drop for InFlight<B, D> {
     #[cold]
     fn drop(&mut self) {
         LEAKED.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-impl<B: fmt::Debug, D: Direction> fmt::Debug for InFlight<B, D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Of what a buffer is, not of what is in it.
-        f.debug_tuple("InFlight").field(&self.buffer).finish()
     }
 }
 

@@ -4,6 +4,7 @@
 //! | type | what |
 //! |---|---|
 //! | [`Mmio`] | the registers of a BAR: mapped, by message, or simulated |
+//! | [`Register`] | one of them: name, offset, width, section of the datasheet |
 //! | [`DmaArena`] | the DMA memory of an image, handed out piece by piece |
 //! | [`DmaBuf`] | owned bytes of it, for frames and whatever a device reads or writes |
 //! | [`InFlight`] | what a device has now: nobody can look at its bytes until it is back |
@@ -31,6 +32,7 @@ mod flight;
 mod iova;
 mod lease;
 mod mmio;
+mod register;
 mod ring;
 #[cfg(feature = "host")]
 pub mod sim;
@@ -40,5 +42,6 @@ pub use buf::DmaBuf;
 pub use flight::{Direction, Done, FromDevice, InFlight, Reachable, ToDevice, leaked};
 pub use iova::Iova;
 pub use lease::{Lease, Recycle};
-pub use mmio::{Mmio, Register, Registers};
+pub use mmio::{Mmio, Registers};
+pub use register::{Register, Width};
 pub use ring::{DmaRing, Report};

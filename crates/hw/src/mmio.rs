@@ -1,6 +1,7 @@
 //! Registers of a device.
 
 use crate::flight::Done;
+use crate::register::{Register, Width};
 use alloc::rc::Rc;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
@@ -20,18 +21,6 @@ pub trait Registers {
     fn read32(&self, offset: usize) -> u32;
     /// Writes it.
     fn write32(&self, offset: usize, value: u32);
-}
-
-/// A 32-bit register at an offset in bytes, a multiple of 4.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Register(pub usize);
-
-impl Register {
-    /// The `n`-th of an array of registers that lie `stride` bytes apart.
-    #[inline]
-    pub const fn nth(self, n: usize, stride: usize) -> Self {
-        Self(self.0 + n * stride)
-    }
 }
 
 /// The registers of a BAR.
@@ -54,7 +43,8 @@ enum Access {
 impl Mmio {
     /// # Safety
     /// The `len` bytes from `start` on, which is aligned to 4, are registers of a device, mapped
-    /// for ever, that can be read and written as 32-bit words in any order without harm to memory.
+    /// for ever, that can be read and written as words of 8, 16 and 32 bits in any order without
+    /// harm to memory.
     pub unsafe fn mapped(start: NonNull<u8>, len: usize) -> Self {
         Self(Access::Mapped { start, len })
     }
@@ -83,19 +73,25 @@ impl Mmio {
         self.len() == 0
     }
 
-    /// Reads a register.
+    /// Reads a register, as wide as it is.
     #[inline]
-    pub fn read(&self, Register(offset): Register) -> u32 {
+    pub fn read<T: Width>(&self, register: Register<T>) -> T {
+        let offset = register.offset();
         match &self.0 {
-            Access::Mapped { start, len } if inside(offset, *len) => {
+            Access::Mapped { start, len } if inside::<T>(offset, *len) => {
                 // SAFETY: inside of the BAR (checked).
-                let place = unsafe { start.add(offset) }.cast::<u32>();
-                // SAFETY: aligned (checked) registers, mapped for ever (caller of `mapped`).
+                let place = unsafe { start.add(offset) }.cast::<T>();
+                // SAFETY: aligned (checked) registers, mapped for ever (caller of `mapped`); a
+                // `Width` is a number of 8, 16 or 32 bits, and nothing else is one.
                 let value = unsafe { place.read_volatile() };
                 fence(Ordering::Acquire);
                 value
             }
-            _ => self.read_elsewhere(offset),
+            _ if inside::<T>(offset, usize::MAX) => {
+                let (word, shift) = (offset & !3, offset % 4 * 8);
+                T::of_word(self.read_elsewhere(word) >> shift)
+            }
+            _ => T::of_word(NOTHING),
         }
     }
 
@@ -103,38 +99,51 @@ impl Mmio {
     #[inline(never)]
     fn read_elsewhere(&self, offset: usize) -> u32 {
         match &self.0 {
-            Access::Shared(words) if inside(offset, size_of_val(*words)) => {
+            Access::Shared(words) if inside::<u32>(offset, size_of_val(*words)) => {
                 words[offset / 4].load(Ordering::Acquire)
             }
-            Access::Asked(registers) if inside(offset, registers.len()) => registers.read32(offset),
+            Access::Asked(registers) if inside::<u32>(offset, registers.len()) => {
+                registers.read32(offset)
+            }
             _ => NOTHING,
         }
     }
 
-    /// Writes a register, after all that was written to memory before.
+    /// Writes a register, as wide as it is, after all that was written to memory before.
+    ///
+    /// Where registers are not mapped there are words of 32 bits alone: of a narrower register the
+    /// word is read, and written with the rest of it unchanged.
     #[inline]
-    pub fn write(&self, Register(offset): Register, value: u32) {
+    pub fn write<T: Width>(&self, register: Register<T>, value: T) {
+        let offset = register.offset();
         match &self.0 {
-            Access::Mapped { start, len } if inside(offset, *len) => {
+            Access::Mapped { start, len } if inside::<T>(offset, *len) => {
                 fence(Ordering::Release);
                 // SAFETY: inside of the BAR (checked).
-                let place = unsafe { start.add(offset) }.cast::<u32>();
+                let place = unsafe { start.add(offset) }.cast::<T>();
                 // SAFETY: as for `read`.
                 unsafe { place.write_volatile(value) };
             }
-            _ => self.write_elsewhere(offset, value),
+            _ if T::BYTES == 4 => self.write_elsewhere(offset, value.word()),
+            _ if inside::<T>(offset, usize::MAX) => {
+                let (word, shift) = (offset & !3, offset % 4 * 8);
+                let rest = self.read_elsewhere(word) & !(T::MASK << shift);
+                self.write_elsewhere(word, rest | value.word() << shift);
+            }
+            _ => {}
         }
     }
 
     /// [`Self::write`] for a register that is written with each batch: inlined for memory that a
     /// model shares as well, so that what is counted there is what a mapped register costs.
     #[inline]
-    pub fn doorbell(&self, Register(offset): Register, value: u32) {
+    pub fn doorbell(&self, register: Register, value: u32) {
+        let offset = register.offset();
         match &self.0 {
-            Access::Shared(words) if inside(offset, size_of_val(*words)) => {
+            Access::Shared(words) if inside::<u32>(offset, size_of_val(*words)) => {
                 words[offset / 4].store(value, Ordering::Release);
             }
-            _ => self.write(Register(offset), value),
+            _ => self.write(register, value),
         }
     }
 
@@ -142,10 +151,10 @@ impl Mmio {
     #[inline(never)]
     fn write_elsewhere(&self, offset: usize, value: u32) {
         match &self.0 {
-            Access::Shared(words) if inside(offset, size_of_val(*words)) => {
+            Access::Shared(words) if inside::<u32>(offset, size_of_val(*words)) => {
                 words[offset / 4].store(value, Ordering::Release);
             }
-            Access::Asked(registers) if inside(offset, registers.len()) => {
+            Access::Asked(registers) if inside::<u32>(offset, registers.len()) => {
                 registers.write32(offset, value);
             }
             _ => {}
@@ -167,8 +176,8 @@ impl Mmio {
 }
 
 #[inline]
-fn inside(offset: usize, len: usize) -> bool {
-    offset.is_multiple_of(4) && offset < len && len - offset >= 4
+fn inside<T: Width>(offset: usize, len: usize) -> bool {
+    offset.is_multiple_of(T::BYTES) && offset < len && len - offset >= T::BYTES
 }
 
 #[cfg(test)]
@@ -178,13 +187,41 @@ mod tests {
     use alloc::vec;
 
     #[test]
+    fn narrow_registers_are_read_and_written_alone() {
+        let words: &'static [AtomicU32] =
+            Box::leak(Box::new([AtomicU32::new(0x4433_2211), AtomicU32::new(0)]));
+        let memory = vec![0x4433_2211u32, 0].leak();
+        let start = NonNull::from(&mut *memory).cast();
+        // SAFETY: leaked words that nobody else uses from here on.
+        let mapped = unsafe { Mmio::mapped(start, 8) };
+        for mmio in [Mmio::shared(words), mapped] {
+            assert_eq!(mmio.read(Register::<u8>::new("", 3, "")), 0x44);
+            assert_eq!(mmio.read(Register::<u16>::new("", 2, "")), 0x4433);
+            mmio.write(Register::<u8>::new("", 1, ""), 0xaa);
+            mmio.write(Register::<u16>::new("", 2, ""), 0xbbcc);
+            assert_eq!(mmio.read(Register::at(0)), 0xbbcc_aa11);
+            assert_eq!(mmio.read(Register::at(4)), 0);
+            // What is not aligned, or not there.
+            mmio.write(Register::<u16>::new("", 1, ""), 0);
+            mmio.write(Register::<u8>::new("", 8, ""), 0);
+            assert_eq!(mmio.read(Register::<u16>::new("", 1, "")), u16::MAX);
+            assert_eq!(mmio.read(Register::<u8>::new("", 8, "")), u8::MAX);
+            assert_eq!(mmio.read(Register::<u8>::new("", usize::MAX, "")), u8::MAX);
+            assert_eq!(mmio.read(Register::at(0)), 0xbbcc_aa11);
+        }
+    }
+
+    #[test]
     fn a_register_that_is_gone_says_nothing() {
         let words: &'static [AtomicU32] =
             Box::leak(Box::new([AtomicU32::new(5), AtomicU32::new(NOTHING)]));
         let mmio = Mmio::shared(words);
-        assert!(mmio.shows(Register(0), 3, 1).is_some());
-        assert!(mmio.shows(Register(0), 2, 2).is_none());
-        assert!(mmio.shows(Register(4), 1, 1).is_none() && mmio.shows(Register(8), 0, 0).is_none());
+        assert!(mmio.shows(Register::at(0), 3, 1).is_some());
+        assert!(mmio.shows(Register::at(0), 2, 2).is_none());
+        assert!(
+            mmio.shows(Register::at(4), 1, 1).is_none()
+                && mmio.shows(Register::at(8), 0, 0).is_none()
+        );
     }
 
     #[test]
@@ -197,15 +234,18 @@ mod tests {
         // SAFETY: leaked words that nobody else uses from here on.
         let mapped = unsafe { Mmio::mapped(start, 8) };
         for mmio in [Mmio::shared(words), mapped] {
-            assert_eq!((mmio.len(), mmio.read(Register(4))), (8, 8));
+            assert_eq!((mmio.len(), mmio.read(Register::at(4))), (8, 8));
             for outside in [2, 6, 8, usize::MAX - 3] {
-                mmio.write(Register(outside), 0);
-                mmio.doorbell(Register(outside), 0);
-                assert_eq!(mmio.read(Register(outside)), NOTHING);
+                mmio.write(Register::at(outside), 0);
+                mmio.doorbell(Register::at(outside), 0);
+                assert_eq!(mmio.read(Register::at(outside)), NOTHING);
             }
-            mmio.doorbell(Register(0), 5);
-            mmio.change(Register(0), 2, 1);
-            assert_eq!((mmio.read(Register(0)), mmio.read(Register(4))), (6, 8));
+            mmio.doorbell(Register::at(0), 5);
+            mmio.change(Register::at(0), 2, 1);
+            assert_eq!(
+                (mmio.read(Register::at(0)), mmio.read(Register::at(4))),
+                (6, 8)
+            );
         }
     }
 }

@@ -73,34 +73,34 @@ struct Rings {
 
 /// Bring-up in the order of section 4.6.
 fn begin(bar: &Mmio, Rings { rx, tx, buffers }: &Rings) {
-    let wait = |offset, bits| while bar.read(Register(offset)) & bits != bits {};
+    let wait = |offset, bits| while bar.read(Register::at(offset)) & bits != bits {};
     wait(0x10010, 1 << 9);
     wait(0x2f00, 1 << 3);
-    bar.write(Register(0x5080), 3 << 8);
-    bar.change(Register(0x2f00), 1 << 1 | 1 << 25 | 1 << 26, 0x1f << 17);
+    bar.write(Register::at(0x5080), 3 << 8);
+    bar.change(Register::at(0x2f00), 1 << 1 | 1 << 25 | 1 << 26, 0x1f << 17);
     for (ring, base) in [(rx, 0x1000), (tx, 0x6000)] {
         let (low, high) = ring.iova().halves();
-        bar.write(Register(base), low);
-        bar.write(Register(base + 4), high);
-        bar.write(Register(base + 8), Ring::BYTES as u32);
+        bar.write(Register::at(base), low);
+        bar.write(Register::at(base + 4), high);
+        bar.write(Register::at(base + 8), Ring::BYTES as u32);
     }
-    bar.write(Register(0x1014), 1 << 25 | 2);
-    bar.change(Register(0x4a80), 1, 0);
+    bar.write(Register::at(0x1014), 1 << 25 | 2);
+    bar.change(Register::at(0x4a80), 1, 0);
     for control in [0x1028, 0x6028] {
-        bar.change(Register(control), 1 << 25, 0);
+        bar.change(Register::at(control), 1 << 25, 0);
         wait(control, 1 << 25);
     }
     for index in 0..DESCRIPTORS {
         rx.store(index, 0, buffers + index as u64 * BUFFER_BYTES);
         rx.store(index, 1, 0);
     }
-    bar.write(Register(0x1018), DESCRIPTORS as u32 - 1);
-    bar.change(Register(0x8d00), 1 << 1, 0);
+    bar.write(Register::at(0x1018), DESCRIPTORS as u32 - 1);
+    bar.change(Register::at(0x8d00), 1 << 1, 0);
     wait(0x8d04, 1);
-    bar.write(Register(0x3000), 1);
-    bar.change(Register(0x8d00), 0, 1 << 1);
-    bar.change(Register(0x18), 1 << 16, 0);
-    bar.change(Register(0x100c), 0, 1 << 12);
+    bar.write(Register::at(0x3000), 1);
+    bar.change(Register::at(0x8d00), 0, 1 << 1);
+    bar.change(Register::at(0x18), 1 << 16, 0);
+    bar.change(Register::at(0x100c), 0, 1 << 12);
 }
 
 /// Sends back what comes in: the buffer of a descriptor goes into the transmit descriptor of the
@@ -138,9 +138,9 @@ fn reflect(
             taken += 1;
         }
         if taken > 0 {
-            bar.write(Register(0x6018), (next % DESCRIPTORS) as u32);
+            bar.write(Register::at(0x6018), (next % DESCRIPTORS) as u32);
             bar.write(
-                Register(0x1018),
+                Register::at(0x1018),
                 ((next + DESCRIPTORS - 1) % DESCRIPTORS) as u32,
             );
         }

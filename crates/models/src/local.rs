@@ -299,9 +299,12 @@ mod tests {
         let (_arena, memory) = arena(4096, 0x1000);
         let device = Local::new(Counts::default());
         let bar = device.mmio();
-        bar.write(Register(4), 3);
-        bar.write(Register(8), 4);
-        assert_eq!([bar.read(Register(0)), bar.read(Register(8))], [3, 7]);
+        bar.write(Register::at(4), 3);
+        bar.write(Register::at(8), 4);
+        assert_eq!(
+            [bar.read(Register::at(0)), bar.read(Register::at(8))],
+            [3, 7]
+        );
         assert!(device.poll(&memory, Duration::ZERO).is_idle());
         assert_eq!((device.device().polls, bar.len()), (1, 16));
     }
@@ -311,9 +314,12 @@ mod tests {
         let (_arena, memory) = arena(4096, 0x1000);
         let device = Threaded::new(Counts::default());
         let bar = device.mmio();
-        bar.write(Register(4), 3);
-        bar.write(Register(8), 4);
-        assert_eq!([bar.read(Register(0)), bar.read(Register(8))], [3, 7]);
+        bar.write(Register::at(4), 3);
+        bar.write(Register::at(8), 4);
+        assert_eq!(
+            [bar.read(Register::at(0)), bar.read(Register::at(8))],
+            [3, 7]
+        );
         std::thread::scope(|scope| {
             let other = device.clone();
             let (sender, receiver) = std::sync::mpsc::channel();
@@ -324,7 +330,7 @@ mod tests {
                 })
             });
             assert!(receiver.recv().unwrap() > 0);
-            bar.write(Register(4), 5);
+            bar.write(Register::at(4), 5);
             while device.device().rung != 8 {
                 std::thread::yield_now();
             }

@@ -112,8 +112,8 @@ impl<P: Part> Puppet<P> {
     /// The clock of a driver that waits: at each look at it a microsecond has passed, in which the
     /// device has done what it was asked to.
     pub fn clock(&self) -> impl Fn() -> u64 + use<P> {
-        let (Register(offset), bits) = P::RESET;
-        let control = &self.words[offset / 4];
+        let (register, bits) = P::RESET;
+        let control = &self.words[register.offset() / 4];
         let now = Cell::new(0);
         move || {
             control.fetch_and(!bits, Ordering::Relaxed);
@@ -134,13 +134,13 @@ impl<P: Part> Puppet<P> {
     }
 
     /// A register.
-    pub fn get(&self, Register(offset): Register) -> u32 {
-        self.words[offset / 4].load(Ordering::Relaxed)
+    pub fn get(&self, register: Register) -> u32 {
+        self.words[register.offset() / 4].load(Ordering::Relaxed)
     }
 
     /// Changes a register behind the driver's back; outside of the BAR, nothing.
-    pub fn set(&self, Register(offset): Register, value: u32) {
-        if let Some(word) = self.words.get(offset / 4) {
+    pub fn set(&self, register: Register, value: u32) {
+        if let Some(word) = self.words.get(register.offset() / 4) {
             word.store(value, Ordering::Relaxed);
         }
     }

@@ -11,13 +11,13 @@ use unikernel::{Instant, PciDevice, monotonic, println};
 unikernel::entry!(main);
 
 /// Reads what was written.
-const SCRATCH: Register = Register(0x04);
+const SCRATCH: Register = Register::at(0x04);
 /// How often the doorbell was rung by message.
-const ASKED: Register = Register(0x08);
+const ASKED: Register = Register::at(0x08);
 /// The offset in DMA memory of the word to double.
-const DOORBELL: Register = Register(0x18);
+const DOORBELL: Register = Register::at(0x18);
 /// Low half of the address of DMA memory, and the high one.
-const BASE: [Register; 2] = [Register(0x20), Register(0x24)];
+const BASE: [Register; 2] = [Register::at(0x20), Register::at(0x24)];
 const WORDS: usize = 256;
 const ROUNDS: u64 = 2000;
 /// Longer than anything here takes, in nanoseconds.
@@ -53,7 +53,7 @@ fn read_and_write(registers: &Mmio) -> bool {
         registers.read(SCRATCH) == round.wrapping_mul(0x0101_0101)
     });
     println!("{} bytes", registers.len());
-    written && registers.read(Register(0x1000)) == u32::MAX
+    written && registers.read(Register::at(0x1000)) == u32::MAX
 }
 
 /// Words go to the device and come back twice as large; each time an interrupt ends the sleep.

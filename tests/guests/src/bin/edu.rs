@@ -10,16 +10,16 @@ use unikernel::{Instant, PciDevice, monotonic, println};
 
 unikernel::entry!(main);
 
-const IDENTIFICATION: Register = Register(0x00);
-const LIVENESS: Register = Register(0x04);
-const FACTORIAL: Register = Register(0x08);
-const STATUS: Register = Register(0x20);
-const INTERRUPT_RAISE: Register = Register(0x60);
-const INTERRUPT_ACKNOWLEDGE: Register = Register(0x64);
+const IDENTIFICATION: Register = Register::at(0x00);
+const LIVENESS: Register = Register::at(0x04);
+const FACTORIAL: Register = Register::at(0x08);
+const STATUS: Register = Register::at(0x20);
+const INTERRUPT_RAISE: Register = Register::at(0x60);
+const INTERRUPT_ACKNOWLEDGE: Register = Register::at(0x64);
 const DMA_SOURCE: usize = 0x80;
 const DMA_DESTINATION: usize = 0x88;
 const DMA_COUNT: usize = 0x90;
-const DMA_COMMAND: Register = Register(0x98);
+const DMA_COMMAND: Register = Register::at(0x98);
 
 const COMPUTING: u32 = 1;
 const START: u32 = 1;

@@ -8,9 +8,9 @@ use unikernel::{Instant, PciDevice, monotonic, println};
 
 unikernel::entry!(main);
 
-const LIVENESS: Register = Register(0x04);
-const INTERRUPT_RAISE: Register = Register(0x60);
-const INTERRUPT_ACKNOWLEDGE: Register = Register(0x64);
+const LIVENESS: Register = Register::at(0x04);
+const INTERRUPT_RAISE: Register = Register::at(0x60);
+const INTERRUPT_ACKNOWLEDGE: Register = Register::at(0x64);
 const PATIENCE: u64 = 10_000_000_000;
 
 fn main() -> i32 {

@@ -16,10 +16,10 @@ fn main() {
     for argument in unikernel::arguments() {
         match argument.split_once('=') {
             Some((offset, value)) => {
-                registers.write(Register(number(offset) as usize), number(value));
+                registers.write(Register::at(number(offset) as usize), number(value));
             }
             None => {
-                let value = registers.read(Register(number(argument) as usize));
+                let value = registers.read(Register::at(number(argument) as usize));
                 println!("{argument}: {value:x}");
             }
         }

@@ -391,13 +391,13 @@ fn a_device_that_lies_is_reset_some_times_and_then_given_up() {
     );
     let mut now = 0;
     for lies in 1.. {
-        let base = u64::from(liar.written.borrow()[&RDBAL.0]);
+        let base = u64::from(liar.written.borrow()[&RDBAL.offset()]);
         bench.set_word(base, 0, 1, DONE | 4000 << 32);
         let mut batch = Batch::new();
         driver.receive(&mut batch);
         assert!(batch.is_empty() && driver.link().is_none());
         assert_eq!(driver.counts().rx_lie, lies);
-        assert_eq!(liar.written.borrow()[&RCTL.0], 0, "it was stopped");
+        assert_eq!(liar.written.borrow()[&RCTL.offset()], 0, "it was stopped");
         assert!(driver.needs_tend());
         for _ in 0..3 {
             now += device::TEND_NANOSECONDS;
@@ -407,11 +407,11 @@ fn a_device_that_lies_is_reset_some_times_and_then_given_up() {
             break;
         }
         assert_eq!(driver.link(), Some(1000), "it runs again");
-        let enabled = liar.written.borrow()[&RCTL.0];
+        let enabled = liar.written.borrow()[&RCTL.offset()];
         assert_ne!(enabled & RCTL_EN, 0);
     }
     assert_eq!(driver.counts().resets, u64::from(RESETS_MAX));
-    assert_eq!(liar.written.borrow()[&RCTL.0], 0, "it was stopped");
+    assert_eq!(liar.written.borrow()[&RCTL.offset()], 0, "it was stopped");
     assert!(!driver.needs_tend() && !driver.arm());
 }
 
@@ -456,7 +456,7 @@ proptest! {
         let mut bench = Bench::new();
         let (liar, driver) = start(&mut bench, answers);
         let Ok(mut driver) = driver else { return Ok(()) };
-        let rings = [RDBAL, TDBAL].map(|base| u64::from(liar.written.borrow()[&base.0]));
+        let rings = [RDBAL, TDBAL].map(|base| u64::from(liar.written.borrow()[&base.offset()]));
         let mut held: Vec<Frame> = Vec::new();
         let mut now = 0;
         for event in events {

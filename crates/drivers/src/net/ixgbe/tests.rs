@@ -599,7 +599,7 @@ proptest! {
                     let _ = bench.puppet.scribble_transmit(usize::from(n), [a, b]);
                 }
                 Event::Register(n, value) => {
-                    bench.puppet.set(hw::Register(4 * usize::from(n)), value);
+                    bench.puppet.set(hw::Register::at(4 * usize::from(n)), value);
                 }
             }
             let mut places: Vec<_> = batch.iter().chain(&kept)
