@@ -8,8 +8,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 use std::{fmt, io};
 
+use linux::tap::{Tap, offload};
 use rustix::io::{FdFlags, fcntl_setfd};
-use tender::sys::tap::{Tap, offload};
 
 use crate::meter;
 use crate::relay::{self, Kind};

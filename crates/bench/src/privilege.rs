@@ -3,8 +3,8 @@
 use std::fs;
 use std::io;
 
-use tender::netlink::Netlink;
-use tender::sys::namespace;
+use linux::namespace;
+use linux::netlink::Netlink;
 
 use crate::segment::{self, Segment};
 use crate::topology::Pair;

@@ -14,10 +14,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command};
 
+use linux::process::die_with;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
-use tender::sys::process::die_with;
 
 /// Frames that a batch holds at most; the firewall's own bound.
 const BATCH_FRAMES_MAX: usize = 64;

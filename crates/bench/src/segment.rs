@@ -8,9 +8,9 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::{fmt, fs, io, panic, thread};
 
-use tender::netlink::{self, Netlink};
-use tender::sys::namespace;
-use tender::sys::tap::Tap;
+use linux::namespace;
+use linux::netlink::{self, Netlink};
+use linux::tap::Tap;
 
 /// Keeps the kernel from talking IPv6 on interfaces that are made later; of this namespace alone.
 const DISABLE_IPV6: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";

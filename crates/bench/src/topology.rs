@@ -13,8 +13,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
+use linux::tap::Tap;
 use rustix::net::sockopt;
-use tender::sys::tap::Tap;
 
 use crate::segment::{Address, Error, Segment};
 

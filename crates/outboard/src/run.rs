@@ -17,13 +17,13 @@ use crate::pci::{self, guard::Guard};
 use crate::share::Share;
 use crate::stats;
 use crate::symbols;
+use linux::process;
+use linux::signal::{Held, is_ignored};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::ffi::{CStr, OsString};
 use std::{fmt, io};
 use tender::options::Options;
-use tender::sys::process;
-use tender::sys::signal::{Held, is_ignored};
 
 /// What the tender is called as a process: like the program that is nothing else.
 const TENDER: &CStr = c"outboard-tender";

@@ -10,12 +10,12 @@ use crate::rules::trace::Trace;
 use crate::stats;
 use crate::stats::raw::{self, Raw};
 use evidence::{Counts, Expected, Finding, Rise};
+use linux::packet::PacketSocket;
 use report::Report;
 use rustix::io::Errno;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 use std::{fmt, fs, io, thread};
-use tender::sys::packet::PacketSocket;
 
 /// How long the guest may take to count the frame.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -13,7 +13,6 @@
 //! | [`start`] | the steps of a start that all hosts share |
 //! | [`spt`] | the hosts `spt` and `process`: this process becomes the guest |
 //! | [`hvt`] | the host `hvt`: this process serves a virtual machine |
-//! | [`netlink`] | network interfaces, for those who make them |
 //! | [`sys`] | the unsafe island |
 
 pub mod attach;
@@ -23,7 +22,6 @@ pub mod hvt;
 pub mod jail;
 pub mod load;
 pub mod memory;
-pub mod netlink;
 pub mod options;
 pub mod rules;
 pub mod share;
@@ -32,12 +30,12 @@ pub mod start;
 pub mod sys;
 
 use abi::exit;
+use linux::{descriptor, process, signal};
 use options::{Host, Options, Request};
 use start::Start;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::Write;
-use sys::{descriptor, process, signal};
 
 /// The whole program: its arguments without its name, its exit status. Returns only if no guest
 /// was started.

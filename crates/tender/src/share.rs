@@ -1,10 +1,10 @@
 //! The shared file: what the guest is told, and what it leaves behind (see [`abi::share`]).
 
 use crate::options::Location;
-use crate::sys::descriptor;
 use crate::sys::fault::Shared;
 use abi::PAGE_SIZE;
 use abi::share::{BYTES, COUNTERS_OFFSET};
+use linux::descriptor;
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::{fmt, io};

@@ -14,6 +14,8 @@ use abi::share::{COUNTERS_OFFSET, COUNTERS_PER_PORT, PORT_COUNTERS, PortCounter}
 use bench::segment::{Address, Segment};
 use etherparse::{PacketBuilder, VlanId};
 use libtest_mimic::{Completion, Failed, Trial};
+use linux::netlink::Netlink;
+use linux::packet::PacketSocket;
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -25,8 +27,6 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use tender::netlink::Netlink;
-use tender::sys::packet::PacketSocket;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 const INTERFACES: &str = "/sys/class/net";

@@ -6,6 +6,7 @@ use device::{Batch, Nic, Pool};
 use drivers::net::ixgbe;
 use hw::DmaArena;
 use libtest_mimic::{Failed, Trial};
+use linux::tap::Tap;
 use models::wire::TapWire;
 use models::{Device, Intel82599, Local, Report};
 use std::cell::Cell;
@@ -15,7 +16,6 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use tender::sys::tap::Tap;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);

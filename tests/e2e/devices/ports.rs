@@ -293,7 +293,7 @@ fn create_taps(images: &Images) -> Result<(), Failed> {
     let deadline = Instant::now() + PATIENCE;
     let exists = |name| {
         segment
-            .run(|| tender::netlink::Netlink::open()?.index(name))
+            .run(|| linux::netlink::Netlink::open()?.index(name))
             .is_ok()
     };
     while !(exists("obtest0") && exists("obtest1")) {

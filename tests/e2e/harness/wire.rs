@@ -6,11 +6,11 @@
 
 use bench::segment::{Address, Segment};
 use libtest_mimic::Failed;
+use linux::tap::{Tap, offload};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
-use tender::sys::tap::{Tap, offload};
 
 /// How long a frame that should come is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);

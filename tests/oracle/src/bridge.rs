@@ -11,6 +11,7 @@
 use crate::frame::Frame;
 use crate::source::Count;
 use bench::segment::{self, Segment};
+use linux::tap::Tap;
 use nf::Verdict;
 use serde_json::Value;
 use std::fs;
@@ -19,7 +20,6 @@ use std::os::fd::AsFd;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
-use tender::sys::tap::Tap;
 
 /// The firewall's ports, in the order of their numbers.
 pub const PORTS: [&str; 2] = ["private", "public"];

@@ -111,15 +111,22 @@ fn forbid_unsafe() {
 }
 
 #[test]
-fn tender_unsafe() {
+fn sys_unsafe() {
     let block = "// unsafe\nfn f() {\n    unsafe { g() }\n}\n";
-    kept("tender-unsafe", &[("crates/tender/src/sys/mod.rs", block)]);
+    kept("sys-unsafe", &[("crates/linux/src/sys/tap.rs", block)]);
+    broken(
+        "sys-unsafe",
+        &[("crates/linux/src/lib.rs", block)],
+        3,
+        "src/sys",
+    );
+    kept("sys-unsafe", &[("crates/tender/src/sys/mod.rs", block)]);
     kept(
-        "tender-unsafe",
+        "sys-unsafe",
         &[("crates/tender/src/jail.rs", "let a = \"unsafe\"; // unsafe")],
     );
     broken(
-        "tender-unsafe",
+        "sys-unsafe",
         &[("crates/tender/src/jail.rs", block)],
         3,
         "src/sys",

@@ -5,8 +5,8 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tender::netlink::Netlink;
-use tender::sys::packet::PacketSocket;
+use linux::netlink::Netlink;
+use linux::packet::PacketSocket;
 
 /// What `cargo xtask lab` takes for them.
 pub const OPTIONS: [&str; 3] = ["--nic=e1000e,hub", "--nic=e1000e,hub", "--nic=e1000e,hub"];

@@ -14,10 +14,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use abi::share::{self, COUNTERS_OFFSET, COUNTERS_PER_PORT, PortCounter};
+use linux::netlink::{self, Netlink};
+use linux::packet::PacketSocket;
+use linux::tap::Tap;
 use rustix::io::{FdFlags, fcntl_setfd};
-use tender::netlink::{self, Netlink};
-use tender::sys::packet::PacketSocket;
-use tender::sys::tap::Tap;
 
 use super::cards::Cards;
 use super::{Case, Programs, Wire};

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use abi::share::{self, EXITS_OFFSET, Exits};
-use tender::sys::packet::PacketSocket;
+use linux::packet::PacketSocket;
 use zerocopy::FromBytes;
 
 use super::{OURS, Programs, STOCK};

@@ -38,6 +38,7 @@ use crate::{Device, Progress, socket_file};
 use ::vfio_user::socket::{Error as MessageError, Received, Socket, passed};
 use ::vfio_user::{command_name, flag};
 use arrayvec::ArrayVec;
+use linux::descriptor;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -46,7 +47,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fmt, fs, io};
-use tender::sys::descriptor;
 
 /// How long a client may keep a message of its in the air.
 pub const PATIENCE: Duration = Duration::from_secs(2);

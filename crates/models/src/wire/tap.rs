@@ -3,12 +3,12 @@
 use super::{Incoming, Offload, Wire};
 use crate::packet::coalesce::{Coalescer, Taken};
 use hw::sim::vectored::{self, Span, SpanMut};
+use linux::netlink::{self, Netlink};
+use linux::tap::{Tap, VNET_HEADER_BYTES, offload};
 use rustix::io::Errno;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
-use tender::netlink::{self, Netlink};
-use tender::sys::tap::{Tap, VNET_HEADER_BYTES, offload};
 
 /// Bytes of the virtio-net header in front of each frame (virtio 1.2, 5.1.6).
 const HEADER: usize = VNET_HEADER_BYTES as usize;

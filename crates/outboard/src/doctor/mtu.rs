@@ -4,9 +4,9 @@
 //! the firewall drops it too, and counts it as `too_big`.
 
 use super::finding::{Finding, Verdict};
+use linux::netlink::Netlink;
+use linux::netlink::links::Link;
 use std::collections::{BTreeMap, BTreeSet};
-use tender::netlink::Netlink;
-use tender::netlink::links::Link;
 
 /// An interface of this network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::finding::{Finding, Verdict};
 use super::machine::{Machine, Vendor};
-use crate::pci::sysfs::{Device, Tree};
+use linux::pci::sysfs::{Device, Tree};
 use std::path::Path;
 
 /// Tables of the firmware that announce an IOMMU: Intel's, AMD's.
@@ -163,7 +163,7 @@ fn describe(card: &Device) -> String {
 mod tests {
     use super::super::machine::tests::{cloud, server};
     use super::*;
-    use crate::pci::class::Class;
+    use linux::pci::Class;
     use std::collections::BTreeSet;
 
     fn iommu_of(groups: usize, announced: bool) -> Iommu {

@@ -2,9 +2,9 @@
 
 use super::routes::Route;
 use super::state::{Former, Store};
-use super::sysfs::{Device, Tree, VFIO_PCI};
 use super::verdict::{Refusal, Verdict, judge};
-use super::{Address, Error, guard, print, require_root, resolve, routes, unbind};
+use super::{Address, Error, guard, handover, print, require_root, resolve, routes, unbind};
+use linux::pci::sysfs::{Device, Tree, VFIO_PCI};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::chown;
 use std::process::{Command, Stdio};
@@ -210,13 +210,11 @@ fn take_one(tree: &Tree, store: &Store, device: &Device, guard: Option<i32>) -> 
     let former = Former { guard, ..former };
     // First, so that whatever happens next can be undone.
     store.write(address, &former).map_err(Error::State)?;
-    tree.write(address, "driver_override", VFIO_PCI)
-        .map_err(Error::Write)?;
+    handover::set_override(tree, address, VFIO_PCI).map_err(Error::Write)?;
     if let Some(driver) = &device.driver {
-        tree.tell_driver(driver, "unbind", address)
-            .map_err(Error::Write)?;
+        handover::unbind(tree, driver, address).map_err(Error::Write)?;
     }
-    tree.probe(address).map_err(Error::Write)?;
+    handover::probe(tree, address).map_err(Error::Write)?;
     if tree.driver(address).as_deref() != Some(VFIO_PCI) {
         return Err(Error::NotTaken(address));
     }

@@ -13,9 +13,12 @@
 //! | guard: `DONE`, or an error's text | the devices are back, or not all are |
 
 use super::state::{Former, Store};
-use super::sysfs::Tree;
 use super::{Address, Error, bind, unbind};
 use crate::run::FORWARDED;
+use linux::descriptor;
+use linux::pci::sysfs::Tree;
+use linux::process::Child;
+use linux::signal::Held;
 use rustix::cmsg_space;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -34,9 +37,6 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
-use tender::sys::descriptor;
-use tender::sys::process::Child;
-use tender::sys::signal::Held;
 
 /// What the guard is called as a process.
 pub(super) const NAME: &str = "outboard-guard";

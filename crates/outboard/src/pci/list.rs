@@ -1,10 +1,10 @@
 //! `outboard pci list`: what could be handed to a guest.
 
 use super::routes::{self, Route};
-use super::sysfs::{Device, Machine, Tree};
 use super::verdict::{Verdict, judge};
 use super::{Error, print};
 use crate::stats::table::{columns, printable};
+use linux::pci::sysfs::{Device, Machine, Tree};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

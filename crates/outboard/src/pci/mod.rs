@@ -3,7 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`list`], [`bind`], [`unbind`] | the commands |
-//! | [`sysfs`] | what the kernel's files say, and writing to them |
+//! | [`handover`] | what is written so that a device changes its driver |
 //! | [`routes`] | which interfaces carry a default route |
 //! | [`verdict`] | whether a device may be taken: a pure function of those |
 //! | [`state`] | what is remembered of a device that was taken |
@@ -12,22 +12,21 @@
 //! A device is taken by `driver_override`, which no other device of its kind notices.
 
 pub mod bind;
-pub mod class;
 pub mod guard;
+pub mod handover;
 pub mod list;
 pub mod routes;
 pub mod state;
-pub mod sysfs;
 pub mod unbind;
 pub mod verdict;
 
-pub use tender::options::PciAddress as Address;
+pub use linux::pci::Address;
 
+use linux::pci::sysfs::Machine;
 use rustix::io::Errno;
 use state::Store;
 use std::path::PathBuf;
 use std::{fmt, io};
-use sysfs::Machine;
 use verdict::Refusal;
 
 /// `outboard pci`.
@@ -54,9 +53,9 @@ pub enum Error {
     /// A device must not be taken.
     Refused(Address, Refusal),
     /// Routes cannot be asked for.
-    Routes(tender::netlink::Error),
+    Routes(linux::netlink::Error),
     /// The kernel refuses a step.
-    Write(sysfs::Refused),
+    Write(handover::Refused),
     /// The driver `vfio-pci` does not take a device.
     NotTaken(Address),
     /// Nor does its former driver.

@@ -1,9 +1,9 @@
 //! Which interfaces a machine could not do without: those that carry a default route.
 
+use linux::netlink::routes::DefaultRoute;
+use linux::netlink::{self, Netlink};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use tender::netlink::routes::DefaultRoute;
-use tender::netlink::{self, Netlink};
 
 /// A default route.
 #[derive(Clone, Debug, PartialEq, Eq)]

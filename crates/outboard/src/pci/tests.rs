@@ -2,16 +2,16 @@
 
 use super::routes::{Route, carriers};
 use super::state::{Former, Store};
-use super::sysfs::{Group, Machine, Member, Tree};
 use super::verdict::{Refusal, Verdict, judge};
 use super::{Address, Error, bind, list, unbind};
+use linux::netlink::routes::DefaultRoute;
+use linux::pci::sysfs::{Group, Machine, Member, Tree};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::LazyLock;
-use tender::netlink::routes::DefaultRoute;
 
 /// Two network cards in groups of their own, a third that shares one with a bridge and a sound
 /// card, and a disk.

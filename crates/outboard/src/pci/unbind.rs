@@ -1,8 +1,8 @@
 //! `outboard pci unbind`: devices go back to their own drivers, whatever state they are in.
 
 use super::state::{self, Store};
-use super::sysfs::{Tree, VFIO_PCI};
-use super::{Address, Error, print, require_root, resolve};
+use super::{Address, Error, handover, print, require_root, resolve};
+use linux::pci::sysfs::{Tree, VFIO_PCI};
 use rustix::io::Errno;
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -80,22 +80,20 @@ pub fn give_back(
             .and_then(|former| former.driver_override.as_deref());
         // An empty line is no override.
         let text = format!("{}\n", before.unwrap_or_default());
-        tree.write(address, "driver_override", &text)
-            .map_err(Error::Write)?;
+        handover::set_override(tree, address, &text).map_err(Error::Write)?;
     }
     if bound {
-        tree.tell_driver(VFIO_PCI, "unbind", address)
-            .map_err(Error::Write)?;
+        handover::unbind(tree, VFIO_PCI, address).map_err(Error::Write)?;
     }
     let wanted = former.as_ref().and_then(|former| former.driver.as_deref());
     let had_none = former.is_some() && wanted.is_none();
     if tree.driver(address).is_none() && !had_none {
-        tree.probe(address).map_err(Error::Write)?;
+        handover::probe(tree, address).map_err(Error::Write)?;
     }
     let mut driver = tree.driver(address);
     if let (None, Some(wanted)) = (&driver, wanted) {
         // One that does not know the device by itself, and was told to take it.
-        tree.tell_driver(wanted, "bind", address)
+        handover::bind(tree, wanted, address)
             .map_err(|_| Error::NotReturned(address, wanted.to_owned()))?;
         driver = tree.driver(address);
     }

@@ -2,10 +2,9 @@
 
 use super::Address;
 use super::routes::Route;
-use super::sysfs::{Device, Group, Machine, Member};
+use linux::pci::sysfs::{Device, Machine, Member, is_vfio};
 use std::collections::BTreeMap;
 use std::fmt;
-use tender::attach::pci::sysfs::{is_harmless, is_vfio};
 
 /// Whether a device can be handed to a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,11 +59,7 @@ pub fn judge(
     machine: &Machine,
     carriers: &BTreeMap<String, Route>,
 ) -> Verdict {
-    let group = device.group.and_then(|number| {
-        let group = machine.groups.get(&number)?;
-        (!group.unprotected).then_some((number, group))
-    });
-    let Some((number, group)) = group else {
+    let Some((number, group)) = machine.guarded_group(device) else {
         let refusal = match device.class.is_bridge() {
             true => Refusal::Bridge,
             false => Refusal::NoIommu,
@@ -81,7 +76,7 @@ pub fn judge(
                 .filter(|other| *other != device.address),
         ),
     );
-    let live = live(group, &wanted);
+    let live = group.live(&wanted);
     let refusal = match own {
         Some(refusal) => Some(refusal),
         None if !live.is_empty() => Some(Refusal::LiveNeighbours {
@@ -114,17 +109,6 @@ fn disqualified(device: &Device, carriers: &BTreeMap<String, Route>) -> Option<R
     }
     let disks = Vec::from_iter(device.disks.iter().cloned());
     (!disks.is_empty()).then_some(Refusal::Disks(disks))
-}
-
-/// Who keeps VFIO from a group. A device without a driver does no DMA.
-fn live(group: &Group, wanted: &[Address]) -> Vec<Member> {
-    let is_live = |member: &&Member| {
-        let address = member.name.parse::<Address>().ok();
-        let driver = member.driver.as_deref();
-        !address.is_some_and(|address| wanted.contains(&address))
-            && driver.is_some_and(|driver| !is_harmless(driver))
-    };
-    group.members.iter().filter(is_live).cloned().collect()
 }
 
 impl Refusal {
@@ -172,11 +156,7 @@ impl fmt::Display for Refusal {
             }
             Self::Disks(disks) => write!(f, "its disk is in use: {}", disks.join(", ")),
             Self::LiveNeighbours { group, live, .. } => {
-                let names = live.iter().map(|member| {
-                    let driver = member.driver.as_deref().unwrap_or("no driver");
-                    format!("{} ({driver})", member.name)
-                });
-                let names = Vec::from_iter(names).join(", ");
+                let names = Vec::from_iter(live.iter().map(Member::to_string)).join(", ");
                 write!(f, "IOMMU group {group} is also that of {names}")
             }
             Self::NoVfio => f.write_str("the kernel has no driver vfio-pci yet"),

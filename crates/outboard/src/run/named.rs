@@ -3,13 +3,13 @@
 use crate::instance::{Claim, Description, Device, Error, Kind};
 use abi::manifest::{Entry, kind};
 use image::Image;
+use linux::interface::Interfaces;
+use linux::{descriptor, tap};
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tender::options::{Host, Net, NetSource, Options, Request};
-use tender::sys::interface::Interfaces;
-use tender::sys::{descriptor, tap};
 use tender::{attach, load};
 
 /// Writes down what is about to run, and returns the options that the tender needs for it.

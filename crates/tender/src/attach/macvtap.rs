@@ -2,9 +2,9 @@
 //! the parent go to it, and its parent can be used by nobody else).
 
 use super::{Headers, Opened, Reason};
-use crate::netlink::{self, Netlink};
-use crate::sys::interface::Interfaces;
-use crate::sys::tap::{self, Tap};
+use linux::interface::Interfaces;
+use linux::netlink::{self, Netlink};
+use linux::tap::{self, Tap};
 use rustix::fs::{FileType, Mode, OFlags, makedev, mknodat};
 use std::fs;
 use std::io;
@@ -113,7 +113,7 @@ fn device(numbers: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::tap::NAME_BYTES_MAX;
+    use linux::tap::NAME_BYTES_MAX;
 
     #[test]
     fn names_fit_an_interface() {

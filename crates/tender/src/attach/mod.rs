@@ -6,12 +6,12 @@ pub mod pci;
 mod tap;
 
 use crate::check::{Pairs, Source};
-use crate::netlink;
 use crate::options::{Net, NetSource, Options};
-use crate::sys::tap::offload;
 use abi::extension::feature;
 use abi::manifest::Device;
 use abi::pci::Request;
+use linux::netlink;
+use linux::tap::offload;
 use macvtap::Macvtap;
 use pci::Pci;
 use std::os::fd::OwnedFd;

@@ -1,9 +1,9 @@
 //! Taps: by name, or as a descriptor that is already open.
 
 use super::{Headers, Opened, Reason};
-use crate::sys::descriptor;
-use crate::sys::interface::Interfaces;
-use crate::sys::tap::{self, Tap};
+use linux::descriptor;
+use linux::interface::Interfaces;
+use linux::tap::{self, Tap};
 use rustix::fs::OFlags;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;

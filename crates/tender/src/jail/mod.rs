@@ -1,9 +1,9 @@
 //! The jail: what a guest may ask of the kernel, and everything else taken away.
 
-use crate::sys::descriptor;
 use abi::manifest::Device;
 use abi::spt::{CONSOLE_FD, syscall};
 use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetError, Scope};
+use linux::descriptor;
 use rustix::io::Errno;
 use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets};

@@ -3,7 +3,6 @@
 //! As in Solo5's tenders, options come before the image and everything behind it is the guest's.
 //! This module decides and touches nothing.
 
-mod address;
 mod pci;
 
 use abi::manifest::is_device_name;
@@ -12,7 +11,6 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-pub use address::PciAddress;
 pub use pci::{Pci, PciSource};
 
 /// What `--help` prints.
@@ -544,7 +542,7 @@ fn net_source(typed: &Typed<'_>) -> Result<NetSource, Error> {
 /// What the kernel takes (`dev_valid_name`), without `%`, by which it would choose a name itself.
 fn is_interface_name(name: &str) -> bool {
     let forbidden = |byte: u8| byte.is_ascii_whitespace() || b"/:%\0\x0b".contains(&byte);
-    (1..=crate::sys::tap::NAME_BYTES_MAX).contains(&name.len())
+    (1..=linux::tap::NAME_BYTES_MAX).contains(&name.len())
         && name != "."
         && name != ".."
         && !name.bytes().any(forbidden)

@@ -1,6 +1,7 @@
 //! `--pci:NAME=...`: a PCIe device to attach.
 
-use super::{Error, PciAddress, Typed};
+use super::{Error, Typed};
+use linux::pci::Address;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -20,7 +21,7 @@ pub struct Pci {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PciSource {
     /// The device with this address, by VFIO.
-    Address(PciAddress),
+    Address(Address),
     /// The software device behind this socket, by vfio-user.
     Socket(PathBuf),
 }

@@ -2,7 +2,6 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `sysfs` | what a device is, who drives it, and which group it is in |
 //! | `vfio` | devices behind the IOMMU |
 //! | `vfio_user` | devices that are processes |
 //! | `dma`, `iova` | the DMA memory, and where it lies for devices |
@@ -11,17 +10,17 @@
 mod dma;
 mod iova;
 mod report;
-pub mod sysfs;
 mod vfio;
 pub mod vfio_user;
 
 use super::Error;
-use crate::options::{self, PciAddress, PciSource};
+use crate::options::{self, PciSource};
 use crate::sys::window::Window;
 use abi::pci::{BAR_BYTES_MAX, DEVICES_MAX, Dma, Info, Request, info_flag};
+use linux::pci::sysfs::Member;
+use linux::pci::{Address, Identity};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::{fmt, io};
-use sysfs::{Identity, Neighbour};
 
 pub use dma::{Arena, Pages};
 pub use iova::Iova;
@@ -91,9 +90,9 @@ pub enum Reason {
     /// No IOMMU keeps it in its place.
     NoIommu,
     /// Another driver has it, or none.
-    Driver(PciAddress, Option<String>),
+    Driver(Address, Option<String>),
     /// These are in the same group, of this number.
-    Neighbours(u32, Vec<Neighbour>),
+    Neighbours(u32, Vec<Member>),
     /// The user may not open this group.
     Permission(u32),
     /// Another process has it.
@@ -203,21 +202,17 @@ impl fmt::Display for Reason {
     }
 }
 
-fn write_neighbours(
-    f: &mut fmt::Formatter<'_>,
-    group: u32,
-    neighbours: &[Neighbour],
-) -> fmt::Result {
+fn write_neighbours(f: &mut fmt::Formatter<'_>, group: u32, neighbours: &[Member]) -> fmt::Result {
     write!(f, "it shares group {group} of the IOMMU with")?;
     if neighbours.is_empty() {
         return write!(f, " others; type: outboard pci list");
     }
-    for Neighbour { address, driver } in neighbours {
-        write!(f, " {address} ({driver})")?;
+    for neighbour in neighbours {
+        write!(f, " {neighbour}")?;
     }
     write!(f, "; type: outboard pci bind")?;
-    let mut addresses = neighbours.iter().map(|neighbour| &neighbour.address);
-    addresses.try_for_each(|address| write!(f, " {address}"))
+    let mut names = neighbours.iter().map(|neighbour| &neighbour.name);
+    names.try_for_each(|name| write!(f, " {name}"))
 }
 
 impl fmt::Display for BarProblem {

@@ -6,16 +6,16 @@
 //! addresses. Last, the device may become bus master.
 
 use super::iova::Iova;
-use super::sysfs::{self, Found, Identity};
 use super::{
     BarProblem, COMMAND, COMMAND_BUS_MASTER, COMMAND_MEMORY, COMMAND_NO_PIN, Device, Reason, dma,
     iova,
 };
-use crate::options::PciAddress;
 use crate::sys::vfio::{self, Container, Group, Interrupt};
 use crate::sys::window::Window;
 use abi::PAGE_SIZE;
 use abi::pci::{BAR_BYTES_MAX, BARS, DMA_BASE, Request, bar_address, info_flag, request_flag};
+use linux::pci::sysfs::{Tree, is_vfio};
+use linux::pci::{Address, Class, Identity};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::Resource;
 use std::io;
@@ -44,7 +44,7 @@ impl Host {
         &mut self,
         number: usize,
         request: &Request,
-        address: &PciAddress,
+        address: &Address,
     ) -> Result<(Device, Opened), Reason> {
         let group = check(address, request)?;
         let group = self.group(group)?;
@@ -95,7 +95,10 @@ impl Host {
             _ => Reason::Vfio(error),
         })?;
         if !group.is_viable().map_err(step("its group"))? {
-            return Err(Reason::Neighbours(number, sysfs::neighbours(number)));
+            return Err(Reason::Neighbours(
+                number,
+                Tree::host().group(number).live(&[]),
+            ));
         }
         match &self.container {
             Some(container) => group.join(container).map_err(step("its group"))?,
@@ -149,23 +152,21 @@ impl Host {
 }
 
 /// Compares a device with what the manifest asks for, and returns its group.
-fn check(address: &PciAddress, request: &Request) -> Result<u32, Reason> {
-    let Found {
-        identity,
-        driver,
-        group,
-    } = sysfs::find(&address.to_string()).ok_or(Reason::NoDevice)?;
+fn check(address: &Address, request: &Request) -> Result<u32, Reason> {
+    let tree = Tree::host();
+    let device = tree.device(*address).ok_or(Reason::NoDevice)?;
+    let identity = device.identity();
     let wanted = Identity {
         vendor: request.vendor,
         device: request.device,
-        class: [request.class, request.subclass, request.progif],
+        class: Class::new(request.class, request.subclass, request.progif),
     };
     if identity != wanted {
         return Err(Reason::Identity(wanted, identity));
     }
-    let group = group.ok_or(Reason::NoIommu)?;
-    if !driver.as_deref().is_some_and(sysfs::is_vfio) {
-        return Err(Reason::Driver(*address, driver));
+    let (group, _) = tree.guarded_group(&device).ok_or(Reason::NoIommu)?;
+    if !device.driver.as_deref().is_some_and(is_vfio) {
+        return Err(Reason::Driver(*address, device.driver));
     }
     Ok(group)
 }

@@ -9,15 +9,15 @@
 //! descriptors that come with an answer are checked, and memory of its is mapped only if it cannot
 //! make it shorter.
 
-use super::sysfs::Identity;
 use super::{
     Arena, BarProblem, COMMAND, COMMAND_BUS_MASTER, COMMAND_MEMORY, COMMAND_NO_PIN, Device, Reason,
 };
-use crate::sys::descriptor;
 use crate::sys::window::Window;
 use abi::PAGE_SIZE;
 use abi::doorbell;
 use abi::pci::{BAR_BYTES_MAX, BARS, Request, bar_address, info_flag, request_flag};
+use linux::descriptor;
+use linux::pci::{Class, Identity};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FsWord, SealFlags, fcntl_get_seals, fstat, fstatfs};
 use std::fmt;
@@ -288,12 +288,12 @@ impl Client {
         let found = Identity {
             vendor: u16::from_le_bytes([vendor0, vendor1]),
             device: u16::from_le_bytes([device0, device1]),
-            class: [class, subclass, progif],
+            class: Class::new(class, subclass, progif),
         };
         let wanted = Identity {
             vendor: request.vendor,
             device: request.device,
-            class: [request.class, request.subclass, request.progif],
+            class: Class::new(request.class, request.subclass, request.progif),
         };
         if found != wanted {
             return Err(Reason::Identity(wanted, found));

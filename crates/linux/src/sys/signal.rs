@@ -9,7 +9,7 @@ use std::ptr::{null, null_mut};
 const SIGNAL_MAX: i32 = 64;
 
 /// Gives SIGPIPE its default disposition: a guest whose console is a closed pipe ends by it.
-pub(crate) fn reset_pipe() {
+pub fn reset_pipe() {
     reset(libc::SIGPIPE);
 }
 

@@ -1,16 +1,52 @@
-//! What kind a device is of: PCI Code and ID Assignment Specification, section 1.
+//! What a device is: its vendor, its number, and its class (PCI Code and ID Assignment
+//! Specification, section 1).
+
+use std::fmt;
+
+/// What a device is, as a manifest describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Vendor ID.
+    pub vendor: u16,
+    /// Device ID.
+    pub device: u16,
+    /// Class code.
+    pub class: Class,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            vendor,
+            device,
+            class,
+        } = self;
+        write!(f, "{vendor:04x}:{device:04x} of class {class}")
+    }
+}
 
 /// Class code of a device: class, subclass and programming interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class(pub u32);
 
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:06x}", self.0)
+    }
+}
+
 impl Class {
+    /// The class code of these three parts.
+    pub const fn new(class: u8, subclass: u8, interface: u8) -> Self {
+        Self(u32::from_be_bytes([0, class, subclass, interface]))
+    }
+
     /// Whether it is a network controller.
     pub fn is_network(self) -> bool {
         self.0 >> 16 == 0x02
     }
 
-    /// Whether it is a bridge, behind which other devices are.
+    /// Whether it is a bridge, which other devices are behind.
     pub fn is_bridge(self) -> bool {
         self.0 >> 16 == 0x06
     }
@@ -56,6 +92,7 @@ mod tests {
         assert!(Class(0x02_00_00).is_network() && Class(0x02_80_00).is_network());
         assert!(!Class(0x0d_80_00).is_network());
         assert!(Class(0x06_04_00).is_bridge() && !Class(0x02_00_00).is_bridge());
+        assert_eq!(Class::new(2, 0x80, 1), Class(0x02_80_01));
         assert_eq!(Class(0x01_08_02).name(), "NVMe");
         assert_eq!(Class(0x00_ff_00).name(), "other");
         assert_eq!(Class(u32::MAX).name(), "other");

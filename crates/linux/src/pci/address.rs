@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// The address of a PCI device as the kernel writes it, `0000:01:00.0`: domain, bus, device and
 /// function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PciAddress {
+pub struct Address {
     domain: u32,
     bus: u8,
     device: u8,
@@ -18,7 +18,7 @@ const DEVICES: u8 = 32;
 /// Functions of a device.
 const FUNCTIONS: u8 = 8;
 
-impl FromStr for PciAddress {
+impl FromStr for Address {
     type Err = ();
 
     /// Reads `DOMAIN:BUS:DEVICE.FUNCTION`, or without `DOMAIN:`, which is then 0.
@@ -46,7 +46,7 @@ fn hexadecimal(text: &str, digits: std::ops::RangeInclusive<usize>) -> Result<u3
         .ok_or(())
 }
 
-impl fmt::Display for PciAddress {
+impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             domain,
@@ -66,10 +66,7 @@ mod tests {
 
     #[test]
     fn the_domain_may_be_left_away() {
-        let parse = |text: &str| {
-            text.parse::<PciAddress>()
-                .map(|address| address.to_string())
-        };
+        let parse = |text: &str| text.parse::<Address>().map(|address| address.to_string());
         assert_eq!(parse("0000:01:00.0").unwrap(), "0000:01:00.0");
         assert_eq!(parse("3f:1F.7").unwrap(), "0000:3f:1f.7");
         assert_eq!(parse("10000:01:00.0").unwrap(), "10000:01:00.0");
@@ -91,20 +88,20 @@ mod tests {
             "0:0:01:00.0",
             "0000:01:00.0/../..",
         ] {
-            assert_eq!(text.parse::<PciAddress>(), Err(()), "{text}");
+            assert_eq!(text.parse::<Address>(), Err(()), "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn what_is_printed_is_read(domain: u32, bus: u8, device in 0..32u8, function in 0..8u8) {
-            let address = PciAddress { domain, bus, device, function };
+            let address = Address { domain, bus, device, function };
             prop_assert_eq!(address.to_string().parse(), Ok(address));
         }
 
         #[test]
         fn no_text_panics(text in ".{0,16}") {
-            let _ = text.parse::<PciAddress>();
+            let _ = text.parse::<Address>();
         }
     }
 }

@@ -1,20 +1,36 @@
 //! What the kernel's files say of PCI devices: `sysfs-bus-pci` of its ABI documentation.
 //!
-//! Every path begins at a root that tests put elsewhere.
+//! Everything here reads and nothing writes. Each path begins at a root folder, which tests put
+//! elsewhere. A file that is missing or holds something else counts as not there.
 
-use super::Address;
-use super::class::Class;
+use super::{Address, Class, Identity};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
-use tender::attach::pci::sysfs::NO_IOMMU;
+use std::{fmt, fs};
 
 const DEVICES: &str = "sys/bus/pci/devices";
 const DRIVERS: &str = "sys/bus/pci/drivers";
 const GROUPS: &str = "sys/kernel/iommu_groups";
+const INTERFACES: &str = "sys/class/net";
 /// The driver by which VFIO hands devices out.
 pub const VFIO_PCI: &str = "vfio-pci";
+/// The name of groups without an IOMMU: those of `enable_unsafe_noiommu_mode`.
+const NO_IOMMU: &str = "vfio-noiommu";
+/// Ends of names of drivers that are VFIO's: `vfio-pci`, and variants for certain devices.
+const VFIO: [&str; 2] = ["vfio-pci", "vfio_pci"];
+/// Drivers that do no DMA of their own, beside VFIO's.
+const HARMLESS: [&str; 2] = ["pcieport", "pci-stub"];
+
+/// Whether a driver is VFIO's.
+pub fn is_vfio(driver: &str) -> bool {
+    VFIO.into_iter().any(|end| driver.ends_with(end))
+}
+
+/// Whether VFIO hands out a group in which this driver has a device: the kernel's own rule
+/// (`driver_managed_dma` of Linux).
+fn is_harmless(driver: &str) -> bool {
+    is_vfio(driver) || HARMLESS.contains(&driver)
+}
 
 /// The tree of files that begins at a root.
 #[derive(Clone, Debug)]
@@ -23,24 +39,35 @@ pub struct Tree(PathBuf);
 /// A PCI device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Where it is plugged in.
+    /// Its address.
     pub address: Address,
-    /// What kind it is of.
+    /// Its class.
     pub class: Class,
-    /// Who made it.
+    /// Vendor ID.
     pub vendor: u16,
-    /// Which of its maker's devices it is.
+    /// Device ID.
     pub device: u16,
-    /// Who drives it.
+    /// The driver that has it.
     pub driver: Option<String>,
-    /// The one driver that may, if that was said.
+    /// The one driver that may have it, if one was named.
     pub driver_override: Option<String>,
     /// Its group of the IOMMU.
     pub group: Option<u32>,
-    /// Network interfaces of this namespace that it is behind.
+    /// Network interfaces of this namespace that it is behind; found by [`Tree::machine`] alone.
     pub interfaces: BTreeSet<String>,
-    /// Disks and partitions on it that are in use.
+    /// Disks and partitions on it that are in use; found by [`Tree::machine`] alone.
     pub disks: BTreeSet<String>,
+}
+
+impl Device {
+    /// What it is.
+    pub fn identity(&self) -> Identity {
+        Identity {
+            vendor: self.vendor,
+            device: self.device,
+            class: self.class,
+        }
+    }
 }
 
 /// A device of a group, on whatever bus.
@@ -48,19 +75,40 @@ pub struct Device {
 pub struct Member {
     /// What the kernel calls it: its address, on PCI.
     pub name: String,
-    /// Who drives it.
+    /// The driver that has it.
     pub driver: Option<String>,
 }
 
-/// A group of devices that the IOMMU cannot keep apart.
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let driver = self.driver.as_deref().unwrap_or("no driver");
+        write!(f, "{} ({driver})", self.name)
+    }
+}
+
+/// A group: devices between which the IOMMU makes no difference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// Who is in it.
+    /// The devices in it, by name.
     pub members: Vec<Member>,
     /// There is no IOMMU behind it.
     pub unprotected: bool,
     /// Its file exists, and this user may not open it.
     pub forbidden: bool,
+}
+
+impl Group {
+    /// The members that keep VFIO from handing the group out, but for the devices `wanted`: those
+    /// that a driver of the host's has. A device without a driver does no DMA.
+    pub fn live(&self, wanted: &[Address]) -> Vec<Member> {
+        let is_live = |member: &&Member| {
+            let address = member.name.parse::<Address>().ok();
+            let driver = member.driver.as_deref();
+            !address.is_some_and(|address| wanted.contains(&address))
+                && driver.is_some_and(|driver| !is_harmless(driver))
+        };
+        self.members.iter().filter(is_live).cloned().collect()
+    }
 }
 
 /// What was found on a machine.
@@ -74,19 +122,27 @@ pub struct Machine {
     pub vfio: bool,
 }
 
+impl Machine {
+    /// The group of a device and its number, if an IOMMU keeps the group to its own memory.
+    pub fn guarded_group(&self, device: &Device) -> Option<(u32, &Group)> {
+        let number = device.group?;
+        let group = self.groups.get(&number)?;
+        (!group.unprotected).then_some((number, group))
+    }
+}
+
 impl Tree {
-    /// Everything.
+    /// The files of this machine.
     pub fn host() -> Self {
         Self("/".into())
     }
 
-    /// What is below this folder.
-    #[cfg(test)]
+    /// A tree below another root: for tests.
     pub fn at(root: PathBuf) -> Self {
         Self(root)
     }
 
-    /// What is found in it; nothing where there are no such files.
+    /// All devices and groups of the machine.
     pub fn machine(&self) -> Machine {
         let mut devices = BTreeMap::new();
         for name in self.names(DEVICES) {
@@ -116,7 +172,7 @@ impl Tree {
         Some(fs::read_to_string(path).ok()?.trim_end().to_owned())
     }
 
-    /// Who drives a device now.
+    /// The driver that has a device now.
     pub fn driver(&self, address: Address) -> Option<String> {
         link(&self.folder(address).join("driver"))
     }
@@ -134,14 +190,14 @@ impl Tree {
 
     /// The interfaces that a device is behind now.
     pub fn interfaces(&self, address: Address) -> BTreeSet<String> {
-        let all = self.names("sys/class/net").into_iter();
-        all.filter(|name| self.behind("sys/class/net", name) == Some(address))
+        let all = self.names(INTERFACES).into_iter();
+        all.filter(|name| self.behind(INTERFACES, name) == Some(address))
             .collect()
     }
 
     /// The interfaces right below this one, as the ports of a bridge are.
     pub fn lower(&self, interface: &str) -> Vec<String> {
-        let folder = Path::new("sys/class/net").join(interface);
+        let folder = Path::new(INTERFACES).join(interface);
         let names = self.names(folder).into_iter();
         names
             .filter_map(|name| Some(name.strip_prefix("lower_")?.to_owned()))
@@ -153,46 +209,27 @@ impl Tree {
         self.0.join("dev/vfio").join(group.to_string())
     }
 
-    /// Writes to the file `attribute` of a device.
-    ///
-    /// # Errors
-    /// The path, and what the kernel says.
-    pub fn write(&self, address: Address, attribute: &str, text: &str) -> Result<(), Refused> {
-        write(self.folder(address).join(attribute), text)
-    }
-
-    /// Writes an address to the file `attribute` of a driver.
-    ///
-    /// # Errors
-    /// The path, and what the kernel says.
-    pub fn tell_driver(
-        &self,
-        driver: &str,
-        attribute: &str,
-        address: Address,
-    ) -> Result<(), Refused> {
-        let path = self.0.join(DRIVERS).join(driver).join(attribute);
-        write(path, &address.to_string())
-    }
-
-    /// Has the kernel look for a driver for a device.
-    ///
-    /// # Errors
-    /// The path, and what the kernel says.
-    pub fn probe(&self, address: Address) -> Result<(), Refused> {
-        let path = self.0.join("sys/bus/pci/drivers_probe");
-        write(path, &address.to_string())
-    }
-
-    fn folder(&self, address: Address) -> PathBuf {
+    /// The folder of a device.
+    pub fn folder(&self, address: Address) -> PathBuf {
         self.0.join(DEVICES).join(address.to_string())
     }
 
-    fn device(&self, address: Address) -> Option<Device> {
+    /// The folder of a driver.
+    pub fn driver_folder(&self, driver: &str) -> PathBuf {
+        self.0.join(DRIVERS).join(driver)
+    }
+
+    /// The file that has the kernel look for a driver for a device whose address is written to it.
+    pub fn probe_file(&self) -> PathBuf {
+        self.0.join("sys/bus/pci/drivers_probe")
+    }
+
+    /// The device with this address, if there is one.
+    pub fn device(&self, address: Address) -> Option<Device> {
         let folder = self.folder(address);
         let number = |attribute| {
             let text = fs::read_to_string(folder.join(attribute)).ok()?;
-            u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
+            u32::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok()
         };
         Some(Device {
             address,
@@ -208,8 +245,8 @@ impl Tree {
     }
 
     fn add_interfaces(&self, devices: &mut BTreeMap<Address, Device>) {
-        for name in self.names("sys/class/net") {
-            let address = self.behind("sys/class/net", &name);
+        for name in self.names(INTERFACES) {
+            let address = self.behind(INTERFACES, &name);
             if let Some(device) = address.and_then(|address| devices.get_mut(&address)) {
                 device.interfaces.insert(name);
             }
@@ -228,7 +265,7 @@ impl Tree {
                 let path = self.0.join(&folder).join(attribute);
                 fs::read_to_string(path).unwrap_or_default()
             };
-            // What is hidden is a path to a disk that has several.
+            // A hidden disk is one of several paths to another one.
             let used = words.contains(&format!("/dev/{name}"))
                 || words.contains(read("dev").trim())
                 || read("hidden").trim() == "1"
@@ -247,7 +284,15 @@ impl Tree {
         components.find_map(|component| component.as_os_str().to_str()?.parse().ok())
     }
 
-    fn group(&self, number: u32) -> Group {
+    /// The group of a device and its number, as [`Machine::guarded_group`] gives it.
+    pub fn guarded_group(&self, device: &Device) -> Option<(u32, Group)> {
+        let number = device.group?;
+        let group = self.group(number);
+        (!group.unprotected).then_some((number, group))
+    }
+
+    /// The group of this number; one without members where there is none.
+    pub fn group(&self, number: u32) -> Group {
         let folder = Path::new(GROUPS).join(number.to_string());
         let devices = folder.join("devices");
         let member = |name: String| Member {
@@ -274,26 +319,11 @@ impl Tree {
     }
 }
 
-/// A file of the kernel's that could not be written.
-#[derive(Debug)]
-pub struct Refused {
-    /// Which one.
-    pub path: PathBuf,
-    /// What the kernel says.
-    pub error: io::Error,
-}
-
-/// Without making the file: all of these are the kernel's.
-fn write(path: PathBuf, text: &str) -> Result<(), Refused> {
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .open(&path)
-        .and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()));
-    written.map_err(|error| Refused { path, error })
-}
-
 /// The last name of what a link points to.
 fn link(path: &Path) -> Option<String> {
     let target = fs::read_link(path).ok()?;
     Some(target.file_name()?.to_str()?.to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,13 +1,13 @@
 //! Children that are copies of this process, which therefore has one thread and no harness.
 
+use linux::process::fork;
+use linux::signal::{Held, is_ignored};
 use rustix::process::{Signal, getpid, kill_process};
 use std::io::{Read, pipe};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, exit};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use tender::sys::process::fork;
-use tender::sys::signal::{Held, is_ignored};
 
 /// Far more than any of this takes; a child that sleeps so long has not been ended.
 const PATIENCE: Duration = Duration::from_secs(10);

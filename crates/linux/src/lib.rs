@@ -1,0 +1,23 @@
+//! Linux as host programs use it: each module wraps one part of the kernel's interface, and knows
+//! nothing of guests.
+//!
+//! | module | what | manual |
+//! |---|---|---|
+//! | [`descriptor`] | descriptors that a parent passed, and closing the others | `close_range(2)` |
+//! | [`interface`] | what a network interface is asked by its name | `netdevice(7)` |
+//! | [`namespace`] | user and network namespaces without a name | `namespaces(7)` |
+//! | [`netlink`] | interfaces, addresses, routes | `rtnetlink(7)` |
+//! | [`packet`] | sockets that transmit whole frames | `packet(7)` |
+//! | [`pci`] | addresses and classes of devices; what sysfs says of them | `sysfs-bus-pci` |
+//! | [`process`] | children that are copies of this process | `fork(2)` |
+//! | [`signal`] | dispositions, and signals that wait | `signal(7)` |
+//! | [`tap`] | Ethernet interfaces whose frames a process reads and writes | `tuntap.rst` |
+//!
+//! Unsafe code lies in `src/sys` only. What only the tender may need, such as VFIO, KVM and guest
+//! memory, lies in the tender.
+
+pub mod netlink;
+pub mod pci;
+mod sys;
+
+pub use sys::{descriptor, interface, namespace, packet, process, signal, tap};

@@ -1,0 +1,10 @@
+//! Everything in this crate that needs `unsafe`, each wrapped so that its callers do not.
+
+pub mod descriptor;
+pub mod interface;
+mod ioctl;
+pub mod namespace;
+pub mod packet;
+pub mod process;
+pub mod signal;
+pub mod tap;
