@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::contender::{Contender, FIREWALL_MEMORY_MIB, Programs, Standing};
 use crate::measures;
-use crate::meter;
 use crate::promises::{MONITOR, STOCK, TENDER};
 use crate::samples::Samples;
 use crate::startup;
-use crate::stats::turns;
-use crate::traffic::Window;
 use crate::turn::{Error, FLOOD_WARM_UP, Turn};
+use testbed::contender::{Contender, FIREWALL_MEMORY_MIB, Programs, Standing};
+use testbed::meter;
+use testbed::stats::turns;
+use testbed::traffic::Window;
 
 const FIREWALL: &str = Contender::Firewall.name();
 

@@ -6,15 +6,16 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bench::contender::{FIREWALL_MEMORY_MIB, MONITOR, Programs};
 use bench::firewall::{self, Starters};
 use bench::hvt;
 use bench::machine::{Machine, Run};
 use bench::report::Report;
 use bench::rules::{self, Sources};
 use bench::samples::{Measure, Promise, Samples};
-use bench::{driver, hosts, nic, privilege, promises, relay, turn};
+use bench::{driver, hosts, nic, promises, turn};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use testbed::contender::{FIREWALL_MEMORY_MIB, MONITOR, Programs};
+use testbed::{privilege, relay};
 
 #[derive(Parser)]
 #[command(

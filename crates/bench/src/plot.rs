@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::stats::{Summary, number};
+use testbed::stats::{Summary, number};
 
 /// A bar: whose, and what its rounds say.
 pub type Bar = (&'static str, Summary);

@@ -1,8 +1,8 @@
 //! What the benchmark of the firewall shows, and what was promised.
 
-use crate::contender::Contender;
 use crate::measures::*;
 use crate::samples::{Bound, Measure, Promise};
+use testbed::contender::Contender;
 
 /// What is shown, in this order.
 pub const ALL: [Measure; 18] = [

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::plot::{self, Bar};
 use crate::samples::{Bound, Measure, Promise, Samples};
-use crate::stats::number;
-use crate::table;
+use testbed::stats::number;
+use testbed::table;
 
 /// What a report is about.
 pub struct Report<'a> {

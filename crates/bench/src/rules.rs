@@ -12,12 +12,12 @@ use std::{fs, io};
 use abi::share;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
-use crate::contender::{self, Programs, Standing};
 use crate::measures::{self, TCP_IN, TCP_OUT, UDP};
 use crate::samples::{Bound, Measure, Promise, Samples};
-use crate::stats::turns;
-use crate::traffic::Window;
 use crate::turn::{Error, FLOOD_WARM_UP, Turn};
+use testbed::contender::{self, Programs, Standing};
+use testbed::stats::turns;
+use testbed::traffic::Window;
 
 /// Rules in front of the four, none of which matches what is sent.
 pub const MANY: u32 = 10_000;

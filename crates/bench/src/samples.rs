@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::stats::{Summary, ratios};
+use testbed::stats::{Summary, ratios};
 
 /// One quantity that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

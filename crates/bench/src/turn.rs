@@ -8,13 +8,13 @@ use std::{fmt, io, thread};
 
 use rustix::net::sockopt;
 
-use crate::contender::{self, Standing};
 use crate::measures;
-use crate::meter;
 use crate::placement::Apart;
 use crate::samples::{Measure, Samples};
-use crate::topology::{INTERFACE, Side, connect};
-use crate::traffic::{Window, ping, tcp, udp};
+use testbed::contender::{self, Standing};
+use testbed::meter;
+use testbed::topology::{INTERFACE, Side, connect};
+use testbed::traffic::{Window, ping, tcp, udp};
 
 /// The TCP port that the firewall lets through.
 const TCP_PORT: u16 = 7070;

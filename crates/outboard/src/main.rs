@@ -6,12 +6,12 @@
 mod demo;
 
 use abi::exit;
-use bench::relay;
 use clap::{Parser, Subcommand};
 use outboard::{build, doctor, inspect, model, new, pci, ps, rules, run, send, stats};
 use std::error::Error;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use testbed::relay;
 
 /// Appliances that are one image and may touch what their manifest names.
 #[derive(Parser)]

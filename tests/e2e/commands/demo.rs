@@ -5,7 +5,6 @@ use crate::harness::network::Network;
 use crate::harness::process::{run, start};
 use crate::harness::programs;
 use crate::harness::temporary::TemporaryFolder;
-use bench::privilege::Settings;
 use libtest_mimic::{Failed, Trial};
 use rustix::process::Signal;
 use std::fs;
@@ -13,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+use testbed::privilege::Settings;
 
 /// How long what is left of a killed demonstration may take to go.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -3,7 +3,6 @@
 use crate::harness::build::Images;
 use crate::harness::network::Network;
 use crate::harness::process::{Ended, run};
-use bench::segment::{Address, Segment};
 use libtest_mimic::{Completion, Failed, Trial};
 use serde_json::Value;
 use std::fs::OpenOptions;
@@ -11,6 +10,7 @@ use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use testbed::segment::{Address, Segment};
 
 /// An ordinary user, by number: nobody's.
 const NOBODY: u32 = 65534;

@@ -11,7 +11,6 @@ use crate::harness::process::{Running, run, start};
 use crate::harness::programs::{self, Sender};
 use crate::harness::temporary::TemporaryFile;
 use abi::share::{COUNTERS_OFFSET, COUNTERS_PER_PORT, PORT_COUNTERS, PortCounter};
-use bench::segment::{Address, Segment};
 use etherparse::{PacketBuilder, VlanId};
 use libtest_mimic::{Completion, Failed, Trial};
 use linux::netlink::Netlink;
@@ -27,6 +26,7 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use testbed::segment::{Address, Segment};
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 const INTERFACES: &str = "/sys/class/net";

@@ -1,7 +1,6 @@
 //! The software NIC between two networks of the kernel's: what its wires do to real traffic.
 
 use crate::harness::network::Network;
-use bench::topology::{Pair, connect};
 use device::{Batch, Nic, Pool};
 use drivers::net::ixgbe;
 use hw::DmaArena;
@@ -16,6 +15,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use testbed::topology::{Pair, connect};
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);

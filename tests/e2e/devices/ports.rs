@@ -284,7 +284,7 @@ fn missing_tap(images: &Images) -> Result<(), Failed> {
 }
 
 fn create_taps(images: &Images) -> Result<(), Failed> {
-    let segment = bench::segment::Segment::new()?;
+    let segment = testbed::segment::Segment::new()?;
     let mut command = Command::new(images.program("outboard-tender"));
     command
         .args(["--create-taps", "--net:left=obtest0", "--net:right=obtest1"])
@@ -311,7 +311,7 @@ fn create_taps(images: &Images) -> Result<(), Failed> {
 
 /// Ping through: host === cable === macvtap === repeater === tap === wire's bridge.
 fn macvtap(images: &Images) -> Result<(), Failed> {
-    use bench::segment::{Address, Segment};
+    use testbed::segment::{Address, Segment};
     let outside = Segment::new()?;
     let mut wire = Wire::new(1500, true)?;
     wire.host([10, 77, 0, 2].into())?;
@@ -333,7 +333,7 @@ fn macvtap(images: &Images) -> Result<(), Failed> {
     let target = ([10, 77, 0, 2], 0).into();
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let ping = outside.run(|| bench::traffic::ping::Icmp::new(target)?.ping(3));
+        let ping = outside.run(|| testbed::traffic::ping::Icmp::new(target)?.ping(3));
         if ping.is_ok() {
             break;
         }
@@ -348,7 +348,7 @@ fn macvtap(images: &Images) -> Result<(), Failed> {
 }
 
 fn persistent_tap(images: &Images) -> Result<(), Failed> {
-    let segment = bench::segment::Segment::new()?;
+    let segment = testbed::segment::Segment::new()?;
     let ip = |words: &str| {
         let mut command = Command::new("ip");
         command.args(words.split(' '));

@@ -5,12 +5,12 @@ use crate::harness::document::{self, shell};
 use crate::harness::network::Network;
 use crate::harness::process::{Ended, run, start};
 use crate::harness::temporary::TemporaryFolder;
-use bench::segment::Segment;
 use libtest_mimic::{Failed, Trial};
 use rustix::process::Signal;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+use testbed::segment::Segment;
 
 /// How long the firewall may take to be up.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@ impl Network {
     /// Obtains the right, in a user namespace if need be. The process must have one thread.
     pub fn acquire() -> Self {
         let root = rustix::process::geteuid().is_root();
-        let missing = bench::privilege::acquire()
+        let missing = testbed::privilege::acquire()
             .err()
             .map(|missing| missing.to_string());
         Self { missing, root }

@@ -2,12 +2,12 @@
 //! `iperf3`.
 
 use crate::harness::process::{Ended, run, start};
-use bench::segment::Segment;
 use libtest_mimic::Failed;
 use std::net::Ipv4Addr;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+use testbed::segment::Segment;
 
 /// Packets that `ping` sends.
 const PINGS: u32 = 20;

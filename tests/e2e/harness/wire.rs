@@ -4,13 +4,13 @@
 //!   guest === port (tap) --- bridge --- probe (tap) === test      all in one namespace
 //! ```
 
-use bench::segment::{Address, Segment};
 use libtest_mimic::Failed;
 use linux::tap::{Tap, offload};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
+use testbed::segment::{Address, Segment};
 
 /// How long a frame that should come is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -11,12 +11,12 @@ use crate::harness::temporary::TemporaryFile;
 use crate::harness::wire::{BRIDGE, PORT, Wire};
 use crate::hosts::guests::{PROMISES, Promise};
 use crate::hosts::hvt;
-use bench::segment::{Address, Segment};
-use bench::traffic::ping::Icmp;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::Command;
+use testbed::segment::{Address, Segment};
+use testbed::traffic::ping::Icmp;
 
 /// Solo5's own expectations, from its `tests/tests.bats`.
 struct Expectation {

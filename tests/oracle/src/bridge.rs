@@ -10,7 +10,6 @@
 
 use crate::frame::Frame;
 use crate::source::Count;
-use bench::segment::{self, Segment};
 use linux::tap::Tap;
 use nf::Verdict;
 use serde_json::Value;
@@ -20,6 +19,7 @@ use std::os::fd::AsFd;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
+use testbed::segment::{self, Segment};
 
 /// The firewall's ports, in the order of their numbers.
 pub const PORTS: [&str; 2] = ["private", "public"];

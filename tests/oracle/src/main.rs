@@ -49,7 +49,7 @@ struct Sum {
 fn main() -> ExitCode {
     let options = Options::parse();
     let first = options.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
-    if let Err(missing) = bench::privilege::acquire() {
+    if let Err(missing) = testbed::privilege::acquire() {
         eprintln!("oracle: {missing}");
         return ExitCode::FAILURE;
     }

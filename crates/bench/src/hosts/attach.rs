@@ -13,7 +13,7 @@ use std::time::Instant;
 use super::cards::Cards;
 use super::{Error, Programs};
 use crate::samples::{Measure, Samples};
-use crate::stats::turns;
+use testbed::stats::turns;
 
 /// Has a card and DMA memory, and ends at once.
 pub const GUEST: &str = "attached";

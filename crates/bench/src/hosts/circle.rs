@@ -21,9 +21,9 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::cards::Cards;
 use super::{Case, Programs, Wire};
-use crate::contender::Process;
-use crate::segment::Segment;
-use crate::traffic::SMALLEST_FRAME;
+use testbed::contender::Process;
+use testbed::segment::Segment;
+use testbed::traffic::SMALLEST_FRAME;
 
 /// Memory of the guests.
 const MEMORY: &str = "--mem=32";

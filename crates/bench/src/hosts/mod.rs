@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::{fmt, io};
 
 use crate::samples::{Bound, Measure, Promise, Samples};
-use crate::stats::turns;
+use testbed::stats::turns;
 
 pub use lab::measure as measure_in_lab;
 

@@ -17,12 +17,12 @@ use linux::packet::PacketSocket;
 use zerocopy::FromBytes;
 
 use super::{OURS, Programs, STOCK};
-use crate::contender::Process;
-use crate::meter;
 use crate::samples::{Measure, Samples};
-use crate::segment::Segment;
-use crate::stats::turns;
-use crate::traffic::SMALLEST_FRAME;
+use testbed::contender::Process;
+use testbed::meter;
+use testbed::segment::Segment;
+use testbed::stats::turns;
+use testbed::traffic::SMALLEST_FRAME;
 
 /// Frames that reached the far tap in a second of CPU time of all of the tender's threads, the
 /// guest's included.

@@ -15,7 +15,7 @@ use abi::note::Target;
 
 use crate::samples::{Bound, Measure, Promise, Samples};
 use crate::startup;
-use crate::stats::turns;
+use testbed::stats::turns;
 
 pub use lab::measure as measure_in_lab;
 

@@ -2,14 +2,14 @@
 //! are the same taps. Each NIC is a process.
 
 use super::{Plan, Programs};
-use crate::contender::{self, Contender, Standing};
 use crate::measures;
 use crate::samples::{Bound, Promise, Samples};
-use crate::traffic::Window;
 use crate::turn::{Error, Turn};
 use std::ffi::OsString;
 use std::process::Stdio;
 use std::time::Duration;
+use testbed::contender::{self, Contender, Standing};
+use testbed::traffic::Window;
 
 /// Frames of 1514 bytes, one system call each.
 const PLAIN_TAPS: &str = "taps, no offloads";

@@ -15,7 +15,6 @@ mod flood;
 mod waits;
 mod wire;
 
-use crate::contender;
 use crate::measures::{TCP_IN, TCP_IN_CPU, TCP_OUT, TCP_OUT_CPU};
 use crate::samples::{Bound, Measure, Promise, Samples};
 use crate::turn::Error;
@@ -27,6 +26,7 @@ use models::{Device, Intel82599, Misbehaviour, Threaded};
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use testbed::contender;
 
 pub use flood::{FLOOD, FLOOD_CPU};
 pub use waits::{LATENCY, LATENCY_P99, WAITING_CPU, WINDOW};

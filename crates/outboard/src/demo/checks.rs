@@ -2,13 +2,13 @@
 
 use super::error::Error;
 use super::observed::{Counters, Decider, deciders};
-use bench::topology::{Pair, Side, connect};
-use bench::traffic::ping::Icmp;
 use serde::Serialize;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
+use testbed::topology::{Pair, Side, connect};
+use testbed::traffic::ping::Icmp;
 
 /// How long anything may take before it counts as dropped; before TCP tries again.
 const PATIENCE: Duration = Duration::from_millis(800);

@@ -1,11 +1,11 @@
 //! What keeps a demonstration from being shown.
 
-use bench::{contender, privilege};
 use outboard::{build, stats};
 use rustix::io::Errno;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::{fmt, io};
+use testbed::{contender, privilege};
 
 /// What keeps a demonstration from being shown.
 #[derive(Debug)]

@@ -6,14 +6,14 @@ use abi::extension::feature;
 use abi::manifest::Entry;
 use abi::note::Target;
 use abi::pci::Request;
-use bench::contender::{Contender, FIREWALL_MEMORY_MIB, Programs};
-use bench::privilege;
 use image::Image;
 use outboard::build;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 use std::{env, fs, io};
+use testbed::contender::{Contender, FIREWALL_MEMORY_MIB, Programs};
+use testbed::privilege;
 
 /// The appliance's folder in the repository.
 const APPLIANCE: &str = "unikernels/firewall";

@@ -1,12 +1,12 @@
 //! Leaves the firewall running, with a way into each side.
 
 use super::error::Error;
-use bench::topology::{INTERFACE, Pair, Side};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::env;
 use std::io::{self, BufRead, IsTerminal};
 use std::process::Command;
+use testbed::topology::{INTERFACE, Pair, Side};
 
 const SHELL: &str = "/bin/sh";
 

@@ -1,8 +1,6 @@
 //! The firewall between two segments, and what it counts.
 
 use super::error::Error;
-use bench::contender::{Programs, Standing};
-use bench::topology::{Pair, Side};
 use outboard::instance::{Description, Device, Kind};
 use outboard::share::Share;
 use outboard::stats::reader::Reader;
@@ -16,6 +14,8 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 use std::{fmt, process, thread};
+use testbed::contender::{Programs, Standing};
+use testbed::topology::{Pair, Side};
 
 /// The rules of the demonstration: those that the firewall comes with, but with names.
 const RULES: &str = include_str!("../../../../unikernels/firewall/rules/default.nft");

@@ -3,12 +3,12 @@
 use super::checks::Check;
 use super::observed::Decider;
 use super::speed::Figures;
-use bench::contender::Contender;
-use bench::stats::number;
-use bench::table;
 use serde_json::json;
 use std::fmt::Write;
 use std::process::ExitStatus;
+use testbed::contender::Contender;
+use testbed::stats::number;
+use testbed::table;
 
 /// Columns of the longest bar.
 const BAR_COLUMNS: f64 = 40.0;
@@ -128,8 +128,8 @@ pub fn json(checks: &[Check], figures: &[Figures], held: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bench::contender::Contender;
-    use bench::stats::Summary;
+    use testbed::contender::Contender;
+    use testbed::stats::Summary;
 
     fn figures(medians: [f64; 4]) -> Vec<Figures> {
         let named = Contender::ALL.into_iter().zip(medians);

@@ -1,15 +1,15 @@
 //! Bulk TCP through each contender, in turns.
 
 use super::error::Error;
-use bench::contender::{Contender, Process, Programs, Standing};
-use bench::stats::{Summary, number, turns};
-use bench::topology::connect;
-use bench::traffic::{Window, iperf3, tcp};
 use serde::Serialize;
 use std::io;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+use testbed::contender::{Contender, Process, Programs, Standing};
+use testbed::stats::{Summary, number, turns};
+use testbed::topology::connect;
+use testbed::traffic::{Window, iperf3, tcp};
 
 /// The port that the firewall lets through.
 const PORT: u16 = 7070;

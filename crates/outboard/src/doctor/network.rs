@@ -3,7 +3,6 @@
 use super::finding::{Finding, Verdict};
 use super::machine::{self, Machine};
 use super::probe::Probe;
-use bench::privilege::Settings;
 use linux::namespace;
 use linux::tap::{Tap, offload};
 use rustix::io::Errno;
@@ -11,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use testbed::privilege::Settings;
 
 const DEVICE: &str = "/dev/net/tun";
 /// Name of the taps that are tried, in a network where nothing else is.

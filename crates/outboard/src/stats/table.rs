@@ -129,7 +129,7 @@ fn scaled(rate: f64) -> String {
     for prefix in ["", "k", "M", "G"] {
         // What rounds up to the step belongs to the next prefix.
         if rate < STEP - 0.5 {
-            return bench::stats::number(rate) + prefix;
+            return testbed::stats::number(rate) + prefix;
         }
         rate /= STEP;
     }
