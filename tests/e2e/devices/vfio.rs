@@ -19,6 +19,8 @@ use std::time::Duration;
 const DEVICES: &str = "/sys/bus/pci/devices";
 const EDU: [&str; 2] = ["0x1234", "0x11e8"];
 const CARD: [&str; 2] = ["0x8086", "0x10d3"];
+/// QEMU's `ivshmem-plain`, of which BAR 0 is registers and BAR 2 memory.
+const MEMORY: [&str; 2] = ["0x1af4", "0x1110"];
 const HOSTS: [&str; 3] = ["process", "spt", "hvt"];
 const SIGSEGV: i32 = 128 + 11;
 /// The command register of the configuration space, and its bit for bus masters (PCI Local Bus
@@ -38,7 +40,7 @@ const NOBODY: u32 = 65534;
 type OnHost = fn(&Lab<'_>, &str) -> Result<(), Failed>;
 type Once = fn(&Lab<'_>) -> Result<(), Failed>;
 
-const ON_EACH_HOST: [(&str, OnHost); 7] = [
+const ON_EACH_HOST: [(&str, OnHost); 8] = [
     ("registers are read and written", |lab, host| {
         lab.edu(host, &["identify"])?
             .expect_stdout("10! = 3628800")?;
@@ -68,6 +70,10 @@ const ON_EACH_HOST: [(&str, OnHost); 7] = [
         let devices = devices.each_ref().map(String::as_str);
         lab.succeed(host, &devices, "edu_two", &[]).map(drop)
     }),
+    (
+        "two BARs of one device are mapped beside another and a network",
+        two_bars,
+    ),
 ];
 
 const ONCE: [(&str, Once); 12] = [
@@ -126,6 +132,8 @@ struct Lab<'a> {
     edus: [String; 2],
     /// One that cannot, bound too.
     fixed: String,
+    /// One with two BARs in memory, bound too.
+    memory: String,
     /// Network cards, with their driver.
     cards: Vec<String>,
 }
@@ -135,7 +143,8 @@ impl<'a> Lab<'a> {
         let edus = with_ids(EDU)?;
         let can_reset = |address: &String| device(address, "reset_method").exists();
         let (edus, fixed): (Vec<_>, Vec<_>) = edus.into_iter().partition(can_reset);
-        for address in edus.iter().chain(&fixed) {
+        let memory = with_ids(MEMORY)?.pop().ok_or("no ivshmem-plain")?;
+        for address in edus.iter().chain(&fixed).chain([&memory]) {
             bind(address, "vfio-pci")?;
         }
         let fixed = fixed.into_iter().next();
@@ -143,6 +152,7 @@ impl<'a> Lab<'a> {
             images,
             edus: edus.try_into().map_err(|_| "not two that can be reset")?,
             fixed: fixed.ok_or("none that cannot be reset")?,
+            memory,
             cards: with_ids(CARD)?,
         })
     }
@@ -480,6 +490,37 @@ fn taken(lab: &Lab<'_>) -> Result<(), Failed> {
     let result = hosts.try_for_each(|host| software_device::takes_memory_away(lab.images, host));
     reserve(0)?;
     result
+}
+
+/// A manifest with all that one can name: BAR 0 and BAR 2 of a device, BAR 0 of another, a network
+/// and DMA memory.
+fn two_bars(lab: &Lab<'_>, host: &str) -> Result<(), Failed> {
+    let devices = [
+        format!("--pci:first={}", lab.memory),
+        format!("--pci:second={}", lab.edus[0]),
+    ];
+    let [first, second] = devices.each_ref().map(String::as_str);
+    let options = [
+        first,
+        second,
+        "--create-taps",
+        "--net:lan=obbars0",
+        "--verbose",
+    ];
+    let ended = lab.succeed(host, &options, "bars", &[])?;
+    let bars = format!(
+        "first: {}, BAR 0 of 256 bytes, BAR 2 of 1048576 bytes",
+        lab.memory
+    );
+    ended
+        .expect_stdout("SUCCESS")?
+        .expect_stderr(&bars)?
+        .expect_stderr("16 MiB of DMA memory")?;
+    if host == "hvt" {
+        let bar = bar_address(0, 2);
+        ended.expect_stderr(&format!("first: registers at {bar:#x}"))?;
+    }
+    Ok(())
 }
 
 /// Reserves large pages.

@@ -158,6 +158,9 @@ fn qemu(kernel: &Path, ram_disk: &Path, console: &Path, options: &Options) -> Co
     for (number, nic) in options.nics.iter().enumerate() {
         command.args(nic.options(number));
     }
+    for object in &options.objects {
+        command.args(["-object", object]);
+    }
     for device in &options.devices {
         command.args(["-device", device]);
     }

@@ -19,6 +19,7 @@ its shell, and ends with its exit status. `shell` is a shell to type in.
   --nic=MODEL[,WIRE]   a network card of QEMU's: e1000e, e1000, virtio-net-pci ... WIRE is `hub`,
                        `hub1` ..., or what QEMU's -netdev takes (default: user)
   --device=MODEL       another device of QEMU's, with its options: edu, edu,dma_mask=0xffffffff ...
+  --object=KIND        an object of QEMU's that a device needs, with its options
   --address-bits=N     bits of physical and I/O addresses: 39 or 48 (default 48)
   --memory=MIB         memory of the machine (default 1024)
   --icount             its clocks count instructions: one takes a nanosecond, and sleep no time
@@ -36,6 +37,7 @@ pub struct Options {
     files: Vec<PathBuf>,
     nics: Vec<Nic>,
     devices: Vec<String>,
+    objects: Vec<String>,
     address_bits: u32,
     memory_mib: u32,
     icount: bool,
@@ -51,6 +53,7 @@ impl Options {
             files: Vec::new(),
             nics: Vec::new(),
             devices: Vec::new(),
+            objects: Vec::new(),
             address_bits: ADDRESS_BITS_DEFAULT,
             memory_mib: MEMORY_MIB_DEFAULT,
             icount: false,
@@ -68,6 +71,7 @@ impl Options {
                 Some(("--file", path)) => options.files.push(path.into()),
                 Some(("--nic", nic)) => options.nics.push(Nic::parse(nic)),
                 Some(("--device", device)) => options.devices.push(device.into()),
+                Some(("--object", object)) => options.objects.push(object.into()),
                 Some(("--address-bits", bits)) => options.address_bits = number(argument, bits)?,
                 Some(("--memory", mib)) => options.memory_mib = number(argument, mib)?,
                 Some(("--timeout", seconds)) => {

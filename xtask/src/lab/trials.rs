@@ -50,8 +50,8 @@ const TRIALS: [Trial; 3] = [
 /// functions of one device behind a port that cannot keep them apart.
 ///
 /// And the devices that guests drive: two `edu` on ports of their own, by which they can be reset,
-/// and one that cannot be.
-const DEVICES: [&str; 10] = [
+/// and one that cannot be. Last, one with registers in BAR 0 and memory in BAR 2.
+const DEVICES: [&str; 13] = [
     "--device=pcie-root-port,id=root3,chassis=3,x-speed=2_5",
     "--device=e1000e,bus=root3",
     "--device=pcie-root-port,id=root0,disable-acs=true",
@@ -62,6 +62,9 @@ const DEVICES: [&str; 10] = [
     "--device=pcie-root-port,id=root2,chassis=2",
     "--device=edu,bus=root2,dma_mask=0xffffffffffffffff",
     "--device=edu",
+    "--object=memory-backend-ram,id=shared,size=1M,share=on",
+    "--device=pcie-root-port,id=root4,chassis=4",
+    "--device=ivshmem-plain,memdev=shared,bus=root4",
 ];
 const WIRED: [&str; 4] = [
     "--nic=e1000e,hub",
