@@ -17,6 +17,7 @@ use libtest_mimic::{Arguments, Trial};
 
 fn main() {
     let arguments = Arguments::from_args();
+    harness::signals::restore();
     let images = if arguments.list {
         build::Images::default()
     } else {
@@ -25,6 +26,8 @@ fn main() {
     let images: &'static build::Images = Box::leak(Box::new(images));
     let network = network::Network::acquire();
     let mut trials: Vec<Trial> = Vec::new();
+    trials.extend(harness::signals::trials());
+    trials.extend(harness::programs::trials());
     trials.extend(hosts::trials(images, &network));
     trials.extend(devices::trials(images, &network));
     trials.extend(rules::trials(images, &network));

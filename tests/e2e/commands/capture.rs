@@ -5,6 +5,7 @@ use crate::harness::build::Images;
 use crate::harness::frames::{self, TEST_MAC};
 use crate::harness::network::Network;
 use crate::harness::process::{Ended, Running, run, start};
+use crate::harness::programs;
 use crate::harness::temporary::{TemporaryFile, TemporaryFolder};
 use crate::harness::wire::Wire;
 use libtest_mimic::{Failed, Trial};
@@ -54,11 +55,9 @@ const REFUSED: [(&str, &str); 6] = [
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What the last frame of a test says.
 const LAST: &[u8] = b"the last frame of all";
-const NO_TCPDUMP: &str = "needs tcpdump: sudo apt-get install tcpdump";
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let missing = run(Command::new("tcpdump").arg("--version")).is_err();
-    let missing = missing.then_some(NO_TCPDUMP);
+    let missing = programs::missing(&["tcpdump"]);
     let mut trials =
         vec![network.trial_unless(missing, "capture::tcpdump".into(), || tcpdump(images))];
     for &(name, test) in TESTS {
@@ -381,13 +380,18 @@ fn stdout(images: &Images) -> Result<(), Failed> {
     ended.expect_stderr("mtu 1500")?.expect_stderr("SUCCESS")?;
     let only_capture = ended.stdout.starts_with("\n\r\r\n") && !ended.stdout.contains("SUCCESS");
     expect(only_capture, || format!("{ended:?}"))?;
-    // `true` reads nothing, and is gone before there is anything to read.
+    // The reader reads nothing, and is gone before there is anything to read: the writer waits
+    // until it says so.
+    let folder = TemporaryFolder::new("gone")?;
+    let gone = folder.path.join("gone");
+    run(Command::new("mkfifo").arg(&gone))?.expect_status(0)?;
     let mut wire = Wire::new(1500, false)?;
-    let script = "trap '' INT; { \"$@\"; echo \"status $?\" >&2; } | true";
+    let script = "trap '' INT; { read -r _ < \"$0\"; \"$@\"; echo \"status $?\" >&2; } |
+                  { exec < /dev/null; echo > \"$0\"; }";
     let mut command = Command::new("sh");
     command
-        .args(["-c", script, "sh"])
-        .arg(images.program("outboard"))
+        .args(["-c", script])
+        .args([gone.as_path(), &images.program("outboard")])
         .args(["run", "--mem=16", "--pcap:net=-"])
         .arg(format!("--net:net={}", wire.descriptor()?))
         .arg(images.guest("port"));

@@ -32,7 +32,7 @@ fn iperf3(images: &Images) -> Result<(), Failed> {
 }
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let missing = programs::no_iperf3();
+    let missing = programs::missing(&["iperf3"]);
     let mut trials = vec![
         network.trial("demo::all checks hold".into(), || {
             holds(&mut demo(images, "firewall", &images.firewall))

@@ -86,7 +86,7 @@ const TESTS: [(&str, Test); 9] = [
 pub fn trials(images: &'static Images) -> Vec<Trial> {
     let why = "drives cards that only the lab has (the stage `lab` runs it)";
     let missing = (!images.are_prebuilt()).then_some(why);
-    let no_iperf3 = programs::no_iperf3();
+    let no_iperf3 = programs::missing(&["iperf3"]);
     let of_host = |host: &'static str| {
         TESTS.map(|(name, test)| {
             let missing = missing.or(no_iperf3.filter(|_| name == IPERF3));

@@ -4,6 +4,7 @@ use crate::harness::build::{Images, root};
 use crate::harness::document::{self, shell};
 use crate::harness::network::Network;
 use crate::harness::process::{Ended, run, start};
+use crate::harness::programs;
 use crate::harness::temporary::TemporaryFolder;
 use libtest_mimic::{Failed, Trial};
 use rustix::process::Signal;
@@ -19,7 +20,11 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     vec![
         Trial::test("readme::each block is tested", every_block),
         Trial::test("readme::install", || install(images)),
-        network.trial("readme::taps, run".into(), || taps_and_run(images)),
+        network.trial_unless(
+            programs::missing(&["ip"]),
+            "readme::taps, run".into(),
+            || taps_and_run(images),
+        ),
         network.trial("readme::change a line, see a verdict change".into(), || {
             change(images)
         }),

@@ -5,18 +5,17 @@ use crate::harness::build::Images;
 use crate::harness::document::{self, Block};
 use crate::harness::network::Network;
 use crate::harness::process::{Ended, run};
+use crate::harness::programs;
 use crate::harness::temporary::TemporaryFolder;
 use libtest_mimic::{Failed, Trial};
 use std::collections::HashMap;
 use std::fs;
-use std::process::Command;
 
 /// The block whose command starts the shell into which all that follows it is typed.
 const NETWORK: &str = "network";
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let installed = run(Command::new("ping").arg("-V")).is_ok();
-    let missing = (!installed).then_some("needs ping: sudo apt-get install iputils-ping");
+    let missing = programs::missing(&["ip", "ping"]);
     let trial = |document: &'static Document| {
         let name = format!("typed::{}", document.path);
         network.trial_unless(missing, name, || typed(images, document))

@@ -9,5 +9,6 @@ pub mod network;
 pub mod process;
 pub mod programs;
 pub mod runtime;
+pub mod signals;
 pub mod temporary;
 pub mod wire;

@@ -1,8 +1,11 @@
-//! Traffic of programs that others wrote, which each network administrator knows: `ping` and
-//! `iperf3`.
+//! Programs that others wrote: which of them this machine lacks, and the traffic of those that each
+//! network administrator knows, `ping` and `iperf3`.
 
 use crate::harness::process::{Ended, run, start};
-use libtest_mimic::Failed;
+use crate::harness::temporary::TemporaryFolder;
+use libtest_mimic::{Failed, Trial};
+use std::ffi::OsStr;
+use std::fs;
 use std::net::Ipv4Addr;
 use std::process::Command;
 use std::thread;
@@ -25,10 +28,53 @@ pub enum Sender {
     Server,
 }
 
-/// Why `iperf3` cannot be run, if it is not installed.
-pub fn no_iperf3() -> Option<&'static str> {
-    let installed = run(Command::new("iperf3").arg("--version")).is_ok();
-    (!installed).then_some("needs: apt-get install iperf3")
+/// Programs that a machine may lack on which all else is tested, and why a test is skipped then.
+/// `xtask/src/packages.rs` offers to install them.
+const OPTIONAL: [(&str, &str); 7] = [
+    ("ethtool", "needs ethtool: sudo apt-get install ethtool"),
+    ("gdb", "needs gdb: sudo apt-get install gdb"),
+    ("ip", "needs ip: sudo apt-get install iproute2"),
+    ("iperf3", "needs iperf3: sudo apt-get install iperf3"),
+    ("nft", "needs nft: sudo apt-get install nftables"),
+    ("ping", "needs ping: sudo apt-get install iputils-ping"),
+    ("tcpdump", "needs tcpdump: sudo apt-get install tcpdump"),
+];
+
+/// Why a test is skipped that runs all of these programs, if one is not on the PATH.
+///
+/// # Panics
+/// If one is not among those that a machine may lack.
+pub fn missing(programs: &[&str]) -> Option<&'static str> {
+    missing_on(&std::env::var_os("PATH").unwrap_or_default(), programs)
+}
+
+fn missing_on(path: &OsStr, programs: &[&str]) -> Option<&'static str> {
+    let has = |program: &str| std::env::split_paths(path).any(|dir| dir.join(program).is_file());
+    let lacks = programs.iter().find(|program| !has(program))?;
+    let optional = OPTIONAL.iter().find(|(name, _)| name == lacks);
+    Some(optional.expect("what is not listed is required").1)
+}
+
+pub fn trials() -> Vec<Trial> {
+    let name = "programs::each that a machine may lack is skipped with its reason";
+    vec![Trial::test(name, each_is_skipped)]
+}
+
+/// Where no program is, and where each is.
+fn each_is_skipped() -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("programs")?;
+    for (program, why) in OPTIONAL {
+        let said = missing_on(folder.path.as_os_str(), &[program]);
+        if said != Some(why) || !why.contains(program) {
+            return Err(format!("{program}: {said:?}").into());
+        }
+        fs::write(folder.path.join(program), "")?;
+        let said = missing_on(folder.path.as_os_str(), &[program]);
+        if said.is_some() {
+            return Err(format!("{program} is there: {said:?}").into());
+        }
+    }
+    Ok(())
 }
 
 /// No packet is lost that `ping` sends to `ip` and back.

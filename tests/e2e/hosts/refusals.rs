@@ -3,6 +3,7 @@
 
 use crate::harness::build::Images;
 use crate::harness::process::{Ended, run};
+use crate::harness::programs;
 use crate::harness::temporary::{TemporaryFile, TemporaryFolder};
 use abi::note::Target;
 use libtest_mimic::{Completion, Failed, Trial};
@@ -204,9 +205,8 @@ fn without(images: &Images, device: &str, says: &str) -> Result<Completion, Fail
 /// A core file of a guest that fails, by a fault of its own or, where KVM interprets and gives up,
 /// by the processor's.
 fn opened_by_gdb(images: &Images) -> Result<Completion, Failed> {
-    let version = Command::new("gdb").arg("--version").output();
-    if version.is_err() {
-        return Ok(Completion::ignored_with("needs gdb"));
+    if let Some(why) = programs::missing(&["gdb"]) {
+        return Ok(Completion::ignored_with(why));
     }
     let folder = TemporaryFolder::new("core")?;
     let guest = images.guest("null_read");

@@ -3,6 +3,7 @@
 
 use crate::harness::network::Network;
 use crate::harness::process::{self, Ended};
+use crate::harness::programs;
 use crate::harness::temporary::TemporaryFolder;
 use libtest_mimic::{Failed, Trial};
 use nf::nft::{self, ErrorKind, Limits};
@@ -76,8 +77,7 @@ table bridge t {
 
 /// The tests of this file.
 pub fn trials(network: &Network) -> Vec<Trial> {
-    let installed = Command::new("nft").arg("--version").output().is_ok();
-    let missing = (!installed).then_some("needs nft");
+    let missing = programs::missing(&["nft"]);
     vec![
         network.trial_unless(missing, "nft_syntax::accepted_by_both".into(), accepted),
         network.trial_unless(missing, "nft_syntax::refused_by_us_alone".into(), refused),

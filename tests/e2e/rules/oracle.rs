@@ -1,6 +1,7 @@
 //! Rules mean what they mean to nft: generated ones, and where `nf` differs on purpose.
 
 use crate::harness::network::Network;
+use crate::harness::programs;
 use libtest_mimic::{Failed, Trial};
 use nf::nft::Limits;
 use nf::{Key, Verdict, Way};
@@ -15,10 +16,7 @@ const ROUNDS: u64 = 60;
 const SEED: u64 = 2026;
 
 pub fn trials(network: &Network) -> Vec<Trial> {
-    let nft = std::process::Command::new("nft").arg("--version").output();
-    let missing = nft
-        .is_err()
-        .then_some("needs nft: sudo apt-get install nftables");
+    let missing = programs::missing(&["nft"]);
     let mut trials = vec![network.trial_unless(
         missing,
         "oracle::generated_rules_and_frames".into(),
