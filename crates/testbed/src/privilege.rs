@@ -2,12 +2,17 @@
 
 use std::fs;
 use std::io;
+use std::thread;
+use std::time::Duration;
 
 use linux::namespace;
 use linux::netlink::Netlink;
 
 use crate::segment::{self, Segment};
 use crate::topology::Pair;
+
+/// How long the kernel may take to forget a thread that was joined.
+const FORGOTTEN_MILLISECONDS_MAX: u32 = 1000;
 
 /// What is missing, in one line: which step failed, why, and what to type.
 #[derive(Debug)]
@@ -44,7 +49,7 @@ fn attempt() -> Result<(), segment::Error> {
         Err(segment::Error::Namespace(namespace::Error::UnshareNetwork(error)))
             if error.kind() == io::ErrorKind::PermissionDenied =>
         {
-            namespace::enter_user()?;
+            enter_user()?;
             // Leaves the network that this process has no right to enter again, so that whoever it
             // starts can move between namespaces and back.
             namespace::unshare_network()?;
@@ -53,6 +58,23 @@ fn attempt() -> Result<(), segment::Error> {
         Err(error) => return Err(error),
     }
     Pair::tapped(true).map(drop)
+}
+
+/// Enters a user namespace once the kernel has forgotten the threads that made a segment. They have
+/// been joined, but the kernel wakes whoever joins a thread a moment before it lets go of it, and
+/// until then it refuses with `EINVAL`, because the process has two threads.
+fn enter_user() -> Result<(), namespace::Error> {
+    for _ in 0..FORGOTTEN_MILLISECONDS_MAX {
+        match namespace::enter_user() {
+            Err(namespace::Error::UnshareUser(error))
+                if error.kind() == io::ErrorKind::InvalidInput =>
+            {
+                thread::sleep(Duration::from_millis(1));
+            }
+            entered => return entered,
+        }
+    }
+    namespace::enter_user()
 }
 
 /// The kernel's settings that forbid user namespaces; `None` where it has no such setting.
