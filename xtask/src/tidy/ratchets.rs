@@ -207,6 +207,15 @@ pub fn lowered(tree: &Tree) -> String {
             Entry::Function { .. } => 0,
         })
         .sum();
+    // Each goes into one entry.
+    let named = |function: &&Long| {
+        let is_same = |entry: &Entry| match entry {
+            Entry::Function { path, name, .. } => *path == function.path && *name == function.name,
+            Entry::Island { .. } => false,
+        };
+        entries(tree).iter().any(|(_, entry)| is_same(entry))
+    };
+    let (named, unnamed): (Vec<&Long>, Vec<&Long>) = long.iter().partition(named);
     let mut text = String::new();
     for line in tree.text(PATH).lines() {
         let line = match entry(line) {
@@ -219,7 +228,7 @@ pub fn lowered(tree: &Tree) -> String {
                 path,
                 name,
                 reason,
-            }) => follow(&long, lines, path, name)
+            }) => follow(&named, &unnamed, lines, path, name)
                 .map(|(lines, path)| format!("function {} {} {}: {}", lines, path, name, reason)),
             _ => Some(line.to_string()),
         };
@@ -232,16 +241,19 @@ pub fn lowered(tree: &Tree) -> String {
 }
 
 /// Lines and file of a function that had this many and was in this file; none if it is short now.
+/// Of those that no entry names, one may be this that moved.
 fn follow<'a>(
-    long: &'a [Long],
+    named: &[&Long<'a>],
+    unnamed: &[&Long<'a>],
     lines: usize,
-    path: &'a str,
+    path: &str,
     name: &str,
 ) -> Option<(usize, &'a str)> {
-    if let Some(now) = now(long, path, name) {
-        return Some((now.min(lines), path));
-    }
-    let moved = |function: &&Long| function.name == name && function.lines <= lines;
-    let function = long.iter().find(moved)?;
-    Some((function.lines, function.path))
+    let here = |function: &&&Long| function.path == path && function.name == name;
+    let moved = |function: &&&Long| function.name == name && function.lines <= lines;
+    let function = named
+        .iter()
+        .find(here)
+        .or_else(|| unnamed.iter().find(moved))?;
+    Some((function.lines.min(lines), function.path))
 }

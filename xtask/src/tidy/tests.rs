@@ -316,7 +316,7 @@ fn island_size() {
 #[test]
 fn what_has_shrunk_is_written() {
     let text = "# Why.\n\nisland 3 crates/hw/src\nfunction 90 a.rs f: a table\n\
-                function 90 a.rs g: steps\nfunction 90 a.rs h: steps\n";
+                function 90 a.rs g: steps\nfunction 90 a.rs h: steps\nfunction 99 c.rs h: steps\n";
     let (f, h) = (function("f", 80), function("h", 91));
     let files = [
         ratchets(text),
