@@ -1,5 +1,5 @@
 //! Signals that whoever started the tests ignores, as `nohup` does, and a script for what it starts
-//! in the background. Programs inherit that, and a test that sends them such a signal waits in vain.
+//! in the background. Programs inherit that, and a test that sends such a signal waits in vain.
 
 use crate::harness::process::run;
 use libtest_mimic::{Failed, Trial};
