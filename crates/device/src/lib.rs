@@ -23,7 +23,6 @@ mod frame;
 mod guess;
 mod netif;
 mod nic;
-mod nics;
 pub mod offload;
 mod segment;
 #[cfg(test)]
@@ -38,7 +37,6 @@ pub use frame::{FRAME_BYTES_MAX, Frame, HEADROOM, Pool};
 pub use guess::Guess;
 pub use netif::{Netif, NetifExt, WaitHandle};
 pub use nic::{Nic, NicCounts, Sent, TEND_NANOSECONDS};
-pub use nics::{NicHandle, Nics, Observer};
 pub use offload::{Gso, GsoKind, Offload, Offloads};
 pub use segment::{SEGMENT_HEADER_MAX, Segmenter, segments};
 pub use transport::Transport;

@@ -1,9 +1,10 @@
 //! Rules at work in an appliance: where they come from, what they count and log, and how others
 //! take their place while frames pass.
 //!
-//! An appliance asks [`Filter::refresh`] between batches and [`Filter::accepts`] for each frame.
-//! Rules come from the host ([`unikernel::rules`]), or else from the command line, or else from the
-//! image itself.
+//! An appliance calls [`Filter::refresh`] between batches and [`Filter::accepts`] for each frame.
+//! Rules come from the host ([`ports::rules`]), or else from the command line, or else from the
+//! image itself. A filter knows ports by their name and index alone, so they may be of any kind,
+//! or layers around others.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -11,17 +12,20 @@
 extern crate alloc;
 
 mod start;
+#[cfg(test)]
+mod tests;
 
 pub use start::Error;
 
-use abi::share::{PORT_APPLIANCE, RulesRefused};
+use abi::capture::Fate;
+use abi::share::{COUNTERS_PER_PORT, PORT_APPLIANCE, RulesRefused};
 use alloc::vec::Vec;
-use device::Frame;
+use device::{Frame, Netif};
 use nf::log::{Line, TokenBucket};
 use nf::nft::{ErrorKind, Limits};
 use nf::{Key, RuleIndex, RuleSet, Tally, Verdict, Way};
-use unikernel::rules::{Feed, Offer, RuleCounters};
-use unikernel::{Fate, Port, println};
+use ports::Runtime;
+use ports::rules::{Feed, Offer, RuleCounters};
 
 /// Lines that rules may log at once after a silence.
 const LOG_BURST: u64 = 20;
@@ -30,6 +34,7 @@ const LOG_INTERVAL: u64 = 100_000_000;
 
 /// Rules in force.
 pub struct Filter {
+    runtime: &'static Runtime,
     feed: Feed,
     rules: RuleSet,
     counters: RuleCounters,
@@ -45,11 +50,12 @@ impl Filter {
     ///
     /// # Errors
     /// They are no rules, or need more memory than there is.
-    pub fn start(built_in: &str) -> Result<Self, Error> {
-        let ports: Vec<_> = unikernel::networks().collect();
-        let mut feed = Feed::new();
-        let (rules, counters) = start::first(&mut feed, &ports, built_in)?;
+    pub fn start(runtime: &'static Runtime, built_in: &str) -> Result<Self, Error> {
+        let ports: Vec<_> = runtime.devices.ports().map(|(name, _)| name).collect();
+        let mut feed = Feed::new(&runtime.share);
+        let (rules, counters) = start::first(runtime, &mut feed, &ports, built_in)?;
         Ok(Self {
+            runtime,
             feed,
             rules,
             counters,
@@ -59,15 +65,18 @@ impl Filter {
         })
     }
 
-    /// The way from one port to another, as rules see it.
-    pub fn way(&self, from: &Port, to: &Port) -> Way {
-        let number = |port: &Port| {
+    /// The path from one port to another, as rules see it.
+    pub fn path(&self, from: &dyn Netif, to: &dyn Netif) -> Path {
+        let number = |port: &dyn Netif| {
             let position = self.ports.iter().position(|name| *name == port.name());
             position.map_or(u8::MAX, |position| position as u8)
         };
-        Way {
-            from: number(from),
-            to: number(to),
+        Path {
+            way: Way {
+                from: number(from),
+                to: number(to),
+            },
+            index: from.wait_handle().0,
         }
     }
 
@@ -86,7 +95,7 @@ impl Filter {
         let Some(offer) = self.feed.offer() else {
             return;
         };
-        match load(offer.text(), &self.ports) {
+        match load(self.runtime, offer.text(), &self.ports) {
             Ok(rules) => {
                 self.counters = self.feed.accept(&offer, rules.len() + 1);
                 self.rules = rules;
@@ -95,18 +104,21 @@ impl Filter {
         }
     }
 
-    /// Whether the rules let this frame pass, which came in at `port` and goes this `way`. Frames
-    /// that cannot be read do not pass; the port counts them by reason. What does not pass can be
+    /// Whether the rules let this frame pass, which takes this `path`. Frames that cannot be read
+    /// do not pass; the port that they came in at counts them by reason. What does not pass can be
     /// captured with its fate.
     #[inline]
-    pub fn accepts(&mut self, frame: &Frame, port: &Port, way: Way) -> bool {
+    pub fn accepts(&mut self, frame: &Frame, path: Path) -> bool {
+        let Path { way, index } = path;
         if let Err(malformed) = self.key.read(frame.bytes()) {
             let number = PORT_APPLIANCE + malformed.index();
-            port.counter(number).add(1);
-            port.dropped(frame, Fate::Counter(number as u16));
+            let counter = usize::from(index) * COUNTERS_PER_PORT + number;
+            self.runtime.counter(counter).add(1);
+            self.dropped(frame, index, Fate::Counter(number as u16));
             return false;
         }
         let mut taken = Taken {
+            runtime: self.runtime,
             counters: self.counters,
             log: &mut self.log,
             ports: &self.ports,
@@ -117,10 +129,24 @@ impl Filter {
         let (verdict, rule) = self.rules.verdict(&self.key, way, &mut taken);
         let accepted = verdict == Verdict::Accept;
         if !accepted {
-            port.dropped(frame, Fate::Rule(rule as u16));
+            self.dropped(frame, index, Fate::Rule(rule as u16));
         }
         accepted
     }
+
+    #[inline]
+    fn dropped(&self, frame: &Frame, index: u8, fate: Fate) {
+        self.runtime.capture.dropped(index, frame.bytes(), fate);
+    }
+}
+
+/// The path of frames that come in at one port and are to leave by another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// The two ports as rules number them.
+    way: Way,
+    /// Index of the first one among the image's devices.
+    index: u8,
 }
 
 /// Why a text is not used.
@@ -132,8 +158,8 @@ enum Refusal {
 }
 
 /// The rules that `text` is, if there is memory for them.
-fn load(text: &str, ports: &[&str]) -> Result<RuleSet, Refusal> {
-    let limits = nf::limits_within(text, unikernel::has_room).ok_or(Refusal::Memory)?;
+fn load(runtime: &Runtime, text: &str, ports: &[&str]) -> Result<RuleSet, Refusal> {
+    let limits = nf::limits_within(text, runtime.has_room).ok_or(Refusal::Memory)?;
     nf::load(text, ports, &limits).map_err(|error| match error.kind {
         ErrorKind::Limit { .. } if limits != Limits::DEFAULT => Refusal::Memory,
         _ => Refusal::Invalid(error),
@@ -166,6 +192,7 @@ impl Log {
 
 /// Takes down what rules count and log for one frame.
 struct Taken<'a> {
+    runtime: &'static Runtime,
     counters: RuleCounters,
     log: &'a mut Log,
     ports: &'a [&'static str],
@@ -189,7 +216,8 @@ impl Tally for Taken<'_> {
 
     #[cold]
     fn log(&mut self, rule: RuleIndex, prefix: &str) {
-        let now = *self.log.now.get_or_insert_with(|| unikernel::monotonic().0);
+        let host = self.runtime.host;
+        let now = *self.log.now.get_or_insert_with(|| host.monotonic());
         if let Some(suppressed) = self.log.bucket.take(now) {
             let line = Line {
                 suppressed,
@@ -200,7 +228,7 @@ impl Tally for Taken<'_> {
                 key: self.key,
                 bytes: self.bytes,
             };
-            println!("{line}");
+            self.runtime.print(format_args!("{line}\n"));
         }
     }
 }

@@ -6,7 +6,8 @@ use alloc::string::String;
 use core::fmt;
 use nf::RuleSet;
 use nf::nft;
-use unikernel::rules::{Feed, RuleCounters};
+use ports::Runtime;
+use ports::rules::{Feed, RuleCounters};
 
 /// Why an appliance does not start.
 #[derive(Debug)]
@@ -43,13 +44,14 @@ impl core::error::Error for Error {}
 
 /// The rules of the host, or else those of the command line, or else `built_in`; in force.
 pub(crate) fn first(
+    runtime: &Runtime,
     feed: &mut Feed,
     ports: &[&str],
     built_in: &str,
 ) -> Result<(RuleSet, RuleCounters), Error> {
     if feed.is_pending() {
         if let Some(offer) = feed.offer() {
-            return match load(offer.text(), ports) {
+            return match load(runtime, offer.text(), ports) {
                 Ok(rules) => {
                     let counters = feed.accept(&offer, rules.len() + 1);
                     Ok((rules, counters))
@@ -71,11 +73,11 @@ pub(crate) fn first(
             });
         }
     }
-    let (source, text) = match unikernel::command_line() {
+    let (source, text) = match runtime.command_line {
         "" => ("built-in rules", built_in),
         given => ("command line", given),
     };
-    let rules = load(text, ports).map_err(|refusal| Error::new(source, text, refusal))?;
+    let rules = load(runtime, text, ports).map_err(|refusal| Error::new(source, text, refusal))?;
     let counters = feed.own(rules.len() + 1);
     Ok((rules, counters))
 }

@@ -40,9 +40,9 @@ extern "C" fn start(boot_info: u64) -> ! {
     };
     // SAFETY: every tender enters with the address of boot information that stays mapped and
     // unchanged while the guest runs, and this function is entered once.
-    let told = unsafe { host::begin(target, boot_info) };
+    let start = unsafe { host::begin(target, boot_info) };
     // SAFETY: this runs once.
-    unsafe { boot::init(&told) };
+    unsafe { boot::init(target, &start) };
     // SAFETY: `entry!` defines this function with this signature.
     let status = unsafe { outboard_main() };
     crate::exit(status)

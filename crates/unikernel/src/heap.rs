@@ -68,7 +68,7 @@ pub(crate) unsafe fn init(
 }
 
 /// Whether the heap has so many bytes in one piece.
-pub fn has_room(bytes: usize) -> bool {
+pub(crate) fn has_room(bytes: usize) -> bool {
     let mut probe = Vec::<u8>::new();
     let had_room = probe.try_reserve_exact(bytes).is_ok();
     // Or the compiler leaves out what nobody uses.

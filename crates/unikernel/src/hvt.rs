@@ -1,12 +1,14 @@
 //! The hypercalls of `hvt`: see [`abi::hvt`].
 
-use crate::clock::Instant;
-use crate::host::{Errno, Handle, Told, ticks};
+use crate::host::{Start, ticks};
 use crate::trap;
 use abi::hvt::{Block, BootInfo, CALL_PORT, Halt, Net, Poll, Puts, WallTime, call, result};
 use abi::ring::{KICK_PORT, KICK_VALUE};
+use alloc::boxed::Box;
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
+use device::Netif;
+use ports::{Errno, Handle, Host, Instant, Network, TapPort};
 
 /// Longest wait, in nanoseconds: 146 years.
 const WAIT_MAX: u64 = 1 << 62;
@@ -20,7 +22,7 @@ static CYCLE: AtomicU64 = AtomicU64::new(0);
 
 /// # Safety
 /// As [`crate::host::begin`], on `hvt`.
-pub(crate) unsafe fn begin(boot_info: u64) -> Told {
+pub(crate) unsafe fn begin(boot_info: u64) -> Start {
     // SAFETY: this runs once and first, in ring 0 of a machine of our own.
     unsafe { trap::install() };
     let info = core::ptr::with_exposed_provenance::<BootInfo>(boot_info as usize);
@@ -28,7 +30,7 @@ pub(crate) unsafe fn begin(boot_info: u64) -> Told {
     let info = unsafe { info.read() };
     let cycle = (1_000_000_000 << 32) / u128::from(info.cpu_cycle_freq.max(1));
     CYCLE.store(cycle as u64, Ordering::Relaxed);
-    Told {
+    Start {
         memory_end: info.mem_size,
         command_line: info.cmdline,
         manifest: info.mft,
@@ -59,28 +61,6 @@ fn answer(number: i32, length: u64) -> Result<usize, Errno> {
     }
 }
 
-/// Takes a frame.
-#[inline]
-pub(crate) fn read(device: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
-    take(call::NET_READ, device, buffer)
-}
-
-/// Gives a frame.
-#[inline]
-pub(crate) fn write(device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
-    give(call::NET_WRITE, device, bytes)
-}
-
-/// Takes the answer of a device that is reached by messages.
-pub(crate) fn receive(device: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
-    take(call::MESSAGE_RECEIVE, device, buffer)
-}
-
-/// Gives it a message.
-pub(crate) fn send(device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
-    give(call::MESSAGE_SEND, device, bytes)
-}
-
 #[inline]
 fn take(number: u16, device: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
     let mut net = Net {
@@ -107,63 +87,120 @@ fn give(number: u16, device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
     answer(net.ret, bytes.len() as u64)
 }
 
-/// Reads from a disk.
-pub(crate) fn pread(device: Handle, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
-    let mut block = Block {
-        handle: device.0 as u64,
-        offset,
-        data: buffer.as_mut_ptr().expose_provenance() as u64,
-        len: buffer.len() as u64,
-        ..Block::default()
-    };
-    // SAFETY: the buffer is ours to be written for its whole length.
-    unsafe { call(call::BLOCK_READ, &mut block) };
-    answer(block.ret, buffer.len() as u64)
-}
+/// The host `hvt`.
+pub(crate) struct Hvt;
 
-/// Writes to a disk.
-pub(crate) fn pwrite(device: Handle, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
-    let mut block = Block {
-        handle: device.0 as u64,
-        offset,
-        data: bytes.as_ptr().expose_provenance() as u64,
-        len: bytes.len() as u64,
-        ..Block::default()
-    };
-    // SAFETY: the bytes are ours to be read for their whole length.
-    unsafe { call(call::BLOCK_WRITE, &mut block) };
-    answer(block.ret, bytes.len() as u64)
-}
+impl Host for Hvt {
+    fn handle(&self, index: usize, _: i32) -> Handle {
+        Handle(index as i32)
+    }
 
-/// Writes to the console, which takes or loses all of it.
-pub(crate) fn print(bytes: &[u8]) -> usize {
-    let mut puts = Puts {
-        data: bytes.as_ptr().expose_provenance() as u64,
-        len: bytes.len() as u64,
-    };
-    // SAFETY: the bytes are ours to be read for their whole length.
-    unsafe { call(call::PUTS, &mut puts) };
-    bytes.len()
+    #[inline]
+    fn read(&self, device: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
+        take(call::NET_READ, device, buffer)
+    }
+
+    #[inline]
+    fn write(&self, device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
+        give(call::NET_WRITE, device, bytes)
+    }
+
+    fn send(&self, device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
+        give(call::MESSAGE_SEND, device, bytes)
+    }
+
+    fn receive(&self, device: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
+        take(call::MESSAGE_RECEIVE, device, buffer)
+    }
+
+    fn pread(&self, device: Handle, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        let mut block = Block {
+            handle: device.0 as u64,
+            offset,
+            data: buffer.as_mut_ptr().expose_provenance() as u64,
+            len: buffer.len() as u64,
+            ..Block::default()
+        };
+        // SAFETY: the buffer is ours to be written for its whole length.
+        unsafe { call(call::BLOCK_READ, &mut block) };
+        answer(block.ret, buffer.len() as u64)
+    }
+
+    fn pwrite(&self, device: Handle, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+        let mut block = Block {
+            handle: device.0 as u64,
+            offset,
+            data: bytes.as_ptr().expose_provenance() as u64,
+            len: bytes.len() as u64,
+            ..Block::default()
+        };
+        // SAFETY: the bytes are ours to be read for their whole length.
+        unsafe { call(call::BLOCK_WRITE, &mut block) };
+        answer(block.ret, bytes.len() as u64)
+    }
+
+    /// The console takes or loses all of it.
+    fn print(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        let mut puts = Puts {
+            data: bytes.as_ptr().expose_provenance() as u64,
+            len: bytes.len() as u64,
+        };
+        // SAFETY: the bytes are ours to be read for their whole length.
+        unsafe { call(call::PUTS, &mut puts) };
+        Ok(bytes.len())
+    }
+
+    #[inline]
+    fn kick(&self) {
+        // SAFETY: the tender that gave us rings has made this port an event, which touches no
+        // memory.
+        unsafe {
+            asm!("out dx, eax", in("dx") KICK_PORT, in("eax") KICK_VALUE,
+                options(nostack, preserves_flags));
+        }
+    }
+
+    fn wait(&self, deadline: Option<Instant>) -> u64 {
+        match deadline {
+            Some(Instant::PAST) => poll(0),
+            deadline => wait(deadline),
+        }
+    }
+
+    fn monotonic(&self) -> u64 {
+        monotonic()
+    }
+
+    fn wall(&self) -> u64 {
+        let mut time = WallTime::default();
+        // SAFETY: the argument has no address.
+        unsafe { call(call::WALL_TIME, &mut time) };
+        time.nanoseconds
+    }
+
+    fn ticks(&self) -> u64 {
+        ticks()
+    }
+
+    fn exit(&self, status: i32) -> ! {
+        halt(status, 0)
+    }
+
+    fn tap(&'static self, network: Network) -> Box<dyn Netif> {
+        Box::new(TapPort::new(self, network))
+    }
 }
 
 /// The time-stamp counter, which the host keeps constant, in nanoseconds.
 #[inline]
-pub(crate) fn monotonic() -> u64 {
+fn monotonic() -> u64 {
     let cycle = CYCLE.load(Ordering::Relaxed);
     ((u128::from(ticks()) * u128::from(cycle)) >> 32) as u64
 }
 
-/// The wall clock.
-pub(crate) fn wall() -> u64 {
-    let mut time = WallTime::default();
-    // SAFETY: the argument has no address.
-    unsafe { call(call::WALL_TIME, &mut time) };
-    time.nanoseconds
-}
-
 /// Sleeps. If that ends a little early, by the drift of the clocks, it sleeps again; if much, the
 /// host has something to say.
-pub(crate) fn wait(deadline: Option<Instant>) -> u64 {
+fn wait(deadline: Option<Instant>) -> u64 {
     let left = || deadline.map_or(WAIT_MAX, |Instant(at)| at.saturating_sub(monotonic()));
     let mut timeout = left().min(WAIT_MAX);
     for _ in 0..WAITS_MAX {
@@ -179,7 +216,7 @@ pub(crate) fn wait(deadline: Option<Instant>) -> u64 {
 
 /// Sleeps until a device has something, but no longer than so many nanoseconds; a bit for each that
 /// has, by its index in the manifest.
-pub(crate) fn poll(timeout: u64) -> u64 {
+fn poll(timeout: u64) -> u64 {
     let mut poll = Poll {
         timeout,
         ..Poll::default()
@@ -187,21 +224,6 @@ pub(crate) fn poll(timeout: u64) -> u64 {
     // SAFETY: the argument has no address.
     unsafe { call(call::POLL, &mut poll) };
     poll.ready
-}
-
-/// Wakes the thread up that serves the rings.
-#[inline]
-pub(crate) fn kick() {
-    // SAFETY: the tender that gave us rings has made this port an event, which touches no memory.
-    unsafe {
-        asm!("out dx, eax", in("dx") KICK_PORT, in("eax") KICK_VALUE,
-            options(nostack, preserves_flags));
-    }
-}
-
-/// Ends the guest.
-pub(crate) fn exit(status: i32) -> ! {
-    halt(status, 0)
 }
 
 /// Ends the guest, with the address of [`abi::hvt::COOKIE_BYTES`] bytes that tell more, or 0.

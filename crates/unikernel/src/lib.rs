@@ -1,7 +1,7 @@
 //! The runtime inside an image.
 //!
 //! An appliance is a `main` function and [`entry!`]; it forbids unsafe code. What it may touch is
-//! in its manifest; [`net`] and [`block`] hand each device out once, by name.
+//! in its manifest; [`net`], [`block`] and [`pci`] hand each device out once, by name.
 //!
 //! ```ignore
 //! #![no_std]
@@ -16,93 +16,94 @@
 //! ```
 //!
 //! There is one thread, no signal and no interrupt. The host is learnt from the image's own ABI
-//! note when it starts ([`host()`]); nothing else knows it. A panic prints message and place and
+//! note when it starts ([`host()`]). A panic prints message and place and
 //! ends the guest with [`abi::exit::ABORT`].
 //!
-//! | module | what |
+//! Only what cannot be safe code, and what it is made of, is here. What decides is in `ports`.
+//!
+//! | module | what, and why it is here |
 //! |---|---|
-//! | `entry` | first instruction, stack, boot information |
-//! | `host` | what the host does for the guest, whichever it is |
-//! | `spt` | the same by system calls, on the hosts `spt` and `process` |
-//! | `hvt`, `trap` | the same by hypercalls, and exceptions, in a virtual machine |
+//! | `entry` | first instruction, stack: assembler |
+//! | `boot`, `share` | boot information, shared file and rings: memory that the tender filled in |
+//! | `host` | which host it is: a static that is written once |
+//! | `spt` | [`ports::Host`] by system calls, on the hosts `spt` and `process` |
+//! | `hvt`, `trap` | [`ports::Host`] by hypercalls, and exceptions, in a virtual machine |
 //! | `memory`, `heap` | what the compiler expects of a C library; the allocator |
-//! | `net`, `ledger`, `block` | ports, what they count, and disks that the host attached |
-//! | `ring` | frames and sectors without calls, in a virtual machine |
-//! | `pci` | PCIe devices, and the memory that they reach |
-//! | `share`, [`rules`] | the file that host and guest share; rules in it |
-//! | `capture` | what the host wants to see of the ports' frames |
-//! | `clock`, `wait`, `console`, `counters` | the rest of the world |
+//! | `pci` | BARs, doorbells and DMA memory: mapped by the tender |
+//! | `panic` | the end of a guest that found itself wrong: reads its own stack |
+//! | `console` | the macros that print |
 
 #![no_std]
 
 extern crate alloc;
 
-mod block;
 mod boot;
-mod capture;
-mod clock;
 mod console;
-mod counters;
 mod entry;
 mod heap;
 mod host;
 mod hvt;
-mod ledger;
 mod memory;
-mod net;
 mod panic;
 mod pci;
-mod ring;
-pub mod rules;
 mod share;
 mod spt;
 mod trap;
-mod wait;
 
 pub use abi;
-pub use abi::capture::Fate;
-pub use block::Block;
-pub use boot::{
-    DeviceError, Host, arguments, command_line, device_count, host, memory_bytes, networks,
-    pci_left,
-};
-pub use clock::{Instant, monotonic, wall};
+pub use boot::{arguments, command_line, host, memory_bytes, runtime};
 #[doc(hidden)]
 pub use console::print as __print;
 pub use console::write_console;
-pub use counters::{Counter, counter};
-pub use heap::has_room;
-pub use net::Port;
+pub use host::HostKind;
 #[doc(hidden)]
 pub use panic::panic as __panic;
-pub use pci::{PciDevice, dma, pci};
-pub use wait::{Ready, wait};
+pub use pci::{PciDevice, dma, pci, pci_left};
+pub use ports::{Counter, DeviceError, Instant, Ready};
 
-/// The network device of this name, once.
+use alloc::boxed::Box;
+use core::time::Duration;
+use device::{BlockDevice, Netif};
+
+/// The network of this name that the host attached, once.
 ///
 /// # Errors
 /// If the manifest has no such device or it was handed out already.
-pub fn net(name: &str) -> Result<Port, DeviceError> {
-    boot::take(name).and_then(Port::new)
+pub fn net(name: &str) -> Result<Box<dyn Netif>, DeviceError> {
+    runtime().network(name)
 }
 
 /// The block device of this name, once.
 ///
 /// # Errors
 /// If the manifest has no such device or it was handed out already.
-pub fn block(name: &str) -> Result<Block, DeviceError> {
-    boot::take(name).and_then(Block::new)
+pub fn block(name: &str) -> Result<Box<dyn BlockDevice>, DeviceError> {
+    runtime().disk(name)
+}
+
+/// Sleeps until a network device may have something to receive, the host has changed the shared
+/// file, or `deadline` has passed, if there is one. A deadline in the past makes it a look without
+/// sleep.
+#[inline]
+pub fn wait(deadline: Option<Instant>) -> Ready {
+    runtime().wait(deadline)
+}
+
+/// The monotonic clock.
+#[inline]
+pub fn monotonic() -> Instant {
+    Instant(host::host().monotonic())
+}
+
+/// The wall clock: time since 1970-01-01 00:00 UTC.
+pub fn wall() -> Duration {
+    Duration::from_nanos(host::host().wall())
 }
 
 /// Ends the guest with this exit status.
 pub fn exit(status: i32) -> ! {
-    boot::if_started(|boot| {
-        boot.capture.publish();
-        if let Some(rings) = &boot.rings {
-            rings.flush();
-        }
-    });
-    host::exit(status)
+    boot::if_started(|boot| boot.runtime.exit(status));
+    host::host().exit(status)
 }
 
 /// What `main` may return: `()` or an exit status.

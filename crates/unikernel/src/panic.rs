@@ -23,7 +23,7 @@ pub fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     console::print(format_args!("{info}\n"));
     let trace = callers();
     let mut report = None;
-    boot::if_started(|boot| report = boot.share.report());
+    boot::if_started(|boot| report = boot.runtime.share.report());
     match report {
         Some(report) => leave(report, &trace),
         None => print(&trace),

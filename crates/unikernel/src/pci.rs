@@ -2,22 +2,21 @@
 //!
 //! What an image asks for lies in its own extension note; what the tender attached, in the area
 //! that it filled in. BARs are mapped where [`abi::pci::bar_address`] says, or are reached by
-//! message (`message`).
+//! message ([`ports::message`]).
 
-mod message;
-
-use crate::boot::{self, DeviceError, boot};
-use crate::host::{self, Handle};
+use crate::boot::{boot, runtime};
+use crate::host::host;
 use abi::doorbell::WORDS;
 use abi::extension::{Descriptor, HEADER_SIZE};
-use abi::pci::{BARS, DEVICES_MAX, Dma, Info, Request, bar_address, info_flag};
+use abi::pci::{BARS, DEVICES_MAX, Dma, Request, bar_address, info_flag};
 use alloc::rc::Rc;
 use core::cell::RefMut;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 use device::WaitHandle;
 use hw::{DmaArena, Mmio};
-use message::{Bar, Link};
+use ports::message::{Bar, Connection};
+use ports::{DeviceError, PciAttached};
 
 unsafe extern "C" {
     /// The extension note; the linker script that `image` writes says where.
@@ -27,46 +26,43 @@ unsafe extern "C" {
 
 /// A PCIe device of the image.
 pub struct PciDevice {
-    request: &'static Request,
-    info: Info,
-    number: usize,
-    index: u8,
+    device: PciAttached,
     /// How registers are reached that are not mapped.
-    link: Option<Rc<Link>>,
+    connection: Option<Rc<Connection>>,
 }
 
 impl PciDevice {
     /// What the manifest asks for, which is what the device is.
     pub fn request(&self) -> &'static Request {
-        self.request
+        self.device.request
     }
 
     /// Its name in the manifest.
     pub fn name(&self) -> &'static str {
-        self.request.name().unwrap_or("")
+        self.device.request.name().unwrap_or("")
     }
 
-    /// Its index, by which counters are found.
-    pub(crate) fn index(&self) -> u8 {
-        self.index
+    /// Its index among all devices, by which counters are found.
+    pub fn index(&self) -> u8 {
+        self.device.index
     }
 
     /// The registers of this BAR, if the manifest asks for them.
     pub fn bar(&self, bar: usize) -> Option<Mmio> {
-        let bytes = *self.info.bar_bytes.get(bar)? as usize;
+        let bytes = *self.device.info.bar_bytes.get(bar)? as usize;
         if bytes == 0 {
             return None;
         }
-        if let Some(link) = &self.link {
-            let link = Rc::clone(link);
+        if let Some(connection) = &self.connection {
+            let connection = Rc::clone(connection);
             let number = bar as u32;
             return Some(Mmio::asked(Rc::new(Bar {
-                link,
+                connection,
                 number,
                 bytes,
             })));
         }
-        let address = bar_address(self.number, bar) as usize;
+        let address = bar_address(self.device.number, bar) as usize;
         let start = NonNull::new(core::ptr::with_exposed_provenance_mut(address))?;
         // SAFETY: the tender has mapped so many bytes there, for ever; nothing else is there, and
         // all that a device can do to memory it can do to DMA memory alone.
@@ -76,8 +72,8 @@ impl PciDevice {
     /// By what [`crate::wait`] tells that the device has interrupted; `None` for one that cannot,
     /// since the manifest does not make it a bus master.
     pub fn wait_handle(&self) -> Option<WaitHandle> {
-        let interrupts = self.info.flags & info_flag::INTERRUPT != 0;
-        interrupts.then_some(WaitHandle(self.index))
+        let interrupts = self.device.info.flags & info_flag::INTERRUPT != 0;
+        interrupts.then_some(WaitHandle(self.device.index))
     }
 }
 
@@ -86,35 +82,21 @@ impl PciDevice {
 /// # Errors
 /// If the manifest has no such device, it was handed out already, or the tender attaches none.
 pub fn pci(name: &str) -> Result<PciDevice, DeviceError> {
-    let mut requests = boot().requests.iter().enumerate();
-    let (number, request) = requests
-        .find(|(_, request)| request.name() == Some(name))
-        .ok_or(match boot::is_entry(name) {
-            true => DeviceError::OtherKind,
-            false => DeviceError::NotInManifest,
-        })?;
-    let info = boot().pci[number];
-    if info.flags & info_flag::ATTACHED == 0 {
-        return Err(DeviceError::NotAttached);
-    }
-    let index = boot().entries.len() + number;
-    boot::mark_taken(index)?;
-    let link = (info.flags & info_flag::MESSAGE != 0).then(|| {
-        let page = (info.flags & info_flag::DOORBELLS != 0).then(|| doorbells(number));
-        let handle = if host::is_hvt() {
-            index as i32
-        } else {
-            info.handle
-        };
-        Rc::new(Link::new(Handle(handle), index, page.flatten()))
+    let device = runtime().devices.take_pci(name)?;
+    let flags = device.info.flags;
+    let connection = (flags & info_flag::MESSAGE != 0).then(|| {
+        let page = (flags & info_flag::DOORBELLS != 0).then(|| doorbells(device.number));
+        let index = usize::from(device.index);
+        let socket = host().handle(index, device.info.handle);
+        Rc::new(Connection::new(runtime(), socket, index, page.flatten()))
     });
-    Ok(PciDevice {
-        request,
-        info,
-        number,
-        index: index as u8,
-        link,
-    })
+    Ok(PciDevice { device, connection })
+}
+
+/// How many PCIe devices of the manifest nobody has asked for yet: who takes DMA memory leaves as
+/// much to each of them.
+pub fn pci_left() -> usize {
+    runtime().devices.pci_left()
 }
 
 /// The page of doorbells of PCIe device `number`, which has one.
@@ -123,23 +105,6 @@ fn doorbells(number: usize) -> Option<&'static [AtomicU64; WORDS]> {
     let page = NonNull::<[AtomicU64; WORDS]>::new(address)?;
     // SAFETY: the tender has mapped a page there, for ever; it is touched as atomics alone.
     Some(unsafe { page.as_ref() })
-}
-
-/// The name of the PCIe device with this index.
-fn name(index: usize) -> &'static str {
-    let number = index.checked_sub(boot().entries.len());
-    let request = number.and_then(|number| boot().requests.get(number));
-    request.and_then(Request::name).unwrap_or("of no name")
-}
-
-/// Ends the guest: the process that was the device with this index has gone.
-#[cold]
-pub(crate) fn gone(index: usize) -> ! {
-    crate::println!(
-        "outboard: device {}: the process that it was has ended",
-        name(index)
-    );
-    crate::exit(abi::exit::DEVICE_GONE)
 }
 
 /// The DMA memory, for whoever takes pieces of it and for no longer; `None` if the manifest asks

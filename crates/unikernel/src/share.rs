@@ -1,115 +1,49 @@
-//! The shared file as the guest sees it, region by region; see [`abi::share`].
-//!
-//! Others read and write this memory at any time, so it is touched word by word, by relaxed atomic
-//! loads and stores: plain instructions. What comes from the host is checked where it is used.
+//! The memory that the tender shares with the guest beside its own: the shared file and the rings.
+//! What lies there, `ports` knows.
 
 use abi::extension::HostInfo;
-use abi::share::{
-    CAPTURE_OFFSET, CAPTURE_RING_BYTES, CAPTURE_RING_OFFSET, CONTROL_OFFSET, COUNTERS_OFFSET,
-    CaptureHead, Control, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX, RULES_MAX, RULES_OFFSET,
-    RULES_STATUS_OFFSET, Report, RuleCounter, RulesStatus, SLOTS,
-};
-use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering};
+use abi::ring::WORDS;
+use abi::share::CONTROL_OFFSET;
+use core::sync::atomic::AtomicU64;
+use ports::share::{HostWord, SharedFile};
 
 const WORD: usize = size_of::<AtomicU64>();
 
-/// A word that the host writes and the guest can only read.
-#[repr(transparent)]
-pub(crate) struct HostWord(AtomicU64);
-
-impl HostWord {
-    /// The value.
-    #[inline]
-    pub(crate) fn load(&self, order: Ordering) -> u64 {
-        self.0.load(order)
+/// The shared file.
+///
+/// # Safety
+/// If `host_info` names a file, as many bytes as it says are mapped at that address for ever,
+/// aligned to a page; those up to [`CONTROL_OFFSET`] are writable.
+pub(crate) unsafe fn file(host_info: &HostInfo) -> SharedFile {
+    if host_info.share == 0 {
+        return SharedFile::default();
     }
+    let bytes = host_info.share_bytes as usize;
+    let (guest_bytes, host_bytes) = (
+        bytes.min(CONTROL_OFFSET),
+        bytes.saturating_sub(CONTROL_OFFSET),
+    );
+    let guest = host_info.share as usize as *const AtomicU64;
+    let host = (host_info.share as usize + CONTROL_OFFSET) as *const HostWord;
+    // SAFETY: mapped and aligned (caller); words of any value; only touched as atomics.
+    let guest = unsafe { core::slice::from_raw_parts(guest, guest_bytes / WORD) };
+    // SAFETY: as above; empty, with an aligned address, where the file ends before. `HostWord` is
+    // laid out as the `AtomicU64` in it, and loads are all that it has in an image (its stores are
+    // for tests); a load of one word does not write (`core::sync::atomic`).
+    let host = unsafe { core::slice::from_raw_parts(host, host_bytes / WORD) };
+    SharedFile::new(guest, host)
 }
 
-/// The shared file; each region is there if all of it is mapped.
-pub(crate) struct Share {
-    /// Up to [`CONTROL_OFFSET`].
-    guest: &'static [AtomicU64],
-    /// From there on.
-    host: &'static [HostWord],
-}
-
-impl Share {
-    /// # Safety
-    /// If `host_info` names a file, as many bytes as it says are mapped at that address for ever,
-    /// aligned to a page; those up to [`CONTROL_OFFSET`] are writable.
-    pub(crate) unsafe fn new(host_info: &HostInfo) -> Self {
-        if host_info.share == 0 {
-            return Self {
-                guest: &[],
-                host: &[],
-            };
-        }
-        let bytes = host_info.share_bytes as usize;
-        let (guest_bytes, host_bytes) = (
-            bytes.min(CONTROL_OFFSET),
-            bytes.saturating_sub(CONTROL_OFFSET),
-        );
-        let guest = host_info.share as usize as *const AtomicU64;
-        let host = (host_info.share as usize + CONTROL_OFFSET) as *const HostWord;
-        // SAFETY: mapped and aligned (caller); words of any value; only touched as atomics.
-        let guest = unsafe { core::slice::from_raw_parts(guest, guest_bytes / WORD) };
-        // SAFETY: as above; empty, with an aligned address, where the file ends before. Loads are
-        // all that `HostWord` has, and a load of one word does not write (`core::sync::atomic`).
-        let host = unsafe { core::slice::from_raw_parts(host, host_bytes / WORD) };
-        Self { guest, host }
+/// The words of the rings, if there are rings.
+///
+/// # Safety
+/// If `host_info` names rings, as many bytes as it says are mapped writable at that address for
+/// ever, aligned to a page.
+pub(crate) unsafe fn rings(host_info: &HostInfo) -> Option<&'static [AtomicU64]> {
+    if host_info.rings == 0 || (host_info.rings_bytes as usize) < WORDS * WORD {
+        return None;
     }
-
-    /// Where a guest that panics says who called: the words of a [`Report`].
-    pub(crate) fn report(&self) -> Option<&'static [AtomicU64]> {
-        self.guest.get(words::<Report>(0, 1))
-    }
-
-    /// The counters; none where there is no shared file.
-    pub(crate) fn counters(&self) -> &'static [AtomicU64] {
-        let end = self.guest.len().min(RULES_STATUS_OFFSET / WORD);
-        self.guest
-            .get(COUNTERS_OFFSET / WORD..end)
-            .unwrap_or_default()
-    }
-
-    /// What the guest says of its rules: the words of a [`RulesStatus`].
-    pub(crate) fn rules_status(&self) -> Option<&'static [AtomicU64]> {
-        self.guest.get(words::<RulesStatus>(RULES_STATUS_OFFSET, 1))
-    }
-
-    /// The counters of the rules in this slot: the words of [`RULES_MAX`] [`RuleCounter`]s.
-    pub(crate) fn rule_counters(&self, slot: usize) -> Option<&'static [AtomicU64]> {
-        let offset = RULE_COUNTERS_OFFSET + slot * RULES_MAX * size_of::<RuleCounter>();
-        let words = words::<RuleCounter>(offset, RULES_MAX);
-        self.guest.get(words).filter(|_| slot < SLOTS)
-    }
-
-    /// What the guest says of its captures: the words of a [`CaptureHead`].
-    pub(crate) fn capture_head(&self) -> Option<&'static [AtomicU64]> {
-        self.guest.get(words::<CaptureHead>(CAPTURE_OFFSET, 1))
-    }
-
-    /// The ring of captured frames.
-    pub(crate) fn capture_ring(&self) -> Option<&'static [AtomicU64]> {
-        self.guest
-            .get(words::<u8>(CAPTURE_RING_OFFSET, CAPTURE_RING_BYTES))
-    }
-
-    /// What the host says: the words of a [`Control`].
-    pub(crate) fn control(&self) -> Option<&'static [HostWord]> {
-        self.host.get(words::<Control>(0, 1))
-    }
-
-    /// The text of rules in this slot, [`RULES_BYTES_MAX`] bytes.
-    pub(crate) fn rules_text(&self, slot: usize) -> Option<&'static [HostWord]> {
-        let offset = RULES_OFFSET - CONTROL_OFFSET + slot * RULES_BYTES_MAX;
-        let words = words::<u8>(offset, RULES_BYTES_MAX);
-        self.host.get(words).filter(|_| slot < SLOTS)
-    }
-}
-
-/// The words of `count` values that begin at `offset`, in bytes.
-const fn words<T>(offset: usize, count: usize) -> Range<usize> {
-    offset / WORD..(offset + count * size_of::<T>()) / WORD
+    let words = host_info.rings as usize as *const AtomicU64;
+    // SAFETY: mapped and aligned (caller); words of any value; only touched as atomics.
+    Some(unsafe { core::slice::from_raw_parts(words, WORDS) })
 }

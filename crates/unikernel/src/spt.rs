@@ -1,12 +1,14 @@
 //! The system calls of `spt` and `process`: those that the jail lets through, and no other.
 
-use crate::clock::Instant;
-use crate::host::{Errno, Handle, Told};
-use crate::pci;
+use crate::boot;
+use crate::host::{Start, ticks};
 use abi::extension::EPOLL_GONE;
 use abi::spt::{BootInfo, CONSOLE_FD, syscall};
+use alloc::boxed::Box;
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use device::Netif;
+use ports::{Errno, Handle, Host, Instant, Network, TapPort};
 
 /// Events taken in one call; the timer and more devices than this are reported by the next call.
 const EVENTS_MAX: usize = 16;
@@ -47,13 +49,13 @@ const TIMER_ABSOLUTE: usize = 1;
 
 /// # Safety
 /// As [`crate::host::begin`], on `spt` or `process`.
-pub(crate) unsafe fn begin(boot_info: u64) -> Told {
+pub(crate) unsafe fn begin(boot_info: u64) -> Start {
     let info = core::ptr::with_exposed_provenance::<BootInfo>(boot_info as usize);
     // SAFETY: the caller vouches for the address.
     let info = unsafe { info.read() };
     EPOLL.store(info.epoll_fd, Ordering::Relaxed);
     TIMER.store(info.timer_fd, Ordering::Relaxed);
-    Told {
+    Start {
         memory_end: info.mem_size,
         command_line: info.cmdline,
         manifest: info.mft,
@@ -78,80 +80,96 @@ unsafe fn call(number: u64, arguments: [usize; 6]) -> Result<usize, Errno> {
     Ok(result as usize)
 }
 
-/// `read(2)`.
-#[inline]
-pub(crate) fn read(device: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
-    let arguments = [
-        device.0 as usize,
-        buffer.as_mut_ptr().addr(),
-        buffer.len(),
-        0,
-        0,
-        0,
-    ];
-    // SAFETY: the buffer is ours to be written for its whole length.
-    unsafe { call(syscall::READ, arguments) }
-}
+/// The hosts `spt` and `process`.
+pub(crate) struct Spt;
 
-/// `write(2)`.
-#[inline]
-pub(crate) fn write(device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
-    let arguments = [
-        device.0 as usize,
-        bytes.as_ptr().addr(),
-        bytes.len(),
-        0,
-        0,
-        0,
-    ];
-    // SAFETY: the bytes are ours to be read for their whole length.
-    unsafe { call(syscall::WRITE, arguments) }
-}
+impl Host for Spt {
+    fn handle(&self, _: usize, descriptor: i32) -> Handle {
+        Handle(descriptor)
+    }
 
-/// `sendto(2)`, to whom the socket is connected to.
-pub(crate) fn send(device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
-    let (address, count) = (bytes.as_ptr().addr(), bytes.len());
-    let arguments = [
-        device.0 as usize,
-        address,
-        count,
-        syscall::MSG_NOSIGNAL as usize,
-        0,
-        0,
-    ];
-    // SAFETY: the bytes are ours to be read for their whole length; there is no address.
-    unsafe { call(syscall::SENDTO, arguments) }
-}
+    /// `read(2)`.
+    #[inline]
+    fn read(&self, device: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let (address, count) = (buffer.as_mut_ptr().addr(), buffer.len());
+        let arguments = [device.0 as usize, address, count, 0, 0, 0];
+        // SAFETY: the buffer is ours to be written for its whole length.
+        unsafe { call(syscall::READ, arguments) }
+    }
 
-/// `write(2)` to the console.
-pub(crate) fn print(bytes: &[u8]) -> Result<usize, Errno> {
-    write(Handle(CONSOLE_FD), bytes)
-}
+    /// `write(2)`.
+    #[inline]
+    fn write(&self, device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
+        let (address, count) = (bytes.as_ptr().addr(), bytes.len());
+        let arguments = [device.0 as usize, address, count, 0, 0, 0];
+        // SAFETY: the bytes are ours to be read for their whole length.
+        unsafe { call(syscall::WRITE, arguments) }
+    }
 
-/// `pread64(2)`.
-pub(crate) fn pread(device: Handle, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
-    let (address, count) = (buffer.as_mut_ptr().addr(), buffer.len());
-    let arguments = [device.0 as usize, address, count, offset as usize, 0, 0];
-    // SAFETY: the buffer is ours to be written for its whole length.
-    unsafe { call(syscall::PREAD64, arguments) }
-}
+    /// `sendto(2)`, to whom the socket is connected to.
+    fn send(&self, device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
+        let (address, count) = (bytes.as_ptr().addr(), bytes.len());
+        let flags = syscall::MSG_NOSIGNAL as usize;
+        let arguments = [device.0 as usize, address, count, flags, 0, 0];
+        // SAFETY: the bytes are ours to be read for their whole length; there is no address.
+        unsafe { call(syscall::SENDTO, arguments) }
+    }
 
-/// `pwrite64(2)`.
-pub(crate) fn pwrite(device: Handle, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
-    let (address, count) = (bytes.as_ptr().addr(), bytes.len());
-    let arguments = [device.0 as usize, address, count, offset as usize, 0, 0];
-    // SAFETY: the bytes are ours to be read for their whole length.
-    unsafe { call(syscall::PWRITE64, arguments) }
-}
+    /// `read(2)`.
+    fn receive(&self, device: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
+        self.read(device, buffer)
+    }
 
-/// The monotonic clock, in nanoseconds.
-pub(crate) fn monotonic() -> u64 {
-    clock(Clock::Monotonic)
-}
+    /// `pread64(2)`.
+    fn pread(&self, device: Handle, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        let (address, count) = (buffer.as_mut_ptr().addr(), buffer.len());
+        let arguments = [device.0 as usize, address, count, offset as usize, 0, 0];
+        // SAFETY: the buffer is ours to be written for its whole length.
+        unsafe { call(syscall::PREAD64, arguments) }
+    }
 
-/// The wall clock, in nanoseconds.
-pub(crate) fn wall() -> u64 {
-    clock(Clock::Realtime)
+    /// `pwrite64(2)`.
+    fn pwrite(&self, device: Handle, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+        let (address, count) = (bytes.as_ptr().addr(), bytes.len());
+        let arguments = [device.0 as usize, address, count, offset as usize, 0, 0];
+        // SAFETY: the bytes are ours to be read for their whole length.
+        unsafe { call(syscall::PWRITE64, arguments) }
+    }
+
+    /// `write(2)` to the console.
+    fn print(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        self.write(Handle(CONSOLE_FD), bytes)
+    }
+
+    fn kick(&self) {}
+
+    fn wait(&self, deadline: Option<Instant>) -> u64 {
+        wait(deadline)
+    }
+
+    fn monotonic(&self) -> u64 {
+        clock(Clock::Monotonic)
+    }
+
+    fn wall(&self) -> u64 {
+        clock(Clock::Realtime)
+    }
+
+    fn ticks(&self) -> u64 {
+        ticks()
+    }
+
+    /// `exit_group(2)`.
+    fn exit(&self, status: i32) -> ! {
+        loop {
+            // SAFETY: no pointer is passed. It does not return; the loop says so to the compiler.
+            let _ = unsafe { call(syscall::EXIT_GROUP, [status as usize, 0, 0, 0, 0, 0]) };
+        }
+    }
+
+    fn tap(&'static self, network: Network) -> Box<dyn Netif> {
+        Box::new(TapPort::new(self, network))
+    }
 }
 
 /// `clock_gettime(2)`, in nanoseconds.
@@ -164,8 +182,12 @@ fn clock(clock: Clock) -> u64 {
 }
 
 /// Sleeps until the deadline, for ever without one, or not at all if it has passed.
-pub(crate) fn wait(deadline: Option<Instant>) -> u64 {
-    let sleep = deadline.is_none_or(|Instant(deadline)| deadline > monotonic());
+fn wait(deadline: Option<Instant>) -> u64 {
+    let sleep = match deadline {
+        None => true,
+        Some(Instant::PAST) => false,
+        Some(Instant(deadline)) => deadline > clock(Clock::Monotonic),
+    };
     match deadline {
         Some(Instant(deadline)) if sleep => set_timer(deadline),
         _ if TIMER_SET.load(Ordering::Relaxed) => set_timer(0),
@@ -177,12 +199,18 @@ pub(crate) fn wait(deadline: Option<Instant>) -> u64 {
     for event in &events[..filled] {
         match event.data {
             number @ 0..64 => ready |= 1 << number,
-            number @ EPOLL_GONE..EPOLL_GONE_END => pci::gone((number - EPOLL_GONE) as usize),
+            number @ EPOLL_GONE..EPOLL_GONE_END => gone((number - EPOLL_GONE) as usize),
             // The timer, or the shared file has changed.
             _ => {}
         }
     }
     ready
+}
+
+/// Ends the guest: the process that was the device with this index has gone.
+#[cold]
+fn gone(index: usize) -> ! {
+    boot::runtime().device_gone(index)
 }
 
 /// `timerfd_settime(2)`: once at `deadline` nanoseconds of the monotonic clock; 0 disarms it.
@@ -211,12 +239,4 @@ fn epoll_wait(events: &mut [EpollEvent], for_ever: bool) -> usize {
     // SAFETY: the kernel writes at most `count` events there.
     let filled = unsafe { call(syscall::EPOLL_PWAIT, arguments) };
     filled.unwrap_or(0).min(count)
-}
-
-/// `exit_group(2)`.
-pub(crate) fn exit(status: i32) -> ! {
-    loop {
-        // SAFETY: no pointer is passed. It does not return; the loop says so to the compiler.
-        let _ = unsafe { call(syscall::EXIT_GROUP, [status as usize, 0, 0, 0, 0, 0]) };
-    }
 }

@@ -6,7 +6,7 @@
 use device::{Batch, Netif};
 
 /// Passes every frame on, in both directions, for ever.
-pub fn repeat(mut left: impl Netif, mut right: impl Netif) -> ! {
+pub fn repeat(left: &mut dyn Netif, right: &mut dyn Netif) -> ! {
     let mut batch = Batch::new();
     loop {
         let ready = unikernel::wait(None);

@@ -6,9 +6,8 @@
 #![forbid(unsafe_code)]
 
 use device::{Batch, Guess, Netif};
-use filter::Filter;
-use nf::Way;
-use unikernel::{Port, println};
+use filter::{Filter, Path};
+use unikernel::println;
 
 unikernel::entry!(main);
 
@@ -16,7 +15,7 @@ unikernel::entry!(main);
 const BUILT_IN: &str = include_str!("../rules/default.nft");
 
 fn main() -> i32 {
-    let ports = nics::port("private").and_then(|p| Ok((p, nics::port("public")?)));
+    let ports = appliance::port("private").and_then(|p| Ok((p, appliance::port("public")?)));
     let (mut private, mut public) = match ports {
         Ok(ports) => ports,
         Err(error) => {
@@ -24,14 +23,16 @@ fn main() -> i32 {
             return abi::exit::FAILURE;
         }
     };
-    let mut filter = match Filter::start(BUILT_IN) {
+    let mut filter = match Filter::start(unikernel::runtime(), BUILT_IN) {
         Ok(filter) => filter,
         Err(error) => {
             println!("firewall: {error}");
             return abi::exit::FAILURE;
         }
     };
-    let (out, back) = (filter.way(&private, &public), filter.way(&public, &private));
+    let (private, public) = (&mut *private, &mut *public);
+    let out = filter.path(private, public);
+    let back = filter.path(public, private);
     let mut batch = Batch::new();
     let mut answered = Guess::default();
     loop {
@@ -40,17 +41,17 @@ fn main() -> i32 {
         let outwards = ready.contains(private.wait_handle());
         let inwards = ready.contains(public.wait_handle());
         if outwards {
-            forward(&mut filter, out, &mut private, &mut public, &mut batch);
+            forward(&mut filter, out, private, public, &mut batch);
         }
         if inwards {
-            forward(&mut filter, back, &mut public, &mut private, &mut batch);
+            forward(&mut filter, back, public, private, &mut batch);
         }
         // Who got a frame may have answered already, and to look costs less than to wait.
         if outwards != inwards && answered.worth() {
             let found = if outwards {
-                forward(&mut filter, back, &mut public, &mut private, &mut batch)
+                forward(&mut filter, back, public, private, &mut batch)
             } else {
-                forward(&mut filter, out, &mut private, &mut public, &mut batch)
+                forward(&mut filter, out, private, public, &mut batch)
             };
             answered.learn(found);
         }
@@ -60,14 +61,14 @@ fn main() -> i32 {
 /// One batch from one port to the other; whether there was one.
 fn forward(
     filter: &mut Filter,
-    way: Way,
-    from: &mut Port,
-    to: &mut Port,
+    path: Path,
+    from: &mut dyn Netif,
+    to: &mut dyn Netif,
     batch: &mut Batch,
 ) -> bool {
     from.receive(batch);
     let any = !batch.is_empty();
-    batch.retain(|frame| filter.accepts(frame, from, way));
+    batch.retain(|frame| filter.accepts(frame, path));
     to.transmit(batch);
     any
 }

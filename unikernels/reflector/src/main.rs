@@ -5,13 +5,13 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use device::{Batch, Netif};
+use device::Batch;
 use unikernel::println;
 
 unikernel::entry!(main);
 
 fn main() -> i32 {
-    let mut port = match nics::port("nic") {
+    let mut port = match appliance::port("nic") {
         Ok(port) => port,
         Err(error) => {
             println!("reflector: {error}");

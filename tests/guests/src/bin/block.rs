@@ -7,7 +7,7 @@
 extern crate alloc;
 
 use alloc::vec;
-use device::{BlockDevice, BlockError};
+use device::BlockError;
 use unikernel::println;
 
 unikernel::entry!(main);

@@ -3,7 +3,6 @@
 #![no_std]
 #![no_main]
 
-use device::BlockDevice;
 use unikernel::println;
 
 unikernel::entry!(main);

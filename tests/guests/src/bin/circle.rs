@@ -6,7 +6,7 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use device::{Batch, Netif};
+use device::Batch;
 
 unikernel::entry!(main);
 
@@ -15,8 +15,8 @@ fn main() {
     let turns: u32 = turns
         .and_then(|turns| turns.parse().ok())
         .expect("a number");
-    let mut left = nics::port("left").expect("left");
-    let mut right = nics::port("right").expect("right");
+    let mut left = appliance::port("left").expect("left");
+    let mut right = appliance::port("right").expect("right");
     let mut batch = Batch::new();
     loop {
         unikernel::wait(None);

@@ -8,7 +8,7 @@
 unikernel::entry!(main);
 
 fn main() -> i32 {
-    let left = nics::port("left").expect("left");
-    let right = nics::port("right").expect("right");
-    guests::repeat(left, right)
+    let mut left = appliance::port("left").expect("left");
+    let mut right = appliance::port("right").expect("right");
+    guests::repeat(&mut *left, &mut *right)
 }

@@ -4,7 +4,7 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use device::{Batch, Netif, NetifExt};
+use device::{Batch, NetifExt};
 use unikernel::println;
 
 unikernel::entry!(main);

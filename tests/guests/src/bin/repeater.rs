@@ -7,7 +7,7 @@
 unikernel::entry!(main);
 
 fn main() -> i32 {
-    let left = unikernel::net("left").expect("left");
-    let right = unikernel::net("right").expect("right");
-    guests::repeat(left, right)
+    let mut left = unikernel::net("left").expect("left");
+    let mut right = unikernel::net("right").expect("right");
+    guests::repeat(&mut *left, &mut *right)
 }

@@ -15,7 +15,6 @@
 use abi::ring::{BASE, KICK_PORT, KICK_VALUE, first_word, receive, word};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
-use device::BlockDevice;
 use unikernel::{Instant, println};
 
 unikernel::entry!(main);

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use core::time::Duration;
-use device::{Batch, Netif};
+use device::Batch;
 use unikernel::println;
 
 unikernel::entry!(main);

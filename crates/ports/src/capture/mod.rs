@@ -2,10 +2,11 @@
 //!
 //! No system call, but for the clock, a hundred times a second at most. A ring that is full costs a
 //! record and never a frame. What became of a received frame is known only once the appliance has
-//! decided, so records stay invisible, and can be amended, until the next [`crate::wait`].
+//! decided, so records stay invisible, and can be amended, until the next
+//! [`crate::Runtime::wait`].
 
-use crate::host;
-use crate::share::{HostWord, Share};
+use crate::host::Host;
+use crate::share::{HostWord, SharedFile};
 use abi::capture::{Fate, Stamp, Writer};
 use abi::share::{CaptureHead, CaptureRecord, Control, RulesStatus};
 use core::cell::{Cell, RefCell};
@@ -29,12 +30,16 @@ const TRANSMITTED: u16 = 1;
 /// A received frame: the address of its first byte, and the position of its record.
 type Recent = (usize, u64);
 
-pub(crate) struct Capture {
+/// What the host sees of the ports' frames.
+pub struct Capture {
+    host: &'static dyn Host,
     control: &'static [HostWord],
     head: &'static [AtomicU64],
     rules: &'static [AtomicU64],
     ring: RefCell<Writer<'static>>,
     stamp: Cell<Stamp>,
+    /// Ports whose last reception was captured: a bit for each.
+    received: Cell<u64>,
     /// The last received frames, where the next one of them goes, and how many there are.
     recent: [Cell<Recent>; RECENT],
     next: Cell<usize>,
@@ -43,13 +48,15 @@ pub(crate) struct Capture {
 
 impl Capture {
     /// Captures into this file; none if it has no room for them.
-    pub(crate) fn new(share: &Share) -> Self {
+    pub(crate) fn new(host: &'static dyn Host, share: &SharedFile) -> Self {
         Self {
+            host,
             control: share.control().unwrap_or_default(),
             head: share.capture_head().unwrap_or_default(),
             rules: share.rules_status().unwrap_or_default(),
             ring: RefCell::new(Writer::new(share.capture_ring().unwrap_or_default())),
             stamp: Cell::default(),
+            received: Cell::new(0),
             recent: [const { Cell::new((0, 0)) }; RECENT],
             next: Cell::new(0),
             recorded: Cell::new(0),
@@ -64,6 +71,16 @@ impl Capture {
     #[inline]
     pub(crate) fn wants(&self, port: u8) -> bool {
         self.control(PORTS, Ordering::Relaxed) & (1 << port) != 0
+    }
+
+    /// Whether the host wants to see the frames that this port receives now. [`Self::dropped`]
+    /// needs to know.
+    #[inline]
+    pub(crate) fn wants_received(&self, port: u8) -> bool {
+        let (wants, bit) = (self.wants(port), 1 << port);
+        let others = self.received.get() & !bit;
+        self.received.set(if wants { others | bit } else { others });
+        wants
     }
 
     /// Captures a frame as one that passed, and returns the position of its record; `None`,
@@ -111,9 +128,18 @@ impl Capture {
         self.ring.borrow_mut().amend(position, fate);
     }
 
-    /// Says what became of a frame that was received since the last wait.
+    /// Says what became of a frame that this port received since the last wait and that the
+    /// appliance, or a layer, drops: which of the port's counters counted it, or which rule dropped
+    /// it. The frame begins where it began when it was received.
+    #[inline]
+    pub fn dropped(&self, port: u8, frame: &[u8], fate: Fate) {
+        if self.received.get() & (1 << port) != 0 {
+            self.amend_received(frame, fate);
+        }
+    }
+
     #[cold]
-    pub(crate) fn dropped(&self, frame: &[u8], fate: Fate) {
+    fn amend_received(&self, frame: &[u8], fate: Fate) {
         let next = self.next.get();
         // The latest first: a buffer may have been used again since.
         let recent = (next.saturating_sub(RECENT)..next).rev();
@@ -145,7 +171,7 @@ impl Capture {
 
     fn now(&self) -> u64 {
         let mut stamp = self.stamp.get();
-        let time = stamp.now(host::ticks(), host::wall);
+        let time = stamp.now(self.host.ticks(), || self.host.wall());
         self.stamp.set(stamp);
         time
     }

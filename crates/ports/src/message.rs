@@ -7,7 +7,8 @@
 //! that has not answered as it must is not asked again: all of its registers read all ones, as
 //! those of one that was pulled out, and its driver gives it up.
 
-use crate::host::{self, Errno, Handle};
+use crate::host::{Errno, Handle};
+use crate::runtime::Runtime;
 use abi::doorbell::{ASLEEP_WORD, MAGIC_WORD, WORDS, count, offset_word, value_word};
 use alloc::rc::Rc;
 use alloc::vec;
@@ -59,7 +60,8 @@ impl From<Errno> for Failure {
 }
 
 /// The connection to a device; its BARs share it.
-pub(super) struct Link {
+pub struct Connection {
+    runtime: &'static Runtime,
     socket: Handle,
     index: usize,
     id: Cell<u16>,
@@ -67,14 +69,16 @@ pub(super) struct Link {
     doorbells: Option<Doorbells>,
 }
 
-impl Link {
+impl Connection {
     /// The connection to the device with this index, with its page of doorbells if it has one.
-    pub(super) fn new(
+    pub fn new(
+        runtime: &'static Runtime,
         socket: Handle,
         index: usize,
         page: Option<&'static [AtomicU64; WORDS]>,
     ) -> Self {
         Self {
+            runtime,
             socket,
             index,
             id: Cell::new(0),
@@ -94,16 +98,18 @@ impl Link {
     fn lose(&self, failure: &Failure) {
         self.lost.set(true);
         if let Failure::Gone = failure {
-            super::gone(self.index);
+            self.runtime.device_gone(self.index);
         }
-        let name = super::name(self.index);
-        crate::println!("outboard: device {name}: asked no more: {failure}");
+        let name = self.runtime.devices.pci_name(self.index);
+        self.runtime.print(format_args!(
+            "outboard: device {name}: asked no more: {failure}\n"
+        ));
     }
 
     fn send(&self, message: &[u8]) -> Result<(), Failure> {
         // A stream takes all of so short a message, or nothing.
         loop {
-            match host::send(self.socket, message) {
+            match self.runtime.host.send(self.socket, message) {
                 Ok(sent) if sent == message.len() => return Ok(()),
                 Ok(_) => return Err(Failure::Silent),
                 Err(Errno::INTERRUPTED) => {}
@@ -130,12 +136,16 @@ impl Link {
             }
             // Answers come whole: who sends one in parts shall not gain a timeout by each.
             if filled > 0 {
-                let now = Duration::from_nanos(host::monotonic());
+                let now = Duration::from_nanos(self.runtime.host.monotonic());
                 let deadline = *deadline.get_or_insert(Deadline::new(now, PATIENCE));
                 deadline.left(now).ok_or(Failure::Silent)?;
             }
             let end = wanted.unwrap_or(MOST);
-            match host::receive(self.socket, &mut reply[filled..end]) {
+            match self
+                .runtime
+                .host
+                .receive(self.socket, &mut reply[filled..end])
+            {
                 Ok(0) => return Err(Failure::Gone),
                 Ok(more) => filled += more,
                 Err(Errno::INTERRUPTED) => {}
@@ -161,23 +171,32 @@ impl Link {
 }
 
 /// A BAR of such a device.
-pub(super) struct Bar {
-    pub(super) link: Rc<Link>,
-    pub(super) number: u32,
-    pub(super) bytes: usize,
+pub struct Bar {
+    /// The connection to the device.
+    pub connection: Rc<Connection>,
+    /// Which BAR.
+    pub number: u32,
+    /// Its size in bytes.
+    pub bytes: usize,
 }
 
 impl Bar {
     /// The doorbell at this offset, if it is one.
     #[inline]
     fn doorbell(&self, offset: usize) -> Option<&'static AtomicU64> {
-        let doorbells = self.link.doorbells.as_ref().filter(|_| self.number == 0)?;
+        let doorbells = self
+            .connection
+            .doorbells
+            .as_ref()
+            .filter(|_| self.number == 0)?;
         doorbells.at(offset)
     }
 
     /// What came of an access.
     fn finish<T>(&self, result: Result<T, Failure>) -> Option<T> {
-        result.map_err(|failure| self.link.lose(&failure)).ok()
+        result
+            .map_err(|failure| self.connection.lose(&failure))
+            .ok()
     }
 }
 
@@ -187,31 +206,36 @@ impl Registers for Bar {
     }
 
     fn read32(&self, offset: usize) -> u32 {
-        if self.link.lost.get() {
+        if self.connection.lost.get() {
             return NOTHING;
         }
         if let Some(doorbell) = self.doorbell(offset) {
             return doorbell.load(Ordering::Acquire) as u32;
         }
-        let read = self.link.read(self.number, offset);
+        let read = self.connection.read(self.number, offset);
         self.finish(read).unwrap_or(NOTHING)
     }
 
     #[inline]
     fn write32(&self, offset: usize, value: u32) {
-        if self.link.lost.get() {
+        if self.connection.lost.get() {
             return;
         }
         let Some(doorbell) = self.doorbell(offset) else {
-            let written = self.link.write(self.number, offset, value);
+            let written = self.connection.write(self.number, offset, value);
             self.finish(written);
             return;
         };
         doorbell.store(u64::from(value), Ordering::Release);
         // Either this look sees that the device sleeps, or its last look sees the doorbell.
         fence(Ordering::SeqCst);
-        if self.link.doorbells.as_ref().is_some_and(Doorbells::asleep) {
-            let sent = self.link.send(Read32::wake().as_bytes());
+        if self
+            .connection
+            .doorbells
+            .as_ref()
+            .is_some_and(Doorbells::asleep)
+        {
+            let sent = self.connection.send(Read32::wake().as_bytes());
             self.finish(sent);
         }
     }

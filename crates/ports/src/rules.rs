@@ -4,8 +4,7 @@
 //! time, so the text is copied and taken only if nothing moved meanwhile. Which rules are in force
 //! is said with their counters, so that whoever reads those knows whose they are.
 
-use crate::boot::boot;
-use crate::share::HostWord;
+use crate::share::{HostWord, SharedFile};
 use abi::share::{Control, RULES_BYTES_MAX, RulesRefused, RulesStatus, SLOTS};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,10 +14,11 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 /// How often a text that changed while it was copied is copied again.
 const ATTEMPTS_MAX: usize = 8;
 
-/// Hears what the host says of rules, and answers. An appliance has one.
+/// Takes the rules that the host offers, and answers. An appliance has one.
 pub struct Feed {
+    share: SharedFile,
     /// The last generation that was accepted or refused.
-    heard: u64,
+    answered: u64,
     control: &'static [HostWord],
     status: &'static [AtomicU64],
 }
@@ -67,22 +67,22 @@ struct Said {
 
 impl Feed {
     /// Begins to listen. Rules that the host gave before the start are the first offer.
-    pub fn new() -> Self {
-        let share = &boot().share;
+    pub fn new(share: &SharedFile) -> Self {
         let (control, status) = (share.control(), share.rules_status());
         let (control, status) = control.zip(status).unwrap_or_default();
         Self {
-            heard: 0,
+            share: *share,
+            answered: 0,
             control,
             status,
         }
     }
 
     /// Whether the host wants other rules to be used. One load of memory: to be asked before each
-    /// batch of frames. [`crate::wait`] returns when the answer may have changed.
+    /// batch of frames. [`crate::Runtime::wait`] returns when the answer may have changed.
     #[inline]
     pub fn is_pending(&self) -> bool {
-        self.generation(Ordering::Relaxed) != self.heard
+        self.generation(Ordering::Relaxed) != self.answered
     }
 
     #[inline]
@@ -111,10 +111,10 @@ impl Feed {
         for _ in 0..ATTEMPTS_MAX {
             let said = self.said();
             // While the host writes the next text, it has no length; the generation follows.
-            if said.generation == self.heard || said.length > RULES_BYTES_MAX as u64 {
+            if said.generation == self.answered || said.length > RULES_BYTES_MAX as u64 {
                 return None;
             }
-            let copied = copy(said);
+            let copied = self.copy(said);
             fence(Ordering::Acquire); // The text was read before what follows.
             if self.said() != said {
                 continue;
@@ -141,7 +141,7 @@ impl Feed {
     /// Uses the rules of this offer from now on: so many of them, policies included. Their counters
     /// begin at zero.
     pub fn accept(&mut self, offer: &Offer, rules: usize) -> RuleCounters {
-        self.heard = offer.generation;
+        self.answered = offer.generation;
         self.in_force(offer.generation, offer.slot, rules)
     }
 
@@ -156,7 +156,7 @@ impl Feed {
     }
 
     fn in_force(&self, generation: u64, slot: usize, rules: usize) -> RuleCounters {
-        let counters = boot().share.rule_counters(slot).unwrap_or_default();
+        let counters = self.share.rule_counters(slot).unwrap_or_default();
         let counters = counters.get(..2 * rules).unwrap_or(counters);
         for word in counters {
             word.store(0, Ordering::Relaxed);
@@ -168,7 +168,7 @@ impl Feed {
     }
 
     fn refuse_generation(&mut self, generation: u64, reason: RulesRefused, position: usize) {
-        self.heard = generation;
+        self.answered = generation;
         self.say(offset_of!(RulesStatus, reason), reason as u64);
         self.say(offset_of!(RulesStatus, position), position as u64);
         self.say(offset_of!(RulesStatus, refused), generation);
@@ -180,29 +180,23 @@ impl Feed {
             word.store(value, Ordering::Release);
         }
     }
-}
 
-impl Default for Feed {
-    fn default() -> Self {
-        Self::new()
+    /// Copies the text out; where it lies, or why it is none.
+    fn copy(&self, said: Said) -> Result<(usize, String), (RulesRefused, usize)> {
+        let slot = usize::try_from(said.slot).ok().filter(|slot| *slot < SLOTS);
+        let slot = slot.ok_or((RulesRefused::Invalid, 0))?;
+        let length = said.length as usize;
+        let words = self.share.rules_text(slot).unwrap_or_default();
+        let words = words.get(..length.div_ceil(8)).unwrap_or_default();
+        let mut bytes = Vec::new();
+        let room = bytes.try_reserve_exact(8 * words.len());
+        room.map_err(|_| (RulesRefused::Memory, 0))?;
+        for word in words {
+            bytes.extend_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        bytes.truncate(length);
+        let text = String::from_utf8(bytes);
+        let text = text.map_err(|e| (RulesRefused::Invalid, e.utf8_error().valid_up_to()))?;
+        Ok((slot, text))
     }
-}
-
-/// Copies the text out; where it lies, or why it is none.
-fn copy(said: Said) -> Result<(usize, String), (RulesRefused, usize)> {
-    let slot = usize::try_from(said.slot).ok().filter(|slot| *slot < SLOTS);
-    let slot = slot.ok_or((RulesRefused::Invalid, 0))?;
-    let length = said.length as usize;
-    let words = boot().share.rules_text(slot).unwrap_or_default();
-    let words = words.get(..length.div_ceil(8)).unwrap_or_default();
-    let mut bytes = Vec::new();
-    let room = bytes.try_reserve_exact(8 * words.len());
-    room.map_err(|_| (RulesRefused::Memory, 0))?;
-    for word in words {
-        bytes.extend_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
-    }
-    bytes.truncate(length);
-    let text = String::from_utf8(bytes);
-    let text = text.map_err(|e| (RulesRefused::Invalid, e.utf8_error().valid_up_to()))?;
-    Ok((slot, text))
 }

@@ -1,11 +1,15 @@
-//! Clocks.
+//! Points in time.
 
-use crate::host;
 use core::time::Duration;
 
 /// A point of the monotonic clock, in nanoseconds since some moment before the guest started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(pub u64);
+
+impl Instant {
+    /// Before the guest started: who waits until then looks and does not sleep.
+    pub const PAST: Self = Self(0);
+}
 
 impl core::ops::Add<Duration> for Instant {
     type Output = Self;
@@ -24,15 +28,4 @@ impl core::ops::Sub for Instant {
     fn sub(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
-}
-
-/// The monotonic clock.
-#[inline]
-pub fn monotonic() -> Instant {
-    Instant(host::monotonic())
-}
-
-/// The wall clock: time since 1970-01-01 00:00 UTC.
-pub fn wall() -> Duration {
-    Duration::from_nanos(host::wall())
 }

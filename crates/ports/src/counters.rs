@@ -1,6 +1,5 @@
-//! Counters in the shared file, where the monitor can read them; see [`abi::share`].
+//! Counters in the shared file, where the monitor reads them; see [`abi::share`].
 
-use crate::boot::boot;
 use abi::pci::INDICES_MAX;
 use abi::share::appliance_counters;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -9,14 +8,21 @@ use core::sync::atomic::{AtomicU64, Ordering};
 const DEVICES: usize = appliance_counters(INDICES_MAX);
 /// Counters that nobody reads, for hosts without a shared file.
 static PRIVATE: [AtomicU64; DEVICES] = [const { AtomicU64::new(0) }; DEVICES];
+/// The counter for all numbers for which there is no other.
 static SPARE: AtomicU64 = AtomicU64::new(0);
 
-/// A number that only grows. Written by the guest alone, so an addition needs no locked
-/// instruction.
-#[derive(Clone, Copy)]
+/// A number that only grows. Only the guest writes it, so an addition needs no locked instruction.
+#[derive(Clone, Copy, Debug)]
 pub struct Counter(&'static AtomicU64);
 
 impl Counter {
+    /// The counter of this number among those of the shared file, or of the image's own if the
+    /// file has none.
+    pub(crate) fn of(shared: &'static [AtomicU64], number: usize) -> Self {
+        let counters = if shared.is_empty() { &PRIVATE } else { shared };
+        Self(counters.get(number).unwrap_or(&SPARE))
+    }
+
     /// Adds.
     #[inline]
     pub fn add(self, amount: u64) {
@@ -28,13 +34,4 @@ impl Counter {
     pub fn get(self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
-}
-
-/// The counter of this number; numbers that the shared file does not hold share one counter that
-/// nobody reads. For an appliance's own, add [`abi::share::appliance_counters`] of
-/// [`crate::device_count`].
-pub fn counter(number: usize) -> Counter {
-    let shared = boot().share.counters();
-    let counters = if shared.is_empty() { &PRIVATE } else { shared };
-    Counter(counters.get(number).unwrap_or(&SPARE))
 }

@@ -8,16 +8,18 @@
 
 extern crate alloc;
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
+use device::Netif;
 use drivers::net::{Resources, StartError, Started};
-use unikernel::{DeviceError, Port};
+use ports::{Card, DeviceError, NicPort};
 
 /// The port of this name, once. A NIC receives all frames, whoever they are for.
 ///
 /// # Errors
 /// If the manifest has no such port, it was handed out already, or the NIC cannot be used.
-pub fn port(name: &str) -> Result<Port, Error> {
+pub fn port(name: &str) -> Result<Box<dyn Netif>, Error> {
     let found = match unikernel::net(name) {
         Err(DeviceError::NotInManifest) => nic(name),
         found => found.map_err(Reason::Device),
@@ -29,7 +31,7 @@ pub fn port(name: &str) -> Result<Port, Error> {
 }
 
 /// A PCIe device that is driven by the driver for its ids.
-fn nic(name: &str) -> Result<Port, Reason> {
+fn nic(name: &str) -> Result<Box<dyn Netif>, Reason> {
     let device = unikernel::pci(name).map_err(Reason::Device)?;
     let bar = device.bar(0).ok_or(Reason::NoBar)?;
     let mut arena = unikernel::dma().ok_or(Reason::NoDma)?;
@@ -42,7 +44,14 @@ fn nic(name: &str) -> Result<Port, Reason> {
     let request = device.request();
     let Started { nic, pool } =
         drivers::net::start(request.vendor, request.device, resources).map_err(Reason::Start)?;
-    Ok(Port::over(device, nic, pool))
+    let card = Card {
+        index: device.index(),
+        name: device.name(),
+        interrupts: device.wait_handle().is_some(),
+        driver: nic,
+        pool,
+    };
+    Ok(Box::new(NicPort::new(unikernel::runtime(), card)))
 }
 
 fn clock() -> u64 {

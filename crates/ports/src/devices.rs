@@ -1,0 +1,180 @@
+//! Which devices there are, and which of them were handed out.
+
+use crate::host::{Handle, Host};
+use abi::extension::HostInfo;
+use abi::manifest::{ENTRIES_MAX, Entry, kind};
+use abi::pci::{self, CLASS_NETWORK, DEVICES_MAX, info_flag};
+use core::cell::Cell;
+
+/// Why a device is not to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceError {
+    /// The manifest has no device of this name.
+    NotInManifest,
+    /// The manifest has this device as another kind.
+    OtherKind,
+    /// It was handed out already.
+    Taken,
+    /// The tender knows nothing of it: Solo5's own attach no PCIe devices.
+    NotAttached,
+}
+
+impl core::fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::NotInManifest => "no device of this name: add it to manifest.json",
+            Self::OtherKind => "manifest.json has this device as another kind",
+            Self::Taken => "this device was handed out already",
+            Self::NotAttached => "this tender attaches no PCI devices: start it with outboard run",
+        })
+    }
+}
+
+impl core::error::Error for DeviceError {}
+
+/// A device of the manifest that was handed out.
+pub(crate) struct Attached {
+    pub(crate) entry: &'static Entry,
+    pub(crate) handle: Handle,
+    pub(crate) index: u8,
+    /// Bits of [`abi::extension::device_flag`].
+    pub(crate) flags: u32,
+}
+
+/// A PCIe device that was handed out.
+#[derive(Clone, Copy)]
+pub struct PciAttached {
+    /// What the manifest asks for.
+    pub request: &'static pci::Request,
+    /// What the tender told of it.
+    pub info: pci::Info,
+    /// The number of its request.
+    pub number: usize,
+    /// Its index among all devices.
+    pub index: u8,
+}
+
+/// All devices of an image: the entries of its manifest, and behind them the PCIe devices that it
+/// asks for. PCIe device `n` has the index `entries + n`.
+pub struct Devices {
+    entries: &'static [Entry],
+    requests: &'static [pci::Request],
+    flags: [u32; ENTRIES_MAX],
+    pci: [pci::Info; DEVICES_MAX],
+    /// A bit for each that was handed out, by index.
+    taken: Cell<u64>,
+}
+
+impl Devices {
+    /// Devices of these kinds, none of which was handed out. There are at most 64 in all; more
+    /// cannot be had.
+    pub fn new(
+        entries: &'static [Entry],
+        requests: &'static [pci::Request],
+        host_info: &HostInfo,
+    ) -> Self {
+        let entries = &entries[..entries.len().min(ENTRIES_MAX)];
+        let most = DEVICES_MAX.min(pci::INDICES_MAX - entries.len());
+        Self {
+            entries,
+            requests: &requests[..requests.len().min(most)],
+            flags: host_info.devices,
+            pci: host_info.pci,
+            taken: Cell::new(0),
+        }
+    }
+
+    /// How many there are: entries of the manifest, the reserved first one included, and PCIe
+    /// devices.
+    pub fn count(&self) -> usize {
+        self.entries.len() + self.requests.len()
+    }
+
+    /// How many networks the host has attached, or may have.
+    pub(crate) fn networks(&self) -> usize {
+        self.entries.iter().filter(|e| is_network(e)).count()
+    }
+
+    /// Names and indices of the network ports, in the order in which rules number them: the
+    /// networks of the manifest, then PCIe devices of that class.
+    pub fn ports(&self) -> impl Iterator<Item = (&'static str, u8)> {
+        let first = self.entries.len();
+        let networks = self.entries.iter().enumerate();
+        let networks = networks.filter(|(_, entry)| is_network(entry));
+        let networks = networks.filter_map(|(index, entry)| Some((entry.name()?, index as u8)));
+        let cards = (first..).zip(self.requests);
+        let cards = cards.filter(|(_, request)| request.class == CLASS_NETWORK);
+        let cards = cards.filter_map(|(index, request)| Some((request.name()?, index as u8)));
+        networks.chain(cards)
+    }
+
+    /// Hands out the device of the manifest that has this name.
+    pub(crate) fn take(&self, host: &dyn Host, name: &str) -> Result<Attached, DeviceError> {
+        let index = (1..self.entries.len())
+            .find(|i| self.entries[*i].name() == Some(name))
+            .ok_or(DeviceError::NotInManifest)?;
+        self.mark_taken(index)?;
+        let entry = &self.entries[index];
+        Ok(Attached {
+            entry,
+            handle: host.handle(index, entry.descriptor()),
+            index: index as u8,
+            flags: self.flags[index],
+        })
+    }
+
+    /// Hands out the PCIe device that has this name.
+    ///
+    /// # Errors
+    /// If the manifest has no such device, it was handed out already, or the tender attaches none.
+    pub fn take_pci(&self, name: &str) -> Result<PciAttached, DeviceError> {
+        let mut entries = self.entries.iter();
+        let mut requests = self.requests.iter().enumerate();
+        let (number, request) = requests
+            .find(|(_, request)| request.name() == Some(name))
+            .ok_or(match entries.any(|entry| entry.name() == Some(name)) {
+                true => DeviceError::OtherKind,
+                false => DeviceError::NotInManifest,
+            })?;
+        let info = self.pci[number];
+        if info.flags & info_flag::ATTACHED == 0 {
+            return Err(DeviceError::NotAttached);
+        }
+        let index = self.entries.len() + number;
+        self.mark_taken(index)?;
+        Ok(PciAttached {
+            request,
+            info,
+            number,
+            index: index as u8,
+        })
+    }
+
+    fn mark_taken(&self, index: usize) -> Result<(), DeviceError> {
+        let bit = 1 << index;
+        if self.taken.get() & bit != 0 {
+            return Err(DeviceError::Taken);
+        }
+        self.taken.set(self.taken.get() | bit);
+        Ok(())
+    }
+
+    /// How many PCIe devices nobody has asked for yet: who takes DMA memory leaves as much to each
+    /// of them.
+    pub fn pci_left(&self) -> usize {
+        // There are fewer than 64 entries if there is a PCIe device behind them.
+        let handed_out = self.taken.get().checked_shr(self.entries.len() as u32);
+        self.requests.len() - handed_out.unwrap_or(0).count_ones() as usize
+    }
+
+    /// The name of the PCIe device with this index.
+    pub(crate) fn pci_name(&self, index: usize) -> &'static str {
+        let number = index.checked_sub(self.entries.len());
+        let request = number.and_then(|number| self.requests.get(number));
+        request.and_then(pci::Request::name).unwrap_or("of no name")
+    }
+}
+
+fn is_network(entry: &Entry) -> bool {
+    entry.kind == kind::NET_BASIC
+}

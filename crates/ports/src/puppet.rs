@@ -1,0 +1,403 @@
+//! A host, the file that it shares and its rings, all of which do what a test says.
+
+use crate::buffers::BUFFER_BYTES;
+use crate::clock::Instant;
+use crate::devices::Devices;
+use crate::host::{Errno, Handle, Host};
+use crate::network::Network;
+use crate::ring::Rings;
+use crate::runtime::{Parts, Runtime};
+use crate::share::{HostWord, SharedFile};
+use crate::tap::TapPort;
+use abi::extension::HostInfo;
+use abi::manifest::{Device, Entry, kind, name_field};
+use abi::pci::{CLASS_NETWORK, Info, Request, info_flag};
+use abi::ring::{Server, WORDS};
+use abi::share::{
+    BYTES, CAPTURE_OFFSET, CAPTURE_RING_OFFSET, CONTROL_OFFSET, COUNTERS_PER_PORT, CaptureRecord,
+    Control, PortCounter, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX, RULES_MAX, RULES_OFFSET,
+    RULES_STATUS_OFFSET, RuleCounter, RulesStatus,
+};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU64, Ordering};
+use device::{Netif, Pool};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::string::{String, ToString};
+use zerocopy::{FromBytes, IntoBytes};
+
+const WORD: usize = size_of::<u64>();
+/// Bytes of the disk that the host has.
+const DISK_BYTES: usize = 8192;
+
+/// A host that does what a test says.
+#[derive(Default)]
+pub struct Puppet {
+    /// What reads of networks find, one after the other; then there is nothing.
+    pub reads: RefCell<VecDeque<Result<Vec<u8>, Errno>>>,
+    /// What becomes of the next writes to networks; then they are taken.
+    pub refusals: RefCell<VecDeque<Option<Errno>>>,
+    /// What was written to networks and sent to devices, and to which.
+    pub written: RefCell<Vec<(Handle, Vec<u8>)>>,
+    /// What waits answer, one after the other; then nothing is ready.
+    pub ready: RefCell<VecDeque<u64>>,
+    /// Deadlines of the waits.
+    pub waits: RefCell<Vec<Option<Instant>>>,
+    /// What happens while somebody waits.
+    pub meanwhile: RefCell<Option<Box<dyn FnMut()>>>,
+    /// What was printed.
+    pub console: RefCell<Vec<u8>>,
+    /// What becomes of the next writes to the console.
+    pub prints: RefCell<VecDeque<Result<usize, Errno>>>,
+    /// The monotonic clock.
+    pub now: Cell<u64>,
+    /// How often the host was woken.
+    pub kicks: Cell<u32>,
+    /// The disk; bytes beyond its end are not there.
+    pub disk: RefCell<Vec<u8>>,
+    /// Lengths of the transfers of the disk.
+    pub transfers: RefCell<Vec<usize>>,
+}
+
+/// How a guest ended.
+struct Ended(i32);
+
+impl Puppet {
+    /// What was printed.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.console.borrow()).to_string()
+    }
+
+    fn next_read(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let read = self.reads.borrow_mut().pop_front();
+        let bytes = read.unwrap_or(Err(Errno::AGAIN))?;
+        let length = bytes.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&bytes[..length]);
+        Ok(length)
+    }
+
+    fn next_write(&self, device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
+        if let Some(Some(errno)) = self.refusals.borrow_mut().pop_front() {
+            return Err(errno);
+        }
+        self.written.borrow_mut().push((device, bytes.to_vec()));
+        Ok(bytes.len())
+    }
+}
+
+impl Host for Puppet {
+    fn handle(&self, _: usize, descriptor: i32) -> Handle {
+        Handle(descriptor)
+    }
+
+    fn read(&self, _: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
+        self.next_read(buffer)
+    }
+
+    fn write(&self, device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
+        self.next_write(device, bytes)
+    }
+
+    fn send(&self, device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
+        self.next_write(device, bytes)
+    }
+
+    fn receive(&self, _: Handle, buffer: &mut [u8]) -> Result<usize, Errno> {
+        self.next_read(buffer)
+    }
+
+    fn pread(&self, _: Handle, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        self.transfers.borrow_mut().push(buffer.len());
+        let disk = self.disk.borrow();
+        let bytes = disk.get(offset as usize..).unwrap_or_default();
+        let length = bytes.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&bytes[..length]);
+        Ok(length)
+    }
+
+    fn pwrite(&self, _: Handle, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+        self.transfers.borrow_mut().push(bytes.len());
+        let mut disk = self.disk.borrow_mut();
+        let place = disk
+            .get_mut(offset as usize..)
+            .and_then(|d| d.get_mut(..bytes.len()));
+        place.ok_or(Errno::IO)?.copy_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn print(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        let next = self.prints.borrow_mut().pop_front();
+        let taken = next.unwrap_or(Ok(bytes.len()))?;
+        self.console.borrow_mut().extend_from_slice(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn kick(&self) {
+        self.kicks.set(self.kicks.get() + 1);
+    }
+
+    fn wait(&self, deadline: Option<Instant>) -> u64 {
+        self.waits.borrow_mut().push(deadline);
+        if let Some(meanwhile) = &mut *self.meanwhile.borrow_mut() {
+            meanwhile();
+        }
+        if let Some(Instant(at)) = deadline {
+            self.now.set(self.now.get().max(at));
+        }
+        self.ready.borrow_mut().pop_front().unwrap_or(0)
+    }
+
+    fn monotonic(&self) -> u64 {
+        self.now.get()
+    }
+
+    fn wall(&self) -> u64 {
+        self.now.get()
+    }
+
+    fn ticks(&self) -> u64 {
+        self.now.get()
+    }
+
+    fn exit(&self, status: i32) -> ! {
+        resume_unwind(Box::new(Ended(status)))
+    }
+
+    fn tap(&'static self, network: Network) -> Box<dyn Netif> {
+        Box::new(TapPort::new(self, network))
+    }
+}
+
+/// The status with which `run` ends the guest; `None` if it does not.
+pub fn ended(run: impl FnOnce()) -> Option<i32> {
+    let end = catch_unwind(AssertUnwindSafe(run)).err()?;
+    match end.downcast::<Ended>() {
+        Ok(ended) => Some(ended.0),
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// The image that a test wants.
+pub struct Setup {
+    /// Networks and disks, in the order of the manifest: name, properties, flags.
+    pub devices: Vec<(&'static str, Device, u32)>,
+    /// Network cards that the image drives itself.
+    pub cards: Vec<&'static str>,
+    /// Whether the host has rings.
+    pub rings: bool,
+    /// Whether the shared file has texts of rules.
+    pub rules: bool,
+    /// Packet buffers.
+    pub buffers: usize,
+    /// The byte that packet buffers are full of.
+    pub fill: u8,
+    /// The command line.
+    pub command_line: &'static str,
+    /// Whether the heap has so many bytes.
+    pub has_room: fn(usize) -> bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            devices: vec![],
+            cards: vec![],
+            rings: false,
+            rules: false,
+            buffers: 128,
+            fill: 0,
+            command_line: "",
+            has_room: |_| true,
+        }
+    }
+}
+
+/// A runtime, its host, and what the host sees of it.
+pub struct Scene {
+    /// The runtime.
+    pub runtime: &'static Runtime,
+    /// Its host.
+    pub host: &'static Puppet,
+    guest: &'static [AtomicU64],
+    control: &'static [HostWord],
+    rings: &'static [AtomicU64],
+}
+
+fn words(bytes: usize) -> &'static [AtomicU64] {
+    let words: Vec<_> = (0..bytes / WORD).map(|_| AtomicU64::new(0)).collect();
+    words.leak()
+}
+
+impl Setup {
+    /// One network with this MTU and these flags, whose name is `net` and whose index is 1.
+    pub fn network(mtu: u16, flags: u32) -> Self {
+        let device = Device::Net { mac: [2; 6], mtu };
+        Self {
+            devices: vec![("net", device, flags)],
+            ..Self::default()
+        }
+    }
+
+    fn entries(&self) -> &'static [Entry] {
+        let mut entries = vec![Entry::RESERVED];
+        for (descriptor, (name, device, _)) in (10..).zip(&self.devices) {
+            let kind = match device {
+                Device::Net { .. } => kind::NET_BASIC,
+                Device::Block { .. } => kind::BLOCK_BASIC,
+            };
+            let mut entry = Entry::new(name, kind).expect("a name");
+            entry.attach(*device, descriptor);
+            entries.push(entry);
+        }
+        entries.leak()
+    }
+
+    fn requests(&self) -> &'static [Request] {
+        let requests = self.cards.iter().map(|name| Request {
+            name: name_field(name).expect("a name"),
+            class: CLASS_NETWORK,
+            subclass: 0,
+            progif: 0,
+            bars: 1,
+            vendor: 0x8086,
+            device: 0x10fb,
+            flags: 0,
+        });
+        requests.collect::<Vec<_>>().leak()
+    }
+
+    /// Starts it.
+    pub fn start(self) -> Scene {
+        let host: &'static Puppet = Box::leak(Box::new(Puppet {
+            disk: RefCell::new(vec![0; DISK_BYTES]),
+            ..Puppet::default()
+        }));
+        let guest = words(CONTROL_OFFSET);
+        let end = if self.rules {
+            BYTES as usize
+        } else {
+            RULES_OFFSET
+        };
+        let control = (CONTROL_OFFSET..end).step_by(WORD);
+        let control = &*control.map(|_| HostWord::zero()).collect::<Vec<_>>().leak();
+        let rings = words(if self.rings { WORDS * WORD } else { 0 });
+        let mut host_info = HostInfo::ZERO;
+        for (flags, (_, _, wanted)) in host_info.devices[1..].iter_mut().zip(&self.devices) {
+            *flags = *wanted;
+        }
+        for info in &mut host_info.pci[..self.cards.len()] {
+            info.flags = info_flag::ATTACHED;
+        }
+        let memory = vec![self.fill; self.buffers * BUFFER_BYTES].leak();
+        let others = host_info.pci[0] != Info::ZERO;
+        let runtime = Runtime::new(Parts {
+            host,
+            share: SharedFile::new(guest, control),
+            rings: Rings::new(rings, host, others),
+            devices: Devices::new(self.entries(), self.requests(), &host_info),
+            pool: Pool::new(memory, BUFFER_BYTES),
+            command_line: self.command_line,
+            has_room: self.has_room,
+            sleepless: false,
+        });
+        Scene {
+            runtime: Box::leak(Box::new(runtime)),
+            host,
+            guest,
+            control,
+            rings,
+        }
+    }
+}
+
+impl Scene {
+    /// A counter of the port with this index.
+    pub fn counted(&self, index: usize, what: PortCounter) -> u64 {
+        let number = index * COUNTERS_PER_PORT + what as usize;
+        self.runtime.counter(number).get()
+    }
+
+    /// The host's end of the queue with this number.
+    pub fn server(&self, queue: usize) -> Server<'static> {
+        let rings = abi::ring::Rings::new(self.rings).expect("there are rings");
+        rings.server(queue).expect("there is such a queue")
+    }
+
+    /// A word of the rings.
+    pub fn ring_word(&self, word: usize) -> &'static AtomicU64 {
+        &self.rings[word]
+    }
+
+    fn say(&self, field: usize, value: u64) {
+        self.control[field / WORD].store(value);
+    }
+
+    /// The host captures frames of these ports, so many bytes of each.
+    pub fn capture(&self, ports: u64, snap: u64) {
+        self.say(offset_of!(Control, capture_ports), ports);
+        self.say(offset_of!(Control, capture_snap), snap);
+    }
+
+    /// The host has taken captures up to this position.
+    pub fn captures_taken(&self, position: u64) {
+        self.say(offset_of!(Control, capture_tail), position);
+    }
+
+    /// Captures that the host sees.
+    pub fn captures(&self) -> Vec<(CaptureRecord, Vec<u8>)> {
+        let head = self.guest[CAPTURE_OFFSET / WORD].load(Ordering::Acquire);
+        let ring = &self.guest[CAPTURE_RING_OFFSET / WORD..];
+        let ring = ring[..head as usize / WORD].iter();
+        let bytes: Vec<u8> = ring
+            .flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
+            .collect();
+        let (mut rest, mut records) = (bytes.as_slice(), vec![]);
+        while let Ok((record, behind)) = CaptureRecord::read_from_prefix(rest) {
+            let captured = record.captured as usize;
+            records.push((record, behind[..captured].to_vec()));
+            rest = &behind[captured.next_multiple_of(WORD)..];
+        }
+        records
+    }
+
+    /// The host offers this text in this slot, which claims to have so many bytes.
+    pub fn offer_bytes(&self, generation: u64, slot: u64, text: &[u8], length: u64) {
+        let first = (RULES_OFFSET - CONTROL_OFFSET + slot as usize * RULES_BYTES_MAX) / WORD;
+        for (word, bytes) in self.control.iter().skip(first).zip(text.chunks(WORD)) {
+            let mut padded = [0; WORD];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_ne_bytes(padded));
+        }
+        self.say(offset_of!(Control, slot), slot);
+        self.say(offset_of!(Control, length), length);
+        self.say(offset_of!(Control, generation), generation);
+    }
+
+    /// The host offers these rules.
+    pub fn offer(&self, generation: u64, slot: u64, text: &str) {
+        self.offer_bytes(generation, slot, text.as_bytes(), text.len() as u64);
+    }
+
+    /// What the guest says of its rules.
+    pub fn status(&self) -> RulesStatus {
+        let mut status = RulesStatus::default();
+        let words = self.guest[RULES_STATUS_OFFSET / WORD..].iter();
+        let fields = status.as_mut_bytes().chunks_mut(WORD);
+        for (field, word) in fields.zip(words) {
+            field.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        status
+    }
+
+    /// Frames and bytes that this rule has counted.
+    pub fn rule_counted(&self, slot: usize, rule: usize) -> (u64, u64) {
+        let counter = slot * RULES_MAX + rule;
+        let first = (RULE_COUNTERS_OFFSET + counter * size_of::<RuleCounter>()) / WORD;
+        let word = |at: usize| self.guest[at].load(Ordering::Relaxed);
+        (word(first), word(first + 1))
+    }
+}

@@ -1,0 +1,185 @@
+//! What the ports of an image have in common: the host, the shared file, the wait, the end.
+
+use crate::buffers;
+use crate::capture::Capture;
+use crate::clock::Instant;
+use crate::console;
+use crate::counters::Counter;
+use crate::devices::{DeviceError, Devices};
+use crate::disk::{CallDisk, Disk};
+use crate::host::Host;
+use crate::ledger::Ledger;
+use crate::network::Network;
+use crate::ring::Rings;
+use crate::schedule::Schedule;
+use crate::share::SharedFile;
+use abi::extension::device_flag;
+use alloc::boxed::Box;
+use core::fmt;
+use device::{BlockDevice, Netif, Pool, WaitHandle};
+
+/// What a runtime is made of.
+pub struct Parts {
+    /// The host.
+    pub host: &'static dyn Host,
+    /// The file that host and guest share.
+    pub share: SharedFile,
+    /// The rings, if the host has any.
+    pub rings: Option<Rings>,
+    /// The devices.
+    pub devices: Devices,
+    /// Packet buffers for the networks of the host's.
+    pub pool: Pool,
+    /// The whole command line; empty if there is none.
+    pub command_line: &'static str,
+    /// Whether the heap has so many bytes in one piece.
+    pub has_room: fn(usize) -> bool,
+    /// Whether the image never sleeps: the operator wants so.
+    pub sleepless: bool,
+}
+
+/// What ports, and layers above them, have of the image that they are in.
+pub struct Runtime {
+    /// The host: clocks, console.
+    pub host: &'static dyn Host,
+    /// The file that host and guest share.
+    pub share: SharedFile,
+    /// Captures of the ports' frames.
+    pub capture: Capture,
+    /// The devices.
+    pub devices: Devices,
+    /// The whole command line; empty if there is none.
+    pub command_line: &'static str,
+    /// Whether the heap has so many bytes in one piece.
+    pub has_room: fn(usize) -> bool,
+    pub(crate) nics: Schedule<Ledger>,
+    rings: Option<Rings>,
+    pool: Pool,
+}
+
+/// The devices that have something to receive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready(u64);
+
+impl Ready {
+    /// Whether this device does.
+    #[inline]
+    pub fn contains(self, handle: WaitHandle) -> bool {
+        self.0 & (1 << handle.0) != 0
+    }
+
+    /// Whether none does: the deadline passed, the host has changed the shared file, or a driver
+    /// was told the time.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl Runtime {
+    /// A runtime of these parts, none of whose devices was handed out.
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            host: parts.host,
+            share: parts.share,
+            capture: Capture::new(parts.host, &parts.share),
+            nics: Schedule::new(parts.devices.networks(), parts.sleepless),
+            devices: parts.devices,
+            command_line: parts.command_line,
+            has_room: parts.has_room,
+            rings: parts.rings,
+            pool: parts.pool,
+        }
+    }
+
+    /// The port of the network of this name, once.
+    ///
+    /// # Errors
+    /// If the manifest has no such network or it was handed out already.
+    pub fn network(&'static self, name: &str) -> Result<Box<dyn Netif>, DeviceError> {
+        let attached = self.devices.take(self.host, name)?;
+        let mut network = Network::new(self, &attached)?;
+        if let Some(rings) = self.rings.as_ref()
+            && attached.flags & device_flag::RING != 0
+        {
+            let buffers = buffers::for_ring(self.pool.count(), self.devices.networks());
+            match rings.port(network, buffers) {
+                Ok(port) => return Ok(Box::new(port)),
+                Err(without) => network = without,
+            }
+        }
+        Ok(self.host.tap(network))
+    }
+
+    /// The disk of this name, once.
+    ///
+    /// # Errors
+    /// If the manifest has no such disk or it was handed out already.
+    pub fn disk(&'static self, name: &str) -> Result<Box<dyn BlockDevice>, DeviceError> {
+        let attached = self.devices.take(self.host, name)?;
+        if let Some(rings) = self.rings.as_ref()
+            && attached.flags & device_flag::RING != 0
+            && let Some(name) = attached.entry.name()
+            && let Some(ring) = rings.disk(self, attached.index, name)
+        {
+            return Ok(Box::new(Disk::new(&attached, ring)?));
+        }
+        let (host, handle) = (self.host, attached.handle);
+        Ok(Box::new(Disk::new(&attached, CallDisk { host, handle })?))
+    }
+
+    /// The counter of this number. Numbers that the shared file does not hold share one counter
+    /// that nobody reads. An appliance's own begin at [`abi::share::appliance_counters`] of
+    /// [`Devices::count`].
+    pub fn counter(&self, number: usize) -> Counter {
+        Counter::of(self.share.counters(), number)
+    }
+
+    /// Packet buffers for the networks of the host's.
+    pub(crate) fn pool(&self) -> Pool {
+        self.pool
+    }
+
+    /// Sleeps until a network device may have something to receive, the host has changed the shared
+    /// file, or `deadline` has passed, if there is one. With a deadline in the past it only looks.
+    #[inline]
+    pub fn wait(&self, deadline: Option<Instant>) -> Ready {
+        self.capture.publish();
+        let host = |deadline| match &self.rings {
+            Some(rings) => rings.wait(deadline),
+            None => self.host.wait(deadline),
+        };
+        Ready(match self.nics.is_empty() {
+            true => host(deadline),
+            false => {
+                let deadline = deadline.map(|Instant(at)| at);
+                let until = |at| host(Some(Instant(at)));
+                self.nics.wait(deadline, || self.host.monotonic(), until)
+            }
+        })
+    }
+
+    /// Writes formatted text to the console.
+    pub fn print(&self, arguments: fmt::Arguments<'_>) {
+        console::print(self.host, arguments);
+    }
+
+    /// Ends the guest with this exit status. Captures become visible and frames in rings leave
+    /// before that.
+    pub fn exit(&self, status: i32) -> ! {
+        self.capture.publish();
+        if let Some(rings) = &self.rings {
+            rings.flush();
+        }
+        self.host.exit(status)
+    }
+
+    /// Ends the guest: the process that was the PCIe device with this index has gone.
+    #[cold]
+    pub fn device_gone(&self, index: usize) -> ! {
+        let name = self.devices.pci_name(index);
+        self.print(format_args!(
+            "outboard: device {name}: the process that it was has ended\n"
+        ));
+        self.exit(abi::exit::DEVICE_GONE)
+    }
+}
