@@ -1,1 +1,236 @@
+//! Rules at work over a host that does what a test says.
 
+use super::*;
+use abi::manifest::Device;
+use abi::share::RULES_BYTES_MAX;
+use alloc::string::ToString;
+use alloc::vec;
+use ports::puppet::{Scene, Setup};
+
+/// Drops everything: its only rule is the policy.
+const DROP: &str = "table bridge f {
+    chain c {
+        type filter hook forward priority 0; policy drop;
+    }
+}
+";
+/// Accepts everything.
+const ACCEPT: &str = "table bridge f {
+    chain c {
+        type filter hook forward priority 0; policy accept;
+    }
+}
+";
+/// Logs and drops UDP, and accepts the rest.
+const LOGGED: &str = "table bridge f {
+    chain c {
+        type filter hook forward priority 0; policy accept;
+        ip protocol udp log prefix \"udp: \" drop
+    }
+}
+";
+
+fn setup() -> Setup {
+    let device = |last| Device::Net {
+        mac: [2, 0, 0, 0, 0, last],
+        mtu: 1500,
+    };
+    Setup {
+        devices: vec![("private", device(1), 0), ("public", device(2), 0)],
+        rules: true,
+        ..Setup::default()
+    }
+}
+
+struct Bench {
+    scene: Scene,
+    filter: Filter,
+    path: Path,
+    pool: device::Pool,
+}
+
+fn bench(scene: Scene, built_in: &str) -> Bench {
+    let filter = Filter::start(scene.runtime, built_in).unwrap();
+    let [private, public] = ["private", "public"].map(|n| scene.runtime.network(n).unwrap());
+    Bench {
+        path: filter.path(&*private, &*public),
+        scene,
+        filter,
+        pool: device::Pool::new(vec![0; 4 * 256].leak(), 256),
+    }
+}
+
+impl Bench {
+    /// Whether a UDP packet of 28 bytes in a frame of 42 passes.
+    fn udp_passes(&mut self) -> bool {
+        let mut frame = self.pool.alloc(42).unwrap();
+        let bytes = frame.bytes_mut();
+        bytes.fill(0);
+        bytes[12] = 8;
+        bytes[14] = 0x45;
+        bytes[17] = 28;
+        bytes[23] = 17;
+        bytes[24..26].copy_from_slice(&[0xba, 0xd2]);
+        bytes[39] = 8;
+        self.filter.accepts(&frame, self.path)
+    }
+
+    fn error(scene: &Scene, built_in: &str) -> alloc::string::String {
+        Filter::start(scene.runtime, built_in)
+            .err()
+            .unwrap()
+            .to_string()
+    }
+}
+
+#[test]
+fn rules_of_the_host_come_first_then_the_command_line_then_the_image() {
+    let mut built_in = bench(setup().start(), DROP);
+    assert!(!built_in.udp_passes());
+    let with_line = || Setup {
+        command_line: ACCEPT,
+        ..setup()
+    };
+    let mut line = bench(with_line().start(), DROP);
+    assert!(line.udp_passes());
+    assert_eq!(line.scene.status().generation, 0);
+    let scene = with_line().start();
+    scene.offer(1, 1, DROP);
+    let mut host = bench(scene, ACCEPT);
+    assert!(!host.udp_passes());
+    let status = host.scene.status();
+    assert_eq!((status.generation, status.slot), (1, 1));
+}
+
+#[test]
+fn an_image_does_not_start_with_rules_that_are_none() {
+    let scene = setup().start();
+    assert!(Bench::error(&scene, "table").contains("built-in rules"));
+    let line = Setup {
+        command_line: "nonsense",
+        ..setup()
+    };
+    assert!(Bench::error(&line.start(), DROP).contains("command line"));
+    scene.offer(1, 0, "nonsense");
+    assert!(Bench::error(&scene, DROP).contains("--rules"));
+    let status = scene.status();
+    let refused = (status.refused, status.reason);
+    assert_eq!(refused, (1, RulesRefused::Invalid as u64));
+    scene.offer_bytes(2, 0, &[0xff; 8], 8);
+    assert!(Bench::error(&scene, DROP).contains("no text in UTF-8"));
+    let poor = Setup {
+        has_room: |_| false,
+        ..setup()
+    };
+    assert!(Bench::error(&poor.start(), DROP).contains("do not fit into memory"));
+}
+
+#[test]
+fn new_rules_take_the_place_of_the_old_ones_between_batches() {
+    let mut bench = bench(setup().start(), DROP);
+    bench.scene.offer(1, 0, ACCEPT);
+    assert!(!bench.udp_passes());
+    bench.filter.refresh();
+    assert!(bench.udp_passes());
+    bench.scene.offer(2, 1, DROP);
+    bench.filter.refresh();
+    assert!(!bench.udp_passes());
+    assert_eq!(bench.scene.status().generation, 2);
+}
+
+#[test]
+fn what_is_offered_and_no_good_is_refused_and_the_rules_stay() {
+    let mut bench = bench(setup().start(), ACCEPT);
+    let offers: [(u64, &[u8], RulesRefused); 4] = [
+        (0, b"table nonsense", RulesRefused::Invalid),
+        (1, &[0xff; 9], RulesRefused::Invalid),
+        (2, b"", RulesRefused::Invalid),
+        (u64::MAX, b"", RulesRefused::Invalid),
+    ];
+    for ((slot, text, reason), generation) in offers.into_iter().zip(1..) {
+        match slot {
+            0 | 1 => bench
+                .scene
+                .offer_bytes(generation, slot, text, text.len() as u64),
+            // No such slot: there is no text to be written.
+            _ => bench.scene.offer_slot(generation, slot, 0),
+        }
+        bench.filter.refresh();
+        let status = bench.scene.status();
+        assert_eq!((status.refused, status.reason), (generation, reason as u64));
+        assert!(bench.udp_passes());
+    }
+    // While the host writes, the text has no length: nothing is accepted or refused.
+    bench
+        .scene
+        .offer_bytes(9, 0, b"", RULES_BYTES_MAX as u64 + 1);
+    bench.filter.refresh();
+    assert_eq!(bench.scene.status().refused, 4);
+    bench.scene.offer(9, 0, DROP);
+    bench.filter.refresh();
+    assert!(!bench.udp_passes());
+}
+
+#[test]
+fn frames_are_counted_by_the_rule_that_decides() {
+    let mut bench = bench(setup().start(), LOGGED);
+    (0..3).for_each(|_| assert!(!bench.udp_passes()));
+    let counted = [0, 1].map(|rule| bench.scene.rule_counted(0, rule));
+    assert_eq!(counted.iter().map(|(frames, _)| frames).sum::<u64>(), 3);
+    assert_eq!(counted.iter().map(|(_, bytes)| bytes).sum::<u64>(), 3 * 28);
+    bench.scene.offer(1, 0, LOGGED);
+    bench.filter.refresh();
+    let counted = [0, 1].map(|rule| bench.scene.rule_counted(0, rule));
+    assert_eq!(counted, [(0, 0); 2], "counters begin at zero");
+}
+
+#[test]
+fn what_cannot_be_read_is_counted_by_reason_at_the_port() {
+    let mut bench = bench(setup().start(), ACCEPT);
+    let mut frame = bench.pool.alloc(20).unwrap();
+    frame.bytes_mut().fill(0);
+    frame.bytes_mut()[12] = 8;
+    assert!(!bench.filter.accepts(&frame, bench.path));
+    let of_port = |index: usize| {
+        let numbers = PORT_APPLIANCE..COUNTERS_PER_PORT;
+        let counters = numbers.map(|n| bench.scene.runtime.counter(index * COUNTERS_PER_PORT + n));
+        counters.map(|counter| counter.get()).sum::<u64>()
+    };
+    assert_eq!([1, 2].map(of_port), [1, 0]);
+}
+
+#[test]
+fn the_log_is_limited_and_says_how_much_it_left_out() {
+    let mut bench = bench(setup().start(), LOGGED);
+    let lines = |bench: &Bench| bench.scene.host.text().lines().count() as u64;
+    (0..3 * LOG_BURST).for_each(|_| assert!(!bench.udp_passes()));
+    assert_eq!(lines(&bench), LOG_BURST);
+    let text = bench.scene.host.text();
+    let first = text.lines().next().unwrap();
+    assert!(
+        first.contains("udp: ") && first.contains("private"),
+        "{first}"
+    );
+    bench.scene.host.now.set(LOG_INTERVAL);
+    assert!(!bench.udp_passes());
+    assert_eq!(
+        lines(&bench),
+        LOG_BURST,
+        "the time is asked for once in a batch"
+    );
+    bench.filter.refresh();
+    assert!(!bench.udp_passes());
+    assert_eq!(lines(&bench), LOG_BURST + 1);
+    let text = bench.scene.host.text();
+    let suppressed = (2 * LOG_BURST + 1).to_string();
+    assert!(text.lines().last().unwrap().contains(&suppressed), "{text}");
+}
+
+#[test]
+fn what_a_rule_drops_is_captured_with_the_rule() {
+    let mut bench = bench(setup().start(), LOGGED);
+    bench.scene.capture(1 << 1, 64);
+    drop(bench.udp_passes());
+    bench.scene.runtime.wait(Some(ports::Instant::PAST));
+    assert!(bench.scene.captures().is_empty(), "it was never received");
+}

@@ -372,14 +372,19 @@ impl Scene {
             padded[..bytes.len()].copy_from_slice(bytes);
             word.store(u64::from_ne_bytes(padded));
         }
-        self.say(offset_of!(Control, slot), slot);
-        self.say(offset_of!(Control, length), length);
-        self.say(offset_of!(Control, generation), generation);
+        self.offer_slot(generation, slot, length);
     }
 
     /// The host offers these rules.
     pub fn offer(&self, generation: u64, slot: u64, text: &str) {
         self.offer_bytes(generation, slot, text.as_bytes(), text.len() as u64);
+    }
+
+    /// The host names this slot, whether there is one or not, and so many bytes in it.
+    pub fn offer_slot(&self, generation: u64, slot: u64, length: u64) {
+        self.say(offset_of!(Control, slot), slot);
+        self.say(offset_of!(Control, length), length);
+        self.say(offset_of!(Control, generation), generation);
     }
 
     /// What the guest says of its rules.
