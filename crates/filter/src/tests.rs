@@ -42,7 +42,20 @@ fn setup() -> Setup {
     }
 }
 
+/// An Ethernet frame with a UDP packet of 28 bytes.
+fn udp() -> [u8; 42] {
+    let mut bytes = [0; 42];
+    bytes[12] = 8;
+    bytes[14] = 0x45;
+    bytes[17] = 28;
+    bytes[23] = 17;
+    bytes[24..26].copy_from_slice(&[0xba, 0xd2]);
+    bytes[39] = 8;
+    bytes
+}
+
 struct Bench {
+    private: alloc::boxed::Box<dyn Netif>,
     scene: Scene,
     filter: Filter,
     path: Path,
@@ -54,6 +67,7 @@ fn bench(scene: Scene, built_in: &str) -> Bench {
     let [private, public] = ["private", "public"].map(|n| scene.runtime.network(n).unwrap());
     Bench {
         path: filter.path(&*private, &*public),
+        private,
         scene,
         filter,
         pool: device::Pool::new(vec![0; 4 * 256].leak(), 256),
@@ -61,17 +75,10 @@ fn bench(scene: Scene, built_in: &str) -> Bench {
 }
 
 impl Bench {
-    /// Whether a UDP packet of 28 bytes in a frame of 42 passes.
+    /// Whether a UDP packet of 28 bytes passes.
     fn udp_passes(&mut self) -> bool {
         let mut frame = self.pool.alloc(42).unwrap();
-        let bytes = frame.bytes_mut();
-        bytes.fill(0);
-        bytes[12] = 8;
-        bytes[14] = 0x45;
-        bytes[17] = 28;
-        bytes[23] = 17;
-        bytes[24..26].copy_from_slice(&[0xba, 0xd2]);
-        bytes[39] = 8;
+        frame.bytes_mut().copy_from_slice(&udp());
         self.filter.accepts(&frame, self.path)
     }
 
@@ -227,10 +234,23 @@ fn the_log_is_limited_and_says_how_much_it_left_out() {
 }
 
 #[test]
-fn what_a_rule_drops_is_captured_with_the_rule() {
+fn what_does_not_pass_is_captured_with_the_reason() {
     let mut bench = bench(setup().start(), LOGGED);
     bench.scene.capture(1 << 1, 64);
-    drop(bench.udp_passes());
+    let reads = [
+        Ok(udp().to_vec()),
+        Ok(vec![0; 60]),
+        Ok(udp()[..20].to_vec()),
+    ];
+    bench.scene.host.reads.borrow_mut().extend(reads);
+    let mut batch = device::Batch::new();
+    (0..3).for_each(|_| bench.private.receive(&mut batch));
+    batch.retain(|frame| bench.filter.accepts(frame, bench.path));
+    assert_eq!(batch.len(), 1);
     bench.scene.runtime.wait(Some(ports::Instant::PAST));
-    assert!(bench.scene.captures().is_empty(), "it was never received");
+    let captures = bench.scene.captures().into_iter();
+    let fates: Vec<_> = captures.map(|(record, _)| record.fate).collect();
+    let truncated = PORT_APPLIANCE + nf::Malformed::TruncatedIp.index();
+    let expected = [Fate::Rule(0), Fate::Passed, Fate::Counter(truncated as u16)];
+    assert_eq!(fates, expected.map(Fate::number));
 }

@@ -157,7 +157,7 @@ fn the_host_is_woken_only_if_it_sleeps_for_that() {
             .ring_word(word::ASLEEP)
             .store(bits, Ordering::Relaxed)
     };
-    sleeps(asleep::NO_ROOM);
+    sleeps(asleep::NO_BUFFER);
     send(&mut *bench.port, &[60]);
     assert_eq!(host.kicks.get(), 0);
     serve(&mut bench.rx, &[HEADER + 60]);
