@@ -13,8 +13,10 @@
 //! | `lab` | QEMU, and what else the lab needs |
 //!
 //! Each has a thin part that observes facts and a pure one that judges them. What cannot be undone,
-//! as a jail, and what may hang, as a virtual machine, is tried in a child process (`probe`).
+//! as a jail, and what may hang, as a virtual machine, is tried in a child process: `probe` starts
+//! it, and `attempt` is what it does.
 
+mod attempt;
 mod finding;
 mod hosts;
 mod jail;
@@ -72,7 +74,7 @@ impl std::error::Error for Error {}
 /// What was found cannot be printed.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if let Some(probe) = arguments.probe {
-        probe.run()?;
+        attempt::run(probe)?;
         return Ok(true);
     }
     let report = Report::new(examine());

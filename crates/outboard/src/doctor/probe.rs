@@ -1,8 +1,7 @@
-//! What is tried in a child process: it cannot be undone, or might hang.
+//! What is tried in a child process, since it cannot be undone or might hang: the parent's side.
 
-use super::{Error, kvm, network};
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
@@ -50,24 +49,6 @@ pub enum Answer {
 }
 
 impl Probe {
-    /// Tries it, in a process that does nothing else. Facts go to standard output.
-    ///
-    /// # Errors
-    /// What a guest could not be started for.
-    pub fn run(self) -> Result<(), Error> {
-        let never = |jailed| match tender::spt::probe::enter(jailed) {
-            Ok(never) => match never {},
-            Err(error) => Err(Error::Probe(error.to_string())),
-        };
-        match self {
-            Self::Spt => never(true),
-            Self::Process => never(false),
-            Self::Namespaces => print(&network::try_namespaces()),
-            Self::Offloads => print(&network::try_offloads()),
-            Self::Kvm => print(&kvm::try_guest()),
-        }
-    }
-
     /// Has a child try it.
     pub fn ask(self) -> Answer {
         self.start().unwrap_or_else(Answer::Lost)
@@ -148,10 +129,4 @@ fn text(pipe: Option<impl Read>) -> std::io::Result<String> {
         pipe.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes)?;
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn print(facts: &impl Serialize) -> Result<(), Error> {
-    let json = serde_json::to_string(facts).map_err(|error| Error::Print(error.into()))?;
-    println!("{json}");
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! A description's words, with their places.
 
-use super::description::{Error, Reason};
+use super::description::error::{Error, Reason};
 use std::ops::Range;
 
 /// A word and where it stands, in bytes.

@@ -1,9 +1,9 @@
 //! `outboard pci bind`: VFIO gets devices.
 
 use super::routes::Route;
-use super::state::{Former, Store};
+use super::state::{Former, GUARD, Store};
 use super::verdict::{Refusal, Verdict, judge};
-use super::{Address, Error, guard, handover, print, require_root, resolve, routes, unbind};
+use super::{Address, Error, handover, print, require_root, resolve, routes, unbind};
 use linux::pci::sysfs::{Device, Tree, VFIO_PCI};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::chown;
@@ -142,7 +142,7 @@ fn adopt(tree: &Tree, store: &Store, had: Vec<Device>, guard: i32) -> Result<Vec
         let Some((former, other)) = of_a_run(store, &device)? else {
             continue;
         };
-        if tree.command(other).as_deref() == Some(guard::NAME) {
+        if tree.command(other).as_deref() == Some(GUARD) {
             return Err(Error::OfRun(device.address, other));
         }
         let node = device.group.map(|group| tree.node(group));

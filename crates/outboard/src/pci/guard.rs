@@ -12,9 +12,9 @@
 //! | monitor: end of file, without that | there is no tender, or none any more |
 //! | guard: `DONE`, or an error's text | the devices are back, or not all are |
 
-use super::state::{Former, Store};
+use super::state::{Former, GUARD, Store};
 use super::{Address, Error, bind, unbind};
-use crate::run::FORWARDED;
+use crate::run::signals::FORWARDED;
 use linux::descriptor;
 use linux::pci::sysfs::Tree;
 use linux::process::Child;
@@ -38,14 +38,14 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// What the guard is called as a process.
-pub(super) const NAME: &str = "outboard-guard";
 /// What the guard says when something is done.
 const DONE: &[u8] = b"+";
 /// Room for what it says otherwise: one line.
 const ANSWER_BYTES_MAX: usize = 1024;
 /// How long its answer may take: more than all that it tries, for so many devices.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often a call that a signal interrupts is made again.
+const INTERRUPTIONS_MAX: u32 = 1000;
 /// How often it looks whether a group is still in use, once the tender has ended.
 const ATTEMPTS: u32 = 100;
 /// How often it looks whether the guard of a run that has ended has given devices back.
@@ -81,7 +81,7 @@ impl Guard {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(Error::Guard)?;
+            .map_err(Error::NoGuard)?;
         let guard = Self(ours);
         guard.answer()?;
         Ok(guard)
@@ -112,14 +112,11 @@ impl Guard {
 
     fn answer(&self) -> Result<(), Error> {
         let mut bytes = [0; ANSWER_BYTES_MAX];
-        let length = loop {
-            match recv(&self.0, &mut bytes, RecvFlags::empty()) {
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Err(Error::guard(Errno::TIMEDOUT)),
-                // The end of file: it is gone.
-                Ok((0, _)) => return Err(Error::guard(Errno::PIPE)),
-                received => break received.map_err(Error::guard)?.0,
-            }
+        let length = match again(|| recv(&self.0, &mut bytes, RecvFlags::empty())) {
+            Err(Errno::AGAIN) => return Err(Error::guard(Errno::TIMEDOUT)),
+            // The end of file: it is gone.
+            Ok((0, _)) => return Err(Error::guard(Errno::PIPE)),
+            received => received.map_err(Error::guard)?.0,
         };
         match &bytes[..length] {
             DONE => Ok(()),
@@ -147,7 +144,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
     descriptor::close_all_but(&mut [0, 1, 2]).map_err(Error::Guard)?;
     std::env::set_current_dir("/").map_err(Error::Guard)?;
     rustix::process::setsid().map_err(Error::guard)?;
-    let name = CString::new(NAME).map_err(|error| Error::Guard(error.into()))?;
+    let name = CString::new(GUARD).map_err(|error| Error::Guard(error.into()))?;
     rustix::thread::set_name(&name).map_err(Error::guard)?;
     // What asks a monitor to end shall not keep the guard from giving devices back.
     let _held = Held::new(FORWARDED).map_err(Error::Guard)?;
@@ -192,8 +189,20 @@ fn id() -> i32 {
 fn wait(socket: BorrowedFd<'_>) {
     if let Ok(Some(tender)) = receive(socket) {
         let mut ended = [PollFd::new(&tender, PollFlags::IN)];
-        while poll(&mut ended, None) == Err(Errno::INTR) {}
+        // If it cannot be waited for, the group is looked at all the same.
+        let _ = again(|| poll(&mut ended, None));
     }
+}
+
+/// Makes a call again if a signal interrupts it, [`INTERRUPTIONS_MAX`] times at most.
+fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    for _ in 0..INTERRUPTIONS_MAX {
+        match call() {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+    Err(Errno::INTR)
 }
 
 /// The tender's pidfd; `None` if the monitor has none to send any more.
@@ -201,16 +210,10 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Errno> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    loop {
+    again(|| {
         let mut bytes = [IoSliceMut::new(&mut byte)];
-        match recvmsg(socket, &mut bytes, &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Err(Errno::INTR) => {}
-            received => {
-                received?;
-                break;
-            }
-        }
-    }
+        recvmsg(socket, &mut bytes, &mut control, RecvFlags::CMSG_CLOEXEC).map(|_| ())
+    })?;
     let mut descriptors = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,

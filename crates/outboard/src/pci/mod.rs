@@ -70,7 +70,9 @@ pub enum Error {
     User(String),
     /// What has to be remembered cannot be.
     State(state::Error),
-    /// There is no guard to take devices for a run.
+    /// No guard can be started that takes devices for a run.
+    NoGuard(io::Error),
+    /// The guard of a run cannot be talked to, or cannot get ready.
     Guard(io::Error),
     /// What the guard says.
     Guarded(String),
@@ -135,10 +137,15 @@ impl fmt::Display for Error {
             Self::Node(path, error) => write!(f, "cannot hand over {}: {error}", path.display()),
             Self::User(name) => write!(f, "--user={name}: no such user; type: getent passwd"),
             Self::State(error) => error.fmt(f),
+            Self::NoGuard(error) => write!(
+                f,
+                "no process can be started that takes devices and gives them back: {error}; is \
+                 /proc mounted?"
+            ),
             Self::Guard(error) => write!(
                 f,
-                "no process that takes devices and gives them back: {error}; is /proc mounted? To \
-                 give back what was taken, type: sudo outboard pci unbind DEVICE"
+                "the process that takes devices and gives them back: {error}; to give back what \
+                 was taken, type: sudo outboard pci unbind DEVICE"
             ),
             Self::Guarded(text) => f.write_str(text),
             Self::Print(error) => write!(f, "cannot print: {error}"),

@@ -26,6 +26,9 @@ const LOCK_ATTEMPTS_MAX: u32 = 100;
 /// How long to wait in between.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
+/// What the guard of a run is called as a process; [`Former::guard`] is its process id.
+pub const GUARD: &str = "outboard-guard";
+
 /// What a device was before VFIO got it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Former {

@@ -5,6 +5,7 @@ mod devices;
 mod named;
 mod request;
 mod rules;
+pub(crate) mod signals;
 mod watch;
 
 pub use request::Request;
@@ -21,21 +22,13 @@ use linux::process;
 use linux::signal::{Held, is_ignored};
 use rustix::io::Errno;
 use rustix::process::Signal;
+use signals::FORWARDED;
 use std::ffi::{CStr, OsString};
 use std::{fmt, io};
 use tender::options::Options;
 
 /// What the tender is called as a process: like the program that is nothing else.
 const TENDER: &CStr = c"outboard-tender";
-/// Signals that are meant for the guest and passed on to the tender.
-pub(crate) const FORWARDED: [Signal; 6] = [
-    Signal::HUP,
-    Signal::INT,
-    Signal::QUIT,
-    Signal::TERM,
-    Signal::USR1,
-    Signal::USR2,
-];
 
 /// Why a guest was not started, or lost.
 #[derive(Debug)]
