@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod demo;
+mod instructions;
 mod lab;
 mod oracle;
 mod packages;
@@ -29,6 +30,8 @@ Commands:
   tidy    check what neither compiler nor clippy checks
   lab     a machine with KVM, an IOMMU and QEMU's network cards
   oracle  compare rules with the kernel's nftables
+  instructions
+          count instructions for each frame, beside those of before
   bench   measure, and write figures to results/
   ci      what .ci/run does: test --yes --verbose
 
@@ -59,6 +62,7 @@ fn dispatch(arguments: &[String]) -> Result<i32, String> {
         "bench" => demo::bench(&root, options),
         "test" => test::main(&root, options),
         "tidy" => tidy::main(&root, options),
+        "instructions" => instructions::main(&root, options),
         "oracle" => oracle::main(&root, options),
         "lab" => lab::main(&root, options),
         "ci" => test::ci(&root, options),

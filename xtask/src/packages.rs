@@ -75,6 +75,14 @@ pub const ORACLE: &[Tool] = &[Tool {
     required: true,
 }];
 
+/// What counting instructions takes.
+pub const COUNT: &[Tool] = &[Tool {
+    program: "valgrind",
+    packages: &["valgrind"],
+    purpose: "counts instructions",
+    required: true,
+}];
+
 /// What the lab takes.
 pub const LAB: &[Tool] = &[
     Tool {

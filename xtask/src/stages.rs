@@ -22,6 +22,8 @@ pub enum Work {
     Runners(&'static [Step]),
     /// The end-to-end tests of virtual machines, in the lab; its tests count.
     Lab,
+    /// Instructions for each frame, beside those of before; each case counts as one check.
+    Instructions,
     /// Tests of the memory that drivers and devices share, under Miri; its tests count.
     Miri,
     /// A short run of every fuzz target.
@@ -123,6 +125,13 @@ pub const STAGES: &[Stage] = &[
         seconds: 180,
         quick: false,
         work: Work::Lab,
+    },
+    Stage {
+        name: "instructions",
+        what: "what drivers and verdicts cost, beside what they did",
+        seconds: 40,
+        quick: false,
+        work: Work::Instructions,
     },
     Stage {
         name: "clippy",

@@ -1,9 +1,9 @@
 //! `cargo xtask test`: every check and test, with progress, an estimate and a closing sum.
 
-use crate::packages::{self, BUILD, LAB, TEST};
+use crate::packages::{self, BUILD, COUNT, LAB, TEST};
 use crate::stages::{self, clock, Stage, Step, Work};
 use crate::tally::{self, Tally};
-use crate::{lab, process, tidy};
+use crate::{instructions, lab, process, tidy};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -193,6 +193,7 @@ fn run(root: &Path, stage: &Stage, options: &Options) -> Outcome {
         Work::Checks(steps) => checks(root, steps, verbose),
         Work::Runners(steps) => runners(root, steps, verbose),
         Work::Lab => in_lab(root, options),
+        Work::Instructions => counted(root, options),
         Work::Miri => miri(root, options),
         Work::Fuzz => fuzz(root, verbose),
     }
@@ -246,6 +247,32 @@ fn in_lab(root: &Path, options: &Options) -> Outcome {
                 outcome.count(status, &output);
             }
         }
+    }
+    outcome
+}
+
+/// Counts instructions. Without valgrind that is skipped; but not by CI, which installs it.
+fn counted(root: &Path, options: &Options) -> Outcome {
+    let mut outcome = Outcome::default();
+    if let Err(reason) = packages::provide(&[COUNT], options.yes) {
+        if !options.yes {
+            return Outcome::skip(&reason);
+        }
+        outcome.check(reason, false);
+        return outcome;
+    }
+    let built = instructions::build(root, options.verbose);
+    let text = match built.and_then(|()| instructions::read(root)) {
+        Ok(text) => text,
+        Err(reason) => {
+            outcome.check(reason, false);
+            return outcome;
+        }
+    };
+    for case in &instructions::CASES {
+        let found = instructions::check(root, case, &text).unwrap_or_else(Some);
+        found.iter().for_each(|what| println!("{}", what));
+        outcome.check(case.name, found.is_none());
     }
     outcome
 }

@@ -5,29 +5,34 @@
 //! which starts it as `forward BATCH FRAMES` and counts what is in `forward_batch`. Both devices
 //! are puppets, outside of that. `--copy` takes each frame through the heap, as where received
 //! buffers cannot be given away. `--look` reads where a frame begins, as who judges it does, so
-//! that the pages of the buffers are used as well.
+//! that the pages of the buffers are used as well. `--e1000e` takes two 82574L instead.
 
 use device::{BATCH_FRAMES_MAX, Batch, Nic, Pool};
-use drivers::net::ixgbe::puppet::Puppet;
-use drivers::net::ixgbe::{BUFFER_BYTES, BUFFERS, Config, Driver, RING};
+use drivers::net::puppet::{Part, Puppet};
+use drivers::net::{e1000e, ixgbe};
 use std::error::Error;
 use std::hint::black_box;
 
 /// Bytes of a frame of 64, without its checksum.
 const FRAME_BYTES: usize = 60;
-/// Buffers, aligned to cache lines, and rings.
-const DMA_BYTES: usize = BUFFERS * (BUFFER_BYTES + 64) + 4 * 16 * RING;
+
+/// A driver and the device's end.
+struct Card<P, N> {
+    puppet: Puppet<P>,
+    driver: N,
+    pool: Pool,
+}
 
 /// What is counted: a batch is received and sent.
 #[inline(never)]
-fn forward_batch(from: &mut Driver, to: &mut Driver, batch: &mut Batch) {
+fn forward_batch<N: Nic>(from: &mut N, to: &mut N, batch: &mut Batch) {
     from.receive(batch);
     to.transmit(batch);
 }
 
 /// The same with copies.
 #[inline(never)]
-fn forward_batch_copied(from: &mut Driver, to: &mut Driver, batch: &mut Batch, pool: &Pool) {
+fn forward_batch_copied<N: Nic>(from: &mut N, to: &mut N, batch: &mut Batch, pool: &Pool) {
     from.receive(batch);
     let mut copied = Batch::new();
     for frame in batch.drain() {
@@ -44,7 +49,7 @@ fn forward_batch_copied(from: &mut Driver, to: &mut Driver, batch: &mut Batch, p
 
 /// The same with a look at each frame.
 #[inline(never)]
-fn forward_batch_seen(from: &mut Driver, to: &mut Driver, batch: &mut Batch) {
+fn forward_batch_seen<N: Nic>(from: &mut N, to: &mut N, batch: &mut Batch) {
     from.receive(batch);
     for frame in batch.iter() {
         black_box(frame.bytes().first());
@@ -52,11 +57,26 @@ fn forward_batch_seen(from: &mut Driver, to: &mut Driver, batch: &mut Batch) {
     to.transmit(batch);
 }
 
-fn nic() -> Result<(Puppet, Driver, Pool), Box<dyn Error>> {
-    let (puppet, bar, mut arena) = Puppet::new(DMA_BYTES);
-    let pool = Pool::dma(&mut arena, BUFFERS, BUFFER_BYTES)?;
-    let nic = Driver::new(bar, &mut arena, pool, Config::FORWARD, puppet.clock())?;
-    Ok((puppet, nic, pool))
+/// Two drivers with this name, each with its puppet.
+macro_rules! cards {
+    ($driver:ident) => {{
+        // Buffers, aligned to cache lines, and rings.
+        const DMA_BYTES: usize =
+            $driver::BUFFERS * ($driver::BUFFER_BYTES + 64) + 4 * 16 * $driver::RING;
+        let card = || -> Result<_, Box<dyn Error>> {
+            let (puppet, bar, mut arena) = $driver::puppet::Puppet::new(DMA_BYTES);
+            let pool = Pool::dma(&mut arena, $driver::BUFFERS, $driver::BUFFER_BYTES)?;
+            let config = $driver::Config::FORWARD;
+            let driver: $driver::Driver =
+                $driver::Driver::new(bar, &mut arena, pool, config, puppet.clock())?;
+            Ok(Card {
+                puppet,
+                driver,
+                pool,
+            })
+        };
+        (card()?, card()?)
+    }};
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -64,28 +84,43 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let (batch, frames, flag) = match arguments.as_slice() {
         [batch, frames] => (batch, frames, ""),
-        [batch, frames, flag @ ("--copy" | "--look")] => (batch, frames, *flag),
-        _ => return Err("usage: forward BATCH FRAMES [--copy | --look]".into()),
+        [batch, frames, flag @ ("--copy" | "--look" | "--e1000e")] => (batch, frames, *flag),
+        _ => return Err("usage: forward BATCH FRAMES [--copy | --look | --e1000e]".into()),
     };
     let (size, frames): (usize, usize) = (batch.parse()?, frames.parse()?);
-    let (mut left, mut from, pool) = nic()?;
-    let (mut right, mut to, _) = nic()?;
+    match flag {
+        "--e1000e" => forward(cards!(e1000e), size, frames, flag),
+        _ => forward(cards!(ixgbe), size, frames, flag),
+    }
+}
+
+/// Forwards so many frames in batches of this size.
+fn forward<P: Part, N: Nic>(
+    (mut left, mut right): (Card<P, N>, Card<P, N>),
+    size: usize,
+    frames: usize,
+    flag: &str,
+) -> Result<(), Box<dyn Error>> {
+    let (from, to) = (&mut left.driver, &mut right.driver);
     let mut batch = Batch::new();
-    let mut sent = 0;
-    while sent < frames {
+    let mut bytes = 0;
+    while bytes < frames * FRAME_BYTES {
         for _ in 0..size {
-            left.write_back(FRAME_BYTES as u64)?;
+            left.puppet.write_back(FRAME_BYTES as u64)?;
         }
         // A batch holds that many; more are several.
         for _ in 0..size.div_ceil(BATCH_FRAMES_MAX) {
             match flag {
-                "--copy" => forward_batch_copied(&mut from, &mut to, &mut batch, &pool),
-                "--look" => forward_batch_seen(&mut from, &mut to, &mut batch),
-                _ => forward_batch(&mut from, &mut to, &mut batch),
+                "--copy" => forward_batch_copied(from, to, &mut batch, &left.pool),
+                "--look" => forward_batch_seen(from, to, &mut batch),
+                _ => forward_batch(from, to, &mut batch),
             }
         }
-        right.report(|[_, command]| sent += usize::from(command & 0xffff == FRAME_BYTES as u64))?;
+        // A frame across the end of a page has two descriptors on some devices.
+        let bytes_of = |[_, command]: [u64; 2]| bytes += command as usize & 0xffff;
+        right.puppet.report(bytes_of)?;
     }
-    assert_eq!(sent, frames.next_multiple_of(size), "every frame was sent");
+    let all = frames.next_multiple_of(size) * FRAME_BYTES;
+    assert_eq!(bytes, all, "every frame was sent");
     Ok(())
 }

@@ -1,0 +1,290 @@
+//! `cargo xtask instructions`: what drivers and verdicts cost, in instructions for each frame.
+//!
+//! Valgrind counts what is executed between entering and leaving one function. The numbers are the
+//! same on each machine: nothing that is counted calls a function of the C library's of which the
+//! processor chooses one. They may change with the compiler. `xtask/instructions.txt` keeps those of
+//! the last commit that changed them on purpose.
+
+use crate::process;
+use std::path::Path;
+use std::process::Command;
+
+/// Where the numbers are kept.
+const PATH: &str = "xtask/instructions.txt";
+/// A number that grew by more fails, in percent.
+const GROWTH_PERCENT_MAX: f64 = 2.0;
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+const HELP: &str = "\
+Usage: cargo xtask instructions [--write]
+
+Counts instructions for each frame, beside those in xtask/instructions.txt.
+
+  --write  write the counted ones into that file; say there why they changed
+";
+
+/// Something that is counted.
+pub struct Case {
+    /// Its name in the file.
+    pub name: &'static str,
+    /// The example that does it.
+    example: &'static str,
+    /// The function whose instructions count, as callgrind's patterns are written.
+    function: &'static str,
+    /// The example's arguments.
+    arguments: &'static [&'static str],
+    /// How many frames it then takes.
+    frames: u32,
+}
+
+const fn forward(name: &'static str, arguments: &'static [&'static str]) -> Case {
+    Case {
+        name,
+        example: "forward",
+        function: "*forward_batch*",
+        arguments,
+        frames: 12_800,
+    }
+}
+
+const fn verdict(name: &'static str, arguments: &'static [&'static str]) -> Case {
+    Case {
+        name,
+        example: "verdict_cost",
+        function: "*judge*",
+        arguments,
+        frames: 20_480,
+    }
+}
+
+/// All that is counted.
+pub const CASES: [Case; 11] = [
+    forward("ixgbe, batches of 1", &["1", "12800"]),
+    forward("ixgbe, batches of 8", &["8", "12800"]),
+    forward("ixgbe, batches of 32", &["32", "12800"]),
+    forward("ixgbe, batches of 128", &["128", "12800"]),
+    forward("e1000e, batches of 1", &["1", "12800", "--e1000e"]),
+    forward("e1000e, batches of 8", &["8", "12800", "--e1000e"]),
+    forward("e1000e, batches of 32", &["32", "12800", "--e1000e"]),
+    forward("e1000e, batches of 128", &["128", "12800", "--e1000e"]),
+    verdict("a verdict, default rules", &["default", "20480"]),
+    verdict("a verdict, 100 rules", &["100", "20480"]),
+    verdict("a verdict, 10000 rules", &["10000", "20480"]),
+];
+
+/// `cargo xtask instructions`.
+///
+/// # Errors
+/// One line, if nothing could be counted.
+pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
+    if crate::wants_help(arguments) {
+        print!("{}", HELP);
+        return Ok(0);
+    }
+    let write = match arguments {
+        [] => false,
+        [option] if option == "--write" => true,
+        [other, ..] => {
+            return Err(format!(
+                "instructions takes no `{}`; type: cargo xtask instructions --help",
+                other
+            ))
+        }
+    };
+    build(root, true)?;
+    let text = read(root)?;
+    let mut counts = Vec::new();
+    let mut grown = false;
+    for case in &CASES {
+        let count = count(root, case)?;
+        let before = recorded(&text, case.name);
+        let known = before.map_or("unknown".to_string(), |before| format!("{:.2}", before));
+        println!("{:<26} {:>8.2}  was {:>8}", case.name, count, known);
+        grown |= growth(case.name, count, before).is_some();
+        counts.push(count);
+    }
+    if write {
+        let path = root.join(PATH);
+        std::fs::write(&path, written(&text, &counts))
+            .map_err(|error| format!("{}: {}", path.display(), error))?;
+    }
+    Ok(if grown && !write { 1 } else { 0 })
+}
+
+/// Builds what is counted.
+///
+/// # Errors
+/// One line, if that fails.
+pub fn build(root: &Path, verbose: bool) -> Result<(), String> {
+    let mut cargo = Command::new(process::cargo());
+    cargo.args(["build", "--release", "-p", "drivers", "-p", "nf"]);
+    cargo.args(["--example", "forward", "--example", "verdict_cost"]);
+    let finished = process::capture(cargo.current_dir(root), verbose)?;
+    if finished.status == 0 {
+        return Ok(());
+    }
+    println!("{}", finished.output);
+    Err("the examples of drivers and nf do not build".to_string())
+}
+
+/// The text of the file.
+///
+/// # Errors
+/// One line, if it cannot be read.
+pub fn read(root: &Path) -> Result<String, String> {
+    std::fs::read_to_string(root.join(PATH)).map_err(|error| format!("{}: {}", PATH, error))
+}
+
+/// Counts the instructions of a case, and says what is wrong with their number.
+///
+/// # Errors
+/// One line, if they cannot be counted.
+pub fn check(root: &Path, case: &Case, text: &str) -> Result<Option<String>, String> {
+    let finding = growth(case.name, count(root, case)?, recorded(text, case.name));
+    Ok(finding.map(|what| {
+        format!(
+            "{}; to see where: {} && callgrind_annotate callgrind.out; if it is meant: \
+             cargo xtask instructions --write",
+            what,
+            words(&valgrind(root, case, "callgrind.out"))
+        )
+    }))
+}
+
+/// Instructions for each frame.
+fn count(root: &Path, case: &Case) -> Result<f64, String> {
+    let finished = process::capture(&mut valgrind(root, case, "/dev/null"), false)?;
+    match collected(&finished.output) {
+        Some(count) if finished.status == 0 && count > 0.0 => Ok(count / f64::from(case.frames)),
+        _ => Err(format!(
+            "{}: valgrind counted nothing: {}",
+            case.name,
+            finished.output.lines().last().unwrap_or("nothing was said")
+        )),
+    }
+}
+
+fn valgrind(root: &Path, case: &Case, out: &str) -> Command {
+    let examples = process::target_folder(root)
+        .join(TARGET)
+        .join("release/examples");
+    let mut command = Command::new("valgrind");
+    command
+        .arg("--tool=callgrind")
+        .arg(format!("--callgrind-out-file={}", out))
+        .arg(format!("--toggle-collect={}", case.function))
+        .arg(examples.join(case.example))
+        .args(case.arguments);
+    command
+}
+
+/// A command as one types it.
+fn words(command: &Command) -> String {
+    let arguments = command.get_args().map(|word| {
+        let word = word.to_string_lossy().into_owned();
+        if word.contains('*') {
+            format!("'{}'", word)
+        } else {
+            word
+        }
+    });
+    let program = command.get_program().to_string_lossy().into_owned();
+    std::iter::once(program)
+        .chain(arguments)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// The count in what callgrind says at its end: `==7== Collected : 123`.
+fn collected(output: &str) -> Option<f64> {
+    output
+        .lines()
+        .find_map(|line| line.split_once("Collected : "))
+        .and_then(|(_, count)| count.trim().parse().ok())
+}
+
+/// The number of a case in the file: a line `NUMBER NAME`.
+fn recorded(text: &str, name: &str) -> Option<f64> {
+    text.lines()
+        .filter_map(|line| line.split_once(' '))
+        .find(|(_, known)| *known == name)
+        .and_then(|(number, _)| number.parse().ok())
+}
+
+/// What is wrong with a number: it grew, or nobody knows what it was.
+fn growth(name: &str, count: f64, before: Option<f64>) -> Option<String> {
+    let before = match before {
+        Some(before) => before,
+        None => return Some(format!("{}: {} has no number for it", name, PATH)),
+    };
+    let percent = (count / before - 1.0) * 100.0;
+    (percent > GROWTH_PERCENT_MAX).then(|| {
+        format!(
+            "{}: {:.2} instructions for each frame, {:.1} % more than {:.2}",
+            name, count, percent, before
+        )
+    })
+}
+
+/// The file with these numbers: its comments stay.
+fn written(text: &str, counts: &[f64]) -> String {
+    let comments = text.lines().filter(|line| line.starts_with('#'));
+    let numbers = CASES.iter().zip(counts);
+    comments
+        .map(|line| format!("{}\n", line))
+        .chain(numbers.map(|(case, count)| format!("{:.2} {}\n", count, case.name)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_beyond_the_limit_fails() {
+        assert_eq!(growth("a", 102.0, Some(100.0)), None);
+        assert_eq!(growth("a", 50.0, Some(100.0)), None);
+        let says = growth("a", 103.0, Some(100.0)).unwrap();
+        assert!(says.contains("3.0 % more than 100.00"), "{}", says);
+        assert!(growth("a", 1.0, None).unwrap().contains("no number"));
+    }
+
+    #[test]
+    fn numbers_are_written_and_read() {
+        let counts: Vec<f64> = (0..CASES.len()).map(|n| n as f64 + 0.25).collect();
+        let text = written("# Why.\n7 gone\n", &counts);
+        assert!(
+            text.starts_with("# Why.\n0.25 ixgbe, batches of 1\n"),
+            "{}",
+            text
+        );
+        for (case, count) in CASES.iter().zip(counts) {
+            assert_eq!(recorded(&text, case.name), Some(count));
+        }
+        assert_eq!(recorded(&text, "gone"), None);
+    }
+
+    #[test]
+    fn each_case_has_its_number() {
+        let text = include_str!("../instructions.txt");
+        for case in &CASES {
+            assert!(recorded(text, case.name).is_some(), "{}", case.name);
+        }
+    }
+
+    #[test]
+    fn what_callgrind_says_is_read() {
+        assert_eq!(collected("x\n==7== Collected : 123\n"), Some(123.0));
+        assert_eq!(collected("==7== no such thing"), None);
+    }
+
+    #[test]
+    fn the_command_can_be_typed() {
+        let typed = words(&valgrind(Path::new("r"), &CASES[0], "out"));
+        assert!(
+            typed.contains("'--toggle-collect=*forward_batch*'"),
+            "{}",
+            typed
+        );
+        assert!(typed.ends_with("/forward 1 12800"), "{}", typed);
+    }
+}
