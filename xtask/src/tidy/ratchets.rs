@@ -9,7 +9,7 @@ use super::{Finding, Tree};
 /// Where the numbers are kept.
 pub const PATH: &str = "xtask/ratchets.txt";
 /// What lowers them.
-pub const WRITE: &str = "cargo xtask tidy --write";
+const WRITE: &str = "cargo xtask tidy --write";
 
 /// The folders that count as unsafe islands.
 pub const ISLANDS: [&str; 4] = [
@@ -19,7 +19,7 @@ pub const ISLANDS: [&str; 4] = [
     "crates/unikernel/src",
 ];
 /// All islands together stay under this many lines.
-pub const ISLAND_LINES_MAX: usize = 8000;
+pub const ISLAND_LINES_MAX: usize = 6000;
 /// A function is a screen: this many lines, from `fn` to its last brace.
 pub const FUNCTION_LINES_MAX: usize = 70;
 

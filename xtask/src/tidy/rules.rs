@@ -85,6 +85,12 @@ pub const RULES: &[Rule] = &[
         check: file_length,
     },
     Rule {
+        name: "module-folder",
+        asks: "a module with a folder is the folder's mod.rs",
+        limit: 0,
+        check: module_folder,
+    },
+    Rule {
         name: "unfinished",
         asks: "nothing is left for later in code",
         limit: 0,
@@ -356,7 +362,7 @@ fn lines(tree: &Tree) -> impl Iterator<Item = (&str, usize, &str)> {
 
 fn file_length(tree: &Tree) -> Vec<Finding> {
     tree.rust()
-        .filter(|(path, _)| !path.ends_with("tests.rs"))
+        .filter(|(path, _)| !(path.ends_with("tests.rs") || path.ends_with("tests/mod.rs")))
         .map(|(path, text)| (path, lines_without_tests(text)))
         .filter(|(_, lines)| *lines > FILE_LINES_MAX)
         .map(|(path, lines)| {
@@ -365,6 +371,20 @@ fn file_length(tree: &Tree) -> Vec<Finding> {
                 lines, FILE_LINES_MAX
             );
             Finding::new(path, 0, what)
+        })
+        .collect()
+}
+
+fn module_folder(tree: &Tree) -> Vec<Finding> {
+    tree.rust()
+        .filter_map(|(path, _)| Some((path, path.strip_suffix(".rs")?)))
+        .filter(|(_, folder)| tree.has(folder))
+        .map(|(path, folder)| {
+            Finding::new(
+                path,
+                0,
+                format!("move it to {}/mod.rs, beside its parts", folder),
+            )
         })
         .collect()
 }

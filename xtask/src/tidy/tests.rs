@@ -389,13 +389,37 @@ fn file_length() {
     let with_tests = format!("{}#[cfg(test)]\nmod tests {{\n{}}}\n", body, body);
     kept(
         "file-length",
-        &[("a.rs", &with_tests), ("b/tests.rs", &with_tests.repeat(2))],
+        &[
+            ("a.rs", &with_tests),
+            ("b/tests.rs", &with_tests.repeat(2)),
+            ("c/tests/mod.rs", &with_tests.repeat(2)),
+        ],
     );
     broken(
         "file-length",
         &[("a.rs", &format!("{}//\n", body))],
         0,
         "801 lines",
+    );
+}
+
+#[test]
+fn module_folder() {
+    let part = ("crates/nf/src/key/field.rs", "");
+    kept(
+        "module-folder",
+        &[
+            ("crates/nf/src/key/mod.rs", ""),
+            part,
+            ("crates/nf/src/keys.rs", ""),
+        ],
+    );
+    let beside = ("crates/nf/src/key.rs", "");
+    broken(
+        "module-folder",
+        &[beside, part],
+        0,
+        "crates/nf/src/key/mod.rs",
     );
 }
 
