@@ -28,7 +28,7 @@ pub use error::Error;
 
 use alloc::boxed::Box;
 use core::fmt;
-use device::{Nic, Pool};
+use device::{Batch, Nic, NicCounts, Pool, Sent};
 use hw::{DmaArena, Mmio};
 
 /// All drivers.
@@ -118,6 +118,13 @@ impl fmt::Display for StartError {
 }
 
 impl core::error::Error for StartError {}
+
+/// Drops the frames of a batch that is to be sent while the link is down, and counts them.
+#[cold]
+fn link_down(batch: &mut Batch, counts: &mut NicCounts) -> Sent {
+    counts.tx_link_down += batch.drain().count() as u64;
+    Sent::default()
+}
 
 #[cfg(test)]
 mod tests {

@@ -320,8 +320,7 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
 
     fn transmit(&mut self, batch: &mut Batch) -> Sent {
         if self.link.is_none() {
-            self.counts.tx_link_down += batch.drain().count() as u64;
-            return Sent::default();
+            return net::link_down(batch, &mut self.counts);
         }
         self.transmitter.reclaim();
         let sent = self.transmitter.put(batch, &mut self.counts);

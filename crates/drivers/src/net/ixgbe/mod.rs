@@ -310,9 +310,7 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
     fn transmit(&mut self, batch: &mut Batch) -> Sent {
         // There is none while the device does not run.
         if self.link.is_none() {
-            self.counts.tx_link_down += batch.len() as u64;
-            drop(batch.drain());
-            return Sent::default();
+            return net::link_down(batch, &mut self.counts);
         }
         self.transmitter
             .transmit(&self.bar, batch, &mut self.counts)

@@ -95,8 +95,10 @@ impl<const N: usize> Transmitter<N> {
         self.sent = Sent::all(batch);
         let last = self.put(batch, counts);
         if last != 0 {
-            self.ring.store(self.tail - 1, TX_COMMAND, last | TX_RS);
-            bar.doorbell(TDT, (self.tail & (N - 1)) as u32);
+            // Read once: the store might change it, as far as the compiler knows.
+            let tail = self.tail;
+            self.ring.store(tail - 1, TX_COMMAND, last | TX_RS);
+            bar.doorbell(TDT, (tail & (N - 1)) as u32);
         }
         self.sent
     }
