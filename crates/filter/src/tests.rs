@@ -7,6 +7,9 @@ use alloc::string::ToString;
 use alloc::vec;
 use ports::puppet::{Scene, Setup};
 
+/// Texts that are offered until one was changed each time that it was copied.
+const TORN_ATTEMPTS_MAX: usize = 100;
+
 /// Drops everything: its only rule is the policy.
 const DROP: &str = "table bridge f {
     chain c {
@@ -174,6 +177,28 @@ fn what_is_offered_and_no_good_is_refused_and_the_rules_stay() {
     bench.filter.refresh();
     assert_eq!(bench.scene.status().refused, 4);
     bench.scene.offer(9, 0, DROP);
+    bench.filter.refresh();
+    assert!(!bench.udp_passes());
+}
+
+#[test]
+fn a_text_that_does_not_hold_still_is_refused() {
+    let mut bench = bench(setup().start(), ACCEPT);
+    // Long, so that the host changes something while it is copied.
+    let text = [ACCEPT, "#", &"x".repeat(1 << 20), "\n"].concat();
+    bench.scene.offer(1, 0, &text);
+    let Bench { filter, scene, .. } = &mut bench;
+    scene.while_changing(|| {
+        for _ in 0..TORN_ATTEMPTS_MAX {
+            filter.refresh();
+            if scene.status().reason == RulesRefused::Torn as u64 {
+                break;
+            }
+        }
+    });
+    assert_eq!(bench.scene.status().reason, RulesRefused::Torn as u64);
+    assert!(bench.udp_passes());
+    bench.scene.offer(u64::MAX, 1, DROP);
     bench.filter.refresh();
     assert!(!bench.udp_passes());
 }

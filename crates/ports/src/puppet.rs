@@ -23,7 +23,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use device::{Netif, Pool};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -55,6 +55,8 @@ pub struct Puppet {
     pub prints: RefCell<VecDeque<Result<usize, Errno>>>,
     /// The monotonic clock.
     pub now: Cell<u64>,
+    /// How far the clock goes on each time that it is read.
+    pub step: Cell<u64>,
     /// How often the host was woken.
     pub kicks: Cell<u32>,
     /// The disk; bytes beyond its end are not there.
@@ -152,6 +154,7 @@ impl Host for Puppet {
     }
 
     fn monotonic(&self) -> u64 {
+        self.now.set(self.now.get() + self.step.get());
         self.now.get()
     }
 
@@ -385,6 +388,22 @@ impl Scene {
         self.say(offset_of!(Control, slot), slot);
         self.say(offset_of!(Control, length), length);
         self.say(offset_of!(Control, generation), generation);
+    }
+
+    /// Runs `closure` while the host changes the generation all the time.
+    pub fn while_changing(&self, closure: impl FnOnce()) {
+        let (control, over) = (self.control, AtomicBool::new(false));
+        let word = &control[offset_of!(Control, generation) / WORD];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    word.store(word.load(Ordering::Relaxed) + 1);
+                }
+            });
+            let end = catch_unwind(AssertUnwindSafe(closure));
+            over.store(true, Ordering::Relaxed);
+            end.unwrap_or_else(|panic| resume_unwind(panic));
+        });
     }
 
     /// What the guest says of its rules.

@@ -3,6 +3,7 @@
 mod capture;
 mod disk;
 mod layer;
+mod message;
 mod nic;
 mod tap;
 

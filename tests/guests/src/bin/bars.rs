@@ -5,7 +5,6 @@
 #![no_main]
 
 use abi::pci::bar_address;
-use device::Netif;
 use hw::Register;
 use unikernel::println;
 
