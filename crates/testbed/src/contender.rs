@@ -33,6 +33,8 @@ pub enum Contender {
     OffloadedRelay,
     /// The firewall on `spt`.
     Firewall,
+    /// The firewall on `process`, without a jail: what the jail costs is the difference.
+    UnjailedFirewall,
     /// The same on two software NICs, each of which is a process with one of the taps.
     FirewallOnNics,
     /// The kernel itself.
@@ -40,7 +42,7 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// All of them, the baseline first.
+    /// What a demonstration compares, the baseline first.
     pub const ALL: [Self; 4] = [
         Self::PlainRelay,
         Self::OffloadedRelay,
@@ -58,6 +60,7 @@ impl Contender {
             Self::PlainRelay => "plain relay",
             Self::OffloadedRelay => "offloaded relay",
             Self::Firewall => "firewall",
+            Self::UnjailedFirewall => "firewall, no jail",
             Self::FirewallOnNics => "firewall on NICs",
             Self::KernelBridge => "kernel bridge",
         }
@@ -167,6 +170,10 @@ impl Standing {
             }
             Contender::Firewall => {
                 return Self::firewall(programs, &[], None, Stdio::null());
+            }
+            Contender::UnjailedFirewall => {
+                let options = ["--host=process".into()];
+                return Self::firewall(programs, &options, None, Stdio::null());
             }
             Contender::FirewallOnNics => {
                 return Self::on_nics(programs, &[], None, Stdio::null());

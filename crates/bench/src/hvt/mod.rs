@@ -47,13 +47,9 @@ const fn at_most(measure: Measure, most: f64) -> Promise {
 }
 
 /// The promises.
-pub const PROMISES: [Promise; 4] = [
+pub const PROMISES: [Promise; 3] = [
     at_most(ROUND_TRIP, 1.05),
     at_most(START, 1.05),
-    Promise {
-        bound: Bound::AtLeast(1.0),
-        ..at_most(frames::RATE, 0.0)
-    },
     Promise {
         baseline: None,
         ..at_most(frames::EXITS, 0.1)
