@@ -71,18 +71,13 @@ pub fn open(path: &Path) -> Result<(File, Image), Error> {
 /// If it does not understand the one that was asked for: images with Outboard's extension
 /// understand all.
 pub fn host(image: &Image, asked: Option<Host>) -> Result<Host, Error> {
-    let built_for = match image.target {
-        Target::Spt => Host::Spt,
-        Target::Hvt => Host::Hvt,
-    };
-    let host = asked.unwrap_or(built_for);
-    let same = (host == Host::Hvt) == (image.target == Target::Hvt);
+    let speaks = |host: &Host| host.target() == image.target;
+    let built_for = || Host::ALL.into_iter().find(speaks);
     let understands = image.extension.is_some() && image.target_address.is_some();
-    if same || understands {
-        Ok(host)
-    } else {
-        Err(Error::Target(image.target))
-    }
+    asked
+        .or_else(built_for)
+        .filter(|host| speaks(host) || understands)
+        .ok_or(Error::Target(image.target))
 }
 
 /// Size of an ELF64 header, of a program header, and places in them (System V ABI, chapters 4, 5).

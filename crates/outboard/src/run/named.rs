@@ -45,13 +45,8 @@ fn choose_mac(net: &mut Net) -> Option<String> {
 /// The guest that is started with these options.
 pub(super) fn describe(options: &Options, image: &Image) -> Description {
     let path = std::fs::canonicalize(&options.image).unwrap_or_else(|_| options.image.clone());
-    let host = match load::host(image, options.host) {
-        Ok(Host::Spt) => "spt",
-        Ok(Host::Hvt) => "hvt",
-        Ok(Host::Process) => "process",
-        // The tender will say that it cannot be.
-        Err(_) => "none",
-    };
+    // Where there is none, the tender will say so.
+    let host = load::host(image, options.host).map_or("none", Host::name);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let started = now.map_or(0, |since| since.as_secs());
     let features = image.extension.map_or(0, |extension| extension.features);

@@ -6,6 +6,7 @@
 mod pci;
 
 use abi::manifest::is_device_name;
+use abi::note::Target;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -145,6 +146,29 @@ pub enum Host {
     Hvt,
     /// As a plain process, which debuggers and profilers can look into.
     Process,
+}
+
+impl Host {
+    /// All hosts. Of those that speak one ABI, the first is where an image runs that was built for
+    /// it.
+    pub const ALL: [Self; 3] = [Self::Spt, Self::Hvt, Self::Process];
+
+    /// What users call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Spt => "spt",
+            Self::Hvt => "hvt",
+            Self::Process => "process",
+        }
+    }
+
+    /// The ABI that its guests speak.
+    pub fn target(self) -> Target {
+        match self {
+            Self::Spt | Self::Process => Target::Spt,
+            Self::Hvt => Target::Hvt,
+        }
+    }
 }
 
 /// Where a file is.
@@ -350,12 +374,10 @@ impl Draft {
                 self.memory_mib = Some(mib);
             }
             "--host" => {
-                self.host = match typed.value {
-                    b"spt" => Some(Host::Spt),
-                    b"hvt" => Some(Host::Hvt),
-                    b"process" => Some(Host::Process),
-                    _ => return Err(typed.wrong("--host=spt, --host=hvt or --host=process")),
-                };
+                let expected = "--host=spt, --host=hvt or --host=process";
+                let named = |host: &Host| host.name().as_bytes() == typed.value;
+                let host = Host::ALL.into_iter().find(named);
+                self.host = Some(host.ok_or_else(|| typed.wrong(expected))?);
             }
             "--poll" => {
                 self.sleepless = match typed.value {
