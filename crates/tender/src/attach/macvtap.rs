@@ -51,7 +51,7 @@ impl Macvtap {
             Opened {
                 fd: tap.into_fd(),
                 mtu,
-                virtio_net_header: headers.wanted(),
+                flags: headers.flags(),
             },
             mac,
         ))

@@ -7,7 +7,7 @@ mod tap;
 
 use crate::check::{Pairs, Source};
 use crate::options::{Net, NetSource, Options};
-use abi::extension::feature;
+use abi::extension::{device_flag, feature};
 use abi::manifest::Device;
 use abi::pci::Request;
 use linux::netlink;
@@ -26,8 +26,8 @@ pub struct Attached {
     pub device: Device,
     /// What the guest reads and writes.
     pub fd: OwnedFd,
-    /// Whether frames begin with a virtio-net header.
-    pub virtio_net_header: bool,
+    /// Bits of [`device_flag`] that the guest is told.
+    pub flags: u32,
 }
 
 /// Why a device cannot be attached.
@@ -163,19 +163,12 @@ pub fn attach(
                     option: net_option(net),
                     reason,
                 };
-                let (
-                    Opened {
-                        fd,
-                        virtio_net_header,
-                        ..
-                    },
-                    device,
-                ) = result.map_err(reason)?;
+                let (Opened { fd, flags, .. }, device) = result.map_err(reason)?;
                 Attached {
                     index,
                     device,
                     fd,
-                    virtio_net_header,
+                    flags,
                 }
             }
             Source::Block(block) => {
@@ -189,7 +182,7 @@ pub fn attach(
                     index,
                     device: disk.device,
                     fd: disk.fd,
-                    virtio_net_header: false,
+                    flags: 0,
                 }
             }
         });
@@ -214,9 +207,22 @@ impl Headers {
         self.understood && self.offload
     }
 
+    /// What the guest is told of a tap that we open.
+    fn flags(self) -> u32 {
+        header_flag(self.wanted())
+    }
+
     /// The bits of [`offload`] for a tap with headers, or without.
     fn offloads(self) -> u32 {
         if self.wanted() { offload::ALL } else { 0 }
+    }
+}
+
+/// The bit that says whether frames have headers.
+fn header_flag(has_headers: bool) -> u32 {
+    match has_headers {
+        true => device_flag::VIRTIO_NET_HEADER,
+        false => 0,
     }
 }
 
@@ -225,7 +231,8 @@ impl Headers {
 struct Opened {
     fd: OwnedFd,
     mtu: i32,
-    virtio_net_header: bool,
+    /// Bits of [`device_flag`].
+    flags: u32,
 }
 
 fn attach_net(

@@ -37,7 +37,7 @@ pub(super) fn open(name: &str, create: bool, headers: Headers) -> Result<Opened,
     Ok(Opened {
         fd: tap.into_fd(),
         mtu,
-        virtio_net_header: headers.wanted(),
+        flags: headers.flags(),
     })
 }
 
@@ -89,7 +89,7 @@ pub(super) fn adopt(number: i32, headers: Headers) -> Result<Opened, Reason> {
     Ok(Opened {
         fd,
         mtu,
-        virtio_net_header,
+        flags: super::header_flag(virtio_net_header),
     })
 }
 

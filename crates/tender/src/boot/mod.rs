@@ -5,7 +5,7 @@ use crate::attach::Attached;
 use crate::attach::pci::Pci;
 use crate::options::Options;
 use abi::COMMAND_LINE_BYTES_MAX;
-use abi::extension::{self, HostInfo, device_flag};
+use abi::extension::{self, HostInfo};
 use abi::manifest::{ENTRIES_MAX, Entry, Header, VERSION, size_of_manifest};
 use abi::spt::{BOOT_INFO, BootInfo};
 use std::ffi::OsString;
@@ -119,8 +119,8 @@ pub fn host_info(
     pci: &Pci,
 ) -> HostInfo {
     let mut devices = [0; ENTRIES_MAX];
-    for device in attached.iter().filter(|device| device.virtio_net_header) {
-        devices[device.index] = device_flag::VIRTIO_NET_HEADER;
+    for device in attached {
+        devices[device.index] = device.flags;
     }
     let (share, share_bytes) = share.unwrap_or_default();
     HostInfo {

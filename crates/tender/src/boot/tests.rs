@@ -1,5 +1,6 @@
 use super::*;
 use abi::IMAGE_BASE;
+use abi::extension::device_flag;
 use abi::manifest::{Device, kind, parse};
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -70,21 +71,21 @@ fn the_largest_boot_area_lies_below_the_image() {
 }
 
 #[test]
-fn only_networks_with_headers_are_marked() {
+fn each_device_is_told_of_with_its_flags() {
     let net = Device::Net {
         mac: [2; 6],
         mtu: 1500,
     };
-    let attached = |index, virtio_net_header| Attached {
+    let attached = |index, flags| Attached {
         index,
         device: net,
         fd: OwnedFd::from(File::open("/dev/null").unwrap()),
-        virtio_net_header,
+        flags,
     };
     let info = host_info(
         1,
         Some((4096, 8192)),
-        &[attached(1, true), attached(2, false)],
+        &[attached(1, device_flag::VIRTIO_NET_HEADER), attached(2, 0)],
         &Pci::default(),
     );
     assert_eq!(info.devices[..3], [0, device_flag::VIRTIO_NET_HEADER, 0]);

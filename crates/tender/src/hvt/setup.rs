@@ -329,7 +329,7 @@ mod tests {
             index,
             device,
             fd: fd(),
-            virtio_net_header: false,
+            flags: 0,
         };
         let mut info = HostInfo::ZERO;
         info.devices[3] = device_flag::VIRTIO_NET_HEADER;

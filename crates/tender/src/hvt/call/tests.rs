@@ -37,7 +37,7 @@ fn calls() -> (Calls, UnixDatagram) {
         index,
         device,
         fd,
-        virtio_net_header: false,
+        flags: 0,
     };
     let net = Device::Net {
         mac: [2; 6],

@@ -37,7 +37,7 @@ impl World {
             index,
             device,
             fd,
-            virtio_net_header: false,
+            flags: 0,
         };
         Self {
             words: (0..WORDS).map(|_| AtomicU64::new(0)).collect(),
