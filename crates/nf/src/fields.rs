@@ -7,7 +7,7 @@
 //!
 //! The files that a new field touches: this one; `key/mod.rs`, which reads its bytes;
 //! `nft/tests/accepted.txt`, whose rules are shown to nft too; the oracle's `frame.rs`, which makes
-//! frames that have it; and the documents.
+//! frames that have it; and the changelog.
 
 use core::fmt;
 
