@@ -23,8 +23,8 @@ impl core::fmt::Display for DeviceError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::NotInManifest => "no device of this name: add it to manifest.json",
-            Self::OtherKind => "manifest.json has this device as another kind",
-            Self::Taken => "this device was handed out already",
+            Self::OtherKind => "manifest.json has this device as another kind: change it there",
+            Self::Taken => "this device was handed out already: ask for it once, and pass it on",
             Self::NotAttached => "this tender attaches no PCI devices: start it with outboard run",
         })
     }

@@ -57,7 +57,11 @@ impl fmt::Display for Error {
                 "longer than {} MiB; shorten it, with sets in place of rules",
                 RULES_BYTES_MAX >> 20
             ),
-            Self::Write(error) => write!(f, "the shared file cannot be written: {error}"),
+            Self::Write(error) => write!(
+                f,
+                "the shared file cannot be written: {error}; make room where it lies, or name \
+                 another one with --share=FILE"
+            ),
         }
     }
 }

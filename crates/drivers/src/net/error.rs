@@ -49,19 +49,37 @@ impl fmt::Display for Error {
                 f,
                 "BAR 0 has {found} bytes instead of {wanted}: set map_bar0 in manifest.json"
             ),
-            Self::Gone => f.write_str("its registers read all ones: it is unplugged or off"),
-            Self::Timeout(what) => write!(f, "it did not report in time: {what}"),
-            Self::Mac(mac) => write!(f, "its EEPROM holds no address of a station: {mac:02x?}"),
-            Self::Mtu(mtu) => write!(f, "it has no frames of MTU {mtu}"),
+            Self::Gone => f.write_str(
+                "its registers read all ones: it is unplugged or off; look for it with outboard \
+                 pci list, and start the image again",
+            ),
+            Self::Timeout(what) => write!(
+                f,
+                "it did not report in time: {what}; start the image again, and if that does not \
+                 help, switch the machine off and on"
+            ),
+            Self::Mac(mac) => write!(
+                f,
+                "its EEPROM holds no address of a station: {mac:02x?}; use another card, or write \
+                 an address into the EEPROM"
+            ),
+            Self::Mtu(mtu) => write!(
+                f,
+                "it has no frames of MTU {mtu}; set another mtu in its Config"
+            ),
             Self::VlanStrip => f.write_str(
                 "frames that are for others would lose their tags: leave vlan_strip off, or filter \
                  frames",
             ),
             Self::BufferSize { wanted, found } => write!(
                 f,
-                "buffers of {found} bytes are too small, the device may write {wanted}"
+                "buffers of {found} bytes are too small, the device may write {wanted}; make a \
+                 pool of larger buffers"
             ),
-            Self::Buffers => f.write_str("the pool has too few buffers of DMA memory for its ring"),
+            Self::Buffers => f.write_str(
+                "the pool has too few buffers of DMA memory for its ring; make a larger pool, in \
+                 a DmaArena",
+            ),
             Self::Dma(out) => out.fmt(f),
         }
     }

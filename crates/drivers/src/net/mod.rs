@@ -11,6 +11,8 @@
 //! | `init` | reset and bring-up, in the datasheet's order |
 //! | `link` | the link |
 //! | `rx`, `tx` | the two rings |
+//! | `offload` | what is left to the device: checksums, segmentation |
+//! | `wait` | bounded waits while it is brought up |
 //! | `stats` | what the device counts |
 //! | `puppet` | what a [`puppet`] has to know to play the device |
 //! | `tests` | the driver against puppets and liars |
@@ -110,7 +112,7 @@ impl fmt::Display for StartError {
                     let and = if n == 0 { "" } else { " and" };
                     write!(f, "{and} {:04x}:{:04x}", driver.vendor, driver.device)?;
                 }
-                Ok(())
+                f.write_str("; give the image a card of these, or write a driver")
             }
             Self::Driver { name, error } => write!(f, "{name}: {error}"),
         }
@@ -181,7 +183,9 @@ mod tests {
         let error = started::<ixgbe::puppet::Intel82599>((0x8086, 0x1572), 1 << 20, 0).err();
         let text = error.unwrap().to_string();
         let ids = text.strip_prefix("no driver for 8086:1572: there are for ");
-        let ids: Vec<_> = ids.unwrap().split(" and ").collect();
+        let (ids, advice) = ids.unwrap().split_once("; ").unwrap();
+        assert_eq!(advice, "give the image a card of these, or write a driver");
+        let ids: Vec<_> = ids.split(" and ").collect();
         let all = DRIVERS.iter();
         let all = all.map(|driver| format!("{:04x}:{:04x}", driver.vendor, driver.device));
         assert_eq!(ids, all.collect::<Vec<_>>());

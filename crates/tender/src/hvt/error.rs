@@ -72,7 +72,7 @@ impl fmt::Display for Error {
             },
             Self::TooMuch(mib) => write!(
                 f,
-                "--mem={mib}: a guest of hvt has at most {} MiB",
+                "--mem={mib}: a guest of hvt has at most {} MiB; give a smaller --mem=MIB",
                 MEMORY_BYTES_MAX >> 20
             ),
             Self::TooLittle(mib, needed) => write!(
