@@ -1,4 +1,16 @@
-//! Everything that a developer types: `cargo xtask demo`, `test`, `tidy`, `bench`, `ci`.
+//! Everything that a developer types: `cargo xtask demo`, `test`, `tidy`, `lab`, `oracle`,
+//! `instructions`, `bench`, `ci`.
+//!
+//! | module | what |
+//! |---|---|
+//! | `demo` | `demo` and `bench`: builds what they need, then hands over |
+//! | `test`, `stages`, `tally` | `test` and `ci`: the stages as data, and the sum of results |
+//! | `tidy` | rules that neither compiler nor clippy checks |
+//! | `lab` | a machine with KVM, an IOMMU and QEMU's network cards |
+//! | `oracle` | compares rules with the kernel's nftables |
+//! | `instructions` | instructions for each frame, beside those of before |
+//! | `toolchain`, `packages` | what must be installed, and what to type where it is not |
+//! | `process` | starts other programs |
 //!
 //! The decisions (which version is too old, which package is missing, which stage failed) are pure
 //! functions with tests beside them; the effects around them are thin. No dependencies, and

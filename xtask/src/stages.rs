@@ -35,13 +35,13 @@ pub enum Work {
 pub struct Stage {
     /// Name, as on the command line of `--only`.
     pub name: &'static str,
-    /// What it does.
+    /// What it is about, for whoever reads the list of stages.
     pub what: &'static str,
     /// Estimate for two cores with nothing built, in seconds.
     pub seconds: u64,
     /// Whether `--quick` keeps it.
     pub quick: bool,
-    /// What it does.
+    /// How it is done.
     pub work: Work,
 }
 
@@ -53,7 +53,7 @@ const fn step(folder: &'static str, cargo: &'static [&'static str]) -> Step {
     }
 }
 
-/// The stages, cheapest first.
+/// The stages, in the order in which they run.
 pub const STAGES: &[Stage] = &[
     Stage {
         name: "tidy",

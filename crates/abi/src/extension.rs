@@ -118,8 +118,8 @@ impl HostInfo {
 /// changed. It is edge-triggered: nobody reads what woke the guest up.
 pub const EPOLL_SHARE: u64 = 0xffff_fffd;
 
-/// `epoll_event.data`, less the index of a PCIe device, of the event by which the guest learns that
-/// the process that was the device has gone.
+/// This plus the index of a PCIe device is the `epoll_event.data` of the event by which the guest
+/// learns that the process that was the device has gone.
 pub const EPOLL_GONE: u64 = 0xffff_ff00;
 
 /// Bits of [`HostInfo::flags`].

@@ -13,11 +13,11 @@
 //! | [`hvt`] | boot information and hypercalls of the `hvt` host | Solo5 `hvt_abi.h` |
 //! | [`version`] | the one rule for versions of what guest and host share | Outboard |
 //! | [`extension`] | what Solo5's manifest cannot say, and what the tender answers | Outboard |
-//! | [`pci`] | PCIe devices and DMA memory in it | Outboard |
-//! | [`share`] | the file-backed page: how the guest ended, counters | Outboard |
+//! | [`pci`] | PCIe devices and DMA memory, in the extension | Outboard |
+//! | [`share`] | the shared file: how the guest ended, counters, rules, captures | Outboard |
 //! | [`ring`] | rings for frames and sectors on `hvt` | Outboard |
 //! | [`backtrace`] | where a program was, by its frame pointers | Outboard |
-//! | [`capture`] | how a guest writes captured frames into it | Outboard |
+//! | [`capture`] | how a guest writes captured frames into the shared file | Outboard |
 //! | [`doorbell`] | registers of a PCI device in another process, in a shared page | Outboard |
 
 #![no_std]

@@ -3,6 +3,7 @@
 //! | region | who writes it |
 //! |---|---|
 //! | [`Report`], one page | the tender, and a guest that panics |
+//! | [`Exits`], at the end of that page ([`EXITS_OFFSET`]) | the tender, on `hvt` |
 //! | counters ([`COUNTERS_OFFSET`]) | the guest |
 //! | [`RulesStatus`] and counters of rules ([`RULE_COUNTERS_OFFSET`]) | the guest |
 //! | [`CaptureHead`] and the capture ring ([`CAPTURE_OFFSET`]) | the guest |

@@ -5,6 +5,20 @@
 //! edits or drops some, `transmit` of another port takes the rest. Ownership moves, bytes do not;
 //! dropping a frame gives its buffer back.
 //!
+//! Read in this order:
+//!
+//! | module | what |
+//! |---|---|
+//! | `frame` | [`Frame`], and the [`Pool`] to which it returns |
+//! | `batch` | [`Batch`], what moves between ports |
+//! | `netif` | [`Netif`], a network port |
+//! | `block` | [`BlockDevice`], a disk |
+//! | `nic` | [`Nic`], the driver of a NIC as its port sees it |
+//! | [`offload`], [`virtio`] | checksums and segmentation that one device leaves to the next |
+//! | [`ethernet`], `transport`, `checksum` | where headers lie, and the Internet checksum |
+//! | `segment`, `coalesce` | a large TCP frame, cut in software, or made by a NIC |
+//! | `guess` | whether to look at a port before it is known to have anything |
+//!
 //! Nothing here knows where a port lives, and nothing allocates once a pool exists.
 
 #![no_std]

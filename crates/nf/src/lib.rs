@@ -6,6 +6,19 @@
 //! little with the number of rules. A [`Program`] is the same rules as nft would walk them, to
 //! explain a verdict and to check the other against.
 //!
+//! Read in this order:
+//!
+//! | module | what |
+//! |---|---|
+//! | `key` | the one reading of a frame, and `malformed`, why a frame has none |
+//! | [`fields`], `values` | what rules can name, and the values that it has |
+//! | [`nft`] | the language: from text to a syntax tree |
+//! | `resolve` | from what a text says to what it means: an `ir`, which `interpret` walks |
+//! | `compile` | from that to a [`RuleSet`] (`ruleset`) |
+//! | `lookup` | where a value stands among bounds or in a hash table |
+//! | [`log`], `listing` | what `log` statements say, and what rules are called |
+//! | `rule`, `memory` | verdicts and tallies, and how much heap a load may take |
+//!
 //! ```
 //! let text = "table bridge filter {
 //!     chain forward {

@@ -15,8 +15,11 @@
 //! | `disk` | a disk that makes a call for each block |
 //! | `schedule` | when NICs are looked at and when the image sleeps |
 //! | `devices`, [`buffers`] | which devices there are, and how many packet buffers |
+//! | `clock`, [`console`] | points in time, and lines that the guest prints |
+//! | `ledger` | what a port counts, by name |
 //! | [`share`], `counters`, `capture`, [`rules`] | the file that host and guest share |
 //! | [`message`] | registers of a device that is another process |
+//! | `puppet` | a host that does what a test says |
 //!
 //! A new kind of port is a file here that implements [`device::Netif`], and one line in
 //! [`Runtime::network`] (or in the crate `appliance`, if the image drives the device itself).

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`options`] | the command line, as data |
 //! | [`check`] | every device of the manifest is attached, and nothing else is |
-//! | [`attach`] | opens taps, macvtaps and disks |
+//! | [`attach`] | opens taps, macvtaps and disks; PCIe devices by VFIO and vfio-user, DMA memory |
 //! | [`load`] | reads the image |
 //! | [`memory`], [`boot`] | what lies where in guest memory |
 //! | [`share`] | the file that host and guest share |

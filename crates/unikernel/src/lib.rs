@@ -65,7 +65,7 @@ use alloc::boxed::Box;
 use core::time::Duration;
 use device::{BlockDevice, Netif};
 
-/// The network of this name that the host attached, once.
+/// The host's network of this name, once. Appliances with NIC drivers take `appliance::port`.
 ///
 /// # Errors
 /// If the manifest has no such device or it was handed out already.

@@ -81,7 +81,7 @@ const MTU: usize = 1500;
 
 /// Steps of a reset that can be taken one right after the other: to stop, and to reset.
 const STEPS: usize = 2;
-/// What a device does not say that does not come out of its reset.
+/// What a device that stays in reset fails to report.
 const RESET_ENDS: &str = "CTRL.RST and EEC.Auto_RD, the device is reset";
 /// Looks at the device while it starts; more only if the clock stands still.
 const LOOKS_MAX: usize = 10_000_000;
