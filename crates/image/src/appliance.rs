@@ -44,7 +44,7 @@ fn appliance_with(features: u32) {
     let file = env::var_os(MANIFEST_VARIABLE).unwrap_or_else(|| "manifest.json".into());
     let manifest = directory("CARGO_MANIFEST_DIR").map(|package| package.join(file));
     let bins = "rustc-link-arg-bins=";
-    report(manifest.and_then(|manifest| link(&manifest, features, "image", bins)));
+    report(manifest.and_then(|manifest| link_arguments(&manifest, features, "image", bins)));
 }
 
 /// The same for one binary of a package of several, with a manifest of its own.
@@ -61,11 +61,11 @@ pub fn appliance_from_with_rules(manifest_path: &Path, bin: &str) {
 fn appliance_from_with(manifest_path: &Path, bin: &str, features: u32) {
     let manifest = directory("CARGO_MANIFEST_DIR").map(|package| package.join(manifest_path));
     let instruction = format!("rustc-link-arg-bin={bin}=");
-    report(manifest.and_then(|manifest| link(&manifest, features, bin, &instruction)));
+    report(manifest.and_then(|manifest| link_arguments(&manifest, features, bin, &instruction)));
 }
 
 /// Writes the linker script to `OUT_DIR` and tells cargo to use it.
-fn link(
+fn link_arguments(
     manifest_path: &Path,
     features: u32,
     script_name: &str,

@@ -12,9 +12,9 @@ use zerocopy::{FromZeros, IntoBytes};
 
 /// A shared file that a tender can be given.
 #[derive(Debug)]
-pub struct Share(OwnedFd);
+pub struct SharedFile(OwnedFd);
 
-impl Share {
+impl SharedFile {
     /// A file in memory.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Share {
     }
 }
 
-impl AsFd for Share {
+impl AsFd for SharedFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -64,14 +64,14 @@ mod tests {
 
     #[test]
     fn a_fresh_share_has_its_size_and_no_report() {
-        let share = Share::anonymous().unwrap();
+        let share = SharedFile::anonymous().unwrap();
         let stale = Report {
             magic: REPORT_MAGIC,
             ..Report::default()
         };
         rustix::io::pwrite(&share, stale.as_bytes(), 0).unwrap();
         assert_eq!(share.report(), Some(stale));
-        let share = Share::fresh(share.0).unwrap();
+        let share = SharedFile::fresh(share.0).unwrap();
         let size = rustix::fs::fstat(&share).unwrap().st_size;
         assert_eq!(u64::try_from(size).unwrap(), BYTES);
         assert_eq!(share.report(), Some(Report::default()));

@@ -189,8 +189,8 @@ impl Feed {
         let words = self.share.rules_text(slot).unwrap_or_default();
         let words = words.get(..length.div_ceil(8)).unwrap_or_default();
         let mut bytes = Vec::new();
-        let room = bytes.try_reserve_exact(8 * words.len());
-        room.map_err(|_| (RulesRefused::Memory, 0))?;
+        let reserved = bytes.try_reserve_exact(8 * words.len());
+        reserved.map_err(|_| (RulesRefused::Memory, 0))?;
         for word in words {
             bytes.extend_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
         }

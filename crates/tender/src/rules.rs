@@ -2,7 +2,7 @@
 //!
 //! What they mean is the guest's to say, so that the tender stays small: here they are bytes.
 
-use crate::share::Share;
+use crate::share::SharedFile;
 use abi::extension::feature;
 use abi::share::{
     BYTES, CONTROL_OFFSET, Control, RULES_BYTES_MAX, RULES_OFFSET, RULES_STATUS_OFFSET,
@@ -88,7 +88,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
 }
 
 /// Gives the rules in the file `path` to a guest with these features, which is about to start.
-pub(crate) fn give(path: &Path, features: u32, share: Option<&Share>) -> Result<(), Error> {
+pub(crate) fn give(path: &Path, features: u32, share: Option<&SharedFile>) -> Result<(), Error> {
     if features & feature::RULES == 0 {
         return Err(Error::NotTaken);
     }
@@ -234,7 +234,7 @@ mod tests {
         let taken = feature::RULES;
         assert!(matches!(give(path, 0, None), Err(Error::NotTaken)));
         assert!(matches!(give(path, taken, None), Err(Error::NoRoom)));
-        let small = Share {
+        let small = SharedFile {
             file: share(),
             size: abi::share::BYTES_MIN,
         };

@@ -64,7 +64,7 @@ fn check(size: u64) -> Result<(), Error> {
 
 /// The shared file, open.
 #[derive(Debug)]
-pub struct Share {
+pub struct SharedFile {
     /// The file.
     pub file: OwnedFd,
     /// Its size in bytes.
@@ -75,7 +75,7 @@ pub struct Share {
 ///
 /// # Errors
 /// If it is not a file of a size that can be shared.
-pub fn open(share: &Location) -> Result<(Share, Shared), Error> {
+pub fn open(share: &Location) -> Result<(SharedFile, Shared), Error> {
     let not_open = |error| Error::Open(name(share), error);
     let file = descriptor(share).map_err(not_open)?;
     let stat = rustix::fs::fstat(&file).map_err(|error| not_open(error.into()))?;
@@ -83,7 +83,7 @@ pub fn open(share: &Location) -> Result<(Share, Shared), Error> {
     check(size)?;
     let mapped = Shared::map(file.as_fd(), size).map_err(Error::Map)?;
     mapped.report_faults().map_err(Error::Handlers)?;
-    Ok((Share { file, size }, mapped))
+    Ok((SharedFile { file, size }, mapped))
 }
 
 /// Opens what becomes readable when the host has changed the shared file.

@@ -28,7 +28,7 @@ impl<'a> Client<'a> {
 
     /// How many requests can be written.
     #[inline]
-    pub fn room(&self) -> u64 {
+    pub fn free_entries(&self) -> u64 {
         ENTRIES - self.outstanding()
     }
 
@@ -43,7 +43,7 @@ impl<'a> Client<'a> {
     #[inline]
     #[must_use]
     pub fn write(&mut self, request: Request) -> bool {
-        if self.room() == 0 {
+        if self.free_entries() == 0 {
             return false;
         }
         let entry = self.words.entry(self.written);

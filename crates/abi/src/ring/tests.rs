@@ -30,7 +30,7 @@ fn each_request_has_one_answer_in_order() {
                 sent += 1;
             }
         }
-        assert!(client.room() <= ENTRIES);
+        assert!(client.free_entries() <= ENTRIES);
         assert_eq!(server.request(), Ok(None), "not posted yet");
         client.post();
         while let Some(found) = server.request().unwrap() {
@@ -56,7 +56,7 @@ fn a_full_queue_takes_no_more() {
         assert!(client.write(request(number)));
     }
     assert!(!client.write(request(0)));
-    assert_eq!((client.room(), client.outstanding()), (0, ENTRIES));
+    assert_eq!((client.free_entries(), client.outstanding()), (0, ENTRIES));
 }
 
 #[test]

@@ -12,7 +12,7 @@ pub const HANG_NANOSECONDS: u64 = 2_000_000_000;
 
 /// What to do with a device that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Remedy {
     /// Reset it.
     Reset,
     /// Leave it alone for ever.
@@ -32,15 +32,15 @@ pub struct Recovery {
 
 impl Recovery {
     /// The device lied, hangs, is gone, or did not come out of a reset.
-    pub fn failed(&mut self, now: u64) -> Verdict {
+    pub fn failed(&mut self, now: u64) -> Remedy {
         if now.saturating_sub(self.up_since) >= HEALTHY_NANOSECONDS {
             self.attempts = 0;
         }
         if self.attempts == RESETS_MAX {
-            return Verdict::GiveUp;
+            return Remedy::GiveUp;
         }
         self.attempts += 1;
-        Verdict::Reset
+        Remedy::Reset
     }
 
     /// A reset is over, and the device is brought up now; it may fail in that.
@@ -69,22 +69,22 @@ mod tests {
     fn resets_in_a_row_are_counted_and_the_last_one_gives_up() {
         let mut recovery = Recovery::default();
         for n in 0..u64::from(RESETS_MAX) {
-            assert_eq!(recovery.failed(n), Verdict::Reset);
+            assert_eq!(recovery.failed(n), Remedy::Reset);
             recovery.comes_up(n);
         }
-        assert_eq!(recovery.failed(9), Verdict::GiveUp);
-        assert_eq!(recovery.failed(10), Verdict::GiveUp, "and it stays so");
+        assert_eq!(recovery.failed(9), Remedy::GiveUp);
+        assert_eq!(recovery.failed(10), Remedy::GiveUp, "and it stays so");
     }
 
     #[test]
     fn a_healthy_time_forgets_what_was_before_and_a_shorter_one_does_not() {
         for (time, verdict) in [
-            (HEALTHY_NANOSECONDS - 1, Verdict::GiveUp),
-            (HEALTHY_NANOSECONDS, Verdict::Reset),
+            (HEALTHY_NANOSECONDS - 1, Remedy::GiveUp),
+            (HEALTHY_NANOSECONDS, Remedy::Reset),
         ] {
             let mut recovery = Recovery::default();
             for _ in 0..RESETS_MAX {
-                assert_eq!(recovery.failed(7), Verdict::Reset);
+                assert_eq!(recovery.failed(7), Remedy::Reset);
             }
             recovery.comes_up(7);
             assert_eq!(recovery.failed(7 + time), verdict);
@@ -96,7 +96,7 @@ mod tests {
         let mut recovery = Recovery::default();
         recovery.comes_up(u64::MAX);
         assert!(!recovery.hangs(u64::MAX, Some(1)) && !recovery.hangs(0, Some(1)));
-        let resets = (0..10).filter(|_| recovery.failed(0) == Verdict::Reset);
+        let resets = (0..10).filter(|_| recovery.failed(0) == Remedy::Reset);
         assert_eq!(resets.count(), RESETS_MAX as usize);
     }
 

@@ -224,14 +224,14 @@ impl Session {
         }
         info.argsz += size_of::<TypeCapability>() as u32;
         info.flags |= region_flag::MMAP | region_flag::CAPS;
-        let room = asked.argsz >= info.argsz;
-        info.cap_offset = if room {
+        let fits = asked.argsz >= info.argsz;
+        info.cap_offset = if fits {
             size_of::<RegionInfo>() as u32
         } else {
             0
         };
         let mut end = put(reply, 0, &info);
-        if room {
+        if fits {
             let id = capability::TYPE;
             let kind = TypeCapability {
                 header: CapabilityHeader {

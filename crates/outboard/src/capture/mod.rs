@@ -9,7 +9,7 @@ pub mod pcapng;
 mod reason;
 pub mod ring;
 
-use crate::share::Share;
+use crate::share::SharedFile;
 use abi::extension::feature;
 
 use abi::share::Control;
@@ -143,7 +143,7 @@ impl Request {
     pub fn prepare(
         &self,
         arguments: &[OsString],
-        share: &Share,
+        share: &SharedFile,
     ) -> Result<Option<Prepared>, Error> {
         if self.is_empty() {
             return Ok(None);

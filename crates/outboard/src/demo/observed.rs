@@ -2,7 +2,7 @@
 
 use super::error::Error;
 use outboard::instance::{Description, Device, Kind};
-use outboard::share::Share;
+use outboard::share::SharedFile;
 use outboard::stats::reader::Reader;
 use outboard::stats::snapshot::{Port, Rules, Snapshot};
 use rustix::fs::MemfdFlags;
@@ -51,7 +51,7 @@ pub fn start(
     features: u32,
     nics: bool,
 ) -> Result<(Standing, Counters), Error> {
-    let share = Share::anonymous().map_err(Error::Share)?;
+    let share = SharedFile::anonymous().map_err(Error::Share)?;
     let rules = file(&rules()).map_err(|e| Error::Io("a file of rules in memory", e))?;
     let path = format!("/proc/{}/fd/{}", process::id(), rules.as_raw_fd());
     let options = [format!("--rules={path}").into()];

@@ -1,7 +1,7 @@
 //! The monitor's side of a named guest: its directory, made, held and removed.
 
 use super::{DESCRIPTION, Description, EVENT, Error, SHARE, base, check_name};
-use crate::share::Share;
+use crate::share::SharedFile;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::DirBuilder;
@@ -22,7 +22,7 @@ const ATTEMPT_PAUSE: Duration = Duration::from_millis(2);
 pub struct Claim {
     directory: PathBuf,
     event: OwnedFd,
-    share: Share,
+    share: SharedFile,
 }
 
 impl Claim {
@@ -56,7 +56,7 @@ impl Claim {
         let event = unlink(&directory.join(DESCRIPTION))
             .and_then(|()| make_event(&directory.join(EVENT)))
             .map_err(|errno| make(EVENT, errno))?;
-        let share = Share::fresh(file).map_err(|errno| make(SHARE, errno))?;
+        let share = SharedFile::fresh(file).map_err(|errno| make(SHARE, errno))?;
         Ok(Self {
             directory,
             event,
@@ -65,7 +65,7 @@ impl Claim {
     }
 
     /// The shared file.
-    pub fn share(&self) -> &Share {
+    pub fn share(&self) -> &SharedFile {
         &self.share
     }
 

@@ -60,7 +60,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         }
         (Err(_), false) => return Ok(false),
         (_, true) => {
-            let verdict = Verdict {
+            let outcome = Outcome {
                 file: &source.name,
                 rules: checked.as_ref().ok(),
                 error: checked
@@ -68,7 +68,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
                     .err()
                     .map(|error| Mistake::new(error, &source.text)),
             };
-            serde_json::to_string_pretty(&verdict).map_err(|e| Error::Print(e.into()))? + "\n"
+            serde_json::to_string_pretty(&outcome).map_err(|e| Error::Print(e.into()))? + "\n"
         }
     };
     io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)?;
@@ -148,7 +148,7 @@ fn position(text: &str, span: ast::Span) -> (usize, usize) {
 
 /// What the file says, for programs.
 #[derive(Serialize)]
-struct Verdict<'a> {
+struct Outcome<'a> {
     file: &'a str,
     rules: Option<&'a Found>,
     error: Option<Mistake>,

@@ -15,7 +15,7 @@ use crate::ending::Ending;
 use crate::instance::{self, Claim};
 use crate::metrics::{self, Endpoint};
 use crate::pci::{self, guard::Guard};
-use crate::share::Share;
+use crate::share::SharedFile;
 use crate::stats;
 use crate::symbols;
 use linux::process;
@@ -118,7 +118,7 @@ pub fn run(request: &Request) -> Result<u8, Error> {
             (claim.share(), options)
         }
         None => {
-            in_memory = Share::anonymous().map_err(Error::Share)?;
+            in_memory = SharedFile::anonymous().map_err(Error::Share)?;
             (&in_memory, Vec::new())
         }
     };
@@ -182,7 +182,7 @@ fn tender_options(arguments: &[OsString]) -> Option<Options> {
 }
 
 /// What is said of a guest that has ended: what it counted, and how it ended.
-fn last_words(ending: &Ending, share: &Share, options: &Options) -> Vec<String> {
+fn last_words(ending: &Ending, share: &SharedFile, options: &Options) -> Vec<String> {
     let counted = match ending.was_asked_for() {
         true => watch::last_lines(share, options),
         false => Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::{Error, named};
 use crate::metrics::Endpoint;
-use crate::share::Share;
+use crate::share::SharedFile;
 use crate::stats::reader::Reader;
 use crate::stats::{self, last, prometheus};
 use std::os::fd::AsFd;
@@ -11,7 +11,7 @@ use tender::options::Options;
 
 /// A reader of the counters of the guest that was started with `options`; `None` if its image
 /// cannot be read, of which the tender complains.
-fn reader(share: &Share, options: &Options) -> Option<Result<Reader, stats::Error>> {
+fn reader(share: &SharedFile, options: &Options) -> Option<Result<Reader, stats::Error>> {
     let (_, image) = tender::load::open(&options.image).ok()?;
     let description = named::describe(options, &image);
     Some(Reader::new(share.as_fd(), description))
@@ -23,7 +23,7 @@ fn reader(share: &Share, options: &Options) -> Option<Result<Reader, stats::Erro
 /// There are no threads, or no descriptor.
 pub fn serve(
     endpoint: &mut Endpoint,
-    share: &Share,
+    share: &SharedFile,
     name: Option<&str>,
     options: &Options,
 ) -> Result<(), Error> {
@@ -41,7 +41,7 @@ pub fn serve(
 }
 
 /// What the guest has counted, in a few lines; none if it cannot be read.
-pub fn last_lines(share: &Share, options: &Options) -> Vec<String> {
+pub fn last_lines(share: &SharedFile, options: &Options) -> Vec<String> {
     match reader(share, options).map(|reader| reader?.snapshot()) {
         Some(Ok(snapshot)) => last::lines(&snapshot),
         _ => Vec::new(),

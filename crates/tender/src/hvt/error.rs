@@ -29,7 +29,7 @@ pub enum Error {
     /// A step that KVM refused.
     Step(&'static str, io::Error),
     /// No core file can be made in this folder.
-    Core(PathBuf, io::Error),
+    CoreFile(PathBuf, io::Error),
     /// The jail cannot be closed.
     Jail(crate::jail::Error),
 }
@@ -103,7 +103,7 @@ impl fmt::Display for Error {
             Self::Step(step, error) => {
                 write!(f, "KVM, {step}: {error}; start the image with --host=spt")
             }
-            Self::Core(folder, error) => write!(
+            Self::CoreFile(folder, error) => write!(
                 f,
                 "--dumpcore={}: {error}; name a folder that you may write to",
                 folder.display()

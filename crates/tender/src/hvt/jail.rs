@@ -157,9 +157,9 @@ fn rules(tender: &TenderGrants) -> Vec<Rule> {
         let reason = "read how often the guest was left";
         rules.push(rule(libc::SYS_pread64, &[fd(statistics)], reason));
     }
-    if let Some(core) = tender.core_file {
+    if let Some(core_file) = tender.core_file {
         let reason = "leave memory and registers of a guest that failed";
-        rules.push(rule(libc::SYS_pwrite64, &[fd(core)], reason));
+        rules.push(rule(libc::SYS_pwrite64, &[fd(core_file)], reason));
     }
     rules
 }

@@ -156,7 +156,7 @@ impl RingThread {
 }
 
 fn create_core_file(folder: &Path) -> Result<CoreFile, Error> {
-    CoreFile::create(folder).map_err(|error| Error::Core(folder.to_owned(), error))
+    CoreFile::create(folder).map_err(|error| Error::CoreFile(folder.to_owned(), error))
 }
 
 /// Serves the guest until it ends, or there is a complaint. With PCIe devices (`has_pci`), it

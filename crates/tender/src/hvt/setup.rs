@@ -9,7 +9,7 @@ use crate::attach::Attached;
 use crate::attach::pci::Pci;
 use crate::boot;
 use crate::memory::{Gpa, Segment};
-use crate::share::Share;
+use crate::share::SharedFile;
 use crate::start::{self, Resources, Start, put};
 use crate::sys::machine::{Machine, Running};
 use abi::extension::{HostInfo, device_flag, feature};
@@ -264,7 +264,7 @@ fn map(
     image: &Image,
     memory: u64,
     boot_bytes: u64,
-    share: Option<&Share>,
+    share: Option<&SharedFile>,
     windows: &[Placed<'_>],
 ) -> Result<Builder, Error> {
     let mut tables = Builder::new(TABLES)?;

@@ -6,7 +6,7 @@ use crate::attach::{self, Attached, Attachments};
 use crate::check::Pairs;
 use crate::options::Options;
 use crate::rules;
-use crate::share::{self, Share};
+use crate::share::{self, SharedFile};
 use crate::sys::fault::Shared;
 use abi::extension::{EPOLL_GONE, EPOLL_SHARE, feature};
 use abi::manifest::{Device, Entry};
@@ -31,7 +31,7 @@ pub struct Resources {
     /// What becomes readable when the host has changed the shared file.
     pub event: Option<OwnedFd>,
     /// The shared file, mapped, with the rules that the guest begins with.
-    pub share: Option<Share>,
+    pub share: Option<SharedFile>,
     /// Where it is mapped.
     pub mapped: Option<Shared>,
 }

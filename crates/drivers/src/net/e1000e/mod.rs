@@ -46,7 +46,7 @@ mod tx;
 pub use config::{Config, Filter};
 pub use descriptor::RX_BUFFER_BYTES;
 
-use crate::net::recovery::{Recovery, Verdict};
+use crate::net::recovery::{Recovery, Remedy};
 use crate::net::{self, Error, Resources, Started};
 use alloc::boxed::Box;
 use device::ethernet::{HEADER_SIZE, VLAN_TAG_SIZE};
@@ -83,8 +83,10 @@ const MTU: usize = 1500;
 const STEPS: usize = 2;
 /// What a device that stays in reset fails to report.
 const RESET_ENDS: &str = "CTRL.RST and EEC.Auto_RD, the device is reset";
+
 /// Looks at the device while it starts; more only if the clock stands still.
 const LOOKS_MAX: usize = 10_000_000;
+
 /// Brings the device up to forward all frames.
 fn start(resources: Resources<'_>) -> Result<Started, Error> {
     let Resources {
@@ -237,8 +239,8 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
     fn begin_reset(&mut self, now: u64) {
         self.distrust();
         match self.recovery.failed(now) {
-            Verdict::GiveUp => self.give_up(),
-            Verdict::Reset => {
+            Remedy::GiveUp => self.give_up(),
+            Remedy::Reset => {
                 self.counts.resets += 1;
                 self.state = State::Stopping(now);
             }
@@ -310,7 +312,7 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
             self.counts.polls_idle += 1;
             return;
         }
-        if self.receiver.take(batch, &mut self.counts).is_err() {
+        if self.receiver.receive(batch, &mut self.counts).is_err() {
             return self.distrust();
         }
         if self.receiver.refill(&mut self.counts) {
@@ -323,7 +325,7 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
             return net::link_down(batch, &mut self.counts);
         }
         self.transmitter.reclaim();
-        let sent = self.transmitter.put(batch, &mut self.counts);
+        let sent = self.transmitter.transmit(batch, &mut self.counts);
         if sent.frames != 0 {
             self.bar.write(TDT, self.transmitter.tail());
         }
@@ -342,7 +344,7 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
             self.distrust();
             return false;
         }
-        self.receiver.pending()
+        self.receiver.is_ready()
     }
 
     fn tend(&mut self, now: u64) {

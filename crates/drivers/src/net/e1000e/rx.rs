@@ -57,7 +57,7 @@ impl<const N: usize> Receiver<N> {
 
     /// Whether there is something to receive.
     #[inline]
-    pub fn pending(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.next != self.end
             && received(self.ring.load(self.next, STATUS_WORD)) != Received::Pending
     }
@@ -69,19 +69,19 @@ impl<const N: usize> Receiver<N> {
 
     /// Moves frames that came into `batch`, and stops at the first lie.
     #[inline]
-    pub fn take(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> Result<(), Lie> {
+    pub fn receive(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> Result<(), Lie> {
         let first = self.next;
-        let taken = self.take_all(batch, counts);
+        let result = self.take(batch, counts);
         if self.next == first {
             counts.polls_idle += 1;
         } else {
             counts.polls_busy += 1;
         }
-        taken
+        result
     }
 
     #[inline]
-    fn take_all(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> Result<(), Lie> {
+    fn take(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> Result<(), Lie> {
         while self.next != self.end && !batch.is_full() {
             let report = self.ring.report(self.next, STATUS_WORD);
             let Some(done) = report.shows(RX_DD, RX_DD) else {

@@ -82,7 +82,7 @@ fn received_frames_come_in_order_and_their_buffers_return() {
     assert_eq!(bench.pool.free(), COUNT - (N - 1));
     let base = receive.ring().iova().raw();
     for index in 0..5 * N {
-        assert!(!receive.pending());
+        assert!(!receive.is_ready());
         // The device fills the buffer and writes the descriptor back.
         let length = 60 + index % 1000;
         let buffer = bench.word(base, index, 0);
@@ -92,9 +92,9 @@ fn received_frames_come_in_order_and_their_buffers_return() {
             .unwrap();
         bench.set_word(base, index, 0, u64::MAX);
         bench.set_word(base, index, 1, DONE | (length as u64) << 32);
-        assert!(receive.pending());
+        assert!(receive.is_ready());
         let mut batch = Batch::new();
-        receive.take(&mut batch, &mut bench.counts).unwrap();
+        receive.receive(&mut batch, &mut bench.counts).unwrap();
         let frames: Vec<_> = batch.drain().collect();
         assert_eq!(frames.len(), 1);
         assert!(frames[0].bytes().iter().all(|byte| *byte == index as u8));
@@ -135,7 +135,7 @@ fn frames_return_when_their_batch_is_reported_and_not_before() {
     for _ in 0..3 {
         batch.push(bench.frame(100, 7)).unwrap();
     }
-    assert_eq!(transmit.put(&mut batch, &mut bench.counts).frames, 3);
+    assert_eq!(transmit.transmit(&mut batch, &mut bench.counts).frames, 3);
     assert_eq!((transmit.tail(), bench.pool.free()), (3, COUNT - 3));
     let reported = |index| bench.word(base, index, 1) & descriptor::TX_RS != 0;
     assert_eq!([0, 1, 2].map(reported), [false, false, true]);
@@ -169,14 +169,14 @@ fn what_cannot_be_sent_is_dropped_and_counted() {
     for frame in refused.into_iter().chain(plain.alloc(60)) {
         batch.push(frame).unwrap();
     }
-    let sent = transmit.put(&mut batch, &mut bench.counts);
+    let sent = transmit.transmit(&mut batch, &mut bench.counts);
     assert_eq!((sent, transmit.tail()), (Sent::default(), 0));
     assert_eq!((bench.counts.tx_refused, bench.pool.free()), (4, COUNT));
     for _ in 0..2 {
         for _ in 0..BATCH_FRAMES_MAX {
             batch.push(bench.frame(60, 0)).unwrap();
         }
-        transmit.put(&mut batch, &mut bench.counts);
+        transmit.transmit(&mut batch, &mut bench.counts);
     }
     let sent = COUNT - bench.pool.free();
     let lost = bench.counts.tx_no_room as usize;
@@ -225,7 +225,7 @@ fn no_descriptor_crosses_the_end_of_a_page() {
         crossing += usize::from(address / 4096 != (address + 1513) / 4096);
         batch.push(frame).unwrap();
     }
-    transmit.put(&mut batch, &mut bench.counts);
+    transmit.transmit(&mut batch, &mut bench.counts);
     let descriptors = transmit.tail() as usize;
     assert!(crossing > 0 && descriptors == 16 + crossing);
     let (mut bytes, mut ends) = (0, 0);
@@ -254,7 +254,7 @@ fn a_checksum_is_left_to_the_device_and_described_once() {
         });
         batch.push(frame).unwrap();
     }
-    transmit.put(&mut batch, &mut bench.counts);
+    transmit.transmit(&mut batch, &mut bench.counts);
     let is_context = |index| bench.word(base, index, 1) & 1 << 20 == 0;
     let inserts = |index| bench.word(base, index, 1) & 1 << 41 != 0;
     let contexts: Vec<_> = (0..6).map(is_context).collect();

@@ -98,7 +98,7 @@ impl<const N: usize> Transmitter<N> {
     /// Puts all frames into the ring that have room there, and returns which of them. The tail has
     /// moved if there is any.
     #[inline]
-    pub fn put(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> Sent {
+    pub fn transmit(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> Sent {
         let mut sent = Sent::all(batch);
         let mut last = 0;
         for frame in batch.drain() {

@@ -3,6 +3,9 @@
 /// Bytes of a descriptor.
 pub const DESCRIPTOR_BYTES: usize = 16;
 
+/// Bytes that the device may write into a buffer, for an MTU of 1500 (SRRCTL.BSIZEPACKET).
+pub const RX_BUFFER_BYTES: usize = 2048;
+
 /// 7.1.6.1: packet buffer address. Word 1 is the header buffer's address, and none.
 pub const RX_ADDRESS: usize = 0;
 /// 7.1.6.2: what kind of packet it is, once the device has written that.

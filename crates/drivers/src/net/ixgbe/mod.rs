@@ -48,10 +48,11 @@ mod wait;
 pub use config::{Config, Filter};
 pub use stats::Statistics;
 
-use crate::net::recovery::{Recovery, Verdict};
+use crate::net::recovery::{Recovery, Remedy};
 use crate::net::{self, Error, Resources, Started};
 use alloc::boxed::Box;
 use core::mem;
+use descriptor::RX_BUFFER_BYTES;
 use device::{BATCH_FRAMES_MAX, Batch, HEADROOM, Nic, NicCounts, Offloads, Pool, Sent};
 use hw::{DmaArena, Mmio};
 use init::Rings;
@@ -78,7 +79,7 @@ pub const RING: usize = 512;
 /// Buffers of the pool: what both rings can hold, and a batch on either side.
 pub const BUFFERS: usize = 2 * RING + 2 * BATCH_FRAMES_MAX;
 /// Size of a buffer of the pool, in bytes, for an MTU of 1500.
-pub const BUFFER_BYTES: usize = HEADROOM + 2048;
+pub const BUFFER_BYTES: usize = HEADROOM + RX_BUFFER_BYTES;
 /// Descriptors of each ring where frames are coalesced: fewer, since their buffers are large.
 pub const COALESCED_RING: usize = 256;
 /// Buffers of the pool in that case.
@@ -219,9 +220,9 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
         self.receiver.refill();
         self.transmitter.clear(&reset);
         let rings = Rings {
-            receive: self.receiver.iova(),
+            receive: self.receiver.ring().iova(),
             receive_len: RX,
-            transmit: self.transmitter.iova(),
+            transmit: self.transmitter.ring().iova(),
             transmit_len: TX,
             buffer: self.receiver.buffer_bytes(),
         };
@@ -234,8 +235,8 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
     fn begin_reset(&mut self, now: u64) {
         self.link = None;
         match self.recovery.failed(now) {
-            Verdict::GiveUp => self.give_up(),
-            Verdict::Reset => {
+            Remedy::GiveUp => self.give_up(),
+            Remedy::Reset => {
                 self.counts.resets += 1;
                 init::reset(&self.bar, &mut no_wait);
                 self.state = State::Resetting(now);

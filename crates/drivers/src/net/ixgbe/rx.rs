@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::mem;
 use device::{BATCH_BYTES_MAX, Batch, Frame, NicCounts, Pool};
-use hw::{DmaArena, DmaRing, FromDevice, InFlight, Iova, Mmio};
+use hw::{DmaArena, DmaRing, FromDevice, InFlight, Mmio};
 
 /// Shortest frame: an Ethernet header.
 const FRAME_BYTES_MIN: usize = 14;
@@ -82,9 +82,8 @@ impl<const N: usize> Receiver<N> {
         Ok(receiver)
     }
 
-    /// Where the device finds the ring.
-    pub fn iova(&self) -> Iova {
-        self.ring.iova()
+    pub fn ring(&self) -> &DmaRing<2, N> {
+        &self.ring
     }
 
     /// Bytes that the device may write into a buffer.

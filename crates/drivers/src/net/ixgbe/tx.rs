@@ -52,9 +52,8 @@ impl<const N: usize> Transmitter<N> {
         })
     }
 
-    /// Where the device finds the ring.
-    pub fn iova(&self) -> Iova {
-        self.ring.iova()
+    pub fn ring(&self) -> &DmaRing<2, N> {
+        &self.ring
     }
 
     /// Forgets what a device that has been `reset` had; the frames go back to their pools.
@@ -81,7 +80,7 @@ impl<const N: usize> Transmitter<N> {
 
     /// Descriptors that are free. One stays so: head and tail being equal means that all are.
     #[inline]
-    fn room(&self) -> usize {
+    fn free_descriptors(&self) -> usize {
         N - 1 - (self.tail - self.clean)
     }
 
@@ -89,7 +88,7 @@ impl<const N: usize> Transmitter<N> {
     #[inline]
     pub fn transmit(&mut self, bar: &Mmio, batch: &mut Batch, counts: &mut NicCounts) -> Sent {
         self.reclaim();
-        if self.room() < batch.len() {
+        if self.free_descriptors() < batch.len() {
             self.reclaim_rest();
         }
         self.sent = Sent::all(batch);
@@ -202,10 +201,10 @@ impl<const N: usize> Transmitter<N> {
         };
         let context = usize::from(self.wants(&work).is_some());
         let wanted = context + length.div_ceil(PART_BYTES_MAX);
-        if self.room() < wanted {
+        if self.free_descriptors() < wanted {
             self.reclaim_rest();
         }
-        if self.room() < wanted {
+        if self.free_descriptors() < wanted {
             counts.tx_no_room += 1;
             self.sent.without(length);
             return None;

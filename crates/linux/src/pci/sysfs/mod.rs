@@ -174,7 +174,7 @@ impl Tree {
 
     /// The driver that has a device now.
     pub fn driver(&self, address: Address) -> Option<String> {
-        link(&self.folder(address).join("driver"))
+        symlink_name(&self.folder(address).join("driver"))
     }
 
     /// Whether there is such a device now.
@@ -238,7 +238,7 @@ impl Tree {
             device: number("device")?.try_into().ok()?,
             driver: self.driver(address),
             driver_override: self.driver_override(address),
-            group: link(&folder.join("iommu_group")).and_then(|name| name.parse().ok()),
+            group: symlink_name(&folder.join("iommu_group")).and_then(|name| name.parse().ok()),
             interfaces: BTreeSet::new(),
             disks: BTreeSet::new(),
         })
@@ -296,7 +296,7 @@ impl Tree {
         let folder = Path::new(GROUPS).join(number.to_string());
         let devices = folder.join("devices");
         let member = |name: String| Member {
-            driver: link(&self.0.join(&devices).join(&name).join("driver")),
+            driver: symlink_name(&self.0.join(&devices).join(&name).join("driver")),
             name,
         };
         let label = fs::read_to_string(self.0.join(&folder).join("name")).unwrap_or_default();
@@ -319,8 +319,8 @@ impl Tree {
     }
 }
 
-/// The last name of what a link points to.
-fn link(path: &Path) -> Option<String> {
+/// The last name of what a symbolic link points to.
+fn symlink_name(path: &Path) -> Option<String> {
     let target = fs::read_link(path).ok()?;
     Some(target.file_name()?.to_str()?.to_owned())
 }
