@@ -46,10 +46,10 @@ pub struct Done(());
 
 impl Done {
     /// Of what a device said: whether the bits of `mask` are those of `wanted`. What it wrote
-    /// before it said so can be read from here on.
+    /// before it said so can be read from here on. To ask for no bit proves nothing.
     #[inline]
     pub(crate) fn shown(said: u64, mask: u64, wanted: u64) -> Option<Self> {
-        (said & mask == wanted).then_some(Self(()))
+        (mask != 0 && said & mask == wanted).then_some(Self(()))
     }
 }
 

@@ -104,7 +104,7 @@ impl Runtime {
             let buffers = buffers::for_ring(self.pool.count(), self.devices.networks());
             match rings.port(network, buffers) {
                 Ok(port) => return Ok(Box::new(port)),
-                Err(without) => network = without,
+                Err(without) => network = *without,
             }
         }
         Ok(self.host.tap(network))

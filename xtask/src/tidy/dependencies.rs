@@ -42,7 +42,7 @@ fn row<'a>(line: &'a str, crates: &[&str]) -> Option<(&'a str, &'a str)> {
     match cells.as_slice() {
         ["", name, .., says, ""] if name.starts_with('`') => {
             let name = name.trim_matches('`');
-            crates.contains(&name).then(|| (name, *says))
+            crates.contains(&name).then_some((name, *says))
         }
         _ => None,
     }

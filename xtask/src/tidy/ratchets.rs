@@ -150,7 +150,7 @@ pub fn function_length(tree: &Tree) -> Vec<Finding> {
                 lines, path, name, ..
             } if *name == function.name => {
                 let same = *path == function.path || now(&long, path, name).is_none();
-                same.then(|| *lines)
+                same.then_some(*lines)
             }
             _ => None,
         })

@@ -24,8 +24,8 @@ pub enum Remedy {
 pub struct Recovery {
     /// Resets without a healthy time in between.
     attempts: u32,
-    /// When the device last came up.
-    up_since: u64,
+    /// When the device came up; none while it has failed since.
+    up_since: Option<u64>,
     /// The first descriptor that is still to be sent, and since when it has been that.
     pending: Option<(usize, u64)>,
 }
@@ -33,7 +33,8 @@ pub struct Recovery {
 impl Recovery {
     /// The device lied, hangs, is gone, or did not come out of a reset.
     pub fn failed(&mut self, now: u64) -> Remedy {
-        if now.saturating_sub(self.up_since) >= HEALTHY_NANOSECONDS {
+        let worked = self.up_since.take().map(|since| now.saturating_sub(since));
+        if worked.is_some_and(|worked| worked >= HEALTHY_NANOSECONDS) {
             self.attempts = 0;
         }
         if self.attempts == RESETS_MAX {
@@ -45,7 +46,7 @@ impl Recovery {
 
     /// A reset is over, and the device is brought up now; it may fail in that.
     pub fn comes_up(&mut self, now: u64) {
-        self.up_since = now;
+        self.up_since = Some(now);
         self.pending = None;
     }
 
@@ -74,6 +75,18 @@ mod tests {
         }
         assert_eq!(recovery.failed(9), Remedy::GiveUp);
         assert_eq!(recovery.failed(10), Remedy::GiveUp, "and it stays so");
+    }
+
+    #[test]
+    fn a_healthy_time_counts_once_though_no_reset_ends() {
+        let mut recovery = Recovery::default();
+        recovery.comes_up(0);
+        for n in 0..u64::from(RESETS_MAX) {
+            let now = HEALTHY_NANOSECONDS + n;
+            assert_eq!(recovery.failed(now), Remedy::Reset);
+        }
+        let later = 3 * HEALTHY_NANOSECONDS;
+        assert_eq!(recovery.failed(later), Remedy::GiveUp);
     }
 
     #[test]

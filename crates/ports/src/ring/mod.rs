@@ -21,6 +21,7 @@ use crate::host::{Errno, Host};
 use crate::network::Network;
 use crate::runtime::Runtime;
 use abi::ring::{Jump, Sleepers, receive, transmit, waiting};
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -73,12 +74,12 @@ impl Rings {
     ///
     /// # Errors
     /// That network.
-    pub(crate) fn port(&self, network: Network, buffers: usize) -> Result<RingPort, Network> {
+    pub(crate) fn port(&self, network: Network, buffers: usize) -> Result<RingPort, Box<Network>> {
         let device = usize::from(network.port.ledger.index);
         let rx = self.words.client(receive(device));
         let tx = self.words.client(transmit(device));
         let Some((rx, tx)) = rx.zip(tx) else {
-            return Err(network);
+            return Err(Box::new(network));
         };
         let sleepers = self.words.sleepers();
         let queues = Queues::new(self.host, sleepers, &network, buffers, rx, tx);

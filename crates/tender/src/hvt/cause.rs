@@ -110,7 +110,14 @@ impl fmt::Display for Cause {
             Self::DeviceGone(index) => {
                 write!(f, "device {index} of its manifest went away while in use")
             }
-            Self::Host(step, errno) => write!(f, "the host cannot {step}: {errno}"),
+            // By its number: the text of it would be allocated, which the jail may not allow.
+            Self::Host(step, errno) => {
+                write!(
+                    f,
+                    "the host cannot {step}: os error {}",
+                    errno.raw_os_error()
+                )
+            }
         }
     }
 }

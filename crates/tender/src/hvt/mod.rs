@@ -2,13 +2,13 @@
 //!
 //! | guest-physical addresses | what | mapped for the guest |
 //! |---|---|---|
-//! | below [`BOOT_INFO`] | descriptor table | no, so that a null pointer faults |
-//! | from [`BOOT_INFO`] | boot information, manifest, command line | read |
+//! | below [`abi::hvt::BOOT_INFO`] | descriptor table | no, so that a null pointer faults |
+//! | from [`abi::hvt::BOOT_INFO`] | boot information, manifest, command line | read |
 //! | from 0x20000 | page tables | no |
-//! | from [`IMAGE_BASE`] | the segments of the image | their rights |
+//! | from [`abi::IMAGE_BASE`] | the segments of the image | their rights |
 //! | from the end of the image | heap, and the stack of Solo5's images | read, write |
-//! | [`BASE`] | the shared file, if there is one | as on `spt` |
-//! | [`ring::BASE`] | the rings, if the image understands them | read, write |
+//! | [`abi::share::BASE`] | the shared file, if there is one | as on `spt` |
+//! | [`abi::ring::BASE`] | the rings, if the image understands them | read, write |
 //! | see `windows` | BARs of PCIe devices, and DMA memory | read, write; BARs uncached |
 //!
 //! Virtual and physical addresses are the same, but for windows where the processor has too few

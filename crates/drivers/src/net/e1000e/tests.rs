@@ -2,7 +2,7 @@
 
 use super::registers::*;
 use super::*;
-use crate::net::recovery::{HANG_NANOSECONDS, RESETS_MAX};
+use crate::net::recovery::{HANG_NANOSECONDS, HEALTHY_NANOSECONDS, RESETS_MAX};
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -613,7 +613,10 @@ fn a_device_that_is_unplugged_while_it_is_looked_at_has_counted_nothing() {
     played.tend();
     let counted = played.nic.counts().since(&before);
     assert_eq!((counted.rx_error, counted.rx_missed), (2, 3));
-    // And all of it: it has nothing to receive, and is given up after some resets.
+    // And all of it, after a long healthy time: it has nothing to receive, and is given up after
+    // some resets.
+    played.now += HEALTHY_NANOSECONDS;
+    played.tend();
     played.puppet.deliver(&[1; 60]).unwrap();
     played.puppet.all_ones();
     assert!(!played.nic.arm() && played.nic.link().is_none());

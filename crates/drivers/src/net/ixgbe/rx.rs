@@ -59,6 +59,8 @@ impl<const N: usize> Receiver<N> {
                 found: pool.frame_bytes_max(),
             });
         }
+        // First, for what is lent does not come back.
+        let ring = arena.ring()?;
         let lend = |_| {
             let frame = pool.alloc(buffer_bytes).ok_or(Error::Buffers)?;
             let lent = InFlight::lend(frame);
@@ -67,7 +69,7 @@ impl<const N: usize> Receiver<N> {
         let buffers = (0..N).map(lend).collect::<Result<Vec<_>, _>>()?;
         let buffers = Box::try_from(buffers).map_err(|_| Error::Buffers)?;
         let receiver = Self {
-            ring: arena.ring()?,
+            ring,
             buffers: Box::leak(buffers),
             next: 0,
             pool,

@@ -107,13 +107,15 @@ impl<const N: usize> Transmitter<N> {
     fn put(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> u64 {
         // At hand for the loop: what is in memory would be loaded anew after each store.
         let ring = self.ring;
-        let full = self.clean + N - 1;
+        let mut full = self.clean + N - 1;
         let mut last = 0;
         for frame in batch.drain() {
             let length = frame.len();
             let plain = length.wrapping_sub(FRAME_BYTES_MIN) <= PART_BYTES_MAX - FRAME_BYTES_MIN;
             if !plain || frame.has_offload() {
                 last = self.put_work(frame, counts).unwrap_or(last);
+                // It may have given frames back that the device reported meanwhile.
+                full = self.clean + N - 1;
                 continue;
             }
             let tail = self.tail;
