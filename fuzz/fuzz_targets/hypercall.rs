@@ -79,7 +79,7 @@ fn world() -> std::io::Result<World> {
         index,
         device,
         fd,
-        virtio_net_header: false,
+        flags: 0,
     };
     let devices = vec![attached(NET, net, ours.into()), attached(DISK, block, disk)];
     let calls = Hypercalls {
