@@ -53,7 +53,7 @@ fn world() -> std::io::Result<World> {
         index,
         device,
         fd,
-        virtio_net_header: false,
+        flags: 0,
     };
     Ok(World {
         devices: vec![device(NET, net, ours.into()), device(DISK, block, disk)],

@@ -1,8 +1,8 @@
-//! The fields that rules can name: one table, [`TABLE`], with one entry for each field.
+//! The fields that rules can name: one table, `TABLE`, with one entry for each field.
 //!
 //! The parser, the printer, the resolver, the compiler, the interpreter, the warnings of `outboard
 //! rules check` and the generator of the oracle take from here what they know of a field. A new
-//! field is an entry in the table and, if the key does not hold its bytes yet, a [`Slot`] that
+//! field is an entry in the table and, if the key does not hold its bytes yet, a `Slot` that
 //! [`crate::Key`] fills. If nft has a data type of its own for it, that is a new [`Type`].
 //!
 //! The files that a new field touches: this one; `key/mod.rs`, which reads its bytes;

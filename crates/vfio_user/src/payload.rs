@@ -3,15 +3,15 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What [`command::VERSION`] carries both ways; JSON, ended by a NUL, may follow.
+/// What [`crate::header::command::VERSION`] carries both ways; JSON, ended by a NUL, may follow.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
 pub struct Version {
-    /// [`MAJOR`].
+    /// [`crate::header::MAJOR`].
     pub major: u16,
-    /// [`MINOR`], or less in a reply.
+    /// [`crate::header::MINOR`], or less in a reply.
     pub minor: u16,
 }
 

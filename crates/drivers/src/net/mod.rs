@@ -14,7 +14,7 @@
 //! | `offload` | what is left to the device: checksums, segmentation |
 //! | `wait` | bounded waits while it is brought up |
 //! | `stats` | what the device counts |
-//! | `puppet` | what a [`puppet`] has to know to play the device |
+//! | `puppet` | what a puppet has to know to play the device |
 //! | `tests` | the driver against puppets and liars |
 //!
 //! A file that a device has no use for is missing; its `mod` says why.
