@@ -11,8 +11,11 @@ use crate::harness::wire::Wire;
 use libtest_mimic::{Failed, Trial};
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{Block, OptionCode, PcapBlockOwned, PcapError, PcapNGOption, PcapNGReader};
+use rustix::fs::OFlags;
 use rustix::process::Signal;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -364,10 +367,15 @@ fn fifo(images: &Images) -> Result<(), Failed> {
     let path = folder.path.join("fifo");
     run(Command::new("mkfifo").arg(&path))?.expect_status(0)?;
     let (wire, running) = port(images, &path.display().to_string())?;
-    // The frames until now wait for the reader.
-    let reader = thread::spawn(move || fs::read(path));
+    // The frames until now wait for the reader. It opens without waiting, for a run that has ended
+    // would never open the other end; what is captured fits into the pipe.
+    let mut reader = File::options()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)?;
     quit(&wire, running)?;
-    let bytes = reader.join().map_err(|_| "the reader panicked")??;
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes)?;
     let frames = parse(&bytes)?.frames.len();
     expect(frames == 4, || {
         format!("{frames} frames, not two and their answers")
