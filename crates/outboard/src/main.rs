@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 use outboard::{build, doctor, inspect, model, new, pci, ps, rules, run, send, stats};
 use std::error::Error;
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use testbed::relay;
 
@@ -24,24 +25,10 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Start an image and report how it ended
-    ///
-    /// The exit status is the guest's own, or 128 plus the number of the signal that ended it. All
-    /// options but those that are named here are the tender's: `outboard tender --help` lists them.
-    /// Arguments behind the image are the guest's.
-    #[command(
-        override_usage = "outboard run [--name=NAME] [--metrics=ADDRESS:PORT|unix:PATH] \
-                          [--pcap:PORT=FILE] [--pci-bind] [TENDER OPTIONS] [--] IMAGE [ARGUMENTS]"
-    )]
+    #[command(override_help = run::help())]
     Run {
-        /// The tender's options, the image, and its own arguments; --name=NAME keeps the counters
-        /// in $XDG_RUNTIME_DIR/outboard/NAME (or /run/outboard/NAME) while the guest
-        /// runs; --metrics=... serves them over HTTP; --pcap:PORT=FILE captures frames;
-        /// --pci-bind takes PCI devices from the host's drivers while the guest runs
-        #[arg(
-            trailing_var_arg = true,
-            allow_hyphen_values = true,
-            value_name = "ARGUMENTS"
-        )]
+        /// Options, the image, and its own arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
     /// Make the folder of a new appliance
@@ -104,7 +91,7 @@ fn start(arguments: impl Iterator<Item = OsString>) -> i32 {
     let arguments: Vec<_> = arguments.collect();
     let result = match arguments.split_first() {
         // Past the parser, for the same reason: it has no say in what stands behind these.
-        Some((command, rest)) if command == "run" && !asks_for_help(rest) => monitor(rest.to_vec()),
+        Some((command, rest)) if command == "run" => monitor(rest.to_vec()),
         Some((command, rest)) if command == "tender" => Ok(tender::main(rest.to_vec())),
         _ => execute(Arguments::parse().command),
     };
@@ -112,12 +99,6 @@ fn start(arguments: impl Iterator<Item = OsString>) -> i32 {
         eprintln!("outboard: {error}");
         exit::FAILURE
     })
-}
-
-fn asks_for_help(arguments: &[OsString]) -> bool {
-    arguments
-        .first()
-        .is_some_and(|first| first == "-h" || first == "--help")
 }
 
 fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
@@ -156,5 +137,9 @@ fn status(good: bool) -> i32 {
 
 fn monitor(arguments: Vec<OsString>) -> Result<i32, Box<dyn Error>> {
     let request = run::Request::parse(arguments)?;
+    if request.help {
+        io::stdout().write_all(run::help().as_bytes())?;
+        return Ok(exit::SUCCESS);
+    }
     Ok(i32::from(run::run(&request)?))
 }

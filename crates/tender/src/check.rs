@@ -1,6 +1,7 @@
 //! The one rule about devices: every device of the manifest is attached, and nothing else is.
 
 use crate::options::{Block, Net, Options, Pci};
+use crate::suggest;
 use abi::manifest::{Entry, kind};
 use abi::pci::Request;
 use std::fmt;
@@ -40,12 +41,16 @@ pub struct Pairs<'a> {
 pub enum Error {
     /// Devices that the manifest names and the command line does not: the options to add.
     Missing(Vec<String>),
+    /// What attaches such devices stands behind the image, among the guest's arguments.
+    Behind(Vec<String>),
     /// An option for a device that the manifest does not name as one of this kind.
     NotNamed {
         /// The option, with the device.
         option: String,
         /// What the manifest says of a device of this name.
         actual: Option<&'static str>,
+        /// The devices of this kind that it names, as options.
+        named: Vec<String>,
     },
     /// Two options that attach one PCIe device.
     Twice(String, String),
@@ -61,6 +66,11 @@ impl fmt::Display for Error {
                 "the manifest names devices that nothing is attached to; add {}",
                 options.join(" ")
             ),
+            Self::Behind(arguments) => write!(
+                f,
+                "write {} in front of the image; behind it are the guest's own arguments",
+                suggest::listed(arguments).escape_debug()
+            ),
             Self::Twice(option, other) => write!(
                 f,
                 "{option}: {other} has this device; name another one; type: outboard pci list"
@@ -68,13 +78,23 @@ impl fmt::Display for Error {
             Self::NotNamed {
                 option,
                 actual: None,
-            } => write!(
-                f,
-                "the manifest names no such device; remove {option} or name it in manifest.json"
-            ),
+                named,
+            } => {
+                write!(f, "{option}: the manifest names no such device; ")?;
+                let all = suggest::listed(named);
+                match suggest::nearest(name(option), named.iter().map(|named| name(named))) {
+                    Some(_) if named.len() == 1 => write!(f, "did you mean {all}?"),
+                    Some(near) => write!(f, "did you mean {near}? It names {all}"),
+                    None if named.is_empty() => {
+                        write!(f, "remove the option, or name the device in manifest.json")
+                    }
+                    None => write!(f, "it names {all}"),
+                }
+            }
             Self::NotNamed {
                 option,
                 actual: Some(attach),
+                ..
             } => write!(
                 f,
                 "the manifest names a device of another kind; replace {option} by {attach}"
@@ -109,7 +129,12 @@ pub fn pair<'a>(
         if named != Some(kind) {
             let option = format!("--{option}:{name}");
             let actual = named.and_then(attach_option);
-            return Err(Error::NotNamed { option, actual });
+            let named = names_of(kind, manifest, requests);
+            return Err(Error::NotNamed {
+                option,
+                actual,
+                named,
+            });
         }
     }
     let mut pairs = Pairs::default();
@@ -136,10 +161,45 @@ pub fn pair<'a>(
         }
     }
     if missing.is_empty() {
-        Ok(pairs)
-    } else {
-        Err(Error::Missing(missing))
+        return Ok(pairs);
     }
+    let behind = behind(&missing, options);
+    Err(match behind.is_empty() {
+        true => Error::Missing(missing),
+        false => Error::Behind(behind),
+    })
+}
+
+/// The device in an option such as `--net:lan`.
+fn name(option: &str) -> &str {
+    option.split_once(':').map_or(option, |(_, name)| name)
+}
+
+/// The guest's arguments that would attach what is `missing`.
+fn behind(missing: &[String], options: &Options) -> Vec<String> {
+    let keys = missing.iter().filter_map(|option| option.split_once('='));
+    let keys: Vec<_> = keys.map(|(key, _)| key).collect();
+    let arguments = options.arguments.iter().map(|a| a.to_string_lossy());
+    let attaching = arguments.filter(|argument| {
+        let key = argument.split_once('=').map(|(key, _)| key);
+        key.is_some_and(|key| keys.contains(&key))
+    });
+    attaching.map(|argument| argument.into_owned()).collect()
+}
+
+/// The devices of this kind that an image names, as options that would attach them.
+fn names_of(kind: u32, manifest: &[Entry], requests: &[Request]) -> Vec<String> {
+    let of_kind = manifest.iter().filter(|entry| entry.kind == kind);
+    let names: Vec<&str> = match kind {
+        PCI => requests.iter().filter_map(Request::name).collect(),
+        _ => of_kind.filter_map(Entry::name).collect(),
+    };
+    let key = match kind {
+        kind::NET_BASIC => "--net",
+        kind::BLOCK_BASIC => "--block",
+        _ => "--pci",
+    };
+    names.iter().map(|name| format!("{key}:{name}")).collect()
 }
 
 fn source<'a>(kind: u32, name: &str, options: &'a Options) -> Option<Source<'a>> {
@@ -209,8 +269,44 @@ mod tests {
         let error = pair(&reserved, &[nic("b")], &options).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the manifest names no such device; remove --pci:a or name it in manifest.json"
+            "--pci:a: the manifest names no such device; it names --pci:b"
         );
+    }
+
+    #[test]
+    fn a_device_that_is_almost_named_is_meant() {
+        let two = [
+            Entry::RESERVED,
+            Entry::new("private", kind::NET_BASIC).unwrap(),
+            Entry::new("public", kind::NET_BASIC).unwrap(),
+        ];
+        let said = |line| pair(&two, &[], &options(line)).unwrap_err().to_string();
+        assert_eq!(
+            said("--net:privat=tap0 --net:public=tap1 a.spt"),
+            "--net:privat: the manifest names no such device; did you mean private? It names \
+             --net:private and --net:public"
+        );
+        assert_eq!(
+            said("--block:disk=d.img a.spt"),
+            "--block:disk: the manifest names no such device; remove the option, or name the \
+             device in manifest.json"
+        );
+    }
+
+    #[test]
+    fn options_behind_the_image_are_not_missing() {
+        let line = "a.spt --net:lan=tap0 --block:disk=d.img --mem=16 lan";
+        let said = |line| {
+            pair(&manifest(), &[], &options(line))
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(
+            said(line),
+            "write --net:lan=tap0 and --block:disk=d.img in front of the image; behind it are the \
+             guest's own arguments"
+        );
+        assert!(said("a.spt --net:other=tap0").contains("add --net:lan=IFACE"));
     }
 
     #[test]
@@ -289,7 +385,8 @@ mod tests {
             error,
             Error::NotNamed {
                 option: "--net:wan".into(),
-                actual: None
+                actual: None,
+                named: vec!["--net:lan".into()],
             }
         );
         let options = options("--net:disk=tap0 a.spt");

@@ -13,6 +13,7 @@
 //! | [`start`] | the steps of a start that all hosts share |
 //! | [`spt`] | the hosts `spt` and `process`: this process becomes the guest |
 //! | [`hvt`] | the host `hvt`: this process serves a virtual machine |
+//! | [`suggest`] | what a user may have meant |
 //! | [`sys`] | the unsafe island |
 
 pub mod attach;
@@ -27,6 +28,7 @@ pub mod rules;
 pub mod share;
 pub mod spt;
 pub mod start;
+pub mod suggest;
 pub mod sys;
 
 use abi::exit;
@@ -41,7 +43,7 @@ use std::io::Write;
 /// was started.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let started = match options::parse(arguments) {
-        Ok(Request::Help) => return print(options::HELP),
+        Ok(Request::Help) => return print(&options::help()),
         Ok(Request::Version) => {
             return print(concat!("outboard-tender ", env!("CARGO_PKG_VERSION"), "\n"));
         }

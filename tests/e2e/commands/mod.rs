@@ -4,6 +4,7 @@ pub mod capture;
 pub mod cli;
 pub mod demo;
 pub mod doctor;
+pub mod messages;
 pub mod new;
 pub mod send;
 pub mod stats;
@@ -19,6 +20,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         cli::trials(images),
         demo::trials(images, network),
         doctor::trials(images, network),
+        messages::trials(images, network),
         stats::trials(images, network),
         send::trials(images, network),
         new::trials(images, network),

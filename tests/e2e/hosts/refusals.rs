@@ -116,7 +116,7 @@ pub fn trials(images: &'static Images) -> Vec<Trial> {
         (
             "no permission",
             "touch /dev/kvm && chmod 0 /dev/kvm &&",
-            "Permission denied (os error 13); type: sudo usermod -aG kvm $USER",
+            "Permission denied (os error 13); type: sudo chown $USER /dev/kvm",
         ),
     ] {
         let name = format!("refusals::{name}");

@@ -2,7 +2,9 @@
 
 use super::{Error, Netlink, error};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkLayerType, LinkMessage};
+use netlink_packet_route::link::{
+    InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
+};
 
 /// An interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub struct Link {
     pub is_bridge: bool,
     /// It is a tap.
     pub is_tap: bool,
+    /// It has somebody at its other end: a tap, the process that reads it.
+    pub has_carrier: bool,
 }
 
 impl Netlink {
@@ -49,6 +53,7 @@ fn read(message: &LinkMessage) -> Link {
         master: None,
         is_bridge: false,
         is_tap: false,
+        has_carrier: message.header.flags.contains(LinkFlags::LowerUp),
     };
     let is_ethernet = message.header.link_layer_type == LinkLayerType::Ether;
     for attribute in &message.attributes {

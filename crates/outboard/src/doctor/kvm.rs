@@ -6,12 +6,8 @@ use super::probe::Probe;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use tender::hvt::device::{self, DEVICE};
 use tender::hvt::probe::{self, Ability};
-
-const DEVICE: &str = "/dev/kvm";
-/// Bits of a mode that let a group read and write.
-const GROUP: u32 = 0o060;
 
 /// How a guest fared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +53,7 @@ impl Facts {
             .map(drop)
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
         Self {
-            group: group(),
+            group: device::group(),
             driver: machine::has_driver("kvm"),
             opened,
             guest: match opened {
@@ -66,19 +62,6 @@ impl Facts {
             },
         }
     }
-}
-
-/// The name of the group that may open the device.
-fn group() -> Option<String> {
-    let data = fs::metadata(DEVICE).ok()?;
-    let id = data.gid();
-    let groups = fs::read_to_string("/etc/group").ok()?;
-    let mut groups = groups
-        .lines()
-        .map(|line| line.split(':').collect::<Vec<_>>());
-    let named = groups.find(|fields| fields.get(2).and_then(|id| id.parse().ok()) == Some(id))?;
-    let allowed = id != 0 && data.mode() & GROUP == GROUP;
-    allowed.then(|| named[0].to_owned())
 }
 
 /// What KVM is worth.
@@ -90,11 +73,8 @@ pub fn judge(facts: &Facts, machine: &Machine) -> Finding {
     match facts.opened {
         Ok(()) => {}
         Err(Errno::ACCESS | Errno::PERM) => {
-            let remedy = match &facts.group {
-                Some(group) => format!("sudo usermod -aG {group} $USER   # then log in again"),
-                None => format!("sudo chown $USER {DEVICE}"),
-            };
             let evidence = format!("{DEVICE}: permission denied");
+            let remedy = device::remedy(facts.group.as_deref());
             return finding(Verdict::No, "forbidden", evidence).mend(remedy);
         }
         Err(Errno::NOENT) if facts.driver => {

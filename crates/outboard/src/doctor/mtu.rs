@@ -17,6 +17,8 @@ pub struct Interface {
     bridge: Option<String>,
     /// It is a tap.
     tap: bool,
+    /// Somebody has it open, if it is one.
+    open: bool,
 }
 
 /// All interfaces; the error is one of asking the kernel.
@@ -32,6 +34,7 @@ pub fn observe() -> Result<Vec<Interface>, String> {
         mtu: link.mtu,
         bridge: bridge(link),
         tap: link.is_tap,
+        open: link.has_carrier,
     });
     let mut interfaces: Vec<_> = interfaces.collect();
     interfaces.sort_by(|a: &Interface, b| a.name.cmp(&b.name));
@@ -52,8 +55,9 @@ pub fn judge(interfaces: &Result<Vec<Interface>, String>) -> Finding {
     for interface in interfaces {
         match &interface.bridge {
             Some(bridge) => joined.entry(format!("bridge {bridge}")).or_default(),
-            None if interface.tap => joined.entry("free taps".to_owned()).or_default(),
-            None => continue,
+            None if !interface.tap => continue,
+            None if interface.open => joined.entry("taps in use".to_owned()).or_default(),
+            None => joined.entry("free taps".to_owned()).or_default(),
         }
         .push(interface);
     }
@@ -108,6 +112,7 @@ mod tests {
             mtu,
             bridge: bridge.map(str::to_owned),
             tap,
+            open: false,
         }
     }
 
@@ -129,6 +134,21 @@ mod tests {
             finding.remedy.unwrap(),
             "sudo ip link set dev eth0 mtu 1500"
         );
+    }
+
+    #[test]
+    fn a_tap_that_somebody_reads_is_not_free() {
+        let tap = |name, mtu, open| Interface {
+            open,
+            ..interface(name, mtu, None, true)
+        };
+        let finding = judge(&[tap("tap0", 9000, true), tap("tap1", 1500, false)]);
+        assert_eq!(
+            finding.evidence,
+            "the same in each of: free taps, taps in use"
+        );
+        let finding = judge(&[tap("tap0", 9000, true), tap("tap1", 1500, true)]);
+        assert_eq!(finding.evidence, "taps in use: tap0 9000, tap1 1500");
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod rules;
 pub(crate) mod signals;
 mod watch;
 
-pub use request::Request;
+pub use request::{CHOICES, Request, help};
 
 use crate::capture;
 use crate::ending::Ending;
@@ -33,6 +33,8 @@ const TENDER: &CStr = c"outboard-tender";
 /// Why a guest was not started, or lost.
 #[derive(Debug)]
 pub enum Error {
+    /// An option that there is not.
+    Options(tender::options::Error),
     /// An option of the monitor without a value, or with one that is no text.
     Value {
         /// The option.
@@ -70,6 +72,7 @@ impl fmt::Display for Error {
             Self::Value { key, placeholder } => {
                 write!(f, "{key} needs a value: {key}={placeholder}")
             }
+            Self::Options(e) => e.fmt(f),
             Self::NothingToBind => f.write_str(
                 "--pci-bind: there is nothing to bind; add --pci:NAME=ADDRESS, or leave it away",
             ),

@@ -6,8 +6,48 @@ use crate::metrics::Address;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
+use tender::options::table::{correction, list};
+use tender::options::{self, Choice};
 
-/// The monitor's own options, each with the value that it takes.
+/// The monitor's own options; all others are the tender's.
+pub const CHOICES: &[Choice] = &[
+    Choice {
+        form: "--name=NAME",
+        help: "the name by which outboard ps, stats, send, rules, logs and stop find the guest",
+    },
+    Choice {
+        form: "--metrics=ADDRESS:PORT|unix:PATH",
+        help: "serve what the guest counts over HTTP, for Prometheus",
+    },
+    Choice {
+        form: "--pcap:NAME=FILE",
+        help: "capture the frames of port NAME into FILE; - is standard output",
+    },
+    Choice {
+        form: "--pcap-snap=BYTES",
+        help: "capture so many bytes of each frame at most",
+    },
+    Choice {
+        form: PCI_BIND,
+        help: "take the PCI devices from the host's drivers while the guest runs",
+    },
+];
+
+/// What `outboard run --help` prints.
+pub fn help() -> String {
+    format!(
+        "Start an image and report how it ended\n\n\
+         Usage: outboard run [OPTIONS] [--] IMAGE [ARGUMENTS]\n\n\
+         The exit status is the guest's own, or 128 plus the number of the signal that ended it.\n\
+         Options come before the image; arguments behind it are the guest's.\n\n\
+         Devices, memory and host:\n{}\n\
+         The monitor's own:\n{}  --help, --version\n",
+        list(options::CHOICES),
+        list(CHOICES),
+    )
+}
+
+/// The monitor's own options that have a value and no name, with that value's placeholder.
 const OWN: [(&str, &str); 3] = [
     ("--name", "NAME"),
     ("--metrics", "ADDRESS:PORT|unix:PATH"),
@@ -29,6 +69,8 @@ pub struct Request {
     pub captures: capture::Request,
     /// Whether PCI devices are taken from the host's drivers for this run.
     pub pci_bind: bool,
+    /// Whether nothing is run and help is printed.
+    pub help: bool,
     /// All else, for the tender.
     pub arguments: Vec<OsString>,
 }
@@ -56,6 +98,13 @@ impl Request {
             if argument == PCI_BIND {
                 request.pci_bind = true;
                 continue;
+            }
+            if argument == "--help" || argument == "-h" {
+                request.help = true;
+                return Ok(request);
+            }
+            if !is_known(&argument) {
+                return Err(unknown(&argument, arguments.next()));
             }
             let last = argument == "--" || !argument.as_bytes().starts_with(b"-");
             request.arguments.push(argument);
@@ -100,6 +149,28 @@ impl Request {
         }
         Ok(())
     }
+}
+
+/// Whether an argument in front of the image is no option, or one that the tender knows: it says
+/// itself what is wrong with such a one.
+fn is_known(argument: &OsStr) -> bool {
+    let bytes = argument.as_bytes();
+    if !bytes.starts_with(b"-") || bytes == b"--" || bytes == b"--version" {
+        return true;
+    }
+    let end = bytes.iter().position(|byte| b":=".contains(byte));
+    let key = &bytes[..end.unwrap_or(bytes.len())];
+    let known = options::CHOICES.iter().any(|c| c.key().as_bytes() == key);
+    known || argument == "--x-exec-heap"
+}
+
+/// What is wrong with an option that neither the monitor nor the tender knows.
+fn unknown(option: &OsStr, next: Option<OsString>) -> Error {
+    let option = option.to_string_lossy().into_owned();
+    let next = next.as_ref().and_then(|next| next.to_str());
+    let all = options::CHOICES.iter().chain(CHOICES);
+    let correction = correction(&option, next, all);
+    Error::Options(options::Error::Unknown { option, correction })
 }
 
 /// The option of the monitor that this is, and its value, if that is part of it.
@@ -181,6 +252,55 @@ mod tests {
         assert!(asked.pci_bind);
         assert_eq!(asked.arguments, ["--pci:nic=01:00.0", "fw.spt"]);
         assert!(!request("--pci:nic=01:00.0 fw.spt --pci-bind").pci_bind);
+    }
+
+    #[test]
+    fn each_option_of_the_table_is_the_monitors() {
+        for choice in CHOICES {
+            let typed = choice
+                .form
+                .replace("NAME", "a")
+                .replace("ADDRESS:PORT|", "");
+            let typed = typed.replace("BYTES", "96");
+            let request = Request::parse([typed.clone().into(), "a.spt".into()]).unwrap();
+            assert_eq!(request.arguments, ["a.spt"], "{typed}");
+        }
+    }
+
+    #[test]
+    fn help_has_all_options_in_front_of_the_image() {
+        assert!(request("--mem=16 --help fw.spt").help);
+        assert!(request("-h").help);
+        assert!(!request("fw.spt --help").help);
+        let text = help();
+        for choice in CHOICES.iter().chain(options::CHOICES) {
+            assert!(text.contains(choice.form), "{}", choice.form);
+        }
+    }
+
+    #[test]
+    fn an_option_that_nobody_knows_is_corrected() {
+        let said = |words: &str| {
+            let words = words.split_whitespace().map(OsString::from);
+            Request::parse(words).unwrap_err().to_string()
+        };
+        assert_eq!(
+            said("--nam=fw fw.spt"),
+            "no such option: \"--nam=fw\"; did you mean --name=NAME?"
+        );
+        assert_eq!(
+            said("--memory=16 fw.spt"),
+            "no such option: \"--memory=16\"; did you mean --mem=MIB?"
+        );
+        assert_eq!(
+            said("--pcap private=x.pcap fw.spt"),
+            "no such option: \"--pcap\"; write --pcap:NAME=private=x.pcap"
+        );
+        assert_eq!(
+            parsed("--mem 16 fw.spt").1,
+            "--mem 16 fw.spt",
+            "the tender's to say"
+        );
     }
 
     #[test]

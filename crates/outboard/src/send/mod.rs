@@ -56,6 +56,8 @@ pub enum Error {
     /// The interface is in the network namespace with this inode, and in that of the process with
     /// this number, if that is known.
     Namespace(String, u64, Option<u32>),
+    /// The interface is not in this network namespace any more.
+    Moved(String),
     /// This user may not.
     Permission(String),
     /// The frame has this many bytes and is over the MTU of the interface.
@@ -107,6 +109,11 @@ impl fmt::Display for Error {
                 "{interface} is in the network namespace net:[{inode}]; `sudo lsns --type net` \
                  names a process in it, for: nsenter --net=/proc/PID/ns/net outboard send ..."
             ),
+            Self::Moved(interface) => write!(
+                f,
+                "{interface} is not in this network namespace any more: it was moved, renamed or \
+                 deleted; look for it: ip netns; sudo lsns --type net"
+            ),
             Self::Permission(interface) => write!(
                 f,
                 "sending through {interface} takes CAP_NET_RAW; type the same behind: sudo \
@@ -118,7 +125,7 @@ impl fmt::Display for Error {
             ),
             Self::Transmit(interface, e) => write!(
                 f,
-                "{interface} did not take the frame: {e}; is it up? ip link show {interface}"
+                "{interface} did not take the frame: {e}; type: ip link show {interface}"
             ),
             Self::Counters(e) => e.fmt(f),
             Self::Print(e) => write!(f, "cannot print: {e}"),
@@ -232,6 +239,7 @@ fn refused(interface: &str, error: io::Error, size: usize) -> Error {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::PERM | Errno::ACCESS) => Error::Permission(interface),
         Some(Errno::MSGSIZE) => Error::TooBig(interface, size),
+        Some(Errno::NODEV | Errno::NXIO) => Error::Moved(interface),
         _ => Error::Transmit(interface, error),
     }
 }

@@ -11,6 +11,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+/// The one interface that is always there, and never a parent.
+const LOOPBACK: &str = "lo";
+
 /// Name of the `position`-th macvtap of the tender with this process id.
 pub(super) fn link_name(tender: u32, position: usize) -> String {
     format!("ob{tender}n{position}")
@@ -24,10 +27,13 @@ impl Macvtap {
     /// Makes a macvtap over `parent`.
     pub(super) fn add(parent: &str, position: usize) -> Result<Self, Reason> {
         let name = link_name(std::process::id(), position);
-        let mut netlink = Netlink::open().map_err(Reason::Macvtap)?;
-        netlink
-            .add_macvtap(&name, parent)
-            .map_err(Reason::Macvtap)?;
+        let refused = |error: netlink::Error| Reason::Macvtap(parent.to_owned(), error.cause);
+        let mut netlink = Netlink::open().map_err(refused)?;
+        if netlink.index(parent).is_err() {
+            let others = super::interfaces(|link| !link.is_tap && link.name != LOOPBACK);
+            return Err(Reason::NoParent(parent.to_owned(), others));
+        }
+        netlink.add_macvtap(&name, parent).map_err(refused)?;
         Ok(Self(name))
     }
 

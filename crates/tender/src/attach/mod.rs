@@ -7,10 +7,12 @@ mod tap;
 
 use crate::check::{Pairs, Source};
 use crate::options::{Net, NetSource, Options};
+use crate::suggest;
 use abi::extension::{device_flag, feature};
 use abi::manifest::Device;
 use abi::pci::Request;
-use linux::netlink;
+use linux::netlink::links::Link;
+use linux::netlink::{self, Netlink};
 use linux::tap::offload;
 use macvtap::Macvtap;
 use pci::Pci;
@@ -42,18 +44,20 @@ pub struct Error {
 /// What is wrong with something to attach, and what to do about it.
 #[derive(Debug)]
 pub enum Reason {
-    /// There is no interface of this name here.
-    NoInterface(String),
+    /// There is no interface of this name here; the taps that there are.
+    NoInterface(String, Vec<String>),
     /// The interface is down.
     Down(String),
     /// Another process has it.
     Busy,
-    /// It is not a tap, or one with several queues.
-    NotTap,
+    /// It is not a tap, or one with several queues; the taps that there are.
+    NotTap(Vec<String>),
     /// The descriptor is no tap that gives bare Ethernet frames.
     NotTapDescriptor(i32),
     /// The user may not open it.
     Permission(String),
+    /// The tap is there, and it is this user's, by number.
+    Owner(String, Option<u32>),
     /// The MTU does not fit the manifest.
     Mtu(i32),
     /// The tap gives virtio-net headers that the image does not understand.
@@ -69,8 +73,10 @@ pub enum Reason {
     },
     /// What the kernel says about a step.
     System(&'static str, io::Error),
-    /// The macvtap cannot be made.
-    Macvtap(netlink::Error),
+    /// There is no interface of this name for a macvtap; those that there are.
+    NoParent(String, Vec<String>),
+    /// A macvtap over this interface cannot be made.
+    Macvtap(String, netlink::Cause),
     /// What is wrong with a PCIe device or DMA memory.
     Pci(pci::Reason),
 }
@@ -86,27 +92,38 @@ impl fmt::Display for Error {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoInterface(name) => write!(
-                f,
-                "no such interface; add --create-taps, or type: ip tuntap add dev {name} mode tap \
-                 && ip link set dev {name} up"
-            ),
+            Self::NoInterface(name, taps) => write_no_tap(f, name, taps),
             Self::Down(name) => {
-                write!(f, "the interface is down; type: ip link set dev {name} up")
+                write!(
+                    f,
+                    "the interface is down; type: sudo ip link set dev {name} up"
+                )
             }
             Self::Busy => write!(f, "in use by another process; stop that or choose another"),
-            Self::NotTap => write!(
-                f,
-                "not a tap with a single queue; type: ip tuntap add dev NAME mode tap"
-            ),
+            Self::NotTap(taps) => {
+                f.write_str("not a tap with a single queue; ")?;
+                write_choices(f, "", taps, "tap")?;
+                f.write_str("a new one: sudo ip tuntap add dev NAME mode tap user $USER")
+            }
             Self::NotTapDescriptor(fd) => write!(
                 f,
                 "descriptor {fd} is no tap opened with IFF_TAP and IFF_NO_PI; pass an open one"
             ),
             Self::Permission(how) => write!(f, "permission denied; {how}"),
+            Self::Owner(name, owner) => {
+                match owner {
+                    Some(owner) => write!(f, "permission denied; the tap is user {owner}'s")?,
+                    None => f.write_str("permission denied; the tap is another user's")?,
+                }
+                write!(
+                    f,
+                    "; make it yours: sudo ip tuntap del dev {name} mode tap && sudo ip tuntap add \
+                     dev {name} mode tap user $USER && sudo ip link set dev {name} up"
+                )
+            }
             Self::Mtu(mtu) => write!(
                 f,
-                "the MTU is {mtu}, not 1 to 65535; type: ip link set dev NAME mtu 1500"
+                "the MTU is {mtu}, not 1 to 65535; type: sudo ip link set dev NAME mtu 1500"
             ),
             Self::Headers => write!(
                 f,
@@ -121,12 +138,73 @@ impl fmt::Display for Reason {
             ),
             Self::System(step, error) => write!(f, "{step}: {error}"),
             Self::Pci(reason) => reason.fmt(f),
-            Self::Macvtap(error) => write!(
-                f,
-                "{error}; it needs CAP_NET_ADMIN and a parent that no other macvtap has"
-            ),
+            Self::NoParent(name, interfaces) => {
+                f.write_str("no such interface; ")?;
+                write_choices(f, name, interfaces, "interface")?;
+                f.write_str("type: ip link")
+            }
+            Self::Macvtap(parent, cause) => {
+                write!(f, "no macvtap over {parent}: {cause}; ")?;
+                match cause {
+                    netlink::Cause::Kernel(error) => f.write_str(macvtap_advice(error)),
+                    _ => f.write_str("name another interface"),
+                }
+            }
         }
     }
+}
+
+/// What to do where the kernel makes no macvtap.
+fn macvtap_advice(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EPERM) => "it takes CAP_NET_ADMIN; type the same as root",
+        Some(libc::EBUSY | libc::EINVAL) => {
+            "another macvtap has it, or it can be no parent, as a wireless one; name another \
+             interface"
+        }
+        Some(libc::EOPNOTSUPP) => "this kernel needs CONFIG_MACVTAP; type: sudo modprobe macvtap",
+        _ => "name another interface",
+    }
+}
+
+fn write_no_tap(f: &mut fmt::Formatter<'_>, name: &str, taps: &[String]) -> fmt::Result {
+    f.write_str("no such interface; ")?;
+    write_choices(f, name, taps, "tap")?;
+    match taps.is_empty() {
+        true => write!(
+            f,
+            "add --create-taps, or type: sudo ip tuntap add dev {name} mode tap user $USER && sudo \
+             ip link set dev {name} up"
+        ),
+        false => f.write_str("add --create-taps to make another"),
+    }
+}
+
+/// The names there are, the one that may be meant first; a sentence of its own, or nothing.
+fn write_choices(
+    f: &mut fmt::Formatter<'_>,
+    typed: &str,
+    names: &[String],
+    what: &str,
+) -> fmt::Result {
+    if let Some(near) = suggest::nearest(typed, names.iter().map(String::as_str)) {
+        write!(f, "did you mean {near}? ")?;
+    }
+    match names {
+        [] => Ok(()),
+        [one] => write!(f, "the only {what} here is {one}; "),
+        several => write!(f, "the {what}s here are {}; ", suggest::listed(several)),
+    }
+}
+
+/// Names of the interfaces here that are like this; none if they cannot be listed.
+fn interfaces(is_wanted: impl Fn(&Link) -> bool) -> Vec<String> {
+    let links = Netlink::open().and_then(|mut netlink| netlink.links());
+    let links = links.unwrap_or_default().into_iter();
+    links
+        .filter(|link| is_wanted(link))
+        .map(|link| link.name)
+        .collect()
 }
 
 /// All devices of a guest. What was made for them alone disappears when this is dropped, which it

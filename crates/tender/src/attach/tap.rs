@@ -16,19 +16,23 @@ use std::os::unix::fs::MetadataExt;
 pub(super) fn open(name: &str, create: bool, headers: Headers) -> Result<Opened, Reason> {
     let system = |step| move |error| Reason::System(step, error);
     let interfaces = Interfaces::here().map_err(system("no socket"))?;
-    let exists = match interfaces.is_up(name) {
-        Ok(false) => return Err(Reason::Down(name.to_owned())),
-        Ok(true) => true,
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => false,
+    let up = match interfaces.is_up(name) {
+        Ok(up) => Some(up),
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => None,
         Err(error) => return Err(Reason::System("no flags of the interface", error)),
     };
-    if !exists && !create {
-        return Err(Reason::NoInterface(name.to_owned()));
+    if up.is_none() && !create {
+        return Err(Reason::NoInterface(name.to_owned(), taps()));
     }
-    let tap = Tap::create(name, headers.wanted()).map_err(|error| open_reason(name, error))?;
+    let tap = Tap::create(name, headers.wanted());
+    let tap = tap.map_err(|error| open_reason(name, up.is_some(), error))?;
+    // Only now: what is no tap need not be up.
+    if up == Some(false) {
+        return Err(Reason::Down(name.to_owned()));
+    }
     tap.set_offloads(headers.offloads())
         .map_err(system("no offloads"))?;
-    if !exists {
+    if up.is_none() {
         interfaces
             .bring_up(name)
             .map_err(system("the new tap cannot be set up"))?;
@@ -41,12 +45,19 @@ pub(super) fn open(name: &str, create: bool, headers: Headers) -> Result<Opened,
     })
 }
 
-fn open_reason(name: &str, error: io::Error) -> Reason {
+/// Names of the taps here.
+fn taps() -> Vec<String> {
+    super::interfaces(|link| link.is_tap)
+}
+
+fn open_reason(name: &str, exists: bool, error: io::Error) -> Reason {
     match error.raw_os_error() {
         Some(libc::EBUSY) => Reason::Busy,
-        Some(libc::EINVAL) => Reason::NotTap,
+        Some(libc::EINVAL) => Reason::NotTap(taps()),
+        Some(libc::EPERM) if exists => Reason::Owner(name.to_owned(), owner(name)),
         Some(libc::EPERM) => Reason::Permission(format!(
-            "type as root: ip tuntap add dev {name} mode tap user $USER"
+            "making a tap takes CAP_NET_ADMIN; type: sudo ip tuntap add dev {name} mode tap user \
+             $USER && sudo ip link set dev {name} up"
         )),
         Some(libc::EACCES) => {
             Reason::Permission("type as root: chmod 0666 /dev/net/tun".to_owned())
@@ -56,6 +67,12 @@ fn open_reason(name: &str, error: io::Error) -> Reason {
         }
         _ => Reason::System("cannot open the tap", error),
     }
+}
+
+/// The user who may open a tap, by number; root alone if there is none.
+fn owner(name: &str) -> Option<u32> {
+    let owner = std::fs::read_to_string(format!("/sys/class/net/{name}/owner")).ok()?;
+    owner.trim_end().parse().ok()
 }
 
 /// Takes over the tap behind a descriptor and reads its MTU. Whoever opened it decided whether

@@ -1,5 +1,6 @@
 //! Why a guest was not started in a virtual machine, and what to do about it.
 
+use super::device::{self, DEVICE, remedy};
 use super::paging;
 use super::windows::Narrow;
 use crate::start;
@@ -14,6 +15,8 @@ pub enum Error {
     Common(start::Error),
     /// KVM cannot be opened.
     Kvm(io::Error),
+    /// This user may not open KVM; the group that may.
+    Permission(io::Error, Option<String>),
     /// More memory than a guest of `hvt` can have, in MiB.
     TooMuch(u64),
     /// Less memory than the image needs: both in MiB.
@@ -35,6 +38,16 @@ pub enum Error {
 }
 
 impl std::error::Error for Error {}
+
+impl Error {
+    /// KVM cannot be opened, for this reason.
+    pub fn no_kvm(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => Self::Permission(error, device::group()),
+            _ => Self::Kvm(error),
+        }
+    }
+}
 
 impl From<start::Error> for Error {
     fn from(error: start::Error) -> Self {
@@ -64,12 +77,11 @@ impl fmt::Display for Error {
                     "/dev/kvm: {error}; load kvm_intel or kvm_amd, allow virtualisation in the \
                      firmware, or start the image with --host=spt"
                 ),
-                Some(libc::EACCES | libc::EPERM) => write!(
-                    f,
-                    "/dev/kvm: {error}; type: sudo usermod -aG kvm $USER, and log in again"
-                ),
                 _ => write!(f, "/dev/kvm: {error}; start the image with --host=spt"),
             },
+            Self::Permission(error, group) => {
+                write!(f, "{DEVICE}: {error}; type: {}", remedy(group.as_deref()))
+            }
             Self::TooMuch(mib) => write!(
                 f,
                 "--mem={mib}: a guest of hvt has at most {} MiB; give a smaller --mem=MIB",

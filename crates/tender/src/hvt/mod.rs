@@ -19,6 +19,7 @@ mod cause;
 mod complaint;
 mod core_file;
 mod cpu;
+pub mod device;
 mod ending;
 mod error;
 mod jail;

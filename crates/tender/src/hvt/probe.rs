@@ -75,7 +75,7 @@ pub enum Ability {
 /// # Errors
 /// The first step towards a machine that is refused.
 pub fn run() -> Result<Ability, Error> {
-    let kvm = Kvm::new().map_err(|error| Error::Kvm(from_kvm(error)))?;
+    let kvm = Kvm::new().map_err(|error| Error::no_kvm(from_kvm(error)))?;
     let machine = Machine::new(&kvm, MEMORY_BYTES as usize, false);
     let mut machine = machine.map_err(|error| Error::Machine(MEMORY_BYTES >> 20, false, error))?;
     put(&mut machine, Gpa::new(IMAGE_BASE), CODE)?;

@@ -58,7 +58,7 @@ impl<'a> Setup<'a> {
     pub fn new(start: &'a Start<'a>) -> Result<Self, Error> {
         let Start { options, image, .. } = *start;
         let memory_bytes = memory_size(options.memory_bytes, image.end)?;
-        let kvm = Kvm::new().map_err(|error| Error::Kvm(from_kvm(error)))?;
+        let kvm = Kvm::new().map_err(|error| Error::no_kvm(from_kvm(error)))?;
         let huge = options.huge_pages;
         let machine = Machine::new(&kvm, memory_bytes as usize, huge);
         let mut machine =

@@ -4,6 +4,7 @@
 //! This module decides and touches nothing.
 
 mod pci;
+pub mod table;
 
 use abi::manifest::is_device_name;
 use abi::note::Target;
@@ -13,39 +14,16 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 pub use pci::{Pci, PciSource};
+pub use table::{CHOICES, Choice};
 
 /// What `--help` prints.
-pub const HELP: &str = "\
-usage: outboard-tender [OPTIONS] [--] IMAGE [ARGUMENTS]
-
-Starts IMAGE with the devices that its manifest names and nothing else.
-
-  --mem=MIB                     guest memory in MiB (default 512)
-  --net:NAME=IFACE              attach the tap IFACE as network NAME
-  --net:NAME=@FD                ... the tap behind the open descriptor FD
-  --net:NAME=macvtap:PARENT     ... a macvtap made over the interface PARENT
-  --net-mac:NAME=MAC            MAC address of network NAME (default random)
-  --net-offload:NAME=off        no checksum or TCP segmentation offload on network NAME
-  --block:NAME=PATH             attach the file or block device PATH as disk NAME
-  --block-sector-size:NAME=N    bytes in a sector of disk NAME (default 512)
-  --pci:NAME=0000:01:00.0       attach the PCI device with this address as NAME, by VFIO
-  --pci:NAME=vfio-user:SOCKET   ... the software device behind SOCKET, or behind the open
-                                connection @FD
-  --poll=busy|interrupt         how the guest waits for PCI devices: without ever sleeping, or
-                                asleep until one interrupts (default: interrupt)
-  --create-taps                 make taps that do not exist; they vanish with the guest
-  --host=spt|hvt|process        in a jail, in a virtual machine, or as a plain process for gdb and
-                                perf (default: spt or hvt, as the image says)
-  --hugepages                   hvt: guest memory in reserved pages of 2 MiB
-  --dumpcore=DIR                hvt: leave memory and registers of a guest that fails in
-                                DIR/core.outboard.PID, for gdb; empty if it does not fail
-  --share=@FD|PATH              file for what the guest is told and what it leaves behind
-  --event=@FD|PATH              FIFO by which the guest is told that the file has changed
-  --rules=FILE                  rules in nft's language, in place of those that the image has
-  --die-with-parent=PID         end as soon as the parent, process PID, ends
-  --verbose                     say on standard error what PCI devices and DMA memory became
-  --help, --version
-";
+pub fn help() -> String {
+    let options = table::list(CHOICES);
+    format!(
+        "usage: outboard-tender [OPTIONS] [--] IMAGE [ARGUMENTS]\n\nStarts IMAGE with the devices \
+         that its manifest names and nothing else.\n\n{options}  --help, --version\n"
+    )
+}
 
 /// Guest memory without `--mem`, in MiB; Solo5's default.
 pub const MEM_MIB_DEFAULT: u64 = 512;
@@ -57,7 +35,7 @@ pub const SECTOR_BYTES_DEFAULT: u16 = 512;
 /// What the user asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Print [`HELP`].
+    /// Print [`help`].
     Help,
     /// Print the version.
     Version,
@@ -185,8 +163,13 @@ pub enum Location {
 pub enum Error {
     /// There is no image.
     MissingImage,
-    /// No option begins like this.
-    Unknown(String),
+    /// There is no such option, or not in this form.
+    Unknown {
+        /// As it was typed.
+        option: String,
+        /// What to write instead.
+        correction: String,
+    },
     /// `--x-exec-heap`: Solo5 has it, Outboard promises the opposite.
     ExecutableHeap,
     /// The value of this option is not what it takes.
@@ -213,6 +196,25 @@ pub enum Error {
 
 impl std::error::Error for Error {}
 
+impl Error {
+    fn unknown(option: &OsStr) -> Self {
+        Self::Unknown {
+            option: option.to_string_lossy().into_owned(),
+            correction: String::new(),
+        }
+    }
+
+    /// With what to write instead; `next` is the argument behind the wrong one.
+    fn corrected(self, next: Option<OsString>) -> Self {
+        let Self::Unknown { option, .. } = self else {
+            return self;
+        };
+        let next = next.as_ref().and_then(|next| next.to_str());
+        let correction = table::correction(&option, next, CHOICES.iter());
+        Self::Unknown { option, correction }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -222,11 +224,9 @@ impl fmt::Display for Error {
                     "no image given; it comes behind the options: --mem=16 -- hello.spt"
                 )
             }
-            Self::Unknown(option) => write!(
-                f,
-                "unknown option {option:?}; --help lists them, and the guest's own arguments come \
-                 behind the image"
-            ),
+            Self::Unknown { option, correction } => {
+                write!(f, "no such option: {option:?}; {correction}")
+            }
             Self::ExecutableHeap => write!(
                 f,
                 "--x-exec-heap is refused, since no memory is ever both writable and executable; \
@@ -265,7 +265,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, E
             b"--" => break arguments.next().ok_or(Error::MissingImage)?,
             b"--help" => return Ok(Request::Help),
             b"--version" => return Ok(Request::Version),
-            [b'-', ..] => draft.option(&argument)?,
+            [b'-', ..] => {
+                let option = draft.option(&argument);
+                option.map_err(|error| error.corrected(arguments.next()))?;
+            }
             _ => break argument,
         }
     };
@@ -333,7 +336,7 @@ impl Typed<'_> {
 impl Draft {
     fn option(&mut self, whole: &OsStr) -> Result<(), Error> {
         let bytes = whole.as_bytes();
-        let unknown = || Error::Unknown(whole.to_string_lossy().into_owned());
+        let unknown = || Error::unknown(whole);
         let Some(equals) = bytes.iter().position(|byte| *byte == b'=') else {
             return match bytes {
                 b"--create-taps" => {
@@ -407,7 +410,7 @@ impl Draft {
                 let pid = typed.number(expected)?;
                 self.parent = Some(pid);
             }
-            _ => return Err(Error::Unknown(typed.text())),
+            _ => return Err(Error::unknown(typed.whole)),
         }
         Ok(())
     }
@@ -422,7 +425,7 @@ impl Draft {
             "--pci",
         ];
         if !known.contains(&key) {
-            return Err(Error::Unknown(typed.text()));
+            return Err(Error::unknown(typed.whole));
         }
         if !is_device_name(name.as_bytes()) {
             return Err(Error::DeviceName(typed.text()));

@@ -178,9 +178,24 @@ fn options_that_do_not_exist_are_refused() {
         "--mem:a=5",
         "--pci-x:a=b",
     ] {
-        assert_eq!(error(option), Error::Unknown(option.into()));
+        assert!(matches!(error(option), Error::Unknown { .. }), "{option}");
     }
     assert_eq!(error("--x-exec-heap"), Error::ExecutableHeap);
+}
+
+#[test]
+fn what_is_wrong_with_an_option_is_said() {
+    let said = |line: &[&str]| request(line).unwrap_err().to_string();
+    assert_eq!(
+        said(&["--memory=16", "a.spt"]),
+        "no such option: \"--memory=16\"; did you mean --mem=MIB?"
+    );
+    assert_eq!(
+        said(&["--mem", "16", "a.spt"]),
+        "no such option: \"--mem\"; write --mem=16"
+    );
+    let control = said(&["--mem\u{1b}[2J", "a.spt"]);
+    assert!(!control.contains('\u{1b}'), "{control}");
 }
 
 #[test]

@@ -1,0 +1,256 @@
+//! Messages about mistakes, word by word: each names what is wrong and what to type instead.
+
+use crate::harness::build::Images;
+use crate::harness::network::Network;
+use crate::harness::process::{Ended, Running, run, start};
+use crate::harness::programs;
+use crate::harness::temporary::TemporaryFolder;
+use libtest_mimic::{Completion, Failed, Trial};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+use testbed::segment::Segment;
+
+/// How long a guest may take to be found by its name.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a guest runs that need not end, and how `timeout` says that it did not.
+const RUN_SECONDS: &str = "1";
+const TIMED_OUT: i32 = 124;
+
+/// A mistake in a command line: `PORT` and `FIREWALL` stand for images.
+struct Mistake {
+    name: &'static str,
+    /// What is typed before, in a network of its own.
+    before: &'static str,
+    /// What is typed behind `outboard run`.
+    typed: &'static str,
+    /// What the last line says.
+    says: &'static str,
+}
+
+const MISTAKES: &[Mistake] = &[
+    Mistake {
+        name: "an option that is almost one",
+        before: "",
+        typed: "--memory=16 PORT",
+        says: "outboard: no such option: \"--memory=16\"; did you mean --mem=MIB?",
+    },
+    Mistake {
+        name: "an option of the monitor that is almost one",
+        before: "",
+        typed: "--nam=fw PORT",
+        says: "outboard: no such option: \"--nam=fw\"; did you mean --name=NAME?",
+    },
+    Mistake {
+        name: "a value without its equals sign",
+        before: "",
+        typed: "--mem 16 PORT",
+        says: "outboard-tender: no such option: \"--mem\"; write --mem=16",
+    },
+    Mistake {
+        name: "options behind the image",
+        before: "",
+        typed: "FIREWALL --net:private=tap0 --net:public=tap1",
+        says: "outboard-tender: write --net:private=tap0 and --net:public=tap1 in front of the \
+               image; behind it are the guest's own arguments",
+    },
+    Mistake {
+        name: "a port that is almost one",
+        before: "",
+        typed: "--net:privat=tap0 --net:public=tap1 FIREWALL",
+        says: "outboard-tender: --net:privat: the manifest names no such device; did you mean \
+               private? It names --net:private and --net:public",
+    },
+    Mistake {
+        name: "an interface that there is not",
+        before: "ip tuntap add dev lan0 mode tap && ip tuntap add dev wan0 mode tap",
+        typed: "--net:net=lan1 PORT",
+        says: "outboard-tender: --net:net=lan1: no such interface; did you mean lan0? the taps \
+               here are lan0 and wan0; add --create-taps to make another",
+    },
+    Mistake {
+        name: "an interface where there is no tap",
+        before: "",
+        typed: "--net:net=lan1 PORT",
+        says: "outboard-tender: --net:net=lan1: no such interface; add --create-taps, or type: \
+               sudo ip tuntap add dev lan1 mode tap user $USER && sudo ip link set dev lan1 up",
+    },
+    Mistake {
+        name: "a loopback that is down and no tap",
+        before: "ip link set dev lo down",
+        typed: "--net:net=lo PORT",
+        says: "outboard-tender: --net:net=lo: not a tap with a single queue; a new one: sudo ip \
+               tuntap add dev NAME mode tap user $USER",
+    },
+    Mistake {
+        name: "a tap that is down",
+        before: "ip tuntap add dev lan0 mode tap",
+        typed: "--net:net=lan0 PORT",
+        says: "outboard-tender: --net:net=lan0: the interface is down; type: sudo ip link set dev \
+               lan0 up",
+    },
+    Mistake {
+        name: "a macvtap over nothing",
+        before: "ip link add eth7 type veth peer name eth8",
+        typed: "--net:net=macvtap:eth9 PORT",
+        says: "outboard-tender: --net:net=macvtap:eth9: no such interface; did you mean eth7? the \
+               interfaces here are eth8 and eth7; type: ip link",
+    },
+];
+
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let root = network.root().is_none();
+    let mut trials = Vec::new();
+    for mistake in MISTAKES {
+        let name = format!("messages::{}", mistake.name);
+        let missing = programs::missing(&["ip"]);
+        trials.push(network.trial_unless(missing, name, || told(images, mistake)));
+    }
+    trials.push(Trial::test("messages::all options are in one help", || {
+        help(images)
+    }));
+    let missing = programs::missing(&["ip"]);
+    let name = "messages::a tap of another user".to_owned();
+    trials.push(Trial::ignorable_test(name, move || {
+        match missing.or((!root).then_some("needs root: only root makes a tap for another user")) {
+            Some(why) => Ok(Completion::ignored_with(why)),
+            None => foreign(images).map(|()| Completion::Completed),
+        }
+    }));
+    let name = "messages::a tap that was moved away".to_owned();
+    trials.push(network.trial_unless(programs::missing(&["ip"]), name, || moved(images)));
+    trials
+}
+
+/// A command with the words of `typed`.
+fn typed(images: &Images, typed: &str) -> Command {
+    let mut command = Command::new(images.program("outboard"));
+    command.arg("run");
+    for word in typed.split(' ') {
+        match word {
+            "PORT" => command.arg(images.guest("port")),
+            "FIREWALL" => command.arg(&images.firewall),
+            word => command.arg(word),
+        };
+    }
+    command
+}
+
+fn shell(segment: &Segment, script: &str) -> Result<Ended, Failed> {
+    let ended = segment.run(|| run(Command::new("sh").args(["-c", script])))?;
+    ended.expect_status(0)?;
+    Ok(ended)
+}
+
+fn expect_last_line(ended: &Ended, says: &str) -> Result<(), Failed> {
+    ended.expect_status(1)?;
+    match ended.stderr.lines().last() == Some(says) {
+        true => Ok(()),
+        false => Err(format!("not {says:?}: {:?}", ended.stderr).into()),
+    }
+}
+
+fn told(images: &Images, mistake: &Mistake) -> Result<(), Failed> {
+    let segment = Segment::new()?;
+    shell(&segment, mistake.before)?;
+    let mut command = typed(images, mistake.typed);
+    let ended = segment.run(|| run(&mut command))?;
+    expect_last_line(&ended, mistake.says)
+}
+
+fn help(images: &Images) -> Result<(), Failed> {
+    for words in [
+        &["run", "--help"][..],
+        &["run", "--mem=16", "-h"],
+        &["help", "run"],
+    ] {
+        let ended = run(Command::new(images.program("outboard")).args(words))?;
+        ended.expect_status(0)?;
+        for option in [
+            "--mem=MIB",
+            "--net:NAME=IFACE",
+            "--name=NAME",
+            "--pcap:NAME=FILE",
+        ] {
+            ended.expect_stdout(option)?;
+        }
+    }
+    Ok(())
+}
+
+/// A tap of nobody's, and a user without capabilities.
+fn foreign(images: &Images) -> Result<(), Failed> {
+    let segment = Segment::new()?;
+    shell(
+        &segment,
+        "ip tuntap add dev lan0 mode tap user 65534 && ip link set dev lan0 up",
+    )?;
+    // Whoever is allowed to waits for frames, and would do so for ever.
+    let mut command = Command::new("timeout");
+    command.args([
+        RUN_SECONDS,
+        "setpriv",
+        "--bounding-set=-all",
+        "--inh-caps=-all",
+    ]);
+    command.arg(images.program("outboard-tender"));
+    command.arg("--net:net=lan0").arg(images.guest("port"));
+    let ended = segment.run(|| run(&mut command))?;
+    ended.expect_stderr("outboard-tender: --net:net=lan0: permission denied; the tap is ")?;
+    ended.expect_stderr(
+        "; make it yours: sudo ip tuntap del dev lan0 mode tap && sudo ip tuntap add dev lan0 \
+         mode tap user $USER && sudo ip link set dev lan0 up\n",
+    )?;
+    ended.expect_status(1)?;
+    // What it says works, where root need not be asked for.
+    shell(
+        &segment,
+        "sudo() { \"$@\"; }; USER=root; sudo ip tuntap del dev lan0 mode tap && sudo ip tuntap \
+         add dev lan0 mode tap user $USER && sudo ip link set dev lan0 up",
+    )?;
+    let ended = segment.run(|| run(&mut command))?;
+    ended.expect_status(TIMED_OUT).map(drop)
+}
+
+fn moved(images: &Images) -> Result<(), Failed> {
+    let (segment, other) = (Segment::new()?, Segment::new()?);
+    let taps = "for tap in lan0 wan0; do ip tuntap add dev $tap mode tap && ip link set dev $tap \
+                up; done";
+    shell(&segment, taps)?;
+    let folder = TemporaryFolder::new("messages")?;
+    let line = "--mem=32 --name=fw --net:private=lan0 --net:public=wan0 FIREWALL";
+    let mut firewall = typed(images, line);
+    firewall.env("XDG_RUNTIME_DIR", &folder.path);
+    let firewall = segment.run(|| start(&mut firewall))?;
+    wait_for_name(images, &folder, &firewall)?;
+    segment.netlink(|netlink| netlink.move_to("lan0", std::os::fd::AsFd::as_fd(&other)))?;
+    let mut send = Command::new(images.program("outboard"));
+    send.args(["send", "fw-private", "icmp 10.0.0.1 > 10.0.0.2"]);
+    send.env("XDG_RUNTIME_DIR", &folder.path);
+    let ended = segment.run(|| run(&mut send))?;
+    expect_last_line(
+        &ended,
+        "outboard: lan0 is not in this network namespace any more: it was moved, renamed or \
+         deleted; look for it: ip netns; sudo lsns --type net",
+    )
+}
+
+fn wait_for_name(
+    images: &Images,
+    folder: &TemporaryFolder,
+    _guest: &Running,
+) -> Result<(), Failed> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut ps = Command::new(images.program("outboard"));
+        let ended = run(ps.arg("ps").env("XDG_RUNTIME_DIR", &folder.path))?;
+        if ended.stdout.contains("fw ") {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(format!("no guest called fw: {ended:?}").into());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
