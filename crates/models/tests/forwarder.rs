@@ -2,7 +2,7 @@
 //! anything that the datasheet forbids.
 
 use device::{Batch, Nic, Pool, TEND_NANOSECONDS};
-use drivers::net::ixgbe::{BUFFER_BYTES, BUFFERS, Config, Driver, Filter, RING};
+use drivers::net::ixgbe::{AddressFilter, BUFFER_BYTES, BUFFERS, Config, Driver, RING};
 use hw::DmaArena;
 use hw::sim::{View, arena};
 use models::wire::{Offload, Pair, Wire, pair};
@@ -195,7 +195,7 @@ fn a_tag_is_kept_unless_it_is_to_go() {
     tagged.splice(12..12, [0x81, 0x00, 0x20, 0x05]);
     for vlan_strip in [false, true] {
         let config = Config {
-            filter: Filter::Own(vec![]),
+            filter: AddressFilter::Own(vec![]),
             vlan_strip,
             ..Config::FORWARD
         };

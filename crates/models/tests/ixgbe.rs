@@ -6,7 +6,7 @@ use device::{
     BATCH_FRAMES_MAX, Batch, Frame, Gso, GsoKind, Nic, NicCounts, Offload, Pool, TEND_NANOSECONDS,
 };
 use drivers::net::Error;
-use drivers::net::ixgbe::{BUFFER_BYTES, BUFFERS, Config, Driver, Filter};
+use drivers::net::ixgbe::{AddressFilter, BUFFER_BYTES, BUFFERS, Config, Driver};
 use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
 use hw::sim::{View, arena};
 use models::wire::{Loop, Pair, pair};
@@ -292,17 +292,23 @@ const GROUP: [u8; 6] = [1, 0, 0x5e, 1, 2, 3];
 const OTHER_GROUP: [u8; 6] = [1, 0, 0x5e, 9, 8, 7];
 
 /// Filters, and which frames pass: to itself, a stranger, all, and either group.
-fn filters() -> [(Filter, [bool; 5]); 5] {
+fn filters() -> [(AddressFilter, [bool; 5]); 5] {
     [
-        (Filter::None, [true; 5]),
-        (Filter::Own(vec![]), [true, false, true, false, false]),
-        (Filter::Own(vec![GROUP]), [true, false, true, true, false]),
+        (AddressFilter::None, [true; 5]),
         (
-            Filter::Own(vec![STRANGER]),
+            AddressFilter::Own(vec![]),
+            [true, false, true, false, false],
+        ),
+        (
+            AddressFilter::Own(vec![GROUP]),
+            [true, false, true, true, false],
+        ),
+        (
+            AddressFilter::Own(vec![STRANGER]),
             [true, true, true, false, false],
         ),
         (
-            Filter::Own([vec![[2; 6]; 127], vec![STRANGER]].concat()),
+            AddressFilter::Own([vec![[2; 6]; 127], vec![STRANGER]].concat()),
             [true, true, true, false, false],
         ),
     ]
@@ -314,7 +320,7 @@ fn to(address: [u8; 6]) -> Vec<u8> {
     frame
 }
 
-fn assert_passed(bench: &mut Bench<Loop>, filter: &Filter, passes: [bool; 5]) {
+fn assert_passed(bench: &mut Bench<Loop>, filter: &AddressFilter, passes: [bool; 5]) {
     let addresses = [ADDRESS, STRANGER, [0xff; 6], GROUP, OTHER_GROUP];
     for (address, passes) in addresses.into_iter().zip(passes) {
         bench.device.device().wire().inject(&to(address));
@@ -333,7 +339,7 @@ fn every_configuration_is_lawful_and_filters_as_it_says() {
                 ..Config::FORWARD
             };
             let bench = Bench::configured(Loop::new(), "", config);
-            if vlan_strip && filter == Filter::None {
+            if vlan_strip && filter == AddressFilter::None {
                 assert_eq!(bench.err(), Some(Error::VlanStrip));
                 continue;
             }

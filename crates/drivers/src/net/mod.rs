@@ -7,7 +7,7 @@
 //! | `mod` | the driver: the order of its life, and [`Nic`] |
 //! | `config` | how the device is to be set up |
 //! | `registers` | offsets and bits, by section of the datasheet |
-//! | `descriptor` | the words of descriptors |
+//! | `descriptor` | the words of descriptors, and what they say |
 //! | `init` | reset and bring-up, in the datasheet's order |
 //! | `link` | the link |
 //! | `rx`, `tx` | the two rings |
@@ -15,7 +15,7 @@
 //! | `wait` | bounded waits while it is brought up |
 //! | `stats` | what the device counts |
 //! | `puppet` | what a puppet has to know to play the device |
-//! | `tests` | the driver against puppets and liars |
+//! | `tests` | the driver against puppets and liars; `tests/mod`, and a file beside it by subject |
 //!
 //! A file that a device has no use for is missing; its `mod` says why.
 
@@ -120,6 +120,11 @@ impl fmt::Display for StartError {
 }
 
 impl core::error::Error for StartError {}
+
+/// The device wrote what cannot be true: the driver counts `rx_lie` and does not ask it again before
+/// it has been reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lie;
 
 /// Drops the frames of a batch that is to be sent while the link is down, and counts them.
 #[cold]

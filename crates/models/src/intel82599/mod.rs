@@ -1,5 +1,6 @@
-//! A model of the Intel 82599 10 GbE controller, written from its datasheet (Intel 82599 10 GbE
-//! Controller Datasheet, 331520). Numbers in brackets are sections of it.
+//! A model of the Intel 82599 10 GbE controller, written from its datasheet: Intel 82599 10 GbE
+//! Controller Datasheet, document 331520-001, revision 3.0, November 2014. Section numbers in this
+//! folder refer to it.
 //!
 //! | module | what | section |
 //! |---|---|---|

@@ -2,11 +2,9 @@
 //!
 //! Received frames come in extended descriptors (7.1): all that the device says of a frame lies
 //! in one word, so that one load reads it. Frames to be sent take extended data descriptors
-//! (7.2), which are the ones that can have a checksum inserted; where it lies is told by a
-//! context descriptor before them, once for all frames that have it in the same place.
+//! (7.2), which are the ones that can have a checksum inserted; see `offload`.
 
 use device::ethernet::HEADER_SIZE;
-use device::offload::Checksum;
 
 /// Words of a descriptor.
 pub const WORDS: usize = 2;
@@ -56,14 +54,14 @@ pub fn received(word: u64) -> Received {
 }
 
 /// Extended descriptor, and data rather than context.
-const TX_DEXT: u64 = 1 << 29;
+pub const TX_DEXT: u64 = 1 << 29;
 const TX_DTYP_DATA: u64 = 1 << 20;
 /// End of packet.
 const TX_EOP: u64 = 1 << 24;
 /// Insert the checksum of the frame.
 const TX_IFCS: u64 = 1 << 25;
 /// In a context: the packet is TCP, so that a sum of 0 is not sent as ones.
-const TX_CONTEXT_TCP: u64 = 1 << 24;
+pub const TX_CONTEXT_TCP: u64 = 1 << 24;
 /// Report status: write the descriptor back.
 pub const TX_RS: u64 = 1 << 27;
 /// Descriptor done.
@@ -71,44 +69,12 @@ pub const TX_DD: u64 = 1 << 32;
 /// Insert the checksum that the context describes.
 const TX_TXSM: u64 = 1 << 41;
 
-/// Offset of TCP's checksum in its header (RFC 9293).
-const TCP_CHECKSUM: u16 = 16;
-
 /// The second word of a data descriptor for `length` bytes, below 2^20, of a frame.
 #[inline]
 pub fn data(length: usize, is_last: bool, checksum: bool) -> u64 {
     let end = if is_last { TX_EOP } else { 0 };
     let insert = if checksum { TX_TXSM } else { 0 };
     length as u64 | TX_DTYP_DATA | TX_DEXT | TX_IFCS | end | insert
-}
-
-/// A context descriptor: the place of a checksum that runs to the frame's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Context {
-    /// First byte that is summed.
-    start: u8,
-    /// The field.
-    field: u8,
-    tcp: bool,
-}
-
-impl Context {
-    /// The context for this checksum; `None` if it lies too far behind for a descriptor.
-    #[inline]
-    pub fn new(checksum: Checksum) -> Option<Self> {
-        Some(Self {
-            start: u8::try_from(checksum.start).ok()?,
-            field: u8::try_from(checksum.start.checked_add(checksum.offset)?).ok()?,
-            tcp: checksum.offset == TCP_CHECKSUM,
-        })
-    }
-
-    /// The descriptor's words: TUCSS, TUCSO, and TUCSE 0 for the end of the packet.
-    pub fn words(self) -> [u64; WORDS] {
-        let tcp = if self.tcp { TX_CONTEXT_TCP } else { 0 };
-        let place = u64::from(self.start) << 32 | u64::from(self.field) << 40;
-        [place, TX_DEXT | tcp]
-    }
 }
 
 #[cfg(test)]
@@ -144,13 +110,5 @@ mod tests {
         assert_eq!(data(60, false, false), 0x0000_0000_2210_003c);
         let word = data(60, true, true) | TX_RS;
         assert!(word & TX_DD == 0 && TX_DD == 1 << 32);
-        let checksum = |start, offset| Checksum { start, offset };
-        // TUCSS 34, TUCSO 50, TUCSE 0; TUCMD: TCP and DEXT.
-        let tcp = Context::new(checksum(34, 16)).unwrap().words();
-        assert_eq!(tcp, [0x0000_3222_0000_0000, 0x2100_0000]);
-        let udp = Context::new(checksum(54, 6)).unwrap().words();
-        assert_eq!(udp, [0x0000_3c36_0000_0000, 0x2000_0000]);
-        assert_eq!(Context::new(checksum(240, 16)), None);
-        assert_eq!(Context::new(checksum(65_535, 16)), None);
     }
 }

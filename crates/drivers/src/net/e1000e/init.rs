@@ -1,6 +1,6 @@
 //! Reset and bring-up, in the order of section 4.6. Nothing waits here: see [`super::Driver`].
 
-use super::config::Filter;
+use super::config::Config;
 use super::registers::*;
 use super::stats;
 use crate::net::Error;
@@ -85,7 +85,7 @@ fn station(bar: &Mmio) -> Result<[u8; 6], Error> {
 }
 
 /// 4.6.5: receive initialization, but for the tail, which moves once receiving is enabled.
-pub fn receive<const W: usize, const N: usize>(bar: &Mmio, ring: &DmaRing<W, N>, filter: Filter) {
+pub fn receive<const W: usize, const N: usize>(bar: &Mmio, ring: &DmaRing<W, N>, config: &Config) {
     for n in 1..RA_COUNT {
         bar.write(RAH.nth(n, RA_STRIDE), 0);
         bar.write(RAL.nth(n, RA_STRIDE), 0);
@@ -99,11 +99,8 @@ pub fn receive<const W: usize, const N: usize>(bar: &Mmio, ring: &DmaRing<W, N>,
     bar.write(RFCTL, RFCTL_EXSTEN);
     bar.write(RXDCTL, XDCTL_GRAN | XDCTL_WTHRESH_1);
     place(bar, ring, [RDBAL, RDBAH, RDLEN, RDH, RDT]);
-    let promiscuous = match filter {
-        Filter::None => RCTL_UPE | RCTL_MPE,
-        Filter::Own => RCTL_MPE,
-    };
-    bar.write(RCTL, RCTL_EN | RCTL_BAM | RCTL_SECRC | promiscuous);
+    let unicast = if config.promiscuous { RCTL_UPE } else { 0 };
+    bar.write(RCTL, RCTL_EN | RCTL_BAM | RCTL_SECRC | RCTL_MPE | unicast);
 }
 
 /// 4.6.6: transmit initialization.

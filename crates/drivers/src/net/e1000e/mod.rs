@@ -1,7 +1,7 @@
 //! Intel 82574L, which QEMU's `e1000e` is a model of.
 //!
-//! Keep the datasheet open (82574 GbE Controller Family Datasheet); numbers in comments are its
-//! sections. Read in this order:
+//! Keep the datasheet open: Intel 82574 GbE Controller Family Datasheet, document 317694, revision
+//! 3.4, June 2014. Section numbers in this folder refer to it. Read in this order:
 //!
 //! | file | what | sections |
 //! |---|---|---|
@@ -9,12 +9,13 @@
 //! | `link` | the link | 10.2.2.2 |
 //! | `rx` | receiving | 7.1.8 |
 //! | `tx` | sending | 7.2.4 |
-//! | `descriptor` | descriptors, those of checksums too | 7.1, 7.2 |
+//! | `offload` | checksums | 7.2 |
+//! | `descriptor` | descriptors | 7.1, 7.2 |
 //! | `stats` | statistics | 10.2.7 |
 //! | `registers` | all registers | 10 |
 //!
-//! There is no `offload`: the one thing that is left to the device, a checksum, is a descriptor.
-//! Nor is there a `wait`: each step of bringing the device up is one call of [`Nic::tend`].
+//! There is no `wait`: a step that brings the device up never waits, and is taken again with the
+//! next look at the clock, at the start as well as in [`Nic::tend`].
 //!
 //! One receive and one transmit queue, buffers of 2 KiB, MTU 1500. Checksums of TCP and UDP are
 //! left to the device. Segmentation is not, and is done in software by the port: the device cannot
@@ -34,6 +35,7 @@ mod config;
 mod descriptor;
 mod init;
 mod link;
+mod offload;
 #[cfg(any(test, feature = "puppet"))]
 pub mod puppet;
 mod registers;
@@ -43,7 +45,7 @@ mod stats;
 mod tests;
 mod tx;
 
-pub use config::{Config, Filter};
+pub use config::Config;
 pub use descriptor::RX_BUFFER_BYTES;
 
 use crate::net::recovery::{Recovery, Remedy};
@@ -217,7 +219,7 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
         self.receiver.clear(reset);
         self.transmitter.clear(reset);
         self.mac = init::configure(&self.bar)?;
-        init::receive(&self.bar, self.receiver.ring(), self.config.filter);
+        init::receive(&self.bar, self.receiver.ring(), &self.config);
         self.receiver.fill(&mut self.counts);
         self.bar.write(RDT, self.receiver.tail());
         init::transmit(&self.bar, self.transmitter.ring());

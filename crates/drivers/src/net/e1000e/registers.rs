@@ -1,5 +1,5 @@
-//! Registers of the 82574L that this driver uses: offsets and bits, by section of the datasheet
-//! (82574 GbE Controller Family Datasheet, chapter 10).
+//! Registers of the 82574L that this driver uses: offsets and bits, by section of the datasheet's
+//! chapter 10.
 
 use hw::Register;
 

@@ -4,6 +4,7 @@
 //! those from `next` up to `end`; one descriptor stays free, for a full ring would look empty.
 
 use super::descriptor::{RX_BUFFER_BYTES, RX_DD, Received, STATUS_WORD, WORDS, received};
+use crate::net::Lie;
 use alloc::boxed::Box;
 use device::{Batch, Frame, NicCounts, Pool};
 use hw::{DmaArena, DmaRing, Done, FromDevice, InFlight, OutOfDma};
@@ -11,15 +12,11 @@ use hw::{DmaArena, DmaRing, Done, FromDevice, InFlight, OutOfDma};
 /// Buffers that are given to the device at once, so that not each frame costs a doorbell.
 const REFILL: usize = 32;
 
-/// The device wrote something that cannot be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lie;
-
 pub struct Receiver<const N: usize> {
     ring: DmaRing<WORDS, N>,
     /// Buffers that the device has, by descriptor. Never freed, so
     /// that they are not given back while it may use them.
-    lent: &'static mut [Option<InFlight<Frame, FromDevice>>; N],
+    buffers: &'static mut [Option<InFlight<Frame, FromDevice>>; N],
     pool: Pool,
     next: usize,
     end: usize,
@@ -30,7 +27,7 @@ impl<const N: usize> Receiver<N> {
         const { assert!(N > REFILL) };
         Ok(Self {
             ring: arena.ring()?,
-            lent: Box::leak(Box::new([const { None }; N])),
+            buffers: Box::leak(Box::new([const { None }; N])),
             pool,
             next: 0,
             end: 0,
@@ -49,7 +46,7 @@ impl<const N: usize> Receiver<N> {
 
     /// Takes all buffers back from a device that has been `reset`, and begins anew.
     pub fn clear(&mut self, reset: &Done) {
-        for buffer in self.lent.iter_mut() {
+        for buffer in self.buffers.iter_mut() {
             drop(buffer.take().map(|buffer| buffer.done(reset)));
         }
         (self.next, self.end) = (0, 0);
@@ -99,7 +96,8 @@ impl<const N: usize> Receiver<N> {
             }
             let index = self.next & (N - 1);
             self.next = self.next.wrapping_add(1);
-            let Some(mut frame) = self.lent[index].take().map(|buffer| buffer.done(&done)) else {
+            let Some(mut frame) = self.buffers[index].take().map(|buffer| buffer.done(&done))
+            else {
                 break;
             };
             if let Received::Frame(length) = what {
@@ -133,7 +131,7 @@ impl<const N: usize> Receiver<N> {
             };
             self.ring.store(self.end, 0, iova.raw());
             self.ring.publish(self.end, STATUS_WORD, 0);
-            self.lent[self.end & (N - 1)] = Some(buffer);
+            self.buffers[self.end & (N - 1)] = Some(buffer);
             self.end = self.end.wrapping_add(1);
         }
         self.end != before

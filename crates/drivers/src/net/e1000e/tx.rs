@@ -4,7 +4,8 @@
 //! those from `clean` up to `next`. It reports the last frame of each batch alone, which is enough:
 //! it goes through them in order.
 
-use super::descriptor::{Context, STATUS_WORD, TX_DD, TX_RS, WORDS, data};
+use super::descriptor::{STATUS_WORD, TX_DD, TX_RS, WORDS, data};
+use super::offload::Context;
 use alloc::boxed::Box;
 use device::{Batch, Frame, NicCounts, Sent};
 use hw::{DmaArena, DmaRing, Done, InFlight, OutOfDma, ToDevice};
@@ -23,7 +24,7 @@ pub struct Transmitter<const N: usize> {
     ring: DmaRing<WORDS, N>,
     /// Frames that the device has, by descriptor. Never freed, so
     /// that they are not given back while it may use them.
-    lent: &'static mut [Option<InFlight<Frame, ToDevice>>; N],
+    frames: &'static mut [Option<InFlight<Frame, ToDevice>>; N],
     /// Positions that the device reports, a ring of its own.
     reports: Box<[usize; N]>,
     report_first: usize,
@@ -41,7 +42,7 @@ impl<const N: usize> Transmitter<N> {
         const { assert!(N > PER_FRAME) };
         Ok(Self {
             ring: arena.ring()?,
-            lent: Box::leak(Box::new([const { None }; N])),
+            frames: Box::leak(Box::new([const { None }; N])),
             reports: Box::new([0; N]),
             report_first: 0,
             report_end: 0,
@@ -64,7 +65,7 @@ impl<const N: usize> Transmitter<N> {
 
     /// Takes all frames back from a device that has been `reset`, and begins anew.
     pub fn clear(&mut self, reset: &Done) {
-        for frame in self.lent.iter_mut() {
+        for frame in self.frames.iter_mut() {
             drop(frame.take().map(|frame| frame.done(reset)));
         }
         (self.report_first, self.report_end) = (0, 0);
@@ -88,7 +89,7 @@ impl<const N: usize> Transmitter<N> {
             self.report_first = self.report_first.wrapping_add(1);
             // The report lies in front of `next`, not before `clean`: both are ours alone.
             while self.clean != report.wrapping_add(1) {
-                let sent = self.lent[self.clean & (N - 1)].take();
+                let sent = self.frames[self.clean & (N - 1)].take();
                 drop(sent.map(|frame| frame.done(&done)));
                 self.clean = self.clean.wrapping_add(1);
             }
@@ -150,7 +151,7 @@ impl<const N: usize> Transmitter<N> {
             start = in_page;
         }
         let word = data(length - start, true, context.is_some());
-        self.lent[self.next & (N - 1)] = Some(frame);
+        self.frames[self.next & (N - 1)] = Some(frame);
         self.put_words([address + start as u64, word]);
         Some(word)
     }

@@ -9,10 +9,10 @@ pub struct Config {
     /// Largest payload of an Ethernet frame, in bytes.
     pub mtu: usize,
     /// Which frames are received; [`super::Driver::set_filter`] changes that.
-    pub filter: Filter,
+    pub filter: AddressFilter,
     /// Whether it takes 802.1Q tags off. They are lost: for an appliance that serves one tagged
     /// network and is told which by the switch. Whoever forwards frames keeps them, and so
-    /// [`Filter::None`] does not go with it.
+    /// [`AddressFilter::None`] does not go with it.
     pub vlan_strip: bool,
     /// Whether it makes one large frame of TCP segments that follow each other (7.11). Buffers
     /// have to be of [`super::COALESCED_BUFFER_BYTES`]; who receives such a frame finds in its
@@ -24,7 +24,7 @@ impl Config {
     /// What forwards frames wants: all of them, as they are, and 1500 bytes.
     pub const FORWARD: Self = Self {
         mtu: 1500,
-        filter: Filter::None,
+        filter: AddressFilter::None,
         vlan_strip: false,
         coalesce: false,
     };
@@ -36,7 +36,7 @@ impl Config {
 
     /// Whether all of it goes together.
     pub(super) fn check(&self) -> Result<(), Error> {
-        match self.vlan_strip && self.filter == Filter::None {
+        match self.vlan_strip && self.filter == AddressFilter::None {
             true => Err(Error::VlanStrip),
             false => Ok(()),
         }
@@ -45,7 +45,7 @@ impl Config {
 
 /// Which frames are received. Forwarders need all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Filter {
+pub enum AddressFilter {
     /// All, whoever they are for (promiscuous).
     None,
     /// Those to its own address, broadcasts, and those to these addresses, of stations or of

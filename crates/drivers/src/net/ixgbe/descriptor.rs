@@ -1,4 +1,4 @@
-//! Descriptors: two words of 64 bits each (7.1.6, 7.2.3.2).
+//! Descriptors: two words of 64 bits each, as numbers (7.1.6, 7.2.3.2).
 
 /// Bytes of a descriptor.
 pub const DESCRIPTOR_BYTES: usize = 16;
@@ -27,6 +27,36 @@ pub const RX_L4E: u64 = 1 << 30;
 pub const RX_IPE: u64 = 1 << 31;
 /// Length in bytes, 16 bits from here.
 pub const RX_LENGTH_SHIFT: u32 = 32;
+
+/// How many frames were made one; 0 and 1 mean that none were.
+#[inline]
+pub fn packets(packet: u64) -> usize {
+    ((packet >> RX_PACKET_RSCCNT_SHIFT & 0xf) as usize).saturating_sub(1)
+}
+
+/// What a frame is that is not plainly good.
+pub enum Examined {
+    /// Passed on: a wrong checksum is for the receiver to see, as on a cable.
+    BadChecksum,
+    /// Dropped; the buffer is offered again.
+    Bad,
+    /// The device cannot have written that.
+    Lie,
+}
+
+/// What a frame is that is not plainly good, by the status word of its descriptor.
+#[cold]
+pub fn examine(status: u64, packets: usize) -> Examined {
+    // Without the end of the packet there is a second buffer, which none needs.
+    if status & RX_EOP == 0 {
+        Examined::Lie
+    } else if status & RX_RXE != 0 || packets > 1 {
+        // The checksum of what was coalesced is made anew, and would vouch for what is wrong.
+        Examined::Bad
+    } else {
+        Examined::BadChecksum
+    }
+}
 
 /// 7.2.3.2.4: buffer address.
 pub const TX_ADDRESS: usize = 0;

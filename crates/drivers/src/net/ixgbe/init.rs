@@ -1,6 +1,6 @@
 //! Bring-up, in the order of section 4.6.3. Each wait is a bounded poll.
 
-use super::config::{Config, Filter};
+use super::config::{AddressFilter, Config};
 use super::descriptor::DESCRIPTOR_BYTES;
 use super::registers::*;
 use super::wait::{Wait, no_wait, poll};
@@ -247,22 +247,22 @@ fn coalesce(bar: &Mmio, config: &Config) {
 }
 
 /// 7.1.1.1: which frames are received, with the receiver off.
-fn filter(bar: &Mmio, filter: &Filter) {
+fn filter(bar: &Mmio, filter: &AddressFilter) {
     fill(bar, MTA, 128, 0);
     fill(bar, MPSAR, 256, 0);
     // There is one pool; the EEPROM's address leads there.
     bar.write(MPSAR, 1);
     (1..ADDRESSES).for_each(|n| bar.write(RAH.nth(n, 8), 0));
     let promiscuous = match filter {
-        Filter::None => FCTRL_MPE | FCTRL_UPE,
-        Filter::Own(addresses) => accept(bar, addresses),
+        AddressFilter::None => FCTRL_MPE | FCTRL_UPE,
+        AddressFilter::Own(addresses) => accept(bar, addresses),
     };
     bar.write(FCTRL, FCTRL_BAM | promiscuous);
 }
 
 /// The same of a device that runs: 4.6.7, its end, the other way round and then as there. It is
 /// not waited for.
-pub fn change_filter(bar: &Mmio, to: &Filter) -> Result<(), Error> {
+pub fn change_filter(bar: &Mmio, to: &AddressFilter) -> Result<(), Error> {
     halt(bar, &mut no_wait)?;
     bar.change(RXCTRL, 0, RXCTRL_RXEN);
     filter(bar, to);

@@ -1,6 +1,7 @@
 //! The Intel 82599 (8086:10fb), a 10 Gb/s NIC, with one receive and one transmit queue.
 //!
-//! Keep the datasheet open (Intel 331520): every step names its section. Read in this order:
+//! Keep the datasheet open: Intel 82599 10 GbE Controller Datasheet, document 331520-001, revision
+//! 3.0, November 2014. Section numbers in this folder refer to it. Read in this order:
 //!
 //! | file | what | sections |
 //! |---|---|---|
@@ -10,6 +11,7 @@
 //! | `tx` | sending | 7.2.3 |
 //! | `offload` | checksums and segmentation | 7.2.4, 7.2.5 |
 //! | `stats` | statistics | 8.2.3.23 |
+//! | `wait` | bounded waits while the device is brought up | |
 //! | `registers` | all registers | 8.2.3 |
 //! | `descriptor` | descriptors | 7.1.6, 7.2.3.2 |
 //!
@@ -45,11 +47,11 @@ mod tests;
 mod tx;
 mod wait;
 
-pub use config::{Config, Filter};
+pub use config::{AddressFilter, Config};
 pub use stats::Statistics;
 
 use crate::net::recovery::{Recovery, Remedy};
-use crate::net::{self, Error, Resources, Started};
+use crate::net::{self, Error, Lie, Resources, Started};
 use alloc::boxed::Box;
 use core::mem;
 use descriptor::RX_BUFFER_BYTES;
@@ -57,7 +59,7 @@ use device::{BATCH_FRAMES_MAX, Batch, HEADROOM, Nic, NicCounts, Offloads, Pool, 
 use hw::{DmaArena, Mmio};
 use init::Rings;
 use registers::{ALL_ONES, BAR_BYTES, SRRCTL_BUFFER_BYTES_MAX, STATUS};
-use rx::{Lie, Receiver};
+use rx::Receiver;
 use tx::Transmitter;
 use wait::{Wait, no_wait, poll};
 
@@ -187,7 +189,7 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
     ///
     /// # Errors
     /// [`Error::VlanStrip`], and nothing has changed.
-    pub fn set_filter(&mut self, filter: Filter) -> Result<(), Error> {
+    pub fn set_filter(&mut self, filter: AddressFilter) -> Result<(), Error> {
         let before = mem::replace(&mut self.config.filter, filter);
         if let Err(error) = self.config.check() {
             self.config.filter = before;
@@ -217,7 +219,7 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
             reset.is_some()
         });
         let reset = reset.ok_or(Error::Timeout("CTRL.RST, the device is reset"))?;
-        self.receiver.refill();
+        self.receiver.offer_all();
         self.transmitter.clear(&reset);
         let rings = Rings {
             receive: self.receiver.ring().iova(),

@@ -1,4 +1,5 @@
-//! Registers and descriptors of the 82599, as its datasheet numbers them (Intel 331520).
+//! Registers of the 82599 that this driver uses: offsets and bits, by section of the datasheet's
+//! chapter 8.
 
 use hw::Register;
 

@@ -4,7 +4,7 @@ use super::config::Config;
 use super::descriptor::*;
 use super::init;
 use super::registers::{RDT, SRRCTL_BUFFER_BYTES_MAX};
-use crate::net::Error;
+use crate::net::{Error, Lie};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::mem;
@@ -13,10 +13,6 @@ use hw::{DmaArena, DmaRing, FromDevice, InFlight, Mmio};
 
 /// Shortest frame: an Ethernet header.
 const FRAME_BYTES_MIN: usize = 14;
-
-/// The device wrote what cannot be true.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lie;
 
 /// The receive queue.
 ///
@@ -94,7 +90,7 @@ impl<const N: usize> Receiver<N> {
     }
 
     /// Gives all buffers to a device that has just been reset.
-    pub fn refill(&mut self) {
+    pub fn offer_all(&mut self) {
         (self.next, self.overtaken) = (0, None);
         for (index, buffer) in self.buffers.iter().enumerate() {
             offer(self.ring, index, buffer);
@@ -217,12 +213,6 @@ impl<const N: usize> Receiver<N> {
     }
 }
 
-/// How many frames were made one; 0 and 1 mean that none were.
-#[inline]
-fn packets(packet: u64) -> usize {
-    ((packet >> RX_PACKET_RSCCNT_SHIFT & 0xf) as usize).saturating_sub(1)
-}
-
 /// Offers a buffer (again): 7.1.6.1.
 fn offer<const N: usize>(ring: DmaRing<2, N>, index: usize, buffer: &InFlight<Frame, FromDevice>) {
     // Only what devices can reach was ever lent.
@@ -230,27 +220,4 @@ fn offer<const N: usize>(ring: DmaRing<2, N>, index: usize, buffer: &InFlight<Fr
         ring.store(index, RX_ADDRESS, iova.raw());
         ring.publish(index, RX_STATUS, 0);
     }
-}
-
-/// What to do with a frame that is not plainly good.
-#[cold]
-fn examine(status: u64, packets: usize) -> Examined {
-    // Without the end of the packet there is a second buffer, which none needs.
-    if status & RX_EOP == 0 {
-        Examined::Lie
-    } else if status & RX_RXE != 0 || packets > 1 {
-        // The checksum of what was coalesced is made anew, and would vouch for what is wrong.
-        Examined::Bad
-    } else {
-        Examined::BadChecksum
-    }
-}
-
-enum Examined {
-    /// Passed on: a wrong checksum is for the receiver to see, as on a cable.
-    BadChecksum,
-    /// Dropped; the buffer is offered again.
-    Bad,
-    /// The device cannot have written that.
-    Lie,
 }

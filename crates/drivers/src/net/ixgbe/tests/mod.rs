@@ -373,7 +373,7 @@ fn filters_are_as_they_were_asked_for() {
     // 7.1.1.1's bits 47:36 of 01:00:5e:00:00:fb are 0xfb0.
     let group = MTA.nth(0xfb0 / 32, 4);
     let mut bench = Bench::with(Config {
-        filter: Filter::Own(vec![[0x01, 0x00, 0x5e, 0x00, 0x00, 0xfb]]),
+        filter: AddressFilter::Own(vec![[0x01, 0x00, 0x5e, 0x00, 0x00, 0xfb]]),
         vlan_strip: true,
         ..Config::FORWARD
     });
@@ -382,7 +382,10 @@ fn filters_are_as_they_were_asked_for() {
     assert_eq!(bench.puppet.get(RXDCTL) & RXDCTL_VME, RXDCTL_VME);
 
     // The same device with other addresses: one station, then more than it has room for.
-    bench.nic.set_filter(Filter::Own(vec![[2; 6]])).unwrap();
+    bench
+        .nic
+        .set_filter(AddressFilter::Own(vec![[2; 6]]))
+        .unwrap();
     assert_eq!(
         (bench.puppet.get(FCTRL), bench.puppet.get(group)),
         (FCTRL_BAM, 0)
@@ -390,11 +393,14 @@ fn filters_are_as_they_were_asked_for() {
     assert_eq!(bench.puppet.get(RAL.nth(1, 8)), 0x0202_0202);
     assert_eq!(bench.puppet.get(RAH.nth(1, 8)), RAH_AV | 0x0202);
     let many = (0..=127).map(|n| [2, 0, 0, 0, 1, n]).collect();
-    bench.nic.set_filter(Filter::Own(many)).unwrap();
+    bench.nic.set_filter(AddressFilter::Own(many)).unwrap();
     assert_eq!(bench.puppet.get(FCTRL), FCTRL_BAM | FCTRL_UPE);
     assert_eq!(bench.puppet.get(RXCTRL) & RXCTRL_RXEN, RXCTRL_RXEN);
     assert_eq!(bench.puppet.get(SECRXCTRL) & SECRXCTRL_RX_DIS, 0);
-    assert_eq!(bench.nic.set_filter(Filter::None), Err(Error::VlanStrip));
+    assert_eq!(
+        bench.nic.set_filter(AddressFilter::None),
+        Err(Error::VlanStrip)
+    );
     assert_eq!(bench.puppet.get(FCTRL), FCTRL_BAM | FCTRL_UPE);
     bench.works();
 }
@@ -403,7 +409,10 @@ fn filters_are_as_they_were_asked_for() {
 fn a_filter_outlives_a_reset_and_a_device_that_does_not_halt_is_reset() {
     let mut bench = Bench::new();
     bench.puppet.set(SECRXSTAT, 0);
-    bench.nic.set_filter(Filter::Own(vec![[2; 6]])).unwrap();
+    bench
+        .nic
+        .set_filter(AddressFilter::Own(vec![[2; 6]]))
+        .unwrap();
     assert!(bench.receive().is_empty() && bench.nic.link().is_none());
     bench.recover();
     assert_eq!(bench.nic.counts().resets, 1);

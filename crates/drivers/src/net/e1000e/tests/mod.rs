@@ -1,4 +1,6 @@
-//! Rings and driver against devices that do what they like.
+//! The driver against a puppet, and against a device that answers as it likes.
+
+mod rings;
 
 use super::registers::*;
 use super::*;
@@ -24,14 +26,15 @@ const DONE: u64 = 0b11;
 /// DD of a frame that was sent.
 const SENT: u64 = 1 << 32;
 
-struct Bench {
+/// Memory for rings and frames, of which the test plays the device's end.
+struct Rings {
     arena: DmaArena,
     view: View,
     pool: Pool,
     counts: NicCounts,
 }
 
-impl Bench {
+impl Rings {
     fn new() -> Self {
         let (mut arena, view) = sim::arena(COUNT * 4096, IOVA);
         let pool = Pool::dma(&mut arena, COUNT, BUFFER_BYTES).unwrap();
@@ -75,198 +78,29 @@ fn assert_distinct(held: &[Frame]) {
 }
 
 #[test]
-fn received_frames_come_in_order_and_their_buffers_return() {
-    let mut bench = Bench::new();
-    let mut receive = Receiver::<N>::new(&mut bench.arena, bench.pool).unwrap();
-    assert!(receive.is_starved() && receive.fill(&mut bench.counts));
-    assert_eq!(bench.pool.free(), COUNT - (N - 1));
-    let base = receive.ring().iova().raw();
-    for index in 0..5 * N {
-        assert!(!receive.is_ready());
-        // The device fills the buffer and writes the descriptor back.
-        let length = 60 + index % 1000;
-        let buffer = bench.word(base, index, 0);
-        bench
-            .view
-            .write(buffer, &std::vec![index as u8; length])
-            .unwrap();
-        bench.set_word(base, index, 0, u64::MAX);
-        bench.set_word(base, index, 1, DONE | (length as u64) << 32);
-        assert!(receive.is_ready());
-        let mut batch = Batch::new();
-        receive.receive(&mut batch, &mut bench.counts).unwrap();
-        let frames: Vec<_> = batch.drain().collect();
-        assert_eq!(frames.len(), 1);
-        assert!(frames[0].bytes().iter().all(|byte| *byte == index as u8));
-        assert_eq!(frames[0].len(), length);
-        receive.refill(&mut bench.counts);
-        let has = receive.tail().wrapping_sub(index as u32 + 1) as usize % N;
-        assert!(has >= N - 32, "refilled in time");
-    }
-    // A device whose control register says that its reset is over.
-    let control = Mmio::shared(std::vec![AtomicU32::new(0)].leak());
-    let reset = control.shows(CTRL, CTRL_RST, 0).unwrap();
-    receive.clear(&reset);
-    let counts = NicCounts {
-        polls_busy: 5 * N as u64,
-        ..NicCounts::default()
-    };
-    assert_eq!((bench.pool.free(), bench.counts), (COUNT, counts));
-}
-
-#[test]
-fn a_pool_without_buffers_is_counted_and_starves_nobody_for_ever() {
-    let mut bench = Bench::new();
-    let mut receive = Receiver::<N>::new(&mut bench.arena, bench.pool).unwrap();
-    let mut kept: Vec<_> = (0..COUNT - 10).map(|_| bench.frame(60, 0)).collect();
-    assert!(receive.fill(&mut bench.counts));
-    assert_eq!((receive.tail(), bench.counts.no_buffer), (10, 1));
-    kept.truncate(0);
-    assert!(receive.refill(&mut bench.counts));
-    assert_eq!(receive.tail(), N as u32 - 1);
-}
-
-#[test]
-fn frames_return_when_their_batch_is_reported_and_not_before() {
-    let mut bench = Bench::new();
-    let mut transmit = Transmitter::<N>::new(&mut bench.arena, 1518).unwrap();
-    let base = transmit.ring().iova().raw();
-    let mut batch = Batch::new();
-    for _ in 0..3 {
-        batch.push(bench.frame(100, 7)).unwrap();
-    }
-    assert_eq!(transmit.transmit(&mut batch, &mut bench.counts).frames, 3);
-    assert_eq!((transmit.tail(), bench.pool.free()), (3, COUNT - 3));
-    let reported = |index| bench.word(base, index, 1) & descriptor::TX_RS != 0;
-    assert_eq!([0, 1, 2].map(reported), [false, false, true]);
-    // Only the report counts, whatever else the device writes.
-    bench.set_word(base, 0, 1, u64::MAX);
-    transmit.reclaim();
-    assert!(transmit.pending().is_some() && bench.pool.free() == COUNT - 3);
-    bench.set_word(base, 2, 1, bench.word(base, 2, 1) | SENT);
-    transmit.reclaim();
-    assert!(transmit.pending().is_none() && bench.pool.free() == COUNT);
-}
-
-#[test]
-fn what_cannot_be_sent_is_dropped_and_counted() {
-    let mut bench = Bench::new();
-    let mut transmit = Transmitter::<N>::new(&mut bench.arena, 1518).unwrap();
-    let plain = Pool::new(std::vec![0; 4096].leak(), 4096);
-    let mut segments = bench.frame(1000, 0);
-    let gso = offload::Gso {
-        kind: offload::GsoKind::TcpV4,
-        size: 100,
-        header: 54,
-        ecn: false,
-    };
-    segments.set_offload(offload::Offload {
-        checksum: None,
-        gso: Some(gso),
-    });
-    let mut batch = Batch::new();
-    let refused = [bench.frame(1519, 0), bench.frame(16, 0), segments];
-    for frame in refused.into_iter().chain(plain.alloc(60)) {
-        batch.push(frame).unwrap();
-    }
-    let sent = transmit.transmit(&mut batch, &mut bench.counts);
-    assert_eq!((sent, transmit.tail()), (Sent::default(), 0));
-    assert_eq!((bench.counts.tx_refused, bench.pool.free()), (4, COUNT));
-    for _ in 0..2 {
-        for _ in 0..BATCH_FRAMES_MAX {
-            batch.push(bench.frame(60, 0)).unwrap();
-        }
-        transmit.transmit(&mut batch, &mut bench.counts);
-    }
-    let sent = COUNT - bench.pool.free();
-    let lost = bench.counts.tx_no_room as usize;
-    assert_eq!(lost, 2 * BATCH_FRAMES_MAX - sent);
-    // Room is kept for a context and for the end of a page.
-    let descriptors = transmit.tail() as usize;
-    assert!(descriptors >= sent && (N - 3..N).contains(&descriptors));
-}
-
-#[test]
 fn a_frame_refused_in_the_middle_does_not_count_and_those_behind_it_do() {
-    let mut played = Played::new();
+    let mut bench = Bench::new();
     let mut batch = Batch::new();
     for length in [60, 16, 70, 1519, 80] {
-        batch.push(played.pool.alloc(length).unwrap()).unwrap();
+        batch.push(bench.pool.alloc(length).unwrap()).unwrap();
     }
     let (frames, bytes) = (3, 210);
-    assert_eq!(played.nic.transmit(&mut batch), Sent { frames, bytes });
-    assert_eq!(played.nic.counts().tx_refused, 2);
+    assert_eq!(bench.nic.transmit(&mut batch), Sent { frames, bytes });
+    assert_eq!(bench.nic.counts().tx_refused, 2);
     for _ in 0..2 * N {
-        let room = batch.push(played.pool.alloc(60).unwrap());
+        let room = batch.push(bench.pool.alloc(60).unwrap());
         if room.is_err() {
             break;
         }
     }
     let given = batch.len() as u64;
-    let sent = played.nic.transmit(&mut batch);
-    assert_eq!(sent.frames, given - played.nic.counts().tx_no_room);
+    let sent = bench.nic.transmit(&mut batch);
+    assert_eq!(sent.frames, given - bench.nic.counts().tx_no_room);
     assert_eq!(sent.bytes, 60 * sent.frames);
-    played.puppet.set_link(false);
-    played.tend();
-    batch.push(played.pool.alloc(60).unwrap()).unwrap();
-    assert_eq!(played.nic.transmit(&mut batch), Sent::default());
-}
-
-#[test]
-fn no_descriptor_crosses_the_end_of_a_page() {
-    let mut bench = Bench::new();
-    let mut transmit = Transmitter::<N>::new(&mut bench.arena, 1518).unwrap();
-    let base = transmit.ring().iova().raw();
-    let mut batch = Batch::new();
-    let mut crossing = 0;
-    for _ in 0..16 {
-        let frame = bench.frame(1514, 3);
-        let address = frame.iova().unwrap().raw();
-        crossing += usize::from(address / 4096 != (address + 1513) / 4096);
-        batch.push(frame).unwrap();
-    }
-    transmit.transmit(&mut batch, &mut bench.counts);
-    let descriptors = transmit.tail() as usize;
-    assert!(crossing > 0 && descriptors == 16 + crossing);
-    let (mut bytes, mut ends) = (0, 0);
-    for index in 0..descriptors {
-        let address = bench.word(base, index, 0);
-        let word = bench.word(base, index, 1);
-        let length = word & 0xfffff;
-        assert_eq!(address / 4096, (address + length - 1) / 4096);
-        bytes += length;
-        ends += word >> 24 & 1;
-    }
-    assert_eq!((bytes, ends), (16 * 1514, 16));
-}
-
-#[test]
-fn a_checksum_is_left_to_the_device_and_described_once() {
-    let mut bench = Bench::new();
-    let mut transmit = Transmitter::<N>::new(&mut bench.arena, 1518).unwrap();
-    let base = transmit.ring().iova().raw();
-    let mut batch = Batch::new();
-    for (start, offset) in [(34, 16), (34, 16), (34, 6), (300, 16)] {
-        let mut frame = bench.frame(400, 1);
-        frame.set_offload(offload::Offload {
-            checksum: Some(offload::Checksum { start, offset }),
-            gso: None,
-        });
-        batch.push(frame).unwrap();
-    }
-    transmit.transmit(&mut batch, &mut bench.counts);
-    let is_context = |index| bench.word(base, index, 1) & 1 << 20 == 0;
-    let inserts = |index| bench.word(base, index, 1) & 1 << 41 != 0;
-    let contexts: Vec<_> = (0..6).map(is_context).collect();
-    assert_eq!(contexts, [true, false, false, true, false, false]);
-    assert_eq!([1, 2, 4, 5].map(inserts), [true, true, true, false]);
-    // Too far behind for a descriptor: completed in software.
-    let mut field = [0; 2];
-    bench
-        .view
-        .read(bench.word(base, 5, 0) + 316, &mut field)
-        .unwrap();
-    assert_ne!(field, [1; 2]);
+    bench.puppet.set_link(false);
+    bench.tend();
+    batch.push(bench.pool.alloc(60).unwrap()).unwrap();
+    assert_eq!(bench.nic.transmit(&mut batch), Sent::default());
 }
 
 /// What happens to a ring.
@@ -338,7 +172,7 @@ impl Registers for Liar {
 }
 
 /// A driver of a device that lies, after some answers that do not stop it from starting.
-fn start(bench: &mut Bench, answers: Vec<u32>) -> (Rc<Liar>, Result<Driver<N, N>, Error>) {
+fn start(rings: &mut Rings, answers: Vec<u32>) -> (Rc<Liar>, Result<Driver<N, N>, Error>) {
     let liar = Rc::new(Liar {
         written: RefCell::default(),
         answers,
@@ -347,15 +181,15 @@ fn start(bench: &mut Bench, answers: Vec<u32>) -> (Rc<Liar>, Result<Driver<N, N>
     let time = Cell::new(0);
     let clock = || time.replace(time.get() + 1_000_000);
     let bar = Mmio::asked(liar.clone());
-    let driver = Driver::new(bar, &mut bench.arena, bench.pool, Config::FORWARD, clock);
+    let driver = Driver::new(bar, &mut rings.arena, rings.pool, Config::FORWARD, clock);
     (liar, driver)
 }
 
 #[test]
 fn nothing_there_is_an_error_and_no_wait_without_end() {
-    let mut bench = Bench::new();
+    let mut rings = Rings::new();
     let bar = Mmio::shared(&[]);
-    let driver = Driver::<N, N>::new(bar, &mut bench.arena, bench.pool, Config::FORWARD, || 0);
+    let driver = Driver::<N, N>::new(bar, &mut rings.arena, rings.pool, Config::FORWARD, || 0);
     assert_eq!(
         driver.err(),
         Some(Error::Bar {
@@ -376,14 +210,14 @@ fn nothing_there_is_an_error_and_no_wait_without_end() {
     let bar = Mmio::asked(Rc::new(Nothing));
     let time = Cell::new(0);
     let clock = || time.replace(time.get() + 1_000_000);
-    let driver = Driver::<N, N>::new(bar, &mut bench.arena, bench.pool, Config::FORWARD, clock);
+    let driver = Driver::<N, N>::new(bar, &mut rings.arena, rings.pool, Config::FORWARD, clock);
     assert_eq!(driver.err(), Some(Error::Gone));
 }
 
 #[test]
 fn a_device_that_lies_is_reset_some_times_and_then_given_up() {
-    let mut bench = Bench::new();
-    let (liar, driver) = start(&mut bench, Vec::new());
+    let mut rings = Rings::new();
+    let (liar, driver) = start(&mut rings, Vec::new());
     let mut driver = driver.unwrap();
     assert_eq!(
         (driver.mac(), driver.link()),
@@ -392,7 +226,7 @@ fn a_device_that_lies_is_reset_some_times_and_then_given_up() {
     let mut now = 0;
     for lies in 1.. {
         let base = u64::from(liar.written.borrow()[&RDBAL.offset()]);
-        bench.set_word(base, 0, 1, DONE | 4000 << 32);
+        rings.set_word(base, 0, 1, DONE | 4000 << 32);
         let mut batch = Batch::new();
         driver.receive(&mut batch);
         assert!(batch.is_empty() && driver.link().is_none());
@@ -417,32 +251,32 @@ fn a_device_that_lies_is_reset_some_times_and_then_given_up() {
 
 #[test]
 fn frames_that_are_never_sent_mean_a_reset_but_not_while_the_link_is_down() {
-    let mut bench = Bench::new();
-    let (_, driver) = start(&mut bench, Vec::new());
+    let mut rings = Rings::new();
+    let (_, driver) = start(&mut rings, Vec::new());
     let mut driver = driver.unwrap();
     // Long idle before the first frame.
     driver.tend(1);
     let start = 1 << 40;
     let mut batch = Batch::new();
-    batch.push(bench.frame(60, 0)).unwrap();
+    batch.push(rings.frame(60, 0)).unwrap();
     driver.transmit(&mut batch);
     for later in [0, HANG_NANOSECONDS - 1] {
         driver.tend(start + later);
         assert_eq!(driver.counts().resets, 0);
         assert!(driver.needs_tend());
     }
-    let with_frame = bench.pool.free();
+    let with_frame = rings.pool.free();
     driver.tend(start + HANG_NANOSECONDS);
     assert_eq!(driver.counts().resets, 1);
     assert_eq!(
-        bench.pool.free(),
+        rings.pool.free(),
         with_frame,
         "the device may still read it"
     );
     driver.tend(start + HANG_NANOSECONDS + 2);
     driver.tend(start + 2 * HANG_NANOSECONDS);
     assert_eq!(driver.link(), Some(1000));
-    assert_eq!(bench.pool.free(), with_frame + 1);
+    assert_eq!(rings.pool.free(), with_frame + 1);
 }
 
 proptest! {
@@ -453,17 +287,17 @@ proptest! {
         answers in vec(prop_oneof![any::<u32>(), Just(ALL_ONES), Just(0)], 0..9),
         events in events(),
     ) {
-        let mut bench = Bench::new();
-        let (liar, driver) = start(&mut bench, answers);
+        let mut rings = Rings::new();
+        let (liar, driver) = start(&mut rings, answers);
         let Ok(mut driver) = driver else { return Ok(()) };
-        let rings = [RDBAL, TDBAL].map(|base| u64::from(liar.written.borrow()[&base.offset()]));
+        let bases = [RDBAL, TDBAL].map(|base| u64::from(liar.written.borrow()[&base.offset()]));
         let mut held: Vec<Frame> = Vec::new();
         let mut now = 0;
         for event in events {
             let mut batch = Batch::new();
             match event {
                 Event::Scribble(index, word, value) => {
-                    bench.set_word(rings[index % 2], index, word, value);
+                    rings.set_word(bases[index % 2], index, word, value);
                 }
                 Event::Receive(keep) => {
                     driver.receive(&mut batch);
@@ -491,19 +325,19 @@ proptest! {
         }
         held.clear();
         // All that is not in the pool is with the device: at most what its rings hold.
-        prop_assert!(bench.pool.free() >= COUNT - 2 * (N - 1));
+        prop_assert!(rings.pool.free() >= COUNT - 2 * (N - 1));
     }
 }
 
 /// A driver and a device that does what a test says.
-struct Played {
+struct Bench {
     puppet: puppet::Puppet,
     nic: Driver<N, N>,
     pool: Pool,
     now: u64,
 }
 
-impl Played {
+impl Bench {
     fn new() -> Self {
         let (puppet, bar, mut arena) = puppet::Puppet::new(COUNT * 4096);
         let pool = Pool::dma(&mut arena, COUNT, BUFFER_BYTES).unwrap();
@@ -556,19 +390,19 @@ impl Played {
 
 #[test]
 fn frames_pass_round_the_rings_and_again_after_a_lie() {
-    let mut played = Played::new();
+    let mut bench = Bench::new();
     assert_eq!(
-        (played.nic.mac(), played.nic.link()),
+        (bench.nic.mac(), bench.nic.link()),
         (puppet::MAC, Some(1000))
     );
-    played.works();
-    played.puppet.scribble_receive(0, [0, DONE]).unwrap();
-    assert!(played.receive().is_empty() && played.nic.link().is_none());
-    played.tend();
-    assert!(played.puppet.end_reset(), "the driver resets the device");
-    played.tend();
-    played.works();
-    let counts = *played.nic.counts();
+    bench.works();
+    bench.puppet.scribble_receive(0, [0, DONE]).unwrap();
+    assert!(bench.receive().is_empty() && bench.nic.link().is_none());
+    bench.tend();
+    assert!(bench.puppet.end_reset(), "the driver resets the device");
+    bench.tend();
+    bench.works();
+    let counts = *bench.nic.counts();
     assert_eq!(
         (counts.rx_lie, counts.resets, counts.given_up),
         (1, 1, false)
@@ -577,74 +411,75 @@ fn frames_pass_round_the_rings_and_again_after_a_lie() {
 
 #[test]
 fn a_poll_that_finds_nothing_is_idle_whatever_the_reason() {
-    let mut played = Played::new();
-    let polls = |played: &Played| {
-        let counts = played.nic.counts();
+    let mut bench = Bench::new();
+    let polls = |bench: &Bench| {
+        let counts = bench.nic.counts();
         (counts.polls_busy, counts.polls_idle)
     };
-    played.receive();
-    assert_eq!(polls(&played), (0, 1));
-    played.puppet.deliver(&[1; 60]).unwrap();
-    played.receive();
-    assert_eq!(polls(&played), (1, 1));
+    bench.receive();
+    assert_eq!(polls(&bench), (0, 1));
+    bench.puppet.deliver(&[1; 60]).unwrap();
+    bench.receive();
+    assert_eq!(polls(&bench), (1, 1));
     // A bad frame is work, though nothing comes of it.
     let bad = DONE | 60 << 32 | 1 << 31;
-    played.puppet.scribble_receive(0, [0, bad]).unwrap();
-    assert!(played.receive().is_empty());
-    assert_eq!((polls(&played), played.nic.counts().rx_error), ((2, 1), 1));
+    bench.puppet.scribble_receive(0, [0, bad]).unwrap();
+    assert!(bench.receive().is_empty());
+    assert_eq!((polls(&bench), bench.nic.counts().rx_error), ((2, 1), 1));
     // A lie is none, and nor is a device that is being reset.
-    played.puppet.scribble_receive(1, [0, DONE]).unwrap();
-    played.receive();
-    played.receive();
-    assert_eq!(polls(&played), (2, 3));
+    bench.puppet.scribble_receive(1, [0, DONE]).unwrap();
+    bench.receive();
+    bench.receive();
+    assert_eq!(polls(&bench), (2, 3));
 }
 
 #[test]
 fn a_device_that_is_unplugged_while_it_is_looked_at_has_counted_nothing() {
-    let mut played = Played::new();
-    played.puppet.set(CRCERRS, 2);
-    played.puppet.set(MPC, 3);
-    let before = *played.nic.counts();
-    played.tend();
+    let mut bench = Bench::new();
+    bench.puppet.set(CRCERRS, 2);
+    bench.puppet.set(MPC, 3);
+    let before = *bench.nic.counts();
+    bench.tend();
     for register in [CRCERRS, ALGNERRC, RXERRC, RLEC, ROC] {
-        played.puppet.set(register, ALL_ONES);
+        bench.puppet.set(register, ALL_ONES);
     }
-    played.puppet.set(MPC, ALL_ONES);
-    played.tend();
-    let counted = played.nic.counts().since(&before);
+    bench.puppet.set(MPC, ALL_ONES);
+    bench.tend();
+    let counted = bench.nic.counts().since(&before);
     assert_eq!((counted.rx_error, counted.rx_missed), (2, 3));
     // And all of it, after a long healthy time: it has nothing to receive, and is given up after
     // some resets.
-    played.now += HEALTHY_NANOSECONDS;
-    played.tend();
-    played.puppet.deliver(&[1; 60]).unwrap();
-    played.puppet.all_ones();
-    assert!(!played.nic.arm() && played.nic.link().is_none());
-    assert!(played.receive().is_empty());
+    bench.now += HEALTHY_NANOSECONDS;
+    bench.tend();
+    bench.puppet.deliver(&[1; 60]).unwrap();
+    bench.puppet.all_ones();
+    assert!(!bench.nic.arm() && bench.nic.link().is_none());
+    assert!(bench.receive().is_empty());
     for _ in 0..3 * RESETS_MAX {
-        played.tend();
-        played.puppet.all_ones();
+        bench.tend();
+        bench.puppet.all_ones();
     }
-    assert!(played.nic.counts().given_up && played.receive().is_empty());
-    assert_eq!(played.nic.counts().resets, u64::from(RESETS_MAX));
+    assert!(bench.nic.counts().given_up && bench.receive().is_empty());
+    assert_eq!(bench.nic.counts().resets, u64::from(RESETS_MAX));
 }
 
 #[test]
 fn a_forwarder_gets_all_frames_with_their_tags_and_a_station_its_own() {
-    let bring_up = |filter| {
+    let bring_up = |promiscuous| {
         let (puppet, bar, mut arena) = puppet::Puppet::new(COUNT * 4096);
         let pool = Pool::dma(&mut arena, COUNT, BUFFER_BYTES).unwrap();
         // What a driver before this one has left behind.
         puppet.set(CTRL, CTRL_VME | CTRL_RFCE | CTRL_TFCE);
         puppet.set(MTA.nth(MTA_COUNT - 1, 4), 7);
         puppet.set(RAH.nth(RA_COUNT - 1, RA_STRIDE), RAH_AV);
-        let driver = Driver::<N, N>::new(bar, &mut arena, pool, Config { filter }, puppet.clock());
+        let config = Config { promiscuous };
+        let driver = Driver::<N, N>::new(bar, &mut arena, pool, config, puppet.clock());
         (puppet, driver.unwrap())
     };
-    for (filter, unicast) in [(Filter::None, RCTL_UPE), (Filter::Own, 0)] {
-        let (puppet, _driver) = bring_up(filter);
-        let promiscuous = puppet.get(RCTL) & (RCTL_UPE | RCTL_MPE);
-        assert_eq!(promiscuous, unicast | RCTL_MPE);
+    for (promiscuous, unicast) in [(true, RCTL_UPE), (false, 0)] {
+        let (puppet, _driver) = bring_up(promiscuous);
+        let accepted = puppet.get(RCTL) & (RCTL_UPE | RCTL_MPE);
+        assert_eq!(accepted, unicast | RCTL_MPE);
         assert_ne!(puppet.get(RCTL) & RCTL_BAM, 0);
         // No tag is taken off, nobody is asked to pause, and nobody else's address is ours.
         let control = CTRL_VME | CTRL_RFCE | CTRL_TFCE;
@@ -658,21 +493,21 @@ fn a_forwarder_gets_all_frames_with_their_tags_and_a_station_its_own() {
 
 #[test]
 fn a_tagged_frame_of_full_length_passes_whole() {
-    let mut played = Played::new();
+    let mut bench = Bench::new();
     let length = MTU + HEADER_SIZE + VLAN_TAG_SIZE;
     let mut sent: Vec<u8> = (0..length).map(|n| ((n * n) >> 3) as u8).collect();
     sent[12..16].copy_from_slice(&[0x81, 0, 0, 42]);
-    assert!(played.puppet.deliver(&sent).unwrap());
+    assert!(bench.puppet.deliver(&sent).unwrap());
     let mut batch = Batch::new();
-    played.nic.receive(&mut batch);
+    bench.nic.receive(&mut batch);
     assert!(batch.iter().all(|frame| frame.bytes() == sent));
-    played.nic.transmit(&mut batch);
+    bench.nic.transmit(&mut batch);
     let mut passed = Vec::new();
-    for [address, word] in played.puppet.drain().unwrap() {
+    for [address, word] in bench.puppet.drain().unwrap() {
         let mut part = std::vec![0; (word & 0xfffff) as usize];
-        played.puppet.view().read(address, &mut part).unwrap();
+        bench.puppet.view().read(address, &mut part).unwrap();
         passed.extend(part);
     }
     assert_eq!(passed, sent);
-    assert_eq!(played.nic.counts().tx_refused, 0);
+    assert_eq!(bench.nic.counts().tx_refused, 0);
 }
