@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 use tender::attach::pci::vfio_user::attach;
 use vfio_user::socket::Socket;
-use vfio_user::{Header, Read32, Value32};
+use vfio_user::{Header, RegisterRead, RegisterValue, Width};
 use zerocopy::{FromBytes, IntoBytes};
 
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -40,11 +40,11 @@ fn device(socket: &Socket, mut input: &[u8]) -> Option<()> {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let read = Read32::new(7, 0, 0x1018);
+    let read = RegisterRead::new(7, 0, 0x1018, Width::Word);
     if let Ok(value) = read.value(input) {
         assert_eq!(value.to_le_bytes(), input[32..]);
     }
-    let _ = Value32::write(7, 0, 4, 5).written(input);
+    let _ = RegisterValue::write(7, 0, 4, Width::Word, 5).written(input);
     let Ok((ours, theirs)) = UnixStream::pair() else {
         return;
     };

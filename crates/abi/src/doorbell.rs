@@ -10,8 +10,8 @@
 //! two for each doorbell, its offset in BAR 0 and its value. The device writes the offsets once,
 //! before the page is mapped, and a value when another register has changed it; the driver writes
 //! values. Before the device sleeps it sets the word [`ASLEEP_WORD`] and looks once more. A driver
-//! that finds it set, behind a fence after its write, sends `vfio_user::Read32::wake`, a message of
-//! which only the arrival matters.
+//! that finds it set, behind a fence after its write, sends `vfio_user::RegisterRead::wake`, a
+//! message of which only the arrival matters.
 
 /// Type of the region: that of a PCI vendor (Linux `vfio.h`), with the number that no vendor has.
 pub const REGION_KIND: u32 = 1 << 31 | 0xffff;

@@ -21,6 +21,10 @@ pub trait Registers {
     fn read32(&self, offset: usize) -> u32;
     /// Writes it.
     fn write32(&self, offset: usize, value: u32);
+    /// A register of 1 or 2 bytes, at a multiple of them, in the low bits; no neighbour is read.
+    fn read_narrow(&self, offset: usize, bytes: usize) -> u32;
+    /// Writes it, and no neighbour.
+    fn write_narrow(&self, offset: usize, bytes: usize, value: u32);
 }
 
 /// The registers of a BAR.
@@ -87,32 +91,29 @@ impl Mmio {
                 fence(Ordering::Acquire);
                 value
             }
-            _ if inside::<T>(offset, usize::MAX) => {
-                let (word, shift) = (offset & !3, offset % 4 * 8);
-                T::of_word(self.read_elsewhere(word) >> shift)
-            }
-            _ => T::of_word(NOTHING),
+            _ => self.read_elsewhere(offset),
         }
     }
 
     /// Registers that are not mapped; not inlined, for drivers have many accesses.
     #[inline(never)]
-    fn read_elsewhere(&self, offset: usize) -> u32 {
-        match &self.0 {
-            Access::Shared(words) if inside::<u32>(offset, size_of_val(*words)) => {
-                words[offset / 4].load(Ordering::Acquire)
+    fn read_elsewhere<T: Width>(&self, offset: usize) -> T {
+        T::of_word(match &self.0 {
+            Access::Shared(words) if inside::<T>(offset, size_of_val(*words)) => {
+                words[offset / 4].load(Ordering::Acquire) >> (offset % 4 * 8)
             }
-            Access::Asked(registers) if inside::<u32>(offset, registers.len()) => {
-                registers.read32(offset)
-            }
+            Access::Asked(registers) if inside::<T>(offset, registers.len()) => match T::BYTES {
+                4 => registers.read32(offset),
+                bytes => registers.read_narrow(offset, bytes),
+            },
             _ => NOTHING,
-        }
+        })
     }
 
     /// Writes a register, as wide as it is, after all that was written to memory before.
     ///
-    /// Where registers are not mapped there are words of 32 bits alone: of a narrower register the
-    /// word is read, and written with the rest of it unchanged.
+    /// In memory that a model shares, the word is read, and written with the rest of it unchanged:
+    /// what the model writes into the rest meanwhile is lost.
     #[inline]
     pub fn write<T: Width>(&self, register: Register<T>, value: T) {
         let offset = register.offset();
@@ -124,13 +125,7 @@ impl Mmio {
                 // SAFETY: as for `read`.
                 unsafe { place.write_volatile(value) };
             }
-            _ if T::BYTES == 4 => self.write_elsewhere(offset, value.word()),
-            _ if inside::<T>(offset, usize::MAX) => {
-                let (word, shift) = (offset & !3, offset % 4 * 8);
-                let rest = self.read_elsewhere(word) & !(T::MASK << shift);
-                self.write_elsewhere(word, rest | value.word() << shift);
-            }
-            _ => {}
+            _ => self.write_elsewhere(offset, value),
         }
     }
 
@@ -149,14 +144,19 @@ impl Mmio {
 
     /// As [`Self::read_elsewhere`].
     #[inline(never)]
-    fn write_elsewhere(&self, offset: usize, value: u32) {
+    fn write_elsewhere<T: Width>(&self, offset: usize, value: T) {
+        let (value, shift) = (value.word(), offset % 4 * 8);
         match &self.0 {
-            Access::Shared(words) if inside::<u32>(offset, size_of_val(*words)) => {
-                words[offset / 4].store(value, Ordering::Release);
+            Access::Shared(words) if inside::<T>(offset, size_of_val(*words)) => {
+                let word = &words[offset / 4];
+                let rest = (T::BYTES < 4).then(|| word.load(Ordering::Acquire));
+                let rest = rest.unwrap_or(0) & !(T::MASK << shift);
+                word.store(rest | value << shift, Ordering::Release);
             }
-            Access::Asked(registers) if inside::<u32>(offset, registers.len()) => {
-                registers.write32(offset, value);
-            }
+            Access::Asked(registers) if inside::<T>(offset, registers.len()) => match T::BYTES {
+                4 => registers.write32(offset, value),
+                bytes => registers.write_narrow(offset, bytes, value),
+            },
             _ => {}
         }
     }
@@ -185,6 +185,62 @@ mod tests {
     use super::*;
     use alloc::boxed::Box;
     use alloc::vec;
+    use alloc::vec::Vec;
+    use core::cell::RefCell;
+
+    /// Registers that say by which accesses they were reached: where, how wide, what was written.
+    #[derive(Default)]
+    struct Asked(RefCell<Vec<(usize, usize, Option<u32>)>>);
+
+    impl Registers for Asked {
+        fn len(&self) -> usize {
+            8
+        }
+
+        fn read32(&self, offset: usize) -> u32 {
+            self.0.borrow_mut().push((offset, 4, None));
+            0x4433_2211
+        }
+
+        fn write32(&self, offset: usize, value: u32) {
+            self.0.borrow_mut().push((offset, 4, Some(value)));
+        }
+
+        fn read_narrow(&self, offset: usize, bytes: usize) -> u32 {
+            self.0.borrow_mut().push((offset, bytes, None));
+            0x5555_5555
+        }
+
+        fn write_narrow(&self, offset: usize, bytes: usize, value: u32) {
+            self.0.borrow_mut().push((offset, bytes, Some(value)));
+        }
+    }
+
+    #[test]
+    fn registers_that_are_asked_for_are_reached_in_their_own_width() {
+        let asked = Rc::new(Asked::default());
+        let mmio = Mmio::asked(asked.clone());
+        assert_eq!(mmio.read(Register::<u8>::new("", 3, "")), 0x55);
+        assert_eq!(mmio.read(Register::<u16>::new("", 6, "")), 0x5555);
+        assert_eq!(mmio.read(Register::at(4)), 0x4433_2211);
+        mmio.write(Register::<u8>::new("", 1, ""), 0xaa);
+        mmio.write(Register::<u16>::new("", 2, ""), 0xbbcc);
+        mmio.write(Register::at(0), 7);
+        // What is not aligned, or not there, is not asked for.
+        mmio.write(Register::<u16>::new("", 1, ""), 0);
+        mmio.write(Register::<u8>::new("", 8, ""), 0);
+        assert_eq!(mmio.read(Register::<u16>::new("", 5, "")), u16::MAX);
+        assert_eq!(mmio.read(Register::<u8>::new("", 8, "")), u8::MAX);
+        let expected = [
+            (3, 1, None),
+            (6, 2, None),
+            (4, 4, None),
+            (1, 1, Some(0xaa)),
+            (2, 2, Some(0xbbcc)),
+            (0, 4, Some(7)),
+        ];
+        assert_eq!(*asked.0.borrow(), expected);
+    }
 
     #[test]
     fn narrow_registers_are_read_and_written_alone() {

@@ -57,6 +57,15 @@ impl<D: Device> Registers for Local<D> {
         let mut device = self.device.borrow_mut();
         device.write(0, offset as u64, &value.to_le_bytes());
     }
+
+    fn read_narrow(&self, offset: usize, bytes: usize) -> u32 {
+        read(&mut *self.device.borrow_mut(), offset, bytes)
+    }
+
+    fn write_narrow(&self, offset: usize, bytes: usize, value: u32) {
+        let mut device = self.device.borrow_mut();
+        device.write(0, offset as u64, low(&value.to_le_bytes(), bytes));
+    }
 }
 
 /// A device in a thread of its own.
@@ -170,6 +179,19 @@ impl<D: Device> Threaded<D> {
         }
     }
 
+    /// Writes a register that is no doorbell.
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        let mut device = self.device();
+        self.tell_doorbells(&mut *device);
+        device.write(0, offset as u64, bytes);
+        // A reset changes doorbells too: they are read anew.
+        for doorbell in &self.shared.doorbells {
+            let is = read32(&mut *device, doorbell.offset);
+            doorbell.value.store(is, Ordering::Relaxed);
+            doorbell.told.store(is, Ordering::Relaxed);
+        }
+    }
+
     fn doorbell(&self, offset: usize) -> Option<&Doorbell> {
         self.shared
             .doorbells
@@ -194,15 +216,17 @@ impl<D: Device> Registers for Threaded<D> {
             doorbell.value.store(value, Ordering::Release);
             return;
         }
+        self.write(offset, &value.to_le_bytes());
+    }
+
+    fn read_narrow(&self, offset: usize, bytes: usize) -> u32 {
         let mut device = self.device();
         self.tell_doorbells(&mut *device);
-        device.write(0, offset as u64, &value.to_le_bytes());
-        // A reset changes doorbells too: they are read anew.
-        for doorbell in &self.shared.doorbells {
-            let is = read32(&mut *device, doorbell.offset);
-            doorbell.value.store(is, Ordering::Relaxed);
-            doorbell.told.store(is, Ordering::Relaxed);
-        }
+        read(&mut *device, offset, bytes)
+    }
+
+    fn write_narrow(&self, offset: usize, bytes: usize, value: u32) {
+        self.write(offset, low(&value.to_le_bytes(), bytes));
     }
 }
 
@@ -216,9 +240,19 @@ fn bar_bytes(device: &impl Device) -> usize {
 }
 
 fn read32(device: &mut impl Device, offset: usize) -> u32 {
+    read(device, offset, 4)
+}
+
+/// Reads a register of so many bytes, at most 4.
+fn read(device: &mut impl Device, offset: usize, bytes: usize) -> u32 {
     let mut word = [0; 4];
-    device.read(0, offset as u64, &mut word);
+    device.read(0, offset as u64, &mut word[..bytes.min(4)]);
     u32::from_le_bytes(word)
+}
+
+/// So many low bytes of a word.
+fn low(word: &[u8; 4], bytes: usize) -> &[u8] {
+    &word[..bytes.min(4)]
 }
 
 #[cfg(test)]
@@ -235,6 +269,8 @@ mod tests {
         rung: u32,
         held: u32,
         polls: u32,
+        /// Writes of 16 bits.
+        halves: Vec<(u64, u16)>,
         report: Report,
     }
 
@@ -261,10 +297,15 @@ mod tests {
                 8 => self.held,
                 _ => 0,
             };
-            bytes.copy_from_slice(&value.to_le_bytes());
+            bytes.copy_from_slice(&value.to_le_bytes()[..bytes.len()]);
         }
 
         fn write(&mut self, _: u8, offset: u64, bytes: &[u8]) {
+            if let [low, high] = bytes {
+                self.halves
+                    .push((offset, u16::from_le_bytes([*low, *high])));
+                return;
+            }
             let value = u32::from_le_bytes(bytes.try_into().unwrap());
             match offset {
                 4 => self.rung += value,
@@ -307,6 +348,22 @@ mod tests {
         );
         assert!(device.poll(&memory, Duration::ZERO).is_idle());
         assert_eq!((device.device().polls, bar.len()), (1, 16));
+    }
+
+    #[test]
+    fn narrow_registers_reach_the_device_in_their_own_width() {
+        let (local, threaded) = (
+            Local::new(Counts::default()),
+            Threaded::new(Counts::default()),
+        );
+        for bar in [local.mmio(), threaded.mmio()] {
+            bar.write(Register::at(8), 0x1234_5678);
+            bar.write(Register::<u16>::new("", 10, ""), 0xaabb);
+            assert_eq!(bar.read(Register::<u16>::new("", 8, "")), 0x5678);
+            assert_eq!(bar.read(Register::at(8)), 0x1234_5678);
+        }
+        assert_eq!(local.device().halves, [(10, 0xaabb)]);
+        assert_eq!(threaded.device().halves, [(10, 0xaabb)]);
     }
 
     #[test]

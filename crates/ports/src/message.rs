@@ -1,5 +1,6 @@
 //! Registers of a device that is another process: each access is a message and its answer, but for
-//! doorbells, which lie in a shared page where the device has one.
+//! doorbells, which lie in a shared page where the device has one. A message is about one register
+//! of 8, 16 or 32 bits, and a doorbell has 32.
 //!
 //! That process is hostile. It may answer wrongly, late or never, and write into the page whatever
 //! it likes: each answer is checked. No wait is longer than the socket's timeout, which the tender
@@ -18,7 +19,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use core::time::Duration;
 use hw::Registers;
-use vfio_user::{Deadline, PATIENCE, Read32, ReplyError, Value32, reply_bytes};
+use vfio_user::{Deadline, PATIENCE, RegisterRead, RegisterValue, ReplyError, Width, reply_bytes};
 use zerocopy::IntoBytes;
 
 /// Doorbells beyond this offset go by message, in bytes: it bounds the table of them.
@@ -154,18 +155,18 @@ impl Connection {
         }
     }
 
-    fn read(&self, bar: u32, offset: usize) -> Result<u32, Failure> {
-        let read = Read32::new(self.next_id(), bar, offset as u64);
-        let mut reply = [0; size_of::<Value32>()];
+    fn read(&self, bar: u32, offset: usize, width: Width) -> Result<u32, Failure> {
+        let read = RegisterRead::new(self.next_id(), bar, offset as u64, width);
+        let mut reply = [0; size_of::<RegisterValue>()];
         let filled = self.exchange(read.as_bytes(), &read.header, &mut reply)?;
         read.value(&reply[..filled]).map_err(Failure::Reply)
     }
 
-    fn write(&self, bar: u32, offset: usize, value: u32) -> Result<(), Failure> {
-        let write = Value32::write(self.next_id(), bar, offset as u64, value);
-        let mut reply = [0; size_of::<Read32>()];
+    fn write(&self, bar: u32, offset: usize, width: Width, value: u32) -> Result<(), Failure> {
+        let write = RegisterValue::write(self.next_id(), bar, offset as u64, width, value);
+        let mut reply = [0; size_of::<RegisterRead>()];
         let header = write.header;
-        let filled = self.exchange(write.as_bytes(), &header, &mut reply)?;
+        let filled = self.exchange(write.message(), &header, &mut reply)?;
         write.written(&reply[..filled]).map_err(Failure::Reply)
     }
 }
@@ -192,6 +193,18 @@ impl Bar {
         doorbells.at(offset)
     }
 
+    /// Reads a register by message.
+    fn ask(&self, offset: usize, width: Width) -> u32 {
+        let read = self.connection.read(self.number, offset, width);
+        self.finish(read).unwrap_or(NOTHING)
+    }
+
+    /// Writes a register by message.
+    fn tell(&self, offset: usize, width: Width, value: u32) {
+        let written = self.connection.write(self.number, offset, width, value);
+        self.finish(written);
+    }
+
     /// What came of an access.
     fn finish<T>(&self, result: Result<T, Failure>) -> Option<T> {
         result
@@ -212,8 +225,7 @@ impl Registers for Bar {
         if let Some(doorbell) = self.doorbell(offset) {
             return doorbell.load(Ordering::Acquire) as u32;
         }
-        let read = self.connection.read(self.number, offset);
-        self.finish(read).unwrap_or(NOTHING)
+        self.ask(offset, Width::Word)
     }
 
     #[inline]
@@ -222,9 +234,7 @@ impl Registers for Bar {
             return;
         }
         let Some(doorbell) = self.doorbell(offset) else {
-            let written = self.connection.write(self.number, offset, value);
-            self.finish(written);
-            return;
+            return self.tell(offset, Width::Word, value);
         };
         doorbell.store(u64::from(value), Ordering::Release);
         // Either this look sees that the device sleeps, or its last look sees the doorbell.
@@ -235,8 +245,20 @@ impl Registers for Bar {
             .as_ref()
             .is_some_and(Doorbells::asleep)
         {
-            let sent = self.connection.send(Read32::wake().as_bytes());
+            let sent = self.connection.send(RegisterRead::wake().as_bytes());
             self.finish(sent);
+        }
+    }
+
+    fn read_narrow(&self, offset: usize, bytes: usize) -> u32 {
+        let width = Width::of(bytes).filter(|_| !self.connection.lost.get());
+        width.map_or(NOTHING, |width| self.ask(offset, width))
+    }
+
+    fn write_narrow(&self, offset: usize, bytes: usize, value: u32) {
+        let width = Width::of(bytes).filter(|_| !self.connection.lost.get());
+        if let Some(width) = width {
+            self.tell(offset, width, value);
         }
     }
 }

@@ -37,4 +37,4 @@ pub use payload::{
     TypeCapability, Version, capability, device_flag, dma_flag, irq, irq_info_flag, irq_set_flag,
     region, region_flag,
 };
-pub use register::{Read32, ReplyError, Value32, reply_bytes};
+pub use register::{RegisterRead, RegisterValue, ReplyError, Width, reply_bytes};

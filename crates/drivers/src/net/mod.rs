@@ -121,8 +121,8 @@ impl fmt::Display for StartError {
 
 impl core::error::Error for StartError {}
 
-/// The device wrote what cannot be true: the driver counts `rx_lie` and does not ask it again before
-/// it has been reset.
+/// The device wrote what cannot be true: the driver counts `rx_lie` and does not ask the device
+/// again before it has been reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lie;
 

@@ -9,7 +9,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hw::Registers;
-use vfio_user::{HEADER_BYTES, PATIENCE, Read32, Value32};
+use vfio_user::{HEADER_BYTES, PATIENCE, RegisterRead, RegisterValue, Width};
 use zerocopy::IntoBytes;
 
 const BAR: u32 = 2;
@@ -33,8 +33,10 @@ fn bar_of(number: u32, page: Option<&'static [AtomicU64; WORDS]>) -> (Scene, Bar
 
 /// The answer to message `id`, which reads the register at this offset.
 fn value(id: u16, offset: u64, value: u32) -> Vec<u8> {
-    let mut reply = Value32::write(id, BAR, offset, value);
-    reply.header = Read32::new(id, BAR, offset).header.reply(20);
+    let mut reply = RegisterValue::write(id, BAR, offset, Width::Word, value);
+    reply.header = RegisterRead::new(id, BAR, offset, Width::Word)
+        .header
+        .reply(20);
     reply.as_bytes().to_vec()
 }
 
@@ -48,16 +50,41 @@ fn a_register_is_read_and_written_by_message() {
     answer(&scene, Err(Errno::INTERRUPTED));
     answer(&scene, Ok(value(1, 8, 77)));
     assert_eq!(bar.read32(8), 77);
-    let mut written = Read32::new(2, BAR, 12);
-    written.header = Value32::write(2, BAR, 12, 5).header.reply(16);
+    let mut written = RegisterRead::new(2, BAR, 12, Width::Word);
+    written.header = RegisterValue::write(2, BAR, 12, Width::Word, 5)
+        .header
+        .reply(16);
     answer(&scene, Ok(written.as_bytes().to_vec()));
     bar.write32(12, 5);
     let sent = scene.host.written.borrow();
-    let write = Value32::write(2, BAR, 12, 5);
-    let read = Read32::new(1, BAR, 8);
+    let write = RegisterValue::write(2, BAR, 12, Width::Word, 5);
+    let read = RegisterRead::new(1, BAR, 8, Width::Word);
     let expected = [read.as_bytes(), write.as_bytes()];
     assert!(sent.iter().map(|(_, bytes)| &**bytes).eq(expected));
     assert_eq!(scene.host.text(), "");
+}
+
+#[test]
+fn a_narrow_register_is_read_and_written_in_its_own_width() {
+    let (scene, bar) = bar_of(BAR, None);
+    let read = RegisterRead::new(1, BAR, 10, Width::Half);
+    let mut reply = RegisterValue::write(1, BAR, 10, Width::Half, 0x1234);
+    reply.header = read.header.reply(18);
+    answer(&scene, Ok(reply.message().to_vec()));
+    assert_eq!(bar.read_narrow(10, 2), 0x1234);
+    let write = RegisterValue::write(2, BAR, 9, Width::Byte, 0xab);
+    let mut written = RegisterRead::new(2, BAR, 9, Width::Byte);
+    written.header = { write.header }.reply(16);
+    answer(&scene, Ok(written.as_bytes().to_vec()));
+    bar.write_narrow(9, 1, 0xab);
+    let sent = scene.host.written.borrow();
+    let expected = [read.as_bytes(), write.message()];
+    assert!(sent.iter().map(|(_, bytes)| &**bytes).eq(expected));
+    drop(sent);
+    // An answer of a whole word is none to a question about a half of it.
+    answer(&scene, Ok(value(3, 10, 77)));
+    assert_eq!(bar.read_narrow(10, 2), NOTHING);
+    assert!(scene.host.text().contains("asked no more"));
 }
 
 #[test]
@@ -72,7 +99,7 @@ fn an_answer_in_parts_is_put_together_within_its_time() {
 
 #[test]
 fn a_device_that_answers_wrongly_or_not_at_all_is_asked_no_more() {
-    let refused = Read32::new(1, BAR, 8).header.refusal(5);
+    let refused = RegisterRead::new(1, BAR, 8, Width::Word).header.refusal(5);
     let answers = [
         (Ok(value(2, 8, 77)), "asked no more"),
         (Ok(value(1, 4, 77)), "a reply about another register"),
@@ -135,7 +162,7 @@ fn doorbells_are_rung_in_memory_and_wake_a_device_that_sleeps() {
     page[ASLEEP_WORD].store(1, Ordering::Relaxed);
     bar.write32(0x18, 10);
     let sent = scene.host.written.borrow();
-    assert_eq!(sent[0].1, Read32::wake().as_bytes());
+    assert_eq!(sent[0].1, RegisterRead::wake().as_bytes());
     drop(sent);
     // Other registers go by message.
     assert_eq!(bar.read32(0x20), NOTHING);

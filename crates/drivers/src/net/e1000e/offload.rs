@@ -1,5 +1,5 @@
-//! What is left to the device: checksums (7.2). A context descriptor says where a checksum lies, once
-//! for all frames that have it in the same place.
+//! What is left to the device: checksums (7.2). A context descriptor says where a checksum lies,
+//! once for all frames that have it in the same place.
 
 use super::descriptor::{TX_CONTEXT_TCP, TX_DEXT, WORDS};
 use device::offload::Checksum;

@@ -169,6 +169,12 @@ impl Registers for Liar {
     fn write32(&self, offset: usize, value: u32) {
         self.written.borrow_mut().insert(offset, value);
     }
+
+    fn read_narrow(&self, _: usize, _: usize) -> u32 {
+        ALL_ONES
+    }
+
+    fn write_narrow(&self, _: usize, _: usize, _: u32) {}
 }
 
 /// A driver of a device that lies, after some answers that do not stop it from starting.
@@ -206,6 +212,10 @@ fn nothing_there_is_an_error_and_no_wait_without_end() {
             ALL_ONES
         }
         fn write32(&self, _: usize, _: u32) {}
+        fn read_narrow(&self, _: usize, _: usize) -> u32 {
+            ALL_ONES
+        }
+        fn write_narrow(&self, _: usize, _: usize, _: u32) {}
     }
     let bar = Mmio::asked(Rc::new(Nothing));
     let time = Cell::new(0);
