@@ -23,6 +23,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// How often one wait or transfer of a guest may be interrupted by signals. They come from outside
 /// (to stop this process and to let it go on), never from the guest.
+///
+/// A message to a device that is interrupted more often is not passed on, nor is an answer: the
+/// guest then takes the device for lost, and asks it no more until it is started again. It must not
+/// be tried for ever: each attempt to receive waits for the socket's timeout anew, and the guest,
+/// its other devices included, stands still meanwhile. 64 are more than who stops a process and
+/// lets it go on by hand needs, and bound one call to 64 times that timeout.
 const INTERRUPTIONS_MAX: u32 = 64;
 /// Attempts at a piece of text; a console that takes nothing must not hold the guest up.
 const CONSOLE_ATTEMPTS_MAX: usize = 100;
