@@ -38,7 +38,7 @@ fn main() {
     let start = Instant::now();
     let end = start + Duration::from_secs(seconds);
     let rings = Rings { rx, tx, buffers };
-    let (frames, report) = if arguments.next().is_some() {
+    let (frames, violations) = if arguments.next().is_some() {
         let model = Local::new(model);
         let bar = model.mmio();
         begin(&bar, &rings);
@@ -46,7 +46,7 @@ fn main() {
             model.poll(&memory, start.elapsed());
         };
         let frames = reflect(&bar, &rings, end, turn);
-        (frames, model.device().report().clone())
+        (frames, model.device().violations().clone())
     } else {
         let model = Threaded::new(model);
         std::thread::scope(|scope| {
@@ -56,12 +56,12 @@ fn main() {
             begin(&bar, &rings);
             let frames = reflect(&bar, &rings, end, std::hint::spin_loop);
             model.stop();
-            (frames, model.device().report().clone())
+            (frames, model.device().violations().clone())
         })
     };
     let rate = frames as f64 / start.elapsed().as_secs_f64() / 1e6;
     println!("{rate:.2} million frames of 64 bytes a second, {frames} in all");
-    print!("{report}");
+    print!("{violations}");
 }
 
 struct Rings {

@@ -1,7 +1,7 @@
 //! What a software device is to the transport in front of it.
 
 use crate::dma::Dma;
-use crate::violation::Report;
+use crate::violation::Violations;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub trait Device {
     fn doorbells(&self) -> &'static [usize];
 
     /// What its driver did wrong since the device was made; a reset forgets none of it.
-    fn report(&self) -> &Report;
+    fn violations(&self) -> &Violations;
 
     /// What becomes readable when something comes in from outside that the device should be
     /// [polled](Self::poll) for; `None` if nothing does.
@@ -83,8 +83,8 @@ impl Device for Box<dyn Device> {
         (**self).doorbells()
     }
 
-    fn report(&self) -> &Report {
-        (**self).report()
+    fn violations(&self) -> &Violations {
+        (**self).violations()
     }
 
     fn wire_descriptor(&self) -> Option<BorrowedFd<'_>> {

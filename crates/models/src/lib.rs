@@ -10,7 +10,7 @@
 //! | [`vfio_user`] | a device as a process that others drive |
 //! | [`Dma`] | the driver's memory, as a device reaches it |
 //! | [`wire`] | what a NIC is connected to |
-//! | [`Report`], [`Violation`] | what a driver did that the specification forbids |
+//! | [`Violations`], [`Violation`] | what a driver did that the specification forbids |
 //! | [`Misbehaviour`] | what a device does wrong on demand |
 //!
 //! # A new model
@@ -29,7 +29,7 @@
 //! | checksums, segmentation, coalescing | `packet` |
 //! | payload that goes between wire and DMA memory without a copy | `scatter` |
 //! | faults, and whether one happens now | [`Misbehaviour`] |
-//! | violations, and the list of them | [`Violation`], [`Report`] |
+//! | violations, and the list of them | [`Violation`], [`Violations`] |
 //!
 //! No table of `registers` is shared with a driver, nor any other number (see the invariants in
 //! `ARCHITECTURE.md`).
@@ -58,7 +58,7 @@ pub use intel82599::Intel82599;
 pub use local::{Local, Threaded};
 pub use misbehaviour::{Fault, Misbehaviour, NoFault, StuckBits};
 pub use model::{Model, Setup};
-pub use violation::{Queue, Report, Violation};
+pub use violation::{Queue, Violation, Violations};
 
 /// All models, in the order in which they are offered. A new one is its folder and its line here.
 pub const MODELS: &[Model] = &[intel82599::MODEL];
@@ -78,7 +78,7 @@ mod tests {
                 wire: Box::new(Loop::new()),
                 misbehaviour: Misbehaviour::default(),
             });
-            assert!(device.report().is_empty());
+            assert!(device.violations().is_empty());
             assert!(device.identity().bars.iter().any(|bytes| *bytes > 0));
         }
     }

@@ -259,7 +259,7 @@ fn low(word: &[u8; 4], bytes: usize) -> &[u8] {
 mod tests {
     use super::*;
     use crate::device::{Identity, Msix};
-    use crate::violation::Report;
+    use crate::violation::Violations;
     use hw::Register;
     use hw::sim::arena;
 
@@ -271,7 +271,7 @@ mod tests {
         polls: u32,
         /// Writes of 16 bits.
         halves: Vec<(u64, u16)>,
-        report: Report,
+        violations: Violations,
     }
 
     impl Device for Counts {
@@ -330,8 +330,8 @@ mod tests {
             &[4]
         }
 
-        fn report(&self) -> &Report {
-            &self.report
+        fn violations(&self) -> &Violations {
+            &self.violations
         }
     }
 

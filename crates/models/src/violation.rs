@@ -7,7 +7,7 @@ use crate::dma::DmaFault;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Violations that a report keeps with their details; later ones are only counted.
+/// Violations that are kept with their details; later ones are only counted.
 const KEPT_MAX: usize = 64;
 
 /// A violation of a device's specification.
@@ -230,13 +230,13 @@ impl fmt::Display for Violation {
 
 /// All violations of a driver: how many of each kind, and the first ones in detail.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct Violations {
     counts: BTreeMap<&'static str, u64>,
     total: u64,
     first: Vec<Violation>,
 }
 
-impl Report {
+impl Violations {
     pub(crate) fn add(&mut self, violation: Violation) {
         *self.counts.entry(violation.kind()).or_default() += 1;
         self.total += 1;
@@ -266,7 +266,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for Violations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for violation in &self.first {
             writeln!(f, "{violation}")?;

@@ -114,7 +114,7 @@ impl Port {
 
     fn assert_lawful(&self) {
         let device = self.device.device();
-        assert!(device.report().is_empty(), "{}", device.report());
+        assert!(device.violations().is_empty(), "{}", device.violations());
     }
 }
 

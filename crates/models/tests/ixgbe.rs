@@ -95,7 +95,7 @@ impl<W: models::wire::Wire + 'static> Bench<W> {
 
     fn assert_lawful(&self) {
         let device = self.device.device();
-        assert!(device.report().is_empty(), "{}", device.report());
+        assert!(device.violations().is_empty(), "{}", device.violations());
     }
 }
 

@@ -73,9 +73,9 @@ impl Bench {
         self.driver.transmit(&mut batch);
         self.pass();
         assert!(
-            self.device.device().report().is_empty(),
+            self.device.device().violations().is_empty(),
             "{}",
-            self.device.device().report()
+            self.device.device().violations()
         );
         assert_eq!(self.pool.free(), 2);
         std::iter::from_fn(|| self.far.receive()).collect()

@@ -1,9 +1,9 @@
 //! `outboard model`: a software NIC, for guests of other processes.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use models::vfio_user::{Around, End, Refused, Server};
+use models::vfio_user::{Around, End, LogLimit, Refused, Server};
 use models::wire::{Spec, WireFault};
-use models::{Device, MODELS, Misbehaviour, Model, Report, Setup};
+use models::{Device, MODELS, Misbehaviour, Model, Setup, Violations};
 use serde_json::json;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 use std::{error, fmt};
 
 /// Violations of a client that are told one by one.
@@ -164,6 +165,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         stop,
         asked,
         told: 0,
+        start: Instant::now(),
+        limit: LogLimit::default(),
     };
     // Whoever has started it may start a guest from here on.
     let name = arguments.card.name;
@@ -175,23 +178,29 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         }
         // That its only client goes is how it is meant to end.
         if !(arguments.once && matches!(end, End::Closed)) {
-            tell(&end);
+            teller.tell_of_client(&end);
         }
         if arguments.once {
             break;
         }
     }
-    let report = device.report();
+    let left_out = teller.limit.left_out();
+    if left_out > 0 {
+        tell(&format_args!(
+            "{left_out} lines about clients were left out"
+        ));
+    }
+    let violations = device.violations();
     if arguments.json {
-        let counts = report.counts();
+        let counts = violations.counts();
         println!(
             "{}",
-            json!({ "violations": report.total(), "counts": counts })
+            json!({ "violations": violations.total(), "counts": counts })
         );
-    } else if report.total() > teller.told as u64 {
-        summarise(report);
+    } else if violations.total() > teller.told as u64 {
+        summarise(violations);
     }
-    Ok(report.is_empty())
+    Ok(violations.is_empty())
 }
 
 /// Says what happens, and listens to signals.
@@ -200,13 +209,28 @@ struct Teller {
     /// Somebody wants a summary.
     asked: Arc<AtomicBool>,
     told: usize,
+    start: Instant,
+    limit: LogLimit,
+}
+
+impl Teller {
+    /// Says what a client did, unless clients have given cause for too many lines.
+    fn tell_of_client(&mut self, what: &dyn fmt::Display) {
+        match self.limit.admit(self.start.elapsed()) {
+            Some(0) => tell(what),
+            Some(left_out) => tell(&format_args!(
+                "{what} ({left_out} lines about clients were left out before this one)"
+            )),
+            None => {}
+        }
+    }
 }
 
 impl Around<Box<dyn Device>> for Teller {
     fn turn(&mut self, device: &mut Box<dyn Device>) -> ControlFlow<()> {
-        let report = device.report();
-        if report.total() > self.told as u64 && self.told < TOLD_MAX {
-            let new = report
+        let violations = device.violations();
+        if violations.total() > self.told as u64 && self.told < TOLD_MAX {
+            let new = violations
                 .first()
                 .iter()
                 .skip(self.told)
@@ -214,7 +238,7 @@ impl Around<Box<dyn Device>> for Teller {
             self.told += new.map(|violation| tell(violation)).count();
         }
         if self.asked.swap(false, Ordering::Relaxed) {
-            summarise(report);
+            summarise(violations);
         }
         if self.stop.load(Ordering::Relaxed) {
             return ControlFlow::Break(());
@@ -223,12 +247,12 @@ impl Around<Box<dyn Device>> for Teller {
     }
 
     fn refused(&mut self, command: &'static str, why: &Refused) {
-        tell(&format_args!("{command} was refused: {why}"));
+        self.tell_of_client(&format_args!("{command} was refused: {why}"));
     }
 }
 
-fn summarise(report: &Report) {
-    let (total, counts) = (report.total(), report.counts());
+fn summarise(violations: &Violations) {
+    let (total, counts) = (violations.total(), violations.counts());
     tell(&format_args!("{total} violations in all: {counts:?}"));
 }
 

@@ -7,7 +7,7 @@ use hw::DmaArena;
 use libtest_mimic::{Failed, Trial};
 use linux::tap::Tap;
 use models::wire::TapWire;
-use models::{Device, Intel82599, Local, Report};
+use models::{Device, Intel82599, Local, Violations};
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -117,11 +117,11 @@ impl Card {
     }
 
     fn lawful(&self) -> Result<(), Failed> {
-        let report: Report = self.device.device().report().clone();
-        if report.is_empty() {
+        let violations: Violations = self.device.device().violations().clone();
+        if violations.is_empty() {
             Ok(())
         } else {
-            Err(report.to_string().into())
+            Err(violations.to_string().into())
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::harness::temporary::TemporaryFolder;
 use crate::hosts::{self, Test};
 use libtest_mimic::{Failed, Trial};
 use models::vfio_user::{Around, End, PAYLOAD_MAX, Refused, Server, Session};
-use models::{Device, Dma, Identity, Msix, Progress, Report};
+use models::{Device, Dma, Identity, Msix, Progress, Violations};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -45,7 +45,7 @@ struct Doubler {
     asked: u32,
     faults: u32,
     raised: u64,
-    report: Report,
+    violations: Violations,
 }
 
 impl Device for Doubler {
@@ -123,8 +123,8 @@ impl Device for Doubler {
         self.doorbells
     }
 
-    fn report(&self) -> &Report {
-        &self.report
+    fn violations(&self) -> &Violations {
+        &self.violations
     }
 }
 

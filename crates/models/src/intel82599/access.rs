@@ -51,7 +51,7 @@ impl Registers for Nic {
         }
         let bits = register.reserved(value);
         if bits != 0 {
-            self.report.add(Violation::Reserved {
+            self.violations.add(Violation::Reserved {
                 register: register.name,
                 section: register.section,
                 bits,
@@ -66,7 +66,7 @@ impl Registers for Nic {
     }
 
     fn report(&mut self, violation: Violation) {
-        self.report.add(violation);
+        self.violations.add(violation);
     }
 }
 
@@ -134,7 +134,7 @@ impl Nic {
         let register = place.register;
         let is_head = matches!(register.id, Id::RxHead | Id::TxHead);
         if !(is_head && value == self.read_as_specified(place)) {
-            self.report.add(Violation::ReadOnly {
+            self.violations.add(Violation::ReadOnly {
                 register: register.name,
                 section: register.section,
                 value,
@@ -219,7 +219,7 @@ impl Nic {
             }
             Id::Maxfrs if !(64..=16_128).contains(&(value >> 16)) => {
                 let rule = "MFS must be 64 to 16128 (8.2.3.22.13)";
-                self.report.add(Violation::Value {
+                self.violations.add(Violation::Value {
                     register: name,
                     value,
                     rule,
@@ -247,7 +247,7 @@ impl Nic {
     }
 
     fn order(&mut self, register: &'static str, rule: &'static str) {
-        self.report.add(Violation::Order { register, rule });
+        self.violations.add(Violation::Order { register, rule });
     }
 
     /// RXCTRL.RXEN is set (4.6.3, 4.6.7).
@@ -299,7 +299,7 @@ impl Nic {
         if wrong {
             let rule =
                 "it must be a multiple of 128, and a length up to 128 KiB (8.2.3.8, 8.2.3.9)";
-            self.report.add(Violation::Value {
+            self.violations.add(Violation::Value {
                 register: register.name,
                 value,
                 rule,
@@ -326,13 +326,13 @@ impl Nic {
         if let Err(violation) = self.rx[queue].ring.set_tail(value, Queue::Rx(queue as u8)) {
             // The ring is fetched again from its head, and with it the buffers.
             self.ownership.clear();
-            self.report.add(violation);
+            self.violations.add(violation);
         }
     }
 
     fn write_tx_tail(&mut self, queue: usize, value: u32) {
         if let Err(violation) = self.tx[queue].ring.set_tail(value, Queue::Tx(queue as u8)) {
-            self.report.add(violation);
+            self.violations.add(violation);
         }
     }
 

@@ -265,7 +265,7 @@ impl Nic {
     /// Reports the rules that do not hold.
     pub(super) fn check_rules(&mut self, register: &'static str, rules: &[(bool, &'static str)]) {
         for (_, rule) in rules.iter().filter(|(holds, _)| !holds) {
-            self.report.add(Violation::Order { register, rule });
+            self.violations.add(Violation::Order { register, rule });
         }
     }
 }

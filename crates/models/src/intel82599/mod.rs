@@ -45,7 +45,7 @@ use crate::model::{Model, Setup};
 use crate::msix::MsixBar;
 use crate::ownership::Ownership;
 use crate::scatter::Prediction;
-use crate::violation::{Report, Violation};
+use crate::violation::{Violation, Violations};
 use crate::wire::Wire;
 use interrupts::{Interrupts, cause};
 use receive::{Late, RxQueue};
@@ -105,7 +105,7 @@ struct Nic {
     rx_used: usize,
     tx_used: usize,
     ownership: Ownership,
-    report: Report,
+    violations: Violations,
     faults: Faults,
     steps: Steps,
     msix: MsixBar,
@@ -150,7 +150,7 @@ impl<W: Wire> Intel82599<W> {
             rx_used: 0,
             tx_used: 0,
             ownership: Ownership::default(),
-            report: Report::default(),
+            violations: Violations::default(),
             faults: Faults::new(misbehaviour),
             steps: Steps::default(),
             msix: MsixBar::new(MSIX_BYTES, MSIX),
@@ -204,7 +204,7 @@ impl<W: Wire> Device for Intel82599<W> {
         match bar {
             MSIX_BAR => self.nic.msix.write(offset, bytes),
             0 => crate::registers::write(&mut self.nic, offset as usize, bytes),
-            _ => self.nic.report.add(Violation::Access {
+            _ => self.nic.violations.add(Violation::Access {
                 offset,
                 bytes: bytes.len(),
                 bits: 8 * registers::ACCESS_BYTES,
@@ -255,8 +255,8 @@ impl<W: Wire> Device for Intel82599<W> {
         &DOORBELLS
     }
 
-    fn report(&self) -> &Report {
-        &self.nic.report
+    fn violations(&self) -> &Violations {
+        &self.nic.violations
     }
 
     fn wire_descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -338,7 +338,7 @@ impl Nic {
             return;
         }
         self.steps.receive_checked = true;
-        let mut wrong = |register, rule| self.report.add(Violation::Order { register, rule });
+        let mut wrong = |register, rule| self.violations.add(Violation::Order { register, rule });
         if !self.file.has(at::CTRL_EXT, bit::CTRL_EXT_NO_SNOOP_DISABLE) {
             wrong("CTRL_EXT", "NS_DIS, bit 16, must be set to receive (4.6.7)");
         }

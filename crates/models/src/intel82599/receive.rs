@@ -96,21 +96,21 @@ impl Nic {
         let RxQueue {
             ring, buffer_bytes, ..
         } = &mut self.rx[number];
-        let (report, ownership) = (&mut self.report, &mut self.ownership);
+        let (violations, ownership) = (&mut self.violations, &mut self.ownership);
         let bytes = *buffer_bytes as u64;
         let fetched = ring.fetch(dma, |index, [iova, header]| {
-            let mut wrong = |rule| report.add(Violation::Descriptor { queue, index, rule });
+            let mut wrong = |rule| violations.add(Violation::Descriptor { queue, index, rule });
             if header & 1 != 0 {
                 wrong("DD, bit 0 of the header address, must be 0 (7.1.6.1)");
             }
             if let Err(fault) = dma.check(iova, *buffer_bytes) {
-                report.add(Violation::Dma { queue, fault });
+                violations.add(Violation::Dma { queue, fault });
             } else if !ownership.take(iova, bytes) {
-                report.add(Violation::BufferReused { queue, index, iova });
+                violations.add(Violation::BufferReused { queue, index, iova });
             }
         });
         if let Err(fault) = fetched {
-            self.report.add(Violation::Dma { queue, fault });
+            self.violations.add(Violation::Dma { queue, fault });
             self.interrupts.set_causes(cause::PCI);
             self.rx[number].ring.hung = true;
         }
@@ -405,7 +405,7 @@ impl Nic {
         }
         let words = misreport(&mut self.faults, back.words());
         if let Err(fault) = self.rx[number].ring.write_back(dma, index, words) {
-            self.report.add(Violation::Dma {
+            self.violations.add(Violation::Dma {
                 queue: Queue::Rx(number as u8),
                 fault,
             });

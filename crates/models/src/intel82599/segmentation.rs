@@ -176,7 +176,7 @@ impl Nic {
         let mut aggregate = std::mem::take(&mut self.tx[number].aggregate);
         if let Err(fault) = aggregate.send(wire, dma) {
             let queue = Queue::Tx(number as u8);
-            self.report.add(Violation::Dma { queue, fault });
+            self.violations.add(Violation::Dma { queue, fault });
         }
         for index in aggregate.deferred() {
             self.write_back(number, index, dma);

@@ -131,7 +131,7 @@ impl Nic {
 
     /// A read that the bus refused: the queue stops (4.6.8, 7.3).
     fn fault(&mut self, number: usize, fault: DmaFault) {
-        self.report.add(Violation::Dma {
+        self.violations.add(Violation::Dma {
             queue: Queue::Tx(number as u8),
             fault,
         });
@@ -145,7 +145,7 @@ impl Nic {
 
     pub(super) fn write_back(&mut self, number: usize, index: u32, dma: &dyn Dma) {
         if let Err(fault) = self.tx[number].ring.write_back(dma, index, TX_WRITE_BACK) {
-            self.report.add(Violation::Dma {
+            self.violations.add(Violation::Dma {
                 queue: Queue::Tx(number as u8),
                 fault,
             });
@@ -162,7 +162,7 @@ impl Nic {
         let iova = u64::from(low & !3) | u64::from(self.file.get(offset + 0x3c)) << 32;
         let head = self.tx[number].ring.head();
         if let Err(fault) = dma.write(iova, &head.to_le_bytes()) {
-            self.report.add(Violation::Dma {
+            self.violations.add(Violation::Dma {
                 queue: Queue::Tx(number as u8),
                 fault,
             });
@@ -181,7 +181,8 @@ impl Nic {
     ) -> Result<u32, DmaFault> {
         let queue = Queue::Tx(number as u8);
         let wrong = |nic: &mut Self, rule| {
-            nic.report.add(Violation::Descriptor { queue, index, rule });
+            nic.violations
+                .add(Violation::Descriptor { queue, index, rule });
         };
         let data = match TxDescriptor::read(words) {
             TxDescriptor::Data(data) => data,
@@ -225,7 +226,8 @@ impl Nic {
             bytes,
         };
         if let Err(rule) = self.send(number, &packet, wire, dma) {
-            self.report.add(Violation::Packet { queue, bytes, rule });
+            self.violations
+                .add(Violation::Packet { queue, bytes, rule });
         }
         self.tx[number].gather.forget();
         Ok(1)
@@ -234,7 +236,7 @@ impl Nic {
     fn set_context(&mut self, number: usize, index: u32, context: Context) {
         let queue = Queue::Tx(number as u8);
         let mut wrong = |rule| {
-            self.report
+            self.violations
                 .add(Violation::Descriptor { queue, index, rule })
         };
         if context.reserved {
@@ -262,7 +264,7 @@ impl Nic {
         let len = usize::from(data.len);
         if self.ownership.has(data.address, len as u64) {
             let iova = data.address;
-            self.report
+            self.violations
                 .add(Violation::BufferReused { queue, index, iova });
         }
         let is_first = self.tx[number].packet.is_none();
@@ -277,12 +279,12 @@ impl Nic {
         state.descriptors += 1;
         if state.descriptors == DESCRIPTORS_MAX + 1 {
             let rule = "a packet must not have more than 40 descriptors (7.2.1.2)";
-            self.report
+            self.violations
                 .add(Violation::Descriptor { queue, index, rule });
         }
         if state.gather.bytes() + len > SEGMENTED_MAX {
             let rule = "a packet must not be longer than 256 KiB (7.2.4)";
-            self.report
+            self.violations
                 .add(Violation::Descriptor { queue, index, rule });
             return Ok(());
         }

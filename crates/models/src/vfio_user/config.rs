@@ -38,12 +38,12 @@ const MSIX_WRITABLE: u8 = 0xc0;
 
 /// The registers, and which of their bits can be written.
 #[derive(Clone, Debug)]
-pub(super) struct Config {
+pub(super) struct ConfigSpace {
     bytes: [u8; BYTES],
     writable: [u8; BYTES],
 }
 
-impl Config {
+impl ConfigSpace {
     /// As after a reset.
     pub(super) fn new(identity: &Identity) -> Self {
         let mut config = Self {
@@ -143,8 +143,8 @@ impl Config {
 mod tests {
     use super::*;
 
-    fn config() -> Config {
-        Config::new(&Identity {
+    fn config() -> ConfigSpace {
+        ConfigSpace::new(&Identity {
             vendor: 0x1234,
             device: 0x11e8,
             class: [2, 0, 1],
@@ -159,7 +159,7 @@ mod tests {
         })
     }
 
-    fn long(config: &Config, offset: usize) -> u32 {
+    fn long(config: &ConfigSpace, offset: usize) -> u32 {
         u32::from_le_bytes(config.read(offset..offset + 4).try_into().unwrap())
     }
 

@@ -17,20 +17,22 @@
 //! descriptor outside of memory and all that is done to other registers is noticed as before.
 //!
 //! **The client is hostile.** Every size, index, range and descriptor is checked; what it can make
-//! this side keep is bounded; it cannot make it wait but for [`PATIENCE`] within a message. A
-//! client that goes, breaks the protocol, or takes away memory that it lent, ends its session: the
-//! device is reset, its memory and events are let go of, and the next one is waited for. That the
-//! device forgets is a deviation from the protocol, which would have it keep its state; VFIO resets
-//! devices that are closed.
+//! this side keep is bounded, as is what it can make a log say ([`LogLimit`]); it cannot make this
+//! side wait but for [`PATIENCE`] within a message. A client that goes, breaks the protocol, or
+//! takes away memory that it lent, ends its session: the device is reset, its memory and events
+//! are let go of, and the next one is waited for. That the device forgets is a deviation from the
+//! protocol, which would have it keep its state; VFIO resets devices that are closed.
 
 mod config;
 mod doorbells;
 mod interrupts;
+mod log_limit;
 mod memory;
 mod refused;
 mod session;
 
 pub use interrupts::Interrupts;
+pub use log_limit::LogLimit;
 pub use refused::Refused;
 pub use session::{Answer, PAYLOAD_MAX, Session};
 

@@ -1,6 +1,6 @@
 //! What one client has: each message of its becomes a reply, whatever it says.
 
-use super::config::{self, Config};
+use super::config::{self, ConfigSpace};
 use super::doorbells::Doorbells;
 use super::memory::{Memory, Range};
 use super::{Interrupts, Refused};
@@ -40,7 +40,7 @@ pub struct Answer {
 pub struct Session {
     identity: Identity,
     introduced: bool,
-    config: Config,
+    config: ConfigSpace,
     memory: Memory,
     interrupts: Interrupts,
     doorbells: Option<Doorbells>,
@@ -79,7 +79,7 @@ impl Session {
         Ok(Self {
             identity,
             introduced: false,
-            config: Config::new(&identity),
+            config: ConfigSpace::new(&identity),
             memory: Memory::default(),
             interrupts: Interrupts::new(identity.msix.vectors),
             doorbells: Doorbells::new(device)?,
@@ -326,7 +326,7 @@ impl Session {
             return Err(Refused::Size(payload.len()));
         }
         device.reset();
-        self.config = Config::new(&self.identity);
+        self.config = ConfigSpace::new(&self.identity);
         self.memory.bus_master = false;
         self.refresh(device);
         Ok(())

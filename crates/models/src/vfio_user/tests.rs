@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Dma, Identity, Msix, Report};
+use crate::{Dma, Identity, Msix, Violations};
 use ::vfio_user::{
     DeviceInfo, DmaMap, DmaUnmap, Header, IrqInfo, IrqSet, RegionAccess, RegionInfo,
     TypeCapability, Version, command, dma_flag, irq, irq_set_flag, region, region_flag,
@@ -28,7 +28,7 @@ struct Doubler {
     faults: u32,
     resets: u32,
     raised: u64,
-    report: Report,
+    violations: Violations,
 }
 
 impl Device for Doubler {
@@ -105,8 +105,8 @@ impl Device for Doubler {
         &[DOORBELL as usize]
     }
 
-    fn report(&self) -> &Report {
-        &self.report
+    fn violations(&self) -> &Violations {
+        &self.violations
     }
 }
 

@@ -183,9 +183,9 @@ fn each_mistake_in_setting_it_up_is_reported() {
         let Some(Violation::Order {
             register: told,
             rule: why,
-        }) = driver.device.report().first().first()
+        }) = driver.device.violations().first().first()
         else {
-            panic!("{name}: {}", driver.device.report());
+            panic!("{name}: {}", driver.device.violations());
         };
         assert!(
             *told == register && why.contains(rule),

@@ -227,11 +227,15 @@ impl<W: Wire> Driver<W> {
     }
 
     fn violations(&self) -> Vec<&'static str> {
-        self.device.report().counts().keys().copied().collect()
+        self.device.violations().counts().keys().copied().collect()
     }
 
     fn assert_lawful(&self) {
-        assert!(self.device.report().is_empty(), "{}", self.device.report());
+        assert!(
+            self.device.violations().is_empty(),
+            "{}",
+            self.device.violations()
+        );
     }
 }
 
@@ -555,7 +559,12 @@ fn each_mistake_of_a_driver_is_reported() {
         driver.assert_lawful();
         mistake(&mut driver);
         driver.poll();
-        assert_eq!(driver.violations(), [kind], "{}", driver.device.report());
+        assert_eq!(
+            driver.violations(),
+            [kind],
+            "{}",
+            driver.device.violations()
+        );
     }
 }
 
@@ -677,7 +686,7 @@ fn the_last_step_of_receive_initialisation_may_follow_the_first_frame() {
             driver.change(0x100c, 0, 1 << 12);
         }
         assert!(driver.receive_buffer().is_some());
-        assert_eq!(driver.device.report().total(), expected, "{late}");
+        assert_eq!(driver.device.violations().total(), expected, "{late}");
     }
 }
 
