@@ -128,7 +128,7 @@ pub const STAGES: &[Stage] = &[
     },
     Stage {
         name: "instructions",
-        what: "what drivers and verdicts cost, beside what they did",
+        what: "what drivers, verdicts and the model cost, beside what they did",
         seconds: 40,
         quick: false,
         work: Work::Instructions,

@@ -1,12 +1,14 @@
 //! How many frames a second the model of the 82599 moves on one core, with the least possible
 //! driver on another: it sends back every frame that it gets.
 //!
-//! `cargo run --release -p models --example reflect -- 3` measures for three seconds; with `local`
-//! behind it, driver and model take turns in one thread, to count their instructions.
+//! `cargo run --release -p models --example reflect -- 3` measures for three seconds. With `count`
+//! and a number of frames instead, driver and model take turns in one thread, for
+//! `cargo xtask instructions` to count what is in `model_turn`. Time is made up then, so that all
+//! runs are alike.
 
 #![forbid(unsafe_code)]
 
-use hw::sim::arena;
+use hw::sim::{View, arena};
 use hw::{DmaRing, Mmio, Reachable, Register};
 use models::wire::Flood;
 use models::{Device, Intel82599, Local, Misbehaviour, Threaded};
@@ -16,15 +18,21 @@ const DESCRIPTORS: usize = 512;
 const BUFFER_BYTES: u64 = 2048;
 const IOVA: u64 = 0x10_0000_0000;
 const BATCH: usize = 32;
+/// How long a turn of the model takes where time is made up.
+const TURN: Duration = Duration::from_micros(10);
 
 type Ring = DmaRing<2, DESCRIPTORS>;
 
 fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let seconds = arguments
-        .next()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(3);
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let number = |text: &str| text.parse().expect("a number");
+    let (seconds, count) = match arguments.as_slice() {
+        [] => (3, None),
+        [seconds] => (number(seconds), None),
+        ["count", frames] => (0, Some(number(frames))),
+        _ => panic!("usage: reflect [SECONDS | count FRAMES]"),
+    };
     let mut frame = vec![0; 60];
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
     let wire = Flood::new(vec![frame]);
@@ -36,16 +44,17 @@ fn main() {
         .expect("buffers");
     let buffers = buffers.iova().expect("an address").raw();
     let start = Instant::now();
-    let end = start + Duration::from_secs(seconds);
     let rings = Rings { rx, tx, buffers };
-    let (frames, violations) = if arguments.next().is_some() {
+    let (frames, violations) = if let Some(count) = count {
         let model = Local::new(model);
         let bar = model.mmio();
         begin(&bar, &rings);
+        let mut now = Duration::ZERO;
         let turn = || {
-            model.poll(&memory, start.elapsed());
+            now += TURN;
+            model_turn(&model, &memory, now);
         };
-        let frames = reflect(&bar, &rings, end, turn);
+        let frames = reflect(&bar, &rings, |frames| frames >= count, turn);
         (frames, model.device().violations().clone())
     } else {
         let model = Threaded::new(model);
@@ -54,7 +63,9 @@ fn main() {
             scope.spawn(move || other.run(&memory, |_| {}));
             let bar = model.mmio();
             begin(&bar, &rings);
-            let frames = reflect(&bar, &rings, end, std::hint::spin_loop);
+            let end = start + Duration::from_secs(seconds);
+            let over = |frames: u64| frames.is_multiple_of(1024) && Instant::now() > end;
+            let frames = reflect(&bar, &rings, over, std::hint::spin_loop);
             model.stop();
             (frames, model.device().violations().clone())
         })
@@ -62,6 +73,12 @@ fn main() {
     let rate = frames as f64 / start.elapsed().as_secs_f64() / 1e6;
     println!("{rate:.2} million frames of 64 bytes a second, {frames} in all");
     print!("{violations}");
+}
+
+/// What is counted: the model takes what is to be sent, and writes what it receives.
+#[inline(never)]
+fn model_turn(model: &Local<Intel82599<Flood>>, memory: &View, now: Duration) {
+    model.poll(memory, now);
 }
 
 struct Rings {
@@ -108,7 +125,7 @@ fn begin(bar: &Mmio, Rings { rx, tx, buffers }: &Rings) {
 fn reflect(
     bar: &Mmio,
     Rings { rx, tx, buffers }: &Rings,
-    end: Instant,
+    is_over: impl Fn(u64) -> bool,
     mut turn: impl FnMut(),
 ) -> u64 {
     let mut spare: Vec<u64> = (DESCRIPTORS..2 * DESCRIPTORS)
@@ -145,7 +162,7 @@ fn reflect(
             );
         }
         turn();
-        if next.is_multiple_of(1024) && Instant::now() > end {
+        if is_over(next as u64) {
             return next as u64;
         }
     }

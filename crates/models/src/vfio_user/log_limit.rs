@@ -7,8 +7,8 @@ const LINES_MAX: u32 = 16;
 /// How long it takes until one more may be said.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
-/// Decides which lines about clients are said: [`LINES_MAX`] at once, and one more each
-/// [`LINE_EVERY`]. Times are since some start.
+/// Decides which lines about clients are said: `LINES_MAX` at once, and one more each
+/// `LINE_EVERY`. Times are since some start.
 #[derive(Clone, Debug)]
 pub struct LogLimit {
     /// Lines that may be said now.
