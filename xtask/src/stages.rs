@@ -114,10 +114,13 @@ pub const STAGES: &[Stage] = &[
     },
     Stage {
         name: "end-to-end",
-        what: "images under tenders, on real taps",
+        what: "images on ports in memory, and under tenders on real taps",
         seconds: 30,
         quick: true,
-        work: Work::Runners(&[step(".", &["test", "-p", "e2e"])]),
+        work: Work::Runners(&[
+            step("unikernels", &["test", "--lib"]),
+            step(".", &["test", "-p", "e2e"]),
+        ]),
     },
     Stage {
         name: "lab",

@@ -17,6 +17,7 @@
 //! | [`offload`], [`virtio`] | checksums and segmentation that one device leaves to the next |
 //! | [`ethernet`], `transport`, `checksum` | where headers lie, and the Internet checksum |
 //! | `segment`, `coalesce` | a large TCP frame, cut in software, or made by a NIC |
+//! | [`memory`] | a port in memory, for tests of appliances on the host |
 //! | `guess` | whether to look at a port before it is known to have anything |
 //!
 //! Nothing here knows where a port lives, and nothing allocates once a pool exists.
@@ -35,6 +36,7 @@ mod coalesce;
 pub mod ethernet;
 mod frame;
 mod guess;
+pub mod memory;
 mod netif;
 mod nic;
 pub mod offload;

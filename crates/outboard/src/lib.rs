@@ -13,6 +13,7 @@
 //! | [`ps`] | which guests run under a name |
 //! | [`rules`] | what can be done with a file of rules |
 //! | [`run`] | the monitor: starts a tender, reports how its guest ended, cleans up |
+//! | [`trial`] | an image in a network of its own |
 //! | [`ending`] | the decision what to say about an end |
 //! | [`symbols`] | names for addresses in an image |
 //! | [`frame`] | a frame from words, digits or a capture |
@@ -41,3 +42,4 @@ pub mod send;
 pub mod share;
 pub mod stats;
 pub mod symbols;
+pub mod trial;

@@ -7,7 +7,7 @@ mod demo;
 
 use abi::exit;
 use clap::{Parser, Subcommand};
-use outboard::{build, doctor, inspect, model, new, pci, ps, rules, run, send, stats};
+use outboard::{build, doctor, inspect, model, new, pci, ps, rules, run, send, stats, trial};
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -31,6 +31,10 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Run an image in a network of its own, with a tap for each of its networks
+    ///
+    /// It needs no root where unprivileged user namespaces work, and leaves nothing behind.
+    Try(trial::Arguments),
     /// Make the folder of a new appliance
     New(new::Arguments),
     /// Build the image of an appliance
@@ -104,6 +108,7 @@ fn start(arguments: impl Iterator<Item = OsString>) -> i32 {
 fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
     match command {
         Command::Run { arguments } => return monitor(arguments),
+        Command::Try(arguments) => return Ok(trial::run(arguments)?.into()),
         Command::New(arguments) => new::run(&arguments)?,
         Command::Build(arguments) => build::run(&arguments)?,
         Command::Inspect(arguments) => inspect::run(&arguments)?,

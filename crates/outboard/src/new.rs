@@ -3,17 +3,22 @@
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
-/// Files of the folder, and what stands in them: `@NAME@` is the appliance's name, `@CRATES@` the
-/// folder of Outboard's crates.
-const FILES: [(&str, &str); 6] = [
+/// Files of the folder, and what stands in them: `@NAME@` is the appliance's name, `@CRATE@` the
+/// same as Rust writes it, `@CRATES@` the folder of Outboard's crates.
+const FILES: [(&str, &str); 8] = [
     ("Cargo.toml", include_str!("../template/Cargo.toml.in")),
     ("build.rs", include_str!("../template/build.rs.in")),
     (
         "manifest.json",
         include_str!("../template/manifest.json.in"),
     ),
+    ("src/lib.rs", include_str!("../template/lib.rs.in")),
     ("src/main.rs", include_str!("../template/main.rs.in")),
     ("README.md", include_str!("../template/README.md.in")),
+    (
+        ".cargo/config.toml",
+        include_str!("../template/config.toml.in"),
+    ),
     (".gitignore", include_str!("../template/gitignore.in")),
 ];
 /// What to type next.
@@ -38,6 +43,9 @@ const NAMES_TAKEN: [&str; 12] = [
 ];
 /// Outboard's crates, where this program was built; it is in no registry.
 const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+/// The versions that Outboard's own images are tested with, beside the folder of its crates. Cargo
+/// keeps of them what the appliance needs.
+const LOCK: &str = "../unikernels/Cargo.lock";
 /// What tells the folder of Outboard's crates from any other.
 const RUNTIME: &str = "unikernel/Cargo.toml";
 
@@ -148,11 +156,18 @@ pub fn create(parent: &Path, name: &str, crates: &Path) -> Result<(), Error> {
 }
 
 fn fill(folder: &Path, name: &str, crates: &Path) -> Result<(), Error> {
+    for parent in ["src", ".cargo"] {
+        let parent = folder.join(parent);
+        fs::create_dir(&parent).map_err(|e| Error::Write(parent, e))?;
+    }
+    let lock = folder.join("Cargo.lock");
+    fs::copy(crates.join(LOCK), &lock).map_err(|e| Error::Write(lock, e))?;
     let crates = toml(crates);
-    let source = folder.join("src");
-    fs::create_dir(&source).map_err(|e| Error::Write(source, e))?;
     for (file, text) in FILES {
-        let text = text.replace("@NAME@", name).replace("@CRATES@", &crates);
+        let text = text
+            .replace("@NAME@", name)
+            .replace("@CRATE@", &name.replace('-', "_"))
+            .replace("@CRATES@", &crates);
         let path = folder.join(file);
         fs::write(&path, text).map_err(|e| Error::Write(path, e))?;
     }
@@ -189,12 +204,12 @@ mod tests {
     #[test]
     fn nothing_of_the_template_is_left_to_fill_in() {
         let parent = parent("whole");
-        create(&parent, "my-box2", Path::new("/c")).unwrap();
+        create(&parent, "my-box2", &crates(None).unwrap()).unwrap();
         for (file, _) in FILES {
             let text = fs::read_to_string(parent.join("my-box2").join(file)).unwrap();
             assert!(!text.contains('@'), "{file}: {text}");
         }
-        let again = create(&parent, "my-box2", Path::new("/c")).unwrap_err();
+        let again = create(&parent, "my-box2", &crates(None).unwrap()).unwrap_err();
         fs::remove_dir_all(&parent).unwrap();
         assert!(matches!(again, Error::Exists(_)), "{again}");
     }

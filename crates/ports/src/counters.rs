@@ -12,6 +12,10 @@ static PRIVATE: [AtomicU64; DEVICES] = [const { AtomicU64::new(0) }; DEVICES];
 static SPARE: AtomicU64 = AtomicU64::new(0);
 
 /// A number that only grows. Only the guest writes it, so an addition needs no locked instruction.
+///
+/// Outside, `outboard stats NAME` shows it, and `outboard run --metrics` serves it to Prometheus. A
+/// port's own have names there, such as `outboard_port_receive_frames_total`; the others, which an
+/// appliance counts for itself, appear as events of that port by their number, as `counter_32`.
 #[derive(Clone, Copy, Debug)]
 pub struct Counter(&'static AtomicU64);
 

@@ -87,19 +87,24 @@ impl Network {
         read: Result<usize, Errno>,
     ) -> Option<Received> {
         match read {
+            // A descriptor whose other end is closed reads nothing for ever, and is always ready.
+            Ok(0) => self.failed(Errno::PIPE),
             Ok(length) => {
                 self.read_errors.set(0);
                 buffer.truncate(length);
-                Some(self.check(buffer))
+                return Some(self.check(buffer));
             }
-            Err(Errno::AGAIN) => None,
-            Err(errno) => {
-                let errors = self.read_errors.get() + 1;
-                self.read_errors.set(errors);
-                self.port.ledger.read_failed(errno, errors);
-                None
-            }
+            Err(Errno::AGAIN) => {}
+            Err(errno) => self.failed(errno),
         }
+        None
+    }
+
+    #[cold]
+    fn failed(&self, errno: Errno) {
+        let errors = self.read_errors.get() + 1;
+        self.read_errors.set(errors);
+        self.port.ledger.read_failed(errno, errors);
     }
 
     /// Checks length and virtio-net header of a frame that was just read, and takes the header off.

@@ -58,7 +58,7 @@ fn printed(images: &Images) -> Result<(), Failed> {
     let script = format!("{}\nexec {last} > said", first.join("\n"));
     let mut running = start(&mut shell(images, &folder.path, &script))?;
     // To build it takes as long as it takes; the run itself does not.
-    let image = folder.path.join("box/box.spt");
+    let image = folder.path.join("box/target/debug/box");
     let said = folder.path.join("box/said");
     let mut deadline = None;
     while !fs::read_to_string(&said).is_ok_and(|said| said.contains("counting the frames")) {

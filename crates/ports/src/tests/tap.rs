@@ -123,6 +123,17 @@ fn errors_in_a_row_end_the_guest_and_others_do_not() {
 }
 
 #[test]
+fn a_closed_descriptor_ends_the_guest() {
+    let (scene, mut port) = plain();
+    reads(&scene, vec![Ok(Vec::new()); READ_ERRORS_MAX as usize + 1]);
+    (0..READ_ERRORS_MAX).for_each(|_| assert_eq!(received(&mut *port), []));
+    let status = ended(|| drop(received(&mut *port)));
+    assert_eq!(status, Some(abi::exit::DEVICE_GONE));
+    let text = "outboard: port net: the host's network device is gone (errno 32)\n";
+    assert_eq!(scene.host.text(), text);
+}
+
+#[test]
 fn a_tap_that_is_gone_ends_the_guest_at_once() {
     let (scene, mut port) = plain();
     reads(&scene, [Err(Errno::BAD_STATE)]);

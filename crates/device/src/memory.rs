@@ -1,0 +1,169 @@
+//! A port in memory: what an appliance is tested with on the host, without a tender or a network.
+
+use crate::batch::Batch;
+use crate::ethernet::{HEADER_SIZE, VLAN_TAG_SIZE};
+use crate::frame::{Frame, HEADROOM, Pool};
+use crate::netif::{Netif, WaitHandle};
+use crate::offload::Offloads;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Payload of a frame on the wire, in bytes.
+const MTU: usize = 1500;
+/// Frames that may be in use at once.
+const BUFFERS: usize = 256;
+const BUFFER_BYTES: usize = HEADROOM + MTU + HEADER_SIZE + VLAN_TAG_SIZE;
+
+/// A port over queues in memory, with an MTU of 1500 bytes and no offloads: a test puts frames into
+/// the one queue, and finds in the other one what was sent.
+///
+/// ```
+/// use device::memory::MemoryPort;
+/// use device::{Batch, Netif};
+///
+/// let mut port = MemoryPort::new("net");
+/// port.arrives(&[0; 60]);
+/// let mut batch = Batch::new();
+/// port.receive(&mut batch);
+/// port.transmit(&mut batch);
+/// assert_eq!(port.sent(), [[0; 60]]);
+/// ```
+///
+/// Its buffers are never given back to the allocator.
+pub struct MemoryPort {
+    name: String,
+    pool: Pool,
+    wait_handle: WaitHandle,
+    arrived: VecDeque<Vec<u8>>,
+    sent: Vec<Vec<u8>>,
+}
+
+impl MemoryPort {
+    /// A port of this name, with the MAC address 02:00:00:00:00:00.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            pool: Pool::new(vec![0; BUFFERS * BUFFER_BYTES].leak(), BUFFER_BYTES),
+            wait_handle: WaitHandle(0),
+            arrived: VecDeque::new(),
+            sent: Vec::new(),
+        }
+    }
+
+    /// The same port as the device of this index in the manifest: what tells several ports apart
+    /// that are waited for together, and the last byte of its MAC address.
+    #[must_use]
+    pub fn with_index(mut self, index: u8) -> Self {
+        self.wait_handle = WaitHandle(index);
+        self
+    }
+
+    /// A frame, from its Ethernet header on, comes from the network. One without room for that
+    /// header, or longer than [`Netif::max_frame`], is lost, as a tap's would be.
+    pub fn arrives(&mut self, frame: &[u8]) {
+        if (HEADER_SIZE..=self.max_frame()).contains(&frame.len()) {
+            self.arrived.push_back(frame.into());
+        }
+    }
+
+    /// What was sent since the last time that somebody asked, in order.
+    pub fn sent(&mut self) -> Vec<Vec<u8>> {
+        core::mem::take(&mut self.sent)
+    }
+}
+
+impl Netif for MemoryPort {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        [2, 0, 0, 0, 0, self.wait_handle.0]
+    }
+
+    fn mtu(&self) -> usize {
+        MTU
+    }
+
+    fn offloads(&self) -> Offloads {
+        Offloads::default()
+    }
+
+    fn alloc(&mut self, len: usize) -> Option<Frame> {
+        self.pool.alloc(len)
+    }
+
+    fn receive(&mut self, batch: &mut Batch) {
+        while !batch.is_full() {
+            let Some(bytes) = self.arrived.front() else {
+                return;
+            };
+            let Some(mut frame) = self.pool.alloc(bytes.len()) else {
+                return;
+            };
+            frame.bytes_mut().copy_from_slice(bytes);
+            self.arrived.pop_front();
+            // There was room, and a refused frame goes back to the pool.
+            let _ = batch.push(frame);
+        }
+    }
+
+    fn transmit(&mut self, batch: &mut Batch) {
+        for mut frame in batch.drain() {
+            let offload = frame.offload();
+            offload.complete_checksum(frame.bytes_mut());
+            self.sent.push(frame.bytes().to_vec());
+        }
+    }
+
+    fn wait_handle(&self) -> WaitHandle {
+        self.wait_handle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BATCH_FRAMES_MAX;
+
+    #[test]
+    fn frames_come_in_order_and_in_batches() {
+        let mut port = MemoryPort::new("net").with_index(3);
+        (0..100).for_each(|n| port.arrives(&[n; 60]));
+        let mut batch = Batch::new();
+        for _ in 0..100_usize.div_ceil(BATCH_FRAMES_MAX) {
+            port.receive(&mut batch);
+            port.transmit(&mut batch);
+        }
+        let first: Vec<u8> = port.sent().iter().map(|frame| frame[0]).collect();
+        assert_eq!(first, (0..100).collect::<Vec<_>>());
+        assert_eq!(port.sent(), Vec::<Vec<u8>>::new());
+        assert_eq!((port.wait_handle().0, port.mac()[5]), (3, 3));
+    }
+
+    #[test]
+    fn what_is_no_frame_is_lost() {
+        let mut port = MemoryPort::new("net");
+        port.arrives(&[0; 13]);
+        port.arrives(&[0; 1519]);
+        port.arrives(&[0; 1518]);
+        let mut batch = Batch::new();
+        port.receive(&mut batch);
+        assert_eq!(batch.iter().map(Frame::len).collect::<Vec<_>>(), [1518]);
+    }
+
+    #[test]
+    fn a_frame_that_nobody_drops_keeps_its_buffer() {
+        let mut port = MemoryPort::new("net");
+        let held: Vec<_> = (0..BUFFERS).map(|_| port.alloc(60).unwrap()).collect();
+        port.arrives(&[0; 60]);
+        let mut batch = Batch::new();
+        port.receive(&mut batch);
+        assert!(batch.is_empty());
+        drop(held);
+        port.receive(&mut batch);
+        assert_eq!(batch.len(), 1);
+    }
+}
