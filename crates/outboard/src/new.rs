@@ -41,6 +41,15 @@ const NAMES_TAKEN: [&str; 12] = [
     "test",
     "unikernel",
 ];
+/// Keywords of Rust (Reference, "Keywords", edition 2024) without those that begin with a capital: a
+/// library cannot be named by them.
+const KEYWORDS: [&str; 51] = [
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate",
+    "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl",
+    "in", "let", "loop", "macro", "match", "mod", "move", "mut", "override", "priv", "pub", "ref",
+    "return", "self", "static", "struct", "super", "trait", "true", "try", "type", "typeof",
+    "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+];
 /// Outboard's crates, where this program was built; it is in no registry.
 const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// The versions that Outboard's own images are tested with, beside the folder of its crates. Cargo
@@ -86,7 +95,7 @@ impl fmt::Display for Error {
             ),
             Self::Taken(name) => write!(
                 f,
-                "{name} is a name that cargo or Outboard uses already: choose another one"
+                "{name} is a name that Rust, cargo or Outboard uses already: choose another one"
             ),
             Self::Exists(name) => write!(f, "{name} is here already: choose another name"),
             Self::Moved(path) => write!(
@@ -137,7 +146,7 @@ pub fn create(parent: &Path, name: &str, crates: &Path) -> Result<(), Error> {
     if !is_name(name) {
         return Err(Error::Name(name.to_owned()));
     }
-    if NAMES_TAKEN.contains(&name) {
+    if NAMES_TAKEN.contains(&name) || KEYWORDS.contains(&name) {
         return Err(Error::Taken(name.to_owned()));
     }
     let folder = parent.join(name);
@@ -230,7 +239,7 @@ mod tests {
             assert!(matches!(error, Error::Name(_)), "{error}");
             assert!(!error.to_string().contains('\n'));
         }
-        for name in NAMES_TAKEN {
+        for name in NAMES_TAKEN.into_iter().chain(KEYWORDS) {
             let error = create(Path::new(""), name, Path::new("/c")).unwrap_err();
             assert!(matches!(error, Error::Taken(_)), "{error}");
         }

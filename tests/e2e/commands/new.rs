@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Arguments, and a word of the answer.
-const REFUSED: [(&str, &str); 5] = [
+const REFUSED: [(&str, &str); 6] = [
     ("here", "here already"),
     ("Box", "lower-case"),
     ("../box", "lower-case"),
     ("unikernel", "another"),
-    ("box --outboard=/nonexistent", "--outboard"),
+    ("box", "another"),
+    ("first --outboard=/nonexistent", "--outboard"),
 ];
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
@@ -48,7 +49,7 @@ fn refused(images: &Images) -> Result<(), Failed> {
 
 fn printed(images: &Images) -> Result<(), Failed> {
     let folder = TemporaryFolder::new("new")?;
-    let made = run(&mut shell(images, &folder.path, "outboard new box"))?;
+    let made = run(&mut shell(images, &folder.path, "outboard new first"))?;
     let stdout = &made.expect_status(0)?.stdout;
     let commands: Vec<_> = stdout
         .lines()
@@ -58,8 +59,8 @@ fn printed(images: &Images) -> Result<(), Failed> {
     let script = format!("{}\nexec {last} > said", first.join("\n"));
     let mut running = start(&mut shell(images, &folder.path, &script))?;
     // To build it takes as long as it takes; the run itself does not.
-    let image = folder.path.join("box/target/debug/box");
-    let said = folder.path.join("box/said");
+    let image = folder.path.join("first/target/debug/first");
+    let said = folder.path.join("first/said");
     let mut deadline = None;
     while !fs::read_to_string(&said).is_ok_and(|said| said.contains("counting the frames")) {
         if image.exists() {

@@ -85,21 +85,27 @@ fn taps_and_run(images: &Images) -> Result<(), Failed> {
     firewall.finish()?.expect_status(128 + 2).map(|_| ())
 }
 
-/// A folder with the sources that an image is made of.
+/// A folder with the sources that an image is made of, and nothing that was built from them.
 fn sources() -> Result<TemporaryFolder, Failed> {
     let copy = TemporaryFolder::new("sources")?;
-    for name in [
-        "Cargo.toml",
-        "Cargo.lock",
-        ".cargo",
-        "crates",
-        "unikernels",
-        "xtask",
-    ] {
-        let mut command = Command::new("cp");
-        command.arg("-r").arg(root().join(name)).arg(&copy.path);
-        run(&mut command)?.expect_status(0)?;
-    }
+    let mut archive = Command::new("sh");
+    archive
+        .args([
+            "-c",
+            "tar -c --exclude=target \"$@\" | tar -x -C \"$TO\"",
+            "sh",
+        ])
+        .args([
+            "Cargo.toml",
+            "Cargo.lock",
+            ".cargo",
+            "crates",
+            "unikernels",
+            "xtask",
+        ])
+        .env("TO", &copy.path)
+        .current_dir(root());
+    run(&mut archive)?.expect_status(0)?;
     Ok(copy)
 }
 
