@@ -77,9 +77,9 @@ impl Firewall {
 mod tests {
     extern crate alloc;
 
-    use alloc::vec;
     use super::*;
     use abi::manifest::Device;
+    use alloc::vec;
     use device::memory::MemoryPort;
     use ports::puppet::Setup;
 
