@@ -41,8 +41,8 @@ const NAMES_TAKEN: [&str; 12] = [
     "test",
     "unikernel",
 ];
-/// Keywords of Rust (Reference, "Keywords", edition 2024) without those that begin with a capital: a
-/// library cannot be named by them.
+/// Keywords of Rust (Reference, "Keywords", edition 2024) but for `Self`: no library has such a
+/// name.
 const KEYWORDS: [&str; 51] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate",
     "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl",

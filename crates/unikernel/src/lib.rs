@@ -3,71 +3,7 @@
 //! An appliance is a `main` function and [`entry!`]; it forbids unsafe code. What it may touch is
 //! in its manifest; [`net`], [`block`] and [`pci`] hand each device out once, by name.
 //!
-//! # One port
-//!
-//! What it does with frames best stands in a library beside `main.rs`, over
-//! [`device::Netif`]: `cargo test` then runs it on the host with [`device::memory::MemoryPort`].
-//! `outboard new NAME` makes such a folder.
-//!
-//! ```ignore
-//! #![no_std]
-//! #![no_main]
-//! #![forbid(unsafe_code)]
-//!
-//! use device::{Batch, Netif};
-//!
-//! unikernel::entry!(main);
-//!
-//! /// Sends every frame back where it came from.
-//! fn main() {
-//!     let mut net = unikernel::net("net").expect("manifest.json has a network `net`");
-//!     let mut batch = Batch::new();
-//!     loop {
-//!         unikernel::wait(None);
-//!         net.receive(&mut batch);
-//!         net.transmit(&mut batch);
-//!     }
-//! }
-//! ```
-//!
-//! # Two ports
-//!
-//! A batch moves from one port to the other; no byte is copied. [`Ready`] says which port has
-//! something. `appliance::port` instead of [`net`] takes a NIC that the image drives itself as
-//! well.
-//!
-//! ```ignore
-//! let ready = unikernel::wait(None);
-//! if ready.contains(a.wait_handle()) {
-//!     a.receive(&mut batch);
-//!     batch.retain(|frame| frame.len() < 100); // what is not kept goes back to its pool
-//!     b.transmit(&mut batch);
-//! }
-//! ```
-//!
-//! # A timer
-//!
-//! ```ignore
-//! let mut next = unikernel::monotonic() + Duration::from_secs(1);
-//! loop {
-//!     unikernel::wait(Some(next));
-//!     if unikernel::monotonic() >= next {
-//!         unikernel::println!("a second has passed");
-//!         next = next + Duration::from_secs(1);
-//!     }
-//! }
-//! ```
-//!
-//! # Where to look next
-//!
-//! | for | look at |
-//! |---|---|
-//! | ports, frames, batches, offloads | [`device`] |
-//! | numbers that `outboard stats` and Prometheus show | [`Counter`], from `runtime().counter` |
-//! | the command line behind the image's name | [`arguments`] |
-//! | exit statuses, and what they tell whoever started the image | [`abi::exit`] |
-//! | rules in nft's language | the crate `filter` |
-//!
+#![doc = include_str!("../guide.md")]
 //! # How it works
 //!
 //! There is one thread, no signal and no interrupt. The host is learnt from the image's own ABI
