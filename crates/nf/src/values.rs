@@ -163,6 +163,45 @@ impl<'f, 'a> Scope<'f, 'a> {
         Ok(intervals(gathered.placed))
     }
 
+    /// The values of an operand that stand there alone, in its order and without ranges; none of a
+    /// named set. The operand has been read before.
+    pub(crate) fn single_values(
+        &self,
+        kind: Type,
+        operand: &Operand<'a>,
+    ) -> Result<Vec<u128>, Error> {
+        let mut values = Vec::new();
+        self.add_single(kind, operand, &mut values, self.limits.nesting)?;
+        Ok(values)
+    }
+
+    fn add_single(
+        &self,
+        kind: Type,
+        operand: &Operand<'a>,
+        values: &mut Vec<u128>,
+        nesting: usize,
+    ) -> Result<(), Error> {
+        let elements = match operand {
+            Operand::Value(value) => core::slice::from_ref(value),
+            Operand::Set(elements) => &elements.node,
+            Operand::Named(_) => &[],
+        };
+        for element in elements {
+            match element.node {
+                Value::Range(_) => {}
+                Value::Variable(name) => {
+                    let too_nested = || self.too_nested(element.span);
+                    let nesting = nesting.checked_sub(1).ok_or_else(too_nested)?;
+                    let meant = self.variable(name, element.span)?;
+                    self.add_single(kind, meant, values, nesting)?;
+                }
+                _ => values.push(single(element, kind)?),
+            }
+        }
+        Ok(())
+    }
+
     /// Counts the elements of a set.
     fn account(&mut self, gathered: &Gathered, span: Span) -> Result<(), Error> {
         self.elements += gathered.taken.saturating_sub(1);

@@ -26,6 +26,9 @@ const FRAME_MAX: usize = ETHERNET + 1500;
 /// One frame in so many is spoilt.
 const SPOILT_EACH: u8 = 16;
 
+/// One spoilt frame in so many ends in an authentication header of IPv6.
+const CUT_EACH: u8 = 16;
+
 const IPV4: u16 = 0x0800;
 const ARP: u16 = 0x0806;
 const VLAN: u16 = 0x8100;
@@ -35,6 +38,7 @@ const SERVICE_VLAN: u16 = 0x88a8;
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const AUTHENTICATION: u8 = 51;
 const ICMPV6: u8 = 58;
 
 /// A frame, and how it is sent.
@@ -54,7 +58,10 @@ impl Frame {
         let mut bytes = ethernet(rng);
         let well_formed = rng.u8(0..SPOILT_EACH) > 0;
         if !well_formed {
-            spoil(&mut bytes, rng);
+            match rng.u8(0..CUT_EACH) {
+                0 => cut_authentication(&mut bytes, rng),
+                _ => spoil(&mut bytes, rng),
+            }
         }
         Self {
             bytes,
@@ -106,6 +113,18 @@ fn spoil(bytes: &mut Vec<u8>, rng: &mut Rng) {
         }
     }
     fit(bytes);
+}
+
+/// Makes a frame an IPv6 packet that ends in an authentication header (RFC 4302, 2), and says so in
+/// its length.
+fn cut_authentication(bytes: &mut Vec<u8>, rng: &mut Rng) {
+    let left = [0, 1, 2, 7, 11][rng.usize(0..5)];
+    bytes.truncate(ETHERNET - 2);
+    bytes.extend(IPV6.to_be_bytes());
+    bytes.extend([0x60, 0, 0, 0, 0, left, AUTHENTICATION, 64]);
+    bytes.extend(Type::Ipv6.value(rng).to_be_bytes());
+    bytes.extend(Type::Ipv6.value(rng).to_be_bytes());
+    bytes.extend([TCP, 4].into_iter().chain([0; 9]).take(left.into()));
 }
 
 /// Makes a frame one that a bridge takes.
@@ -254,7 +273,6 @@ fn extensions(protocol: u8, rng: &mut Rng) -> (u8, Vec<u8>) {
     const HOP_BY_HOP: u8 = 0;
     const ROUTING: u8 = 43;
     const FRAGMENT: u8 = 44;
-    const AUTHENTICATION: u8 = 51;
     const DESTINATION: u8 = 60;
     const CHAIN: [u8; 6] = [
         HOP_BY_HOP,

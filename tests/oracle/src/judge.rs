@@ -3,7 +3,7 @@
 use crate::bridge::{Bridge, Error, PORTS};
 use crate::frame::Frame;
 use crate::source::{Count, Source};
-use nf::nft::Limits;
+use nf::nft::{ErrorKind, Limits};
 use nf::{Fragment, Key, Malformed, RuleIndex, RuleSet, Tally, Verdict, Way, protocol};
 use std::fmt;
 use std::mem::discriminant;
@@ -21,6 +21,9 @@ pub struct Judgement {
     /// Later fragments in which the kernel would have taken payload for a transport header, and
     /// rules that ask for one. A chosen difference.
     pub fragments: u64,
+    /// Files with a rule that nft takes and `nf` does not, because to nft it would mean something
+    /// else than it says. A chosen difference.
+    pub refused: u64,
     /// Counters that were compared.
     pub counters: u64,
     /// Those of them that counted something.
@@ -40,6 +43,7 @@ impl Judgement {
             *sum += count;
         }
         self.fragments += other.fragments;
+        self.refused += other.refused;
         self.counters += other.counters;
         self.counting += other.counting;
         self.unlisted += other.unlisted;
@@ -141,15 +145,19 @@ pub fn judge(bridge: &Bridge, source: &Source, frames: &[Frame]) -> Result<Judge
     let mut judgement = Judgement::default();
     let text = source.to_string();
     let kernel = bridge.load(&text)?;
-    let ours = nf::load(&text, &PORTS, &Limits::DEFAULT)
-        .map_err(|error| error.render("rules.nft", &text).to_string());
+    let ours = nf::load(&text, &PORTS, &Limits::DEFAULT);
     let rules = match (kernel, ours) {
         (Ok(()), Ok(rules)) => rules,
         (Err(_), Err(_)) => return Ok(judgement),
+        (Ok(()), Err(error)) if matches!(error.kind, ErrorKind::Misleading(_)) => {
+            judgement.refused += 1;
+            return Ok(judgement);
+        }
         (kernel, nf) => {
+            let said = |error: nf::nft::Error| error.render("rules.nft", &text).to_string();
             judgement.disagreement = Some(Disagreement::Text {
                 kernel: kernel.err(),
-                nf: nf.err(),
+                nf: nf.map_err(said).err(),
             });
             return Ok(judgement);
         }

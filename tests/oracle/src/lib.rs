@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod bridge;
+mod conclusions;
 mod frame;
 mod judge;
 mod minimise;
@@ -28,8 +29,10 @@ pub use source::{Chain, Count, Rule, Source};
 use fastrand::Rng;
 use std::fmt;
 
-/// Frames of a round.
+/// Frames of a round with many rules.
 pub const FRAMES: usize = 2000;
+/// Frames of a round with few rules.
+const FRAMES_FEW: usize = 300;
 
 /// A round's seed and the smallest case in which the judges differ.
 #[derive(Debug)]
@@ -62,8 +65,12 @@ impl fmt::Display for Failure {
 /// The kernel cannot be asked.
 pub fn round(bridge: &Bridge, seed: u64) -> Result<(Judgement, Option<Failure>), Error> {
     let mut rng = Rng::with_seed(seed);
-    let source = rules::generate(&mut rng);
-    let frames: Vec<Frame> = (0..FRAMES).map(|_| Frame::generate(&mut rng)).collect();
+    let (source, frames) = if rng.bool() {
+        (rules::generate(&mut rng), FRAMES)
+    } else {
+        (conclusions::generate(&mut rng), FRAMES_FEW)
+    };
+    let frames: Vec<Frame> = (0..frames).map(|_| Frame::generate(&mut rng)).collect();
     let judgement = judge(bridge, &source, &frames)?;
     let Some(disagreement) = judgement.disagreement.clone() else {
         return Ok((judgement, None));

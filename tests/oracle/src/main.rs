@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         eprintln!("oracle: {missing}");
         return ExitCode::FAILURE;
     }
-    println!("seed {first}, {FRAMES} frames a round");
+    println!("seed {first}, at most {FRAMES} frames a round");
     let started = Instant::now();
     let run = Run {
         options,
@@ -127,7 +127,7 @@ impl Run {
         let judgement = &sum.judgement;
         println!(
             "{} cases of {} ({} accepted) in {} rounds from seed {}, {} counters ({} counting), \
-             {} malformed, {} fragments, {} lists unprinted, {} disagreements, {} s",
+             {} malformed, {} fragments, {} files refused on purpose, {} lists unprinted, {} disagreements, {} s",
             judgement.cases,
             self.options.cases,
             judgement.accepted,
@@ -137,6 +137,7 @@ impl Run {
             judgement.counting,
             judgement.malformed.iter().sum::<u64>(),
             judgement.fragments,
+            judgement.refused,
             judgement.unlisted,
             sum.failures,
             self.started.elapsed().as_secs(),

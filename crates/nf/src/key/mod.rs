@@ -348,9 +348,14 @@ impl Key {
         self.ip6[1].copy_from_slice(destination);
         self.set(Slot::NextHeader, header[6]);
         let (protocol, payload) = self.skip_extensions(header[6], payload)?;
-        let hidden = is_passed(protocol) || protocol == extension::AUTHENTICATION;
-        if hidden && self.fragment == Fragment::Later {
-            return Ok(());
+        if is_passed(protocol) || protocol == extension::AUTHENTICATION {
+            if self.fragment == Fragment::Later {
+                return Ok(());
+            }
+            // As in nft, its length must be there, and the rest of it need not.
+            payload
+                .first_chunk::<2>()
+                .ok_or(Malformed::TruncatedExtension)?;
         }
         self.set(Slot::L4Protocol, protocol);
         self.read_l4(protocol, payload)

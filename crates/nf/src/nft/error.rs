@@ -112,6 +112,8 @@ pub enum ErrorKind {
     JumpToBase,
     /// No base chain, so that no frame would meet a rule.
     NoBaseChain,
+    /// A rule that nft accepts, and in which it does something else than the rule says.
+    Misleading(&'static Refusal),
     /// Something else that is not accepted.
     Refused(&'static Refusal),
 }
@@ -154,7 +156,7 @@ impl fmt::Display for ErrorKind {
             Self::BadLiteral(what) => write!(f, "this is no {what}"),
             Self::LeadingZero => f.write_str("a number with leading zeros is octal in nft"),
             Self::TooLarge { what, max } => write!(f, "{what} is at most {max}"),
-            Self::Unsupported(refusal) | Self::Refused(refusal) => {
+            Self::Unsupported(refusal) | Self::Refused(refusal) | Self::Misleading(refusal) => {
                 write!(f, "{} {}", refusal.what, refusal.why)
             }
             Self::Limit { what, max } => write!(f, "too many {what}: at most {max}"),
@@ -203,7 +205,9 @@ impl ErrorKind {
         match self {
             Self::UnterminatedString => Some("end it with `\"`; strings have no escapes"),
             Self::LeadingZero => Some("write it without them, or as 0x.. in hexadecimal"),
-            Self::Unsupported(refusal) | Self::Refused(refusal) => refusal.instead,
+            Self::Unsupported(refusal) | Self::Refused(refusal) | Self::Misleading(refusal) => {
+                refusal.instead
+            }
             Self::NeedsInterval => Some("add `flags interval` to the set"),
             Self::Overlap { .. } => Some("join the elements, or add `auto-merge` to the set"),
             Self::AfterVerdict => Some("move it in front of the verdict"),

@@ -1,16 +1,12 @@
 //! From what a file says to what it means: names are looked up, values get their types, and what
-//! nft implies is made explicit.
-//!
-//! A field of a header asks for the protocols in front of it, as `nft --debug=netlink` shows: `ip
-//! saddr` for `meta protocol ip`, `tcp dport` for `meta l4proto tcp`, `vlan id` for `ether type
-//! vlan`, unless the rule has asked for them. `icmp type` asks for `ether type ip`, which no tagged
-//! frame has, unless the rule has asked for a protocol before.
+//! nft implies is made explicit (`context`).
 
-use crate::fields::{Header, Slot, Symbols};
+mod context;
+
+use crate::fields::{Header, Slot};
 use crate::ir::{
     self, Chain, Condition, Intervals, JUMPS_MAX, Outcome, Program, Rule, Statement, normal,
 };
-use crate::key::{ether_type, protocol};
 use crate::nft::ast::{self, ChainItem, File, Item, Operand, Operator, Span, Spanned, TableItem};
 use crate::nft::{self, Error, ErrorKind, Limits, Refusal};
 use crate::rule::Verdict;
@@ -18,6 +14,7 @@ use crate::values::{self, Scope};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use context::{Context, Protocols};
 
 /// Rules that one frame may have to pass, each as often as jumps lead to it. Without a bound,
 /// sixteen chains of a few jumps each would take hours to walk through.
@@ -233,7 +230,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
 
     fn rule(&mut self, rule: &'f ast::Rule<'a>) -> Result<Rule, Error> {
         let mut out = Vec::with_capacity(rule.statements.len() + 2);
-        let mut known = Known::default();
+        let mut context = Context::default();
         let counter = |statement: &Spanned<ast::Statement<'_>>| {
             matches!(statement.node, ast::Statement::Counter { .. })
         };
@@ -241,10 +238,10 @@ impl<'f, 'a> Resolver<'f, 'a> {
         for statement in &rule.statements {
             match &statement.node {
                 ast::Statement::Match(condition) => {
-                    self.condition(condition, &mut known, &mut out)?
+                    self.condition(condition, &mut context, &mut out)?
                 }
                 ast::Statement::TcpFlags(flags) => {
-                    self.ask(known.implied(Header::Tcp, statement.span)?, &mut out);
+                    self.ask(context.implied(Header::Tcp, statement.span)?, &mut out);
                     let held = values::flags(flags.mask, &flags.values, flags.negated);
                     let set = self.number(held);
                     let slot = Slot::TcpFlags;
@@ -306,16 +303,21 @@ impl<'f, 'a> Resolver<'f, 'a> {
     fn condition(
         &mut self,
         condition: &'f ast::Match<'a>,
-        known: &mut Known,
+        context: &mut Context,
         out: &mut Vec<Statement>,
     ) -> Result<(), Error> {
         let Spanned { node: field, span } = condition.field;
         let set = self.values(condition)?;
         if let Some(header) = field.header() {
-            self.ask(known.implied(header, span)?, out);
+            self.ask(context.implied(header, span)?, out);
         }
-        known.learn(condition, &self.program.sets[set as usize]);
         let slot = field.slot();
+        if condition.operator.node == Operator::Equal && context::teaches(slot) {
+            let asked = self
+                .scope
+                .single_values(field.value_type(), &condition.operand)?;
+            context.learn(slot, &asked, &self.program.sets[set as usize]);
+        }
         out.push(Statement::Match(Condition { slot, set }));
         Ok(())
     }
@@ -419,180 +421,6 @@ struct Cost {
 
 fn duplicate(what: &'static str, span: Span, first: Span) -> Error {
     Error::new(span, ErrorKind::Duplicate { what, first })
-}
-
-/// The name and the EtherType of a network protocol.
-type Network = (&'static str, u16);
-
-/// Conditions on protocols that a condition implies.
-type Protocols = [Option<(Slot, u16)>; 2];
-
-/// The protocols that a rule has asked for so far (`struct proto_ctx` of nft).
-#[derive(Clone, Copy, Default)]
-struct Known {
-    /// `ether type vlan`: the types of the tagged frame are those behind the tag.
-    tagged: bool,
-    network: Option<&'static str>,
-    transport: Option<&'static str>,
-}
-
-/// Protocols that decide which header a transport field is of; a rule has one of them.
-const TRANSPORTS: &Symbols = &[
-    ("ah", 51),
-    ("comp", 108),
-    ("dccp", 33),
-    ("esp", 50),
-    ("icmp", 1),
-    ("icmpv6", 58),
-    ("igmp", 2),
-    ("sctp", 132),
-    ("tcp", 6),
-    ("udp", 17),
-    ("udplite", 136),
-];
-
-/// Network protocols that decide which header a network field is of.
-const NETWORKS: &Symbols = &[
-    ("arp", 0x0806),
-    ("ip", 0x0800),
-    ("ip6", 0x86dd),
-    ("vlan", 0x8100),
-    ("vlan", ether_type::SERVICE_VLAN),
-];
-
-/// What a rule knows after a condition with several protocols in braces.
-const SEVERAL: &str = "several";
-
-const BEHIND_SEVERAL: Refusal = Refusal {
-    what: "a header field behind a set of protocols in braces",
-    why: "is not supported: nft takes one of them for all",
-    instead: Some("a rule for each protocol, or only the condition on the field"),
-};
-
-/// A field of the protocol `here` in a rule that has asked for `before`.
-fn conflict(before: &'static str, here: &'static str, span: Span) -> Error {
-    let kind = if before == SEVERAL {
-        ErrorKind::Refused(&BEHIND_SEVERAL)
-    } else {
-        ErrorKind::Conflict { before, here }
-    };
-    Error::new(span, kind)
-}
-
-impl Known {
-    /// What a field of `header` asks for, apart from what is known.
-    fn implied(&mut self, header: Header, span: Span) -> Result<Protocols, Error> {
-        let ip = ("ip", ether_type::IPV4);
-        let ip6 = ("ip6", ether_type::IPV6);
-        match header {
-            Header::Vlan => self.vlan(span),
-            Header::Ip => self.network(ip, span),
-            Header::Ip6 => self.network(ip6, span),
-            Header::Tcp => self.transport(("tcp", protocol::TCP), None, span),
-            Header::Udp => self.transport(("udp", protocol::UDP), None, span),
-            Header::Icmp => self.transport(("icmp", protocol::ICMP), Some(ip), span),
-            Header::Icmpv6 => self.transport(("icmpv6", protocol::ICMPV6), Some(ip6), span),
-        }
-    }
-
-    fn vlan(&mut self, span: Span) -> Result<Protocols, Error> {
-        if self.tagged {
-            return Ok([None; 2]);
-        }
-        if let Some(before) = self.network {
-            return Err(conflict(before, "vlan", span));
-        }
-        self.tagged = true;
-        Ok([Some((Slot::LinkType, ether_type::VLAN)), None])
-    }
-
-    fn network(&mut self, (here, value): Network, span: Span) -> Result<Protocols, Error> {
-        match self.network {
-            Some(before) if before == here => Ok([None; 2]),
-            Some(before) => Err(conflict(before, here, span)),
-            None => {
-                self.network = Some(here);
-                Ok([Some((Slot::Protocol, value)), None])
-            }
-        }
-    }
-
-    /// What a field of a transport header asks for. Where the rule has not asked for a network
-    /// protocol, that is `usual` too, if the transport protocol has a usual one.
-    fn transport(
-        &mut self,
-        (here, value): (&'static str, u8),
-        usual: Option<Network>,
-        span: Span,
-    ) -> Result<Protocols, Error> {
-        match (self.transport, self.network) {
-            (Some(before), _) if before == here => return Ok([None; 2]),
-            (Some(before), _) => return Err(conflict(before, here, span)),
-            (None, Some(before)) if !matches!(before, "ip" | "ip6" | SEVERAL) => {
-                return Err(conflict(before, here, span));
-            }
-            _ => {}
-        }
-        self.transport = Some(here);
-        // Of a tagged frame, nft asks for the type behind the tag instead.
-        let slot = if self.tagged {
-            Slot::Protocol
-        } else {
-            Slot::LinkType
-        };
-        let link = usual.filter(|_| self.network.is_none());
-        let link = link.map(|(name, value)| {
-            self.network = Some(name);
-            (slot, value)
-        });
-        Ok([link, Some((Slot::L4Protocol, value.into()))])
-    }
-
-    /// What follows from a condition that holds.
-    fn learn(&mut self, condition: &ast::Match<'_>, held: &Intervals) {
-        // From a range, nft concludes nothing, be it of one value.
-        let silent = match &condition.operand {
-            Operand::Named(_) => true,
-            Operand::Value(value) => matches!(value.node, ast::Value::Range(_)),
-            Operand::Set(_) => false,
-        };
-        if condition.operator.node != Operator::Equal || silent {
-            return;
-        }
-        let single = match **held {
-            [(low, high)] if low == high => Some(low),
-            _ => None,
-        };
-        let braced = matches!(condition.operand, Operand::Set(_));
-        let learned = |table: &'static Symbols| {
-            let holds = |value: u16| {
-                let value = u128::from(value);
-                held.iter()
-                    .any(|(low, high)| (*low..=*high).contains(&value))
-            };
-            let known = || table.iter().find(|(_, value)| holds(*value));
-            match single {
-                Some(_) => known().map(|(name, _)| *name),
-                None if braced => known().map(|_| SEVERAL),
-                None => None,
-            }
-        };
-        match condition.field.node.slot() {
-            Slot::LinkType => {
-                let network = learned(NETWORKS);
-                if network == Some("vlan") {
-                    self.tagged = true;
-                } else if network.is_some() {
-                    self.network = network;
-                }
-            }
-            Slot::Protocol => self.network = learned(NETWORKS).or(self.network),
-            Slot::NextHeader | Slot::L4Protocol => {
-                self.transport = learned(TRANSPORTS).or(self.transport);
-            }
-            _ => {}
-        }
-    }
 }
 
 /// Reads a text of rules and makes of it what judges frames. `ports` are the names of the network

@@ -113,7 +113,25 @@ fn protocols_are_implied_as_nft_implies_them() {
             "ether type 8021ad vlan id 5 icmp type echo-request",
             &[(LinkType, 0x88a8, 0x88a8), id, ip4, icmp, echo],
         ),
-        // A range says nothing about headers.
+        // Behind several protocols, nft asks for none of them.
+        (
+            "meta protocol { ip, ip6 } icmp type echo-request",
+            &[(Protocol, 0x800, 0x86dd), icmp, echo],
+        ),
+        ("ether type { vlan, vlan } tcp dport 22", &[vlan, tcp, ssh]),
+        (
+            "vlan id 5 ether type ip ip saddr 1.2.3.4",
+            &[vlan, id, link4, address],
+        ),
+        // A range says nothing about headers, be it in braces.
+        (
+            "meta protocol { ip - 0x9000 } icmp type echo-request",
+            &[(Protocol, 0x800, 0x9000), link4, icmp, echo],
+        ),
+        (
+            "ether type { 0x800-0x800 } ip saddr 1.2.3.4",
+            &[link4, ip4, address],
+        ),
         (
             "meta l4proto 17-17 tcp dport 22",
             &[(L4Protocol, 17, 17), tcp, ssh],
@@ -168,8 +186,51 @@ fn values_are_those_of_their_type() {
 }
 
 #[test]
+fn a_variable_says_what_it_stands_for() {
+    let asked = |defines: &str, rule: &str| {
+        let text = format!("{defines}\n{}", file("", rule));
+        match load(&text) {
+            Ok(program) => Ok(program.rules[0].statements.len()),
+            Err(error) => Err(error.kind),
+        }
+    };
+    let several = ErrorKind::Misleading(&context::BEHIND_SEVERAL);
+    // The conditions, and a counter.
+    let cases = [
+        ("define E = ip", "ether type $E ip saddr 1.2.3.4", Ok(3)),
+        ("define E = { ip }", "ether type $E ip saddr 1.2.3.4", Ok(3)),
+        (
+            "define E = ip - ip",
+            "ether type $E ip saddr 1.2.3.4",
+            Ok(4),
+        ),
+        ("define E = { ip, ip6 }", "ether type $E icmp type 9", Ok(4)),
+        (
+            "define E = { ip, ip6 }",
+            "ether type $E ip6 daddr != ::1",
+            Err(several),
+        ),
+        (
+            "define A = ip6\ndefine E = { arp, $A }",
+            "ether type { $E } ip6 daddr ::1",
+            Err(several),
+        ),
+        (
+            "define P = { tcp, udp }",
+            "meta l4proto $P tcp dport 53",
+            Err(several),
+        ),
+    ];
+    for (defines, rule, expected) in cases {
+        assert_eq!(asked(defines, rule), expected, "{defines}: {rule}");
+    }
+}
+
+#[test]
 fn what_contradicts_itself_is_refused_where_it_does() {
     let conflict = |before, here| ErrorKind::Conflict { before, here };
+    let several = ErrorKind::Misleading(&context::BEHIND_SEVERAL);
+    let inner = ErrorKind::Misleading(&context::INNER_TAG);
     let cases = [
         (
             "ether type ip6 ip saddr 1.2.3.4",
@@ -206,10 +267,63 @@ fn what_contradicts_itself_is_refused_where_it_does() {
             conflict("ip", "vlan"),
             "vlan id",
         ),
+        ("ip protocol { tcp, udp } tcp dport 4", several, "tcp dport"),
         (
-            "ip protocol { tcp, udp } tcp dport 4",
-            ErrorKind::Refused(&BEHIND_SEVERAL),
+            "meta protocol { ip, ip6 } ip6 saddr ::1",
+            several,
+            "ip6 saddr",
+        ),
+        (
+            "ether type { vlan, 0x9000-0x9001 } vlan id 5",
+            several,
+            "vlan id",
+        ),
+        (
+            "ether type { vlan, arp } ip saddr 1.2.3.4",
+            several,
+            "ip saddr",
+        ),
+        (
+            "ether type { 0x88cc, arp } tcp dport 5",
+            several,
             "tcp dport",
+        ),
+        ("ip protocol { tcp, 99 } tcp dport 5", several, "tcp dport"),
+        (
+            "tcp dport 5 meta l4proto udp udp dport 6",
+            conflict("tcp", "udp"),
+            "udp dport",
+        ),
+        (
+            "meta protocol 0x1234 ip saddr 1.2.3.4",
+            conflict("another protocol", "ip"),
+            "ip saddr",
+        ),
+        (
+            "meta protocol 4 tcp dport 5",
+            conflict("another protocol", "tcp"),
+            "tcp dport",
+        ),
+        (
+            "meta protocol vlan tcp dport 5",
+            conflict("vlan", "tcp"),
+            "tcp dport",
+        ),
+        (
+            "meta l4proto 99 udp dport 5",
+            conflict("another protocol", "udp"),
+            "udp dport",
+        ),
+        ("vlan id 5 ether type vlan vlan id 6", inner, "vlan id"),
+        (
+            "vlan id 5 ether type vlan ip saddr 10.0.0.1",
+            inner,
+            "ip saddr",
+        ),
+        (
+            "ether type { 0x8100, 8021q } icmp type 8",
+            inner,
+            "icmp type",
         ),
         ("ip saddr @nosuch", ErrorKind::Unknown("set"), "nosuch"),
         (
