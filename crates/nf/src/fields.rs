@@ -9,6 +9,7 @@
 //! `nft/tests/accepted.txt`, whose rules are shown to nft too; the oracle's `frame.rs`, which makes
 //! frames that have it; and the changelog.
 
+use crate::services::SERVICES;
 use core::fmt;
 
 /// One field.
@@ -538,28 +539,6 @@ const ICMPV6_TYPES: &Symbols = &[
     ("ind-neighbor-solicit", 141),
     ("ind-neighbor-advert", 142),
     ("mld2-listener-report", 143),
-];
-
-/// Services whose names mean the same port on every machine. nft looks names up in
-/// /etc/services, which differs from machine to machine: others are to be written as numbers.
-const SERVICES: &Symbols = &[
-    ("ftp-data", 20),
-    ("ftp", 21),
-    ("ssh", 22),
-    ("telnet", 23),
-    ("smtp", 25),
-    ("domain", 53),
-    ("bootps", 67),
-    ("bootpc", 68),
-    ("tftp", 69),
-    ("http", 80),
-    ("pop3", 110),
-    ("ntp", 123),
-    ("imap2", 143),
-    ("snmp", 161),
-    ("ldap", 389),
-    ("https", 443),
-    ("syslog", 514),
 ];
 
 #[cfg(test)]

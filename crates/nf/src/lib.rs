@@ -11,7 +11,7 @@
 //! | module | what |
 //! |---|---|
 //! | `key` | the one reading of a frame, and `malformed`, why a frame has none |
-//! | [`fields`], `values` | what rules can name, and the values that it has |
+//! | [`fields`], `services`, `values` | what rules can name, and the values that it has |
 //! | [`nft`] | the language: from text to a syntax tree |
 //! | `resolve` | from what a text says to what it means: an `ir`, which `interpret` walks |
 //! | `compile` | from that to a [`RuleSet`] (`ruleset`) |
@@ -76,6 +76,7 @@ pub mod nft;
 mod resolve;
 mod rule;
 mod ruleset;
+mod services;
 mod values;
 
 pub use interpret::{Effect, Step};

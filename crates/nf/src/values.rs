@@ -36,6 +36,23 @@ const NAMED_IN_DEFINE: Refusal = Refusal {
     instead: None,
 };
 
+const NOT_A_NAME: Refusal = Refusal {
+    what: "this word",
+    why: "means something else to nft than the name of an interface",
+    instead: Some("put it in quotes"),
+};
+const AUTO_MERGE: Refusal = Refusal {
+    what: "`auto-merge`",
+    why: "is only for sets of intervals",
+    instead: Some("add `flags interval` to the set, or leave it out"),
+};
+
+/// Words that nft reads as a protocol or as a type of ICMP, whatever they are compared with.
+const NO_NAMES: [&str; 12] = [
+    "ah", "comp", "dccp", "esp", "icmp", "icmpv6", "igmp", "redirect", "sctp", "tcp", "udp",
+    "udplite",
+];
+
 /// What the values of a rule may refer to.
 pub(crate) struct Scope<'f, 'a> {
     /// Names of the network devices.
@@ -57,34 +74,37 @@ struct Gathered {
     /// Values and variables that were looked at: what is bounded, for names of interfaces may stand
     /// for no value.
     taken: usize,
+    /// Whether there was a range, a prefix or a wildcard among them.
+    interval: bool,
+    /// If they are wanted: names of interfaces as nft orders them, a name with `*` being an
+    /// interval.
+    names: Option<Vec<Placed>>,
 }
 
 impl<'f, 'a> Scope<'f, 'a> {
     /// The values of a named set.
     pub(crate) fn set(&mut self, set: &'f Set<'a>) -> Result<Intervals, Error> {
         let kind = set.key.node;
-        let mut gathered = Gathered::default();
+        if set.auto_merge && !set.interval {
+            let kind = ErrorKind::Refused(&AUTO_MERGE);
+            return Err(Error::new(set.name.span, kind));
+        }
+        let exact = set.interval && !set.auto_merge;
+        let mut gathered = Gathered {
+            names: (exact && kind == Type::InterfaceName).then(Vec::new),
+            ..Gathered::default()
+        };
         for element in &set.elements {
-            let before = gathered.placed.len();
             self.add(element, kind, &mut gathered, self.limits.nesting)?;
-            let mut added = gathered.placed[before..].iter();
-            let interval = added.any(|(low, high, _)| low != high) || is_wildcard(&element.node);
-            if interval && !set.interval {
+            if gathered.interval && !set.interval {
                 return Err(Error::new(element.span, ErrorKind::NeedsInterval));
             }
         }
         self.account(&gathered, set.name.span)?;
-        let mut placed = gathered.placed;
-        placed.sort_unstable_by_key(|(low, high, _)| (*low, *high));
-        if set.interval && !set.auto_merge {
-            for pair in placed.windows(2) {
-                let ((low, high, other), (next, last, span)) = (pair[0], pair[1]);
-                if next <= high && (low, high) != (next, last) {
-                    return Err(Error::new(span, ErrorKind::Overlap { other }));
-                }
-            }
+        if exact {
+            check_overlap(gathered.names.as_mut().unwrap_or(&mut gathered.placed))?;
         }
-        Ok(intervals(placed))
+        Ok(intervals(gathered.placed))
     }
 
     /// The values for which a comparison holds; not of a named set.
@@ -99,7 +119,7 @@ impl<'f, 'a> Scope<'f, 'a> {
         if !equal && kind == Type::InterfaceName {
             return refuse(&ORDER_OF_NAMES);
         }
-        let many = self.is_set(operand)?;
+        let single = self.is_single(operand)?;
         let held = self.operand(operand, kind)?;
         if equal {
             return Ok(match operator.node {
@@ -107,12 +127,10 @@ impl<'f, 'a> Scope<'f, 'a> {
                 _ => held,
             });
         }
-        let [(value, high)] = *held else {
+        let (true, [(value, _)]) = (single, &*held) else {
             return refuse(&ORDER_OF_MANY);
         };
-        if many || value != high {
-            return refuse(&ORDER_OF_MANY);
-        }
+        let value = *value;
         let held = match operator.node {
             Operator::Less => value.checked_sub(1).map(|high| (0, high)),
             Operator::LessOrEqual => Some((0, value)),
@@ -124,18 +142,18 @@ impl<'f, 'a> Scope<'f, 'a> {
         Ok(held.into_iter().collect())
     }
 
-    /// Whether an operand is a set, perhaps by way of variables.
-    fn is_set(&self, mut operand: &'f Operand<'a>) -> Result<bool, Error> {
+    /// Whether an operand is one value, perhaps by way of variables, and no set, range or prefix.
+    fn is_single(&self, mut operand: &'f Operand<'a>) -> Result<bool, Error> {
         for _ in 0..=self.limits.nesting {
-            match operand {
-                Operand::Set(_) => return Ok(true),
-                Operand::Value(Spanned {
-                    node: Value::Variable(name),
-                    span,
-                }) => {
-                    operand = self.variable(name, *span)?;
+            let Operand::Value(value) = operand else {
+                return Ok(false);
+            };
+            match value.node {
+                Value::Variable(name) => operand = self.variable(name, value.span)?,
+                Value::Range(_) | Value::Ipv4Prefix(..) | Value::Ipv6Prefix(..) => {
+                    return Ok(false);
                 }
-                _ => return Ok(false),
+                _ => return Ok(true),
             }
         }
         Ok(false)
@@ -240,16 +258,22 @@ impl<'f, 'a> Scope<'f, 'a> {
                     }
                 };
             }
+            Value::Word(name) if kind == Type::InterfaceName && NO_NAMES.contains(name) => {
+                return Err(Error::new(span, ErrorKind::Refused(&NOT_A_NAME)));
+            }
             Value::Word(name) | Value::Text(name) if kind == Type::InterfaceName => {
-                return self.add_ports(name, span, &mut gathered.placed);
+                return self.add_ports(name, span, gathered);
             }
             Value::Ipv4Prefix(address, bits) if kind == Type::Ipv4 => {
+                gathered.interval = true;
                 prefix(address.to_bits().into(), 32, *bits)
             }
             Value::Ipv6Prefix(address, bits) if kind == Type::Ipv6 => {
+                gathered.interval = true;
                 prefix(address.to_bits(), 128, *bits)
             }
             Value::Range(range) => {
+                gathered.interval = true;
                 let (from, to) = (self.end(&range.from, kind)?, self.end(&range.to, kind)?);
                 if from > to {
                     return Err(Error::new(span, ErrorKind::EmptyRange));
@@ -285,13 +309,30 @@ impl<'f, 'a> Scope<'f, 'a> {
         Err(self.too_nested(value.span))
     }
 
+    /// Refuses a meaning of a variable that itself names variables which are not defined.
+    pub(crate) fn check_variables(&self, operand: &Operand<'a>) -> Result<(), Error> {
+        let check = |value: &Spanned<Value<'a>>| match value.node {
+            Value::Variable(name) => self.variable(name, value.span).map(|_| ()),
+            _ => Ok(()),
+        };
+        let elements = match operand {
+            Operand::Value(value) => core::slice::from_ref(value),
+            Operand::Set(elements) => &elements.node,
+            Operand::Named(_) => &[],
+        };
+        elements.iter().try_for_each(|element| match &element.node {
+            Value::Range(range) => check(&range.from).and(check(&range.to)),
+            _ => check(element),
+        })
+    }
+
     fn variable(&self, name: &str, span: Span) -> Result<&'f Operand<'a>, Error> {
         let found = self.variables.get(name).map(|(_, operand)| *operand);
         found.ok_or(Error::new(span, ErrorKind::Unknown("variable")))
     }
 
     /// The ports that have a name. Other names are legal, and no port's.
-    fn add_ports(&self, name: &str, span: Span, placed: &mut Vec<Placed>) -> Result<(), Error> {
+    fn add_ports(&self, name: &str, span: Span, gathered: &mut Gathered) -> Result<(), Error> {
         let prefix = name.strip_suffix('*');
         if prefix == Some("") {
             return Err(Error::new(span, ErrorKind::Refused(&ALL_NAMES)));
@@ -299,9 +340,14 @@ impl<'f, 'a> Scope<'f, 'a> {
         if name.is_empty() || prefix.unwrap_or(name).len() > INTERFACE_NAME_MAX {
             return Err(mismatch(Type::InterfaceName, span));
         }
+        gathered.interval |= prefix.is_some();
+        if let Some(names) = &mut gathered.names {
+            let (low, high) = bounds_of_name(name);
+            names.push((low, high, span));
+        }
         for (index, port) in (0u128..).zip(self.ports) {
             if prefix.map_or(*port == name, |prefix| port.starts_with(prefix)) {
-                placed.push((index, index, span));
+                gathered.placed.push((index, index, span));
             }
         }
         Ok(())
@@ -338,8 +384,33 @@ pub(crate) fn mismatch(kind: Type, span: Span) -> Error {
     Error::new(span, ErrorKind::Mismatch { expected })
 }
 
-fn is_wildcard(value: &Value<'_>) -> bool {
-    matches!(value, Value::Word(name) | Value::Text(name) if name.ends_with('*'))
+/// The lowest and the highest of the names that a name with or without `*` stands for, as numbers
+/// whose first byte is the first letter. It is not too long.
+fn bounds_of_name(name: &str) -> (u128, u128) {
+    let (letters, behind) = match name.strip_suffix('*') {
+        Some(prefix) => (prefix, u8::MAX),
+        None => (name, 0),
+    };
+    let bytes = |behind: u8| {
+        let mut bytes = [behind; INTERFACE_NAME_MAX + 1];
+        for (byte, letter) in bytes.iter_mut().zip(letters.bytes()) {
+            *byte = letter;
+        }
+        u128::from_be_bytes(bytes)
+    };
+    (bytes(0), bytes(behind))
+}
+
+/// Refuses elements that overlap without being equal. Sorts them.
+fn check_overlap(placed: &mut [Placed]) -> Result<(), Error> {
+    placed.sort_unstable_by_key(|(low, high, _)| (*low, *high));
+    for pair in placed.windows(2) {
+        let ((low, high, other), (next, last, span)) = (pair[0], pair[1]);
+        if next <= high && (low, high) != (next, last) {
+            return Err(Error::new(span, ErrorKind::Overlap { other }));
+        }
+    }
+    Ok(())
 }
 
 /// The lowest and the highest of the addresses of `width` bits with a prefix of `bits`.

@@ -51,8 +51,8 @@ pub enum ErrorKind {
     UnknownCharacter(char),
     /// A number, address or prefix that is none.
     BadLiteral(&'static str),
-    /// A number with leading zeros, which nft takes for octal.
-    LeadingZero,
+    /// A number that begins with a zero, so that it is octal, with digits that are not.
+    BadOctal,
     /// A value above what its field holds.
     TooLarge {
         /// What the value is.
@@ -154,7 +154,9 @@ impl fmt::Display for ErrorKind {
                 write!(f, "`{}` begins nothing here", character.escape_debug())
             }
             Self::BadLiteral(what) => write!(f, "this is no {what}"),
-            Self::LeadingZero => f.write_str("a number with leading zeros is octal in nft"),
+            Self::BadOctal => {
+                f.write_str("a number with leading zeros is octal, and this one has other digits")
+            }
             Self::TooLarge { what, max } => write!(f, "{what} is at most {max}"),
             Self::Unsupported(refusal) | Self::Refused(refusal) | Self::Misleading(refusal) => {
                 write!(f, "{} {}", refusal.what, refusal.why)
@@ -204,7 +206,7 @@ impl ErrorKind {
     pub fn help(&self) -> Option<&'static str> {
         match self {
             Self::UnterminatedString => Some("end it with `\"`; strings have no escapes"),
-            Self::LeadingZero => Some("write it without them, or as 0x.. in hexadecimal"),
+            Self::BadOctal => Some("write it without them, or as 0x.. in hexadecimal"),
             Self::Unsupported(refusal) | Self::Refused(refusal) | Self::Misleading(refusal) => {
                 refusal.instead
             }

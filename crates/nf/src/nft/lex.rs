@@ -216,10 +216,24 @@ fn colons<'a>(input: &mut Input<'a>) -> Parsed<Token<'a>> {
         return Ok(Token::Mac(mac));
     }
     let wrong = ErrorKind::BadLiteral("IPv6 or MAC address");
-    match Ipv6Addr::from_str(address) {
-        Ok(address) => Ok(Token::Ipv6(address)),
-        Err(_) => Err(Error::new(span(range.start, range.end), wrong)),
+    match ipv6(address) {
+        Some(address) => Ok(Token::Ipv6(address)),
+        None => Err(Error::new(span(range.start, range.end), wrong)),
     }
+}
+
+/// An IPv6 address. As in nft, an IPv4 address is its end only behind `::` and `::ffff:`.
+fn ipv6(address: &str) -> Option<Ipv6Addr> {
+    if address.contains('.') {
+        let rest = address.strip_prefix("::")?;
+        let quad = match rest.split_once(':') {
+            Some((group, quad)) if group.eq_ignore_ascii_case("ffff") => quad,
+            Some(_) => return None,
+            None => rest,
+        };
+        Ipv4Addr::from_str(quad).ok()?;
+    }
+    Ipv6Addr::from_str(address).ok()
 }
 
 /// Six groups of one or two hexadecimal digits.
@@ -243,7 +257,7 @@ fn number_or_address<'a>(input: &mut Input<'a>) -> Parsed<Token<'a>> {
     let parsed = match token {
         "8021q" | "8021ad" => Ok(Token::Word(token)),
         _ if token.contains(':') => {
-            let address = Ipv6Addr::from_str(token).ok().map(Token::Ipv6);
+            let address = ipv6(token).map(Token::Ipv6);
             let address = mac(token).map(Token::Mac).or(address);
             address.ok_or(ErrorKind::BadLiteral("IPv6 or MAC address"))
         }
@@ -257,10 +271,13 @@ fn number_or_address<'a>(input: &mut Input<'a>) -> Parsed<Token<'a>> {
 }
 
 fn number(token: &str) -> Result<u64, ErrorKind> {
-    let number = match token.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16),
-        None if token.len() > 1 && token.starts_with('0') => return Err(ErrorKind::LeadingZero),
-        None => token.parse(),
+    let hexadecimal = token.strip_prefix("0x").or(token.strip_prefix("0X"));
+    let number = match (hexadecimal, token.strip_prefix('0')) {
+        (Some(digits), _) => u64::from_str_radix(digits, 16),
+        (None, Some(digits)) if digits.starts_with(|it: char| it.is_ascii_digit()) => {
+            return u64::from_str_radix(digits, 8).map_err(|_| ErrorKind::BadOctal);
+        }
+        (None, _) => token.parse(),
     };
     number.map_err(|_| ErrorKind::BadLiteral("number"))
 }

@@ -480,6 +480,9 @@ pub static STATEMENTS: &Table = &[
     ("undefine", UNDEFINE),
 ];
 
+/// `rt type` and the like, which is not about a route.
+pub static ROUTING_HEADER: Refusal = refusal("a field of an IPv6 extension header", UNREAD);
+
 /// A field given by its offset: `@ll,0,48`.
 pub static RAW_PAYLOAD: Refusal = instead("a field given by its offset", UNREAD, "name the field");
 

@@ -114,6 +114,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
         if let Some((first, _)) = self.scope.variables.get(name.node) {
             return Err(duplicate("definition of this variable", name.span, *first));
         }
+        self.scope.check_variables(&define.value)?;
         let variable = (name.span, &define.value);
         self.scope.variables.insert(name.node, variable);
         Ok(())

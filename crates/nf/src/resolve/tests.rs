@@ -483,3 +483,83 @@ fn rules_are_numbered_over_all_chains_and_count_where_nft_counts() {
         ((Verdict::Accept, 3), Vec::from([1, 2, 0, 3]))
     );
 }
+
+#[test]
+fn sets_hold_what_their_flags_allow() {
+    let set = |lines: &str| file(&format!("set s {{ {lines}\n}}"), "accept");
+    let cases: &[(&str, Option<&str>)] = &[
+        ("type inet_service; elements = { 53 - 53 }", Some("53 - 53")),
+        (
+            "type ipv4_addr; elements = { 10.0.0.1/32 }",
+            Some("10.0.0.1/32"),
+        ),
+        ("type ifname; elements = { \"x*\" }", Some("\"x*\"")),
+        ("type ipv4_addr; auto-merge", Some("s")),
+        (
+            "type ifname; flags interval; elements = { \"p*\", \"private\" }",
+            Some("\"private\""),
+        ),
+        (
+            "type ifname; flags interval; elements = { \"eth00\", \"eth0*\" }",
+            Some("\"eth00\""),
+        ),
+        (
+            "type ifname; flags interval; elements = { \"x*\", \"xy*\" }",
+            Some("\"xy*\""),
+        ),
+        (
+            "type ifname; flags interval; elements = { \"p*\", \"p*\", \"b\", \"q\", \"q\" }",
+            None,
+        ),
+        (
+            "type ifname; flags interval; auto-merge; elements = { \"p*\", \"pub*\" }",
+            None,
+        ),
+        ("type ifname; elements = { tcp }", Some("tcp")),
+        ("type ifname; elements = { \"tcp\", ip }", None),
+    ];
+    for (lines, place) in cases {
+        let text = set(lines);
+        match place {
+            None => assert!(load(&text).is_ok(), "{lines}"),
+            Some(place) => assert_eq!(refused(&text).1, *place, "{lines}"),
+        }
+    }
+    let by_variable = |meaning: &str| {
+        let text = set("type inet_service; elements = { $R }");
+        load(&format!("define R = {meaning}\n{text}")).map(|_| ())
+    };
+    assert_eq!(by_variable("{ 53 }"), Ok(()));
+    for meaning in ["53-53", "{ 53-53 }"] {
+        let error = by_variable(meaning).expect_err(meaning);
+        assert_eq!(error.kind, ErrorKind::NeedsInterval);
+    }
+}
+
+#[test]
+fn variables_are_known_where_they_are_named() {
+    for meaning in ["$NOSUCH", "{ $NOSUCH }", "1 - $NOSUCH", "$A"] {
+        let text = format!("define A = {meaning}\n{}", file("", "accept"));
+        assert_eq!(
+            refused(&text).0,
+            ErrorKind::Unknown("variable"),
+            "{meaning}"
+        );
+    }
+}
+
+#[test]
+fn an_order_is_between_single_values() {
+    let many = ErrorKind::Refused(&values::ORDER_OF_MANY);
+    for rule in [
+        "tcp dport > 80-80",
+        "ip saddr > 10.0.0.1/32",
+        "ip6 saddr <= ::1/128",
+        "tcp dport > $R",
+    ] {
+        let text = format!("define R = 80-80\n{}", file("", rule));
+        assert_eq!(refused(&text).0, many, "{rule}");
+    }
+    let text = format!("define R = 80\n{}", file("", "tcp dport > $R"));
+    assert!(load(&text).is_ok());
+}

@@ -66,18 +66,20 @@ impl Parser<'_, '_> {
             }
             return Ok(test(u8::MAX, values, negated));
         }
-        let (value, is_list) = self.flag_list()?;
-        if is_list && self.tokens.peek().node == Token::Mark("/") {
-            self.tokens.take()?;
-            let at = self.tokens.peek().span;
-            return match self.flag_list()? {
-                (mask, true) => Ok(test(mask, [value].into(), negated)),
-                _ => expected(at, "flags with `,` between them behind `/`"),
-            };
-        }
+        let (value, _) = self.flag_list()?;
         let behind = self.tokens.peek();
         match behind.node {
-            Token::Mark("/") => return expected(behind.span, "`,` between flags in front of `/`"),
+            Token::Mark("/") => {
+                self.tokens.take()?;
+                let start = self.tokens.peek().span.start;
+                return match self.flag_list()? {
+                    (mask, true) => Ok(test(mask, [value].into(), negated)),
+                    _ => expected(
+                        self.tokens.span_from(start),
+                        "two or more flags with `,` between them behind `/`",
+                    ),
+                };
+            }
             Token::Mark("-") => return refuse(behind.span, &refusals::FLAGS_ORDER),
             _ => {}
         }
@@ -106,9 +108,16 @@ impl Parser<'_, '_> {
         self.tokens.take()?;
         let mut values = Vec::new();
         loop {
-            let value = self.alternatives()?;
-            if let Err(at) = values.binary_search(&value) {
-                values.insert(at, value);
+            self.newline()?;
+            match self.tokens.peek().node {
+                Token::Mark("," | "}") if !values.is_empty() => {}
+                _ => {
+                    let value = self.alternatives()?;
+                    if let Err(at) = values.binary_search(&value) {
+                        values.insert(at, value);
+                    }
+                    self.newline()?;
+                }
             }
             let Spanned { span, node } = self.tokens.take()?;
             match node {
@@ -119,8 +128,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// `syn`, `syn,ack` or `syn|ack`; and whether it is one of the first two, which may stand in
-    /// front of `/`.
+    /// `syn`, `syn,ack` or `syn|ack`; and whether there is a comma in it.
     fn flag_list(&mut self) -> Parsed<(u8, bool)> {
         let is_group = self.tokens.peek().node == Token::Mark("(");
         let mut flags = self.group()?;
@@ -133,7 +141,7 @@ impl Parser<'_, '_> {
                 }
                 Ok((flags, true))
             }
-            _ => Ok((flags, !is_group)),
+            _ => Ok((flags, false)),
         }
     }
 

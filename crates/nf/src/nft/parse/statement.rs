@@ -55,6 +55,9 @@ impl<'a> Parser<'a, '_> {
             Token::Word("log") => self.log()?,
             Token::Word("protocol" | "l4proto") => return refuse(span, &refusals::BARE_META),
             Token::Set(_) => return refuse(span, &refusals::RAW_PAYLOAD),
+            Token::Word("rt") if self.names_routing_header() => {
+                return refuse(span, &refusals::ROUTING_HEADER);
+            }
             Token::Word(word) => match self.field(word)? {
                 Some(field) => {
                     let span = self.tokens.span_from(span.start);
@@ -65,6 +68,16 @@ impl<'a> Parser<'a, '_> {
             node => return unknown(span, node, refusals::STATEMENTS, "a statement"),
         };
         Ok(Spanned::new(self.tokens.span_from(span.start), statement))
+    }
+
+    /// Whether a field of IPv6's routing header comes next. `rt` in front of other words is about a
+    /// route.
+    fn names_routing_header(&self) -> bool {
+        let next = self.tokens.peek().node;
+        matches!(
+            next,
+            Token::Word("nexthdr" | "hdrlength" | "type" | "seg-left")
+        )
     }
 
     fn target(&mut self) -> Parsed<Name<'a>> {

@@ -35,6 +35,10 @@ impl<'a> Parser<'a, '_> {
             let Spanned { span, node } = self.tokens.peek();
             match node {
                 Token::Mark("}") if !elements.is_empty() => break,
+                Token::Mark(",") if !elements.is_empty() => {
+                    self.tokens.take()?;
+                    continue;
+                }
                 Token::Mark("{") => return refuse(span, &refusals::NESTED_SET),
                 Token::Set(_) => return refuse(span, &refusals::NAMED_IN_SET),
                 Token::Mark("}") => return expected(span, "an element: nft has no empty sets"),
@@ -68,7 +72,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// Takes a newline, if there is one. A second one is an error.
-    fn newline(&mut self) -> Parsed<()> {
+    pub(super) fn newline(&mut self) -> Parsed<()> {
         if self.tokens.peek().node != Token::Newline {
             return Ok(());
         }
