@@ -23,7 +23,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use device::{Netif, Pool};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -388,22 +388,6 @@ impl Scene {
         self.say(offset_of!(Control, slot), slot);
         self.say(offset_of!(Control, length), length);
         self.say(offset_of!(Control, generation), generation);
-    }
-
-    /// Runs `closure` while the host changes the generation all the time.
-    pub fn while_changing(&self, closure: impl FnOnce()) {
-        let (control, over) = (self.control, AtomicBool::new(false));
-        let word = &control[offset_of!(Control, generation) / WORD];
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    word.store(word.load(Ordering::Relaxed) + 1);
-                }
-            });
-            let end = catch_unwind(AssertUnwindSafe(closure));
-            over.store(true, Ordering::Relaxed);
-            end.unwrap_or_else(|panic| resume_unwind(panic));
-        });
     }
 
     /// What the guest says of its rules.

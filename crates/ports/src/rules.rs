@@ -108,18 +108,25 @@ impl Feed {
     /// The rules that the host wants to be used, if they are others than those that were accepted
     /// or refused last. What is no text, or does not hold still, is refused here.
     pub fn offer(&mut self) -> Option<Offer> {
+        self.offer_while(|| {})
+    }
+
+    /// The same, for tests of a host that does not wait: `copied` runs each time that the text was
+    /// copied, before it is known whether it held still.
+    pub fn offer_while(&mut self, mut copied: impl FnMut()) -> Option<Offer> {
         for _ in 0..ATTEMPTS_MAX {
             let said = self.said();
             // While the host writes the next text, it has no length; the generation follows.
             if said.generation == self.answered || said.length > RULES_BYTES_MAX as u64 {
                 return None;
             }
-            let copied = self.copy(said);
+            let text = self.copy(said);
+            copied();
             fence(Ordering::Acquire); // The text was read before what follows.
             if self.said() != said {
                 continue;
             }
-            match copied {
+            match text {
                 Ok((slot, text)) => {
                     let generation = said.generation;
                     return Some(Offer {

@@ -116,10 +116,10 @@ impl fmt::Display for Explanation {
             bytes, from, to, ..
         } = self;
         match &self.trace {
-            Trace::Malformed { reason } => {
+            Trace::Malformed { verdict, reason } => {
                 writeln!(f, "frame    {bytes} bytes, from {from} to {to}")?;
                 writeln!(f)?;
-                writeln!(f, "verdict  drop, in front of all rules")?;
+                writeln!(f, "verdict  {verdict}, in front of all rules")?;
                 writeln!(f, "reason   {reason}: {}", reason.meaning())
             }
             Trace::Judged(judged) => {

@@ -12,6 +12,9 @@ use std::fmt;
 pub enum Trace {
     /// The firewall cannot read it, and drops it.
     Malformed {
+        /// What becomes of it: `drop`, here too, so that programs find it in one place.
+        #[serde(serialize_with = "name")]
+        verdict: Verdict,
         /// Why, as the counter is called.
         #[serde(serialize_with = "name")]
         reason: Malformed,
@@ -108,7 +111,10 @@ impl Trace {
         let listing = Listing::new(text, &Limits::DEFAULT)?;
         let key = match Key::parse(frame) {
             Ok(key) => key,
-            Err(reason) => return Ok(Self::Malformed { reason }),
+            Err(reason) => {
+                let verdict = Verdict::Drop;
+                return Ok(Self::Malformed { verdict, reason });
+            }
         };
         let way = Way {
             from: u8::from(from != 0),
@@ -208,7 +214,7 @@ table bridge t {
     fn judged(words: &str) -> Judged {
         match trace(words) {
             Trace::Judged(judged) => judged,
-            Trace::Malformed { reason } => panic!("{words}: {reason}"),
+            Trace::Malformed { reason, .. } => panic!("{words}: {reason}"),
         }
     }
 
@@ -268,11 +274,13 @@ table bridge t {
         assert_eq!(
             runt,
             Trace::Malformed {
+                verdict: Verdict::Drop,
                 reason: Malformed::Runt
             }
         );
         let json = serde_json::to_value(runt).unwrap();
-        assert_eq!(json, serde_json::json!({ "reason": "runt" }));
+        let expected = serde_json::json!({ "verdict": "drop", "reason": "runt" });
+        assert_eq!(json, expected);
     }
 
     #[test]

@@ -261,7 +261,7 @@ fn trace(instance: &Instance, frame: &[u8], port: usize) -> Result<Option<Trace>
 
 fn expected(trace: &Trace) -> Expected {
     match trace {
-        Trace::Malformed { reason } => Expected::Malformed(*reason),
+        Trace::Malformed { reason, .. } => Expected::Malformed(*reason),
         Trace::Judged(judged) => Expected::Counted(judged.counted.clone()),
     }
 }
