@@ -49,11 +49,21 @@
 //! | a raw frame of IEEE 802.3, without LLC, has `meta protocol` 4 as LLC has | it has 1 |
 //! | a `counter` counts where it stands | nft 1.0.6 joins `==` on neighbouring fields over it |
 //! | two `!=` must both hold | on neighbouring fields, nft 1.0.6 makes one of them |
-//! | rules decide on frames to 01:80:c2:00:00:0X or from a group, too | a bridge drops them |
+//! | rules decide on frames to 01:80:c2:00:00:01 and up to 0f, too | a bridge drops them |
+//! | they decide on frames to 01:80:c2:00:00:00 | so do nft's, unless the bridge does STP |
+//! | they decide on frames from a group or from 00:00:00:00:00:00 | a bridge drops them |
 //! | nothing need follow a VLAN tag, or the type of PPPoE | such a frame, cut off, is dropped |
+//! | a second VLAN tag, which is not read, may be cut off | such a frame is dropped |
 //! | a rule without `counter` counts the frames that match all of it | it counts none |
 //! | `flush ruleset` means nothing: a load replaces all rules | it deletes those before |
 //! | interfaces are the network devices of the image's manifest | they are the host's |
+//! | the name of a service is the same port on each machine | /etc/services has names and ports |
+//! | a comment may end with the text | a newline must follow it |
+//!
+//! A rule that says one thing and does another in nft is refused
+//! ([`nft::ErrorKind::Misleading`]). That is one with a field of a header behind several protocols
+//! in braces, of which nft takes one for all; and behind the type of a VLAN tag asked for twice,
+//! where nft looks behind a second tag.
 
 #![no_std]
 #![forbid(unsafe_code)]

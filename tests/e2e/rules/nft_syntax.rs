@@ -15,6 +15,54 @@ const ACCEPTED: &str = include_str!("../../../crates/nf/src/nft/tests/accepted.t
 /// Rules that nft alone accepts.
 const UNSUPPORTED: &str = include_str!("../../../crates/nf/src/nft/tests/unsupported.txt");
 
+/// Rules that neither accepts.
+const REFUSED: &str = include_str!("../../../crates/nf/src/nft/tests/refused.txt");
+
+/// Files that neither accepts.
+const REFUSED_FILES: [&str; 30] = [
+    "table bridge t { set s { type inet_service; elements = { 53 - 53 }; }; }",
+    "table bridge t { set s { type ipv4_addr; elements = { 10.0.0.1/32 }; }; }",
+    "define R = 53-53\ntable bridge t { set s { type inet_service; elements = { $R }; }; }",
+    "table bridge t { set s { type ifname; elements = { \"a*\" }; }; }",
+    "table bridge t { set s { type ipv4_addr; auto-merge; }; }",
+    "table bridge t { set s { type ifname; flags interval; elements = { \"p*\", \"pq\" }; }; }",
+    "table bridge t { set s { type ifname; flags interval; elements = { \"p*\", \"pq*\" }; }; }",
+    "define A = $NOSUCH\ntable bridge t { chain c { }; }",
+    "define A = { $NOSUCH }\ntable bridge t { chain c { }; }",
+    "define A = 1 - $NOSUCH\ntable bridge t { chain c { }; }",
+    "table bridge t { chain c { tcp dport > 80-80; }; }",
+    "define R = 80-80\ntable bridge t { chain c { tcp dport > $R; }; }",
+    "table bridge t { chain c { ip saddr > 10.0.0.1/32; }; }",
+    "table bridge t { chain c { iifname tcp; }; }",
+    "define I = tcp\ntable bridge t { chain c { iifname $I; }; }",
+    "table bridge t { chain c { oifname redirect; }; }",
+    "table bridge t { chain c { meta protocol 0x1234 ip saddr 1.2.3.4; }; }",
+    "table bridge t { chain c { meta protocol { ip, 0x1234 } ip saddr 1.2.3.4; }; }",
+    "table bridge t { chain c { meta protocol 4 tcp dport 80; }; }",
+    "table bridge t { chain c { meta protocol 0x1234 vlan id 5; }; }",
+    "table bridge t { chain c { meta protocol vlan tcp dport 80; }; }",
+    "table bridge t { chain c { meta l4proto 99 udp dport 5; }; }",
+    "table bridge t { chain c { meta l4proto { tcp, udp } tcp dport 53; }; }",
+    "define P = { tcp, udp }\ntable bridge t { chain c { meta l4proto $P tcp dport 53; }; }",
+    "table bridge t { chain c { tcp dport 5 meta l4proto udp udp dport 6; }; }",
+    "table bridge t { chain c { ether type { 0x88cc, arp } tcp dport 5; }; }",
+    "table bridge t { chain c { ether type arp tcp dport 5; }; }",
+    "table bridge t { chain c { ether type ip6 ip saddr 1.2.3.4; }; }",
+    "table bridge t { chain c { ip saddr 1.2.3.4 vlan id 5; }; }",
+    "table bridge t { chain c { ip protocol udp tcp dport 22; }; }",
+];
+
+/// Rules that nft accepts, and in which it does something else than they say.
+const MISLEADING: [&str; 7] = [
+    "meta protocol { ip, ip6 } ip6 daddr != ::1 accept",
+    "ip protocol { tcp, 99 } tcp dport 53 accept",
+    "ether type { vlan, 0x88cc } vlan id 5 accept",
+    "ether type { vlan, 8021ad } vlan id 5 accept",
+    "ether type vlan ether type vlan vlan id 5 accept",
+    "vlan id 5 ether type vlan vlan id 6 accept",
+    "vlan id 5 ether type vlan ip saddr 10.0.0.1 accept",
+];
+
 /// Files that nft alone accepts.
 const UNSUPPORTED_FILES: [&str; 14] = [
     "table inet t { chain c { type filter hook forward priority 0; }; }",
@@ -78,9 +126,16 @@ table bridge t {
 /// The tests of this file.
 pub fn trials(network: &Network) -> Vec<Trial> {
     let missing = programs::missing(&["nft"]);
+    let trial = |name: &str, run: fn() -> Result<(), Failed>| {
+        network.trial_unless(missing, format!("nft_syntax::{name}"), run)
+    };
     vec![
-        network.trial_unless(missing, "nft_syntax::accepted_by_both".into(), accepted),
-        network.trial_unless(missing, "nft_syntax::refused_by_us_alone".into(), refused),
+        trial("accepted_by_both", accepted),
+        trial("refused_by_us_alone", refused),
+        trial("refused_by_both", refused_by_both),
+        trial("differs::what_misleads_is_refused", misleading),
+        trial("differs::services_have_one_port_everywhere", services),
+        trial("differs::a_comment_may_end_the_text", comment),
     ]
 }
 
@@ -136,5 +191,70 @@ fn refused() -> Result<(), Failed> {
             return Err(format!("no reason: {text}").into());
         }
     }
+    Ok(())
+}
+
+/// What `nf` makes of a whole file.
+fn load(text: &str) -> Result<nf::RuleSet, nft::Error> {
+    // What is looked at here has no chain at a hook.
+    let hook = "chain base { type filter hook forward priority 0; }; ";
+    let text = text.replacen("table bridge t { ", &format!("table bridge t {{ {hook}"), 1);
+    let text = text.replacen(
+        "table bridge t {\n",
+        &format!("table bridge t {{\n{hook}\n"),
+        1,
+    );
+    nf::load(&text, &["private", "public"], &Limits::DEFAULT)
+}
+
+fn refused_by_both() -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("nft_syntax")?;
+    let rules = REFUSED.lines().filter(|line| !line.is_empty());
+    let rules = rules.map(|line| file(line.split(" => ").next().unwrap_or(line)));
+    for text in rules.chain(REFUSED_FILES.map(str::to_owned)) {
+        let said = nft(&folder, &text)?;
+        let said = said.expect_status(1);
+        said.map_err(|failed| format!("{text}\n{}", failed.message().unwrap_or_default()))?;
+        if load(&text).is_ok() {
+            return Err(format!("nf accepts: {text}").into());
+        }
+    }
+    Ok(())
+}
+
+fn misleading() -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("nft_syntax")?;
+    for text in MISLEADING.map(file) {
+        nft(&folder, &text)?.expect_status(0)?;
+        let error = load(&text).err().ok_or(format!("nf accepts: {text}"))?;
+        if !matches!(error.kind, ErrorKind::Misleading(_)) {
+            return Err(format!("{error}: {text}").into());
+        }
+    }
+    Ok(())
+}
+
+/// Where a machine has no names of services, nft knows none.
+fn services() -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("nft_syntax")?;
+    let text = file("tcp dport { ssh, imaps, ms-wbt-server } accept");
+    nft(&folder, &text)?.expect_status(0)?;
+    let path = folder.path.join("rules.nft");
+    let script = "mount --bind /dev/null /etc/services && exec nft --check --file \"$0\"";
+    let mut command = Command::new("unshare");
+    let command = command.args(["--net", "--mount", "sh", "-c", script]);
+    let said = process::run(command.arg(path))?;
+    said.expect_status(1)?.expect_stderr("service")?;
+    load(&text).map_err(|error| error.to_string())?;
+    Ok(())
+}
+
+/// The shell takes away the newline at the end of `"$(cat fw.nft)"`.
+fn comment() -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("nft_syntax")?;
+    let text = file("accept") + "# the end";
+    nft(&folder, &format!("{text}\n"))?.expect_status(0)?;
+    nft(&folder, &text)?.expect_status(1)?;
+    load(&text).map_err(|error| error.to_string())?;
     Ok(())
 }

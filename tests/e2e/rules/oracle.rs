@@ -238,6 +238,24 @@ const DIFFERENCES: &[Difference] = &[
         nf: Verdict::Accept,
     },
     Difference {
+        name: "zero_may_be_the_source",
+        rules: "accept",
+        frame: || {
+            let mut frame = ethernet(0x88cc, &[1]);
+            frame[6..12].fill(0);
+            frame
+        },
+        kernel: Verdict::Drop,
+        nf: Verdict::Accept,
+    },
+    Difference {
+        name: "a_second_tag_may_be_cut_off",
+        rules: "accept",
+        frame: || ethernet(0x8100, &[0, 5, 0x81, 0, 0, 6, 8]),
+        kernel: Verdict::Drop,
+        nf: Verdict::Accept,
+    },
+    Difference {
         name: "nothing_need_follow_a_tag",
         rules: "accept",
         frame: || ethernet(0x8100, &[0, 5, 0x88, 0xcc]),

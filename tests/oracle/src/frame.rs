@@ -1,10 +1,10 @@
 //! Generated frames: most of them well-formed, some spoilt.
 //!
 //! Left out is what a bridge does not forward whatever its rules say, or what never gets so far: a
-//! group or zero as source address; 01:80:c2:00:00:0X, which is for bridges themselves; frames
-//! shorter than an Ethernet header or, with tags, than 26 bytes; frames over the MTU. Nor are there
-//! raw frames of IEEE 802.3, which begin like no LLC frame and had their time with Netware: for
-//! them, the kernel has a `meta protocol` of their own.
+//! group or zero as source address; 01:80:c2:00:00:01 to 0f, which are for bridges themselves;
+//! frames shorter than an Ethernet header or, with tags, than 26 bytes; frames over the MTU. Nor are
+//! there raw frames of IEEE 802.3, which begin like no LLC frame and had their time with Netware:
+//! for them, the kernel has a `meta protocol` of their own.
 
 use crate::values::Values;
 use fastrand::Rng;
@@ -136,7 +136,13 @@ fn fit(bytes: &mut Vec<u8>) {
 }
 
 fn ethernet(rng: &mut Rng) -> Vec<u8> {
-    const GROUPS: [u128; 3] = [0xffff_ffff_ffff, 0x0100_5e00_0001, 0x3333_0000_0001];
+    // Without STP, a bridge forwards what is for STP.
+    const GROUPS: [u128; 4] = [
+        0xffff_ffff_ffff,
+        0x0100_5e00_0001,
+        0x3333_0000_0001,
+        0x0180_c200_0000,
+    ];
     let destination = match rng.u8(0..8) {
         0 => GROUPS[rng.usize(0..GROUPS.len())],
         _ => mac(rng),
