@@ -2,9 +2,9 @@
 //!
 //! Left out is what a bridge does not forward whatever its rules say, or what never gets so far: a
 //! group or zero as source address; 01:80:c2:00:00:01 to 0f, which are for bridges themselves;
-//! frames shorter than an Ethernet header or, with tags, than 26 bytes; frames over the MTU. Nor are
-//! there raw frames of IEEE 802.3, which begin like no LLC frame and had their time with Netware:
-//! for them, the kernel has a `meta protocol` of their own.
+//! frames shorter than an Ethernet header or, with tags, than 26 bytes; frames over the MTU. Nor
+//! are there raw frames of IEEE 802.3, which begin like no LLC frame and had their time with
+//! Netware: for them, the kernel has a `meta protocol` of their own.
 
 use crate::values::Values;
 use fastrand::Rng;

@@ -127,7 +127,8 @@ impl Run {
         let judgement = &sum.judgement;
         println!(
             "{} cases of {} ({} accepted) in {} rounds from seed {}, {} counters ({} counting), \
-             {} malformed, {} fragments, {} files refused on purpose, {} lists unprinted, {} disagreements, {} s",
+             {} malformed, {} fragments, {} files refused on purpose, {} lists unprinted, \
+             {} disagreements, {} s",
             judgement.cases,
             self.options.cases,
             judgement.accepted,
