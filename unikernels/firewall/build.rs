@@ -1,3 +1,3 @@
 fn main() {
-    image::appliance_with_rules();
+    image::appliance_with_rules("rules/default.nft".as_ref());
 }

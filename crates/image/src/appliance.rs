@@ -26,25 +26,39 @@ const LINK_ARGUMENTS: [&str; 9] = [
 /// `manifest.json`.
 pub const MANIFEST_VARIABLE: &str = "OUTBOARD_MANIFEST";
 
+/// The environment variable by which the code of an appliance finds the file of its rules:
+/// `include_str!(env!("OUTBOARD_RULES"))`.
+const RULES_VARIABLE: &str = "OUTBOARD_RULES";
+
 /// The whole `build.rs` of an appliance: every binary of the package becomes an image with the
 /// manifest in `manifest.json`, or in the file that [`MANIFEST_VARIABLE`] names. What is wrong
 /// fails the build in one line.
 pub fn appliance() {
-    appliance_with(feature::RUNTIME);
+    build_appliance(None);
 }
 
 /// The same for an appliance that takes rules while it runs: `outboard rules load` and the tender's
-/// `--rules` are for its images alone.
-pub fn appliance_with_rules() {
-    appliance_with(feature::RUNTIME | feature::RULES);
+/// `--rules` are for its images alone. `rules`, relative to the package, is the file of those that
+/// it comes with; its code includes them by `include_str!(env!("OUTBOARD_RULES"))`, and
+/// `outboard stats` knows their texts.
+pub fn appliance_with_rules(rules: &Path) {
+    build_appliance(Some(rules));
 }
 
-fn appliance_with(features: u32) {
+fn build_appliance(rules: Option<&Path>) {
     println!("cargo::rerun-if-env-changed={MANIFEST_VARIABLE}");
     let file = env::var_os(MANIFEST_VARIABLE).unwrap_or_else(|| "manifest.json".into());
-    let manifest = directory("CARGO_MANIFEST_DIR").map(|package| package.join(file));
-    let bins = "rustc-link-arg-bins=";
-    report(manifest.and_then(|manifest| link_arguments(&manifest, features, "image", bins)));
+    report(package().and_then(|package| {
+        let rules = rules
+            .map(|rules| read_rules(&package.join(rules)))
+            .transpose()?;
+        let (features, text) = match &rules {
+            Some(text) => (feature::RUNTIME | feature::RULES, Some(&**text)),
+            None => (feature::RUNTIME, None),
+        };
+        let manifest = package.join(file);
+        link_arguments(&manifest, features, text, "image", "rustc-link-arg-bins=")
+    }));
 }
 
 /// The same for one binary of a package of several, with a manifest of its own.
@@ -53,28 +67,38 @@ pub fn appliance_from(manifest_path: &Path, bin: &str) {
     appliance_from_with(manifest_path, bin, feature::RUNTIME);
 }
 
-/// The same for a binary that takes rules while it runs.
+/// The same for a binary that takes rules while it runs, and comes with none that have a text.
 pub fn appliance_from_with_rules(manifest_path: &Path, bin: &str) {
     appliance_from_with(manifest_path, bin, feature::RUNTIME | feature::RULES);
 }
 
 fn appliance_from_with(manifest_path: &Path, bin: &str, features: u32) {
-    let manifest = directory("CARGO_MANIFEST_DIR").map(|package| package.join(manifest_path));
+    let manifest = package().map(|package| package.join(manifest_path));
     let instruction = format!("rustc-link-arg-bin={bin}=");
-    report(manifest.and_then(|manifest| link_arguments(&manifest, features, bin, &instruction)));
+    report(
+        manifest.and_then(|manifest| link_arguments(&manifest, features, None, bin, &instruction)),
+    );
+}
+
+/// The text of an appliance's rules. Tells cargo where they are.
+fn read_rules(path: &Path) -> Result<String, String> {
+    println!("cargo::rerun-if-changed={}", path.display());
+    println!("cargo::rustc-env={RULES_VARIABLE}={}", path.display());
+    std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))
 }
 
 /// Writes the linker script to `OUT_DIR` and tells cargo to use it.
 fn link_arguments(
     manifest_path: &Path,
     features: u32,
+    rules: Option<&str>,
     script_name: &str,
     instruction: &str,
 ) -> Result<(), String> {
     println!("cargo::rerun-if-changed={}", manifest_path.display());
     let manifest = manifest::read(manifest_path).map_err(|error| error.to_string())?;
     let script_path = directory("OUT_DIR")?.join(format!("{script_name}.ld"));
-    let script = linker_script(&manifest, features, Target::Spt);
+    let script = linker_script(&manifest, features, rules, Target::Spt);
     std::fs::write(&script_path, script)
         .map_err(|error| format!("cannot write {}: {error}", script_path.display()))?;
     let script = script_path.display().to_string();
@@ -82,6 +106,11 @@ fn link_arguments(
         println!("cargo::{instruction}{argument}");
     }
     Ok(())
+}
+
+/// The folder of the package that is built.
+fn package() -> Result<PathBuf, String> {
+    directory("CARGO_MANIFEST_DIR")
 }
 
 /// A directory that cargo tells build scripts about.

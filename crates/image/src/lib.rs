@@ -21,6 +21,7 @@ pub mod manifest;
 pub mod note;
 mod parse;
 mod requests;
+mod rules;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
 pub mod script;
@@ -33,4 +34,5 @@ pub use elf_file::PROGRAM_HEADERS_MAX;
 pub use error::{ImageError, RequestError, SegmentError};
 pub use manifest::Manifest;
 pub use parse::{Image, retarget};
+pub use rules::built_in_rules;
 pub use segment::{Rights, Segment};

@@ -17,14 +17,26 @@ pub const STACK_BYTES: u64 = 256 << 10;
 /// The interpreter of every image: a path that cannot exist, so that Linux refuses to execute it.
 pub const INTERPRETER: &[u8; 20] = b"/nonexistent/solo5/\0";
 
-/// The linker script of an image with this manifest and these bits of [`abi::extension::feature`],
-/// built for `target`.
-pub fn linker_script(manifest: &Manifest, features: u32, target: Target) -> String {
+/// The linker script of an image with this manifest, these bits of [`abi::extension::feature`] and
+/// the text of the rules that it comes with, built for `target`.
+pub fn linker_script(
+    manifest: &Manifest,
+    features: u32,
+    rules: Option<&str>,
+    target: Target,
+) -> String {
     let interpreter = data(INTERPRETER);
     let abi = data(&abi_note(target));
     let (extension, requests) = extension_note(manifest, features);
     let (extension, requests) = (data(&extension), data(&requests));
     let manifest = data(&manifest_note(&manifest.entries));
+    let rules = rules.map_or_else(String::new, |text| {
+        let statements = text_data(text);
+        format!(
+            "    {} 0 (INFO) : {{{statements} }}\n",
+            crate::rules::SECTION
+        )
+    });
     format!(
         "/* Written by Outboard's image crate: change the manifest, not this file. */
 ENTRY(_start)
@@ -66,7 +78,7 @@ SECTIONS {{
     . = ALIGN({PAGE_SIZE:#x});
     _end = .;
 
-    /DISCARD/ : {{ *(.eh_frame) *(.eh_frame_hdr) *(.gcc_except_table*) *(.comment) }}
+{rules}    /DISCARD/ : {{ *(.eh_frame) *(.eh_frame_hdr) *(.gcc_except_table*) *(.comment) }}
 }}
 "
     )
@@ -80,6 +92,17 @@ fn data(bytes: &[u8]) -> String {
         word[..chunk.len()].copy_from_slice(chunk);
         // Writing to a String cannot fail.
         let _ = write!(statements, " LONG({:#x})", u32::from_le_bytes(word));
+    }
+    statements
+}
+
+/// Statements that emit a text.
+fn text_data(text: &str) -> String {
+    let (words, rest) = text.as_bytes().as_chunks::<4>();
+    let mut statements = data(words.as_flattened());
+    for byte in rest {
+        // Writing to a String cannot fail.
+        let _ = write!(statements, " BYTE({byte:#x})");
     }
     statements
 }
@@ -102,6 +125,13 @@ mod tests {
     }
 
     #[test]
+    fn the_text_of_rules_is_no_part_of_what_is_loaded() {
+        let script = linker_script(&Manifest::none(), 0, Some("policy"), Target::Spt);
+        let section = "    .outboard.rules 0 (INFO) : { LONG(0x696c6f70) BYTE(0x63) BYTE(0x79) }\n";
+        assert!(script.contains(section), "{script}");
+    }
+
+    #[test]
     fn the_script_emits_the_notes_byte_for_byte() {
         let mut manifest = Manifest {
             pci: vec![crate::sample::request("nic0", 1)],
@@ -111,7 +141,7 @@ mod tests {
         let disk = Entry::new("storage", kind::BLOCK_BASIC).unwrap();
         manifest.entries.push(disk);
         for target in [Target::Spt, Target::Hvt] {
-            let script = linker_script(&manifest, 5, target);
+            let script = linker_script(&manifest, 5, None, target);
             assert_eq!(emitted(&script, ".interp"), INTERPRETER);
             assert_eq!(emitted(&script, ".note.solo5.abi"), abi_note(target));
             assert_eq!(

@@ -8,6 +8,7 @@ use crate::harness::programs;
 use crate::harness::temporary::TemporaryFolder;
 use libtest_mimic::{Failed, Trial};
 use rustix::process::Signal;
+use std::fs;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,9 +26,11 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
             "readme::taps, run".into(),
             || taps_and_run(images),
         ),
-        network.trial("readme::change a line, see a verdict change".into(), || {
-            change(images)
-        }),
+        network.trial_unless(
+            programs::missing(&["git"]),
+            "readme::change a line, see a verdict change, undo it".into(),
+            || change(images),
+        ),
     ]
 }
 
@@ -43,7 +46,7 @@ fn block(name: &str) -> Result<String, Failed> {
 /// new block must be added to one of the two.
 fn every_block() -> Result<(), Failed> {
     let blocks = document::blocks("README.md")?.len();
-    let known = ["demo", "test", "install", "taps", "run", "change"];
+    let known = ["demo", "test", "install", "taps", "run", "change", "undo"];
     for name in known {
         block(name)?;
     }
@@ -106,6 +109,11 @@ fn sources() -> Result<TemporaryFolder, Failed> {
         .env("TO", &copy.path)
         .current_dir(root());
     run(&mut archive)?.expect_status(0)?;
+    let commit = "git init -q && git add unikernels/firewall/rules && \
+                  git -c user.name=test -c user.email=test@localhost commit -qm rules";
+    let mut repository = Command::new("sh");
+    repository.args(["-c", commit]).current_dir(&copy.path);
+    run(&mut repository)?.expect_status(0)?;
     Ok(copy)
 }
 
@@ -130,7 +138,22 @@ fn change(images: &Images) -> Result<(), Failed> {
         .iter()
         .filter(dropped)
         .all(|check| check["passed"] == true);
-    changed
+    if !changed {
+        return Err(format!("TCP 1234 did not pass: {checks:?}").into());
+    }
+    if !built_in_rules(&copy)?.contains("policy accept") {
+        return Err("the image does not carry the changed rules".into());
+    }
+    run(&mut shell(images, &copy.path, &block("undo")?))?.expect_status(0)?;
+    let undone = built_in_rules(&copy)?.contains("policy drop");
+    undone
         .then_some(())
-        .ok_or_else(|| format!("TCP 1234 did not pass: {checks:?}").into())
+        .ok_or_else(|| "the image has not the old rules again".into())
+}
+
+/// The rules of the image that was built in a copy of the sources.
+fn built_in_rules(copy: &TemporaryFolder) -> Result<String, Failed> {
+    let bytes = fs::read(copy.path.join("unikernels/firewall/firewall.spt"))?;
+    let rules = image::built_in_rules(&bytes).ok_or("the image carries no rules")?;
+    Ok(rules.to_owned())
 }

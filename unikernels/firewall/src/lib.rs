@@ -9,7 +9,7 @@ use device::{Batch, Guess, Netif};
 use filter::{Filter, Path};
 
 /// The rules in force where neither the host nor the command line has others.
-pub const BUILT_IN: &str = include_str!("../rules/default.nft");
+pub const BUILT_IN: &str = include_str!(env!("OUTBOARD_RULES"));
 
 /// A filter between the ports `private` and `public`.
 pub struct Firewall {

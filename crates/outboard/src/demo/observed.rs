@@ -1,35 +1,21 @@
 //! The firewall between two segments, and what it counts.
 
 use super::error::Error;
+use image::built_in_rules;
 use outboard::instance::{Description, Device, Kind};
 use outboard::share::SharedFile;
 use outboard::stats::reader::Reader;
 use outboard::stats::snapshot::{Port, Rules, Snapshot};
-use rustix::fs::MemfdFlags;
+use outboard::symbols;
 use serde::Serialize;
 use std::cmp::Reverse;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
-use std::{fmt, process, thread};
+use std::{fmt, thread};
 use testbed::contender::{Programs, Standing};
 use testbed::topology::{Pair, Side};
-
-/// The rules of the demonstration: those that the firewall comes with, but with names.
-const RULES: &str = include_str!("../../../../unikernels/firewall/rules/default.nft");
-/// Where they are in the repository.
-const RULES_FILE: &str = "unikernels/firewall/rules/default.nft";
-
-/// The rules as they are in the repository that the current directory is in, so that who changes
-/// them there sees it; else as they were when this program was built.
-fn rules() -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    here.ancestors()
-        .find_map(|directory| std::fs::read_to_string(directory.join(RULES_FILE)).ok())
-        .unwrap_or_else(|| RULES.to_owned())
-}
 
 /// The firewall's ports, in the order of its manifests.
 const PORTS: [&str; 2] = ["private", "public"];
@@ -40,7 +26,7 @@ const EVERYBODY: (Ipv4Addr, u16) = (Ipv4Addr::BROADCAST, 9);
 /// How often it is looked for.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Starts the firewall between two fresh segments, under [`rules`], with a file that it counts in.
+/// Starts the firewall between two fresh segments, with a file that it counts in.
 /// It has taken frames on both ports, and ends with the thread that calls this. `features` are
 /// those of its image; its ports are taps, or `nics` in software.
 ///
@@ -52,9 +38,6 @@ pub fn start(
     nics: bool,
 ) -> Result<(Standing, Counters), Error> {
     let share = SharedFile::anonymous().map_err(Error::Share)?;
-    let rules = file(&rules()).map_err(|e| Error::Io("a file of rules in memory", e))?;
-    let path = format!("/proc/{}/fd/{}", process::id(), rules.as_raw_fd());
-    let options = [format!("--rules={path}").into()];
     // The console is not part of the report.
     let console = io::stderr().into();
     let start = if nics {
@@ -62,15 +45,14 @@ pub fn start(
     } else {
         Standing::firewall
     };
-    let standing = start(programs, &options, Some(share.as_fd()), console)?;
+    let standing = start(programs, &[], Some(share.as_fd()), console)?;
     let image = programs.firewall.clone();
     let mut description = Description::new(image, "spt".to_owned(), 0, features);
+    let bytes = symbols::read(&programs.firewall);
+    description.built_in_rules = bytes.as_deref().and_then(built_in_rules).map(str::to_owned);
     description.devices.extend((1..).zip(PORTS).map(port));
     let reader = Reader::new(share.as_fd(), description).map_err(Error::Stats)?;
-    let mut counters = Counters {
-        reader,
-        _rules: rules,
-    };
+    let mut counters = Counters { reader };
     counters.await_ports(&standing.pair)?;
     Ok((standing, counters))
 }
@@ -85,13 +67,6 @@ fn port((index, name): (usize, &str)) -> Device {
         tap_namespace: None,
         mac: None,
     }
-}
-
-/// A file in memory with this text.
-fn file(text: &str) -> io::Result<File> {
-    let mut file = File::from(rustix::fs::memfd_create("rules", MemfdFlags::CLOEXEC)?);
-    file.write_all(text.as_bytes())?;
-    Ok(file)
 }
 
 /// Whether the firewall still runs.
@@ -110,8 +85,6 @@ pub fn check(standing: &mut Standing) -> Result<(), Error> {
 #[derive(Debug)]
 pub struct Counters {
     reader: Reader,
-    /// The tender opens it by its number here when it starts.
-    _rules: File,
 }
 
 /// Who has decided.

@@ -23,6 +23,9 @@ pub struct Description {
     pub started: u64,
     /// Bits of [`abi::extension::feature`] that the image has.
     pub features: u32,
+    /// The text of the rules that the image comes with, if it says and nothing else was given.
+    #[serde(default)]
+    pub built_in_rules: Option<String>,
     /// Its devices, in the order of the manifest.
     pub devices: Vec<Device>,
 }
@@ -65,6 +68,7 @@ impl Description {
             host,
             started,
             features,
+            built_in_rules: None,
             devices: Vec::new(),
         }
     }

@@ -1,8 +1,10 @@
 //! What a monitor does for a guest with a name before it starts.
 
 use crate::instance::{Claim, Description, Device, Error, Kind};
+use crate::symbols;
+use abi::extension::feature;
 use abi::manifest::{Entry, kind};
-use image::Image;
+use image::{Image, built_in_rules};
 use linux::interface::Interfaces;
 use linux::{descriptor, tap};
 use std::ffi::OsString;
@@ -55,6 +57,11 @@ pub(super) fn describe(options: &Options, image: &Image) -> Description {
     let nics = image
         .networks()
         .filter(|(index, _)| *index >= image.entries.len());
+    // Rules on the command line come before those of the image, and have the same generation.
+    if features & feature::RULES != 0 && options.arguments.is_empty() {
+        let bytes = symbols::read(&options.image);
+        description.built_in_rules = bytes.as_deref().and_then(built_in_rules).map(str::to_owned);
+    }
     description.devices = entries
         .filter_map(|(index, entry)| device(index, entry, options))
         .chain(nics.map(|(index, name)| nic(index, name, options)))

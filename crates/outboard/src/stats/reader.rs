@@ -17,6 +17,8 @@ pub struct Reader {
     /// Whose names were read last: generation and slot.
     named: (u64, u64),
     names: Names,
+    /// The names of the rules that the guest came with.
+    built_in: Names,
 }
 
 impl Reader {
@@ -28,6 +30,7 @@ impl Reader {
         let share = share.try_clone_to_owned().map_err(Error::Read)?;
         Ok(Self {
             share,
+            built_in: built_in(&description),
             description,
             named: (0, 0),
             names: Names::BuiltIn,
@@ -55,7 +58,7 @@ impl Reader {
         let raw = Raw::read(&self.share)?;
         let in_force = in_force(&raw.status);
         if in_force.0 == 0 {
-            return Ok(Snapshot::new(&raw, &self.description, &Names::BuiltIn));
+            return Ok(Snapshot::new(&raw, &self.description, &self.built_in));
         }
         if self.named != in_force {
             self.names = self.names(in_force.1)?;
@@ -81,6 +84,13 @@ impl Reader {
             Err(_) => Names::Unknown("the text is no rules".into()),
         })
     }
+}
+
+/// The names of rules whose text the image carries.
+fn built_in(description: &Description) -> Names {
+    let text = description.built_in_rules.as_deref();
+    let listing = text.and_then(|text| Listing::new(text, &Limits::DEFAULT).ok());
+    listing.map_or(Names::BuiltIn, Names::Known)
 }
 
 fn in_force(status: &RulesStatus) -> (u64, u64) {
@@ -173,5 +183,25 @@ mod tests {
         let mut reader = Reader::new(share.as_fd(), description()).unwrap();
         assert_eq!(labels(&mut reader)[2], "rule 2");
         assert_eq!(reader.snapshot().unwrap().notes, [""; 0]);
+    }
+
+    #[test]
+    fn rules_that_the_image_comes_with_have_the_texts_that_it_carries() {
+        let share = guest();
+        let status = RulesStatus {
+            generation: 0,
+            ..raw().status
+        };
+        put(&share, status.as_bytes(), RULES_STATUS_OFFSET);
+        let text = |built_in_rules: Option<String>| {
+            let mut description = description();
+            description.built_in_rules = built_in_rules;
+            let mut reader = Reader::new(share.as_fd(), description).unwrap();
+            let rules = reader.snapshot().unwrap().rules.unwrap();
+            rules.entries[0].text.clone()
+        };
+        assert_eq!(text(None), None);
+        assert_eq!(text(Some("no rules".into())), None);
+        assert!(text(Some(TEXT.into())).is_some());
     }
 }

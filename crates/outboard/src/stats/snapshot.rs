@@ -13,7 +13,7 @@ use std::borrow::Cow;
 /// What is known of the text of the rules in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// There is no text: the guest came with these rules.
+    /// There is no text: the guest came with these rules, and the image does not say what they are.
     BuiltIn,
     /// By number of the counter, the policy last.
     Known(Listing),
