@@ -1,6 +1,6 @@
-//! The text of the rules that an image comes with: for whoever shows what those rules counted. It is
-//! in a section of its own that nobody loads, like line numbers, so that the guest's memory does not
-//! hold it twice.
+//! The text of the rules that an image comes with: for whoever shows what those rules counted. It
+//! is in a section of its own that nobody loads, like line numbers, so that the guest's memory does
+//! not hold it twice.
 
 use abi::share::RULES_BYTES_MAX;
 use elf::ElfBytes;

@@ -43,7 +43,7 @@ impl fmt::Display for Error {
             Self::NotTaken => write!(
                 f,
                 "this image takes no rules; leave the option away, or build the image with \
-                 image::appliance_with_rules() in its build.rs"
+                 image::appliance_with_rules(FILE) in its build.rs"
             ),
             Self::NoRoom => write!(
                 f,
