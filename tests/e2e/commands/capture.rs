@@ -28,6 +28,10 @@ const TESTS: &[(&str, Test)] = &[
     ("frames of 64 KiB, cut to what was asked for", superframes),
     ("a full ring costs captures and no frame", overflow),
     ("a full disk ends the capture and not the guest", full_disk),
+    (
+        "a disk that fills up leaves a file of whole blocks",
+        small_disk,
+    ),
     ("a FIFO waits for its reader", fifo),
     ("standard output, and a reader that goes away", stdout),
 ];
@@ -43,7 +47,15 @@ const NONSENSE: [(&str, &str); 8] = [
     ("fate", "fate 0x3e7"),
 ];
 /// Options, and a word of the answer.
-const REFUSED: [(&str, &str); 6] = [
+const REFUSED: [(&str, &str); 8] = [
+    (
+        "--pcap:private=f --pcap:public=./f --net:private=x --net:public=y FIREWALL",
+        "private and public would write into one file, ./f",
+    ),
+    (
+        "--pcap:net=/dev/ptmx --net:net=x PORT",
+        "this is a terminal",
+    ),
     ("--pcap:net= --net:net=x PORT", "--pcap:PORT=FILE"),
     ("--pcap:lan=f --net:net=x PORT", "it has net"),
     ("--pcap:net=f --pcap:net=g --net:net=x PORT", "twice"),
@@ -358,8 +370,44 @@ fn full_disk(images: &Images) -> Result<(), Failed> {
     let ended = quit(&wire, running)?;
     ended
         .expect_stdout("SUCCESS")?
-        .expect_stderr("/dev/full ends here: No space left")?;
-    expect(ended.stderr.lines().count() == 1, || format!("{ended:?}"))
+        .expect_stderr("/dev/full ends here: No space left")?
+        .expect_stderr("/dev/full is not whole: No space left")?;
+    expect(ended.stderr.lines().count() == 2, || format!("{ended:?}"))
+}
+
+/// A disk of two pages: frames of 1000 bytes end in the middle of one.
+fn small_disk(images: &Images) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("small")?;
+    let script = "trap '' INT; mkdir disk && mount -t tmpfs -o size=8k none disk && \"$@\"; \
+                  status=$?; cp disk/capture capture; exit $status";
+    let mut wire = Wire::new(1500, false)?;
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(images.program("outboard"))
+        .args(["run", "--mem=16", "--pcap:net=disk/capture"])
+        .arg(format!("--net:net={}", wire.descriptor()?))
+        .arg(images.guest("port"))
+        .current_dir(&folder.path);
+    let running = start(&mut command)?;
+    for _ in 0..10 {
+        wire.send(&frames::udp(1, &frames::payload(1000)))?;
+        wire.receive(TEST_MAC)?;
+    }
+    wire.hand_over();
+    let ended = quit(&wire, running)?;
+    ended.expect_stderr("the capture disk/capture is not whole: No space left")?;
+    let bytes = fs::read(folder.path.join("capture"))?;
+    let mut rest = bytes.as_slice();
+    while let Some(length) = rest.get(4..8) {
+        let length = u32::from_le_bytes(length.try_into()?) as usize;
+        rest = rest.get(length..).ok_or("the file ends within a block")?;
+    }
+    expect(rest.is_empty(), || format!("{} bytes too many", rest.len()))?;
+    let frames = parse(&bytes)?.frames.len();
+    expect((1..20).contains(&frames), || {
+        format!("{frames} of 20 frames in {} bytes", bytes.len())
+    })
 }
 
 fn fifo(images: &Images) -> Result<(), Failed> {
@@ -441,6 +489,7 @@ fn refused(images: &Images, options: &str, answer: &str) -> Result<(), Failed> {
     for word in options.split_ascii_whitespace() {
         match word {
             "PORT" => command.arg(images.guest("port")),
+            "FIREWALL" => command.arg(&images.firewall),
             word => command.arg(word),
         };
     }

@@ -1,5 +1,6 @@
 //! The thread that takes records out of the ring and adds them to their files.
 
+use super::blocks::BlockFile;
 use super::pcapng::{Packet, Writer};
 use super::reason::Reasons;
 use super::ring::{self, Checked, Nonsense};
@@ -10,7 +11,7 @@ use abi::share::{
 };
 use rustix::io::{Errno, pread};
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter};
+use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
@@ -27,8 +28,6 @@ const SLEEP_MAX: Duration = Duration::from_millis(16);
 const FIFO_SLEEP: Duration = Duration::from_millis(20);
 /// Bytes that are taken out at once: more than a record has.
 const COPY_BYTES: usize = 1 << 20;
-/// Bytes that a file gathers before it is written.
-const BUFFER_BYTES: usize = 256 << 10;
 
 /// Who writes the files.
 const APPLICATION: &str = concat!("outboard ", env!("CARGO_PKG_VERSION"));
@@ -50,8 +49,8 @@ impl From<Errno> for Ended {
 /// A file under way.
 struct Open {
     output: Output,
-    /// `None` once it cannot be written any more.
-    writer: Option<Writer<BufWriter<File>>>,
+    /// Why not, once it cannot be written any more.
+    writer: Result<Writer<BlockFile>, String>,
 }
 
 /// What the thread works with.
@@ -78,19 +77,13 @@ impl<'a> Drain<'a> {
         }
     }
 
-    /// Writes the files to their end.
-    pub fn run(mut self) {
+    /// Writes the files to their end. What there is to say in the end: which captures are not
+    /// whole, and why.
+    pub fn run(mut self) -> Vec<String> {
         for output in std::mem::take(&mut self.prepared.outputs) {
             let writer = writer(&output, self.prepared.snap, self.stop);
-            let mut open = Open {
-                output,
-                writer: None,
-            };
-            match writer {
-                Ok(writer) => open.writer = Some(writer),
-                Err(e) => open.ended(&e),
-            }
-            self.open.push(open);
+            let writer = writer.map_err(|e| output.ended(&e));
+            self.open.push(Open { output, writer });
         }
         match self.follow() {
             Ok(()) => {}
@@ -108,12 +101,13 @@ impl<'a> Drain<'a> {
             let lost = self.lost(self.open[index].output.port).unwrap_or(0);
             self.open[index].attempt(|writer| writer.statistics(time, lost));
         }
+        self.open.iter().filter_map(Open::note).collect()
     }
 
     /// Takes records out until the guest has ended, or no file is left.
     fn follow(&mut self) -> Result<(), Ended> {
         let mut sleep = SLEEP_MIN;
-        while self.open.iter().any(|open| open.writer.is_some()) {
+        while self.open.iter().any(|open| open.writer.is_ok()) {
             // Asked first, so that all that the guest has written is seen before the end.
             let last = self.stop.load(Ordering::Acquire);
             let taken = self.take()?;
@@ -212,28 +206,40 @@ impl<'a> Drain<'a> {
 
 impl Open {
     /// Does this to the file if it can be written; it cannot any more if this fails.
-    fn attempt(&mut self, action: impl FnOnce(&mut Writer<BufWriter<File>>) -> io::Result<()>) {
-        let result = self.writer.as_mut().map_or(Ok(()), action);
-        if let Err(e) = result {
-            self.ended(&e);
+    fn attempt(&mut self, action: impl FnOnce(&mut Writer<BlockFile>) -> io::Result<()>) {
+        if let Ok(writer) = &mut self.writer
+            && let Err(e) = action(writer)
+        {
+            self.writer = Err(self.output.ended(&e));
         }
     }
 
-    fn ended(&mut self, error: &io::Error) {
-        self.writer = None;
+    /// What there is to say of it in the end.
+    fn note(&self) -> Option<String> {
+        let reason = self.writer.as_ref().err()?;
         let file = self.output.file.display();
-        eprintln!("outboard: the capture {file} ends here: {error}");
+        Some(format!("the capture {file} is not whole: {reason}"))
+    }
+}
+
+impl Output {
+    /// Says that it ends before its guest, and why.
+    fn ended(&self, error: &io::Error) -> String {
+        eprintln!(
+            "outboard: the capture {} ends here: {error}",
+            self.file.display()
+        );
+        error.to_string()
     }
 }
 
 /// The file of this output with its header. Waits for the reader of a FIFO.
-fn writer(output: &Output, snap: u32, stop: &AtomicBool) -> io::Result<Writer<BufWriter<File>>> {
+fn writer(output: &Output, snap: u32, stop: &AtomicBool) -> io::Result<Writer<BlockFile>> {
     let file = match &output.sink {
         Sink::File(file) => file.try_clone()?,
         Sink::Fifo => open_fifo(&output.file, stop)?,
     };
-    let file = BufWriter::with_capacity(BUFFER_BYTES, file);
-    let mut writer = Writer::new(file, APPLICATION, &output.name, snap)?;
+    let mut writer = Writer::new(BlockFile::new(file), APPLICATION, &output.name, snap)?;
     writer.flush()?;
     Ok(writer)
 }

@@ -4,6 +4,7 @@
 //! one file for each port ([`pcapng`]). A thread that is slow, or a file that nobody reads, costs
 //! captures and never a frame: the guest counts what it could not add.
 
+mod blocks;
 mod drain;
 pub mod pcapng;
 mod reason;
@@ -11,15 +12,15 @@ pub mod ring;
 
 use crate::share::SharedFile;
 use abi::extension::feature;
-
 use abi::share::Control;
 use drain::Drain;
 use rustix::io::pwrite;
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io::IsTerminal;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +48,10 @@ pub enum Error {
     Port(String, String),
     /// This port, or standard output, was named before.
     Twice(String),
+    /// These two options name one file.
+    Shared(String, String, PathBuf),
+    /// The file is a terminal.
+    Terminal(String),
     /// This image does not capture.
     Image(PathBuf),
     /// The file cannot be written.
@@ -70,6 +75,16 @@ impl fmt::Display for Error {
                 )
             }
             Self::Twice(what) => write!(f, "--pcap: {what} is captured twice; name it once"),
+            Self::Shared(a, b, file) => write!(
+                f,
+                "--pcap: {a} and {b} would write into one file, {}; name two",
+                file.display()
+            ),
+            Self::Terminal(port) => write!(
+                f,
+                "--pcap:{port}: a capture is no text, and this is a terminal; name a file, or type \
+                 behind the command: | tcpdump -r -"
+            ),
             Self::Image(image) => write!(
                 f,
                 "--pcap: {} cannot capture; build it again with: outboard build",
@@ -158,18 +173,29 @@ impl Request {
         if features & feature::CAPTURE == 0 {
             return Err(Error::Image(options.image.clone()));
         }
-        let mut outputs = Vec::new();
+        let mut outputs: Vec<Output> = Vec::new();
         for (name, file) in &self.files {
             let found = image.networks().find(|(_, net)| net == name);
             let (port, _) = found.ok_or_else(|| {
                 let names: Vec<_> = image.networks().map(|(_, net)| net).collect();
                 Error::Port(name.clone(), names.join(", "))
             })?;
+            let failed = |e| Error::File(file.clone(), e);
+            let (sink, identity) = Sink::open(file).map_err(failed)?;
+            if matches!(&sink, Sink::File(file) if file.is_terminal()) {
+                return Err(Error::Terminal(name.clone()));
+            }
+            let same = |other: &&Output| identity.is_some() && other.identity == identity;
+            if let Some(other) = outputs.iter().find(same) {
+                let other = other.name.clone();
+                return Err(Error::Shared(other, name.clone(), file.clone()));
+            }
             outputs.push(Output {
                 name: name.clone(),
                 port: port as u16,
-                sink: Sink::open(file).map_err(|e| Error::File(file.clone(), e))?,
+                sink,
                 file: file.clone(),
+                identity,
             });
         }
         let share = share.as_fd().try_clone_to_owned().map_err(Error::Start)?;
@@ -193,6 +219,16 @@ struct Output {
     sink: Sink,
     /// Its name.
     file: PathBuf,
+    identity: Option<Identity>,
+}
+
+/// What tells a file or FIFO from any other: the numbers of its device and inode.
+type Identity = (u64, u64);
+
+/// A device, such as /dev/null, may be written by several.
+fn identity(metadata: &fs::Metadata) -> Option<Identity> {
+    let kind = metadata.file_type();
+    (kind.is_file() || kind.is_fifo()).then(|| (metadata.dev(), metadata.ino()))
 }
 
 /// A file, or one that cannot be opened yet.
@@ -204,15 +240,19 @@ enum Sink {
 }
 
 impl Sink {
-    fn open(path: &Path) -> io::Result<Self> {
-        if path == Path::new(STDOUT) {
-            let stdout = io::stdout().as_fd().try_clone_to_owned()?;
-            return Ok(Self::File(stdout.into()));
-        }
-        if fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo()) {
-            return Ok(Self::Fifo);
-        }
-        File::create(path).map(Self::File)
+    fn open(path: &Path) -> io::Result<(Self, Option<Identity>)> {
+        let file = if path == Path::new(STDOUT) {
+            File::from(io::stdout().as_fd().try_clone_to_owned()?)
+        } else {
+            match fs::metadata(path) {
+                Ok(metadata) if metadata.file_type().is_fifo() => {
+                    return Ok((Self::Fifo, identity(&metadata)));
+                }
+                _ => File::create(path)?,
+            }
+        };
+        let identity = identity(&file.metadata()?);
+        Ok((Self::File(file), identity))
     }
 }
 
@@ -246,9 +286,9 @@ impl Prepared {
         let stopped = Arc::clone(&stop);
         let thread = thread::Builder::new().name("captures".into());
         let thread = thread.spawn(move || {
-            Drain::new(self, &stopped).run();
+            let notes = Drain::new(self, &stopped).run();
             // Nobody listens any more once the patience has run out.
-            let _ = end.send(());
+            let _ = end.send(notes);
         });
         Ok(Captures {
             stop,
@@ -269,18 +309,21 @@ fn say(share: BorrowedFd<'_>, field: usize, value: u64) -> io::Result<()> {
 #[derive(Debug)]
 pub struct Captures {
     stop: Arc<AtomicBool>,
-    ended: Receiver<()>,
+    ended: Receiver<Vec<String>>,
     thread: JoinHandle<()>,
 }
 
 impl Captures {
-    /// Writes what is left and ends the files, now that the guest has ended. A file that takes
-    /// nothing is left as it is after a while.
+    /// Writes what is left and ends the files, now that the guest has ended, and says which of them
+    /// are not whole. A file that takes nothing is left as it is after a while.
     pub fn finish(self) {
         self.stop.store(true, Ordering::Release);
         self.thread.thread().unpark();
-        if self.ended.recv_timeout(PATIENCE).is_err() {
-            eprintln!("outboard: a capture is not taken from its pipe: the rest of it is lost");
+        match self.ended.recv_timeout(PATIENCE) {
+            Ok(notes) => notes.iter().for_each(|note| eprintln!("outboard: {note}")),
+            Err(_) => {
+                eprintln!("outboard: a capture is not taken from its pipe: the rest of it is lost");
+            }
         }
     }
 }

@@ -72,8 +72,8 @@ impl fmt::Display for Error {
             Self::Instance(error) => error.fmt(f),
             Self::NotTaken(name) => write!(
                 f,
-                "{name} takes no rules; build its image with image::appliance_with_rules(FILE) in its \
-                 build.rs"
+                "{name} takes no rules; build its image with image::appliance_with_rules(FILE) in \
+                 its build.rs"
             ),
             Self::Busy(name) => write!(
                 f,
