@@ -19,7 +19,7 @@ const UNSUPPORTED: &str = include_str!("../../../crates/nf/src/nft/tests/unsuppo
 const REFUSED: &str = include_str!("../../../crates/nf/src/nft/tests/refused.txt");
 
 /// Files that neither accepts.
-const REFUSED_FILES: [&str; 30] = [
+const REFUSED_FILES: [&str; 31] = [
     "table bridge t { set s { type inet_service; elements = { 53 - 53 }; }; }",
     "table bridge t { set s { type ipv4_addr; elements = { 10.0.0.1/32 }; }; }",
     "define R = 53-53\ntable bridge t { set s { type inet_service; elements = { $R }; }; }",
@@ -45,6 +45,7 @@ const REFUSED_FILES: [&str; 30] = [
     "table bridge t { chain c { meta l4proto { tcp, udp } tcp dport 53; }; }",
     "define P = { tcp, udp }\ntable bridge t { chain c { meta l4proto $P tcp dport 53; }; }",
     "table bridge t { chain c { tcp dport 5 meta l4proto udp udp dport 6; }; }",
+    "table bridge t { chain c { tcp dport 5 meta l4proto udp tcp sport 6; }; }",
     "table bridge t { chain c { ether type { 0x88cc, arp } tcp dport 5; }; }",
     "table bridge t { chain c { ether type arp tcp dport 5; }; }",
     "table bridge t { chain c { ether type ip6 ip saddr 1.2.3.4; }; }",

@@ -363,14 +363,14 @@ fn a_header_that_nft_would_misread_is_refused() {
             "udp dport",
         ),
         (
+            "tcp dport 5 meta l4proto udp tcp sport 6",
+            conflict("udp", "tcp"),
+            "tcp sport",
+        ),
+        (
             "meta protocol 0x1234 ip saddr 1.2.3.4",
             conflict("another protocol", "ip"),
             "ip saddr",
-        ),
-        (
-            "meta protocol 4 tcp dport 5",
-            conflict("another protocol", "tcp"),
-            "tcp dport",
         ),
         (
             "meta protocol vlan tcp dport 5",
