@@ -1,6 +1,7 @@
 //! The ELF part of an image: header and program headers, their places in the file checked.
 
 use crate::error::{ImageError, SegmentError};
+use elf::ParseError;
 use elf::endian::LittleEndian;
 use elf::file::{Class, FileHeader, parse_ident};
 use elf::segment::{ProgramHeader, SegmentTable};
@@ -41,7 +42,10 @@ impl ElfFile {
 fn file_header(bytes: &[u8]) -> Result<FileHeader<LittleEndian>, ImageError> {
     let header = bytes.get(..HEADER_SIZE).ok_or(ImageError::NotElf)?;
     let (ident, tail) = header.split_at(IDENT_SIZE);
-    let ident = parse_ident::<LittleEndian>(ident).map_err(|_| ImageError::NotElf)?;
+    let ident = parse_ident::<LittleEndian>(ident).map_err(|error| match error {
+        ParseError::UnsupportedVersion(_) => ImageError::Header,
+        _ => ImageError::NotElf,
+    })?;
     if ident.1 != Class::ELF64 {
         return Err(ImageError::NotElf);
     }

@@ -6,8 +6,10 @@ use abi::pci::{BARS, DMA_BYTES_MAX, DMA_GRANULE};
 use abi::{IMAGE_BASE, PAGE_SIZE};
 use std::fmt;
 
-/// What to do about a file that no build of Outboard or Solo5 made.
-const REBUILD: &str = "rebuild it with `outboard build`";
+/// What to do about a file that no build of Outboard or Solo5 made: it does not say whose it is.
+const REBUILD: &str = "build it anew";
+/// The same where only Outboard has what is wrong.
+const REBUILD_OURS: &str = "rebuild it with `outboard build`";
 
 /// Why a file is not an image. Segments and notes are named by the index of their program header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +118,10 @@ impl fmt::Display for ImageError {
                 f,
                 "built for ELF machine {machine}, not x86-64 (62); rebuild it for x86-64"
             ),
-            Self::Header => write!(f, "the ELF header has impossible sizes; {REBUILD}"),
+            Self::Header => write!(
+                f,
+                "the ELF header has a version or sizes that no such file has; {REBUILD}"
+            ),
             Self::ProgramHeaderCount(count) => write!(
                 f,
                 "{count} program headers, not 1 to {}; {REBUILD}",
@@ -146,10 +151,10 @@ impl fmt::Display for ImageError {
             Self::NoManifest => write!(f, "no note lists its devices; {REBUILD}"),
             Self::NoteCut(i) => write!(f, "the note of segment {i} is cut short; {REBUILD}"),
             Self::Manifest(cause) => write!(f, "{cause}; {REBUILD}"),
-            Self::Request(cause) => write!(f, "{cause}; {REBUILD}"),
+            Self::Request(cause) => write!(f, "{cause}; {REBUILD_OURS}"),
             Self::HostInfo(address) => write!(
                 f,
-                "the host_info area at {address:#x} is not in a writable segment; {REBUILD}"
+                "the host_info area at {address:#x} is not in a writable segment; {REBUILD_OURS}"
             ),
         }
     }

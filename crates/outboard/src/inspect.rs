@@ -3,11 +3,12 @@
 use abi::extension::feature;
 use abi::manifest::{Entry, kind};
 use abi::pci::{BARS, Request, request_flag};
-use image::{Image, ImageError, Segment};
+use image::{Image, Segment};
 use serde::Serialize;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use tender::load;
 
 /// `outboard inspect`.
 #[derive(clap::Args)]
@@ -22,10 +23,8 @@ pub struct Arguments {
 /// Why a file cannot be inspected.
 #[derive(Debug)]
 pub enum Error {
-    /// It cannot be read.
-    Read(PathBuf, io::Error),
-    /// It is no image.
-    Image(PathBuf, ImageError),
+    /// It cannot be read, or is no image.
+    Load(PathBuf, load::Error),
     /// What was found cannot be printed.
     Print(io::Error),
 }
@@ -33,12 +32,7 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Read(path, e) => write!(
-                f,
-                "cannot read {}: {e}; name an image, as made by: outboard build",
-                path.display()
-            ),
-            Self::Image(path, e) => write!(f, "{}: {e}", path.display()),
+            Self::Load(path, e) => write!(f, "{}: {e}", path.display()),
             Self::Print(e) => write!(f, "cannot print: {e}"),
         }
     }
@@ -50,7 +44,7 @@ impl std::error::Error for Error {}
 #[derive(Debug, Serialize)]
 pub struct Report {
     file: PathBuf,
-    file_size: usize,
+    file_size: u64,
     abi: Abi,
     entry: u64,
     end: u64,
@@ -130,13 +124,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
 /// # Errors
 /// The file cannot be read or is no image.
 pub fn inspect(file: &Path) -> Result<Report, Error> {
-    let bytes = std::fs::read(file).map_err(|e| Error::Read(file.to_owned(), e))?;
-    let image = Image::parse(&bytes).map_err(|e| Error::Image(file.to_owned(), e))?;
-    Ok(Report::new(file, bytes.len(), &image))
+    let refused = |error| Error::Load(file.to_owned(), error);
+    let (opened, image) = load::open(file).map_err(refused)?;
+    let metadata = opened.metadata();
+    let metadata = metadata.map_err(|error| refused(load::Error::Read(error)))?;
+    Ok(Report::new(file, metadata.len(), &image))
 }
 
 impl Report {
-    fn new(file: &Path, file_size: usize, image: &Image) -> Self {
+    fn new(file: &Path, file_size: u64, image: &Image) -> Self {
         Self {
             file: file.to_owned(),
             file_size,
@@ -357,6 +353,14 @@ mod tests {
             features(1 << 31 | feature::COUNTERS),
             ["counters", "unknown 0x80000000"]
         );
+    }
+
+    #[test]
+    fn what_has_no_end_is_not_read() {
+        let error = inspect(Path::new("/dev/zero")).unwrap_err().to_string();
+        let expected = "/dev/zero: no file of up to 256 MiB; name an image, as made by: outboard \
+                        build";
+        assert_eq!(error, expected);
     }
 
     #[test]

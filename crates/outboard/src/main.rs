@@ -12,6 +12,7 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use tender::style::{Style, Tone};
 use testbed::relay;
 
 /// Appliances that are one image and may touch what their manifest names.
@@ -100,7 +101,8 @@ fn start(arguments: impl Iterator<Item = OsString>) -> i32 {
         _ => execute(Arguments::parse().command),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("outboard: {error}");
+        let name = Style::of(&io::stderr()).paint(Tone::Bad, "outboard");
+        eprintln!("{name}: {error}");
         exit::FAILURE
     })
 }
@@ -125,7 +127,7 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         Command::Doctor(arguments) => return Ok(status(doctor::run(&arguments)?)),
         Command::Model(arguments) => return Ok(status(model::run(&arguments)?)),
         Command::Pci(command) => pci::run(&command)?,
-        Command::Ps(arguments) => ps::run(&arguments)?,
+        Command::Ps(arguments) => return Ok(status(ps::run(&arguments)?)),
         Command::Stats(arguments) => stats::run(&arguments)?,
         Command::Relay { kind, parent } => relay::serve(kind, parent)?,
         Command::Demo(arguments) => {

@@ -64,16 +64,26 @@ struct Port {
     mac: Option<String>,
 }
 
-/// Lists the guests that run under a name, and what dead ones have left.
+/// Lists the guests that run under a name, and what dead ones have left. Those that cannot be read
+/// are named on standard error; then the answer is false.
 ///
 /// # Errors
-/// They cannot be found or read.
-pub fn run(arguments: &Arguments) -> Result<(), Error> {
+/// They cannot be found, or the list cannot be printed.
+pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |since| since.as_secs());
-    let instances = Instance::all().map_err(Error::Instance)?;
-    let rows = instances.iter().map(|instance| row(instance, now));
-    let rows = rows.collect::<Result<Vec<_>, _>>()?;
+    let (instances, unread) = Instance::survey().map_err(Error::Instance)?;
+    let mut rows = Vec::new();
+    let mut failures: Vec<_> = unread.iter().map(ToString::to_string).collect();
+    for instance in &instances {
+        match row(instance, now) {
+            Ok(row) => rows.push(row),
+            Err(error) => failures.push(format!("{}: {error}", instance.name())),
+        }
+    }
+    for failure in &failures {
+        eprintln!("outboard: {failure}");
+    }
     let text = match arguments.json {
         true => {
             let json = serde_json::to_string_pretty(&rows);
@@ -81,7 +91,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
         }
         false => render(&rows),
     };
-    io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)
+    io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)?;
+    Ok(failures.is_empty())
 }
 
 fn row(instance: &Instance, now: u64) -> Result<Row, Error> {

@@ -13,6 +13,7 @@
 //! | [`start`] | the steps of a start that all hosts share |
 //! | [`spt`] | the hosts `spt` and `process`: this process becomes the guest |
 //! | [`hvt`] | the host `hvt`: this process serves a virtual machine |
+//! | [`style`] | colours of what is said to a person |
 //! | [`suggest`] | what a user may have meant |
 //! | [`sys`] | the unsafe island |
 
@@ -28,6 +29,7 @@ pub mod rules;
 pub mod share;
 pub mod spt;
 pub mod start;
+pub mod style;
 pub mod suggest;
 pub mod sys;
 
@@ -38,6 +40,7 @@ use start::Start;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::Write;
+use style::{Style, Tone};
 
 /// The whole program: its arguments without its name, its exit status. Returns only if no guest
 /// was started.
@@ -51,7 +54,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         Err(error) => Err(error.to_string()),
     };
     let Err(error) = started;
-    let line = format!("outboard-tender: {error}\n");
+    let style = Style::of(&std::io::stderr());
+    let name = style.paint(Tone::Bad, "outboard-tender");
+    let line = format!("{name}: {error}\n");
     // The jail closes standard error; what fails after that can only be said on the console.
     if std::io::stderr().write_all(line.as_bytes()).is_err() {
         print(&line);

@@ -9,7 +9,7 @@ use abi::share::{
     RulesStatus, SLOTS,
 };
 use rustix::fs::{Mode, OFlags};
-use rustix::io::{pread, pwrite};
+use rustix::io::{Errno, pread, pwrite};
 use std::fs::File;
 use std::io::Read;
 use std::mem::offset_of;
@@ -17,6 +17,9 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::{fmt, io};
 use zerocopy::{FromZeros, IntoBytes};
+
+/// Writes of one text that may be cut short or interrupted, one after the other.
+const WRITES_MAX: usize = 64;
 
 /// Why rules cannot be given to a guest.
 #[derive(Debug)]
@@ -136,15 +139,21 @@ fn put(share: impl AsFd, field: usize, value: u64) -> io::Result<()> {
 }
 
 fn write_all(share: impl AsFd, mut bytes: &[u8], mut offset: usize) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let written = rustix::io::retry_on_intr(|| pwrite(&share, bytes, offset as u64))?;
+    for _ in 0..WRITES_MAX {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let written = match pwrite(&share, bytes, offset as u64) {
+            Err(Errno::INTR) => continue,
+            written => written?,
+        };
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
         offset += written;
         bytes = bytes.get(written..).unwrap_or_default();
     }
-    Ok(())
+    Err(io::ErrorKind::Interrupted.into())
 }
 
 #[cfg(test)]

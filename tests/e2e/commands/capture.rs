@@ -372,7 +372,7 @@ fn full_disk(images: &Images) -> Result<(), Failed> {
         .expect_stdout("SUCCESS")?
         .expect_stderr("/dev/full ends here: No space left")?
         .expect_stderr("/dev/full is not whole: No space left")?;
-    expect(ended.stderr.lines().count() == 2, || format!("{ended:?}"))
+    expect(ended.behind_start().count() == 2, || format!("{ended:?}"))
 }
 
 /// A disk of two pages: frames of 1000 bytes end in the middle of one.
@@ -477,7 +477,7 @@ fn nonsense(images: &Images, what: &str, answer: &str) -> Result<(), Failed> {
     ended
         .expect_stderr("captures end here")?
         .expect_stderr(answer)?;
-    expect(ended.stderr.lines().count() == 1, || format!("{ended:?}"))?;
+    expect(ended.behind_start().count() == 1, || format!("{ended:?}"))?;
     // What is there is a whole file.
     read(&file.path).map(drop)
 }

@@ -110,7 +110,13 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     trials.push(Trial::test("messages::all options are in one help", || {
         help(images)
     }));
+    trials.push(Trial::test(
+        "messages::a guest that is none is named by ps",
+        || no_guest(images),
+    ));
     let missing = programs::missing(&["ip"]);
+    let name = "messages::a guest that begins".to_owned();
+    trials.push(network.trial_unless(missing, name, || begins(images)));
     let name = "messages::a tap of another user".to_owned();
     trials.push(Trial::ignorable_test(name, move || {
         match missing.or((!root).then_some("needs root: only root makes a tap for another user")) {
@@ -234,6 +240,63 @@ fn moved(images: &Images) -> Result<(), Failed> {
         "outboard: lan0 is not in this network namespace any more: it was moved, renamed or \
          deleted; look for it: ip netns; sudo lsns --type net",
     )
+}
+
+/// What a guest has is said when it begins, and what may go wrong; no colour goes into a pipe.
+fn begins(images: &Images) -> Result<(), Failed> {
+    let segment = Segment::new()?;
+    shell(
+        &segment,
+        "ip tuntap add dev lan0 mode tap && ip link set dev lan0 mtu 9000 up && ip tuntap add dev \
+         wan0 mode tap && ip link set dev wan0 up",
+    )?;
+    let folder = TemporaryFolder::new("messages")?;
+    let rules = folder.path.join("a.nft");
+    let text = "table bridge t {\n chain f {\n type filter hook forward priority 0; policy drop;\n \
+                iifname eth0 accept\n }\n}\n";
+    std::fs::write(&rules, text)?;
+    let line = format!(
+        "--mem=32 --rules={} --net:private=lan0 --net:public=wan0 --net-offload:public=off \
+         --net-mac:private=02:00:00:00:00:01 --net-mac:public=02:00:00:00:00:02 FIREWALL",
+        rules.display()
+    );
+    let guest = segment.run(|| start(&mut typed(images, &line)))?;
+    guest.wait_for_stderr("too_big")?;
+    guest.signal(rustix::process::Signal::TERM);
+    let ended = guest.finish()?;
+    let rules = rules.display();
+    let expected = format!(
+        "{rules}:4: warning: no port is called eth0; there is private and public\n\
+         outboard-tender: private: lan0, 02:00:00:00:00:01, MTU 9000, checksum and TCP offloads\n\
+         outboard-tender: public: wan0, 02:00:00:00:00:02, MTU 1500, no offloads\n\
+         outboard-tender: ready: firewall.spt on spt, 32 MiB of memory, rules of {rules}\n\
+         outboard-tender: warning: the ports have different MTUs (private 9000, public 1500), and \
+         larger frames are dropped and counted as too_big; type before the start: sudo ip link set \
+         dev lan0 mtu 1500\n"
+    );
+    match ended.stderr.starts_with(&expected) {
+        true => Ok(()),
+        false => Err(format!("not {expected:?}: {ended:?}").into()),
+    }
+}
+
+/// What cannot be read hides no other guest.
+fn no_guest(images: &Images) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("messages")?;
+    let guest = folder.path.join("outboard/odd");
+    std::fs::create_dir_all(&guest)?;
+    let share = guest.join("share");
+    let fifo = rustix::fs::FileType::Fifo;
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &share, fifo, mode, 0)?;
+    let mut ps = Command::new(images.program("outboard"));
+    let ended = run(ps.arg("ps").env("XDG_RUNTIME_DIR", &folder.path))?;
+    ended.expect_stdout("name  pid  host")?;
+    let says = format!(
+        "outboard: {}: no regular file, so no guest left it; remove the directory that it is in",
+        share.display()
+    );
+    expect_last_line(&ended, &says)
 }
 
 fn wait_for_name(

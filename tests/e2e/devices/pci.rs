@@ -203,7 +203,7 @@ fn a_users(images: &Images) -> Result<(), Failed> {
     // Who may not open it is told how to.
     let mut command = Command::new(images.program("outboard"));
     let listed = run(command.args(["pci", "list"]).uid(NOBODY).gid(NOBODY))?;
-    listed.expect_stdout("sudo outboard pci bind --user=\"$(id -un)\"")?;
+    listed.expect_stdout("sudo $(command -v outboard) pci bind --user=\"$(id -un)\"")?;
     cards.succeed(&["bind", &format!("--user={NOBODY}"), &cards.single])?;
     expect(fs::metadata(&node)?.uid(), NOBODY)
 }
@@ -244,7 +244,7 @@ fn default_route(images: &Images) -> Result<(), Failed> {
 fn whole_group(images: &Images) -> Result<(), Failed> {
     let cards = Cards::acquire(images)?;
     let [first, second] = &cards.pair;
-    let both = format!("sudo outboard pci bind {first} {second}");
+    let both = format!("sudo $(command -v outboard) pci bind {first} {second}");
     cards.refuse(&["bind", first], &["is also that of", second, &both])?;
     expect_home(first)?;
     cards.succeed(&["bind", first, second])?;
@@ -330,7 +330,10 @@ fn only_root(images: &Images) -> Result<(), Failed> {
         outboard.args(["pci", command, &cards.single]);
         let ended = run(outboard.uid(NOBODY).gid(NOBODY))?;
         ended.expect_status(1)?;
-        ended.expect_stderr(&format!("sudo outboard pci {command} {}", cards.single))?;
+        ended.expect_stderr(&format!(
+            "sudo $(command -v outboard) pci {command} {}",
+            cards.single
+        ))?;
     }
     expect_home(&cards.single)
 }

@@ -157,7 +157,14 @@ struct Served {
 
 impl Served {
     fn start(vendor: u16, doorbells: &'static [usize]) -> Result<Self, Failed> {
-        let folder = TemporaryFolder::new("device")?;
+        Self::start_in(TemporaryFolder::new("device")?, vendor, doorbells)
+    }
+
+    fn start_in(
+        folder: TemporaryFolder,
+        vendor: u16,
+        doorbells: &'static [usize],
+    ) -> Result<Self, Failed> {
         let path = folder.path.join("device");
         let server = Server::bind(&path)?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -227,7 +234,8 @@ const TESTS: &[(&str, Test)] = &[
         "another_device_than_the_manifest_asks_for_is_refused",
         wrong_ids,
     ),
-    ("nobody_at_the_socket_is_said_in_one_line", nobody),
+    ("a_device_that_nobody_starts_is_waited_for", nobody),
+    ("a_device_that_comes_late_is_found", late),
     (
         "a_device_that_lies_at_the_start_is_refused",
         lies_at_the_start,
@@ -320,20 +328,39 @@ fn wrong_ids(images: &Images, host: &str) -> Result<(), Failed> {
     device.stop()
 }
 
+/// One that nobody starts is waited for, and not for ever: without a socket, and with one at which
+/// nobody listens any more.
 fn nobody(images: &Images, host: &str) -> Result<(), Failed> {
     let folder = TemporaryFolder::new("device")?;
     let path = folder.path.join("nobody");
-    let ended = run(&mut tender(images, host, &path, &["registers"]))?;
-    refused(
-        &ended,
-        "start the device first, as in: outboard model 82599",
-    )?;
-    drop(UnixListener::bind(&path)?);
-    let ended = run(&mut tender(images, host, &path, &["registers"]))?;
-    refused(
-        &ended,
-        "start the device first, as in: outboard model 82599",
-    )
+    for listened in [false, true] {
+        if listened {
+            drop(UnixListener::bind(&path)?);
+        }
+        let ended = run(&mut tender(images, host, &path, &["registers"]))?;
+        ended.expect_status(abi::exit::FAILURE)?;
+        let lines: Vec<_> = ended.stderr.lines().collect();
+        let waiting = format!(
+            "outboard-tender: waiting up to 5 s until a device listens at {}",
+            path.display()
+        );
+        let advice = "start the device first, as in: outboard model 82599 --socket=PATH &";
+        if lines.len() != 2 || lines[0] != waiting || !lines[1].ends_with(advice) {
+            return Err(format!("not {waiting:?} and {advice:?}: {ended:?}").into());
+        }
+    }
+    Ok(())
+}
+
+/// One that begins to listen behind the guest's start is found.
+fn late(images: &Images, host: &str) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("device")?;
+    let path = folder.path.join("device");
+    let guest = start(&mut tender(images, host, &path, &["registers"]))?;
+    guest.wait_for_stderr("waiting up to 5 s")?;
+    let device = Served::start_in(folder, 0x1234, &[])?;
+    guest.finish()?.expect_status(0)?;
+    device.stop()
 }
 
 /// What a device that lies does with the `n`-th message.

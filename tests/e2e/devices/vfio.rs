@@ -312,7 +312,7 @@ fn another_device(lab: &Lab<'_>) -> Result<(), Failed> {
 fn not_taken(lab: &Lab<'_>) -> Result<(), Failed> {
     let address = &lab.edus[0];
     unbind(address)?;
-    let remedy = format!("outboard pci bind {address}");
+    let remedy = format!("sudo $(command -v outboard) pci bind {address}");
     let option = format!("--pci:edu={address}");
     lab.refuse(&option, "edu", &["its driver is none", &remedy])
 }
@@ -367,7 +367,7 @@ fn neighbour(lab: &Lab<'_>) -> Result<(), Failed> {
         .ok_or("no cards in one group")?;
     bind(one, "vfio-pci")?;
     let option = format!("--pci:nic={one}");
-    let remedy = format!("{other} (e1000e); type: outboard pci bind {other}");
+    let remedy = format!("{other} (e1000e); type: sudo $(command -v outboard) pci bind {other}");
     let result = lab.refuse(&option, "nic_registers", &["shares group", &remedy]);
     bind(one, "")?;
     result

@@ -84,6 +84,18 @@ fn text(said: &Mutex<Vec<u8>>) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
+fn wait_for(output: Option<&Output>, text: &str, name: &str) -> Result<(), Failed> {
+    let said = || output.map(Output::so_far).unwrap_or_default();
+    let deadline = Instant::now() + Duration::from_secs(RUN_SECONDS_MAX);
+    while !said().contains(text) {
+        if Instant::now() > deadline {
+            return Err(format!("no {text:?} on {name}: {:?}", said()).into());
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
 impl Running {
     /// The process number.
     pub fn id(&self) -> u32 {
@@ -105,15 +117,12 @@ impl Running {
 
     /// Waits until its standard output has this text.
     pub fn wait_for(&self, text: &str) -> Result<(), Failed> {
-        let said = || self.stdout.as_ref().map(Output::so_far).unwrap_or_default();
-        let deadline = Instant::now() + Duration::from_secs(RUN_SECONDS_MAX);
-        while !said().contains(text) {
-            if Instant::now() > deadline {
-                return Err(format!("no {text:?} on standard output: {:?}", said()).into());
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
-        Ok(())
+        wait_for(self.stdout.as_ref(), text, "standard output")
+    }
+
+    /// Waits until its standard error has this text.
+    pub fn wait_for_stderr(&self, text: &str) -> Result<(), Failed> {
+        wait_for(self.stderr.as_ref(), text, "standard error")
     }
 
     /// Waits for the end.
@@ -173,6 +182,14 @@ impl Ended {
             return Ok(self);
         }
         Err(format!("no {text:?} on standard error: {self:?}").into())
+    }
+
+    /// Lines of standard error but for those that say at the start what port `net` became, and that
+    /// the guest begins.
+    pub fn behind_start(&self) -> impl Iterator<Item = &str> {
+        let said = ["outboard-tender: net: ", "outboard-tender: ready: "];
+        let lines = self.stderr.lines();
+        lines.filter(move |line| !said.iter().any(|start| line.starts_with(start)))
     }
 
     /// Fails unless the status is 1 and standard error is one line with all of this.

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use zerocopy::IntoBytes;
 
 /// Offsets of fields in the ELF header (System V ABI, figure 4-3, 64-bit).
+const EI_VERSION: usize = 6;
 const E_TYPE: usize = 16;
 const E_MACHINE: usize = 18;
 const E_VERSION: usize = 20;
@@ -98,7 +99,7 @@ fn what_is_no_elf_file_is_refused() {
     assert_eq!(Image::parse(&[]), Err(ImageError::NotElf));
     assert_eq!(Image::parse(&sample()[..63]), Err(ImageError::NotElf));
     assert_eq!(Image::parse(b"#!/bin/sh\n"), Err(ImageError::NotElf));
-    for (place, value) in [(0, 0), (4, 1), (4, 3), (5, 2), (5, 0), (6, 2)] {
+    for (place, value) in [(0, 0), (4, 1), (4, 3), (5, 2), (5, 0)] {
         assert_eq!(refusal(place, &[value]), ImageError::NotElf, "{place}");
     }
 }
@@ -108,6 +109,7 @@ fn each_bad_file_header_has_its_reason() {
     assert_eq!(refusal(E_TYPE, &[3, 0]), ImageError::NotStatic(3));
     assert_eq!(refusal(E_MACHINE, &[183, 0]), ImageError::Machine(183));
     assert_eq!(refusal(E_VERSION, &[2]), ImageError::Header);
+    assert_eq!(refusal(EI_VERSION, &[0]), ImageError::Header);
     assert_eq!(refusal(E_EHSIZE, &[63]), ImageError::Header);
     assert_eq!(refusal(E_PHENTSIZE, &[32]), ImageError::Header);
     for count in [0, PROGRAM_HEADERS_MAX + 1, u16::MAX] {
@@ -336,7 +338,7 @@ fn every_error_is_one_line_that_says_what_to_do() {
     let segment = ImageError::Segment(6, SegmentError::WriteAndExecute);
     assert_eq!(
         segment.to_string(),
-        "segment 6 is both writable and executable; rebuild it with `outboard build`"
+        "segment 6 is both writable and executable; build it anew"
     );
     let request = ImageError::Request(RequestError::DmaBytes(1));
     for error in [

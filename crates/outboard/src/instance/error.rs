@@ -19,6 +19,8 @@ pub enum Error {
     Make(PathBuf, io::Error),
     /// A directory or file of an instance cannot be read.
     Read(PathBuf, io::Error),
+    /// The shared file of an instance is no regular file.
+    NoFile(PathBuf),
     /// The description is none of this version's.
     Description(PathBuf, serde_json::Error),
 }
@@ -61,6 +63,11 @@ impl fmt::Display for Error {
             Self::Read(path, error) => write!(
                 f,
                 "cannot open {}: {error}; is it another user's?",
+                path.display()
+            ),
+            Self::NoFile(path) => write!(
+                f,
+                "{}: no regular file, so no guest left it; remove the directory that it is in",
                 path.display()
             ),
             Self::Description(path, error) => write!(

@@ -18,7 +18,7 @@ pub use claim::Claim;
 pub use description::{Description, Device, Kind};
 pub use error::Error;
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -66,24 +66,49 @@ impl Instance {
         Self::all_in(&base())
     }
 
+    /// The same, and why the others cannot be read.
+    ///
+    /// # Errors
+    /// Those of [`Self::all`].
+    pub fn survey() -> Result<(Vec<Self>, Vec<Error>), Error> {
+        Self::survey_in(&base())
+    }
+
     fn all_in(base: &Path) -> Result<Vec<Self>, Error> {
+        Ok(Self::survey_in(base)?.0)
+    }
+
+    fn survey_in(base: &Path) -> Result<(Vec<Self>, Vec<Error>), Error> {
         let entries = match std::fs::read_dir(base) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok((Vec::new(), Vec::new()));
+            }
             entries => entries.map_err(|error| Error::Read(base.to_owned(), error))?,
         };
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let mut names: Vec<_> = names.filter(|name| check_name(name).is_ok()).collect();
         names.sort_unstable();
-        let instances = names.iter().filter_map(|name| Self::read(base, name).ok()?);
-        Ok(instances.collect())
+        let (mut instances, mut failures) = (Vec::new(), Vec::new());
+        for name in names {
+            match Self::read(base, &name) {
+                Ok(instance) => instances.extend(instance),
+                Err(error) => failures.push(error),
+            }
+        }
+        Ok((instances, failures))
     }
 
     /// `None` if there is no such instance, or not yet, or no longer.
     fn read(base: &Path, name: &str) -> Result<Option<Self>, Error> {
         let directory = base.join(name);
-        let Some(share) = open_file(&directory.join(SHARE), OFlags::RDONLY)? else {
+        let path = directory.join(SHARE);
+        let Some(share) = open_file(&path, OFlags::RDONLY)? else {
             return Ok(None);
         };
+        let status = rustix::fs::fstat(&share).map_err(|e| Error::Read(path.clone(), e.into()))?;
+        if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+            return Err(Error::NoFile(path));
+        }
         let path = directory.join(DESCRIPTION);
         let Some(file) = open_file(&path, OFlags::RDONLY)? else {
             return Ok(None);

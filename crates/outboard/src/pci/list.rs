@@ -76,7 +76,7 @@ fn row(device: &Device, machine: &Machine, carriers: &BTreeMap<String, Route>) -
     let (verdict, why, remedy) = match judge(device, &[], machine, carriers) {
         Verdict::Ready => ("ready", None, None),
         Verdict::BindNeeded => {
-            let remedy = format!("sudo outboard pci bind {}", device.address);
+            let remedy = format!("sudo $(command -v outboard) pci bind {}", device.address);
             ("bind needed", None, Some(remedy))
         }
         Verdict::Refused(refusal) => {

@@ -98,7 +98,7 @@ impl fmt::Display for Error {
                 let names = names.join(" ");
                 write!(
                     f,
-                    "only root can; type: sudo outboard pci {command} {names}"
+                    "only root can; type: sudo $(command -v outboard) pci {command} {names}"
                 )
             }
             Self::Refused(address, refusal) => {
@@ -122,7 +122,7 @@ impl fmt::Display for Error {
             Self::NotReturned(address, driver) => write!(
                 f,
                 "{address}: {driver} did not take it back; type: sudo modprobe {driver} && sudo \
-                 outboard pci unbind {address}"
+                 $(command -v outboard) pci unbind {address}"
             ),
             Self::OfRun(address, guard) => write!(
                 f,
@@ -145,7 +145,7 @@ impl fmt::Display for Error {
             Self::Guard(error) => write!(
                 f,
                 "the process that takes devices and gives them back: {error}; to give back what \
-                 was taken, type: sudo outboard pci unbind DEVICE"
+                 was taken, type: sudo $(command -v outboard) pci unbind DEVICE"
             ),
             Self::Guarded(text) => f.write_str(text),
             Self::Print(error) => write!(f, "cannot print: {error}"),

@@ -202,7 +202,7 @@ fn live_neighbours_go_together_or_not_at_all() {
     );
     assert_eq!(
         alone.remedy(address("0000:04:00.0")).unwrap(),
-        "sudo outboard pci bind 0000:04:00.0 0000:04:01.0"
+        "sudo $(command -v outboard) pci bind 0000:04:00.0 0000:04:01.0"
     );
     let both = ["0000:04:00.0", "0000:04:01.0"];
     assert_eq!(fixture.judge(both[0], &both, &[]), Verdict::BindNeeded);
@@ -280,7 +280,7 @@ fn the_list_has_network_cards_first_and_a_command_for_each() {
     let free = line(&cards, "0000:02:00.0");
     assert!(free.contains("8086:10d3  igc"), "{free}");
     assert!(
-        free.ends_with("bind needed; type: sudo outboard pci bind 0000:02:00.0"),
+        free.ends_with("bind needed; type: sudo $(command -v outboard) pci bind 0000:02:00.0"),
         "{free}"
     );
     assert!(line(&cards, "0000:04:00.0").contains("0000:04:01.0 (snd)"));
@@ -305,13 +305,13 @@ fn every_error_is_one_line_that_says_what_to_type() {
         (Error::Unknown("eth9".into()), "outboard pci list --all"),
         (
             Error::Root("bind", vec!["eth0".into(), "eth1".into()]),
-            "sudo outboard pci bind eth0 eth1",
+            "sudo $(command -v outboard) pci bind eth0 eth1",
         ),
         (Error::Refused(card, Refusal::NoIommu), "outboard doctor"),
         (Error::NotTaken(card), "sudo dmesg | tail"),
         (
             Error::NotReturned(card, "igc".into()),
-            "sudo outboard pci unbind 0000:01:00.0",
+            "sudo $(command -v outboard) pci unbind 0000:01:00.0",
         ),
         (
             Error::InUse(card, "/dev/vfio/7".into()),

@@ -128,11 +128,14 @@ impl Refusal {
                     all.push(member.name.parse().ok()?);
                 }
                 let all = all.iter().map(|address| format!(" {address}"));
-                Some(format!("sudo outboard pci bind{}", String::from_iter(all)))
+                Some(format!(
+                    "sudo $(command -v outboard) pci bind{}",
+                    String::from_iter(all)
+                ))
             }
             Self::NoVfio => Some("sudo modprobe vfio-pci".into()),
             Self::Forbidden { .. } => Some(format!(
-                "sudo outboard pci bind --user=\"$(id -un)\" {address}"
+                "sudo $(command -v outboard) pci bind --user=\"$(id -un)\" {address}"
             )),
         }
     }

@@ -1,8 +1,8 @@
 //! `outboard rules check`: whether a file is rules, and how large they are.
 
-use super::Ports;
 use super::source::{self, Source};
 use super::warnings::{self, Warning};
+use super::{Ports, PortsError};
 use nf::nft::ast::{self, Item, TableItem};
 use nf::nft::{self, Limits};
 use serde::Serialize;
@@ -26,6 +26,8 @@ pub struct Arguments {
 pub enum Error {
     /// No text.
     Source(source::Error),
+    /// No ports.
+    Ports(PortsError),
     /// What was found cannot be printed.
     Print(io::Error),
 }
@@ -34,6 +36,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Source(e) => e.fmt(f),
+            Self::Ports(e) => e.fmt(f),
             Self::Print(e) => write!(f, "cannot print: {e}"),
         }
     }
@@ -47,7 +50,10 @@ impl std::error::Error for Error {}
 /// There is no text.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let source = Source::read(&arguments.file).map_err(Error::Source)?;
-    let checked = check(&source.text, &arguments.ports.names());
+    let checked = check(
+        &source.text,
+        &arguments.ports.names().map_err(Error::Ports)?,
+    );
     if let Err(error) = &checked {
         eprintln!("{}", error.render(&source.name, &source.text));
     }

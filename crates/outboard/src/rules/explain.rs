@@ -1,8 +1,8 @@
 //! `outboard rules explain`: the way of a frame to its verdict.
 
-use super::Ports;
 use super::source::{self, Source};
 use super::trace::{Judged, Step, Trace};
+use super::{Ports, PortsError};
 use crate::frame;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -35,6 +35,8 @@ pub enum Error {
     Frame(frame::Error),
     /// The frame goes into a port that is none of these.
     Port(String, String),
+    /// No names of ports.
+    Names(PortsError),
     /// Not two ports.
     Ports,
     /// What was found cannot be printed.
@@ -52,6 +54,7 @@ impl fmt::Display for Error {
                  --ports=A,B",
                 port.escape_debug()
             ),
+            Self::Names(e) => e.fmt(f),
             Self::Ports => f.write_str("--ports: a firewall has two ports: --ports=A,B"),
             Self::Print(e) => write!(f, "cannot print: {e}"),
         }
@@ -67,7 +70,8 @@ impl std::error::Error for Error {}
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let source = Source::read(&arguments.file).map_err(Error::Source)?;
     let crafted = frame::read(&arguments.frame).map_err(Error::Frame)?;
-    let ports = <[&str; 2]>::try_from(arguments.ports.names()).map_err(|_| Error::Ports)?;
+    let ports = arguments.ports.names().map_err(Error::Names)?;
+    let ports = <[&str; 2]>::try_from(ports).map_err(|_| Error::Ports)?;
     let from = match &crafted.port {
         None => 0,
         Some(port) => {

@@ -22,6 +22,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(1);
 /// Reads that empty the FIFO; it holds one byte for each loader that was killed.
 const DRAINS_MAX: usize = 16;
+/// Writes into the FIFO that a signal may interrupt, one after the other.
+const WRITES_MAX: usize = 16;
 
 /// `outboard rules load`.
 #[derive(clap::Args)]
@@ -157,6 +159,7 @@ pub fn load(instance: &Instance, source: &Source) -> Result<u64, Error> {
     let Source { name: file, text } = source;
     nf::load(text, &description.ports(), &Limits::DEFAULT)
         .map_err(|error| Error::Rules(error.render(file, text).to_string()))?;
+    super::warn(source, &description.ports());
     let event = instance.event().map_err(Error::Instance)?;
     // Loaders take turns; the lock goes with the descriptor.
     lock(&event)?
@@ -190,7 +193,13 @@ fn wake(event: impl AsFd) -> Result<(), Errno> {
             Err(errno) => return Err(errno),
         }
     }
-    rustix::io::retry_on_intr(|| rustix::io::write(&event, &[1])).map(drop)
+    for _ in 0..WRITES_MAX {
+        match rustix::io::write(&event, &[1]) {
+            Err(Errno::INTR) => {}
+            written => return written.map(drop),
+        }
+    }
+    Err(Errno::INTR)
 }
 
 fn await_answer(instance: &Instance, generation: u64) -> Result<u64, Error> {

@@ -8,6 +8,11 @@
 //! | [`explain`] | that, for people and programs |
 //! | [`load`] | gives it to a running guest |
 
+use abi::manifest::is_device_name;
+use nf::nft::{self, Limits};
+use source::Source;
+use std::fmt;
+
 pub mod check;
 pub mod explain;
 pub mod load;
@@ -28,8 +33,79 @@ pub struct Ports {
     ports: Vec<String>,
 }
 
+/// Names that no manifest could have.
+#[derive(Debug)]
+pub enum PortsError {
+    /// A name is empty, or has other characters than letters and digits.
+    Name(String),
+    /// A name stands there twice.
+    Twice(String),
+}
+
+impl fmt::Display for PortsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => write!(
+                f,
+                "--ports: {name:?} is no port's name, which has letters and digits only; write \
+                 --ports=private,public"
+            ),
+            Self::Twice(name) => write!(f, "--ports: {name} is there twice; remove one of them"),
+        }
+    }
+}
+
+impl std::error::Error for PortsError {}
+
 impl Ports {
-    fn names(&self) -> Vec<&str> {
-        self.ports.iter().map(String::as_str).collect()
+    /// # Errors
+    /// A name that no manifest could have.
+    fn names(&self) -> Result<Vec<&str>, PortsError> {
+        for (number, name) in self.ports.iter().enumerate() {
+            if !is_device_name(name.as_bytes()) {
+                return Err(PortsError::Name(name.clone()));
+            }
+            if self.ports[..number].contains(name) {
+                return Err(PortsError::Twice(name.clone()));
+            }
+        }
+        Ok(self.ports.iter().map(String::as_str).collect())
+    }
+}
+
+/// Says on standard error what a text, which is rules, says in vain where the ports have these
+/// names.
+pub fn warn(source: &Source, ports: &[&str]) {
+    let Ok(file) = nft::parse(&source.text, &Limits::DEFAULT) else {
+        return;
+    };
+    for warning in warnings::find(&file, &source.text, ports) {
+        eprintln!("{}:{warning}", source.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_names_and_no_two_are_the_same() {
+        let names = |list: &[&str]| {
+            let ports = list.iter().map(|name| (*name).to_owned()).collect();
+            let names = Ports { ports };
+            names
+                .names()
+                .map(|names| names.len())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(names(&["private", "public"]), Ok(2));
+        let twice = "--ports: a is there twice; remove one of them";
+        assert_eq!(names(&["a", "a"]), Err(twice.to_owned()));
+        let escape = names(&["a", "b\u{1b}[2J"]).unwrap_err();
+        assert!(
+            escape.starts_with("--ports: \"b\\u{1b}[2J\" is no port's name"),
+            "{escape}"
+        );
+        assert!(names(&[""]).is_err());
     }
 }

@@ -30,6 +30,9 @@ use tender::options::Options;
 /// What the tender is called as a process: like the program that is nothing else.
 const TENDER: &CStr = c"outboard-tender";
 
+/// The option by which a tender says what its guest has.
+const ANNOUNCE: &str = "--announce";
+
 /// Why a guest was not started, or lost.
 #[derive(Debug)]
 pub enum Error {
@@ -125,7 +128,7 @@ pub fn run(request: &Request) -> Result<u8, Error> {
             (&in_memory, Vec::new())
         }
     };
-    options.push(share.option());
+    options.extend([share.option(), ANNOUNCE.to_owned()]);
     let captures = request.captures.prepare(&request.arguments, share);
     let mut captures = captures.map_err(Error::Capture)?;
     let mut guard = devices::guard(request)?;

@@ -52,7 +52,10 @@ pub(super) fn check(arguments: &[OsString]) -> Result<(), Error> {
     let source = Source::read(&path).map_err(Error::Source)?;
     let ports: Vec<_> = image.networks().map(|(_, name)| name).collect();
     match nf::load(&source.text, &ports, &Limits::DEFAULT) {
-        Ok(_) => Ok(()),
+        Ok(_) => {
+            crate::rules::warn(&source, &ports);
+            Ok(())
+        }
         Err(error) => Err(Error::Rules(
             error.render(&source.name, &source.text).to_string(),
         )),

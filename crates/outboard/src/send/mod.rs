@@ -101,13 +101,15 @@ impl fmt::Display for Error {
             ),
             Self::Namespace(interface, _, Some(process)) => write!(
                 f,
-                "{interface} is in another network namespace; type the same behind: sudo \
-                 --preserve-env=XDG_RUNTIME_DIR nsenter --net=/proc/{process}/ns/net"
+                "{interface} is in another network namespace; type: sudo \
+                 --preserve-env=XDG_RUNTIME_DIR nsenter --net=/proc/{process}/ns/net $(command -v \
+                 outboard) send ..."
             ),
             Self::Namespace(interface, inode, None) => write!(
                 f,
                 "{interface} is in the network namespace net:[{inode}]; `sudo lsns --type net` \
-                 names a process in it, for: nsenter --net=/proc/PID/ns/net outboard send ..."
+                 names a process in it, for: sudo --preserve-env=XDG_RUNTIME_DIR nsenter \
+                 --net=/proc/PID/ns/net $(command -v outboard) send ..."
             ),
             Self::Moved(interface) => write!(
                 f,
@@ -116,8 +118,8 @@ impl fmt::Display for Error {
             ),
             Self::Permission(interface) => write!(
                 f,
-                "sending through {interface} takes CAP_NET_RAW; type the same behind: sudo \
-                 --preserve-env=XDG_RUNTIME_DIR"
+                "sending through {interface} takes CAP_NET_RAW; type: sudo \
+                 --preserve-env=XDG_RUNTIME_DIR $(command -v outboard) send ..."
             ),
             Self::TooBig(interface, size) => write!(
                 f,

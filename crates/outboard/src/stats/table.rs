@@ -168,10 +168,12 @@ pub fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
     for row in lines() {
         let mut line = String::new();
         for ((cell, title), &width) in row.iter().zip(head).zip(&widths) {
-            let _ = match title.starts_with('<') {
-                true => write!(line, "{cell:<width$}  "),
-                false => write!(line, "{cell:>width$}  "),
-            };
+            // Not by the width of a format, which ends at 65,535 characters.
+            let padding = " ".repeat(width - cell.chars().count());
+            match title.starts_with('<') {
+                true => line.extend([cell, padding.as_str(), "  "]),
+                false => line.extend([padding.as_str(), cell, "  "]),
+            }
         }
         text.push_str(line.trim_end());
         text.push('\n');
@@ -227,6 +229,15 @@ rules in force: generation 2
             .unwrap();
         let cells: Vec<_> = private.split_whitespace().collect();
         assert_eq!(cells[2..6], ["1512", "1200", "1.50k", "0"]);
+    }
+
+    #[test]
+    fn a_text_may_be_longer_than_a_format_is_wide() {
+        let long = "x".repeat(70_000);
+        let rows = [vec![long.clone(), "1".into()], vec!["y".into(), "2".into()]];
+        let text = columns(&["<text", "n"], &rows);
+        assert!(text.contains(&format!("{long}  1\n")));
+        assert_eq!(text.lines().nth(2).unwrap().len(), 70_003);
     }
 
     #[test]

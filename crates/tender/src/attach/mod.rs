@@ -157,7 +157,7 @@ impl fmt::Display for Reason {
 /// What to do where the kernel makes no macvtap.
 fn macvtap_advice(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
-        Some(libc::EPERM) => "it takes CAP_NET_ADMIN; type the same as root",
+        Some(libc::EPERM) => "it takes CAP_NET_ADMIN; type: sudo $(command -v outboard) run ...",
         Some(libc::EBUSY | libc::EINVAL) => {
             "another macvtap has it, or it can be no parent, as a wireless one; name another \
              interface"

@@ -87,6 +87,12 @@ impl fmt::Display for Error {
                 "--mem={mib}: a guest of hvt has at most {} MiB; give a smaller --mem=MIB",
                 MEMORY_BYTES_MAX >> 20
             ),
+            Self::TooLittle(_, needed) if *needed > MEMORY_BYTES_MAX >> 20 => write!(
+                f,
+                "the image asks for {needed} MiB of memory, and a guest of hvt has at most {}; \
+                 build it anew",
+                MEMORY_BYTES_MAX >> 20
+            ),
             Self::TooLittle(mib, needed) => write!(
                 f,
                 "the image does not fit into {mib} MiB of memory; give it at least --mem={needed}"

@@ -37,7 +37,7 @@ use self::ring_service::RingService;
 use self::setup::Setup;
 use self::statistics::Statistics;
 use crate::attach::pci::Pci;
-use crate::start::{Resources, Start};
+use crate::start::{Resources, Start, announce};
 use crate::sys::machine::{Exit, Running};
 use crate::sys::stop::Stop;
 use call::{Calls, Outcome};
@@ -72,6 +72,7 @@ pub fn run(start: &Start<'_>) -> Result<Infallible, Error> {
     let boot_bytes = setup.hand_over(&resources, &command_line, rings.is_some())?;
     setup.prepare(&resources, boot_bytes, rings.is_some())?;
     let machine = setup.start(&resources);
+    announce(start, &resources);
     serve_in_jail(start, machine, resources, rings)
 }
 

@@ -72,6 +72,8 @@ pub struct Options {
     pub rules: Option<PathBuf>,
     /// The process whose end ends the guest.
     pub parent: Option<i32>,
+    /// Whether it is said what was attached, once the guest begins.
+    pub announce: bool,
     /// Whether it is said what PCIe devices and DMA memory became.
     pub verbose: bool,
     /// The image.
@@ -295,6 +297,7 @@ struct Draft {
     event: Option<Location>,
     rules: Option<PathBuf>,
     parent: Option<i32>,
+    announce: bool,
     verbose: bool,
 }
 
@@ -345,6 +348,10 @@ impl Draft {
                 }
                 b"--hugepages" => {
                     self.huge_pages = true;
+                    Ok(())
+                }
+                b"--announce" => {
+                    self.announce = true;
                     Ok(())
                 }
                 b"--verbose" => {
@@ -514,6 +521,7 @@ impl Draft {
             event: self.event,
             rules: self.rules,
             parent: self.parent,
+            announce: self.announce,
             verbose: self.verbose,
             image: image.into(),
             arguments,

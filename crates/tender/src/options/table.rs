@@ -87,6 +87,10 @@ pub const CHOICES: &[Choice] = &[
         "end as soon as the parent, process PID, ends",
     ),
     choice(
+        "--announce",
+        "say on standard error what is attached, once the guest begins",
+    ),
+    choice(
         "--verbose",
         "say on standard error what PCI devices and DMA memory became",
     ),

@@ -7,7 +7,7 @@ use crate::boot;
 use crate::jail::{self, Grants};
 use crate::memory::{self, Gpa, Plan, Segment};
 use crate::options::Host;
-use crate::start::{Error, Resources, Start, Step, put};
+use crate::start::{Error, Resources, Start, Step, announce, put};
 use crate::sys::memory::Filling;
 use abi::extension::host_flag;
 use abi::note::Target;
@@ -38,6 +38,7 @@ pub fn run(start: &Start<'_>) -> Result<Infallible, Error> {
     hand_over(&mut guest, start, jailed, &resources, &command_line)?;
     let ready = guest.finish(&plan.regions, start.file);
     let ready = ready.map_err(|error| Error::System(Step::Protect, error))?;
+    announce(start, &resources);
     if jailed {
         let grants = ManuallyDrop::new(grants(&resources));
         close_jail(&grants, options.share.is_some())?;

@@ -4,16 +4,19 @@
 //! |---|---|
 //! | `error` | why a guest was not started, and what to do about it |
 //! | `fill` | what the tender writes into guest memory |
+//! | `ready` | what is said when all is attached |
 //! | `resources` | what a guest is lent, whatever its host |
 //!
 //! A host depends on these steps and on no other host.
 
 mod error;
 mod fill;
+mod ready;
 mod resources;
 
 pub use error::{Error, Step};
 pub use fill::put;
+pub use ready::announce;
 pub use resources::{Resources, say, wait_set};
 
 use crate::check::{self, Pairs};

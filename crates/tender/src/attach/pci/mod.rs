@@ -153,7 +153,8 @@ impl fmt::Display for Reason {
                 let driver = driver.as_deref().unwrap_or("none");
                 write!(
                     f,
-                    "its driver is {driver}, not vfio-pci; type: outboard pci bind {address}"
+                    "its driver is {driver}, not vfio-pci; type: sudo $(command -v outboard) pci \
+                     bind {address}"
                 )
             }
             Self::Neighbours(group, neighbours) => write_neighbours(f, *group, neighbours),
@@ -210,7 +211,7 @@ fn write_neighbours(f: &mut fmt::Formatter<'_>, group: u32, neighbours: &[Member
     for neighbour in neighbours {
         write!(f, " {neighbour}")?;
     }
-    write!(f, "; type: outboard pci bind")?;
+    write!(f, "; type: sudo $(command -v outboard) pci bind")?;
     let mut names = neighbours.iter().map(|neighbour| &neighbour.name);
     names.try_for_each(|name| write!(f, " {name}"))
 }

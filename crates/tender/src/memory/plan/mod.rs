@@ -84,6 +84,14 @@ impl std::error::Error for TooSmall {}
 impl fmt::Display for TooSmall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { memory, needed } = self;
+        if *needed > abi::share::BASE {
+            return write!(
+                f,
+                "the image asks for memory up to {needed:#x}, and no guest has any above {:#x}; \
+                 build it anew",
+                abi::share::BASE
+            );
+        }
         write!(
             f,
             "the image does not fit into {} MiB of memory; give it at least --mem={}",

@@ -1,5 +1,24 @@
 use super::*;
 
+#[test]
+fn what_no_guest_can_have_is_the_images_fault() {
+    let small = TooSmall {
+        memory: 1 << 20,
+        needed: 3 << 20,
+    };
+    let expected = "the image does not fit into 1 MiB of memory; give it at least --mem=3";
+    assert_eq!(small.to_string(), expected);
+    let wild = TooSmall {
+        needed: 1 << 51,
+        ..small
+    };
+    assert_eq!(
+        wild.to_string(),
+        "the image asks for memory up to 0x8000000000000, and no guest has any above 0x4000000000; \
+         build it anew"
+    );
+}
+
 const READ: ProtFlags = ProtFlags::READ;
 const WRITE: ProtFlags = ProtFlags::WRITE;
 const EXECUTE: ProtFlags = ProtFlags::EXEC;

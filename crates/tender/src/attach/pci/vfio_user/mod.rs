@@ -24,6 +24,8 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 use vfio_user::socket::{Error as MessageError, MESSAGE_BYTES_MAX, Received, Socket, passed};
 use vfio_user::{
     DeviceInfo, DmaMap, HEADER_BYTES, Header, IrqInfo, IrqSet, MAJOR, MINOR, PATIENCE,
@@ -67,7 +69,7 @@ impl fmt::Display for Problem {
         match self {
             Self::Connect(error) => write!(
                 f,
-                "{error}; start the device first, as in: outboard model 82599 --socket PATH"
+                "{error}; start the device first, as in: outboard model 82599 --socket=PATH &"
             ),
             Self::Message(command, error) => write!(
                 f,
@@ -108,6 +110,41 @@ pub struct Opened {
     event: Option<OwnedFd>,
 }
 
+/// How long a process may take to listen at its socket.
+const START_PATIENCE: Duration = Duration::from_secs(5);
+/// How often that is tried.
+const START_PAUSE: Duration = Duration::from_millis(20);
+
+/// Connects to the process that listens at `path`, which may have been started a moment ago.
+fn connect_to(path: &Path) -> io::Result<Socket> {
+    let deadline = Instant::now() + START_PATIENCE;
+    let mut said = false;
+    loop {
+        match Socket::connect(path, PATIENCE) {
+            Err(error) if is_early(&error) && Instant::now() < deadline => {}
+            result => return result,
+        }
+        if !said {
+            said = true;
+            crate::start::say(&[format_args!(
+                "waiting up to {} s until a device listens at {}",
+                START_PATIENCE.as_secs(),
+                path.display().to_string().escape_debug()
+            )]);
+        }
+        thread::sleep(START_PAUSE);
+    }
+}
+
+/// Whether an error is one of those before a socket is there, and before somebody listens at it.
+fn is_early(error: &io::Error) -> bool {
+    let kind = error.kind();
+    matches!(
+        kind,
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+    )
+}
+
 /// Connects to the process that listens at `path`, or takes the connection that the parent has
 /// passed, if the path is `@` and the number of its descriptor.
 ///
@@ -116,7 +153,7 @@ pub struct Opened {
 pub fn connect(path: &Path) -> Result<Socket, Reason> {
     let socket = match passed(path) {
         Some(number) => descriptor::adopt(number).and_then(|fd| Socket::new(fd, PATIENCE)),
-        None => Socket::connect(path, PATIENCE),
+        None => connect_to(path),
     };
     Ok(socket.map_err(Problem::Connect)?)
 }
