@@ -21,6 +21,8 @@
 //! | [`share`] | the file that outlives the guest |
 //! | [`instance`] | named guests, and how others find them |
 //! | [`stats`] | what a guest has counted |
+//! | [`logs`] | the last lines of a guest's console |
+//! | [`stop`] | ends a guest by its name |
 
 #![forbid(unsafe_code)]
 
@@ -31,6 +33,7 @@ pub mod ending;
 pub mod frame;
 pub mod inspect;
 pub mod instance;
+pub mod logs;
 pub mod metrics;
 pub mod model;
 pub mod new;
@@ -41,5 +44,6 @@ pub mod run;
 pub mod send;
 pub mod share;
 pub mod stats;
+pub mod stop;
 pub mod symbols;
 pub mod trial;

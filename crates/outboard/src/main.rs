@@ -7,7 +7,9 @@ mod demo;
 
 use abi::exit;
 use clap::{Parser, Subcommand};
-use outboard::{build, doctor, inspect, model, new, pci, ps, rules, run, send, stats, trial};
+use outboard::{
+    build, doctor, inspect, logs, model, new, pci, ps, rules, run, send, stats, stop, trial,
+};
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -49,6 +51,10 @@ enum Command {
     Ps(ps::Arguments),
     /// Show what a guest has counted
     Stats(stats::Arguments),
+    /// Show the last lines of a guest's console
+    Logs(logs::Arguments),
+    /// End a guest, and say how it ended
+    Stop(stop::Arguments),
     /// Send one frame into the segment of a guest's port, and tell what became of it
     Send(send::Arguments),
     /// Take PCI devices from the host for guests, and give them back
@@ -80,6 +86,8 @@ enum Rules {
     Explain(rules::explain::Arguments),
     /// Give a running guest other rules, in one step
     Load(rules::load::Arguments),
+    /// Show the rules that a running guest has in force, and what they have counted
+    Show(rules::show::Arguments),
 }
 
 fn relay_kind(name: &str) -> Result<relay::Kind, &'static str> {
@@ -123,12 +131,15 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         Command::Rules(Rules::Load(arguments)) => {
             return Ok(status(rules::load::run(&arguments)?));
         }
+        Command::Rules(Rules::Show(arguments)) => rules::show::run(&arguments)?,
         Command::Send(arguments) => return Ok(status(send::run(&arguments)?)),
         Command::Doctor(arguments) => return Ok(status(doctor::run(&arguments)?)),
         Command::Model(arguments) => return Ok(status(model::run(&arguments)?)),
         Command::Pci(command) => pci::run(&command)?,
         Command::Ps(arguments) => return Ok(status(ps::run(&arguments)?)),
         Command::Stats(arguments) => stats::run(&arguments)?,
+        Command::Logs(arguments) => logs::run(&arguments)?,
+        Command::Stop(arguments) => stop::run(&arguments)?,
         Command::Relay { kind, parent } => relay::serve(kind, parent)?,
         Command::Demo(arguments) => {
             return Ok(status(demo::run(&arguments)? == ExitCode::SUCCESS));

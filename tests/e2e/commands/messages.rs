@@ -115,6 +115,9 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         || no_guest(images),
     ));
     let missing = programs::missing(&["ip"]);
+    let name = "messages::a guest by its name".to_owned();
+    trials.push(network.trial_unless(missing, name, || by_name(images)));
+    let missing = programs::missing(&["ip"]);
     let name = "messages::a guest that begins".to_owned();
     trials.push(network.trial_unless(missing, name, || begins(images)));
     let name = "messages::a tap of another user".to_owned();
@@ -277,6 +280,90 @@ fn begins(images: &Images) -> Result<(), Failed> {
     match ended.stderr.starts_with(&expected) {
         true => Ok(()),
         false => Err(format!("not {expected:?}: {ended:?}").into()),
+    }
+}
+
+/// All that is asked and done by a guest's name: who has it, its rules, its console, its end.
+fn by_name(images: &Images) -> Result<(), Failed> {
+    let segment = Segment::new()?;
+    let taps = "for tap in lan0 wan0; do ip tuntap add dev $tap mode tap && ip link set dev $tap \
+                up; done";
+    shell(&segment, taps)?;
+    let folder = TemporaryFolder::new("messages")?;
+    let rules = folder.path.join("a.nft");
+    let text = "table bridge t {\n chain f {\n type filter hook forward priority 0; policy drop;\n \
+                ether type arp accept\n }\n}\n";
+    std::fs::write(&rules, text)?;
+    let line = format!(
+        "--mem=32 --name=fw --rules={} --net:private=lan0 --net:public=wan0 FIREWALL",
+        rules.display()
+    );
+    let typed = |line: &str| {
+        let mut command = typed(images, line);
+        command.env("XDG_RUNTIME_DIR", &folder.path);
+        segment.run(|| start(&mut command))
+    };
+    let firewall = typed(&line)?;
+    wait_for_name(images, &folder, &firewall)?;
+    let asked = |words: &[&str]| {
+        let mut command = Command::new(images.program("outboard"));
+        run(command.args(words).env("XDG_RUNTIME_DIR", &folder.path))
+    };
+    let taken = typed(&line)?.finish()?;
+    let pid = firewall.id();
+    taken.expect_status(1)?.expect_stderr(&format!(
+        "outboard: --name=fw: a guest of this name is running (process {pid}: "
+    ))?;
+    taken.expect_stderr("run --mem=32 --name=fw")?;
+    taken.expect_stderr("); end it with: outboard stop fw, or choose another name\n")?;
+    let almost = asked(&["stats", "fv"])?;
+    let says = "outboard: no guest is called fv; did you mean fw? there is fw";
+    expect_last_line(&almost, says)?;
+    let almost = asked(&["send", "fw-privat", "icmp 10.0.0.1 > 10.0.0.2"])?;
+    let says = "outboard: no port fw-privat; did you mean fw-private? there is fw-private and \
+                fw-public";
+    expect_last_line(&almost, says)?;
+    wait_for_rules(&asked)?;
+    let shown = asked(&["rules", "show", "fw"])?;
+    shown
+        .expect_stdout("ether type arp accept")?
+        .expect_stdout("policy drop")?;
+    shown.expect_stdout("rules in force: generation 1\n")?;
+    let shown = asked(&["rules", "show", "--json", "fw"])?;
+    let json: serde_json::Value = serde_json::from_str(&shown.stdout)?;
+    if json["entries"][0]["line"] != 4 {
+        return Err(format!("not the rules: {json}").into());
+    }
+    let console = asked(&["logs", "fw"])?;
+    console.expect_status(0)?;
+    let stopped = asked(&["stop", "fw"])?;
+    stopped.expect_status(0)?;
+    stopped.expect_stdout("the guest was ended by SIGTERM\nfw has ended with status 143\n")?;
+    let ended = firewall.finish()?;
+    ended.expect_status(143)?;
+    // The console was passed on, and its end is what was kept.
+    match ended.stdout.ends_with(&console.stdout) && !console.stdout.is_empty() {
+        true => {}
+        false => return Err(format!("kept {:?} of {:?}", console.stdout, ended.stdout).into()),
+    }
+    let gone = asked(&["stop", "fw"])?;
+    let says = "outboard: no guest is called fw, and none runs under a name; start one with: \
+                outboard run --name=fw ...";
+    expect_last_line(&gone, says)
+}
+
+/// Waits until the guest has the rules of its file in force.
+fn wait_for_rules(asked: &dyn Fn(&[&str]) -> Result<Ended, Failed>) -> Result<(), Failed> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let shown = asked(&["rules", "show", "fw"])?;
+        if shown.stdout.contains("generation 1\n") {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(format!("no rules of the file: {shown:?}").into());
+        }
+        thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -1,10 +1,12 @@
 //! The monitor's side of a named guest: its directory, made, held and removed.
 
-use super::{DESCRIPTION, Description, EVENT, Error, SHARE, base, check_name};
+use super::{DESCRIPTION, Description, ENDING, EVENT, Ended, Error, Instance, Log};
+use super::{SHARE, base, check_name, log};
 use crate::share::SharedFile;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
+use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -17,11 +19,15 @@ const ATTEMPTS_MAX: usize = 8;
 /// How long to wait in between.
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(2);
 
+/// How much of a command line is shown, in bytes.
+const COMMAND_BYTES_MAX: u64 = 160;
+
 /// The directory of a named guest. It is removed when this is dropped.
 #[derive(Debug)]
 pub struct Claim {
     directory: PathBuf,
     event: OwnedFd,
+    ending: OwnedFd,
     share: SharedFile,
 }
 
@@ -46,7 +52,10 @@ impl Claim {
                 return Self::furnish(directory, file);
             }
         }
-        Err(Error::Running(name.to_owned()))
+        let running = Instance::read(base, name).ok().flatten();
+        let monitor = running.map(|instance| instance.description.monitor);
+        let monitor = monitor.map(|pid| (pid, command_of(pid)));
+        Err(Error::Running(name.to_owned(), monitor))
     }
 
     /// Whatever is in the directory is ours: the locked `file` says so.
@@ -56,10 +65,12 @@ impl Claim {
         let event = unlink(&directory.join(DESCRIPTION))
             .and_then(|()| make_event(&directory.join(EVENT)))
             .map_err(|errno| make(EVENT, errno))?;
+        let ending = make_ending(&directory.join(ENDING)).map_err(|errno| make(ENDING, errno))?;
         let share = SharedFile::fresh(file).map_err(|errno| make(SHARE, errno))?;
         Ok(Self {
             directory,
             event,
+            ending,
             share,
         })
     }
@@ -83,6 +94,22 @@ impl Claim {
         std::fs::rename(&draft, &path).map_err(failed)
     }
 
+    /// The last lines of the guest's console, none so far.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn log(&self) -> std::io::Result<Log> {
+        Log::create(&self.directory)
+    }
+
+    /// Leaves word of how the guest ended, for who has opened the file before. Best effort: the
+    /// guest has ended in any case.
+    pub fn conclude(&self, ended: &Ended) {
+        if let Ok(json) = serde_json::to_vec(ended) {
+            let _ = rustix::io::write(&self.ending, &json);
+        }
+    }
+
     /// The option by which a tender that inherits the descriptor learns of the event.
     pub fn option(&self) -> String {
         format!("--event=@{}", self.event.as_raw_fd())
@@ -96,6 +123,18 @@ impl Drop for Claim {
     fn drop(&mut self) {
         remove(&self.directory);
     }
+}
+
+/// The command line of a process, as far as it fits into a message.
+fn command_of(pid: u32) -> String {
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(format!("/proc/{pid}/cmdline")) {
+        // Best effort: the process may just have ended.
+        let _ = file.take(COMMAND_BYTES_MAX).read_to_end(&mut bytes);
+    }
+    let words = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    let words: Vec<_> = words.collect();
+    words.join(" ").trim_end().escape_debug().to_string()
 }
 
 /// Makes and locks the shared file in `directory`; `None` if somebody else has it at the moment.
@@ -133,6 +172,14 @@ fn make_event(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, flags, Mode::empty())
 }
 
+/// A fresh file for how the guest ends: who still has that of a dead guest open reads nothing of
+/// this one.
+fn make_ending(path: &Path) -> Result<OwnedFd, Errno> {
+    unlink(path)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
+}
+
 fn unlink(path: &Path) -> Result<(), Errno> {
     match rustix::fs::unlink(path) {
         Err(Errno::NOENT) => Ok(()),
@@ -144,7 +191,8 @@ fn unlink(path: &Path) -> Result<(), Errno> {
 /// removed is a leftover that the next guest of this name takes over.
 fn remove(directory: &Path) {
     // The shared file goes last: as long as it is there and locked, all of this is ours.
-    for file in [DRAFT, DESCRIPTION, EVENT, SHARE] {
+    log::remove(directory);
+    for file in [DRAFT, DESCRIPTION, ENDING, EVENT, SHARE] {
         let _ = std::fs::remove_file(directory.join(file));
     }
     let _ = std::fs::remove_dir(directory);

@@ -3,14 +3,15 @@
 use super::NAME_BYTES_MAX;
 use std::path::PathBuf;
 use std::{fmt, io};
+use tender::suggest;
 
 /// Why there is no instance, or none to be used.
 #[derive(Debug)]
 pub enum Error {
     /// Not a name: it would be a hidden directory, or another one.
     Name(String),
-    /// A guest of this name is running already.
-    Running(String),
+    /// A guest of this name is running already; its monitor's process id and command line.
+    Running(String, Option<(u32, String)>),
     /// There is no instance of this name; those that run.
     Unknown(String, Vec<String>),
     /// The instance ended in the meantime.
@@ -35,21 +36,27 @@ impl fmt::Display for Error {
                 "{name:?} is no name: 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.', of \
                  which '.' does not come first; as in --name=fw1"
             ),
-            Self::Running(name) => write!(
-                f,
-                "--name={name}: a guest of this name is running; choose another name or end it"
-            ),
+            Self::Running(name, monitor) => {
+                write!(f, "--name={name}: a guest of this name is running")?;
+                if let Some((pid, command)) = monitor {
+                    write!(f, " (process {pid}: {command})")?;
+                }
+                write!(
+                    f,
+                    "; end it with: outboard stop {name}, or choose another name"
+                )
+            }
             Self::Unknown(name, running) if running.is_empty() => write!(
                 f,
                 "no guest is called {name}, and none runs under a name; start one with: outboard \
                  run --name={name} ..."
             ),
             Self::Unknown(name, running) => {
-                write!(
-                    f,
-                    "no guest is called {name}; there is {}",
-                    running.join(", ")
-                )
+                write!(f, "no guest is called {name}; ")?;
+                if let Some(near) = suggest::nearest(name, running.iter().map(String::as_str)) {
+                    write!(f, "did you mean {near}? ")?;
+                }
+                write!(f, "there is {}", suggest::listed(running))
             }
             Self::Ended(name) => write!(
                 f,

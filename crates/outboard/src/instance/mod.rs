@@ -6,17 +6,23 @@
 //! | `share` | the shared file ([`abi::share`]), locked by the monitor while the guest runs |
 //! | `event` | a FIFO: who has changed the share writes a byte to it, and the guest wakes up |
 //! | `instance.json` | a [`Description`] |
+//! | `console`, `console.old` | the last lines of the guest's console |
+//! | `ending.json` | empty until the monitor writes how the guest [`Ended`] |
 //!
 //! The monitor holds a [`Claim`] to the directory and removes it; all other commands open an
 //! [`Instance`], and need no live monitor for that.
 
 mod claim;
 mod description;
+mod ending;
 mod error;
+mod log;
 
 pub use claim::Claim;
 pub use description::{Description, Device, Kind};
+pub use ending::{Ended, read as read_ending};
 pub use error::Error;
+pub use log::Log;
 
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -31,6 +37,7 @@ const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
 const SHARE: &str = "share";
 const EVENT: &str = "event";
 const DESCRIPTION: &str = "instance.json";
+const ENDING: &str = "ending.json";
 
 /// A named guest that runs, or has left its directory behind.
 #[derive(Debug)]
@@ -154,6 +161,25 @@ impl Instance {
     /// It is gone, or another user's.
     pub fn event(&self) -> Result<OwnedFd, Error> {
         self.open_again(EVENT)
+    }
+
+    /// The file into which the monitor writes how the guest ended, before it removes it: what was
+    /// opened before can be read behind that. See [`read_ending`].
+    ///
+    /// # Errors
+    /// It is gone, or another user's.
+    pub fn ending(&self) -> Result<File, Error> {
+        let file = open_file(&self.directory.join(ENDING), OFlags::RDONLY)?;
+        let file = file.ok_or_else(|| Error::Ended(self.name.clone()))?;
+        Ok(File::from(file))
+    }
+
+    /// The last lines of its console. A guest wrote them: hostile.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn console(&self) -> std::io::Result<Vec<u8>> {
+        log::read(&self.directory)
     }
 
     fn open_again(&self, file: &str) -> Result<OwnedFd, Error> {

@@ -7,6 +7,7 @@
 //! | [`trace`] | what they do with a frame, step by step |
 //! | [`explain`] | that, for people and programs |
 //! | [`load`] | gives it to a running guest |
+//! | [`show`] | what a running guest has in force |
 
 use abi::manifest::is_device_name;
 use nf::nft::{self, Limits};
@@ -16,6 +17,7 @@ use std::fmt;
 pub mod check;
 pub mod explain;
 pub mod load;
+pub mod show;
 pub mod source;
 pub mod trace;
 mod warnings;

@@ -1,6 +1,7 @@
 //! The monitor: starts a tender as its child, passes signals and exit status on, says how the
 //! guest ended, and leaves nothing behind.
 
+mod console;
 mod devices;
 mod named;
 mod request;
@@ -12,12 +13,13 @@ pub use request::{CHOICES, Request, help};
 
 use crate::capture;
 use crate::ending::Ending;
-use crate::instance::{self, Claim};
+use crate::instance::{self, Claim, Ended};
 use crate::metrics::{self, Endpoint};
 use crate::pci::{self, guard::Guard};
 use crate::share::SharedFile;
 use crate::stats;
 use crate::symbols;
+use console::Console;
 use linux::process;
 use linux::signal::{Held, is_ignored};
 use rustix::io::Errno;
@@ -61,6 +63,8 @@ pub enum Error {
     Share(Errno),
     /// Nothing by which others find the guest.
     Instance(instance::Error),
+    /// The console cannot be kept.
+    Console(io::Error),
     /// Signals could not be held back.
     Signals(io::Error),
     /// There is no process for the tender.
@@ -86,6 +90,7 @@ impl fmt::Display for Error {
             Self::Stats(e) => e.fmt(f),
             Self::Share(e) => write!(f, "no file in memory: {e}; is `ulimit -n` high enough?"),
             Self::Instance(e) => e.fmt(f),
+            Self::Console(e) => write!(f, "the console cannot be kept: {e}; see `ulimit -n`"),
             Self::Signals(e) => write!(f, "cannot hold signals back: {e}"),
             Self::Start(e) => write!(
                 f,
@@ -106,13 +111,7 @@ impl std::error::Error for Error {}
 /// it prints them itself and ends with status 1.
 pub fn run(request: &Request) -> Result<u8, Error> {
     rules::check(&request.arguments).map_err(Error::Rules)?;
-    // Before anything is made that must be removed, and before the tender starts: a signal that
-    // arrives early waits here. What whoever started this program told it to ignore, the guest
-    // ignores too.
-    let forwarded = FORWARDED.into_iter().filter(|signal| !is_ignored(*signal));
-    // A capture into a pipe that nobody reads any more must not end the monitor.
-    let pipe = (!request.captures.is_empty()).then_some(Signal::PIPE);
-    let signals = Held::new(forwarded.chain(pipe)).map_err(Error::Signals)?;
+    let signals = hold_signals(request).map_err(Error::Signals)?;
     let endpoint = request.metrics.clone().map(Endpoint::bind).transpose();
     let mut endpoint = endpoint.map_err(Error::Metrics)?;
     let claim = request.name.as_deref().map(Claim::new).transpose();
@@ -132,6 +131,8 @@ pub fn run(request: &Request) -> Result<u8, Error> {
     let captures = request.captures.prepare(&request.arguments, share);
     let mut captures = captures.map_err(Error::Capture)?;
     let mut guard = devices::guard(request)?;
+    let console = Console::new(claim.as_ref(), request.captures.takes_stdout());
+    let console = console.map_err(Error::Console)?;
     // Forked rather than started: two programs one after the other take too long to the guest's
     // first byte. That of the tender alone has nothing that is not in this one.
     let tender = process::fork(TENDER, &signals, || {
@@ -140,7 +141,7 @@ pub fn run(request: &Request) -> Result<u8, Error> {
         }
         captures.take();
         guard.take();
-        if request.captures.takes_stdout() && redirect_console().is_err() {
+        if console.enter().is_err() {
             return abi::exit::FAILURE;
         }
         let ours = options.iter().map(OsString::from);
@@ -150,6 +151,7 @@ pub fn run(request: &Request) -> Result<u8, Error> {
     if let Some(guard) = &guard {
         guard.watch(&tender).map_err(Error::Pci)?;
     }
+    let console = console.start().map_err(Error::Console)?;
     let captures = captures.map(capture::Prepared::start).transpose();
     let captures = captures.map_err(Error::Capture)?;
     let pid = tender.id();
@@ -160,6 +162,7 @@ pub fn run(request: &Request) -> Result<u8, Error> {
         watch::serve(endpoint, share, request.name.as_deref(), options)?;
     }
     let status = tender.attend(&signals).map_err(Error::Wait)?;
+    console.finish();
     if let Some(captures) = captures {
         captures.finish();
     }
@@ -167,16 +170,36 @@ pub fn run(request: &Request) -> Result<u8, Error> {
         eprintln!("outboard: {error}");
     }
     let ending = Ending::new(status, share.report());
-    if let Some(options) = &options {
-        tender::attach::cleanup(options, pid);
-        if let Some(folder) = &options.dump_core {
-            tender::hvt::remove_empty_core(folder, pid);
-        }
-        for line in last_words(&ending, share, options) {
-            eprintln!("outboard: {line}");
-        }
+    let lines = options.map(|options| clean_up(&ending, share, &options, pid));
+    let status = ending.exit_status();
+    if let Some(claim) = &claim {
+        let lines = lines.unwrap_or_default();
+        claim.conclude(&Ended { status, lines });
     }
-    Ok(ending.exit_status())
+    Ok(status)
+}
+
+/// Holds back what is for the guest, before anything is made that must be removed, and before the
+/// tender starts: a signal that arrives early waits here. What whoever started this program told it
+/// to ignore, the guest ignores too.
+fn hold_signals(request: &Request) -> io::Result<Held> {
+    let forwarded = FORWARDED.into_iter().filter(|signal| !is_ignored(*signal));
+    // A capture or a console that nobody reads any more must not end the monitor.
+    let pipe = (!request.captures.is_empty() || request.name.is_some()).then_some(Signal::PIPE);
+    Held::new(forwarded.chain(pipe))
+}
+
+/// Removes what the tender `pid` has left behind, and says how its guest ended; returns that.
+fn clean_up(ending: &Ending, share: &SharedFile, options: &Options, pid: u32) -> Vec<String> {
+    tender::attach::cleanup(options, pid);
+    if let Some(folder) = &options.dump_core {
+        tender::hvt::remove_empty_core(folder, pid);
+    }
+    let lines = last_words(ending, share, options);
+    for line in &lines {
+        eprintln!("outboard: {line}");
+    }
+    lines
 }
 
 /// What the tender will be told; `None` if it will complain, or only answer.
@@ -199,9 +222,4 @@ fn last_words(ending: &Ending, share: &SharedFile, options: &Options) -> Vec<Str
     });
     let ended = ending.lines(&options.image, &places.unwrap_or_default());
     counted.into_iter().chain(ended).collect()
-}
-
-/// Gives the guest standard error for its console: standard output is a capture.
-fn redirect_console() -> io::Result<()> {
-    Ok(rustix::stdio::dup2_stdout(rustix::stdio::stderr())?)
 }

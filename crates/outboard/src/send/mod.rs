@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 use std::{fmt, fs, io, thread};
+use tender::suggest;
 
 /// How long the guest may take to count the frame.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -79,12 +80,13 @@ impl fmt::Display for Error {
                 "no port {}: no guest runs under a name; start one with: outboard run --name=NAME",
                 target.escape_debug()
             ),
-            Self::Target(target, ports) => write!(
-                f,
-                "no port {}; there is {}",
-                target.escape_debug(),
-                ports.join(", ")
-            ),
+            Self::Target(target, ports) => {
+                write!(f, "no port {}; ", target.escape_debug())?;
+                if let Some(near) = suggest::nearest(target, ports.iter().map(String::as_str)) {
+                    write!(f, "did you mean {near}? ")?;
+                }
+                write!(f, "there is {}", suggest::listed(ports))
+            }
             Self::Frame(e) => e.fmt(f),
             Self::OtherPort(port) => write!(
                 f,

@@ -71,7 +71,8 @@ fn counted(ports: &[Port], all: bool) -> Vec<Vec<String>> {
     rows
 }
 
-fn rules(rules: &Rules, rates: Option<&Rates>) -> String {
+/// The rules in force, with what they have counted.
+pub fn rules(rules: &Rules, rates: Option<&Rates>) -> String {
     let mut head = vec!["rule", "line", "<chain", "frames", "bytes"];
     if rates.is_some() {
         head.extend(["frames/s", "bit/s"]);

@@ -1,0 +1,71 @@
+//! `outboard logs`: the last lines of a guest's console.
+
+use crate::instance::{self, Instance};
+use crate::stats::table::printable;
+use std::{fmt, io};
+
+/// `outboard logs`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The name under which the guest runs
+    instance: String,
+    /// How many lines, the last ones
+    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+    lines: usize,
+}
+
+/// Why there are no lines.
+#[derive(Debug)]
+pub enum Error {
+    /// No such instance.
+    Instance(instance::Error),
+    /// What was kept cannot be read.
+    Read(io::Error),
+    /// What was kept cannot be printed.
+    Print(io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Instance(e) => e.fmt(f),
+            Self::Read(e) => write!(f, "cannot read the console: {e}; is it another user's?"),
+            Self::Print(e) => write!(f, "cannot print: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Prints the last lines of a guest's console.
+///
+/// # Errors
+/// There is no such guest, or its console cannot be read.
+pub fn run(arguments: &Arguments) -> Result<(), Error> {
+    let instance = Instance::open(&arguments.instance).map_err(Error::Instance)?;
+    let kept = instance.console().map_err(Error::Read)?;
+    let text = last_lines(&kept, arguments.lines);
+    io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)
+}
+
+/// The last `count` lines of what a guest wrote, fit for a terminal.
+fn last_lines(console: &[u8], count: usize) -> String {
+    let text = String::from_utf8_lossy(console);
+    let lines: Vec<&str> = text.lines().collect();
+    let last = &lines[lines.len().saturating_sub(count)..];
+    last.iter().map(|line| printable(line) + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_are_shown_and_obeyed_by_no_terminal() {
+        assert_eq!(last_lines(b"", 5), "");
+        assert_eq!(last_lines(b"a\nb\nc", 2), "b\nc\n");
+        assert_eq!(last_lines(b"a\nb\n", 5), "a\nb\n");
+        assert_eq!(last_lines(b"a\n", 0), "");
+        assert_eq!(last_lines(b"\x1b[2J\xff\n", 1), "\\u{1b}[2J\u{fffd}\n");
+    }
+}
