@@ -23,6 +23,7 @@
 //! | [`stats`] | what a guest has counted |
 //! | [`logs`] | the last lines of a guest's console |
 //! | [`stop`] | ends a guest by its name |
+//! | [`manual`] | man pages, and completions for shells |
 
 #![forbid(unsafe_code)]
 
@@ -34,6 +35,7 @@ pub mod frame;
 pub mod inspect;
 pub mod instance;
 pub mod logs;
+pub mod manual;
 pub mod metrics;
 pub mod model;
 pub mod new;

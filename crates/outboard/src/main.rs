@@ -6,9 +6,9 @@
 mod demo;
 
 use abi::exit;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use outboard::{
-    build, doctor, inspect, logs, model, new, pci, ps, rules, run, send, stats, stop, trial,
+    build, doctor, inspect, logs, manual, model, new, pci, ps, rules, run, send, stats, stop, trial,
 };
 use std::error::Error;
 use std::ffi::OsString;
@@ -67,6 +67,10 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Show Outboard at work
     Demo(demo::Arguments),
+    /// Write man pages into a folder
+    Man(manual::Man),
+    /// Print completions for a shell
+    Completions(manual::Completions),
     /// A peer of the firewall, started by the demonstration: relays between standard input and
     /// standard output, both taps
     #[command(hide = true)]
@@ -140,6 +144,10 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         Command::Stats(arguments) => stats::run(&arguments)?,
         Command::Logs(arguments) => logs::run(&arguments)?,
         Command::Stop(arguments) => stop::run(&arguments)?,
+        Command::Man(arguments) => manual::write_pages(&arguments, Arguments::command())?,
+        Command::Completions(arguments) => {
+            manual::print_completions(&arguments, Arguments::command())?;
+        }
         Command::Relay { kind, parent } => relay::serve(kind, parent)?,
         Command::Demo(arguments) => {
             return Ok(status(demo::run(&arguments)? == ExitCode::SUCCESS));

@@ -8,11 +8,19 @@ const LISTED_MAX: usize = 12;
 
 /// The one of `names` that is most like `typed`, if one is like it.
 pub fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let alike = names.map(|name| (strsim::jaro(typed, name), name));
-    let alike = alike.filter(|(likeness, _)| *likeness > ALIKE_MIN);
+    let alike = names.filter(|name| is_alike(typed, name));
+    let alike = alike.map(|name| (strsim::jaro(typed, name), name));
     alike
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, name)| name)
+}
+
+/// Whether one may have been typed for the other: one mistake, or few in a long name. What two
+/// names have in front, as that of a guest and its port, does not make them alike.
+fn is_alike(typed: &str, name: &str) -> bool {
+    let mistakes = strsim::osa_distance(typed, name);
+    let few = mistakes <= (typed.chars().count() / 2).max(2);
+    mistakes == 1 && typed.chars().count() > 1 || few && strsim::jaro(typed, name) > ALIKE_MIN
 }
 
 /// `a`, `a and b`, `a, b and c`: the first names of a list that may be long.
@@ -37,6 +45,9 @@ mod tests {
         assert_eq!(meant("privat"), Some("private"));
         assert_eq!(meant("publik"), Some("public"));
         assert_eq!(meant("wan"), None);
+        assert_eq!(nearest("fv", ["fw"].into_iter()), Some("fw"));
+        assert_eq!(nearest("b", ["a"].into_iter()), None);
+        assert_eq!(nearest("fw-1-lan", ["fw-1-public"].into_iter()), None);
         assert_eq!(nearest("tap1", [].into_iter()), None);
     }
 

@@ -4,6 +4,7 @@ pub mod capture;
 pub mod cli;
 pub mod demo;
 pub mod doctor;
+pub mod manual;
 pub mod messages;
 pub mod new;
 pub mod send;
@@ -20,6 +21,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         cli::trials(images),
         demo::trials(images, network),
         doctor::trials(images, network),
+        manual::trials(images),
         messages::trials(images, network),
         stats::trials(images, network),
         send::trials(images, network),

@@ -296,7 +296,7 @@ fn refused(images: &Images) -> Result<(), Failed> {
     let unknown = firewall.send("lan", &[udp])?;
     unknown
         .expect_status(1)?
-        .expect_stderr(&format!("{NAME}-private, {NAME}-public"))?;
+        .expect_stderr(&format!("{NAME}-private and {NAME}-public"))?;
     firewall.end()
 }
 
