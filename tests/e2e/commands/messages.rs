@@ -292,7 +292,7 @@ fn by_name(images: &Images) -> Result<(), Failed> {
     let folder = TemporaryFolder::new("messages")?;
     let rules = folder.path.join("a.nft");
     let text = "table bridge t {\n chain f {\n type filter hook forward priority 0; policy drop;\n \
-                ether type arp accept\n }\n}\n";
+                ether type arp log prefix \"seen: \" accept\n }\n}\n";
     std::fs::write(&rules, text)?;
     let line = format!(
         "--mem=32 --name=fw --rules={} --net:private=lan0 --net:public=wan0 FIREWALL",
@@ -326,7 +326,7 @@ fn by_name(images: &Images) -> Result<(), Failed> {
     wait_for_rules(&asked)?;
     let shown = asked(&["rules", "show", "fw"])?;
     shown
-        .expect_stdout("ether type arp accept")?
+        .expect_stdout("ether type arp log prefix")?
         .expect_stdout("policy drop")?;
     shown.expect_stdout("rules in force: generation 1\n")?;
     let shown = asked(&["rules", "show", "--json", "fw"])?;
@@ -334,17 +334,20 @@ fn by_name(images: &Images) -> Result<(), Failed> {
     if json["entries"][0]["line"] != 4 {
         return Err(format!("not the rules: {json}").into());
     }
+    let frame = "arp who-has 10.0.0.2 tell 10.0.0.1";
+    segment
+        .run(|| asked(&["send", "fw-private", frame]))?
+        .expect_status(0)?;
     let console = asked(&["logs", "fw"])?;
-    console.expect_status(0)?;
+    console.expect_status(0)?.expect_stdout("seen: ")?;
     let stopped = asked(&["stop", "fw"])?;
     stopped.expect_status(0)?;
     stopped.expect_stdout("the guest was ended by SIGTERM\nfw has ended with status 143\n")?;
     let ended = firewall.finish()?;
     ended.expect_status(143)?;
     // The console was passed on, and its end is what was kept.
-    match ended.stdout.ends_with(&console.stdout) && !console.stdout.is_empty() {
-        true => {}
-        false => return Err(format!("kept {:?} of {:?}", console.stdout, ended.stdout).into()),
+    if ended.stdout != console.stdout {
+        return Err(format!("kept {:?} of {:?}", console.stdout, ended.stdout).into());
     }
     let gone = asked(&["stop", "fw"])?;
     let says = "outboard: no guest is called fw, and none runs under a name; start one with: \
