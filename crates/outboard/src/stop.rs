@@ -58,7 +58,7 @@ impl std::error::Error for Error {}
 /// Ends a guest and prints how it ended.
 ///
 /// # Errors
-/// It did not end within [`PATIENCE`], or was not there.
+/// It did not end within ten seconds, or was not there.
 pub fn run(arguments: &Arguments) -> Result<(), Error> {
     let instance = Instance::open(&arguments.instance).map_err(Error::Instance)?;
     let name = instance.name().to_owned();
