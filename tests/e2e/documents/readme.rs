@@ -21,6 +21,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     vec![
         Trial::test("readme::each block is tested", every_block),
         Trial::test("readme::install", || install(images)),
+        network.trial("readme::try".into(), || tried(images)),
         network.trial_unless(
             programs::missing(&["ip"]),
             "readme::taps, run".into(),
@@ -46,7 +47,9 @@ fn block(name: &str) -> Result<String, Failed> {
 /// new block must be added to one of the two.
 fn every_block() -> Result<(), Failed> {
     let blocks = document::blocks("README.md")?.len();
-    let known = ["demo", "test", "install", "taps", "run", "change", "undo"];
+    let known = [
+        "demo", "test", "install", "try", "taps", "run", "change", "undo",
+    ];
     for name in known {
         block(name)?;
     }
@@ -63,6 +66,24 @@ fn install(images: &Images) -> Result<(), Failed> {
     let ended = run(command.env("CARGO_INSTALL_ROOT", &folder.path))?;
     ended.expect_status(0)?.expect_stdout("private")?;
     ended.expect_stdout("public").map(|_| ())
+}
+
+/// Until it says where its taps are.
+fn tried(images: &Images) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("try")?;
+    let image = folder.path.join("unikernels/firewall/firewall.spt");
+    fs::create_dir_all(image.parent().ok_or("no folder")?)?;
+    fs::copy(&images.firewall, image)?;
+    let commands = format!("exec {} 2>&1", block("try")?.trim_end());
+    let firewall = start(&mut shell(images, &folder.path, &commands))?;
+    firewall.wait_for("a shell there")?;
+    firewall.signal(Signal::INT);
+    let ended = firewall.finish()?;
+    ended
+        .expect_status(128 + 2)?
+        .expect_stdout("private is tap0")?
+        .expect_stdout("public is tap1")?;
+    Ok(())
 }
 
 fn taps_and_run(images: &Images) -> Result<(), Failed> {

@@ -15,32 +15,64 @@ use std::fs;
 const NETWORK: &str = "network";
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let missing = programs::missing(&["ip", "ping"]);
-    let trial = |document: &'static Document| {
-        let name = format!("typed::{}", document.path);
-        network.trial_unless(missing, name, || typed(images, document))
+    let trial = |document: &'static Document, how: How| {
+        let missing = programs::missing(document.programs);
+        let name = match how {
+            How::Pasted => format!("pasted::{}", document.path),
+            How::Typed => format!("typed::{}", document.path),
+        };
+        network.trial_unless(missing, name, move || follow(images, document, how))
     };
-    DOCUMENTS.iter().map(trial).collect()
+    let ways = |document: &'static Document| {
+        let typed = (!document.waits).then(|| trial(document, How::Typed));
+        [trial(document, How::Pasted)].into_iter().chain(typed)
+    };
+    DOCUMENTS.iter().flat_map(ways).collect()
+}
+
+/// How a person brings commands into a shell.
+#[derive(Clone, Copy)]
+enum How {
+    /// All at once.
+    Pasted,
+    /// Line by line, with a moment between them.
+    Typed,
 }
 
 struct Document {
     path: &'static str,
     /// Whether what a block of commands starts has ended before the next one begins.
     waits: bool,
+    /// What it needs beside Outboard.
+    programs: &'static [&'static str],
 }
 
 const DOCUMENTS: &[Document] = &[
     Document {
         path: "docs/tutorial.md",
         waits: true,
+        programs: &["ip", "ping"],
     },
     Document {
         path: "docs/firewall.md",
         waits: false,
+        programs: &["ip", "ping"],
+    },
+    Document {
+        path: "docs/one-namespace.md",
+        waits: false,
+        programs: &["ip", "ping", "sysctl", "iperf3"],
     },
 ];
 
-fn typed(images: &Images, document: &Document) -> Result<(), Failed> {
+/// What nobody wants to wait for in a test, and what is typed instead.
+const SHORTER: (&str, &str) = ("-t 30", "-t 2");
+/// Types a file line by line.
+const TYPIST: &str = "while IFS= read -r line; do printf '%s\\n' \"$line\"; sleep 0.1; done";
+
+/// Follows a document in a shell where nothing is preset, in a folder that has the image where a
+/// repository has it.
+fn follow(images: &Images, document: &Document, how: How) -> Result<(), Failed> {
     let blocks = document::blocks(document.path)?;
     let is_network = |block: &Block| block.mark == format!("test: {NETWORK}");
     let position = blocks.iter().position(is_network).ok_or("no network")?;
@@ -49,16 +81,24 @@ fn typed(images: &Images, document: &Document) -> Result<(), Failed> {
 
     let folder = TemporaryFolder::new("tutorial")?;
     let typed_file = folder.path.join("typed");
-    fs::write(&typed_file, script(typed, document.waits)?)?;
-    let commands = format!(
-        "{}{} < {}",
-        script(before, document.waits)?,
-        network.text.trim_end(),
-        typed_file.display()
-    );
+    let lines = script(typed, document.waits)?.replace(SHORTER.0, SHORTER.1);
+    fs::write(&typed_file, lines)?;
+    let image = folder.path.join("unikernels/firewall/firewall.spt");
+    fs::create_dir_all(image.parent().ok_or("no folder")?)?;
+    fs::copy(&images.firewall, image)?;
+    let before = script(before, document.waits)?;
+    let (first, last) = network
+        .text
+        .trim_end()
+        .rsplit_once('\n')
+        .unwrap_or(("", &network.text));
+    let (last, file) = (last.trim_end(), typed_file.display());
+    let commands = match how {
+        How::Pasted => format!("{before}{first}\n{last} < {file}"),
+        How::Typed => format!("{before}{first}\n{TYPIST} < {file} | {last}"),
+    };
     let mut shell = document::shell(images, &folder.path, &commands);
-    shell.env("SHELL", "/bin/sh");
-    shell.env("FIREWALL", &images.firewall);
+    shell.env("SHELL", "/bin/sh").env_remove("FIREWALL");
     let ended = run(&mut shell)?;
     for block in blocks.iter().filter(|block| block.language == "text") {
         expect(block, &ended)?;
