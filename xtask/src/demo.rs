@@ -2,19 +2,22 @@
 
 use crate::packages::{self, BUILD, LAB};
 use crate::process;
+use crate::record;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
 const DEMO_HELP: &str = "\
 Usage: cargo xtask demo [firewall | nic] [--yes] [ARGUMENT...]
+       cargo xtask demo --record
 
 Builds outboard and its tender, and runs `outboard demo firewall ARGUMENT...`, which builds the
 firewall and puts it between two private network segments. Needs no root where unprivileged user
 namespaces work, and leaves nothing behind. With `nic` the firewall's ports are network cards in
 software, which it drives itself.
 
-  --yes   install missing Debian packages without asking (as CI=true does)
+  --yes      install missing Debian packages without asking (as CI=true does)
+  --record   write what the demonstration prints into docs/demo.svg, as a picture that moves
 
 `cargo xtask demo -- --help` shows the arguments of the demonstration itself.
 ";
@@ -63,11 +66,27 @@ pub fn demo(root: &Path, options: &[String]) -> Result<i32, String> {
     packages::provide(&[BUILD], own.iter().any(|option| option == "--yes"))?;
     let programs = build(root, &["outboard"])?;
     let mut command = Command::new(programs.join("outboard"));
+    if own.iter().any(|option| option == "--record") {
+        return recorded(root, &mut command);
+    }
     command
         .args(["demo", which])
         .args(passed_on(options))
         .current_dir(root);
     process::run(&mut command)
+}
+
+/// The firewall's demonstration, recorded. Its image is built before: nobody wants to watch that.
+fn recorded(root: &Path, outboard: &mut Command) -> Result<i32, String> {
+    let program = outboard.get_program().to_owned();
+    let mut image = Command::new(program);
+    succeed(
+        image.args(["build", FIREWALL]).current_dir(root),
+        "outboard could not build the image, as it says above",
+    )?;
+    outboard.args(["demo", "firewall", "--rounds=2", "--image"]);
+    outboard.arg(Path::new(FIREWALL).join("firewall.spt"));
+    record::record(root, outboard, "cargo xtask demo")
 }
 
 /// What is to be shown, and the options behind it.

@@ -25,6 +25,7 @@ mod lab;
 mod oracle;
 mod packages;
 mod process;
+mod record;
 mod stages;
 mod tally;
 mod test;
