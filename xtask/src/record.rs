@@ -97,7 +97,8 @@ fn svg(lines: &[Line]) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(
             picture,
-            "<text x=\"{}\" y=\"{}\" xml:space=\"preserve\" style=\"animation-delay:{:.2}s\">{}</text>",
+            "<text x=\"{}\" y=\"{}\" xml:space=\"preserve\" \
+             style=\"animation-delay:{:.2}s\">{}</text>",
             BORDER,
             BORDER + (number + 1) * LINE - 5,
             time / end * SECONDS,
