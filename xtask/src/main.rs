@@ -1,5 +1,5 @@
 //! Everything that a developer types: `cargo xtask demo`, `test`, `tidy`, `lab`, `oracle`,
-//! `instructions`, `bench`, `ci`.
+//! `instructions`, `bench`, `package`, `ci`.
 //!
 //! | module | what |
 //! |---|---|
@@ -9,6 +9,7 @@
 //! | `lab` | a machine with KVM, an IOMMU and QEMU's network cards |
 //! | `oracle` | compares rules with the kernel's nftables |
 //! | `instructions` | instructions for each frame, beside those of before |
+//! | `package` | a Debian package and a tarball |
 //! | `toolchain`, `packages` | what must be installed, and what to type where it is not |
 //! | `process` | starts other programs |
 //!
@@ -23,6 +24,7 @@ mod demo;
 mod instructions;
 mod lab;
 mod oracle;
+mod package;
 mod packages;
 mod process;
 mod record;
@@ -46,6 +48,7 @@ Commands:
   instructions
           count instructions for each frame, beside those of before
   bench   measure, and write figures to results/
+  package build a Debian package and a tarball
   ci      what .ci/run does: test --yes --verbose
 
 `cargo xtask COMMAND --help` says more.
@@ -77,6 +80,7 @@ fn dispatch(arguments: &[String]) -> Result<i32, String> {
         "tidy" => tidy::main(&root, options),
         "instructions" => instructions::main(&root, options),
         "oracle" => oracle::main(&root, options),
+        "package" => package::main(&root, options),
         "lab" => lab::main(&root, options),
         "ci" => test::ci(&root, options),
         "--help" | "-h" | "help" => {

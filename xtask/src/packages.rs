@@ -83,6 +83,28 @@ pub const COUNT: &[Tool] = &[Tool {
     required: true,
 }];
 
+/// What packaging takes beyond [`BUILD`].
+pub const PACKAGE: &[Tool] = &[
+    Tool {
+        program: "dpkg-deb",
+        packages: &["dpkg"],
+        purpose: "writes the Debian package",
+        required: true,
+    },
+    Tool {
+        program: "tar",
+        packages: &["tar"],
+        purpose: "writes the tarball",
+        required: true,
+    },
+    Tool {
+        program: "gzip",
+        packages: &["gzip"],
+        purpose: "compresses the tarball",
+        required: true,
+    },
+];
+
 /// What the lab takes.
 pub const LAB: &[Tool] = &[
     Tool {
@@ -307,7 +329,7 @@ fn is_terminal() -> bool {
 }
 
 /// Whether we are root: the owner of our own entry in /proc.
-fn is_root() -> bool {
+pub fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").map_or(false, |entry| entry.uid() == 0)
 }

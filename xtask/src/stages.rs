@@ -24,6 +24,8 @@ pub enum Work {
     Lab,
     /// Instructions for each frame, beside those of before; each case counts as one check.
     Instructions,
+    /// Packages of what was built; each property of them counts as one check.
+    Package,
     /// Tests of the memory that drivers and devices share, under Miri; its tests count.
     Miri,
     /// A short run of every fuzz target.
@@ -121,6 +123,13 @@ pub const STAGES: &[Stage] = &[
             step("unikernels", &["test", "--lib"]),
             step(".", &["test", "-p", "e2e"]),
         ]),
+    },
+    Stage {
+        name: "package",
+        what: "packages of what was built: equal bytes, and what they install runs",
+        seconds: 15,
+        quick: false,
+        work: Work::Package,
     },
     Stage {
         name: "lab",

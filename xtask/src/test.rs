@@ -1,6 +1,7 @@
 //! `cargo xtask test`: every check and test, with progress, an estimate and a closing sum.
 
-use crate::packages::{self, BUILD, COUNT, LAB, TEST};
+use crate::package::{trial, Check};
+use crate::packages::{self, BUILD, COUNT, LAB, PACKAGE, TEST};
 use crate::stages::{self, clock, Stage, Step, Work};
 use crate::tally::{self, Tally};
 use crate::{instructions, lab, process, tidy};
@@ -192,6 +193,7 @@ fn run(root: &Path, stage: &Stage, options: &Options) -> Outcome {
         Work::Tidy => tidy_rules(root),
         Work::Checks(steps) => checks(root, steps, verbose),
         Work::Runners(steps) => runners(root, steps, verbose),
+        Work::Package => packaged(root, options),
         Work::Lab => in_lab(root, options),
         Work::Instructions => counted(root, options),
         Work::Miri => miri(root, options),
@@ -245,6 +247,33 @@ fn in_lab(root: &Path, options: &Options) -> Outcome {
             for mut command in commands {
                 let (status, output) = shown(&mut command, options.verbose);
                 outcome.count(status, &output);
+            }
+        }
+    }
+    outcome
+}
+
+/// Packages what was built and tries it out. Without Debian's tools that is skipped; but not by CI,
+/// which installs them.
+fn packaged(root: &Path, options: &Options) -> Outcome {
+    let mut outcome = Outcome::default();
+    let ready = packages::provide(&[PACKAGE], options.yes);
+    match ready.and_then(|()| trial(root)) {
+        Err(reason) if !options.yes && !packages::all_there(PACKAGE) => {
+            return Outcome::skip(&reason)
+        }
+        Err(reason) => outcome.check(reason, false),
+        Ok(checks) => {
+            for check in checks {
+                println!("{}", check);
+                match check {
+                    Check::Passed(what) => outcome.check(what, true),
+                    Check::Failed(what, why) => outcome.check(format!("{}: {}", what, why), false),
+                    Check::Skipped(what, why) => {
+                        outcome.tally.add(Tally::SKIPPED);
+                        outcome.skipped.push(format!("{}: {}", what, why));
+                    }
+                }
             }
         }
     }

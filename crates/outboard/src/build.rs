@@ -33,6 +33,10 @@ pub struct Arguments {
     /// Where to write the image, instead of the appliance's folder; made if it is not there
     #[arg(long, value_name = "DIRECTORY")]
     out: Option<PathBuf>,
+    /// Write TO for FROM in the names of source files that the image holds (may be repeated), so
+    /// that it does not show where it was built; rustc has the same option
+    #[arg(long, value_name = "FROM=TO")]
+    remap_path_prefix: Vec<String>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -142,6 +146,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
     let appliance = Appliance {
         directory: &arguments.directory,
         manifest: arguments.manifest.as_deref(),
+        remap_path_prefix: &arguments.remap_path_prefix,
     };
     for built in build(appliance, arguments.host.targets(), out)? {
         println!(
@@ -161,6 +166,8 @@ pub struct Appliance<'a> {
     pub directory: &'a Path,
     /// Another manifest than `manifest.json`, in that folder or elsewhere.
     pub manifest: Option<&'a Path>,
+    /// What the image writes for prefixes of source files' names: `FROM=TO`.
+    pub remap_path_prefix: &'a [String],
 }
 
 impl<'a> From<&'a Path> for Appliance<'a> {
@@ -169,6 +176,7 @@ impl<'a> From<&'a Path> for Appliance<'a> {
         Self {
             directory,
             manifest: None,
+            remap_path_prefix: &[],
         }
     }
 }
@@ -181,6 +189,7 @@ pub fn build(
     Appliance {
         directory,
         manifest,
+        remap_path_prefix,
     }: Appliance,
     targets: &[Target],
     out: &Path,
@@ -193,7 +202,8 @@ pub fn build(
     let manifest = manifest.map(|file| find_manifest(directory, file));
     let manifest = manifest.transpose()?;
     fs::create_dir_all(out).map_err(|e| Error::Write(out.to_owned(), e))?;
-    let program = program(directory, &cargo(directory, manifest.as_deref())?)?;
+    let messages = cargo(directory, manifest.as_deref(), &flags(remap_path_prefix))?;
+    let program = program(directory, &messages)?;
     let mut bytes = fs::read(&program).map_err(|e| Error::Read(program.clone(), e))?;
     let image = Image::parse(&bytes).map_err(|e| Error::Image(program.clone(), e))?;
     let devices = device_list(&image);
@@ -233,8 +243,16 @@ fn image_name(program: &OsStr, manifest: Option<&Path>) -> OsString {
     name
 }
 
+/// All flags of rustc, separated as cargo takes them.
+fn flags(remap_path_prefix: &[String]) -> String {
+    let remap = remap_path_prefix.iter();
+    remap.fold(FLAGS.to_owned(), |flags, prefix| {
+        format!("{flags}\x1f--remap-path-prefix={prefix}")
+    })
+}
+
 /// Has cargo build the folder and returns what it prints for programs to read.
-fn cargo(directory: &Path, manifest: Option<&Path>) -> Result<Vec<u8>, Error> {
+fn cargo(directory: &Path, manifest: Option<&Path>, flags: &str) -> Result<Vec<u8>, Error> {
     let mut command = Command::new("cargo");
     match manifest {
         Some(manifest) => command.env(image::MANIFEST_VARIABLE, manifest),
@@ -247,7 +265,7 @@ fn cargo(directory: &Path, manifest: Option<&Path>) -> Result<Vec<u8>, Error> {
             "--message-format=json-render-diagnostics",
         ])
         .args(["--target", TARGET_TRIPLE])
-        .env("CARGO_ENCODED_RUSTFLAGS", FLAGS)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags)
         .current_dir(directory)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
@@ -309,6 +327,19 @@ mod tests {
     fn the_one_program_is_found() {
         let messages = [LIBRARY, SCRIPT, PROGRAM, END].join("\n");
         assert_eq!(find(&messages).unwrap(), Path::new("/t/fw"));
+    }
+
+    #[test]
+    fn prefixes_become_flags() {
+        let prefixes = ["/a=b".to_owned(), "/c=d".to_owned()];
+        let flags = flags(&prefixes);
+        let flags: Vec<_> = flags.split('\x1f').collect();
+        let expected = [
+            FLAGS,
+            "--remap-path-prefix=/a=b",
+            "--remap-path-prefix=/c=d",
+        ];
+        assert_eq!(flags, expected);
     }
 
     #[test]

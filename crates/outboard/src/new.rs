@@ -50,8 +50,12 @@ const KEYWORDS: [&str; 51] = [
     "return", "self", "static", "struct", "super", "trait", "true", "try", "type", "typeof",
     "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
-/// Outboard's crates, where this program was built; it is in no registry.
-const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+/// Outboard's crates, where this program was built; it is in no registry. A package says elsewhere:
+/// it is built in a folder that anybody could make later, and fill with crates of theirs.
+const CRATES: &str = match option_env!("OUTBOARD_CRATES") {
+    Some(crates) => crates,
+    None => concat!(env!("CARGO_MANIFEST_DIR"), "/.."),
+};
 /// The versions that Outboard's own images are tested with, beside the folder of its crates. Cargo
 /// keeps of them what the appliance needs.
 const LOCK: &str = "../unikernels/Cargo.lock";

@@ -174,6 +174,7 @@ fn build_image(ports: Ports) -> Result<PathBuf, Error> {
     let what = build::Appliance {
         directory: &appliance,
         manifest: (ports == Ports::Nics).then(|| Path::new(NICS_MANIFEST)),
+        remap_path_prefix: &[],
     };
     let built = build::build(what, &[Target::Spt], &appliance).map_err(Error::Build)?;
     let first = built.into_iter().next().ok_or(Error::NoAppliance)?;

@@ -1,0 +1,269 @@
+//! Whether archives are equal, and whether what they install runs.
+
+use super::build::Built;
+use super::contents::Parts;
+use super::{archive, printed, release, succeed};
+use crate::process;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What came of one check.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Check {
+    /// It held.
+    Passed(&'static str),
+    /// It did not, and why.
+    Failed(&'static str, String),
+    /// It cannot be made here, and why.
+    Skipped(&'static str, String),
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed(what) => write!(f, "ok: {}", what),
+            Self::Failed(what, why) => write!(f, "FAILED: {}: {}", what, why),
+            Self::Skipped(what, why) => write!(f, "skipped: {}: {}", what, why),
+        }
+    }
+}
+
+impl Check {
+    fn of(what: &'static str, result: Result<(), String>) -> Self {
+        match result {
+            Ok(()) => Self::Passed(what),
+            Err(why) => Self::Failed(what, why),
+        }
+    }
+}
+
+/// Packages what the tests have built, twice, and tries it out. It is not what `cargo xtask
+/// package` builds: that takes minutes more, because it is compiled with other flags.
+///
+/// # Errors
+/// One line, if there is nothing to package.
+pub fn trial(root: &Path) -> Result<Vec<Check>, String> {
+    let out = process::target_folder(root).join("package-trial");
+    archive::empty(&out)?;
+    let programs = process::target_folder(root).join("x86_64-unknown-linux-gnu/release");
+    let images = out.join("images");
+    let mut image = Command::new(programs.join("outboard"));
+    image.args(["build", "--host=all", "unikernels/firewall", "--out"]);
+    succeed(
+        image.arg(&images).current_dir(root),
+        "outboard could not build the image",
+    )?;
+    let built = Built {
+        sources: root.to_path_buf(),
+        programs,
+        images,
+    };
+    let release = release(root)?;
+    let made = ["one", "two"].iter().map(|name| {
+        let folder = out.join(name);
+        archive::write(&Parts::of(&built, &folder)?, &release, &folder)
+    });
+    let made = made.collect::<Result<Vec<_>, _>>()?;
+    let mut checks = vec![equal("packaged twice, equal bytes", &made[0], &made[1])];
+    checks.extend(install(&made[0], &out)?);
+    archive::remove(&out)?;
+    Ok(checks)
+}
+
+/// Whether the files have the same names and bytes.
+pub fn equal(what: &'static str, one: &[PathBuf], other: &[PathBuf]) -> Check {
+    for (one, other) in one.iter().zip(other) {
+        let same = one.file_name() == other.file_name();
+        let bytes = (std::fs::read(one), std::fs::read(other));
+        if !same || !matches!(bytes, (Ok(one), Ok(other)) if one == other) {
+            let why = format!("{} and {} differ", one.display(), other.display());
+            return Check::Failed(what, why);
+        }
+    }
+    Check::of(
+        what,
+        if one.len() == other.len() {
+            Ok(())
+        } else {
+            Err("one is missing".into())
+        },
+    )
+}
+
+/// What is checked of an installed package.
+const INSTALLS: &str = "the Debian package installs into an empty folder";
+const UNPACKS: &str = "the tarball unpacks";
+const UNIT: &str = "systemd reads the unit";
+/// Commands that run with the folder as their root, where there is nothing but the package: the
+/// first word of what they print.
+const RUNS: [(&str, &[&str], &str); 4] = [
+    (
+        "outboard --version",
+        &["/usr/bin/outboard", "--version"],
+        "outboard",
+    ),
+    (
+        "outboard-tender --version",
+        &["/usr/bin/outboard-tender", "--version"],
+        "outboard-tender",
+    ),
+    (
+        "outboard inspect firewall.spt",
+        &[
+            "/usr/bin/outboard",
+            "inspect",
+            "/usr/lib/outboard/firewall.spt",
+        ],
+        "",
+    ),
+    (
+        "outboard inspect firewall.hvt",
+        &[
+            "/usr/bin/outboard",
+            "inspect",
+            "/usr/lib/outboard/firewall.hvt",
+        ],
+        "",
+    ),
+];
+
+/// Installs the package and unpacks the tarball in folders of `out`, and runs what is there.
+///
+/// # Errors
+/// One line, if folders cannot be made.
+pub fn install(made: &[PathBuf], out: &Path) -> Result<Vec<Check>, String> {
+    let (deb, tarball) = match made {
+        [deb, tarball] => (deb, tarball),
+        _ => return Err("there are not two archives".into()),
+    };
+    let root = out.join("root");
+    archive::empty(&root)?;
+    let mut checks = Vec::new();
+    let skip = match () {
+        () if !process::exists("dpkg") => Some("needs dpkg; type: sudo apt-get install dpkg"),
+        () if !can_be_root() => {
+            Some("needs root, or user namespaces that an ordinary user may make")
+        }
+        () => None,
+    };
+    if let Some(why) = skip {
+        checks.push(Check::Skipped(INSTALLS, why.into()));
+    } else {
+        checks.push(Check::of(INSTALLS, dpkg(deb, &root)));
+        for (what, command, says) in RUNS {
+            checks.push(Check::of(what, runs(&root, command, says)));
+        }
+        checks.push(unit(&root));
+    }
+    checks.push(Check::of(UNPACKS, unpack(tarball, &out.join("unpacked"))));
+    archive::remove(&root)?;
+    archive::remove(&out.join("unpacked"))?;
+    Ok(checks)
+}
+
+/// A program that may change its root: by root, or in a namespace where we are.
+fn as_root(program: &str) -> Command {
+    if crate::packages::is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", program]);
+    command
+}
+
+fn can_be_root() -> bool {
+    matches!(process::capture(&mut as_root("true"), false), Ok(ended) if ended.status == 0)
+}
+
+/// Installs into a folder with a database of packages that is empty.
+fn dpkg(deb: &Path, root: &Path) -> Result<(), String> {
+    let database = root.join("var/lib/dpkg");
+    for folder in ["info", "updates"] {
+        archive::empty(&database.join(folder))?;
+    }
+    std::fs::write(database.join("status"), "")
+        .map_err(|error| format!("{}: {}", database.display(), error))?;
+    let mut dpkg = as_root("dpkg");
+    // dpkg looks for tools of scripts, which this package has not.
+    dpkg.arg("--root")
+        .arg(root)
+        .args(["--force-bad-path", "--install"]);
+    printed(dpkg.arg(deb)).map(|_| ())
+}
+
+/// Whether the command succeeds with `root` as its root, and prints what begins so.
+fn runs(root: &Path, command: &[&str], says: &str) -> Result<(), String> {
+    let mut chroot = as_root("chroot");
+    let text = printed(chroot.arg(root).args(command))?;
+    if text.is_empty() || !text.starts_with(says) {
+        return Err(format!("it printed `{}`", text.trim()));
+    }
+    Ok(())
+}
+
+/// Has systemd read the unit, with what it starts in the installed folder.
+fn unit(root: &Path) -> Check {
+    if !process::exists("systemd-analyze") {
+        let why = "needs systemd-analyze; type: sudo apt-get install systemd";
+        return Check::Skipped(UNIT, why.into());
+    }
+    let mut verify = Command::new("systemd-analyze");
+    verify.args(["verify", "--man=no", "--recursive-errors=no"]);
+    verify.arg(format!("--root={}", root.display()));
+    Check::of(
+        UNIT,
+        printed(verify.arg("outboard@firewall.service")).map(|_| ()),
+    )
+}
+
+/// Unpacks the tarball as somebody does who installs it, and runs the program.
+fn unpack(tarball: &Path, folder: &Path) -> Result<(), String> {
+    archive::empty(folder)?;
+    let mut tar = Command::new("tar");
+    tar.arg("--extract").arg("--file").arg(tarball);
+    tar.arg("--directory")
+        .arg(folder)
+        .arg("--strip-components=1");
+    printed(&mut tar)?;
+    let text = printed(Command::new(folder.join("bin/outboard")).arg("--version"))?;
+    if text.starts_with("outboard ") {
+        Ok(())
+    } else {
+        Err(format!("it printed `{}`", text.trim()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_bytes_and_other_names_are_not_equal() {
+        let name = format!("outboard-package-equal-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        archive::empty(&folder).unwrap();
+        let file = |folder_name: &str, name: &str, text: &str| {
+            let folder = folder.join(folder_name);
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join(name), text).unwrap();
+            vec![folder.join(name)]
+        };
+        let first = file("a", "x", "1");
+        let same = equal("x", &first, &file("b", "x", "1"));
+        assert_eq!(same, Check::Passed("x"));
+        for other in [
+            file("c", "x", "2"),
+            file("d", "y", "1"),
+            vec![folder.join("e/x")],
+            vec![],
+        ] {
+            assert!(
+                matches!(equal("x", &first, &other), Check::Failed(..)),
+                "{:?}",
+                other
+            );
+        }
+        archive::remove(&folder).unwrap();
+    }
+}
