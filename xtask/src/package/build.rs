@@ -204,9 +204,9 @@ mod tests {
 
     #[test]
     fn what_shows_a_folder_is_found() {
-        let remap = ["/work/a=/usr/src/a".to_string(), "/home/b=/x".to_string()];
+        let remap = ["/clone/a=/usr/src/a".to_string(), "/cargo/b=/x".to_string()];
         assert_eq!(shown(b"\x00/usr/src/a/main.rs\x00", &remap), None);
-        assert_eq!(shown(b"\x00/home/b/main.rs\x00", &remap), Some("/home/b"));
+        assert_eq!(shown(b"\x00/cargo/b/main.rs\x00", &remap), Some("/cargo/b"));
     }
 
     #[test]
