@@ -3,6 +3,7 @@
 //! Both come from a folder that holds the files with their permissions and one date. `dpkg-deb` and
 //! `tar` sort what they find there; owner and compression are given, so that nothing else decides.
 
+use super::build::Built;
 use super::contents::{Entry, Parts, Source, PROGRAM};
 use super::{succeed, Release};
 use std::fs::{self, Permissions};
@@ -13,13 +14,14 @@ use std::process::Command;
 /// Bytes by which Debian counts the size of what is installed.
 const KIBIBYTE: u64 = 1024;
 
-/// Writes both archives to `out`; their paths.
+/// Writes both archives of what was built to `out`; their paths.
 ///
 /// # Errors
 /// One line that says what could not be read or written.
-pub fn write(parts: &Parts, release: &Release, out: &Path) -> Result<Vec<PathBuf>, String> {
+pub fn write(built: &Built, release: &Release, out: &Path) -> Result<Vec<PathBuf>, String> {
     let stage = out.join("stage");
     empty(&stage)?;
+    let parts = Parts::of(built, &stage.join("generated"))?;
     let tree = stage.join("debian");
     let entries = parts.debian();
     lay_out(&entries, &tree)?;

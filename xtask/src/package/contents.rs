@@ -80,17 +80,17 @@ const BIN: &str = "/usr/bin/";
 const BIN_LOCAL: &str = "/usr/local/bin/";
 
 impl Parts {
-    /// The parts of what was built; man pages and completions are written to a folder in `out`.
+    /// The parts of what was built; man pages are written to the folder `generated`.
     ///
     /// # Errors
     /// One line, if something is missing.
-    pub fn of(built: &Built, out: &Path) -> Result<Self, String> {
+    pub fn of(built: &Built, generated: &Path) -> Result<Self, String> {
         let program = built.programs.join("outboard");
         let mut usr = fixed(built);
         usr.extend(documents(&built.sources)?);
         let copyright = Source::Text(licences::copyright(&built.sources)?);
         usr.push(Entry::new(format!("{}/copyright", DOC), PLAIN, copyright));
-        usr.extend(generated(&program, &out.join("generated"))?);
+        usr.extend(written(&program, generated)?);
         usr.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(Self { usr })
     }
@@ -163,7 +163,7 @@ fn documents(sources: &Path) -> Result<Vec<Entry>, String> {
 }
 
 /// What the program itself writes: man pages and completions.
-fn generated(program: &Path, folder: &Path) -> Result<Vec<Entry>, String> {
+fn written(program: &Path, folder: &Path) -> Result<Vec<Entry>, String> {
     archive::empty(folder)?;
     let mut man = Command::new(program);
     succeed(man.arg("man").arg(folder), "outboard wrote no man pages")?;

@@ -17,7 +17,6 @@ mod trial;
 
 use crate::packages::{self, BUILD, PACKAGE};
 use crate::process;
-use contents::Parts;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -110,8 +109,7 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
 fn make(root: &Path, out: &Path) -> Result<Vec<PathBuf>, String> {
     let release = release(root)?;
     let built = build::build(root)?;
-    let parts = Parts::of(&built, out)?;
-    let made = archive::write(&parts, &release, out)?;
+    let made = archive::write(&built, &release, out)?;
     built.remove()?;
     Ok(made)
 }
