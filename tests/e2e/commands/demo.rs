@@ -5,6 +5,7 @@ use crate::harness::network::Network;
 use crate::harness::process::{run, start};
 use crate::harness::programs;
 use crate::harness::temporary::TemporaryFolder;
+use crate::harness::user;
 use libtest_mimic::{Failed, Trial};
 use rustix::process::Signal;
 use std::fs;
@@ -72,38 +73,25 @@ fn holds(demo: &mut Command) -> Result<(), Failed> {
         .ok_or_else(|| format!("not all held: {checks:?}").into())
 }
 
-/// For somebody who may do no more than open the device file of taps, as on most distributions.
-/// Root becomes an ordinary user, with such a file of his own.
 fn ordinary_user(images: &Images) -> Result<(), Failed> {
-    const BECOME: &str = "
-        set -e
-        mount -t tmpfs -o mode=0755 none \"$0\"
-        mknod -m 0666 \"$0/tun\" c 10 200
-        mount --bind \"$0/tun\" /dev/net/tun
-        exec setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all \"$@\"";
-    let folder = TemporaryFolder::new("demo")?;
-    let dev = folder.path.join("dev");
-    fs::create_dir(&dev)?;
-    // The repository may lie where nobody else can go.
-    let copy = |file: &Path| -> Result<PathBuf, Failed> {
-        let to = folder
-            .path
-            .join(file.file_name().ok_or("a file has a name")?);
-        fs::copy(file, &to)?;
-        Ok(to)
-    };
-    let outboard = copy(&images.program("outboard"))?;
     for (which, image) in [
         ("firewall", &images.firewall),
         ("nic", &images.firewall_on_nics),
     ] {
-        let mut command = Command::new("unshare");
+        let folder = TemporaryFolder::new("demo")?;
+        // The repository may lie where nobody else can go.
+        let copy = |file: &Path| -> Result<PathBuf, Failed> {
+            let name = file.file_name().ok_or("a file has a name")?;
+            let to = folder.path.join(name);
+            fs::copy(file, &to)?;
+            Ok(to)
+        };
+        let mut command = user::ordinary(&folder.path)?;
         command
-            .args(["--mount", "sh", "-c", BECOME])
-            .arg(&dev)
-            .arg(&outboard);
-        command.args(["demo", which, "--quick", "--json", "--image"]);
-        holds(command.arg(copy(image)?).current_dir(&folder.path))?;
+            .arg(copy(&images.program("outboard"))?)
+            .args(["demo", which, "--quick", "--json", "--image"])
+            .arg(copy(image)?);
+        holds(&mut command)?;
     }
     Ok(())
 }

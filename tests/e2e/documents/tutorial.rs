@@ -7,25 +7,40 @@ use crate::harness::network::Network;
 use crate::harness::process::{Ended, run};
 use crate::harness::programs;
 use crate::harness::temporary::TemporaryFolder;
+use crate::harness::user;
 use libtest_mimic::{Failed, Trial};
 use std::collections::HashMap;
 use std::fs;
+use std::path::Path;
+use std::process::Command;
+use testbed::privilege::Settings;
 
 /// The block whose command starts the shell into which all that follows it is typed.
 const NETWORK: &str = "network";
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let is_root = network.root().is_none();
     let trial = |document: &'static Document, how: How| {
         let missing = programs::missing(document.programs);
-        let name = match how {
-            How::Pasted => format!("pasted::{}", document.path),
-            How::Typed => format!("typed::{}", document.path),
+        let (name, missing) = match how {
+            How::Pasted => ("pasted", missing),
+            How::Typed => ("typed", missing),
+            How::ByUser => (
+                "an ordinary user's",
+                missing.or_else(|| Settings::read().remedy()),
+            ),
         };
+        let name = format!("{name}::{}", document.path);
         network.trial_unless(missing, name, move || follow(images, document, how))
     };
     let ways = |document: &'static Document| {
-        let typed = (!document.waits).then(|| trial(document, How::Typed));
-        [trial(document, How::Pasted)].into_iter().chain(typed)
+        let mut ways = vec![How::Pasted];
+        if !document.waits {
+            ways.push(How::Typed);
+            // Otherwise those above are an ordinary user's.
+            ways.extend(is_root.then_some(How::ByUser));
+        }
+        ways.into_iter().map(move |how| trial(document, how))
     };
     DOCUMENTS.iter().flat_map(ways).collect()
 }
@@ -37,6 +52,8 @@ enum How {
     Pasted,
     /// Line by line, with a moment between them.
     Typed,
+    /// All at once, by somebody who is not root.
+    ByUser,
 }
 
 struct Document {
@@ -94,16 +111,33 @@ fn follow(images: &Images, document: &Document, how: How) -> Result<(), Failed> 
         .unwrap_or(("", &network.text));
     let (last, file) = (last.trim_end(), typed_file.display());
     let commands = match how {
-        How::Pasted => format!("{before}{first}\n{last} < {file}"),
+        How::Pasted | How::ByUser => format!("{before}{first}\n{last} < {file}"),
         How::Typed => format!("{before}{first}\n{TYPIST} < {file} | {last}"),
     };
-    let mut shell = document::shell(images, &folder.path, &commands);
+    let mut shell = match how {
+        How::Pasted | How::Typed => document::shell(images, &folder.path, &commands),
+        How::ByUser => users_shell(images, &folder.path, &commands)?,
+    };
     shell.env("SHELL", "/bin/sh").env_remove("FIREWALL");
     let ended = run(&mut shell)?;
     for block in blocks.iter().filter(|block| block.language == "text") {
         expect(block, &ended)?;
     }
     Ok(())
+}
+
+/// A shell of an ordinary user's in `folder`, who has our program there.
+fn users_shell(images: &Images, folder: &Path, commands: &str) -> Result<Command, Failed> {
+    let programs = folder.join("bin");
+    fs::create_dir(&programs)?;
+    fs::copy(images.program("outboard"), programs.join("outboard"))?;
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut shell = user::ordinary(folder)?;
+    shell
+        .args(["sh", "-ec", commands])
+        .env("PATH", format!("{}:{path}", programs.display()))
+        .env("HOME", folder);
+    Ok(shell)
 }
 
 /// What a user would type to follow these blocks. Behind each block of commands a line says so,

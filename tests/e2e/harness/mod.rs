@@ -11,4 +11,5 @@ pub mod programs;
 pub mod runtime;
 pub mod signals;
 pub mod temporary;
+pub mod user;
 pub mod wire;
