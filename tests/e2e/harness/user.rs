@@ -1,5 +1,5 @@
-//! Programs run by an ordinary user: one who may do no more than open the device file of taps, as on
-//! most distributions.
+//! Programs run by an ordinary user: one who may do no more than open the device file of taps, as
+//! on most distributions.
 
 use libtest_mimic::Failed;
 use std::fs;
