@@ -3,6 +3,8 @@
 use crate::packages::{self, BUILD, LAB};
 use crate::process;
 use crate::record;
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -47,6 +49,8 @@ const DEMONSTRATIONS: [&str; 2] = ["firewall", "nic"];
 /// The benchmarks between two segments.
 const BENCHMARKS: [&str; 3] = ["firewall", "rules", "nic"];
 
+/// Who makes taps.
+const TUN: &str = "/dev/net/tun";
 /// Where the root workspace's programs are built for: see .cargo/config.toml.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 /// The appliance that is measured.
@@ -63,6 +67,8 @@ pub fn demo(root: &Path, options: &[String]) -> Result<i32, String> {
         print!("{}", DEMO_HELP);
         return Ok(0);
     }
+    // Before the build: nobody wants to learn of it after minutes.
+    taps()?;
     packages::provide(&[BUILD], own.iter().any(|option| option == "--yes"))?;
     let programs = build(root, &["outboard"])?;
     let mut command = Command::new(programs.join("outboard"));
@@ -74,6 +80,23 @@ pub fn demo(root: &Path, options: &[String]) -> Result<i32, String> {
         .args(passed_on(options))
         .current_dir(root);
     process::run(&mut command)
+}
+
+/// Whether this user may make taps, in a network of his own.
+fn taps() -> Result<(), String> {
+    let opened = OpenOptions::new().read(true).write(true).open(TUN);
+    let error = match opened {
+        Ok(_) => return Ok(()),
+        Err(error) => error,
+    };
+    let advice = match error.kind() {
+        ErrorKind::PermissionDenied => format!("sudo chmod 0666 {}", TUN),
+        _ => "sudo modprobe tun".to_owned(),
+    };
+    Err(format!(
+        "the demonstration makes taps in a network of its own, and cannot open {}: {}; type: {}",
+        TUN, error, advice
+    ))
 }
 
 /// The firewall's demonstration, recorded. Its image is built before: nobody wants to watch that.

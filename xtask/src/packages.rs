@@ -54,6 +54,12 @@ pub const TEST: &[Tool] = &[
         required: false,
     },
     Tool {
+        program: "sysctl",
+        packages: &["procps"],
+        purpose: "settings of the tour with both taps in one namespace",
+        required: false,
+    },
+    Tool {
         program: "ethtool",
         packages: &["ethtool"],
         purpose: "what a persistent tap remembers",

@@ -30,13 +30,15 @@ pub enum Sender {
 
 /// Programs that a machine may lack on which all else is tested, and why a test is skipped then.
 /// `xtask/src/packages.rs` offers to install them.
-const OPTIONAL: [(&str, &str); 7] = [
+const OPTIONAL: [(&str, &str); 9] = [
     ("ethtool", "needs ethtool: sudo apt-get install ethtool"),
     ("gdb", "needs gdb: sudo apt-get install gdb"),
+    ("git", "needs git: sudo apt-get install git"),
     ("ip", "needs ip: sudo apt-get install iproute2"),
     ("iperf3", "needs iperf3: sudo apt-get install iperf3"),
     ("nft", "needs nft: sudo apt-get install nftables"),
     ("ping", "needs ping: sudo apt-get install iputils-ping"),
+    ("sysctl", "needs sysctl: sudo apt-get install procps"),
     ("tcpdump", "needs tcpdump: sudo apt-get install tcpdump"),
 ];
 
