@@ -3,7 +3,7 @@
 
 use crate::run;
 use abi::manifest::{Entry, kind};
-use image::{Image, ImageError};
+use image::Image;
 use linux::netlink::{self, Netlink};
 use linux::tap::Tap;
 use std::ffi::OsString;
@@ -13,10 +13,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fmt, fs, io};
+use tender::load;
 use testbed::privilege;
 
-/// Largest program that is looked into, in bytes.
-const PROGRAM_BYTES_MAX: u64 = 256 << 20;
 /// Bits of each tap's subnet.
 const PREFIX: u8 = 24;
 
@@ -39,12 +38,8 @@ pub struct Arguments {
 /// Why an image was not tried.
 #[derive(Debug)]
 pub enum Error {
-    /// The file cannot be read.
-    Read(PathBuf, io::Error),
-    /// The file is larger than any image.
-    Large(PathBuf),
-    /// The file is no image.
-    Image(PathBuf, ImageError),
+    /// The file is no image, or cannot be read.
+    Load(PathBuf, load::Error),
     /// It asks for a device that cannot be made up.
     Device(PathBuf, String),
     /// There is no right to make a network.
@@ -64,14 +59,7 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Read(path, e) => write!(f, "cannot read {}: {e}", path.display()),
-            Self::Large(path) => write!(
-                f,
-                "{} is larger than {} MiB and no image: name what outboard build has written",
-                path.display(),
-                PROGRAM_BYTES_MAX >> 20
-            ),
-            Self::Image(path, e) => write!(f, "{}: {e}", path.display()),
+            Self::Load(path, e) => write!(f, "{}: {e}", path.display()),
             Self::Device(path, name) => write!(
                 f,
                 "{} asks for {name:?}, which is no network; give it with outboard run, and see: \
@@ -105,7 +93,7 @@ pub fn run(arguments: Arguments) -> Result<u8, Error> {
         arguments,
     } = arguments;
     let networks = match networks(&path) {
-        Err(Error::Image(..)) if runner => {
+        Err(Error::Load(_, load::Error::Image(_))) if runner => {
             let error = Command::new(&path).args(&arguments).exec();
             return Err(Error::Program(path, error));
         }
@@ -129,13 +117,8 @@ pub fn run(arguments: Arguments) -> Result<u8, Error> {
 
 /// The networks that an image asks for.
 fn networks(path: &Path) -> Result<Vec<String>, Error> {
-    let read = |e| Error::Read(path.to_owned(), e);
-    if fs::metadata(path).map_err(read)?.len() > PROGRAM_BYTES_MAX {
-        return Err(Error::Large(path.to_owned()));
-    }
-    let bytes = fs::read(path).map_err(read)?;
-    let image = Image::parse(&bytes).map_err(|e| Error::Image(path.to_owned(), e))?;
-    only_networks(&image).map_err(|name| Error::Device(path.to_owned(), name))
+    let image = load::open(path).map_err(|e| Error::Load(path.to_owned(), e))?;
+    only_networks(&image.1).map_err(|name| Error::Device(path.to_owned(), name))
 }
 
 /// The names of an image's networks, or that of another device.
