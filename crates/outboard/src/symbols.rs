@@ -33,7 +33,7 @@ pub fn places(path: &Path, instruction: u64, returns: &[u64]) -> Vec<Place> {
 }
 
 /// The file, if it is one that can be an image.
-pub fn read(path: &Path) -> Option<Vec<u8>> {
+pub(crate) fn read(path: &Path) -> Option<Vec<u8>> {
     let file = File::open(path).ok()?;
     let metadata = file.metadata().ok()?;
     if !metadata.is_file() || metadata.len() > IMAGE_BYTES_MAX {

@@ -75,6 +75,16 @@ impl Ready {
     }
 }
 
+impl FromIterator<WaitHandle> for Ready {
+    fn from_iter<I: IntoIterator<Item = WaitHandle>>(handles: I) -> Self {
+        Self(
+            handles
+                .into_iter()
+                .fold(0, |all, handle| all | 1 << handle.0),
+        )
+    }
+}
+
 impl Runtime {
     /// A runtime of these parts, none of whose devices was handed out.
     pub fn new(parts: Parts) -> Self {

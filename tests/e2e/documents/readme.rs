@@ -71,9 +71,7 @@ fn install(images: &Images) -> Result<(), Failed> {
 /// Until it says where its taps are.
 fn tried(images: &Images) -> Result<(), Failed> {
     let folder = TemporaryFolder::new("try")?;
-    let image = folder.path.join("unikernels/firewall/firewall.spt");
-    fs::create_dir_all(image.parent().ok_or("no folder")?)?;
-    fs::copy(&images.firewall, image)?;
+    document::place_image(images, &folder.path)?;
     let commands = format!("exec {} 2>&1", block("try")?.trim_end());
     let firewall = start(&mut shell(images, &folder.path, &commands))?;
     firewall.wait_for("a shell there")?;

@@ -100,9 +100,7 @@ fn follow(images: &Images, document: &Document, how: How) -> Result<(), Failed> 
     let typed_file = folder.path.join("typed");
     let lines = script(typed, document.waits)?.replace(SHORTER.0, SHORTER.1);
     fs::write(&typed_file, lines)?;
-    let image = folder.path.join("unikernels/firewall/firewall.spt");
-    fs::create_dir_all(image.parent().ok_or("no folder")?)?;
-    fs::copy(&images.firewall, image)?;
+    document::place_image(images, &folder.path)?;
     let before = script(before, document.waits)?;
     let (first, last) = network
         .text

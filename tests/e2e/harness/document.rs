@@ -41,6 +41,15 @@ pub fn blocks(path: &str) -> Result<Vec<Block>, Failed> {
     Ok(blocks)
 }
 
+/// Puts the firewall's image where a repository has it, into a folder in which commands of
+/// documents are typed.
+pub fn place_image(images: &Images, folder: &Path) -> Result<(), Failed> {
+    let parent = folder.join("unikernels/firewall");
+    fs::create_dir_all(&parent)?;
+    fs::copy(&images.firewall, parent.join("firewall.spt"))?;
+    Ok(())
+}
+
 /// A shell in `folder` that has our programs, and needs no sudo. Its cargo stays off the network,
 /// which an ordinary user's run has none of; what it builds has been fetched for our own images.
 pub fn shell(images: &Images, folder: &Path, commands: &str) -> Command {

@@ -7,6 +7,7 @@
 
 use device::{Batch, Guess, Netif};
 use filter::{Filter, Path};
+use ports::Ready;
 
 /// The rules in force where neither the host nor the command line has others.
 pub const BUILT_IN: &str = include_str!(env!("OUTBOARD_RULES"));
@@ -18,15 +19,6 @@ pub struct Firewall {
     back: Path,
     batch: Batch,
     answered: Guess,
-}
-
-/// Which ports have something to receive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ready {
-    /// The private one.
-    pub private: bool,
-    /// The public one.
-    pub public: bool,
 }
 
 impl Firewall {
@@ -45,15 +37,17 @@ impl Firewall {
     #[inline]
     pub fn step(&mut self, ready: Ready, private: &mut dyn Netif, public: &mut dyn Netif) {
         self.filter.refresh();
-        if ready.private {
+        let outwards = ready.contains(private.wait_handle());
+        let inwards = ready.contains(public.wait_handle());
+        if outwards {
             self.forward(self.out, private, public);
         }
-        if ready.public {
+        if inwards {
             self.forward(self.back, public, private);
         }
         // Who got a frame may have answered already, and to look costs less than to wait.
-        if ready.private != ready.public && self.answered.worth() {
-            let found = if ready.private {
+        if outwards != inwards && self.answered.worth() {
+            let found = if outwards {
                 self.forward(self.back, public, private)
             } else {
                 self.forward(self.out, private, public)
@@ -129,10 +123,9 @@ mod tests {
             port.arrives(&frame(TCP, 1234));
             port.arrives(&frame(TCP, 7070));
         }
-        let ready = Ready {
-            private: true,
-            public: true,
-        };
+        let ready = [private.wait_handle(), public.wait_handle()]
+            .into_iter()
+            .collect();
         firewall.step(ready, &mut private, &mut public);
         let passed = [frame(UDP, 8080), frame(TCP, 7070)];
         assert_eq!(private.sent(), passed);
@@ -144,10 +137,7 @@ mod tests {
         let (mut firewall, mut private, mut public) = firewall();
         private.arrives(&frame(UDP, 8080));
         public.arrives(&frame(UDP, 8080));
-        let ready = Ready {
-            private: true,
-            public: false,
-        };
+        let ready = [private.wait_handle()].into_iter().collect();
         firewall.step(ready, &mut private, &mut public);
         assert_eq!((private.sent().len(), public.sent().len()), (1, 1));
     }

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use filter::Filter;
-use firewall::{BUILT_IN, Firewall, Ready};
+use firewall::{BUILT_IN, Firewall};
 use unikernel::println;
 
 unikernel::entry!(main);
@@ -29,10 +29,6 @@ fn main() -> i32 {
     let mut firewall = Firewall::new(filter, &*private, &*public);
     loop {
         let ready = unikernel::wait(None);
-        let ready = Ready {
-            private: ready.contains(private.wait_handle()),
-            public: ready.contains(public.wait_handle()),
-        };
         firewall.step(ready, &mut *private, &mut *public);
     }
 }

@@ -1,12 +1,11 @@
 //! The firewall between two segments, and what it counts.
 
 use super::error::Error;
-use image::built_in_rules;
 use outboard::instance::{Description, Device, Kind};
+use outboard::rules;
 use outboard::share::SharedFile;
 use outboard::stats::reader::Reader;
 use outboard::stats::snapshot::{Port, Rules, Snapshot};
-use outboard::symbols;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::io;
@@ -48,8 +47,7 @@ pub fn start(
     let standing = start(programs, &[], Some(share.as_fd()), console)?;
     let image = programs.firewall.clone();
     let mut description = Description::new(image, "spt".to_owned(), 0, features);
-    let bytes = symbols::read(&programs.firewall);
-    description.built_in_rules = bytes.as_deref().and_then(built_in_rules).map(str::to_owned);
+    description.built_in_rules = rules::built_in(&programs.firewall);
     description.devices.extend((1..).zip(PORTS).map(port));
     let reader = Reader::new(share.as_fd(), description).map_err(Error::Stats)?;
     let mut counters = Counters { reader };

@@ -9,10 +9,12 @@
 //! | [`load`] | gives it to a running guest |
 //! | [`show`] | what a running guest has in force |
 
+use crate::symbols;
 use abi::manifest::is_device_name;
 use nf::nft::{self, Limits};
 use source::Source;
 use std::fmt;
+use std::path::Path;
 
 pub mod check;
 pub mod explain;
@@ -21,6 +23,12 @@ pub mod show;
 pub mod source;
 pub mod trace;
 mod warnings;
+
+/// The text of the rules that the image in this file comes with, if it says.
+pub fn built_in(image: &Path) -> Option<String> {
+    let bytes = symbols::read(image)?;
+    image::built_in_rules(&bytes).map(str::to_owned)
+}
 
 /// The ports that rules speak of.
 #[derive(clap::Args)]

@@ -1,10 +1,10 @@
 //! What a monitor does for a guest with a name before it starts.
 
 use crate::instance::{Claim, Description, Device, Error, Kind};
-use crate::symbols;
+use crate::rules;
 use abi::extension::feature;
 use abi::manifest::{Entry, kind};
-use image::{Image, built_in_rules};
+use image::Image;
 use linux::interface::Interfaces;
 use linux::{descriptor, tap};
 use std::ffi::OsString;
@@ -59,8 +59,7 @@ pub(super) fn describe(options: &Options, image: &Image) -> Description {
         .filter(|(index, _)| *index >= image.entries.len());
     // Rules on the command line come before those of the image, and have the same generation.
     if features & feature::RULES != 0 && options.arguments.is_empty() {
-        let bytes = symbols::read(&options.image);
-        description.built_in_rules = bytes.as_deref().and_then(built_in_rules).map(str::to_owned);
+        description.built_in_rules = rules::built_in(&options.image);
     }
     description.devices = entries
         .filter_map(|(index, entry)| device(index, entry, options))
