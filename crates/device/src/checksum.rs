@@ -5,7 +5,7 @@
 /// Summing in the machine's own byte order gives the swapped sum on a little-endian one
 /// (RFC 1071, 2(B)), so sums of this module are stored with `to_ne_bytes`.
 #[inline]
-pub(crate) fn sum(bytes: &[u8]) -> u64 {
+pub fn sum(bytes: &[u8]) -> u64 {
     // 32 bits at a time into 64: no carry is lost below 16 GiB, and compilers vectorise it.
     let (words, tail) = bytes.as_chunks::<4>();
     let mut last = [0; 4];
@@ -19,7 +19,7 @@ pub(crate) fn sum(bytes: &[u8]) -> u64 {
 
 /// Folds a sum into 16 bits.
 #[inline]
-pub(crate) fn fold(mut sum: u64) -> u16 {
+pub fn fold(mut sum: u64) -> u16 {
     sum = (sum & 0xffff_ffff) + (sum >> 32);
     sum = (sum & 0xffff_ffff) + (sum >> 32);
     sum = (sum & 0xffff) + (sum >> 16);
@@ -29,14 +29,14 @@ pub(crate) fn fold(mut sum: u64) -> u16 {
 
 /// A number of 16 bits as a word of a sum.
 #[inline]
-pub(crate) fn word(number: u16) -> u64 {
+pub fn word(number: u16) -> u64 {
     u64::from(number.to_be())
 }
 
 /// Stores the checksum of `bytes` from `start` on at `field`, which holds the start value, such as
 /// the sum of a pseudo header. Does nothing if the field does not lie inside.
 #[inline]
-pub(crate) fn complete(bytes: &mut [u8], start: usize, field: usize) {
+pub fn complete(bytes: &mut [u8], start: usize, field: usize) {
     let Some(covered) = bytes.get(start..) else {
         return;
     };

@@ -31,7 +31,7 @@ extern crate std;
 
 mod batch;
 mod block;
-mod checksum;
+pub mod checksum;
 mod coalesce;
 pub mod ethernet;
 mod frame;
@@ -53,6 +53,6 @@ pub use frame::{FRAME_BYTES_MAX, Frame, HEADROOM, Pool};
 pub use guess::Guess;
 pub use netif::{Netif, NetifExt, WaitHandle};
 pub use nic::{Nic, NicCounts, Sent, TEND_NANOSECONDS};
-pub use offload::{Gso, GsoKind, Offload, Offloads};
+pub use offload::{Checksum, Gso, GsoKind, Offload, Offloads};
 pub use segment::{SEGMENT_HEADER_MAX, Segmenter, segments};
 pub use transport::Transport;

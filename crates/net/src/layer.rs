@@ -1,0 +1,89 @@
+//! What layers hand to each other.
+//!
+//! Whoever sends gives the layer below a size and a function. The layer below has the buffer
+//! allocated, by the port in the end, calls the function to fill the place behind its own header,
+//! and learns how much was written.
+
+use device::{Checksum, Gso, Offload};
+
+/// What was written into the place that the layer below gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filled {
+    /// Bytes written, from the start of the place; at most as many as were asked for.
+    pub len: usize,
+    /// What is left to the port. Positions count from the start of the place.
+    pub offload: Offload,
+}
+
+impl Filled {
+    /// So many bytes, with nothing left to do.
+    pub fn new(len: usize) -> Self {
+        Self {
+            len,
+            offload: Offload::NONE,
+        }
+    }
+
+    /// The same behind a header of so many bytes, which the layer below has written.
+    #[must_use]
+    pub fn behind(self, header: u16) -> Self {
+        let Offload { checksum, gso } = self.offload;
+        Self {
+            len: self.len + usize::from(header),
+            offload: Offload {
+                checksum: checksum.map(|checksum| Checksum {
+                    start: checksum.start.saturating_add(header),
+                    ..checksum
+                }),
+                gso: gso.map(|gso| Gso {
+                    header: gso.header.saturating_add(header),
+                    ..gso
+                }),
+            },
+        }
+    }
+}
+
+/// Why a packet was not sent. Each is counted by the layer that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsent {
+    /// The port has no free buffer.
+    NoBuffer,
+    /// No route leads to the destination.
+    NoRoute,
+    /// It exceeds what may be sent in one piece, and must not be fragmented.
+    TooBig,
+    /// It waits for the link address of the next hop, and too many others do as well.
+    NoNeighbour,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::GsoKind;
+
+    #[test]
+    fn positions_move_behind_each_header() {
+        let tcp = Filled {
+            len: 1020,
+            offload: Offload {
+                checksum: Some(Checksum {
+                    start: 0,
+                    offset: 16,
+                }),
+                gso: Some(Gso {
+                    kind: GsoKind::TcpV4,
+                    size: 500,
+                    header: 20,
+                    ecn: false,
+                }),
+            },
+        };
+        let frame = tcp.behind(20).behind(14);
+        assert_eq!(frame.len, 1054);
+        assert_eq!(frame.offload.checksum.unwrap().start, 34);
+        assert_eq!(frame.offload.checksum.unwrap().offset, 16);
+        assert_eq!(frame.offload.gso.unwrap().header, 54);
+        assert_eq!(Filled::new(7).behind(8), Filled::new(15));
+    }
+}

@@ -1,0 +1,17 @@
+//! TCP/IP inside an image.
+//!
+//! Each layer writes its own header, once, from the top down, into a buffer that the port has
+//! allocated ([`layer`]). On receive, a frame's ownership goes up, and no byte is copied.
+//!
+//! Decisions are pure functions: time is a parameter, and what a connection knows is plain data
+//! ([`tcp`]).
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod layer;
+pub mod tcp;
