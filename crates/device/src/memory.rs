@@ -2,9 +2,10 @@
 
 use crate::batch::Batch;
 use crate::ethernet::{HEADER_SIZE, VLAN_TAG_SIZE};
-use crate::frame::{Frame, HEADROOM, Pool};
+use crate::frame::{FRAME_BYTES_MAX, Frame, HEADROOM, Pool};
 use crate::netif::{Netif, WaitHandle};
 use crate::offload::Offloads;
+use crate::segment::segments;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec;
@@ -14,10 +15,11 @@ use alloc::vec::Vec;
 const MTU: usize = 1500;
 /// Frames that may be in use at once.
 const BUFFERS: usize = 256;
-const BUFFER_BYTES: usize = HEADROOM + MTU + HEADER_SIZE + VLAN_TAG_SIZE;
+/// Bytes of a buffer beside the payload of its frame.
+const OVERHEAD: usize = HEADROOM + HEADER_SIZE + VLAN_TAG_SIZE;
 
 /// A port over queues in memory, with an MTU of 1500 bytes and no offloads: a test puts frames into
-/// the one queue, and finds in the other one what was sent.
+/// the one queue, and finds in the other one what was sent, each as it goes over the wire.
 ///
 /// ```
 /// use device::memory::MemoryPort;
@@ -35,6 +37,8 @@ const BUFFER_BYTES: usize = HEADROOM + MTU + HEADER_SIZE + VLAN_TAG_SIZE;
 pub struct MemoryPort {
     name: String,
     pool: Pool,
+    mtu: usize,
+    tso: bool,
     wait_handle: WaitHandle,
     arrived: VecDeque<Vec<u8>>,
     sent: Vec<Vec<u8>>,
@@ -45,7 +49,9 @@ impl MemoryPort {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
-            pool: Pool::new(vec![0; BUFFERS * BUFFER_BYTES].leak(), BUFFER_BYTES),
+            pool: pool(MTU),
+            mtu: MTU,
+            tso: false,
             wait_handle: WaitHandle(0),
             arrived: VecDeque::new(),
             sent: Vec::new(),
@@ -57,6 +63,22 @@ impl MemoryPort {
     #[must_use]
     pub fn with_index(mut self, index: u8) -> Self {
         self.wait_handle = WaitHandle(index);
+        self
+    }
+
+    /// The same port with another MTU, in bytes.
+    #[must_use]
+    pub fn with_mtu(mut self, mtu: usize) -> Self {
+        self.pool = pool(mtu);
+        self.mtu = mtu;
+        self
+    }
+
+    /// The same port, to which checksums and segmentation are left: it cuts large frames.
+    #[must_use]
+    pub fn with_tso(mut self) -> Self {
+        self.pool = pool(FRAME_BYTES_MAX);
+        self.tso = true;
         self
     }
 
@@ -84,11 +106,14 @@ impl Netif for MemoryPort {
     }
 
     fn mtu(&self) -> usize {
-        MTU
+        self.mtu
     }
 
     fn offloads(&self) -> Offloads {
-        Offloads::default()
+        Offloads {
+            checksum: self.tso,
+            tso: self.tso,
+        }
     }
 
     fn alloc(&mut self, len: usize) -> Option<Frame> {
@@ -113,6 +138,14 @@ impl Netif for MemoryPort {
     fn transmit(&mut self, batch: &mut Batch) {
         for mut frame in batch.drain() {
             let offload = frame.offload();
+            if let Some(gso) = offload.gso {
+                let mut segment = vec![0; gso.segment_bytes()];
+                let mut rest = segments(frame.bytes(), gso);
+                while let Some(len) = rest.as_mut().and_then(|rest| rest.next(&mut segment)) {
+                    self.sent.push(segment[..len].to_vec());
+                }
+                continue;
+            }
             offload.complete_checksum(frame.bytes_mut());
             self.sent.push(frame.bytes().to_vec());
         }
@@ -121,6 +154,12 @@ impl Netif for MemoryPort {
     fn wait_handle(&self) -> WaitHandle {
         self.wait_handle
     }
+}
+
+/// Buffers for frames with so many bytes of payload.
+fn pool(payload: usize) -> Pool {
+    let size = OVERHEAD + payload;
+    Pool::new(vec![0; BUFFERS * size].leak(), size)
 }
 
 #[cfg(test)]
@@ -165,5 +204,12 @@ mod tests {
         drop(held);
         port.receive(&mut batch);
         assert_eq!(batch.len(), 1);
+    }
+
+    #[test]
+    fn a_port_may_have_another_mtu() {
+        let mut port = MemoryPort::new("net").with_mtu(9000);
+        assert_eq!((port.mtu(), port.offloads().tso), (9000, false));
+        assert!(port.alloc(9019).is_none() && port.alloc(9018).is_some());
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::offload::{Checksum, Gso, GsoKind, Offload};
 use crate::virtio::{self, BadHeader, GSO_SIZE_MIN, HEADER_SIZE};
-use crate::{SEGMENT_HEADER_MAX, coalesced, segments};
+use crate::{Batch, Netif, SEGMENT_HEADER_MAX, coalesced, segments};
 use etherparse::{
     NetSlice, PacketBuilder, SingleVlanHeader, SlicedPacket, TcpHeader, TransportSlice, VlanId,
 };
@@ -353,6 +353,25 @@ const PLAIN: Shape = Shape {
     sequence: 1,
     ports: (1, 7070),
 };
+
+#[test]
+fn a_port_in_memory_cuts_what_was_left_to_it() {
+    let mut port = crate::memory::MemoryPort::new("net").with_tso();
+    assert!(port.offloads().tso && port.offloads().checksum);
+    let sent = tcp(PLAIN, vec![7; 2500]);
+    let mut frame = port.alloc(sent.frame.len()).unwrap();
+    frame.bytes_mut().copy_from_slice(&sent.frame);
+    frame.set_offload(sent.offload(1000, false));
+    let mut batch = Batch::new();
+    batch.push(frame).unwrap();
+    port.transmit(&mut batch);
+    let payloads = port
+        .sent()
+        .iter()
+        .map(|frame| receive(frame).payload.len())
+        .collect::<Vec<_>>();
+    assert_eq!(payloads, [1000, 1000, 500]);
+}
 
 #[test]
 fn the_largest_frame_is_cut() {

@@ -4,7 +4,7 @@
 //! allocated, by the port in the end, calls the function to fill the place behind its own header,
 //! and learns how much was written.
 
-use device::{Checksum, Gso, Offload};
+use device::{Checksum, Frame, Gso, Offload};
 
 /// What was written into the place that the layer below gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,35 @@ impl Filled {
             },
         }
     }
+}
+
+/// Takes a header of so many bytes off a received frame, and moves what was left to do with the
+/// payload; `None` if the frame is shorter, or if that lies in the header.
+#[inline]
+pub(crate) fn uncovered(frame: &mut Frame, header: usize) -> Option<()> {
+    if frame.has_offload() {
+        let Offload { checksum, gso } = frame.offload();
+        let less = |position: u16| {
+            let header = u16::try_from(header).ok()?;
+            position.checked_sub(header)
+        };
+        let checksum = match checksum {
+            Some(Checksum { start, offset }) => Some(Checksum {
+                start: less(start)?,
+                offset,
+            }),
+            None => None,
+        };
+        let gso = match gso {
+            Some(gso) => Some(Gso {
+                header: less(gso.header)?,
+                ..gso
+            }),
+            None => None,
+        };
+        frame.set_offload(Offload { checksum, gso });
+    }
+    frame.pop_front(header).then_some(())
 }
 
 /// Why a packet was not sent. Each is counted by the layer that says so.

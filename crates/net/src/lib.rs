@@ -13,5 +13,14 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod address;
+pub mod arp;
+mod bucket;
+pub mod counts;
+pub mod ethernet;
 pub mod layer;
+pub mod neighbour;
+pub mod random;
 pub mod tcp;
+#[cfg(test)]
+mod testing;
