@@ -36,6 +36,9 @@ impl Style {
     /// Without colours.
     pub const PLAIN: Self = Self { coloured: false };
 
+    /// With colours, wherever the text goes.
+    pub const COLOURED: Self = Self { coloured: true };
+
     /// That of this stream.
     pub fn of(stream: &impl IsTerminal) -> Self {
         let set = |name| env::var_os(name).filter(|value| !value.is_empty());
@@ -80,8 +83,7 @@ mod tests {
 
     #[test]
     fn only_terminals_have_colours() {
-        let coloured = Style { coloured: true };
-        let painted = coloured.paint(Tone::Good, "ready").to_string();
+        let painted = Style::COLOURED.paint(Tone::Good, "ready").to_string();
         assert_eq!(painted, "\x1b[32mready\x1b[0m");
         let file = std::fs::File::open("/dev/null").unwrap();
         assert_eq!(Style::of(&file), Style::PLAIN);

@@ -3,9 +3,10 @@
 use crate::harness::build::Images;
 use crate::harness::network::Network;
 use crate::harness::process::{Ended, run};
+use crate::harness::temporary::TemporaryFolder;
 use libtest_mimic::{Completion, Failed, Trial};
 use serde_json::Value;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -31,6 +32,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         Trial::test("doctor::the device for taps opens as it says", || {
             device(images)
         }),
+        Trial::test("doctor::a program is where it says", || programs(images)),
         // In the lab as well, where KVM is complete.
         Trial::test("hvt::the doctor knows whether guests compute", || {
             kvm(images)
@@ -113,6 +115,20 @@ fn device(images: &Images) -> Result<(), Failed> {
         .open("/dev/net/tun");
     let said = field(&report, "/dev/net/tun", "verdict")? == "ok";
     expect("/dev/net/tun", said, opened.is_ok())
+}
+
+/// With a PATH of one folder, where one program is.
+fn programs(images: &Images) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("doctor")?;
+    fs::write(folder.path.join("iperf3"), "")?;
+    let mut doctor = Command::new(images.program("outboard"));
+    let ended = run(doctor.args(["doctor", "--json"]).env("PATH", &folder.path))?;
+    let report: Value = serde_json::from_str(&ended.stdout)?;
+    expect("iperf3", field(&report, "iperf3", "state")?, "usable")?;
+    // It lies in /usr/bin, if there is one.
+    expect("nsenter", field(&report, "nsenter", "state")?, "absent")?;
+    let remedy = field(&report, "nsenter", "remedy")?;
+    expect("nsenter", remedy, "sudo apt-get install util-linux")
 }
 
 fn kvm(images: &Images) -> Result<(), Failed> {

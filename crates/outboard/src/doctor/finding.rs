@@ -2,7 +2,7 @@
 
 use crate::stats::table::{columns, printable};
 use serde::Serialize;
-use std::fmt;
+use tender::style::{Style, Tone};
 
 /// Whether something works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -15,6 +15,28 @@ pub enum Verdict {
     /// It does not.
     No,
 }
+
+impl Verdict {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::No => "no",
+        }
+    }
+
+    fn tone(self) -> Tone {
+        match self {
+            Self::Ok => Tone::Good,
+            Self::Warn => Tone::Warning,
+            Self::No => Tone::Bad,
+        }
+    }
+}
+
+/// The last line: what [`Report::runs`] says.
+const RUNS: &str = "Images run here, on spt and process.";
+const RUNS_NOT: &str = "Images do not run here: see spt and process above.";
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -91,36 +113,47 @@ impl Report {
     }
 }
 
-/// A table, with what to do below each row that is not all right.
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Report {
+    /// A table, with what to do below each row that is not all right, and what follows from it.
+    pub fn text(&self, style: Style) -> String {
         let row = |finding: &Finding| {
-            let verdict = match finding.verdict {
-                Verdict::Ok => "ok",
-                Verdict::Warn => "warn",
-                Verdict::No => "no",
-            };
             let evidence = printable(&finding.evidence);
-            vec![verdict.to_owned(), finding.name.to_owned(), evidence]
+            vec![
+                finding.verdict.word().to_owned(),
+                finding.name.to_owned(),
+                evidence,
+            ]
         };
         let rows: Vec<_> = self.checks.iter().map(row).collect();
         let table = columns(&["<", "<check", "<what was found"], &rows);
         let mut lines = table.lines();
-        writeln!(f, "{}", lines.next().unwrap_or_default())?;
+        let mut text = format!("{}\n", lines.next().unwrap_or_default());
         for (line, finding) in lines.zip(&self.checks) {
-            writeln!(f, "{line}")?;
-            if finding.verdict == Verdict::Ok {
-                continue;
-            }
-            if let Some(purpose) = finding.purpose {
-                writeln!(f, "        good for: {purpose}")?;
-            }
-            if let Some(remedy) = &finding.remedy {
-                writeln!(f, "        type: {}", printable(remedy))?;
-            }
+            text += &below(line, finding, style);
         }
-        Ok(())
+        let (tone, closing) = match self.runs {
+            true => (Tone::Good, RUNS),
+            false => (Tone::Bad, RUNS_NOT),
+        };
+        text + &format!("{}\n", style.paint(tone, closing))
     }
+}
+
+/// The line of a finding, its verdict in colour, and what to do below it.
+fn below(line: &str, finding: &Finding, style: Style) -> String {
+    let word = finding.verdict.word();
+    let rest = line.strip_prefix(word).unwrap_or_default();
+    let mut text = format!("{}{rest}\n", style.paint(finding.verdict.tone(), word));
+    if finding.verdict == Verdict::Ok {
+        return text;
+    }
+    if let Some(purpose) = finding.purpose {
+        text += &format!("        good for: {purpose}\n");
+    }
+    if let Some(remedy) = &finding.remedy {
+        text += &format!("        type: {}\n", printable(remedy));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -143,8 +176,23 @@ ok  process  a guest ran
 no  VFIO     no\\u{1b}[31m driver
         good for: real devices
         type: sudo modprobe vfio-pci
+Images run here, on spt and process.
 ";
-        assert_eq!(report.to_string(), expected);
+        assert_eq!(report.text(Style::PLAIN), expected);
+    }
+
+    #[test]
+    fn verdicts_and_the_last_line_have_colours() {
+        let report = Report::new(vec![
+            Finding::new("KVM", Verdict::Ok, "usable", "ran"),
+            Finding::new("ip", Verdict::Warn, "off-path", "ok, but hidden"),
+        ]);
+        let expected = "      check  what was found
+\x1b[32mok\x1b[0m    KVM    ran
+\x1b[33mwarn\x1b[0m  ip     ok, but hidden
+\x1b[1;31mImages do not run here: see spt and process above.\x1b[0m
+";
+        assert_eq!(report.text(Style::COLOURED), expected);
     }
 
     #[test]

@@ -72,11 +72,7 @@ pub fn judge(facts: &Facts, machine: &Machine) -> Finding {
     };
     match facts.opened {
         Ok(()) => {}
-        Err(Errno::ACCESS | Errno::PERM) => {
-            let evidence = format!("{DEVICE}: permission denied");
-            let remedy = device::remedy(facts.group.as_deref());
-            return finding(Verdict::No, "forbidden", evidence).mend(remedy);
-        }
+        Err(Errno::ACCESS | Errno::PERM) => return forbidden(facts, machine, finding),
         Err(Errno::NOENT) if facts.driver => {
             let evidence = "a driver without a device file; a container needs --device=/dev/kvm";
             return finding(Verdict::No, "absent", evidence.into())
@@ -102,6 +98,28 @@ pub fn judge(facts: &Facts, machine: &Machine) -> Finding {
         Ok(Guest::Refused(why)) => finding(Verdict::No, "broken", why.clone()),
         Err(why) => finding(Verdict::No, "broken", format!("a guest did not end: {why}")),
     }
+}
+
+/// Nobody can tell whether guests would run without opening it. But where the processor shows no
+/// virtualisation, those of clouds that open are interpreters.
+fn forbidden(
+    facts: &Facts,
+    machine: &Machine,
+    finding: impl Fn(Verdict, &'static str, String) -> Finding,
+) -> Finding {
+    let (so_what, remedy) = match machine.virtualisation {
+        true => (
+            "the processor can run virtual machines; whether guests run is known once it opens",
+            Some(device::remedy(facts.group.as_deref())),
+        ),
+        false => (
+            "the processor shows neither vmx nor svm, so guests would hardly run if it opened; \
+             `sudo outboard doctor` tries it",
+            None,
+        ),
+    };
+    let evidence = format!("{DEVICE}: permission denied; {so_what}");
+    finding(Verdict::No, "forbidden", evidence).mend(remedy)
 }
 
 fn absent(
@@ -175,12 +193,24 @@ mod tests {
         let judge = |group| judge(&closed(Errno::ACCESS, group), &server());
         let kvm = judge(Some("kvm"));
         assert_eq!(kvm.state, "forbidden");
+        assert!(kvm.evidence.contains("can run virtual machines"));
         assert!(
             kvm.remedy
                 .unwrap()
                 .starts_with("sudo usermod -aG kvm $USER")
         );
         assert_eq!(judge(None).remedy.unwrap(), "sudo chown $USER /dev/kvm");
+    }
+
+    #[test]
+    fn nobody_is_sent_for_a_right_that_is_worth_nothing() {
+        let finding = super::judge(&closed(Errno::ACCESS, Some("kvm")), &cloud());
+        assert_eq!((finding.state, finding.remedy), ("forbidden", None));
+        assert_eq!(
+            finding.evidence,
+            "/dev/kvm: permission denied; the processor shows neither vmx nor svm, so guests \
+             would hardly run if it opened; `sudo outboard doctor` tries it"
+        );
     }
 
     #[test]

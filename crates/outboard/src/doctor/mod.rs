@@ -10,7 +10,7 @@
 //! | `memory` | huge pages |
 //! | `jail` | seccomp and Landlock |
 //! | `xdp` | `AF_XDP` |
-//! | `lab` | QEMU, and what else the lab needs |
+//! | `programs` | what the lab starts, and what the tours of the documents type |
 //!
 //! Each has a thin part that observes facts and a pure one that judges them. What cannot be undone,
 //! as a jail, and what may hang, as a virtual machine, is tried in a child process: `probe` starts
@@ -21,19 +21,20 @@ mod finding;
 mod hosts;
 mod jail;
 mod kvm;
-mod lab;
 mod machine;
 mod memory;
 mod mtu;
 mod network;
 mod passthrough;
 mod probe;
+mod programs;
 mod xdp;
 
 use finding::{Finding, Report};
 use machine::Machine;
 use probe::Probe;
 use std::{fmt, io};
+use tender::style::Style;
 
 /// `outboard doctor`.
 #[derive(clap::Args)]
@@ -83,7 +84,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
             let json = serde_json::to_string_pretty(&report);
             json.map_err(|error| Error::Print(error.into()))? + "\n"
         }
-        false => report.to_string(),
+        false => report.text(Style::of(&io::stdout())),
     };
     io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)?;
     Ok(report.runs)
@@ -91,7 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
 
 fn examine() -> Vec<Finding> {
     let machine = Machine::observe();
-    vec![
+    let mut findings = vec![
         hosts::judge("spt", &hosts::Facts::observe(Probe::Spt)),
         hosts::judge("process", &hosts::Facts::observe(Probe::Process)),
         network::device(&network::Device::observe(), &machine),
@@ -105,6 +106,8 @@ fn examine() -> Vec<Finding> {
         passthrough::iommu(&passthrough::Iommu::observe(), &machine),
         passthrough::vfio(&passthrough::Vfio::observe(), &machine),
         xdp::judge(&xdp::Facts::observe()),
-        lab::judge(&lab::missing()),
-    ]
+        programs::lab(&programs::Place::of),
+    ];
+    findings.extend(programs::tours(&programs::Place::of));
+    findings
 }
