@@ -27,6 +27,7 @@ const REFUSED: [(&str, &str); 6] = [
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     vec![
         Trial::test("new::what it cannot make is refused", || refused(images)),
+        Trial::test("new::what it makes is formatted", || formatted(images)),
         network.trial("new::the commands that it prints".into(), || {
             printed(images)
         }),
@@ -43,6 +44,19 @@ fn refused(images: &Images) -> Result<(), Failed> {
         if ended.stderr.lines().count() != 1 || fs::read_dir(&folder.path)?.count() != 1 {
             return Err(format!("not one line, or a folder: {ended:?}").into());
         }
+    }
+    Ok(())
+}
+
+/// As rustfmt has it, whatever the length of the name is.
+fn formatted(images: &Images) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("new")?;
+    for name in [
+        "first",
+        "a-name-that-is-as-long-as-names-of-appliances-are-in-practice",
+    ] {
+        let command = format!("outboard new {name} && cd {name} && cargo fmt --check");
+        run(&mut shell(images, &folder.path, &command))?.expect_status(0)?;
     }
     Ok(())
 }
