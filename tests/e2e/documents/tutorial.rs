@@ -21,10 +21,14 @@ const NETWORK: &str = "network";
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let is_root = network.root().is_none();
     let trial = |document: &'static Document, how: How| {
-        let missing = programs::missing(document.programs);
+        let missing = match how {
+            How::WithoutSbin => programs::missing_on(EVERYWHERE.as_ref(), document.programs),
+            _ => programs::missing(document.programs),
+        };
         let (name, missing) = match how {
             How::Pasted => ("pasted", missing),
             How::Typed => ("typed", missing),
+            How::WithoutSbin => ("without sbin on the PATH", missing),
             How::ByUser => (
                 "an ordinary user's",
                 missing.or_else(|| Settings::read().remedy()),
@@ -36,7 +40,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let ways = |document: &'static Document| {
         let mut ways = vec![How::Pasted];
         if !document.waits {
-            ways.push(How::Typed);
+            ways.extend([How::Typed, How::WithoutSbin]);
             // Otherwise those above are an ordinary user's.
             ways.extend(is_root.then_some(How::ByUser));
         }
@@ -52,6 +56,8 @@ enum How {
     Pasted,
     /// Line by line, with a moment between them.
     Typed,
+    /// All at once, with the PATH that Debian gives those who are not root.
+    WithoutSbin,
     /// All at once, by somebody who is not root.
     ByUser,
 }
@@ -82,6 +88,10 @@ const DOCUMENTS: &[Document] = &[
     },
 ];
 
+/// The PATH of somebody who is not root, on Debian, as far as it matters here,
+const BINARIES: &str = "/usr/bin:/bin";
+/// and where such a machine has its programs.
+const EVERYWHERE: &str = "/usr/bin:/bin:/usr/sbin:/sbin";
 /// What nobody wants to wait for in a test, and what is typed instead.
 const SHORTER: (&str, &str) = ("-t 30", "-t 2");
 /// Types a file line by line.
@@ -109,11 +119,18 @@ fn follow(images: &Images, document: &Document, how: How) -> Result<(), Failed> 
         .unwrap_or(("", &network.text));
     let (last, file) = (last.trim_end(), typed_file.display());
     let commands = match how {
-        How::Pasted | How::ByUser => format!("{before}{first}\n{last} < {file}"),
+        How::Pasted | How::WithoutSbin | How::ByUser => format!("{before}{first}\n{last} < {file}"),
         How::Typed => format!("{before}{first}\n{TYPIST} < {file} | {last}"),
     };
     let mut shell = match how {
         How::Pasted | How::Typed => document::shell(images, &folder.path, &commands),
+        How::WithoutSbin => {
+            let mut shell = document::shell(images, &folder.path, &commands);
+            let programs = images.program("outboard");
+            let programs = programs.parent().ok_or("programs have a folder")?;
+            shell.env("PATH", format!("{}:{BINARIES}", programs.display()));
+            shell
+        }
         How::ByUser => users_shell(images, &folder.path, &commands)?,
     };
     shell.env("SHELL", "/bin/sh").env_remove("FIREWALL");

@@ -50,7 +50,11 @@ pub fn missing(programs: &[&str]) -> Option<&'static str> {
     missing_on(&std::env::var_os("PATH").unwrap_or_default(), programs)
 }
 
-fn missing_on(path: &OsStr, programs: &[&str]) -> Option<&'static str> {
+/// The same with another PATH.
+///
+/// # Panics
+/// If one is not among those that a machine may lack.
+pub fn missing_on(path: &OsStr, programs: &[&str]) -> Option<&'static str> {
     let has = |program: &str| std::env::split_paths(path).any(|dir| dir.join(program).is_file());
     let lacks = programs.iter().find(|program| !has(program))?;
     let optional = OPTIONAL.iter().find(|(name, _)| name == lacks);
