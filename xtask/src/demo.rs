@@ -7,7 +7,6 @@ use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 const DEMO_HELP: &str = "\
 Usage: cargo xtask demo [firewall | nic] [--yes] [ARGUMENT...]
@@ -265,11 +264,11 @@ fn passed_on(options: &[String]) -> Vec<&String> {
 
 /// Builds packages of the root workspace; the folder of the programs.
 pub fn build(root: &Path, packages: &[&str]) -> Result<PathBuf, String> {
-    let started = Instant::now();
-    println!(
-        "Building {}; about 2 min on two cores the first time.",
-        packages.join(", ")
-    );
+    let programs = process::target_folder(root).join(TRIPLE).join("release");
+    // Cargo itself says what it does, and at the end how long it took.
+    if let Some(line) = announcement(packages, programs.is_dir()) {
+        println!("{}", line);
+    }
     let mut command = Command::new(process::cargo());
     command.args(["build", "--release"]).current_dir(root);
     for package in packages {
@@ -279,8 +278,19 @@ pub fn build(root: &Path, packages: &[&str]) -> Result<PathBuf, String> {
         &mut command,
         "cargo could not build the programs, as it says above",
     )?;
-    println!("Built in {} s.", started.elapsed().as_secs());
-    Ok(process::target_folder(root).join(TRIPLE).join("release"))
+    Ok(programs)
+}
+
+/// What a first build announces; nothing is worth a line once there are programs.
+fn announcement(packages: &[&str], built: bool) -> Option<String> {
+    if built {
+        return None;
+    }
+    Some(format!(
+        "Building the programs ({}), and what they build themselves after that: 2 to 5 min on two \
+         cores, this first time.",
+        packages.join(", ")
+    ))
 }
 
 fn succeed(command: &mut Command, otherwise: &str) -> Result<(), String> {
@@ -309,6 +319,15 @@ mod tests {
         assert_eq!(demonstration(&words(&["--quick"])).0, "firewall");
         let nic = words(&["nic", "--quick"]);
         assert_eq!(demonstration(&nic), ("nic", &nic[1..]));
+    }
+
+    #[test]
+    fn only_the_first_build_is_announced() {
+        assert_eq!(announcement(&["outboard"], true), None);
+        let expected = "Building the programs (outboard, tender), and what they build themselves \
+                        after that: 2 to 5 min on two cores, this first time.";
+        let said = announcement(&["outboard", "tender"], false);
+        assert_eq!(said.as_deref(), Some(expected));
     }
 
     #[test]

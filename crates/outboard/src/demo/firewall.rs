@@ -19,6 +19,11 @@ use testbed::privilege;
 const APPLIANCE: &str = "unikernels/firewall";
 /// Its manifest with two Intel 82599.
 const NICS_MANIFEST: &str = "manifest-82599.json";
+/// What it becomes, with the one manifest and the other.
+const IMAGE: &str = "firewall.spt";
+const IMAGE_ON_NICS: &str = "firewall-82599.spt";
+/// Said before an image is built that was not there.
+const BUILDS: &str = "Building the firewall's image: about 1 min on two cores, this first time.";
 /// The checks: half a second of traffic and two attempts that must come to nothing.
 const CHECKS_ESTIMATE: Duration = Duration::from_secs(2);
 const ROUNDS: u8 = 5;
@@ -171,6 +176,14 @@ fn build_image(ports: Ports) -> Result<PathBuf, Error> {
         .map(|directory| directory.join(APPLIANCE))
         .find(|directory| directory.is_dir())
         .ok_or(Error::NoAppliance)?;
+    let image = match ports {
+        Ports::Taps => IMAGE,
+        Ports::Nics => IMAGE_ON_NICS,
+    };
+    // Cargo itself says what it does; whoever comes for the first time does not know why.
+    if !appliance.join(image).exists() {
+        progress(BUILDS);
+    }
     let what = build::Appliance {
         directory: &appliance,
         manifest: (ports == Ports::Nics).then(|| Path::new(NICS_MANIFEST)),
