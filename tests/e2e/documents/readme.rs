@@ -48,7 +48,7 @@ fn block(name: &str) -> Result<String, Failed> {
 fn every_block() -> Result<(), Failed> {
     let blocks = document::blocks("README.md")?.len();
     let known = [
-        "demo", "test", "install", "try", "taps", "run", "change", "undo",
+        "demo", "test", "install", "try", "look", "taps", "run", "change", "undo",
     ];
     for name in known {
         block(name)?;
@@ -68,20 +68,50 @@ fn install(images: &Images) -> Result<(), Failed> {
     ended.expect_stdout("public").map(|_| ())
 }
 
-/// Until it says where its taps are.
+/// What it prints for a second terminal does there what it says, and the README's next block too.
 fn tried(images: &Images) -> Result<(), Failed> {
     let folder = TemporaryFolder::new("try")?;
     document::place_image(images, &folder.path)?;
-    let commands = format!("exec {} 2>&1", block("try")?.trim_end());
-    let firewall = start(&mut shell(images, &folder.path, &commands))?;
-    firewall.wait_for("a shell there")?;
+    let here = |commands: &str| {
+        let mut shell = shell(images, &folder.path, commands);
+        shell.env("XDG_RUNTIME_DIR", &folder.path);
+        shell
+    };
+    let commands = format!("exec {} 2> said", block("try")?.trim_end());
+    let firewall = start(&mut here(&commands))?;
+    let ready = "until outboard stats fw 2> /dev/null | grep -q policy; do sleep 0.05; done";
+    run(&mut here(&format!("timeout 10 sh -c '{ready}'")))?.expect_status(0)?;
+    let said = fs::read_to_string(folder.path.join("said"))?;
+    for (frame, verdict) in [("passes", "accept"), ("is dropped", "policy drop")] {
+        let command = behind(&said, &format!("a frame that {frame}: "))?;
+        fs::write(folder.path.join("typed"), command)?;
+        let shell = behind(&said, "from another terminal: ")?;
+        let sent = run(here(&format!("{shell} < typed")).env("SHELL", "/bin/sh"))?;
+        // The text of built-in rules is in the counters' table alone.
+        sent.expect_status(0)?.expect_stdout("it was this one")?;
+        let mut words = sent.stdout.split_whitespace().skip_while(|w| *w != "rule");
+        let rule = words.nth(1).ok_or("no rule")?.trim_end_matches(',');
+        let stats = run(&mut here(&block("look")?))?;
+        let rows = stats.expect_status(0)?.expect_stdout("fw")?.stdout.lines();
+        let mut rows = rows.filter(|row| row.split_whitespace().next() == Some(rule));
+        let decided = rows.any(|row| row.ends_with(verdict));
+        decided
+            .then_some(())
+            .ok_or_else(|| format!("rule {rule} is no {verdict}: {}", stats.stdout))?;
+    }
     firewall.signal(Signal::INT);
-    let ended = firewall.finish()?;
-    ended
-        .expect_status(128 + 2)?
-        .expect_stdout("private is tap0")?
-        .expect_stdout("public is tap1")?;
-    Ok(())
+    firewall.finish()?.expect_status(128 + 2)?;
+    behind(&said, "private is tap0")?;
+    behind(&said, "public is tap1").map(|_| ())
+}
+
+/// What stands behind these words in their line.
+fn behind<'a>(said: &'a str, words: &str) -> Result<&'a str, Failed> {
+    let mut lines = said.lines().filter_map(|line| line.split_once(words));
+    let line = lines
+        .next()
+        .ok_or_else(|| format!("no {words:?} in: {said}"))?;
+    Ok(line.1)
 }
 
 fn taps_and_run(images: &Images) -> Result<(), Failed> {
