@@ -4,6 +4,8 @@ use crate::stats::raw::Raw;
 use abi::share::{COUNTERS_PER_PORT, PORT_APPLIANCE, PORT_COUNTERS, PortCounter};
 use nf::{Malformed, RuleIndex};
 
+/// What the runtime counts of a frame that it hands to the appliance.
+const RECEIVED: usize = PortCounter::RxFrames as usize;
 /// What the runtime counts when it drops a frame that it took from the host.
 const RECEIVE_DROPS: [PortCounter; 3] = [
     PortCounter::RxTooLong,
@@ -19,13 +21,13 @@ const TRANSMIT_DROPS: [PortCounter; 4] = [
 ];
 
 /// The counters of a port, by number.
-type Block = [u64; COUNTERS_PER_PORT];
+pub(super) type Block = [u64; COUNTERS_PER_PORT];
 
 /// The counters that can tell what became of a frame, at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Number of the set of rules, and the slot of its counters.
-    set: (u64, u64),
+    /// Generation of the rules, and the slot of its counters.
+    in_force: (u64, u64),
     /// Frames that each rule has counted, the policy last.
     rules: Vec<u64>,
     /// The port that the frame enters, then the others.
@@ -43,7 +45,7 @@ impl Counts {
             block.copied().unwrap_or([0; COUNTERS_PER_PORT])
         };
         Self {
-            set: (raw.status.generation, raw.status.slot),
+            in_force: (raw.status.generation, raw.status.slot),
             rules: raw.rules.iter().map(|counter| counter.frames).collect(),
             ports: ports.iter().map(block).collect(),
         }
@@ -51,7 +53,7 @@ impl Counts {
 
     /// What has been counted since `before`; `None` if the rules were replaced in between.
     pub fn since(&self, before: &Self) -> Option<Rise> {
-        if self.set != before.set || self.rules.len() != before.rules.len() {
+        if self.in_force != before.in_force || self.rules.len() != before.rules.len() {
             return None;
         }
         let rules = self.rules.iter().zip(&before.rules).enumerate();
@@ -88,15 +90,35 @@ impl Rise {
         counts.fold(0, u64::wrapping_add)
     }
 
+    /// What each port has counted, by number: that which the frame entered, then the others.
+    pub fn ports(&self) -> &[Block] {
+        &self.ports
+    }
+
     /// Why frames were dropped in front of all rules, at the port that the frame entered.
-    pub fn dropped(&self) -> Vec<&'static str> {
-        let runtime = RECEIVE_DROPS.map(named);
+    fn dropped(&self) -> Vec<&'static str> {
         let malformed =
             Malformed::ALL.map(|reason| (PORT_APPLIANCE + reason.index(), reason.name()));
-        let entered = self.ports.first();
-        let rose = |&(number, _): &(usize, _)| entered.is_some_and(|port| port[number] > 0);
-        let reasons = runtime.into_iter().chain(malformed).filter(rose);
+        let malformed = malformed
+            .into_iter()
+            .filter(|what| self.entered(what.0) > 0);
+        let malformed = malformed.map(|(_, name)| name);
+        self.dropped_by_runtime()
+            .into_iter()
+            .chain(malformed)
+            .collect()
+    }
+
+    /// The same, by what drops frames whether the guest has rules or not.
+    fn dropped_by_runtime(&self) -> Vec<&'static str> {
+        let reasons = RECEIVE_DROPS.map(named).into_iter();
+        let reasons = reasons.filter(|what| self.entered(what.0) > 0);
         reasons.map(|(_, name)| name).collect()
+    }
+
+    /// What the port that the frame entered has counted under this number.
+    fn entered(&self, number: usize) -> u64 {
+        self.ports.first().map_or(0, |port| port[number])
     }
 
     /// Why frames were dropped behind all rules, at the other ports.
@@ -112,10 +134,12 @@ fn named(what: PortCounter) -> (usize, &'static str) {
     (what as usize, PORT_COUNTERS[what as usize])
 }
 
-/// What the text of the rules says must be counted.
+/// What must be counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
-    /// There is no text: anything may be.
+    /// The guest takes no rules: that the frame arrives is all that is known to be counted.
+    Arrival,
+    /// The rules have no text: anything may be.
     Anything,
     /// The firewall cannot read the frame.
     Malformed(Malformed),
@@ -134,13 +158,33 @@ pub(super) enum Finding {
     Counted,
     /// Rules have counted frames, but not as expected.
     Contradicted,
+    /// It arrived, and there are no rules.
+    Arrived,
+    /// The rules were replaced while it was under way.
+    Replaced,
+    /// The guest counts nothing at all.
+    Uncounted,
+}
+
+impl Finding {
+    /// Whether it says what became of the frame.
+    pub fn is_found(&self) -> bool {
+        matches!(self, Self::Counted | Self::Dropped(_) | Self::Arrived)
+    }
 }
 
 /// What became of the frame. Others that came at the same time may have counted too: only what
 /// is missing can contradict.
 pub(super) fn find(rise: &Rise, expected: &Expected) -> Finding {
-    let dropped = rise.dropped();
+    let dropped = match expected {
+        Expected::Arrival => rise.dropped_by_runtime(),
+        _ => rise.dropped(),
+    };
     let counted = match expected {
+        Expected::Arrival if dropped.is_empty() && rise.entered(RECEIVED) > 0 => {
+            return Finding::Arrived;
+        }
+        Expected::Arrival => false,
         Expected::Anything => !rise.rules.is_empty(),
         Expected::Malformed(reason) if dropped.contains(&reason.name()) => {
             return Finding::Dropped(vec![reason.name()]);
@@ -198,6 +242,7 @@ mod tests {
         let rise = after(|_| {});
         for expected in [
             Expected::Anything,
+            Expected::Arrival,
             Expected::Counted(vec![0]),
             Expected::Malformed(Malformed::Runt),
         ] {
@@ -280,6 +325,21 @@ mod tests {
         assert_eq!(rise.lost(), ["link_down"]);
         let rise = after(|raw| count(raw, 1, PortCounter::TxLinkDown as usize));
         assert!(rise.lost().is_empty(), "the way back is not this frame's");
+    }
+
+    #[test]
+    fn without_rules_it_is_enough_that_it_arrives() {
+        let rise = after(|raw| {
+            count(raw, 1, PortCounter::RxFrames as usize);
+            // An appliance's own counter, and no reason of a firewall's.
+            count(raw, 1, PORT_APPLIANCE + Malformed::Runt.index());
+        });
+        assert_eq!(find(&rise, &Expected::Arrival), Finding::Arrived);
+        let rise = after(|raw| count(raw, 1, PortCounter::RxRunt as usize));
+        let dropped = Finding::Dropped(vec!["rx_runt"]);
+        assert_eq!(find(&rise, &Expected::Arrival), dropped);
+        let rise = after(|raw| count(raw, 2, PortCounter::RxFrames as usize));
+        assert_eq!(find(&rise, &Expected::Arrival), Finding::Nothing);
     }
 
     #[test]

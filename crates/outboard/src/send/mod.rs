@@ -1,6 +1,7 @@
 //! `outboard send`: one frame into the segment of a guest's port, and what became of it.
 
 mod evidence;
+mod place;
 mod report;
 mod target;
 
@@ -8,14 +9,18 @@ use crate::frame;
 use crate::instance::{self, Device, Instance, Kind};
 use crate::rules::trace::Trace;
 use crate::stats;
-use crate::stats::raw::{self, Raw};
+use crate::stats::raw::Raw;
+use crate::stats::reader::Reader;
+use abi::extension::feature;
 use evidence::{Counts, Expected, Finding, Rise};
+use linux::interface::Interfaces;
+use linux::namespace;
 use linux::packet::PacketSocket;
-use report::Report;
+use report::{Report, Sent};
 use rustix::io::Errno;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
-use std::{fmt, fs, io, thread};
+use std::{fmt, io, thread};
 use tender::suggest;
 
 /// How long the guest may take to count the frame.
@@ -54,13 +59,15 @@ pub enum Error {
     Runt(usize),
     /// No frame of this host gets into the port.
     NoTap(String),
-    /// The interface is in the network namespace with this inode, and in that of the process with
-    /// this number, if that is known.
-    Namespace(String, u64, Option<u32>),
-    /// The interface is not in this network namespace any more.
-    Moved(String),
+    /// The interface is in another network namespace, and this user may not look for it, or not
+    /// enter that.
+    Elsewhere(String, io::Error),
+    /// The guest has no tap of this name any more.
+    Lost(String),
     /// This user may not.
     Permission(String),
+    /// The interface is down.
+    Down(String),
     /// The frame has this many bytes and is over the MTU of the interface.
     TooBig(String, usize),
     /// The interface did not take the frame.
@@ -101,27 +108,25 @@ impl fmt::Display for Error {
                 "{port} is no tap of which the namespace is known: macvtaps and PCI devices take \
                  frames from the wire alone; send from a host in that segment"
             ),
-            Self::Namespace(interface, _, Some(process)) => write!(
+            Self::Elsewhere(interface, e) => write!(
                 f,
-                "{interface} is in another network namespace; type: sudo \
-                 --preserve-env=XDG_RUNTIME_DIR nsenter --net=/proc/{process}/ns/net $(command -v \
-                 outboard) send ..."
+                "{interface} is in another network namespace, and sending there takes root ({e}); \
+                 type: sudo --preserve-env=XDG_RUNTIME_DIR $(command -v outboard) send ..."
             ),
-            Self::Namespace(interface, inode, None) => write!(
+            Self::Lost(interface) => write!(
                 f,
-                "{interface} is in the network namespace net:[{inode}]; `sudo lsns --type net` \
-                 names a process in it, for: sudo --preserve-env=XDG_RUNTIME_DIR nsenter \
-                 --net=/proc/PID/ns/net $(command -v outboard) send ..."
-            ),
-            Self::Moved(interface) => write!(
-                f,
-                "{interface} is not in this network namespace any more: it was moved, renamed or \
-                 deleted; look for it: ip netns; sudo lsns --type net"
+                "the guest has no tap called {interface} any more: it was renamed or deleted; \
+                 start the guest again with one of those that there are: ip tuntap"
             ),
             Self::Permission(interface) => write!(
                 f,
                 "sending through {interface} takes CAP_NET_RAW; type: sudo \
                  --preserve-env=XDG_RUNTIME_DIR $(command -v outboard) send ..."
+            ),
+            Self::Down(interface) => write!(
+                f,
+                "{interface} is down, as after a move to another network namespace; there, type: \
+                 sudo ip link set dev {interface} up"
             ),
             Self::TooBig(interface, size) => write!(
                 f,
@@ -129,7 +134,8 @@ impl fmt::Display for Error {
             ),
             Self::Transmit(interface, e) => write!(
                 f,
-                "{interface} did not take the frame: {e}; type: ip link show {interface}"
+                "{interface} did not take the frame: {e}; where it is, type: ip link show \
+                 {interface}"
             ),
             Self::Counters(e) => e.fmt(f),
             Self::Print(e) => write!(f, "cannot print: {e}"),
@@ -145,28 +151,34 @@ impl std::error::Error for Error {}
 /// It was not sent.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let (instance, port) = find_target(&arguments.target)?;
-    let ports = nets(&instance);
-    let device = ports[port];
+    let nets = nets(&instance);
+    let device = nets[port];
     let frame = read_frame(&arguments.frame, &device.name)?;
-    let interface = find_interface(device, instance.description().monitor)?;
+    let interface = enter(device, instance.description().monitor)?;
     let refused = |e| refused(interface, e, frame.len());
     let socket = PacketSocket::open(interface).map_err(refused)?;
-    let others = ports.iter().map(|d| d.index);
-    let others = others.filter(|index| *index != device.index);
+    let others = nets.iter().copied();
+    let others = others.filter(|other| other.index != device.index);
+    let ports: Vec<_> = std::iter::once(device).chain(others).collect();
     // Before the text is read: rules that are replaced meanwhile are noticed.
-    let watch = Watch::new(&instance, std::iter::once(device.index).chain(others))?;
-    let trace = trace(&instance, &frame, port)?;
+    let watch = Watch::new(&instance, &ports)?;
+    let features = instance.description().features;
+    let trace = match features & feature::RULES {
+        0 => None,
+        _ => trace(&instance, &frame, port)?,
+    };
     socket.send(&frame).map_err(refused)?;
-    let expected = trace.as_ref().map_or(Expected::Anything, expected);
-    let (finding, rise) = watch.until_found(&expected)?;
-    let report = Report::new(
-        instance.name(),
-        device,
-        frame.len(),
-        trace.as_ref(),
-        finding,
-        rise.as_ref(),
-    );
+    let (finding, rise) = match features & feature::COUNTERS {
+        0 => (Finding::Uncounted, None),
+        _ => watch.until_found(&expected(features, trace.as_ref()))?,
+    };
+    let sent = Sent {
+        guest: instance.name(),
+        features,
+        ports: &ports,
+        bytes: frame.len(),
+    };
+    let report = Report::new(&sent, trace.as_ref(), finding, rise.as_ref());
     let text = if arguments.json {
         serde_json::to_string_pretty(&report).map_err(|e| Error::Print(e.into()))? + "\n"
     } else {
@@ -220,22 +232,36 @@ fn read_frame(text: &str, port: &str) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// The interface behind a port, if a frame that leaves by it here comes to the guest. Another one
-/// may have the same name here.
-fn find_interface(device: &Device, monitor: u32) -> Result<&str, Error> {
-    let (Some(interface), Some(namespace)) = (&device.interface, device.tap_namespace) else {
-        return Err(Error::NoTap(device.name.clone()));
+/// The interface behind a port, if a frame that leaves by it comes to the guest. This thread is in
+/// the interface's network namespace from then on: one of the same name in another is not meant.
+fn enter(device: &Device, monitor: u32) -> Result<&str, Error> {
+    let no_tap = || Error::NoTap(device.name.clone());
+    let interface = device.interface.as_ref().ok_or_else(no_tap)?;
+    let started = device.tap_namespace;
+    let elsewhere = |e| Error::Elsewhere(interface.clone(), e);
+    let here = || {
+        let here = namespace::network().map_err(io::Error::other)?;
+        place::inode(here)
     };
-    let inode = |process: &str| {
-        let metadata = fs::metadata(format!("/proc/{process}/ns/net"));
-        metadata.ok().map(|metadata| metadata.ino())
-    };
-    if inode("self") == Some(namespace) {
-        return Ok(interface);
+    let here = here().map_err(elsewhere)?;
+    let found = place::find(interface, started, monitor);
+    if let Ok(Some(there)) = &found {
+        return match place::inode(there) {
+            Ok(inode) if inode == here => Ok(interface),
+            _ => match namespace::enter_network(there.as_fd()) {
+                Ok(()) => Ok(interface),
+                Err(e) => Err(elsewhere(io::Error::other(e))),
+            },
+        };
     }
-    let there = inode(&monitor.to_string()) == Some(namespace);
-    let process = there.then_some(monitor);
-    Err(Error::Namespace(interface.clone(), namespace, process))
+    // Nobody says where it is now: it is taken to be where it was, if one of its name is there.
+    let is_here = || Interfaces::here().is_ok_and(|here| here.is_up(interface).is_ok());
+    match (started, found) {
+        (None, _) => Err(no_tap()),
+        (Some(started), _) if started == here && is_here() => Ok(interface),
+        (Some(_), Err(e)) => Err(elsewhere(e)),
+        (Some(_), Ok(_)) => Err(Error::Lost(interface.clone())),
+    }
 }
 
 fn refused(interface: &str, error: io::Error, size: usize) -> Error {
@@ -243,30 +269,29 @@ fn refused(interface: &str, error: io::Error, size: usize) -> Error {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::PERM | Errno::ACCESS) => Error::Permission(interface),
         Some(Errno::MSGSIZE) => Error::TooBig(interface, size),
-        Some(Errno::NODEV | Errno::NXIO) => Error::Moved(interface),
+        Some(Errno::NODEV | Errno::NXIO) => Error::Lost(interface),
+        Some(Errno::NETDOWN) => Error::Down(interface),
         _ => Error::Transmit(interface, error),
     }
 }
 
 /// What the text of the rules in force says of the frame; `None` if there is no such text.
 fn trace(instance: &Instance, frame: &[u8], port: usize) -> Result<Option<Trace>, Error> {
-    let raw = Raw::read(instance.share()).map_err(Error::Counters)?;
-    if raw.status.generation == 0 {
-        return Ok(None);
-    }
-    let text = raw::text(instance.share(), raw.status.slot).map_err(Error::Counters)?;
-    let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
+    let reader = Reader::of(instance).map_err(Error::Counters)?;
+    let text = reader.text().map_err(Error::Counters)?;
     let ports: Result<[&str; 2], _> = instance.description().ports().try_into();
-    let (Some(text), Ok(ports)) = (text, ports) else {
+    let (Ok(text), Ok(ports)) = (text, ports) else {
         return Ok(None);
     };
     Ok(Trace::new(&text, ports, frame, port).ok())
 }
 
-fn expected(trace: &Trace) -> Expected {
+fn expected(features: u32, trace: Option<&Trace>) -> Expected {
     match trace {
-        Trace::Malformed { reason, .. } => Expected::Malformed(*reason),
-        Trace::Judged(judged) => Expected::Counted(judged.counted.clone()),
+        _ if features & feature::RULES == 0 => Expected::Arrival,
+        None => Expected::Anything,
+        Some(Trace::Malformed { reason, .. }) => Expected::Malformed(*reason),
+        Some(Trace::Judged(judged)) => Expected::Counted(judged.counted.clone()),
     }
 }
 
@@ -279,8 +304,8 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(instance: &'a Instance, ports: impl Iterator<Item = usize>) -> Result<Self, Error> {
-        let ports: Vec<_> = ports.collect();
+    fn new(instance: &'a Instance, ports: &[&Device]) -> Result<Self, Error> {
+        let ports: Vec<_> = ports.iter().map(|port| port.index).collect();
         let before = counts(instance, &ports)?;
         Ok(Self {
             instance,
@@ -295,10 +320,10 @@ impl<'a> Watch<'a> {
         let mut settled = false;
         loop {
             let Some(rise) = counts(self.instance, &self.ports)?.since(&self.before) else {
-                return Ok((Finding::Nothing, None));
+                return Ok((Finding::Replaced, None));
             };
             let finding = evidence::find(&rise, expected);
-            let found = matches!(finding, Finding::Counted | Finding::Dropped(_));
+            let found = finding.is_found();
             // Once more after it was found: counters of one frame rise one after the other.
             if (found && settled) || Instant::now() > deadline {
                 return Ok((finding, Some(rise)));

@@ -1,7 +1,7 @@
 //! A snapshot in a few lines: what is left to say when a guest has been asked to end.
 
 use super::snapshot::{Port, Snapshot};
-use super::table::printable;
+use super::table::{counted, printable};
 use std::cmp::Reverse;
 
 /// Rules that are named, the busiest ones.
@@ -19,23 +19,26 @@ pub fn lines(snapshot: &Snapshot) -> Vec<String> {
     busy.sort_by_key(|rule| Reverse(rule.counted.frames));
     for rule in busy.iter().take(RULES_MAX) {
         let (text, frames) = (printable(&rule.label()), rule.counted.frames);
-        lines.push(format!("{frames} frames: {text}"));
+        lines.push(format!("{}: {text}", counted(frames, "frame")));
     }
     if busy.len() > RULES_MAX {
-        lines.push(format!("and {} more rules", busy.len() - RULES_MAX));
+        let more = counted((busy.len() - RULES_MAX) as u64, "more rule");
+        lines.push(format!("and {more}"));
     }
     if snapshot.captures_lost > 0 {
-        lines.push(format!("{} frames not captured", snapshot.captures_lost));
+        let lost = counted(snapshot.captures_lost, "frame");
+        lines.push(format!("{lost} not captured"));
     }
     lines
 }
 
-fn port(port: &Port) -> String {
+/// What a port has counted, in one line.
+pub fn port(port: &Port) -> String {
     let mut line = format!(
-        "{}: received {} frames ({} bytes), sent {} ({})",
+        "{}: received {} ({}), sent {} ({})",
         port.name,
-        port.receive.frames,
-        port.receive.bytes,
+        counted(port.receive.frames, "frame"),
+        counted(port.receive.bytes, "byte"),
         port.transmit.frames,
         port.transmit.bytes
     );
@@ -63,6 +66,24 @@ mod tests {
             "6 frames not captured",
         ];
         assert_eq!(lines(&snapshot()), expected);
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        let mut snapshot = snapshot();
+        snapshot.ports.truncate(1);
+        snapshot.ports[0].receive.frames = 1;
+        snapshot.ports[0].receive.bytes = 1;
+        snapshot.captures_lost = 1;
+        let rules = snapshot.rules.as_mut().unwrap();
+        rules.entries[0].counted.frames = 1;
+        let busy = rules.entries[0].clone();
+        rules.entries = vec![busy; RULES_MAX + 1];
+        let lines = lines(&snapshot);
+        assert!(lines[0].starts_with("private: received 1 frame (1 byte), sent 3 (300)"));
+        assert_eq!(lines[1], "1 frame: tcp dport 7070 accept");
+        let last = ["and 1 more rule", "1 frame not captured"];
+        assert_eq!(lines[1 + RULES_MAX..], last);
     }
 
     #[test]

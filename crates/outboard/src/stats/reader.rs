@@ -9,6 +9,9 @@ use nf::Listing;
 use nf::nft::Limits;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+/// Why there is no text of rules that were in force a moment ago.
+const REPLACED: &str = "they were replaced meanwhile";
+
 /// Takes snapshots of one instance.
 #[derive(Debug)]
 pub struct Reader {
@@ -66,23 +69,41 @@ impl Reader {
             let still = in_force == self::in_force(&Raw::read(&self.share)?.status);
             self.named = if still { in_force } else { (0, 0) };
             if !still {
-                self.names = Names::Unknown("they were replaced meanwhile".into());
+                self.names = Names::Unknown(REPLACED.into());
             }
         }
         Ok(Snapshot::new(&raw, &self.description, &self.names))
     }
 
+    /// The text of the rules in force, or why there is none.
+    ///
+    /// # Errors
+    /// The shared file cannot be read.
+    pub fn text(&self) -> Result<Result<String, &'static str>, Error> {
+        let in_force = in_force(&Raw::read(&self.share)?.status);
+        if in_force.0 == 0 {
+            let built_in = self.description.built_in_rules.clone();
+            return Ok(built_in.ok_or("they came as its arguments, or its image does not say"));
+        }
+        let text = self.loaded(in_force.1)?;
+        let still = in_force == self::in_force(&Raw::read(&self.share)?.status);
+        Ok(if still { text } else { Err(REPLACED) })
+    }
+
     fn names(&self, slot: u64) -> Result<Names, Error> {
-        let Some(text) = raw::text(&self.share, slot)? else {
-            return Ok(Names::Unknown("they have no text".into()));
-        };
-        let Ok(text) = String::from_utf8(text) else {
-            return Ok(Names::Unknown("the text is not UTF-8".into()));
-        };
-        Ok(match Listing::new(&text, &Limits::DEFAULT) {
+        let listing = self.loaded(slot)?.and_then(|text| {
+            Listing::new(&text, &Limits::DEFAULT).map_err(|_| "the text is no rules")
+        });
+        Ok(match listing {
             Ok(listing) => Names::Known(listing),
-            Err(_) => Names::Unknown("the text is no rules".into()),
+            Err(why) => Names::Unknown(why.into()),
         })
+    }
+
+    /// The text that was loaded into a slot.
+    fn loaded(&self, slot: u64) -> Result<Result<String, &'static str>, Error> {
+        let text = raw::text(&self.share, slot)?.ok_or("they have no text");
+        Ok(text.and_then(|text| String::from_utf8(text).map_err(|_| "the text is not UTF-8")))
     }
 }
 

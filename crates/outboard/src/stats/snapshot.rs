@@ -81,20 +81,20 @@ pub type Counted = (Cow<'static, str>, u64);
 /// The rules in force and what they have counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rules {
-    /// Number of the set in force; 0 is the one that the guest came with.
+    /// The generation in force; 0 is what the guest came with.
     pub generation: u64,
-    /// Number of the last set that the guest was given.
+    /// The last generation that the guest was given.
     pub loaded: u64,
-    /// The last set that the guest refused.
+    /// The last generation that the guest refused.
     pub refused: Option<Refused>,
     /// Each rule in the order of the text, then the policy.
     pub entries: Vec<Rule>,
 }
 
-/// A set of rules that the guest refused.
+/// A generation of rules that the guest refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refused {
-    /// Number of the set.
+    /// Its number.
     pub generation: u64,
     /// Why.
     pub reason: Cow<'static, str>,
@@ -167,36 +167,43 @@ fn port(raw: &Raw, port: &Device, has_rules: bool, notes: &mut Vec<String>) -> P
     if block.len() < COUNTERS_PER_PORT {
         notes.push(format!("the file has no counters of port {}", port.name));
     }
-    let count = |number: usize| block.get(number).copied().unwrap_or(0);
-    let traffic = |frames: PortCounter, bytes: PortCounter| Traffic {
-        frames: count(frames as usize),
-        bytes: count(bytes as usize),
-    };
-    let (mut drops, mut events) = (Vec::new(), Vec::new());
-    for (number, name) in PORT_COUNTERS.into_iter().enumerate() {
-        match meaning(number) {
-            Meaning::Traffic => {}
-            Meaning::Drop => drops.push((name.into(), count(number))),
-            Meaning::Event => events.push((name.into(), count(number))),
+    Port::new(port, block, has_rules)
+}
+
+impl Port {
+    /// What `block` means, the counters of this port by number. Those that are not there are zero.
+    pub fn new(port: &Device, block: &[u64], has_rules: bool) -> Self {
+        let count = |number: usize| block.get(number).copied().unwrap_or(0);
+        let traffic = |frames: PortCounter, bytes: PortCounter| Traffic {
+            frames: count(frames as usize),
+            bytes: count(bytes as usize),
+        };
+        let (mut drops, mut events) = (Vec::new(), Vec::new());
+        for (number, name) in PORT_COUNTERS.into_iter().enumerate() {
+            match meaning(number) {
+                Meaning::Traffic => {}
+                Meaning::Drop => drops.push((name.into(), count(number))),
+                Meaning::Event => events.push((name.into(), count(number))),
+            }
         }
-    }
-    if has_rules {
-        let malformed = Malformed::ALL
-            .into_iter()
-            .map(|reason| (reason.name().into(), count(PORT_APPLIANCE + reason.index())));
-        drops.extend(malformed);
-    } else {
-        let own = (PORT_APPLIANCE..COUNTERS_PER_PORT).filter(|number| count(*number) > 0);
-        events.extend(own.map(|number| (format!("counter_{number}").into(), count(number))));
-    }
-    Port {
-        name: port.name.clone(),
-        index: port.index,
-        interface: port.interface.clone(),
-        receive: traffic(PortCounter::RxFrames, PortCounter::RxBytes),
-        transmit: traffic(PortCounter::TxFrames, PortCounter::TxBytes),
-        drops,
-        events,
+        if has_rules {
+            let malformed = Malformed::ALL
+                .into_iter()
+                .map(|reason| (reason.name().into(), count(PORT_APPLIANCE + reason.index())));
+            drops.extend(malformed);
+        } else {
+            let own = (PORT_APPLIANCE..COUNTERS_PER_PORT).filter(|number| count(*number) > 0);
+            events.extend(own.map(|number| (format!("counter_{number}").into(), count(number))));
+        }
+        Self {
+            name: port.name.clone(),
+            index: port.index,
+            interface: port.interface.clone(),
+            receive: traffic(PortCounter::RxFrames, PortCounter::RxBytes),
+            transmit: traffic(PortCounter::TxFrames, PortCounter::TxBytes),
+            drops,
+            events,
+        }
     }
 }
 
@@ -246,7 +253,7 @@ fn rules(raw: &Raw, names: &Names, notes: &mut Vec<String>) -> Option<Rules> {
     }
     if status.generation > raw.control.generation {
         notes.push(format!(
-            "the guest claims to have rules {}, and was given {}",
+            "the guest claims to have generation {} of its rules, and was given {}",
             status.generation, raw.control.generation
         ));
     }

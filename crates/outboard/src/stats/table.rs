@@ -7,10 +7,10 @@ use std::fmt::Write;
 /// Renders a snapshot; with `rates`, how fast it grows too. `all` includes what never happened.
 pub fn render(snapshot: &Snapshot, rates: Option<&Rates>, all: bool) -> String {
     let mut text = traffic(&snapshot.ports, rates);
-    let counted = counted(&snapshot.ports, all);
-    if !counted.is_empty() {
+    let happened = happened(&snapshot.ports, all);
+    if !happened.is_empty() {
         text.push('\n');
-        text += &columns(&["<port", "<dropped, or worth knowing", "times"], &counted);
+        text += &columns(&["<port", "<dropped, or worth knowing", "times"], &happened);
     }
     if let Some(rules) = &snapshot.rules {
         text.push('\n');
@@ -19,13 +19,14 @@ pub fn render(snapshot: &Snapshot, rates: Option<&Rates>, all: bool) -> String {
     if let Some(exits) = &snapshot.exits {
         let _ = writeln!(
             text,
-            "\nthe virtual machine was left {} times, and {} times for interrupts",
-            exits.others, exits.interrupts
+            "\nthe virtual machine was left {}, and {} for interrupts",
+            counted(exits.others, "time"),
+            counted(exits.interrupts, "time")
         );
     }
     if snapshot.captures_lost > 0 {
-        let lost = snapshot.captures_lost;
-        let _ = writeln!(text, "\n{lost} frames were not captured: the ring was full");
+        let lost = counted(snapshot.captures_lost, "frame");
+        let _ = writeln!(text, "\nnot captured, because the ring was full: {lost}");
     }
     for note in &snapshot.notes {
         let _ = writeln!(text, "note: {note}");
@@ -59,7 +60,7 @@ fn traffic(ports: &[Port], rates: Option<&Rates>) -> String {
     columns(&head, &rows)
 }
 
-fn counted(ports: &[Port], all: bool) -> Vec<Vec<String>> {
+fn happened(ports: &[Port], all: bool) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for port in ports {
         for (name, count) in port.drops.iter().chain(&port.events) {
@@ -99,7 +100,7 @@ pub fn rules(rules: &Rules, rates: Option<&Rates>) -> String {
     if let Some(refused) = &rules.refused {
         let _ = writeln!(
             text,
-            "rules {} were refused by the guest: {}, at byte {}",
+            "generation {} was refused by the guest: {}, at byte {}",
             refused.generation, refused.reason, refused.position
         );
     }
@@ -109,7 +110,7 @@ pub fn rules(rules: &Rules, rates: Option<&Rates>) -> String {
 /// Which rules are in force, in words.
 pub fn generation(rules: &Rules) -> String {
     let in_force = match rules.generation {
-        0 => "built in".to_owned(),
+        0 => "generation 0, built in".to_owned(),
         generation => format!("generation {generation}"),
     };
     if rules.loaded == rules.generation {
@@ -135,6 +136,11 @@ fn scaled(rate: f64) -> String {
         rate /= STEP;
     }
     format!("{rate:.0}T")
+}
+
+/// So many of what has this name.
+pub fn counted(count: u64, name: &str) -> String {
+    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Text of a file on a terminal: control characters are shown, not obeyed.
@@ -206,7 +212,7 @@ rule  line  chain    frames  bytes  text
    2     3  forward       4    399  policy drop
 rules in force: generation 2
 
-6 frames were not captured: the ring was full
+not captured, because the ring was full: 6 frames
 ";
         assert_eq!(render(&snapshot(), None, false), expected);
     }
