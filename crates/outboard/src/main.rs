@@ -89,6 +89,9 @@ enum Rules {
     /// Show what rules do with one frame, step by step
     Explain(rules::explain::Arguments),
     /// Give a running guest other rules, in one step
+    ///
+    /// They are the next generation of its rules, and count from zero. Generation 0 is what the
+    /// image comes with.
     Load(rules::load::Arguments),
     /// Show the rules that a running guest has in force, and what they have counted
     Show(rules::show::Arguments),

@@ -14,6 +14,9 @@ use testbed::segment::Segment;
 /// How long a guest may take to be found by its name.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Less than `outboard send` waits for a guest that counts nothing.
+const AT_ONCE: Duration = Duration::from_secs(4);
+
 /// How long a guest runs that need not end, and how `timeout` says that it did not.
 const RUN_SECONDS: &str = "1";
 const TIMED_OUT: i32 = 124;
@@ -129,6 +132,9 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     }));
     let name = "messages::a tap that was moved away".to_owned();
     trials.push(network.trial_unless(programs::missing(&["ip"]), name, || moved(images)));
+    let name = "messages::a frame into a guest without rules".to_owned();
+    let missing = programs::missing(&["ip", "sysctl"]);
+    trials.push(network.trial_unless(missing, name, || without_rules(images)));
     trials
 }
 
@@ -222,6 +228,8 @@ fn foreign(images: &Images) -> Result<(), Failed> {
     ended.expect_status(TIMED_OUT).map(drop)
 }
 
+/// Whoever may enter the network namespace into which a tap was moved is taken there, and all
+/// others are told who may.
 fn moved(images: &Images) -> Result<(), Failed> {
     let (segment, other) = (Segment::new()?, Segment::new()?);
     let taps = "for tap in lan0 wan0; do ip tuntap add dev $tap mode tap && ip link set dev $tap \
@@ -232,17 +240,79 @@ fn moved(images: &Images) -> Result<(), Failed> {
     let mut firewall = typed(images, line);
     firewall.env("XDG_RUNTIME_DIR", &folder.path);
     let firewall = segment.run(|| start(&mut firewall))?;
-    wait_for_name(images, &folder, &firewall)?;
+    // It has its taps from then on.
+    firewall.wait_for_stderr("outboard-tender: ready: ")?;
+    let send = |from: &Segment, wrapper: &[&str]| {
+        let outboard = images.program("outboard");
+        let words = wrapper.iter().copied().map(str::to_owned);
+        let words: Vec<_> = words.chain([outboard.display().to_string()]).collect();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        command.args(["send", "fw-private", "icmp 10.0.0.1 > 10.0.0.2"]);
+        command.env("XDG_RUNTIME_DIR", &folder.path);
+        from.run(|| run(&mut command))
+    };
     segment.netlink(|netlink| netlink.move_to("lan0", std::os::fd::AsFd::as_fd(&other)))?;
-    let mut send = Command::new(images.program("outboard"));
-    send.args(["send", "fw-private", "icmp 10.0.0.1 > 10.0.0.2"]);
-    send.env("XDG_RUNTIME_DIR", &folder.path);
-    let ended = segment.run(|| run(&mut send))?;
     expect_last_line(
-        &ended,
-        "outboard: lan0 is not in this network namespace any more: it was moved, renamed or \
-         deleted; look for it: ip netns; sudo lsns --type net",
+        &send(&segment, &[])?,
+        "outboard: lan0 is down, as after a move to another network namespace; there, type: sudo \
+         ip link set dev lan0 up",
+    )?;
+    // Another interface of this name takes nothing that is for the guest.
+    shell(
+        &segment,
+        "ip tuntap add dev lan0 mode tap && ip link set dev lan0 up",
+    )?;
+    shell(&other, "ip link set dev lan0 up")?;
+    for from in [&segment, &other] {
+        let sent = send(from, &[])?;
+        sent.expect_status(0)?.expect_stdout("verdict   accept\n")?;
+    }
+    if programs::missing(&["setpriv"]).is_none() {
+        let nobody = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"];
+        let refused = send(&other, &nobody)?;
+        refused.expect_refusal(&[
+            "outboard: lan0 is in another network namespace, and sending there takes root (",
+            "); type: sudo --preserve-env=XDG_RUNTIME_DIR $(command -v outboard) send ...\n",
+        ])?;
+    }
+    shell(&other, "ip link set dev lan0 down name lan7 up")?;
+    expect_last_line(
+        &send(&other, &[])?,
+        "outboard: the guest has no tap called lan0 any more: it was renamed or deleted; start \
+         the guest again with one of those that there are: ip tuntap",
     )
+}
+
+/// A guest without rules: its ports say what they have counted, at once.
+fn without_rules(images: &Images) -> Result<(), Failed> {
+    let segment = Segment::new()?;
+    shell(
+        &segment,
+        "ip tuntap add dev lan0 mode tap && sysctl -qw net.ipv6.conf.lan0.disable_ipv6=1 && ip \
+         link set dev lan0 up",
+    )?;
+    let folder = TemporaryFolder::new("messages")?;
+    let mut guest = typed(images, "--mem=16 --name=fw --net:net=lan0 PORT");
+    guest.env("XDG_RUNTIME_DIR", &folder.path);
+    let guest = segment.run(|| start(&mut guest))?;
+    guest.wait_for("mtu 1500")?;
+    let asked = |words: &[&str]| {
+        let mut command = Command::new(images.program("outboard"));
+        command.args(words).env("XDG_RUNTIME_DIR", &folder.path);
+        segment.run(|| run(&mut command))
+    };
+    let begin = Instant::now();
+    let sent = asked(&["send", "fw-net", "udp 10.0.0.1:9 > 10.0.0.2:53"])?;
+    let says = "sent      60 bytes into net of fw, through lan0\n\
+                counters  net: received 1 frame (60 bytes), sent 1 (60)\n\
+                certainty no other frame came in: it was this one\n";
+    if sent.expect_status(0)?.stdout != says || begin.elapsed() > AT_ONCE {
+        return Err(format!("not {says:?} after {:?}: {sent:?}", begin.elapsed()).into());
+    }
+    let rules = asked(&["rules", "show", "fw"])?;
+    let says = "outboard: fw takes no rules; what it counts shows: outboard stats fw";
+    expect_last_line(&rules, says)
 }
 
 /// What a guest has is said when it begins, and what may go wrong; no colour goes into a pipe.
@@ -328,12 +398,15 @@ fn by_name(images: &Images) -> Result<(), Failed> {
     shown
         .expect_stdout("ether type arp log prefix")?
         .expect_stdout("policy drop")?;
-    shown.expect_stdout("rules in force: generation 1\n")?;
+    shown.expect_stdout(
+        "rules in force: generation 1\nthe file itself: outboard rules show fw --source\n",
+    )?;
     let shown = asked(&["rules", "show", "--json", "fw"])?;
     let json: serde_json::Value = serde_json::from_str(&shown.stdout)?;
     if json["entries"][0]["line"] != 4 {
         return Err(format!("not the rules: {json}").into());
     }
+    round_trip(&asked, &folder)?;
     let frame = "arp who-has 10.0.0.2 tell 10.0.0.1";
     segment
         .run(|| asked(&["send", "fw-private", frame]))?
@@ -353,6 +426,28 @@ fn by_name(images: &Images) -> Result<(), Failed> {
     let says = "outboard: no guest is called fw, and none runs under a name; start one with: \
                 outboard run --name=fw ...";
     expect_last_line(&gone, says)
+}
+
+/// The file in force is the one that was given, and can be loaded again.
+fn round_trip(
+    asked: &dyn Fn(&[&str]) -> Result<Ended, Failed>,
+    folder: &TemporaryFolder,
+) -> Result<(), Failed> {
+    let given = std::fs::read_to_string(folder.path.join("a.nft"))?;
+    for generation in 2..4 {
+        let shown = asked(&["rules", "show", "fw", "--source"])?;
+        if shown.expect_status(0)?.stdout != given {
+            return Err(format!("not {given:?}: {shown:?}").into());
+        }
+        let file = folder.path.join("b.nft").display().to_string();
+        std::fs::write(&file, shown.stdout)?;
+        let loaded = asked(&["rules", "load", "fw", &file])?;
+        loaded.expect_status(0)?.expect_stdout(&format!(
+            "fw: generation {generation} of its rules is in force, from {file}; it counts from \
+             zero\n"
+        ))?;
+    }
+    Ok(())
 }
 
 /// Waits until the guest has the rules of its file in force.

@@ -295,9 +295,10 @@ pub fn idle(images: &Images, host: &str) -> Result<(), Failed> {
     guest.expect(TWO, true)?;
     // Not one frame passes between load and answer.
     let ended = guest.load(images, &only_one.path)?;
-    ended
-        .expect_status(0)?
-        .expect_stdout("fw: rule set 1 in force")?;
+    ended.expect_status(0)?.expect_stdout(&format!(
+        "fw: generation 1 of its rules is in force, from {}; it counts from zero\n",
+        only_one.path.display()
+    ))?;
     let status = status(&guest.share())?;
     same((status.generation, status.rules), (1, 2))?;
     same(guest.counters()?, vec![0, 0])?;
@@ -426,7 +427,8 @@ fn memory(images: &Images) -> Result<(), Failed> {
             refused = ended.status != 0;
             if refused {
                 ended.expect_status(1)?.expect_stderr("--mem")?;
-                ended.expect_stderr(&format!("fw keeps rule set {in_force}:"))?;
+                let keeps = format!("fw keeps generation {in_force} of its rules:");
+                ended.expect_stderr(&keeps)?;
                 same(ended.stderr.lines().count(), 1)?;
                 break;
             }

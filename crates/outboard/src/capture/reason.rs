@@ -14,7 +14,7 @@ use zerocopy::{FromZeros, IntoBytes};
 pub struct Reasons {
     /// Whether the image counts the reasons of [`Malformed`].
     reads_frames: bool,
-    /// The set of rules that was found last, and what its rules are called.
+    /// The generation that was found last, and what its rules are called.
     generation: u64,
     rules: Option<Listing>,
 }
@@ -53,10 +53,10 @@ impl Reasons {
         let rules = rules.filter(|_| generation == self.generation);
         match rules.and_then(|rules| rules.get(rule)) {
             Some(listed) => format!(
-                "dropped by line {} of set {generation}, chain {}: {}",
+                "dropped by line {} of generation {generation}, chain {}: {}",
                 listed.line, listed.chain, listed.text
             ),
-            None => format!("dropped by rule {rule} of set {generation}"),
+            None => format!("dropped by rule {rule} of generation {generation}"),
         }
     }
 
@@ -110,7 +110,7 @@ mod tests {
         let truncated = (PORT_APPLIANCE + Malformed::TruncatedIp.index()) as u16;
         for (fate, words) in [
             (Fate::Passed, ""),
-            (Fate::Rule(3), "dropped by rule 3 of set 2"),
+            (Fate::Rule(3), "dropped by rule 3 of generation 2"),
             (PortCounter::TxTooBig.into(), "dropped: too_big"),
             (Fate::Counter(truncated), "dropped: malformed, truncated_ip"),
             (Fate::Counter(63), "dropped: counter_63"),
@@ -130,14 +130,14 @@ mod tests {
             |rule, generation| reasons.comment(&share, Fate::Rule(rule).number(), generation);
         assert_eq!(
             comment(0, 1),
-            "dropped by line 4 of set 1, chain c: tcp dport 1234 drop"
+            "dropped by line 4 of generation 1, chain c: tcp dport 1234 drop"
         );
         assert_eq!(
             comment(1, 1),
-            "dropped by line 3 of set 1, chain c: policy drop"
+            "dropped by line 3 of generation 1, chain c: policy drop"
         );
-        assert_eq!(comment(2, 1), "dropped by rule 2 of set 1");
-        assert_eq!(comment(0, 7), "dropped by rule 0 of set 7");
-        assert_eq!(comment(0, 0), "dropped by rule 0 of set 0");
+        assert_eq!(comment(2, 1), "dropped by rule 2 of generation 1");
+        assert_eq!(comment(0, 7), "dropped by rule 0 of generation 7");
+        assert_eq!(comment(0, 0), "dropped by rule 0 of generation 0");
     }
 }

@@ -89,7 +89,7 @@ impl fmt::Display for Error {
                 position,
                 in_force,
             } => {
-                write!(f, "{name} keeps rule set {in_force}: ")?;
+                write!(f, "{name} keeps generation {in_force} of its rules: ")?;
                 refusal(f, *reason, *position)
             }
             Self::Silent(name) => write!(
@@ -139,7 +139,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         loaded => loaded?,
     };
     println!(
-        "{}: rule set {generation} in force, from {}",
+        "{}: generation {generation} of its rules is in force, from {}; it counts from zero",
         instance.name(),
         source.name
     );
