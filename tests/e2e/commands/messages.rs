@@ -394,19 +394,7 @@ fn by_name(images: &Images) -> Result<(), Failed> {
                 fw-public";
     expect_last_line(&almost, says)?;
     wait_for_rules(&asked)?;
-    let shown = asked(&["rules", "show", "fw"])?;
-    shown
-        .expect_stdout("ether type arp log prefix")?
-        .expect_stdout("policy drop")?;
-    shown.expect_stdout(
-        "rules in force: generation 1\nthe file itself: outboard rules show fw --source\n",
-    )?;
-    let shown = asked(&["rules", "show", "--json", "fw"])?;
-    let json: serde_json::Value = serde_json::from_str(&shown.stdout)?;
-    if json["entries"][0]["line"] != 4 {
-        return Err(format!("not the rules: {json}").into());
-    }
-    round_trip(&asked, &folder)?;
+    shown_rules(&asked, &folder)?;
     let frame = "arp who-has 10.0.0.2 tell 10.0.0.1";
     segment
         .run(|| asked(&["send", "fw-private", frame]))?
@@ -428,11 +416,23 @@ fn by_name(images: &Images) -> Result<(), Failed> {
     expect_last_line(&gone, says)
 }
 
-/// The file in force is the one that was given, and can be loaded again.
-fn round_trip(
+/// The rules in force are listed. Their file is the one that was given, and can be loaded again.
+fn shown_rules(
     asked: &dyn Fn(&[&str]) -> Result<Ended, Failed>,
     folder: &TemporaryFolder,
 ) -> Result<(), Failed> {
+    let shown = asked(&["rules", "show", "fw"])?;
+    shown
+        .expect_stdout("ether type arp log prefix")?
+        .expect_stdout("policy drop")?;
+    shown.expect_stdout(
+        "rules in force: generation 1\nthe file itself: outboard rules show fw --source\n",
+    )?;
+    let shown = asked(&["rules", "show", "--json", "fw"])?;
+    let json: serde_json::Value = serde_json::from_str(&shown.stdout)?;
+    if json["entries"][0]["line"] != 4 {
+        return Err(format!("not the rules: {json}").into());
+    }
     let given = std::fs::read_to_string(folder.path.join("a.nft"))?;
     for generation in 2..4 {
         let shown = asked(&["rules", "show", "fw", "--source"])?;
