@@ -6,7 +6,7 @@
 use crate::counts::{Counts, reasons};
 use crate::ethernet::{Link, Mac, Unaddressed};
 use crate::layer::{Filled, Unsent};
-use crate::neighbour::{Heard, Neighbours, Resolve, Trouble};
+use crate::neighbour::{Heard, Neighbours, Trouble};
 use crate::random::Random;
 use arrayvec::ArrayVec;
 use core::net::Ipv4Addr;
@@ -35,6 +35,47 @@ pub enum Detect {
     First,
     /// It is used and announced at once: for addresses that somebody has assigned.
     Later,
+}
+
+/// How IPv4 finds the link addresses of neighbours, and defends its own addresses: [`Arp`], or
+/// whatever takes its place.
+pub trait Resolve {
+    /// The neighbour's link address, if it is known.
+    fn lookup(&mut self, neighbour: Ipv4Addr, now: Instant) -> Option<Mac>;
+
+    /// Keeps a packet until the neighbour's address is known, and asks for it.
+    ///
+    /// # Errors
+    /// [`Unsent::NoNeighbour`], if too many wait already.
+    fn hold(
+        &mut self,
+        link: &mut impl Link,
+        neighbour: Ipv4Addr,
+        packet: Unaddressed,
+        now: Instant,
+    ) -> Result<(), Unsent>;
+
+    /// The neighbour was just heard to receive what we send: a segment of it acknowledged new data
+    /// (RFC 4861, 7.3.1).
+    fn confirm(&mut self, neighbour: Ipv4Addr, now: Instant);
+
+    /// Claims an address of our own; `false` if there are too many.
+    fn claim(&mut self, address: Ipv4Addr, detect: Detect, now: Instant) -> bool;
+
+    /// Gives an address up.
+    fn release(&mut self, address: Ipv4Addr);
+
+    /// Whether an address is ours to use.
+    fn is_usable(&self, address: Ipv4Addr) -> bool;
+
+    /// Takes a message of the protocol, from a frame of this station.
+    fn receive(&mut self, link: &mut impl Link, from: Mac, message: &[u8], now: Instant);
+
+    /// Does what is due.
+    fn poll(&mut self, link: &mut impl Link, now: Instant);
+
+    /// When [`Self::poll`] has something to do.
+    fn deadline(&self) -> Option<Instant>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,76 +190,11 @@ impl Arp {
         }
     }
 
-    /// Claims an address; `false` if there are too many.
-    pub fn claim(&mut self, address: Ipv4Addr, detect: Detect, now: Instant) -> bool {
-        self.release(address);
-        let (stage, due) = match detect {
-            Detect::First => (Stage::Probing(0), now + self.random.within(PROBE_WAIT)),
-            Detect::Later => (Stage::Announcing(0), now),
-        };
-        let claim = Claim {
-            address,
-            stage,
-            due,
-        };
-        self.claims.try_push(claim).is_ok()
-    }
-
-    /// Gives an address up.
-    pub fn release(&mut self, address: Ipv4Addr) {
-        self.claims.retain(|claim| claim.address != address);
-    }
-
-    /// Whether an address is ours to use.
-    #[inline]
-    pub fn is_usable(&self, address: Ipv4Addr) -> bool {
-        self.claims
-            .iter()
-            .any(|claim| claim.address == address && claim.is_usable())
-    }
-
     /// Whether somebody else turned out to have an address that we claimed.
     pub fn is_lost(&self, address: Ipv4Addr) -> bool {
         self.claims
             .iter()
             .any(|claim| claim.address == address && claim.stage == Stage::Lost)
-    }
-
-    /// Takes a message (RFC 826, packet reception; RFC 5227, 2.4), from a frame of this station.
-    pub fn receive(&mut self, link: &mut impl Link, from: Mac, message: &[u8], now: Instant) {
-        let handled = parse(message, from).and_then(|message| self.handle(link, message, now));
-        if let Err(reason) = handled {
-            self.dropped.add(reason);
-        }
-    }
-
-    /// Does what is due: requests, probes, announcements.
-    pub fn poll(&mut self, link: &mut impl Link, now: Instant) {
-        for n in 0..self.claims.len() {
-            let claim = &mut self.claims[n];
-            if claim.due().is_some_and(|due| due <= now)
-                && let Some(sender) = claim.step(&mut self.random, now)
-            {
-                let target = claim.address;
-                send(link, ArpOperation::Request, sender, None, target);
-            }
-        }
-        while let Some(request) = self.neighbours.next_request(now) {
-            let sender = self.sender();
-            send(
-                link,
-                ArpOperation::Request,
-                sender,
-                request.last,
-                request.neighbour,
-            );
-        }
-    }
-
-    /// When [`Self::poll`] has something to do.
-    pub fn deadline(&self) -> Option<Instant> {
-        let claims = self.claims.iter().filter_map(Claim::due);
-        claims.chain(self.neighbours.deadline()).min()
     }
 
     /// Messages that were dropped.
@@ -287,7 +263,7 @@ impl Arp {
     }
 }
 
-impl Resolve<Ipv4Addr> for Arp {
+impl Resolve for Arp {
     #[inline]
     fn lookup(&mut self, neighbour: Ipv4Addr, now: Instant) -> Option<Mac> {
         self.neighbours.lookup(neighbour, now)
@@ -308,6 +284,66 @@ impl Resolve<Ipv4Addr> for Arp {
     #[inline]
     fn confirm(&mut self, neighbour: Ipv4Addr, now: Instant) {
         self.neighbours.confirm(neighbour, now);
+    }
+
+    fn claim(&mut self, address: Ipv4Addr, detect: Detect, now: Instant) -> bool {
+        self.release(address);
+        let (stage, due) = match detect {
+            Detect::First => (Stage::Probing(0), now + self.random.within(PROBE_WAIT)),
+            Detect::Later => (Stage::Announcing(0), now),
+        };
+        let claim = Claim {
+            address,
+            stage,
+            due,
+        };
+        self.claims.try_push(claim).is_ok()
+    }
+
+    fn release(&mut self, address: Ipv4Addr) {
+        self.claims.retain(|claim| claim.address != address);
+    }
+
+    #[inline]
+    fn is_usable(&self, address: Ipv4Addr) -> bool {
+        self.claims
+            .iter()
+            .any(|claim| claim.address == address && claim.is_usable())
+    }
+
+    /// RFC 826, packet reception; RFC 5227, 2.4.
+    fn receive(&mut self, link: &mut impl Link, from: Mac, message: &[u8], now: Instant) {
+        let handled = parse(message, from).and_then(|message| self.handle(link, message, now));
+        if let Err(reason) = handled {
+            self.dropped.add(reason);
+        }
+    }
+
+    fn poll(&mut self, link: &mut impl Link, now: Instant) {
+        for n in 0..self.claims.len() {
+            let claim = &mut self.claims[n];
+            if claim.due().is_some_and(|due| due <= now)
+                && let Some(sender) = claim.step(&mut self.random, now)
+            {
+                let target = claim.address;
+                send(link, ArpOperation::Request, sender, None, target);
+            }
+        }
+        while let Some(request) = self.neighbours.next_request(now) {
+            let sender = self.sender();
+            send(
+                link,
+                ArpOperation::Request,
+                sender,
+                request.last,
+                request.neighbour,
+            );
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let claims = self.claims.iter().filter_map(Claim::due);
+        claims.chain(self.neighbours.deadline()).min()
     }
 }
 

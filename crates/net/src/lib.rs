@@ -18,9 +18,17 @@ pub mod arp;
 mod bucket;
 pub mod counts;
 pub mod ethernet;
+pub mod icmp;
+mod ident;
+pub mod ip;
+pub mod ipv4;
 pub mod layer;
 pub mod neighbour;
+pub mod path_mtu;
 pub mod random;
+pub mod reassembly;
+pub mod routes;
 pub mod tcp;
 #[cfg(test)]
 mod testing;
+pub mod version;

@@ -9,8 +9,7 @@
 use crate::address::Address;
 use crate::bucket::Bucket;
 use crate::counts::{Counts, reasons};
-use crate::ethernet::{Link, Mac, Unaddressed};
-use crate::layer::Unsent;
+use crate::ethernet::Mac;
 use alloc::collections::BTreeMap;
 use arrayvec::ArrayVec;
 use core::time::Duration;
@@ -38,28 +37,6 @@ const DELAY_TIME: Duration = Duration::from_secs(5);
 const REQUESTS_PER_SECOND: u32 = 100;
 /// Requests at once.
 const REQUESTS_BURST: u32 = 64;
-
-/// How a layer finds the link address of a neighbour: ARP for IPv4, Neighbour Discovery for IPv6.
-pub trait Resolve<A> {
-    /// The neighbour's link address, if it is known.
-    fn lookup(&mut self, neighbour: A, now: Instant) -> Option<Mac>;
-
-    /// Keeps a packet until the neighbour's address is known, and asks for it.
-    ///
-    /// # Errors
-    /// [`Unsent::NoNeighbour`], if too many wait already.
-    fn hold(
-        &mut self,
-        link: &mut impl Link,
-        neighbour: A,
-        packet: Unaddressed,
-        now: Instant,
-    ) -> Result<(), Unsent>;
-
-    /// The neighbour was just heard to receive what we send: a segment of it acknowledged new data
-    /// (RFC 4861, 7.3.1).
-    fn confirm(&mut self, neighbour: A, now: Instant);
-}
 
 /// What is known of a neighbour (RFC 4861, 7.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

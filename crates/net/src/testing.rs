@@ -92,3 +92,9 @@ pub(crate) fn frame(bytes: &[u8]) -> Frame {
 pub(crate) fn at(milliseconds: u64) -> Instant {
     Instant::PAST + Duration::from_secs(1000) + Duration::from_millis(milliseconds)
 }
+
+/// Buffers for whole packets.
+pub(crate) fn large(count: usize) -> Pool {
+    let size = HEADROOM + 40 + 65_535;
+    Pool::new(vec![0; count * size].leak(), size)
+}
