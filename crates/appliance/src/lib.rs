@@ -21,7 +21,7 @@ use ports::{Card, DeviceError, NicPort};
 /// If the manifest has no such port, it was handed out already, or the NIC cannot be used.
 pub fn port(name: &str) -> Result<Box<dyn Netif>, Error> {
     let found = match unikernel::net(name) {
-        Err(DeviceError::NotInManifest) => nic(name),
+        Err(DeviceError::NotInManifest(_)) => nic(name),
         found => found.map_err(Reason::Device),
     };
     found.map_err(|reason| Error {

@@ -1,7 +1,8 @@
-//! `outboard logs`: the last lines of a guest's console.
+//! `outboard logs`: the last lines of a guest's console, and how it ended if it has.
 
 use crate::instance::{self, Instance};
 use crate::stats::table::printable;
+use crate::stop;
 use std::{fmt, io};
 
 /// `outboard logs`.
@@ -28,6 +29,11 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Instance(e @ instance::Error::Unknown(name, _)) => write!(
+                f,
+                "{e}; one that has ended said all there is to say where it was started: in that \
+                 terminal, or in: journalctl -u outboard@{name}"
+            ),
             Self::Instance(e) => e.fmt(f),
             Self::Read(e) => write!(f, "cannot read the console: {e}; is it another user's?"),
             Self::Print(e) => write!(f, "cannot print: {e}"),
@@ -37,15 +43,22 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Prints the last lines of a guest's console.
+/// Prints the last lines of a guest's console, and on standard error how it ended if it has.
 ///
 /// # Errors
 /// There is no such guest, or its console cannot be read.
 pub fn run(arguments: &Arguments) -> Result<(), Error> {
     let instance = Instance::open(&arguments.instance).map_err(Error::Instance)?;
+    // Before the console: it is gone when the monitor has removed it.
+    let mut ending = instance.ending().map_err(Error::Instance)?;
     let kept = instance.console().map_err(Error::Read)?;
     let text = last_lines(&kept, arguments.lines);
-    io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)
+    io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)?;
+    if !instance.is_running().map_err(Error::Instance)? {
+        let ended = instance::read_ending(&mut ending).unwrap_or_default();
+        eprint!("{}", stop::describe(instance.name(), ended.as_ref()));
+    }
+    Ok(())
 }
 
 /// The last `count` lines of what a guest wrote, fit for a terminal.
@@ -59,6 +72,15 @@ fn last_lines(console: &[u8], count: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_asks_for_one_that_is_gone_learns_where_its_last_words_are() {
+        let unknown = instance::Error::Unknown("fw".to_owned(), Vec::new());
+        let says = "no guest is called fw, and none runs under a name; start one with: outboard \
+                    run --name=fw ...; one that has ended said all there is to say where it was \
+                    started: in that terminal, or in: journalctl -u outboard@fw";
+        assert_eq!(Error::Instance(unknown).to_string(), says);
+    }
 
     #[test]
     fn the_last_lines_are_shown_and_obeyed_by_no_terminal() {

@@ -106,9 +106,13 @@ fn wait(process: &OwnedFd) -> Result<bool, Error> {
     }
 }
 
-fn describe(name: &str, ended: Option<&Ended>) -> String {
+/// How a guest ended, as far as its monitor says, in lines.
+pub fn describe(name: &str, ended: Option<&Ended>) -> String {
     match ended {
-        None => format!("{name} has ended, and its monitor left no word of how\n"),
+        None => format!(
+            "{name} has ended, and its monitor left no word of how: the monitor was killed; \
+             perhaps for want of memory: journalctl -k\n"
+        ),
         Some(Ended { status, lines }) => {
             let lines = lines.iter().map(|line| format!("{line}\n"));
             format!(
@@ -133,6 +137,8 @@ mod tests {
             describe("fw", Some(&ended)),
             "the guest was ended by SIGTERM\nfw has ended with status 143\n"
         );
-        assert!(describe("fw", None).contains("no word"));
+        let says = "fw has ended, and its monitor left no word of how: the monitor was killed; \
+                    perhaps for want of memory: journalctl -k\n";
+        assert_eq!(describe("fw", None), says);
     }
 }

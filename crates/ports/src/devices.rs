@@ -9,8 +9,8 @@ use core::cell::Cell;
 /// Why a device is not to be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceError {
-    /// The manifest has no device of this name.
-    NotInManifest,
+    /// The manifest has no device of this name, but these.
+    NotInManifest(Names),
     /// The manifest has this device as another kind.
     OtherKind,
     /// It was handed out already.
@@ -22,7 +22,13 @@ pub enum DeviceError {
 impl core::fmt::Display for DeviceError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::NotInManifest => "no device of this name: add it to manifest.json",
+            Self::NotInManifest(names) => {
+                return write!(
+                    f,
+                    "no device of this name: ask for one that manifest.json has ({names}), or add \
+                     it there"
+                );
+            }
             Self::OtherKind => "manifest.json has this device as another kind: change it there",
             Self::Taken => "this device was handed out already: ask for it once, and pass it on",
             Self::NotAttached => "this tender attaches no PCI devices: start it with outboard run",
@@ -31,6 +37,42 @@ impl core::fmt::Display for DeviceError {
 }
 
 impl core::error::Error for DeviceError {}
+
+/// The names of all devices of an image.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Names {
+    entries: &'static [Entry],
+    requests: &'static [pci::Request],
+}
+
+impl Names {
+    fn iter(&self) -> impl Iterator<Item = &'static str> {
+        let entries = self.entries.iter().filter_map(Entry::name);
+        let names = entries.chain(self.requests.iter().filter_map(pci::Request::name));
+        // The reserved first entry has none.
+        names.filter(|name| !name.is_empty())
+    }
+}
+
+/// What a panic of an appliance that unwraps the error prints.
+impl core::fmt::Debug for Names {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl core::fmt::Display for Names {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        for (number, name) in self.iter().enumerate() {
+            let comma = if number == 0 { "" } else { ", " };
+            write!(f, "{comma}{name}")?;
+        }
+        match self.iter().next() {
+            Some(_) => Ok(()),
+            None => f.write_str("none so far"),
+        }
+    }
+}
 
 /// A device of the manifest that was handed out.
 pub(crate) struct Attached {
@@ -112,7 +154,7 @@ impl Devices {
     pub(crate) fn take(&self, host: &dyn Host, name: &str) -> Result<Attached, DeviceError> {
         let index = (1..self.entries.len())
             .find(|i| self.entries[*i].name() == Some(name))
-            .ok_or(DeviceError::NotInManifest)?;
+            .ok_or_else(|| self.not_in_manifest())?;
         self.mark_taken(index)?;
         let entry = &self.entries[index];
         Ok(Attached {
@@ -132,9 +174,9 @@ impl Devices {
         let mut requests = self.requests.iter().enumerate();
         let (number, request) = requests
             .find(|(_, request)| request.name() == Some(name))
-            .ok_or(match entries.any(|entry| entry.name() == Some(name)) {
+            .ok_or_else(|| match entries.any(|entry| entry.name() == Some(name)) {
                 true => DeviceError::OtherKind,
-                false => DeviceError::NotInManifest,
+                false => self.not_in_manifest(),
             })?;
         let info = self.pci[number];
         if info.flags & info_flag::ATTACHED == 0 {
@@ -147,6 +189,14 @@ impl Devices {
             info,
             number,
             index: index as u8,
+        })
+    }
+
+    #[cold]
+    fn not_in_manifest(&self) -> DeviceError {
+        DeviceError::NotInManifest(Names {
+            entries: self.entries,
+            requests: self.requests,
         })
     }
 

@@ -58,7 +58,7 @@ mod tests;
 pub use capture::Capture;
 pub use clock::Instant;
 pub use counters::Counter;
-pub use devices::{DeviceError, Devices, PciAttached};
+pub use devices::{DeviceError, Devices, Names, PciAttached};
 pub use host::{Errno, Handle, Host};
 pub use network::Network;
 pub use nic::{Card, NicPort};

@@ -7,7 +7,7 @@ use image::{Image, ImageError, PROGRAM_HEADERS_MAX};
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 /// Largest file that is taken for an image, in bytes.
@@ -20,6 +20,8 @@ pub enum Error {
     Read(io::Error),
     /// It is no regular file, or larger than [`IMAGE_BYTES_MAX`].
     NoFile,
+    /// It is this folder; the image that is in it, if one was built there.
+    Folder(PathBuf, Option<PathBuf>),
     /// Something in it is wrong.
     Image(ImageError),
     /// It is for another host than the one that was asked for, and does not understand that.
@@ -36,6 +38,14 @@ impl fmt::Display for Error {
                 f,
                 "no file of up to {} MiB; name an image, as made by: outboard build",
                 IMAGE_BYTES_MAX >> 20
+            ),
+            Self::Folder(_, Some(image)) => {
+                write!(f, "a folder; did you mean {}?", image.display())
+            }
+            Self::Folder(folder, None) => write!(
+                f,
+                "a folder; the image of the appliance in it is made by: outboard build {}",
+                folder.display()
             ),
             Self::Image(error) => error.fmt(f),
             Self::Target(target) => write!(
@@ -57,12 +67,24 @@ pub fn open(path: &Path) -> Result<(File, Image), Error> {
     let file = rustix::fs::open(path, flags, Mode::empty());
     let file = File::from(file.map_err(|error| Error::Read(error.into()))?);
     let metadata = file.metadata().map_err(Error::Read)?;
+    if metadata.is_dir() {
+        return Err(Error::Folder(path.to_owned(), image_in(path)));
+    }
     if !metadata.is_file() || metadata.len() > IMAGE_BYTES_MAX {
         return Err(Error::NoFile);
     }
     let bytes = skeleton(&file, metadata.len()).map_err(Error::Read)?;
     let image = Image::parse(&bytes).map_err(Error::Image)?;
     Ok((file, image))
+}
+
+/// The image that `outboard build` leaves in the folder of an appliance: it has the folder's name.
+fn image_in(folder: &Path) -> Option<PathBuf> {
+    let whole = std::fs::canonicalize(folder).ok()?;
+    let mut name = whole.file_name()?.to_owned();
+    name.push(".spt");
+    let image = folder.join(name);
+    image.is_file().then_some(image)
 }
 
 /// The host to start `image` on: the one that was asked for, or that it was built for.
@@ -236,8 +258,24 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_is_told_from_the_image_in_it() {
+        let folder = std::env::temp_dir().join(format!("outboard-load-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let said = || open(&folder).unwrap_err().to_string();
+        let shown = folder.display();
+        let build = format!(
+            "a folder; the image of the appliance in it is made by: outboard build {shown}"
+        );
+        assert_eq!(said(), build);
+        let image = folder.join(format!("outboard-load-{}.spt", std::process::id()));
+        std::fs::write(&image, "").unwrap();
+        let meant = format!("a folder; did you mean {}?", image.display());
+        assert_eq!(said(), meant);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn what_is_no_file_is_refused() {
-        assert!(matches!(open(Path::new("/")), Err(Error::NoFile)));
         assert!(matches!(open(Path::new("/dev/zero")), Err(Error::NoFile)));
         assert!(matches!(
             open(Path::new("/nonexistent")),

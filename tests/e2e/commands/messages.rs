@@ -70,14 +70,17 @@ const MISTAKES: &[Mistake] = &[
         before: "ip tuntap add dev lan0 mode tap && ip tuntap add dev wan0 mode tap",
         typed: "--net:net=lan1 PORT",
         says: "outboard-tender: --net:net=lan1: no such interface; did you mean lan0? the taps \
-               here are lan0 and wan0; add --create-taps to make another",
+               here are lan0 and wan0; add --create-taps, or type: sudo ip tuntap add dev lan1 \
+               mode tap user $USER && sudo ip link set dev lan1 up; or let it run in a network of \
+               its own: outboard try IMAGE",
     },
     Mistake {
         name: "an interface where there is no tap",
         before: "",
         typed: "--net:net=lan1 PORT",
         says: "outboard-tender: --net:net=lan1: no such interface; add --create-taps, or type: \
-               sudo ip tuntap add dev lan1 mode tap user $USER && sudo ip link set dev lan1 up",
+               sudo ip tuntap add dev lan1 mode tap user $USER && sudo ip link set dev lan1 up; or \
+               let it run in a network of its own: outboard try IMAGE",
     },
     Mistake {
         name: "a loopback that is down and no tap",
@@ -130,6 +133,18 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
             None => foreign(images).map(|()| Completion::Completed),
         }
     }));
+    let name = "messages::an interface that there is not, for who may make none".to_owned();
+    let missing = programs::missing(&["setpriv"]);
+    trials.push(network.trial_unless(missing, name, || no_capability(images)));
+    trials.push(Trial::test("messages::a folder for an image", || {
+        folder_for_image(images)
+    }));
+    trials.push(Trial::test(
+        "messages::an appliance that asks for a device that it has not",
+        || misnamed(images),
+    ));
+    let name = "messages::the console of a guest whose monitor was killed".to_owned();
+    trials.push(network.trial_unless(programs::missing(&["ip"]), name, || killed(images)));
     let name = "messages::a tap that was moved away".to_owned();
     trials.push(network.trial_unless(programs::missing(&["ip"]), name, || moved(images)));
     let name = "messages::a frame into a guest without rules".to_owned();
@@ -192,6 +207,85 @@ fn help(images: &Images) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// Who has no capability is not told to use it.
+fn no_capability(images: &Images) -> Result<(), Failed> {
+    let segment = Segment::new()?;
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-all", "--inh-caps=-all"]);
+    command.arg(images.program("outboard-tender"));
+    command.arg("--net:net=lan1").arg(images.guest("port"));
+    let ended = segment.run(|| run(&mut command))?;
+    expect_last_line(
+        &ended,
+        "outboard-tender: --net:net=lan1: no such interface; type: sudo ip tuntap add dev lan1 \
+         mode tap user $USER && sudo ip link set dev lan1 up; or let it run in a network of its \
+         own: outboard try IMAGE",
+    )
+}
+
+fn folder_for_image(images: &Images) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("messages")?;
+    let given = folder.path.join("hub");
+    std::fs::create_dir(&given)?;
+    let given = given.display();
+    let build =
+        format!("a folder; the image of the appliance in it is made by: outboard build {given}");
+    let meant = format!("a folder; did you mean {given}/hub.spt?");
+    for says in [build, meant] {
+        for (command, prefix) in [
+            ("inspect", format!("outboard: {given}")),
+            ("run", format!("outboard-tender: \"{given}\"")),
+        ] {
+            let mut outboard = Command::new(images.program("outboard"));
+            let ended = run(outboard.args([command, &given.to_string()]))?;
+            expect_last_line(&ended, &format!("{prefix}: {says}"))?;
+        }
+        std::fs::write(folder.path.join("hub/hub.spt"), "")?;
+    }
+    Ok(())
+}
+
+/// The panic names the devices that there are.
+fn misnamed(images: &Images) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("messages")?;
+    let disk = folder.path.join("disk.img");
+    std::fs::File::create(&disk)?.set_len(1 << 20)?;
+    let mut guest = Command::new(images.program("outboard"));
+    guest.args(["run", "--mem=16"]);
+    guest.arg(format!("--block:disk={}", disk.display()));
+    let ended = run(guest.arg(images.guest("misnamed")))?;
+    ended.expect_status(255)?;
+    ended.expect_stdout("\ndisc: NotInManifest([\"disk\"])\n")?;
+    Ok(())
+}
+
+/// What the directory of a guest still knows when its monitor could not say how it ended.
+fn killed(images: &Images) -> Result<(), Failed> {
+    let segment = Segment::new()?;
+    let tap = "ip tuntap add dev lan0 mode tap && ip link set dev lan0 up";
+    shell(&segment, tap)?;
+    let folder = TemporaryFolder::new("messages")?;
+    let mut guest = typed(images, "--mem=16 --name=fw --net:net=lan0 PORT");
+    guest.env("XDG_RUNTIME_DIR", &folder.path);
+    let guest = segment.run(|| start(&mut guest))?;
+    guest.wait_for("mtu 1500")?;
+    guest.signal(rustix::process::Signal::KILL);
+    guest.finish()?;
+    let mut logs = Command::new(images.program("outboard"));
+    logs.args(["logs", "fw"]);
+    logs.env("XDG_RUNTIME_DIR", &folder.path);
+    let ended = run(&mut logs)?;
+    ended
+        .expect_status(0)?
+        .expect_stdout("mtu 1500 max 65553\n")?;
+    let says = "fw has ended, and its monitor left no word of how: the monitor was killed; perhaps \
+                for want of memory: journalctl -k\n";
+    match ended.stderr == says {
+        true => Ok(()),
+        false => Err(format!("not {says:?}: {ended:?}").into()),
+    }
 }
 
 /// A tap of nobody's, and a user without capabilities.
@@ -410,10 +504,14 @@ fn by_name(images: &Images) -> Result<(), Failed> {
     if ended.stdout != console.stdout {
         return Err(format!("kept {:?} of {:?}", console.stdout, ended.stdout).into());
     }
-    let gone = asked(&["stop", "fw"])?;
-    let says = "outboard: no guest is called fw, and none runs under a name; start one with: \
+    let gone = "outboard: no guest is called fw, and none runs under a name; start one with: \
                 outboard run --name=fw ...";
-    expect_last_line(&gone, says)
+    expect_last_line(&asked(&["stop", "fw"])?, gone)?;
+    let says = format!(
+        "{gone}; one that has ended said all there is to say where it was started: in that \
+         terminal, or in: journalctl -u outboard@fw"
+    );
+    expect_last_line(&asked(&["logs", "fw"])?, &says)
 }
 
 /// The rules in force are listed. Their file is the one that was given, and can be loaded again.

@@ -4,7 +4,8 @@ use crate::DeviceError;
 use crate::puppet::{Scene, Setup};
 use abi::manifest::Device;
 use alloc::boxed::Box;
-use alloc::vec;
+use alloc::string::ToString;
+use alloc::{format, vec};
 use device::{BlockDevice, BlockError};
 
 /// A disk of so many bytes, of which the host has 8192, beside a network.
@@ -63,9 +64,10 @@ fn a_device_is_handed_out_once_and_as_what_it_is() {
     let error =
         |found: Result<_, DeviceError>| found.map(|_: Box<dyn BlockDevice>| ()).unwrap_err();
     assert_eq!(error(scene.runtime.disk("disk")), DeviceError::Taken);
-    assert_eq!(
-        error(scene.runtime.disk("other")),
-        DeviceError::NotInManifest
-    );
+    let other = error(scene.runtime.disk("other"));
+    assert_eq!(format!("{other:?}"), "NotInManifest([\"disk\", \"net\"])");
+    let says = "no device of this name: ask for one that manifest.json has (disk, net), or add it \
+                there";
+    assert_eq!(other.to_string(), says);
     assert_eq!(error(scene.runtime.disk("net")), DeviceError::OtherKind);
 }

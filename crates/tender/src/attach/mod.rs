@@ -44,8 +44,15 @@ pub struct Error {
 /// What is wrong with something to attach, and what to do about it.
 #[derive(Debug)]
 pub enum Reason {
-    /// There is no interface of this name here; the taps that there are.
-    NoInterface(String, Vec<String>),
+    /// There is no interface of this name here.
+    NoInterface {
+        /// The name.
+        name: String,
+        /// The taps that there are.
+        taps: Vec<String>,
+        /// Whether this user may make one.
+        may_create: bool,
+    },
     /// The interface is down.
     Down(String),
     /// Another process has it.
@@ -92,7 +99,11 @@ impl fmt::Display for Error {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoInterface(name, taps) => write_no_tap(f, name, taps),
+            Self::NoInterface {
+                name,
+                taps,
+                may_create,
+            } => write_no_tap(f, name, taps, *may_create),
             Self::Down(name) => {
                 write!(
                     f,
@@ -167,17 +178,22 @@ fn macvtap_advice(error: &io::Error) -> &'static str {
     }
 }
 
-fn write_no_tap(f: &mut fmt::Formatter<'_>, name: &str, taps: &[String]) -> fmt::Result {
+fn write_no_tap(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    taps: &[String],
+    may_create: bool,
+) -> fmt::Result {
     f.write_str("no such interface; ")?;
     write_choices(f, name, taps, "tap")?;
-    match taps.is_empty() {
-        true => write!(
-            f,
-            "add --create-taps, or type: sudo ip tuntap add dev {name} mode tap user $USER && sudo \
-             ip link set dev {name} up"
-        ),
-        false => f.write_str("add --create-taps to make another"),
+    if may_create {
+        f.write_str("add --create-taps, or ")?;
     }
+    write!(
+        f,
+        "type: sudo ip tuntap add dev {name} mode tap user $USER && sudo ip link set dev {name} \
+         up; or let it run in a network of its own: outboard try IMAGE"
+    )
 }
 
 /// The names there are, the one that may be meant first; a sentence of its own, or nothing.

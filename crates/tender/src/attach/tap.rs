@@ -5,7 +5,7 @@ use linux::descriptor;
 use linux::interface::Interfaces;
 use linux::tap::{self, Tap};
 use rustix::fs::OFlags;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::thread::{CapabilitySet, LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,7 +22,11 @@ pub(super) fn open(name: &str, create: bool, headers: Headers) -> Result<Opened,
         Err(error) => return Err(Reason::System("no flags of the interface", error)),
     };
     if up.is_none() && !create {
-        return Err(Reason::NoInterface(name.to_owned(), taps()));
+        return Err(Reason::NoInterface {
+            name: name.to_owned(),
+            taps: taps(),
+            may_create: may_create(),
+        });
     }
     let tap = Tap::create(name, headers.wanted());
     let tap = tap.map_err(|error| open_reason(name, up.is_some(), error))?;
@@ -43,6 +47,12 @@ pub(super) fn open(name: &str, create: bool, headers: Headers) -> Result<Opened,
         mtu,
         flags: headers.flags(),
     })
+}
+
+/// Whether this process has the capability that making a tap takes.
+fn may_create() -> bool {
+    let sets = rustix::thread::capabilities(None);
+    sets.is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN))
 }
 
 /// Names of the taps here.
