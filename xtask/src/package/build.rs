@@ -152,12 +152,6 @@ fn programs(sources: &Path, work: &Path, remap: &[String]) -> Result<PathBuf, St
 fn remap(sources: &Path) -> Result<Vec<String>, String> {
     let sysroot = printed(Command::new("rustc").args(["--print", "sysroot"]))?;
     let version = printed(Command::new("rustc").arg("-vV"))?;
-    let home = cargo_home().ok_or("there is no HOME; type: export CARGO_HOME=~/.cargo")?;
-    let registries = home.join("registry/src");
-    let entries = std::fs::read_dir(&registries)
-        .map_err(|error| format!("{}: {}; type: cargo fetch", registries.display(), error))?;
-    let mut registries: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    registries.sort();
     let library = Path::new(sysroot.trim()).join("lib/rustlib/src/rust");
     let mut prefixes = vec![
         (sources.to_path_buf(), SOURCES.to_string()),
@@ -165,7 +159,7 @@ fn remap(sources: &Path) -> Result<Vec<String>, String> {
     ];
     // Each has a number in its name that depends on where the registry is.
     prefixes.extend(
-        registries
+        registries()?
             .into_iter()
             .map(|path| (path, LIBRARIES.to_string())),
     );
@@ -175,8 +169,22 @@ fn remap(sources: &Path) -> Result<Vec<String>, String> {
         .collect())
 }
 
+/// The folders in which cargo has unpacked libraries, sorted: one for each registry.
+///
+/// # Errors
+/// One line, if there are none.
+pub fn registries() -> Result<Vec<PathBuf>, String> {
+    let home = cargo_home().ok_or("there is no HOME; type: export CARGO_HOME=~/.cargo")?;
+    let registries = home.join("registry/src");
+    let entries = std::fs::read_dir(&registries)
+        .map_err(|error| format!("{}: {}; type: cargo fetch", registries.display(), error))?;
+    let mut registries: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    registries.sort();
+    Ok(registries)
+}
+
 /// Where cargo keeps what it fetches.
-pub fn cargo_home() -> Option<PathBuf> {
+fn cargo_home() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo"));
     std::env::var_os("CARGO_HOME").map(PathBuf::from).or(home)
 }

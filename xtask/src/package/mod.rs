@@ -6,14 +6,18 @@
 //! | `build` | programs and images, from a copy of the commit in a folder of fixed name |
 //! | `contents` | which file goes where, as data |
 //! | `archive` | the two archives of such a list |
-//! | `licences` | whose code is inside of the programs |
+//! | `licences` | whose code is inside of the programs, with the texts of licences |
 //! | `trial` | whether archives are equal, and whether what they install runs |
+//! | `debian` | the same in a minimal Debian with systemd |
+//! | `typed` | the commands of `docs/installing.md` |
 
 mod archive;
 mod build;
 mod contents;
+mod debian;
 mod licences;
 mod trial;
+mod typed;
 
 use crate::packages::{self, BUILD, PACKAGE};
 use crate::process;
@@ -31,6 +35,9 @@ last commit. What is not committed is left out. docs/installing.md says what is 
   --out=DIRECTORY  write them there
   --check          build twice, the second time from a clone of this repository elsewhere; compare
                    the bytes, install the package into an empty folder, and run what is there
+  --debian         install the package in a minimal Debian with systemd, start the unit there, and
+                   remove everything, as docs/installing.md says; needs root, debootstrap and
+                   Debian's archive on the network
   --yes            install missing Debian packages without asking (as CI=true does)
 
 Programs and images are built in /var/tmp/outboard-package, which is removed afterwards, because
@@ -55,6 +62,7 @@ pub struct Release {
 struct Options {
     out: Option<PathBuf>,
     check: bool,
+    debian: bool,
     yes: bool,
 }
 
@@ -64,6 +72,7 @@ impl Options {
         for argument in arguments {
             match (argument.as_str(), argument.strip_prefix("--out=")) {
                 ("--check", _) => options.check = true,
+                ("--debian", _) => options.debian = true,
                 ("--yes", _) => options.yes = true,
                 (_, Some(folder)) if !folder.is_empty() => options.out = Some(folder.into()),
                 _ => {
@@ -94,10 +103,13 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
     for file in &made {
         println!("{}  {} bytes", file.display(), size(file)?);
     }
-    if !options.check {
-        return Ok(0);
+    let mut checks = Vec::new();
+    if options.check {
+        checks.extend(again(root, &out, &made)?);
     }
-    let checks = again(root, &out, &made)?;
+    if options.debian {
+        checks.extend(debian::check(root, &made, &out)?);
+    }
     checks.iter().for_each(|check| println!("{}", check));
     let failed = checks
         .iter()
@@ -131,7 +143,7 @@ fn again(root: &Path, out: &Path, first: &[PathBuf]) -> Result<Vec<Check>, Strin
     )?;
     let second = make(&clone, &clone.join(OUT))?;
     let mut checks = vec![trial::equal("built twice, equal bytes", first, &second)];
-    checks.extend(trial::install(first, out)?);
+    checks.extend(trial::install(root, first, out)?);
     archive::remove(&clone)?;
     Ok(checks)
 }
@@ -210,7 +222,8 @@ mod tests {
     fn options_are_read() {
         let options = parse(&["--out=/tmp/x", "--check"]).unwrap();
         assert_eq!(options.out, Some("/tmp/x".into()));
-        assert!(options.check && !options.yes);
+        assert!(options.check && !options.debian && !options.yes);
+        assert!(parse(&["--debian"]).unwrap().debian);
         for wrong in ["--out", "--out=", "--chek"] {
             assert!(parse(&[wrong]).unwrap_err().contains("--help"), "{}", wrong);
         }

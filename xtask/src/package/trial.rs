@@ -1,7 +1,7 @@
 //! Whether archives are equal, and whether what they install runs.
 
 use super::build::Built;
-use super::{archive, printed, release, succeed};
+use super::{archive, printed, release, succeed, typed};
 use crate::process;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,8 @@ impl fmt::Display for Check {
 }
 
 impl Check {
-    fn of(what: &'static str, result: Result<(), String>) -> Self {
+    /// What a check has come to.
+    pub fn of(what: &'static str, result: Result<(), String>) -> Self {
         match result {
             Ok(()) => Self::Passed(what),
             Err(why) => Self::Failed(what, why),
@@ -64,7 +65,7 @@ pub fn trial(root: &Path) -> Result<Vec<Check>, String> {
         .map(|name| archive::write(&built, &release, &out.join(name)));
     let made = made.collect::<Result<Vec<_>, _>>()?;
     let mut checks = vec![equal("packaged twice, equal bytes", &made[0], &made[1])];
-    checks.extend(install(&made[0], &out)?);
+    checks.extend(install(root, &made[0], &out)?);
     archive::remove(&out)?;
     Ok(checks)
 }
@@ -91,8 +92,9 @@ pub fn equal(what: &'static str, one: &[PathBuf], other: &[PathBuf]) -> Check {
 
 /// What is checked of an installed package.
 const INSTALLS: &str = "the Debian package installs into an empty folder";
-const UNPACKS: &str = "the tarball unpacks";
+const UNPACKS: &str = "the tarball unpacks, runs and is removed as docs/installing.md says";
 const UNIT: &str = "systemd reads the unit";
+const NEEDS_ROOT: &str = "needs root, or user namespaces that an ordinary user may make";
 /// Commands that run with the folder as their root, where there is nothing but the package: the
 /// first word of what they print.
 const RUNS: [(&str, &[&str], &str); 4] = [
@@ -126,11 +128,22 @@ const RUNS: [(&str, &[&str], &str); 4] = [
     ),
 ];
 
+/// The blocks of docs/installing.md that are typed here.
+pub const BLOCKS: [&str; 2] = ["unpack", "uninstall"];
+/// Runs the first block, the program, and the second block; prints which files are left.
+const ELSEWHERE: &str = "
+    mount -t tmpfs none /usr/local
+    mount -t tmpfs none /etc
+    eval \"$0\"
+    /usr/local/bin/outboard --version
+    eval \"$1\"
+    find /usr/local -type f";
+
 /// Installs the package and unpacks the tarball in folders of `out`, and runs what is there.
 ///
 /// # Errors
 /// One line, if folders cannot be made.
-pub fn install(made: &[PathBuf], out: &Path) -> Result<Vec<Check>, String> {
+pub fn install(sources: &Path, made: &[PathBuf], out: &Path) -> Result<Vec<Check>, String> {
     let (deb, tarball) = match made {
         [deb, tarball] => (deb, tarball),
         _ => return Err("there are not two archives".into()),
@@ -140,9 +153,7 @@ pub fn install(made: &[PathBuf], out: &Path) -> Result<Vec<Check>, String> {
     let mut checks = Vec::new();
     let skip = match () {
         () if !process::exists("dpkg") => Some("needs dpkg; type: sudo apt-get install dpkg"),
-        () if !can_be_root() => {
-            Some("needs root, or user namespaces that an ordinary user may make")
-        }
+        () if !can_be_root() => Some(NEEDS_ROOT),
         () => None,
     };
     if let Some(why) = skip {
@@ -154,7 +165,12 @@ pub fn install(made: &[PathBuf], out: &Path) -> Result<Vec<Check>, String> {
         }
         checks.push(unit(&root));
     }
-    checks.push(Check::of(UNPACKS, unpack(tarball, &out.join("unpacked"))));
+    if can_be_root() {
+        let unpacked = unpack(sources, tarball, &out.join("unpacked"));
+        checks.push(Check::of(UNPACKS, unpacked));
+    } else {
+        checks.push(Check::Skipped(UNPACKS, NEEDS_ROOT.into()));
+    }
     archive::remove(&root)?;
     archive::remove(&out.join("unpacked"))?;
     Ok(checks)
@@ -218,17 +234,21 @@ fn unit(root: &Path) -> Check {
     )
 }
 
-/// Unpacks the tarball as somebody does who installs it, and runs the program.
-fn unpack(tarball: &Path, folder: &Path) -> Result<(), String> {
-    archive::empty(folder)?;
-    let mut tar = Command::new("tar");
-    tar.arg("--extract").arg("--file").arg(tarball);
-    tar.arg("--directory")
-        .arg(folder)
-        .arg("--strip-components=1");
-    printed(&mut tar)?;
-    let text = printed(Command::new(folder.join("bin/outboard")).arg("--version"))?;
-    if text.starts_with("outboard ") {
+/// Unpacks the tarball and removes what it brought, as docs/installing.md says, where `/usr/local` and
+/// `/etc` are empty and our own; runs the program in between.
+fn unpack(sources: &Path, tarball: &Path, folder: &Path) -> Result<(), String> {
+    let packages = folder.join(super::OUT);
+    archive::empty(&packages)?;
+    let name = tarball.file_name().unwrap_or_default();
+    std::fs::copy(tarball, packages.join(name))
+        .map_err(|error| format!("{}: {}", tarball.display(), error))?;
+    let mut shell = as_root("unshare");
+    shell.args(["--mount", "sh", "-ec", ELSEWHERE]);
+    for name in BLOCKS {
+        shell.arg(typed::block(sources, name)?);
+    }
+    let text = printed(shell.current_dir(folder))?;
+    if text.starts_with("outboard ") && text.lines().count() == 1 {
         Ok(())
     } else {
         Err(format!("it printed `{}`", text.trim()))
