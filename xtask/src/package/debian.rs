@@ -14,7 +14,7 @@ const MIRROR: &str = "http://deb.debian.org/debian";
 const INCLUDE: &str = "--include=systemd,systemd-sysv,dbus,man-db,iproute2";
 /// How long the machine may take for all steps, in seconds.
 const MACHINE_SECONDS_MAX: &str = "300";
-/// Where it can be made: its name in the report.
+/// What is checked beside the steps.
 const MADE: &str = "a minimal Debian is made";
 const STARTED: &str = "it starts with systemd";
 /// Below the machine's root: the steps, and beside each its output and its status.
@@ -70,9 +70,9 @@ const ALL: &[(&str, Typed)] = &[
             "for attempt in $(seq 50); do\n\
              outboard stats firewall > /dev/null 2>&1 && break; sleep 0.1; done\n\
              systemctl is-active outboard@firewall\n\
-             outboard send firewall-private 'icmp 10.0.0.1 > 10.0.1.1' | tee /dev/stderr \
+             outboard send firewall-private 'icmp 10.0.0.1 > 10.0.1.1' | tee -a /dev/stderr \
              | grep -q accept\n\
-             outboard send firewall-private 'tcp 10.0.0.1:999 > 10.0.1.1:80' | tee /dev/stderr \
+             outboard send firewall-private 'tcp 10.0.0.1:999 > 10.0.1.1:80' | tee -a /dev/stderr \
              | grep -q drop",
         ),
     ),
@@ -84,7 +84,7 @@ const ALL: &[(&str, Typed)] = &[
         ),
     ),
     (
-        "what is removed leaves no file",
+        "dpkg lists the package's files",
         Script("dpkg --listfiles outboard > /tmp/files"),
     ),
     ("apt removes the package", Block("remove")),
@@ -96,7 +96,8 @@ const ALL: &[(&str, Typed)] = &[
              done < /tmp/files\n\
              test -z \"$(find / -xdev -path /proc -prune -o -path '*outboard*' -type f \
              -not -path '/etc/outboard/*' -not -path '/steps/*' -not -path '/target/*' \
-             -not -path '/var/lib/systemd/*' -not -path '/var/log/*' -print | tee /dev/stderr)\"",
+             -not -path '/var/lib/systemd/*' -not -path '/var/log/*' -print \
+             | tee -a /dev/stderr)\"",
         ),
     ),
     ("the tarball unpacks", Block("unpack")),
@@ -107,7 +108,7 @@ const ALL: &[(&str, Typed)] = &[
     ("it is removed again", Block("uninstall")),
     (
         "nothing is left of it",
-        Script("test -z \"$(find /usr/local -type f | tee /dev/stderr)\""),
+        Script("test -z \"$(find /usr/local -type f | tee -a /dev/stderr)\""),
     ),
 ];
 
@@ -133,8 +134,8 @@ ExecStart=/bin/sh /steps/run
 /// Gives the machine a group of its own, in a mount of control groups that ends with us.
 const GROUP: &str = "
 set -e
-mount -t cgroup2 none \"$0/sys/fs/cgroup\"
-group=\"$0/sys/fs/cgroup/outboard-package\"
+mount -t cgroup2 none \"$0/mnt\"
+group=\"$0/mnt/outboard-package\"
 mkdir -p \"$group\"
 (echo 0 > \"$group/cgroup.procs\"
  exec timeout --signal=KILL \"$1\" \
@@ -209,7 +210,13 @@ pub fn check(sources: &Path, made: &[PathBuf], out: &Path) -> Result<Vec<Check>,
         STARTED,
         printed(machine.args([MACHINE_SECONDS_MAX, BOOT])).map(|_| ()),
     ));
-    for (number, (what, _)) in ALL.iter().enumerate() {
+    // If it did not start, no step says more.
+    let steps = if root.join(STEPS).join("00.sh.status").exists() {
+        ALL
+    } else {
+        &[]
+    };
+    for (number, (what, _)) in steps.iter().enumerate() {
         let file = step(&root, number);
         let read = |end: &str| archive::read(&file.with_extension(end)).unwrap_or_default();
         checks.push(Check::of(what, judge(&read("sh.status"), &read("sh.out"))));

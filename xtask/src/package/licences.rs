@@ -12,8 +12,8 @@ Outboard is licensed under MIT or Apache-2.0, as you like: see LICENSE-MIT and L
 
 Its programs and images are linked statically. They contain parts of Rust's standard library (MIT or
 Apache-2.0), the programs parts of the GNU C library too (LGPL-2.1 or later), and these libraries of
-https://crates.io, each with its version and licence. The texts of their licences follow, as they are
-in their packages.
+https://crates.io, each with its version and licence. The texts of their licences follow, each once,
+as their packages have them.
 
 ";
 /// How the names of files begin that hold a licence, or what it asks to be kept with it.

@@ -234,8 +234,8 @@ fn unit(root: &Path) -> Check {
     )
 }
 
-/// Unpacks the tarball and removes what it brought, as docs/installing.md says, where `/usr/local` and
-/// `/etc` are empty and our own; runs the program in between.
+/// Unpacks the tarball and removes what it brought, as docs/installing.md says, where `/usr/local`
+/// and `/etc` are empty and our own; runs the program in between.
 fn unpack(sources: &Path, tarball: &Path, folder: &Path) -> Result<(), String> {
     let packages = folder.join(super::OUT);
     archive::empty(&packages)?;
