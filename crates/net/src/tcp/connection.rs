@@ -1,0 +1,594 @@
+//! What a connection knows, and what its user asks of it.
+
+use super::congestion::{Algorithm, Congestion};
+use super::received::Received;
+use super::rtt::RoundTrip;
+use super::segment::{HEADER_SIZE, SCALE_MAX, Segment, TIMESTAMPS_SIZE};
+use super::sent::Sent;
+use super::seq::Seq;
+use core::time::Duration;
+use ports::Instant;
+
+/// A moment that never comes.
+pub const NEVER: Instant = Instant(u64::MAX);
+
+/// Twice the longest life of a segment (RFC 9293, 3.4.2 says 4 minutes; Linux and the BSDs take a
+/// minute, which with timestamps is as safe).
+pub const TIME_WAIT: Duration = Duration::from_secs(60);
+
+/// MSS of a peer that tells none (RFC 9293, 3.7.1).
+const DEFAULT_MSS: u16 = 536;
+/// The least that is believed, as in Linux: smaller segments would be all headers.
+const LEAST_MSS: u16 = 88;
+
+/// What an image wants of its connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes that may be received and not read at first; the window that is offered.
+    pub receive: u32,
+    /// The most that the window grows to, for a user that keeps up.
+    pub receive_max: u32,
+    /// Congestion control.
+    pub algorithm: Algorithm,
+    /// Small segments leave while others are on their way (RFC 9293, 3.7.4: no Nagle algorithm).
+    pub no_delay: bool,
+    /// An idle connection is probed after so long (RFC 9293, 3.8.4); none is, by default.
+    pub keep_alive: Option<Duration>,
+    /// A peer that acknowledges nothing for so long is given up ("R2" of RFC 9293, 3.8.3).
+    pub patience: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            receive: 128 << 10,
+            receive_max: 4 << 20,
+            algorithm: Algorithm::Cubic,
+            no_delay: false,
+            keep_alive: None,
+            patience: Duration::from_secs(600),
+        }
+    }
+}
+
+/// RFC 9293, 3.3.2. LISTEN and passive opening are the listener's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// SYN was sent.
+    SynSent,
+    /// SYN was sent and received, and is not acknowledged.
+    SynReceived,
+    /// Data flows both ways.
+    Established,
+    /// Our FIN is not acknowledged.
+    FinWait1,
+    /// Our FIN is acknowledged, and the peer may send.
+    FinWait2,
+    /// The peer's FIN has come, and we may send.
+    CloseWait,
+    /// Both FINs were sent, and ours is not acknowledged.
+    Closing,
+    /// The peer's FIN came first, and ours is not acknowledged.
+    LastAck,
+    /// All is done, and old segments may still be under way.
+    TimeWait,
+    /// There is no connection.
+    Closed,
+}
+
+/// Why a connection ended before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The peer did not want it.
+    Refused,
+    /// The peer has reset it.
+    Reset,
+    /// The peer has not answered for too long.
+    TimedOut,
+    /// The user has reset it.
+    Aborted,
+}
+
+/// Largest segments that may leave, from what lies below: both in bytes of TCP's header and
+/// payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// A segment that fits the path's MTU.
+    pub segment: u32,
+    /// What may be given to the layer below in one go, to be cut into segments.
+    pub largest: u32,
+}
+
+/// One end of a connection, without its data: plain numbers.
+///
+/// It is told of each segment ([`Self::receive`]), of the user's wishes and of time
+/// ([`Self::expire`]), and asked what to send ([`Self::next`]). Its owner keeps the bytes: those to
+/// be sent from the first that is not acknowledged on ([`Self::unacknowledged`]), and those that
+/// have arrived from the first that was not read on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    pub(super) state: State,
+    pub(super) failure: Option<Failure>,
+    pub(super) config: Config,
+
+    // Sending (RFC 9293, 3.3.1).
+    /// The initial number.
+    pub(super) iss: Seq,
+    /// First number that is not acknowledged.
+    pub(super) una: Seq,
+    /// First number that was never sent.
+    pub(super) next: Seq,
+    /// The number behind the data that the user has given.
+    pub(super) queued: Seq,
+    /// FIN comes behind it.
+    pub(super) finishing: bool,
+    /// Bytes that the peer takes from `una` on.
+    pub(super) window: u32,
+    /// The largest window that the peer has offered.
+    pub(super) window_max: u32,
+    /// Number and acknowledgement of the segment that told `window`.
+    pub(super) window_seq: Seq,
+    pub(super) window_ack: Seq,
+    /// Behind the last segment that was not full (RFC 9293, 3.7.4, as Minshall has it).
+    pub(super) small_end: Seq,
+    /// What we take, as our SYN says, in bytes of payload and options.
+    pub(super) our_mss: u16,
+    /// What the peer takes.
+    pub(super) peer_mss: u16,
+    /// Shift of the peer's windows; 0 without scaling.
+    pub(super) peer_scale: u8,
+    /// When a segment last left, in nanoseconds.
+    pub(super) sent_at: u64,
+    pub(super) sent: Sent,
+    pub(super) round_trip: RoundTrip,
+    pub(super) congestion: Congestion,
+    /// The tail was probed, and nothing new was acknowledged since.
+    pub(super) probed: bool,
+    /// Acknowledgements in a row that repeat `una`, from a peer without SACK.
+    pub(super) duplicates: u32,
+
+    // Receiving.
+    /// The number that is expected next.
+    pub(super) expected: Seq,
+    /// The first number that the user has not read.
+    pub(super) unread: Seq,
+    /// The number behind the window that was offered.
+    pub(super) offered: Seq,
+    /// Where the peer's FIN lies, once it is known.
+    pub(super) fin_at: Option<Seq>,
+    /// Shift of our windows; 0 without scaling.
+    pub(super) scale: u8,
+    /// The largest payload that has come in one segment: a full one is taken to be so long.
+    pub(super) full: u32,
+    /// Bytes that came since the last acknowledgement left.
+    pub(super) unanswered: u32,
+    /// Segments that are acknowledged at once, because the peer may be in slow start.
+    pub(super) quick: u8,
+    pub(super) received: Received,
+    /// The user reads no more: data that comes now is lost.
+    pub(super) deaf: bool,
+
+    // Options that both ends have.
+    pub(super) sack: bool,
+    /// Timestamps (RFC 7323).
+    pub(super) stamps: Option<Stamps>,
+
+    // What is to be done.
+    pub(super) due: Due,
+    pub(super) timers: Timers,
+}
+
+/// Timestamps of a connection (RFC 7323, 4.3 and 5.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamps {
+    /// What is added to the clock, so that it tells nothing of the image.
+    pub offset: u32,
+    /// TSval that is echoed ("TS.Recent").
+    pub recent: u32,
+    /// When it came, in nanoseconds.
+    pub recent_at: u64,
+    /// "Last.ACK.sent".
+    pub last_ack: Seq,
+}
+
+/// What is to leave although no data does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Due {
+    /// An acknowledgement.
+    pub ack: bool,
+    /// The repetition of an old number, which makes the peer tell its window and that it lives
+    /// (RFC 9293, 3.8.4 and 3.8.6.1).
+    pub probe: bool,
+    /// The tail, although it may have arrived (RFC 8985, 7.3).
+    pub tail: bool,
+    /// RST.
+    pub reset: bool,
+}
+
+/// When something is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Timers {
+    /// Retransmission (RFC 6298, 5), or a probe of a closed window (RFC 9293, 3.8.6.1).
+    pub retransmit: Instant,
+    /// A probe of the tail (RFC 8985, 7.2).
+    pub tail: Instant,
+    /// Segments that were overtaken are lost (RFC 8985, 6.2, step 5).
+    pub reorder: Instant,
+    /// An acknowledgement that was put off.
+    pub ack: Instant,
+    /// A probe of an idle connection.
+    pub keep_alive: Instant,
+    /// The end of TIME-WAIT, or of waiting for a FIN that nobody would read.
+    pub end: Instant,
+    /// Since when the peer is silent although it should not be; [`NEVER`] if it is not.
+    pub silent: Instant,
+    /// Before this, no answer to a segment out of order leaves (RFC 5961, 7).
+    pub challenge: Instant,
+}
+
+impl Timers {
+    pub(super) const IDLE: Self = Self {
+        retransmit: NEVER,
+        tail: NEVER,
+        reorder: NEVER,
+        ack: NEVER,
+        keep_alive: NEVER,
+        end: NEVER,
+        silent: NEVER,
+        challenge: Instant::PAST,
+    };
+}
+
+/// Segments at the beginning of a connection that are acknowledged at once.
+pub(super) const QUICK: u8 = 16;
+
+/// What a connection begins with, besides its configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// The initial number (RFC 6528).
+    pub iss: Seq,
+    /// What is added to the clock of timestamps (RFC 7323, 5.4).
+    pub stamp_offset: u32,
+    /// The largest segment that fits the path, in bytes behind TCP's header (RFC 6691).
+    pub mss: u16,
+}
+
+/// What a peer's SYN has told, and our answer to it: enough to make the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// Our side.
+    pub opening: Opening,
+    /// The peer's initial number.
+    pub irs: Seq,
+    /// The peer's MSS.
+    pub peer_mss: u16,
+    /// The peer's shift, if both scale windows.
+    pub peer_scale: Option<u8>,
+    /// Whether both take SACK.
+    pub sack: bool,
+    /// The peer's TSval, if both send timestamps.
+    pub peer_stamp: Option<u32>,
+}
+
+impl Config {
+    /// By how many bits our windows are shifted (RFC 7323, 2.3).
+    pub fn scale(&self) -> u8 {
+        let bits = u32::BITS - (self.receive.max(self.receive_max) >> 16).leading_zeros();
+        bits.min(SCALE_MAX.into()) as u8
+    }
+}
+
+impl Connection {
+    /// Opens a connection actively. The first call of [`Self::next`] has the SYN.
+    pub fn connect(config: Config, opening: Opening) -> Self {
+        let Opening { iss, .. } = opening;
+        let stamps = Stamps {
+            offset: opening.stamp_offset,
+            recent: 0,
+            recent_at: 0,
+            last_ack: Seq(0),
+        };
+        Self {
+            state: State::SynSent,
+            failure: None,
+            iss,
+            una: iss,
+            next: iss,
+            queued: iss + 1,
+            finishing: false,
+            window: 0,
+            window_max: 0,
+            window_seq: Seq(0),
+            window_ack: Seq(0),
+            small_end: iss,
+            our_mss: opening.mss,
+            peer_mss: opening.mss,
+            peer_scale: 0,
+            sent_at: 0,
+            sent: Sent::default(),
+            round_trip: RoundTrip::default(),
+            congestion: Congestion::new(config.algorithm, opening.mss.into()),
+            probed: false,
+            duplicates: 0,
+            expected: Seq(0),
+            unread: Seq(0),
+            offered: Seq(0),
+            fin_at: None,
+            scale: 0,
+            full: 0,
+            unanswered: 0,
+            quick: QUICK,
+            received: Received::default(),
+            deaf: false,
+            sack: false,
+            stamps: Some(stamps),
+            due: Due::default(),
+            timers: Timers::IDLE,
+            config,
+        }
+    }
+
+    /// A connection whose peer has acknowledged our answer to its SYN: that segment is to be
+    /// [received](Self::receive) next.
+    pub fn accept(config: Config, agreed: &Agreed, now: Instant) -> Self {
+        let Opening { iss, .. } = agreed.opening;
+        let mut connection = Self::connect(config, agreed.opening);
+        connection.una = iss + 1;
+        connection.next = iss + 1;
+        connection.small_end = iss + 1;
+        connection.agree(agreed, now);
+        connection.state = State::Established;
+        connection.window_seq = agreed.irs;
+        connection.window_ack = iss + 1;
+        connection.offered = connection.expected + connection.config.receive.min(u16::MAX.into());
+        connection.rest(now);
+        connection
+    }
+
+    /// Takes in what both ends have agreed on.
+    pub(super) fn agree(&mut self, agreed: &Agreed, now: Instant) {
+        let Agreed { irs, .. } = *agreed;
+        self.expected = irs + 1;
+        self.unread = irs + 1;
+        self.offered = irs + 1;
+        self.peer_mss = agreed.peer_mss;
+        self.peer_scale = agreed.peer_scale.unwrap_or(0);
+        self.scale = agreed.peer_scale.map_or(0, |_| self.config.scale());
+        self.sack = agreed.sack;
+        self.stamps = self
+            .stamps
+            .zip(agreed.peer_stamp)
+            .map(|(ours, peer)| Stamps {
+                recent: peer,
+                recent_at: now.0,
+                last_ack: irs + 1,
+                ..ours
+            });
+        let mss = self.peer_mss.min(agreed.opening.mss);
+        let options = if self.stamps.is_some() {
+            TIMESTAMPS_SIZE
+        } else {
+            0
+        };
+        let segment = u32::from(mss).saturating_sub(options as u32).max(1);
+        self.congestion = Congestion::new(self.config.algorithm, segment);
+    }
+
+    /// Its state.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Why it ended before its time, if it did.
+    pub fn failure(&self) -> Option<Failure> {
+        self.failure
+    }
+
+    /// The user has `bytes` more to send. They lie behind those that it gave before.
+    ///
+    /// # Panics
+    /// In debug builds, if it said before that there are no more, or that half of the number space
+    /// would be in use.
+    pub fn queue(&mut self, bytes: u32) {
+        debug_assert!(!self.finishing, "data behind the end");
+        debug_assert!((self.queued + bytes).after(self.una) > 0);
+        self.queued = self.queued + bytes;
+    }
+
+    /// The user has read so many bytes, and there is room for more.
+    pub fn read(&mut self, bytes: u32) {
+        self.unread = (self.unread + bytes).min(self.expected);
+        // Worth an acknowledgement of its own (RFC 9293, 3.8.6.2.2)?
+        let worth = (self.config.receive / 2).min(2 * self.full.max(1));
+        if self.offer() - self.offered >= worth && self.can_receive() {
+            self.due.ack = true;
+        }
+    }
+
+    /// The user sends no more: FIN follows behind what it has given.
+    pub fn shutdown(&mut self) {
+        self.finishing = true;
+    }
+
+    /// The user reads no more: a peer that sends data from now on is reset (RFC 9293, 3.6.1).
+    pub fn deafen(&mut self, now: Instant) {
+        self.deaf = true;
+        if self.readable() > 0 {
+            // What it will not read is lost, and the peer is told (RFC 2525, 2.17).
+            self.abort();
+        } else if self.state == State::FinWait2 {
+            self.timers.end = now + TIME_WAIT;
+        }
+    }
+
+    /// Ends it at once; the peer is told with RST (RFC 9293, 3.10.5).
+    pub fn abort(&mut self) {
+        self.due.reset = matches!(
+            self.state,
+            State::SynReceived
+                | State::Established
+                | State::FinWait1
+                | State::FinWait2
+                | State::CloseWait
+                | State::Closing
+                | State::LastAck
+        );
+        self.close(Some(Failure::Aborted));
+    }
+
+    /// Bytes that have arrived in order and were not read.
+    pub fn readable(&self) -> u32 {
+        let fin = u32::from(self.fin_at.is_some_and(|fin| fin.is_before(self.expected)));
+        (self.expected - self.unread).saturating_sub(fin)
+    }
+
+    /// Whether the peer sends no more, and all was read or can be.
+    pub fn is_finished(&self) -> bool {
+        let fin = self.fin_at.is_some_and(|fin| fin.is_before(self.expected));
+        fin || self.state == State::Closed
+    }
+
+    /// The number that is expected next: all data before it has arrived.
+    pub fn expected(&self) -> Seq {
+        self.expected
+    }
+
+    /// The first byte that is not acknowledged: the owner may forget all before it.
+    pub fn unacknowledged(&self) -> Seq {
+        // SYN and FIN are no bytes.
+        let first = self.una.max(self.iss + 1);
+        first.min(self.queued)
+    }
+
+    /// Whether the number `seq` has left before.
+    pub fn has_sent(&self, seq: Seq) -> bool {
+        seq.is_before(self.next)
+    }
+
+    /// Bytes that were queued and are not acknowledged.
+    pub fn unsent_or_unacknowledged(&self) -> u32 {
+        self.queued - self.unacknowledged()
+    }
+
+    /// Bytes that may be received and not read.
+    pub fn receive_window(&self) -> u32 {
+        self.config.receive
+    }
+
+    /// Changes how many bytes may be received and not read. What was offered stays offered, and
+    /// the configured maximum holds.
+    pub fn set_receive(&mut self, bytes: u32) {
+        self.config.receive = bytes.min(self.config.receive_max.max(self.config.receive));
+    }
+
+    /// Whether the user may queue more: it has not closed, and neither is the connection.
+    pub fn may_queue(&self) -> bool {
+        !self.finishing && self.state != State::Closed
+    }
+
+    /// Small segments leave while others are on their way, or wait.
+    pub fn set_no_delay(&mut self, no_delay: bool) {
+        self.config.no_delay = no_delay;
+    }
+
+    /// The smoothed round-trip time, once it was measured.
+    pub fn smoothed_round_trip(&self) -> Option<Duration> {
+        self.round_trip.smoothed()
+    }
+
+    /// The congestion window, in bytes.
+    pub fn congestion_window(&self) -> u32 {
+        self.congestion.window()
+    }
+
+    /// What outlives it in TIME-WAIT: the next number of each side, and the timestamp to echo.
+    pub(super) fn numbers(&self) -> (Seq, Seq, Option<u32>) {
+        (
+            self.next,
+            self.expected,
+            self.stamps.map(|stamps| stamps.recent),
+        )
+    }
+
+    /// As if all had been exchanged.
+    #[cfg(test)]
+    pub(super) fn in_time_wait(&mut self) {
+        (self.expected, self.state, self.stamps) = (Seq(5000), State::TimeWait, None);
+    }
+
+    pub(super) fn can_receive(&self) -> bool {
+        matches!(
+            self.state,
+            State::Established | State::FinWait1 | State::FinWait2
+        )
+    }
+
+    /// The number behind the window that can be offered now. It never moves back
+    /// (RFC 9293, 3.8.6).
+    #[inline]
+    pub(super) fn offer(&self) -> Seq {
+        let room = self
+            .config
+            .receive
+            .saturating_sub(self.expected - self.unread);
+        // What the header can say.
+        let room = room.min(u32::from(u16::MAX) << self.scale) >> self.scale << self.scale;
+        self.offered.max(self.expected + room)
+    }
+
+    /// Payload of a full segment, in bytes.
+    #[inline]
+    pub(super) fn segment_size(&self, limits: Limits) -> u32 {
+        let header = HEADER_SIZE as u32;
+        let mss = u32::from(self.peer_mss).min(limits.segment.saturating_sub(header));
+        let options = if self.stamps.is_some() {
+            TIMESTAMPS_SIZE
+        } else {
+            0
+        };
+        mss.saturating_sub(options as u32).max(1)
+    }
+
+    /// The clock of timestamps (RFC 7323, 5.4): milliseconds.
+    #[inline]
+    pub(super) fn stamp(&self, now: Instant) -> Option<(u32, u32)> {
+        let stamps = self.stamps?;
+        let value = (now.0 / 1_000_000) as u32;
+        Some((value.wrapping_add(stamps.offset), stamps.recent))
+    }
+
+    /// There is no connection any more.
+    pub(super) fn close(&mut self, failure: Option<Failure>) {
+        self.state = State::Closed;
+        self.failure = self.failure.or(failure);
+        self.sent = Sent::default();
+        self.received = Received::default();
+        self.due = Due {
+            reset: self.due.reset,
+            ..Due::default()
+        };
+        self.timers = Timers::IDLE;
+    }
+
+    /// Nothing is on its way: the peer may be silent.
+    pub(super) fn rest(&mut self, now: Instant) {
+        self.timers.keep_alive = match self.config.keep_alive {
+            Some(idle) if self.state != State::Closed => now + idle,
+            _ => NEVER,
+        };
+    }
+}
+
+impl Agreed {
+    /// What a SYN and our answer to it agree on.
+    pub fn of(syn: &Segment, opening: Opening) -> Self {
+        Self {
+            opening,
+            irs: syn.seq,
+            peer_mss: syn.options.mss.unwrap_or(DEFAULT_MSS).max(LEAST_MSS),
+            peer_scale: syn.options.scale,
+            sack: syn.options.sack_permitted,
+            peer_stamp: syn.options.timestamps.map(|(value, _)| value),
+        }
+    }
+}

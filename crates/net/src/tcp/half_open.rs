@@ -1,0 +1,406 @@
+//! Connections that a peer has begun to open: what is kept of them, and what is not (RFC 4987).
+
+use super::connection::{Agreed, Config, Opening};
+use super::identity::{Ends, Purpose, Secret};
+use super::segment::{Flags, Options, Segment};
+use super::seq::Seq;
+use core::time::Duration;
+use ports::Instant;
+
+/// The answer to a SYN is repeated after so long, then after twice as long, and so on.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// It is repeated so often, and then the peer is forgotten: 63 s, as in Linux.
+const REPETITIONS: u8 = 5;
+/// A cookie is good for so long, at most twice (RFC 4987, appendix A; Linux takes a minute).
+const COOKIE_LIFE: u64 = 60 * 1_000_000_000;
+/// What a cookie can say of the peer's MSS: the largest of these that is not above it.
+const COOKIE_MSS: [u16; 8] = [216, 536, 1200, 1360, 1400, 1440, 1460, 8960];
+/// Bits of a timestamp in which a cookie has the other options.
+const COOKIE_STAMP_BITS: u32 = 5;
+/// In these, no scaling.
+const NO_SCALE: u32 = 15;
+
+/// What is kept of a peer that has sent a SYN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HalfOpen {
+    irs: Seq,
+    iss: Seq,
+    peer_stamp: u32,
+    peer_mss: u16,
+    mss: u16,
+    /// The peer's shift; 255 without scaling.
+    scale: u8,
+    sack: bool,
+    stamps: bool,
+    repetitions: u8,
+    /// When the answer is repeated, or the peer forgotten, in milliseconds.
+    due: u32,
+}
+
+impl HalfOpen {
+    /// A SYN has come, and is to be answered.
+    pub fn new(syn: &Segment, opening: Opening, now: Instant) -> Self {
+        let agreed = Agreed::of(syn, opening);
+        Self {
+            irs: syn.seq,
+            iss: opening.iss,
+            peer_stamp: agreed.peer_stamp.unwrap_or(0),
+            peer_mss: agreed.peer_mss,
+            mss: opening.mss,
+            scale: agreed.peer_scale.unwrap_or(u8::MAX),
+            sack: agreed.sack,
+            stamps: agreed.peer_stamp.is_some(),
+            repetitions: 0,
+            due: milliseconds(now + FIRST_WAIT),
+        }
+    }
+
+    /// What both ends have agreed on, once the peer acknowledges.
+    pub fn agreed(&self, secret: &Secret, ends: &Ends) -> Agreed {
+        Agreed {
+            opening: Opening {
+                iss: self.iss,
+                stamp_offset: secret.stamp_offset(ends),
+                mss: self.mss,
+            },
+            irs: self.irs,
+            peer_mss: self.peer_mss,
+            peer_scale: (self.scale != u8::MAX).then_some(self.scale),
+            sack: self.sack,
+            peer_stamp: self.stamps.then_some(self.peer_stamp),
+        }
+    }
+
+    /// When something is to be done about it, in milliseconds of the clock.
+    pub fn due(&self) -> u32 {
+        self.due
+    }
+
+    /// That moment has come: `true` if the answer is to be repeated, `false` if it is to be
+    /// forgotten.
+    pub fn expire(&mut self, now: Instant) -> bool {
+        self.repetitions += 1;
+        self.due = milliseconds(now + (FIRST_WAIT * (1 << self.repetitions.min(REPETITIONS))));
+        self.repetitions <= REPETITIONS
+    }
+
+    /// A segment of this connection, which is no SYN, has come: whether it opens it.
+    pub fn takes(&self, segment: &Segment) -> Taken {
+        let flags = segment.flags;
+        let in_window = segment.seq == self.irs + 1;
+        if flags.rst {
+            return if in_window {
+                Taken::Refused
+            } else {
+                Taken::Ignored
+            };
+        }
+        if !flags.ack {
+            return Taken::Ignored;
+        }
+        if segment.ack != self.iss + 1 {
+            return Taken::Wrong;
+        }
+        if flags.syn {
+            Taken::Ignored
+        } else {
+            Taken::Opens
+        }
+    }
+
+    /// Whether this is the SYN again that began it.
+    pub fn is_begun_by(&self, syn: &Segment) -> bool {
+        syn.seq == self.irs
+    }
+}
+
+/// What a segment does to a connection that is half open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The connection is open, and the segment goes to it.
+    Opens,
+    /// The peer wants it no more.
+    Refused,
+    /// The peer means another connection, and gets a RST.
+    Wrong,
+    /// Nothing.
+    Ignored,
+}
+
+/// The clock of [`HalfOpen::due`].
+pub fn milliseconds(at: Instant) -> u32 {
+    (at.0 / 1_000_000) as u32
+}
+
+/// The answer to a SYN (RFC 9293, 3.10.7.2).
+pub fn answer(config: &Config, ends: &Ends, agreed: &Agreed, now: Instant) -> Segment {
+    let value = milliseconds(now).wrapping_add(agreed.opening.stamp_offset);
+    with_stamp(config, ends, agreed, value)
+}
+
+fn with_stamp(config: &Config, ends: &Ends, agreed: &Agreed, value: u32) -> Segment {
+    Segment {
+        source: ends.local().port(),
+        destination: ends.remote().port(),
+        seq: agreed.opening.iss,
+        ack: agreed.irs + 1,
+        flags: Flags {
+            syn: true,
+            ack: true,
+            ..Flags::default()
+        },
+        window: config.receive.min(u16::MAX.into()) as u16,
+        options: Options {
+            mss: Some(agreed.opening.mss),
+            scale: agreed.peer_scale.map(|_| config.scale()),
+            sack_permitted: agreed.sack,
+            timestamps: agreed.peer_stamp.map(|peer| (value, peer)),
+            ..Options::default()
+        },
+        len: 0,
+    }
+}
+
+/// The answer to a SYN of which nothing is kept: its initial number says that we have made it, and
+/// what the peer's MSS is; its timestamp, if the peer has sent one, the other options.
+pub fn cookie(
+    secret: &Secret,
+    config: &Config,
+    ends: &Ends,
+    syn: &Segment,
+    mss: u16,
+    now: Instant,
+) -> Segment {
+    let mut agreed = Agreed::of(
+        syn,
+        Opening {
+            iss: Seq(0),
+            stamp_offset: secret.stamp_offset(ends),
+            mss,
+        },
+    );
+    let index = COOKIE_MSS
+        .iter()
+        .rposition(|known| *known <= agreed.peer_mss);
+    let index = index.unwrap_or(0) as u32;
+    let period = (now.0 / COOKIE_LIFE) as u32;
+    agreed.opening.iss = cookie_number(secret, ends, syn.seq, period, index);
+    if agreed.peer_stamp.is_none() {
+        // There is no place for them.
+        (agreed.peer_scale, agreed.sack) = (None, false);
+    }
+    let scale = agreed.peer_scale.map_or(NO_SCALE, u32::from);
+    let options = scale << 1 | u32::from(agreed.sack);
+    let value = milliseconds(now).wrapping_add(agreed.opening.stamp_offset);
+    let rounded = value >> COOKIE_STAMP_BITS << COOKIE_STAMP_BITS | options;
+    // A stamp is never ahead of the clock.
+    let ahead = (rounded.wrapping_sub(value) as i32) > 0;
+    let back = if ahead { 1 << COOKIE_STAMP_BITS } else { 0 };
+    with_stamp(config, ends, &agreed, rounded.wrapping_sub(back))
+}
+
+/// What was agreed on with a peer that returns a cookie of the last two minutes.
+pub fn returned(
+    secret: &Secret,
+    ends: &Ends,
+    segment: &Segment,
+    mss: u16,
+    now: Instant,
+) -> Option<Agreed> {
+    let flags = segment.flags;
+    if !flags.ack || flags.syn || flags.rst {
+        return None;
+    }
+    let (iss, irs) = (segment.ack - 1, segment.seq - 1);
+    let index = iss.0 % COOKIE_MSS.len() as u32;
+    let period = (now.0 / COOKIE_LIFE) as u32;
+    let known = [period, period.wrapping_sub(1)];
+    if !known
+        .iter()
+        .any(|period| cookie_number(secret, ends, irs, *period, index) == iss)
+    {
+        return None;
+    }
+    let stamps = segment.options.timestamps;
+    let options = stamps.map_or(NO_SCALE << 1, |(_, echo)| echo);
+    let scale = options >> 1 & NO_SCALE;
+    Some(Agreed {
+        opening: Opening {
+            iss,
+            stamp_offset: secret.stamp_offset(ends),
+            mss,
+        },
+        irs,
+        peer_mss: COOKIE_MSS[index as usize],
+        peer_scale: (scale != NO_SCALE).then_some(scale as u8),
+        sack: stamps.is_some() && options & 1 != 0,
+        peer_stamp: stamps.map(|(value, _)| value),
+    })
+}
+
+fn cookie_number(secret: &Secret, ends: &Ends, irs: Seq, period: u32, index: u32) -> Seq {
+    let number = secret.number(Purpose::Cookie, ends, [irs.0, period, index]) as u32;
+    let count = COOKIE_MSS.len() as u32;
+    Seq(number / count * count + index)
+}
+
+/// A half-open connection takes at most 64 bytes.
+const _: () = assert!(size_of::<(Ends, HalfOpen)>() <= 64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::SocketAddr;
+    use proptest::prelude::*;
+
+    const NOW: Instant = Instant(1_000_000_000_000);
+
+    fn ends() -> Ends {
+        let address = |last, port| SocketAddr::new([10, 0, 0, last].into(), port);
+        Ends::new(address(2, 80), address(1, 50_000))
+    }
+
+    fn syn() -> Segment {
+        Segment {
+            source: 50_000,
+            destination: 80,
+            seq: Seq(1000),
+            flags: Flags {
+                syn: true,
+                ..Flags::default()
+            },
+            options: Options {
+                mss: Some(1460),
+                scale: Some(7),
+                sack_permitted: true,
+                timestamps: Some((77, 0)),
+                ..Options::default()
+            },
+            ..Segment::default()
+        }
+    }
+
+    /// The peer's acknowledgement of `answer`.
+    fn ack(answer: &Segment) -> Segment {
+        Segment {
+            source: 50_000,
+            destination: 80,
+            seq: Seq(1001),
+            ack: answer.seq + 1,
+            flags: Flags {
+                ack: true,
+                ..Flags::default()
+            },
+            options: Options {
+                timestamps: answer.options.timestamps.map(|(value, _)| (78, value)),
+                ..Options::default()
+            },
+            ..Segment::default()
+        }
+    }
+
+    #[test]
+    fn a_syn_is_answered_until_it_is_forgotten() {
+        let secret = Secret::new([9; 16]);
+        let opening = secret.opening(&ends(), 1460, NOW);
+        let mut half = HalfOpen::new(&syn(), opening, NOW);
+        let agreed = half.agreed(&secret, &ends());
+        assert_eq!(agreed, Agreed::of(&syn(), opening));
+        let answer = answer(&Config::default(), &ends(), &agreed, NOW);
+        assert_eq!((answer.source, answer.destination), (80, 50_000));
+        assert_eq!((answer.ack, answer.options.mss), (Seq(1001), Some(1460)));
+        assert_eq!(half.takes(&ack(&answer)), Taken::Opens);
+        let mut now = NOW;
+        let mut waits = std::vec::Vec::new();
+        loop {
+            waits.push(half.due().wrapping_sub(milliseconds(now)));
+            now = now + Duration::from_millis((*waits.last().unwrap()).into());
+            if !half.expire(now) {
+                break;
+            }
+        }
+        assert_eq!(waits, [1000, 2000, 4000, 8000, 16_000, 32_000]);
+    }
+
+    #[test]
+    fn only_the_right_numbers_open_or_refuse_it() {
+        let opening = Secret::new([9; 16]).opening(&ends(), 1460, NOW);
+        let half = HalfOpen::new(&syn(), opening, NOW);
+        let good = ack(&Segment {
+            seq: opening.iss,
+            ..Segment::default()
+        });
+        let with = |change: fn(&mut Segment)| {
+            let mut segment = good.clone();
+            change(&mut segment);
+            half.takes(&segment)
+        };
+        assert_eq!(with(|_| {}), Taken::Opens);
+        assert_eq!(with(|segment| segment.ack = segment.ack + 1), Taken::Wrong);
+        assert_eq!(with(|segment| segment.flags.ack = false), Taken::Ignored);
+        assert_eq!(with(|segment| segment.flags.rst = true), Taken::Refused);
+        assert_eq!(
+            with(|segment| (segment.flags.rst, segment.seq) = (true, Seq(5))),
+            Taken::Ignored
+        );
+        assert!(half.is_begun_by(&syn()));
+    }
+
+    #[test]
+    fn a_cookie_says_all_that_it_can() {
+        let secret = Secret::new([9; 16]);
+        let answer = cookie(&secret, &Config::default(), &ends(), &syn(), 1460, NOW);
+        let later = NOW + Duration::from_secs(60);
+        let agreed = returned(&secret, &ends(), &ack(&answer), 1460, later).unwrap();
+        let opening = Opening {
+            iss: answer.seq,
+            ..agreed.opening
+        };
+        let expected = Agreed {
+            peer_stamp: Some(78),
+            ..Agreed::of(&syn(), opening)
+        };
+        assert_eq!(agreed, expected);
+        let late = NOW + Duration::from_secs(121);
+        assert_eq!(returned(&secret, &ends(), &ack(&answer), 1460, late), None);
+        let other = Secret::new([8; 16]);
+        assert_eq!(returned(&other, &ends(), &ack(&answer), 1460, NOW), None);
+    }
+
+    #[test]
+    fn a_peer_without_timestamps_gets_a_plain_connection() {
+        let secret = Secret::new([9; 16]);
+        let mut syn = syn();
+        syn.options.timestamps = None;
+        let answer = cookie(&secret, &Config::default(), &ends(), &syn, 1460, NOW);
+        assert_eq!(
+            (answer.options.scale, answer.options.sack_permitted),
+            (None, false)
+        );
+        let agreed = returned(&secret, &ends(), &ack(&answer), 1460, NOW).unwrap();
+        assert_eq!(
+            (agreed.peer_mss, agreed.peer_scale, agreed.sack),
+            (1460, None, false)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_stamp_is_never_ahead_of_the_clock(
+            now in any::<u64>(),
+            scale in 0u8..15,
+            sack in any::<bool>(),
+        ) {
+            let secret = Secret::new([9; 16]);
+            let now = Instant(now);
+            let mut syn = syn();
+            (syn.options.scale, syn.options.sack_permitted) = (Some(scale), sack);
+            let answer = cookie(&secret, &Config::default(), &ends(), &syn, 1460, now);
+            let (value, _) = answer.options.timestamps.unwrap();
+            let clock = milliseconds(now).wrapping_add(secret.stamp_offset(&ends()));
+            prop_assert!(clock.wrapping_sub(value) <= 1 << COOKIE_STAMP_BITS);
+            let agreed = returned(&secret, &ends(), &ack(&answer), 1460, now).unwrap();
+            prop_assert_eq!((agreed.peer_scale, agreed.sack), (Some(scale), sack));
+        }
+    }
+}

@@ -1,0 +1,613 @@
+//! All of TCP of one host: which connection a segment belongs to, who listens, and what leaves.
+
+use super::below::{self, Below, is_right, mss};
+use super::connection::{Config, Connection, NEVER, State};
+use super::half_open::HalfOpen;
+use super::identity::{Ends, Secret};
+use super::input::{self, Dropped};
+use super::listener::Listener;
+use super::queues::Payload;
+use super::segment::{Malformed, Segment};
+use super::socket::{Error, Socket};
+use super::time_wait::TimeWaits;
+use crate::layer::Unsent;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::cmp::Reverse;
+use core::hash::BuildHasher;
+use core::net::{IpAddr, SocketAddr};
+use core::task::{Context, Poll};
+use core::time::Duration;
+use device::Frame;
+use hashbrown::{HashMap, HashTable};
+use ports::Instant;
+use siphasher::sip::SipHasher13;
+
+/// Connections that are half open, at most; a listener's backlog bounds its own.
+pub const HALF_OPEN_MAX: usize = 4096;
+/// Segments that one connection sends before others have their turn.
+const TURN: usize = 4;
+/// Between two looks at connections that are half open.
+pub(super) const HALF_OPEN_TICK: Duration = Duration::from_millis(250);
+/// Old connections that are forgotten in one go.
+const FORGET_MAX: usize = 64;
+/// RSTs and challenges for segments without a connection that leave in a second: more would serve
+/// whoever forges them (RFC 5961, 7).
+const RESETS_MAX: u32 = 1000;
+/// A socket of [`Tcp`]. It means none any more once that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketId {
+    place: u32,
+    generation: u32,
+}
+
+/// A listener of [`Tcp`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenerId(pub(super) u32);
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Segments that came, good or not.
+    pub received: u64,
+    /// Segments that left; one that is cut below counts once.
+    pub sent: u64,
+    /// Segments among them whose data had left before.
+    pub sent_again: u64,
+    /// RSTs among them.
+    pub resets: u64,
+    /// Connections that peers have opened.
+    pub accepted: u64,
+    /// Answers to SYNs of which nothing was kept.
+    pub cookies: u64,
+    /// Segments dropped because they were malformed.
+    pub malformed: u64,
+    /// Segments dropped because their checksum was wrong.
+    pub bad_checksum: u64,
+    /// Segments dropped because there was no connection for them.
+    pub no_connection: u64,
+    /// SYNs and acknowledgements dropped because a listener's backlog was full.
+    pub backlog: u64,
+    /// Payloads dropped because the image's memory for them was used up.
+    pub memory: u64,
+    /// Segments dropped for any of the reasons of [`Dropped`].
+    pub dropped: [u64; Dropped::COUNT],
+}
+
+/// All of TCP of one host.
+pub struct Tcp {
+    pub(super) config: Config,
+    pub(super) secret: Secret,
+    pub(super) hasher: Keyed,
+    places: Vec<Place>,
+    free: Vec<u32>,
+    by_ends: HashTable<u32>,
+    pub(super) half_open: HashMap<Ends, HalfOpen, Keyed>,
+    pub(super) half_open_at: Instant,
+    pub(super) time_waits: TimeWaits,
+    pub(super) listeners: Vec<Option<Listener>>,
+    /// When to look at which place; it may be too early.
+    timers: BinaryHeap<Reverse<(Instant, u32)>>,
+    /// Sockets that may have something to send.
+    line: VecDeque<u32>,
+    /// Bytes that all queues may hold.
+    memory_max: usize,
+    memory: usize,
+    /// Connections that we have opened, for their ports.
+    opened: u32,
+    resets: (Instant, u32),
+    pub(super) counts: Counts,
+}
+
+/// A hash whose key nobody knows, so that no peer can fill one place of a table.
+#[derive(Clone)]
+pub(super) struct Keyed(SipHasher13);
+
+impl BuildHasher for Keyed {
+    type Hasher = SipHasher13;
+
+    fn build_hasher(&self) -> SipHasher13 {
+        self.0
+    }
+}
+
+struct Place {
+    generation: u32,
+    socket: Option<Socket>,
+}
+
+/// Why nobody can listen or connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// The address and port are in use.
+    InUse,
+    /// No route leads there.
+    NoRoute,
+    /// All ports towards that address are in use.
+    NoPort,
+}
+
+impl core::fmt::Display for Unusable {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::InUse => "the port is in use",
+            Self::NoRoute => "no route to the host",
+            Self::NoPort => "no port is free",
+        })
+    }
+}
+
+impl core::error::Error for Unusable {}
+
+impl Tcp {
+    /// No connection, none listening. All queues together hold at most `memory_max` bytes.
+    pub fn new(config: Config, secret: Secret, hash_key: [u8; 16], memory_max: usize) -> Self {
+        let hasher = Keyed(SipHasher13::new_with_key(&hash_key));
+        Self {
+            config,
+            secret,
+            places: Vec::new(),
+            free: Vec::new(),
+            by_ends: HashTable::new(),
+            half_open: HashMap::with_hasher(hasher.clone()),
+            half_open_at: NEVER,
+            hasher,
+            time_waits: TimeWaits::default(),
+            listeners: Vec::new(),
+            timers: BinaryHeap::new(),
+            line: VecDeque::new(),
+            memory_max,
+            memory: 0,
+            opened: 0,
+            resets: (Instant::PAST, 0),
+            counts: Counts::default(),
+        }
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// All sockets.
+    pub fn sockets(&self) -> impl Iterator<Item = &Socket> {
+        self.places.iter().filter_map(|place| place.socket.as_ref())
+    }
+
+    /// The socket.
+    pub fn socket(&self, id: SocketId) -> Option<&Socket> {
+        let place = self.places.get(id.place as usize)?;
+        place
+            .socket
+            .as_ref()
+            .filter(|_| place.generation == id.generation)
+    }
+
+    fn socket_mut(&mut self, id: SocketId) -> Option<&mut Socket> {
+        let place = self.places.get_mut(id.place as usize)?;
+        let generation = place.generation;
+        place
+            .socket
+            .as_mut()
+            .filter(|_| generation == id.generation)
+    }
+
+    /// Opens a connection to `remote`.
+    ///
+    /// # Errors
+    /// If no route leads there, or no port is free.
+    pub fn connect(
+        &mut self,
+        below: &impl Below,
+        remote: SocketAddr,
+        now: Instant,
+    ) -> Result<SocketId, Unusable> {
+        let source = below.source(remote.ip()).ok_or(Unusable::NoRoute)?;
+        let mss = mss(below.limits(remote.ip()));
+        let any = Ends::new(SocketAddr::new(source, 0), remote);
+        for _ in 0..=u16::MAX - super::identity::EPHEMERAL_FIRST {
+            let port = self.secret.port(&any, self.opened);
+            self.opened = self.opened.wrapping_add(1);
+            let local = SocketAddr::new(source, port);
+            let ends = Ends::new(local, remote);
+            if self.place_of(&ends).is_none() && !self.is_heard(local) {
+                let opening = self.secret.opening(&ends, mss, now);
+                return Ok(self.insert(ends, Connection::connect(self.config, opening)));
+            }
+        }
+        Err(Unusable::NoPort)
+    }
+
+    fn is_heard(&self, local: SocketAddr) -> bool {
+        self.listener(local).is_some()
+    }
+
+    fn place_of(&self, ends: &Ends) -> Option<u32> {
+        let same = |place: &u32| {
+            let socket = self.places[*place as usize].socket.as_ref();
+            socket.is_some_and(|socket| socket.ends == *ends)
+        };
+        self.by_ends.find(self.hasher.hash_one(ends), same).copied()
+    }
+
+    pub(super) fn insert(&mut self, ends: Ends, connection: Connection) -> SocketId {
+        let socket = Some(Socket::new(ends, connection));
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.places[place as usize].socket = socket;
+                place
+            }
+            None => {
+                self.places.push(Place {
+                    generation: 0,
+                    socket,
+                });
+                (self.places.len() - 1) as u32
+            }
+        };
+        let (places, hasher) = (&self.places, &self.hasher);
+        let hash = |place: &u32| match &places[*place as usize].socket {
+            Some(socket) => hasher.hash_one(socket.ends),
+            None => 0,
+        };
+        self.by_ends
+            .insert_unique(hasher.hash_one(ends), place, hash);
+        self.stand_in_line(place);
+        SocketId {
+            place,
+            generation: self.places[place as usize].generation,
+        }
+    }
+
+    fn remove(&mut self, place: u32) {
+        let slot = &mut self.places[place as usize];
+        if let Some(socket) = slot.socket.take() {
+            slot.generation = slot.generation.wrapping_add(1);
+            self.memory -= socket.memory();
+            self.free.push(place);
+            let hash = self.hasher.hash_one(socket.ends);
+            let entry = self.by_ends.find_entry(hash, |found| *found == place);
+            entry.map(|entry| entry.remove()).ok();
+        }
+    }
+
+    fn stand_in_line(&mut self, place: u32) {
+        if let Some(socket) = &mut self.places[place as usize].socket
+            && !socket.in_line
+        {
+            socket.in_line = true;
+            self.line.push_back(place);
+        }
+    }
+
+    /// Lets `work` change a socket; what follows from it is done.
+    fn with<T>(&mut self, id: SocketId, work: impl FnOnce(&mut Socket) -> T) -> Option<T> {
+        let socket = self.socket_mut(id)?;
+        let before = socket.memory();
+        let result = work(socket);
+        let after = socket.memory();
+        self.memory = self.memory - before + after;
+        self.stand_in_line(id.place);
+        Some(result)
+    }
+
+    /// Waits until the connection is open.
+    pub fn poll_open(
+        &mut self,
+        id: SocketId,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        match self.socket_mut(id) {
+            Some(socket) => socket.poll_open(context),
+            None => Poll::Ready(Err(Error::Closed)),
+        }
+    }
+
+    /// Queues what there is room for of `bytes`, which are not empty; how many. They are copied
+    /// once here and once into a frame; [`Self::poll_give`] saves the first copy.
+    pub fn poll_write(
+        &mut self,
+        id: SocketId,
+        bytes: &[u8],
+        context: &mut Context<'_>,
+    ) -> Poll<Result<usize, Error>> {
+        let memory = self.memory_max.saturating_sub(self.memory);
+        let Some(socket) = self.socket_mut(id) else {
+            return Poll::Ready(Err(Error::Closed));
+        };
+        let room = core::task::ready!(socket.poll_room(memory, context))?;
+        let count = bytes.len().min(room);
+        self.with(id, |socket| socket.write(&bytes[..count]));
+        Poll::Ready(Ok(count))
+    }
+
+    /// Queues what there is room for of `bytes`, which are not empty, and takes it off them.
+    /// Nothing is copied but into a frame.
+    pub fn poll_give(
+        &mut self,
+        id: SocketId,
+        bytes: &mut Bytes,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<usize, Error>> {
+        let memory = self.memory_max.saturating_sub(self.memory);
+        let Some(socket) = self.socket_mut(id) else {
+            return Poll::Ready(Err(Error::Closed));
+        };
+        let room = core::task::ready!(socket.poll_room(memory, context))?;
+        let count = bytes.len().min(room);
+        let piece = bytes.split_to(count);
+        self.with(id, |socket| socket.give(piece));
+        Poll::Ready(Ok(count))
+    }
+
+    /// Reads what is there into `place`, which is not empty; how many bytes, 0 at the end.
+    pub fn poll_read(
+        &mut self,
+        id: SocketId,
+        place: &mut [u8],
+        context: &mut Context<'_>,
+    ) -> Poll<Result<usize, Error>> {
+        let Some(socket) = self.socket_mut(id) else {
+            return Poll::Ready(Ok(0));
+        };
+        let readable = core::task::ready!(socket.poll_readable(context))?;
+        let read = match readable {
+            0 => Some(0),
+            _ => self.with(id, |socket| socket.read(readable, place)),
+        };
+        Poll::Ready(Ok(read.unwrap_or(0)))
+    }
+
+    /// The next bytes that have come, uncopied; `None` at the end.
+    pub fn poll_take(
+        &mut self,
+        id: SocketId,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Payload>, Error>> {
+        let Some(socket) = self.socket_mut(id) else {
+            return Poll::Ready(Ok(None));
+        };
+        let payload = match core::task::ready!(socket.poll_readable(context))? {
+            0 => None,
+            readable => self.with(id, |socket| socket.take(readable)).flatten(),
+        };
+        Poll::Ready(Ok(payload))
+    }
+
+    /// Sends no more; what was queued is sent before.
+    pub fn shutdown(&mut self, id: SocketId) {
+        self.with(id, |socket| socket.connection.shutdown());
+    }
+
+    /// Small segments leave at once.
+    pub fn set_no_delay(&mut self, id: SocketId, no_delay: bool) {
+        self.with(id, |socket| socket.connection.set_no_delay(no_delay));
+    }
+
+    /// Resets the connection.
+    pub fn abort(&mut self, id: SocketId) {
+        self.with(id, |socket| {
+            socket.connection.abort();
+            socket.caught_up();
+        });
+    }
+
+    /// The user lets go of the socket: what was queued is still sent, and nothing is read.
+    pub fn leave(&mut self, id: SocketId, now: Instant) {
+        self.with(id, |socket| {
+            socket.left = true;
+            socket.connection.shutdown();
+            socket.connection.deafen(now);
+            socket.caught_up();
+        });
+    }
+
+    /// Takes in a segment that came from `source` to `destination`: `frame` from TCP's header on.
+    pub fn receive(
+        &mut self,
+        below: &mut impl Below,
+        source: IpAddr,
+        destination: IpAddr,
+        frame: Frame,
+        now: Instant,
+    ) {
+        self.counts.received += 1;
+        let (segment, header) = match Segment::parse(frame.bytes()) {
+            Ok(parsed) => parsed,
+            Err(Malformed::Short | Malformed::HeaderLength | Malformed::Option) => {
+                self.counts.malformed += 1;
+                return;
+            }
+        };
+        if frame.offload().checksum.is_none() && !is_right(source, destination, frame.bytes()) {
+            self.counts.bad_checksum += 1;
+            return;
+        }
+        let ends = Ends::of(source, destination, &segment);
+        if let Some(place) = self.place_of(&ends) {
+            self.deliver(below, place, &segment, frame, header, now);
+        } else if let Some(opened) = self.greet(below, &ends, &segment, now) {
+            self.deliver(below, opened.place, &segment, frame, header, now);
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        below: &mut impl Below,
+        place: u32,
+        segment: &Segment,
+        frame: Frame,
+        header: usize,
+        now: Instant,
+    ) {
+        let full = self.memory + segment.len as usize > self.memory_max;
+        let Some(socket) = &mut self.places[place as usize].socket else {
+            return;
+        };
+        if full && segment.len > 0 {
+            // The peer sends it again, more slowly. Its acknowledgement is heard all the same.
+            self.counts.memory += 1;
+            let mut bare = segment.clone();
+            (bare.len, bare.flags.fin) = (0, false);
+            socket.connection.receive(&bare, now);
+            socket.caught_up();
+            return;
+        }
+        let before = socket.memory();
+        let outcome = socket.arrived(segment, frame, header, now);
+        let ends = socket.ends;
+        self.memory = self.memory - before + socket.memory();
+        if let Some(reason) = outcome.dropped {
+            self.counts.dropped[reason as usize] += 1;
+        }
+        if outcome.reset {
+            self.reset(below, &ends, segment, now);
+        }
+        self.stand_in_line(place);
+    }
+
+    pub(super) fn reset(
+        &mut self,
+        below: &mut impl Below,
+        ends: &Ends,
+        segment: &Segment,
+        now: Instant,
+    ) {
+        let Some(reset) = input::reset_for(segment) else {
+            return;
+        };
+        let (since, count) = &mut self.resets;
+        if now - *since >= Duration::from_secs(1) {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        if *count <= RESETS_MAX {
+            self.counts.resets += 1;
+            self.send_bare(below, ends, &reset);
+        }
+    }
+
+    /// Sends a segment without data; if it does not leave, it is lost.
+    pub(super) fn send_bare(&mut self, below: &mut impl Below, ends: &Ends, segment: &Segment) {
+        let left = below::send(below, ends, segment, 0, |_| {});
+        self.counts.sent += u64::from(left.is_ok());
+    }
+
+    /// Lets all sockets send that have something. `false` if the layer below has no buffer, and
+    /// more is to be sent once it has.
+    pub fn send(&mut self, below: &mut impl Below, now: Instant) -> bool {
+        // Those that have more stand at the end of the line again.
+        while let Some(place) = self.line.pop_front() {
+            if let Some(socket) = &mut self.places[place as usize].socket {
+                socket.in_line = false;
+            }
+            match self.turn(below, place, now) {
+                Ok(false) => self.settle(place, now),
+                Ok(true) => {
+                    self.settle(place, now);
+                    self.stand_in_line(place);
+                }
+                Err(NoBuffer) => {
+                    self.stand_in_line(place);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Lets a socket send; whether it has more.
+    fn turn(&mut self, below: &mut impl Below, place: u32, now: Instant) -> Result<bool, NoBuffer> {
+        let Some(socket) = &mut self.places[place as usize].socket else {
+            return Ok(false);
+        };
+        let limits = below.limits(socket.ends.remote().ip());
+        for _ in 0..TURN {
+            let Some(mut segment) = socket.connection.next(limits, now) else {
+                return Ok(false);
+            };
+            segment.source = socket.ends.local().port();
+            segment.destination = socket.ends.remote().port();
+            let full = socket.connection.payload_max(limits);
+            let offset = segment.seq + u32::from(segment.flags.syn) - socket.send_from;
+            let payload = |place: &mut [u8]| {
+                // What is to be sent is in the queue; a mistake of ours sends no other bytes.
+                if !socket.send.copy(offset as usize, place) {
+                    place.fill(0);
+                }
+            };
+            let again = socket.connection.has_sent(segment.seq);
+            // Whatever else stops it, the timer repeats it.
+            let left = below::send(below, &socket.ends, &segment, full, payload);
+            if left == Err(Unsent::NoBuffer) {
+                return Err(NoBuffer);
+            }
+            self.counts.sent += 1;
+            self.counts.sent_again += u64::from(again && segment.sequence_len() > 0);
+            self.counts.resets += u64::from(segment.flags.rst);
+            socket.connection.sent(&segment, limits, now);
+        }
+        Ok(true)
+    }
+
+    /// A socket has done what it can: the clock looks at it when something is due, and its place
+    /// is given away at its end.
+    fn settle(&mut self, place: u32, now: Instant) {
+        let Some(socket) = &mut self.places[place as usize].socket else {
+            return;
+        };
+        socket.caught_up();
+        match socket.connection.state() {
+            State::Closed if socket.left => self.remove(place),
+            State::TimeWait if socket.left => {
+                self.time_waits
+                    .insert(socket.ends, &socket.connection, &self.hasher, now);
+                self.remove(place);
+            }
+            _ => {
+                let deadline = socket.connection.deadline();
+                if deadline < socket.armed {
+                    socket.armed = deadline;
+                    self.timers.push(Reverse((deadline, place)));
+                }
+            }
+        }
+    }
+
+    /// When [`Self::expire`] is to be called next.
+    pub fn deadline(&self, now: Instant) -> Instant {
+        let first = self.timers.peek().map_or(NEVER, |Reverse((at, _))| *at);
+        let old = self.time_waits.deadline(now).unwrap_or(NEVER);
+        first.min(self.half_open_at).min(old)
+    }
+
+    /// It is `now`. Call [`Self::send`] behind it.
+    pub fn expire(&mut self, below: &mut impl Below, now: Instant) {
+        while let Some(Reverse((at, place))) = self.timers.peek().copied()
+            && at <= now
+        {
+            self.timers.pop();
+            let Some(socket) = &mut self.places[place as usize].socket else {
+                continue;
+            };
+            if socket.armed != at {
+                // An earlier one has been pushed since, or another socket has its place.
+                continue;
+            }
+            socket.armed = NEVER;
+            if socket.connection.deadline() <= now {
+                socket.connection.expire(now);
+                socket.caught_up();
+            }
+            self.stand_in_line(place);
+        }
+        if self.half_open_at <= now {
+            self.repeat_answers(below, now);
+        }
+        self.time_waits.expire(&self.hasher, now, FORGET_MAX);
+    }
+}
+
+/// The layer below has no buffer.
+struct NoBuffer;

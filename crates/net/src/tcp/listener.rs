@@ -1,0 +1,258 @@
+//! Connections that peers open: who listens, and who has begun (RFC 9293, 3.10.7.2; RFC 4987).
+
+use super::below::{Below, mss};
+use super::connection::{Agreed, Connection, NEVER};
+use super::half_open::{self, HalfOpen, Taken};
+use super::host::{HALF_OPEN_MAX, HALF_OPEN_TICK, ListenerId, SocketId, Tcp, Unusable};
+use super::identity::Ends;
+use super::segment::Segment;
+use super::socket::wake;
+use super::time_wait::Answer;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::task::{Context, Poll, Waker};
+use ports::Instant;
+
+pub(super) struct Listener {
+    /// On all addresses if unspecified.
+    pub(super) local: SocketAddr,
+    /// Connections that may wait to be accepted, half open ones included.
+    pub(super) backlog: usize,
+    pub(super) half_open: usize,
+    pub(super) ready: VecDeque<SocketId>,
+    pub(super) waker: Option<Waker>,
+}
+
+impl Listener {
+    fn hears(&self, local: SocketAddr) -> bool {
+        let ip = self.local.ip();
+        let same = ip == local.ip() || ip.is_unspecified() && (ip.is_ipv6() || local.is_ipv4());
+        same && self.local.port() == local.port()
+    }
+}
+
+impl Tcp {
+    /// Waits for connections to `local`, of which at most `backlog` wait to be accepted.
+    ///
+    /// # Errors
+    /// If somebody does already.
+    pub fn listen(&mut self, local: SocketAddr, backlog: usize) -> Result<ListenerId, Unusable> {
+        let taken = |listener: &Option<Listener>| {
+            listener
+                .as_ref()
+                .is_some_and(|listener| listener.local == local)
+        };
+        if self.listeners.iter().any(taken) {
+            return Err(Unusable::InUse);
+        }
+        let listener = Some(Listener {
+            local,
+            backlog: backlog.clamp(1, HALF_OPEN_MAX),
+            half_open: 0,
+            ready: VecDeque::new(),
+            waker: None,
+        });
+        let free = self.listeners.iter().position(Option::is_none);
+        let place = free.unwrap_or(self.listeners.len());
+        match free {
+            Some(place) => self.listeners[place] = listener,
+            None => self.listeners.push(listener),
+        }
+        Ok(ListenerId(place as u32))
+    }
+
+    /// Listens no more; connections that nobody has accepted are reset.
+    pub fn unlisten(&mut self, id: ListenerId) {
+        let Some(listener) = self.listeners.get_mut(id.0 as usize).and_then(Option::take) else {
+            return;
+        };
+        self.half_open
+            .retain(|ends, _| !listener.hears(ends.local()));
+        for socket in listener.ready {
+            self.abort(socket);
+            self.leave(socket, Instant::PAST);
+        }
+    }
+
+    /// The next connection that a peer has opened.
+    pub fn poll_accept(&mut self, id: ListenerId, context: &mut Context<'_>) -> Poll<SocketId> {
+        match self.listeners.get_mut(id.0 as usize) {
+            Some(Some(listener)) => match listener.ready.pop_front() {
+                Some(socket) => Poll::Ready(socket),
+                None => {
+                    listener.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            },
+            _ => Poll::Pending,
+        }
+    }
+
+    pub(super) fn listener(&self, local: SocketAddr) -> Option<usize> {
+        let hears = |listener: &Option<Listener>| {
+            listener
+                .as_ref()
+                .is_some_and(|listener| listener.hears(local))
+        };
+        self.listeners.iter().position(hears)
+    }
+
+    /// A segment without a socket; the socket that it opens.
+    pub(super) fn greet(
+        &mut self,
+        below: &mut impl Below,
+        ends: &Ends,
+        segment: &Segment,
+        now: Instant,
+    ) -> Option<SocketId> {
+        let old = self
+            .time_waits
+            .receive(ends, segment, &self.secret, &self.hasher, now);
+        match old {
+            Some(Answer::Segment(answer)) => {
+                self.send_bare(below, ends, &answer);
+                return None;
+            }
+            Some(Answer::Nothing) => return None,
+            Some(Answer::Reopens) | None => {}
+        }
+        if let Some(half) = self.half_open.get(ends) {
+            if segment.flags.syn && !segment.flags.ack && half.is_begun_by(segment) {
+                let agreed = half.agreed(&self.secret, ends);
+                let answer = half_open::answer(&self.config, ends, &agreed, now);
+                self.send_bare(below, ends, &answer);
+                return None;
+            }
+            return match half.takes(segment) {
+                Taken::Opens => {
+                    let agreed = half.agreed(&self.secret, ends);
+                    self.open(ends, &agreed, true, now)
+                }
+                Taken::Refused => {
+                    self.forget_half_open(ends);
+                    None
+                }
+                Taken::Wrong => {
+                    self.reset(below, ends, segment, now);
+                    None
+                }
+                Taken::Ignored => None,
+            };
+        }
+        let Some(listener) = self.listener(ends.local()) else {
+            self.counts.no_connection += 1;
+            self.reset(below, ends, segment, now);
+            return None;
+        };
+        if segment.flags.syn && !segment.flags.ack && !segment.flags.rst {
+            self.answer(below, listener, ends, segment, now);
+            return None;
+        }
+        let mss = mss(below.limits(ends.remote().ip()));
+        if let Some(agreed) = half_open::returned(&self.secret, ends, segment, mss, now) {
+            return self.open(ends, &agreed, false, now);
+        }
+        self.counts.no_connection += 1;
+        self.reset(below, ends, segment, now);
+        None
+    }
+
+    /// A SYN for somebody who listens.
+    fn answer(
+        &mut self,
+        below: &mut impl Below,
+        listener: usize,
+        ends: &Ends,
+        syn: &Segment,
+        now: Instant,
+    ) {
+        let mss = mss(below.limits(ends.remote().ip()));
+        let Some(Some(listener)) = self.listeners.get_mut(listener) else {
+            return;
+        };
+        if listener.ready.len() >= listener.backlog {
+            self.counts.backlog += 1;
+            return;
+        }
+        if listener.half_open >= listener.backlog || self.half_open.len() >= HALF_OPEN_MAX {
+            self.counts.cookies += 1;
+            let (secret, config) = (&self.secret, &self.config);
+            let answer = half_open::cookie(secret, config, ends, syn, mss, now);
+            self.send_bare(below, ends, &answer);
+            return;
+        }
+        listener.half_open += 1;
+        let half = HalfOpen::new(syn, self.secret.opening(ends, mss, now), now);
+        let agreed = half.agreed(&self.secret, ends);
+        self.half_open.insert(*ends, half);
+        self.half_open_at = self.half_open_at.min(now + HALF_OPEN_TICK);
+        let answer = half_open::answer(&self.config, ends, &agreed, now);
+        self.send_bare(below, ends, &answer);
+    }
+
+    fn forget_half_open(&mut self, ends: &Ends) {
+        if self.half_open.remove(ends).is_some()
+            && let Some(listener) = self.listener(ends.local())
+            && let Some(listener) = &mut self.listeners[listener]
+        {
+            listener.half_open = listener.half_open.saturating_sub(1);
+        }
+    }
+
+    /// A peer has acknowledged our answer to its SYN; `None` if nobody has room for it.
+    fn open(
+        &mut self,
+        ends: &Ends,
+        agreed: &Agreed,
+        was_kept: bool,
+        now: Instant,
+    ) -> Option<SocketId> {
+        let at = self.listener(ends.local())?;
+        let full = self.listeners[at]
+            .as_ref()
+            .is_none_or(|l| l.ready.len() >= l.backlog);
+        if full {
+            // The peer sends its data again, and its acknowledgement with it.
+            self.counts.backlog += 1;
+            return None;
+        }
+        if was_kept {
+            self.forget_half_open(ends);
+        }
+        let id = self.insert(*ends, Connection::accept(self.config, agreed, now));
+        self.counts.accepted += 1;
+        if let Some(listener) = &mut self.listeners[at] {
+            listener.ready.push_back(id);
+            wake(&mut listener.waker);
+        }
+        Some(id)
+    }
+
+    /// Repeats answers to SYNs that nobody has acknowledged, and forgets peers.
+    pub(super) fn repeat_answers(&mut self, below: &mut impl Below, now: Instant) {
+        let clock = half_open::milliseconds(now);
+        let due = |half: &HalfOpen| (half.due().wrapping_sub(clock) as i32) <= 0;
+        let late: Vec<Ends> = self
+            .half_open
+            .iter()
+            .filter_map(|(ends, half)| due(half).then_some(*ends))
+            .collect();
+        for ends in late {
+            let Some(half) = self.half_open.get_mut(&ends) else {
+                continue;
+            };
+            if half.expire(now) {
+                let agreed = half.agreed(&self.secret, &ends);
+                let answer = half_open::answer(&self.config, &ends, &agreed, now);
+                self.send_bare(below, &ends, &answer);
+            } else {
+                self.forget_half_open(&ends);
+            }
+        }
+        self.half_open_at = match self.half_open.is_empty() {
+            true => NEVER,
+            false => now + HALF_OPEN_TICK,
+        };
+    }
+}

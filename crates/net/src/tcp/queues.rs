@@ -1,0 +1,387 @@
+//! The bytes of a connection: those that are to be sent until they are acknowledged, and those that
+//! have arrived until they are read.
+
+use super::seq::Seq;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use bytes::{Buf, Bytes};
+use device::Frame;
+
+/// Bytes of one piece of what is written from a slice.
+const PIECE: usize = 16 << 10;
+/// A payload that is shorter is copied out of its frame, so that the frame's buffer, of 64 KiB
+/// where large frames arrive, comes free.
+const KEPT_MIN: u32 = 8 << 10;
+/// Frames that one connection keeps at most; more are copied out of.
+const FRAMES_MAX: usize = 8;
+
+/// Bytes to be sent.
+#[derive(Debug, Default)]
+pub struct SendQueue {
+    pieces: VecDeque<Piece>,
+    /// Bytes of the first piece that were acknowledged.
+    done: usize,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum Piece {
+    /// Written from slices, and grows until it is full.
+    Copied(Vec<u8>),
+    /// Given by its owner.
+    Given(Bytes),
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Copied(bytes) => bytes,
+            Self::Given(bytes) => bytes,
+        }
+    }
+}
+
+impl SendQueue {
+    /// Bytes that are queued.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies `bytes` to the end.
+    pub fn write(&mut self, mut bytes: &[u8]) {
+        self.len += bytes.len();
+        while !bytes.is_empty() {
+            let last = match self.pieces.back_mut() {
+                Some(Piece::Copied(last)) if last.len() < PIECE => last,
+                _ => {
+                    // Small answers take little; long ones come in whole pieces.
+                    let size = bytes.len().clamp(64, PIECE);
+                    self.pieces
+                        .push_back(Piece::Copied(Vec::with_capacity(size)));
+                    continue;
+                }
+            };
+            let count = bytes.len().min(PIECE - last.len());
+            let (now, rest) = bytes.split_at(count);
+            last.extend_from_slice(now);
+            bytes = rest;
+        }
+    }
+
+    /// Puts `bytes` at the end, uncopied.
+    pub fn give(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.len += bytes.len();
+            self.pieces.push_back(Piece::Given(bytes));
+        }
+    }
+
+    /// Fills `place` with what is queued from `offset` bytes on; `false` if that is less.
+    pub fn copy(&self, offset: usize, place: &mut [u8]) -> bool {
+        let mut skip = offset + self.done;
+        let mut filled = 0;
+        for piece in &self.pieces {
+            let bytes = piece.bytes();
+            if skip >= bytes.len() {
+                skip -= bytes.len();
+                continue;
+            }
+            let count = (bytes.len() - skip).min(place.len() - filled);
+            place[filled..filled + count].copy_from_slice(&bytes[skip..skip + count]);
+            filled += count;
+            skip = 0;
+            if filled == place.len() {
+                break;
+            }
+        }
+        filled == place.len()
+    }
+
+    /// The first `count` bytes were acknowledged.
+    pub fn acknowledged(&mut self, count: usize) {
+        let count = count.min(self.len);
+        self.len -= count;
+        self.done += count;
+        while let Some(first) = self.pieces.front()
+            && first.bytes().len() <= self.done
+        {
+            self.done -= first.bytes().len();
+            self.pieces.pop_front();
+        }
+        if self.pieces.is_empty() {
+            // An idle connection keeps no memory.
+            *self = Self::default();
+        }
+    }
+}
+
+/// Payload that has arrived.
+#[derive(Debug)]
+enum Arrived {
+    /// In the frame in which it came.
+    Frame(Frame),
+    /// Copied out of it.
+    Copied(Bytes),
+}
+
+/// Payload, as its reader gets it without a copy.
+#[derive(Debug)]
+pub struct Payload {
+    arrived: Arrived,
+    skip: usize,
+    len: usize,
+}
+
+impl core::ops::Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let bytes = match &self.arrived {
+            Arrived::Frame(frame) => frame.bytes(),
+            Arrived::Copied(bytes) => bytes,
+        };
+        &bytes[self.skip..self.skip + self.len]
+    }
+}
+
+impl Buf for Payload {
+    fn remaining(&self) -> usize {
+        self.len
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self
+    }
+
+    fn advance(&mut self, count: usize) {
+        assert!(count <= self.len, "past the end");
+        self.skip += count;
+        self.len -= count;
+    }
+}
+
+/// Bytes that have arrived, in order and behind holes.
+#[derive(Debug, Default)]
+pub struct ReceiveQueue {
+    /// In order of their places, none of which overlap.
+    pieces: VecDeque<(Seq, Payload)>,
+    /// Pieces that are frames.
+    frames: usize,
+    bytes: usize,
+}
+
+impl ReceiveQueue {
+    /// Keeps `len` bytes of `frame` from `skip` on, of which the first has number `at`: those that
+    /// are not there.
+    pub fn insert(&mut self, at: Seq, frame: Frame, skip: usize, len: u32) {
+        let mut piece = Payload {
+            arrived: Arrived::Frame(frame),
+            skip,
+            len: len as usize,
+        };
+        let mut at = at;
+        // Behind the last one whose place is not behind; mostly the last of all.
+        let index = self
+            .pieces
+            .partition_point(|(start, _)| !at.is_before(*start));
+        if let Some((start, before)) = index.checked_sub(1).map(|last| &self.pieces[last]) {
+            let end = *start + before.len as u32;
+            let overlap = (end - at) as usize;
+            if overlap >= piece.len {
+                return;
+            }
+            piece.advance(overlap);
+            at = at.max(end);
+        }
+        // Later ones that it covers go; one that it touches bounds it.
+        let end = at + piece.len as u32;
+        while let Some((start, next)) = self.pieces.get(index)
+            && start.is_before(end)
+        {
+            let next_end = *start + next.len as u32;
+            if end.is_before(next_end) {
+                piece.len = (*start - at) as usize;
+                break;
+            }
+            if let Some((_, covered)) = self.pieces.remove(index) {
+                self.bytes -= covered.len;
+                self.forget(&covered);
+            }
+        }
+        if piece.len == 0 {
+            return;
+        }
+        if piece.len < KEPT_MIN as usize || self.frames >= FRAMES_MAX {
+            piece = Payload {
+                len: piece.len,
+                skip: 0,
+                arrived: Arrived::Copied(Bytes::copy_from_slice(&piece)),
+            };
+        } else {
+            self.frames += 1;
+        }
+        self.bytes += piece.len;
+        self.pieces.insert(index, (at, piece));
+    }
+
+    /// Bytes that are kept.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes the first piece, of at most `most` bytes, which are there.
+    pub fn take(&mut self, most: usize) -> Option<Payload> {
+        let (_, first) = self.pieces.front()?;
+        if most == 0 || first.len > most {
+            return None;
+        }
+        let (_, first) = self.pieces.pop_front()?;
+        self.bytes -= first.len;
+        self.forget(&first);
+        Some(first)
+    }
+
+    /// Copies the first bytes, at most `most`, into `place`; how many.
+    pub fn read(&mut self, most: usize, place: &mut [u8]) -> usize {
+        let wanted = place.len().min(most);
+        let mut filled = 0;
+        while filled < wanted
+            && let Some((at, first)) = self.pieces.front_mut()
+        {
+            let count = first.len.min(wanted - filled);
+            place[filled..filled + count].copy_from_slice(&first[..count]);
+            filled += count;
+            first.advance(count);
+            *at = *at + count as u32;
+            if first.len == 0
+                && let Some((_, done)) = self.pieces.pop_front()
+            {
+                self.forget(&done);
+            }
+        }
+        self.bytes -= filled;
+        filled
+    }
+
+    fn forget(&mut self, piece: &Payload) {
+        if let Arrived::Frame(_) = piece.arrived {
+            self.frames -= 1;
+        }
+        if self.pieces.is_empty() {
+            // An idle connection keeps no memory.
+            self.pieces = VecDeque::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::Pool;
+    use proptest::prelude::*;
+    use std::vec;
+
+    fn frame(pool: Pool, bytes: &[u8]) -> Frame {
+        let mut frame = pool.alloc(bytes.len()).unwrap();
+        frame.bytes_mut().copy_from_slice(bytes);
+        frame
+    }
+
+    fn pool() -> Pool {
+        Pool::new(vec![0; 20 * 20_100].leak(), 20_100)
+    }
+
+    proptest! {
+        /// Against a vector.
+        #[test]
+        fn a_send_queue_is_a_vector(
+            steps in proptest::collection::vec((0u8..3, 0usize..40_000, 0usize..40_000), 1..30),
+        ) {
+            let mut queue = SendQueue::default();
+            let mut all: Vec<u8> = Vec::new();
+            let mut next = 0u8;
+            for (step, a, b) in steps {
+                match step {
+                    0 | 1 => {
+                        let bytes: Vec<u8> = (0..a).map(|_| {
+                            next = next.wrapping_mul(5).wrapping_add(1);
+                            next
+                        }).collect();
+                        all.extend(&bytes);
+                        if step == 0 { queue.write(&bytes) } else { queue.give(bytes.into()) }
+                    }
+                    _ => {
+                        queue.acknowledged(a);
+                        all.drain(..a.min(all.len()));
+                    }
+                }
+                prop_assert_eq!(queue.len(), all.len());
+                let offset = b.min(all.len());
+                let mut place = vec![0; (all.len() - offset).min(5000)];
+                prop_assert!(queue.copy(offset, &mut place));
+                prop_assert_eq!(&place[..], &all[offset..offset + place.len()]);
+                let mut more = vec![0; all.len() - offset + 1];
+                prop_assert!(!queue.copy(offset, &mut more));
+            }
+        }
+
+        /// Whatever overlaps, each byte is read once and in order.
+        #[test]
+        fn pieces_in_any_order_are_a_stream(
+            base in any::<u32>(),
+            pieces in proptest::collection::vec((0u32..30_000, 1u32..12_000), 1..40),
+            most in 1usize..20_000,
+        ) {
+            let pool = pool();
+            let byte = |place: u32| (place.wrapping_mul(0x9e37_79b1) >> 24) as u8;
+            let mut queue = ReceiveQueue::default();
+            let mut there = vec![false; 42_000];
+            for (start, len) in pieces {
+                let bytes: Vec<u8> = (start..start + len).map(byte).collect();
+                queue.insert(Seq(base) + start, frame(pool, &bytes), 0, len);
+                there[start as usize..(start + len) as usize].fill(true);
+            }
+            prop_assert!(queue.frames <= FRAMES_MAX);
+            let whole = there.iter().take_while(|there| **there).count();
+            let mut read = 0;
+            while read < whole {
+                let mut place = vec![0; most];
+                let mut got = queue.read(whole - read, &mut place);
+                if got == 0 {
+                    place = queue.take(whole - read).unwrap().to_vec();
+                    got = place.len();
+                }
+                for (offset, got) in place[..got].iter().enumerate() {
+                    prop_assert_eq!(*got, byte((read + offset) as u32));
+                }
+                read += got;
+            }
+            drop(queue);
+            prop_assert_eq!(pool.free(), pool.count());
+        }
+    }
+
+    #[test]
+    fn large_payloads_stay_in_their_frames_and_small_ones_free_them() {
+        let pool = pool();
+        let mut queue = ReceiveQueue::default();
+        queue.insert(Seq(0), frame(pool, &[1; 100]), 50, 50);
+        assert_eq!(pool.free(), 20);
+        queue.insert(Seq(50), frame(pool, &[2; 20_000]), 40, 19_960);
+        assert_eq!(pool.free(), 19);
+        assert_eq!(queue.take(50).unwrap()[..], [1; 50]);
+        let large = queue.take(20_000).unwrap();
+        assert_eq!((large.len(), pool.free()), (19_960, 19));
+        drop(large);
+        assert_eq!(pool.free(), 20);
+        for count in 0..12 {
+            queue.insert(Seq(count * 10_000), frame(pool, &[3; 10_000]), 0, 10_000);
+        }
+        assert_eq!(pool.free(), 20 - FRAMES_MAX);
+    }
+}

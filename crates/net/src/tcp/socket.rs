@@ -1,0 +1,231 @@
+//! A connection with its bytes, and whoever waits for it.
+
+use super::connection::{Connection, Failure, NEVER, State};
+use super::identity::Ends;
+use super::queues::{Payload, ReceiveQueue, SendQueue};
+use super::segment::Segment;
+use super::seq::Seq;
+use bytes::Bytes;
+use core::task::{Context, Poll, Waker};
+use device::Frame;
+use ports::Instant;
+
+/// Bytes that may be queued and not acknowledged at first. It grows with the congestion window.
+const SEND_FIRST: usize = 64 << 10;
+/// The most that it grows to.
+const SEND_MAX: usize = 4 << 20;
+
+/// A connection with its bytes.
+#[derive(Debug)]
+pub struct Socket {
+    pub(super) ends: Ends,
+    pub(super) connection: Connection,
+    pub(super) send: SendQueue,
+    pub(super) receive: ReceiveQueue,
+    /// Number of the first byte of `send`.
+    pub(super) send_from: Seq,
+    /// Waits for bytes, or for the end.
+    reader: Option<Waker>,
+    /// Waits for room, or for the opening.
+    writer: Option<Waker>,
+    /// It stands in the line of those that may have something to send.
+    pub(super) in_line: bool,
+    /// When the clock will look at it; it may be too early.
+    pub(super) armed: Instant,
+    /// Its user has let go of it.
+    pub(super) left: bool,
+    /// Bytes that were read since the window last grew.
+    read_since: u32,
+}
+
+/// Why a socket does not do what it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The connection has failed.
+    Failed(Failure),
+    /// Its end was closed for sending.
+    Closed,
+}
+
+impl core::fmt::Display for Error {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Failed(Failure::Refused) => "connection refused",
+            Self::Failed(Failure::Reset) => "connection reset by the peer",
+            Self::Failed(Failure::TimedOut) => "the peer does not answer",
+            Self::Failed(Failure::Aborted) => "connection aborted",
+            Self::Closed => "closed for sending",
+        })
+    }
+}
+
+impl core::error::Error for Error {}
+
+impl Socket {
+    pub(super) fn new(ends: Ends, connection: Connection) -> Self {
+        Self {
+            ends,
+            send_from: connection.unacknowledged(),
+            connection,
+            send: SendQueue::default(),
+            receive: ReceiveQueue::default(),
+            reader: None,
+            writer: None,
+            in_line: false,
+            armed: NEVER,
+            left: false,
+            read_since: 0,
+        }
+    }
+
+    /// Both ends.
+    pub fn ends(&self) -> &Ends {
+        &self.ends
+    }
+
+    /// What the connection knows.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Bytes of both queues.
+    pub(super) fn memory(&self) -> usize {
+        self.send.len() + self.receive.bytes()
+    }
+
+    /// A segment has come, with its payload at the end of `frame`, `payload` bytes from its start.
+    /// What it is answered with is the connection's; a RST for its sender is returned.
+    pub(super) fn arrived(
+        &mut self,
+        segment: &Segment,
+        frame: Frame,
+        payload: usize,
+        now: Instant,
+    ) -> super::input::Outcome {
+        let outcome = self.connection.receive(segment, now);
+        if let Some(keep) = outcome.keep {
+            let skip = payload + keep.skip as usize;
+            self.receive.insert(keep.at, frame, skip, keep.len);
+        }
+        self.caught_up();
+        outcome
+    }
+
+    /// Something may have happened to the connection: queues and waiting tasks follow.
+    pub(super) fn caught_up(&mut self) {
+        let acknowledged = self.connection.unacknowledged();
+        let count = acknowledged - self.send_from;
+        if count > 0 {
+            self.send.acknowledged(count as usize);
+            self.send_from = acknowledged;
+        }
+        if self.connection.readable() > 0 || self.connection.is_finished() {
+            wake(&mut self.reader);
+        }
+        let opening = matches!(self.connection.state(), State::SynSent | State::SynReceived);
+        if !opening && (self.room() > 0 || self.connection.state() == State::Closed) {
+            wake(&mut self.writer);
+        }
+    }
+
+    /// Bytes that may be queued now: twice what may be on its way.
+    fn room(&self) -> usize {
+        let window = self.connection.congestion_window() as usize;
+        let most = (2 * window).clamp(SEND_FIRST, SEND_MAX);
+        most.saturating_sub(self.send.len())
+    }
+
+    /// Waits until the connection is open.
+    pub(super) fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        match self.connection.state() {
+            State::SynSent | State::SynReceived => {
+                self.writer = Some(context.waker().clone());
+                Poll::Pending
+            }
+            _ => Poll::Ready(self.failure().map_or(Ok(()), Err)),
+        }
+    }
+
+    fn failure(&self) -> Option<Error> {
+        self.connection.failure().map(Error::Failed)
+    }
+
+    /// How many bytes may be queued now, at most `memory`; waits until it is one.
+    pub(super) fn poll_room(
+        &mut self,
+        memory: usize,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<usize, Error>> {
+        if let Some(error) = self.failure() {
+            return Poll::Ready(Err(error));
+        }
+        if !self.connection.may_queue() {
+            return Poll::Ready(Err(Error::Closed));
+        }
+        match self.room().min(memory) {
+            0 => {
+                self.writer = Some(context.waker().clone());
+                Poll::Pending
+            }
+            room => Poll::Ready(Ok(room)),
+        }
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) {
+        self.send.write(bytes);
+        self.connection.queue(bytes.len() as u32);
+    }
+
+    pub(super) fn give(&mut self, bytes: Bytes) {
+        self.connection.queue(bytes.len() as u32);
+        self.send.give(bytes);
+    }
+
+    /// Bytes that can be read now; 0 at the end.
+    pub(super) fn poll_readable(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<usize, Error>> {
+        match self.connection.readable() {
+            0 if self.connection.is_finished() => Poll::Ready(match self.failure() {
+                Some(error) => Err(error),
+                None => Ok(0),
+            }),
+            0 => {
+                self.reader = Some(context.waker().clone());
+                Poll::Pending
+            }
+            count => Poll::Ready(Ok(count as usize)),
+        }
+    }
+
+    pub(super) fn read(&mut self, readable: usize, place: &mut [u8]) -> usize {
+        let count = self.receive.read(readable, place);
+        self.has_read(count);
+        count
+    }
+
+    pub(super) fn take(&mut self, readable: usize) -> Option<Payload> {
+        let payload = self.receive.take(readable)?;
+        self.has_read(payload.len());
+        Some(payload)
+    }
+
+    /// A user that keeps up with a full window gets a larger one.
+    fn has_read(&mut self, count: usize) {
+        self.connection.read(count as u32);
+        self.read_since = self.read_since.saturating_add(count as u32);
+        let window = self.connection.receive_window();
+        if self.read_since / 2 >= window && self.connection.readable() < window / 4 {
+            self.connection.set_receive(window.saturating_mul(2));
+            self.read_since = 0;
+        }
+    }
+}
+
+/// Wakes whoever waits.
+pub(super) fn wake(waiting: &mut Option<Waker>) {
+    if let Some(waker) = waiting.take() {
+        waker.wake();
+    }
+}

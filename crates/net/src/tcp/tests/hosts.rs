@@ -1,0 +1,385 @@
+//! Two hosts with sockets, and frames between them.
+
+use crate::layer::{Filled, Unsent};
+use crate::tcp::below::Below;
+use crate::tcp::connection::{Config, Failure, Limits};
+use crate::tcp::host::{ListenerId, SocketId, Tcp, Unusable};
+use crate::tcp::identity::Secret;
+use crate::tcp::segment::Segment;
+use crate::tcp::socket::Error;
+use core::net::{IpAddr, SocketAddr};
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use device::{Frame, Offload, Pool};
+use ports::Instant;
+use std::vec;
+use std::vec::Vec;
+
+/// What lies below both hosts: frames in a list, and a pool of buffers.
+struct Wire {
+    ours: IpAddr,
+    pool: Pool,
+    sent: Vec<(IpAddr, IpAddr, Frame)>,
+    /// Frames that may still be sent.
+    buffers: usize,
+}
+
+impl Below for Wire {
+    fn source(&self, remote: IpAddr) -> Option<IpAddr> {
+        (remote.is_ipv4() == self.ours.is_ipv4()).then_some(self.ours)
+    }
+
+    fn limits(&self, _: IpAddr) -> Limits {
+        Limits {
+            segment: 1480,
+            largest: 65_000,
+        }
+    }
+
+    fn send(
+        &mut self,
+        from: IpAddr,
+        to: IpAddr,
+        size: usize,
+        fill: impl FnOnce(&mut [u8]) -> Filled,
+    ) -> Result<(), Unsent> {
+        if self.buffers == 0 {
+            return Err(Unsent::NoBuffer);
+        }
+        let mut frame = self.pool.alloc(size).ok_or(Unsent::NoBuffer)?;
+        let filled = fill(frame.bytes_mut());
+        assert_eq!(filled.len, size);
+        // As a port does that has no offloads.
+        filled.offload.complete_checksum(frame.bytes_mut());
+        frame.set_offload(Offload::NONE);
+        self.buffers -= 1;
+        self.sent.push((from, to, frame));
+        Ok(())
+    }
+}
+
+struct Host {
+    tcp: Tcp,
+    wire: Wire,
+}
+
+struct Hosts {
+    hosts: [Host; 2],
+    now: Instant,
+}
+
+const MEMORY: usize = 1 << 20;
+
+fn context() -> Context<'static> {
+    Context::from_waker(Waker::noop())
+}
+
+impl Hosts {
+    fn new() -> Self {
+        let host = |last: u8| Host {
+            tcp: Tcp::new(Config::default(), Secret::new([last; 16]), [9; 16], MEMORY),
+            wire: Wire {
+                ours: IpAddr::from([10, 0, 0, last]),
+                pool: Pool::new(vec![0; 64 * 66_000].leak(), 66_000),
+                sent: Vec::new(),
+                buffers: usize::MAX,
+            },
+        };
+        Self {
+            hosts: [host(1), host(2)],
+            now: Instant(1_000_000_000),
+        }
+    }
+
+    fn address(&self, host: usize, port: u16) -> SocketAddr {
+        SocketAddr::new(self.hosts[host].wire.ours, port)
+    }
+
+    fn listen(&mut self, port: u16, backlog: usize) -> ListenerId {
+        let local = self.address(1, port);
+        self.hosts[1].tcp.listen(local, backlog).unwrap()
+    }
+
+    fn connect(&mut self, port: u16) -> SocketId {
+        let remote = self.address(1, port);
+        let Host { tcp, wire } = &mut self.hosts[0];
+        tcp.connect(wire, remote, self.now).unwrap()
+    }
+
+    /// Frames go to and fro until there are none.
+    fn exchange(&mut self) {
+        for _ in 0..10_000 {
+            let mut any = false;
+            for from in 0..2 {
+                let Host { tcp, wire } = &mut self.hosts[from];
+                tcp.expire(wire, self.now);
+                tcp.send(wire, self.now);
+                let sent = core::mem::take(&mut wire.sent);
+                any |= !sent.is_empty();
+                let Host { tcp, wire } = &mut self.hosts[1 - from];
+                for (source, destination, frame) in sent {
+                    tcp.receive(wire, source, destination, frame, self.now);
+                }
+            }
+            if !any {
+                return;
+            }
+        }
+        panic!("they never stop");
+    }
+
+    fn pass(&mut self, duration: Duration) {
+        self.now = self.now + duration;
+        self.exchange();
+    }
+
+    fn accept(&mut self, listener: ListenerId) -> Option<SocketId> {
+        match self.hosts[1].tcp.poll_accept(listener, &mut context()) {
+            Poll::Ready(socket) => Some(socket),
+            Poll::Pending => None,
+        }
+    }
+
+    fn write(&mut self, host: usize, socket: SocketId, bytes: &[u8]) -> Poll<Result<usize, Error>> {
+        self.hosts[host]
+            .tcp
+            .poll_write(socket, bytes, &mut context())
+    }
+
+    fn read(&mut self, host: usize, socket: SocketId) -> Poll<Result<Vec<u8>, Error>> {
+        let mut place = vec![0; 100_000];
+        let read = self.hosts[host]
+            .tcp
+            .poll_read(socket, &mut place, &mut context());
+        read.map_ok(|count| place[..count].to_vec())
+    }
+
+    /// A connection on both sides.
+    fn pair(&mut self) -> (SocketId, SocketId) {
+        let listener = self.listen(80, 8);
+        let client = self.connect(80);
+        self.exchange();
+        (client, self.accept(listener).unwrap())
+    }
+}
+
+#[test]
+fn bytes_go_both_ways_and_both_ends_close() {
+    let mut hosts = Hosts::new();
+    let (client, server) = hosts.pair();
+    assert!(hosts.read(1, server).is_pending());
+    assert_eq!(hosts.write(0, client, b"question"), Poll::Ready(Ok(8)));
+    hosts.exchange();
+    assert_eq!(hosts.read(1, server), Poll::Ready(Ok(b"question".to_vec())));
+    assert_eq!(hosts.write(1, server, b"answer"), Poll::Ready(Ok(6)));
+    hosts.hosts[1].tcp.shutdown(server);
+    hosts.exchange();
+    assert_eq!(hosts.read(0, client), Poll::Ready(Ok(b"answer".to_vec())));
+    assert_eq!(hosts.read(0, client), Poll::Ready(Ok(vec![])));
+    let now = hosts.now;
+    hosts.hosts[0].tcp.leave(client, now);
+    hosts.hosts[1].tcp.leave(server, now);
+    hosts.exchange();
+    assert_eq!(hosts.hosts[0].tcp.sockets().count(), 0);
+    assert_eq!(
+        hosts.hosts[1].tcp.sockets().count(),
+        0,
+        "it is in TIME-WAIT"
+    );
+    hosts.pass(Duration::from_secs(61));
+    assert_eq!(
+        hosts.hosts[1].tcp.deadline(hosts.now),
+        crate::tcp::connection::NEVER
+    );
+}
+
+#[test]
+fn nobody_listens() {
+    let mut hosts = Hosts::new();
+    let client = hosts.connect(81);
+    hosts.exchange();
+    let refused = Poll::Ready(Err(Error::Failed(Failure::Refused)));
+    assert_eq!(
+        hosts.hosts[0].tcp.poll_open(client, &mut context()),
+        refused
+    );
+    assert_eq!(hosts.hosts[1].tcp.counts().no_connection, 1);
+    let unreachable =
+        hosts.hosts[0]
+            .tcp
+            .connect(&hosts.hosts[0].wire, "[::1]:80".parse().unwrap(), hosts.now);
+    assert_eq!(unreachable, Err(Unusable::NoRoute));
+    hosts.listen(80, 1);
+    let again = hosts.address(1, 80);
+    assert_eq!(hosts.hosts[1].tcp.listen(again, 1), Err(Unusable::InUse));
+}
+
+#[test]
+fn a_reset_reaches_the_reader() {
+    let mut hosts = Hosts::new();
+    let (client, server) = hosts.pair();
+    assert_eq!(hosts.write(1, server, b"never read"), Poll::Ready(Ok(10)));
+    hosts.exchange();
+    let now = hosts.now;
+    hosts.hosts[0].tcp.leave(client, now);
+    hosts.exchange();
+    assert_eq!(
+        hosts.read(1, server),
+        Poll::Ready(Err(Error::Failed(Failure::Reset)))
+    );
+    assert_eq!(hosts.hosts[0].tcp.sockets().count(), 0);
+}
+
+/// A full backlog makes no connection fail: cookies take its place.
+#[test]
+fn a_flood_of_syns_leaves_room_for_those_who_answer() {
+    let mut hosts = Hosts::new();
+    let listener = hosts.listen(80, 4);
+    for port in 0..1000 {
+        let syn = Segment {
+            source: port,
+            destination: 80,
+            flags: crate::tcp::segment::Flags {
+                syn: true,
+                ..Default::default()
+            },
+            ..Segment::default()
+        };
+        let Host { tcp, wire } = &mut hosts.hosts[1];
+        let mut frame = wire.pool.alloc(20).unwrap();
+        syn.emit(frame.bytes_mut());
+        frame.set_offload(Offload {
+            checksum: Some(device::Checksum {
+                start: 0,
+                offset: 16,
+            }),
+            gso: None,
+        });
+        tcp.receive(
+            wire,
+            [10, 0, 0, 9].into(),
+            [10, 0, 0, 2].into(),
+            frame,
+            hosts.now,
+        );
+        wire.sent.clear();
+    }
+    let counts = hosts.hosts[1].tcp.counts();
+    assert_eq!((counts.cookies, counts.accepted), (996, 0));
+    let clients: Vec<_> = (0..3).map(|_| hosts.connect(80)).collect();
+    hosts.exchange();
+    for client in clients {
+        let open = hosts.hosts[0].tcp.poll_open(client, &mut context());
+        assert_eq!(open, Poll::Ready(Ok(())));
+        let server = hosts.accept(listener).unwrap();
+        assert_eq!(hosts.write(0, client, b"hello"), Poll::Ready(Ok(5)));
+        hosts.exchange();
+        assert_eq!(hosts.read(1, server), Poll::Ready(Ok(b"hello".to_vec())));
+    }
+    hosts.pass(Duration::from_secs(30));
+    hosts.pass(Duration::from_secs(40));
+    hosts.connect(80);
+    let before = hosts.hosts[1].tcp.counts().cookies;
+    hosts.exchange();
+    assert_eq!(
+        hosts.hosts[1].tcp.counts().cookies,
+        before,
+        "the flood is forgotten"
+    );
+}
+
+#[test]
+fn a_full_accept_queue_slows_peers() {
+    let mut hosts = Hosts::new();
+    let listener = hosts.listen(80, 2);
+    let clients: Vec<_> = (0..4).map(|_| hosts.connect(80)).collect();
+    hosts.exchange();
+    let first = hosts.accept(listener).unwrap();
+    assert!(hosts.accept(listener).is_some() && hosts.accept(listener).is_none());
+    // The others come when there is room: with their next segment.
+    for client in &clients {
+        assert_eq!(hosts.write(0, *client, b"x"), Poll::Ready(Ok(1)));
+    }
+    hosts.pass(Duration::from_secs(3));
+    assert!(hosts.accept(listener).is_some() && hosts.accept(listener).is_some());
+    assert_eq!(hosts.read(1, first), Poll::Ready(Ok(b"x".to_vec())));
+    let all = clients
+        .iter()
+        .all(|client| hosts.hosts[0].tcp.socket(*client).is_some());
+    assert!(all);
+}
+
+/// A reader that does not read stops its peer, and not the image: the budget holds.
+#[test]
+fn memory_is_bounded_and_comes_back() {
+    let mut hosts = Hosts::new();
+    let (client, server) = hosts.pair();
+    let bytes: Vec<u8> = (0..100_000).map(|n| n as u8).collect();
+    let mut sent = 0;
+    for _ in 0..2000 {
+        if let Poll::Ready(count) = hosts.write(0, client, &bytes[sent % 256..]) {
+            sent += count.unwrap();
+        }
+        hosts.pass(Duration::from_millis(10));
+    }
+    let memory: usize = hosts.hosts[1]
+        .tcp
+        .sockets()
+        .map(|socket| socket.memory())
+        .sum();
+    assert!((100_000..=MEMORY).contains(&memory), "{memory}");
+    let mut read = 0;
+    for _ in 0..20_000 {
+        match hosts.read(1, server) {
+            Poll::Ready(got) => {
+                for byte in got.unwrap() {
+                    assert_eq!(byte, (read % 256) as u8, "at {read}");
+                    read += 1;
+                }
+            }
+            Poll::Pending if read == sent => break,
+            Poll::Pending => {}
+        }
+        hosts.pass(Duration::from_millis(10));
+    }
+    assert_eq!(read, sent);
+    let pool = hosts.hosts[0].wire.pool;
+    assert_eq!(pool.free(), pool.count());
+}
+
+#[test]
+fn no_buffer_is_no_loss() {
+    let mut hosts = Hosts::new();
+    let (client, server) = hosts.pair();
+    assert_eq!(
+        hosts.write(0, client, &[7; 60_000]),
+        Poll::Ready(Ok(60_000))
+    );
+    hosts.hosts[0].wire.buffers = 0;
+    let Host { tcp, wire } = &mut hosts.hosts[0];
+    assert!(!tcp.send(wire, hosts.now));
+    hosts.hosts[0].wire.buffers = usize::MAX;
+    hosts.exchange();
+    assert_eq!(hosts.read(1, server), Poll::Ready(Ok(vec![7; 60_000])));
+    assert_eq!(hosts.hosts[0].tcp.counts().sent_again, 0);
+}
+
+#[test]
+fn a_wrong_checksum_is_counted() {
+    let mut hosts = Hosts::new();
+    let Host { tcp, wire } = &mut hosts.hosts[1];
+    for (len, expected) in [(20, (0, 1)), (19, (1, 1))] {
+        let mut frame = wire.pool.alloc(len).unwrap();
+        frame.bytes_mut().fill(0);
+        frame.bytes_mut()[12] = 0x50;
+        tcp.receive(
+            wire,
+            [10, 0, 0, 9].into(),
+            [10, 0, 0, 2].into(),
+            frame,
+            hosts.now,
+        );
+        let counts = tcp.counts();
+        assert_eq!((counts.malformed, counts.bad_checksum), expected);
+    }
+}

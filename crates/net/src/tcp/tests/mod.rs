@@ -1,0 +1,5 @@
+//! Connections between two ends, over a network that is a function of a seed.
+
+mod hosts;
+mod simulation;
+mod transfers;

@@ -1,0 +1,94 @@
+//! Whole transfers: each byte comes once and in order, whatever the network does.
+
+use super::simulation::{Network, Simulation};
+use crate::tcp::congestion::Algorithm;
+use crate::tcp::{Config, State};
+use core::time::Duration;
+use fastrand::Rng;
+use std::format;
+
+/// Steps after which a transfer hangs.
+const STEPS: u32 = 2_000_000;
+
+/// Until both ends are done, in TIME-WAIT or closed.
+fn run(simulation: &mut Simulation, what: &str) {
+    for _ in 0..STEPS {
+        let done = simulation.ends.iter().all(|end| {
+            let connection = end.connection.as_ref();
+            connection.is_some_and(|c| matches!(c.state(), State::TimeWait | State::Closed))
+        });
+        if done || !simulation.step() {
+            simulation.ends.iter_mut().for_each(|end| end.drain());
+            return;
+        }
+    }
+    let connections = simulation.ends.each_ref().map(|end| end.connection.clone());
+    panic!("{what} hangs: {connections:#?}");
+}
+
+fn random(seed: u64) -> Simulation {
+    let mut rng = Rng::with_seed(seed ^ 0xabcd);
+    let network = Network {
+        lost: *rng.choice(&[0, 0, 1, 10, 50, 200]).unwrap(),
+        doubled: *rng.choice(&[0, 0, 10, 100]).unwrap(),
+        late: *rng.choice(&[0, 0, 10, 300]).unwrap(),
+        jitter: Duration::from_millis(rng.u64(0..60)),
+        delay: Duration::from_micros(*rng.choice(&[10, 1000, 10_000, 100_000]).unwrap()),
+        rate: *rng.choice(&[0, 1 << 17, 1 << 20, 1 << 24]).unwrap(),
+        queue: rng.u64(3000..200_000),
+    };
+    let config = |rng: &mut Rng| Config {
+        receive: *rng
+            .choice(&[3000, 20_000, 65_535, 400_000, 2_000_000])
+            .unwrap(),
+        receive_max: 0,
+        algorithm: *rng.choice(&[Algorithm::Reno, Algorithm::Cubic]).unwrap(),
+        no_delay: rng.bool(),
+        keep_alive: rng.bool().then_some(Duration::from_secs(20)),
+        patience: Duration::from_secs(3600),
+    };
+    let configs = [config(&mut rng), config(&mut rng)];
+    let mut simulation = Simulation::new(seed, network, configs);
+    for end in &mut simulation.ends {
+        end.to_send = *rng.choice(&[0, 1, 1460, 10_000, 100_000]).unwrap();
+        end.send_buffer = *rng.choice(&[1000, 30_000, 300_000]).unwrap();
+        if rng.u32(..4) == 0 {
+            end.pause = Some((rng.u32(500..9000), Duration::from_millis(rng.u64(1..500))));
+        }
+    }
+    simulation
+}
+
+/// Runs in a plain `cargo test`.
+const RUNS: u64 = 300;
+
+/// A failing run is one number: `OUTBOARD_SEEDS=17..18 cargo test -p net each_byte` repeats it.
+fn seeds() -> core::ops::Range<u64> {
+    let Ok(asked) = std::env::var("OUTBOARD_SEEDS") else {
+        return 0..RUNS;
+    };
+    let (first, last) = asked.split_once("..").expect("OUTBOARD_SEEDS=FIRST..LAST");
+    first.parse().unwrap()..last.parse().unwrap()
+}
+
+#[test]
+fn each_byte_comes_once_and_in_order() {
+    for seed in seeds() {
+        let mut simulation = random(seed);
+        let expected = simulation.ends.each_ref().map(|end| end.to_send);
+        match seed % 3 {
+            // Both ends open at once, or one does.
+            0 => simulation.ends.iter_mut().for_each(|end| end.connect()),
+            1 => simulation.ends[0].connect(),
+            _ => simulation.open(),
+        }
+        run(&mut simulation, &format!("seed {seed}"));
+        let read = simulation.ends.each_ref().map(|end| end.read);
+        let failures = simulation
+            .ends
+            .each_ref()
+            .map(|end| end.connection.as_ref().unwrap().failure());
+        assert_eq!(failures, [None, None], "seed {seed}");
+        assert_eq!(read, [expected[1], expected[0]], "seed {seed}");
+    }
+}
