@@ -1,6 +1,6 @@
 //! `outboard ps`: which guests run under a name.
 
-use crate::instance::{self, Instance, Kind};
+use crate::instance::{self, Instance};
 use crate::stats::raw::Raw;
 use crate::stats::{self, table};
 use abi::extension::feature;
@@ -98,7 +98,6 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
 fn row(instance: &Instance, now: u64) -> Result<Row, Error> {
     let description = instance.description();
     let running = instance.is_running().map_err(Error::Instance)?;
-    let nets = description.devices.iter().filter(|d| d.kind == Kind::Net);
     let rules = match description.features & feature::RULES {
         0 => None,
         _ => Some(
@@ -116,7 +115,8 @@ fn row(instance: &Instance, now: u64) -> Result<Row, Error> {
         image: description.image.clone(),
         started: description.started,
         uptime: now.saturating_sub(description.started),
-        ports: nets
+        ports: description
+            .nets()
             .map(|net| Port {
                 name: net.name.clone(),
                 interface: net.interface.clone(),

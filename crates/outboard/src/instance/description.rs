@@ -73,10 +73,15 @@ impl Description {
         }
     }
 
-    /// Names of the networks, in the order of the manifest: the ports that rules speak of.
+    /// The networks, in the order of the manifest, as rules count them.
+    pub fn nets(&self) -> impl Iterator<Item = &Device> {
+        let devices = self.devices.iter();
+        devices.filter(|device| device.kind == Kind::Net)
+    }
+
+    /// Their names: the ports that rules speak of.
     pub fn ports(&self) -> Vec<&str> {
-        let nets = self.devices.iter().filter(|d| d.kind == Kind::Net);
-        nets.map(|device| device.name.as_str()).collect()
+        self.nets().map(|device| device.name.as_str()).collect()
     }
 }
 

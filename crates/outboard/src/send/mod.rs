@@ -6,7 +6,7 @@ mod report;
 mod target;
 
 use crate::frame;
-use crate::instance::{self, Device, Instance, Kind};
+use crate::instance::{self, Device, Instance};
 use crate::rules::trace::Trace;
 use crate::stats;
 use crate::stats::raw::Raw;
@@ -151,10 +151,11 @@ impl std::error::Error for Error {}
 /// It was not sent.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let (instance, port) = find_target(&arguments.target)?;
-    let nets = nets(&instance);
+    let description = instance.description();
+    let nets: Vec<_> = description.nets().collect();
     let device = nets[port];
     let frame = read_frame(&arguments.frame, &device.name)?;
-    let interface = enter(device, instance.description().monitor)?;
+    let interface = enter(device, description.monitor)?;
     let refused = |e| refused(interface, e, frame.len());
     let socket = PacketSocket::open(interface).map_err(refused)?;
     let others = nets.iter().copied();
@@ -162,7 +163,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let ports: Vec<_> = std::iter::once(device).chain(others).collect();
     // Before the text is read: rules that are replaced meanwhile are noticed.
     let watch = Watch::new(&instance, &ports)?;
-    let features = instance.description().features;
+    let features = description.features;
     let trace = match features & feature::RULES {
         0 => None,
         _ => trace(&instance, &frame, port)?,
@@ -188,24 +189,14 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     Ok(report.is_known())
 }
 
-/// The network ports of a guest, in the order of its manifest, as rules count them.
-fn nets(instance: &Instance) -> Vec<&Device> {
-    let devices = &instance.description().devices;
-    devices
-        .iter()
-        .filter(|device| device.kind == Kind::Net)
-        .collect()
-}
-
 /// The guest, and the number of its port.
 fn find_target(target: &str) -> Result<(Instance, usize), Error> {
     let mut instances = Instance::all().map_err(Error::Instance)?;
     instances.retain(|instance| instance.is_running().unwrap_or(false));
     let find = |guest: &str, port: &str| {
         let number = instances.iter().position(|i| i.name() == guest)?;
-        let port = nets(&instances[number])
-            .iter()
-            .position(|d| d.name == port)?;
+        let mut nets = instances[number].description().nets();
+        let port = nets.position(|d| d.name == port)?;
         Some((number, port))
     };
     let found = target::split(target, |guest, port| find(guest, port).is_some());
@@ -214,9 +205,8 @@ fn find_target(target: &str) -> Result<(Instance, usize), Error> {
         None => {
             let ports = instances.iter().flat_map(|instance| {
                 let name = instance.name();
-                nets(instance)
-                    .into_iter()
-                    .map(move |d| format!("{name}-{}", d.name))
+                let nets = instance.description().nets();
+                nets.map(move |d| format!("{name}-{}", d.name))
             });
             Err(Error::Target(target.to_owned(), ports.collect()))
         }
@@ -239,20 +229,15 @@ fn enter(device: &Device, monitor: u32) -> Result<&str, Error> {
     let interface = device.interface.as_ref().ok_or_else(no_tap)?;
     let started = device.tap_namespace;
     let elsewhere = |e| Error::Elsewhere(interface.clone(), e);
-    let here = || {
-        let here = namespace::network().map_err(io::Error::other)?;
-        place::inode(here)
-    };
-    let here = here().map_err(elsewhere)?;
+    let here = namespace::network().map_err(io::Error::other);
+    let here = here.and_then(place::inode).map_err(elsewhere)?;
     let found = place::find(interface, started, monitor);
     if let Ok(Some(there)) = &found {
-        return match place::inode(there) {
-            Ok(inode) if inode == here => Ok(interface),
-            _ => match namespace::enter_network(there.as_fd()) {
-                Ok(()) => Ok(interface),
-                Err(e) => Err(elsewhere(io::Error::other(e))),
-            },
-        };
+        if place::inode(there).ok() != Some(here) {
+            let entered = namespace::enter_network(there.as_fd());
+            entered.map_err(|e| elsewhere(io::Error::other(e)))?;
+        }
+        return Ok(interface);
     }
     // Nobody says where it is now: it is taken to be where it was, if one of its name is there.
     let is_here = || Interfaces::here().is_ok_and(|here| here.is_up(interface).is_ok());

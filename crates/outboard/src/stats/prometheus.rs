@@ -153,7 +153,7 @@ impl Exposition {
         let families: [(&str, &str, Value<Traffic>); 2] = [
             (
                 "rule_frames",
-                "Frames that a rule of the set in force has counted",
+                "Frames that a rule in force has counted",
                 |t| t.frames,
             ),
             (

@@ -1,7 +1,7 @@
 //! What an instance has counted, at one moment, by name: the source of every output.
 
 use super::raw::Raw;
-use crate::instance::{Description, Device, Kind};
+use crate::instance::{Description, Device};
 use abi::extension::feature;
 use abi::share::{
     COUNTERS_PER_PORT, PORT_APPLIANCE, PORT_COUNTERS, PortCounter, RULES_MAX, RulesRefused, SLOTS,
@@ -138,10 +138,9 @@ impl Snapshot {
         let mut notes = Vec::new();
         // What has rules drops frames that it cannot read, and counts them by reason.
         let has_rules = description.features & feature::RULES != 0;
-        let devices = description.devices.iter();
-        let ports = devices.filter(|device| device.kind == Kind::Net);
         Self {
-            ports: ports
+            ports: description
+                .nets()
                 .map(|port| self::port(raw, port, has_rules, &mut notes))
                 .collect(),
             exits: exits(raw, description),
@@ -316,6 +315,7 @@ fn refused(status: &abi::share::RulesStatus) -> Refused {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::instance::Kind;
     use abi::share::{COUNTERS, CaptureHead, Control, RuleCounter, RulesStatus};
     use nf::nft::Limits;
     use proptest::prelude::*;

@@ -190,6 +190,7 @@ pub fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::snapshot::Refused;
     use super::super::snapshot::tests::snapshot;
     use super::*;
     use std::time::Duration;
@@ -215,6 +216,24 @@ rules in force: generation 2
 not captured, because the ring was full: 6 frames
 ";
         assert_eq!(render(&snapshot(), None, false), expected);
+    }
+
+    #[test]
+    fn rules_are_told_apart_by_their_generation() {
+        let mut rules = snapshot().rules.unwrap();
+        assert_eq!(generation(&rules), "generation 2");
+        rules.loaded = 3;
+        rules.refused = Some(Refused {
+            generation: 3,
+            reason: "memory".into(),
+            position: 7,
+        });
+        let last = "rules in force: generation 2, of 3 loaded\n\
+                    generation 3 was refused by the guest: memory, at byte 7\n";
+        let text = super::rules(&rules, None);
+        assert!(text.ends_with(last), "{text}");
+        (rules.generation, rules.loaded) = (0, 0);
+        assert_eq!(generation(&rules), "generation 0, built in");
     }
 
     #[test]
