@@ -283,7 +283,13 @@ fn killed(images: &Images) -> Result<(), Failed> {
     let mut logs = Command::new(images.program("outboard"));
     logs.args(["logs", "fw"]);
     logs.env("XDG_RUNTIME_DIR", &folder.path);
-    let ended = run(&mut logs)?;
+    // The tender ends behind its monitor, and holds the guest's lock until then.
+    let deadline = Instant::now() + PATIENCE;
+    let mut ended = run(&mut logs)?;
+    while ended.stderr.is_empty() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(5));
+        ended = run(&mut logs)?;
+    }
     ended
         .expect_status(0)?
         .expect_stdout("mtu 1500 max 65553\n")?;
