@@ -7,6 +7,8 @@
 
 use crate::ethernet::{Ethernet, Link};
 use crate::icmp::{Refusal, Report};
+use crate::ipv4::Ipv4;
+use crate::ipv6::Ipv6;
 use crate::layer::{Filled, Unsent};
 use crate::version::{Arrived, Packet, Received, Version};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,7 +17,7 @@ use device::{Batch, Frame};
 use ports::Instant;
 
 /// IP over one port.
-pub struct Ip<V4, V6> {
+pub struct Ip<V4 = Ipv4, V6 = Ipv6> {
     /// The link.
     pub link: Ethernet,
     /// IPv4.
@@ -82,10 +84,10 @@ where
     }
 
     /// Which of our addresses packets to `destination` come from; `None` if no route leads there.
-    pub fn source(&self, destination: IpAddr) -> Option<IpAddr> {
+    pub fn source(&self, destination: IpAddr, now: Instant) -> Option<IpAddr> {
         match destination {
-            IpAddr::V4(destination) => self.v4.source(destination).map(IpAddr::V4),
-            IpAddr::V6(destination) => self.v6.source(destination).map(IpAddr::V6),
+            IpAddr::V4(destination) => self.v4.source(destination, now).map(IpAddr::V4),
+            IpAddr::V6(destination) => self.v6.source(destination, now).map(IpAddr::V6),
         }
     }
 
@@ -179,5 +181,177 @@ where
     /// Sends what is queued.
     pub fn flush(&mut self) {
         self.link.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::Prefix;
+    use crate::arp::Detect;
+    use crate::ethernet::Mac;
+    use crate::testing::{self, Wire, at};
+    use alloc::boxed::Box;
+    use device::memory::MemoryPort;
+    use std::vec::Vec;
+
+    struct Host {
+        ip: Ip,
+        wire: Wire,
+        /// Payloads that arrived: protocol and bytes.
+        up: Vec<(u8, Vec<u8>)>,
+    }
+
+    impl Host {
+        fn new(n: u8) -> Self {
+            let (port, wire) = testing::shared(MemoryPort::new("net").with_index(n));
+            let large = testing::large(6);
+            let (mut v4, mut v6) = (Ipv4::new(large, 1), Ipv6::new(large, 1));
+            let own = Prefix::new(Ipv4Addr::new(10, 0, 0, n), 24).unwrap();
+            v4.add_address(own, Detect::Later, at(0));
+            v6.autoconfigure(Mac([2, 0, 0, 0, 0, n]), Detect::Later, at(0));
+            let ip = Ip::new(Ethernet::new(Box::new(port)), v4, v6);
+            Self {
+                ip,
+                wire,
+                up: Vec::new(),
+            }
+        }
+
+        fn turn(&mut self, ms: u64) -> Vec<Vec<u8>> {
+            let mut batch = Batch::new();
+            self.ip.receive(&mut batch);
+            for frame in batch.drain() {
+                if let Some(Arrived::Packet(packet)) = self.ip.accept(frame, at(ms)) {
+                    self.up
+                        .push((packet.protocol, packet.frame.bytes().to_vec()));
+                    if packet.protocol == 99 {
+                        self.ip.refuse(packet, Refusal::Protocol, at(ms));
+                    }
+                }
+            }
+            self.ip.poll(at(ms));
+            self.ip.flush();
+            self.wire.sent()
+        }
+    }
+
+    /// Both take turns until nothing is left on the wire.
+    fn talk(a: &mut Host, b: &mut Host, ms: u64) {
+        for _ in 0..1000 {
+            let (from_a, from_b) = (a.turn(ms), b.turn(ms));
+            if from_a.is_empty() && from_b.is_empty() {
+                return;
+            }
+            from_a.iter().for_each(|frame| b.wire.arrives(frame));
+            from_b.iter().for_each(|frame| a.wire.arrives(frame));
+        }
+        panic!("they never stop");
+    }
+
+    fn local(n: u16) -> IpAddr {
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfe00, n).into()
+    }
+
+    fn peers() -> [IpAddr; 2] {
+        [Ipv4Addr::new(10, 0, 0, 2).into(), local(2)]
+    }
+
+    #[test]
+    fn two_hosts_find_each_other_and_exchange_packets_of_any_size() {
+        for (peer, size) in peers()
+            .into_iter()
+            .flat_map(|peer| [(peer, 3), (peer, 65_000)])
+        {
+            let (mut a, mut b) = (Host::new(1), Host::new(2));
+            // Announcements are over, and both know each other.
+            talk(&mut a, &mut b, 0);
+            talk(&mut a, &mut b, 5000);
+            let source = a.ip.source(peer, at(5000)).unwrap();
+            let mut packet = Packet::new(source, peer, 17);
+            for size in [1, size] {
+                packet.fragment = true;
+                let fill = |place: &mut [u8]| {
+                    place.fill(7);
+                    Filled::new(place.len())
+                };
+                assert_eq!(a.ip.write(packet, size, fill, at(5000)), Ok(()));
+                talk(&mut a, &mut b, 5000);
+            }
+            let lengths: Vec<_> = b.up.iter().map(|(_, bytes)| bytes.len()).collect();
+            assert_eq!(lengths, [1, size], "{peer}");
+            assert!(
+                b.up.iter()
+                    .all(|(_, bytes)| bytes.iter().all(|byte| *byte == 7))
+            );
+        }
+    }
+
+    #[test]
+    fn what_nobody_takes_comes_back_as_a_report() {
+        for peer in peers() {
+            let (mut a, mut b) = (Host::new(1), Host::new(2));
+            talk(&mut a, &mut b, 0);
+            let source = a.ip.source(peer, at(0)).unwrap();
+            let packet = Packet::new(source, peer, 99);
+            let fill = |place: &mut [u8]| {
+                place.fill(7);
+                Filled::new(place.len())
+            };
+            a.ip.write(packet, 8, fill, at(0)).unwrap();
+            let mut reports = Vec::new();
+            for _ in 0..10 {
+                let from_a = a.turn(0);
+                from_a.iter().for_each(|frame| b.wire.arrives(frame));
+                b.turn(0).iter().for_each(|frame| a.wire.arrives(frame));
+                let mut batch = Batch::new();
+                a.ip.receive(&mut batch);
+                for frame in batch.drain() {
+                    if let Some(Arrived::Report(report)) = a.ip.accept(frame, at(0)) {
+                        reports.push(report);
+                    }
+                }
+            }
+            let report = Report {
+                kind: crate::icmp::Kind::Protocol,
+                source,
+                destination: peer,
+                protocol: 99,
+                len: if peer.is_ipv4() { 28 } else { 48 },
+                transport: [7; 8],
+            };
+            assert_eq!(reports, [report]);
+        }
+    }
+
+    #[test]
+    fn sizes_and_routes_are_those_of_the_version() {
+        let mut host = Host::new(1);
+        let [v4, v6] = peers();
+        assert_eq!(
+            (host.ip.mtu(v4, at(0)), host.ip.largest(v4, at(0))),
+            (1500, 1480)
+        );
+        assert_eq!(
+            (host.ip.mtu(v6, at(0)), host.ip.largest(v6, at(0))),
+            (1500, 1460)
+        );
+        let both = Packet::new(v4, v6, 6);
+        let written = host.ip.write(both, 0, |_| Filled::new(0), at(0));
+        assert_eq!(written, Err(Unsent::NoRoute));
+        let mut report = Report {
+            kind: crate::icmp::Kind::TooBig { mtu: 1300 },
+            source: local(1),
+            destination: v6,
+            protocol: 6,
+            len: 1500,
+            transport: [0; 8],
+        };
+        assert_eq!(host.ip.too_big(&report, true, at(0)), Some(1300));
+        report.destination = v4;
+        assert_eq!(host.ip.too_big(&report, true, at(0)), None);
+        assert_eq!(host.ip.mtu(v6, at(0)), 1300);
+        host.ip.confirm(v4, at(0));
+        assert!(host.ip.deadline().is_some());
     }
 }

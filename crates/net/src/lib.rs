@@ -22,6 +22,7 @@ pub mod icmp;
 mod ident;
 pub mod ip;
 pub mod ipv4;
+pub mod ipv6;
 pub mod layer;
 pub mod neighbour;
 pub mod path_mtu;

@@ -168,6 +168,12 @@ impl<A: Address, W> Neighbours<A, W> {
         Some(mac)
     }
 
+    /// Where a neighbour is, without the intent to send to it.
+    pub fn mac(&self, neighbour: A) -> Option<Mac> {
+        let entry = self.entries.get(&neighbour)?;
+        (!matches!(entry.state, State::Incomplete(_))).then_some(entry.mac)
+    }
+
     /// Keeps a packet for a neighbour whose address [`Self::lookup`] did not know; a request is due
     /// then.
     ///

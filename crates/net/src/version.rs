@@ -116,7 +116,7 @@ pub trait Version<L: Link> {
     type Address: Address;
 
     /// Which of our addresses packets to `destination` come from; `None` if no route leads there.
-    fn source(&self, destination: Self::Address) -> Option<Self::Address>;
+    fn source(&self, destination: Self::Address, now: Instant) -> Option<Self::Address>;
 
     /// Largest packet that the whole path to `destination` is known to carry, in bytes.
     fn mtu(&self, link: &L, destination: Self::Address, now: Instant) -> usize;

@@ -451,7 +451,7 @@ pub(crate) fn on_wire(filled: Filled) -> usize {
 impl<L: Link, R: Resolve> Version<L> for Ipv4<R> {
     type Address = Ipv4Addr;
 
-    fn source(&self, destination: Ipv4Addr) -> Option<Ipv4Addr> {
+    fn source(&self, destination: Ipv4Addr, _: Instant) -> Option<Ipv4Addr> {
         let usable = || {
             let own = self.addresses.iter();
             own.filter(|own| self.resolver.is_usable(own.address()))

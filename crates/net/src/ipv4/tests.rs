@@ -249,7 +249,7 @@ fn a_packet_without_a_route_or_way_is_not_sent() {
     });
     assert_eq!(host.write(to([192, 0, 2, 1]), b""), Ok(()));
     assert_eq!(
-        Version::<Ethernet>::source(&host.ipv4, [192, 0, 2, 1].into()),
+        Version::<Ethernet>::source(&host.ipv4, [192, 0, 2, 1].into(), at(0)),
         Some(OURS)
     );
 }
@@ -276,7 +276,7 @@ fn a_source_lies_in_the_network_of_the_next_hop() {
     let other = Ipv4Addr::new(10, 9, 0, 1);
     ipv4.add_address(network(OURS), Detect::Later, at(0));
     ipv4.add_address(network(other), Detect::Later, at(0));
-    let source = |ipv4: &Ipv4, to: [u8; 4]| Version::<Ethernet>::source(ipv4, to.into());
+    let source = |ipv4: &Ipv4, to: [u8; 4]| Version::<Ethernet>::source(ipv4, to.into(), at(0));
     assert_eq!(source(&ipv4, [10, 9, 0, 7]), Some(other));
     assert_eq!(source(&ipv4, [10, 9, 0, 255]), Some(other));
     assert_eq!(source(&ipv4, [255; 4]), Some(OURS));

@@ -1,0 +1,285 @@
+//! Neighbour Discovery at work (RFC 4861, 7.2; RFC 4862): neighbours, routers, our own addresses.
+
+use super::addresses::{Addresses, solicited};
+use super::nd::{self, Announced, Message};
+use super::routers::Routers;
+use super::{HEADER, Header, MTU_MIN, emit, group_mac, icmp};
+use crate::address::Prefix;
+use crate::arp::Detect;
+use crate::ethernet::{Link, Mac, Unaddressed};
+use crate::layer::{Filled, Unsent};
+use crate::neighbour::{Heard, Neighbours};
+use crate::random::Random;
+use core::net::Ipv6Addr;
+use device::ethernet::TYPE_IPV6;
+use ports::Instant;
+use smoltcp::wire::NdiscRepr;
+
+/// Bits of the part of an address that a station chooses (RFC 4862, 5.5.3 d; RFC 2464, 4).
+const PREFIX_BITS: u8 = 64;
+
+/// What is known of the link.
+pub(super) struct Discovery {
+    pub addresses: Addresses,
+    pub neighbours: Neighbours<Ipv6Addr, Unaddressed>,
+    pub routers: Routers,
+    /// Largest packet on this link, as a router says.
+    pub mtu: usize,
+    /// Whether addresses in announced prefixes are chosen, and how they are checked.
+    autonomous: Option<Detect>,
+    random: Random,
+}
+
+impl Discovery {
+    pub fn new(seed: u64) -> Self {
+        Self {
+            addresses: Addresses::new(seed),
+            neighbours: Neighbours::default(),
+            routers: Routers::new(),
+            mtu: usize::MAX,
+            autonomous: None,
+            random: Random::new(seed),
+        }
+    }
+
+    /// Chooses a link-local address, and asks for routers.
+    pub fn start(&mut self, mac: Mac, detect: Detect, now: Instant) {
+        let network = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
+        if let Some(local) = chosen(network, mac) {
+            self.addresses
+                .add(local, detect, super::Lifetimes::INFINITE, now);
+        }
+        self.autonomous = Some(detect);
+        self.routers.ask(&mut self.random, now);
+    }
+
+    /// Keeps a packet until its neighbour is found.
+    pub fn hold(
+        &mut self,
+        link: &mut impl Link,
+        neighbour: Ipv6Addr,
+        packet: Unaddressed,
+        now: Instant,
+    ) -> Result<(), Unsent> {
+        let held = self.neighbours.hold(neighbour, packet, now);
+        self.poll(link, now);
+        held.map_err(|_| Unsent::NoNeighbour)
+    }
+
+    /// Takes a message from `source`, whose frame came from `from`.
+    pub fn receive(
+        &mut self,
+        link: &mut impl Link,
+        source: Ipv6Addr,
+        from: Mac,
+        message: Message,
+        now: Instant,
+    ) {
+        if from == link.mac() {
+            // Our own, come back from the network.
+            return;
+        }
+        match message {
+            Message::Solicit { target, mac } => {
+                self.solicited(link, source, from, target, mac, now)
+            }
+            Message::Advertise {
+                target,
+                mac,
+                solicited,
+                replaces,
+            } => {
+                // RFC 4862, 5.4.4. Of an address that we use, the other one has to let go.
+                self.addresses.conflict(target);
+                if !self.addresses.is_own(target) {
+                    let known = self.neighbours.mac(target);
+                    let heard = if solicited {
+                        Heard::Answer
+                    } else {
+                        Heard::Announcement
+                    };
+                    match mac.or(known) {
+                        // RFC 4861, 7.2.5: who must not replace an address only adds one.
+                        Some(mac) if replaces || known.is_none_or(|known| known == mac) => {
+                            self.learn(link, target, mac, heard, now);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            Message::Router {
+                mac,
+                lifetime,
+                mtu,
+                prefixes,
+                ..
+            } => {
+                self.routers.learn(source, lifetime, now);
+                if let Some(mac) = mac {
+                    self.learn(link, source, mac, Heard::Question, now);
+                }
+                // RFC 4861, 6.3.4.
+                if let Some(mtu) = mtu.map(|mtu| mtu as usize)
+                    && mtu >= MTU_MIN
+                {
+                    self.mtu = mtu;
+                }
+                for prefix in prefixes {
+                    self.announced(link.mac(), prefix, now);
+                }
+            }
+        }
+    }
+
+    /// Does what is due.
+    pub fn poll(&mut self, link: &mut impl Link, now: Instant) {
+        while let Some(target) = self.addresses.next_solicitation(now) {
+            // RFC 4862, 5.4.2.
+            let message = nd::solicit(target, None);
+            let group = solicited(target);
+            send(
+                link,
+                Ipv6Addr::UNSPECIFIED,
+                group,
+                group_mac(group),
+                message,
+            );
+        }
+        if self.routers.take_solicitation(now) {
+            let local = self.addresses.source(nd::ALL_ROUTERS, now);
+            let message = nd::solicit_routers(local.map(|_| link.mac()));
+            let source = local.unwrap_or(Ipv6Addr::UNSPECIFIED);
+            let to = group_mac(nd::ALL_ROUTERS);
+            send(link, source, nd::ALL_ROUTERS, to, message);
+        }
+        while let Some(request) = self.neighbours.next_request(now) {
+            let target = request.neighbour;
+            let Some(source) = self.addresses.source(target, now) else {
+                continue;
+            };
+            let message = nd::solicit(target, Some(link.mac()));
+            match request.last {
+                Some(mac) => send(link, source, target, mac, message),
+                None => {
+                    let group = solicited(target);
+                    send(link, source, group, group_mac(group), message);
+                }
+            }
+        }
+    }
+
+    /// When [`Self::poll`] has something to do.
+    pub fn deadline(&self) -> Option<Instant> {
+        let addresses = self.addresses.deadline().into_iter();
+        addresses
+            .chain(self.routers.deadline())
+            .chain(self.neighbours.deadline())
+            .min()
+    }
+
+    /// Somebody asks who has `target` (RFC 4861, 7.2.3 and 7.2.4).
+    fn solicited(
+        &mut self,
+        link: &mut impl Link,
+        source: Ipv6Addr,
+        from: Mac,
+        target: Ipv6Addr,
+        mac: Option<Mac>,
+        now: Instant,
+    ) {
+        let probe = source.is_unspecified();
+        if probe {
+            // RFC 4862, 5.4.3: two who want the same address both let go.
+            self.addresses.conflict(target);
+        }
+        if !self.addresses.is_usable(target) || self.addresses.is_own(source) {
+            return;
+        }
+        let message = nd::advertise(target, link.mac(), !probe);
+        if probe {
+            send(
+                link,
+                target,
+                nd::ALL_NODES,
+                group_mac(nd::ALL_NODES),
+                message,
+            );
+            return;
+        }
+        if let Some(mac) = mac {
+            self.learn(link, source, mac, Heard::Question, now);
+        }
+        send(link, target, source, mac.unwrap_or(from), message);
+    }
+
+    fn learn(
+        &mut self,
+        link: &mut impl Link,
+        neighbour: Ipv6Addr,
+        mac: Mac,
+        heard: Heard,
+        now: Instant,
+    ) {
+        for packet in self.neighbours.learn(neighbour, mac, heard, now) {
+            link.address(mac, packet);
+        }
+    }
+
+    /// A router tells of a prefix (RFC 4861, 6.3.4; RFC 4862, 5.5.3).
+    fn announced(&mut self, mac: Mac, announced: Announced, now: Instant) {
+        let Announced {
+            prefix,
+            on_link,
+            autonomous,
+            lifetimes,
+        } = announced;
+        if on_link {
+            self.routers.learn_on_link(prefix, lifetimes.valid, now);
+        }
+        let Some(detect) = self.autonomous.filter(|_| autonomous) else {
+            return;
+        };
+        if prefix.bits() != PREFIX_BITS {
+            return;
+        }
+        if let Some(own) = chosen(prefix.address(), mac)
+            && !self.addresses.renew(own.address(), lifetimes, now)
+            && lifetimes.valid.is_none_or(|valid| now < valid)
+        {
+            self.addresses.add(own, detect, lifetimes, now);
+        }
+    }
+}
+
+/// Our address in a network of [`PREFIX_BITS`] (RFC 2464, 4).
+fn chosen(network: Ipv6Addr, Mac([a, b, c, d, e, f]): Mac) -> Option<Prefix<Ipv6Addr>> {
+    let station = u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
+    let network = network.to_bits() >> PREFIX_BITS << PREFIX_BITS;
+    Prefix::new(
+        Ipv6Addr::from_bits(network | u128::from(station)),
+        PREFIX_BITS,
+    )
+}
+
+/// Sends a message. Without a buffer it is lost, as it may be on the link: timers send it again.
+fn send(
+    link: &mut impl Link,
+    source: Ipv6Addr,
+    destination: Ipv6Addr,
+    to: Mac,
+    message: NdiscRepr<'_>,
+) {
+    let header = Header {
+        class: 0,
+        payload: 0,
+        next: icmp::PROTOCOL,
+        hops: nd::HOPS,
+        source,
+        destination,
+    };
+    let _ = link.write(to, TYPE_IPV6, HEADER + nd::LEN_MAX, |place| {
+        emit(header, place, |place| {
+            Filled::new(nd::write(message, source, destination, place))
+        })
+    });
+}
