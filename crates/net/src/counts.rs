@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 /// Most reasons of one kind.
 const REASONS_MAX: usize = 24;
 
-/// Why something was dropped or refused. [`reasons`](crate::counts::reasons) makes such an enum.
+/// Why something was dropped or refused.
 pub trait Reason: Copy + 'static {
     /// The name of each reason, in order, as statistics show it.
     const NAMES: &'static [&'static str];

@@ -5,6 +5,20 @@
 //!
 //! Decisions are pure functions: time is a parameter, and what a connection knows is plain data
 //! ([`tcp`]).
+//!
+//! Read in this order:
+//!
+//! | module | what |
+//! |---|---|
+//! | [`layer`] | what layers hand to each other on the way down |
+//! | [`ethernet`] | frames of a port; [`layers`]: ports that wrap ports |
+//! | [`neighbour`], [`arp`] | link addresses of neighbours, and how IPv4 asks for them |
+//! | [`address`], [`routes`], [`path_mtu`], [`reassembly`] | what both versions of IP share |
+//! | [`version`] | what each version gives to the layers above |
+//! | [`ipv4`], [`ipv6`], [`icmp`] | the versions |
+//! | [`ip`] | both over one port |
+//! | [`udp`], [`tcp`] | transport |
+//! | [`counts`], [`random`] | events by reason; numbers from a seed |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -24,6 +38,7 @@ pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
 pub mod layer;
+pub mod layers;
 pub mod neighbour;
 pub mod path_mtu;
 pub mod random;
@@ -32,4 +47,5 @@ pub mod routes;
 pub mod tcp;
 #[cfg(test)]
 mod testing;
+pub mod udp;
 pub mod version;

@@ -1,0 +1,512 @@
+//! UDP (RFC 768): its header, and sockets whose queues hold the frames in which datagrams came.
+
+use crate::address::pseudo_sum;
+use crate::counts::{Counts, reasons};
+use crate::layer::Filled;
+use crate::version::Received;
+use alloc::collections::{BTreeMap, VecDeque};
+use core::net::{IpAddr, SocketAddr};
+use device::{Checksum, Frame, Offload, checksum};
+
+/// Its number as a protocol of IP.
+pub const PROTOCOL: u8 = 17;
+/// Bytes of a header.
+pub const HEADER: usize = 8;
+/// Sockets at once.
+pub const SOCKETS_MAX: usize = 1024;
+/// Datagrams that wait in one socket.
+pub const QUEUE_MAX: usize = 64;
+/// Datagrams that wait in all sockets: each keeps a buffer from the port.
+pub const QUEUED_MAX: usize = 128;
+
+/// Where the checksum lies in the header.
+const CHECKSUM: u16 = 6;
+/// Ports that sockets are given which ask for none (RFC 6335, 6).
+const EPHEMERAL: core::ops::RangeInclusive<u16> = 49_152..=65_535;
+
+/// Has a datagram filled in behind its header, in the place that IP gave. The checksum is left to
+/// the port. [`HEADER`] more bytes than the payload are to be asked for.
+#[inline]
+pub fn emit(
+    source: SocketAddr,
+    destination: SocketAddr,
+    place: &mut [u8],
+    fill: impl FnOnce(&mut [u8]) -> usize,
+) -> Filled {
+    let Some((header, payload)) = place.split_first_chunk_mut::<HEADER>() else {
+        return Filled::new(0);
+    };
+    let room = payload.len();
+    let len = HEADER + fill(payload).min(room);
+    let pseudo = pseudo_sum(source.ip(), destination.ip(), PROTOCOL, len);
+    header[..2].copy_from_slice(&source.port().to_be_bytes());
+    header[2..4].copy_from_slice(&destination.port().to_be_bytes());
+    header[4..6].copy_from_slice(&(len as u16).to_be_bytes());
+    header[6..].copy_from_slice(&checksum::fold(pseudo).to_ne_bytes());
+    Filled {
+        len,
+        offload: Offload {
+            checksum: Some(Checksum {
+                start: 0,
+                offset: CHECKSUM,
+            }),
+            gso: None,
+        },
+    }
+}
+
+reasons! {
+    /// Why a received datagram was dropped.
+    pub enum Dropped {
+        /// It is longer than its packet, or shorter than its header.
+        Length = "udp_length",
+        /// Its checksum is wrong, or is missing over IPv6.
+        Checksum = "udp_checksum",
+        /// It comes from no port, to which nobody can answer, or goes to none.
+        Port = "udp_port",
+        /// Nobody listens.
+        NoSocket = "udp_no_socket",
+        /// Too many wait already.
+        Full = "udp_full",
+    }
+}
+
+/// The ports of a datagram, checked, and its length.
+fn parse(packet: &Received) -> Result<(u16, u16, usize), Dropped> {
+    let bytes = packet.frame.bytes();
+    let header: &[u8; HEADER] = bytes.first_chunk().ok_or(Dropped::Length)?;
+    let [s0, s1, d0, d1, l0, l1, c0, c1] = *header;
+    let len = usize::from(u16::from_be_bytes([l0, l1]));
+    let datagram = bytes
+        .get(..len)
+        .filter(|_| len >= HEADER)
+        .ok_or(Dropped::Length)?;
+    // Over IPv4 it may be missing (RFC 768); over IPv6 not (RFC 8200, 8.1).
+    let missing = [c0, c1] == [0, 0] && packet.source.is_ipv4();
+    let left_open = packet.frame.offload().checksum.is_some();
+    if !missing && !left_open {
+        let pseudo = pseudo_sum(packet.source, packet.destination, PROTOCOL, len);
+        let none = [c0, c1] == [0, 0];
+        if none || checksum::fold(checksum::sum(datagram) + pseudo) != 0xffff {
+            return Err(Dropped::Checksum);
+        }
+    }
+    let (source, destination) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
+    if source == 0 || destination == 0 {
+        return Err(Dropped::Port);
+    }
+    Ok((source, destination, len))
+}
+
+/// A datagram that waits in a socket.
+#[derive(Debug)]
+pub struct Datagram {
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// Which of our addresses, or which group, it went to.
+    pub to: IpAddr,
+    /// Its payload.
+    pub frame: Frame,
+}
+
+/// Names a socket until it is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Socket(u32);
+
+/// Why a socket was not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindError {
+    /// Another one has that address and port.
+    InUse,
+    /// There are too many sockets.
+    TooMany,
+}
+
+/// What datagrams a socket takes. Of several that would take one, that with the most parts does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    port: u16,
+    /// `None` takes what goes to any address.
+    local: Option<IpAddr>,
+    /// `None` takes what comes from anybody.
+    peer: Option<SocketAddr>,
+}
+
+#[derive(Debug)]
+struct Open {
+    key: Key,
+    queue: VecDeque<Datagram>,
+}
+
+/// The sockets.
+#[derive(Debug, Default)]
+pub struct Udp {
+    by_key: BTreeMap<Key, Socket>,
+    sockets: BTreeMap<Socket, Open>,
+    last: u32,
+    queued: usize,
+    dropped: Counts<Dropped>,
+}
+
+impl Udp {
+    /// No socket.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Opens a socket for what goes to `port`, at one of our addresses or at all. Port 0 chooses a
+    /// free one: the first from `hint` on, which should be random (RFC 6056, 3.3.1).
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn bind(
+        &mut self,
+        local: Option<IpAddr>,
+        port: u16,
+        hint: u16,
+    ) -> Result<Socket, BindError> {
+        let key = |port| Key {
+            port,
+            local,
+            peer: None,
+        };
+        let port = if port == 0 {
+            self.free_port(hint, key)?
+        } else {
+            port
+        };
+        self.open(key(port))
+    }
+
+    /// Opens a socket for one peer's datagrams to one of our addresses. It goes before those that
+    /// take anybody's.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn connect(
+        &mut self,
+        local: IpAddr,
+        port: u16,
+        hint: u16,
+        peer: SocketAddr,
+    ) -> Result<Socket, BindError> {
+        let key = |port| Key {
+            port,
+            local: Some(local),
+            peer: Some(peer),
+        };
+        let port = if port == 0 {
+            self.free_port(hint, key)?
+        } else {
+            port
+        };
+        self.open(key(port))
+    }
+
+    /// Closes a socket; what waits in it is dropped.
+    pub fn close(&mut self, socket: Socket) {
+        if let Some(open) = self.sockets.remove(&socket) {
+            self.by_key.remove(&open.key);
+            self.queued -= open.queue.len();
+        }
+    }
+
+    /// The port of a socket.
+    pub fn port(&self, socket: Socket) -> Option<u16> {
+        Some(self.sockets.get(&socket)?.key.port)
+    }
+
+    /// The next datagram of a socket.
+    pub fn receive(&mut self, socket: Socket) -> Option<Datagram> {
+        let datagram = self.sockets.get_mut(&socket)?.queue.pop_front()?;
+        self.queued -= 1;
+        Some(datagram)
+    }
+
+    /// Takes a packet of [`PROTOCOL`]; whose it is now.
+    ///
+    /// # Errors
+    /// The packet, if nobody listens at its port: its sender is to be told.
+    pub fn accept(&mut self, packet: Received) -> Result<Option<Socket>, Received> {
+        let (source, destination, len) = match parse(&packet) {
+            Ok(ports) => ports,
+            Err(reason) => {
+                self.dropped.add(reason);
+                return Ok(None);
+            }
+        };
+        let from = SocketAddr::new(packet.source, source);
+        let Some(socket) = self.find(packet.destination, destination, from) else {
+            self.dropped.add(Dropped::NoSocket);
+            return Err(packet);
+        };
+        let Some(open) = self.sockets.get_mut(&socket) else {
+            return Ok(None);
+        };
+        if open.queue.len() >= QUEUE_MAX || self.queued >= QUEUED_MAX {
+            self.dropped.add(Dropped::Full);
+            return Ok(None);
+        }
+        let mut frame = packet.frame;
+        frame.truncate(len);
+        frame.set_offload(Offload::NONE);
+        if frame.pop_front(HEADER) {
+            let to = packet.destination;
+            open.queue.push_back(Datagram { from, to, frame });
+            self.queued += 1;
+        }
+        Ok(Some(socket))
+    }
+
+    /// The socket that sent a datagram which an ICMP error quotes: `transport` is the beginning of
+    /// its header, `source` our address.
+    pub fn quoted(
+        &self,
+        source: IpAddr,
+        destination: IpAddr,
+        transport: &[u8; HEADER],
+    ) -> Option<Socket> {
+        let [s0, s1, d0, d1, ..] = *transport;
+        let peer = SocketAddr::new(destination, u16::from_be_bytes([d0, d1]));
+        self.find(source, u16::from_be_bytes([s0, s1]), peer)
+    }
+
+    /// What was dropped.
+    pub fn dropped(&self) -> &Counts<Dropped> {
+        &self.dropped
+    }
+
+    fn open(&mut self, key: Key) -> Result<Socket, BindError> {
+        if self.by_key.contains_key(&key) {
+            return Err(BindError::InUse);
+        }
+        if self.sockets.len() >= SOCKETS_MAX {
+            return Err(BindError::TooMany);
+        }
+        // Numbers come again after four billion sockets; those that are open are passed over.
+        loop {
+            self.last = self.last.wrapping_add(1);
+            if !self.sockets.contains_key(&Socket(self.last)) {
+                break;
+            }
+        }
+        let socket = Socket(self.last);
+        self.by_key.insert(key, socket);
+        let queue = VecDeque::with_capacity(QUEUE_MAX);
+        self.sockets.insert(socket, Open { key, queue });
+        Ok(socket)
+    }
+
+    /// There are more ports than sockets, so that one is free.
+    fn free_port(&self, hint: u16, key: impl Fn(u16) -> Key) -> Result<u16, BindError> {
+        let (first, last) = (*EPHEMERAL.start(), *EPHEMERAL.end());
+        let count = last - first + 1;
+        (0..count)
+            .map(|n| first + (hint % count + n) % count)
+            .find(|port| !self.by_key.contains_key(&key(*port)))
+            .ok_or(BindError::TooMany)
+    }
+
+    #[inline]
+    fn find(&self, local: IpAddr, port: u16, peer: SocketAddr) -> Option<Socket> {
+        let local = Some(local);
+        let keys = [(local, Some(peer)), (local, None), (None, None)];
+        keys.into_iter().find_map(|(local, peer)| {
+            let key = Key { port, local, peer };
+            self.by_key.get(&key).copied()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use proptest::prelude::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    const OURS: &str = "10.0.0.1:53";
+    const PEER: &str = "10.0.0.2:4000";
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    /// The bytes of a datagram with its checksum complete.
+    fn datagram(from: &str, to: &str, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER + payload.len()];
+        let filled = emit(address(from), address(to), &mut bytes, |place| {
+            place.copy_from_slice(payload);
+            payload.len()
+        });
+        assert_eq!(filled.len, bytes.len());
+        filled.offload.complete_checksum(&mut bytes);
+        bytes
+    }
+
+    fn packet(from: &str, to: &str, bytes: &[u8]) -> Received {
+        Received {
+            source: address(from).ip(),
+            destination: address(to).ip(),
+            unicast: true,
+            protocol: PROTOCOL,
+            class: 0,
+            header: 0,
+            frame: testing::frame(bytes),
+        }
+    }
+
+    fn accept(udp: &mut Udp, from: &str, to: &str) -> Option<Socket> {
+        let packet = packet(from, to, &datagram(from, to, b"hello"));
+        udp.accept(packet).unwrap_or(None)
+    }
+
+    #[test]
+    fn a_datagram_waits_in_the_frame_in_which_it_came() {
+        let mut udp = Udp::new();
+        let socket = udp.bind(None, 53, 0).unwrap();
+        let mut bytes = datagram(PEER, OURS, b"hello");
+        bytes.push(0);
+        let packet = packet(PEER, OURS, &bytes);
+        let place = packet.frame.bytes()[HEADER..].as_ptr();
+        assert_eq!(udp.accept(packet).unwrap(), Some(socket));
+        let datagram = udp.receive(socket).unwrap();
+        assert_eq!(datagram.frame.bytes(), b"hello");
+        assert_eq!(datagram.frame.bytes().as_ptr(), place);
+        assert_eq!(
+            (datagram.from, datagram.to),
+            (address(PEER), address(OURS).ip())
+        );
+        assert!(udp.receive(socket).is_none());
+    }
+
+    #[test]
+    fn the_socket_with_the_most_parts_takes_it() {
+        let mut udp = Udp::new();
+        let (ours, peer) = (address(OURS).ip(), address(PEER));
+        let any = udp.bind(None, 53, 0).unwrap();
+        let local = udp.bind(Some(ours), 53, 0).unwrap();
+        let one = udp.connect(ours, 53, 0, peer).unwrap();
+        assert_eq!(accept(&mut udp, PEER, OURS), Some(one));
+        assert_eq!(accept(&mut udp, "10.0.0.2:4001", OURS), Some(local));
+        assert_eq!(accept(&mut udp, PEER, "10.0.0.9:53"), Some(any));
+        assert_eq!(accept(&mut udp, "[fe80::2]:9", "[fe80::1]:53"), Some(any));
+        assert_eq!(udp.bind(None, 53, 0), Err(BindError::InUse));
+        udp.close(one);
+        assert_eq!(accept(&mut udp, PEER, OURS), Some(local));
+        let quoted: [u8; 8] = datagram(OURS, PEER, b"")[..8].try_into().unwrap();
+        assert_eq!(udp.quoted(ours, peer.ip(), &quoted), Some(local));
+    }
+
+    #[test]
+    fn who_asks_for_no_port_gets_a_free_one() {
+        let mut udp = Udp::new();
+        let ports = [5, 5, 65_535].map(|hint| {
+            let socket = udp.bind(None, 0, hint).unwrap();
+            udp.port(socket).unwrap()
+        });
+        assert_eq!(ports, [49_157, 49_158, 65_535]);
+    }
+
+    #[test]
+    fn each_bad_datagram_has_its_reason() {
+        let mut udp = Udp::new();
+        udp.bind(None, 53, 0).unwrap();
+        let mut dropped = |from: &str, edit: fn(&mut Vec<u8>)| {
+            let to = if from.starts_with('[') {
+                "[fe80::1]:53"
+            } else {
+                OURS
+            };
+            let mut bytes = datagram(from, to, b"hello");
+            edit(&mut bytes);
+            let before = udp.dropped().clone();
+            assert!(matches!(udp.accept(packet(from, to, &bytes)), Ok(None)));
+            let now = udp.dropped().iter().zip(before.iter());
+            let name = now
+                .filter(|(now, before)| now.1 > before.1)
+                .map(|(now, _)| now.0);
+            name.last()
+        };
+        assert_eq!(dropped(PEER, |bytes| bytes.truncate(7)), Some("udp_length"));
+        assert_eq!(
+            dropped(PEER, |bytes| bytes.truncate(12)),
+            Some("udp_length")
+        );
+        assert_eq!(dropped(PEER, |bytes| bytes[5] = 7), Some("udp_length"));
+        assert_eq!(dropped(PEER, |bytes| bytes[9] ^= 1), Some("udp_checksum"));
+        let without = |bytes: &mut Vec<u8>| bytes[6..8].fill(0);
+        assert_eq!(dropped("[fe80::2]:9", without), Some("udp_checksum"));
+        assert_eq!(dropped("10.0.0.2:0", |_| {}), Some("udp_port"));
+        let mut ipv4 = datagram(PEER, OURS, b"hello");
+        without(&mut ipv4);
+        assert!(matches!(udp.accept(packet(PEER, OURS, &ipv4)), Ok(Some(_))));
+    }
+
+    #[test]
+    fn a_checksum_that_is_left_open_is_not_looked_at() {
+        let mut udp = Udp::new();
+        udp.bind(None, 53, 0).unwrap();
+        let mut bytes = vec![0; 13];
+        let filled = emit(address(PEER), address(OURS), &mut bytes, |place| {
+            place.len()
+        });
+        let mut packet = packet(PEER, OURS, &bytes);
+        packet.frame.set_offload(filled.offload);
+        assert!(matches!(udp.accept(packet), Ok(Some(_))));
+    }
+
+    #[test]
+    fn nobody_listening_gives_the_packet_back() {
+        let mut udp = Udp::new();
+        let bytes = datagram(PEER, OURS, b"hello");
+        let refused = udp.accept(packet(PEER, OURS, &bytes)).unwrap_err();
+        assert_eq!(refused.frame.bytes(), bytes);
+        assert_eq!(udp.dropped().get(Dropped::NoSocket), 1);
+    }
+
+    #[test]
+    fn floods_and_sockets_are_bounded() {
+        let mut udp = Udp::new();
+        let sockets: Vec<_> = (0..2000)
+            .filter_map(|_| udp.bind(None, 0, 0).ok())
+            .collect();
+        assert_eq!(sockets.len(), SOCKETS_MAX);
+        assert_eq!(udp.bind(None, 0, 0), Err(BindError::TooMany));
+        for n in [0, 1, 2, 3] {
+            let to = std::format!("10.0.0.1:{}", udp.port(sockets[n]).unwrap());
+            (0..100).for_each(|_| {
+                accept(&mut udp, PEER, &to);
+            });
+        }
+        let waits = |udp: &Udp, n: usize| udp.sockets[&sockets[n]].queue.len();
+        assert_eq!([0, 1, 2].map(|n| waits(&udp, n)), [QUEUE_MAX, QUEUE_MAX, 0]);
+        assert_eq!(udp.dropped().get(Dropped::Full), 400 - QUEUED_MAX as u64);
+        udp.close(sockets[0]);
+        assert_eq!(udp.queued, QUEUE_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_emitted_is_parsed(
+            ports in (1u16.., 1u16..),
+            payload in proptest::collection::vec(any::<u8>(), 0..200),
+            v6: bool,
+        ) {
+            let hosts = if v6 { ["[fe80::2]", "[fe80::1]"] } else { ["10.0.0.2", "10.0.0.1"] };
+            let from = std::format!("{}:{}", hosts[0], ports.0);
+            let to = std::format!("{}:{}", hosts[1], ports.1);
+            let bytes = datagram(&from, &to, &payload);
+            let read = parse(&packet(&from, &to, &bytes));
+            prop_assert_eq!(read, Ok((ports.0, ports.1, bytes.len())));
+        }
+
+        #[test]
+        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let mut udp = Udp::new();
+            udp.bind(None, 53, 0).unwrap();
+            let _ = udp.accept(packet(PEER, OURS, &bytes));
+        }
+    }
+}
