@@ -207,10 +207,16 @@ impl Arp {
         self.neighbours.trouble()
     }
 
-    /// Whom requests come from.
-    fn sender(&self) -> Ipv4Addr {
-        let usable = self.claims.iter().find(|claim| claim.is_usable());
-        usable.map_or(Ipv4Addr::UNSPECIFIED, |claim| claim.address)
+    /// Whom requests for `target` come from: the address that shares most of its network, since
+    /// some stations answer no other.
+    fn sender(&self, target: Ipv4Addr) -> Ipv4Addr {
+        let near = |claim: &&Claim| {
+            let differ = claim.address.to_bits() ^ target.to_bits();
+            differ.leading_zeros()
+        };
+        let usable = self.claims.iter().filter(|claim| claim.is_usable());
+        let nearest = usable.max_by_key(near);
+        nearest.map_or(Ipv4Addr::UNSPECIFIED, |claim| claim.address)
     }
 
     fn handle(
@@ -330,7 +336,7 @@ impl Resolve for Arp {
             }
         }
         while let Some(request) = self.neighbours.next_request(now) {
-            let sender = self.sender();
+            let sender = self.sender(request.neighbour);
             send(
                 link,
                 ArpOperation::Request,
@@ -552,6 +558,27 @@ mod tests {
         let sent = [&MAC.0[..], &[2, 0, 0, 0, 0, 0, 8, 0], b"abc"].concat();
         assert_eq!(bench.wire.sent(), [sent]);
         assert_eq!(bench.arp.lookup(PEER, at(9001)), Some(MAC));
+    }
+
+    #[test]
+    fn a_request_comes_from_our_address_in_that_network() {
+        let mut bench = Bench::settled();
+        bench
+            .arp
+            .claim([192, 0, 2, 1].into(), Detect::Later, at(9000));
+        bench.poll(9000);
+        for (target, sender) in [
+            ([10, 0, 0, 9], OURS),
+            ([192, 0, 2, 9], [192, 0, 2, 1].into()),
+        ] {
+            let packet = bench.link.prepare(0x800, 0, |_| Filled::new(0)).unwrap();
+            let target = target.into();
+            bench
+                .arp
+                .hold(&mut bench.link, target, packet, at(9000))
+                .unwrap();
+            assert_eq!(bench.seen(), [(Mac::BROADCAST, Request, sender, target)]);
+        }
     }
 
     #[test]

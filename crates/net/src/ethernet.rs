@@ -131,12 +131,16 @@ reasons! {
         Tagged = "ethernet_tagged",
         /// What was left to do to it lies outside of its payload.
         Offload = "ethernet_offload",
+        /// No layer above takes its type.
+        Type = "ethernet_type",
     }
 }
 
 /// Ethernet over one port.
 pub struct Ethernet {
     port: Box<dyn Netif>,
+    /// The port's, which does not change.
+    mac: Mac,
     pending: Batch,
     dropped: Counts<Dropped>,
 }
@@ -145,6 +149,7 @@ impl Ethernet {
     /// Over this port.
     pub fn new(port: Box<dyn Netif>) -> Self {
         Self {
+            mac: Mac(port.mac()),
             port,
             pending: Batch::new(),
             dropped: Counts::default(),
@@ -160,9 +165,14 @@ impl Ethernet {
     /// this station.
     #[inline]
     pub fn accept(&mut self, frame: Frame) -> Option<Arrival> {
-        parse(frame, self.mac())
+        parse(frame, self.mac)
             .map_err(|reason| self.dropped.add(reason))
             .ok()
+    }
+
+    /// Counts a frame whose type no layer above takes.
+    pub fn refuse(&mut self, _: Arrival) {
+        self.dropped.add(Dropped::Type);
     }
 
     /// What was dropped on receive.
@@ -187,7 +197,7 @@ impl Link for Ethernet {
     }
 
     fn mac(&self) -> Mac {
-        Mac(self.port.mac())
+        self.mac
     }
 
     fn offloads(&self) -> Offloads {
@@ -218,9 +228,8 @@ impl Link for Ethernet {
             return Err(Unsent::TooBig);
         }
         let mut frame = self.alloc(HEADER_SIZE + size).ok_or(Unsent::NoBuffer)?;
-        let source = self.port.mac();
         let (header, payload) = frame.bytes_mut().split_at_mut(HEADER_SIZE);
-        header[6..12].copy_from_slice(&source);
+        header[6..12].copy_from_slice(&self.mac.0);
         header[12..].copy_from_slice(&ethertype.to_be_bytes());
         let filled = fill(payload).behind(HEADER_SIZE as u16);
         frame.truncate(filled.len);

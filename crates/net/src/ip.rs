@@ -53,7 +53,10 @@ where
                 v4.resolve(link, arrival, now);
                 None
             }
-            _ => None,
+            _ => {
+                link.refuse(arrival);
+                None
+            }
         }
     }
 
@@ -192,7 +195,9 @@ mod tests {
     use crate::ethernet::Mac;
     use crate::testing::{self, Wire, at};
     use alloc::boxed::Box;
+    use device::Netif;
     use device::memory::MemoryPort;
+    use proptest::prelude::*;
     use std::vec::Vec;
 
     struct Host {
@@ -353,5 +358,159 @@ mod tests {
         assert_eq!(host.ip.mtu(v6, at(0)), 1300);
         host.ip.confirm(v4, at(0));
         assert!(host.ip.deadline().is_some());
+    }
+
+    #[test]
+    fn frames_of_unknown_types_are_counted() {
+        let mut host = Host::new(1);
+        let mut frame = [2; 60];
+        frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+        frame[..6].fill(0xff);
+        host.wire.arrives(&frame);
+        host.turn(0);
+        let unknown = crate::ethernet::Dropped::Type;
+        assert_eq!(host.ip.link.dropped().get(unknown), 1);
+    }
+
+    /// Bytes of a page, across whose end this port's device cannot read.
+    const PAGE: usize = 4096;
+
+    /// A port that refuses frames across a page's end: whoever allocates elsewhere is found out.
+    struct Paged(testing::Port);
+
+    fn lies_in_a_page(frame: &Frame) -> bool {
+        let start = frame.bytes().as_ptr() as usize;
+        start / PAGE == (start + frame.len().max(1) - 1) / PAGE
+    }
+
+    impl Netif for Paged {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+
+        fn mac(&self) -> [u8; 6] {
+            self.0.mac()
+        }
+
+        fn mtu(&self) -> usize {
+            self.0.mtu()
+        }
+
+        fn offloads(&self) -> device::Offloads {
+            self.0.offloads()
+        }
+
+        fn alloc(&mut self, len: usize) -> Option<Frame> {
+            let mut across = Vec::new();
+            loop {
+                let frame = self.0.alloc(len)?;
+                if lies_in_a_page(&frame) {
+                    return Some(frame);
+                }
+                across.push(frame);
+            }
+        }
+
+        fn receive(&mut self, batch: &mut Batch) {
+            self.0.receive(batch);
+        }
+
+        fn transmit(&mut self, batch: &mut Batch) {
+            assert!(batch.iter().all(lies_in_a_page));
+            self.0.transmit(batch);
+        }
+
+        fn wait_handle(&self) -> device::WaitHandle {
+            self.0.wait_handle()
+        }
+    }
+
+    #[test]
+    fn the_port_alone_allocates() {
+        let (port, wire) = testing::port();
+        let mut host = Host::new(1);
+        host.ip.link = Ethernet::new(Box::new(Paged(port)));
+        host.wire = wire;
+        let everybody = Ipv4Addr::BROADCAST.into();
+        let packet = Packet {
+            fragment: true,
+            ..Packet::new(Ipv4Addr::new(10, 0, 0, 1).into(), everybody, 17)
+        };
+        for size in [1, 1480, 65_000] {
+            let fill = |place: &mut [u8]| Filled::new(place.len());
+            assert_eq!(host.ip.write(packet, size, fill, at(0)), Ok(()));
+        }
+        // And what is answered, asked and announced on the way.
+        assert!(host.turn(0).len() > 45);
+    }
+
+    /// Frames that two hosts exchange: discovery, echoes, fragments, of both versions.
+    fn exchanged() -> Vec<Vec<u8>> {
+        let (mut a, mut b) = (Host::new(1), Host::new(2));
+        let mut frames = Vec::new();
+        for (peer, protocol) in peers()
+            .into_iter()
+            .flat_map(|peer| [(peer, 99), (peer, 17)])
+        {
+            let source = a.ip.source(peer, at(0)).unwrap();
+            let packet = Packet {
+                fragment: true,
+                ..Packet::new(source, peer, protocol)
+            };
+            let fill = |place: &mut [u8]| Filled::new(place.len());
+            a.ip.write(packet, 2000, fill, at(0)).unwrap();
+            for _ in 0..9 {
+                let (from_a, from_b) = (a.turn(0), b.turn(0));
+                from_a.iter().for_each(|frame| b.wire.arrives(frame));
+                from_b.iter().for_each(|frame| a.wire.arrives(frame));
+                frames.extend(from_a);
+            }
+        }
+        frames
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Frames that almost are: never a panic, no buffer is lost, and service goes on.
+        #[test]
+        fn mutated_frames_do_no_harm(
+            edits in proptest::collection::vec(
+                (any::<prop::sample::Index>(), 14usize..120, any::<u8>(), 0usize..4),
+                1..200,
+            ),
+        ) {
+            let frames = exchanged();
+            let mut b = Host::new(2);
+            for (which, place, value, cut) in edits {
+                let mut frame = frames[which.index(frames.len())].clone();
+                if let Some(byte) = frame.get_mut(place) {
+                    *byte = value;
+                }
+                if frame.len() > 15 && frame[12..14] == [8, 0] {
+                    // Past the header's checksum.
+                    let len = (4 * usize::from(frame[14] & 0xf)).min(frame.len() - 14);
+                    if len >= 20 {
+                        frame[24..26].fill(0);
+                        let sum = !device::checksum::fold(device::checksum::sum(&frame[14..14 + len]));
+                        frame[24..26].copy_from_slice(&sum.to_ne_bytes());
+                    }
+                }
+                frame.truncate(frame.len() - cut);
+                b.wire.arrives(&frame);
+                b.turn(0);
+            }
+            b.ip.poll(at(100_000));
+            b.up.clear();
+            let mut a = Host::new(1);
+            for ms in [100_000, 101_000, 102_000] {
+                talk(&mut a, &mut b, ms);
+            }
+            let peer = Ipv4Addr::new(10, 0, 0, 2).into();
+            let packet = Packet::new(Ipv4Addr::new(10, 0, 0, 1).into(), peer, 17);
+            let fill = |place: &mut [u8]| Filled::new(place.len());
+            prop_assert_eq!(a.ip.write(packet, 8, fill, at(102_000)), Ok(()));
+            talk(&mut a, &mut b, 102_000);
+            prop_assert_eq!(b.up.len(), 1);
+        }
     }
 }

@@ -251,6 +251,11 @@ impl<A: Address, W> Neighbours<A, W> {
             return None;
         }
         loop {
+            // Looked at first: under a flood, nothing is searched for requests that must wait.
+            if self.requests.ready() > now {
+                self.next = Some(self.requests.ready());
+                return None;
+            }
             let earliest = self
                 .entries
                 .iter()
@@ -262,10 +267,6 @@ impl<A: Address, W> Neighbours<A, W> {
             };
             if now < due {
                 self.next = Some(due);
-                return None;
-            }
-            if self.requests.ready() > now {
-                self.next = Some(self.requests.ready());
                 return None;
             }
             if let Some(request) = self.request(neighbour, now) {

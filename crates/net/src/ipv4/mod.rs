@@ -274,6 +274,9 @@ impl<R: Resolve> Ipv4<R> {
         if self.resolver.is_usable(destination) {
             return if group {
                 Err(Dropped::Broadcast)
+            } else if header.source.is_unspecified() {
+                // Nobody can answer (RFC 1122, 3.2.1.3 a).
+                Err(Dropped::Source)
             } else {
                 Ok(true)
             };

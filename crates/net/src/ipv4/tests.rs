@@ -361,11 +361,11 @@ fn each_packet_that_is_not_for_us_has_its_reason() {
     assert_eq!(host.dropped(Dropped::NotOurs), 2);
     assert!(host.receive_to([0xff; 6], &to([10, 0, 0, 1])).is_none());
     assert_eq!(host.dropped(Dropped::Broadcast), 1);
-    for source in [[10, 0, 0, 255], [10, 0, 0, 1]] {
+    for source in [[10, 0, 0, 255], [10, 0, 0, 1], [0; 4]] {
         let packet = from_peer(|header| header.source = source.into(), b"");
         assert!(host.receive(&packet).is_none());
     }
-    assert_eq!(host.dropped(Dropped::Source), 2);
+    assert_eq!(host.dropped(Dropped::Source), 3);
     for destination in [[10, 0, 0, 255], [255; 4], [224, 0, 0, 1]] {
         let up = received(host.receive_to([0xff; 6], &to(destination)));
         assert!(!up.unicast);
