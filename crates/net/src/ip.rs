@@ -195,8 +195,8 @@ mod tests {
     use crate::ethernet::Mac;
     use crate::testing::{self, Wire, at};
     use alloc::boxed::Box;
-    use device::Netif;
     use device::memory::MemoryPort;
+    use device::{Netif, checksum};
     use proptest::prelude::*;
     use std::vec::Vec;
 
@@ -491,7 +491,7 @@ mod tests {
                     let len = (4 * usize::from(frame[14] & 0xf)).min(frame.len() - 14);
                     if len >= 20 {
                         frame[24..26].fill(0);
-                        let sum = !device::checksum::fold(device::checksum::sum(&frame[14..14 + len]));
+                        let sum = !checksum::fold(checksum::sum(&frame[14..14 + len]));
                         frame[24..26].copy_from_slice(&sum.to_ne_bytes());
                     }
                 }

@@ -44,6 +44,8 @@ pub mod path_mtu;
 pub mod random;
 pub mod reassembly;
 pub mod routes;
+#[cfg(test)]
+mod simulation;
 pub mod tcp;
 #[cfg(test)]
 mod testing;
