@@ -56,6 +56,11 @@ impl<A: Address> Prefix<A> {
         self.bits
     }
 
+    /// Whether both are of the same network.
+    pub fn is_same_network(&self, other: &Self) -> bool {
+        self.bits == other.bits && self.contains(other.address)
+    }
+
     /// Whether `address` lies in the network.
     #[inline]
     pub fn contains(&self, address: A) -> bool {

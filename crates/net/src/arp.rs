@@ -76,6 +76,9 @@ pub trait Resolve {
 
     /// When [`Self::poll`] has something to do.
     fn deadline(&self) -> Option<Instant>;
+
+    /// Shows what was counted, by name.
+    fn counts(&self, show: &mut dyn FnMut(&'static str, u64));
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -350,6 +353,11 @@ impl Resolve for Arp {
     fn deadline(&self) -> Option<Instant> {
         let claims = self.claims.iter().filter_map(Claim::due);
         claims.chain(self.neighbours.deadline()).min()
+    }
+
+    fn counts(&self, show: &mut dyn FnMut(&'static str, u64)) {
+        self.dropped.show(show);
+        self.neighbours.trouble().show(show);
     }
 }
 

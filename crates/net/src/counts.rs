@@ -43,6 +43,11 @@ impl<R: Reason> Counts<R> {
         self.counts[reason.index()]
     }
 
+    /// Shows each reason's name and how often it occurred.
+    pub fn show(&self, show: &mut dyn FnMut(&'static str, u64)) {
+        self.iter().for_each(|(name, count)| show(name, count));
+    }
+
     /// Each reason's name and how often it occurred.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         R::NAMES.iter().copied().zip(self.counts)

@@ -181,6 +181,14 @@ where
             .min()
     }
 
+    /// Shows what was counted, by name. A name that both versions have comes twice, and what it
+    /// counts adds up.
+    pub fn counts(&self, show: &mut dyn FnMut(&'static str, u64)) {
+        self.link.dropped().show(show);
+        self.v4.counts(show);
+        self.v6.counts(show);
+    }
+
     /// Sends what is queued.
     pub fn flush(&mut self) {
         self.link.flush();
@@ -370,6 +378,10 @@ mod tests {
         host.turn(0);
         let unknown = crate::ethernet::Dropped::Type;
         assert_eq!(host.ip.link.dropped().get(unknown), 1);
+        let mut all = Vec::new();
+        host.ip.counts(&mut |name, count| all.push((name, count)));
+        assert!(all.contains(&("ethernet_type", 1)) && all.contains(&("arp_conflict", 0)));
+        assert!(all.contains(&("ipv6_source", 0)) && all.contains(&("fragment_late", 0)));
     }
 
     /// Bytes of a page, across whose end this port's device cannot read.

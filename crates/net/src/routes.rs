@@ -43,9 +43,8 @@ impl<A: Address> Routes<A> {
 
     /// Removes the route to a network.
     pub fn remove(&mut self, network: Prefix<A>) {
-        let same =
-            |other: &Prefix<A>| other.bits() == network.bits() && other.contains(network.address());
-        self.routes.retain(|route| !same(&route.network));
+        self.routes
+            .retain(|route| !route.network.is_same_network(&network));
     }
 
     /// Whom to send to: the destination itself, or a router; `None` if no route leads there.

@@ -176,4 +176,7 @@ pub trait Version<L: Link> {
 
     /// When [`Self::poll`] has something to do.
     fn deadline(&self) -> Option<Instant>;
+
+    /// Shows what was counted, by name.
+    fn counts(&self, show: &mut dyn FnMut(&'static str, u64));
 }

@@ -128,7 +128,7 @@ impl<R: Resolve> Ipv4<R> {
             && self.routes.add(route)
     }
 
-    /// Removes an address, and the route to its network.
+    /// Removes an address, and the route to its network if that was the last one in it.
     pub fn remove_address(&mut self, address: Ipv4Addr) {
         let place = self
             .addresses
@@ -137,7 +137,10 @@ impl<R: Resolve> Ipv4<R> {
         if let Some(place) = place {
             let removed = self.addresses.remove(place);
             self.resolver.release(address);
-            self.routes.remove(removed);
+            let mut others = self.addresses.iter();
+            if !others.any(|other| other.is_same_network(&removed)) {
+                self.routes.remove(removed);
+            }
         }
     }
 
@@ -622,5 +625,11 @@ impl<L: Link, R: Resolve> Version<L> for Ipv4<R> {
     fn deadline(&self) -> Option<Instant> {
         let resolver = self.resolver.deadline().into_iter();
         resolver.chain(self.reassembly.deadline()).min()
+    }
+
+    fn counts(&self, show: &mut dyn FnMut(&'static str, u64)) {
+        self.dropped.show(show);
+        self.reassembly.dropped().show(show);
+        self.resolver.counts(show);
     }
 }

@@ -56,6 +56,8 @@ impl Resolve for Fixed {
     fn deadline(&self) -> Option<Instant> {
         None
     }
+
+    fn counts(&self, _: &mut dyn FnMut(&'static str, u64)) {}
 }
 
 struct Host<R> {
@@ -281,6 +283,11 @@ fn a_source_lies_in_the_network_of_the_next_hop() {
     assert_eq!(source(&ipv4, [10, 9, 0, 255]), Some(other));
     assert_eq!(source(&ipv4, [255; 4]), Some(OURS));
     assert_eq!(source(&ipv4, [192, 0, 2, 1]), None);
+    // Two of one network: the route stays until both are gone.
+    let twin = Ipv4Addr::new(10, 0, 0, 200);
+    ipv4.add_address(network(twin), Detect::Later, at(0));
+    ipv4.remove_address(twin);
+    assert_eq!(source(&ipv4, [10, 0, 0, 7]), Some(OURS));
     ipv4.remove_address(OURS);
     assert_eq!(source(&ipv4, [10, 0, 0, 7]), None);
     // With ARP, a packet waits for the neighbour's address.

@@ -53,6 +53,13 @@ impl Discovery {
         self.routers.ask(&mut self.random, now);
     }
 
+    /// Whom packets to `destination` go to, as routers tell.
+    #[inline]
+    pub fn next_hop(&self, destination: Ipv6Addr, now: Instant) -> Option<Ipv6Addr> {
+        let reaches = |router| self.neighbours.mac(router).is_some();
+        self.routers.next_hop(destination, reaches, now)
+    }
+
     /// Keeps a packet until its neighbour is found.
     pub fn hold(
         &mut self,

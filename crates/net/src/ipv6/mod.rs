@@ -130,12 +130,15 @@ impl Ipv6 {
         addresses.add(address, detect, Lifetimes::INFINITE, now) && self.routes.add(route)
     }
 
-    /// Removes an address, and the route to its network.
+    /// Removes an address, and the route to its network if that was the last one in it.
     pub fn remove_address(&mut self, address: Ipv6Addr) {
         let own = self.addresses().find(|own| own.address() == address);
         if let Some(own) = own {
             self.discovery.addresses.remove(address);
-            self.routes.remove(own);
+            let shared = self.addresses().any(|other| other.is_same_network(&own));
+            if !shared {
+                self.routes.remove(own);
+            }
         }
     }
 
@@ -195,7 +198,7 @@ impl Ipv6 {
         if destination.is_multicast() {
             return Ok(Hop::Group(group_mac(destination)));
         }
-        let told = || self.discovery.routers.next_hop(destination, now);
+        let told = || self.discovery.next_hop(destination, now);
         let next = self.routes.next_hop(destination).or_else(told);
         next.map(Hop::Neighbour).ok_or(Unsent::NoRoute)
     }
@@ -608,5 +611,11 @@ impl<L: Link> Version<L> for Ipv6 {
     fn deadline(&self) -> Option<Instant> {
         let discovery = self.discovery.deadline().into_iter();
         discovery.chain(self.reassembly.deadline()).min()
+    }
+
+    fn counts(&self, show: &mut dyn FnMut(&'static str, u64)) {
+        self.dropped.show(show);
+        self.reassembly.dropped().show(show);
+        self.discovery.neighbours.trouble().show(show);
     }
 }

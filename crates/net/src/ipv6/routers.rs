@@ -90,26 +90,37 @@ impl Routers {
         until: Option<Instant>,
         now: Instant,
     ) {
-        let same = |other: &Prefix<Ipv6Addr>| {
-            other.bits() == prefix.bits() && other.contains(prefix.address())
-        };
         self.on_link
-            .retain(|known| !same(&known.prefix) && is_before(now, known.until));
+            .retain(|known| !known.prefix.is_same_network(&prefix) && is_before(now, known.until));
         if is_before(now, until) {
             let _ = self.on_link.try_push(OnLink { prefix, until });
         }
     }
 
-    /// Whom packets to `destination` go to.
+    /// Whom packets to `destination` go to. Of several routers, one goes first that `reaches` says
+    /// is there, so that the others take over for one that does not answer (RFC 4861, 6.3.6).
     #[inline]
-    pub fn next_hop(&self, destination: Ipv6Addr, now: Instant) -> Option<Ipv6Addr> {
+    pub fn next_hop(
+        &self,
+        destination: Ipv6Addr,
+        reaches: impl Fn(Ipv6Addr) -> bool,
+        now: Instant,
+    ) -> Option<Ipv6Addr> {
         let on_link =
             |known: &OnLink| known.prefix.contains(destination) && is_before(now, known.until);
         if destination.is_unicast_link_local() || self.on_link.iter().any(on_link) {
             return Some(destination);
         }
-        let router = self.routers.iter().find(|router| now < router.until)?;
-        Some(router.address)
+        let mut current = self.routers.iter().filter(|router| now < router.until);
+        let first = current.next()?;
+        let chosen = if reaches(first.address) {
+            first
+        } else {
+            current
+                .find(|router| reaches(router.address))
+                .unwrap_or(first)
+        };
+        Some(chosen.address)
     }
 }
 
@@ -144,7 +155,7 @@ mod tests {
     #[test]
     fn what_is_on_link_goes_there_and_the_rest_to_a_router() {
         let mut routers = Routers::new();
-        let next = |routers: &Routers, to, ms| routers.next_hop(to, at(ms));
+        let next = |routers: &Routers, to, ms| routers.next_hop(to, |_| true, at(ms));
         assert_eq!(next(&routers, ROUTER, 0), Some(ROUTER));
         assert_eq!(next(&routers, NEAR, 0), None);
         routers.learn(ROUTER, Duration::from_secs(9), at(0));
@@ -179,6 +190,18 @@ mod tests {
             (routers.routers.len(), routers.on_link.len()),
             (ROUTERS_MAX, ON_LINK_MAX)
         );
-        assert_eq!(routers.next_hop(FAR, at(0)), Some(ROUTER));
+        assert_eq!(routers.next_hop(FAR, |_| true, at(0)), Some(ROUTER));
+    }
+
+    #[test]
+    fn another_router_takes_over_for_one_that_does_not_answer() {
+        let mut routers = Routers::new();
+        let second = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 10);
+        routers.learn(ROUTER, Duration::from_secs(9), at(0));
+        routers.learn(second, Duration::from_secs(9), at(0));
+        let next = |reaches: fn(Ipv6Addr) -> bool| routers.next_hop(FAR, reaches, at(0));
+        assert_eq!(next(|_| true), Some(ROUTER));
+        assert_eq!(next(|address| address != ROUTER), Some(second));
+        assert_eq!(next(|_| false), Some(ROUTER));
     }
 }
