@@ -46,6 +46,9 @@ pub mod reassembly;
 pub mod routes;
 #[cfg(test)]
 mod simulation;
+pub mod socket;
+pub mod stack;
+pub mod task;
 pub mod tcp;
 #[cfg(test)]
 mod testing;

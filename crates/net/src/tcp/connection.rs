@@ -460,6 +460,20 @@ impl Connection {
         first.min(self.queued)
     }
 
+    /// Whether the number `seq` has left and is not acknowledged.
+    pub fn is_under_way(&self, seq: Seq) -> bool {
+        !seq.is_before(self.una) && seq.is_before(self.next)
+    }
+
+    /// Nobody takes our segments, somebody credible says: an opening fails; whether it was one.
+    pub fn refuse(&mut self) -> bool {
+        let opening = matches!(self.state, State::SynSent | State::SynReceived);
+        if opening {
+            self.close(Some(Failure::Refused));
+        }
+        opening
+    }
+
     /// Whether the number `seq` has left before.
     pub fn has_sent(&self, seq: Seq) -> bool {
         seq.is_before(self.next)

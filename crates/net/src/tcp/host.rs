@@ -8,6 +8,7 @@ use super::input::{self, Dropped};
 use super::listener::Listener;
 use super::queues::Payload;
 use super::segment::{Malformed, Segment};
+use super::seq::Seq;
 use super::socket::{Error, Socket};
 use super::time_wait::TimeWaits;
 use crate::layer::Unsent;
@@ -373,6 +374,27 @@ impl Tcp {
             readable => self.with(id, |socket| socket.take(readable)).flatten(),
         };
         Poll::Ready(Ok(payload))
+    }
+
+    /// Whether the number `seq` of a connection between these ends is on its way: who quotes it has
+    /// seen the segment (RFC 5927, 4.1).
+    pub fn is_under_way(&self, ends: &Ends, seq: Seq) -> bool {
+        let socket = self
+            .place_of(ends)
+            .and_then(|place| self.places[place as usize].socket.as_ref());
+        socket.is_some_and(|socket| socket.connection().is_under_way(seq))
+    }
+
+    /// A router or the peer's host says that nobody takes segments of this connection: one that is
+    /// being opened fails, any other goes on (RFC 1122, 4.2.3.9; RFC 5927, 5.2).
+    pub fn unreachable(&mut self, ends: &Ends) {
+        if let Some(place) = self.place_of(ends)
+            && let Some(socket) = &mut self.places[place as usize].socket
+            && socket.connection.refuse()
+        {
+            socket.caught_up();
+            self.stand_in_line(place);
+        }
     }
 
     /// Sends no more; what was queued is sent before.

@@ -1,0 +1,265 @@
+//! Sockets for tasks: listen, accept, connect, read, write.
+//!
+//! An appliance is written over the traits [`Sockets`] and [`Stream`], so that the same code runs
+//! over this stack and over another one.
+
+use crate::tcp::host::{ListenerId, SocketId, Tcp, Unusable};
+use crate::tcp::queues::Payload;
+use crate::tcp::socket::Error as Failed;
+use alloc::rc::Rc;
+use bytes::Bytes;
+use core::cell::RefCell;
+use core::fmt;
+use core::future::poll_fn;
+use core::net::SocketAddr;
+use ports::Instant;
+
+/// What sockets need of the stack below them.
+pub trait Hub {
+    /// TCP.
+    fn tcp(&mut self) -> &mut Tcp;
+
+    /// Begins to open a connection.
+    ///
+    /// # Errors
+    /// If no route leads there, or no port is free.
+    fn connect(&mut self, remote: SocketAddr) -> Result<SocketId, Unusable>;
+
+    /// The time, as it was when the turn began.
+    fn now(&self) -> Instant;
+}
+
+/// Why a socket does not do what it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// It cannot be had.
+    Unusable(Unusable),
+    /// The connection has failed, or was closed.
+    Failed(Failed),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unusable(why) => why.fmt(f),
+            Self::Failed(why) => why.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for Error {}
+
+impl From<Unusable> for Error {
+    fn from(why: Unusable) -> Self {
+        Self::Unusable(why)
+    }
+}
+
+impl From<Failed> for Error {
+    fn from(why: Failed) -> Self {
+        Self::Failed(why)
+    }
+}
+
+/// Where sockets come from.
+#[allow(async_fn_in_trait, reason = "an image has one thread")]
+pub trait Sockets: Clone {
+    /// What waits for connections.
+    type Listener: Listener<Stream = Self::Stream>;
+    /// A connection.
+    type Stream: Stream;
+
+    /// Waits for connections to `local`, at most `backlog` at a time.
+    ///
+    /// # Errors
+    /// If somebody does already.
+    fn listen(&self, local: SocketAddr, backlog: usize) -> Result<Self::Listener, Error>;
+
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// If the peer cannot be reached, or does not want it.
+    async fn connect(&self, remote: SocketAddr) -> Result<Self::Stream, Error>;
+}
+
+/// Waits for connections; dropped, it does no more.
+#[allow(async_fn_in_trait, reason = "an image has one thread")]
+pub trait Listener {
+    /// A connection.
+    type Stream: Stream;
+
+    /// The next connection.
+    ///
+    /// # Errors
+    /// If there will be none.
+    async fn accept(&mut self) -> Result<Self::Stream, Error>;
+}
+
+/// A connection. Dropped, it is closed: what was written still leaves, and nothing is read.
+#[allow(async_fn_in_trait, reason = "an image has one thread")]
+pub trait Stream {
+    /// Reads what is there into `place`, which is not empty; how many bytes, 0 at the end.
+    ///
+    /// # Errors
+    /// If the connection has failed.
+    async fn read(&mut self, place: &mut [u8]) -> Result<usize, Error>;
+
+    /// Writes all of `bytes`: waits until each has a place in the queue.
+    ///
+    /// # Errors
+    /// If the connection has failed.
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), Error>;
+
+    /// The same with bytes that are handed over: they are copied once less.
+    ///
+    /// # Errors
+    /// If the connection has failed.
+    async fn give(&mut self, bytes: Bytes) -> Result<(), Error> {
+        self.write(&bytes).await
+    }
+
+    /// Sends no more; the peer may.
+    fn shutdown(&mut self);
+
+    /// Small writes leave at once.
+    fn set_no_delay(&mut self, no_delay: bool);
+
+    /// The peer.
+    fn peer(&self) -> SocketAddr;
+}
+
+/// Sockets of a stack.
+#[derive(Clone)]
+pub struct Net(Rc<RefCell<dyn Hub>>);
+
+impl Net {
+    /// Sockets of this stack.
+    pub fn new(stack: Rc<RefCell<dyn Hub>>) -> Self {
+        Self(stack)
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Tcp) -> T) -> T {
+        work(self.0.borrow_mut().tcp())
+    }
+}
+
+impl Sockets for Net {
+    type Listener = TcpListener;
+    type Stream = TcpStream;
+
+    fn listen(&self, local: SocketAddr, backlog: usize) -> Result<TcpListener, Error> {
+        Ok(TcpListener {
+            id: self.with(|tcp| tcp.listen(local, backlog))?,
+            net: self.clone(),
+        })
+    }
+
+    async fn connect(&self, remote: SocketAddr) -> Result<TcpStream, Error> {
+        let id = self.0.borrow_mut().connect(remote)?;
+        // From here on it is let go of if nobody waits any more.
+        let stream = TcpStream {
+            id,
+            net: self.clone(),
+            peer: remote,
+        };
+        poll_fn(|context| self.with(|tcp| tcp.poll_open(id, context))).await?;
+        Ok(stream)
+    }
+}
+
+/// Waits for connections.
+pub struct TcpListener {
+    id: ListenerId,
+    net: Net,
+}
+
+impl Listener for TcpListener {
+    type Stream = TcpStream;
+
+    async fn accept(&mut self) -> Result<TcpStream, Error> {
+        let id = poll_fn(|context| self.net.with(|tcp| tcp.poll_accept(self.id, context))).await;
+        let peer = self.net.with(|tcp| {
+            let socket = tcp.socket(id);
+            socket.map(|socket| socket.ends().remote())
+        });
+        Ok(TcpStream {
+            id,
+            net: self.net.clone(),
+            peer: peer.unwrap_or(SocketAddr::from(([0; 4], 0))),
+        })
+    }
+}
+
+impl Drop for TcpListener {
+    fn drop(&mut self) {
+        self.net.with(|tcp| tcp.unlisten(self.id));
+    }
+}
+
+/// A connection.
+pub struct TcpStream {
+    id: SocketId,
+    net: Net,
+    peer: SocketAddr,
+}
+
+impl TcpStream {
+    /// The next bytes that have come, uncopied; `None` at the end.
+    ///
+    /// # Errors
+    /// If the connection has failed.
+    pub async fn take(&mut self) -> Result<Option<Payload>, Error> {
+        Ok(poll_fn(|context| self.net.with(|tcp| tcp.poll_take(self.id, context))).await?)
+    }
+
+    /// Ends it at once; the peer is told with RST.
+    pub fn abort(self) {
+        self.net.with(|tcp| tcp.abort(self.id));
+    }
+}
+
+impl Stream for TcpStream {
+    async fn read(&mut self, place: &mut [u8]) -> Result<usize, Error> {
+        let read = poll_fn(|context| self.net.with(|tcp| tcp.poll_read(self.id, place, context)));
+        Ok(read.await?)
+    }
+
+    async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            let written =
+                poll_fn(|context| self.net.with(|tcp| tcp.poll_write(self.id, bytes, context)));
+            bytes = &bytes[written.await?..];
+        }
+        Ok(())
+    }
+
+    async fn give(&mut self, mut bytes: Bytes) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            poll_fn(|context| {
+                self.net
+                    .with(|tcp| tcp.poll_give(self.id, &mut bytes, context))
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    fn shutdown(&mut self) {
+        self.net.with(|tcp| tcp.shutdown(self.id));
+    }
+
+    fn set_no_delay(&mut self, no_delay: bool) {
+        self.net.with(|tcp| tcp.set_no_delay(self.id, no_delay));
+    }
+
+    fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+}
+
+impl Drop for TcpStream {
+    fn drop(&mut self) {
+        let now = self.net.0.borrow().now();
+        self.net.with(|tcp| tcp.leave(self.id, now));
+    }
+}
