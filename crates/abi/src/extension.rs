@@ -95,6 +95,8 @@ pub struct HostInfo {
     pub dma: Dma,
     /// The PCIe devices that the image asked for, in its order.
     pub pci: [pci::Info; pci::DEVICES_MAX],
+    /// Random bytes, new at each start, from which the image makes its secrets.
+    pub seed: [u8; 32],
 }
 
 impl HostInfo {
@@ -111,6 +113,7 @@ impl HostInfo {
         rings_bytes: 0,
         dma: Dma::ZERO,
         pci: [pci::Info::ZERO; pci::DEVICES_MAX],
+        seed: [0; 32],
     };
 }
 

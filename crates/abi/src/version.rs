@@ -41,16 +41,16 @@ use crate::share::{
 use core::mem::offset_of;
 
 /// The version of everything that this module lists.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
-/// The layouts of version 3. Who changes a number here has changed the contract: [`VERSION`] goes
+/// The layouts of version 4. Who changes a number here has changed the contract: [`VERSION`] goes
 /// up, and with it the numbers.
 const _: () = {
-    assert!(VERSION == 3);
+    assert!(VERSION == 4);
     // The extension.
     assert!(size_of::<Descriptor>() == 32);
     assert!(offset_of!(Descriptor, host_info) == 8 && offset_of!(Descriptor, pci) == 24);
-    assert!(size_of::<HostInfo>() == 2120);
+    assert!(size_of::<HostInfo>() == 2152 && offset_of!(HostInfo, seed) == 2120);
     assert!(offset_of!(HostInfo, version) == 4 && offset_of!(HostInfo, share) == 16);
     assert!(offset_of!(HostInfo, devices) == 32 && offset_of!(HostInfo, rings) == 288);
     assert!(offset_of!(HostInfo, dma) == 304 && offset_of!(HostInfo, pci) == 328);

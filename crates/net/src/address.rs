@@ -72,6 +72,12 @@ impl<A: Address> Prefix<A> {
 }
 
 impl Prefix<Ipv4Addr> {
+    /// All addresses: where a default route leads.
+    pub const ALL_IPV4: Self = Self {
+        address: Ipv4Addr::UNSPECIFIED,
+        bits: 0,
+    };
+
     /// The network's own broadcast address; `None` for a point-to-point network (RFC 3021).
     #[inline]
     pub fn broadcast(&self) -> Option<Ipv4Addr> {

@@ -27,6 +27,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod absent;
 pub mod address;
 pub mod arp;
 mod bucket;
@@ -40,6 +41,7 @@ pub mod ipv6;
 pub mod layer;
 pub mod layers;
 pub mod neighbour;
+pub mod options;
 pub mod path_mtu;
 pub mod random;
 pub mod reassembly;

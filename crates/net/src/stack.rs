@@ -1,7 +1,8 @@
 //! A whole stack over one port: IP below, TCP above, turn by turn.
 //!
-//! Whoever runs it calls [`Stack::receive`], lets tasks run, calls [`Stack::send`], and sleeps until
-//! [`Stack::deadline`] or until the port has something. Each call does a bounded amount of work.
+//! Whoever runs it calls [`Stack::receive`], lets tasks run, calls [`Stack::send`], and sleeps
+//! until [`Stack::deadline`] or until the port has something. Each call does a bounded amount of
+//! work.
 
 use crate::ethernet::Ethernet;
 use crate::icmp::{Kind, Refusal, Report};

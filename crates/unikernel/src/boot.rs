@@ -6,7 +6,7 @@ use crate::share;
 use abi::extension::{HOST_INFO_MAGIC, HostInfo, VERSION, host_flag};
 use abi::manifest::{ENTRIES_MAX, Entry, Header, kind};
 use abi::pci::Info;
-use core::cell::{OnceCell, RefCell, UnsafeCell};
+use core::cell::{Cell, OnceCell, RefCell, UnsafeCell};
 use device::Pool;
 use hw::DmaArena;
 use ports::buffers::{self, BUFFER_BYTES, BUFFERS};
@@ -15,6 +15,8 @@ use ports::{Devices, Parts, Rings, Runtime};
 pub(crate) struct Boot {
     pub(crate) runtime: Runtime,
     pub(crate) dma: RefCell<Option<DmaArena>>,
+    /// Random bytes of the tender's, until somebody has taken them.
+    seed: Cell<Option<[u8; 32]>>,
     host: HostKind,
     memory_bytes: u64,
 }
@@ -80,6 +82,7 @@ pub(crate) unsafe fn init(target: abi::note::Target, start: &Start) {
     let _ = BOOT.0.set(Boot {
         runtime,
         dma: RefCell::new(dma),
+        seed: Cell::new(known.then_some(host_info.seed)),
         host: match target {
             abi::note::Target::Hvt => HostKind::Hvt,
             _ if host_info.flags & host_flag::PROCESS != 0 => HostKind::Process,
@@ -112,6 +115,12 @@ pub(crate) fn if_started(closure: impl FnOnce(&'static Boot)) {
     if let Some(boot) = BOOT.0.get() {
         closure(boot);
     }
+}
+
+/// Random bytes, from which the image makes its secrets: from the tender, once, or from the
+/// processor. `None` if neither has any.
+pub fn seed() -> Option<[u8; 32]> {
+    boot().seed.take().or_else(host::random)
 }
 
 pub(crate) fn boot() -> &'static Boot {

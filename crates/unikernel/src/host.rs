@@ -65,3 +65,27 @@ pub(crate) fn ticks() -> u64 {
     // SAFETY: every x86-64 processor has the instruction, and no tender takes it away.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
+
+/// Bit of `ecx` of leaf 1 that says that the processor has RDRAND (Intel SDM, volume 2, CPUID).
+const HAS_RDRAND: u32 = 1 << 30;
+/// RDRAND may find nothing for a moment; ten failures in a row say that it is broken (Intel SDM,
+/// volume 1, 7.3.17.1).
+const RDRAND_TRIES: u32 = 10;
+
+/// Random bytes of the processor's, under a tender that gives none.
+pub(crate) fn random() -> Option<[u8; 32]> {
+    if core::arch::x86_64::__cpuid(1).ecx & HAS_RDRAND == 0 {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for word in bytes.chunks_exact_mut(8) {
+        let mut number = 0;
+        // SAFETY: the processor has the instruction, as it says, and writes to our own variable.
+        let mut draw = || unsafe { core::arch::x86_64::_rdrand64_step(&mut number) } == 1;
+        if !(0..RDRAND_TRIES).any(|_| draw()) {
+            return None;
+        }
+        word.copy_from_slice(&number.to_ne_bytes());
+    }
+    Some(bytes)
+}

@@ -42,7 +42,7 @@ mod spt;
 mod trap;
 
 pub use abi;
-pub use boot::{arguments, command_line, host, memory_bytes, runtime};
+pub use boot::{arguments, command_line, host, memory_bytes, runtime, seed};
 #[doc(hidden)]
 pub use console::print as __print;
 pub use console::write_console;

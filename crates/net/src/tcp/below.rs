@@ -3,6 +3,7 @@
 use super::connection::Limits;
 use super::identity::Ends;
 use super::segment::{CHECKSUM, HEADER_SIZE, Segment};
+use crate::address::pseudo_sum;
 use crate::layer::{Filled, Unsent};
 use core::net::IpAddr;
 use device::{Checksum, Gso, GsoKind, Offload, checksum};
@@ -51,7 +52,7 @@ pub(super) fn send(
         let header = segment.emit(place);
         payload(&mut place[header..size]);
         // The port completes it (virtio 1.2, 5.1.6.2).
-        let sum = checksum::fold(pseudo_header(from, to, size));
+        let sum = checksum::fold(pseudo_sum(from, to, PROTOCOL, size));
         place[CHECKSUM..CHECKSUM + 2].copy_from_slice(&sum.to_ne_bytes());
         let gso = (segment.len > full).then_some(Gso {
             kind: if to.is_ipv4() {
@@ -77,18 +78,8 @@ pub(super) fn send(
     })
 }
 
-/// The sum of the pseudo header (RFC 9293, 3.1; RFC 8200, 8.1).
-fn pseudo_header(from: IpAddr, to: IpAddr, size: usize) -> u64 {
-    let address = |address: IpAddr| match address {
-        IpAddr::V4(address) => checksum::sum(&address.octets()),
-        IpAddr::V6(address) => checksum::sum(&address.octets()),
-    };
-    // No segment is longer than 64 KiB.
-    address(from) + address(to) + checksum::word(PROTOCOL.into()) + checksum::word(size as u16)
-}
-
 /// Whether the checksum of a segment is right.
 pub(super) fn is_right(source: IpAddr, destination: IpAddr, bytes: &[u8]) -> bool {
-    let sum = pseudo_header(source, destination, bytes.len()) + checksum::sum(bytes);
+    let sum = pseudo_sum(source, destination, PROTOCOL, bytes.len()) + checksum::sum(bytes);
     checksum::fold(sum) == u16::MAX
 }

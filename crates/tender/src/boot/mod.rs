@@ -111,12 +111,13 @@ pub fn flags(options: &Options) -> u32 {
 }
 
 /// What an image with Outboard's extension is told. `flags` are bits of
-/// [`extension::host_flag`], `share` are address and size of the shared file.
+/// [`extension::host_flag`], `share` are address and size of the shared file, `seed` is random.
 pub fn host_info(
     flags: u32,
     share: Option<(u64, u64)>,
     attached: &[Attached],
     pci: &Pci,
+    seed: [u8; 32],
 ) -> HostInfo {
     let mut devices = [0; ENTRIES_MAX];
     for device in attached {
@@ -133,6 +134,7 @@ pub fn host_info(
         devices,
         dma: pci.dma(),
         pci: pci.infos(),
+        seed,
         ..HostInfo::ZERO
     }
 }

@@ -139,7 +139,8 @@ impl<'a> Setup<'a> {
             let attached = &resources.attachments;
             let flags = boot::flags(options);
             let shared = resources.shared();
-            let info = boot::host_info(flags, shared, &attached.devices, &attached.pci);
+            let (devices, pci) = (&attached.devices, &attached.pci);
+            let info = boot::host_info(flags, shared, devices, pci, start::seed()?);
             let info = if has_rings {
                 with_rings(info, &attached.devices)
             } else {

@@ -7,7 +7,7 @@ use crate::boot;
 use crate::jail::{self, Grants};
 use crate::memory::{self, Gpa, Plan, Segment};
 use crate::options::Host;
-use crate::start::{Error, Resources, Start, Step, announce, put};
+use crate::start::{self, Error, Resources, Start, Step, announce, put};
 use crate::sys::memory::Filling;
 use abi::extension::host_flag;
 use abi::note::Target;
@@ -94,6 +94,7 @@ fn hand_over(
             resources.shared(),
             &attached.devices,
             &attached.pci,
+            start::seed()?,
         );
         put(guest, Gpa::new(extension.host_info), info.as_bytes())?;
     }

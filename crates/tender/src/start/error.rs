@@ -56,6 +56,8 @@ pub enum Step {
     Wait,
     /// To give guest memory its final rights.
     Protect,
+    /// To get random bytes.
+    Random,
 }
 
 impl Step {
@@ -68,6 +70,7 @@ impl Step {
             Self::Event => "no event",
             Self::Wait => "cannot wait",
             Self::Protect => "guest memory cannot be protected",
+            Self::Random => "no random bytes",
         }
     }
 

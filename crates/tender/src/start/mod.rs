@@ -26,6 +26,17 @@ use crate::{boot, load};
 use image::Image;
 use std::fs::File;
 
+/// Random bytes for an image's secrets.
+///
+/// # Errors
+/// If the kernel gives none.
+pub fn seed() -> Result<[u8; 32], Error> {
+    let mut seed = [0; 32];
+    let filled = crate::sys::random::fill(&mut seed);
+    filled.map_err(|error| Error::System(Step::Random, error))?;
+    Ok(seed)
+}
+
 /// What is to be started: an image, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Start<'a> {
