@@ -11,6 +11,7 @@ mod documents;
 mod harness;
 mod hosts;
 mod rules;
+mod services;
 
 use harness::{build, network};
 use libtest_mimic::{Arguments, Trial};
@@ -31,6 +32,7 @@ fn main() {
     trials.extend(hosts::trials(images, &network));
     trials.extend(devices::trials(images, &network));
     trials.extend(rules::trials(images, &network));
+    trials.extend(services::trials(images, &network));
     trials.extend(commands::trials(images, &network));
     trials.extend(documents::trials(images, &network));
     libtest_mimic::run(&arguments, trials).exit();

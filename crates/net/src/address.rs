@@ -71,6 +71,14 @@ impl<A: Address> Prefix<A> {
     }
 }
 
+impl Prefix<Ipv6Addr> {
+    /// All addresses: where a default route leads.
+    pub const ALL_IPV6: Self = Self {
+        address: Ipv6Addr::UNSPECIFIED,
+        bits: 0,
+    };
+}
+
 impl Prefix<Ipv4Addr> {
     /// All addresses: where a default route leads.
     pub const ALL_IPV4: Self = Self {

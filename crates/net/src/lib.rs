@@ -18,6 +18,8 @@
 //! | [`ipv4`], [`ipv6`], [`icmp`] | the versions |
 //! | [`ip`] | both over one port |
 //! | [`udp`], [`tcp`] | transport |
+//! | [`stack`] | all of them over one port, turn by turn |
+//! | [`task`], [`socket`], [`options`] | what appliances see: tasks, sockets, options |
 //! | [`counts`], [`random`] | events by reason; numbers from a seed |
 
 #![no_std]
@@ -27,7 +29,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod absent;
 pub mod address;
 pub mod arp;
 mod bucket;

@@ -1,15 +1,18 @@
 //! What a command line says of a port's network: MirageOS's options.
 
-use crate::address::Prefix;
+use crate::address::{Address, Prefix};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use core::str::FromStr;
 
 /// The options, as `--help` of an image shows them.
 pub const HELP: &str = "\
   --ipv4=ADDRESS/BITS      our address and its network (default: 10.0.0.2/24)
   --ipv4-gateway=ADDRESS   where packets to other networks go
+  --ipv6=ADDRESS/BITS      an address beside those that routers announce the network of
+  --ipv6-gateway=ADDRESS   where packets to other networks go, if no router announces itself
 ";
 
 /// Addresses of a port.
@@ -19,6 +22,10 @@ pub struct Options {
     pub ipv4: Prefix<Ipv4Addr>,
     /// Where packets to other networks go.
     pub ipv4_gateway: Option<Ipv4Addr>,
+    /// An address, and its network.
+    pub ipv6: Option<Prefix<Ipv6Addr>>,
+    /// Where packets to other networks go, if no router announces itself.
+    pub ipv6_gateway: Option<Ipv6Addr>,
 }
 
 /// An option that says nothing sensible.
@@ -48,6 +55,8 @@ impl Options {
             // MirageOS's own.
             ipv4: network(Ipv4Addr::new(10, 0, 0, 2), 24),
             ipv4_gateway: None,
+            ipv6: None,
+            ipv6_gateway: None,
         };
         let mut others = Vec::new();
         for argument in arguments {
@@ -56,8 +65,15 @@ impl Options {
                 wants,
             };
             if let Some(value) = argument.strip_prefix("--ipv4=") {
-                let prefix = prefix(value).ok_or_else(|| wrong("--ipv4=10.0.0.2/24"))?;
-                options.ipv4 = prefix;
+                let prefix = prefix(value, is_station);
+                options.ipv4 = prefix.ok_or_else(|| wrong("--ipv4=10.0.0.2/24"))?;
+            } else if let Some(value) = argument.strip_prefix("--ipv6=") {
+                let prefix = prefix(value, is_station6);
+                options.ipv6 = Some(prefix.ok_or_else(|| wrong("--ipv6=fd00::2/64"))?);
+            } else if let Some(value) = argument.strip_prefix("--ipv6-gateway=") {
+                let gateway = value.parse().ok().filter(is_station6);
+                let gateway = gateway.ok_or_else(|| wrong("--ipv6-gateway=fe80::1"))?;
+                options.ipv6_gateway = Some(gateway);
             } else if let Some(value) = argument.strip_prefix("--ipv4-gateway=") {
                 let gateway = value.parse().ok().filter(is_station);
                 let gateway = gateway.ok_or_else(|| wrong("--ipv4-gateway=10.0.0.1"))?;
@@ -82,7 +98,7 @@ fn network(address: Ipv4Addr, bits: u8) -> Prefix<Ipv4Addr> {
     Prefix::new(address, bits).expect("at most 32 bits")
 }
 
-fn prefix(value: &str) -> Option<Prefix<Ipv4Addr>> {
+fn prefix<A: Address + FromStr>(value: &str, is_station: fn(&A) -> bool) -> Option<Prefix<A>> {
     let (address, bits) = value.split_once('/')?;
     let address = address.parse().ok().filter(is_station)?;
     Prefix::new(address, bits.parse().ok().filter(|bits| *bits > 0)?)
@@ -90,6 +106,10 @@ fn prefix(value: &str) -> Option<Prefix<Ipv4Addr>> {
 
 fn is_station(address: &Ipv4Addr) -> bool {
     !address.is_unspecified() && !address.is_multicast() && !address.is_broadcast()
+}
+
+fn is_station6(address: &Ipv6Addr) -> bool {
+    !address.is_unspecified() && !address.is_multicast()
 }
 
 #[cfg(test)]
@@ -108,6 +128,9 @@ mod tests {
         assert_eq!(options.ipv4, network([192, 168, 7, 9].into(), 16));
         assert_eq!(options.ipv4_gateway, Some([192, 168, 0, 1].into()));
         assert_eq!(others, ["-s", "-p", "9"]);
+        let (options, _) = take("--ipv6=fd00::9/64 --ipv6-gateway=fe80::1").unwrap();
+        assert_eq!(options.ipv6, Prefix::new("fd00::9".parse().unwrap(), 64));
+        assert_eq!(options.ipv6_gateway, Some("fe80::1".parse().unwrap()));
         let (options, _) = take("").unwrap();
         assert_eq!(options.ipv4, network([10, 0, 0, 2].into(), 24));
     }
@@ -130,6 +153,11 @@ mod tests {
             (
                 "--ipv4-gateway=x",
                 "--ipv4-gateway=x: write --ipv4-gateway=10.0.0.1",
+            ),
+            ("--ipv6=::/64", "--ipv6=::/64: write --ipv6=fd00::2/64"),
+            (
+                "--ipv6-gateway=ff02::1",
+                "--ipv6-gateway=ff02::1: write --ipv6-gateway=fe80::1",
             ),
             (
                 "--ipv4-gateway=10.0.1.1",

@@ -19,9 +19,6 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use device::Batch;
 use ports::Instant;
 
-/// Bytes of IPv6's header (RFC 8200, 3).
-const IPV6_HEADER: usize = 40;
-
 /// A whole stack over one port.
 pub struct Stack<V4, V6> {
     /// The layers below.
@@ -44,13 +41,13 @@ where
     V6: Version<Ethernet, Address = Ipv6Addr>,
 {
     fn source(&self, remote: IpAddr) -> Option<IpAddr> {
-        self.ip.source(remote)
+        self.ip.source(remote, self.now)
     }
 
     fn limits(&self, remote: IpAddr) -> Limits {
         let header = match remote {
             IpAddr::V4(_) => crate::ipv4::HEADER,
-            IpAddr::V6(_) => IPV6_HEADER,
+            IpAddr::V6(_) => crate::ipv6::HEADER,
         };
         // Neither exceeds what an IP packet can hold, 64 KiB.
         Limits {

@@ -12,14 +12,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::future::Future;
-use core::net::Ipv6Addr;
 use core::time::Duration;
 use device::{HEADROOM, Netif, Pool};
-use net::absent::Absent;
+use net::address::Prefix;
 use net::arp::Detect;
-use net::ethernet::Ethernet;
+use net::ethernet::{Ethernet, Mac};
 use net::ip::Ip;
 use net::ipv4::{Ipv4, PACKET_MAX};
+use net::ipv6::Ipv6;
 use net::options::{HELP, Options};
 use net::routes::Route;
 use net::socket::Net;
@@ -53,7 +53,7 @@ pub struct Service {
     pub arguments: Vec<&'static str>,
 }
 
-type Stack = net::stack::Stack<Ipv4, Absent<Ipv6Addr>>;
+type Stack = net::stack::Stack<Ipv4, Ipv6>;
 
 /// Runs the appliance `name`: what `main` returns is the exit status. `help` are its own options.
 pub fn run<F>(name: &str, help: &str, main: impl FnOnce(Service) -> F) -> i32
@@ -106,11 +106,22 @@ fn stack(port: Box<dyn Netif>, options: &Options, seed: [u8; 32]) -> Stack {
     ipv4.add_address(options.ipv4, Detect::Later, now);
     if let Some(gateway) = options.ipv4_gateway {
         ipv4.routes().add(Route {
-            network: net::address::Prefix::ALL_IPV4,
+            network: Prefix::ALL_IPV4,
             gateway: Some(gateway),
         });
     }
-    let ip = Ip::new(Ethernet::new(port), ipv4, Absent::default());
+    let mut ipv6 = Ipv6::new(large, varies);
+    ipv6.autoconfigure(Mac(port.mac()), Detect::Later, now);
+    if let Some(address) = options.ipv6 {
+        ipv6.add_address(address, Detect::Later, now);
+    }
+    if let Some(gateway) = options.ipv6_gateway {
+        ipv6.routes().add(Route {
+            network: Prefix::ALL_IPV6,
+            gateway: Some(gateway),
+        });
+    }
+    let ip = Ip::new(Ethernet::new(port), ipv4, ipv6);
     let memory = usize::try_from(unikernel::memory_bytes() / QUEUES_PART).unwrap_or(usize::MAX);
     let tcp = Tcp::new(Config::default(), Secret::new(secret), hash_key, memory);
     Stack::new(ip, tcp, now)

@@ -14,6 +14,8 @@ pub struct Images {
     pub firewall_on_nics: PathBuf,
     /// The reflector's image for spt, on an Intel 82599.
     pub reflector: PathBuf,
+    /// The image of echo for spt.
+    pub echo: PathBuf,
 }
 
 impl Images {
@@ -52,6 +54,7 @@ pub fn all() -> Images {
             firewall: folder.join("firewall.spt"),
             firewall_on_nics: folder.join("firewall-82599.spt"),
             reflector: folder.join("reflector-82599.spt"),
+            echo: folder.join("echo.spt"),
             programs: folder,
         };
     }
@@ -74,11 +77,13 @@ pub fn all() -> Images {
         firewall: root().join("unikernels/firewall/firewall.spt"),
         firewall_on_nics: root().join("unikernels/firewall/firewall-82599.spt"),
         reflector: root().join("unikernels/reflector/reflector-82599.spt"),
+        echo: root().join("unikernels/echo/echo.spt"),
     };
     for words in [
         ["--host=all", "unikernels/firewall"].as_slice(),
         &["--manifest=manifest-82599.json", "unikernels/firewall"],
         &["--manifest=manifest-82599.json", "unikernels/reflector"],
+        &["unikernels/echo"],
     ] {
         let mut build = Command::new(images.program("outboard"));
         let built = build.arg("build").args(words).current_dir(root()).status();

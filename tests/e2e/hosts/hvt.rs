@@ -17,6 +17,7 @@ use crate::hosts::guests::{self, PROMISES, Promise};
 use crate::hosts::rings;
 use crate::rules::firewall;
 use crate::rules::load;
+use crate::services::echo;
 use abi::note::Target;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::process::Command;
@@ -137,6 +138,9 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     }
     for (name, test) in JOINED.into_iter().chain(ports::ON_HVT) {
         trials.push(network.trial(format!("hvt::network::{name}"), move || test(images)));
+    }
+    for (name, test) in echo::ON_HVT {
+        trials.push(network.trial(format!("hvt::echo::{name}"), move || test(images)));
     }
     let test = || huge_pages(images);
     trials.push(Trial::ignorable_test("hvt::reserved huge pages", test));

@@ -73,12 +73,13 @@ const WIRED: [&str; 4] = [
     "--nic=e1000e,hub1",
 ];
 /// The appliances that the tests run: what `outboard build` is told.
-const APPLIANCES: [&str; 5] = [
+const APPLIANCES: [&str; 6] = [
     "--host=all unikernels/firewall",
     "--manifest=manifest-nic.json unikernels/firewall",
     "--manifest=manifest-82599.json unikernels/firewall",
     "unikernels/reflector",
     "--manifest=manifest-82599.json unikernels/reflector",
+    "unikernels/echo",
 ];
 /// More than the tests take, in seconds, on a machine that is busy with something else.
 const TIMEOUT_SECONDS: u32 = 600;
@@ -129,6 +130,7 @@ pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
         appliances.join("firewall-82599.spt"),
         appliances.join("reflector.spt"),
         appliances.join("reflector-82599.spt"),
+        appliances.join("echo.spt"),
     ];
     for name in names(&guests.join("src/bin"))? {
         files.push(release(&guests).join(name));

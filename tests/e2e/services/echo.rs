@@ -1,0 +1,135 @@
+//! `echo`: bytes come back, over ports of all kinds, and however they are cut.
+
+use super::{PATIENCE, Port, SERVICE, Served, serve};
+use crate::harness::build::Images;
+use crate::harness::network::Network;
+use crate::harness::process::run;
+use crate::harness::programs;
+use libtest_mimic::{Failed, Trial};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::process::Command;
+
+type Test = fn(&Images) -> Result<(), Failed>;
+
+/// What a virtual machine must do as well.
+pub const ON_HVT: &[(&str, Test)] = &[("bytes come back", |images| {
+    bytes_come_back(images, "hvt", 1500, true)
+})];
+
+const TESTS: &[(&str, Test)] = &[
+    ("bytes come back::spt", |images| {
+        bytes_come_back(images, "spt", 1500, true)
+    }),
+    ("bytes come back::process", |images| {
+        bytes_come_back(images, "process", 1500, true)
+    }),
+    ("bytes come back::without offloads", |images| {
+        bytes_come_back(images, "spt", 1500, false)
+    }),
+    ("bytes come back::MTU 576", |images| {
+        bytes_come_back(images, "spt", 576, false)
+    }),
+    ("bytes come back::MTU 9000", |images| {
+        bytes_come_back(images, "spt", 9000, true)
+    }),
+    ("nobody listens elsewhere", refused),
+    ("many connections", many),
+];
+
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let trial =
+        |&(name, test): &(&str, Test)| network.trial(format!("echo::{name}"), move || test(images));
+    let mut trials: Vec<Trial> = TESTS.iter().map(trial).collect();
+    let missing = programs::missing(&["ping"]);
+    let name = "echo::ping with 65,000 bytes".into();
+    trials.push(network.trial_unless(missing, name, || ping(images)));
+    trials
+}
+
+/// With offloads, at Ethernet's MTU.
+const PLAIN: Port = Port {
+    mtu: 1500,
+    vnet_header: true,
+};
+
+fn connect(served: &Served, port: u16) -> Result<TcpStream, Failed> {
+    let stream = served.segment.run(|| TcpStream::connect((SERVICE, port)))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// Each byte that is sent is received, in order, and the end as well.
+fn round(stream: TcpStream, bytes: &[u8]) -> Result<(), Failed> {
+    let mut received = Vec::new();
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            (&stream).write_all(bytes)?;
+            stream.shutdown(Shutdown::Write)
+        });
+        let read = (&stream).read_to_end(&mut received);
+        let sent = sender.join().expect("it does not panic");
+        read.and(sent)
+    })?;
+    match received == bytes {
+        true => Ok(()),
+        false => Err(format!("{} of {} bytes", received.len(), bytes.len()).into()),
+    }
+}
+
+fn random(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut bytes = vec![0; len];
+    rng.fill(&mut bytes);
+    bytes
+}
+
+fn bytes_come_back(images: &Images, host: &str, mtu: u32, vnet: bool) -> Result<(), Failed> {
+    let port = Port {
+        mtu,
+        vnet_header: vnet,
+    };
+    let served = serve(images, host, &port, &images.echo, &[])?;
+    for (seed, len) in [0, 1, 1448, 70_000, 3_000_000].into_iter().enumerate() {
+        let result = round(connect(&served, 7)?, &random(seed as u64, len));
+        result.map_err(|failed| format!("{len} bytes: {}", failed.message().unwrap_or("?")))?;
+    }
+    Ok(())
+}
+
+fn refused(images: &Images) -> Result<(), Failed> {
+    let served = serve(images, "spt", &PLAIN, &images.echo, &[])?;
+    let error = served.segment.run(|| TcpStream::connect((SERVICE, 8)));
+    match error {
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Ok(()),
+        other => Err(format!("{other:?}").into()),
+    }
+}
+
+/// More than the backlog has room for, all open together.
+fn many(images: &Images) -> Result<(), Failed> {
+    let served = serve(images, "spt", &PLAIN, &images.echo, &[])?;
+    let streams: Vec<TcpStream> = (0..300)
+        .map(|_| connect(&served, 7))
+        .collect::<Result<_, _>>()?;
+    for (seed, stream) in streams.into_iter().enumerate() {
+        round(stream, &random(seed as u64, 5000))?;
+    }
+    Ok(())
+}
+
+fn ping(images: &Images) -> Result<(), Failed> {
+    for vnet_header in [true, false] {
+        let port = Port {
+            mtu: 1500,
+            vnet_header,
+        };
+        let served = serve(images, "spt", &port, &images.echo, &[])?;
+        let mut ping = Command::new("ping");
+        ping.args(["-c", "3", "-i", "0.2", "-s", "65000", &SERVICE.to_string()]);
+        let ended = served.segment.run(|| run(&mut ping))?;
+        ended.expect_status(0)?.expect_stdout("3 received")?;
+    }
+    Ok(())
+}
