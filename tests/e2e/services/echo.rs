@@ -95,14 +95,14 @@ fn bytes_come_back(images: &Images, host: &str, mtu: u32, vnet: bool) -> Result<
         let result = round(connect(&served, 7)?, &random(seed as u64, len));
         result.map_err(|failed| format!("{len} bytes: {}", failed.message().unwrap_or("?")))?;
     }
-    Ok(())
+    served.goes_on()
 }
 
 fn refused(images: &Images) -> Result<(), Failed> {
     let served = serve(images, "spt", &PLAIN, &images.echo, &[])?;
     let error = served.segment.run(|| TcpStream::connect((SERVICE, 8)));
     match error {
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => served.goes_on(),
         other => Err(format!("{other:?}").into()),
     }
 }
@@ -116,7 +116,7 @@ fn many(images: &Images) -> Result<(), Failed> {
     for (seed, stream) in streams.into_iter().enumerate() {
         round(stream, &random(seed as u64, 5000))?;
     }
-    Ok(())
+    served.goes_on()
 }
 
 fn ping(images: &Images) -> Result<(), Failed> {
@@ -130,6 +130,7 @@ fn ping(images: &Images) -> Result<(), Failed> {
         ping.args(["-c", "3", "-i", "0.2", "-s", "65000", &SERVICE.to_string()]);
         let ended = served.segment.run(|| run(&mut ping))?;
         ended.expect_status(0)?.expect_stdout("3 received")?;
+        served.goes_on()?;
     }
     Ok(())
 }

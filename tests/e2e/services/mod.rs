@@ -31,6 +31,16 @@ pub struct Served {
     pub running: Running,
 }
 
+impl Served {
+    /// Whatever was tried, the appliance goes on.
+    pub fn goes_on(mut self) -> Result<(), Failed> {
+        match self.running.is_alive() {
+            true => Ok(()),
+            false => Err(format!("it ended: {:?}", self.running.finish()?).into()),
+        }
+    }
+}
+
 /// The port of an appliance.
 pub struct Port {
     pub mtu: u32,
