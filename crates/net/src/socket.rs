@@ -104,6 +104,12 @@ pub trait Stream {
     /// If the connection has failed.
     async fn read(&mut self, place: &mut [u8]) -> Result<usize, Error>;
 
+    /// The next bytes that have come, uncopied where that can be; `None` at the end.
+    ///
+    /// # Errors
+    /// If the connection has failed.
+    async fn take(&mut self) -> Result<Option<Payload>, Error>;
+
     /// Writes all of `bytes`: waits until each has a place in the queue.
     ///
     /// # Errors
@@ -204,14 +210,6 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// The next bytes that have come, uncopied; `None` at the end.
-    ///
-    /// # Errors
-    /// If the connection has failed.
-    pub async fn take(&mut self) -> Result<Option<Payload>, Error> {
-        Ok(poll_fn(|context| self.net.with(|tcp| tcp.poll_take(self.id, context))).await?)
-    }
-
     /// Ends it at once; the peer is told with RST.
     pub fn abort(self) {
         self.net.with(|tcp| tcp.abort(self.id));
@@ -222,6 +220,11 @@ impl Stream for TcpStream {
     async fn read(&mut self, place: &mut [u8]) -> Result<usize, Error> {
         let read = poll_fn(|context| self.net.with(|tcp| tcp.poll_read(self.id, place, context)));
         Ok(read.await?)
+    }
+
+    async fn take(&mut self) -> Result<Option<Payload>, Error> {
+        let take = poll_fn(|context| self.net.with(|tcp| tcp.poll_take(self.id, context)));
+        Ok(take.await?)
     }
 
     async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Error> {

@@ -455,9 +455,12 @@ impl Connection {
 
     /// The first byte that is not acknowledged: the owner may forget all before it.
     pub fn unacknowledged(&self) -> Seq {
-        // SYN and FIN are no bytes.
-        let first = self.una.max(self.iss + 1);
-        first.min(self.queued)
+        // SYN and FIN are no bytes. (Long after the beginning, its number is ahead again.)
+        let unopened = matches!(self.state, State::SynSent | State::SynReceived);
+        match unopened || self.una == self.iss {
+            true => self.iss + 1,
+            false => self.una.min(self.queued),
+        }
     }
 
     /// Whether the number `seq` has left and is not acknowledged.

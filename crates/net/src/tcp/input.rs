@@ -313,6 +313,8 @@ impl Connection {
             let shortest = self.round_trip.shortest();
             arrived = self.sent.acknowledge(ack, now.0, shortest);
             self.una = ack;
+            // It keeps up, so that it is never half of the number space away.
+            self.small_end = self.small_end.max(ack);
         }
         let told = if self.sack {
             self.take_sack(segment, now)

@@ -2,7 +2,8 @@
 
 use super::simulation::{Network, Simulation};
 use crate::tcp::congestion::Algorithm;
-use crate::tcp::{Config, State};
+use crate::tcp::segment::{Flags, Options};
+use crate::tcp::{Config, Limits, Segment, State};
 use core::time::Duration;
 use fastrand::Rng;
 use std::format;
@@ -90,5 +91,55 @@ fn each_byte_comes_once_and_in_order() {
             .map(|end| end.connection.as_ref().unwrap().failure());
         assert_eq!(failures, [None, None], "seed {seed}");
         assert_eq!(read, [expected[1], expected[0]], "seed {seed}");
+    }
+}
+
+/// A sender whose numbers wrap several times: half of the number space behind its beginning, it
+/// still knows what was acknowledged.
+#[test]
+fn numbers_wrap_and_nothing_stops() {
+    let mut simulation = Simulation::new(7, Network::GOOD, [Config::default(); 2]);
+    simulation.open();
+    let [end, peer] = &mut simulation.ends;
+    let (connection, peer) = (
+        end.connection.as_mut().unwrap(),
+        peer.connection.as_ref().unwrap(),
+    );
+    let limits = Limits {
+        segment: 1480,
+        largest: 65_000,
+    };
+    let mut now = simulation.now;
+    let mut from = connection.unacknowledged();
+    let mut acknowledged = 0_u64;
+    while acknowledged < 10 << 30 {
+        // The last segment of each turn is a small one.
+        connection.queue(500_001 - connection.unsent_or_unacknowledged());
+        let mut ack = None;
+        while let Some(segment) = connection.next(limits, now) {
+            connection.sent(&segment, limits, now);
+            // All but the last byte arrives.
+            ack = Some(segment.end() - 1);
+        }
+        now = now + Duration::from_millis(1);
+        let ack = Segment {
+            seq: peer.numbers().0,
+            ack: ack.expect("there is room for more"),
+            flags: Flags {
+                ack: true,
+                ..Flags::default()
+            },
+            window: u16::MAX,
+            options: Options {
+                timestamps: peer.stamp(now),
+                ..Options::default()
+            },
+            ..Segment::default()
+        };
+        connection.receive(&ack, now);
+        let to = connection.unacknowledged();
+        assert_eq!(to, ack.ack);
+        acknowledged += u64::from(to - from);
+        from = to;
     }
 }
