@@ -1,5 +1,5 @@
-//! iperf3's protocol, as a server: a control connection that carries states of one byte and texts in
-//! JSON, and streams that carry data (esnet/iperf, `iperf_api.h`).
+//! iperf3's protocol, as a server: a control connection that carries states of one byte and texts
+//! in JSON, and streams that carry data (esnet/iperf, `iperf_api.h`).
 
 #![no_std]
 #![forbid(unsafe_code)]
