@@ -16,6 +16,8 @@ pub struct Images {
     pub reflector: PathBuf,
     /// The image of echo for spt.
     pub echo: PathBuf,
+    /// The image of iperf3 for spt.
+    pub iperf3: PathBuf,
 }
 
 impl Images {
@@ -55,6 +57,7 @@ pub fn all() -> Images {
             firewall_on_nics: folder.join("firewall-82599.spt"),
             reflector: folder.join("reflector-82599.spt"),
             echo: folder.join("echo.spt"),
+            iperf3: folder.join("iperf3.spt"),
             programs: folder,
         };
     }
@@ -78,12 +81,14 @@ pub fn all() -> Images {
         firewall_on_nics: root().join("unikernels/firewall/firewall-82599.spt"),
         reflector: root().join("unikernels/reflector/reflector-82599.spt"),
         echo: root().join("unikernels/echo/echo.spt"),
+        iperf3: root().join("unikernels/iperf3/iperf3.spt"),
     };
     for words in [
         ["--host=all", "unikernels/firewall"].as_slice(),
         &["--manifest=manifest-82599.json", "unikernels/firewall"],
         &["--manifest=manifest-82599.json", "unikernels/reflector"],
         &["unikernels/echo"],
+        &["unikernels/iperf3"],
     ] {
         let mut build = Command::new(images.program("outboard"));
         let built = build.arg("build").args(words).current_dir(root()).status();

@@ -1,6 +1,6 @@
 //! `echo`: bytes come back, over ports of all kinds, and however they are cut.
 
-use super::{PATIENCE, Port, SERVICE, Served, serve};
+use super::{PATIENCE, PLAIN, Port, SERVICE, Served, serve};
 use crate::harness::build::Images;
 use crate::harness::network::Network;
 use crate::harness::process::run;
@@ -46,12 +46,6 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     trials.push(network.trial_unless(missing, name, || ping(images)));
     trials
 }
-
-/// With offloads, at Ethernet's MTU.
-const PLAIN: Port = Port {
-    mtu: 1500,
-    vnet_header: true,
-};
 
 fn connect(served: &Served, port: u16) -> Result<TcpStream, Failed> {
     let stream = served.segment.run(|| TcpStream::connect((SERVICE, port)))?;

@@ -1,6 +1,7 @@
 //! Appliances that speak TCP/IP, with Linux at the other end.
 
 pub mod echo;
+mod iperf3;
 
 use crate::harness::build::Images;
 use crate::harness::network::Network;
@@ -22,7 +23,10 @@ pub const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 /// All tests of this folder.
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    echo::trials(images, network)
+    [echo::trials, iperf3::trials]
+        .into_iter()
+        .flat_map(|trials| trials(images, network))
+        .collect()
 }
 
 /// An appliance, and a network with Linux in it.
@@ -46,6 +50,12 @@ pub struct Port {
     pub mtu: u32,
     pub vnet_header: bool,
 }
+
+/// With offloads, at Ethernet's MTU.
+pub const PLAIN: Port = Port {
+    mtu: 1500,
+    vnet_header: true,
+};
 
 /// Starts the image on a host, with [`SERVICE`] as its address, and waits until it says so.
 pub fn serve(
