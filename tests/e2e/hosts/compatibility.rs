@@ -12,9 +12,12 @@ use crate::harness::wire::{BRIDGE, PORT, Wire};
 use crate::hosts::guests::{PROMISES, Promise};
 use crate::hosts::hvt;
 use libtest_mimic::{Completion, Failed, Trial};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 use testbed::segment::{Address, Segment};
 use testbed::traffic::ping::Icmp;
 
@@ -100,6 +103,8 @@ const NO_PEER: &str = "SOLO5_DIR does not name a built Solo5: git clone it elsew
 const THEIRS: &str = "solo5's image, our tender::";
 const OURS: &str = "our image, solo5's tender::";
 
+/// How long a connection or an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Guest memory for the tests of Solo5; those for hvt need 4 MiB.
 const MEMORY: &str = "--mem=16";
 
@@ -151,6 +156,10 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let name = "our image, solo5's tender::rules as an argument".into();
     let missing = Peer::find("spt").is_none().then_some(NO_PEER);
     let test = || stock_rules(images, &Peer::find("spt").ok_or(NO_PEER)?);
+    trials.push(network.trial_unless(missing, name, test));
+    let name = "our image, solo5's tender::TCP comes back".into();
+    let missing = Peer::find("spt").is_none().then_some(NO_PEER);
+    let test = || stock_echo(images, &Peer::find("spt").ok_or(NO_PEER)?);
     trials.push(network.trial_unless(missing, name, test));
     let name = "the header for images in C compiles beside Solo5's";
     trials.push(Trial::ignorable_test(name, header));
@@ -454,6 +463,36 @@ fn stock_rules(images: &Images, peer: &Peer) -> Result<(), Failed> {
     running.signal(rustix::process::Signal::TERM);
     let expected = "log prefix=\"one\" rule=0 in=private out=public";
     running.finish()?.expect_stdout(expected).map(|_| ())
+}
+
+/// Without offloads, and with secrets from the processor.
+fn stock_echo(images: &Images, peer: &Peer) -> Result<(), Failed> {
+    let wire = stock_wire()?;
+    let ours = Address {
+        ip: [10, 0, 0, 1].into(),
+        prefix: 24,
+        mtu: 1500,
+    };
+    wire.segment.configure(BRIDGE, ours)?;
+    let mut command = Command::new(peer.tender());
+    command
+        .args(["--mem=64", &format!("--net:service={PORT}"), "--"])
+        .arg(&images.echo);
+    let running = wire.segment.run(|| start(&mut command))?;
+    running.wait_for("10.0.0.2/24 on service")?;
+    // Linux repeats its SYN until the bridge lets it through.
+    let mut stream = wire
+        .segment
+        .run(|| TcpStream::connect_timeout(&([10, 0, 0, 2], 7).into(), PATIENCE))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let sent: Vec<u8> = (0..60_000_u32).map(|n| (n / 7) as u8).collect();
+    stream.write_all(&sent)?;
+    let mut received = vec![0; sent.len()];
+    stream.read_exact(&mut received)?;
+    match received == sent {
+        true => Ok(()),
+        false => Err("other bytes came back".into()),
+    }
 }
 
 fn stock_port(images: &Images, peer: &Peer) -> Result<(), Failed> {

@@ -19,9 +19,11 @@ const RUNS: [(&str, usize); 6] = [
     ("--bytes 1M --length 100 --no-delay", 1),
 ];
 
+type Test = fn(&Images) -> Result<(), Failed>;
+
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let missing = programs::missing(&["iperf3"]);
-    let tests: [(&str, fn(&Images) -> Result<(), Failed>); 2] = [
+    let tests: [(&str, Test); 2] = [
         ("stock clients measure both ways", both_ways),
         ("UDP is refused, and the next test goes on", udp),
     ];
