@@ -86,6 +86,19 @@ pub enum Unsent {
     NoNeighbour,
 }
 
+impl core::fmt::Display for Unsent {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::NoBuffer => "the port has no free buffer",
+            Self::NoRoute => "no route to the host",
+            Self::TooBig => "too long for one packet",
+            Self::NoNeighbour => "too many packets wait for the next hop's address",
+        })
+    }
+}
+
+impl core::error::Error for Unsent {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,9 +3,11 @@
 //! An appliance is written over the traits [`Sockets`] and [`Stream`], so that the same code runs
 //! over this stack and over another one.
 
+use crate::layer::Unsent;
 use crate::tcp::host::{ListenerId, SocketId, Tcp, Unusable};
 use crate::tcp::queues::Payload;
 use crate::tcp::socket::Error as Failed;
+use crate::udp::{self, BindError, Datagram, Udp};
 use alloc::rc::Rc;
 use bytes::Bytes;
 use core::cell::RefCell;
@@ -25,6 +27,20 @@ pub trait Hub {
     /// If no route leads there, or no port is free.
     fn connect(&mut self, remote: SocketAddr) -> Result<SocketId, Unusable>;
 
+    /// UDP.
+    fn udp(&mut self) -> &mut Udp;
+
+    /// Sends a datagram.
+    ///
+    /// # Errors
+    /// Why it was not sent.
+    fn send_datagram(
+        &mut self,
+        socket: udp::Socket,
+        to: SocketAddr,
+        bytes: &[u8],
+    ) -> Result<(), Unsent>;
+
     /// The time, as it was when the turn began.
     fn now(&self) -> Instant;
 }
@@ -36,6 +52,10 @@ pub enum Error {
     Unusable(Unusable),
     /// The connection has failed, or was closed.
     Failed(Failed),
+    /// It is not there for datagrams.
+    Bind(BindError),
+    /// A datagram was not sent.
+    Unsent(Unsent),
 }
 
 impl fmt::Display for Error {
@@ -43,6 +63,8 @@ impl fmt::Display for Error {
         match self {
             Self::Unusable(why) => why.fmt(f),
             Self::Failed(why) => why.fmt(f),
+            Self::Bind(why) => why.fmt(f),
+            Self::Unsent(why) => why.fmt(f),
         }
     }
 }
@@ -68,6 +90,15 @@ pub trait Sockets: Clone {
     type Listener: Listener<Stream = Self::Stream>;
     /// A connection.
     type Stream: Stream;
+    /// What takes and sends datagrams.
+    type Datagrams: Datagrams;
+
+    /// Takes datagrams that come to `local`; at any address of ours, if that is unspecified. Port 0
+    /// chooses a free one.
+    ///
+    /// # Errors
+    /// If somebody does already.
+    fn bind(&self, local: SocketAddr) -> Result<Self::Datagrams, Error>;
 
     /// Waits for connections to `local`, at most `backlog` at a time.
     ///
@@ -134,6 +165,22 @@ pub trait Stream {
     fn peer(&self) -> SocketAddr;
 }
 
+/// Takes and sends datagrams; dropped, it does no more.
+#[allow(async_fn_in_trait, reason = "an image has one thread")]
+pub trait Datagrams {
+    /// The next datagram: as much of it as fits into `place`, and who has sent it.
+    ///
+    /// # Errors
+    /// If there will be none.
+    async fn receive(&mut self, place: &mut [u8]) -> Result<(usize, SocketAddr), Error>;
+
+    /// Sends a datagram. It may be lost on its way, as every one may.
+    ///
+    /// # Errors
+    /// Why it was not sent.
+    fn send(&mut self, bytes: &[u8], to: SocketAddr) -> Result<(), Error>;
+}
+
 /// Sockets of a stack.
 #[derive(Clone)]
 pub struct Net(Rc<RefCell<dyn Hub>>);
@@ -152,6 +199,19 @@ impl Net {
 impl Sockets for Net {
     type Listener = TcpListener;
     type Stream = TcpStream;
+    type Datagrams = UdpSocket;
+
+    fn bind(&self, local: SocketAddr) -> Result<UdpSocket, Error> {
+        let mut hub = self.0.borrow_mut();
+        let address = (!local.ip().is_unspecified()).then_some(local.ip());
+        // What nobody needs to guess: a port by the time (RFC 6056, 3.3.1 asks for more of TCP).
+        let hint = (hub.now().0 / 1000) as u16;
+        let socket = hub.udp().bind(address, local.port(), hint);
+        Ok(UdpSocket {
+            socket: socket.map_err(Error::Bind)?,
+            net: self.clone(),
+        })
+    }
 
     fn listen(&self, local: SocketAddr, backlog: usize) -> Result<TcpListener, Error> {
         Ok(TcpListener {
@@ -199,6 +259,45 @@ impl Listener for TcpListener {
 impl Drop for TcpListener {
     fn drop(&mut self) {
         self.net.with(|tcp| tcp.unlisten(self.id));
+    }
+}
+
+/// Takes and sends datagrams.
+pub struct UdpSocket {
+    socket: udp::Socket,
+    net: Net,
+}
+
+impl UdpSocket {
+    /// The next datagram, in the frame in which it came.
+    pub async fn take(&mut self) -> Datagram {
+        poll_fn(|context| {
+            let mut hub = self.net.0.borrow_mut();
+            hub.udp().poll_receive(self.socket, context)
+        })
+        .await
+    }
+}
+
+impl Datagrams for UdpSocket {
+    async fn receive(&mut self, place: &mut [u8]) -> Result<(usize, SocketAddr), Error> {
+        let datagram = self.take().await;
+        let bytes = datagram.frame.bytes();
+        let count = bytes.len().min(place.len());
+        place[..count].copy_from_slice(&bytes[..count]);
+        Ok((count, datagram.from))
+    }
+
+    fn send(&mut self, bytes: &[u8], to: SocketAddr) -> Result<(), Error> {
+        let mut hub = self.net.0.borrow_mut();
+        let sent = hub.send_datagram(self.socket, to, bytes);
+        sent.map_err(Error::Unsent)
+    }
+}
+
+impl Drop for UdpSocket {
+    fn drop(&mut self) {
+        self.net.0.borrow_mut().udp().close(self.socket);
     }
 }
 

@@ -1,4 +1,4 @@
-//! A whole stack over one port: IP below, TCP above, turn by turn.
+//! A whole stack over one port: IP below, TCP and UDP above, turn by turn.
 //!
 //! Whoever runs it calls [`Stack::receive`], lets tasks run, calls [`Stack::send`], and sleeps
 //! until [`Stack::deadline`] or until the port has something. Each call does a bounded amount of
@@ -14,6 +14,7 @@ use crate::tcp::host::{SocketId, Tcp, Unusable};
 use crate::tcp::identity::Ends;
 use crate::tcp::seq::Seq;
 use crate::tcp::{Limits, Segment};
+use crate::udp::{self, PROTOCOL as UDP, Udp};
 use crate::version::{Arrived, Packet, Version};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use device::Batch;
@@ -25,6 +26,8 @@ pub struct Stack<V4, V6> {
     pub ip: Ip<V4, V6>,
     /// TCP.
     pub tcp: Tcp,
+    /// UDP.
+    pub udp: Udp,
     batch: Batch,
     now: Instant,
 }
@@ -73,11 +76,12 @@ where
     V4: Version<Ethernet, Address = Ipv4Addr>,
     V6: Version<Ethernet, Address = Ipv6Addr>,
 {
-    /// TCP over IP.
+    /// TCP and UDP over IP.
     pub fn new(ip: Ip<V4, V6>, tcp: Tcp, now: Instant) -> Self {
         Self {
             ip,
             tcp,
+            udp: Udp::new(),
             batch: Batch::new(),
             now,
         }
@@ -87,11 +91,22 @@ where
     /// frame.
     pub fn receive(&mut self, now: Instant) -> bool {
         self.now = now;
-        let Self { ip, tcp, batch, .. } = self;
+        let Self {
+            ip,
+            tcp,
+            udp,
+            batch,
+            ..
+        } = self;
         ip.receive(batch);
         let any = !batch.is_empty();
         for frame in batch.drain() {
             match ip.accept(frame, now) {
+                Some(Arrived::Packet(packet)) if packet.protocol == UDP => {
+                    if let Err(packet) = udp.accept(packet) {
+                        ip.refuse(packet, Refusal::Port, now);
+                    }
+                }
                 Some(Arrived::Packet(packet)) if packet.protocol != TCP => {
                     ip.refuse(packet, Refusal::Protocol, now);
                 }
@@ -164,6 +179,35 @@ where
     fn connect(&mut self, remote: SocketAddr) -> Result<SocketId, Unusable> {
         let Self { ip, tcp, now, .. } = self;
         tcp.connect(&Lower { ip, now: *now }, remote, *now)
+    }
+
+    fn udp(&mut self) -> &mut Udp {
+        &mut self.udp
+    }
+
+    fn send_datagram(
+        &mut self,
+        socket: udp::Socket,
+        to: SocketAddr,
+        bytes: &[u8],
+    ) -> Result<(), Unsent> {
+        let now = self.now;
+        let local = self.udp.local(socket);
+        let source = local.or_else(|| self.ip.source(to.ip(), now));
+        let (Some(source), Some(port)) = (source, self.udp.port(socket)) else {
+            return Err(Unsent::NoRoute);
+        };
+        let packet = Packet {
+            fragment: true,
+            ..Packet::new(source, to.ip(), UDP)
+        };
+        let fill = |place: &mut [u8]| {
+            udp::emit(SocketAddr::new(source, port), to, place, |payload| {
+                payload[..bytes.len()].copy_from_slice(bytes);
+                bytes.len()
+            })
+        };
+        self.ip.write(packet, udp::HEADER + bytes.len(), fill, now)
     }
 
     fn now(&self) -> Instant {

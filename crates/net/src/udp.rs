@@ -6,6 +6,7 @@ use crate::layer::Filled;
 use crate::version::Received;
 use alloc::collections::{BTreeMap, VecDeque};
 use core::net::{IpAddr, SocketAddr};
+use core::task::{Context, Poll, Waker};
 use device::{Checksum, Frame, Offload, checksum};
 
 /// Its number as a protocol of IP.
@@ -15,9 +16,9 @@ pub const HEADER: usize = 8;
 /// Sockets at once.
 pub const SOCKETS_MAX: usize = 1024;
 /// Datagrams that wait in one socket.
-pub const QUEUE_MAX: usize = 64;
-/// Datagrams that wait in all sockets: each keeps a buffer from the port.
-pub const QUEUED_MAX: usize = 128;
+pub const QUEUE_MAX: usize = 24;
+/// Datagrams that wait in all sockets: each keeps a buffer from the port, which has some 128.
+pub const QUEUED_MAX: usize = 48;
 
 /// Where the checksum lies in the header.
 const CHECKSUM: u16 = 6;
@@ -122,6 +123,17 @@ pub enum BindError {
     TooMany,
 }
 
+impl core::fmt::Display for BindError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::InUse => "the port is in use",
+            Self::TooMany => "too many sockets are open",
+        })
+    }
+}
+
+impl core::error::Error for BindError {}
+
 /// What datagrams a socket takes. Of several that would take one, that with the most parts does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
@@ -136,6 +148,8 @@ struct Key {
 struct Open {
     key: Key,
     queue: VecDeque<Datagram>,
+    /// Waits for a datagram.
+    reader: Option<Waker>,
 }
 
 /// The sockets.
@@ -211,6 +225,22 @@ impl Udp {
         }
     }
 
+    /// The next datagram of a socket; waits until there is one. Never, if the socket is closed.
+    pub fn poll_receive(&mut self, socket: Socket, context: &mut Context<'_>) -> Poll<Datagram> {
+        if let Some(datagram) = self.receive(socket) {
+            return Poll::Ready(datagram);
+        }
+        if let Some(open) = self.sockets.get_mut(&socket) {
+            open.reader = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// The address that a socket is bound to, if it is bound to one.
+    pub fn local(&self, socket: Socket) -> Option<IpAddr> {
+        self.sockets.get(&socket)?.key.local
+    }
+
     /// The port of a socket.
     pub fn port(&self, socket: Socket) -> Option<u16> {
         Some(self.sockets.get(&socket)?.key.port)
@@ -254,6 +284,9 @@ impl Udp {
             let to = packet.destination;
             open.queue.push_back(Datagram { from, to, frame });
             self.queued += 1;
+            if let Some(waker) = open.reader.take() {
+                waker.wake();
+            }
         }
         Ok(Some(socket))
     }
@@ -292,8 +325,12 @@ impl Udp {
         }
         let socket = Socket(self.last);
         self.by_key.insert(key, socket);
-        let queue = VecDeque::with_capacity(QUEUE_MAX);
-        self.sockets.insert(socket, Open { key, queue });
+        let open = Open {
+            key,
+            queue: VecDeque::with_capacity(QUEUE_MAX),
+            reader: None,
+        };
+        self.sockets.insert(socket, open);
         Ok(socket)
     }
 

@@ -6,9 +6,14 @@ use crate::harness::network::Network;
 use crate::harness::process::run;
 use crate::harness::programs;
 use libtest_mimic::{Failed, Trial};
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::process::Command;
+use std::time::Duration;
+use testbed::meter::cpu_time;
+
+/// What an idle image may use of two seconds, as the kernel counts: in ticks of 10 ms.
+const IDLE_MAX: Duration = Duration::from_millis(30);
 
 type Test = fn(&Images) -> Result<(), Failed>;
 
@@ -33,8 +38,10 @@ const TESTS: &[(&str, Test)] = &[
     ("bytes come back::MTU 9000", |images| {
         bytes_come_back(images, "spt", 9000, true)
     }),
+    ("datagrams come back", datagrams),
     ("nobody listens elsewhere", refused),
     ("many connections", many),
+    ("without work it sleeps", idle),
 ];
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
@@ -96,9 +103,40 @@ fn refused(images: &Images) -> Result<(), Failed> {
     let served = serve(images, "spt", &PLAIN, &images.echo, &[])?;
     let error = served.segment.run(|| TcpStream::connect((SERVICE, 8)));
     match error {
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => served.goes_on(),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => served.goes_on(),
         other => Err(format!("{other:?}").into()),
     }
+}
+
+/// In one packet and in fragments; the port beside it refuses.
+fn datagrams(images: &Images) -> Result<(), Failed> {
+    for vnet_header in [true, false] {
+        let port = Port {
+            mtu: 1500,
+            vnet_header,
+        };
+        let served = serve(images, "spt", &port, &images.echo, &[])?;
+        let socket = served.segment.run(|| UdpSocket::bind("10.0.0.1:0"))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.connect((SERVICE, 7))?;
+        for (seed, len) in [0, 1, 1472, 1473, 60_000].into_iter().enumerate() {
+            let sent = random(seed as u64, len);
+            socket.send(&sent)?;
+            let mut received = vec![0; 65_536];
+            let count = socket.recv(&mut received)?;
+            if received[..count] != sent {
+                return Err(format!("{len} bytes: {count} came back").into());
+            }
+        }
+        socket.connect((SERVICE, 8))?;
+        socket.send(b"?")?;
+        let refused = socket.recv(&mut [0]).map_err(|error| error.kind());
+        if refused != Err(ErrorKind::ConnectionRefused) {
+            return Err(format!("port 8: {refused:?}").into());
+        }
+        served.goes_on()?;
+    }
+    Ok(())
 }
 
 /// More than the backlog has room for, all open together.
@@ -111,6 +149,24 @@ fn many(images: &Images) -> Result<(), Failed> {
         round(stream, &random(seed as u64, 5000))?;
     }
     served.goes_on()
+}
+
+/// With connections open, and nothing to do.
+fn idle(images: &Images) -> Result<(), Failed> {
+    let served = serve(images, "spt", &PLAIN, &images.echo, &[])?;
+    let streams: Vec<TcpStream> = (0..50)
+        .map(|_| connect(&served, 7))
+        .collect::<Result<_, _>>()?;
+    // What was put off is done: delayed acknowledgements, announcements of addresses.
+    std::thread::sleep(Duration::from_secs(3));
+    let before = cpu_time(served.running.id())?;
+    std::thread::sleep(Duration::from_secs(2));
+    let used = cpu_time(served.running.id())? - before;
+    drop(streams);
+    match used < IDLE_MAX {
+        true => served.goes_on(),
+        false => Err(format!("it worked for {used:?} of two seconds").into()),
+    }
 }
 
 fn ping(images: &Images) -> Result<(), Failed> {

@@ -1,4 +1,4 @@
-//! Sends back what it receives, over TCP (RFC 862).
+//! Sends back what it receives, over TCP and UDP (RFC 862).
 
 #![no_std]
 #![no_main]
@@ -6,7 +6,7 @@
 
 extern crate alloc;
 
-use net::socket::{Error, Listener, Sockets, Stream};
+use net::socket::{Datagrams, Error, Listener, Sockets, Stream};
 use service::Service;
 use unikernel::println;
 
@@ -16,6 +16,8 @@ const PORT: u16 = 7;
 const BACKLOG: usize = 128;
 /// Bytes that are read at a time.
 const CHUNK: usize = 16 << 10;
+/// Longest datagram.
+const DATAGRAM: usize = 64 << 10;
 
 unikernel::entry!(main);
 
@@ -33,12 +35,26 @@ fn main() -> i32 {
 
 async fn serve(service: Service) -> Result<(), Error> {
     let mut listener = service.net.listen(([0; 4], PORT).into(), BACKLOG)?;
+    let datagrams = service.net.bind(([0; 4], PORT).into())?;
+    service.spawner.spawn(async move {
+        // Nothing ends it.
+        let _ = return_datagrams(datagrams).await;
+    });
     loop {
         let stream = listener.accept().await?;
         service.spawner.spawn(async move {
             // A peer that goes away in the middle is no event.
             let _ = echo(stream).await;
         });
+    }
+}
+
+async fn return_datagrams(mut socket: impl Datagrams) -> Result<(), Error> {
+    let mut bytes = alloc::vec![0; DATAGRAM];
+    loop {
+        let (count, from) = socket.receive(&mut bytes).await?;
+        // One that cannot leave is lost, as any may be.
+        let _ = socket.send(&bytes[..count], from);
     }
 }
 
