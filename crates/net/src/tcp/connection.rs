@@ -19,7 +19,7 @@ pub const TIME_WAIT: Duration = Duration::from_secs(60);
 /// MSS of a peer that tells none (RFC 9293, 3.7.1).
 const DEFAULT_MSS: u16 = 536;
 /// The least that is believed, as in Linux: smaller segments would be all headers.
-const LEAST_MSS: u16 = 88;
+pub(super) const LEAST_MSS: u16 = 88;
 
 /// What an image wants of its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@
 //! | [`sent`], [`received`] | what is on its way, and what lies behind holes |
 //! | [`host`], [`socket`] | all connections of an image, who listens, and who waits |
 //! | [`queues`] | bytes to be sent, and bytes that have arrived |
+//! | [`saved`] | a connection as bytes that outlive the image |
 //! | [`time_wait`] | connections that are done: RFC 6191 |
 //! | [`below`] | a segment on its way to the layer below |
 //! | [`congestion`], [`rtt`] | how much may be on its way: RFC 5681, 9438, 6937, 6298 |
@@ -27,6 +28,7 @@ pub mod output;
 pub mod queues;
 pub mod received;
 pub mod rtt;
+pub mod saved;
 pub mod segment;
 pub mod sent;
 pub mod seq;

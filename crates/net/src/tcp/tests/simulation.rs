@@ -169,6 +169,23 @@ impl End {
         self.check(readable);
     }
 
+    /// Forgets all but what is saved, and the bytes that have arrived in order.
+    pub fn restart(&mut self, now: Instant) {
+        let Some(connection) = &self.connection else {
+            return;
+        };
+        let Some(saved) = connection.save() else {
+            return;
+        };
+        let arrived = self.read + connection.readable();
+        self.kept.retain(|start, bytes| {
+            let room = arrived.saturating_sub(*start) as usize;
+            bytes.truncate(room);
+            room > 0
+        });
+        self.connection = Some(Connection::resume(&saved, self.config, now).expect("it is one"));
+    }
+
     /// Reads what is left.
     pub fn drain(&mut self) {
         let Some(connection) = &mut self.connection else {

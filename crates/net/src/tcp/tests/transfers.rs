@@ -94,6 +94,36 @@ fn each_byte_comes_once_and_in_order() {
     }
 }
 
+/// Either end is dropped at random steps and made again from what is saved of it: it has its bytes,
+/// and nothing else.
+#[test]
+fn a_connection_outlives_its_image() {
+    for seed in seeds() {
+        let mut simulation = random(seed);
+        let expected = simulation.ends.each_ref().map(|end| end.to_send);
+        simulation.open();
+        let mut rng = Rng::with_seed(seed);
+        let every = rng.u32(1..40);
+        for step in 0..STEPS {
+            let done = simulation.ends.iter().all(|end| {
+                let connection = end.connection.as_ref();
+                connection.is_some_and(|c| matches!(c.state(), State::TimeWait | State::Closed))
+            });
+            if done || !simulation.step() {
+                break;
+            }
+            // The first steps are not interrupted for ever.
+            if step < 2000 && rng.u32(..every) == 0 {
+                let now = simulation.now;
+                simulation.ends[rng.usize(..2)].restart(now);
+            }
+        }
+        simulation.ends.iter_mut().for_each(|end| end.drain());
+        let read = simulation.ends.each_ref().map(|end| end.read);
+        assert_eq!(read, [expected[1], expected[0]], "seed {seed}");
+    }
+}
+
 /// A sender whose numbers wrap several times: half of the number space behind its beginning, it
 /// still knows what was acknowledged.
 #[test]
