@@ -2,9 +2,9 @@
 //!
 //! An image that wants its connections to survive it keeps one [`Saved`] for each in memory that
 //! does, and writes it before the frames of a turn leave: a peer never knows more than what is
-//! saved. It keeps the bytes of both queues there as well. What lies behind holes is not saved; none
-//! of it was acknowledged, so the peer still has it (RFC 2018, 8). Nor is what is known of the path:
-//! the next image learns it anew.
+//! saved. It keeps the bytes of both queues there as well. What lies behind holes is not saved;
+//! none of it was acknowledged, so the peer still has it (RFC 2018, 8). Nor is what is known of the
+//! path: the next image learns it anew.
 
 use super::congestion::Congestion;
 use super::connection::{Config, Connection, LEAST_MSS, Opening, Stamps, State, TIME_WAIT, Timers};
@@ -291,7 +291,10 @@ mod tests {
     proptest! {
         /// Whatever the bytes are, the connection is refused or works.
         #[test]
-        fn no_bytes_make_it_panic(bytes in any::<[u8; size_of::<Saved>() / 2]>(), good in any::<u128>()) {
+        fn no_bytes_make_it_panic(
+            bytes in any::<[u8; size_of::<Saved>() / 2]>(),
+            good in any::<u128>(),
+        ) {
             let mut raw = [0; size_of::<Saved>()];
             raw.copy_from_slice(saved().as_bytes());
             // Some bytes of a good one are replaced.
