@@ -116,6 +116,12 @@ impl Congestion {
         self.phase != Phase::Open
     }
 
+    /// Whether a loss is being repaired that the timer has not found, and `una` is not behind all
+    /// that was on its way then.
+    pub fn is_repairing(&self, una: Seq) -> bool {
+        matches!(self.phase, Phase::Recovery { until, .. } if una.is_before(until))
+    }
+
     /// Whether a loss is being repaired that the retransmission timer has found.
     pub fn is_after_timeout(&self) -> bool {
         matches!(self.phase, Phase::Loss { .. })
@@ -154,14 +160,15 @@ impl Congestion {
                 let more = if in_flight > self.threshold {
                     let share = u64::from(*delivered) * u64::from(self.threshold);
                     let share = share.div_ceil(u64::from((*flight).max(1)));
-                    share.saturating_sub(u64::from(*out)) as u32
+                    let share = share.saturating_sub(u64::from(*out));
+                    share.min(u64::from(WINDOW_MAX)) as u32
                 } else {
                     // RFC 6937, 3: slow start reduction bound.
                     let caught_up = delivered.saturating_sub(*out).max(delivery.bytes);
-                    let bound = caught_up + delivery.segment;
+                    let bound = caught_up.saturating_add(delivery.segment);
                     bound.min(self.threshold - in_flight)
                 };
-                self.window = in_flight + more;
+                self.window = in_flight.saturating_add(more).min(WINDOW_MAX);
                 false
             }
         }
@@ -206,6 +213,11 @@ impl Congestion {
     pub fn restart(&mut self, segment: u32) {
         self.window = self.window.min(INITIAL_SEGMENTS * segment);
         self.cubic.epoch = 0;
+    }
+
+    /// The SYN was lost, so that little is known of the path (RFC 5681, 3.1).
+    pub fn begin_slowly(&mut self, segment: u32) {
+        self.window = segment;
     }
 
     fn reduce(&mut self, flight: u32, segment: u32) {
@@ -268,8 +280,9 @@ impl Cubic {
             53
         };
         let bytes = u64::from(delivery.bytes) << 16;
-        self.reno +=
-            bytes / u64::from(window.max(1)) * u64::from(delivery.segment) * alpha_53rds / 53;
+        // Its growth in a round trip is at most its window.
+        let rounds = (bytes / u64::from(window.max(1))).min(1 << 16);
+        self.reno += rounds * u64::from(delivery.segment) * alpha_53rds / 53;
         let reno = (self.reno >> 16).min(u64::from(WINDOW_MAX)) as u32;
 
         let elapsed = delivery.now.saturating_sub(self.epoch) + delivery.smoothed.as_nanos() as u64;

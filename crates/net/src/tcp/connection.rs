@@ -423,7 +423,8 @@ impl Connection {
 
     /// Ends it at once; the peer is told with RST (RFC 9293, 3.10.5).
     pub fn abort(&mut self) {
-        self.due.reset = matches!(
+        // What is due stays due.
+        self.due.reset |= matches!(
             self.state,
             State::SynReceived
                 | State::Established
@@ -455,9 +456,8 @@ impl Connection {
 
     /// The first byte that is not acknowledged: the owner may forget all before it.
     pub fn unacknowledged(&self) -> Seq {
-        // SYN and FIN are no bytes. (Long after the beginning, its number is ahead again.)
-        let unopened = matches!(self.state, State::SynSent | State::SynReceived);
-        match unopened || self.una == self.iss {
+        // SYN and FIN are no bytes. (After 4 GiB, a byte has the number of the SYN.)
+        match self.is_opening() {
             true => self.iss + 1,
             false => self.una.min(self.queued),
         }
@@ -470,7 +470,7 @@ impl Connection {
 
     /// Nobody takes our segments, somebody credible says: an opening fails; whether it was one.
     pub fn refuse(&mut self) -> bool {
-        let opening = matches!(self.state, State::SynSent | State::SynReceived);
+        let opening = self.is_opening();
         if opening {
             self.close(Some(Failure::Refused));
         }
@@ -550,7 +550,12 @@ impl Connection {
             .saturating_sub(self.expected - self.unread);
         // What the header can say.
         let room = room.min(u32::from(u16::MAX) << self.scale) >> self.scale << self.scale;
-        self.offered.max(self.expected + room)
+        let edge = self.expected + room;
+        // Silly windows are avoided (RFC 9293, 3.8.6.2.2).
+        match edge - self.offered >= (self.config.receive / 2).min(self.full.max(1)) {
+            true => self.offered.max(edge),
+            false => self.offered,
+        }
     }
 
     /// Payload of a full segment, in bytes.
@@ -590,7 +595,7 @@ impl Connection {
     /// Nothing is on its way: the peer may be silent.
     pub(super) fn rest(&mut self, now: Instant) {
         self.timers.keep_alive = match self.config.keep_alive {
-            Some(idle) if self.state != State::Closed => now + idle,
+            Some(idle) if !matches!(self.state, State::TimeWait | State::Closed) => now + idle,
             _ => NEVER,
         };
     }

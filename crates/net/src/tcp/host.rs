@@ -472,8 +472,11 @@ impl Tcp {
             self.counts.memory += 1;
             let mut bare = segment.clone();
             (bare.len, bare.flags.fin) = (0, false);
+            let before = socket.memory();
             socket.connection.receive(&bare, now);
             socket.caught_up();
+            self.memory = self.memory - before + socket.memory();
+            self.stand_in_line(place);
             return;
         }
         let before = socket.memory();

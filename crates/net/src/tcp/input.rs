@@ -104,7 +104,11 @@ impl Connection {
     /// Takes in a segment for this connection, whose checksum is right.
     pub fn receive(&mut self, segment: &Segment, now: Instant) -> Outcome {
         let outcome = match self.state {
-            State::Closed => Outcome::dropped(Dropped::Unwanted),
+            // A SYN waits until the owner has let go of it.
+            State::Closed => Outcome {
+                reset: segment.flags.ack && !segment.flags.rst,
+                ..Outcome::dropped(Dropped::Unwanted)
+            },
             State::SynSent => self.answered(segment, now),
             _ => self.synchronised(segment, now),
         };
@@ -117,7 +121,7 @@ impl Connection {
     /// In SYN-SENT (RFC 9293, 3.10.7.3).
     fn answered(&mut self, segment: &Segment, now: Instant) -> Outcome {
         let flags = segment.flags;
-        let acceptable = segment.ack == self.next;
+        let acceptable = segment.ack == self.iss + 1 && self.next == segment.ack;
         if flags.ack && !acceptable || !flags.ack && flags.rst {
             return Outcome {
                 reset: flags.ack && !flags.rst,
@@ -161,6 +165,10 @@ impl Connection {
         self.una = ack;
         if let Some(sample) = arrived.round_trip {
             self.round_trip.measured(sample, now.0);
+        }
+        if self.round_trip.has_backed_off() {
+            self.round_trip.begin_slowly();
+            self.congestion.begin_slowly(self.full_segment());
         }
         self.round_trip.heard();
         self.small_end = ack;
@@ -239,7 +247,8 @@ impl Connection {
     fn renew_stamp(&mut self, segment: &Segment, now: Instant) {
         if let (Some(stamps), Some((value, _))) = (&mut self.stamps, segment.options.timestamps) {
             let newer = (value.wrapping_sub(stamps.recent) as i32) >= 0;
-            if newer && !stamps.last_ack.is_before(segment.seq) {
+            let aged = now.0.saturating_sub(stamps.recent_at) >= STAMP_AGE;
+            if (newer || aged) && !stamps.last_ack.is_before(segment.seq) {
                 *stamps = Stamps {
                     recent: value,
                     recent_at: now.0,
@@ -258,7 +267,9 @@ impl Connection {
             // A window of 0 has room for an empty segment at its edge.
             return !start.is_before(from) && (start.is_before(self.offered) || start == from);
         }
-        start.is_before(self.offered) && from.is_before(end)
+        // A closed one takes what comes with a probe at its edge, but for the payload.
+        let closed = self.offered == from && start == from;
+        (start.is_before(self.offered) || closed) && from.is_before(end)
     }
 
     /// Says where we are, but not too often: whoever guesses numbers learns nothing by it.
@@ -274,8 +285,8 @@ impl Connection {
 
     /// Tells the peer of data that came twice (RFC 2883).
     fn repeated(&mut self, segment: &Segment) {
-        let before = self.expected.is_before(segment.seq);
-        if segment.len > 0 && !before && self.sack {
+        let before = segment.seq.is_before(self.expected);
+        if segment.len > 0 && before && self.sack {
             let end = segment.seq + segment.len;
             self.received.repeated(segment.seq, end.min(self.expected));
         }
@@ -316,19 +327,34 @@ impl Connection {
             // It keeps up, so that it is never half of the number space away.
             self.small_end = self.small_end.max(ack);
         }
-        let told = if self.sack {
-            self.take_sack(segment, now)
+        let mut repeats = 0;
+        if self.sack {
+            let told = self.take_sack(segment, now);
+            arrived.bytes += told.bytes;
+            arrived.round_trip = arrived.round_trip.or(told.round_trip);
         } else {
-            self.count_duplicates(segment, newly)
-        };
-        arrived.bytes += told.bytes;
-        arrived.round_trip = arrived.round_trip.or(told.round_trip);
+            repeats = self.count_duplicates(segment, newly, &mut arrived);
+        }
         let window_moved = self.take_window(segment);
-        if arrived.bytes > 0 || newly > 0 {
+        if repeats > 0 {
+            let told = Arrived {
+                bytes: repeats,
+                ..arrived
+            };
+            self.progress(told, newly, was_in_flight, now);
+        } else if arrived.bytes > 0 || newly > 0 {
             self.progress(arrived, newly, was_in_flight, now);
         }
         self.repair(now);
-        if newly > 0 || window_moved || arrived.bytes > 0 {
+        if self.sent.is_empty() || self.window == 0 {
+            // It answers probes (RFC 9293, 3.8.6.1).
+            self.timers.silent = NEVER;
+        }
+        let opens = window_moved && self.sent.is_empty();
+        if opens {
+            self.round_trip.heard();
+        }
+        if newly > 0 || opens || arrived.bytes > 0 {
             self.timers.silent = NEVER;
             self.rearm(now);
         }
@@ -390,28 +416,36 @@ impl Connection {
     }
 
     /// Without SACK, an acknowledgement that repeats itself says that something has arrived
-    /// (RFC 5681, 2).
-    fn count_duplicates(&mut self, segment: &Segment, newly: u32) -> Arrived {
+    /// (RFC 5681, 2): while a loss is repaired, a full segment, which counts then and not once more
+    /// when it is acknowledged (RFC 6937, 3).
+    fn count_duplicates(&mut self, segment: &Segment, newly: u32, arrived: &mut Arrived) -> u32 {
         let repeats = segment.ack == self.una
             && segment.sequence_len() == 0
             && !self.sent.is_empty()
             && self.shifted(segment) == self.window;
+        let full = self.full_segment();
+        let mut told = 0;
         if newly > 0 {
-            if self.congestion.is_recovering() && !self.congestion.is_after_timeout() {
-                // A partial acknowledgement: the next hole (RFC 6582, 3.2, step 3).
-                let arrived = newly.div_ceil(self.full_segment());
-                self.duplicates = self.duplicates.saturating_sub(arrived);
-                self.sent.first_is_lost(self.full_segment());
+            if self.congestion.is_repairing(self.una) {
+                // A partial acknowledgement: the next hole (RFC 6582, 3.2, step 3). All but the
+                // first of the segments had made duplicates.
+                let before = self.duplicates;
+                self.duplicates = before.saturating_sub(newly.div_ceil(full) - 1);
+                arrived.bytes = newly.saturating_sub((before - self.duplicates) * full);
+                self.sent.first_is_lost(full);
             } else {
                 self.duplicates = 0;
             }
-        } else if repeats {
-            self.duplicates += 1;
+        } else if repeats && !self.congestion.is_after_timeout() {
+            // After a timeout, they answer what was sent twice (RFC 6582, 4.1).
+            self.duplicates = self.duplicates.saturating_add(1);
             if self.duplicates == DUPLICATES {
-                self.sent.first_is_lost(self.full_segment());
+                self.sent.first_is_lost(full);
+            } else if self.congestion.is_recovering() {
+                told = full;
             }
         }
-        Arrived::default()
+        told
     }
 
     /// Payload of a full segment, by what the peer takes.
@@ -528,6 +562,8 @@ impl Connection {
         }
         let (start, end) = (segment.seq, segment.seq + segment.len);
         let (first, last) = (start.max(self.expected), end.min(self.offered));
+        // Nothing lies behind FIN.
+        let last = self.fin_at.map_or(last, |fin| last.min(fin));
         if !first.is_before(last) {
             self.due.ack = true;
             return Outcome::dropped(Dropped::Duplicate);
@@ -551,6 +587,13 @@ impl Connection {
         } else {
             let filled = !self.received.is_empty();
             self.expected = self.received.advance(last);
+            if let Some(fin) = self.fin_at
+                && fin.is_before(self.expected)
+            {
+                // It came behind what lies behind it.
+                self.expected = fin;
+                self.received.forget();
+            }
             self.put_off_ack(keep.len, filled || start != first, now);
         }
         Outcome {

@@ -30,7 +30,7 @@ impl Connection {
             return None;
         }
         if let Some((start, end)) = self.range(limits, now) {
-            return Some(self.segment(start, end, now));
+            return Some(self.segment(start, end, limits, now));
         }
         if self.due.probe && self.is_synchronised() {
             // An old number, without data: whoever gets it says where it is. RFC 9293, 3.8.6.1 asks
@@ -53,6 +53,11 @@ impl Connection {
         !matches!(self.state, State::SynSent | State::Closed)
     }
 
+    /// Whether our SYN is not acknowledged.
+    pub(super) fn is_opening(&self) -> bool {
+        matches!(self.state, State::SynSent | State::SynReceived)
+    }
+
     /// The numbers that are to leave now, SYN and FIN among them.
     fn range(&self, limits: Limits, now: Instant) -> Option<(Seq, Seq)> {
         match self.state {
@@ -67,10 +72,15 @@ impl Connection {
         let room = self
             .window_of_congestion(now)
             .saturating_sub(self.in_flight());
+        // One segment may always be on its way (RFC 5681, 3.1), even if the path has become wider.
+        let room = match self.in_flight() {
+            0 => room.max(full),
+            _ => room,
+        };
         let most = whole(self.largest(limits).min(room.max(full)), full);
         if let Some((start, end)) = self.sent.first_lost() {
             // A probe that is due waits: this is more.
-            let fits = room >= full.min(end - start) || self.in_flight() == 0;
+            let fits = room >= full.min(end - start);
             // A peer that has taken its window back gets no more than the first segment.
             let window_end = (self.una + self.window).max(self.una + full);
             let end = end.min(start + most).min(window_end);
@@ -159,11 +169,16 @@ impl Connection {
     }
 
     /// A segment with these numbers.
-    fn segment(&self, start: Seq, end: Seq, now: Instant) -> Segment {
-        let syn = start == self.iss;
+    fn segment(&self, start: Seq, end: Seq, limits: Limits, now: Instant) -> Segment {
+        // Data has the number of the SYN once 4 GiB lie between them.
+        let syn = start == self.iss && self.is_opening();
         let fin = self.queued.is_before(end);
         let mut segment = self.bare(start, false, now);
         segment.len = (end - start) - u32::from(syn) - u32::from(fin);
+        if segment.header_size() as u32 + segment.len > limits.segment {
+            // A full segment has a place for timestamps only (RFC 6691).
+            segment.options.sack.clear();
+        }
         segment.flags.syn = syn;
         segment.flags.fin = fin;
         segment.flags.psh = segment.len > 0 && !end.is_before(self.queued);
@@ -183,7 +198,8 @@ impl Connection {
         let first = self.state == State::SynSent;
         Options {
             mss: Some(self.our_mss),
-            scale: (first || self.scale > 0).then(|| self.config.scale()),
+            // Between two shifts of 0, there is nothing to tell.
+            scale: (first || self.scale.max(self.peer_scale) > 0).then(|| self.config.scale()),
             sack_permitted: first || self.sack,
             timestamps: self.stamp(now),
             ..Options::default()
@@ -227,10 +243,16 @@ impl Connection {
         }
         if segment.flags.ack {
             self.offered = self.offered.max(self.offer());
-            self.due.ack = false;
+            let acks = core::mem::take(&mut self.due.ack);
             self.unanswered = 0;
             self.timers.ack = NEVER;
-            self.received.told();
+            // Where data has left no place for blocks, they follow alone.
+            let no_place = segment.len > 0 && segment.options.sack.is_empty();
+            if no_place && self.sack && self.received.has_to_tell() {
+                self.due.ack = acks;
+            } else {
+                self.received.told();
+            }
             if let Some(stamps) = &mut self.stamps {
                 stamps.last_ack = self.expected;
             }
@@ -243,7 +265,7 @@ impl Connection {
     }
 
     fn sent_data(&mut self, segment: &Segment, limits: Limits, now: Instant) {
-        if self.was_silent(now) && self.next != self.iss {
+        if self.was_silent(now) && !segment.flags.syn {
             self.congestion.restart(self.full_segment());
         }
         let (start, end) = (segment.seq, segment.end());
@@ -278,6 +300,7 @@ impl Connection {
     /// Something new was acknowledged, or all of it (RFC 6298, 5.2 and 5.3).
     pub(super) fn rearm(&mut self, now: Instant) {
         self.timers.tail = NEVER;
+        self.due.tail = false;
         self.probed = false;
         if self.sent.is_empty() {
             self.timers.retransmit = NEVER;
@@ -389,8 +412,7 @@ impl Connection {
 
     /// Gives a peer up that has been silent for too long.
     fn has_lost_patience(&mut self, now: Instant) -> bool {
-        let opening = matches!(self.state, State::SynSent | State::SynReceived);
-        let patience = match opening {
+        let patience = match self.is_opening() {
             true => self.config.patience.min(OPENING_PATIENCE),
             false => self.config.patience,
         };
@@ -406,11 +428,11 @@ impl Connection {
     }
 
     fn keep_alive(&mut self, now: Instant) {
-        if self.has_lost_patience(now) {
-            return;
-        }
-        self.due.probe = true;
         self.timers.keep_alive = now + KEEP_ALIVE_INTERVAL;
+        // Data that waits for the peer has a timer of its own.
+        if self.timers.retransmit == NEVER && !self.has_lost_patience(now) {
+            self.due.probe = true;
+        }
     }
 }
 

@@ -104,8 +104,22 @@ impl Received {
                 blocks.push(*piece);
             }
         }
+        // The rest, if there is a place.
+        for piece in &self.pieces {
+            if blocks.is_full() {
+                break;
+            }
+            if !blocks[first..].contains(piece) {
+                blocks.push(*piece);
+            }
+        }
         blocks.truncate(room.min(SACK_BLOCKS_MAX));
         blocks
+    }
+
+    /// Whether there is a block to send.
+    pub fn has_to_tell(&self) -> bool {
+        self.duplicate.is_some() || !self.is_empty()
     }
 
     /// The blocks have been sent.

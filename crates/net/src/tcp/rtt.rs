@@ -4,6 +4,8 @@ use core::time::Duration;
 
 /// What the time-out is before anything was measured (RFC 6298, 2.1).
 const INITIAL: Duration = Duration::from_secs(1);
+/// What it is behind a SYN that was sent again (RFC 6298, 5.7).
+const INITIAL_SLOW: Duration = Duration::from_secs(3);
 /// RFC 6298, 2.4 asks for a second and calls that conservative; Linux and the BSDs take less, so
 /// that a lost tail of a short answer does not cost a second.
 const MIN: Duration = Duration::from_millis(200);
@@ -29,6 +31,8 @@ pub struct RoundTrip {
     shortest_at: u64,
     /// How often the time-out was doubled since it was last heard from the peer.
     backoff: u8,
+    /// A SYN was sent again.
+    slow: bool,
 }
 
 impl RoundTrip {
@@ -57,6 +61,7 @@ impl RoundTrip {
     #[inline]
     pub fn timeout(&self) -> Duration {
         let base = match self.smoothed().zip(Some(self.variation)) {
+            None if self.slow => INITIAL_SLOW,
             None => INITIAL,
             Some((smoothed, variation)) => {
                 let variation = Duration::from_nanos(variation);
@@ -69,6 +74,11 @@ impl RoundTrip {
     /// The time-out has passed: the next one is twice as long.
     pub fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(BACKOFF_MAX);
+    }
+
+    /// A SYN was sent again: the first time-out of data is a longer one.
+    pub fn begin_slowly(&mut self) {
+        self.slow = true;
     }
 
     /// Whether the time-out has passed since something new was acknowledged.

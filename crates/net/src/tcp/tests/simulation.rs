@@ -387,6 +387,8 @@ impl Simulation {
             };
             connection.sent(&segment, end.limits, self.now);
             let full = connection.payload_max(end.limits);
+            let size = segment.header_size() as u32 + segment.len.min(full);
+            assert!(size <= end.limits.segment, "too long: {segment:?}");
             end.segments_sent += 1;
             end.bytes_sent += u64::from(segment.len);
             let first = segment.seq - (end.iss + 1);
