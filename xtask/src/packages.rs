@@ -60,6 +60,12 @@ pub const TEST: &[Tool] = &[
         required: false,
     },
     Tool {
+        program: "curl",
+        packages: &["curl"],
+        purpose: "what the HTTP server answers",
+        required: false,
+    },
+    Tool {
         program: "ethtool",
         packages: &["ethtool"],
         purpose: "what a persistent tap remembers",

@@ -18,6 +18,8 @@ pub struct Images {
     pub echo: PathBuf,
     /// The image of iperf3 for spt.
     pub iperf3: PathBuf,
+    /// The image of http for spt.
+    pub http: PathBuf,
 }
 
 impl Images {
@@ -58,6 +60,7 @@ pub fn all() -> Images {
             reflector: folder.join("reflector-82599.spt"),
             echo: folder.join("echo.spt"),
             iperf3: folder.join("iperf3.spt"),
+            http: folder.join("http.spt"),
             programs: folder,
         };
     }
@@ -82,6 +85,7 @@ pub fn all() -> Images {
         reflector: root().join("unikernels/reflector/reflector-82599.spt"),
         echo: root().join("unikernels/echo/echo.spt"),
         iperf3: root().join("unikernels/iperf3/iperf3.spt"),
+        http: root().join("unikernels/http/http.spt"),
     };
     for words in [
         ["--host=all", "unikernels/firewall"].as_slice(),
@@ -89,6 +93,7 @@ pub fn all() -> Images {
         &["--manifest=manifest-82599.json", "unikernels/reflector"],
         &["unikernels/echo"],
         &["unikernels/iperf3"],
+        &["unikernels/http"],
     ] {
         let mut build = Command::new(images.program("outboard"));
         let built = build.arg("build").args(words).current_dir(root()).status();

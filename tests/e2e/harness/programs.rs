@@ -30,7 +30,8 @@ pub enum Sender {
 
 /// Programs that a machine may lack on which all else is tested, and why a test is skipped then.
 /// `xtask/src/packages.rs` offers to install them.
-const OPTIONAL: [(&str, &str); 9] = [
+const OPTIONAL: [(&str, &str); 10] = [
+    ("curl", "needs curl: sudo apt-get install curl"),
     ("ethtool", "needs ethtool: sudo apt-get install ethtool"),
     ("gdb", "needs gdb: sudo apt-get install gdb"),
     ("git", "needs git: sudo apt-get install git"),

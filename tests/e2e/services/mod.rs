@@ -1,6 +1,7 @@
 //! Appliances that speak TCP/IP, with Linux at the other end.
 
 pub mod echo;
+mod http;
 mod iperf3;
 
 use crate::harness::build::Images;
@@ -23,7 +24,7 @@ pub const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 /// All tests of this folder.
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    [echo::trials, iperf3::trials]
+    [echo::trials, http::trials, iperf3::trials]
         .into_iter()
         .flat_map(|trials| trials(images, network))
         .collect()

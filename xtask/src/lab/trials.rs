@@ -73,7 +73,7 @@ const WIRED: [&str; 4] = [
     "--nic=e1000e,hub1",
 ];
 /// The appliances that the tests run: what `outboard build` is told.
-const APPLIANCES: [&str; 7] = [
+const APPLIANCES: [&str; 8] = [
     "--host=all unikernels/firewall",
     "--manifest=manifest-nic.json unikernels/firewall",
     "--manifest=manifest-82599.json unikernels/firewall",
@@ -81,6 +81,7 @@ const APPLIANCES: [&str; 7] = [
     "--manifest=manifest-82599.json unikernels/reflector",
     "unikernels/echo",
     "unikernels/iperf3",
+    "unikernels/http",
 ];
 /// More than the tests take, in seconds, on a machine that is busy with something else.
 const TIMEOUT_SECONDS: u32 = 600;
@@ -133,6 +134,7 @@ pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
         appliances.join("reflector-82599.spt"),
         appliances.join("echo.spt"),
         appliances.join("iperf3.spt"),
+        appliances.join("http.spt"),
     ];
     for name in names(&guests.join("src/bin"))? {
         files.push(release(&guests).join(name));

@@ -1,0 +1,381 @@
+//! `http`: what stock curl fetches, and what a socket gets that says anything at all.
+
+use super::{PATIENCE, Port, SERVICE, Served, serve};
+use crate::harness::build::{Images, root};
+use crate::harness::network::Network;
+use crate::harness::process::run;
+use crate::harness::programs;
+use libtest_mimic::{Failed, Trial};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::process::Command;
+use std::time::Instant;
+
+type Test = fn(&Images) -> Result<(), Failed>;
+
+const TESTS: &[(&str, Test)] = &[
+    ("requests and their answers", answers),
+    ("pipelined requests are answered in order", pipelined),
+    ("small answers are one segment", one_segment),
+    ("a request in small pieces", in_pieces),
+    ("nothing that is sent ends it", hostile),
+    ("connections are bounded", bounded),
+    ("an idle connection is closed", idle),
+];
+
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let trial =
+        |&(name, test): &(&str, Test)| network.trial(format!("http::{name}"), move || test(images));
+    let mut trials: Vec<Trial> = TESTS.iter().map(trial).collect();
+    let missing = programs::missing(&["curl"]);
+    for host in ["spt", "process"] {
+        let name = format!("http::curl::{host}");
+        trials.push(network.trial_unless(missing, name, move || curl(images, host)));
+    }
+    trials
+}
+
+/// Connections that the appliance serves at a time: `CONNECTIONS_MAX`.
+const CONNECTIONS: usize = 1024;
+/// Seconds after which an idle connection is closed: `IDLE`.
+const IDLE_SECONDS: u64 = 15;
+/// Bytes of the header of a request: `HEADER_MAX`.
+const HEADER: usize = 8 << 10;
+
+const PORT: Port = Port {
+    mtu: 1500,
+    vnet_header: true,
+};
+
+fn start(images: &Images, host: &str) -> Result<Served, Failed> {
+    serve(images, host, &PORT, &images.http, &[])
+}
+
+/// A file of the appliance.
+fn file(name: &str) -> Result<Vec<u8>, Failed> {
+    Ok(fs::read(root().join("unikernels/http/www").join(name))?)
+}
+
+fn connect(served: &Served) -> Result<TcpStream, Failed> {
+    let stream = served.segment.run(|| TcpStream::connect((SERVICE, 80)))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// All that comes until the appliance closes.
+fn read_all(mut stream: TcpStream) -> Result<Vec<u8>, Failed> {
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
+/// All that these bytes are answered with; we say that no more follow.
+fn ask(served: &Served, bytes: &[u8]) -> Result<Vec<u8>, Failed> {
+    let mut stream = connect(served)?;
+    stream.write_all(bytes)?;
+    stream.shutdown(Shutdown::Write)?;
+    read_all(stream)
+}
+
+fn expect(answer: &[u8], begins: &str, ends: &[u8]) -> Result<(), Failed> {
+    if answer.starts_with(begins.as_bytes()) && answer.ends_with(ends) {
+        return Ok(());
+    }
+    let start = &answer[..answer.len().min(400)];
+    let said = String::from_utf8_lossy(start);
+    Err(format!("no {begins:?}, or another end: {said:?}").into())
+}
+
+fn answers(images: &Images) -> Result<(), Failed> {
+    let served = start(images, "spt")?;
+    let (small, large) = (file("1k")?, file("100k")?);
+    let nothing = b"\r\n\r\n".as_slice();
+    for (request, begins, ends) in [
+        ("GET /1k HTTP/1.1\r\nHost: h", "HTTP/1.1 200 OK", &*small),
+        ("GET /100k HTTP/1.0", "HTTP/1.1 200 OK", &*large),
+        ("HEAD /1k HTTP/1.1\r\nHost: h", "HTTP/1.1 200 OK", nothing),
+        (
+            "GET /1k HTTP/1.1\r\nHost: h\r\nRange: bytes=1000-",
+            "HTTP/1.1 206 Partial Content",
+            &small[1000..],
+        ),
+        (
+            "GET /1k HTTP/1.1\r\nHost: h\r\nRange: bytes=1024-",
+            "HTTP/1.1 416 Range Not Satisfiable",
+            nothing,
+        ),
+        (
+            "GET /1k HTTP/1.1\r\nHost: h\r\nIf-None-Match: *",
+            "HTTP/1.1 304 Not Modified",
+            nothing,
+        ),
+        (
+            "GET /no HTTP/1.1\r\nHost: h",
+            "HTTP/1.1 404 Not Found",
+            b"404 Not Found",
+        ),
+        (
+            "DELETE /1k HTTP/1.1\r\nHost: h",
+            "HTTP/1.1 405 Method Not Allowed",
+            b"405 Method Not Allowed",
+        ),
+        (
+            "GET /1k HTTP/1.1",
+            "HTTP/1.1 400 Bad Request",
+            b"400 Bad Request",
+        ),
+        (
+            "GET /1k HTTP/3.0",
+            "HTTP/1.1 505 HTTP Version Not Supported",
+            b"505 HTTP Version Not Supported",
+        ),
+    ] {
+        let answer = ask(&served, format!("{request}\r\n\r\n").as_bytes())?;
+        expect(&answer, begins, ends)
+            .map_err(|failed| format!("{request:?}: {}", failed.message().unwrap_or_default()))?;
+    }
+    served.goes_on()
+}
+
+fn pipelined(images: &Images) -> Result<(), Failed> {
+    let served = start(images, "spt")?;
+    let (small, large) = (file("1k")?, file("100k")?);
+    let mut requests = String::new();
+    for _ in 0..100 {
+        requests += "GET /1k HTTP/1.1\r\nHost: h\r\n\r\nHEAD /100k HTTP/1.1\r\nHost: h\r\n\r\n";
+        requests += "GET /100k HTTP/1.1\r\nHost: h\r\n\r\n";
+    }
+    requests += "GET /1k HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\nGET /not/reached";
+    let mut stream = connect(&served)?;
+    let mut writer = stream.try_clone()?;
+    let mut answers = Vec::new();
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(move || writer.write_all(requests.as_bytes()));
+        let read = stream.read_to_end(&mut answers);
+        let sent = sender.join().expect("it does not panic");
+        read.and(sent)
+    })?;
+    let mut rest = answers.as_slice();
+    for number in 0..301 {
+        let body: &[u8] = match (number, number % 3) {
+            (300, _) | (_, 0) => &small,
+            (_, 1) => &[],
+            _ => &large,
+        };
+        let header = rest.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+        let header = header.ok_or_else(|| format!("no header {number}"))? + 4;
+        expect(&rest[..header], "HTTP/1.1 200 OK\r\n", b"\r\n")?;
+        rest = &rest[header..];
+        rest = rest
+            .strip_prefix(body)
+            .ok_or_else(|| format!("another body {number}"))?;
+    }
+    match rest {
+        [] => served.goes_on(),
+        _ => Err(format!("{} bytes more", rest.len()).into()),
+    }
+}
+
+/// The first read has header and body.
+fn one_segment(images: &Images) -> Result<(), Failed> {
+    let served = start(images, "spt")?;
+    let mut stream = connect(&served)?;
+    let small = file("1k")?;
+    for _ in 0..100 {
+        stream.write_all(b"GET /1k HTTP/1.1\r\nHost: h\r\n\r\n")?;
+        let mut bytes = [0; 4096];
+        let count = stream.read(&mut bytes)?;
+        expect(&bytes[..count], "HTTP/1.1 200 OK\r\n", &small)?;
+    }
+    served.goes_on()
+}
+
+fn in_pieces(images: &Images) -> Result<(), Failed> {
+    let served = start(images, "spt")?;
+    let mut stream = connect(&served)?;
+    for byte in b"\r\nGET /1k HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n" {
+        stream.write_all(&[*byte])?;
+    }
+    expect(&read_all(stream)?, "HTTP/1.1 200 OK\r\n", &file("1k")?)?;
+    served.goes_on()
+}
+
+fn hostile(images: &Images) -> Result<(), Failed> {
+    let served = start(images, "spt")?;
+    let long = "a".repeat(2 * HEADER);
+    let get = |target: &str, fields: &str| {
+        format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes()
+    };
+    let cases: &[(Vec<u8>, u16)] = &[
+        (get(&format!("/{long}"), ""), 414),
+        (get("/", &format!("a: {long}\r\n")), 431),
+        (get("/", &"a: b\r\n".repeat(100)), 431),
+        (get("/../../etc/passwd", ""), 404),
+        (get("/%2e%2e/%2e%2e/etc/passwd", ""), 404),
+        (get("/1k%00", ""), 400),
+        (get("/\0", ""), 400),
+        (get("/%zz", ""), 400),
+        (get("/", "Content-Length: 1\r\nContent-Length: 2\r\n"), 400),
+        (get("/", "Transfer-Encoding: chunked, x\r\n"), 400),
+        (get("/", "Transfer-Encoding: x, chunked\r\n"), 501),
+        (
+            [
+                get("/", "Transfer-Encoding: chunked\r\n"),
+                b"zz\r\nGET /".to_vec(),
+            ]
+            .concat(),
+            200,
+        ),
+        (
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(),
+            400,
+        ),
+        (vec![0; 100_000], 400),
+        (vec![b'\n'; HEADER], 414),
+    ];
+    for (bytes, status) in cases {
+        // The answer arrives, although much of this comes after it.
+        let answer = ask(&served, bytes)?;
+        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]);
+        expect(&answer, &format!("HTTP/1.1 {status} "), b"")
+            .map_err(|failed| format!("{shown:?}: {}", failed.message().unwrap_or_default()))?;
+        let answers = answer.windows(9).filter(|bytes| bytes == b"HTTP/1.1 ");
+        if answers.count() != 1 {
+            return Err(format!("{shown:?}: more than one answer").into());
+        }
+    }
+    let mut rng = fastrand::Rng::with_seed(7);
+    for _ in 0..200 {
+        let mut bytes = get("/1k", "Range: bytes=0-5\r\nIf-None-Match: \"a\"\r\n");
+        for _ in 0..rng.usize(1..8) {
+            let place = rng.usize(..bytes.len());
+            bytes[place] = rng.u8(..);
+        }
+        ask(&served, &bytes)?;
+    }
+    let answer = ask(&served, &get("/1k", ""))?;
+    expect(&answer, "HTTP/1.1 200 OK", &file("1k")?)?;
+    served.goes_on()
+}
+
+fn bounded(images: &Images) -> Result<(), Failed> {
+    let served = start(images, "spt")?;
+    let mut streams = Vec::new();
+    for _ in 0..CONNECTIONS {
+        streams.push(connect(&served)?);
+    }
+    let refused = read_all(connect(&served)?)?;
+    expect(
+        &refused,
+        "HTTP/1.1 503 Service Unavailable\r\n",
+        b"Service Unavailable",
+    )?;
+    // One that ends makes room.
+    let request = b"GET /1k HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    for mut stream in streams.drain(..2) {
+        stream.write_all(request)?;
+        expect(&read_all(stream)?, "HTTP/1.1 200 OK\r\n", &file("1k")?)?;
+    }
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let answer = ask(&served, request);
+        if answer.is_ok_and(|answer| answer.starts_with(b"HTTP/1.1 200 OK\r\n")) {
+            return served.goes_on();
+        }
+        if Instant::now() > deadline {
+            return Err("no room".into());
+        }
+    }
+}
+
+fn idle(images: &Images) -> Result<(), Failed> {
+    let served = start(images, "spt")?;
+    let (silent, mut slow) = (connect(&served)?, connect(&served)?);
+    slow.write_all(b"GET /1k HTTP/1.1\r\n")?;
+    let began = Instant::now();
+    for stream in [&silent, &slow] {
+        stream.set_read_timeout(Some(PATIENCE + PATIENCE))?;
+    }
+    expect(
+        &read_all(slow)?,
+        "HTTP/1.1 408 Request Timeout\r\n",
+        b"Timeout",
+    )?;
+    let answer = read_all(silent)?;
+    if !answer.is_empty() || began.elapsed().as_secs() < IDLE_SECONDS - 1 {
+        return Err(format!("{:?}, {} bytes", began.elapsed(), answer.len()).into());
+    }
+    served.goes_on()
+}
+
+fn curl(images: &Images, host: &str) -> Result<(), Failed> {
+    let served = start(images, host)?;
+    let (small, large) = (file("1k")?, file("100k")?);
+    let large_half = String::from_utf8_lossy(&large[51_200..]);
+    let (small, large) = (
+        String::from_utf8_lossy(&small),
+        String::from_utf8_lossy(&large),
+    );
+    for (arguments, expected) in [
+        (["/1k", "/100k"].as_slice(), format!("{small}{large}")),
+        (&["--range", "51200-", "/100k"], large_half.into_owned()),
+        (
+            &[
+                "--write-out",
+                "%{http_code}",
+                "--head",
+                "--output",
+                "/dev/null",
+                "/",
+            ],
+            "200".into(),
+        ),
+        (
+            &[
+                "--write-out",
+                "%{content_type}",
+                "--output",
+                "/dev/null",
+                "/",
+            ],
+            "text/html; charset=utf-8".into(),
+        ),
+        (&["--data", "a=b", "/1k"], "405 Method Not Allowed".into()),
+        (&["--http1.0", "/1k"], small.to_string()),
+        // Two answers, one connection.
+        (
+            &[
+                "--write-out",
+                "%{num_connects} ",
+                "--output",
+                "/dev/null",
+                "--output",
+                "/dev/null",
+                "/1k",
+                "/100k",
+            ],
+            "1 0 ".into(),
+        ),
+    ] {
+        let mut command = Command::new("curl");
+        command.args(["--silent", "--show-error", "--max-time", "10"]);
+        for argument in arguments {
+            match argument.strip_prefix('/') {
+                Some(path) if !path.starts_with("dev") => {
+                    command.arg(format!("http://{SERVICE}{argument}"))
+                }
+                _ => command.arg(argument),
+            };
+        }
+        let ended = served.segment.run(|| run(&mut command))?;
+        ended.expect_status(0)?;
+        if ended.stdout != expected {
+            let said = &ended.stdout[..ended.stdout.len().min(400)];
+            return Err(format!("curl {arguments:?} says {said:?}").into());
+        }
+    }
+    served.goes_on()
+}
