@@ -33,6 +33,7 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
   rules      what rules, counters and captures cost, beside the kernel's bridge with the same rules
              (needs nft)
   nic        the driver of the 82599 on its software model, and what ways to wait for frames cost
+  service    TCP of an image beside Linux's, with iperf3 at the other end (needs iperf3)
   driver     the 82599's driver in instructions for each frame, beside ixy and ixy.rs where
              OUTBOARD_IXY and OUTBOARD_IXY_RS name them: programs that take a batch's size and a
              number of frames, and forward them in a function forward_batch (needs valgrind)
@@ -46,7 +47,7 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
 const DEMONSTRATIONS: [&str; 2] = ["firewall", "nic"];
 
 /// The benchmarks between two segments.
-const BENCHMARKS: [&str; 3] = ["firewall", "rules", "nic"];
+const BENCHMARKS: [&str; 4] = ["firewall", "rules", "nic", "service"];
 
 /// Who makes taps.
 const TUN: &str = "/dev/net/tun";
@@ -54,6 +55,8 @@ const TUN: &str = "/dev/net/tun";
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 /// The appliance that is measured.
 const FIREWALL: &str = "unikernels/firewall";
+/// The appliance that is measured by `bench service`.
+const SERVICE: &str = "unikernels/iperf3";
 
 /// `cargo xtask demo`.
 ///
@@ -137,8 +140,12 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     };
     packages::provide(&[BUILD], false)?;
     let programs = build(root, &["outboard", "tender", "bench"])?;
+    let (appliance, file) = match benchmark.as_str() {
+        "service" => (SERVICE, "iperf3.spt"),
+        _ => (FIREWALL, "firewall.spt"),
+    };
     let mut image = Command::new(programs.join("outboard"));
-    image.args(["build", FIREWALL]).current_dir(root);
+    image.args(["build", appliance]).current_dir(root);
     succeed(
         &mut image,
         "outboard could not build the image, as it says above",
@@ -155,7 +162,7 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     command
         .arg(benchmark)
         .arg("--image")
-        .arg(root.join(FIREWALL).join("firewall.spt"))
+        .arg(root.join(appliance).join(file))
         .arg("--tender")
         .arg(programs.join("outboard-tender"))
         .arg("--out")

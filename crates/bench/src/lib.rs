@@ -11,6 +11,7 @@
 //! | [`firewall`], [`promises`] | the benchmark of the firewall |
 //! | [`rules`] | the benchmark of its rules |
 //! | [`driver`] | the benchmark of a NIC's driver |
+//! | [`service`] | the benchmark of TCP |
 //! | [`hvt`] | the benchmark of virtual machines |
 //! | [`hosts`] | instructions for each frame on the three hosts, and mappings of the IOMMU |
 //! | [`lab`] | measurements in the lab |
@@ -31,5 +32,6 @@ pub mod promises;
 pub mod report;
 pub mod rules;
 pub mod samples;
+pub mod service;
 pub mod startup;
 pub mod turn;

@@ -12,7 +12,7 @@ use bench::machine::{Machine, Run};
 use bench::report::Report;
 use bench::rules::{self, Sources};
 use bench::samples::{Measure, Promise, Samples};
-use bench::{driver, hosts, nic, promises, turn};
+use bench::{driver, hosts, nic, promises, service, turn};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use testbed::contender::{FIREWALL_MEMORY_MIB, MONITOR, Programs};
 use testbed::{privilege, relay};
@@ -41,6 +41,8 @@ enum Command {
     Rules(Rules),
     /// Measure the driver of the 82599 on its software model
     Nic(Cards),
+    /// Measure TCP of an image beside Linux's
+    Service(Measured),
     /// Count the instructions of a NIC's driver, beside its peers
     Driver(Driver),
     /// Measure hypercalls and starts of virtual machines beside Solo5's tender, which the
@@ -177,6 +179,7 @@ fn main() -> ExitCode {
         Command::Firewall(arguments) => firewall(&arguments),
         Command::Rules(arguments) => rules(&arguments),
         Command::Nic(arguments) => nic(&arguments),
+        Command::Service(arguments) => service(&arguments),
         Command::Driver(arguments) => driver(&arguments),
         Command::Hvt(arguments) => hvt(&arguments),
         Command::Hosts(arguments) => hosts(&arguments),
@@ -284,6 +287,30 @@ fn nic(arguments: &Cards) -> Result<(), Box<dyn Error>> {
         image: cards.clone(),
     };
     measured.report(&subject, || nic::measure(&plan, &programs, &say))
+}
+
+fn service(arguments: &Measured) -> Result<(), Box<dyn Error>> {
+    let plan = match arguments.quick {
+        true => service::Plan::QUICK,
+        false => service::Plan::FULL,
+    };
+    let plan = service::Plan {
+        rounds: arguments.rounds.unwrap_or(plan.rounds),
+        ..plan
+    };
+    let subject = Subject {
+        title: "TCP of an image beside Linux's",
+        benchmark: "service",
+        rounds: plan.rounds,
+        measures: &service::ALL,
+        plots: &service::PLOTTED,
+        promises: &service::PROMISES,
+    };
+    let programs = service::Programs {
+        tender: arguments.tender.clone(),
+        image: arguments.image.clone(),
+    };
+    arguments.report(&subject, || service::measure(&plan, &programs, &say))
 }
 
 fn driver(arguments: &Driver) -> Result<(), Box<dyn Error>> {
