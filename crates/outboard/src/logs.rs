@@ -29,7 +29,7 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Instance(e @ instance::Error::Unknown(name, _)) => write!(
+            Self::Instance(e @ instance::Error::Unknown { name, .. }) => write!(
                 f,
                 "{e}; one that has ended said all there is to say where it was started: in that \
                  terminal, or in: journalctl -u outboard@{name}"
@@ -75,9 +75,13 @@ mod tests {
 
     #[test]
     fn who_asks_for_one_that_is_gone_learns_where_its_last_words_are() {
-        let unknown = instance::Error::Unknown("fw".to_owned(), Vec::new());
-        let says = "no guest is called fw, and none runs under a name; start one with: outboard \
-                    run --name=fw ...; one that has ended said all there is to say where it was \
+        let unknown = instance::Error::Unknown {
+            name: "fw".to_owned(),
+            base: "/run/outboard".into(),
+            running: Vec::new(),
+        };
+        let says = "no guest is called fw, and none runs under a name in /run/outboard; start one \
+                    with: outboard run --name=fw ...; one that has ended said all there is to say where it was \
                     started: in that terminal, or in: journalctl -u outboard@fw";
         assert_eq!(Error::Instance(unknown).to_string(), says);
     }

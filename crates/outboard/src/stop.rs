@@ -39,8 +39,8 @@ impl fmt::Display for Error {
             Self::Instance(e) => e.fmt(f),
             Self::Permission(name) => write!(
                 f,
-                "{name} is another user's; type: sudo --preserve-env=XDG_RUNTIME_DIR $(command -v \
-                 outboard) stop {name}"
+                "{name} is another user's; type: {} $(command -v outboard) stop {name}",
+                instance::sudo()
             ),
             Self::System(e) => write!(f, "cannot ask for the end: {e}"),
             Self::Stuck(name, pid) => write!(

@@ -80,8 +80,10 @@ fn by_name(images: &Images) -> Result<(), Failed> {
     taken.expect_stderr("run --mem=32 --name=fw")?;
     taken.expect_stderr("); end it with: outboard stop fw, or choose another name\n")?;
     let almost = asked(&["stats", "fv"])?;
-    let says = "outboard: no guest is called fv; did you mean fw? there is fw";
-    expect_last_line(&almost, says)?;
+    let place = folder.path.join("outboard");
+    let place = place.display();
+    let says = format!("outboard: no guest in {place} is called fv; did you mean fw? there is fw");
+    expect_last_line(&almost, &says)?;
     let almost = asked(&["send", "fw-privat", "icmp 10.0.0.1 > 10.0.0.2"])?;
     let says = "outboard: no port fw-privat; did you mean fw-private? there is fw-private and \
                 fw-public";
@@ -103,9 +105,11 @@ fn by_name(images: &Images) -> Result<(), Failed> {
     if ended.stdout != console.stdout {
         return Err(format!("kept {:?} of {:?}", console.stdout, ended.stdout).into());
     }
-    let gone = "outboard: no guest is called fw, and none runs under a name; start one with: \
-                outboard run --name=fw ...";
-    expect_last_line(&asked(&["stop", "fw"])?, gone)?;
+    let gone = format!(
+        "outboard: no guest is called fw, and none runs under a name in {place}; start one with: \
+         outboard run --name=fw ..."
+    );
+    expect_last_line(&asked(&["stop", "fw"])?, &gone)?;
     let says = format!(
         "{gone}; one that has ended said all there is to say where it was started: in that \
          terminal, or in: journalctl -u outboard@fw"

@@ -1,5 +1,6 @@
 //! The commands of the README do what it says. Each block is marked `<!-- test: NAME -->`.
 
+use super::tutorial::users_shell;
 use crate::harness::build::{Images, root};
 use crate::harness::document::{self, shell};
 use crate::harness::network::Network;
@@ -12,16 +13,23 @@ use std::fs;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+use testbed::privilege::Settings;
 use testbed::segment::Segment;
 
 /// How long the firewall may take to be up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let not_root = network.root();
     vec![
         Trial::test("readme::each block is tested", every_block),
         Trial::test("readme::install", || install(images)),
         network.trial("readme::try".into(), || tried(images)),
+        network.trial_unless(
+            not_root.or_else(|| Settings::read().remedy()),
+            "readme::try, by an ordinary user without XDG_RUNTIME_DIR".into(),
+            || tried_by_user(images),
+        ),
         network.trial_unless(
             programs::missing(&["ip"]),
             "readme::taps, run".into(),
@@ -103,6 +111,25 @@ fn tried(images: &Images) -> Result<(), Failed> {
     firewall.finish()?.expect_status(128 + 2)?;
     behind(&said, "private is tap0")?;
     behind(&said, "public is tap1").map(|_| ())
+}
+
+/// Whoever has no directory for what runs finds a guest in spite of that.
+fn tried_by_user(images: &Images) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("try")?;
+    document::place_image(images, &folder.path)?;
+    // No name of another test's.
+    let name = format!("tried{}", std::process::id());
+    let block = block("try")?.replace("--name=fw", &format!("--name={name}"));
+    let commands = format!(
+        "timeout 20 {} 2> said &\n\
+         until outboard stats {name} 2> /dev/null | grep -q policy; do sleep 0.05; done\n\
+         outboard stop {name}; stat -c %a /tmp/outboard-$(id -u)",
+        block.trim_end()
+    );
+    let mut shell = users_shell(images, &folder.path, &format!("{commands} || cat said"))?;
+    let ended = run(&mut shell)?;
+    ended.expect_stdout(&format!("{name} has ended with status 143\n700\n"))?;
+    ended.expect_status(0).map(drop)
 }
 
 /// What stands behind these words in their line.

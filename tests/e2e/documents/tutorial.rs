@@ -122,10 +122,15 @@ fn follow(images: &Images, document: &Document, how: How) -> Result<(), Failed> 
         How::Pasted | How::WithoutSbin | How::ByUser => format!("{before}{first}\n{last} < {file}"),
         How::Typed => format!("{before}{first}\n{TYPIST} < {file} | {last}"),
     };
+    // Root's guests have one place, and other tests run beside this one.
+    let apart = |mut shell: Command| {
+        shell.env("XDG_RUNTIME_DIR", &folder.path);
+        shell
+    };
     let mut shell = match how {
-        How::Pasted | How::Typed => document::shell(images, &folder.path, &commands),
+        How::Pasted | How::Typed => apart(document::shell(images, &folder.path, &commands)),
         How::WithoutSbin => {
-            let mut shell = document::shell(images, &folder.path, &commands);
+            let mut shell = apart(document::shell(images, &folder.path, &commands));
             let programs = images.program("outboard");
             let programs = programs.parent().ok_or("programs have a folder")?;
             shell.env("PATH", format!("{}:{BINARIES}", programs.display()));
@@ -142,7 +147,11 @@ fn follow(images: &Images, document: &Document, how: How) -> Result<(), Failed> 
 }
 
 /// A shell of an ordinary user's in `folder`, who has our program there.
-fn users_shell(images: &Images, folder: &Path, commands: &str) -> Result<Command, Failed> {
+pub(super) fn users_shell(
+    images: &Images,
+    folder: &Path,
+    commands: &str,
+) -> Result<Command, Failed> {
     let programs = folder.join("bin");
     fs::create_dir(&programs)?;
     fs::copy(images.program("outboard"), programs.join("outboard"))?;
@@ -151,7 +160,9 @@ fn users_shell(images: &Images, folder: &Path, commands: &str) -> Result<Command
     shell
         .args(["sh", "-ec", commands])
         .env("PATH", format!("{}:{path}", programs.display()))
-        .env("HOME", folder);
+        .env("HOME", folder)
+        // As behind `su -`.
+        .env_remove("XDG_RUNTIME_DIR");
     Ok(shell)
 }
 

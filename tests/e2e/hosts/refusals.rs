@@ -99,6 +99,13 @@ const DAMAGES: &[Damage] = &[
     ),
 ];
 
+/// Whether the processor says that it runs virtual machines.
+fn can_virtualise() -> bool {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let mut words = cpuinfo.split_whitespace();
+    words.any(|word| ["vmx", "svm"].contains(&word))
+}
+
 pub fn trials(images: &'static Images) -> Vec<Trial> {
     let mut trials = Vec::new();
     for damage in DAMAGES {
@@ -116,7 +123,13 @@ pub fn trials(images: &'static Images) -> Vec<Trial> {
         (
             "no permission",
             "touch /dev/kvm && chmod 0 /dev/kvm &&",
-            "Permission denied (os error 13); type: sudo chown $USER /dev/kvm",
+            match can_virtualise() {
+                true => "Permission denied (os error 13); type: sudo chown $USER /dev/kvm",
+                false => {
+                    "Permission denied (os error 13); the processor shows neither vmx nor svm, so \
+                     guests would hardly run if it opened; start the image with --host=spt"
+                }
+            },
         ),
     ] {
         let name = format!("refusals::{name}");

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use tender::hvt::device::can_virtualise;
 
 /// Who made the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl Machine {
                 _ => Vendor::Other,
             },
             virtual_machine: has("hypervisor"),
-            virtualisation: has("vmx") || has("svm"),
+            virtualisation: can_virtualise(cpuinfo),
             modules,
             command_line: command_line.trim().to_owned(),
             grub,

@@ -43,6 +43,29 @@ A frame is one of
 Behind the words: in PORT, vlan N, len N (bytes of the frame), from MAC, to MAC, and behind IP
 fragment first|later. Behind digits and captures: in PORT. See docs/frames.md.";
 
+/// A frame on a command line.
+#[derive(clap::Args)]
+pub struct Typed {
+    /// The frame
+    frame: String,
+    /// The rest of a frame that was not quoted
+    #[arg(hide = true)]
+    rest: Vec<String>,
+}
+
+impl Typed {
+    /// The frame as it was typed.
+    ///
+    /// # Errors
+    /// It is several words of the command line.
+    pub fn text(&self) -> Result<&str, Error> {
+        match self.rest.is_empty() {
+            true => Ok(&self.frame),
+            false => Err(Error::Unquoted),
+        }
+    }
+}
+
 /// A frame, and the port into which it goes if that was said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crafted {
@@ -50,11 +73,15 @@ pub struct Crafted {
     pub bytes: Vec<u8>,
     /// Name of a port.
     pub port: Option<String>,
+    /// Whether a capture names the port, and not who typed the frame.
+    pub is_captured: bool,
 }
 
 /// Why a text is no frame.
 #[derive(Debug)]
 pub enum Error {
+    /// The shell has taken it apart.
+    Unquoted,
     /// It is too long.
     Length,
     /// Something is wrong with its words.
@@ -72,6 +99,10 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Unquoted => f.write_str(
+                "quote the frame, as in 'tcp 10.0.0.1:999 > 10.0.0.2:80': without quotes the shell \
+                 writes into a file behind >",
+            ),
             Self::Length => write!(f, "a frame of more than {TEXT_BYTES_MAX} characters"),
             Self::Description(text, error) => render(f, text, error),
             Self::Digits => f.write_str(
@@ -127,6 +158,7 @@ pub fn read(text: &str) -> Result<Crafted, Error> {
         return Ok(Crafted {
             bytes: description.craft(),
             port: description.port,
+            is_captured: false,
         });
     }
     let (frame, port) = split_port(text);
@@ -135,12 +167,17 @@ pub fn read(text: &str) -> Result<Crafted, Error> {
         if bytes.len() > FRAME_BYTES_MAX {
             return Err(Error::TooLong(bytes.len()));
         }
-        return Ok(Crafted { bytes, port });
+        return Ok(Crafted {
+            bytes,
+            port,
+            is_captured: false,
+        });
     }
     let (path, number) = split_number(frame)?;
     match capture::read(Path::new(path), number) {
         Ok(captured) => Ok(Crafted {
             bytes: captured.bytes,
+            is_captured: port.is_none(),
             port: port.or(captured.interface),
         }),
         Err(CaptureError::Read(_)) if frame.contains(char::is_whitespace) => {

@@ -219,6 +219,32 @@ fn a_tag_stands_in_front_of_the_type() {
 }
 
 #[test]
+fn a_frame_that_the_shell_took_apart_is_to_be_quoted() {
+    let typed = |rest: &[&str]| Typed {
+        frame: "tcp".into(),
+        rest: rest.iter().copied().map(str::to_owned).collect(),
+    };
+    assert_eq!(typed(&[]).text().unwrap(), "tcp");
+    let says = "quote the frame, as in 'tcp 10.0.0.1:999 > 10.0.0.2:80': without quotes the shell \
+                writes into a file behind >";
+    let error = typed(&["10.0.0.1:999"]).text().unwrap_err();
+    assert_eq!(error.to_string(), says);
+}
+
+#[test]
+fn a_port_out_of_range_is_told_from_no_address() {
+    let says = |text| read(text).unwrap_err().to_string();
+    let expected = "the frame: its port is no number from 0 to 65535\n  |\n  | tcp 10.0.0.1:999 > \
+                    10.0.0.2:70700\n  |                    ^^^^^^^^^^^^^^\n  = help: such as \
+                    10.0.0.1:999 or [fe80::1]:999";
+    assert_eq!(says("tcp 10.0.0.1:999 > 10.0.0.2:70700"), expected);
+    for other in ["tcp 10.0.0:80 > 10.0.0.2:1", "tcp 10.0.0.1:8x > 10.0.0.2:1"] {
+        let no_address = "the frame: no IP address with a port\n";
+        assert!(says(other).starts_with(no_address), "{other}");
+    }
+}
+
+#[test]
 fn digits_and_captures_take_a_port() {
     let crafted = read("0200 00:00 in private").unwrap();
     assert_eq!(crafted.bytes, [2, 0, 0, 0]);

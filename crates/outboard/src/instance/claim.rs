@@ -1,7 +1,8 @@
 //! The monitor's side of a named guest: its directory, made, held and removed.
 
+use super::place::made_base;
 use super::{DESCRIPTION, Description, ENDING, EVENT, Ended, Error, Instance, Log};
-use super::{SHARE, base, check_name, log};
+use super::{SHARE, check_name, log};
 use crate::share::SharedFile;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -38,7 +39,7 @@ impl Claim {
     /// # Errors
     /// `name` is none, is taken by a running guest, or something cannot be made.
     pub fn new(name: &str) -> Result<Self, Error> {
-        Self::new_in(&base(), name)
+        Self::new_in(&made_base()?, name)
     }
 
     pub(super) fn new_in(base: &Path, name: &str) -> Result<Self, Error> {

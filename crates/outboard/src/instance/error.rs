@@ -12,12 +12,21 @@ pub enum Error {
     Name(String),
     /// A guest of this name is running already; its monitor's process id and command line.
     Running(String, Option<(u32, String)>),
-    /// There is no instance of this name; those that run.
-    Unknown(String, Vec<String>),
+    /// There is no instance of this name.
+    Unknown {
+        /// The name.
+        name: String,
+        /// Where it would be.
+        base: PathBuf,
+        /// The names of those that run there.
+        running: Vec<String>,
+    },
     /// The instance ended in the meantime.
     Ended(String),
     /// A directory or file of an instance could not be made.
     Make(PathBuf, io::Error),
+    /// The directory in which instances would be found is not this user's alone.
+    NotPrivate(PathBuf),
     /// A directory or file of an instance cannot be read.
     Read(PathBuf, io::Error),
     /// The shared file of an instance is no regular file.
@@ -46,13 +55,22 @@ impl fmt::Display for Error {
                     "; end it with: outboard stop {name}, or choose another name"
                 )
             }
-            Self::Unknown(name, running) if running.is_empty() => write!(
+            Self::Unknown {
+                name,
+                base,
+                running,
+            } if running.is_empty() => write!(
                 f,
-                "no guest is called {name}, and none runs under a name; start one with: outboard \
-                 run --name={name} ..."
+                "no guest is called {name}, and none runs under a name in {}; start one with: \
+                 outboard run --name={name} ...",
+                base.display()
             ),
-            Self::Unknown(name, running) => {
-                write!(f, "no guest is called {name}; ")?;
+            Self::Unknown {
+                name,
+                base,
+                running,
+            } => {
+                write!(f, "no guest in {} is called {name}; ", base.display())?;
                 if let Some(near) = suggest::nearest(name, running.iter().map(String::as_str)) {
                     write!(f, "did you mean {near}? ")?;
                 }
@@ -65,6 +83,12 @@ impl fmt::Display for Error {
             Self::Make(path, error) => write!(
                 f,
                 "cannot make {}: {error}; set XDG_RUNTIME_DIR to a directory of yours",
+                path.display()
+            ),
+            Self::NotPrivate(path) => write!(
+                f,
+                "{}: no folder that is yours alone (mode 0700); remove it, or set XDG_RUNTIME_DIR \
+                 to a directory of yours",
                 path.display()
             ),
             Self::Read(path, error) => write!(

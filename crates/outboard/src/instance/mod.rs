@@ -1,7 +1,7 @@
 //! Named guests: where `outboard run --name=NAME` keeps what others need to know of one, and how
 //! they find it.
 //!
-//! | in `$XDG_RUNTIME_DIR/outboard/NAME` or `/run/outboard/NAME` | what |
+//! | in `$XDG_RUNTIME_DIR/outboard/NAME`, or see [`place`] | what |
 //! |---|---|
 //! | `share` | the shared file ([`abi::share`]), locked by the monitor while the guest runs |
 //! | `event` | a FIFO: who has changed the share writes a byte to it, and the guest wakes up |
@@ -17,13 +17,16 @@ mod description;
 mod ending;
 mod error;
 mod log;
+mod place;
 
 pub use claim::Claim;
 pub use description::{Description, Device, Kind};
 pub use ending::{Ended, read as read_ending};
 pub use error::Error;
 pub use log::Log;
+pub use place::sudo;
 
+use place::base;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -54,14 +57,18 @@ impl Instance {
     /// # Errors
     /// There is none; the error names those that run.
     pub fn open(name: &str) -> Result<Self, Error> {
-        Self::open_in(&base(), name)
+        Self::open_in(&base()?, name)
     }
 
     fn open_in(base: &Path, name: &str) -> Result<Self, Error> {
         check_name(name)?;
         match Self::read(base, name)? {
             Some(instance) => Ok(instance),
-            None => Err(Error::Unknown(name.to_owned(), running(base))),
+            None => Err(Error::Unknown {
+                name: name.to_owned(),
+                base: base.to_owned(),
+                running: running(base),
+            }),
         }
     }
 
@@ -70,7 +77,7 @@ impl Instance {
     /// # Errors
     /// The directory of all of them cannot be read; that there is none is no error.
     pub fn all() -> Result<Vec<Self>, Error> {
-        Self::all_in(&base())
+        Self::all_in(&base()?)
     }
 
     /// The same, and why the others cannot be read.
@@ -78,7 +85,7 @@ impl Instance {
     /// # Errors
     /// Those of [`Self::all`].
     pub fn survey() -> Result<(Vec<Self>, Vec<Error>), Error> {
-        Self::survey_in(&base())
+        Self::survey_in(&base()?)
     }
 
     fn all_in(base: &Path) -> Result<Vec<Self>, Error> {
@@ -202,13 +209,6 @@ impl Instance {
             }
         }
     }
-}
-
-/// The directory in which each instance has one.
-fn base() -> PathBuf {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty());
-    let runtime = runtime.map_or_else(|| PathBuf::from("/run"), PathBuf::from);
-    runtime.join("outboard")
 }
 
 /// Names of the instances that run.

@@ -80,7 +80,7 @@ fn a_leftover_is_taken_over_without_its_report_and_its_description() {
     assert_eq!(claim.share().report(), Some(Report::default()));
     assert!(matches!(
         Instance::open_in(&base.0, "a"),
-        Err(Error::Unknown(..))
+        Err(Error::Unknown { .. })
     ));
     claim.describe(&description()).unwrap();
     assert!(
@@ -107,7 +107,11 @@ fn others_find_what_the_monitor_wrote_down() {
     let size = rustix::fs::fstat(found.share()).unwrap().st_size;
     assert_eq!(u64::try_from(size).unwrap(), BYTES);
     let error = Instance::open_in(&base.0, "x").unwrap_err();
-    assert_eq!(error.to_string(), "no guest is called x; there is a and b");
+    let says = format!(
+        "no guest in {} is called x; there is a and b",
+        base.0.display()
+    );
+    assert_eq!(error.to_string(), says);
 }
 
 #[test]

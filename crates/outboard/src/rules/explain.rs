@@ -17,8 +17,8 @@ const TEXT_CHARACTERS_MAX: usize = 72;
 pub struct Arguments {
     /// The rules, in nft's language; - is standard input
     file: PathBuf,
-    /// The frame
-    frame: String,
+    #[command(flatten)]
+    frame: frame::Typed,
     #[command(flatten)]
     ports: Ports,
     /// Print JSON
@@ -69,7 +69,8 @@ impl std::error::Error for Error {}
 /// There is no text or no frame.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let source = Source::read(&arguments.file).map_err(Error::Source)?;
-    let crafted = frame::read(&arguments.frame).map_err(Error::Frame)?;
+    let crafted = arguments.frame.text().and_then(frame::read);
+    let crafted = crafted.map_err(Error::Frame)?;
     let ports = arguments.ports.names().map_err(Error::Names)?;
     let ports = <[&str; 2]>::try_from(ports).map_err(|_| Error::Ports)?;
     let from = match &crafted.port {

@@ -39,8 +39,15 @@ pub struct Arguments {
 pub enum Error {
     /// No text.
     Source(source::Error),
-    /// The text is no rules: what [`nf`] says of it.
-    Rules(String),
+    /// The text is no rules.
+    Rules {
+        /// What [`nf`] says of it.
+        rendered: String,
+        /// The guest.
+        name: String,
+        /// The generation that stays in force, if the guest says.
+        in_force: Option<u64>,
+    },
     /// No guest.
     Instance(instance::Error),
     /// The guest's image takes no rules.
@@ -70,7 +77,17 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Source(error) => error.fmt(f),
-            Self::Rules(rendered) => f.write_str(rendered),
+            Self::Rules {
+                rendered,
+                name,
+                in_force: Some(generation),
+            } => write!(
+                f,
+                "{rendered}\n{name} keeps generation {generation} of its rules"
+            ),
+            Self::Rules { rendered, name, .. } => {
+                write!(f, "{rendered}\n{name} keeps the rules that it has")
+            }
             Self::Instance(error) => error.fmt(f),
             Self::NotTaken(name) => write!(
                 f,
@@ -132,8 +149,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let source = Source::read(&arguments.file).map_err(Error::Source)?;
     let instance = Instance::open(&arguments.instance).map_err(Error::Instance)?;
     let generation = match load(&instance, &source) {
-        Err(Error::Rules(rendered)) => {
-            eprintln!("{rendered}");
+        Err(error @ Error::Rules { .. }) => {
+            eprintln!("{error}");
             return Ok(false);
         }
         loaded => loaded?,
@@ -157,8 +174,11 @@ pub fn load(instance: &Instance, source: &Source) -> Result<u64, Error> {
         return Err(Error::NotTaken(name()));
     }
     let Source { name: file, text } = source;
-    nf::load(text, &description.ports(), &Limits::DEFAULT)
-        .map_err(|error| Error::Rules(error.render(file, text).to_string()))?;
+    nf::load(text, &description.ports(), &Limits::DEFAULT).map_err(|error| Error::Rules {
+        rendered: error.render(file, text).to_string(),
+        name: name(),
+        in_force: status(instance).ok().map(|status| status.generation),
+    })?;
     super::warn(source, &description.ports());
     let event = instance.event().map_err(Error::Instance)?;
     // Loaders take turns; the lock goes with the descriptor.
@@ -239,4 +259,24 @@ fn status(instance: &Instance) -> Result<RulesStatus, Errno> {
         RULES_STATUS_OFFSET as u64,
     )?;
     Ok(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_in_force_is_said() {
+        let says = |in_force| {
+            let error = Error::Rules {
+                rendered: "error: x".into(),
+                name: "fw".into(),
+                in_force,
+            };
+            error.to_string()
+        };
+        let known = "error: x\nfw keeps generation 3 of its rules";
+        assert_eq!(says(Some(3)), known);
+        assert_eq!(says(None), "error: x\nfw keeps the rules that it has");
+    }
 }

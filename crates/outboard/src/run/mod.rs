@@ -25,7 +25,7 @@ use linux::signal::{Held, is_ignored};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use signals::FORWARDED;
-use std::ffi::{CStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::{fmt, io};
 use tender::options::Options;
 
@@ -110,7 +110,35 @@ impl std::error::Error for Error {}
 /// The guest was not started, or the monitor lost it. The tender's own errors are not among them:
 /// it prints them itself and ends with status 1.
 pub fn run(request: &Request) -> Result<u8, Error> {
-    rules::check(&request.arguments).map_err(Error::Rules)?;
+    check(request)?;
+    run_checked(request)
+}
+
+/// What [`run`] says of a command line before it starts anything.
+///
+/// # Errors
+/// The guest cannot begin with its rules.
+pub(crate) fn check(request: &Request) -> Result<(), Error> {
+    if let Some(option) = &request.misplaced {
+        eprintln!("outboard: {}", misplaced(option));
+    }
+    rules::check(&request.arguments).map_err(Error::Rules)
+}
+
+/// What is said of an option behind the image.
+fn misplaced(option: &OsStr) -> String {
+    format!(
+        "warning: {} is the guest's own argument here: options come before the image; with -- in \
+         front of the image, this is not said",
+        option.to_string_lossy().escape_debug()
+    )
+}
+
+/// The rest of [`run`].
+///
+/// # Errors
+/// Those of [`run`] but what [`check`] says.
+pub(crate) fn run_checked(request: &Request) -> Result<u8, Error> {
     let signals = hold_signals(request).map_err(Error::Signals)?;
     let endpoint = request.metrics.clone().map(Endpoint::bind).transpose();
     let mut endpoint = endpoint.map_err(Error::Metrics)?;
@@ -222,4 +250,16 @@ fn last_words(ending: &Ending, share: &SharedFile, options: &Options) -> Vec<Str
     });
     let ended = ending.lines(&options.image, &places.unwrap_or_default());
     counted.into_iter().chain(ended).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_behind_the_image_is_told_where_it_belongs() {
+        let says = "warning: --rules=a.nft is the guest's own argument here: options come before \
+                    the image; with -- in front of the image, this is not said";
+        assert_eq!(misplaced(OsStr::new("--rules=a.nft")), says);
+    }
 }

@@ -69,6 +69,8 @@ pub struct Request {
     pub captures: capture::Request,
     /// Whether PCI devices are taken from the host's drivers for this run.
     pub pci_bind: bool,
+    /// What stands behind the image and looks like an option for in front of it.
+    pub misplaced: Option<OsString>,
     /// Whether nothing is run and help is printed.
     pub help: bool,
     /// All else, for the tender.
@@ -106,13 +108,17 @@ impl Request {
             if !is_known(&argument) {
                 return Err(unknown(&argument, arguments.next()));
             }
-            let last = argument == "--" || !argument.as_bytes().starts_with(b"-");
+            let is_image = !argument.as_bytes().starts_with(b"-");
+            let last = is_image || argument == "--";
             request.arguments.push(argument);
             if last {
+                let behind = request.arguments.len();
+                request.arguments.extend(arguments);
+                let behind = request.arguments[behind..].iter();
+                request.misplaced = behind.filter(|_| is_image).find(|a| is_of_run(a)).cloned();
                 break;
             }
         }
-        request.arguments.extend(arguments);
         Ok(request)
     }
 
@@ -158,10 +164,24 @@ fn is_known(argument: &OsStr) -> bool {
     if !bytes.starts_with(b"-") || bytes == b"--" || bytes == b"--version" {
         return true;
     }
+    is_one_of(options::CHOICES, argument) || argument == "--x-exec-heap"
+}
+
+/// Whether an argument is an option of the tender or of the monitor. The tender says itself where a
+/// device belongs that it misses.
+fn is_of_run(argument: &OsStr) -> bool {
+    const DEVICES: [&[u8]; 3] = [b"--net:", b"--block:", b"--pci:"];
+    let is_device = DEVICES
+        .iter()
+        .any(|key| argument.as_bytes().starts_with(key));
+    !is_device && (is_one_of(options::CHOICES, argument) || is_one_of(CHOICES, argument))
+}
+
+fn is_one_of(choices: &[Choice], argument: &OsStr) -> bool {
+    let bytes = argument.as_bytes();
     let end = bytes.iter().position(|byte| b":=".contains(byte));
     let key = &bytes[..end.unwrap_or(bytes.len())];
-    let known = options::CHOICES.iter().any(|c| c.key().as_bytes() == key);
-    known || argument == "--x-exec-heap"
+    choices.iter().any(|choice| choice.key().as_bytes() == key)
 }
 
 /// What is wrong with an option that neither the monitor nor the tender knows.
@@ -215,6 +235,23 @@ mod tests {
         ] {
             assert_eq!(parsed(words), (None, words.into()));
         }
+    }
+
+    #[test]
+    fn an_option_behind_the_image_is_noticed() {
+        let misplaced = |words: &str| request(words).misplaced;
+        for option in [
+            "--rules=a.nft",
+            "--name=x",
+            "--pcap:a=f",
+            "--mem=16",
+            "--pci-bind",
+        ] {
+            let found = misplaced(&format!("--mem=16 fw.spt a --b {option} --name=y"));
+            assert_eq!(found, Some(option.into()));
+            assert_eq!(misplaced(&format!("--mem=16 -- fw.spt {option}")), None);
+        }
+        assert_eq!(misplaced("fw.spt --ipv4=10.0.0.1/24 --net:a=tap0"), None);
     }
 
     #[test]

@@ -37,8 +37,8 @@ pub struct Arguments {
     /// A port of a guest that runs under a name, such as fw-private
     #[arg(value_name = "NAME-PORT")]
     target: String,
-    /// The frame
-    frame: String,
+    #[command(flatten)]
+    frame: frame::Typed,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -55,6 +55,15 @@ pub enum Error {
     Frame(frame::Error),
     /// The frame goes into this port, and not into the one that was named.
     OtherPort(String),
+    /// The packet of a capture came into one port, and another one was named.
+    Captured {
+        /// The frame as it was typed.
+        text: String,
+        /// Where it was captured.
+        of: String,
+        /// The port that was named.
+        port: String,
+    },
     /// The frame has this many bytes, less than an Ethernet header.
     Runt(usize),
     /// No frame of this host gets into the port.
@@ -99,6 +108,12 @@ impl fmt::Display for Error {
                 f,
                 "the frame itself says that it goes into {port}; leave that out, or name that port"
             ),
+            Self::Captured { text, of, port } => write!(
+                f,
+                "this packet was captured at {}; to send it into {port}, type: '{} in {port}'",
+                of.escape_debug(),
+                text.escape_debug()
+            ),
             Self::Runt(size) => write!(
                 f,
                 "a frame of {size} bytes; an interface takes {FRAME_BYTES_MIN} and more"
@@ -111,7 +126,8 @@ impl fmt::Display for Error {
             Self::Elsewhere(interface, e) => write!(
                 f,
                 "{interface} is in another network namespace, and sending there takes root ({e}); \
-                 type: sudo --preserve-env=XDG_RUNTIME_DIR $(command -v outboard) send ..."
+                 type: {} $(command -v outboard) send ...",
+                instance::sudo()
             ),
             Self::Lost(interface) => write!(
                 f,
@@ -120,8 +136,9 @@ impl fmt::Display for Error {
             ),
             Self::Permission(interface) => write!(
                 f,
-                "sending through {interface} takes CAP_NET_RAW; type: sudo \
-                 --preserve-env=XDG_RUNTIME_DIR $(command -v outboard) send ..."
+                "sending through {interface} takes CAP_NET_RAW; type: {} $(command -v \
+                 outboard) send ...",
+                instance::sudo()
             ),
             Self::Down(interface) => write!(
                 f,
@@ -150,11 +167,12 @@ impl std::error::Error for Error {}
 /// # Errors
 /// It was not sent.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    let text = arguments.frame.text().map_err(Error::Frame)?;
     let (instance, port) = find_target(&arguments.target)?;
     let description = instance.description();
     let nets: Vec<_> = description.nets().collect();
     let device = nets[port];
-    let frame = read_frame(&arguments.frame, &device.name)?;
+    let frame = read_frame(text, &device.name)?;
     let interface = enter(device, description.monitor)?;
     let refused = |e| refused(interface, e, frame.len());
     let socket = PacketSocket::open(interface).map_err(refused)?;
@@ -216,6 +234,11 @@ fn find_target(target: &str) -> Result<(Instance, usize), Error> {
 fn read_frame(text: &str, port: &str) -> Result<Vec<u8>, Error> {
     let crafted = frame::read(text).map_err(Error::Frame)?;
     match crafted.port {
+        Some(of) if of != port && crafted.is_captured => Err(Error::Captured {
+            text: text.trim().to_owned(),
+            of,
+            port: port.to_owned(),
+        }),
         Some(other) if other != port => Err(Error::OtherPort(other)),
         _ if crafted.bytes.len() < FRAME_BYTES_MIN => Err(Error::Runt(crafted.bytes.len())),
         _ => Ok(crafted.bytes),
@@ -322,4 +345,21 @@ impl<'a> Watch<'a> {
 fn counts(instance: &Instance, ports: &[usize]) -> Result<Counts, Error> {
     let raw = Raw::read(instance.share()).map_err(Error::Counters)?;
     Ok(Counts::new(&raw, ports))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_of_another_port_is_sent_by_its_words() {
+        let error = Error::Captured {
+            text: "pub.pcapng#1".into(),
+            of: "public".into(),
+            port: "private".into(),
+        };
+        let says = "this packet was captured at public; to send it into private, type: \
+                    'pub.pcapng#1 in private'";
+        assert_eq!(error.to_string(), says);
+    }
 }

@@ -3,6 +3,8 @@
 
 mod frames;
 
+use crate::instance::Claim;
+use crate::metrics::Address;
 use crate::rules::source::Source;
 use crate::{rules, run};
 use abi::extension::feature;
@@ -29,17 +31,18 @@ const PREFIX: u8 = 24;
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The guest's memory in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 16)]
-    mem: u32,
+    #[arg(long, value_name = "MIB", default_value = "16")]
+    mem: OsString,
     #[arg(long, value_name = "NAME", help = help("--name"))]
-    name: Option<String>,
+    name: Option<OsString>,
     #[arg(long, value_name = "FILE", help = help("--rules"))]
-    rules: Option<PathBuf>,
+    rules: Option<OsString>,
     /// Be cargo's runner: a program that is no image, such as a test, runs as it is
     #[arg(long)]
     runner: bool,
-    /// The image
-    image: PathBuf,
+    /// The image; in front of it there may be other options, which are those of outboard run
+    #[arg(allow_hyphen_values = true)]
+    image: OsString,
     /// The guest's arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
@@ -62,6 +65,8 @@ pub enum Error {
     Address(String, netlink::Error),
     /// A program that is no image cannot be run.
     Program(PathBuf, io::Error),
+    /// An option of `outboard run` that makes no sense here, and why.
+    Option(String, &'static str),
     /// What `outboard run` says.
     Run(run::Error),
 }
@@ -84,6 +89,7 @@ impl fmt::Display for Error {
             }
             Self::Address(name, e) => write!(f, "cannot give {name} an address: {e}"),
             Self::Program(path, e) => write!(f, "cannot run {}: {e}", path.display()),
+            Self::Option(option, why) => write!(f, "{option}: {why}; use outboard run"),
             Self::Run(e) => e.fmt(f),
         }
     }
@@ -103,45 +109,92 @@ fn help(key: &str) -> &'static str {
 /// # Errors
 /// It was not started.
 pub fn run(arguments: Arguments) -> Result<u8, Error> {
-    let wanted = match Wanted::of(&arguments.image) {
-        Err(Error::Load(path, load::Error::Image(_))) if arguments.runner => {
+    if arguments.runner {
+        let path = PathBuf::from(&arguments.image);
+        if let Err(load::Error::Image(_)) = load::open(&path) {
             let error = Command::new(&path).args(&arguments.arguments).exec();
             return Err(Error::Program(path, error));
         }
-        wanted => wanted?,
-    };
+    }
+    let mut trial = Trial::new(words(arguments))?;
     let outside = user_namespace();
     privilege::acquire().map_err(Error::Privilege)?;
     linux::namespace::unshare_network().map_err(Error::Network)?;
-    let taps = (0..wanted.networks.len()).map(tap);
+    let taps = (0..trial.networks.len()).map(tap);
     let taps = taps.collect::<Result<Vec<_>, _>>()?;
     let shell = shell(user_namespace() != outside, by_sudo(), std::process::id());
-    for line in lines(&wanted, &arguments, &shell) {
+    for line in trial.lines(&shell) {
         eprintln!("outboard: {line}");
     }
-    let options = own_options(&arguments, &wanted, taps);
-    let request = run::Request::parse(options).map_err(Error::Run)?;
-    run::run(&request).map_err(Error::Run)
+    // The monitor's child has the taps: nobody closes them before.
+    let nets = trial.networks.iter().zip(taps);
+    let nets = nets.map(|(net, tap)| format!("--net:{net}=@{}", tap.into_raw_fd()).into());
+    trial.request.arguments.splice(0..0, nets);
+    run::run_checked(&trial.request).map_err(Error::Run)
 }
 
-/// What `outboard run` is told: our own options in its words, the image and its arguments.
-fn own_options(arguments: &Arguments, wanted: &Wanted, taps: Vec<OwnedFd>) -> Vec<OsString> {
+/// What `outboard run` is told: our own options in its words, what else stands in front of the
+/// image, the image and its arguments.
+fn words(arguments: Arguments) -> Vec<OsString> {
     let option = |key: &str, value: &OsStr| {
         let mut option = OsString::from(key);
         option.push(value);
         option
     };
-    let mut options = vec![format!("--mem={}", arguments.mem).into()];
-    // The monitor's child has the taps: nobody closes them before.
-    let nets = wanted.networks.iter().zip(taps);
-    options.extend(nets.map(|(net, tap)| format!("--net:{net}=@{}", tap.into_raw_fd()).into()));
-    let name = arguments.name.as_ref();
-    options.extend(name.map(|name| option("--name=", name.as_ref())));
-    let rules = arguments.rules.as_ref();
-    options.extend(rules.map(|rules| option("--rules=", rules.as_ref())));
-    options.extend(["--".into(), arguments.image.clone().into()]);
-    options.extend(arguments.arguments.iter().cloned());
-    options
+    let own = [
+        ("--mem=", Some(&arguments.mem)),
+        ("--name=", arguments.name.as_ref()),
+        ("--rules=", arguments.rules.as_ref()),
+    ];
+    let own = own.into_iter();
+    let mut words: Vec<_> = own
+        .filter_map(|(key, value)| Some(option(key, value?)))
+        .collect();
+    // Cargo has its own `--` in front of the arguments.
+    words.extend(arguments.runner.then(|| "--".into()));
+    words.push(arguments.image);
+    words.extend(arguments.arguments);
+    words
+}
+
+/// What is about to be tried: all that can be said of it without a network has been said.
+struct Trial {
+    request: run::Request,
+    image: PathBuf,
+    rules: Option<PathBuf>,
+    networks: Vec<String>,
+    /// Whether it takes rules.
+    takes_rules: bool,
+}
+
+impl Trial {
+    fn new(words: Vec<OsString>) -> Result<Self, Error> {
+        let request = run::Request::parse(words).map_err(Error::Run)?;
+        let options = match options::parse(request.arguments.iter().cloned()) {
+            Ok(options::Request::Start(options)) => options,
+            Ok(_) => return Err(Error::Option("--version".into(), "it starts nothing")),
+            Err(error) => return Err(Error::Run(run::Error::Options(error))),
+        };
+        if let Some(net) = options.nets.first() {
+            let why = "outboard try makes the networks itself";
+            return Err(Error::Option(format!("--net:{}", net.name), why));
+        }
+        if matches!(request.metrics, Some(Address::Tcp(_))) {
+            let why = "nobody outside reaches an address in a network of its own; name unix:PATH";
+            return Err(Error::Option("--metrics".into(), why));
+        }
+        let wanted = Wanted::of(&options.image)?;
+        run::check(&request).map_err(Error::Run)?;
+        let claim = request.name.as_deref().map(Claim::new).transpose();
+        claim.map_err(|error| Error::Run(run::Error::Instance(error)))?;
+        Ok(Self {
+            request,
+            image: options.image,
+            rules: options.rules,
+            networks: wanted.networks,
+            takes_rules: wanted.rules,
+        })
+    }
 }
 
 /// What an image asks for.
@@ -223,48 +276,58 @@ fn shell(as_user: bool, by_sudo: bool, pid: u32) -> String {
     format!("{sudo}nsenter --target={pid} --net{user} \"$SHELL\"")
 }
 
-/// What was made, how to get there, and what to type there.
-fn lines(wanted: &Wanted, arguments: &Arguments, shell: &str) -> Vec<String> {
-    let networks = wanted.networks.iter().enumerate();
-    let mut lines: Vec<_> = networks
-        .map(|(index, network)| {
-            let (tap, address) = (tap_name(index), address(index));
-            format!("{network} is {tap}, with {address}/{PREFIX} on the host's side")
-        })
-        .collect();
-    lines.push(format!("a shell there, from another terminal: {shell}"));
-    if wanted.rules {
-        match &arguments.name {
-            Some(name) => lines.extend(frames_to_send(wanted, arguments, name)),
-            None => lines.push("with --name=NAME, this says which frames to send there".into()),
-        }
-    }
-    lines
-}
+/// Said of a bridge's two taps.
+const ONE_NAMESPACE: &str = "both taps are in one namespace, where no ping crosses a transparent \
+                             bridge: use outboard send, or see docs/firewall.md for a real ping";
 
-/// Commands that send one frame that the rules pass, and one that they drop. There are none for
-/// rules that `outboard run` refuses, or of which the image does not have the text.
-fn frames_to_send(wanted: &Wanted, arguments: &Arguments, name: &str) -> Vec<String> {
-    let rules = match &arguments.rules {
-        Some(file) => Source::read(file).ok().map(|source| source.text),
-        None => rules::built_in(&arguments.image),
-    };
-    let (Some(rules), [from, to]) = (rules, wanted.networks.as_slice()) else {
-        return Vec::new();
-    };
-    let verdicts = [(Verdict::Accept, "passes"), (Verdict::Drop, "is dropped")];
-    let command = |(verdict, says): (Verdict, &str)| {
-        let frame = frames::with(verdict, &rules, [from, to])?;
-        Some(format!(
-            "in that shell, a frame that {says}: outboard send {name}-{from} '{frame}'"
-        ))
-    };
-    verdicts.into_iter().filter_map(command).collect()
+impl Trial {
+    /// What was made, how to get there, and what to type there.
+    fn lines(&self, shell: &str) -> Vec<String> {
+        let networks = self.networks.iter().enumerate();
+        let mut lines: Vec<_> = networks
+            .map(|(index, network)| {
+                let (tap, address) = (tap_name(index), address(index));
+                format!("{network} is {tap}, with {address}/{PREFIX} on the host's side")
+            })
+            .collect();
+        if self.networks.len() == 2 {
+            lines.push(ONE_NAMESPACE.into());
+        }
+        lines.push(format!("a shell there, from another terminal: {shell}"));
+        if self.takes_rules {
+            match &self.request.name {
+                Some(name) => lines.extend(self.frames_to_send(name)),
+                None => lines.push("with --name=NAME, this says which frames to send there".into()),
+            }
+        }
+        lines
+    }
+
+    /// Commands that send one frame that the rules pass, and one that they drop. There are none for
+    /// rules of which the image does not have the text.
+    fn frames_to_send(&self, name: &str) -> Vec<String> {
+        let rules = match &self.rules {
+            Some(file) => Source::read(file).ok().map(|source| source.text),
+            None => rules::built_in(&self.image),
+        };
+        let (Some(rules), [from, to]) = (rules, self.networks.as_slice()) else {
+            return Vec::new();
+        };
+        let verdicts = [(Verdict::Accept, "passes"), (Verdict::Drop, "is dropped")];
+        let command = |(verdict, says): (Verdict, &str)| {
+            let frame = frames::with(verdict, &rules, [from, to])?;
+            Some(format!(
+                "in that shell, a frame that {says}: outboard send {name}-{from} '{frame}'"
+            ))
+        };
+        verdicts.into_iter().filter_map(command).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::{Args, Command, FromArgMatches};
     use image::sample;
 
     #[test]
@@ -278,40 +341,65 @@ mod tests {
         assert_eq!(only_networks(&image), Ok(vec!["net".to_owned()]));
     }
 
+    /// What `outboard run` is told when this is typed behind `outboard try`.
+    fn typed(line: &str) -> Vec<OsString> {
+        let command = Arguments::augment_args(Command::new("try").no_binary_name(true));
+        let matches = command.try_get_matches_from(line.split(' ')).unwrap();
+        words(Arguments::from_arg_matches(&matches).unwrap())
+    }
+
     #[test]
     fn options_are_those_of_run() {
         for key in ["--name", "--rules"] {
             assert!(!help(key).is_empty(), "{key}");
         }
-        let arguments = arguments(Some("fw"));
-        let options = own_options(&arguments, &wanted(false), Vec::new());
-        let request = run::Request::parse(options).unwrap();
-        assert_eq!(request.name.as_deref(), Some("fw"));
         let expected = [
             "--mem=16",
-            "--rules=/nonexistent",
-            "--",
+            "--name=fw",
+            "--rules=r",
             "fw.spt",
+            "-x",
             "--mem=3",
         ];
-        assert_eq!(request.arguments, expected);
+        assert_eq!(typed("--rules=r --name fw fw.spt -x --mem=3"), expected);
+        let expected = ["--mem=16", "--name=a", "--pcap:net=f", "a.spt"];
+        assert_eq!(typed("--pcap:net=f --name=a a.spt"), expected);
+        assert_eq!(typed("--runner -- a --b"), ["--mem=16", "--", "a", "--b"]);
     }
 
-    fn arguments(name: Option<&str>) -> Arguments {
-        Arguments {
-            mem: 16,
-            name: name.map(str::to_owned),
-            rules: Some("/nonexistent".into()),
-            runner: false,
+    #[test]
+    fn what_is_wrong_is_said_before_there_is_a_network() {
+        let says = |line: &str| Trial::new(typed(line)).err().unwrap().to_string();
+        assert_eq!(
+            says("--mem=64M /nonexistent"),
+            "\"--mem=64M\": expected MiB of guest memory from 1 to 262144, as in --mem=64"
+        );
+        assert_eq!(
+            says("--nam=fw a.spt"),
+            "no such option: \"--nam=fw\"; did you mean --name=NAME?"
+        );
+        assert_eq!(
+            says("--net:net=tap0 a.spt"),
+            "--net:net: outboard try makes the networks itself; use outboard run"
+        );
+        assert_eq!(
+            says("--metrics=127.0.0.1:9100 a.spt"),
+            "--metrics: nobody outside reaches an address in a network of its own; name \
+             unix:PATH; use outboard run"
+        );
+        assert!(says("/nonexistent").starts_with("/nonexistent: "));
+    }
+
+    fn trial(takes_rules: bool, name: Option<&str>) -> Trial {
+        Trial {
+            request: run::Request {
+                name: name.map(str::to_owned),
+                ..run::Request::default()
+            },
             image: "fw.spt".into(),
-            arguments: vec!["--mem=3".into()],
-        }
-    }
-
-    fn wanted(rules: bool) -> Wanted {
-        Wanted {
+            rules: Some("/nonexistent".into()),
             networks: vec!["private".into(), "public".into()],
-            rules,
+            takes_rules,
         }
     }
 
@@ -331,13 +419,18 @@ mod tests {
 
     #[test]
     fn a_firewall_without_a_name_is_told_of_names() {
-        let said = |rules, name| lines(&wanted(rules), &arguments(name), "nsenter").join("\n");
+        let said = |rules, name| trial(rules, name).lines("nsenter").join("\n");
         let taps = "private is tap0, with 10.0.0.1/24 on the host's side\n\
                     public is tap1, with 10.0.1.1/24 on the host's side\n\
+                    both taps are in one namespace, where no ping crosses a transparent bridge: \
+                    use outboard send, or see docs/firewall.md for a real ping\n\
                     a shell there, from another terminal: nsenter";
         assert_eq!(said(false, None), taps);
         let more = "with --name=NAME, this says which frames to send there";
         assert_eq!(said(true, None), format!("{taps}\n{more}"));
         assert_eq!(said(true, Some("fw")), taps, "there are no rules to ask");
+        let mut single = trial(false, None);
+        single.networks.truncate(1);
+        assert_eq!(single.lines("x").len(), 2);
     }
 }

@@ -1,6 +1,6 @@
 //! Why a guest was not started in a virtual machine, and what to do about it.
 
-use super::device::{self, DEVICE, remedy};
+use super::device::{self, DEVICE};
 use super::paging;
 use super::windows::Narrow;
 use crate::start;
@@ -15,8 +15,8 @@ pub enum Error {
     Common(start::Error),
     /// KVM cannot be opened.
     Kvm(io::Error),
-    /// This user may not open KVM; the group that may.
-    Permission(io::Error, Option<String>),
+    /// This user may not open KVM; what helps.
+    Permission(io::Error, String),
     /// More memory than a guest of `hvt` can have, in MiB.
     TooMuch(u64),
     /// Less memory than the image needs: both in MiB.
@@ -43,7 +43,11 @@ impl Error {
     /// KVM cannot be opened, for this reason.
     pub fn no_kvm(error: io::Error) -> Self {
         match error.raw_os_error() {
-            Some(libc::EACCES | libc::EPERM) => Self::Permission(error, device::group()),
+            Some(libc::EACCES | libc::EPERM) => {
+                let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+                let group = device::group();
+                Self::Permission(error, device::advice(group.as_deref(), &cpuinfo))
+            }
             _ => Self::Kvm(error),
         }
     }
@@ -79,9 +83,7 @@ impl fmt::Display for Error {
                 ),
                 _ => write!(f, "/dev/kvm: {error}; start the image with --host=spt"),
             },
-            Self::Permission(error, group) => {
-                write!(f, "{DEVICE}: {error}; type: {}", remedy(group.as_deref()))
-            }
+            Self::Permission(error, advice) => write!(f, "{DEVICE}: {error}; {advice}"),
             Self::TooMuch(mib) => write!(
                 f,
                 "--mem={mib}: a guest of hvt has at most {} MiB; give a smaller --mem=MIB",

@@ -25,6 +25,8 @@ pub enum Reason {
     Address,
     /// No address and port.
     AddressAndPort,
+    /// An IP address, and behind it no port but another number.
+    Port,
     /// The other address is of the other IP version.
     Version,
     /// This kind of frame has addresses of another IP version, which is this one.
@@ -63,6 +65,7 @@ impl fmt::Display for Reason {
             Self::Kind => f.write_str("no kind of frame"),
             Self::Address => f.write_str("no IP address"),
             Self::AddressAndPort => f.write_str("no IP address with a port"),
+            Self::Port => write!(f, "its port is no number from 0 to {}", u16::MAX),
             Self::Version => f.write_str("an address of the other IP version"),
             Self::VersionOf(kind, version) => write!(f, "{kind} has IPv{version} addresses"),
             Self::Mac => f.write_str("no MAC address"),
@@ -91,7 +94,7 @@ impl Reason {
             Self::NotLiteral(what) => format!("write `{what}` in front of it"),
             Self::Kind => KINDS.into(),
             Self::Address => "such as 10.0.0.1 or fe80::1".into(),
-            Self::AddressAndPort => "such as 10.0.0.1:999 or [fe80::1]:999".into(),
+            Self::AddressAndPort | Self::Port => "such as 10.0.0.1:999 or [fe80::1]:999".into(),
             Self::Version => "both are IPv4, or both are IPv6".into(),
             Self::VersionOf("icmp", _) => "over IPv6 it is icmpv6".into(),
             Self::VersionOf("icmpv6", _) => "over IPv4 it is icmp".into(),

@@ -329,8 +329,19 @@ fn address_and_port<'a>(words: &mut Words<'a>) -> Result<(SocketAddr, Word<'a>),
     let address = word.text.parse().ok().filter(|_| !word.text.contains('%'));
     match address {
         Some(address) => Ok((address, word)),
+        None if is_address_with_digits(word.text) => Err(word.error(Reason::Port)),
         None => Err(word.error(Reason::AddressAndPort)),
     }
+}
+
+/// Whether only the number behind the colon is wrong.
+fn is_address_with_digits(text: &str) -> bool {
+    let Some((address, port)) = text.rsplit_once(':') else {
+        return false;
+    };
+    let with_port = format!("{address}:0").parse::<SocketAddr>();
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    with_port.is_ok() && is_number && port.parse::<u16>().is_err()
 }
 
 fn address_pair<'a>(words: &mut Words<'a>) -> Result<(Addresses, Word<'a>), Error> {

@@ -35,7 +35,7 @@ fn each_mistake_has_its_place_and_reason() {
         (
             "tcp 10.0.0.1:1 > 10.0.0.2:70000",
             "10.0.0.2:70000",
-            Reason::AddressAndPort,
+            Reason::Port,
         ),
         ("udp 10.0.0.1:1 > [::1]:7", "[::1]:7", Reason::Version),
         ("icmp 10.0.0.1 > 10.0.0.", "10.0.0.", Reason::Address),
