@@ -368,7 +368,10 @@ fn single(value: &Spanned<Value<'_>>, kind: Type) -> Result<u128, Error> {
         (_, Type::Ipv4 | Type::Ipv6 | Type::EtherAddress) => Err(mismatch()),
         (Value::Number(number), _) if u128::from(*number) <= kind.max() => Ok((*number).into()),
         (Value::Number(_), _) => {
-            let (what, max) = (kind.expected(), kind.max() as u32);
+            // What it is stands in front of how it may be written.
+            let expected = kind.expected();
+            let what = expected.split_once(':').map_or(expected, |(what, _)| what);
+            let max = kind.max() as u32;
             Err(Error::new(value.span, ErrorKind::TooLarge { what, max }))
         }
         (Value::Word(name) | Value::Text(name), _) => {

@@ -81,8 +81,8 @@ mod tests {
             running: Vec::new(),
         };
         let says = "no guest is called fw, and none runs under a name in /run/outboard; start one \
-                    with: outboard run --name=fw ...; one that has ended said all there is to say where it was \
-                    started: in that terminal, or in: journalctl -u outboard@fw";
+                    with: outboard run --name=fw ...; one that has ended said all there is to say \
+                    where it was started: in that terminal, or in: journalctl -u outboard@fw";
         assert_eq!(Error::Instance(unknown).to_string(), says);
     }
 

@@ -1,6 +1,6 @@
 //! `outboard new`: what it makes builds and runs as it says, and what it cannot make it refuses.
 
-use crate::harness::build::Images;
+use crate::harness::build::{Images, root};
 use crate::harness::document::shell;
 use crate::harness::network::Network;
 use crate::harness::process::{run, start};
@@ -8,6 +8,7 @@ use crate::harness::temporary::TemporaryFolder;
 use libtest_mimic::{Failed, Trial};
 use rustix::process::Signal;
 use std::fs;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -61,10 +62,22 @@ fn formatted(images: &Images) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Counts as docs/monitoring.md shows it.
+fn with_documented_counter(main: &Path) -> Result<(), Failed> {
+    let document = fs::read_to_string(root().join("docs/monitoring.md"))?;
+    let (_, rest) = document.split_once("```rust\n").ok_or("no block")?;
+    let (block, _) = rest.split_once("```").ok_or("no end of the block")?;
+    let code = fs::read_to_string(main)?;
+    let (before, behind) = code.split_once("    let mut batch").ok_or("no batch")?;
+    let counted = format!("{before}{{ let port = &net;\n{block}}}\n    let mut batch{behind}");
+    Ok(fs::write(main, counted)?)
+}
+
 fn printed(images: &Images) -> Result<(), Failed> {
     let folder = TemporaryFolder::new("new")?;
     let made = run(&mut shell(images, &folder.path, "outboard new first"))?;
     let stdout = &made.expect_status(0)?.stdout;
+    with_documented_counter(&folder.path.join("first/src/main.rs"))?;
     let commands: Vec<_> = stdout
         .lines()
         .filter_map(|l| l.strip_prefix("    "))

@@ -27,6 +27,13 @@ pub enum ErrorKind {
     Expected(&'static str),
     /// Not the one word or mark that the grammar asks for here.
     ExpectedToken(&'static str),
+    /// The text ends in a block.
+    Unclosed {
+        /// Where the block begins.
+        open: Span,
+    },
+    /// No statement, but almost this word.
+    Misspelt(&'static Spelling),
     /// Not one of the fields of a header.
     ExpectedField {
         /// The header's name.
@@ -129,6 +136,15 @@ pub struct Refusal {
     pub instead: Option<&'static str>,
 }
 
+/// A word that somebody may have meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spelling {
+    /// The word.
+    pub word: &'static str,
+    /// What is said of it.
+    pub help: &'static str,
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.kind.fmt(f)
@@ -142,6 +158,8 @@ impl fmt::Display for ErrorKind {
         match *self {
             Self::Expected(what) => write!(f, "expected {what}"),
             Self::ExpectedToken(token) => write!(f, "expected `{token}`"),
+            Self::Unclosed { .. } => f.write_str("expected `}`"),
+            Self::Misspelt(_) => f.write_str("expected a statement"),
             Self::ExpectedField { header } => expect_one(f, Field::words_behind(header)),
             Self::ExpectedSetType => expect_one(f, Type::of_sets().filter_map(Type::set_name)),
             Self::Keyword => f.write_str("this word is a keyword of nft, and no name"),
@@ -210,6 +228,7 @@ impl ErrorKind {
             Self::Unsupported(refusal) | Self::Refused(refusal) | Self::Misleading(refusal) => {
                 refusal.instead
             }
+            Self::Misspelt(spelling) => Some(spelling.help),
             Self::NeedsInterval => Some("add `flags interval` to the set"),
             Self::Overlap { .. } => Some("join the elements, or add `auto-merge` to the set"),
             Self::AfterVerdict => Some("move it in front of the verdict"),
@@ -225,6 +244,7 @@ impl ErrorKind {
     pub fn other(&self) -> Option<(Span, &'static str)> {
         match *self {
             Self::Duplicate { first, .. } => Some((first, "the first one is here")),
+            Self::Unclosed { open } => Some((open, "the `{` that has no end is here")),
             Self::Overlap { other } => Some((other, "the other one is here")),
             _ => None,
         }

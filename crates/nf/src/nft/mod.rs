@@ -11,9 +11,10 @@ mod parse;
 mod print;
 mod refusals;
 mod render;
+mod spelling;
 mod words;
 
-pub use error::{Error, ErrorKind, Refusal};
+pub use error::{Error, ErrorKind, Refusal, Spelling};
 pub use limits::{BYTES_PER_TEXT_BYTE, Limits};
 pub use parse::parse;
 

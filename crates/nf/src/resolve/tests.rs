@@ -251,6 +251,15 @@ fn a_variable_says_what_it_stands_for() {
 }
 
 #[test]
+fn a_value_that_is_too_large_is_told_its_limit() {
+    let (kind, place) = refused(&file("", "tcp dport 99999 accept"));
+    assert_eq!(
+        (&*kind.to_string(), &*place),
+        ("a port is at most 65535", "99999")
+    );
+}
+
+#[test]
 fn what_contradicts_itself_is_refused_where_it_does() {
     let conflict = |before, here| ErrorKind::Conflict { before, here };
     let several = ErrorKind::Misleading(&context::BEHIND_SEVERAL);

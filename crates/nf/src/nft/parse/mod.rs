@@ -144,10 +144,10 @@ impl<'a> Parser<'a, '_> {
             _ => return expected(family.span, "`bridge`, the family of the table"),
         }
         let name = self.name("the name of the table")?;
-        self.mark("{")?;
+        let open = self.open()?;
         let mut items = Vec::new();
         let mut comment = None;
-        while let Some(Spanned { span, node }) = self.item()? {
+        while let Some(Spanned { span, node }) = self.item(open)? {
             match node {
                 Token::Word("define") => items.push(TableItem::Define(self.define()?)),
                 Token::Word("set") => {
@@ -172,8 +172,15 @@ impl<'a> Parser<'a, '_> {
         })
     }
 
-    /// The first token of the next thing in a block, or none if the block ends here.
-    fn item(&mut self) -> Parsed<Option<Spanned<Token<'a>>>> {
+    /// The brace that begins a block.
+    fn open(&mut self) -> Parsed<Span> {
+        let span = self.tokens.peek().span;
+        self.mark("{").map(|()| span)
+    }
+
+    /// The first token of the next thing in the block that begins at `open`, or none if the block
+    /// ends here.
+    fn item(&mut self, open: Span) -> Parsed<Option<Spanned<Token<'a>>>> {
         loop {
             let token = self.tokens.peek();
             match token.node {
@@ -182,7 +189,7 @@ impl<'a> Parser<'a, '_> {
                     self.tokens.take()?;
                     return Ok(None);
                 }
-                Token::End => return expected(token.span, "`}`"),
+                Token::End => return Err(Error::new(token.span, ErrorKind::Unclosed { open })),
                 _ => return Ok(Some(token)),
             };
         }
@@ -191,7 +198,7 @@ impl<'a> Parser<'a, '_> {
     fn set(&mut self) -> Parsed<Set<'a>> {
         self.tokens.take()?;
         let name = self.name("the name of the set")?;
-        self.mark("{")?;
+        let open = self.open()?;
         let mut key: Option<Spanned<Type>> = None;
         let mut lines: [Option<Span>; 3] = [None; 3];
         let mut set = Set {
@@ -203,7 +210,7 @@ impl<'a> Parser<'a, '_> {
             elements: Elements::default(),
             comment: None,
         };
-        while let Some(Spanned { span, node }) = self.item()? {
+        while let Some(Spanned { span, node }) = self.item(open)? {
             match node {
                 Token::Word("type") => {
                     once(&mut lines[0], span, "type")?;
@@ -301,12 +308,12 @@ impl<'a> Parser<'a, '_> {
     fn chain(&mut self) -> Parsed<Chain<'a>> {
         self.tokens.take()?;
         let name = self.name("the name of the chain")?;
-        self.mark("{")?;
+        let open = self.open()?;
         let mut base: Option<Spanned<Base>> = None;
         let mut policy: Option<Spanned<Policy>> = None;
         let mut items = Vec::new();
         let mut comment = None;
-        while let Some(Spanned { span, node }) = self.item()? {
+        while let Some(Spanned { span, node }) = self.item(open)? {
             match node {
                 Token::Word("define") => items.push(ChainItem::Define(self.define()?)),
                 Token::Word("type") => {

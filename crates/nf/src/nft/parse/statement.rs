@@ -5,7 +5,7 @@ use crate::fields::{self, Field, Type};
 use crate::nft::ast::{Match, Name, Operator, Rule, Spanned, Statement, Verdict};
 use crate::nft::error::{Error, ErrorKind};
 use crate::nft::lex::Token;
-use crate::nft::refusals;
+use crate::nft::{refusals, spelling};
 use alloc::vec::Vec;
 
 /// Longest prefix of `log`, in bytes (the kernel's NF_LOG_PREFIXLEN without its end).
@@ -63,7 +63,10 @@ impl<'a> Parser<'a, '_> {
                     let span = self.tokens.span_from(span.start);
                     self.condition(Spanned::new(span, field))?
                 }
-                None => return unknown(span, node, refusals::STATEMENTS, "a statement"),
+                None => match spelling::meant(word) {
+                    Some(meant) => return Err(Error::new(span, ErrorKind::Misspelt(meant))),
+                    None => return unknown(span, node, refusals::STATEMENTS, "a statement"),
+                },
             },
             node => return unknown(span, node, refusals::STATEMENTS, "a statement"),
         };

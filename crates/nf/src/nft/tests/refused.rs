@@ -4,6 +4,7 @@ use super::{file, read};
 use crate::nft::{Limits, parse};
 use std::format;
 use std::string::{String, ToString};
+use std::vec::Vec;
 
 /// Rules that nft accepts, and ones that it does not either: the rule, the place, the message.
 /// The end-to-end tests show the former to nft.
@@ -341,4 +342,65 @@ fn deep_nesting_is_refused_at_once() {
         assert!(read(&text.repeat(100_000)).is_err(), "{text}");
         assert!(read(&file(&text.repeat(100_000))).is_err(), "{text}");
     }
+}
+
+#[test]
+fn a_word_that_is_almost_one_is_corrected() {
+    let text = file("tcp dport 80 acept");
+    let error = read(&text).expect_err("no word");
+    let says = format!(
+        "error: expected a statement\n --> a.nft:3:16\n  |\n3 |         tcp dport 80 acept\n  | \
+         {:21}^^^^^\n  = help: did you mean `accept`?",
+        ""
+    );
+    assert_eq!(error.render("a.nft", &text).to_string(), says);
+}
+
+#[test]
+fn a_brace_without_its_end_is_named() {
+    let text = "table bridge t {\n  chain c {\n    accept\n  }\n";
+    let error = read(text)
+        .expect_err("no end")
+        .render("a.nft", text)
+        .to_string();
+    let note = "\n  = note: the `{` that has no end is here: a.nft:1:16";
+    assert!(
+        error.starts_with("error: expected `}`\n") && error.ends_with(note),
+        "{error}"
+    );
+}
+
+/// Each line of the table in docs/firewall.md is what the parser does.
+#[test]
+fn the_documented_language_is_the_parsers() {
+    let document = include_str!("../../../../../docs/firewall.md");
+    let (_, table) = document
+        .split_once(" | example | supported |")
+        .expect("a table");
+    let rows = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
+    let mut answers = [0, 0];
+    for row in rows {
+        let columns: Vec<_> = row.split(" | ").collect();
+        let [what, example, answer] = columns[..] else {
+            panic!("{row}");
+        };
+        let example = example.trim_matches('`').replace("\\|", "|");
+        let text = match example.split(' ').next() {
+            Some("table" | "include" | "define") => example.clone() + "\n",
+            Some("set" | "map") => format!("table bridge t {{\n{example}\n}}\n"),
+            _ => file(&example),
+        };
+        let is_yes = answer.starts_with("yes");
+        assert_eq!(
+            read(&text).is_ok(),
+            is_yes,
+            "{what}: {:?}",
+            read(&text).err()
+        );
+        answers[usize::from(is_yes)] += 1;
+    }
+    assert!(answers.iter().all(|count| *count > 5), "{answers:?}");
 }
