@@ -383,3 +383,29 @@ fn a_wrong_checksum_is_counted() {
         assert_eq!((counts.malformed, counts.bad_checksum), expected);
     }
 }
+
+/// A segment that finds no memory still acknowledges, and what it frees is free.
+#[test]
+fn an_acknowledgement_without_memory_frees_memory() {
+    let mut hosts = Hosts::new();
+    let secret = Secret::new([1; 16]);
+    hosts.hosts[0].tcp = Tcp::new(Config::default(), secret, [9; 16], 1000);
+    let (client, server) = hosts.pair();
+    // The server's data has the acknowledgement.
+    assert!(matches!(
+        hosts.write(0, client, &[7; 1000]),
+        Poll::Ready(Ok(1000))
+    ));
+    assert!(matches!(
+        hosts.write(1, server, &[8; 10]),
+        Poll::Ready(Ok(10))
+    ));
+    hosts.exchange();
+    assert!(matches!(
+        hosts.write(0, client, &[7; 900]),
+        Poll::Ready(Ok(900))
+    ));
+    hosts.pass(Duration::from_secs(2));
+    assert!(matches!(hosts.read(0, client), Poll::Ready(Ok(bytes)) if bytes == [8; 10]));
+    assert_eq!(hosts.hosts[0].tcp.counts().memory, 1);
+}

@@ -1,5 +1,6 @@
 //! Connections between two ends, over a network that is a function of a seed.
 
+mod arbitrary;
 mod hosts;
 mod script;
 mod simulation;

@@ -64,9 +64,9 @@ fn random(seed: u64) -> Simulation {
 const RUNS: u64 = 300;
 
 /// A failing run is one number: `OUTBOARD_SEEDS=17..18 cargo test -p net each_byte` repeats it.
-fn seeds() -> core::ops::Range<u64> {
+pub fn seeds(runs: u64) -> core::ops::Range<u64> {
     let Ok(asked) = std::env::var("OUTBOARD_SEEDS") else {
-        return 0..RUNS;
+        return 0..runs;
     };
     let (first, last) = asked.split_once("..").expect("OUTBOARD_SEEDS=FIRST..LAST");
     first.parse().unwrap()..last.parse().unwrap()
@@ -74,7 +74,7 @@ fn seeds() -> core::ops::Range<u64> {
 
 #[test]
 fn each_byte_comes_once_and_in_order() {
-    for seed in seeds() {
+    for seed in seeds(RUNS) {
         let mut simulation = random(seed);
         let expected = simulation.ends.each_ref().map(|end| end.to_send);
         match seed % 3 {
@@ -98,7 +98,7 @@ fn each_byte_comes_once_and_in_order() {
 /// and nothing else.
 #[test]
 fn a_connection_outlives_its_image() {
-    for seed in seeds() {
+    for seed in seeds(RUNS) {
         let mut simulation = random(seed);
         let expected = simulation.ends.each_ref().map(|end| end.to_send);
         simulation.open();
