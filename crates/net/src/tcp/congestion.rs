@@ -199,6 +199,12 @@ impl Congestion {
         self.window = in_flight + segment;
     }
 
+    /// A loss was found that is repaired already.
+    pub fn lose_one(&mut self, segment: u32) {
+        self.reduce(self.window, segment);
+        self.window = self.window.min(self.threshold);
+    }
+
     /// The retransmission timer has run out with `flight` bytes not acknowledged (RFC 5681, 3.1).
     /// `again`: for data that was sent again already.
     pub fn time_out(&mut self, flight: u32, next: Seq, segment: u32, again: bool) {

@@ -144,6 +144,9 @@ pub struct Connection {
     pub(super) congestion: Congestion,
     /// The tail was probed, and nothing new was acknowledged since.
     pub(super) probed: bool,
+    /// A probe has repeated data, and nobody knows whether it was lost: what was sent ends here
+    /// (RFC 8985, 7.4, "TLP.end_seq").
+    pub(super) repeated_to: Option<Seq>,
     /// Acknowledgements in a row that repeat `una`, from a peer without SACK.
     pub(super) duplicates: u32,
 
@@ -309,6 +312,7 @@ impl Connection {
             round_trip: RoundTrip::default(),
             congestion: Congestion::new(config.algorithm, opening.mss.into()),
             probed: false,
+            repeated_to: None,
             duplicates: 0,
             expected: Seq(0),
             unread: Seq(0),

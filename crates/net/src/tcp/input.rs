@@ -332,6 +332,7 @@ impl Connection {
             let told = self.take_sack(segment, now);
             arrived.bytes += told.bytes;
             arrived.round_trip = arrived.round_trip.or(told.round_trip);
+            self.judge_repeated(segment);
         } else {
             repeats = self.count_duplicates(segment, newly, &mut arrived);
         }
@@ -413,6 +414,23 @@ impl Connection {
             all.round_trip = arrived.round_trip.or(all.round_trip);
         }
         all
+    }
+
+    /// Whether a probe of the tail has repaired a loss, which is one for the window, or was a
+    /// duplicate, which the receiver says (RFC 8985, 7.4.2).
+    fn judge_repeated(&mut self, segment: &Segment) {
+        let Some(end) = self.repeated_to.filter(|end| !segment.ack.is_before(*end)) else {
+            return;
+        };
+        let first = segment.options.sack.first();
+        if first.is_some_and(|block| !segment.ack.is_before(block.1)) {
+            self.repeated_to = None;
+        } else if end.is_before(segment.ack) {
+            self.repeated_to = None;
+            if !self.congestion.is_recovering() {
+                self.congestion.lose_one(self.full_segment());
+            }
+        }
     }
 
     /// Without SACK, an acknowledgement that repeats itself says that something has arrived
@@ -538,6 +556,7 @@ impl Connection {
         if self.sent.lost() > 0 {
             let (flight, in_flight) = (self.next - self.una, self.in_flight());
             let segment = self.full_segment();
+            self.repeated_to = None;
             self.congestion.lose(flight, in_flight, self.next, segment);
         }
     }

@@ -118,7 +118,9 @@ impl Tcp {
             Some(Answer::Reopens) | None => {}
         }
         if let Some(half) = self.half_open.get(ends) {
-            if segment.flags.syn && !segment.flags.ack && half.is_begun_by(segment) {
+            let flags = segment.flags;
+            if flags.syn && !flags.ack && !flags.rst {
+                // Where a peer has begun anew, it resets what it does not know (RFC 9293, 3.5.1).
                 let agreed = half.agreed(&self.secret, ends);
                 let answer = half_open::answer(&self.config, ends, &agreed, now);
                 self.send_bare(below, ends, &answer);

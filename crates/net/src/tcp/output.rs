@@ -259,7 +259,10 @@ impl Connection {
         }
         self.due.probe = false;
         if segment.sequence_len() > 0 {
-            self.probed |= core::mem::take(&mut self.due.tail);
+            if core::mem::take(&mut self.due.tail) {
+                self.probed = true;
+                self.repeated_to = segment.seq.is_before(self.next).then_some(self.next);
+            }
             self.sent_data(segment, limits, now);
         }
     }
@@ -405,6 +408,7 @@ impl Connection {
             self.congestion.time_out(flight, self.next, segment, again);
             self.duplicates = 0;
             self.due.tail = false;
+            self.repeated_to = None;
         }
         self.round_trip.back_off();
         self.timers.retransmit = now + self.round_trip.timeout();

@@ -6,6 +6,7 @@ use crate::tcp::connection::{Config, Failure, Limits};
 use crate::tcp::host::{ListenerId, SocketId, Tcp, Unusable};
 use crate::tcp::identity::Secret;
 use crate::tcp::segment::Segment;
+use crate::tcp::seq::Seq;
 use crate::tcp::socket::Error;
 use core::net::{IpAddr, SocketAddr};
 use core::task::{Context, Poll, Waker};
@@ -133,6 +134,25 @@ impl Hosts {
         self.exchange();
     }
 
+    /// The second host gets a segment of a third one; the answers.
+    fn forge(&mut self, segment: &Segment) -> Vec<Segment> {
+        let Host { tcp, wire } = &mut self.hosts[1];
+        let mut frame = wire.pool.alloc(20).unwrap();
+        segment.emit(frame.bytes_mut());
+        frame.set_offload(Offload {
+            checksum: Some(device::Checksum {
+                start: 0,
+                offset: 16,
+            }),
+            gso: None,
+        });
+        let ends = [[10, 0, 0, 9], [10, 0, 0, 2]].map(IpAddr::from);
+        tcp.receive(wire, ends[0], ends[1], frame, self.now);
+        let answers = wire.sent.drain(..);
+        let parse = |(_, _, frame): (_, _, Frame)| Segment::parse(frame.bytes()).unwrap().0;
+        answers.map(parse).collect()
+    }
+
     fn accept(&mut self, listener: ListenerId) -> Option<SocketId> {
         match self.hosts[1].tcp.poll_accept(listener, &mut context()) {
             Poll::Ready(socket) => Some(socket),
@@ -245,24 +265,7 @@ fn a_flood_of_syns_leaves_room_for_those_who_answer() {
             },
             ..Segment::default()
         };
-        let Host { tcp, wire } = &mut hosts.hosts[1];
-        let mut frame = wire.pool.alloc(20).unwrap();
-        syn.emit(frame.bytes_mut());
-        frame.set_offload(Offload {
-            checksum: Some(device::Checksum {
-                start: 0,
-                offset: 16,
-            }),
-            gso: None,
-        });
-        tcp.receive(
-            wire,
-            [10, 0, 0, 9].into(),
-            [10, 0, 0, 2].into(),
-            frame,
-            hosts.now,
-        );
-        wire.sent.clear();
+        hosts.forge(&syn);
     }
     let counts = hosts.hosts[1].tcp.counts();
     assert_eq!((counts.cookies, counts.accepted), (996, 0));
@@ -408,4 +411,26 @@ fn an_acknowledgement_without_memory_frees_memory() {
     hosts.pass(Duration::from_secs(2));
     assert!(matches!(hosts.read(0, client), Poll::Ready(Ok(bytes)) if bytes == [8; 10]));
     assert_eq!(hosts.hosts[0].tcp.counts().memory, 1);
+}
+
+/// A peer that has lost its connection half open opens another one between the same ends: the
+/// answer to the old SYN makes it reset that (RFC 9293, 3.5.1, figure 9).
+#[test]
+fn a_peer_that_begins_anew_is_heard() {
+    let mut hosts = Hosts::new();
+    hosts.listen(80, 4);
+    let mut segment = Segment {
+        source: 5,
+        destination: 80,
+        seq: Seq(100),
+        ..Segment::default()
+    };
+    segment.flags.syn = true;
+    assert_eq!(hosts.forge(&segment)[0].ack, Seq(101));
+    segment.seq = Seq(7_000_000);
+    assert_eq!(hosts.forge(&segment)[0].ack, Seq(101));
+    let mut reset = segment.clone();
+    (reset.flags.syn, reset.flags.rst, reset.seq) = (false, true, Seq(101));
+    assert_eq!(hosts.forge(&reset), []);
+    assert_eq!(hosts.forge(&segment)[0].ack, Seq(7_000_001));
 }

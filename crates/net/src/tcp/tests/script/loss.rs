@@ -128,6 +128,27 @@ fn the_tail_is_probed_once() {
     assert_eq!(lines, [". 1+1000 ack 1"], "then the timer's turn");
 }
 
+/// RFC 8985, 7.4.2: a probe that has repaired a loss reduces the window; a duplicate does not.
+#[test]
+fn a_probe_that_repairs_a_loss_reduces_the_window() {
+    for duplicate in [false, true] {
+        let mut script = Script::sack();
+        script.write(3000);
+        assert_eq!(script.next().1, [". 2001+1000 ack 1"]);
+        script.wait(10);
+        script.take(". 1 ack 3001");
+        assert_eq!(script.connection.congestion_window(), 10_000);
+        script.write(1000);
+        script.wait(90);
+        if duplicate {
+            script.take(". 1 ack 3001 sack 2001-3001");
+        }
+        script.take(". 1 ack 4001");
+        let window = if duplicate { 10_000 } else { 5000 };
+        assert_eq!(script.connection.congestion_window(), window);
+    }
+}
+
 /// RFC 8985, 6.2: a retransmission that is lost is found by what was sent after it.
 #[test]
 fn a_lost_retransmission_is_found() {
