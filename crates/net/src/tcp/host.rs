@@ -95,6 +95,8 @@ pub struct Tcp {
     /// Bytes that all queues may hold.
     memory_max: usize,
     memory: usize,
+    /// Sockets that wait for memory, each once.
+    starving: Vec<SocketId>,
     /// Connections that we have opened, for their ports.
     opened: u32,
     resets: (Instant, u32),
@@ -160,6 +162,7 @@ impl Tcp {
             line: VecDeque::new(),
             memory_max,
             memory: 0,
+            starving: Vec::new(),
             opened: 0,
             resets: (Instant::PAST, 0),
             counts: Counts::default(),
@@ -305,6 +308,30 @@ impl Tcp {
         }
     }
 
+    /// How many bytes a socket takes now, at most; waits until it is one.
+    fn poll_room(&mut self, id: SocketId, context: &mut Context<'_>) -> Poll<Result<usize, Error>> {
+        let memory = self.memory_max.saturating_sub(self.memory);
+        let Some(socket) = self.socket_mut(id) else {
+            return Poll::Ready(Err(Error::Closed));
+        };
+        let room = socket.poll_room(memory, context);
+        if room.is_pending() && memory == 0 && !core::mem::replace(&mut socket.starves, true) {
+            self.starving.push(id);
+        }
+        room
+    }
+
+    /// Wakes those who wait for memory, once there is some.
+    fn feed(&mut self) {
+        if self.memory < self.memory_max {
+            for id in core::mem::take(&mut self.starving) {
+                if let Some(socket) = self.socket_mut(id) {
+                    socket.feed();
+                }
+            }
+        }
+    }
+
     /// Queues what there is room for of `bytes`, which are not empty; how many. They are copied
     /// once here and once into a frame; [`Self::poll_give`] saves the first copy.
     pub fn poll_write(
@@ -313,11 +340,7 @@ impl Tcp {
         bytes: &[u8],
         context: &mut Context<'_>,
     ) -> Poll<Result<usize, Error>> {
-        let memory = self.memory_max.saturating_sub(self.memory);
-        let Some(socket) = self.socket_mut(id) else {
-            return Poll::Ready(Err(Error::Closed));
-        };
-        let room = core::task::ready!(socket.poll_room(memory, context))?;
+        let room = core::task::ready!(self.poll_room(id, context))?;
         let count = bytes.len().min(room);
         self.with(id, |socket| socket.write(&bytes[..count]));
         Poll::Ready(Ok(count))
@@ -331,11 +354,7 @@ impl Tcp {
         bytes: &mut Bytes,
         context: &mut Context<'_>,
     ) -> Poll<Result<usize, Error>> {
-        let memory = self.memory_max.saturating_sub(self.memory);
-        let Some(socket) = self.socket_mut(id) else {
-            return Poll::Ready(Err(Error::Closed));
-        };
-        let room = core::task::ready!(socket.poll_room(memory, context))?;
+        let room = core::task::ready!(self.poll_room(id, context))?;
         let count = bytes.len().min(room);
         let piece = bytes.split_to(count);
         self.with(id, |socket| socket.give(piece));
@@ -522,6 +541,7 @@ impl Tcp {
     /// Lets all sockets send that have something. `false` if the layer below has no buffer, and
     /// more is to be sent once it has.
     pub fn send(&mut self, below: &mut impl Below, now: Instant) -> bool {
+        self.feed();
         // Those that have more stand at the end of the line again.
         while let Some(place) = self.line.pop_front() {
             if let Some(socket) = &mut self.places[place as usize].socket {

@@ -32,6 +32,8 @@ pub struct Socket {
     pub(super) in_line: bool,
     /// When the clock will look at it; it may be too early.
     pub(super) armed: Instant,
+    /// Its writer waits for memory of other sockets.
+    pub(super) starves: bool,
     /// Its user has let go of it.
     pub(super) left: bool,
     /// Bytes that were read since the window last grew.
@@ -73,6 +75,7 @@ impl Socket {
             writer: None,
             in_line: false,
             armed: NEVER,
+            starves: false,
             left: false,
             read_since: 0,
         }
@@ -169,6 +172,12 @@ impl Socket {
             }
             room => Poll::Ready(Ok(room)),
         }
+    }
+
+    /// There is memory again.
+    pub(super) fn feed(&mut self) {
+        self.starves = false;
+        wake(&mut self.writer);
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) {

@@ -9,10 +9,13 @@ use crate::tcp::segment::Segment;
 use crate::tcp::seq::Seq;
 use crate::tcp::socket::Error;
 use core::net::{IpAddr, SocketAddr};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use device::{Frame, Offload, Pool};
 use ports::Instant;
+use std::sync::Arc;
+use std::task::Wake;
 use std::vec;
 use std::vec::Vec;
 
@@ -433,4 +436,34 @@ fn a_peer_that_begins_anew_is_heard() {
     (reset.flags.syn, reset.flags.rst, reset.seq) = (false, true, Seq(101));
     assert_eq!(hosts.forge(&reset), []);
     assert_eq!(hosts.forge(&segment)[0].ack, Seq(7_000_001));
+}
+
+/// A task that is woken, and counts how often.
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Whoever waits for memory is woken when another socket has given some back.
+#[test]
+fn memory_of_one_socket_wakes_another() {
+    let mut hosts = Hosts::new();
+    hosts.hosts[0].tcp = Tcp::new(Config::default(), Secret::new([1; 16]), [9; 16], 1000);
+    hosts.listen(80, 4);
+    let [first, second] = [hosts.connect(80), hosts.connect(80)];
+    hosts.exchange();
+    assert_eq!(hosts.write(0, first, &[7; 1000]), Poll::Ready(Ok(1000)));
+    let woken = Arc::new(Woken(AtomicUsize::new(0)));
+    let waker = Waker::from(woken.clone());
+    let mut context = Context::from_waker(&waker);
+    for _ in 0..2 {
+        let written = hosts.hosts[0].tcp.poll_write(second, b"x", &mut context);
+        assert_eq!(written, Poll::Pending);
+    }
+    hosts.exchange();
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    assert_eq!(hosts.write(0, second, b"x"), Poll::Ready(Ok(1)));
 }
