@@ -39,6 +39,9 @@ fn head_has_the_header_alone() {
     let (of_get, ..) = ask(&get("/1k", ""));
     let (of_head, body, _) = ask(&get("/1k", "").replace("GET", "HEAD"));
     assert_eq!((of_head, body.len()), (of_get, 0));
+    let (refusal, body, _) = ask("HEAD / HTTP/1.1\r\n\r\n");
+    assert!(refusal.starts_with("HTTP/1.1 400 Bad Request\r\n"));
+    assert!(body.is_empty());
 }
 
 #[test]
