@@ -12,10 +12,9 @@ use super::seq::Seq;
 use super::socket::{Error, Socket};
 use super::time_wait::TimeWaits;
 use crate::layer::Unsent;
-use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use bytes::Bytes;
-use core::cmp::Reverse;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, SocketAddr};
 use core::task::{Context, Poll};
@@ -88,8 +87,8 @@ pub struct Tcp {
     pub(super) half_open_at: Instant,
     pub(super) time_waits: TimeWaits,
     pub(super) listeners: Vec<Option<Listener>>,
-    /// When to look at which place; it may be too early.
-    timers: BinaryHeap<Reverse<(Instant, u32)>>,
+    /// When to look at which place, once for each; it may be too early.
+    timers: BTreeSet<(Instant, u32)>,
     /// Sockets that may have something to send.
     line: VecDeque<u32>,
     /// Bytes that all queues may hold.
@@ -158,7 +157,7 @@ impl Tcp {
             hasher,
             time_waits: TimeWaits::default(),
             listeners: Vec::new(),
-            timers: BinaryHeap::new(),
+            timers: BTreeSet::new(),
             line: VecDeque::new(),
             memory_max,
             memory: 0,
@@ -269,6 +268,7 @@ impl Tcp {
         if let Some(socket) = slot.socket.take() {
             slot.generation = slot.generation.wrapping_add(1);
             self.memory -= socket.memory();
+            self.timers.remove(&(socket.armed, place));
             self.free.push(place);
             let hash = self.hasher.hash_one(socket.ends);
             let entry = self.by_ends.find_entry(hash, |found| *found == place);
@@ -612,9 +612,12 @@ impl Tcp {
             }
             _ => {
                 let deadline = socket.connection.deadline();
+                // A later one is found when the earlier one passes: most timers are put off again
+                // and again.
                 if deadline < socket.armed {
+                    self.timers.remove(&(socket.armed, place));
+                    self.timers.insert((deadline, place));
                     socket.armed = deadline;
-                    self.timers.push(Reverse((deadline, place)));
                 }
             }
         }
@@ -622,24 +625,20 @@ impl Tcp {
 
     /// When [`Self::expire`] is to be called next.
     pub fn deadline(&self, now: Instant) -> Instant {
-        let first = self.timers.peek().map_or(NEVER, |Reverse((at, _))| *at);
+        let first = self.timers.first().map_or(NEVER, |(at, _)| *at);
         let old = self.time_waits.deadline(now).unwrap_or(NEVER);
         first.min(self.half_open_at).min(old)
     }
 
     /// It is `now`. Call [`Self::send`] behind it.
     pub fn expire(&mut self, below: &mut impl Below, now: Instant) {
-        while let Some(Reverse((at, place))) = self.timers.peek().copied()
+        while let Some((at, place)) = self.timers.first().copied()
             && at <= now
         {
-            self.timers.pop();
+            self.timers.pop_first();
             let Some(socket) = &mut self.places[place as usize].socket else {
                 continue;
             };
-            if socket.armed != at {
-                // An earlier one has been pushed since, or another socket has its place.
-                continue;
-            }
             socket.armed = NEVER;
             if socket.connection.deadline() <= now {
                 socket.connection.expire(now);

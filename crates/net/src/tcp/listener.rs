@@ -90,12 +90,16 @@ impl Tcp {
     }
 
     pub(super) fn listener(&self, local: SocketAddr) -> Option<usize> {
-        let hears = |listener: &Option<Listener>| {
-            listener
-                .as_ref()
-                .is_some_and(|listener| listener.hears(local))
-        };
-        self.listeners.iter().position(hears)
+        // Who listens on one address goes before who listens on all.
+        let heard = self
+            .listeners
+            .iter()
+            .enumerate()
+            .filter_map(|(place, listener)| {
+                let listener = listener.as_ref().filter(|listener| listener.hears(local))?;
+                Some((listener.local.ip().is_unspecified(), place))
+            });
+        heard.min().map(|(_, place)| place)
     }
 
     /// A segment without a socket; the socket that it opens.

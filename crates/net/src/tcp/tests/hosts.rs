@@ -467,3 +467,18 @@ fn memory_of_one_socket_wakes_another() {
     assert_eq!(woken.0.load(Ordering::Relaxed), 1);
     assert_eq!(hosts.write(0, second, b"x"), Poll::Ready(Ok(1)));
 }
+
+#[test]
+fn who_listens_on_one_address_goes_before_who_listens_on_all() {
+    let mut hosts = Hosts::new();
+    let any = SocketAddr::new([0; 4].into(), 80);
+    let all = hosts.hosts[1].tcp.listen(any, 8).unwrap();
+    let one = hosts.listen(80, 8);
+    hosts.connect(80);
+    hosts.exchange();
+    assert!(hosts.accept(all).is_none() && hosts.accept(one).is_some());
+    hosts.hosts[1].tcp.unlisten(one);
+    hosts.connect(80);
+    hosts.exchange();
+    assert!(hosts.accept(all).is_some());
+}
