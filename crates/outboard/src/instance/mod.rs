@@ -1,7 +1,7 @@
 //! Named guests: where `outboard run --name=NAME` keeps what others need to know of one, and how
 //! they find it.
 //!
-//! | in `$XDG_RUNTIME_DIR/outboard/NAME`, or see [`place`] | what |
+//! | in `$XDG_RUNTIME_DIR/outboard/NAME`, or see the module `place` | what |
 //! |---|---|
 //! | `share` | the shared file ([`abi::share`]), locked by the monitor while the guest runs |
 //! | `event` | a FIFO: who has changed the share writes a byte to it, and the guest wakes up |
