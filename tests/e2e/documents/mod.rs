@@ -1,5 +1,6 @@
 //! Documents whose commands are typed as they stand there.
 
+pub mod network;
 pub mod readme;
 pub mod tutorial;
 
@@ -13,5 +14,6 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     readme
         .into_iter()
         .chain(tutorial::trials(images, network))
+        .chain(network::trials(images, network))
         .collect()
 }

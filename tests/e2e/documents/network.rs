@@ -1,0 +1,37 @@
+//! The commands of docs/network.md, typed as they stand there.
+
+use crate::harness::build::{Images, root};
+use crate::harness::document::{self, shell};
+use crate::harness::network::Network;
+use crate::harness::process::{run, start};
+use crate::harness::programs;
+use libtest_mimic::{Failed, Trial};
+use testbed::segment::Segment;
+
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let missing = programs::missing(&["ip", "iperf3", "ping"]);
+    let name = "docs/network.md::typed as it stands".into();
+    vec![network.trial_unless(missing, name, || typed(images))]
+}
+
+fn block(name: &str) -> Result<String, Failed> {
+    let mark = format!("test: {name}");
+    let blocks = document::blocks("docs/network.md")?;
+    let block = blocks.into_iter().find(|block| block.mark == mark);
+    Ok(block
+        .ok_or(format!("docs/network.md has no block {name}"))?
+        .text)
+}
+
+fn typed(images: &Images) -> Result<(), Failed> {
+    let segment = Segment::new()?;
+    let here = |commands: &str| shell(images, root(), commands);
+    // The image is built already, and other tests run it.
+    let tap = block("tap")?.replace("outboard build unikernels/iperf3\n", "");
+    segment.run(|| run(&mut here(&tap)))?.expect_status(0)?;
+    let image = segment.run(|| start(&mut here(&format!("exec {}", block("run")?))))?;
+    image.wait_for("10.0.0.2/24 on service")?;
+    let used = segment.run(|| run(&mut here(&format!("set -e; {}", block("use")?))))?;
+    used.expect_status(0)?.expect_stdout("3 received")?;
+    used.expect_stdout("receiver").map(drop)
+}
