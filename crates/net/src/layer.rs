@@ -4,7 +4,7 @@
 //! allocated, by the port in the end, calls the function to fill the place behind its own header,
 //! and learns how much was written.
 
-use device::{Checksum, Frame, Gso, Offload};
+use device::{Checksum, Frame, Gso, Offload, Pool};
 
 /// What was written into the place that the layer below gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,23 @@ pub(crate) fn uncovered(frame: &mut Frame, header: usize) -> Option<()> {
         frame.set_offload(Offload { checksum, gso });
     }
     frame.pop_front(header).then_some(())
+}
+
+/// Has a packet of at most `size` bytes filled in whole, in a buffer of `pool`, because it is to be
+/// cut: its checksum is completed before.
+///
+/// # Errors
+/// [`Unsent::NoBuffer`].
+pub(crate) fn whole(
+    pool: &Pool,
+    size: usize,
+    fill: impl FnOnce(&mut [u8]) -> Filled,
+) -> Result<Frame, Unsent> {
+    let mut whole = pool.alloc(size).ok_or(Unsent::NoBuffer)?;
+    let filled = fill(whole.bytes_mut());
+    whole.truncate(filled.len);
+    filled.offload.complete_checksum(whole.bytes_mut());
+    Ok(whole)
 }
 
 /// Why a packet was not sent. Each is counted by the layer that says so.

@@ -5,6 +5,7 @@
 //! carries; and it is forgotten after ten minutes.
 
 use crate::address::Address;
+use crate::icmp::{Kind, Report};
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 use ports::Instant;
@@ -73,6 +74,23 @@ impl<A: Address> PathMtu<A> {
         let path = self.paths.get(&destination);
         let known = path.filter(|path| now < path.until);
         known.map_or(link, |path| path.mtu.min(link))
+    }
+
+    /// Takes in a report about a packet of ours, where so far packets of `current` bytes were sent;
+    /// the MTU that is [`believed`] and kept, if the report says anything of one.
+    pub fn heed(
+        &mut self,
+        current: usize,
+        report: &Report<A>,
+        live: bool,
+        now: Instant,
+    ) -> Option<usize> {
+        let Kind::TooBig { mtu } = report.kind else {
+            return None;
+        };
+        let mtu = believed::<A>(current, mtu, report.len, live)?;
+        self.learn(report.destination, mtu, now);
+        Some(mtu)
     }
 
     /// Keeps what was [`believed`]. If too many are known, the one that ends first is forgotten.

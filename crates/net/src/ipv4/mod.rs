@@ -12,8 +12,8 @@ use crate::counts::{Counts, reasons};
 use crate::ethernet::{Arrival, Link, Mac, Unaddressed};
 use crate::icmp::{ERRORS_BURST, ERRORS_PER_SECOND, Refusal, Report};
 use crate::ident::Idents;
-use crate::layer::{Filled, Unsent, uncovered};
-use crate::path_mtu::{PathMtu, believed};
+use crate::layer::{Filled, Unsent, uncovered, whole};
+use crate::path_mtu::PathMtu;
 use crate::reassembly::{self, Fragment, Key, Reassembly};
 use crate::routes::{Route, Routes};
 use crate::version::{Arrived, Packet, Received, Version};
@@ -240,10 +240,7 @@ impl<R: Resolve> Ipv4<R> {
             return Err(Unsent::TooBig);
         }
         let hop = self.hop(packet.destination)?;
-        let mut whole = self.large.alloc(size).ok_or(Unsent::NoBuffer)?;
-        let filled = fill(whole.bytes_mut());
-        whole.truncate(filled.len);
-        filled.offload.complete_checksum(whole.bytes_mut());
+        let whole = whole(&self.large, size, fill)?;
 
         let id = self
             .idents
@@ -593,13 +590,8 @@ impl<L: Link, R: Resolve> Version<L> for Ipv4<R> {
         live: bool,
         now: Instant,
     ) -> Option<usize> {
-        let crate::icmp::Kind::TooBig { mtu } = report.kind else {
-            return None;
-        };
         let current = Version::<L>::mtu(self, link, report.destination, now);
-        let mtu = believed::<Ipv4Addr>(current, mtu, report.len, live)?;
-        self.paths.learn(report.destination, mtu, now);
-        Some(mtu)
+        self.paths.heed(current, report, live, now)
     }
 
     #[inline]

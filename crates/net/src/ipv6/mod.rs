@@ -18,8 +18,8 @@ use crate::ethernet::{Arrival, Link, Mac, Unaddressed};
 use crate::icmp::{ERRORS_BURST, ERRORS_PER_SECOND, Refusal, Report};
 use crate::ident::Idents;
 use crate::ipv4::on_wire;
-use crate::layer::{Filled, Unsent, uncovered};
-use crate::path_mtu::{PathMtu, believed};
+use crate::layer::{Filled, Unsent, uncovered, whole};
+use crate::path_mtu::PathMtu;
 use crate::reassembly::{self, Fragment, Key, Reassembly};
 use crate::routes::{Route, Routes};
 use crate::version::{Arrived, Packet, Received, Version};
@@ -238,10 +238,7 @@ impl Ipv6 {
             return Err(Unsent::TooBig);
         }
         let hop = self.hop(packet.destination, now)?;
-        let mut whole = self.large.alloc(size).ok_or(Unsent::NoBuffer)?;
-        let filled = fill(whole.bytes_mut());
-        whole.truncate(filled.len);
-        filled.offload.complete_checksum(whole.bytes_mut());
+        let whole = whole(&self.large, size, fill)?;
 
         let Packet {
             source,
@@ -573,13 +570,8 @@ impl<L: Link> Version<L> for Ipv6 {
         live: bool,
         now: Instant,
     ) -> Option<usize> {
-        let crate::icmp::Kind::TooBig { mtu } = report.kind else {
-            return None;
-        };
         let current = Version::<L>::mtu(self, link, report.destination, now);
-        let mtu = believed::<Ipv6Addr>(current, mtu, report.len, live)?;
-        self.paths.learn(report.destination, mtu, now);
-        Some(mtu)
+        self.paths.heed(current, report, live, now)
     }
 
     #[inline]

@@ -368,14 +368,7 @@ impl Connection {
                 last_ack: irs + 1,
                 ..ours
             });
-        let mss = self.peer_mss.min(agreed.opening.mss);
-        let options = if self.stamps.is_some() {
-            TIMESTAMPS_SIZE
-        } else {
-            0
-        };
-        let segment = u32::from(mss).saturating_sub(options as u32).max(1);
-        self.congestion = Congestion::new(self.config.algorithm, segment);
+        self.congestion = Congestion::new(self.config.algorithm, self.full_segment());
     }
 
     /// Its state.
@@ -567,12 +560,13 @@ impl Connection {
     pub(super) fn segment_size(&self, limits: Limits) -> u32 {
         let header = HEADER_SIZE as u32;
         let mss = u32::from(self.peer_mss).min(limits.segment.saturating_sub(header));
-        let options = if self.stamps.is_some() {
-            TIMESTAMPS_SIZE
-        } else {
-            0
-        };
-        mss.saturating_sub(options as u32).max(1)
+        mss.saturating_sub(self.options_size() as u32).max(1)
+    }
+
+    /// Bytes of options in each segment that has data.
+    #[inline]
+    pub(super) fn options_size(&self) -> usize {
+        self.stamps.map_or(0, |_| TIMESTAMPS_SIZE)
     }
 
     /// The clock of timestamps (RFC 7323, 5.4): milliseconds.

@@ -2,7 +2,7 @@
 
 use super::congestion::Delivery;
 use super::connection::{Agreed, Connection, Failure, NEVER, Opening, Stamps, State, TIME_WAIT};
-use super::segment::{Flags, SackBlock, Segment, TIMESTAMPS_SIZE};
+use super::segment::{Flags, SackBlock, Segment};
 use super::sent::{Arrived, Path};
 use super::seq::Seq;
 use core::time::Duration;
@@ -468,13 +468,8 @@ impl Connection {
 
     /// Payload of a full segment, by what the peer takes.
     pub(super) fn full_segment(&self) -> u32 {
-        let options = if self.stamps.is_some() {
-            TIMESTAMPS_SIZE
-        } else {
-            0
-        };
-        let mss = self.peer_mss.min(self.our_mss);
-        u32::from(mss).saturating_sub(options as u32).max(1)
+        let mss = u32::from(self.peer_mss.min(self.our_mss));
+        mss.saturating_sub(self.options_size() as u32).max(1)
     }
 
     /// Bytes that are on their way. A peer without SACK tells of those that have arrived by

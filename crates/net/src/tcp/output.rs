@@ -1,7 +1,7 @@
 //! What leaves next (RFC 9293, 3.8 and 3.10), and what time brings.
 
 use super::connection::{Connection, Due, Failure, Limits, NEVER, State};
-use super::segment::{Flags, HEADER_SIZE, Options, SACK_BLOCKS_MAX, Segment, TIMESTAMPS_SIZE};
+use super::segment::{Flags, HEADER_SIZE, Options, SACK_BLOCKS_MAX, Segment};
 use super::seq::Seq;
 use core::time::Duration;
 use ports::Instant;
@@ -110,14 +110,6 @@ impl Connection {
     fn largest(&self, limits: Limits) -> u32 {
         let header = HEADER_SIZE + self.options_size();
         limits.largest.saturating_sub(header as u32)
-    }
-
-    fn options_size(&self) -> usize {
-        if self.stamps.is_some() {
-            TIMESTAMPS_SIZE
-        } else {
-            0
-        }
     }
 
     /// New data, and FIN behind it.
