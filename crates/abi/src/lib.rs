@@ -15,6 +15,7 @@
 //! | [`extension`] | what Solo5's manifest cannot say, and what the tender answers | Outboard |
 //! | [`pci`] | PCIe devices and DMA memory, in the extension | Outboard |
 //! | [`share`] | the shared file: how the guest ended, counters, rules, captures | Outboard |
+//! | [`sockets`] | what a stack's sockets do, in the shared file | Outboard |
 //! | [`ring`] | rings for frames and sectors on `hvt` | Outboard |
 //! | [`backtrace`] | where a program was, by its frame pointers | Outboard |
 //! | [`capture`] | how a guest writes captured frames into the shared file | Outboard |
@@ -36,6 +37,7 @@ pub mod note;
 pub mod pci;
 pub mod ring;
 pub mod share;
+pub mod sockets;
 pub mod spt;
 pub mod version;
 

@@ -19,6 +19,8 @@ pub mod kind {
     pub const BLOCK_BASIC: u32 = 1;
     /// A network device.
     pub const NET_BASIC: u32 = 2;
+    /// Sockets of the host's. Outboard's own: Solo5's tenders attach none, and refuse it.
+    pub const SOCKETS: u32 = 1 << 29;
     /// The first entry of every manifest.
     pub const RESERVED_FIRST: u32 = 1 << 30;
 }
@@ -78,6 +80,8 @@ pub enum Device {
         /// Size of a block in bytes; every transfer is one block.
         block_size: u16,
     },
+    /// Sockets of the host's: an epoll descriptor, into which the guest puts those that it opens.
+    Sockets,
 }
 
 /// Why an entry, or a manifest, is not one.
@@ -161,6 +165,7 @@ impl Entry {
                 self.properties[0..8].copy_from_slice(&capacity.to_le_bytes());
                 self.properties[8..10].copy_from_slice(&block_size.to_le_bytes());
             }
+            Device::Sockets => {}
         }
         self.backing = u64::from(descriptor.cast_unsigned());
         self.attached = 1;
@@ -178,6 +183,7 @@ impl Entry {
                 capacity: u64::from_le_bytes([p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]]),
                 block_size: u16::from_le_bytes([p[8], p[9]]),
             }),
+            kind::SOCKETS => Some(Device::Sockets),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`Report`], one page | the tender, and a guest that panics |
 //! | [`Exits`], at the end of that page ([`EXITS_OFFSET`]) | the tender, on `hvt` |
-//! | counters ([`COUNTERS_OFFSET`]) | the guest |
+//! | counters ([`COUNTERS_OFFSET`]), those of TCP/IP ([`NET_COUNTERS`]) among them | the guest |
 //! | [`RulesStatus`] and counters of rules ([`RULE_COUNTERS_OFFSET`]) | the guest |
 //! | [`CaptureHead`] and the capture ring ([`CAPTURE_OFFSET`]) | the guest |
 //! | [`Control`] and two texts of rules ([`RULES_OFFSET`]) | the host; the guest reads |
@@ -302,3 +302,11 @@ pub const PORT_APPLIANCE: usize = 32;
 pub const fn appliance_counters(devices: usize) -> usize {
     devices * COUNTERS_PER_PORT
 }
+
+/// Index of the first counter of an image's TCP/IP stack; an appliance's own end before it. It is a
+/// fingerprint of the table of all that the stack counts, or 0 where there is no stack; the
+/// numbers follow, in the order of that table.
+pub const NET_COUNTERS: usize = COUNTERS - 5 * PAGE / size_of::<u64>();
+/// Most counters of a stack, the fingerprint included.
+pub const NET_COUNTERS_MAX: usize = PAGE / size_of::<u64>();
+const _: () = assert!(appliance_counters(crate::pci::INDICES_MAX) <= NET_COUNTERS);

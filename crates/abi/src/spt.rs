@@ -62,3 +62,33 @@ pub mod syscall {
     /// First argument of `arch_prctl`.
     pub const ARCH_SET_FS: u64 = 0x1002;
 }
+
+/// The system calls that a guest makes beside those of [`syscall`] if its manifest names
+/// [`crate::manifest::kind::SOCKETS`], which only the host `process` attaches. No jail allows them,
+/// and there is none.
+pub mod socket_call {
+    /// `close` a socket.
+    pub const CLOSE: u64 = 3;
+    /// `socket`.
+    pub const SOCKET: u64 = 41;
+    /// `connect`.
+    pub const CONNECT: u64 = 42;
+    /// `recvfrom`.
+    pub const RECVFROM: u64 = 45;
+    /// `shutdown`.
+    pub const SHUTDOWN: u64 = 48;
+    /// `bind`.
+    pub const BIND: u64 = 49;
+    /// `listen`.
+    pub const LISTEN: u64 = 50;
+    /// `getsockname`.
+    pub const GETSOCKNAME: u64 = 51;
+    /// `setsockopt`.
+    pub const SETSOCKOPT: u64 = 54;
+    /// `getsockopt`.
+    pub const GETSOCKOPT: u64 = 55;
+    /// `epoll_ctl` on the descriptor of the device.
+    pub const EPOLL_CTL: u64 = 233;
+    /// `accept4`.
+    pub const ACCEPT4: u64 = 288;
+}

@@ -15,7 +15,7 @@
 //! | the extension's note | [`crate::extension`], [`crate::pci`] | in the image |
 //! | `HostInfo` | [`crate::extension`], [`crate::pci`] | in the image's data |
 //! | rings | [`crate::ring`] | memory at a fixed address |
-//! | the shared file | [`crate::share`], [`crate::capture`] | a mapped file |
+//! | the shared file | [`crate::share`], [`crate::capture`], [`crate::sockets`] | a mapped file |
 //!
 //! Both sides refuse, and neither guesses:
 //!
@@ -38,6 +38,7 @@ use crate::ring;
 use crate::share::{
     self, CaptureHead, CaptureRecord, Control, Exits, Report, RuleCounter, RulesStatus,
 };
+use crate::sockets;
 use core::mem::offset_of;
 
 /// The version of everything that this module lists.
@@ -77,6 +78,11 @@ const _: () = {
     assert!(size_of::<RulesStatus>() == 48 && size_of::<RuleCounter>() == 16);
     assert!(size_of::<Control>() == 48 && size_of::<Exits>() == 16);
     assert!(size_of::<Report>() == 432 && offset_of!(Report, registers) == 40);
+    assert!(share::NET_COUNTERS == 5120 && share::NET_COUNTERS_MAX == 512);
+    // Sockets.
+    assert!(sockets::ASK_OFFSET == 0xa1_2800 && sockets::ANSWER_OFFSET == 0xc000);
+    assert!(size_of::<sockets::Ask>() == 16 && size_of::<sockets::Answer>() == 64);
+    assert!(size_of::<sockets::Record>() == 96);
     // Captured frames.
     assert!(size_of::<CaptureHead>() == 16 && size_of::<CaptureRecord>() == 32);
     assert!(offset_of!(CaptureRecord, port) == 16 && offset_of!(CaptureRecord, fate) == 20);

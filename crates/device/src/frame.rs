@@ -186,6 +186,12 @@ impl Frame {
         &mut slot.buffer.bytes_mut()[slot.start..][..slot.len]
     }
 
+    /// Where its buffer returns to.
+    #[inline]
+    pub fn pool(&self) -> Pool {
+        Pool(self.0.home)
+    }
+
     /// Length of the packet in bytes.
     #[inline]
     pub fn len(&self) -> usize {

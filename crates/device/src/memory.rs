@@ -7,9 +7,11 @@ use crate::netif::{Netif, WaitHandle};
 use crate::offload::Offloads;
 use crate::segment::segments;
 use alloc::collections::VecDeque;
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 
 /// Payload of a frame on the wire, in bytes.
 const MTU: usize = 1500;
@@ -32,8 +34,6 @@ const OVERHEAD: usize = HEADROOM + HEADER_SIZE + VLAN_TAG_SIZE;
 /// port.transmit(&mut batch);
 /// assert_eq!(port.sent(), [[0; 60]]);
 /// ```
-///
-/// Its buffers are never given back to the allocator.
 pub struct MemoryPort {
     name: String,
     pool: Pool,
@@ -47,9 +47,15 @@ pub struct MemoryPort {
 impl MemoryPort {
     /// A port of this name, with the MAC address 02:00:00:00:00:00.
     pub fn new(name: &str) -> Self {
+        Self::over(name, pool(MTU))
+    }
+
+    /// The same with buffers that others use as well: those of [`Self::new`] are its own, and their
+    /// memory is never given back.
+    pub fn over(name: &str, pool: Pool) -> Self {
         Self {
             name: name.into(),
-            pool: pool(MTU),
+            pool,
             mtu: MTU,
             tso: false,
             wait_handle: WaitHandle(0),
@@ -76,10 +82,29 @@ impl MemoryPort {
 
     /// The same port, to which checksums and segmentation are left: it cuts large frames.
     #[must_use]
-    pub fn with_tso(mut self) -> Self {
-        self.pool = pool(FRAME_BYTES_MAX);
+    pub fn with_tso(self) -> Self {
+        self.with_tso_over(pool(FRAME_BYTES_MAX))
+    }
+
+    /// The same with buffers that others use as well.
+    #[must_use]
+    pub fn with_tso_over(mut self, pool: Pool) -> Self {
+        self.pool = pool;
         self.tso = true;
         self
+    }
+
+    /// The same port in two halves: one for whoever owns ports, and one for the test.
+    pub fn split(self) -> (Port, Wire) {
+        let port = Rc::new(RefCell::new(self));
+        let name = port.borrow().name.clone();
+        (
+            Port {
+                name,
+                port: port.clone(),
+            },
+            Wire(port),
+        )
     }
 
     /// A frame, from its Ethernet header on, comes from the network. One without room for that
@@ -153,6 +178,62 @@ impl Netif for MemoryPort {
 
     fn wait_handle(&self) -> WaitHandle {
         self.wait_handle
+    }
+}
+
+/// A [`MemoryPort`] whose network somebody else holds.
+pub struct Port {
+    name: String,
+    port: Rc<RefCell<MemoryPort>>,
+}
+
+/// The network behind a [`Port`].
+#[derive(Clone)]
+pub struct Wire(Rc<RefCell<MemoryPort>>);
+
+impl Wire {
+    /// As [`MemoryPort::arrives`].
+    pub fn arrives(&self, frame: &[u8]) {
+        self.0.borrow_mut().arrives(frame);
+    }
+
+    /// As [`MemoryPort::sent`].
+    pub fn sent(&self) -> Vec<Vec<u8>> {
+        self.0.borrow_mut().sent()
+    }
+}
+
+impl Netif for Port {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.port.borrow().mac()
+    }
+
+    fn mtu(&self) -> usize {
+        self.port.borrow().mtu()
+    }
+
+    fn offloads(&self) -> Offloads {
+        self.port.borrow().offloads()
+    }
+
+    fn alloc(&mut self, len: usize) -> Option<Frame> {
+        self.port.borrow_mut().alloc(len)
+    }
+
+    fn receive(&mut self, batch: &mut Batch) {
+        self.port.borrow_mut().receive(batch);
+    }
+
+    fn transmit(&mut self, batch: &mut Batch) {
+        self.port.borrow_mut().transmit(batch);
+    }
+
+    fn wait_handle(&self) -> WaitHandle {
+        self.port.borrow().wait_handle()
     }
 }
 

@@ -11,7 +11,7 @@ static PRIVATE: [AtomicU64; DEVICES] = [const { AtomicU64::new(0) }; DEVICES];
 /// The counter for all numbers for which there is no other.
 static SPARE: AtomicU64 = AtomicU64::new(0);
 
-/// A number that only grows. Only the guest writes it, so an addition needs no locked instruction.
+/// A number that the guest alone writes, so that an addition needs no locked instruction.
 ///
 /// Outside, `outboard stats NAME` shows it, and `outboard run --metrics` serves it to Prometheus. A
 /// port's own have names there, such as `outboard_port_receive_frames_total`; the others, which an
@@ -31,6 +31,12 @@ impl Counter {
     #[inline]
     pub fn add(self, amount: u64) {
         let value = self.0.load(Ordering::Relaxed).wrapping_add(amount);
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// Takes this value.
+    #[inline]
+    pub fn set(self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 

@@ -17,6 +17,8 @@ pub enum DeviceError {
     Taken,
     /// The tender knows nothing of it: Solo5's own attach no PCIe devices.
     NotAttached,
+    /// This host has no sockets.
+    NoSockets,
 }
 
 impl core::fmt::Display for DeviceError {
@@ -31,6 +33,10 @@ impl core::fmt::Display for DeviceError {
             }
             Self::OtherKind => "manifest.json has this device as another kind: change it there",
             Self::Taken => "this device was handed out already: ask for it once, and pass it on",
+            Self::NoSockets => {
+                "only a plain process has sockets of the host's: start it with outboard run \
+                 --host=process"
+            }
             Self::NotAttached => "this tender attaches no PCI devices: start it with outboard run",
         })
     }
@@ -148,6 +154,13 @@ impl Devices {
         let cards = cards.filter(|(_, request)| request.class == CLASS_NETWORK);
         let cards = cards.filter_map(|(index, request)| Some((request.name()?, index as u8)));
         networks.chain(cards)
+    }
+
+    /// Whether the manifest has sockets of the host's under this name.
+    pub(crate) fn is_sockets(&self, name: &str) -> bool {
+        let named = |entry: &Entry| entry.name() == Some(name);
+        let entry = self.entries.iter().find(|entry| named(entry));
+        entry.is_some_and(|entry| entry.kind == kind::SOCKETS)
     }
 
     /// Hands out the device of the manifest that has this name.

@@ -18,16 +18,53 @@ impl Errno {
     pub const AGAIN: Self = Self(11);
     /// The kernel has no memory.
     pub const NO_MEMORY: Self = Self(12);
+    /// This user may not, as below port 1024.
+    pub const ACCESS: Self = Self(13);
     /// The arguments are not accepted.
     pub const INVALID: Self = Self(22);
+    /// All of this machine's files are open.
+    pub const MACHINE_FILES: Self = Self(23);
+    /// So many files are open as this process may have.
+    pub const FILES: Self = Self(24);
     /// The peer does not read any more.
     pub const PIPE: Self = Self(32);
     /// The descriptor is in a bad state: the tap behind it is gone.
     pub const BAD_STATE: Self = Self(77);
+    /// Longer than what can be sent in one piece.
+    pub const TOO_LONG: Self = Self(90);
+    /// Addresses of this kind are not known here.
+    pub const NO_FAMILY: Self = Self(97);
+    /// Another socket has the address.
+    pub const IN_USE: Self = Self(98);
+    /// No address or port is left.
+    pub const NOT_AVAILABLE: Self = Self(99);
+    /// No route to the network.
+    pub const NET_UNREACHABLE: Self = Self(101);
+    /// The connection was aborted.
+    pub const ABORTED: Self = Self(103);
     /// The peer closed the connection in the middle.
     pub const RESET: Self = Self(104);
     /// A queue of the kernel's is full.
     pub const NO_BUFFERS: Self = Self(105);
+    /// The peer does not answer.
+    pub const TIMED_OUT: Self = Self(110);
+    /// The peer does not want it.
+    pub const REFUSED: Self = Self(111);
+    /// No route to the host.
+    pub const HOST_UNREACHABLE: Self = Self(113);
+    /// It has begun.
+    pub const IN_PROGRESS: Self = Self(115);
+}
+
+impl core::fmt::Display for Errno {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Self::ACCESS => f.write_str(
+                "permission denied; type: sudo sysctl net.ipv4.ip_unprivileged_port_start=0",
+            ),
+            Self(number) => write!(f, "error {number} of the host's"),
+        }
+    }
 }
 
 /// A device, by the number by which the host knows it.

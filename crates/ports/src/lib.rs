@@ -18,6 +18,8 @@
 //! | `clock`, [`console`] | points in time, and lines that the guest prints |
 //! | `ledger` | what a port counts, by name |
 //! | [`share`], `counters`, `capture`, [`rules`] | the file that host and guest share |
+//! | [`inquiry`] | what the host asks in it about sockets |
+//! | [`sockets`] | sockets of the host's, and addresses as it has them |
 //! | [`message`] | registers of a device that is another process |
 //! | `puppet` | a host that does what a test says |
 //!
@@ -39,6 +41,7 @@ mod counters;
 mod devices;
 mod disk;
 mod host;
+pub mod inquiry;
 mod ledger;
 pub mod message;
 mod network;
@@ -51,6 +54,7 @@ pub mod rules;
 mod runtime;
 mod schedule;
 pub mod share;
+pub mod sockets;
 mod tap;
 #[cfg(test)]
 mod tests;

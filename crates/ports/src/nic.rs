@@ -6,8 +6,10 @@ use crate::runtime::Runtime;
 use crate::schedule::{NicHandle, Observer};
 use abi::share::PortCounter;
 use alloc::boxed::Box;
-use device::ethernet::HEADER_SIZE;
-use device::{Batch, Frame, Netif, Nic, NicCounts, Offloads, Pool, Sent, WaitHandle};
+use device::ethernet::{HEADER_SIZE, VLAN_TAG_SIZE};
+use device::{
+    Batch, FRAME_BYTES_MAX, Frame, Netif, Nic, NicCounts, Offloads, Pool, Sent, WaitHandle,
+};
 
 /// A PCIe device that is a port, with its driver.
 pub struct Card {
@@ -101,6 +103,16 @@ impl Netif for NicPort {
 
     fn offloads(&self) -> Offloads {
         self.port.offloads
+    }
+
+    /// No more than fits a buffer of the driver's, however much the NIC would cut.
+    fn max_frame(&self) -> usize {
+        let most = if self.port.offloads.tso {
+            FRAME_BYTES_MAX
+        } else {
+            self.port.mtu + HEADER_SIZE + VLAN_TAG_SIZE
+        };
+        most.min(self.port.pool.frame_bytes_max())
     }
 
     fn alloc(&mut self, len: usize) -> Option<Frame> {

@@ -18,6 +18,7 @@ use abi::share::{
     Control, PortCounter, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX, RULES_MAX, RULES_OFFSET,
     RULES_STATUS_OFFSET, RuleCounter, RulesStatus,
 };
+use abi::sockets::{ANSWER_OFFSET, ASK_OFFSET, Answer, Ask, Record};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -251,6 +252,7 @@ impl Setup {
             let kind = match device {
                 Device::Net { .. } => kind::NET_BASIC,
                 Device::Block { .. } => kind::BLOCK_BASIC,
+                Device::Sockets => kind::SOCKETS,
             };
             let mut entry = Entry::new(name, kind).expect("a name");
             entry.attach(*device, descriptor);
@@ -348,6 +350,25 @@ impl Scene {
     /// The host has taken captures up to this position.
     pub fn captures_taken(&self, position: u64) {
         self.say(offset_of!(Control, capture_tail), position);
+    }
+
+    /// The host asks for sockets, from this place in their list on.
+    pub fn ask(&self, number: u64, from: u64) {
+        let first = (ASK_OFFSET - CONTROL_OFFSET) / WORD;
+        self.control[first + offset_of!(Ask, from) / WORD].store(from);
+        self.control[first].store(number);
+    }
+
+    /// The answer that the host sees, and its records.
+    pub fn answer(&self) -> (Answer, Vec<Record>) {
+        let words = self.guest[ANSWER_OFFSET / WORD..RULES_STATUS_OFFSET / WORD].iter();
+        let bytes: Vec<u8> = words
+            .flat_map(|word| word.load(Ordering::Acquire).to_ne_bytes())
+            .collect();
+        let (answer, rest) = Answer::read_from_prefix(&bytes).unwrap();
+        let records = rest.chunks_exact(size_of::<Record>());
+        let records = records.map(|bytes| Record::read_from_bytes(bytes).unwrap());
+        (answer, records.take(answer.count as usize).collect())
     }
 
     /// Captures that the host sees.

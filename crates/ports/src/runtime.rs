@@ -13,6 +13,7 @@ use crate::network::Network;
 use crate::ring::Rings;
 use crate::schedule::Schedule;
 use crate::share::SharedFile;
+use crate::sockets::{HostSockets, SocketCalls};
 use abi::extension::device_flag;
 use alloc::boxed::Box;
 use core::fmt;
@@ -135,6 +136,28 @@ impl Runtime {
         }
         let (host, handle) = (self.host, attached.handle);
         Ok(Box::new(Disk::new(&attached, CallDisk { host, handle })?))
+    }
+
+    /// The sockets of this name, once; `None` if the manifest has none of this name. The host makes
+    /// `calls`, if it is one that has sockets.
+    ///
+    /// # Errors
+    /// If they were handed out already, or the host has none.
+    pub fn sockets(
+        &self,
+        name: &str,
+        calls: Option<&'static dyn SocketCalls>,
+    ) -> Result<Option<HostSockets>, DeviceError> {
+        if !self.devices.is_sockets(name) {
+            return Ok(None);
+        }
+        let calls = calls.ok_or(DeviceError::NoSockets)?;
+        let attached = self.devices.take(self.host, name)?;
+        Ok(Some(HostSockets {
+            calls,
+            set: attached.handle,
+            wait: WaitHandle(attached.index),
+        }))
     }
 
     /// The counter of this number. Numbers that the shared file does not hold share one counter

@@ -9,6 +9,7 @@ use abi::share::{
     CaptureHead, Control, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX, RULES_MAX, RULES_OFFSET,
     RULES_STATUS_OFFSET, Report, RuleCounter, RulesStatus, SLOTS,
 };
+use abi::sockets::{ANSWER_OFFSET, ASK_OFFSET, Answer, Ask, RECORDS_MAX, Record};
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -94,6 +95,17 @@ impl SharedFile {
     /// What the host says: the words of a [`Control`].
     pub(crate) fn control(&self) -> Option<&'static [HostWord]> {
         self.host.get(words::<Control>(0, 1))
+    }
+
+    /// What the host asks about sockets: the words of an [`Ask`].
+    pub(crate) fn ask(&self) -> Option<&'static [HostWord]> {
+        self.host.get(words::<Ask>(ASK_OFFSET - CONTROL_OFFSET, 1))
+    }
+
+    /// The words of an [`Answer`], and of the [`Record`]s behind it.
+    pub(crate) fn answer(&self) -> Option<&'static [AtomicU64]> {
+        let bytes = size_of::<Answer>() + RECORDS_MAX * size_of::<Record>();
+        self.guest.get(words::<u8>(ANSWER_OFFSET, bytes))
     }
 
     /// The text of rules in this slot, [`RULES_BYTES_MAX`] bytes.

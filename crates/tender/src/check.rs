@@ -1,6 +1,6 @@
 //! The one rule about devices: every device of the manifest is attached, and nothing else is.
 
-use crate::options::{Block, Net, Options, Pci};
+use crate::options::{Block, Host, Net, Options, Pci};
 use crate::suggest;
 use abi::manifest::{Entry, kind};
 use abi::pci::Request;
@@ -25,6 +25,8 @@ pub enum Source<'a> {
     Net(&'a Net),
     /// A disk.
     Block(&'a Block),
+    /// Sockets of the host's, by their name.
+    Sockets(&'a str),
 }
 
 /// Everything that the manifest names, and what is attached to it.
@@ -54,6 +56,8 @@ pub enum Error {
     },
     /// Two options that attach one PCIe device.
     Twice(String, String),
+    /// These sockets are named by the manifest, and the host has none.
+    Jailed(String),
 }
 
 impl std::error::Error for Error {}
@@ -74,6 +78,12 @@ impl fmt::Display for Error {
             Self::Twice(option, other) => write!(
                 f,
                 "{option}: {other} has this device; name another one; type: outboard pci list"
+            ),
+            Self::Jailed(name) => write!(
+                f,
+                "the manifest names sockets of the host's ({name}), which only a plain process \
+                 has; type: --host=process --sockets:{name}=host, or build the image with a \
+                 NET_BASIC in place of SOCKETS"
             ),
             Self::NotNamed {
                 option,
@@ -103,6 +113,18 @@ impl fmt::Display for Error {
     }
 }
 
+/// Whether `host` has what the manifest names.
+///
+/// # Errors
+/// If the manifest names sockets of the host's, and the guest will not be a plain process.
+pub fn host(manifest: &[Entry], host: Host) -> Result<(), Error> {
+    let sockets = manifest.iter().find(|entry| entry.kind == kind::SOCKETS);
+    match sockets.and_then(Entry::name) {
+        Some(name) if host != Host::Process => Err(Error::Jailed(name.to_owned())),
+        _ => Ok(()),
+    }
+}
+
 /// Pairs each device of the manifest with what the command line attaches to it, in the manifest's
 /// order.
 ///
@@ -121,8 +143,10 @@ pub fn pair<'a>(
         .blocks
         .iter()
         .map(|block| ("block", &block.name, kind::BLOCK_BASIC));
+    let sockets = options.sockets.iter();
+    let sockets = sockets.map(|name| ("sockets", name, kind::SOCKETS));
     let pci = options.pci.iter().map(|pci| ("pci", &pci.name, PCI));
-    for (option, name, kind) in nets.chain(blocks).chain(pci) {
+    for (option, name, kind) in nets.chain(blocks).chain(sockets).chain(pci) {
         let entry = manifest.iter().find(|entry| entry.name() == Some(name));
         let request = requests.iter().find(|r| r.name() == Some(name));
         let named = entry.map(|entry| entry.kind).or(request.map(|_| PCI));
@@ -145,6 +169,7 @@ pub fn pair<'a>(
             Some(source) => pairs.devices.push(Pair { index, source }),
             None => missing.push(match entry.kind {
                 kind::NET_BASIC => format!("--net:{name}=IFACE"),
+                kind::SOCKETS => format!("--sockets:{name}=host"),
                 _ => format!("--block:{name}=PATH"),
             }),
         }
@@ -197,6 +222,7 @@ fn names_of(kind: u32, manifest: &[Entry], requests: &[Request]) -> Vec<String> 
     let key = match kind {
         kind::NET_BASIC => "--net",
         kind::BLOCK_BASIC => "--block",
+        kind::SOCKETS => "--sockets",
         _ => "--pci",
     };
     names.iter().map(|name| format!("{key}:{name}")).collect()
@@ -209,6 +235,11 @@ fn source<'a>(kind: u32, name: &str, options: &'a Options) -> Option<Source<'a>>
             .iter()
             .find(|net| net.name == name)
             .map(Source::Net),
+        kind::SOCKETS => options
+            .sockets
+            .iter()
+            .find(|sockets| *sockets == name)
+            .map(|name| Source::Sockets(name)),
         _ => options
             .blocks
             .iter()
@@ -221,6 +252,7 @@ fn attach_option(kind: u32) -> Option<&'static str> {
     match kind {
         kind::NET_BASIC => Some("--net:NAME=IFACE"),
         kind::BLOCK_BASIC => Some("--block:NAME=PATH"),
+        kind::SOCKETS => Some("--sockets:NAME=host"),
         PCI => Some("--pci:NAME=ADDRESS"),
         _ => None,
     }
@@ -335,6 +367,25 @@ mod tests {
                 .ends_with("--net:nic0 by --pci:NAME=ADDRESS"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn only_a_plain_process_has_sockets() {
+        let sockets = Entry::new("service", kind::SOCKETS).unwrap();
+        let named = [Entry::RESERVED, sockets];
+        assert_eq!(host(&named, Host::Process), Ok(()));
+        for jailed in [Host::Spt, Host::Hvt] {
+            assert_eq!(host(&manifest(), jailed), Ok(()));
+            let said = host(&named, jailed).unwrap_err().to_string();
+            let typed = "type: --host=process --sockets:service=host";
+            assert!(said.contains(typed), "{said}");
+        }
+        let error = pair(&named, &[], &options("a.spt")).unwrap_err();
+        assert!(error.to_string().ends_with("add --sockets:service=host"));
+        let options = options("--sockets:service=host a.spt");
+        let pairs = pair(&named, &[], &options).unwrap().devices;
+        let source = Source::Sockets("service");
+        assert_eq!(pairs, [Pair { index: 1, source }]);
     }
 
     #[test]

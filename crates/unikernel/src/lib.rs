@@ -18,6 +18,7 @@
 //! | `boot`, `share` | boot information, shared file and rings: memory that the tender filled in |
 //! | `host` | which host it is: a static that is written once |
 //! | `spt` | [`ports::Host`] by system calls, on the hosts `spt` and `process` |
+//! | `sockets` | sockets of the host's by system calls, on `process` |
 //! | `hvt`, `trap` | [`ports::Host`] by hypercalls, and exceptions, in a virtual machine |
 //! | `memory`, `heap` | what the compiler expects of a C library; the allocator |
 //! | `pci` | BARs, doorbells and DMA memory: mapped by the tender |
@@ -38,6 +39,7 @@ mod memory;
 mod panic;
 mod pci;
 mod share;
+mod sockets;
 mod spt;
 mod trap;
 
@@ -50,11 +52,12 @@ pub use host::HostKind;
 #[doc(hidden)]
 pub use panic::panic as __panic;
 pub use pci::{PciDevice, dma, pci, pci_left};
-pub use ports::{Counter, DeviceError, Instant, Ready};
+pub use ports::{Counter, DeviceError, Instant, Ready, inquiry::Inquiry};
 
 use alloc::boxed::Box;
 use core::time::Duration;
 use device::{BlockDevice, Netif};
+use ports::sockets::{HostSockets, SocketCalls};
 
 /// The host's network of this name, once. Appliances with NIC drivers take `appliance::port`.
 ///
@@ -70,6 +73,17 @@ pub fn net(name: &str) -> Result<Box<dyn Netif>, DeviceError> {
 /// If the manifest has no such device or it was handed out already.
 pub fn block(name: &str) -> Result<Box<dyn BlockDevice>, DeviceError> {
     runtime().disk(name)
+}
+
+/// The sockets of the host's that have this name, once; `None` if the manifest has none of this
+/// name.
+///
+/// # Errors
+/// If they were handed out already, or this host has none.
+pub fn sockets(name: &str) -> Result<Option<HostSockets>, DeviceError> {
+    let calls: &dyn SocketCalls = &sockets::Sockets;
+    let calls = (host() == HostKind::Process).then_some(calls);
+    runtime().sockets(name, calls)
 }
 
 /// Sleeps until a network device may have something to receive, the host has changed the shared

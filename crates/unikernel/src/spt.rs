@@ -40,9 +40,9 @@ struct Timespec {
 /// `struct epoll_event` on x86-64.
 #[repr(C, packed)]
 #[derive(Clone, Copy)]
-struct EpollEvent {
-    events: u32,
-    data: u64,
+pub(crate) struct EpollEvent {
+    pub(crate) events: u32,
+    pub(crate) data: u64,
 }
 
 const TIMER_ABSOLUTE: usize = 1;
@@ -64,7 +64,7 @@ pub(crate) unsafe fn begin(boot_info: u64) -> Start {
 
 /// # Safety
 /// The arguments are valid for this call: pointers point to memory that the kernel may use so.
-unsafe fn call(number: u64, arguments: [usize; 6]) -> Result<usize, Errno> {
+pub(crate) unsafe fn call(number: u64, arguments: [usize; 6]) -> Result<usize, Errno> {
     let [a, b, c, d, e, f] = arguments;
     let result: isize;
     // SAFETY: the caller vouches for the arguments; the kernel clobbers rcx and r11 alone, and
@@ -194,7 +194,7 @@ fn wait(deadline: Option<Instant>) -> u64 {
         _ => {}
     }
     let mut events = [EpollEvent { events: 0, data: 0 }; EVENTS_MAX];
-    let filled = epoll_wait(&mut events, sleep);
+    let filled = epoll_wait(EPOLL.load(Ordering::Relaxed), &mut events, sleep);
     let mut ready = 0;
     for event in &events[..filled] {
         match event.data {
@@ -231,8 +231,7 @@ fn set_timer(deadline: u64) {
 }
 
 /// `epoll_pwait(2)`: waits for ever, or not at all. Returns how many of `events` were filled.
-fn epoll_wait(events: &mut [EpollEvent], for_ever: bool) -> usize {
-    let epoll = EPOLL.load(Ordering::Relaxed);
+pub(crate) fn epoll_wait(epoll: i32, events: &mut [EpollEvent], for_ever: bool) -> usize {
     let timeout = if for_ever { -1i32 } else { 0 };
     let (address, count) = (events.as_mut_ptr().addr(), events.len());
     let arguments = [epoll as usize, address, count, timeout as usize, 0, 0];

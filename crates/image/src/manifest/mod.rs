@@ -1,4 +1,5 @@
-//! The manifest's JSON: Solo5's format, version 1, with PCIe devices and DMA memory.
+//! The manifest's JSON: Solo5's format, version 1, with PCIe devices, DMA memory and sockets of the
+//! host's.
 //!
 //! ```
 //! let json = br#"{ "type": "solo5.manifest", "version": 1, "dma_size": 16777216, "devices": [
@@ -10,6 +11,9 @@
 //! assert_eq!(manifest.entries[2].name(), Some("disk"));
 //! assert_eq!(manifest.pci[0].vendor, 0x8086);
 //! ```
+//!
+//! `{ "name": "service", "type": "SOCKETS" }` asks for sockets of the host's, which only the host
+//! `process` has.
 //!
 //! DMA memory is one area: the `dma_size` of the file and those of its PCIe devices add up.
 //!
@@ -241,6 +245,8 @@ enum Declaration {
     Net { name: String },
     #[serde(rename = "BLOCK_BASIC")]
     Block { name: String },
+    #[serde(rename = "SOCKETS")]
+    Sockets { name: String },
     #[serde(rename = "PCI_BASIC")]
     Pci(pci::Declaration),
 }
@@ -252,6 +258,7 @@ impl TryFrom<Declaration> for Device {
         let (name, device) = match declaration {
             Declaration::Net { name } => solo5(name, kind::NET_BASIC),
             Declaration::Block { name } => solo5(name, kind::BLOCK_BASIC),
+            Declaration::Sockets { name } => solo5(name, kind::SOCKETS),
             Declaration::Pci(pci) => {
                 let dma_bytes = pci.dma_size;
                 let device = pci.request();

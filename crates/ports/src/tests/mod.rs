@@ -2,6 +2,7 @@
 
 mod capture;
 mod disk;
+mod inquiry;
 mod layer;
 mod message;
 mod nic;

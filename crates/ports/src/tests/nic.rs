@@ -29,6 +29,7 @@ struct State {
 struct Driver {
     state: Rc<State>,
     pool: Pool,
+    offloads: Offloads,
     counts: NicCounts,
 }
 
@@ -40,7 +41,7 @@ impl Nic for Driver {
         1500
     }
     fn offloads(&self) -> Offloads {
-        Offloads::default()
+        self.offloads
     }
     fn link(&self) -> Option<u32> {
         self.state.link.get()
@@ -81,6 +82,10 @@ impl Nic for Driver {
 
 /// The card with index 2 beside a network.
 fn card() -> (Scene, Rc<State>, Pool, NicPort) {
+    card_with(Offloads::default())
+}
+
+fn card_with(offloads: Offloads) -> (Scene, Rc<State>, Pool, NicPort) {
     let scene = Setup {
         cards: vec!["card"],
         ..Setup::network(1500, abi::extension::device_flag::VIRTIO_NET_HEADER)
@@ -92,6 +97,7 @@ fn card() -> (Scene, Rc<State>, Pool, NicPort) {
     let driver = Box::new(Driver {
         state: state.clone(),
         pool,
+        offloads,
         counts: NicCounts::default(),
     });
     let card = Card {
@@ -133,6 +139,18 @@ fn a_batch_goes_to_the_driver_as_it_is() {
     port.transmit(&mut batch(pool, &[80, 90]));
     assert_eq!(*state.tx.borrow(), [[80, 90]]);
     assert_eq!(sent(&scene), [2, 170]);
+}
+
+#[test]
+fn a_frame_is_no_larger_than_a_buffer_although_the_card_cuts() {
+    let offloads = Offloads {
+        checksum: true,
+        tso: true,
+    };
+    let (_scene, _, pool, mut port) = card_with(offloads);
+    let most = port.max_frame();
+    assert_eq!(most, pool.frame_bytes_max());
+    assert!(port.alloc(most).is_some() && port.alloc(most + 1).is_none());
 }
 
 #[test]

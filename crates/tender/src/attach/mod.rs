@@ -3,6 +3,7 @@
 mod block;
 mod macvtap;
 pub mod pci;
+mod sockets;
 mod tap;
 
 use crate::check::{Pairs, Source};
@@ -263,6 +264,18 @@ pub fn attach(
                     device,
                     fd,
                     flags,
+                }
+            }
+            Source::Sockets(name) => {
+                let reason = |reason| Error {
+                    option: format!("--sockets:{name}=host"),
+                    reason,
+                };
+                Attached {
+                    index,
+                    device: Device::Sockets,
+                    fd: sockets::open().map_err(reason)?,
+                    flags: 0,
                 }
             }
             Source::Block(block) => {

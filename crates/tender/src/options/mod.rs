@@ -52,6 +52,8 @@ pub struct Options {
     pub nets: Vec<Net>,
     /// Disks to attach, in the order of the command line.
     pub blocks: Vec<Block>,
+    /// Sockets of the host's to attach, by their names in the manifest.
+    pub sockets: Vec<String>,
     /// PCIe devices to attach, in the order of the command line.
     pub pci: Vec<Pci>,
     /// Whether the guest polls its PCIe devices without ever sleeping.
@@ -286,6 +288,7 @@ struct Draft {
     macs: Vec<(String, [u8; 6])>,
     offloads_off: Vec<(String, ())>,
     blocks: Vec<Block>,
+    sockets: Vec<String>,
     pci: Vec<Pci>,
     sector_sizes: Vec<(String, u16)>,
     sleepless: bool,
@@ -429,6 +432,7 @@ impl Draft {
             "--net-offload",
             "--block",
             "--block-sector-size",
+            "--sockets",
             "--pci",
         ];
         if !known.contains(&key) {
@@ -452,6 +456,9 @@ impl Draft {
                     offload: true,
                 });
             }
+            "--sockets" if self.sockets.contains(&name) => return Err(twice()),
+            "--sockets" if typed.value == b"host" => self.sockets.push(name),
+            "--sockets" => Err(typed.wrong("host, for those of this network namespace"))?,
             "--pci" => {
                 if self.pci.iter().any(|pci| pci.name == name) {
                     return Err(twice());
@@ -511,6 +518,7 @@ impl Draft {
             memory_bytes: self.memory_mib.unwrap_or(MEM_MIB_DEFAULT) << 20,
             nets: self.nets,
             blocks: self.blocks,
+            sockets: self.sockets,
             pci: self.pci,
             sleepless: self.sleepless,
             create_taps: self.create_taps,

@@ -40,6 +40,10 @@ pub const CHOICES: &[Choice] = &[
         "bytes in a sector of disk NAME (default 512)",
     ),
     choice(
+        "--sockets:NAME=host",
+        "process: attach the sockets of this network namespace as NAME",
+    ),
+    choice(
         "--pci:NAME=ADDRESS",
         "attach the PCI device ADDRESS, such as 0000:01:00.0, as NAME, by VFIO",
     ),

@@ -84,6 +84,9 @@ fn described(image: &Image, options: &Options, device: &Attached) -> Option<Stri
             let source = escaped(&source);
             Some(format!("{name}: {source}, {mac}, MTU {mtu}, {offloads}"))
         }
+        Device::Sockets => Some(format!(
+            "{name}: the host's sockets, in this network namespace"
+        )),
         Device::Block { .. } => {
             let Block { path, .. } = options.blocks.iter().find(|block| block.name == name)?;
             Some(format!("{name}: {}", escaped(&path.to_string_lossy())))

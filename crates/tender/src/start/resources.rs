@@ -95,8 +95,8 @@ fn system(step: Step) -> impl Fn(Errno) -> Error {
     move |error| Error::System(step, error.into())
 }
 
-/// The descriptor that the guest waits on, and the timer in it. A network is known by its index in
-/// the manifest.
+/// The descriptor that the guest waits on, and the timer in it. Networks, and sockets of the
+/// host's, are known by their index in the manifest.
 ///
 /// # Errors
 /// [`Error::System`] with the step that the kernel refused.
@@ -110,11 +110,11 @@ pub fn wait_set(attached: &[Attached]) -> Result<(OwnedFd, OwnedFd), Error> {
         epoll::add(&epoll, fd, data, epoll::EventFlags::IN).map_err(system(Step::Wait))
     };
     add(&timer, EPOLL_TIMER)?;
-    for net in attached
-        .iter()
-        .filter(|device| matches!(device.device, Device::Net { .. }))
-    {
-        add(&net.fd, net.index as u64)?;
+    for device in attached {
+        match device.device {
+            Device::Net { .. } | Device::Sockets => add(&device.fd, device.index as u64)?,
+            Device::Block { .. } => {}
+        }
     }
     Ok((epoll, timer))
 }

@@ -269,7 +269,7 @@ impl Calls {
         let device = self.device(handle)?;
         match device.device {
             Device::Block { capacity, .. } => Some((device.fd.as_fd(), capacity)),
-            Device::Net { .. } => None,
+            Device::Net { .. } | Device::Sockets => None,
         }
     }
 }
