@@ -27,12 +27,17 @@ const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
 const ANNOUNCEMENTS: u8 = 2;
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
 const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
+/// How much faster [`Detect::Soon`] is than these times.
+const PACE_SOON: u32 = 8;
 
 /// Whether an address is used at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detect {
     /// It is used once nobody else was found to use it: about six seconds later (RFC 5227, 2.1).
     First,
+    /// The same within a second: for addresses that a server has checked before it lent them
+    /// (RFC 2131, 2.2).
+    Soon,
     /// It is used and announced at once: for addresses that somebody has assigned.
     Later,
 }
@@ -68,6 +73,9 @@ pub trait Resolve {
     /// Whether an address is ours to use.
     fn is_usable(&self, address: Ipv4Addr) -> bool;
 
+    /// Whether somebody else turned out to have an address that we claimed.
+    fn is_lost(&self, address: Ipv4Addr) -> bool;
+
     /// Takes a message of the protocol, from a frame of this station.
     fn receive(&mut self, link: &mut impl Link, from: Mac, message: &[u8], now: Instant);
 
@@ -83,8 +91,8 @@ pub trait Resolve {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// So many probes were sent.
-    Probing(u8),
+    /// So many probes were sent, this much faster than RFC 5227 has it.
+    Probing(u8, u32),
     /// So many announcements were sent.
     Announcing(u8),
     /// It is ours, and was last defended at this time.
@@ -109,23 +117,23 @@ impl Claim {
 
     /// Whether a step is due at some time.
     fn due(&self) -> Option<Instant> {
-        matches!(self.stage, Stage::Probing(_) | Stage::Announcing(_)).then_some(self.due)
+        matches!(self.stage, Stage::Probing(..) | Stage::Announcing(_)).then_some(self.due)
     }
 
     /// Takes the step that is due now; returns the sender's address of the request to be sent.
     fn step(&mut self, random: &mut Random, now: Instant) -> Option<Ipv4Addr> {
         match self.stage {
-            Stage::Probing(sent) if sent < PROBES => {
-                self.stage = Stage::Probing(sent + 1);
-                self.due = now
-                    + if sent + 1 < PROBES {
-                        PROBE_MIN + random.within(PROBE_MAX - PROBE_MIN)
-                    } else {
-                        ANNOUNCE_WAIT
-                    };
+            Stage::Probing(sent, pace) if sent < PROBES => {
+                self.stage = Stage::Probing(sent + 1, pace);
+                let wait = if sent + 1 < PROBES {
+                    PROBE_MIN + random.within(PROBE_MAX - PROBE_MIN)
+                } else {
+                    ANNOUNCE_WAIT
+                };
+                self.due = now + wait / pace;
                 Some(Ipv4Addr::UNSPECIFIED)
             }
-            Stage::Probing(_) | Stage::Announcing(0) => {
+            Stage::Probing(..) | Stage::Announcing(0) => {
                 self.stage = Stage::Announcing(1);
                 self.due = now + ANNOUNCE_INTERVAL;
                 Some(self.address)
@@ -147,7 +155,7 @@ impl Claim {
     fn conflict(&mut self, now: Instant) -> bool {
         match self.stage {
             // RFC 5227, 2.1.1.
-            Stage::Probing(_) => self.stage = Stage::Lost,
+            Stage::Probing(..) => self.stage = Stage::Lost,
             // RFC 5227, 2.4 (c): a server defends its address for ever, but not for every frame.
             Stage::Held(defended) => {
                 let again = defended.is_none_or(|last| last + DEFEND_INTERVAL <= now);
@@ -174,12 +182,25 @@ reasons! {
     }
 }
 
+reasons! {
+    /// Messages that came and left.
+    pub enum Messages {
+        /// Messages that came, good or not.
+        Received = "arp_received",
+        /// Questions of others that were answered.
+        Answered = "arp_answered",
+        /// Questions that left: for neighbours, and for addresses that we claim.
+        Asked = "arp_asked",
+    }
+}
+
 /// Neighbours over IPv4, and our own addresses.
 pub struct Arp {
     claims: ArrayVec<Claim, CLAIMS_MAX>,
     neighbours: Neighbours<Ipv4Addr, Unaddressed>,
     random: Random,
     dropped: Counts<Dropped>,
+    messages: Counts<Messages>,
 }
 
 impl Arp {
@@ -190,14 +211,8 @@ impl Arp {
             neighbours: Neighbours::default(),
             random: Random::new(seed),
             dropped: Counts::default(),
+            messages: Counts::default(),
         }
-    }
-
-    /// Whether somebody else turned out to have an address that we claimed.
-    pub fn is_lost(&self, address: Ipv4Addr) -> bool {
-        self.claims
-            .iter()
-            .any(|claim| claim.address == address && claim.stage == Stage::Lost)
     }
 
     /// Messages that were dropped.
@@ -266,6 +281,7 @@ impl Arp {
             }
         }
         if request && to_us {
+            self.messages.add(Messages::Answered);
             send_to(link, ArpOperation::Reply, target, Some(mac), mac, sender);
         }
         Ok(())
@@ -298,7 +314,8 @@ impl Resolve for Arp {
     fn claim(&mut self, address: Ipv4Addr, detect: Detect, now: Instant) -> bool {
         self.release(address);
         let (stage, due) = match detect {
-            Detect::First => (Stage::Probing(0), now + self.random.within(PROBE_WAIT)),
+            Detect::First => (Stage::Probing(0, 1), now + self.random.within(PROBE_WAIT)),
+            Detect::Soon => (Stage::Probing(0, PACE_SOON), now),
             Detect::Later => (Stage::Announcing(0), now),
         };
         let claim = Claim {
@@ -320,8 +337,15 @@ impl Resolve for Arp {
             .any(|claim| claim.address == address && claim.is_usable())
     }
 
+    fn is_lost(&self, address: Ipv4Addr) -> bool {
+        self.claims
+            .iter()
+            .any(|claim| claim.address == address && claim.stage == Stage::Lost)
+    }
+
     /// RFC 826, packet reception; RFC 5227, 2.4.
     fn receive(&mut self, link: &mut impl Link, from: Mac, message: &[u8], now: Instant) {
+        self.messages.add(Messages::Received);
         let handled = parse(message, from).and_then(|message| self.handle(link, message, now));
         if let Err(reason) = handled {
             self.dropped.add(reason);
@@ -335,11 +359,13 @@ impl Resolve for Arp {
                 && let Some(sender) = claim.step(&mut self.random, now)
             {
                 let target = claim.address;
+                self.messages.add(Messages::Asked);
                 send(link, ArpOperation::Request, sender, None, target);
             }
         }
         while let Some(request) = self.neighbours.next_request(now) {
             let sender = self.sender(request.neighbour);
+            self.messages.add(Messages::Asked);
             send(
                 link,
                 ArpOperation::Request,
@@ -357,6 +383,7 @@ impl Resolve for Arp {
 
     fn counts(&self, show: &mut dyn FnMut(&'static str, u64)) {
         self.dropped.show(show);
+        self.messages.show(show);
         self.neighbours.trouble().show(show);
     }
 }
@@ -616,6 +643,21 @@ mod tests {
         let probe = (Mac::BROADCAST, Request, NOBODY, OURS);
         let announcement = (Mac::BROADCAST, Request, OURS, OURS);
         assert_eq!(seen, [probe, probe, probe, announcement, announcement]);
+    }
+
+    #[test]
+    fn an_address_that_was_lent_is_ours_within_a_second() {
+        let mut bench = Bench::new();
+        bench.arp.claim(OURS, Detect::Soon, at(0));
+        for probes in 1..=3 {
+            let due = bench.arp.deadline().unwrap();
+            bench.arp.poll(&mut bench.link, due);
+            assert_eq!(bench.seen().len(), 1, "{probes}");
+            assert!(!bench.arp.is_usable(OURS));
+        }
+        assert!(bench.arp.deadline().unwrap() <= at(1000));
+        bench.poll(1000);
+        assert!(bench.arp.is_usable(OURS) && !bench.arp.is_lost(OURS));
     }
 
     #[test]

@@ -9,9 +9,16 @@ const REASONS_MAX: usize = 24;
 pub trait Reason: Copy + 'static {
     /// The name of each reason, in order, as statistics show it.
     const NAMES: &'static [&'static str];
+    /// What each of them is, in a sentence.
+    const HELP: &'static [&'static str];
 
     /// The place of this reason among [`Self::NAMES`].
     fn index(self) -> usize;
+
+    /// Its name.
+    fn name(self) -> &'static str {
+        Self::NAMES[self.index()]
+    }
 }
 
 /// How often each reason occurred.
@@ -38,6 +45,12 @@ impl<R: Reason> Counts<R> {
         self.counts[reason.index()] += 1;
     }
 
+    /// Takes one back: of those that are, one is no more.
+    #[inline]
+    pub fn take(&mut self, reason: R) {
+        self.counts[reason.index()] -= 1;
+    }
+
     /// How often this reason occurred.
     pub fn get(&self, reason: R) -> u64 {
         self.counts[reason.index()]
@@ -59,17 +72,18 @@ macro_rules! reasons {
     (
         $(#[$about:meta])*
         $visible:vis enum $name:ident {
-            $($(#[$doc:meta])* $reason:ident = $text:literal,)*
+            $($(#[doc = $doc:literal])* $reason:ident = $text:literal,)*
         }
     ) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         $visible enum $name {
-            $($(#[$doc])* $reason,)*
+            $($(#[doc = $doc])* $reason,)*
         }
 
         impl $crate::counts::Reason for $name {
             const NAMES: &'static [&'static str] = &[$($text),*];
+            const HELP: &'static [&'static str] = &[$(concat!($($doc),*)),*];
 
             #[inline]
             fn index(self) -> usize {

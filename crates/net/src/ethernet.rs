@@ -185,6 +185,11 @@ impl Ethernet {
         self.port.wait_handle()
     }
 
+    /// A buffer of the port's for `len` bytes that do not leave; `None` if there is none.
+    pub(crate) fn buffer(&mut self, len: usize) -> Option<Frame> {
+        self.alloc(len)
+    }
+
     /// The port, for tests and statistics.
     pub fn port(&mut self) -> &mut dyn Netif {
         &mut *self.port

@@ -4,6 +4,7 @@
 //! smoltcp's `wire` does not read errors that quote less than the whole packet, nor the MTU in
 //! them, so they are read here.
 
+use crate::counts::reasons;
 use device::checksum;
 
 /// Errors a second that we send (RFC 1812, 4.3.2.8; RFC 4443, 2.4 f).
@@ -19,6 +20,20 @@ pub const QUOTED: usize = 8;
 
 /// Where the checksum lies in every message.
 const CHECKSUM: usize = 2;
+
+reasons! {
+    /// Messages that came and left, of both versions.
+    pub enum Messages {
+        /// Messages that came, those of Neighbour Discovery included.
+        Received = "icmp_received",
+        /// Echoes that were answered.
+        Echoes = "icmp_echoes_answered",
+        /// Errors about packets of ours that came.
+        Reports = "icmp_errors_received",
+        /// Errors that we have sent.
+        Errors = "icmp_errors_sent",
+    }
+}
 
 /// Why a packet is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,8 @@ use crate::icmp::{Refusal, Report};
 use crate::ipv4::Ipv4;
 use crate::ipv6::Ipv6;
 use crate::layer::{Filled, Unsent};
-use crate::version::{Arrived, Packet, Received, Version};
+use crate::loopback::Loopback;
+use crate::version::{Arrived, Packet, Received, Standing, Version};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use device::ethernet::{TYPE_ARP, TYPE_IPV4, TYPE_IPV6};
 use device::{Batch, Frame};
@@ -24,6 +25,7 @@ pub struct Ip<V4 = Ipv4, V6 = Ipv6> {
     pub v4: V4,
     /// IPv6.
     pub v6: V6,
+    loopback: Loopback,
 }
 
 impl<V4, V6> Ip<V4, V6>
@@ -33,7 +35,12 @@ where
 {
     /// Both versions over a link.
     pub fn new(link: Ethernet, v4: V4, v6: V6) -> Self {
-        Self { link, v4, v6 }
+        Self {
+            link,
+            v4,
+            v6,
+            loopback: Loopback::default(),
+        }
     }
 
     /// Adds received frames to `batch`, each for [`Self::accept`].
@@ -44,7 +51,7 @@ where
     /// Takes a received frame; what it brings to the layers above.
     #[inline]
     pub fn accept(&mut self, frame: Frame, now: Instant) -> Option<Arrived> {
-        let Self { link, v4, v6 } = self;
+        let Self { link, v4, v6, .. } = self;
         let arrival = link.accept(frame)?;
         match arrival.ethertype {
             TYPE_IPV4 => v4.accept(link, arrival, now).map(Arrived::any),
@@ -58,6 +65,24 @@ where
                 None
             }
         }
+    }
+
+    /// What we have sent to ourselves: at most so many packets wait as [`Self::looped_count`] says.
+    pub fn looped(&mut self) -> Option<Received> {
+        self.loopback.next()
+    }
+
+    /// How many packets to ourselves wait for [`Self::looped`].
+    #[inline]
+    pub fn looped_count(&self) -> usize {
+        self.loopback.len()
+    }
+
+    /// Whether packets to this address stay inside: it is ours, or any host's own (RFC 1122,
+    /// 3.2.1.3 g; RFC 4291, 2.5.3).
+    #[inline]
+    fn is_inside(&self, address: IpAddr) -> bool {
+        address.is_loopback() || self.is_own(address)
     }
 
     /// Sends a packet of at most `size` bytes behind IP's header, which `fill` writes: transport
@@ -74,7 +99,14 @@ where
         fill: impl FnOnce(&mut [u8]) -> Filled,
         now: Instant,
     ) -> Result<(), Unsent> {
-        let Self { link, v4, v6 } = self;
+        if self.is_inside(packet.destination) {
+            let Self { link, loopback, .. } = self;
+            return loopback.write(packet, || link.buffer(size), fill);
+        }
+        if packet.source.is_loopback() {
+            return Err(Unsent::NoRoute);
+        }
+        let Self { link, v4, v6, .. } = self;
         match (packet.source, packet.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 v4.write(link, packet.between(source, destination), size, fill, now)
@@ -86,8 +118,36 @@ where
         }
     }
 
+    /// Whether this is an address of ours, ready for use.
+    pub fn is_own(&self, address: IpAddr) -> bool {
+        let standing = match address {
+            IpAddr::V4(address) => self.v4.standing(address),
+            IpAddr::V6(address) => self.v6.standing(address),
+        };
+        standing == Standing::Usable
+    }
+
+    /// Listens to a group, and tells routers; `false` if it is none, or if there are too many.
+    pub fn join(&mut self, group: IpAddr, now: Instant) -> bool {
+        match group {
+            IpAddr::V4(group) => self.v4.join(group, now),
+            IpAddr::V6(group) => self.v6.join(group, now),
+        }
+    }
+
+    /// Listens to a group no more.
+    pub fn leave(&mut self, group: IpAddr, now: Instant) {
+        match group {
+            IpAddr::V4(group) => self.v4.leave(group, now),
+            IpAddr::V6(group) => self.v6.leave(group, now),
+        }
+    }
+
     /// Which of our addresses packets to `destination` come from; `None` if no route leads there.
     pub fn source(&self, destination: IpAddr, now: Instant) -> Option<IpAddr> {
+        if self.is_inside(destination) {
+            return Some(destination);
+        }
         match destination {
             IpAddr::V4(destination) => self.v4.source(destination, now).map(IpAddr::V4),
             IpAddr::V6(destination) => self.v6.source(destination, now).map(IpAddr::V6),
@@ -110,8 +170,11 @@ where
         }
     }
 
-    /// Tells the sender of a packet that nobody takes it.
+    /// Tells the sender of a packet that nobody takes it, unless that is we.
     pub fn refuse(&mut self, refused: Received, why: Refusal, now: Instant) {
+        if self.is_inside(refused.source) {
+            return;
+        }
         let Received {
             unicast,
             protocol,
@@ -202,6 +265,7 @@ mod tests {
     use crate::arp::Detect;
     use crate::ethernet::Mac;
     use crate::testing::{self, Wire, at};
+    use crate::version::Addresses;
     use alloc::boxed::Box;
     use device::memory::MemoryPort;
     use device::{Netif, checksum};
@@ -217,7 +281,7 @@ mod tests {
 
     impl Host {
         fn new(n: u8) -> Self {
-            let (port, wire) = testing::shared(MemoryPort::new("net").with_index(n));
+            let (port, wire) = MemoryPort::new("net").with_index(n).split();
             let large = testing::large(6);
             let (mut v4, mut v6) = (Ipv4::new(large, 1), Ipv6::new(large, 1));
             let own = Prefix::new(Ipv4Addr::new(10, 0, 0, n), 24).unwrap();

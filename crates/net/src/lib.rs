@@ -14,13 +14,20 @@
 //! | [`ethernet`] | frames of a port; [`layers`]: ports that wrap ports |
 //! | [`neighbour`], [`arp`] | link addresses of neighbours, and how IPv4 asks for them |
 //! | [`address`], [`routes`], [`path_mtu`], [`reassembly`] | what both versions of IP share |
+//! | [`groups`] | groups that are listened to, and how routers are told |
 //! | [`version`] | what each version gives to the layers above |
 //! | [`ipv4`], [`ipv6`], [`icmp`] | the versions |
-//! | [`ip`] | both over one port |
+//! | [`ip`], [`loopback`] | both over one port, and what stays inside |
 //! | [`udp`], [`tcp`] | transport |
+//! | [`dhcp`] | an address from a server |
 //! | [`stack`] | all of them over one port, turn by turn |
 //! | [`task`], [`socket`], [`options`] | what appliances see: tasks, sockets, options |
-//! | [`counts`], [`random`] | events by reason; numbers from a seed |
+//! | [`dns`] | names and their addresses |
+//! | [`host`] | the same sockets, of a host's kernel |
+//! | [`counts`], [`metrics`] | events by reason; the table of all that is counted |
+//! | [`listing`] | sockets, for whoever asks from outside |
+//! | [`pcapng`] | blocks of capture files |
+//! | [`random`] | numbers from a seed |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -33,7 +40,11 @@ pub mod address;
 pub mod arp;
 mod bucket;
 pub mod counts;
+pub mod dhcp;
+pub mod dns;
 pub mod ethernet;
+pub mod groups;
+pub mod host;
 pub mod icmp;
 mod ident;
 pub mod ip;
@@ -41,9 +52,13 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod layer;
 pub mod layers;
+pub mod listing;
+pub mod loopback;
+pub mod metrics;
 pub mod neighbour;
 pub mod options;
 pub mod path_mtu;
+pub mod pcapng;
 pub mod random;
 pub mod reassembly;
 pub mod routes;

@@ -11,7 +11,7 @@ use crate::layers::faults::{Faults, Settings};
 use crate::random::Random;
 use crate::testing::{self, Wire, at};
 use crate::udp::{self, Socket, Udp};
-use crate::version::{Arrived, Packet};
+use crate::version::{Addresses, Arrived, Packet};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use core::cell::Cell;
@@ -34,7 +34,7 @@ struct Host {
 impl Host {
     /// A host whose port loses and changes what it sends.
     fn new(n: u8, settings: Settings, seed: u64, clock: &Rc<Cell<Instant>>) -> Self {
-        let (port, wire) = testing::shared(MemoryPort::new("net").with_index(n));
+        let (port, wire) = MemoryPort::new("net").with_index(n).split();
         let clock = clock.clone();
         let faults = Faults::new(Box::new(port), seed, move || clock.get()).sending(settings);
         let large = testing::large(6);

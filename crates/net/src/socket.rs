@@ -6,15 +6,15 @@
 use crate::layer::Unsent;
 use crate::tcp::host::{ListenerId, SocketId, Tcp, Unusable};
 use crate::tcp::queues::Payload;
-use crate::tcp::socket::Error as Failed;
+use crate::tcp::socket::{Error as Failed, Socket};
 use crate::udp::{self, BindError, Datagram, Udp};
 use alloc::rc::Rc;
 use bytes::Bytes;
 use core::cell::RefCell;
 use core::fmt;
 use core::future::poll_fn;
-use core::net::SocketAddr;
-use ports::Instant;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use ports::{Errno, Instant};
 
 /// What sockets need of the stack below them.
 pub trait Hub {
@@ -30,16 +30,24 @@ pub trait Hub {
     /// UDP.
     fn udp(&mut self) -> &mut Udp;
 
-    /// Sends a datagram.
+    /// Sends a datagram from this address, if it is one of ours, and else from the one that the
+    /// route says; always from that to which the socket is bound, if it is bound to one.
     ///
     /// # Errors
     /// Why it was not sent.
     fn send_datagram(
         &mut self,
         socket: udp::Socket,
+        from: Option<IpAddr>,
         to: SocketAddr,
         bytes: &[u8],
     ) -> Result<(), Unsent>;
+
+    /// Has a socket get what goes to a group; `false` if that is none, or there are too many.
+    fn join(&mut self, socket: udp::Socket, group: IpAddr) -> bool;
+
+    /// Ends that.
+    fn leave(&mut self, socket: udp::Socket, group: IpAddr);
 
     /// The time, as it was when the turn began.
     fn now(&self) -> Instant;
@@ -56,6 +64,10 @@ pub enum Error {
     Bind(BindError),
     /// A datagram was not sent.
     Unsent(Unsent),
+    /// It is no group, or there are too many.
+    Group,
+    /// The host says so, of a socket of its own.
+    Host(Errno),
 }
 
 impl fmt::Display for Error {
@@ -65,6 +77,8 @@ impl fmt::Display for Error {
             Self::Failed(why) => why.fmt(f),
             Self::Bind(why) => why.fmt(f),
             Self::Unsent(why) => why.fmt(f),
+            Self::Group => f.write_str("no such group, or too many groups"),
+            Self::Host(why) => why.fmt(f),
         }
     }
 }
@@ -135,6 +149,21 @@ pub trait Stream {
     /// If the connection has failed.
     async fn read(&mut self, place: &mut [u8]) -> Result<usize, Error>;
 
+    /// Reads as many bytes as `place` has; `None` if the connection ends before.
+    ///
+    /// # Errors
+    /// If the connection has failed.
+    async fn read_exact(&mut self, place: &mut [u8]) -> Result<Option<()>, Error> {
+        let mut filled = 0;
+        while filled < place.len() {
+            match self.read(&mut place[filled..]).await? {
+                0 => return Ok(None),
+                count => filled += count,
+            }
+        }
+        Ok(Some(()))
+    }
+
     /// The next bytes that have come, uncopied where that can be; `None` at the end.
     ///
     /// # Errors
@@ -161,8 +190,26 @@ pub trait Stream {
     /// Small writes leave at once.
     fn set_no_delay(&mut self, no_delay: bool);
 
+    /// The same connection twice: while a task reads from the one, another task writes to the
+    /// other. It is closed when both are dropped.
+    fn split(self) -> (Self, Self)
+    where
+        Self: Sized;
+
     /// The peer.
     fn peer(&self) -> SocketAddr;
+
+    /// Our end.
+    fn local(&self) -> SocketAddr;
+}
+
+/// Who sent a datagram, and where it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// Which of our addresses, or which group, it went to.
+    pub to: IpAddr,
 }
 
 /// Takes and sends datagrams; dropped, it does no more.
@@ -179,6 +226,45 @@ pub trait Datagrams {
     /// # Errors
     /// Why it was not sent.
     fn send(&mut self, bytes: &[u8], to: SocketAddr) -> Result<(), Error>;
+
+    /// The same, and the address to which the datagram went: an answer is to come from there
+    /// ([`Self::send_from`]). It is unspecified where only the host knows it.
+    ///
+    /// # Errors
+    /// If there will be none.
+    async fn receive_at(&mut self, place: &mut [u8]) -> Result<(usize, Ends), Error> {
+        let (count, from) = self.receive(place).await?;
+        let to = self.local().ip();
+        Ok((count, Ends { from, to }))
+    }
+
+    /// Sends a datagram from one of our addresses. Where `from` is none, such as a group, the route
+    /// chooses one, as for [`Self::send`]; where the socket is the host's, the host does.
+    ///
+    /// # Errors
+    /// Why it was not sent.
+    fn send_from(&mut self, bytes: &[u8], from: IpAddr, to: SocketAddr) -> Result<(), Error> {
+        let _ = from;
+        self.send(bytes, to)
+    }
+
+    /// Takes from now on what goes to a group, too. Switches and routers are told. A socket that is
+    /// bound to one of our addresses gets nothing that goes to a group.
+    ///
+    /// # Errors
+    /// [`Error::Group`]; always, where the socket is the host's.
+    fn join(&mut self, group: IpAddr) -> Result<(), Error> {
+        let _ = group;
+        Err(Error::Group)
+    }
+
+    /// Takes no longer what goes to a group.
+    fn leave(&mut self, group: IpAddr) {
+        let _ = group;
+    }
+
+    /// Where datagrams arrive; the address is unspecified if they do at any of ours.
+    fn local(&self) -> SocketAddr;
 }
 
 /// Sockets of a stack.
@@ -223,11 +309,11 @@ impl Sockets for Net {
     async fn connect(&self, remote: SocketAddr) -> Result<TcpStream, Error> {
         let id = self.0.borrow_mut().connect(remote)?;
         // From here on it is let go of if nobody waits any more.
-        let stream = TcpStream {
+        let stream = TcpStream(Rc::new(Open {
             id,
             net: self.clone(),
             peer: remote,
-        };
+        }));
         poll_fn(|context| self.with(|tcp| tcp.poll_open(id, context))).await?;
         Ok(stream)
     }
@@ -248,11 +334,11 @@ impl Listener for TcpListener {
             let socket = tcp.socket(id);
             socket.map(|socket| socket.ends().remote())
         });
-        Ok(TcpStream {
+        Ok(TcpStream(Rc::new(Open {
             id,
             net: self.net.clone(),
             peer: peer.unwrap_or(SocketAddr::from(([0; 4], 0))),
-        })
+        })))
     }
 }
 
@@ -277,59 +363,102 @@ impl UdpSocket {
         })
         .await
     }
+
+    fn give(&self, bytes: &[u8], from: Option<IpAddr>, to: SocketAddr) -> Result<(), Error> {
+        let mut hub = self.net.0.borrow_mut();
+        let sent = hub.send_datagram(self.socket, from, to, bytes);
+        sent.map_err(Error::Unsent)
+    }
 }
 
 impl Datagrams for UdpSocket {
     async fn receive(&mut self, place: &mut [u8]) -> Result<(usize, SocketAddr), Error> {
-        let datagram = self.take().await;
-        let bytes = datagram.frame.bytes();
-        let count = bytes.len().min(place.len());
-        place[..count].copy_from_slice(&bytes[..count]);
-        Ok((count, datagram.from))
+        let (count, ends) = self.receive_at(place).await?;
+        Ok((count, ends.from))
     }
 
     fn send(&mut self, bytes: &[u8], to: SocketAddr) -> Result<(), Error> {
+        self.give(bytes, None, to)
+    }
+
+    async fn receive_at(&mut self, place: &mut [u8]) -> Result<(usize, Ends), Error> {
+        let Datagram { from, to, frame } = self.take().await;
+        let count = frame.len().min(place.len());
+        place[..count].copy_from_slice(&frame.bytes()[..count]);
+        Ok((count, Ends { from, to }))
+    }
+
+    fn send_from(&mut self, bytes: &[u8], from: IpAddr, to: SocketAddr) -> Result<(), Error> {
+        self.give(bytes, Some(from), to)
+    }
+
+    fn join(&mut self, group: IpAddr) -> Result<(), Error> {
+        let joined = self.net.0.borrow_mut().join(self.socket, group);
+        joined.then_some(()).ok_or(Error::Group)
+    }
+
+    fn leave(&mut self, group: IpAddr) {
+        self.net.0.borrow_mut().leave(self.socket, group);
+    }
+
+    fn local(&self) -> SocketAddr {
         let mut hub = self.net.0.borrow_mut();
-        let sent = hub.send_datagram(self.socket, to, bytes);
-        sent.map_err(Error::Unsent)
+        let udp = hub.udp();
+        let address = udp
+            .local(self.socket)
+            .unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+        SocketAddr::new(address, udp.port(self.socket).unwrap_or(0))
     }
 }
 
 impl Drop for UdpSocket {
     fn drop(&mut self) {
-        self.net.0.borrow_mut().udp().close(self.socket);
+        let mut hub = self.net.0.borrow_mut();
+        while let Some(group) = hub.udp().group(self.socket) {
+            hub.leave(self.socket, group);
+        }
+        hub.udp().close(self.socket);
     }
 }
 
 /// A connection.
-pub struct TcpStream {
+pub struct TcpStream(Rc<Open>);
+
+/// What is closed when nobody holds it any more.
+struct Open {
     id: SocketId,
     net: Net,
     peer: SocketAddr,
 }
 
+impl Open {
+    fn with<T>(&self, work: impl FnOnce(&mut Tcp, SocketId) -> T) -> T {
+        self.net.with(|tcp| work(tcp, self.id))
+    }
+}
+
 impl TcpStream {
     /// Ends it at once; the peer is told with RST.
     pub fn abort(self) {
-        self.net.with(|tcp| tcp.abort(self.id));
+        self.0.with(|tcp, id| tcp.abort(id));
     }
 }
 
 impl Stream for TcpStream {
     async fn read(&mut self, place: &mut [u8]) -> Result<usize, Error> {
-        let read = poll_fn(|context| self.net.with(|tcp| tcp.poll_read(self.id, place, context)));
+        let read = poll_fn(|context| self.0.with(|tcp, id| tcp.poll_read(id, place, context)));
         Ok(read.await?)
     }
 
     async fn take(&mut self) -> Result<Option<Payload>, Error> {
-        let take = poll_fn(|context| self.net.with(|tcp| tcp.poll_take(self.id, context)));
+        let take = poll_fn(|context| self.0.with(|tcp, id| tcp.poll_take(id, context)));
         Ok(take.await?)
     }
 
     async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         while !bytes.is_empty() {
             let written =
-                poll_fn(|context| self.net.with(|tcp| tcp.poll_write(self.id, bytes, context)));
+                poll_fn(|context| self.0.with(|tcp, id| tcp.poll_write(id, bytes, context)));
             bytes = &bytes[written.await?..];
         }
         Ok(())
@@ -338,8 +467,8 @@ impl Stream for TcpStream {
     async fn give(&mut self, mut bytes: Bytes) -> Result<(), Error> {
         while !bytes.is_empty() {
             poll_fn(|context| {
-                self.net
-                    .with(|tcp| tcp.poll_give(self.id, &mut bytes, context))
+                self.0
+                    .with(|tcp, id| tcp.poll_give(id, &mut bytes, context))
             })
             .await?;
         }
@@ -347,21 +476,31 @@ impl Stream for TcpStream {
     }
 
     fn shutdown(&mut self) {
-        self.net.with(|tcp| tcp.shutdown(self.id));
+        self.0.with(|tcp, id| tcp.shutdown(id));
     }
 
     fn set_no_delay(&mut self, no_delay: bool) {
-        self.net.with(|tcp| tcp.set_no_delay(self.id, no_delay));
+        self.0.with(|tcp, id| tcp.set_no_delay(id, no_delay));
+    }
+
+    fn split(self) -> (Self, Self) {
+        (Self(self.0.clone()), self)
     }
 
     fn peer(&self) -> SocketAddr {
-        self.peer
+        self.0.peer
+    }
+
+    fn local(&self) -> SocketAddr {
+        let of = |socket: &Socket| socket.ends().local();
+        let local = self.0.with(|tcp, id| tcp.socket(id).map(of));
+        local.unwrap_or(SocketAddr::from(([0; 4], 0)))
     }
 }
 
-impl Drop for TcpStream {
+impl Drop for Open {
     fn drop(&mut self) {
         let now = self.net.0.borrow().now();
-        self.net.with(|tcp| tcp.leave(self.id, now));
+        self.with(|tcp, id| tcp.leave(id, now));
     }
 }

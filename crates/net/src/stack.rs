@@ -4,7 +4,9 @@
 //! until [`Stack::deadline`] or until the port has something. Each call does a bounded amount of
 //! work.
 
-use crate::ethernet::Ethernet;
+use crate::counts::Counts;
+use crate::dhcp::Dhcp;
+use crate::ethernet::{Ethernet, Link};
 use crate::icmp::{Kind, Refusal, Report};
 use crate::ip::Ip;
 use crate::layer::{Filled, Unsent};
@@ -14,8 +16,8 @@ use crate::tcp::host::{SocketId, Tcp, Unusable};
 use crate::tcp::identity::Ends;
 use crate::tcp::seq::Seq;
 use crate::tcp::{Limits, Segment};
-use crate::udp::{self, PROTOCOL as UDP, Udp};
-use crate::version::{Arrived, Packet, Version};
+use crate::udp::{self, BindError, PROTOCOL as UDP, Udp};
+use crate::version::{Arrived, HOPS, Packet, Received, Version};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use device::Batch;
 use ports::Instant;
@@ -28,6 +30,7 @@ pub struct Stack<V4, V6> {
     pub tcp: Tcp,
     /// UDP.
     pub udp: Udp,
+    dhcp: Option<Dhcp>,
     batch: Batch,
     now: Instant,
 }
@@ -82,9 +85,25 @@ where
             ip,
             tcp,
             udp: Udp::new(),
+            dhcp: None,
             batch: Batch::new(),
             now,
         }
+    }
+
+    /// Asks servers for an IPv4 address, from now on. The seed varies times and numbers.
+    ///
+    /// # Errors
+    /// If somebody has a socket at the port of DHCP's clients.
+    pub fn use_dhcp(&mut self, seed: u64) -> Result<(), BindError> {
+        let mac = self.ip.link.mac();
+        self.dhcp = Some(Dhcp::new(mac, seed, &mut self.udp, self.now)?);
+        Ok(())
+    }
+
+    /// What asks servers for an address, if anything does.
+    pub fn dhcp(&mut self) -> Option<&mut Dhcp> {
+        self.dhcp.as_mut()
     }
 
     /// Takes in what the port has, at most one batch, and what time brings; whether there was a
@@ -95,33 +114,31 @@ where
             ip,
             tcp,
             udp,
+            dhcp,
             batch,
             ..
         } = self;
         ip.receive(batch);
-        let any = !batch.is_empty();
+        // What packets to ourselves have us send to ourselves waits for the next turn.
+        let looped = ip.looped_count();
+        let any = !batch.is_empty() || looped > 0;
+        for _ in 0..looped {
+            if let Some(packet) = ip.looped() {
+                deliver(ip, tcp, udp, packet, now);
+            }
+        }
         for frame in batch.drain() {
             match ip.accept(frame, now) {
-                Some(Arrived::Packet(packet)) if packet.protocol == UDP => {
-                    if let Err(packet) = udp.accept(packet) {
-                        ip.refuse(packet, Refusal::Port, now);
-                    }
-                }
-                Some(Arrived::Packet(packet)) if packet.protocol != TCP => {
-                    ip.refuse(packet, Refusal::Protocol, now);
-                }
-                // RFC 9293, 3.9.2.3: TCP is between two stations.
-                Some(Arrived::Packet(packet)) if packet.unicast => {
-                    let (source, destination) = (packet.source, packet.destination);
-                    let mut lower = Lower { ip, now };
-                    tcp.receive(&mut lower, source, destination, packet.frame, now);
-                }
+                Some(Arrived::Packet(packet)) => deliver(ip, tcp, udp, packet, now),
                 Some(Arrived::Report(report)) => heed(ip, tcp, &report, now),
-                Some(Arrived::Packet(_)) | None => {}
+                None => {}
             }
         }
         tcp.expire(&mut Lower { ip, now }, now);
         ip.poll(now);
+        if let Some(dhcp) = dhcp {
+            dhcp.turn(ip, udp, now);
+        }
         any
     }
 
@@ -133,10 +150,53 @@ where
         all
     }
 
+    /// Shows what all layers have counted, by the names of [`crate::metrics`]; names that come
+    /// twice add up.
+    pub fn counts(&self, show: &mut dyn FnMut(&'static str, u64)) {
+        self.ip.counts(show);
+        self.tcp.counts(show);
+        self.udp.counts(show);
+        let none = Counts::default();
+        self.dhcp.as_ref().map_or(&none, Dhcp::dropped).show(show);
+    }
+
     /// When [`Self::receive`] has something to do although no frame has come.
     pub fn deadline(&self) -> Instant {
-        let tcp = self.tcp.deadline(self.now);
-        self.ip.deadline().map_or(tcp, |ip| ip.min(tcp))
+        let dhcp = self.dhcp.as_ref().and_then(Dhcp::deadline);
+        let looped = (self.ip.looped_count() > 0).then_some(self.now);
+        let others = self.ip.deadline().into_iter().chain(dhcp).chain(looped);
+        others.fold(self.tcp.deadline(self.now), Instant::min)
+    }
+}
+
+/// Gives a packet to the protocol that it is for.
+#[inline]
+fn deliver<V4, V6>(
+    ip: &mut Ip<V4, V6>,
+    tcp: &mut Tcp,
+    udp: &mut Udp,
+    packet: Received,
+    now: Instant,
+) where
+    V4: Version<Ethernet, Address = Ipv4Addr>,
+    V6: Version<Ethernet, Address = Ipv6Addr>,
+{
+    match packet.protocol {
+        UDP => {
+            if let Err(packet) = udp.accept(packet) {
+                ip.refuse(packet, Refusal::Port, now);
+            }
+        }
+        // RFC 9293, 3.9.2.3: TCP is between two stations.
+        TCP if packet.unicast => {
+            let (source, destination) = (packet.source, packet.destination);
+            let mut lower = Lower { ip, now };
+            if tcp.receive(&mut lower, source, destination, packet.frame, now) {
+                ip.confirm(source, now);
+            }
+        }
+        TCP => {}
+        _ => ip.refuse(packet, Refusal::Protocol, now),
     }
 }
 
@@ -160,7 +220,8 @@ where
     let live = tcp.is_under_way(&ends, Seq(u32::from_be_bytes(seq)));
     match report.kind {
         Kind::TooBig { .. } => {
-            ip.too_big(report, live, now);
+            let narrower = ip.too_big(report, live, now);
+            narrower.inspect(|_| tcp.narrowed(&ends));
         }
         Kind::Port | Kind::Protocol | Kind::Unreachable if live => tcp.unreachable(&ends),
         _ => {}
@@ -188,17 +249,22 @@ where
     fn send_datagram(
         &mut self,
         socket: udp::Socket,
+        from: Option<IpAddr>,
         to: SocketAddr,
         bytes: &[u8],
     ) -> Result<(), Unsent> {
         let now = self.now;
         let local = self.udp.local(socket);
-        let source = local.or_else(|| self.ip.source(to.ip(), now));
+        let named = from.filter(|from| self.ip.is_own(*from));
+        let chosen = || self.ip.source(to.ip(), now);
+        let source = local.or(named).or_else(chosen);
         let (Some(source), Some(port)) = (source, self.udp.port(socket)) else {
             return Err(Unsent::NoRoute);
         };
         let packet = Packet {
             fragment: true,
+            // What goes to a group stays on the link (RFC 1112, 6.1).
+            hops: if to.ip().is_multicast() { 1 } else { HOPS },
             ..Packet::new(source, to.ip(), UDP)
         };
         let fill = |place: &mut [u8]| {
@@ -207,10 +273,332 @@ where
                 bytes.len()
             })
         };
-        self.ip.write(packet, udp::HEADER + bytes.len(), fill, now)
+        self.ip
+            .write(packet, udp::HEADER + bytes.len(), fill, now)?;
+        self.udp.sent();
+        Ok(())
+    }
+
+    fn join(&mut self, socket: udp::Socket, group: IpAddr) -> bool {
+        let joined = self.udp.join(socket, group) && self.ip.join(group, self.now);
+        if !joined {
+            self.leave(socket, group);
+        }
+        joined
+    }
+
+    fn leave(&mut self, socket: udp::Socket, group: IpAddr) {
+        if self.udp.leave(socket, group) {
+            self.ip.leave(group, self.now);
+        }
     }
 
     fn now(&self) -> Instant {
         self.now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::Prefix;
+    use crate::arp::Detect;
+    use crate::ipv4::Ipv4;
+    use crate::ipv6::Ipv6;
+    use crate::tcp::Config;
+    use crate::tcp::identity::Secret;
+    use crate::testing::{self, Wire, at};
+    use crate::version::Addresses;
+    use alloc::boxed::Box;
+    use core::task::{Context, Poll, Waker};
+    use device::memory::MemoryPort;
+    use std::vec::Vec;
+
+    /// Bytes of headers of Ethernet and IPv4, and where the latter has its addresses.
+    const HEADERS: usize = 34;
+    const ADDRESSES: core::ops::Range<usize> = 26..34;
+
+    struct Host {
+        stack: Stack<Ipv4, Ipv6>,
+        wire: Wire,
+    }
+
+    impl Host {
+        fn new(n: u8) -> Self {
+            let (port, wire) = MemoryPort::new("net").with_index(n).split();
+            let large = testing::large(1);
+            let mut v4 = Ipv4::new(large, 1);
+            let own = Prefix::new(Ipv4Addr::new(10, 0, 0, n), 24).unwrap();
+            v4.add_address(own, Detect::Later, at(0));
+            let v6 = Ipv6::new(testing::large(1), 1);
+            let ip = Ip::new(Ethernet::new(Box::new(port)), v4, v6);
+            let tcp = Tcp::new(Config::default(), Secret::new([n; 16]), [n; 16], 1 << 20);
+            Self {
+                stack: Stack::new(ip, tcp, at(0)),
+                wire,
+            }
+        }
+    }
+
+    /// Two hosts, of which the first has opened a connection to the second one.
+    struct Hosts {
+        hosts: [Host; 2],
+        socket: SocketId,
+    }
+
+    impl Hosts {
+        fn new() -> Self {
+            let mut hosts = [Host::new(1), Host::new(2)];
+            let server = SocketAddr::from(([10, 0, 0, 2], 80));
+            hosts[1].stack.tcp.listen(server, 4).unwrap();
+            let socket = hosts[0].stack.connect(server).unwrap();
+            let mut hosts = Self { hosts, socket };
+            hosts.pass(0);
+            hosts
+        }
+
+        /// What the first host sends, and the second one does not get yet.
+        fn sent(&mut self, milliseconds: u64) -> Vec<Vec<u8>> {
+            let Host { stack, wire } = &mut self.hosts[0];
+            stack.receive(at(milliseconds));
+            assert!(stack.send());
+            wire.sent()
+        }
+
+        /// Both have their turns until nothing is sent; the frames.
+        fn pass(&mut self, milliseconds: u64) -> Vec<Vec<u8>> {
+            let mut all = Vec::new();
+            loop {
+                let before = all.len();
+                for from in 0..2 {
+                    let Host { stack, wire } = &mut self.hosts[from];
+                    while stack.receive(at(milliseconds)) {}
+                    assert!(stack.send());
+                    for frame in wire.sent() {
+                        self.hosts[1 - from].wire.arrives(&frame);
+                        all.push(frame);
+                    }
+                }
+                if all.len() == before {
+                    return all;
+                }
+            }
+        }
+
+        fn write(&mut self, bytes: &[u8]) {
+            let mut context = Context::from_waker(Waker::noop());
+            let tcp = &mut self.hosts[0].stack.tcp;
+            let written = tcp.poll_write(self.socket, bytes, &mut context);
+            assert_eq!(written, Poll::Ready(Ok(bytes.len())));
+        }
+    }
+
+    /// RFC 4861, 7.3.1: a neighbour that acknowledges is there, and is not asked.
+    #[test]
+    fn what_tcp_knows_to_arrive_confirms_the_neighbour() {
+        let mut hosts = Hosts::new();
+        let is_arp = |frame: &&Vec<u8>| frame[12..14] == [8, 6];
+        let mut asked = 0;
+        for second in 1..200 {
+            hosts.write(b"x");
+            let frames = hosts.pass(second * 1000);
+            // Addresses are announced within the first seconds.
+            asked += if second > 5 {
+                frames.iter().filter(is_arp).count()
+            } else {
+                0
+            };
+        }
+        assert_eq!(asked, 0);
+    }
+
+    /// RFC 1122, 4.1.3.5: the route would choose the first address of the network.
+    #[test]
+    fn an_answer_comes_from_the_address_that_was_asked() {
+        let mut hosts = Hosts::new();
+        let second = Ipv4Addr::new(10, 0, 0, 9);
+        let own = Prefix::new(second, 24).unwrap();
+        hosts.hosts[1]
+            .stack
+            .ip
+            .v4
+            .add_address(own, Detect::Later, at(0));
+        hosts.pass(5000);
+        let bind = |host: &mut Host| host.stack.udp.bind(None, 53, 0).unwrap();
+        let [client, server] = [0, 1].map(|n| bind(&mut hosts.hosts[n]));
+        let to = SocketAddr::from((second, 53));
+        let stack = &mut hosts.hosts[0].stack;
+        stack.send_datagram(client, None, to, b"?").unwrap();
+        hosts.pass(5000);
+        let stack = &mut hosts.hosts[1].stack;
+        let asked = stack.udp.receive(server).unwrap();
+        assert_eq!(asked.to, second);
+        let group = Ipv4Addr::new(224, 0, 0, 251);
+        for from in [Some(asked.to), None, Some(group.into())] {
+            stack.send_datagram(server, from, asked.from, b"!").unwrap();
+        }
+        hosts.pass(5000);
+        let udp = &mut hosts.hosts[0].stack.udp;
+        let from = core::iter::from_fn(|| udp.receive(client)).map(|answer| answer.from.ip());
+        let first = Ipv4Addr::new(10, 0, 0, 2);
+        let expected = [second, first, first].map(IpAddr::V4);
+        assert_eq!(from.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn what_a_stack_sends_to_itself_does_not_leave() {
+        let mut host = Host::new(1);
+        while host.stack.deadline() < at(20_000) {
+            let due = host.stack.deadline();
+            host.stack.receive(due);
+            host.stack.send();
+            host.wire.sent();
+        }
+        let own = Prefix::new("fe80::7".parse().unwrap(), 64).unwrap();
+        host.stack.ip.v6.add_address(own, Detect::Later, at(20_000));
+        for second in 20..30 {
+            host.stack.receive(at(second * 1000));
+            host.stack.send();
+            host.wire.sent();
+        }
+        let server = host.stack.udp.bind(None, 53, 0).unwrap();
+        for address in ["10.0.0.1", "127.0.0.1", "127.9.9.9", "::1", "fe80::7"] {
+            let address: IpAddr = address.parse().unwrap();
+            let Host { stack, wire } = &mut host;
+            let web = SocketAddr::new(address, 80);
+            let listener = stack.tcp.listen(web, 4).unwrap();
+            let client = stack.connect(web).unwrap();
+            let to = SocketAddr::new(address, 53);
+            for _ in 0..2 * crate::loopback::PACKETS_MAX {
+                let _ = stack.send_datagram(server, None, to, b"me");
+            }
+            assert!(stack.ip.looped_count() == crate::loopback::PACKETS_MAX);
+            let mut turns = 0;
+            let mut sent = 0;
+            let mut context = Context::from_waker(Waker::noop());
+            let accepted = loop {
+                assert!(stack.deadline() <= at(31_000), "{address}");
+                stack.receive(at(31_000));
+                stack.send();
+                sent += wire.sent().len();
+                if let Poll::Ready(accepted) = stack.tcp.poll_accept(listener, &mut context) {
+                    break accepted;
+                }
+                turns += 1;
+                assert!(turns < 10);
+            };
+            let written = stack.tcp.poll_write(client, b"hello", &mut context);
+            assert_eq!(written, Poll::Ready(Ok(5)));
+            for _ in 0..4 {
+                stack.send();
+                stack.receive(at(31_000));
+            }
+            let mut place = [0; 9];
+            let read = stack.tcp.poll_read(accepted, &mut place, &mut context);
+            assert_eq!(read, Poll::Ready(Ok(5)), "{address}");
+            let datagram = stack.udp.receive(server).unwrap();
+            assert_eq!((datagram.from, datagram.to), (to, address));
+            while stack.udp.receive(server).is_some() {}
+            // Nobody is there, and nobody is told.
+            let nobody = SocketAddr::new(address, 9);
+            stack.send_datagram(server, None, nobody, b"?").unwrap();
+            stack.receive(at(31_000));
+            stack.send();
+            assert_eq!((sent, wire.sent().len()), (0, 0), "{address}");
+        }
+        let bound = host.stack.udp.bind(Some(Ipv4Addr::LOCALHOST.into()), 77, 0);
+        let other = SocketAddr::from(([10, 0, 0, 2], 9));
+        let left = host.stack.send_datagram(bound.unwrap(), None, other, b"?");
+        assert_eq!(left, Err(Unsent::NoRoute));
+    }
+
+    /// The question of a switch, and what it and others are told of a group.
+    #[test]
+    fn a_group_is_told_and_its_datagrams_reach_who_has_joined() {
+        let mut hosts = Hosts::new();
+        hosts.pass(5000);
+        let groups: [IpAddr; 2] = ["239.1.2.3", "ff12::123"].map(|group| group.parse().unwrap());
+        let stack = &mut hosts.hosts[1].stack;
+        let v6 = Prefix::new("fe80::2".parse().unwrap(), 64).unwrap();
+        stack.ip.v6.add_address(v6, Detect::Later, at(5000));
+        hosts.pass(9000);
+        let stack = &mut hosts.hosts[1].stack;
+        let socket = stack.udp.bind(None, 53, 0).unwrap();
+        assert!(groups.iter().all(|group| stack.join(socket, *group)));
+        let told = hosts.pass(9000);
+        assert_eq!(told.len(), 2);
+        // Version 4 with an option, one hop; a report of version 3 with one record: all sources.
+        assert_eq!(told[0][..6], [1, 0, 0x5e, 0, 0, 22]);
+        assert_eq!((told[0][14], told[0][22], told[0][23]), (0x46, 1, 2));
+        assert_eq!(told[0][34..39], [148, 4, 0, 0, 0x22]);
+        assert_eq!(told[0][44..54], [0, 1, 4, 0, 0, 0, 239, 1, 2, 3]);
+        // Hop-by-hop options, and a report of version 2.
+        assert_eq!(told[1][..6], [0x33, 0x33, 0, 0, 0, 0x16]);
+        assert_eq!((told[1][20], told[1][21], told[1][22]), (0, 1, 0xfe));
+        assert_eq!(told[1][54..63], [58, 0, 5, 2, 0, 0, 1, 0, 143]);
+        assert_eq!(told[1][69..74], [1, 4, 0, 0, 0]);
+
+        // Version 2's, with a second for the answer.
+        let mut frame = std::vec![1, 0, 0x5e, 0, 0, 1, 2, 0, 0, 0, 0, 9, 8, 0];
+        frame.extend([
+            0x45, 0, 0, 28, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 224, 0, 0, 1,
+        ]);
+        frame.extend([0x11, 10, 0, 0, 0, 0, 0, 0]);
+        device::checksum::complete(&mut frame[14..34], 0, 10);
+        device::checksum::complete(&mut frame[34..], 0, 2);
+        hosts.pass(11_000);
+        hosts.hosts[1].wire.arrives(&frame);
+        assert!(hosts.pass(12_000).is_empty(), "the answer has time");
+        let told = hosts.pass(13_000);
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0][..6], [1, 0, 0x5e, 1, 2, 3]);
+        assert_eq!((told[0][38], &told[0][42..46]), (0x16, &[239, 1, 2, 3][..]));
+
+        let other = hosts.hosts[1].stack.udp.bind(None, 54, 0).unwrap();
+        let stack = &mut hosts.hosts[0].stack;
+        let client = stack.udp.bind(None, 99, 0).unwrap();
+        for port in [53, 54] {
+            let to = SocketAddr::new(groups[0], port);
+            stack.send_datagram(client, None, to, b"all").unwrap();
+        }
+        hosts.pass(14_000);
+        let stack = &mut hosts.hosts[1].stack;
+        assert_eq!(stack.udp.receive(socket).unwrap().to, groups[0]);
+        assert!(stack.udp.receive(other).is_none());
+        stack.leave(socket, groups[0]);
+        let told = hosts.pass(14_000);
+        assert_eq!(told[0][..6], [1, 0, 0x5e, 0, 0, 2]);
+        assert_eq!((told[0][38], &told[0][42..46]), (0x17, &[239, 1, 2, 3][..]));
+        let stack = &mut hosts.hosts[1].stack;
+        assert!(!stack.join(socket, Ipv4Addr::new(10, 0, 0, 7).into()));
+        assert_eq!(stack.udp.group(socket), Some(groups[1]));
+    }
+
+    /// RFC 1191, 6.4: a router that has no room for a segment has it sent again at once.
+    #[test]
+    fn what_is_too_big_for_the_path_is_sent_again_at_once() {
+        let mut hosts = Hosts::new();
+        hosts.write(&[7; 2000]);
+        let sent = hosts.sent(10);
+        assert_eq!(sent[0].len(), HEADERS + 20 + 1460);
+        let quoted = &sent[0][14..HEADERS + 8];
+        // Fragmentation is needed, says somebody with an MTU of 1000 (RFC 1191, 4).
+        let mut report = std::vec![3, 4, 0, 0, 0, 0, 3, 232];
+        report.extend_from_slice(quoted);
+        device::checksum::complete(&mut report, 0, 2);
+        let mut frame = sent[0][..HEADERS].to_vec();
+        let (to, from) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+        frame[..6].copy_from_slice(&to);
+        frame[6..12].copy_from_slice(&from);
+        frame[16..18].copy_from_slice(&(20 + report.len() as u16).to_be_bytes());
+        (frame[23], frame[24], frame[25]) = (1, 0, 0);
+        frame[ADDRESSES].rotate_left(4);
+        device::checksum::complete(&mut frame[14..HEADERS], 0, 10);
+        frame.extend(report);
+        hosts.hosts[0].wire.arrives(&frame);
+        let again = hosts.sent(20);
+        let lens: Vec<_> = again.iter().map(|frame| frame.len() - 14).collect();
+        assert_eq!(lens[0], 1000, "{lens:?}");
+        assert!(lens.iter().all(|len| *len <= 1000));
     }
 }

@@ -246,6 +246,19 @@ impl Clock {
     }
 }
 
+/// Lets the other tasks, and then the port, have their turns.
+pub async fn yield_now() {
+    let mut yielded = false;
+    core::future::poll_fn(|context| match core::mem::replace(&mut yielded, true) {
+        true => Poll::Ready(()),
+        false => {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
 /// Which of two was first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Either<A, B> {
@@ -288,16 +301,7 @@ mod tests {
             executor.spawner().spawn(async move {
                 for _ in 0..2 {
                     order.borrow_mut().push(task);
-                    let mut waited = false;
-                    core::future::poll_fn(|context| {
-                        context.waker().wake_by_ref();
-                        if core::mem::replace(&mut waited, true) {
-                            Poll::Ready(())
-                        } else {
-                            Poll::Pending
-                        }
-                    })
-                    .await;
+                    yield_now().await;
                 }
             });
         }

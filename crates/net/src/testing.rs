@@ -1,81 +1,33 @@
 //! Ports in memory whose network the test keeps in hand.
 
-use alloc::rc::Rc;
+use crate::address::Prefix;
+use crate::arp::Detect;
+use crate::ethernet::Ethernet;
+use crate::ip::Ip;
+use crate::ipv4::Ipv4;
+use crate::ipv6::Ipv6;
+use crate::stack::Stack;
+use crate::tcp::Config;
+use crate::tcp::host::Tcp;
+use crate::tcp::identity::Secret;
+use crate::version::Addresses;
+use alloc::boxed::Box;
 use alloc::vec;
-use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::net::Ipv4Addr;
 use core::time::Duration;
 use device::memory::MemoryPort;
-use device::{Batch, Frame, HEADROOM, Netif, Offloads, Pool, WaitHandle};
+pub(crate) use device::memory::{Port, Wire};
+use device::{Frame, HEADROOM, Pool};
 use ports::Instant;
-
-/// A port, shared with the test.
-pub(crate) struct Port(Rc<RefCell<MemoryPort>>);
-
-/// The network behind a [`Port`].
-#[derive(Clone)]
-pub(crate) struct Wire(Rc<RefCell<MemoryPort>>);
 
 /// A port with an MTU of 1500 bytes and no offloads.
 pub(crate) fn port() -> (Port, Wire) {
-    shared(MemoryPort::new("net"))
+    MemoryPort::new("net").split()
 }
 
 /// The same, with segmentation left to the port.
 pub(crate) fn port_with_tso() -> (Port, Wire) {
-    shared(MemoryPort::new("net").with_tso())
-}
-
-/// `port`, and the network behind it.
-pub(crate) fn shared(port: MemoryPort) -> (Port, Wire) {
-    let port = Rc::new(RefCell::new(port));
-    (Port(port.clone()), Wire(port))
-}
-
-impl Wire {
-    /// A frame comes from the network.
-    pub fn arrives(&self, frame: &[u8]) {
-        self.0.borrow_mut().arrives(frame);
-    }
-
-    /// What was sent since the last time that somebody asked.
-    pub fn sent(&self) -> Vec<Vec<u8>> {
-        self.0.borrow_mut().sent()
-    }
-}
-
-impl Netif for Port {
-    fn name(&self) -> &str {
-        "net"
-    }
-
-    fn mac(&self) -> [u8; 6] {
-        self.0.borrow().mac()
-    }
-
-    fn mtu(&self) -> usize {
-        self.0.borrow().mtu()
-    }
-
-    fn offloads(&self) -> Offloads {
-        self.0.borrow().offloads()
-    }
-
-    fn alloc(&mut self, len: usize) -> Option<Frame> {
-        self.0.borrow_mut().alloc(len)
-    }
-
-    fn receive(&mut self, batch: &mut Batch) {
-        self.0.borrow_mut().receive(batch);
-    }
-
-    fn transmit(&mut self, batch: &mut Batch) {
-        self.0.borrow_mut().transmit(batch);
-    }
-
-    fn wait_handle(&self) -> WaitHandle {
-        self.0.borrow().wait_handle()
-    }
+    MemoryPort::new("net").with_tso().split()
 }
 
 /// A frame with these bytes, of a pool of its own.
@@ -97,4 +49,16 @@ pub(crate) fn at(milliseconds: u64) -> Instant {
 pub(crate) fn large(count: usize) -> Pool {
     let size = HEADROOM + 40 + 65_535;
     Pool::new(vec![0; count * size].leak(), size)
+}
+
+/// A whole stack with the address 10.0.0.1.
+pub(crate) fn stack() -> (Stack<Ipv4, Ipv6>, Wire) {
+    let (port, wire) = port();
+    let large = large(1);
+    let mut v4 = Ipv4::new(large, 0);
+    let own = Prefix::new(Ipv4Addr::new(10, 0, 0, 1), 24).unwrap();
+    v4.add_address(own, Detect::Later, at(0));
+    let ip = Ip::new(Ethernet::new(Box::new(port)), v4, Ipv6::new(large, 0));
+    let tcp = Tcp::new(Config::default(), Secret::new([0; 16]), [0; 16], 1000);
+    (Stack::new(ip, tcp, at(0)), wire)
 }

@@ -5,9 +5,10 @@ use crate::counts::{Counts, reasons};
 use crate::layer::Filled;
 use crate::version::Received;
 use alloc::collections::{BTreeMap, VecDeque};
+use arrayvec::ArrayVec;
 use core::net::{IpAddr, SocketAddr};
 use core::task::{Context, Poll, Waker};
-use device::{Checksum, Frame, Offload, checksum};
+use device::{BATCH_FRAMES_MAX, Checksum, Frame, Offload, checksum};
 
 /// Its number as a protocol of IP.
 pub const PROTOCOL: u8 = 17;
@@ -15,10 +16,17 @@ pub const PROTOCOL: u8 = 17;
 pub const HEADER: usize = 8;
 /// Sockets at once.
 pub const SOCKETS_MAX: usize = 1024;
-/// Datagrams that wait in one socket.
-pub const QUEUE_MAX: usize = 24;
-/// Datagrams that wait in all sockets: each keeps a buffer from the port, which has some 128.
-pub const QUEUED_MAX: usize = 48;
+/// Datagrams that wait in one socket: a whole batch, as tasks have their turn before the next one
+/// comes.
+pub const QUEUE_MAX: usize = BATCH_FRAMES_MAX;
+/// Groups that sockets listen to, all together: a group counts for each socket.
+pub const MEMBERSHIPS_MAX: usize = 64;
+/// The part of a pool's buffers that stays free for frames that come and leave, once sockets hold
+/// [`HELD_PART`] of them.
+const FREE_PART: usize = 4;
+/// The part of a pool's buffers that datagrams may hold even while no other is free, as when a
+/// batch has them all.
+const HELD_PART: usize = 2;
 
 /// Where the checksum lies in the header.
 const CHECKSUM: u16 = 6;
@@ -110,9 +118,32 @@ pub struct Datagram {
     pub frame: Frame,
 }
 
+reasons! {
+    /// Datagrams that came and left.
+    pub enum Datagrams {
+        /// Datagrams that came for a socket.
+        Received = "udp_datagrams_received",
+        /// Datagrams that left.
+        Sent = "udp_datagrams_sent",
+    }
+}
+
 /// Names a socket until it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Socket(u32);
+
+/// What can be seen of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Our address, if it is bound to one.
+    pub local: Option<IpAddr>,
+    /// Our port.
+    pub port: u16,
+    /// The peer, if it has one.
+    pub peer: Option<SocketAddr>,
+    /// Datagrams that wait.
+    pub waiting: usize,
+}
 
 /// Why a socket was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,9 +188,12 @@ struct Open {
 pub struct Udp {
     by_key: BTreeMap<Key, Socket>,
     sockets: BTreeMap<Socket, Open>,
+    /// Which groups each listens to.
+    memberships: ArrayVec<(Socket, IpAddr), MEMBERSHIPS_MAX>,
     last: u32,
     queued: usize,
     dropped: Counts<Dropped>,
+    datagrams: Counts<Datagrams>,
 }
 
 impl Udp {
@@ -217,8 +251,35 @@ impl Udp {
         self.open(key(port))
     }
 
-    /// Closes a socket; what waits in it is dropped.
+    /// A socket gets from now on what goes to a group; `false` if there are too many memberships.
+    /// The layers below are to listen to it, too.
+    pub fn join(&mut self, socket: Socket, group: IpAddr) -> bool {
+        self.is_member(socket, group) || self.memberships.try_push((socket, group)).is_ok()
+    }
+
+    /// A socket no longer gets what goes to a group; whether no other one does.
+    pub fn leave(&mut self, socket: Socket, group: IpAddr) -> bool {
+        self.memberships
+            .retain(|membership| *membership != (socket, group));
+        let mut others = self.memberships.iter();
+        others.all(|(_, other)| *other != group)
+    }
+
+    /// A group that a socket listens to, if there is one.
+    pub fn group(&self, socket: Socket) -> Option<IpAddr> {
+        let mut all = self.memberships.iter();
+        let membership = all.find(|(member, _)| *member == socket)?;
+        Some(membership.1)
+    }
+
+    #[inline]
+    fn is_member(&self, socket: Socket, group: IpAddr) -> bool {
+        self.memberships.contains(&(socket, group))
+    }
+
+    /// Closes a socket, which listens to no group any more; what waits in it is dropped.
     pub fn close(&mut self, socket: Socket) {
+        self.memberships.retain(|(member, _)| *member != socket);
         if let Some(open) = self.sockets.remove(&socket) {
             self.by_key.remove(&open.key);
             self.queued -= open.queue.len();
@@ -234,6 +295,22 @@ impl Udp {
             open.reader = Some(context.waker().clone());
         }
         Poll::Pending
+    }
+
+    /// The sockets from this number on, each with its number.
+    pub fn sockets_from(&self, first: u32) -> impl Iterator<Item = (u32, Shown)> {
+        let sockets = self.sockets.range(Socket(first)..);
+        sockets.map(|(socket, open)| {
+            let Key { port, local, peer } = open.key;
+            let waiting = open.queue.len();
+            let shown = Shown {
+                local,
+                port,
+                peer,
+                waiting,
+            };
+            (socket.0, shown)
+        })
     }
 
     /// The address that a socket is bound to, if it is bound to one.
@@ -266,14 +343,20 @@ impl Udp {
             }
         };
         let from = SocketAddr::new(packet.source, source);
-        let Some(socket) = self.find(packet.destination, destination, from) else {
+        let to = packet.destination;
+        let found = self.find(to, destination, from);
+        let takes = |socket: &Socket| !to.is_multicast() || self.is_member(*socket, to);
+        let Some(socket) = found.filter(takes) else {
             self.dropped.add(Dropped::NoSocket);
             return Err(packet);
         };
         let Some(open) = self.sockets.get_mut(&socket) else {
             return Ok(None);
         };
-        if open.queue.len() >= QUEUE_MAX || self.queued >= QUEUED_MAX {
+        let pool = packet.frame.pool();
+        let few_free = pool.free() < pool.count() / FREE_PART;
+        let is_starved = few_free && self.queued >= pool.count() / HELD_PART;
+        if open.queue.len() >= QUEUE_MAX || is_starved {
             self.dropped.add(Dropped::Full);
             return Ok(None);
         }
@@ -281,9 +364,9 @@ impl Udp {
         frame.truncate(len);
         frame.set_offload(Offload::NONE);
         if frame.pop_front(HEADER) {
-            let to = packet.destination;
             open.queue.push_back(Datagram { from, to, frame });
             self.queued += 1;
+            self.datagrams.add(Datagrams::Received);
             if let Some(waker) = open.reader.take() {
                 waker.wake();
             }
@@ -307,6 +390,17 @@ impl Udp {
     /// What was dropped.
     pub fn dropped(&self) -> &Counts<Dropped> {
         &self.dropped
+    }
+
+    /// Counts a datagram that has left.
+    pub fn sent(&mut self) {
+        self.datagrams.add(Datagrams::Sent);
+    }
+
+    /// Shows what was counted, by name.
+    pub fn counts(&self, show: &mut dyn FnMut(&'static str, u64)) {
+        self.datagrams.show(show);
+        self.dropped.show(show);
     }
 
     fn open(&mut self, key: Key) -> Result<Socket, BindError> {
@@ -359,6 +453,7 @@ impl Udp {
 mod tests {
     use super::*;
     use crate::testing;
+    use device::Pool;
     use proptest::prelude::*;
     use std::vec;
     use std::vec::Vec;
@@ -511,17 +606,42 @@ mod tests {
             .collect();
         assert_eq!(sockets.len(), SOCKETS_MAX);
         assert_eq!(udp.bind(None, 0, 0), Err(BindError::TooMany));
-        for n in [0, 1, 2, 3] {
+        let pool = Pool::new(vec![0; 2 * QUEUE_MAX * 128].leak(), 128);
+        let flood = |udp: &mut Udp, n: usize| {
             let to = std::format!("10.0.0.1:{}", udp.port(sockets[n]).unwrap());
-            (0..100).for_each(|_| {
-                accept(&mut udp, PEER, &to);
-            });
-        }
-        let waits = |udp: &Udp, n: usize| udp.sockets[&sockets[n]].queue.len();
-        assert_eq!([0, 1, 2].map(|n| waits(&udp, n)), [QUEUE_MAX, QUEUE_MAX, 0]);
-        assert_eq!(udp.dropped().get(Dropped::Full), 400 - QUEUED_MAX as u64);
+            let bytes = datagram(PEER, &to, b"hello");
+            for _ in 0..100 {
+                let mut packet = packet(PEER, &to, &bytes);
+                packet.frame = pool.alloc(bytes.len()).unwrap();
+                packet.frame.bytes_mut().copy_from_slice(&bytes);
+                assert!(udp.accept(packet).is_ok());
+            }
+            udp.sockets[&sockets[n]].queue.len()
+        };
+        let waiting = [0, 1, 2].map(|n| flood(&mut udp, n));
+        // What is being received holds a buffer, too.
+        assert_eq!(waiting, [QUEUE_MAX, QUEUE_MAX / 2, 0]);
+        assert_eq!(pool.free(), pool.count() / FREE_PART);
+        assert_eq!(udp.dropped().get(Dropped::Full), 300 - udp.queued as u64);
         udp.close(sockets[0]);
-        assert_eq!(udp.queued, QUEUE_MAX);
+        assert_eq!(udp.queued, QUEUE_MAX / 2);
+    }
+
+    #[test]
+    fn a_batch_that_has_all_buffers_may_wait_by_half() {
+        let mut udp = Udp::new();
+        udp.bind(None, 53, 0).unwrap();
+        let bytes = datagram(PEER, OURS, b"hello");
+        let pool = Pool::new(vec![0; 16 * 128].leak(), 128);
+        let batch: Vec<_> = core::iter::from_fn(|| pool.alloc(bytes.len())).collect();
+        for mut frame in batch {
+            frame.bytes_mut().copy_from_slice(&bytes);
+            let mut packet = packet(PEER, OURS, &bytes);
+            packet.frame = frame;
+            assert!(udp.accept(packet).is_ok());
+        }
+        assert!(udp.queued >= pool.count() / HELD_PART);
+        assert_eq!(pool.free(), pool.count() / FREE_PART);
     }
 
     proptest! {

@@ -1,9 +1,11 @@
 //! What each version of IP gives to the layers above and to [`Ip`](crate::ip::Ip).
 
-use crate::address::Address;
+use crate::address::{Address, Prefix};
+use crate::arp::Detect;
 use crate::ethernet::{Arrival, Link};
 use crate::icmp::{Refusal, Report};
 use crate::layer::{Filled, Unsent};
+use crate::routes::Routes;
 use core::net::IpAddr;
 use device::Frame;
 use ports::Instant;
@@ -110,11 +112,47 @@ impl<A: Address> Arrived<A> {
     }
 }
 
-/// A version of IP over a link.
-pub trait Version<L: Link> {
+/// What has become of an address that we want.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Whether somebody else has it is not known yet.
+    Tentative,
+    /// It is ours to use.
+    Usable,
+    /// Somebody else has it, or nobody has claimed it here.
+    Lost,
+}
+
+/// Addresses and routes of a version, which come and go.
+pub trait Addresses {
     /// Its addresses.
     type Address: Address;
 
+    /// Adds an address, and the route to its network; `false` if there are too many.
+    fn add_address(&mut self, address: Prefix<Self::Address>, detect: Detect, now: Instant)
+    -> bool;
+
+    /// Removes an address, and the route to its network if that was the last one in it.
+    fn remove_address(&mut self, address: Self::Address);
+
+    /// What has become of an address.
+    fn standing(&self, address: Self::Address) -> Standing;
+
+    /// Routes beside those that routers tell.
+    fn routes(&mut self) -> &mut Routes<Self::Address>;
+
+    /// No packet is larger than this from now on, whatever the port could carry.
+    fn limit_mtu(&mut self, mtu: usize);
+
+    /// Listens to a group, and tells routers; `false` if it is none, or if there are too many.
+    fn join(&mut self, group: Self::Address, now: Instant) -> bool;
+
+    /// Listens to a group no more.
+    fn leave(&mut self, group: Self::Address, now: Instant);
+}
+
+/// A version of IP over a link.
+pub trait Version<L: Link>: Addresses {
     /// Which of our addresses packets to `destination` come from; `None` if no route leads there.
     fn source(&self, destination: Self::Address, now: Instant) -> Option<Self::Address>;
 

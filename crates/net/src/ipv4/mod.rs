@@ -2,6 +2,7 @@
 
 mod header;
 mod icmp;
+mod igmp;
 #[cfg(test)]
 mod tests;
 
@@ -10,13 +11,14 @@ use crate::arp::{Arp, Detect, Resolve};
 use crate::bucket::Bucket;
 use crate::counts::{Counts, reasons};
 use crate::ethernet::{Arrival, Link, Mac, Unaddressed};
-use crate::icmp::{ERRORS_BURST, ERRORS_PER_SECOND, Refusal, Report};
+use crate::groups::Groups;
+use crate::icmp::{ERRORS_BURST, ERRORS_PER_SECOND, Messages, Refusal, Report};
 use crate::ident::Idents;
 use crate::layer::{Filled, Unsent, uncovered, whole};
 use crate::path_mtu::PathMtu;
 use crate::reassembly::{self, Fragment, Key, Reassembly};
 use crate::routes::{Route, Routes};
-use crate::version::{Arrived, Packet, Received, Version};
+use crate::version::{Addresses, Arrived, Packet, Received, Standing, Version};
 use arrayvec::ArrayVec;
 use core::net::Ipv4Addr;
 use core::time::Duration;
@@ -28,8 +30,6 @@ use ports::Instant;
 
 /// Addresses of one port.
 pub const ADDRESSES_MAX: usize = crate::arp::CLAIMS_MAX;
-/// Groups that one port listens to.
-pub const GROUPS_MAX: usize = 32;
 
 /// Bytes of the header that we send.
 pub const HEADER: usize = header::SIZE;
@@ -67,6 +67,8 @@ reasons! {
         Offload = "ipv4_offload",
         /// It is an ICMP message that is malformed.
         Icmp = "ipv4_icmp",
+        /// It is an IGMP message that is malformed.
+        Igmp = "ipv4_igmp",
     }
 }
 
@@ -74,8 +76,10 @@ reasons! {
 pub struct Ipv4<R = Arp> {
     resolver: R,
     addresses: ArrayVec<Prefix<Ipv4Addr>, ADDRESSES_MAX>,
-    groups: ArrayVec<Ipv4Addr, GROUPS_MAX>,
+    groups: Groups<Ipv4Addr>,
     routes: Routes<Ipv4Addr>,
+    /// Largest packet on this link, as a server of DHCP says.
+    mtu: usize,
     paths: PathMtu<Ipv4Addr>,
     reassembly: Reassembly<Ipv4Addr>,
     /// Buffers of whole packets, for those that are cut.
@@ -83,12 +87,19 @@ pub struct Ipv4<R = Arp> {
     idents: Idents,
     errors: Bucket,
     dropped: Counts<Dropped>,
+    messages: Counts<Messages>,
 }
 
 /// Where a packet goes on the link.
 enum Hop {
     Neighbour(Ipv4Addr),
     Group(Mac),
+}
+
+/// The link address of a group (RFC 1112, 6.4).
+fn group_mac(group: Ipv4Addr) -> Mac {
+    let [_, b, c, d] = group.octets();
+    Mac([1, 0, 0x5e, b & 0x7f, c, d])
 }
 
 impl Ipv4<Arp> {
@@ -105,42 +116,16 @@ impl<R: Resolve> Ipv4<R> {
         Self {
             resolver,
             addresses: ArrayVec::new(),
-            groups: ArrayVec::new(),
+            groups: Groups::new(seed),
             routes: Routes::default(),
+            mtu: usize::MAX,
             paths: PathMtu::default(),
             reassembly: Reassembly::new(large, PACKET_MAX - HEADER, REASSEMBLY_TIME),
             large,
             idents: Idents::new(seed),
             errors: Bucket::new(ERRORS_PER_SECOND, ERRORS_BURST),
             dropped: Counts::default(),
-        }
-    }
-
-    /// Adds an address, and the route to its network; `false` if there are too many.
-    pub fn add_address(&mut self, address: Prefix<Ipv4Addr>, detect: Detect, now: Instant) -> bool {
-        self.remove_address(address.address());
-        let route = Route {
-            network: address,
-            gateway: None,
-        };
-        self.addresses.try_push(address).is_ok()
-            && self.resolver.claim(address.address(), detect, now)
-            && self.routes.add(route)
-    }
-
-    /// Removes an address, and the route to its network if that was the last one in it.
-    pub fn remove_address(&mut self, address: Ipv4Addr) {
-        let place = self
-            .addresses
-            .iter()
-            .position(|own| own.address() == address);
-        if let Some(place) = place {
-            let removed = self.addresses.remove(place);
-            self.resolver.release(address);
-            let mut others = self.addresses.iter();
-            if !others.any(|other| other.is_same_network(&removed)) {
-                self.routes.remove(removed);
-            }
+            messages: Counts::default(),
         }
     }
 
@@ -149,25 +134,9 @@ impl<R: Resolve> Ipv4<R> {
         &self.addresses
     }
 
-    /// The routes.
-    pub fn routes(&mut self) -> &mut Routes<Ipv4Addr> {
-        &mut self.routes
-    }
-
     /// What finds link addresses.
     pub fn resolver(&self) -> &R {
         &self.resolver
-    }
-
-    /// Listens to a group; `false` if it is none, or if there are too many. Routers are not told.
-    pub fn join(&mut self, group: Ipv4Addr) -> bool {
-        self.leave(group);
-        group.is_multicast() && self.groups.try_push(group).is_ok()
-    }
-
-    /// Listens to a group no more.
-    pub fn leave(&mut self, group: Ipv4Addr) {
-        self.groups.retain(|joined| *joined != group);
     }
 
     /// What was dropped.
@@ -194,9 +163,7 @@ impl<R: Resolve> Ipv4<R> {
     #[inline]
     fn hop(&self, destination: Ipv4Addr) -> Result<Hop, Unsent> {
         if destination.is_multicast() {
-            // RFC 1112, 6.4.
-            let [_, b, c, d] = destination.octets();
-            return Ok(Hop::Group(Mac([1, 0, 0x5e, b & 0x7f, c, d])));
+            return Ok(Hop::Group(group_mac(destination)));
         }
         if self.is_broadcast(destination) {
             return Ok(Hop::Group(Mac::BROADCAST));
@@ -283,7 +250,7 @@ impl<R: Resolve> Ipv4<R> {
         }
         let listens = self.is_broadcast(destination)
             || destination == ALL_HOSTS
-            || self.groups.contains(&destination);
+            || self.groups.contains(destination);
         if listens {
             Ok(false)
         } else {
@@ -376,9 +343,11 @@ impl<R: Resolve> Ipv4<R> {
         now: Instant,
     ) -> Option<Arrived<Ipv4Addr>> {
         let message = received.frame.bytes();
+        self.messages.add(Messages::Received);
         match icmp::parse(message) {
             // Who asks everybody gets no answer (RFC 1122, 3.2.2.6 allows that).
             Some(Message::Echo) if received.unicast => {
+                self.messages.add(Messages::Echoes);
                 let answer = Packet {
                     class: received.class,
                     fragment: true,
@@ -398,6 +367,7 @@ impl<R: Resolve> Ipv4<R> {
                 None
             }
             Some(Message::Report(report)) if self.is_own(report.source) => {
+                self.messages.add(Messages::Reports);
                 Some(Arrived::Report(report))
             }
             Some(_) => None,
@@ -451,9 +421,64 @@ pub(crate) fn on_wire(filled: Filled) -> usize {
     }
 }
 
-impl<L: Link, R: Resolve> Version<L> for Ipv4<R> {
+impl<R: Resolve> Addresses for Ipv4<R> {
     type Address = Ipv4Addr;
 
+    fn add_address(&mut self, address: Prefix<Ipv4Addr>, detect: Detect, now: Instant) -> bool {
+        self.remove_address(address.address());
+        let route = Route {
+            network: address,
+            gateway: None,
+        };
+        self.addresses.try_push(address).is_ok()
+            && self.resolver.claim(address.address(), detect, now)
+            && self.routes.add(route)
+    }
+
+    fn remove_address(&mut self, address: Ipv4Addr) {
+        let place = self
+            .addresses
+            .iter()
+            .position(|own| own.address() == address);
+        if let Some(place) = place {
+            let removed = self.addresses.remove(place);
+            self.resolver.release(address);
+            let mut others = self.addresses.iter();
+            if !others.any(|other| other.is_same_network(&removed)) {
+                self.routes.remove(removed);
+            }
+        }
+    }
+
+    fn standing(&self, address: Ipv4Addr) -> Standing {
+        if self.resolver.is_usable(address) {
+            Standing::Usable
+        } else if self.is_own(address) && !self.resolver.is_lost(address) {
+            Standing::Tentative
+        } else {
+            Standing::Lost
+        }
+    }
+
+    fn routes(&mut self) -> &mut Routes<Ipv4Addr> {
+        &mut self.routes
+    }
+
+    fn limit_mtu(&mut self, mtu: usize) {
+        self.mtu = mtu;
+    }
+
+    fn join(&mut self, group: Ipv4Addr, now: Instant) -> bool {
+        // All listen to that one, and nobody is told (RFC 3376, 5).
+        group == ALL_HOSTS || group.is_multicast() && self.groups.join(group, now)
+    }
+
+    fn leave(&mut self, group: Ipv4Addr, now: Instant) {
+        self.groups.leave(group, now);
+    }
+}
+
+impl<L: Link, R: Resolve> Version<L> for Ipv4<R> {
     fn source(&self, destination: Ipv4Addr, _: Instant) -> Option<Ipv4Addr> {
         let usable = || {
             let own = self.addresses.iter();
@@ -472,7 +497,8 @@ impl<L: Link, R: Resolve> Version<L> for Ipv4<R> {
 
     #[inline]
     fn mtu(&self, link: &L, destination: Ipv4Addr, now: Instant) -> usize {
-        self.paths.get(destination, link.mtu().min(PACKET_MAX), now)
+        let link = link.mtu().min(self.mtu).min(PACKET_MAX);
+        self.paths.get(destination, link, now)
     }
 
     #[inline]
@@ -540,6 +566,16 @@ impl<L: Link, R: Resolve> Version<L> for Ipv4<R> {
             Ok(Some(received)) if received.protocol == icmp::PROTOCOL => {
                 self.take_icmp(link, &received, now)
             }
+            Ok(Some(received)) if received.protocol == igmp::PROTOCOL => {
+                match igmp::parse(received.frame.bytes()) {
+                    Some(query) => query.inspect(|query| self.groups.asked(*query, now)),
+                    None => {
+                        self.dropped.add(Dropped::Igmp);
+                        None
+                    }
+                };
+                None
+            }
             Ok(received) => received.map(Arrived::Packet),
             Err(reason) => {
                 self.dropped.add(reason);
@@ -569,6 +605,7 @@ impl<L: Link, R: Resolve> Version<L> for Ipv4<R> {
             fragment: true,
             ..Packet::new(refused.destination, refused.source, icmp::PROTOCOL)
         };
+        self.messages.add(Messages::Errors);
         let quoted = refused.frame.bytes();
         let len = icmp::error_len(quoted.len());
         let _ = self.write(
@@ -608,6 +645,10 @@ impl<L: Link, R: Resolve> Version<L> for Ipv4<R> {
 
     fn poll(&mut self, link: &mut L, now: Instant) {
         self.resolver.poll(link, now);
+        while let Some(told) = self.groups.next(now) {
+            let source = Version::<L>::source(self, told.group, now);
+            igmp::send(link, source.unwrap_or(Ipv4Addr::UNSPECIFIED), &told);
+        }
         while let Some(late) = self.reassembly.expire(now) {
             let late = self.received(late);
             self.refuse(link, late, Refusal::Late, now);
@@ -616,11 +657,16 @@ impl<L: Link, R: Resolve> Version<L> for Ipv4<R> {
 
     fn deadline(&self) -> Option<Instant> {
         let resolver = self.resolver.deadline().into_iter();
-        resolver.chain(self.reassembly.deadline()).min()
+        let groups = self.groups.deadline();
+        resolver
+            .chain(self.reassembly.deadline())
+            .chain(groups)
+            .min()
     }
 
     fn counts(&self, show: &mut dyn FnMut(&'static str, u64)) {
         self.dropped.show(show);
+        self.messages.show(show);
         self.reassembly.dropped().show(show);
         self.resolver.counts(show);
     }

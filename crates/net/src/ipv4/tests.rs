@@ -49,6 +49,10 @@ impl Resolve for Fixed {
         address == OURS
     }
 
+    fn is_lost(&self, _: Ipv4Addr) -> bool {
+        false
+    }
+
     fn receive(&mut self, _: &mut impl Link, _: Mac, _: &[u8], _: Instant) {}
 
     fn poll(&mut self, _: &mut impl Link, _: Instant) {}
@@ -72,7 +76,7 @@ fn network(address: Ipv4Addr) -> Prefix<Ipv4Addr> {
 
 impl Host<Fixed> {
     fn new(port: MemoryPort) -> Self {
-        let (port, wire) = testing::shared(port);
+        let (port, wire) = port.split();
         let mut ipv4 = Ipv4::over(Fixed, testing::large(6), 1);
         assert!(ipv4.add_address(network(OURS), Detect::Later, at(0)));
         Self {
@@ -377,12 +381,12 @@ fn each_packet_that_is_not_for_us_has_its_reason() {
         let up = received(host.receive_to([0xff; 6], &to(destination)));
         assert!(!up.unicast);
     }
-    assert!(host.ipv4.join([224, 1, 2, 3].into()) && !host.ipv4.join(PEER));
+    assert!(host.ipv4.join([224, 1, 2, 3].into(), at(0)) && !host.ipv4.join(PEER, at(0)));
     assert!(
         host.receive_to([1, 0, 0x5e, 1, 2, 3], &to([224, 1, 2, 3]))
             .is_some()
     );
-    host.ipv4.leave([224, 1, 2, 3].into());
+    host.ipv4.leave([224, 1, 2, 3].into(), at(0));
     assert!(
         host.receive_to([1, 0, 0x5e, 1, 2, 3], &to([224, 1, 2, 3]))
             .is_none()

@@ -95,7 +95,7 @@ impl Addresses {
         self.remove(prefix.address());
         let delay = match detect {
             Detect::First => self.random.within(DELAY_MAX),
-            Detect::Later => Duration::ZERO,
+            Detect::Soon | Detect::Later => Duration::ZERO,
         };
         let own = Own {
             prefix,

@@ -6,6 +6,7 @@ use super::routers::Routers;
 use super::{HEADER, Header, MTU_MIN, emit, group_mac, icmp};
 use crate::address::Prefix;
 use crate::arp::Detect;
+use crate::counts::{Counts, reasons};
 use crate::ethernet::{Link, Mac, Unaddressed};
 use crate::layer::{Filled, Unsent};
 use crate::neighbour::{Heard, Neighbours};
@@ -18,6 +19,16 @@ use smoltcp::wire::NdiscRepr;
 /// Bits of the part of an address that a station chooses (RFC 4862, 5.5.3 d; RFC 2464, 4).
 const PREFIX_BITS: u8 = 64;
 
+reasons! {
+    /// Messages of Neighbour Discovery that left.
+    pub enum Messages {
+        /// Questions of others that were answered.
+        Answered = "nd_answered",
+        /// Questions that left: for neighbours, routers, and addresses that we claim.
+        Asked = "nd_asked",
+    }
+}
+
 /// What is known of the link.
 pub(super) struct Discovery {
     pub addresses: Addresses,
@@ -28,6 +39,7 @@ pub(super) struct Discovery {
     /// Whether addresses in announced prefixes are chosen, and how they are checked.
     autonomous: Option<Detect>,
     random: Random,
+    messages: Counts<Messages>,
 }
 
 impl Discovery {
@@ -39,6 +51,7 @@ impl Discovery {
             mtu: usize::MAX,
             autonomous: None,
             random: Random::new(seed),
+            messages: Counts::default(),
         }
     }
 
@@ -142,6 +155,7 @@ impl Discovery {
     pub fn poll(&mut self, link: &mut impl Link, now: Instant) {
         while let Some(target) = self.addresses.next_solicitation(now) {
             // RFC 4862, 5.4.2.
+            self.messages.add(Messages::Asked);
             let message = nd::solicit(target, None);
             let group = solicited(target);
             send(
@@ -154,6 +168,7 @@ impl Discovery {
         }
         if self.routers.take_solicitation(now) {
             let local = self.addresses.source(nd::ALL_ROUTERS, now);
+            self.messages.add(Messages::Asked);
             let message = nd::solicit_routers(local.map(|_| link.mac()));
             let source = local.unwrap_or(Ipv6Addr::UNSPECIFIED);
             let to = group_mac(nd::ALL_ROUTERS);
@@ -164,6 +179,7 @@ impl Discovery {
             let Some(source) = self.addresses.source(target, now) else {
                 continue;
             };
+            self.messages.add(Messages::Asked);
             let message = nd::solicit(target, Some(link.mac()));
             match request.last {
                 Some(mac) => send(link, source, target, mac, message),
@@ -173,6 +189,12 @@ impl Discovery {
                 }
             }
         }
+    }
+
+    /// Shows what was counted, by name.
+    pub fn counts(&self, show: &mut dyn FnMut(&'static str, u64)) {
+        self.messages.show(show);
+        self.neighbours.trouble().show(show);
     }
 
     /// When [`Self::poll`] has something to do.
@@ -202,6 +224,7 @@ impl Discovery {
         if !self.addresses.is_usable(target) || self.addresses.is_own(source) {
             return;
         }
+        self.messages.add(Messages::Answered);
         let message = nd::advertise(target, link.mac(), !probe);
         if probe {
             send(

@@ -14,6 +14,8 @@ const TIME_EXCEEDED: u8 = 3;
 const PARAMETER: u8 = 4;
 const ECHO: u8 = 128;
 const ECHO_REPLY: u8 = 129;
+/// A question of Multicast Listener Discovery (RFC 3810, 5.1).
+const QUERY: u8 = 130;
 /// Router and neighbour solicitations and advertisements, and redirects.
 const DISCOVERY: core::ops::RangeInclusive<u8> = 133..=137;
 
@@ -36,6 +38,8 @@ pub(super) enum Message {
     Report(Report<Ipv6Addr>),
     /// Neighbour Discovery.
     Discovery,
+    /// Somebody asks who listens to groups.
+    Query,
     /// Something that is not for us.
     Other,
 }
@@ -58,6 +62,7 @@ pub(super) fn parse(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> 
         (PARAMETER, CODE_NEXT_HEADER) => Kind::Protocol,
         (PARAMETER, _) => Kind::Header,
         (kind, 0) if DISCOVERY.contains(&kind) => return Some(Message::Discovery),
+        (QUERY, 0) => return Some(Message::Query),
         _ => return Some(Message::Other),
     };
     quoted(kind, &message[ERROR_HEADER..]).map(Message::Report)

@@ -5,6 +5,7 @@ mod addresses;
 mod discovery;
 mod header;
 mod icmp;
+mod mld;
 mod nd;
 mod routers;
 #[cfg(test)]
@@ -15,27 +16,26 @@ use crate::arp::Detect;
 use crate::bucket::Bucket;
 use crate::counts::{Counts, reasons};
 use crate::ethernet::{Arrival, Link, Mac, Unaddressed};
-use crate::icmp::{ERRORS_BURST, ERRORS_PER_SECOND, Refusal, Report};
+use crate::groups::Groups;
+use crate::icmp::{ERRORS_BURST, ERRORS_PER_SECOND, Messages, Refusal, Report};
 use crate::ident::Idents;
 use crate::ipv4::on_wire;
 use crate::layer::{Filled, Unsent, uncovered, whole};
 use crate::path_mtu::PathMtu;
 use crate::reassembly::{self, Fragment, Key, Reassembly};
 use crate::routes::{Route, Routes};
-use crate::version::{Arrived, Packet, Received, Version};
+use crate::version::{Addresses, Arrived, Packet, Received, Standing, Version};
 pub use addresses::{ADDRESSES_MAX, Lifetimes};
-use arrayvec::ArrayVec;
 use core::net::Ipv6Addr;
 use core::time::Duration;
 use device::ethernet::TYPE_IPV6;
 use device::{Frame, Pool};
 use discovery::Discovery;
+pub use discovery::Messages as Discovered;
 use header::{Chain, FRAGMENT_SIZE, Header, Piece};
 use icmp::Message;
 use ports::Instant;
 
-/// Groups that one port listens to.
-pub const GROUPS_MAX: usize = 32;
 /// Bytes of the header that we send.
 pub const HEADER: usize = header::SIZE;
 /// Bytes of the largest payload.
@@ -79,7 +79,7 @@ reasons! {
 /// IPv6 of one port.
 pub struct Ipv6 {
     discovery: Discovery,
-    groups: ArrayVec<Ipv6Addr, GROUPS_MAX>,
+    groups: Groups<Ipv6Addr>,
     routes: Routes<Ipv6Addr>,
     paths: PathMtu<Ipv6Addr>,
     reassembly: Reassembly<Ipv6Addr>,
@@ -88,6 +88,7 @@ pub struct Ipv6 {
     idents: Idents,
     errors: Bucket,
     dropped: Counts<Dropped>,
+    messages: Counts<Messages>,
 }
 
 /// Where a packet goes on the link.
@@ -109,7 +110,7 @@ impl Ipv6 {
     pub fn new(large: Pool, seed: u64) -> Self {
         Self {
             discovery: Discovery::new(seed),
-            groups: ArrayVec::new(),
+            groups: Groups::new(seed),
             routes: Routes::default(),
             paths: PathMtu::default(),
             reassembly: Reassembly::new(large, PAYLOAD_MAX, REASSEMBLY_TIME),
@@ -117,28 +118,7 @@ impl Ipv6 {
             idents: Idents::new(seed),
             errors: Bucket::new(ERRORS_PER_SECOND, ERRORS_BURST),
             dropped: Counts::default(),
-        }
-    }
-
-    /// Adds an address for ever, and the route to its network; `false` if there are too many.
-    pub fn add_address(&mut self, address: Prefix<Ipv6Addr>, detect: Detect, now: Instant) -> bool {
-        let route = Route {
-            network: address,
-            gateway: None,
-        };
-        let addresses = &mut self.discovery.addresses;
-        addresses.add(address, detect, Lifetimes::INFINITE, now) && self.routes.add(route)
-    }
-
-    /// Removes an address, and the route to its network if that was the last one in it.
-    pub fn remove_address(&mut self, address: Ipv6Addr) {
-        let own = self.addresses().find(|own| own.address() == address);
-        if let Some(own) = own {
-            self.discovery.addresses.remove(address);
-            let shared = self.addresses().any(|other| other.is_same_network(&own));
-            if !shared {
-                self.routes.remove(own);
-            }
+            messages: Counts::default(),
         }
     }
 
@@ -160,22 +140,6 @@ impl Ipv6 {
     /// Whether somebody else turned out to have an address that we chose.
     pub fn is_lost(&self, address: Ipv6Addr) -> bool {
         self.discovery.addresses.is_duplicate(address)
-    }
-
-    /// Routes beside those that routers tell.
-    pub fn routes(&mut self) -> &mut Routes<Ipv6Addr> {
-        &mut self.routes
-    }
-
-    /// Listens to a group; `false` if it is none, or if there are too many. Routers are not told.
-    pub fn join(&mut self, group: Ipv6Addr) -> bool {
-        self.leave(group);
-        group.is_multicast() && self.groups.try_push(group).is_ok()
-    }
-
-    /// Listens to a group no more.
-    pub fn leave(&mut self, group: Ipv6Addr) {
-        self.groups.retain(|joined| *joined != group);
     }
 
     /// What was dropped.
@@ -292,7 +256,7 @@ impl Ipv6 {
         let listens = destination.is_multicast()
             && (destination == nd::ALL_NODES
                 || addresses.is_solicited(destination)
-                || self.groups.contains(&destination));
+                || self.groups.contains(destination));
         if listens {
             Ok(false)
         } else {
@@ -378,11 +342,14 @@ impl Ipv6 {
     ) -> Option<Arrived<Ipv6Addr>> {
         let message = received.frame.bytes();
         let (source, destination) = (received.source, received.destination);
+        self.messages.add(Messages::Received);
         match icmp::parse(source, destination, message) {
             Some(Message::Echo) if received.unicast && !source.is_unspecified() => {
+                self.messages.add(Messages::Echoes);
                 self.answer_echo(link, received, now);
             }
             Some(Message::Report(report)) if self.discovery.addresses.is_own(report.source) => {
+                self.messages.add(Messages::Reports);
                 return Some(Arrived::Report(report));
             }
             Some(Message::Discovery) => {
@@ -392,6 +359,11 @@ impl Ipv6 {
                     None => self.dropped.add(Dropped::Discovery),
                 }
             }
+            // RFC 3810, 6.2: a router on this link asks.
+            Some(Message::Query) if source.is_unicast_link_local() => match mld::parse(message) {
+                Some(query) => self.groups.asked(query, now),
+                None => self.dropped.add(Dropped::Icmp),
+            },
             Some(_) => {}
             None => self.dropped.add(Dropped::Icmp),
         }
@@ -455,9 +427,59 @@ fn restore(whole: &mut reassembly::Packet<Ipv6Addr>) {
     let _ = whole.frame.pop_front(whole.header);
 }
 
-impl<L: Link> Version<L> for Ipv6 {
+impl Addresses for Ipv6 {
     type Address = Ipv6Addr;
 
+    fn add_address(&mut self, address: Prefix<Ipv6Addr>, detect: Detect, now: Instant) -> bool {
+        let route = Route {
+            network: address,
+            gateway: None,
+        };
+        let addresses = &mut self.discovery.addresses;
+        addresses.add(address, detect, Lifetimes::INFINITE, now) && self.routes.add(route)
+    }
+
+    fn remove_address(&mut self, address: Ipv6Addr) {
+        let own = self.addresses().find(|own| own.address() == address);
+        if let Some(own) = own {
+            self.discovery.addresses.remove(address);
+            let shared = self.addresses().any(|other| other.is_same_network(&own));
+            if !shared {
+                self.routes.remove(own);
+            }
+        }
+    }
+
+    fn standing(&self, address: Ipv6Addr) -> Standing {
+        let addresses = &self.discovery.addresses;
+        if addresses.is_usable(address) {
+            Standing::Usable
+        } else if addresses.is_own(address) && !addresses.is_duplicate(address) {
+            Standing::Tentative
+        } else {
+            Standing::Lost
+        }
+    }
+
+    fn routes(&mut self) -> &mut Routes<Ipv6Addr> {
+        &mut self.routes
+    }
+
+    fn limit_mtu(&mut self, mtu: usize) {
+        self.discovery.mtu = mtu;
+    }
+
+    fn join(&mut self, group: Ipv6Addr, now: Instant) -> bool {
+        // All listen to that one, and nobody is told (RFC 3810, 6).
+        group == nd::ALL_NODES || group.is_multicast() && self.groups.join(group, now)
+    }
+
+    fn leave(&mut self, group: Ipv6Addr, now: Instant) {
+        self.groups.leave(group, now);
+    }
+}
+
+impl<L: Link> Version<L> for Ipv6 {
     fn source(&self, destination: Ipv6Addr, now: Instant) -> Option<Ipv6Addr> {
         self.hop(destination, now).ok()?;
         self.discovery.addresses.source(destination, now)
@@ -553,6 +575,7 @@ impl<L: Link> Version<L> for Ipv6 {
         }
         let (own, peer) = (refused.destination, refused.source);
         let packet = Packet::new(own, peer, icmp::PROTOCOL);
+        self.messages.add(Messages::Errors);
         let quoted = refused.frame.bytes();
         let len = icmp::error_len(quoted.len());
         let fill = |place: &mut [u8]| {
@@ -585,6 +608,12 @@ impl<L: Link> Version<L> for Ipv6 {
 
     fn poll(&mut self, link: &mut L, now: Instant) {
         self.discovery.poll(link, now);
+        while let Some(told) = self.groups.next(now) {
+            let local = self.addresses().map(|own| own.address());
+            let mut local = local.filter(Ipv6Addr::is_unicast_link_local);
+            let source = local.find(|own| self.is_usable(*own));
+            mld::send(link, source.unwrap_or(Ipv6Addr::UNSPECIFIED), &told);
+        }
         while let Some(mut late) = self.reassembly.expire(now) {
             restore(&mut late);
             let late = Received {
@@ -602,12 +631,17 @@ impl<L: Link> Version<L> for Ipv6 {
 
     fn deadline(&self) -> Option<Instant> {
         let discovery = self.discovery.deadline().into_iter();
-        discovery.chain(self.reassembly.deadline()).min()
+        let groups = self.groups.deadline();
+        discovery
+            .chain(self.reassembly.deadline())
+            .chain(groups)
+            .min()
     }
 
     fn counts(&self, show: &mut dyn FnMut(&'static str, u64)) {
         self.dropped.show(show);
+        self.messages.show(show);
         self.reassembly.dropped().show(show);
-        self.discovery.neighbours.trouble().show(show);
+        self.discovery.counts(show);
     }
 }

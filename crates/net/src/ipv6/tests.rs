@@ -29,7 +29,7 @@ struct Host {
 impl Host {
     /// A host without an address.
     fn bare(port: MemoryPort) -> Self {
-        let (port, wire) = testing::shared(port);
+        let (port, wire) = port.split();
         Self {
             ipv6: Ipv6::new(testing::large(6), 1),
             link: Ethernet::new(Box::new(port)),
@@ -424,9 +424,9 @@ fn each_packet_that_is_not_for_us_has_its_reason() {
     }
     assert_eq!(host.dropped(Dropped::Source), 2);
     let group = "ff02::5".parse().unwrap();
-    assert!(host.ipv6.join(group) && !host.ipv6.join(PEER));
+    assert!(host.ipv6.join(group, at(0)) && !host.ipv6.join(PEER, at(0)));
     assert!(!received(host.receive(&to("ff02::5"))).unicast);
-    host.ipv6.leave(group);
+    host.ipv6.leave(group, at(0));
     assert!(host.receive(&to("ff02::5")).is_none());
     let bad = from_peer(|header| header.next = icmp::PROTOCOL, &[135, 0, 0, 0]);
     assert!(host.receive(&bad).is_none());

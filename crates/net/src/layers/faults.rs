@@ -312,7 +312,7 @@ mod tests {
 
     /// A port behind a network with this for both directions, and a clock that the test sets.
     fn faults(settings: Settings, seed: u64) -> (Faults<impl Fn() -> Instant>, Wire, Clock) {
-        let (port, wire) = testing::shared(MemoryPort::new("net"));
+        let (port, wire) = MemoryPort::new("net").split();
         let clock = Rc::new(Cell::new(at(0)));
         let time = clock.clone();
         let faults = Faults::new(Box::new(port), seed, move || time.get())

@@ -265,7 +265,7 @@ mod tests {
     use std::vec;
 
     fn trunk(port: MemoryPort) -> (Trunk, Wire) {
-        let (port, wire) = testing::shared(port);
+        let (port, wire) = port.split();
         (Trunk::new(Box::new(port)), wire)
     }
 

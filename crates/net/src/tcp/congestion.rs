@@ -1,5 +1,5 @@
 //! How much may be on its way: slow start and congestion avoidance (RFC 5681), by Reno or CUBIC
-//! (RFC 9438), and what leaves while a loss is repaired (RFC 6937). Integers only.
+//! (RFC 9438), and what leaves while a loss is repaired (RFC 9937). Integers only.
 
 use super::seq::Seq;
 use core::time::Duration;
@@ -31,7 +31,7 @@ enum Phase {
     /// Nothing is lost.
     #[default]
     Open,
-    /// What was lost is sent again (RFC 6937), until all before `until` has arrived.
+    /// What was lost is sent again (RFC 9937), until all before `until` has arrived.
     Recovery {
         until: Seq,
         /// Bytes that were on their way when it began ("RecoverFS").
@@ -52,6 +52,9 @@ pub struct Congestion {
     /// Below it, slow start ("ssthresh").
     threshold: u32,
     phase: Phase,
+    /// What was sent before the last repair ended ends here, until more is acknowledged
+    /// ("recover" of RFC 6582).
+    repaired: Option<Seq>,
     algorithm: Algorithm,
     cubic: Cubic,
     /// Bytes times window by which the window is due to grow, and has not yet.
@@ -76,6 +79,10 @@ struct Cubic {
 pub struct Delivery {
     /// Bytes that were not known to have arrived before.
     pub bytes: u32,
+    /// Whether the first of what was not acknowledged is, now.
+    pub advanced: bool,
+    /// Whether more was found to be lost.
+    pub lost: bool,
     /// Whether the window was what held the sender back (RFC 7661).
     pub limited: bool,
     /// Bytes of payload of a full segment.
@@ -93,6 +100,7 @@ impl Congestion {
             window: INITIAL_SEGMENTS * segment,
             threshold: WINDOW_MAX,
             phase: Phase::Open,
+            repaired: None,
             algorithm,
             cubic: Cubic::default(),
             credit: 0,
@@ -110,6 +118,11 @@ impl Congestion {
         self.threshold
     }
 
+    /// The same; `None` before there was a loss.
+    pub fn known_threshold(&self) -> Option<u32> {
+        (self.threshold < WINDOW_MAX).then_some(self.threshold)
+    }
+
     /// Whether a loss is being repaired.
     #[inline]
     pub fn is_recovering(&self) -> bool {
@@ -122,6 +135,26 @@ impl Congestion {
         matches!(self.phase, Phase::Recovery { until, .. } if una.is_before(until))
     }
 
+    /// Whether duplicates of `una` tell of something, from a peer without SACK: that more has
+    /// arrived while a loss is repaired, or of a new loss. They do not where they may answer what
+    /// was sent twice: no more is acknowledged than had left when the last repair began (RFC 6582,
+    /// 3.2, step 1, and 4.1).
+    pub fn may_tell(&self, una: Seq) -> bool {
+        match self.phase {
+            Phase::Recovery { .. } => true,
+            Phase::Loss { .. } => false,
+            Phase::Open => self.repaired.is_none_or(|until| until.is_before(una)),
+        }
+    }
+
+    /// Data is sent again that was too long for a path that has become narrower: no sign of
+    /// congestion, so that the window stays (RFC 1191, 6.4). `next`: the number behind all of it.
+    pub fn resend(&mut self, next: Seq) {
+        if !self.is_recovering() {
+            self.phase = Phase::Loss { until: next };
+        }
+    }
+
     /// Whether a loss is being repaired that the retransmission timer has found.
     pub fn is_after_timeout(&self) -> bool {
         matches!(self.phase, Phase::Loss { .. })
@@ -131,6 +164,11 @@ impl Congestion {
     /// still on its way. Whether a repair came to its end with it.
     #[inline]
     pub fn delivered(&mut self, delivery: Delivery, una: Seq, in_flight: u32) -> bool {
+        let ended = match self.phase {
+            Phase::Recovery { until, .. } | Phase::Loss { until } => Some(until),
+            Phase::Open => self.repaired,
+        };
+        self.repaired = ended.filter(|until| !until.is_before(una));
         match &mut self.phase {
             Phase::Open => {
                 self.grow(delivery);
@@ -163,10 +201,17 @@ impl Congestion {
                     let share = share.saturating_sub(u64::from(*out));
                     share.min(u64::from(WINDOW_MAX)) as u32
                 } else {
-                    // RFC 6937, 3: slow start reduction bound.
+                    // As many as have arrived, and one more where all goes well ("SafeACK").
                     let caught_up = delivered.saturating_sub(*out).max(delivery.bytes);
-                    let bound = caught_up.saturating_add(delivery.segment);
+                    let safe = delivery.advanced && !delivery.lost;
+                    let bound = caught_up.saturating_add(if safe { delivery.segment } else { 0 });
                     bound.min(self.threshold - in_flight)
+                };
+                // The first retransmission leaves at once.
+                let more = if *out == 0 {
+                    more.max(delivery.segment)
+                } else {
+                    more
                 };
                 self.window = in_flight.saturating_add(more).min(WINDOW_MAX);
                 false
@@ -245,7 +290,8 @@ impl Congestion {
 
     #[inline]
     fn grow(&mut self, delivery: Delivery) {
-        if !delivery.limited {
+        // While segments may be out of order or lost, it stays as it is (RFC 3042, 2).
+        if !delivery.limited || !delivery.advanced || delivery.lost {
             return;
         }
         if self.window < self.threshold {
@@ -329,6 +375,8 @@ mod tests {
     fn delivery(bytes: u32, now: u64) -> Delivery {
         Delivery {
             bytes,
+            advanced: true,
+            lost: false,
             limited: true,
             segment: SEGMENT,
             smoothed: Duration::from_millis(20),
@@ -383,7 +431,7 @@ mod tests {
             (in_flight, sent) = (in_flight + room - SEGMENT, sent + room);
             congestion.delivered(delivery(SEGMENT, MS), Seq(0), in_flight);
         }
-        // RFC 6937: half of what arrives, so that no burst follows and no silence comes before.
+        // RFC 9937: half of what arrives, so that no burst follows and no silence comes before.
         assert!((7000..=10_000).contains(&sent), "{sent}");
         congestion.lose(20_000, 16_000, Seq(30_000), SEGMENT);
         assert_eq!(

@@ -6,6 +6,7 @@ use super::rtt::RoundTrip;
 use super::segment::{HEADER_SIZE, SCALE_MAX, Segment, TIMESTAMPS_SIZE};
 use super::sent::Sent;
 use super::seq::Seq;
+use crate::counts::reasons;
 use core::time::Duration;
 use ports::Instant;
 
@@ -51,29 +52,30 @@ impl Default for Config {
     }
 }
 
-/// RFC 9293, 3.3.2. LISTEN and passive opening are the listener's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// SYN was sent.
-    SynSent,
-    /// SYN was sent and received, and is not acknowledged.
-    SynReceived,
-    /// Data flows both ways.
-    Established,
-    /// Our FIN is not acknowledged.
-    FinWait1,
-    /// Our FIN is acknowledged, and the peer may send.
-    FinWait2,
-    /// The peer's FIN has come, and we may send.
-    CloseWait,
-    /// Both FINs were sent, and ours is not acknowledged.
-    Closing,
-    /// The peer's FIN came first, and ours is not acknowledged.
-    LastAck,
-    /// All is done, and old segments may still be under way.
-    TimeWait,
-    /// There is no connection.
-    Closed,
+reasons! {
+    /// RFC 9293, 3.3.2. LISTEN and passive opening are the listener's.
+    pub enum State {
+        /// SYN was sent.
+        SynSent = "syn_sent",
+        /// SYN was sent and received, and is not acknowledged.
+        SynReceived = "syn_received",
+        /// Data flows both ways.
+        Established = "established",
+        /// Our FIN is not acknowledged.
+        FinWait1 = "fin_wait_1",
+        /// Our FIN is acknowledged, and the peer may send.
+        FinWait2 = "fin_wait_2",
+        /// The peer's FIN has come, and we may send.
+        CloseWait = "close_wait",
+        /// Both FINs were sent, and ours is not acknowledged.
+        Closing = "closing",
+        /// The peer's FIN came first, and ours is not acknowledged.
+        LastAck = "last_ack",
+        /// All is done, and old segments may still be under way.
+        TimeWait = "time_wait",
+        /// There is no connection.
+        Closed = "closed",
+    }
 }
 
 /// Why a connection ended before its time.
@@ -139,9 +141,15 @@ pub struct Connection {
     pub(super) peer_scale: u8,
     /// When a segment last left, in nanoseconds.
     pub(super) sent_at: u64,
+    /// Payload of a full segment when data last left, in bytes; 0 if none has.
+    pub(super) sent_full: u32,
     pub(super) sent: Sent,
     pub(super) round_trip: RoundTrip,
     pub(super) congestion: Congestion,
+    /// The most bytes that were on their way at once in this round trip, which ends when `used_to`
+    /// is acknowledged: how much of the congestion window is in use (RFC 7661, 4.1).
+    pub(super) used: u32,
+    pub(super) used_to: Seq,
     /// The tail was probed, and nothing new was acknowledged since.
     pub(super) probed: bool,
     /// A probe has repeated data, and nobody knows whether it was lost: what was sent ends here
@@ -256,6 +264,17 @@ pub struct Opening {
     pub mss: u16,
 }
 
+/// How our answer to a peer's SYN came to be acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Greeted {
+    /// It was sent once, so long ago: the first round trip (RFC 6298, 2.2).
+    Once(Duration),
+    /// It was sent again, so that little is known of the path (RFC 5681, 3.1; RFC 6298, 5.7).
+    Again,
+    /// Nobody knows: nothing was kept.
+    Unknown,
+}
+
 /// What a peer's SYN has told, and our answer to it: enough to make the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
@@ -308,9 +327,12 @@ impl Connection {
             peer_mss: opening.mss,
             peer_scale: 0,
             sent_at: 0,
+            sent_full: 0,
             sent: Sent::default(),
             round_trip: RoundTrip::default(),
             congestion: Congestion::new(config.algorithm, opening.mss.into()),
+            used: 0,
+            used_to: iss,
             probed: false,
             repeated_to: None,
             duplicates: 0,
@@ -334,7 +356,7 @@ impl Connection {
 
     /// A connection whose peer has acknowledged our answer to its SYN: that segment is to be
     /// [received](Self::receive) next.
-    pub fn accept(config: Config, agreed: &Agreed, now: Instant) -> Self {
+    pub fn accept(config: Config, agreed: &Agreed, greeted: Greeted, now: Instant) -> Self {
         let Opening { iss, .. } = agreed.opening;
         let mut connection = Self::connect(config, agreed.opening);
         connection.una = iss + 1;
@@ -345,6 +367,15 @@ impl Connection {
         connection.window_seq = agreed.irs;
         connection.window_ack = iss + 1;
         connection.offered = connection.expected + connection.config.receive.min(u16::MAX.into());
+        match greeted {
+            Greeted::Once(sample) => connection.round_trip.measured(sample, now.0),
+            Greeted::Again => {
+                connection.round_trip.begin_slowly();
+                let segment = connection.full_segment();
+                connection.congestion.begin_slowly(segment);
+            }
+            Greeted::Unknown => {}
+        }
         connection.rest(now);
         connection
     }
@@ -395,9 +426,12 @@ impl Connection {
     /// The user has read so many bytes, and there is room for more.
     pub fn read(&mut self, bytes: u32) {
         self.unread = (self.unread + bytes).min(self.expected);
-        // Worth an acknowledgement of its own (RFC 9293, 3.8.6.2.2)?
+        // Worth an acknowledgement of its own (RFC 9293, 3.8.6.2.2)? Only for a peer that has used
+        // up half of its window: others learn it with the next acknowledgement of data.
         let worth = (self.config.receive / 2).min(2 * self.full.max(1));
-        if self.offer() - self.offered >= worth && self.can_receive() {
+        let (offer, left) = (self.offer(), self.offered - self.expected);
+        let halved = offer - self.expected >= 2 * left;
+        if offer - self.offered >= worth && halved && self.can_receive() {
             self.due.ack = true;
         }
     }
@@ -405,6 +439,17 @@ impl Connection {
     /// The user sends no more: FIN follows behind what it has given.
     pub fn shutdown(&mut self) {
         self.finishing = true;
+    }
+
+    /// The user lets go of it: data that it has given still leaves, and nothing is read. One that
+    /// nobody has answered yet is forgotten (RFC 9293, 3.10.4, SYN-SENT).
+    pub fn leave(&mut self, now: Instant) {
+        if self.state == State::SynSent {
+            self.close(Some(Failure::Aborted));
+            return;
+        }
+        self.shutdown();
+        self.deafen(now);
     }
 
     /// The user reads no more: a peer that sends data from now on is reset (RFC 9293, 3.6.1).
@@ -513,6 +558,26 @@ impl Connection {
     /// The congestion window, in bytes.
     pub fn congestion_window(&self) -> u32 {
         self.congestion.window()
+    }
+
+    /// What is known of the path's round-trip time.
+    pub fn round_trip(&self) -> &RoundTrip {
+        &self.round_trip
+    }
+
+    /// What congestion control knows.
+    pub fn congestion(&self) -> &Congestion {
+        &self.congestion
+    }
+
+    /// The largest payload that the peer takes in a segment, in bytes.
+    pub fn peer_segment(&self) -> u16 {
+        self.peer_mss
+    }
+
+    /// Bytes that the peer takes behind what it has acknowledged.
+    pub fn send_window(&self) -> u32 {
+        self.window
     }
 
     /// What outlives it in TIME-WAIT: the next number of each side, and the timestamp to echo.

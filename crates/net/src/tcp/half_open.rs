@@ -1,6 +1,6 @@
 //! Connections that a peer has begun to open: what is kept of them, and what is not (RFC 4987).
 
-use super::connection::{Agreed, Config, Opening};
+use super::connection::{Agreed, Config, Greeted, Opening};
 use super::identity::{Ends, Purpose, Secret};
 use super::segment::{Flags, Options, Segment};
 use super::seq::Seq;
@@ -35,6 +35,8 @@ pub struct HalfOpen {
     repetitions: u8,
     /// When the answer is repeated, or the peer forgotten, in milliseconds.
     due: u32,
+    /// When the first answer was sent, in microseconds.
+    answered: u32,
 }
 
 impl HalfOpen {
@@ -52,6 +54,7 @@ impl HalfOpen {
             stamps: agreed.peer_stamp.is_some(),
             repetitions: 0,
             due: milliseconds(now + FIRST_WAIT),
+            answered: microseconds(now),
         }
     }
 
@@ -71,6 +74,17 @@ impl HalfOpen {
         }
     }
 
+    /// How it came to be acknowledged at `now`.
+    pub fn greeted(&self, now: Instant) -> Greeted {
+        match self.repetitions {
+            0 => {
+                let micros = microseconds(now).wrapping_sub(self.answered);
+                Greeted::Once(Duration::from_micros(micros.into()))
+            }
+            _ => Greeted::Again,
+        }
+    }
+
     /// When something is to be done about it, in milliseconds of the clock.
     pub fn due(&self) -> u32 {
         self.due
@@ -84,16 +98,30 @@ impl HalfOpen {
         self.repetitions <= REPETITIONS
     }
 
-    /// A segment of this connection, which is no SYN, has come: whether it opens it.
-    pub fn takes(&self, segment: &Segment) -> Taken {
+    /// A segment of this connection, which is no SYN, has come: whether it opens it (RFC 9293,
+    /// 3.10.7.4). `window`: the bytes that our answer has offered.
+    pub fn takes(&self, segment: &Segment, window: u32) -> Taken {
         let flags = segment.flags;
-        let in_window = segment.seq == self.irs + 1;
+        let from = self.irs + 1;
         if flags.rst {
-            return if in_window {
+            // RFC 5961, 3.2.
+            return if segment.seq == from {
                 Taken::Refused
             } else {
                 Taken::Ignored
             };
+        }
+        let (start, end) = (segment.seq, segment.end());
+        let begins = start.is_before(from + window);
+        let inside = match start == end {
+            true => begins && !start.is_before(from),
+            false => begins && from.is_before(end),
+        };
+        // PAWS (RFC 7323, 5.3, R1).
+        let stamp = segment.options.timestamps.filter(|_| self.stamps);
+        let old = |(value, _): (u32, u32)| (value.wrapping_sub(self.peer_stamp) as i32) < 0;
+        if !flags.syn && (!inside || stamp.is_some_and(old)) {
+            return Taken::Outside;
         }
         if !flags.ack {
             return Taken::Ignored;
@@ -118,6 +146,8 @@ pub enum Taken {
     Refused,
     /// The peer means another connection, and gets a RST.
     Wrong,
+    /// It lies outside of the window, and the peer is told where we are ([`place`]).
+    Outside,
     /// Nothing.
     Ignored,
 }
@@ -127,10 +157,34 @@ pub fn milliseconds(at: Instant) -> u32 {
     (at.0 / 1_000_000) as u32
 }
 
+/// It goes round in an hour, and nothing is half open for so long.
+fn microseconds(at: Instant) -> u32 {
+    (at.0 / 1000) as u32
+}
+
 /// The answer to a SYN (RFC 9293, 3.10.7.2).
 pub fn answer(config: &Config, ends: &Ends, agreed: &Agreed, now: Instant) -> Segment {
     let value = milliseconds(now).wrapping_add(agreed.opening.stamp_offset);
     with_stamp(config, ends, agreed, value)
+}
+
+/// Where we are: what answers a segment that lies outside of the window (RFC 9293, 3.10.7.4).
+pub fn place(config: &Config, ends: &Ends, agreed: &Agreed, now: Instant) -> Segment {
+    let answer = answer(config, ends, agreed, now);
+    let shift = answer.options.scale.unwrap_or(0);
+    Segment {
+        seq: answer.end(),
+        flags: Flags {
+            ack: true,
+            ..Flags::default()
+        },
+        window: answer.window >> shift,
+        options: Options {
+            timestamps: answer.options.timestamps,
+            ..Options::default()
+        },
+        ..answer
+    }
 }
 
 fn with_stamp(config: &Config, ends: &Ends, agreed: &Agreed, value: u32) -> Segment {
@@ -304,7 +358,7 @@ mod tests {
         let answer = answer(&Config::default(), &ends(), &agreed, NOW);
         assert_eq!((answer.source, answer.destination), (80, 50_000));
         assert_eq!((answer.ack, answer.options.mss), (Seq(1001), Some(1460)));
-        assert_eq!(half.takes(&ack(&answer)), Taken::Opens);
+        assert_eq!(half.takes(&ack(&answer), 1000), Taken::Opens);
         let mut now = NOW;
         let mut waits = std::vec::Vec::new();
         loop {
@@ -328,12 +382,21 @@ mod tests {
         let with = |change: fn(&mut Segment)| {
             let mut segment = good.clone();
             change(&mut segment);
-            half.takes(&segment)
+            half.takes(&segment, 1000)
         };
         assert_eq!(with(|_| {}), Taken::Opens);
         assert_eq!(with(|segment| segment.ack = segment.ack + 1), Taken::Wrong);
         assert_eq!(with(|segment| segment.flags.ack = false), Taken::Ignored);
         assert_eq!(with(|segment| segment.flags.rst = true), Taken::Refused);
+        assert_eq!(with(|segment| segment.seq = Seq(2000)), Taken::Opens);
+        for outside in [Seq(1000), Seq(2001), Seq(77_000)] {
+            let mut segment = good.clone();
+            segment.seq = outside;
+            assert_eq!(half.takes(&segment, 1000), Taken::Outside, "{outside:?}");
+        }
+        let mut old = good.clone();
+        old.options.timestamps = Some((76, 0));
+        assert_eq!(half.takes(&old, 1000), Taken::Outside, "its stamp is older");
         assert_eq!(
             with(|segment| (segment.flags.rst, segment.seq) = (true, Seq(5))),
             Taken::Ignored

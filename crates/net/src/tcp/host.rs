@@ -1,7 +1,9 @@
 //! All of TCP of one host: which connection a segment belongs to, who listens, and what leaves.
 
 use super::below::{self, Below, is_right, mss};
+use super::budget::{Budget, Used};
 use super::connection::{Config, Connection, NEVER, State};
+use super::counted::{Openings, Segments, Sums};
 use super::half_open::HalfOpen;
 use super::identity::{Ends, Secret};
 use super::input::{self, Dropped};
@@ -32,9 +34,9 @@ const TURN: usize = 4;
 pub(super) const HALF_OPEN_TICK: Duration = Duration::from_millis(250);
 /// Old connections that are forgotten in one go.
 const FORGET_MAX: usize = 64;
-/// RSTs and challenges for segments without a connection that leave in a second: more would serve
-/// whoever forges them (RFC 5961, 7).
-const RESETS_MAX: u32 = 1000;
+/// Answers to segments without a connection that leave in a second, be it RSTs or acknowledgements:
+/// more would serve whoever forges them (RFC 5961, 7).
+pub(super) const ANSWERS_MAX: u32 = 1000;
 /// A socket of [`Tcp`]. It means none any more once that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketId {
@@ -46,35 +48,6 @@ pub struct SocketId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenerId(pub(super) u32);
 
-/// What was counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Segments that came, good or not.
-    pub received: u64,
-    /// Segments that left; one that is cut below counts once.
-    pub sent: u64,
-    /// Segments among them whose data had left before.
-    pub sent_again: u64,
-    /// RSTs among them.
-    pub resets: u64,
-    /// Connections that peers have opened.
-    pub accepted: u64,
-    /// Answers to SYNs of which nothing was kept.
-    pub cookies: u64,
-    /// Segments dropped because they were malformed.
-    pub malformed: u64,
-    /// Segments dropped because their checksum was wrong.
-    pub bad_checksum: u64,
-    /// Segments dropped because there was no connection for them.
-    pub no_connection: u64,
-    /// SYNs and acknowledgements dropped because a listener's backlog was full.
-    pub backlog: u64,
-    /// Payloads dropped because the image's memory for them was used up.
-    pub memory: u64,
-    /// Segments dropped for any of the reasons of [`Dropped`].
-    pub dropped: [u64; Dropped::COUNT],
-}
-
 /// All of TCP of one host.
 pub struct Tcp {
     pub(super) config: Config,
@@ -83,6 +56,8 @@ pub struct Tcp {
     places: Vec<Place>,
     free: Vec<u32>,
     by_ends: HashTable<u32>,
+    /// Whose the last segment was: segments come in trains.
+    recent: u32,
     pub(super) half_open: HashMap<Ends, HalfOpen, Keyed>,
     pub(super) half_open_at: Instant,
     pub(super) time_waits: TimeWaits,
@@ -91,15 +66,15 @@ pub struct Tcp {
     timers: BTreeSet<(Instant, u32)>,
     /// Sockets that may have something to send.
     line: VecDeque<u32>,
-    /// Bytes that all queues may hold.
-    memory_max: usize,
-    memory: usize,
+    /// The memory of all queues.
+    pub(super) budget: Budget,
     /// Sockets that wait for memory, each once.
     starving: Vec<SocketId>,
     /// Connections that we have opened, for their ports.
     opened: u32,
-    resets: (Instant, u32),
-    pub(super) counts: Counts,
+    /// Answers to segments without a connection: since when, and how many.
+    answers: (Instant, u32),
+    pub(super) sums: Sums,
 }
 
 /// A hash whose key nobody knows, so that no peer can fill one place of a table.
@@ -152,6 +127,7 @@ impl Tcp {
             places: Vec::new(),
             free: Vec::new(),
             by_ends: HashTable::new(),
+            recent: 0,
             half_open: HashMap::with_hasher(hasher.clone()),
             half_open_at: NEVER,
             hasher,
@@ -159,23 +135,24 @@ impl Tcp {
             listeners: Vec::new(),
             timers: BTreeSet::new(),
             line: VecDeque::new(),
-            memory_max,
-            memory: 0,
+            budget: Budget::new(memory_max),
             starving: Vec::new(),
             opened: 0,
-            resets: (Instant::PAST, 0),
-            counts: Counts::default(),
+            answers: (Instant::PAST, 0),
+            sums: Sums::default(),
         }
-    }
-
-    /// What was counted.
-    pub fn counts(&self) -> &Counts {
-        &self.counts
     }
 
     /// All sockets.
     pub fn sockets(&self) -> impl Iterator<Item = &Socket> {
         self.places.iter().filter_map(|place| place.socket.as_ref())
+    }
+
+    /// Those from this place on, each with its place.
+    pub fn sockets_from(&self, first: u32) -> impl Iterator<Item = (u32, &Socket)> {
+        let places = self.places.get(first as usize..).unwrap_or_default();
+        let sockets = (first..).zip(places);
+        sockets.filter_map(|(place, slot)| Some((place, slot.socket.as_ref()?)))
     }
 
     /// The socket.
@@ -216,6 +193,7 @@ impl Tcp {
             let ends = Ends::new(local, remote);
             if self.place_of(&ends).is_none() && !self.is_heard(local) {
                 let opening = self.secret.opening(&ends, mss, now);
+                self.sums.openings.add(Openings::Active);
                 return Ok(self.insert(ends, Connection::connect(self.config, opening)));
             }
         }
@@ -228,9 +206,13 @@ impl Tcp {
 
     fn place_of(&self, ends: &Ends) -> Option<u32> {
         let same = |place: &u32| {
-            let socket = self.places[*place as usize].socket.as_ref();
+            let place = self.places.get(*place as usize);
+            let socket = place.and_then(|place| place.socket.as_ref());
             socket.is_some_and(|socket| socket.ends == *ends)
         };
+        if same(&self.recent) {
+            return Some(self.recent);
+        }
         self.by_ends.find(self.hasher.hash_one(ends), same).copied()
     }
 
@@ -256,6 +238,7 @@ impl Tcp {
         };
         self.by_ends
             .insert_unique(hasher.hash_one(ends), place, hash);
+        self.sums.states.add(State::SynSent);
         self.stand_in_line(place);
         SocketId {
             place,
@@ -267,7 +250,8 @@ impl Tcp {
         let slot = &mut self.places[place as usize];
         if let Some(socket) = slot.socket.take() {
             slot.generation = slot.generation.wrapping_add(1);
-            self.memory -= socket.memory();
+            self.sums.states.take(socket.counted);
+            self.budget.change(socket.used(), Used::default());
             self.timers.remove(&(socket.armed, place));
             self.free.push(place);
             let hash = self.hasher.hash_one(socket.ends);
@@ -288,10 +272,10 @@ impl Tcp {
     /// Lets `work` change a socket; what follows from it is done.
     fn with<T>(&mut self, id: SocketId, work: impl FnOnce(&mut Socket) -> T) -> Option<T> {
         let socket = self.socket_mut(id)?;
-        let before = socket.memory();
+        let before = socket.used();
         let result = work(socket);
-        let after = socket.memory();
-        self.memory = self.memory - before + after;
+        let after = socket.used();
+        self.budget.change(before, after);
         self.stand_in_line(id.place);
         Some(result)
     }
@@ -310,20 +294,23 @@ impl Tcp {
 
     /// How many bytes a socket takes now, at most; waits until it is one.
     fn poll_room(&mut self, id: SocketId, context: &mut Context<'_>) -> Poll<Result<usize, Error>> {
-        let memory = self.memory_max.saturating_sub(self.memory);
+        let budget = self.budget;
         let Some(socket) = self.socket_mut(id) else {
             return Poll::Ready(Err(Error::Closed));
         };
-        let room = socket.poll_room(memory, context);
-        if room.is_pending() && memory == 0 && !core::mem::replace(&mut socket.starves, true) {
+        let (before, free) = (socket.used(), budget.free());
+        let room = socket.poll_room(free, budget.share(before), context);
+        let after = socket.used();
+        if room.is_pending() && free == 0 && !core::mem::replace(&mut socket.starves, true) {
             self.starving.push(id);
         }
+        self.budget.change(before, after);
         room
     }
 
     /// Wakes those who wait for memory, once there is some.
     fn feed(&mut self) {
-        if self.memory < self.memory_max {
+        if self.budget.free() > 0 {
             for id in core::mem::take(&mut self.starving) {
                 if let Some(socket) = self.socket_mut(id) {
                     socket.feed();
@@ -416,6 +403,14 @@ impl Tcp {
         }
     }
 
+    /// The path of a connection between these ends has become narrower: what was too long for it is
+    /// sent again at once (RFC 1191, 6.4).
+    pub fn narrowed(&mut self, ends: &Ends) {
+        if let Some(place) = self.place_of(ends) {
+            self.stand_in_line(place);
+        }
+    }
+
     /// Sends no more; what was queued is sent before.
     pub fn shutdown(&mut self, id: SocketId) {
         self.with(id, |socket| socket.connection.shutdown());
@@ -438,13 +433,13 @@ impl Tcp {
     pub fn leave(&mut self, id: SocketId, now: Instant) {
         self.with(id, |socket| {
             socket.left = true;
-            socket.connection.shutdown();
-            socket.connection.deafen(now);
+            socket.connection.leave(now);
             socket.caught_up();
         });
     }
 
     /// Takes in a segment that came from `source` to `destination`: `frame` from TCP's header on.
+    /// Whether it shows that what we send arrives (RFC 4861, 7.3.1).
     pub fn receive(
         &mut self,
         below: &mut impl Below,
@@ -452,24 +447,29 @@ impl Tcp {
         destination: IpAddr,
         frame: Frame,
         now: Instant,
-    ) {
-        self.counts.received += 1;
+    ) -> bool {
+        self.sums.segments.add(Segments::Received);
         let (segment, header) = match Segment::parse(frame.bytes()) {
             Ok(parsed) => parsed,
             Err(Malformed::Short | Malformed::HeaderLength | Malformed::Option) => {
-                self.counts.malformed += 1;
-                return;
+                self.sums.dropped.add(Dropped::Malformed);
+                return false;
             }
         };
         if frame.offload().checksum.is_none() && !is_right(source, destination, frame.bytes()) {
-            self.counts.bad_checksum += 1;
-            return;
+            self.sums.dropped.add(Dropped::Checksum);
+            return false;
         }
         let ends = Ends::of(source, destination, &segment);
         if let Some(place) = self.place_of(&ends) {
-            self.deliver(below, place, &segment, frame, header, now);
+            self.recent = place;
+            self.deliver(below, place, &segment, frame, header, now)
         } else if let Some(opened) = self.greet(below, &ends, &segment, now) {
+            // It acknowledges our answer.
             self.deliver(below, opened.place, &segment, frame, header, now);
+            true
+        } else {
+            false
         }
     }
 
@@ -481,34 +481,40 @@ impl Tcp {
         frame: Frame,
         header: usize,
         now: Instant,
-    ) {
-        let full = self.memory + segment.len as usize > self.memory_max;
+    ) -> bool {
+        let full = !self.budget.takes(segment.len as usize);
         let Some(socket) = &mut self.places[place as usize].socket else {
-            return;
+            return false;
         };
+        let acknowledged = socket.connection.una;
         if full && segment.len > 0 {
             // The peer sends it again, more slowly. Its acknowledgement is heard all the same.
-            self.counts.memory += 1;
+            self.sums.dropped.add(Dropped::Memory);
             let mut bare = segment.clone();
             (bare.len, bare.flags.fin) = (0, false);
-            let before = socket.memory();
+            let before = socket.used();
             socket.connection.receive(&bare, now);
             socket.caught_up();
-            self.memory = self.memory - before + socket.memory();
+            let arrives = socket.connection.una != acknowledged;
+            let after = socket.used();
+            self.budget.change(before, after);
             self.stand_in_line(place);
-            return;
+            return arrives;
         }
-        let before = socket.memory();
+        let before = socket.used();
         let outcome = socket.arrived(segment, frame, header, now);
         let ends = socket.ends;
-        self.memory = self.memory - before + socket.memory();
+        // New data says so of our acknowledgements.
+        let arrives = socket.connection.una != acknowledged || outcome.keep.is_some();
+        self.budget.change(before, socket.used());
         if let Some(reason) = outcome.dropped {
-            self.counts.dropped[reason as usize] += 1;
+            self.sums.dropped.add(reason);
         }
         if outcome.reset {
             self.reset(below, &ends, segment, now);
         }
         self.stand_in_line(place);
+        arrives
     }
 
     pub(super) fn reset(
@@ -521,21 +527,27 @@ impl Tcp {
         let Some(reset) = input::reset_for(segment) else {
             return;
         };
-        let (since, count) = &mut self.resets;
-        if now - *since >= Duration::from_secs(1) {
-            (*since, *count) = (now, 0);
-        }
-        *count += 1;
-        if *count <= RESETS_MAX {
-            self.counts.resets += 1;
+        if self.may_answer(now) {
+            self.sums.segments.add(Segments::Resets);
             self.send_bare(below, ends, &reset);
         }
     }
 
+    /// Whether a segment without a connection may be answered; each is asked for once.
+    pub(super) fn may_answer(&mut self, now: Instant) -> bool {
+        let (since, count) = &mut self.answers;
+        if now - *since >= Duration::from_secs(1) {
+            (*since, *count) = (now, 0);
+        }
+        *count = count.saturating_add(1);
+        *count <= ANSWERS_MAX
+    }
+
     /// Sends a segment without data; if it does not leave, it is lost.
     pub(super) fn send_bare(&mut self, below: &mut impl Below, ends: &Ends, segment: &Segment) {
-        let left = below::send(below, ends, segment, 0, |_| {});
-        self.counts.sent += u64::from(left.is_ok());
+        if below::send(below, ends, segment, 0, |_| {}).is_ok() {
+            self.sums.segments.add(Segments::Sent);
+        }
     }
 
     /// Lets all sockets send that have something. `false` if the layer below has no buffer, and
@@ -588,9 +600,9 @@ impl Tcp {
             if left == Err(Unsent::NoBuffer) {
                 return Err(NoBuffer);
             }
-            self.counts.sent += 1;
-            self.counts.sent_again += u64::from(again && segment.sequence_len() > 0);
-            self.counts.resets += u64::from(segment.flags.rst);
+            let again = again && segment.sequence_len() > 0;
+            self.sums.sent(again, segment.flags.rst);
+            socket.again = socket.again.saturating_add(again.into());
             socket.connection.sent(&segment, limits, now);
         }
         Ok(true)
@@ -603,7 +615,10 @@ impl Tcp {
             return;
         };
         socket.caught_up();
-        match socket.connection.state() {
+        self.sums.states.take(socket.counted);
+        socket.counted = socket.connection.state();
+        self.sums.states.add(socket.counted);
+        match socket.counted {
             State::Closed if socket.left => self.remove(place),
             State::TimeWait if socket.left => {
                 self.time_waits

@@ -3,13 +3,15 @@
 use super::connection::Opening;
 use super::segment::Segment;
 use super::seq::Seq;
-use core::hash::Hasher;
+use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use ports::Instant;
 use siphasher::sip::SipHasher13;
+use zerocopy::{Immutable, IntoBytes};
 
 /// Both ends of a connection. IPv4 addresses are mapped into IPv6 (RFC 4291, 2.5.5.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoBytes, Immutable)]
+#[repr(C)]
 pub struct Ends {
     local: [u8; 16],
     remote: [u8; 16],
@@ -49,6 +51,14 @@ impl Ends {
     }
 }
 
+impl Hash for Ends {
+    /// All of it at once: it is done for each segment.
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self.as_bytes());
+    }
+}
+
 fn mapped(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -80,10 +90,7 @@ impl Secret {
     pub(super) fn number(&self, purpose: Purpose, ends: &Ends, more: [u32; 3]) -> u64 {
         let mut hasher = SipHasher13::new_with_key(&self.0);
         hasher.write_u8(purpose as u8);
-        hasher.write(&ends.local);
-        hasher.write(&ends.remote);
-        hasher.write_u16(ends.local_port);
-        hasher.write_u16(ends.remote_port);
+        ends.hash(&mut hasher);
         more.iter().for_each(|number| hasher.write_u32(*number));
         hasher.finish()
     }

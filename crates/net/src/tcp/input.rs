@@ -5,6 +5,7 @@ use super::connection::{Agreed, Connection, Failure, NEVER, Opening, Stamps, Sta
 use super::segment::{Flags, SackBlock, Segment};
 use super::sent::{Arrived, Path};
 use super::seq::Seq;
+use crate::counts::reasons;
 use core::time::Duration;
 use ports::Instant;
 
@@ -30,30 +31,36 @@ pub struct Keep {
     pub at: Seq,
 }
 
-/// Why a segment, or its payload, was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dropped {
-    /// Its timestamp is older than that of another one (RFC 7323, 5.3), or missing.
-    Stamp,
-    /// It lies outside of the window.
-    OutsideWindow,
-    /// It acknowledges what was never sent, or long ago (RFC 5961, 5).
-    BadAck,
-    /// A RST or SYN that may be forged (RFC 5961, 3 and 4).
-    Forged,
-    /// It has no ACK.
-    NoAck,
-    /// All of its data had arrived before.
-    Duplicate,
-    /// There are too many holes.
-    Holes,
-    /// Data behind the end, or for a user that reads no more.
-    Unwanted,
-}
-
-impl Dropped {
-    /// How many reasons there are.
-    pub const COUNT: usize = Self::Unwanted as usize + 1;
+reasons! {
+    /// Why a segment, or its payload, was not taken.
+    pub enum Dropped {
+        /// Its timestamp is older than that of another one (RFC 7323, 5.3), or missing.
+        Stamp = "tcp_stamp",
+        /// It lies outside of the window.
+        OutsideWindow = "tcp_outside_window",
+        /// It acknowledges what was never sent, or long ago (RFC 5961, 5).
+        BadAck = "tcp_bad_ack",
+        /// A RST or SYN that may be forged (RFC 5961, 3 and 4).
+        Forged = "tcp_forged",
+        /// It has no ACK.
+        NoAck = "tcp_no_ack",
+        /// All of its data had arrived before.
+        Duplicate = "tcp_duplicate",
+        /// There are too many holes.
+        Holes = "tcp_holes",
+        /// Data behind the end, or for a user that reads no more.
+        Unwanted = "tcp_unwanted",
+        /// It is malformed.
+        Malformed = "tcp_malformed",
+        /// Its checksum is wrong.
+        Checksum = "tcp_checksum",
+        /// There is no connection for it.
+        NoConnection = "tcp_no_connection",
+        /// It opens a connection, and too many wait for their listener already.
+        Backlog = "tcp_backlog",
+        /// The image's memory for payload is used up.
+        Memory = "tcp_memory",
+    }
 }
 
 /// What becomes of a segment.
@@ -317,7 +324,6 @@ impl Connection {
             self.challenge(segment, now);
             return false;
         }
-        let was_in_flight = self.sent.in_flight();
         let newly = ack - self.una;
         let mut arrived = Arrived::default();
         if newly > 0 {
@@ -328,6 +334,7 @@ impl Connection {
             self.small_end = self.small_end.max(ack);
         }
         let mut repeats = 0;
+        let lost_before = self.sent.lost();
         if self.sack {
             let told = self.take_sack(segment, now);
             arrived.bytes += told.bytes;
@@ -337,16 +344,14 @@ impl Connection {
             repeats = self.count_duplicates(segment, newly, &mut arrived);
         }
         let window_moved = self.take_window(segment);
+        let lost = self.find_losses(now) || !self.sack && self.sent.lost() > lost_before;
         if repeats > 0 {
-            let told = Arrived {
-                bytes: repeats,
-                ..arrived
-            };
-            self.progress(told, newly, was_in_flight, now);
-        } else if arrived.bytes > 0 || newly > 0 {
-            self.progress(arrived, newly, was_in_flight, now);
+            arrived.bytes = repeats;
         }
-        self.repair(now);
+        if arrived.bytes > 0 || newly > 0 {
+            self.progress(arrived, newly > 0, lost, now);
+        }
+        self.begin_repair();
         if self.sent.is_empty() || self.window == 0 {
             // It answers probes (RFC 9293, 3.8.6.1).
             self.timers.silent = NEVER;
@@ -435,7 +440,7 @@ impl Connection {
 
     /// Without SACK, an acknowledgement that repeats itself says that something has arrived
     /// (RFC 5681, 2): while a loss is repaired, a full segment, which counts then and not once more
-    /// when it is acknowledged (RFC 6937, 3).
+    /// when it is acknowledged (RFC 9937, 3).
     fn count_duplicates(&mut self, segment: &Segment, newly: u32, arrived: &mut Arrived) -> u32 {
         let repeats = segment.ack == self.una
             && segment.sequence_len() == 0
@@ -444,18 +449,18 @@ impl Connection {
         let full = self.full_segment();
         let mut told = 0;
         if newly > 0 {
+            // All but the first of the segments had made duplicates.
+            let before = self.duplicates;
+            let left = before.saturating_sub(newly.div_ceil(full) - 1);
+            arrived.bytes = newly.saturating_sub((before - left) * full);
             if self.congestion.is_repairing(self.una) {
-                // A partial acknowledgement: the next hole (RFC 6582, 3.2, step 3). All but the
-                // first of the segments had made duplicates.
-                let before = self.duplicates;
-                self.duplicates = before.saturating_sub(newly.div_ceil(full) - 1);
-                arrived.bytes = newly.saturating_sub((before - self.duplicates) * full);
+                // A partial acknowledgement: the next hole (RFC 6582, 3.2, step 3).
+                self.duplicates = left;
                 self.sent.first_is_lost(full);
             } else {
                 self.duplicates = 0;
             }
-        } else if repeats && !self.congestion.is_after_timeout() {
-            // After a timeout, they answer what was sent twice (RFC 6582, 4.1).
+        } else if repeats && self.congestion.may_tell(self.una) {
             self.duplicates = self.duplicates.saturating_add(1);
             if self.duplicates == DUPLICATES {
                 self.sent.first_is_lost(full);
@@ -475,7 +480,7 @@ impl Connection {
     /// Bytes that are on their way. A peer without SACK tells of those that have arrived by
     /// repeating itself.
     #[inline]
-    pub(super) fn in_flight(&self) -> u32 {
+    pub fn in_flight(&self) -> u32 {
         let told = self.duplicates.saturating_mul(self.full_segment());
         self.sent.in_flight().saturating_sub(told)
     }
@@ -503,24 +508,26 @@ impl Connection {
     }
 
     /// Data has arrived at the peer.
-    fn progress(&mut self, arrived: Arrived, newly: u32, was_in_flight: u32, now: Instant) {
+    fn progress(&mut self, arrived: Arrived, advanced: bool, lost: bool, now: Instant) {
         if let Some(sample) = arrived.round_trip {
             self.round_trip.measured(sample, now.0);
         }
-        if newly > 0 {
+        if advanced {
             self.round_trip.heard();
         }
         let segment = self.full_segment();
         let window = self.congestion.window();
         let slow_start = window < self.congestion.threshold();
-        let used = if slow_start {
-            2 * was_in_flight
-        } else {
-            was_in_flight + segment
+        // RFC 7661, 4.1: slow start goes on where more than half is in use.
+        let limited = match slow_start {
+            true => self.used > window / 2,
+            false => self.used + segment >= window,
         };
         let delivery = Delivery {
             bytes: arrived.bytes,
-            limited: used >= window,
+            advanced,
+            lost,
+            limited,
             segment,
             smoothed: self.round_trip.smoothed().unwrap_or_default(),
             now: now.0,
@@ -537,7 +544,14 @@ impl Connection {
 
     /// Finds what is lost, and begins to repair it.
     pub(super) fn repair(&mut self, now: Instant) {
+        self.find_losses(now);
+        self.begin_repair();
+    }
+
+    /// Finds what later segments have overtaken; whether there was any.
+    fn find_losses(&mut self, now: Instant) -> bool {
         self.timers.reorder = NEVER;
+        let mut lost = false;
         if self.sack && (self.sent.sacked() > 0 || self.congestion.is_recovering()) {
             let path = Path {
                 segment: self.full_segment(),
@@ -547,7 +561,12 @@ impl Connection {
             };
             let losses = self.sent.look_for_losses(path, now.0);
             self.timers.reorder = losses.again_at.map_or(NEVER, Instant);
+            lost = losses.bytes > 0;
         }
+        lost
+    }
+
+    fn begin_repair(&mut self) {
         if self.sent.lost() > 0 {
             let (flight, in_flight) = (self.next - self.una, self.in_flight());
             let segment = self.full_segment();

@@ -1,10 +1,12 @@
 //! Connections that peers open: who listens, and who has begun (RFC 9293, 3.10.7.2; RFC 4987).
 
 use super::below::{Below, mss};
-use super::connection::{Agreed, Connection, NEVER};
+use super::connection::{Agreed, Connection, Greeted, NEVER};
+use super::counted::{Openings, Segments};
 use super::half_open::{self, HalfOpen, Taken};
 use super::host::{HALF_OPEN_MAX, HALF_OPEN_TICK, ListenerId, SocketId, Tcp, Unusable};
 use super::identity::Ends;
+use super::input::Dropped;
 use super::segment::Segment;
 use super::socket::wake;
 use super::time_wait::Answer;
@@ -32,7 +34,33 @@ impl Listener {
     }
 }
 
+/// What can be seen of a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Where it listens.
+    pub local: SocketAddr,
+    /// Connections that wait to be accepted.
+    pub waiting: usize,
+    /// How many may wait.
+    pub backlog: usize,
+}
+
 impl Tcp {
+    /// The listeners from this place on, each with its place.
+    pub fn listeners_from(&self, first: u32) -> impl Iterator<Item = (u32, Shown)> {
+        let places = self.listeners.get(first as usize..).unwrap_or_default();
+        let listeners = (first..).zip(places);
+        listeners.filter_map(|(place, listener)| {
+            let listener = listener.as_ref()?;
+            let shown = Shown {
+                local: listener.local,
+                waiting: listener.ready.len(),
+                backlog: listener.backlog,
+            };
+            Some((place, shown))
+        })
+    }
+
     /// Waits for connections to `local`, of which at most `backlog` wait to be accepted.
     ///
     /// # Errors
@@ -115,39 +143,19 @@ impl Tcp {
             .receive(ends, segment, &self.secret, &self.hasher, now);
         match old {
             Some(Answer::Segment(answer)) => {
-                self.send_bare(below, ends, &answer);
+                if self.may_answer(now) {
+                    self.send_bare(below, ends, &answer);
+                }
                 return None;
             }
             Some(Answer::Nothing) => return None,
             Some(Answer::Reopens) | None => {}
         }
-        if let Some(half) = self.half_open.get(ends) {
-            let flags = segment.flags;
-            if flags.syn && !flags.ack && !flags.rst {
-                // Where a peer has begun anew, it resets what it does not know (RFC 9293, 3.5.1).
-                let agreed = half.agreed(&self.secret, ends);
-                let answer = half_open::answer(&self.config, ends, &agreed, now);
-                self.send_bare(below, ends, &answer);
-                return None;
-            }
-            return match half.takes(segment) {
-                Taken::Opens => {
-                    let agreed = half.agreed(&self.secret, ends);
-                    self.open(ends, &agreed, true, now)
-                }
-                Taken::Refused => {
-                    self.forget_half_open(ends);
-                    None
-                }
-                Taken::Wrong => {
-                    self.reset(below, ends, segment, now);
-                    None
-                }
-                Taken::Ignored => None,
-            };
+        if let Some(half) = self.half_open.get(ends).copied() {
+            return self.greet_again(below, ends, &half, segment, now);
         }
         let Some(listener) = self.listener(ends.local()) else {
-            self.counts.no_connection += 1;
+            self.sums.dropped.add(Dropped::NoConnection);
             self.reset(below, ends, segment, now);
             return None;
         };
@@ -157,10 +165,41 @@ impl Tcp {
         }
         let mss = mss(below.limits(ends.remote().ip()));
         if let Some(agreed) = half_open::returned(&self.secret, ends, segment, mss, now) {
-            return self.open(ends, &agreed, false, now);
+            return self.open(ends, &agreed, None, now);
         }
-        self.counts.no_connection += 1;
+        self.sums.dropped.add(Dropped::NoConnection);
         self.reset(below, ends, segment, now);
+        None
+    }
+
+    /// A segment of a peer that has begun to open a connection; the socket that it opens.
+    fn greet_again(
+        &mut self,
+        below: &mut impl Below,
+        ends: &Ends,
+        half: &HalfOpen,
+        segment: &Segment,
+        now: Instant,
+    ) -> Option<SocketId> {
+        let agreed = half.agreed(&self.secret, ends);
+        let flags = segment.flags;
+        if flags.syn && !flags.ack && !flags.rst {
+            // Where a peer has begun anew, it resets what it does not know (RFC 9293, 3.5.1).
+            let answer = half_open::answer(&self.config, ends, &agreed, now);
+            self.send_bare(below, ends, &answer);
+            return None;
+        }
+        let window = self.config.receive.min(u16::MAX.into());
+        match half.takes(segment, window) {
+            Taken::Opens => return self.open(ends, &agreed, Some(half.greeted(now)), now),
+            Taken::Refused => self.forget_half_open(ends),
+            Taken::Wrong => self.reset(below, ends, segment, now),
+            Taken::Outside if self.may_answer(now) => {
+                let place = half_open::place(&self.config, ends, &agreed, now);
+                self.send_bare(below, ends, &place);
+            }
+            Taken::Outside | Taken::Ignored => {}
+        }
         None
     }
 
@@ -178,11 +217,11 @@ impl Tcp {
             return;
         };
         if listener.ready.len() >= listener.backlog {
-            self.counts.backlog += 1;
+            self.sums.dropped.add(Dropped::Backlog);
             return;
         }
         if listener.half_open >= listener.backlog || self.half_open.len() >= HALF_OPEN_MAX {
-            self.counts.cookies += 1;
+            self.sums.segments.add(Segments::Cookies);
             let (secret, config) = (&self.secret, &self.config);
             let answer = half_open::cookie(secret, config, ends, syn, mss, now);
             self.send_bare(below, ends, &answer);
@@ -206,12 +245,13 @@ impl Tcp {
         }
     }
 
-    /// A peer has acknowledged our answer to its SYN; `None` if nobody has room for it.
+    /// A peer has acknowledged our answer to its SYN, of which something was `kept` or not; `None`
+    /// if nobody has room for it.
     fn open(
         &mut self,
         ends: &Ends,
         agreed: &Agreed,
-        was_kept: bool,
+        kept: Option<Greeted>,
         now: Instant,
     ) -> Option<SocketId> {
         let at = self.listener(ends.local())?;
@@ -220,14 +260,15 @@ impl Tcp {
             .is_none_or(|l| l.ready.len() >= l.backlog);
         if full {
             // The peer sends its data again, and its acknowledgement with it.
-            self.counts.backlog += 1;
+            self.sums.dropped.add(Dropped::Backlog);
             return None;
         }
-        if was_kept {
+        if kept.is_some() {
             self.forget_half_open(ends);
         }
-        let id = self.insert(*ends, Connection::accept(self.config, agreed, now));
-        self.counts.accepted += 1;
+        let greeted = kept.unwrap_or(Greeted::Unknown);
+        let id = self.insert(*ends, Connection::accept(self.config, agreed, greeted, now));
+        self.sums.openings.add(Openings::Passive);
         if let Some(listener) = &mut self.listeners[at] {
             listener.ready.push_back(id);
             wake(&mut listener.waker);

@@ -29,6 +29,15 @@ impl Connection {
         if self.state == State::Closed {
             return None;
         }
+        let full = self.segment_size(limits);
+        if full < self.sent_full {
+            // RFC 1191, 6.4: at once, and not when the timer finds it.
+            self.sent_full = full;
+            self.sent.longer_is_lost(full);
+            if self.sent.lost() > 0 {
+                self.congestion.resend(self.next);
+            }
+        }
         if let Some((start, end)) = self.range(limits, now) {
             return Some(self.segment(start, end, limits, now));
         }
@@ -281,7 +290,14 @@ impl Connection {
                 _ => {}
             }
         }
+        if segment.len > 0 {
+            self.sent_full = self.segment_size(limits);
+        }
         self.congestion.sent(end - start);
+        let in_flight = self.in_flight();
+        if !self.una.is_before(self.used_to) || in_flight > self.used {
+            (self.used, self.used_to) = (in_flight, self.next);
+        }
         self.sent_at = now.0;
         if self.timers.silent == NEVER {
             self.timers.silent = now;
@@ -320,12 +336,8 @@ impl Connection {
         if self.next - self.una <= self.full_segment() {
             wait += ACK_DELAY_MAX;
         }
-        let at = now + wait;
-        self.timers.tail = if at < self.timers.retransmit {
-            at
-        } else {
-            NEVER
-        };
+        // Where the retransmission timer would be first, the probe takes its place.
+        self.timers.tail = (now + wait).min(self.timers.retransmit);
     }
 
     /// Nothing may leave: a closed window is probed (RFC 9293, 3.8.6.1).
@@ -370,12 +382,12 @@ impl Connection {
         if self.timers.reorder <= now {
             self.repair(now);
         }
-        if self.timers.retransmit <= now {
-            self.retransmit(now);
-        } else if self.timers.tail <= now {
+        if self.timers.tail <= now && self.timers.tail <= self.timers.retransmit {
             self.timers.tail = NEVER;
             self.timers.retransmit = now + self.round_trip.timeout();
             self.due.tail = !self.sent.is_empty();
+        } else if self.timers.retransmit <= now {
+            self.retransmit(now);
         }
         if self.timers.keep_alive <= now {
             self.keep_alive(now);

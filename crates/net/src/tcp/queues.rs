@@ -9,11 +9,14 @@ use device::Frame;
 
 /// Bytes of one piece of what is written from a slice.
 const PIECE: usize = 16 << 10;
-/// A payload that is shorter is copied out of its frame, so that the frame's buffer, of 64 KiB
-/// where large frames arrive, comes free.
-const KEPT_MIN: u32 = 8 << 10;
-/// Frames that one connection keeps at most; more are copied out of.
-const FRAMES_MAX: usize = 8;
+/// A frame stays as it came if its payload fills at least this part of its buffer: one of 64 KiB is
+/// not held by a short segment.
+const FILLED_PART: usize = 8;
+/// And only while this part of the port's buffers is free for what arrives and leaves: then payload
+/// is copied out, and readers that are slow hold no buffer of others.
+const FREE_PART: usize = 3;
+/// Room for so many pieces stays with an idle connection: one that keeps up asks for no memory.
+const PIECES_KEPT: usize = 4;
 
 /// Bytes to be sent.
 #[derive(Debug, Default)]
@@ -137,6 +140,37 @@ pub struct Payload {
     len: usize,
 }
 
+impl Payload {
+    /// Whether it may wait in the buffer in which it came.
+    fn may_stay(&self) -> bool {
+        let Arrived::Frame(frame) = &self.arrived else {
+            return true;
+        };
+        let pool = frame.pool();
+        self.len * FILLED_PART >= pool.frame_bytes_max() && pool.free() * FREE_PART >= pool.count()
+    }
+}
+
+impl From<Frame> for Payload {
+    fn from(frame: Frame) -> Self {
+        Self {
+            skip: 0,
+            len: frame.len(),
+            arrived: Arrived::Frame(frame),
+        }
+    }
+}
+
+impl From<Bytes> for Payload {
+    fn from(bytes: Bytes) -> Self {
+        Self {
+            skip: 0,
+            len: bytes.len(),
+            arrived: Arrived::Copied(bytes),
+        }
+    }
+}
+
 impl core::ops::Deref for Payload {
     type Target = [u8];
 
@@ -170,8 +204,6 @@ impl Buf for Payload {
 pub struct ReceiveQueue {
     /// In order of their places, none of which overlap.
     pieces: VecDeque<(Seq, Payload)>,
-    /// Pieces that are frames.
-    frames: usize,
     bytes: usize,
 }
 
@@ -186,9 +218,12 @@ impl ReceiveQueue {
         };
         let mut at = at;
         // Behind the last one whose place is not behind; mostly the last of all.
-        let index = self
-            .pieces
-            .partition_point(|(start, _)| !at.is_before(*start));
+        let index = match self.pieces.back() {
+            Some((start, _)) if at.is_before(*start) => self
+                .pieces
+                .partition_point(|(start, _)| !at.is_before(*start)),
+            _ => self.pieces.len(),
+        };
         if let Some((start, before)) = index.checked_sub(1).map(|last| &self.pieces[last]) {
             let end = *start + before.len as u32;
             let overlap = (end - at) as usize;
@@ -210,23 +245,19 @@ impl ReceiveQueue {
             }
             if let Some((_, covered)) = self.pieces.remove(index) {
                 self.bytes -= covered.len;
-                self.forget(&covered);
             }
         }
         if piece.len == 0 {
             return;
         }
-        if piece.len < KEPT_MIN as usize || self.frames >= FRAMES_MAX {
-            piece = Payload {
-                len: piece.len,
-                skip: 0,
-                arrived: Arrived::Copied(Bytes::copy_from_slice(&piece)),
-            };
-        } else {
-            self.frames += 1;
+        if !piece.may_stay() {
+            piece = Bytes::copy_from_slice(&piece).into();
         }
         self.bytes += piece.len;
-        self.pieces.insert(index, (at, piece));
+        match index == self.pieces.len() {
+            true => self.pieces.push_back((at, piece)),
+            false => self.pieces.insert(index, (at, piece)),
+        }
     }
 
     /// Bytes that are kept.
@@ -242,7 +273,7 @@ impl ReceiveQueue {
         }
         let (_, first) = self.pieces.pop_front()?;
         self.bytes -= first.len;
-        self.forget(&first);
+        self.rest();
         Some(first)
     }
 
@@ -258,22 +289,18 @@ impl ReceiveQueue {
             filled += count;
             first.advance(count);
             *at = *at + count as u32;
-            if first.len == 0
-                && let Some((_, done)) = self.pieces.pop_front()
-            {
-                self.forget(&done);
+            if first.len == 0 {
+                self.pieces.pop_front();
             }
         }
         self.bytes -= filled;
+        self.rest();
         filled
     }
 
-    fn forget(&mut self, piece: &Payload) {
-        if let Arrived::Frame(_) = piece.arrived {
-            self.frames -= 1;
-        }
-        if self.pieces.is_empty() {
-            // An idle connection keeps no memory.
+    /// An idle connection keeps little memory.
+    fn rest(&mut self) {
+        if self.pieces.is_empty() && self.pieces.capacity() > PIECES_KEPT {
             self.pieces = VecDeque::new();
         }
     }
@@ -346,7 +373,7 @@ mod tests {
                 queue.insert(Seq(base) + start, frame(pool, &bytes), 0, len);
                 there[start as usize..(start + len) as usize].fill(true);
             }
-            prop_assert!(queue.frames <= FRAMES_MAX);
+            prop_assert!((pool.free() + 1) * FREE_PART >= pool.count());
             let whole = there.iter().take_while(|there| **there).count();
             let mut read = 0;
             while read < whole {
@@ -379,9 +406,14 @@ mod tests {
         assert_eq!((large.len(), pool.free()), (19_960, 19));
         drop(large);
         assert_eq!(pool.free(), 20);
-        for count in 0..12 {
+        for count in 0..19 {
             queue.insert(Seq(count * 10_000), frame(pool, &[3; 10_000]), 0, 10_000);
         }
-        assert_eq!(pool.free(), 20 - FRAMES_MAX);
+        let least = pool.count().div_ceil(FREE_PART);
+        assert!(
+            (least - 1..=least).contains(&pool.free()),
+            "{}",
+            pool.free()
+        );
     }
 }

@@ -234,7 +234,11 @@ impl Options {
     pub fn size(&self) -> usize {
         let mss = if self.mss.is_some() { 4 } else { 0 };
         let scale = if self.scale.is_some() { 4 } else { 0 };
-        let permitted = if self.sack_permitted { 4 } else { 0 };
+        // With timestamps, it takes the place of their padding.
+        let permitted = match self.sack_permitted && self.timestamps.is_none() {
+            true => 4,
+            false => 0,
+        };
         let timestamps = if self.timestamps.is_some() {
             TIMESTAMPS_SIZE
         } else {
@@ -248,7 +252,8 @@ impl Options {
     }
 
     /// Fills `bytes`, which are as many as they take. Each option is padded in front, so that its
-    /// numbers are aligned (RFC 7323, appendix A).
+    /// numbers are aligned (RFC 7323, appendix A). In a SYN, the permission of SACK pads the
+    /// timestamps: 4 bytes less, in the order in which most hosts send them.
     #[inline]
     fn emit(&self, bytes: &mut [u8]) {
         let mut at = 0;
@@ -260,16 +265,22 @@ impl Options {
             put(&[MSS, 4]);
             put(&mss.to_be_bytes());
         }
-        if let Some(shift) = self.scale {
-            put(&[NO_OPERATION, SCALE, 3, shift]);
-        }
         if self.sack_permitted {
-            put(&[NO_OPERATION, NO_OPERATION, SACK_PERMITTED, 2]);
+            if self.timestamps.is_none() {
+                put(&[NO_OPERATION, NO_OPERATION]);
+            }
+            put(&[SACK_PERMITTED, 2]);
         }
         if let Some((value, echo)) = self.timestamps {
-            put(&[NO_OPERATION, NO_OPERATION, TIMESTAMPS, 10]);
+            if !self.sack_permitted {
+                put(&[NO_OPERATION, NO_OPERATION]);
+            }
+            put(&[TIMESTAMPS, 10]);
             put(&value.to_be_bytes());
             put(&echo.to_be_bytes());
+        }
+        if let Some(shift) = self.scale {
+            put(&[NO_OPERATION, SCALE, 3, shift]);
         }
         if !self.sack.is_empty() {
             let len = 2 + 8 * self.sack.len();

@@ -296,6 +296,18 @@ impl Sent {
         }
     }
 
+    /// What was sent in one go and is longer than `bytes` did not fit a path that has become
+    /// narrower, but for what is known to have arrived.
+    pub fn longer_is_lost(&mut self, bytes: u32) {
+        for piece in &mut self.pieces {
+            let len = piece.end - piece.start;
+            if len > bytes && !piece.sacked && !piece.lost {
+                piece.lost = true;
+                self.lost += len;
+            }
+        }
+    }
+
     /// The retransmission timer has run out: all that is on its way is lost (RFC 6298, 5.4; RFC
     /// 8985, 6.3). If the first piece is said to have arrived, the receiver has thrown away what it
     /// had told of, and all the rest may be gone as well (RFC 2018, 8).

@@ -1,5 +1,6 @@
 //! A connection with its bytes, and whoever waits for it.
 
+use super::budget::Used;
 use super::connection::{Connection, Failure, NEVER, State};
 use super::identity::Ends;
 use super::queues::{Payload, ReceiveQueue, SendQueue};
@@ -32,12 +33,18 @@ pub struct Socket {
     pub(super) in_line: bool,
     /// When the clock will look at it; it may be too early.
     pub(super) armed: Instant,
-    /// Its writer waits for memory of other sockets.
+    /// Its writer waits for memory.
+    hungry: bool,
+    /// It stands among those who are woken when there is some.
     pub(super) starves: bool,
     /// Its user has let go of it.
     pub(super) left: bool,
     /// Bytes that were read since the window last grew.
     read_since: u32,
+    /// The state under which it is counted; it may be too early.
+    pub(super) counted: State,
+    /// Segments that were sent again.
+    pub(super) again: u32,
 }
 
 /// Why a socket does not do what it is asked.
@@ -75,9 +82,12 @@ impl Socket {
             writer: None,
             in_line: false,
             armed: NEVER,
+            hungry: false,
             starves: false,
             left: false,
             read_since: 0,
+            counted: State::SynSent,
+            again: 0,
         }
     }
 
@@ -91,9 +101,22 @@ impl Socket {
         &self.connection
     }
 
+    /// Segments whose data had left before.
+    pub fn sent_again(&self) -> u32 {
+        self.again
+    }
+
     /// Bytes of both queues.
     pub(super) fn memory(&self) -> usize {
         self.send.len() + self.receive.bytes()
+    }
+
+    /// What it has of the memory for queues.
+    pub(super) fn used(&self) -> Used {
+        Used {
+            bytes: self.memory(),
+            writes: self.hungry || !self.send.is_empty(),
+        }
     }
 
     /// A segment has come, with its payload at the end of `frame`, `payload` bytes from its start.
@@ -153,10 +176,12 @@ impl Socket {
         self.connection.failure().map(Error::Failed)
     }
 
-    /// How many bytes may be queued now, at most `memory`; waits until it is one.
+    /// How many bytes may be queued now, if so many are `free`, and the queue may become as long as
+    /// its `share`; waits until it is one.
     pub(super) fn poll_room(
         &mut self,
-        memory: usize,
+        free: usize,
+        share: usize,
         context: &mut Context<'_>,
     ) -> Poll<Result<usize, Error>> {
         if let Some(error) = self.failure() {
@@ -165,7 +190,10 @@ impl Socket {
         if !self.connection.may_queue() {
             return Poll::Ready(Err(Error::Closed));
         }
-        match self.room().min(memory) {
+        let window = self.room();
+        let room = window.min(free).min(share.saturating_sub(self.send.len()));
+        self.hungry = room == 0 && window > 0;
+        match room {
             0 => {
                 self.writer = Some(context.waker().clone());
                 Poll::Pending

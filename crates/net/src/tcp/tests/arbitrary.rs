@@ -2,7 +2,7 @@
 
 use super::transfers::seeds;
 use crate::tcp::congestion::Algorithm;
-use crate::tcp::connection::{Agreed, NEVER};
+use crate::tcp::connection::{Agreed, Greeted, NEVER};
 use crate::tcp::segment::{Flags, Options};
 use crate::tcp::seq::Seq;
 use crate::tcp::{Config, Connection, Limits, Opening, Segment, State};
@@ -64,7 +64,7 @@ impl Run {
         };
         let connection = match rng.u32(..4) {
             0 => Connection::connect(config, opening),
-            _ => Connection::accept(config, &agreed, now),
+            _ => Connection::accept(config, &agreed, Greeted::Unknown, now),
         };
         Self {
             limits: any_limits(&mut rng),

@@ -1,10 +1,13 @@
 //! Two hosts with sockets, and frames between them.
 
+use crate::counts::Reason;
 use crate::layer::{Filled, Unsent};
 use crate::tcp::below::Below;
-use crate::tcp::connection::{Config, Failure, Limits};
-use crate::tcp::host::{ListenerId, SocketId, Tcp, Unusable};
+use crate::tcp::connection::{Config, Failure, Limits, State};
+use crate::tcp::counted::{Openings, Segments};
+use crate::tcp::host::{ANSWERS_MAX, ListenerId, SocketId, Tcp, Unusable};
 use crate::tcp::identity::Secret;
+use crate::tcp::input::Dropped;
 use crate::tcp::segment::Segment;
 use crate::tcp::seq::Seq;
 use crate::tcp::socket::Error;
@@ -226,7 +229,8 @@ fn nobody_listens() {
         hosts.hosts[0].tcp.poll_open(client, &mut context()),
         refused
     );
-    assert_eq!(hosts.hosts[1].tcp.counts().no_connection, 1);
+    let dropped = hosts.hosts[1].tcp.dropped();
+    assert_eq!(dropped.get(Dropped::NoConnection), 1);
     let unreachable =
         hosts.hosts[0]
             .tcp
@@ -270,8 +274,9 @@ fn a_flood_of_syns_leaves_room_for_those_who_answer() {
         };
         hosts.forge(&syn);
     }
-    let counts = hosts.hosts[1].tcp.counts();
-    assert_eq!((counts.cookies, counts.accepted), (996, 0));
+    let tcp = &hosts.hosts[1].tcp;
+    assert_eq!(tcp.segments().get(Segments::Cookies), 996);
+    assert_eq!(tcp.openings().get(Openings::Passive), 0);
     let clients: Vec<_> = (0..3).map(|_| hosts.connect(80)).collect();
     hosts.exchange();
     for client in clients {
@@ -285,13 +290,10 @@ fn a_flood_of_syns_leaves_room_for_those_who_answer() {
     hosts.pass(Duration::from_secs(30));
     hosts.pass(Duration::from_secs(40));
     hosts.connect(80);
-    let before = hosts.hosts[1].tcp.counts().cookies;
+    let cookies = |hosts: &Hosts| hosts.hosts[1].tcp.segments().get(Segments::Cookies);
+    let before = cookies(&hosts);
     hosts.exchange();
-    assert_eq!(
-        hosts.hosts[1].tcp.counts().cookies,
-        before,
-        "the flood is forgotten"
-    );
+    assert_eq!(cookies(&hosts), before, "the flood is forgotten");
 }
 
 #[test]
@@ -367,14 +369,39 @@ fn no_buffer_is_no_loss() {
     hosts.hosts[0].wire.buffers = usize::MAX;
     hosts.exchange();
     assert_eq!(hosts.read(1, server), Poll::Ready(Ok(vec![7; 60_000])));
-    assert_eq!(hosts.hosts[0].tcp.counts().sent_again, 0);
+    let segments = hosts.hosts[0].tcp.segments();
+    assert_eq!(segments.get(Segments::SentAgain), 0);
+}
+
+#[test]
+fn connections_are_counted_by_state() {
+    let mut hosts = Hosts::new();
+    let in_state = |hosts: &Hosts, state: State| {
+        let mut all = 0;
+        hosts.hosts[0].tcp.counts(&mut |name, count| {
+            if name == state.name() {
+                all += count;
+            }
+        });
+        all
+    };
+    let (client, server) = hosts.pair();
+    assert_eq!(in_state(&hosts, State::Established), 1);
+    let now = hosts.now;
+    hosts.hosts[0].tcp.leave(client, now);
+    hosts.exchange();
+    assert_eq!(in_state(&hosts, State::FinWait2), 1);
+    hosts.hosts[1].tcp.leave(server, now);
+    hosts.exchange();
+    assert_eq!(in_state(&hosts, State::FinWait2), 0);
+    assert_eq!(in_state(&hosts, State::TimeWait), 1);
 }
 
 #[test]
 fn a_wrong_checksum_is_counted() {
     let mut hosts = Hosts::new();
     let Host { tcp, wire } = &mut hosts.hosts[1];
-    for (len, expected) in [(20, (0, 1)), (19, (1, 1))] {
+    for (len, expected) in [(20, [0, 1]), (19, [1, 1])] {
         let mut frame = wire.pool.alloc(len).unwrap();
         frame.bytes_mut().fill(0);
         frame.bytes_mut()[12] = 0x50;
@@ -385,8 +412,8 @@ fn a_wrong_checksum_is_counted() {
             frame,
             hosts.now,
         );
-        let counts = tcp.counts();
-        assert_eq!((counts.malformed, counts.bad_checksum), expected);
+        let dropped = [Dropped::Malformed, Dropped::Checksum].map(|why| tcp.dropped().get(why));
+        assert_eq!(dropped, expected);
     }
 }
 
@@ -395,7 +422,7 @@ fn a_wrong_checksum_is_counted() {
 fn an_acknowledgement_without_memory_frees_memory() {
     let mut hosts = Hosts::new();
     let secret = Secret::new([1; 16]);
-    hosts.hosts[0].tcp = Tcp::new(Config::default(), secret, [9; 16], 1000);
+    hosts.hosts[0].tcp = Tcp::new(Config::default(), secret, [9; 16], 1333);
     let (client, server) = hosts.pair();
     // The server's data has the acknowledgement.
     assert!(matches!(
@@ -403,8 +430,8 @@ fn an_acknowledgement_without_memory_frees_memory() {
         Poll::Ready(Ok(1000))
     ));
     assert!(matches!(
-        hosts.write(1, server, &[8; 10]),
-        Poll::Ready(Ok(10))
+        hosts.write(1, server, &[8; 400]),
+        Poll::Ready(Ok(400))
     ));
     hosts.exchange();
     assert!(matches!(
@@ -412,8 +439,20 @@ fn an_acknowledgement_without_memory_frees_memory() {
         Poll::Ready(Ok(900))
     ));
     hosts.pass(Duration::from_secs(2));
-    assert!(matches!(hosts.read(0, client), Poll::Ready(Ok(bytes)) if bytes == [8; 10]));
-    assert_eq!(hosts.hosts[0].tcp.counts().memory, 1);
+    assert!(matches!(hosts.read(0, client), Poll::Ready(Ok(bytes)) if bytes == [8; 400]));
+    assert_eq!(hosts.hosts[0].tcp.dropped().get(Dropped::Memory), 1);
+}
+
+/// Writers that hold all they may leave room for what arrives.
+#[test]
+fn what_arrives_has_room_beside_writers() {
+    let mut hosts = Hosts::new();
+    hosts.hosts[0].tcp = Tcp::new(Config::default(), Secret::new([1; 16]), [9; 16], 1333);
+    let (client, server) = hosts.pair();
+    assert_eq!(hosts.write(0, client, &[7; 2000]), Poll::Ready(Ok(1000)));
+    assert_eq!(hosts.write(1, server, b"enough"), Poll::Ready(Ok(6)));
+    hosts.exchange();
+    assert_eq!(hosts.hosts[0].tcp.dropped().get(Dropped::Memory), 0);
 }
 
 /// A peer that has lost its connection half open opens another one between the same ends: the
@@ -451,7 +490,7 @@ impl Wake for Woken {
 #[test]
 fn memory_of_one_socket_wakes_another() {
     let mut hosts = Hosts::new();
-    hosts.hosts[0].tcp = Tcp::new(Config::default(), Secret::new([1; 16]), [9; 16], 1000);
+    hosts.hosts[0].tcp = Tcp::new(Config::default(), Secret::new([1; 16]), [9; 16], 1333);
     hosts.listen(80, 4);
     let [first, second] = [hosts.connect(80), hosts.connect(80)];
     hosts.exchange();
@@ -481,4 +520,94 @@ fn who_listens_on_one_address_goes_before_who_listens_on_all() {
     hosts.connect(80);
     hosts.exchange();
     assert!(hosts.accept(all).is_some());
+}
+
+/// RFC 9293, 3.10.7.4: an acknowledgement from outside of the window opens nothing, and is told
+/// where we are.
+#[test]
+fn only_a_segment_in_the_window_opens() {
+    let mut hosts = Hosts::new();
+    let listener = hosts.listen(80, 4);
+    let mut segment = Segment {
+        source: 5,
+        destination: 80,
+        seq: Seq(100),
+        ..Segment::default()
+    };
+    segment.flags.syn = true;
+    let iss = hosts.forge(&segment)[0].seq;
+    (segment.flags.syn, segment.flags.ack) = (false, true);
+    (segment.seq, segment.ack) = (Seq(1_000_000), iss + 1);
+    let told = hosts.forge(&segment);
+    assert_eq!((told[0].seq, told[0].ack), (iss + 1, Seq(101)));
+    assert!(!told[0].flags.syn && hosts.accept(listener).is_none());
+    segment.seq = Seq(101);
+    assert_eq!(hosts.forge(&segment), []);
+    assert!(hosts.accept(listener).is_some());
+}
+
+/// RFC 5961, 7: whoever repeats a FIN in TIME-WAIT gets so many answers in a second, and no more.
+#[test]
+fn answers_to_old_connections_are_bounded() {
+    let mut hosts = Hosts::new();
+    let listener = hosts.listen(80, 4);
+    let mut segment = Segment {
+        source: 5,
+        destination: 80,
+        seq: Seq(100),
+        window: 1000,
+        ..Segment::default()
+    };
+    segment.flags.syn = true;
+    let iss = hosts.forge(&segment)[0].seq;
+    (segment.flags.syn, segment.flags.ack) = (false, true);
+    (segment.seq, segment.ack) = (Seq(101), iss + 1);
+    hosts.forge(&segment);
+    let server = hosts.accept(listener).unwrap();
+    hosts.hosts[1].tcp.leave(server, hosts.now);
+    let Host { tcp, wire } = &mut hosts.hosts[1];
+    tcp.send(wire, hosts.now);
+    wire.sent.clear();
+    (segment.flags.fin, segment.ack) = (true, iss + 2);
+    hosts.forge(&segment);
+    let Host { tcp, wire } = &mut hosts.hosts[1];
+    tcp.send(wire, hosts.now);
+    wire.sent.clear();
+    let mut answers = 0;
+    for _ in 0..ANSWERS_MAX + 100 {
+        answers += hosts.forge(&segment).len();
+    }
+    assert_eq!(answers, ANSWERS_MAX as usize);
+    hosts.now = hosts.now + Duration::from_secs(1);
+    assert_eq!(hosts.forge(&segment).len(), 1);
+}
+
+/// Of connections that send without end, each has its share of the memory, also when one of them
+/// was first.
+#[test]
+fn writers_share_the_memory() {
+    const CONNECTIONS: usize = 16;
+    const ALONE: usize = 200;
+    let mut hosts = Hosts::new();
+    let listener = hosts.listen(80, CONNECTIONS);
+    let clients: Vec<_> = (0..CONNECTIONS).map(|_| hosts.connect(80)).collect();
+    hosts.exchange();
+    let servers: Vec<_> = std::iter::from_fn(|| hosts.accept(listener)).collect();
+    let mut written = [0; CONNECTIONS];
+    for round in 0..3 * ALONE {
+        let writers = if round < ALONE { 1 } else { CONNECTIONS };
+        for (client, written) in clients.iter().zip(&mut written).take(writers) {
+            while let Poll::Ready(Ok(count)) = hosts.write(0, *client, &[7; 10_000]) {
+                *written += if round < 2 * ALONE { 0 } else { count };
+            }
+        }
+        hosts.pass(Duration::from_millis(1));
+        for server in &servers {
+            while let Poll::Ready(Ok(bytes)) = hosts.read(1, *server) {
+                assert!(!bytes.is_empty());
+            }
+        }
+    }
+    let (least, most) = (written.iter().min().unwrap(), written.iter().max().unwrap());
+    assert!(*least > 0 && *most <= 2 * least, "{written:?}");
 }

@@ -1,6 +1,6 @@
 //! Two ends and the network between them, in time that is made up.
 
-use crate::tcp::connection::{Agreed, NEVER};
+use crate::tcp::connection::{Agreed, Greeted, NEVER};
 use crate::tcp::segment::HEADER_SIZE;
 use crate::tcp::seq::Seq;
 use crate::tcp::{Config, Connection, Limits, Opening, Segment, State, input};
@@ -336,7 +336,8 @@ impl Simulation {
         self.ends[0].irs = Some(server.iss);
         let ack = client.next(limits, self.now).unwrap();
         client.sent(&ack, limits, self.now);
-        let mut accepted = Connection::accept(self.ends[1].config, &agreed, self.now);
+        let mut accepted =
+            Connection::accept(self.ends[1].config, &agreed, Greeted::Unknown, self.now);
         accepted.receive(&ack, self.now);
         self.ends[1].connection = Some(accepted);
         self.network = faults;

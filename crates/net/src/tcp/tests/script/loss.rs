@@ -1,4 +1,4 @@
-//! Losses: RFC 5681, 6582 and 3042 with a peer without SACK; RFC 6675, 8985 and 6937 with one.
+//! Losses: RFC 5681, 6582 and 3042 with a peer without SACK; RFC 6675, 8985 and 9937 with one.
 
 use super::Script;
 use std::vec::Vec;
@@ -28,7 +28,7 @@ fn a_peer_without_sack_is_repaired() {
     assert_eq!(script.out(), [". 10001+1000 ack 1"]);
     let half = script.connection.congestion.threshold();
     assert_eq!(half, 10_000);
-    // RFC 6937: about half as much leaves as arrives.
+    // RFC 9937: about half as much leaves as arrives.
     let mut sent = 0;
     for _ in 0..17 {
         script.take(". 1 ack 10001 win 60000");
@@ -66,6 +66,30 @@ fn duplicates_after_a_timeout_make_no_loss() {
     assert!(!script.out().contains(&". 1001+1000 ack 1".into()));
 }
 
+/// RFC 6582, 3.2, step 1: when a repair has just ended, duplicates may answer what was sent twice.
+#[test]
+fn duplicates_after_a_repair_make_no_loss() {
+    let mut script = twenty(Script::plain());
+    for _ in 0..3 {
+        script.take(". 1 ack 10001 win 60000").out();
+    }
+    script.take(". 1 ack 30001 win 60000").out();
+    assert!(!script.connection.congestion.is_recovering());
+    let threshold = script.connection.congestion.threshold();
+    script.write(10_000);
+    for _ in 0..5 {
+        script.take(". 1 ack 30001 win 60000").out();
+    }
+    assert!(!script.connection.congestion.is_recovering());
+    // Behind one more acknowledgement, they tell of a loss again.
+    script.take(". 1 ack 31001 win 60000").out();
+    for _ in 0..3 {
+        script.take(". 1 ack 31001 win 60000").out();
+    }
+    assert!(script.connection.congestion.is_recovering());
+    assert!(script.connection.congestion.threshold() <= threshold);
+}
+
 /// RFC 5681, 2: what is no duplicate.
 #[test]
 fn only_empty_acknowledgements_are_duplicates() {
@@ -78,7 +102,7 @@ fn only_empty_acknowledgements_are_duplicates() {
     assert_eq!(script.connection.duplicates, 0);
 }
 
-/// RFC 8985, 6.2, and RFC 6675: three segments behind a hole; RFC 6937 in what follows.
+/// RFC 8985, 6.2, and RFC 6675: three segments behind a hole; RFC 9937 in what follows.
 #[test]
 fn a_peer_with_sack_is_repaired() {
     let mut script = twenty(Script::sack());
@@ -203,4 +227,72 @@ fn a_peer_that_acknowledges_each_byte_gains_nothing() {
         script.take(&std::format!(". 1 ack {ack}"));
     }
     assert!(script.connection.congestion_window() <= 11_000);
+}
+
+/// RFC 8985, 7.2: where the retransmission timer would be first, the probe takes its place.
+#[test]
+fn a_probe_comes_before_the_timer() {
+    let mut script = Script::sack();
+    script.write(1000);
+    // Twice 100 ms and 200 ms for an acknowledgement that is put off are more than 300 ms.
+    assert_eq!(script.next().0, 300);
+    assert_eq!(script.connection.congestion_window(), 10_000, "no loss yet");
+    assert_eq!(script.next().0, 300);
+    assert_eq!(script.connection.congestion_window(), 1000);
+}
+
+/// RFC 3042, 2: while nobody knows whether a segment is late or lost, the window stays.
+#[test]
+fn segments_behind_a_hole_do_not_widen_the_window() {
+    for (mut script, blocks) in [
+        (Script::sack(), [" sack 1001-2001", " sack 1001-3001"]),
+        (Script::plain(), ["", ""]),
+    ] {
+        script.write(20_000);
+        script.wait(100);
+        for block in blocks {
+            script.take(&std::format!(". 1 ack 1{block}"));
+            assert_eq!(script.connection.congestion_window(), 10_000);
+            assert_eq!(script.out().len(), 1, "as many as have arrived");
+        }
+        // It was late: what the others have told of does not count once more.
+        script.take(". 1 ack 3001");
+        assert_eq!(script.connection.congestion_window(), 11_000);
+    }
+}
+
+/// RFC 9937, 6: as much as arrives, and a segment more only where the repair gets on.
+#[test]
+fn a_repair_speeds_up_only_where_it_gets_on() {
+    let mut script = twenty(Script::sack());
+    script.connection.queue(30_000);
+    // Fifteen of twenty are lost: few are on their way.
+    script.take(". 1 ack 10001 win 60000 sack 25001-26001");
+    script.out();
+    script.take(". 1 ack 10001 win 60000 sack 25001-28001");
+    assert_eq!(script.out().len(), 1);
+    script.take(". 1 ack 10001 win 60000 sack 25001-30001");
+    assert_eq!(script.out().len(), 2);
+    script.wait(100);
+    script.take(". 1 ack 11001 win 60000 sack 25001-30001");
+    assert_eq!(script.out().len(), 2);
+}
+
+/// RFC 7661, 4.1: what counts is how much was on its way in the round trip, and not how much still
+/// is.
+#[test]
+fn the_window_grows_by_how_much_of_it_is_used() {
+    let mut script = Script::sack();
+    script.write(10_000);
+    script.wait(100);
+    for acked in 1..=5 {
+        script.take(&std::format!(". 1 ack {}", acked * 2000 + 1));
+        let window = script.connection.congestion_window();
+        assert_eq!(window, 10_000 + acked * 2000);
+    }
+    let mut script = Script::sack();
+    script.write(5000);
+    script.wait(100);
+    script.take(". 1 ack 5001");
+    assert_eq!(script.connection.congestion_window(), 10_000);
 }

@@ -1,8 +1,9 @@
 //! Connections begin (RFC 9293, 3.5 and 3.10.7.3).
 
 use super::{MSS, OURS, Script, THEIRS, config};
-use crate::tcp::connection::Agreed;
+use crate::tcp::connection::{Agreed, Greeted};
 use crate::tcp::{Config, Connection, Failure, Opening, State};
+use core::time::Duration;
 
 /// RFC 9293, 3.5, figure 6.
 #[test]
@@ -120,12 +121,64 @@ fn a_half_open_connection_is_opened_with_data() {
         sack: false,
         peer_stamp: None,
     };
-    script.connection = Connection::accept(config(), &agreed, script.now);
+    script.connection = Connection::accept(config(), &agreed, Greeted::Unknown, script.now);
     script.take("F 1+10 ack 1 win 3000");
     assert_eq!(script.connection.state(), State::CloseWait);
     assert_eq!(script.connection.readable(), 10);
     assert_eq!(script.out(), [". 1 ack 12"]);
     assert_eq!(script.write(4000).len(), 3);
+}
+
+/// An accepted connection, as the listener hands it over.
+fn accepted(greeted: Greeted) -> Script {
+    let mut script = Script::new(config());
+    let agreed = Agreed {
+        opening: Opening {
+            iss: OURS,
+            stamp_offset: 0,
+            mss: MSS,
+        },
+        irs: THEIRS,
+        peer_mss: MSS,
+        peer_scale: None,
+        sack: true,
+        peer_stamp: None,
+    };
+    script.connection = Connection::accept(config(), &agreed, greeted, script.now);
+    script.take(". 1 ack 1");
+    script
+}
+
+/// RFC 6298, 2.2: the answer to our SYN's answer is the first measurement.
+#[test]
+fn the_first_round_trip_is_that_of_the_opening() {
+    let mut script = accepted(Greeted::Once(Duration::from_millis(50)));
+    script.write(2000);
+    // RFC 8985, 7.2: a probe after two round trips, and not the timer after a second.
+    assert_eq!(script.next().0, 100);
+    let mut script = accepted(Greeted::Unknown);
+    script.write(2000);
+    assert_eq!(script.next().0, 1000);
+}
+
+/// RFC 5681, 3.1, and RFC 6298, 5.7: an answer to a SYN that was sent again, too, makes a slow
+/// beginning.
+#[test]
+fn a_lost_answer_to_a_syn_makes_a_slow_beginning() {
+    let mut script = accepted(Greeted::Again);
+    assert_eq!(script.write(3000), [". 1+1000 ack 1"]);
+    assert_eq!(script.next().0, 3000);
+}
+
+/// RFC 9293, 3.10.4, SYN-SENT: whoever closes forgets the connection, and a late answer is reset.
+#[test]
+fn a_user_that_leaves_an_opening_forgets_it() {
+    let mut script = Script::new(config());
+    assert_eq!(script.out(), ["S 0"]);
+    script.connection.leave(script.now);
+    assert_eq!(script.connection.state(), State::Closed);
+    assert_eq!(script.out(), [""; 0], "nobody is there to be told");
+    assert_eq!(script.reset("S 0 ack 1").as_deref(), Some("R 1"));
 }
 
 /// RFC 9293, 3.7.1: no more than the peer takes, 536 bytes if it does not say.
