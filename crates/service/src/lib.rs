@@ -1,43 +1,44 @@
 //! An appliance that speaks TCP/IP: a stack over the port `service`, tasks above it, and the loop
 //! that gives both their turns.
+//!
+//! Where `service` is `SOCKETS` in the manifest, sockets of the host's take the place of the stack,
+//! and the appliance does not notice.
 
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
-use alloc::boxed::Box;
+mod below;
+mod sockets;
+
+pub use sockets::{Datagrams, Listener, Net, Stream};
+
+use abi::share::{NET_COUNTERS, NET_COUNTERS_MAX};
+use alloc::format;
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use below::Below;
 use core::cell::{Cell, RefCell};
 use core::future::Future;
 use core::time::Duration;
-use device::{HEADROOM, Netif, Pool};
 use net::address::Prefix;
-use net::arp::Detect;
-use net::ethernet::{Ethernet, Mac};
-use net::ip::Ip;
-use net::ipv4::{Ipv4, PACKET_MAX};
-use net::ipv6::Ipv6;
+use net::dhcp::Dhcp;
+use net::dns::{Names, Resolver};
+use net::host::{HostNet, Table};
+use net::metrics::{self, Publisher};
 use net::options::{HELP, Options};
-use net::routes::Route;
-use net::socket::Net;
 use net::task::{Clock, Executor, Spawner};
-use net::tcp::Config;
 use net::tcp::connection::NEVER;
-use net::tcp::host::Tcp;
-use net::tcp::identity::Secret;
-use unikernel::{Instant, println};
+use ports::sockets::HostSockets;
+use unikernel::{Inquiry, Instant, Ready, println};
 
 /// Name of the port in the manifest.
 const PORT: &str = "service";
 /// Tasks that go on before the port is looked at again.
 const TASKS_PER_TURN: usize = 64;
-/// Packets that may wait to become whole, or to be cut, at a time.
-const LARGE_PACKETS: usize = 8;
-/// The part of the image's memory that the queues of all connections may hold.
-const QUEUES_PART: u64 = 4;
 /// After the end of an appliance, what it has written may leave for so long.
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -45,6 +46,8 @@ const LINGER: Duration = Duration::from_secs(2);
 pub struct Service {
     /// Sockets.
     pub net: Net,
+    /// Addresses of names.
+    pub resolver: Resolver<Net>,
     /// Time.
     pub clock: Clock,
     /// What starts other tasks.
@@ -53,7 +56,8 @@ pub struct Service {
     pub arguments: Vec<&'static str>,
 }
 
-type Stack = net::stack::Stack<Ipv4, Ipv6>;
+/// Options of the stack that mean nothing to the host's sockets.
+const ADDRESSES: [&str; 3] = ["--ipv4", "--ipv6", "--dhcp"];
 
 /// Runs the appliance `name`: what `main` returns is the exit status. `help` are its own options.
 pub fn run<F>(name: &str, help: &str, main: impl FnOnce(Service) -> F) -> i32
@@ -74,6 +78,67 @@ where
         println!("{name}: arguments behind the image:\n\n{help}{HELP}");
         return abi::exit::SUCCESS;
     }
+    let Some(seed) = unikernel::seed() else {
+        println!("{name}: neither the tender nor the processor has random numbers for secrets");
+        return abi::exit::FAILURE;
+    };
+    let [secret, key] = [&seed[..16], &seed[16..]].map(|half| {
+        let mut key = [0; 16];
+        key.copy_from_slice(half);
+        key
+    });
+    let start = Start {
+        name,
+        options,
+        arguments,
+        key,
+    };
+    match unikernel::sockets(PORT) {
+        Ok(Some(host)) => on_host(host, start, main),
+        Ok(None) => on_port(secret, start, main),
+        Err(error) => {
+            println!("{name}: {PORT}: {error}");
+            abi::exit::FAILURE
+        }
+    }
+}
+
+/// What an appliance is started with.
+struct Start<'a> {
+    name: &'a str,
+    options: Options,
+    arguments: Vec<&'static str>,
+    /// For what must not be guessed.
+    key: [u8; 16],
+}
+
+/// Over sockets of the host's.
+fn on_host<F>(host: HostSockets, start: Start<'_>, main: impl FnOnce(Service) -> F) -> i32
+where
+    F: Future<Output = i32> + 'static,
+{
+    let name = start.name;
+    let of_stack = |word: &&str| ADDRESSES.iter().any(|option| word.starts_with(option));
+    if let Some(word) = unikernel::arguments().find(of_stack) {
+        println!("{name}: {word}: addresses are those of the host; leave it away");
+        return abi::exit::FAILURE;
+    }
+    let table = Table::new(host, unikernel::monotonic());
+    let below = below::Host {
+        table: Rc::new(RefCell::new(table)),
+        wait: host.wait,
+    };
+    let net = Net::Host(HostNet::new(below.table.clone()));
+    let said = vec![format!("{name}: the host's sockets as {PORT}")];
+    serve(below, net, start, said, main)
+}
+
+/// Over a stack on the port.
+fn on_port<F>(secret: [u8; 16], start: Start<'_>, main: impl FnOnce(Service) -> F) -> i32
+where
+    F: Future<Output = i32> + 'static,
+{
+    let name = start.name;
     let port = match appliance::port(PORT) {
         Ok(port) => port,
         Err(error) => {
@@ -81,94 +146,98 @@ where
             return abi::exit::FAILURE;
         }
     };
-    let Some(seed) = unikernel::seed() else {
-        println!("{name}: neither the tender nor the processor has random numbers for secrets");
-        return abi::exit::FAILURE;
-    };
-    let stack = stack(port, &options, seed);
-    let (address, bits) = (options.ipv4.address(), options.ipv4.bits());
-    println!("{name}: {address}/{bits} on {PORT}");
-    turns(Rc::new(RefCell::new(stack)), arguments, main)
+    let stack = below::stack(port, &start.options, secret, start.key);
+    let stack = Rc::new(RefCell::new(stack));
+    let on = |own: &Prefix<_>| format!("{name}: {}/{} on {PORT}", own.address(), own.bits());
+    let said = start.options.ipv4.iter().map(on).collect();
+    let net = Net::Stack(net::socket::Net::new(stack.clone()));
+    serve(stack, net, start, said, main)
 }
 
-fn stack(port: Box<dyn Netif>, options: &Options, seed: [u8; 32]) -> Stack {
-    let now = unikernel::monotonic();
-    let buffer = PACKET_MAX + HEADROOM;
-    let large = Pool::new(vec![0; LARGE_PACKETS * buffer].leak(), buffer);
-    let [secret, hash_key] = [&seed[..16], &seed[16..]].map(|half| {
-        let mut key = [0; 16];
-        key.copy_from_slice(half);
-        key
-    });
-    // What varies numbers and times on the wire is no secret, and tells nothing of one.
-    let varies = unikernel::wall().as_nanos() as u64 ^ now.0;
-    let mut ipv4 = Ipv4::new(large, varies);
-    ipv4.add_address(options.ipv4, Detect::Later, now);
-    if let Some(gateway) = options.ipv4_gateway {
-        ipv4.routes().add(Route {
-            network: Prefix::ALL_IPV4,
-            gateway: Some(gateway),
-        });
-    }
-    let mut ipv6 = Ipv6::new(large, varies);
-    ipv6.autoconfigure(Mac(port.mac()), Detect::Later, now);
-    if let Some(address) = options.ipv6 {
-        ipv6.add_address(address, Detect::Later, now);
-    }
-    if let Some(gateway) = options.ipv6_gateway {
-        ipv6.routes().add(Route {
-            network: Prefix::ALL_IPV6,
-            gateway: Some(gateway),
-        });
-    }
-    let ip = Ip::new(Ethernet::new(port), ipv4, ipv6);
-    let memory = usize::try_from(unikernel::memory_bytes() / QUEUES_PART).unwrap_or(usize::MAX);
-    let tcp = Tcp::new(Config::default(), Secret::new(secret), hash_key, memory);
-    Stack::new(ip, tcp, now)
-}
-
-/// Port and tasks have their turns until the appliance ends.
-fn turns<F>(
-    stack: Rc<RefCell<Stack>>,
-    arguments: Vec<&'static str>,
+/// Starts the appliance. `said` is printed once it waits for the first time: it listens then.
+fn serve<F>(
+    below: impl Below,
+    net: Net,
+    start: Start<'_>,
+    said: Vec<String>,
     main: impl FnOnce(Service) -> F,
 ) -> i32
 where
     F: Future<Output = i32> + 'static,
 {
-    let mut executor = Executor::new();
-    let clock = Clock::default();
+    let Start { name, options, .. } = start;
+    let (executor, clock) = (Executor::new(), Clock::default());
+    let resolver = Resolver::new(net.clone(), clock.clone(), start.key);
+    resolver.set(Names::with(&options.dns, None));
+    let changed = {
+        let resolver = resolver.clone();
+        move |dhcp: &mut Dhcp| {
+            if let Some(change) = dhcp.change() {
+                resolver.set(Names::with(&options.dns, dhcp.lease()));
+                println!("{name}: {change} on {PORT}");
+            }
+        }
+    };
     let main = main(Service {
-        net: Net::new(stack.clone()),
+        net,
+        resolver,
         clock: clock.clone(),
         spawner: executor.spawner(),
-        arguments,
+        arguments: start.arguments,
     });
+    turns(below, executor, &clock, changed, said, main)
+}
+
+/// What is below and tasks have their turns until the appliance ends.
+fn turns(
+    mut below: impl Below,
+    mut executor: Executor,
+    clock: &Clock,
+    changed: impl Fn(&mut Dhcp),
+    said: Vec<String>,
+    main: impl Future<Output = i32> + 'static,
+) -> i32 {
     let status = Rc::new(Cell::new(None));
     let ended = status.clone();
     executor
         .spawner()
         .spawn(async move { ended.set(Some(main.await)) });
-    let mut last = None;
+    executor
+        .spawner()
+        .spawn(async move { said.iter().for_each(|line| println!("{line}")) });
+    const { assert!(metrics::COUNT < NET_COUNTERS_MAX) }
+    let runtime = unikernel::runtime();
+    let mut publisher = Publisher::new(|number, value| {
+        runtime.counter(NET_COUNTERS + number).set(value);
+    });
+    let mut inquiry = Inquiry::new(&runtime.share);
+    let (mut last, mut ready) = (None, Ready::default());
     loop {
         let now = unikernel::monotonic();
         clock.set(now);
-        let any = stack.borrow_mut().receive(now);
+        let any = below.receive(now, ready);
+        below.with_dhcp(&changed);
         let more = executor.run(TASKS_PER_TURN);
-        let all_left = stack.borrow_mut().send();
+        let all_left = below.send();
+        if let Some(question) = inquiry.question() {
+            inquiry.answer(question, |take| below.list(question.from, take));
+        }
+        publisher.turn(now, |show| below.counts(show));
         if let Some(status) = status.get() {
             let until = *last.get_or_insert(now + LINGER);
-            if stack.borrow().tcp.sockets().next().is_none() || now >= until {
+            if below.has_left() || now >= until {
+                publisher.publish(|show| below.counts(show));
                 return status;
             }
         }
         let idle = !any && !more && all_left;
-        let deadline = stack.borrow().deadline();
+        let deadline = below.deadline();
         let deadline = clock
             .deadline()
             .map_or(deadline, |clock| clock.min(deadline));
-        let deadline = last.map_or(deadline, |last: Instant| last.min(deadline));
-        unikernel::wait(match deadline {
+        let others = [last, publisher.deadline()].into_iter().flatten();
+        let deadline = others.fold(deadline, Instant::min);
+        ready = unikernel::wait(match deadline {
             _ if !idle => Some(Instant::PAST),
             NEVER => None,
             deadline => Some(deadline),

@@ -52,9 +52,9 @@ async fn serve(service: Service) -> Result<(), Error> {
 async fn return_datagrams(mut socket: impl Datagrams) -> Result<(), Error> {
     let mut bytes = alloc::vec![0; DATAGRAM];
     loop {
-        let (count, from) = socket.receive(&mut bytes).await?;
+        let (count, ends) = socket.receive_at(&mut bytes).await?;
         // One that cannot leave is lost, as any may be.
-        let _ = socket.send(&bytes[..count], from);
+        let _ = socket.send_from(&bytes[..count], ends.to, ends.from);
     }
 }
 

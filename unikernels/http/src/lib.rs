@@ -1,4 +1,4 @@
-//! HTTP/1.1 (RFC 9110, RFC 9112), as a server of files that are part of the image.
+//! HTTP/1.1 (RFC 9110, RFC 9112), as a server of files.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -8,8 +8,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod answer;
-pub mod date;
-pub mod file;
-pub mod range;
-pub mod request;
 pub mod server;
+pub mod site;
+#[cfg(test)]
+mod tests;

@@ -1,24 +1,31 @@
-//! Serves an embedded folder over HTTP/1.1.
+//! Serves files over HTTP/1.1: those of the disk `files`, if the manifest names it, or else those
+//! that are part of the image.
 
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
 
-use http::server::Server;
-use net::socket::{Error, Sockets};
-use service::Service;
+use http::server::{PORT, serve};
+use http::site::{EMBEDDED, Site, Source};
 use unikernel::println;
-
-/// HTTP's port.
-const PORT: u16 = 80;
-/// Connections that may wait to be accepted.
-const BACKLOG: usize = 512;
 
 unikernel::entry!(main);
 
 fn main() -> i32 {
     service::run("http", "", |service| async move {
-        match serve(service).await {
+        let source = match unikernel::block("files") {
+            Ok(disk) => Source::Disk(disk.into()),
+            Err(_) => Source::Memory(EMBEDDED),
+        };
+        let site = match Site::read(source) {
+            Ok(site) => site,
+            Err(error) => {
+                println!("http: the archive of files: {error}");
+                return 1;
+            }
+        };
+        let (clock, spawner) = (service.clock, service.spawner);
+        match serve(service.net, site, clock, unikernel::wall, spawner).await {
             Ok(()) => 0,
             Err(error) => {
                 println!("http: port {PORT}: {error}");
@@ -26,13 +33,4 @@ fn main() -> i32 {
             }
         }
     })
-}
-
-async fn serve(service: Service) -> Result<(), Error> {
-    let listener = service.net.listen(([0; 4], PORT).into(), BACKLOG)?;
-    let server = Server {
-        clock: service.clock,
-        wall: unikernel::wall,
-    };
-    server.serve(listener, service.spawner).await
 }

@@ -1,19 +1,24 @@
 //! Connections, and what is read from them and written to them.
 
-use crate::answer::{Answer, Status, answer};
-use crate::date::Date;
-use crate::request::too_long;
+use crate::answer::{Answer, answer};
+use crate::site::Site;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use bytes::Bytes;
 use core::time::Duration;
-use net::socket::{Error, Listener, Stream};
+use net::socket::{Error, Listener, Sockets, Stream};
 use net::task::{Clock, Spawner};
+use net::tcp::socket::Error as Failed;
 
-/// Connections at a time; more are told that they are too many.
+/// HTTP's port.
+pub const PORT: u16 = 80;
+/// Connections that may wait to be accepted.
+const BACKLOG: usize = 512;
+/// Connections at a time; so many more are told that they are too many, others are dropped.
 const CONNECTIONS_MAX: usize = 1024;
+/// As above.
+const REFUSALS_MAX: usize = 256;
 /// Requests of a connection.
 const REQUESTS_MAX: usize = 10_000;
 /// Bytes of a request's header, its first line included.
@@ -22,126 +27,144 @@ const HEADER_MAX: usize = 8 << 10;
 const IDLE: Duration = Duration::from_secs(15);
 /// How long a client may take to make room for an answer.
 const SLOW: Duration = Duration::from_secs(60);
-/// How long a connection that ends waits for its client to end it too: a client that still sends
-/// would be told with RST, and lose the answer (RFC 9112, 9.6).
+/// How long a connection that ends waits for its client to end it too, and how much it reads: a
+/// client that still sends would be told with RST, and lose the answer (RFC 9112, 9.6).
 const LINGER: Duration = Duration::from_secs(2);
+/// As above, in bytes.
+const LINGER_MAX: usize = 1 << 20;
 
-/// What all connections have.
-#[derive(Clone)]
-pub struct Server {
-    /// Time.
-    pub clock: Clock,
-    /// The time since 1970-01-01 00:00 UTC.
-    pub wall: fn() -> Duration,
-}
-
-impl Server {
-    /// Serves whoever comes.
-    ///
-    /// # Errors
-    /// If nobody can come any more.
-    pub async fn serve<L>(self, mut listener: L, spawner: Spawner) -> Result<(), Error>
-    where
-        L: Listener,
-        L::Stream: 'static,
-    {
-        // Each connection holds it once more.
-        let open = Rc::new(());
-        loop {
-            let stream = listener.accept().await?;
-            let mut connection = Connection {
-                stream,
-                server: self.clone(),
-                bytes: Vec::new(),
-                start: 0,
-                end: 0,
-                header: String::new(),
-            };
-            let (held, is_full) = (open.clone(), Rc::strong_count(&open) > CONNECTIONS_MAX);
-            spawner.spawn(async move {
-                // A client that goes away in the middle is no event.
-                let _ = match is_full {
-                    true => connection.send(&Answer::refusal(Status::UNAVAILABLE)).await,
-                    false => connection.talk().await,
-                };
-                drop(held);
-            });
+/// Serves whoever comes.
+///
+/// # Errors
+/// If nobody can come any more.
+pub async fn serve<N: Sockets>(
+    sockets: N,
+    site: Site,
+    clock: Clock,
+    wall: fn() -> Duration,
+    spawner: Spawner,
+) -> Result<(), Error>
+where
+    N::Stream: 'static,
+{
+    let mut listener = sockets.listen(([0; 4], PORT).into(), BACKLOG)?;
+    // Each connection holds it once more.
+    let site = Rc::new(site);
+    loop {
+        let stream = listener.accept().await?;
+        let others = Rc::strong_count(&site) - 1;
+        if others >= CONNECTIONS_MAX + REFUSALS_MAX {
+            continue;
         }
+        let mut connection = Connection {
+            stream,
+            clock: clock.clone(),
+            wall,
+            bytes: Vec::new(),
+            start: 0,
+            end: 0,
+        };
+        let site = site.clone();
+        spawner.spawn(async move {
+            // A client that goes away in the middle is no event.
+            let _ = connection.talk(&site, others >= CONNECTIONS_MAX).await;
+        });
     }
 }
 
 struct Connection<S> {
     stream: S,
-    server: Server,
+    clock: Clock,
+    /// The time since 1970-01-01 00:00 UTC.
+    wall: fn() -> Duration,
     /// What was read: from `start` to `end`, it was not answered yet.
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    header: String,
 }
 
 impl<S: Stream> Connection<S> {
     /// Answers one request after another.
-    async fn talk(&mut self) -> Result<(), Error> {
+    async fn talk(&mut self, site: &Site, is_full: bool) -> Result<(), Error> {
         self.stream.set_no_delay(true);
         self.bytes = vec![0; HEADER_MAX];
+        if is_full {
+            let refusal = Answer::refusal("503 Service Unavailable");
+            self.send(&refusal, site).await?;
+        }
         for request in 1..=REQUESTS_MAX {
-            let Some(mut answer) = self.next().await? else {
+            if is_full {
+                break;
+            }
+            let Some(mut answer) = self.next(site).await? else {
                 return Ok(());
             };
             answer.keeps_alive &= request < REQUESTS_MAX;
-            self.send(&answer).await?;
+            self.send(&answer, site).await?;
             if !answer.keeps_alive {
                 break;
             }
         }
         self.stream.shutdown();
-        let clock = self.server.clock.clone();
+        let clock = self.clock.clone();
         clock.timeout(LINGER, self.drain()).await.unwrap_or(Ok(()))
     }
 
     /// The answer to the next request; `None` if there is none.
-    async fn next(&mut self) -> Result<Option<Answer>, Error> {
-        let clock = self.server.clock.clone();
-        let until = clock.now() + IDLE;
+    async fn next<'a>(&mut self, site: &'a Site) -> Result<Option<Answer<'a>>, Error> {
+        let until = self.clock.now() + IDLE;
         loop {
-            if let Some((answer, len)) = answer(&self.bytes[self.start..self.end]) {
+            if let Some((answer, len)) = answer(&self.bytes[self.start..self.end], site) {
                 self.start += len;
                 return Ok(Some(answer));
             }
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
             if self.end == HEADER_MAX {
-                return Ok(Some(Answer::refusal(too_long(&self.bytes))));
+                let has_line = self.bytes.trim_ascii_start().contains(&b'\n');
+                return Ok(Some(Answer::refusal(match has_line {
+                    true => "431 Request Header Fields Too Large",
+                    false => "414 URI Too Long",
+                })));
             }
             let read = self.stream.read(&mut self.bytes[self.end..]);
-            match clock.timeout(until - clock.now(), read).await {
+            match self.clock.timeout(until - self.clock.now(), read).await {
                 Some(Ok(0)) => return Ok(None),
                 Some(count) => self.end += count?,
                 None if self.end == 0 => return Ok(None),
-                None => return Ok(Some(Answer::refusal(Status::TIMEOUT))),
+                None => return Ok(Some(Answer::refusal("408 Request Timeout"))),
             }
         }
     }
 
     /// Header and body leave together: the stack sends when this task waits.
-    async fn send(&mut self, answer: &Answer) -> Result<(), Error> {
-        self.header.clear();
-        let date = Date((self.server.wall)().as_secs());
-        answer.write_header(date, &mut self.header);
-        let (stream, header) = (&mut self.stream, self.header.as_bytes());
-        let sent = async {
-            stream.write(header).await?;
-            stream.give(Bytes::from_static(answer.body())).await
-        };
-        match self.server.clock.timeout(SLOW, sent).await {
-            Some(sent) => sent,
-            None => Err(Error::Failed(net::tcp::socket::Error::Closed)),
+    async fn send(&mut self, answer: &Answer<'_>, site: &Site) -> Result<(), Error> {
+        let mut header = String::new();
+        answer.write((self.wall)().as_secs(), &mut header);
+        let (clock, gone) = (self.clock.clone(), Err(Error::Failed(Failed::Closed)));
+        let write = self.stream.write(header.as_bytes());
+        clock.timeout(SLOW, write).await.unwrap_or(gone)?;
+        let mut rest = answer.body();
+        while !rest.is_empty() {
+            // A disk that fails cuts the answer short, which its client sees.
+            let Ok(bytes) = site.source.bytes(rest.clone()) else {
+                return gone;
+            };
+            rest.start += bytes.len() as u64;
+            let give = self.stream.give(bytes);
+            clock.timeout(SLOW, give).await.unwrap_or(gone)?;
         }
+        Ok(())
     }
 
     async fn drain(&mut self) -> Result<(), Error> {
-        while self.stream.read(&mut self.bytes).await? > 0 {}
+        let mut drained = 0;
+        while drained < LINGER_MAX {
+            match self.stream.read(&mut self.bytes).await? {
+                0 => break,
+                count => drained += count,
+            }
+        }
         Ok(())
     }
 }

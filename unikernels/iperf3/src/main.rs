@@ -1,54 +1,44 @@
-//! Measures throughput with stock iperf3 at the other end.
+//! Measures throughput with stock iperf3 or iperf at the other end.
 
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
 
-use iperf3::server::Server;
-use net::socket::Sockets;
+use iperf3::options::{HELP, Options, Role};
+use iperf3::{System, client, iperf2, server};
 use service::Service;
 use unikernel::println;
-
-/// iperf3's port.
-const PORT: u16 = 5201;
-/// Connections that may wait to be accepted: a test's streams come all at once.
-const BACKLOG: usize = 256;
 
 unikernel::entry!(main);
 
 fn main() -> i32 {
-    service::run("iperf3", "  -s    serve tests\n", |service| async move {
-        match serve(service).await {
-            Ok(never) => never,
+    service::run("iperf3", HELP, |service| async move {
+        let options = match Options::parse(&service.arguments) {
+            Ok(options) => options,
             Err(error) => {
-                println!("iperf3: port {PORT}: {error}");
+                println!("iperf3: {error}");
+                return 1;
+            }
+        };
+        match run(service, options).await {
+            Ok(()) => 0,
+            Err(error) => {
+                println!("iperf3: {error}");
                 1
             }
         }
     })
 }
 
-async fn serve(service: Service) -> Result<i32, net::socket::Error> {
-    let Service {
-        net,
-        clock,
-        spawner,
-        ..
-    } = service;
-    let mut server = Server {
-        listener: net.listen(([0; 4], PORT).into(), BACKLOG)?,
-        clock,
-        spawner,
+async fn run(service: Service, options: Options) -> Result<(), iperf3::protocol::Error> {
+    let system = System {
+        clock: service.clock,
+        wall: unikernel::wall,
+        print: |line| println!("{line}"),
     };
-    loop {
-        match server.test().await {
-            Ok(results) => {
-                for stream in results.streams {
-                    let rate = stream.bytes as f64 * 8.0 / stream.end_time / 1e9;
-                    println!("iperf3: stream {}: {rate:.2} Gb/s", stream.id);
-                }
-            }
-            Err(error) => println!("iperf3: {error}"),
-        }
+    match options.role {
+        Role::Client(server) => client::run(service.net, system, server, &options).await,
+        Role::Server => server::run(service.net, system, &options).await,
+        Role::Iperf2 => iperf2::run(service.net, system, service.spawner, options.port).await,
     }
 }

@@ -1,0 +1,170 @@
+//! What sockets rest on, and its turns: a stack over a port, or the host.
+
+use abi::sockets::Record;
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec;
+use core::cell::RefCell;
+use device::{HEADROOM, Netif, Pool, WaitHandle};
+use net::address::Prefix;
+use net::arp::Detect;
+use net::dhcp::Dhcp;
+use net::ethernet::{Ethernet, Mac};
+use net::host::Table;
+use net::ip::Ip;
+use net::ipv4::{Ipv4, PACKET_MAX};
+use net::ipv6::Ipv6;
+use net::options::Options;
+use net::routes::Route;
+use net::stack::Stack;
+use net::tcp::Config;
+use net::tcp::host::Tcp;
+use net::tcp::identity::Secret;
+use net::version::Addresses;
+use ports::inquiry::Listed;
+use unikernel::{Instant, Ready};
+
+/// Packets that may wait to become whole, or to be cut, at a time.
+const LARGE_PACKETS: usize = 8;
+/// The part of the image's memory that the queues of all connections may hold.
+const QUEUES_PART: u64 = 4;
+
+/// What sockets rest on.
+pub trait Below {
+    /// Takes in what has come, a bounded part of it, and what time brings; whether there was
+    /// something. `ready` is what the last wait has told.
+    fn receive(&mut self, now: Instant, ready: Ready) -> bool;
+
+    /// Looks at what asks servers for an address, if anything does.
+    fn with_dhcp(&mut self, look: &impl Fn(&mut Dhcp));
+
+    /// Shows what was counted, by the names of [`net::metrics`].
+    fn counts(&self, show: &mut dyn FnMut(&'static str, u64));
+
+    /// Lists sockets from this place on, 0 at the beginning.
+    fn list(&self, from: u64, take: &mut dyn FnMut(&Record) -> bool) -> Listed;
+
+    /// Sends what is to be sent; `false` if more is to leave.
+    fn send(&mut self) -> bool;
+
+    /// When [`Self::receive`] has something to do although nothing has come.
+    fn deadline(&self) -> Instant;
+
+    /// Whether all that was written has left.
+    fn has_left(&self) -> bool;
+}
+
+impl Below for Rc<RefCell<Stack<Ipv4, Ipv6>>> {
+    fn receive(&mut self, now: Instant, _: Ready) -> bool {
+        self.borrow_mut().receive(now)
+    }
+
+    fn with_dhcp(&mut self, look: &impl Fn(&mut Dhcp)) {
+        if let Some(dhcp) = self.borrow_mut().dhcp() {
+            look(dhcp);
+        }
+    }
+
+    fn counts(&self, show: &mut dyn FnMut(&'static str, u64)) {
+        Stack::counts(&self.borrow(), show);
+    }
+
+    fn list(&self, from: u64, take: &mut dyn FnMut(&Record) -> bool) -> Listed {
+        Stack::list(&self.borrow(), from, take)
+    }
+
+    fn send(&mut self) -> bool {
+        self.borrow_mut().send()
+    }
+
+    fn deadline(&self) -> Instant {
+        self.borrow().deadline()
+    }
+
+    fn has_left(&self) -> bool {
+        self.borrow().tcp.sockets().next().is_none()
+    }
+}
+
+/// Sockets of the host's.
+pub struct Host {
+    pub table: Rc<RefCell<Table>>,
+    /// By which a wait tells of them.
+    pub wait: WaitHandle,
+}
+
+impl Below for Host {
+    fn receive(&mut self, now: Instant, ready: Ready) -> bool {
+        let any = ready.contains(self.wait);
+        self.table.borrow_mut().look(now, any);
+        any
+    }
+
+    /// The kernel has addresses.
+    fn with_dhcp(&mut self, _: &impl Fn(&mut Dhcp)) {}
+
+    /// The kernel does.
+    fn counts(&self, _: &mut dyn FnMut(&'static str, u64)) {}
+
+    /// `ss` does.
+    fn list(&self, _: u64, _: &mut dyn FnMut(&Record) -> bool) -> Listed {
+        Listed::default()
+    }
+
+    /// The kernel does.
+    fn send(&mut self) -> bool {
+        true
+    }
+
+    fn deadline(&self) -> Instant {
+        self.table.borrow().deadline()
+    }
+
+    fn has_left(&self) -> bool {
+        self.table.borrow().has_left()
+    }
+}
+
+/// A stack over `port`.
+pub fn stack(
+    port: Box<dyn Netif>,
+    options: &Options,
+    secret: [u8; 16],
+    hash_key: [u8; 16],
+) -> Stack<Ipv4, Ipv6> {
+    let now = unikernel::monotonic();
+    let buffer = PACKET_MAX + HEADROOM;
+    let large = Pool::new(vec![0; LARGE_PACKETS * buffer].leak(), buffer);
+    // What varies numbers and times on the wire is no secret, and tells nothing of one.
+    let varies = unikernel::wall().as_nanos() as u64 ^ now.0;
+    let mut ipv4 = Ipv4::new(large, varies);
+    for address in &options.ipv4 {
+        ipv4.add_address(*address, Detect::Later, now);
+    }
+    if let Some(gateway) = options.ipv4_gateway {
+        ipv4.routes().add(Route {
+            network: Prefix::ALL_IPV4,
+            gateway: Some(gateway),
+        });
+    }
+    let mut ipv6 = Ipv6::new(large, varies);
+    ipv6.autoconfigure(Mac(port.mac()), Detect::Later, now);
+    for address in &options.ipv6 {
+        ipv6.add_address(*address, Detect::Later, now);
+    }
+    if let Some(gateway) = options.ipv6_gateway {
+        ipv6.routes().add(Route {
+            network: Prefix::ALL_IPV6,
+            gateway: Some(gateway),
+        });
+    }
+    let ip = Ip::new(Ethernet::new(port), ipv4, ipv6);
+    let memory = usize::try_from(unikernel::memory_bytes() / QUEUES_PART).unwrap_or(usize::MAX);
+    let tcp = Tcp::new(Config::default(), Secret::new(secret), hash_key, memory);
+    let mut stack = Stack::new(ip, tcp, now);
+    if options.dhcp {
+        let used = stack.use_dhcp(varies);
+        used.expect("nobody has a socket yet");
+    }
+    stack
+}

@@ -1,0 +1,165 @@
+//! Sockets over whatever the manifest makes of `service`: each call goes on to those of that kind.
+
+use bytes::Bytes;
+use core::net::{IpAddr, SocketAddr};
+use net::host::{HostDatagrams, HostListener, HostNet, HostStream};
+use net::socket::{self, Ends, Error, TcpListener, TcpStream, UdpSocket};
+use net::tcp::queues::Payload;
+
+/// Does the same with whatever it is.
+macro_rules! each {
+    ($value:expr, $inner:ident => $work:expr) => {
+        match $value {
+            Self::Stack($inner) => $work,
+            Self::Host($inner) => $work,
+        }
+    };
+}
+
+/// Where sockets come from.
+#[derive(Clone)]
+pub enum Net {
+    /// A stack of the image's own.
+    Stack(socket::Net),
+    /// The host.
+    Host(HostNet),
+}
+
+/// Waits for connections.
+pub enum Listener {
+    /// Of a stack of the image's own.
+    Stack(TcpListener),
+    /// Of the host's.
+    Host(HostListener),
+}
+
+/// A connection.
+pub enum Stream {
+    /// Of a stack of the image's own.
+    Stack(TcpStream),
+    /// Of the host's.
+    Host(HostStream),
+}
+
+/// Takes and sends datagrams.
+pub enum Datagrams {
+    /// Of a stack of the image's own.
+    Stack(UdpSocket),
+    /// Of the host's.
+    Host(HostDatagrams),
+}
+
+impl socket::Sockets for Net {
+    type Listener = Listener;
+    type Stream = Stream;
+    type Datagrams = Datagrams;
+
+    fn bind(&self, local: SocketAddr) -> Result<Datagrams, Error> {
+        Ok(match self {
+            Self::Stack(net) => Datagrams::Stack(net.bind(local)?),
+            Self::Host(net) => Datagrams::Host(net.bind(local)?),
+        })
+    }
+
+    fn listen(&self, local: SocketAddr, backlog: usize) -> Result<Listener, Error> {
+        Ok(match self {
+            Self::Stack(net) => Listener::Stack(net.listen(local, backlog)?),
+            Self::Host(net) => Listener::Host(net.listen(local, backlog)?),
+        })
+    }
+
+    async fn connect(&self, remote: SocketAddr) -> Result<Stream, Error> {
+        Ok(match self {
+            Self::Stack(net) => Stream::Stack(net.connect(remote).await?),
+            Self::Host(net) => Stream::Host(net.connect(remote).await?),
+        })
+    }
+}
+
+impl socket::Listener for Listener {
+    type Stream = Stream;
+
+    async fn accept(&mut self) -> Result<Stream, Error> {
+        Ok(match self {
+            Self::Stack(listener) => Stream::Stack(listener.accept().await?),
+            Self::Host(listener) => Stream::Host(listener.accept().await?),
+        })
+    }
+}
+
+impl socket::Stream for Stream {
+    async fn read(&mut self, place: &mut [u8]) -> Result<usize, Error> {
+        each!(self, stream => stream.read(place).await)
+    }
+
+    async fn take(&mut self) -> Result<Option<Payload>, Error> {
+        each!(self, stream => stream.take().await)
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        each!(self, stream => stream.write(bytes).await)
+    }
+
+    async fn give(&mut self, bytes: Bytes) -> Result<(), Error> {
+        each!(self, stream => stream.give(bytes).await)
+    }
+
+    fn shutdown(&mut self) {
+        each!(self, stream => stream.shutdown());
+    }
+
+    fn set_no_delay(&mut self, no_delay: bool) {
+        each!(self, stream => stream.set_no_delay(no_delay));
+    }
+
+    fn split(self) -> (Self, Self) {
+        match self {
+            Self::Stack(stream) => {
+                let (one, other) = stream.split();
+                (Self::Stack(one), Self::Stack(other))
+            }
+            Self::Host(stream) => {
+                let (one, other) = stream.split();
+                (Self::Host(one), Self::Host(other))
+            }
+        }
+    }
+
+    fn peer(&self) -> SocketAddr {
+        each!(self, stream => stream.peer())
+    }
+
+    fn local(&self) -> SocketAddr {
+        each!(self, stream => stream.local())
+    }
+}
+
+impl socket::Datagrams for Datagrams {
+    async fn receive(&mut self, place: &mut [u8]) -> Result<(usize, SocketAddr), Error> {
+        each!(self, datagrams => datagrams.receive(place).await)
+    }
+
+    fn send(&mut self, bytes: &[u8], to: SocketAddr) -> Result<(), Error> {
+        each!(self, datagrams => datagrams.send(bytes, to))
+    }
+
+    async fn receive_at(&mut self, place: &mut [u8]) -> Result<(usize, Ends), Error> {
+        each!(self, datagrams => datagrams.receive_at(place).await)
+    }
+
+    fn send_from(&mut self, bytes: &[u8], from: IpAddr, to: SocketAddr) -> Result<(), Error> {
+        each!(self, datagrams => datagrams.send_from(bytes, from, to))
+    }
+
+    fn join(&mut self, group: IpAddr) -> Result<(), Error> {
+        each!(self, datagrams => datagrams.join(group))
+    }
+
+    fn leave(&mut self, group: IpAddr) {
+        each!(self, datagrams => datagrams.leave(group))
+    }
+
+    fn local(&self) -> SocketAddr {
+        each!(self, datagrams => datagrams.local())
+    }
+}
