@@ -218,6 +218,7 @@ fn type_name(kind: u32) -> &'static str {
     match kind {
         kind::NET_BASIC => "NET_BASIC",
         kind::BLOCK_BASIC => "BLOCK_BASIC",
+        kind::SOCKETS => "SOCKETS",
         _ => "unknown",
     }
 }

@@ -21,6 +21,7 @@
 //! | [`share`] | the file that outlives the guest |
 //! | [`instance`] | named guests, and how others find them |
 //! | [`stats`] | what a guest has counted |
+//! | [`sockets`] | the sockets of a guest that speaks TCP/IP |
 //! | [`logs`] | the last lines of a guest's console |
 //! | [`stop`] | ends a guest by its name |
 //! | [`manual`] | man pages, and completions for shells |
@@ -45,6 +46,7 @@ pub mod rules;
 pub mod run;
 pub mod send;
 pub mod share;
+pub mod sockets;
 pub mod stats;
 pub mod stop;
 pub mod symbols;

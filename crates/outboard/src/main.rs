@@ -8,7 +8,8 @@ mod demo;
 use abi::exit;
 use clap::{CommandFactory, Parser, Subcommand};
 use outboard::{
-    build, doctor, inspect, logs, manual, model, new, pci, ps, rules, run, send, stats, stop, trial,
+    build, doctor, inspect, logs, manual, model, new, pci, ps, rules, run, send, sockets, stats,
+    stop, trial,
 };
 use std::error::Error;
 use std::ffi::OsString;
@@ -51,6 +52,8 @@ enum Command {
     Ps(ps::Arguments),
     /// Show what a guest has counted
     Stats(stats::Arguments),
+    /// Show the sockets of a guest that speaks TCP/IP
+    Sockets(sockets::Arguments),
     /// Show the last lines of a guest's console
     Logs(logs::Arguments),
     /// End a guest, and say how it ended
@@ -145,6 +148,7 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         Command::Pci(command) => pci::run(&command)?,
         Command::Ps(arguments) => return Ok(status(ps::run(&arguments)?)),
         Command::Stats(arguments) => stats::run(&arguments)?,
+        Command::Sockets(arguments) => sockets::run(&arguments)?,
         Command::Logs(arguments) => logs::run(&arguments)?,
         Command::Stop(arguments) => stop::run(&arguments)?,
         Command::Man(arguments) => manual::write_pages(&arguments, Arguments::command())?,

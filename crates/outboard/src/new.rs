@@ -3,31 +3,52 @@
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
-/// Files of the folder, and what stands in them: `@NAME@` is the appliance's name, `@CRATE@` the
+/// Files that a template has for itself. In them `@NAME@` is the appliance's name, `@CRATE@` the
 /// same as Rust writes it, `@CRATES@` the folder of Outboard's crates.
-const FILES: [(&str, &str); 8] = [
-    ("Cargo.toml", include_str!("../template/Cargo.toml.in")),
+struct Files {
+    own: [(&'static str, &'static str); 5],
+    /// What to type next.
+    next: &'static str,
+}
+
+macro_rules! text {
+    ($folder:literal, $file:literal) => {
+        include_str!(concat!("../template/", $folder, "/", $file, ".in"))
+    };
+}
+
+/// The files of the template in this folder.
+macro_rules! template {
+    ($folder:literal) => {
+        Files {
+            own: [
+                ("Cargo.toml", text!($folder, "Cargo.toml")),
+                ("manifest.json", text!($folder, "manifest.json")),
+                ("src/lib.rs", text!($folder, "lib.rs")),
+                ("src/main.rs", text!($folder, "main.rs")),
+                ("README.md", text!($folder, "README.md")),
+            ],
+            next: text!($folder, "next"),
+        }
+    };
+}
+
+const FRAMES: Files = template!("frames");
+const SERVICE: Files = template!("service");
+/// Files that all templates share.
+const SHARED: [(&str, &str); 3] = [
     ("build.rs", include_str!("../template/build.rs.in")),
-    (
-        "manifest.json",
-        include_str!("../template/manifest.json.in"),
-    ),
-    ("src/lib.rs", include_str!("../template/lib.rs.in")),
-    ("src/main.rs", include_str!("../template/main.rs.in")),
-    ("README.md", include_str!("../template/README.md.in")),
     (
         ".cargo/config.toml",
         include_str!("../template/config.toml.in"),
     ),
     (".gitignore", include_str!("../template/gitignore.in")),
 ];
-/// What to type next.
-const NEXT: &str = include_str!("../template/next.in");
 /// Longest name, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 /// Names that would be taken twice: by the crates that every image is made of, or in cargo's folder
 /// of what it built.
-const NAMES_TAKEN: [&str; 12] = [
+const NAMES_TAKEN: [&str; 14] = [
     "abi",
     "alloc",
     "build",
@@ -37,6 +58,8 @@ const NAMES_TAKEN: [&str; 12] = [
     "examples",
     "image",
     "incremental",
+    "net",
+    "service",
     "std",
     "test",
     "unikernel",
@@ -70,6 +93,27 @@ pub struct Arguments {
     /// The folder of Outboard's sources, instead of the one that this program was built from
     #[arg(long, value_name = "DIRECTORY")]
     outboard: Option<PathBuf>,
+    /// What it does at first
+    #[arg(long, value_enum, default_value = "frames")]
+    template: Template,
+}
+
+/// What an appliance does at first, to be changed.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Template {
+    /// Counts the frames of a port
+    Frames,
+    /// Answers over TCP
+    Service,
+}
+
+impl Template {
+    fn files(self) -> Files {
+        match self {
+            Self::Frames => FRAMES,
+            Self::Service => SERVICE,
+        }
+    }
 }
 
 /// Why there is no new folder.
@@ -125,8 +169,9 @@ impl std::error::Error for Error {}
 /// See [`create`]; Outboard's crates are not to be found.
 pub fn run(arguments: &Arguments) -> Result<(), Error> {
     let crates = crates(arguments.outboard.as_deref())?;
-    create(Path::new(""), &arguments.name, &crates)?;
-    print!("{}", NEXT.replace("@NAME@", &arguments.name));
+    let Arguments { name, template, .. } = arguments;
+    create(Path::new(""), name, *template, &crates)?;
+    print!("{}", template.files().next.replace("@NAME@", name));
     Ok(())
 }
 
@@ -142,11 +187,12 @@ fn crates(sources: Option<&Path>) -> Result<PathBuf, Error> {
     }
 }
 
-/// Makes the folder of the appliance `name` in `parent`, whose image is made of `crates`.
+/// Makes the folder of the appliance `name` in `parent` from a template. Its image is made of
+/// `crates`.
 ///
 /// # Errors
 /// The name is none, or taken, or something cannot be written; no folder stays behind then.
-pub fn create(parent: &Path, name: &str, crates: &Path) -> Result<(), Error> {
+pub fn create(parent: &Path, name: &str, template: Template, crates: &Path) -> Result<(), Error> {
     if !is_name(name) {
         return Err(Error::Name(name.to_owned()));
     }
@@ -160,7 +206,7 @@ pub fn create(parent: &Path, name: &str, crates: &Path) -> Result<(), Error> {
         }
         other => other.map_err(|e| Error::Write(folder.clone(), e))?,
     }
-    let filled = fill(&folder, name, crates);
+    let filled = fill(&folder, name, template, crates);
     if filled.is_err() {
         // What cannot be removed either is reported by what could not be written.
         let _ = fs::remove_dir_all(&folder);
@@ -168,7 +214,7 @@ pub fn create(parent: &Path, name: &str, crates: &Path) -> Result<(), Error> {
     filled
 }
 
-fn fill(folder: &Path, name: &str, crates: &Path) -> Result<(), Error> {
+fn fill(folder: &Path, name: &str, template: Template, crates: &Path) -> Result<(), Error> {
     for parent in ["src", ".cargo"] {
         let parent = folder.join(parent);
         fs::create_dir(&parent).map_err(|e| Error::Write(parent, e))?;
@@ -176,7 +222,7 @@ fn fill(folder: &Path, name: &str, crates: &Path) -> Result<(), Error> {
     let lock = folder.join("Cargo.lock");
     fs::copy(crates.join(LOCK), &lock).map_err(|e| Error::Write(lock, e))?;
     let crates = toml(crates);
-    for (file, text) in FILES {
+    for (file, text) in template.files().own.into_iter().chain(SHARED) {
         let text = text
             .replace("@NAME@", name)
             .replace("@CRATE@", &name.replace('-', "_"))
@@ -206,6 +252,7 @@ fn toml(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::ValueEnum;
 
     /// A folder of the test's own.
     fn parent(name: &str) -> PathBuf {
@@ -215,36 +262,43 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_the_template_is_left_to_fill_in() {
-        let parent = parent("whole");
-        create(&parent, "my-box2", &crates(None).unwrap()).unwrap();
-        for (file, _) in FILES {
-            let text = fs::read_to_string(parent.join("my-box2").join(file)).unwrap();
-            assert!(!text.contains('@'), "{file}: {text}");
+    fn nothing_of_a_template_is_left_to_fill_in() {
+        for template in Template::value_variants() {
+            let parent = parent(&format!("{template:?}"));
+            let make = || create(&parent, "my-box2", *template, &crates(None).unwrap());
+            make().unwrap();
+            for (file, _) in template.files().own.into_iter().chain(SHARED) {
+                let text = fs::read_to_string(parent.join("my-box2").join(file)).unwrap();
+                assert!(!text.contains('@'), "{file}: {text}");
+            }
+            let again = make().unwrap_err();
+            fs::remove_dir_all(&parent).unwrap();
+            assert!(matches!(again, Error::Exists(_)), "{again}");
         }
-        let again = create(&parent, "my-box2", &crates(None).unwrap()).unwrap_err();
-        fs::remove_dir_all(&parent).unwrap();
-        assert!(matches!(again, Error::Exists(_)), "{again}");
     }
 
     #[test]
-    fn the_manifest_is_one() {
-        let text = FILES.iter().find(|(name, _)| *name == "manifest.json");
-        assert!(image::manifest::from_json(text.unwrap().1.as_bytes()).is_ok());
+    fn each_manifest_is_one() {
+        for template in Template::value_variants() {
+            let files = template.files().own;
+            let text = files.iter().find(|(name, _)| *name == "manifest.json");
+            assert!(image::manifest::from_json(text.unwrap().1.as_bytes()).is_ok());
+        }
     }
 
     #[test]
     fn other_names_are_refused() {
+        let make = |name: &str| create(Path::new(""), name, Template::Frames, Path::new("/c"));
         let long = "a".repeat(NAME_BYTES_MAX + 1);
         for name in [
             "", "..", "a/b", "/tmp/x", "2x", "-x", "A", "a b", "a\n", "ä", &long,
         ] {
-            let error = create(Path::new(""), name, Path::new("/c")).unwrap_err();
+            let error = make(name).unwrap_err();
             assert!(matches!(error, Error::Name(_)), "{error}");
             assert!(!error.to_string().contains('\n'));
         }
         for name in NAMES_TAKEN.into_iter().chain(KEYWORDS) {
-            let error = create(Path::new(""), name, Path::new("/c")).unwrap_err();
+            let error = make(name).unwrap_err();
             assert!(matches!(error, Error::Taken(_)), "{error}");
         }
     }

@@ -1,7 +1,7 @@
 //! The thread that takes records out of the ring and adds them to their files.
 
 use super::blocks::BlockFile;
-use super::pcapng::{Packet, Writer};
+use super::pcapng::Writer;
 use super::reason::Reasons;
 use super::ring::{self, Checked, Nonsense};
 use super::{Output, Prepared, Sink, say};
@@ -9,6 +9,7 @@ use abi::share::{
     CAPTURE_OFFSET, CAPTURE_RING_BYTES, CAPTURE_RING_OFFSET, COUNTERS_OFFSET, COUNTERS_PER_PORT,
     CaptureHead, Control, PortCounter,
 };
+use net::pcapng::Packet;
 use rustix::io::{Errno, pread};
 use std::fs::{File, OpenOptions};
 use std::io;

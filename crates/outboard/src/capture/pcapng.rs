@@ -1,56 +1,12 @@
-//! Writing of capture files (draft-ietf-opsawg-pcapng-03): one section, one interface.
+//! Writing of capture files in the format pcapng.
 
+use net::pcapng::{Blocks, Packet};
 use std::io::{self, Write};
-
-/// Types of blocks and codes of options, with the draft's sections.
-mod code {
-    pub const SECTION_HEADER: u32 = 0x0a0d_0d0a; // 4.1
-    pub const INTERFACE_DESCRIPTION: u32 = 1; // 4.2
-    pub const INTERFACE_STATISTICS: u32 = 5; // 4.6
-    pub const ENHANCED_PACKET: u32 = 6; // 4.3
-    pub const COMMENT: u16 = 1; // 3.5.1
-    pub const SHB_USERAPPL: u16 = 4; // 4.1
-    pub const IF_NAME: u16 = 2; // 4.2
-    pub const IF_TSRESOL: u16 = 9; // 4.2
-    pub const EPB_FLAGS: u16 = 2; // 4.3
-    pub const ISB_IFDROP: u16 = 5; // 4.6
-}
-/// Tells readers how numbers are written (4.1).
-const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
-/// Version of the format (4.1).
-const VERSION: (u16, u16) = (1, 0);
-/// The section's length is not known (4.1).
-const UNKNOWN_LENGTH: i64 = -1;
-/// LINKTYPE_ETHERNET of <https://www.tcpdump.org/linktypes.html>.
-const ETHERNET: u16 = 1;
-/// Timestamps count 10^-9 s (if_tsresol, 4.2).
-const NANOSECONDS: u8 = 9;
-/// Inbound and outbound, as in the flags of an enhanced packet block (4.3.1).
-const INBOUND: u32 = 1;
-const OUTBOUND: u32 = 2;
-/// The one interface.
-const INTERFACE: u32 = 0;
-
-/// A captured frame.
-#[derive(Clone, Copy, Debug)]
-pub struct Packet<'a> {
-    /// Nanoseconds since 1970.
-    pub time: u64,
-    /// Whether it was transmitted, and not received.
-    pub outbound: bool,
-    /// Bytes that it had.
-    pub length: u32,
-    /// What was captured of it.
-    pub bytes: &'a [u8],
-    /// What there is to say about it; nothing if empty.
-    pub comment: &'a str,
-}
 
 /// A file under way.
 pub struct Writer<W> {
     file: W,
-    /// The block that is being made.
-    block: Vec<u8>,
+    blocks: Blocks,
 }
 
 impl<W: Write> Writer<W> {
@@ -59,24 +15,11 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// What the file says.
-    pub fn new(file: W, application: &str, name: &str, snap: u32) -> io::Result<Self> {
-        let block = Vec::new();
-        let mut writer = Self { file, block };
-        writer.begin(code::SECTION_HEADER);
-        writer.u32(BYTE_ORDER_MAGIC);
-        writer.u16(VERSION.0);
-        writer.u16(VERSION.1);
-        writer.block.extend(UNKNOWN_LENGTH.to_le_bytes());
-        writer.option(code::SHB_USERAPPL, application.as_bytes());
-        writer.end()?;
-        writer.begin(code::INTERFACE_DESCRIPTION);
-        writer.u16(ETHERNET);
-        writer.u16(0);
-        writer.u32(snap);
-        writer.option(code::IF_NAME, name.as_bytes());
-        writer.option(code::IF_TSRESOL, &[NANOSECONDS]);
-        writer.end()?;
-        Ok(writer)
+    pub fn new(mut file: W, application: &str, name: &str, snap: u32) -> io::Result<Self> {
+        let mut blocks = Blocks::default();
+        file.write_all(blocks.section(application))?;
+        file.write_all(blocks.interface(name, snap))?;
+        Ok(Self { file, blocks })
     }
 
     /// Adds a frame.
@@ -84,18 +27,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// What the file says.
     pub fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
-        let direction = if packet.outbound { OUTBOUND } else { INBOUND };
-        self.begin(code::ENHANCED_PACKET);
-        self.u32(INTERFACE);
-        self.time(packet.time);
-        self.u32(packet.bytes.len() as u32);
-        self.u32(packet.length);
-        self.padded(packet.bytes);
-        if !packet.comment.is_empty() {
-            self.option(code::COMMENT, packet.comment.as_bytes());
-        }
-        self.option(code::EPB_FLAGS, &direction.to_le_bytes());
-        self.end()
+        self.file.write_all(self.blocks.packet(packet))
     }
 
     /// Ends the file: `lost` frames were not captured until `time`, in nanoseconds since 1970.
@@ -103,11 +35,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// What the file says.
     pub fn statistics(&mut self, time: u64, lost: u64) -> io::Result<()> {
-        self.begin(code::INTERFACE_STATISTICS);
-        self.u32(INTERFACE);
-        self.time(time);
-        self.option(code::ISB_IFDROP, &lost.to_le_bytes());
-        self.end()?;
+        self.file.write_all(self.blocks.statistics(time, lost))?;
         self.flush()
     }
 
@@ -117,51 +45,6 @@ impl<W: Write> Writer<W> {
     /// What the file says.
     pub fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
-    }
-
-    /// Begins a block (3.1): its type, and room for its length.
-    fn begin(&mut self, kind: u32) {
-        self.block.clear();
-        self.u32(kind);
-        self.u32(0);
-    }
-
-    /// Ends a block, whose last field is an option, and writes it.
-    fn end(&mut self) -> io::Result<()> {
-        // opt_endofopt (3.5) has code and length 0.
-        self.u32(0);
-        let length = self.block.len() as u32 + 4;
-        self.block[4..8].copy_from_slice(&length.to_le_bytes());
-        self.u32(length);
-        self.file.write_all(&self.block)
-    }
-
-    fn u16(&mut self, number: u16) {
-        self.block.extend(number.to_le_bytes());
-    }
-
-    fn u32(&mut self, number: u32) {
-        self.block.extend(number.to_le_bytes());
-    }
-
-    /// The upper half first (4.3).
-    fn time(&mut self, time: u64) {
-        self.u32((time >> 32) as u32);
-        self.u32(time as u32);
-    }
-
-    /// An option (3.5). Values longer than its length can say are cut.
-    fn option(&mut self, code: u16, value: &[u8]) {
-        let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
-        self.u16(code);
-        self.u16(length);
-        self.padded(&value[..usize::from(length)]);
-    }
-
-    /// Fields end at a multiple of 4 bytes, and so begin at one.
-    fn padded(&mut self, bytes: &[u8]) {
-        self.block.extend_from_slice(bytes);
-        self.block.resize(self.block.len().next_multiple_of(4), 0);
     }
 }
 

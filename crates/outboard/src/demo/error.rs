@@ -10,12 +10,12 @@ use testbed::{contender, privilege};
 /// What keeps a demonstration from being shown.
 #[derive(Debug)]
 pub enum Error {
-    /// Neither the repository nor an image is here.
-    NoAppliance,
+    /// Neither the repository nor an image is here: the appliance's folder.
+    NoAppliance(&'static str),
     /// The image cannot be built.
     Build(build::Error),
-    /// What was given as the firewall's image is none, or another appliance's.
-    Image(PathBuf, String),
+    /// What was given as the image of the appliance in this folder is none, or another one's.
+    Image(&'static str, PathBuf, String),
     /// No right to make networks.
     Privilege(privilege::Missing),
     /// No shared file.
@@ -41,14 +41,15 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoAppliance => f.write_str(
-                "no image of the firewall: run this in Outboard's repository, or give one with \
-                 --image=FILE",
+            Self::NoAppliance(folder) => write!(
+                f,
+                "no image of {folder}: run this in Outboard's repository, or give one with \
+                 --image=FILE"
             ),
             Self::Build(e) => e.fmt(f),
-            Self::Image(path, e) => write!(
+            Self::Image(folder, path, e) => write!(
                 f,
-                "{}: {e}; make one by `outboard build unikernels/firewall`",
+                "{}: {e}; make one by `outboard build {folder}`",
                 path.display()
             ),
             Self::Privilege(e) => e.fmt(f),

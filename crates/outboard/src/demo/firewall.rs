@@ -1,13 +1,12 @@
 //! `outboard demo firewall` and `outboard demo nic`: what passes, which rule decides, and how fast.
 
+use super::build::built;
 use super::error::Error;
 use super::{checks, keep, observed, report, speed};
 use abi::extension::feature;
 use abi::manifest::Entry;
-use abi::note::Target;
 use abi::pci::Request;
 use image::Image;
-use outboard::build;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
@@ -22,8 +21,6 @@ const NICS_MANIFEST: &str = "manifest-82599.json";
 /// What it becomes, with the one manifest and the other.
 const IMAGE: &str = "firewall.spt";
 const IMAGE_ON_NICS: &str = "firewall-82599.spt";
-/// Said before an image is built that was not there.
-const BUILDS: &str = "Building the firewall's image: about 1 min on two cores, this first time.";
 /// The checks: half a second of traffic and two attempts that must come to nothing.
 const CHECKS_ESTIMATE: Duration = Duration::from_secs(2);
 const ROUNDS: u8 = 5;
@@ -157,7 +154,10 @@ fn programs(image: Option<&Path>, ports: Ports) -> Result<Programs, Error> {
     let this = env::current_exe().map_err(|e| Error::Io("cannot find this program's file", e))?;
     let firewall = match image {
         Some(path) => path.to_owned(),
-        None => build_image(ports)?,
+        None => match ports {
+            Ports::Taps => built(APPLIANCE, None, IMAGE)?,
+            Ports::Nics => built(APPLIANCE, Some(NICS_MANIFEST), IMAGE_ON_NICS)?,
+        },
     };
     Ok(Programs {
         relay: this.clone(),
@@ -168,35 +168,9 @@ fn programs(image: Option<&Path>, ports: Ports) -> Result<Programs, Error> {
     })
 }
 
-/// Builds the image in the repository that the current directory is in.
-fn build_image(ports: Ports) -> Result<PathBuf, Error> {
-    let here = env::current_dir().map_err(|e| Error::Io("cannot find the current directory", e))?;
-    let appliance = here
-        .ancestors()
-        .map(|directory| directory.join(APPLIANCE))
-        .find(|directory| directory.is_dir())
-        .ok_or(Error::NoAppliance)?;
-    let image = match ports {
-        Ports::Taps => IMAGE,
-        Ports::Nics => IMAGE_ON_NICS,
-    };
-    // Cargo itself says what it does; whoever comes for the first time does not know why.
-    if !appliance.join(image).exists() {
-        progress(BUILDS);
-    }
-    let what = build::Appliance {
-        directory: &appliance,
-        manifest: (ports == Ports::Nics).then(|| Path::new(NICS_MANIFEST)),
-        remap_path_prefix: &[],
-    };
-    let built = build::build(what, &[Target::Spt], &appliance).map_err(Error::Build)?;
-    let first = built.into_iter().next().ok_or(Error::NoAppliance)?;
-    Ok(first.path)
-}
-
 /// What the image understands, if it is the firewall's with such ports: two of them, and rules.
 fn features(path: &Path, ports: Ports) -> Result<u32, Error> {
-    let refused = |reason: String| Error::Image(path.to_owned(), reason);
+    let refused = |reason: String| Error::Image(APPLIANCE, path.to_owned(), reason);
     let bytes = fs::read(path).map_err(|e: io::Error| refused(e.to_string()))?;
     let image = Image::parse(&bytes).map_err(|e| refused(e.to_string()))?;
     let (names, kind): (Vec<_>, _) = match ports {

@@ -1,8 +1,10 @@
 //! `outboard demo`: Outboard at work, on real traffic, between networks of its own.
 
+mod build;
 mod checks;
 mod error;
 mod firewall;
+mod http;
 mod keep;
 mod observed;
 mod report;
@@ -34,6 +36,12 @@ enum Demo {
     /// the firewall's own driver, in safe Rust, runs in its jail and reaches them by vfio-user. As
     /// `demo firewall` otherwise; no check holds if a card finds that its datasheet was broken.
     Nic(firewall::Options),
+    /// A web server that is an image: how soon it answers, what, and how often
+    ///
+    /// Makes a private network, starts the image `http` in its jail behind a tap, and asks it for
+    /// files. Needs no root where unprivileged user namespaces work, and leaves nothing behind. The
+    /// exit status is 0 if all answers were right.
+    Http(http::Options),
 }
 
 /// Runs the demonstration.
@@ -44,5 +52,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     match &arguments.demo {
         Demo::Firewall(options) => firewall::run(options, Ports::Taps),
         Demo::Nic(options) => firewall::run(options, Ports::Nics),
+        Demo::Http(options) => http::run(options),
     }
 }

@@ -180,6 +180,7 @@ mod tests {
         });
         Snapshot {
             ports: Vec::new(),
+            net: None,
             exits: None,
             rules: Some(Rules {
                 generation: 1,

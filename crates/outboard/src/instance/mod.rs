@@ -16,6 +16,7 @@ mod claim;
 mod description;
 mod ending;
 mod error;
+pub mod event;
 mod log;
 mod place;
 

@@ -1,29 +1,22 @@
 //! `outboard rules load`: a running guest gets other rules, in one step.
 
 use super::source::{self, Source};
+use crate::instance::event::{LOCK_TIMEOUT, lock, wake};
 use crate::instance::{self, Instance};
 use abi::extension::feature;
 use abi::share::{RULES_STATUS_OFFSET, RulesRefused, RulesStatus};
 use nf::nft::Limits;
-use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// How long another loader is waited for.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the guest may take to say that it uses the rules, or why it does not.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between two looks at either.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Reads that empty the FIFO; it holds one byte for each loader that was killed.
-const DRAINS_MAX: usize = 16;
-/// Writes into the FIFO that a signal may interrupt, one after the other.
-const WRITES_MAX: usize = 16;
 
 /// `outboard rules load`.
 #[derive(clap::Args)]
@@ -182,44 +175,14 @@ pub fn load(instance: &Instance, source: &Source) -> Result<u64, Error> {
     super::warn(source, &description.ports());
     let event = instance.event().map_err(Error::Instance)?;
     // Loaders take turns; the lock goes with the descriptor.
-    lock(&event)?
+    lock(&event)
+        .map_err(|errno| Error::System(errno.into()))?
         .then_some(())
         .ok_or_else(|| Error::Busy(name()))?;
     let share = instance.writable_share().map_err(Error::Instance)?;
     let generation = tender::rules::publish(&share, text.as_bytes()).map_err(Error::System)?;
     wake(&event).map_err(|errno| Error::System(errno.into()))?;
     await_answer(instance, generation)
-}
-
-/// Locks the event among loaders; false if that takes too long.
-fn lock(event: &OwnedFd) -> Result<bool, Error> {
-    let deadline = Instant::now() + LOCK_TIMEOUT;
-    loop {
-        match rustix::fs::flock(event, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(true),
-            Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => sleep(PAUSE),
-            Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(false),
-            Err(errno) => return Err(Error::System(errno.into())),
-        }
-    }
-}
-
-/// Wakes the guest up: an edge, since the guest cannot read what woke it.
-fn wake(event: impl AsFd) -> Result<(), Errno> {
-    for _ in 0..DRAINS_MAX {
-        match rustix::io::read(&event, &mut [0; 4096]) {
-            Ok(1..) | Err(Errno::INTR) => {}
-            Ok(0) | Err(Errno::AGAIN) => break,
-            Err(errno) => return Err(errno),
-        }
-    }
-    for _ in 0..WRITES_MAX {
-        match rustix::io::write(&event, &[1]) {
-            Err(Errno::INTR) => {}
-            written => return written.map(drop),
-        }
-    }
-    Err(Errno::INTR)
 }
 
 fn await_answer(instance: &Instance, generation: u64) -> Result<u64, Error> {

@@ -4,11 +4,12 @@
 //! |---|---|
 //! | [`reader`] | takes snapshots of one instance |
 //! | [`raw`] | a private copy of the shared file's numbers |
-//! | [`snapshot`] | what they mean |
+//! | [`snapshot`], [`net`] | what they mean |
 //! | [`rates`] | how fast they grow |
 //! | [`table`], [`last`], [`prometheus`] | for people, for the last words, for Prometheus |
 
 pub mod last;
+pub mod net;
 pub mod prometheus;
 pub mod rates;
 pub mod raw;

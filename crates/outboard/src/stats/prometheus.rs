@@ -2,6 +2,7 @@
 
 use super::snapshot::{Port, Rule, Snapshot, Traffic};
 use crate::instance::Description;
+use net::metrics::Kind;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, text};
 use prometheus_client::metrics::MetricType;
@@ -43,6 +44,7 @@ impl Collector for Exposition {
         self.guest(&mut encoder)?;
         self.traffic(&mut encoder)?;
         self.counted(&mut encoder)?;
+        self.net(&mut encoder)?;
         self.exits(&mut encoder)?;
         self.rules(&mut encoder)?;
         let help = "Frames that were not captured because the ring was full";
@@ -134,6 +136,41 @@ impl Exposition {
         Ok(())
     }
 
+    fn net(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(net) = &self.snapshot.net else {
+            return Ok(());
+        };
+        for number in net.numbers_of(Kind::Total) {
+            let name = format!("net_{}", number.name);
+            counter(encoder, &name, help(number.help))?
+                .encode_counter(&number.value, NO_EXEMPLAR)?;
+        }
+        for number in net.numbers_of(Kind::Level) {
+            let name = format!("net_{}", number.name);
+            encoder
+                .encode_descriptor(&name, help(number.help), None, MetricType::Gauge)?
+                .encode_gauge(&number.value)?;
+        }
+        let what = "Frames, packets, segments and datagrams that the TCP/IP stack dropped";
+        let mut family = counter(encoder, "net_drops", what)?;
+        for number in net.numbers_of(Kind::Drop) {
+            sample(&mut family, &[("reason", number.name)], number.value)?;
+        }
+        let what = "What else has gone wrong in the TCP/IP stack";
+        let mut family = counter(encoder, "net_events", what)?;
+        for number in net.numbers_of(Kind::Event) {
+            sample(&mut family, &[("event", number.name)], number.value)?;
+        }
+        let (name, what) = ("net_tcp_connections", "TCP connections in each state");
+        let mut family = encoder.encode_descriptor(name, what, None, MetricType::Gauge)?;
+        for number in net.numbers_of(Kind::State) {
+            family
+                .encode_family(&[("state", number.name)])?
+                .encode_gauge(&number.value)?;
+        }
+        Ok(())
+    }
+
     fn exits(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let Some(exits) = &self.snapshot.exits else {
             return Ok(());
@@ -197,6 +234,11 @@ impl Exposition {
     }
 }
 
+/// A sentence without its full stop: the encoder adds one.
+fn help(sentence: &'static str) -> &'static str {
+    sentence.strip_suffix('.').unwrap_or(sentence)
+}
+
 /// The number makes them unique: one line may hold a rule twice.
 fn rule_labels(rule: &Rule) -> [(&'static str, String); 4] {
     [
@@ -241,6 +283,27 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
     }
 
+    /// The firewall, as if it had a TCP/IP stack as well.
+    fn with_a_stack() -> Snapshot {
+        let mut snapshot = snapshot();
+        snapshot.net = super::super::net::Net::of(&super::super::net::tests::counters()).unwrap();
+        snapshot
+    }
+
+    #[test]
+    fn a_stack_has_series() {
+        let text = text(with_a_stack());
+        for line in [
+            "# TYPE outboard_net_tcp_segments_retransmitted counter",
+            "outboard_net_tcp_segments_retransmitted_total 2",
+            "# TYPE outboard_net_tcp_queued_bytes gauge",
+        ] {
+            assert!(text.lines().any(|l| l == line), "no {line} in\n{text}");
+        }
+        assert!(text.contains("outboard_net_drops_total{reason=\"tcp_checksum\"} "));
+        assert!(text.contains("outboard_net_tcp_connections{state=\"established\"} "));
+    }
+
     #[test]
     fn what_a_file_says_stays_inside_its_quotes() {
         let text = text(snapshot());
@@ -264,9 +327,14 @@ mod tests {
     #[test]
     fn the_documentation_has_every_metric_and_reason() {
         let documentation = include_str!("../../../../docs/monitoring.md");
-        let text = text(snapshot());
+        let text = text(with_a_stack());
         for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
             let (name, kind) = line.split_once(' ').unwrap();
+            // Of these, one row tells the rule, and another one each name.
+            let own = name.strip_prefix("outboard_net_");
+            if net::metrics::names().any(|name| Some(name) == own) {
+                continue;
+            }
             let suffix = match kind {
                 "counter" => "_total",
                 "info" => "_info",
@@ -276,6 +344,13 @@ mod tests {
                 documentation.contains(&format!("`{name}{suffix}`")),
                 "{name}"
             );
+        }
+        for number in with_a_stack().net.unwrap().numbers() {
+            let super::super::net::Number {
+                name, unit, help, ..
+            } = number;
+            let row = format!("| `{name}` | {unit} | {help} |");
+            assert!(documentation.contains(&row), "{row}");
         }
         let own = snapshot().ports.remove(0);
         let runtime = abi::share::PORT_COUNTERS;
@@ -287,7 +362,7 @@ mod tests {
 
     #[test]
     fn no_series_comes_twice() {
-        let mut snapshot = snapshot();
+        let mut snapshot = with_a_stack();
         let rules = snapshot.rules.as_mut().unwrap();
         for rule in &mut rules.entries {
             (rule.line, rule.text) = (Some(1), Some("accept".into()));

@@ -1,5 +1,6 @@
 //! What an instance has counted, at one moment, by name: the source of every output.
 
+use super::net::{Net, Stranger};
 use super::raw::Raw;
 use crate::instance::{Description, Device};
 use abi::extension::feature;
@@ -26,6 +27,8 @@ pub enum Names {
 pub struct Snapshot {
     /// The network ports, in the order of the manifest.
     pub ports: Vec<Port>,
+    /// What the guest's TCP/IP stack has counted, if it has one.
+    pub net: Option<Net>,
     /// How often the guest's virtual machine was left, if its tender says so.
     pub exits: Option<Exits>,
     /// The rules, if the guest has any.
@@ -143,12 +146,22 @@ impl Snapshot {
                 .nets()
                 .map(|port| self::port(raw, port, has_rules, &mut notes))
                 .collect(),
+            net: net(raw, &mut notes),
             exits: exits(raw, description),
             rules: has_rules.then(|| rules(raw, names, &mut notes)).flatten(),
             captures_lost: raw.capture.lost,
             notes,
         }
     }
+}
+
+fn net(raw: &Raw, notes: &mut Vec<String>) -> Option<Net> {
+    let net = Net::of(&raw.counters);
+    net.unwrap_or_else(|Stranger| {
+        let why = "the image counts TCP/IP by another table than this program: build it anew";
+        notes.push(why.into());
+        None
+    })
 }
 
 /// A tender says so of guests of `hvt` with rings; those of other hosts can write there themselves.
@@ -401,6 +414,19 @@ table bridge filter {
 
     fn count(counted: &[Counted], name: &str) -> u64 {
         counted.iter().find(|(other, _)| other == name).unwrap().1
+    }
+
+    #[test]
+    fn a_stack_is_shown_where_there_is_one() {
+        assert_eq!(snapshot().net, None);
+        let mut raw = raw();
+        raw.counters = super::super::net::tests::counters();
+        let snapshot = |raw: &Raw| Snapshot::new(raw, &description(), &names());
+        assert!(snapshot(&raw).net.is_some());
+        raw.counters[abi::share::NET_COUNTERS] = 7;
+        let stranger = snapshot(&raw);
+        assert_eq!(stranger.net, None);
+        assert!(stranger.notes[0].contains("another table"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A snapshot for people: ports, drops, rules.
 
+use super::net::Net;
 use super::rates::{Rate, Rates};
 use super::snapshot::{Port, Rule, Rules, Snapshot};
 use std::fmt::Write;
@@ -15,6 +16,10 @@ pub fn render(snapshot: &Snapshot, rates: Option<&Rates>, all: bool) -> String {
     if let Some(rules) = &snapshot.rules {
         text.push('\n');
         text += &self::rules(rules, rates);
+    }
+    if let Some(net) = &snapshot.net {
+        text.push('\n');
+        text += &stack(net, all);
     }
     if let Some(exits) = &snapshot.exits {
         let _ = writeln!(
@@ -70,6 +75,17 @@ fn happened(ports: &[Port], all: bool) -> Vec<Vec<String>> {
         }
     }
     rows
+}
+
+/// What a TCP/IP stack has counted.
+fn stack(net: &Net, all: bool) -> String {
+    let shown = net.numbers().filter(|number| all || number.value > 0);
+    let row = |number: super::net::Number| {
+        let (name, unit) = (number.name.to_owned(), number.unit.to_owned());
+        vec![name, number.value.to_string(), unit]
+    };
+    let rows: Vec<_> = shown.map(row).collect();
+    columns(&["<tcp/ip", "count", "<unit"], &rows)
 }
 
 /// The rules in force, with what they have counted.
@@ -216,6 +232,21 @@ rules in force: generation 2
 not captured, because the ring was full: 6 frames
 ";
         assert_eq!(render(&snapshot(), None, false), expected);
+    }
+
+    #[test]
+    fn a_stack_shows_what_has_happened() {
+        let mut snapshot = snapshot();
+        snapshot.net = Net::of(&super::super::net::tests::counters()).unwrap();
+        let text = render(&snapshot, None, false);
+        let line = |name: &str| text.lines().find(|line| line.starts_with(name));
+        assert_eq!(line("tcp_segments_received"), None, "it is zero");
+        let cells = line("tcp_segments_sent").unwrap().split_whitespace();
+        assert_eq!(
+            cells.collect::<Vec<_>>(),
+            ["tcp_segments_sent", "1", "segments"]
+        );
+        assert!(render(&snapshot, None, true).contains("tcp_segments_received"));
     }
 
     #[test]
