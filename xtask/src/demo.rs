@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const DEMO_HELP: &str = "\
-Usage: cargo xtask demo [firewall | nic] [--yes] [ARGUMENT...]
+Usage: cargo xtask demo [firewall | nic | http] [--yes] [ARGUMENT...]
        cargo xtask demo --record
 
 Builds outboard and its tender, and runs `outboard demo firewall ARGUMENT...`, which builds the
 firewall and puts it between two private network segments. Needs no root where unprivileged user
 namespaces work, and leaves nothing behind. With `nic` the firewall's ports are network cards in
-software, which it drives itself.
+software, which it drives itself. `http` shows a web server that is an image.
 
   --yes      install missing Debian packages without asking (as CI=true does)
   --record   write what the demonstration prints into docs/demo.svg, as a picture that moves
@@ -33,7 +33,11 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
   rules      what rules, counters and captures cost, beside the kernel's bridge with the same rules
              (needs nft)
   nic        the driver of the 82599 on its software model, and what ways to wait for frames cost
-  service    TCP of an image beside Linux's, with iperf3 at the other end (needs iperf3)
+  service    TCP of an image on taps, on a NIC of its own and over Linux's sockets, beside Linux's,
+             with iperf3 at the other end (needs iperf3)
+  loss       TCP of an image beside Linux's with one frame in a hundred lost and 20 ms of round trip
+             (needs iperf3)
+  http       files over HTTP of an image beside nginx (needs wrk and nginx)
   driver     the 82599's driver in instructions for each frame, beside ixy and ixy.rs where
              OUTBOARD_IXY and OUTBOARD_IXY_RS name them: programs that take a batch's size and a
              number of frames, and forward them in a function forward_batch (needs valgrind)
@@ -44,10 +48,10 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
 ";
 
 /// What can be shown; the first one if nobody asks for another.
-const DEMONSTRATIONS: [&str; 2] = ["firewall", "nic"];
+const DEMONSTRATIONS: [&str; 3] = ["firewall", "nic", "http"];
 
 /// The benchmarks between two segments.
-const BENCHMARKS: [&str; 4] = ["firewall", "rules", "nic", "service"];
+const BENCHMARKS: [&str; 6] = ["firewall", "rules", "nic", "service", "http", "loss"];
 
 /// Who makes taps.
 const TUN: &str = "/dev/net/tun";
@@ -55,8 +59,10 @@ const TUN: &str = "/dev/net/tun";
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 /// The appliance that is measured.
 const FIREWALL: &str = "unikernels/firewall";
-/// The appliance that is measured by `bench service`.
+/// The appliance that is measured by `bench service` and `bench loss`.
 const SERVICE: &str = "unikernels/iperf3";
+/// The appliance that is measured by `bench http`.
+const HTTP: &str = "unikernels/http";
 
 /// `cargo xtask demo`.
 ///
@@ -141,22 +147,15 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     packages::provide(&[BUILD], false)?;
     let programs = build(root, &["outboard", "tender", "bench"])?;
     let (appliance, file) = match benchmark.as_str() {
-        "service" => (SERVICE, "iperf3.spt"),
+        "service" | "loss" => (SERVICE, "iperf3.spt"),
+        "http" => (HTTP, "http.spt"),
         _ => (FIREWALL, "firewall.spt"),
     };
-    let mut image = Command::new(programs.join("outboard"));
-    image.args(["build", appliance]).current_dir(root);
-    succeed(
-        &mut image,
-        "outboard could not build the image, as it says above",
-    )?;
-    if benchmark == "nic" {
-        let mut image = Command::new(programs.join("outboard"));
-        image.args(["build", "--manifest=manifest-82599.json", FIREWALL]);
-        succeed(
-            image.current_dir(root),
-            "outboard could not build the image, as it says above",
-        )?;
+    image(root, &programs, &[appliance])?;
+    let also = also(benchmark);
+    for (_, kind) in also {
+        let manifest = format!("--manifest=manifest-{}.json", kind);
+        image(root, &programs, &[&manifest, appliance])?;
     }
     let mut command = Command::new(programs.join("outboard-bench"));
     command
@@ -175,13 +174,31 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
             .arg("--rules")
             .arg(root.join(FIREWALL).join("rules/default.nft"));
     }
-    if benchmark == "nic" {
-        command
-            .arg("--cards")
-            .arg(root.join(FIREWALL).join("firewall-82599.spt"));
+    for (option, kind) in also {
+        let file = file.replace(".spt", &format!("-{}.spt", kind));
+        command.arg(option).arg(root.join(appliance).join(file));
     }
     command.args(arguments).current_dir(root);
     process::run(&mut command)
+}
+
+/// Images of the same appliance that a benchmark needs besides: the benchmark's option, and what
+/// their manifest is named after.
+fn also(benchmark: &str) -> &'static [(&'static str, &'static str)] {
+    match benchmark {
+        "nic" => &[("--cards", "82599")],
+        "service" => &[("--sockets", "sockets"), ("--card", "82599")],
+        _ => &[],
+    }
+}
+
+/// Builds an image: `words` are those behind `outboard build`.
+fn image(root: &Path, programs: &Path, words: &[&str]) -> Result<(), String> {
+    let mut image = Command::new(programs.join("outboard"));
+    succeed(
+        image.arg("build").args(words).current_dir(root),
+        "outboard could not build the image, as it says above",
+    )
 }
 
 /// `cargo xtask bench driver`.

@@ -1,11 +1,10 @@
-//! `cargo xtask instructions`: what drivers, verdicts and the model of a NIC cost, in instructions
-//! for each frame.
+//! `cargo xtask instructions`: what drivers, verdicts, the model of a NIC and TCP cost, in
+//! instructions for each frame.
 //!
 //! Valgrind counts what is executed between entering and leaving one function. The numbers are the
-//! same on each machine: what is counted calls no function of which the C library chooses one for
-//! the processor, but for the model's, where `memcpy` is 1.8 % of all and may differ by a part of
-//! that. They may change with the compiler. `xtask/instructions.txt` keeps those of the last commit
-//! that changed them on purpose.
+//! same on each machine: the C library is told to take the plain ones of its functions ([`PLAIN`]).
+//! They may change with the compiler. `xtask/instructions.txt` keeps those of the last commit that
+//! changed them on purpose.
 
 use crate::process;
 use std::path::Path;
@@ -15,6 +14,12 @@ use std::process::Command;
 const PATH: &str = "xtask/instructions.txt";
 /// A number that grew by more fails, in percent.
 const GROWTH_PERCENT_MAX: f64 = 2.0;
+/// What keeps the C library from choosing a `memcpy` by the processor: one of them is a single
+/// instruction that Valgrind counts once for each byte.
+const PLAIN: (&str, &str) = (
+    "GLIBC_TUNABLES",
+    "glibc.cpu.hwcaps=-AVX_Fast_Unaligned_Load,-AVX2,-AVX512F,-AVX512VL,-ERMS,-FSRM",
+);
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 const HELP: &str = "\
 Usage: cargo xtask instructions [--write]
@@ -69,8 +74,26 @@ const fn model(name: &'static str, arguments: &'static [&'static str]) -> Case {
     }
 }
 
+/// TCP over Ethernet and IPv4, without segmentation offload: 1448 bytes each, in trains of 32.
+const fn segments(
+    name: &'static str,
+    function: &'static str,
+    arguments: &'static [&'static str],
+) -> Case {
+    Case {
+        name,
+        example: "segments",
+        function,
+        arguments,
+        frames: 12_800,
+    }
+}
+
+const OURS: &[&str] = &["ours", "12800"];
+const SMOLTCP: &[&str] = &["smoltcp", "12800"];
+
 /// All that is counted.
-pub const CASES: [Case; 12] = [
+pub const CASES: [Case; 18] = [
     forward("ixgbe, batches of 1", &["1", "12800"]),
     forward("ixgbe, batches of 8", &["8", "12800"]),
     forward("ixgbe, batches of 32", &["32", "12800"]),
@@ -83,6 +106,16 @@ pub const CASES: [Case; 12] = [
     verdict("a verdict, 100 rules", &["100", "20480"]),
     verdict("a verdict, 10000 rules", &["10000", "20480"]),
     model("the model 82599, both ways", &["count", "12800"]),
+    segments("TCP, a segment sent", "*count_send*", OURS),
+    segments("TCP, a segment received", "*count_receive*", OURS),
+    segments("TCP, its part of an ACK", "*count_acknowledge*", OURS),
+    segments("smoltcp, a segment sent", "*count_send*", SMOLTCP),
+    segments("smoltcp, a segment received", "*count_receive*", SMOLTCP),
+    segments(
+        "smoltcp, its part of an ACK",
+        "*count_acknowledge*",
+        SMOLTCP,
+    ),
 ];
 
 /// `cargo xtask instructions`.
@@ -112,7 +145,7 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
         let count = count(root, case)?;
         let before = recorded(&text, case.name);
         let known = before.map_or("unknown".to_string(), |before| format!("{:.2}", before));
-        println!("{:<26} {:>8.2}  was {:>8}", case.name, count, known);
+        println!("{:<27} {:>8.2}  was {:>8}", case.name, count, known);
         grown |= growth(case.name, count, before).is_some();
         counts.push(count);
     }
@@ -131,15 +164,15 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
 pub fn build(root: &Path, verbose: bool) -> Result<(), String> {
     let mut cargo = Command::new(process::cargo());
     cargo.args(["build", "--release"]);
-    cargo.args(["-p", "drivers", "-p", "nf", "-p", "models"]);
+    cargo.args(["-p", "drivers", "-p", "nf", "-p", "models", "-p", "net"]);
     cargo.args(["--example", "forward", "--example", "verdict_cost"]);
-    cargo.args(["--example", "reflect"]);
+    cargo.args(["--example", "reflect", "--example", "segments"]);
     let finished = process::capture(cargo.current_dir(root), verbose)?;
     if finished.status == 0 {
         return Ok(());
     }
     println!("{}", finished.output);
-    Err("the examples of drivers, nf and models do not build".to_string())
+    Err("the examples of drivers, nf, models and net do not build".to_string())
 }
 
 /// The text of the file.
@@ -185,6 +218,7 @@ fn valgrind(root: &Path, case: &Case, out: &str) -> Command {
         .join("release/examples");
     let mut command = Command::new("valgrind");
     command
+        .env(PLAIN.0, PLAIN.1)
         .arg("--tool=callgrind")
         .arg(format!("--callgrind-out-file={}", out))
         .arg(format!("--toggle-collect={}", case.function))

@@ -1,5 +1,5 @@
 //! Everything that a developer types: `cargo xtask demo`, `test`, `tidy`, `lab`, `oracle`,
-//! `instructions`, `bench`, `package`, `ci`.
+//! `packetdrill`, `instructions`, `bench`, `package`, `ci`.
 //!
 //! | module | what |
 //! |---|---|
@@ -8,6 +8,7 @@
 //! | `tidy` | rules that neither compiler nor clippy checks |
 //! | `lab` | a machine with KVM, an IOMMU and QEMU's network cards |
 //! | `oracle` | compares rules with the kernel's nftables |
+//! | `packetdrill` | TCP judged by packetdrill's scripts |
 //! | `instructions` | instructions for each frame, beside those of before |
 //! | `package` | a Debian package and a tarball |
 //! | `toolchain`, `packages` | what must be installed, and what to type where it is not |
@@ -26,6 +27,7 @@ mod lab;
 mod oracle;
 mod package;
 mod packages;
+mod packetdrill;
 mod process;
 mod record;
 mod stages;
@@ -45,6 +47,8 @@ Commands:
   tidy    check what neither compiler nor clippy checks
   lab     a machine with KVM, an IOMMU and QEMU's network cards
   oracle  compare rules with the kernel's nftables
+  packetdrill
+          judge TCP by packetdrill's scripts
   instructions
           count instructions for each frame, beside those of before
   bench   measure, and write figures to results/
@@ -80,6 +84,7 @@ fn dispatch(arguments: &[String]) -> Result<i32, String> {
         "tidy" => tidy::main(&root, options),
         "instructions" => instructions::main(&root, options),
         "oracle" => oracle::main(&root, options),
+        "packetdrill" => packetdrill::main(&root, options),
         "package" => package::main(&root, options),
         "lab" => lab::main(&root, options),
         "ci" => test::ci(&root, options),

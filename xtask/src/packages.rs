@@ -36,6 +36,36 @@ pub const TEST: &[Tool] = &[
         required: false,
     },
     Tool {
+        program: "iperf",
+        packages: &["iperf"],
+        purpose: "clients of iperf 2",
+        required: false,
+    },
+    Tool {
+        program: "wrk",
+        packages: &["wrk"],
+        purpose: "many requests at a time to the HTTP server",
+        required: false,
+    },
+    Tool {
+        program: "dnsmasq",
+        packages: &["dnsmasq-base"],
+        purpose: "lends addresses to appliances, and resolves names for them",
+        required: false,
+    },
+    Tool {
+        program: "busybox",
+        packages: &["busybox"],
+        purpose: "lends addresses for seconds only",
+        required: false,
+    },
+    Tool {
+        program: "dig",
+        packages: &["dnsutils"],
+        purpose: "asks the DNS server",
+        required: false,
+    },
+    Tool {
         program: "ip",
         packages: &["iproute2"],
         purpose: "taps of the README's commands",
@@ -63,6 +93,12 @@ pub const TEST: &[Tool] = &[
         program: "curl",
         packages: &["curl"],
         purpose: "what the HTTP server answers",
+        required: false,
+    },
+    Tool {
+        program: "nc",
+        packages: &["netcat-openbsd"],
+        purpose: "talks to the tutorial's service",
         required: false,
     },
     Tool {

@@ -22,6 +22,8 @@ pub enum Work {
     Runners(&'static [Step]),
     /// The end-to-end tests of virtual machines, in the lab; its tests count.
     Lab,
+    /// TCP judged by packetdrill's scripts; each that is to pass counts as one check.
+    Packetdrill,
     /// Instructions for each frame, beside those of before; each case counts as one check.
     Instructions,
     /// Packages of what was built; each property of them counts as one check.
@@ -73,6 +75,7 @@ pub const STAGES: &[Stage] = &[
             step(".", &["fmt", "--all", "--check"]),
             step("unikernels", &["fmt", "--check", "--all"]),
             step("tests/guests", &["fmt", "--check"]),
+            step("tests/packetdrill", &["fmt", "--check"]),
             step("fuzz", &["fmt", "--check"]),
             step("xtask", &["fmt", "--check"]),
         ]),
@@ -139,6 +142,13 @@ pub const STAGES: &[Stage] = &[
         work: Work::Lab,
     },
     Stage {
+        name: "packetdrill",
+        what: "TCP judged by packetdrill's scripts, where PACKETDRILL_DIR names them",
+        seconds: 40,
+        quick: false,
+        work: Work::Packetdrill,
+    },
+    Stage {
         name: "instructions",
         what: "what drivers, verdicts and the model cost, beside what they did",
         seconds: 40,
@@ -170,6 +180,12 @@ pub const STAGES: &[Stage] = &[
                 "tests/guests",
                 &["clippy", "--release", "--", "-D", "warnings"],
             ),
+            Step {
+                folder: "tests/packetdrill",
+                cargo: &["clippy", "--release", "--", "-D", "warnings"],
+                // What the repository's static programs ask for, a library cannot have.
+                variable: Some(("RUSTFLAGS", "-C target-feature=-crt-static")),
+            },
             step(
                 "xtask",
                 &["clippy", "--all-targets", "--", "-D", "warnings"],

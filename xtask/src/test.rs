@@ -4,7 +4,7 @@ use crate::package::{trial, Check};
 use crate::packages::{self, BUILD, COUNT, LAB, PACKAGE, TEST};
 use crate::stages::{self, clock, Stage, Step, Work};
 use crate::tally::{self, Tally};
-use crate::{instructions, lab, process, tidy};
+use crate::{instructions, lab, packetdrill, process, tidy};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -195,6 +195,7 @@ fn run(root: &Path, stage: &Stage, options: &Options) -> Outcome {
         Work::Runners(steps) => runners(root, steps, verbose),
         Work::Package => packaged(root, options),
         Work::Lab => in_lab(root, options),
+        Work::Packetdrill => judged(root),
         Work::Instructions => counted(root, options),
         Work::Miri => miri(root, options),
         Work::Fuzz => fuzz(root, verbose),
@@ -274,6 +275,28 @@ fn packaged(root: &Path, options: &Options) -> Outcome {
                         outcome.skipped.push(format!("{}: {}", what, why));
                     }
                 }
+            }
+        }
+    }
+    outcome
+}
+
+/// Lets packetdrill judge TCP, where its scripts are. What the list says passes, has to pass.
+fn judged(root: &Path) -> Outcome {
+    let suite = match packetdrill::suite(None) {
+        Ok(suite) => suite,
+        Err(reason) => return Outcome::skip(&reason),
+    };
+    let mut outcome = Outcome::default();
+    match packetdrill::run(root, &suite, "", false) {
+        Err(reason) => outcome.check(reason, false),
+        Ok(judged) => {
+            for one in judged.into_iter().filter(|one| one.is_to_pass) {
+                if let packetdrill::Verdict::Failed(why) = &one.verdict {
+                    println!("{}\n{}", one.script, why);
+                }
+                let passed = one.verdict == packetdrill::Verdict::Passed;
+                outcome.check(one.script, passed);
             }
         }
     }

@@ -73,15 +73,39 @@ const WIRED: [&str; 4] = [
     "--nic=e1000e,hub1",
 ];
 /// The appliances that the tests run: what `outboard build` is told.
-const APPLIANCES: [&str; 8] = [
+const APPLIANCES: [&str; 14] = [
     "--host=all unikernels/firewall",
     "--manifest=manifest-nic.json unikernels/firewall",
     "--manifest=manifest-82599.json unikernels/firewall",
     "unikernels/reflector",
     "--manifest=manifest-82599.json unikernels/reflector",
+    "unikernels/dns",
     "unikernels/echo",
     "unikernels/iperf3",
+    "--manifest=manifest-82599.json unikernels/iperf3",
     "unikernels/http",
+    "--manifest=manifest-disk.json unikernels/http",
+    "--manifest=manifest-sockets.json unikernels/echo",
+    "--manifest=manifest-sockets.json unikernels/iperf3",
+    "--manifest=manifest-sockets.json unikernels/http",
+];
+/// What becomes of them.
+const IMAGES: [&str; 15] = [
+    "firewall.spt",
+    "firewall.hvt",
+    "firewall-nic.spt",
+    "firewall-82599.spt",
+    "reflector.spt",
+    "reflector-82599.spt",
+    "dns.spt",
+    "echo.spt",
+    "iperf3.spt",
+    "iperf3-82599.spt",
+    "http.spt",
+    "http-disk.spt",
+    "echo-sockets.spt",
+    "iperf3-sockets.spt",
+    "http-sockets.spt",
 ];
 /// More than the tests take, in seconds, on a machine that is busy with something else.
 const TIMEOUT_SECONDS: u32 = 600;
@@ -126,16 +150,8 @@ pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
         PathBuf::from(tests),
         outboard,
         release(root).join("outboard-tender"),
-        appliances.join("firewall.spt"),
-        appliances.join("firewall.hvt"),
-        appliances.join("firewall-nic.spt"),
-        appliances.join("firewall-82599.spt"),
-        appliances.join("reflector.spt"),
-        appliances.join("reflector-82599.spt"),
-        appliances.join("echo.spt"),
-        appliances.join("iperf3.spt"),
-        appliances.join("http.spt"),
     ];
+    files.extend(IMAGES.iter().map(|image| appliances.join(image)));
     for name in names(&guests.join("src/bin"))? {
         files.push(release(&guests).join(name));
     }

@@ -11,15 +11,16 @@ pub const PATH: &str = "xtask/ratchets.txt";
 /// What lowers them.
 const WRITE: &str = "cargo xtask tidy --write";
 
-/// The folders that count as unsafe islands.
-pub const ISLANDS: [&str; 4] = [
+/// The folders and files that count as unsafe islands.
+pub const ISLANDS: [&str; 5] = [
     "crates/hw/src",
     "crates/linux/src/sys",
     "crates/tender/src/sys",
     "crates/unikernel/src",
+    "tests/packetdrill/src/edge.rs",
 ];
 /// All islands together stay under this many lines.
-pub const ISLAND_LINES_MAX: usize = 6000;
+pub const ISLAND_LINES_MAX: usize = 6400;
 /// A function is a screen: this many lines, from `fn` to its last brace.
 pub const FUNCTION_LINES_MAX: usize = 70;
 
@@ -82,7 +83,7 @@ fn nonsense(tree: &Tree) -> Vec<Finding> {
 fn island_lines(tree: &Tree, folder: &str) -> usize {
     let inside = |path: &str| {
         path.strip_prefix(folder)
-            .map_or(false, |rest| rest.starts_with('/'))
+            .map_or(false, |rest| rest.is_empty() || rest.starts_with('/'))
     };
     tree.rust()
         .filter(|(path, _)| inside(path))
