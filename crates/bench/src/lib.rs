@@ -12,6 +12,9 @@
 //! | [`rules`] | the benchmark of its rules |
 //! | [`driver`] | the benchmark of a NIC's driver |
 //! | [`service`] | the benchmark of TCP |
+//! | [`http`] | the benchmark of files over HTTP |
+//! | [`loss`] | the benchmark of TCP on a wire that loses frames |
+//! | [`served`] | a server and where its clients run |
 //! | [`hvt`] | the benchmark of virtual machines |
 //! | [`hosts`] | instructions for each frame on the three hosts, and mappings of the IOMMU |
 //! | [`lab`] | measurements in the lab |
@@ -21,8 +24,10 @@
 pub mod driver;
 pub mod firewall;
 pub mod hosts;
+pub mod http;
 pub mod hvt;
 pub mod lab;
+pub mod loss;
 pub mod machine;
 pub mod measures;
 pub mod nic;
@@ -32,6 +37,7 @@ pub mod promises;
 pub mod report;
 pub mod rules;
 pub mod samples;
+pub mod served;
 pub mod service;
 pub mod startup;
 pub mod turn;

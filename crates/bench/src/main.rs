@@ -4,15 +4,16 @@
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 
 use bench::firewall::{self, Starters};
+use bench::http;
 use bench::hvt;
 use bench::machine::{Machine, Run};
 use bench::report::Report;
 use bench::rules::{self, Sources};
 use bench::samples::{Measure, Promise, Samples};
-use bench::{driver, hosts, nic, promises, service, turn};
+use bench::{driver, hosts, loss, nic, promises, service, turn};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use testbed::contender::{FIREWALL_MEMORY_MIB, MONITOR, Programs};
 use testbed::{privilege, relay};
@@ -42,7 +43,11 @@ enum Command {
     /// Measure the driver of the 82599 on its software model
     Nic(Cards),
     /// Measure TCP of an image beside Linux's
-    Service(Measured),
+    Service(Service),
+    /// Measure files over HTTP of an image beside nginx
+    Http(Measured),
+    /// Measure TCP of an image beside Linux's on a wire that loses frames
+    Loss(Measured),
     /// Count the instructions of a NIC's driver, beside its peers
     Driver(Driver),
     /// Measure hypercalls and starts of virtual machines beside Solo5's tender, which the
@@ -96,6 +101,21 @@ struct Cards {
     /// The firewall's image that drives two 82599
     #[arg(long)]
     cards: PathBuf,
+}
+
+#[derive(Args)]
+struct Service {
+    #[command(flatten)]
+    measured: Measured,
+    /// The same image with the host's sockets
+    #[arg(long)]
+    sockets: PathBuf,
+    /// The same that drives an 82599
+    #[arg(long)]
+    card: PathBuf,
+    /// Leave it to the scheduler on which cores client and server run
+    #[arg(long)]
+    anywhere: bool,
 }
 
 #[derive(Args)]
@@ -180,6 +200,8 @@ fn main() -> ExitCode {
         Command::Rules(arguments) => rules(&arguments),
         Command::Nic(arguments) => nic(&arguments),
         Command::Service(arguments) => service(&arguments),
+        Command::Http(arguments) => http(&arguments),
+        Command::Loss(arguments) => loss(&arguments),
         Command::Driver(arguments) => driver(&arguments),
         Command::Hvt(arguments) => hvt(&arguments),
         Command::Hosts(arguments) => hosts(&arguments),
@@ -238,7 +260,7 @@ fn rules(arguments: &Rules) -> Result<(), Box<dyn Error>> {
         memory_mib: rules::MEMORY_MIB,
         ..measured.programs()?
     };
-    let many = std::env::temp_dir().join(format!("outboard-bench-{}.nft", std::process::id()));
+    let many = std::env::temp_dir().join(format!("outboard-bench-{}.nft", process::id()));
     rules::write_many(rules, &many)?;
     let sources = Sources {
         monitor: Programs {
@@ -289,28 +311,106 @@ fn nic(arguments: &Cards) -> Result<(), Box<dyn Error>> {
     measured.report(&subject, || nic::measure(&plan, &programs, &say))
 }
 
-fn service(arguments: &Measured) -> Result<(), Box<dyn Error>> {
-    let plan = match arguments.quick {
+fn service(arguments: &Service) -> Result<(), Box<dyn Error>> {
+    let Service {
+        measured,
+        sockets,
+        card,
+        anywhere,
+    } = arguments;
+    let plan = match measured.quick {
         true => service::Plan::QUICK,
         false => service::Plan::FULL,
     };
     let plan = service::Plan {
-        rounds: arguments.rounds.unwrap_or(plan.rounds),
+        rounds: measured.rounds.unwrap_or(plan.rounds),
+        apart: !anywhere,
         ..plan
     };
+    let (title, benchmark) = match anywhere {
+        false => (
+            "TCP of an image beside Linux's, client and server on a core each",
+            "service",
+        ),
+        true => (
+            "TCP of an image beside Linux's, client and server on any core",
+            "service --anywhere",
+        ),
+    };
     let subject = Subject {
-        title: "TCP of an image beside Linux's",
-        benchmark: "service",
+        title,
+        benchmark,
         rounds: plan.rounds,
         measures: &service::ALL,
         plots: &service::PLOTTED,
         promises: &service::PROMISES,
     };
     let programs = service::Programs {
+        tender: measured.tender.clone(),
+        monitor: measured.monitor(),
+        image: measured.image.clone(),
+        sockets: sockets.clone(),
+        card: card.clone(),
+    };
+    measured.report(&subject, || service::measure(&plan, &programs, &say))
+}
+
+fn http(arguments: &Measured) -> Result<(), Box<dyn Error>> {
+    for (program, package) in http::NEEDED {
+        let version = process::Command::new(program).arg("-v").output();
+        if version.is_err() {
+            eprintln!("there is no {program}; type: sudo apt-get install {package}");
+            return Ok(());
+        }
+    }
+    let plan = match arguments.quick {
+        true => http::Plan::QUICK,
+        false => http::Plan::FULL,
+    };
+    let plan = http::Plan {
+        rounds: arguments.rounds.unwrap_or(plan.rounds),
+        ..plan
+    };
+    let subject = Subject {
+        title: "Files over HTTP of an image beside nginx",
+        benchmark: "http",
+        rounds: plan.rounds,
+        measures: &http::ALL,
+        plots: &http::PLOTTED,
+        promises: &http::PROMISES,
+    };
+    let programs = http::Programs {
         tender: arguments.tender.clone(),
         image: arguments.image.clone(),
     };
-    arguments.report(&subject, || service::measure(&plan, &programs, &say))
+    let folder = std::env::temp_dir().join(format!("outboard-bench-{}", process::id()));
+    let result = arguments.report(&subject, || http::measure(&plan, &programs, &folder, &say));
+    std::fs::remove_dir_all(&folder)?;
+    result
+}
+
+fn loss(arguments: &Measured) -> Result<(), Box<dyn Error>> {
+    let plan = match arguments.quick {
+        true => loss::Plan::QUICK,
+        false => loss::Plan::FULL,
+    };
+    let plan = loss::Plan {
+        rounds: arguments.rounds.unwrap_or(plan.rounds),
+        ..plan
+    };
+    let subject = Subject {
+        title: "TCP of an image beside Linux's, 1 % of frames lost in 20 ms of round trip",
+        benchmark: "loss",
+        rounds: plan.rounds,
+        measures: &loss::ALL,
+        plots: &loss::PLOTTED,
+        promises: &loss::PROMISES,
+    };
+    let programs = loss::Programs {
+        tender: arguments.tender.clone(),
+        image: arguments.image.clone(),
+    };
+    arguments.report(&subject, || loss::measure(&plan, &programs, &say))
 }
 
 fn driver(arguments: &Driver) -> Result<(), Box<dyn Error>> {

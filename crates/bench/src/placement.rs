@@ -5,30 +5,30 @@ use std::io;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Keeps a generator and a contender on two different cores for as long as it lives. Left to the
+/// Keeps a generator and a contender on two different cores for as long as it lives, with whatever
+/// they start meanwhile. Left to the
 /// scheduler they share one in some rounds and not in others, because each wakes the other, and a
 /// flood then measures the scheduler.
 #[derive(Debug)]
 pub struct Apart {
-    contender: Option<Pid>,
+    contender: Vec<Pid>,
     before: CpuSet,
 }
 
 impl Apart {
-    /// Puts the contender on the first core that this thread may use, and this thread on the
-    /// second; does nothing if there is only one.
+    /// Puts the contender, which is these processes, on the first core that this thread may use,
+    /// and this thread on the second; does nothing if there is only one.
     ///
     /// # Errors
     /// The contender is gone.
-    pub fn new(contender: Option<u32>) -> io::Result<Self> {
-        let contender = contender
-            .and_then(|id| i32::try_from(id).ok())
-            .and_then(Pid::from_raw);
+    pub fn new(contender: impl IntoIterator<Item = u32>) -> io::Result<Self> {
+        let id = |id| Pid::from_raw(i32::try_from(id).ok()?);
+        let contender: Vec<Pid> = contender.into_iter().filter_map(id).collect();
         let before = sched_getaffinity(None)?;
         let mut cores = (0..CpuSet::MAX_CPU).filter(|&core| before.is_set(core));
         if let (Some(first), Some(second)) = (cores.next(), cores.next()) {
-            if contender.is_some() {
-                sched_setaffinity(contender, &only(first))?;
+            for process in &contender {
+                sched_setaffinity(Some(*process), &only(first))?;
             }
             sched_setaffinity(None, &only(second))?;
         }
@@ -40,8 +40,8 @@ impl Drop for Apart {
     fn drop(&mut self) {
         // Cannot fail for this thread; a contender that has ended needs no core.
         let _ = sched_setaffinity(None, &self.before);
-        if self.contender.is_some() {
-            let _ = sched_setaffinity(self.contender, &self.before);
+        for process in &self.contender {
+            let _ = sched_setaffinity(Some(*process), &self.before);
         }
     }
 }

@@ -1,40 +1,50 @@
-//! TCP of an image beside Linux's, with the stock iperf3 as the other end of both.
+//! TCP of an image beside Linux's, with the stock iperf3 as the other end of all.
 //!
 //! ```text
-//!   iperf3 - Linux === tap  - the image iperf3 on spt
+//!   iperf3 - Linux === tap  - the image iperf3 on spt, with offloads and without
+//!   iperf3 - Linux === tap  - a software NIC - the image on spt, with the NIC's driver
+//!   iperf3 - Linux === veth - Linux - the image with Linux's sockets, on process
 //!   iperf3 - Linux === veth - Linux - iperf3
 //! ```
 //!
-//! CPU time is that of the whole machine: most of Linux's work for TCP has no process.
+//! The client has one core, and all processes of the server's side another one, unless the plan
+//! says otherwise. CPU time is that of the whole machine: most of Linux's work for TCP has no
+//! process.
 
+use crate::placement::Apart;
 use crate::samples::{Bound, Measure, Promise, Samples};
+use crate::served::{SERVER, Served};
 use crate::turn::Error;
-use linux::tap::Tap;
-use std::io::{self, BufRead, BufReader};
-use std::net::Ipv4Addr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::thread;
 use std::time::Duration;
-use testbed::contender;
-use testbed::segment::{Address, Segment};
+use testbed::contender::{self, Process};
+use testbed::meter;
 use testbed::stats::turns;
 use testbed::traffic::{Window, iperf3};
 
+/// A stack of the image's own, on a tap.
 const OURS: &str = "outboard";
+/// The same, but each frame is as long as the MTU allows.
+const PLAIN: &str = "plain tap";
+/// The same stack on a driver of the image's own, for a software NIC that has the tap.
+const NIC: &str = "own 82599";
+/// The same appliance on Linux's stack.
+const SOCKETS: &str = "host sockets";
 const LINUX: &str = "Linux";
-const CONTENDERS: [&str; 2] = [OURS, LINUX];
-const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const CONTENDERS: [&str; 5] = [OURS, PLAIN, NIC, SOCKETS, LINUX];
 /// The same on both sides; this kernel's default is another one.
 const CONGESTION: &str = "cubic";
-/// How long a server may take to listen.
+/// Where iperf3 listens.
+const PORT: u16 = 5201;
+/// How long iperf3 on Linux, which serves one client, may take to listen.
 const LISTENS: Duration = Duration::from_millis(300);
-/// Ticks of `/proc/stat` in a second: `USER_HZ`, the same on every machine with an x86-64.
-const TICKS_PER_SECOND: u64 = 100;
 /// Guest memory in MiB.
 const MEMORY: &str = "--mem=128";
+/// What an image is told.
+const SERVE: [&str; 1] = ["-s"];
 
 /// One transfer: what the client is told, its rate and its CPU time.
 struct Transfer {
@@ -94,23 +104,35 @@ pub const PLOTTED: [(&str, Measure); 4] = [
     ("send-8", SEND_8),
 ];
 /// What was promised.
-pub const PROMISES: [Promise; 8] = [
-    promise(RECEIVE, Bound::AtLeast(1.0)),
-    promise(RECEIVE_8, Bound::AtLeast(1.0)),
-    promise(SEND, Bound::AtLeast(1.0)),
-    promise(SEND_8, Bound::AtLeast(1.0)),
-    promise(RECEIVE_CPU, Bound::AtMost(1.3)),
-    promise(RECEIVE_8_CPU, Bound::AtMost(1.3)),
-    promise(SEND_CPU, Bound::AtMost(1.3)),
-    promise(SEND_8_CPU, Bound::AtMost(1.3)),
+pub const PROMISES: [Promise; 10] = [
+    beside_linux(RECEIVE, Bound::AtLeast(1.0)),
+    beside_linux(RECEIVE_8, Bound::AtLeast(1.0)),
+    beside_linux(SEND, Bound::AtLeast(1.0)),
+    beside_linux(SEND_8, Bound::AtLeast(1.0)),
+    beside_linux(RECEIVE_CPU, Bound::AtMost(1.3)),
+    beside_linux(RECEIVE_8_CPU, Bound::AtMost(1.3)),
+    beside_linux(SEND_CPU, Bound::AtMost(1.3)),
+    beside_linux(SEND_8_CPU, Bound::AtMost(1.3)),
+    beside_plain(RECEIVE),
+    beside_plain(SEND),
 ];
 
-const fn promise(measure: Measure, bound: Bound) -> Promise {
+const fn beside_linux(measure: Measure, bound: Bound) -> Promise {
     Promise {
         measure,
         contender: OURS,
         baseline: Some(LINUX),
         bound,
+    }
+}
+
+/// As for the firewall on NICs.
+const fn beside_plain(measure: Measure) -> Promise {
+    Promise {
+        measure,
+        contender: NIC,
+        baseline: Some(PLAIN),
+        bound: Bound::AtLeast(2.0),
     }
 }
 
@@ -121,6 +143,9 @@ pub struct Plan {
     pub rounds: usize,
     /// Of each transfer.
     pub window: Window,
+    /// Whether client and server have a core each. Else the scheduler chooses, and several streams
+    /// are twice as fast in one round as in the next.
+    pub apart: bool,
 }
 
 impl Plan {
@@ -131,6 +156,7 @@ impl Plan {
             warm_up: Duration::from_secs(1),
             measured: Duration::from_secs(3),
         },
+        apart: true,
     };
     /// For a glance.
     pub const QUICK: Self = Self {
@@ -139,6 +165,7 @@ impl Plan {
             warm_up: Duration::from_secs(1),
             measured: Duration::from_secs(1),
         },
+        apart: true,
     };
 }
 
@@ -147,25 +174,14 @@ impl Plan {
 pub struct Programs {
     /// `outboard-tender`.
     pub tender: PathBuf,
+    /// `outboard`, which is the software NIC.
+    pub monitor: PathBuf,
     /// The image `iperf3` for spt.
     pub image: PathBuf,
-}
-
-/// A server, and where its client runs.
-struct Standing {
-    client: Segment,
-    /// Where Linux's server runs; the image serves by itself.
-    server: Option<Segment>,
-    image: Option<Child>,
-}
-
-impl Drop for Standing {
-    fn drop(&mut self) {
-        if let Some(image) = &mut self.image {
-            let _ = image.kill();
-            let _ = image.wait();
-        }
-    }
+    /// The same with the host's sockets.
+    pub sockets: PathBuf,
+    /// The same that drives an 82599.
+    pub card: PathBuf,
 }
 
 /// Takes all measurements, `say`ing how far it is.
@@ -177,13 +193,9 @@ pub fn measure(plan: &Plan, programs: &Programs, say: &dyn Fn(&str)) -> Result<S
     for (round, index) in turns(CONTENDERS.len(), plan.rounds) {
         let name = CONTENDERS[index];
         say(&format!("round {} of {}: {name}", round + 1, plan.rounds));
-        let standing = match name {
-            OURS => ours(programs),
-            _ => linux(),
-        };
-        let standing = standing.map_err(|error| Error::Contender(name, error))?;
+        let served = start(name, programs).map_err(|error| Error::Contender(name, error))?;
         for transfer in &TRANSFERS {
-            let (rate, cpu) = run(&standing, transfer, plan.window)
+            let (rate, cpu) = run(&served, transfer, plan)
                 .map_err(|error| Error::Measure(name, transfer.rate, error))?;
             samples.add(transfer.rate, name, round, rate);
             samples.add(transfer.cpu, name, round, cpu);
@@ -192,93 +204,53 @@ pub fn measure(plan: &Plan, programs: &Programs, say: &dyn Fn(&str)) -> Result<S
     Ok(samples)
 }
 
-const fn at(ip: Ipv4Addr) -> Address {
-    Address {
-        ip,
-        prefix: 24,
-        mtu: 1500,
+fn start(name: &str, programs: &Programs) -> Result<Served, contender::Error> {
+    let Programs {
+        tender,
+        monitor,
+        image,
+        sockets,
+        card,
+    } = programs;
+    match name {
+        OURS => Served::image(tender, image, &[MEMORY], &SERVE),
+        PLAIN => Served::on_plain_tap(tender, image, &[MEMORY], &SERVE),
+        NIC => Served::on_nic(monitor, tender, card, &[MEMORY], &SERVE),
+        SOCKETS => Served::on_sockets(tender, sockets, &[MEMORY], &SERVE),
+        _ => Served::linux(),
     }
-}
-
-fn ours(programs: &Programs) -> Result<Standing, contender::Error> {
-    let client = Segment::new()?;
-    let tap: OwnedFd = Tap::into_fd(client.tap("tap0", true, at(CLIENT))?);
-    let inherited = rustix::io::fcntl_setfd(&tap, rustix::io::FdFlags::empty());
-    inherited.map_err(|error| contender::Error::Descriptor(error.into()))?;
-    let mut command = Command::new(&programs.tender);
-    command
-        .args([MEMORY, &format!("--net:service=@{}", tap.as_raw_fd())])
-        .arg("--")
-        .arg(&programs.image)
-        .args([&format!("--ipv4={SERVER}/24"), "-s"])
-        .stdout(Stdio::piped());
-    let failed = |error| contender::Error::Spawn(programs.tender.clone(), error);
-    let mut image = command.spawn().map_err(failed)?;
-    let mut said = image.stdout.take().map(|said| BufReader::new(said).lines());
-    let line = said.as_mut().and_then(Iterator::next);
-    let line = line.transpose().map_err(failed)?;
-    // Whoever prints into a pipe that nobody reads ends.
-    thread::spawn(move || said.into_iter().flatten().for_each(drop));
-    let standing = Standing {
-        client,
-        server: None,
-        image: Some(image),
-    };
-    match line {
-        Some(_) => Ok(standing),
-        None => Err(failed(io::Error::other("the image says nothing"))),
-    }
-}
-
-fn linux() -> Result<Standing, contender::Error> {
-    let (client, server) = (Segment::new()?, Segment::new()?);
-    client.cable("veth0", &server, "veth0")?;
-    client.configure("veth0", at(CLIENT))?;
-    server.configure("veth0", at(SERVER))?;
-    Ok(Standing {
-        client,
-        server: Some(server),
-        image: None,
-    })
 }
 
 /// Gigabits a second, and seconds of CPU time for each gigabyte.
-fn run(standing: &Standing, transfer: &Transfer, window: Window) -> io::Result<(f64, f64)> {
-    let server = match &standing.server {
-        Some(segment) => {
+fn run(served: &Served, transfer: &Transfer, plan: &Plan) -> io::Result<(f64, f64)> {
+    let server = match (&served.process, &served.server) {
+        (None, Some(segment)) => {
             let server = segment.run(|| iperf3::server(SERVER.into()).spawn())?;
             thread::sleep(LISTENS);
             Some(server)
         }
-        None => None,
+        _ => {
+            served.listens(PORT)?;
+            None
+        }
     };
-    let mut client = iperf3::client(SERVER.into(), window);
+    let processes = [&served.process, &served.nic].into_iter().flatten();
+    let processes = processes
+        .map(Process::id)
+        .chain(server.iter().map(Child::id));
+    let _apart = plan.apart.then(|| Apart::new(processes)).transpose()?;
+    let mut client = iperf3::client(SERVER.into(), plan.window);
     client
         .args(["--congestion", CONGESTION])
         .args(transfer.words);
-    let before = busy()?;
-    let output = standing.client.run(|| client.output())?;
-    let used = busy()? - before;
+    let before = meter::machine()?;
+    let output = served.client.run(|| client.output())?;
+    let used = meter::machine()? - before;
     if let Some(mut server) = server {
         server.wait()?;
     }
     let rate = iperf3::gigabits_per_second(&output.stdout).map_err(io::Error::other)?;
     // The warm-up has cost CPU time as well, at the same rate.
-    let seconds = (window.warm_up + window.measured).as_secs_f64();
+    let seconds = (plan.window.warm_up + plan.window.measured).as_secs_f64();
     Ok((rate, used.as_secs_f64() / (rate / 8.0 * seconds)))
-}
-
-/// CPU time that this machine has spent on anything (proc(5), `/proc/stat`).
-fn busy() -> io::Result<Duration> {
-    let stat = std::fs::read_to_string("/proc/stat")?;
-    let malformed = || io::Error::other("/proc/stat has no line of all processors");
-    let line = stat.lines().next().ok_or_else(malformed)?;
-    let ticks = line.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
-    let ticks: Vec<u64> = ticks.collect::<Result<_, _>>().map_err(|_| malformed())?;
-    // User, nice, system; idle and waiting for disks are not work; interrupts of both kinds.
-    let [user, nice, system, _, _, hard, soft, ..] = ticks[..] else {
-        return Err(malformed());
-    };
-    let all = user + nice + system + hard + soft;
-    Ok(Duration::from_millis(all * 1000 / TICKS_PER_SECOND))
 }

@@ -196,7 +196,7 @@ impl Standing {
         console: Stdio,
     ) -> Result<Self, Error> {
         let (pair, taps) = Pair::tapped(true)?;
-        let ports = taps.map(|tap| Port::Tap(tap.into_fd()));
+        let ports = taps.map(Port::tap);
         let process = spawn_firewall(programs, options, ports, share, console)?;
         let joint = match programs.tender_command {
             Some(MONITOR) => {
@@ -223,9 +223,9 @@ impl Standing {
     ) -> Result<Self, Error> {
         let (pair, taps) = Pair::tapped(true)?;
         let [first, second] = taps;
-        let (private, first) = spawn_nic(programs, first)?;
-        let (public, second) = spawn_nic(programs, second)?;
-        let ports = [private, public].map(Port::Nic);
+        let (private, first) = spawn_nic(&programs.relay, first)?;
+        let (public, second) = spawn_nic(&programs.relay, second)?;
+        let ports = [private, public];
         let firewall = spawn_firewall(programs, options, ports, share, console)?;
         let nics = [first, second];
         let joint = Joint::OnNics { firewall, nics };
@@ -311,6 +311,13 @@ impl Standing {
 #[derive(Debug)]
 pub struct Process(Child);
 
+impl Process {
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
 impl From<Child> for Process {
     fn from(child: Child) -> Self {
         Self(child)
@@ -344,8 +351,9 @@ fn load_into_kernel(segment: &Segment, rules: &Path) -> Result<(), Error> {
     Err(Error::Nft(said.lines().next().unwrap_or("").to_owned()))
 }
 
-/// What a port of the firewall is attached to.
-enum Port {
+/// What a port of an image is attached to.
+#[derive(Debug)]
+pub enum Port {
     /// A tap.
     Tap(OwnedFd),
     /// The connection to a software NIC.
@@ -353,13 +361,13 @@ enum Port {
 }
 
 impl Port {
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        let (Self::Tap(fd) | Self::Nic(fd)) = self;
-        fd.as_fd()
+    /// The other side of a tap.
+    pub fn tap(tap: Tap) -> Self {
+        Self::Tap(tap.into_fd())
     }
 
     /// The tender's option.
-    fn option(&self, name: &str) -> String {
+    pub fn option(&self, name: &str) -> String {
         match self {
             Self::Tap(fd) => format!("--net:{name}=@{}", fd.as_raw_fd()),
             Self::Nic(fd) => format!("--pci:{name}=vfio-user:@{}", fd.as_raw_fd()),
@@ -367,22 +375,33 @@ impl Port {
     }
 }
 
-/// Starts a software NIC whose wire is `tap`; the connection to it, and its process. It ends with
-/// whoever has the connection.
-fn spawn_nic(programs: &Programs, tap: Tap) -> Result<(OwnedFd, Process), Error> {
+/// What the tender is to inherit.
+impl AsFd for Port {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let (Self::Tap(fd) | Self::Nic(fd)) = self;
+        fd.as_fd()
+    }
+}
+
+/// Starts a software NIC, a command of the program `outboard`, whose wire is `tap`: what a port of
+/// an image is attached to, and its process. It ends with whoever has the connection.
+///
+/// # Errors
+/// What could not be made or started.
+pub fn spawn_nic(outboard: &Path, tap: Tap) -> Result<(Port, Process), Error> {
     let (ours, theirs) = UnixStream::pair().map_err(Error::Socket)?;
     let theirs = OwnedFd::from(theirs);
     let passed = || [tap.as_fd(), theirs.as_fd()].into_iter();
     set_flags(passed(), FdFlags::empty())?;
-    let child = Command::new(&programs.relay)
+    let child = Command::new(outboard)
         .args(["model", "82599", "--once"])
         .arg(format!("--socket=@{}", theirs.as_raw_fd()))
         .arg(format!("--wire=tap:@{}", tap.as_fd().as_raw_fd()))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn();
-    let child = child.map_err(|error| Error::Spawn(programs.relay.clone(), error))?;
-    Ok((ours.into(), Process(child)))
+    let child = child.map_err(|error| Error::Spawn(outboard.to_owned(), error))?;
+    Ok((Port::Nic(ours.into()), Process(child)))
 }
 
 fn spawn_firewall(
@@ -394,7 +413,7 @@ fn spawn_firewall(
 ) -> Result<Process, Error> {
     let [private, public] = &ports;
     let share_option = share.map(|share| format!("--share=@{}", share.as_raw_fd()));
-    let passed = || ports.iter().map(Port::descriptor).chain(share);
+    let passed = || ports.iter().map(Port::as_fd).chain(share);
     // A tender under a monitor ends with that one.
     let die_with_us = match programs.tender_command {
         Some(MONITOR) => None,

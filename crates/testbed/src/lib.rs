@@ -7,6 +7,7 @@
 //! | [`segment`], [`topology`] | the two networks between which a contender stands |
 //! | [`contender`] | what can stand there: relays, the firewall, the kernel's bridge |
 //! | [`relay`] | forwarders without rules, run as processes of their own |
+//! | [`wire`] | a long wire that loses frames |
 //! | [`traffic`] | generators and sinks: TCP bulk, UDP flood, ping-pong |
 //! | [`meter`] | CPU time, memory and frames of what stands there |
 //! | [`stats`], [`table`] | medians, spread and ratios; text in columns |
@@ -22,3 +23,4 @@ pub mod stats;
 pub mod table;
 pub mod topology;
 pub mod traffic;
+pub mod wire;

@@ -24,6 +24,31 @@ fn first_field(line: &str) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
+/// Ticks of `/proc/stat` in a second: `USER_HZ`, the same on every machine with an x86-64.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// CPU time that this machine has spent on anything.
+///
+/// # Errors
+/// `/proc/stat` cannot be read, or has no line of all processors.
+pub fn machine() -> io::Result<Duration> {
+    let stat = std::fs::read_to_string("/proc/stat")?;
+    worked(&stat).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+/// `/proc/stat` (`proc_stat(5)`): `cpu user nice system idle iowait irq softirq ...` in ticks. Idle
+/// and waiting for disks are not work.
+fn worked(stat: &str) -> Option<Duration> {
+    let figures = stat.lines().next()?.strip_prefix("cpu ")?;
+    let ticks = figures.split_ascii_whitespace().map(str::parse::<u64>);
+    let ticks: Vec<u64> = ticks.collect::<Result<_, _>>().ok()?;
+    let [user, nice, system, _, _, hard, soft, ..] = ticks[..] else {
+        return None;
+    };
+    let all = user + nice + system + hard + soft;
+    Some(Duration::from_millis(all * 1000 / TICKS_PER_SECOND))
+}
+
 /// How long a process may take to start another one.
 const CHILD_WAIT: Duration = Duration::from_secs(2);
 const CHILD_POLL: Duration = Duration::from_millis(1);
@@ -126,6 +151,13 @@ VmFlags: rd mr mw-me
     fn the_first_field_is_the_time() {
         assert_eq!(first_field("1234567 89 10\n"), Some(1_234_567));
         assert_eq!(first_field(""), None);
+    }
+
+    #[test]
+    fn a_machine_that_waits_does_not_work() {
+        let stat = "cpu  1 2 3 1000 2000 4 5 0 0 0\ncpu0 1 2 3 1000 2000 4 5 0 0 0\n";
+        assert_eq!(worked(stat), Some(Duration::from_millis(150)));
+        assert_eq!(worked("cpu  1 2 3\n"), None);
     }
 
     #[test]

@@ -24,7 +24,7 @@ const BATCH_FRAMES_MAX: usize = 64;
 /// Bytes after which a batch takes no further frame: it should stay in the cache.
 const BATCH_BYTES_MAX: usize = 256 << 10;
 /// Longest frame: virtio-net header, Ethernet header, VLAN tag, IP packet, and one byte more.
-const FRAME_BYTES_MAX: usize = 12 + 14 + 4 + 65_535 + 1;
+pub(crate) const FRAME_BYTES_MAX: usize = 12 + 14 + 4 + 65_535 + 1;
 /// Frames of a batch begin at multiples of this: a line of the cache.
 const FRAME_ALIGNMENT: usize = 64;
 
@@ -173,13 +173,18 @@ fn wait(ports: [BorrowedFd; 2]) -> io::Result<[bool; 2]> {
     }
 }
 
-enum Read {
+/// What a port had.
+pub(crate) enum Read {
+    /// One of this many bytes.
     Frame(usize),
+    /// Nothing for now.
     Empty,
+    /// Nothing any more.
     End,
 }
 
-fn read(port: BorrowedFd, buffer: &mut [u8]) -> io::Result<Read> {
+/// Takes one frame, if there is one.
+pub(crate) fn read(port: BorrowedFd, buffer: &mut [u8]) -> io::Result<Read> {
     match rustix::io::read(port, buffer) {
         Ok(0) => Ok(Read::End),
         Ok(bytes) => Ok(Read::Frame(bytes)),
@@ -189,7 +194,7 @@ fn read(port: BorrowedFd, buffer: &mut [u8]) -> io::Result<Read> {
 }
 
 /// A frame that a port refuses (no room, link down, malformed) is lost, as on any wire.
-fn write(port: BorrowedFd, frame: &[u8]) -> io::Result<()> {
+pub(crate) fn write(port: BorrowedFd, frame: &[u8]) -> io::Result<()> {
     match rustix::io::write(port, frame) {
         Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM) => Ok(()),
         Err(Errno::IO | Errno::INVAL) => Ok(()),

@@ -8,6 +8,7 @@ pub mod iperf3;
 pub mod ping;
 pub mod tcp;
 pub mod udp;
+pub mod wrk;
 
 use std::io;
 use std::time::Duration;
