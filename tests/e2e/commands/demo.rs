@@ -42,6 +42,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
             holds(&mut demo(images, "nic", &images.firewall_on_nics))
         }),
         network.trial_unless(missing, "demo::the real iperf3".into(), || iperf3(images)),
+        network.trial("demo::a web server answers".into(), || web_server(images)),
         network.trial("demo::SIGKILL leaves nothing behind".into(), || {
             killed(images)
         }),
@@ -53,6 +54,19 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         trials.push(network.trial_unless(missing, name, || ordinary_user(images)));
     }
     trials
+}
+
+fn web_server(images: &Images) -> Result<(), Failed> {
+    let mut demo = Command::new(images.program("outboard"));
+    demo.args(["demo", "http", "--json", "--image"]);
+    let ended = run(demo.arg(&images.http).current_dir(root()))?;
+    let value: serde_json::Value = serde_json::from_str(&ended.expect_status(0)?.stdout)?;
+    let checks = value["checks"].as_array().ok_or("no checks")?;
+    let requests = value["requests_per_second"].as_f64().unwrap_or(0.0);
+    let all = checks.len() == 5 && checks.iter().all(|check| check["held"] == true);
+    (all && requests > 1.0)
+        .then_some(())
+        .ok_or_else(|| format!("not all held: {value}").into())
 }
 
 fn demo(images: &Images, which: &str, image: &Path) -> Command {

@@ -269,7 +269,11 @@ fn without_rules(images: &Images) -> Result<(), Failed> {
     }
     let rules = asked(&["rules", "show", "fw"])?;
     let says = "outboard: fw takes no rules; what it counts shows: outboard stats fw";
-    expect_last_line(&rules, says)
+    expect_last_line(&rules, says)?;
+    let sockets = asked(&["sockets", "fw"])?;
+    let says = "outboard: fw has no TCP/IP stack; images that are built on the crate service have \
+                one, such as unikernels/echo. What fw counts shows: outboard stats fw";
+    expect_last_line(&sockets, says)
 }
 
 /// What the directory of a guest still knows when its monitor could not say how it ended.

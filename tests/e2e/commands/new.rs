@@ -16,11 +16,12 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Arguments, and a word of the answer.
-const REFUSED: [(&str, &str); 6] = [
+const REFUSED: [(&str, &str); 7] = [
     ("here", "here already"),
     ("Box", "lower-case"),
     ("../box", "lower-case"),
     ("unikernel", "another"),
+    ("--template=service service", "another"),
     ("box", "another"),
     ("first --outboard=/nonexistent", "--outboard"),
 ];
@@ -30,8 +31,14 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         Trial::test("new::what it cannot make is refused", || refused(images)),
         Trial::test("new::what it makes is formatted", || formatted(images)),
         network.trial("new::the commands that it prints".into(), || {
-            printed(images)
+            printed(images, "frames", "counting the frames", |folder| {
+                with_documented_counter(&folder.join("src/main.rs"))
+            })
         }),
+        network.trial(
+            "new::the commands that it prints for a service".into(),
+            || printed(images, "service", "10.0.0.2/24 on service", |_| Ok(())),
+        ),
     ]
 }
 
@@ -56,8 +63,11 @@ fn formatted(images: &Images) -> Result<(), Failed> {
         "first",
         "a-name-that-is-as-long-as-names-of-appliances-are-in-practice",
     ] {
-        let command = format!("outboard new {name} && cd {name} && cargo fmt --check");
-        run(&mut shell(images, &folder.path, &command))?.expect_status(0)?;
+        for template in ["frames", "service"] {
+            let new = format!("outboard new --template={template} {name} && cd {name}");
+            let command = format!("{new} && cargo fmt --check && cd .. && rm -r {name}");
+            run(&mut shell(images, &folder.path, &command))?.expect_status(0)?;
+        }
     }
     Ok(())
 }
@@ -73,11 +83,18 @@ fn with_documented_counter(main: &Path) -> Result<(), Failed> {
     Ok(fs::write(main, counted)?)
 }
 
-fn printed(images: &Images) -> Result<(), Failed> {
+/// Types what it prints, after a `change`, until the appliance says its `first_line`.
+fn printed(
+    images: &Images,
+    template: &str,
+    first_line: &str,
+    change: impl Fn(&Path) -> Result<(), Failed>,
+) -> Result<(), Failed> {
     let folder = TemporaryFolder::new("new")?;
-    let made = run(&mut shell(images, &folder.path, "outboard new first"))?;
+    let new = format!("outboard new --template={template} first");
+    let made = run(&mut shell(images, &folder.path, &new))?;
     let stdout = &made.expect_status(0)?.stdout;
-    with_documented_counter(&folder.path.join("first/src/main.rs"))?;
+    change(&folder.path.join("first"))?;
     let commands: Vec<_> = stdout
         .lines()
         .filter_map(|l| l.strip_prefix("    "))
@@ -89,7 +106,7 @@ fn printed(images: &Images) -> Result<(), Failed> {
     let image = folder.path.join("first/target/debug/first");
     let said = folder.path.join("first/said");
     let mut deadline = None;
-    while !fs::read_to_string(&said).is_ok_and(|said| said.contains("counting the frames")) {
+    while !fs::read_to_string(&said).is_ok_and(|said| said.contains(first_line)) {
         if image.exists() {
             deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
         }

@@ -37,7 +37,7 @@ pub fn on(images: &'static Images, host: &'static str) -> Vec<Trial> {
 }
 
 /// A model that serves one guest at `socket`.
-fn model(images: &Images, socket: &Path, wire: &str) -> Result<Running, Failed> {
+pub fn model(images: &Images, socket: &Path, wire: &str) -> Result<Running, Failed> {
     let mut command = Command::new(images.program("outboard"));
     command
         .args([

@@ -1,7 +1,7 @@
 //! Documents that are typed as they stand there: their commands one after the other into a shell,
 //! their blocks of code into their files.
 
-use crate::harness::build::Images;
+use crate::harness::build::{Images, root};
 use crate::harness::document::{self, Block};
 use crate::harness::network::Network;
 use crate::harness::process::{Ended, run};
@@ -64,6 +64,8 @@ enum How {
 
 struct Document {
     path: &'static str,
+    /// The template of `outboard new` whose `src/main.rs` it shows and changes.
+    template: Option<&'static str>,
     /// Whether what a block of commands starts has ended before the next one begins.
     waits: bool,
     /// What it needs beside Outboard.
@@ -73,16 +75,25 @@ struct Document {
 const DOCUMENTS: &[Document] = &[
     Document {
         path: "docs/tutorial.md",
+        template: None,
         waits: true,
         programs: &["ip", "ping"],
     },
     Document {
+        path: "docs/tutorial-service.md",
+        template: Some("service"),
+        waits: true,
+        programs: &["ip", "nc"],
+    },
+    Document {
         path: "docs/firewall.md",
+        template: None,
         waits: false,
         programs: &["ip", "ping"],
     },
     Document {
         path: "docs/one-namespace.md",
+        template: None,
         waits: false,
         programs: &["ip", "ping", "sysctl", "iperf3"],
     },
@@ -108,10 +119,10 @@ fn follow(images: &Images, document: &Document, how: How) -> Result<(), Failed> 
 
     let folder = TemporaryFolder::new("tutorial")?;
     let typed_file = folder.path.join("typed");
-    let lines = script(typed, document.waits)?.replace(SHORTER.0, SHORTER.1);
+    let lines = script(typed, document)?.replace(SHORTER.0, SHORTER.1);
     fs::write(&typed_file, lines)?;
     document::place_image(images, &folder.path)?;
-    let before = script(before, document.waits)?;
+    let before = script(before, document)?;
     let (first, last) = network
         .text
         .trim_end()
@@ -167,12 +178,22 @@ pub(super) fn users_shell(
 }
 
 /// What a user would type to follow these blocks. Behind each block of commands a line says so,
-/// once all that it started has ended if the document `waits`.
-fn script(blocks: &[Block], waits: bool) -> Result<String, Failed> {
-    let wait = if waits { "wait\n" } else { "" };
+/// once all that it started has ended if the document waits.
+fn script(blocks: &[Block], document: &Document) -> Result<String, Failed> {
+    let wait = if document.waits { "wait\n" } else { "" };
     let mut files: HashMap<&str, String> = HashMap::new();
+    if let Some(template) = document.template {
+        files.insert("src/main.rs", made(template)?);
+    }
     let mut script = String::new();
     for block in blocks {
+        if let Some(name) = block.mark.strip_prefix("part of: ")
+            && !files
+                .get(name)
+                .is_some_and(|file| file.contains(&block.text))
+        {
+            return Err(format!("{name} does not have what is shown: {}", block.text).into());
+        }
         let Some(name) = block.mark.strip_prefix("test: ") else {
             continue;
         };
@@ -188,6 +209,12 @@ fn script(blocks: &[Block], waits: bool) -> Result<String, Failed> {
         script += &format!("cat > {name} <<'END OF FILE'\n{}END OF FILE\n", files[name]);
     }
     Ok(script)
+}
+
+/// The `src/main.rs` that `outboard new --template=TEMPLATE shout` makes.
+fn made(template: &str) -> Result<String, Failed> {
+    let path = format!("crates/outboard/template/{template}/main.rs.in");
+    Ok(fs::read_to_string(root().join(path))?.replace("@CRATE@", "shout"))
 }
 
 fn end_of(name: &str) -> String {

@@ -14,12 +14,17 @@ pub struct Images {
     pub firewall_on_nics: PathBuf,
     /// The reflector's image for spt, on an Intel 82599.
     pub reflector: PathBuf,
-    /// The image of echo for spt.
+    /// The image of dns for spt.
+    pub dns: PathBuf,
+    /// The image of echo for spt. Beside it, iperf3 and http lies the one that has the host's
+    /// sockets: `echo-sockets.spt`.
     pub echo: PathBuf,
-    /// The image of iperf3 for spt.
+    /// The image of iperf3 for spt. Beside it lies the one on an Intel 82599: `iperf3-82599.spt`.
     pub iperf3: PathBuf,
     /// The image of http for spt.
     pub http: PathBuf,
+    /// The same with a disk.
+    pub http_disk: PathBuf,
 }
 
 impl Images {
@@ -58,9 +63,11 @@ pub fn all() -> Images {
             firewall: folder.join("firewall.spt"),
             firewall_on_nics: folder.join("firewall-82599.spt"),
             reflector: folder.join("reflector-82599.spt"),
+            dns: folder.join("dns.spt"),
             echo: folder.join("echo.spt"),
             iperf3: folder.join("iperf3.spt"),
             http: folder.join("http.spt"),
+            http_disk: folder.join("http-disk.spt"),
             programs: folder,
         };
     }
@@ -83,17 +90,25 @@ pub fn all() -> Images {
         firewall: root().join("unikernels/firewall/firewall.spt"),
         firewall_on_nics: root().join("unikernels/firewall/firewall-82599.spt"),
         reflector: root().join("unikernels/reflector/reflector-82599.spt"),
+        dns: root().join("unikernels/dns/dns.spt"),
         echo: root().join("unikernels/echo/echo.spt"),
         iperf3: root().join("unikernels/iperf3/iperf3.spt"),
         http: root().join("unikernels/http/http.spt"),
+        http_disk: root().join("unikernels/http/http-disk.spt"),
     };
     for words in [
         ["--host=all", "unikernels/firewall"].as_slice(),
         &["--manifest=manifest-82599.json", "unikernels/firewall"],
         &["--manifest=manifest-82599.json", "unikernels/reflector"],
+        &["unikernels/dns"],
         &["unikernels/echo"],
         &["unikernels/iperf3"],
+        &["--manifest=manifest-82599.json", "unikernels/iperf3"],
         &["unikernels/http"],
+        &["--manifest=manifest-disk.json", "unikernels/http"],
+        &["--manifest=manifest-sockets.json", "unikernels/echo"],
+        &["--manifest=manifest-sockets.json", "unikernels/iperf3"],
+        &["--manifest=manifest-sockets.json", "unikernels/http"],
     ] {
         let mut build = Command::new(images.program("outboard"));
         let built = build.arg("build").args(words).current_dir(root()).status();

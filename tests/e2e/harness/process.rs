@@ -84,10 +84,10 @@ fn text(said: &Mutex<Vec<u8>>) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-fn wait_for(output: Option<&Output>, text: &str, name: &str) -> Result<(), Failed> {
+fn wait_for(output: Option<&Output>, text: &str, times: usize, name: &str) -> Result<(), Failed> {
     let said = || output.map(Output::so_far).unwrap_or_default();
     let deadline = Instant::now() + Duration::from_secs(RUN_SECONDS_MAX);
-    while !said().contains(text) {
+    while said().matches(text).count() < times {
         if Instant::now() > deadline {
             return Err(format!("no {text:?} on {name}: {:?}", said()).into());
         }
@@ -117,12 +117,22 @@ impl Running {
 
     /// Waits until its standard output has this text.
     pub fn wait_for(&self, text: &str) -> Result<(), Failed> {
-        wait_for(self.stdout.as_ref(), text, "standard output")
+        self.wait_for_times(text, 1)
+    }
+
+    /// Waits until its standard output has this text so many times.
+    pub fn wait_for_times(&self, text: &str, times: usize) -> Result<(), Failed> {
+        wait_for(self.stdout.as_ref(), text, times, "standard output")
     }
 
     /// Waits until its standard error has this text.
     pub fn wait_for_stderr(&self, text: &str) -> Result<(), Failed> {
-        wait_for(self.stderr.as_ref(), text, "standard error")
+        self.wait_for_stderr_times(text, 1)
+    }
+
+    /// Waits until its standard error has this text so many times.
+    pub fn wait_for_stderr_times(&self, text: &str, times: usize) -> Result<(), Failed> {
+        wait_for(self.stderr.as_ref(), text, times, "standard error")
     }
 
     /// Waits for the end.

@@ -30,17 +30,30 @@ pub enum Sender {
 
 /// Programs that a machine may lack on which all else is tested, and why a test is skipped then.
 /// `xtask/src/packages.rs` offers to install them.
-const OPTIONAL: [(&str, &str); 10] = [
+const OPTIONAL: [(&str, &str); 17] = [
+    (
+        "busybox",
+        "needs busybox with udhcpd: sudo apt-get install busybox",
+    ),
     ("curl", "needs curl: sudo apt-get install curl"),
+    ("dig", "needs dig: sudo apt-get install dnsutils"),
+    (
+        "dnsmasq",
+        "needs dnsmasq: sudo apt-get install dnsmasq-base",
+    ),
     ("ethtool", "needs ethtool: sudo apt-get install ethtool"),
     ("gdb", "needs gdb: sudo apt-get install gdb"),
     ("git", "needs git: sudo apt-get install git"),
     ("ip", "needs ip: sudo apt-get install iproute2"),
+    ("iperf", "needs iperf 2: sudo apt-get install iperf"),
     ("iperf3", "needs iperf3: sudo apt-get install iperf3"),
+    ("nc", "needs nc: sudo apt-get install netcat-openbsd"),
     ("nft", "needs nft: sudo apt-get install nftables"),
     ("ping", "needs ping: sudo apt-get install iputils-ping"),
     ("sysctl", "needs sysctl: sudo apt-get install procps"),
+    ("tar", "needs tar: sudo apt-get install tar"),
     ("tcpdump", "needs tcpdump: sudo apt-get install tcpdump"),
+    ("wrk", "needs wrk: sudo apt-get install wrk"),
 ];
 
 /// Why a test is skipped that runs all of these programs, if one is not on the PATH.

@@ -5,7 +5,7 @@ use crate::harness::process::run;
 use crate::harness::temporary::TemporaryFile;
 use libtest_mimic::Failed;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where the named guests of one test are.
@@ -17,6 +17,11 @@ impl Runtime {
         let place = unused("runtime")?;
         std::fs::create_dir(&place.path)?;
         Ok(Self(place))
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.0.path
     }
 
     /// `outboard` with these arguments.

@@ -17,7 +17,7 @@ use crate::hosts::guests::{self, PROMISES, Promise};
 use crate::hosts::rings;
 use crate::rules::firewall;
 use crate::rules::load;
-use crate::services::echo;
+use crate::services::{dns, echo};
 use abi::note::Target;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::process::Command;
@@ -141,6 +141,9 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     }
     for (name, test) in echo::ON_HVT {
         trials.push(network.trial(format!("hvt::echo::{name}"), move || test(images)));
+    }
+    for (name, test) in dns::ON_HVT {
+        trials.push(network.trial(format!("hvt::dns::{name}"), move || test(images)));
     }
     let test = || huge_pages(images);
     trials.push(Trial::ignorable_test("hvt::reserved huge pages", test));

@@ -1,6 +1,6 @@
 //! `echo`: bytes come back, over ports of all kinds, and however they are cut.
 
-use super::{PATIENCE, PLAIN, Port, SERVICE, Served, serve};
+use super::{PATIENCE, PLAIN, Port, SERVICE, SOCKETS, Served, serve};
 use crate::harness::build::Images;
 use crate::harness::network::Network;
 use crate::harness::process::run;
@@ -38,6 +38,15 @@ const TESTS: &[(&str, Test)] = &[
     ("bytes come back::MTU 9000", |images| {
         bytes_come_back(images, "spt", 9000, true)
     }),
+    ("bytes come back::sockets", |images| {
+        bytes_come_back(images, SOCKETS, 1500, true)
+    }),
+];
+
+type HostTest = fn(&Images, &str) -> Result<(), Failed>;
+
+/// The same over a tap and over the host's sockets.
+const ON_BOTH: &[(&str, HostTest)] = &[
     ("datagrams come back", datagrams),
     ("nobody listens elsewhere", refused),
     ("many connections", many),
@@ -48,6 +57,12 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let trial =
         |&(name, test): &(&str, Test)| network.trial(format!("echo::{name}"), move || test(images));
     let mut trials: Vec<Trial> = TESTS.iter().map(trial).collect();
+    for (name, test) in ON_BOTH {
+        for host in ["spt", SOCKETS] {
+            let name = format!("echo::{name}::{host}");
+            trials.push(network.trial(name, move || test(images, host)));
+        }
+    }
     let missing = programs::missing(&["ping"]);
     let name = "echo::ping with 65,000 bytes".into();
     trials.push(network.trial_unless(missing, name, || ping(images)));
@@ -99,8 +114,8 @@ fn bytes_come_back(images: &Images, host: &str, mtu: u32, vnet: bool) -> Result<
     served.goes_on()
 }
 
-fn refused(images: &Images) -> Result<(), Failed> {
-    let served = serve(images, "spt", &PLAIN, &images.echo, &[])?;
+fn refused(images: &Images, host: &str) -> Result<(), Failed> {
+    let served = serve(images, host, &PLAIN, &images.echo, &[])?;
     let error = served.segment.run(|| TcpStream::connect((SERVICE, 8)));
     match error {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => served.goes_on(),
@@ -109,14 +124,14 @@ fn refused(images: &Images) -> Result<(), Failed> {
 }
 
 /// In one packet and in fragments; the port beside it refuses.
-fn datagrams(images: &Images) -> Result<(), Failed> {
+fn datagrams(images: &Images, host: &str) -> Result<(), Failed> {
     for vnet_header in [true, false] {
         let port = Port {
             mtu: 1500,
             vnet_header,
         };
-        let served = serve(images, "spt", &port, &images.echo, &[])?;
-        let socket = served.segment.run(|| UdpSocket::bind("10.0.0.1:0"))?;
+        let served = serve(images, host, &port, &images.echo, &[])?;
+        let socket = served.segment.run(|| UdpSocket::bind("0.0.0.0:0"))?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.connect((SERVICE, 7))?;
         for (seed, len) in [0, 1, 1472, 1473, 60_000].into_iter().enumerate() {
@@ -140,8 +155,8 @@ fn datagrams(images: &Images) -> Result<(), Failed> {
 }
 
 /// More than the backlog has room for, all open together.
-fn many(images: &Images) -> Result<(), Failed> {
-    let served = serve(images, "spt", &PLAIN, &images.echo, &[])?;
+fn many(images: &Images, host: &str) -> Result<(), Failed> {
+    let served = serve(images, host, &PLAIN, &images.echo, &[])?;
     let streams: Vec<TcpStream> = (0..300)
         .map(|_| connect(&served, 7))
         .collect::<Result<_, _>>()?;
@@ -152,8 +167,8 @@ fn many(images: &Images) -> Result<(), Failed> {
 }
 
 /// With connections open, and nothing to do.
-fn idle(images: &Images) -> Result<(), Failed> {
-    let served = serve(images, "spt", &PLAIN, &images.echo, &[])?;
+fn idle(images: &Images, host: &str) -> Result<(), Failed> {
+    let served = serve(images, host, &PLAIN, &images.echo, &[])?;
     let streams: Vec<TcpStream> = (0..50)
         .map(|_| connect(&served, 7))
         .collect::<Result<_, _>>()?;

@@ -1,10 +1,11 @@
 //! `http`: what stock curl fetches, and what a socket gets that says anything at all.
 
-use super::{PATIENCE, Port, SERVICE, Served, serve};
+use super::{PATIENCE, Port, SERVICE, SOCKETS, Served, serve, serve_by, tender};
 use crate::harness::build::{Images, root};
 use crate::harness::network::Network;
 use crate::harness::process::run;
 use crate::harness::programs;
+use crate::harness::temporary::TemporaryFolder;
 use libtest_mimic::{Failed, Trial};
 use std::fs;
 use std::io::{Read, Write};
@@ -12,27 +13,42 @@ use std::net::{Shutdown, TcpStream};
 use std::process::Command;
 use std::time::Instant;
 
-type Test = fn(&Images) -> Result<(), Failed>;
+type Test = fn(&Images, &str) -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
     ("requests and their answers", answers),
     ("pipelined requests are answered in order", pipelined),
-    ("small answers are one segment", one_segment),
     ("a request in small pieces", in_pieces),
     ("nothing that is sent ends it", hostile),
     ("connections are bounded", bounded),
     ("an idle connection is closed", idle),
+    (
+        "a client that is one too many is told so while it sends",
+        refused,
+    ),
 ];
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let trial =
-        |&(name, test): &(&str, Test)| network.trial(format!("http::{name}"), move || test(images));
-    let mut trials: Vec<Trial> = TESTS.iter().map(trial).collect();
+    let mut trials = vec![
+        // What the host's sockets send together is the kernel's to decide.
+        network.trial("http::small answers are one segment".into(), || {
+            one_segment(images)
+        }),
+    ];
+    for (name, test) in TESTS {
+        for host in ["spt", SOCKETS] {
+            let name = format!("http::{name}::{host}");
+            trials.push(network.trial(name, move || test(images, host)));
+        }
+    }
     let missing = programs::missing(&["curl"]);
-    for host in ["spt", "process"] {
+    for host in ["spt", "process", SOCKETS] {
         let name = format!("http::curl::{host}");
         trials.push(network.trial_unless(missing, name, move || curl(images, host)));
     }
+    let missing = programs::missing(&["curl", "tar"]);
+    let name = String::from("http::an archive on a disk");
+    trials.push(network.trial_unless(missing, name, move || disk(images)));
     trials
 }
 
@@ -89,8 +105,8 @@ fn expect(answer: &[u8], begins: &str, ends: &[u8]) -> Result<(), Failed> {
     Err(format!("no {begins:?}, or another end: {said:?}").into())
 }
 
-fn answers(images: &Images) -> Result<(), Failed> {
-    let served = start(images, "spt")?;
+fn answers(images: &Images, host: &str) -> Result<(), Failed> {
+    let served = start(images, host)?;
     let (small, large) = (file("1k")?, file("100k")?);
     let nothing = b"\r\n\r\n".as_slice();
     for (request, begins, ends) in [
@@ -140,8 +156,8 @@ fn answers(images: &Images) -> Result<(), Failed> {
     served.goes_on()
 }
 
-fn pipelined(images: &Images) -> Result<(), Failed> {
-    let served = start(images, "spt")?;
+fn pipelined(images: &Images, host: &str) -> Result<(), Failed> {
+    let served = start(images, host)?;
     let (small, large) = (file("1k")?, file("100k")?);
     let mut requests = String::new();
     for _ in 0..100 {
@@ -193,8 +209,8 @@ fn one_segment(images: &Images) -> Result<(), Failed> {
     served.goes_on()
 }
 
-fn in_pieces(images: &Images) -> Result<(), Failed> {
-    let served = start(images, "spt")?;
+fn in_pieces(images: &Images, host: &str) -> Result<(), Failed> {
+    let served = start(images, host)?;
     let mut stream = connect(&served)?;
     for byte in b"\r\nGET /1k HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n" {
         stream.write_all(&[*byte])?;
@@ -203,8 +219,8 @@ fn in_pieces(images: &Images) -> Result<(), Failed> {
     served.goes_on()
 }
 
-fn hostile(images: &Images) -> Result<(), Failed> {
-    let served = start(images, "spt")?;
+fn hostile(images: &Images, host: &str) -> Result<(), Failed> {
+    let served = start(images, host)?;
     let long = "a".repeat(2 * HEADER);
     let get = |target: &str, fields: &str| {
         format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes()
@@ -215,12 +231,12 @@ fn hostile(images: &Images) -> Result<(), Failed> {
         (get("/", &"a: b\r\n".repeat(100)), 431),
         (get("/../../etc/passwd", ""), 404),
         (get("/%2e%2e/%2e%2e/etc/passwd", ""), 404),
-        (get("/1k%00", ""), 400),
+        (get("/1k%00", ""), 404),
         (get("/\0", ""), 400),
-        (get("/%zz", ""), 400),
+        (get("/%zz", ""), 404),
         (get("/", "Content-Length: 1\r\nContent-Length: 2\r\n"), 400),
         (get("/", "Transfer-Encoding: chunked, x\r\n"), 400),
-        (get("/", "Transfer-Encoding: x, chunked\r\n"), 501),
+        (get("/", "Transfer-Encoding: x, chunked\r\n"), 200),
         (
             [
                 get("/", "Transfer-Encoding: chunked\r\n"),
@@ -261,8 +277,8 @@ fn hostile(images: &Images) -> Result<(), Failed> {
     served.goes_on()
 }
 
-fn bounded(images: &Images) -> Result<(), Failed> {
-    let served = start(images, "spt")?;
+fn bounded(images: &Images, host: &str) -> Result<(), Failed> {
+    let served = start(images, host)?;
     let mut streams = Vec::new();
     for _ in 0..CONNECTIONS {
         streams.push(connect(&served)?);
@@ -291,8 +307,8 @@ fn bounded(images: &Images) -> Result<(), Failed> {
     }
 }
 
-fn idle(images: &Images) -> Result<(), Failed> {
-    let served = start(images, "spt")?;
+fn idle(images: &Images, host: &str) -> Result<(), Failed> {
+    let served = start(images, host)?;
     let (silent, mut slow) = (connect(&served)?, connect(&served)?);
     slow.write_all(b"GET /1k HTTP/1.1\r\n")?;
     let began = Instant::now();
@@ -378,4 +394,98 @@ fn curl(images: &Images, host: &str) -> Result<(), Failed> {
         }
     }
     served.goes_on()
+}
+
+/// The answer arrives, although the client sends a request and a long body before it reads.
+fn refused(images: &Images, host: &str) -> Result<(), Failed> {
+    let served = start(images, host)?;
+    let mut streams = Vec::new();
+    for _ in 0..CONNECTIONS {
+        streams.push(connect(&served)?);
+    }
+    for _ in 0..20 {
+        let mut stream = connect(&served)?;
+        stream.write_all(b"GET /1k HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n")?;
+        stream.write_all(&[b'a'; 100_000])?;
+        stream.shutdown(Shutdown::Write)?;
+        let answer = read_all(stream)?;
+        expect(
+            &answer,
+            "HTTP/1.1 503 Service Unavailable\r\n",
+            b"Unavailable",
+        )?;
+    }
+    served.goes_on()
+}
+
+/// What stock tar packs, stock curl gets back.
+fn disk(images: &Images) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("http-disk")?;
+    let (site, long) = (folder.path.join("site"), "long-folder/".repeat(12));
+    fs::create_dir_all(site.join("folder").join(&long))?;
+    let mut large = vec![0; 3_000_001];
+    fastrand::Rng::with_seed(7).fill(&mut large);
+    fs::write(site.join("index.html"), "<p>disk")?;
+    fs::write(site.join("folder/large"), &large)?;
+    fs::write(site.join("folder").join(&long).join("a.json"), "{}")?;
+    fs::write(site.join("empty"), "")?;
+    for format in ["gnu", "ustar"] {
+        let archive = folder.path.join(format);
+        let mut tar = Command::new("tar");
+        tar.arg(format!("--format={format}")).arg("--create");
+        tar.arg("--file")
+            .arg(&archive)
+            .arg("--directory")
+            .arg(&site)
+            .arg(".");
+        run(&mut tar)?.expect_status(0)?;
+        let mut command = tender(images, "spt");
+        command.arg(format!("--block:files={}", archive.display()));
+        let served = serve_by(command, &PORT, &images.http_disk, &[])?;
+        let got = folder.path.join("got");
+        for (arguments, path, expected) in [
+            ([].as_slice(), "/", b"<p>disk".as_slice()),
+            (&[], "/folder/large", &large),
+            (
+                &["--range", "1000000-2000000"],
+                "/folder/large",
+                &large[1_000_000..=2_000_000],
+            ),
+            (&[], &format!("/folder/{long}a.json"), b"{}"),
+            (&[], "/empty", b""),
+            // It has not changed since it was packed.
+            (
+                &[
+                    "--time-cond",
+                    &site.join("folder/large").display().to_string(),
+                ],
+                "/folder/large",
+                b"",
+            ),
+        ] {
+            fs::write(&got, "")?;
+            let mut curl = Command::new("curl");
+            curl.args(["--silent", "--show-error", "--fail", "--max-time", "10"]);
+            curl.arg("--output").arg(&got).args(arguments);
+            curl.arg(format!("http://{SERVICE}{path}"));
+            served.segment.run(|| run(&mut curl))?.expect_status(0)?;
+            if fs::read(&got)? != expected {
+                return Err(format!("{format}: {path} {arguments:?} differs").into());
+            }
+        }
+        served.goes_on()?;
+    }
+    // What is no archive ends it with a reason.
+    let broken = folder.path.join("broken");
+    fs::write(&broken, [b'a'; 10_240])?;
+    let mut command = tender(images, "spt");
+    command.arg(format!("--block:files={}", broken.display()));
+    let ended = serve_by(command, &PORT, &images.http_disk, &[])?
+        .running
+        .finish()?;
+    ended.expect_status(1)?;
+    match ended.stdout.contains("no header at byte 0") {
+        true => Ok(()),
+        false => Err(format!("no reason: {}", ended.stdout).into()),
+    }
 }

@@ -1,41 +1,116 @@
-//! `iperf3`, measured by the stock program.
+//! `iperf3` in each of its roles, with the stock program at the other end.
 
-use super::{PLAIN, SERVICE, Served, serve};
+use super::{OUR_SIDE, PLAIN, SERVICE, SOCKETS, Served};
+use super::{serve, serve_beside, serve_sockets, tap, tender};
+use crate::devices::software_nic::model;
 use crate::harness::build::Images;
 use crate::harness::network::Network;
-use crate::harness::process::{Ended, run};
+use crate::harness::process::{Ended, Running, run, start};
 use crate::harness::programs;
+use crate::harness::temporary::TemporaryFolder;
 use libtest_mimic::{Failed, Trial};
+use rustix::process::Signal;
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
 use std::process::Command;
+use testbed::segment::Segment;
 
-/// What the client is told, and how many streams both ends count then.
-const RUNS: [(&str, usize); 6] = [
+/// What a client is told, and how many streams both ends count then.
+const RUNS: [(&str, usize); 14] = [
     ("--bytes 20M", 1),
     ("--bytes 20M --reverse", 1),
     ("--bytes 5M --parallel 8", 8),
     ("--bytes 5M --parallel 8 --reverse", 8),
     ("--bytes 5M --bidir", 2),
     ("--bytes 1M --length 100 --no-delay", 1),
+    ("--blockcount 500 --length 10K", 1),
+    ("--time 1 --bitrate 8M --omit 1", 1),
+    ("--udp --time 1", 1),
+    ("--udp --time 1 --bitrate 20M --reverse", 1),
+    ("--udp --bytes 2M --bitrate 20M --parallel 4", 4),
+    ("--udp --time 1 --bitrate 5M --parallel 2 --bidir", 4),
+    ("--udp --blockcount 50 --udp-counters-64bit", 1),
+    ("--udp --time 1 --bitrate 5M --length 20000 --reverse", 1),
 ];
 
-type Test = fn(&Images) -> Result<(), Failed>;
+/// Keys of the stock program's documents that an image's do not have: it does not know them.
+const UNKNOWN: [&str; 13] = [
+    "tcp_mss_default",
+    "retransmits",
+    "snd_cwnd",
+    "snd_wnd",
+    "rtt",
+    "rttvar",
+    "pmtu",
+    "max_snd_cwnd",
+    "max_snd_wnd",
+    "max_rtt",
+    "min_rtt",
+    "mean_rtt",
+    "fq_rate",
+];
+
+type Test = fn(&Images, &str) -> Result<(), Failed>;
+
+const TESTS: [(&str, &str, Test); 6] = [
+    ("stock clients are served", "iperf3", serves),
+    ("tests with stock servers", "iperf3", tests),
+    ("reports are the stock program's", "iperf3", reports),
+    ("a second client is told to wait", "iperf3", busy),
+    ("what clients send that are none", "iperf3", hostile),
+    ("stock clients of iperf 2 are served", "iperf", iperf2),
+];
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (name, program, test) in TESTS {
+        for host in ["spt", SOCKETS] {
+            let name = format!("iperf3::{name}::{host}");
+            let missing = programs::missing(&[program]);
+            trials.push(network.trial_unless(missing, name, move || test(images, host)));
+        }
+    }
     let missing = programs::missing(&["iperf3"]);
-    let tests: [(&str, Test); 2] = [
-        ("stock clients measure both ways", both_ways),
-        ("UDP is refused, and the next test goes on", udp),
-    ];
-    tests
-        .into_iter()
-        .map(|(name, test)| {
-            let name = format!("iperf3::{name}");
-            network.trial_unless(missing, name, move || test(images))
-        })
-        .collect()
+    for host in ["spt", "process"] {
+        let name = format!("iperf3::stock clients are served on a card of its own::{host}");
+        trials.push(network.trial_unless(missing, name, move || on_card(images, host)));
+    }
+    trials
 }
 
+/// The image drives an 82599, in software, whose wire is the tap. The card has nothing to say of
+/// its driver.
+fn on_card(images: &Images, host: &str) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("iperf3-card")?;
+    let socket = folder.path.join("nic");
+    let segment = Segment::new()?;
+    let tap = tap(&segment, &PLAIN)?;
+    let card = model(images, &socket, &format!("tap:@{}", tap.as_raw_fd()))?;
+    let mut guest = tender(images, host);
+    guest.arg("--mem=128");
+    guest.arg(format!("--pci:service=vfio-user:{}", socket.display()));
+    guest.arg(images.iperf3.with_file_name("iperf3-82599.spt"));
+    let running = start(guest.args([&format!("--ipv4={SERVICE}/24"), "-s"]))?;
+    running.wait_for(&format!("{SERVICE}/24 on service"))?;
+    let served = Served { segment, running };
+    for (words, streams) in [
+        ("--bytes 20M", 1),
+        ("--bytes 20M --reverse --parallel 2", 2),
+    ] {
+        let ended = client(&served, words)?;
+        judge(words, &ended.expect_status(0)?.stdout, streams)?;
+    }
+    served.running.signal(Signal::TERM);
+    served.running.finish()?;
+    let ended = card.finish()?;
+    ended.expect_status(0)?.expect_stdout("\"violations\":0}")?;
+    Ok(())
+}
+
+/// A stock client's run against the image.
 fn client(served: &Served, words: &str) -> Result<Ended, Failed> {
     let mut client = Command::new("iperf3");
     client.args(["--client", &SERVICE.to_string(), "--json"]);
@@ -43,30 +118,198 @@ fn client(served: &Served, words: &str) -> Result<Ended, Failed> {
     served.segment.run(|| run(&mut client))
 }
 
+/// The image's run against a stock server, and what both report.
+fn image(images: &Images, host: &str, words: &str) -> Result<[String; 2], Failed> {
+    let ours = OUR_SIDE.to_string();
+    let arguments = ["--client", &ours, "--json"].into_iter();
+    let arguments: Vec<&str> = arguments.chain(words.split(' ')).collect();
+    let server = |segment: &Segment| {
+        let mut server = Command::new("iperf3");
+        server.args(["--server", "--one-off", "--json", "--forceflush"]);
+        let server = segment.run(|| start(&mut server))?;
+        wait_for_listener(segment)?;
+        Ok::<Running, Failed>(server)
+    };
+    let image = &images.iperf3;
+    let (served, server) = match host {
+        SOCKETS => serve_sockets(images, image, &arguments, server),
+        _ => serve_beside(tender(images, host), &PLAIN, image, &arguments, server),
+    }?;
+    let ended = served.running.finish()?;
+    ended.expect_status(0)?;
+    let document = ended.stdout.lines().find(|line| line.starts_with('{'));
+    let document = document.ok_or_else(|| format!("{words}: no document: {}", ended.stdout))?;
+    Ok([document.into(), server.finish()?.stdout])
+}
+
+/// In JSON a stock server says nothing before its first client comes.
+fn wait_for_listener(segment: &Segment) -> Result<(), Failed> {
+    let listens = || {
+        let sockets = std::fs::read_to_string("/proc/thread-self/net/tcp6")?;
+        Ok::<bool, std::io::Error>(sockets.contains(":1451 "))
+    };
+    let deadline = std::time::Instant::now() + super::PATIENCE;
+    while !segment.run(listens)? {
+        if std::time::Instant::now() > deadline {
+            return Err("no stock server on port 5201".into());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    Ok(())
+}
+
 /// As many bytes arrived as left, on each stream and in the sum, as both ends count them.
-fn both_ways(images: &Images) -> Result<(), Failed> {
-    let served = serve(images, "spt", &PLAIN, &images.iperf3, &["-s"])?;
+fn judge(words: &str, document: &str, streams: usize) -> Result<(), Failed> {
+    let report: Value = serde_json::from_str(document)?;
+    let end = &report["end"];
+    let counted = end["streams"].as_array().map_or(0, Vec::len);
+    let of = |name: &str| end[name]["bytes"].as_u64().unwrap_or(0);
+    let (sent, received) = (of("sum_sent"), of("sum_received"));
+    // The client stops counting before all has arrived.
+    if counted != streams || received == 0 || received > sent + sent / 2 {
+        let wrong = format!("{words}: {counted} streams, {sent} sent, {received} received");
+        return Err(wrong.into());
+    }
+    if words.contains("--udp") {
+        let sum = &end["sum_received"];
+        let (lost, packets) = (&sum["lost_packets"], &sum["packets"]);
+        let lost = lost.as_u64().unwrap_or(u64::MAX);
+        if packets.as_u64().unwrap_or(0) == 0 || lost > packets.as_u64().unwrap_or(0) {
+            return Err(format!("{words}: {lost} of {packets} datagrams lost").into());
+        }
+    }
+    Ok(())
+}
+
+fn serves(images: &Images, host: &str) -> Result<(), Failed> {
+    let served = serve(images, host, &PLAIN, &images.iperf3, &["-s"])?;
     for (words, streams) in RUNS {
         let ended = client(&served, words)?;
-        let report: Value = serde_json::from_str(&ended.expect_status(0)?.stdout)?;
-        let end = &report["end"];
-        let counted = end["streams"].as_array().map_or(0, Vec::len);
-        let sums = [&end["sum_sent"]["bytes"], &end["sum_received"]["bytes"]];
-        let [sent, received] = sums.map(|bytes| bytes.as_u64().unwrap_or(0));
-        // The client stops counting before all has arrived.
-        if counted != streams || received == 0 || received > sent + sent / 2 {
-            return Err(
-                format!("{words}: {counted} streams, {sent} sent, {received} received").into(),
-            );
+        judge(words, &ended.expect_status(0)?.stdout, streams)?;
+    }
+    served.goes_on()
+}
+
+fn tests(images: &Images, host: &str) -> Result<(), Failed> {
+    for (words, streams) in RUNS {
+        for document in image(images, host, words)? {
+            judge_end(words, &document, streams)?;
+        }
+    }
+    Ok(())
+}
+
+/// A stock server's sums lack the client's side; its streams do not.
+fn judge_end(words: &str, document: &str, streams: usize) -> Result<(), Failed> {
+    let report: Value = serde_json::from_str(document)?;
+    match report["start"]["connecting_to"].is_null() {
+        false => judge(words, document, streams),
+        true if report["error"].is_null() => Ok(()),
+        true => Err(format!("{words}: the stock server says {}", report["error"]).into()),
+    }
+}
+
+/// Each key with its path; one element of a list stands for all.
+fn keys(value: &Value, path: &str, all: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if !UNKNOWN.contains(&name.as_str()) {
+                    let path = format!("{path}.{name}");
+                    keys(value, &path, all);
+                    all.insert(path);
+                }
+            }
+        }
+        Value::Array(elements) => elements.iter().for_each(|element| keys(element, path, all)),
+        _ => {}
+    }
+}
+
+/// The image's document has each key of the stock client's with the same arguments.
+fn reports(images: &Images, host: &str) -> Result<(), Failed> {
+    let served = serve(images, host, &PLAIN, &images.iperf3, &["-s"])?;
+    for words in [
+        "--time 1",
+        "--time 1 --reverse",
+        "--time 1 --bidir --parallel 2",
+        "--udp --time 1",
+        "--udp --time 1 --reverse",
+        "--udp --time 1 --bidir",
+    ] {
+        let stock = client(&served, words)?;
+        let [ours, _] = image(images, host, words)?;
+        let [mut stock_keys, mut our_keys] = [BTreeSet::new(), BTreeSet::new()];
+        let document = &stock.expect_status(0)?.stdout;
+        keys(&serde_json::from_str(document)?, "", &mut stock_keys);
+        keys(&serde_json::from_str(&ours)?, "", &mut our_keys);
+        let missing: Vec<&String> = stock_keys.difference(&our_keys).collect();
+        if !missing.is_empty() {
+            return Err(format!("{words}: without {missing:?}").into());
         }
     }
     served.goes_on()
 }
 
-fn udp(images: &Images) -> Result<(), Failed> {
-    let served = serve(images, "spt", &PLAIN, &images.iperf3, &["-s"])?;
-    client(&served, "--udp --bytes 1M")?;
-    served.running.wait_for("the client asks for UDP")?;
+fn busy(images: &Images, host: &str) -> Result<(), Failed> {
+    let served = serve(images, host, &PLAIN, &images.iperf3, &["-s"])?;
+    let mut first = Command::new("iperf3");
+    first.args(["--client", &SERVICE.to_string(), "--time", "60"]);
+    let first = served.segment.run(|| start(&mut first))?;
+    served.running.wait_for("sec")?;
+    let second = client(&served, "--bytes 1M")?;
+    if !second.stdout.contains("busy running a test") {
+        return Err(format!("the second client says {}", second.stdout).into());
+    }
+    // A client that goes away in the middle ends its test.
+    drop(first);
+    served.running.wait_for("iperf3: ")?;
     client(&served, "--bytes 1M")?.expect_status(0)?;
+    served.goes_on()
+}
+
+fn hostile(images: &Images, host: &str) -> Result<(), Failed> {
+    let served = serve(images, host, &PLAIN, &images.iperf3, &["-s"])?;
+    let cookie = [b'a'; 37];
+    let text = |json: &str| [&(json.len() as u32).to_be_bytes(), json.as_bytes()].concat();
+    for parameters in [
+        vec![],
+        vec![0xff; 4],
+        vec![0, 0, 0, 9, b'{'],
+        text("null"),
+        text("{}"),
+        text(r#"{"udp":true,"parallel":1e300}"#),
+        text(r#"{"tcp":true,"parallel":-1,"len":1e300}"#),
+        text(&"[".repeat(60_000)),
+    ] {
+        let mut stream = served.segment.run(|| TcpStream::connect((SERVICE, 5201)))?;
+        stream.set_read_timeout(Some(super::PATIENCE))?;
+        stream.write_all(&cookie)?;
+        let mut state = [0];
+        stream.read_exact(&mut state)?;
+        // The server may end it before it has read all.
+        let _ = stream.write_all(&parameters);
+    }
+    client(&served, "--bytes 1M")?.expect_status(0)?;
+    served.goes_on()
+}
+
+fn iperf2(images: &Images, host: &str) -> Result<(), Failed> {
+    let served = serve(images, host, &PLAIN, &images.iperf3, &["--iperf2"])?;
+    for (words, expected) in [
+        ("-n 10M", "sec"),
+        ("-n 1M -P 4", "[SUM]"),
+        ("-u -n 1M -b 10M", "Server Report"),
+        ("-u -t 1 -b 5M -P 2", "Server Report"),
+    ] {
+        let mut client = Command::new("iperf");
+        client.args(["-c", &SERVICE.to_string()]);
+        client.args(words.split(' '));
+        let ended = served.segment.run(|| run(&mut client))?;
+        if !ended.expect_status(0)?.stdout.contains(expected) {
+            return Err(format!("{words}: no {expected:?}: {}", ended.stdout).into());
+        }
+    }
+    served.running.wait_for("10485760 bytes")?;
     served.goes_on()
 }

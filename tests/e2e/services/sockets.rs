@@ -1,0 +1,107 @@
+//! Sockets of the host's: who has them, and what a guest can do to the host with them.
+
+use super::{PLAIN, SERVICE, SOCKETS, on_sockets, serve};
+use crate::harness::build::Images;
+use crate::harness::network::Network;
+use crate::harness::process::run;
+use crate::harness::programs;
+use libtest_mimic::{Completion, Failed, Trial};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// What is typed, and what is said then.
+const REFUSALS: &[(&[&str], &str)] = &[
+    (
+        &["--sockets:service=host"],
+        "type: --host=process --sockets:service=host",
+    ),
+    (
+        &["--host=hvt", "--sockets:service=host"],
+        "type: --host=process --sockets:service=host",
+    ),
+    (&["--host=process"], "add --sockets:service=host"),
+    (
+        &["--host=process", "--net:service=tap0"],
+        "replace --net:service by --sockets:NAME=host",
+    ),
+    (
+        &["--host=process", "--sockets:service=tap0"],
+        "expected host",
+    ),
+    (
+        &["--host=process", "--sockets:other=host"],
+        "--sockets:other: the manifest names no such device",
+    ),
+];
+
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let nc = programs::missing(&["nc"]);
+    vec![
+        Trial::test("sockets::only a plain process has them", || refused(images)),
+        Trial::test("sockets::addresses are the host's", || addresses(images)),
+        Trial::ignorable_test("sockets::a stock tender has none", || stock(images)),
+        network.trial("sockets::calls that make no sense".into(), || {
+            nonsense(images)
+        }),
+        network.trial_unless(nc, "sockets::nc".into(), || nc_echoes(images)),
+    ]
+}
+
+fn refused(images: &Images) -> Result<(), Failed> {
+    for (typed, said) in REFUSALS {
+        let mut tender = Command::new(images.program("outboard-tender"));
+        tender.args(*typed).arg(on_sockets(&images.echo));
+        let ended = run(&mut tender)?;
+        ended.expect_status(1)?.expect_stderr(said)?;
+    }
+    Ok(())
+}
+
+/// An appliance cannot choose addresses there.
+fn addresses(images: &Images) -> Result<(), Failed> {
+    let mut tender = Command::new(images.program("outboard-tender"));
+    tender
+        .args(["--host=process", "--sockets:service=host"])
+        .arg(on_sockets(&images.echo))
+        .arg("--ipv4=10.0.0.2/24");
+    let ended = run(&mut tender)?;
+    ended.expect_status(1)?.expect_stdout("leave it away")?;
+    Ok(())
+}
+
+/// Solo5's tender takes the manifest for one with a device that it does not know.
+fn stock(images: &Images) -> Result<Completion, Failed> {
+    let Some(folder) = std::env::var_os("SOLO5_DIR").map(PathBuf::from) else {
+        let why = "SOLO5_DIR does not name a built Solo5";
+        return Ok(Completion::ignored_with(why));
+    };
+    let mut tender = Command::new(folder.join("tenders/spt/solo5-spt"));
+    tender.arg(on_sockets(&images.echo));
+    let ended = run(&mut tender)?;
+    ended
+        .expect_status(1)?
+        .expect_stderr("declared but not attached")?;
+    Ok(Completion::Completed)
+}
+
+/// The guest says which call did something that it must not.
+fn nonsense(images: &Images) -> Result<(), Failed> {
+    let segment = testbed::segment::Segment::new()?;
+    let mut tender = Command::new(images.program("outboard-tender"));
+    tender
+        .args(["--mem=16", "--host=process", "--sockets:service=host"])
+        .arg(images.guest("socket_calls"));
+    let ended = segment.run(|| run(&mut tender))?;
+    ended.expect_status(0)?.expect_stdout("SUCCESS")?;
+    Ok(())
+}
+
+fn nc_echoes(images: &Images) -> Result<(), Failed> {
+    let served = serve(images, SOCKETS, &PLAIN, &images.echo, &[])?;
+    let mut shell = Command::new("sh");
+    let line = format!("echo hello | timeout 10 nc -N {SERVICE} 7");
+    shell.args(["-c", &line]);
+    let ended = served.segment.run(|| run(&mut shell))?;
+    ended.expect_status(0)?.expect_stdout("hello")?;
+    served.goes_on()
+}
