@@ -22,7 +22,7 @@ Runs every check and test. Needs no root; what cannot run here is listed at the 
 ";
 
 /// Seconds that each fuzz target runs.
-const FUZZ_SECONDS: u64 = 15;
+const FUZZ_SECONDS: u64 = 8;
 /// Lines of a failed command that are shown, those of tests that passed left out.
 const FAILURE_LINES: usize = 200;
 
