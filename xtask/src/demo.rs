@@ -1,6 +1,6 @@
 //! `cargo xtask demo` and `cargo xtask bench`: build what they need, then hand over.
 
-use crate::packages::{self, BUILD, LAB};
+use crate::packages::{self, BUILD};
 use crate::process;
 use crate::record;
 use std::fs::OpenOptions;
@@ -144,7 +144,7 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
         }
         _ => return Err("no such benchmark; type: cargo xtask bench --help".into()),
     };
-    packages::provide(&[BUILD], false)?;
+    packages::provide(&[BUILD, packages::of_benchmark(benchmark)], false)?;
     let programs = build(root, &["outboard", "tender", "bench"])?;
     let (appliance, file) = match benchmark.as_str() {
         "service" | "loss" => (SERVICE, "iperf3.spt"),
@@ -203,6 +203,7 @@ fn image(root: &Path, programs: &Path, words: &[&str]) -> Result<(), String> {
 
 /// `cargo xtask bench driver`.
 fn driver(root: &Path, arguments: &[String]) -> Result<i32, String> {
+    packages::provide(&[BUILD, packages::of_benchmark("driver")], false)?;
     let programs = build(root, &["bench"])?;
     let mut example = Command::new(process::cargo());
     example
@@ -227,7 +228,7 @@ fn driver(root: &Path, arguments: &[String]) -> Result<i32, String> {
 
 /// The benchmark of virtual machines.
 fn hvt(root: &Path, arguments: &[String]) -> Result<i32, String> {
-    packages::provide(&[BUILD, LAB], false)?;
+    packages::provide(&[BUILD, packages::of_benchmark("hvt")], false)?;
     let programs = build(root, &["tender", "bench"])?;
     let mut command = with_guests(root, "hvt", &programs)?;
     process::run(command.args(arguments))
@@ -235,7 +236,7 @@ fn hvt(root: &Path, arguments: &[String]) -> Result<i32, String> {
 
 /// The benchmark of the three hosts.
 fn hosts(root: &Path, arguments: &[String]) -> Result<i32, String> {
-    packages::provide(&[BUILD, LAB], false)?;
+    packages::provide(&[BUILD, packages::of_benchmark("hosts")], false)?;
     let programs = build(root, &["outboard", "tender", "bench"])?;
     let appliances = process::target_folder(root).join("lab/appliances");
     for options in [&[][..], &["--manifest=manifest-nic.json"]] {

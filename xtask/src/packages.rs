@@ -131,6 +131,42 @@ pub const COUNT: &[Tool] = &[Tool {
     required: true,
 }];
 
+/// What a benchmark takes beyond [`BUILD`]: nothing is compared with a program that is not there.
+pub fn of_benchmark(benchmark: &str) -> &'static [Tool] {
+    match benchmark {
+        "rules" => ORACLE,
+        "service" | "loss" => IPERF3,
+        "http" => HTTP,
+        "driver" => COUNT,
+        "hvt" | "hosts" => LAB,
+        _ => &[],
+    }
+}
+
+/// What the benchmarks of TCP take.
+const IPERF3: &[Tool] = &[Tool {
+    program: "iperf3",
+    packages: &["iperf3"],
+    purpose: "the other end of transfers",
+    required: true,
+}];
+
+/// What the benchmark of HTTP takes.
+const HTTP: &[Tool] = &[
+    Tool {
+        program: "wrk",
+        packages: &["wrk"],
+        purpose: "sends requests",
+        required: true,
+    },
+    Tool {
+        program: "nginx",
+        packages: &["nginx-light"],
+        purpose: "answers them on Linux",
+        required: true,
+    },
+];
+
 /// What packaging takes beyond [`BUILD`].
 pub const PACKAGE: &[Tool] = &[
     Tool {
@@ -490,6 +526,15 @@ mod tests {
              space will be used."
         );
         assert_eq!(sizes("E: Unable to locate package"), None);
+    }
+
+    #[test]
+    fn a_benchmark_without_its_programs_is_no_success() {
+        for benchmark in ["rules", "service", "loss", "http", "driver"] {
+            let tools = of_benchmark(benchmark);
+            assert!(!tools.is_empty() && tools.iter().all(|tool| tool.required));
+        }
+        assert_eq!(of_benchmark("firewall"), &[]);
     }
 
     #[test]

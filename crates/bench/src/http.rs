@@ -102,9 +102,6 @@ pub struct Programs {
     pub image: PathBuf,
 }
 
-/// What must be on the PATH, and what to install where it is not.
-pub const NEEDED: [(&str, &str); 2] = [("wrk", "wrk"), ("nginx", "nginx-light")];
-
 /// Takes all measurements, `say`ing how far it is. `folder` is for files of nginx and wrk; it must
 /// not exist.
 ///

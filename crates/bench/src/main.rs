@@ -356,13 +356,6 @@ fn service(arguments: &Service) -> Result<(), Box<dyn Error>> {
 }
 
 fn http(arguments: &Measured) -> Result<(), Box<dyn Error>> {
-    for (program, package) in http::NEEDED {
-        let version = process::Command::new(program).arg("-v").output();
-        if version.is_err() {
-            eprintln!("there is no {program}; type: sudo apt-get install {package}");
-            return Ok(());
-        }
-    }
     let plan = match arguments.quick {
         true => http::Plan::QUICK,
         false => http::Plan::FULL,
@@ -445,8 +438,8 @@ fn driver(arguments: &Driver) -> Result<(), Box<dyn Error>> {
 
 fn hvt(arguments: &Hvt) -> Result<(), Box<dyn Error>> {
     let Some(solo5) = std::env::var_os("SOLO5_DIR").map(PathBuf::from) else {
-        eprintln!("SOLO5_DIR does not name a built Solo5 v0.12: there is nothing to compare with");
-        return Ok(());
+        let why = "SOLO5_DIR does not name a built Solo5 v0.12: there is nothing to compare with";
+        return Err(why.into());
     };
     let plan = match arguments.quick {
         true => hvt::Plan::QUICK,

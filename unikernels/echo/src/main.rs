@@ -14,8 +14,6 @@ use unikernel::println;
 const PORT: u16 = 7;
 /// Connections that may wait to be accepted.
 const BACKLOG: usize = 128;
-/// Bytes that are read at a time.
-const CHUNK: usize = 16 << 10;
 /// Longest datagram.
 const DATAGRAM: usize = 64 << 10;
 
@@ -58,13 +56,10 @@ async fn return_datagrams(mut socket: impl Datagrams) -> Result<(), Error> {
     }
 }
 
-/// Until the peer closes.
+/// Until the peer closes. While nothing comes, no buffer is held.
 async fn echo(mut stream: impl Stream) -> Result<(), Error> {
-    let mut bytes = alloc::vec![0; CHUNK];
-    loop {
-        match stream.read(&mut bytes).await? {
-            0 => return Ok(()),
-            count => stream.write(&bytes[..count]).await?,
-        }
+    while let Some(bytes) = stream.take().await? {
+        stream.write(&bytes).await?;
     }
+    Ok(())
 }

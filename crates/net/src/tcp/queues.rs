@@ -123,7 +123,10 @@ impl SendQueue {
     }
 }
 
-/// Payload that has arrived.
+/// Payload that has arrived, as its reader gets it without a copy.
+#[derive(Debug)]
+pub struct Payload(Arrived);
+
 #[derive(Debug)]
 enum Arrived {
     /// In the frame in which it came.
@@ -132,60 +135,53 @@ enum Arrived {
     Copied(Bytes),
 }
 
-/// Payload, as its reader gets it without a copy.
-#[derive(Debug)]
-pub struct Payload {
-    arrived: Arrived,
-    skip: usize,
-    len: usize,
-}
-
 impl Payload {
     /// Whether it may wait in the buffer in which it came.
     fn may_stay(&self) -> bool {
-        let Arrived::Frame(frame) = &self.arrived else {
+        let Arrived::Frame(frame) = &self.0 else {
             return true;
         };
         let pool = frame.pool();
-        self.len * FILLED_PART >= pool.frame_bytes_max() && pool.free() * FREE_PART >= pool.count()
+        self.len() * FILLED_PART >= pool.frame_bytes_max()
+            && pool.free() * FREE_PART >= pool.count()
+    }
+
+    /// Cuts it to its first `len` bytes.
+    fn truncate(&mut self, len: usize) {
+        match &mut self.0 {
+            Arrived::Frame(frame) => frame.truncate(len),
+            Arrived::Copied(bytes) => bytes.truncate(len),
+        }
     }
 }
 
 impl From<Frame> for Payload {
     fn from(frame: Frame) -> Self {
-        Self {
-            skip: 0,
-            len: frame.len(),
-            arrived: Arrived::Frame(frame),
-        }
+        Self(Arrived::Frame(frame))
     }
 }
 
 impl From<Bytes> for Payload {
     fn from(bytes: Bytes) -> Self {
-        Self {
-            skip: 0,
-            len: bytes.len(),
-            arrived: Arrived::Copied(bytes),
-        }
+        Self(Arrived::Copied(bytes))
     }
 }
 
 impl core::ops::Deref for Payload {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
-        let bytes = match &self.arrived {
+        match &self.0 {
             Arrived::Frame(frame) => frame.bytes(),
             Arrived::Copied(bytes) => bytes,
-        };
-        &bytes[self.skip..self.skip + self.len]
+        }
     }
 }
 
 impl Buf for Payload {
     fn remaining(&self) -> usize {
-        self.len
+        self.len()
     }
 
     fn chunk(&self) -> &[u8] {
@@ -193,9 +189,10 @@ impl Buf for Payload {
     }
 
     fn advance(&mut self, count: usize) {
-        assert!(count <= self.len, "past the end");
-        self.skip += count;
-        self.len -= count;
+        match &mut self.0 {
+            Arrived::Frame(frame) => assert!(frame.pop_front(count), "past the end"),
+            Arrived::Copied(bytes) => bytes.advance(count),
+        }
     }
 }
 
@@ -211,11 +208,9 @@ impl ReceiveQueue {
     /// Keeps `len` bytes of `frame` from `skip` on, of which the first has number `at`: those that
     /// are not there.
     pub fn insert(&mut self, at: Seq, frame: Frame, skip: usize, len: u32) {
-        let mut piece = Payload {
-            arrived: Arrived::Frame(frame),
-            skip,
-            len: len as usize,
-        };
+        let mut piece = Payload::from(frame);
+        piece.advance(skip);
+        piece.truncate(len as usize);
         let mut at = at;
         // Behind the last one whose place is not behind; mostly the last of all.
         let index = match self.pieces.back() {
@@ -225,35 +220,35 @@ impl ReceiveQueue {
             _ => self.pieces.len(),
         };
         if let Some((start, before)) = index.checked_sub(1).map(|last| &self.pieces[last]) {
-            let end = *start + before.len as u32;
+            let end = *start + before.len() as u32;
             let overlap = (end - at) as usize;
-            if overlap >= piece.len {
+            if overlap >= piece.len() {
                 return;
             }
             piece.advance(overlap);
             at = at.max(end);
         }
         // Later ones that it covers go; one that it touches bounds it.
-        let end = at + piece.len as u32;
+        let end = at + piece.len() as u32;
         while let Some((start, next)) = self.pieces.get(index)
             && start.is_before(end)
         {
-            let next_end = *start + next.len as u32;
+            let next_end = *start + next.len() as u32;
             if end.is_before(next_end) {
-                piece.len = (*start - at) as usize;
+                piece.truncate((*start - at) as usize);
                 break;
             }
             if let Some((_, covered)) = self.pieces.remove(index) {
-                self.bytes -= covered.len;
+                self.bytes -= covered.len();
             }
         }
-        if piece.len == 0 {
+        if piece.is_empty() {
             return;
         }
         if !piece.may_stay() {
             piece = Bytes::copy_from_slice(&piece).into();
         }
-        self.bytes += piece.len;
+        self.bytes += piece.len();
         match index == self.pieces.len() {
             true => self.pieces.push_back((at, piece)),
             false => self.pieces.insert(index, (at, piece)),
@@ -268,11 +263,11 @@ impl ReceiveQueue {
     /// Takes the first piece, of at most `most` bytes, which are there.
     pub fn take(&mut self, most: usize) -> Option<Payload> {
         let (_, first) = self.pieces.front()?;
-        if most == 0 || first.len > most {
+        if most == 0 || first.len() > most {
             return None;
         }
         let (_, first) = self.pieces.pop_front()?;
-        self.bytes -= first.len;
+        self.bytes -= first.len();
         self.rest();
         Some(first)
     }
@@ -284,12 +279,12 @@ impl ReceiveQueue {
         while filled < wanted
             && let Some((at, first)) = self.pieces.front_mut()
         {
-            let count = first.len.min(wanted - filled);
+            let count = first.len().min(wanted - filled);
             place[filled..filled + count].copy_from_slice(&first[..count]);
             filled += count;
             first.advance(count);
             *at = *at + count as u32;
-            if first.len == 0 {
+            if first.is_empty() {
                 self.pieces.pop_front();
             }
         }
@@ -303,6 +298,26 @@ impl ReceiveQueue {
         if self.pieces.is_empty() && self.pieces.capacity() > PIECES_KEPT {
             self.pieces = VecDeque::new();
         }
+    }
+}
+
+#[cfg(test)]
+impl SendQueue {
+    /// Bytes of the heap that it holds.
+    pub fn allocated(&self) -> usize {
+        let pieces = self.pieces.iter().map(|piece| match piece {
+            Piece::Copied(bytes) => bytes.capacity(),
+            Piece::Given(_) => 0,
+        });
+        self.pieces.capacity() * size_of::<Piece>() + pieces.sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+impl ReceiveQueue {
+    /// Bytes of the heap that it holds, but for what has arrived.
+    pub fn allocated(&self) -> usize {
+        self.pieces.capacity() * size_of::<(Seq, Payload)>()
     }
 }
 

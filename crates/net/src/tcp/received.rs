@@ -134,6 +134,14 @@ impl Received {
 }
 
 #[cfg(test)]
+impl Received {
+    /// Bytes of the heap that it holds.
+    pub fn allocated(&self) -> usize {
+        self.pieces.capacity() * size_of::<SackBlock>()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -410,6 +410,14 @@ impl Rack {
 }
 
 #[cfg(test)]
+impl Sent {
+    /// Bytes of the heap that it holds.
+    pub fn allocated(&self) -> usize {
+        self.pieces.capacity() * size_of::<Piece>()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::vec::Vec;

@@ -317,6 +317,25 @@ fn a_full_accept_queue_slows_peers() {
     assert!(all);
 }
 
+/// One that has carried bytes both ways, and holds none, takes at most 1 KiB.
+#[test]
+fn an_idle_connection_takes_little() {
+    let mut hosts = Hosts::new();
+    let (client, server) = hosts.pair();
+    for _ in 0..3 {
+        for (host, from, to) in [(0, client, server), (1, server, client)] {
+            assert!(hosts.write(host, from, &[7; 3000]).is_ready());
+            hosts.exchange();
+            while hosts.read(1 - host, to).is_ready() {}
+        }
+    }
+    hosts.pass(Duration::from_secs(1));
+    for (host, socket) in [(0, client), (1, server)] {
+        let bytes = hosts.hosts[host].tcp.allocated(socket);
+        assert!((700..=1024).contains(&bytes), "{bytes} bytes");
+    }
+}
+
 /// A reader that does not read stops its peer, and not the image: the budget holds.
 #[test]
 fn memory_is_bounded_and_comes_back() {
