@@ -163,7 +163,9 @@ impl Tcp {
 
     /// All sockets.
     pub fn sockets(&self) -> impl Iterator<Item = &Socket> {
-        self.places.iter().filter_map(|place| place.socket.as_deref())
+        self.places
+            .iter()
+            .filter_map(|place| place.socket.as_deref())
     }
 
     /// Those from this place on, each with its place.
