@@ -4,7 +4,10 @@
 //! [`Answer`] and as many [`Record`]s as fit behind it. More are had by asking again, from where
 //! the answer ended. The host believes nothing of it.
 
-use crate::share::{CONTROL_OFFSET, NET_COUNTERS, NET_COUNTERS_MAX, RULES_STATUS_OFFSET};
+use crate::manifest::ENTRIES_MAX;
+use crate::share::{
+    CONTROL_OFFSET, MTUS_OFFSET, NET_COUNTERS, NET_COUNTERS_MAX, RULES_STATUS_OFFSET,
+};
 use crate::share::{COUNTERS, COUNTERS_OFFSET};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -17,6 +20,7 @@ pub const RECORDS_OFFSET: usize = ANSWER_OFFSET + size_of::<Answer>();
 /// Most records of an answer.
 pub const RECORDS_MAX: usize = (RULES_STATUS_OFFSET - RECORDS_OFFSET) / size_of::<Record>();
 
+const _: () = assert!(MTUS_OFFSET + ENTRIES_MAX * size_of::<u64>() <= ASK_OFFSET);
 const _: () = assert!(NET_COUNTERS + NET_COUNTERS_MAX < COUNTERS && RECORDS_MAX > 100);
 
 /// What the host asks.

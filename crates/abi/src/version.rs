@@ -74,6 +74,7 @@ const _: () = {
     assert!(share::RULES_STATUS_OFFSET == 0x1_0000 && share::RULE_COUNTERS_OFFSET == 0x1_1000);
     assert!(share::CAPTURE_OFFSET == 0x21_1000 && share::CAPTURE_RING_OFFSET == 0x21_2000);
     assert!(share::CONTROL_OFFSET == 0xa1_2000 && share::RULES_OFFSET == 0xa1_3000);
+    assert!(share::MTUS_OFFSET == 0xa1_2400);
     assert!(share::BYTES == 0x2a1_3000 && share::EXITS_OFFSET == 0xfc0);
     assert!(size_of::<RulesStatus>() == 48 && size_of::<RuleCounter>() == 16);
     assert!(size_of::<Control>() == 48 && size_of::<Exits>() == 16);

@@ -192,6 +192,11 @@ pub struct Port {
 pub struct Wire(Rc<RefCell<MemoryPort>>);
 
 impl Wire {
+    /// The port carries so many bytes from now on, at most those of the start.
+    pub fn set_mtu(&self, mtu: usize) {
+        self.0.borrow_mut().mtu = mtu;
+    }
+
     /// As [`MemoryPort::arrives`].
     pub fn arrives(&self, frame: &[u8]) {
         self.0.borrow_mut().arrives(frame);

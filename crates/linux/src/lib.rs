@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | [`descriptor`] | descriptors that a parent passed, and closing the others | `close_range(2)` |
 //! | [`interface`] | what a network interface is asked by its name | `netdevice(7)` |
+//! | [`mtu`] | the MTU of an interface, and when it changes | `rtnetlink(7)` |
 //! | [`namespace`] | user and network namespaces without a name | `namespaces(7)` |
 //! | [`netlink`] | interfaces, addresses, routes | `rtnetlink(7)` |
 //! | [`packet`] | sockets that transmit whole frames | `packet(7)` |
@@ -16,6 +17,7 @@
 //! Unsafe code lies in `src/sys` only. What only the tender may need, such as VFIO, KVM and guest
 //! memory, lies in the tender.
 
+pub mod mtu;
 pub mod netlink;
 pub mod pci;
 mod sys;

@@ -574,6 +574,31 @@ mod tests {
         assert_eq!(stack.udp.group(socket), Some(groups[1]));
     }
 
+    /// The host narrows the port and loses what was too long, and widens it again.
+    #[test]
+    fn segments_follow_the_mtu_of_the_port() {
+        let mut hosts = Hosts::new();
+        hosts.write(&[7; 2000]);
+        let longest = |frames: &[Vec<u8>]| frames.iter().map(|frame| frame.len() - 14).max();
+        assert_eq!(longest(&hosts.sent(10)), Some(1500));
+        hosts.hosts[0].wire.set_mtu(576);
+        hosts.write(&[8; 2000]);
+        let again = hosts.sent(300);
+        assert_eq!(longest(&again), Some(576));
+        let payload: usize = again.iter().map(|frame| frame.len() - HEADERS - 32).sum();
+        assert!(payload >= 2000, "{payload} bytes");
+        for frame in again {
+            hosts.hosts[1].wire.arrives(&frame);
+        }
+        assert!(longest(&hosts.pass(300)) <= Some(576));
+        hosts.hosts[0].wire.set_mtu(1500);
+        hosts.write(&[9; 9000]);
+        assert_eq!(longest(&hosts.pass(400)), Some(1500));
+        let tcp = &hosts.hosts[0].stack.tcp;
+        let report = tcp.socket(hosts.socket).unwrap().connection().report();
+        assert_eq!(report.unacknowledged, 0, "all has arrived");
+    }
+
     /// RFC 1191, 6.4: a router that has no room for a segment has it sent again at once.
     #[test]
     fn what_is_too_big_for_the_path_is_sent_again_at_once() {

@@ -44,6 +44,7 @@ mod host;
 pub mod inquiry;
 mod ledger;
 pub mod message;
+mod mtu;
 mod network;
 mod nic;
 mod port;

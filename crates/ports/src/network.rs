@@ -5,6 +5,7 @@ use crate::DeviceError;
 use crate::devices::Attached;
 use crate::host::{Errno, Handle};
 use crate::ledger::Ledger;
+use crate::mtu::Mtu;
 use crate::port::{Port, Received};
 use crate::runtime::Runtime;
 use abi::extension::device_flag;
@@ -62,7 +63,7 @@ impl Network {
             port: Port {
                 ledger: Ledger::new(runtime, attached.index, attached.entry.name().unwrap_or("")),
                 mac,
-                mtu: usize::from(mtu),
+                mtu: Mtu::of_network(mtu, &runtime.share, attached.index),
                 offloads: Offloads {
                     checksum: virtio,
                     tso: virtio,

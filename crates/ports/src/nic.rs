@@ -1,6 +1,7 @@
 //! A port over a driver of the image's own.
 
 use crate::ledger::{Ledger, Outcome};
+use crate::mtu::Mtu;
 use crate::port::Port;
 use crate::runtime::Runtime;
 use crate::schedule::{NicHandle, Observer};
@@ -38,7 +39,7 @@ impl NicPort {
         let port = Port {
             ledger,
             mac: card.driver.mac(),
-            mtu: card.driver.mtu(),
+            mtu: Mtu::fixed(card.driver.mtu()),
             offloads: card.driver.offloads(),
             pool: card.pool,
         };
@@ -69,7 +70,7 @@ impl NicPort {
     #[inline]
     fn goes_as_it_is(&self, frame: &Frame) -> bool {
         let offload = frame.offload();
-        frame.len() <= self.port.mtu + HEADER_SIZE
+        frame.len() <= self.port.mtu.get() + HEADER_SIZE
             && offload.gso.is_none()
             && (offload.checksum.is_none() || self.port.offloads.checksum)
     }
@@ -98,7 +99,7 @@ impl Netif for NicPort {
     }
 
     fn mtu(&self) -> usize {
-        self.port.mtu
+        self.port.mtu.get()
     }
 
     fn offloads(&self) -> Offloads {
@@ -110,7 +111,7 @@ impl Netif for NicPort {
         let most = if self.port.offloads.tso {
             FRAME_BYTES_MAX
         } else {
-            self.port.mtu + HEADER_SIZE + VLAN_TAG_SIZE
+            self.port.mtu.get() + HEADER_SIZE + VLAN_TAG_SIZE
         };
         most.min(self.port.pool.frame_bytes_max())
     }

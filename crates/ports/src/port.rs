@@ -1,6 +1,7 @@
 //! What all kinds of ports share: address, MTU, counters, captures, segmentation in software.
 
 use crate::ledger::{Ledger, Outcome};
+use crate::mtu::Mtu;
 use abi::share::PortCounter;
 use device::ethernet::link_header_size;
 use device::{Batch, Frame, Gso, Offloads, Pool, WaitHandle};
@@ -9,8 +10,7 @@ use device::{Batch, Frame, Gso, Offloads, Pool, WaitHandle};
 pub(crate) struct Port {
     pub(crate) ledger: Ledger,
     pub(crate) mac: [u8; 6],
-    /// Largest payload of an Ethernet frame, in bytes.
-    pub(crate) mtu: usize,
+    pub(crate) mtu: Mtu,
     /// What may be left to whoever takes the frames.
     pub(crate) offloads: Offloads,
     /// What frames are received into and made from.
@@ -106,7 +106,7 @@ impl Port {
     /// Sends one frame, whatever it takes.
     #[inline]
     fn send(&self, frame: Frame, put: &mut impl FnMut(Frame) -> Outcome) -> Outcome {
-        let limit = self.mtu + link_header_size(frame.bytes());
+        let limit = self.mtu.get() + link_header_size(frame.bytes());
         let wire_length = match frame.offload().gso {
             None => frame.len(),
             Some(gso) => gso.segment_bytes().min(frame.len()),

@@ -15,8 +15,8 @@ use abi::pci::{CLASS_NETWORK, Info, Request, info_flag};
 use abi::ring::{Server, WORDS};
 use abi::share::{
     BYTES, CAPTURE_OFFSET, CAPTURE_RING_OFFSET, CONTROL_OFFSET, COUNTERS_PER_PORT, CaptureRecord,
-    Control, PortCounter, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX, RULES_MAX, RULES_OFFSET,
-    RULES_STATUS_OFFSET, RuleCounter, RulesStatus,
+    Control, MTUS_OFFSET, PortCounter, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX, RULES_MAX,
+    RULES_OFFSET, RULES_STATUS_OFFSET, RuleCounter, RulesStatus,
 };
 use abi::sockets::{ANSWER_OFFSET, ASK_OFFSET, Answer, Ask, Record};
 use alloc::boxed::Box;
@@ -339,6 +339,11 @@ impl Scene {
 
     fn say(&self, field: usize, value: u64) {
         self.control[field / WORD].store(value);
+    }
+
+    /// The host says that the network with this index has this MTU by now.
+    pub fn set_mtu(&self, index: usize, mtu: u64) {
+        self.say(MTUS_OFFSET - CONTROL_OFFSET + index * WORD, mtu);
     }
 
     /// The host captures frames of these ports, so many bytes of each.

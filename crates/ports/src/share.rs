@@ -6,8 +6,8 @@
 
 use abi::share::{
     CAPTURE_OFFSET, CAPTURE_RING_BYTES, CAPTURE_RING_OFFSET, CONTROL_OFFSET, COUNTERS_OFFSET,
-    CaptureHead, Control, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX, RULES_MAX, RULES_OFFSET,
-    RULES_STATUS_OFFSET, Report, RuleCounter, RulesStatus, SLOTS,
+    CaptureHead, Control, MTUS_OFFSET, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX, RULES_MAX,
+    RULES_OFFSET, RULES_STATUS_OFFSET, Report, RuleCounter, RulesStatus, SLOTS,
 };
 use abi::sockets::{ANSWER_OFFSET, ASK_OFFSET, Answer, Ask, RECORDS_MAX, Record};
 use core::ops::Range;
@@ -95,6 +95,12 @@ impl SharedFile {
     /// What the host says: the words of a [`Control`].
     pub(crate) fn control(&self) -> Option<&'static [HostWord]> {
         self.host.get(words::<Control>(0, 1))
+    }
+
+    /// The MTU that the host says the network of this index has by now.
+    pub(crate) fn mtu(&self, index: u8) -> Option<&'static HostWord> {
+        let first = (MTUS_OFFSET - CONTROL_OFFSET) / WORD;
+        self.host.get(first + usize::from(index))
     }
 
     /// What the host asks about sockets: the words of an [`Ask`].

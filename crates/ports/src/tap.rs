@@ -42,7 +42,7 @@ impl<H: Host + ?Sized> Netif for TapPort<H> {
     }
 
     fn mtu(&self) -> usize {
-        self.network.port.mtu
+        self.network.port.mtu.get()
     }
 
     fn offloads(&self) -> Offloads {

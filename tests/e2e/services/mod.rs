@@ -5,6 +5,7 @@ pub mod dns;
 pub mod echo;
 mod http;
 mod iperf3;
+mod mtu;
 mod soak;
 mod sockets;
 mod watched;
@@ -35,6 +36,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         echo::trials,
         http::trials,
         iperf3::trials,
+        mtu::trials,
         soak::trials,
         sockets::trials,
         watched::trials,

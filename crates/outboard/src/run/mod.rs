@@ -3,6 +3,7 @@
 
 mod console;
 mod devices;
+mod mtu;
 mod named;
 mod request;
 mod rules;
@@ -26,6 +27,7 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 use signals::FORWARDED;
 use std::ffi::{CStr, OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::{fmt, io};
 use tender::options::Options;
 
@@ -186,10 +188,11 @@ pub(crate) fn run_checked(request: &Request) -> Result<u8, Error> {
     // Read only now, when no guest is waiting to be started. A tender that cannot read it, or was
     // asked for help, attaches nothing and says all there is to say.
     let options = tender_options(&request.arguments);
-    if let (Some(endpoint), Some(options)) = (&mut endpoint, &options) {
-        watch::serve(endpoint, share, request.name.as_deref(), options)?;
-    }
+    let name = request.name.as_deref();
+    let observe = |options| observe(endpoint.as_mut(), share, name, options, pid);
+    let watching = options.as_ref().map(observe).transpose()?;
     let status = tender.attend(&signals).map_err(Error::Wait)?;
+    drop(watching);
     console.finish();
     if let Some(captures) = captures {
         captures.finish();
@@ -205,6 +208,23 @@ pub(crate) fn run_checked(request: &Request) -> Result<u8, Error> {
         claim.conclude(&Ended { status, lines });
     }
     Ok(status)
+}
+
+/// Watches the guest of the tender `pid`, and what is around it, while what this returns is there.
+///
+/// # Errors
+/// Its counters cannot be served.
+fn observe(
+    endpoint: Option<&mut Endpoint>,
+    share: &SharedFile,
+    name: Option<&str>,
+    options: &Options,
+    pid: u32,
+) -> Result<Option<OwnedFd>, Error> {
+    if let Some(endpoint) = endpoint {
+        watch::serve(endpoint, share, name, options)?;
+    }
+    Ok(mtu::watch(share, options, pid))
 }
 
 /// Holds back what is for the guest, before anything is made that must be removed, and before the

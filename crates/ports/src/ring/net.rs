@@ -33,7 +33,7 @@ impl Netif for RingPort {
     }
 
     fn mtu(&self) -> usize {
-        self.network.port.mtu
+        self.network.port.mtu.get()
     }
 
     fn offloads(&self) -> Offloads {

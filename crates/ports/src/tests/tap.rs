@@ -184,6 +184,26 @@ fn what_exceeds_the_mtu_is_not_sent_but_for_a_vlan_tag() {
 }
 
 #[test]
+fn the_host_changes_the_mtu_meanwhile() {
+    let (scene, mut port) = plain();
+    for (mtu, largest) in [(576, 576), (9000, 9000), (65_535, 65_535)] {
+        scene.set_mtu(1, mtu);
+        assert_eq!((port.mtu(), port.max_frame()), (largest, largest + 18));
+        send(&mut *port, &[largest + 14]);
+        let written = scene.host.written.borrow_mut().pop();
+        assert_eq!(written.map(|(_, bytes)| bytes.len()), Some(largest + 14));
+        let counted = scene.counted(1, TxTooBig);
+        send(&mut *port, &[largest + 15]);
+        assert_eq!(scene.counted(1, TxTooBig), counted + 1);
+    }
+    // What is none, and what is said of another network.
+    for (index, mtu) in [(1, 65_536), (1, u64::MAX), (2, 700), (1, 0)] {
+        scene.set_mtu(index, mtu);
+        assert_eq!(port.mtu(), 1500);
+    }
+}
+
+#[test]
 fn a_large_frame_is_cut_where_the_host_cannot() {
     for (flags, frames) in [(0, 3), (VIRTIO_NET_HEADER, 1)] {
         let (_, mut from) = port(VIRTIO_NET_HEADER);

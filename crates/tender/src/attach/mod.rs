@@ -12,12 +12,14 @@ use crate::suggest;
 use abi::extension::{device_flag, feature};
 use abi::manifest::Device;
 use abi::pci::Request;
+use linux::descriptor;
+use linux::mtu::Watch;
 use linux::netlink::links::Link;
 use linux::netlink::{self, Netlink};
 use linux::tap::offload;
 use macvtap::Macvtap;
 use pci::Pci;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::{fmt, io};
 
 /// A device, ready for the guest.
@@ -390,6 +392,26 @@ fn net_option(net: &Net) -> String {
         NetSource::Descriptor(fd) => format!("--net:{name}=@{fd}"),
         NetSource::Macvtap(parent) => format!("--net:{name}=macvtap:{parent}"),
     }
+}
+
+/// Watches the interfaces that the tender `tender` attaches, or has attached: each with the name
+/// that it has in the manifest. Where one cannot be watched, there is none.
+pub fn watches(options: &Options, tender: u32) -> Vec<(String, Watch)> {
+    let mut macvtaps = 0;
+    let watch = |net: &Net| {
+        let watch = match &net.source {
+            NetSource::Tap(name) => Watch::new(name),
+            NetSource::Descriptor(number) => {
+                descriptor::adopt(*number).and_then(|tap| Watch::of_tap(tap.as_fd()))
+            }
+            NetSource::Macvtap(_) => {
+                macvtaps += 1;
+                Watch::new(&macvtap::link_name(tender, macvtaps - 1))
+            }
+        };
+        Some((net.name.clone(), watch.ok()?))
+    };
+    options.nets.iter().filter_map(watch).collect()
 }
 
 /// Undoes, after the guest has ended, what attaching left behind and the jail could not undo: the

@@ -1,15 +1,13 @@
 //! Taps: by name, or as a descriptor that is already open.
 
 use super::{Headers, Opened, Reason};
-use linux::descriptor;
 use linux::interface::Interfaces;
 use linux::tap::{self, Tap};
+use linux::{descriptor, mtu};
 use rustix::fs::OFlags;
-use rustix::thread::{CapabilitySet, LinkNameSpaceType, move_into_link_name_space};
-use std::fs::File;
+use rustix::thread::CapabilitySet;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsFd;
 
 /// Opens the tap `name` and reads its MTU. Offloads are set in either case: a persistent tap
 /// remembers those of its last user.
@@ -110,7 +108,8 @@ pub(super) fn adopt(number: i32, headers: Headers) -> Result<Opened, Reason> {
     tap::set_offloads(fd.as_fd(), offloads).map_err(system("no offloads"))?;
     let non_blocking = rustix::fs::fcntl_setfl(&fd, OFlags::NONBLOCK);
     non_blocking.map_err(|error| Reason::System("cannot be made non-blocking", error.into()))?;
-    let mtu = mtu(fd.as_fd(), &interface.name).map_err(system(
+    let mtu = || Interfaces::here()?.mtu(&interface.name);
+    let mtu = mtu::beside(fd.as_fd(), mtu).map_err(system(
         "no MTU: the tap is in a network namespace that this process may not enter",
     ))?;
     Ok(Opened {
@@ -118,25 +117,6 @@ pub(super) fn adopt(number: i32, headers: Headers) -> Result<Opened, Reason> {
         mtu,
         flags: super::header_flag(virtio_net_header),
     })
-}
-
-/// The MTU of the interface behind `fd`, which may live in another network namespace than ours.
-fn mtu(fd: BorrowedFd<'_>, name: &str) -> io::Result<i32> {
-    // Without the right to ask, and on a macvtap, the interface can only be one of ours.
-    let Ok(theirs) = tap::namespace(fd) else {
-        return Interfaces::here()?.mtu(name);
-    };
-    let theirs = File::from(theirs);
-    let ours = File::open("/proc/thread-self/ns/net")?;
-    let identity = |file: &File| file.metadata().map(|m| (m.dev(), m.ino()));
-    if identity(&theirs)? == identity(&ours)? {
-        return Interfaces::here()?.mtu(name);
-    }
-    let network = Some(LinkNameSpaceType::Network);
-    move_into_link_name_space(theirs.as_fd(), network)?;
-    let interfaces = Interfaces::here();
-    move_into_link_name_space(ours.as_fd(), network)?;
-    interfaces?.mtu(name)
 }
 
 /// Makes a persistent tap forget its offloads. Best effort: the tap may be gone, which is fine.
