@@ -10,6 +10,7 @@ use crate::harness::frames;
 use crate::harness::process::{Running, run, start};
 use crate::harness::programs::{self, Sender};
 use crate::harness::temporary::TemporaryFile;
+use crate::services::{OUR_SIDE, stock};
 use abi::share::{COUNTERS_OFFSET, COUNTERS_PER_PORT, PORT_COUNTERS, PortCounter};
 use etherparse::{PacketBuilder, VlanId};
 use libtest_mimic::{Completion, Failed, Trial};
@@ -99,7 +100,29 @@ pub fn trials(images: &'static Images) -> Vec<Trial> {
             })
         })
     };
-    HOSTS.into_iter().flat_map(of_host).collect()
+    let services = |host| services(images, missing, host);
+    let trials = HOSTS.into_iter().flat_map(of_host);
+    trials.chain(HOSTS.into_iter().flat_map(services)).collect()
+}
+
+/// Appliances that speak TCP/IP, on the first card.
+fn services(
+    images: &'static Images,
+    missing: Option<&'static str>,
+    host: &'static str,
+) -> [Trial; stock::USES.len()] {
+    stock::USES.each_ref().map(|used| {
+        let missing = missing.or(used.missing());
+        let name = format!("cards::stock::{}, on {host}", used.name);
+        Trial::ignorable_test(name, move || match missing {
+            Some(why) => Ok(Completion::ignored_with(why)),
+            None => {
+                let cards = Cards::acquire()?;
+                stock::on_card(images, host, &cards.guests[0], &cards.near, used)?;
+                Ok(Completion::Completed)
+            }
+        })
+    })
 }
 
 /// The cards, for one test at a time.
@@ -123,18 +146,20 @@ impl Cards {
 
     fn find() -> Result<Self, Failed> {
         let [first, near, second, far] = MACS.map(interface);
-        let segment = |interface: String, ip| -> Result<Segment, Failed> {
+        let segment = |interface: String, ips: &[Ipv4Addr]| -> Result<Segment, Failed> {
             let segment = Segment::new()?;
             Netlink::open()?.move_to(&interface, segment.as_fd())?;
             // QEMU makes IP fragments of what it should make segments of.
             segment.netlink(|netlink| netlink.set_segments_max(&interface, 1))?;
-            segment.configure(&interface, address(ip))?;
+            for ip in ips {
+                segment.configure(&interface, address(*ip))?;
+            }
             Ok(segment)
         };
         Ok(Self {
             guests: [bound(&first?)?, bound(&second?)?],
-            near: segment(near?, NEAR)?,
-            far: segment(far?, FAR)?,
+            near: segment(near?, &[NEAR, OUR_SIDE])?,
+            far: segment(far?, &[FAR])?,
         })
     }
 }

@@ -19,7 +19,7 @@ pub struct Images {
     /// The image of echo for spt. Beside it, iperf3 and http lies the one that has the host's
     /// sockets: `echo-sockets.spt`.
     pub echo: PathBuf,
-    /// The image of iperf3 for spt. Beside it lies the one on an Intel 82599: `iperf3-82599.spt`.
+    /// The image of iperf3 for spt.
     pub iperf3: PathBuf,
     /// The image of http for spt.
     pub http: PathBuf,
@@ -31,6 +31,15 @@ impl Images {
     /// The image of a guest of `tests/guests/src/bin`.
     pub fn guest(&self, name: &str) -> PathBuf {
         self.guests.join(name)
+    }
+
+    /// The image of an appliance for spt, of its manifest or of a variant: `-nic`, `-sockets`.
+    pub fn appliance(&self, name: &str, variant: &str) -> PathBuf {
+        let file = format!("{name}{variant}.spt");
+        match self.are_prebuilt() {
+            true => self.programs.join(file),
+            false => root().join("unikernels").join(name).join(file),
+        }
     }
 
     /// Whether they were built by somebody else: see [`PREBUILT`].
@@ -101,10 +110,13 @@ pub fn all() -> Images {
         &["--manifest=manifest-82599.json", "unikernels/firewall"],
         &["--manifest=manifest-82599.json", "unikernels/reflector"],
         &["unikernels/dns"],
+        &["--manifest=manifest-82599.json", "unikernels/dns"],
         &["unikernels/echo"],
+        &["--manifest=manifest-82599.json", "unikernels/echo"],
         &["unikernels/iperf3"],
         &["--manifest=manifest-82599.json", "unikernels/iperf3"],
         &["unikernels/http"],
+        &["--manifest=manifest-82599.json", "unikernels/http"],
         &["--manifest=manifest-disk.json", "unikernels/http"],
         &["--manifest=manifest-sockets.json", "unikernels/echo"],
         &["--manifest=manifest-sockets.json", "unikernels/iperf3"],

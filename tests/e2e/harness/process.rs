@@ -1,7 +1,7 @@
 //! Running a program to its end, within bounds, and saying what was wrong with it.
 
 use libtest_mimic::Failed;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,8 +38,11 @@ struct Output {
 
 /// Starts a program with its output collected.
 pub fn start(command: &mut Command) -> Result<Running, Failed> {
+    spawn(command.stdin(Stdio::null()))
+}
+
+fn spawn(command: &mut Command) -> Result<Running, Failed> {
     let mut child = command
-        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -167,6 +170,16 @@ impl Drop for Running {
 /// Runs a program to its end.
 pub fn run(command: &mut Command) -> Result<Ended, Failed> {
     start(command)?.finish()
+}
+
+/// The same with something on its standard input, no more than a pipe holds.
+pub fn run_with(command: &mut Command, typed: &str) -> Result<Ended, Failed> {
+    let mut running = spawn(command.stdin(Stdio::piped()))?;
+    if let Some(mut stdin) = running.child.stdin.take() {
+        // Who reads nothing may have ended.
+        let _ = stdin.write_all(typed.as_bytes());
+    }
+    running.finish()
 }
 
 impl Ended {

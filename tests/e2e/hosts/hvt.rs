@@ -17,7 +17,7 @@ use crate::hosts::guests::{self, PROMISES, Promise};
 use crate::hosts::rings;
 use crate::rules::firewall;
 use crate::rules::load;
-use crate::services::{dns, echo};
+use crate::services::{dns, echo, stock};
 use abi::note::Target;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::process::Command;
@@ -145,6 +145,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     for (name, test) in dns::ON_HVT {
         trials.push(network.trial(format!("hvt::dns::{name}"), move || test(images)));
     }
+    trials.extend(stock::over_a_tap(images, network, "hvt", "hvt::"));
     let test = || huge_pages(images);
     trials.push(Trial::ignorable_test("hvt::reserved huge pages", test));
     trials.extend(backtrace::on(images, "hvt"));

@@ -1,20 +1,16 @@
 //! `iperf3` in each of its roles, with the stock program at the other end.
 
 use super::{OUR_SIDE, PLAIN, SERVICE, SOCKETS, Served};
-use super::{serve, serve_beside, serve_sockets, tap, tender};
-use crate::devices::software_nic::model;
+use super::{serve, serve_beside, serve_sockets, tender};
 use crate::harness::build::Images;
 use crate::harness::network::Network;
 use crate::harness::process::{Ended, Running, run, start};
 use crate::harness::programs;
-use crate::harness::temporary::TemporaryFolder;
 use libtest_mimic::{Failed, Trial};
-use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::fd::AsRawFd;
 use std::process::Command;
 use testbed::segment::Segment;
 
@@ -22,8 +18,8 @@ use testbed::segment::Segment;
 const RUNS: [(&str, usize); 14] = [
     ("--bytes 20M", 1),
     ("--bytes 20M --reverse", 1),
-    ("--bytes 5M --parallel 8", 8),
-    ("--bytes 5M --parallel 8 --reverse", 8),
+    ("--bytes 50M --parallel 8", 8),
+    ("--bytes 50M --parallel 8 --reverse", 8),
     ("--bytes 5M --bidir", 2),
     ("--bytes 1M --length 100 --no-delay", 1),
     ("--blockcount 500 --length 10K", 1),
@@ -73,41 +69,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
             trials.push(network.trial_unless(missing, name, move || test(images, host)));
         }
     }
-    let missing = programs::missing(&["iperf3"]);
-    for host in ["spt", "process"] {
-        let name = format!("iperf3::stock clients are served on a card of its own::{host}");
-        trials.push(network.trial_unless(missing, name, move || on_card(images, host)));
-    }
     trials
-}
-
-/// The image drives an 82599, in software, whose wire is the tap. The card has nothing to say of
-/// its driver.
-fn on_card(images: &Images, host: &str) -> Result<(), Failed> {
-    let folder = TemporaryFolder::new("iperf3-card")?;
-    let socket = folder.path.join("nic");
-    let segment = Segment::new()?;
-    let tap = tap(&segment, &PLAIN)?;
-    let card = model(images, &socket, &format!("tap:@{}", tap.as_raw_fd()))?;
-    let mut guest = tender(images, host);
-    guest.arg("--mem=128");
-    guest.arg(format!("--pci:service=vfio-user:{}", socket.display()));
-    guest.arg(images.iperf3.with_file_name("iperf3-82599.spt"));
-    let running = start(guest.args([&format!("--ipv4={SERVICE}/24"), "-s"]))?;
-    running.wait_for(&format!("{SERVICE}/24 on service"))?;
-    let served = Served { segment, running };
-    for (words, streams) in [
-        ("--bytes 20M", 1),
-        ("--bytes 20M --reverse --parallel 2", 2),
-    ] {
-        let ended = client(&served, words)?;
-        judge(words, &ended.expect_status(0)?.stdout, streams)?;
-    }
-    served.running.signal(Signal::TERM);
-    served.running.finish()?;
-    let ended = card.finish()?;
-    ended.expect_status(0)?.expect_stdout("\"violations\":0}")?;
-    Ok(())
 }
 
 /// A stock client's run against the image.

@@ -8,6 +8,7 @@ mod iperf3;
 mod mtu;
 mod soak;
 mod sockets;
+pub mod stock;
 mod watched;
 
 use crate::harness::build::Images;
@@ -39,6 +40,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         mtu::trials,
         soak::trials,
         sockets::trials,
+        stock::trials,
         watched::trials,
     ]
     .into_iter()

@@ -20,9 +20,16 @@ impl Trial {
     /// What the machine's shell does with the program of the tests.
     fn script(&self, program: &str) -> String {
         format!(
-            "{}export {}=/lab {}=/lab {}={}; for filter in {}; do /lab/{} --color=never $filter \
+            "{}{}export {}=/lab {}=/lab {}={}; for filter in {}; do /lab/{} --color=never $filter \
              || status=$?; done; exit ${{status:-0}}",
-            LIBRARIES, PREBUILT, PEER, ADDRESS_BITS, self.address_bits, self.filters, program,
+            LIBRARIES,
+            install(),
+            PREBUILT,
+            PEER,
+            ADDRESS_BITS,
+            self.address_bits,
+            self.filters,
+            program,
         )
     }
 }
@@ -73,24 +80,23 @@ const WIRED: [&str; 4] = [
     "--nic=e1000e,hub1",
 ];
 /// The appliances that the tests run: what `outboard build` is told.
-const APPLIANCES: [&str; 14] = [
+const APPLIANCES: [&str; 13] = [
     "--host=all unikernels/firewall",
     "--manifest=manifest-nic.json unikernels/firewall",
     "--manifest=manifest-82599.json unikernels/firewall",
     "unikernels/reflector",
     "--manifest=manifest-82599.json unikernels/reflector",
     "unikernels/dns",
+    "--manifest=manifest-nic.json unikernels/dns",
     "unikernels/echo",
+    "--manifest=manifest-nic.json unikernels/echo",
     "unikernels/iperf3",
-    "--manifest=manifest-82599.json unikernels/iperf3",
+    "--manifest=manifest-nic.json unikernels/iperf3",
     "unikernels/http",
-    "--manifest=manifest-disk.json unikernels/http",
-    "--manifest=manifest-sockets.json unikernels/echo",
-    "--manifest=manifest-sockets.json unikernels/iperf3",
-    "--manifest=manifest-sockets.json unikernels/http",
+    "--manifest=manifest-nic.json unikernels/http",
 ];
 /// What becomes of them.
-const IMAGES: [&str; 15] = [
+const IMAGES: [&str; 14] = [
     "firewall.spt",
     "firewall.hvt",
     "firewall-nic.spt",
@@ -98,14 +104,13 @@ const IMAGES: [&str; 15] = [
     "reflector.spt",
     "reflector-82599.spt",
     "dns.spt",
+    "dns-nic.spt",
     "echo.spt",
+    "echo-nic.spt",
     "iperf3.spt",
-    "iperf3-82599.spt",
+    "iperf3-nic.spt",
     "http.spt",
-    "http-disk.spt",
-    "echo-sockets.spt",
-    "iperf3-sockets.spt",
-    "http-sockets.spt",
+    "http-nic.spt",
 ];
 /// More than the tests take, in seconds, on a machine that is busy with something else.
 const TIMEOUT_SECONDS: u32 = 600;
@@ -118,7 +123,7 @@ const ADDRESS_BITS: &str = "OUTBOARD_ADDRESS_BITS";
 const PEER: &str = "SOLO5_DIR";
 /// The programs of the host that the tests run, where they are installed:
 /// `tests/e2e/harness/programs.rs`.
-const PROGRAMS: [&str; 1] = ["iperf3"];
+const PROGRAMS: [&str; 6] = ["curl", "dig", "iperf3", "nc", "ping", "wrk"];
 /// Puts shared libraries, which programs of the host's need, where they are looked for.
 const LIBRARIES: &str = "mkdir -p /lib; ln -s /lib /lib64; ln -s /lab/*.so* /lib; ";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -183,6 +188,14 @@ pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
         command
     };
     Ok(TRIALS.iter().map(command).collect())
+}
+
+/// Puts the programs of the host before those of the lab's shell that have the same names.
+fn install() -> String {
+    format!(
+        "for program in {}; do [ ! -e /lab/$program ] || ln -sf /lab/$program /bin; done; ",
+        PROGRAMS.join(" ")
+    )
 }
 
 fn cargo(folder: &Path) -> Command {
