@@ -6,10 +6,13 @@
 //! or `count_acknowledge`. STACK is `ours`, or `smoltcp` for its sockets in the same place. Ports
 //! only move frames, and take checksums; what is sent was copied once, from a slice.
 
+mod mover;
+
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
-use device::{Batch, Frame, HEADROOM, Netif, Offloads, Pool, WaitHandle};
+use device::{Frame, Pool};
+use mover::{MTU, Mover, Queues};
 use net::address::Prefix;
 use net::arp::Detect;
 use net::ethernet::Ethernet;
@@ -30,14 +33,12 @@ use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-const MTU: usize = 1500;
 /// Bytes of a segment with timestamps.
 const SEGMENT: usize = 1448;
 /// Segments of a round.
 const ROUND: usize = 32;
 /// Rounds that nobody counts: windows grow.
 const WARM_UP: usize = 200;
-const BUFFERS: usize = 1024;
 const PORT: u16 = 80;
 /// Between two rounds.
 const STEP: Duration = Duration::from_micros(100);
@@ -71,72 +72,16 @@ fn count_acknowledge(end: &mut impl End, now: Instant) {
     end.acknowledge(now);
 }
 
-/// Frames on their way into and out of a port.
-#[derive(Default)]
-struct Queues {
-    arrived: Vec<Frame>,
-    sent: Vec<Frame>,
-}
-
-/// A port that moves frames.
-struct Mover {
-    queues: Rc<RefCell<Queues>>,
-    pool: Pool,
-    last: u8,
-}
-
-impl Netif for Mover {
-    fn name(&self) -> &str {
-        "net"
-    }
-
-    fn mac(&self) -> [u8; 6] {
-        [2, 0, 0, 0, 0, self.last]
-    }
-
-    fn mtu(&self) -> usize {
-        MTU
-    }
-
-    fn offloads(&self) -> Offloads {
-        Offloads {
-            checksum: true,
-            tso: false,
-        }
-    }
-
-    fn alloc(&mut self, len: usize) -> Option<Frame> {
-        self.pool.alloc(len)
-    }
-
-    fn receive(&mut self, batch: &mut Batch) {
-        let arrived = &mut self.queues.borrow_mut().arrived;
-        while !batch.is_full()
-            && let Some(frame) = arrived.pop()
-        {
-            let _ = batch.push(frame);
-        }
-    }
-
-    fn transmit(&mut self, batch: &mut Batch) {
-        self.queues.borrow_mut().sent.extend(batch.drain());
-    }
-
-    fn wait_handle(&self) -> WaitHandle {
-        WaitHandle(0)
-    }
-}
-
-fn pool() -> Pool {
-    let size = HEADROOM + 18 + MTU;
-    Pool::new(vec![0; BUFFERS * size].leak(), size)
-}
-
 /// Our stack.
 struct Ours {
     stack: Stack<Ipv4, Ipv6>,
     socket: Option<SocketId>,
     queues: Rc<RefCell<Queues>>,
+}
+
+/// Buffers for frames that fit the MTU.
+fn pool() -> Pool {
+    mover::pool(MTU + 18)
 }
 
 fn address(last: u8) -> Ipv4Addr {
@@ -150,6 +95,7 @@ impl Ours {
             queues: queues.clone(),
             pool: pool(),
             last,
+            tso: false,
         };
         let (mut v4, v6) = (Ipv4::new(pool(), 1), Ipv6::new(pool(), 1));
         v4.add_address(Prefix::new(address(last), 24).unwrap(), Detect::Later, now);
