@@ -1,4 +1,4 @@
-//! Appliances that speak TCP/IP, with Linux at the other end.
+//! Appliances that speak TCP/IP, with Linux at the other end; and their TCP beside Linux's.
 
 mod dhcp;
 pub mod dns;
@@ -6,6 +6,7 @@ pub mod echo;
 mod http;
 mod iperf3;
 mod mtu;
+mod parity;
 mod soak;
 mod sockets;
 pub mod stock;
@@ -38,6 +39,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         http::trials,
         iperf3::trials,
         mtu::trials,
+        parity::trials,
         soak::trials,
         sockets::trials,
         stock::trials,

@@ -105,10 +105,10 @@ impl HalfOpen {
         let from = self.irs + 1;
         if flags.rst {
             // RFC 5961, 3.2.
-            return if segment.seq == from {
-                Taken::Refused
-            } else {
-                Taken::Ignored
+            return match segment.seq {
+                seq if seq == from => Taken::Refused,
+                seq if from.is_before(seq) && seq.is_before(from + window) => Taken::Outside,
+                _ => Taken::Ignored,
             };
         }
         let (start, end) = (segment.seq, segment.end());
@@ -146,7 +146,8 @@ pub enum Taken {
     Refused,
     /// The peer means another connection, and gets a RST.
     Wrong,
-    /// It lies outside of the window, and the peer is told where we are ([`place`]).
+    /// It lies outside of the window, or may be forged, and the peer is told where we are
+    /// ([`place`]).
     Outside,
     /// Nothing.
     Ignored,
@@ -400,6 +401,11 @@ mod tests {
         assert_eq!(
             with(|segment| (segment.flags.rst, segment.seq) = (true, Seq(5))),
             Taken::Ignored
+        );
+        assert_eq!(
+            with(|segment| (segment.flags.rst, segment.seq) = (true, Seq(1500))),
+            Taken::Outside,
+            "a forged RST is answered"
         );
     }
 

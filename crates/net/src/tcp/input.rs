@@ -293,9 +293,11 @@ impl Connection {
     /// Tells the peer of data that came twice (RFC 2883).
     fn repeated(&mut self, segment: &Segment) {
         let before = segment.seq.is_before(self.expected);
-        if segment.len > 0 && before && self.sack {
-            let end = segment.seq + segment.len;
-            self.received.repeated(segment.seq, end.min(self.expected));
+        let counts = segment.sequence_len() > 0 && !segment.flags.syn;
+        // Nothing that the peer could learn matters in TIME-WAIT.
+        if before && counts && self.sack && self.state != State::TimeWait {
+            let end = segment.end().min(self.expected);
+            self.received.repeated(segment.seq, end);
         }
     }
 
@@ -580,10 +582,12 @@ impl Connection {
         if segment.len == 0 {
             return Outcome::default();
         }
-        if !self.can_receive()
-            || self
-                .fin_at
-                .is_some_and(|fin| fin.is_before(segment.seq + 1))
+        if !self.can_receive() {
+            return Outcome::dropped(Dropped::Unwanted);
+        }
+        if self
+            .fin_at
+            .is_some_and(|fin| fin.is_before(segment.seq + 1))
         {
             self.due.ack = true;
             return Outcome::dropped(Dropped::Unwanted);
@@ -619,6 +623,7 @@ impl Connection {
             }
         } else {
             let filled = !self.received.is_empty();
+            self.repeated(segment);
             self.expected = self.received.advance(last);
             if let Some(fin) = self.fin_at
                 && fin.is_before(self.expected)

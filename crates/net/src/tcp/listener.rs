@@ -8,6 +8,7 @@ use super::host::{HALF_OPEN_MAX, HALF_OPEN_TICK, ListenerId, SocketId, Tcp, Unus
 use super::identity::Ends;
 use super::input::Dropped;
 use super::segment::Segment;
+use super::seq::Seq;
 use super::socket::wake;
 use super::time_wait::Answer;
 use alloc::collections::VecDeque;
@@ -141,7 +142,7 @@ impl Tcp {
         let old = self
             .time_waits
             .receive(ends, segment, &self.secret, &self.hasher, now);
-        match old {
+        let least = match old {
             Some(Answer::Segment(answer)) => {
                 if self.may_answer(now) {
                     self.send_bare(below, ends, &answer);
@@ -149,8 +150,9 @@ impl Tcp {
                 return None;
             }
             Some(Answer::Nothing) => return None,
-            Some(Answer::Reopens) | None => {}
-        }
+            Some(Answer::Reopens(least)) => Some(least),
+            None => None,
+        };
         if let Some(half) = self.half_open.get(ends).copied() {
             return self.greet_again(below, ends, &half, segment, now);
         }
@@ -160,7 +162,12 @@ impl Tcp {
             return None;
         };
         if segment.flags.syn && !segment.flags.ack && !segment.flags.rst {
-            self.answer(below, listener, ends, segment, now);
+            self.answer(below, listener, ends, segment, least, now);
+            return None;
+        }
+        if !segment.flags.ack {
+            // RFC 9293, 3.10.7.2, fourth: nobody can have meant it.
+            self.sums.dropped.add(Dropped::NoAck);
             return None;
         }
         let mss = mss(below.limits(ends.remote().ip()));
@@ -203,13 +210,15 @@ impl Tcp {
         None
     }
 
-    /// A SYN for somebody who listens.
+    /// A SYN for somebody who listens. `least`: the initial number that an old connection between
+    /// these ends leaves.
     fn answer(
         &mut self,
         below: &mut impl Below,
         listener: usize,
         ends: &Ends,
         syn: &Segment,
+        least: Option<Seq>,
         now: Instant,
     ) {
         let mss = mss(below.limits(ends.remote().ip()));
@@ -228,7 +237,9 @@ impl Tcp {
             return;
         }
         listener.half_open += 1;
-        let half = HalfOpen::new(syn, self.secret.opening(ends, mss, now), now);
+        let mut opening = self.secret.opening(ends, mss, now);
+        opening.iss = least.map_or(opening.iss, |least| opening.iss.max(least));
+        let half = HalfOpen::new(syn, opening, now);
         let agreed = half.agreed(&self.secret, ends);
         self.half_open.insert(*ends, half);
         self.half_open_at = self.half_open_at.min(now + HALF_OPEN_TICK);

@@ -44,9 +44,11 @@ impl Received {
             self.pieces.insert(first, (start, end));
         } else {
             let (old_start, old_end) = (self.pieces[first].0, self.pieces[last - 1].1);
-            if !start.is_before(old_start) && !old_end.is_before(end) && last == first + 1 {
-                self.repeated(start, end);
+            let mut repeated = None;
+            for piece in &self.pieces[first..last] {
+                join(&mut repeated, (start.max(piece.0), end.min(piece.1)));
             }
+            self.duplicate = repeated.or(self.duplicate);
             self.pieces[first] = (start.min(old_start), end.max(old_end));
             self.pieces.drain(first + 1..last);
         }
@@ -72,6 +74,7 @@ impl Received {
             .take_while(|piece| !next.is_before(piece.0));
         let done = done.count();
         for piece in self.pieces.drain(..done) {
+            join(&mut self.duplicate, (piece.0, next.min(piece.1)));
             next = next.max(piece.1);
         }
         if self.pieces.is_empty() && done > 0 {
@@ -133,6 +136,21 @@ impl Received {
     }
 }
 
+/// Data within `more` has come twice, if there is any: what is told is the first stretch of it
+/// (RFC 2883, 4.2).
+fn join(told: &mut Option<SackBlock>, more: SackBlock) {
+    if !more.0.is_before(more.1) {
+        return;
+    }
+    match told {
+        None => *told = Some(more),
+        Some(known) if !known.1.is_before(more.0) && !more.1.is_before(known.0) => {
+            *known = (known.0.min(more.0), known.1.max(more.1));
+        }
+        Some(_) => {}
+    }
+}
+
 #[cfg(test)]
 impl Received {
     /// Bytes of the heap that it holds.
@@ -166,6 +184,7 @@ mod tests {
         assert_eq!(pieces(&received), [(50, 700)]);
         assert_eq!(received.advance(Seq(40)), Seq(40));
         assert_eq!(received.advance(Seq(50)), Seq(700));
+        received.told();
         assert!(received.is_empty());
         assert_eq!(received, Received::default());
     }
@@ -193,6 +212,22 @@ mod tests {
         assert_eq!(received.blocks(4)[..], expected);
         received.told();
         assert_eq!(received.blocks(4)[..], expected[1..]);
+    }
+
+    /// RFC 2883, 4.2: of a segment that has come in part, the first stretch that has is told.
+    #[test]
+    fn a_part_that_came_twice_is_told() {
+        let mut received = Received::default();
+        assert!(insert(&mut received, 100, 200) && insert(&mut received, 150, 250));
+        assert_eq!(received.duplicate, Some((Seq(150), Seq(200))));
+        received.told();
+        assert!(insert(&mut received, 300, 400) && insert(&mut received, 250, 280));
+        assert_eq!(received.duplicate, None, "they only touch");
+        assert!(insert(&mut received, 90, 500));
+        assert_eq!(received.duplicate, Some((Seq(100), Seq(280))));
+        received.told();
+        assert_eq!(received.advance(Seq(120)), Seq(500));
+        assert_eq!(received.duplicate, Some((Seq(90), Seq(120))));
     }
 
     #[test]

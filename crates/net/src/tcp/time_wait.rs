@@ -13,6 +13,9 @@ use ports::Instant;
 /// So many are remembered; with more, the oldest is forgotten, as under pressure in Linux
 /// (`tcp_max_tw_buckets`).
 pub const TIME_WAITS_MAX: usize = 16_384;
+/// What lies between the numbers of an old connection and those of the one that takes its place:
+/// the window of a peer that does not scale it, so that no old segment lies in the new one's.
+const WINDOW_MAX: u32 = 1 << 16;
 
 /// What is kept of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +52,9 @@ pub struct TimeWaits {
 pub enum Answer {
     /// It is answered with this.
     Segment(Segment),
-    /// A new connection may begin (RFC 9293, 3.10.7.4, and RFC 6191).
-    Reopens,
+    /// A new connection may begin (RFC 9293, 3.10.7.4, and RFC 6191), at this number or behind it,
+    /// which lies behind all that the old one has sent (RFC 1122, 4.2.2.13).
+    Reopens(Seq),
     /// Nothing.
     Nothing,
 }
@@ -144,7 +148,7 @@ impl TimeWaits {
         let entry = self.index.find_entry(hasher.hash_one(ends), same).ok()?;
         let old = &mut olds[at(*entry.get())];
         let answer = old.answer(segment, secret, now);
-        if answer == Answer::Reopens {
+        if let Answer::Reopens(_) = answer {
             old.gone = true;
             entry.remove();
         }
@@ -165,7 +169,7 @@ impl Old {
             _ => self.expected.is_before(segment.seq),
         };
         if flags.syn && !flags.ack && newer {
-            return Answer::Reopens;
+            return Answer::Reopens(self.next + WINDOW_MAX);
         }
         if segment.sequence_len() == 0 && segment.seq == self.expected {
             return Answer::Nothing;
@@ -262,7 +266,10 @@ mod tests {
             ..Segment::default()
         };
         syn.flags.syn = true;
-        assert_eq!(test.receive(1, &syn), Some(Answer::Reopens));
+        assert_eq!(
+            test.receive(1, &syn),
+            Some(Answer::Reopens(connection().numbers().0 + WINDOW_MAX))
+        );
         assert_eq!(test.receive(1, &syn), None);
         assert_eq!(test.all.len(), 2);
     }

@@ -565,6 +565,26 @@ fn only_a_segment_in_the_window_opens() {
     assert!(hosts.accept(listener).is_some());
 }
 
+/// RFC 9293, 3.10.7.2, fourth: without SYN, ACK and RST nobody can mean a listener.
+#[test]
+fn a_listener_ignores_what_has_no_ack() {
+    let mut hosts = Hosts::new();
+    hosts.listen(80, 4);
+    let mut segment = Segment {
+        source: 5,
+        destination: 80,
+        seq: Seq(100),
+        ..Segment::default()
+    };
+    assert_eq!(hosts.forge(&segment), []);
+    segment.flags.fin = true;
+    assert_eq!(hosts.forge(&segment), []);
+    segment.flags.ack = true;
+    assert_eq!(hosts.forge(&segment).len(), 1, "a RST");
+    (segment.flags.ack, segment.destination) = (false, 81);
+    assert_eq!(hosts.forge(&segment).len(), 1, "nobody listens there");
+}
+
 /// RFC 5961, 7: whoever repeats a FIN in TIME-WAIT gets so many answers in a second, and no more.
 #[test]
 fn answers_to_old_connections_are_bounded() {
@@ -599,6 +619,11 @@ fn answers_to_old_connections_are_bounded() {
     assert_eq!(answers, ANSWERS_MAX as usize);
     hosts.now = hosts.now + Duration::from_secs(1);
     assert_eq!(hosts.forge(&segment).len(), 1);
+    // RFC 1122, 4.2.2.13: who takes its place begins behind all that it has sent.
+    (segment.flags.fin, segment.flags.ack) = (false, false);
+    (segment.flags.syn, segment.seq) = (true, Seq(200));
+    let answer = &hosts.forge(&segment)[0];
+    assert!(answer.flags.syn && !answer.seq.is_before(iss + 65_536));
 }
 
 /// Of connections that send without end, each has its share of the memory, also when one of them

@@ -114,6 +114,19 @@ fn data_behind_a_fin_is_not_taken() {
     );
 }
 
+/// RFC 9293, 3.10.7.4, seventh: what comes behind the end is ignored, and not answered either. A
+/// FIN that comes again is told as what came twice (RFC 2883).
+#[test]
+fn behind_the_end_nothing_is_answered_but_the_end() {
+    let mut script = Script::sack();
+    script.take("F 1 ack 1");
+    assert_eq!(script.out(), [". 1 ack 2"]);
+    script.take(". 2+10 ack 1");
+    assert_eq!(script.out(), [""; 0]);
+    script.take("F 1 ack 1");
+    assert_eq!(script.out(), [". 1 ack 2 sack 1-2"]);
+}
+
 /// RFC 9293, 3.6.1: data for a user that reads no more.
 #[test]
 fn data_behind_the_end_of_reading_is_reset() {

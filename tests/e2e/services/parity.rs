@@ -1,0 +1,39 @@
+//! net's TCP answers as Linux's does, segment by segment, and differs where that was chosen.
+
+use crate::harness::build::Images;
+use crate::harness::network::Network;
+use crate::harness::programs;
+use libtest_mimic::{Failed, Trial};
+use parity::differences::{DIFFERENCES, Difference};
+use parity::scripts;
+use parity::{Verdict, Witness};
+
+/// All scripts.
+pub fn trials(_: &'static Images, network: &Network) -> Vec<Trial> {
+    let missing = programs::missing(&["ip"]);
+    let scripts = network.trial_unless(missing, "parity::scripts".into(), alike);
+    let differences = DIFFERENCES.iter().map(|difference| {
+        let name = format!("parity::differs::{}", difference.name);
+        network.trial_unless(missing, name, || differs(difference))
+    });
+    [scripts].into_iter().chain(differences).collect()
+}
+
+fn alike() -> Result<(), Failed> {
+    let mut witness = Witness::new()?;
+    for (name, script) in scripts::all() {
+        if let Verdict::Differs(failure) = witness.judge(&script())? {
+            return Err(format!("{name}\n{failure}").into());
+        }
+    }
+    Ok(())
+}
+
+/// It is there, and so it is listed rightly.
+fn differs(difference: &Difference) -> Result<(), Failed> {
+    match Witness::new()?.judge(&(difference.script)())? {
+        Verdict::Chosen(names) if names.contains(&difference.name) => Ok(()),
+        Verdict::Differs(failure) => Err(failure.to_string().into()),
+        verdict => Err(format!("{verdict:?}").into()),
+    }
+}
