@@ -37,6 +37,9 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
              with iperf3 at the other end (needs iperf3)
   loss       TCP of an image beside Linux's with one frame in a hundred lost and 20 ms of round trip
              (needs iperf3)
+  connections
+             100,000 idle connections of an image, 10,000 active ones, new ones, and a flood of SYNs,
+             beside Linux's
   http       files over HTTP of an image beside nginx (needs wrk and nginx)
   driver     the 82599's driver in instructions for each frame, beside ixy and ixy.rs where
              OUTBOARD_IXY and OUTBOARD_IXY_RS name them: programs that take a batch's size and a
@@ -51,7 +54,15 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
 const DEMONSTRATIONS: [&str; 3] = ["firewall", "nic", "http"];
 
 /// The benchmarks between two segments.
-const BENCHMARKS: [&str; 6] = ["firewall", "rules", "nic", "service", "http", "loss"];
+const BENCHMARKS: [&str; 7] = [
+    "firewall",
+    "rules",
+    "nic",
+    "service",
+    "http",
+    "loss",
+    "connections",
+];
 
 /// Who makes taps.
 const TUN: &str = "/dev/net/tun";
@@ -63,6 +74,8 @@ const FIREWALL: &str = "unikernels/firewall";
 const SERVICE: &str = "unikernels/iperf3";
 /// The appliance that is measured by `bench http`.
 const HTTP: &str = "unikernels/http";
+/// The appliance that is measured by `bench connections`.
+const ECHO: &str = "unikernels/echo";
 
 /// `cargo xtask demo`.
 ///
@@ -149,6 +162,7 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     let (appliance, file) = match benchmark.as_str() {
         "service" | "loss" => (SERVICE, "iperf3.spt"),
         "http" => (HTTP, "http.spt"),
+        "connections" => (ECHO, "echo.spt"),
         _ => (FIREWALL, "firewall.spt"),
     };
     image(root, &programs, &[appliance])?;

@@ -13,6 +13,7 @@
 //! | [`driver`] | the benchmark of a NIC's driver |
 //! | [`service`] | the benchmark of TCP |
 //! | [`http`] | the benchmark of files over HTTP |
+//! | [`connections`] | the benchmark of many connections |
 //! | [`loss`] | the benchmark of TCP on a wire that loses frames |
 //! | [`served`] | a server and where its clients run |
 //! | [`hvt`] | the benchmark of virtual machines |
@@ -21,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod connections;
 pub mod driver;
 pub mod firewall;
 pub mod hosts;

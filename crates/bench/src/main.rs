@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::error::Error;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
@@ -13,9 +14,10 @@ use bench::machine::{Machine, Run};
 use bench::report::Report;
 use bench::rules::{self, Sources};
 use bench::samples::{Measure, Promise, Samples};
-use bench::{driver, hosts, loss, nic, promises, service, turn};
+use bench::{connections, driver, hosts, loss, nic, promises, service, turn};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use testbed::contender::{FIREWALL_MEMORY_MIB, MONITOR, Programs};
+use testbed::traffic::echo;
 use testbed::{privilege, relay};
 
 #[derive(Parser)]
@@ -48,6 +50,16 @@ enum Command {
     Http(Measured),
     /// Measure TCP of an image beside Linux's on a wire that loses frames
     Loss(Measured),
+    /// Measure many connections to an image beside Linux's
+    Connections(Measured),
+    /// Send back what comes to a port, until standard input ends
+    Echo { address: Ipv4Addr, port: u16 },
+    /// Open idle connections, and keep them until standard input ends
+    Hold {
+        from: Ipv4Addr,
+        to: SocketAddrV4,
+        count: usize,
+    },
     /// Count the instructions of a NIC's driver, beside its peers
     Driver(Driver),
     /// Measure hypercalls and starts of virtual machines beside Solo5's tender, which the
@@ -202,6 +214,9 @@ fn main() -> ExitCode {
         Command::Service(arguments) => service(&arguments),
         Command::Http(arguments) => http(&arguments),
         Command::Loss(arguments) => loss(&arguments),
+        Command::Connections(arguments) => connections(&arguments),
+        Command::Echo { address, port } => echo::serve(address, port).map_err(Into::into),
+        Command::Hold { from, to, count } => connections::hold(from, to, count).map_err(Into::into),
         Command::Driver(arguments) => driver(&arguments),
         Command::Hvt(arguments) => hvt(&arguments),
         Command::Hosts(arguments) => hosts(&arguments),
@@ -404,6 +419,31 @@ fn loss(arguments: &Measured) -> Result<(), Box<dyn Error>> {
         image: arguments.image.clone(),
     };
     arguments.report(&subject, || loss::measure(&plan, &programs, &say))
+}
+
+fn connections(arguments: &Measured) -> Result<(), Box<dyn Error>> {
+    let plan = match arguments.quick {
+        true => connections::Plan::QUICK,
+        false => connections::Plan::FULL,
+    };
+    let plan = connections::Plan {
+        rounds: arguments.rounds.unwrap_or(plan.rounds),
+        ..plan
+    };
+    let subject = Subject {
+        title: "Many connections to an image, beside Linux's",
+        benchmark: "connections",
+        rounds: plan.rounds,
+        measures: &connections::ALL,
+        plots: &connections::PLOTTED,
+        promises: &connections::PROMISES,
+    };
+    let programs = connections::Programs {
+        tender: arguments.tender.clone(),
+        image: arguments.image.clone(),
+        own: std::env::current_exe()?,
+    };
+    arguments.report(&subject, || connections::measure(&plan, &programs, &say))
 }
 
 fn driver(arguments: &Driver) -> Result<(), Box<dyn Error>> {

@@ -8,7 +8,7 @@
 //! | [`contender`] | what can stand there: relays, the firewall, the kernel's bridge |
 //! | [`relay`] | forwarders without rules, run as processes of their own |
 //! | [`wire`] | a long wire that loses frames |
-//! | [`traffic`] | generators and sinks: TCP bulk, UDP flood, ping-pong |
+//! | [`traffic`] | generators and sinks: TCP bulk, many connections, floods, ping-pong |
 //! | [`meter`] | CPU time, memory and frames of what stands there |
 //! | [`stats`], [`table`] | medians, spread and ratios; text in columns |
 

@@ -110,12 +110,27 @@ pub fn frames_received(segment: &Segment, interface: &str) -> io::Result<u64> {
     received_by(&table, interface).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
 
-/// `/proc/net/dev` (`proc_pid_net(5)`): `name: bytes packets ...`, receiving first.
+/// Frames that `interface` of `segment` was to send and has dropped: those for which a tap's
+/// process has no room.
+///
+/// # Errors
+/// There is no such interface.
+pub fn frames_not_sent(segment: &Segment, interface: &str) -> io::Result<u64> {
+    let table = segment.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
+    figure_of(&table, interface, 11).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+}
+
 fn received_by(table: &str, interface: &str) -> Option<u64> {
+    figure_of(table, interface, 1)
+}
+
+/// `/proc/net/dev` (`proc_pid_net(5)`): `name: bytes packets errs drop ...`, eight figures of what
+/// was received and then as many of what was sent.
+fn figure_of(table: &str, interface: &str, number: usize) -> Option<u64> {
     let figures = table
         .lines()
         .find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'))?;
-    figures.split_ascii_whitespace().nth(1)?.parse().ok()
+    figures.split_ascii_whitespace().nth(number)?.parse().ok()
 }
 
 #[cfg(test)]

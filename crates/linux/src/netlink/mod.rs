@@ -15,11 +15,14 @@ use netlink_packet_route::link::{
     InfoBridge, InfoData, InfoKind, InfoMacVtap, InfoVeth, LinkAttribute, LinkFlags, LinkInfo,
     LinkMessage, MacVtapMode,
 };
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 use std::{fmt, io};
@@ -267,6 +270,24 @@ impl Netlink {
             netlink.request(request, NLM_F_CREATE | NLM_F_EXCL)
         };
         add(self).map_err(error("give it an address", name))
+    }
+
+    /// Sends packets to other networks through `gateway`, which is in one of ours.
+    ///
+    /// # Errors
+    /// What the kernel says; `EEXIST` if there is such a route, `ENETUNREACH` if `gateway` is in
+    /// none.
+    pub fn add_gateway(&mut self, gateway: Ipv4Addr) -> Result<(), Error> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = AddressFamily::Inet;
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.scope = RouteScope::Universe;
+        message.header.kind = RouteType::Unicast;
+        message.attributes = vec![RouteAttribute::Gateway(RouteAddress::Inet(gateway))];
+        let request = RouteNetlinkMessage::NewRoute(message);
+        self.request(request, NLM_F_CREATE | NLM_F_EXCL)
+            .map_err(error("route through a gateway", ""))
     }
 
     /// Deletes the interface; of a veth pair, both ends.

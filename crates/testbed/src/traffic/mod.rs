@@ -4,8 +4,11 @@
 //! namespace in which it was made), so that generator, sink and clock share one process and only
 //! the contender between them is another one.
 
+pub mod echo;
 pub mod iperf3;
+pub mod many;
 pub mod ping;
+pub mod syn;
 pub mod tcp;
 pub mod udp;
 pub mod wrk;
