@@ -38,8 +38,8 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
   loss       TCP of an image beside Linux's with one frame in a hundred lost and 20 ms of round trip
              (needs iperf3)
   connections
-             100,000 idle connections of an image, 10,000 active ones, new ones, and a flood of SYNs,
-             beside Linux's
+             100,000 idle connections of an image, 10,000 active ones, new ones, and a flood of
+             SYNs, beside Linux's
   http       files over HTTP of an image beside nginx (needs wrk and nginx)
   driver     the 82599's driver in instructions for each frame, beside ixy and ixy.rs where
              OUTBOARD_IXY and OUTBOARD_IXY_RS name them: programs that take a batch's size and a

@@ -15,7 +15,7 @@ use rustix::net::{
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The first of the ports that a client takes itself, one after the other: which are free, it knows.
+/// The first of the ports that a client takes itself, one after the other: it knows the free ones.
 const PORT_FIRST: u16 = 1024;
 /// Connections that one address has ports for.
 pub const OF_AN_ADDRESS: usize = (u16::MAX - PORT_FIRST) as usize;
