@@ -73,28 +73,34 @@ const ANSWERING: Measure = Measure::new("idle: answered then", "connections");
 const IDLE_BYTES: Measure = Measure::new("idle: memory, with the task", "bytes");
 const TEN: Measure = Measure::new("10 connections", "answers/s");
 const TEN_THOUSAND: Measure = Measure::new("10000 connections", "answers/s");
+const TEN_CPU: Measure = Measure::new("10 connections: of a CPU second", "answers");
+const TEN_THOUSAND_CPU: Measure = Measure::new("10000 connections: of a CPU second", "answers");
 const PART: Measure = Measure::new("10000 connections: of ten's rate", "%");
 const NEW: Measure = Measure::new("new connections", "/s");
 const NEW_CPU: Measure = Measure::new("new connections: of a CPU second", "/s");
 const SYNS_OFFERED: Measure = Measure::new("SYNs: offered at most", "kframes/s");
 const SYNS_TAKEN: Measure = Measure::new("SYNs: taken then", "kframes/s");
+const SYNS_CPU: Measure = Measure::new("SYNs: CPU of the image for one", "ns");
 const TRANSFER: Measure = Measure::new("transfer", "Gb/s");
 const NOWHERE_LEAVES: Measure = Measure::new("flood of nobody: leaves", "%");
 const OTHER_LEAVES: Measure = Measure::new("flood of another port: leaves", "%");
 const SAME_LEAVES: Measure = Measure::new("flood of the same port: leaves", "%");
 
 /// What is measured, in the order of the report.
-pub const ALL: [Measure; 14] = [
+pub const ALL: [Measure; 17] = [
     ESTABLISHED,
     ANSWERING,
     IDLE_BYTES,
     TEN,
+    TEN_CPU,
     TEN_THOUSAND,
+    TEN_THOUSAND_CPU,
     PART,
     NEW,
     NEW_CPU,
     SYNS_OFFERED,
     SYNS_TAKEN,
+    SYNS_CPU,
     TRANSFER,
     NOWHERE_LEAVES,
     OTHER_LEAVES,
@@ -187,10 +193,8 @@ pub fn measure(plan: &Plan, programs: &Programs, say: &dyn Fn(&str)) -> Result<S
         if most == 0.0 {
             let served = start(OURS, programs).map_err(|error| Error::Contender(OURS, error))?;
             let failed = |error| Error::Measure(OURS, SYNS_TAKEN, error);
-            let (offered, taken) = syns(&served, plan.window).map_err(failed)?;
-            samples.add(SYNS_OFFERED, OURS, round, offered / 1000.0);
-            samples.add(SYNS_TAKEN, OURS, round, taken / 1000.0);
-            most = taken;
+            let mut add = |measure, value| samples.add(measure, OURS, round, value);
+            most = syns(&served, plan.window, &mut add).map_err(failed)?;
         }
         let served = start(name, programs).map_err(|error| Error::Contender(name, error))?;
         let mut add = |measure, value| samples.add(measure, name, round, value);
@@ -357,61 +361,71 @@ fn active(served: &Served, window: Window, add: Add) -> io::Result<()> {
         all.ask_all(OUTSTANDING)?;
         let mut load = |time| all.ask(QUESTION, OUTSTANDING, &|_, passed| passed < time);
         load(window.warm_up)?;
-        Ok(load(window.measured)?.per_second())
+        let before = cpu_of_both(served)?;
+        let answered = load(window.measured)?;
+        let cpu = cpu_of_both(served)?.saturating_sub(before);
+        let of_a_second = answered.answers as f64 / cpu.as_secs_f64();
+        Ok((answered.per_second(), of_a_second))
     };
     let (few, many) = (run(FOR_FEW, FEW)?, run(FOR_MANY, MANY)?);
-    add(TEN, few);
-    add(TEN_THOUSAND, many);
-    add(PART, 100.0 * many / few);
+    add(TEN, few.0);
+    add(TEN_CPU, few.1);
+    add(TEN_THOUSAND, many.0);
+    add(TEN_THOUSAND_CPU, many.1);
+    add(PART, 100.0 * many.0 / few.0);
     Ok(())
 }
 
 /// One connection after the other.
 fn new(served: &Served, window: Window, add: Add) -> io::Result<()> {
     let _apart = Apart::new(server(served))?;
-    let run = |time| {
-        let from = client_at(FOR_NEW);
-        served.client.run(|| {
-            let before = own_cpu();
-            let opened = open_and_reset(from, TO, AT_ONCE, time)?;
-            Ok::<_, io::Error>((opened, own_cpu().saturating_sub(before)))
-        })
-    };
-    run(window.warm_up)?;
-    let used = || server(served).map_or(Ok(Duration::ZERO), meter::cpu_time);
-    let before = used()?;
-    let (opened, own) = run(window.measured)?;
-    let cpu = used()? - before + own;
+    let (opened, cpu) = served.client.run(|| {
+        let run = |time| open_and_reset(client_at(FOR_NEW), TO, AT_ONCE, time);
+        run(window.warm_up)?;
+        let before = cpu_of_both(served)?;
+        let opened = run(window.measured)?;
+        let cpu = cpu_of_both(served)?.saturating_sub(before);
+        Ok::<_, io::Error>((opened, cpu))
+    })?;
     add(NEW, opened.per_second());
     add(NEW_CPU, opened.answers as f64 / cpu.as_secs_f64());
     Ok(())
 }
 
-/// CPU time of this thread.
-fn own_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
+/// CPU time of this thread, which is the client, and of the server.
+fn cpu_of_both(served: &Served) -> io::Result<Duration> {
+    let own = clock_gettime(ClockId::ThreadCPUTime);
+    let own = Duration::new(own.tv_sec.cast_unsigned(), own.tv_nsec as u32);
+    Ok(own + cpu_of_server(served)?)
+}
+
+fn cpu_of_server(served: &Served) -> io::Result<Duration> {
+    server(served).map_or(Ok(Duration::ZERO), meter::cpu_time)
 }
 
 fn flood(served: &Served, to: SocketAddrV4) -> io::Result<Flood> {
     served.client.run(|| Flood::new(FLOOD_FROM, to))
 }
 
-/// SYNs that were offered in a second, as many as go, and those that the tap has not dropped.
-fn syns(served: &Served, window: Window) -> io::Result<(f64, f64)> {
+/// As many SYNs as go: those that the tap has not dropped, in a second.
+fn syns(served: &Served, window: Window, add: Add) -> io::Result<f64> {
     let _apart = Apart::new(server(served))?;
     let (flood, over) = (flood(served, OTHER)?, AtomicBool::new(false));
     let dropped = || meter::frames_not_sent(&served.client, INTERFACE);
-    let before = dropped()?;
+    let before = (dropped()?, cpu_of_server(served)?);
     let offered = thread::scope(|scope| {
         let sender = scope.spawn(|| flood.run(None, &over));
         thread::sleep(window.measured);
         over.store(true, Relaxed);
         sender.join().expect("a flood does not panic")
     })?;
-    let dropped = dropped()? - before;
+    let (dropped, cpu) = (dropped()? - before.0, cpu_of_server(served)? - before.1);
     let taken = offered - dropped as f64 / window.measured.as_secs_f64();
-    Ok((offered, taken))
+    add(SYNS_OFFERED, offered / 1000.0);
+    add(SYNS_TAKEN, taken / 1000.0);
+    let nanoseconds = cpu.as_nanos() as f64 / window.measured.as_secs_f64();
+    add(SYNS_CPU, nanoseconds / taken);
+    Ok(taken)
 }
 
 /// What floods of `rate` SYNs a second leave of a transfer.

@@ -10,12 +10,15 @@ use std::thread;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
+use rustix::net::sockopt;
 
 use super::Window;
 use super::many::connections_max;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
+/// The same on both sides; a kernel's default may be another one.
+const CONGESTION: &str = "cubic";
 /// Bytes that are read at a time.
 const CHUNK: usize = 64 << 10;
 /// Events that are looked at in one go.
@@ -60,6 +63,7 @@ pub fn serve(address: Ipv4Addr, port: u16) -> io::Result<()> {
                     while let Ok((stream, _)) = listener.accept() {
                         let index = free.pop().unwrap_or(open.len());
                         stream.set_nodelay(true)?;
+                        sockopt::set_tcp_congestion(&stream, CONGESTION)?;
                         watch(&stream, index as u64)?;
                         match open.get_mut(index) {
                             Some(place) => *place = Some(stream),
@@ -98,6 +102,7 @@ fn send_back(stream: &mut TcpStream, chunk: &mut [u8]) -> bool {
 /// There is no connection, or it breaks.
 pub fn transfer(to: SocketAddrV4, window: Window) -> io::Result<f64> {
     let stream = TcpStream::connect(to)?;
+    sockopt::set_tcp_congestion(&stream, CONGESTION)?;
     let (over, count) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
