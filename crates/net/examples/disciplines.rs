@@ -202,7 +202,7 @@ impl Below for Lower<'_> {
         self.ip.source(remote, self.now)
     }
 
-    fn limits(&self, remote: IpAddr) -> Limits {
+    fn limits(&self, _: IpAddr, remote: IpAddr) -> Limits {
         Limits {
             segment: (self.ip.mtu(remote, self.now) - HEADER) as u32,
             largest: self.ip.largest(remote, self.now) as u32,

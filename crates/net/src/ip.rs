@@ -10,7 +10,6 @@ use crate::icmp::{Refusal, Report};
 use crate::ipv4::Ipv4;
 use crate::ipv6::Ipv6;
 use crate::layer::{Filled, Unsent};
-use crate::loopback::Loopback;
 use crate::version::{Arrived, Packet, Received, Standing, Version};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use device::ethernet::{TYPE_ARP, TYPE_IPV4, TYPE_IPV6};
@@ -25,7 +24,6 @@ pub struct Ip<V4 = Ipv4, V6 = Ipv6> {
     pub v4: V4,
     /// IPv6.
     pub v6: V6,
-    loopback: Loopback,
 }
 
 impl<V4, V6> Ip<V4, V6>
@@ -35,12 +33,7 @@ where
 {
     /// Both versions over a link.
     pub fn new(link: Ethernet, v4: V4, v6: V6) -> Self {
-        Self {
-            link,
-            v4,
-            v6,
-            loopback: Loopback::default(),
-        }
+        Self { link, v4, v6 }
     }
 
     /// Adds received frames to `batch`, each for [`Self::accept`].
@@ -51,7 +44,7 @@ where
     /// Takes a received frame; what it brings to the layers above.
     #[inline]
     pub fn accept(&mut self, frame: Frame, now: Instant) -> Option<Arrived> {
-        let Self { link, v4, v6, .. } = self;
+        let Self { link, v4, v6 } = self;
         let arrival = link.accept(frame)?;
         match arrival.ethertype {
             TYPE_IPV4 => v4.accept(link, arrival, now).map(Arrived::any),
@@ -65,24 +58,6 @@ where
                 None
             }
         }
-    }
-
-    /// What we have sent to ourselves: at most so many packets wait as [`Self::looped_count`] says.
-    pub fn looped(&mut self) -> Option<Received> {
-        self.loopback.next()
-    }
-
-    /// How many packets to ourselves wait for [`Self::looped`].
-    #[inline]
-    pub fn looped_count(&self) -> usize {
-        self.loopback.len()
-    }
-
-    /// Whether packets to this address stay inside: it is ours, or any host's own (RFC 1122,
-    /// 3.2.1.3 g; RFC 4291, 2.5.3).
-    #[inline]
-    fn is_inside(&self, address: IpAddr) -> bool {
-        address.is_loopback() || self.is_own(address)
     }
 
     /// Sends a packet of at most `size` bytes behind IP's header, which `fill` writes: transport
@@ -99,14 +74,7 @@ where
         fill: impl FnOnce(&mut [u8]) -> Filled,
         now: Instant,
     ) -> Result<(), Unsent> {
-        if self.is_inside(packet.destination) {
-            let Self { link, loopback, .. } = self;
-            return loopback.write(packet, || link.buffer(size), fill);
-        }
-        if packet.source.is_loopback() {
-            return Err(Unsent::NoRoute);
-        }
-        let Self { link, v4, v6, .. } = self;
+        let Self { link, v4, v6 } = self;
         match (packet.source, packet.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 v4.write(link, packet.between(source, destination), size, fill, now)
@@ -118,13 +86,13 @@ where
         }
     }
 
-    /// Whether this is an address of ours, ready for use.
-    pub fn is_own(&self, address: IpAddr) -> bool {
-        let standing = match address {
+    /// What has become of an address.
+    #[inline]
+    pub fn standing(&self, address: IpAddr) -> Standing {
+        match address {
             IpAddr::V4(address) => self.v4.standing(address),
             IpAddr::V6(address) => self.v6.standing(address),
-        };
-        standing == Standing::Usable
+        }
     }
 
     /// Listens to a group, and tells routers; `false` if it is none, or if there are too many.
@@ -145,12 +113,17 @@ where
 
     /// Which of our addresses packets to `destination` come from; `None` if no route leads there.
     pub fn source(&self, destination: IpAddr, now: Instant) -> Option<IpAddr> {
-        if self.is_inside(destination) {
-            return Some(destination);
-        }
         match destination {
             IpAddr::V4(destination) => self.v4.source(destination, now).map(IpAddr::V4),
             IpAddr::V6(destination) => self.v6.source(destination, now).map(IpAddr::V6),
+        }
+    }
+
+    /// Bits of the network to which the route to `destination` leads; see [`Version::reach`].
+    pub fn reach(&self, destination: IpAddr, now: Instant) -> Option<u8> {
+        match destination {
+            IpAddr::V4(destination) => self.v4.reach(destination, now),
+            IpAddr::V6(destination) => self.v6.reach(destination, now),
         }
     }
 
@@ -170,11 +143,8 @@ where
         }
     }
 
-    /// Tells the sender of a packet that nobody takes it, unless that is we.
+    /// Tells the sender of a packet that nobody takes it.
     pub fn refuse(&mut self, refused: Received, why: Refusal, now: Instant) {
-        if self.is_inside(refused.source) {
-            return;
-        }
         let Received {
             unicast,
             protocol,

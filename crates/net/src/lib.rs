@@ -17,10 +17,10 @@
 //! | [`groups`] | groups that are listened to, and how routers are told |
 //! | [`version`] | what each version gives to the layers above |
 //! | [`ipv4`], [`ipv6`], [`icmp`] | the versions |
-//! | [`ip`], [`loopback`] | both over one port, and what stays inside |
+//! | [`ip`], [`interfaces`], [`loopback`] | both over one port, several ports, what stays inside |
 //! | [`udp`], [`tcp`] | transport |
 //! | [`dhcp`] | an address from a server |
-//! | [`stack`] | all of them over one port, turn by turn |
+//! | [`stack`] | all of them, turn by turn |
 //! | [`task`], [`socket`], [`options`] | what appliances see: tasks, sockets, options |
 //! | [`dns`] | names and their addresses |
 //! | [`host`] | the same sockets, of a host's kernel |
@@ -47,6 +47,7 @@ pub mod groups;
 pub mod host;
 pub mod icmp;
 mod ident;
+pub mod interfaces;
 pub mod ip;
 pub mod ipv4;
 pub mod ipv6;

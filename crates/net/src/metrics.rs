@@ -7,7 +7,7 @@
 
 use crate::counts::Reason;
 use crate::tcp::{State, counted, input};
-use crate::{arp, dhcp, ethernet, icmp, ipv4, ipv6, neighbour, reassembly, udp};
+use crate::{arp, dhcp, ethernet, icmp, interfaces, ipv4, ipv6, neighbour, reassembly, udp};
 use core::time::Duration;
 use ports::Instant;
 
@@ -54,7 +54,7 @@ impl Group {
 }
 
 /// All that a stack counts, in the order of the numbers.
-pub const TABLE: [Group; 17] = [
+pub const TABLE: [Group; 18] = [
     Group::of::<counted::Segments>(Kind::Total, "segments"),
     Group::of::<counted::Openings>(Kind::Total, "connections"),
     Group::of::<udp::Datagrams>(Kind::Total, "datagrams"),
@@ -63,6 +63,7 @@ pub const TABLE: [Group; 17] = [
     Group::of::<ipv6::Discovered>(Kind::Total, "messages"),
     Group::of::<ethernet::Dropped>(Kind::Drop, "frames"),
     Group::of::<arp::Dropped>(Kind::Drop, "messages"),
+    Group::of::<interfaces::Dropped>(Kind::Drop, "packets"),
     Group::of::<ipv4::Dropped>(Kind::Drop, "packets"),
     Group::of::<ipv6::Dropped>(Kind::Drop, "packets"),
     Group::of::<reassembly::Dropped>(Kind::Drop, "fragments"),

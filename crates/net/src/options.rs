@@ -2,6 +2,7 @@
 
 use crate::address::{Address, Prefix};
 use crate::{ipv4, ipv6};
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -25,11 +26,23 @@ pub const HELP: &str = "\
   --ipv6=ADDRESS/BITS      an address beside those that routers announce the network of; several are
                            several addresses
   --ipv6-gateway=ADDRESS   where packets to other networks go, if no router announces itself
+
+Where the manifest has several ports, these are of the first one; --ipv4:PORT=ADDRESS/BITS, and the
+others alike, are of the port of that name.
 ";
+
+/// What a command line says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Of each port, in their order.
+    pub ports: Vec<Port>,
+    /// Who resolves names, before those that a server of DHCP lends.
+    pub dns: Vec<IpAddr>,
+}
 
 /// Addresses of a port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct Port {
     /// Our addresses and their networks; none if a server lends one.
     pub ipv4: Vec<Prefix<Ipv4Addr>>,
     /// Where packets to other networks go.
@@ -38,8 +51,6 @@ pub struct Options {
     pub ipv6: Vec<Prefix<Ipv6Addr>>,
     /// Where packets to other networks go, if no router announces itself.
     pub ipv6_gateway: Option<Ipv6Addr>,
-    /// Who resolves names, before those that a server of DHCP lends.
-    pub dns: Vec<IpAddr>,
     /// Whether a server of DHCP is asked for an IPv4 address.
     pub dhcp: bool,
 }
@@ -48,105 +59,179 @@ pub struct Options {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     option: String,
-    wants: &'static str,
+    advice: String,
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: write {}", self.option, self.wants)
+        write!(f, "{}: {}", self.option, self.advice)
     }
 }
 
 impl core::error::Error for Error {}
 
+/// Options of a port, with what a good value looks like.
+const OF_PORT: [(&str, &str); 5] = [
+    ("--ipv4", "10.0.0.2/24"),
+    ("--ipv6", "fd00::2/64"),
+    ("--ipv4-gateway", "10.0.0.1"),
+    ("--ipv6-gateway", "fe80::1"),
+    ("--dhcp", ""),
+];
+
 impl Options {
-    /// Takes the options of a network out of `arguments`; the others, in order.
+    /// Takes the options of the ports of these names out of `arguments`; the others, in order.
     ///
     /// # Errors
     /// The first option that cannot be used, and what it should look like.
     pub fn take<'a>(
         arguments: impl Iterator<Item = &'a str>,
+        names: &[&str],
     ) -> Result<(Self, Vec<&'a str>), Error> {
-        let mut options = Self::default();
+        let mut options = Self {
+            ports: alloc::vec![Port::default(); names.len().max(1)],
+            ..Self::default()
+        };
         let mut others = Vec::new();
         for argument in arguments {
-            if !options.heed(argument)? {
+            if !options.heed(argument, names)? {
                 others.push(argument);
             }
         }
-        if options.ipv4.is_empty() && !options.dhcp {
+        if let Some(first) = options.ports.first_mut()
+            && first.ipv4.is_empty()
+            && !first.dhcp
+        {
             // MirageOS's own.
-            options.ipv4.push(network(Ipv4Addr::new(10, 0, 0, 2), 24));
+            first.ipv4.push(network(Ipv4Addr::new(10, 0, 0, 2), 24));
         }
-        options.agree()?;
+        options.agree(names)?;
         Ok((options, others))
     }
 
     /// Takes one option; whether it is one.
-    fn heed(&mut self, argument: &str) -> Result<bool, Error> {
-        let wrong = |wants| Error {
+    fn heed(&mut self, argument: &str, names: &[&str]) -> Result<bool, Error> {
+        let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
+        let wrong = |advice: String| Error {
             option: argument.into(),
-            wants,
+            advice,
         };
-        let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
-        match name {
-            "--ipv4" => {
-                let prefix = prefix(value, is_station);
-                let prefix = prefix.ok_or_else(|| wrong("--ipv4=10.0.0.2/24"))?;
-                if self.ipv4.len() == ipv4::ADDRESSES_MAX {
-                    return Err(wrong("fewer addresses"));
-                }
-                self.ipv4.push(prefix);
+        if key == "--dns" {
+            let server = value.parse().ok();
+            let server = server.ok_or_else(|| wrong("write --dns=10.0.0.1".into()))?;
+            if self.dns.len() == DNS_MAX {
+                return Err(wrong("write fewer servers".into()));
             }
-            "--ipv6" => {
-                let prefix = prefix(value, is_station6);
-                let prefix = prefix.ok_or_else(|| wrong("--ipv6=fd00::2/64"))?;
-                if self.ipv6.len() == IPV6_MAX {
-                    return Err(wrong("fewer addresses"));
-                }
-                self.ipv6.push(prefix);
-            }
-            "--ipv4-gateway" => {
-                let gateway = value.parse().ok().filter(is_station);
-                let gateway = gateway.ok_or_else(|| wrong("--ipv4-gateway=10.0.0.1"))?;
-                self.ipv4_gateway = Some(gateway);
-            }
-            "--ipv6-gateway" => {
-                let gateway = value.parse().ok().filter(is_station6);
-                let gateway = gateway.ok_or_else(|| wrong("--ipv6-gateway=fe80::1"))?;
-                self.ipv6_gateway = Some(gateway);
-            }
-            "--dns" => {
-                let server = value.parse().ok();
-                let server = server.ok_or_else(|| wrong("--dns=10.0.0.1"))?;
-                if self.dns.len() == DNS_MAX {
-                    return Err(wrong("fewer servers"));
-                }
-                self.dns.push(server);
-            }
-            "--dhcp" if value.is_empty() => self.dhcp = true,
-            _ => return Ok(false),
+            self.dns.push(server);
+            return Ok(true);
         }
-        Ok(true)
+        let (option, name) = match key.split_once(':') {
+            Some((option, name)) => (option, Some(name)),
+            None => (key, None),
+        };
+        let Some((option, example)) = OF_PORT.iter().find(|known| known.0 == option) else {
+            return Ok(false);
+        };
+        // An appliance may have an option of this name that has a value.
+        if example.is_empty() && !value.is_empty() {
+            return Ok(false);
+        }
+        let number = match name {
+            None => Some(0),
+            Some(name) => names.iter().position(|known| *known == name),
+        };
+        let unknown = || wrong(format!("the image's ports are {}", names.join(", ")));
+        let port = number.and_then(|number| self.ports.get_mut(number));
+        let port = port.ok_or_else(unknown)?;
+        match port.set(option, value) {
+            Ok(()) => Ok(true),
+            Err(Bad::Value) => Err(wrong(format!("write {key}={example}"))),
+            Err(Bad::TooMany) => Err(wrong("write fewer addresses".into())),
+        }
     }
 
     /// Whether no option contradicts another.
-    fn agree(&self) -> Result<(), Error> {
+    fn agree(&self, names: &[&str]) -> Result<(), Error> {
+        for (number, port) in self.ports.iter().enumerate() {
+            let of = |option: &str| match (number, names.get(number)) {
+                (1.., Some(name)) => format!("{option}:{name}"),
+                _ => option.into(),
+            };
+            port.agree(of)?;
+            let others = &self.ports[..number];
+            let twice = |own: &Prefix<Ipv4Addr>| {
+                let mut before = others.iter().flat_map(|other| &other.ipv4);
+                before.any(|other| other.address() == own.address())
+            };
+            if let Some(own) = port.ipv4.iter().find(|own| twice(own)) {
+                return Err(Error {
+                    option: format!("{}={}/{}", of("--ipv4"), own.address(), own.bits()),
+                    advice: "another port has this address; write another one".into(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a value cannot be used.
+enum Bad {
+    Value,
+    TooMany,
+}
+
+impl Port {
+    /// Takes the value of one of [`OF_PORT`].
+    fn set(&mut self, option: &str, value: &str) -> Result<(), Bad> {
+        match option {
+            "--ipv4" => {
+                let prefix = prefix(value, is_station).ok_or(Bad::Value)?;
+                push(&mut self.ipv4, prefix, ipv4::ADDRESSES_MAX)?;
+            }
+            "--ipv6" => {
+                let prefix = prefix(value, is_station6).ok_or(Bad::Value)?;
+                push(&mut self.ipv6, prefix, IPV6_MAX)?;
+            }
+            "--ipv4-gateway" => {
+                let gateway = value.parse().ok().filter(is_station);
+                self.ipv4_gateway = Some(gateway.ok_or(Bad::Value)?);
+            }
+            "--ipv6-gateway" => {
+                let gateway = value.parse().ok().filter(is_station6);
+                self.ipv6_gateway = Some(gateway.ok_or(Bad::Value)?);
+            }
+            _ => self.dhcp = true,
+        }
+        Ok(())
+    }
+
+    /// Whether no option of this port contradicts another; `of` is what the user calls it.
+    fn agree(&self, of: impl Fn(&str) -> String) -> Result<(), Error> {
         let given = !self.ipv4.is_empty() || self.ipv4_gateway.is_some();
         if self.dhcp && given {
+            let [dhcp, ipv4, gateway] = ["--dhcp", "--ipv4", "--ipv4-gateway"].map(of);
             return Err(Error {
-                option: "--dhcp".into(),
-                wants: "either it or --ipv4 and --ipv4-gateway",
+                advice: format!("write either it or {ipv4} and {gateway}"),
+                option: dhcp,
             });
         }
         match self.ipv4_gateway {
             Some(gateway) if !self.ipv4.iter().any(|own| own.contains(gateway)) => Err(Error {
-                option: alloc::format!("--ipv4-gateway={gateway}"),
-                wants: "an address in the network of --ipv4",
+                option: format!("{}={gateway}", of("--ipv4-gateway")),
+                advice: format!("write an address in the network of {}", of("--ipv4")),
             }),
             _ => Ok(()),
         }
     }
+}
+
+/// Adds one of at most so many.
+fn push<T>(all: &mut Vec<T>, one: T, most: usize) -> Result<(), Bad> {
+    if all.len() == most {
+        return Err(Bad::TooMany);
+    }
+    all.push(one);
+    Ok(())
 }
 
 fn network(address: Ipv4Addr, bits: u8) -> Prefix<Ipv4Addr> {
@@ -173,33 +258,42 @@ mod tests {
     use alloc::string::ToString;
 
     fn take(line: &str) -> Result<(Options, Vec<&str>), Error> {
-        Options::take(line.split_ascii_whitespace())
+        Options::take(line.split_ascii_whitespace(), &["service", "inside"])
     }
 
     #[test]
     fn a_network_is_taken_out_of_the_line() {
         let (options, others) =
             take("-s --ipv4=192.168.7.9/16 --ipv4-gateway=192.168.0.1 -p 9").unwrap();
-        assert_eq!(options.ipv4, [network([192, 168, 7, 9].into(), 16)]);
-        assert_eq!(options.ipv4_gateway, Some([192, 168, 0, 1].into()));
+        assert_eq!(
+            options.ports[0].ipv4,
+            [network([192, 168, 7, 9].into(), 16)]
+        );
+        assert_eq!(options.ports[0].ipv4_gateway, Some([192, 168, 0, 1].into()));
         assert_eq!(others, ["-s", "-p", "9"]);
         let (options, _) = take("--ipv6=fd00::9/64 --ipv6-gateway=fe80::1").unwrap();
         assert_eq!(
-            options.ipv6,
+            options.ports[0].ipv6,
             [Prefix::new("fd00::9".parse().unwrap(), 64).unwrap()]
         );
-        assert_eq!(options.ipv6_gateway, Some("fe80::1".parse().unwrap()));
+        assert_eq!(
+            options.ports[0].ipv6_gateway,
+            Some("fe80::1".parse().unwrap())
+        );
         let (options, _) = take("").unwrap();
-        assert_eq!(options.ipv4, [network([10, 0, 0, 2].into(), 24)]);
+        assert_eq!(options.ports[0].ipv4, [network([10, 0, 0, 2].into(), 24)]);
         let (options, others) = take("--dhcp --dhcp=yes --ipv4x=1").unwrap();
-        assert!(options.dhcp && options.ipv4.is_empty());
+        assert!(options.ports[0].dhcp && options.ports[0].ipv4.is_empty());
         assert_eq!(others, ["--dhcp=yes", "--ipv4x=1"]);
     }
 
     #[test]
     fn several_addresses_are_several_and_bounded() {
         let (options, _) = take("--ipv4=10.0.0.2/24 --ipv4=10.1.0.2/16 --ipv6=fd00::2/64").unwrap();
-        assert_eq!((options.ipv4.len(), options.ipv6.len()), (2, 1));
+        assert_eq!(
+            (options.ports[0].ipv4.len(), options.ports[0].ipv6.len()),
+            (2, 1)
+        );
         assert!(take(&"--ipv4=10.0.0.2/24 ".repeat(ipv4::ADDRESSES_MAX)).is_ok());
         assert!(take(&"--ipv4=10.0.0.2/24 ".repeat(ipv4::ADDRESSES_MAX + 1)).is_err());
         let (options, _) = take("--dns=10.0.0.1 --dns=fd00::1").unwrap();
@@ -209,6 +303,26 @@ mod tests {
         );
         assert!(take("--dns=x").is_err() && take(&"--dns=::1 ".repeat(DNS_MAX + 1)).is_err());
         assert!(take(&"--ipv6=fd00::2/64 ".repeat(IPV6_MAX + 1)).is_err());
+    }
+
+    #[test]
+    fn each_port_has_its_own() {
+        let line = "--ipv4=10.0.0.2/24 --ipv4:inside=10.1.0.2/24 --ipv4-gateway:inside=10.1.0.1 \
+                    --ipv6:inside=fd00::2/64 --dhcp:service=x --dhcpx:inside";
+        let (options, others) = take(line).unwrap();
+        let inside = Port {
+            ipv4: [network([10, 1, 0, 2].into(), 24)].into(),
+            ipv4_gateway: Some([10, 1, 0, 1].into()),
+            ipv6: [Prefix::new("fd00::2".parse().unwrap(), 64).unwrap()].into(),
+            ..Port::default()
+        };
+        assert_eq!(options.ports[1], inside);
+        assert_eq!(others, ["--dhcp:service=x", "--dhcpx:inside"]);
+        let (options, _) = take("--dhcp:inside --ipv4:service=10.0.0.9/24").unwrap();
+        assert_eq!(options.ports[0].ipv4, [network([10, 0, 0, 9].into(), 24)]);
+        assert!(options.ports[1].dhcp && !options.ports[0].dhcp);
+        let (options, _) = take("--dhcp").unwrap();
+        assert_eq!(options.ports[1], Port::default());
     }
 
     #[test]
@@ -242,6 +356,22 @@ mod tests {
             (
                 "--dhcp --ipv4=10.0.0.2/24",
                 "--dhcp: write either it or --ipv4 and --ipv4-gateway",
+            ),
+            (
+                "--dhcp:inside --ipv4:inside=10.0.0.2/24",
+                "--dhcp:inside: write either it or --ipv4:inside and --ipv4-gateway:inside",
+            ),
+            (
+                "--ipv4:insid=10.0.0.2/24",
+                "--ipv4:insid=10.0.0.2/24: the image's ports are service, inside",
+            ),
+            (
+                "--ipv4:inside=10.0.0.2/240",
+                "--ipv4:inside=10.0.0.2/240: write --ipv4:inside=10.0.0.2/24",
+            ),
+            (
+                "--ipv4:inside=10.0.0.2/16",
+                "--ipv4:inside=10.0.0.2/16: another port has this address; write another one",
             ),
         ] {
             assert_eq!(take(line).unwrap_err().to_string(), expected);

@@ -47,13 +47,17 @@ impl<A: Address> Routes<A> {
             .retain(|route| !route.network.is_same_network(&network));
     }
 
+    /// The route to a destination; `None` if none leads there.
+    #[inline]
+    pub fn find(&self, destination: A) -> Option<&Route<A>> {
+        let mut routes = self.routes.iter();
+        routes.find(|route| route.network.contains(destination))
+    }
+
     /// Whom to send to: the destination itself, or a router; `None` if no route leads there.
     #[inline]
     pub fn next_hop(&self, destination: A) -> Option<A> {
-        let route = self
-            .routes
-            .iter()
-            .find(|route| route.network.contains(destination))?;
+        let route = self.find(destination)?;
         Some(route.gateway.unwrap_or(destination))
     }
 

@@ -1,13 +1,14 @@
-//! A whole stack over one port: IP below, TCP and UDP above, turn by turn.
+//! A whole stack over one port or several: IP below, TCP and UDP above, turn by turn.
 //!
 //! Whoever runs it calls [`Stack::receive`], lets tasks run, calls [`Stack::send`], and sleeps
-//! until [`Stack::deadline`] or until the port has something. Each call does a bounded amount of
+//! until [`Stack::deadline`] or until a port has something. Each call does a bounded amount of
 //! work.
 
 use crate::counts::Counts;
-use crate::dhcp::Dhcp;
+use crate::dhcp::{self, Dhcp};
 use crate::ethernet::{Ethernet, Link};
 use crate::icmp::{Kind, Refusal, Report};
+use crate::interfaces::Interfaces;
 use crate::ip::Ip;
 use crate::layer::{Filled, Unsent};
 use crate::socket::Hub;
@@ -18,26 +19,33 @@ use crate::tcp::seq::Seq;
 use crate::tcp::{Limits, Segment};
 use crate::udp::{self, BindError, PROTOCOL as UDP, Udp};
 use crate::version::{Arrived, HOPS, Packet, Received, Version};
+use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use device::Batch;
 use ports::Instant;
 
-/// A whole stack over one port.
+/// A whole stack over one port or several.
 pub struct Stack<V4, V6> {
     /// The layers below.
-    pub ip: Ip<V4, V6>,
+    pub ip: Interfaces<V4, V6>,
     /// TCP.
     pub tcp: Tcp,
     /// UDP.
     pub udp: Udp,
-    dhcp: Option<Dhcp>,
+    dhcp: Vec<Client>,
     batch: Batch,
     now: Instant,
 }
 
+/// What asks servers for an address of a port.
+struct Client {
+    port: usize,
+    dhcp: Dhcp,
+}
+
 /// IP as TCP sees it, at one moment.
 struct Lower<'a, V4, V6> {
-    ip: &'a mut Ip<V4, V6>,
+    ip: &'a mut Interfaces<V4, V6>,
     now: Instant,
 }
 
@@ -50,15 +58,15 @@ where
         self.ip.source(remote, self.now)
     }
 
-    fn limits(&self, remote: IpAddr) -> Limits {
+    fn limits(&self, local: IpAddr, remote: IpAddr) -> Limits {
         let header = match remote {
             IpAddr::V4(_) => crate::ipv4::HEADER,
             IpAddr::V6(_) => crate::ipv6::HEADER,
         };
         // Neither exceeds what an IP packet can hold, 64 KiB.
         Limits {
-            segment: self.ip.mtu(remote, self.now).saturating_sub(header) as u32,
-            largest: self.ip.largest(remote, self.now) as u32,
+            segment: self.ip.mtu(local, remote, self.now).saturating_sub(header) as u32,
+            largest: self.ip.largest(local, remote, self.now) as u32,
         }
     }
 
@@ -82,32 +90,39 @@ where
     /// TCP and UDP over IP.
     pub fn new(ip: Ip<V4, V6>, tcp: Tcp, now: Instant) -> Self {
         Self {
-            ip,
+            ip: Interfaces::new(ip),
             tcp,
             udp: Udp::new(),
-            dhcp: None,
+            dhcp: Vec::new(),
             batch: Batch::new(),
             now,
         }
     }
 
-    /// Asks servers for an IPv4 address, from now on. The seed varies times and numbers.
+    /// Asks servers for an IPv4 address of the port of this number, from now on. The seed varies
+    /// times and numbers.
     ///
     /// # Errors
     /// If somebody has a socket at the port of DHCP's clients.
-    pub fn use_dhcp(&mut self, seed: u64) -> Result<(), BindError> {
-        let mac = self.ip.link.mac();
-        self.dhcp = Some(Dhcp::new(mac, seed, &mut self.udp, self.now)?);
+    pub fn use_dhcp(&mut self, port: usize, seed: u64) -> Result<(), BindError> {
+        let socket = match self.dhcp.first() {
+            Some(client) => client.dhcp.socket(),
+            None => Dhcp::bind(&mut self.udp)?,
+        };
+        let mac = self.ip.port(port).link.mac();
+        let dhcp = Dhcp::new(mac, seed, socket, self.now);
+        self.dhcp.push(Client { port, dhcp });
         Ok(())
     }
 
-    /// What asks servers for an address, if anything does.
-    pub fn dhcp(&mut self) -> Option<&mut Dhcp> {
-        self.dhcp.as_mut()
+    /// What asks servers for addresses, each with the number of its port.
+    pub fn dhcp(&mut self) -> impl Iterator<Item = (usize, &mut Dhcp)> {
+        let clients = self.dhcp.iter_mut();
+        clients.map(|client| (client.port, &mut client.dhcp))
     }
 
-    /// Takes in what the port has, at most one batch, and what time brings; whether there was a
-    /// frame.
+    /// Takes in what the ports have, at most a batch each, and what time brings; whether there was
+    /// a frame.
     pub fn receive(&mut self, now: Instant) -> bool {
         self.now = now;
         let Self {
@@ -118,27 +133,28 @@ where
             batch,
             ..
         } = self;
-        ip.receive(batch);
         // What packets to ourselves have us send to ourselves waits for the next turn.
         let looped = ip.looped_count();
-        let any = !batch.is_empty() || looped > 0;
+        let mut any = looped > 0;
         for _ in 0..looped {
             if let Some(packet) = ip.looped() {
                 deliver(ip, tcp, udp, packet, now);
             }
         }
-        for frame in batch.drain() {
-            match ip.accept(frame, now) {
-                Some(Arrived::Packet(packet)) => deliver(ip, tcp, udp, packet, now),
-                Some(Arrived::Report(report)) => heed(ip, tcp, &report, now),
-                None => {}
+        for port in 0..ip.count() {
+            ip.receive(port, batch);
+            any |= !batch.is_empty();
+            for frame in batch.drain() {
+                match ip.accept(port, frame, now) {
+                    Some(Arrived::Packet(packet)) => deliver(ip, tcp, udp, packet, now),
+                    Some(Arrived::Report(report)) => heed(ip, tcp, &report, now),
+                    None => {}
+                }
             }
         }
         tcp.expire(&mut Lower { ip, now }, now);
         ip.poll(now);
-        if let Some(dhcp) = dhcp {
-            dhcp.turn(ip, udp, now);
-        }
+        lease(ip, udp, dhcp, now);
         any
     }
 
@@ -156,23 +172,48 @@ where
         self.ip.counts(show);
         self.tcp.counts(show);
         self.udp.counts(show);
-        let none = Counts::default();
-        self.dhcp.as_ref().map_or(&none, Dhcp::dropped).show(show);
+        // The names are there without a client as well.
+        Counts::<dhcp::Dropped>::default().show(show);
+        let clients = self.dhcp.iter();
+        clients.for_each(|client| client.dhcp.dropped().show(show));
     }
 
     /// When [`Self::receive`] has something to do although no frame has come.
     pub fn deadline(&self) -> Instant {
-        let dhcp = self.dhcp.as_ref().and_then(Dhcp::deadline);
+        let clients = self.dhcp.iter();
+        let dhcp = clients.filter_map(|client| client.dhcp.deadline());
         let looped = (self.ip.looped_count() > 0).then_some(self.now);
         let others = self.ip.deadline().into_iter().chain(dhcp).chain(looped);
         others.fold(self.tcp.deadline(self.now), Instant::min)
     }
 }
 
+/// Gives servers' messages to the clients that they are for, and lets all do what is due.
+fn lease<V4, V6>(ip: &mut Interfaces<V4, V6>, udp: &mut Udp, clients: &mut [Client], now: Instant)
+where
+    V4: Version<Ethernet, Address = Ipv4Addr>,
+    V6: Version<Ethernet, Address = Ipv6Addr>,
+{
+    let Some(first) = clients.first() else {
+        return;
+    };
+    // All clients have one socket.
+    let socket = first.dhcp.socket();
+    while let Some(datagram) = udp.receive(socket) {
+        let meant = clients.iter().position(|one| one.dhcp.is_meant(&datagram));
+        // Nobody's message is counted by the first one.
+        let Client { port, dhcp } = &mut clients[meant.unwrap_or(0)];
+        dhcp.receive(&datagram, ip.port(*port), now);
+    }
+    for Client { port, dhcp } in clients {
+        dhcp.turn(ip.port(*port), now);
+    }
+}
+
 /// Gives a packet to the protocol that it is for.
 #[inline]
 fn deliver<V4, V6>(
-    ip: &mut Ip<V4, V6>,
+    ip: &mut Interfaces<V4, V6>,
     tcp: &mut Tcp,
     udp: &mut Udp,
     packet: Received,
@@ -192,7 +233,7 @@ fn deliver<V4, V6>(
             let (source, destination) = (packet.source, packet.destination);
             let mut lower = Lower { ip, now };
             if tcp.receive(&mut lower, source, destination, packet.frame, now) {
-                ip.confirm(source, now);
+                ip.confirm(destination, source, now);
             }
         }
         TCP => {}
@@ -202,7 +243,7 @@ fn deliver<V4, V6>(
 
 /// Somebody reports an error about a segment that claims to be ours (RFC 5927: only what quotes a
 /// segment that is on its way is believed).
-fn heed<V4, V6>(ip: &mut Ip<V4, V6>, tcp: &mut Tcp, report: &Report, now: Instant)
+fn heed<V4, V6>(ip: &mut Interfaces<V4, V6>, tcp: &mut Tcp, report: &Report, now: Instant)
 where
     V4: Version<Ethernet, Address = Ipv4Addr>,
     V6: Version<Ethernet, Address = Ipv6Addr>,
@@ -421,6 +462,7 @@ mod tests {
         hosts.hosts[1]
             .stack
             .ip
+            .port(0)
             .v4
             .add_address(own, Detect::Later, at(0));
         hosts.pass(5000);
@@ -455,7 +497,11 @@ mod tests {
             host.wire.sent();
         }
         let own = Prefix::new("fe80::7".parse().unwrap(), 64).unwrap();
-        host.stack.ip.v6.add_address(own, Detect::Later, at(20_000));
+        host.stack
+            .ip
+            .port(0)
+            .v6
+            .add_address(own, Detect::Later, at(20_000));
         for second in 20..30 {
             host.stack.receive(at(second * 1000));
             host.stack.send();
@@ -520,7 +566,7 @@ mod tests {
         let groups: [IpAddr; 2] = ["239.1.2.3", "ff12::123"].map(|group| group.parse().unwrap());
         let stack = &mut hosts.hosts[1].stack;
         let v6 = Prefix::new("fe80::2".parse().unwrap(), 64).unwrap();
-        stack.ip.v6.add_address(v6, Detect::Later, at(5000));
+        stack.ip.port(0).v6.add_address(v6, Detect::Later, at(5000));
         hosts.pass(9000);
         let stack = &mut hosts.hosts[1].stack;
         let socket = stack.udp.bind(None, 53, 0).unwrap();

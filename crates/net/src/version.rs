@@ -156,6 +156,10 @@ pub trait Version<L: Link>: Addresses {
     /// Which of our addresses packets to `destination` come from; `None` if no route leads there.
     fn source(&self, destination: Self::Address, now: Instant) -> Option<Self::Address>;
 
+    /// Bits of the network to which the route to `destination` leads, the longest of several: 0 if
+    /// that is any network, or `destination` are several hosts. `None` if no route leads there.
+    fn reach(&self, destination: Self::Address, now: Instant) -> Option<u8>;
+
     /// Largest packet that the whole path to `destination` is known to carry, in bytes.
     fn mtu(&self, link: &L, destination: Self::Address, now: Instant) -> usize;
 

@@ -156,6 +156,11 @@ impl Devices {
         networks.chain(cards)
     }
 
+    /// Whether the device of this index was handed out.
+    pub fn is_taken(&self, index: u8) -> bool {
+        self.taken.get() >> index & 1 != 0
+    }
+
     /// Whether the manifest has sockets of the host's under this name.
     pub(crate) fn is_sockets(&self, name: &str) -> bool {
         let named = |entry: &Entry| entry.name() == Some(name);

@@ -4,17 +4,18 @@ use abi::sockets::Record;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use device::{HEADROOM, Netif, Pool, WaitHandle};
 use net::address::Prefix;
 use net::arp::Detect;
-use net::dhcp::Dhcp;
+use net::dhcp::{Change, Lease};
 use net::ethernet::{Ethernet, Mac};
 use net::host::Table;
 use net::ip::Ip;
 use net::ipv4::{Ipv4, PACKET_MAX};
 use net::ipv6::Ipv6;
-use net::options::Options;
+use net::options::Port;
 use net::routes::Route;
 use net::stack::Stack;
 use net::tcp::Config;
@@ -35,8 +36,12 @@ pub trait Below {
     /// something. `ready` is what the last wait has told.
     fn receive(&mut self, now: Instant, ready: Ready) -> bool;
 
-    /// Looks at what asks servers for an address, if anything does.
-    fn with_dhcp(&mut self, look: &impl Fn(&mut Dhcp));
+    /// What has become of addresses that servers lend, since the last time that somebody asked,
+    /// each with the number of its port.
+    fn changes(&mut self) -> Vec<(usize, Change)>;
+
+    /// What a server lends by now, of several the first.
+    fn lease(&mut self) -> Option<Lease>;
 
     /// Shows what was counted, by the names of [`net::metrics`].
     fn counts(&self, show: &mut dyn FnMut(&'static str, u64));
@@ -59,10 +64,17 @@ impl Below for Rc<RefCell<Stack<Ipv4, Ipv6>>> {
         self.borrow_mut().receive(now)
     }
 
-    fn with_dhcp(&mut self, look: &impl Fn(&mut Dhcp)) {
-        if let Some(dhcp) = self.borrow_mut().dhcp() {
-            look(dhcp);
-        }
+    fn changes(&mut self) -> Vec<(usize, Change)> {
+        let mut stack = self.borrow_mut();
+        let changes = stack.dhcp();
+        let changes = changes.filter_map(|(port, dhcp)| Some((port, dhcp.change()?)));
+        changes.collect()
+    }
+
+    fn lease(&mut self) -> Option<Lease> {
+        let mut stack = self.borrow_mut();
+        let mut leases = stack.dhcp().filter_map(|(_, dhcp)| dhcp.lease().cloned());
+        leases.next()
     }
 
     fn counts(&self, show: &mut dyn FnMut(&'static str, u64)) {
@@ -101,7 +113,13 @@ impl Below for Host {
     }
 
     /// The kernel has addresses.
-    fn with_dhcp(&mut self, _: &impl Fn(&mut Dhcp)) {}
+    fn changes(&mut self) -> Vec<(usize, Change)> {
+        Vec::new()
+    }
+
+    fn lease(&mut self) -> Option<Lease> {
+        None
+    }
 
     /// The kernel does.
     fn counts(&self, _: &mut dyn FnMut(&'static str, u64)) {}
@@ -125,10 +143,12 @@ impl Below for Host {
     }
 }
 
-/// A stack over `port`.
+/// A stack over these ports, each with what the command line says of it.
+///
+/// # Panics
+/// Without a port.
 pub fn stack(
-    port: Box<dyn Netif>,
-    options: &Options,
+    ports: Vec<(Box<dyn Netif>, &Port)>,
     secret: [u8; 16],
     hash_key: [u8; 16],
 ) -> Stack<Ipv4, Ipv6> {
@@ -137,6 +157,23 @@ pub fn stack(
     let large = Pool::new(vec![0; LARGE_PACKETS * buffer].leak(), buffer);
     // What varies numbers and times on the wire is no secret, and tells nothing of one.
     let varies = unikernel::wall().as_nanos() as u64 ^ now.0;
+    let dhcp: Vec<bool> = ports.iter().map(|(_, options)| options.dhcp).collect();
+    let mut ips = ports.into_iter().zip(0..).map(|((port, options), number)| {
+        ip(port, options, large, varies.wrapping_add(number), now)
+    });
+    let memory = usize::try_from(unikernel::memory_bytes() / QUEUES_PART).unwrap_or(usize::MAX);
+    let tcp = Tcp::new(Config::default(), Secret::new(secret), hash_key, memory);
+    let mut stack = Stack::new(ips.next().expect("a port"), tcp, now);
+    ips.for_each(|ip| stack.ip.add(ip));
+    for (port, _) in dhcp.iter().enumerate().filter(|(_, dhcp)| **dhcp) {
+        let used = stack.use_dhcp(port, varies.wrapping_add(port as u64));
+        used.expect("nobody has a socket yet");
+    }
+    stack
+}
+
+/// IP over one port.
+fn ip(port: Box<dyn Netif>, options: &Port, large: Pool, varies: u64, now: Instant) -> Ip {
     let mut ipv4 = Ipv4::new(large, varies);
     for address in &options.ipv4 {
         ipv4.add_address(*address, Detect::Later, now);
@@ -158,13 +195,5 @@ pub fn stack(
             gateway: Some(gateway),
         });
     }
-    let ip = Ip::new(Ethernet::new(port), ipv4, ipv6);
-    let memory = usize::try_from(unikernel::memory_bytes() / QUEUES_PART).unwrap_or(usize::MAX);
-    let tcp = Tcp::new(Config::default(), Secret::new(secret), hash_key, memory);
-    let mut stack = Stack::new(ip, tcp, now);
-    if options.dhcp {
-        let used = stack.use_dhcp(varies);
-        used.expect("nobody has a socket yet");
-    }
-    stack
+    Ip::new(Ethernet::new(port), ipv4, ipv6)
 }

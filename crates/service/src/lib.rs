@@ -1,5 +1,5 @@
-//! An appliance that speaks TCP/IP: a stack over the port `service`, tasks above it, and the loop
-//! that gives both their turns.
+//! An appliance that speaks TCP/IP: a stack over the port `service` and all other ports that the
+//! manifest has, tasks above it, and the loop that gives both their turns.
 //!
 //! Where `service` is `SOCKETS` in the manifest, sockets of the host's take the place of the stack,
 //! and the appliance does not notice.
@@ -25,7 +25,6 @@ use core::cell::{Cell, RefCell};
 use core::future::Future;
 use core::time::Duration;
 use net::address::Prefix;
-use net::dhcp::Dhcp;
 use net::dns::{Names, Resolver};
 use net::host::{HostNet, Table};
 use net::metrics::{self, Publisher};
@@ -35,7 +34,7 @@ use net::tcp::connection::NEVER;
 use ports::sockets::HostSockets;
 use unikernel::{Inquiry, Instant, Ready, println};
 
-/// Name of the port in the manifest.
+/// Name of the first port, or of the only one, in the manifest.
 const PORT: &str = "service";
 /// Tasks that go on before the port is looked at again.
 const TASKS_PER_TURN: usize = 64;
@@ -64,7 +63,8 @@ pub fn run<F>(name: &str, help: &str, main: impl FnOnce(Service) -> F) -> i32
 where
     F: Future<Output = i32> + 'static,
 {
-    let (options, arguments) = match Options::take(unikernel::arguments()) {
+    let ports = ports();
+    let (options, arguments) = match Options::take(unikernel::arguments(), &ports) {
         Ok(taken) => taken,
         Err(error) => {
             println!("{name}: {error}");
@@ -89,6 +89,7 @@ where
     });
     let start = Start {
         name,
+        ports,
         options,
         arguments,
         key,
@@ -103,9 +104,28 @@ where
     }
 }
 
+/// Names of the ports that the stack gets: all that the appliance has not taken for itself,
+/// [`PORT`] first.
+fn ports() -> Vec<&'static str> {
+    let devices = &unikernel::runtime().devices;
+    let free = devices
+        .ports()
+        .filter(|(_, index)| !devices.is_taken(*index));
+    let mut names: Vec<_> = free.map(|(name, _)| name).collect();
+    match names.iter().position(|name| *name == PORT) {
+        Some(place) => names[..=place].rotate_right(1),
+        // Whoever opens it says what is missing.
+        None if names.is_empty() => names.push(PORT),
+        None => {}
+    }
+    names
+}
+
 /// What an appliance is started with.
 struct Start<'a> {
     name: &'a str,
+    /// Names of its ports.
+    ports: Vec<&'static str>,
     options: Options,
     arguments: Vec<&'static str>,
     /// For what must not be guessed.
@@ -133,48 +153,64 @@ where
     serve(below, net, start, said, main)
 }
 
-/// Over a stack on the port.
+/// Over a stack on the ports.
 fn on_port<F>(secret: [u8; 16], start: Start<'_>, main: impl FnOnce(Service) -> F) -> i32
 where
     F: Future<Output = i32> + 'static,
 {
     let name = start.name;
-    let port = match appliance::port(PORT) {
-        Ok(port) => port,
+    let open = start.ports.iter().map(|port| appliance::port(port));
+    let opened = match open.collect::<Result<Vec<_>, _>>() {
+        Ok(opened) => opened,
         Err(error) => {
             println!("{name}: {error}");
             return abi::exit::FAILURE;
         }
     };
-    let stack = below::stack(port, &start.options, secret, start.key);
+    let opened = opened.into_iter().zip(&start.options.ports).collect();
+    let stack = below::stack(opened, secret, start.key);
     let stack = Rc::new(RefCell::new(stack));
-    let on = |own: &Prefix<_>| format!("{name}: {}/{} on {PORT}", own.address(), own.bits());
-    let said = start.options.ipv4.iter().map(on).collect();
+    let ports = start.ports.iter().zip(&start.options.ports);
+    let said = ports.flat_map(|(port, options)| {
+        let on =
+            move |own: &Prefix<_>| format!("{name}: {}/{} on {port}", own.address(), own.bits());
+        options.ipv4.iter().map(on)
+    });
+    let said = said.collect();
     let net = Net::Stack(net::socket::Net::new(stack.clone()));
     serve(stack, net, start, said, main)
 }
 
 /// Starts the appliance. `said` is printed once it waits for the first time: it listens then.
-fn serve<F>(
-    below: impl Below,
+fn serve<B, F>(
+    below: B,
     net: Net,
     start: Start<'_>,
     said: Vec<String>,
     main: impl FnOnce(Service) -> F,
 ) -> i32
 where
+    B: Below,
     F: Future<Output = i32> + 'static,
 {
-    let Start { name, options, .. } = start;
+    let Start {
+        name,
+        ports,
+        options,
+        ..
+    } = start;
     let (executor, clock) = (Executor::new(), Clock::default());
     let resolver = Resolver::new(net.clone(), clock.clone(), start.key);
     resolver.set(Names::with(&options.dns, None));
     let changed = {
         let resolver = resolver.clone();
-        move |dhcp: &mut Dhcp| {
-            if let Some(change) = dhcp.change() {
-                resolver.set(Names::with(&options.dns, dhcp.lease()));
-                println!("{name}: {change} on {PORT}");
+        move |below: &mut B| {
+            let changes = below.changes();
+            if !changes.is_empty() {
+                resolver.set(Names::with(&options.dns, below.lease().as_ref()));
+            }
+            for (port, change) in changes {
+                println!("{name}: {change} on {}", ports[port]);
             }
         }
     };
@@ -189,11 +225,11 @@ where
 }
 
 /// What is below and tasks have their turns until the appliance ends.
-fn turns(
-    mut below: impl Below,
+fn turns<B: Below>(
+    mut below: B,
     mut executor: Executor,
     clock: &Clock,
-    changed: impl Fn(&mut Dhcp),
+    changed: impl Fn(&mut B),
     said: Vec<String>,
     main: impl Future<Output = i32> + 'static,
 ) -> i32 {
@@ -216,7 +252,7 @@ fn turns(
         let now = unikernel::monotonic();
         clock.set(now);
         let any = below.receive(now, ready);
-        below.with_dhcp(&changed);
+        changed(&mut below);
         let more = executor.run(TASKS_PER_TURN);
         let all_left = below.send();
         if let Some(question) = inquiry.question() {

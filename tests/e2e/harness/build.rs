@@ -17,7 +17,7 @@ pub struct Images {
     /// The image of dns for spt.
     pub dns: PathBuf,
     /// The image of echo for spt. Beside it, iperf3 and http lies the one that has the host's
-    /// sockets: `echo-sockets.spt`.
+    /// sockets: `echo-sockets.spt`; and `echo-ports.spt`, which has two ports.
     pub echo: PathBuf,
     /// The image of iperf3 for spt.
     pub iperf3: PathBuf,
@@ -119,6 +119,7 @@ pub fn all() -> Images {
         &["--manifest=manifest-82599.json", "unikernels/http"],
         &["--manifest=manifest-disk.json", "unikernels/http"],
         &["--manifest=manifest-sockets.json", "unikernels/echo"],
+        &["--manifest=manifest-ports.json", "unikernels/echo"],
         &["--manifest=manifest-sockets.json", "unikernels/iperf3"],
         &["--manifest=manifest-sockets.json", "unikernels/http"],
     ] {

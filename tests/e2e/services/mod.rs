@@ -7,6 +7,7 @@ mod http;
 mod iperf3;
 mod mtu;
 mod parity;
+mod ports;
 mod soak;
 mod sockets;
 pub mod stock;
@@ -40,6 +41,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         iperf3::trials,
         mtu::trials,
         parity::trials,
+        ports::trials,
         soak::trials,
         sockets::trials,
         stock::trials,

@@ -16,12 +16,15 @@ use crate::counts::{Counts, reasons};
 use crate::ethernet::{Ethernet, Mac};
 use crate::ip::Ip;
 use crate::routes::Route;
-use crate::udp::{self, BindError, Udp};
+use crate::udp::{self, BindError, Datagram, Udp};
 use crate::version::{Packet, Standing, Version};
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use ports::Instant;
 use smoltcp::wire::{DHCP_CLIENT_PORT, DHCP_SERVER_PORT};
+
+/// Where the client's link address lies in a message.
+const CHADDR: core::ops::Range<usize> = 28..34;
 
 reasons! {
     /// Why a server's message was dropped.
@@ -79,23 +82,41 @@ impl fmt::Display for Change {
 pub struct Dhcp {
     client: Client,
     socket: udp::Socket,
+    mac: Mac,
     /// What the stack uses.
     applied: Option<Lease>,
     change: Option<Change>,
 }
 
 impl Dhcp {
-    /// A client of a port with this link address. The seed varies times and numbers.
+    /// The socket of all clients of a stack.
     ///
     /// # Errors
-    /// If somebody has a socket at the client's port.
-    pub fn new(mac: Mac, seed: u64, udp: &mut Udp, now: Instant) -> Result<Self, BindError> {
-        Ok(Self {
+    /// If somebody has a socket at the clients' port.
+    pub fn bind(udp: &mut Udp) -> Result<udp::Socket, BindError> {
+        udp.bind(None, DHCP_CLIENT_PORT, 0)
+    }
+
+    /// A client of a port with this link address; `socket` is what [`Self::bind`] gave. The seed
+    /// varies times and numbers.
+    pub fn new(mac: Mac, seed: u64, socket: udp::Socket, now: Instant) -> Self {
+        Self {
             client: Client::new(mac, seed, now),
-            socket: udp.bind(None, DHCP_CLIENT_PORT, 0)?,
+            socket,
+            mac,
             applied: None,
             change: None,
-        })
+        }
+    }
+
+    /// Where its messages come.
+    pub fn socket(&self) -> udp::Socket {
+        self.socket
+    }
+
+    /// Whether a message names our link address (`chaddr`; RFC 2131, 2).
+    pub fn is_meant(&self, datagram: &Datagram) -> bool {
+        datagram.frame.bytes().get(CHADDR) == Some(&self.mac.0)
     }
 
     /// What is ours now.
@@ -119,17 +140,23 @@ impl Dhcp {
         self.client.deadline()
     }
 
-    /// Takes what has come, and does what is due.
-    pub fn turn<V4, V6>(&mut self, ip: &mut Ip<V4, V6>, udp: &mut Udp, now: Instant)
+    /// Takes a message of a server's.
+    pub fn receive<V4, V6>(&mut self, datagram: &Datagram, ip: &mut Ip<V4, V6>, now: Instant)
     where
         V4: Version<Ethernet, Address = Ipv4Addr>,
         V6: Version<Ethernet, Address = Ipv6Addr>,
     {
-        while let Some(datagram) = udp.receive(self.socket) {
-            let port = datagram.from.port();
-            let output = self.client.receive(datagram.frame.bytes(), port, now);
-            self.perform(output, ip, now);
-        }
+        let port = datagram.from.port();
+        let output = self.client.receive(datagram.frame.bytes(), port, now);
+        self.perform(output, ip, now);
+    }
+
+    /// Does what is due.
+    pub fn turn<V4, V6>(&mut self, ip: &mut Ip<V4, V6>, now: Instant)
+    where
+        V4: Version<Ethernet, Address = Ipv4Addr>,
+        V6: Version<Ethernet, Address = Ipv6Addr>,
+    {
         if let Some(address) = self.client.checks() {
             let output = match ip.v4.standing(address) {
                 Standing::Tentative => None,

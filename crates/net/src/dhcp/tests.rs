@@ -381,7 +381,7 @@ impl Host {
         let (port, wire) = testing::port();
         let (large, mut udp) = (testing::large(2), Udp::new());
         let mac = Mac(port.mac());
-        let dhcp = Dhcp::new(mac, 1, &mut udp, at(0)).unwrap();
+        let dhcp = Dhcp::new(mac, 1, Dhcp::bind(&mut udp).unwrap(), at(0));
         let (v4, v6) = (Ipv4::new(large, 1), Ipv6::new(large, 1));
         let ip = Ip::new(Ethernet::new(Box::new(port)), v4, v6);
         Self {
@@ -402,7 +402,10 @@ impl Host {
             }
         }
         self.ip.poll(at(ms));
-        self.dhcp.turn(&mut self.ip, &mut self.udp, at(ms));
+        while let Some(datagram) = self.udp.receive(self.dhcp.socket()) {
+            self.dhcp.receive(&datagram, &mut self.ip, at(ms));
+        }
+        self.dhcp.turn(&mut self.ip, at(ms));
         self.ip.flush();
         let sent = self.wire.sent().into_iter();
         let ours = sent.filter(|frame| frame[12..14] == [8, 0] && frame[36..38] == [0, 67]);

@@ -495,6 +495,12 @@ impl<L: Link, R: Resolve> Version<L> for Ipv4<R> {
         chosen.map(Prefix::address)
     }
 
+    fn reach(&self, destination: Ipv4Addr, _: Instant) -> Option<u8> {
+        self.hop(destination).ok()?;
+        let route = self.routes.find(destination);
+        Some(route.map_or(0, |route| route.network.bits()))
+    }
+
     #[inline]
     fn mtu(&self, link: &L, destination: Ipv4Addr, now: Instant) -> usize {
         let link = link.mtu().min(self.mtu).min(PACKET_MAX);

@@ -73,6 +73,11 @@ impl Discovery {
         self.routers.next_hop(destination, reaches, now)
     }
 
+    /// Bits of the network of this link that `destination` is in; `None` if a router leads there.
+    pub fn on_link(&self, destination: Ipv6Addr, now: Instant) -> Option<u8> {
+        self.routers.on_link(destination, now)
+    }
+
     /// Keeps a packet until its neighbour is found.
     pub fn hold(
         &mut self,

@@ -485,6 +485,16 @@ impl<L: Link> Version<L> for Ipv6 {
         self.discovery.addresses.source(destination, now)
     }
 
+    fn reach(&self, destination: Ipv6Addr, now: Instant) -> Option<u8> {
+        self.hop(destination, now).ok()?;
+        let route = self.routes.find(destination);
+        let told = || self.discovery.on_link(destination, now);
+        route
+            .map(|route| route.network.bits())
+            .or_else(told)
+            .or(Some(0))
+    }
+
     #[inline]
     fn mtu(&self, link: &L, destination: Ipv6Addr, now: Instant) -> usize {
         let link = link.mtu().min(self.discovery.mtu).min(HEADER + PAYLOAD_MAX);

@@ -12,6 +12,9 @@ pub const ROUTERS_MAX: usize = 4;
 /// Prefixes on this link that are known at once.
 pub const ON_LINK_MAX: usize = 8;
 
+/// Bits of the network of link-local addresses (RFC 4291, 2.5.6).
+const LINK_LOCAL_BITS: u8 = 64;
+
 // RFC 4861, 10.
 const SOLICITATIONS: u8 = 3;
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
@@ -95,6 +98,19 @@ impl Routers {
         if is_before(now, until) {
             let _ = self.on_link.try_push(OnLink { prefix, until });
         }
+    }
+
+    /// Bits of the longest prefix of this link that `destination` is in; `None` if it is in none.
+    pub fn on_link(&self, destination: Ipv6Addr, now: Instant) -> Option<u8> {
+        let known = self.on_link.iter();
+        let known = known.filter(|known| is_before(now, known.until));
+        let holds = known.filter(|known| known.prefix.contains(destination));
+        let longest = holds.map(|known| known.prefix.bits()).max();
+        longest.or_else(|| {
+            destination
+                .is_unicast_link_local()
+                .then_some(LINK_LOCAL_BITS)
+        })
     }
 
     /// Whom packets to `destination` go to. Of several routers, one goes first that `reaches` says

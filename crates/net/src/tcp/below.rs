@@ -16,8 +16,9 @@ pub trait Below {
     /// Our address towards `remote`; `None` if no route leads there.
     fn source(&self, remote: IpAddr) -> Option<IpAddr>;
 
-    /// How large segments to `remote` may be, TCP's header included.
-    fn limits(&self, remote: IpAddr) -> Limits;
+    /// How large segments between these addresses may be, ours and the peer's, TCP's header
+    /// included.
+    fn limits(&self, local: IpAddr, remote: IpAddr) -> Limits;
 
     /// Sends a segment of at most `size` bytes, which `fill` writes.
     ///

@@ -204,7 +204,7 @@ impl Tcp {
         now: Instant,
     ) -> Result<SocketId, Unusable> {
         let source = below.source(remote.ip()).ok_or(Unusable::NoRoute)?;
-        let mss = mss(below.limits(remote.ip()));
+        let mss = mss(below.limits(source, remote.ip()));
         let any = Ends::new(SocketAddr::new(source, 0), remote);
         for _ in 0..=u16::MAX - super::identity::EPHEMERAL_FIRST {
             let port = self.secret.port(&any, self.opened);
@@ -599,7 +599,8 @@ impl Tcp {
         let Some(socket) = &mut self.places[place as usize].socket else {
             return Ok(false);
         };
-        let limits = below.limits(socket.ends.remote().ip());
+        let (local, remote) = (socket.ends.local().ip(), socket.ends.remote().ip());
+        let limits = below.limits(local, remote);
         for _ in 0..TURN {
             let Some(mut segment) = socket.connection.next(limits, now) else {
                 return Ok(false);

@@ -170,7 +170,7 @@ impl Tcp {
             self.sums.dropped.add(Dropped::NoAck);
             return None;
         }
-        let mss = mss(below.limits(ends.remote().ip()));
+        let mss = mss(below.limits(ends.local().ip(), ends.remote().ip()));
         if let Some(agreed) = half_open::returned(&self.secret, ends, segment, mss, now) {
             return self.open(ends, &agreed, None, now);
         }
@@ -221,7 +221,7 @@ impl Tcp {
         least: Option<Seq>,
         now: Instant,
     ) {
-        let mss = mss(below.limits(ends.remote().ip()));
+        let mss = mss(below.limits(ends.local().ip(), ends.remote().ip()));
         let Some(Some(listener)) = self.listeners.get_mut(listener) else {
             return;
         };

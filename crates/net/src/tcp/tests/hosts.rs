@@ -36,7 +36,7 @@ impl Below for Wire {
         (remote.is_ipv4() == self.ours.is_ipv4()).then_some(self.ours)
     }
 
-    fn limits(&self, _: IpAddr) -> Limits {
+    fn limits(&self, _: IpAddr, _: IpAddr) -> Limits {
         Limits {
             segment: 1480,
             largest: 65_000,
