@@ -25,6 +25,16 @@ pub const FRAME_BYTES_MAX: usize = 65_535 + 14 + 4;
 #[derive(Clone, Copy)]
 pub struct Pool(&'static Shared);
 
+/// Whether they are the same buffers.
+impl PartialEq for Pool {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        core::ptr::eq(self.0, other.0)
+    }
+}
+
+impl Eq for Pool {}
+
 struct Shared {
     /// The buffer that was given back last; each knows the one before it.
     free: Cell<Link>,
@@ -40,6 +50,8 @@ type Link = Option<ManuallyDrop<Lease<Slot>>>;
 /// A buffer and what is known of the packet in it. It lies in memory that no device can reach.
 struct Slot {
     buffer: DmaBuf,
+    /// Its place in the pool's memory.
+    index: u32,
     start: usize,
     len: usize,
     /// Whether `offload` says anything: a frame without is made faster.
@@ -92,8 +104,9 @@ impl Pool {
             frame_bytes_max: buffer_size - HEADROOM,
             count: buffers.len(),
         }));
-        let slots = buffers.into_iter().map(|buffer| Slot {
+        let slots = (0..).zip(buffers).map(|(index, buffer)| Slot {
             buffer,
+            index,
             start: 0,
             len: 0,
             has_offload: false,
@@ -192,6 +205,18 @@ impl Frame {
         Pool(self.0.home)
     }
 
+    /// Which of its pool's buffers it has: the first one of the memory has 0.
+    #[inline]
+    pub fn index(&self) -> u32 {
+        self.0.index
+    }
+
+    /// Bytes of its buffer in front of the packet.
+    #[inline]
+    pub fn headroom(&self) -> usize {
+        self.0.start
+    }
+
     /// Length of the packet in bytes.
     #[inline]
     pub fn len(&self) -> usize {
@@ -246,6 +271,23 @@ impl Frame {
         Some(&mut slot.buffer.bytes_mut()[start..start + count])
     }
 
+    /// Bytes of its buffer behind the packet.
+    #[inline]
+    pub fn tailroom(&self) -> usize {
+        self.0.buffer.len() - self.0.start - self.0.len
+    }
+
+    /// Makes `count` bytes behind the packet a part of it, and returns them to be filled; `None` if
+    /// its buffer has less.
+    #[inline]
+    pub fn push_back(&mut self, count: usize) -> Option<&mut [u8]> {
+        let slot = &mut *self.0;
+        let end = slot.start + slot.len;
+        let place = slot.buffer.bytes_mut()[end..].get_mut(..count)?;
+        slot.len += count;
+        Some(place)
+    }
+
     /// Takes the first `count` bytes off the packet, making them headroom; `false`, and nothing
     /// done, if it is shorter.
     #[inline]
@@ -296,6 +338,22 @@ mod tests {
         assert_eq!(pool.alloc(9).unwrap().bytes().as_ptr(), address);
         drop(second);
         assert_eq!((pool.free(), pool.count()), (2, 2));
+        assert!(pool == pool.alloc(9).unwrap().pool() && pool != self::pool(2, 256));
+    }
+
+    /// What was written stays, and another pool over the same memory finds it by number.
+    #[test]
+    fn buffers_have_numbers() {
+        let pool = pool(3, 256);
+        let mut frames = [0; 3].map(|_| pool.alloc(9).unwrap());
+        assert_eq!(frames.each_ref().map(Frame::index), [0, 1, 2]);
+        frames[1].bytes_mut().fill(7);
+        assert!(frames[1].pop_front(4));
+        assert_eq!(frames[1].headroom(), HEADROOM + 4);
+        drop(frames);
+        let again = [0; 3].map(|_| pool.alloc(9).unwrap());
+        let second = again.iter().find(|frame| frame.index() == 1).unwrap();
+        assert_eq!(second.bytes(), [7; 9]);
     }
 
     #[test]
@@ -311,5 +369,9 @@ mod tests {
         frame.truncate(9);
         frame.truncate(1);
         assert_eq!(frame.bytes(), b"b");
+        let room = frame.tailroom();
+        assert!(frame.push_back(room + 1).is_none());
+        frame.push_back(2).unwrap().copy_from_slice(b"yz");
+        assert_eq!((frame.bytes(), frame.tailroom()), (&b"byz"[..], room - 2));
     }
 }

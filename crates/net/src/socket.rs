@@ -280,6 +280,28 @@ impl Net {
     fn with<T>(&self, work: impl FnOnce(&mut Tcp) -> T) -> T {
         work(self.0.borrow_mut().tcp())
     }
+
+    /// The next connection of the image before this one, which goes on
+    /// ([`Tcp::with_vault`](crate::tcp::host::Tcp::with_vault)); `None` when there are no more. An
+    /// image with a vault asks for all of them when it starts: it knows by [`Stream::local`] and
+    /// [`Stream::peer`] what each is for, and drops those that it does not want.
+    pub fn taken_up(&self) -> Option<TcpStream> {
+        let id = self.with(Tcp::taken_up)?;
+        Some(self.stream(id))
+    }
+
+    /// The connection of this socket.
+    fn stream(&self, id: SocketId) -> TcpStream {
+        let peer = self.with(|tcp| {
+            let socket = tcp.socket(id);
+            socket.map(|socket| socket.ends().remote())
+        });
+        TcpStream(Rc::new(Open {
+            id,
+            net: self.clone(),
+            peer: peer.unwrap_or(SocketAddr::from(([0; 4], 0))),
+        }))
+    }
 }
 
 impl Sockets for Net {
@@ -330,15 +352,7 @@ impl Listener for TcpListener {
 
     async fn accept(&mut self) -> Result<TcpStream, Error> {
         let id = poll_fn(|context| self.net.with(|tcp| tcp.poll_accept(self.id, context))).await;
-        let peer = self.net.with(|tcp| {
-            let socket = tcp.socket(id);
-            socket.map(|socket| socket.ends().remote())
-        });
-        Ok(TcpStream(Rc::new(Open {
-            id,
-            net: self.net.clone(),
-            peer: peer.unwrap_or(SocketAddr::from(([0; 4], 0))),
-        })))
+        Ok(self.net.stream(id))
     }
 }
 

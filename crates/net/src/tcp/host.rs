@@ -13,6 +13,7 @@ use super::segment::{Malformed, Segment};
 use super::seq::Seq;
 use super::socket::{Error, Socket};
 use super::time_wait::TimeWaits;
+use super::vault::Vault;
 use crate::layer::Unsent;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -54,8 +55,8 @@ pub struct Tcp {
     pub(super) config: Config,
     pub(super) secret: Secret,
     pub(super) hasher: Keyed,
-    places: Vec<Place>,
-    free: Vec<u32>,
+    pub(super) places: Vec<Place>,
+    pub(super) free: Vec<u32>,
     by_ends: HashTable<u32>,
     /// Whose the last segment was: segments come in trains.
     recent: u32,
@@ -76,6 +77,10 @@ pub struct Tcp {
     /// Answers to segments without a connection: since when, and how many.
     answers: (Instant, u32),
     pub(super) sums: Sums,
+    /// Where connections and their bytes outlive the image. A connection has the same place there.
+    pub(super) vault: Option<Vault>,
+    /// Those that were taken up, until somebody asks for them.
+    pub(super) taken_up: VecDeque<SocketId>,
 }
 
 /// A hash whose key nobody knows, so that no peer can fill one place of a table.
@@ -92,9 +97,10 @@ impl BuildHasher for Keyed {
 
 /// It grows with the largest number of connections that there ever were; what it holds of one does
 /// so while there is one.
-struct Place {
+#[derive(Default)]
+pub(super) struct Place {
     generation: u32,
-    socket: Option<Box<Socket>>,
+    pub(super) socket: Option<Box<Socket>>,
 }
 
 #[cfg(test)]
@@ -121,6 +127,8 @@ pub enum Unusable {
     NoRoute,
     /// All ports towards that address are in use.
     NoPort,
+    /// There are as many connections as the image's vault has places for.
+    NoPlace,
 }
 
 impl core::fmt::Display for Unusable {
@@ -129,6 +137,7 @@ impl core::fmt::Display for Unusable {
             Self::InUse => "the port is in use",
             Self::NoRoute => "no route to the host",
             Self::NoPort => "no port is free",
+            Self::NoPlace => "too many connections",
         })
     }
 }
@@ -158,6 +167,8 @@ impl Tcp {
             opened: 0,
             answers: (Instant::PAST, 0),
             sums: Sums::default(),
+            vault: None,
+            taken_up: VecDeque::new(),
         }
     }
 
@@ -196,13 +207,16 @@ impl Tcp {
     /// Opens a connection to `remote`.
     ///
     /// # Errors
-    /// If no route leads there, or no port is free.
+    /// If no route leads there, or no port or no place is free.
     pub fn connect(
         &mut self,
         below: &impl Below,
         remote: SocketAddr,
         now: Instant,
     ) -> Result<SocketId, Unusable> {
+        if self.is_full() {
+            return Err(Unusable::NoPlace);
+        }
         let source = below.source(remote.ip()).ok_or(Unusable::NoRoute)?;
         let mss = mss(below.limits(source, remote.ip()));
         let any = Ends::new(SocketAddr::new(source, 0), remote);
@@ -224,7 +238,7 @@ impl Tcp {
         self.listener(local).is_some()
     }
 
-    fn place_of(&self, ends: &Ends) -> Option<u32> {
+    pub(super) fn place_of(&self, ends: &Ends) -> Option<u32> {
         let same = |place: &u32| {
             let place = self.places.get(*place as usize);
             let socket = place.and_then(|place| place.socket.as_ref());
@@ -236,21 +250,30 @@ impl Tcp {
         self.by_ends.find(self.hasher.hash_one(ends), same).copied()
     }
 
+    /// Whether there is no place for one more connection.
+    pub(super) fn is_full(&self) -> bool {
+        let places = |vault: Vault| self.places.len() >= vault.connections();
+        self.free.is_empty() && self.vault.is_some_and(places)
+    }
+
+    /// Finds a place for a connection; there is one.
     pub(super) fn insert(&mut self, ends: Ends, connection: Connection) -> SocketId {
-        let socket = Some(Box::new(Socket::new(ends, connection)));
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.places[place as usize].socket = socket;
-                place
-            }
-            None => {
-                self.places.push(Place {
-                    generation: 0,
-                    socket,
-                });
-                (self.places.len() - 1) as u32
-            }
-        };
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place::default());
+            (self.places.len() - 1) as u32
+        });
+        let berth = self.vault.map(|vault| vault.berth(place));
+        self.occupy(place, Socket::new(ends, connection, berth))
+    }
+
+    /// Puts a socket into a place that nobody has.
+    pub(super) fn occupy(&mut self, place: u32, socket: Socket) -> SocketId {
+        let ends = socket.ends;
+        self.budget.change(Used::default(), socket.used());
+        self.sums.states.add(socket.counted);
+        let slot = &mut self.places[place as usize];
+        slot.socket = Some(Box::new(socket));
+        let generation = slot.generation;
         let (places, hasher) = (&self.places, &self.hasher);
         let hash = |place: &u32| match &places[*place as usize].socket {
             Some(socket) => hasher.hash_one(socket.ends),
@@ -258,18 +281,15 @@ impl Tcp {
         };
         self.by_ends
             .insert_unique(hasher.hash_one(ends), place, hash);
-        self.sums.states.add(State::SynSent);
         self.stand_in_line(place);
-        SocketId {
-            place,
-            generation: self.places[place as usize].generation,
-        }
+        SocketId { place, generation }
     }
 
     fn remove(&mut self, place: u32) {
         let slot = &mut self.places[place as usize];
         if let Some(socket) = slot.socket.take() {
             slot.generation = slot.generation.wrapping_add(1);
+            socket.retract();
             self.sums.states.take(socket.counted);
             self.budget.change(socket.used(), Used::default());
             self.timers.remove(&(socket.armed, place));
@@ -294,6 +314,7 @@ impl Tcp {
         let socket = self.socket_mut(id)?;
         let before = socket.used();
         let result = work(socket);
+        socket.publish();
         let after = socket.used();
         self.budget.change(before, after);
         self.stand_in_line(id.place);
@@ -318,7 +339,7 @@ impl Tcp {
         let Some(socket) = self.socket_mut(id) else {
             return Poll::Ready(Err(Error::Closed));
         };
-        let (before, free) = (socket.used(), budget.free());
+        let (before, free) = (socket.used(), socket.free(budget.free()));
         let room = socket.poll_room(free, budget.share(before), context);
         let after = socket.used();
         if room.is_pending() && free == 0 && !core::mem::replace(&mut socket.starves, true) {
@@ -330,7 +351,8 @@ impl Tcp {
 
     /// Wakes those who wait for memory, once there is some.
     fn feed(&mut self) {
-        if self.budget.free() > 0 {
+        let room = self.vault.is_none_or(|vault| vault.room() > 0);
+        if self.budget.free() > 0 && room {
             for id in core::mem::take(&mut self.starving) {
                 if let Some(socket) = self.socket_mut(id) {
                     socket.feed();
@@ -349,12 +371,12 @@ impl Tcp {
     ) -> Poll<Result<usize, Error>> {
         let room = core::task::ready!(self.poll_room(id, context))?;
         let count = bytes.len().min(room);
-        self.with(id, |socket| socket.write(&bytes[..count]));
-        Poll::Ready(Ok(count))
+        let written = self.with(id, |socket| socket.write(&bytes[..count]));
+        Poll::Ready(Ok(written.unwrap_or(0)))
     }
 
     /// Queues what there is room for of `bytes`, which are not empty, and takes it off them.
-    /// Nothing is copied but into a frame.
+    /// Nothing is copied but into a frame; into the vault, if there is one.
     pub fn poll_give(
         &mut self,
         id: SocketId,
@@ -363,9 +385,8 @@ impl Tcp {
     ) -> Poll<Result<usize, Error>> {
         let room = core::task::ready!(self.poll_room(id, context))?;
         let count = bytes.len().min(room);
-        let piece = bytes.split_to(count);
-        self.with(id, |socket| socket.give(piece));
-        Poll::Ready(Ok(count))
+        let given = self.with(id, |socket| socket.give(bytes, count));
+        Poll::Ready(Ok(given.unwrap_or(0)))
     }
 
     /// Reads what is there into `place`, which is not empty; how many bytes, 0 at the end.
@@ -502,10 +523,14 @@ impl Tcp {
         header: usize,
         now: Instant,
     ) -> bool {
-        let full = !self.budget.takes(segment.len as usize);
+        let mut full = !self.budget.takes(segment.len as usize);
         let Some(socket) = &mut self.places[place as usize].socket else {
             return false;
         };
+        if let Some(vault) = self.vault {
+            let behind = socket.connection.expected.is_before(segment.seq);
+            full |= !vault.takes(&frame, segment.len as usize, behind);
+        }
         let acknowledged = socket.connection.una;
         if full && segment.len > 0 {
             // The peer sends it again, more slowly. Its acknowledgement is heard all the same.
@@ -616,6 +641,7 @@ impl Tcp {
                 }
             };
             let again = socket.connection.has_sent(segment.seq);
+            socket.publish_leaving(&segment);
             // Whatever else stops it, the timer repeats it.
             let left = below::send(below, &socket.ends, &segment, full, payload);
             if left == Err(Unsent::NoBuffer) {
@@ -636,6 +662,7 @@ impl Tcp {
             return;
         };
         socket.caught_up();
+        socket.publish();
         self.sums.states.take(socket.counted);
         socket.counted = socket.connection.state();
         self.sums.states.add(socket.counted);

@@ -7,10 +7,10 @@ use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use ports::Instant;
 use siphasher::sip::SipHasher13;
-use zerocopy::{Immutable, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Both ends of a connection. IPv4 addresses are mapped into IPv6 (RFC 4291, 2.5.5.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Ends {
     local: [u8; 16],

@@ -274,6 +274,10 @@ impl Tcp {
             self.sums.dropped.add(Dropped::Backlog);
             return None;
         }
+        if self.is_full() {
+            self.sums.dropped.add(Dropped::Memory);
+            return None;
+        }
         if kept.is_some() {
             self.forget_half_open(ends);
         }

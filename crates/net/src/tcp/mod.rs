@@ -9,7 +9,7 @@
 //! | [`host`], [`socket`] | all connections of an image, who listens, and who waits |
 //! | [`counted`] | what is counted |
 //! | [`queues`], `budget` | bytes to be sent, bytes that have arrived, and their memory |
-//! | [`saved`] | a connection as bytes that outlive the image |
+//! | [`saved`], [`vault`] | what outlives the image: a connection as bytes, and memory with all |
 //! | [`time_wait`] | connections that are done: RFC 6191 |
 //! | [`report`] | what monitoring and tests are told of a connection |
 //! | [`below`] | a segment on its way to the layer below |
@@ -41,6 +41,7 @@ pub mod socket;
 #[cfg(test)]
 mod tests;
 pub mod time_wait;
+pub mod vault;
 
 pub use connection::{Config, Connection, Failure, Limits, Opening, State};
 pub use segment::Segment;

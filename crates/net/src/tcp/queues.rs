@@ -2,6 +2,7 @@
 //! have arrived until they are read.
 
 use super::seq::Seq;
+use super::vault::{Berth, Stream};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::{Buf, Bytes};
@@ -33,6 +34,8 @@ enum Piece {
     Copied(Vec<u8>),
     /// Given by its owner.
     Given(Bytes),
+    /// Copied into a buffer of the vault; grows until it is full.
+    Kept(Frame),
 }
 
 impl Piece {
@@ -40,6 +43,7 @@ impl Piece {
         match self {
             Self::Copied(bytes) => bytes,
             Self::Given(bytes) => bytes,
+            Self::Kept(frame) => frame.bytes(),
         }
     }
 }
@@ -84,6 +88,56 @@ impl SendQueue {
         }
     }
 
+    /// Copies `bytes` to the end, into buffers of a vault; the first of them has the number `at`.
+    /// How many found room: as many as [`Self::room`] says, at least.
+    pub(super) fn keep(&mut self, berth: Berth, at: Seq, bytes: &[u8]) -> usize {
+        let mut rest = bytes;
+        if let Some(Piece::Kept(last)) = self.pieces.back_mut() {
+            rest = &rest[berth.append(last, rest)..];
+        }
+        while !rest.is_empty()
+            && let Some(mut frame) = berth.alloc()
+        {
+            frame.truncate(rest.len());
+            let (now, later) = rest.split_at(frame.len());
+            frame.bytes_mut().copy_from_slice(now);
+            // At most 4 GiB.
+            let done = (bytes.len() - rest.len()) as u32;
+            berth.note(Stream::Send, at + done, &frame);
+            self.pieces.push_back(Piece::Kept(frame));
+            rest = later;
+        }
+        let kept = bytes.len() - rest.len();
+        self.len += kept;
+        kept
+    }
+
+    /// Bytes for which there is room in a vault.
+    pub(super) fn room(&self, berth: Berth) -> usize {
+        let last = match self.pieces.back() {
+            Some(Piece::Kept(frame)) => frame.tailroom(),
+            _ => 0,
+        };
+        last + berth.vault().room()
+    }
+
+    /// Takes up what was kept.
+    pub(super) fn take_up(frames: Vec<Frame>) -> Self {
+        Self {
+            done: 0,
+            len: frames.iter().map(Frame::len).sum(),
+            pieces: frames.into_iter().map(Piece::Kept).collect(),
+        }
+    }
+
+    /// The frames of a vault that it holds.
+    pub(super) fn kept(&self) -> impl Iterator<Item = &Frame> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Kept(frame) => Some(frame),
+            Piece::Copied(_) | Piece::Given(_) => None,
+        })
+    }
+
     /// Fills `place` with what is queued from `offset` bytes on; `false` if that is less.
     pub fn copy(&self, offset: usize, place: &mut [u8]) -> bool {
         let mut skip = offset + self.done;
@@ -105,8 +159,8 @@ impl SendQueue {
         filled == place.len()
     }
 
-    /// The first `count` bytes were acknowledged.
-    pub fn acknowledged(&mut self, count: usize) {
+    /// The first `count` bytes were acknowledged. In a vault, that was published.
+    pub(super) fn acknowledged(&mut self, count: usize, berth: Option<Berth>) {
         let count = count.min(self.len);
         self.len -= count;
         self.done += count;
@@ -114,6 +168,9 @@ impl SendQueue {
             && first.bytes().len() <= self.done
         {
             self.done -= first.bytes().len();
+            if let (Piece::Kept(frame), Some(berth)) = (first, berth) {
+                berth.forget(frame);
+            }
             self.pieces.pop_front();
         }
         if self.pieces.is_empty() {
@@ -142,8 +199,7 @@ impl Payload {
             return true;
         };
         let pool = frame.pool();
-        self.len() * FILLED_PART >= pool.frame_bytes_max()
-            && pool.free() * FREE_PART >= pool.count()
+        self.fills(pool.frame_bytes_max()) && pool.free() * FREE_PART >= pool.count()
     }
 
     /// Cuts it to its first `len` bytes.
@@ -152,6 +208,28 @@ impl Payload {
             Arrived::Frame(frame) => frame.truncate(len),
             Arrived::Copied(bytes) => bytes.truncate(len),
         }
+    }
+
+    /// Whether it is worth a buffer of this size.
+    fn fills(&self, buffer: usize) -> bool {
+        self.len() * FILLED_PART >= buffer
+    }
+
+    /// The frame in which it lies, if it does.
+    pub(super) fn frame(&self) -> Option<&Frame> {
+        match &self.0 {
+            Arrived::Frame(frame) => Some(frame),
+            Arrived::Copied(_) => None,
+        }
+    }
+
+    /// As many of its first bytes as fit into a buffer of a vault; `None` if there is none.
+    fn copied(&self, berth: Berth) -> Option<Frame> {
+        let mut frame = berth.alloc()?;
+        frame.truncate(self.len());
+        let len = frame.len();
+        frame.bytes_mut().copy_from_slice(&self[..len]);
+        Some(frame)
     }
 }
 
@@ -206,8 +284,15 @@ pub struct ReceiveQueue {
 
 impl ReceiveQueue {
     /// Keeps `len` bytes of `frame` from `skip` on, of which the first has number `at`: those that
-    /// are not there.
-    pub fn insert(&mut self, at: Seq, frame: Frame, skip: usize, len: u32) {
+    /// are not there. With a vault, which takes them, they are kept there.
+    pub(super) fn insert(
+        &mut self,
+        at: Seq,
+        frame: Frame,
+        skip: usize,
+        len: u32,
+        berth: Option<Berth>,
+    ) {
         let mut piece = Payload::from(frame);
         piece.advance(skip);
         piece.truncate(len as usize);
@@ -240,9 +325,16 @@ impl ReceiveQueue {
             }
             if let Some((_, covered)) = self.pieces.remove(index) {
                 self.bytes -= covered.len();
+                if let (Some(berth), Some(frame)) = (berth, covered.frame()) {
+                    berth.forget(frame);
+                }
             }
         }
         if piece.is_empty() {
+            return;
+        }
+        if let Some(berth) = berth {
+            self.keep(berth, index, at, piece);
             return;
         }
         if !piece.may_stay() {
@@ -253,6 +345,62 @@ impl ReceiveQueue {
             true => self.pieces.push_back((at, piece)),
             false => self.pieces.insert(index, (at, piece)),
         }
+    }
+
+    /// Puts a piece at `index`, in buffers of a vault.
+    fn keep(&mut self, berth: Berth, mut index: usize, mut at: Seq, mut piece: Payload) {
+        self.bytes += piece.len();
+        let small = !piece.fills(berth.buffer());
+        let may_stay = !small && piece.frame().is_some_and(|frame| berth.has(frame));
+        if small
+            && let Some((start, Payload(Arrived::Frame(last)))) =
+                index.checked_sub(1).map(|last| &mut self.pieces[last])
+            && *start + last.len() as u32 == at
+        {
+            let count = berth.append(last, &piece);
+            piece.advance(count);
+            at = at + count as u32;
+        }
+        while !piece.is_empty() {
+            // There is room, as was asked before; what finds none all the same is lost with the
+            // image.
+            let copied = match may_stay {
+                true => None,
+                false => piece.copied(berth),
+            };
+            let now = match copied {
+                Some(frame) => {
+                    piece.advance(frame.len());
+                    frame.into()
+                }
+                None => core::mem::replace(&mut piece, Bytes::new().into()),
+            };
+            if let Some(frame) = now.frame().filter(|frame| berth.has(frame)) {
+                berth.note(Stream::Receive, at, frame);
+            }
+            let len = now.len() as u32;
+            self.pieces.insert(index, (at, now));
+            index += 1;
+            at = at + len;
+        }
+    }
+
+    /// Takes up what was kept: frames with bytes that follow each other, of which the first has the
+    /// number `at`.
+    pub(super) fn take_up(mut at: Seq, frames: Vec<Frame>) -> Self {
+        let mut queue = Self::default();
+        for frame in frames {
+            let len = frame.len();
+            queue.bytes += len;
+            queue.pieces.push_back((at, frame.into()));
+            at = at + len as u32;
+        }
+        queue
+    }
+
+    /// The frames that it holds.
+    pub(super) fn kept(&self) -> impl Iterator<Item = &Frame> {
+        self.pieces.iter().filter_map(|(_, piece)| piece.frame())
     }
 
     /// Bytes that are kept.
@@ -272,8 +420,9 @@ impl ReceiveQueue {
         Some(first)
     }
 
-    /// Copies the first bytes, at most `most`, into `place`; how many.
-    pub fn read(&mut self, most: usize, place: &mut [u8]) -> usize {
+    /// Copies the first bytes, at most `most`, into `place`; how many. Pieces that were read whole
+    /// are given to `done`.
+    pub fn read(&mut self, most: usize, place: &mut [u8], mut done: impl FnMut(Payload)) -> usize {
         let wanted = place.len().min(most);
         let mut filled = 0;
         while filled < wanted
@@ -284,8 +433,10 @@ impl ReceiveQueue {
             filled += count;
             first.advance(count);
             *at = *at + count as u32;
-            if first.is_empty() {
-                self.pieces.pop_front();
+            if first.is_empty()
+                && let Some((_, piece)) = self.pieces.pop_front()
+            {
+                done(piece);
             }
         }
         self.bytes -= filled;
@@ -307,7 +458,7 @@ impl SendQueue {
     pub fn allocated(&self) -> usize {
         let pieces = self.pieces.iter().map(|piece| match piece {
             Piece::Copied(bytes) => bytes.capacity(),
-            Piece::Given(_) => 0,
+            Piece::Given(_) | Piece::Kept(_) => 0,
         });
         self.pieces.capacity() * size_of::<Piece>() + pieces.sum::<usize>()
     }
@@ -358,7 +509,7 @@ mod tests {
                         if step == 0 { queue.write(&bytes) } else { queue.give(bytes.into()) }
                     }
                     _ => {
-                        queue.acknowledged(a);
+                        queue.acknowledged(a, None);
                         all.drain(..a.min(all.len()));
                     }
                 }
@@ -385,7 +536,7 @@ mod tests {
             let mut there = vec![false; 42_000];
             for (start, len) in pieces {
                 let bytes: Vec<u8> = (start..start + len).map(byte).collect();
-                queue.insert(Seq(base) + start, frame(pool, &bytes), 0, len);
+                queue.insert(Seq(base) + start, frame(pool, &bytes), 0, len, None);
                 there[start as usize..(start + len) as usize].fill(true);
             }
             prop_assert!((pool.free() + 1) * FREE_PART >= pool.count());
@@ -393,7 +544,7 @@ mod tests {
             let mut read = 0;
             while read < whole {
                 let mut place = vec![0; most];
-                let mut got = queue.read(whole - read, &mut place);
+                let mut got = queue.read(whole - read, &mut place, drop);
                 if got == 0 {
                     place = queue.take(whole - read).unwrap().to_vec();
                     got = place.len();
@@ -412,9 +563,9 @@ mod tests {
     fn large_payloads_stay_in_their_frames_and_small_ones_free_them() {
         let pool = pool();
         let mut queue = ReceiveQueue::default();
-        queue.insert(Seq(0), frame(pool, &[1; 100]), 50, 50);
+        queue.insert(Seq(0), frame(pool, &[1; 100]), 50, 50, None);
         assert_eq!(pool.free(), 20);
-        queue.insert(Seq(50), frame(pool, &[2; 20_000]), 40, 19_960);
+        queue.insert(Seq(50), frame(pool, &[2; 20_000]), 40, 19_960, None);
         assert_eq!(pool.free(), 19);
         assert_eq!(queue.take(50).unwrap()[..], [1; 50]);
         let large = queue.take(20_000).unwrap();
@@ -422,7 +573,8 @@ mod tests {
         drop(large);
         assert_eq!(pool.free(), 20);
         for count in 0..19 {
-            queue.insert(Seq(count * 10_000), frame(pool, &[3; 10_000]), 0, 10_000);
+            let frame = frame(pool, &[3; 10_000]);
+            queue.insert(Seq(count * 10_000), frame, 0, 10_000, None);
         }
         let least = pool.count().div_ceil(FREE_PART);
         assert!(

@@ -1,21 +1,21 @@
 //! A connection as bytes that outlive the image.
 //!
-//! An image that wants its connections to survive it keeps one [`Saved`] for each in memory that
-//! does, and writes it before the frames of a turn leave: a peer never knows more than what is
-//! saved. It keeps the bytes of both queues there as well. What lies behind holes is not saved;
-//! none of it was acknowledged, so the peer still has it (RFC 2018, 8). Nor is what is known of the
-//! path: the next image learns it anew.
+//! It is what a [vault](super::vault) holds of a connection, besides its bytes. What lies behind
+//! holes is not saved; none of it was acknowledged, so the peer still has it (RFC 2018, 8). Nor is
+//! what is known of the path: the next image learns it anew.
 
 use super::congestion::Congestion;
-use super::connection::{Config, Connection, LEAST_MSS, Opening, Stamps, State, TIME_WAIT, Timers};
-use super::segment::SCALE_MAX;
+use super::connection::{
+    Config, Connection, Failure, LEAST_MSS, Opening, Stamps, State, TIME_WAIT, Timers,
+};
+use super::segment::{SCALE_MAX, Segment};
 use super::sent::Sent;
 use super::seq::Seq;
 use ports::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The version of [`Saved`]. It goes up with each change of what it holds.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Largest distance between numbers of one direction: the largest window (RFC 7323, 2.3).
 const WINDOW_MAX: u32 = 1 << 30;
@@ -42,8 +42,8 @@ pub struct Saved {
     state: u8,
     peer_scale: u8,
     scale: u8,
-    /// Zero.
-    reserved: u8,
+    /// Zero, or one more than a failure's place in [`FAILURES`].
+    failure: u8,
     our_mss: u16,
     peer_mss: u16,
     iss: u32,
@@ -76,6 +76,23 @@ const STATES: [State; 8] = [
     State::Closed,
 ];
 
+/// Why a connection ended before its time, in the order of their numbers.
+const FAILURES: [Failure; 4] = [
+    Failure::Refused,
+    Failure::Reset,
+    Failure::TimedOut,
+    Failure::Aborted,
+];
+
+/// A piece of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Number of its first byte.
+    pub first: Seq,
+    /// Bytes.
+    pub len: u32,
+}
+
 /// Why bytes are no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
@@ -105,6 +122,7 @@ impl Connection {
             recent_at: 0,
             last_ack: Seq(0),
         });
+        let failure = FAILURES.iter().position(|why| Some(*why) == self.failure);
         Some(Saved {
             version: VERSION,
             flags,
@@ -112,7 +130,8 @@ impl Connection {
             state: state as u8,
             peer_scale: self.peer_scale,
             scale: self.scale,
-            reserved: 0,
+            // At most 4.
+            failure: failure.map_or(0, |place| place as u8 + 1),
             our_mss: self.our_mss,
             peer_mss: self.peer_mss,
             iss: self.iss.0,
@@ -132,6 +151,28 @@ impl Connection {
             stamp_recent: stamps.recent,
             last_ack: stamps.last_ack.0,
         })
+    }
+
+    /// The same once `segment`, which [`Self::next`] has given, will have left.
+    pub fn save_leaving(&self, segment: &Segment) -> Option<Saved> {
+        let mut saved = self.save()?;
+        if segment.flags.rst {
+            return Some(saved);
+        }
+        saved.offered = self.offered.max(self.offer()).0;
+        saved.last_ack = match self.stamps {
+            Some(_) => self.expected.0,
+            None => 0,
+        };
+        saved.next = self.next.max(segment.end()).0;
+        let state = match self.state {
+            State::Established if segment.flags.fin => State::FinWait1,
+            State::CloseWait if segment.flags.fin => State::LastAck,
+            state => state,
+        };
+        let place = STATES.iter().position(|saved| *saved == state)?;
+        saved.state = place as u8;
+        Some(saved)
     }
 
     /// Takes a connection up again at `now`, by a clock that has gone on. All that was on its way
@@ -154,6 +195,7 @@ impl Connection {
         );
         let has = |flag| saved.flags & flag != 0;
         connection.state = state;
+        connection.failure = saved.failure();
         connection.finishing = has(flag::FINISHING);
         connection.deaf = has(flag::DEAF);
         connection.sack = has(flag::SACK);
@@ -185,7 +227,7 @@ impl Connection {
         connection.congestion = Congestion::new(config.algorithm, segment);
         connection.sent = Sent::default();
         connection.timers = Timers::IDLE;
-        if connection.una != connection.next {
+        if connection.una != connection.next && state != State::Closed {
             let (una, next) = (connection.una, connection.next);
             connection.sent.push(una, next, now.0);
             connection.rearm(now);
@@ -203,6 +245,34 @@ impl Connection {
 }
 
 impl Saved {
+    fn failure(&self) -> Option<Failure> {
+        let place = usize::from(self.failure).checked_sub(1)?;
+        FAILURES.get(place).copied()
+    }
+
+    /// The bytes that lie beside it: those that are to be sent or acknowledged, and those that have
+    /// arrived in order and were not read.
+    ///
+    /// # Errors
+    /// As [`Connection::resume`].
+    pub fn spans(&self) -> Result<[Span; 2], Unfit> {
+        self.check()?;
+        let first = Seq(self.una).min(Seq(self.queued));
+        let send = Span {
+            first,
+            len: Seq(self.queued) - first,
+        };
+        // As `Connection::readable`.
+        let (expected, unread) = (Seq(self.expected), Seq(self.unread));
+        let has_fin = self.flags & flag::HAS_FIN != 0;
+        let fin = has_fin && Seq(self.fin_at).is_before(expected);
+        let receive = Span {
+            first: unread,
+            len: (expected - unread).saturating_sub(fin.into()),
+        };
+        Ok([send, receive])
+    }
+
     /// Checks all of it once.
     fn check(&self) -> Result<State, Unfit> {
         if self.version != VERSION {
@@ -212,7 +282,8 @@ impl Saved {
         let scales = self.scale.max(self.peer_scale) <= SCALE_MAX;
         let windows = self.window.max(self.window_max).max(self.receive) <= WINDOW_MAX;
         let mss = self.peer_mss.min(self.our_mss) >= LEAST_MSS;
-        if self.flags & !flag::ALL != 0 || !scales || !windows || !mss || self.reserved != 0 {
+        let failure = usize::from(self.failure) <= FAILURES.len();
+        if self.flags & !flag::ALL != 0 || !scales || !windows || !mss || !failure {
             return Err(Unfit::Value);
         }
         let fin = u32::from(self.flags & flag::FINISHING != 0);
@@ -232,6 +303,7 @@ impl Saved {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tcp::connection::NEVER;
     use proptest::prelude::*;
 
     fn saved() -> Saved {
@@ -268,9 +340,10 @@ mod tests {
             change(&mut saved);
             Connection::resume(&saved, Config::default(), Instant(5)).unwrap_err()
         };
-        assert_eq!(with(|saved| saved.version = 2), Unfit::Version);
+        assert_eq!(with(|saved| saved.version = VERSION - 1), Unfit::Version);
         assert_eq!(with(|saved| saved.state = 8), Unfit::Value);
         assert_eq!(with(|saved| saved.flags = 1 << 9), Unfit::Value);
+        assert_eq!(with(|saved| saved.failure = 5), Unfit::Value);
         assert_eq!(with(|saved| saved.scale = 15), Unfit::Value);
         assert_eq!(with(|saved| saved.peer_mss = 1), Unfit::Value);
         assert_eq!(with(|saved| saved.window = u32::MAX), Unfit::Value);
@@ -305,6 +378,12 @@ mod tests {
             }
             let saved = Saved::read_from_bytes(&raw).unwrap();
             if let Ok(mut connection) = Connection::resume(&saved, Config::default(), Instant(5)) {
+                let [send, receive] = saved.spans().unwrap();
+                assert_eq!(send.first, connection.unacknowledged());
+                assert_eq!(send.len, connection.unsent_or_unacknowledged());
+                assert_eq!(receive.first, connection.unread);
+                assert_eq!(receive.len, connection.readable());
+                assert!(connection.state != State::Closed || connection.deadline() == NEVER);
                 let limits = crate::tcp::Limits { segment: 1480, largest: 65_000 };
                 for _ in 0..100 {
                     let Some(segment) = connection.next(limits, Instant(6)) else { break };

@@ -4,9 +4,12 @@ use super::budget::Used;
 use super::connection::{Connection, Failure, NEVER, State};
 use super::identity::Ends;
 use super::queues::{Payload, ReceiveQueue, SendQueue};
+use super::saved::Saved;
 use super::segment::Segment;
 use super::seq::Seq;
-use bytes::Bytes;
+use super::vault::{Berth, Body};
+use alloc::vec::Vec;
+use bytes::{Buf, Bytes};
 use core::task::{Context, Poll, Waker};
 use device::Frame;
 use ports::Instant;
@@ -45,6 +48,8 @@ pub struct Socket {
     pub(super) counted: State,
     /// Segments that were sent again.
     pub(super) again: u32,
+    /// Its place in the vault, if the image has one.
+    pub(super) berth: Option<Berth>,
 }
 
 /// Why a socket does not do what it is asked.
@@ -71,7 +76,7 @@ impl core::fmt::Display for Error {
 impl core::error::Error for Error {}
 
 impl Socket {
-    pub(super) fn new(ends: Ends, connection: Connection) -> Self {
+    pub(super) fn new(ends: Ends, connection: Connection, berth: Option<Berth>) -> Self {
         Self {
             ends,
             send_from: connection.unacknowledged(),
@@ -88,6 +93,7 @@ impl Socket {
             read_since: 0,
             counted: State::SynSent,
             again: 0,
+            berth,
         }
     }
 
@@ -131,7 +137,8 @@ impl Socket {
         let outcome = self.connection.receive(segment, now);
         if let Some(keep) = outcome.keep {
             let skip = payload + keep.skip as usize;
-            self.receive.insert(keep.at, frame, skip, keep.len);
+            self.receive
+                .insert(keep.at, frame, skip, keep.len, self.berth);
         }
         self.caught_up();
         outcome
@@ -142,7 +149,8 @@ impl Socket {
         let acknowledged = self.connection.unacknowledged();
         let count = acknowledged - self.send_from;
         if count > 0 {
-            self.send.acknowledged(count as usize);
+            self.publish();
+            self.send.acknowledged(count as usize, self.berth);
             self.send_from = acknowledged;
         }
         if self.connection.readable() > 0 || self.connection.is_finished() {
@@ -151,6 +159,49 @@ impl Socket {
         let opening = matches!(self.connection.state(), State::SynSent | State::SynReceived);
         if !opening && (self.room() > 0 || self.connection.state() == State::Closed) {
             wake(&mut self.writer);
+        }
+    }
+
+    /// Has the vault know all that the peer or the user may know.
+    #[inline]
+    pub(super) fn publish(&self) {
+        if let Some(berth) = self.berth {
+            self.publish_as(berth, self.connection.save());
+        }
+    }
+
+    /// The same as if this segment had left: it is about to.
+    #[inline]
+    pub(super) fn publish_leaving(&self, segment: &Segment) {
+        if let Some(berth) = self.berth {
+            self.publish_as(berth, self.connection.save_leaving(segment));
+        }
+    }
+
+    fn publish_as(&self, berth: Berth, saved: Option<Saved>) {
+        if let Some(saved) = saved {
+            berth.publish(Body {
+                saved,
+                ends: self.ends,
+                left: self.left.into(),
+            });
+        }
+    }
+
+    /// It has ended, and leaves nothing in the vault.
+    pub(super) fn retract(&self) {
+        if let Some(berth) = self.berth {
+            berth.retract();
+            let frames = self.send.kept().chain(self.receive.kept());
+            frames.for_each(|frame| berth.forget(frame));
+        }
+    }
+
+    /// Bytes that find memory now, if `free` are free of all.
+    pub(super) fn free(&self, free: usize) -> usize {
+        match self.berth {
+            Some(berth) => free.min(self.send.room(berth)),
+            None => free,
         }
     }
 
@@ -208,14 +259,29 @@ impl Socket {
         wake(&mut self.writer);
     }
 
-    pub(super) fn write(&mut self, bytes: &[u8]) {
-        self.send.write(bytes);
-        self.connection.queue(bytes.len() as u32);
+    /// Queues as much of `bytes` as there was room for; how many.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> usize {
+        let count = match self.berth {
+            Some(berth) => self.send.keep(berth, self.connection.queued, bytes),
+            None => {
+                self.send.write(bytes);
+                bytes.len()
+            }
+        };
+        self.connection.queue(count as u32);
+        count
     }
 
-    pub(super) fn give(&mut self, bytes: Bytes) {
-        self.connection.queue(bytes.len() as u32);
-        self.send.give(bytes);
+    /// The same with the first `count` of bytes that are handed over; they are taken off.
+    pub(super) fn give(&mut self, bytes: &mut Bytes, count: usize) -> usize {
+        if self.berth.is_some() {
+            let kept = self.write(&bytes[..count]);
+            bytes.advance(kept);
+            return kept;
+        }
+        self.connection.queue(count as u32);
+        self.send.give(bytes.split_to(count));
+        count
     }
 
     /// Bytes that can be read now; 0 at the end.
@@ -237,15 +303,32 @@ impl Socket {
     }
 
     pub(super) fn read(&mut self, readable: usize, place: &mut [u8]) -> usize {
-        let count = self.receive.read(readable, place);
+        let mut done = Vec::new();
+        let keeps = self.berth.is_some();
+        let count = self.receive.read(readable, place, |piece| {
+            if keeps {
+                done.push(piece);
+            }
+        });
         self.has_read(count);
+        self.release(&done);
         count
     }
 
     pub(super) fn take(&mut self, readable: usize) -> Option<Payload> {
         let payload = self.receive.take(readable)?;
         self.has_read(payload.len());
+        self.release(core::slice::from_ref(&payload));
         Some(payload)
+    }
+
+    /// What was read needs its place in the vault no more.
+    fn release(&self, read: &[Payload]) {
+        if let Some(berth) = self.berth {
+            self.publish();
+            let frames = read.iter().filter_map(Payload::frame);
+            frames.for_each(|frame| berth.forget(frame));
+        }
     }
 
     /// A user that keeps up with a full window gets a larger one.

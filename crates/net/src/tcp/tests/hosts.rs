@@ -23,12 +23,14 @@ use std::vec;
 use std::vec::Vec;
 
 /// What lies below both hosts: frames in a list, and a pool of buffers.
-struct Wire {
-    ours: IpAddr,
-    pool: Pool,
-    sent: Vec<(IpAddr, IpAddr, Frame)>,
+pub struct Wire {
+    pub ours: IpAddr,
+    pub pool: Pool,
+    /// Bytes of a segment that may leave in one go, to be cut.
+    pub largest: u32,
+    pub sent: Vec<(IpAddr, IpAddr, Frame)>,
     /// Frames that may still be sent.
-    buffers: usize,
+    pub buffers: usize,
 }
 
 impl Below for Wire {
@@ -39,7 +41,7 @@ impl Below for Wire {
     fn limits(&self, _: IpAddr, _: IpAddr) -> Limits {
         Limits {
             segment: 1480,
-            largest: 65_000,
+            largest: self.largest,
         }
     }
 
@@ -56,6 +58,7 @@ impl Below for Wire {
         let mut frame = self.pool.alloc(size).ok_or(Unsent::NoBuffer)?;
         let filled = fill(frame.bytes_mut());
         assert_eq!(filled.len, size);
+        super::vault::leaves(frame.bytes());
         // As a port does that has no offloads.
         filled.offload.complete_checksum(frame.bytes_mut());
         frame.set_offload(Offload::NONE);
@@ -88,6 +91,7 @@ impl Hosts {
             wire: Wire {
                 ours: IpAddr::from([10, 0, 0, last]),
                 pool: Pool::new(vec![0; 64 * 66_000].leak(), 66_000),
+                largest: 65_000,
                 sent: Vec::new(),
                 buffers: usize::MAX,
             },

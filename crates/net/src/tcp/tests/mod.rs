@@ -5,3 +5,4 @@ mod hosts;
 mod script;
 mod simulation;
 mod transfers;
+pub(super) mod vault;

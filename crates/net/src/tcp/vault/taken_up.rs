@@ -1,0 +1,75 @@
+//! A host with a vault, and the connections that it goes on with.
+
+use super::super::budget::Budget;
+use super::super::connection::Connection;
+use super::super::host::{Place, SocketId, Tcp};
+use super::super::queues::{ReceiveQueue, SendQueue};
+use super::super::socket::Socket;
+use super::{Heir, Opened};
+use ports::Instant;
+
+impl Tcp {
+    /// The same host, without a connection so far, with a vault: it goes on with the connections
+    /// that lie there, at `now`, by a clock that has gone on. From here on all connections are kept
+    /// there, and only bytes that lie there are acknowledged. [`Self::taken_up`] tells which ones
+    /// it has.
+    ///
+    /// Nothing else is taken up: who listens, who was about to connect, and secrets are new.
+    ///
+    /// # Panics
+    /// In debug builds, if it has a connection.
+    #[must_use]
+    pub fn with_vault(mut self, opened: Opened, now: Instant) -> Self {
+        debug_assert!(self.places.is_empty(), "there are connections already");
+        let Opened { vault, heirs, .. } = opened;
+        let pool = vault.pool();
+        let most = pool.count() * pool.frame_bytes_max();
+        self.budget = Budget::new(self.budget.max().min(most));
+        self.vault = Some(vault);
+        let places = heirs.iter().map(|heir| heir.place + 1).max().unwrap_or(0);
+        self.places.resize_with(places as usize, Place::default);
+        for heir in heirs {
+            self.take_up(heir, now);
+        }
+        let is_free = |place: &u32| self.places[*place as usize].socket.is_none();
+        self.free = (0..places).rev().filter(is_free).collect();
+        self
+    }
+
+    fn take_up(&mut self, heir: Heir, now: Instant) {
+        let Heir {
+            place,
+            body,
+            frames: [send, receive],
+        } = heir;
+        let berth = self.vault.map(|vault| vault.berth(place));
+        let resumed = Connection::resume(&body.saved, self.config, now).ok();
+        // Of two between the same ends, the first goes on.
+        let new = resumed.filter(|_| self.place_of(&body.ends).is_none());
+        let Some(connection) = new else {
+            if let Some(berth) = berth {
+                berth.retract();
+                let frames = send.iter().chain(&receive);
+                frames.for_each(|frame| berth.forget(frame));
+            }
+            return;
+        };
+        let at = connection.unread;
+        let left = body.left != 0;
+        let mut socket = Socket::new(body.ends, connection, berth);
+        socket.counted = socket.connection.state();
+        socket.send = SendQueue::take_up(send);
+        socket.receive = ReceiveQueue::take_up(at, receive);
+        socket.left = left;
+        let id = self.occupy(place, socket);
+        if !left {
+            self.taken_up.push_back(id);
+        }
+    }
+
+    /// The next connection that was taken up, once each. One that nobody asks for stays as it is,
+    /// and its peer waits.
+    pub fn taken_up(&mut self) -> Option<SocketId> {
+        self.taken_up.pop_front()
+    }
+}
