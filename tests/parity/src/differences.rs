@@ -3,6 +3,7 @@
 use crate::compare::{Moment, Turn};
 use crate::peer::Answer;
 use crate::script::{ACK, Call, FIN, Heard, Place, RST, SYN, Sent, Step, ack, data, fin, rst, syn};
+use crate::side::{Said, Then};
 
 /// One difference.
 pub struct Difference {
@@ -278,6 +279,340 @@ pub const DIFFERENCES: &[Difference] = &[
             |answer| answer.sack.clear(),
         ),
     },
+    Difference {
+        name: "blocks_make_no_segment_shorter",
+        why: "a full segment has a place for timestamps only (RFC 6691), and blocks follow alone; \
+              Linux cuts its segments shorter",
+        script: || {
+            vec![
+                syn().into(),
+                ack(1).into(),
+                data(11, 10).into(),
+                Call::Write(2000).into(),
+            ]
+        },
+        kind: Kind::State(|moment| {
+            let tells = |answer: &Answer| !answer.sack.is_empty() && answer.len > 0;
+            moment.linux().answers.iter().any(tells)
+        }),
+    },
+    Difference {
+        name: "writing_needs_no_open_connection",
+        why: "what is written waits for the connection; Linux asks for patience",
+        script: || vec![Call::Connect.into(), Call::Write(10).into()],
+        kind: Kind::State(|moment| {
+            let writes = matches!(moment.steps.last(), Some(Step::Call(Call::Write(_))));
+            writes && moment.linux().said == Said::Bytes(0, Then::More)
+        }),
+    },
+    Difference {
+        name: "nothing_lies_behind_a_fin",
+        why: "the first FIN is the end; Linux takes the data behind it that had come before",
+        script: || {
+            vec![
+                syn().into(),
+                ack(1).into(),
+                data(11, 10).into(),
+                fin(16).into(),
+                data(1, 10).into(),
+            ]
+        },
+        kind: Kind::State(|moment| {
+            let ends = |sent: &Sent| match sent.seq {
+                Place::Stream(at) => at + i32::from(sent.len),
+                _ => 0,
+            };
+            let last = moment.segments().map(ends).max();
+            let mut fins = moment.segments().filter(|sent| has(sent, FIN));
+            fins.any(|sent| Some(ends(sent)) < last)
+        }),
+    },
+    Difference {
+        name: "an_old_stamp_is_old_on_all_but_resets",
+        why: "RFC 7323, 5.3, R1; Linux forgives a bare acknowledgement that repeats itself",
+        script: || {
+            let old = Sent {
+                stamp: Some(-10),
+                ..ack(1)
+            };
+            vec![
+                syn().into(),
+                ack(1).into(),
+                data(11, 10).into(),
+                data(1, 2).into(),
+                Sent {
+                    seq: Place::Acked(0),
+                    ..old
+                }
+                .into(),
+            ]
+        },
+        kind: Kind::State(|moment| {
+            let old = |sent: &Sent| sent.stamp.is_some_and(|ahead| ahead < 0);
+            moment.sent().is_some_and(|sent| sent.len == 0 && old(sent))
+                && moment.linux().answers.is_empty()
+        }),
+    },
+    Difference {
+        name: "challenges_are_limited_in_another_order",
+        why: "RFC 5961, 7, limits all answers to what may be forged; Linux none to data, and such \
+              an answer does not put the next one off",
+        script: || {
+            let beyond = |at| Sent {
+                seq: Place::Edge(at),
+                len: 10,
+                ..ack(0)
+            };
+            vec![
+                syn().into(),
+                ack(1).into(),
+                beyond(1).into(),
+                beyond(20).into(),
+            ]
+        },
+        kind: Kind::State(|moment| {
+            let bare = |answer: &Answer| answer.flags == ACK && answer.len == 0;
+            let linux = &moment.linux().answers;
+            let ours = &moment.ours[moment.ours.len() - 1].answers;
+            let one = linux.len() + ours.len() == 1;
+            one && linux.iter().chain(ours).all(bare) && moment.is_odd()
+        }),
+    },
+    Difference {
+        name: "an_ack_of_before_the_beginning_is_old",
+        why: "RFC 5961, 5.2; Linux counts all bytes, as numbers come round, and so refuses it",
+        script: || {
+            let before = Sent {
+                ack: Some(Heard::Stream(-30)),
+                ..data(1, 10)
+            };
+            vec![syn().into(), ack(1).into(), before.into()]
+        },
+        kind: Kind::State(|moment| {
+            moment.sent().is_some_and(|sent| match sent.ack {
+                Some(Heard::Stream(at) | Heard::All(at)) => at < 1,
+                None => false,
+            })
+        }),
+    },
+    Difference {
+        name: "the_number_is_looked_at_before_the_flags",
+        why: "RFC 9293, 3.10.7.4, first; Linux first drops what has neither ACK nor RST nor SYN",
+        script: || {
+            let bare = Sent {
+                len: 10,
+                ..Sent::new(0, Place::Stream(-50), None)
+            };
+            vec![syn().into(), ack(1).into(), bare.into()]
+        },
+        kind: Kind::State(|moment| {
+            let bare = |sent: &Sent| sent.flags & (ACK | SYN | RST) == 0;
+            moment.sent().is_some_and(bare) && moment.linux().answers.is_empty()
+        }),
+    },
+    Difference {
+        name: "a_reset_has_no_blocks",
+        why: "nobody will send again; Linux tells what it has",
+        script: || {
+            vec![
+                syn().into(),
+                ack(1).into(),
+                data(11, 10).into(),
+                Call::Abort.into(),
+            ]
+        },
+        kind: Kind::Part(
+            |_| true,
+            |answer| {
+                if answer.flags & RST != 0 {
+                    answer.sack.clear();
+                }
+            },
+        ),
+    },
+    Difference {
+        name: "a_dead_connection_keeps_its_ends",
+        why: "until its user lets go of it: the peer repeats its SYN; Linux opens another one",
+        script: || {
+            let again = Sent {
+                seq: Place::Acked(100),
+                ..syn()
+            };
+            vec![
+                syn().into(),
+                ack(1).into(),
+                rst(Place::Acked(0)).into(),
+                again.into(),
+            ]
+        },
+        kind: Kind::State(|moment| {
+            moment.sent().is_some_and(|sent| has(sent, SYN))
+                && moment.linux().answers.iter().any(|answer| answer.anew)
+        }),
+    },
+    Difference {
+        name: "what_ends_where_we_are_is_old",
+        why: "RFC 9293, 3.10.7.4, table 6; Linux looks at what else it says, and answers that",
+        script: || {
+            let wrong = Sent {
+                ack: Some(Heard::All(50)),
+                ..data(101, 100)
+            };
+            vec![
+                syn().into(),
+                ack(1).into(),
+                data(1, 200).into(),
+                wrong.into(),
+            ]
+        },
+        kind: Kind::State(|moment| {
+            let expected = moment.expected();
+            moment.sent().is_some_and(|sent| {
+                moment.place(sent, expected) + i32::from(sent.len) == expected
+                    && sent.ack != Some(Heard::All(0))
+            })
+        }),
+    },
+    Difference {
+        name: "a_wrong_ack_is_looked_at_before_data_that_nobody_reads",
+        why: "RFC 9293, 3.10.7.4, fifth before seventh; Linux resets at the sight of data",
+        script: || {
+            let wrong = Sent {
+                ack: Some(Heard::All(50)),
+                ..data(1, 100)
+            };
+            vec![
+                syn().into(),
+                ack(1).into(),
+                Call::Close.into(),
+                ack(1).into(),
+                wrong.into(),
+            ]
+        },
+        kind: Kind::State(|moment| {
+            let reset = |answer: &Answer| answer.flags & RST != 0;
+            moment.closed()
+                && moment.sent().is_some_and(|sent| sent.len > 0)
+                && moment.linux().answers.iter().any(reset)
+        }),
+    },
+    Difference {
+        name: "a_reset_behind_the_end_is_told",
+        why: "RFC 9293, 3.10.7.4, second: the user learns of it; Linux says that all was read",
+        script: || {
+            vec![
+                syn().into(),
+                ack(1).into(),
+                fin(1).into(),
+                rst(Place::Acked(0)).into(),
+                Call::Read.into(),
+            ]
+        },
+        kind: Kind::State(|moment| {
+            let ours = moment.ours[moment.ours.len() - 1].said;
+            matches!(ours, Said::Bytes(_, Then::Reset))
+                && matches!(moment.linux().said, Said::Bytes(_, Then::End | Then::Shut))
+                && moment.segments().any(|sent| has(sent, FIN))
+        }),
+    },
+    Difference {
+        name: "what_is_on_its_way_is_counted_in_bytes",
+        why: "RFC 5681, 2; Linux counts segments, however short, so that ten short writes fill its \
+              window",
+        script: || {
+            let writes = (0..12).map(|_| Call::Write(100).into());
+            [syn().into(), ack(1).into()]
+                .into_iter()
+                .chain(writes)
+                .collect()
+        },
+        kind: Kind::State(|moment| {
+            let linux = &moment.linux().answers;
+            let ours = &moment.ours[moment.ours.len() - 1].answers;
+            let sent = ours.iter().all(|answer| answer.len > 0);
+            sent && ours.len() > linux.len() && ours.starts_with(linux)
+        }),
+    },
+    Difference {
+        name: "a_repeated_syn_gets_the_same_answer",
+        why: "RFC 9293, 3.5.1; Linux answers one of another number as a challenge, and seldom",
+        script: || {
+            let old = Sent {
+                stamp: Some(-19),
+                ..ack(1)
+            };
+            vec![syn().into(), old.into(), syn().into()]
+        },
+        kind: Kind::State(|moment| {
+            let ours = &moment.ours[moment.ours.len() - 1].answers;
+            let same = |answer: &Answer| answer.flags == SYN | ACK && !answer.anew;
+            let bare = |answer: &Answer| answer.flags == ACK;
+            moment.sent().is_some_and(|sent| has(sent, SYN))
+                && ours.len() == 1
+                && ours.iter().all(same)
+                && moment.linux().answers.iter().all(bare)
+        }),
+    },
+    Difference {
+        name: "the_number_is_looked_at_before_the_ack",
+        why: "RFC 9293, 3.10.7.4, first and fifth: while it is half open, too; Linux resets at the \
+              sight of a wrong ACK",
+        script: || {
+            let wrong = Sent {
+                ack: Some(Heard::All(50)),
+                ..data(-199, 100)
+            };
+            vec![syn().into(), wrong.into()]
+        },
+        kind: Kind::State(|moment| {
+            let reset = |answer: &Answer| answer.flags & RST != 0;
+            let expected = moment.expected();
+            moment.linux().answers.iter().any(reset)
+                && moment.sent().is_some_and(|sent| {
+                    let end = moment.place(sent, expected) + i32::from(sent.len);
+                    sent.ack != Some(Heard::All(0)) && end < expected
+                })
+        }),
+    },
+    Difference {
+        name: "a_reset_ends_time_wait_before_its_user_has_gone",
+        why: "RFC 9293, 3.10.7.4, second; of TIME-WAIT without a user no RST does (RFC 1337), as \
+              here in Linux",
+        script: || {
+            vec![
+                syn().into(),
+                ack(1).into(),
+                Call::Shutdown.into(),
+                fin(1).into(),
+                rst(Place::Acked(0)).into(),
+                ack(1).into(),
+            ]
+        },
+        kind: Kind::State(|moment| {
+            let any = |flag| moment.segments().any(|sent| has(sent, flag));
+            let ours = &moment.ours[moment.ours.len() - 1].answers;
+            any(RST) && any(FIN) && ours.iter().any(|answer| answer.flags & RST != 0)
+        }),
+    },
+    Difference {
+        name: "an_abort_behind_both_ends_resets",
+        why: "our FIN may not have arrived, and is sent no more; RFC 9293, 3.10.5, and Linux say \
+              nothing",
+        script: || {
+            vec![
+                syn().into(),
+                ack(1).into(),
+                fin(1).into(),
+                Call::Shutdown.into(),
+                Call::Abort.into(),
+            ]
+        },
+        kind: Kind::State(|moment| {
+            moment.steps.last() == Some(&Step::Call(Call::Abort))
+                && moment.linux().answers.is_empty()
+                && moment.segments().any(|sent| has(sent, FIN))
+        }),
+    },
 ];
 
 fn has(sent: &Sent, flags: u8) -> bool {
@@ -323,6 +658,24 @@ impl Moment<'_> {
             expected = told.unwrap_or(expected);
         }
         false
+    }
+
+    /// What was expected before this step.
+    fn expected(&self) -> i32 {
+        let told = |turn: &Turn| turn.answers.iter().rev().find_map(|answer| answer.ack);
+        let before = &self.ours[..self.ours.len() - 1];
+        before.iter().rev().find_map(told).unwrap_or(0)
+    }
+
+    /// Whether the segment that has come now may be forged, or is old.
+    fn is_odd(&self) -> bool {
+        let expected = self.expected();
+        self.sent().is_some_and(|sent| {
+            let old = sent.stamp.is_some_and(|ahead| ahead < 0);
+            let flags = sent.flags & (SYN | RST) != 0;
+            let plain = sent.ack == Some(Heard::All(0)) && self.place(sent, expected) == expected;
+            old || flags || !plain
+        })
     }
 
     /// Where a segment begins.

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`script`] | steps |
 //! | [`scripts`] | scripts by subject |
+//! | [`generate`] | scripts from a seed |
 //! | [`side`] | what both ends have in common |
 //! | [`kernel`] | Linux |
 //! | [`ours`] | net |
@@ -20,6 +21,7 @@
 
 pub mod compare;
 pub mod differences;
+pub mod generate;
 pub mod kernel;
 pub mod ours;
 pub mod peer;

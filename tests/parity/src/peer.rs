@@ -292,7 +292,9 @@ impl Peer {
         ];
         answer.flags = bits.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum();
         let relative = |number: u32, to: u32| number.wrapping_sub(to) as i32;
-        answer.seq = relative(seq, self.tested_isn.unwrap_or(0));
+        // The RST of a segment without ACK has the number 0 itself (RFC 9293, 3.10.7.1).
+        let from = self.tested_isn.filter(|_| !(header.rst && seq == 0));
+        answer.seq = relative(seq, from.unwrap_or(0));
         answer.ack = (header.ack).then(|| relative(header.acknowledgment_number, self.isn));
         let mut shift = None;
         for option in header.options_iterator().flatten() {

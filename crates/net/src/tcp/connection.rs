@@ -364,7 +364,8 @@ impl Connection {
         connection.small_end = iss + 1;
         connection.agree(agreed, now);
         connection.state = State::Established;
-        connection.window_seq = agreed.irs;
+        // Older than what opens it, whose window counts even where it begins with old data.
+        connection.window_seq = agreed.irs - u32::from(u16::MAX);
         connection.window_ack = iss + 1;
         connection.offered = connection.expected + connection.config.receive.min(u16::MAX.into());
         match greeted {

@@ -113,7 +113,7 @@ impl Connection {
         let outcome = match self.state {
             // A SYN waits until the owner has let go of it.
             State::Closed => Outcome {
-                reset: segment.flags.ack && !segment.flags.rst,
+                reset: segment.flags.ack || !segment.flags.syn,
                 ..Outcome::dropped(Dropped::Unwanted)
             },
             State::SynSent => self.answered(segment, now),

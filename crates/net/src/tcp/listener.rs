@@ -139,9 +139,11 @@ impl Tcp {
         segment: &Segment,
         now: Instant,
     ) -> Option<SocketId> {
+        let heard = segment.flags.syn && self.listener(ends.local()).is_some();
+        let (secret, hasher) = (&self.secret, &self.hasher);
         let old = self
             .time_waits
-            .receive(ends, segment, &self.secret, &self.hasher, now);
+            .receive(ends, segment, heard, secret, hasher, now);
         let least = match old {
             Some(Answer::Segment(answer)) => {
                 if self.may_answer(now) {

@@ -133,11 +133,13 @@ impl TimeWaits {
         Some(now + core::time::Duration::from_millis(left.max(0) as u64))
     }
 
-    /// A segment between these ends, if there is an old connection between them.
+    /// A segment between these ends, if there is an old connection between them. `heard`: whether
+    /// somebody listens, without whom no new one may begin.
     pub fn receive(
         &mut self,
         ends: &Ends,
         segment: &Segment,
+        heard: bool,
         secret: &Secret,
         hasher: &impl BuildHasher,
         now: Instant,
@@ -147,7 +149,7 @@ impl TimeWaits {
         let same = |number: &u32| olds[at(*number)].ends == *ends;
         let entry = self.index.find_entry(hasher.hash_one(ends), same).ok()?;
         let old = &mut olds[at(*entry.get())];
-        let answer = old.answer(segment, secret, now);
+        let answer = old.answer(segment, heard, secret, now);
         if let Answer::Reopens(_) = answer {
             old.gone = true;
             entry.remove();
@@ -157,7 +159,7 @@ impl TimeWaits {
 }
 
 impl Old {
-    fn answer(&self, segment: &Segment, secret: &Secret, now: Instant) -> Answer {
+    fn answer(&self, segment: &Segment, heard: bool, secret: &Secret, now: Instant) -> Answer {
         let flags = segment.flags;
         // A RST does not end it early (RFC 1337, 2).
         if flags.rst {
@@ -168,7 +170,7 @@ impl Old {
             Some((value, _)) if self.stamps => (value.wrapping_sub(self.recent) as i32) > 0,
             _ => self.expected.is_before(segment.seq),
         };
-        if flags.syn && !flags.ack && newer {
+        if flags.syn && !flags.ack && newer && heard {
             return Answer::Reopens(self.next + WINDOW_MAX);
         }
         if segment.sequence_len() == 0 && segment.seq == self.expected {
@@ -241,8 +243,12 @@ mod tests {
         }
 
         fn receive(&mut self, port: u16, segment: &Segment) -> Option<Answer> {
+            self.receive_heard(port, segment, true)
+        }
+
+        fn receive_heard(&mut self, port: u16, segment: &Segment, heard: bool) -> Option<Answer> {
             self.all
-                .receive(&ends(port), segment, &self.secret, &self.hasher, NOW)
+                .receive(&ends(port), segment, heard, &self.secret, &self.hasher, NOW)
         }
     }
 
@@ -266,6 +272,11 @@ mod tests {
             ..Segment::default()
         };
         syn.flags.syn = true;
+        let unheard = test.receive_heard(1, &syn, false);
+        assert!(
+            matches!(unheard, Some(Answer::Segment(_))),
+            "nobody listens"
+        );
         assert_eq!(
             test.receive(1, &syn),
             Some(Answer::Reopens(connection().numbers().0 + WINDOW_MAX))

@@ -1,6 +1,6 @@
 //! Connections end, and are reset.
 
-use super::{Script, open, then, time_wait};
+use super::{Script, connect, open, then, time_wait};
 use crate::script::{Call, Heard, Place, Sent, ack, data, fin, rst, syn};
 
 /// Scripts.
@@ -203,5 +203,19 @@ pub const SCRIPTS: &[Script] = &[
     }),
     ("data_in_time_wait", || {
         then(time_wait(), [data(2, 10).into(), data(1, 10).into()])
+    }),
+    ("syn_in_time_wait_where_nobody_listens", || {
+        then(
+            connect(),
+            [
+                Call::Close.into(),
+                fin(1).into(),
+                Sent {
+                    seq: Place::Acked(100),
+                    ..syn()
+                }
+                .into(),
+            ],
+        )
     }),
 ];
