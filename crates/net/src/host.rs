@@ -6,6 +6,7 @@
 //! [`Table::look`], lets tasks run, and sleeps until [`Table::deadline`] or until the host has
 //! something.
 
+use crate::report::{Report, TCP_INFO_BYTES};
 use crate::socket::{self, Datagrams, Error, Listener, Sockets, Stream};
 use crate::tcp::connection::{Failure, NEVER};
 use crate::tcp::host::Unusable;
@@ -614,6 +615,18 @@ impl Stream for HostStream {
 
     fn local(&self) -> SocketAddr {
         self.0.net.0.borrow().local(self.0.number)
+    }
+
+    fn report(&self) -> Option<Report> {
+        let (mut info, mut report) = ([0; TCP_INFO_BYTES], None);
+        let table = self.0.net.0.borrow();
+        table.with_socket(self.0.number, |calls, socket| {
+            let told = calls.tcp_info(socket, &mut info);
+            report = told
+                .ok()
+                .and_then(|len| Report::from_kernel(info.get(..len)?));
+        });
+        report
     }
 }
 

@@ -62,6 +62,7 @@ pub mod path_mtu;
 pub mod pcapng;
 pub mod random;
 pub mod reassembly;
+pub mod report;
 pub mod routes;
 #[cfg(test)]
 mod simulation;

@@ -4,6 +4,7 @@
 //! over this stack and over another one.
 
 use crate::layer::Unsent;
+use crate::report::Report;
 use crate::tcp::host::{ListenerId, SocketId, Tcp, Unusable};
 use crate::tcp::queues::Payload;
 use crate::tcp::socket::{Error as Failed, Socket};
@@ -201,6 +202,11 @@ pub trait Stream {
 
     /// Our end.
     fn local(&self) -> SocketAddr;
+
+    /// What is known of it; `None` if nothing is, or if it has failed.
+    fn report(&self) -> Option<Report> {
+        None
+    }
 }
 
 /// Who sent a datagram, and where it went.
@@ -509,6 +515,10 @@ impl Stream for TcpStream {
         let of = |socket: &Socket| socket.ends().local();
         let local = self.0.with(|tcp, id| tcp.socket(id).map(of));
         local.unwrap_or(SocketAddr::from(([0; 4], 0)))
+    }
+
+    fn report(&self) -> Option<Report> {
+        self.0.with(|tcp, id| Report::of(tcp.socket(id)?))
     }
 }
 

@@ -102,6 +102,13 @@ pub trait SocketCalls {
     /// Small writes leave at once.
     fn set_no_delay(&self, socket: Handle, no_delay: bool);
 
+    /// What the kernel knows of a connection: its `struct tcp_info` (tcp(7)), as much of it as fits
+    /// into `place`; how many bytes.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn tcp_info(&self, socket: Handle, place: &mut [u8]) -> Result<usize, Errno>;
+
     /// Puts the socket into `set`, under `number`, edge-triggered.
     ///
     /// # Errors

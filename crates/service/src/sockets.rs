@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use core::net::{IpAddr, SocketAddr};
 use net::host::{HostDatagrams, HostListener, HostNet, HostStream};
+use net::report::Report;
 use net::socket::{self, Ends, Error, TcpListener, TcpStream, UdpSocket};
 use net::tcp::queues::Payload;
 
@@ -131,6 +132,10 @@ impl socket::Stream for Stream {
 
     fn local(&self) -> SocketAddr {
         each!(self, stream => stream.local())
+    }
+
+    fn report(&self) -> Option<Report> {
+        each!(self, stream => stream.report())
     }
 }
 

@@ -23,6 +23,7 @@ const REUSE_ADDRESS: usize = 2;
 const ERROR: usize = 4;
 const LEVEL_TCP: usize = 6;
 const NO_DELAY: usize = 1;
+const INFO: usize = 11;
 const LEVEL_IPV6: usize = 41;
 const V6_ONLY: usize = 26;
 /// Of shutdown(2): no more is sent.
@@ -47,6 +48,16 @@ fn set(socket: Handle, level: usize, option: usize, value: u32) -> Result<(), Er
     let arguments = [socket.0 as usize, level, option, place, size_of::<u32>(), 0];
     // SAFETY: the kernel reads one number there.
     unsafe { call(SETSOCKOPT, arguments) }.map(drop)
+}
+
+/// Reads an option into `place`; how many bytes of it there are.
+fn get(socket: Handle, level: usize, option: usize, place: &mut [u8]) -> Result<usize, Errno> {
+    let mut len = place.len() as u32;
+    let places = (place.as_mut_ptr().addr(), (&raw mut len).addr());
+    let arguments = [socket.0 as usize, level, option, places.0, places.1, 0];
+    // SAFETY: the kernel writes at most that many bytes there, and how many they are.
+    unsafe { call(GETSOCKOPT, arguments) }?;
+    Ok(len as usize)
 }
 
 /// Calls that are given an address.
@@ -125,19 +136,9 @@ impl SocketCalls for Sockets {
     }
 
     fn error(&self, socket: Handle) -> Result<(), Errno> {
-        let (mut error, mut len) = (0i32, size_of::<i32>() as u32);
-        let places = ((&raw mut error).addr(), (&raw mut len).addr());
-        let arguments = [
-            socket.0 as usize,
-            LEVEL_SOCKET,
-            ERROR,
-            places.0,
-            places.1,
-            0,
-        ];
-        // SAFETY: the kernel writes one number, and its length.
-        unsafe { call(GETSOCKOPT, arguments) }?;
-        match error {
+        let mut error = [0; size_of::<i32>()];
+        get(socket, LEVEL_SOCKET, ERROR, &mut error)?;
+        match i32::from_ne_bytes(error) {
             0 => Ok(()),
             error => Err(Errno(error)),
         }
@@ -153,14 +154,8 @@ impl SocketCalls for Sockets {
     }
 
     fn receive(&self, socket: Handle, place: &mut [u8]) -> Result<usize, Errno> {
-        let arguments = [
-            socket.0 as usize,
-            place.as_mut_ptr().addr(),
-            place.len(),
-            0,
-            0,
-            0,
-        ];
+        let (address, len) = (place.as_mut_ptr().addr(), place.len());
+        let arguments = [socket.0 as usize, address, len, 0, 0, 0];
         // SAFETY: the place is ours to be written for its whole length.
         unsafe { call(RECVFROM, arguments) }
     }
@@ -215,6 +210,10 @@ impl SocketCalls for Sockets {
     fn set_no_delay(&self, socket: Handle, no_delay: bool) {
         // Without it, bytes come later and no others.
         let _ = set(socket, LEVEL_TCP, NO_DELAY, no_delay.into());
+    }
+
+    fn tcp_info(&self, socket: Handle, place: &mut [u8]) -> Result<usize, Errno> {
+        get(socket, LEVEL_TCP, INFO, place)
     }
 
     fn watch(&self, events: Handle, socket: Handle, number: u32) -> Result<(), Errno> {

@@ -32,40 +32,24 @@ const RUNS: [(&str, usize); 14] = [
     ("--udp --time 1 --bitrate 5M --length 20000 --reverse", 1),
 ];
 
-/// Keys of the stock program's documents that an image's do not have: it does not know them.
-const UNKNOWN: [&str; 13] = [
-    "tcp_mss_default",
-    "retransmits",
-    "snd_cwnd",
-    "snd_wnd",
-    "rtt",
-    "rttvar",
-    "pmtu",
-    "max_snd_cwnd",
-    "max_snd_wnd",
-    "max_rtt",
-    "min_rtt",
-    "mean_rtt",
-    "fq_rate",
-];
-
 type Test = fn(&Images, &str) -> Result<(), Failed>;
 
-const TESTS: [(&str, &str, Test); 6] = [
-    ("stock clients are served", "iperf3", serves),
-    ("tests with stock servers", "iperf3", tests),
-    ("reports are the stock program's", "iperf3", reports),
-    ("a second client is told to wait", "iperf3", busy),
-    ("what clients send that are none", "iperf3", hostile),
-    ("stock clients of iperf 2 are served", "iperf", iperf2),
+const TESTS: [(&str, &[&str], Test); 7] = [
+    ("stock clients are served", &["iperf3"], serves),
+    ("tests with stock servers", &["iperf3"], tests),
+    ("a server has a name", &["iperf3", "dnsmasq"], named),
+    ("reports are the stock program's", &["iperf3"], reports),
+    ("a second client is told to wait", &["iperf3"], busy),
+    ("what clients send that are none", &["iperf3"], hostile),
+    ("stock clients of iperf 2 are served", &["iperf"], iperf2),
 ];
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let mut trials = Vec::new();
-    for (name, program, test) in TESTS {
+    for (name, needed, test) in TESTS {
         for host in ["spt", SOCKETS] {
             let name = format!("iperf3::{name}::{host}");
-            let missing = programs::missing(&[program]);
+            let missing = programs::missing(needed);
             trials.push(network.trial_unless(missing, name, move || test(images, host)));
         }
     }
@@ -83,17 +67,29 @@ fn client(served: &Served, words: &str) -> Result<Ended, Failed> {
 /// The image's run against a stock server, and what both report.
 fn image(images: &Images, host: &str, words: &str) -> Result<[String; 2], Failed> {
     let ours = OUR_SIDE.to_string();
-    let arguments = ["--client", &ours, "--json"].into_iter();
-    let arguments: Vec<&str> = arguments.chain(words.split(' ')).collect();
+    image_beside(images, host, &["--client", &ours], words, |_| Ok(()))
+}
+
+/// The same with something in the server's network that is there before.
+fn image_beside<T>(
+    images: &Images,
+    host: &str,
+    to: &[&str],
+    words: &str,
+    before: impl FnOnce(&Segment) -> Result<T, Failed>,
+) -> Result<[String; 2], Failed> {
+    let arguments = to.iter().copied().chain(["--json"]).chain(words.split(' '));
+    let arguments: Vec<&str> = arguments.collect();
     let server = |segment: &Segment| {
+        let beside = before(segment)?;
         let mut server = Command::new("iperf3");
         server.args(["--server", "--one-off", "--json", "--forceflush"]);
         let server = segment.run(|| start(&mut server))?;
         wait_for_listener(segment)?;
-        Ok::<Running, Failed>(server)
+        Ok::<(Running, T), Failed>((server, beside))
     };
     let image = &images.iperf3;
-    let (served, server) = match host {
+    let (served, (server, _beside)) = match host {
         SOCKETS => serve_sockets(images, image, &arguments, server),
         _ => serve_beside(tender(images, host), &PLAIN, image, &arguments, server),
     }?;
@@ -161,6 +157,37 @@ fn tests(images: &Images, host: &str) -> Result<(), Failed> {
     Ok(())
 }
 
+/// The server's name is one that a stock server of names knows.
+fn named(images: &Images, host: &str) -> Result<(), Failed> {
+    let names = |segment: &Segment| {
+        let mut command = Command::new("dnsmasq");
+        command
+            .args([
+                "--keep-in-foreground",
+                "--conf-file=/dev/null",
+                "--log-facility=-",
+            ])
+            .args([
+                "--no-resolv",
+                "--no-hosts",
+                "--bind-interfaces",
+                "--pid-file=",
+            ])
+            .args(["--user=root", &format!("--listen-address={OUR_SIDE}")])
+            .arg(format!("--address=/server.test/{OUR_SIDE}"));
+        let names = segment.run(|| start(&mut command))?;
+        names.wait_for_stderr("started")?;
+        Ok::<Running, Failed>(names)
+    };
+    let words = "--bytes 1M";
+    let dns = format!("--dns={OUR_SIDE}");
+    let to = [&dns, "--client", "server.test"];
+    for document in image_beside(images, host, &to, words, names)? {
+        judge_end(words, &document, 1)?;
+    }
+    Ok(())
+}
+
 /// A stock server's sums lack the client's side; its streams do not.
 fn judge_end(words: &str, document: &str, streams: usize) -> Result<(), Failed> {
     let report: Value = serde_json::from_str(document)?;
@@ -176,11 +203,9 @@ fn keys(value: &Value, path: &str, all: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                if !UNKNOWN.contains(&name.as_str()) {
-                    let path = format!("{path}.{name}");
-                    keys(value, &path, all);
-                    all.insert(path);
-                }
+                let path = format!("{path}.{name}");
+                keys(value, &path, all);
+                all.insert(path);
             }
         }
         Value::Array(elements) => elements.iter().for_each(|element| keys(element, path, all)),

@@ -11,11 +11,40 @@ use crate::report::Control;
 use crate::{tcp, udp};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use net::dns::{self, Resolver};
 use net::socket::{Datagrams, Sockets, Stream};
+use net::task::Clock;
 
+/// A server of DHCP may take so long to say who resolves names.
+const LEASE: Duration = Duration::from_secs(10);
+/// How often a client looks whether it has.
+const LEASE_LOOK: Duration = Duration::from_millis(100);
 /// Letters of a cookie.
 const LETTERS: [u8; 32] = *b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// The first address of a server, which may be given by its name.
+///
+/// # Errors
+/// If it has none, or nobody knows.
+pub async fn find<N: Sockets>(
+    resolver: &Resolver<N>,
+    clock: &Clock,
+    server: &str,
+) -> Result<IpAddr, Error> {
+    let until = clock.now() + LEASE;
+    let found = loop {
+        match resolver.resolve(server).await {
+            Err(dns::Error::NoServer) if clock.now() < until => {
+                clock.until(clock.now() + LEASE_LOOK).await;
+            }
+            found => break found.map_err(Error::Name)?,
+        }
+    };
+    let first = found.first().copied();
+    first.ok_or(Error::Name(dns::Error::NoAddress))
+}
 
 /// Runs one test with the server there.
 ///
@@ -39,6 +68,7 @@ where
         peer: server,
         cookie: cookie((system.wall)().as_nanos() as u64),
         is_client: true,
+        segment: stream.report().map_or(0, |report| report.segment),
     };
     stream.write(&control.cookie).await?;
     let test = Test::new(options.test.clone(), clock.clone(), true);
@@ -104,7 +134,8 @@ where
             let open = async { Ok(sockets.connect(server).await?) };
             let mut stream = patiently(&test.clock, open).await?;
             stream.write(cookie).await?;
-            let flow = Rc::new(Flow::new(place, sends, stream.local(), server));
+            let (flow, stream) = Flow::over(place, sends, stream);
+            let flow = Rc::new(flow);
             measurement.flows.push(flow.clone());
             let work = tcp::run(stream, flow, test.clone());
             measurement.work.push(Box::pin(work));

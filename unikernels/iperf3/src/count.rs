@@ -1,7 +1,11 @@
 //! What is counted of a stream.
 
+use crate::inside::Inside;
+use alloc::boxed::Box;
 use core::cell::Cell;
 use core::net::SocketAddr;
+use net::report::Report;
+use net::socket::Stream;
 
 /// Counts of one end of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -10,6 +14,8 @@ pub struct Count {
     pub bytes: u64,
     /// Blocks or datagrams that were sent; where datagrams arrive, the highest number of one.
     pub packets: u64,
+    /// Segments of TCP that were sent again.
+    pub sent_again: u64,
     /// Datagrams that are missing.
     pub lost: u64,
     /// Datagrams that came after one with a higher number.
@@ -65,6 +71,7 @@ impl Count {
         Self {
             bytes: self.bytes.saturating_sub(before.bytes),
             packets: self.packets.saturating_sub(before.packets),
+            sent_again: self.sent_again.saturating_sub(before.sent_again),
             lost: self.lost.saturating_sub(before.lost),
             out_of_order: self.out_of_order.saturating_sub(before.out_of_order),
             ..*self
@@ -83,7 +90,6 @@ impl Count {
 }
 
 /// A stream.
-#[derive(Debug)]
 pub struct Flow {
     /// Its number: 1, 3, 4, 5, ...
     pub id: u32,
@@ -95,6 +101,11 @@ pub struct Flow {
     pub remote: SocketAddr,
     /// What was counted here.
     pub count: Cell<Count>,
+    /// What TCP has told of it.
+    pub inside: Cell<Inside>,
+    /// All that was to be sent was given to TCP.
+    pub given: Cell<bool>,
+    connection: Option<Box<dyn Fn() -> Option<Report>>>,
 }
 
 impl Flow {
@@ -107,7 +118,48 @@ impl Flow {
             local,
             remote,
             count: Cell::default(),
+            inside: Cell::default(),
+            given: Cell::default(),
+            connection: None,
         }
+    }
+
+    /// The same over a connection, which is returned.
+    pub fn over<S: Stream + 'static>(place: usize, sends: bool, stream: S) -> (Self, S) {
+        let (watched, stream) = stream.split();
+        let flow = Self::new(place, sends, stream.local(), stream.peer());
+        let connection: Box<dyn Fn() -> Option<Report>> = Box::new(move || watched.report());
+        let connection = Some(connection);
+        (Self { connection, ..flow }, stream)
+    }
+
+    /// What TCP knows now.
+    pub fn report(&self) -> Option<Report> {
+        self.connection.as_ref().and_then(|report| report())
+    }
+
+    /// Takes in what TCP knows now.
+    pub fn look(&self) {
+        let Some(report) = self.report().filter(|_| self.sends) else {
+            return;
+        };
+        let mut inside = self.inside.get();
+        let again = inside.take(&report);
+        self.inside.set(inside);
+        self.update(|count| count.sent_again += u64::from(again));
+    }
+
+    /// Whether the peer's TCP has acknowledged all that was to be sent, or never will.
+    pub fn has_arrived(&self) -> bool {
+        let report = self.report().filter(|_| self.sends);
+        report.is_none_or(|report| self.given.get() && report.waiting == 0)
+    }
+
+    /// What was counted up to now does not count.
+    pub fn omit(&self) {
+        self.look();
+        self.update(Count::omit);
+        self.inside.set(self.inside.get().omit());
     }
 
     /// Changes what was counted.
@@ -121,6 +173,7 @@ impl Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::rc::Rc;
 
     #[test]
     fn losses_and_order_are_counted_as_the_stock_program_does() {
@@ -130,6 +183,30 @@ mod tests {
         }
         assert_eq!((count.packets, count.lost, count.out_of_order), (7, 1, 2));
         assert_eq!((count.bytes, count.jitter), (600, 0.0));
+    }
+
+    #[test]
+    fn what_is_sent_has_arrived_once_it_is_given_and_acknowledged() {
+        let waiting = Rc::new(Cell::new(Some(5)));
+        let told = waiting.clone();
+        let nobody = SocketAddr::from(([0; 4], 0));
+        let mut flow = Flow::new(0, true, nobody, nobody);
+        assert!(flow.has_arrived(), "there is no connection");
+        flow.connection = Some(Box::new(move || {
+            told.get().map(|waiting| Report {
+                waiting,
+                ..Report::default()
+            })
+        }));
+        assert!(!flow.has_arrived());
+        flow.given.set(true);
+        assert!(!flow.has_arrived());
+        waiting.set(Some(0));
+        assert!(flow.has_arrived());
+        flow.given.set(false);
+        assert!(!flow.has_arrived(), "a sender has more");
+        waiting.set(None);
+        assert!(flow.has_arrived(), "the connection has failed");
     }
 
     #[test]

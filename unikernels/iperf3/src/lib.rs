@@ -11,6 +11,7 @@ extern crate std;
 
 pub mod client;
 pub mod count;
+pub mod inside;
 pub mod iperf2;
 pub mod measure;
 pub mod options;

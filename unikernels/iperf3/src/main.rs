@@ -4,6 +4,7 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
+use core::net::SocketAddr;
 use iperf3::options::{HELP, Options, Role};
 use iperf3::{System, client, iperf2, server};
 use service::Service;
@@ -37,7 +38,11 @@ async fn run(service: Service, options: Options) -> Result<(), iperf3::protocol:
         print: |line| println!("{line}"),
     };
     match options.role {
-        Role::Client(server) => client::run(service.net, system, server, &options).await,
+        Role::Client => {
+            let found = client::find(&service.resolver, &system.clock, &options.server).await?;
+            let server = SocketAddr::new(found, options.port);
+            client::run(service.net, system, server, &options).await
+        }
         Role::Server => server::run(service.net, system, &options).await,
         Role::Iperf2 => iperf2::run(service.net, system, service.spawner, options.port).await,
     }

@@ -10,7 +10,9 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::future::Future;
+use core::future::poll_fn;
 use core::pin::{Pin, pin};
+use core::task::Poll;
 use core::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -24,11 +26,21 @@ const IDLE: Duration = Duration::from_secs(120);
 /// As above.
 const LOOK: Duration = Duration::from_secs(10);
 
+/// What a client has sent, of a certain number of bytes, may take so long to be acknowledged.
+const ARRIVAL: Duration = Duration::from_secs(30);
+/// How often a client looks whether it is.
+const ARRIVAL_LOOK: Duration = Duration::from_millis(1);
+/// The program of a server has so long to read what its TCP has acknowledged: it cannot say when it
+/// has.
+const READING: Duration = Duration::from_millis(10);
+
 /// Where a test is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// No data flows yet.
     Before,
+    /// Data flows and does not count.
+    Omitted,
     /// Data flows and counts.
     Running,
     /// What still comes does not count.
@@ -64,11 +76,12 @@ impl Test {
 
     /// Whether data is to be sent.
     pub fn goes_on(&self) -> bool {
-        self.phase.get() == Phase::Running && !self.is_enough()
+        matches!(self.phase.get(), Phase::Omitted | Phase::Running) && !self.is_enough()
     }
 
     fn is_enough(&self) -> bool {
-        let Some((bytes, blocks)) = self.limits else {
+        let limits = self.limits.filter(|_| self.phase.get() != Phase::Omitted);
+        let Some((bytes, blocks)) = limits else {
             return false;
         };
         [&self.sent, &self.received].into_iter().any(|moved| {
@@ -79,7 +92,7 @@ impl Test {
 
     /// Counts what a stream has moved, while it counts.
     pub fn moved(&self, flow: &Flow, bytes: usize, count: impl FnOnce(&mut Count)) {
-        if self.phase.get() == Phase::Running {
+        if matches!(self.phase.get(), Phase::Omitted | Phase::Running) {
             flow.update(count);
             let all = match flow.sends {
                 true => &self.sent,
@@ -93,6 +106,23 @@ impl Test {
     fn omit(&self) {
         self.sent.set((0, 0));
         self.received.set((0, 0));
+        self.phase.set(Phase::Running);
+    }
+
+    /// Waits until enough has moved, and until it has arrived: the stock server counts what it has
+    /// read when it is told of the end, and no more.
+    async fn enough(&self, flows: &[Rc<Flow>]) {
+        poll_fn(|_| match self.is_enough() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+        let arrives = async {
+            while !flows.iter().all(|flow| flow.has_arrived()) {
+                self.clock.until(self.clock.now() + ARRIVAL_LOOK).await;
+            }
+        };
+        let _ = self.clock.timeout(ARRIVAL, arrives).await;
     }
 }
 
@@ -182,13 +212,16 @@ impl Measurement {
         seconds: Option<u64>,
     ) -> Result<Option<i8>, Error> {
         let clock = self.test.clock.clone();
-        self.test.phase.set(Phase::Running);
         self.began = clock.now();
         let omit = Duration::from_secs(self.test.parameters.omit);
+        self.test.phase.set(match omit.is_zero() {
+            true => Phase::Running,
+            false => Phase::Omitted,
+        });
         if !omit.is_zero() {
             let end = self.began + omit;
             let said = self.run_until(control, Some(end), true).await?;
-            self.flows.iter().for_each(|flow| flow.update(Count::omit));
+            self.flows.iter().for_each(|flow| flow.omit());
             self.test.omit();
             self.began = clock.now();
             if said.is_some() {
@@ -199,6 +232,9 @@ impl Measurement {
         let said = self.run_until(control, end, false).await;
         self.ended = clock.now();
         self.test.phase.set(Phase::Over);
+        if self.test.is_enough() && self.flows.iter().any(|flow| flow.sends) {
+            self.during(clock.until(self.ended + READING)).await;
+        }
         said
     }
 
@@ -212,6 +248,8 @@ impl Measurement {
         let every = self.report.interval;
         let (began, mut tick, mut intervals) = (self.began, self.began, 0);
         let (mut moved, mut moved_at) = (0, began);
+        let flows = self.flows.clone();
+        let mut enough = pin!(test.enough(&flows));
         self.report.begin();
         loop {
             if clock.now() >= tick {
@@ -219,13 +257,9 @@ impl Measurement {
                 tick = began + every.unwrap_or(LOOK) * intervals;
             }
             let until = end.map_or(tick, |end| end.min(tick));
-            let enough = core::future::poll_fn(|_| match test.is_enough() {
-                true => core::task::Poll::Ready(()),
-                false => core::task::Poll::Pending,
-            });
             let wait = async {
                 let (said, late) = (pin!(read_state(control)), pin!(clock.until(until)));
-                match select(pin!(select(said, late)), pin!(enough)).await {
+                match select(pin!(select(said, late)), enough.as_mut()).await {
                     Either::First(Either::First(said)) => Some(said.map(Some)),
                     Either::First(Either::Second(())) => None,
                     Either::Second(()) => Some(Ok(None)),
@@ -235,6 +269,9 @@ impl Measurement {
             let now = clock.now();
             let passed = now - began;
             let is_over = done.is_some() || end.is_some_and(|end| now >= end);
+            if is_over || now >= tick {
+                self.flows.iter().for_each(|flow| flow.look());
+            }
             if every.is_some() && (is_over || now >= tick) {
                 self.report.interval(&self.flows, passed, omitted);
             }
@@ -264,7 +301,10 @@ impl Measurement {
             StreamResults {
                 id: flow.id,
                 bytes: count.bytes,
-                retransmits: -1,
+                retransmits: match flow.inside.get().last {
+                    Some(_) => count.sent_again as i64,
+                    None => -1,
+                },
                 jitter: count.jitter,
                 errors: count.lost,
                 omitted_errors: count.omitted_lost,
@@ -275,11 +315,46 @@ impl Measurement {
             }
         };
         Results {
-            // 0: nobody knows.
-            sender_has_retransmits: if sends { 0 } else { -1 },
+            sender_has_retransmits: match sends {
+                // 0: nobody knows.
+                true => self
+                    .flows
+                    .iter()
+                    .any(|flow| flow.inside.get().last.is_some())
+                    .into(),
+                false => -1,
+            },
             congestion_used: tcp.then(|| "cubic".into()),
             streams: self.flows.iter().map(stream).collect(),
             ..Results::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client's test of so many bytes.
+    fn test(num: u64) -> Test {
+        let parameters = Parameters {
+            num,
+            ..Parameters::default()
+        };
+        Test::new(parameters, Clock::default(), true)
+    }
+
+    #[test]
+    fn what_is_omitted_is_never_enough() {
+        let nobody = core::net::SocketAddr::from(([0; 4], 0));
+        let (test, flow) = (test(10), Flow::new(0, true, nobody, nobody));
+        test.phase.set(Phase::Omitted);
+        test.moved(&flow, 20, |count| count.sent(20));
+        assert!(test.goes_on());
+        test.omit();
+        test.moved(&flow, 9, |count| count.sent(9));
+        assert!(test.goes_on());
+        test.moved(&flow, 1, |count| count.sent(1));
+        assert!(!test.goes_on());
     }
 }

@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
+use net::dns;
 use net::socket::{Error as Broken, Stream};
 use net::task::Clock;
 use serde::{Deserialize, Serialize};
@@ -183,6 +184,8 @@ pub struct Results {
 /// Why a test ends early.
 #[derive(Debug)]
 pub enum Error {
+    /// The server's name has no address, or nobody knows.
+    Name(dns::Error),
     /// A connection has failed.
     Broken(Broken),
     /// A connection has ended.
@@ -208,6 +211,7 @@ impl From<Broken> for Error {
 impl core::fmt::Display for Error {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
+            Self::Name(error) => write!(f, "the server's name: {error}"),
             Self::Broken(error) => error.fmt(f),
             Self::Ended => f.write_str("the peer has closed a connection"),
             Self::Text(why) => write!(f, "the peer's text is no JSON: {why}"),

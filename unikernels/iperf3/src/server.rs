@@ -69,6 +69,7 @@ where
             peer: control.peer(),
             cookie: [0; 37],
             is_client: false,
+            segment: control.report().map_or(0, |report| report.segment),
         };
         patiently(&clock, read_exact(control, &mut about.cookie)).await?;
         send_state(control, state::PARAM_EXCHANGE).await?;
@@ -130,7 +131,8 @@ where
         for (place, sends) in directions {
             let next = next(&mut self.listener, &about.cookie);
             let stream = patiently(&test.clock, next).await?;
-            let flow = Rc::new(Flow::new(place, sends, stream.local(), stream.peer()));
+            let (flow, stream) = Flow::over(place, sends, stream);
+            let flow = Rc::new(flow);
             measurement.flows.push(flow.clone());
             let work = tcp::run(stream, flow, test.clone());
             measurement.work.push(Box::pin(work));

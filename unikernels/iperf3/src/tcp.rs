@@ -40,6 +40,7 @@ async fn send(stream: &mut impl Stream, flow: &Flow, test: &Test) -> Result<(), 
         pace.sent(block.len());
         test.moved(flow, block.len(), |count| count.sent(block.len()));
     }
+    flow.given.set(true);
     // The stock client may wait for the rest of a block, and listens to nothing else meanwhile.
     stream.shutdown();
     Ok(())

@@ -1,6 +1,7 @@
 //! What monitoring and tests are told of a connection.
 
 use super::connection::Connection;
+use super::segment::HEADER_SIZE;
 
 /// Numbers of a connection at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,15 @@ pub struct Report {
 }
 
 impl Connection {
+    /// Bytes of TCP's header and payload of a full segment, as it last left.
+    pub fn longest_segment(&self) -> u32 {
+        let full = match self.sent_full {
+            0 => self.full_segment(),
+            full => full,
+        };
+        (HEADER_SIZE + self.options_size()) as u32 + full
+    }
+
     /// Its numbers now.
     pub fn report(&self) -> Report {
         Report {

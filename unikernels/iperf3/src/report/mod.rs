@@ -15,7 +15,7 @@ use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
 use jiff::fmt::rfc2822::DateTimePrinter;
-use rows::{Datagrams, Row, Span, both_ends, sum};
+use rows::{Datagrams, Line, Row, Span, both_ends, sum};
 use serde::Serialize;
 
 /// The part of an interval below which the last one is not told of, if nothing has moved in it.
@@ -36,6 +36,8 @@ pub struct Report {
     before: Vec<Count>,
     reported: f64,
     opened: Duration,
+    /// What rows of senders and receivers are marked with, where there are both.
+    parts: [&'static str; 2],
 }
 
 #[derive(Serialize)]
@@ -101,6 +103,8 @@ struct Start {
     #[serde(skip_serializing_if = "Option::is_none")]
     accepted_connection: Option<Host>,
     cookie: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tcp_mss_default: Option<u32>,
     target_bitrate: u64,
     sock_bufsize: u64,
     sndbuf_actual: u64,
@@ -146,6 +150,8 @@ pub struct Control {
     pub cookie: Cookie,
     /// We have opened it.
     pub is_client: bool,
+    /// Payload of a full segment there, in bytes; 0 if nobody knows.
+    pub segment: u32,
 }
 
 impl Report {
@@ -161,6 +167,7 @@ impl Report {
             kept: 0,
             before: Vec::new(),
             reported: 0.0,
+            parts: [""; 2],
         }
     }
 
@@ -171,7 +178,7 @@ impl Report {
     }
 
     /// Tells who talks to whom.
-    pub fn connected(&self, control: &Control, flows: &[Rc<Flow>]) {
+    pub fn connected(&mut self, control: &Control, flows: &[Rc<Flow>]) {
         match control.is_client {
             true => self.line(format_args!("Connected to {}", control.peer)),
             false => self.line(format_args!("Accepted connection from {}", control.peer)),
@@ -180,6 +187,29 @@ impl Report {
             let (id, local, remote) = (flow.id, flow.local, flow.remote);
             self.line(format_args!("[{id:3}] local {local} connected to {remote}"));
         }
+        let sends = |sends| flows.iter().any(|flow| flow.sends == sends);
+        self.parts = match (sends(true) && sends(false), control.is_client) {
+            (false, _) => ["", ""],
+            (true, true) => ["[TX-C]", "[RX-C]"],
+            (true, false) => ["[TX-S]", "[RX-S]"],
+        };
+        self.header(match (self.udp, sends(true)) {
+            (true, true) => "Total Datagrams",
+            (true, false) => "Jitter    Lost/Total Datagrams",
+            (false, true) => "Retr  Cwnd",
+            (false, false) => "",
+        });
+    }
+
+    fn header(&self, last: &str) {
+        let part = match self.parts {
+            ["", _] => "",
+            _ => "[Role]",
+        };
+        let gap = if last.is_empty() { "" } else { "         " };
+        self.line(format_args!(
+            "[ ID]{part} Interval           Transfer     Bitrate{gap}{last}"
+        ));
     }
 
     /// Data flows from now on.
@@ -205,7 +235,10 @@ impl Report {
                 false => Datagrams::received(&moved),
             });
             let row = Row::new(span, moved.bytes, datagrams, flow.sends);
+            let moment = flow.inside.get().moment();
             Row {
+                retransmits: moment.map(|_| moved.sent_again),
+                moment,
                 omitted: Some(omitted),
                 ..row.of(flow.id)
             }
@@ -225,7 +258,7 @@ impl Report {
             return;
         }
         self.reported = span.end;
-        let note = if omitted { "  (omitted)" } else { "" };
+        let note = if omitted { "(omitted)" } else { "" };
         self.lines(&streams, sums.values(), note);
         if self.json && self.kept + streams.len() <= ROWS_MAX {
             self.kept += streams.len();
@@ -235,13 +268,18 @@ impl Report {
 
     fn lines<'a>(&self, streams: &[Row], sums: impl Iterator<Item = &'a Row>, note: &str) {
         for row in streams {
-            self.line(format_args!("{row}{note}"));
+            self.line(format_args!("{}{note}", self.of(row)));
         }
         // One stream's sum says nothing more.
         let several = |sends| streams.iter().filter(|row| row.sender == sends).count() > 1;
         for sum in sums.filter(|sum| several(sum.sender)) {
-            self.line(format_args!("{sum}{note}"));
+            self.line(format_args!("{}{note}", self.of(sum)));
         }
+    }
+
+    fn of<'a>(&self, row: &'a Row) -> Line<'a> {
+        let [sends, receives] = self.parts;
+        Line(row, if row.sender { sends } else { receives })
     }
 
     /// Tells of a test that is over, with what the peer has counted.
@@ -254,9 +292,13 @@ impl Report {
             self.line(format_args!(
                 "- - - - - - - - - - - - - - - - - - - - - - - - -"
             ));
+            self.header(match self.udp {
+                true => "Jitter    Lost/Total Datagrams",
+                false => "Retr",
+            });
             let sent: Vec<Row> = ends.iter().map(|(sent, _)| sent.clone()).collect();
             let received: Vec<Row> = ends.iter().map(|(_, received)| received.clone()).collect();
-            for (rows, note) in [(sent, "  sender"), (received, "  receiver")] {
+            for (rows, note) in [(sent, "sender"), (received, "receiver")] {
                 let sums: Vec<Row> = [true, false]
                     .into_iter()
                     .filter_map(|sends| sum(rows.iter().filter(|row| row.sender == sends)))
@@ -297,6 +339,7 @@ impl Report {
             connecting_to: control.is_client.then(|| Host::of(control.peer)),
             accepted_connection: (!control.is_client).then(|| Host::of(control.peer)),
             cookie: text.trim_end_matches('\0').into(),
+            tcp_mss_default: Some(control.segment).filter(|_| !test.udp),
             target_bitrate: rate,
             sock_bufsize: 0,
             sndbuf_actual: 0,

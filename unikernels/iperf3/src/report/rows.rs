@@ -1,6 +1,7 @@
 //! Rows of a report: what a stream, or several, have moved in a time.
 
 use crate::count::{Count, Flow};
+use crate::inside::{Extremes, Moment};
 use crate::protocol::{Results, StreamResults};
 use core::fmt;
 use serde::Serialize;
@@ -77,6 +78,15 @@ pub struct Row {
     /// Over UDP.
     #[serde(flatten)]
     pub datagrams: Option<Datagrams>,
+    /// Of a sender over TCP: segments that were sent again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retransmits: Option<u64>,
+    /// Its TCP at the end of this time.
+    #[serde(flatten)]
+    pub moment: Option<Moment>,
+    /// Its TCP in all this time.
+    #[serde(flatten)]
+    pub extremes: Option<Extremes>,
     /// It does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub omitted: Option<bool>,
@@ -98,6 +108,9 @@ impl Row {
                 false => 0.0,
             },
             datagrams,
+            retransmits: None,
+            moment: None,
+            extremes: None,
             omitted: None,
             sender,
         }
@@ -131,8 +144,10 @@ pub fn sum<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Option<Row> {
             out_of_order: None,
         }
     });
+    let retransmits = rows.clone().filter_map(|row| row.retransmits);
     Some(Row {
         omitted: first.omitted,
+        retransmits: first.retransmits.map(|_| retransmits.sum()),
         ..Row::new(first.span, bytes, datagrams, first.sender)
     })
 }
@@ -140,6 +155,7 @@ pub fn sum<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Option<Row> {
 /// A stream's row as its sender has counted, and as its receiver has.
 pub fn both_ends(flow: &Flow, udp: bool, seconds: f64, theirs: &Results) -> (Row, Row) {
     let nothing = StreamResults::default();
+    let has_retransmits = theirs.sender_has_retransmits > 0;
     let theirs = theirs.streams.iter().find(|stream| stream.id == flow.id);
     let theirs = theirs.unwrap_or(&nothing);
     let our_count = flow.count.get().net();
@@ -148,12 +164,17 @@ pub fn both_ends(flow: &Flow, udp: bool, seconds: f64, theirs: &Results) -> (Row
         packets: theirs.packets.saturating_sub(theirs.omitted_packets),
         lost: theirs.errors.saturating_sub(theirs.omitted_errors),
         jitter: theirs.jitter,
+        sent_again: theirs.retransmits.try_into().unwrap_or(0),
         ..Count::default()
     };
     let (ours, their) = (seconds, theirs.end_time - theirs.start_time);
     let (sent, received) = match flow.sends {
         true => ((our_count, ours), (their_count, their)),
         false => ((their_count, their), (our_count, ours)),
+    };
+    let is_known = match flow.sends {
+        true => flow.inside.get().last.is_some(),
+        false => theirs.retransmits >= 0 && has_retransmits,
     };
     let row = |(count, end): (Count, f64), is_receiver: bool| {
         // What nobody knows of a sender's datagrams is 0.
@@ -169,7 +190,12 @@ pub fn both_ends(flow: &Flow, udp: bool, seconds: f64, theirs: &Results) -> (Row
             out_of_order: Some(count.out_of_order),
             ..Datagrams::received(&count)
         });
-        Row::new(Span { start: 0.0, end }, count.bytes, datagrams, flow.sends).of(flow.id)
+        let tells = !udp && !is_receiver && is_known;
+        Row {
+            retransmits: tells.then_some(count.sent_again),
+            extremes: tells.then(|| flow.inside.get().extremes()),
+            ..Row::new(Span { start: 0.0, end }, count.bytes, datagrams, flow.sends).of(flow.id)
+        }
     };
     (row(sent, false), row(received, true))
 }
@@ -192,31 +218,51 @@ fn scaled(value: f64, kilo: f64) -> (f64, usize, &'static str) {
     (value, digits, prefix)
 }
 
-impl fmt::Display for Row {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.socket {
-            Some(socket) => write!(f, "[{socket:3}]")?,
-            None => f.write_str("[SUM]")?,
+/// A row as a line, behind its part in a test in which both send.
+pub struct Line<'a>(pub &'a Row, pub &'static str);
+
+impl Line<'_> {
+    /// The columns of TCP, which are as wide where nothing is known.
+    fn inside(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.retransmits, &self.0.moment) {
+            (None, _) => write!(f, "{:18}", ""),
+            (Some(retransmits), None) => write!(f, "  {retransmits:3}{:13}", ""),
+            (Some(retransmits), Some(moment)) => {
+                let (window, digits, prefix) = scaled(moment.snd_cwnd as f64, 1024.0);
+                write!(
+                    f,
+                    "  {retransmits:3}   {window:4.digits$} {prefix}Bytes       "
+                )
+            }
         }
-        f.write_str(if self.sender { "[TX]" } else { "[RX]" })?;
-        let Span { start, end } = self.span;
-        let (bytes, bytes_digits, bytes_prefix) = scaled(self.bytes as f64, 1024.0);
-        let (rate, rate_digits, rate_prefix) = scaled(self.bits_per_second, 1000.0);
+    }
+}
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(row, part) = self;
+        match row.socket {
+            Some(socket) => write!(f, "[{socket:3}]{part}")?,
+            None => write!(f, "[SUM]{part}")?,
+        }
+        let Span { start, end } = row.span;
+        let (bytes, bytes_digits, bytes_prefix) = scaled(row.bytes as f64, 1024.0);
+        let (rate, rate_digits, rate_prefix) = scaled(row.bits_per_second, 1000.0);
         write!(
             f,
-            " {start:6.2}-{end:<6.2} sec {bytes:6.bytes_digits$} {bytes_prefix}Bytes \
-             {rate:6.rate_digits$} {rate_prefix}bits/sec"
+            " {start:6.2}-{end:<6.2} sec  {bytes:4.bytes_digits$} {bytes_prefix}Bytes  \
+             {rate:4.rate_digits$} {rate_prefix}bits/sec"
         )?;
-        let Some(datagrams) = &self.datagrams else {
-            return Ok(());
+        let Some(datagrams) = &row.datagrams else {
+            return self.inside(f);
         };
         let packets = datagrams.packets;
         match (datagrams.jitter_ms, datagrams.lost_packets) {
             (Some(jitter), Some(lost)) => {
                 let percent = percent(lost, packets);
-                write!(f, "  {jitter:.3} ms  {lost}/{packets} ({percent:.2}%)")
+                write!(f, "  {jitter:.3} ms  {lost}/{packets} ({percent:.2}%)  ")
             }
-            _ => write!(f, "  {packets}"),
+            _ => write!(f, "  {packets}  "),
         }
     }
 }
@@ -224,7 +270,9 @@ impl fmt::Display for Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inside::Inside;
     use alloc::string::ToString;
+    use net::report::Report;
 
     const SECOND: Span = Span {
         start: 0.0,
@@ -234,14 +282,26 @@ mod tests {
     #[test]
     fn lines_are_those_of_the_stock_program() {
         let row = Row::new(SECOND, 1_471_026_299, None, true).of(5);
-        let line = "[  5][TX]   0.00-1.00   sec   1.37 GBytes   11.8 Gbits/sec";
-        assert_eq!(row.to_string(), line);
+        let line = "[  5]   0.00-1.00   sec  1.37 GBytes  11.8 Gbits/sec                  ";
+        assert_eq!(Line(&row, "").to_string(), line);
+        let mut inside = Inside::default();
+        inside.take(&Report {
+            window: 4_452_844,
+            ..Report::default()
+        });
+        let row = Row {
+            retransmits: Some(4),
+            moment: inside.moment(),
+            ..Row::new(SECOND, 276_824_064, None, true).of(5)
+        };
+        let line =
+            "[  5][TX-C]   0.00-1.00   sec   264 MBytes  2.21 Gbits/sec    4   4.25 MBytes       ";
+        assert_eq!(Line(&row, "[TX-C]").to_string(), line);
         let mut count = Count::default();
         count.arrived(1000, 4, 0.0);
         let row = Row::new(SECOND, 1000, Some(Datagrams::received(&count)), false);
-        let line =
-            "[SUM][RX]   0.00-1.00   sec   1000 Bytes   8.00 Kbits/sec  0.000 ms  3/4 (75.00%)";
-        assert_eq!(row.to_string(), line);
+        let line = "[SUM]   0.00-1.00   sec  1000 Bytes  8.00 Kbits/sec  0.000 ms  3/4 (75.00%)  ";
+        assert_eq!(Line(&row, "").to_string(), line);
     }
 
     #[test]
