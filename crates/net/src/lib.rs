@@ -21,6 +21,7 @@
 //! | [`udp`], [`tcp`] | transport |
 //! | [`dhcp`] | an address from a server |
 //! | [`stack`] | all of them, turn by turn |
+//! | [`turn`] | one turn of tasks and what is below, and how long to sleep then |
 //! | [`task`], [`socket`], [`options`] | what appliances see: tasks, sockets, options |
 //! | [`dns`] | names and their addresses |
 //! | [`host`] | the same sockets, of a host's kernel |
@@ -72,5 +73,6 @@ pub mod task;
 pub mod tcp;
 #[cfg(test)]
 mod testing;
+pub mod turn;
 pub mod udp;
 pub mod version;

@@ -17,7 +17,7 @@ use core::net::Ipv4Addr;
 use core::time::Duration;
 use device::memory::MemoryPort;
 pub(crate) use device::memory::{Port, Wire};
-use device::{Frame, HEADROOM, Pool};
+use device::{Frame, HEADROOM, Netif, Pool};
 use ports::Instant;
 
 /// A port with an MTU of 1500 bytes and no offloads.
@@ -54,11 +54,16 @@ pub(crate) fn large(count: usize) -> Pool {
 /// A whole stack with the address 10.0.0.1.
 pub(crate) fn stack() -> (Stack<Ipv4, Ipv6>, Wire) {
     let (port, wire) = port();
+    (stack_over(Box::new(port)), wire)
+}
+
+/// The same over this port.
+pub(crate) fn stack_over(port: Box<dyn Netif>) -> Stack<Ipv4, Ipv6> {
     let large = large(1);
     let mut v4 = Ipv4::new(large, 0);
     let own = Prefix::new(Ipv4Addr::new(10, 0, 0, 1), 24).unwrap();
     v4.add_address(own, Detect::Later, at(0));
-    let ip = Ip::new(Ethernet::new(Box::new(port)), v4, Ipv6::new(large, 0));
+    let ip = Ip::new(Ethernet::new(port), v4, Ipv6::new(large, 0));
     let tcp = Tcp::new(Config::default(), Secret::new([0; 16]), [0; 16], 1000);
-    (Stack::new(ip, tcp, at(0)), wire)
+    Stack::new(ip, tcp, at(0))
 }

@@ -30,14 +30,12 @@ use net::host::{HostNet, Table};
 use net::metrics::{self, Publisher};
 use net::options::{HELP, Options};
 use net::task::{Clock, Executor, Spawner};
-use net::tcp::connection::NEVER;
+use net::turn::{TASKS_PER_TURN, sleep_until, turn};
 use ports::sockets::HostSockets;
-use unikernel::{Inquiry, Instant, Ready, println};
+use unikernel::{Inquiry, Ready, println};
 
 /// Name of the first port, or of the only one, in the manifest.
 const PORT: &str = "service";
-/// Tasks that go on before the port is looked at again.
-const TASKS_PER_TURN: usize = 64;
 /// After the end of an appliance, what it has written may leave for so long.
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -250,11 +248,13 @@ fn turns<B: Below>(
     let (mut last, mut ready) = (None, Ready::default());
     loop {
         let now = unikernel::monotonic();
-        clock.set(now);
-        let any = below.receive(now, ready);
-        changed(&mut below);
-        let more = executor.run(TASKS_PER_TURN);
-        let all_left = below.send();
+        let receive = |below: &mut B| {
+            let any = below.receive(now, ready);
+            changed(below);
+            any
+        };
+        let above = (&mut executor, clock);
+        let idle = turn(&mut below, above, TASKS_PER_TURN, now, receive, B::send);
         if let Some(question) = inquiry.question() {
             inquiry.answer(question, |take| below.list(question.from, take));
         }
@@ -266,17 +266,8 @@ fn turns<B: Below>(
                 return status;
             }
         }
-        let idle = !any && !more && all_left;
-        let deadline = below.deadline();
-        let deadline = clock
-            .deadline()
-            .map_or(deadline, |clock| clock.min(deadline));
-        let others = [last, publisher.deadline()].into_iter().flatten();
-        let deadline = others.fold(deadline, Instant::min);
-        ready = unikernel::wait(match deadline {
-            _ if !idle => Some(Instant::PAST),
-            NEVER => None,
-            deadline => Some(deadline),
-        });
+        let deadlines = [clock.deadline(), last, publisher.deadline()];
+        let deadlines = deadlines.into_iter().flatten().chain([below.deadline()]);
+        ready = unikernel::wait(sleep_until(idle, deadlines));
     }
 }
