@@ -167,9 +167,8 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     };
     image(root, &programs, &[appliance])?;
     let also = also(benchmark);
-    for (_, kind) in also {
-        let manifest = format!("--manifest=manifest-{}.json", kind);
-        image(root, &programs, &[&manifest, appliance])?;
+    for (_, word, _) in also {
+        image(root, &programs, &[word, appliance])?;
     }
     let mut command = Command::new(programs.join("outboard-bench"));
     command
@@ -188,7 +187,7 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
             .arg("--rules")
             .arg(root.join(FIREWALL).join("rules/default.nft"));
     }
-    for (option, kind) in also {
+    for (option, _, kind) in also {
         let file = file.replace(".spt", &format!("-{}.spt", kind));
         command.arg(option).arg(root.join(appliance).join(file));
     }
@@ -196,12 +195,17 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     process::run(&mut command)
 }
 
-/// Images of the same appliance that a benchmark needs besides: the benchmark's option, and what
-/// their manifest is named after.
-fn also(benchmark: &str) -> &'static [(&'static str, &'static str)] {
+/// Images of the same appliance that a benchmark needs besides: the benchmark's option, what
+/// `outboard build` is told, and how their names end.
+fn also(benchmark: &str) -> &'static [(&'static str, &'static str, &'static str)] {
+    const ON_82599: &str = "--manifest=manifest-82599.json";
     match benchmark {
-        "nic" => &[("--cards", "82599")],
-        "service" => &[("--sockets", "sockets"), ("--card", "82599")],
+        "nic" => &[("--cards", ON_82599, "82599")],
+        "service" => &[
+            ("--smoltcp", "--features=service/smoltcp", "smoltcp"),
+            ("--sockets", "--manifest=manifest-sockets.json", "sockets"),
+            ("--card", ON_82599, "82599"),
+        ],
         _ => &[],
     }
 }

@@ -119,6 +119,9 @@ struct Cards {
 struct Service {
     #[command(flatten)]
     measured: Measured,
+    /// The same image on smoltcp's sockets
+    #[arg(long)]
+    smoltcp: PathBuf,
     /// The same image with the host's sockets
     #[arg(long)]
     sockets: PathBuf,
@@ -329,6 +332,7 @@ fn nic(arguments: &Cards) -> Result<(), Box<dyn Error>> {
 fn service(arguments: &Service) -> Result<(), Box<dyn Error>> {
     let Service {
         measured,
+        smoltcp,
         sockets,
         card,
         anywhere,
@@ -364,6 +368,7 @@ fn service(arguments: &Service) -> Result<(), Box<dyn Error>> {
         tender: measured.tender.clone(),
         monitor: measured.monitor(),
         image: measured.image.clone(),
+        smoltcp: smoltcp.clone(),
         sockets: sockets.clone(),
         card: card.clone(),
     };

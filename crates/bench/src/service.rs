@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   iperf3 - Linux === tap  - the image iperf3 on spt, with offloads and without
+//!   iperf3 - Linux === tap  - the same image on smoltcp's sockets
 //!   iperf3 - Linux === tap  - a software NIC - the image on spt, with the NIC's driver
 //!   iperf3 - Linux === veth - Linux - the image with Linux's sockets, on process
 //!   iperf3 - Linux === veth - Linux - iperf3
@@ -29,12 +30,14 @@ use testbed::traffic::{Window, iperf3};
 const OURS: &str = "outboard";
 /// The same, but each frame is as long as the MTU allows.
 const PLAIN: &str = "plain tap";
+/// The same appliance on smoltcp's sockets, on the same tap.
+const SMOLTCP: &str = "smoltcp";
 /// The same stack on a driver of the image's own, for a software NIC that has the tap.
 const NIC: &str = "own 82599";
 /// The same appliance on Linux's stack.
 const SOCKETS: &str = "host sockets";
 const LINUX: &str = "Linux";
-const CONTENDERS: [&str; 5] = [OURS, PLAIN, NIC, SOCKETS, LINUX];
+const CONTENDERS: [&str; 6] = [OURS, PLAIN, SMOLTCP, NIC, SOCKETS, LINUX];
 /// The same on both sides; this kernel's default is another one.
 const CONGESTION: &str = "cubic";
 /// Where iperf3 listens.
@@ -178,6 +181,8 @@ pub struct Programs {
     pub monitor: PathBuf,
     /// The image `iperf3` for spt.
     pub image: PathBuf,
+    /// The same on smoltcp's sockets.
+    pub smoltcp: PathBuf,
     /// The same with the host's sockets.
     pub sockets: PathBuf,
     /// The same that drives an 82599.
@@ -209,12 +214,14 @@ fn start(name: &str, programs: &Programs) -> Result<Served, contender::Error> {
         tender,
         monitor,
         image,
+        smoltcp,
         sockets,
         card,
     } = programs;
     match name {
         OURS => Served::image(tender, image, &[MEMORY], &SERVE),
         PLAIN => Served::on_plain_tap(tender, image, &[MEMORY], &SERVE),
+        SMOLTCP => Served::image(tender, smoltcp, &[MEMORY], &SERVE),
         NIC => Served::on_nic(monitor, tender, card, &[MEMORY], &SERVE),
         SOCKETS => Served::on_sockets(tender, sockets, &[MEMORY], &SERVE),
         _ => Served::linux(),

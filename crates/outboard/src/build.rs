@@ -27,6 +27,11 @@ pub struct Arguments {
     /// becomes part of the image's: firewall-nic.spt by nic.json
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
+    /// Features of the appliance or of what it depends on, as cargo takes them: separated by
+    /// commas, or the option several times; their names become part of the image's:
+    /// iperf3-smoltcp.spt by service/smoltcp
+    #[arg(long, value_name = "FEATURES", value_delimiter = ',')]
+    features: Vec<String>,
     /// The host that the image is for
     #[arg(long, value_enum, default_value_t = Host::Spt)]
     host: Host,
@@ -146,6 +151,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
     let appliance = Appliance {
         directory: &arguments.directory,
         manifest: arguments.manifest.as_deref(),
+        features: &arguments.features,
         remap_path_prefix: &arguments.remap_path_prefix,
     };
     for built in build(appliance, arguments.host.targets(), out)? {
@@ -166,6 +172,8 @@ pub struct Appliance<'a> {
     pub directory: &'a Path,
     /// Another manifest than `manifest.json`, in that folder or elsewhere.
     pub manifest: Option<&'a Path>,
+    /// Features of cargo's that it is built with beside the default ones.
+    pub features: &'a [String],
     /// What the image writes for prefixes of source files' names: `FROM=TO`.
     pub remap_path_prefix: &'a [String],
 }
@@ -176,6 +184,7 @@ impl<'a> From<&'a Path> for Appliance<'a> {
         Self {
             directory,
             manifest: None,
+            features: &[],
             remap_path_prefix: &[],
         }
     }
@@ -189,6 +198,7 @@ pub fn build(
     Appliance {
         directory,
         manifest,
+        features,
         remap_path_prefix,
     }: Appliance,
     targets: &[Target],
@@ -202,13 +212,14 @@ pub fn build(
     let manifest = manifest.map(|file| find_manifest(directory, file));
     let manifest = manifest.transpose()?;
     fs::create_dir_all(out).map_err(|e| Error::Write(out.to_owned(), e))?;
-    let messages = cargo(directory, manifest.as_deref(), &flags(remap_path_prefix))?;
+    let flags = flags(remap_path_prefix);
+    let messages = cargo(directory, manifest.as_deref(), features, &flags)?;
     let program = program(directory, &messages)?;
     let mut bytes = fs::read(&program).map_err(|e| Error::Read(program.clone(), e))?;
     let image = Image::parse(&bytes).map_err(|e| Error::Image(program.clone(), e))?;
     let devices = device_list(&image);
     let name = program.file_name().unwrap_or_default();
-    let name = image_name(name, manifest.as_deref());
+    let name = image_name(name, manifest.as_deref(), features);
     let mut built = Vec::new();
     for target in targets {
         image::retarget(&mut bytes, *target).map_err(|e| Error::Image(program.clone(), e))?;
@@ -231,14 +242,19 @@ fn find_manifest(directory: &Path, file: &Path) -> Result<PathBuf, Error> {
         .ok_or_else(|| Error::NoManifest(file.to_owned(), directory.to_owned()))
 }
 
-/// The name of a program's image, without its extension: it tells manifests apart.
-fn image_name(program: &OsStr, manifest: Option<&Path>) -> OsString {
+/// The name of a program's image, without its extension: it tells manifests and features apart.
+fn image_name(program: &OsStr, manifest: Option<&Path>, features: &[String]) -> OsString {
     let stem = manifest.and_then(|path| path.file_stem()?.to_str());
     let stem = stem.map(|stem| stem.strip_prefix("manifest-").unwrap_or(stem));
     let mut name = program.to_owned();
-    if let Some(stem) = stem.filter(|stem| *stem != "manifest") {
+    let stem = stem.filter(|stem| *stem != "manifest");
+    // Of a feature of a dependency (service/smoltcp), its own name.
+    let features = features
+        .iter()
+        .filter_map(|feature| feature.rsplit('/').next());
+    for part in stem.into_iter().chain(features) {
         name.push("-");
-        name.push(stem);
+        name.push(part);
     }
     name
 }
@@ -252,7 +268,12 @@ fn flags(remap_path_prefix: &[String]) -> String {
 }
 
 /// Has cargo build the folder and returns what it prints for programs to read.
-fn cargo(directory: &Path, manifest: Option<&Path>, flags: &str) -> Result<Vec<u8>, Error> {
+fn cargo(
+    directory: &Path,
+    manifest: Option<&Path>,
+    features: &[String],
+    flags: &str,
+) -> Result<Vec<u8>, Error> {
     let mut command = Command::new("cargo");
     match manifest {
         Some(manifest) => command.env(image::MANIFEST_VARIABLE, manifest),
@@ -265,6 +286,7 @@ fn cargo(directory: &Path, manifest: Option<&Path>, flags: &str) -> Result<Vec<u
             "--message-format=json-render-diagnostics",
         ])
         .args(["--target", TARGET_TRIPLE])
+        .args(features.iter().flat_map(|feature| ["--features", feature]))
         .env("CARGO_ENCODED_RUSTFLAGS", flags)
         .current_dir(directory)
         .stdin(Stdio::null())
@@ -369,17 +391,28 @@ mod tests {
     fn another_manifest_makes_another_image() {
         let name = |manifest: &str| {
             let manifest = Path::new(manifest);
-            image_name(OsStr::new("firewall"), Some(manifest)).into_string()
+            image_name(OsStr::new("firewall"), Some(manifest), &[]).into_string()
         };
         assert_eq!(name("/a/nic.json").unwrap(), "firewall-nic");
         assert_eq!(name("manifest-mixed.json").unwrap(), "firewall-mixed");
         assert_eq!(name("manifest.json").unwrap(), "firewall");
-        assert_eq!(image_name(OsStr::new("firewall"), None), "firewall");
+        assert_eq!(image_name(OsStr::new("firewall"), None, &[]), "firewall");
         let error = find_manifest(Path::new("fw"), Path::new("absent.json")).unwrap_err();
         assert_eq!(
             error.to_string(),
             "there is no manifest absent.json, neither here nor in fw: name a file with --manifest"
         );
+    }
+
+    #[test]
+    fn features_make_another_image() {
+        let features = ["service/smoltcp".to_owned(), "more".to_owned()];
+        let name = |manifest: Option<&str>| {
+            image_name(OsStr::new("iperf3"), manifest.map(Path::new), &features)
+        };
+        assert_eq!(name(None), "iperf3-smoltcp-more");
+        let on_card = name(Some("manifest-82599.json"));
+        assert_eq!(on_card, "iperf3-82599-smoltcp-more");
     }
 
     #[test]

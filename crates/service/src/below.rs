@@ -147,6 +147,10 @@ impl Below for Host {
 ///
 /// # Panics
 /// Without a port.
+#[cfg_attr(
+    feature = "smoltcp",
+    expect(dead_code, reason = "smoltcp is there instead")
+)]
 pub fn stack(
     ports: Vec<(Box<dyn Netif>, &Port)>,
     secret: [u8; 16],

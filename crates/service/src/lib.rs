@@ -10,6 +10,8 @@
 extern crate alloc;
 
 mod below;
+#[cfg(feature = "smoltcp")]
+mod smoltcp;
 mod sockets;
 
 pub use sockets::{Datagrams, Listener, Net, Stream};
@@ -24,6 +26,7 @@ use below::Below;
 use core::cell::{Cell, RefCell};
 use core::future::Future;
 use core::time::Duration;
+#[cfg(not(feature = "smoltcp"))]
 use net::address::Prefix;
 use net::dns::{Names, Resolver};
 use net::host::{HostNet, Table};
@@ -32,6 +35,8 @@ use net::options::{HELP, Options};
 use net::task::{Clock, Executor, Spawner};
 use net::turn::{TASKS_PER_TURN, sleep_until, turn};
 use ports::sockets::HostSockets;
+#[cfg(feature = "smoltcp")]
+use smoltcp::on_port;
 use unikernel::{Inquiry, Ready, println};
 
 /// Name of the first port, or of the only one, in the manifest.
@@ -152,6 +157,7 @@ where
 }
 
 /// Over a stack on the ports.
+#[cfg(not(feature = "smoltcp"))]
 fn on_port<F>(secret: [u8; 16], start: Start<'_>, main: impl FnOnce(Service) -> F) -> i32
 where
     F: Future<Output = i32> + 'static,

@@ -4,8 +4,12 @@ use bytes::Bytes;
 use core::net::{IpAddr, SocketAddr};
 use net::host::{HostDatagrams, HostListener, HostNet, HostStream};
 use net::report::Report;
-use net::socket::{self, Ends, Error, TcpListener, TcpStream, UdpSocket};
+use net::socket::{self, Ends, Error};
 use net::tcp::queues::Payload;
+#[cfg(feature = "smoltcp")]
+use smoltcp_sockets::{Net as StackNet, TcpListener, TcpStream, UdpSocket};
+#[cfg(not(feature = "smoltcp"))]
+use socket::{Net as StackNet, TcpListener, TcpStream, UdpSocket};
 
 /// Does the same with whatever it is.
 macro_rules! each {
@@ -21,7 +25,7 @@ macro_rules! each {
 #[derive(Clone)]
 pub enum Net {
     /// A stack of the image's own.
-    Stack(socket::Net),
+    Stack(StackNet),
     /// The host.
     Host(HostNet),
 }

@@ -17,7 +17,8 @@ pub struct Images {
     /// The image of dns for spt.
     pub dns: PathBuf,
     /// The image of echo for spt. Beside it, iperf3 and http lies the one that has the host's
-    /// sockets: `echo-sockets.spt`; and `echo-ports.spt`, which has two ports.
+    /// sockets: `echo-sockets.spt`. Beside echo lies one with two ports, `echo-ports.spt`, and
+    /// beside it and iperf3 one on smoltcp: `echo-smoltcp.spt`.
     pub echo: PathBuf,
     /// The image of iperf3 for spt.
     pub iperf3: PathBuf,
@@ -122,6 +123,8 @@ pub fn all() -> Images {
         &["--manifest=manifest-ports.json", "unikernels/echo"],
         &["--manifest=manifest-sockets.json", "unikernels/iperf3"],
         &["--manifest=manifest-sockets.json", "unikernels/http"],
+        &["--features=service/smoltcp", "unikernels/echo"],
+        &["--features=service/smoltcp", "unikernels/iperf3"],
     ] {
         let mut build = Command::new(images.program("outboard"));
         let built = build.arg("build").args(words).current_dir(root()).status();

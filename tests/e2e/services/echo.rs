@@ -69,7 +69,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     trials
 }
 
-fn connect(served: &Served, port: u16) -> Result<TcpStream, Failed> {
+pub(super) fn connect(served: &Served, port: u16) -> Result<TcpStream, Failed> {
     let stream = served.segment.run(|| TcpStream::connect((SERVICE, port)))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -77,7 +77,7 @@ fn connect(served: &Served, port: u16) -> Result<TcpStream, Failed> {
 }
 
 /// Each byte that is sent is received, in order, and the end as well.
-fn round(stream: TcpStream, bytes: &[u8]) -> Result<(), Failed> {
+pub(super) fn round(stream: TcpStream, bytes: &[u8]) -> Result<(), Failed> {
     let mut received = Vec::new();
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| {
@@ -94,7 +94,7 @@ fn round(stream: TcpStream, bytes: &[u8]) -> Result<(), Failed> {
     }
 }
 
-fn random(seed: u64, len: usize) -> Vec<u8> {
+pub(super) fn random(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut bytes = vec![0; len];
     rng.fill(&mut bytes);

@@ -57,7 +57,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
 }
 
 /// A stock client's run against the image.
-fn client(served: &Served, words: &str) -> Result<Ended, Failed> {
+pub(super) fn client(served: &Served, words: &str) -> Result<Ended, Failed> {
     let mut client = Command::new("iperf3");
     client.args(["--client", &SERVICE.to_string(), "--json"]);
     client.args(words.split(' '));
@@ -117,7 +117,7 @@ fn wait_for_listener(segment: &Segment) -> Result<(), Failed> {
 }
 
 /// As many bytes arrived as left, on each stream and in the sum, as both ends count them.
-fn judge(words: &str, document: &str, streams: usize) -> Result<(), Failed> {
+pub(super) fn judge(words: &str, document: &str, streams: usize) -> Result<(), Failed> {
     let report: Value = serde_json::from_str(document)?;
     let end = &report["end"];
     let counted = end["streams"].as_array().map_or(0, Vec::len);

@@ -8,6 +8,7 @@ mod iperf3;
 mod mtu;
 mod parity;
 mod ports;
+mod smoltcp;
 mod soak;
 mod sockets;
 pub mod stock;
@@ -42,6 +43,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         mtu::trials,
         parity::trials,
         ports::trials,
+        smoltcp::trials,
         soak::trials,
         sockets::trials,
         stock::trials,
@@ -99,9 +101,14 @@ pub const SOCKETS: &str = "sockets";
 
 /// The same appliance with the host's sockets.
 pub fn on_sockets(image: &Path) -> PathBuf {
+    beside(image, "-sockets.spt")
+}
+
+/// The image beside this one whose name ends otherwise.
+fn beside(image: &Path, end: &str) -> PathBuf {
     let name = image.file_stem().unwrap_or_default();
     let mut name = name.to_owned();
-    name.push("-sockets.spt");
+    name.push(end);
     image.with_file_name(name)
 }
 

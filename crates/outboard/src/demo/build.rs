@@ -25,6 +25,7 @@ pub fn built(folder: &'static str, manifest: Option<&str>, file: &str) -> Result
     let what = build::Appliance {
         directory: &appliance,
         manifest: manifest.map(Path::new),
+        features: &[],
         remap_path_prefix: &[],
     };
     let built = build::build(what, &[Target::Spt], &appliance).map_err(Error::Build)?;

@@ -1,0 +1,237 @@
+//! Two of them over ports in memory, whose wires the tests carry.
+
+use crate::{Net, Refused, Stack, UdpSocket};
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::net::{Ipv4Addr, SocketAddr};
+use core::time::Duration;
+use device::memory::{MemoryPort, Wire};
+use net::layer::Unsent;
+use net::options::{Options, Port};
+use net::socket::{Datagrams, Error, Listener, Sockets, Stream};
+use net::task::Executor;
+use net::tcp::connection::Failure;
+use net::tcp::host::Unusable;
+use net::tcp::socket::Error as Failed;
+use net::udp::BindError;
+use ports::Instant;
+
+/// Memory for so many connections of 128 KiB.
+const CONNECTIONS: usize = 12;
+/// Turns of a test; more would be a storm.
+const TURNS_MAX: usize = 20_000;
+const PORT: u16 = 7;
+
+struct Side {
+    stack: Rc<RefCell<Stack>>,
+    wire: Wire,
+}
+
+fn options(line: &str) -> Port {
+    let ports = &["service"];
+    let (options, _) = Options::take(line.split(' '), ports).unwrap();
+    options.ports[0].clone()
+}
+
+/// 10.0.0.1 by 1, 10.0.0.2 by 2.
+fn side(number: u8, tso: bool) -> Side {
+    let port = MemoryPort::new("net").with_index(number);
+    let port = if tso { port.with_tso() } else { port };
+    let (port, wire) = port.split();
+    let options = options(&alloc::format!("--ipv4=10.0.0.{number}/24"));
+    let random = [[number; 16]; 2];
+    let memory = CONNECTIONS * (128 << 10);
+    let stack = Stack::new(Box::new(port), &options, memory, random, Instant(0)).unwrap();
+    Side {
+        stack: Rc::new(RefCell::new(stack)),
+        wire,
+    }
+}
+
+struct Pair {
+    sides: [Side; 2],
+    executor: Executor,
+    now: Instant,
+}
+
+impl Pair {
+    fn new(tso: bool) -> Self {
+        Self {
+            sides: [side(1, tso), side(2, tso)],
+            executor: Executor::new(),
+            now: Instant(1_000_000_000),
+        }
+    }
+
+    fn nets(&self) -> [Net; 2] {
+        [0, 1].map(|index: usize| Net::new(self.sides[index].stack.clone()))
+    }
+
+    /// Until the task has ended.
+    fn run(&mut self, task: impl Future<Output = ()> + 'static) {
+        let ended = Rc::new(Cell::new(false));
+        let end = ended.clone();
+        self.executor.spawner().spawn(async move {
+            task.await;
+            end.set(true);
+        });
+        for _ in 0..TURNS_MAX {
+            if ended.get() {
+                return;
+            }
+            self.now = self.now + Duration::from_millis(1);
+            for side in &self.sides {
+                side.stack.borrow_mut().receive(self.now);
+            }
+            self.executor.run(64);
+            for side in &self.sides {
+                side.stack.borrow_mut().send();
+            }
+            let [one, other] = &self.sides;
+            one.wire
+                .sent()
+                .iter()
+                .for_each(|frame| other.wire.arrives(frame));
+            other
+                .wire
+                .sent()
+                .iter()
+                .for_each(|frame| one.wire.arrives(frame));
+        }
+        panic!("it does not end");
+    }
+}
+
+fn at(number: u8, port: u16) -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::new(10, 0, 0, number).into(), port)
+}
+
+/// Bytes that tell their place.
+fn bytes(count: usize) -> Vec<u8> {
+    (0..count).map(|place| ((place * 31) >> 3) as u8).collect()
+}
+
+async fn echo(net: Net, backlog: usize) {
+    let mut listener = net.listen(at(2, PORT), backlog).unwrap();
+    while let Ok(mut stream) = listener.accept().await {
+        while let Ok(Some(bytes)) = stream.take().await {
+            if stream.write(&bytes).await.is_err() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_come_back_and_the_end_as_well() {
+    for tso in [false, true] {
+        let mut pair = Pair::new(tso);
+        let [one, other] = pair.nets();
+        pair.executor.spawner().spawn(echo(other, 1));
+        let spawner = pair.executor.spawner();
+        pair.run(async move {
+            let stream = one.connect(at(2, PORT)).await.unwrap();
+            assert_eq!(
+                (stream.peer(), stream.local().ip()),
+                (at(2, PORT), at(1, 0).ip())
+            );
+            let (mut read, mut write) = stream.split();
+            spawner.spawn(async move {
+                write.write(&bytes(500_000)).await.unwrap();
+                write.shutdown();
+                let failed = write.write(b"more").await;
+                assert_eq!(failed, Err(Error::Failed(Failed::Closed)));
+            });
+            let mut place = vec![0; 500_000];
+            assert_eq!(read.read_exact(&mut place).await, Ok(Some(())));
+            assert_eq!(place, bytes(500_000));
+            assert_eq!(read.read(&mut place).await, Ok(0));
+        });
+    }
+}
+
+#[test]
+fn more_connections_than_there_is_memory_for_come_one_after_another() {
+    let mut pair = Pair::new(false);
+    let [one, other] = pair.nets();
+    pair.executor.spawner().spawn(echo(other, 4));
+    pair.run(async move {
+        for _ in 0..3 * CONNECTIONS {
+            let mut stream = one.connect(at(2, PORT)).await.unwrap();
+            stream.write(b"hello").await.unwrap();
+            let mut place = [0; 5];
+            assert_eq!(stream.read_exact(&mut place).await, Ok(Some(())));
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_had_is_said() {
+    let mut pair = Pair::new(false);
+    let [one, _] = pair.nets();
+    pair.run(async move {
+        let refused = one.connect(at(2, 9)).await.map(|_| ());
+        assert_eq!(
+            refused,
+            Err(Error::Failed(Failed::Failed(Failure::Refused)))
+        );
+        let far = SocketAddr::new(Ipv4Addr::new(10, 9, 0, 1).into(), 9);
+        let nowhere = one.connect(far).await.map(|_| ());
+        assert_eq!(nowhere, Err(Error::Unusable(Unusable::NoRoute)));
+        let _first = one.listen(at(1, PORT), 1).unwrap();
+        let second = one.listen(SocketAddr::from(([0; 4], PORT)), 1).map(|_| ());
+        assert_eq!(second, Err(Error::Unusable(Unusable::InUse)));
+        let mut first = one.bind(at(1, PORT)).unwrap();
+        let second = one.bind(at(1, PORT)).map(|_| ());
+        assert_eq!(second, Err(Error::Bind(BindError::InUse)));
+        assert_eq!(first.send(b"?", far), Err(Error::Unsent(Unsent::NoRoute)));
+        let long = vec![0; 65_508];
+        assert_eq!(
+            first.send(&long, at(2, 9)),
+            Err(Error::Unsent(Unsent::TooBig))
+        );
+        assert_eq!(
+            first.join(Ipv4Addr::new(224, 0, 0, 9).into()),
+            Err(Error::Group)
+        );
+    });
+}
+
+#[test]
+fn options_that_smoltcp_has_nothing_for_are_refused() {
+    let refused = |line: &str| {
+        let port = Box::new(MemoryPort::new("net"));
+        Stack::new(port, &options(line), 0, [[0; 16]; 2], Instant(0)).err()
+    };
+    assert_eq!(refused("--dhcp"), Some(Refused::Dhcp));
+    let many = ["--ipv6=fd00::2/64"; 8].join(" ");
+    assert_eq!(refused(&many), Some(Refused::Addresses(10)));
+}
+
+#[test]
+fn datagrams_come_back_also_in_fragments() {
+    let mut pair = Pair::new(false);
+    let [one, other] = pair.nets();
+    pair.executor.spawner().spawn(async move {
+        let mut socket = other.bind(SocketAddr::from(([0; 4], PORT))).unwrap();
+        let mut place = vec![0; 65_536];
+        while let Ok((count, ends)) = socket.receive_at(&mut place).await {
+            assert_eq!(ends.to, at(2, PORT).ip());
+            socket
+                .send_from(&place[..count], ends.to, ends.from)
+                .unwrap();
+        }
+    });
+    pair.run(async move {
+        let mut socket: UdpSocket = one.bind(SocketAddr::from(([0; 4], 0))).unwrap();
+        let mut place = vec![0; 65_536];
+        for count in [0, 1, 1472, 1473, 60_000] {
+            socket.send(&bytes(count), at(2, PORT)).unwrap();
+            let (received, from) = socket.receive(&mut place).await.unwrap();
+            assert_eq!((&place[..received], from), (&bytes(count)[..], at(2, PORT)));
+        }
+    });
+}
