@@ -172,6 +172,20 @@ pub const STAGES: &[Stage] = &[
                     "warnings",
                 ],
             ),
+            // What no usual image has.
+            step(
+                ".",
+                &[
+                    "clippy",
+                    "-p",
+                    "service",
+                    "--features",
+                    "smoltcp",
+                    "--",
+                    "-D",
+                    "warnings",
+                ],
+            ),
             step(
                 "unikernels",
                 &["clippy", "--release", "--", "-D", "warnings"],
