@@ -1,6 +1,7 @@
 //! A connection: opened, accepted, or taken up from arbitrary bytes; then arbitrary segments,
 //! wishes and times. No panic; no number moves backwards; nothing is kept twice, or beyond what was
-//! offered; what leaves was given; it always stops sending.
+//! offered; what leaves was given; it always stops sending. Or a vault, if the input begins like
+//! one: each connection in it is whole, and can go on.
 
 #![no_main]
 
@@ -12,6 +13,7 @@ use net::tcp::connection::{Agreed, Greeted, NEVER};
 use net::tcp::saved::Saved;
 use net::tcp::segment::{Flags, Options};
 use net::tcp::seq::Seq;
+use net::tcp::vault::{Shape, inspect};
 use net::tcp::{Config, Connection, Limits, Opening, Segment, State};
 use ports::Instant;
 use zerocopy::FromBytes;
@@ -24,7 +26,17 @@ const SENDS: u32 = 5000;
 /// The largest window that TCP knows (RFC 7323, 2.3).
 const WINDOW_MAX: u32 = 1 << 30;
 
+/// That of the seed.
+const SHAPE: Shape = Shape {
+    connections: 2,
+    buffer_size: 100,
+};
+
 fuzz_target!(|input: &[u8]| {
+    if input.starts_with(b"OBvault") {
+        vault(input);
+        return;
+    }
     let mut input = Unstructured::new(input);
     // It ends with its input.
     let _ = run(&mut input);
@@ -36,6 +48,41 @@ struct Run {
     now: Instant,
     /// First number that the owner of the bytes has not got in order.
     kept: Seq,
+}
+
+/// Takes up what lies in a vault.
+fn vault(memory: &[u8]) {
+    let Ok(contents) = inspect(memory, SHAPE) else {
+        return;
+    };
+    let mut taken = vec![];
+    for lying in &contents.connections {
+        let spans = lying.saved().spans().expect("it was checked");
+        for (span, pieces) in spans.iter().zip(lying.pieces()) {
+            let mut len = 0;
+            for piece in pieces {
+                assert!(piece.done < piece.end && piece.start + piece.end <= SHAPE.buffer_size);
+                assert!(!taken.contains(&piece.buffer), "one buffer twice");
+                taken.push(piece.buffer);
+                let end = contents.buffers + ((piece.buffer + 1) * SHAPE.buffer_size) as usize;
+                assert!(end <= memory.len());
+                len += piece.end - piece.done;
+            }
+            assert_eq!(len, span.len);
+        }
+        let now = Instant(1 << 40);
+        let connection = Connection::resume(lying.saved(), config(), now).expect("it was checked");
+        let mut run = Run {
+            limits: Limits {
+                segment: 576,
+                largest: 576,
+            },
+            kept: connection.expected(),
+            connection,
+            now,
+        };
+        run.send();
+    }
 }
 
 fn run(input: &mut Unstructured<'_>) -> Result<()> {

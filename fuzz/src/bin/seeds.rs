@@ -1,7 +1,13 @@
 //! Writes the corpora that the targets start from, below `corpus/` beside this package's manifest.
 
 use abi::doorbell;
+use net::tcp::connection::{Agreed, Greeted};
+use net::tcp::identity::Ends;
+use net::tcp::seq::Seq;
+use net::tcp::{Config, Connection, Opening, vault};
+use ports::Instant;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use vfio_user::{
     CapabilityHeader, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, IrqSet, RegionAccess, RegionInfo,
@@ -35,6 +41,7 @@ fn main() -> std::io::Result<()> {
         ("image", "sample", image::sample::sample()),
         ("manifest", "devices", MANIFEST.to_vec()),
         ("manifest", "pci", PCI_MANIFEST.to_vec()),
+        ("tcp", "vault", vault()),
         ("vfio_user_client", "attached", attached()),
         ("vfio_user_server", "driven", driven()),
     ];
@@ -44,6 +51,48 @@ fn main() -> std::io::Result<()> {
         fs::write(folder.join(name), bytes)?;
     }
     rules(&corpus.join("rules_parse"))
+}
+
+/// A vault with places for two connections and eight buffers of 100 bytes, in which one has 100
+/// bytes to send, the first at number 1001.
+fn vault() -> Vec<u8> {
+    let agreed = Agreed {
+        opening: Opening {
+            iss: Seq(1000),
+            stamp_offset: 7,
+            mss: 1460,
+        },
+        irs: Seq(5000),
+        peer_mss: 1460,
+        peer_scale: Some(7),
+        sack: true,
+        peer_stamp: Some(9),
+    };
+    let now = Instant(1 << 40);
+    let mut connection = Connection::accept(Config::default(), &agreed, Greeted::Unknown, now);
+    connection.queue(100);
+    let saved = connection.save().expect("it is open");
+    let end = |port| SocketAddr::from(([10, 0, 0, 1], port));
+    let ends = Ends::new(end(80), end(5));
+    let mut bytes = b"OBvault\0".to_vec();
+    let words = |bytes: &mut Vec<u8>, words: &[u32]| bytes.extend(words.as_bytes());
+    words(&mut bytes, &[vault::VERSION, 2, 100, 8]);
+    bytes.resize(64, 0);
+    words(&mut bytes, &[1]);
+    bytes.extend(saved.as_bytes().iter().chain(ends.as_bytes()));
+    bytes.resize(64 + 2 * 256, 0);
+    // Whose stream, from which number on, where, how long.
+    words(&mut bytes, &[1, 1001, 34, 60]);
+    words(&mut bytes, &[1, 1061, 40, 50]);
+    let labels = bytes.len() - 2 * 16 + 8 * 16;
+    bytes.resize(labels.next_multiple_of(64) + 8 * 100 + 64, 0);
+    let shape = vault::Shape {
+        connections: 2,
+        buffer_size: 100,
+    };
+    let contents = vault::inspect(&bytes, shape).expect("it is a vault");
+    assert_eq!((contents.connections.len(), contents.refused.len()), (1, 0));
+    bytes
 }
 
 /// The answers by which a device is attached: for each how, length, payload.

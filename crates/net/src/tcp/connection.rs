@@ -200,6 +200,8 @@ pub(super) struct Stamps {
     pub recent_at: u64,
     /// "Last.ACK.sent".
     pub last_ack: Seq,
+    /// The last TSval that left, or one that is later.
+    pub sent: u32,
 }
 
 /// What is to leave although no data does.
@@ -309,6 +311,7 @@ impl Connection {
             recent: 0,
             recent_at: 0,
             last_ack: Seq(0),
+            sent: 0,
         };
         Self {
             state: State::SynSent,
@@ -391,6 +394,7 @@ impl Connection {
         self.peer_scale = agreed.peer_scale.unwrap_or(0);
         self.scale = agreed.peer_scale.map_or(0, |_| self.config.scale());
         self.sack = agreed.sack;
+        let value = self.stamp(now).map_or(0, |(value, _)| value);
         self.stamps = self
             .stamps
             .zip(agreed.peer_stamp)
@@ -398,6 +402,8 @@ impl Connection {
                 recent: peer,
                 recent_at: now.0,
                 last_ack: irs + 1,
+                // Our SYN had none later than this.
+                sent: value,
                 ..ours
             });
         self.congestion = Congestion::new(self.config.algorithm, self.full_segment());

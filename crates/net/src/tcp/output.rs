@@ -256,6 +256,9 @@ impl Connection {
             }
             if let Some(stamps) = &mut self.stamps {
                 stamps.last_ack = self.expected;
+                if let Some((value, _)) = segment.options.timestamps {
+                    stamps.sent = value;
+                }
             }
         }
         self.due.probe = false;

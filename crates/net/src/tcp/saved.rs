@@ -8,6 +8,7 @@ use super::congestion::Congestion;
 use super::connection::{
     Config, Connection, Failure, LEAST_MSS, Opening, Stamps, State, TIME_WAIT, Timers,
 };
+use super::half_open::milliseconds;
 use super::segment::{SCALE_MAX, Segment};
 use super::sent::Sent;
 use super::seq::Seq;
@@ -15,7 +16,7 @@ use ports::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The version of [`Saved`]. It goes up with each change of what it holds.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Largest distance between numbers of one direction: the largest window (RFC 7323, 2.3).
 const WINDOW_MAX: u32 = 1 << 30;
@@ -62,6 +63,8 @@ pub struct Saved {
     stamp_offset: u32,
     stamp_recent: u32,
     last_ack: u32,
+    /// The last timestamp that left, or one that is later.
+    stamp_sent: u32,
 }
 
 /// The states that are saved, in the order of their numbers.
@@ -121,6 +124,7 @@ impl Connection {
             recent: 0,
             recent_at: 0,
             last_ack: Seq(0),
+            sent: 0,
         });
         let failure = FAILURES.iter().position(|why| Some(*why) == self.failure);
         Some(Saved {
@@ -150,6 +154,7 @@ impl Connection {
             stamp_offset: stamps.offset,
             stamp_recent: stamps.recent,
             last_ack: stamps.last_ack.0,
+            stamp_sent: stamps.sent,
         })
     }
 
@@ -164,6 +169,9 @@ impl Connection {
             Some(_) => self.expected.0,
             None => 0,
         };
+        if let Some((value, _)) = segment.options.timestamps {
+            saved.stamp_sent = value;
+        }
         saved.next = self.next.max(segment.end()).0;
         let state = match self.state {
             State::Established if segment.flags.fin => State::FinWait1,
@@ -175,7 +183,8 @@ impl Connection {
         Some(saved)
     }
 
-    /// Takes a connection up again at `now`, by a clock that has gone on. All that was on its way
+    /// Takes a connection up again at `now`. By a clock that has begun anew, its timestamps go on
+    /// all the same: the peer drops those that go back (RFC 7323, 5.3). All that was on its way
     /// may have arrived or not: it waits for the peer to say so, as after a silence.
     ///
     /// # Errors
@@ -218,10 +227,11 @@ impl Connection {
             .then_some(Seq(saved.fin_at))
             .filter(|fin| fin.is_before(connection.expected));
         connection.stamps = has(flag::STAMPS).then_some(Stamps {
-            offset: saved.stamp_offset,
+            offset: saved.stamp_offset_at(now),
             recent: saved.stamp_recent,
             recent_at: now.0,
             last_ack: Seq(saved.last_ack),
+            sent: saved.stamp_sent,
         });
         let segment = connection.full_segment();
         connection.congestion = Congestion::new(config.algorithm, segment);
@@ -248,6 +258,16 @@ impl Saved {
     fn failure(&self) -> Option<Failure> {
         let place = usize::from(self.failure).checked_sub(1)?;
         FAILURES.get(place).copied()
+    }
+
+    /// What is added to the clock, so that no timestamp is older than the last one.
+    fn stamp_offset_at(&self, now: Instant) -> u32 {
+        let clock = milliseconds(now);
+        let value = Seq(clock.wrapping_add(self.stamp_offset));
+        match value.is_before(Seq(self.stamp_sent)) {
+            true => self.stamp_sent.wrapping_sub(clock),
+            false => self.stamp_offset,
+        }
     }
 
     /// The bytes that lie beside it: those that are to be sent or acknowledged, and those that have
@@ -303,7 +323,7 @@ impl Saved {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tcp::connection::NEVER;
+    use crate::tcp::connection::{Agreed, Greeted, NEVER};
     use proptest::prelude::*;
 
     fn saved() -> Saved {
@@ -331,6 +351,39 @@ mod tests {
             mss: 1460,
         };
         assert_eq!(Connection::connect(Config::default(), opening).save(), None);
+    }
+
+    #[test]
+    fn timestamps_never_go_back() {
+        let mut saved = saved();
+        saved.flags |= flag::STAMPS;
+        (saved.stamp_offset, saved.stamp_sent) = (u32::MAX - 50, 40);
+        for (clock, expected) in [(10, 40), (91, 40), (92, 41), (1000, 949)] {
+            let now = Instant(clock * 1_000_000);
+            let resumed = Connection::resume(&saved, Config::default(), now).unwrap();
+            assert_eq!(resumed.stamp(now), Some((expected, 0)), "{clock}");
+        }
+    }
+
+    #[test]
+    fn who_has_sent_no_more_than_a_syn_goes_on_behind_its_timestamp() {
+        let agreed = Agreed {
+            opening: Opening {
+                iss: Seq(1),
+                stamp_offset: 7,
+                mss: 1460,
+            },
+            irs: Seq(5),
+            peer_mss: 1460,
+            peer_scale: None,
+            sack: false,
+            peer_stamp: Some(9),
+        };
+        let before = Instant(3_000_000_000);
+        let connection = Connection::accept(Config::default(), &agreed, Greeted::Unknown, before);
+        let saved = connection.save().unwrap();
+        let resumed = Connection::resume(&saved, Config::default(), Instant(0)).unwrap();
+        assert_eq!(resumed.stamp(Instant(0)), Some((3007, 9)));
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub(super) struct Record {
     /// 0 for none, or 1 or 2 for a copy.
     pub published: AtomicU32,
     pub copies: [[AtomicU32; WORDS]; 2],
-    reserved: [AtomicU32; 5],
+    reserved: [AtomicU32; 3],
 }
 
 /// Four cache lines.

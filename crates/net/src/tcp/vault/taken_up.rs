@@ -10,9 +10,9 @@ use ports::Instant;
 
 impl Tcp {
     /// The same host, without a connection so far, with a vault: it goes on with the connections
-    /// that lie there, at `now`, by a clock that has gone on. From here on all connections are kept
-    /// there, and only bytes that lie there are acknowledged. [`Self::taken_up`] tells which ones
-    /// it has.
+    /// that lie there, at `now`, which may be by another clock. From here on all connections are
+    /// kept there, and only bytes that lie there are acknowledged. [`Self::taken_up`] tells which
+    /// ones it has.
     ///
     /// Nothing else is taken up: who listens, who was about to connect, and secrets are new.
     ///
