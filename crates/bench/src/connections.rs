@@ -11,6 +11,7 @@
 //! comes, and a veth's client does it for the server.
 
 use crate::placement::Apart;
+use crate::plan::Plan;
 use crate::samples::{Bound, Measure, Promise, Samples};
 use crate::served::{CLIENT, INTERFACE, SERVER, Served, at};
 use crate::turn::Error;
@@ -131,33 +132,22 @@ const fn promise(measure: Measure, baseline: Option<&'static str>, bound: Bound)
     }
 }
 
-/// How long to measure.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// Turns of each contender.
-    pub rounds: usize,
-    /// Of each load.
-    pub window: Window,
-}
-
-impl Plan {
-    /// For judging.
-    pub const FULL: Self = Self {
-        rounds: 8,
-        window: Window {
-            warm_up: Duration::from_secs(1),
-            measured: Duration::from_secs(3),
-        },
-    };
-    /// For a glance.
-    pub const QUICK: Self = Self {
-        rounds: 2,
-        window: Window {
-            warm_up: Duration::from_millis(500),
-            measured: Duration::from_secs(1),
-        },
-    };
-}
+/// For judging.
+pub const FULL: Plan = Plan {
+    rounds: 8,
+    window: Window {
+        warm_up: Duration::from_secs(1),
+        measured: Duration::from_secs(3),
+    },
+};
+/// For a glance.
+pub const QUICK: Plan = Plan {
+    rounds: 2,
+    window: Window {
+        warm_up: Duration::from_millis(500),
+        measured: Duration::from_secs(1),
+    },
+};
 
 /// What is started.
 #[derive(Clone, Debug)]

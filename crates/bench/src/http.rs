@@ -3,6 +3,7 @@
 //! CPU time is that of the whole machine, the client's included: most of Linux's work for TCP has
 //! no process. What the server costs is therefore understated, for both alike.
 
+use crate::plan::Plan;
 use crate::samples::{Bound, Measure, Promise, Samples};
 use crate::served::{SERVER, Served};
 use crate::turn::Error;
@@ -65,33 +66,22 @@ const fn promise(measure: Measure, baseline: Option<&'static str>, bound: Bound)
     }
 }
 
-/// How long to measure.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// Turns of each contender.
-    pub rounds: usize,
-    /// Of each load, in whole seconds.
-    pub window: Window,
-}
-
-impl Plan {
-    /// For judging.
-    pub const FULL: Self = Self {
-        rounds: 8,
-        window: Window {
-            warm_up: Duration::from_secs(1),
-            measured: Duration::from_secs(5),
-        },
-    };
-    /// For a glance.
-    pub const QUICK: Self = Self {
-        rounds: 2,
-        window: Window {
-            warm_up: Duration::from_secs(1),
-            measured: Duration::from_secs(1),
-        },
-    };
-}
+/// For judging.
+pub const FULL: Plan = Plan {
+    rounds: 8,
+    window: Window {
+        warm_up: Duration::from_secs(1),
+        measured: Duration::from_secs(5),
+    },
+};
+/// For a glance.
+pub const QUICK: Plan = Plan {
+    rounds: 2,
+    window: Window {
+        warm_up: Duration::from_secs(1),
+        measured: Duration::from_secs(1),
+    },
+};
 
 /// What is started.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@
 //! | [`samples`] | what was measured in each round, and what was promised |
 //! | [`report`], [`plot`] | what a run leaves behind |
 //! | [`machine`] | what figures were taken on |
+//! | [`plan`] | how long to measure |
 //! | [`turn`], [`measures`] | one contender's turn, and what is measured in it |
 //! | [`firewall`], [`promises`] | the benchmark of the firewall |
 //! | [`rules`] | the benchmark of its rules |
@@ -34,6 +35,7 @@ pub mod machine;
 pub mod measures;
 pub mod nic;
 pub mod placement;
+pub mod plan;
 pub mod plot;
 pub mod promises;
 pub mod report;

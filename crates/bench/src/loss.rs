@@ -10,6 +10,7 @@
 //! sender leaves it to others to cut what it sends makes no difference. The wire loses the same
 //! frames of both contenders' rounds, counted from the first.
 
+use crate::plan::Plan;
 use crate::samples::{Bound, Measure, Promise, Samples};
 use crate::served::{CLIENT, INTERFACE, SERVER, Served, at, start};
 use crate::turn::Error;
@@ -64,33 +65,22 @@ const fn promise(measure: Measure) -> Promise {
     }
 }
 
-/// How long to measure.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// Turns of each contender.
-    pub rounds: usize,
-    /// Of each transfer.
-    pub window: Window,
-}
-
-impl Plan {
-    /// For judging: a stream meets several losses in a second, and many make a rate.
-    pub const FULL: Self = Self {
-        rounds: 8,
-        window: Window {
-            warm_up: Duration::from_secs(2),
-            measured: Duration::from_secs(15),
-        },
-    };
-    /// For a glance.
-    pub const QUICK: Self = Self {
-        rounds: 2,
-        window: Window {
-            warm_up: Duration::from_secs(1),
-            measured: Duration::from_secs(3),
-        },
-    };
-}
+/// For judging: a stream meets several losses in a second, and many make a rate.
+pub const FULL: Plan = Plan {
+    rounds: 8,
+    window: Window {
+        warm_up: Duration::from_secs(2),
+        measured: Duration::from_secs(15),
+    },
+};
+/// For a glance.
+pub const QUICK: Plan = Plan {
+    rounds: 2,
+    window: Window {
+        warm_up: Duration::from_secs(1),
+        measured: Duration::from_secs(3),
+    },
+};
 
 /// What is started.
 #[derive(Clone, Debug)]

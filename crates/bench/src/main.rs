@@ -242,14 +242,8 @@ fn firewall(arguments: &Measured) -> Result<(), Box<dyn Error>> {
         monitor: arguments.monitor(),
         solo5,
     });
-    let plan = match arguments.quick {
-        true => firewall::Plan::QUICK,
-        false => firewall::Plan::FULL,
-    };
-    let plan = firewall::Plan {
-        rounds: arguments.rounds.unwrap_or(plan.rounds),
-        ..plan
-    };
+    let plans = [firewall::Plan::QUICK, firewall::Plan::FULL];
+    let plan = arguments.plan(plans, |plan| &mut plan.rounds);
     let programs = arguments.programs()?;
     let subject = Subject {
         title: "The firewall beside its peers",
@@ -266,14 +260,8 @@ fn firewall(arguments: &Measured) -> Result<(), Box<dyn Error>> {
 
 fn rules(arguments: &Rules) -> Result<(), Box<dyn Error>> {
     let Rules { measured, rules } = arguments;
-    let plan = match measured.quick {
-        true => rules::Plan::QUICK,
-        false => rules::Plan::FULL,
-    };
-    let plan = rules::Plan {
-        rounds: measured.rounds.unwrap_or(plan.rounds),
-        ..plan
-    };
+    let plans = [rules::Plan::QUICK, rules::Plan::FULL];
+    let plan = measured.plan(plans, |plan| &mut plan.rounds);
     let tender = Programs {
         memory_mib: rules::MEMORY_MIB,
         ..measured.programs()?
@@ -305,14 +293,8 @@ fn rules(arguments: &Rules) -> Result<(), Box<dyn Error>> {
 
 fn nic(arguments: &Cards) -> Result<(), Box<dyn Error>> {
     let Cards { measured, cards } = arguments;
-    let plan = match measured.quick {
-        true => nic::Plan::QUICK,
-        false => nic::Plan::FULL,
-    };
-    let plan = nic::Plan {
-        rounds: measured.rounds.unwrap_or(plan.rounds),
-        ..plan
-    };
+    let plans = [nic::Plan::QUICK, nic::Plan::FULL];
+    let plan = measured.plan(plans, |plan| &mut plan.rounds);
     let subject = Subject {
         title: "A driver and the software NIC",
         benchmark: "nic",
@@ -337,14 +319,10 @@ fn service(arguments: &Service) -> Result<(), Box<dyn Error>> {
         card,
         anywhere,
     } = arguments;
-    let plan = match measured.quick {
-        true => service::Plan::QUICK,
-        false => service::Plan::FULL,
-    };
+    let plans = [service::Plan::QUICK, service::Plan::FULL];
     let plan = service::Plan {
-        rounds: measured.rounds.unwrap_or(plan.rounds),
         apart: !anywhere,
-        ..plan
+        ..measured.plan(plans, |plan| &mut plan.rounds)
     };
     let (title, benchmark) = match anywhere {
         false => (
@@ -376,14 +354,8 @@ fn service(arguments: &Service) -> Result<(), Box<dyn Error>> {
 }
 
 fn http(arguments: &Measured) -> Result<(), Box<dyn Error>> {
-    let plan = match arguments.quick {
-        true => http::Plan::QUICK,
-        false => http::Plan::FULL,
-    };
-    let plan = http::Plan {
-        rounds: arguments.rounds.unwrap_or(plan.rounds),
-        ..plan
-    };
+    let plans = [http::QUICK, http::FULL];
+    let plan = arguments.plan(plans, |plan| &mut plan.rounds);
     let subject = Subject {
         title: "Files over HTTP of an image beside nginx",
         benchmark: "http",
@@ -403,14 +375,8 @@ fn http(arguments: &Measured) -> Result<(), Box<dyn Error>> {
 }
 
 fn loss(arguments: &Measured) -> Result<(), Box<dyn Error>> {
-    let plan = match arguments.quick {
-        true => loss::Plan::QUICK,
-        false => loss::Plan::FULL,
-    };
-    let plan = loss::Plan {
-        rounds: arguments.rounds.unwrap_or(plan.rounds),
-        ..plan
-    };
+    let plans = [loss::QUICK, loss::FULL];
+    let plan = arguments.plan(plans, |plan| &mut plan.rounds);
     let subject = Subject {
         title: "TCP of an image beside Linux's, 1 % of frames lost in 20 ms of round trip",
         benchmark: "loss",
@@ -427,14 +393,8 @@ fn loss(arguments: &Measured) -> Result<(), Box<dyn Error>> {
 }
 
 fn connections(arguments: &Measured) -> Result<(), Box<dyn Error>> {
-    let plan = match arguments.quick {
-        true => connections::Plan::QUICK,
-        false => connections::Plan::FULL,
-    };
-    let plan = connections::Plan {
-        rounds: arguments.rounds.unwrap_or(plan.rounds),
-        ..plan
-    };
+    let plans = [connections::QUICK, connections::FULL];
+    let plan = arguments.plan(plans, |plan| &mut plan.rounds);
     let subject = Subject {
         title: "Many connections to an image, beside Linux's",
         benchmark: "connections",
@@ -563,6 +523,15 @@ struct Subject {
 }
 
 impl Measured {
+    /// The plan for a glance or the whole one, with as many rounds as were asked for.
+    fn plan<P>(&self, [quick, full]: [P; 2], rounds: impl Fn(&mut P) -> &mut usize) -> P {
+        let mut plan = if self.quick { quick } else { full };
+        if let Some(asked) = self.rounds {
+            *rounds(&mut plan) = asked;
+        }
+        plan
+    }
+
     fn monitor(&self) -> PathBuf {
         self.tender.with_file_name("outboard")
     }
