@@ -4,7 +4,6 @@ use crate::answer::{Answer, answer};
 use crate::site::Site;
 use alloc::rc::Rc;
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 use net::socket::{Error, Listener, Sockets, Stream};
@@ -23,6 +22,8 @@ const REFUSALS_MAX: usize = 256;
 const REQUESTS_MAX: usize = 10_000;
 /// Bytes of a request's header, its first line included.
 const HEADER_MAX: usize = 8 << 10;
+/// Bytes that are read at a time: a header of most browsers and tools takes one or two.
+const PIECE: usize = 256;
 /// How long a connection waits for the header of a request.
 const IDLE: Duration = Duration::from_secs(15);
 /// How long a client may take to make room for an answer.
@@ -62,7 +63,6 @@ where
             wall,
             bytes: Vec::new(),
             start: 0,
-            end: 0,
         };
         let site = site.clone();
         spawner.spawn(async move {
@@ -77,17 +77,16 @@ struct Connection<S> {
     clock: Clock,
     /// The time since 1970-01-01 00:00 UTC.
     wall: fn() -> Duration,
-    /// What was read: from `start` to `end`, it was not answered yet.
+    /// What was read: from `start` on, it was not answered yet. While a connection is idle, this
+    /// takes no memory.
     bytes: Vec<u8>,
     start: usize,
-    end: usize,
 }
 
 impl<S: Stream> Connection<S> {
     /// Answers one request after another.
     async fn talk(&mut self, site: &Site, is_full: bool) -> Result<(), Error> {
         self.stream.set_no_delay(true);
-        self.bytes = vec![0; HEADER_MAX];
         if is_full {
             let refusal = Answer::refusal("503 Service Unavailable");
             self.send(&refusal, site).await?;
@@ -114,24 +113,27 @@ impl<S: Stream> Connection<S> {
     async fn next<'a>(&mut self, site: &'a Site) -> Result<Option<Answer<'a>>, Error> {
         let until = self.clock.now() + IDLE;
         loop {
-            if let Some((answer, len)) = answer(&self.bytes[self.start..self.end], site) {
+            let rest = &self.bytes[self.start..];
+            let header = &rest[..rest.len().min(HEADER_MAX)];
+            if let Some((answer, len)) = answer(header, site) {
                 self.start += len;
                 return Ok(Some(answer));
             }
-            self.bytes.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-            if self.end == HEADER_MAX {
-                let has_line = self.bytes.trim_ascii_start().contains(&b'\n');
+            if header.len() == HEADER_MAX {
+                let has_line = header.trim_ascii_start().contains(&b'\n');
                 return Ok(Some(Answer::refusal(match has_line {
                     true => "431 Request Header Fields Too Large",
                     false => "414 URI Too Long",
                 })));
             }
-            let read = self.stream.read(&mut self.bytes[self.end..]);
+            self.bytes = rest.to_vec();
+            self.start = 0;
+            let mut piece = [0; PIECE];
+            let read = self.stream.read(&mut piece);
             match self.clock.timeout(until - self.clock.now(), read).await {
-                Some(Ok(0)) => return Ok(None),
-                Some(count) => self.end += count?,
-                None if self.end == 0 => return Ok(None),
+                Some(Ok(count @ 1..)) => self.bytes.extend_from_slice(&piece[..count]),
+                Some(end) => return end.map(|_| None),
+                None if self.bytes.is_empty() => return Ok(None),
                 None => return Ok(Some(Answer::refusal("408 Request Timeout"))),
             }
         }
@@ -160,9 +162,9 @@ impl<S: Stream> Connection<S> {
     async fn drain(&mut self) -> Result<(), Error> {
         let mut drained = 0;
         while drained < LINGER_MAX {
-            match self.stream.read(&mut self.bytes).await? {
-                0 => break,
-                count => drained += count,
+            match self.stream.take().await? {
+                None => break,
+                Some(payload) => drained += payload.len(),
             }
         }
         Ok(())
