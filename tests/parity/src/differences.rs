@@ -354,48 +354,6 @@ pub const DIFFERENCES: &[Difference] = &[
         }),
     },
     Difference {
-        name: "challenges_are_limited_in_another_order",
-        why: "RFC 5961, 7, limits all answers to what may be forged; Linux none to data, and such \
-              an answer does not put the next one off",
-        script: || {
-            let beyond = |at| Sent {
-                seq: Place::Edge(at),
-                len: 10,
-                ..ack(0)
-            };
-            vec![
-                syn().into(),
-                ack(1).into(),
-                beyond(1).into(),
-                beyond(20).into(),
-            ]
-        },
-        kind: Kind::State(|moment| {
-            let bare = |answer: &Answer| answer.flags == ACK && answer.len == 0;
-            let linux = &moment.linux().answers;
-            let ours = &moment.ours[moment.ours.len() - 1].answers;
-            let one = linux.len() + ours.len() == 1;
-            one && linux.iter().chain(ours).all(bare) && moment.is_odd()
-        }),
-    },
-    Difference {
-        name: "an_ack_of_before_the_beginning_is_old",
-        why: "RFC 5961, 5.2; Linux counts all bytes, as numbers come round, and so refuses it",
-        script: || {
-            let before = Sent {
-                ack: Some(Heard::Stream(-30)),
-                ..data(1, 10)
-            };
-            vec![syn().into(), ack(1).into(), before.into()]
-        },
-        kind: Kind::State(|moment| {
-            moment.sent().is_some_and(|sent| match sent.ack {
-                Some(Heard::Stream(at) | Heard::All(at)) => at < 1,
-                None => false,
-            })
-        }),
-    },
-    Difference {
         name: "the_number_is_looked_at_before_the_flags",
         why: "RFC 9293, 3.10.7.4, first; Linux first drops what has neither ACK nor RST nor SYN",
         script: || {
@@ -611,6 +569,49 @@ pub const DIFFERENCES: &[Difference] = &[
             moment.steps.last() == Some(&Step::Call(Call::Abort))
                 && moment.linux().answers.is_empty()
                 && moment.segments().any(|sent| has(sent, FIN))
+        }),
+    },
+    // These fit many moments. They stand last, so that the narrower ones are seen.
+    Difference {
+        name: "challenges_are_limited_in_another_order",
+        why: "RFC 5961, 7, limits all answers to what may be forged; Linux none to data, and such \
+              an answer does not put the next one off",
+        script: || {
+            let beyond = |at| Sent {
+                seq: Place::Edge(at),
+                len: 10,
+                ..ack(0)
+            };
+            vec![
+                syn().into(),
+                ack(1).into(),
+                beyond(1).into(),
+                beyond(20).into(),
+            ]
+        },
+        kind: Kind::State(|moment| {
+            let bare = |answer: &Answer| answer.flags == ACK && answer.len == 0;
+            let linux = &moment.linux().answers;
+            let ours = &moment.ours[moment.ours.len() - 1].answers;
+            let one = linux.len() + ours.len() == 1;
+            one && linux.iter().chain(ours).all(bare) && moment.is_odd()
+        }),
+    },
+    Difference {
+        name: "an_ack_of_before_the_beginning_is_old",
+        why: "RFC 5961, 5.2; Linux counts all bytes, as numbers come round, and so refuses it",
+        script: || {
+            let before = Sent {
+                ack: Some(Heard::Stream(-30)),
+                ..data(1, 10)
+            };
+            vec![syn().into(), ack(1).into(), before.into()]
+        },
+        kind: Kind::State(|moment| {
+            moment.sent().is_some_and(|sent| match sent.ack {
+                Some(Heard::Stream(at) | Heard::All(at)) => at < 1,
+                None => false,
+            })
         }),
     },
 ];
