@@ -321,7 +321,7 @@ impl Holder {
     }
 }
 
-/// What a [`Holder`]'s process does: opens connections, says how many, and with the next line of
+/// What a `Holder`'s process does: opens connections, says how many, and with the next line of
 /// standard input how many of them answer; then it waits for the end of standard input.
 ///
 /// # Errors
