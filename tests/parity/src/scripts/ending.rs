@@ -56,6 +56,15 @@ pub const SCRIPTS: &[Script] = &[
             ],
         )
     }),
+    ("no_flag_at_all_after_rst", || {
+        then(
+            connect(),
+            [
+                rst(Place::Acked(0)).into(),
+                Sent::new(0, Place::Stream(401), None).into(),
+            ],
+        )
+    }),
     ("rst_of_our_fin", || {
         then(
             open(),

@@ -120,6 +120,16 @@ pub const SCRIPTS: &[Script] = &[
     ("data_opens", || {
         vec![syn().into(), data(1, 100).into(), Call::Read.into()]
     }),
+    (
+        "data_that_begins_before_the_window_opens_and_sets_it",
+        || {
+            let across = Sent {
+                window: 30_000,
+                ..data(-199, 400)
+            };
+            vec![syn().into(), across.into(), Call::Write(360).into()]
+        },
+    ),
     ("data_behind_a_hole_opens", || {
         vec![
             syn().into(),

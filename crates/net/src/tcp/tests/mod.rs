@@ -1,7 +1,7 @@
 //! Connections between two ends, over a network that is a function of a seed.
 
 mod arbitrary;
-mod hosts;
+pub(super) mod hosts;
 mod script;
 mod simulation;
 mod transfers;

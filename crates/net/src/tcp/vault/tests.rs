@@ -3,8 +3,11 @@
 use super::layout::{Body, Header, Label, Record};
 use super::*;
 use crate::tcp::connection::{Config, Connection, Opening, State};
-use crate::tcp::identity::Ends;
-use core::net::SocketAddr;
+use crate::tcp::host::{Tcp, Unusable};
+use crate::tcp::identity::{Ends, Secret};
+use crate::tcp::tests::hosts::Wire;
+use core::net::{IpAddr, SocketAddr};
+use ports::Instant;
 use proptest::prelude::*;
 use std::vec;
 
@@ -176,6 +179,91 @@ fn what_is_full_takes_nothing_and_what_is_forgotten_is_free() {
     assert_eq!(vault.room(), 0);
     drop(held);
     assert_eq!(vault.room(), 6 * pool.frame_bytes_max());
+}
+
+const NOW: Instant = Instant(1_000_000_000);
+
+/// A host that goes on with what lies in `bytes`.
+fn host(bytes: &[u8]) -> (Tcp, Vault) {
+    let opened = Vault::open(memory(bytes), SHAPE).unwrap();
+    let vault = opened.vault;
+    let tcp = Tcp::new(Config::default(), Secret::new([1; 16]), [2; 16], 1 << 20);
+    (tcp.with_vault(opened, NOW), vault)
+}
+
+/// Which places of a vault have a connection.
+fn published(vault: Vault) -> Vec<bool> {
+    let records = vault.0.records.iter();
+    let is = |record: &Record| record.published.load(Relaxed) != 0;
+    records.map(is).collect()
+}
+
+#[test]
+fn each_connection_is_handed_out_once() {
+    let (mut tcp, vault) = host(&valid());
+    let id = tcp.taken_up().unwrap();
+    let socket = tcp.socket(id).unwrap();
+    assert_eq!(*socket.ends(), body(0).ends);
+    assert_eq!(socket.connection().queued, Seq(u32::MAX - 49) + 300);
+    assert_eq!(tcp.taken_up(), None);
+    assert_eq!(published(vault), [false, true, false]);
+    // An empty one has none.
+    let (mut tcp, _) = host(&[]);
+    assert_eq!((tcp.taken_up(), tcp.sockets().count()), (None, 0));
+}
+
+#[test]
+fn of_two_between_the_same_ends_the_first_goes_on() {
+    let mut bytes = valid();
+    bytes[RECORDS..RECORDS + 4].copy_from_slice(&1_u32.to_le_bytes());
+    bytes[RECORDS + 4..][..size_of::<Body>()].copy_from_slice(body(0).as_bytes());
+    let (mut tcp, vault) = host(&bytes);
+    let id = tcp.taken_up().unwrap();
+    let queued = tcp.socket(id).unwrap().connection().queued;
+    assert_eq!(queued, Seq(u32::MAX - 49), "the first has nothing to send");
+    assert_eq!((tcp.taken_up(), tcp.sockets().count()), (None, 1));
+    // Nothing of the second is left, so that the next image finds one.
+    assert_eq!(published(vault), [true, false, false]);
+    let mut owners = vault.0.labels.iter().map(|label| label.owner.load(Relaxed));
+    assert!(owners.all(|owner| owner == 0));
+    assert_eq!(vault.pool().free(), vault.pool().count());
+}
+
+#[test]
+fn what_its_user_has_left_goes_on_and_is_handed_to_nobody() {
+    let mut bytes = valid();
+    let left = Body {
+        left: 1,
+        ..body(300)
+    };
+    let copy = RECORDS + size_of::<Record>() + 4 + size_of::<Body>();
+    bytes[copy..][..size_of::<Body>()].copy_from_slice(left.as_bytes());
+    let (mut tcp, vault) = host(&bytes);
+    assert_eq!((tcp.taken_up(), tcp.sockets().count()), (None, 1));
+    assert_eq!(published(vault), [false, true, false]);
+}
+
+#[test]
+fn a_vault_has_no_more_connections_than_places() {
+    let (mut tcp, vault) = host(&valid());
+    let mut wire = Wire {
+        ours: IpAddr::from([10, 0, 0, 1]),
+        pool: Pool::new(vec![0; 20 * 2000].leak(), 2000),
+        largest: 1480,
+        sent: Vec::new(),
+        buffers: usize::MAX,
+    };
+    let remote = SocketAddr::from(([10, 0, 0, 2], 80));
+    let first = tcp.connect(&wire, remote, NOW).unwrap();
+    assert!(tcp.connect(&wire, remote, NOW).is_ok());
+    let full = Err(Unusable::NoPlace);
+    assert_eq!(tcp.connect(&wire, remote, NOW), full);
+    // The one that was taken up kept its place, and one that ends makes room.
+    assert!(published(vault)[1]);
+    tcp.leave(first, NOW);
+    tcp.send(&mut wire, NOW);
+    assert!(tcp.connect(&wire, remote, NOW).is_ok());
+    assert_eq!(tcp.connect(&wire, remote, NOW), full);
 }
 
 proptest! {
