@@ -1,4 +1,4 @@
-//! Beside the image's own, packs the folder `www` into the archive that `src/site.rs` includes.
+//! Beside the image's own, packs the folder `www` into the archive that `src/main.rs` includes.
 
 use std::path::Path;
 use std::{env, fs, io};

@@ -4,20 +4,26 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use dns::server::{connections, datagrams};
 use net::dns::PORT;
-use net::socket::{Error, Sockets};
-use service::Service;
 use unikernel::println;
+use zone::server::serve;
+use zone::{Record, Zone};
 
-/// Connections that may wait to be accepted.
-const BACKLOG: usize = 128;
+/// The file `zone`, as it was when the image was built.
+const RECORDS: &[Record<'_>] = include!(concat!(env!("OUT_DIR"), "/zone.rs"));
 
 unikernel::entry!(main);
 
 fn main() -> i32 {
     service::run("dns", "", |service| async move {
-        match serve(service).await {
+        let zone = match Zone::new(RECORDS) {
+            Ok(zone) => zone,
+            Err(error) => {
+                println!("dns: the zone: {error}");
+                return 1;
+            }
+        };
+        match serve(service.net, zone, service.clock, service.spawner).await {
             Ok(()) => 0,
             Err(error) => {
                 println!("dns: port {PORT}: {error}");
@@ -25,15 +31,4 @@ fn main() -> i32 {
             }
         }
     })
-}
-
-async fn serve(service: Service) -> Result<(), Error> {
-    let local = ([0; 4], PORT).into();
-    let listener = service.net.listen(local, BACKLOG)?;
-    let socket = service.net.bind(local)?;
-    service.spawner.spawn(async move {
-        // Nothing ends it.
-        let _ = datagrams(socket).await;
-    });
-    connections(listener, service.clock, service.spawner).await
 }

@@ -5,9 +5,12 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use http::server::{PORT, serve};
-use http::site::{EMBEDDED, Site, Source};
 use unikernel::println;
+use web::server::{PORT, serve};
+use web::site::{Site, Source};
+
+/// The archive of `www`, as it was when the image was built.
+const EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/www.tar"));
 
 unikernel::entry!(main);
 

@@ -5,8 +5,8 @@
 #![forbid(unsafe_code)]
 
 use core::net::SocketAddr;
-use iperf3::options::{HELP, Options, Role};
-use iperf3::{System, client, iperf2, server};
+use iperf::options::{HELP, Options, Role};
+use iperf::{System, client, iperf2, server};
 use service::Service;
 use unikernel::println;
 
@@ -31,7 +31,7 @@ fn main() -> i32 {
     })
 }
 
-async fn run(service: Service, options: Options) -> Result<(), iperf3::protocol::Error> {
+async fn run(service: Service, options: Options) -> Result<(), iperf::protocol::Error> {
     let system = System {
         clock: service.clock,
         wall: unikernel::wall,

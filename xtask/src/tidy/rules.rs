@@ -3,6 +3,7 @@
 use super::ratchets::{FUNCTION_LINES_MAX, ISLAND_LINES_MAX};
 use super::source::{code, has_word, lines_without_tests};
 use super::{dependencies, links, ratchets, Finding, Rule, Tree};
+use std::collections::BTreeMap;
 
 /// All rules, by name.
 pub const RULES: &[Rule] = &[
@@ -85,6 +86,12 @@ pub const RULES: &[Rule] = &[
         check: file_length,
     },
     Rule {
+        name: "appliance-size",
+        asks: "each appliance of unikernels/ stays under {limit} lines of its own, without tests",
+        limit: APPLIANCE_LINES_MAX,
+        check: appliance_size,
+    },
+    Rule {
         name: "module-folder",
         asks: "a module with a folder is the folder's mod.rs",
         limit: 0,
@@ -120,6 +127,8 @@ pub const RULES: &[Rule] = &[
 const ISLAND_CRATES: [&str; 4] = ["hw", "linux", "tender", "unikernel"];
 const LINE_COLUMNS_MAX: usize = 100;
 const FILE_LINES_MAX: usize = 800;
+/// An appliance is arguments, wiring and a manifest; what it does is a crate's.
+const APPLIANCE_LINES_MAX: usize = 300;
 
 const FORBID: &str = "#![forbid(unsafe_code)]";
 
@@ -366,9 +375,37 @@ fn lines(tree: &Tree) -> impl Iterator<Item = (&str, usize, &str)> {
     })
 }
 
+/// Whether a file holds tests alone.
+fn is_tests(path: &str) -> bool {
+    path.ends_with("tests.rs") || path.ends_with("tests/mod.rs")
+}
+
+fn appliance_size(tree: &Tree) -> Vec<Finding> {
+    let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
+    for (path, text) in tree.rust().filter(|(path, _)| !is_tests(path)) {
+        let mut parts = path.splitn(4, '/');
+        if let (Some("unikernels"), Some(name), Some("src"), Some(_)) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        {
+            *sizes.entry(name).or_default() += lines_without_tests(text);
+        }
+    }
+    sizes
+        .into_iter()
+        .filter(|(_, lines)| *lines >= APPLIANCE_LINES_MAX)
+        .map(|(name, lines)| {
+            let what = format!(
+                "{} lines, not under {}: what others can use belongs into a crate",
+                lines, APPLIANCE_LINES_MAX
+            );
+            Finding::new(&format!("unikernels/{}", name), 0, what)
+        })
+        .collect()
+}
+
 fn file_length(tree: &Tree) -> Vec<Finding> {
     tree.rust()
-        .filter(|(path, _)| !(path.ends_with("tests.rs") || path.ends_with("tests/mod.rs")))
+        .filter(|(path, _)| !is_tests(path))
         .map(|(path, text)| (path, lines_without_tests(text)))
         .filter(|(_, lines)| *lines > FILE_LINES_MAX)
         .map(|(path, lines)| {

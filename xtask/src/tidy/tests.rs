@@ -411,6 +411,31 @@ fn file_length() {
 }
 
 #[test]
+fn appliance_size() {
+    let (most, half) = ("//\n".repeat(299), "//\n".repeat(150));
+    let tested = format!("{}#[cfg(test)]\nmod tests {{\n{}}}\n", half, most);
+    kept(
+        "appliance-size",
+        &[
+            ("unikernels/dns/src/main.rs", &most),
+            ("unikernels/dns/build.rs", &most),
+            ("unikernels/dns/src/tests.rs", &most),
+            ("unikernels/http/src/main.rs", &tested),
+            ("crates/web/src/lib.rs", &"//\n".repeat(300)),
+        ],
+    );
+    broken(
+        "appliance-size",
+        &[
+            ("unikernels/dns/src/main.rs", &half),
+            ("unikernels/dns/src/lib.rs", &tested),
+        ],
+        0,
+        "300 lines, not under 300",
+    );
+}
+
+#[test]
 fn module_folder() {
     let part = ("crates/nf/src/key/field.rs", "");
     kept(

@@ -1,17 +1,23 @@
 use crate::answer::{FIELDS_MAX, answer};
-use crate::site::{EMBEDDED, Site, Source};
+use crate::site::{Site, Source};
 use device::{BlockDevice, BlockError};
 use std::boxed::Box;
 use std::string::{String, ToString};
 use std::vec::Vec;
-use std::{format, fs};
+use std::{format, vec};
 
-fn site() -> Site {
-    Site::read(Source::Memory(EMBEDDED)).unwrap()
+/// What the site's files hold.
+fn file(name: &str) -> Vec<u8> {
+    match name {
+        "1k" => vec![b'k'; 1024],
+        _ => b"<html></html>".to_vec(),
+    }
 }
 
-fn file(name: &str) -> Vec<u8> {
-    fs::read(format!("{}/www/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+/// A site as part of an image.
+fn site() -> Site {
+    let files = ["./1k", "./index.html"].map(|name| (name, 0, file(&name[2..])));
+    Site::read(Source::Memory(Box::leak(archive(&files).into()))).unwrap()
 }
 
 /// The header and the body that a request gets, and whether the connection goes on.
@@ -320,19 +326,23 @@ fn on_disk(archive: &[u8]) -> Site {
     Site::read(Source::Disk(disk.into())).unwrap()
 }
 
-/// An archive whose files have times.
-fn archive(name: &str, mtime: u64, bytes: &[u8]) -> &'static [u8] {
+/// An archive of files with names, times and bytes.
+fn archive(files: &[(&str, u64, Vec<u8>)]) -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
-    let mut header = tar::Header::new_gnu();
-    header.set_size(bytes.len() as u64);
-    header.set_mtime(mtime);
-    archive.append_data(&mut header, name, bytes).unwrap();
-    Box::leak(archive.into_inner().unwrap().into_boxed_slice())
+    for (name, modified, bytes) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_mtime(*modified);
+        archive
+            .append_data(&mut header, name, bytes.as_slice())
+            .unwrap();
+    }
+    archive.into_inner().unwrap()
 }
 
 #[test]
 fn dates_decide_where_tags_do_not() {
-    let site = on_disk(archive("a.txt", 784_111_777, b"abc"));
+    let site = on_disk(&archive(&[("a.txt", 784_111_777, b"abc".to_vec())]));
     for (fields, expected) in [
         ("If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n", 304),
         ("If-Modified-Since: Sun, 06 Nov 1994 08:49:36 GMT\r\n", 200),
@@ -361,9 +371,9 @@ fn dates_decide_where_tags_do_not() {
 #[test]
 fn long_names_are_found_and_broken_archives_are_refused() {
     let long = "folder/".repeat(30) + "a.js";
-    let whole = archive(&long, 1, &[7; 1000]);
+    let whole = archive(&[(&long, 1, vec![7; 1000])]);
     let read = |bytes: &[u8]| Site::read(Source::Memory(Box::leak(bytes.into())));
-    let site = read(whole).unwrap();
+    let site = read(&whole).unwrap();
     let file = site.find(format!("/{long}").as_bytes()).unwrap();
     assert_eq!(file.media_type, "text/javascript");
     assert_eq!(
@@ -382,7 +392,7 @@ fn long_names_are_found_and_broken_archives_are_refused() {
 #[test]
 fn a_disk_is_read_in_pieces() {
     let bytes: Vec<u8> = (0..100_000_u32).map(|place| (place / 7) as u8).collect();
-    let site = on_disk(archive("a", 1, &bytes));
+    let site = on_disk(&archive(&[("a", 1, bytes.clone())]));
     let place = site.find(b"/a").unwrap().place.clone();
     let (mut rest, mut read) = (place.start + 9..place.end - 9, Vec::new());
     while !rest.is_empty() {

@@ -13,9 +13,6 @@ use core::cell::RefCell;
 use core::ops::Range;
 use device::BlockDevice;
 
-/// The archive of `www`, as it was when the image was built.
-pub const EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/www.tar"));
-
 /// Bytes of a block of an archive, and of a header.
 const BLOCK: u64 = 512;
 /// Most files.
@@ -41,7 +38,7 @@ impl Source {
         }
     }
 
-    /// The first bytes of a range: all that are in memory, up to [`CHUNK`] from a disk.
+    /// The first bytes of a range: all that are in memory, up to 16 KiB from a disk.
     ///
     /// # Errors
     /// If the range leaves the archive, or the disk fails.

@@ -1,6 +1,16 @@
 //! iperf3's protocol, in both roles: a control connection that carries states of one byte and
 //! texts in JSON, and streams over TCP or UDP that carry data (esnet/iperf, `iperf_api.h`). And
 //! iperf 2's, as a server.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`options`] | the words of the command line |
+//! | [`protocol`] | what both ends say to each other |
+//! | [`client`], [`server`] | a test in each role |
+//! | [`tcp`], [`udp`] | streams that move data |
+//! | [`count`], [`inside`] | what is counted of a stream, and what its TCP tells |
+//! | [`measure`], [`report`] | a test under way, and what is told of it |
+//! | [`iperf2`] | the other protocol |
 
 #![no_std]
 #![forbid(unsafe_code)]

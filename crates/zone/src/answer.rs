@@ -1,6 +1,7 @@
 //! Answers: what is asked, what is found, and how much of it fits.
 
-use crate::zone::{self, Found, Record};
+use crate::zone::of_type;
+use crate::{Found, Record, Zone};
 use alloc::vec::Vec;
 use domain::base::iana::{Class, Opcode, OptRcode, Rcode};
 use domain::base::message_builder::{AdditionalBuilder, StaticCompressor};
@@ -29,19 +30,19 @@ pub enum Transport {
 
 /// What is answered, in the order of the sections.
 #[derive(Default)]
-struct Reply {
+struct Reply<'z> {
     rcode: Option<Rcode>,
     is_ours: bool,
     /// Each with its owner, where that is not its own: a wildcard's.
-    answer: Vec<(Vec<u8>, &'static Record)>,
-    authority: &'static [Record],
-    glue: Vec<&'static Record>,
+    answer: Vec<(Vec<u8>, &'z Record<'z>)>,
+    authority: &'z [Record<'z>],
+    glue: Vec<&'z Record<'z>>,
 }
 
 type Builder = AdditionalBuilder<StaticCompressor<Vec<u8>>>;
 
-/// The answer to a message; `None` if it deserves none.
-pub fn answer(bytes: &[u8], transport: Transport) -> Option<Vec<u8>> {
+/// The zone's answer to a message; `None` if it deserves none.
+pub fn answer(zone: &Zone<'_>, bytes: &[u8], transport: Transport) -> Option<Vec<u8>> {
     let message = Message::from_octets(bytes).ok()?;
     let header = message.header();
     if header.qr() {
@@ -60,9 +61,9 @@ pub fn answer(bytes: &[u8], transport: Transport) -> Option<Vec<u8>> {
         (_, Some(1..)) => refused(Rcode::NOERROR),
         (Err(_), _) => refused(Rcode::FORMERR),
         (Ok(question), _) if question.qclass() != Class::IN => refused(Rcode::REFUSED),
-        (Ok(question), _) => search(question.qname(), question.qtype()),
+        (Ok(question), _) => search(zone, question.qname(), question.qtype()),
     };
-    let write = |found: &Reply| write(&message, found, version, limit);
+    let write = |found: &Reply<'_>| write(&message, found, version, limit);
     write(&found)
         .or_else(|| {
             // Whoever asked is to ask again over TCP.
@@ -74,7 +75,7 @@ pub fn answer(bytes: &[u8], transport: Transport) -> Option<Vec<u8>> {
         .map(|builder| builder.finish().into_target())
 }
 
-fn refused(rcode: Rcode) -> Reply {
+fn refused<'z>(rcode: Rcode) -> Reply<'z> {
     Reply {
         rcode: Some(rcode),
         ..Reply::default()
@@ -82,7 +83,7 @@ fn refused(rcode: Rcode) -> Reply {
 }
 
 /// What the zone has to say to a question (RFC 1034, 4.3.2).
-fn search(name: &ParsedName<&[u8]>, rtype: Rtype) -> Reply {
+fn search<'z>(zone: &Zone<'z>, name: &ParsedName<&[u8]>, rtype: Rtype) -> Reply<'z> {
     let mut found = Reply {
         is_ours: true,
         ..Reply::default()
@@ -93,33 +94,29 @@ fn search(name: &ParsedName<&[u8]>, rtype: Rtype) -> Reply {
         return refused(Rcode::REFUSED);
     }
     for _ in 0..=ALIASES_MAX {
-        let records = match zone::find(&name) {
+        let records = match zone.find(&name) {
             Found::Foreign if found.answer.is_empty() => return refused(Rcode::REFUSED),
             Found::Foreign => break,
             Found::Delegated(ns) => {
                 found.is_ours = !found.answer.is_empty();
                 found.authority = ns;
-                found.glue = glue(ns);
+                found.glue = glue(zone, ns);
                 break;
             }
             Found::Records(records) => records,
             Found::Nothing => {
                 found.rcode = Some(Rcode::NXDOMAIN);
-                found.authority = zone::soa();
+                found.authority = zone.soa();
                 break;
             }
         };
-        let alias = zone::of_type(records, Rtype::CNAME).first();
+        let alias = of_type(records, Rtype::CNAME).first();
         let wanted = match (alias, rtype) {
             (Some(_), Rtype::CNAME | Rtype::ANY) | (None, _) => None,
             (Some(alias), _) => Some(alias),
         };
         if let Some(alias) = wanted {
-            if found
-                .answer
-                .iter()
-                .any(|(_, other)| core::ptr::eq(*other, alias))
-            {
+            if found.answer.iter().any(|(_, other)| *other == alias) {
                 break;
             }
             found.answer.push((name, alias));
@@ -129,12 +126,12 @@ fn search(name: &ParsedName<&[u8]>, rtype: Rtype) -> Reply {
         // Of all types one is enough (RFC 8482, 4.1).
         let first = records.first().map_or(rtype, Record::rtype);
         let rtype = if rtype == Rtype::ANY { first } else { rtype };
-        let these = zone::of_type(records, rtype);
+        let these = of_type(records, rtype);
         found
             .answer
             .extend(these.iter().map(|record| (name.clone(), record)));
         if these.is_empty() {
-            found.authority = zone::soa();
+            found.authority = zone.soa();
         }
         break;
     }
@@ -142,10 +139,10 @@ fn search(name: &ParsedName<&[u8]>, rtype: Rtype) -> Reply {
 }
 
 /// The addresses of servers that the zone knows (RFC 1034, 4.2.1).
-fn glue(ns: &[Record]) -> Vec<&'static Record> {
+fn glue<'z>(zone: &Zone<'z>, ns: &[Record<'_>]) -> Vec<&'z Record<'z>> {
     let known = ns
         .iter()
-        .flat_map(|ns| zone::records(&ns.data.to_ascii_lowercase()));
+        .flat_map(|ns| zone.records(&ns.data.to_ascii_lowercase()));
     let addresses = [Rtype::A, Rtype::AAAA];
     known
         .filter(|record| addresses.contains(&record.rtype()))
@@ -155,7 +152,7 @@ fn glue(ns: &[Record]) -> Vec<&'static Record> {
 /// Writes an answer; `None` if it exceeds the limit.
 fn write(
     asked: &Message<&[u8]>,
-    found: &Reply,
+    found: &Reply<'_>,
     version: Option<u8>,
     limit: u16,
 ) -> Option<Builder> {
@@ -205,7 +202,7 @@ fn write(
 }
 
 /// That there is nothing is known no longer than the zone says (RFC 2308, 3).
-fn none_ttl(record: &Record) -> u32 {
+fn none_ttl(record: &Record<'_>) -> u32 {
     match (record.rtype(), record.data.last_chunk()) {
         (Rtype::SOA, Some(minimum)) => record.ttl.min(u32::from_be_bytes(*minimum)),
         _ => record.ttl,
@@ -214,7 +211,7 @@ fn none_ttl(record: &Record) -> u32 {
 
 type Parts<'a> = (Name<&'a [u8]>, Class, Ttl, UnknownRecordData<&'a [u8]>);
 
-fn parts<'a>(owner: &'a [u8], record: &Record, ttl: u32) -> Option<Parts<'a>> {
+fn parts<'a>(owner: &'a [u8], record: &Record<'a>, ttl: u32) -> Option<Parts<'a>> {
     let owner = Name::from_octets(owner).ok()?;
     let data = UnknownRecordData::from_octets(record.rtype(), record.data).ok()?;
     Some((owner, Class::IN, Ttl::from_secs(ttl), data))
