@@ -39,7 +39,7 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
              (needs iperf3)
   connections
              100,000 idle connections of an image, 10,000 active ones, new ones, and a flood of
-             SYNs, beside Linux's
+             SYNs, beside Linux's; and 1000 idle ones of the image http
   http       files over HTTP of an image beside nginx (needs wrk and nginx)
   driver     the 82599's driver in instructions for each frame, beside ixy and ixy.rs where
              OUTBOARD_IXY and OUTBOARD_IXY_RS name them: programs that take a batch's size and a
@@ -72,7 +72,7 @@ const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 const FIREWALL: &str = "unikernels/firewall";
 /// The appliance that is measured by `bench service` and `bench loss`.
 const SERVICE: &str = "unikernels/iperf3";
-/// The appliance that is measured by `bench http`.
+/// The appliance that is measured by `bench http`, and its idle connections by `bench connections`.
 const HTTP: &str = "unikernels/http";
 /// The appliance that is measured by `bench connections`.
 const ECHO: &str = "unikernels/echo";
@@ -190,6 +190,10 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     for (option, _, kind) in also {
         let file = file.replace(".spt", &format!("-{}.spt", kind));
         command.arg(option).arg(root.join(appliance).join(file));
+    }
+    if benchmark == "connections" {
+        image(root, &programs, &[HTTP])?;
+        command.arg("--http").arg(root.join(HTTP).join("http.spt"));
     }
     command.args(arguments).current_dir(root);
     process::run(&mut command)

@@ -6,10 +6,13 @@
 //!   clients - Linux === veth - Linux - a server with epoll
 //! ```
 //!
+//! Idle connections are measured of the image http as well, after one request each.
+//!
 //! But for idle connections, the server has one core and clients another. CPU time is that of
 //! client and server together: a tap's process does what Linux does for the client when a frame
 //! comes, and a veth's client does it for the server.
 
+use crate::keep_alive;
 use crate::placement::Apart;
 use crate::plan::Plan;
 use crate::samples::{Bound, Measure, Promise, Samples};
@@ -72,6 +75,7 @@ const FOR_IDLE: u8 = 4;
 const ESTABLISHED: Measure = Measure::new("idle: opened", "connections");
 const ANSWERING: Measure = Measure::new("idle: answered then", "connections");
 const IDLE_BYTES: Measure = Measure::new("idle: memory, with the task", "bytes");
+const HTTP_BYTES: Measure = Measure::new("idle: memory of http's, with the task", "bytes");
 const TEN: Measure = Measure::new("10 connections", "answers/s");
 const TEN_THOUSAND: Measure = Measure::new("10000 connections", "answers/s");
 const TEN_CPU: Measure = Measure::new("10 connections: of a CPU second", "answers");
@@ -88,10 +92,11 @@ const OTHER_LEAVES: Measure = Measure::new("flood of another port: leaves", "%")
 const SAME_LEAVES: Measure = Measure::new("flood of the same port: leaves", "%");
 
 /// What is measured, in the order of the report.
-pub const ALL: [Measure; 17] = [
+pub const ALL: [Measure; 18] = [
     ESTABLISHED,
     ANSWERING,
     IDLE_BYTES,
+    HTTP_BYTES,
     TEN,
     TEN_CPU,
     TEN_THOUSAND,
@@ -115,9 +120,10 @@ pub const PLOTTED: [(&str, Measure); 4] = [
     ("flood", OTHER_LEAVES),
 ];
 /// What was promised.
-pub const PROMISES: [Promise; 5] = [
+pub const PROMISES: [Promise; 6] = [
     promise(ANSWERING, None, Bound::AtLeast(IDLE as f64)),
     promise(IDLE_BYTES, None, Bound::AtMost(2048.0)),
+    promise(HTTP_BYTES, None, Bound::AtMost(2048.0)),
     promise(PART, None, Bound::AtLeast(90.0)),
     promise(NEW_CPU, Some(LINUX), Bound::AtLeast(1.0)),
     promise(OTHER_LEAVES, None, Bound::AtLeast(80.0)),
@@ -156,6 +162,8 @@ pub struct Programs {
     pub tender: PathBuf,
     /// The image `echo` for spt.
     pub image: PathBuf,
+    /// The image `http` for spt.
+    pub http: PathBuf,
     /// This program, which is Linux's server, and holds idle connections.
     pub own: PathBuf,
 }
@@ -175,6 +183,13 @@ pub fn measure(plan: &Plan, programs: &Programs, say: &dyn Fn(&str)) -> Result<S
             samples.add(measure, OURS, round, value);
         })
         .map_err(failed)?;
+        let served = keep_alive::start(&programs.tender, &programs.http, &[MEMORY])
+            .map_err(|error| Error::Contender(OURS, error))?;
+        let bytes =
+            keep_alive::memory(&served).map_err(|error| Error::Measure(OURS, HTTP_BYTES, error))?;
+        if let Some(bytes) = bytes {
+            samples.add(HTTP_BYTES, OURS, round, bytes);
+        }
     }
     let mut most = 0.0;
     for (round, index) in turns(CONTENDERS.len(), plan.rounds) {
@@ -203,7 +218,9 @@ fn client_at(number: u8) -> Ipv4Addr {
 
 /// A server that listens, and clients' addresses.
 fn start(name: &str, programs: &Programs) -> Result<Served, contender::Error> {
-    let Programs { tender, image, own } = programs;
+    let Programs {
+        tender, image, own, ..
+    } = programs;
     let served = match name {
         OURS => Served::image(tender, image, &[MEMORY], &[GATEWAY])?,
         _ => {

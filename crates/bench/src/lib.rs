@@ -15,6 +15,7 @@
 //! | [`service`] | the benchmark of TCP |
 //! | [`http`] | the benchmark of files over HTTP |
 //! | [`connections`] | the benchmark of many connections |
+//! | [`keep_alive`] | what idle connections of the image `http` take |
 //! | [`loss`] | the benchmark of TCP on a wire that loses frames |
 //! | [`served`] | a server and where its clients run |
 //! | [`hvt`] | the benchmark of virtual machines |
@@ -29,6 +30,7 @@ pub mod firewall;
 pub mod hosts;
 pub mod http;
 pub mod hvt;
+pub mod keep_alive;
 pub mod lab;
 pub mod loss;
 pub mod machine;

@@ -51,7 +51,7 @@ enum Command {
     /// Measure TCP of an image beside Linux's on a wire that loses frames
     Loss(Measured),
     /// Measure many connections to an image beside Linux's
-    Connections(Measured),
+    Connections(Connections),
     /// Send back what comes to a port, until standard input ends
     Echo { address: Ipv4Addr, port: u16 },
     /// Open idle connections, and keep them until standard input ends
@@ -131,6 +131,15 @@ struct Service {
     /// Leave it to the scheduler on which cores client and server run
     #[arg(long)]
     anywhere: bool,
+}
+
+#[derive(Args)]
+struct Connections {
+    #[command(flatten)]
+    measured: Measured,
+    /// The image http, whose idle connections are measured as well
+    #[arg(long)]
+    http: PathBuf,
 }
 
 #[derive(Args)]
@@ -392,9 +401,10 @@ fn loss(arguments: &Measured) -> Result<(), Box<dyn Error>> {
     arguments.report(&subject, || loss::measure(&plan, &programs, &say))
 }
 
-fn connections(arguments: &Measured) -> Result<(), Box<dyn Error>> {
+fn connections(arguments: &Connections) -> Result<(), Box<dyn Error>> {
+    let Connections { measured, http } = arguments;
     let plans = [connections::QUICK, connections::FULL];
-    let plan = arguments.plan(plans, |plan| &mut plan.rounds);
+    let plan = measured.plan(plans, |plan| &mut plan.rounds);
     let subject = Subject {
         title: "Many connections to an image, beside Linux's",
         benchmark: "connections",
@@ -404,11 +414,12 @@ fn connections(arguments: &Measured) -> Result<(), Box<dyn Error>> {
         promises: &connections::PROMISES,
     };
     let programs = connections::Programs {
-        tender: arguments.tender.clone(),
-        image: arguments.image.clone(),
+        tender: measured.tender.clone(),
+        image: measured.image.clone(),
+        http: http.clone(),
         own: std::env::current_exe()?,
     };
-    arguments.report(&subject, || connections::measure(&plan, &programs, &say))
+    measured.report(&subject, || connections::measure(&plan, &programs, &say))
 }
 
 fn driver(arguments: &Driver) -> Result<(), Box<dyn Error>> {
