@@ -5,6 +5,7 @@ use crate::site::Site;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::pin::pin;
 use core::time::Duration;
 use net::socket::{Error, Listener, Sockets, Stream};
 use net::task::{Clock, Spawner};
@@ -129,8 +130,13 @@ impl<S: Stream> Connection<S> {
             self.bytes = rest.to_vec();
             self.start = 0;
             let mut piece = [0; PIECE];
-            let read = self.stream.read(&mut piece);
-            match self.clock.timeout(until - self.clock.now(), read).await {
+            let left = until - self.clock.now();
+            // Pinned here, because `timeout` would hold it twice, in each idle connection.
+            let read = self
+                .clock
+                .timeout(left, pin!(self.stream.read(&mut piece)))
+                .await;
+            match read {
                 Some(Ok(count @ 1..)) => self.bytes.extend_from_slice(&piece[..count]),
                 Some(end) => return end.map(|_| None),
                 None if self.bytes.is_empty() => return Ok(None),
@@ -144,8 +150,11 @@ impl<S: Stream> Connection<S> {
         let mut header = String::new();
         answer.write((self.wall)().as_secs(), &mut header);
         let (clock, gone) = (self.clock.clone(), Err(Error::Failed(Failed::Closed)));
-        let write = self.stream.write(header.as_bytes());
-        clock.timeout(SLOW, write).await.unwrap_or(gone)?;
+        // Pinned as above: a task has room for the longest of its waits.
+        let written = clock
+            .timeout(SLOW, pin!(self.stream.write(header.as_bytes())))
+            .await;
+        written.unwrap_or(gone)?;
         let mut rest = answer.body();
         while !rest.is_empty() {
             // A disk that fails cuts the answer short, which its client sees.
@@ -153,8 +162,8 @@ impl<S: Stream> Connection<S> {
                 return gone;
             };
             rest.start += bytes.len() as u64;
-            let give = self.stream.give(bytes);
-            clock.timeout(SLOW, give).await.unwrap_or(gone)?;
+            let given = clock.timeout(SLOW, pin!(self.stream.give(bytes))).await;
+            given.unwrap_or(gone)?;
         }
         Ok(())
     }
