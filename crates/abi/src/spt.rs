@@ -75,6 +75,8 @@ pub mod socket_call {
     pub const CONNECT: u64 = 42;
     /// `recvfrom`.
     pub const RECVFROM: u64 = 45;
+    /// `sendmsg`.
+    pub const SENDMSG: u64 = 46;
     /// `shutdown`.
     pub const SHUTDOWN: u64 = 48;
     /// `bind`.

@@ -28,8 +28,6 @@ const LOOK: Duration = Duration::from_secs(10);
 
 /// What a client has sent, of a certain number of bytes, may take so long to be acknowledged.
 const ARRIVAL: Duration = Duration::from_secs(30);
-/// How often a client looks whether it is.
-const ARRIVAL_LOOK: Duration = Duration::from_millis(1);
 /// The program of a server has so long to read what its TCP has acknowledged: it cannot say when it
 /// has.
 const READING: Duration = Duration::from_millis(10);
@@ -117,11 +115,10 @@ impl Test {
             false => Poll::Pending,
         })
         .await;
-        let arrives = async {
-            while !flows.iter().all(|flow| flow.has_arrived()) {
-                self.clock.until(self.clock.now() + ARRIVAL_LOOK).await;
-            }
-        };
+        let arrives = poll_fn(|_| match flows.iter().all(|flow| flow.has_arrived()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        });
         let _ = self.clock.timeout(ARRIVAL, arrives).await;
     }
 }

@@ -15,7 +15,11 @@ use net::socket::Stream;
 pub async fn run<S: Stream>(mut stream: S, flow: Rc<Flow>, test: Rc<Test>) -> Result<(), Error> {
     stream.set_no_delay(test.parameters.nodelay);
     match flow.sends {
-        true => send(&mut stream, &flow, &test).await?,
+        true => {
+            let sent = send(&mut stream, &test, &flow).await;
+            flow.arrived.set(true);
+            sent?;
+        }
         false => receive(&mut stream, &flow, &test).await?,
     }
     // It goes away with the others, after the results.
@@ -29,7 +33,7 @@ async fn receive(stream: &mut impl Stream, flow: &Flow, test: &Test) -> Result<(
     Err(Error::Ended)
 }
 
-async fn send(stream: &mut impl Stream, flow: &Flow, test: &Test) -> Result<(), Error> {
+async fn send(stream: &mut impl Stream, test: &Test, flow: &Flow) -> Result<(), Error> {
     let block = Bytes::from(vec![0; test.parameters.block() as usize]);
     let mut pace = Pace::new(&test.parameters, test.clock.now());
     while test.goes_on() {
@@ -40,8 +44,7 @@ async fn send(stream: &mut impl Stream, flow: &Flow, test: &Test) -> Result<(), 
         pace.sent(block.len());
         test.moved(flow, block.len(), |count| count.sent(block.len()));
     }
-    flow.given.set(true);
     // The stock client may wait for the rest of a block, and listens to nothing else meanwhile.
     stream.shutdown();
-    Ok(())
+    Ok(stream.acknowledged().await?)
 }

@@ -67,6 +67,7 @@ pub mod report;
 pub mod routes;
 #[cfg(test)]
 mod simulation;
+pub mod slices;
 pub mod socket;
 pub mod stack;
 pub mod task;

@@ -27,6 +27,19 @@ const PEER_WINDOW: usize = 228;
 /// The state of a connection that is no more (`TCP_CLOSE`).
 const CLOSED: u8 = 7;
 
+/// Whether a connection of Linux's is no more.
+pub(crate) fn is_closed(info: &[u8; TCP_INFO_BYTES]) -> bool {
+    info[STATE] == CLOSED
+}
+
+/// Whether the peer of a connection of Linux's has acknowledged all, the FIN included if there was
+/// one; `None` if Linux is too old to tell.
+pub(crate) fn is_acknowledged(info: &[u8]) -> Option<bool> {
+    let word = |at: usize| info.get(at..at + 4)?.first_chunk().copied();
+    let (unacknowledged, unsent): ([u8; 4], [u8; 4]) = (word(UNACKNOWLEDGED)?, word(UNSENT)?);
+    Some(unacknowledged == [0; 4] && unsent == [0; 4])
+}
+
 /// Numbers of a connection at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -101,6 +114,20 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_waits_is_segments_and_what_has_not_left() {
+        let mut info = [0; TCP_INFO_BYTES];
+        assert_eq!(is_acknowledged(&info), Some(true));
+        for at in [UNACKNOWLEDGED, UNSENT] {
+            info[at] = 1;
+            assert_eq!(is_acknowledged(&info), Some(false));
+            info[at] = 0;
+        }
+        assert_eq!(is_acknowledged(&info[..UNSENT]), None);
+        info[STATE] = CLOSED;
+        assert!(is_closed(&info));
+    }
 
     #[test]
     fn what_linux_tells_is_read() {

@@ -5,6 +5,8 @@
 
 use crate::layer::Unsent;
 use crate::report::Report;
+use crate::slices::Slices;
+use crate::task::Clock;
 use crate::tcp::host::{ListenerId, SocketId, Tcp, Unusable};
 use crate::tcp::queues::Payload;
 use crate::tcp::socket::{Error as Failed, Socket};
@@ -15,6 +17,7 @@ use core::cell::RefCell;
 use core::fmt;
 use core::future::poll_fn;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
 use ports::{Errno, Instant};
 
 /// What sockets need of the stack below them.
@@ -185,8 +188,54 @@ pub trait Stream {
         self.write(&bytes).await
     }
 
+    /// Writes all of several slices, one behind the other, as one write: none leaves before all are
+    /// queued, while there is room. Each byte is copied once, into the queue.
+    ///
+    /// # Errors
+    /// If the connection has failed.
+    async fn write_vectored(&mut self, slices: &[&[u8]]) -> Result<(), Error> {
+        for slice in slices {
+            self.write(slice).await?;
+        }
+        Ok(())
+    }
+
     /// Sends no more; the peer may.
     fn shutdown(&mut self);
+
+    /// Waits until the peer has acknowledged all that was written, and behind [`Self::shutdown`]
+    /// the end as well. Its TCP has it then; its program may not have read it.
+    ///
+    /// # Errors
+    /// If the connection has failed.
+    async fn acknowledged(&mut self) -> Result<(), Error>;
+
+    /// Ends it at once, for both halves of a [split](Self::split) one: what was not sent is lost,
+    /// and the peer is told with RST (RFC 9293, 3.10.5).
+    fn abort(self)
+    where
+        Self: Sized;
+
+    /// Closes it, and waits until the peer has acknowledged all and the end, at most so long;
+    /// `None` if that was too short. Then, what was written still leaves, as for one that is
+    /// dropped. With no time at all it is [aborted](Self::abort). So does `SO_LINGER` of socket(7).
+    ///
+    /// # Errors
+    /// If the connection has failed.
+    async fn close(mut self, clock: &Clock, longest: Duration) -> Result<Option<()>, Error>
+    where
+        Self: Sized,
+    {
+        if longest.is_zero() {
+            self.abort();
+            return Ok(Some(()));
+        }
+        self.shutdown();
+        clock
+            .timeout(longest, self.acknowledged())
+            .await
+            .transpose()
+    }
 
     /// Small writes leave at once.
     fn set_no_delay(&mut self, no_delay: bool);
@@ -457,13 +506,6 @@ impl Open {
     }
 }
 
-impl TcpStream {
-    /// Ends it at once; the peer is told with RST.
-    pub fn abort(self) {
-        self.0.with(|tcp, id| tcp.abort(id));
-    }
-}
-
 impl Stream for TcpStream {
     async fn read(&mut self, place: &mut [u8]) -> Result<usize, Error> {
         let read = poll_fn(|context| self.0.with(|tcp, id| tcp.poll_read(id, place, context)));
@@ -484,6 +526,18 @@ impl Stream for TcpStream {
         Ok(())
     }
 
+    async fn write_vectored(&mut self, slices: &[&[u8]]) -> Result<(), Error> {
+        let mut slices = Slices::new(slices);
+        while !slices.is_empty() {
+            let written = poll_fn(|context| {
+                self.0
+                    .with(|tcp, id| tcp.poll_write_vectored(id, &slices, context))
+            });
+            slices.advance(written.await?);
+        }
+        Ok(())
+    }
+
     async fn give(&mut self, mut bytes: Bytes) -> Result<(), Error> {
         while !bytes.is_empty() {
             poll_fn(|context| {
@@ -497,6 +551,16 @@ impl Stream for TcpStream {
 
     fn shutdown(&mut self) {
         self.0.with(|tcp, id| tcp.shutdown(id));
+    }
+
+    async fn acknowledged(&mut self) -> Result<(), Error> {
+        let acknowledged =
+            poll_fn(|context| self.0.with(|tcp, id| tcp.poll_acknowledged(id, context)));
+        Ok(acknowledged.await?)
+    }
+
+    fn abort(self) {
+        self.0.with(|tcp, id| tcp.abort(id));
     }
 
     fn set_no_delay(&mut self, no_delay: bool) {

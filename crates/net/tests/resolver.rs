@@ -98,6 +98,12 @@ impl Stream for Connection {
         let _ = self.0.shutdown(Shutdown::Write);
     }
 
+    async fn acknowledged(&mut self) -> Result<(), Error> {
+        Err(Error::Failed(Failed::Closed))
+    }
+
+    fn abort(self) {}
+
     fn set_no_delay(&mut self, no_delay: bool) {
         let _ = self.0.set_nodelay(no_delay);
     }

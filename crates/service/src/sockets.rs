@@ -105,12 +105,24 @@ impl socket::Stream for Stream {
         each!(self, stream => stream.write(bytes).await)
     }
 
+    async fn write_vectored(&mut self, slices: &[&[u8]]) -> Result<(), Error> {
+        each!(self, stream => stream.write_vectored(slices).await)
+    }
+
     async fn give(&mut self, bytes: Bytes) -> Result<(), Error> {
         each!(self, stream => stream.give(bytes).await)
     }
 
     fn shutdown(&mut self) {
         each!(self, stream => stream.shutdown());
+    }
+
+    async fn acknowledged(&mut self) -> Result<(), Error> {
+        each!(self, stream => stream.acknowledged().await)
+    }
+
+    fn abort(self) {
+        each!(self, stream => stream.abort());
     }
 
     fn set_no_delay(&mut self, no_delay: bool) {

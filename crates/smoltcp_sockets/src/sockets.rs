@@ -7,6 +7,7 @@ use core::cell::RefCell;
 use core::future::poll_fn;
 use core::net::{IpAddr, SocketAddr};
 use core::task::{Context, Poll};
+use net::slices::Slices;
 use net::socket::{Datagrams, Ends, Error, Listener, Sockets, Stream};
 use net::tcp::queues::Payload;
 use net::tcp::socket::Error as Failed;
@@ -131,19 +132,38 @@ impl Stream for TcpStream {
         Ok(taken.await?.map(Payload::from))
     }
 
-    async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
-        while !bytes.is_empty() {
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.write_vectored(&[bytes]).await
+    }
+
+    async fn write_vectored(&mut self, slices: &[&[u8]]) -> Result<(), Error> {
+        let mut slices = Slices::new(slices);
+        while !slices.is_empty() {
             let written = poll_fn(|context| {
                 let mut stack = self.0.net.0.borrow_mut();
-                stack.poll_write(self.0.handle, bytes, context)
+                stack.poll_write(self.0.handle, &slices, context)
             });
-            bytes = &bytes[written.await?..];
+            slices.advance(written.await?);
         }
         Ok(())
     }
 
     fn shutdown(&mut self) {
         self.0.net.0.borrow_mut().tcp(self.0.handle).close();
+    }
+
+    /// smoltcp does not say why a connection has ended: one that is reset once all was acknowledged
+    /// counts as acknowledged, and so does its end.
+    async fn acknowledged(&mut self) -> Result<(), Error> {
+        let acknowledged = poll_fn(|context| {
+            let mut stack = self.0.net.0.borrow_mut();
+            stack.poll_acknowledged(self.0.handle, context)
+        });
+        Ok(acknowledged.await?)
+    }
+
+    fn abort(self) {
+        self.0.net.0.borrow_mut().tcp(self.0.handle).abort();
     }
 
     fn set_no_delay(&mut self, no_delay: bool) {

@@ -12,7 +12,7 @@ use device::memory::{MemoryPort, Wire};
 use net::layer::Unsent;
 use net::options::{Options, Port};
 use net::socket::{Datagrams, Error, Listener, Sockets, Stream};
-use net::task::Executor;
+use net::task::{Clock, Executor};
 use net::tcp::connection::Failure;
 use net::tcp::host::Unusable;
 use net::tcp::socket::Error as Failed;
@@ -55,6 +55,7 @@ struct Pair {
     sides: [Side; 2],
     executor: Executor,
     now: Instant,
+    clock: Option<Clock>,
 }
 
 impl Pair {
@@ -63,6 +64,7 @@ impl Pair {
             sides: [side(1, tso), side(2, tso)],
             executor: Executor::new(),
             now: Instant(1_000_000_000),
+            clock: None,
         }
     }
 
@@ -85,6 +87,9 @@ impl Pair {
             self.now = self.now + Duration::from_millis(1);
             for side in &self.sides {
                 side.stack.borrow_mut().receive(self.now);
+            }
+            if let Some(clock) = &self.clock {
+                clock.set(self.now);
             }
             self.executor.run(64);
             for side in &self.sides {
@@ -233,5 +238,44 @@ fn datagrams_come_back_also_in_fragments() {
             let (received, from) = socket.receive(&mut place).await.unwrap();
             assert_eq!((&place[..received], from), (&bytes(count)[..], at(2, PORT)));
         }
+    });
+}
+
+#[test]
+fn who_closes_waits_for_acknowledgements_as_long_as_it_likes() {
+    let mut pair = Pair::new(false);
+    let [one, other] = pair.nets();
+    let mut listener = other.listen(at(2, PORT), 4).unwrap();
+    let clock = Clock::default();
+    pair.clock = Some(clock.clone());
+    pair.run(async move {
+        let mut stream = one.connect(at(2, PORT)).await.unwrap();
+        let mut peer = listener.accept().await.unwrap();
+        let slices: [&[u8]; 3] = [b"one ", b"", b"two"];
+        stream.write_vectored(&slices).await.unwrap();
+        assert_eq!(stream.acknowledged().await, Ok(()));
+        let (mut half, stream) = stream.split();
+        let closed = stream.close(&clock, Duration::from_secs(10)).await;
+        assert_eq!(closed, Ok(Some(())));
+        assert_eq!(half.acknowledged().await, Ok(()));
+        let mut place = [0; 9];
+        assert_eq!(peer.read(&mut place).await, Ok(7));
+        assert_eq!(&place[..7], b"one two");
+        assert_eq!(peer.read(&mut place).await, Ok(0));
+
+        // Nobody reads, so that not all arrives.
+        let stream = one.connect(at(2, PORT)).await.unwrap();
+        let peer = listener.accept().await.unwrap();
+        let (mut half, stream) = stream.split();
+        half.write(&bytes(100 << 10)).await.unwrap();
+        let closed = stream.close(&clock, Duration::from_secs(1)).await;
+        assert_eq!(closed, Ok(None));
+        drop(peer);
+
+        let stream = one.connect(at(2, PORT)).await.unwrap();
+        let mut peer = listener.accept().await.unwrap();
+        assert_eq!(stream.close(&clock, Duration::ZERO).await, Ok(Some(())));
+        let reset = Err(Error::Failed(Failed::Failed(Failure::Reset)));
+        assert_eq!(peer.read(&mut place).await, reset);
     });
 }

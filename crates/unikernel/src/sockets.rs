@@ -3,39 +3,18 @@
 
 use crate::spt::{EpollEvent, call, epoll_wait};
 use abi::spt::socket_call::{
-    ACCEPT4, BIND, CLOSE, CONNECT, EPOLL_CTL, GETSOCKNAME, GETSOCKOPT, LISTEN, RECVFROM,
+    ACCEPT4, BIND, CLOSE, CONNECT, EPOLL_CTL, GETSOCKNAME, GETSOCKOPT, LISTEN, RECVFROM, SENDMSG,
     SETSOCKOPT, SHUTDOWN, SOCKET,
 };
 use abi::spt::syscall::{MSG_NOSIGNAL, SENDTO};
 use core::net::SocketAddr;
+use ports::sockets::numbers::{self, ADD, CLOSE_ON_EXEC, DATAGRAM, ERROR, INFO, LEVEL_IPV6};
+use ports::sockets::numbers::{LEVEL_SOCKET, LEVEL_TCP, NO_DELAY, NON_BLOCKING, REUSE_ADDRESS};
+use ports::sockets::numbers::{Message, NOBODY, Piece, STREAM, V6_ONLY, WRITES};
 use ports::sockets::{ADDRESS_BYTES, Event, FAMILY_V4, FAMILY_V6};
 use ports::sockets::{SocketCalls, Transport, from_kernel, to_kernel};
 use ports::{Errno, Handle};
 
-/// Types of sockets, and what comes with them (socket(2)).
-const STREAM: usize = 1;
-const DATAGRAM: usize = 2;
-const NON_BLOCKING: usize = 0o4000;
-const CLOSE_ON_EXEC: usize = 0o2_000_000;
-/// Levels and options (socket(7), tcp(7), ipv6(7)).
-const LEVEL_SOCKET: usize = 1;
-const REUSE_ADDRESS: usize = 2;
-const ERROR: usize = 4;
-const LEVEL_TCP: usize = 6;
-const NO_DELAY: usize = 1;
-const INFO: usize = 11;
-const LEVEL_IPV6: usize = 41;
-const V6_ONLY: usize = 26;
-/// Of shutdown(2): no more is sent.
-const WRITES: usize = 1;
-/// Of epoll_ctl(2).
-const ADD: usize = 1;
-const IN: u32 = 1;
-const OUT: u32 = 4;
-const ERR: u32 = 8;
-const HUP: u32 = 0x10;
-const RDHUP: u32 = 0x2000;
-const EDGE: u32 = 1 << 31;
 /// Events taken in one call.
 const EVENTS_MAX: usize = 64;
 
@@ -167,6 +146,15 @@ impl SocketCalls for Sockets {
         unsafe { call(SENDTO, arguments) }
     }
 
+    fn send_vectored(&self, socket: Handle, slices: &[&[u8]]) -> Result<usize, Errno> {
+        let pieces = Piece::of(slices);
+        let message = Message::of(&pieces, slices.len());
+        let (place, flags) = ((&raw const message).addr(), MSG_NOSIGNAL as usize);
+        // SAFETY: the kernel reads the message, as many pieces as it says, and the bytes of each,
+        // which are ours to be read for their whole length; there is no address and no control.
+        unsafe { call(SENDMSG, [socket.0 as usize, place, flags, 0, 0, 0]) }
+    }
+
     fn receive_from(&self, socket: Handle, place: &mut [u8]) -> Result<(usize, SocketAddr), Errno> {
         let (mut bytes, mut len) = ([0u8; ADDRESS_BYTES], ADDRESS_BYTES as u32);
         let places = (bytes.as_mut_ptr().addr(), (&raw mut len).addr());
@@ -207,6 +195,13 @@ impl SocketCalls for Sockets {
         let _ = plain(Plain::Shutdown, socket, WRITES);
     }
 
+    fn abort(&self, socket: Handle) {
+        let place = NOBODY.as_ptr().addr();
+        let arguments = [socket.0 as usize, place, NOBODY.len(), 0, 0, 0];
+        // SAFETY: the kernel reads an address there, of that length. Who has gone is told nothing.
+        let _ = unsafe { call(CONNECT, arguments) };
+    }
+
     fn set_no_delay(&self, socket: Handle, no_delay: bool) {
         // Without it, bytes come later and no others.
         let _ = set(socket, LEVEL_TCP, NO_DELAY, no_delay.into());
@@ -218,7 +213,7 @@ impl SocketCalls for Sockets {
 
     fn watch(&self, events: Handle, socket: Handle, number: u32) -> Result<(), Errno> {
         let event = EpollEvent {
-            events: IN | OUT | RDHUP | EDGE,
+            events: numbers::WATCHED,
             data: number.into(),
         };
         let place = (&raw const event).addr();
@@ -233,12 +228,7 @@ impl SocketCalls for Sockets {
         let count = epoll_wait(set.0, &mut taken[..most], false);
         for (event, taken) in events.iter_mut().zip(&taken[..count]) {
             let EpollEvent { events, data } = *taken;
-            *event = Event {
-                number: data as u32,
-                readable: events & (IN | RDHUP | HUP | ERR) != 0,
-                ended: events & (RDHUP | HUP | ERR) != 0,
-                writable: events & (OUT | HUP | ERR) != 0,
-            };
+            *event = numbers::event(events, data);
         }
         count
     }

@@ -536,6 +536,16 @@ impl Connection {
         self.queued - self.unacknowledged()
     }
 
+    /// Whether the peer has yet to acknowledge something that was queued, or the end if there is
+    /// one. Nothing is outstanding of a connection that is no more.
+    pub fn is_outstanding(&self) -> bool {
+        let end = match self.state {
+            State::Closed | State::FinWait2 | State::TimeWait => return false,
+            _ => self.queued + u32::from(self.finishing),
+        };
+        self.una != end
+    }
+
     /// Bytes that may be received and not read.
     pub fn receive_window(&self) -> u32 {
         self.config.receive

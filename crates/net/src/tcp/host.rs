@@ -15,6 +15,7 @@ use super::socket::{Error, Socket};
 use super::time_wait::TimeWaits;
 use super::vault::Vault;
 use crate::layer::Unsent;
+use crate::slices::Slices;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -373,6 +374,30 @@ impl Tcp {
         let count = bytes.len().min(room);
         let written = self.with(id, |socket| socket.write(&bytes[..count]));
         Poll::Ready(Ok(written.unwrap_or(0)))
+    }
+
+    /// The same with several slices, which go into the queue together; some byte is in them.
+    pub fn poll_write_vectored(
+        &mut self,
+        id: SocketId,
+        slices: &Slices<'_>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<usize, Error>> {
+        let room = core::task::ready!(self.poll_room(id, context))?;
+        let written = self.with(id, |socket| socket.write_vectored(slices, room));
+        Poll::Ready(Ok(written.unwrap_or(0)))
+    }
+
+    /// Waits until the peer has acknowledged all that was queued, and the end if there is one.
+    pub fn poll_acknowledged(
+        &mut self,
+        id: SocketId,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        match self.socket_mut(id) {
+            Some(socket) => socket.poll_acknowledged(context),
+            None => Poll::Ready(Err(Error::Closed)),
+        }
     }
 
     /// Queues what there is room for of `bytes`, which are not empty, and takes it off them.

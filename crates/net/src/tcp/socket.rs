@@ -8,6 +8,7 @@ use super::saved::Saved;
 use super::segment::Segment;
 use super::seq::Seq;
 use super::vault::{Berth, Body};
+use crate::slices::Slices;
 use alloc::vec::Vec;
 use bytes::{Buf, Bytes};
 use core::task::{Context, Poll, Waker};
@@ -32,6 +33,8 @@ pub struct Socket {
     reader: Option<Waker>,
     /// Waits for room, or for the opening.
     writer: Option<Waker>,
+    /// Waits until all is acknowledged.
+    lingerer: Option<Waker>,
     /// It stands in the line of those that may have something to send.
     pub(super) in_line: bool,
     /// When the clock will look at it; it may be too early.
@@ -85,6 +88,7 @@ impl Socket {
             receive: ReceiveQueue::default(),
             reader: None,
             writer: None,
+            lingerer: None,
             in_line: false,
             armed: NEVER,
             hungry: false,
@@ -159,6 +163,9 @@ impl Socket {
         let opening = matches!(self.connection.state(), State::SynSent | State::SynReceived);
         if !opening && (self.room() > 0 || self.connection.state() == State::Closed) {
             wake(&mut self.writer);
+        }
+        if self.lingerer.is_some() && !self.connection.is_outstanding() {
+            wake(&mut self.lingerer);
         }
     }
 
@@ -253,6 +260,21 @@ impl Socket {
         }
     }
 
+    /// Waits until the peer has acknowledged all that was queued, and the end if there is one.
+    pub(super) fn poll_acknowledged(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        if let Some(error) = self.failure() {
+            return Poll::Ready(Err(error));
+        }
+        if self.connection.is_outstanding() {
+            self.lingerer = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// There is memory again.
     pub(super) fn feed(&mut self) {
         self.starves = false;
@@ -270,6 +292,20 @@ impl Socket {
         };
         self.connection.queue(count as u32);
         count
+    }
+
+    /// The same with slices, as many bytes as there is `room` for.
+    pub(super) fn write_vectored(&mut self, slices: &Slices<'_>, room: usize) -> usize {
+        let mut written = 0;
+        for slice in slices.parts() {
+            let count = slice.len().min(room - written);
+            let taken = self.write(&slice[..count]);
+            written += taken;
+            if taken < slice.len() {
+                break;
+            }
+        }
+        written
     }
 
     /// The same with the first `count` of bytes that are handed over; they are taken off.

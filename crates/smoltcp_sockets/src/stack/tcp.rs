@@ -4,6 +4,7 @@ use super::{LEAVING, Listening, PORTS_TRIED, SILENCE, Stack, collide, time};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::task::{Context, Poll};
+use net::slices::Slices;
 use net::tcp::connection::Failure;
 use net::tcp::host::Unusable;
 use net::tcp::identity::Ends;
@@ -11,7 +12,7 @@ use net::tcp::socket::Error;
 use ports::Instant;
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::Socket;
-use smoltcp::socket::tcp::{RecvError, Socket as Tcp, State};
+use smoltcp::socket::tcp::{RecvError, SendError, Socket as Tcp, State};
 use smoltcp::wire::IpEndpoint;
 
 /// smoltcp has no backlog: so many sockets at most listen at a port, and each takes one connection.
@@ -162,11 +163,15 @@ impl Stack {
     pub(crate) fn poll_write(
         &mut self,
         handle: SocketHandle,
-        bytes: &[u8],
+        slices: &Slices<'_>,
         context: &Context<'_>,
     ) -> Poll<Result<usize, Error>> {
         let socket = self.tcp(handle);
-        match socket.send_slice(bytes) {
+        let mut parts = slices.parts();
+        let sent = parts.try_fold(0, |sent, part| {
+            Ok::<usize, SendError>(sent + socket.send_slice(part)?)
+        });
+        match sent {
             Ok(0) => {
                 socket.register_send_waker(context.waker());
                 Poll::Pending
@@ -176,6 +181,29 @@ impl Stack {
                 Poll::Ready(Err(Error::Failed(Failure::Reset)))
             }
             Err(_) => Poll::Ready(Err(Error::Closed)),
+        }
+    }
+
+    /// Waits until all that was written is acknowledged, and the end if it was told.
+    pub(crate) fn poll_acknowledged(
+        &mut self,
+        handle: SocketHandle,
+        context: &Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        let socket = self.tcp(handle);
+        let ends = matches!(
+            socket.state(),
+            State::FinWait1 | State::Closing | State::LastAck
+        );
+        match socket.state() {
+            State::Closed if socket.send_queue() > 0 => {
+                Poll::Ready(Err(Error::Failed(Failure::Reset)))
+            }
+            _ if socket.send_queue() > 0 || ends => {
+                socket.register_send_waker(context.waker());
+                Poll::Pending
+            }
+            _ => Poll::Ready(Ok(())),
         }
     }
 

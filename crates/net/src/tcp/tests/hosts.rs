@@ -2,6 +2,7 @@
 
 use crate::counts::Reason;
 use crate::layer::{Filled, Unsent};
+use crate::slices::Slices;
 use crate::tcp::below::Below;
 use crate::tcp::connection::{Config, Failure, Limits, State};
 use crate::tcp::counted::{Openings, Segments};
@@ -658,4 +659,74 @@ fn writers_share_the_memory() {
     }
     let (least, most) = (written.iter().min().unwrap(), written.iter().max().unwrap());
     assert!(*least > 0 && *most <= 2 * least, "{written:?}");
+}
+
+#[test]
+fn slices_leave_as_one_write() {
+    let mut hosts = Hosts::new();
+    let (client, server) = hosts.pair();
+    let slices: [&[u8]; 4] = [b"one ", b"", b"two ", b"three"];
+    let slices = Slices::new(&slices);
+    let tcp = &mut hosts.hosts[0].tcp;
+    let written = tcp.poll_write_vectored(client, &slices, &mut context());
+    assert_eq!(written, Poll::Ready(Ok(13)));
+    let Host { tcp, wire } = &mut hosts.hosts[0];
+    tcp.send(wire, hosts.now);
+    assert_eq!(wire.sent.len(), 1, "one segment");
+    hosts.exchange();
+    assert_eq!(
+        hosts.read(1, server),
+        Poll::Ready(Ok(b"one two three".to_vec()))
+    );
+    // There is no room for all of them.
+    let large = vec![7; MEMORY];
+    let slices: [&[u8]; 2] = [b"small", &large];
+    let mut slices = Slices::new(&slices);
+    let tcp = &mut hosts.hosts[0].tcp;
+    let written = tcp.poll_write_vectored(client, &slices, &mut context());
+    let Poll::Ready(Ok(count)) = written else {
+        panic!("{written:?}");
+    };
+    assert!((6..MEMORY).contains(&count));
+    slices.advance(count);
+    let written = tcp.poll_write_vectored(client, &slices, &mut context());
+    assert_eq!(written, Poll::Pending);
+}
+
+#[test]
+fn who_waits_for_acknowledgements_is_woken_by_the_last_one() {
+    let mut hosts = Hosts::new();
+    let (client, server) = hosts.pair();
+    let woken = Arc::new(Woken(AtomicUsize::new(0)));
+    let waker = Waker::from(woken.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut wait = |hosts: &mut Hosts| {
+        let tcp = &mut hosts.hosts[0].tcp;
+        tcp.poll_acknowledged(client, &mut context)
+    };
+    let count = || woken.0.load(Ordering::Relaxed);
+    assert_eq!(wait(&mut hosts), Poll::Ready(Ok(())), "nothing was written");
+    assert_eq!(hosts.write(0, client, &[1; 5000]), Poll::Ready(Ok(5000)));
+    assert_eq!(wait(&mut hosts), Poll::Pending);
+    hosts.pass(Duration::from_secs(1));
+    assert_eq!((wait(&mut hosts), count()), (Poll::Ready(Ok(())), 1));
+    // The end counts, and the peer's program need not have read anything.
+    hosts.hosts[0].tcp.shutdown(client);
+    assert_eq!(wait(&mut hosts), Poll::Pending);
+    hosts.pass(Duration::from_secs(1));
+    assert_eq!((wait(&mut hosts), count()), (Poll::Ready(Ok(())), 2));
+    assert!(hosts.read(1, server).is_ready());
+
+    let mut hosts = Hosts::new();
+    let (client, server) = hosts.pair();
+    let tcp = &mut hosts.hosts[0].tcp;
+    tcp.shutdown(client);
+    let waits = tcp.poll_acknowledged(client, &mut Context::from_waker(&waker));
+    assert_eq!(waits, Poll::Pending);
+    hosts.hosts[1].tcp.abort(server);
+    hosts.exchange();
+    let tcp = &mut hosts.hosts[0].tcp;
+    let failed = tcp.poll_acknowledged(client, &mut Context::from_waker(&waker));
+    let reset = Err(Error::Failed(Failure::Reset));
+    assert_eq!((failed, count()), (Poll::Ready(reset), 3));
 }

@@ -1,8 +1,13 @@
 //! Sockets of the host's: what an image that is a plain process asks the kernel for.
 
+pub mod numbers;
+
 use crate::host::{Errno, Handle};
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use device::WaitHandle;
+
+/// Slices that are sent in one call.
+pub const SLICES_MAX: usize = 64;
 
 /// What a socket carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +89,13 @@ pub trait SocketCalls {
     /// The kernel's.
     fn send(&self, socket: Handle, bytes: &[u8]) -> Result<usize, Errno>;
 
+    /// Sends several slices as one piece; how many bytes of them were taken. Those behind
+    /// [`SLICES_MAX`] are not.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn send_vectored(&self, socket: Handle, slices: &[&[u8]]) -> Result<usize, Errno>;
+
     /// Receives a datagram into `place`; how many bytes, and who has sent them.
     ///
     /// # Errors
@@ -98,6 +110,10 @@ pub trait SocketCalls {
 
     /// Sends no more.
     fn shutdown(&self, socket: Handle);
+
+    /// Resets the connection: what was not sent is lost, and the peer is told with RST. The socket
+    /// stays open, and is good for nothing.
+    fn abort(&self, socket: Handle);
 
     /// Small writes leave at once.
     fn set_no_delay(&self, socket: Handle, no_delay: bool);

@@ -1,30 +1,25 @@
-//! Sockets of the host's behind the traits of [`crate::socket`], for an image that is a plain
-//! process.
-//!
 //! The kernel tells each change once (edge-triggered). So each socket has a place in a table that
 //! says whether it may be read and written, and who waits for that. Whoever runs it calls
 //! [`Table::look`], lets tasks run, and sleeps until [`Table::deadline`] or until the host has
 //! something.
 
-use crate::report::{Report, TCP_INFO_BYTES};
-use crate::socket::{self, Datagrams, Error, Listener, Sockets, Stream};
+use crate::report::{self, Report, TCP_INFO_BYTES};
+use crate::slices::Slices;
+use crate::socket::Error;
 use crate::tcp::connection::{Failure, NEVER};
 use crate::tcp::host::Unusable;
 use crate::tcp::queues::Payload;
 use crate::tcp::socket::Error as Failed;
 use crate::udp::BindError;
 use alloc::collections::VecDeque;
-use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use core::cell::RefCell;
-use core::future::poll_fn;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{Ipv4Addr, SocketAddr};
 use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
 use device::{HEADROOM, Pool};
-use ports::sockets::{Event, HostSockets, SocketCalls, Transport};
+use ports::sockets::{Event, HostSockets, SLICES_MAX, SocketCalls, Transport};
 use ports::{Errno, Handle, Instant};
 
 /// Sockets that may be open at a time.
@@ -40,6 +35,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 const COPIED_BYTES: usize = 2 << 10;
 /// Who cannot have a socket tries again after so long.
 const RETRY: Duration = Duration::from_millis(100);
+/// Who waits for acknowledgements looks again after so long: the kernel tells of none.
+const ACKNOWLEDGED_LOOK: Duration = Duration::from_millis(1);
 /// The peer of a connection that was dropped may close for so long. What it sends is thrown away:
 /// closed before that, the kernel would reset it, and the peer might lose what was sent.
 const LEAVING: Duration = Duration::from_secs(2);
@@ -51,7 +48,8 @@ pub struct Table {
     host: HostSockets,
     places: Vec<Place>,
     free: Vec<u32>,
-    /// Who could not have a socket, and when they try again.
+    /// Who could not have a socket, or waits for what the kernel does not tell, and when they try
+    /// again.
     starving: Vec<Waker>,
     retry_at: Instant,
     /// Places of dropped connections, by when they are closed at last.
@@ -73,6 +71,8 @@ struct Place {
     end_read: bool,
     /// No more is to be written.
     shut: bool,
+    /// Why the connection does not go on, if it does not.
+    failed: Option<Errno>,
     /// It was dropped, and will be closed then.
     leaving: Option<Instant>,
 }
@@ -173,15 +173,16 @@ impl Table {
         }
     }
 
-    /// Those who could not have a socket try again.
+    /// Those who wait for time to pass try again.
     fn feed(&mut self) {
         self.retry_at = NEVER;
         self.starving.drain(..).for_each(Waker::wake);
     }
 
-    fn starve<T>(&mut self, context: &Context<'_>) -> Poll<T> {
+    /// Tries again after so long.
+    fn retry<T>(&mut self, after: Duration, context: &Context<'_>) -> Poll<T> {
         self.starving.push(context.waker().clone());
-        self.retry_at = self.retry_at.min(self.now + RETRY);
+        self.retry_at = self.retry_at.min(self.now + after);
         Poll::Pending
     }
 
@@ -211,7 +212,7 @@ impl Table {
     }
 
     /// A socket that `prepare` has made ready to be watched.
-    fn open(
+    pub(super) fn open(
         &mut self,
         transport: Transport,
         address: SocketAddr,
@@ -226,7 +227,7 @@ impl Table {
         self.adopt(socket, false)
     }
 
-    fn close(&mut self, number: u32) {
+    pub(super) fn close(&mut self, number: u32) {
         let place = core::mem::take(&mut self.places[number as usize]);
         if let Some(socket) = place.socket {
             self.host.calls.close(socket);
@@ -236,9 +237,10 @@ impl Table {
     }
 
     /// Closes a connection once its peer has closed as well, or after a while.
-    fn leave(&mut self, number: u32) {
+    pub(super) fn leave(&mut self, number: u32) {
         let place = &mut self.places[number as usize];
-        let Some(socket) = place.socket.filter(|_| !place.end_read) else {
+        let over = place.end_read || place.failed.is_some();
+        let Some(socket) = place.socket.filter(|_| !over) else {
             self.close(number);
             return;
         };
@@ -310,7 +312,7 @@ impl Table {
         }
     }
 
-    fn poll_accept(
+    pub(super) fn poll_accept(
         &mut self,
         number: u32,
         context: &Context<'_>,
@@ -327,23 +329,28 @@ impl Table {
                 context.waker().wake_by_ref();
                 Poll::Pending
             }
-            Err(_) => self.starve(context),
+            Err(_) => self.retry(RETRY, context),
         }
     }
 
-    fn poll_connected(&mut self, number: u32, context: &Context<'_>) -> Poll<Result<(), Error>> {
+    pub(super) fn poll_connected(
+        &mut self,
+        number: u32,
+        context: &Context<'_>,
+    ) -> Poll<Result<(), Error>> {
         let error = |calls: &dyn SocketCalls, socket| Ok((calls.error(socket)?, false));
         let result = ready!(self.poll(number, |place| &mut place.write, context, error));
         Poll::Ready(result.map_err(failed))
     }
 
-    fn poll_read(
+    pub(super) fn poll_read(
         &mut self,
         number: u32,
         place: &mut [u8],
         context: &Context<'_>,
     ) -> Poll<Result<usize, Error>> {
         let wanted = place.len();
+        self.goes_on(number)?;
         let receive = |calls: &dyn SocketCalls, socket| {
             let count = calls.receive(socket, place)?;
             Ok((count, count < wanted))
@@ -352,10 +359,10 @@ impl Table {
         if count == Ok(0) {
             self.places[number as usize].end_read = true;
         }
-        Poll::Ready(count.map_err(failed))
+        Poll::Ready(self.noted(number, count))
     }
 
-    fn poll_take(
+    pub(super) fn poll_take(
         &mut self,
         number: u32,
         context: &Context<'_>,
@@ -384,25 +391,121 @@ impl Table {
         }))
     }
 
-    fn poll_write(
+    pub(super) fn poll_write(
         &mut self,
         number: u32,
-        bytes: &[u8],
+        slices: &Slices<'_>,
         context: &Context<'_>,
     ) -> Poll<Result<usize, Error>> {
         if self.places[number as usize].shut {
             return Poll::Ready(Err(Error::Failed(Failed::Closed)));
         }
+        self.goes_on(number)?;
+        let mut parts: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
+        let places = parts.iter_mut().zip(slices.parts());
+        let (mut wanted, mut used) = (0, 0);
+        for (place, part) in places {
+            *place = part;
+            wanted += part.len();
+            used += 1;
+        }
         let send = |calls: &dyn SocketCalls, socket| {
-            let count = calls.send(socket, bytes)?;
-            Ok((count, count < bytes.len()))
+            let count = match &parts[..used] {
+                [one] => calls.send(socket, one)?,
+                several => calls.send_vectored(socket, several)?,
+            };
+            Ok((count, count < wanted))
         };
         let count = ready!(self.poll(number, |place| &mut place.write, context, send));
-        Poll::Ready(count.map_err(failed))
+        Poll::Ready(self.noted(number, count))
+    }
+
+    /// Sends no more.
+    pub(super) fn shutdown(&mut self, number: u32) {
+        self.places[number as usize].shut = true;
+        self.with_socket(number, |calls, socket| calls.shutdown(socket));
+    }
+
+    /// Resets a connection.
+    pub(super) fn abort(&mut self, number: u32) {
+        self.with_socket(number, |calls, socket| calls.abort(socket));
+        let place = &mut self.places[number as usize];
+        place.failed = Some(Errno::ABORTED);
+        place.read.tell();
+        place.write.tell();
+    }
+
+    /// Waits until the peer has acknowledged what was written, and the end if it was told.
+    pub(super) fn poll_acknowledged(
+        &mut self,
+        number: u32,
+        context: &Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        self.goes_on(number)?;
+        let mut info = [0; TCP_INFO_BYTES];
+        let mut told = Err(Errno::INVALID);
+        self.with_socket(number, |calls, socket| {
+            told = calls.tcp_info(socket, &mut info);
+            let closed = told.is_ok() && report::is_closed(&info);
+            if let Err(error) = calls.error(socket)
+                && closed
+            {
+                told = Err(error);
+            }
+        });
+        let len = self.noted(number, told)?;
+        match report::is_acknowledged(&info[..len.min(TCP_INFO_BYTES)]) {
+            Some(true) => Poll::Ready(Ok(())),
+            Some(false) => self.retry(ACKNOWLEDGED_LOOK, context),
+            // Linux is too old to tell.
+            None => Poll::Ready(Err(Error::Host(Errno::INVALID))),
+        }
+    }
+
+    /// What is known of a connection.
+    pub(super) fn report(&self, number: u32) -> Option<Report> {
+        let (mut info, mut report) = ([0; TCP_INFO_BYTES], None);
+        self.with_socket(number, |calls, socket| {
+            let told = calls.tcp_info(socket, &mut info);
+            report = told
+                .ok()
+                .and_then(|len| Report::from_kernel(info.get(..len)?));
+        });
+        report
+    }
+
+    /// A connection that has failed once goes on failing: the kernel says so once.
+    fn goes_on(&self, number: u32) -> Result<(), Error> {
+        match self.places[number as usize].failed {
+            Some(error) => Err(failed(error)),
+            None => Ok(()),
+        }
+    }
+
+    fn noted<T>(&mut self, number: u32, result: Result<T, Errno>) -> Result<T, Error> {
+        result.map_err(|error| {
+            self.places[number as usize].failed = Some(error);
+            failed(error)
+        })
+    }
+
+    /// The next datagram, and who sent it.
+    pub(super) fn poll_receive(
+        &mut self,
+        number: u32,
+        place: &mut [u8],
+        context: &Context<'_>,
+    ) -> Poll<Result<(usize, SocketAddr), Error>> {
+        let receive = |calls: &dyn SocketCalls, socket| {
+            let received = calls.receive_from(socket, place)?;
+            Ok((received, false))
+        };
+        let received = ready!(self.poll(number, |place| &mut place.read, context, receive));
+        Poll::Ready(received.map_err(Error::Host))
     }
 
     /// Our end of a socket.
-    fn local(&self, number: u32) -> SocketAddr {
+    pub(super) fn local(&self, number: u32) -> SocketAddr {
         let mut local = Err(Errno::INVALID);
         self.with_socket(number, |calls, socket| local = calls.local(socket));
         match local {
@@ -416,7 +519,7 @@ impl Table {
     }
 
     /// Makes a call that does not wait, on a socket that is open.
-    fn with_socket(&self, number: u32, call: impl FnOnce(&dyn SocketCalls, Handle)) {
+    pub(super) fn with_socket(&self, number: u32, call: impl FnOnce(&dyn SocketCalls, Handle)) {
         if let Some(socket) = self.places[number as usize].socket {
             call(self.host.calls, socket);
         }
@@ -424,7 +527,7 @@ impl Table {
 }
 
 /// Why a connection does not go on.
-fn failed(error: Errno) -> Error {
+pub(super) fn failed(error: Errno) -> Error {
     let failure = |failure| Error::Failed(Failed::Failed(failure));
     match error {
         Errno::REFUSED => failure(Failure::Refused),
@@ -439,7 +542,7 @@ fn failed(error: Errno) -> Error {
 }
 
 /// Why there are no datagrams.
-fn unbound(error: Errno) -> Error {
+pub(super) fn unbound(error: Errno) -> Error {
     match error {
         Errno::IN_USE => Error::Bind(BindError::InUse),
         Errno::FILES | Errno::MACHINE_FILES => Error::Bind(BindError::TooMany),
@@ -448,229 +551,12 @@ fn unbound(error: Errno) -> Error {
 }
 
 /// Why a datagram did not leave.
-fn unsent(error: Errno) -> Error {
+pub(super) fn unsent(error: Errno) -> Error {
     use crate::layer::Unsent;
     match error {
         Errno::TOO_LONG => Error::Unsent(Unsent::TooBig),
         Errno::AGAIN | Errno::NO_BUFFERS | Errno::NO_MEMORY => Error::Unsent(Unsent::NoBuffer),
         Errno::NET_UNREACHABLE | Errno::HOST_UNREACHABLE => Error::Unsent(Unsent::NoRoute),
         other => Error::Host(other),
-    }
-}
-
-/// Sockets of the host's.
-#[derive(Clone)]
-pub struct HostNet(Rc<RefCell<Table>>);
-
-impl HostNet {
-    /// Sockets of this table.
-    pub fn new(table: Rc<RefCell<Table>>) -> Self {
-        Self(table)
-    }
-
-    /// One that is closed when it is dropped.
-    fn one(&self, number: u32) -> One {
-        One {
-            number,
-            net: self.clone(),
-        }
-    }
-}
-
-/// A socket of which nothing remains when it is dropped.
-struct One {
-    number: u32,
-    net: HostNet,
-}
-
-impl Drop for One {
-    fn drop(&mut self) {
-        self.net.0.borrow_mut().close(self.number);
-    }
-}
-
-impl Sockets for HostNet {
-    type Listener = HostListener;
-    type Stream = HostStream;
-    type Datagrams = HostDatagrams;
-
-    fn bind(&self, local: SocketAddr) -> Result<HostDatagrams, Error> {
-        let mut table = self.0.borrow_mut();
-        let mut open = |local| {
-            table.open(Transport::Datagrams, local, |calls, socket| {
-                calls.bind(socket, local)
-            })
-        };
-        // As everywhere, no address stands for those of both versions.
-        let both = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), local.port());
-        let (number, v6) = match local.ip().is_unspecified().then(|| open(both)) {
-            Some(Ok(number)) => (number, true),
-            Some(Err(Errno::IN_USE)) => return Err(unbound(Errno::IN_USE)),
-            // A host may have no IPv6.
-            _ => (open(local).map_err(unbound)?, local.is_ipv6()),
-        };
-        Ok(HostDatagrams {
-            one: self.one(number),
-            v6,
-        })
-    }
-
-    fn listen(&self, local: SocketAddr, backlog: usize) -> Result<HostListener, Error> {
-        let mut table = self.0.borrow_mut();
-        let listen = |calls: &dyn SocketCalls, socket| calls.listen(socket, local, backlog.max(1));
-        let number = table.open(Transport::Stream, local, listen);
-        Ok(HostListener(self.one(number.map_err(failed)?)))
-    }
-
-    async fn connect(&self, remote: SocketAddr) -> Result<HostStream, Error> {
-        let connect = |calls: &dyn SocketCalls, socket| match calls.connect(socket, remote) {
-            Err(Errno::IN_PROGRESS) => Ok(()),
-            other => other,
-        };
-        let opened = self.0.borrow_mut().open(Transport::Stream, remote, connect);
-        // From here on it is let go of if nobody waits any more.
-        let stream = HostStream(Rc::new(Open {
-            number: opened.map_err(failed)?,
-            net: self.clone(),
-            peer: remote,
-        }));
-        let number = stream.0.number;
-        poll_fn(|context| self.0.borrow_mut().poll_connected(number, context)).await?;
-        Ok(stream)
-    }
-}
-
-/// Waits for connections.
-pub struct HostListener(One);
-
-impl Listener for HostListener {
-    type Stream = HostStream;
-
-    async fn accept(&mut self) -> Result<HostStream, Error> {
-        let One { number, net } = &self.0;
-        let accepted = poll_fn(|context| net.0.borrow_mut().poll_accept(*number, context));
-        let (number, peer) = accepted.await?;
-        Ok(HostStream(Rc::new(Open {
-            number,
-            net: net.clone(),
-            peer,
-        })))
-    }
-}
-
-/// A connection.
-pub struct HostStream(Rc<Open>);
-
-/// What is let go of when nobody holds it any more.
-struct Open {
-    number: u32,
-    net: HostNet,
-    peer: SocketAddr,
-}
-
-impl Stream for HostStream {
-    async fn read(&mut self, place: &mut [u8]) -> Result<usize, Error> {
-        poll_fn(|context| {
-            let mut table = self.0.net.0.borrow_mut();
-            table.poll_read(self.0.number, place, context)
-        })
-        .await
-    }
-
-    async fn take(&mut self) -> Result<Option<Payload>, Error> {
-        poll_fn(|context| self.0.net.0.borrow_mut().poll_take(self.0.number, context)).await
-    }
-
-    async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
-        while !bytes.is_empty() {
-            let written = poll_fn(|context| {
-                let mut table = self.0.net.0.borrow_mut();
-                table.poll_write(self.0.number, bytes, context)
-            });
-            bytes = &bytes[written.await?..];
-        }
-        Ok(())
-    }
-
-    fn shutdown(&mut self) {
-        let mut table = self.0.net.0.borrow_mut();
-        table.places[self.0.number as usize].shut = true;
-        table.with_socket(self.0.number, |calls, socket| calls.shutdown(socket));
-    }
-
-    fn set_no_delay(&mut self, no_delay: bool) {
-        let table = self.0.net.0.borrow();
-        table.with_socket(self.0.number, |calls, socket| {
-            calls.set_no_delay(socket, no_delay);
-        });
-    }
-
-    fn split(self) -> (Self, Self) {
-        (Self(self.0.clone()), self)
-    }
-
-    fn peer(&self) -> SocketAddr {
-        self.0.peer
-    }
-
-    fn local(&self) -> SocketAddr {
-        self.0.net.0.borrow().local(self.0.number)
-    }
-
-    fn report(&self) -> Option<Report> {
-        let (mut info, mut report) = ([0; TCP_INFO_BYTES], None);
-        let table = self.0.net.0.borrow();
-        table.with_socket(self.0.number, |calls, socket| {
-            let told = calls.tcp_info(socket, &mut info);
-            report = told
-                .ok()
-                .and_then(|len| Report::from_kernel(info.get(..len)?));
-        });
-        report
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.net.0.borrow_mut().leave(self.number);
-    }
-}
-
-/// Takes and sends datagrams.
-pub struct HostDatagrams {
-    one: One,
-    /// Its addresses are of IPv6, and IPv4 is mapped into those.
-    v6: bool,
-}
-
-impl Datagrams for HostDatagrams {
-    async fn receive(&mut self, place: &mut [u8]) -> Result<(usize, SocketAddr), Error> {
-        let One { number, net } = &self.one;
-        let received = poll_fn(|context| {
-            let receive = |calls: &dyn SocketCalls, socket| {
-                let received = calls.receive_from(socket, place)?;
-                Ok((received, false))
-            };
-            let mut table = net.0.borrow_mut();
-            table.poll(*number, |place| &mut place.read, context, receive)
-        });
-        received.await.map_err(socket::Error::Host)
-    }
-
-    fn send(&mut self, bytes: &[u8], to: SocketAddr) -> Result<(), Error> {
-        let to = match to.ip() {
-            IpAddr::V4(ip) if self.v6 => SocketAddr::new(ip.to_ipv6_mapped().into(), to.port()),
-            _ => to,
-        };
-        let mut sent = Err(Errno::INVALID);
-        let table = self.one.net.0.borrow();
-        table.with_socket(self.one.number, |calls, socket| {
-            sent = calls.send_to(socket, bytes, to);
-        });
-        sent.map_err(unsent)
-    }
-
-    fn local(&self) -> SocketAddr {
-        self.one.net.0.borrow().local(self.one.number)
     }
 }
