@@ -128,6 +128,9 @@ pub struct Identity {
 /// The MSI-X structures of a device (PCI 3.0, 6.8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Msix {
+    /// Where its capability lies in configuration space: a multiple of four from 0x40 to 0xf4.
+    /// Linux's ixgbe looks at the card's place for it, whatever the list of capabilities says.
+    pub capability: u8,
     /// Number of vectors.
     pub vectors: u16,
     /// BAR of both structures.

@@ -283,6 +283,7 @@ mod tests {
                 revision: 0,
                 bars: [16, 0, 0, 0, 0, 0],
                 msix: Msix {
+                    capability: 0x40,
                     vectors: 0,
                     bar: 0,
                     table: 0,

@@ -68,6 +68,7 @@ mod tests {
     #[test]
     fn the_table_can_be_written_and_nothing_else() {
         let msix = Msix {
+            capability: 0x40,
             vectors: 2,
             bar: 4,
             table: 16,

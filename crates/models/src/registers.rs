@@ -9,6 +9,7 @@
 //! - A write of a part writes all of it: bytes that are not written are those that it holds.
 //! - An access that covers several registers reads or writes one after the other, upwards.
 //! - Where no register is, zeros are read and writes are lost; the device is told.
+//! - An [`Alias`] is a second place of registers: an access there is one of the first place.
 //!
 //! A device whose registers are accessed only in one size says so when it makes its file; every
 //! other access is then a violation and does nothing.
@@ -56,6 +57,33 @@ impl<I> Register<I> {
     }
 }
 
+/// Where registers can be found a second time, of four bytes each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alias {
+    /// Where the first one lies again, in bytes.
+    pub(crate) offset: usize,
+    /// How many there are, and how far apart they lie, in bytes.
+    pub(crate) count: usize,
+    pub(crate) stride: usize,
+    /// Where the first one lies, and how far apart they lie there.
+    pub(crate) of: usize,
+    pub(crate) of_stride: usize,
+}
+
+impl Alias {
+    /// The first place of the byte at an offset, if it lies in this one.
+    fn resolve(&self, offset: usize) -> Option<usize> {
+        let past = offset.checked_sub(self.offset)?;
+        let (index, byte) = (past / self.stride, past % self.stride);
+        (index < self.count && byte < ALIAS_WIDTH).then(|| self.of + index * self.of_stride + byte)
+    }
+}
+
+/// Bytes of a register that has an alias.
+const ALIAS_WIDTH: usize = 4;
+/// What the map says of a byte of an alias.
+const ALIASED: u8 = u8::MAX;
+
 /// A register at its place.
 #[derive(Debug)]
 pub(crate) struct Place<I: 'static> {
@@ -78,9 +106,11 @@ impl<I> Copy for Place<I> {}
 #[derive(Debug)]
 pub(crate) struct RegisterFile<I: 'static> {
     tables: &'static [&'static [Register<I>]],
+    aliases: &'static [Alias],
     /// Four bytes each, whatever registers lie there.
     words: Box<[u32]>,
-    /// For each byte, the number of its register in the tables, plus one; zero for none.
+    /// For each byte, the number of its register in the tables, plus one; zero for none, and
+    /// [`ALIASED`].
     map: Box<[u8]>,
     only: Option<usize>,
 }
@@ -90,15 +120,24 @@ impl<I> RegisterFile<I> {
     /// must be of so many bytes, at a multiple of it.
     ///
     /// # Panics
-    /// If a register lies outside, or there are more than 255 entries: the tables are constants.
+    /// If a register lies outside, or there are more than 254 entries: the tables are constants.
     pub(crate) fn new(
         bytes: usize,
         tables: &'static [&'static [Register<I>]],
+        aliases: &'static [Alias],
         only: Option<usize>,
     ) -> Self {
         let mut map = vec![0; bytes].into_boxed_slice();
+        for alias in aliases {
+            for index in 0..alias.count {
+                map[alias.offset + index * alias.stride..][..ALIAS_WIDTH].fill(ALIASED);
+            }
+        }
         for (number, register) in tables.iter().copied().flatten().enumerate() {
-            let Ok(number) = u8::try_from(number + 1) else {
+            let number = u8::try_from(number + 1)
+                .ok()
+                .filter(|&number| number < ALIASED);
+            let Some(number) = number else {
                 panic!("more registers than a byte can tell apart");
             };
             for index in 0..register.count {
@@ -109,6 +148,7 @@ impl<I> RegisterFile<I> {
         let words = vec![0; bytes.div_ceil(4)].into_boxed_slice();
         let mut file = Self {
             tables,
+            aliases,
             words,
             map,
             only,
@@ -136,7 +176,11 @@ impl<I> RegisterFile<I> {
     /// The register that has the byte at an offset.
     #[inline]
     pub(crate) fn find(&self, offset: usize) -> Option<Place<I>> {
-        let mut number = usize::from(*self.map.get(offset)?).checked_sub(1)?;
+        let entry = *self.map.get(offset)?;
+        if entry == ALIASED {
+            return self.find_aliased(offset);
+        }
+        let mut number = usize::from(entry).checked_sub(1)?;
         for table in self.tables {
             if let Some(register) = table.get(number) {
                 let index = (offset - register.offset) / register.stride;
@@ -150,6 +194,18 @@ impl<I> RegisterFile<I> {
             number -= table.len();
         }
         None
+    }
+
+    /// The register that has the byte at the first place of an offset.
+    #[cold]
+    fn find_aliased(&self, offset: usize) -> Option<Place<I>> {
+        let first = self
+            .aliases
+            .iter()
+            .find_map(|alias| alias.resolve(offset))?;
+        // An alias of an alias is no register.
+        let is_register = self.map.get(first).is_some_and(|&entry| entry != ALIASED);
+        is_register.then(|| self.find(first)).flatten()
     }
 
     /// The four bytes at an offset, a multiple of four; zero where no register is.
@@ -235,7 +291,8 @@ pub(crate) fn read(device: &mut impl Registers, offset: usize, bytes: &mut [u8])
             continue;
         };
         let value = device.read_register(&place).to_le_bytes();
-        let from = &value[at - place.offset..place.register.width];
+        let first = at % place.register.width;
+        let from = &value[first..place.register.width];
         let len = from.len().min(rest.len());
         rest[..len].copy_from_slice(&from[..len]);
         done += len;
@@ -261,7 +318,7 @@ pub(crate) fn write(device: &mut impl Registers, offset: usize, bytes: &[u8]) {
             done += 1;
             continue;
         };
-        let first = at - place.offset;
+        let first = at % place.register.width;
         let len = rest.len().min(place.register.width - first);
         let mut value = device.file().held(&place).to_le_bytes();
         value[first..first + len].copy_from_slice(&rest[..len]);
@@ -297,6 +354,19 @@ mod tests {
         let (first, second) = TABLE.split_at(2);
         [first, second]
     };
+
+    /// D once more, and nothing that exists.
+    static ALIASES: [Alias; 2] = [alias(28, 4), alias(32, 28)];
+
+    const fn alias(offset: usize, of: usize) -> Alias {
+        Alias {
+            offset,
+            count: 1,
+            stride: 4,
+            of,
+            of_stride: 4,
+        }
+    }
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Id {
@@ -335,7 +405,7 @@ mod tests {
     impl Card {
         fn new(only: Option<usize>) -> Self {
             Self {
-                file: RegisterFile::new(20, &TABLES, only),
+                file: RegisterFile::new(40, &TABLES, &ALIASES, only),
                 reads: 0,
                 written: vec![],
                 violations: vec![],
@@ -420,6 +490,23 @@ mod tests {
         ];
         assert_eq!(card.violations, expected);
         assert_eq!(card.written, []);
+    }
+
+    #[test]
+    fn an_access_of_an_alias_is_one_of_the_register() {
+        let mut card = Card::new(None);
+        assert_eq!((card.read(29), card.reads), ([0x66, 0x77], 1));
+        write(&mut card, 31, &[0xaa]);
+        assert_eq!(card.written, [("D", 0, 0xaa77_6655)]);
+        assert_eq!(
+            (card.read(4), card.read(28)),
+            ([0x55], [0x55, 0x66, 0x77, 0xaa])
+        );
+        assert_eq!(card.violations, []);
+        assert_eq!(card.read(32), [0; 4]);
+        let offset = 32;
+        let written = None;
+        assert_eq!(card.violations, [Violation::NoRegister { offset, written }]);
     }
 
     #[test]

@@ -57,6 +57,7 @@ impl Device for Doubler {
             revision: 1,
             bars: [0x1000, 0, 0, 0, 0, 0],
             msix: Msix {
+                capability: 0x40,
                 vectors: 1,
                 bar: 0,
                 table: 0x800,

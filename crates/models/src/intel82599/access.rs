@@ -1,6 +1,7 @@
 //! Reads and writes of registers: what each does, and what a driver may not do.
 
 use super::Nic;
+use super::interrupts;
 use super::registers::{Id, Place, RegisterFile, at, bit, rx_queue_at, rx_queue_of};
 use super::ring::{Ring, SETTLE_READS};
 use crate::registers::{Register, Registers};
@@ -18,6 +19,15 @@ const ADVANCED_ONE_BUFFER: u32 = 1;
 
 /// Either of them resets all (4.2.1.6).
 const RESETS: u32 = bit::CTRL_RESET | bit::CTRL_LINK_RESET;
+
+/// Of a register of vectors, those that causes of queues have too: sixteen of the first. No vector
+/// behind them is ever raised by a queue.
+fn vectors(index: usize, value: u32) -> u32 {
+    match index {
+        0 => value & interrupts::QUEUES,
+        _ => 0,
+    }
+}
 
 /// The bit of status at its place.
 fn when(is: bool, bit: u32) -> u32 {
@@ -90,6 +100,10 @@ impl Nic {
                 let masters = !self.file.has(0, bit::CTRL_MASTER_DISABLE);
                 when(masters, bit::STATUS_MASTER_ENABLED)
             }
+            Id::Esdp => {
+                let is_input = held & bit::ESDP_SDP2_IS_OUTPUT == 0;
+                held | when(is_input, bit::ESDP_SDP2)
+            }
             Id::Eec => {
                 held | bit::EEC_PRESENT | when(steps.auto_read.read(), bit::EEC_AUTO_READ_DONE)
             }
@@ -97,7 +111,7 @@ impl Nic {
             Id::SecurityRxStatus => {
                 let halted = self.file.has(at::SECRXCTRL, bit::SECRX_PATH_DISABLE);
                 steps.secure_ready.want(halted);
-                when(steps.secure_ready.read(), bit::SECRX_READY)
+                bit::SECRX_OFF | when(steps.secure_ready.read(), bit::SECRX_READY)
             }
             Id::Links => {
                 let is_up = steps.link.read();
@@ -110,8 +124,10 @@ impl Nic {
                 held
             }
             Id::Eicr => self.interrupts.read_causes(),
-            Id::Eics | Id::Eimc => 0,
+            Id::Eics | Id::Eimc | Id::EicsVectors | Id::EimcVectors => 0,
             Id::Eims => self.interrupts.enabled(),
+            Id::EimsVectors => vectors(index, self.interrupts.enabled()),
+            Id::EiamVectors => vectors(index, self.interrupts.auto_mask()),
             Id::RxHead => self.rx[rx_queue_of(offset)].ring.head(),
             Id::RxTail => self.rx[rx_queue_of(offset)].ring.tail(),
             Id::RxControl => {
@@ -172,6 +188,14 @@ impl Nic {
             Id::Eics => self.interrupts.set_causes(value),
             Id::Eims => self.interrupts.enable(value),
             Id::Eimc => self.interrupts.disable(value),
+            Id::EicsVectors => self.interrupts.set_causes(vectors(index, value)),
+            Id::EimsVectors => self.interrupts.enable(vectors(index, value)),
+            Id::EimcVectors => self.interrupts.disable(vectors(index, value)),
+            Id::EiamVectors => {
+                let others = self.interrupts.auto_mask() & !interrupts::QUEUES;
+                self.interrupts
+                    .set_auto_mask(others | vectors(index, value));
+            }
             Id::Eiac => self.interrupts.set_auto_clear(value),
             Id::Eiam => self.interrupts.set_auto_mask(value),
             Id::Gpie => self.interrupts.set_mode(value),

@@ -13,23 +13,27 @@ const L4_UDP: u8 = 0;
 pub(super) const L4_TCP: u8 = 1;
 
 /// Where the headers lie, as a context says and the packet agrees.
+///
+/// Its IPV4 is of no interest here: a checksum of layer 4 begins with that of the pseudo header,
+/// which the driver makes, and Linux's sets the bit for packets that are to be cut alone.
 pub(super) fn locate(frame: &[u8], bytes: usize, context: Context) -> Result<Ip, Refused> {
     let start = usize::from(context.mac_len);
     let payload = start + usize::from(context.ip_len);
     if !(14..=127).contains(&start) || payload >= frame.len() {
         return Err("MACLEN and IPLEN must lie in the packet (7.2.3.2.3)");
     }
-    let kind = if context.ipv4 { 0x0800 } else { 0x86dd };
-    if word(frame, start - 2) != Some(kind) {
-        return Err("MACLEN and IPV4 must be those of the packet (7.2.3.2.3)");
-    }
+    let ipv4 = match word(frame, start - 2) {
+        Some(0x0800) => true,
+        Some(0x86dd) => false,
+        _ => return Err("MACLEN must be that of the packet (7.2.3.2.3)"),
+    };
     let header = &frame[start..payload];
     let protocol = match context.l4_type {
         L4_UDP => UDP,
         L4_TCP => TCP,
         _ => return Err("L4T must be UDP or TCP: SCTP is not modelled"),
     };
-    let as_it_says = if context.ipv4 {
+    let as_it_says = if ipv4 {
         header.len() >= 20
             && usize::from(header[0] & 15) * 4 == header.len()
             && header[9] == protocol
@@ -43,7 +47,7 @@ pub(super) fn locate(frame: &[u8], bytes: usize, context: Context) -> Result<Ip,
         start,
         payload,
         end: bytes,
-        v6: !context.ipv4,
+        v6: !ipv4,
         extended: false,
         fragment: false,
         protocol,
@@ -58,8 +62,8 @@ pub(super) fn insert_checksums(
 ) -> Result<(), Refused> {
     let ip = locate(frame, frame.len(), context)?;
     if first.ip_checksum {
-        if ip.v6 {
-            return Err("IXSM is for IPv4 (7.2.5.1)");
+        if ip.v6 || !context.ipv4 {
+            return Err("IXSM is for IPv4, and takes IPV4 (7.2.3.2.3, 7.2.5.1)");
         }
         if word(frame, ip.start + IPV4_CHECKSUM) != Some(0) {
             return Err("the IPv4 checksum must hold 0 (7.2.5.1)");

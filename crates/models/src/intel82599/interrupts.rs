@@ -14,7 +14,7 @@ pub(crate) mod cause {
 }
 
 /// The causes of queues.
-const QUEUES: u32 = 0xffff;
+pub(crate) const QUEUES: u32 = 0xffff;
 const GPIE_MSIX: u32 = 1 << 4;
 const GPIE_OTHER_CLEAR_DISABLE: u32 = 1 << 5;
 const GPIE_AUTO_MASK: u32 = 1 << 30;
@@ -111,6 +111,11 @@ impl Interrupts {
 
     pub(crate) fn set_auto_clear(&mut self, causes: u32) {
         self.auto_clear = causes;
+    }
+
+    /// What EIAM reads.
+    pub(crate) fn auto_mask(&self) -> u32 {
+        self.auto_mask
     }
 
     pub(crate) fn set_auto_mask(&mut self, causes: u32) {

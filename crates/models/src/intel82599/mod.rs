@@ -62,6 +62,7 @@ const BAR0_BYTES: u64 = 512 << 10;
 const MSIX_BAR: u8 = 4;
 const MSIX_BYTES: usize = 16 << 10;
 const MSIX: Msix = Msix {
+    capability: 0x70,
     vectors: 64,
     bar: MSIX_BAR,
     table: 0,

@@ -3,7 +3,7 @@
 //! Transcribed from the datasheet for this model; the driver has its own transcription, and the two
 //! must agree.
 
-use crate::registers::Register;
+use crate::registers::{Alias, Register};
 use Counter::*;
 use Half::{High, Low, Whole};
 
@@ -18,6 +18,7 @@ pub(crate) enum Id {
     Plain,
     Ctrl,
     Status,
+    Esdp,
     Eec,
     Eerd,
     Swsm,
@@ -25,6 +26,11 @@ pub(crate) enum Id {
     Eics,
     Eims,
     Eimc,
+    /// Of the first 32 vectors: the low half is that of the register without a number.
+    EicsVectors,
+    EimsVectors,
+    EimcVectors,
+    EiamVectors,
     Eiac,
     Eiam,
     Gpie,
@@ -164,7 +170,37 @@ pub(crate) type Place = crate::registers::Place<Id>;
 
 /// All registers, as after a reset.
 pub(crate) fn file() -> RegisterFile {
-    RegisterFile::new(REGISTER_BYTES, &TABLES, Some(ACCESS_BYTES))
+    RegisterFile::new(REGISTER_BYTES, &TABLES, &ALIASES, Some(ACCESS_BYTES))
+}
+
+/// Registers that lie at a second place too, where the 82598 had them: of queues and addresses, the
+/// first sixteen. Drivers for both cards use these.
+#[rustfmt::skip]
+static ALIASES: [Alias; 8] = [
+    // SRRCTL (8.2.3.8.7), DCA_RXCTRL (8.2.3.11.1).
+    alias((0x02100, 16, 4), (0x01014, 64)),
+    alias((0x02200, 16, 4), (0x0100c, 64)),
+    // RAL, RAH (8.2.3.7.8, 8.2.3.7.9).
+    alias((0x05400, 16, 8), (0x0a200, 8)),
+    alias((0x05404, 16, 8), (0x0a204, 8)),
+    // PSRTYPE, MRQC, RETA, RSSRK (8.2.3.7).
+    alias((0x05480, 16, 4), (0x0ea00, 4)),
+    alias((0x05818, 1, 4), (0x0ec80, 4)),
+    alias((0x05c00, 32, 4), (0x0eb00, 4)),
+    alias((0x05c80, 10, 4), (0x0eb80, 4)),
+];
+
+const fn alias(
+    (offset, count, stride): (usize, usize, usize),
+    (of, of_stride): (usize, usize),
+) -> Alias {
+    Alias {
+        offset,
+        count,
+        stride,
+        of,
+        of_stride,
+    }
 }
 
 /// The registers that this model knows, by section; those of statistics are in [`COUNTERS`].
@@ -174,7 +210,7 @@ const REGISTERS: &[Register<Id>] = &[
     one(Id::Ctrl, "CTRL", 0x00000, [0, 0x0400_000c, 0], "8.2.3.1.1"),
     one(Id::Status, "STATUS", 0x00008, [0, 0, ALL], "8.2.3.1.2"),
     one(Id::Plain, "CTRL_EXT", 0x00018, [0, 0x1403_4000, 0], "8.2.3.1.3"),
-    plain("ESDP", 0x00020, 1, "8.2.3.1"),
+    one(Id::Esdp, "ESDP", 0x00020, [0, ALL, 0], "8.2.3.1"),
     plain("I2CCTL", 0x00028, 1, "8.2.3.1"),
     plain("LEDCTL", 0x00200, 1, "8.2.3.1"),
     // EEPROM and flash.
@@ -201,10 +237,10 @@ const REGISTERS: &[Register<Id>] = &[
     one(Id::Eimc, "EIMC", 0x00888, [0, 0x7fff_ffff, 0], "8.2.3.5.4"),
     one(Id::Eiac, "EIAC", 0x00810, [0, 0x4000_ffff, 0], "8.2.3.5.5"),
     one(Id::Eiam, "EIAM", 0x00890, [0, 0x7fff_ffff, 0], "8.2.3.5"),
-    plain("EICS", 0x00a90, 2, "8.2.3.5"),
-    plain("EIMS", 0x00aa0, 2, "8.2.3.5"),
-    plain("EIMC", 0x00ab0, 2, "8.2.3.5.9"),
-    plain("EIAM", 0x00ad0, 2, "8.2.3.5"),
+    many(Id::EicsVectors, "EICS", (0x00a90, 2, 4), [0, ALL, 0], "8.2.3.5"),
+    many(Id::EimsVectors, "EIMS", (0x00aa0, 2, 4), [0, ALL, 0], "8.2.3.5"),
+    many(Id::EimcVectors, "EIMC", (0x00ab0, 2, 4), [0, ALL, 0], "8.2.3.5.9"),
+    many(Id::EiamVectors, "EIAM", (0x00ad0, 2, 4), [0, ALL, 0], "8.2.3.5"),
     many(Id::Plain, "EITR", (0x00820, 24, 4), [0, 0x8fff_8ff8, 0], "8.2.3.5.12"),
     many(Id::Plain, "EITR", (0x12300, 105, 4), [0, 0x8fff_8ff8, 0], "8.2.3.5.12"),
     many(Id::Plain, "IVAR", (0x00900, 64, 4), [0, 0xbfbf_bfbf, 0], "8.2.3.5.16"),
@@ -289,7 +325,7 @@ const REGISTERS: &[Register<Id>] = &[
     plain("RTTBCNRC", 0x04984, 1, "8.2.3.10"),
     // Security.
     plain("SECTXCTRL", 0x08800, 1, "8.2.3.12"),
-    one(Id::Plain, "SECTXSTAT", 0x08804, [1, 0, ALL], "8.2.3.12"),
+    one(Id::Plain, "SECTXSTAT", 0x08804, [3, 0, ALL], "8.2.3.12"),
     plain("SECTXMINIFG", 0x08810, 1, "8.2.3.12"),
     one(Id::Plain, "SECRXCTRL", 0x08d00, [1, 3, 0], "8.2.3.12.5"),
     one(Id::SecurityRxStatus, "SECRXSTAT", 0x08d04, [0, 0, ALL], "8.2.3.12.6"),
@@ -441,6 +477,9 @@ pub(crate) mod bit {
     pub(crate) const CTRL_RESET: u32 = 1 << 26;
     pub(crate) const STATUS_MASTER_ENABLED: u32 = 1 << 19;
     pub(crate) const CTRL_EXT_NO_SNOOP_DISABLE: u32 = 1 << 16;
+    /// What the cage of the module tells: it is not empty.
+    pub(crate) const ESDP_SDP2: u32 = 1 << 2;
+    pub(crate) const ESDP_SDP2_IS_OUTPUT: u32 = 1 << 10;
     pub(crate) const EEC_PRESENT: u32 = 1 << 8;
     pub(crate) const EEC_AUTO_READ_DONE: u32 = 1 << 9;
     pub(crate) const EERD_START: u32 = 1 << 0;
@@ -453,6 +492,8 @@ pub(crate) mod bit {
     pub(crate) const RXCTRL_ENABLE: u32 = 1 << 0;
     pub(crate) const SECRX_PATH_DISABLE: u32 = 1 << 1;
     pub(crate) const SECRX_READY: u32 = 1 << 0;
+    /// The card encrypts and decrypts nothing (8.2.3.12.6).
+    pub(crate) const SECRX_OFF: u32 = 1 << 1;
     pub(crate) const QUEUE_ENABLE: u32 = 1 << 25;
     pub(crate) const RX_VLAN_STRIP: u32 = 1 << 30;
     pub(crate) const SRRCTL_HEADER_SIZE: u32 = 0x3f << 8;
@@ -508,6 +549,20 @@ mod tests {
     #[test]
     fn no_two_registers_share_an_offset() {
         let mut taken = std::collections::HashMap::new();
+        for alias in ALIASES {
+            for index in 0..alias.count {
+                assert_eq!(
+                    taken.insert(alias.offset + index * alias.stride, "alias"),
+                    None
+                );
+                let place = file().find(alias.offset + index * alias.stride);
+                let of = alias.of + index * alias.of_stride;
+                assert_eq!(
+                    place.map(|place| (place.offset, place.index)),
+                    Some((of, index))
+                );
+            }
+        }
         for register in TABLES.iter().copied().flatten() {
             for index in 0..register.count {
                 let offset = register.offset + index * register.stride;

@@ -87,6 +87,9 @@ impl Nic {
         context: Context,
     ) -> Result<Plan, Refused> {
         let ip = locate(frame, bytes, context)?;
+        if context.ipv4 == ip.v6 {
+            return Err("IPV4 must be that of the packet (7.2.3.2.3)");
+        }
         if context.l4_type != L4_TCP || !first.l4_checksum || first.ip_checksum == ip.v6 {
             return Err("TSE takes L4T = TCP, TXSM, and for IPv4 IXSM (7.2.4)");
         }

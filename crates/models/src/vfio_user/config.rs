@@ -17,8 +17,6 @@ mod offset {
     pub const BARS: usize = 0x10;
     pub const CAPABILITIES: usize = 0x34;
     pub const INTERRUPT_LINE: usize = 0x3c;
-    /// Where the only capability lies, MSI-X (6.8.2).
-    pub const MSIX: usize = 0x40;
 }
 
 /// Memory Space (6.2.2).
@@ -97,8 +95,8 @@ impl ConfigSpace {
 
     fn msix(&mut self, msix: Msix) {
         self.set(offset::STATUS, &STATUS_CAPABILITIES.to_le_bytes());
-        self.set(offset::CAPABILITIES, &[offset::MSIX as u8]);
-        let at = offset::MSIX;
+        self.set(offset::CAPABILITIES, &[msix.capability]);
+        let at = usize::from(msix.capability);
         let size = (msix.vectors - 1) & 0x7ff;
         self.set(at, &[CAPABILITY_MSIX, 0]);
         self.set(at + 2, &size.to_le_bytes());
@@ -151,6 +149,7 @@ mod tests {
             revision: 3,
             bars: [0x2_0000, 0, 0x1000, 0x4000, 0, 0],
             msix: Msix {
+                capability: 0x70,
                 vectors: 64,
                 bar: 3,
                 table: 0,
@@ -168,9 +167,9 @@ mod tests {
         let config = config();
         assert_eq!(long(&config, 0), 0x11e8_1234);
         assert_eq!(long(&config, 8), 0x0200_0103);
-        assert_eq!(long(&config, 0x34), 0x40);
-        assert_eq!(long(&config, 0x40), 0x003f_0011);
-        assert_eq!((long(&config, 0x44), long(&config, 0x48)), (3, 0x2003));
+        assert_eq!(long(&config, 0x34), 0x70);
+        assert_eq!(long(&config, 0x70), 0x003f_0011);
+        assert_eq!((long(&config, 0x74), long(&config, 0x78)), (3, 0x2003));
         assert_eq!(long(&config, 4) >> 16, 0x10);
     }
 
@@ -191,7 +190,7 @@ mod tests {
         assert!(written.memory_enabled() && written.bus_master());
         assert_eq!(long(&written, 0), 0x11e8_1234);
         assert_eq!(long(&written, 4), 0x0010_0546);
-        assert_eq!(long(&written, 0x40), 0xc03f_0011);
+        assert_eq!(long(&written, 0x70), 0xc03f_0011);
         written.write(0, &[0; BYTES]);
         assert_eq!(written.bytes, config().bytes);
     }

@@ -40,6 +40,7 @@ impl Device for Doubler {
             revision: 1,
             bars: [0x1000, 0, 0, 0, 0, 0],
             msix: Msix {
+                capability: 0x40,
                 vectors: 2,
                 bar: 0,
                 table: 0x800,
