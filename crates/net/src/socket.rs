@@ -7,6 +7,7 @@ use crate::layer::Unsent;
 use crate::report::Report;
 use crate::slices::Slices;
 use crate::task::Clock;
+use crate::tcp::connection::Failure;
 use crate::tcp::host::{ListenerId, SocketId, Tcp, Unusable};
 use crate::tcp::queues::Payload;
 use crate::tcp::socket::{Error as Failed, Socket};
@@ -33,6 +34,18 @@ pub trait Hub {
 
     /// UDP.
     fn udp(&mut self) -> &mut Udp;
+
+    /// A socket for datagrams of one peer, from this port, and from this address or the one that
+    /// the route says.
+    ///
+    /// # Errors
+    /// If somebody has these ends, or no route leads there.
+    fn connect_datagrams(
+        &mut self,
+        local: Option<IpAddr>,
+        port: u16,
+        peer: SocketAddr,
+    ) -> Result<udp::Socket, Error>;
 
     /// Sends a datagram from this address, if it is one of ours, and else from the one that the
     /// route says; always from that to which the socket is bound, if it is bound to one.
@@ -89,6 +102,9 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
+/// The peer does not want it.
+const REFUSED: Error = Error::Failed(Failed::Failed(Failure::Refused));
+
 impl From<Unusable> for Error {
     fn from(why: Unusable) -> Self {
         Self::Unusable(why)
@@ -117,6 +133,19 @@ pub trait Sockets: Clone {
     /// # Errors
     /// If somebody does already.
     fn bind(&self, local: SocketAddr) -> Result<Self::Datagrams, Error>;
+
+    /// Exchanges datagrams with one peer, from `local`, as [`Self::bind`] has it: what others send
+    /// there does not come, and goes to a socket that is bound there, if there is one.
+    ///
+    /// # Errors
+    /// If somebody has these ends, or no route leads there.
+    fn connect_datagrams(
+        &self,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> Result<Connected<Self::Datagrams>, Error> {
+        Ok(Connected::new(self.bind(local)?, peer))
+    }
 
     /// Waits for connections to `local`, at most `backlog` at a time.
     ///
@@ -322,6 +351,62 @@ pub trait Datagrams {
     fn local(&self) -> SocketAddr;
 }
 
+/// Datagrams to one peer and from it alone.
+///
+/// Once its host has said that nobody listens there (ICMP, "port unreachable"), the next call says
+/// so, once, with [`Failure::Refused`]: as `ECONNREFUSED` of Linux's sockets, and where the
+/// sockets' kind learns it.
+pub struct Connected<D> {
+    datagrams: D,
+    peer: SocketAddr,
+}
+
+impl<D: Datagrams> Connected<D> {
+    /// Of a socket of its own. What others send to it is thrown away, if it takes that.
+    pub fn new(datagrams: D, peer: SocketAddr) -> Self {
+        Self { datagrams, peer }
+    }
+
+    /// The same with another kind of socket around it.
+    pub fn map<E>(self, change: impl FnOnce(D) -> E) -> Connected<E> {
+        Connected {
+            datagrams: change(self.datagrams),
+            peer: self.peer,
+        }
+    }
+
+    /// The peer's next datagram: as much of it as fits into `place`; how many bytes.
+    ///
+    /// # Errors
+    /// If the peer does not listen, or there will be none.
+    pub async fn receive(&mut self, place: &mut [u8]) -> Result<usize, Error> {
+        loop {
+            let (count, from) = self.datagrams.receive(place).await?;
+            if (from.ip(), from.port()) == (self.peer.ip(), self.peer.port()) {
+                return Ok(count);
+            }
+        }
+    }
+
+    /// Sends a datagram to the peer. It may be lost on its way, as every one may.
+    ///
+    /// # Errors
+    /// If the peer did not listen before, or why it was not sent.
+    pub fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.datagrams.send(bytes, self.peer)
+    }
+
+    /// The peer.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Our end.
+    pub fn local(&self) -> SocketAddr {
+        self.datagrams.local()
+    }
+}
+
 /// Sockets of a stack.
 #[derive(Clone)]
 pub struct Net(Rc<RefCell<dyn Hub>>);
@@ -366,14 +451,28 @@ impl Sockets for Net {
 
     fn bind(&self, local: SocketAddr) -> Result<UdpSocket, Error> {
         let mut hub = self.0.borrow_mut();
-        let address = (!local.ip().is_unspecified()).then_some(local.ip());
-        // What nobody needs to guess: a port by the time (RFC 6056, 3.3.1 asks for more of TCP).
-        let hint = (hub.now().0 / 1000) as u16;
-        let socket = hub.udp().bind(address, local.port(), hint);
+        let hint = hint(hub.now());
+        let socket = hub.udp().bind(specified(local), local.port(), hint);
         Ok(UdpSocket {
             socket: socket.map_err(Error::Bind)?,
             net: self.clone(),
+            has_peer: false,
         })
+    }
+
+    fn connect_datagrams(
+        &self,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> Result<Connected<UdpSocket>, Error> {
+        let mut hub = self.0.borrow_mut();
+        let socket = hub.connect_datagrams(specified(local), local.port(), peer)?;
+        let socket = UdpSocket {
+            socket,
+            net: self.clone(),
+            has_peer: true,
+        };
+        Ok(Connected::new(socket, peer))
     }
 
     fn listen(&self, local: SocketAddr, backlog: usize) -> Result<TcpListener, Error> {
@@ -417,24 +516,43 @@ impl Drop for TcpListener {
     }
 }
 
+/// The address, if it is one of ours and does not stand for all.
+fn specified(local: SocketAddr) -> Option<IpAddr> {
+    (!local.ip().is_unspecified()).then_some(local.ip())
+}
+
+/// Where to look for a free port of UDP. What nobody needs to guess: by the time (RFC 6056, 3.3.1
+/// asks for more of TCP).
+pub(crate) fn hint(now: Instant) -> u16 {
+    (now.0 / 1000) as u16
+}
+
 /// Takes and sends datagrams.
 pub struct UdpSocket {
     socket: udp::Socket,
     net: Net,
+    /// It may be refused.
+    has_peer: bool,
 }
 
 impl UdpSocket {
     /// The next datagram, in the frame in which it came.
-    pub async fn take(&mut self) -> Datagram {
-        poll_fn(|context| {
+    ///
+    /// # Errors
+    /// If it has a peer that does not listen.
+    pub async fn take(&mut self) -> Result<Datagram, Error> {
+        let received = poll_fn(|context| {
             let mut hub = self.net.0.borrow_mut();
             hub.udp().poll_receive(self.socket, context)
-        })
-        .await
+        });
+        received.await.map_err(|udp::Refused| REFUSED)
     }
 
     fn give(&self, bytes: &[u8], from: Option<IpAddr>, to: SocketAddr) -> Result<(), Error> {
         let mut hub = self.net.0.borrow_mut();
+        if self.has_peer && hub.udp().take_refusal(self.socket) {
+            return Err(REFUSED);
+        }
         let sent = hub.send_datagram(self.socket, from, to, bytes);
         sent.map_err(Error::Unsent)
     }
@@ -451,7 +569,7 @@ impl Datagrams for UdpSocket {
     }
 
     async fn receive_at(&mut self, place: &mut [u8]) -> Result<(usize, Ends), Error> {
-        let Datagram { from, to, frame } = self.take().await;
+        let Datagram { from, to, frame } = self.take().await?;
         let count = frame.len().min(place.len());
         place[..count].copy_from_slice(&frame.bytes()[..count]);
         Ok((count, Ends { from, to }))

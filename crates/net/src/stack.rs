@@ -11,7 +11,7 @@ use crate::icmp::{Kind, Refusal, Report};
 use crate::interfaces::Interfaces;
 use crate::ip::Ip;
 use crate::layer::{Filled, Unsent};
-use crate::socket::Hub;
+use crate::socket::{Error, Hub, hint};
 use crate::tcp::below::{Below, PROTOCOL as TCP};
 use crate::tcp::host::{SocketId, Tcp, Unusable};
 use crate::tcp::identity::Ends;
@@ -147,6 +147,9 @@ where
             for frame in batch.drain() {
                 match ip.accept(port, frame, now) {
                     Some(Arrived::Packet(packet)) => deliver(ip, tcp, udp, packet, now),
+                    Some(Arrived::Report(report)) if report.protocol == UDP => {
+                        heed_of_datagram(udp, &report);
+                    }
                     Some(Arrived::Report(report)) => heed(ip, tcp, &report, now),
                     None => {}
                 }
@@ -269,6 +272,13 @@ where
     }
 }
 
+/// Somebody reports an error about a datagram that claims to be ours.
+fn heed_of_datagram(udp: &mut Udp, report: &Report) {
+    if let Kind::Port = report.kind {
+        udp.refuse(report.source, report.destination, &report.transport);
+    }
+}
+
 impl<V4, V6> Hub for Stack<V4, V6>
 where
     V4: Version<Ethernet, Address = Ipv4Addr>,
@@ -285,6 +295,20 @@ where
 
     fn udp(&mut self) -> &mut Udp {
         &mut self.udp
+    }
+
+    fn connect_datagrams(
+        &mut self,
+        local: Option<IpAddr>,
+        port: u16,
+        peer: SocketAddr,
+    ) -> Result<udp::Socket, Error> {
+        let chosen = || self.ip.source(peer.ip(), self.now);
+        let local = local
+            .or_else(chosen)
+            .ok_or(Error::Unsent(Unsent::NoRoute))?;
+        let socket = self.udp.connect(local, port, hint(self.now), peer);
+        socket.map_err(Error::Bind)
     }
 
     fn send_datagram(
@@ -556,6 +580,62 @@ mod tests {
         let other = SocketAddr::from(([10, 0, 0, 2], 9));
         let left = host.stack.send_datagram(bound.unwrap(), None, other, b"?");
         assert_eq!(left, Err(Unsent::NoRoute));
+    }
+
+    /// A datagram goes to the socket that has its sender for a peer, and to another one if there is
+    /// none, at the same port.
+    #[test]
+    fn a_connected_socket_has_its_peers_datagrams_and_no_others() {
+        let mut hosts = Hosts::new();
+        hosts.pass(5000);
+        let peer = SocketAddr::from(([10, 0, 0, 2], 53));
+        let Host { stack, .. } = &mut hosts.hosts[0];
+        let any = stack.udp.bind(None, 99, 0).unwrap();
+        let one = stack.connect_datagrams(None, 99, peer).unwrap();
+        let again = stack.connect_datagrams(None, 99, peer);
+        assert_eq!(again, Err(Error::Bind(BindError::InUse)));
+        let nowhere = "[2001:db8::1]:53".parse().unwrap();
+        let unrouted = stack.connect_datagrams(None, 99, nowhere);
+        assert_eq!(unrouted, Err(Error::Unsent(Unsent::NoRoute)));
+        for port in [53, 54] {
+            let Host { stack, .. } = &mut hosts.hosts[1];
+            let sender = stack.udp.bind(None, port, 0).unwrap();
+            let to = SocketAddr::from(([10, 0, 0, 1], 99));
+            stack.send_datagram(sender, None, to, b"!").unwrap();
+        }
+        hosts.pass(5000);
+        let udp = &mut hosts.hosts[0].stack.udp;
+        let mut from = |socket| {
+            let all = core::iter::from_fn(|| udp.receive(socket));
+            all.map(|datagram| datagram.from.port()).collect::<Vec<_>>()
+        };
+        assert_eq!((from(one), from(any)), (std::vec![53], std::vec![54]));
+    }
+
+    /// RFC 1122, 4.1.3.3, as Linux has it: once, to the socket that has the peer.
+    #[test]
+    fn a_peer_that_does_not_listen_is_told_once() {
+        let mut hosts = Hosts::new();
+        hosts.pass(5000);
+        let peer = SocketAddr::from(([10, 0, 0, 2], 53));
+        let Host { stack, .. } = &mut hosts.hosts[0];
+        let any = stack.udp.bind(None, 98, 0).unwrap();
+        let one = stack.connect_datagrams(None, 99, peer).unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        for (n, socket, refused) in [(1, any, false), (2, one, true), (3, one, true)] {
+            let Host { stack, .. } = &mut hosts.hosts[0];
+            stack.send_datagram(socket, None, peer, b"?").unwrap();
+            hosts.pass(5000 + n * 1500);
+            let udp = &mut hosts.hosts[0].stack.udp;
+            let mut told = || match udp.poll_receive(socket, &mut context) {
+                Poll::Ready(Err(udp::Refused)) => true,
+                Poll::Ready(Ok(datagram)) => panic!("{datagram:?}"),
+                Poll::Pending => false,
+            };
+            assert_eq!([told(), told()], [refused, false], "{n}");
+        }
+        let udp = &mut hosts.hosts[0].stack.udp;
+        assert!(!udp.take_refusal(any) && !udp.take_refusal(one));
     }
 
     /// The question of a switch, and what it and others are told of a group.

@@ -165,6 +165,10 @@ impl core::fmt::Display for BindError {
 
 impl core::error::Error for BindError {}
 
+/// The peer's host says that nobody listens at its port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused;
+
 /// What datagrams a socket takes. Of several that would take one, that with the most parts does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
@@ -181,6 +185,8 @@ struct Open {
     queue: VecDeque<Datagram>,
     /// Waits for a datagram.
     reader: Option<Waker>,
+    /// The peer's host has said that nobody listens there, and nobody was told.
+    refused: bool,
 }
 
 /// The sockets.
@@ -213,21 +219,16 @@ impl Udp {
         port: u16,
         hint: u16,
     ) -> Result<Socket, BindError> {
-        let key = |port| Key {
+        let port = self.chosen(port, hint)?;
+        self.open(Key {
             port,
             local,
             peer: None,
-        };
-        let port = if port == 0 {
-            self.free_port(hint, key)?
-        } else {
-            port
-        };
-        self.open(key(port))
+        })
     }
 
     /// Opens a socket for one peer's datagrams to one of our addresses. It goes before those that
-    /// take anybody's.
+    /// take anybody's, also at the same port.
     ///
     /// # Errors
     /// [`BindError`].
@@ -238,17 +239,12 @@ impl Udp {
         hint: u16,
         peer: SocketAddr,
     ) -> Result<Socket, BindError> {
-        let key = |port| Key {
+        let port = self.chosen(port, hint)?;
+        self.open(Key {
             port,
             local: Some(local),
             peer: Some(peer),
-        };
-        let port = if port == 0 {
-            self.free_port(hint, key)?
-        } else {
-            port
-        };
-        self.open(key(port))
+        })
     }
 
     /// A socket gets from now on what goes to a group; `false` if there are too many memberships.
@@ -287,14 +283,46 @@ impl Udp {
     }
 
     /// The next datagram of a socket; waits until there is one. Never, if the socket is closed.
-    pub fn poll_receive(&mut self, socket: Socket, context: &mut Context<'_>) -> Poll<Datagram> {
+    ///
+    /// # Errors
+    /// [`Refused`], once for each time that it becomes known.
+    pub fn poll_receive(
+        &mut self,
+        socket: Socket,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Datagram, Refused>> {
+        if self.take_refusal(socket) {
+            return Poll::Ready(Err(Refused));
+        }
         if let Some(datagram) = self.receive(socket) {
-            return Poll::Ready(datagram);
+            return Poll::Ready(Ok(datagram));
         }
         if let Some(open) = self.sockets.get_mut(&socket) {
             open.reader = Some(context.waker().clone());
         }
         Poll::Pending
+    }
+
+    /// An ICMP error quotes a datagram, which found nobody at its port: the socket that has this
+    /// peer, if there is one, is to be told (RFC 1122, 4.1.3.3). As with Linux's, a socket without
+    /// a peer is not: it could not say of whom.
+    pub fn refuse(&mut self, source: IpAddr, destination: IpAddr, transport: &[u8; HEADER]) {
+        let quoted = self.quoted(source, destination, transport);
+        if let Some(socket) = quoted
+            && let Some(open) = self.sockets.get_mut(&socket)
+            && open.key.peer.is_some()
+        {
+            open.refused = true;
+            if let Some(waker) = open.reader.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Whether the peer has been found not to listen since somebody was last told.
+    pub fn take_refusal(&mut self, socket: Socket) -> bool {
+        let open = self.sockets.get_mut(&socket);
+        open.is_some_and(|open| core::mem::take(&mut open.refused))
     }
 
     /// The sockets from this number on, each with its number.
@@ -423,18 +451,27 @@ impl Udp {
             key,
             queue: VecDeque::with_capacity(QUEUE_MAX),
             reader: None,
+            refused: false,
         };
         self.sockets.insert(socket, open);
         Ok(socket)
     }
 
-    /// There are more ports than sockets, so that one is free.
-    fn free_port(&self, hint: u16, key: impl Fn(u16) -> Key) -> Result<u16, BindError> {
+    /// This port, or one that no socket has if it is 0: there are more ports than sockets.
+    fn chosen(&self, port: u16, hint: u16) -> Result<u16, BindError> {
+        if port != 0 {
+            return Ok(port);
+        }
         let (first, last) = (*EPHEMERAL.start(), *EPHEMERAL.end());
         let count = last - first + 1;
+        let is_free = |port: &u16| {
+            let (port, local, peer) = (*port, None, None);
+            let mut from = self.by_key.range(Key { port, local, peer }..);
+            from.next().is_none_or(|(key, _)| key.port != port)
+        };
         (0..count)
             .map(|n| first + (hint % count + n) % count)
-            .find(|port| !self.by_key.contains_key(&key(*port)))
+            .find(is_free)
             .ok_or(BindError::TooMany)
     }
 

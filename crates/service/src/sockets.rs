@@ -4,7 +4,7 @@ use bytes::Bytes;
 use core::net::{IpAddr, SocketAddr};
 use net::host::{HostDatagrams, HostListener, HostNet, HostStream};
 use net::report::Report;
-use net::socket::{self, Ends, Error};
+use net::socket::{self, Connected, Ends, Error};
 use net::tcp::queues::Payload;
 #[cfg(feature = "smoltcp")]
 use smoltcp_sockets::{Net as StackNet, TcpListener, TcpStream, UdpSocket};
@@ -63,6 +63,17 @@ impl socket::Sockets for Net {
         Ok(match self {
             Self::Stack(net) => Datagrams::Stack(net.bind(local)?),
             Self::Host(net) => Datagrams::Host(net.bind(local)?),
+        })
+    }
+
+    fn connect_datagrams(
+        &self,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> Result<Connected<Datagrams>, Error> {
+        Ok(match self {
+            Self::Stack(net) => net.connect_datagrams(local, peer)?.map(Datagrams::Stack),
+            Self::Host(net) => net.connect_datagrams(local, peer)?.map(Datagrams::Host),
         })
     }
 

@@ -279,3 +279,23 @@ fn who_closes_waits_for_acknowledgements_as_long_as_it_likes() {
         assert_eq!(peer.read(&mut place).await, reset);
     });
 }
+
+/// smoltcp tells nobody that a peer does not listen.
+#[test]
+fn a_connected_socket_has_its_peers_datagrams_and_no_others() {
+    let mut pair = Pair::new(false);
+    let [one, other] = pair.nets();
+    pair.run(async move {
+        let mut connected = one.connect_datagrams(at(1, 99), at(2, 53)).unwrap();
+        let taken = one.bind(at(1, 99)).map(drop);
+        assert_eq!(taken, Err(Error::Bind(BindError::InUse)));
+        let [mut peer, mut foreign] = [53, 54].map(|port| other.bind(at(2, port)).unwrap());
+        connected.send(b"?").unwrap();
+        let mut place = [0; 9];
+        assert_eq!(peer.receive(&mut place).await, Ok((1, at(1, 99))));
+        foreign.send(b"foreign", at(1, 99)).unwrap();
+        peer.send(b"peer", at(1, 99)).unwrap();
+        assert_eq!(connected.receive(&mut place).await, Ok(4));
+        assert_eq!(&place[..4], b"peer");
+    });
+}

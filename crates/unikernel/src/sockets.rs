@@ -8,9 +8,9 @@ use abi::spt::socket_call::{
 };
 use abi::spt::syscall::{MSG_NOSIGNAL, SENDTO};
 use core::net::SocketAddr;
-use ports::sockets::numbers::{self, ADD, CLOSE_ON_EXEC, DATAGRAM, ERROR, INFO, LEVEL_IPV6};
+use ports::sockets::numbers::{self, ADD, CLOSE_ON_EXEC, ERROR, INFO, LEVEL_IPV6};
 use ports::sockets::numbers::{LEVEL_SOCKET, LEVEL_TCP, NO_DELAY, NON_BLOCKING, REUSE_ADDRESS};
-use ports::sockets::numbers::{Message, NOBODY, Piece, STREAM, V6_ONLY, WRITES};
+use ports::sockets::numbers::{Message, NOBODY, Piece, REUSE_PORT, V6_ONLY, WRITES};
 use ports::sockets::{ADDRESS_BYTES, Event, FAMILY_V4, FAMILY_V6};
 use ports::sockets::{SocketCalls, Transport, from_kernel, to_kernel};
 use ports::{Errno, Handle};
@@ -72,11 +72,7 @@ impl SocketCalls for Sockets {
             SocketAddr::V4(_) => FAMILY_V4,
             SocketAddr::V6(_) => FAMILY_V6,
         };
-        let kind = match transport {
-            Transport::Stream => STREAM,
-            Transport::Datagrams => DATAGRAM,
-        };
-        let kind = kind | NON_BLOCKING | CLOSE_ON_EXEC;
+        let kind = numbers::kind(transport);
         // SAFETY: the call takes no address.
         let socket = unsafe { call(SOCKET, [family.into(), kind, 0, 0, 0, 0]) };
         socket.map(|number| Handle(number as i32))
@@ -87,6 +83,10 @@ impl SocketCalls for Sockets {
             set(socket, LEVEL_IPV6, V6_ONLY, 0)?;
         }
         addressed(Addressed::Bind, socket, local)
+    }
+
+    fn share_port(&self, socket: Handle) -> Result<(), Errno> {
+        set(socket, LEVEL_SOCKET, REUSE_PORT, 1)
     }
 
     fn listen(&self, socket: Handle, local: SocketAddr, backlog: usize) -> Result<(), Errno> {

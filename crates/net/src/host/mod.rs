@@ -5,12 +5,12 @@ mod table;
 
 use crate::report::Report;
 use crate::slices::Slices;
-use crate::socket::{Datagrams, Error, Listener, Sockets, Stream};
+use crate::socket::{Connected, Datagrams, Error, Listener, Sockets, Stream};
 use crate::tcp::queues::Payload;
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::future::poll_fn;
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use ports::Errno;
 use ports::sockets::{SocketCalls, Transport};
 pub use table::Table;
@@ -56,7 +56,9 @@ impl Sockets for HostNet {
         let mut table = self.0.borrow_mut();
         let mut open = |local| {
             table.open(Transport::Datagrams, local, |calls, socket| {
-                calls.bind(socket, local)
+                calls.bind(socket, local)?;
+                // From now on, for those that have a peer.
+                calls.share_port(socket)
             })
         };
         // As everywhere, no address stands for those of both versions.
@@ -71,6 +73,36 @@ impl Sockets for HostNet {
             one: self.one(number),
             v6,
         })
+    }
+
+    fn connect_datagrams(
+        &self,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> Result<Connected<HostDatagrams>, Error> {
+        let local = match (local.ip().is_unspecified(), peer) {
+            (false, _) => local,
+            (true, SocketAddr::V4(_)) => (Ipv4Addr::UNSPECIFIED, local.port()).into(),
+            (true, SocketAddr::V6(_)) => (Ipv6Addr::UNSPECIFIED, local.port()).into(),
+        };
+        let connect = |calls: &dyn SocketCalls, socket| {
+            // A port that the kernel chooses is to be nobody's.
+            if local.port() != 0 {
+                calls.share_port(socket)?;
+            }
+            calls.bind(socket, local)?;
+            // What others have sent since is thrown away.
+            calls.connect(socket, peer)
+        };
+        let number = self
+            .0
+            .borrow_mut()
+            .open(Transport::Datagrams, local, connect);
+        let datagrams = HostDatagrams {
+            one: self.one(number.map_err(unbound)?),
+            v6: false,
+        };
+        Ok(Connected::new(datagrams, peer))
     }
 
     fn listen(&self, local: SocketAddr, backlog: usize) -> Result<HostListener, Error> {

@@ -501,7 +501,7 @@ impl Table {
             Ok((received, false))
         };
         let received = ready!(self.poll(number, |place| &mut place.read, context, receive));
-        Poll::Ready(received.map_err(Error::Host))
+        Poll::Ready(received.map_err(failed))
     }
 
     /// Our end of a socket.
@@ -546,6 +546,9 @@ pub(super) fn unbound(error: Errno) -> Error {
     match error {
         Errno::IN_USE => Error::Bind(BindError::InUse),
         Errno::FILES | Errno::MACHINE_FILES => Error::Bind(BindError::TooMany),
+        Errno::NET_UNREACHABLE | Errno::HOST_UNREACHABLE => {
+            Error::Unsent(crate::layer::Unsent::NoRoute)
+        }
         other => Error::Host(other),
     }
 }
@@ -557,6 +560,7 @@ pub(super) fn unsent(error: Errno) -> Error {
         Errno::TOO_LONG => Error::Unsent(Unsent::TooBig),
         Errno::AGAIN | Errno::NO_BUFFERS | Errno::NO_MEMORY => Error::Unsent(Unsent::NoBuffer),
         Errno::NET_UNREACHABLE | Errno::HOST_UNREACHABLE => Error::Unsent(Unsent::NoRoute),
+        Errno::REFUSED => failed(error),
         other => Error::Host(other),
     }
 }

@@ -46,6 +46,13 @@ pub trait SocketCalls {
     /// The kernel's.
     fn bind(&self, socket: Handle, local: SocketAddr) -> Result<(), Errno>;
 
+    /// Lets other sockets of this user have the same port for datagrams, if they share it as well;
+    /// those that are bound before may not have shared it until then.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn share_port(&self, socket: Handle) -> Result<(), Errno>;
+
     /// Waits for connections to `local`, of which so many may wait to be accepted. What remains of
     /// earlier connections there does not matter.
     ///

@@ -1,11 +1,10 @@
 //! Numbers and shapes of Linux's calls about sockets.
 
-use super::{ADDRESS_BYTES, Event, SLICES_MAX};
+use super::{ADDRESS_BYTES, Event, SLICES_MAX, Transport};
 
-/// A connection (socket(2)).
-pub const STREAM: usize = 1;
-/// Datagrams.
-pub const DATAGRAM: usize = 2;
+/// Types of sockets (socket(2)).
+const STREAM: usize = 1;
+const DATAGRAM: usize = 2;
 /// No call waits.
 pub const NON_BLOCKING: usize = 0o4000;
 /// No other program has the socket.
@@ -16,6 +15,8 @@ pub const LEVEL_SOCKET: usize = 1;
 pub const REUSE_ADDRESS: usize = 2;
 /// Why it does not go on.
 pub const ERROR: usize = 4;
+/// Other sockets of this user have the same port.
+pub const REUSE_PORT: usize = 15;
 /// Options of TCP (tcp(7)).
 pub const LEVEL_TCP: usize = 6;
 /// Small writes leave at once.
@@ -41,6 +42,15 @@ const ERR: u32 = 8;
 const HUP: u32 = 0x10;
 const RDHUP: u32 = 0x2000;
 const EDGE: u32 = 1 << 31;
+
+/// The type of a new socket, and what comes with it (socket(2)).
+pub fn kind(transport: Transport) -> usize {
+    let kind = match transport {
+        Transport::Stream => STREAM,
+        Transport::Datagrams => DATAGRAM,
+    };
+    kind | NON_BLOCKING | CLOSE_ON_EXEC
+}
 
 /// What an event of epoll says of the socket with this number.
 pub fn event(events: u32, number: u64) -> Event {

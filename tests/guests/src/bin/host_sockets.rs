@@ -9,7 +9,7 @@ extern crate alloc;
 use alloc::vec;
 use core::net::SocketAddr;
 use core::time::Duration;
-use net::socket::{Error, Listener, Sockets, Stream};
+use net::socket::{Datagrams, Error, Listener, Sockets, Stream};
 use net::tcp::connection::Failure;
 use net::tcp::socket::Error as Failed;
 use service::Service;
@@ -35,7 +35,8 @@ fn main() -> i32 {
 async fn rules(service: &Service) -> Result<(), &'static str> {
     slices(service).await?;
     acknowledged(service).await?;
-    aborted(service).await
+    aborted(service).await?;
+    connected(service).await
 }
 
 fn check(right: bool, what: &'static str) -> Result<(), &'static str> {
@@ -126,4 +127,47 @@ async fn aborted(service: &Service) -> Result<(), &'static str> {
     check(failed == fails(Failure::Reset), "the peer is not reset")?;
     let failed = half.read(&mut [0; 9]).await;
     check(failed == fails(Failure::Aborted), "the other half goes on")
+}
+
+async fn connected(service: &Service) -> Result<(), &'static str> {
+    let net = &service.net;
+    let any = net.bind(([0; 4], 4006).into());
+    let mut any = any.map_err(|_| "no socket")?;
+    check(net.bind(here(4006)).is_err(), "a port is had twice")?;
+    let one = net.connect_datagrams(([0; 4], 4006).into(), here(4007));
+    let mut one = one.map_err(|_| "no connected socket beside another")?;
+    let bind = |port| net.bind(here(port)).map_err(|_| "no peer");
+    let [mut peer, mut foreign] = [bind(4007)?, bind(4008)?];
+    let mut place = [0; 9];
+    for _ in 0..3 {
+        check(foreign.send(b"foreign", here(4006)).is_ok(), "a send")?;
+        check(peer.send(b"peer", here(4006)).is_ok(), "a send")?;
+        let got = one.receive(&mut place).await;
+        check(got == Ok(4) && place.starts_with(b"peer"), "not the peer's")?;
+        let got = any.receive(&mut place).await;
+        check(got == Ok((7, here(4008))), "not the foreign one's")?;
+    }
+    let late = service
+        .clock
+        .timeout(Duration::from_millis(50), one.receive(&mut place));
+    check(late.await.is_none(), "a foreign datagram comes")?;
+    check(one.send(b"?").is_ok(), "a send to the peer")?;
+    let got = peer.receive(&mut place).await;
+    check(got == Ok((1, here(4006))), "the peer gets nothing")?;
+
+    // Nobody listens any more; both calls say so, once for each datagram.
+    drop(peer);
+    check(one.send(b"?").is_ok(), "a send to nobody")?;
+    let got = one.receive(&mut place).await;
+    check(got == fails(Failure::Refused), "a reader is not refused")?;
+    let late = service
+        .clock
+        .timeout(Duration::from_millis(50), one.receive(&mut place));
+    check(late.await.is_none(), "it is refused twice")?;
+    check(one.send(b"?").is_ok(), "a send to nobody")?;
+    service.clock.sleep(Duration::from_millis(50)).await;
+    check(
+        one.send(b"?") == fails(Failure::Refused),
+        "a sender is not refused",
+    )
 }
