@@ -41,6 +41,8 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
              100,000 idle connections of an image, 10,000 active ones, new ones, and a flood of
              SYNs, beside Linux's; and 1000 idle ones of the image http
   http       files over HTTP of an image beside nginx (needs wrk and nginx)
+  fairness   how late a task of a guest wakes while its port is flooded, on taps and on the 82599's
+             software model, with the bound of a turn and without
   driver     the 82599's driver in instructions for each frame, beside ixy and ixy.rs where
              OUTBOARD_IXY and OUTBOARD_IXY_RS name them: programs that take a batch's size and a
              number of frames, and forward them in a function forward_batch (needs valgrind)
@@ -149,6 +151,7 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     let (benchmark, arguments) = match options.split_first() {
         Some((what, arguments)) if what == "hvt" => return hvt(root, arguments),
         Some((what, arguments)) if what == "hosts" => return hosts(root, arguments),
+        Some((what, arguments)) if what == "fairness" => return fairness(root, arguments),
         Some((what, arguments)) if BENCHMARKS.contains(&what.as_str()) => (what, arguments),
         Some((what, arguments)) if what == "driver" => return driver(root, arguments),
         _ if crate::wants_help(options) || options.is_empty() => {
@@ -252,7 +255,7 @@ fn driver(root: &Path, arguments: &[String]) -> Result<i32, String> {
 fn hvt(root: &Path, arguments: &[String]) -> Result<i32, String> {
     packages::provide(&[BUILD, packages::of_benchmark("hvt")], false)?;
     let programs = build(root, &["tender", "bench"])?;
-    let mut command = with_guests(root, "hvt", &programs)?;
+    let mut command = with_lab(root, "hvt", &programs)?;
     process::run(command.args(arguments))
 }
 
@@ -269,12 +272,28 @@ fn hosts(root: &Path, arguments: &[String]) -> Result<i32, String> {
             "outboard could not build the image, as it says above",
         )?;
     }
-    let mut command = with_guests(root, "hosts", &programs)?;
+    let mut command = with_lab(root, "hosts", &programs)?;
     command.arg("--appliances").arg(appliances);
     process::run(command.args(arguments))
 }
 
+/// The benchmark of a busy port beside a task that sleeps.
+fn fairness(root: &Path, arguments: &[String]) -> Result<i32, String> {
+    packages::provide(&[BUILD], false)?;
+    let programs = build(root, &["outboard", "tender", "bench"])?;
+    let mut command = with_guests(root, "fairness", &programs)?;
+    process::run(command.args(arguments))
+}
+
 /// A benchmark of tiny guests, which are built, that may happen in the lab.
+fn with_lab(root: &Path, benchmark: &str, programs: &Path) -> Result<Command, String> {
+    let mut command = with_guests(root, benchmark, programs)?;
+    let xtask = std::env::current_exe().map_err(|error| error.to_string())?;
+    command.arg("--lab").arg(xtask);
+    Ok(command)
+}
+
+/// A benchmark of tiny guests, which are built.
 fn with_guests(root: &Path, benchmark: &str, programs: &Path) -> Result<Command, String> {
     let guests = root.join("tests/guests");
     let mut images = Command::new(process::cargo());
@@ -283,7 +302,6 @@ fn with_guests(root: &Path, benchmark: &str, programs: &Path) -> Result<Command,
         &mut images,
         "cargo could not build the guests, as it says above",
     )?;
-    let xtask = std::env::current_exe().map_err(|error| error.to_string())?;
     let results = format!("results/{}-{}", today()?, benchmark);
     let mut command = Command::new(programs.join("outboard-bench"));
     command
@@ -292,8 +310,6 @@ fn with_guests(root: &Path, benchmark: &str, programs: &Path) -> Result<Command,
         .arg(programs.join("outboard-tender"))
         .arg("--guests")
         .arg(process::target_folder(&guests).join(TRIPLE).join("release"))
-        .arg("--lab")
-        .arg(xtask)
         .arg("--out")
         .arg(root.join(results))
         .current_dir(root);

@@ -17,6 +17,7 @@
 //! | [`connections`] | the benchmark of many connections |
 //! | [`keep_alive`] | what idle connections of the image `http` take |
 //! | [`loss`] | the benchmark of TCP on a wire that loses frames |
+//! | [`fairness`] | the benchmark of a busy port beside a task that sleeps |
 //! | [`served`] | a server and where its clients run |
 //! | [`hvt`] | the benchmark of virtual machines |
 //! | [`hosts`] | instructions for each frame on the three hosts, and mappings of the IOMMU |
@@ -26,6 +27,7 @@
 
 pub mod connections;
 pub mod driver;
+pub mod fairness;
 pub mod firewall;
 pub mod hosts;
 pub mod http;

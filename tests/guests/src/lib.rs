@@ -3,6 +3,10 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
+pub mod fairness;
+
 use device::{Batch, Netif};
 
 /// Passes every frame on, in both directions, for ever.
