@@ -132,10 +132,10 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Of a stream that begins now.
-    pub fn new(parameters: &Parameters, now: Instant) -> Self {
+    /// Of a stream that begins now, of so many bits in a second if there is a bound.
+    pub fn new(rate: Option<u64>, now: Instant) -> Self {
         Self {
-            rate: parameters.bandwidth.filter(|rate| *rate > 0),
+            rate: rate.filter(|rate| *rate > 0),
             began: now,
             bytes: 0,
         }

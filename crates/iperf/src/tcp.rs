@@ -35,7 +35,7 @@ async fn receive(stream: &mut impl Stream, flow: &Flow, test: &Test) -> Result<(
 
 async fn send(stream: &mut impl Stream, test: &Test, flow: &Flow) -> Result<(), Error> {
     let block = Bytes::from(vec![0; test.parameters.block() as usize]);
-    let mut pace = Pace::new(&test.parameters, test.clock.now());
+    let mut pace = Pace::new(test.parameters.bandwidth, test.clock.now());
     while test.goes_on() {
         if let Some(due) = pace.due() {
             test.clock.until(due).await;

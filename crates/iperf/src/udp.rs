@@ -127,7 +127,7 @@ impl<D: Datagrams> Streams<D> {
         let mut place = vec![0; DATAGRAM];
         let clock = self.test.clock.clone();
         let senders = self.flows.values().filter(|flow| flow.sends);
-        let pace = || Pace::new(&self.test.parameters, clock.now());
+        let pace = || Pace::new(self.test.parameters.bandwidth, clock.now());
         self.senders = senders.map(|flow| (flow.clone(), pace())).collect();
         loop {
             let due = self.send()?;

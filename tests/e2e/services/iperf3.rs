@@ -34,7 +34,7 @@ const RUNS: [(&str, usize); 14] = [
 
 type Test = fn(&Images, &str) -> Result<(), Failed>;
 
-const TESTS: [(&str, &[&str], Test); 7] = [
+const TESTS: [(&str, &[&str], Test); 8] = [
     ("stock clients are served", &["iperf3"], serves),
     ("tests with stock servers", &["iperf3"], tests),
     ("a server has a name", &["iperf3", "dnsmasq"], named),
@@ -42,6 +42,11 @@ const TESTS: [(&str, &[&str], Test); 7] = [
     ("a second client is told to wait", &["iperf3"], busy),
     ("what clients send that are none", &["iperf3"], hostile),
     ("stock clients of iperf 2 are served", &["iperf"], iperf2),
+    (
+        "stock clients of iperf 2 are sent to",
+        &["iperf"],
+        sends_to_iperf2,
+    ),
 ];
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
@@ -281,6 +286,15 @@ fn hostile(images: &Images, host: &str) -> Result<(), Failed> {
     served.goes_on()
 }
 
+/// A stock client of iperf 2 against the image: what it prints at the end.
+fn iperf2_client(served: &Served, words: &str) -> Result<String, Failed> {
+    let mut client = Command::new("iperf");
+    client.args(["-c", &SERVICE.to_string()]);
+    client.args(words.split(' '));
+    let ended = served.segment.run(|| run(&mut client))?;
+    Ok(ended.expect_status(0)?.stdout.clone())
+}
+
 fn iperf2(images: &Images, host: &str) -> Result<(), Failed> {
     let served = serve(images, host, &PLAIN, &images.iperf3, &["--iperf2"])?;
     for (words, expected) in [
@@ -289,14 +303,37 @@ fn iperf2(images: &Images, host: &str) -> Result<(), Failed> {
         ("-u -n 1M -b 10M", "Server Report"),
         ("-u -t 1 -b 5M -P 2", "Server Report"),
     ] {
-        let mut client = Command::new("iperf");
-        client.args(["-c", &SERVICE.to_string()]);
-        client.args(words.split(' '));
-        let ended = served.segment.run(|| run(&mut client))?;
-        if !ended.expect_status(0)?.stdout.contains(expected) {
-            return Err(format!("{words}: no {expected:?}: {}", ended.stdout).into());
+        let said = iperf2_client(&served, words)?;
+        if !said.contains(expected) {
+            return Err(format!("{words}: no {expected:?}: {said}").into());
         }
     }
     served.running.wait_for("10485760 bytes")?;
+    served.goes_on()
+}
+
+/// In each mode of iperf 2 in which a server sends, as often as much arrives as is to.
+fn sends_to_iperf2(images: &Images, host: &str) -> Result<(), Failed> {
+    let served = serve(images, host, &PLAIN, &images.iperf3, &["--iperf2"])?;
+    for (words, amount, times) in [
+        ("-R -n 3M", "3.00 MBytes", 1),
+        ("-R -n 3M -P 2", "3.00 MBytes", 2),
+        ("-R -t 1 -b 2M", "[ *1]", 1),
+        ("-r -n 3M -L 6001", "3.00 MBytes", 2),
+        ("-d -n 3M -L 6001", "3.00 MBytes", 2),
+        ("--full-duplex -n 3M", "3.00 MBytes", 2),
+    ] {
+        let said = iperf2_client(&served, words)?;
+        if said.matches(amount).count() != times {
+            return Err(format!("{words}: not {times} times {amount}: {said}").into());
+        }
+    }
+    served.running.wait_for_times("bits/sec, sent", 7)?;
+    // Nobody knows who has sent a datagram.
+    let said = iperf2_client(&served, "-u -r -t 1 -b 1M -L 6001")?;
+    if !said.contains("Server Report") {
+        return Err(format!("what it sends is not counted: {said}").into());
+    }
+    served.running.wait_for("nothing is sent over UDP")?;
     served.goes_on()
 }

@@ -1,6 +1,10 @@
-//! iperf 2's protocol, as a server: a client's data over TCP is counted until it ends, and its last
-//! datagram over UDP is answered with what was counted (iperf 2.1, `payloads.h`).
+//! Datagrams: they are counted, and the last one is answered with what was counted.
+//!
+//! Nothing is sent back, whatever a client wants: the address that a datagram comes from may be
+//! anybody's, who would get all that a test sends.
 
+use super::wish::{Mode, Wish};
+use super::{tell, word};
 use crate::System;
 use crate::count::Count;
 use crate::protocol::Error;
@@ -8,12 +12,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use core::net::SocketAddr;
 use core::time::Duration;
-use net::socket::{Datagrams, Listener, Sockets, Stream};
-use net::task::Spawner;
+use net::socket::Datagrams;
 use ports::Instant;
 
-/// Connections that may wait to be accepted.
-const BACKLOG: usize = 256;
 /// Clients over UDP whose datagrams are counted at a time.
 const CLIENTS_MAX: usize = 128;
 /// After so long without a datagram a client is forgotten.
@@ -39,10 +40,7 @@ struct Client {
 
 /// A datagram's number, and whether it is the last one; the time when it was sent, in seconds.
 fn read_header(bytes: &[u8]) -> Option<(u64, bool, f64)> {
-    let word = |at: usize| {
-        let word = bytes.get(at..at + 4)?.first_chunk()?;
-        Some(u32::from_be_bytes(*word))
-    };
+    let word = |at: usize| word(bytes, at);
     let time = f64::from(word(4)?) + f64::from(word(8)?) / 1e6;
     let low = word(0)?;
     let long = word(HEADER).is_some_and(|flags| flags & LONG_NUMBERS != 0);
@@ -86,62 +84,8 @@ fn parts(time: Duration) -> (u32, u32) {
 /// Serves clients.
 ///
 /// # Errors
-/// If the port cannot be had.
-pub async fn run<N: Sockets>(
-    sockets: N,
-    system: System,
-    spawner: Spawner,
-    port: u16,
-) -> Result<(), Error>
-where
-    N::Stream: 'static,
-    N::Datagrams: 'static,
-{
-    let local = SocketAddr::from(([0; 4], port));
-    let mut listener = sockets.listen(local, BACKLOG)?;
-    let (socket, datagrams) = (sockets.bind(local)?, system.clone());
-    spawner.spawn(async move {
-        if let Err(error) = serve_datagrams(socket, &datagrams).await {
-            (datagrams.print)(format_args!("iperf: {error}"));
-        }
-    });
-    loop {
-        let stream = listener.accept().await?;
-        let system = system.clone();
-        spawner.spawn(async move { count_stream(stream, &system).await });
-    }
-}
-
-async fn count_stream(mut stream: impl Stream, system: &System) {
-    let (peer, began) = (stream.peer(), system.clock.now());
-    let mut bytes = 0;
-    // However it ends, it is told what has come.
-    while let Ok(Some(payload)) = stream.take().await {
-        bytes += payload.len() as u64;
-    }
-    let passed = system.clock.now() - began;
-    tell(system, peer, bytes, passed, format_args!(""));
-}
-
-fn tell(
-    system: &System,
-    peer: SocketAddr,
-    bytes: u64,
-    passed: Duration,
-    more: core::fmt::Arguments<'_>,
-) {
-    let seconds = passed.as_secs_f64();
-    let rate = if seconds > 0.0 {
-        bytes as f64 * 8e-6 / seconds
-    } else {
-        0.0
-    };
-    (system.print)(format_args!(
-        "iperf: {peer}: {bytes} bytes in {seconds:.2} s, {rate:.2} Mbits/sec{more}"
-    ));
-}
-
-async fn serve_datagrams(mut socket: impl Datagrams, system: &System) -> Result<(), Error> {
+/// If no datagram can come any more.
+pub async fn serve(mut socket: impl Datagrams, system: &System) -> Result<(), Error> {
     let mut clients: BTreeMap<SocketAddr, Client> = BTreeMap::new();
     let mut place = vec![0; DATAGRAM];
     loop {
@@ -158,9 +102,10 @@ async fn serve_datagrams(mut socket: impl Datagrams, system: &System) -> Result<
                 continue;
             }
         }
-        let client = clients
-            .entry(from)
-            .or_insert_with(|| Client::new(number, now));
+        let client = clients.entry(from).or_insert_with(|| {
+            refuse(place[..len].get(HEADER..).unwrap_or_default(), from, system);
+            Client::new(number, now)
+        });
         if is_last && !client.ended {
             client.ended = true;
             let Count { lost, packets, .. } = client.count.net();
@@ -179,6 +124,14 @@ async fn serve_datagrams(mut socket: impl Datagrams, system: &System) -> Result<
             // A client that does not get it asks again.
             let _ = socket.send(&report(header, client), from);
         }
+    }
+}
+
+/// Tells that a client wants what there is over TCP alone, if it does.
+fn refuse(wish: &[u8], from: SocketAddr, system: &System) {
+    if Wish::read(wish).mode != Mode::Forward {
+        let why = "nothing is sent over UDP: anybody can write this address into a datagram";
+        (system.print)(format_args!("iperf: {from}: {why}"));
     }
 }
 
