@@ -9,11 +9,14 @@ use rustix::io::Errno;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 /// Bytes of the virtio-net header in front of each frame (virtio 1.2, 5.1.6).
 const HEADER: usize = VNET_HEADER_BYTES as usize;
 /// Longest frame: an IP packet behind an Ethernet header with two tags.
 const FRAME_BYTES_MAX: usize = 0xffff + 22;
+/// How often the interface is looked at, whether it is up.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 const NEEDS_CHECKSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
 const GSO_TCP4: u8 = 1;
@@ -58,14 +61,17 @@ pub struct TapWire {
     /// Frames that the tap refused.
     lost: u64,
     gone: bool,
+    /// Whether it was up when it was looked at, and when that was.
+    is_up: bool,
+    looked: Option<Instant>,
 }
 
-/// Whether an interface is up, as far as the kernel says (`IFF_UP` of netdevice(7)).
-fn is_up(name: &str) -> bool {
+/// Whether an interface is up, if the kernel says so (`IFF_UP` of netdevice(7)).
+fn is_up(name: &str) -> Option<bool> {
     const UP: u32 = 1;
-    let flags = std::fs::read_to_string(format!("/sys/class/net/{name}/flags"));
-    let flags = flags.map(|text| u32::from_str_radix(text.trim().trim_start_matches("0x"), 16));
-    matches!(flags, Ok(Ok(flags)) if flags & UP != 0)
+    let flags = std::fs::read_to_string(format!("/sys/class/net/{name}/flags")).ok()?;
+    let flags = u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).ok()?;
+    Some(flags & UP != 0)
 }
 
 impl TapWire {
@@ -79,7 +85,7 @@ impl TapWire {
         let name = wire.tap.name();
         let raised = Netlink::open().and_then(|mut netlink| netlink.set_up(name));
         match raised {
-            Err(fault) if !is_up(name) => Err(TapFault::Up(fault)),
+            Err(fault) if is_up(name) != Some(true) => Err(TapFault::Up(fault)),
             _ => Ok(wire),
         }
     }
@@ -106,6 +112,8 @@ impl TapWire {
             coalescer: Coalescer::new(),
             lost: 0,
             gone: false,
+            is_up: true,
+            looked: None,
         })
     }
 
@@ -139,7 +147,15 @@ impl TapWire {
 
 impl Wire for TapWire {
     fn is_up(&mut self) -> bool {
-        !self.gone
+        if self
+            .looked
+            .is_none_or(|looked| looked.elapsed() >= LOOK_EVERY)
+        {
+            self.looked = Some(Instant::now());
+            // One that is in a namespace that cannot be seen is taken for up.
+            self.is_up = is_up(self.tap.name()).unwrap_or(true);
+        }
+        self.is_up && !self.gone
     }
 
     fn peek(&mut self) -> Option<(&[u8], Offload)> {
