@@ -10,7 +10,7 @@
 //! | [`vfio_user`] | a device as a process that others drive |
 //! | [`Dma`] | the driver's memory, as a device reaches it |
 //! | [`wire`] | what a NIC is connected to |
-//! | [`Violations`], [`Violation`] | what a driver did that the specification forbids |
+//! | [`Violations`], [`Report`], [`Violation`] | what a driver did that the specification forbids |
 //! | [`Misbehaviour`] | what a device does wrong on demand |
 //!
 //! # A new model
@@ -58,7 +58,7 @@ pub use intel82599::Intel82599;
 pub use local::{Local, Threaded};
 pub use misbehaviour::{Fault, Misbehaviour, NoFault, StuckBits};
 pub use model::{Model, Setup};
-pub use violation::{Queue, Violation, Violations};
+pub use violation::{Queue, Report, Severity, Violation, Violations};
 
 /// All models, in the order in which they are offered. A new one is its folder and its line here.
 pub const MODELS: &[Model] = &[intel82599::MODEL];

@@ -82,7 +82,7 @@ impl Alias {
 /// Bytes of a register that has an alias.
 const ALIAS_WIDTH: usize = 4;
 /// What the map says of a byte of an alias.
-const ALIASED: u8 = u8::MAX;
+const ALIASED: u16 = u16::MAX;
 
 /// A register at its place.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ pub(crate) struct RegisterFile<I: 'static> {
     words: Box<[u32]>,
     /// For each byte, the number of its register in the tables, plus one; zero for none, and
     /// [`ALIASED`].
-    map: Box<[u8]>,
+    map: Box<[u16]>,
     only: Option<usize>,
 }
 
@@ -120,7 +120,7 @@ impl<I> RegisterFile<I> {
     /// must be of so many bytes, at a multiple of it.
     ///
     /// # Panics
-    /// If a register lies outside, or there are more than 254 entries: the tables are constants.
+    /// If a register lies outside, or there are more than 65,534 entries: the tables are constants.
     pub(crate) fn new(
         bytes: usize,
         tables: &'static [&'static [Register<I>]],
@@ -134,11 +134,11 @@ impl<I> RegisterFile<I> {
             }
         }
         for (number, register) in tables.iter().copied().flatten().enumerate() {
-            let number = u8::try_from(number + 1)
+            let number = u16::try_from(number + 1)
                 .ok()
                 .filter(|&number| number < ALIASED);
             let Some(number) = number else {
-                panic!("more registers than a byte can tell apart");
+                panic!("more registers than the map can tell apart");
             };
             for index in 0..register.count {
                 let start = register.offset + index * register.stride;

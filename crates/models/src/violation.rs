@@ -1,14 +1,15 @@
 //! What a driver did that the specification of its device forbids.
 //!
-//! A model reports every violation and goes on as the device might. All models share this list; a
-//! model whose device has a kind of rule that is not in it adds a variant.
+//! A model counts every violation and goes on as the device might. It reports each once for its
+//! kind and register, so that what happens with every frame hides nothing. All models share this
+//! list; a model whose device has a kind of rule that is not in it adds a variant.
 
 use crate::dma::DmaFault;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Violations that are kept with their details; later ones are only counted.
-const KEPT_MAX: usize = 64;
+/// Reports that are kept with their details; violations of others are only counted.
+const REPORTS_MAX: usize = 256;
 
 /// A violation of a device's specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,14 @@ pub enum Violation {
         /// The register that was written.
         register: &'static str,
         /// What must come before.
+        rule: &'static str,
+    },
+    /// A register was written while the specification would rather have it left alone; cards are
+    /// known to do what was asked for.
+    Advice {
+        /// The register that was written.
+        register: &'static str,
+        /// What should come before.
         rule: &'static str,
     },
     /// A tail was set that is not in its ring.
@@ -126,7 +135,104 @@ pub enum Queue {
     Tx(u8),
 }
 
+/// What becomes of a card whose driver does that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The card would fail: it stops, goes astray, or does what nobody asked for.
+    Fails,
+    /// The card ignores it, and does all else as it was asked.
+    Ignored,
+    /// Reserved bits: this card ignores them, and another one of its kind may not.
+    Reserved,
+}
+
+impl Severity {
+    /// For counts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fails => "fails",
+            Self::Ignored => "ignored",
+            Self::Reserved => "reserved",
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fails => "the card would fail",
+            Self::Ignored => "the card ignores it",
+            Self::Reserved => "reserved bits",
+        })
+    }
+}
+
 impl Violation {
+    /// What becomes of the card.
+    pub fn severity(&self) -> Severity {
+        match self {
+            Self::NoRegister { .. } | Self::ReadOnly { .. } | Self::Advice { .. } => {
+                Severity::Ignored
+            }
+            Self::Reserved { .. } => Severity::Reserved,
+            _ => Severity::Fails,
+        }
+    }
+
+    /// Whether it is of the same kind, and about the same register, queue or rule: both are one
+    /// report.
+    fn is_like(&self, other: &Self) -> bool {
+        use Violation::*;
+        match (self, other) {
+            (Access { offset: a, .. }, Access { offset: b, .. }) => a == b,
+            (NoRegister { offset: a, .. }, NoRegister { offset: b, .. }) => a == b,
+            (ReadOnly { register: a, .. }, ReadOnly { register: b, .. })
+            | (Reserved { register: a, .. }, Reserved { register: b, .. })
+            | (Value { register: a, .. }, Value { register: b, .. }) => a == b,
+            (
+                Order {
+                    register: a,
+                    rule: c,
+                },
+                Order {
+                    register: b,
+                    rule: d,
+                },
+            )
+            | (
+                Advice {
+                    register: a,
+                    rule: c,
+                },
+                Advice {
+                    register: b,
+                    rule: d,
+                },
+            ) => a == b && c == d,
+            (TailOutside { queue: a, .. }, TailOutside { queue: b, .. })
+            | (TailPastHead { queue: a, .. }, TailPastHead { queue: b, .. })
+            | (BufferReused { queue: a, .. }, BufferReused { queue: b, .. })
+            | (Dma { queue: a, .. }, Dma { queue: b, .. }) => a == b,
+            (
+                Descriptor {
+                    queue: a, rule: c, ..
+                },
+                Descriptor {
+                    queue: b, rule: d, ..
+                },
+            )
+            | (
+                Packet {
+                    queue: a, rule: c, ..
+                },
+                Packet {
+                    queue: b, rule: d, ..
+                },
+            ) => a == b && c == d,
+            _ => false,
+        }
+    }
+
     /// What kind of violation it is, for counts.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -136,6 +242,7 @@ impl Violation {
             Self::Reserved { .. } => "reserved-bits",
             Self::Value { .. } => "value",
             Self::Order { .. } => "order",
+            Self::Advice { .. } => "advice",
             Self::TailOutside { .. } => "tail-outside",
             Self::TailPastHead { .. } => "tail-past-head",
             Self::Descriptor { .. } => "descriptor",
@@ -162,12 +269,10 @@ impl fmt::Display for Violation {
                 offset,
                 bytes,
                 bits,
-            } => {
-                write!(
-                    f,
-                    "{bytes} bytes at {offset:#x} were accessed: registers are {bits}-bit words"
-                )
-            }
+            } => write!(
+                f,
+                "{bytes} bytes at {offset:#x} were accessed: registers are {bits}-bit words"
+            ),
             Self::NoRegister { offset, written } => match written {
                 Some(value) => write!(f, "{value:#x} was written to {offset:#x}, no register"),
                 None => write!(f, "{offset:#x} was read, no register"),
@@ -199,7 +304,9 @@ impl fmt::Display for Violation {
             } => {
                 write!(f, "{register} was set to {value:#x}: {rule}")
             }
-            Self::Order { register, rule } => write!(f, "{register} was written: {rule}"),
+            Self::Order { register, rule } | Self::Advice { register, rule } => {
+                write!(f, "{register} was written: {rule}")
+            }
             Self::TailOutside {
                 queue,
                 tail,
@@ -228,20 +335,53 @@ impl fmt::Display for Violation {
     }
 }
 
-/// All violations of a driver: how many of each kind, and the first ones in detail.
+/// Violations of one kind that are about the same register, queue or rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The first of them; of reserved bits, all that were set.
+    pub violation: Violation,
+    /// How many there were.
+    pub count: u64,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { violation, count } = self;
+        write!(f, "{violation} [{}]", violation.severity())?;
+        match count {
+            ..=1 => Ok(()),
+            times => write!(f, ", {times} times"),
+        }
+    }
+}
+
+/// All violations of a driver: how many of each kind, and one report for each kind and register.
 #[derive(Clone, Debug, Default)]
 pub struct Violations {
     counts: BTreeMap<&'static str, u64>,
+    severities: BTreeMap<Severity, u64>,
     total: u64,
-    first: Vec<Violation>,
+    reports: Vec<Report>,
 }
 
 impl Violations {
     pub(crate) fn add(&mut self, violation: Violation) {
         *self.counts.entry(violation.kind()).or_default() += 1;
+        *self.severities.entry(violation.severity()).or_default() += 1;
         self.total += 1;
-        if self.first.len() < KEPT_MAX {
-            self.first.push(violation);
+        let like = |report: &&mut Report| report.violation.is_like(&violation);
+        if let Some(report) = self.reports.iter_mut().find(like) {
+            report.count += 1;
+            if let (Violation::Reserved { bits, .. }, Violation::Reserved { bits: more, .. }) =
+                (&mut report.violation, violation)
+            {
+                *bits |= more;
+            }
+        } else if self.reports.len() < REPORTS_MAX {
+            self.reports.push(Report {
+                violation,
+                count: 1,
+            });
         }
     }
 
@@ -260,20 +400,83 @@ impl Violations {
         &self.counts
     }
 
-    /// The first ones, in order.
-    pub fn first(&self) -> &[Violation] {
-        &self.first
+    /// How many there were of each severity.
+    pub fn severities(&self) -> &BTreeMap<Severity, u64> {
+        &self.severities
+    }
+
+    /// One for each kind and register, as they came first. Their number is bounded.
+    pub fn reports(&self) -> &[Report] {
+        &self.reports
+    }
+
+    /// How many violations are in none of the reports.
+    pub fn unreported(&self) -> u64 {
+        let reported: u64 = self.reports.iter().map(|report| report.count).sum();
+        self.total - reported
     }
 }
 
 impl fmt::Display for Violations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for violation in &self.first {
-            writeln!(f, "{violation}")?;
+        for report in &self.reports {
+            writeln!(f, "{report}")?;
         }
-        match self.total() - self.first.len() as u64 {
+        match self.unreported() {
             0 => Ok(()),
             more => writeln!(f, "and {more} more"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn no_register(offset: usize) -> Violation {
+        let written = None;
+        Violation::NoRegister { offset, written }
+    }
+
+    #[test]
+    fn a_kind_and_register_is_one_report_with_its_count() {
+        let mut violations = Violations::default();
+        let reserved = |register, bits| Violation::Reserved {
+            register,
+            section: "1.2",
+            bits,
+        };
+        for bits in [1, 4, 1] {
+            violations.add(reserved("A", bits));
+        }
+        violations.add(reserved("B", 2));
+        (0..1000).for_each(|_| violations.add(no_register(8)));
+        violations.add(no_register(12));
+        let report = |violation, count| Report { violation, count };
+        let expected = [
+            report(reserved("A", 5), 3),
+            report(reserved("B", 2), 1),
+            report(no_register(8), 1000),
+            report(no_register(12), 1),
+        ];
+        assert_eq!(violations.reports(), expected);
+        assert_eq!((violations.total(), violations.unreported()), (1005, 0));
+        let severities = violations.severities();
+        assert_eq!(severities.get(&Severity::Reserved), Some(&4));
+        assert_eq!(severities.get(&Severity::Ignored), Some(&1001));
+        assert_eq!(
+            violations.reports()[2].to_string(),
+            "0x8 was read, no register [the card ignores it], 1000 times"
+        );
+    }
+
+    #[test]
+    fn reports_are_bounded_and_all_violations_counted() {
+        let mut violations = Violations::default();
+        (0..1000).for_each(|number| violations.add(no_register(4 * number)));
+        assert_eq!(violations.reports().len(), REPORTS_MAX);
+        assert_eq!(violations.total(), 1000);
+        assert_eq!(violations.unreported(), 1000 - REPORTS_MAX as u64);
+        assert!(violations.to_string().ends_with("and 744 more\n"));
     }
 }

@@ -3,10 +3,11 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use models::vfio_user::{Around, End, LogLimit, Refused, Server};
 use models::wire::{Spec, WireFault};
-use models::{Device, MODELS, Misbehaviour, Model, Setup, Violations};
+use models::{Device, MODELS, Misbehaviour, Model, Report, Setup, Violations};
 use serde_json::json;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ops::ControlFlow;
@@ -17,9 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use std::{error, fmt};
-
-/// Violations of a client that are told one by one.
-const TOLD_MAX: usize = 16;
 
 /// Be a network card in software: guests drive it with --pci:NAME=vfio-user:SOCKET
 ///
@@ -46,6 +44,10 @@ pub struct Arguments {
     /// Never sleep while a guest is there: fewer microseconds, a whole core
     #[arg(long)]
     busy: bool,
+    /// Take guest memory that is not sealed against shrinking, as that of cloud-hypervisor: who
+    /// shrinks it ends his session, and frames that were under way are lost
+    #[arg(long)]
+    unsealed: bool,
     /// End with the first guest
     #[arg(long)]
     once: bool,
@@ -153,6 +155,10 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let bound = Server::bind(&arguments.socket);
     let mut server = bound.map_err(|error| Error::Socket(arguments.socket.clone(), error))?;
     server.busy = arguments.busy;
+    server.unsealed = arguments.unsealed;
+    if server.unsealed {
+        tell(&"guests may lend memory that they can shrink; who does ends his session");
+    }
     let wires: Option<OwnedFd> = device
         .wire_descriptor()
         .map(|wire| wire.try_clone_to_owned())
@@ -192,11 +198,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     }
     let violations = device.violations();
     if arguments.json {
-        let counts = violations.counts();
-        println!(
-            "{}",
-            json!({ "violations": violations.total(), "counts": counts })
-        );
+        println!("{}", as_json(violations));
     } else if violations.total() > teller.told as u64 {
         summarise(violations);
     }
@@ -208,6 +210,7 @@ struct Teller {
     stop: Arc<AtomicBool>,
     /// Somebody wants a summary.
     asked: Arc<AtomicBool>,
+    /// Reports that were told when they came up.
     told: usize,
     start: Instant,
     limit: LogLimit,
@@ -229,13 +232,9 @@ impl Teller {
 impl Around<Box<dyn Device>> for Teller {
     fn turn(&mut self, device: &mut Box<dyn Device>) -> ControlFlow<()> {
         let violations = device.violations();
-        if violations.total() > self.told as u64 && self.told < TOLD_MAX {
-            let new = violations
-                .first()
-                .iter()
-                .skip(self.told)
-                .take(TOLD_MAX - self.told);
-            self.told += new.map(|violation| tell(violation)).count();
+        for Report { violation, .. } in &violations.reports()[self.told..] {
+            tell(&format_args!("{violation} [{}]", violation.severity()));
+            self.told += 1;
         }
         if self.asked.swap(false, Ordering::Relaxed) {
             summarise(violations);
@@ -254,6 +253,38 @@ impl Around<Box<dyn Device>> for Teller {
 fn summarise(violations: &Violations) {
     let (total, counts) = (violations.total(), violations.counts());
     tell(&format_args!("{total} violations in all: {counts:?}"));
+    for (severity, count) in violations.severities() {
+        tell(&format_args!("{count} violations: {severity}"));
+    }
+    for report in violations.reports() {
+        tell(report);
+    }
+    match violations.unreported() {
+        0 => {}
+        more => tell(&format_args!("and {more} more")),
+    }
+}
+
+/// The same for programs: counts by kind and severity, and one entry for each kind and register.
+fn as_json(violations: &Violations) -> serde_json::Value {
+    let by_severity = violations.severities().iter();
+    let severities: BTreeMap<_, _> = by_severity
+        .map(|(severity, count)| (severity.name(), count))
+        .collect();
+    let reports = violations.reports().iter().map(|report| {
+        json!({
+            "kind": report.violation.kind(),
+            "severity": report.violation.severity().name(),
+            "what": report.violation.to_string(),
+            "count": report.count,
+        })
+    });
+    json!({
+        "violations": violations.total(),
+        "counts": violations.counts(),
+        "severities": severities,
+        "reports": reports.collect::<Vec<_>>(),
+    })
 }
 
 fn tell(what: &dyn fmt::Display) {

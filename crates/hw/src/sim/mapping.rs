@@ -4,7 +4,7 @@ use super::View;
 use super::sigbus::Watched;
 use core::ffi::c_void;
 use core::ptr::NonNull;
-use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::fs::fstat;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
@@ -94,33 +94,12 @@ pub(super) fn shared(len: usize) -> io::Result<(NonNull<u8>, Mapping)> {
 impl View {
     /// `len` bytes of a file from `offset` on, as devices find them at `iova`.
     ///
-    /// The file comes from another process, which may want to do harm. It must be sealed against
-    /// being made shorter. Pages of it can go away nevertheless (see [`is_lost`](Self::is_lost)).
+    /// The file may come from another process, which may want to do harm. Pages of it can go away
+    /// (see [`is_lost`](Self::is_lost)), by the end of it if it is not sealed against shrinking.
     ///
     /// # Errors
-    /// `EPERM` if the file is not sealed against shrinking (`memfd_create(2)`), `EINVAL` if the
-    /// range is no whole number of pages within it, or what the kernel says.
+    /// `EINVAL` if the range is no whole number of pages within it, or what the kernel says.
     pub fn of_file(
-        file: BorrowedFd<'_>,
-        offset: u64,
-        len: u64,
-        iova: u64,
-        writable: bool,
-    ) -> io::Result<Self> {
-        let sealed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
-        if !sealed {
-            return Err(Errno::PERM.into());
-        }
-        Self::of_any_file(file, offset, len, iova, writable)
-    }
-
-    /// Whether a page of the memory went away, since who shares it has taken it. What was in it is
-    /// lost, and whatever is written to it reaches nobody.
-    pub fn is_lost(&self) -> bool {
-        self.mapping.watched.as_ref().is_some_and(Watched::is_lost)
-    }
-
-    fn of_any_file(
         file: BorrowedFd<'_>,
         offset: u64,
         len: u64,
@@ -151,12 +130,18 @@ impl View {
             writable,
         })
     }
+
+    /// Whether a page of the memory went away, since who shares it has taken it. What was in it is
+    /// lost, and whatever is written to it reaches nobody.
+    pub fn is_lost(&self) -> bool {
+        self.mapping.watched.as_ref().is_some_and(Watched::is_lost)
+    }
 }
 
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
-    use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
     use std::os::fd::{AsFd, OwnedFd};
 
     const PAGE: u64 = 4096;
@@ -193,7 +178,7 @@ mod tests {
         let whole = file(1, SealFlags::SHRINK);
         let other = View::of_file(whole.as_fd(), 0, PAGE, IOVA, true).unwrap();
         let cut = file(3, SealFlags::GROW);
-        let view = View::of_any_file(cut.as_fd(), 0, 3 * PAGE, IOVA, true).unwrap();
+        let view = View::of_file(cut.as_fd(), 0, 3 * PAGE, IOVA, true).unwrap();
         view.write(IOVA, b"kept").unwrap();
         ftruncate(&cut, PAGE).unwrap();
         assert!(!view.is_lost());
@@ -211,14 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_could_shrink_is_refused() {
-        for seals in [SealFlags::empty(), SealFlags::GROW] {
-            let file = file(1, seals);
-            let error = View::of_file(file.as_fd(), 0, PAGE, IOVA, true)
-                .err()
-                .unwrap();
-            assert_eq!(error.raw_os_error(), Some(Errno::PERM.raw_os_error()));
-        }
+    fn what_is_no_memory_is_refused() {
         let (pipe, _) = std::io::pipe().unwrap();
         assert!(View::of_file(pipe.as_fd(), 0, PAGE, IOVA, true).is_err());
     }

@@ -1,15 +1,13 @@
 //! Reads and writes of registers: what each does, and what a driver may not do.
 
 use super::Nic;
+use super::eeprom::EEPROM_SIZE;
 use super::interrupts;
 use super::registers::{Id, Place, RegisterFile, at, bit, rx_queue_at, rx_queue_of};
 use super::ring::{Ring, SETTLE_READS};
 use crate::registers::{Register, Registers};
 use crate::violation::{Queue, Violation};
 
-/// Words of the EEPROM, and the one that makes the sum of all up to it what it must be (chapter 6).
-const EEPROM_CHECKSUM_WORD: u32 = 0x3f;
-const EEPROM_SUM: u32 = 0xbaba;
 /// Longest ring, in bytes (8.2.3.8.3).
 const RING_BYTES_MAX: u32 = 128 << 10;
 /// Rings begin at multiples of this, and are multiples of it (8.2.3.8.1, 8.2.3.8.3).
@@ -104,8 +102,10 @@ impl Nic {
                 let is_input = held & bit::ESDP_SDP2_IS_OUTPUT == 0;
                 held | when(is_input, bit::ESDP_SDP2)
             }
+            Id::I2c => held | self.read_bus(),
             Id::Eec => {
-                held | bit::EEC_PRESENT | when(steps.auto_read.read(), bit::EEC_AUTO_READ_DONE)
+                let done = when(steps.auto_read.read(), bit::EEC_AUTO_READ_DONE);
+                held | bit::EEC_PRESENT | EEPROM_SIZE << bit::EEC_SIZE_SHIFT | done
             }
             Id::Rdrxctl => held | when(steps.dma_init.read(), bit::RDRXCTL_DMA_INIT_DONE),
             Id::SecurityRxStatus => {
@@ -124,7 +124,13 @@ impl Nic {
                 held
             }
             Id::Eicr => self.interrupts.read_causes(),
-            Id::Eics | Id::Eimc | Id::EicsVectors | Id::EimcVectors => 0,
+            // The causes, and none is cleared.
+            Id::Eics => self.interrupts.causes(),
+            Id::Eimc | Id::EicsVectors | Id::EimcVectors => 0,
+            Id::Anlp1 => when(
+                self.file.has(at::AUTOC, bit::AUTOC_BACKPLANE),
+                bit::ANLP1_STATE,
+            ),
             Id::Eims => self.interrupts.enabled(),
             Id::EimsVectors => vectors(index, self.interrupts.enabled()),
             Id::EiamVectors => vectors(index, self.interrupts.auto_mask()),
@@ -143,6 +149,12 @@ impl Nic {
             Id::Counter(counter, half) => self.statistics.read(counter, half, index),
             _ => held,
         }
+    }
+
+    /// The lines of the bus to the module.
+    fn read_bus(&self) -> u32 {
+        let (clock, data) = self.module.lines();
+        when(clock, bit::I2C_CLOCK_IN) | when(data, bit::I2C_DATA_IN)
     }
 
     /// A head that is written with what it holds is no violation: drivers do that (8.2.3.8.4).
@@ -174,16 +186,20 @@ impl Nic {
                 self.reset();
                 self.steps.reset_reads = SETTLE_READS;
             }
+            Id::I2c => {
+                let (clock, data) = (value & bit::I2C_CLOCK != 0, value & bit::I2C_DATA != 0);
+                self.module.drive(clock, data);
+            }
             Id::Eerd if value & bit::EERD_START != 0 => {
                 let word = value >> 2 & 0x3fff;
-                let data = if word == EEPROM_CHECKSUM_WORD {
-                    EEPROM_SUM
-                } else {
-                    0
-                };
+                let data = u32::from(self.eeprom.read(word as usize));
                 self.file
                     .set(offset, data << 16 | word << 2 | bit::EERD_DONE);
             }
+            Id::ClearedByOnes => self.file.set(offset, held & !value),
+            // What there is to be done is done at once; no filter is kept.
+            Id::FdirControl => self.file.set(offset, value | bit::FDIRCTRL_DONE),
+            Id::FdirCommand => self.file.set(offset, value & !bit::FDIRCMD_COMMAND),
             Id::Eicr => self.interrupts.clear_causes(value),
             Id::Eics => self.interrupts.set_causes(value),
             Id::Eims => self.interrupts.enable(value),
@@ -229,14 +245,19 @@ impl Nic {
                 );
             }
             Id::Fctrl if receives && changes => {
-                self.order(
+                self.advise(
                     name,
-                    "RXCTRL.RXEN must be 0 while filters change (8.2.3.7.1)",
+                    "RXCTRL.RXEN should be 0 while filters change (8.2.3.7.1)",
                 );
             }
             Id::Rxctrl if value & !held & bit::RXCTRL_ENABLE != 0 => self.check_receive_start(),
             Id::Arbitrated if changes && arbitrates => {
-                self.order(name, "RTTDCS.ARBDIS must be 1 while it changes (4.6.8)");
+                let rule = "RTTDCS.ARBDIS must be 1 while it changes (4.6.8)";
+                // While nothing is sent, there is nothing to arbitrate.
+                match self.file.has(at::DMATXCTL, bit::DMATXCTL_ENABLE) {
+                    true => self.order(name, rule),
+                    false => self.advise(name, rule),
+                }
             }
             Id::Dmatxctl if value & bit::DMATXCTL_ENABLE != 0 && !arbitrates => {
                 self.order(name, "RTTDCS.ARBDIS must be 0 when TE is set (4.6.8)");
@@ -274,18 +295,19 @@ impl Nic {
         self.violations.add(Violation::Order { register, rule });
     }
 
+    fn advise(&mut self, register: &'static str, rule: &'static str) {
+        self.violations.add(Violation::Advice { register, rule });
+    }
+
     /// RXCTRL.RXEN is set (4.6.3, 4.6.7).
     fn check_receive_start(&mut self) {
+        self.check_auto_read();
         let steps = &self.steps;
         let halted = self.file.has(at::SECRXCTRL, bit::SECRX_PATH_DISABLE);
         let control = self.file.get(at::RDRXCTL);
         let strips = self.file.has(at::HLREG0, bit::HLREG0_RX_CRC_STRIP);
         let must_be_set = bit::RDRXCTL_RSC_ACK | bit::RDRXCTL_FCOE_WRITE_FIX;
         let rules = [
-            (
-                steps.auto_read.was_seen(),
-                "EEC.Auto_RD must read 1 first (4.6.3)",
-            ),
             (
                 steps.dma_init.was_seen(),
                 "RDRXCTL.DMAIDONE must read 1 first (4.6.3)",
@@ -310,6 +332,19 @@ impl Nic {
         ];
         self.check_rules("RXCTRL", &rules);
         self.check_coalescing_start();
+    }
+
+    /// The EEPROM must have been read by then. A driver that does not look may have waited.
+    fn check_auto_read(&mut self) {
+        let rule = "EEC.Auto_RD must read 1 first (4.6.3)";
+        match (
+            self.steps.auto_read.was_seen(),
+            self.steps.auto_read.is_settled(),
+        ) {
+            (true, _) => {}
+            (false, true) => self.advise("RXCTRL", rule),
+            (false, false) => self.order("RXCTRL", rule),
+        }
     }
 
     /// Base and length of a ring: multiples of 128.
@@ -373,6 +408,8 @@ impl Nic {
             self.ownership.clear();
             return;
         }
+        self.limit_reach(number);
+        let queue = &mut self.rx[number];
         self.rx_used = self.rx_used.max(number + 1);
         let is_empty = queue.ring.descriptors() == 0;
         if is_empty {

@@ -11,6 +11,7 @@ use super::Nic;
 use super::interrupts::{VALID, interval};
 use super::receive::{Admitted, Outcome};
 use super::registers::{at, bit, rx_queue_at};
+use super::rss;
 use crate::dma::Dma;
 use crate::packet::segment::Plan;
 use crate::violation::Violation;
@@ -133,7 +134,10 @@ impl Nic {
     }
 
     fn receive_runs(&mut self, large: &Large<'_>, out: &mut Vec<u8>, dma: &dyn Dma) -> Outcome {
-        let queue = 0;
+        let queue = match rss::is_on(&self.file) {
+            true => rss::spread(&self.file, large.frame).1,
+            false => 0,
+        };
         let runs = match self.coalesces(queue) {
             true => large.runs(self.rx[queue].buffer_bytes),
             false => large.runs(0),

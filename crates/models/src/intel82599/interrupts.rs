@@ -93,6 +93,11 @@ impl Interrupts {
         self.causes |= causes;
     }
 
+    /// What EICS reads.
+    pub(crate) fn causes(&self) -> u32 {
+        self.causes
+    }
+
     /// What EIMS and EIMC read.
     pub(crate) fn enabled(&self) -> u32 {
         self.enabled

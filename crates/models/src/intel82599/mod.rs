@@ -5,9 +5,11 @@
 //! | module | what | section |
 //! |---|---|---|
 //! | [`registers`] | the registers, as a table | 8.2.3 |
+//! | [`stored`] | those that are stored, and nothing else | 8.2.3 |
 //! | [`ring`] | rings of descriptors, and when a queue is on | 7.1.9, 7.2.3.3 |
 //! | [`descriptor`] | the descriptors of both directions | 7.1.6, 7.2.3.2 |
 //! | [`filter`] | which frames are for us | 7.1.1 |
+//! | [`rss`] | which queue they go to | 7.1.2.8 |
 //! | [`receive`] | filters, offloads, write-back | 7.1 |
 //! | [`coalescing`] | segments that are received as one packet | 7.11 |
 //! | [`placement`] | payload that is received without a copy, by [`scatter`](crate::scatter) | |
@@ -17,23 +19,30 @@
 //! | [`interrupts`] | causes, masks, vectors | 7.3 |
 //! | [`access`] | what reading and writing a register does | 8.2.3 |
 //! | [`statistics`] | counters | 8.2.3.23 |
+//! | [`eeprom`] | what the card's EEPROM says | 6 |
+//! | [`i2c`], [`sfp`] | the module in the cage, and the bus to it | 8.2.3.1 |
 //!
-//! What it leaves out: legacy receive and transmit descriptors, header splitting, RSS and all
-//! filters that choose a queue, virtualisation, data centre bridging, flow control, MACsec, IPsec,
-//! FCoE and wake-up. A driver that asks for one of the first two is told.
+//! What it leaves out: legacy receive and transmit descriptors, header splitting, filters that
+//! choose a queue (but for RSS), virtualisation, data centre bridging, flow control, MACsec,
+//! IPsec, FCoE and wake-up. A driver that asks for one of the first two is told.
 
 mod access;
 mod checksum_offload;
 mod coalescing;
 mod descriptor;
+mod eeprom;
 mod filter;
+mod i2c;
 mod interrupts;
 mod placement;
 mod receive;
 mod registers;
 mod ring;
+mod rss;
 mod segmentation;
+mod sfp;
 mod statistics;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod transmit;
@@ -46,7 +55,9 @@ use crate::msix::MsixBar;
 use crate::ownership::Ownership;
 use crate::scatter::Prediction;
 use crate::violation::{Violation, Violations};
-use crate::wire::Wire;
+use crate::wire::{Loop, Wire};
+use eeprom::Eeprom;
+use i2c::Bus;
 use interrupts::{Interrupts, cause};
 use receive::{Late, RxQueue};
 use registers::{QUEUES, REGISTER_BYTES, RegisterFile, at, bit};
@@ -90,6 +101,8 @@ pub(crate) const MODEL: Model = Model {
 #[derive(Debug)]
 pub struct Intel82599<W> {
     wire: W,
+    /// What the MAC is connected to instead while HLREG0.LPBK is set (8.2.3.22.8).
+    plug: Option<Loop>,
     nic: Nic,
 }
 
@@ -100,6 +113,8 @@ struct Nic {
     file: RegisterFile,
     interrupts: Interrupts,
     statistics: Statistics,
+    eeprom: Eeprom,
+    module: Bus,
     rx: Vec<RxQueue>,
     tx: Vec<TxQueue>,
     /// Queues behind these were never on.
@@ -146,6 +161,8 @@ impl<W: Wire> Intel82599<W> {
             file: registers::file(),
             interrupts: Interrupts::new(),
             statistics: Statistics::default(),
+            eeprom: Eeprom::new(),
+            module: Bus::new(sfp::memories()),
             rx: Vec::new(),
             tx: Vec::new(),
             rx_used: 0,
@@ -162,7 +179,11 @@ impl<W: Wire> Intel82599<W> {
             late: Vec::new(),
         };
         nic.reset();
-        Self { wire, nic }
+        Self {
+            wire,
+            plug: None,
+            nic,
+        }
     }
 
     /// The wire.
@@ -204,6 +225,13 @@ impl<W: Wire> Device for Intel82599<W> {
         }
         match bar {
             MSIX_BAR => self.nic.msix.write(offset, bytes),
+            // Both words of a filter may be written at once: no other registers are (8.2.3.21).
+            0 if offset == at::FDIRHASH as u64 && bytes.len() == 8 => {
+                for (half, word) in bytes.chunks(registers::ACCESS_BYTES).enumerate() {
+                    let at = at::FDIRHASH + half * registers::ACCESS_BYTES;
+                    crate::registers::write(&mut self.nic, at, word);
+                }
+            }
             0 => crate::registers::write(&mut self.nic, offset as usize, bytes),
             _ => self.nic.violations.add(Violation::Access {
                 offset,
@@ -227,15 +255,10 @@ impl<W: Wire> Device for Intel82599<W> {
         }
         nic.pass_time(self.wire.is_up());
         nic.write_late(dma);
-        let mut progress = Progress::default();
-        if nic.link_is_up() {
-            progress.transmitted = nic.transmit(&mut self.wire, dma, POLL_FRAMES);
-            if nic.receives() {
-                nic.fetch_receive(dma);
-                progress.received = nic.receive_from(&mut self.wire, dma, POLL_FRAMES);
-            }
-        }
-        self.wire.flush();
+        let progress = match nic.file.has(at::HLREG0, bit::HLREG0_LOOPBACK) {
+            true => nic.exchange(self.plug.get_or_insert_default(), dma),
+            false => nic.exchange(&mut self.wire, dma),
+        };
         if nic.interrupts.is_pending() {
             let faults = &mut nic.faults;
             let lose = || faults.strikes(Fault::LostInterrupt);
@@ -271,6 +294,7 @@ impl Nic {
         self.file.reset();
         self.interrupts = Interrupts::new();
         self.statistics = Statistics::default();
+        self.module.drive(true, true);
         self.rx.clear();
         self.rx.resize_with(QUEUES, RxQueue::default);
         self.tx.clear();
@@ -299,10 +323,23 @@ impl Nic {
             && !self.file.has(at::SECRXCTRL, bit::SECRX_PATH_DISABLE)
     }
 
+    /// Moves frames in both directions.
+    fn exchange(&mut self, wire: &mut impl Wire, dma: &dyn Dma) -> Progress {
+        let mut progress = Progress::default();
+        if self.link_is_up() {
+            progress.transmitted = self.transmit(wire, dma, POLL_FRAMES);
+            if self.receives() {
+                self.fetch_receive(dma);
+                progress.received = self.receive_from(wire, dma, POLL_FRAMES);
+            }
+        }
+        wire.flush();
+        progress
+    }
+
     fn want_link(&mut self, wire_is_up: bool) {
-        self.steps
-            .link
-            .want(wire_is_up && self.steps.flap_polls == 0);
+        let is_up = wire_is_up || self.file.has(at::AUTOC, bit::AUTOC_FORCE);
+        self.steps.link.want(is_up && self.steps.flap_polls == 0);
     }
 
     fn link_is_up(&self) -> bool {

@@ -3,14 +3,14 @@
 
 use super::Nic;
 use super::coalescing::Large;
-use super::filter;
+use super::{filter, rss};
 use crate::dma::Dma;
 use crate::packet::headers::TAG;
 use crate::packet::segment::Plan;
 use crate::scatter::{Places, Prediction};
 use crate::wire::Incoming;
 
-/// All frames go to this queue.
+/// All frames go to this queue; where they are spread, nothing is predicted.
 const QUEUE: usize = 0;
 
 impl Nic {
@@ -18,7 +18,7 @@ impl Nic {
     pub(super) fn predict(&mut self, large: &Large<'_>) {
         let segments = large.runs(self.rx[QUEUE].buffer_bytes).all_coalesced();
         self.prediction = segments
-            .filter(|_| self.coalesces(QUEUE))
+            .filter(|_| self.coalesces(QUEUE) && !rss::is_on(&self.file))
             .map(|segments| Prediction {
                 header: large.plan.header,
                 stripped: self.stripped(large.frame),

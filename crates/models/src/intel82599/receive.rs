@@ -10,6 +10,7 @@ use super::filter::{self, Passed};
 use super::interrupts::cause;
 use super::registers::{at, bit, rx_queue_at};
 use super::ring::Ring;
+use super::rss::{self, Hashed};
 use super::statistics::{CHECK_BYTES, QueueTraffic, counters_of};
 use crate::dma::Dma;
 use crate::misbehaviour::{Fault, Faults};
@@ -31,6 +32,8 @@ pub(crate) struct RxQueue {
     pub(crate) ring: Ring,
     /// SRRCTL and RXDCTL, as bits of them are needed for every frame.
     pub(crate) buffer_bytes: usize,
+    /// Bytes of a buffer that may be written: as many as the longest frame has, or all.
+    pub(crate) reach: u64,
     pub(crate) drop_when_full: bool,
     pub(crate) strip_tag: bool,
     /// The buffer that was given back last: where a device that misbehaves writes.
@@ -52,6 +55,7 @@ pub(crate) enum Outcome {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Admitted {
     pub(super) queue: usize,
+    hashed: Hashed,
     tag: Option<u16>,
     /// The tag goes to the descriptor alone.
     strip: bool,
@@ -94,18 +98,18 @@ impl Nic {
     fn fetch_receive_queue(&mut self, number: usize, dma: &dyn Dma) {
         let queue = Queue::Rx(number as u8);
         let RxQueue {
-            ring, buffer_bytes, ..
+            ring,
+            buffer_bytes,
+            reach,
+            ..
         } = &mut self.rx[number];
         let (violations, ownership) = (&mut self.violations, &mut self.ownership);
-        let bytes = *buffer_bytes as u64;
-        let fetched = ring.fetch(dma, |index, [iova, header]| {
-            let mut wrong = |rule| violations.add(Violation::Descriptor { queue, index, rule });
-            if header & 1 != 0 {
-                wrong("DD, bit 0 of the header address, must be 0 (7.1.6.1)");
-            }
+        // Without split headers, the card looks at no bit of the second address: not at DD either,
+        // which a driver that goes by lengths leaves there (7.1.6.1).
+        let fetched = ring.fetch(dma, |index, [iova, _]| {
             if let Err(fault) = dma.check(iova, *buffer_bytes) {
                 violations.add(Violation::Dma { queue, fault });
-            } else if !ownership.take(iova, bytes) {
+            } else if !ownership.take(iova, *reach) {
                 violations.add(Violation::BufferReused { queue, index, iova });
             }
         });
@@ -201,8 +205,11 @@ impl Nic {
     pub(super) fn admit(&mut self, frame: &[u8], lengths: &Lengths) -> Option<Admitted> {
         let tag = filter::tag(&self.file, frame);
         let passed = filter::pass(&self.file, frame);
-        // Without RSS and other filters of queues, all frames go to the first one (7.1.2).
-        let queue = 0;
+        // Without RSS, all frames go to the first queue: no other filter is modelled (7.1.2).
+        let (hashed, queue) = match rss::is_on(&self.file) {
+            true => rss::spread(&self.file, frame),
+            false => (Hashed::default(), 0),
+        };
         let max = self.frame_bytes_max(tag.is_some());
         let fits = lengths.iter().all(|(len, _)| len + CHECK_BYTES <= max);
         if passed == Passed::No || !fits || !self.rx[queue].ring.is_on() {
@@ -211,6 +218,7 @@ impl Nic {
         }
         Some(Admitted {
             queue,
+            hashed,
             tag,
             strip: tag.is_some() && self.rx[queue].strip_tag,
             inexact: passed == Passed::Inexact,
@@ -331,6 +339,9 @@ impl Nic {
         dma: &dyn Dma,
     ) {
         let number = admitted.queue;
+        if admitted.hashed.kind != 0 && rss::is_told(&self.file) {
+            back.hashed = admitted.hashed;
+        }
         if admitted.inexact {
             back.status |= status::INEXACT;
         }
@@ -366,7 +377,10 @@ impl Nic {
                 self.rx[number].ring.advance();
             }
             let RxQueue {
-                ring, buffer_bytes, ..
+                ring,
+                buffer_bytes,
+                reach,
+                ..
             } = &mut self.rx[number];
             let Some((index, [iova, _])) = ring.first() else {
                 return;
@@ -374,7 +388,7 @@ impl Nic {
             ring.advance();
             let len = left.min(*buffer_bytes);
             left -= len;
-            self.ownership.give_back(iova, *buffer_bytes as u64);
+            self.ownership.give_back(iova, *reach);
             let mut back = RxWriteBack {
                 len: len as u16,
                 ..back
@@ -427,6 +441,17 @@ impl Nic {
         for (iova, bytes) in self.late.drain(..) {
             let _lost = dma.write(iova, &bytes);
         }
+    }
+
+    /// How much of its buffers a queue that is switched on may write. A driver may give it buffers
+    /// that overlap behind that: no frame gets there (8.2.3.8.7, 8.2.3.22.13).
+    pub(crate) fn limit_reach(&mut self, number: usize) {
+        let longest = match self.coalesces(number) {
+            true => usize::MAX,
+            false => self.frame_bytes_max(true),
+        };
+        let queue = &mut self.rx[number];
+        queue.reach = queue.buffer_bytes.min(longest) as u64;
     }
 
     /// SRRCTL and RXDCTL say how frames are placed.

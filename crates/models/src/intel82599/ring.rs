@@ -51,6 +51,11 @@ impl Settling {
         self.wanted
     }
 
+    /// Whether it is as it was asked for.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is == self.wanted
+    }
+
     /// Whether the bit was set and software knows.
     pub(crate) fn was_seen(&self) -> bool {
         self.seen

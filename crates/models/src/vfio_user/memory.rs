@@ -4,6 +4,7 @@ use super::Refused;
 use crate::{Dma, DmaFault};
 use hw::sim::vectored::{Span, SpanMut};
 use hw::sim::{Outside, View};
+use rustix::fs::{SealFlags, fcntl_get_seals};
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -30,6 +31,8 @@ pub(super) struct Memory {
     mappings: Vec<Mapping>,
     /// Whether the device is let at it at all.
     pub(super) bus_master: bool,
+    /// Whether files are taken that may become shorter while they are mapped.
+    pub(super) unsealed: bool,
 }
 
 /// What is to be mapped.
@@ -63,9 +66,12 @@ impl Memory {
         if self.mappings.iter().any(overlaps) {
             return Err(Refused::Overlap);
         }
+        let sealed = || fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
+        if !self.unsealed && !sealed() {
+            return Err(Refused::Unsealed);
+        }
         let view = View::of_file(file, offset, bytes, iova, writable);
         let view = view.map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => Refused::Unsealed,
             io::ErrorKind::InvalidInput => Refused::Range,
             _ => Refused::Map(error),
         })?;

@@ -113,6 +113,8 @@ pub struct Server {
     source: Source,
     /// Whether the device never sleeps while it has a client.
     pub busy: bool,
+    /// Whether clients may lend memory that is [not sealed](Session::accept_unsealed).
+    pub unsealed: bool,
 }
 
 #[derive(Debug)]
@@ -138,11 +140,15 @@ impl Server {
     /// # Errors
     /// What the kernel says: `EADDRINUSE` if there is a file, or somebody listens already.
     pub fn bind(path: &Path) -> io::Result<Self> {
-        let busy = false;
+        let (busy, unsealed) = (false, false);
         if let Some(number) = passed(path) {
             let socket = Socket::new(descriptor::adopt(number)?, PATIENCE)?;
             let source = Source::Connection(RefCell::new(Some(socket)));
-            return Ok(Self { source, busy });
+            return Ok(Self {
+                source,
+                busy,
+                unsealed,
+            });
         }
         let bound = UnixListener::bind(path);
         let in_use = matches!(&bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
@@ -154,7 +160,11 @@ impl Server {
         }?;
         listener.set_nonblocking(true)?;
         let source = Source::Listener(listener, path.to_path_buf());
-        Ok(Self { source, busy })
+        Ok(Self {
+            source,
+            busy,
+            unsealed,
+        })
     }
 
     /// Waits for a client and serves it until it goes. `wires` are what the device receives from:
@@ -174,6 +184,9 @@ impl Server {
                 Ok(session) => session,
                 Err(error) => return End::System(error),
             };
+            if self.unsealed {
+                session.accept_unsealed();
+            }
             let end = self.run(&socket, &mut session, device, wires, around);
             device.reset();
             // Who goes without a word only looked whether somebody is there.

@@ -86,6 +86,12 @@ impl Session {
         })
     }
 
+    /// Takes memory that is not sealed against becoming shorter. A client that shortens it ends its
+    /// session, by the guard that there is for pages that go away.
+    pub fn accept_unsealed(&mut self) {
+        self.memory.unsealed = true;
+    }
+
     /// Does what a command says; `reply` has [`PAYLOAD_MAX`] bytes.
     ///
     /// # Errors

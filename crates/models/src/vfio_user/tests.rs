@@ -401,7 +401,21 @@ fn memory_that_could_harm_is_refused() {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let unsealed = memfd_create("dma", flags).unwrap();
     ftruncate(&unsealed, MEMORY).unwrap();
-    assert!(matches!(client.map(unsealed), Err(Refused::Unsealed)));
+    fcntl_add_seals(&unsealed, SealFlags::GROW).unwrap();
+    let again = unsealed.try_clone().unwrap();
+    assert!(matches!(client.map(again), Err(Refused::Unsealed)));
+    let mut trusting = Client::new();
+    trusting.session.accept_unsealed();
+    trusting.map(unsealed.try_clone().unwrap()).unwrap();
+    trusting.enable();
+    let (pipe, _) = std::io::pipe().unwrap();
+    assert!(trusting.map(pipe.into()).is_err());
+    for (bytes, is_lost) in [(MEMORY, false), (0, true)] {
+        ftruncate(&unsealed, bytes).unwrap();
+        trusting.write(0, DOORBELL, &[64, 0, 0, 0]).unwrap();
+        trusting.poll();
+        assert_eq!(trusting.session.is_lost(), is_lost, "{bytes} bytes");
+    }
     let small = memory();
     ftruncate(&small, MEMORY * 2).unwrap();
     client.map(small).unwrap();

@@ -183,12 +183,17 @@ fn each_mistake_in_setting_it_up_is_reported() {
         let Some(Violation::Order {
             register: told,
             rule: why,
-        }) = driver.device.violations().first().first()
+        }) = driver
+            .device
+            .violations()
+            .reports()
+            .first()
+            .map(|report| report.violation)
         else {
             panic!("{name}: {}", driver.device.violations());
         };
         assert!(
-            *told == register && why.contains(rule),
+            told == register && why.contains(rule),
             "{name}: {told}: {why}"
         );
     }
