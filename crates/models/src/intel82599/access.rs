@@ -2,6 +2,7 @@
 
 use super::Nic;
 use super::eeprom::EEPROM_SIZE;
+use super::flow_director::Done;
 use super::interrupts;
 use super::registers::{Id, Place, RegisterFile, at, bit, rx_queue_at, rx_queue_of};
 use super::ring::{Ring, SETTLE_READS};
@@ -197,9 +198,11 @@ impl Nic {
                     .set(offset, data << 16 | word << 2 | bit::EERD_DONE);
             }
             Id::ClearedByOnes => self.file.set(offset, held & !value),
-            // What there is to be done is done at once; no filter is kept.
-            Id::FdirControl => self.file.set(offset, value | bit::FDIRCTRL_DONE),
-            Id::FdirCommand => self.file.set(offset, value & !bit::FDIRCMD_COMMAND),
+            Id::FdirControl => {
+                self.flows.clear();
+                self.file.set(offset, value | bit::FDIRCTRL_DONE);
+            }
+            Id::FdirCommand => self.command_flows(offset, value),
             Id::Eicr => self.interrupts.clear_causes(value),
             Id::Eics => self.interrupts.set_causes(value),
             Id::Eims => self.interrupts.enable(value),
@@ -229,6 +232,18 @@ impl Nic {
             Id::TxControl => self.write_tx_control(index, value),
             _ => {}
         }
+    }
+
+    /// The flow director does at once what it is told (8.2.3.21).
+    fn command_flows(&mut self, offset: usize, value: u32) {
+        let read = match self.flows.command(&self.file, value) {
+            Done::Command(read) => read,
+            Done::Full => {
+                self.interrupts.set_causes(interrupts::cause::FLOWS);
+                value & !bit::FDIRCMD_COMMAND
+            }
+        };
+        self.file.set(offset, read);
     }
 
     /// Steps that must come before a write (4.6.3, 4.6.7, 4.6.8).
@@ -273,10 +288,13 @@ impl Nic {
             Id::RxBase | Id::RxLength | Id::Srrctl
                 if self.rx[rx_queue_of(offset)].ring.enable.is_wanted() && changes =>
             {
-                self.order(
-                    name,
-                    "the queue must be disabled while it changes (4.6.7.1)",
-                );
+                let rule = "the queue must be disabled while it changes (4.6.7.1)";
+                // Whether frames are dropped may change with flow control, at any time.
+                let drops_alone = (held ^ value) & !bit::SRRCTL_DROP == 0;
+                match register.id == Id::Srrctl && drops_alone {
+                    true => self.advise(name, rule),
+                    false => self.order(name, rule),
+                }
             }
             Id::TxBase | Id::TxLength
                 if self.tx[tx_queue_of(offset)].ring.enable.is_wanted() && changes =>

@@ -11,7 +11,6 @@ use super::Nic;
 use super::interrupts::{VALID, interval};
 use super::receive::{Admitted, Outcome};
 use super::registers::{at, bit, rx_queue_at};
-use super::rss;
 use crate::dma::Dma;
 use crate::packet::segment::Plan;
 use crate::violation::Violation;
@@ -134,8 +133,8 @@ impl Nic {
     }
 
     fn receive_runs(&mut self, large: &Large<'_>, out: &mut Vec<u8>, dma: &dyn Dma) -> Outcome {
-        let queue = match rss::is_on(&self.file) {
-            true => rss::spread(&self.file, large.frame).1,
+        let queue = match self.spreads() {
+            true => self.choose_queue(large.frame).queue,
             false => 0,
         };
         let runs = match self.coalesces(queue) {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 /// Causes beyond the queues' (8.2.3.5.1).
 pub(crate) mod cause {
+    /// The flow director has no room for a filter.
+    pub(crate) const FLOWS: u32 = 1 << 16;
     /// The device got an error on the bus.
     pub(crate) const PCI: u32 = 1 << 18;
     /// The link went up or down.

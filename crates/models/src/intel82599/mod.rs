@@ -9,7 +9,7 @@
 //! | [`ring`] | rings of descriptors, and when a queue is on | 7.1.9, 7.2.3.3 |
 //! | [`descriptor`] | the descriptors of both directions | 7.1.6, 7.2.3.2 |
 //! | [`filter`] | which frames are for us | 7.1.1 |
-//! | [`rss`] | which queue they go to | 7.1.2.8 |
+//! | [`flow_director`], [`rss`] | which queue they go to | 7.1.2.7, 7.1.2.8 |
 //! | [`receive`] | filters, offloads, write-back | 7.1 |
 //! | [`coalescing`] | segments that are received as one packet | 7.11 |
 //! | [`placement`] | payload that is received without a copy, by [`scatter`](crate::scatter) | |
@@ -23,7 +23,7 @@
 //! | [`i2c`], [`sfp`] | the module in the cage, and the bus to it | 8.2.3.1 |
 //!
 //! What it leaves out: legacy receive and transmit descriptors, header splitting, filters that
-//! choose a queue (but for RSS), virtualisation, data centre bridging, flow control, MACsec,
+//! choose a queue (but for these two), virtualisation, data centre bridging, flow control, MACsec,
 //! IPsec, FCoE and wake-up. A driver that asks for one of the first two is told.
 
 mod access;
@@ -32,6 +32,7 @@ mod coalescing;
 mod descriptor;
 mod eeprom;
 mod filter;
+mod flow_director;
 mod i2c;
 mod interrupts;
 mod placement;
@@ -57,6 +58,7 @@ use crate::scatter::Prediction;
 use crate::violation::{Violation, Violations};
 use crate::wire::{Loop, Wire};
 use eeprom::Eeprom;
+use flow_director::FlowDirector;
 use i2c::Bus;
 use interrupts::{Interrupts, cause};
 use receive::{Late, RxQueue};
@@ -115,6 +117,7 @@ struct Nic {
     statistics: Statistics,
     eeprom: Eeprom,
     module: Bus,
+    flows: FlowDirector,
     rx: Vec<RxQueue>,
     tx: Vec<TxQueue>,
     /// Queues behind these were never on.
@@ -163,6 +166,7 @@ impl<W: Wire> Intel82599<W> {
             statistics: Statistics::default(),
             eeprom: Eeprom::new(),
             module: Bus::new(sfp::memories()),
+            flows: FlowDirector::default(),
             rx: Vec::new(),
             tx: Vec::new(),
             rx_used: 0,
@@ -295,6 +299,7 @@ impl Nic {
         self.interrupts = Interrupts::new();
         self.statistics = Statistics::default();
         self.module.drive(true, true);
+        self.flows.clear();
         self.rx.clear();
         self.rx.resize_with(QUEUES, RxQueue::default);
         self.tx.clear();

@@ -3,7 +3,7 @@
 
 use super::Nic;
 use super::coalescing::Large;
-use super::{filter, rss};
+use super::filter;
 use crate::dma::Dma;
 use crate::packet::headers::TAG;
 use crate::packet::segment::Plan;
@@ -18,7 +18,7 @@ impl Nic {
     pub(super) fn predict(&mut self, large: &Large<'_>) {
         let segments = large.runs(self.rx[QUEUE].buffer_bytes).all_coalesced();
         self.prediction = segments
-            .filter(|_| self.coalesces(QUEUE) && !rss::is_on(&self.file))
+            .filter(|_| self.coalesces(QUEUE) && !self.spreads())
             .map(|segments| Prediction {
                 header: large.plan.header,
                 stripped: self.stripped(large.frame),

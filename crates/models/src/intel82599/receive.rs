@@ -7,6 +7,7 @@
 use super::Nic;
 use super::descriptor::{RxWriteBack, error, packet_type, status};
 use super::filter::{self, Passed};
+use super::flow_director::Target;
 use super::interrupts::cause;
 use super::registers::{at, bit, rx_queue_at};
 use super::ring::Ring;
@@ -49,6 +50,15 @@ pub(crate) enum Outcome {
     Dropped,
     /// There is no descriptor for it: it waits in the packet buffer.
     Waits,
+}
+
+/// Which queue a frame goes to, and why.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Chosen {
+    pub(super) queue: usize,
+    hashed: Hashed,
+    /// Whether a filter of the flow director matched; none if there are no filters.
+    matched: Option<bool>,
 }
 
 /// A frame that may come in.
@@ -205,24 +215,60 @@ impl Nic {
     pub(super) fn admit(&mut self, frame: &[u8], lengths: &Lengths) -> Option<Admitted> {
         let tag = filter::tag(&self.file, frame);
         let passed = filter::pass(&self.file, frame);
-        // Without RSS, all frames go to the first queue: no other filter is modelled (7.1.2).
-        let (hashed, queue) = match rss::is_on(&self.file) {
-            true => rss::spread(&self.file, frame),
-            false => (Hashed::default(), 0),
+        let chosen = match self.spreads() {
+            true => self.choose_queue(frame),
+            false => Chosen::default(),
         };
+        let queue = chosen.queue;
         let max = self.frame_bytes_max(tag.is_some());
         let fits = lengths.iter().all(|(len, _)| len + CHECK_BYTES <= max);
         if passed == Passed::No || !fits || !self.rx[queue].ring.is_on() {
             self.count_dropped(lengths, passed, fits, queue);
             return None;
         }
+        self.count_flow(&chosen, lengths);
         Some(Admitted {
             queue,
-            hashed,
+            hashed: chosen.hashed,
             tag,
             strip: tag.is_some() && self.rx[queue].strip_tag,
             inexact: passed == Passed::Inexact,
         })
+    }
+
+    /// Whether frames go to other queues than the first one (7.1.2).
+    #[inline]
+    pub(super) fn spreads(&self) -> bool {
+        rss::is_on(&self.file) || !self.flows.is_empty()
+    }
+
+    /// The queue of a frame: a filter of the flow director comes before RSS (7.1.2).
+    #[cold]
+    pub(super) fn choose_queue(&self, frame: &[u8]) -> Chosen {
+        let mut chosen = Chosen::default();
+        if rss::is_on(&self.file) {
+            (chosen.hashed, chosen.queue) = rss::spread(&self.file, frame);
+        }
+        if self.flows.is_empty() {
+            return chosen;
+        }
+        let found = self.flows.find(&self.file, frame);
+        chosen.matched = Some(found.is_some());
+        if let Some(Target { queue, hash }) = found {
+            chosen.queue = queue;
+            if self.file.has(at::FDIRCTRL, bit::FDIRCTRL_REPORT) {
+                chosen.hashed = Hashed::by_filter(hash);
+            }
+        }
+        chosen
+    }
+
+    fn count_flow(&mut self, chosen: &Chosen, lengths: &Lengths) {
+        match chosen.matched {
+            None => {}
+            Some(true) => self.statistics.flow_matched += packets(lengths),
+            Some(false) => self.statistics.flow_missed += packets(lengths),
+        }
     }
 
     fn frame_bytes_max(&self, tagged: bool) -> usize {

@@ -90,6 +90,9 @@ pub(crate) enum Counter {
     MulticastTransmitted,
     TransmittedBySize(u8),
     ChecksumErrors,
+    /// Frames that a filter of the flow director matched, and others.
+    FlowMatched,
+    FlowMissed,
     QueueReceived,
     QueueReceivedBytes,
     QueueDropped,
@@ -489,7 +492,20 @@ pub(crate) mod at {
     pub(crate) const RSSRK: usize = 0x0eb80;
     pub(crate) const MRQC: usize = 0x0ec80;
     pub(crate) const PSRTYPE: usize = 0x0ea00;
+    pub(crate) const FDIRCTRL: usize = 0x0ee00;
+    pub(crate) const FDIRIPSA: usize = 0x0ee18;
+    pub(crate) const FDIRIPDA: usize = 0x0ee1c;
+    pub(crate) const FDIRPORT: usize = 0x0ee20;
+    pub(crate) const FDIRVLAN: usize = 0x0ee24;
     pub(crate) const FDIRHASH: usize = 0x0ee28;
+    pub(crate) const FDIRDIP4M: usize = 0x0ee3c;
+    pub(crate) const FDIRSIP4M: usize = 0x0ee40;
+    pub(crate) const FDIRTCPM: usize = 0x0ee44;
+    pub(crate) const FDIRUDPM: usize = 0x0ee48;
+    pub(crate) const FDIRHKEY: usize = 0x0ee68;
+    pub(crate) const FDIRSKEY: usize = 0x0ee6c;
+    pub(crate) const FDIRM: usize = 0x0ee70;
+    pub(crate) const FDIRSCTPM: usize = 0x0ee78;
     pub(crate) const EITR_HIGH: usize = 0x12300;
 }
 
@@ -550,6 +566,22 @@ pub(crate) mod bit {
     /// Negotiation has begun.
     pub(crate) const ANLP1_STATE: u32 = 1 << 16;
     pub(crate) const FDIRCTRL_DONE: u32 = 1 << 3;
+    pub(crate) const FDIRCTRL_PERFECT: u32 = 1 << 4;
+    /// Descriptors tell the filter that matched.
+    pub(crate) const FDIRCTRL_REPORT: u32 = 1 << 5;
+    pub(crate) const FDIRCTRL_DROP_SHIFT: u32 = 8;
+    /// Where two bytes of a frame lie, in units of two.
+    pub(crate) const FDIRCTRL_PLACE_SHIFT: u32 = 16;
+    pub(crate) const FDIRCMD_VALID: u32 = 1 << 2;
+    pub(crate) const FDIRCMD_KIND_SHIFT: u32 = 5;
+    pub(crate) const FDIRCMD_CLEAR: u32 = 1 << 8;
+    pub(crate) const FDIRCMD_DROP: u32 = 1 << 9;
+    pub(crate) const FDIRCMD_QUEUE_SHIFT: u32 = 16;
+    /// Of FDIRM: what does not count.
+    pub(crate) const FDIRM_VLAN: u32 = 1 << 0;
+    pub(crate) const FDIRM_PRIORITY: u32 = 1 << 1;
+    pub(crate) const FDIRM_PROTOCOL: u32 = 1 << 3;
+    pub(crate) const FDIRM_BYTES: u32 = 1 << 4;
     /// What the flow director is to do; zero when it is done.
     pub(crate) const FDIRCMD_COMMAND: u32 = 3;
     pub(crate) const RXCSUM_HASH: u32 = 1 << 13;

@@ -27,6 +27,9 @@ const IPV6: Kind = kind(20, 5);
 const UDP_IPV4: Kind = kind(22, 7);
 const UDP_IPV6: Kind = kind(23, 8);
 
+/// The same of a frame that a filter of the flow director matched.
+const BY_FILTER: u8 = 0xf;
+
 const fn kind(bit: u32, told: u8) -> Kind {
     Kind {
         enabled: 1 << bit,
@@ -40,6 +43,14 @@ pub(crate) struct Hashed {
     /// What was hashed; 0 for nothing (7.1.6.2).
     pub(crate) kind: u8,
     pub(crate) hash: u32,
+}
+
+impl Hashed {
+    /// Of a frame that a filter of the flow director matched.
+    pub(crate) fn by_filter(hash: u32) -> Self {
+        let kind = BY_FILTER;
+        Self { kind, hash }
+    }
 }
 
 /// Whether frames are spread at all.

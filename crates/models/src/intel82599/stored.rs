@@ -1,7 +1,7 @@
 //! Registers that this model only stores: what drivers set up, look at or print, and what changes
 //! nothing here (datasheet, 8.2.3). Those with effects are in [`super::registers`].
 
-use super::registers::{Counter::Never, Half::Whole};
+use super::registers::{Counter::*, Half::Whole};
 use super::registers::{Id, count, many, one, plain};
 use crate::registers::Register;
 
@@ -47,12 +47,12 @@ pub(super) const STORED: &[Register<Id>] = &[
     plain("FDIRPORT", 0x0ee20, 1, "8.2.3.21"),
     plain("FDIRVLAN", 0x0ee24, 1, "8.2.3.21"),
     plain("FDIRHASH", 0x0ee28, 1, "8.2.3.21"),
-    one(Id::Plain, "FDIRFREE", 0x0ee38, [0x8000, 0, ALL], "8.2.3.21"),
+    one(Id::Plain, "FDIRFREE", 0x0ee38, [0x8000, ALL, 0], "8.2.3.21"),
     one(Id::Plain, "FDIRLEN", 0x0ee4c, [0, 0, ALL], "8.2.3.21"),
     one(Id::Plain, "FDIRUSTAT", 0x0ee50, [0, 0, ALL], "8.2.3.21"),
     one(Id::Plain, "FDIRFSTAT", 0x0ee54, [0, 0, ALL], "8.2.3.21"),
-    count(Never, Whole, "FDIRMATCH", (0x0ee58, 1, 4)),
-    count(Never, Whole, "FDIRMISS", (0x0ee5c, 1, 4)),
+    count(FlowMatched, Whole, "FDIRMATCH", (0x0ee58, 1, 4)),
+    count(FlowMissed, Whole, "FDIRMISS", (0x0ee5c, 1, 4)),
     // Five-tuple filters of immediate interrupts and queues.
     plain("L34TIMIR", 0x0e800, 128, "8.2.3.7"),
     // Data centre bridging: rates.

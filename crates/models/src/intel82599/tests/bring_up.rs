@@ -161,7 +161,7 @@ fn registers_hold_what_self_tests_write() {
         (0x5404, 0x8000_ffff),
         (0x5200, u32::MAX),
         (0x5810, 0),
-        (0xee2c, !3),
+        (0xee2c, !7),
     ];
     for (offset, mask) in registers {
         for pattern in [0x5a5a_5a5a, 0xa5a5_a5a5, 0, u32::MAX] {
@@ -174,7 +174,7 @@ fn registers_hold_what_self_tests_write() {
     // Both words of a filter at once; what it says is done when it is read.
     driver.device.write(0, 0xee28, &[1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(driver.read(0xee28), 0x0403_0201);
-    assert_eq!(driver.read(0xee2c), 0x0807_0604);
+    assert_eq!(driver.read(0xee2c), 0x0807_0600);
 }
 
 #[test]
@@ -229,10 +229,25 @@ fn frames_are_spread_over_queues() {
     assert_eq!((first & 0xf, second & 1), (7, 1));
     assert_ne!(first >> 32, 0, "the hash");
     assert!(driver.receive_buffer().is_none());
-    driver.transmit(&samples::tcp(false, None, 1, &[7; 100]));
+    let tcp = samples::tcp(false, None, 1, &[7; 100]);
+    driver.transmit(&tcp);
     driver.poll();
     driver.poll();
     let (_, [first, _]) = driver.receive_buffer().unwrap();
     assert_eq!((first & 0xf, first >> 32), (0, 0));
+    // A perfect filter of TCP over IPv4, with report: its number is in the descriptor.
+    driver.write(0xee00, 1 | 1 << 4 | 1 << 5);
+    driver.write(0xee70, !(1 << 3));
+    for mask in [0xee3c, 0xee40, 0xee44] {
+        driver.write(mask, u32::MAX);
+    }
+    driver.write(0xee28, 9 << 16);
+    driver.write(0xee2c, 1 | 2 << 5 | 1 << 15 | 1 << 16);
+    driver.transmit(&tcp);
+    driver.poll();
+    driver.poll();
+    let [first, second] = driver.descriptor(ring, 1);
+    assert_eq!((first & 0xf, first >> 32, second & 1), (0xf, 9 << 16, 1));
+    assert_eq!([driver.read(0xee58), driver.read(0xee5c)], [1, 0]);
     driver.assert_lawful();
 }

@@ -522,13 +522,15 @@ fn the_link_is_told_and_frames_wait_for_it() {
 #[test]
 fn each_mistake_of_a_driver_is_reported() {
     type Mistake = fn(&mut Driver<Script>);
-    let mistakes: [(&str, Mistake); 16] = [
+    let mistakes: [(&str, Mistake); 18] = [
         ("no-register", |driver| driver.write(0x1_fff0, 1)),
         ("read-only", |driver| driver.write(0x42a4, 1)),
         ("read-only", |driver| driver.write(0x1010, 5)),
         ("reserved-bits", |driver| driver.write(0x3000, 3)),
         ("access", |driver| driver.device.write(0, 0x1018, &[0; 8])),
         ("advice", |driver| driver.write(0x5080, 1 << 8)),
+        ("order", |driver| driver.change(0x1014, 1, 0)),
+        ("advice", |driver| driver.change(0x1014, 1 << 28, 0)),
         ("order", |driver| driver.write(0x1008, 256)),
         ("order", |driver| driver.write(0x1058, 3)),
         ("value", |driver| driver.write(0x6040, 64)),
