@@ -140,4 +140,7 @@ pub mod device_flag {
     pub const VIRTIO_NET_HEADER: u32 = 1 << 0;
     /// It is reached through its ring, on `hvt`.
     pub const RING: u32 = 1 << 1;
+    /// With [`VIRTIO_NET_HEADER`]: UDP may be left unsegmented in frames that the guest writes
+    /// (`VIRTIO_NET_HDR_GSO_UDP_L4`). It gets none.
+    pub const UDP_SEGMENTATION: u32 = 1 << 2;
 }

@@ -39,6 +39,7 @@ pub struct MemoryPort {
     pool: Pool,
     mtu: usize,
     tso: bool,
+    uso: bool,
     wait_handle: WaitHandle,
     arrived: VecDeque<Vec<u8>>,
     sent: Vec<Vec<u8>>,
@@ -58,6 +59,7 @@ impl MemoryPort {
             pool,
             mtu: MTU,
             tso: false,
+            uso: false,
             wait_handle: WaitHandle(0),
             arrived: VecDeque::new(),
             sent: Vec::new(),
@@ -92,6 +94,13 @@ impl MemoryPort {
         self.pool = pool;
         self.tso = true;
         self
+    }
+
+    /// The same port, which cuts large frames of UDP as well as of TCP.
+    #[must_use]
+    pub fn with_uso(mut self) -> Self {
+        self.uso = true;
+        self.with_tso()
     }
 
     /// The same port in two halves: one for whoever owns ports, and one for the test.
@@ -138,6 +147,7 @@ impl Netif for MemoryPort {
         Offloads {
             checksum: self.tso,
             tso: self.tso,
+            uso: self.uso,
         }
     }
 

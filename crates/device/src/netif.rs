@@ -50,8 +50,8 @@ pub trait Netif {
     /// Sends all frames of `batch`, in order, and leaves it empty. What cannot be sent is dropped
     /// and counted.
     ///
-    /// Checksums that a frame leaves open ([`Frame::offload`]) are completed, and a large TCP frame
-    /// is cut into segments, unless whatever is behind the port does so itself.
+    /// Checksums that a frame leaves open ([`Frame::offload`]) are completed, and a large frame of
+    /// TCP or UDP is cut into segments, unless whatever is behind the port does so itself.
     fn transmit(&mut self, batch: &mut Batch);
 
     /// What to sleep on while [`Self::receive`] finds nothing.

@@ -1,6 +1,7 @@
 //! What one device leaves to the next: checksums and segmentation (virtio 1.2, 5.1.6).
 
 use crate::checksum;
+use crate::transport::{TCP, Transport, UDP};
 
 /// What may be left to a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,6 +10,19 @@ pub struct Offloads {
     pub checksum: bool,
     /// Segmentation of TCP over IPv4 and IPv6.
     pub tso: bool,
+    /// Segmentation of UDP over IPv4 and IPv6: one datagram becomes several.
+    pub uso: bool,
+}
+
+impl Offloads {
+    /// Whether a frame may be left to be cut that way.
+    #[inline]
+    pub fn cuts(self, kind: GsoKind) -> bool {
+        match kind {
+            GsoKind::TcpV4 | GsoKind::TcpV6 => self.tso,
+            GsoKind::UdpV4 | GsoKind::UdpV6 => self.uso,
+        }
+    }
 }
 
 /// What a frame's sender left to do.
@@ -37,7 +51,8 @@ pub struct Gso {
     pub kind: GsoKind,
     /// Payload bytes of each segment but the last; not zero.
     pub size: u16,
-    /// Bytes in front of the payload, which each segment repeats: Ethernet, IP and TCP headers.
+    /// Bytes in front of the payload, which each segment repeats: Ethernet, IP and TCP or UDP
+    /// headers.
     pub header: u16,
     /// The first segment carries CWR (RFC 3168); virtio's ECN bit.
     pub ecn: bool,
@@ -50,6 +65,24 @@ pub enum GsoKind {
     TcpV4,
     /// TCP over IPv6.
     TcpV6,
+    /// UDP over IPv4.
+    UdpV4,
+    /// UDP over IPv6.
+    UdpV6,
+}
+
+impl GsoKind {
+    /// Whether a packet with these headers is of this kind.
+    #[inline]
+    pub fn fits(self, transport: &Transport) -> bool {
+        let (protocol, ipv6) = match self {
+            Self::TcpV4 => (TCP, false),
+            Self::TcpV6 => (TCP, true),
+            Self::UdpV4 => (UDP, false),
+            Self::UdpV6 => (UDP, true),
+        };
+        transport.protocol == protocol && transport.ipv6 == ipv6
+    }
 }
 
 impl Offload {

@@ -1,8 +1,8 @@
-//! Segmentation of TCP in software, for a port that cannot leave it to its host or NIC.
+//! Segmentation of TCP and UDP in software, for a port that cannot leave it to its host or NIC.
 
 use crate::checksum;
 use crate::offload::{Gso, GsoKind};
-use crate::transport::{TCP, Transport};
+use crate::transport::{TCP, Transport, UDP};
 
 /// Most header bytes that segments repeat: Ethernet with two VLAN tags, IP and TCP with all their
 /// options take 142; the rest is for IPv6 extension headers.
@@ -10,13 +10,17 @@ pub const SEGMENT_HEADER_MAX: usize = 256;
 
 /// Offset of TCP's checksum in its header (RFC 9293, 3.1).
 pub(crate) const TCP_CHECKSUM: usize = 16;
+/// Offset of UDP's checksum in its header (RFC 768).
+pub(crate) const UDP_CHECKSUM: usize = 6;
+const UDP_LENGTH: usize = 4;
+const UDP_HEADER: usize = 8;
 const TCP_SEQUENCE: usize = 4;
 pub(crate) const TCP_FLAGS: usize = 13;
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 pub(crate) const CWR: u8 = 0x80;
 
-/// Where headers and payload of a TCP packet that is to be cut lie.
+/// Where headers and payload of a TCP or UDP packet that is to be cut lie.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     pub transport: Transport,
@@ -25,24 +29,27 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Reads the headers of `frame`; `None` unless it is one whole TCP packet over the IP version
-    /// that `kind` says, with a payload and nothing behind it.
+    /// Reads the headers of `frame`; `None` unless it is one whole packet of the protocol and IP
+    /// version that `kind` says, with a payload and nothing behind it.
     pub(crate) fn read(frame: &[u8], kind: GsoKind) -> Option<Self> {
-        let transport = Transport::find(frame)?;
-        if transport.protocol != TCP || transport.ipv6 != (kind == GsoKind::TcpV6) {
-            return None;
-        }
-        let tcp: &[u8; 20] = frame.get(transport.start..)?.first_chunk()?;
-        let tcp_header = 4 * usize::from(tcp[12] >> 4);
-        let header = transport.start + tcp_header;
+        let transport = Transport::find(frame).filter(|found| kind.fits(found))?;
+        let own = match transport.protocol {
+            UDP => UDP_HEADER,
+            _ => {
+                let tcp: &[u8; 20] = frame.get(transport.start..)?.first_chunk()?;
+                let header = 4 * usize::from(tcp[12] >> 4);
+                (header >= tcp.len()).then_some(header)?
+            }
+        };
+        let header = transport.start + own;
         let whole = transport.ip + transport.ip_bytes(frame)? == frame.len();
-        (whole && tcp_header >= tcp.len() && header <= SEGMENT_HEADER_MAX && header < frame.len())
+        (whole && header <= SEGMENT_HEADER_MAX && header < frame.len())
             .then_some(Self { transport, header })
     }
 }
 
-/// Cuts `frame`, whose checksum is still to be completed, into TCP segments; `None` if it is not
-/// what `gso` says.
+/// Cuts `frame`, whose checksum is still to be completed, into TCP segments or UDP datagrams;
+/// `None` if it is not what `gso` says.
 pub fn segments(frame: &[u8], gso: Gso) -> Option<Segmenter<'_>> {
     let layout = Layout::read(frame, gso.kind)?;
     if gso.size == 0 {
@@ -83,7 +90,10 @@ impl Segmenter<'_> {
         segment[..self.layout.header].copy_from_slice(&self.frame[..self.layout.header]);
         segment[self.layout.header..].copy_from_slice(payload);
         self.write_ip(segment);
-        self.write_tcp(segment, payload.len() == rest.len());
+        match self.layout.transport.protocol {
+            TCP => self.write_tcp(segment, payload.len() == rest.len()),
+            _ => self.write_udp(segment),
+        }
         self.payload += payload.len();
         self.number += 1;
         Some(len)
@@ -111,7 +121,6 @@ impl Segmenter<'_> {
     /// Sequence number, flags and checksum.
     fn write_tcp(&self, segment: &mut [u8], last: bool) {
         let Layout { transport, header } = self.layout;
-        let whole = (self.frame.len() - transport.start) as u16;
         let tcp = &mut segment[transport.start..];
 
         let offset = (self.payload - header) as u32;
@@ -126,12 +135,26 @@ impl Segmenter<'_> {
             tcp[TCP_FLAGS] &= !CWR;
         }
 
-        // The field holds the pseudo header's sum with the length of the whole; only that differs.
-        let own = tcp.len() as u16;
-        let field = &mut tcp[TCP_CHECKSUM..TCP_CHECKSUM + 2];
-        let pseudo = u64::from(u16::from_ne_bytes([field[0], field[1]]));
+        self.complete(tcp, TCP_CHECKSUM);
+    }
+
+    /// Length and checksum.
+    fn write_udp(&self, segment: &mut [u8]) {
+        let udp = &mut segment[self.layout.transport.start..];
+        let own = udp.len() as u16;
+        udp[UDP_LENGTH..UDP_LENGTH + 2].copy_from_slice(&own.to_be_bytes());
+        self.complete(udp, UDP_CHECKSUM);
+    }
+
+    /// Completes the checksum of `packet`, from its transport header on, which lies at `field`.
+    fn complete(&self, packet: &mut [u8], field: usize) {
+        // It holds the pseudo header's sum with the length of the whole; only that differs.
+        let whole = (self.frame.len() - self.layout.transport.start) as u16;
+        let own = packet.len() as u16;
+        let place = &mut packet[field..field + 2];
+        let pseudo = u64::from(u16::from_ne_bytes([place[0], place[1]]));
         let pseudo = checksum::fold(pseudo + checksum::word(!whole) + checksum::word(own));
-        field.copy_from_slice(&pseudo.to_ne_bytes());
-        checksum::complete(tcp, 0, TCP_CHECKSUM);
+        place.copy_from_slice(&pseudo.to_ne_bytes());
+        checksum::complete(packet, 0, field);
     }
 }

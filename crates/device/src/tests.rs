@@ -181,7 +181,74 @@ fn cut(frame: &[u8], gso: Gso) -> Vec<Vec<u8>> {
     all
 }
 
+/// One UDP packet of these payloads' bytes, whose checksum is the sum of the pseudo header.
+fn udp(ipv6: bool, payload: &[u8]) -> Sent {
+    let ethernet = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    let mut frame = Vec::new();
+    let (addresses, start) = if ipv6 {
+        let builder = ethernet.ipv6([3; 16], [4; 16], 64).udp(5, 6);
+        builder.write(&mut frame, payload).unwrap();
+        (22..54, 54)
+    } else {
+        let builder = ethernet.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).udp(5, 6);
+        builder.write(&mut frame, payload).unwrap();
+        (26..34, 34)
+    };
+    let sum = pseudo_sum(&frame[addresses], 17, frame.len() - start);
+    put(&mut frame, start + 6, sum);
+    Sent {
+        header: start + 8,
+        frame,
+        start,
+        payload: payload.into(),
+    }
+}
+
 proptest! {
+    /// Each with a length and a checksum of its own, which etherparse verifies.
+    #[test]
+    fn datagrams_that_leave_as_one_are_cut_into_whole_ones(
+        ipv6: bool,
+        payload in proptest::collection::vec(any::<u8>(), 1..5000),
+        size in 1u16..2000,
+    ) {
+        let sent = udp(ipv6, &payload);
+        let kind = if ipv6 { GsoKind::UdpV6 } else { GsoKind::UdpV4 };
+        let gso = Gso { kind, size, header: sent.header as u16, ecn: false };
+        let mut stream: Vec<u8> = Vec::new();
+        for (index, frame) in cut(&sent.frame, gso).iter().enumerate() {
+            let packet = SlicedPacket::from_ethernet(frame).unwrap();
+            let Some(TransportSlice::Udp(slice)) = packet.transport else {
+                panic!("not UDP");
+            };
+            let (header, payload) = (slice.to_header(), slice.payload());
+            prop_assert_eq!(usize::from(header.length), 8 + payload.len());
+            let checksum = match packet.net.unwrap() {
+                NetSlice::Ipv4(ip) => {
+                    let ip = ip.header().to_header();
+                    prop_assert_eq!(usize::from(ip.identification), index);
+                    header.calc_checksum_ipv4(&ip, payload).unwrap()
+                }
+                NetSlice::Ipv6(ip) => {
+                    header.calc_checksum_ipv6(&ip.header().to_header(), payload).unwrap()
+                }
+                other => panic!("not IP: {other:?}"),
+            };
+            prop_assert_eq!(header.checksum % 0xffff, checksum % 0xffff);
+            stream.extend(payload);
+        }
+        prop_assert_eq!(stream, payload);
+        let other = if ipv6 { GsoKind::TcpV6 } else { GsoKind::UdpV6 };
+        let misnamed = Gso { kind: other, ..gso };
+        prop_assert!(segments(&sent.frame, misnamed).is_none());
+        // Taps take it, and are not offered to leave it to us.
+        let checksum = Checksum { start: sent.start as u16, offset: 6 };
+        let header = virtio::emit(Offload { checksum: Some(checksum), gso: Some(gso) });
+        prop_assert_eq!((header[0], header[1]), (1, 5));
+        let parsed = virtio::parse(&header, &sent.frame);
+        prop_assert_eq!(parsed, Err(virtio::BadHeader::GsoUdp));
+    }
+
     #[test]
     fn a_completed_checksum_is_the_one_a_receiver_computes(
         shape in shape(),
@@ -337,7 +404,7 @@ proptest! {
         size: u16,
     ) {
         let _ = virtio::parse(&header, &frame);
-        for kind in [GsoKind::TcpV4, GsoKind::TcpV6] {
+        for kind in [GsoKind::TcpV4, GsoKind::TcpV6, GsoKind::UdpV4, GsoKind::UdpV6] {
             let _ = segments(&frame, Gso { kind, size, header: offset, ecn: false });
         }
         let checksum = Some(Checksum { start, offset });

@@ -1,7 +1,7 @@
 //! The header that taps and virtio NICs put in front of a frame (virtio 1.2, 5.1.6.1).
 
 use crate::offload::{Checksum, Gso, GsoKind, Offload};
-use crate::segment::{Layout, TCP_CHECKSUM};
+use crate::segment::{Layout, TCP_CHECKSUM, UDP_CHECKSUM};
 use crate::transport::{TCP, Transport, UDP};
 
 /// Size in bytes of `virtio_net_hdr` with `num_buffers`, all of its numbers little-endian.
@@ -21,9 +21,6 @@ const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// Offset of UDP's checksum in its header (RFC 768).
-const UDP_CHECKSUM: usize = 6;
-
 /// Why a header was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadHeader {
@@ -31,7 +28,7 @@ pub enum BadHeader {
     Flags,
     /// A kind of segmentation that does not exist.
     GsoType,
-    /// Fragmentation or segmentation of UDP, which is not offered.
+    /// Fragmentation or segmentation of UDP, which is not offered to whoever sends to us.
     GsoUdp,
     /// The checksum field is not that of the frame's TCP or UDP header.
     ChecksumField,
@@ -156,6 +153,7 @@ pub fn emit(offload: Offload) -> [u8; HEADER_SIZE] {
         let kind = match gso.kind {
             GsoKind::TcpV4 => GSO_TCPV4,
             GsoKind::TcpV6 => GSO_TCPV6,
+            GsoKind::UdpV4 | GsoKind::UdpV6 => GSO_UDP_L4,
         };
         header[1] = if gso.ecn { kind | GSO_ECN } else { kind };
         header[2..4].copy_from_slice(&gso.header.to_le_bytes());

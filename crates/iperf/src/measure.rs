@@ -78,14 +78,35 @@ impl Test {
     }
 
     fn is_enough(&self) -> bool {
+        self.left(1) == 0
+    }
+
+    /// How many blocks of so many bytes are missing before it is enough, in the direction in which
+    /// fewer are.
+    fn left(&self, block: u64) -> u64 {
         let limits = self.limits.filter(|_| self.phase.get() != Phase::Omitted);
         let Some((bytes, blocks)) = limits else {
-            return false;
+            return u64::MAX;
         };
-        [&self.sent, &self.received].into_iter().any(|moved| {
+        let of = |limit: u64, moved: u64| match limit {
+            0 => u64::MAX,
+            _ => limit.saturating_sub(moved),
+        };
+        let directions = [&self.sent, &self.received].into_iter().map(|moved| {
             let (moved_bytes, moved_blocks) = moved.get();
-            bytes > 0 && moved_bytes >= bytes || blocks > 0 && moved_blocks >= blocks
-        })
+            let by_bytes = of(bytes, moved_bytes).div_ceil(block.max(1));
+            by_bytes.min(of(blocks, moved_blocks))
+        });
+        directions.min().unwrap_or(0)
+    }
+
+    /// How many blocks of so many bytes a stream is to send now, at most `most`.
+    pub fn share(&self, pace: &Pace, block: usize, most: usize) -> usize {
+        if !self.goes_on() {
+            return 0;
+        }
+        let left = usize::try_from(self.left(block as u64)).unwrap_or(usize::MAX);
+        pace.ready(block, self.clock.now(), most.min(left))
     }
 
     /// Counts what a stream has moved, while it counts.
@@ -143,7 +164,21 @@ impl Pace {
 
     /// When the next block is due, if it is not always.
     pub fn due(&self) -> Option<Instant> {
-        let nanos = u128::from(self.bytes) * 8_000_000_000 / u128::from(self.rate?);
+        self.due_behind(self.bytes)
+    }
+
+    /// How many blocks of so many bytes are due now, at most `most`.
+    pub fn ready(&self, block: usize, now: Instant, most: usize) -> usize {
+        let due = |count: &usize| {
+            let before = self.bytes + (count * block) as u64;
+            self.due_behind(before).is_none_or(|due| due <= now)
+        };
+        (0..most).take_while(due).count()
+    }
+
+    /// When what follows so many bytes is due.
+    fn due_behind(&self, bytes: u64) -> Option<Instant> {
+        let nanos = u128::from(bytes) * 8_000_000_000 / u128::from(self.rate?);
         let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
         Some(Instant(self.began.0.saturating_add(nanos)))
     }

@@ -7,6 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
+use arrayvec::ArrayVec;
 use core::net::SocketAddr;
 use core::pin::pin;
 use net::socket::{Datagrams, Error as Broken};
@@ -101,12 +102,16 @@ pub struct Streams<D> {
     flows: BTreeMap<SocketAddr, Rc<Flow>>,
     senders: Vec<(Rc<Flow>, Pace)>,
     test: Rc<Test>,
-    block: Vec<u8>,
+    /// What leaves together: `count` datagrams.
+    blocks: Vec<u8>,
+    count: usize,
 }
 
 impl<D: Datagrams> Streams<D> {
     /// These streams.
     pub fn new(socket: D, flows: &[Rc<Flow>], test: Rc<Test>) -> Self {
+        let len = test.parameters.block() as usize;
+        let count = (DATAGRAM / len).clamp(1, BURST);
         Self {
             socket,
             flows: flows
@@ -114,7 +119,8 @@ impl<D: Datagrams> Streams<D> {
                 .map(|flow| (flow.remote, flow.clone()))
                 .collect(),
             senders: Vec::new(),
-            block: vec![0; test.parameters.block() as usize],
+            blocks: vec![0; count * len],
+            count,
             test,
         }
     }
@@ -156,29 +162,36 @@ impl<D: Datagrams> Streams<D> {
 
     /// Sends what is due, within [`BURST`]; when the next one is.
     fn send(&mut self) -> Result<Option<Instant>, Error> {
-        let now = self.test.clock.now();
-        let long = self.test.parameters.udp_counters_64bit != 0;
+        let Self { socket, test, .. } = self;
+        let now = test.clock.now();
+        let long = test.parameters.udp_counters_64bit != 0;
+        let len = self.blocks.len() / self.count;
+        let most = BURST.div_ceil(self.senders.len().max(1)).min(self.count);
         let mut next = None;
-        let share = BURST.div_ceil(self.senders.len().max(1));
         for (flow, pace) in &mut self.senders {
-            for _ in 0..share {
-                if !self.test.goes_on() {
-                    return Ok(None);
-                }
-                if pace.due().is_some_and(|due| due > now) {
-                    break;
-                }
-                let number = flow.count.get().packets + 1;
-                write_header(&mut self.block, now, number, long);
-                match self.socket.send(&self.block, flow.remote) {
-                    Ok(()) => {}
-                    // The port has no room now: it has after its turn.
-                    Err(Broken::Unsent(_)) => return Ok(Some(now)),
-                    Err(error) => return Err(error.into()),
-                }
-                let len = self.block.len();
+            let share = test.share(pace, len, most);
+            let blocks = self.blocks.chunks_exact_mut(len).take(share);
+            let numbers = flow.count.get().packets + 1..;
+            for (block, number) in blocks.zip(numbers) {
+                write_header(block, now, number, long);
+            }
+            let blocks = self.blocks.chunks_exact(len).take(share);
+            let batch: ArrayVec<_, BURST> = blocks.map(|block| (block, flow.remote)).collect();
+            let sent = match socket.send_batch(&batch) {
+                Ok(sent) => sent,
+                Err(Broken::Unsent(_)) => 0,
+                Err(error) => return Err(error.into()),
+            };
+            for _ in 0..sent {
                 pace.sent(len);
-                self.test.moved(flow, len, |count| count.sent(len));
+                test.moved(flow, len, |count| count.sent(len));
+            }
+            if !test.goes_on() {
+                return Ok(None);
+            }
+            if sent < share {
+                // The port has no room now: it has after its turn.
+                return Ok(Some(now));
             }
             let due = pace.due().unwrap_or(now);
             next = Some(next.map_or(due, |next: Instant| next.min(due)));

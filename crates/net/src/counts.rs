@@ -42,7 +42,13 @@ impl<R: Reason> Counts<R> {
     /// Counts one more.
     #[inline]
     pub fn add(&mut self, reason: R) {
-        self.counts[reason.index()] += 1;
+        self.add_several(reason, 1);
+    }
+
+    /// Counts so many more.
+    #[inline]
+    pub fn add_several(&mut self, reason: R, count: u64) {
+        self.counts[reason.index()] += count;
     }
 
     /// Takes one back: of those that are, one is no more.

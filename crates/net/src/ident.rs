@@ -26,12 +26,24 @@ impl Idents {
 
     /// The next number from `source` to `destination`.
     pub fn next<A: Address>(&mut self, source: A, destination: A, protocol: u8) -> u32 {
+        self.first(source, destination, protocol, 1)
+    }
+
+    /// The first of the next `count` numbers, which follow each other.
+    pub fn first<A: Address>(
+        &mut self,
+        source: A,
+        destination: A,
+        protocol: u8,
+        count: u16,
+    ) -> u32 {
         let folded = |address: A| address.number() as u64 ^ (address.number() >> 64) as u64;
         let flow = mix(self.secret ^ folded(source)) ^ folded(destination);
         let flow = mix(flow ^ u64::from(protocol));
         let counter = &mut self.counters[flow as usize % COUNTERS];
-        *counter = counter.wrapping_add(1);
-        counter.wrapping_add((flow >> 32) as u32)
+        let first = counter.wrapping_add(1);
+        *counter = counter.wrapping_add(count.into());
+        first.wrapping_add((flow >> 32) as u32)
     }
 }
 
@@ -47,6 +59,8 @@ mod tests {
         let (a, b) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
         let numbers: BTreeSet<_> = (0..65_536).map(|_| idents.next(a, b, 17) as u16).collect();
         assert_eq!(numbers.len(), 65_536);
+        let first = idents.first(a, b, 17, 40);
+        assert_eq!(idents.next(a, b, 17), first.wrapping_add(40));
         assert_ne!(idents.next(a, b, 17).wrapping_add(1), idents.next(b, a, 17));
     }
 }

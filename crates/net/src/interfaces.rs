@@ -7,7 +7,7 @@
 //! another. Nothing is forwarded. The route decides only for what has no source yet.
 
 use crate::counts::{Counts, reasons};
-use crate::ethernet::Ethernet;
+use crate::ethernet::{Ethernet, Link};
 use crate::icmp::{Refusal, Report};
 use crate::ip::Ip;
 use crate::layer::{Filled, Unsent};
@@ -164,6 +164,12 @@ where
         }
         let port = self.owner_mut(packet.source).ok_or(Unsent::NoRoute)?;
         port.write(packet, size, fill, now)
+    }
+
+    /// Whether a port that datagrams between these addresses leave by cuts them.
+    pub fn cuts_datagrams(&self, from: IpAddr, to: IpAddr) -> bool {
+        let port = self.owner(from).filter(|_| !self.is_inside(to));
+        port.is_some_and(|port| port.link.offloads().uso)
     }
 
     /// Listens to a group at all ports, and tells routers; `false` if it is none, or if there are

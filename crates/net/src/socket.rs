@@ -11,8 +11,9 @@ use crate::tcp::connection::Failure;
 use crate::tcp::host::{ListenerId, SocketId, Tcp, Unusable};
 use crate::tcp::queues::Payload;
 use crate::tcp::socket::{Error as Failed, Socket};
-use crate::udp::{self, BindError, Datagram, Udp};
+use crate::udp::{self, BindError, Datagram, Outgoing, RUN_MAX, Udp};
 use alloc::rc::Rc;
+use arrayvec::ArrayVec;
 use bytes::Bytes;
 use core::cell::RefCell;
 use core::fmt;
@@ -47,8 +48,20 @@ pub trait Hub {
         peer: SocketAddr,
     ) -> Result<udp::Socket, Error>;
 
-    /// Sends a datagram from this address, if it is one of ours, and else from the one that the
-    /// route says; always from that to which the socket is bound, if it is bound to one.
+    /// Sends datagrams in order, until one is not sent; how many were. They leave from this
+    /// address, if it is one of ours, and else from the one that the route says; always from that
+    /// to which the socket is bound, if it is bound to one.
+    ///
+    /// # Errors
+    /// Why the first one was not sent.
+    fn send_datagrams(
+        &mut self,
+        socket: udp::Socket,
+        from: Option<IpAddr>,
+        batch: &[Outgoing<'_>],
+    ) -> Result<usize, Unsent>;
+
+    /// The same with one.
     ///
     /// # Errors
     /// Why it was not sent.
@@ -58,7 +71,9 @@ pub trait Hub {
         from: Option<IpAddr>,
         to: SocketAddr,
         bytes: &[u8],
-    ) -> Result<(), Unsent>;
+    ) -> Result<(), Unsent> {
+        self.send_datagrams(socket, from, &[(bytes, to)]).map(drop)
+    }
 
     /// Has a socket get what goes to a group; `false` if that is none, or there are too many.
     fn join(&mut self, socket: udp::Socket, group: IpAddr) -> bool;
@@ -311,8 +326,26 @@ pub trait Datagrams {
     /// Why it was not sent.
     fn send(&mut self, bytes: &[u8], to: SocketAddr) -> Result<(), Error>;
 
-    /// The same, and the address to which the datagram went: an answer is to come from there
-    /// ([`Self::send_from`]). It is unspecified where only the host knows it.
+    /// Sends datagrams in order, until one is not sent; how many were, at least one of any. Several
+    /// to one peer that are equally long, one behind the other, cost little more than one where
+    /// the port cuts them (`sendmmsg`, and `UDP_SEGMENT` of udp(7)).
+    ///
+    /// # Errors
+    /// Why the first one was not sent.
+    fn send_batch(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, Error> {
+        let mut sent = 0;
+        for (bytes, to) in batch {
+            match self.send(bytes, *to) {
+                Ok(()) => sent += 1,
+                Err(_) if sent > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+
+    /// The same as [`Self::receive`], and the address to which the datagram went: an answer is
+    /// to come from there ([`Self::send_from`]). It is unspecified where only the host knows it.
     ///
     /// # Errors
     /// If there will be none.
@@ -394,6 +427,17 @@ impl<D: Datagrams> Connected<D> {
     /// If the peer did not listen before, or why it was not sent.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.datagrams.send(bytes, self.peer)
+    }
+
+    /// Sends datagrams in order, as [`Datagrams::send_batch`] does, at most [`RUN_MAX`] of them;
+    /// how many were sent.
+    ///
+    /// # Errors
+    /// If the peer did not listen before, or why the first one was not sent.
+    pub fn send_batch(&mut self, batch: &[&[u8]]) -> Result<usize, Error> {
+        let first = batch.iter().take(RUN_MAX);
+        let batch: ArrayVec<_, RUN_MAX> = first.map(|bytes| (*bytes, self.peer)).collect();
+        self.datagrams.send_batch(&batch)
     }
 
     /// The peer.
@@ -548,12 +592,12 @@ impl UdpSocket {
         received.await.map_err(|udp::Refused| REFUSED)
     }
 
-    fn give(&self, bytes: &[u8], from: Option<IpAddr>, to: SocketAddr) -> Result<(), Error> {
+    fn give(&self, batch: &[Outgoing<'_>], from: Option<IpAddr>) -> Result<usize, Error> {
         let mut hub = self.net.0.borrow_mut();
         if self.has_peer && hub.udp().take_refusal(self.socket) {
             return Err(REFUSED);
         }
-        let sent = hub.send_datagram(self.socket, from, to, bytes);
+        let sent = hub.send_datagrams(self.socket, from, batch);
         sent.map_err(Error::Unsent)
     }
 }
@@ -565,7 +609,11 @@ impl Datagrams for UdpSocket {
     }
 
     fn send(&mut self, bytes: &[u8], to: SocketAddr) -> Result<(), Error> {
-        self.give(bytes, None, to)
+        self.give(&[(bytes, to)], None).map(drop)
+    }
+
+    fn send_batch(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, Error> {
+        self.give(batch, None)
     }
 
     async fn receive_at(&mut self, place: &mut [u8]) -> Result<(usize, Ends), Error> {
@@ -576,7 +624,7 @@ impl Datagrams for UdpSocket {
     }
 
     fn send_from(&mut self, bytes: &[u8], from: IpAddr, to: SocketAddr) -> Result<(), Error> {
-        self.give(bytes, Some(from), to)
+        self.give(&[(bytes, to)], Some(from)).map(drop)
     }
 
     fn join(&mut self, group: IpAddr) -> Result<(), Error> {

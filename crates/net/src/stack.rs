@@ -17,7 +17,7 @@ use crate::tcp::host::{SocketId, Tcp, Unusable};
 use crate::tcp::identity::Ends;
 use crate::tcp::seq::Seq;
 use crate::tcp::{Limits, Segment};
-use crate::udp::{self, BindError, PROTOCOL as UDP, Udp};
+use crate::udp::{self, BindError, Outgoing, PROTOCOL as UDP, Udp};
 use crate::version::{Arrived, HOPS, Packet, Received, Version};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -191,6 +191,58 @@ where
     }
 }
 
+impl<V4, V6> Stack<V4, V6>
+where
+    V4: Version<Ethernet, Address = Ipv4Addr>,
+    V6: Version<Ethernet, Address = Ipv6Addr>,
+{
+    /// Sends the datagrams at the beginning of `batch` that can leave together; how many those are.
+    fn send_run(
+        &mut self,
+        socket: udp::Socket,
+        from: Option<IpAddr>,
+        batch: &[Outgoing<'_>],
+    ) -> Result<usize, Unsent> {
+        let (now, to) = (self.now, batch[0].1);
+        let local = self.udp.local(socket);
+        let named = from.filter(|from| self.ip.is_own(*from));
+        let chosen = || self.ip.source(to.ip(), now);
+        let source = local.or(named).or_else(chosen);
+        let (Some(source), Some(port)) = (source, self.udp.port(socket)) else {
+            return Err(Unsent::NoRoute);
+        };
+        let together = batch.len() > 1 && self.ip.cuts_datagrams(source, to.ip());
+        let count = if together {
+            let Limits { segment, largest } = self.lower().limits(source, to.ip());
+            let each = (segment as usize).saturating_sub(udp::HEADER);
+            udp::run(batch, largest as usize, each)
+        } else {
+            1
+        };
+        let run = &batch[..count];
+        let packet = Packet {
+            fragment: true,
+            // At most RUN_MAX.
+            pieces: count as u16,
+            // What goes to a group stays on the link (RFC 1112, 6.1).
+            hops: if to.ip().is_multicast() { 1 } else { HOPS },
+            ..Packet::new(source, to.ip(), UDP)
+        };
+        let size = udp::HEADER + run.iter().map(|(bytes, _)| bytes.len()).sum::<usize>();
+        let fill = |place: &mut [u8]| udp::emit_run(SocketAddr::new(source, port), run, place);
+        self.ip.write(packet, size, fill, now)?;
+        self.udp.sent(count);
+        Ok(count)
+    }
+
+    fn lower(&mut self) -> Lower<'_, V4, V6> {
+        Lower {
+            ip: &mut self.ip,
+            now: self.now,
+        }
+    }
+}
+
 /// Gives servers' messages to the clients that they are for, and lets all do what is due.
 fn lease<V4, V6>(ip: &mut Interfaces<V4, V6>, udp: &mut Udp, clients: &mut [Client], now: Instant)
 where
@@ -311,37 +363,21 @@ where
         socket.map_err(Error::Bind)
     }
 
-    fn send_datagram(
+    fn send_datagrams(
         &mut self,
         socket: udp::Socket,
         from: Option<IpAddr>,
-        to: SocketAddr,
-        bytes: &[u8],
-    ) -> Result<(), Unsent> {
-        let now = self.now;
-        let local = self.udp.local(socket);
-        let named = from.filter(|from| self.ip.is_own(*from));
-        let chosen = || self.ip.source(to.ip(), now);
-        let source = local.or(named).or_else(chosen);
-        let (Some(source), Some(port)) = (source, self.udp.port(socket)) else {
-            return Err(Unsent::NoRoute);
-        };
-        let packet = Packet {
-            fragment: true,
-            // What goes to a group stays on the link (RFC 1112, 6.1).
-            hops: if to.ip().is_multicast() { 1 } else { HOPS },
-            ..Packet::new(source, to.ip(), UDP)
-        };
-        let fill = |place: &mut [u8]| {
-            udp::emit(SocketAddr::new(source, port), to, place, |payload| {
-                payload[..bytes.len()].copy_from_slice(bytes);
-                bytes.len()
-            })
-        };
-        self.ip
-            .write(packet, udp::HEADER + bytes.len(), fill, now)?;
-        self.udp.sent();
-        Ok(())
+        batch: &[Outgoing<'_>],
+    ) -> Result<usize, Unsent> {
+        let mut sent = 0;
+        while sent < batch.len() {
+            match self.send_run(socket, from, &batch[sent..]) {
+                Ok(count) => sent += count,
+                Err(_) if sent > 0 => break,
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(sent)
     }
 
     fn join(&mut self, socket: udp::Socket, group: IpAddr) -> bool {
@@ -390,7 +426,11 @@ mod tests {
 
     impl Host {
         fn new(n: u8) -> Self {
-            let (port, wire) = MemoryPort::new("net").with_index(n).split();
+            Self::over(n, MemoryPort::new("net"))
+        }
+
+        fn over(n: u8, port: MemoryPort) -> Self {
+            let (port, wire) = port.with_index(n).split();
             let large = testing::large(1);
             let mut v4 = Ipv4::new(large, 1);
             let own = Prefix::new(Ipv4Addr::new(10, 0, 0, n), 24).unwrap();
@@ -413,7 +453,10 @@ mod tests {
 
     impl Hosts {
         fn new() -> Self {
-            let mut hosts = [Host::new(1), Host::new(2)];
+            Self::of([Host::new(1), Host::new(2)])
+        }
+
+        fn of(mut hosts: [Host; 2]) -> Self {
             let server = SocketAddr::from(([10, 0, 0, 2], 80));
             hosts[1].stack.tcp.listen(server, 4).unwrap();
             let socket = hosts[0].stack.connect(server).unwrap();
@@ -580,6 +623,50 @@ mod tests {
         let other = SocketAddr::from(([10, 0, 0, 2], 9));
         let left = host.stack.send_datagram(bound.unwrap(), None, other, b"?");
         assert_eq!(left, Err(Unsent::NoRoute));
+    }
+
+    /// A batch arrives as its datagrams, in order, whether the port cuts what leaves as one or not,
+    /// in both versions; those that are too long for a packet are fragments beside it.
+    #[test]
+    fn a_batch_arrives_as_its_datagrams() {
+        for (uso, v6) in [(false, false), (true, false), (false, true), (true, true)] {
+            let port = MemoryPort::new("net");
+            let port = if uso { port.with_uso() } else { port };
+            let mut hosts = Hosts::of([Host::over(1, port), Host::new(2)]);
+            let own = ["fe80::1", "fe80::2"].map(|own| Prefix::new(own.parse().unwrap(), 64));
+            for (host, own) in hosts.hosts.iter_mut().zip(own) {
+                let port = host.stack.ip.port(0);
+                port.v6.add_address(own.unwrap(), Detect::Later, at(0));
+            }
+            for second in 1..=5 {
+                hosts.pass(1000 * second);
+            }
+            let server = hosts.hosts[1].stack.udp.bind(None, 53, 0).unwrap();
+            let to = match v6 {
+                true => "[fe80::2]:53".parse().unwrap(),
+                false => SocketAddr::from(([10, 0, 0, 2], 53)),
+            };
+            let stack = &mut hosts.hosts[0].stack;
+            let client = stack.udp.bind(None, 99, 0).unwrap();
+            assert_eq!(stack.send_datagrams(client, None, &[]), Ok(0));
+            // Now the neighbour is known.
+            stack.send_datagram(client, None, to, b"?").unwrap();
+            hosts.pass(5000);
+            let sizes = [700, 700, 700, 700, 300, 40, 40, 0, 3000, 9];
+            let payloads: Vec<Vec<u8>> = (b'a'..)
+                .zip(sizes)
+                .map(|(n, len)| std::vec![n; len])
+                .collect();
+            let batch: Vec<Outgoing<'_>> = payloads.iter().map(|bytes| (&bytes[..], to)).collect();
+            let stack = &mut hosts.hosts[0].stack;
+            assert_eq!(stack.send_datagrams(client, None, &batch), Ok(batch.len()));
+            hosts.pass(5000);
+            let udp = &mut hosts.hosts[1].stack.udp;
+            let came = core::iter::from_fn(|| udp.receive(server));
+            let came: Vec<Vec<u8>> = came.map(|one| one.frame.bytes().to_vec()).collect();
+            assert_eq!(came[0], b"?");
+            assert!(came[1..] == payloads, "{uso} {v6}");
+        }
     }
 
     /// A datagram goes to the socket that has its sender for a peer, and to another one if there is

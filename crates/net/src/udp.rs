@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use arrayvec::ArrayVec;
 use core::net::{IpAddr, SocketAddr};
 use core::task::{Context, Poll, Waker};
-use device::{BATCH_FRAMES_MAX, Checksum, Frame, Offload, checksum};
+use device::{BATCH_FRAMES_MAX, Checksum, Frame, Gso, GsoKind, Offload, checksum};
 
 /// Its number as a protocol of IP.
 pub const PROTOCOL: u8 = 17;
@@ -27,6 +27,9 @@ const FREE_PART: usize = 4;
 /// The part of a pool's buffers that datagrams may hold even while no other is free, as when a
 /// batch has them all.
 const HELD_PART: usize = 2;
+
+/// Most datagrams of a [run]: fewer than Linux takes (`UDP_MAX_SEGMENTS`).
+pub const RUN_MAX: usize = 64;
 
 /// Where the checksum lies in the header.
 const CHECKSUM: u16 = 6;
@@ -62,6 +65,63 @@ pub fn emit(
             gso: None,
         },
     }
+}
+
+/// A datagram that is to be sent: its payload, and where it goes.
+pub type Outgoing<'a> = (&'a [u8], SocketAddr);
+
+/// How many datagrams at the beginning of `batch` can leave as one, which the port cuts: they go to
+/// one peer, and are as long as the first; only the last may be shorter, and none is empty. `most`
+/// is how many bytes that one may have, and `each` how many the payload of each. 0 if there is
+/// none.
+pub fn run(batch: &[Outgoing<'_>], most: usize, each: usize) -> usize {
+    let Some(((first, to), others)) = batch.split_first() else {
+        return 0;
+    };
+    let (mut count, mut len) = (1, HEADER + first.len());
+    if first.is_empty() || first.len() > each {
+        return count;
+    }
+    for (bytes, peer) in others.iter().take(RUN_MAX - 1) {
+        len += bytes.len();
+        if peer != to || bytes.is_empty() || bytes.len() > first.len() || len > most {
+            break;
+        }
+        count += 1;
+        if bytes.len() < first.len() {
+            break;
+        }
+    }
+    count
+}
+
+/// Fills in the payloads of a [run] as one datagram, which is to be cut if they are several.
+#[inline]
+pub fn emit_run(source: SocketAddr, run: &[Outgoing<'_>], place: &mut [u8]) -> Filled {
+    let Some(&(first, destination)) = run.first() else {
+        return Filled::new(0);
+    };
+    let mut filled = emit(source, destination, place, |payload| {
+        let mut end = 0;
+        for (bytes, _) in run {
+            payload[end..end + bytes.len()].copy_from_slice(bytes);
+            end += bytes.len();
+        }
+        end
+    });
+    if run.len() > 1 {
+        filled.offload.gso = Some(Gso {
+            kind: match destination {
+                SocketAddr::V4(_) => GsoKind::UdpV4,
+                SocketAddr::V6(_) => GsoKind::UdpV6,
+            },
+            // Less than a packet.
+            size: first.len() as u16,
+            header: HEADER as u16,
+            ecn: false,
+        });
+    }
+    filled
 }
 
 reasons! {
@@ -420,9 +480,9 @@ impl Udp {
         &self.dropped
     }
 
-    /// Counts a datagram that has left.
-    pub fn sent(&mut self) {
-        self.datagrams.add(Datagrams::Sent);
+    /// Counts datagrams that have left.
+    pub fn sent(&mut self, count: usize) {
+        self.datagrams.add_several(Datagrams::Sent, count as u64);
     }
 
     /// Shows what was counted, by name.
@@ -679,6 +739,30 @@ mod tests {
         }
         assert!(udp.queued >= pool.count() / HELD_PART);
         assert_eq!(pool.free(), pool.count() / FREE_PART);
+    }
+
+    #[test]
+    fn a_run_goes_to_one_peer_and_only_its_last_is_shorter() {
+        let (a, b): (SocketAddr, _) = (PEER.parse().unwrap(), OURS.parse().unwrap());
+        let of = |batch: &[(usize, SocketAddr)], most, each| {
+            let batch: Vec<Outgoing<'_>> = batch
+                .iter()
+                .map(|(len, to)| (&[7; 2000][..*len], *to))
+                .collect();
+            run(&batch, most, each)
+        };
+        let most = 65_000;
+        assert_eq!(of(&[], most, 1472), 0);
+        assert_eq!(of(&[(100, a)], most, 1472), 1);
+        assert_eq!(of(&[(100, a), (100, a), (99, a), (99, a)], most, 1472), 3);
+        assert_eq!(of(&[(100, a), (101, a)], most, 1472), 1);
+        assert_eq!(of(&[(100, a), (100, b), (100, a)], most, 1472), 1);
+        assert_eq!(of(&[(100, a), (0, a)], most, 1472), 1);
+        assert_eq!(of(&[(0, a), (0, a)], most, 1472), 1);
+        // What is fragmented is not cut.
+        assert_eq!(of(&[(1473, a), (1473, a)], most, 1472), 1);
+        assert_eq!(of(&[(1000, a); 9], HEADER + 5999, 1472), 5);
+        assert_eq!(of(&[(1, a); 100], most, 1472), RUN_MAX);
     }
 
     proptest! {

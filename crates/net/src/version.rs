@@ -29,6 +29,9 @@ pub struct Packet<A = IpAddr> {
     /// Whether it is cut into fragments if it exceeds what the path carries. If not, it is not sent
     /// then, and routers on the way must not cut it either.
     pub fragment: bool,
+    /// Into how many packets the port cuts it ([`Offload::gso`](device::Offload)), if more than
+    /// one. Each fits the path, and has a number of its own.
+    pub pieces: u16,
 }
 
 impl<A> Packet<A> {
@@ -41,6 +44,7 @@ impl<A> Packet<A> {
             class: 0,
             hops: HOPS,
             fragment: false,
+            pieces: 1,
         }
     }
 
@@ -53,6 +57,7 @@ impl<A> Packet<A> {
             class: self.class,
             hops: self.hops,
             fragment: self.fragment,
+            pieces: self.pieces,
         }
     }
 }

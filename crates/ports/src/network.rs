@@ -1,5 +1,6 @@
 //! A network that the host attached: what its ports share, whether frames come and go by calls or
-//! through rings. Frames may carry virtio-net headers, and with them deferred checksums and TSO.
+//! through rings. Frames may carry virtio-net headers, and with them deferred checksums, TSO, and
+//! USO where the host takes it.
 
 use crate::DeviceError;
 use crate::devices::Attached;
@@ -67,6 +68,7 @@ impl Network {
                 offloads: Offloads {
                     checksum: virtio,
                     tso: virtio,
+                    uso: virtio && attached.flags & device_flag::UDP_SEGMENTATION != 0,
                 },
                 pool,
             },

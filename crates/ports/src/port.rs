@@ -115,7 +115,7 @@ impl Port {
             return self.ledger.lost(PortCounter::TxTooBig);
         }
         match frame.offload().gso {
-            Some(gso) if !self.offloads.tso => self.send_segments(&frame, gso, put),
+            Some(gso) if !self.offloads.cuts(gso.kind) => self.send_segments(&frame, gso, put),
             _ => put(frame),
         }
     }

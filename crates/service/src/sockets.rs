@@ -6,6 +6,7 @@ use net::host::{HostDatagrams, HostListener, HostNet, HostStream};
 use net::report::Report;
 use net::socket::{self, Connected, Ends, Error};
 use net::tcp::queues::Payload;
+use net::udp::Outgoing;
 #[cfg(feature = "smoltcp")]
 use smoltcp_sockets::{Net as StackNet, TcpListener, TcpStream, UdpSocket};
 #[cfg(not(feature = "smoltcp"))]
@@ -173,6 +174,10 @@ impl socket::Datagrams for Datagrams {
 
     fn send(&mut self, bytes: &[u8], to: SocketAddr) -> Result<(), Error> {
         each!(self, datagrams => datagrams.send(bytes, to))
+    }
+
+    fn send_batch(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, Error> {
+        each!(self, datagrams => datagrams.send_batch(batch))
     }
 
     async fn receive_at(&mut self, place: &mut [u8]) -> Result<(usize, Ends), Error> {

@@ -6,6 +6,7 @@ use crate::harness::process::{Ended, run, start};
 use crate::harness::programs;
 use crate::harness::temporary::TemporaryFolder;
 use libtest_mimic::{Completion, Failed, Trial};
+use linux::tap::{Tap, offload};
 use std::process::Command;
 use testbed::segment::Segment;
 
@@ -298,9 +299,14 @@ fn begins(images: &Images) -> Result<(), Failed> {
     guest.signal(rustix::process::Signal::TERM);
     let ended = guest.finish()?;
     let rules = rules.display();
+    let probe = segment.run(|| Tap::create("probe", true))?;
+    let offloads = match probe.set_offloads(offload::ALL | offload::USO) {
+        Ok(()) => "checksum, TCP and UDP offloads",
+        Err(_) => "checksum and TCP offloads",
+    };
     let expected = format!(
         "{rules}:4: warning: no port is called eth0; there is private and public\n\
-         outboard-tender: private: lan0, 02:00:00:00:00:01, MTU 9000, checksum and TCP offloads\n\
+         outboard-tender: private: lan0, 02:00:00:00:00:01, MTU 9000, {offloads}\n\
          outboard-tender: public: wan0, 02:00:00:00:00:02, MTU 1500, no offloads\n\
          outboard-tender: ready: firewall.spt on spt, 32 MiB of memory, rules of {rules}\n\
          outboard-tender: warning: the ports have different MTUs (private 9000, public 1500), and \

@@ -106,7 +106,7 @@ fn image_beside<T>(
 }
 
 /// In JSON a stock server says nothing before its first client comes.
-fn wait_for_listener(segment: &Segment) -> Result<(), Failed> {
+pub(super) fn wait_for_listener(segment: &Segment) -> Result<(), Failed> {
     let listens = || {
         let sockets = std::fs::read_to_string("/proc/thread-self/net/tcp6")?;
         Ok::<bool, std::io::Error>(sockets.contains(":1451 "))

@@ -8,6 +8,7 @@ mod iperf3;
 mod mtu;
 mod parity;
 mod ports;
+mod runs;
 mod smoltcp;
 mod soak;
 mod sockets;
@@ -43,6 +44,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         mtu::trials,
         parity::trials,
         ports::trials,
+        runs::trials,
         smoltcp::trials,
         soak::trials,
         sockets::trials,

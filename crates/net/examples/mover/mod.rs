@@ -46,6 +46,7 @@ impl Netif for Mover {
         Offloads {
             checksum: true,
             tso: self.tso,
+            uso: false,
         }
     }
 

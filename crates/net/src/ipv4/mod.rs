@@ -531,7 +531,7 @@ impl<L: Link, R: Resolve> Version<L> for Ipv4<R> {
         if mtu < HEADER + 8 {
             return Err(Unsent::TooBig);
         }
-        if packet.fragment && HEADER + size > mtu {
+        if packet.fragment && packet.pieces == 1 && HEADER + size > mtu {
             return self.write_fragments(link, packet, (size, mtu), fill, now);
         }
         if HEADER + size > PACKET_MAX {
@@ -545,9 +545,10 @@ impl<L: Link, R: Resolve> Version<L> for Ipv4<R> {
                 source,
                 destination,
                 protocol,
+                pieces,
                 ..
             } = packet;
-            header.id = self.idents.next(source, destination, protocol) as u16;
+            header.id = self.idents.first(source, destination, protocol, pieces) as u16;
         }
         let mut fits = false;
         let frame = link.prepare(TYPE_IPV4, HEADER + size, |place| {

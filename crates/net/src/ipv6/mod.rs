@@ -525,7 +525,7 @@ impl<L: Link> Version<L> for Ipv6 {
         if mtu < MTU_MIN || size > PAYLOAD_MAX {
             return Err(Unsent::TooBig);
         }
-        if packet.fragment && HEADER + size > mtu {
+        if packet.fragment && packet.pieces == 1 && HEADER + size > mtu {
             return self.write_fragments(link, packet, (size, mtu), fill, now);
         }
         let hop = self.hop(packet.destination, now)?;

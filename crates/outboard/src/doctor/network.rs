@@ -239,11 +239,7 @@ pub fn offloads(tried: &Result<Result<Offloads, Refusal>, String>) -> Finding {
     };
     match tried {
         Ok(Ok(Offloads { tcp: true, udp })) => {
-            let udp = if *udp {
-                "; UDP could be segmented too"
-            } else {
-                ""
-            };
+            let udp = if *udp { " and of UDP" } else { "" };
             let evidence = format!("virtio-net headers, checksums, segmentation of TCP{udp}");
             finding(Verdict::Ok, "usable", evidence)
         }

@@ -146,6 +146,7 @@ fn a_frame_is_no_larger_than_a_buffer_although_the_card_cuts() {
     let offloads = Offloads {
         checksum: true,
         tso: true,
+        uso: false,
     };
     let (_scene, _, pool, mut port) = card_with(offloads);
     let most = port.max_frame();

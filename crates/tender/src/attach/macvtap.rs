@@ -49,15 +49,15 @@ impl Macvtap {
             .open_device()
             .map_err(system("no device of the macvtap"))?;
         let tap = Tap::from_macvtap(device, headers.wanted()).map_err(system("no macvtap"))?;
-        tap.set_offloads(headers.offloads())
-            .map_err(system("no offloads"))?;
+        let flags = headers.agree(tap.as_fd(), headers.wanted());
+        let flags = flags.map_err(system("no offloads"))?;
         let mtu = interfaces.mtu(name).map_err(system("no MTU"))?;
         let mac = interfaces.mac(name).map_err(system("no MAC address"))?;
         Ok((
             Opened {
                 fd: tap.into_fd(),
                 mtu,
-                flags: headers.flags(),
+                flags,
             },
             mac,
         ))

@@ -16,10 +16,10 @@ use linux::descriptor;
 use linux::mtu::Watch;
 use linux::netlink::links::Link;
 use linux::netlink::{self, Netlink};
-use linux::tap::offload;
+use linux::tap::{self as linux_tap, offload};
 use macvtap::Macvtap;
 use pci::Pci;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::{fmt, io};
 
 /// A device, ready for the guest.
@@ -316,22 +316,23 @@ impl Headers {
         self.understood && self.offload
     }
 
-    /// What the guest is told of a tap that we open.
-    fn flags(self) -> u32 {
-        header_flag(self.wanted())
-    }
-
-    /// The bits of [`offload`] for a tap with headers, or without.
-    fn offloads(self) -> u32 {
-        if self.wanted() { offload::ALL } else { 0 }
-    }
-}
-
-/// The bit that says whether frames have headers.
-fn header_flag(has_headers: bool) -> u32 {
-    match has_headers {
-        true => device_flag::VIRTIO_NET_HEADER,
-        false => 0,
+    /// Tells the kernel what it may leave to the guest, whose frames at `tap` have headers or not;
+    /// bits of [`device_flag`], as the guest is told.
+    fn agree(self, tap: BorrowedFd<'_>, has_headers: bool) -> io::Result<u32> {
+        if !(has_headers && self.wanted()) {
+            linux_tap::set_offloads(tap, 0)?;
+            return Ok(match has_headers {
+                true => device_flag::VIRTIO_NET_HEADER,
+                false => 0,
+            });
+        }
+        // A kernel that knows this offload segments UDP itself. It shall not leave that to us.
+        let cuts_udp = linux_tap::set_offloads(tap, offload::ALL | offload::USO).is_ok();
+        linux_tap::set_offloads(tap, offload::ALL)?;
+        Ok(match cuts_udp {
+            true => device_flag::VIRTIO_NET_HEADER | device_flag::UDP_SEGMENTATION,
+            false => device_flag::VIRTIO_NET_HEADER,
+        })
     }
 }
 

@@ -32,8 +32,8 @@ pub(super) fn open(name: &str, create: bool, headers: Headers) -> Result<Opened,
     if up == Some(false) {
         return Err(Reason::Down(name.to_owned()));
     }
-    tap.set_offloads(headers.offloads())
-        .map_err(system("no offloads"))?;
+    let flags = headers.agree(tap.as_fd(), headers.wanted());
+    let flags = flags.map_err(system("no offloads"))?;
     if up.is_none() {
         interfaces
             .bring_up(name)
@@ -43,7 +43,7 @@ pub(super) fn open(name: &str, create: bool, headers: Headers) -> Result<Opened,
     Ok(Opened {
         fd: tap.into_fd(),
         mtu,
-        flags: headers.flags(),
+        flags,
     })
 }
 
@@ -100,23 +100,15 @@ pub(super) fn adopt(number: i32, headers: Headers) -> Result<Opened, Reason> {
     if virtio_net_header {
         tap::set_vnet_header_size(fd.as_fd()).map_err(system("no virtio-net headers"))?;
     }
-    let offloads = if virtio_net_header {
-        headers.offloads()
-    } else {
-        0
-    };
-    tap::set_offloads(fd.as_fd(), offloads).map_err(system("no offloads"))?;
+    let flags = headers.agree(fd.as_fd(), virtio_net_header);
+    let flags = flags.map_err(system("no offloads"))?;
     let non_blocking = rustix::fs::fcntl_setfl(&fd, OFlags::NONBLOCK);
     non_blocking.map_err(|error| Reason::System("cannot be made non-blocking", error.into()))?;
     let mtu = || Interfaces::here()?.mtu(&interface.name);
     let mtu = mtu::beside(fd.as_fd(), mtu).map_err(system(
         "no MTU: the tap is in a network namespace that this process may not enter",
     ))?;
-    Ok(Opened {
-        fd,
-        mtu,
-        flags: super::header_flag(virtio_net_header),
-    })
+    Ok(Opened { fd, mtu, flags })
 }
 
 /// Makes a persistent tap forget its offloads. Best effort: the tap may be gone, which is fine.

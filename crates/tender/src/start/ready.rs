@@ -77,9 +77,13 @@ fn described(image: &Image, options: &Options, device: &Attached) -> Option<Stri
                 NetSource::Descriptor(number) => format!("descriptor {number}"),
             };
             let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
-            let offloads = match device.flags & device_flag::VIRTIO_NET_HEADER {
-                0 => "no offloads",
-                _ => "checksum and TCP offloads",
+            let has = |flag| device.flags & flag != 0;
+            let offloads = if has(device_flag::UDP_SEGMENTATION) {
+                "checksum, TCP and UDP offloads"
+            } else if has(device_flag::VIRTIO_NET_HEADER) {
+                "checksum and TCP offloads"
+            } else {
+                "no offloads"
             };
             let source = escaped(&source);
             Some(format!("{name}: {source}, {mac}, MTU {mtu}, {offloads}"))

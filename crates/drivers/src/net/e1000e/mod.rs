@@ -302,6 +302,7 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
         Offloads {
             checksum: true,
             tso: false,
+            uso: false,
         }
     }
 

@@ -291,6 +291,7 @@ impl<const RX: usize, const TX: usize> Nic for Driver<RX, TX> {
         Offloads {
             checksum: true,
             tso: true,
+            uso: false,
         }
     }
 

@@ -67,7 +67,8 @@ fn segments(frame: &mut Frame, gso: Gso) -> Option<Work> {
     let header = usize::from(gso.header);
     let tcp_header = header.checked_sub(transport.start)?;
     let payload = frame.len().checked_sub(header).filter(|bytes| *bytes > 0)?;
-    let kind_fits = transport.ipv6 == (gso.kind == GsoKind::TcpV6);
+    let is_tcp = matches!(gso.kind, GsoKind::TcpV4 | GsoKind::TcpV6);
+    let kind_fits = is_tcp && gso.kind.fits(&transport);
     if !kind_fits || tcp_header > L4LEN_MAX || header > HEADERS_MAX || gso.size == 0 {
         return None;
     }
