@@ -1,15 +1,12 @@
 //! Answers that are kept, as long as whoever gave them says.
 
-use super::{Error, Name};
+use super::{Error, KNOWN_MAX, Name};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 use domain::base::{Rtype, ToName};
 use ports::Instant;
-
-/// Answers that are kept at a time.
-const ENTRIES_MAX: usize = 256;
 
 /// What a name has, or why it has nothing.
 pub type Known = Result<Vec<IpAddr>, Error>;
@@ -25,13 +22,18 @@ impl Cache {
         (now < *until).then(|| known.clone())
     }
 
+    /// How many answers are kept.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Keeps an answer; one that ends soonest goes if there are too many.
     pub fn put(&mut self, name: &Name, rtype: Rtype, known: Known, keep: Duration, now: Instant) {
         if keep.is_zero() {
             return;
         }
         let key = (name.to_canonical_name(), rtype);
-        if self.0.len() >= ENTRIES_MAX && !self.0.contains_key(&key) {
+        if self.0.len() >= KNOWN_MAX && !self.0.contains_key(&key) {
             let soonest = self.0.iter().min_by_key(|(_, (until, _))| *until);
             if let Some(soonest) = soonest.map(|(key, _)| key.clone()) {
                 self.0.remove(&soonest);
@@ -59,11 +61,11 @@ mod tests {
             at(0),
         );
         assert_eq!(cache.get(&name(0), Rtype::A, at(0)), None);
-        for n in 0..ENTRIES_MAX + 10 {
+        for n in 0..KNOWN_MAX + 10 {
             let keep = second * (n as u32 + 1);
             cache.put(&name(n), Rtype::A, Err(Error::NotFound), keep, at(0));
         }
-        assert_eq!(cache.0.len(), ENTRIES_MAX);
+        assert_eq!(cache.0.len(), KNOWN_MAX);
         assert_eq!(cache.get(&name(9), Rtype::A, at(0)), None);
         let loud: Name = "N20.EXAMPLE".parse().unwrap();
         assert_eq!(

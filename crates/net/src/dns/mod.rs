@@ -21,6 +21,8 @@ pub type Name = domain::base::Name<Vec<u8>>;
 pub const PORT: u16 = 53;
 /// Addresses that are taken of an answer.
 pub const ADDRESSES_MAX: usize = 16;
+/// Answers that a resolver keeps at a time.
+pub const KNOWN_MAX: usize = 256;
 
 /// Why a name has no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

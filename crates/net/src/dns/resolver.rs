@@ -99,6 +99,11 @@ impl<S: Sockets> Resolver<S> {
         *self.shared.names.borrow_mut() = names;
     }
 
+    /// How many answers are kept: at most [`KNOWN_MAX`](super::KNOWN_MAX).
+    pub fn known(&self) -> usize {
+        self.shared.cache.borrow().len()
+    }
+
     /// The addresses of a name, or of a number that looks like one: those of IPv4 first.
     ///
     /// # Errors
