@@ -198,8 +198,10 @@ impl Nic {
                     .set(offset, data << 16 | word << 2 | bit::EERD_DONE);
             }
             Id::ClearedByOnes => self.file.set(offset, held & !value),
+            Id::Mrqc => self.configure_spread(),
             Id::FdirControl => {
                 self.flows.clear();
+                self.configure_spread();
                 self.file.set(offset, value | bit::FDIRCTRL_DONE);
             }
             Id::FdirCommand => self.command_flows(offset, value),
@@ -244,6 +246,7 @@ impl Nic {
             }
         };
         self.file.set(offset, read);
+        self.configure_spread();
     }
 
     /// Steps that must come before a write (4.6.3, 4.6.7, 4.6.8).

@@ -133,7 +133,7 @@ impl Nic {
     }
 
     fn receive_runs(&mut self, large: &Large<'_>, out: &mut Vec<u8>, dma: &dyn Dma) -> Outcome {
-        let queue = match self.spreads() {
+        let queue = match self.spreads {
             true => self.choose_queue(large.frame).queue,
             false => 0,
         };

@@ -1,15 +1,11 @@
 //! Descriptors of both directions (datasheet, 7.1.6 and 7.2.3.2).
 
-use super::rss::Hashed;
-
 /// Bytes of a descriptor.
 pub(crate) const BYTES: usize = 16;
 
 /// What a received frame is, as its descriptor says it (7.1.6.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RxWriteBack {
-    /// What was hashed, and the hash: nothing unless RSS is on.
-    pub(crate) hashed: Hashed,
     pub(crate) packet_type: u32,
     /// RSCCNT: 0 for a packet that came alone, else one more than were joined.
     pub(crate) coalesced: u8,
@@ -60,10 +56,7 @@ pub(crate) mod error {
 
 impl RxWriteBack {
     pub(crate) fn words(self) -> [u64; 2] {
-        let first = u64::from(self.hashed.kind & 0xf)
-            | u64::from(self.packet_type) << 4
-            | u64::from(self.coalesced & 0xf) << 17
-            | u64::from(self.hashed.hash) << 32;
+        let first = u64::from(self.packet_type) << 4 | u64::from(self.coalesced & 0xf) << 17;
         let second = u64::from(self.status)
             | u64::from(self.errors) << 20
             | u64::from(self.len) << 32
@@ -190,12 +183,8 @@ mod tests {
             len: 0x5a5,
             tag: 0x123,
             coalesced: 12,
-            hashed: Hashed {
-                kind: 7,
-                hash: 0x89ab_cdef,
-            },
         };
-        assert_eq!(back.words(), [0x89ab_cdef_0018_0217, 0x0123_05a5_4000_0003]);
+        assert_eq!(back.words(), [0x18_0210, 0x0123_05a5_4000_0003]);
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //! | [`segmentation`] | packets that are cut into segments | 7.2.4 |
 //! | [`checksum_offload`] | checksums of packets that are not cut | 7.2.5 |
 //! | [`interrupts`] | causes, masks, vectors | 7.3 |
+//! | [`line`] | the wire, or a loopback of the MAC | 8.2.3.22.8 |
 //! | [`access`] | what reading and writing a register does | 8.2.3 |
 //! | [`statistics`] | counters | 8.2.3.23 |
 //! | [`eeprom`] | what the card's EEPROM says | 6 |
@@ -35,6 +36,7 @@ mod filter;
 mod flow_director;
 mod i2c;
 mod interrupts;
+mod line;
 mod placement;
 mod receive;
 mod registers;
@@ -56,11 +58,12 @@ use crate::msix::MsixBar;
 use crate::ownership::Ownership;
 use crate::scatter::Prediction;
 use crate::violation::{Violation, Violations};
-use crate::wire::{Loop, Wire};
+use crate::wire::Wire;
 use eeprom::Eeprom;
 use flow_director::FlowDirector;
 use i2c::Bus;
 use interrupts::{Interrupts, cause};
+use line::Line;
 use receive::{Late, RxQueue};
 use registers::{QUEUES, REGISTER_BYTES, RegisterFile, at, bit};
 use ring::Settling;
@@ -102,9 +105,7 @@ pub(crate) const MODEL: Model = Model {
 /// The NIC, at one end of a wire.
 #[derive(Debug)]
 pub struct Intel82599<W> {
-    wire: W,
-    /// What the MAC is connected to instead while HLREG0.LPBK is set (8.2.3.22.8).
-    plug: Option<Loop>,
+    line: Line<W>,
     nic: Nic,
 }
 
@@ -118,6 +119,11 @@ struct Nic {
     eeprom: Eeprom,
     module: Bus,
     flows: FlowDirector,
+    /// Whether RSS or the flow director say which queue a frame goes to.
+    spreads: bool,
+    /// What descriptors tell of the frame that comes in, beside what it is: nothing unless it was
+    /// sent to a queue.
+    told: u64,
     rx: Vec<RxQueue>,
     tx: Vec<TxQueue>,
     /// Queues behind these were never on.
@@ -167,6 +173,8 @@ impl<W: Wire> Intel82599<W> {
             eeprom: Eeprom::new(),
             module: Bus::new(sfp::memories()),
             flows: FlowDirector::default(),
+            spreads: false,
+            told: 0,
             rx: Vec::new(),
             tx: Vec::new(),
             rx_used: 0,
@@ -183,16 +191,13 @@ impl<W: Wire> Intel82599<W> {
             late: Vec::new(),
         };
         nic.reset();
-        Self {
-            wire,
-            plug: None,
-            nic,
-        }
+        let line = Line::new(wire);
+        Self { line, nic }
     }
 
     /// The wire.
     pub fn wire(&mut self) -> &mut W {
-        &mut self.wire
+        &mut self.line.wire
     }
 }
 
@@ -216,7 +221,7 @@ impl<W: Wire> Device for Intel82599<W> {
         match bar {
             MSIX_BAR => self.nic.msix.read(offset, bytes),
             0 if offset < REGISTER_BYTES as u64 => {
-                self.nic.want_link(self.wire.is_up());
+                self.nic.want_link(self.line.wire.is_up());
                 crate::registers::read(&mut self.nic, offset as usize, bytes);
             }
             _ => {}
@@ -257,12 +262,11 @@ impl<W: Wire> Device for Intel82599<W> {
         if nic.gone {
             return Progress::default();
         }
-        nic.pass_time(self.wire.is_up());
+        nic.pass_time(self.line.wire.is_up());
         nic.write_late(dma);
-        let progress = match nic.file.has(at::HLREG0, bit::HLREG0_LOOPBACK) {
-            true => nic.exchange(self.plug.get_or_insert_default(), dma),
-            false => nic.exchange(&mut self.wire, dma),
-        };
+        let loops = nic.file.has(at::HLREG0, bit::HLREG0_LOOPBACK);
+        self.line.loop_back(loops);
+        let progress = nic.exchange(&mut self.line, dma);
         if nic.interrupts.is_pending() {
             let faults = &mut nic.faults;
             let lose = || faults.strikes(Fault::LostInterrupt);
@@ -288,7 +292,7 @@ impl<W: Wire> Device for Intel82599<W> {
     }
 
     fn wire_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.wire.descriptor()
+        self.line.wire.descriptor()
     }
 }
 
@@ -300,6 +304,7 @@ impl Nic {
         self.statistics = Statistics::default();
         self.module.drive(true, true);
         self.flows.clear();
+        self.configure_spread();
         self.rx.clear();
         self.rx.resize_with(QUEUES, RxQueue::default);
         self.tx.clear();

@@ -18,7 +18,7 @@ impl Nic {
     pub(super) fn predict(&mut self, large: &Large<'_>) {
         let segments = large.runs(self.rx[QUEUE].buffer_bytes).all_coalesced();
         self.prediction = segments
-            .filter(|_| self.coalesces(QUEUE) && !self.spreads())
+            .filter(|_| self.coalesces(QUEUE) && !self.spreads)
             .map(|segments| Prediction {
                 header: large.plan.header,
                 stripped: self.stripped(large.frame),

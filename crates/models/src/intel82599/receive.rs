@@ -65,7 +65,6 @@ pub(super) struct Chosen {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Admitted {
     pub(super) queue: usize,
-    hashed: Hashed,
     tag: Option<u16>,
     /// The tag goes to the descriptor alone.
     strip: bool,
@@ -215,31 +214,30 @@ impl Nic {
     pub(super) fn admit(&mut self, frame: &[u8], lengths: &Lengths) -> Option<Admitted> {
         let tag = filter::tag(&self.file, frame);
         let passed = filter::pass(&self.file, frame);
-        let chosen = match self.spreads() {
-            true => self.choose_queue(frame),
-            false => Chosen::default(),
+        let queue = match self.spreads {
+            true => self.send_to_queue(frame, lengths),
+            false => 0,
         };
-        let queue = chosen.queue;
         let max = self.frame_bytes_max(tag.is_some());
         let fits = lengths.iter().all(|(len, _)| len + CHECK_BYTES <= max);
         if passed == Passed::No || !fits || !self.rx[queue].ring.is_on() {
             self.count_dropped(lengths, passed, fits, queue);
             return None;
         }
-        self.count_flow(&chosen, lengths);
         Some(Admitted {
             queue,
-            hashed: chosen.hashed,
             tag,
             strip: tag.is_some() && self.rx[queue].strip_tag,
             inexact: passed == Passed::Inexact,
         })
     }
 
-    /// Whether frames go to other queues than the first one (7.1.2).
-    #[inline]
-    pub(super) fn spreads(&self) -> bool {
-        rss::is_on(&self.file) || !self.flows.is_empty()
+    /// RSS or filters were changed: whether frames go to other queues than the first one (7.1.2).
+    pub(crate) fn configure_spread(&mut self) {
+        self.spreads = rss::is_on(&self.file) || !self.flows.is_empty();
+        // Nothing is predicted while they do.
+        self.prediction = None;
+        self.told = 0;
     }
 
     /// The queue of a frame: a filter of the flow director comes before RSS (7.1.2).
@@ -263,12 +261,24 @@ impl Nic {
         chosen
     }
 
-    fn count_flow(&mut self, chosen: &Chosen, lengths: &Lengths) {
-        match chosen.matched {
+    /// Chooses the queue of frames that begin like this one, and notes what their descriptors tell.
+    #[cold]
+    fn send_to_queue(&mut self, frame: &[u8], lengths: &Lengths) -> usize {
+        let Chosen {
+            queue,
+            hashed,
+            matched,
+        } = self.choose_queue(frame);
+        match matched {
             None => {}
             Some(true) => self.statistics.flow_matched += packets(lengths),
             Some(false) => self.statistics.flow_missed += packets(lengths),
         }
+        self.told = match rss::is_told(&self.file) {
+            true => hashed.told(),
+            false => 0,
+        };
+        queue
     }
 
     fn frame_bytes_max(&self, tagged: bool) -> usize {
@@ -385,9 +395,6 @@ impl Nic {
         dma: &dyn Dma,
     ) {
         let number = admitted.queue;
-        if admitted.hashed.kind != 0 && rss::is_told(&self.file) {
-            back.hashed = admitted.hashed;
-        }
         if admitted.inexact {
             back.status |= status::INEXACT;
         }
@@ -463,7 +470,8 @@ impl Nic {
         if !early {
             source.write(usize::from(back.len), iova, dma);
         }
-        let words = misreport(&mut self.faults, back.words());
+        let [first, second] = back.words();
+        let words = misreport(&mut self.faults, [first | self.told, second]);
         if let Err(fault) = self.rx[number].ring.write_back(dma, index, words) {
             self.violations.add(Violation::Dma {
                 queue: Queue::Rx(number as u8),

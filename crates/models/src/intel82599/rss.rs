@@ -46,6 +46,11 @@ pub(crate) struct Hashed {
 }
 
 impl Hashed {
+    /// The bits of a descriptor's first word that tell it (7.1.6.2).
+    pub(crate) fn told(self) -> u64 {
+        u64::from(self.hash) << 32 | u64::from(self.kind & 0xf)
+    }
+
     /// Of a frame that a filter of the flow director matched.
     pub(crate) fn by_filter(hash: u32) -> Self {
         let kind = BY_FILTER;
@@ -251,6 +256,12 @@ mod tests {
             file.set(at::RETA + 4 * entry, u32::from_le_bytes(queues));
         }
         file
+    }
+
+    #[test]
+    fn what_is_told_lies_where_the_datasheet_says() {
+        let (kind, hash) = (7, 0x89ab_cdef);
+        assert_eq!(Hashed { kind, hash }.told(), 0x89ab_cdef_0000_0007);
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl Gather {
     ///
     /// # Errors
     /// If they are not in the memory.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(
         &mut self,
         fragment: Fragment,
