@@ -312,6 +312,9 @@ fn transmit(bar: &Mmio, rings: Rings) {
     bar.write(TXPBTHRESH, TXPBTHRESH_ALL);
     fill(bar, TXPBTHRESH.nth(1, 4), 7, 0);
     bar.write(MTQC, 0);
+    // The queue may have had a rate of its own.
+    bar.write(RTTDQSEL, 0);
+    bar.write(RTTBCNRC, 0);
     bar.change(RTTDCS, 0, RTTDCS_ARBDIS);
 
     let registers = [TDBAL, TDBAH, TDLEN, TDH, TDT];

@@ -14,6 +14,8 @@ const SWESMBI_NANOSECONDS: u64 = 3_000_000_000;
 ///
 /// If firmware or the other port hold the register, the link stays as the reset has started it.
 pub fn start(bar: &Mmio, wait: Wait<'_>) {
+    // Linux's driver leaves the laser off when it gives the card away.
+    bar.change(ESDP, 0, ESDP_SDP3);
     if take(bar, wait) {
         bar.change(AUTOC, AUTOC_RESTART_AN, 0);
         give_back(bar, wait);

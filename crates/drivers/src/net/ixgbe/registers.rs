@@ -28,6 +28,10 @@ pub const CTRL_EXT: Register = Register::new("CTRL_EXT", 0x00018, "8.2.3.1.3");
 pub const CTRL_EXT_NS_DIS: u32 = 1 << 16;
 /// Tells the firmware that a driver is there.
 pub const CTRL_EXT_DRV_LOAD: u32 = 1 << 28;
+/// 8.2.3.1.4 Extended SDP Control: the pins between the card and what is in its cage.
+pub const ESDP: Register = Register::new("ESDP", 0x00020, "8.2.3.1.4");
+/// Pin 3. On the boards with a cage it switches the module's laser off.
+pub const ESDP_SDP3: u32 = 1 << 3;
 
 // 8.2.3.2: EEPROM.
 
@@ -276,6 +280,10 @@ pub const RTTDCS: Register = Register::new("RTTDCS", 0x04900, "8.2.3.10.2");
 pub const RTTDCS_ARBDIS: u32 = 1 << 6;
 /// 8.2.3.10.4 DCB Receive User Priority to Traffic Class.
 pub const RTRUP2TC: Register = Register::new("RTRUP2TC", 0x03020, "8.2.3.10.4");
+/// 8.2.3.10.13 DCB Transmit Descriptor Plane Queue Select: which queue [`RTTBCNRC`] is of.
+pub const RTTDQSEL: Register = Register::new("RTTDQSEL", 0x04904, "8.2.3.10.13");
+/// 8.2.3.10 DCB Transmit Rate-Scheduler: how much slower than the link a queue is; 0 for not.
+pub const RTTBCNRC: Register = Register::new("RTTBCNRC", 0x04984, "8.2.3.10");
 /// 8.2.3.11.1 Rx DCA Control.
 pub const DCA_RXCTRL: Register = Register::new("DCA_RXCTRL", 0x0100C, "8.2.3.11.1");
 /// Has to be cleared.

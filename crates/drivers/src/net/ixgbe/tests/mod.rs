@@ -110,6 +110,18 @@ fn frames_are_received_and_sent_in_order_round_the_rings() {
     assert_eq!((counts.resets, counts.rx_lie, counts.tx_no_room), (0, 0, 0));
 }
 
+/// What Linux's driver does before it gives a card away, and what may be left of a queue's rate.
+#[test]
+fn a_card_that_another_driver_had_gets_its_light_and_its_rate_back() {
+    let (puppet, bar, mut arena) = Puppet::new(DMA_BYTES);
+    puppet.set(ESDP, ESDP_SDP3 | 0x804);
+    puppet.set(RTTBCNRC, 0x8000_4000);
+    let pool = Pool::dma(&mut arena, BUFFERS, BUFFER_BYTES).unwrap();
+    let clock = puppet.clock();
+    Driver::<RX, TX>::new(bar, &mut arena, pool, Config::FORWARD, &clock).unwrap();
+    assert_eq!((puppet.get(ESDP), puppet.get(RTTBCNRC)), (0x804, 0));
+}
+
 #[test]
 fn what_is_received_is_sent_from_the_same_bytes() {
     let mut bench = Bench::new();
