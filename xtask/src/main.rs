@@ -6,7 +6,7 @@
 //! | `demo` | `demo` and `bench`: builds what they need, then hands over |
 //! | `test`, `stages`, `tally` | `test` and `ci`: the stages as data, and the sum of results |
 //! | `tidy` | rules that neither compiler nor clippy checks |
-//! | `lab` | a machine with KVM, an IOMMU and QEMU's network cards |
+//! | `lab` | a machine with KVM, an IOMMU and QEMU's cards; Linux's drivers on our devices |
 //! | `oracle` | compares rules with the kernel's nftables |
 //! | `packetdrill` | TCP judged by packetdrill's scripts |
 //! | `instructions` | instructions for each frame, beside those of before |

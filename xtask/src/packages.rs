@@ -211,6 +211,64 @@ pub const LAB: &[Tool] = &[
     },
 ];
 
+/// What the bench of Linux's drivers takes beyond [`LAB`]: its QEMU is built here.
+pub const LINUX: &[Tool] = &[
+    Tool {
+        program: "ninja",
+        packages: &["ninja-build", "meson", "libpixman-1-dev", "libfdt-dev"],
+        purpose: "builds QEMU",
+        required: true,
+    },
+    Tool {
+        program: "glib-mkenums",
+        packages: &["libglib2.0-dev", "python3-venv"],
+        purpose: "builds QEMU",
+        required: true,
+    },
+    Tool {
+        program: "pkg-config",
+        packages: &["pkg-config"],
+        purpose: "finds what QEMU is built with",
+        required: true,
+    },
+    Tool {
+        program: "make",
+        packages: &["make"],
+        purpose: "builds QEMU",
+        required: true,
+    },
+    Tool {
+        program: "xz",
+        packages: &["xz-utils"],
+        purpose: "unpacks QEMU",
+        required: true,
+    },
+    Tool {
+        program: "iperf3",
+        packages: &["iperf3"],
+        purpose: "traffic of the guest's",
+        required: true,
+    },
+    Tool {
+        program: "ethtool",
+        packages: &["ethtool"],
+        purpose: "what the guest's driver can do",
+        required: true,
+    },
+    Tool {
+        program: "ip",
+        packages: &["iproute2"],
+        purpose: "the other end of the wire",
+        required: true,
+    },
+    Tool {
+        program: "ping",
+        packages: &["iputils-ping"],
+        purpose: "the other end of the wire",
+        required: true,
+    },
+];
+
 /// What we may do, and with what.
 #[derive(Clone, Copy, Debug)]
 pub struct Means {

@@ -22,6 +22,8 @@ pub enum Work {
     Runners(&'static [Step]),
     /// The end-to-end tests of virtual machines, in the lab; its tests count.
     Lab,
+    /// Linux's own drivers on software devices, where their QEMU is built; each trial counts.
+    Linux,
     /// TCP judged by packetdrill's scripts; each that is to pass counts as one check.
     Packetdrill,
     /// Instructions for each frame, beside those of before; each case counts as one check.
@@ -140,6 +142,13 @@ pub const STAGES: &[Stage] = &[
         seconds: 180,
         quick: false,
         work: Work::Lab,
+    },
+    Stage {
+        name: "linux",
+        what: "Linux's own drivers on software devices, where QEMU is built for that",
+        seconds: 200,
+        quick: false,
+        work: Work::Linux,
     },
     Stage {
         name: "packetdrill",

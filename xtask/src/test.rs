@@ -195,6 +195,7 @@ fn run(root: &Path, stage: &Stage, options: &Options) -> Outcome {
         Work::Runners(steps) => runners(root, steps, verbose),
         Work::Package => packaged(root, options),
         Work::Lab => in_lab(root, options),
+        Work::Linux => on_linux(root, options),
         Work::Packetdrill => judged(root),
         Work::Instructions => counted(root, options),
         Work::Miri => miri(root, options),
@@ -249,6 +250,23 @@ fn in_lab(root: &Path, options: &Options) -> Outcome {
                 let (status, output) = shown(&mut command, options.verbose);
                 outcome.count(status, &output);
             }
+        }
+    }
+    outcome
+}
+
+/// Runs Linux's own drivers on software devices. QEMU is not built for that here, as it would take
+/// too long; if it is there, the trials must run.
+fn on_linux(root: &Path, options: &Options) -> Outcome {
+    if let Some(reason) = lab::linux::missing(root) {
+        return Outcome::skip(&reason);
+    }
+    let mut outcome = Outcome::default();
+    match lab::linux::test(root) {
+        Err(reason) => outcome.check(reason, false),
+        Ok(mut command) => {
+            let (status, output) = shown(&mut command, options.verbose);
+            outcome.count(status, &output);
         }
     }
     outcome

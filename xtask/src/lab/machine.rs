@@ -232,7 +232,10 @@ fn pack(root: &Path, cache: &Path, kernel: &Kernel, options: &Options) -> Result
 }
 
 /// A static busybox: that of the package, which is no link to another program.
-fn busybox() -> Result<PathBuf, String> {
+///
+/// # Errors
+/// One line that says what to install.
+pub fn busybox() -> Result<PathBuf, String> {
     ["/bin/busybox", "/usr/bin/busybox"]
         .iter()
         .map(PathBuf::from)
@@ -240,13 +243,21 @@ fn busybox() -> Result<PathBuf, String> {
         .ok_or_else(|| "busybox is missing; type: sudo apt-get install busybox-static".into())
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), String> {
+/// Copies a file.
+///
+/// # Errors
+/// One line that names it.
+pub fn copy(from: &Path, to: &Path) -> Result<(), String> {
     fs::copy(from, to)
         .map(|_| ())
         .map_err(|error| format!("{}: {}", from.display(), error))
 }
 
-fn archive(folder: &Path, to: &Path) -> Result<PathBuf, String> {
+/// Packs a folder as a RAM disk.
+///
+/// # Errors
+/// One line, if that failed.
+pub fn archive(folder: &Path, to: &Path) -> Result<PathBuf, String> {
     let mut command = Command::new("sh");
     command
         .args(["-c", "find . | cpio --quiet -o -H newc | gzip -1 > \"$0\""])

@@ -1,6 +1,7 @@
 //! `cargo xtask lab`: a machine with KVM, an IOMMU and QEMU's NICs, on any host.
 
 mod kernel;
+pub mod linux;
 mod machine;
 pub mod trials;
 
@@ -11,9 +12,11 @@ use std::path::{Path, PathBuf};
 const HELP: &str = "\
 Usage: cargo xtask lab [OPTION...] [--] COMMAND
        cargo xtask lab [OPTION...] shell
+       cargo xtask lab linux [OPTION...] DEVICE
 
 Boots a machine with KVM and an IOMMU (QEMU without acceleration, Debian's kernel), runs COMMAND in
-its shell, and ends with its exit status. `shell` is a shell to type in.
+its shell, and ends with its exit status. `shell` is a shell to type in. `linux` runs Linux's own
+drivers on Outboard's software devices; `cargo xtask lab linux --help` says more.
 
   --file=PATH          bring a file along, to /lab/NAME (may be repeated); programs must be static
   --nic=MODEL[,WIRE]   a network card of QEMU's: e1000e, e1000, virtio-net-pci ... WIRE is `hub`,
@@ -107,11 +110,20 @@ fn number<T: std::str::FromStr>(argument: &str, value: &str) -> Result<T, String
         .map_err(|_| format!("{}: not a number; type: cargo xtask lab --help", argument))
 }
 
+/// The first word, and what follows it.
+fn first(arguments: &[String]) -> Option<(&str, &[String])> {
+    let (first, rest) = arguments.split_first()?;
+    Some((first, rest))
+}
+
 /// `cargo xtask lab`.
 ///
 /// # Errors
 /// One line that says why the machine did not run.
 pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
+    if let Some(("linux", rest)) = first(arguments) {
+        return linux::main(root, rest);
+    }
     if crate::wants_help(arguments) {
         print!("{}", HELP);
         return Ok(0);

@@ -242,7 +242,10 @@ fn solo5() -> Result<Option<(PathBuf, Vec<PathBuf>)>, String> {
 }
 
 /// The shared libraries that `programs` need.
-fn shared_libraries(programs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, String> {
+///
+/// # Errors
+/// One line, if they cannot be listed.
+pub fn shared_libraries(programs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, String> {
     let mut files = BTreeSet::new();
     for program in programs {
         let printed = process::capture(Command::new("ldd").arg(program), false)?.output;

@@ -1,0 +1,107 @@
+# What the guest's trials are written with. `driver`, `reloads`, `seconds` come from the host.
+. /lab/settings
+host4=10.7.0.1
+host6=fd07::1
+
+# Hundredths of a second since the machine began.
+clock() { read -r uptime _ < /proc/uptime; echo "${uptime%.*}${uptime#*.}"; }
+
+# Something for the table.
+note() { echo "@@ note $*"; }
+
+# Has the host do what `lab/linux/host` calls so; fails if that does.
+host() {
+    echo "@@ host $*"
+    read -r answer
+    [ "$answer" = 0 ]
+}
+
+# A condition of a trial: says which one does not hold, and ends the trial.
+must() { "$@" || { echo "failed: $*"; note "failed: $*"; exit 1; }; }
+fail() { echo "failed: $*"; note "$*"; exit 1; }
+
+# The interface of the driver.
+card() {
+    for link in /sys/class/net/*/device/driver; do
+        case $(readlink "$link") in
+            */"$driver") link=${link#/sys/class/net/}; echo "${link%%/*}"; return 0 ;;
+        esac
+    done
+    return 1
+}
+
+load() { insmod "/modules/$driver.ko" && nic=$(card); }
+
+# Waits until the carrier is there (1) or is not (0).
+carrier() {
+    for _ in $(seq 200); do
+        [ "$(cat "/sys/class/net/$nic/carrier" 2>/dev/null || echo 0)" = "$1" ] && return 0
+        usleep 100000
+    done
+    echo "the carrier is not $1 after 20 s"
+    return 1
+}
+
+# Addresses, and a link that is up.
+up() {
+    echo 0 > "/proc/sys/net/ipv6/conf/$nic/accept_dad"
+    ip addr add 10.7.0.2/24 dev "$nic"
+    ip link set "$nic" up || return 1
+    ip addr add fd07::2/64 dev "$nic"
+    carrier 1
+}
+
+reach() { ping -c 2 -i 0.2 -W 2 "${1:-$host4}" > /tmp/ping || { cat /tmp/ping; return 1; }; }
+
+statistic() { cat "/sys/class/net/$nic/statistics/$1"; }
+
+# One transfer; what iperf3's last line of the receiver says becomes a note. The server is still
+# busy for a moment after the last one.
+transfer() {
+    name=$1
+    shift
+    for _ in 1 2 3; do
+        if timeout $((seconds + 30)) iperf3 -t "$seconds" "$@" > /tmp/iperf 2>&1; then
+            moved=$(sed -n 's/.* \([0-9.]* [KMG]*bits\/sec\).*receiver.*/\1/p' /tmp/iperf | tail -1)
+            lost=$(sed -n 's/.*(\([0-9.e+-]*%\)).*receiver.*/, \1 lost/p' /tmp/iperf | tail -1)
+            case $moved in
+                ''|'0 '*|'0.00 '*) cat /tmp/iperf; return 1 ;;
+            esac
+            note "$name $moved$lost"
+            return 0
+        fi
+        grep -q busy /tmp/iperf || break
+        sleep 1
+    done
+    cat /tmp/iperf
+    return 1
+}
+
+# Runs a trial in a shell of its own. What the kernel complains about fails it.
+run() {
+    name=${1##*/}
+    echo "@@ begin $name"
+    dmesg -c > /dev/null
+    begin=$(clock)
+    nic=$(card)
+    (. "$1")
+    status=$?
+    end=$(clock)
+    dmesg > /tmp/dmesg
+    if grep -E 'WARNING|BUG:|Oops|hung|Tx Unit Hang|transmit queue .* timed out|Adapter removed' \
+        /tmp/dmesg; then
+        note "the kernel: $(grep -E -m 1 'WARNING|BUG:|Oops|hung|Hang|timed out|removed' /tmp/dmesg)"
+        status=1
+    fi
+    [ "$status" = 0 ] || tail -20 /tmp/dmesg
+    echo "@@ end $name $status $((end - begin))"
+    # The next one begins with a driver that knows nothing of this.
+    if [ "$status" != 0 ]; then
+        host no-bridge
+        host mtu 1500
+        host up
+        lsmod | grep -q ^e1000e && rmmod e1000e
+        rmmod "$driver"
+        load && up
+    fi
+}

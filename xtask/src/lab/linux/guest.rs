@@ -1,0 +1,203 @@
+//! The guest: its RAM disk, and its machine.
+
+use super::{Options, Places};
+use crate::lab::kernel::Kernel;
+use crate::lab::machine::{archive, busybox, copy};
+use crate::lab::trials::shared_libraries;
+use crate::process;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Memory of the guest in MiB.
+const MEMORY_MIB: u32 = 512;
+/// Programs of the host's that the trials run; busybox has the others.
+const PROGRAMS: [&str; 2] = ["ethtool", "iperf3"];
+
+/// Names of the trials to run, in their order: all, or the first, which loads the driver, and those
+/// that were named.
+///
+/// # Errors
+/// One line, if there are none.
+pub fn trials(places: &Places, options: &Options) -> Result<Vec<String>, String> {
+    let folder = places.ours().join("trials");
+    let failed = |error: io::Error| format!("{}: {}", folder.display(), error);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        names.push(name.to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(choose(names, options.trial.as_deref()))
+}
+
+fn choose(names: Vec<String>, wanted: Option<&str>) -> Vec<String> {
+    let is_wanted = |name: &str| wanted.map_or(true, |wanted| name.contains(wanted));
+    names
+        .into_iter()
+        .enumerate()
+        .filter(|(number, name)| *number == 0 || is_wanted(name))
+        .map(|(_, name)| name)
+        .collect()
+}
+
+/// Makes the RAM disk.
+///
+/// # Errors
+/// One line that names what cannot be read or written.
+pub fn pack(
+    places: &Places,
+    kernel: &Kernel,
+    options: &Options,
+    trials: &[String],
+) -> Result<PathBuf, String> {
+    let folder = places.work().join("root");
+    let failed = |error: io::Error| format!("{}: {}", folder.display(), error);
+    let _ = fs::remove_dir_all(&folder);
+    for name in [
+        "bin",
+        "dev",
+        "lab/bin",
+        "lab/lib",
+        "lab/trials",
+        "modules",
+        "proc",
+        "sys",
+    ] {
+        fs::create_dir_all(folder.join(name)).map_err(failed)?;
+    }
+    let ours = places.ours();
+    copy(&busybox()?, &folder.join("bin/busybox"))?;
+    let init = folder.join("init");
+    copy(&ours.join("init"), &init)?;
+    executable(&init)?;
+    copy(&ours.join("lib.sh"), &folder.join("lab/lib.sh"))?;
+    let (settings, driver) = settings(&ours.join(&options.device).join("settings"))?;
+    let more = format!(
+        "{}reloads={}\nseconds={}\n",
+        settings,
+        options.reloads(),
+        options.transfer_seconds()
+    );
+    fs::write(folder.join("lab/settings"), more).map_err(failed)?;
+    modules(kernel, &folder, &ours.join("modules"), &driver)?;
+    match &options.command {
+        Some(command) => fs::write(folder.join("lab/command"), command).map_err(failed)?,
+        None => {
+            for name in trials {
+                let trial = Path::new("trials").join(name);
+                copy(&ours.join(&trial), &folder.join("lab").join(&trial))?;
+            }
+        }
+    }
+    let mut programs = Vec::new();
+    for name in PROGRAMS {
+        let program = process::find(name).ok_or_else(|| format!("{} is missing", name))?;
+        copy(&program, &folder.join("lab/bin").join(name))?;
+        programs.push(program);
+    }
+    for library in shared_libraries(&programs)? {
+        let name = library.file_name().unwrap_or_default();
+        copy(&library, &folder.join("lab/lib").join(name))?;
+    }
+    archive(&folder, &places.work().join("initrd.gz"))
+}
+
+fn executable(path: &Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+        .map_err(|error| format!("{}: {}", path.display(), error))
+}
+
+/// The settings of a device, and the driver that they name.
+fn settings(path: &Path) -> Result<(String, String), String> {
+    let text =
+        fs::read_to_string(path).map_err(|error| format!("{}: {}", path.display(), error))?;
+    let driver = text
+        .lines()
+        .find_map(|line| line.strip_prefix("driver="))
+        .ok_or_else(|| format!("{} names no driver", path.display()))?
+        .to_string();
+    Ok((text, driver))
+}
+
+fn modules(kernel: &Kernel, folder: &Path, list: &Path, driver: &str) -> Result<(), String> {
+    let text =
+        fs::read_to_string(list).map_err(|error| format!("{}: {}", list.display(), error))?;
+    let mut wanted: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect();
+    wanted.push(driver);
+    let mut order = String::new();
+    for module in kernel.order(&wanted)? {
+        let name = module.file_stem().unwrap_or_default().to_string_lossy();
+        copy(module, &folder.join(format!("modules/{}.ko", name)))?;
+        order.push_str(&name);
+        order.push('\n');
+    }
+    let to = folder.join("modules/order");
+    fs::write(&to, order).map_err(|error| format!("{}: {}", to.display(), error))
+}
+
+/// The machine, with the device that listens at `socket` and has its wire in `tap`; the guest talks
+/// through its input and output. Firmware is that of Debian's package of QEMU.
+pub fn machine(
+    qemu: &Path,
+    kernel: &Kernel,
+    ram_disk: &Path,
+    console: &Path,
+    socket: &str,
+    tap: &str,
+) -> Command {
+    let mut command = Command::new(qemu);
+    command
+        .args(["-L", "/usr/share/seabios", "-L", "/usr/share/qemu"])
+        .args(["-nodefaults", "-display", "none", "-no-reboot"])
+        .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"])
+        .args(["-m", &MEMORY_MIB.to_string()])
+        // Devices are lent memory that nobody can make shorter.
+        .arg("-object")
+        .arg(format!(
+            "memory-backend-memfd,id=m,size={}M,share=on,seal=on",
+            MEMORY_MIB
+        ))
+        .args(["-machine", "q35,memory-backend=m"])
+        .arg("-kernel")
+        .arg(kernel.image.as_os_str())
+        .arg("-initrd")
+        .arg(ram_disk)
+        .args([
+            "-append",
+            "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check",
+        ])
+        .args(["-device", &format!("vfio-user,socket={}", socket)])
+        // What its driver takes to load is compared with, and it is the other end of VLANs.
+        .arg("-netdev")
+        .arg(format!(
+            "tap,id=peer,ifname={}peer,script=no,downscript=no",
+            tap
+        ))
+        .args(["-device", "e1000e,netdev=peer,romfile="])
+        .arg("-serial")
+        .arg(format!("file:{}", console.display()))
+        .args(["-chardev", "stdio,id=talk,signal=off"])
+        .args(["-serial", "chardev:talk"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_trial_is_always_there() {
+        let names = || ["01-load", "02-tcp", "03-udp"].map(String::from).to_vec();
+        assert_eq!(choose(names(), None), names());
+        assert_eq!(choose(names(), Some("udp")), ["01-load", "03-udp"]);
+        assert_eq!(choose(names(), Some("load")), ["01-load"]);
+    }
+}

@@ -1,0 +1,239 @@
+//! `cargo xtask lab linux DEVICE`: Linux's own drivers on Outboard's software devices.
+//!
+//! | module | what |
+//! |---|---|
+//! | `qemu` | QEMU with our client of vfio-user: fetched, built, kept |
+//! | `guest` | the guest's RAM disk and its machine |
+//! | `bench` | the device, its wire and the guest, in a network namespace of their own |
+//! | `talk` | what the guest says |
+//! | `reports` | what the device says of its driver |
+//! | `table` | what came of it all |
+
+mod bench;
+mod guest;
+mod qemu;
+mod reports;
+mod table;
+mod talk;
+
+use super::kernel;
+use crate::packages::{self, BUILD, LAB, LINUX};
+use crate::process;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const HELP: &str = "\
+Usage: cargo xtask lab linux [OPTION...] DEVICE [-- COMMAND]
+
+Boots Debian's own kernel in QEMU, with a software device of `outboard model` behind vfio-user, and
+lets Linux's unmodified driver run all trials of lab/linux on it; or runs COMMAND in the guest, and
+ends with its exit status. $nic is the interface there, and 10.7.0.1 the other end of its wire. The
+first time, it builds QEMU, which takes some minutes.
+
+DEVICE is 82599.
+
+  --quick              five reloads and short transfers
+  --trial=NAME         the trials whose names contain NAME, behind the first one
+  --misbehave=FAULTS   what the device does wrong, as `outboard model --misbehave` takes it
+  --verbose            show all that the guest prints
+  --yes                install missing Debian packages without asking (as CI=true does)
+";
+
+/// Devices of `outboard model` that there are trials for; each has a folder in `lab/linux`.
+const DEVICES: [&str; 1] = ["82599"];
+/// Reloads of the driver.
+const RELOADS: u32 = 100;
+/// The same with `--quick`.
+const RELOADS_QUICK: u32 = 5;
+/// Seconds of a transfer.
+const TRANSFER_SECONDS: u32 = 5;
+/// The same with `--quick`.
+const TRANSFER_SECONDS_QUICK: u32 = 1;
+/// Set for the part of this program that runs in a network namespace of its own.
+const INSIDE: &str = "OUTBOARD_LAB_INSIDE";
+
+/// What to run.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    device: String,
+    quick: bool,
+    verbose: bool,
+    yes: bool,
+    trial: Option<String>,
+    misbehave: Option<String>,
+    command: Option<String>,
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut rest = arguments.iter();
+        for argument in &mut rest {
+            match argument.split_once('=') {
+                _ if argument == "--" => {
+                    let words: Vec<&str> = rest.map(String::as_str).collect();
+                    options.command = Some(words.join(" "));
+                    break;
+                }
+                _ if argument == "--quick" => options.quick = true,
+                _ if argument == "--verbose" => options.verbose = true,
+                _ if argument == "--yes" => options.yes = true,
+                Some(("--trial", name)) => options.trial = Some(name.into()),
+                Some(("--misbehave", faults)) => options.misbehave = Some(faults.into()),
+                _ if options.device.is_empty() && DEVICES.contains(&argument.as_str()) => {
+                    options.device = argument.clone();
+                }
+                _ => {
+                    return Err(format!(
+                        "`{}` is no option, and no device that is left; type: cargo xtask lab \
+                         linux --help",
+                        argument
+                    ))
+                }
+            }
+        }
+        if options.device.is_empty() {
+            return Err(format!(
+                "which device: {}? Type: cargo xtask lab linux --help",
+                DEVICES.join(", ")
+            ));
+        }
+        Ok(options)
+    }
+
+    fn reloads(&self) -> u32 {
+        match self.quick {
+            true => RELOADS_QUICK,
+            false => RELOADS,
+        }
+    }
+
+    fn transfer_seconds(&self) -> u32 {
+        match self.quick {
+            true => TRANSFER_SECONDS_QUICK,
+            false => TRANSFER_SECONDS,
+        }
+    }
+}
+
+/// Where everything lies.
+#[derive(Debug)]
+struct Places {
+    root: PathBuf,
+    /// `target/lab`.
+    cache: PathBuf,
+}
+
+impl Places {
+    fn new(root: &Path) -> Self {
+        Self {
+            root: root.to_path_buf(),
+            cache: process::target_folder(root).join("lab"),
+        }
+    }
+
+    /// `lab/linux`: what the guest runs.
+    fn ours(&self) -> PathBuf {
+        self.root.join("lab/linux")
+    }
+
+    /// Where the bench has its files: RAM disk, logs, socket.
+    fn work(&self) -> PathBuf {
+        self.cache.join("linux")
+    }
+
+    fn outboard(&self) -> PathBuf {
+        process::target_folder(&self.root).join("x86_64-unknown-linux-gnu/release/outboard")
+    }
+}
+
+/// `cargo xtask lab linux`.
+///
+/// # Errors
+/// One line that says why the trials did not run.
+pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
+    if crate::wants_help(arguments) {
+        print!("{}", HELP);
+        return Ok(0);
+    }
+    let options = Options::parse(arguments)?;
+    let places = Places::new(root);
+    if std::env::var_os(INSIDE).is_some() {
+        return bench::run(&places, &options);
+    }
+    packages::provide(&[BUILD, LAB, LINUX], options.yes)?;
+    kernel::provide(&places.cache)?;
+    qemu::provide(&places, options.verbose)?;
+    let mut build = Command::new(process::cargo());
+    build.args(["build", "--release", "--quiet", "-p", "outboard"]);
+    if process::run(build.current_dir(root))? != 0 {
+        return Err("outboard could not be built, as it says above".into());
+    }
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    // All that the bench starts ends with it.
+    let mut command = Command::new("unshare");
+    if !packages::is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command
+        .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--"])
+        .arg(this)
+        .args(["lab", "linux"])
+        .args(arguments)
+        .env(INSIDE, "1")
+        .current_dir(root);
+    process::run(&mut command)
+}
+
+/// Why the trials cannot run without building QEMU first; `None` if they can.
+pub fn missing(root: &Path) -> Option<String> {
+    let places = Places::new(root);
+    let there = qemu::built(&places).is_some() && packages::all_there(LINUX);
+    match there {
+        true => None,
+        false => Some("no QEMU is built; type: cargo xtask lab linux 82599".into()),
+    }
+}
+
+/// The trials as a test: each counts, as libtest's would.
+///
+/// # Errors
+/// If there is no such program as this.
+pub fn test(root: &Path) -> Result<Command, String> {
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(this);
+    command
+        .args(["lab", "linux", "82599", "--quick"])
+        .current_dir(root);
+    Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Options, String> {
+        let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
+        Options::parse(&words)
+    }
+
+    #[test]
+    fn options_stand_around_the_device_and_end_at_the_command() {
+        let options = parse(&["--quick", "82599", "--trial=tcp", "--", "ip", "--quick"]).unwrap();
+        assert!(options.quick && !options.verbose);
+        assert_eq!(options.device, "82599");
+        assert_eq!(options.trial.as_deref(), Some("tcp"));
+        assert_eq!(options.command.as_deref(), Some("ip --quick"));
+        assert_eq!((options.reloads(), options.transfer_seconds()), (5, 1));
+        assert_eq!(parse(&["82599"]).unwrap().reloads(), 100);
+    }
+
+    #[test]
+    fn what_is_no_device_is_named() {
+        for words in [&["82598"][..], &["82599", "82599"], &["--fast", "82599"]] {
+            let error = parse(words).unwrap_err();
+            assert!(error.contains("--help"), "{}", error);
+        }
+        assert!(parse(&[]).unwrap_err().contains("82599"));
+    }
+}
