@@ -6,19 +6,22 @@ use drivers::net::ixgbe;
 use hw::DmaArena;
 use libtest_mimic::{Failed, Trial};
 use linux::tap::Tap;
-use models::wire::TapWire;
+use models::wire::{TapWire, Wire};
 use models::{Device, Intel82599, Local, Violations};
 use std::cell::Cell;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use testbed::segment::{Address, Segment};
 use testbed::topology::{Pair, connect};
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than a wire goes without looking at its tap.
+const LOOKED_AT: Duration = Duration::from_millis(300);
 const DMA_BYTES: usize = 32 << 20;
 /// What goes through in each direction.
 const BLOCKS: usize = 256;
@@ -27,7 +30,42 @@ const PORT: u16 = 7;
 const ADDRESSES: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0x10], [2, 0, 0, 0, 0, 0x20]];
 
 pub fn trials(network: &Network) -> Vec<Trial> {
-    vec![network.trial("model_joins_two_networks".into(), joins_two_networks)]
+    vec![
+        network.trial("model_joins_two_networks".into(), joins_two_networks),
+        network.trial("model_sees_its_tap_go_down".into(), sees_its_tap_go_down),
+    ]
+}
+
+/// A tap of another network namespace: the interface there decides, and not one of its name here.
+fn sees_its_tap_go_down() -> Result<(), Failed> {
+    let (here, there) = (Segment::new()?, Segment::new()?);
+    let address = Address {
+        ip: [10, 0, 0, 1].into(),
+        prefix: 24,
+        mtu: 1500,
+    };
+    let _other = here.tap("tap0", true, address)?;
+    let tap = there.tap("tap0", true, address)?;
+    let mut wire = here.run(|| TapWire::new(tap).map_err(io::Error::other))?;
+    for up in [true, false, true] {
+        there.netlink(|netlink| match up {
+            true => netlink.set_up("tap0"),
+            false => netlink.set_down("tap0"),
+        })?;
+        let deadline = Instant::now() + PATIENCE;
+        while wire.is_up() != up {
+            if Instant::now() > deadline {
+                return Err(format!("the wire of a tap that is up: {up} says otherwise").into());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+    here.netlink(|netlink| netlink.set_down("tap0"))?;
+    thread::sleep(LOOKED_AT);
+    match wire.is_up() {
+        true => Ok(()),
+        false => Err("the wire follows another namespace's tap".into()),
+    }
 }
 
 /// Two models on taps, and between their drivers whoever passes frames on: TCP arrives whole, cut

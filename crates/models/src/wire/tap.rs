@@ -3,8 +3,10 @@
 use super::{Incoming, Offload, Wire};
 use crate::packet::coalesce::{Coalescer, Taken};
 use hw::sim::vectored::{self, Span, SpanMut};
+use linux::interface::Interfaces;
+use linux::mtu;
 use linux::netlink::{self, Netlink};
-use linux::tap::{Tap, VNET_HEADER_BYTES, offload};
+use linux::tap::{self, Tap, VNET_HEADER_BYTES, offload};
 use rustix::io::Errno;
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -61,17 +63,11 @@ pub struct TapWire {
     /// Frames that the tap refused.
     lost: u64,
     gone: bool,
+    /// Tells whether it is up, unless its namespace cannot be entered.
+    interfaces: Option<Interfaces>,
     /// Whether it was up when it was looked at, and when that was.
     is_up: bool,
     looked: Option<Instant>,
-}
-
-/// Whether an interface is up, if the kernel says so (`IFF_UP` of netdevice(7)).
-fn is_up(name: &str) -> Option<bool> {
-    const UP: u32 = 1;
-    let flags = std::fs::read_to_string(format!("/sys/class/net/{name}/flags")).ok()?;
-    let flags = u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).ok()?;
-    Some(flags & UP != 0)
 }
 
 impl TapWire {
@@ -81,12 +77,13 @@ impl TapWire {
     /// # Errors
     /// What the kernel says.
     pub fn open(name: &str) -> Result<Self, TapFault> {
-        let wire = Self::new(Tap::create(name, true).map_err(TapFault::Open)?)?;
-        let name = wire.tap.name();
+        let tap = Tap::create(name, true).map_err(TapFault::Open)?;
+        let interfaces = Interfaces::here().map_err(TapFault::Open)?;
+        let name = tap.name();
         let raised = Netlink::open().and_then(|mut netlink| netlink.set_up(name));
         match raised {
-            Err(fault) if is_up(name) != Some(true) => Err(TapFault::Up(fault)),
-            _ => Ok(wire),
+            Err(fault) if !interfaces.is_up(name).unwrap_or(false) => Err(TapFault::Up(fault)),
+            _ => Self::over(tap, Some(interfaces)),
         }
     }
 
@@ -98,11 +95,19 @@ impl TapWire {
         Self::new(Tap::adopt(number).map_err(TapFault::Open)?)
     }
 
-    /// Takes a tap that was opened with virtio-net headers.
+    /// Takes a tap that was opened with virtio-net headers, in any network namespace. Where that
+    /// may not be entered, the tap is taken for up.
     ///
     /// # Errors
     /// What the kernel says when it is asked to leave segmentation and checksums to us.
     pub fn new(tap: Tap) -> Result<Self, TapFault> {
+        let interfaces = tap::namespace(tap.as_fd())
+            .and_then(|_| mtu::beside(tap.as_fd(), Interfaces::here))
+            .ok();
+        Self::over(tap, interfaces)
+    }
+
+    fn over(tap: Tap, interfaces: Option<Interfaces>) -> Result<Self, TapFault> {
         tap.set_offloads(offload::ALL).map_err(TapFault::Open)?;
         Ok(Self {
             tap,
@@ -112,6 +117,7 @@ impl TapWire {
             coalescer: Coalescer::new(),
             lost: 0,
             gone: false,
+            interfaces,
             is_up: true,
             looked: None,
         })
@@ -152,8 +158,9 @@ impl Wire for TapWire {
             .is_none_or(|looked| looked.elapsed() >= LOOK_EVERY)
         {
             self.looked = Some(Instant::now());
-            // One that is in a namespace that cannot be seen is taken for up.
-            self.is_up = is_up(self.tap.name()).unwrap_or(true);
+            let interfaces = self.interfaces.as_ref();
+            let up = interfaces.and_then(|all| all.is_up(self.tap.name()).ok());
+            self.is_up = up.unwrap_or(true);
         }
         self.is_up && !self.gone
     }

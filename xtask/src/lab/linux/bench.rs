@@ -72,8 +72,6 @@ pub fn run(places: &Places, options: &Options) -> Result<i32, String> {
     let qemu = qemu::built(places).ok_or("no QEMU is built")?;
     let trials = guest::trials(places, options)?;
     let ram_disk = guest::pack(places, &kernel, options, &trials)?;
-    // The device looks there whether its tap is up.
-    host(places, &["see"])?;
     let log = work.join("model.log");
     let mut device = start_device(places, options, &log)?;
     host(places, &["start"])?;
