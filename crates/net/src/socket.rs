@@ -162,7 +162,8 @@ pub trait Sockets: Clone {
         Ok(Connected::new(self.bind(local)?, peer))
     }
 
-    /// Waits for connections to `local`, at most `backlog` at a time.
+    /// Waits for connections to `local`, at most `backlog` at a time; to any address of ours, of
+    /// IPv4 and IPv6, if that is unspecified.
     ///
     /// # Errors
     /// If somebody does already.

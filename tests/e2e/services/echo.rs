@@ -7,9 +7,9 @@ use crate::harness::process::run;
 use crate::harness::programs;
 use libtest_mimic::{Failed, Trial};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream, UdpSocket};
+use std::net::{Ipv6Addr, Shutdown, TcpStream, UdpSocket};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use testbed::meter::cpu_time;
 
 /// What an idle image may use of two seconds, as the kernel counts: in ticks of 10 ms.
@@ -51,6 +51,7 @@ const ON_BOTH: &[(&str, HostTest)] = &[
     ("nobody listens elsewhere", refused),
     ("many connections", many),
     ("without work it sleeps", idle),
+    ("IPv6 is served as well", ipv6),
 ];
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
@@ -99,6 +100,45 @@ pub(super) fn random(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     rng.fill(&mut bytes);
     bytes
+}
+
+/// Whoever listens at no address in particular hears both versions.
+fn ipv6(images: &Images, host: &str) -> Result<(), Failed> {
+    let (served, address) = match host {
+        SOCKETS => (
+            serve(images, host, &PLAIN, &images.echo, &[])?,
+            Ipv6Addr::LOCALHOST,
+        ),
+        _ => {
+            let arguments = ["--ipv6=fd00::2/64"];
+            let served = serve(images, host, &PLAIN, &images.echo, &arguments)?;
+            super::speak_ipv6(&served.segment)?;
+            (served, "fd00::2".parse()?)
+        }
+    };
+    // Its address is its own once it has asked whether it is another's.
+    let deadline = Instant::now() + PATIENCE;
+    let connect = || TcpStream::connect_timeout(&(address, 7).into(), Duration::from_secs(1));
+    let stream = loop {
+        match served.segment.run(connect) {
+            Err(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(100)),
+            connected => break connected?,
+        }
+    };
+    stream.set_read_timeout(Some(PATIENCE))?;
+    round(stream, &random(6, 70_000))?;
+    let socket = served
+        .segment
+        .run(|| UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)))?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.connect((address, 7))?;
+    socket.send(b"six")?;
+    let mut answer = [0; 9];
+    let count = socket.recv(&mut answer)?;
+    match &answer[..count] {
+        b"six" => served.goes_on(),
+        other => Err(format!("{other:?} came back").into()),
+    }
 }
 
 fn bytes_come_back(images: &Images, host: &str, mtu: u32, vnet: bool) -> Result<(), Failed> {

@@ -1,6 +1,6 @@
 //! Datagrams that leave as one and are cut by the kernel behind the tap (USO).
 
-use super::{OUR_SIDE, PLAIN, launch, tap, tender};
+use super::{OUR_SIDE, OUR_SIDE_V6, PLAIN, launch, tap, tender};
 use crate::harness::build::Images;
 use crate::harness::network::Network;
 use crate::harness::process::start;
@@ -9,12 +9,11 @@ use libtest_mimic::{Failed, Trial};
 use linux::tap::{Tap, offload};
 use serde_json::Value;
 use std::fs;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::process::Command;
 use testbed::segment::Segment;
 
-/// Addresses of IPv6, Linux's and the image's.
-const LINUX: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+/// The image's address of IPv6.
 const IMAGE: &str = "fd00::2/64";
 /// Datagrams that are sent, in runs of as many as a turn has. A socket's buffer holds them all, and
 /// the frames of the test's TCP connection are far fewer.
@@ -23,7 +22,7 @@ const DATAGRAMS: u64 = 192;
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let mut trials = Vec::new();
     for (host, offload) in [("spt", true), ("spt", false), ("process", true)] {
-        for peer in [IpAddr::from(OUR_SIDE), LINUX.into()] {
+        for peer in [IpAddr::from(OUR_SIDE), OUR_SIDE_V6.into()] {
             let offloads = if offload { "with" } else { "without" };
             let version = if peer.is_ipv4() { "ipv4" } else { "ipv6" };
             let name = format!("runs::datagrams leave {offloads} offloads::{version}::{host}");
@@ -55,9 +54,7 @@ fn frames(segment: &Segment) -> Result<u64, Failed> {
 fn sends(images: &Images, host: &str, offload: bool, peer: IpAddr) -> Result<(), Failed> {
     let segment = Segment::new()?;
     let tap = tap(&segment, &PLAIN)?;
-    // Segments do not speak IPv6 by themselves.
-    segment.run(|| fs::write("/proc/sys/net/ipv6/conf/tap0/disable_ipv6", "0"))?;
-    segment.netlink(|netlink| netlink.add_address("tap0", LINUX.into(), 64))?;
+    super::speak_ipv6(&segment)?;
     let mut server = Command::new("iperf3");
     server.args(["--server", "--one-off", "--json", "--forceflush"]);
     let server = segment.run(|| start(&mut server))?;

@@ -54,21 +54,14 @@ impl Sockets for HostNet {
 
     fn bind(&self, local: SocketAddr) -> Result<HostDatagrams, Error> {
         let mut table = self.0.borrow_mut();
-        let mut open = |local| {
+        let open = |local| {
             table.open(Transport::Datagrams, local, |calls, socket| {
                 calls.bind(socket, local)?;
                 // From now on, for those that have a peer.
                 calls.share_port(socket)
             })
         };
-        // As everywhere, no address stands for those of both versions.
-        let both = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), local.port());
-        let (number, v6) = match local.ip().is_unspecified().then(|| open(both)) {
-            Some(Ok(number)) => (number, true),
-            Some(Err(Errno::IN_USE)) => return Err(unbound(Errno::IN_USE)),
-            // A host may have no IPv6.
-            _ => (open(local).map_err(unbound)?, local.is_ipv6()),
-        };
+        let (number, v6) = open_at(local, open).map_err(unbound)?;
         Ok(HostDatagrams {
             one: self.one(number),
             v6,
@@ -107,9 +100,13 @@ impl Sockets for HostNet {
 
     fn listen(&self, local: SocketAddr, backlog: usize) -> Result<HostListener, Error> {
         let mut table = self.0.borrow_mut();
-        let listen = |calls: &dyn SocketCalls, socket| calls.listen(socket, local, backlog.max(1));
-        let number = table.open(Transport::Stream, local, listen);
-        Ok(HostListener(self.one(number.map_err(failed)?)))
+        let listen = |local| {
+            table.open(Transport::Stream, local, |calls, socket| {
+                calls.listen(socket, local, backlog.max(1))
+            })
+        };
+        let (number, _) = open_at(local, listen).map_err(failed)?;
+        Ok(HostListener(self.one(number)))
     }
 
     async fn connect(&self, remote: SocketAddr) -> Result<HostStream, Error> {
@@ -231,6 +228,21 @@ impl Stream for HostStream {
 impl Drop for Open {
     fn drop(&mut self) {
         self.net.0.borrow_mut().leave(self.number);
+    }
+}
+
+/// Opens a socket at `local`, where no address stands for those of both versions, as everywhere;
+/// and whether it is one of IPv6.
+fn open_at(
+    local: SocketAddr,
+    mut open: impl FnMut(SocketAddr) -> Result<u32, Errno>,
+) -> Result<(u32, bool), Errno> {
+    let both = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), local.port());
+    match local.ip().is_unspecified().then(|| open(both)) {
+        Some(Ok(number)) => Ok((number, true)),
+        Some(Err(Errno::IN_USE)) => Err(Errno::IN_USE),
+        // A host may have no IPv6.
+        _ => Ok((open(local)?, local.is_ipv6())),
     }
 }
 

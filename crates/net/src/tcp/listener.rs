@@ -30,7 +30,8 @@ pub(super) struct Listener {
 impl Listener {
     fn hears(&self, local: SocketAddr) -> bool {
         let ip = self.local.ip();
-        let same = ip == local.ip() || ip.is_unspecified() && (ip.is_ipv6() || local.is_ipv4());
+        // As everywhere, no address stands for those of both versions.
+        let same = ip == local.ip() || ip.is_unspecified();
         same && self.local.port() == local.port()
     }
 }
@@ -62,7 +63,8 @@ impl Tcp {
         })
     }
 
-    /// Waits for connections to `local`, of which at most `backlog` wait to be accepted.
+    /// Waits for connections to `local`, or to any address of ours if that is unspecified. At most
+    /// `backlog` of them wait to be accepted.
     ///
     /// # Errors
     /// If somebody does already.
