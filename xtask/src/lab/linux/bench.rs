@@ -143,6 +143,9 @@ fn start_device(places: &Places, options: &Options, log: &Path) -> Result<Runnin
 fn host(places: &Places, words: &[&str]) -> Result<(), String> {
     let mut command = Command::new("sh");
     command.arg(places.ours().join("host")).arg(TAP).args(words);
+    command.env("OUTBOARD", places.outboard());
+    command.env("IMAGES", places.images());
+    command.current_dir(places.work());
     match crate::process::run(command.stdin(Stdio::null()))? {
         0 => Ok(()),
         status => Err(format!(

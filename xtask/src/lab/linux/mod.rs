@@ -49,6 +49,10 @@ const RELOADS_QUICK: u32 = 5;
 const TRANSFER_SECONDS: u32 = 5;
 /// The same with `--quick`.
 const TRANSFER_SECONDS_QUICK: u32 = 1;
+/// Appliances of ours that trials run, and their manifest that has a card of their own.
+const IMAGES: [&str; 2] = ["echo", "iperf3"];
+/// As above.
+const MANIFEST: &str = "manifest-82599.json";
 /// Set for the part of this program that runs in a network namespace of its own.
 const INSIDE: &str = "OUTBOARD_LAB_INSIDE";
 
@@ -142,6 +146,11 @@ impl Places {
         self.cache.join("linux")
     }
 
+    /// The appliances that are at the other end of the wire.
+    fn images(&self) -> PathBuf {
+        self.root.join("unikernels")
+    }
+
     fn outboard(&self) -> PathBuf {
         process::target_folder(&self.root).join("x86_64-unknown-linux-gnu/release/outboard")
     }
@@ -168,6 +177,16 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
     build.args(["build", "--release", "--quiet", "-p", "outboard"]);
     if process::run(build.current_dir(root))? != 0 {
         return Err("outboard could not be built, as it says above".into());
+    }
+    for image in IMAGES {
+        let folder = places.images().join(image);
+        let mut build = Command::new(places.outboard());
+        build.arg("build").arg(&folder);
+        build.arg(format!("--manifest={}", folder.join(MANIFEST).display()));
+        let finished = process::capture(&mut build, options.verbose)?;
+        if finished.status != 0 {
+            return Err(format!("no image {}: {}", image, finished.output));
+        }
     }
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     // All that the bench starts ends with it.
