@@ -17,9 +17,10 @@
 //! Unsafe code lies in `src/sys` only. What only the tender may need, such as VFIO, KVM and guest
 //! memory, lies in the tender.
 
+pub mod interface;
 pub mod mtu;
 pub mod netlink;
 pub mod pci;
 mod sys;
 
-pub use sys::{descriptor, interface, namespace, packet, process, signal, tap};
+pub use sys::{descriptor, namespace, packet, process, signal, tap};

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// `struct ifreq`, its union as bytes.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct Request {
+pub(crate) struct Request {
     name: [u8; libc::IFNAMSIZ],
     value: [u8; 24],
 }
@@ -18,7 +18,7 @@ const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>());
 
 impl Request {
     /// A request about the interface `name`, the rest zero.
-    pub(super) fn new(name: &str) -> io::Result<Self> {
+    pub(crate) fn new(name: &str) -> io::Result<Self> {
         let bytes = name.as_bytes();
         if bytes.len() >= libc::IFNAMSIZ || bytes.contains(&0) {
             return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
@@ -32,31 +32,31 @@ impl Request {
     }
 
     /// The name that the kernel wrote.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let end = self.name.iter().position(|byte| *byte == 0);
         let name = &self.name[..end.unwrap_or(self.name.len())];
         String::from_utf8_lossy(name).into_owned()
     }
 
     /// `ifr_flags`, sixteen bits.
-    pub(super) fn flags(&self) -> i32 {
+    pub(crate) fn flags(&self) -> i32 {
         i32::from(u16::from_ne_bytes([self.value[0], self.value[1]]))
     }
 
     /// Sets `ifr_flags`; bits above the sixteenth are not sent.
-    pub(super) fn set_flags(&mut self, flags: i32) {
+    pub(crate) fn set_flags(&mut self, flags: i32) {
         let [low, high, ..] = flags.to_le_bytes();
         self.value[0..2].copy_from_slice(&u16::from_le_bytes([low, high]).to_ne_bytes());
     }
 
     /// `ifr_mtu`, and any other `int` of the union.
-    pub(super) fn int(&self) -> i32 {
+    pub(crate) fn int(&self) -> i32 {
         let v = &self.value;
         i32::from_ne_bytes([v[0], v[1], v[2], v[3]])
     }
 
     /// `ifr_hwaddr` of an Ethernet interface, behind its address family.
-    pub(super) fn mac(&self) -> [u8; 6] {
+    pub(crate) fn mac(&self) -> [u8; 6] {
         let v = &self.value;
         [v[2], v[3], v[4], v[5], v[6], v[7]]
     }
@@ -65,7 +65,7 @@ impl Request {
 /// The requests that take a [`Request`].
 #[derive(Clone, Copy, Debug)]
 #[repr(u64)]
-pub(super) enum Command {
+pub(crate) enum Command {
     TunSetInterface = 0x4004_54ca,
     TunGetInterface = 0x8004_54d2,
     GetFlags = 0x8913,
@@ -79,7 +79,7 @@ const TUN_SET_VNET_HEADER_SIZE: libc::Ioctl = 0x4004_54d8;
 const TUN_GET_DEVICE_NAMESPACE: libc::Ioctl = 0x54e3;
 
 /// Sends `request`, which the kernel may answer in place.
-pub(super) fn send(fd: BorrowedFd<'_>, command: Command, request: &mut Request) -> io::Result<()> {
+pub(crate) fn send(fd: BorrowedFd<'_>, command: Command, request: &mut Request) -> io::Result<()> {
     let request: *mut Request = request;
     // SAFETY: each `Command` makes the kernel read and write one `struct ifreq` at the pointer and
     // nothing else; `Request` has its size (asserted above) and may hold any bytes, and the unique
@@ -89,14 +89,14 @@ pub(super) fn send(fd: BorrowedFd<'_>, command: Command, request: &mut Request) 
 }
 
 /// `TUNSETOFFLOAD`.
-pub(super) fn tun_set_offloads(fd: BorrowedFd<'_>, bits: u32) -> io::Result<()> {
+pub(crate) fn tun_set_offloads(fd: BorrowedFd<'_>, bits: u32) -> io::Result<()> {
     let bits = libc::c_ulong::from(bits);
     // SAFETY: the third argument is a number; no memory is passed.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), TUN_SET_OFFLOAD, bits) }).map(drop)
 }
 
 /// `TUNSETVNETHDRSZ`.
-pub(super) fn tun_set_vnet_header_size(fd: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
+pub(crate) fn tun_set_vnet_header_size(fd: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
     let bytes: *const i32 = &bytes;
     // SAFETY: the kernel reads one `int` at the pointer, which points to one that outlives the
     // call.
@@ -104,7 +104,7 @@ pub(super) fn tun_set_vnet_header_size(fd: BorrowedFd<'_>, bytes: i32) -> io::Re
 }
 
 /// `TUNGETDEVNETNS`.
-pub(super) fn tun_get_namespace(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+pub(crate) fn tun_get_namespace(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // SAFETY: the request has no argument.
     let raw = check(unsafe { libc::ioctl(fd.as_raw_fd(), TUN_GET_DEVICE_NAMESPACE) })?;
     // SAFETY: the kernel has just made this descriptor for us; nothing else owns it.

@@ -1,8 +1,7 @@
 //! Everything in this crate that needs `unsafe`, each wrapped so that its callers do not.
 
 pub mod descriptor;
-pub mod interface;
-mod ioctl;
+pub(crate) mod ioctl;
 pub mod namespace;
 pub mod packet;
 pub mod process;

@@ -25,7 +25,9 @@ use tender::suggest;
 
 /// How long the guest may take to count the frame.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often the counters are looked at.
+/// How long the kernel may take to notice that a guest which has just started has its tap.
+const CARRIER_PATIENCE: Duration = Duration::from_secs(2);
+/// How often the counters are looked at, and the interface.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Shortest frame that an interface takes, in bytes: an Ethernet header.
 const FRAME_BYTES_MIN: usize = 14;
@@ -176,6 +178,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let interface = enter(device, description.monitor)?;
     let refused = |e| refused(interface, e, frame.len());
     let socket = PacketSocket::open(interface).map_err(refused)?;
+    await_carrier(interface);
     let others = nets.iter().copied();
     let others = others.filter(|other| other.index != device.index);
     let ports: Vec<_> = std::iter::once(device).chain(others).collect();
@@ -269,6 +272,20 @@ fn enter(device: &Device, monitor: u32) -> Result<&str, Error> {
         (Some(started), _) if started == here && is_here() => Ok(interface),
         (Some(_), Err(e)) => Err(elsewhere(e)),
         (Some(_), Ok(_)) => Err(Error::Lost(interface.clone())),
+    }
+}
+
+/// Waits until the interface does not drop what is sent, if it is to do so. One that does after all
+/// is told of otherwise: the frame does not arrive.
+fn await_carrier(interface: &str) {
+    let Ok(here) = Interfaces::here() else {
+        return;
+    };
+    let has_begun =
+        || !here.is_up(interface).unwrap_or(false) || here.is_running(interface).unwrap_or(true);
+    let begin = Instant::now();
+    while !has_begun() && begin.elapsed() < CARRIER_PATIENCE {
+        thread::sleep(PAUSE);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What any network interface is asked by name: whether it is up, and its MTU.
 
-use super::ioctl::{Command, Request, send};
+use crate::sys::ioctl::{Command, Request, send};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,6 +30,16 @@ impl Interfaces {
     /// `ENODEV` if there is none.
     pub fn is_up(&self, name: &str) -> io::Result<bool> {
         Ok(self.flags(name)? & libc::IFF_UP != 0)
+    }
+
+    /// Whether the interface `name` is up, has a carrier, and the kernel has taken notice of that,
+    /// which it does a moment later: until then it drops what is sent (`IFF_RUNNING` of
+    /// netdevice(7)).
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none.
+    pub fn is_running(&self, name: &str) -> io::Result<bool> {
+        Ok(self.flags(name)? & libc::IFF_RUNNING != 0)
     }
 
     /// Brings the interface `name` up.
