@@ -211,6 +211,34 @@ pub const LAB: &[Tool] = &[
     },
 ];
 
+/// What building modules for the lab's kernel takes beyond [`LAB`].
+pub const MODULES: &[Tool] = &[
+    Tool {
+        program: "gcc-12",
+        packages: &["gcc-12"],
+        purpose: "the compiler that Debian's kernel was built with",
+        required: true,
+    },
+    Tool {
+        program: "make",
+        packages: &["make"],
+        purpose: "builds modules",
+        required: true,
+    },
+    Tool {
+        program: "patch",
+        packages: &["patch"],
+        purpose: "applies the lab's patches",
+        required: true,
+    },
+    Tool {
+        program: "xz",
+        packages: &["xz-utils"],
+        purpose: "unpacks the kernel's source",
+        required: true,
+    },
+];
+
 /// What the bench of Linux's drivers takes beyond [`LAB`]: its QEMU is built here.
 pub const LINUX: &[Tool] = &[
     Tool {

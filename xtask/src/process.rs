@@ -105,6 +105,22 @@ pub fn capture(command: &mut Command, verbose: bool) -> Result<Finished, String>
     })
 }
 
+/// Runs a program that must succeed.
+///
+/// # Errors
+/// What it printed last, if it does not.
+pub fn succeed(command: &mut Command, verbose: bool) -> Result<(), String> {
+    /// Lines that are shown of what failed.
+    const LINES: usize = 20;
+    let finished = capture(command, verbose)?;
+    if finished.status == 0 {
+        return Ok(());
+    }
+    let lines: Vec<&str> = finished.output.lines().collect();
+    let last = lines[lines.len().saturating_sub(LINES)..].join("\n");
+    Err(format!("{:?} failed:\n{}", command, last))
+}
+
 /// Sends the lines of a pipe to the channel until it ends.
 fn forward(pipe: Option<impl Read + Send + 'static>, sender: Sender<String>) {
     thread::spawn(move || {

@@ -24,6 +24,8 @@ pub enum Work {
     Lab,
     /// Linux's own drivers on software devices, where their QEMU is built; each trial counts.
     Linux,
+    /// The test of KVM with ioregionfd, in the lab, where that is built; each of its parts counts.
+    Ioregionfd,
     /// TCP judged by packetdrill's scripts; each that is to pass counts as one check.
     Packetdrill,
     /// Instructions for each frame, beside those of before; each case counts as one check.
@@ -149,6 +151,13 @@ pub const STAGES: &[Stage] = &[
         seconds: 200,
         quick: false,
         work: Work::Linux,
+    },
+    Stage {
+        name: "ioregionfd",
+        what: "KVM with ioregionfd in the lab, where that is built",
+        seconds: 10,
+        quick: false,
+        work: Work::Ioregionfd,
     },
     Stage {
         name: "packetdrill",

@@ -73,6 +73,20 @@ fn number_before(text: &str, word: &str) -> u64 {
         .unwrap_or(0)
 }
 
+/// The results that the kernel's own tests print, by TAP: `ok 1 NAME` or `not ok 1 NAME`.
+pub fn tap(output: &str) -> Vec<(String, bool)> {
+    let result = |line: &str| {
+        let (passed, rest) = match line.strip_prefix("not ok ") {
+            Some(rest) => (false, rest),
+            None => (true, line.strip_prefix("ok ")?),
+        };
+        let (number, name) = rest.split_once(' ')?;
+        number.parse::<u64>().ok()?;
+        Some((name.trim().to_string(), passed))
+    };
+    output.lines().filter_map(result).collect()
+}
+
 /// A test that a runner did not run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Skipped {
@@ -147,6 +161,14 @@ pub fn judge(output: &str, status: i32) -> (Tally, Option<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn results_of_tap_are_read() {
+        let output = "TAP version 13\n1..2\n# a remark\nok 1 memory\nnot ok 2 ports\nok then\n";
+        let wanted = [("memory".to_string(), true), ("ports".to_string(), false)];
+        assert_eq!(tap(output), wanted);
+        assert!(tap("1..0 # SKIP no capability\n").is_empty());
+    }
 
     const OUTPUT: &str = "\
 running 3 tests

@@ -196,6 +196,7 @@ fn run(root: &Path, stage: &Stage, options: &Options) -> Outcome {
         Work::Package => packaged(root, options),
         Work::Lab => in_lab(root, options),
         Work::Linux => on_linux(root, options),
+        Work::Ioregionfd => ioregionfd(root, options),
         Work::Packetdrill => judged(root),
         Work::Instructions => counted(root, options),
         Work::Miri => miri(root, options),
@@ -267,6 +268,28 @@ fn on_linux(root: &Path, options: &Options) -> Outcome {
         Ok(mut command) => {
             let (status, output) = shown(&mut command, options.verbose);
             outcome.count(status, &output);
+        }
+    }
+    outcome
+}
+
+/// Runs the kernel's own test of ioregionfd in the lab. KVM is not built for that here, as it would
+/// take too long.
+fn ioregionfd(root: &Path, options: &Options) -> Outcome {
+    if let Some(reason) = lab::ioregionfd::missing(root) {
+        return Outcome::skip(&reason);
+    }
+    let mut outcome = Outcome::default();
+    match lab::ioregionfd::test(root) {
+        Err(reason) => outcome.check(reason, false),
+        Ok(mut command) => {
+            let (status, output) = shown(&mut command, options.verbose);
+            let results = tally::tap(&output);
+            let all = status == 0 && !results.is_empty();
+            outcome.check(format!("the test as a whole (exit status {})", status), all);
+            for (name, passed) in results {
+                outcome.check(name, passed);
+            }
         }
     }
     outcome

@@ -29,11 +29,24 @@ pub fn provide(cache: &Path) -> Result<Kernel, String> {
     if !unpacked.join("complete").is_file() {
         fetch(cache, &unpacked)?;
     }
+    open(&unpacked)
+}
+
+/// The kernel in `cache`, if it is there.
+pub fn cached(cache: &Path) -> Option<Kernel> {
+    let unpacked = cache.join("kernel");
+    if !unpacked.join("complete").is_file() {
+        return None;
+    }
+    open(&unpacked).ok()
+}
+
+fn open(unpacked: &Path) -> Result<Kernel, String> {
     let boot = unpacked.join("boot");
     let image = entries(&boot)?
         .into_iter()
         .find(|path| file_name(path).starts_with("vmlinuz-"))
-        .ok_or_else(|| broken(&unpacked))?;
+        .ok_or_else(|| broken(unpacked))?;
     let mut modules = BTreeMap::new();
     find_modules(&unpacked.join("lib/modules"), DEPTH_MAX, &mut modules)?;
     Ok(Kernel { image, modules })
@@ -55,16 +68,7 @@ fn fetch(cache: &Path, unpacked: &Path) -> Result<(), String> {
         )
     })?;
     println!("Downloading {} (70 MB) for the lab.", package);
-    let mut download = Command::new("apt-get");
-    download.args(["download", package]).current_dir(unpacked);
-    let finished = process::capture(&mut download, false)?;
-    if finished.status != 0 {
-        return Err(format!(
-            "apt-get download {} failed: {}; type: sudo apt-get update",
-            package,
-            finished.output.trim().lines().last().unwrap_or("")
-        ));
-    }
+    download(package, unpacked)?;
     let archive = entries(unpacked)?
         .into_iter()
         .find(|path| {
@@ -79,6 +83,24 @@ fn fetch(cache: &Path, unpacked: &Path) -> Result<(), String> {
     }
     fs::remove_file(archive).map_err(failed)?;
     fs::write(unpacked.join("complete"), package).map_err(failed)
+}
+
+/// Downloads a package of Debian's, `NAME` or `NAME=VERSION`, into a folder.
+///
+/// # Errors
+/// One line that says what failed.
+pub fn download(package: &str, folder: &Path) -> Result<(), String> {
+    let mut download = Command::new("apt-get");
+    download.args(["download", package]).current_dir(folder);
+    let finished = process::capture(&mut download, false)?;
+    if finished.status != 0 {
+        return Err(format!(
+            "apt-get download {} failed: {}; type: sudo apt-get update",
+            package,
+            finished.output.trim().lines().last().unwrap_or("")
+        ));
+    }
+    Ok(())
 }
 
 /// The first package that `apt-cache depends` names.
@@ -129,6 +151,17 @@ fn find_modules(
 }
 
 impl Kernel {
+    /// Its release, which names its packages, and its version, which all of them have.
+    ///
+    /// # Errors
+    /// One line, if its image does not say so.
+    pub fn version(&self) -> Result<(String, String), String> {
+        let path = &self.image;
+        let image = fs::read(path).map_err(|error| format!("{}: {}", path.display(), error))?;
+        version(&image)
+            .ok_or_else(|| format!("{}: it does not say which kernel it is", path.display()))
+    }
+
     /// The modules `wanted` and all that they need, each behind what it needs.
     ///
     /// # Errors
@@ -156,6 +189,20 @@ impl Kernel {
         order.push(path);
         Ok(())
     }
+}
+
+/// Release and version in an image, by `kernel_version` of Linux's boot protocol: where its text
+/// begins, counted from the second sector. Debian's is `RELEASE (...) ... Debian VERSION (...)`.
+fn version(image: &[u8]) -> Option<(String, String)> {
+    const FIELD: usize = 0x20e;
+    const SECTOR: usize = 0x200;
+    let field = image.get(FIELD..FIELD + 2)?;
+    let begin = SECTOR + usize::from(u16::from_le_bytes([field[0], field[1]]));
+    let text = image.get(begin..)?.split(|byte| *byte == 0).next()?;
+    let text = String::from_utf8_lossy(text);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let version = words.iter().skip_while(|word| **word != "Debian").nth(1)?;
+    Some((words.first()?.to_string(), version.to_string()))
 }
 
 /// What a module needs, from its `.modinfo` section: strings that end with NUL, `depends=a,b` among
@@ -186,6 +233,19 @@ mod tests {
         let printed = "linux-image-amd64\n  Depends: linux-image-6.1.0-56-amd64\n  Suggests: x\n";
         assert_eq!(dependency(printed), Some("linux-image-6.1.0-56-amd64"));
         assert_eq!(dependency("N: Unable to locate package\n"), None);
+    }
+
+    #[test]
+    fn an_image_says_which_kernel_it_is() {
+        let mut image = vec![0; 0x300];
+        image[0x20e..0x210].copy_from_slice(&[0x40, 0]);
+        let text = b"6.1.0-56-amd64 (x@debian.org) #1 SMP Debian 6.1.192-2 (2026-07-01)\0Debian 9";
+        image[0x240..0x240 + text.len()].copy_from_slice(text);
+        let wanted = ("6.1.0-56-amd64".to_string(), "6.1.192-2".to_string());
+        assert_eq!(version(&image), Some(wanted));
+        image[0x20f] = 0xff;
+        assert_eq!(version(&image), None);
+        assert_eq!(version(&[]), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `cargo xtask lab`: a machine with KVM, an IOMMU and QEMU's NICs, on any host.
 
+pub mod ioregionfd;
 mod kernel;
 pub mod linux;
 mod machine;
@@ -25,6 +26,7 @@ drivers on Outboard's software devices; `cargo xtask lab linux --help` says more
   --object=KIND        an object of QEMU's that a device needs, with its options
   --address-bits=N     bits of physical and I/O addresses: 39 or 48 (default 48)
   --memory=MIB         memory of the machine (default 1024)
+  --ioregionfd         KVM has KVM_SET_IOREGION; built the first time, which takes some minutes
   --icount             its clocks count instructions: one takes a nanosecond, and sleep no time
   --timeout=SECONDS    kill it then (default 300)
   --yes                install missing Debian packages without asking (as CI=true does)
@@ -43,6 +45,7 @@ pub struct Options {
     objects: Vec<String>,
     address_bits: u32,
     memory_mib: u32,
+    ioregionfd: bool,
     icount: bool,
     timeout_seconds: u64,
     yes: bool,
@@ -59,6 +62,7 @@ impl Options {
             objects: Vec::new(),
             address_bits: ADDRESS_BITS_DEFAULT,
             memory_mib: MEMORY_MIB_DEFAULT,
+            ioregionfd: false,
             icount: false,
             timeout_seconds: TIMEOUT_SECONDS_DEFAULT,
             yes: false,
@@ -70,6 +74,7 @@ impl Options {
             match argument.split_once('=') {
                 _ if argument == "--" => break,
                 _ if argument == "--yes" => options.yes = true,
+                _ if argument == "--ioregionfd" => options.ioregionfd = true,
                 _ if argument == "--icount" => options.icount = true,
                 Some(("--file", path)) => options.files.push(path.into()),
                 Some(("--nic", nic)) => options.nics.push(Nic::parse(nic)),
@@ -128,10 +133,14 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
         print!("{}", HELP);
         return Ok(0);
     }
-    let options = Options::parse(arguments)?;
+    let mut options = Options::parse(arguments)?;
     packages::provide(&[LAB], options.yes)?;
     let cache = crate::process::target_folder(root).join("lab");
-    let kernel = kernel::provide(&cache)?;
+    let mut kernel = kernel::provide(&cache)?;
+    if options.ioregionfd {
+        let test = ioregionfd::install(root, &cache, &mut kernel, options.yes)?;
+        options.files.push(test);
+    }
     machine::run(root, &cache, &kernel, &options)
 }
 

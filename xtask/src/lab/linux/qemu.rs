@@ -38,7 +38,7 @@ pub fn provide(places: &Places, verbose: bool) -> Result<PathBuf, String> {
     println!("Building QEMU {} for the lab: some minutes.", version);
     let mut build = Command::new("sh");
     build.arg(places.root.join("lab/qemu/build"));
-    succeed(build.arg(tarball).arg(&place), verbose)?;
+    process::succeed(build.arg(tarball).arg(&place), verbose)?;
     Ok(place.join("qemu"))
 }
 
@@ -106,8 +106,8 @@ fn fetch(folder: &Path, verbose: bool) -> Result<(), String> {
         command
     };
     println!("Downloading the source of QEMU (110 MB) for the lab.");
-    succeed(&mut apt(&["update"]), verbose)?;
-    succeed(&mut apt(&["source", "--download-only", "qemu"]), verbose)?;
+    process::succeed(&mut apt(&["update"]), verbose)?;
+    process::succeed(&mut apt(&["source", "--download-only", "qemu"]), verbose)?;
     fs::remove_dir_all(lists).map_err(failed)
 }
 
@@ -122,18 +122,6 @@ fn deb_src(targets: &str) -> String {
     lines.sort();
     lines.dedup();
     lines.concat()
-}
-
-fn succeed(command: &mut Command, verbose: bool) -> Result<(), String> {
-    /// Lines that are shown of what failed.
-    const LINES: usize = 20;
-    let finished = process::capture(command, verbose)?;
-    if finished.status == 0 {
-        return Ok(());
-    }
-    let lines: Vec<&str> = finished.output.lines().collect();
-    let last = lines[lines.len().saturating_sub(LINES)..].join("\n");
-    Err(format!("{:?} failed:\n{}", command, last))
 }
 
 #[cfg(test)]
