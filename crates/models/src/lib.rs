@@ -23,10 +23,14 @@
 //! | what | where |
 //! |---|---|
 //! | registers as a table, and accesses of all sizes to them | `registers` |
-//! | the MSI-X structures | `msix` |
+//! | the MSI-X structures, and how often a vector is raised | `msix`, `moderation` |
+//! | bits that take their time, and must be waited for | `settling` |
+//! | rings of descriptors between a head and a tail | `ring` |
+//! | the wire, or a loopback in its place | `line` |
 //! | memory that is reached by I/O address | [`Dma`] |
 //! | which buffers the device has, so that none is given to it twice | `ownership` |
-//! | checksums, segmentation, coalescing | `packet` |
+//! | checksums, segmentation, coalescing, hashes | `packet` |
+//! | frames as they are counted | `traffic` |
 //! | payload that goes between wire and DMA memory without a copy | `scatter` |
 //! | faults, and whether one happens now | [`Misbehaviour`] |
 //! | violations, and the list of them | [`Violation`], [`Violations`] |
@@ -39,15 +43,20 @@
 mod device;
 mod dma;
 mod intel82599;
+mod line;
 mod local;
 mod misbehaviour;
 mod model;
+mod moderation;
 mod msix;
 mod ownership;
 mod packet;
 mod registers;
+mod ring;
 mod scatter;
+mod settling;
 mod socket_file;
+mod traffic;
 pub mod vfio_user;
 mod violation;
 pub mod wire;

@@ -5,8 +5,9 @@ use super::eeprom::EEPROM_SIZE;
 use super::flow_director::Done;
 use super::interrupts;
 use super::registers::{Id, Place, RegisterFile, at, bit, rx_queue_at, rx_queue_of};
-use super::ring::{Ring, SETTLE_READS};
 use crate::registers::{Register, Registers};
+use crate::ring::Ring;
+use crate::settling::SETTLE_READS;
 use crate::violation::{Queue, Violation};
 
 /// Longest ring, in bytes (8.2.3.8.3).
@@ -403,7 +404,8 @@ impl Nic {
 
     fn write_rx_tail(&mut self, queue: usize, value: u32) {
         self.check_receive_end();
-        if let Err(violation) = self.rx[queue].ring.set_tail(value, Queue::Rx(queue as u8)) {
+        let ring = &mut self.rx[queue].ring;
+        if let Err(violation) = set_tail(ring, value, Queue::Rx(queue as u8)) {
             // The ring is fetched again from its head, and with it the buffers.
             self.ownership.clear();
             self.violations.add(violation);
@@ -411,7 +413,8 @@ impl Nic {
     }
 
     fn write_tx_tail(&mut self, queue: usize, value: u32) {
-        if let Err(violation) = self.tx[queue].ring.set_tail(value, Queue::Tx(queue as u8)) {
+        let ring = &mut self.tx[queue].ring;
+        if let Err(violation) = set_tail(ring, value, Queue::Tx(queue as u8)) {
             self.violations.add(violation);
         }
     }
@@ -476,6 +479,21 @@ impl Nic {
 
 fn tx_queue_of(offset: usize) -> usize {
     (offset - at::TX_QUEUE) / 64
+}
+
+/// Sets the tail of a ring, which software must know to be on.
+#[inline]
+fn set_tail(ring: &mut Ring, tail: u32, queue: Queue) -> Result<(), Violation> {
+    if tail != ring.tail() && !ring.enable.was_seen() {
+        ring.put_tail(tail);
+        let register = match queue {
+            Queue::Rx(_) => "RDT",
+            Queue::Tx(_) => "TDT",
+        };
+        let rule = "the queue's ENABLE must read 1 first (4.6.7, 4.6.8)";
+        return Err(Violation::Order { register, rule });
+    }
+    ring.set_tail(tail, queue)
 }
 
 /// Sets the base or length of a ring; `false` for the half of the base that has no rule.

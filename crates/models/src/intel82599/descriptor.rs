@@ -1,8 +1,5 @@
 //! Descriptors of both directions (datasheet, 7.1.6 and 7.2.3.2).
 
-/// Bytes of a descriptor.
-pub(crate) const BYTES: usize = 16;
-
 /// What a received frame is, as its descriptor says it (7.1.6.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RxWriteBack {

@@ -1,6 +1,7 @@
 //! Which frames are for us (datasheet, 7.1.1).
 
 use super::registers::{RegisterFile, at, bit};
+use crate::packet::multicast;
 
 /// Receive addresses (7.1.1.1.1).
 const ADDRESSES: usize = 128;
@@ -61,16 +62,9 @@ fn is_receive_address(file: &RegisterFile, [a, b, c, d, e, f]: &[u8; 6]) -> bool
     (0..ADDRESSES).any(|n| file.get(at::RAL + 8 * n) == low && file.get(at::RAH + 8 * n) == high)
 }
 
-/// 7.1.1.1 and 8.2.3.7.7: twelve bits of the last two bytes, from a bit that MCSTCTRL.MO chooses.
+/// 7.1.1.1 and 8.2.3.7.7: MCSTCTRL.MO chooses the bits of the address.
 fn hash_passes(file: &RegisterFile, destination: &[u8; 6]) -> bool {
-    let last = u32::from(u16::from_le_bytes([destination[4], destination[5]]));
-    let shift = match file.get(at::MCSTCTRL) & 3 {
-        0 => 4,
-        1 => 3,
-        2 => 2,
-        _ => 0,
-    };
-    let hash = (last >> shift & 0xfff) as usize;
+    let hash = multicast::hash(destination, file.get(at::MCSTCTRL));
     file.has(at::MTA + hash / 32 * 4, 1 << (hash % 32))
 }
 

@@ -1,6 +1,7 @@
 //! Interrupts (datasheet, 7.3).
 
 use super::registers::{RegisterFile, at};
+use crate::moderation::Moderation;
 use std::time::Duration;
 
 /// Causes beyond the queues' (8.2.3.5.1).
@@ -40,10 +41,7 @@ pub(crate) struct Interrupts {
     /// Causes that became active, for which nothing was raised yet.
     pending: u32,
     raised: u64,
-    /// When a vector may be raised again.
-    next: [Duration; VECTORS],
-    /// When the first of those may that are pending.
-    due: Option<Duration>,
+    moderation: Moderation<VECTORS>,
 }
 
 impl Interrupts {
@@ -56,8 +54,7 @@ impl Interrupts {
             mode: 0,
             pending: 0,
             raised: 0,
-            next: [Duration::ZERO; VECTORS],
-            due: None,
+            moderation: Moderation::new(),
         }
     }
 
@@ -158,7 +155,7 @@ impl Interrupts {
         mut lose: impl FnMut() -> bool,
     ) {
         let active = self.pending & self.enabled;
-        self.due = None;
+        self.moderation.begin();
         if self.mode & GPIE_MSIX == 0 {
             // One vector for all (7.3.1).
             if active != 0 && self.is_due(file, 0, now) {
@@ -202,18 +199,13 @@ impl Interrupts {
 
     /// Whether the interval since the last message has passed (7.3.2.1); if so, it begins anew.
     fn is_due(&mut self, file: &RegisterFile, vector: usize, now: Duration) -> bool {
-        let next = self.next[vector];
-        if now < next {
-            self.due = Some(self.due.map_or(next, |due| due.min(next)));
-            return false;
-        }
-        self.next[vector] = now + INTERVAL * interval(file, vector);
-        true
+        let interval = INTERVAL * interval(file, vector);
+        self.moderation.admits(vector, now, interval)
     }
 
     /// When something may be raised that is held back.
     pub(crate) fn due(&self) -> Option<Duration> {
-        self.due.filter(|_| self.is_pending())
+        self.moderation.due().filter(|_| self.is_pending())
     }
 
     /// Vectors that were raised since the last call.

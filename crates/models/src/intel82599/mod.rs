@@ -6,7 +6,6 @@
 //! |---|---|---|
 //! | [`registers`] | the registers, as a table | 8.2.3 |
 //! | [`stored`] | those that are stored, and nothing else | 8.2.3 |
-//! | [`ring`] | rings of descriptors, and when a queue is on | 7.1.9, 7.2.3.3 |
 //! | [`descriptor`] | the descriptors of both directions | 7.1.6, 7.2.3.2 |
 //! | [`filter`] | which frames are for us | 7.1.1 |
 //! | [`flow_director`], [`rss`] | which queue they go to | 7.1.2.7, 7.1.2.8 |
@@ -17,7 +16,6 @@
 //! | [`segmentation`] | packets that are cut into segments | 7.2.4 |
 //! | [`checksum_offload`] | checksums of packets that are not cut | 7.2.5 |
 //! | [`interrupts`] | causes, masks, vectors | 7.3 |
-//! | [`line`] | the wire, or a loopback of the MAC | 8.2.3.22.8 |
 //! | [`access`] | what reading and writing a register does | 8.2.3 |
 //! | [`statistics`] | counters | 8.2.3.23 |
 //! | [`eeprom`] | what the card's EEPROM says | 6 |
@@ -36,11 +34,9 @@ mod filter;
 mod flow_director;
 mod i2c;
 mod interrupts;
-mod line;
 mod placement;
 mod receive;
 mod registers;
-mod ring;
 mod rss;
 mod segmentation;
 mod sfp;
@@ -52,21 +48,21 @@ mod transmit;
 
 use crate::device::{Device, Identity, Msix, Progress};
 use crate::dma::Dma;
+use crate::line::Line;
 use crate::misbehaviour::{Fault, Faults, Misbehaviour};
 use crate::model::{Model, Setup};
 use crate::msix::MsixBar;
 use crate::ownership::Ownership;
 use crate::scatter::Prediction;
+use crate::settling::Settling;
 use crate::violation::{Violation, Violations};
 use crate::wire::Wire;
 use eeprom::Eeprom;
 use flow_director::FlowDirector;
 use i2c::Bus;
 use interrupts::{Interrupts, cause};
-use line::Line;
 use receive::{Late, RxQueue};
 use registers::{QUEUES, REGISTER_BYTES, RegisterFile, at, bit};
-use ring::Settling;
 use statistics::Statistics;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

@@ -10,20 +10,19 @@ use super::filter::{self, Passed};
 use super::flow_director::Target;
 use super::interrupts::cause;
 use super::registers::{at, bit, rx_queue_at};
-use super::ring::Ring;
 use super::rss::{self, Hashed};
-use super::statistics::{CHECK_BYTES, QueueTraffic, counters_of};
+use super::statistics::{QueueTraffic, counters_of};
 use crate::dma::Dma;
 use crate::misbehaviour::{Fault, Faults};
 use crate::packet::checksum::frame_check;
 use crate::packet::complete;
-use crate::packet::headers::{Ip, TAG, Transport};
-use crate::scatter::Places;
+use crate::packet::headers::{FRAME_MIN, Ip, TAG, Transport};
+use crate::ring::Ring;
+use crate::scatter::{Parts, Places, Source};
+use crate::traffic::CHECK_BYTES;
 use crate::violation::{Queue, Violation};
 use crate::wire::{Incoming, Wire};
 
-/// Shortest frame on a wire, without its check sequence; a sender pads to it (IEEE 802.3, 4.2.3.3).
-pub(crate) const FRAME_MIN: usize = 60;
 /// Longest one, with its check sequence, unless HLREG0.JUMBOEN says otherwise (8.2.3.22.13).
 const FRAME_MAX: usize = 1518;
 
@@ -90,9 +89,6 @@ fn bytes(lengths: &Lengths) -> u64 {
     let bytes = |(len, times): &(usize, u64)| (len + CHECK_BYTES) as u64 * times;
     lengths.iter().map(bytes).sum()
 }
-
-/// Where a frame's bytes come from: some parts of it, one after the other.
-type Parts<'a> = [&'a [u8]; 3];
 
 impl Nic {
     /// Fetches descriptors of the receive queues.
@@ -420,11 +416,7 @@ impl Nic {
         dma: &dyn Dma,
     ) {
         let mut left = placed + parts.iter().map(|part| part.len()).sum::<usize>();
-        let mut source = Source {
-            parts,
-            part: 0,
-            at: 0,
-        };
+        let mut source = Source::new(parts);
         while left > 0 {
             if self.faults.strikes(Fault::Skip) && self.rx[number].ring.available() > 1 {
                 self.rx[number].ring.advance();
@@ -547,55 +539,3 @@ fn misreport(faults: &mut Faults, [mut first, mut second]: [u64; 2]) -> [u64; 2]
 
 /// A frame whose descriptor was done before: where it goes, and its bytes.
 pub(super) type Late = (u64, Vec<u8>);
-
-/// Bytes of a frame that are still to be written.
-struct Source<'a> {
-    parts: Parts<'a>,
-    part: usize,
-    at: usize,
-}
-
-impl<'a> Source<'a> {
-    /// The next bytes that lie together, at most `most` of them; none in the end.
-    #[inline]
-    fn next(&mut self, most: usize) -> &'a [u8] {
-        while let Some(part) = self.parts.get(self.part) {
-            let rest = &part[self.at..];
-            if !rest.is_empty() {
-                let piece = &rest[..rest.len().min(most)];
-                self.at += piece.len();
-                return piece;
-            }
-            (self.part, self.at) = (self.part + 1, 0);
-        }
-        &[]
-    }
-
-    /// Writes the next `len` bytes to a buffer. A write that goes astray is lost, as on a bus: it
-    /// was reported when the descriptor was fetched.
-    #[inline]
-    fn write(&mut self, len: usize, iova: u64, dma: &dyn Dma) {
-        let mut written = 0;
-        while written < len {
-            let piece = self.next(len - written);
-            if piece.is_empty() {
-                break;
-            }
-            let _lost = dma.write(iova.wrapping_add(written as u64), piece);
-            written += piece.len();
-        }
-    }
-
-    /// Copies the next bytes, as many as `to` has room for.
-    fn copy(&mut self, to: &mut [u8]) {
-        let mut copied = 0;
-        while copied < to.len() {
-            let piece = self.next(to.len() - copied);
-            if piece.is_empty() {
-                break;
-            }
-            to[copied..copied + piece.len()].copy_from_slice(piece);
-            copied += piece.len();
-        }
-    }
-}

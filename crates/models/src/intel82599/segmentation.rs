@@ -4,13 +4,12 @@
 use super::Nic;
 use super::checksum_offload::{L4_TCP, Refused, locate};
 use super::descriptor::{Context, Data};
-use super::receive::FRAME_MIN;
 use super::registers::at;
 use super::transmit::Packet;
 use crate::dma::Dma;
 use crate::packet::Offload;
 use crate::packet::checksum::{fold, word};
-use crate::packet::headers::{IP_BYTES_MAX, IPV4_CHECKSUM, TAG, TCP_CHECKSUM};
+use crate::packet::headers::{FRAME_MIN, IPV4_CHECKSUM, IP_BYTES_MAX, TAG, TCP_CHECKSUM};
 use crate::packet::segment::{FlagMasks, Plan};
 use crate::violation::{Queue, Violation};
 use crate::wire::Wire;

@@ -1,6 +1,7 @@
 //! Statistics: counters that are cleared when they are read (datasheet, 8.2.3.23).
 
 use super::registers::{Counter, Half};
+use crate::traffic::Traffic;
 
 /// Queues with counters of their own (8.2.3.23).
 pub(crate) const COUNTED_QUEUES: usize = 16;
@@ -23,50 +24,12 @@ pub(crate) struct Statistics {
     pub(crate) tx_queues: [QueueTraffic; COUNTED_QUEUES],
 }
 
-/// Frames in one direction; bytes include the frame check sequence.
-#[derive(Debug, Default)]
-pub(crate) struct Traffic {
-    frames: u64,
-    bytes: u64,
-    broadcast: u64,
-    multicast: u64,
-    by_size: [u64; 6],
-}
-
 /// Frames of a queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QueueTraffic {
     pub(crate) frames: u64,
     pub(crate) bytes: u64,
     pub(crate) dropped: u64,
-}
-
-/// Bytes of the frame check sequence.
-pub(crate) const CHECK_BYTES: usize = 4;
-
-impl Traffic {
-    /// Counts `times` frames that begin like this one and have `len` bytes, without their check
-    /// sequence.
-    #[inline]
-    pub(crate) fn count(&mut self, frame: &[u8], len: usize, times: u64) {
-        let bytes = (len + CHECK_BYTES) as u64;
-        self.frames += times;
-        self.bytes += times * bytes;
-        let class = match bytes {
-            ..=64 => 0,
-            65..=127 => 1,
-            128..=255 => 2,
-            256..=511 => 3,
-            512..=1023 => 4,
-            _ => 5,
-        };
-        self.by_size[class] += times;
-        match frame.first_chunk::<6>() {
-            Some([0xff, 0xff, 0xff, 0xff, 0xff, 0xff]) => self.broadcast += times,
-            Some([first, ..]) if first & 1 != 0 => self.multicast += times,
-            _ => {}
-        }
-    }
 }
 
 impl Statistics {

@@ -6,6 +6,8 @@ use super::checksum::{fold, sum, word};
 pub(crate) const ETHERNET: usize = 14;
 /// Bytes of a VLAN tag (IEEE 802.1Q).
 pub(crate) const TAG: usize = 4;
+/// Shortest frame on a wire, without its check sequence; a sender pads to it (IEEE 802.3, 4.2.3.3).
+pub(crate) const FRAME_MIN: usize = 60;
 /// Longest IP packet.
 pub(crate) const IP_BYTES_MAX: usize = 0xffff;
 const IPV4: u16 = 0x0800;
@@ -171,7 +173,7 @@ impl Ip {
     }
 }
 
-/// A transport protocol that the 82599 knows.
+/// A transport protocol that NICs know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     Tcp {

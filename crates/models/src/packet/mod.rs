@@ -4,9 +4,11 @@
 pub(crate) mod checksum;
 pub(crate) mod coalesce;
 pub(crate) mod headers;
+pub(crate) mod multicast;
 #[cfg(test)]
 pub(crate) mod samples;
 pub(crate) mod segment;
+pub(crate) mod toeplitz;
 
 /// What is left to do to a frame that crosses a wire which takes large ones (virtio 1.2, 5.1.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,14 +9,17 @@
 //! | [`Gather`] | a packet as its descriptors give it: copied, or headers and fragments |
 //! | [`Aggregate`] | packets of one connection that are sent as one large frame |
 //! | [`Prediction`] | where the payload of the next large frame belongs |
+//! | [`Source`] | a frame that is copied, buffer by buffer |
 
 mod aggregate;
 mod gather;
 mod prediction;
+mod source;
 
 pub(crate) use aggregate::Aggregate;
 pub(crate) use gather::{Fragment, Gather};
 pub(crate) use prediction::{Places, Prediction};
+pub(crate) use source::{Parts, Source};
 
 use arrayvec::ArrayVec;
 use hw::sim::vectored::SPANS_MAX;

@@ -4,6 +4,8 @@ mod flood;
 mod pair;
 mod pcap;
 mod reflect;
+#[cfg(test)]
+pub(crate) mod script;
 mod socket;
 mod spec;
 mod tap;

@@ -3,16 +3,15 @@
 mod aggregation;
 mod bring_up;
 mod coalescing;
-mod script;
 
 use super::*;
 use crate::packet::checksum::{fold, set_word};
 use crate::packet::complete;
 use crate::packet::headers::Ip;
 use crate::packet::samples;
+use crate::wire::script::Script;
 use crate::wire::{Loop, Offload, Pair, pair};
 use hw::sim::{View, arena};
-use script::Script;
 
 const ADDRESS: [u8; 6] = samples::DESTINATION;
 const IOVA: u64 = 0x10_0000_0000;

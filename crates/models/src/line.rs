@@ -1,5 +1,5 @@
-//! What the MAC sends to and receives from: the wire, or itself while HLREG0.LPBK is set
-//! (datasheet, 8.2.3.22.8).
+//! What the MAC of a NIC sends to and receives from: the wire, or itself while it is told to loop
+//! back (82599, 8.2.3.22.8; 82574, 10.2.8).
 
 use crate::packet::Offload;
 use crate::wire::{Incoming, Loop, Wire};
@@ -7,20 +7,20 @@ use hw::sim::vectored::{Span, SpanMut};
 
 /// A wire, and a plug that may be in its place. What comes in over the wire waits meanwhile.
 #[derive(Debug)]
-pub(super) struct Line<W> {
-    pub(super) wire: W,
+pub(crate) struct Line<W> {
+    pub(crate) wire: W,
     plug: Option<Loop>,
 }
 
 impl<W: Wire> Line<W> {
-    pub(super) fn new(wire: W) -> Self {
+    pub(crate) fn new(wire: W) -> Self {
         let plug = None;
         Self { wire, plug }
     }
 
     /// Puts the plug in, or takes it out with all that is in it.
     #[inline]
-    pub(super) fn loop_back(&mut self, on: bool) {
+    pub(crate) fn loop_back(&mut self, on: bool) {
         if on != self.plug.is_some() {
             self.plug = on.then(Loop::new);
         }

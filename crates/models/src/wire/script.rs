@@ -8,15 +8,15 @@ use std::os::fd::AsFd;
 
 /// What is on the wire, and what was sent.
 #[derive(Default)]
-pub(super) struct Script {
-    pub(super) incoming: VecDeque<(Vec<u8>, Offload)>,
-    pub(super) sent: Vec<(Vec<u8>, Offload)>,
-    pub(super) large: bool,
+pub(crate) struct Script {
+    pub(crate) incoming: VecDeque<(Vec<u8>, Offload)>,
+    pub(crate) sent: Vec<(Vec<u8>, Offload)>,
+    pub(crate) large: bool,
     /// It takes fragments, and puts payload into places.
-    pub(super) scatters: bool,
+    pub(crate) scatters: bool,
     /// Bytes of a frame that were put there, and how many frames had some.
-    pub(super) placed: usize,
-    pub(super) split: usize,
+    pub(crate) placed: usize,
+    pub(crate) split: usize,
 }
 
 impl Wire for Script {
