@@ -7,9 +7,9 @@
  *
  * The guest's memory is lent to the device by its descriptors. BARs are read and written by
  * messages, each of which waits for its answer; registers that the device has in a page of
- * doorbells are written there instead. The device signals MSI-X vectors through eventfds.
- * Configuration space is QEMU's own, but for the command register, which the device follows.
- * Legacy interrupts, MSI, migration and guests with an IOMMU are left out.
+ * doorbells are written there instead. The device signals MSI-X vectors and its interrupt pin
+ * through eventfds. Configuration space is QEMU's own, but for the command register, which the
+ * device follows. MSI, migration and guests with an IOMMU are left out.
  *
  * The device is not trusted: what it sends is checked, and it cannot keep QEMU waiting for longer
  * than PATIENCE_SECONDS. If it breaks the protocol or goes away, that is reported once. From then
@@ -61,10 +61,11 @@ enum {
 };
 
 enum { FLAG_REPLY = 1, FLAG_NO_REPLY = 1 << 4, FLAG_ERROR = 1 << 5, FLAG_TYPE = 0xf };
-enum { REGION_CONFIG = 7, REGIONS_OF_PCI = 9, IRQ_MSIX = 2 };
+enum { REGION_CONFIG = 7, REGIONS_OF_PCI = 9, IRQ_INTX = 0, IRQ_MSIX = 2 };
 enum { INFO_MMAP = 1 << 2, INFO_CAPABILITIES = 1 << 3, CAPABILITY_TYPE = 2 };
 enum { DMA_READ = 1 << 0, DMA_WRITE = 1 << 1 };
-enum { IRQ_EVENTFD = 1 << 2, IRQ_TRIGGER = 1 << 5, IRQ_CAN_EVENTFD = 1 << 0 };
+enum { IRQ_NO_DATA = 1 << 0, IRQ_EVENTFD = 1 << 2, IRQ_UNMASK = 1 << 4, IRQ_TRIGGER = 1 << 5 };
+enum { IRQ_CAN_EVENTFD = 1 << 0, IRQ_CAN_MASK = 1 << 1 };
 
 /* The page of doorbells is Outboard's addition to the protocol: crates/abi/src/doorbell.rs. */
 #define DOORBELL_KIND (1u << 31 | 0xffff)
@@ -133,6 +134,9 @@ struct VfioUser {
     Bar bars[PCI_NUM_REGIONS - 1];
     Vector vectors[VECTORS_MAX];
     unsigned vector_count;
+    /* The interrupt pin, if there is one: its event, and whether it is asserted in the guest. */
+    EventNotifier pin;
+    bool has_pin, pin_asserted;
     MemoryListener listener;
     bool listens;
     /* Mapped page, or NULL; offsets are read once, for the device could change them later. */
@@ -380,12 +384,49 @@ static bool ring(VfioUser *v, hwaddr offset, uint64_t value)
     return false;
 }
 
+/*
+ * The device masks its pin when it signals it, and signals it again in the middle of UNMASK if the
+ * pin is still asserted then. So the level is known after each answer, and the guest sees no edge
+ * that there was not.
+ */
+static void look_at_pin(VfioUser *v)
+{
+    IrqSet set = {
+        .argsz = sizeof(set), .flags = IRQ_NO_DATA | IRQ_UNMASK, .index = IRQ_INTX, .count = 1,
+    };
+    int got;
+
+    if (v->has_pin && event_notifier_test_and_clear(&v->pin)) {
+        v->pin_asserted = true;
+    }
+    if (!v->pin_asserted) {
+        return;
+    }
+    got = command(v, SET_IRQS, &set, sizeof(set), NULL, 0, NULL, 0, 0, NULL);
+    if (got < 0) {
+        refused(v, "to unmask its pin", got);
+    }
+    v->pin_asserted = event_notifier_test_and_clear(&v->pin);
+    pci_set_irq(&v->parent, v->pin_asserted);
+}
+
+static void on_pin(void *opaque)
+{
+    VfioUser *v = opaque;
+
+    if (event_notifier_test_and_clear(&v->pin)) {
+        v->pin_asserted = true;
+        pci_set_irq(&v->parent, 1);
+    }
+}
+
 static uint64_t bar_read(void *opaque, hwaddr offset, unsigned size)
 {
     Bar *bar = opaque;
     uint64_t value = 0;
 
     region_read(bar->device, bar->number, offset, &value, size);
+    look_at_pin(bar->device);
     return value;
 }
 
@@ -396,6 +437,7 @@ static void bar_write(void *opaque, hwaddr offset, uint64_t value, unsigned size
     if (bar->number != 0 || size != 4 || !ring(bar->device, offset, value)) {
         region_write(bar->device, bar->number, offset, &value, size);
     }
+    look_at_pin(bar->device);
 }
 
 static const MemoryRegionOps bar_ops = {
@@ -510,13 +552,21 @@ static bool connect_to(VfioUser *v, Error **errp)
     return true;
 }
 
+/* The bits of a BAR that say what it is. Of one in I/O space, the third is of its address. */
+static uint8_t bar_type(const uint8_t *config, int n)
+{
+    uint8_t low = config[PCI_BASE_ADDRESS_0 + 4 * n];
+
+    return low & PCI_BASE_ADDRESS_SPACE_IO ? PCI_BASE_ADDRESS_SPACE_IO : low & 0xf;
+}
+
 static bool make_bars(VfioUser *v, const uint8_t *config, Error **errp)
 {
     int n;
 
     for (n = 0; n < ARRAY_SIZE(v->bars); n++) {
         RegionInfo info = { .argsz = sizeof(info), .index = n };
-        uint8_t type = config[PCI_BASE_ADDRESS_0 + 4 * n] & 0xf;
+        uint8_t type = bar_type(config, n);
         Bar *bar = &v->bars[n];
         g_autofree char *name = g_strdup_printf("vfio-user-bar%d", n);
 
@@ -531,7 +581,7 @@ static bool make_bars(VfioUser *v, const uint8_t *config, Error **errp)
         if (!is_power_of_2(info.size) || info.size < 16 || info.size > 1ull << 40 ||
             (type & PCI_BASE_ADDRESS_MEM_TYPE_64 && n + 1 == ARRAY_SIZE(v->bars)) ||
             (n > 0 && v->bars[n - 1].size > 0 &&
-             config[PCI_BASE_ADDRESS_0 + 4 * (n - 1)] & PCI_BASE_ADDRESS_MEM_TYPE_64)) {
+             bar_type(config, n - 1) & PCI_BASE_ADDRESS_MEM_TYPE_64)) {
             error_setg(errp, "vfio-user: %s has a BAR %d of 0x%" PRIx64 " bytes that cannot be",
                        v->path, n, info.size);
             return false;
@@ -591,6 +641,39 @@ static bool make_vectors(VfioUser *v, const uint8_t *config, Error **errp)
         v->vector_count = n + 1;
         msix_vector_use(&v->parent, n);
         qemu_set_fd_handler(event_notifier_get_fd(&vector->event), on_event, NULL, vector);
+    }
+    return true;
+}
+
+static bool make_pin(VfioUser *v, const uint8_t *config, Error **errp)
+{
+    IrqInfo info = { .argsz = sizeof(info), .index = IRQ_INTX };
+    IrqSet set = {
+        .argsz = sizeof(set), .flags = IRQ_EVENTFD | IRQ_TRIGGER, .index = IRQ_INTX, .count = 1,
+    };
+    int descriptor;
+
+    if (config[PCI_INTERRUPT_PIN] == 0) {
+        return true;
+    }
+    if (command(v, GET_IRQ_INFO, &info, sizeof(info), NULL, 0,
+                &info, sizeof(info), sizeof(info), NULL) < 0 ||
+        !(info.flags & IRQ_CAN_EVENTFD) || !(info.flags & IRQ_CAN_MASK) || info.count != 1 ||
+        config[PCI_INTERRUPT_PIN] > PCI_NUM_PINS) {
+        error_setg(errp, "vfio-user: %s: its interrupt pin cannot be", v->path);
+        return false;
+    }
+    if (event_notifier_init(&v->pin, 0) < 0) {
+        error_setg_errno(errp, errno, "vfio-user: no eventfd");
+        return false;
+    }
+    v->has_pin = true;
+    v->parent.config[PCI_INTERRUPT_PIN] = config[PCI_INTERRUPT_PIN];
+    descriptor = event_notifier_get_fd(&v->pin);
+    qemu_set_fd_handler(descriptor, on_pin, NULL, v);
+    if (command(v, SET_IRQS, &set, sizeof(set), &descriptor, 1, NULL, 0, 0, NULL) < 0) {
+        error_setg(errp, "vfio-user: %s refuses an event for its pin", v->path);
+        return false;
     }
     return true;
 }
@@ -699,6 +782,11 @@ static void let_go(PCIDevice *parent)
         event_notifier_cleanup(&v->vectors[n].event);
     }
     v->vector_count = 0;
+    if (v->has_pin) {
+        qemu_set_fd_handler(event_notifier_get_fd(&v->pin), NULL, NULL, NULL);
+        event_notifier_cleanup(&v->pin);
+        v->has_pin = false;
+    }
     if (msix_present(parent)) {
         unsigned table = pci_get_long(parent->config + parent->msix_cap + PCI_MSIX_TABLE);
         unsigned pending = pci_get_long(parent->config + parent->msix_cap + PCI_MSIX_PBA);
@@ -733,7 +821,7 @@ static bool set_up(VfioUser *v, Error **errp)
     memcpy(parent->config + PCI_REVISION_ID, config + PCI_REVISION_ID, 4);
     memcpy(parent->config + PCI_SUBSYSTEM_VENDOR_ID, config + PCI_SUBSYSTEM_VENDOR_ID, 4);
     if (!make_bars(v, config, errp) || !make_vectors(v, config, errp) ||
-        !give_events(v, errp) || !find_doorbells(v, errp)) {
+        !give_events(v, errp) || !make_pin(v, config, errp) || !find_doorbells(v, errp)) {
         return false;
     }
     v->listener = (MemoryListener) {
@@ -770,6 +858,7 @@ static void reset(DeviceState *state)
     if (got < 0) {
         refused(v, "a reset", got);
     }
+    look_at_pin(v);
 }
 
 static Property properties[] = {

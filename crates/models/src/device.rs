@@ -30,6 +30,11 @@ pub trait Device {
     /// Vectors that were raised since the last call, one bit each.
     fn take_interrupts(&mut self) -> u64;
 
+    /// Whether the device asserts its [interrupt pin](Identity::pin).
+    fn asserts_pin(&self) -> bool {
+        false
+    }
+
     /// When the device wants to be [polled](Self::poll) again though nothing happens, in the same
     /// time: it holds an interrupt back.
     fn due(&self) -> Option<Duration> {
@@ -75,6 +80,10 @@ impl Device for Box<dyn Device> {
         (**self).take_interrupts()
     }
 
+    fn asserts_pin(&self) -> bool {
+        (**self).asserts_pin()
+    }
+
     fn due(&self) -> Option<Duration> {
         (**self).due()
     }
@@ -109,7 +118,7 @@ impl Progress {
 }
 
 /// What a device is, in terms of PCI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// Vendor ID.
     pub vendor: u16,
@@ -121,12 +130,29 @@ pub struct Identity {
     pub revision: u8,
     /// Sizes in bytes of the BARs, 0 for none. One of 64 bits takes two places.
     pub bars: [u64; 6],
-    /// Where the MSI-X table lies, and how many vectors it has.
+    /// What each of them is.
+    pub spaces: [Space; 6],
+    /// Whether the device has an interrupt pin, INTA# (PCI 3.0, 2.2.6), which it
+    /// [asserts](Device::asserts_pin) until its driver has done what it asks for.
+    pub pin: bool,
+    /// Where the MSI-X table lies, and how many vectors it has; none in a device without.
     pub msix: Msix,
 }
 
+/// Where the registers of a BAR lie (PCI 3.0, 6.2.5.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Space {
+    /// In memory: anywhere if the next place is empty, else below 4 GiB.
+    #[default]
+    Memory,
+    /// In memory, below 4 GiB.
+    Low,
+    /// In I/O space.
+    Io,
+}
+
 /// The MSI-X structures of a device (PCI 3.0, 6.8.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Msix {
     /// Where its capability lies in configuration space: a multiple of four from 0x40 to 0xf4.
     /// Linux's ixgbe looks at the card's place for it, whatever the list of capabilities says.

@@ -61,7 +61,7 @@ pub mod vfio_user;
 mod violation;
 pub mod wire;
 
-pub use device::{Device, Identity, Msix, Progress};
+pub use device::{Device, Identity, Msix, Progress, Space};
 pub use dma::{Dma, DmaFault};
 pub use intel82599::Intel82599;
 pub use local::{Local, Threaded};

@@ -289,6 +289,7 @@ mod tests {
                     table: 0,
                     pending: 0,
                 },
+                ..Identity::default()
             }
         }
 

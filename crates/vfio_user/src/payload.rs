@@ -193,6 +193,10 @@ pub struct IrqInfo {
 pub mod irq_info_flag {
     /// An event can be signalled.
     pub const EVENTFD: u32 = 1 << 0;
+    /// It can be masked.
+    pub const MASKABLE: u32 = 1 << 1;
+    /// It masks itself when its event is signalled.
+    pub const AUTOMASKED: u32 = 1 << 2;
     /// The number of interrupts in use cannot change without disabling all of them.
     pub const NO_RESIZE: u32 = 1 << 3;
 }

@@ -63,6 +63,7 @@ impl Device for Doubler {
                 table: 0x800,
                 pending: 0xc00,
             },
+            ..Identity::default()
         }
     }
 

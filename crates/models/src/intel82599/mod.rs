@@ -206,6 +206,7 @@ impl<W: Wire> Device for Intel82599<W> {
             revision: 1,
             bars: [BAR0_BYTES, 0, 0, 0, MSIX_BYTES as u64, 0],
             msix: MSIX,
+            ..Identity::default()
         }
     }
 

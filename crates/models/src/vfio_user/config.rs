@@ -1,6 +1,6 @@
 //! Configuration space of a PCI device (PCI Local Bus 3.0, chapter 6).
 
-use crate::{Identity, Msix};
+use crate::{Identity, Msix, Space};
 
 /// Size in bytes; no capability of PCI Express is offered.
 pub(super) const BYTES: usize = 256;
@@ -17,18 +17,29 @@ mod offset {
     pub const BARS: usize = 0x10;
     pub const CAPABILITIES: usize = 0x34;
     pub const INTERRUPT_LINE: usize = 0x3c;
+    pub const INTERRUPT_PIN: usize = 0x3d;
 }
 
+/// I/O Space (6.2.2).
+const COMMAND_IO: u16 = 1 << 0;
 /// Memory Space (6.2.2).
 const COMMAND_MEMORY: u16 = 1 << 1;
 /// Bus Master (6.2.2).
 const COMMAND_BUS_MASTER: u16 = 1 << 2;
-/// Those that can be set: besides the two, Parity Error Response, SERR# Enable, Interrupt Disable.
-const COMMAND_WRITABLE: u16 = COMMAND_MEMORY | COMMAND_BUS_MASTER | 1 << 6 | 1 << 8 | 1 << 10;
+/// Interrupt Disable (6.2.2).
+const COMMAND_NO_PIN: u16 = 1 << 10;
+/// Those that can be set: besides these, Parity Error Response and SERR# Enable; and I/O Space in a
+/// device that has some.
+const COMMAND_WRITABLE: u16 =
+    COMMAND_MEMORY | COMMAND_BUS_MASTER | 1 << 6 | 1 << 8 | COMMAND_NO_PIN;
 /// Capabilities List (6.2.3).
 const STATUS_CAPABILITIES: u16 = 1 << 4;
 /// Memory, 64 bits wide (6.2.5.1).
 const BAR_64: u32 = 0b100;
+/// I/O space (6.2.5.1).
+const BAR_IO: u32 = 0b1;
+/// INTA# (6.2.4).
+const PIN_A: u8 = 1;
 /// ID of MSI-X (appendix H).
 const CAPABILITY_MSIX: u8 = 0x11;
 /// MSI-X Enable and Function Mask, in the upper byte of Message Control (6.8.2.3).
@@ -39,6 +50,7 @@ const MSIX_WRITABLE: u8 = 0xc0;
 pub(super) struct ConfigSpace {
     bytes: [u8; BYTES],
     writable: [u8; BYTES],
+    spaces: [Space; 6],
 }
 
 impl ConfigSpace {
@@ -47,15 +59,23 @@ impl ConfigSpace {
         let mut config = Self {
             bytes: [0; BYTES],
             writable: [0; BYTES],
+            spaces: identity.spaces,
         };
         config.set(offset::VENDOR, &identity.vendor.to_le_bytes());
         config.set(offset::DEVICE, &identity.device.to_le_bytes());
         config.set(offset::REVISION, &[identity.revision]);
         let [class, subclass, progif] = identity.class;
         config.set(offset::CLASS, &[progif, subclass, class]);
-        config.allow(offset::COMMAND, &COMMAND_WRITABLE.to_le_bytes());
+        let io = match identity.spaces.contains(&Space::Io) {
+            true => COMMAND_IO,
+            false => 0,
+        };
+        config.allow(offset::COMMAND, &(COMMAND_WRITABLE | io).to_le_bytes());
         config.allow(offset::CACHE_LINE, &[0xff]);
         config.allow(offset::INTERRUPT_LINE, &[0xff]);
+        if identity.pin {
+            config.set(offset::INTERRUPT_PIN, &[PIN_A]);
+        }
         config.bars(&identity.bars);
         if identity.msix.vectors > 0 {
             config.msix(identity.msix);
@@ -71,16 +91,22 @@ impl ConfigSpace {
         self.writable[offset..offset + bits.len()].copy_from_slice(bits);
     }
 
-    /// A BAR in front of an empty place is 64 bits wide (6.2.5.1): the place is its upper half.
+    /// A BAR in front of an empty place is 64 bits wide (6.2.5.1) unless it says otherwise: the
+    /// place is its upper half.
     fn bars(&mut self, sizes: &[u64; 6]) {
         let mut number = 0;
         while number < sizes.len() {
             let at = offset::BARS + 4 * number;
             let address = !sizes[number].wrapping_sub(1);
             let wide = sizes.get(number + 1) == Some(&0);
-            match sizes[number] {
-                0 => number += 1,
-                _ if wide => {
+            match self.spaces[number] {
+                _ if sizes[number] == 0 => number += 1,
+                Space::Io => {
+                    self.set(at, &BAR_IO.to_le_bytes());
+                    self.allow(at, &(address as u32 & !0x3).to_le_bytes());
+                    number += 1;
+                }
+                Space::Memory if wide => {
                     self.set(at, &BAR_64.to_le_bytes());
                     self.allow(at, &(address & !0xf).to_le_bytes());
                     number += 2;
@@ -126,9 +152,18 @@ impl ConfigSpace {
         u16::from_le_bytes([self.bytes[offset::COMMAND], self.bytes[offset::COMMAND + 1]])
     }
 
-    /// Whether the BARs answer.
-    pub(super) fn memory_enabled(&self) -> bool {
-        self.command() & COMMAND_MEMORY != 0
+    /// Whether a BAR answers.
+    pub(super) fn answers(&self, bar: u32) -> bool {
+        let enable = match self.spaces.get(bar as usize) {
+            Some(Space::Io) => COMMAND_IO,
+            _ => COMMAND_MEMORY,
+        };
+        self.command() & enable != 0
+    }
+
+    /// Whether the device may assert its interrupt pin.
+    pub(super) fn pin_enabled(&self) -> bool {
+        self.command() & COMMAND_NO_PIN == 0
     }
 
     /// Whether the device may read and write memory.
@@ -155,6 +190,7 @@ mod tests {
                 table: 0,
                 pending: 0x2000,
             },
+            ..Identity::default()
         })
     }
 
@@ -183,11 +219,36 @@ mod tests {
     }
 
     #[test]
+    fn bars_of_both_spaces_answer_when_their_space_is_enabled() {
+        let mut config = ConfigSpace::new(&Identity {
+            bars: [0x40, 0x100, 0, 0, 0, 0],
+            spaces: [
+                Space::Io,
+                Space::Low,
+                Space::Memory,
+                Space::Memory,
+                Space::Memory,
+                Space::Memory,
+            ],
+            pin: true,
+            ..Identity::default()
+        });
+        assert_eq!((long(&config, 4), config.read(0x3d..0x3e)), (0, &[1][..]));
+        config.write(0x10, &[0xff; 24]);
+        let sizes = [0x10, 0x14, 0x18].map(|at| long(&config, at));
+        assert_eq!(sizes, [0xffff_ffc1, 0xffff_ff00, 0]);
+        for (command, answer) in [(1, [true, false]), (2, [false, true])] {
+            config.write(4, &[command]);
+            assert_eq!([config.answers(0), config.answers(1)], answer);
+        }
+    }
+
+    #[test]
     fn nothing_else_can_be_written() {
         let mut written = config();
-        assert!(!written.memory_enabled() && !written.bus_master());
+        assert!(!written.answers(0) && !written.bus_master() && written.pin_enabled());
         written.write(0, &[0xff; BYTES]);
-        assert!(written.memory_enabled() && written.bus_master());
+        assert!(written.answers(0) && written.bus_master() && !written.pin_enabled());
         assert_eq!(long(&written, 0), 0x11e8_1234);
         assert_eq!(long(&written, 4), 0x0010_0546);
         assert_eq!(long(&written, 0x70), 0xc03f_0011);

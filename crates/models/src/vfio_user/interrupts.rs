@@ -76,19 +76,24 @@ impl Interrupts {
             let vector = raised.trailing_zeros() as usize;
             raised &= raised - 1;
             if let Some(Some(event)) = self.events.get(vector) {
-                // A counter that is full blocks whoever adds to it; it wakes its reader anyway.
-                let mut ready = [PollFd::new(event, PollFlags::OUT)];
-                if matches!(poll(&mut ready, Some(&NOW)), Ok(1)) {
-                    let _ = rustix::io::write(event, &1u64.to_le_bytes());
-                }
+                signal(event);
             }
         }
     }
 }
 
+/// Signals an event that was [checked](check).
+pub(super) fn signal(event: &OwnedFd) {
+    // A counter that is full blocks whoever adds to it; it wakes its reader anyway.
+    let mut ready = [PollFd::new(event, PollFlags::OUT)];
+    if matches!(poll(&mut ready, Some(&NOW)), Ok(1)) {
+        let _ = rustix::io::write(event, &1u64.to_le_bytes());
+    }
+}
+
 /// Whether it is an event, which a write does not block on but when its counter is full; it is made
 /// not to block at all, which the client could undo, to its own harm alone.
-fn check(event: &OwnedFd) -> Result<(), Refused> {
+pub(super) fn check(event: &OwnedFd) -> Result<(), Refused> {
     let path = format!("/proc/self/fd/{}", event.as_raw_fd());
     let name = readlink(path, Vec::new()).map_err(|_| Refused::NotEvent)?;
     if name.as_bytes() != b"anon_inode:[eventfd]" {

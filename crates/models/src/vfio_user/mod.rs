@@ -28,6 +28,7 @@ mod doorbells;
 mod interrupts;
 mod log_limit;
 mod memory;
+mod pin;
 mod refused;
 mod session;
 

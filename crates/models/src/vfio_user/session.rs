@@ -3,6 +3,7 @@
 use super::config::{self, ConfigSpace};
 use super::doorbells::Doorbells;
 use super::memory::{Memory, Range};
+use super::pin::Pin;
 use super::{Interrupts, Refused};
 use crate::{Device, Identity, Progress};
 use ::vfio_user::socket::MESSAGE_BYTES_MAX;
@@ -43,6 +44,7 @@ pub struct Session {
     config: ConfigSpace,
     memory: Memory,
     interrupts: Interrupts,
+    pin: Pin,
     doorbells: Option<Doorbells>,
 }
 
@@ -82,6 +84,7 @@ impl Session {
             config: ConfigSpace::new(&identity),
             memory: Memory::default(),
             interrupts: Interrupts::new(identity.msix.vectors),
+            pin: Pin::new(identity.pin),
             doorbells: Doorbells::new(device)?,
         })
     }
@@ -112,6 +115,19 @@ impl Session {
         }
         // What was written to doorbells before this message was sent is known before it is obeyed.
         self.look(device);
+        let answer = self.obey(device, header, payload, descriptors, reply);
+        self.follow_pin(device);
+        answer
+    }
+
+    fn obey(
+        &mut self,
+        device: &mut dyn Device,
+        header: &Header,
+        payload: &[u8],
+        descriptors: Vec<OwnedFd>,
+        reply: &mut [u8],
+    ) -> Result<Answer, Refused> {
         let answer = |payload| Answer {
             payload,
             with_doorbells: false,
@@ -120,10 +136,11 @@ impl Session {
             command::DMA_MAP => return self.map(payload, &descriptors).map(|()| answer(0)),
             command::DEVICE_SET_IRQS => {
                 let (set, data) = prefix::<IrqSet>(payload)?;
-                return self
-                    .interrupts
-                    .set(&set, data, descriptors)
-                    .map(|()| answer(0));
+                let done = match set.index {
+                    irq::INTX => self.pin.set(&set, data, descriptors),
+                    _ => self.interrupts.set(&set, data, descriptors),
+                };
+                return done.map(|()| answer(0));
             }
             _ => none(&descriptors)?,
         }
@@ -258,12 +275,16 @@ impl Session {
 
     fn irq_info(&self, payload: &[u8], reply: &mut [u8]) -> Result<usize, Refused> {
         let asked = exact::<IrqInfo>(payload)?;
-        let count = match asked.index {
-            irq::MSIX => u32::from(self.interrupts.count()),
-            0..irq::COUNT => 0,
+        let (count, kind) = match asked.index {
+            irq::INTX => (
+                self.pin.count(),
+                irq_info_flag::MASKABLE | irq_info_flag::AUTOMASKED,
+            ),
+            irq::MSIX => (u32::from(self.interrupts.count()), irq_info_flag::NO_RESIZE),
+            index if index < irq::COUNT => (0, 0),
             index => return Err(Refused::Index(index)),
         };
-        let flags = irq_info_flag::EVENTFD | irq_info_flag::NO_RESIZE;
+        let flags = irq_info_flag::EVENTFD | kind;
         let info = IrqInfo {
             argsz: size_of::<IrqInfo>() as u32,
             flags: if count == 0 { 0 } else { flags },
@@ -296,7 +317,7 @@ impl Session {
         let bytes = &mut reply[start..start + range.len()];
         match access.region {
             region::CONFIG => bytes.copy_from_slice(self.config.read(range)),
-            bar if self.config.memory_enabled() => device.read(bar as u8, access.offset, bytes),
+            bar if self.config.answers(bar) => device.read(bar as u8, access.offset, bytes),
             _ => bytes.fill(0xff),
         }
         Ok(start + access.count as usize)
@@ -318,7 +339,7 @@ impl Session {
                 self.config.write(range.start, bytes);
                 self.memory.bus_master = self.config.bus_master();
             }
-            bar if self.config.memory_enabled() => {
+            bar if self.config.answers(bar) => {
                 device.write(bar as u8, access.offset, bytes);
                 self.refresh(device);
             }
@@ -334,6 +355,7 @@ impl Session {
         device.reset();
         self.config = ConfigSpace::new(&self.identity);
         self.memory.bus_master = false;
+        self.pin.reset();
         self.refresh(device);
         Ok(())
     }
@@ -354,7 +376,13 @@ impl Session {
         self.look(device);
         let progress = device.poll(&self.memory, now);
         self.interrupts.signal(device.take_interrupts());
+        self.follow_pin(device);
         progress
+    }
+
+    fn follow_pin(&mut self, device: &dyn Device) {
+        self.pin
+            .follow(device.asserts_pin() && self.config.pin_enabled());
     }
 
     /// Whether the client has taken memory away that it had lent.

@@ -28,6 +28,7 @@ struct Doubler {
     faults: u32,
     resets: u32,
     raised: u64,
+    asserts: bool,
     violations: Violations,
 }
 
@@ -46,6 +47,8 @@ impl Device for Doubler {
                 table: 0x800,
                 pending: 0xc00,
             },
+            pin: true,
+            ..Identity::default()
         }
     }
 
@@ -100,6 +103,10 @@ impl Device for Doubler {
 
     fn take_interrupts(&mut self) -> u64 {
         std::mem::take(&mut self.raised)
+    }
+
+    fn asserts_pin(&self) -> bool {
+        self.asserts
     }
 
     fn doorbells(&self) -> &'static [usize] {
@@ -236,7 +243,7 @@ fn the_device_says_what_it_is() {
             (size, if size == 0 { 0 } else { 3 })
         );
     }
-    for (index, count) in [(irq::INTX, 0), (irq::MSIX, 2)] {
+    for (index, count) in [(irq::INTX, 1), (irq::MSI, 0), (irq::MSIX, 2)] {
         let asked = IrqInfo {
             index,
             ..IrqInfo::default()
@@ -313,6 +320,66 @@ fn the_device_reaches_memory_while_it_is_bus_master() {
     client.write(0, DOORBELL, &[72, 0, 0, 0]).unwrap();
     client.poll();
     assert_eq!(client.device.faults, 2);
+}
+
+#[test]
+fn a_pin_masks_itself_and_is_signalled_again_while_it_is_asserted() {
+    let mut client = Client::new();
+    let event = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+    let set = |flags, count| IrqSet {
+        argsz: 20,
+        flags,
+        index: irq::INTX,
+        start: 0,
+        count,
+    };
+    let trigger = set(irq_set_flag::EVENTFD | irq_set_flag::TRIGGER, 1);
+    let unmask = set(irq_set_flag::NONE | irq_set_flag::UNMASK, 1);
+    let mask = set(irq_set_flag::NONE | irq_set_flag::MASK, 1);
+    let off = set(irq_set_flag::NONE | irq_set_flag::TRIGGER, 0);
+    let happened = || rustix::io::read(&event, &mut [0; 8]).is_ok();
+    let say = |client: &mut Client, set: &IrqSet, descriptors| {
+        client.say(command::DEVICE_SET_IRQS, set.as_bytes(), descriptors)
+    };
+    client.device.asserts = true;
+    let ours = event.try_clone().unwrap();
+    say(&mut client, &trigger, vec![ours]).unwrap();
+    assert!(happened(), "it is asserted already");
+    client.poll();
+    assert!(!happened(), "it has masked itself");
+    say(&mut client, &unmask, vec![]).unwrap();
+    assert!(happened(), "it is asserted still");
+    client.device.asserts = false;
+    say(&mut client, &unmask, vec![]).unwrap();
+    say(&mut client, &mask, vec![]).unwrap();
+    client.device.asserts = true;
+    client.poll();
+    assert!(!happened(), "the client has masked it");
+    // Interrupt Disable.
+    client.write(region::CONFIG, 4, &[6, 4]).unwrap();
+    say(&mut client, &unmask, vec![]).unwrap();
+    assert!(!happened());
+    client.enable();
+    assert!(happened());
+    say(&mut client, &off, vec![]).unwrap();
+    say(&mut client, &unmask, vec![]).unwrap();
+    assert!(!happened(), "there is no event any more");
+    let second = IrqSet { start: 1, ..unmask };
+    assert!(matches!(
+        say(&mut client, &second, vec![]),
+        Err(Refused::Range)
+    ));
+    let both = set(
+        irq_set_flag::NONE | irq_set_flag::MASK | irq_set_flag::UNMASK,
+        1,
+    );
+    assert!(matches!(
+        say(&mut client, &both, vec![]),
+        Err(Refused::Flags(_))
+    ));
+    let (_, pipe) = std::io::pipe().unwrap();
+    let said = say(&mut client, &trigger, vec![pipe.into()]);
+    assert!(matches!(said, Err(Refused::NotEvent)));
 }
 
 fn page(client: &mut Client) -> View {
