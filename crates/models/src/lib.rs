@@ -4,7 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`MODELS`], [`Model`] | the models by name |
-//! | [`Intel82599`] | the first of them, a NIC: registers, rings, offloads, interrupts |
+//! | [`Intel82599`], [`Intel82574`] | NICs: registers, rings, offloads, interrupts |
 //! | [`Device`] | what a device is to a transport |
 //! | [`Local`], [`Threaded`] | a device in the process of its driver |
 //! | [`vfio_user`] | a device as a process that others drive |
@@ -42,6 +42,7 @@
 
 mod device;
 mod dma;
+mod intel82574;
 mod intel82599;
 mod line;
 mod local;
@@ -63,6 +64,7 @@ pub mod wire;
 
 pub use device::{Device, Identity, Msix, Progress, Space};
 pub use dma::{Dma, DmaFault};
+pub use intel82574::Intel82574;
 pub use intel82599::Intel82599;
 pub use local::{Local, Threaded};
 pub use misbehaviour::{Fault, Misbehaviour, NoFault, StuckBits};
@@ -70,7 +72,7 @@ pub use model::{Model, Setup};
 pub use violation::{Queue, Report, Severity, Violation, Violations};
 
 /// All models, in the order in which they are offered. A new one is its folder and its line here.
-pub const MODELS: &[Model] = &[intel82599::MODEL];
+pub const MODELS: &[Model] = &[intel82599::MODEL, intel82574::MODEL];
 
 #[cfg(test)]
 mod tests {

@@ -68,6 +68,11 @@ impl Ring {
         self.enable.is_wanted() && !self.hung && self.descriptors > 0
     }
 
+    /// Whether software has set a length.
+    pub(crate) fn has_place(&self) -> bool {
+        self.set_bytes != 0
+    }
+
     pub(crate) fn descriptors(&self) -> u32 {
         self.descriptors
     }
@@ -87,6 +92,12 @@ impl Ring {
         } else {
             to + self.descriptors - from
         }
+    }
+
+    /// Changes the head, and begins there.
+    pub(crate) fn put_head(&mut self, head: u32) {
+        self.head = head;
+        self.begin();
     }
 
     /// Changes the tail, whatever it was.

@@ -44,6 +44,7 @@ const PIN_A: u8 = 1;
 const CAPABILITY_MSIX: u8 = 0x11;
 /// MSI-X Enable and Function Mask, in the upper byte of Message Control (6.8.2.3).
 const MSIX_WRITABLE: u8 = 0xc0;
+const MSIX_ENABLE: u8 = 0x80;
 
 /// The registers, and which of their bits can be written.
 #[derive(Clone, Debug)]
@@ -51,6 +52,8 @@ pub(super) struct ConfigSpace {
     bytes: [u8; BYTES],
     writable: [u8; BYTES],
     spaces: [Space; 6],
+    /// Where the upper byte of MSI-X's Message Control lies, if there is one.
+    msix_control: Option<usize>,
 }
 
 impl ConfigSpace {
@@ -60,6 +63,7 @@ impl ConfigSpace {
             bytes: [0; BYTES],
             writable: [0; BYTES],
             spaces: identity.spaces,
+            msix_control: None,
         };
         config.set(offset::VENDOR, &identity.vendor.to_le_bytes());
         config.set(offset::DEVICE, &identity.device.to_le_bytes());
@@ -127,6 +131,7 @@ impl ConfigSpace {
         self.set(at, &[CAPABILITY_MSIX, 0]);
         self.set(at + 2, &size.to_le_bytes());
         self.allow(at + 3, &[MSIX_WRITABLE]);
+        self.msix_control = Some(at + 3);
         for (at, place) in [(at + 4, msix.table), (at + 8, msix.pending)] {
             let place = place & !7 | u32::from(msix.bar & 7);
             self.set(at, &place.to_le_bytes());
@@ -161,9 +166,10 @@ impl ConfigSpace {
         self.command() & enable != 0
     }
 
-    /// Whether the device may assert its interrupt pin.
+    /// Whether the device may assert its interrupt pin: not while MSI-X is enabled (6.8.3.3).
     pub(super) fn pin_enabled(&self) -> bool {
-        self.command() & COMMAND_NO_PIN == 0
+        let msix = self.msix_control.is_some_and(|at| self.bytes[at] & MSIX_ENABLE != 0);
+        self.command() & COMMAND_NO_PIN == 0 && !msix
     }
 
     /// Whether the device may read and write memory.
@@ -240,6 +246,16 @@ mod tests {
         for (command, answer) in [(1, [true, false]), (2, [false, true])] {
             config.write(4, &[command]);
             assert_eq!([config.answers(0), config.answers(1)], answer);
+        }
+    }
+
+    #[test]
+    fn the_pin_is_silent_while_msix_or_the_command_says_so() {
+        let mut config = config();
+        for (msix, command, enabled) in [(0, 0, true), (0x80, 0, false), (0, 4, false), (0x40, 0, true)] {
+            config.write(0x73, &[msix]);
+            config.write(5, &[command]);
+            assert_eq!(config.pin_enabled(), enabled, "{msix:#x} {command:#x}");
         }
     }
 
