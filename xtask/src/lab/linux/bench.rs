@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
-use table::Row;
+use table::{Result as Outcome, Row};
 
 /// The tap that is the other end of the card's wire.
 const TAP: &str = "nic0";
@@ -106,7 +106,8 @@ pub fn run(places: &Places, options: &Options) -> Result<i32, String> {
     table::complete(&mut rows, &trials, "did not run");
     rows.push(judge_reports(places, options, &log, &of_trial)?);
     println!("{}", table::print(&rows));
-    Ok(i32::from(rows.iter().any(|row| !row.passed)))
+    let failed = |row: &Row| row.result == Outcome::Failed;
+    Ok(i32::from(rows.iter().any(failed)))
 }
 
 /// Starts the device, and waits until guests may come.
@@ -292,6 +293,10 @@ impl<'a> Conversation<'a> {
                 let _ = writeln!(self.answers, "{}", i32::from(done.is_err()));
                 let _ = self.answers.flush();
             }
+            Line::Skip(name, why) => {
+                println!("{:<22} skipped: {}", name, why);
+                self.rows.push(Row::new(name, Outcome::Skipped, why));
+            }
             Line::End(name, status, hundredths) => self.end(name, status, hundredths),
             Line::Output(text) => {
                 if self.options.verbose || self.options.command.is_some() {
@@ -306,13 +311,14 @@ impl<'a> Conversation<'a> {
     fn end(&mut self, name: &str, status: i32, hundredths: u64) {
         let row = Row {
             name: name.into(),
-            passed: status == 0,
+            result: (status == 0).into(),
             hundredths,
             note: self.notes.join("; "),
         };
-        let result = if row.passed { "ok" } else { "FAILED" };
+        let passed = row.result == Outcome::Passed;
+        let result = if passed { "ok" } else { "FAILED" };
         println!("{:<22} {} {}", row.name, result, row.note);
-        if !row.passed && !self.options.verbose {
+        if !passed && !self.options.verbose {
             let from = self.output.len().saturating_sub(LINES);
             for line in &self.output[from..] {
                 println!("    {}", line);

@@ -9,6 +9,8 @@ pub enum Line<'a> {
     Note(&'a str),
     /// The host is to do something: words for `lab/linux/host`.
     Host(Vec<&'a str>),
+    /// A trial is not for this device, for this reason.
+    Skip(&'a str, &'a str),
     /// A trial has ended, with this status, and took so many hundredths of a second.
     End(&'a str, i32, u64),
     /// All is over, with this status.
@@ -30,6 +32,9 @@ pub fn parse(line: &str) -> Line<'_> {
         "begin" => Some(Line::Begin(rest)),
         "note" => Some(Line::Note(rest)),
         "host" => Some(Line::Host(words.collect())),
+        "skip" => rest
+            .split_once(' ')
+            .map(|(name, why)| Line::Skip(name, why)),
         "end" => end(&mut words),
         "done" => rest.parse().ok().map(Line::Done),
         _ => None,
@@ -54,6 +59,10 @@ mod tests {
         assert_eq!(parse("@@ note 1 2"), Line::Note("1 2"));
         assert_eq!(parse("@@ host mtu 9000"), Line::Host(vec!["mtu", "9000"]));
         assert_eq!(parse("@@ end 01-x 1 250"), Line::End("01-x", 1, 250));
+        assert_eq!(
+            parse("@@ skip 01-x one queue"),
+            Line::Skip("01-x", "one queue")
+        );
         assert_eq!(parse("@@ done 7"), Line::Done(7));
         for line in ["", "PING", "@@ end 01-x", "@@ done x", "@@ what"] {
             assert_eq!(parse(line), Line::Output(line));
