@@ -1,11 +1,11 @@
-//! A client says anything to a software NIC, with any descriptors: each command must be answered or
+//! A client says anything to a software device, with any descriptors: each command must be answered or
 //! refused, and whatever memory it lends, the device reaches nothing else.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use models::vfio_user::{PAYLOAD_MAX, Session};
 use models::wire::Loop;
-use models::{Intel82599, Misbehaviour};
+use models::{MODELS, Misbehaviour, Setup};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -43,7 +43,14 @@ fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
 
 fuzz_target!(|input: &[u8]| {
     let mut input = input;
-    let mut device = Intel82599::new([2, 0, 0, 0, 0, 1], Loop::new(), &Misbehaviour::default());
+    let Some([number]) = take(&mut input) else {
+        return;
+    };
+    let mut device = (MODELS[usize::from(number) % MODELS.len()].make)(Setup {
+        address: [2, 0, 0, 0, 0, 1],
+        wire: Box::new(Loop::new()),
+        misbehaviour: Misbehaviour::default(),
+    });
     let mut session = Session::new(&mut device).expect("there is memory");
     let mut reply = vec![0; PAYLOAD_MAX];
     let version = Header::command(0, command::VERSION, 4);

@@ -26,14 +26,41 @@ host() {
 must() { "$@" || { echo "failed: $*"; note "failed: $*"; exit 1; }; }
 fail() { echo "failed: $*"; note "$*"; exit 1; }
 
-# The interface of the driver.
-card() {
-    for link in /sys/class/net/*/device/driver; do
-        case $(readlink "$link") in
-            */"$driver") link=${link#/sys/class/net/}; echo "${link%%/*}"; return 0 ;;
-        esac
+# Where the card is on the bus, and QEMU's e1000e, which may have the same driver.
+card_at=0000:00:01.0
+peer_at=0000:00:02.0
+
+# The interface of a device.
+interface() {
+    for name in /sys/bus/pci/devices/"$1"/net/*; do
+        [ -e "$name" ] && echo "${name##*/}" && return 0
     done
     return 1
+}
+
+card() { interface "$card_at"; }
+
+# No driver may have a device; any may.
+reserve() { echo none > "/sys/bus/pci/devices/$1/driver_override"; }
+release() { echo > "/sys/bus/pci/devices/$1/driver_override"; }
+
+# QEMU's card gets its driver, or has none. At first it has none.
+peer_on() {
+    release "$peer_at"
+    if lsmod | grep -q ^e1000e; then
+        echo "$peer_at" > /sys/bus/pci/drivers_probe
+    else
+        insmod /modules/e1000e.ko
+    fi
+    interface "$peer_at" > /dev/null
+}
+peer_off() {
+    reserve "$peer_at"
+    if [ "$driver" = e1000e ]; then
+        echo "$peer_at" > /sys/bus/pci/drivers/e1000e/unbind
+    else
+        rmmod e1000e
+    fi
 }
 
 load() { insmod "/modules/$driver.ko" && nic=$(card); }
@@ -114,8 +141,9 @@ run() {
         host no-bridge
         host mtu 1500
         host up
+        reserve "$peer_at"
         lsmod | grep -q ^e1000e && rmmod e1000e
-        rmmod "$driver"
+        lsmod | grep -q "^$driver" && rmmod "$driver"
         load && up
     fi
 }

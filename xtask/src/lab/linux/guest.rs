@@ -172,14 +172,15 @@ pub fn machine(
             "-append",
             "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check",
         ])
-        .args(["-device", &format!("vfio-user,socket={}", socket)])
+        // Where `lab/linux/lib.sh` looks for them.
+        .args(["-device", &format!("vfio-user,socket={},addr=1", socket)])
         // What its driver takes to load is compared with, and it is the other end of VLANs.
         .arg("-netdev")
         .arg(format!(
             "tap,id=peer,ifname={}peer,script=no,downscript=no",
             tap
         ))
-        .args(["-device", "e1000e,netdev=peer,romfile="])
+        .args(["-device", "e1000e,netdev=peer,romfile=,addr=2"])
         .arg("-serial")
         .arg(format!("file:{}", console.display()))
         .args(["-chardev", "stdio,id=talk,signal=off"])

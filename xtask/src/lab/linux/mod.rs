@@ -30,7 +30,7 @@ lets Linux's unmodified driver run all trials of lab/linux on it; or runs COMMAN
 ends with its exit status. $nic is the interface there, and 10.7.0.1 the other end of its wire. The
 first time, it builds QEMU, which takes some minutes.
 
-DEVICE is 82599 or rtl8139.
+DEVICE is 82574 or 82599.
 
   --quick              five reloads and short transfers
   --trial=NAME         the trials whose names contain NAME, behind the first one
@@ -40,7 +40,7 @@ DEVICE is 82599 or rtl8139.
 ";
 
 /// Devices of `outboard model` that there are trials for; each has a folder in `lab/linux`.
-const DEVICES: [&str; 2] = ["82599", "rtl8139"];
+const DEVICES: [&str; 2] = ["82574", "82599"];
 /// Reloads of the driver.
 const RELOADS: u32 = 100;
 /// The same with `--quick`.
@@ -49,12 +49,11 @@ const RELOADS_QUICK: u32 = 5;
 const TRANSFER_SECONDS: u32 = 5;
 /// The same with `--quick`.
 const TRANSFER_SECONDS_QUICK: u32 = 1;
-/// The device that our own driver drives too, in the last trial.
-const OURS: &str = "82599";
-/// Appliances of ours that it runs, and their manifest that has a card of their own.
+/// Devices that our own driver drives too, in the last trial; their part in the name of the
+/// manifest that has a card of its own, and in that of the image.
+const OURS: [(&str, &str); 2] = [("82574", "nic"), ("82599", "82599")];
+/// Appliances of ours that it runs.
 const IMAGES: [&str; 2] = ["echo", "iperf3"];
-/// As above.
-const MANIFEST: &str = "manifest-82599.json";
 /// Set for the part of this program that runs in a network namespace of its own.
 const INSIDE: &str = "OUTBOARD_LAB_INSIDE";
 
@@ -180,16 +179,10 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
     if process::run(build.current_dir(root))? != 0 {
         return Err("outboard could not be built, as it says above".into());
     }
-    let images: &[&str] = if options.device == OURS { &IMAGES } else { &[] };
-    for image in images {
-        let folder = places.images().join(image);
-        let mut build = Command::new(places.outboard());
-        build.arg("build").arg(&folder);
-        build.arg(format!("--manifest={}", folder.join(MANIFEST).display()));
-        let finished = process::capture(&mut build, options.verbose)?;
-        if finished.status != 0 {
-            return Err(format!("no image {}: {}", image, finished.output));
-        }
+    let ours = OURS.iter().find(|(device, _)| *device == options.device);
+    let manifest = ours.map_or("", |(_, manifest)| manifest);
+    if ours.is_some() {
+        build_images(&places, &options, manifest)?;
     }
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     // All that the bench starts ends with it.
@@ -203,8 +196,27 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
         .args(["lab", "linux"])
         .args(arguments)
         .env(INSIDE, "1")
+        // What `lab/linux/host` has to know for our own driver.
+        .env("DEVICE", &options.device)
+        .env("MANIFEST", manifest)
         .current_dir(root);
     process::run(&mut command)
+}
+
+/// Builds the appliances that have a card of their own.
+fn build_images(places: &Places, options: &Options, manifest: &str) -> Result<(), String> {
+    for image in IMAGES {
+        let folder = places.images().join(image);
+        let manifest = folder.join(format!("manifest-{}.json", manifest));
+        let mut build = Command::new(places.outboard());
+        build.arg("build").arg(&folder);
+        build.arg(format!("--manifest={}", manifest.display()));
+        let finished = process::capture(&mut build, options.verbose)?;
+        if finished.status != 0 {
+            return Err(format!("no image {}: {}", image, finished.output));
+        }
+    }
+    Ok(())
 }
 
 /// Why the trials cannot run without building QEMU first; `None` if they can.
