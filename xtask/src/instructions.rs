@@ -93,7 +93,7 @@ const OURS: &[&str] = &["ours", "12800"];
 const SMOLTCP: &[&str] = &["smoltcp", "12800"];
 
 /// All that is counted.
-pub const CASES: [Case; 18] = [
+pub const CASES: [Case; 19] = [
     forward("ixgbe, batches of 1", &["1", "12800"]),
     forward("ixgbe, batches of 8", &["8", "12800"]),
     forward("ixgbe, batches of 32", &["32", "12800"]),
@@ -105,7 +105,8 @@ pub const CASES: [Case; 18] = [
     verdict("a verdict, default rules", &["default", "20480"]),
     verdict("a verdict, 100 rules", &["100", "20480"]),
     verdict("a verdict, 10000 rules", &["10000", "20480"]),
-    model("the model 82599, both ways", &["count", "12800"]),
+    model("the model 82599, both ways", &["82599", "count", "12800"]),
+    model("the model 82574, both ways", &["82574", "count", "12800"]),
     segments("TCP, a segment sent", "*count_send*", OURS),
     segments("TCP, a segment received", "*count_receive*", OURS),
     segments("TCP, its part of an ACK", "*count_acknowledge*", OURS),

@@ -45,7 +45,7 @@ impl<W: Wire + 'static> Bench<W> {
                 now.get()
             }
         };
-        let driver = Driver::new(device.mmio(), &mut arena, pool.clone(), config, clock)?;
+        let driver = Driver::new(device.mmio(), &mut arena, pool, config, clock)?;
         let mut bench = Self {
             device,
             driver,
@@ -203,7 +203,9 @@ fn checksums_are_left_to_the_device() {
         frame.bytes_mut()[field..field + 2].copy_from_slice(&(pseudo as u16).to_be_bytes());
         frame.set_offload(offload);
         bench.send(frame);
-        assert_eq!(far.receive(), Some(whole), "{round}");
+        let mut expected = whole;
+        expected.resize(expected.len().max(60), 0);
+        assert_eq!(far.receive(), Some(expected), "{round}");
     }
     bench.assert_lawful();
 }
@@ -307,7 +309,10 @@ fn soak(how: &str) -> Option<Soaked> {
             let range = frame.bytes().as_ptr_range();
             let (start, end) = (range.start as usize, range.end as usize);
             assert!(end - start < BUFFER_BYTES, "{how}");
-            assert!(places.insert(start / BUFFER_BYTES), "{how}: handed out twice");
+            assert!(
+                places.insert(start / BUFFER_BYTES),
+                "{how}: handed out twice"
+            );
         }
         if kept.len() > 64 {
             kept.drain(..32);
@@ -338,7 +343,13 @@ fn lies_about_received_frames_end_in_a_reset_and_then_in_giving_up() {
 
 #[test]
 fn what_needs_no_reset_needs_none() {
-    for fault in ["garbage", "joined", "lost-interrupt", "wild-write", "early-done"] {
+    for fault in [
+        "garbage",
+        "joined",
+        "lost-interrupt",
+        "wild-write",
+        "early-done",
+    ] {
         let soaked = soak(&format!("{fault}=3")).unwrap();
         let found = (soaked.counts.resets, soaked.counts.given_up);
         assert_eq!(found, (0, false), "{fault}");
@@ -376,7 +387,9 @@ fn anything_at_once_is_survived() {
 #[test]
 fn bits_that_are_stuck_are_survived() {
     // Registers that are read at the start or while frames flow: all ones, all zeros, some of each.
-    for offset in [0x0, 0x8, 0x10, 0x18, 0x100, 0x400, 0x4010, 0x5400, 0x5404, 0x5b00] {
+    for offset in [
+        0x0, 0x8, 0x10, 0x18, 0x100, 0x400, 0x4010, 0x5400, 0x5404, 0x5b00,
+    ] {
         for (mask, value) in [
             (u32::MAX, u32::MAX),
             (u32::MAX, 0),

@@ -24,6 +24,7 @@ const ACCEPT: &str = "table bridge t { chain c { type filter hook forward priori
 const TESTS: &[(&str, Test)] = &[
     ("what_is_played_in_comes_back", reflected),
     ("the_firewall_passes_frames_between_two", forwarded),
+    ("and_between_two_82574", forwarded_at_a_gigabit),
     ("a_nic_that_is_killed_ends_the_run", killed),
 ];
 
@@ -36,12 +37,17 @@ pub fn on(images: &'static Images, host: &'static str) -> Vec<Trial> {
     hosts::on(images, host, "software_nic", TESTS)
 }
 
-/// A model that serves one guest at `socket`.
+/// A model of the 82599 that serves one guest at `socket`.
 pub fn model(images: &Images, socket: &Path, wire: &str) -> Result<Running, Failed> {
+    model_of(images, "82599", socket, wire)
+}
+
+/// The same of any card.
+fn model_of(images: &Images, card: &str, socket: &Path, wire: &str) -> Result<Running, Failed> {
     let mut command = Command::new(images.program("outboard"));
     command
         .args([
-            "model", "82599", "--once", "--json", "--wire", wire, "--socket",
+            "model", card, "--once", "--json", "--wire", wire, "--socket",
         ])
         .arg(socket);
     let running = start(&mut command)?;
@@ -129,16 +135,24 @@ fn reflected(images: &Images, host: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What is played into the private NIC comes out of the public one.
 fn forwarded(images: &Images, host: &str) -> Result<(), Failed> {
+    forwarded_by(images, host, "82599", &images.firewall_on_nics)
+}
+
+fn forwarded_at_a_gigabit(images: &Images, host: &str) -> Result<(), Failed> {
+    forwarded_by(images, host, "82574", &images.appliance("firewall", "-nic"))
+}
+
+/// What is played into the private NIC comes out of the public one.
+fn forwarded_by(images: &Images, host: &str, card: &str, image: &Path) -> Result<(), Failed> {
     let folder = TemporaryFolder::new("nic")?;
     let at = |name: &str| folder.path.join(name);
     let frames = played();
     fs::write(at("in"), capture(&frames))?;
     let plays = format!("pcap:{},{}", at("in").display(), at("back").display());
     let records = format!("pcap:,{}", at("out").display());
-    let private = model(images, &at("private"), &plays)?;
-    let public = model(images, &at("public"), &records)?;
+    let private = model_of(images, card, &at("private"), &plays)?;
+    let public = model_of(images, card, &at("public"), &records)?;
     let mut command = Command::new(images.program("outboard"));
     command
         .args(["run", "--mem=32", &format!("--host={host}")])
@@ -147,7 +161,7 @@ fn forwarded(images: &Images, host: &str) -> Result<(), Failed> {
             format!("--pci:{port}=vfio-user:{}", socket.display())
         }))
         .arg("--")
-        .args([images.firewall_on_nics.as_os_str(), ACCEPT.as_ref()]);
+        .args([image.as_os_str(), ACCEPT.as_ref()]);
     let guest = start(&mut command)?;
     let all = await_until("some of the frames", || {
         captured(&at("out")).len() >= FRAMES

@@ -109,6 +109,7 @@ pub fn all() -> Images {
     for words in [
         ["--host=all", "unikernels/firewall"].as_slice(),
         &["--manifest=manifest-82599.json", "unikernels/firewall"],
+        &["--manifest=manifest-nic.json", "unikernels/firewall"],
         &["--manifest=manifest-82599.json", "unikernels/reflector"],
         &["unikernels/dns"],
         &["--manifest=manifest-82599.json", "unikernels/dns"],

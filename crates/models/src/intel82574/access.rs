@@ -160,6 +160,7 @@ impl Nic {
                 let transmit = PACKET_BUFFER.saturating_sub(receive);
                 self.file.set(offset, transmit << 16 | receive);
             }
+            Id::Delay => self.file.set(offset, value & 0xffff),
             Id::Icr => self.interrupts.clear_causes(value, &self.file),
             Id::Ics => self.interrupts.set_causes(value),
             Id::Ims => self.interrupts.enable(value),
@@ -170,7 +171,12 @@ impl Nic {
             Id::Receiving => self.configure_receive(),
             Id::Tctl => self.write_transmit_control(value),
             Id::RxBase | Id::RxLength | Id::RxHead => {
-                place(&mut self.rx[queue_of(offset)].ring, register.id, offset, value);
+                place(
+                    &mut self.rx[queue_of(offset)].ring,
+                    register.id,
+                    offset,
+                    value,
+                );
                 self.ownership.clear();
             }
             Id::TxBase | Id::TxLength | Id::TxHead => {
@@ -272,7 +278,8 @@ impl Nic {
                 let masters = !self.file.has(at::CTRL, bit::CTRL_MASTER_DISABLE);
                 let uses = self.file.has(at::RCTL, bit::RCTL_ENABLE)
                     || self.file.has(at::TCTL, bit::TCTL_ENABLE);
-                let rule = "GIO_master_disable comes before a reset of a device that works (3.1.3.10)";
+                let rule =
+                    "GIO_master_disable comes before a reset of a device that works (3.1.3.10)";
                 self.advise(masters && uses, register, rule);
             }
             Id::Rctl if sets(bit::RCTL_ENABLE) => self.check_receive_start(register),

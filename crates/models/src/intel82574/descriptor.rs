@@ -227,12 +227,7 @@ mod tests {
         let first = 0x1234_5678_0000_0001;
         assert_eq!(back.extended(0x5a5), [first, 0x0123_05a5_2000_0003]);
         let split = back.split([54, 4096, 100, 0]);
-        let expected = [
-            first,
-            0x0123_0036_2000_0003,
-            0x0000_0064_1000_8036,
-            0,
-        ];
+        let expected = [first, 0x0123_0036_2000_0003, 0x0000_0064_1000_8036, 0];
         assert_eq!(split, expected);
         assert_eq!(back.legacy(0x5a5), 0x0123_2003_1234_05a5);
     }

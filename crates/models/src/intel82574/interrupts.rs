@@ -300,7 +300,10 @@ mod tests {
         interrupts.read_causes(&file);
         assert_eq!(interrupts.enabled(), 0);
         interrupts.received(0);
-        assert_eq!([0; 2].map(|_: u32| interrupts.read_causes(&file)), [received, 0]);
+        assert_eq!(
+            [0; 2].map(|_: u32| interrupts.read_causes(&file)),
+            [received, 0]
+        );
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(crate) enum Id {
     TxHead,
     TxTail,
     Tctl,
+    /// Its highest bit, which flushes descriptors, reads 0.
+    Delay,
     /// Cleared when it is read.
     Counter(Counter, Half),
 }
@@ -140,7 +142,13 @@ const fn plain(
 }
 
 const fn count(counter: Counter, half: Half, name: &'static str, offset: usize) -> Register<Id> {
-    one(Id::Counter(counter, half), name, offset, [0, 0, 0], "10.2.7")
+    one(
+        Id::Counter(counter, half),
+        name,
+        offset,
+        [0, 0, 0],
+        "10.2.7",
+    )
 }
 
 /// What a file of the registers has.
@@ -258,7 +266,7 @@ const REGISTERS: &[Register<Id>] = &[
     queues(Id::RxLength, "RDLEN", 0x02808, [0, 0x000f_ff80, 0x7f], "10.2.5.7"),
     queues(Id::RxHead, "RDH", 0x02810, [0, 0xffff, 0], "10.2.5.8"),
     queues(Id::RxTail, "RDT", 0x02818, [0, 0xffff, 0], "10.2.5.9"),
-    one(Id::Plain, "RDTR", 0x02820, [0, 0x8000_ffff, 0], "10.2.5.10"),
+    one(Id::Delay, "RDTR", 0x02820, [0, 0x8000_ffff, 0], "10.2.5.10"),
     queues(Id::Plain, "RXDCTL", 0x02828, [0x0101_0000, 0x013f_3f3f, 0], "10.2.5.11"),
     one(Id::Plain, "RADV", 0x0282c, [0, 0xffff, 0], "10.2.5.12"),
     one(Id::Plain, "RSRPD", 0x02c00, [0, 0xfff, 0], "10.2.5.13"),
@@ -282,7 +290,7 @@ const REGISTERS: &[Register<Id>] = &[
     queues(Id::TxLength, "TDLEN", 0x03808, [0, 0x000f_ff80, 0x7f], "10.2.6.6"),
     queues(Id::TxHead, "TDH", 0x03810, [0, 0xffff, 0], "10.2.6.7"),
     queues(Id::TxTail, "TDT", 0x03818, [0, 0xffff, 0], "10.2.6.8"),
-    one(Id::Plain, "TIDV", 0x03820, [0, 0x8000_ffff, 0], "10.2.6.10"),
+    one(Id::Delay, "TIDV", 0x03820, [0, 0x8000_ffff, 0], "10.2.6.10"),
     queues(Id::Plain, "TXDCTL", 0x03828, [0, 0xff7f_3f3f, 0], "10.2.6.11"),
     one(Id::Plain, "TADV", 0x0382c, [0, 0xffff, 0], "10.2.6.12"),
     queues(Id::Plain, "TARC", 0x03840, [0x403, 0x7fff_ffff, 0], "10.2.6.9"),

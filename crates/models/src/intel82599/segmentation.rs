@@ -9,7 +9,7 @@ use super::transmit::Packet;
 use crate::dma::Dma;
 use crate::packet::Offload;
 use crate::packet::checksum::{fold, word};
-use crate::packet::headers::{FRAME_MIN, IPV4_CHECKSUM, IP_BYTES_MAX, TAG, TCP_CHECKSUM};
+use crate::packet::headers::{FRAME_MIN, IP_BYTES_MAX, IPV4_CHECKSUM, TAG, TCP_CHECKSUM};
 use crate::packet::segment::{FlagMasks, Plan};
 use crate::violation::{Queue, Violation};
 use crate::wire::Wire;

@@ -168,7 +168,9 @@ impl ConfigSpace {
 
     /// Whether the device may assert its interrupt pin: not while MSI-X is enabled (6.8.3.3).
     pub(super) fn pin_enabled(&self) -> bool {
-        let msix = self.msix_control.is_some_and(|at| self.bytes[at] & MSIX_ENABLE != 0);
+        let msix = self
+            .msix_control
+            .is_some_and(|at| self.bytes[at] & MSIX_ENABLE != 0);
         self.command() & COMMAND_NO_PIN == 0 && !msix
     }
 
@@ -252,7 +254,12 @@ mod tests {
     #[test]
     fn the_pin_is_silent_while_msix_or_the_command_says_so() {
         let mut config = config();
-        for (msix, command, enabled) in [(0, 0, true), (0x80, 0, false), (0, 4, false), (0x40, 0, true)] {
+        for (msix, command, enabled) in [
+            (0, 0, true),
+            (0x80, 0, false),
+            (0, 4, false),
+            (0x40, 0, true),
+        ] {
             config.write(0x73, &[msix]);
             config.write(5, &[command]);
             assert_eq!(config.pin_enabled(), enabled, "{msix:#x} {command:#x}");

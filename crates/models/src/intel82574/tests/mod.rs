@@ -189,7 +189,8 @@ impl<W: Wire> Driver<W> {
         let size = frame.len().div_ceil(pieces);
         for (number, piece) in frame.chunks(size).enumerate() {
             let is_last = (number + 1) * size >= frame.len();
-            let command = 0x2010_0000 | u64::from(is_last) * 0x0b00_0000;
+            let end = if is_last { 0x0b00_0000 } else { 0 };
+            let command = 0x2010_0000 | end;
             let words = piece.len() as u64 | command | options;
             self.put([at + (number * size) as u64, words]);
         }
@@ -302,7 +303,10 @@ fn phy<W: Wire>(driver: &mut Driver<W>, register: u32, value: Option<u16>) -> u1
 #[test]
 fn the_transceiver_is_at_its_address_and_has_the_link() {
     let mut driver = Driver::ready(Loop::new());
-    assert_eq!([2, 3].map(|at| phy(&mut driver, at, None)), [0x0141, 0x0cb1]);
+    assert_eq!(
+        [2, 3].map(|at| phy(&mut driver, at, None)),
+        [0x0141, 0x0cb1]
+    );
     let link = |driver: &mut Driver<Loop>| {
         driver.poll();
         let status = [1, 1].map(|at| phy(driver, at, None) & 4);
@@ -371,6 +375,28 @@ fn registers_are_reached_through_io_space_too() {
 }
 
 #[test]
+fn bits_that_give_orders_read_zero_and_some_registers_are_worked_out() {
+    let mut driver = Driver::ready(Loop::new());
+    driver.change(0x18, 1 << 31 | 1 << 28 | 1 << 13, 0);
+    assert_eq!(driver.read(0x18), 1 << 28);
+    for delay in [0x2820, 0x3820] {
+        driver.write(delay, 1 << 31 | 5);
+        assert_eq!(driver.read(delay), 5);
+    }
+    driver.write(0x1000, 26);
+    assert_eq!(
+        driver.read(0x1000),
+        14 << 16 | 26,
+        "the rest is for sending"
+    );
+    driver.change(0x10, 1 << 6, 0);
+    assert_eq!(driver.read(0x10) & 0x3c0, 0x3c0, "granted, present, read");
+    assert_eq!([0; 2].map(|_: u32| driver.read(0x5b50)), [0, 1], "taken");
+    driver.write(0x5b50, 0);
+    driver.assert_lawful();
+}
+
+#[test]
 fn each_mistake_of_a_driver_is_reported() {
     type Mistake = fn(&mut Driver<Script>);
     let at = Driver::<Script>::buffer;
@@ -383,10 +409,14 @@ fn each_mistake_of_a_driver_is_reported() {
         ("order", |driver| driver.write(0x2808, 256)),
         ("order", |driver| driver.write(0x2810, 3)),
         ("value", |driver| driver.write(0x3908, 130)),
-        ("reserved-bits", |driver| driver.write(0x20, 3 << 26 | 1 << 31 | 1 << 21)),
+        ("reserved-bits", |driver| {
+            driver.write(0x20, 3 << 26 | 1 << 31 | 1 << 21)
+        }),
         ("value", |driver| driver.write(0xe4, 0xd)),
         ("tail-outside", |driver| driver.write(0x3818, DESCRIPTORS)),
-        ("tail-past-head", |driver| driver.write(0x2818, DESCRIPTORS - 2)),
+        ("tail-past-head", |driver| {
+            driver.write(0x2818, DESCRIPTORS - 2)
+        }),
         ("advice", |driver| driver.change(0x0, 1 << 26, 0)),
         ("order", |driver| {
             driver.write(0x400, 0);

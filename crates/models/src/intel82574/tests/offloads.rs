@@ -27,7 +27,10 @@ fn context(v6: bool, tcp: bool, segment: Option<(u64, u64)>) -> [u64; 2] {
     let cut = segment.map_or(0, |(mss, len)| {
         1 << 26 | len | (payload + 20) << 40 | mss << 48
     });
-    [ip | payload << 32 | field << 40, 0x2000_0000 | commands | cut]
+    [
+        ip | payload << 32 | field << 40,
+        0x2000_0000 | commands | cut,
+    ]
 }
 
 #[test]
