@@ -1,5 +1,5 @@
-//! A client says anything to a software device, with any descriptors: each command must be answered or
-//! refused, and whatever memory it lends, the device reaches nothing else.
+//! A client says anything to a software device, with any descriptors: each command must be answered
+//! or refused, and whatever memory it lends, the device reaches nothing else.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

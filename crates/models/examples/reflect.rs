@@ -1,5 +1,5 @@
-//! How many frames a second a model moves on one core, with the least possible driver on another: it
-//! sends back every frame that it gets.
+//! How many frames a second a model moves on one core, with the least possible driver on another,
+//! which sends back every frame that it gets.
 //!
 //! `cargo run --release -p models --example reflect -- 82599 3` measures for three seconds. With
 //! `count` and a number of frames instead, driver and model take turns in one thread, for

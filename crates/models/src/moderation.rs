@@ -19,12 +19,14 @@ impl<const N: usize> Moderation<N> {
     }
 
     /// A look at all vectors begins: none was held back yet.
+    #[inline]
     pub(crate) fn begin(&mut self) {
         self.due = None;
     }
 
     /// Whether the interval since the last message of a vector has passed; if so, the next one
     /// begins, which is `interval`.
+    #[inline]
     pub(crate) fn admits(&mut self, vector: usize, now: Duration, interval: Duration) -> bool {
         let next = self.next[vector];
         if now < next {
@@ -36,6 +38,7 @@ impl<const N: usize> Moderation<N> {
     }
 
     /// When the first vector may be raised that was held back.
+    #[inline]
     pub(crate) fn due(&self) -> Option<Duration> {
         self.due
     }

@@ -47,23 +47,29 @@ impl Ring {
     pub(crate) fn switch(&mut self, on: bool) {
         if on != self.enable.is_wanted() {
             self.enable.want(on);
+            let descriptors = self.set_bytes / BYTES as u32;
+            if self.head >= descriptors || self.tail >= descriptors {
+                (self.head, self.tail) = (0, 0);
+            }
             self.begin();
         }
     }
 
-    /// What software has set holds from now on, and what was fetched is forgotten.
+    /// What software has set holds from now on, and what was fetched is forgotten. A ring that head
+    /// or tail lie outside of has no descriptors.
     pub(crate) fn begin(&mut self) {
         self.hung = false;
         self.base = self.set_base;
         self.descriptors = self.set_bytes / BYTES as u32;
+        if self.head >= self.descriptors || self.tail >= self.descriptors {
+            self.descriptors = 0;
+        }
         self.fetched = self.head;
         self.cache.clear();
         self.cache.resize(self.descriptors as usize, [0; 2]);
-        if self.head >= self.descriptors || self.tail >= self.descriptors {
-            (self.head, self.tail, self.fetched) = (0, 0, 0);
-        }
     }
 
+    #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.enable.is_wanted() && !self.hung && self.descriptors > 0
     }
@@ -73,19 +79,23 @@ impl Ring {
         self.set_bytes != 0
     }
 
+    #[inline]
     pub(crate) fn descriptors(&self) -> u32 {
         self.descriptors
     }
 
+    #[inline]
     pub(crate) fn head(&self) -> u32 {
         self.head
     }
 
+    #[inline]
     pub(crate) fn tail(&self) -> u32 {
         self.tail
     }
 
     /// Number of descriptors from `from` up to `to`.
+    #[inline]
     fn distance(&self, from: u32, to: u32) -> u32 {
         if to >= from {
             to - from
@@ -106,6 +116,7 @@ impl Ring {
     }
 
     /// Software gives descriptors to the device by moving the tail.
+    #[inline]
     pub(crate) fn set_tail(&mut self, tail: u32, queue: Queue) -> Result<(), Violation> {
         if tail == self.tail {
             return Ok(());

@@ -16,6 +16,7 @@ pub(crate) struct Settling {
 
 impl Settling {
     /// Asks for a value.
+    #[inline]
     pub(crate) fn want(&mut self, wanted: bool) {
         if wanted != self.wanted {
             self.wanted = wanted;
@@ -36,11 +37,13 @@ impl Settling {
     }
 
     /// Time has passed.
+    #[inline]
     pub(crate) fn settle(&mut self) {
         self.is = self.wanted;
         self.reads_left = 0;
     }
 
+    #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         self.wanted
     }

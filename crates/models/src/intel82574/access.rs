@@ -247,13 +247,9 @@ impl Nic {
         }
     }
 
-    /// A tail of a queue that is off waits until it is on.
     fn write_rx_tail(&mut self, number: usize, value: u32) {
         let queue = Queue::Rx(number as u8);
-        let ring = &mut self.rx[number].ring;
-        if !ring.enable.is_wanted() {
-            ring.put_tail(value);
-        } else if let Err(violation) = ring.set_tail(value, queue) {
+        if let Err(violation) = set_tail(&mut self.rx[number].ring, value, queue) {
             // The ring is fetched again from its head, and with it the buffers.
             self.ownership.clear();
             self.violations.add(violation);
@@ -262,10 +258,7 @@ impl Nic {
 
     fn write_tx_tail(&mut self, number: usize, value: u32) {
         let queue = Queue::Tx(number as u8);
-        let ring = &mut self.tx[number].ring;
-        if !ring.enable.is_wanted() {
-            ring.put_tail(value);
-        } else if let Err(violation) = ring.set_tail(value, queue) {
+        if let Err(violation) = set_tail(&mut self.tx[number].ring, value, queue) {
             self.violations.add(violation);
         }
     }
@@ -373,6 +366,17 @@ impl Nic {
             });
         }
     }
+}
+
+/// Sets the tail of a ring. That of one that is off, or has no descriptors, waits until it works.
+#[inline]
+fn set_tail(ring: &mut Ring, tail: u32, queue: Queue) -> Result<(), Violation> {
+    if ring.enable.is_wanted() && ring.descriptors() > 0 {
+        return ring.set_tail(tail, queue);
+    }
+    ring.put_tail(tail);
+    ring.begin();
+    Ok(())
 }
 
 /// Sets the base, the length or the head of a ring.

@@ -3,8 +3,8 @@
 /// Words of the key.
 pub(crate) const KEY_WORDS: usize = 10;
 
-/// The Toeplitz hash (82599, 7.1.2.8.1; 82574, 7.1.11). The first byte of the key is the lowest one of the first
-/// register.
+/// The Toeplitz hash (82599, 7.1.2.8.1; 82574, 7.1.11). The first byte of the key is the lowest one
+/// of the first register.
 pub(crate) fn toeplitz(key: &[u32; KEY_WORDS], input: &[&[u8]]) -> u32 {
     let mut bytes = key.iter().flat_map(|word| word.to_le_bytes());
     let mut window = (0..4).fold(0, |window, _| {

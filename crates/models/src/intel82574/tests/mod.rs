@@ -383,6 +383,12 @@ fn bits_that_give_orders_read_zero_and_some_registers_are_worked_out() {
         driver.write(delay, 1 << 31 | 5);
         assert_eq!(driver.read(delay), 5);
     }
+    // Heads and tails of queues that are off hold anything.
+    for place in [0x2910, 0x2918, 0x3910, 0x3918] {
+        driver.write(place, 0x5a5a);
+        assert_eq!(driver.read(place), 0x5a5a);
+        driver.write(place, 0);
+    }
     driver.write(0x1000, 26);
     assert_eq!(
         driver.read(0x1000),
