@@ -221,6 +221,8 @@ const REGISTERS: &[Register<Id>] = &[
     one(Id::Plain, "FCT", 0x00030, [0, 0xffff, 0], "10.2.2.10"),
     one(Id::Plain, "VET", 0x00038, [0x8100, 0xffff, 0], "10.2.2.11"),
     one(Id::Plain, "FCTTV", 0x00170, [0, 0xffff, 0], "10.2.2.12"),
+    // Of controllers with fibre, and without effect; Linux's test of registers expects it.
+    one(Id::Plain, "TXCW", 0x00178, [0, 0xc000_ffff, 0], "10.2.2"),
     one(Id::Plain, "FCRTV", 0x05f40, [0, 0xffff, 0], "10.2.2.13"),
     plain("LEDCTL", 0x00e00, 1, "10.2.2.14"),
     one(Id::ExtcnfCtrl, "EXTCNF_CTRL", 0x00f00, [0, 0x0fff_002f, 0x50], "10.2.2.15"),
