@@ -1,132 +1,40 @@
 //! The driver of the 82599 on its model: two readings of one datasheet, which must agree; and a
 //! driver whose device lies.
 
+mod bench;
+
+use bench::{ADDRESS, ETHERNET, FRAMES, Memory, ROUNDS, Soaked, bytes, tcp, udp};
 use device::offload::Checksum;
-use device::{
-    BATCH_FRAMES_MAX, Batch, Frame, Gso, GsoKind, Nic, NicCounts, Offload, Pool, TEND_NANOSECONDS,
-};
+use device::{BATCH_FRAMES_MAX, Batch, Gso, GsoKind, Nic, Offload, TEND_NANOSECONDS};
 use drivers::net::Error;
 use drivers::net::ixgbe::{AddressFilter, BUFFER_BYTES, BUFFERS, Config, Driver};
-use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
-use hw::sim::{View, arena};
-use models::wire::{Loop, Pair, pair};
-use models::{Device, Intel82599, Local};
-use std::cell::Cell;
-use std::collections::HashSet;
-use std::rc::Rc;
-use std::time::Duration;
+use etherparse::{SlicedPacket, TransportSlice};
+use models::wire::{Loop, Pair, Wire, pair};
+use models::{Device, Intel82599};
 
-const DMA_BYTES: usize = 16 << 20;
-const IOVA: u64 = 0x10_0000_0000;
-const ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 9];
-const ETHERNET: usize = 14;
 const MSS: usize = 1400;
 
-/// A driver and a device that take turns in one thread, and their time.
-struct Bench<W: models::wire::Wire + 'static> {
-    device: Rc<Local<Intel82599<W>>>,
-    driver: Driver,
-    pool: Pool,
-    memory: View,
-    now: Rc<Cell<u64>>,
-}
+const SIZE: Memory = Memory {
+    bytes: 16 << 20,
+    buffers: BUFFERS,
+    buffer_bytes: BUFFER_BYTES,
+};
 
-impl<W: models::wire::Wire + 'static> Bench<W> {
+type Bench<W> = bench::Bench<Intel82599<W>, Driver>;
+
+impl<W: Wire + 'static> Bench<W> {
     fn new(wire: W, how: &str) -> Result<Self, Error> {
         Self::configured(wire, how, Config::FORWARD)
     }
 
     fn configured(wire: W, how: &str, config: Config) -> Result<Self, Error> {
-        let device = Local::new(Intel82599::new(ADDRESS, wire, &how.parse().unwrap()));
-        let (mut arena, memory) = arena(DMA_BYTES, IOVA);
-        let pool = Pool::dma(&mut arena, BUFFERS, BUFFER_BYTES).unwrap();
-        let now = Rc::new(Cell::new(0));
-        let clock = {
-            let now = now.clone();
-            move || {
-                now.set(now.get() + 1000);
-                now.get()
-            }
-        };
-        let driver = Driver::new(device.mmio(), &mut arena, pool, config, clock)?;
-        let mut bench = Self {
-            device,
-            driver,
-            pool,
-            memory,
-            now,
-        };
+        let device = Intel82599::new(ADDRESS, wire, &how.parse().unwrap());
+        let mut bench = Self::with(device, &SIZE, |bar0, arena, pool, clock| {
+            Driver::new(bar0, arena, pool, config, clock)
+        })?;
         bench.pass(2 * TEND_NANOSECONDS);
         Ok(bench)
     }
-
-    /// Time passes for both.
-    fn pass(&mut self, nanoseconds: u64) {
-        self.now.set(self.now.get() + nanoseconds);
-        self.turn();
-        self.driver.tend(self.now.get());
-    }
-
-    fn turn(&mut self) {
-        self.now.set(self.now.get() + 1000);
-        self.device
-            .poll(&self.memory, Duration::from_nanos(self.now.get()));
-    }
-
-    fn frame(&self, bytes: &[u8]) -> Frame {
-        let mut frame = self.pool.alloc(bytes.len()).unwrap();
-        frame.bytes_mut().copy_from_slice(bytes);
-        frame
-    }
-
-    fn send(&mut self, frame: Frame) {
-        let mut batch = Batch::new();
-        assert!(batch.push(frame).is_ok());
-        self.driver.transmit(&mut batch);
-        self.turn();
-    }
-
-    fn receive(&mut self) -> Vec<Vec<u8>> {
-        let mut batch = Batch::new();
-        self.turn();
-        self.driver.receive(&mut batch);
-        batch.iter().map(|frame| frame.bytes().to_vec()).collect()
-    }
-
-    fn assert_lawful(&self) {
-        let device = self.device.device();
-        assert!(device.violations().is_empty(), "{}", device.violations());
-    }
-}
-
-fn bytes(len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|index| (index * 7 + index / 251) as u8)
-        .collect()
-}
-
-fn udp(payload: &[u8]) -> Vec<u8> {
-    let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 7], ADDRESS)
-        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
-        .udp(1000, 2000);
-    let mut frame = Vec::new();
-    builder.write(&mut frame, payload).unwrap();
-    frame
-}
-
-fn tcp(v6: bool, payload: &[u8]) -> Vec<u8> {
-    let ethernet = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 7], ADDRESS);
-    let mut frame = Vec::new();
-    let builder = match v6 {
-        true => ethernet.ipv6([1; 16], [2; 16], 64),
-        false => ethernet.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64),
-    };
-    builder
-        .tcp(1000, 2000, 5, 100)
-        .ack(1)
-        .write(&mut frame, payload)
-        .unwrap();
-    frame
 }
 
 /// Puts the sum of the pseudo header where the checksum is, as a frame's sender leaves it.
@@ -384,59 +292,10 @@ fn a_link_that_goes_is_noticed_and_comes_back() {
     bench.assert_lawful();
 }
 
-/// What came of a soak.
-struct Soaked {
-    received: u64,
-    counts: NicCounts,
-}
-
-/// Rounds of a soak, and frames of each.
-const ROUNDS: u32 = 600;
-const FRAMES: u64 = 8;
-
-/// Sends and receives, with some of the received frames kept for a while. Whatever its device does,
-/// a driver must never panic, hand out a buffer twice, or a frame that is longer than one. `None`
-/// if it does not start.
+/// A soak on a device that misbehaves like this; `None` if the driver does not start.
 fn soak(how: &str) -> Option<Soaked> {
-    let mut bench = Bench::new(Loop::new(), how).ok()?;
-    let mut received = 0;
-    let mut kept: Vec<Frame> = Vec::new();
-    for round in 0..ROUNDS {
-        let mut batch = Batch::new();
-        for number in 0..FRAMES as u8 {
-            // A driver that gave its device up may have left it all buffers.
-            let Some(mut frame) = bench.pool.alloc(60) else {
-                break;
-            };
-            frame.bytes_mut().fill(number);
-            assert!(batch.push(frame).is_ok());
-        }
-        bench.driver.transmit(&mut batch);
-        bench.turn();
-        bench.driver.receive(&mut batch);
-        received += batch.len() as u64;
-        kept.extend(batch.drain());
-        let mut places = HashSet::new();
-        for frame in &kept {
-            let (start, end) = (
-                frame.bytes().as_ptr_range().start,
-                frame.bytes().as_ptr_range().end,
-            );
-            assert!((end as usize - start as usize) < BUFFER_BYTES, "{how}");
-            assert!(
-                places.insert(start as usize / BUFFER_BYTES),
-                "{how}: handed out twice"
-            );
-        }
-        if kept.len() > 64 {
-            kept.drain(..32);
-        }
-        if round % 8 == 0 {
-            bench.pass(TEND_NANOSECONDS);
-        }
-    }
-    let counts = *bench.driver.counts();
-    Some(Soaked { received, counts })
+    let bench = Bench::new(Loop::new(), how).ok()?;
+    Some(bench::soak(bench, how))
 }
 
 #[test]
