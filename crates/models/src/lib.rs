@@ -4,7 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`MODELS`], [`Model`] | the models by name |
-//! | [`Intel82599`], [`Intel82574`] | NICs: registers, rings, offloads, interrupts |
+//! | [`Intel82599`], [`Intel82574`], [`Rtl8139`] | NICs: registers, rings, offloads, interrupts |
 //! | [`Device`] | what a device is to a transport |
 //! | [`Local`], [`Threaded`] | a device in the process of its driver |
 //! | [`vfio_user`] | a device as a process that others drive |
@@ -27,6 +27,8 @@
 //! | bits that take their time, and must be waited for | `settling` |
 //! | rings of descriptors between a head and a tail | `ring` |
 //! | the wire, or a loopback in its place | `line` |
+//! | a serial EEPROM behind three lines | `microwire` |
+//! | frames of a card that cuts none on their way in | `wire::frames` |
 //! | memory that is reached by I/O address | [`Dma`] |
 //! | which buffers the device has, so that none is given to it twice | `ownership` |
 //! | checksums, segmentation, coalescing, hashes | `packet` |
@@ -46,6 +48,7 @@ mod intel82574;
 mod intel82599;
 mod line;
 mod local;
+mod microwire;
 mod misbehaviour;
 mod model;
 mod moderation;
@@ -54,6 +57,7 @@ mod ownership;
 mod packet;
 mod registers;
 mod ring;
+mod rtl8139;
 mod scatter;
 mod settling;
 mod socket_file;
@@ -69,10 +73,11 @@ pub use intel82599::Intel82599;
 pub use local::{Local, Threaded};
 pub use misbehaviour::{Fault, Misbehaviour, NoFault, StuckBits};
 pub use model::{Model, Setup};
+pub use rtl8139::Rtl8139;
 pub use violation::{Queue, Report, Severity, Violation, Violations};
 
 /// All models, in the order in which they are offered. A new one is its folder and its line here.
-pub const MODELS: &[Model] = &[intel82599::MODEL, intel82574::MODEL];
+pub const MODELS: &[Model] = &[intel82599::MODEL, intel82574::MODEL, rtl8139::MODEL];
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! What a NIC is connected to.
 
 mod flood;
+pub(crate) mod frames;
 mod pair;
 mod pcap;
 mod reflect;
