@@ -23,6 +23,7 @@
 //! | what | where |
 //! |---|---|
 //! | registers as a table, and accesses of all sizes to them | `registers` |
+//! | what NICs for 1 Gb/s have in common | `gigabit` |
 //! | the MSI-X structures, and how often a vector is raised | `msix`, `moderation` |
 //! | bits that take their time, and must be waited for | `settling` |
 //! | rings of descriptors between a head and a tail | `ring` |
@@ -44,6 +45,7 @@
 
 mod device;
 mod dma;
+mod gigabit;
 mod intel82574;
 mod intel82599;
 mod line;

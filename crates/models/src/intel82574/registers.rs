@@ -3,9 +3,9 @@
 //! Transcribed from the datasheet for this model; the driver has its own transcription, and the two
 //! must agree.
 
+use crate::gigabit::statistics::Counter::{self, *};
+use crate::gigabit::statistics::Half::{self, High, Low, Whole};
 use crate::registers::{Alias, Register};
-use Counter::*;
-use Half::{High, Low, Whole};
 
 /// Bytes of BAR 0 (10.1).
 pub(crate) const REGISTER_BYTES: usize = 128 << 10;
@@ -50,39 +50,6 @@ pub(crate) enum Id {
     Delay,
     /// Cleared when it is read.
     Counter(Counter, Half),
-}
-
-/// What is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counter {
-    /// What this model has no cause to count.
-    Never,
-    Oversized,
-    GoodReceived,
-    GoodReceivedBytes,
-    BroadcastReceived,
-    MulticastReceived,
-    TotalReceived,
-    TotalReceivedBytes,
-    /// By size: 64, to 127, to 255, to 511, to 1023, larger.
-    ReceivedBySize(u8),
-    GoodTransmitted,
-    GoodTransmittedBytes,
-    TotalTransmitted,
-    TotalTransmittedBytes,
-    BroadcastTransmitted,
-    MulticastTransmitted,
-    TransmittedBySize(u8),
-    /// Packets that were cut into segments.
-    Segmented,
-}
-
-/// What of a counter a register holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Half {
-    Whole,
-    Low,
-    High,
 }
 
 const ALL: u32 = u32::MAX;
@@ -407,22 +374,12 @@ const COUNTERS: &[Register<Id>] = &[
 
 /// Offsets of the registers that the model itself looks at.
 pub(crate) mod at {
-    pub(crate) const CTRL: usize = 0x00000;
+    pub(crate) use crate::gigabit::at::*;
+
     pub(crate) const STATUS: usize = 0x00008;
     pub(crate) const CTRL_EXT: usize = 0x00018;
-    pub(crate) const VET: usize = 0x00038;
     pub(crate) const IVAR: usize = 0x000e4;
     pub(crate) const EITR: usize = 0x000e8;
-    pub(crate) const RCTL: usize = 0x00100;
-    pub(crate) const TCTL: usize = 0x00400;
-    pub(crate) const PBA: usize = 0x01000;
-    pub(crate) const PSRCTL: usize = 0x02170;
-    pub(crate) const RXCSUM: usize = 0x05000;
-    pub(crate) const RFCTL: usize = 0x05008;
-    pub(crate) const MTA: usize = 0x05200;
-    pub(crate) const RAL: usize = 0x05400;
-    pub(crate) const RAH: usize = 0x05404;
-    pub(crate) const VFTA: usize = 0x05600;
     pub(crate) const MRQC: usize = 0x05818;
     pub(crate) const RETA: usize = 0x05c00;
     pub(crate) const RSSRK: usize = 0x05c80;
@@ -430,10 +387,10 @@ pub(crate) mod at {
 
 /// Bits of registers that the model looks at.
 pub(crate) mod bit {
+    pub(crate) use crate::gigabit::bit::*;
+
     pub(crate) const CTRL_MASTER_DISABLE: u32 = 1 << 2;
-    pub(crate) const CTRL_LINK_UP: u32 = 1 << 6;
     pub(crate) const CTRL_RESET: u32 = 1 << 26;
-    pub(crate) const CTRL_VLAN: u32 = 1 << 30;
     pub(crate) const CTRL_PHY_RESET: u32 = 1 << 31;
     pub(crate) const STATUS_FULL_DUPLEX: u32 = 1 << 0;
     pub(crate) const STATUS_LINK_UP: u32 = 1 << 1;
@@ -452,31 +409,7 @@ pub(crate) mod bit {
     pub(crate) const CTRL_EXT_AUTO_MASK: u32 = 1 << 27;
     /// It clears itself.
     pub(crate) const CTRL_EXT_PBA_CLEAR: u32 = 1 << 31;
-    pub(crate) const MDIC_READY: u32 = 1 << 28;
-    pub(crate) const MDIC_INTERRUPT: u32 = 1 << 29;
-    pub(crate) const MDIC_ERROR: u32 = 1 << 30;
     pub(crate) const SWSM_HELD: u32 = 1 << 0;
-    pub(crate) const RCTL_ENABLE: u32 = 1 << 1;
-    pub(crate) const RCTL_UNICAST_ALL: u32 = 1 << 3;
-    pub(crate) const RCTL_MULTICAST_ALL: u32 = 1 << 4;
-    pub(crate) const RCTL_LONG: u32 = 1 << 5;
-    /// Of LBM: the MAC loops back.
-    pub(crate) const RCTL_LOOPBACK: u32 = 1 << 6;
-    pub(crate) const RCTL_SPLIT: u32 = 1 << 10;
-    pub(crate) const RCTL_MULTICAST_SHIFT: u32 = 12;
-    pub(crate) const RCTL_BROADCAST: u32 = 1 << 15;
-    pub(crate) const RCTL_SIZE_SHIFT: u32 = 16;
-    pub(crate) const RCTL_VLAN_FILTER: u32 = 1 << 18;
-    pub(crate) const RCTL_SIZE_EXTENDED: u32 = 1 << 25;
-    pub(crate) const RCTL_FLEXIBLE_SHIFT: u32 = 27;
-    pub(crate) const RCTL_STRIP_CHECK: u32 = 1 << 26;
-    pub(crate) const RFCTL_EXTENDED: u32 = 1 << 15;
-    pub(crate) const RXCSUM_IP: u32 = 1 << 8;
-    pub(crate) const RXCSUM_L4: u32 = 1 << 9;
-    pub(crate) const RXCSUM_HASH: u32 = 1 << 13;
-    pub(crate) const ADDRESS_VALID: u32 = 1 << 31;
-    pub(crate) const TCTL_ENABLE: u32 = 1 << 1;
-    pub(crate) const TCTL_PAD: u32 = 1 << 3;
     pub(crate) const MRQC_RSS: u32 = 1;
 }
 

@@ -2,6 +2,7 @@
 //! (datasheet, 7.1.11).
 
 use super::registers::{RegisterFile, at, bit};
+use crate::gigabit::receive::Hashed;
 use crate::packet::headers::{Ip, Transport};
 use crate::packet::toeplitz::{KEY_WORDS, toeplitz};
 
@@ -27,15 +28,6 @@ const fn kind(bit: u32, told: u32) -> Kind {
         enabled: 1 << bit,
         told,
     }
-}
-
-/// What was found of a frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Hashed {
-    /// What was hashed; 0 for nothing.
-    pub(crate) kind: u32,
-    pub(crate) hash: u32,
-    pub(crate) queue: usize,
 }
 
 /// The hash of a frame, of which at least the headers are there, and the queue that it goes to; the

@@ -471,7 +471,7 @@ fn receive_descriptors_are_checked_when_they_are_fetched() {
         let mut driver = Driver::ready(Loop::new());
         driver.poll();
         driver.store(RX_RING, 7, words);
-        driver.device.nic.rx[0].ring.advance();
+        driver.device.nic.mac.rx[0].ring.advance();
         driver.write(0x2818, 0);
         driver.poll();
         driver.violations()

@@ -1,9 +1,8 @@
-//! Transmitting: descriptors, offloads, frames (datasheet, 7.2).
+//! Transmitting: descriptors, offloads, frames (82574, 7.2; 82540, 3.3 and 3.4).
 
-use super::Nic;
 use super::checksum_offload::{Refused, insert_checksums};
 use super::descriptor::{Context, Data, TX_DONE, TxDescriptor};
-use super::registers::{QUEUES, at, bit};
+use super::{Mac, at, bit};
 use crate::dma::{Dma, DmaFault};
 use crate::misbehaviour::Fault;
 use crate::packet::Offload;
@@ -53,11 +52,11 @@ pub(super) struct Packet {
     pub(super) tag: Option<u16>,
 }
 
-impl Nic {
+impl<I: Copy + PartialEq> Mac<I> {
     /// Sends what the driver has given, at most `frames` of it; returns how many.
     pub(super) fn transmit(&mut self, wire: &mut impl Wire, dma: &dyn Dma, frames: u32) -> u32 {
         let mut sent = 0;
-        for number in 0..QUEUES {
+        for number in 0..self.tx.len() {
             if self.tx[number].ring.is_on() {
                 sent += self.transmit_queue(number, wire, dma, frames);
             }
@@ -107,7 +106,8 @@ impl Nic {
         }
         if done || used {
             let is_empty = self.tx[number].ring.available() == 0;
-            self.interrupts.transmitted(number, done, is_empty);
+            self.happened.transmitted |= u8::from(done) << number;
+            self.happened.empty |= u8::from(is_empty) << number;
         }
         sent
     }
@@ -146,13 +146,16 @@ impl Nic {
             TxDescriptor::Data(data) => data,
             TxDescriptor::Context(context) => {
                 if self.tx[number].packet.is_some() {
-                    wrong(self, "a context must not lie within a packet (7.2.6)");
+                    wrong(
+                        self,
+                        "a context must not lie within a packet (7.2.6 / 3.3.6)",
+                    );
                 }
                 *self.tx[number].context(context.segment) = Some(context);
                 return Ok(0);
             }
             TxDescriptor::Unknown => {
-                wrong(self, "DTYP must be 0 or 1 (7.2.6, 7.2.7)");
+                wrong(self, "DTYP must be 0 or 1 (7.2.6, 7.2.7 / 3.3.6, 3.3.7)");
                 return Ok(0);
             }
         };
@@ -172,7 +175,7 @@ impl Nic {
         };
         let sent = match data.insert_check {
             true => self.send(number, &packet, wire),
-            false => Err("IFCS must be 1, or it has no check sequence (7.2.4.3, 7.2.7.3)"),
+            false => Err("IFCS must be 1, or it has no check sequence (7.2.4.3 / 3.3.3)"),
         };
         if let Err(rule) = sent {
             let violation = Violation::Packet { queue, bytes, rule };
@@ -204,14 +207,14 @@ impl Nic {
                 state.packet = (!data.end_of_packet).then_some(data);
             }
             Some(first) if first.legacy != data.legacy => {
-                let rule = "all descriptors of a packet must be of one kind (7.2.7)";
+                let rule = "all descriptors of a packet must be of one kind (7.2.7 / 3.3.7)";
                 let violation = Violation::Descriptor { queue, index, rule };
                 self.violations.add(violation);
             }
             Some(_) => {}
         }
         if state.gather.bytes() + len > SEGMENTED_MAX {
-            let rule = "a packet must not be longer than 256 KiB (7.3.1)";
+            let rule = "a packet must not be longer than 256 KiB (7.3.1 / 3.5)";
             let violation = Violation::Descriptor { queue, index, rule };
             self.violations.add(violation);
             return Ok(());
@@ -248,16 +251,16 @@ impl Nic {
         let mut bytes = packet.bytes;
         // PBA.TXA, in KiB: it must be there as a whole (10.2.2.17).
         if bytes > (self.file.get(at::PBA) >> 16) as usize * 1024 {
-            return Err("it must fit into the packet buffer unless it is cut (10.2.2.17)");
+            return Err("it must fit into the packet buffer unless it is cut (10.2.2.17 / 13.4)");
         }
         if bytes < PACKET_MIN {
-            return Err("it must have 17 bytes (10.2.6.1)");
+            return Err("it must have 17 bytes (10.2.6.1 / 13.4.33)");
         }
         insert_checksums(&mut buffer[..bytes], packet.first, packet.context)?;
         bytes = self.insert_tag(buffer, bytes, packet.tag);
         if bytes < FRAME_MIN {
             if !self.file.has(at::TCTL, bit::TCTL_PAD) {
-                return Err("it must have 60 bytes unless TCTL.PSP is 1 (10.2.6.1)");
+                return Err("it must have 60 bytes unless TCTL.PSP is 1 (10.2.6.1 / 13.4.33)");
             }
             buffer[bytes..FRAME_MIN].fill(0);
             bytes = FRAME_MIN;

@@ -1,5 +1,5 @@
-//! Checksum offload: checksums that a context asks for in a packet that is not cut (datasheet,
-//! 7.2.11). The card sums what it is told to, whatever that is.
+//! Checksum offload: checksums that a context asks for in a packet that is not cut (82574,
+//! 7.2.11; 82540, 3.6). The card sums what it is told to, whatever that is.
 
 use super::descriptor::{Context, Data, Place};
 use crate::packet::checksum::{fold, set_word, sum};
@@ -19,7 +19,7 @@ pub(super) fn insert_checksums(
     if !first.ip_checksum && !first.l4_checksum {
         return Ok(());
     }
-    let context = context.ok_or("IXSM and TXSM take a context (7.2.6)")?;
+    let context = context.ok_or("IXSM and TXSM take a context (7.2.6 / 3.3.6)")?;
     if first.ip_checksum {
         insert(frame, context.ip, false)?;
     }
@@ -38,7 +38,7 @@ fn insert(frame: &mut [u8], place: Place, never_zero: bool) -> Result<(), Refuse
         last => usize::from(last) + 1,
     };
     let Some(covered) = frame.get(start..end).filter(|covered| !covered.is_empty()) else {
-        return Err("what is summed must lie in the packet (7.2.6)");
+        return Err("what is summed must lie in the packet (7.2.6 / 3.3.6)");
     };
     let value = match !fold(sum(covered)) {
         0 if never_zero => 0xffff,
@@ -46,6 +46,6 @@ fn insert(frame: &mut [u8], place: Place, never_zero: bool) -> Result<(), Refuse
     };
     match set_word(frame, usize::from(place.field), value) {
         true => Ok(()),
-        false => Err("the checksum's field must lie in the packet (7.2.6)"),
+        false => Err("the checksum's field must lie in the packet (7.2.6 / 3.3.6)"),
     }
 }

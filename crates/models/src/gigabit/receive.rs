@@ -1,16 +1,15 @@
-//! Receiving: filters, offloads, descriptors (datasheet, 7.1).
+//! Receiving: filters, offloads, descriptors (82574, 7.1; 82540, 3.2).
 
-use super::Nic;
 use super::descriptor::{RxWriteBack, error, status};
 use super::filter::{self, Passed};
-use super::registers::{QUEUES, RegisterFile, at, bit};
-use super::rss::{self, Hashed};
+use super::{Mac, at, bit};
 use crate::dma::Dma;
 use crate::misbehaviour::{Fault, Faults};
 use crate::packet::checksum::frame_check;
 use crate::packet::headers::{FRAME_MIN, Ip, TAG, Transport};
 use crate::packet::segment::Plan;
 use crate::packet::{Offload, complete};
+use crate::registers::RegisterFile;
 use crate::ring::Ring;
 use crate::scatter::{Parts, Source};
 use crate::traffic::CHECK_BYTES;
@@ -47,7 +46,7 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    fn read(file: &RegisterFile) -> Self {
+    fn read<I>(file: &RegisterFile<I>) -> Self {
         let control = file.get(at::RCTL);
         let extended = file.has(at::RFCTL, bit::RFCTL_EXTENDED);
         let split = extended && control & bit::RCTL_SPLIT != 0;
@@ -103,6 +102,15 @@ fn buffer_bytes(control: u32) -> usize {
     }
 }
 
+/// Where a frame goes, and why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hashed {
+    /// What was hashed; 0 for nothing.
+    pub(crate) kind: u32,
+    pub(crate) hash: u32,
+    pub(crate) queue: usize,
+}
+
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -127,10 +135,10 @@ struct Admitted {
 /// A frame whose descriptor was done before: where it goes, and its bytes.
 pub(super) type Late = (u64, Vec<u8>);
 
-impl Nic {
+impl<I: Copy + PartialEq> Mac<I> {
     /// Registers that say how frames are laid down were written. What was fetched was read in
     /// another way.
-    pub(super) fn configure_receive(&mut self) {
+    pub(crate) fn configure_receive(&mut self) {
         let format = Format::read(&self.file);
         if format != self.format {
             self.format = format;
@@ -141,7 +149,7 @@ impl Nic {
 
     /// Fetches descriptors of the receive queues.
     pub(super) fn fetch_receive(&mut self, dma: &dyn Dma) {
-        for number in 0..QUEUES {
+        for number in 0..self.rx.len() {
             if self.rx[number].ring.is_on() {
                 self.fetch_receive_queue(number, dma);
             }
@@ -260,7 +268,7 @@ impl Nic {
         self.statistics.total_received_bytes += (frame.len() + CHECK_BYTES) as u64;
         self.statistics.received.count(frame, frame.len(), 1);
         self.place(admitted.hashed.queue, parts, bytes, back, dma);
-        self.interrupts.received(admitted.hashed.queue);
+        self.happened.received |= 1 << admitted.hashed.queue;
         Outcome::Delivered
     }
 
@@ -278,7 +286,7 @@ impl Nic {
             return None;
         }
         Some(Admitted {
-            hashed: rss::spread(&self.file, frame),
+            hashed: (self.kind.spread)(&self.file, frame),
             tag,
             strip: tag.is_some() && self.file.has(at::CTRL, bit::CTRL_VLAN),
             inexact: passed == Passed::Inexact,
@@ -318,7 +326,10 @@ impl Nic {
         }
         let (header, checked) = match ip.transport(frame) {
             Some(Transport::Tcp { header }) => (header, status::TCP_CHECKED),
-            Some(Transport::Udp) => (UDP_HEADER, status::TCP_CHECKED | status::UDP_CHECKED),
+            Some(Transport::Udp) if self.kind.tells_udp => {
+                (UDP_HEADER, status::TCP_CHECKED | status::UDP_CHECKED)
+            }
+            Some(Transport::Udp) => (UDP_HEADER, status::TCP_CHECKED),
             _ => return,
         };
         back.header = Some((ip.payload + header) as u16);

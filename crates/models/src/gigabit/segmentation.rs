@@ -1,7 +1,7 @@
 //! TCP segmentation: packets that are cut into segments, here or by whoever is at the other end of
-//! a wire that takes large frames (datasheet, 7.3).
+//! a wire that takes large frames (82574, 7.3; 82540, 3.5).
 
-use super::Nic;
+use super::Mac;
 use super::checksum_offload::Refused;
 use super::descriptor::{Context, Data};
 use super::transmit::Packet;
@@ -24,7 +24,7 @@ const TCP_HEADER: usize = 20;
 const FLAGS: usize = 12;
 const CWR: u16 = 0x80;
 
-impl Nic {
+impl<I: Copy + PartialEq> Mac<I> {
     /// 7.3: TCP segmentation.
     pub(super) fn send_segments(
         &mut self,
@@ -32,7 +32,9 @@ impl Nic {
         buffer: &mut [u8],
         wire: &mut impl Wire,
     ) -> Result<(), Refused> {
-        let context = packet.context.ok_or("TSE takes a context (7.2.6)")?;
+        let context = packet
+            .context
+            .ok_or("TSE takes a context (7.2.6 / 3.3.6)")?;
         let mut bytes = packet.bytes;
         let mut plan = plan(&buffer[..bytes], packet.first, context)?;
         if packet.tag.is_some() {
@@ -76,30 +78,30 @@ fn plan(frame: &[u8], first: Data, context: Context) -> Result<Plan, Refused> {
     let (start, payload) = (usize::from(ip.start), usize::from(l4.start));
     let header = usize::from(context.header_len);
     if !context.segment || !context.tcp {
-        return Err("TSE takes a context with TSE and TCP: UDP is not modelled (7.3.4)");
+        return Err("TSE takes a context with TSE and TCP: UDP is not modelled (7.3.4 / 3.5)");
     }
     if !first.l4_checksum || first.ip_checksum != context.ipv4 {
-        return Err("TSE takes TXSM, and for IPv4 IXSM (7.3.6)");
+        return Err("TSE takes TXSM, and for IPv4 IXSM (7.3.6 / 3.5)");
     }
     if start < ETHERNET || payload <= start || header < payload + TCP_HEADER {
-        return Err("IPCSS, TUCSS and HDRLEN must be those of the packet (7.2.6)");
+        return Err("IPCSS, TUCSS and HDRLEN must be those of the packet (7.2.6 / 3.3.6)");
     }
     if header >= frame.len() || context.payload_len as usize != frame.len() - header {
-        return Err("PAYLEN must be the length without headers (7.2.6)");
+        return Err("PAYLEN must be the length without headers (7.2.6 / 3.3.6)");
     }
     if context.mss == 0 {
-        return Err("MSS must not be 0 (7.2.6)");
+        return Err("MSS must not be 0 (7.2.6 / 3.3.6)");
     }
     let as_it_says = match context.ipv4 {
         true => frame[start] >> 4 == 4 && usize::from(frame[start] & 15) * 4 == payload - start,
         false => frame[start] >> 4 == 6 && payload - start >= 40,
     };
     if !as_it_says || usize::from(frame[payload + FLAGS] >> 4) * 4 != header - payload {
-        return Err("its headers must be as long as the context says (7.2.6)");
+        return Err("its headers must be as long as the context says (7.2.6 / 3.3.6)");
     }
     let fields = [usize::from(ip.field), usize::from(l4.field)];
     if context.ipv4 && fields[0] != start + IPV4_CHECKSUM || fields[1] != payload + TCP_CHECKSUM {
-        return Err("IPCSO and TUCSO must be those of the packet (7.2.6)");
+        return Err("IPCSO and TUCSO must be those of the packet (7.2.6 / 3.3.6)");
     }
     let ip = Ip {
         start,
@@ -111,7 +113,7 @@ fn plan(frame: &[u8], first: Data, context: Context) -> Result<Plan, Refused> {
         protocol: TCP,
     };
     if word(frame, fields[1]) != Some(fold(ip.pseudo_header(frame, 0))) {
-        return Err("TCP's checksum must hold the pseudo header's without length (7.3.6.2)");
+        return Err("TCP's checksum must hold the pseudo header's without length (7.3.6.2 / 3.5)");
     }
     Ok(Plan {
         ip,

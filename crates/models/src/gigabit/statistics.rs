@@ -1,7 +1,39 @@
-//! Statistics: counters that are cleared when they are read (datasheet, 10.2.7).
+//! Statistics: counters that are cleared when they are read (82574, 10.2.7; 82540, 13.7).
 
-use super::registers::{Counter, Half};
 use crate::traffic::Traffic;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counter {
+    /// What this model has no cause to count.
+    Never,
+    Oversized,
+    GoodReceived,
+    GoodReceivedBytes,
+    BroadcastReceived,
+    MulticastReceived,
+    TotalReceived,
+    TotalReceivedBytes,
+    /// By size: 64, to 127, to 255, to 511, to 1023, larger.
+    ReceivedBySize(u8),
+    GoodTransmitted,
+    GoodTransmittedBytes,
+    TotalTransmitted,
+    TotalTransmittedBytes,
+    BroadcastTransmitted,
+    MulticastTransmitted,
+    TransmittedBySize(u8),
+    /// Packets that were cut into segments.
+    Segmented,
+}
+
+/// What of a counter a register holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Half {
+    Whole,
+    Low,
+    High,
+}
 
 /// What was counted since it was read last.
 #[derive(Debug, Default)]

@@ -1,9 +1,10 @@
-//! Which frames are for us (datasheet, 7.1.1).
+//! Which frames are for us (82574, 7.1.1; 82540, 3.2.1).
 
-use super::registers::{RegisterFile, at, bit};
+use super::{at, bit};
 use crate::packet::multicast;
+use crate::registers::RegisterFile;
 
-/// Receive addresses (10.2.5.18).
+/// Receive addresses (82574, 10.2.5.18; 82540, 13.5.2).
 const ADDRESSES: usize = 16;
 
 /// What became of a frame.
@@ -18,7 +19,7 @@ pub(crate) enum Passed {
 
 /// Whether a frame passes the filters of addresses and VLANs.
 #[inline]
-pub(crate) fn pass(file: &RegisterFile, frame: &[u8]) -> Passed {
+pub(crate) fn pass<I>(file: &RegisterFile<I>, frame: &[u8]) -> Passed {
     let Some(destination) = frame.first_chunk::<6>() else {
         return Passed::No;
     };
@@ -29,7 +30,7 @@ pub(crate) fn pass(file: &RegisterFile, frame: &[u8]) -> Passed {
     }
 }
 
-fn pass_address(file: &RegisterFile, destination: &[u8; 6]) -> Passed {
+fn pass_address<I>(file: &RegisterFile<I>, destination: &[u8; 6]) -> Passed {
     let control = file.get(at::RCTL);
     let is_multicast = destination[0] & 1 != 0;
     let all = match is_multicast {
@@ -47,7 +48,7 @@ fn pass_address(file: &RegisterFile, destination: &[u8; 6]) -> Passed {
 }
 
 /// 10.2.5.19: the address is one of RAL and RAH.
-fn is_receive_address(file: &RegisterFile, [a, b, c, d, e, f]: &[u8; 6]) -> bool {
+fn is_receive_address<I>(file: &RegisterFile<I>, [a, b, c, d, e, f]: &[u8; 6]) -> bool {
     let low = u32::from_le_bytes([*a, *b, *c, *d]);
     let high = u32::from(u16::from_le_bytes([*e, *f]));
     // Bits 17 and 16 choose what is compared: 0, the destination.
@@ -59,14 +60,14 @@ fn is_receive_address(file: &RegisterFile, [a, b, c, d, e, f]: &[u8; 6]) -> bool
 }
 
 /// 10.2.5.17: RCTL.MO chooses the bits of the address.
-fn hash_passes(file: &RegisterFile, destination: &[u8; 6]) -> bool {
+fn hash_passes<I>(file: &RegisterFile<I>, destination: &[u8; 6]) -> bool {
     let offset = file.get(at::RCTL) >> bit::RCTL_MULTICAST_SHIFT;
     let hash = multicast::hash(destination, offset);
     file.has(at::MTA + hash / 32 * 4, 1 << (hash % 32))
 }
 
 /// 7.1.1.2: with RCTL.VFE, tagged frames pass if their VLAN is in VFTA.
-fn pass_vlan(file: &RegisterFile, frame: &[u8]) -> bool {
+fn pass_vlan<I>(file: &RegisterFile<I>, frame: &[u8]) -> bool {
     if !file.has(at::RCTL, bit::RCTL_VLAN_FILTER) {
         return true;
     }
@@ -81,7 +82,7 @@ fn pass_vlan(file: &RegisterFile, frame: &[u8]) -> bool {
 
 /// The VLAN tag of a frame, if it has one (7.5).
 #[inline]
-pub(crate) fn tag(file: &RegisterFile, frame: &[u8]) -> Option<u16> {
+pub(crate) fn tag<I>(file: &RegisterFile<I>, frame: &[u8]) -> Option<u16> {
     let &[k0, k1, t0, t1] = frame.get(12..)?.first_chunk()?;
     let kind = u32::from(u16::from_be_bytes([k0, k1]));
     (kind == file.get(at::VET) & 0xffff).then(|| u16::from_be_bytes([t0, t1]))
@@ -89,11 +90,16 @@ pub(crate) fn tag(file: &RegisterFile, frame: &[u8]) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::registers;
     use super::*;
 
     const OURS: [u8; 6] = [2, 0, 0, 0, 0, 7];
     const GROUP: [u8; 6] = [1, 0, 0x5e, 0x12, 0x34, 0x56];
+
+    fn file() -> RegisterFile<()> {
+        let mut file = RegisterFile::new(0x6000, &[], &[], None);
+        file.set(at::VET, 0x8100);
+        file
+    }
 
     fn frame(destination: [u8; 6]) -> Vec<u8> {
         let mut frame = vec![0; 60];
@@ -103,8 +109,8 @@ mod tests {
 
     #[test]
     fn addresses_pass_as_the_registers_say() {
-        let mut file = registers::file();
-        let passed = |file: &RegisterFile| {
+        let mut file = file();
+        let passed = |file: &RegisterFile<()>| {
             [OURS, [2; 6], GROUP, [0xff; 6]].map(|address| pass(file, &frame(address)))
         };
         use Passed::{Exact, Inexact, No};
@@ -127,7 +133,7 @@ mod tests {
 
     #[test]
     fn vlans_pass_as_the_table_says() {
-        let mut file = registers::file();
+        let mut file = file();
         file.set(at::RCTL, bit::RCTL_UNICAST_ALL);
         let mut tagged = frame(OURS);
         tagged[12..16].copy_from_slice(&[0x81, 0x00, 0xe0 | 0x01, 0x23]);

@@ -40,8 +40,6 @@ const CONTROL: u16 = 0x1140;
 const STATUS: u16 = 0x7949;
 const STATUS_NEGOTIATED: u16 = 1 << 5;
 const STATUS_LINK: u16 = 1 << 2;
-/// The identifier of the transceiver in the 82574 (9.5).
-const IDENTIFIER: [u16; 2] = [0x0141, 0x0cb1];
 /// All speeds of 10 and 100 Mb/s, as IEEE 802.3.
 const ADVERTISED: u16 = 0x01e1;
 /// What the other end can: the same, and it has noticed ours.
@@ -60,6 +58,7 @@ const COPPER_LINK: u16 = 0xac00;
 /// The transceiver.
 #[derive(Debug)]
 pub(crate) struct Phy {
+    identifier: [u16; 2],
     /// Registers of all pages below 16, and those of each page above.
     registers: [[u16; REGISTERS]; PAGES],
     page: u16,
@@ -72,8 +71,9 @@ pub(crate) struct Phy {
 
 impl Phy {
     /// As after a reset of its own.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(identifier: [u16; 2]) -> Self {
         let mut phy = Self {
+            identifier,
             registers: [[0; REGISTERS]; PAGES],
             page: 0,
             plugged: false,
@@ -130,8 +130,8 @@ impl Phy {
         let only = |is: bool, value: u16| if is { value } else { 0 };
         match register {
             number::STATUS => self.read_status(),
-            number::IDENTIFIER_1 => IDENTIFIER[0],
-            number::IDENTIFIER_2 => IDENTIFIER[1],
+            number::IDENTIFIER_1 => self.identifier[0],
+            number::IDENTIFIER_2 => self.identifier[1],
             number::PARTNER => only(has_link, PARTNER),
             number::EXPANSION => only(has_link, EXPANSION),
             number::GIGABIT_STATUS => only(has_link, GIGABIT_STATUS),
@@ -178,10 +178,15 @@ impl Phy {
         self.was_down = true;
     }
 
-    /// CTRL.PHY_RST (10.2.2.1): all is as at first.
+    /// The power was off: all is as at first.
+    pub(crate) fn reset_all(&mut self) {
+        *self = Self::new(self.identifier);
+    }
+
+    /// CTRL.PHY_RST (82574, 10.2.2.1; 82540, 13.4.1): all is as at first.
     pub(crate) fn reset_hardware(&mut self) {
         let plugged = self.plugged;
-        *self = Self::new();
+        *self = Self::new(self.identifier);
         self.negotiate();
         self.plugged = plugged;
     }
@@ -192,7 +197,7 @@ mod tests {
     use super::*;
 
     fn plugged() -> Phy {
-        let mut phy = Phy::new();
+        let mut phy = Phy::new([0x0141, 0x0cb1]);
         phy.plug(true);
         phy.pass_time();
         phy

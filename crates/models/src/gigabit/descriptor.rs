@@ -1,4 +1,5 @@
-//! Descriptors of both directions (datasheet, 7.1 and 7.2).
+//! Descriptors of both directions (82574, 7.1 and 7.2; 82540, 3.2.3 and 3.3). The extended ones are
+//! the 82574's alone.
 
 /// What a received frame is, as its descriptor says it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
