@@ -4,7 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`MODELS`], [`Model`] | the models by name |
-//! | [`Intel82599`], [`Intel82574`], [`Rtl8139`] | NICs: registers, rings, offloads, interrupts |
+//! | [`Intel82599`], [`Intel82574`], [`Intel82540`], [`Rtl8139`] | NICs: registers, rings, offloads, interrupts |
 //! | [`Device`] | what a device is to a transport |
 //! | [`Local`], [`Threaded`] | a device in the process of its driver |
 //! | [`vfio_user`] | a device as a process that others drive |
@@ -46,6 +46,7 @@
 mod device;
 mod dma;
 mod gigabit;
+mod intel82540;
 mod intel82574;
 mod intel82599;
 mod line;
@@ -70,6 +71,7 @@ pub mod wire;
 
 pub use device::{Device, Identity, Msix, Progress, Space};
 pub use dma::{Dma, DmaFault};
+pub use intel82540::Intel82540;
 pub use intel82574::Intel82574;
 pub use intel82599::Intel82599;
 pub use local::{Local, Threaded};
@@ -79,7 +81,7 @@ pub use rtl8139::Rtl8139;
 pub use violation::{Queue, Report, Severity, Violation, Violations};
 
 /// All models, in the order in which they are offered. A new one is its folder and its line here.
-pub const MODELS: &[Model] = &[intel82599::MODEL, intel82574::MODEL, rtl8139::MODEL];
+pub const MODELS: &[Model] = &[intel82599::MODEL, intel82574::MODEL, intel82540::MODEL, rtl8139::MODEL];
 
 #[cfg(test)]
 mod tests {
