@@ -1,6 +1,8 @@
 //! Writes the corpora that the targets start from, below `corpus/` beside this package's manifest.
 
 use abi::doorbell;
+use fuzz::model;
+use models::MODELS;
 use net::tcp::connection::{Agreed, Greeted};
 use net::tcp::identity::Ends;
 use net::tcp::seq::Seq;
@@ -43,12 +45,20 @@ fn main() -> std::io::Result<()> {
         ("manifest", "pci", PCI_MANIFEST.to_vec()),
         ("tcp", "vault", vault()),
         ("vfio_user_client", "attached", attached()),
-        ("vfio_user_server", "driven", driven()),
     ];
     for (target, name, bytes) in seeds {
         let folder = corpus.join(target);
         fs::create_dir_all(&folder)?;
         fs::write(folder.join(name), bytes)?;
+    }
+    for (number, model) in (0..).zip(MODELS) {
+        let of = |target: &str, bytes: Vec<u8>| {
+            let folder = corpus.join(target);
+            fs::create_dir_all(&folder)?;
+            fs::write(folder.join(model.name), bytes)
+        };
+        of("vfio_user_server", driven(number))?;
+        of("model", brought_up(number))?;
     }
     rules(&corpus.join("rules_parse"))
 }
@@ -155,21 +165,71 @@ fn attached() -> Vec<u8> {
     bytes.collect()
 }
 
-/// Commands that a driver's side gives: for each number, flags, length, descriptors, payload.
-fn driven() -> Vec<u8> {
+/// The number of a model, and commands that a driver's side gives: for each number, flags, length,
+/// descriptors, payload.
+fn driven(model: u8) -> Vec<u8> {
     let commands = commands();
     let bytes = commands.iter().flat_map(|(number, descriptor, payload)| {
         let start = [*number as u8, 0, payload.len() as u8, *descriptor, NONE];
         start.into_iter().chain(payload.iter().copied())
     });
-    bytes.collect()
+    std::iter::once(model).chain(bytes).collect()
+}
+
+/// The number of a model, and what brings a card up: both rings at the beginning of memory, a
+/// buffer for a frame, and a frame. The registers of one card are written in all of them.
+fn brought_up(model: u8) -> Vec<u8> {
+    const RX_RING: u32 = model::IOVA as u32;
+    const TX_RING: u32 = RX_RING + 0x1000;
+    const BUFFER: u64 = model::IOVA + 0x4000;
+    let memory = [
+        (0, BUFFER),
+        // Of an RTL8139: the device has it, the last of its ring, 1536 bytes.
+        (8, 0xc000_0600),
+        (0x10, BUFFER),
+        (0x1000, BUFFER),
+        (0x1008, 0x0b00_003c),
+        (0x4000, 0x0002_0100_0000_0002),
+    ];
+    // Width, offset, value: the RTL8139, then Intel's.
+    let registers = [
+        (2, 0xe0, 0x63),
+        (4, 0xe4, RX_RING + 0x100),
+        (4, 0x20, TX_RING),
+        (4, 0x44, 0xf),
+        (1, 0x37, 0xc),
+        (1, 0xd9, 0x40),
+        (4, 0x00, 0x4000_0241),
+        (4, 0x2800, RX_RING),
+        (4, 0x2808, 128),
+        (4, 0x3800, TX_RING),
+        (4, 0x3808, 128),
+        (4, 0x0100, 0x801a),
+        (4, 0x0400, 0xa),
+        (4, 0x2818, 7),
+        (4, 0x3818, 1),
+        (4, 0x00d0, 0xff),
+    ];
+    let mut bytes = vec![model, 0];
+    for (offset, value) in memory {
+        bytes.push(model::step::MEMORY);
+        bytes.extend_from_slice(&u16::to_le_bytes(offset));
+        bytes.extend_from_slice(&u64::to_le_bytes(value));
+    }
+    for (width, offset, value) in registers {
+        bytes.extend_from_slice(&[model::step::WRITE, 0, width]);
+        bytes.extend_from_slice(&u32::to_le_bytes(offset));
+        bytes.extend_from_slice(&u64::from(value).to_le_bytes());
+    }
+    bytes.extend_from_slice(&[model::step::POLL; 4]);
+    bytes
 }
 
 /// A command without a descriptor.
 const NONE: u8 = 4;
 
 /// The commands: number, descriptor, payload.
-fn commands() -> [(u16, u8, Vec<u8>); 10] {
+fn commands() -> [(u16, u8, Vec<u8>); 12] {
     let write = |region, offset, bytes: &[u8]| {
         let access = RegionAccess {
             offset,
@@ -191,6 +251,14 @@ fn commands() -> [(u16, u8, Vec<u8>); 10] {
         index: irq::MSIX,
         start: 0,
         count: 1,
+    };
+    let pin = IrqSet {
+        index: irq::INTX,
+        ..irqs
+    };
+    let unmask = IrqSet {
+        flags: irq_set_flag::NONE | irq_set_flag::UNMASK,
+        ..pin
     };
     let read = RegionAccess {
         offset: 8,
@@ -227,10 +295,12 @@ fn commands() -> [(u16, u8, Vec<u8>); 10] {
         (
             command::REGION_WRITE,
             NONE,
-            write(region::CONFIG, 4, &[6, 0]),
+            write(region::CONFIG, 4, &[7, 0]),
         ),
         (command::DMA_MAP, 0, map.as_bytes().to_vec()),
         (command::DEVICE_SET_IRQS, 2, irqs.as_bytes().to_vec()),
+        (command::DEVICE_SET_IRQS, 2, pin.as_bytes().to_vec()),
+        (command::DEVICE_SET_IRQS, NONE, unmask.as_bytes().to_vec()),
         (command::REGION_WRITE, NONE, write(0, 0, &[0, 0, 0, 4])),
         (command::REGION_READ, NONE, read.as_bytes().to_vec()),
         (command::DMA_UNMAP, NONE, unmap.as_bytes().to_vec()),
