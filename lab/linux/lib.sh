@@ -4,6 +4,7 @@
 #   mtu        the largest
 #   offloads   those that can be switched
 #   counters   what ethtool -S calls frames that came in, frames that went out, and errors
+#   intervals  of interrupts in microseconds that can be set, if any
 #   unfit      trials that are not for it, one a line, with the reason
 . /lab/settings
 host4=10.7.0.1

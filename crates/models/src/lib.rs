@@ -4,7 +4,8 @@
 //! | module | what |
 //! |---|---|
 //! | [`MODELS`], [`Model`] | the models by name |
-//! | [`Intel82599`], [`Intel82574`], [`Intel82540`], [`Rtl8139`] | NICs: registers, rings, offloads, interrupts |
+//! | [`Intel82599`], [`Intel82574`], [`Intel82540`] | NICs: registers, rings, offloads |
+//! | [`Rtl8139`] | a NIC whose descriptors say whose they are |
 //! | [`Device`] | what a device is to a transport |
 //! | [`Local`], [`Threaded`] | a device in the process of its driver |
 //! | [`vfio_user`] | a device as a process that others drive |
@@ -81,7 +82,12 @@ pub use rtl8139::Rtl8139;
 pub use violation::{Queue, Report, Severity, Violation, Violations};
 
 /// All models, in the order in which they are offered. A new one is its folder and its line here.
-pub const MODELS: &[Model] = &[intel82599::MODEL, intel82574::MODEL, intel82540::MODEL, rtl8139::MODEL];
+pub const MODELS: &[Model] = &[
+    intel82599::MODEL,
+    intel82574::MODEL,
+    intel82540::MODEL,
+    rtl8139::MODEL,
+];
 
 #[cfg(test)]
 mod tests {

@@ -228,6 +228,26 @@ fn brought_up(model: u8) -> Vec<u8> {
 /// A command without a descriptor.
 const NONE: u8 = 4;
 
+/// What is said of interrupts: vectors and the pin get an event, and the pin is unmasked.
+fn events() -> [IrqSet; 3] {
+    let vectors = IrqSet {
+        argsz: 20,
+        flags: irq_set_flag::EVENTFD | irq_set_flag::TRIGGER,
+        index: irq::MSIX,
+        start: 0,
+        count: 1,
+    };
+    let pin = IrqSet {
+        index: irq::INTX,
+        ..vectors
+    };
+    let unmask = IrqSet {
+        flags: irq_set_flag::NONE | irq_set_flag::UNMASK,
+        ..pin
+    };
+    [vectors, pin, unmask]
+}
+
 /// The commands: number, descriptor, payload.
 fn commands() -> [(u16, u8, Vec<u8>); 12] {
     let write = |region, offset, bytes: &[u8]| {
@@ -245,21 +265,7 @@ fn commands() -> [(u16, u8, Vec<u8>); 12] {
         address: 1 << 40,
         size: 1 << 20,
     };
-    let irqs = IrqSet {
-        argsz: 20,
-        flags: irq_set_flag::EVENTFD | irq_set_flag::TRIGGER,
-        index: irq::MSIX,
-        start: 0,
-        count: 1,
-    };
-    let pin = IrqSet {
-        index: irq::INTX,
-        ..irqs
-    };
-    let unmask = IrqSet {
-        flags: irq_set_flag::NONE | irq_set_flag::UNMASK,
-        ..pin
-    };
+    let [vectors, pin, unmask] = events();
     let read = RegionAccess {
         offset: 8,
         region: 0,
@@ -298,7 +304,7 @@ fn commands() -> [(u16, u8, Vec<u8>); 12] {
             write(region::CONFIG, 4, &[7, 0]),
         ),
         (command::DMA_MAP, 0, map.as_bytes().to_vec()),
-        (command::DEVICE_SET_IRQS, 2, irqs.as_bytes().to_vec()),
+        (command::DEVICE_SET_IRQS, 2, vectors.as_bytes().to_vec()),
         (command::DEVICE_SET_IRQS, 2, pin.as_bytes().to_vec()),
         (command::DEVICE_SET_IRQS, NONE, unmask.as_bytes().to_vec()),
         (command::REGION_WRITE, NONE, write(0, 0, &[0, 0, 0, 4])),

@@ -129,6 +129,7 @@ impl Nic {
             }
             Id::Mdic => self.mac.access_phy(register, offset, value),
             Id::Pba => self.mac.divide_packet_buffer(offset, value),
+            Id::Delay => self.mac.file.set(offset, value & 0xffff),
             Id::Icr => self.interrupts.clear_causes(value),
             Id::Ics => self.set_causes(value),
             Id::Ims => self.interrupts.enable(value),

@@ -1,5 +1,5 @@
-//! Interrupts: causes that reading clears, a mask, and a pin that is not asserted too often (manual,
-//! 13.4.17 to 13.4.21).
+//! Interrupts: causes that reading clears, a mask, and a pin that is not asserted too often
+//! (manual, 13.4.17 to 13.4.21).
 
 use crate::gigabit::Happened;
 use crate::moderation::Moderation;

@@ -32,6 +32,8 @@ pub(crate) enum Id {
     TxHead,
     TxTail,
     Tctl,
+    /// Its highest bit, which flushes descriptors, reads 0.
+    Delay,
     /// Cleared when it is read.
     Counter(Counter, Half),
 }
@@ -144,7 +146,7 @@ const REGISTERS: &[Register<Id>] = &[
     one(Id::RxLength, "RDLEN", 0x02808, [0, 0x000f_ff80, 0x7f], "13.4.27"),
     one(Id::RxHead, "RDH", 0x02810, [0, 0xffff, 0], "13.4.28"),
     one(Id::RxTail, "RDT", 0x02818, [0, 0xffff, 0], "13.4.29"),
-    one(Id::Plain, "RDTR", 0x02820, [0, 0x8000_ffff, 0], "13.4.30"),
+    one(Id::Delay, "RDTR", 0x02820, [0, 0x8000_ffff, 0], "13.4.30"),
     one(Id::Plain, "RXDCTL", 0x02828, [0x0101_0000, 0x013f_3f3f, 0], "13.4.42"),
     one(Id::Plain, "RADV", 0x0282c, [0, 0xffff, 0], "13.4.31"),
     one(Id::Plain, "RSRPD", 0x02c00, [0, 0xfff, 0], "13.4.32"),

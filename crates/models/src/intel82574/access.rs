@@ -114,6 +114,7 @@ impl Nic {
     fn read_status(&mut self) -> u32 {
         let is_up = self.mac.steps.link.read();
         self.mac.note_link(is_up);
+        self.tell();
         let masters = !self.mac.file.has(at::CTRL, bit::CTRL_MASTER_DISABLE);
         bit::STATUS_FULL_DUPLEX
             | when(is_up, bit::STATUS_LINK_UP)
@@ -144,7 +145,10 @@ impl Nic {
                     .file
                     .set(offset, data << 16 | word << 2 | bit::EERD_DONE);
             }
-            Id::Mdic => self.mac.access_phy(register, offset, value),
+            Id::Mdic => {
+                self.mac.access_phy(register, offset, value);
+                self.tell();
+            }
             Id::Pba => self.mac.divide_packet_buffer(offset, value),
             Id::Delay => self.mac.file.set(offset, value & 0xffff),
             Id::Icr => self.interrupts.clear_causes(value, &self.mac.file),
