@@ -3,6 +3,7 @@
 #   speed      of the link, as ethtool calls it
 #   mtu        the largest
 #   offloads   those that can be switched
+#   rings      lengths of rings, if others than most cards can have
 #   counters   what ethtool -S calls frames that came in, frames that went out, and errors
 #   intervals  of interrupts in microseconds that can be set, if any
 #   unfit      trials that are not for it, one a line, with the reason

@@ -9,7 +9,8 @@
  * messages, each of which waits for its answer; registers that the device has in a page of
  * doorbells are written there instead. The device signals MSI-X vectors and its interrupt pin
  * through eventfds. Configuration space is QEMU's own, but for the command register, which the
- * device follows. MSI, migration and guests with an IOMMU are left out.
+ * device follows, and vendors' capabilities, which are the device's. MSI, migration and guests with
+ * an IOMMU are left out.
  *
  * The device is not trusted: what it sends is checked, and it cannot keep QEMU waiting for longer
  * than PATIENCE_SECONDS. If it breaks the protocol or goes away, that is reported once. From then
@@ -137,6 +138,8 @@ struct VfioUser {
     /* The interrupt pin, if there is one: its event, and whether it is asserted in the guest. */
     EventNotifier pin;
     bool has_pin, pin_asserted;
+    /* Bytes of configuration space that are the device's. */
+    bool vendors[PCI_CONFIG_SPACE_SIZE];
     MemoryListener listener;
     bool listens;
     /* Mapped page, or NULL; offsets are read once, for the device could change them later. */
@@ -509,10 +512,41 @@ static void on_event(void *opaque)
     }
 }
 
+/* Whether all of an access is of bytes that are the device's. */
+static bool is_vendors(const VfioUser *v, uint32_t address, int bytes)
+{
+    int n;
+
+    for (n = 0; n < bytes; n++) {
+        if (address + n >= ARRAY_SIZE(v->vendors) || !v->vendors[address + n]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint32_t config_read(PCIDevice *parent, uint32_t address, int bytes)
+{
+    VfioUser *v = VFIO_USER(parent);
+    uint32_t value = 0;
+
+    if (!is_vendors(v, address, bytes)) {
+        return pci_default_read_config(parent, address, bytes);
+    }
+    region_read(v, REGION_CONFIG, address, &value, bytes);
+    look_at_pin(v);
+    return value;
+}
+
 static void config_write(PCIDevice *parent, uint32_t address, uint32_t value, int bytes)
 {
     VfioUser *v = VFIO_USER(parent);
 
+    if (is_vendors(v, address, bytes)) {
+        region_write(v, REGION_CONFIG, address, &value, bytes);
+        look_at_pin(v);
+        return;
+    }
     pci_default_write_config(parent, address, value, bytes);
     if (ranges_overlap(address, bytes, PCI_COMMAND, 2)) {
         uint16_t set = pci_get_word(parent->config + PCI_COMMAND);
@@ -641,6 +675,33 @@ static bool make_vectors(VfioUser *v, const uint8_t *config, Error **errp)
         v->vector_count = n + 1;
         msix_vector_use(&v->parent, n);
         qemu_set_fd_handler(event_notifier_get_fd(&vector->event), on_event, NULL, vector);
+    }
+    return true;
+}
+
+/* Vendors' capabilities, whose third byte is their length: the header is QEMU's, as the list is. */
+static bool make_vendors(VfioUser *v, const uint8_t *config, Error **errp)
+{
+    enum { LENGTH = 2, CONTENT = 3 };
+    uint8_t at = config[PCI_STATUS] & PCI_STATUS_CAP_LIST ? config[PCI_CAPABILITY_LIST] & ~3 : 0;
+    int hops;
+
+    for (hops = 0; at >= PCI_CONFIG_HEADER_SIZE && hops < CAPABILITIES_MAX; hops++) {
+        uint8_t length = config[at + LENGTH];
+
+        if (config[at] == PCI_CAP_ID_VNDR) {
+            if (length < CONTENT || at + length > PCI_CONFIG_SPACE_SIZE) {
+                error_setg(errp, "vfio-user: %s has a capability of %d bytes at 0x%x that cannot be",
+                           v->path, length, at);
+                return false;
+            }
+            if (pci_add_capability(&v->parent, PCI_CAP_ID_VNDR, at, length, errp) < 0) {
+                return false;
+            }
+            memcpy(v->parent.config + at + LENGTH, config + at + LENGTH, length - LENGTH);
+            memset(v->vendors + at + CONTENT, true, length - CONTENT);
+        }
+        at = config[at + 1] & ~3;
     }
     return true;
 }
@@ -821,6 +882,7 @@ static bool set_up(VfioUser *v, Error **errp)
     memcpy(parent->config + PCI_REVISION_ID, config + PCI_REVISION_ID, 4);
     memcpy(parent->config + PCI_SUBSYSTEM_VENDOR_ID, config + PCI_SUBSYSTEM_VENDOR_ID, 4);
     if (!make_bars(v, config, errp) || !make_vectors(v, config, errp) ||
+        !make_vendors(v, config, errp) ||
         !give_events(v, errp) || !make_pin(v, config, errp) || !find_doorbells(v, errp)) {
         return false;
     }
@@ -873,6 +935,7 @@ static void class_init(ObjectClass *class, void *data)
 
     pci->realize = realize;
     pci->exit = let_go;
+    pci->config_read = config_read;
     pci->config_write = config_write;
     device->reset = reset;
     device->desc = "PCI device of another process";

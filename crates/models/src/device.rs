@@ -124,6 +124,8 @@ pub struct Identity {
     pub vendor: u16,
     /// Device ID.
     pub device: u16,
+    /// Subsystem vendor ID and subsystem ID; zero where nobody asks.
+    pub subsystem: (u16, u16),
     /// Class, subclass, programming interface.
     pub class: [u8; 3],
     /// Revision.
@@ -137,6 +139,21 @@ pub struct Identity {
     pub pin: bool,
     /// Where the MSI-X table lies, and how many vectors it has; none in a device without.
     pub msix: Msix,
+    /// Its other capabilities, in their order.
+    pub capabilities: &'static [Capability],
+    /// Which of them, by its place, is a window through configuration space to the BARs.
+    pub window: Option<u8>,
+}
+
+/// A capability in configuration space (PCI 3.0, 6.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capability {
+    /// Where it lies: a multiple of four from 0x40 on.
+    pub at: u8,
+    /// Its bytes, which begin with its ID; where the next one lies is filled in.
+    pub bytes: &'static [u8],
+    /// Which bits of them can be written; none behind the end of this.
+    pub writable: &'static [u8],
 }
 
 /// Where the registers of a BAR lie (PCI 3.0, 6.2.5.1).

@@ -31,6 +31,18 @@ pub trait Dma {
     /// As for [`load`](Self::load).
     fn store(&self, iova: u64, value: u64) -> Result<(), DmaFault>;
 
+    /// 16 bits of a ring, at a multiple of 2 bytes; what was written before them can be read after.
+    ///
+    /// # Errors
+    /// If they are not in the memory, or not aligned.
+    fn load16(&self, iova: u64) -> Result<u16, DmaFault>;
+
+    /// Writes 16 bits of a ring, after all that was written before.
+    ///
+    /// # Errors
+    /// As for [`load16`](Self::load16).
+    fn store16(&self, iova: u64, value: u16) -> Result<(), DmaFault>;
+
     /// Copies bytes out.
     ///
     /// # Errors
@@ -99,6 +111,14 @@ impl Dma for View {
 
     fn store(&self, iova: u64, value: u64) -> Result<(), DmaFault> {
         Ok(self.store(iova, value)?)
+    }
+
+    fn load16(&self, iova: u64) -> Result<u16, DmaFault> {
+        Ok(self.load16(iova)?)
+    }
+
+    fn store16(&self, iova: u64, value: u16) -> Result<(), DmaFault> {
+        Ok(self.store16(iova, value)?)
     }
 
     fn read(&self, iova: u64, bytes: &mut [u8]) -> Result<(), DmaFault> {

@@ -68,9 +68,10 @@ mod socket_file;
 mod traffic;
 pub mod vfio_user;
 mod violation;
+pub mod virtio;
 pub mod wire;
 
-pub use device::{Device, Identity, Msix, Progress, Space};
+pub use device::{Capability, Device, Identity, Msix, Progress, Space};
 pub use dma::{Dma, DmaFault};
 pub use intel82540::Intel82540;
 pub use intel82574::Intel82574;
@@ -87,6 +88,7 @@ pub const MODELS: &[Model] = &[
     intel82574::MODEL,
     intel82540::MODEL,
     rtl8139::MODEL,
+    virtio::net::MODEL,
 ];
 
 #[cfg(test)]

@@ -126,13 +126,17 @@ pub enum Violation {
     },
 }
 
-/// A queue of a NIC.
+/// A queue of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// A receive queue.
+    /// A receive queue of a NIC.
     Rx(u8),
-    /// A transmit queue.
+    /// A transmit queue of a NIC.
     Tx(u8),
+    /// A queue of requests.
+    Request(u8),
+    /// A queue of commands, the only one.
+    Control,
 }
 
 /// What becomes of a card whose driver does that.
@@ -258,6 +262,8 @@ impl fmt::Display for Queue {
         match self {
             Self::Rx(queue) => write!(f, "receive queue {queue}"),
             Self::Tx(queue) => write!(f, "transmit queue {queue}"),
+            Self::Request(queue) => write!(f, "request queue {queue}"),
+            Self::Control => write!(f, "the control queue"),
         }
     }
 }

@@ -168,6 +168,7 @@ mod tests {
         assert_eq!((&read, theirs.load(PAGE + 16).unwrap()), (b"abc", 7));
         // What is only to be read is not written.
         assert!(theirs.write(0, &[1]).is_err() && theirs.store(0, 1).is_err());
+        assert!(theirs.store16(0, 1).is_err());
         assert!(ours.read(IOVA + PAGE - 1, &mut read).is_err());
     }
 

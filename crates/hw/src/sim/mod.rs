@@ -13,7 +13,7 @@
 //!    reports every access of a model to memory that its driver holds.
 //! 2. **One thread.** [`View`] is neither `Clone` nor `Sync`: whoever has it is alone with it.
 //! 3. **Bounds and rights.** Each access goes through `place` or `writable`, which check both.
-//! 4. **Alignment.** `word` checks the address of each word. Bytes have no alignment.
+//! 4. **Alignment.** `word` and `half` check the address of each word. Bytes have no alignment.
 //! 5. **Any bytes will do.** Only integers are read. What another process or the driver writes
 //!    meanwhile changes which ones are found.
 //!
@@ -23,7 +23,7 @@
 use crate::arena::DmaArena;
 use core::fmt;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 mod mapping;
 mod sigbus;
@@ -120,6 +120,40 @@ impl View {
         // aligned (checked), and any bytes are an integer. Nobody else in this process has a
         // reference to it (1.), and others that write it do so between accesses of an atomic.
         Ok(unsafe { word.as_ref() })
+    }
+
+    /// 16 bits at their place, as [`word`](Self::word).
+    #[inline]
+    fn half(&self, iova: u64) -> Result<&AtomicU16, Outside> {
+        let bytes = size_of::<u16>();
+        let half = self.place(iova, bytes)?.cast::<AtomicU16>();
+        if !half.is_aligned() {
+            return Err(Outside { iova, bytes });
+        }
+        // SAFETY: both bytes are in the mapping (`place`), which lives as long as `self`; they are
+        // aligned (checked), and any bytes are an integer. Nobody else in this process has a
+        // reference to them (1.), and others write them between accesses of an atomic.
+        Ok(unsafe { half.as_ref() })
+    }
+
+    /// 16 bits of a ring, such as its index; what was written before them can be read after.
+    ///
+    /// # Errors
+    /// If they are not in the arena, or not aligned.
+    #[inline]
+    pub fn load16(&self, iova: u64) -> Result<u16, Outside> {
+        Ok(self.half(iova)?.load(Ordering::Acquire))
+    }
+
+    /// Writes 16 bits of a ring, after all that was written before.
+    ///
+    /// # Errors
+    /// If they are not in the arena, not aligned, or this is only to be read.
+    #[inline]
+    pub fn store16(&self, iova: u64, value: u16) -> Result<(), Outside> {
+        self.writable(iova, size_of::<u16>())?;
+        self.half(iova)?.store(value, Ordering::Release);
+        Ok(())
     }
 
     /// A word of a descriptor.
@@ -247,6 +281,10 @@ mod tests {
             assert_eq!(view.read(iova, &mut std::vec![0; bytes]), outside);
         }
         assert!(view.load(end - 8).is_ok() && view.load(IOVA + 4).is_err());
+        assert!(view.load16(end - 2).is_ok() && view.load16(IOVA + 1).is_err());
+        assert!(view.store16(IOVA + 1, 1).is_err() && view.store16(end, 1).is_err());
+        view.store16(end - 2, 0x0102).unwrap();
+        assert_eq!(view.load(end - 8).unwrap().to_le_bytes()[6..], [2, 1]);
         assert!(arena.ring::<2, 512>().is_err());
         assert_eq!(arena.buf(8, 8).unwrap().iova().unwrap().raw(), IOVA);
         let left = arena.buf(PAGE, 8).unwrap_err().left;

@@ -1,6 +1,6 @@
 //! Configuration space of a PCI device (PCI Local Bus 3.0, chapter 6).
 
-use crate::{Identity, Msix, Space};
+use crate::{Capability, Identity, Msix, Space};
 
 /// Size in bytes; no capability of PCI Express is offered.
 pub(super) const BYTES: usize = 256;
@@ -15,6 +15,7 @@ mod offset {
     pub const CLASS: usize = 0x09;
     pub const CACHE_LINE: usize = 0x0c;
     pub const BARS: usize = 0x10;
+    pub const SUBSYSTEM: usize = 0x2c;
     pub const CAPABILITIES: usize = 0x34;
     pub const INTERRUPT_LINE: usize = 0x3c;
     pub const INTERRUPT_PIN: usize = 0x3d;
@@ -45,6 +46,10 @@ const CAPABILITY_MSIX: u8 = 0x11;
 /// MSI-X Enable and Function Mask, in the upper byte of Message Control (6.8.2.3).
 const MSIX_WRITABLE: u8 = 0xc0;
 const MSIX_ENABLE: u8 = 0x80;
+
+/// Where the data lie in a window to the BARs, and how many bytes they have (virtio 1.2, 4.1.4.9).
+pub(super) const WINDOW_DATA: usize = 16;
+pub(super) const WINDOW_DATA_BYTES: usize = 4;
 
 /// The registers, and which of their bits can be written.
 #[derive(Clone, Debug)]
@@ -80,9 +85,20 @@ impl ConfigSpace {
         if identity.pin {
             config.set(offset::INTERRUPT_PIN, &[PIN_A]);
         }
+        config.set(offset::SUBSYSTEM, &identity.subsystem.0.to_le_bytes());
+        config.set(offset::SUBSYSTEM + 2, &identity.subsystem.1.to_le_bytes());
         config.bars(&identity.bars);
+        let mut last = offset::CAPABILITIES;
+        for Capability {
+            at,
+            bytes,
+            writable,
+        } in identity.capabilities
+        {
+            last = config.capability(*at, bytes, writable, last);
+        }
         if identity.msix.vectors > 0 {
-            config.msix(identity.msix);
+            config.msix(identity.msix, last);
         }
         config
     }
@@ -123,13 +139,23 @@ impl ConfigSpace {
         }
     }
 
-    fn msix(&mut self, msix: Msix) {
+    /// Links a capability in (6.7). `last` is where the place of the next one is told; returned is
+    /// the same of this one.
+    fn capability(&mut self, at: u8, bytes: &[u8], writable: &[u8], last: usize) -> usize {
         self.set(offset::STATUS, &STATUS_CAPABILITIES.to_le_bytes());
-        self.set(offset::CAPABILITIES, &[msix.capability]);
-        let at = usize::from(msix.capability);
+        self.set(last, &[at]);
+        let at = usize::from(at);
+        self.set(at, bytes);
+        self.set(at + 1, &[0]);
+        self.allow(at, writable);
+        at + 1
+    }
+
+    fn msix(&mut self, msix: Msix, last: usize) {
         let size = (msix.vectors - 1) & 0x7ff;
-        self.set(at, &[CAPABILITY_MSIX, 0]);
-        self.set(at + 2, &size.to_le_bytes());
+        let [low, high] = size.to_le_bytes();
+        self.capability(msix.capability, &[CAPABILITY_MSIX, 0, low, high], &[], last);
+        let at = usize::from(msix.capability);
         self.allow(at + 3, &[MSIX_WRITABLE]);
         self.msix_control = Some(at + 3);
         for (at, place) in [(at + 4, msix.table), (at + 8, msix.pending)] {
@@ -174,6 +200,20 @@ impl ConfigSpace {
         self.command() & COMMAND_NO_PIN == 0 && !msix
     }
 
+    /// What a window at this place shows: a BAR, an offset and a number of bytes there (virtio 1.2,
+    /// 4.1.4.9). `None` if that is no access that there may be.
+    pub(super) fn window(&self, at: usize) -> Option<(u8, u64, usize)> {
+        let long = |at: usize| Some(u32::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?));
+        let (bar, offset, length) = (*self.bytes.get(at + 4)?, long(at + 8)?, long(at + 12)?);
+        let fits = matches!(length, 1 | 2 | 4) && offset.is_multiple_of(length);
+        (fits && bar < 6).then_some((bar, offset.into(), length as usize))
+    }
+
+    /// Shows these bytes in a window at this place.
+    pub(super) fn show(&mut self, at: usize, bytes: &[u8]) {
+        self.set(at + WINDOW_DATA, bytes);
+    }
+
     /// Whether the device may read and write memory.
     pub(super) fn bus_master(&self) -> bool {
         self.command() & COMMAND_BUS_MASTER != 0
@@ -184,10 +224,11 @@ impl ConfigSpace {
 mod tests {
     use super::*;
 
-    fn config() -> ConfigSpace {
-        ConfigSpace::new(&Identity {
+    fn identity() -> Identity {
+        Identity {
             vendor: 0x1234,
             device: 0x11e8,
+            subsystem: (0, 0),
             class: [2, 0, 1],
             revision: 3,
             bars: [0x2_0000, 0, 0x1000, 0x4000, 0, 0],
@@ -199,7 +240,44 @@ mod tests {
                 pending: 0x2000,
             },
             ..Identity::default()
-        })
+        }
+    }
+
+    fn config() -> ConfigSpace {
+        ConfigSpace::new(&identity())
+    }
+
+    #[test]
+    fn capabilities_are_linked_and_the_last_is_msix() {
+        const OWN: [Capability; 2] = [
+            Capability {
+                at: 0x40,
+                bytes: &[9, 0xee, 8, 1, 2, 3, 4, 5],
+                writable: &[],
+            },
+            Capability {
+                at: 0x50,
+                bytes: &[9, 0, 20, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+                writable: &[0, 0, 0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff],
+            },
+        ];
+        let mut config = ConfigSpace::new(&Identity {
+            capabilities: &OWN,
+            subsystem: (0x1af4, 0x1041),
+            ..identity()
+        });
+        assert_eq!(long(&config, 0x34), 0x40);
+        assert_eq!((long(&config, 0x40), long(&config, 0x44)), (0x0108_5009, 0x0504_0302));
+        assert_eq!(long(&config, 0x50), 0x0514_7009);
+        assert_eq!(long(&config, 0x70), 0x003f_0011);
+        assert_eq!(long(&config, 0x2c), 0x1041_1af4);
+        assert_eq!(config.window(0x50), None);
+        config.write(0x54, &[3, 7, 7, 7, 8, 1, 0, 0, 4, 9, 9, 9]);
+        assert_eq!(config.window(0x50), Some((3, 0x108, 4)));
+        config.write(0x58, &[2]);
+        assert_eq!(config.window(0x50), None);
+        config.write(0x54, &[6, 0, 0, 0, 4]);
+        assert_eq!(config.window(0x50), None);
     }
 
     fn long(config: &ConfigSpace, offset: usize) -> u32 {

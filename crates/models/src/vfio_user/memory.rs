@@ -122,6 +122,14 @@ impl Dma for Memory {
         self.view(iova, 8)?.store(iova, value).map_err(fault)
     }
 
+    fn load16(&self, iova: u64) -> Result<u16, DmaFault> {
+        self.view(iova, 2)?.load16(iova).map_err(fault)
+    }
+
+    fn store16(&self, iova: u64, value: u16) -> Result<(), DmaFault> {
+        self.view(iova, 2)?.store16(iova, value).map_err(fault)
+    }
+
     fn read(&self, iova: u64, bytes: &mut [u8]) -> Result<(), DmaFault> {
         self.view(iova, bytes.len())?
             .read(iova, bytes)

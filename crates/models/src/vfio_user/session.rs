@@ -316,7 +316,10 @@ impl Session {
         let start = put(reply, 0, &access);
         let bytes = &mut reply[start..start + range.len()];
         match access.region {
-            region::CONFIG => bytes.copy_from_slice(self.config.read(range)),
+            region::CONFIG => {
+                self.look_through_window(device, &range, false);
+                bytes.copy_from_slice(self.config.read(range));
+            }
             bar if self.config.answers(bar) => device.read(bar as u8, access.offset, bytes),
             _ => bytes.fill(0xff),
         }
@@ -338,6 +341,7 @@ impl Session {
             region::CONFIG => {
                 self.config.write(range.start, bytes);
                 self.memory.bus_master = self.config.bus_master();
+                self.look_through_window(device, &range, true);
             }
             bar if self.config.answers(bar) => {
                 device.write(bar as u8, access.offset, bytes);
@@ -346,6 +350,39 @@ impl Session {
             _ => {}
         }
         Ok(put(reply, 0, &RegionAccess { count: 0, ..access }))
+    }
+
+    /// If `range` of configuration space has data of a window to the BARs: reads there what it shows,
+    /// or writes what is in it.
+    fn look_through_window(
+        &mut self,
+        device: &mut dyn Device,
+        range: &std::ops::Range<usize>,
+        written: bool,
+    ) {
+        let Some(at) = self.identity.window.map(usize::from) else {
+            return;
+        };
+        let data = at + config::WINDOW_DATA;
+        let touched = range.start < data + config::WINDOW_DATA_BYTES && data < range.end;
+        let shown = self.config.window(at).filter(|_| touched);
+        let Some((bar, offset, len)) = shown.filter(|(bar, ..)| self.config.answers((*bar).into()))
+        else {
+            return;
+        };
+        let size = self.identity.bars[usize::from(bar)];
+        if offset.checked_add(len as u64).is_none_or(|end| end > size) {
+            return;
+        }
+        let mut bytes = [0; config::WINDOW_DATA_BYTES];
+        if written {
+            bytes.copy_from_slice(self.config.read(data..data + config::WINDOW_DATA_BYTES));
+            device.write(bar, offset, &bytes[..len]);
+            self.refresh(device);
+        } else {
+            device.read(bar, offset, &mut bytes[..len]);
+            self.config.show(at, &bytes[..len]);
+        }
     }
 
     fn reset(&mut self, device: &mut dyn Device, payload: &[u8]) -> Result<(), Refused> {

@@ -73,7 +73,7 @@ pub fn pack(
     copy(&ours.join("init"), &init)?;
     executable(&init)?;
     copy(&ours.join("lib.sh"), &folder.join("lab/lib.sh"))?;
-    let (settings, driver) = settings(&ours.join(&options.device).join("settings"))?;
+    let (settings, drivers) = settings(&ours.join(&options.device).join("settings"))?;
     let more = format!(
         "{}reloads={}\nseconds={}\n",
         settings,
@@ -81,7 +81,7 @@ pub fn pack(
         options.transfer_seconds()
     );
     fs::write(folder.join("lab/settings"), more).map_err(failed)?;
-    modules(kernel, &folder, &ours.join("modules"), &driver)?;
+    modules(kernel, &folder, &ours.join("modules"), &drivers)?;
     match &options.command {
         Some(command) => fs::write(folder.join("lab/command"), command).map_err(failed)?,
         None => {
@@ -110,26 +110,31 @@ fn executable(path: &Path) -> Result<(), String> {
         .map_err(|error| format!("{}: {}", path.display(), error))
 }
 
-/// The settings of a device, and the driver that they name.
-fn settings(path: &Path) -> Result<(String, String), String> {
+/// The settings of a device, and the drivers that they name: its own, behind others that it takes.
+fn settings(path: &Path) -> Result<(String, Vec<String>), String> {
     let text =
         fs::read_to_string(path).map_err(|error| format!("{}: {}", path.display(), error))?;
-    let driver = text
-        .lines()
-        .find_map(|line| line.strip_prefix("driver="))
-        .ok_or_else(|| format!("{} names no driver", path.display()))?
-        .to_string();
-    Ok((text, driver))
+    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+    let driver =
+        value("driver=").ok_or_else(|| format!("{} names no driver", path.display()))?;
+    let drivers = value("also=").into_iter().chain([driver]);
+    let drivers = drivers.map(String::from).collect();
+    Ok((text, drivers))
 }
 
-fn modules(kernel: &Kernel, folder: &Path, list: &Path, driver: &str) -> Result<(), String> {
+fn modules(
+    kernel: &Kernel,
+    folder: &Path,
+    list: &Path,
+    drivers: &[String],
+) -> Result<(), String> {
     let text =
         fs::read_to_string(list).map_err(|error| format!("{}: {}", list.display(), error))?;
     let mut wanted: Vec<&str> = text
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .collect();
-    wanted.push(driver);
+    wanted.extend(drivers.iter().map(String::as_str));
     let mut order = String::new();
     for module in kernel.order(&wanted)? {
         let name = module.file_stem().unwrap_or_default().to_string_lossy();

@@ -1,0 +1,262 @@
+//! Frames from the driver (5.1.6.2).
+
+use super::super::chain::Chain;
+use super::super::queue::Virtqueue;
+use super::super::work::Work;
+use super::header::{self, GSO_ECN, GSO_NONE, GSO_TCP4, GSO_TCP6, Header, NEEDS_CHECKSUM};
+use super::{Nic, POLL_FRAMES, feature};
+use crate::dma::{Dma, DmaFault};
+use crate::misbehaviour::Fault;
+use crate::packet;
+use crate::packet::Offload;
+use crate::packet::segment::Plan;
+use crate::violation::Violation;
+use crate::wire::Wire;
+use arrayvec::ArrayVec;
+use hw::sim::vectored::{SPANS_MAX, Span};
+
+/// Longest frame: an IP packet behind an Ethernet header with two tags.
+const FRAME_BYTES_MAX: usize = 0xffff + 22;
+/// Bytes of a frame that are copied and looked at, if the rest may stay where it is.
+const FRONT_BYTES: usize = 256;
+
+/// A frame that cannot be sent; the rule has its section.
+type Refused = &'static str;
+
+/// Room for what is being sent.
+#[derive(Debug)]
+pub(super) struct Transmitter {
+    chain: Chain,
+    frame: Vec<u8>,
+    segment: Vec<u8>,
+}
+
+impl Default for Transmitter {
+    fn default() -> Self {
+        Self {
+            chain: Chain::default(),
+            frame: vec![0; FRAME_BYTES_MAX],
+            segment: Vec::with_capacity(FRAME_BYTES_MAX),
+        }
+    }
+}
+
+impl Transmitter {
+    /// Sends what waits in the queues of all pairs, up to a bound: how many frames.
+    pub(super) fn transmit(
+        &mut self,
+        nic: &mut Nic,
+        frames: &mut [Virtqueue],
+        wire: &mut impl Wire,
+        work: &mut Work<'_>,
+    ) -> u32 {
+        let mut left = POLL_FRAMES;
+        for pair in 0..nic.steering.pairs() {
+            let Some(queue) = frames.get_mut(usize::from(2 * pair + 1)) else {
+                continue;
+            };
+            if !queue.is_ready() {
+                continue;
+            }
+            queue.silence(work);
+            while left > 0 && wire.can_send() && queue.take(&mut self.chain, work) {
+                left -= 1;
+                if work.faults.strikes(Fault::TransmitHang) {
+                    nic.hung = true;
+                }
+                if nic.hung {
+                    continue;
+                }
+                self.pass(nic, pair, queue, wire, work);
+            }
+            queue.publish(work);
+            // Whatever comes meanwhile is seen by the next poll, which comes before any sleep.
+            queue.listen(work);
+        }
+        POLL_FRAMES - left
+    }
+
+    /// Sends one frame, and gives its buffers back.
+    fn pass(
+        &mut self,
+        nic: &mut Nic,
+        pair: u16,
+        queue: &mut Virtqueue,
+        wire: &mut impl Wire,
+        work: &mut Work<'_>,
+    ) {
+        let early = work.faults.strikes(Fault::EarlyDone);
+        if early {
+            queue.give_back(self.chain.head, 0, work);
+            queue.publish(work);
+        }
+        match self.send(nic, pair, wire, work) {
+            Ok(Ok(())) => {}
+            Ok(Err(rule)) => {
+                let bytes = self.chain.readable_bytes() as usize;
+                let queue = queue.name;
+                work.report(Violation::Packet { queue, bytes, rule });
+            }
+            Err(fault) => {
+                let queue = queue.name;
+                work.report(Violation::Dma { queue, fault });
+            }
+        }
+        if !early {
+            queue.give_back(self.chain.head, 0, work);
+        }
+    }
+
+    fn send(
+        &mut self,
+        nic: &mut Nic,
+        pair: u16,
+        wire: &mut impl Wire,
+        work: &mut Work<'_>,
+    ) -> Result<Result<(), Refused>, DmaFault> {
+        let mut bytes = [0; header::BYTES];
+        if self.chain.read(0, &mut bytes, work.dma)? < header::BYTES {
+            return Ok(Err("a frame must have a header in front (5.1.6.2)"));
+        }
+        let header = Header::read(&bytes);
+        let len = self.chain.readable_bytes() as usize - header::BYTES;
+        if let Err(rule) = check(nic, &self.chain, &header, len) {
+            return Ok(Err(rule));
+        }
+        let offload = header.offload();
+        if wire.sends_fragments()
+            && len > FRONT_BYTES
+            && let Some(sent) = self.send_in_place(nic, pair, len, &header, wire, work.dma)?
+        {
+            return Ok(sent);
+        }
+        let frame = &mut self.frame[..len];
+        self.chain.read(header::BYTES as u64, frame, work.dma)?;
+        nic.steering.note(pair, frame, len);
+        Ok(send_whole(frame, &header, offload, &mut self.segment, wire))
+    }
+
+    /// Sends a frame of which only the front is copied; `None` if it has to be copied.
+    fn send_in_place(
+        &mut self,
+        nic: &mut Nic,
+        pair: u16,
+        len: usize,
+        header: &Header,
+        wire: &mut impl Wire,
+        dma: &dyn Dma,
+    ) -> Result<Option<Result<(), Refused>>, DmaFault> {
+        let front = &mut self.frame[..FRONT_BYTES];
+        self.chain.read(header::BYTES as u64, front, dma)?;
+        let mut spans: ArrayVec<Span<'_>, SPANS_MAX> = ArrayVec::new();
+        let skip = (header::BYTES + FRONT_BYTES) as u64;
+        for part in self.chain.to_read(skip, len as u64) {
+            if spans.try_push(dma.span(part.iova, part.bytes)?).is_err() {
+                return Ok(None);
+            }
+        }
+        let offload = header.offload();
+        if let Some(size) = offload.segment {
+            match Plan::read_in(front, len, size) {
+                Some(plan) if fits(&plan, header) => {}
+                Some(_) => return Ok(Some(Err(MISMATCH))),
+                None => return Ok(None),
+            }
+        }
+        nic.steering.note(pair, front, len);
+        wire.send_fragments(front, &spans, offload);
+        Ok(Some(Ok(())))
+    }
+}
+
+const MISMATCH: Refused =
+    "gso_type, csum_start and csum_offset must fit what the frame is (5.1.6.2.1)";
+
+/// Whether headers are of what their virtio-net header says.
+fn fits(plan: &Plan, header: &Header) -> bool {
+    plan.ip.v6 == (header.kind() == GSO_TCP6)
+        && usize::from(header.checksum_start) == plan.ip.payload
+        && usize::from(header.checksum_offset) == packet::headers::TCP_CHECKSUM
+}
+
+/// 5.1.6.2.1: what a driver must keep to.
+fn check(nic: &Nic, chain: &Chain, header: &Header, len: usize) -> Result<(), Refused> {
+    if chain.writable_bytes() > 0 {
+        return Err("a buffer that is sent must not be writable (5.1.6.2)");
+    }
+    if len > FRAME_BYTES_MAX {
+        return Err("it must not be longer than an IP packet (5.1.6.2)");
+    }
+    if len < packet::headers::ETHERNET {
+        return Err("it must have an Ethernet header (5.1.6.2)");
+    }
+    if header.flags & !NEEDS_CHECKSUM != 0 {
+        return Err("flags other than NEEDS_CSUM must not be set (5.1.6.2.1)");
+    }
+    if header.buffers != 0 {
+        return Err("num_buffers must be 0 (5.1.6.2.1)");
+    }
+    let needs_checksum = header.flags & NEEDS_CHECKSUM != 0;
+    if needs_checksum {
+        if !nic.has(feature::CSUM) {
+            return Err("NEEDS_CSUM takes CSUM (5.1.6.2.1)");
+        }
+        let end = usize::from(header.checksum_start) + usize::from(header.checksum_offset) + 2;
+        if end > len {
+            return Err("the checksum must lie in the frame (5.1.6.2.1)");
+        }
+    }
+    let feature = match header.kind() {
+        GSO_NONE if header.gso == GSO_NONE => return Ok(()),
+        GSO_NONE => return Err("ECN takes a kind of segmentation (5.1.6.2.1)"),
+        GSO_TCP4 => feature::HOST_TSO4,
+        GSO_TCP6 => feature::HOST_TSO6,
+        _ => return Err("gso_type must be one that was negotiated (5.1.6.2.1)"),
+    };
+    if !nic.has(feature) {
+        return Err("gso_type must be one that was negotiated (5.1.6.2.1)");
+    }
+    if header.gso & GSO_ECN != 0 && !nic.has(feature::HOST_ECN) {
+        return Err("ECN takes HOST_ECN (5.1.6.2.1)");
+    }
+    if !needs_checksum || header.gso_size == 0 {
+        return Err("segmentation takes NEEDS_CSUM and a gso_size (5.1.6.2.1)");
+    }
+    Ok(())
+}
+
+/// Sends a frame that lies in one place; what the wire does not do is done here.
+fn send_whole(
+    frame: &mut [u8],
+    header: &Header,
+    offload: Offload,
+    segment: &mut Vec<u8>,
+    wire: &mut impl Wire,
+) -> Result<(), Refused> {
+    let plan = match offload.segment {
+        Some(size) => {
+            let plan = Plan::read(frame, size).filter(|plan| fits(plan, header));
+            Some(plan.ok_or(MISMATCH)?)
+        }
+        None => None,
+    };
+    if wire.takes_large_frames() {
+        wire.send(frame, offload);
+        return Ok(());
+    }
+    match plan {
+        Some(plan) => {
+            for index in 0..plan.count(frame.len()) {
+                plan.write(frame, index, segment);
+                wire.send(segment, Offload::default());
+            }
+        }
+        None => {
+            if let Some((start, offset)) = offload.checksum {
+                packet::complete(frame, start, offset);
+            }
+            wire.send(frame, Offload::default());
+        }
+    }
+    Ok(())
+}

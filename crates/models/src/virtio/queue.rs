@@ -1,0 +1,457 @@
+//! A split virtqueue, on the device's side (2.7).
+//!
+//! What the driver can write is read once and checked. Indices of the device's are its own: those
+//! in memory are for the driver alone. A queue whose driver broke a rule of its structure is
+//! [broken](Virtqueue::is_broken): nothing is taken from it any more, and the device needs a reset
+//! (2.1.2).
+
+use super::chain::Chain;
+use super::feature;
+use super::work::Work;
+use crate::dma::{Dma, DmaFault};
+use crate::misbehaviour::Fault;
+use crate::scatter::Fragment;
+use crate::violation::{Queue, Violation};
+use std::sync::atomic::{Ordering, fence};
+
+/// Most descriptors of a queue (2.7).
+pub(super) const SIZE_MAX: u16 = 1 << 15;
+/// Bytes of a descriptor (2.7.5).
+const DESCRIPTOR_BYTES: u64 = 16;
+/// Most bytes of a chain (2.7.5.2).
+const CHAIN_BYTES_MAX: u64 = 1 << 32;
+
+/// Flags of a descriptor (2.7.5).
+mod flag {
+    pub const NEXT: u16 = 1;
+    pub const WRITE: u16 = 2;
+    pub const INDIRECT: u16 = 4;
+}
+
+/// Offsets of `flags` and `idx` in both rings, and of their elements (2.7.6, 2.7.8).
+const FLAGS: u64 = 0;
+const INDEX: u64 = 2;
+const RING: u64 = 4;
+const AVAILABLE_BYTES: u64 = 2;
+const USED_BYTES: u64 = 8;
+/// In the available ring: the driver needs no notification (2.7.6).
+const NO_INTERRUPT: u16 = 1;
+/// In the used ring: the device needs none (2.7.8).
+const NO_NOTIFY: u16 = 1;
+
+/// What the driver set up, and where the device is in it.
+#[derive(Debug)]
+pub struct Virtqueue {
+    /// What it is called.
+    pub(super) name: Queue,
+    pub(super) size_max: u16,
+    pub(super) size: u16,
+    /// Addresses of the descriptor area, the driver area and the device area (2.6).
+    pub(super) descriptors: u64,
+    pub(super) available: u64,
+    pub(super) used: u64,
+    pub(super) enabled: bool,
+    pub(super) broken: bool,
+    /// Features that it works with.
+    indirect: bool,
+    event_index: bool,
+    /// The index of the driver's that was seen last, and how far the device is.
+    seen: u16,
+    next: u16,
+    /// Elements of the used ring that were written, and those of which the driver was told.
+    written: u16,
+    told: u16,
+    /// The driver is not to notify the device.
+    quiet: bool,
+    /// The driver wants to know of what was published.
+    interrupt: bool,
+}
+
+/// Why nothing can be taken any more.
+type Broken = Violation;
+
+impl Virtqueue {
+    pub(super) fn new(name: Queue, size_max: u16) -> Self {
+        let mut queue = Self {
+            name,
+            size_max: size_max.min(SIZE_MAX),
+            size: 0,
+            descriptors: 0,
+            available: 0,
+            used: 0,
+            enabled: false,
+            broken: false,
+            indirect: false,
+            event_index: false,
+            seen: 0,
+            next: 0,
+            written: 0,
+            told: 0,
+            quiet: false,
+            interrupt: false,
+        };
+        queue.reset();
+        queue
+    }
+
+    /// 2.6.1: all is as it was at first.
+    pub(super) fn reset(&mut self) {
+        *self = Self {
+            name: self.name,
+            size_max: self.size_max,
+            size: self.size_max,
+            descriptors: 0,
+            available: 0,
+            used: 0,
+            enabled: false,
+            broken: false,
+            indirect: false,
+            event_index: false,
+            seen: 0,
+            next: 0,
+            written: 0,
+            told: 0,
+            quiet: false,
+            interrupt: false,
+        };
+    }
+
+    /// The driver has set it up: it works from now on.
+    pub(super) fn enable(&mut self, features: u64) {
+        self.enabled = true;
+        self.indirect = features & feature::INDIRECT_DESC != 0;
+        self.event_index = features & feature::EVENT_IDX != 0;
+    }
+
+    /// Most descriptors of it.
+    pub fn size_max(&self) -> u16 {
+        self.size_max
+    }
+
+    /// Whether the driver uses it.
+    pub fn is_ready(&self) -> bool {
+        self.enabled && !self.broken
+    }
+
+    /// Whether the driver broke a rule that it cannot be used after.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Whether a chain waits: what the driver wrote last may have come since.
+    #[inline]
+    pub fn has_next(&mut self, work: &mut Work<'_>) -> bool {
+        if !self.is_ready() {
+            return false;
+        }
+        if self.seen != self.next {
+            return true;
+        }
+        match self.look(work.dma) {
+            Ok(any) => any,
+            Err(why) => self.fail(why, work),
+        }
+    }
+
+    /// Takes the next chain into `chain`; `false` if there is none.
+    #[inline]
+    pub fn take(&mut self, chain: &mut Chain, work: &mut Work<'_>) -> bool {
+        if !self.has_next(work) {
+            return false;
+        }
+        match self.read_chain(chain, work.dma) {
+            Ok(()) => {
+                self.next = self.next.wrapping_add(1);
+                true
+            }
+            Err(why) => self.fail(why, work),
+        }
+    }
+
+    /// Gives back the chain that was taken last, as if it had not been taken: it is the next one.
+    pub(super) fn put_back(&mut self) {
+        self.next = self.next.wrapping_sub(1);
+    }
+
+    #[cold]
+    fn fail(&mut self, why: Violation, work: &mut Work<'_>) -> bool {
+        work.violations.add(why);
+        self.broken = true;
+        false
+    }
+
+    fn outside(&self, fault: DmaFault) -> Broken {
+        Violation::Dma {
+            queue: self.name,
+            fault,
+        }
+    }
+
+    fn rule(&self, index: u16, rule: &'static str) -> Broken {
+        Violation::Descriptor {
+            queue: self.name,
+            index: index.into(),
+            rule,
+        }
+    }
+
+    /// Reads the driver's index (2.7.6).
+    #[inline]
+    fn look(&mut self, dma: &dyn Dma) -> Result<bool, Broken> {
+        let at = self.available.wrapping_add(INDEX);
+        let seen = dma.load16(at).map_err(|fault| self.outside(fault))?;
+        // Each chain that the device has takes a descriptor at least: there are no more chains.
+        if seen.wrapping_sub(self.written) > self.size {
+            return Err(Violation::TailPastHead {
+                queue: self.name,
+                tail: seen.into(),
+                head: self.written.into(),
+            });
+        }
+        self.seen = seen;
+        Ok(seen != self.next)
+    }
+
+    fn read_chain(&self, chain: &mut Chain, dma: &dyn Dma) -> Result<(), Broken> {
+        let slot = u64::from(self.next & (self.size - 1));
+        let at = self.available.wrapping_add(RING + AVAILABLE_BYTES * slot);
+        chain.clear();
+        chain.head = dma.load16(at).map_err(|fault| self.outside(fault))?;
+        if chain.head >= self.size {
+            return Err(Violation::TailOutside {
+                queue: self.name,
+                tail: chain.head.into(),
+                descriptors: self.size.into(),
+            });
+        }
+        let mut walk = Walk {
+            queue: self,
+            chain,
+            left: self.size,
+            bytes: 0,
+        };
+        walk.table(self.descriptors, self.size, walk.chain.head, false, dma)
+    }
+
+    /// Gives a chain back, in which the device wrote so many bytes (2.7.8). The driver knows once
+    /// it is [published](Self::publish).
+    #[inline]
+    pub fn give_back(&mut self, head: u16, bytes: u32, work: &mut Work<'_>) {
+        let faults = &mut work.faults;
+        if faults.strikes(Fault::Skip) {
+            return;
+        }
+        let id = match faults.strikes(Fault::Garbage) {
+            true => faults.number() as u32,
+            false => head.into(),
+        };
+        let bytes = match faults.strikes(Fault::Length) {
+            true => faults.number() as u32,
+            false => bytes,
+        };
+        let slot = u64::from(self.written & (self.size - 1));
+        let at = self.used.wrapping_add(RING + USED_BYTES * slot);
+        let mut element = [0; USED_BYTES as usize];
+        element[..4].copy_from_slice(&id.to_le_bytes());
+        element[4..].copy_from_slice(&bytes.to_le_bytes());
+        self.written = self.written.wrapping_add(1);
+        if let Err(fault) = work.dma.write(at, &element) {
+            self.fail(self.outside(fault), work);
+        }
+    }
+
+    /// Tells the driver of what was [given back](Self::give_back), and notes whether it is to be
+    /// interrupted.
+    #[inline]
+    pub fn publish(&mut self, work: &mut Work<'_>) {
+        if self.written == self.told || self.broken {
+            return;
+        }
+        match self.try_publish(work.dma) {
+            Ok(wanted) => self.interrupt |= wanted,
+            Err(fault) => _ = self.fail(self.outside(fault), work),
+        }
+    }
+
+    /// Whether the driver wants to be notified (2.7.7.2).
+    fn try_publish(&mut self, dma: &dyn Dma) -> Result<bool, DmaFault> {
+        let (new, old) = (self.written, self.told);
+        dma.store16(self.used.wrapping_add(INDEX), new)?;
+        self.told = new;
+        // Either the driver sees the index when it looks once more, or what it wrote is seen here.
+        fence(Ordering::SeqCst);
+        if !self.event_index {
+            return Ok(dma.load16(self.available.wrapping_add(FLAGS))? & NO_INTERRUPT == 0);
+        }
+        let used_event = RING + AVAILABLE_BYTES * u64::from(self.size);
+        let event = dma.load16(self.available.wrapping_add(used_event))?;
+        Ok(passes(event, new, old))
+    }
+
+    /// The driver need not notify the device: it looks by itself (2.7.10).
+    #[inline]
+    pub fn silence(&mut self, work: &mut Work<'_>) {
+        // With event indices it is enough to leave the last one as it is.
+        if !self.is_ready() || self.event_index || self.quiet {
+            return;
+        }
+        self.quiet = true;
+        if let Err(fault) = work.dma.store16(self.used.wrapping_add(FLAGS), NO_NOTIFY) {
+            self.fail(self.outside(fault), work);
+        }
+    }
+
+    /// The driver must notify the device of the next chain; `true` if one has come meanwhile, of
+    /// which it may say nothing.
+    #[inline]
+    pub fn listen(&mut self, work: &mut Work<'_>) -> bool {
+        if !self.is_ready() {
+            return false;
+        }
+        if let Err(fault) = self.try_listen(work.dma) {
+            return self.fail(self.outside(fault), work);
+        }
+        self.has_next(work)
+    }
+
+    fn try_listen(&mut self, dma: &dyn Dma) -> Result<(), DmaFault> {
+        if self.event_index {
+            let avail_event = RING + USED_BYTES * u64::from(self.size);
+            dma.store16(self.used.wrapping_add(avail_event), self.seen)?;
+        } else if self.quiet {
+            dma.store16(self.used.wrapping_add(FLAGS), 0)?;
+            self.quiet = false;
+        } else {
+            return Ok(());
+        }
+        // The driver looks at it after it wrote its index: one of both sees what the other wrote.
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Whether the driver is to be interrupted; forgotten when it was asked.
+    pub(super) fn take_interrupt(&mut self) -> bool {
+        std::mem::take(&mut self.interrupt)
+    }
+}
+
+/// Whether an index that moved from `old` to `new` has passed `event` (2.7.10.1).
+fn passes(event: u16, new: u16, old: u16) -> bool {
+    new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
+}
+
+/// On the way along a chain.
+struct Walk<'a> {
+    queue: &'a Virtqueue,
+    chain: &'a mut Chain,
+    /// Descriptors that it may still have.
+    left: u16,
+    bytes: u64,
+}
+
+impl Walk<'_> {
+    /// Follows descriptors of a table of `size` from `index` on.
+    fn table(
+        &mut self,
+        table: u64,
+        size: u16,
+        mut index: u16,
+        is_indirect: bool,
+        dma: &dyn Dma,
+    ) -> Result<(), Broken> {
+        let queue = self.queue;
+        loop {
+            let Some(left) = self.left.checked_sub(1) else {
+                let rule = "a chain must not be longer than its queue, nor loop (2.7.5.2)";
+                return Err(queue.rule(index, rule));
+            };
+            self.left = left;
+            let at = table.wrapping_add(DESCRIPTOR_BYTES * u64::from(index));
+            let mut bytes = [0; DESCRIPTOR_BYTES as usize];
+            dma.read(at, &mut bytes)
+                .map_err(|fault| queue.outside(fault))?;
+            let descriptor = Descriptor::read(&bytes);
+            if descriptor.flags & flag::INDIRECT != 0 {
+                if is_indirect {
+                    let rule = "a table must not refer to a table (2.7.5.3.1)";
+                    return Err(queue.rule(index, rule));
+                }
+                return self.indirect(index, descriptor, dma);
+            }
+            self.add(index, descriptor)?;
+            if descriptor.flags & flag::NEXT == 0 {
+                return Ok(());
+            }
+            index = descriptor.next;
+            if index >= size {
+                return Err(queue.rule(index, "NEXT must be in the table (2.7.5)"));
+            }
+        }
+    }
+
+    fn indirect(&mut self, index: u16, table: Descriptor, dma: &dyn Dma) -> Result<(), Broken> {
+        let queue = self.queue;
+        let wrong = |rule| Err(queue.rule(index, rule));
+        if !queue.indirect {
+            return wrong("INDIRECT takes VIRTIO_F_INDIRECT_DESC (2.7.5.3.1)");
+        }
+        if table.flags & flag::NEXT != 0 {
+            return wrong("INDIRECT and NEXT must not both be set (2.7.5.3.1)");
+        }
+        let (count, rest) = (
+            u64::from(table.bytes) / DESCRIPTOR_BYTES,
+            u64::from(table.bytes) % DESCRIPTOR_BYTES,
+        );
+        if rest != 0 || count == 0 {
+            return wrong("a table must have whole descriptors, and one at least (2.7.5.3.2)");
+        }
+        if count > u64::from(queue.size) {
+            return wrong("a table must not be longer than the queue (2.7.5.3.1)");
+        }
+        // The descriptor of the table itself is not one of the chain.
+        self.left += 1;
+        self.table(table.iova, count as u16, 0, true, dma)
+    }
+
+    fn add(&mut self, index: u16, descriptor: Descriptor) -> Result<(), Broken> {
+        self.bytes += u64::from(descriptor.bytes);
+        if self.bytes > CHAIN_BYTES_MAX {
+            let rule = "a chain must not have more than 2^32 bytes (2.7.5.2)";
+            return Err(self.queue.rule(index, rule));
+        }
+        let fragment = Fragment {
+            iova: descriptor.iova,
+            bytes: descriptor.bytes as usize,
+        };
+        if descriptor.flags & flag::WRITE != 0 {
+            self.chain.writable.push(fragment);
+        } else if self.chain.writable.is_empty() {
+            self.chain.readable.push(fragment);
+        } else {
+            let rule = "what can be read must come before what can be written (2.7.4.2)";
+            return Err(self.queue.rule(index, rule));
+        }
+        Ok(())
+    }
+}
+
+/// A descriptor (2.7.5).
+#[derive(Clone, Copy)]
+struct Descriptor {
+    iova: u64,
+    bytes: u32,
+    flags: u16,
+    next: u16,
+}
+
+impl Descriptor {
+    fn read(bytes: &[u8; DESCRIPTOR_BYTES as usize]) -> Self {
+        let word = u128::from_le_bytes(*bytes);
+        Self {
+            iova: word as u64,
+            bytes: (word >> 64) as u32,
+            flags: (word >> 96) as u16,
+            next: (word >> 112) as u16,
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What a device works with while it is polled.
+
+use crate::dma::Dma;
+use crate::misbehaviour::Faults;
+use crate::violation::{Violation, Violations};
+use std::time::Duration;
+
+/// The driver's memory and the time, where to report what the driver does, and what goes wrong.
+pub struct Work<'a> {
+    /// The driver's memory.
+    pub dma: &'a dyn Dma,
+    /// The time since some start, which never goes backwards.
+    pub now: Duration,
+    /// Features that the driver has accepted.
+    pub features: u64,
+    pub(crate) violations: &'a mut Violations,
+    pub(crate) faults: &'a mut Faults,
+}
+
+impl Work<'_> {
+    /// Whether the driver has accepted any of these features.
+    #[inline]
+    pub fn has(&self, features: u64) -> bool {
+        self.features & features != 0
+    }
+
+    /// The driver did what it must not.
+    pub fn report(&mut self, violation: Violation) {
+        self.violations.add(violation);
+    }
+}
