@@ -3,9 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use models::Misbehaviour;
 use models::vfio_user::{PAYLOAD_MAX, Session};
-use models::wire::Loop;
-use models::{MODELS, Misbehaviour, Setup};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -46,11 +45,7 @@ fuzz_target!(|input: &[u8]| {
     let Some([number]) = take(&mut input) else {
         return;
     };
-    let mut device = (MODELS[usize::from(number) % MODELS.len()].make)(Setup {
-        address: [2, 0, 0, 0, 0, 1],
-        wire: Box::new(Loop::new()),
-        misbehaviour: Misbehaviour::default(),
-    });
+    let mut device = fuzz::model::device(number, Misbehaviour::default());
     let mut session = Session::new(&mut device).expect("there is memory");
     let mut reply = vec![0; PAYLOAD_MAX];
     let version = Header::command(0, command::VERSION, 4);

@@ -2,13 +2,19 @@
 //! width, rings and buffers at any time. The device must not panic, and each turn must end.
 
 use hw::sim::{View, arena};
+use models::disk::Disk;
 use models::wire::Loop;
-use models::{MODELS, Misbehaviour, Setup};
+use models::{Device, DiskSetup, MODELS, Make, Misbehaviour, Setup};
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use std::path::Path;
 use std::time::Duration;
 
 /// Where the driver's memory lies, and how much there is: addresses of few digits are often right.
 pub const IOVA: u64 = 0x1_0000;
 const MEMORY_BYTES: usize = 64 << 10;
+/// Bytes of a disk.
+const DISK_BYTES: u64 = 64 << 10;
 /// What one input does; each step takes some bytes of it.
 const STEPS_MAX: usize = 2000;
 /// What a device does wrong if the input wants that.
@@ -30,6 +36,36 @@ pub mod step {
 thread_local! {
     /// DMA memory is never given back, so that there is none for one device per input.
     static MEMORY: View = arena(MEMORY_BYTES, IOVA).1;
+    /// The file of every disk.
+    static FILE: OwnedFd = {
+        let file = memfd_create("disk", MemfdFlags::CLOEXEC).expect("there is memory");
+        ftruncate(&file, DISK_BYTES).expect("there is memory");
+        file
+    };
+}
+
+/// A disk in memory, of which there is one at a time.
+pub fn disk(read_only: bool) -> Disk {
+    let path = FILE.with(|file| format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let disk = Disk::open(Path::new(&path), read_only).expect("the file is there");
+    assert_eq!(disk.bytes(), DISK_BYTES, "no driver changes the size");
+    disk
+}
+
+/// A device of the list of models.
+pub fn device(number: u8, misbehaviour: Misbehaviour) -> Box<dyn Device> {
+    match MODELS[usize::from(number) % MODELS.len()].make {
+        Make::Nic(make) => make(Setup {
+            address: [2, 0, 0, 0, 0, 1],
+            wire: Box::new(Loop::new()),
+            misbehaviour,
+        }),
+        Make::Disk(make) => make(DiskSetup {
+            disk: disk(false),
+            misbehaviour,
+        }),
+        Make::Alone(make) => make(&misbehaviour).expect("the kernel has what it takes"),
+    }
 }
 
 /// The next `N` bytes of the input.
@@ -49,11 +85,7 @@ pub fn run(input: &[u8]) {
         0 => Misbehaviour::default(),
         _ => FAULTS.parse().expect("they are faults"),
     };
-    let mut device = (MODELS[usize::from(number) % MODELS.len()].make)(Setup {
-        address: [2, 0, 0, 0, 0, 1],
-        wire: Box::new(Loop::new()),
-        misbehaviour,
-    });
+    let mut device = device(number, misbehaviour);
     MEMORY.with(|memory| {
         memory
             .write(IOVA, &[0; MEMORY_BYTES])

@@ -6,11 +6,13 @@
 //! | [`MODELS`], [`Model`] | the models by name |
 //! | [`Intel82599`], [`Intel82574`], [`Intel82540`] | NICs: registers, rings, offloads |
 //! | [`Rtl8139`] | a NIC whose descriptors say whose they are |
+//! | [`virtio`] | virtio's devices, and transports in front of them |
 //! | [`Device`] | what a device is to a transport |
 //! | [`Local`], [`Threaded`] | a device in the process of its driver |
 //! | [`vfio_user`] | a device as a process that others drive |
 //! | [`Dma`] | the driver's memory, as a device reaches it |
 //! | [`wire`] | what a NIC is connected to |
+//! | [`disk`] | what a disk keeps its blocks in |
 //! | [`Violations`], [`Report`], [`Violation`] | what a driver did that the specification forbids |
 //! | [`Misbehaviour`] | what a device does wrong on demand |
 //!
@@ -45,6 +47,7 @@
 #![forbid(unsafe_code)]
 
 mod device;
+pub mod disk;
 mod dma;
 mod gigabit;
 mod intel82540;
@@ -78,7 +81,7 @@ pub use intel82574::Intel82574;
 pub use intel82599::Intel82599;
 pub use local::{Local, Threaded};
 pub use misbehaviour::{Fault, Misbehaviour, NoFault, StuckBits};
-pub use model::{Model, Setup};
+pub use model::{DiskSetup, Make, Model, Setup};
 pub use rtl8139::Rtl8139;
 pub use violation::{Queue, Report, Severity, Violation, Violations};
 
@@ -89,6 +92,8 @@ pub const MODELS: &[Model] = &[
     intel82540::MODEL,
     rtl8139::MODEL,
     virtio::net::MODEL,
+    virtio::blk::MODEL,
+    virtio::rng::MODEL,
 ];
 
 #[cfg(test)]
@@ -101,11 +106,19 @@ mod tests {
         for (number, model) in MODELS.iter().enumerate() {
             let same = MODELS.iter().position(|other| other.name == model.name);
             assert_eq!(same, Some(number), "two models are called {}", model.name);
-            let device = (model.make)(Setup {
-                address: [2, 0, 0, 0, 0, 1],
-                wire: Box::new(Loop::new()),
-                misbehaviour: Misbehaviour::default(),
-            });
+            let misbehaviour = Misbehaviour::default();
+            let device = match model.make {
+                Make::Nic(make) => make(Setup {
+                    address: [2, 0, 0, 0, 0, 1],
+                    wire: Box::new(Loop::new()),
+                    misbehaviour,
+                }),
+                Make::Disk(make) => make(DiskSetup {
+                    disk: disk::sample(0),
+                    misbehaviour,
+                }),
+                Make::Alone(make) => make(&misbehaviour).unwrap(),
+            };
             assert!(device.violations().is_empty());
             assert!(device.identity().bars.iter().any(|bytes| *bytes > 0));
         }

@@ -1,9 +1,10 @@
 //! What a model is in the list of them.
 
 use crate::device::Device;
+use crate::disk::Disk;
 use crate::misbehaviour::Misbehaviour;
 use crate::wire::Wire;
-use std::fmt;
+use std::{fmt, io};
 
 /// A device that can be had by its name.
 #[derive(Clone, Copy)]
@@ -13,15 +14,35 @@ pub struct Model {
     /// What it is, in a few words.
     pub about: &'static str,
     /// Makes one.
-    pub make: fn(Setup) -> Box<dyn Device>,
+    pub make: Make,
 }
 
-/// What a device is made of.
+/// How a device is made, by what it is connected to.
+#[derive(Clone, Copy)]
+pub enum Make {
+    /// A NIC, at a wire.
+    Nic(fn(Setup) -> Box<dyn Device>),
+    /// A disk, over a file.
+    Disk(fn(DiskSetup) -> Box<dyn Device>),
+    /// A device that is connected to nothing; the error is what the kernel says.
+    Alone(fn(&Misbehaviour) -> io::Result<Box<dyn Device>>),
+}
+
+/// What a NIC is made of.
 pub struct Setup {
     /// Its Ethernet address.
     pub address: [u8; 6],
     /// What it is connected to.
     pub wire: Box<dyn Wire>,
+    /// What it does wrong.
+    pub misbehaviour: Misbehaviour,
+}
+
+/// What a disk is made of.
+#[derive(Debug)]
+pub struct DiskSetup {
+    /// What it keeps its blocks in.
+    pub disk: Disk,
     /// What it does wrong.
     pub misbehaviour: Misbehaviour,
 }

@@ -191,9 +191,20 @@ impl Violation {
             (Access { offset: a, .. }, Access { offset: b, .. }) => a == b,
             (NoRegister { offset: a, .. }, NoRegister { offset: b, .. }) => a == b,
             (ReadOnly { register: a, .. }, ReadOnly { register: b, .. })
-            | (Reserved { register: a, .. }, Reserved { register: b, .. })
-            | (Value { register: a, .. }, Value { register: b, .. }) => a == b,
+            | (Reserved { register: a, .. }, Reserved { register: b, .. }) => a == b,
             (
+                Value {
+                    register: a,
+                    rule: c,
+                    ..
+                },
+                Value {
+                    register: b,
+                    rule: d,
+                    ..
+                },
+            )
+            | (
                 Order {
                     register: a,
                     rule: c,

@@ -1,9 +1,12 @@
-//! `outboard model`: a software NIC, for guests of other processes.
+//! `outboard model`: a device in software, for guests of other processes.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use models::disk;
 use models::vfio_user::{Around, End, LogLimit, Refused, Server};
 use models::wire::{Spec, WireFault};
-use models::{Device, MODELS, Misbehaviour, Model, Report, Setup, Violations};
+use models::{
+    Device, DiskSetup, MODELS, Make, Misbehaviour, Model, Report, Setup, Violations,
+};
 use serde_json::json;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
@@ -19,23 +22,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use std::{error, fmt};
 
-/// Be a network card in software: guests drive it with --pci:NAME=vfio-user:SOCKET
+/// Be a network card or a disk in software: guests drive it with --pci:NAME=vfio-user:SOCKET
 ///
 /// It checks what its driver does, and tells what the datasheet forbids. It serves one guest after
 /// the other until it is interrupted; its exit status is 1 if a driver broke a rule.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Which card
+    /// Which device
     #[arg(value_parser = card())]
     card: &'static Model,
     /// The socket that guests name; @FD: an open connection to the only one
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
-    /// What the card is connected to: tap:NAME (tap:@FD: an open one), model:SOCKET (another card
+    /// What a card is connected to: tap:NAME (tap:@FD: an open one), model:SOCKET (another card
     /// that names the same SOCKET), pcap:PLAY,RECORD (captures), loop, or flood:BYTES (a generator)
     #[arg(long, value_name = "WIRE")]
-    wire: Spec,
-    /// Its Ethernet address; by default one that follows from the socket's name
+    wire: Option<Spec>,
+    /// What a disk keeps its blocks in: a file or a block device; with `,ro`, only to be read
+    #[arg(long, value_name = "FILE[,ro]")]
+    file: Option<disk::Spec>,
+    /// A card's Ethernet address; by default one that follows from the socket's name
     #[arg(long, value_name = "ADDRESS")]
     address: Option<Address>,
     /// What it does wrong, one in N times, such as length=100,lost-interrupt=20,seed=7
@@ -56,14 +62,14 @@ pub struct Arguments {
     json: bool,
 }
 
-/// The cards that there are, by name.
+/// The devices that there are, by name.
 fn card() -> impl TypedValueParser<Value = &'static Model> {
     let names = MODELS
         .iter()
         .map(|model| PossibleValue::new(model.name).help(model.about));
     PossibleValuesParser::new(names).try_map(|name| {
         let named = |model: &&Model| model.name == name;
-        MODELS.iter().find(named).ok_or("no such card")
+        MODELS.iter().find(named).ok_or("no such device")
     })
 }
 
@@ -106,9 +112,13 @@ impl Address {
     }
 }
 
-/// Why there is no card.
+/// Why there is no device.
 #[derive(Debug)]
 pub enum Error {
+    /// It is connected to something else than what was named, or to nothing that was.
+    Connection(&'static str, &'static str),
+    /// Its file cannot be had.
+    Disk(disk::Fault),
     /// Its wire cannot be had.
     Wire(WireFault),
     /// Its socket cannot be made.
@@ -120,6 +130,8 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Connection(name, takes) => write!(f, "{name} takes {takes}"),
+            Self::Disk(fault) => write!(f, "{fault}"),
             Self::Wire(fault) => write!(f, "{fault}"),
             Self::Socket(path, error) if error.kind() == io::ErrorKind::AddrInUse => write!(
                 f,
@@ -137,21 +149,13 @@ impl error::Error for Error {}
 /// Serves guests until it is interrupted; whether their drivers kept to the datasheet.
 ///
 /// # Errors
-/// If the card cannot be had.
+/// If the device cannot be had.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         flag::register(signal, stop.clone()).map_err(Error::System)?;
     }
-    let address = arguments
-        .address
-        .unwrap_or_else(|| Address::of(&arguments.socket));
-    let wire = arguments.wire.open(address.0).map_err(Error::Wire)?;
-    let mut device = (arguments.card.make)(Setup {
-        address: address.0,
-        wire,
-        misbehaviour: arguments.misbehave.clone(),
-    });
+    let (mut device, title) = make(arguments)?;
     let bound = Server::bind(&arguments.socket);
     let mut server = bound.map_err(|error| Error::Socket(arguments.socket.clone(), error))?;
     server.busy = arguments.busy;
@@ -175,8 +179,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         limit: LogLimit::default(),
     };
     // Whoever has started it may start a guest from here on.
-    let name = arguments.card.name;
-    println!("{name} {address} at {}", arguments.socket.display());
+    println!("{title} at {}", arguments.socket.display());
     loop {
         let end = server.serve(&mut device, &wires, &mut teller);
         if matches!(end, End::Stopped) {
@@ -203,6 +206,47 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         summarise(violations);
     }
     Ok(violations.is_empty())
+}
+
+/// Makes the device, and says what it is.
+fn make(arguments: &Arguments) -> Result<(Box<dyn Device>, String), Error> {
+    let Arguments {
+        card: Model { name, make, .. },
+        wire,
+        file,
+        ..
+    } = arguments;
+    let misbehaviour = arguments.misbehave.clone();
+    let connection = |takes| Error::Connection(name, takes);
+    match (make, wire, file) {
+        (Make::Nic(make), Some(wire), None) => {
+            let address = arguments
+                .address
+                .unwrap_or_else(|| Address::of(&arguments.socket));
+            let device = make(Setup {
+                address: address.0,
+                wire: wire.open(address.0).map_err(Error::Wire)?,
+                misbehaviour,
+            });
+            Ok((device, format!("{name} {address}")))
+        }
+        (Make::Disk(make), None, Some(file)) => {
+            let disk = file.open().map_err(Error::Disk)?;
+            let device = make(DiskSetup { disk, misbehaviour });
+            Ok((device, name.to_string()))
+        }
+        (Make::Alone(make), None, None) => {
+            let device = make(&misbehaviour).map_err(Error::System)?;
+            Ok((device, name.to_string()))
+        }
+        (Make::Nic(_), _, _) => Err(connection(
+            "a wire, and no file: type --wire=tap:NAME, or another one that --help names",
+        )),
+        (Make::Disk(_), _, _) => Err(connection(
+            "a file, and no wire: type --file=PATH, or --file=PATH,ro",
+        )),
+        (Make::Alone(_), _, _) => Err(connection("neither a wire nor a file")),
+    }
 }
 
 /// Says what happens, and listens to signals.

@@ -166,6 +166,39 @@ pub fn write(
     result(unsafe { libc::writev(file.as_raw_fd(), parts.parts.as_ptr(), parts.used as i32) })
 }
 
+/// Reads from a place in a file into `spans`.
+///
+/// # Errors
+/// What the kernel says; `EINVAL` for more than [`SPANS_MAX`] spans, or a place that is too far.
+pub fn read_at(file: BorrowedFd<'_>, at: u64, spans: &[SpanMut<'_>]) -> io::Result<usize> {
+    let at = i64::try_from(at).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut parts = Parts::new();
+    for span in spans {
+        parts.push(span.0.part())?;
+    }
+    let (file, count) = (file.as_raw_fd(), parts.used as i32);
+    // SAFETY: `parts` has `used` parts, which lie within mappings whose views are borrowed until the
+    // call returns, and may be written (`span_mut` has checked both); no reference to any of them
+    // exists (`sim`, 1.).
+    result(unsafe { libc::preadv(file, parts.parts.as_ptr(), count, at) })
+}
+
+/// Writes `spans` to a place in a file.
+///
+/// # Errors
+/// As for [`read_at`].
+pub fn write_at(file: BorrowedFd<'_>, at: u64, spans: &[Span<'_>]) -> io::Result<usize> {
+    let at = i64::try_from(at).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut parts = Parts::new();
+    for span in spans {
+        parts.push(span.part())?;
+    }
+    let (file, count) = (file.as_raw_fd(), parts.used as i32);
+    // SAFETY: `parts` has `used` parts, and writing to a file only reads them; they lie within
+    // mappings whose views are borrowed until the call returns (`span` has checked).
+    result(unsafe { libc::pwritev(file, parts.parts.as_ptr(), count, at) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +225,30 @@ mod tests {
         view.read(IOVA + 1000, &mut bytes[..4]).unwrap();
         assert_eq!(places[1].as_span().copy_to(&mut bytes[4..]), 14);
         assert_eq!(&bytes, b"payload, in two pi");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "the kernel fills memory behind its back")]
+    fn bytes_go_to_a_place_in_a_file_and_come_back() {
+        use rustix::fs::{MemfdFlags, memfd_create};
+        let (_arena, view) = arena(4096, IOVA);
+        view.write(IOVA, b"abcdef").unwrap();
+        let file = memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        let spans = [(0, 2), (4, 2)].map(|(at, len)| view.span(IOVA + at, len).unwrap());
+        assert_eq!(write_at(file.as_fd(), 3, &spans).unwrap(), 4);
+        let places = [(100, 3), (200, 9)].map(|(at, len)| view.span_mut(IOVA + at, len).unwrap());
+        assert_eq!(read_at(file.as_fd(), 2, &places).unwrap(), 5);
+        let mut bytes = [0; 3];
+        view.read(IOVA + 100, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"\0ab");
+        view.read(IOVA + 200, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"ef\0");
+        let many = [view.span_mut(IOVA, 1).unwrap(); SPANS_MAX + PARTS_MAX + 1];
+        assert!(read_at(file.as_fd(), 0, &many).is_err());
+        assert!(read_at(file.as_fd(), u64::MAX, &many[..1]).is_err());
+        let many = [view.span(IOVA, 1).unwrap(); SPANS_MAX + PARTS_MAX + 1];
+        assert!(write_at(file.as_fd(), 0, &many).is_err());
+        assert!(write_at(file.as_fd(), u64::MAX, &many[..1]).is_err());
     }
 
     #[test]

@@ -117,6 +117,7 @@ impl<I: Copy + PartialEq> Mac<I> {
         let ring = match queue {
             Queue::Rx(number) => &self.rx[usize::from(number)].ring,
             Queue::Tx(number) => &self.tx[usize::from(number)].ring,
+            _ => return,
         };
         let works = ring.is_on() && ring.head() != ring.tail();
         let changes = match part {

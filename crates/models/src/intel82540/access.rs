@@ -139,7 +139,7 @@ impl Nic {
             _ => match ring {
                 Some((Queue::Rx(_), part)) => self.mac.set_rx_ring(0, part, offset, value),
                 Some((Queue::Tx(_), part)) => self.mac.set_tx_ring(0, part, offset, value),
-                None => {}
+                _ => {}
             },
         }
     }

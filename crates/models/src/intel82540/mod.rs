@@ -28,7 +28,7 @@ use crate::gigabit::{Kind, Mac};
 use crate::line::Line;
 use crate::microwire::Microwire;
 use crate::misbehaviour::{Fault, Misbehaviour};
-use crate::model::{Model, Setup};
+use crate::model::{Make, Model, Setup};
 use crate::violation::{Violation, Violations};
 use crate::wire::Wire;
 use interrupts::Interrupts;
@@ -52,11 +52,14 @@ const DOORBELLS: [usize; 2] = [0x2818, 0x3818];
 pub(crate) const MODEL: Model = Model {
     name: "e1000",
     about: "Intel 82540EM, 1 Gb/s",
-    make: |Setup {
-               address,
-               wire,
-               misbehaviour,
-           }| Box::new(Intel82540::new(address, wire, &misbehaviour)),
+    make: Make::Nic(|setup| {
+        let Setup {
+            address,
+            wire,
+            misbehaviour,
+        } = setup;
+        Box::new(Intel82540::new(address, wire, &misbehaviour))
+    }),
 };
 
 /// The NIC, at one end of a wire.

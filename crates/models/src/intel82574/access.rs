@@ -167,7 +167,7 @@ impl Nic {
                 Some((Queue::Tx(number), part)) => {
                     self.mac.set_tx_ring(number.into(), part, offset, value);
                 }
-                None => {}
+                _ => {}
             },
         }
     }

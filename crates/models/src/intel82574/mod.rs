@@ -28,7 +28,7 @@ use crate::dma::Dma;
 use crate::gigabit::{Kind, Mac};
 use crate::line::Line;
 use crate::misbehaviour::{Fault, Misbehaviour};
-use crate::model::{Model, Setup};
+use crate::model::{Make, Model, Setup};
 use crate::msix::MsixBar;
 use crate::violation::{Violation, Violations};
 use crate::wire::Wire;
@@ -66,11 +66,14 @@ const DOORBELLS: [usize; 2] = [0x2818, 0x3818];
 pub(crate) const MODEL: Model = Model {
     name: "82574",
     about: "Intel 82574L, 1 Gb/s",
-    make: |Setup {
-               address,
-               wire,
-               misbehaviour,
-           }| Box::new(Intel82574::new(address, wire, &misbehaviour)),
+    make: Make::Nic(|setup| {
+        let Setup {
+            address,
+            wire,
+            misbehaviour,
+        } = setup;
+        Box::new(Intel82574::new(address, wire, &misbehaviour))
+    }),
 };
 
 /// The NIC, at one end of a wire.
@@ -168,6 +171,7 @@ impl<W: Wire> Device for Intel82574<W> {
             ],
             pin: true,
             msix: MSIX,
+            ..Identity::default()
         }
     }
 

@@ -488,7 +488,7 @@ fn set_tail(ring: &mut Ring, tail: u32, queue: Queue) -> Result<(), Violation> {
         ring.put_tail(tail);
         let register = match queue {
             Queue::Rx(_) => "RDT",
-            Queue::Tx(_) => "TDT",
+            _ => "TDT",
         };
         let rule = "the queue's ENABLE must read 1 first (4.6.7, 4.6.8)";
         return Err(Violation::Order { register, rule });

@@ -50,7 +50,7 @@ use crate::device::{Device, Identity, Msix, Progress};
 use crate::dma::Dma;
 use crate::line::Line;
 use crate::misbehaviour::{Fault, Faults, Misbehaviour};
-use crate::model::{Model, Setup};
+use crate::model::{Make, Model, Setup};
 use crate::msix::MsixBar;
 use crate::ownership::Ownership;
 use crate::scatter::Prediction;
@@ -91,11 +91,14 @@ const DOORBELLS: [usize; 2] = [0x1018, 0x6018];
 pub(crate) const MODEL: Model = Model {
     name: "82599",
     about: "Intel 82599, 10 Gb/s",
-    make: |Setup {
-               address,
-               wire,
-               misbehaviour,
-           }| Box::new(Intel82599::new(address, wire, &misbehaviour)),
+    make: Make::Nic(|setup| {
+        let Setup {
+            address,
+            wire,
+            misbehaviour,
+        } = setup;
+        Box::new(Intel82599::new(address, wire, &misbehaviour))
+    }),
 };
 
 /// The NIC, at one end of a wire.

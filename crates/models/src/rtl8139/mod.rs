@@ -34,7 +34,7 @@ use crate::device::{Device, Identity, Progress, Space};
 use crate::dma::Dma;
 use crate::microwire::Microwire;
 use crate::misbehaviour::{Fault, Faults, Misbehaviour};
-use crate::model::{Model, Setup};
+use crate::model::{Make, Model, Setup};
 use crate::violation::{Violation, Violations};
 use crate::wire::Wire;
 use crate::wire::frames::Frames;
@@ -58,11 +58,14 @@ const FLAP_POLLS: u32 = 16;
 pub(crate) const MODEL: Model = Model {
     name: "rtl8139",
     about: "Realtek RTL8139C+, 100 Mb/s",
-    make: |Setup {
-               address,
-               wire,
-               misbehaviour,
-           }| Box::new(Rtl8139::new(address, wire, &misbehaviour)),
+    make: Make::Nic(|setup| {
+        let Setup {
+            address,
+            wire,
+            misbehaviour,
+        } = setup;
+        Box::new(Rtl8139::new(address, wire, &misbehaviour))
+    }),
 };
 
 /// The NIC, at one end of a wire.

@@ -8,25 +8,33 @@
 //! | [`queue`], [`chain`] | split virtqueues, on the device's side | 2.7 |
 //! | [`pci`] | registers and capabilities of virtio over PCI | 4.1 |
 //! | [`net`] | a network card | 5.1 |
+//! | [`blk`] | a disk | 5.2 |
+//! | [`rng`] | a source of entropy | 5.4 |
 //!
 //! A device knows no transport, and a transport no device. Packed virtqueues are left out, as are
 //! legacy interfaces: a driver must accept VIRTIO_F_VERSION_1.
 
+pub(crate) mod blk;
 mod chain;
 mod device;
 pub(crate) mod net;
 mod pci;
 mod queue;
+pub(crate) mod rng;
 mod state;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 mod work;
 
+pub use blk::VirtioBlk;
 pub use chain::Chain;
 pub use device::{QueueKind, VirtioDevice};
 pub use net::VirtioNet;
 pub use pci::Pci;
 pub use queue::Virtqueue;
+pub use rng::VirtioRng;
 pub use state::{Area, State};
 pub use work::Work;
 

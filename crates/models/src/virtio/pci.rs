@@ -224,12 +224,12 @@ impl<D: VirtioDevice> Pci<D> {
     }
 
     /// The register at an offset, if it is accessed as it must be.
-    fn field(&mut self, offset: u64, bytes: usize) -> Option<Field> {
+    fn field(&mut self, offset: u64, bytes: usize, written: Option<u32>) -> Option<Field> {
         let inside = |(_, at, width): &&(Field, u64, usize)| {
             (*at..*at + *width as u64).contains(&offset)
         };
         let Some(&(field, at, width)) = FIELDS.iter().find(inside) else {
-            self.no_register(offset, None);
+            self.no_register(offset, written);
             return None;
         };
         if (at, width) == (offset, bytes) {
@@ -392,9 +392,11 @@ impl<D: VirtioDevice> Device for Pci<D> {
             // 4.1.2.1: no transitional device.
             revision: 1,
             bars: [BAR_BYTES, 0, MSIX_BYTES as u64, 0, 0, 0],
+            pin: true,
             msix: msix(self.state.queue_count()),
             capabilities: &CAPABILITIES,
             window: Some(WINDOW),
+            ..Identity::default()
         }
     }
 
@@ -406,7 +408,7 @@ impl<D: VirtioDevice> Device for Pci<D> {
         match (bar, offset / PAGE * PAGE) {
             (MSIX_BAR, _) => self.msix.read(offset, bytes),
             (0, 0) => {
-                if let Some(field) = self.field(offset, bytes.len()) {
+                if let Some(field) = self.field(offset, bytes.len(), None) {
                     let value = self.get(field);
                     let value = self.state.faults.read(offset as usize, value);
                     bytes.copy_from_slice(&value.to_le_bytes()[..bytes.len()]);
@@ -436,7 +438,7 @@ impl<D: VirtioDevice> Device for Pci<D> {
         match (bar, offset / PAGE * PAGE) {
             (MSIX_BAR, _) => self.msix.write(offset, bytes),
             (0, 0) => {
-                if let Some(field) = self.field(offset, bytes.len()) {
+                if let Some(field) = self.field(offset, bytes.len(), Some(low(bytes))) {
                     self.set(field, low(bytes));
                 }
             }
@@ -460,6 +462,11 @@ impl<D: VirtioDevice> Device for Pci<D> {
 
     fn take_interrupts(&mut self) -> u64 {
         std::mem::take(&mut self.raised)
+    }
+
+    /// 4.1.4.5: until the driver has read the ISR status.
+    fn asserts_pin(&self) -> bool {
+        self.isr != 0
     }
 
     fn doorbells(&self) -> &'static [usize] {
@@ -494,6 +501,7 @@ fn msix(queues: u16) -> Msix {
 fn class(id: u16) -> [u8; 3] {
     match id {
         super::net::ID => [0x02, 0x00, 0x00],
+        super::blk::ID => [0x01, 0x80, 0x00],
         _ => [0xff, 0x00, 0x00],
     }
 }

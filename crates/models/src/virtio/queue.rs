@@ -308,10 +308,14 @@ impl Virtqueue {
         if !self.is_ready() {
             return false;
         }
+        let before = self.seen;
         if let Err(fault) = self.try_listen(work.dma) {
             return self.fail(self.outside(fault), work);
         }
-        self.has_next(work)
+        match self.look(work.dma) {
+            Ok(_) => self.seen != before,
+            Err(why) => self.fail(why, work),
+        }
     }
 
     fn try_listen(&mut self, dma: &dyn Dma) -> Result<(), DmaFault> {

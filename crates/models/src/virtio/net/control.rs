@@ -36,26 +36,25 @@ const POLL_COMMANDS: u32 = 16;
 type Refused = &'static str;
 
 impl Nic {
-    /// Obeys what waits, up to a bound.
+    /// Obeys what waits, up to a bound: how many commands.
     pub(super) fn obey(
         &mut self,
         queue: &mut Virtqueue,
         chain: &mut Chain,
         work: &mut Work<'_>,
-    ) {
-        if !queue.is_ready() {
-            return;
-        }
-        for _ in 0..POLL_COMMANDS {
-            if !queue.take(chain, work) {
-                break;
+    ) -> u32 {
+        let mut left = POLL_COMMANDS;
+        loop {
+            while left > 0 && queue.take(chain, work) {
+                left -= 1;
+                let written = self.answer(chain, work);
+                queue.give_back(chain.head, written, work);
             }
-            let written = self.answer(chain, work);
-            queue.give_back(chain.head, written, work);
+            queue.publish(work);
+            if left == 0 || !queue.listen(work) {
+                return POLL_COMMANDS - left;
+            }
         }
-        queue.publish(work);
-        // Whatever comes meanwhile is seen by the next poll, which comes before any sleep.
-        queue.listen(work);
     }
 
     /// Obeys one command, and writes its answer: how many bytes.

@@ -28,9 +28,9 @@ use super::chain::Chain;
 use super::device::{QueueKind, VirtioDevice, copy_config};
 use super::queue::Virtqueue;
 use super::work::Work;
-use crate::device::{Device, Progress};
+use crate::device::Progress;
 use crate::misbehaviour::Fault;
-use crate::model::{Model, Setup};
+use crate::model::{Make, Model, Setup};
 use crate::violation::Queue;
 use crate::wire::Wire;
 use filter::Filter;
@@ -129,14 +129,14 @@ const FLAP_POLLS: u32 = 16;
 pub(crate) const MODEL: Model = Model {
     name: "virtio-net",
     about: "virtio 1.2 network card",
-    make: |Setup {
-               address,
-               wire,
-               misbehaviour,
-           }|
-     -> Box<dyn Device> {
+    make: Make::Nic(|setup| {
+        let Setup {
+            address,
+            wire,
+            misbehaviour,
+        } = setup;
         Box::new(super::Pci::new(VirtioNet::new(address, wire), &misbehaviour))
-    },
+    }),
 };
 
 /// A virtio network card, at one end of a wire.
@@ -295,10 +295,12 @@ impl<W: Wire> VirtioDevice for VirtioNet<W> {
         let Some((control, frames)) = queues.split_last_mut() else {
             return Progress::default();
         };
-        self.nic.obey(control, &mut self.command, work);
-        let mut progress = Progress::default();
+        let mut progress = Progress {
+            received: 0,
+            transmitted: self.nic.obey(control, &mut self.command, work),
+        };
         if self.nic.link {
-            progress.transmitted = self.transmitter.transmit(
+            progress.transmitted += self.transmitter.transmit(
                 &mut self.nic,
                 frames,
                 &mut self.wire,

@@ -77,8 +77,8 @@ impl Receiver {
                 continue;
             };
             let mut outcome = self.deliver(nic, frame, offload, queue, work);
-            // Buffers that come now would come without a word: one more look.
-            if outcome == Outcome::NoRoom && queue.listen(work) {
+            // Buffers that came before the driver was asked to say so came without a word.
+            while outcome == Outcome::NoRoom && queue.listen(work) {
                 outcome = self.deliver(nic, frame, offload, queue, work);
             }
             if outcome == Outcome::NoRoom {

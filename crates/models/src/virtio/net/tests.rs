@@ -2,6 +2,7 @@ use super::super::feature as common;
 use super::super::testing::{Buffer, Driver};
 use super::header::{BYTES as HEADER, Header};
 use super::*;
+use crate::device::Device;
 use crate::packet::samples;
 use crate::packet::segment::Plan;
 use crate::wire::{Incoming, Offload, Pair, pair};

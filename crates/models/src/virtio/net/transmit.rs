@@ -59,19 +59,19 @@ impl Transmitter {
                 continue;
             }
             queue.silence(work);
-            while left > 0 && wire.can_send() && queue.take(&mut self.chain, work) {
-                left -= 1;
-                if work.faults.strikes(Fault::TransmitHang) {
-                    nic.hung = true;
+            loop {
+                while left > 0 && wire.can_send() && queue.take(&mut self.chain, work) {
+                    left -= 1;
+                    nic.hung |= work.faults.strikes(Fault::TransmitHang);
+                    if !nic.hung {
+                        self.pass(nic, pair, queue, wire, work);
+                    }
                 }
-                if nic.hung {
-                    continue;
+                queue.publish(work);
+                if left == 0 || !queue.listen(work) {
+                    break;
                 }
-                self.pass(nic, pair, queue, wire, work);
             }
-            queue.publish(work);
-            // Whatever comes meanwhile is seen by the next poll, which comes before any sleep.
-            queue.listen(work);
         }
         POLL_FRAMES - left
     }
