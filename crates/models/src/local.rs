@@ -279,7 +279,6 @@ mod tests {
             Identity {
                 vendor: 1,
                 device: 2,
-                subsystem: (0, 0),
                 class: [0; 3],
                 revision: 0,
                 bars: [16, 0, 0, 0, 0, 0],

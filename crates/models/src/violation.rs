@@ -39,6 +39,13 @@ pub enum Violation {
         /// What was written.
         value: u32,
     },
+    /// A register was read that can only be written.
+    WriteOnly {
+        /// Its name.
+        register: &'static str,
+        /// Section of the specification.
+        section: &'static str,
+    },
     /// Reserved bits were changed.
     Reserved {
         /// Its name.
@@ -175,9 +182,10 @@ impl Violation {
     /// What becomes of the card.
     pub fn severity(&self) -> Severity {
         match self {
-            Self::NoRegister { .. } | Self::ReadOnly { .. } | Self::Advice { .. } => {
-                Severity::Ignored
-            }
+            Self::NoRegister { .. }
+            | Self::ReadOnly { .. }
+            | Self::WriteOnly { .. }
+            | Self::Advice { .. } => Severity::Ignored,
             Self::Reserved { .. } => Severity::Reserved,
             _ => Severity::Fails,
         }
@@ -191,6 +199,7 @@ impl Violation {
             (Access { offset: a, .. }, Access { offset: b, .. }) => a == b,
             (NoRegister { offset: a, .. }, NoRegister { offset: b, .. }) => a == b,
             (ReadOnly { register: a, .. }, ReadOnly { register: b, .. })
+            | (WriteOnly { register: a, .. }, WriteOnly { register: b, .. })
             | (Reserved { register: a, .. }, Reserved { register: b, .. }) => a == b,
             (
                 Value {
@@ -254,6 +263,7 @@ impl Violation {
             Self::Access { .. } => "access",
             Self::NoRegister { .. } => "no-register",
             Self::ReadOnly { .. } => "read-only",
+            Self::WriteOnly { .. } => "write-only",
             Self::Reserved { .. } => "reserved-bits",
             Self::Value { .. } => "value",
             Self::Order { .. } => "order",
@@ -303,6 +313,9 @@ impl fmt::Display for Violation {
                     f,
                     "{value:#x} was written to {register}, which is read-only ({section})"
                 )
+            }
+            Self::WriteOnly { register, section } => {
+                write!(f, "{register} was read, which is write-only ({section})")
             }
             Self::Reserved {
                 register,

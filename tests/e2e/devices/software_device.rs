@@ -53,7 +53,6 @@ impl Device for Doubler {
         Identity {
             vendor: self.vendor,
             device: 0x11e8,
-            subsystem: (0, 0),
             class: [0xff, 0, 0],
             revision: 1,
             bars: [0x1000, 0, 0, 0, 0, 0],

@@ -205,7 +205,6 @@ impl<W: Wire> Device for Intel82599<W> {
         Identity {
             vendor: 0x8086,
             device: 0x10fb,
-            subsystem: (0, 0),
             class: [0x02, 0x00, 0x00],
             revision: 1,
             bars: [BAR0_BYTES, 0, 0, 0, MSIX_BYTES as u64, 0],

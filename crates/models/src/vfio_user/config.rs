@@ -228,7 +228,6 @@ mod tests {
         Identity {
             vendor: 0x1234,
             device: 0x11e8,
-            subsystem: (0, 0),
             class: [2, 0, 1],
             revision: 3,
             bars: [0x2_0000, 0, 0x1000, 0x4000, 0, 0],

@@ -7,6 +7,7 @@
 //! | [`state`] | features, status and queues: what all transports share | 2, 3 |
 //! | [`queue`], [`chain`] | split virtqueues, on the device's side | 2.7 |
 //! | [`pci`] | registers and capabilities of virtio over PCI | 4.1 |
+//! | [`mmio`] | registers of virtio over memory-mapped I/O | 4.2 |
 //! | [`net`] | a network card | 5.1 |
 //! | [`blk`] | a disk | 5.2 |
 //! | [`rng`] | a source of entropy | 5.4 |
@@ -17,6 +18,7 @@
 pub(crate) mod blk;
 mod chain;
 mod device;
+pub mod mmio;
 pub(crate) mod net;
 mod pci;
 mod queue;
@@ -31,6 +33,7 @@ mod work;
 pub use blk::VirtioBlk;
 pub use chain::Chain;
 pub use device::{QueueKind, VirtioDevice};
+pub use mmio::Mmio;
 pub use net::VirtioNet;
 pub use pci::Pci;
 pub use queue::Virtqueue;

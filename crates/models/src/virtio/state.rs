@@ -308,6 +308,17 @@ impl<D: VirtioDevice> State<D> {
         }
     }
 
+    /// The driver stops a queue (4.2.2).
+    pub fn disable_queue(&mut self, number: u16) {
+        match self.queues.get_mut(usize::from(number)) {
+            Some(queue) => {
+                queue.reset();
+                self.queue_interrupts &= !(1 << number);
+            }
+            None => self.value("QueueReady", number.into(), "there is no such queue (4.2.2)"),
+        }
+    }
+
     /// The driver resets a queue (2.6.1).
     pub fn reset_queue(&mut self, number: u16) {
         const NAME: &str = "queue_reset";

@@ -38,7 +38,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    fn new(number: u16, size: u16) -> Self {
+    pub(crate) fn new(number: u16, size: u16) -> Self {
         Self {
             at: IOVA + u64::from(number) * QUEUE,
             size,
