@@ -2,3 +2,4 @@
 
 pub mod card;
 pub mod model;
+pub mod virtio;

@@ -139,13 +139,19 @@ run() {
     [ "$status" = 0 ] || tail -20 /tmp/dmesg
     echo "@@ end $name $status $((end - begin))"
     # The next one begins with a driver that knows nothing of this.
-    if [ "$status" != 0 ]; then
-        host no-bridge
-        host mtu 1500
-        host up
-        reserve "$peer_at"
-        lsmod | grep -q ^e1000e && rmmod e1000e
-        lsmod | grep -q "^$driver" && rmmod "$driver"
-        load && up
-    fi
+    [ "$status" = 0 ] || renew
 }
+
+# Brings everything back after a trial that failed.
+renew() {
+    host no-bridge
+    host mtu 1500
+    host up
+    reserve "$peer_at"
+    lsmod | grep -q ^e1000e && rmmod e1000e
+    lsmod | grep -q "^$driver" && rmmod "$driver"
+    load && up
+}
+
+# Devices of another kind have their own `card`, `load`, `up` and `renew`.
+[ ! -e /lab/kind.sh ] || . /lab/kind.sh

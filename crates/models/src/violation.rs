@@ -289,6 +289,39 @@ impl fmt::Display for Queue {
     }
 }
 
+impl Violation {
+    /// In words, if it is about a queue.
+    fn fmt_of_queue(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::TailOutside {
+                queue,
+                tail,
+                descriptors,
+            } => {
+                write!(
+                    f,
+                    "tail {tail} of {queue} in a ring of {descriptors} descriptors"
+                )
+            }
+            Self::TailPastHead { queue, tail, head } => {
+                write!(f, "tail {tail} of {queue} moved beyond head {head}")
+            }
+            Self::Descriptor { queue, index, rule } => {
+                write!(f, "descriptor {index} of {queue}: {rule}")
+            }
+            Self::BufferReused { queue, index, iova } => write!(
+                f,
+                "descriptor {index} of {queue}: the device has the buffer at {iova:#x} already"
+            ),
+            Self::Packet { queue, bytes, rule } => {
+                write!(f, "packet of {bytes} bytes in {queue}: {rule}")
+            }
+            Self::Dma { queue, fault } => write!(f, "{queue}: {fault}"),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -337,30 +370,7 @@ impl fmt::Display for Violation {
             Self::Order { register, rule } | Self::Advice { register, rule } => {
                 write!(f, "{register} was written: {rule}")
             }
-            Self::TailOutside {
-                queue,
-                tail,
-                descriptors,
-            } => {
-                write!(
-                    f,
-                    "tail {tail} of {queue} in a ring of {descriptors} descriptors"
-                )
-            }
-            Self::TailPastHead { queue, tail, head } => {
-                write!(f, "tail {tail} of {queue} moved beyond head {head}")
-            }
-            Self::Descriptor { queue, index, rule } => {
-                write!(f, "descriptor {index} of {queue}: {rule}")
-            }
-            Self::BufferReused { queue, index, iova } => write!(
-                f,
-                "descriptor {index} of {queue}: the device has the buffer at {iova:#x} already"
-            ),
-            Self::Packet { queue, bytes, rule } => {
-                write!(f, "packet of {bytes} bytes in {queue}: {rule}")
-            }
-            Self::Dma { queue, fault } => write!(f, "{queue}: {fault}"),
+            _ => self.fmt_of_queue(f),
         }
     }
 }

@@ -4,9 +4,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use models::disk;
 use models::vfio_user::{Around, End, LogLimit, Refused, Server};
 use models::wire::{Spec, WireFault};
-use models::{
-    Device, DiskSetup, MODELS, Make, Misbehaviour, Model, Report, Setup, Violations,
-};
+use models::{Device, DiskSetup, MODELS, Make, Misbehaviour, Model, Report, Setup, Violations};
 use serde_json::json;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;

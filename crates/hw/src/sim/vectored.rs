@@ -177,8 +177,8 @@ pub fn read_at(file: BorrowedFd<'_>, at: u64, spans: &[SpanMut<'_>]) -> io::Resu
         parts.push(span.0.part())?;
     }
     let (file, count) = (file.as_raw_fd(), parts.used as i32);
-    // SAFETY: `parts` has `used` parts, which lie within mappings whose views are borrowed until the
-    // call returns, and may be written (`span_mut` has checked both); no reference to any of them
+    // SAFETY: `parts` has `used` parts. They lie within mappings whose views are borrowed until
+    // this returns, and may be written (`span_mut` has checked both); no reference to any of them
     // exists (`sim`, 1.).
     result(unsafe { libc::preadv(file, parts.parts.as_ptr(), count, at) })
 }

@@ -266,7 +266,10 @@ mod tests {
             ..identity()
         });
         assert_eq!(long(&config, 0x34), 0x40);
-        assert_eq!((long(&config, 0x40), long(&config, 0x44)), (0x0108_5009, 0x0504_0302));
+        assert_eq!(
+            (long(&config, 0x40), long(&config, 0x44)),
+            (0x0108_5009, 0x0504_0302)
+        );
         assert_eq!(long(&config, 0x50), 0x0514_7009);
         assert_eq!(long(&config, 0x70), 0x003f_0011);
         assert_eq!(long(&config, 0x2c), 0x1041_1af4);

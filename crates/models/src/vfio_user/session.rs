@@ -352,8 +352,8 @@ impl Session {
         Ok(put(reply, 0, &RegionAccess { count: 0, ..access }))
     }
 
-    /// If `range` of configuration space has data of a window to the BARs: reads there what it shows,
-    /// or writes what is in it.
+    /// If `range` of configuration space has data of a window to the BARs: reads there what it
+    /// shows, or writes what is in it.
     fn look_through_window(
         &mut self,
         device: &mut dyn Device,

@@ -76,9 +76,19 @@ const REGISTERS: [(u64, Register, &str, Direction); 29] = [
     (0x08, Register::DeviceId, "DeviceID", Read),
     (0x0c, Register::VendorId, "VendorID", Read),
     (0x10, Register::DeviceFeatures, "DeviceFeatures", Read),
-    (0x14, Register::DeviceFeaturesSelect, "DeviceFeaturesSel", Write),
+    (
+        0x14,
+        Register::DeviceFeaturesSelect,
+        "DeviceFeaturesSel",
+        Write,
+    ),
     (0x20, Register::DriverFeatures, "DriverFeatures", Write),
-    (0x24, Register::DriverFeaturesSelect, "DriverFeaturesSel", Write),
+    (
+        0x24,
+        Register::DriverFeaturesSelect,
+        "DriverFeaturesSel",
+        Write,
+    ),
     (0x30, Register::QueueSelect, "QueueSel", Write),
     (0x34, Register::QueueSizeMax, "QueueNumMax", Read),
     (0x38, Register::QueueSize, "QueueNum", Write),
@@ -87,12 +97,42 @@ const REGISTERS: [(u64, Register, &str, Direction); 29] = [
     (0x60, Register::InterruptStatus, "InterruptStatus", Read),
     (0x64, Register::InterruptAck, "InterruptACK", Write),
     (0x70, Register::Status, "Status", Both),
-    (0x80, Register::Queue(Area::Descriptors, 0), "QueueDescLow", Write),
-    (0x84, Register::Queue(Area::Descriptors, 1), "QueueDescHigh", Write),
-    (0x90, Register::Queue(Area::Driver, 0), "QueueDriverLow", Write),
-    (0x94, Register::Queue(Area::Driver, 1), "QueueDriverHigh", Write),
-    (0xa0, Register::Queue(Area::Device, 0), "QueueDeviceLow", Write),
-    (0xa4, Register::Queue(Area::Device, 1), "QueueDeviceHigh", Write),
+    (
+        0x80,
+        Register::Queue(Area::Descriptors, 0),
+        "QueueDescLow",
+        Write,
+    ),
+    (
+        0x84,
+        Register::Queue(Area::Descriptors, 1),
+        "QueueDescHigh",
+        Write,
+    ),
+    (
+        0x90,
+        Register::Queue(Area::Driver, 0),
+        "QueueDriverLow",
+        Write,
+    ),
+    (
+        0x94,
+        Register::Queue(Area::Driver, 1),
+        "QueueDriverHigh",
+        Write,
+    ),
+    (
+        0xa0,
+        Register::Queue(Area::Device, 0),
+        "QueueDeviceLow",
+        Write,
+    ),
+    (
+        0xa4,
+        Register::Queue(Area::Device, 1),
+        "QueueDeviceHigh",
+        Write,
+    ),
     (0xac, Register::SharedMemorySelect, "SHMSel", Write),
     (0xb0, Register::SharedMemory, "SHMLenLow", Read),
     (0xb4, Register::SharedMemory, "SHMLenHigh", Read),
@@ -439,7 +479,10 @@ mod tests {
         assert_eq!((machine.read(0x60), machine.read(0xfc)), (2, 1));
         assert!(machine.mmio.violations().is_empty());
         // Shared memory has no regions, and the configuration any width.
-        assert_eq!((machine.read(0xb0), machine.read(0xb4)), (u32::MAX, u32::MAX));
+        assert_eq!(
+            (machine.read(0xb0), machine.read(0xb4)),
+            (u32::MAX, u32::MAX)
+        );
         let mut bytes = [0; 6];
         for (at, byte) in (0x100..).zip(&mut bytes) {
             machine.mmio.read(at, std::slice::from_mut(byte));
@@ -481,7 +524,8 @@ mod tests {
             match direction {
                 Read => {
                     machine.write(at, 7);
-                    machine.assert_report(&format!("0x7 was written to {name}, which is read-only"));
+                    let part = format!("0x7 was written to {name}, which is read-only");
+                    machine.assert_report(&part);
                 }
                 Write => {
                     assert_eq!(machine.read(at), 0, "{name}");
@@ -522,7 +566,8 @@ mod tests {
                     1 | 2 => near,
                     _ => near & !3,
                 };
-                let mut word = u64::from(value % if kind < 5 { u32::MAX } else { 16 }).to_le_bytes();
+                let value = if kind < 5 { value } else { value % 16 };
+                let mut word = u64::from(value).to_le_bytes();
                 let bytes = if kind < 4 { bytes } else { 4 };
                 machine.mmio.write(offset, &word[..bytes]);
                 machine.mmio.read(offset, &mut word[..bytes]);

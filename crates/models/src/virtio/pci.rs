@@ -40,10 +40,7 @@ const NO_VECTOR: u16 = 0xffff;
 const ISR_QUEUE: u8 = 1;
 const ISR_CONFIG: u8 = 2;
 /// Notifications of the first queues: what shared memory may hold, with VIRTIO_F_NOTIFICATION_DATA.
-const DOORBELLS: [usize; 2] = [
-    NOTIFY as usize,
-    (NOTIFY + NOTIFY_MULTIPLIER) as usize,
-];
+const DOORBELLS: [usize; 2] = [NOTIFY as usize, (NOTIFY + NOTIFY_MULTIPLIER) as usize];
 /// Vendor, and device ID less that of virtio (4.1.2).
 const VENDOR: u16 = 0x1af4;
 const DEVICE_BASE: u16 = 0x1040;
@@ -62,7 +59,22 @@ const fn structure(kind: u8, bytes: u8, offset: u64, length: u64) -> [u8; 16] {
     let [o0, o1, o2, o3] = (offset as u32).to_le_bytes();
     let [l0, l1, l2, l3] = (length as u32).to_le_bytes();
     [
-        VENDOR_SPECIFIC, 0, bytes, kind, 0, 0, 0, 0, o0, o1, o2, o3, l0, l1, l2, l3,
+        VENDOR_SPECIFIC,
+        0,
+        bytes,
+        kind,
+        0,
+        0,
+        0,
+        0,
+        o0,
+        o1,
+        o2,
+        o3,
+        l0,
+        l1,
+        l2,
+        l3,
     ]
 }
 
@@ -225,9 +237,8 @@ impl<D: VirtioDevice> Pci<D> {
 
     /// The register at an offset, if it is accessed as it must be.
     fn field(&mut self, offset: u64, bytes: usize, written: Option<u32>) -> Option<Field> {
-        let inside = |(_, at, width): &&(Field, u64, usize)| {
-            (*at..*at + *width as u64).contains(&offset)
-        };
+        let inside =
+            |(_, at, width): &&(Field, u64, usize)| (*at..*at + *width as u64).contains(&offset);
         let Some(&(field, at, width)) = FIELDS.iter().find(inside) else {
             self.no_register(offset, written);
             return None;
@@ -267,7 +278,11 @@ impl<D: VirtioDevice> Pci<D> {
             Field::QueueSelect => self.queue_select.into(),
             // 4.1.4.3.1: zero says that there is no such queue.
             Field::QueueSize => queue.map_or(0, |queue| queue.size).into(),
-            Field::QueueVector => self.queue_vectors.get(number).map_or(NO_VECTOR, |v| *v).into(),
+            Field::QueueVector => self
+                .queue_vectors
+                .get(number)
+                .map_or(NO_VECTOR, |v| *v)
+                .into(),
             Field::QueueEnable => queue.is_some_and(|queue| queue.enabled).into(),
             Field::QueueNotify => match queue {
                 Some(_) => self.queue_select.into(),
@@ -308,7 +323,9 @@ impl<D: VirtioDevice> Pci<D> {
                 }
             }
             Field::QueueEnable if value == 1 => self.state.enable_queue(number),
-            Field::QueueEnable => self.forbidden("queue_enable", value, "it is set to 1 (4.1.4.3.2)"),
+            Field::QueueEnable => {
+                self.forbidden("queue_enable", value, "it is set to 1 (4.1.4.3.2)")
+            }
             Field::Queue(area, select) => {
                 self.state.set_queue_address(number, area, select, value);
             }

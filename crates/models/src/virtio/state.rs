@@ -268,7 +268,11 @@ impl<D: VirtioDevice> State<D> {
         // What it is not is seen when the queue is enabled.
         queue.size = size.min(u32::from(u16::MAX)) as u16;
         if size > most {
-            self.value(NAME, size, "it must not be over what the device offers (4.1.4.3.2)");
+            self.value(
+                NAME,
+                size,
+                "it must not be over what the device offers (4.1.4.3.2)",
+            );
         } else if !size.is_power_of_two() {
             self.value(NAME, size, "it must be a power of two (2.7)");
         }
@@ -315,7 +319,11 @@ impl<D: VirtioDevice> State<D> {
                 queue.reset();
                 self.queue_interrupts &= !(1 << number);
             }
-            None => self.value("QueueReady", number.into(), "there is no such queue (4.2.2)"),
+            None => self.value(
+                "QueueReady",
+                number.into(),
+                "there is no such queue (4.2.2)",
+            ),
         }
     }
 

@@ -56,7 +56,14 @@ impl Ring {
         (self.driver_area() + 6 + 2 * u64::from(self.size)).next_multiple_of(4)
     }
 
-    pub(crate) fn describe(&self, memory: &View, index: u16, buffer: Buffer, flags: u16, next: u16) {
+    pub(crate) fn describe(
+        &self,
+        memory: &View,
+        index: u16,
+        buffer: Buffer,
+        flags: u16,
+        next: u16,
+    ) {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&buffer.iova.to_le_bytes());
         bytes[8..12].copy_from_slice(&buffer.bytes.to_le_bytes());
@@ -87,7 +94,13 @@ impl Ring {
             let index = self.next;
             self.next = (self.next + 1) % self.size;
             let more = number + 1 < buffers.len();
-            self.describe(memory, index, *buffer, if more { NEXT } else { 0 }, self.next);
+            self.describe(
+                memory,
+                index,
+                *buffer,
+                if more { NEXT } else { 0 },
+                self.next,
+            );
         }
         self.offer_head(memory, head);
         head

@@ -251,7 +251,10 @@ fn a_queue_whose_driver_breaks_it_is_left_alone_and_the_others_go_on() {
         // The driver is told that there must be a reset, once.
         assert_eq!(driver.pci.take_interrupts(), 1, "{part}");
         driver.poll();
-        assert_eq!((driver.reports().len(), driver.pci.take_interrupts()), (1, 0));
+        assert_eq!(
+            (driver.reports().len(), driver.pci.take_interrupts()),
+            (1, 0)
+        );
         let buffer = driver.buffer(1, false);
         driver.offer(1, &[buffer]);
         driver.poll();
@@ -344,7 +347,10 @@ fn a_driver_follows_the_order_of_initialisation() {
     assert_eq!(driver.status(), 15 | 128);
     let resets = driver.pci.device().resets;
     driver.write(0x14, 1, 0);
-    assert_eq!((driver.status(), driver.pci.device().resets), (0, resets + 1));
+    assert_eq!(
+        (driver.status(), driver.pci.device().resets),
+        (0, resets + 1)
+    );
 }
 
 #[test]
@@ -361,8 +367,18 @@ fn queues_are_what_they_can_be() {
     driver.assert_report("not be over what the device offers");
     for (number, size, at, rule) in [
         (0, 100, 0, "its size must be one that it can have"),
-        (1, 64, 0x28, "queue_driver was set to 0x1: it must be a multiple of 2"),
-        (2, 64, 0x20, "queue_desc was set to 0x1: it must be a multiple of 16"),
+        (
+            1,
+            64,
+            0x28,
+            "queue_driver was set to 0x1: it must be a multiple of 2",
+        ),
+        (
+            2,
+            64,
+            0x20,
+            "queue_desc was set to 0x1: it must be a multiple of 16",
+        ),
     ] {
         driver.write(0x16, 2, number);
         driver.write(0x18, 2, size);
@@ -450,7 +466,10 @@ fn notifications_may_say_more() {
 #[test]
 fn a_change_of_the_configuration_is_told_and_counted() {
     let mut driver = up(0);
-    assert_eq!((driver.read(0x2000, 4), driver.read(0x2006, 4)), (0x0403_0201, 0x0807));
+    assert_eq!(
+        (driver.read(0x2000, 4), driver.read(0x2006, 4)),
+        (0x0403_0201, 0x0807)
+    );
     driver.pci.device().changed = true;
     driver.poll();
     assert_eq!((driver.read(0x15, 1), driver.pci.take_interrupts()), (1, 1));

@@ -1,5 +1,6 @@
 //! The device, its wire and the guest, in a network namespace of their own.
 
+use super::guest::Kind;
 use super::talk::{self, Line};
 use super::{guest, qemu, reports, table, Options, Places};
 use crate::lab::kernel;
@@ -16,6 +17,9 @@ use table::{Result as Outcome, Row};
 const TAP: &str = "nic0";
 /// The device's socket, in the folder of the bench.
 const SOCKET: &str = "nic";
+/// The file of a disk, there too, and its size; trials expect both.
+const DISK: &str = "disk.img";
+const DISK_BYTES: u64 = 128 << 20;
 /// How long the device may take until it can be driven, and to end.
 const DEVICE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the guest may say nothing.
@@ -70,11 +74,14 @@ pub fn run(places: &Places, options: &Options) -> Result<i32, String> {
     fs::create_dir_all(&work).map_err(|error| format!("{}: {}", work.display(), error))?;
     let kernel = kernel::provide(&places.cache)?;
     let qemu = qemu::built(places).ok_or("no QEMU is built")?;
-    let trials = guest::trials(places, options)?;
-    let ram_disk = guest::pack(places, &kernel, options, &trials)?;
+    let kind = Kind::of(places, options)?;
+    let trials = guest::trials(places, options, kind)?;
+    let ram_disk = guest::pack(places, &kernel, options, kind, &trials)?;
     let log = work.join("model.log");
-    let mut device = start_device(places, options, &log)?;
-    host(places, &["start"])?;
+    let mut device = start_device(places, options, kind, &log)?;
+    if kind == Kind::Nic {
+        host(places, &["start"])?;
+    }
     let _server = Running::start(
         Command::new("iperf3")
             .arg("-s")
@@ -111,14 +118,28 @@ pub fn run(places: &Places, options: &Options) -> Result<i32, String> {
 }
 
 /// Starts the device, and waits until guests may come.
-fn start_device(places: &Places, options: &Options, log: &Path) -> Result<Running, String> {
+fn start_device(
+    places: &Places,
+    options: &Options,
+    kind: Kind,
+    log: &Path,
+) -> Result<Running, String> {
     let failed = |error| format!("{}: {}", log.display(), error);
     let file = File::create(log).map_err(failed)?;
     let errors = file.try_clone().map_err(failed)?;
     let mut command = Command::new(places.outboard());
     command.args(["model", &options.device, "--once"]);
     command.arg(format!("--socket={}", SOCKET));
-    command.arg(format!("--wire=tap:{}", TAP));
+    match kind {
+        Kind::Nic => {
+            command.arg(format!("--wire=tap:{}", TAP));
+        }
+        Kind::Disk => {
+            make_disk(&places.work().join(DISK))?;
+            command.arg(format!("--file={}", DISK));
+        }
+        Kind::Entropy => {}
+    }
     if let Some(faults) = &options.misbehave {
         command.arg(format!("--misbehave={}", faults));
     }
@@ -138,6 +159,12 @@ fn start_device(places: &Places, options: &Options, log: &Path) -> Result<Runnin
             return Err(format!("the device does not run: {}", said.trim()));
         }
     }
+}
+
+/// An empty file for a disk.
+fn make_disk(path: &Path) -> Result<(), String> {
+    let file = File::create(path).and_then(|file| file.set_len(DISK_BYTES));
+    file.map_err(|error| format!("{}: {}", path.display(), error))
 }
 
 /// Does at the other end of the wire what `lab/linux/host` calls so.

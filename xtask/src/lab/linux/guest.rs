@@ -12,16 +12,71 @@ use std::process::{Command, Stdio};
 
 /// Memory of the guest in MiB.
 const MEMORY_MIB: u32 = 512;
-/// Programs of the host's that the trials run; busybox has the others.
+/// Programs of the host's that trials of NICs run; busybox has the others.
 const PROGRAMS: [&str; 2] = ["ethtool", "iperf3"];
+/// The same of disks.
+const PROGRAMS_DISK: [&str; 3] = ["mke2fs", "e2fsck", "blkdiscard"];
+
+/// What kind of device it is: each has trials of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Nic,
+    Disk,
+    Entropy,
+}
+
+impl Kind {
+    /// The kind of the device, by what its settings say.
+    ///
+    /// # Errors
+    /// If they cannot be read, or name none that there is.
+    pub fn of(places: &Places, options: &Options) -> Result<Self, String> {
+        let path = places.ours().join(&options.device).join("settings");
+        let text =
+            fs::read_to_string(&path).map_err(|error| format!("{}: {}", path.display(), error))?;
+        let kind = text.lines().find_map(|line| line.strip_prefix("kind="));
+        match kind {
+            None => Ok(Self::Nic),
+            Some("disk") => Ok(Self::Disk),
+            Some("entropy") => Ok(Self::Entropy),
+            Some(other) => Err(format!("{}: no kind is `{}`", path.display(), other)),
+        }
+    }
+
+    /// The folder of its trials.
+    fn trials(self) -> &'static str {
+        match self {
+            Self::Nic => "trials",
+            Self::Disk => "disk",
+            Self::Entropy => "entropy",
+        }
+    }
+
+    /// What its trials are written with, beside what all are.
+    fn library(self) -> Option<&'static str> {
+        match self {
+            Self::Nic => None,
+            Self::Disk => Some("disk.sh"),
+            Self::Entropy => Some("entropy.sh"),
+        }
+    }
+
+    fn programs(self) -> &'static [&'static str] {
+        match self {
+            Self::Nic => &PROGRAMS,
+            Self::Disk => &PROGRAMS_DISK,
+            Self::Entropy => &[],
+        }
+    }
+}
 
 /// Names of the trials to run, in their order: all, or the first, which loads the driver, and those
 /// that were named.
 ///
 /// # Errors
 /// One line, if there are none.
-pub fn trials(places: &Places, options: &Options) -> Result<Vec<String>, String> {
-    let folder = places.ours().join("trials");
+pub fn trials(places: &Places, options: &Options, kind: Kind) -> Result<Vec<String>, String> {
+    let folder = places.ours().join(kind.trials());
     let failed = |error: io::Error| format!("{}: {}", folder.display(), error);
     let mut names = Vec::new();
     for entry in fs::read_dir(&folder).map_err(failed)? {
@@ -50,6 +105,7 @@ pub fn pack(
     places: &Places,
     kernel: &Kernel,
     options: &Options,
+    kind: Kind,
     trials: &[String],
 ) -> Result<PathBuf, String> {
     let folder = places.work().join("root");
@@ -73,6 +129,9 @@ pub fn pack(
     copy(&ours.join("init"), &init)?;
     executable(&init)?;
     copy(&ours.join("lib.sh"), &folder.join("lab/lib.sh"))?;
+    if let Some(library) = kind.library() {
+        copy(&ours.join(library), &folder.join("lab/kind.sh"))?;
+    }
     let (settings, drivers) = settings(&ours.join(&options.device).join("settings"))?;
     let more = format!(
         "{}reloads={}\nseconds={}\n",
@@ -86,13 +145,13 @@ pub fn pack(
         Some(command) => fs::write(folder.join("lab/command"), command).map_err(failed)?,
         None => {
             for name in trials {
-                let trial = Path::new("trials").join(name);
-                copy(&ours.join(&trial), &folder.join("lab").join(&trial))?;
+                let trial = ours.join(kind.trials()).join(name);
+                copy(&trial, &folder.join("lab/trials").join(name))?;
             }
         }
     }
     let mut programs = Vec::new();
-    for name in PROGRAMS {
+    for name in kind.programs() {
         let program = process::find(name).ok_or_else(|| format!("{} is missing", name))?;
         copy(&program, &folder.join("lab/bin").join(name))?;
         programs.push(program);
@@ -115,19 +174,14 @@ fn settings(path: &Path) -> Result<(String, Vec<String>), String> {
     let text =
         fs::read_to_string(path).map_err(|error| format!("{}: {}", path.display(), error))?;
     let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
-    let driver =
-        value("driver=").ok_or_else(|| format!("{} names no driver", path.display()))?;
-    let drivers = value("also=").into_iter().chain([driver]);
+    let driver = value("driver=").ok_or_else(|| format!("{} names no driver", path.display()))?;
+    let others = value("also=").unwrap_or("").trim_matches('\'');
+    let drivers = others.split_whitespace().chain([driver]);
     let drivers = drivers.map(String::from).collect();
     Ok((text, drivers))
 }
 
-fn modules(
-    kernel: &Kernel,
-    folder: &Path,
-    list: &Path,
-    drivers: &[String],
-) -> Result<(), String> {
+fn modules(kernel: &Kernel, folder: &Path, list: &Path, drivers: &[String]) -> Result<(), String> {
     let text =
         fs::read_to_string(list).map_err(|error| format!("{}: {}", list.display(), error))?;
     let mut wanted: Vec<&str> = text

@@ -30,7 +30,7 @@ lets Linux's unmodified driver run all trials of lab/linux on it; or runs COMMAN
 ends with its exit status. $nic is the interface there, and 10.7.0.1 the other end of its wire. The
 first time, it builds QEMU, which takes some minutes.
 
-DEVICE is 82574, 82599, e1000, rtl8139 or virtio-net.
+DEVICE is 82574, 82599, e1000, rtl8139, virtio-net, virtio-blk or virtio-rng.
 
   --quick              five reloads and short transfers
   --trial=NAME         the trials whose names contain NAME, behind the first one
@@ -40,7 +40,9 @@ DEVICE is 82574, 82599, e1000, rtl8139 or virtio-net.
 ";
 
 /// Devices of `outboard model` that there are trials for; each has a folder in `lab/linux`.
-const DEVICES: [&str; 5] = ["82574", "82599", "e1000", "rtl8139", "virtio-net"];
+const DEVICES: [&str; 7] = [
+    "82574", "82599", "e1000", "rtl8139", "virtio-net", "virtio-blk", "virtio-rng",
+];
 /// Reloads of the driver.
 const RELOADS: u32 = 100;
 /// The same with `--quick`.

@@ -1,8 +1,6 @@
 //! Requests (5.2.6).
 
-use super::{
-    DISCARD_SECTORS_MAX, DISCARD_SEGMENTS_MAX, NAME_BYTES, SECTOR, VirtioBlk, feature,
-};
+use super::{DISCARD_SECTORS_MAX, DISCARD_SEGMENTS_MAX, NAME_BYTES, SECTOR, VirtioBlk, feature};
 use crate::dma::DmaFault;
 use crate::misbehaviour::Fault;
 use crate::violation::{Queue, Violation};
@@ -136,13 +134,17 @@ impl VirtioBlk {
         let end = sector.checked_add(bytes / SECTOR);
         match end.filter(|end| *end <= self.sectors()) {
             Some(end) => Ok(sector * SECTOR..end * SECTOR),
-            None => Err(Failure::Rule("a request must not reach beyond capacity (5.2.6.1)")),
+            None => Err(Failure::Rule(
+                "a request must not reach beyond capacity (5.2.6.1)",
+            )),
         }
     }
 
     fn writable(&self) -> Result<(), Failure> {
         match self.disk.is_read_only() {
-            true => Err(Failure::Rule("what is only to be read must not be written (5.2.6.1)")),
+            true => Err(Failure::Rule(
+                "what is only to be read must not be written (5.2.6.1)",
+            )),
             false => Ok(()),
         }
     }
@@ -186,27 +188,27 @@ impl VirtioBlk {
     }
 
     /// Discards sectors, or makes them zero.
-    fn clear(
-        &self,
-        chain: &Chain,
-        what: u32,
-        out: u64,
-        work: &Work<'_>,
-    ) -> Result<(), Failure> {
+    fn clear(&self, chain: &Chain, what: u32, out: u64, work: &Work<'_>) -> Result<(), Failure> {
         let discards = what == kind::DISCARD;
         let takes = match discards {
             true => feature::DISCARD,
             false => feature::WRITE_ZEROES,
         };
         if self.features & takes == 0 {
-            return Err(Failure::Unsupported("it takes DISCARD or WRITE_ZEROES (5.2.6.1)"));
+            return Err(Failure::Unsupported(
+                "it takes DISCARD or WRITE_ZEROES (5.2.6.1)",
+            ));
         }
         self.writable()?;
         if !out.is_multiple_of(SEGMENT as u64) || out == 0 {
-            return Err(Failure::Rule("data must be whole segments, and one at least (5.2.6.1)"));
+            return Err(Failure::Rule(
+                "data must be whole segments, and one at least (5.2.6.1)",
+            ));
         }
         if out > SEGMENT as u64 * u64::from(DISCARD_SEGMENTS_MAX) {
-            return Err(Failure::Rule("there are more segments than the device takes (5.2.6.1)"));
+            return Err(Failure::Rule(
+                "there are more segments than the device takes (5.2.6.1)",
+            ));
         }
         let mut bytes = [0; SEGMENT * DISCARD_SEGMENTS_MAX as usize];
         let bytes = &mut bytes[..out as usize];
@@ -241,10 +243,14 @@ impl VirtioBlk {
             return Err(Failure::Unsupported("reserved flags must be 0 (5.2.6.1)"));
         }
         if discards && flags & UNMAP != 0 {
-            return Err(Failure::Unsupported("a discard must not have unmap (5.2.6.1)"));
+            return Err(Failure::Unsupported(
+                "a discard must not have unmap (5.2.6.1)",
+            ));
         }
         if count > DISCARD_SECTORS_MAX {
-            return Err(Failure::Rule("a segment is longer than the device takes (5.2.6.1)"));
+            return Err(Failure::Rule(
+                "a segment is longer than the device takes (5.2.6.1)",
+            ));
         }
         let range = self.range(sector, u64::from(count) * SECTOR)?;
         Ok((range, flags & UNMAP != 0))

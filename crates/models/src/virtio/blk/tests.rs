@@ -16,12 +16,7 @@ fn header(driver: &mut Driver<VirtioBlk>, kind: u32, sector: u64) -> Buffer {
 }
 
 /// A request, and its answer.
-fn request(
-    driver: &mut Driver<VirtioBlk>,
-    kind: u32,
-    sector: u64,
-    data: &[Buffer],
-) -> (u8, u32) {
+fn request(driver: &mut Driver<VirtioBlk>, kind: u32, sector: u64, data: &[Buffer]) -> (u8, u32) {
     let mut buffers = vec![header(driver, kind, sector)];
     buffers.extend(data);
     let status = driver.buffer(1, true);
@@ -125,7 +120,11 @@ fn every_bad_request_has_its_answer_and_report() {
         (77, 0, data, 2, "no such type"),
         (8, 0, data, 1, "a buffer of 20 bytes"),
     ] {
-        assert_eq!(request(&mut driver, kind, sector, &[buffer]).0, status, "{part}");
+        assert_eq!(
+            request(&mut driver, kind, sector, &[buffer]).0,
+            status,
+            "{part}"
+        );
         driver.assert_report(part);
     }
     // No room for a status, and no header.
@@ -135,7 +134,13 @@ fn every_bad_request_has_its_answer_and_report() {
     assert_eq!(driver.used(0).unwrap().1, 0);
     driver.assert_report("room for status");
     let status = driver.buffer(1, true);
-    driver.offer(0, &[odd, status].map(|buffer| Buffer { bytes: buffer.bytes.min(8), ..buffer }));
+    driver.offer(
+        0,
+        &[odd, status].map(|buffer| Buffer {
+            bytes: buffer.bytes.min(8),
+            ..buffer
+        }),
+    );
     driver.poll();
     driver.assert_report("must have a header");
     assert_eq!(driver.status(), 15);
@@ -160,7 +165,10 @@ fn a_disk_that_is_only_to_be_read_is_not_written() {
 fn the_configuration_says_what_the_disk_is() {
     let mut driver = up(ALL);
     assert_eq!((driver.read(0x2000, 4), driver.read(0x2004, 4)), (2048, 0));
-    assert_eq!((driver.read(0x2008, 4), driver.read(0x200c, 4)), (SIZE_MAX, SEG_MAX));
+    assert_eq!(
+        (driver.read(0x2008, 4), driver.read(0x200c, 4)),
+        (SIZE_MAX, SEG_MAX)
+    );
     assert_eq!((driver.read(0x2014, 4), driver.read(0x2018, 1)), (512, 3));
     assert_eq!((driver.read(0x2020, 1), driver.read(0x2022, 2)), (1, 4));
     driver.write(0x2020, 1, 0);

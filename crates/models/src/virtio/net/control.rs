@@ -133,7 +133,10 @@ impl Nic {
                 }
             }
             (class::ANNOUNCE, ANNOUNCE_ACK) => {
-                self.takes(feature::GUEST_ANNOUNCE, "it takes GUEST_ANNOUNCE (5.1.6.5.4)")?;
+                self.takes(
+                    feature::GUEST_ANNOUNCE,
+                    "it takes GUEST_ANNOUNCE (5.1.6.5.4)",
+                )?;
                 if !std::mem::take(&mut self.announce) {
                     return Err("there must be something to acknowledge (5.1.6.5.4)");
                 }
@@ -142,7 +145,7 @@ impl Nic {
             (class::MQ, MQ_PAIRS_SET) => {
                 self.takes(feature::MQ, "it takes MQ (5.1.6.5.5)")?;
                 let pairs = word(data).filter(|pairs| (1..=PAIRS).contains(pairs));
-                let rule = "as many pairs as max_virtqueue_pairs says, and one at least (5.1.6.5.5)";
+                let rule = "there must be one pair, and max_virtqueue_pairs at most (5.1.6.5.5)";
                 self.steering.set_pairs(pairs.ok_or(rule)?);
                 Ok(())
             }

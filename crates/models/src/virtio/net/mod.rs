@@ -35,8 +35,8 @@ use crate::violation::Queue;
 use crate::wire::Wire;
 use filter::Filter;
 use receive::Receiver;
-use steering::Steering;
 use std::os::fd::BorrowedFd;
+use steering::Steering;
 use transmit::Transmitter;
 
 /// Device ID (5.1.1).
@@ -88,25 +88,57 @@ const FEATURES: u64 = feature::GUEST
 
 /// Features that take another one (5.1.3.1).
 const TAKES: [(u64, u64, &str); 11] = [
-    (feature::GUEST_TSO4, feature::GUEST_CSUM, "GUEST_TSO4 takes GUEST_CSUM (5.1.3.1)"),
-    (feature::GUEST_TSO6, feature::GUEST_CSUM, "GUEST_TSO6 takes GUEST_CSUM (5.1.3.1)"),
+    (
+        feature::GUEST_TSO4,
+        feature::GUEST_CSUM,
+        "GUEST_TSO4 takes GUEST_CSUM (5.1.3.1)",
+    ),
+    (
+        feature::GUEST_TSO6,
+        feature::GUEST_CSUM,
+        "GUEST_TSO6 takes GUEST_CSUM (5.1.3.1)",
+    ),
     (
         feature::GUEST_ECN,
         feature::GUEST_TSO4 | feature::GUEST_TSO6,
         "GUEST_ECN takes GUEST_TSO4 or GUEST_TSO6 (5.1.3.1)",
     ),
-    (feature::HOST_TSO4, feature::CSUM, "HOST_TSO4 takes CSUM (5.1.3.1)"),
-    (feature::HOST_TSO6, feature::CSUM, "HOST_TSO6 takes CSUM (5.1.3.1)"),
+    (
+        feature::HOST_TSO4,
+        feature::CSUM,
+        "HOST_TSO4 takes CSUM (5.1.3.1)",
+    ),
+    (
+        feature::HOST_TSO6,
+        feature::CSUM,
+        "HOST_TSO6 takes CSUM (5.1.3.1)",
+    ),
     (
         feature::HOST_ECN,
         feature::HOST_TSO4 | feature::HOST_TSO6,
         "HOST_ECN takes HOST_TSO4 or HOST_TSO6 (5.1.3.1)",
     ),
-    (feature::CTRL_RX, feature::CTRL_VQ, "CTRL_RX takes CTRL_VQ (5.1.3.1)"),
-    (feature::CTRL_VLAN, feature::CTRL_VQ, "CTRL_VLAN takes CTRL_VQ (5.1.3.1)"),
-    (feature::GUEST_ANNOUNCE, feature::CTRL_VQ, "GUEST_ANNOUNCE takes CTRL_VQ (5.1.3.1)"),
+    (
+        feature::CTRL_RX,
+        feature::CTRL_VQ,
+        "CTRL_RX takes CTRL_VQ (5.1.3.1)",
+    ),
+    (
+        feature::CTRL_VLAN,
+        feature::CTRL_VQ,
+        "CTRL_VLAN takes CTRL_VQ (5.1.3.1)",
+    ),
+    (
+        feature::GUEST_ANNOUNCE,
+        feature::CTRL_VQ,
+        "GUEST_ANNOUNCE takes CTRL_VQ (5.1.3.1)",
+    ),
     (feature::MQ, feature::CTRL_VQ, "MQ takes CTRL_VQ (5.1.3.1)"),
-    (feature::CTRL_MAC_ADDR, feature::CTRL_VQ, "CTRL_MAC_ADDR takes CTRL_VQ (5.1.3.1)"),
+    (
+        feature::CTRL_MAC_ADDR,
+        feature::CTRL_VQ,
+        "CTRL_MAC_ADDR takes CTRL_VQ (5.1.3.1)",
+    ),
 ];
 
 /// Bits of `status` (5.1.4).
@@ -135,7 +167,10 @@ pub(crate) const MODEL: Model = Model {
             wire,
             misbehaviour,
         } = setup;
-        Box::new(super::Pci::new(VirtioNet::new(address, wire), &misbehaviour))
+        Box::new(super::Pci::new(
+            VirtioNet::new(address, wire),
+            &misbehaviour,
+        ))
     }),
 };
 
@@ -300,15 +335,12 @@ impl<W: Wire> VirtioDevice for VirtioNet<W> {
             transmitted: self.nic.obey(control, &mut self.command, work),
         };
         if self.nic.link {
-            progress.transmitted += self.transmitter.transmit(
-                &mut self.nic,
-                frames,
-                &mut self.wire,
-                work,
-            );
-            progress.received =
-                self.receiver
-                    .receive(&mut self.nic, frames, &mut self.wire, work);
+            progress.transmitted +=
+                self.transmitter
+                    .transmit(&mut self.nic, frames, &mut self.wire, work);
+            progress.received = self
+                .receiver
+                .receive(&mut self.nic, frames, &mut self.wire, work);
         }
         self.wire.flush();
         progress

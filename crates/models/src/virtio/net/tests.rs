@@ -283,7 +283,13 @@ fn large_packets_come_whole_if_the_driver_takes_them() {
             if features == all {
                 let (header, came) = received(&mut driver, &mut buffers).unwrap();
                 assert_eq!(came, frame);
-                assert_eq!(Header { buffers: 0, ..header }, expected);
+                assert_eq!(
+                    Header {
+                        buffers: 0,
+                        ..header
+                    },
+                    expected
+                );
                 assert_eq!(header.buffers, 5);
                 continue;
             }
@@ -331,7 +337,13 @@ fn what_a_header_must_not_say_is_reported_and_not_sent() {
         (Header { gso: 5, ..good }, "one that was negotiated"),
         (Header { gso: 0x81, ..good }, "ECN takes HOST_ECN"),
         (Header { gso: 0x80, ..good }, "ECN takes a kind"),
-        (Header { gso_size: 0, ..good }, "NEEDS_CSUM and a gso_size"),
+        (
+            Header {
+                gso_size: 0,
+                ..good
+            },
+            "NEEDS_CSUM and a gso_size",
+        ),
         (Header { flags: 0, ..good }, "NEEDS_CSUM and a gso_size"),
         (
             Header {
@@ -357,7 +369,15 @@ fn what_a_header_must_not_say_is_reported_and_not_sent() {
     send(&mut driver, good, &frame[..8], 1);
     driver.assert_report("must have an Ethernet header");
     let mut driver = on_large(0, true);
-    send(&mut driver, Header { flags: 1, ..Header::default() }, &frame, 2);
+    send(
+        &mut driver,
+        Header {
+            flags: 1,
+            ..Header::default()
+        },
+        &frame,
+        2,
+    );
     driver.assert_report("NEEDS_CSUM takes CSUM");
 }
 
@@ -405,7 +425,12 @@ fn commands_switch_what_they_name() {
         (3, 0, &[], "takes GUEST_ANNOUNCE"),
         (4, 0, &[5, 0], "max_virtqueue_pairs"),
         (4, 0, &[0, 0], "max_virtqueue_pairs"),
-        (5, 0, &[0x80, 0, 0, 0, 0, 0, 0, 0], "must have been negotiated"),
+        (
+            5,
+            0,
+            &[0x80, 0, 0, 0, 0, 0, 0, 0],
+            "must have been negotiated",
+        ),
         (77, 0, &[], "no such command"),
     ] {
         assert_eq!(command(&mut driver, class, number, data), 1, "{part}");
@@ -450,7 +475,10 @@ fn a_flow_comes_in_on_the_queue_that_it_went_out_on() {
         driver.offer(2 * number, &[buffer]);
         wire.send(&frame, Offload::default());
         driver.poll();
-        assert_eq!(driver.used(2 * number).unwrap().1 as usize, HEADER + frame.len());
+        assert_eq!(
+            driver.used(2 * number).unwrap().1 as usize,
+            HEADER + frame.len()
+        );
     }
     driver.assert_good();
 }
@@ -480,7 +508,10 @@ fn the_longest_packet_is_told_if_there_is_one() {
     let card = VirtioNet::new(ADDRESS, ours).with_mtu(9000);
     let mut driver = Driver::up(card, feature::MTU | feature::MAC | feature::SPEED_DUPLEX);
     assert_eq!(driver.read(0x200a, 2), 9000);
-    assert_eq!((driver.read(0x200c, 4), driver.read(0x2010, 1)), (10_000, 1));
+    assert_eq!(
+        (driver.read(0x200c, 4), driver.read(0x2010, 1)),
+        (10_000, 1)
+    );
     assert_eq!(driver.read(0x2000, 1), 2);
     assert_eq!(driver.read(0x2100, 4), 0);
     driver.assert_good();

@@ -1,0 +1,33 @@
+# What trials of disks are written with.
+
+# The disk of the driver.
+card() {
+    for link in /sys/block/*/device/driver; do
+        case $(readlink "$link") in
+            */"$driver") link=${link#/sys/block/}; echo "${link%%/*}"; return 0 ;;
+        esac
+    done
+    return 1
+}
+
+# Waits for the disk, which comes behind its driver.
+load() {
+    insmod "/modules/$driver.ko" || return 1
+    for _ in $(seq 50); do
+        nic=$(card) && [ -b "/dev/$nic" ] && return 0
+        usleep 100000
+    done
+    return 1
+}
+
+up() { true; }
+
+# A setting of the disk's queue.
+setting() { cat "/sys/block/$nic/queue/$1"; }
+
+# Brings everything back after a trial that failed.
+renew() {
+    umount /mnt 2> /dev/null
+    rmmod "$driver"
+    load
+}
