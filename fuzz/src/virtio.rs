@@ -184,6 +184,7 @@ impl<D: VirtioDevice> Driver<'_, D> {
                 let slot = ring + 4 + 2 * u64::from(index % SIZE);
                 _ = self.memory.store16(slot, (head % 65).into());
                 _ = self.memory.store16(ring + 2, index.wrapping_add(1));
+                self.write(0x50, (queue % 12).into());
             }
             _ => self.poll(),
         }

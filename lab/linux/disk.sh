@@ -1,4 +1,5 @@
-# What trials of disks are written with.
+# What trials of disks are written with. Programs of the host's are called by their path: busybox has
+# lesser ones of the same names.
 
 # The disk of the driver.
 card() {

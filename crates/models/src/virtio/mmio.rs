@@ -211,6 +211,12 @@ impl<D: VirtioDevice> Mmio<D> {
         progress
     }
 
+    /// The driver notifies a queue, which whoever has the window learned in another way, such as an
+    /// event of the kernel's.
+    pub fn notify(&mut self, queue: u16) {
+        self.state.notify(queue);
+    }
+
     /// Whether the interrupt is asserted: until the driver has acknowledged all of it.
     pub fn is_asserted(&self) -> bool {
         self.interrupts != 0

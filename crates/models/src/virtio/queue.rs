@@ -61,6 +61,8 @@ pub struct Virtqueue {
     /// Elements of the used ring that were written, and those of which the driver was told.
     written: u16,
     told: u16,
+    /// The driver has notified the device, which has not found the queue empty since.
+    notified: bool,
     /// The driver is not to notify the device.
     quiet: bool,
     /// The driver wants to know of what was published.
@@ -87,6 +89,7 @@ impl Virtqueue {
             next: 0,
             written: 0,
             told: 0,
+            notified: false,
             quiet: false,
             interrupt: false,
         };
@@ -111,6 +114,7 @@ impl Virtqueue {
             next: 0,
             written: 0,
             told: 0,
+            notified: false,
             quiet: false,
             interrupt: false,
         };
@@ -136,6 +140,17 @@ impl Virtqueue {
     /// Whether the driver broke a rule that it cannot be used after.
     pub fn is_broken(&self) -> bool {
         self.broken
+    }
+
+    /// The driver says that there is something.
+    pub(super) fn notify(&mut self) {
+        self.notified = true;
+    }
+
+    /// Whether the device is to look for chains: the driver has notified it, and it has not found
+    /// the queue empty since. Until then, the memory of the queue may not even be there.
+    pub fn is_notified(&self) -> bool {
+        self.notified && self.is_ready()
     }
 
     /// Whether a chain waits: what the driver wrote last may have come since.
@@ -313,7 +328,10 @@ impl Virtqueue {
             return self.fail(self.outside(fault), work);
         }
         match self.look(work.dma) {
-            Ok(_) => self.seen != before,
+            Ok(any) => {
+                self.notified &= any;
+                self.seen != before
+            }
             Err(why) => self.fail(why, work),
         }
     }

@@ -243,7 +243,7 @@ impl<D: VirtioDevice> State<D> {
     }
 
     /// A queue that the driver may set up now.
-    fn to_set_up(&mut self, number: u16, register: &'static str) -> Option<&mut Virtqueue> {
+    fn unset_queue(&mut self, number: u16, register: &'static str) -> Option<&mut Virtqueue> {
         if self.status & status::FEATURES_OK == 0 {
             self.order(register, "FEATURES_OK must read 1 (3.1.1)");
         }
@@ -261,7 +261,7 @@ impl<D: VirtioDevice> State<D> {
     /// The driver says how many descriptors a queue has.
     pub fn set_queue_size(&mut self, number: u16, size: u32) {
         const NAME: &str = "queue_size";
-        let Some(queue) = self.to_set_up(number, NAME) else {
+        let Some(queue) = self.unset_queue(number, NAME) else {
             return;
         };
         let most = u32::from(queue.size_max);
@@ -280,7 +280,7 @@ impl<D: VirtioDevice> State<D> {
 
     /// The driver says where an area of a queue lies: its lower half, or its upper.
     pub fn set_queue_address(&mut self, number: u16, area: Area, select: u32, value: u32) {
-        if let Some(queue) = self.to_set_up(number, name(area)) {
+        if let Some(queue) = self.unset_queue(number, name(area)) {
             set_half(queue.address_mut(area), select, value);
         }
     }
@@ -289,7 +289,7 @@ impl<D: VirtioDevice> State<D> {
     pub fn enable_queue(&mut self, number: u16) {
         const NAME: &str = "queue_enable";
         let accepted = self.accepted;
-        let Some(queue) = self.to_set_up(number, NAME) else {
+        let Some(queue) = self.unset_queue(number, NAME) else {
             return;
         };
         queue.enable(accepted);
@@ -343,14 +343,14 @@ impl<D: VirtioDevice> State<D> {
         }
     }
 
-    /// The driver notifies a queue (2.3). It is looked at when the device is polled, as all are.
+    /// The driver notifies a queue (2.3), which is looked at when the device is polled.
     pub fn notify(&mut self, number: u16) {
         const NAME: &str = "queue_notify";
         if self.status & status::DRIVER_OK == 0 {
-            return self.order(NAME, "DRIVER_OK must be set before a notification (3.1.1)");
+            self.order(NAME, "DRIVER_OK must be set before a notification (3.1.1)");
         }
-        match self.queue(number) {
-            Some(queue) if queue.enabled => {}
+        match self.queues.get_mut(usize::from(number)) {
+            Some(queue) if queue.enabled => queue.notify(),
             Some(_) => self.order(NAME, "the queue must be enabled (4.1.4.3.2)"),
             None => self.value(NAME, number.into(), "there is no such queue (4.1.4.3)"),
         }

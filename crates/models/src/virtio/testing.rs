@@ -250,7 +250,9 @@ impl<D: VirtioDevice> Driver<D> {
     }
 
     pub(crate) fn offer(&mut self, queue: usize, buffers: &[Buffer]) -> u16 {
-        self.rings[queue].offer(&self.memory, buffers)
+        let head = self.rings[queue].offer(&self.memory, buffers);
+        self.notify(queue as u16);
+        head
     }
 
     pub(crate) fn used(&mut self, queue: usize) -> Option<(u32, u32)> {

@@ -50,7 +50,7 @@ impl VirtioDevice for Echo {
     fn poll(&mut self, queues: &mut [Virtqueue], work: &mut Work<'_>) -> Progress {
         let mut chain = Chain::default();
         let mut done = 0;
-        for queue in queues {
+        for queue in queues.iter_mut().filter(|queue| queue.is_notified()) {
             queue.silence(work);
             loop {
                 while done < 1000 && queue.take(&mut chain, work) {
@@ -103,6 +103,22 @@ fn chains_come_back_in_order_round_the_ring() {
     }
 }
 
+/// A machine's firmware moves memory while a device has queues there: nothing is looked at.
+#[test]
+fn a_queue_is_left_alone_until_its_driver_notifies_it() {
+    let mut driver = up(0);
+    let elsewhere = hw::sim::arena(4096, 0).1;
+    driver.pci.poll(&elsewhere, Duration::ZERO);
+    let (head, _) = offer(&mut driver, b"x");
+    driver.poll();
+    assert_eq!(driver.used(0), Some((head.into(), 1)));
+    driver.pci.poll(&elsewhere, Duration::ZERO);
+    driver.assert_good();
+    driver.notify(0);
+    driver.pci.poll(&elsewhere, Duration::ZERO);
+    driver.assert_report("outside of DMA memory");
+}
+
 #[test]
 fn indices_wrap() {
     let mut driver = up(0);
@@ -110,6 +126,7 @@ fn indices_wrap() {
     driver.poll();
     for _ in 0..0x1_0000 + 10 {
         driver.rings[0].offer_head(&driver.memory, head);
+        driver.notify(0);
         driver.poll();
         driver.pci.take_interrupts();
         assert_eq!(driver.used(0).map(|(head, _)| head), Some(0));
@@ -132,6 +149,7 @@ fn tables_of_descriptors_are_followed() {
     ring.describe(&driver.memory, 0, first, NEXT, 9);
     ring.describe(&driver.memory, 9, table, INDIRECT, 0);
     ring.offer_head(&driver.memory, 0);
+    driver.notify(0);
     driver.poll();
     assert_eq!(driver.used(0), Some((0, 4)));
     assert_eq!(driver.bytes(to), b"abcd");
@@ -244,6 +262,7 @@ fn a_queue_whose_driver_breaks_it_is_left_alone_and_the_others_go_on() {
     for (part, break_it) in CASES {
         let mut driver = up(feature::INDIRECT_DESC);
         break_it(&mut driver);
+        driver.notify(0);
         driver.poll();
         driver.assert_report(part);
         assert_eq!(driver.reports().len(), 1, "{part}");
@@ -266,6 +285,7 @@ fn a_queue_whose_driver_breaks_it_is_left_alone_and_the_others_go_on() {
     let table = driver.buffer(16, false);
     describe(&mut driver, 0, table, INDIRECT, 0);
     driver.rings[0].offer_head(&driver.memory, 0);
+    driver.notify(0);
     driver.poll();
     driver.assert_report("takes VIRTIO_F_INDIRECT_DESC");
 }
@@ -529,6 +549,7 @@ proptest! {
         }
         let index = if tame { available % 65 } else { available };
         driver.memory.store16(driver.rings[0].driver_area() + 2, index).unwrap();
+        driver.notify(0);
         for turn in 0..8 {
             driver.pci.poll(&driver.memory, Duration::from_millis(turn));
         }

@@ -189,7 +189,7 @@ impl VirtioDevice for VirtioBlk {
         let mut left = POLL_REQUESTS;
         let mut chain = std::mem::take(&mut self.chain);
         for queue in queues {
-            if !queue.is_ready() {
+            if !queue.is_notified() {
                 continue;
             }
             queue.silence(work);

@@ -44,6 +44,9 @@ impl Nic {
         work: &mut Work<'_>,
     ) -> u32 {
         let mut left = POLL_COMMANDS;
+        if !queue.is_notified() {
+            return 0;
+        }
         loop {
             while left > 0 && queue.take(chain, work) {
                 left -= 1;
@@ -167,9 +170,8 @@ impl Nic {
     fn set_tables(&mut self, data: &[u8]) -> Option<()> {
         let (unicast, data) = table(data)?;
         let (multicast, _) = table(data)?;
-        let addresses = |table: &'_ [[u8; 6]]| table.to_vec().into_iter();
         self.filter
-            .set_tables(addresses(unicast), addresses(multicast));
+            .set_tables(unicast.iter().copied(), multicast.iter().copied());
         Some(())
     }
 

@@ -55,7 +55,7 @@ impl Transmitter {
             let Some(queue) = frames.get_mut(usize::from(2 * pair + 1)) else {
                 continue;
             };
-            if !queue.is_ready() {
+            if !queue.is_notified() {
                 continue;
             }
             queue.silence(work);

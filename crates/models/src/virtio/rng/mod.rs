@@ -102,7 +102,7 @@ impl VirtioDevice for VirtioRng {
     fn poll(&mut self, queues: &mut [Virtqueue], work: &mut Work<'_>) -> Progress {
         let mut filled = 0;
         let mut chain = std::mem::take(&mut self.chain);
-        for queue in queues {
+        for queue in queues.iter_mut().filter(|queue| queue.is_notified()) {
             loop {
                 while filled < POLL_BUFFERS && queue.take(&mut chain, work) {
                     filled += 1;
