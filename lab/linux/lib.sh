@@ -34,7 +34,8 @@ peer_at=0000:00:02.0
 
 # The interface of a device.
 interface() {
-    for name in /sys/bus/pci/devices/"$1"/net/*; do
+    # Virtio puts a device of its own between.
+    for name in /sys/bus/pci/devices/"$1"/net/* /sys/bus/pci/devices/"$1"/virtio*/net/*; do
         [ -e "$name" ] && echo "${name##*/}" && return 0
     done
     return 1
