@@ -1,5 +1,5 @@
-//! A driver that writes whatever it likes into the registers of a virtio device, and into its queues:
-//! the device must neither panic nor go on for ever, and work once the driver does.
+//! A driver that writes whatever it likes into the registers and the queues of a virtio device: the
+//! device must neither panic nor go on for ever, and work once the driver does.
 
 use hw::sim::{View, arena};
 use models::Misbehaviour;

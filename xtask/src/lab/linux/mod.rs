@@ -41,7 +41,13 @@ DEVICE is 82574, 82599, e1000, rtl8139, virtio-net, virtio-blk or virtio-rng.
 
 /// Devices of `outboard model` that there are trials for; each has a folder in `lab/linux`.
 const DEVICES: [&str; 7] = [
-    "82574", "82599", "e1000", "rtl8139", "virtio-net", "virtio-blk", "virtio-rng",
+    "82574",
+    "82599",
+    "e1000",
+    "rtl8139",
+    "virtio-net",
+    "virtio-blk",
+    "virtio-rng",
 ];
 /// Reloads of the driver.
 const RELOADS: u32 = 100;
