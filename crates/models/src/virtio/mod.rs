@@ -1,16 +1,16 @@
 //! Virtio devices, and transports in front of them, written from the specification: Virtual I/O
 //! Device (VIRTIO) Version 1.2, OASIS, 1 July 2022. Section numbers in this folder refer to it.
 //!
-//! | module | what | section |
+//! | type | what | section |
 //! |---|---|---|
-//! | [`device`] | what a device is to a transport | 5 |
-//! | [`state`] | features, status and queues: what all transports share | 2, 3 |
-//! | [`queue`], [`chain`] | split virtqueues, on the device's side | 2.7 |
-//! | [`pci`] | registers and capabilities of virtio over PCI | 4.1 |
-//! | [`mmio`] | registers of virtio over memory-mapped I/O | 4.2 |
-//! | [`net`] | a network card | 5.1 |
-//! | [`blk`] | a disk | 5.2 |
-//! | [`rng`] | a source of entropy | 5.4 |
+//! | [`VirtioDevice`] | what a device is to a transport | 5 |
+//! | [`State`] | features, status and queues: what all transports share | 2, 3 |
+//! | [`Virtqueue`], [`Chain`] | split virtqueues, on the device's side | 2.7 |
+//! | [`Pci`] | registers and capabilities of virtio over PCI | 4.1 |
+//! | [`Mmio`] | registers of virtio over memory-mapped I/O | 4.2 |
+//! | [`VirtioNet`] | a network card | 5.1 |
+//! | [`VirtioBlk`] | a disk | 5.2 |
+//! | [`VirtioRng`] | a source of entropy | 5.4 |
 //!
 //! A device knows no transport, and a transport no device. Packed virtqueues are left out, as are
 //! legacy interfaces: a driver must accept VIRTIO_F_VERSION_1.
