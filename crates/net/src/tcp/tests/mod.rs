@@ -4,5 +4,6 @@ mod arbitrary;
 pub(super) mod hosts;
 mod script;
 mod simulation;
+mod throughput;
 mod transfers;
 pub(super) mod vault;

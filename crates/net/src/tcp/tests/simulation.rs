@@ -198,15 +198,16 @@ impl End {
 
     /// Each byte that is read is the one that the peer has sent.
     fn check(&mut self, count: u32) {
-        for _ in 0..count {
-            let place = self.read;
-            let (&start, bytes) = self.kept.range(..=place).next_back().expect("kept");
-            assert_eq!(
-                bytes[(place - start) as usize],
-                byte(self.key ^ 0xff, place),
-                "at {place}"
-            );
-            self.read += 1;
+        let end = self.read + count;
+        while self.read < end {
+            let (&start, bytes) = self.kept.range(..=self.read).next_back().expect("kept");
+            let piece = &bytes[(self.read - start) as usize..];
+            assert!(!piece.is_empty(), "kept at {}", self.read);
+            for got in piece.iter().take((end - self.read) as usize) {
+                let expected = byte(self.key ^ 0xff, self.read);
+                assert_eq!(*got, expected, "at {}", self.read);
+                self.read += 1;
+            }
         }
         // What was read is forgotten; one piece may reach further.
         let rest = self.kept.split_off(&self.read);
