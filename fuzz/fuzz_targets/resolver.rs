@@ -338,6 +338,8 @@ impl Stream for Socket {
 
     fn set_no_delay(&mut self, _: bool) {}
 
+    fn set_keep_alive(&mut self, _: Option<std::time::Duration>) {}
+
     fn split(self) -> (Self, Self) {
         unreachable!("nobody needs it twice")
     }

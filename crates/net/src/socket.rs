@@ -285,6 +285,11 @@ pub trait Stream {
     /// Small writes leave at once.
     fn set_no_delay(&mut self, no_delay: bool);
 
+    /// While nothing comes, the peer is asked after so long, and then again, whether it is still
+    /// there (RFC 9293, 3.8.4): a connection whose peer has vanished fails, and else stays.
+    /// Never with `None`, which is the default. The host's sockets count whole seconds.
+    fn set_keep_alive(&mut self, idle: Option<Duration>);
+
     /// The same connection twice: while a task reads from the one, another task writes to the
     /// other. It is closed when both are dropped.
     fn split(self) -> (Self, Self)
@@ -732,6 +737,11 @@ impl Stream for TcpStream {
 
     fn set_no_delay(&mut self, no_delay: bool) {
         self.0.with(|tcp, id| tcp.set_no_delay(id, no_delay));
+    }
+
+    fn set_keep_alive(&mut self, idle: Option<Duration>) {
+        let now = self.0.net.0.borrow().now();
+        self.0.with(|tcp, id| tcp.set_keep_alive(id, idle, now));
     }
 
     fn split(self) -> (Self, Self) {

@@ -108,6 +108,8 @@ impl Stream for Connection {
         let _ = self.0.set_nodelay(no_delay);
     }
 
+    fn set_keep_alive(&mut self, _: Option<Duration>) {}
+
     fn split(self) -> (Self, Self) {
         let other = self.0.try_clone().unwrap();
         (self, Self(other))

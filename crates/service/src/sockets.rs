@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 use net::host::{HostDatagrams, HostListener, HostNet, HostStream};
 use net::report::Report;
 use net::socket::{self, Connected, Ends, Error};
@@ -139,6 +140,10 @@ impl socket::Stream for Stream {
 
     fn set_no_delay(&mut self, no_delay: bool) {
         each!(self, stream => stream.set_no_delay(no_delay));
+    }
+
+    fn set_keep_alive(&mut self, idle: Option<Duration>) {
+        each!(self, stream => stream.set_keep_alive(idle));
     }
 
     fn split(self) -> (Self, Self) {

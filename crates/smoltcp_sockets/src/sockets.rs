@@ -7,6 +7,7 @@ use core::cell::RefCell;
 use core::future::poll_fn;
 use core::net::{IpAddr, SocketAddr};
 use core::task::{Context, Poll};
+use core::time::Duration;
 use net::slices::Slices;
 use net::socket::{Datagrams, Ends, Error, Listener, Sockets, Stream};
 use net::tcp::queues::Payload;
@@ -169,6 +170,13 @@ impl Stream for TcpStream {
     fn set_no_delay(&mut self, no_delay: bool) {
         let mut stack = self.0.net.0.borrow_mut();
         stack.tcp(self.0.handle).set_nagle_enabled(!no_delay);
+    }
+
+    fn set_keep_alive(&mut self, idle: Option<Duration>) {
+        let mut stack = self.0.net.0.borrow_mut();
+        stack
+            .tcp(self.0.handle)
+            .set_keep_alive(idle.map(Into::into));
     }
 
     fn split(self) -> (Self, Self) {

@@ -9,7 +9,7 @@ use abi::spt::socket_call::{
 use abi::spt::syscall::{MSG_NOSIGNAL, SENDTO};
 use core::net::SocketAddr;
 use ports::sockets::numbers::{self, ADD, CLOSE_ON_EXEC, ERROR, INFO, LEVEL_IPV6};
-use ports::sockets::numbers::{LEVEL_SOCKET, LEVEL_TCP, NO_DELAY, NON_BLOCKING, REUSE_ADDRESS};
+use ports::sockets::numbers::{LEVEL_SOCKET, LEVEL_TCP, NON_BLOCKING, REUSE_ADDRESS};
 use ports::sockets::numbers::{Message, NOBODY, Piece, REUSE_PORT, V6_ONLY, WRITES};
 use ports::sockets::{ADDRESS_BYTES, Event, FAMILY_V4, FAMILY_V6};
 use ports::sockets::{SocketCalls, Transport, from_kernel, to_kernel};
@@ -202,9 +202,9 @@ impl SocketCalls for Sockets {
         let _ = unsafe { call(CONNECT, arguments) };
     }
 
-    fn set_no_delay(&self, socket: Handle, no_delay: bool) {
-        // Without it, bytes come later and no others.
-        let _ = set(socket, LEVEL_TCP, NO_DELAY, no_delay.into());
+    fn set_option(&self, socket: Handle, level: usize, option: usize, value: u32) {
+        // Those who ask for these lose no bytes without them.
+        let _ = set(socket, level, option, value);
     }
 
     fn tcp_info(&self, socket: Handle, place: &mut [u8]) -> Result<usize, Errno> {

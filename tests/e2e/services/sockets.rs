@@ -6,8 +6,11 @@ use crate::harness::network::Network;
 use crate::harness::process::run;
 use crate::harness::programs;
 use libtest_mimic::{Completion, Failed, Trial};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 /// What is typed, and what is said then.
 const REFUSALS: &[(&[&str], &str)] = &[
@@ -36,6 +39,7 @@ const REFUSALS: &[(&[&str], &str)] = &[
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let nc = programs::missing(&["nc"]);
+    let ss = programs::missing(&["ss"]);
     vec![
         Trial::test("sockets::only a plain process has them", || refused(images)),
         Trial::test("sockets::addresses are the host's", || addresses(images)),
@@ -47,6 +51,9 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
             succeeds(images, "host_sockets")
         }),
         network.trial_unless(nc, "sockets::nc".into(), || nc_echoes(images)),
+        network.trial_unless(ss, "sockets::silent peers are asked".into(), || {
+            silent_peers_are_asked(images)
+        }),
     ]
 }
 
@@ -106,5 +113,19 @@ fn nc_echoes(images: &Images) -> Result<(), Failed> {
     shell.args(["-c", &line]);
     let ended = served.segment.run(|| run(&mut shell))?;
     ended.expect_status(0)?.expect_stdout("hello")?;
+    served.goes_on()
+}
+
+/// The kernel does so once the appliance has asked for it.
+fn silent_peers_are_asked(images: &Images) -> Result<(), Failed> {
+    let served = serve(images, SOCKETS, &PLAIN, &images.echo, &[])?;
+    let mut stream = served.segment.run(|| TcpStream::connect((SERVICE, 7)))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.write_all(b"x")?;
+    stream.read_exact(&mut [0])?;
+    let mut ss = Command::new("ss");
+    ss.args(["-tnoH", "state", "established", "sport", "=", ":7"]);
+    let ended = served.segment.run(|| run(&mut ss))?;
+    ended.expect_status(0)?.expect_stdout("timer:(keepalive,")?;
     served.goes_on()
 }

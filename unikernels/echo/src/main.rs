@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+use core::time::Duration;
 use net::socket::{Datagrams, Error, Listener, Sockets, Stream};
 use service::Service;
 use unikernel::println;
@@ -14,6 +15,9 @@ use unikernel::println;
 const PORT: u16 = 7;
 /// Connections that may wait to be accepted.
 const BACKLOG: usize = 128;
+/// A connection that is silent for so long may have lost its peer, which is asked then (RFC 9293,
+/// 3.8.4).
+const SILENT: Duration = Duration::from_secs(2 * 3600);
 /// Longest datagram.
 const DATAGRAM: usize = 64 << 10;
 
@@ -58,6 +62,7 @@ async fn return_datagrams(mut socket: impl Datagrams) -> Result<(), Error> {
 
 /// Until the peer closes. While nothing comes, no buffer is held.
 async fn echo(mut stream: impl Stream) -> Result<(), Error> {
+    stream.set_keep_alive(Some(SILENT));
     while let Some(bytes) = stream.take().await? {
         stream.write(&bytes).await?;
     }

@@ -11,6 +11,7 @@ use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::future::poll_fn;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::time::Duration;
 use ports::Errno;
 use ports::sockets::{SocketCalls, Transport};
 pub use table::Table;
@@ -205,6 +206,14 @@ impl Stream for HostStream {
         let table = self.0.net.0.borrow();
         table.with_socket(self.0.number, |calls, socket| {
             calls.set_no_delay(socket, no_delay);
+        });
+    }
+
+    fn set_keep_alive(&mut self, idle: Option<Duration>) {
+        let seconds = idle.map(|idle| idle.as_secs().max(1).try_into().unwrap_or(u32::MAX));
+        let table = self.0.net.0.borrow();
+        table.with_socket(self.0.number, |calls, socket| {
+            calls.set_keep_alive(socket, seconds);
         });
     }
 

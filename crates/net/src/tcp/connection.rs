@@ -567,6 +567,13 @@ impl Connection {
         self.config.no_delay = no_delay;
     }
 
+    /// While nothing comes, the peer is asked after so long whether it is still there
+    /// (RFC 9293, 3.8.4); never with `None`.
+    pub fn set_keep_alive(&mut self, idle: Option<Duration>, now: Instant) {
+        self.config.keep_alive = idle;
+        self.rest(now);
+    }
+
     /// The smoothed round-trip time, once it was measured.
     pub fn smoothed_round_trip(&self) -> Option<Duration> {
         self.round_trip.smoothed()

@@ -487,6 +487,12 @@ impl Tcp {
         self.with(id, |socket| socket.connection.set_no_delay(no_delay));
     }
 
+    /// While nothing comes, the peer is asked after so long whether it is still there
+    /// (RFC 9293, 3.8.4); never with `None`.
+    pub fn set_keep_alive(&mut self, id: SocketId, idle: Option<Duration>, now: Instant) {
+        self.with(id, |socket| socket.connection.set_keep_alive(idle, now));
+    }
+
     /// Resets the connection.
     pub fn abort(&mut self, id: SocketId) {
         self.with(id, |socket| {

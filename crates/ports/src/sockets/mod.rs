@@ -5,6 +5,7 @@ pub mod numbers;
 use crate::host::{Errno, Handle};
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use device::WaitHandle;
+use numbers::{KEEP_ALIVE, KEEP_IDLE, KEEP_IDLE_MAX, LEVEL_SOCKET, LEVEL_TCP, NO_DELAY};
 
 /// Slices that are sent in one call.
 pub const SLICES_MAX: usize = 64;
@@ -122,8 +123,22 @@ pub trait SocketCalls {
     /// stays open, and is good for nothing.
     fn abort(&self, socket: Handle);
 
-    /// Small writes leave at once.
-    fn set_no_delay(&self, socket: Handle, no_delay: bool);
+    /// Sets an option that is a number, and that nobody relies on.
+    fn set_option(&self, socket: Handle, level: usize, option: usize, value: u32);
+
+    /// Small writes leave at once. Else bytes come later, and no others.
+    fn set_no_delay(&self, socket: Handle, no_delay: bool) {
+        self.set_option(socket, LEVEL_TCP, NO_DELAY, no_delay.into());
+    }
+
+    /// While nothing comes, the peer is asked after so many seconds whether it is still there;
+    /// never with `None`. Else one that has vanished is not noticed.
+    fn set_keep_alive(&self, socket: Handle, seconds: Option<u32>) {
+        if let Some(seconds) = seconds {
+            self.set_option(socket, LEVEL_TCP, KEEP_IDLE, seconds.min(KEEP_IDLE_MAX));
+        }
+        self.set_option(socket, LEVEL_SOCKET, KEEP_ALIVE, seconds.is_some().into());
+    }
 
     /// What the kernel knows of a connection: its `struct tcp_info` (tcp(7)), as much of it as fits
     /// into `place`; how many bytes.

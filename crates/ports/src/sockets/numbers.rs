@@ -15,12 +15,18 @@ pub const LEVEL_SOCKET: usize = 1;
 pub const REUSE_ADDRESS: usize = 2;
 /// Why it does not go on.
 pub const ERROR: usize = 4;
+/// Peers of idle connections are asked whether they are still there.
+pub const KEEP_ALIVE: usize = 9;
 /// Other sockets of this user have the same port.
 pub const REUSE_PORT: usize = 15;
 /// Options of TCP (tcp(7)).
 pub const LEVEL_TCP: usize = 6;
 /// Small writes leave at once.
 pub const NO_DELAY: usize = 1;
+/// A connection whose peer may have vanished is idle for so long, in seconds.
+pub const KEEP_IDLE: usize = 4;
+/// The most that the kernel takes for it.
+pub const KEEP_IDLE_MAX: u32 = 32_767;
 /// What is known of a connection.
 pub const INFO: usize = 11;
 /// Options of IPv6 (ipv6(7)).

@@ -50,6 +50,7 @@ fn accepted(calls: &dyn SocketCalls, set: Handle, handle: Handle) -> Option<&'st
     let to = SocketAddr::from(([127, 0, 0, 1], 1));
     calls.shutdown(handle);
     calls.set_no_delay(handle, true);
+    calls.set_keep_alive(handle, Some(u32::MAX));
     let results = [
         ("bind", calls.bind(handle, to).is_err()),
         ("listen", calls.listen(handle, to, usize::MAX).is_err()),

@@ -91,6 +91,21 @@ fn only_an_idle_connection_is_probed() {
     assert_eq!(script.wait(59_000), [""; 0]);
 }
 
+/// It can be asked for later, and left again.
+#[test]
+fn a_user_says_when_an_idle_connection_is_probed() {
+    let mut script = Script::plain();
+    let now = script.now;
+    let connection = &mut script.connection;
+    connection.set_keep_alive(Some(Duration::from_secs(7)), now);
+    assert_eq!(connection.deadline(), now + Duration::from_secs(7));
+    assert_eq!(script.wait(7001), [". 0 ack 1"]);
+    let now = script.now;
+    let connection = &mut script.connection;
+    connection.set_keep_alive(None, now);
+    assert_eq!(script.connection.deadline(), NEVER);
+}
+
 /// The 4 GiB are full: the number of the SYN is a byte's now.
 #[test]
 fn the_initial_number_comes_again() {
