@@ -16,7 +16,7 @@ const IPV6_MAX: usize = ipv6::ADDRESSES_MAX / 2;
 const DNS_MAX: usize = 4;
 
 /// The options, as `--help` of an image shows them.
-pub const HELP: &str = "\
+pub const HELP: &str = "  \
   --ipv4=ADDRESS/BITS      our address and its network (default: 10.0.0.2/24); several are several
                            addresses
   --ipv4-gateway=ADDRESS   where packets to other networks go
@@ -259,6 +259,14 @@ mod tests {
 
     fn take(line: &str) -> Result<(Options, Vec<&str>), Error> {
         Options::take(line.split_ascii_whitespace(), &["service", "inside"])
+    }
+
+    #[test]
+    fn the_help_stands_in_columns() {
+        let options = HELP.lines().take_while(|line| !line.is_empty());
+        let starts = |line: &str| line.starts_with("  --") || line.starts_with(&" ".repeat(27));
+        assert_eq!(options.clone().count(), 9);
+        options.for_each(|line| assert!(starts(line), "{line}"));
     }
 
     #[test]
