@@ -147,7 +147,8 @@ impl Running {
             }
             if Instant::now() > deadline {
                 let _ = self.child.kill();
-                return Err(format!("still running after {RUN_SECONDS_MAX} s").into());
+                let said = [&self.stdout, &self.stderr].map(|o| o.as_ref().map(Output::so_far));
+                return Err(format!("still running after {RUN_SECONDS_MAX} s: {said:?}").into());
             }
             thread::sleep(Duration::from_millis(2));
         };
