@@ -30,7 +30,7 @@ pub enum Sender {
 
 /// Programs that a machine may lack on which all else is tested, and why a test is skipped then.
 /// `xtask/src/packages.rs` offers to install them.
-const OPTIONAL: [(&str, &str); 17] = [
+const OPTIONAL: [(&str, &str); 18] = [
     (
         "busybox",
         "needs busybox with udhcpd: sudo apt-get install busybox",
@@ -50,6 +50,7 @@ const OPTIONAL: [(&str, &str); 17] = [
     ("nc", "needs nc: sudo apt-get install netcat-openbsd"),
     ("nft", "needs nft: sudo apt-get install nftables"),
     ("ping", "needs ping: sudo apt-get install iputils-ping"),
+    ("ss", "needs ss: sudo apt-get install iproute2"),
     ("sysctl", "needs sysctl: sudo apt-get install procps"),
     ("tar", "needs tar: sudo apt-get install tar"),
     ("tcpdump", "needs tcpdump: sudo apt-get install tcpdump"),
