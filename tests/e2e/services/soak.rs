@@ -32,6 +32,9 @@ fn soak(images: &Images) -> Result<(), Failed> {
     let mut wrk = Command::new("wrk");
     wrk.args(["--threads", "1", "--connections", "64"]);
     wrk.arg(format!("--duration={seconds}s"));
+    // It counts answers that come later as errors, by default after two seconds. On a machine whose
+    // cores others want as well, the image may wait that long for one.
+    wrk.arg(format!("--timeout={}s", super::PATIENCE.as_secs()));
     wrk.arg(format!("http://{SERVICE}/100k"));
     let mut client = Command::new("iperf3");
     client.args(["--client", &SERVICE.to_string(), "--json", "--bidir"]);
