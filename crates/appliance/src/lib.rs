@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 use device::Netif;
-use drivers::net::{Resources, StartError, Started};
+use drivers::net::{MTU, Resources, StartError, Started};
 use ports::{Card, DeviceError, NicPort};
 
 /// The port of this name, once. A NIC receives all frames, whoever they are for.
@@ -20,8 +20,18 @@ use ports::{Card, DeviceError, NicPort};
 /// # Errors
 /// If the manifest has no such port, it was handed out already, or the NIC cannot be used.
 pub fn port(name: &str) -> Result<Box<dyn Netif>, Error> {
+    port_of_mtu(name, None)
+}
+
+/// The same, with an MTU in bytes for a NIC that the image drives itself. A network of the host's
+/// has its interface's.
+///
+/// # Errors
+/// As above, or the port is none of a NIC's and there is an MTU.
+pub fn port_of_mtu(name: &str, mtu: Option<usize>) -> Result<Box<dyn Netif>, Error> {
     let found = match unikernel::net(name) {
-        Err(DeviceError::NotInManifest(_)) => nic(name),
+        Err(DeviceError::NotInManifest(_)) => nic(name, mtu.unwrap_or(MTU)),
+        Ok(_) if mtu.is_some() => Err(Reason::Mtu),
         found => found.map_err(Reason::Device),
     };
     found.map_err(|reason| Error {
@@ -31,7 +41,7 @@ pub fn port(name: &str) -> Result<Box<dyn Netif>, Error> {
 }
 
 /// A PCIe device that is driven by the driver for its ids.
-fn nic(name: &str) -> Result<Box<dyn Netif>, Reason> {
+fn nic(name: &str, mtu: usize) -> Result<Box<dyn Netif>, Reason> {
     let device = unikernel::pci(name).map_err(Reason::Device)?;
     let bar = device.bar(0).ok_or(Reason::NoBar)?;
     let mut arena = unikernel::dma().ok_or(Reason::NoDma)?;
@@ -39,6 +49,7 @@ fn nic(name: &str) -> Result<Box<dyn Netif>, Reason> {
         bar0: bar,
         arena: &mut arena,
         others: unikernel::pci_left(),
+        mtu,
         clock: &clock,
     };
     let request = device.request();
@@ -70,6 +81,7 @@ enum Reason {
     Device(DeviceError),
     NoBar,
     NoDma,
+    Mtu,
     Start(StartError),
 }
 
@@ -80,6 +92,9 @@ impl fmt::Display for Error {
             Reason::Device(error) => error.fmt(f),
             Reason::NoBar => f.write_str("no registers: set map_bar0 in manifest.json"),
             Reason::NoDma => f.write_str("no DMA memory: set dma_size in manifest.json"),
+            Reason::Mtu => f.write_str(
+                "its MTU is that of the host's interface: set it there, with ip link set",
+            ),
             Reason::Start(error) => error.fmt(f),
         }
     }

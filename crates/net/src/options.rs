@@ -7,10 +7,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::ops::RangeInclusive;
 use core::str::FromStr;
 
 /// Given addresses of IPv6: the others are left for those that routers announce.
 const IPV6_MAX: usize = ipv6::ADDRESSES_MAX / 2;
+
+/// From what IPv6 asks of a link (RFC 8200, 5) to what a jumbo frame holds.
+const MTU: RangeInclusive<usize> = 1280..=9216;
 
 /// Given servers of names.
 const DNS_MAX: usize = 4;
@@ -26,6 +30,8 @@ pub const HELP: &str = "  \
   --ipv6=ADDRESS/BITS      an address beside those that routers announce the network of; several are
                            several addresses
   --ipv6-gateway=ADDRESS   where packets to other networks go, if no router announces itself
+  --mtu=BYTES              largest packet, for a network card that the image drives itself (default:
+                           1500)
 
 Where the manifest has several ports, these are of the first one; --ipv4:PORT=ADDRESS/BITS, and the
 others alike, are of the port of that name.
@@ -53,6 +59,8 @@ pub struct Port {
     pub ipv6_gateway: Option<Ipv6Addr>,
     /// Whether a server of DHCP is asked for an IPv4 address.
     pub dhcp: bool,
+    /// Largest packet in bytes, of a card that the image drives itself.
+    pub mtu: Option<usize>,
 }
 
 /// An option that says nothing sensible.
@@ -71,11 +79,12 @@ impl fmt::Display for Error {
 impl core::error::Error for Error {}
 
 /// Options of a port, with what a good value looks like.
-const OF_PORT: [(&str, &str); 5] = [
+const OF_PORT: [(&str, &str); 6] = [
     ("--ipv4", "10.0.0.2/24"),
     ("--ipv6", "fd00::2/64"),
     ("--ipv4-gateway", "10.0.0.1"),
     ("--ipv6-gateway", "fe80::1"),
+    ("--mtu", "9000"),
     ("--dhcp", ""),
 ];
 
@@ -199,6 +208,10 @@ impl Port {
             "--ipv6-gateway" => {
                 let gateway = value.parse().ok().filter(is_station6);
                 self.ipv6_gateway = Some(gateway.ok_or(Bad::Value)?);
+            }
+            "--mtu" => {
+                let mtu = value.parse().ok().filter(|mtu| MTU.contains(mtu));
+                self.mtu = Some(mtu.ok_or(Bad::Value)?);
             }
             _ => self.dhcp = true,
         }

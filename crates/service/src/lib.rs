@@ -59,7 +59,7 @@ pub struct Service {
 }
 
 /// Options of the stack that mean nothing to the host's sockets.
-const ADDRESSES: [&str; 3] = ["--ipv4", "--ipv6", "--dhcp"];
+const ADDRESSES: [&str; 4] = ["--ipv4", "--ipv6", "--dhcp", "--mtu"];
 
 /// Runs the appliance `name`: what `main` returns is the exit status. `help` are its own options.
 pub fn run<F>(name: &str, help: &str, main: impl FnOnce(Service) -> F) -> i32
@@ -143,7 +143,7 @@ where
     let name = start.name;
     let of_stack = |word: &&str| ADDRESSES.iter().any(|option| word.starts_with(option));
     if let Some(word) = unikernel::arguments().find(of_stack) {
-        println!("{name}: {word}: addresses are those of the host; leave it away");
+        println!("{name}: {word}: addresses and MTU are those of the host; leave it away");
         return abi::exit::FAILURE;
     }
     let table = Table::new(host, unikernel::monotonic());
@@ -163,7 +163,8 @@ where
     F: Future<Output = i32> + 'static,
 {
     let name = start.name;
-    let open = start.ports.iter().map(|port| appliance::port(port));
+    let ports = start.ports.iter().zip(&start.options.ports);
+    let open = ports.map(|(port, options)| appliance::port_of_mtu(port, options.mtu));
     let opened = match open.collect::<Result<Vec<_>, _>>() {
         Ok(opened) => opened,
         Err(error) => {

@@ -27,7 +27,9 @@ where
         println!("{name}: smoltcp's sockets have one port; build without service/smoltcp");
         return abi::exit::FAILURE;
     };
-    let port = match appliance::port(name_of_port) {
+    // One for each port.
+    let options = &start.options.ports[0];
+    let port = match appliance::port_of_mtu(name_of_port, options.mtu) {
         Ok(port) => port,
         Err(error) => {
             println!("{name}: {error}");
@@ -36,8 +38,6 @@ where
     };
     let memory = usize::try_from(unikernel::memory_bytes() / QUEUES_PART).unwrap_or(usize::MAX);
     let (random, now) = ([secret, start.key], unikernel::monotonic());
-    // One for each port.
-    let options = &start.options.ports[0];
     let stack = match Stack::new(port, options, memory, random, now) {
         Ok(stack) => Rc::new(RefCell::new(stack)),
         Err(error) => {

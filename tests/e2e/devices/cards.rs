@@ -5,6 +5,7 @@
 //!   near (e1000e, Linux) === card [ guest ] card === far (e1000e, Linux)
 //! ```
 
+use super::checkup;
 use crate::harness::build::Images;
 use crate::harness::frames;
 use crate::harness::process::{Running, run, start};
@@ -66,7 +67,8 @@ const IPERF3: &str = "iperf3 sends both ways";
 
 type Test = fn(&Images, &Cards, &str) -> Result<(), Failed>;
 
-const TESTS: [(&str, Test); 9] = [
+const TESTS: [(&str, Test); 10] = [
+    ("the doctor finds a card in order", examined),
     ("TCP passes between two cards", tcp),
     ("ping loses nothing", ping),
     (IPERF3, iperf3),
@@ -388,6 +390,12 @@ fn both_ways(
         Ok(blocks) => format!("{:?}; counters: {blocks:?}", failed.message()).into(),
         Err(_) => failed,
     })
+}
+
+/// It takes its image's host itself, so that it is the same on each.
+fn examined(images: &Images, cards: &Cards, _host: &str) -> Result<(), Failed> {
+    let ended = checkup::examine(images, &cards.guests[0], "checkup.spt", &[])?;
+    checkup::expect_good(&ended)
 }
 
 fn tcp(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {

@@ -1,6 +1,7 @@
 //! Devices that a guest drives: ports, PCI devices of the machine, devices in software.
 
 pub mod cards;
+pub mod checkup;
 pub mod model;
 pub mod pci;
 pub mod pci_guard;
@@ -19,6 +20,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     [
         software_device::trials(images),
         software_nic::trials(images),
+        checkup::trials(images),
         ports::trials(images, network),
         model::trials(network),
         pci::trials(images),

@@ -39,17 +39,34 @@ pub fn on(images: &'static Images, host: &'static str) -> Vec<Trial> {
 
 /// A model of the 82599 that serves one guest at `socket`.
 pub fn model(images: &Images, socket: &Path, wire: &str) -> Result<Running, Failed> {
-    model_of(images, "82599", socket, wire)
+    model_of(images, "82599", socket, wire, "")
+}
+
+/// The same, which does wrong what `outboard model --misbehave` takes.
+pub fn misbehaving(
+    images: &Images,
+    socket: &Path,
+    wire: &str,
+    how: &str,
+) -> Result<Running, Failed> {
+    model_of(images, "82599", socket, wire, how)
 }
 
 /// The same of any card.
-fn model_of(images: &Images, card: &str, socket: &Path, wire: &str) -> Result<Running, Failed> {
+fn model_of(
+    images: &Images,
+    card: &str,
+    socket: &Path,
+    wire: &str,
+    how: &str,
+) -> Result<Running, Failed> {
     let mut command = Command::new(images.program("outboard"));
     command
         .args([
             "model", card, "--once", "--json", "--wire", wire, "--socket",
         ])
-        .arg(socket);
+        .arg(socket)
+        .arg(format!("--misbehave={how}"));
     let running = start(&mut command)?;
     await_until("its socket", || socket.exists())?;
     Ok(running)
@@ -151,8 +168,8 @@ fn forwarded_by(images: &Images, host: &str, card: &str, image: &Path) -> Result
     fs::write(at("in"), capture(&frames))?;
     let plays = format!("pcap:{},{}", at("in").display(), at("back").display());
     let records = format!("pcap:,{}", at("out").display());
-    let private = model_of(images, card, &at("private"), &plays)?;
-    let public = model_of(images, card, &at("public"), &records)?;
+    let private = model_of(images, card, &at("private"), &plays, "")?;
+    let public = model_of(images, card, &at("public"), &records, "")?;
     let mut command = Command::new(images.program("outboard"));
     command
         .args(["run", "--mem=32", &format!("--host={host}")])

@@ -14,6 +14,8 @@ pub struct Images {
     pub firewall_on_nics: PathBuf,
     /// The reflector's image for spt, on an Intel 82599.
     pub reflector: PathBuf,
+    /// Where the images of checkup for spt are, one for each kind of card.
+    pub checkups: PathBuf,
     /// The image of dns for spt.
     pub dns: PathBuf,
     /// The image of echo for spt. Beside it, iperf3 and http lies the one that has the host's
@@ -73,6 +75,7 @@ pub fn all() -> Images {
             firewall: folder.join("firewall.spt"),
             firewall_on_nics: folder.join("firewall-82599.spt"),
             reflector: folder.join("reflector-82599.spt"),
+            checkups: folder.clone(),
             dns: folder.join("dns.spt"),
             echo: folder.join("echo.spt"),
             iperf3: folder.join("iperf3.spt"),
@@ -100,6 +103,7 @@ pub fn all() -> Images {
         firewall: root().join("unikernels/firewall/firewall.spt"),
         firewall_on_nics: root().join("unikernels/firewall/firewall-82599.spt"),
         reflector: root().join("unikernels/reflector/reflector-82599.spt"),
+        checkups: root().join("unikernels/checkup"),
         dns: root().join("unikernels/dns/dns.spt"),
         echo: root().join("unikernels/echo/echo.spt"),
         iperf3: root().join("unikernels/iperf3/iperf3.spt"),
@@ -111,6 +115,7 @@ pub fn all() -> Images {
         &["--manifest=manifest-82599.json", "unikernels/firewall"],
         &["--manifest=manifest-nic.json", "unikernels/firewall"],
         &["--manifest=manifest-82599.json", "unikernels/reflector"],
+        &["--manifest=manifest-82599.json", "unikernels/checkup"],
         &["unikernels/dns"],
         &["--manifest=manifest-82599.json", "unikernels/dns"],
         &["unikernels/echo"],

@@ -80,12 +80,14 @@ const WIRED: [&str; 4] = [
     "--nic=e1000e,hub1",
 ];
 /// The appliances that the tests run: what `outboard build` is told.
-const APPLIANCES: [&str; 13] = [
+const APPLIANCES: [&str; 15] = [
     "--host=all unikernels/firewall",
     "--manifest=manifest-nic.json unikernels/firewall",
     "--manifest=manifest-82599.json unikernels/firewall",
     "unikernels/reflector",
     "--manifest=manifest-82599.json unikernels/reflector",
+    "unikernels/checkup",
+    "--manifest=manifest-82599.json unikernels/checkup",
     "unikernels/dns",
     "--manifest=manifest-nic.json unikernels/dns",
     "unikernels/echo",
@@ -96,13 +98,15 @@ const APPLIANCES: [&str; 13] = [
     "--manifest=manifest-nic.json unikernels/http",
 ];
 /// What becomes of them.
-const IMAGES: [&str; 14] = [
+const IMAGES: [&str; 16] = [
     "firewall.spt",
     "firewall.hvt",
     "firewall-nic.spt",
     "firewall-82599.spt",
     "reflector.spt",
     "reflector-82599.spt",
+    "checkup.spt",
+    "checkup-82599.spt",
     "dns.spt",
     "dns-nic.spt",
     "echo.spt",

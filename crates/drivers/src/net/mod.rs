@@ -14,11 +14,13 @@
 //! | `offload` | what is left to the device: checksums, segmentation |
 //! | `wait` | bounded waits while it is brought up |
 //! | `stats` | what the device counts |
+//! | `checkup` | what a checkup of the device looks at |
 //! | `puppet` | what a puppet has to know to play the device |
 //! | `tests` | the driver against puppets and liars; `tests/mod`, and a file beside it by subject |
 //!
 //! A file that a device has no use for is missing; its `mod` says why.
 
+pub mod checkup;
 pub mod e1000e;
 mod error;
 pub mod ixgbe;
@@ -47,6 +49,8 @@ pub struct Driver {
     pub name: &'static str,
     /// Brings the device up to forward all frames that it receives.
     pub start: fn(Resources<'_>) -> Result<Started, Error>,
+    /// What a checkup of the device looks at.
+    pub examination: checkup::Examination,
 }
 
 /// What a driver gets for its device.
@@ -57,9 +61,14 @@ pub struct Resources<'a> {
     pub arena: &'a mut DmaArena,
     /// How many other devices are still to take memory from `arena`: the driver leaves them theirs.
     pub others: usize,
+    /// Largest payload of an Ethernet frame, in bytes.
+    pub mtu: usize,
     /// Monotonic time in nanoseconds.
     pub clock: &'a dyn Fn() -> u64,
 }
+
+/// The MTU of a network that knows nothing of another one.
+pub const MTU: usize = 1500;
 
 /// A device that works.
 pub struct Started {
@@ -152,6 +161,7 @@ mod tests {
             bar0,
             arena: &mut arena,
             others,
+            mtu: MTU,
             clock: &puppet.clock(),
         };
         start(ids.0, ids.1, resources)

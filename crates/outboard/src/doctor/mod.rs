@@ -10,6 +10,7 @@
 //! | `memory` | huge pages |
 //! | `jail` | seccomp and Landlock |
 //! | `xdp` | `AF_XDP` |
+//! | `card` | one network card, by Outboard's driver: `--card` |
 //! | `programs` | what the lab starts, and what the tours of the documents type |
 //!
 //! Each has a thin part that observes facts and a pure one that judges them. What cannot be undone,
@@ -17,6 +18,7 @@
 //! it, and `attempt` is what it does.
 
 mod attempt;
+mod card;
 mod finding;
 mod hosts;
 mod jail;
@@ -33,6 +35,7 @@ mod xdp;
 use finding::{Finding, Report};
 use machine::Machine;
 use probe::Probe;
+use serde::Serialize;
 use std::{fmt, io};
 use tender::style::Style;
 
@@ -44,6 +47,8 @@ pub struct Arguments {
     /// (a string or null)
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    card: card::Options,
     /// Try one thing, in a process that ends with it
     #[arg(long, hide = true)]
     probe: Option<Probe>,
@@ -54,6 +59,8 @@ pub struct Arguments {
 pub enum Error {
     /// A probe was refused: the child's message to its parent.
     Probe(String),
+    /// A card cannot be examined.
+    Card(card::Error),
     /// What was found cannot be printed.
     Print(io::Error),
 }
@@ -62,6 +69,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Probe(text) => f.write_str(text),
+            Self::Card(error) => error.fmt(f),
             Self::Print(error) => write!(f, "cannot print: {error}"),
         }
     }
@@ -69,25 +77,36 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Looks at the machine and prints what it can do. Whether images can run on `spt` and `process`.
+/// Looks at the machine and prints what it can do: whether images can run on `spt` and `process`.
+/// Or at one card: whether it does what its driver expects.
 ///
 /// # Errors
-/// What was found cannot be printed.
+/// What was found cannot be printed, or a card cannot be examined.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if let Some(probe) = arguments.probe {
         attempt::run(probe)?;
         return Ok(true);
     }
+    let style = Style::of(&io::stdout());
+    if let Some(card) = &arguments.card.card {
+        let report = card::examine(card, &arguments.card).map_err(Error::Card)?;
+        print(arguments.json, &report, || report.table(style))?;
+        return Ok(report.passed);
+    }
     let report = Report::new(examine());
-    let text = match arguments.json {
+    print(arguments.json, &report, || report.text(style))?;
+    Ok(report.runs)
+}
+
+fn print(json: bool, report: &impl Serialize, text: impl Fn() -> String) -> Result<(), Error> {
+    let text = match json {
         true => {
-            let json = serde_json::to_string_pretty(&report);
+            let json = serde_json::to_string_pretty(report);
             json.map_err(|error| Error::Print(error.into()))? + "\n"
         }
-        false => report.text(Style::of(&io::stdout())),
+        false => text(),
     };
-    io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)?;
-    Ok(report.runs)
+    io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)
 }
 
 fn examine() -> Vec<Finding> {

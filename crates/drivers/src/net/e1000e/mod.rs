@@ -12,6 +12,7 @@
 //! | `offload` | checksums | 7.2 |
 //! | `descriptor` | descriptors | 7.1, 7.2 |
 //! | `stats` | statistics | 10.2.7 |
+//! | `checkup` | what a checkup looks at | 10.2.5 |
 //! | `registers` | all registers | 10 |
 //!
 //! There is no `wait`: a step that brings the device up never waits, and is taken again with the
@@ -31,6 +32,7 @@
 //! Its frames go back to their pools when it says that the reset is done, and never if it does not,
 //! nor when the driver is dropped.
 
+mod checkup;
 mod config;
 mod descriptor;
 mod init;
@@ -69,6 +71,7 @@ pub(super) const DRIVER: net::Driver = net::Driver {
     device: DEVICE,
     name: "e1000e",
     start,
+    examination: checkup::EXAMINATION,
 };
 
 /// Descriptors of each ring.
@@ -92,8 +95,15 @@ const LOOKS_MAX: usize = 10_000_000;
 /// Brings the device up to forward all frames.
 fn start(resources: Resources<'_>) -> Result<Started, Error> {
     let Resources {
-        bar0, arena, clock, ..
+        bar0,
+        arena,
+        mtu,
+        clock,
+        ..
     } = resources;
+    if mtu != MTU {
+        return Err(Error::Mtu(mtu));
+    }
     let pool = Pool::dma(arena, BUFFERS, BUFFER_BYTES)?;
     let nic = Box::new(<Driver>::new(bar0, arena, pool, Config::FORWARD, clock)?);
     Ok(Started { nic, pool })

@@ -108,6 +108,8 @@ pub const RCTL_EN: u32 = 1 << 1;
 pub const RCTL_UPE: u32 = 1 << 3;
 /// Accept all multicast frames.
 pub const RCTL_MPE: u32 = 1 << 4;
+/// Loopback of the MAC.
+pub const RCTL_LBM_MAC: u32 = 1 << 6;
 /// Accept broadcast frames.
 pub const RCTL_BAM: u32 = 1 << 15;
 /// Strip the checksum of the frame.
@@ -205,3 +207,5 @@ pub const MPC: Register = Register::new("MPC", 0x4010, "10.2.7");
 pub const RLEC: Register = Register::new("RLEC", 0x4040, "10.2.7");
 /// Frames that were too long.
 pub const ROC: Register = Register::new("ROC", 0x40ac, "10.2.7");
+/// Good frames sent.
+pub const GPTC: Register = Register::new("GPTC", 0x4080, "10.2.7");

@@ -11,6 +11,7 @@
 //! | `tx` | sending | 7.2.3 |
 //! | `offload` | checksums and segmentation | 7.2.4, 7.2.5 |
 //! | `stats` | statistics | 8.2.3.23 |
+//! | `checkup` | what a checkup looks at | 8.2.3.22.8 |
 //! | `wait` | bounded waits while the device is brought up | |
 //! | `registers` | all registers | 8.2.3 |
 //! | `descriptor` | descriptors | 7.1.6, 7.2.3.2 |
@@ -32,6 +33,7 @@
 //! steps without waiting: the reset in one call, the bring-up in the next. When it is given up, see
 //! [`recovery`](crate::net::recovery).
 
+mod checkup;
 mod config;
 mod descriptor;
 mod init;
@@ -74,6 +76,7 @@ pub(super) const DRIVER: net::Driver = net::Driver {
     device: DEVICE,
     name: "ixgbe",
     start,
+    examination: checkup::EXAMINATION,
 };
 
 /// Descriptors of each ring.
@@ -100,17 +103,25 @@ fn start(resources: Resources<'_>) -> Result<Started, Error> {
         bar0,
         arena,
         others,
+        mtu,
         clock,
     } = resources;
     if arena.left() / (1 + others) >= COALESCED_DMA_BYTES {
         let pool = Pool::dma(arena, COALESCED_BUFFERS, COALESCED_BUFFER_BYTES)?;
-        let config = Config::COALESCE;
+        let config = Config {
+            mtu,
+            ..Config::COALESCE
+        };
         let nic = Driver::<COALESCED_RING, COALESCED_RING>::new(bar0, arena, pool, config, clock)?;
         let nic = Box::new(nic);
         return Ok(Started { nic, pool });
     }
-    let pool = Pool::dma(arena, BUFFERS, BUFFER_BYTES)?;
-    let nic = Box::new(<Driver>::new(bar0, arena, pool, Config::FORWARD, clock)?);
+    let config = Config {
+        mtu,
+        ..Config::FORWARD
+    };
+    let pool = Pool::dma(arena, BUFFERS, HEADROOM + init::buffer_bytes(mtu)?)?;
+    let nic = Box::new(<Driver>::new(bar0, arena, pool, config, clock)?);
     Ok(Started { nic, pool })
 }
 

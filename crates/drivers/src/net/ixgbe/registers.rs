@@ -315,6 +315,8 @@ pub const HLREG0_LPBK: u32 = 1 << 15;
 pub const MAXFRS: Register = Register::new("MAXFRS", 0x04268, "8.2.3.22.13");
 /// 8.2.3.22.19 Auto-Negotiation Control.
 pub const AUTOC: Register = Register::new("AUTOC", 0x042A0, "8.2.3.22.19");
+/// Forces the link up, whatever is plugged in.
+pub const AUTOC_FLU: u32 = 1 << 0;
 /// Applies the settings and negotiates anew; clears itself.
 pub const AUTOC_RESTART_AN: u32 = 1 << 12;
 /// 8.2.3.22.20 Link Status.
