@@ -1,5 +1,5 @@
-# What the guest's trials are written with. `driver`, `reloads`, `seconds` come from the host, and
-# from the device's settings what differs from card to card:
+# What the guest's trials are written with. `driver`, `reloads`, `seconds`, `compared` come from the
+# host, and from the device's settings what differs from card to card:
 #   speed      of the link, as ethtool calls it
 #   mtu        the largest
 #   offloads   those that can be switched
@@ -10,6 +10,8 @@
 . /lab/settings
 host4=10.7.0.1
 host6=fd07::1
+# What the kernel says of a driver or a device that goes wrong.
+complaints='WARNING|BUG:|Oops|hung|Tx Unit Hang|transmit queue .* timed out|Adapter removed'
 
 # Hundredths of a second since the machine began.
 clock() { read -r uptime _ < /proc/uptime; echo "${uptime%.*}${uptime#*.}"; }
@@ -132,9 +134,8 @@ run() {
     status=$?
     end=$(clock)
     dmesg > /tmp/dmesg
-    if grep -E 'WARNING|BUG:|Oops|hung|Tx Unit Hang|transmit queue .* timed out|Adapter removed' \
-        /tmp/dmesg; then
-        note "the kernel: $(grep -E -m 1 'WARNING|BUG:|Oops|hung|Hang|timed out|removed' /tmp/dmesg)"
+    if grep -E "$complaints" /tmp/dmesg; then
+        note "the kernel: $(grep -E -m 1 "$complaints" /tmp/dmesg)"
         status=1
     fi
     [ "$status" = 0 ] || tail -20 /tmp/dmesg

@@ -243,7 +243,13 @@ pub const MODULES: &[Tool] = &[
 pub const LINUX: &[Tool] = &[
     Tool {
         program: "ninja",
-        packages: &["ninja-build", "meson", "libpixman-1-dev", "libfdt-dev"],
+        packages: &["ninja-build"],
+        purpose: "builds QEMU",
+        required: true,
+    },
+    Tool {
+        program: "meson",
+        packages: &["meson", "libpixman-1-dev", "libfdt-dev"],
         purpose: "builds QEMU",
         required: true,
     },
@@ -275,6 +281,12 @@ pub const LINUX: &[Tool] = &[
         program: "iperf3",
         packages: &["iperf3"],
         purpose: "traffic of the guest's",
+        required: true,
+    },
+    Tool {
+        program: "nc",
+        packages: &["netcat-openbsd"],
+        purpose: "bytes of the guest's, both ways at a time",
         required: true,
     },
     Tool {

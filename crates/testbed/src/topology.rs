@@ -13,6 +13,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
+use linux::netlink::Netlink;
 use linux::tap::Tap;
 use rustix::net::sockopt;
 
@@ -87,6 +88,18 @@ impl Pair {
         let tap = |side: &Side| side.segment.tap(INTERFACE, vnet_header, side.address());
         let taps = [tap(&pair.a)?, tap(&pair.b)?];
         Ok((pair, taps))
+    }
+
+    /// Both sides put at most so many segments of TCP into one frame.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn limit_segments(&self, count: u32) -> Result<(), Error> {
+        for side in [&self.a, &self.b] {
+            let limit = |netlink: &mut Netlink| netlink.set_segments_max(INTERFACE, count);
+            side.segment.netlink(limit)?;
+        }
+        Ok(())
     }
 
     /// Two segments that the kernel's bridge joins, for as long as the third one is kept.

@@ -53,15 +53,17 @@ pub const PLOTTED: [(&str, Measure); 5] = [
     ("latency", LATENCY),
 ];
 /// What was promised.
-pub const PROMISES: [Promise; 5] = {
-    let [out, back, offloaded_out, offloaded_back] = cards::PROMISES;
+pub const PROMISES: [Promise; 7] = {
+    let [out, back, long_out, long_back, short_out, short_back] = cards::PROMISES;
     let flood = Promise {
         measure: FLOOD,
         contender: flood::REFLECTOR,
         baseline: None,
         bound: Bound::AtLeast(6000.0),
     };
-    [flood, out, back, offloaded_out, offloaded_back]
+    [
+        flood, out, back, long_out, long_back, short_out, short_back,
+    ]
 };
 
 /// What the firewall is made of.

@@ -15,6 +15,8 @@ use table::{Result as Outcome, Row};
 
 /// The tap that is the other end of the card's wire.
 const TAP: &str = "nic0";
+/// What the guest's kernel says on its console, in the folder of the bench.
+const CONSOLE: &str = "console.log";
 /// The device's socket, in the folder of the bench.
 const SOCKET: &str = "nic";
 /// The file of a disk, there too, and its size; trials expect both.
@@ -24,8 +26,8 @@ const DISK_BYTES: u64 = 128 << 20;
 const DEVICE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the guest may say nothing.
 const SILENCE: Duration = Duration::from_secs(180);
-/// How long it may take for one trial, a hundred reloads at most.
-const TRIAL: Duration = Duration::from_secs(900);
+/// How long it may take for one trial, a hundred reloads at most, beside what is compared.
+const TRIAL: Duration = Duration::from_secs(1800);
 const POLL: Duration = Duration::from_millis(20);
 /// Lines of a trial that failed which are shown.
 const LINES: usize = 30;
@@ -70,39 +72,20 @@ impl Running {
 /// # Errors
 /// One line that says why nothing could run.
 pub fn run(places: &Places, options: &Options) -> Result<i32, String> {
-    let work = places.work();
-    fs::create_dir_all(&work).map_err(|error| format!("{}: {}", work.display(), error))?;
-    let kernel = kernel::provide(&places.cache)?;
-    let qemu = qemu::built(places).ok_or("no QEMU is built")?;
     let kind = Kind::of(places, options)?;
     let trials = guest::trials(places, options, kind)?;
-    let ram_disk = guest::pack(places, &kernel, options, kind, &trials)?;
-    let log = work.join("model.log");
-    let mut device = start_device(places, options, kind, &log)?;
-    if kind == Kind::Nic {
-        host(places, &["start"])?;
-    }
-    let _server = Running::start(
-        Command::new("iperf3")
-            .arg("-s")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null()),
-    )?;
-    let console = work.join("console.log");
-    let mut machine = guest::machine(&qemu, &kernel, &ram_disk, &console, SOCKET, TAP);
-    let mut machine = Running::start(machine.current_dir(&work))?;
-    let mut conversation = Conversation::new(places, options, &mut machine.0, &log)?;
-    let ended = conversation.lead();
-    let (mut rows, of_trial) = (conversation.rows, conversation.of_trial);
-    drop(machine);
-    if !device.ends_within(DEVICE_PATIENCE) {
-        println!("The device did not end with its guest.");
-    }
+    let log = places.work().join("model.log");
+    let Session {
+        ended,
+        mut rows,
+        of_trial,
+        ..
+    } = session(places, options, kind, &trials, &log)?;
     if options.command.is_some() {
         return ended;
     }
     if let Err(why) = ended {
+        let console = places.work().join(CONSOLE);
         println!(
             "{}; the kernel's last words are in {}",
             why,
@@ -115,6 +98,66 @@ pub fn run(places: &Places, options: &Options) -> Result<i32, String> {
     println!("{}", table::print(&rows));
     let failed = |row: &Row| row.result == Outcome::Failed;
     Ok(i32::from(rows.iter().any(failed)))
+}
+
+/// What a guest has done from its start to its end.
+pub struct Session {
+    /// The status of its command, or why there is none.
+    pub ended: Result<i32, String>,
+    /// What it noted of its command.
+    pub notes: Vec<String>,
+    rows: Vec<Row>,
+    of_trial: Vec<(String, String)>,
+}
+
+/// Starts the device and the guest, and hears the guest out. What the device prints goes to `log`.
+///
+/// # Errors
+/// One line that says why nothing could run.
+pub fn session(
+    places: &Places,
+    options: &Options,
+    kind: Kind,
+    trials: &[String],
+    log: &Path,
+) -> Result<Session, String> {
+    let work = places.work();
+    fs::create_dir_all(&work).map_err(|error| format!("{}: {}", work.display(), error))?;
+    let kernel = kernel::provide(&places.cache)?;
+    let qemu = qemu::built(places).ok_or("no QEMU is built")?;
+    let ram_disk = guest::pack(places, &kernel, options, kind, trials)?;
+    let mut device = start_device(places, options, kind, log)?;
+    if kind == Kind::Nic {
+        host(places, &["start"])?;
+    }
+    let _server = Running::start(
+        Command::new("iperf3")
+            .arg("-s")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null()),
+    )?;
+    let console = work.join(CONSOLE);
+    let mut machine = guest::machine(&qemu, &kernel, &ram_disk, &console, SOCKET, TAP);
+    let mut machine = Running::start(machine.current_dir(&work))?;
+    let mut conversation = Conversation::new(places, options, &mut machine.0, log)?;
+    let ended = conversation.lead();
+    let Conversation {
+        rows,
+        of_trial,
+        notes,
+        ..
+    } = conversation;
+    drop(machine);
+    if !device.ends_within(DEVICE_PATIENCE) {
+        println!("The device did not end with its guest.");
+    }
+    Ok(Session {
+        ended,
+        notes,
+        rows,
+        of_trial,
+    })
 }
 
 /// Starts the device, and waits until guests may come.
@@ -168,7 +211,7 @@ fn make_disk(path: &Path) -> Result<(), String> {
 }
 
 /// Does at the other end of the wire what `lab/linux/host` calls so.
-fn host(places: &Places, words: &[&str]) -> Result<(), String> {
+pub fn host(places: &Places, words: &[&str]) -> Result<(), String> {
     let mut command = Command::new("sh");
     command.arg(places.ours().join("host")).arg(TAP).args(words);
     command.env("OUTBOARD", places.outboard());
@@ -296,8 +339,9 @@ impl<'a> Conversation<'a> {
                     return Err("the guest ended before its time".into())
                 }
             };
-            if self.options.command.is_none() && self.began.elapsed() > TRIAL {
-                return Err(format!("a trial took over {} s", TRIAL.as_secs()));
+            let most = TRIAL + Duration::from_secs(self.options.compared_seconds().into());
+            if self.options.command.is_none() && self.began.elapsed() > most {
+                return Err(format!("a trial took over {} s", most.as_secs()));
             }
             if let Some(status) = self.hear(talk::parse(&line)) {
                 return Ok(status);

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 /// Memory of the guest in MiB.
 const MEMORY_MIB: u32 = 512;
 /// Programs of the host's that trials of NICs run; busybox has the others.
-const PROGRAMS: [&str; 2] = ["ethtool", "iperf3"];
+const PROGRAMS: [&str; 3] = ["ethtool", "iperf3", "nc"];
 /// The same of disks.
 const PROGRAMS_DISK: [&str; 3] = ["mke2fs", "e2fsck", "blkdiscard"];
 
@@ -134,10 +134,11 @@ pub fn pack(
     }
     let (settings, drivers) = settings(&ours.join(&options.device).join("settings"))?;
     let more = format!(
-        "{}reloads={}\nseconds={}\n",
+        "{}reloads={}\nseconds={}\ncompared={}\n",
         settings,
         options.reloads(),
-        options.transfer_seconds()
+        options.transfer_seconds(),
+        options.compared_seconds()
     );
     fs::write(folder.join("lab/settings"), more).map_err(failed)?;
     modules(kernel, &folder, &ours.join("modules"), &drivers)?;
@@ -227,9 +228,10 @@ pub fn machine(
         .arg(kernel.image.as_os_str())
         .arg("-initrd")
         .arg(ram_disk)
+        // The host may have other things to do for long: that is no lockup of the guest's.
         .args([
             "-append",
-            "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check",
+            "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check watchdog_thresh=60",
         ])
         // Where `lab/linux/lib.sh` looks for them.
         .args(["-device", &format!("vfio-user,socket={},addr=1", socket)])

@@ -5,11 +5,13 @@
 //! | `qemu` | QEMU with our client of vfio-user: fetched, built, kept |
 //! | `guest` | the guest's RAM disk and its machine |
 //! | `bench` | the device, its wire and the guest, in a network namespace of their own |
+//! | `faults` | what a driver survives, Linux's and ours |
 //! | `talk` | what the guest says |
 //! | `reports` | what the device says of its driver |
 //! | `table` | what came of it all |
 
 mod bench;
+mod faults;
 mod guest;
 mod qemu;
 mod reports;
@@ -33,7 +35,10 @@ first time, it builds QEMU, which takes some minutes.
 DEVICE is 82574, 82599, e1000, rtl8139, virtio-net, virtio-blk or virtio-rng.
 
   --quick              five reloads and short transfers
+  --seconds=N          how long bytes go to our driver and back, and are compared
   --trial=NAME         the trials whose names contain NAME, behind the first one
+  --faults             instead of the trials: each fault of the device once with Linux's driver
+                       and once with ours, and a table of what survives
   --misbehave=FAULTS   what the device does wrong, as `outboard model --misbehave` takes it
   --verbose            show all that the guest prints
   --yes                install missing Debian packages without asking (as CI=true does)
@@ -57,19 +62,21 @@ const RELOADS_QUICK: u32 = 5;
 const TRANSFER_SECONDS: u32 = 5;
 /// The same with `--quick`.
 const TRANSFER_SECONDS_QUICK: u32 = 1;
-/// Devices that our own driver drives too, in the last trial; their part in the name of the
+/// Devices that our own driver drives too, in the last trials; their part in the name of the
 /// manifest that has a card of its own, and in that of the image.
 const OURS: [(&str, &str); 2] = [("82574", "nic"), ("82599", "82599")];
-/// Appliances of ours that it runs.
-const IMAGES: [&str; 2] = ["echo", "iperf3"];
+/// Appliances of ours that they run.
+const IMAGES: [&str; 3] = ["echo", "iperf3", "firewall"];
 /// Set for the part of this program that runs in a network namespace of its own.
 const INSIDE: &str = "OUTBOARD_LAB_INSIDE";
 
 /// What to run.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Options {
     device: String,
     quick: bool,
+    seconds: Option<u32>,
+    faults: bool,
     verbose: bool,
     yes: bool,
     trial: Option<String>,
@@ -89,8 +96,13 @@ impl Options {
                     break;
                 }
                 _ if argument == "--quick" => options.quick = true,
+                _ if argument == "--faults" => options.faults = true,
                 _ if argument == "--verbose" => options.verbose = true,
                 _ if argument == "--yes" => options.yes = true,
+                Some(("--seconds", number)) => {
+                    let seconds = number.parse().map_err(|_| "--seconds is a number")?;
+                    options.seconds = Some(seconds);
+                }
                 Some(("--trial", name)) => options.trial = Some(name.into()),
                 Some(("--misbehave", faults)) => options.misbehave = Some(faults.into()),
                 _ if options.device.is_empty() && DEVICES.contains(&argument.as_str()) => {
@@ -126,6 +138,11 @@ impl Options {
             true => TRANSFER_SECONDS_QUICK,
             false => TRANSFER_SECONDS,
         }
+    }
+
+    /// How long bytes go to our driver and back, in seconds.
+    fn compared_seconds(&self) -> u32 {
+        self.seconds.unwrap_or(self.transfer_seconds())
     }
 }
 
@@ -175,8 +192,18 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
         return Ok(0);
     }
     let options = Options::parse(arguments)?;
+    let ours = OURS.iter().find(|(device, _)| *device == options.device);
+    if options.faults && ours.is_none() {
+        return Err(format!(
+            "--faults: we have no driver for {}",
+            options.device
+        ));
+    }
     let places = Places::new(root);
     if std::env::var_os(INSIDE).is_some() {
+        if options.faults {
+            return faults::run(&places, &options);
+        }
         return bench::run(&places, &options);
     }
     packages::provide(&[BUILD, LAB, LINUX], options.yes)?;
@@ -187,7 +214,6 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
     if process::run(build.current_dir(root))? != 0 {
         return Err("outboard could not be built, as it says above".into());
     }
-    let ours = OURS.iter().find(|(device, _)| *device == options.device);
     let manifest = ours.map_or("", |(_, manifest)| manifest);
     if ours.is_some() {
         build_images(&places, &options, manifest)?;
@@ -268,6 +294,8 @@ mod tests {
         assert_eq!(options.command.as_deref(), Some("ip --quick"));
         assert_eq!((options.reloads(), options.transfer_seconds()), (5, 1));
         assert_eq!(parse(&["82599"]).unwrap().reloads(), 100);
+        let long = parse(&["82599", "--quick", "--seconds=600"]).unwrap();
+        assert_eq!((long.transfer_seconds(), long.compared_seconds()), (1, 600));
     }
 
     #[test]
