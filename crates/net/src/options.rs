@@ -327,6 +327,17 @@ mod tests {
     }
 
     #[test]
+    fn an_mtu_is_one_that_a_link_can_have() {
+        let (options, _) = take("--mtu=1280 --mtu:inside=9216").unwrap();
+        let mtus: Vec<_> = options.ports.iter().map(|port| port.mtu).collect();
+        assert_eq!(mtus, [Some(1280), Some(9216)]);
+        for line in ["--mtu=1279", "--mtu=9217", "--mtu=", "--mtu=-1"] {
+            let error = take(line).unwrap_err().to_string();
+            assert_eq!(error, format!("{line}: write --mtu=9000"));
+        }
+    }
+
+    #[test]
     fn each_port_has_its_own() {
         let line = "--ipv4=10.0.0.2/24 --ipv4:inside=10.1.0.2/24 --ipv4-gateway:inside=10.1.0.1 \
                     --ipv6:inside=fd00::2/64 --dhcp:service=x --dhcpx:inside";

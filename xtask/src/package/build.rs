@@ -29,7 +29,7 @@ pub struct Built {
     pub sources: PathBuf,
     /// `outboard` and `outboard-tender`.
     pub programs: PathBuf,
-    /// `firewall.spt` and `firewall.hvt`.
+    /// [`IMAGE_FILES`].
     pub images: PathBuf,
 }
 
@@ -43,6 +43,20 @@ impl Built {
     }
 }
 
+/// Images that are packaged: what `outboard build` is told.
+pub const IMAGES: [&[&str]; 3] = [
+    &["--host=all", "unikernels/firewall"],
+    &["unikernels/checkup"],
+    &["--manifest=manifest-82599.json", "unikernels/checkup"],
+];
+/// What becomes of them. `outboard doctor --card` looks for the last two.
+pub const IMAGE_FILES: [&str; 4] = [
+    "firewall.spt",
+    "firewall.hvt",
+    "checkup.spt",
+    "checkup-82599.spt",
+];
+
 /// Builds programs and images of the last commit.
 ///
 /// # Errors
@@ -55,22 +69,20 @@ pub fn build(root: &Path) -> Result<Built, String> {
     let remap = remap(&sources)?;
     let programs = programs(&sources, work, &remap)?;
     let images = work.join("images");
-    let mut image = Command::new(programs.join("outboard"));
-    image.args(["build", "--host=all", "unikernels/firewall"]);
-    image.arg("--out").arg(&images);
-    for prefix in &remap {
-        image.arg(format!("--remap-path-prefix={}", prefix));
+    for words in IMAGES {
+        let mut image = Command::new(programs.join("outboard"));
+        image.arg("build").args(words).arg("--out").arg(&images);
+        for prefix in &remap {
+            image.arg(format!("--remap-path-prefix={}", prefix));
+        }
+        image.env_remove("CARGO_TARGET_DIR").current_dir(&sources);
+        succeed(&mut image, "outboard could not build the image")?;
     }
-    image.env_remove("CARGO_TARGET_DIR").current_dir(&sources);
-    succeed(&mut image, "outboard could not build the image")?;
-    for file in [
-        programs.join("outboard"),
-        programs.join("outboard-tender"),
-        images.join("firewall.spt"),
-        images.join("firewall.hvt"),
-    ] {
+    let programs_of = ["outboard", "outboard-tender"].map(|name| programs.join(name));
+    let images_of = IMAGE_FILES.map(|name| images.join(name));
+    for file in programs_of.iter().chain(&images_of) {
         let bytes =
-            std::fs::read(&file).map_err(|error| format!("{}: {}", file.display(), error))?;
+            std::fs::read(file).map_err(|error| format!("{}: {}", file.display(), error))?;
         if let Some(text) = shown(&bytes, &remap) {
             return Err(format!(
                 "{} shows where it was built: {}; xtask/src/package/build.rs should replace that",

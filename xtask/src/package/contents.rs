@@ -1,7 +1,7 @@
 //! Which file goes where, as data: for the Debian package below `/`, for the tarball below the
 //! folder that `/usr/local` may stand for.
 
-use super::build::Built;
+use super::build::{Built, IMAGE_FILES};
 use super::{archive, licences, succeed};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -141,16 +141,16 @@ fn fixed(built: &Built) -> Vec<Entry> {
         Entry::file(path, file)
     };
     let rules = built.sources.join("unikernels/firewall/rules/default.nft");
-    vec![
+    let mut entries = vec![
         program("outboard"),
         program("outboard-tender"),
-        image("firewall.spt"),
-        image("firewall.hvt"),
         packaging(UNIT, "outboard@.service"),
         packaging("lib/sysusers.d/outboard.conf", "outboard.sysusers"),
         packaging(&format!("{}/examples/firewall.conf", DOC), "firewall.conf"),
         Entry::file(format!("{}/examples/firewall.nft", DOC), rules),
-    ]
+    ];
+    entries.extend(IMAGE_FILES.map(image));
+    entries
 }
 
 /// The documents, in the folders in which they find each other.
@@ -208,6 +208,7 @@ mod tests {
             "etc/outboard",
             "usr/bin/outboard",
             "usr/bin/outboard-tender",
+            "usr/lib/outboard/checkup-82599.spt",
             "usr/lib/outboard/firewall.hvt",
             "usr/lib/outboard/firewall.spt",
             "usr/lib/systemd/system/outboard@.service",

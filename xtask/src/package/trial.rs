@@ -1,6 +1,6 @@
 //! Whether archives are equal, and whether what they install runs.
 
-use super::build::Built;
+use super::build::{Built, IMAGES};
 use super::{archive, printed, release, succeed, typed};
 use crate::process;
 use std::fmt;
@@ -48,12 +48,14 @@ pub fn trial(root: &Path) -> Result<Vec<Check>, String> {
     archive::empty(&out)?;
     let programs = process::target_folder(root).join("x86_64-unknown-linux-gnu/release");
     let images = out.join("images");
-    let mut image = Command::new(programs.join("outboard"));
-    image.args(["build", "--host=all", "unikernels/firewall", "--out"]);
-    succeed(
-        image.arg(&images).current_dir(root),
-        "outboard could not build the image",
-    )?;
+    for words in IMAGES {
+        let mut image = Command::new(programs.join("outboard"));
+        image.arg("build").args(words).arg("--out").arg(&images);
+        succeed(
+            image.current_dir(root),
+            "outboard could not build the image",
+        )?;
+    }
     let built = Built {
         sources: root.to_path_buf(),
         programs,

@@ -61,9 +61,7 @@ pub const PROMISES: [Promise; 7] = {
         baseline: None,
         bound: Bound::AtLeast(6000.0),
     };
-    [
-        flood, out, back, long_out, long_back, short_out, short_back,
-    ]
+    [flood, out, back, long_out, long_back, short_out, short_back]
 };
 
 /// What the firewall is made of.

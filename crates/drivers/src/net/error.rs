@@ -65,7 +65,7 @@ impl fmt::Display for Error {
             ),
             Self::Mtu(mtu) => write!(
                 f,
-                "it has no frames of MTU {mtu}; set another mtu in its Config"
+                "it has no frames of MTU {mtu}; give it another one, as with --mtu of services"
             ),
             Self::VlanStrip => f.write_str(
                 "frames that are for others would lose their tags: leave vlan_strip off, or filter \

@@ -156,12 +156,21 @@ mod tests {
         dma_bytes: usize,
         others: usize,
     ) -> Result<Started, StartError> {
+        started_with::<P>(ids, dma_bytes, others, MTU)
+    }
+
+    fn started_with<P: Part>(
+        ids: (u16, u16),
+        dma_bytes: usize,
+        others: usize,
+        mtu: usize,
+    ) -> Result<Started, StartError> {
         let (puppet, bar0, mut arena) = Puppet::<P>::new(dma_bytes);
         let resources = Resources {
             bar0,
             arena: &mut arena,
             others,
-            mtu: MTU,
+            mtu,
             clock: &puppet.clock(),
         };
         start(ids.0, ids.1, resources)
@@ -191,6 +200,23 @@ mod tests {
             let started = started::<ixgbe::puppet::Intel82599>(ids, dma_bytes, others).unwrap();
             assert_eq!(started.pool.frame_bytes_max(), bytes - device::HEADROOM);
         }
+    }
+
+    #[test]
+    fn a_larger_mtu_is_set_up_or_refused() {
+        const JUMBO: usize = 9000;
+        let ids = (ixgbe::VENDOR, ixgbe::DEVICE);
+        for dma_bytes in [ixgbe::COALESCED_DMA_BYTES, 12 << 20] {
+            let others = usize::from(dma_bytes != ixgbe::COALESCED_DMA_BYTES);
+            let started =
+                started_with::<ixgbe::puppet::Intel82599>(ids, dma_bytes, others, JUMBO).unwrap();
+            assert_eq!(started.nic.mtu(), JUMBO);
+            assert!(started.pool.frame_bytes_max() > JUMBO);
+        }
+        let ids = (e1000e::VENDOR, e1000e::DEVICE);
+        let error = started_with::<e1000e::puppet::Intel82574>(ids, 8 << 20, 0, JUMBO).err();
+        let text = error.unwrap().to_string();
+        assert!(text.contains("no frames of MTU 9000"), "{text}");
     }
 
     #[test]

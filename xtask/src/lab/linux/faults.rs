@@ -10,12 +10,17 @@ use std::fmt::Write as _;
 use std::fs;
 
 /// Faults of `outboard model --misbehave`, each one in so many of its events. The first is none.
+/// Those of received frames come many times a second, and again every few seconds: our driver
+/// gives a device up that fails more than five times within ten seconds.
 /// A wild write needs a device in the driver's thread: `cargo test -p models` has it.
-const FAULTS: [&str; 11] = [
+const FAULTS: [&str; 14] = [
     "",
     "length=1000,seed=7",
     "status=1000,seed=7",
     "garbage=1000,seed=7",
+    "length=200000,seed=7",
+    "status=200000,seed=7",
+    "garbage=200000,seed=7",
     "joined=1000,seed=7",
     "early-done=1000,seed=7",
     "skip=1000,seed=7",
