@@ -27,7 +27,7 @@ const FAULTS: [&str; 14] = [
     "lost-interrupt=100,seed=7",
     "link-flap=20000,seed=7",
     "transmit-hang=20000,seed=7",
-    "gone=100000,seed=7",
+    "gone=300000,seed=7",
 ];
 /// Where our driver answers: `lab/linux/host`.
 const OURS: &str = "10.7.0.9";
