@@ -67,6 +67,30 @@ pub fn root() -> &'static Path {
         .unwrap_or(Path::new("/"))
 }
 
+/// Images of appliances that are built, as `outboard build` takes them.
+const APPLIANCES: &[&[&str]] = &[
+    &["--host=all", "unikernels/firewall"],
+    &["--manifest=manifest-82599.json", "unikernels/firewall"],
+    &["--manifest=manifest-nic.json", "unikernels/firewall"],
+    &["--manifest=manifest-82599.json", "unikernels/reflector"],
+    &["--manifest=manifest-82599.json", "unikernels/checkup"],
+    &["unikernels/dns"],
+    &["--manifest=manifest-82599.json", "unikernels/dns"],
+    &["unikernels/echo"],
+    &["--manifest=manifest-82599.json", "unikernels/echo"],
+    &["unikernels/iperf3"],
+    &["--manifest=manifest-82599.json", "unikernels/iperf3"],
+    &["unikernels/http"],
+    &["--manifest=manifest-82599.json", "unikernels/http"],
+    &["--manifest=manifest-disk.json", "unikernels/http"],
+    &["--manifest=manifest-sockets.json", "unikernels/echo"],
+    &["--manifest=manifest-ports.json", "unikernels/echo"],
+    &["--manifest=manifest-sockets.json", "unikernels/iperf3"],
+    &["--manifest=manifest-sockets.json", "unikernels/http"],
+    &["--features=service/smoltcp", "unikernels/echo"],
+    &["--features=service/smoltcp", "unikernels/iperf3"],
+];
+
 /// Builds everything, in release mode; ends the run if that fails.
 pub fn all() -> Images {
     if let Some(folder) = std::env::var_os(PREBUILT).map(PathBuf::from) {
@@ -110,30 +134,9 @@ pub fn all() -> Images {
         http: root().join("unikernels/http/http.spt"),
         http_disk: root().join("unikernels/http/http-disk.spt"),
     };
-    for words in [
-        ["--host=all", "unikernels/firewall"].as_slice(),
-        &["--manifest=manifest-82599.json", "unikernels/firewall"],
-        &["--manifest=manifest-nic.json", "unikernels/firewall"],
-        &["--manifest=manifest-82599.json", "unikernels/reflector"],
-        &["--manifest=manifest-82599.json", "unikernels/checkup"],
-        &["unikernels/dns"],
-        &["--manifest=manifest-82599.json", "unikernels/dns"],
-        &["unikernels/echo"],
-        &["--manifest=manifest-82599.json", "unikernels/echo"],
-        &["unikernels/iperf3"],
-        &["--manifest=manifest-82599.json", "unikernels/iperf3"],
-        &["unikernels/http"],
-        &["--manifest=manifest-82599.json", "unikernels/http"],
-        &["--manifest=manifest-disk.json", "unikernels/http"],
-        &["--manifest=manifest-sockets.json", "unikernels/echo"],
-        &["--manifest=manifest-ports.json", "unikernels/echo"],
-        &["--manifest=manifest-sockets.json", "unikernels/iperf3"],
-        &["--manifest=manifest-sockets.json", "unikernels/http"],
-        &["--features=service/smoltcp", "unikernels/echo"],
-        &["--features=service/smoltcp", "unikernels/iperf3"],
-    ] {
+    for words in APPLIANCES {
         let mut build = Command::new(images.program("outboard"));
-        let built = build.arg("build").args(words).current_dir(root()).status();
+        let built = build.arg("build").args(*words).current_dir(root()).status();
         let built = built.is_ok_and(|status| status.success());
         assert!(built, "outboard build {} failed", words.join(" "));
     }
