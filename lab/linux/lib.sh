@@ -2,6 +2,7 @@
 # host, and from the device's settings what differs from card to card:
 #   speed      of the link, as ethtool calls it
 #   mtu        the largest
+#   our_mtu    the largest of our own driver, if we have one
 #   offloads   those that can be switched
 #   rings      lengths of rings, if others than most cards can have
 #   counters   what ethtool -S calls frames that came in, frames that went out, and errors
