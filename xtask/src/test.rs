@@ -263,11 +263,13 @@ fn on_linux(root: &Path, options: &Options) -> Outcome {
         return Outcome::skip(&reason);
     }
     let mut outcome = Outcome::default();
-    match lab::linux::test(root) {
+    match lab::linux::tests(root) {
         Err(reason) => outcome.check(reason, false),
-        Ok(mut command) => {
-            let (status, output) = shown(&mut command, options.verbose);
-            outcome.count(status, &output);
+        Ok(commands) => {
+            for mut command in commands {
+                let (status, output) = shown(&mut command, options.verbose);
+                outcome.count(status, &output);
+            }
         }
     }
     outcome

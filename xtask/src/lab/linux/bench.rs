@@ -74,7 +74,7 @@ impl Running {
 pub fn run(places: &Places, options: &Options) -> Result<i32, String> {
     let kind = Kind::of(places, options)?;
     let trials = guest::trials(places, options, kind)?;
-    let log = places.work().join("model.log");
+    let log = places.work.join("model.log");
     let Session {
         ended,
         mut rows,
@@ -85,7 +85,7 @@ pub fn run(places: &Places, options: &Options) -> Result<i32, String> {
         return ended;
     }
     if let Err(why) = ended {
-        let console = places.work().join(CONSOLE);
+        let console = places.work.join(CONSOLE);
         println!(
             "{}; the kernel's last words are in {}",
             why,
@@ -121,8 +121,8 @@ pub fn session(
     trials: &[String],
     log: &Path,
 ) -> Result<Session, String> {
-    let work = places.work();
-    fs::create_dir_all(&work).map_err(|error| format!("{}: {}", work.display(), error))?;
+    let work = &places.work;
+    fs::create_dir_all(work).map_err(|error| format!("{}: {}", work.display(), error))?;
     let kernel = kernel::provide(&places.cache)?;
     let qemu = qemu::built(places).ok_or("no QEMU is built")?;
     let ram_disk = guest::pack(places, &kernel, options, kind, trials)?;
@@ -139,7 +139,7 @@ pub fn session(
     )?;
     let console = work.join(CONSOLE);
     let mut machine = guest::machine(&qemu, &kernel, &ram_disk, &console, SOCKET, TAP);
-    let mut machine = Running::start(machine.current_dir(&work))?;
+    let mut machine = Running::start(machine.current_dir(work))?;
     let mut conversation = Conversation::new(places, options, &mut machine.0, log)?;
     let ended = conversation.lead();
     let Conversation {
@@ -178,7 +178,7 @@ fn start_device(
             command.arg(format!("--wire=tap:{}", TAP));
         }
         Kind::Disk => {
-            make_disk(&places.work().join(DISK))?;
+            make_disk(&places.work.join(DISK))?;
             command.arg(format!("--file={}", DISK));
         }
         Kind::Entropy => {}
@@ -186,8 +186,8 @@ fn start_device(
     if let Some(faults) = &options.misbehave {
         command.arg(format!("--misbehave={}", faults));
     }
-    let _ = fs::remove_file(places.work().join(SOCKET));
-    command.current_dir(places.work()).stdin(Stdio::null());
+    let _ = fs::remove_file(places.work.join(SOCKET));
+    command.current_dir(&places.work).stdin(Stdio::null());
     let mut device = Running::start(command.stdout(file).stderr(errors))?;
     let begin = Instant::now();
     loop {
@@ -216,7 +216,7 @@ pub fn host(places: &Places, words: &[&str]) -> Result<(), String> {
     command.arg(places.ours().join("host")).arg(TAP).args(words);
     command.env("OUTBOARD", places.outboard());
     command.env("IMAGES", places.images());
-    command.current_dir(places.work());
+    command.current_dir(&places.work);
     match crate::process::run(command.stdin(Stdio::null()))? {
         0 => Ok(()),
         status => Err(format!(

@@ -95,7 +95,7 @@ pub fn run(places: &Places, options: &Options) -> Result<i32, String> {
             );
         }
     }
-    let path = places.work().join("faults.csv");
+    let path = places.work.join("faults.csv");
     fs::write(&path, csv).map_err(|error| format!("{}: {}", path.display(), error))?;
     println!("\n{}\nRaw data: {}", table, path.display());
     Ok(0)
@@ -108,7 +108,7 @@ fn of_linux(places: &Places, options: &Options, fault: &str) -> Result<Outcome, 
         ..options.clone()
     };
     forget(places);
-    let log = places.work().join("model.log");
+    let log = places.work.join("model.log");
     let session = bench::session(places, &options, Kind::Nic, &[], &log)?;
     let mut said = session.notes;
     if let Err(why) = session.ended {
@@ -119,7 +119,7 @@ fn of_linux(places: &Places, options: &Options, fault: &str) -> Result<Outcome, 
 
 fn of_ours(places: &Places, fault: &str) -> Result<Outcome, String> {
     forget(places);
-    let file = |name: &str| fs::read_to_string(places.work().join(name)).unwrap_or_default();
+    let file = |name: &str| fs::read_to_string(places.work.join(name)).unwrap_or_default();
     std::env::set_var("MISBEHAVE", fault);
     let started = bench::host(places, &["alone", "iperf3", "-s"]);
     std::env::remove_var("MISBEHAVE");
@@ -167,11 +167,11 @@ fn counts(printed: &str) -> Vec<String> {
 
 /// What was measured before is not taken for this.
 fn forget(places: &Places) {
-    let _ = fs::remove_file(places.work().join("traffic"));
+    let _ = fs::remove_file(places.work.join("traffic"));
 }
 
 fn outcome(places: &Places, said: &[String]) -> Outcome {
-    let text = fs::read_to_string(places.work().join("traffic")).unwrap_or_default();
+    let text = fs::read_to_string(places.work.join("traffic")).unwrap_or_default();
     let (moved, answers) = measured(&text);
     Outcome {
         moved,

@@ -108,7 +108,7 @@ pub fn pack(
     kind: Kind,
     trials: &[String],
 ) -> Result<PathBuf, String> {
-    let folder = places.work().join("root");
+    let folder = places.work.join("root");
     let failed = |error: io::Error| format!("{}: {}", folder.display(), error);
     let _ = fs::remove_dir_all(&folder);
     for name in [
@@ -161,7 +161,7 @@ pub fn pack(
         let name = library.file_name().unwrap_or_default();
         copy(&library, &folder.join("lab/lib").join(name))?;
     }
-    archive(&folder, &places.work().join("initrd.gz"))
+    archive(&folder, &places.work.join("initrd.gz"))
 }
 
 fn executable(path: &Path) -> Result<(), String> {

@@ -62,6 +62,8 @@ const RELOADS_QUICK: u32 = 5;
 const TRANSFER_SECONDS: u32 = 5;
 /// The same with `--quick`.
 const TRANSFER_SECONDS_QUICK: u32 = 1;
+/// Those whose quick trials are tests.
+const TESTED: [&str; 2] = ["82599", "82574"];
 /// Devices that our own driver drives too, in the last trials; their part in the name of the
 /// manifest that has a card of its own, and in that of the image.
 const OURS: [(&str, &str); 2] = [("82574", "nic"), ("82599", "82599")];
@@ -152,24 +154,23 @@ struct Places {
     root: PathBuf,
     /// `target/lab`.
     cache: PathBuf,
+    /// Where the bench of this device has its files: RAM disk, logs, socket.
+    work: PathBuf,
 }
 
 impl Places {
-    fn new(root: &Path) -> Self {
+    fn new(root: &Path, device: &str) -> Self {
+        let cache = process::target_folder(root).join("lab");
         Self {
             root: root.to_path_buf(),
-            cache: process::target_folder(root).join("lab"),
+            work: cache.join("linux").join(device),
+            cache,
         }
     }
 
     /// `lab/linux`: what the guest runs.
     fn ours(&self) -> PathBuf {
         self.root.join("lab/linux")
-    }
-
-    /// Where the bench has its files: RAM disk, logs, socket.
-    fn work(&self) -> PathBuf {
-        self.cache.join("linux")
     }
 
     /// The appliances that are at the other end of the wire.
@@ -199,7 +200,7 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
             options.device
         ));
     }
-    let places = Places::new(root);
+    let places = Places::new(root, &options.device);
     if std::env::var_os(INSIDE).is_some() {
         if options.faults {
             return faults::run(&places, &options);
@@ -255,7 +256,7 @@ fn build_images(places: &Places, options: &Options, manifest: &str) -> Result<()
 
 /// Why the trials cannot run without building QEMU first; `None` if they can.
 pub fn missing(root: &Path) -> Option<String> {
-    let places = Places::new(root);
+    let places = Places::new(root, TESTED[0]);
     let there = qemu::built(&places).is_some() && packages::all_there(LINUX);
     match there {
         true => None,
@@ -263,17 +264,19 @@ pub fn missing(root: &Path) -> Option<String> {
     }
 }
 
-/// The trials as a test: each counts, as libtest's would.
+/// The trials as tests, device by device: each counts, as libtest's would.
 ///
 /// # Errors
 /// If there is no such program as this.
-pub fn test(root: &Path) -> Result<Command, String> {
+pub fn tests(root: &Path) -> Result<Vec<Command>, String> {
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut command = Command::new(this);
-    command
-        .args(["lab", "linux", "82599", "--quick"])
-        .current_dir(root);
-    Ok(command)
+    let test = |device: &&str| {
+        let mut command = Command::new(&this);
+        command.args(["lab", "linux", "--quick", device]);
+        command.current_dir(root);
+        command
+    };
+    Ok(TESTED.iter().map(test).collect())
 }
 
 #[cfg(test)]
