@@ -8,6 +8,7 @@ use device::offload::Checksum;
 use device::{BATCH_FRAMES_MAX, Batch, Nic, Offload, TEND_NANOSECONDS};
 use drivers::net::Error;
 use drivers::net::e1000e::{BUFFER_BYTES, BUFFERS, Config, Driver};
+use hw::Register;
 use models::wire::{Loop, Pair, Wire, pair};
 use models::{Device, Intel82574};
 
@@ -55,6 +56,25 @@ fn two_readings_of_the_datasheet_agree() {
     bench.pass(TEND_NANOSECONDS);
     let counts = bench.driver.counts();
     assert_eq!((counts.resets, counts.rx_error, counts.rx_lie), (0, 0, 0));
+    bench.assert_lawful();
+}
+
+/// Linux leaves it so.
+#[test]
+fn a_transceiver_that_is_switched_off_is_switched_on_and_left_to_firmware() {
+    let mdic = Register::new("MDIC", 0x20, "10.2.2.7");
+    let ownership = Register::new("EXTCNF_CTRL", 0xf00, "10.2.2.15");
+    let device = Intel82574::new(ADDRESS, Loop::new(), &"".parse().unwrap());
+    let mut bench = Bench::with(device, &SIZE, |bar0, arena, pool, clock| {
+        bar0.write(mdic, 1u32 << 26 | 1 << 21 | 1 << 12 | 1 << 11);
+        Driver::new(bar0, arena, pool, Config::FORWARD, clock)
+    })
+    .unwrap();
+    for _ in 0..3 {
+        bench.pass(TEND_NANOSECONDS);
+    }
+    assert_eq!(bench.driver.link(), Some(1000));
+    assert_eq!(bench.device.mmio().read::<u32>(ownership), 0);
     bench.assert_lawful();
 }
 

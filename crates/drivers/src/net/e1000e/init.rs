@@ -65,10 +65,32 @@ fn general(bar: &Mmio) {
         bar.write(register, 0);
     }
     bar.change(GCR, GCR_RESERVED_SET, 0);
+    bar.change(GCR2, GCR2_COMPLETIONS, 0);
     bar.change(CTRL_EXT, CTRL_EXT_DRV_LOAD, 0);
     let flow = CTRL_RFCE | CTRL_TFCE;
     let clear = CTRL_FRCDPX | CTRL_FRCSPD | CTRL_GIO_MASTER_DISABLE | flow | CTRL_VME;
     bar.change(CTRL, CTRL_SLU, clear);
+}
+
+/// Switches the PHY on: Linux switches it off when it lets the card go, and no reset of the MAC
+/// changes that. Returns whether the PHY is to be left once it knows; firmware that has it keeps it
+/// awake.
+pub fn wake_phy(bar: &Mmio) -> bool {
+    bar.change(EXTCNF_CTRL, EXTCNF_CTRL_MDIO_SW, 0);
+    let ours = bar.read(EXTCNF_CTRL) & EXTCNF_CTRL_MDIO_SW != 0;
+    if ours {
+        bar.write(MDIC, MDIC_WRITE_CONTROL | PHY_CONTROL);
+    }
+    ours
+}
+
+/// Leaves the PHY to firmware, if the last access is over; whether it is.
+pub fn leave_phy(bar: &Mmio) -> bool {
+    let over = bar.read(MDIC) & MDIC_READY != 0;
+    if over {
+        bar.change(EXTCNF_CTRL, 0, EXTCNF_CTRL_MDIO_SW);
+    }
+    over
 }
 
 /// The MAC address, which the device has read from its EEPROM.

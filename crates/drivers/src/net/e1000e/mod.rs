@@ -132,6 +132,8 @@ pub struct Driver<const RX: usize = RING, const TX: usize = RING> {
     state: State,
     /// Speed of the link; `None` while it is down or the device does not run.
     link: Option<u32>,
+    /// Firmware has to wait for the PHY.
+    holds_phy: bool,
     counts: NicCounts,
     recovery: Recovery,
 }
@@ -173,6 +175,7 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
             mac: [0; 6],
             state: State::Faulty,
             link: None,
+            holds_phy: false,
             counts: NicCounts::default(),
             recovery: Recovery::default(),
         };
@@ -229,6 +232,7 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
         self.receiver.clear(reset);
         self.transmitter.clear(reset);
         self.mac = init::configure(&self.bar)?;
+        self.holds_phy = init::wake_phy(&self.bar);
         init::receive(&self.bar, self.receiver.ring(), &self.config);
         self.receiver.fill(&mut self.counts);
         self.bar.write(RDT, self.receiver.tail());
@@ -282,6 +286,7 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
             return false;
         }
         self.link = link::speed(status);
+        self.holds_phy = self.holds_phy && !init::leave_phy(&self.bar);
         stats::collect(&self.bar, &mut self.counts);
         if self.receiver.is_starved() && self.receiver.fill(&mut self.counts) {
             self.bar.write(RDT, self.receiver.tail());

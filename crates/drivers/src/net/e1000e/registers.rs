@@ -49,6 +49,21 @@ pub const CTRL_EXT: Register = Register::new("CTRL_EXT", 0x0018, "10.2.2");
 /// Tells the firmware that there is a driver.
 pub const CTRL_EXT_DRV_LOAD: u32 = 1 << 28;
 
+/// Access to the PHY.
+pub const MDIC: Register = Register::new("MDIC", 0x0020, "10.2.2.7");
+/// Writes register 0 of the PHY, whose address is 1.
+pub const MDIC_WRITE_CONTROL: u32 = 1 << 21 | 1 << 26;
+/// The access is over.
+pub const MDIC_READY: u32 = 1 << 28;
+/// Register 0 of the PHY (IEEE 802.3, 22.2.4.1), as after its reset: it negotiates, and its power
+/// is on.
+pub const PHY_CONTROL: u32 = 1 << 6 | 1 << 8 | 1 << 12;
+
+/// Extended configuration control.
+pub const EXTCNF_CTRL: Register = Register::new("EXTCNF_CTRL", 0x0f00, "10.2.2.15");
+/// Software asks for the PHY, and has it once this reads 1.
+pub const EXTCNF_CTRL_MDIO_SW: u32 = 1 << 5;
+
 /// Flow control: address of pause frames, low, high, and their type.
 pub const FCAL: Register = Register::new("FCAL", 0x0028, "10.2.2");
 /// See [`FCAL`].
@@ -64,6 +79,12 @@ pub const FCTTV: Register = Register::new("FCTTV", 0x0170, "10.2.2");
 pub const GCR: Register = Register::new("GCR", 0x5b00, "10.2");
 /// Reserved; software has to set it.
 pub const GCR_RESERVED_SET: u32 = 1 << 22;
+
+/// PCIe control 2.
+pub const GCR2: Register = Register::new("GCR2", 0x5b64, "10.2.3.15");
+/// Against an erratum, as in Linux's driver: completions that go astray, most of all with ASPM,
+/// would end sending.
+pub const GCR2_COMPLETIONS: u32 = 1 << 0;
 
 // Interrupt registers (10.2.4).
 
