@@ -7,6 +7,7 @@ use crate::tally::{self, Tally};
 use crate::{instructions, lab, packetdrill, process, tidy};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 
 const HELP: &str = "\
@@ -266,13 +267,22 @@ fn on_linux(root: &Path, options: &Options) -> Outcome {
     match lab::linux::tests(root) {
         Err(reason) => outcome.check(reason, false),
         Ok(commands) => {
-            for mut command in commands {
-                let (status, output) = shown(&mut command, options.verbose);
+            for (status, output) in at_once(commands, options.verbose) {
                 outcome.count(status, &output);
             }
         }
     }
     outcome
+}
+
+/// Runs commands that wait more than they work, all at the same time.
+fn at_once(commands: Vec<Command>, verbose: bool) -> Vec<(i32, String)> {
+    thread::scope(|scope| {
+        let run = |mut command: Command| scope.spawn(move || shown(&mut command, verbose));
+        let running: Vec<_> = commands.into_iter().map(run).collect();
+        let end = |run: ScopedJoinHandle<'_, _>| run.join().unwrap_or((-1, String::new()));
+        running.into_iter().map(end).collect()
+    })
 }
 
 /// Runs the kernel's own test of ioregionfd in the lab. KVM is not built for that here, as it would
