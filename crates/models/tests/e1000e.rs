@@ -252,6 +252,18 @@ fn a_device_that_hangs_or_leaves_descriptors_out_is_reset() {
 }
 
 #[test]
+fn a_receive_descriptor_that_is_left_out_is_noticed_though_nothing_is_sent() {
+    let mut bench = Bench::new(Loop::new(), "skip=10,seed=1").unwrap();
+    for _ in 0..100 {
+        bench.device.device().wire().inject(&udp(&[1; 100]));
+        bench.receive();
+    }
+    bench.pass(TEND_NANOSECONDS);
+    let counts = bench.driver.counts();
+    assert_eq!((counts.resets, counts.rx_lie), (1, 1));
+}
+
+#[test]
 fn a_device_that_goes_is_given_up() {
     let Soaked { received, counts } = soak("gone=100,seed=1").unwrap();
     assert!(counts.given_up && received > 0, "{counts:?}");

@@ -292,6 +292,10 @@ impl<const RX: usize, const TX: usize> Driver<RX, TX> {
             self.bar.write(RDT, self.receiver.tail());
         }
         self.transmitter.reclaim();
+        if self.receiver.is_stuck() {
+            self.counts.rx_lie += 1;
+            return false;
+        }
         let pending = self.transmitter.pending().filter(|_| self.link.is_some());
         !self.recovery.hangs(now, pending)
     }

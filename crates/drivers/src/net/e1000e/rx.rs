@@ -64,6 +64,17 @@ impl<const N: usize> Receiver<N> {
         self.next == self.end
     }
 
+    /// Whether the device has left out a descriptor, which is a lie: it fills them in order
+    /// (7.1.8).
+    pub fn is_stuck(&self) -> bool {
+        let done = |ahead| {
+            let position = self.next.wrapping_add(ahead);
+            received(self.ring.load(position, STATUS_WORD)) != Received::Pending
+        };
+        // The order matters: the next one is looked at after the others.
+        (1..self.end.wrapping_sub(self.next)).any(done) && !self.is_ready()
+    }
+
     /// Moves frames that came into `batch`, and stops at the first lie.
     #[inline]
     pub fn receive(&mut self, batch: &mut Batch, counts: &mut NicCounts) -> Result<(), Lie> {
