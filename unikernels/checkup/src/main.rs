@@ -57,9 +57,8 @@ fn examine() -> Result<Verdict, String> {
     let bar0 = device.bar(0).ok_or("no registers: set map_bar0")?;
     let mut arena = unikernel::dma().ok_or("no DMA memory: set dma_size")?;
     let request = device.request();
-    let is_its = |driver: &&Driver| {
-        (driver.vendor, driver.device) == (request.vendor, request.device)
-    };
+    let is_its =
+        |driver: &&Driver| (driver.vendor, driver.device) == (request.vendor, request.device);
     let driver = DRIVERS.iter().find(is_its).ok_or("no driver for it")?;
     let patient = Patient {
         driver,
