@@ -127,18 +127,22 @@ fn on_software_card(images: &Images, host: &str, used: &Use) -> Result<(), Faile
     let segment = Segment::new()?;
     let tap = tap(&segment, &PLAIN)?;
     let device = format!("vfio-user:{}", socket.display());
-    // A card serves one image and ends.
-    let cards = RefCell::new(Vec::new());
+    // A card serves one image and ends. The next one has the same socket: it begins after that.
+    let card = RefCell::new(None);
     let image = |arguments: &[&str]| {
+        card.take().map_or(Ok(()), satisfied)?;
         let wire = format!("tap:@{}", tap.as_raw_fd());
-        cards.borrow_mut().push(model(images, &socket, &wire)?);
+        card.replace(Some(model(images, &socket, &wire)?));
         driving(images, host, "-82599", &device, used, arguments)
     };
     used.by(&segment, image)?;
-    for card in cards.into_inner() {
-        let ended = card.finish()?;
-        ended.expect_status(0)?.expect_stdout("\"violations\":0}")?;
-    }
+    card.take().map_or(Ok(()), satisfied)
+}
+
+/// A card that has served its image ends, and has seen nothing that breaks its rules.
+fn satisfied(card: Running) -> Result<(), Failed> {
+    let ended = card.finish()?;
+    ended.expect_status(0)?.expect_stdout("\"violations\":0}")?;
     Ok(())
 }
 
