@@ -5,6 +5,7 @@ mod kernel;
 pub mod linux;
 mod machine;
 pub mod trials;
+mod vmm;
 
 use crate::packages::{self, LAB};
 use machine::Nic;

@@ -1,5 +1,7 @@
-//! The end-to-end tests of the host `hvt` and of PCI devices, brought into the lab.
+//! The end-to-end tests of the host `hvt` and of PCI devices, brought into the lab, and the trial
+//! of `outboard-vmm`.
 
+use super::{kernel, vmm};
 use crate::process::{self, target_folder};
 use std::collections::BTreeSet;
 use std::fs;
@@ -142,7 +144,16 @@ pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
     let release = |folder: &Path| target_folder(folder).join(TARGET).join("release");
     let outboard = release(root).join("outboard");
 
-    let programs = ["build", "--release", "-p", "outboard", "-p", "tender"];
+    let programs = [
+        "build",
+        "--release",
+        "-p",
+        "outboard",
+        "-p",
+        "tender",
+        "-p",
+        "vmm",
+    ];
     build(cargo(root).args(programs), verbose)?;
     build(cargo(&guests).args(["build", "--release"]), verbose)?;
     for words in APPLIANCES {
@@ -191,7 +202,26 @@ pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
             .arg(trial.script(&program.to_string_lossy()));
         command
     };
-    Ok(TRIALS.iter().map(command).collect())
+    let mut commands: Vec<Command> = TRIALS.iter().map(command).collect();
+    commands.push(monitor(root, &release(root).join("outboard-vmm"))?);
+    Ok(commands)
+}
+
+/// The trial of the monitor, which brings its guest along.
+fn monitor(root: &Path, program: &Path) -> Result<Command, String> {
+    let cache = target_folder(root).join("lab");
+    let mut files = vmm::files(root, &cache, &kernel::provide(&cache)?)?;
+    files.push(program.to_path_buf());
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(this);
+    command
+        .arg("lab")
+        .arg(format!("--timeout={}", TIMEOUT_SECONDS));
+    for file in &files {
+        command.arg(format!("--file={}", file.display()));
+    }
+    command.args(["--", vmm::COMMAND]);
+    Ok(command)
 }
 
 /// Puts the programs of the host before those of the lab's shell that have the same names.

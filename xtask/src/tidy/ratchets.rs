@@ -12,11 +12,12 @@ pub const PATH: &str = "xtask/ratchets.txt";
 const WRITE: &str = "cargo xtask tidy --write";
 
 /// The folders and files that count as unsafe islands.
-pub const ISLANDS: [&str; 5] = [
+pub const ISLANDS: [&str; 6] = [
     "crates/hw/src",
     "crates/linux/src/sys",
     "crates/tender/src/sys",
     "crates/unikernel/src",
+    "crates/vmm/src/sys",
     "tests/packetdrill/src/edge.rs",
 ];
 /// All islands together stay under this many lines.

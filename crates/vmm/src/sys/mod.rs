@@ -1,0 +1,29 @@
+//! Everything in this crate that needs `unsafe`, each wrapped so that its callers do not.
+
+use crate::load::Memory;
+use kvm_bindings::kvm_userspace_memory_region;
+use kvm_ioctls::VmFd;
+use std::io;
+use vm_memory::{GuestMemoryBackend, GuestMemoryRegion};
+
+/// Gives a machine this memory, which lives as long as this process, so that the machine cannot
+/// outlive it.
+///
+/// # Errors
+/// What KVM says.
+pub fn lend(vm: &VmFd, memory: &'static Memory) -> io::Result<()> {
+    for (slot, region) in memory.iter().enumerate() {
+        let region = kvm_userspace_memory_region {
+            slot: slot as u32,
+            flags: 0,
+            guest_phys_addr: region.start_addr().0,
+            memory_size: region.len(),
+            userspace_addr: region.as_ptr().expose_provenance() as u64,
+        };
+        // SAFETY: (1) the region is mapped, as large as said, and stays so: it is borrowed for
+        // ever, and only dropping it unmaps it; (2) this process reaches it through vm-memory's
+        // volatile accesses only, which allow that others change it.
+        unsafe { vm.set_user_memory_region(region) }?;
+    }
+    Ok(())
+}
