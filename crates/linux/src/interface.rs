@@ -3,7 +3,7 @@
 use crate::sys::ioctl::{Command, Request, send};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A socket that answers for the interfaces of the network namespace it was made in.
 #[derive(Debug)]
@@ -77,5 +77,11 @@ impl Interfaces {
         let mut request = Request::new(name)?;
         send(self.0.as_fd(), Command::GetFlags, &mut request)?;
         Ok(request.flags())
+    }
+}
+
+impl AsFd for Interfaces {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }

@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | [`descriptor`] | descriptors that a parent passed, and closing the others | `close_range(2)` |
 //! | [`interface`] | what a network interface is asked by its name | `netdevice(7)` |
+//! | [`memory`] | memory as a file that nobody makes shorter | `memfd_create(2)` |
 //! | [`mtu`] | the MTU of an interface, and when it changes | `rtnetlink(7)` |
 //! | [`namespace`] | user and network namespaces without a name | `namespaces(7)` |
 //! | [`netlink`] | interfaces, addresses, routes | `rtnetlink(7)` |
@@ -18,6 +19,7 @@
 //! memory, lies in the tender.
 
 pub mod interface;
+pub mod memory;
 pub mod mtu;
 pub mod netlink;
 pub mod pci;

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -219,6 +219,13 @@ impl Disk {
             done += len;
         }
         Ok(())
+    }
+}
+
+/// For a jail, which has to know what a disk uses.
+impl AsFd for Disk {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

@@ -142,6 +142,13 @@ const REGISTERS: [(u64, Register, &str, Direction); 29] = [
     (0xfc, Register::Generation, "ConfigGeneration", Read),
 ];
 
+/// What the register at an offset is called (table 4.1); `None` where none begins, or from 0x100
+/// on, where each device has its own.
+pub fn name(offset: u64) -> Option<&'static str> {
+    let found = REGISTERS.iter().find(|(at, ..)| *at == offset);
+    found.map(|(_, _, name, _)| *name)
+}
+
 /// A virtio device behind a window of registers.
 #[derive(Debug)]
 pub struct Mmio<D> {
@@ -150,6 +157,8 @@ pub struct Mmio<D> {
     driver_select: u32,
     queue_select: u16,
     interrupts: u32,
+    /// Those of them that came after the driver last read which there are.
+    unread: u32,
     raised: bool,
 }
 
@@ -162,6 +171,7 @@ impl<D: VirtioDevice> Mmio<D> {
             driver_select: 0,
             queue_select: 0,
             interrupts: 0,
+            unread: 0,
             raised: false,
         }
     }
@@ -182,6 +192,7 @@ impl<D: VirtioDevice> Mmio<D> {
         self.driver_select = 0;
         self.queue_select = 0;
         self.interrupts = 0;
+        self.unread = 0;
         self.raised = false;
     }
 
@@ -207,6 +218,7 @@ impl<D: VirtioDevice> Mmio<D> {
             bits |= CONFIG_CHANGED;
         }
         self.interrupts |= bits;
+        self.unread |= bits;
         self.raised |= bits != 0;
         progress
     }
@@ -282,7 +294,7 @@ impl<D: VirtioDevice> Mmio<D> {
         bytes.copy_from_slice(&value.to_le_bytes());
     }
 
-    fn get(&self, register: Register) -> u32 {
+    fn get(&mut self, register: Register) -> u32 {
         let queue = self.state.queue(self.queue_select);
         match register {
             Register::Magic => MAGIC,
@@ -292,7 +304,10 @@ impl<D: VirtioDevice> Mmio<D> {
             Register::DeviceFeatures => self.state.offered_features(self.device_select),
             Register::QueueSizeMax => queue.map_or(0, |queue| queue.size_max()).into(),
             Register::QueueReady => queue.is_some_and(|queue| queue.enabled).into(),
-            Register::InterruptStatus => self.interrupts,
+            Register::InterruptStatus => {
+                self.unread = 0;
+                self.interrupts
+            }
             Register::Status => self.state.status().into(),
             // 4.2.2.1: a length of all ones says that there is no such region.
             Register::SharedMemory => u32::MAX,
@@ -376,7 +391,10 @@ impl<D: VirtioDevice> Mmio<D> {
                 bits: unknown,
             });
         }
-        self.interrupts &= !value;
+        // What came after the driver looked, it cannot have handled. If it went away here, an edge
+        // would be found without a cause: with writes that the driver does not wait for, that
+        // would be the last it hears of it.
+        self.interrupts &= !value | std::mem::take(&mut self.unread);
     }
 }
 
@@ -496,6 +514,31 @@ mod tests {
         assert_eq!(bytes, ADDRESS);
         machine.write(0x70, 0);
         assert_eq!((machine.read(0x60), machine.read(0x44)), (0, 0));
+        assert!(machine.mmio.violations().is_empty());
+    }
+
+    /// The acknowledgement of the first interrupt comes behind the second: that one stays.
+    #[test]
+    fn what_the_driver_has_not_read_is_not_acknowledged() {
+        let mut machine = Machine::new();
+        machine.bring_up();
+        let change = |machine: &mut Machine, up| {
+            machine.wire.plug(up);
+            machine.poll();
+            assert!(machine.mmio.take_raised());
+        };
+        change(&mut machine, false);
+        assert_eq!(machine.read(0x60), 2);
+        change(&mut machine, true);
+        machine.write(0x64, 2);
+        assert_eq!(machine.read(0x60), 2);
+        machine.write(0x64, 2);
+        assert_eq!(machine.read(0x60), 0);
+        // Who acknowledges without reading is not asked for ever.
+        change(&mut machine, false);
+        machine.write(0x64, 2);
+        machine.write(0x64, 2);
+        assert!(!machine.mmio.is_asserted());
         assert!(machine.mmio.violations().is_empty());
     }
 

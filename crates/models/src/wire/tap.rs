@@ -128,6 +128,12 @@ impl TapWire {
         self.lost
     }
 
+    /// What it asks whether it is up, for a jail, which has to know; the tap itself is its
+    /// [descriptor](Wire::descriptor).
+    pub fn interfaces(&self) -> Option<BorrowedFd<'_>> {
+        self.interfaces.as_ref().map(AsFd::as_fd)
+    }
+
     /// Reads a frame, if there is one.
     fn read(&mut self, front: usize, places: &[SpanMut<'_>]) {
         let front = self.buffer.len().min(front.saturating_add(HEADER));

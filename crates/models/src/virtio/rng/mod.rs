@@ -10,6 +10,7 @@ use crate::model::{Make, Model};
 use crate::violation::{Queue, Violation};
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// Device ID (5.4.1).
 pub(super) const ID: u16 = 4;
@@ -28,6 +29,13 @@ pub(crate) const MODEL: Model = Model {
         Ok(Box::new(super::Pci::new(VirtioRng::new()?, misbehaviour)))
     }),
 };
+
+/// For a jail, which has to know what it reads.
+impl AsFd for VirtioRng {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.source.as_fd()
+    }
+}
 
 /// A virtio source of entropy.
 #[derive(Debug)]
