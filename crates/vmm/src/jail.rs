@@ -1,8 +1,9 @@
 //! What is left of the kernel once the guest runs: a guest that breaks out of KVM finds itself
 //! here.
 
+use crate::window::Lines;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use tender::jail::{self, Argument, Error, Rule, Step};
 
 const INPUT_FD: RawFd = 0;
@@ -14,6 +15,8 @@ const KVM_RUN: u32 = 0xae80;
 /// and, without `FUTEX_PRIVATE_FLAG`, no others.
 const FUTEX_WAIT_BITSET: u32 = 9 | 128;
 const FUTEX_WAKE: u32 = 1 | 128;
+/// `SIOCGIFFLAGS` of Linux's `include/uapi/linux/sockios.h`.
+const SIOCGIFFLAGS: u32 = 0x8913;
 
 /// What the monitor may still use, by number.
 #[derive(Clone, Debug)]
@@ -24,6 +27,45 @@ pub struct Held {
     pub vcpu: RawFd,
     /// The event that is the serial line's interrupt.
     pub serial: RawFd,
+    /// Devices that this process has.
+    pub devices: Vec<DeviceHeld>,
+    /// Sockets by which devices are asked.
+    pub asked: Vec<RawFd>,
+    /// Processes of devices, to be told of their ends.
+    pub children: Vec<RawFd>,
+}
+
+/// What a device uses.
+#[derive(Clone, Debug)]
+pub struct DeviceHeld {
+    doorbells: Vec<RawFd>,
+    interrupt: RawFd,
+    wire: Option<RawFd>,
+    commands: Option<RawFd>,
+    backing: Backing,
+}
+
+/// What is behind a device.
+#[derive(Clone, Debug)]
+pub enum Backing {
+    /// A tap, and what tells whether that is up.
+    Tap {
+        /// The tap.
+        tap: Option<RawFd>,
+        /// A socket.
+        interfaces: Option<RawFd>,
+    },
+    /// A file.
+    Disk {
+        /// The file.
+        file: RawFd,
+        /// Its size.
+        bytes: u64,
+        /// Whether it is only read.
+        read_only: bool,
+    },
+    /// What gives random bytes.
+    Random(RawFd),
 }
 
 /// Takes everything from this process but what serving the guest takes, and has `start` start its
@@ -33,29 +75,66 @@ pub struct Held {
 /// The first step that fails.
 pub fn close(held: &Held, start: impl FnOnce() -> io::Result<()>) -> Result<(), Error> {
     let filter = jail::compile(&rules(held), false)?;
-    let keep = vec![
-        INPUT_FD,
-        OUTPUT_FD,
-        ERROR_FD,
-        held.vm,
-        held.vcpu,
-        held.serial,
-    ];
+    let mut keep = vec![INPUT_FD, OUTPUT_FD, ERROR_FD];
+    keep.extend([held.vm, held.vcpu, held.serial]);
+    keep.extend(held.devices.iter().flat_map(DeviceHeld::descriptors));
+    keep.extend(held.asked.iter().chain(&held.children));
     jail::confine(keep)?;
     start().map_err(|error| Error::Step(Step::RingThread, error))?;
     jail::forbid_calls(&filter)
 }
 
-/// All that it may ask.
-fn rules(held: &Held) -> Vec<Rule> {
-    use Argument::{Int, Long};
-    let fd = |fd: RawFd| Int(0, fd.cast_unsigned());
-    let rule = |syscall: i64, arguments: &[Argument], reason| Rule {
+/// Takes everything from this process, which is a device, but what that uses.
+///
+/// # Errors
+/// The first step that fails.
+pub fn close_device(held: &DeviceHeld) -> Result<(), Error> {
+    let filter = jail::compile(&device_rules(held), false)?;
+    let mut keep: Vec<RawFd> = held.descriptors().collect();
+    keep.push(ERROR_FD);
+    jail::confine(keep)?;
+    jail::forbid_calls(&filter)
+}
+
+impl DeviceHeld {
+    /// Of a device with these lines.
+    pub fn new(lines: &Lines, backing: Backing) -> Self {
+        Self {
+            doorbells: lines.doorbells.iter().map(AsRawFd::as_raw_fd).collect(),
+            interrupt: lines.interrupt.as_raw_fd(),
+            wire: lines.wire.as_ref().map(AsRawFd::as_raw_fd),
+            commands: lines.commands.as_ref().map(AsRawFd::as_raw_fd),
+            backing,
+        }
+    }
+
+    fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        let behind = match self.backing {
+            Backing::Tap { tap, interfaces } => [tap, interfaces],
+            Backing::Disk { file: fd, .. } | Backing::Random(fd) => [Some(fd), None],
+        };
+        let one = [Some(self.interrupt), self.wire, self.commands];
+        let one = one.into_iter().chain(behind).flatten();
+        self.doorbells.iter().copied().chain(one)
+    }
+}
+
+fn fd(fd: RawFd) -> Argument {
+    Argument::Int(0, fd.cast_unsigned())
+}
+
+fn rule(syscall: i64, arguments: &[Argument], reason: &'static str) -> Rule {
+    Rule {
         syscall: syscall.cast_unsigned(),
         arguments: arguments.to_vec(),
         reason,
-    };
-    vec![
+    }
+}
+
+/// All that the monitor may ask.
+fn rules(held: &Held) -> Vec<Rule> {
+    use Argument::{Int, Long};
+    let mut rules = vec![
         rule(
             libc::SYS_ioctl,
             &[fd(held.vcpu), Int(1, KVM_RUN)],
@@ -63,45 +142,179 @@ fn rules(held: &Held) -> Vec<Rule> {
         ),
         rule(libc::SYS_read, &[fd(INPUT_FD)], "what is typed"),
         rule(libc::SYS_write, &[fd(OUTPUT_FD)], "print on the console"),
-        rule(libc::SYS_write, &[fd(ERROR_FD)], "say why a guest ended"),
         rule(
             libc::SYS_write,
             &[fd(held.serial), Long(2, 8)],
             "interrupt the guest for the serial line",
         ),
         rule(
-            libc::SYS_futex,
-            &[Int(1, FUTEX_WAIT_BITSET)],
-            "wait for the other thread",
-        ),
-        rule(
-            libc::SYS_futex,
-            &[Int(1, FUTEX_WAKE)],
-            "wake the other thread up",
-        ),
-        rule(
             libc::SYS_clock_nanosleep,
             &[],
             "wait until the guest has read what was typed",
         ),
+    ];
+    for socket in &held.asked {
+        rules.extend(messages(*socket));
+    }
+    for device in &held.devices {
+        rules.extend(lines(device));
+    }
+    rules.extend(common());
+    rules
+}
+
+/// All that a device in a process of its own may ask.
+fn device_rules(held: &DeviceHeld) -> Vec<Rule> {
+    let mut rules = lines(held);
+    rules.extend(common());
+    rules
+}
+
+/// What any of these processes does.
+fn common() -> Vec<Rule> {
+    use Argument::{Int, Long};
+    let read_write = (libc::PROT_READ | libc::PROT_WRITE).cast_unsigned();
+    // Nowhere in particular, so that it replaces nothing.
+    let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let flags = |more: i32| Int(3, (private | more).cast_unsigned());
+    let no_file = Int(4, u32::MAX);
+    vec![
+        rule(libc::SYS_write, &[fd(ERROR_FD)], "say why it ended"),
+        rule(
+            libc::SYS_futex,
+            &[Int(1, FUTEX_WAIT_BITSET)],
+            "wait for another thread",
+        ),
+        rule(
+            libc::SYS_futex,
+            &[Int(1, FUTEX_WAKE)],
+            "wake another thread up",
+        ),
+        rule(libc::SYS_sched_yield, &[], "let another thread go first"),
         rule(
             libc::SYS_clock_gettime,
             &[],
             "read a clock where the kernel's page has none",
         ),
+        rule(libc::SYS_ppoll, &[Long(3, 0)], "wait, with no signal mask"),
+        // A device notes what its driver did wrong.
+        rule(libc::SYS_brk, &[], "more memory"),
+        rule(
+            libc::SYS_mmap,
+            &[Int(2, read_write), flags(0), no_file],
+            "more memory, of no file",
+        ),
+        rule(
+            libc::SYS_mmap,
+            &[Int(2, 0), flags(libc::MAP_NORESERVE), no_file],
+            "room for the memory of a thread",
+        ),
+        rule(
+            libc::SYS_mprotect,
+            &[Int(2, read_write)],
+            "more memory of that room; never to be executed",
+        ),
+        rule(libc::SYS_munmap, &[], "less memory"),
+        rule(libc::SYS_madvise, &[], "less memory"),
         rule(libc::SYS_exit_group, &[], "end"),
     ]
+}
+
+/// Commands and answers on a socket.
+fn messages(socket: RawFd) -> [Rule; 2] {
+    use Argument::{Int, Long};
+    let flags = Int(3, libc::MSG_NOSIGNAL.cast_unsigned());
+    [
+        rule(
+            libc::SYS_sendto,
+            &[fd(socket), flags, Long(4, 0)],
+            "a message, to nobody else and without descriptors",
+        ),
+        rule(libc::SYS_recvfrom, &[fd(socket), Long(4, 0)], "a message"),
+    ]
+}
+
+/// What a device does.
+fn lines(held: &DeviceHeld) -> Vec<Rule> {
+    use Argument::{Int, Long, LongAtMost};
+    let eight = Long(2, 8);
+    let mut rules = vec![rule(
+        libc::SYS_write,
+        &[fd(held.interrupt), eight],
+        "interrupt the guest",
+    )];
+    for doorbell in &held.doorbells {
+        let arguments = [fd(*doorbell), eight];
+        rules.push(rule(libc::SYS_read, &arguments, "set a doorbell back"));
+    }
+    rules.extend(held.commands.into_iter().flat_map(messages));
+    match held.backing {
+        Backing::Tap { tap, interfaces } => {
+            if let Some(tap) = tap {
+                rules.push(rule(libc::SYS_readv, &[fd(tap)], "receive a frame"));
+                rules.push(rule(libc::SYS_writev, &[fd(tap)], "send a frame"));
+            }
+            if let Some(socket) = interfaces {
+                let arguments = [fd(socket), Int(1, SIOCGIFFLAGS)];
+                rules.push(rule(libc::SYS_ioctl, &arguments, "is the tap up?"));
+            }
+        }
+        Backing::Disk {
+            file,
+            bytes,
+            read_only,
+        } => {
+            let at = [fd(file), LongAtMost(3, bytes)];
+            rules.push(rule(libc::SYS_preadv, &at, "read a disk"));
+            rules.push(rule(libc::SYS_fdatasync, &[fd(file)], "flush a disk"));
+            if !read_only {
+                let from = [fd(file), LongAtMost(2, bytes)];
+                rules.push(rule(libc::SYS_pwritev, &at, "write a disk"));
+                rules.push(rule(libc::SYS_pwrite64, &at, "zero a disk"));
+                rules.push(rule(libc::SYS_fallocate, &from, "discard, and zero a disk"));
+            }
+        }
+        Backing::Random(source) => {
+            rules.push(rule(libc::SYS_read, &[fd(source)], "random bytes"));
+        }
+    }
+    rules
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const HELD: Held = Held {
-        vm: 10,
-        vcpu: 11,
-        serial: 12,
-    };
+    fn held() -> Held {
+        let disk = DeviceHeld {
+            doorbells: vec![20, 21],
+            interrupt: 22,
+            wire: None,
+            commands: Some(23),
+            backing: Backing::Disk {
+                file: 24,
+                bytes: 1 << 20,
+                read_only: true,
+            },
+        };
+        let tap = Backing::Tap {
+            tap: Some(30),
+            interfaces: Some(31),
+        };
+        let net = DeviceHeld {
+            wire: Some(32),
+            backing: tap,
+            ..disk.clone()
+        };
+        Held {
+            vm: 10,
+            vcpu: 11,
+            serial: 12,
+            devices: vec![disk, net],
+            asked: vec![13],
+            children: vec![14],
+        }
+    }
 
     fn calls(rules: &[Rule], syscall: i64) -> Vec<&Rule> {
         let number = syscall.cast_unsigned();
@@ -110,33 +323,72 @@ mod tests {
 
     #[test]
     fn the_machine_cannot_be_changed() {
-        let rules = rules(&HELD);
+        let rules = rules(&held());
         let ioctls = calls(&rules, libc::SYS_ioctl);
         let run = [Argument::Int(0, 11), Argument::Int(1, KVM_RUN)];
-        assert_eq!(ioctls.len(), 1);
+        let is_up = [Argument::Int(0, 31), Argument::Int(1, SIOCGIFFLAGS)];
+        assert_eq!(ioctls.len(), 2);
         assert_eq!(ioctls[0].arguments, run);
+        assert_eq!(ioctls[1].arguments, is_up);
     }
 
     #[test]
     fn descriptors_are_named_and_reasons_given() {
-        let rules = rules(&HELD);
-        for syscall in [libc::SYS_read, libc::SYS_write] {
-            for rule in calls(&rules, syscall) {
-                let is_named = |argument: &Argument| matches!(argument, Argument::Int(0, _));
-                assert!(rule.arguments.iter().any(is_named), "{rule:?}");
+        let held = held();
+        let device = device_rules(&held.devices[0]);
+        for rules in [rules(&held), device] {
+            for syscall in [
+                libc::SYS_read,
+                libc::SYS_readv,
+                libc::SYS_preadv,
+                libc::SYS_write,
+                libc::SYS_writev,
+                libc::SYS_sendto,
+                libc::SYS_recvfrom,
+                libc::SYS_fdatasync,
+            ] {
+                for rule in calls(&rules, syscall) {
+                    let is_named = |argument: &Argument| matches!(argument, Argument::Int(0, _));
+                    assert!(rule.arguments.iter().any(is_named), "{rule:?}");
+                }
             }
+            assert!(rules.iter().all(|rule| !rule.reason.is_empty()));
+            for syscall in [
+                libc::SYS_openat,
+                libc::SYS_execve,
+                libc::SYS_socket,
+                libc::SYS_clone,
+                libc::SYS_sendmsg,
+                libc::SYS_recvmsg,
+                libc::SYS_pwritev,
+                libc::SYS_fallocate,
+            ] {
+                assert!(calls(&rules, syscall).is_empty());
+            }
+            jail::compile(&rules, false).unwrap();
         }
-        assert!(rules.iter().all(|rule| !rule.reason.is_empty()));
-        for syscall in [
-            libc::SYS_openat,
-            libc::SYS_mmap,
-            libc::SYS_execve,
-            libc::SYS_socket,
-            libc::SYS_clone,
-            libc::SYS_sendmsg,
-        ] {
-            assert!(calls(&rules, syscall).is_empty());
+    }
+
+    /// Memory that is asked for is of no file, and never executed.
+    #[test]
+    fn nothing_can_be_mapped_to_be_executed() {
+        let rules = rules(&held());
+        let executable = Argument::Int(2, 7);
+        let mapping = calls(&rules, libc::SYS_mmap);
+        let protecting = calls(&rules, libc::SYS_mprotect);
+        for rule in mapping.iter().chain(&protecting) {
+            let of_pages = |argument: &&Argument| matches!(argument, Argument::Int(2, _));
+            let pages = rule.arguments.iter().find(of_pages);
+            assert!(pages.is_some_and(|pages| *pages != executable), "{rule:?}");
         }
-        jail::compile(&rules, false).unwrap();
+        for rule in mapping {
+            assert!(rule.arguments.contains(&Argument::Int(4, u32::MAX)));
+        }
+    }
+
+    #[test]
+    fn all_that_a_device_uses_stays_open() {
+        let found: Vec<RawFd> = held().devices[1].descriptors().collect();
+        assert_eq!(found, [20, 21, 22, 32, 23, 30, 31]);
     }
 }

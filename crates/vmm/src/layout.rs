@@ -6,8 +6,9 @@
 //! | [`ZERO_PAGE`] | boot parameters |
 //! | [`PAGE_TABLES`] | three pages of page tables |
 //! | [`COMMAND_LINE`] | the kernel's command line |
-//! | [`MP_TABLE`] up to [`LOW_END`] | MP table, where a PC has its extended BIOS data area |
+//! | [`ACPI`] up to [`ACPI_END`] | ACPI tables, where a PC has its BIOS |
 //! | [`HIGH`] up to the end of memory | the kernel, and at the end the RAM disk |
+//! | [`WINDOWS`] | registers of virtio's devices, a page each |
 
 /// The descriptor table that the kernel begins with.
 pub const GDT: u64 = 0x500;
@@ -21,11 +22,13 @@ pub const PAGE_TABLES: u64 = 0x9000;
 pub const COMMAND_LINE: u64 = 0x2_0000;
 /// Bytes of the command line, the NUL included: `COMMAND_LINE_SIZE` of Linux on x86.
 pub const COMMAND_LINE_BYTES_MAX: usize = 2048;
-/// The MP table: in the last KiB of the lower memory, which is one of the places where it is looked
-/// for (MP specification 1.4, section 4).
-pub const MP_TABLE: u64 = 0x9_fc00;
 /// The end of lower memory.
 pub const LOW_END: u64 = 0xa_0000;
+/// ACPI tables: one of the places where they are looked for (ACPI 6.5, 5.2.5.1). It is memory that
+/// the map does not name.
+pub const ACPI: u64 = 0xe_0000;
+/// Where they must end.
+pub const ACPI_END: u64 = HIGH;
 /// Where memory goes on.
 pub const HIGH: u64 = 0x10_0000;
 /// Most memory, in MiB: what the page tables map.
@@ -35,10 +38,25 @@ pub const MEMORY_MIB_MIN: u64 = 64;
 /// The serial line's ports and interrupt.
 pub const SERIAL: u16 = 0x3f8;
 /// As above.
+pub const SERIAL_PORTS: u16 = 8;
+/// As above.
 pub const SERIAL_IRQ: u32 = 4;
+/// Windows of virtio's devices: above all memory.
+pub const WINDOWS: u64 = 0xc000_0000;
+/// Bytes from one window to the next.
+pub const WINDOW_STRIDE: u64 = 0x1000;
+/// Most devices: as many as the I/O APIC has lines behind those of the ISA bus.
+pub const DEVICES_MAX: usize = 8;
+/// The interrupt of the first device.
+pub const DEVICE_IRQ: u32 = 16;
 /// `KVM_SET_TSS_ADDR`: three pages that Intel's processors need for KVM, which nothing else uses.
 pub const TSS: usize = 0xfffb_d000;
 /// The interrupt controllers, where a PC has them.
 pub const LOCAL_APIC: u32 = 0xfee0_0000;
 /// As above.
 pub const IO_APIC: u32 = 0xfec0_0000;
+
+/// Where the window of a device begins.
+pub const fn window(number: usize) -> u64 {
+    WINDOWS + number as u64 * WINDOW_STRIDE
+}

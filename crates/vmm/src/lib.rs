@@ -1,27 +1,37 @@
-//! A monitor for a stock Linux guest under KVM, to measure and to test with: a kernel, a RAM disk
-//! and a serial console, in a jail as any tender's.
+//! A monitor for a stock Linux guest under KVM, to measure and to test with: a kernel, a RAM disk,
+//! a serial console and virtio's devices, in a jail as any tender's.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`options`] | the command line, as data |
 //! | [`layout`] | what lies where in guest-physical addresses |
 //! | [`load`] | kernel, RAM disk and command line in guest memory: Linux's boot protocol |
-//! | [`mptable`] | which processor and interrupt controllers there are: Intel's MP specification |
+//! | [`acpi`] | which interrupt controllers and devices there are |
 //! | [`cpu`] | the processor as Linux finds it: CPUID, MSRs, registers |
 //! | [`ports`] | serial console and reset |
+//! | [`attach`] | devices opened, and given to KVM |
+//! | [`bus`] | what a processor finds at the addresses of devices |
+//! | [`window`] | a device behind its window, and the thread that lets it work |
+//! | [`ioregionfd`] | accesses of registers as messages |
+//! | [`counters`] | what is counted of devices |
 //! | [`machine`] | all of it put together, and run |
 //! | [`jail`] | what is left of the kernel once the guest runs |
 //! | [`sys`] | the unsafe island |
 
+pub mod acpi;
+pub mod attach;
+pub mod bus;
+pub mod counters;
 pub mod cpu;
+pub mod ioregionfd;
 pub mod jail;
 pub mod layout;
 pub mod load;
 pub mod machine;
-pub mod mptable;
 pub mod options;
 pub mod ports;
 pub mod sys;
+pub mod window;
 
 use options::Request;
 use std::ffi::OsString;
@@ -46,6 +56,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
             FAILURE
         }
     }
+}
+
+/// Says something of a device.
+pub(crate) fn complain(name: &str, what: &str) {
+    // Who closed standard error does not want to know.
+    let _ = writeln!(std::io::stderr(), "outboard-vmm: {name}: {what}");
 }
 
 fn say(text: &str) -> i32 {

@@ -1,8 +1,8 @@
 //! Kernel, RAM disk and command line in guest memory, by Linux's boot protocol
 //! (`Documentation/x86/boot.rst`).
 
-use crate::layout::{COMMAND_LINE, COMMAND_LINE_BYTES_MAX, HIGH, MP_TABLE, ZERO_PAGE};
-use crate::mptable;
+use crate::acpi;
+use crate::layout::{ACPI, COMMAND_LINE, COMMAND_LINE_BYTES_MAX, HIGH, LOW_END, ZERO_PAGE};
 use crate::options::Options;
 use linux_loader::bootparam::{boot_e820_entry, boot_params, setup_header};
 use linux_loader::configurator::linux::LinuxBootConfigurator;
@@ -18,9 +18,9 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 /// Memory of the guest, which this process and its children have, too.
 pub type Memory = GuestMemoryMmap<()>;
 
-/// What a Linux without ACPI, PCI and a keyboard has to be told. `reboot=k` resets by the
+/// What a Linux without PCI and a keyboard has to be told. `reboot=k` resets by the
 /// keyboard's controller, which ends the machine.
-const WORDS: &str = "console=ttyS0 acpi=off pci=off reboot=k panic=1 i8042.noaux i8042.nomux \
+const WORDS: &str = "console=ttyS0 pci=off reboot=k panic=1 i8042.noaux i8042.nomux \
                      i8042.dumbkbd no_timer_check";
 /// The 64-bit entry lies so far behind the beginning of the kernel (boot.rst, "64-bit boot
 /// protocol").
@@ -129,7 +129,7 @@ pub fn load(memory: &Memory, options: &Options) -> Result<Entry, Error> {
         .write_slice(&line, GuestAddress(COMMAND_LINE))
         .map_err(mistake)?;
     memory
-        .write_slice(&mptable::table(), GuestAddress(MP_TABLE))
+        .write_slice(&acpi::tables(options.devices.len()), GuestAddress(ACPI))
         .map_err(mistake)?;
     header.type_of_loader = LOADER;
     header.cmd_line_ptr = COMMAND_LINE as u32;
@@ -187,12 +187,10 @@ fn command_line(append: &str) -> Result<Vec<u8>, Error> {
 fn parameters(header: setup_header, memory_bytes: u64) -> boot_params {
     let mut parameters = boot_params {
         hdr: header,
+        acpi_rsdp_addr: ACPI,
         ..Default::default()
     };
-    for (number, (begin, end)) in [(0, MP_TABLE), (HIGH, memory_bytes)]
-        .into_iter()
-        .enumerate()
-    {
+    for (number, (begin, end)) in [(0, LOW_END), (HIGH, memory_bytes)].into_iter().enumerate() {
         parameters.e820_table[number] = boot_e820_entry {
             addr: begin,
             size: end - begin,
@@ -226,7 +224,7 @@ mod tests {
         assert_eq!(parameters.e820_entries, 2);
         let map = parameters.e820_table;
         let ranges = [map[0], map[1]].map(|entry| (entry.addr, entry.size, entry.r#type));
-        assert_eq!(ranges, [(0, MP_TABLE, RAM), (HIGH, 63 << 20, RAM)]);
+        assert_eq!(ranges, [(0, LOW_END, RAM), (HIGH, 63 << 20, RAM)]);
     }
 
     /// Files that are no kernel end in an error that names them.
@@ -238,6 +236,8 @@ mod tests {
             initrd: None,
             memory_bytes: 64 << 20,
             append: String::new(),
+            devices: Vec::new(),
+            statistics: false,
         };
         for kernel in ["/nowhere", "/proc/self/exe", "/dev/null"] {
             let error = load(&memory, &options(kernel)).unwrap_err().to_string();

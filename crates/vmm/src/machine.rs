@@ -1,6 +1,11 @@
 //! The machine put together, and run until it ends.
 
+use crate::attach::{self, Attached, Here, Place};
+use crate::bus::{Bus, Front};
+use crate::complain;
+use crate::counters::{Counter, ratio};
 use crate::cpu;
+use crate::ioregionfd::wire::Direction;
 use crate::jail;
 use crate::layout::{SERIAL_IRQ, TSS};
 use crate::load::{self, Memory};
@@ -9,16 +14,18 @@ use crate::ports::{Console, Interrupt, Wish};
 use crate::sys;
 use kvm_bindings::{KVM_PIT_SPEAKER_DUMMY, kvm_pit_config};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
-use linux::process;
+use linux::{descriptor, memory, process};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::stdio;
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
-use std::sync::Barrier;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
-use vm_memory::GuestAddress;
+use vm_memory::{FileOffset, GuestAddress};
 use vmm_sys_util::eventfd::EventFd;
 
 /// Bytes of standard input that are read at once.
@@ -35,6 +42,8 @@ pub enum Error {
     Load(load::Error),
     /// Its processor cannot be set up.
     Cpu(cpu::Error),
+    /// A device cannot be attached.
+    Attach(attach::Error),
     /// The jail cannot be closed.
     Jail(tender::jail::Error),
 }
@@ -50,6 +59,7 @@ impl fmt::Display for Error {
             Self::Step(step, error) => write!(f, "{step}: {error}"),
             Self::Load(error) => error.fmt(f),
             Self::Cpu(error) => error.fmt(f),
+            Self::Attach(error) => error.fmt(f),
             Self::Jail(error) => error.fmt(f),
         }
     }
@@ -66,40 +76,103 @@ enum End {
     Failed(&'static str),
     /// KVM refuses to run it.
     Refused(i32),
+    /// A device does not answer, which was said.
+    Silent,
 }
 
-/// Starts a guest and runs it until it ends; the exit status.
+/// How often the processor left the guest, by the reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Exits {
+    /// Ports, those of the serial line included.
+    ports: u64,
+    /// Reads of memory that is none: registers of devices.
+    reads: u64,
+    /// Writes of them.
+    writes: u64,
+    /// All else, such as signals.
+    others: u64,
+}
+
+/// Starts a guest and runs it until it ends; the exit status. This process has one thread.
 ///
 /// # Errors
 /// Why it could not be started.
 pub fn run(options: &Options) -> Result<i32, Error> {
     let step = |name| move |error: kvm_ioctls::Error| Error::Step(name, error.into());
+    descriptor::open_standard().map_err(|error| Error::Step("/dev/null", error))?;
     let kvm = Kvm::new().map_err(step("/dev/kvm"))?;
-    let memory = memory(options.memory_bytes)?;
+    let (file, memory) = memory(options.memory_bytes)?;
     let vm = kvm.create_vm().map_err(step("a virtual machine"))?;
     controllers(&vm)?;
     sys::lend(&vm, memory).map_err(|error| Error::Step("guest memory", error))?;
+    let machine = attach::Machine {
+        vm: &vm,
+        memory: file.as_fd(),
+        memory_bytes: options.memory_bytes,
+    };
+    let attached = attach::attach(machine, &options.devices).map_err(Error::Attach)?;
     let mut vcpu = vm.create_vcpu(0).map_err(step("a processor"))?;
     let entry = load::load(memory, options).map_err(Error::Load)?;
     cpu::prepare(&kvm, &vcpu, memory, entry).map_err(Error::Cpu)?;
-    let console = console(&vm)?;
+    let (console, serial) = console(&vm)?;
+    let console: &'static Console = Box::leak(Box::new(console));
     drop(kvm);
+    let (bus, here, children) = sort(attached)?;
+    let asked = bus.0.iter().filter_map(|slot| match &slot.front {
+        Front::Here(_) => None,
+        Front::Socket(commands) => Some(commands.as_raw_fd()),
+    });
     let held = jail::Held {
         vm: vm.as_raw_fd(),
         vcpu: vcpu.as_raw_fd(),
-        serial: console.1,
+        serial,
+        devices: here.iter().map(|here| here.held.clone()).collect(),
+        asked: asked.collect(),
+        children: children
+            .iter()
+            .map(|(_, pidfd)| pidfd.as_raw_fd())
+            .collect(),
     };
-    let console: &'static Console = Box::leak(Box::new(console.0));
-    jail::close(&held, || start_input(console)).map_err(Error::Jail)?;
-    let end = serve(&mut vcpu, console);
+    let start = || start_threads(console, here, children);
+    jail::close(&held, start).map_err(Error::Jail)?;
+    let mut exits = Exits::default();
+    let end = serve(&mut vcpu, console, &bus, &mut exits);
+    if options.statistics {
+        report(&bus, exits);
+    }
     process::end(conclude(end))
 }
 
-/// Memory from address 0 on.
-fn memory(bytes: u64) -> Result<&'static Memory, Error> {
-    let failed = |error| Error::Step("guest memory", io::Error::other(error));
-    let memory = Memory::from_ranges(&[(GuestAddress(0), bytes as usize)]).map_err(failed)?;
-    Ok(Box::leak(Box::new(memory)))
+/// Processes of devices by their names, each with what tells of its end.
+type Children = Vec<(String, OwnedFd)>;
+
+/// What the processor finds, devices of this process, and processes of others.
+fn sort(attached: Vec<Attached>) -> Result<(Bus, Vec<Here>, Children), Error> {
+    let (mut bus, mut heres, mut children) = (Bus(Vec::new()), Vec::new(), Vec::new());
+    for Attached { slot, place } in attached {
+        match place {
+            Place::Here(here) => heres.push(*here),
+            Place::Process(child) => {
+                let pidfd = child.pidfd();
+                let pidfd = pidfd.map_err(|error| Error::Step("a process", error))?;
+                children.push((slot.device.name.clone(), pidfd));
+            }
+        }
+        bus.0.push(slot);
+    }
+    Ok((bus, heres, children))
+}
+
+/// Memory from address 0 on, and its file.
+fn memory(bytes: u64) -> Result<(Arc<File>, &'static Memory), Error> {
+    let failed = |error| Error::Step("guest memory", error);
+    let file: File = memory::sealed("guest", bytes).map_err(failed)?.into();
+    let file = Arc::new(file);
+    let offset = FileOffset::from_arc(Arc::clone(&file), 0);
+    let ranges = [(GuestAddress(0), bytes as usize, Some(offset))];
+    let memory = Memory::from_ranges_with_files(ranges);
+    let memory = memory.map_err(|error| failed(io::Error::other(error)))?;
+    Ok((file, Box::leak(Box::new(memory))))
 }
 
 /// The interrupt controllers and the timer of a PC, in the kernel.
@@ -129,27 +202,70 @@ fn event() -> Result<EventFd, Error> {
         .map_err(|error| Error::Step("an event", error))
 }
 
-/// Starts the thread that types what comes from standard input. It never ends, for that would take
-/// system calls that nothing else needs; for the same reason, this waits until it has begun.
-fn start_input(console: &'static Console) -> io::Result<()> {
-    static BEGUN: Barrier = Barrier::new(2);
-    thread::Builder::new().name("input".into()).spawn(|| {
-        BEGUN.wait();
-        let mut bytes = [0; INPUT_BYTES];
-        loop {
-            match rustix::io::read(stdio::stdin(), &mut bytes) {
-                Ok(0) => break,
-                Ok(count) => type_in(console, &bytes[..count]),
-                Err(Errno::INTR) => {}
-                Err(_) => break,
+/// Starts the threads of this process. None ever ends, for that would take system calls that
+/// nothing else needs; for the same reason, this waits until all have begun.
+fn start_threads(console: &'static Console, here: Vec<Here>, children: Children) -> io::Result<()> {
+    let watch = !children.is_empty();
+    let begun = Arc::new(Barrier::new(2 + here.len() + usize::from(watch)));
+    let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
+        let begun = Arc::clone(&begun);
+        let begin = move || {
+            begun.wait();
+            work();
+            loop {
+                thread::park();
             }
-        }
-        loop {
-            thread::park();
-        }
-    })?;
-    BEGUN.wait();
+        };
+        thread::Builder::new().name(name.into()).spawn(begin)
+    };
+    start("input", Box::new(|| type_all(console)))?;
+    if watch {
+        start("processes", Box::new(move || watch_over(&children)))?;
+    }
+    for Here {
+        name,
+        device,
+        lines,
+        ..
+    } in here
+    {
+        let serve = move || {
+            let end = lines.serve(&name, device);
+            complain(&name, &end.to_string());
+            process::end(crate::FAILURE)
+        };
+        start("device", Box::new(serve))?;
+    }
+    begun.wait();
     Ok(())
+}
+
+/// Ends all with the first process of a device that ends.
+fn watch_over(children: &[(String, OwnedFd)]) {
+    let pidfds = children.iter();
+    let mut watched: Vec<PollFd<'_>> = pidfds
+        .map(|(_, pidfd)| PollFd::new(pidfd, PollFlags::IN))
+        .collect();
+    while let Ok(0) | Err(Errno::INTR) = poll(&mut watched, None) {}
+    for ((name, _), ended) in children.iter().zip(&watched) {
+        if !ended.revents().is_empty() {
+            complain(name, "its process has ended");
+        }
+    }
+    process::end(crate::FAILURE)
+}
+
+/// Types what comes from standard input, until nothing will come any more.
+fn type_all(console: &Console) {
+    let mut bytes = [0; INPUT_BYTES];
+    loop {
+        match rustix::io::read(stdio::stdin(), &mut bytes) {
+            Ok(0) => break,
+            Ok(count) => type_in(console, &bytes[..count]),
+            Err(Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
 }
 
 fn type_in(console: &Console, mut bytes: &[u8]) {
@@ -163,27 +279,77 @@ fn type_in(console: &Console, mut bytes: &[u8]) {
 }
 
 /// Runs the guest until it ends.
-fn serve(vcpu: &mut VcpuFd, console: &Console) -> End {
+fn serve(vcpu: &mut VcpuFd, console: &Console, bus: &Bus, exits: &mut Exits) -> End {
     loop {
-        match vcpu.run() {
-            Ok(VcpuExit::IoIn(port, data)) => console.read(port, data),
-            Ok(VcpuExit::IoOut(port, data)) => match console.write(port, data) {
-                Wish::Nothing => {}
-                Wish::Reset => return End::Reset,
-            },
-            // Nothing is there: the bus reads as ones.
-            Ok(VcpuExit::MmioRead(_, data)) => data.fill(0xff),
-            Ok(VcpuExit::MmioWrite(..)) => {}
+        let accessed = match vcpu.run() {
+            Ok(VcpuExit::IoIn(port, data)) => {
+                exits.ports += 1;
+                console.read(port, data);
+                continue;
+            }
+            Ok(VcpuExit::IoOut(port, data)) => {
+                exits.ports += 1;
+                match console.write(port, data) {
+                    Wish::Nothing => continue,
+                    Wish::Reset => return End::Reset,
+                }
+            }
+            Ok(VcpuExit::MmioRead(address, data)) => {
+                exits.reads += 1;
+                bus.access(Direction::Read, address, data)
+            }
+            Ok(VcpuExit::MmioWrite(address, data)) => {
+                exits.writes += 1;
+                let mut written = [0; 8];
+                let bytes = data.len().min(written.len());
+                written[..bytes].copy_from_slice(&data[..bytes]);
+                bus.access(Direction::Write, address, &mut written[..bytes])
+            }
             Ok(VcpuExit::Shutdown) => return End::TripleFault,
             Ok(VcpuExit::InternalError) => {
                 return End::Failed("KVM cannot go on, as where it interprets instructions");
             }
             Ok(VcpuExit::FailEntry(..)) => return End::Failed("the processor refuses its state"),
             Ok(_) => return End::Failed("it left KVM for a reason that this program cannot serve"),
-            Err(error) if [libc::EINTR, libc::EAGAIN].contains(&error.errno()) => {}
+            Err(error) if [libc::EINTR, libc::EAGAIN].contains(&error.errno()) => {
+                exits.others += 1;
+                continue;
+            }
             Err(error) => return End::Refused(error.errno()),
+        };
+        if let Err(silent) = accessed {
+            complain(&silent.name, &silent.why.to_string());
+            return End::Silent;
         }
     }
+}
+
+/// Prints what was counted.
+fn report(bus: &Bus, exits: Exits) {
+    let mut text = String::new();
+    for slot in &bus.0 {
+        let name = format!("{} (ioregionfd={})", slot.device.name, slot.device.access);
+        let lines = slot.counters.report(&name);
+        text.extend(lines.lines().map(|line| format!("outboard-vmm: {line}\n")));
+    }
+    let done: u64 = bus
+        .0
+        .iter()
+        .map(|slot| slot.counters.get(Counter::Received) + slot.counters.get(Counter::Transmitted))
+        .sum();
+    let Exits {
+        ports,
+        reads,
+        writes,
+        others,
+    } = exits;
+    let of_registers = ratio(reads + writes, done);
+    text.push_str(&format!(
+        "outboard-vmm: exits: {ports} for ports, {reads} to read registers, {writes} to write \
+         them, {others} others; {of_registers} for registers a frame or request\n"
+    ));
+    // Who closed standard error does not want to know.
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// Says how the guest ended; the exit status.
@@ -192,6 +358,7 @@ fn conclude(end: End) -> i32 {
     // Who closed standard error does not want to know.
     let _ = match end {
         End::Reset => return 0,
+        End::Silent => Ok(()),
         End::TripleFault => writeln!(errors, "outboard-vmm: the guest ended with a triple fault"),
         End::Failed(why) => writeln!(errors, "outboard-vmm: the guest ended: {why}"),
         End::Refused(number) => {

@@ -1,13 +1,14 @@
 //! The command line.
 
-use crate::layout::{MEMORY_MIB_MAX, MEMORY_MIB_MIN};
+use crate::layout::{DEVICES_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN};
+use models::disk;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
 /// What `--help` prints.
 pub const HELP: &str = "\
-usage: outboard-vmm --kernel=FILE [--initrd=FILE] [--mem=MIB] [--append=WORDS]
+usage: outboard-vmm --kernel=FILE [--initrd=FILE] [--mem=MIB] [--append=WORDS] [DEVICE...]
 
 Runs a stock Linux as a guest of KVM's, for measuring and for testing: not for anything that has to
 be kept apart from others for good. Its serial console is standard input and output.
@@ -16,11 +17,26 @@ be kept apart from others for good. Its serial console is standard input and out
   --initrd=FILE    its initial RAM disk
   --mem=MIB        its memory (default 256)
   --append=WORDS   more words for its command line
+  --statistics     print at the end what was counted: exits, and accesses of registers
+
+Devices, each a window of virtio over memory-mapped I/O; NAME is for messages:
+  --virtio-net:NAME=TAP             a network card, connected to this tap, which is made if need be
+  --virtio-blk:NAME=FILE[,ro]       a disk over a file or a block device
+  --virtio-rng:NAME                 a source of entropy
+
+Behind each of them, how its registers are reached:
+  ,ioregionfd=off       the guest is left, and the access done here (default)
+  ,ioregionfd=on        KVM sends the access to a thread of the device's
+  ,ioregionfd=process   the same, and the device is a process of its own
+  ,ioregionfd=forward   the same process, but the guest is left, and the access passed on from here
+  ,posted               with on and process: the guest does not wait for what it writes
 
 It ends with the status 0 when the guest resets itself: type `reboot -f` there.
 ";
 
 const MEMORY_MIB_DEFAULT: u64 = 256;
+/// Longest name of a device.
+const NAME_BYTES_MAX: usize = 16;
 
 /// What the user asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +58,74 @@ pub struct Options {
     pub memory_bytes: u64,
     /// What the user adds to its command line.
     pub append: String,
+    /// Its devices, in their order.
+    pub devices: Vec<Device>,
+    /// Whether to print what was counted.
+    pub statistics: bool,
+}
+
+/// A device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// What messages call it.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// How its registers are reached.
+    pub access: Access,
+    /// Whether the guest waits for no write of a register.
+    pub posted: bool,
+}
+
+/// What a device is, and what is behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A network card, and its tap.
+    Net(String),
+    /// A disk.
+    Blk(disk::Spec),
+    /// A source of entropy.
+    Rng,
+}
+
+/// How the registers of a device are reached, and where it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// By an exit, in this process.
+    Exit,
+    /// By ioregionfd, in this process.
+    Thread,
+    /// By ioregionfd, in a process of its own.
+    Process,
+    /// By an exit that is passed on, in a process of its own.
+    Forward,
+}
+
+impl Access {
+    /// Its names on the command line.
+    const NAMES: [(&'static str, Self); 4] = [
+        ("off", Self::Exit),
+        ("on", Self::Thread),
+        ("process", Self::Process),
+        ("forward", Self::Forward),
+    ];
+
+    /// Whether KVM has to have ioregionfd.
+    pub fn is_ioregionfd(self) -> bool {
+        matches!(self, Self::Thread | Self::Process)
+    }
+
+    /// Whether the device has a process of its own.
+    pub fn is_apart(self) -> bool {
+        matches!(self, Self::Process | Self::Forward)
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::NAMES.iter().find(|(_, access)| access == self);
+        f.write_str(name.map_or("", |(name, _)| name))
+    }
 }
 
 /// Why a command line is none.
@@ -77,10 +161,14 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, E
     let mut initrd = None;
     let mut memory_mib = MEMORY_MIB_DEFAULT;
     let mut append = String::new();
+    let mut devices = Vec::new();
+    let mut statistics = false;
     for argument in arguments {
         let text = argument.to_string_lossy().into_owned();
         match text.split_once('=') {
             _ if text == "--help" || text == "-h" => return Ok(Request::Help),
+            _ if text == "--statistics" => statistics = true,
+            _ if text.starts_with("--virtio-") => devices.push(device(&text, &devices)?),
             Some(("--kernel", file)) => kernel = Some(file.into()),
             Some(("--initrd", file)) => initrd = Some(file.into()),
             Some(("--append", words)) => append = words.into(),
@@ -103,7 +191,72 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, E
         initrd,
         memory_bytes: memory_mib << 20,
         append,
+        devices,
+        statistics,
     }))
+}
+
+/// Reads `--virtio-KIND:NAME=VALUE,OPTIONS`, behind other devices.
+fn device(argument: &str, others: &[Device]) -> Result<Device, Error> {
+    let wrong = |wanted: &str| Error::Value(argument.into(), wanted.into());
+    let (mut rest, mut access, mut posted) = (argument, None, false);
+    // What is behind the last comma may be a part of a file's name.
+    while let Some((front, word)) = rest.rsplit_once(',') {
+        match word.split_once('=') {
+            Some(("ioregionfd", value)) if access.is_none() => {
+                let known = Access::NAMES.iter().find(|(name, _)| *name == value);
+                let wanted = "ioregionfd is off, on, process or forward";
+                access = Some(known.ok_or_else(|| wrong(wanted))?.1);
+            }
+            None if word == "posted" && !posted => posted = true,
+            _ => break,
+        }
+        rest = front;
+    }
+    let (option, value) = match rest.split_once('=') {
+        Some((option, value)) => (option, Some(value).filter(|value| !value.is_empty())),
+        None => (rest, None),
+    };
+    let (kind, name) = option
+        .split_once(':')
+        .ok_or_else(|| wrong("it needs :NAME"))?;
+    let kind = match (kind, value) {
+        ("--virtio-net", Some(tap)) if tap.contains(',') => {
+            return Err(wrong(
+                "behind a tap there is only ioregionfd=WAY and posted",
+            ));
+        }
+        ("--virtio-net", Some(tap)) => Kind::Net(tap.into()),
+        ("--virtio-net", None) => return Err(wrong("it needs =TAP")),
+        ("--virtio-blk", Some(file)) => {
+            let Ok(spec) = file.parse();
+            Kind::Blk(spec)
+        }
+        ("--virtio-blk", None) => return Err(wrong("it needs =FILE")),
+        ("--virtio-rng", None) => Kind::Rng,
+        ("--virtio-rng", Some(_)) => return Err(wrong("it has nothing behind it")),
+        _ => return Err(Error::Unknown(argument.into())),
+    };
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(is_word) {
+        return Err(wrong("a name is 1 to 16 letters and digits"));
+    }
+    if others.iter().any(|other| other.name == name) {
+        return Err(wrong("another device has this name"));
+    }
+    if others.len() == DEVICES_MAX {
+        return Err(wrong("there can be 8 devices"));
+    }
+    let access = access.unwrap_or(Access::Exit);
+    if posted && !access.is_ioregionfd() {
+        return Err(wrong("posted takes ioregionfd=on or process"));
+    }
+    Ok(Device {
+        name: name.into(),
+        kind,
+        access,
+        posted,
+    })
 }
 
 #[cfg(test)]
@@ -112,6 +265,14 @@ mod tests {
 
     fn read(words: &[&str]) -> Result<Request, Error> {
         parse(words.iter().map(OsString::from))
+    }
+
+    fn devices(words: &[&str]) -> Vec<Device> {
+        let words = [&["--kernel=k"], words].concat();
+        match read(&words).unwrap() {
+            Request::Start(options) => options.devices,
+            Request::Help => unreachable!(),
+        }
     }
 
     #[test]
@@ -127,9 +288,37 @@ mod tests {
             initrd: Some("/i".into()),
             memory_bytes: 64 << 20,
             append: "quiet x=y".into(),
+            devices: Vec::new(),
+            statistics: false,
         };
         assert_eq!(read(&words), Ok(Request::Start(wanted)));
         assert_eq!(read(&["--kernel=/k", "--help"]), Ok(Request::Help));
+    }
+
+    #[test]
+    fn devices_are_read() {
+        let found = devices(&[
+            "--virtio-net:net0=tap0,ioregionfd=process,posted",
+            "--virtio-blk:disk=/a,b=c,ro,ioregionfd=on",
+            "--virtio-rng:rng",
+        ]);
+        let disk = disk::Spec {
+            path: "/a,b=c".into(),
+            read_only: true,
+        };
+        let wanted = [
+            ("net0", Kind::Net("tap0".into()), Access::Process, true),
+            ("disk", Kind::Blk(disk), Access::Thread, false),
+            ("rng", Kind::Rng, Access::Exit, false),
+        ];
+        let wanted = wanted.map(|(name, kind, access, posted)| Device {
+            name: name.into(),
+            kind,
+            access,
+            posted,
+        });
+        assert_eq!(found, wanted);
+        assert_eq!(Access::Forward.to_string(), "forward");
     }
 
     #[test]
@@ -141,6 +330,20 @@ mod tests {
             (&["--kernel"], "no option --kernel"),
             (&["k"], "no option k"),
             (&[], "which kernel"),
+            (&["--virtio-net=tap0"], "it needs :NAME"),
+            (&["--virtio-net:n"], "it needs =TAP"),
+            (&["--virtio-net:n=tap0,mtu=1"], "behind a tap"),
+            (&["--virtio-net:a/b=tap0"], "a name is"),
+            (&["--virtio-blk:b="], "it needs =FILE"),
+            (&["--virtio-rng:r=x"], "nothing behind it"),
+            (&["--virtio-gpu:g"], "no option --virtio-gpu"),
+            (&["--virtio-rng:r", "--virtio-rng:r"], "has this name"),
+            (&["--virtio-rng:r,ioregionfd=yes"], "off, on, process"),
+            (&["--virtio-rng:r,posted"], "posted takes"),
+            (
+                &["--virtio-rng:r,posted,ioregionfd=forward"],
+                "posted takes",
+            ),
         ] {
             let error = read(words).unwrap_err().to_string();
             assert!(

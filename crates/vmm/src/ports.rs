@@ -1,6 +1,6 @@
 //! Ports of a PC: the serial line, and the keyboard's controller, by which the guest resets itself.
 
-use crate::layout::SERIAL;
+use crate::layout::{SERIAL, SERIAL_PORTS};
 use rustix::stdio;
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,8 +8,6 @@ use vm_superio::serial::NoEvents;
 use vm_superio::{Serial, Trigger};
 use vmm_sys_util::eventfd::EventFd;
 
-/// Ports of a serial line.
-const SERIAL_PORTS: u16 = 8;
 /// The keyboard's controller: data, and commands or status.
 const KEYBOARD: u16 = 0x60;
 const KEYBOARD_COMMAND: u16 = 0x64;

@@ -15,6 +15,7 @@ use vfio_user::{
     CapabilityHeader, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, IrqSet, RegionAccess, RegionInfo,
     TypeCapability, Version, capability, command, irq, irq_set_flag, region,
 };
+use vmm::ioregionfd::wire::{Command, Direction};
 use zerocopy::IntoBytes;
 
 const MANIFEST: &[u8] = br#"{ "type": "solo5.manifest", "version": 1, "devices": [
@@ -41,6 +42,7 @@ fn main() -> std::io::Result<()> {
     let seeds = [
         ("hypercall", "each", hypercalls()),
         ("image", "sample", image::sample::sample()),
+        ("ioregionfd", "write", write_of_status()),
         ("manifest", "devices", MANIFEST.to_vec()),
         ("manifest", "pci", PCI_MANIFEST.to_vec()),
         ("tcp", "vault", vault()),
@@ -61,6 +63,19 @@ fn main() -> std::io::Result<()> {
         of("model", brought_up(number))?;
     }
     rules(&corpus.join("rules_parse"))
+}
+
+/// What becomes of a write to the status of a virtio device.
+fn write_of_status() -> Vec<u8> {
+    let command = Command {
+        direction: Direction::Write,
+        bytes: 4,
+        wants_answer: true,
+        user_data: 1,
+        offset: 0x70 - 0x54,
+        data: 15,
+    };
+    command.encode().to_vec()
 }
 
 /// A vault with places for two connections and eight buffers of 100 bytes, in which one has 100

@@ -15,10 +15,12 @@ const HELP: &str = "\
 Usage: cargo xtask lab [OPTION...] [--] COMMAND
        cargo xtask lab [OPTION...] shell
        cargo xtask lab linux [OPTION...] DEVICE
+       cargo xtask lab vmm [WAY...]
 
 Boots a machine with KVM and an IOMMU (QEMU without acceleration, Debian's kernel), runs COMMAND in
 its shell, and ends with its exit status. `shell` is a shell to type in. `linux` runs Linux's own
-drivers on Outboard's software devices; `cargo xtask lab linux --help` says more.
+drivers on Outboard's software devices, `vmm` Linux as a guest of outboard-vmm; their --help says
+more.
 
   --file=PATH          bring a file along, to /lab/NAME (may be repeated); programs must be static
   --nic=MODEL[,WIRE]   a network card of QEMU's: e1000e, e1000, virtio-net-pci ... WIRE is `hub`,
@@ -127,8 +129,10 @@ fn first(arguments: &[String]) -> Option<(&str, &[String])> {
 /// # Errors
 /// One line that says why the machine did not run.
 pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
-    if let Some(("linux", rest)) = first(arguments) {
-        return linux::main(root, rest);
+    match first(arguments) {
+        Some(("linux", rest)) => return linux::main(root, rest),
+        Some(("vmm", rest)) => return vmm::main(root, rest),
+        _ => {}
     }
     if crate::wants_help(arguments) {
         print!("{}", HELP);

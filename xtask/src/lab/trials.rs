@@ -1,7 +1,7 @@
 //! The end-to-end tests of the host `hvt` and of PCI devices, brought into the lab, and the trial
 //! of `outboard-vmm`.
 
-use super::{kernel, vmm};
+use super::{ioregionfd, vmm};
 use crate::process::{self, target_folder};
 use std::collections::BTreeSet;
 use std::fs;
@@ -203,25 +203,18 @@ pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
         command
     };
     let mut commands: Vec<Command> = TRIALS.iter().map(command).collect();
-    commands.push(monitor(root, &release(root).join("outboard-vmm"))?);
+    commands.extend(monitored(root, &release(root).join("outboard-vmm"))?);
     Ok(commands)
 }
 
-/// The trial of the monitor, which brings its guest along.
-fn monitor(root: &Path, program: &Path) -> Result<Command, String> {
-    let cache = target_folder(root).join("lab");
-    let mut files = vmm::files(root, &cache, &kernel::provide(&cache)?)?;
-    files.push(program.to_path_buf());
-    let this = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut command = Command::new(this);
-    command
-        .arg("lab")
-        .arg(format!("--timeout={}", TIMEOUT_SECONDS));
-    for file in &files {
-        command.arg(format!("--file={}", file.display()));
+/// The trials of the monitor, those of ioregionfd where that is built: else the stage of its own
+/// test says so.
+fn monitored(root: &Path, program: &Path) -> Result<Vec<Command>, String> {
+    let mut commands = vec![vmm::command(root, program, &[])?];
+    if ioregionfd::missing(root).is_none() {
+        commands.push(vmm::command(root, program, &vmm::WAYS)?);
     }
-    command.args(["--", vmm::COMMAND]);
-    Ok(command)
+    Ok(commands)
 }
 
 /// Puts the programs of the host before those of the lab's shell that have the same names.

@@ -1,33 +1,139 @@
 //! `outboard-vmm` in the lab: the lab's own kernel is its guest.
 
-use super::kernel::Kernel;
+use super::kernel::{self, Kernel};
 use super::machine::{archive, busybox, copy};
+use super::trials::shared_libraries;
+use crate::packages::{self, LAB};
+use crate::process;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-/// What the lab's shell runs.
-pub const COMMAND: &str = "sh /lab/trial";
+const HELP: &str = "\
+Usage: cargo xtask lab vmm [WAY...]
 
-/// The files that the trial takes beside the monitor: kernel, RAM disk, and the trial itself.
+Boots the lab's kernel as a guest of outboard-vmm, in the lab, and has it drive virtio's network
+card, disk and source of entropy: ping, iperf3 both ways, a file system. WAY is how their registers
+are reached, as behind ioregionfd= (`outboard-vmm --help`): off, on, process, forward, or on,posted.
+Those that need ioregionfd get a KVM that has it, which is built the first time. What was counted is
+printed behind each guest.
+";
+
+/// What the lab's shell runs; behind it, ways to reach registers.
+const COMMAND: &str = "mkdir -p /lib; ln -s /lib /lib64; ln -s /lab/*.so* /lib; sh /lab/trial";
+/// Ways that `cargo xtask test` tries where KVM has ioregionfd.
+pub const WAYS: [&str; 4] = ["on", "process", "on,posted", "process,posted"];
+/// More than a guest takes, in seconds, on a machine that is busy with something else.
+const TIMEOUT_SECONDS: usize = 900;
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Programs of the host's that the guest runs; busybox has the others.
+const PROGRAMS: [&str; 3] = ["iperf3", "mke2fs", "e2fsck"];
+/// The program that is its other end.
+const PEER: &str = "iperf3";
+/// Modules of Debian's kernel that it has, what they need before them.
+const MODULES: [&str; 6] = [
+    "virtio_mmio",
+    "virtio_net",
+    "virtio_blk",
+    "virtio-rng",
+    "crc32c_generic",
+    "ext4",
+];
+
+/// `cargo xtask lab vmm`.
+///
+/// # Errors
+/// One line that says why the trial did not run.
+pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
+    if crate::wants_help(arguments) {
+        print!("{}", HELP);
+        return Ok(0);
+    }
+    if let Some(option) = arguments.iter().find(|word| word.starts_with('-')) {
+        return Err(format!(
+            "there is no option `{}`; type: cargo xtask lab vmm --help",
+            option
+        ));
+    }
+    packages::provide(&[LAB], false)?;
+    let mut build = Command::new(process::cargo());
+    build.args(["build", "--release", "-p", "vmm"]);
+    process::succeed(build.current_dir(root), true)?;
+    let program = process::target_folder(root).join(TARGET).join("release");
+    let ways: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    process::run(&mut command(root, &program.join("outboard-vmm"), &ways)?)
+}
+
+/// The trial in the lab: of the console and of ways without ioregionfd, or of these ways.
+///
+/// # Errors
+/// One line that says what cannot be had.
+pub fn command(root: &Path, program: &Path, ways: &[&str]) -> Result<Command, String> {
+    let cache = process::target_folder(root).join("lab");
+    let mut files = files(root, &cache, &kernel::provide(&cache)?)?;
+    files.push(program.to_path_buf());
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(this);
+    command.arg("lab").arg(format!(
+        "--timeout={}",
+        TIMEOUT_SECONDS * ways.len().max(1)
+    ));
+    let needs = |way: &&str| way.starts_with("on") || way.starts_with("process");
+    if ways.iter().any(needs) {
+        command.arg("--ioregionfd");
+    }
+    for file in &files {
+        command.arg(format!("--file={}", file.display()));
+    }
+    command.arg("--").arg(COMMAND).args(ways);
+    Ok(command)
+}
+
+/// The files that the trial takes beside the monitor: kernel, RAM disk, the trial itself, and the
+/// other end of the guest's network.
 ///
 /// # Errors
 /// One line that names what cannot be read or written.
-pub fn files(root: &Path, cache: &Path, kernel: &Kernel) -> Result<Vec<PathBuf>, String> {
+fn files(root: &Path, cache: &Path, kernel: &Kernel) -> Result<Vec<PathBuf>, String> {
+    let ours = root.join("lab/vmm");
     let work = cache.join("vmm");
     let folder = work.join("root");
     let failed = |error: io::Error| format!("{}: {}", folder.display(), error);
     let _ = fs::remove_dir_all(&folder);
-    for name in ["bin", "dev", "proc"] {
+    for name in ["bin", "dev", "lab/bin", "lab/lib", "modules", "proc", "sys"] {
         fs::create_dir_all(folder.join(name)).map_err(failed)?;
     }
     copy(&busybox()?, &folder.join("bin/busybox"))?;
     let init = folder.join("init");
-    copy(&root.join("lab/vmm/init"), &init)?;
+    copy(&ours.join("init"), &init)?;
     fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+    copy(&ours.join("drive"), &folder.join("lab/drive"))?;
+    let mut order = String::new();
+    for module in kernel.order(&MODULES)? {
+        let name = module.file_stem().unwrap_or_default().to_string_lossy();
+        copy(module, &folder.join(format!("modules/{}.ko", name)))?;
+        order.push_str(&name);
+        order.push('\n');
+    }
+    fs::write(folder.join("modules/order"), order).map_err(failed)?;
+    let mut programs = Vec::new();
+    for name in PROGRAMS {
+        let program = process::find(name).ok_or_else(|| format!("{} is missing", name))?;
+        copy(&program, &folder.join("lab/bin").join(name))?;
+        programs.push(program);
+    }
+    for library in shared_libraries(&programs)? {
+        let name = library.file_name().unwrap_or_default();
+        copy(&library, &folder.join("lab/lib").join(name))?;
+    }
     let image = work.join("vmlinuz");
     copy(&kernel.image, &image)?;
     let ram_disk = archive(&folder, &work.join("guest.gz"))?;
-    Ok(vec![image, ram_disk, root.join("lab/vmm/trial")])
+    let mut files = vec![image, ram_disk, ours.join("trial")];
+    let peer = process::find(PEER).ok_or_else(|| format!("{} is missing", PEER))?;
+    files.extend(shared_libraries(&[peer.clone()])?);
+    files.push(peer);
+    Ok(files)
 }
