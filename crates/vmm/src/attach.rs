@@ -131,6 +131,7 @@ impl Machine<'_> {
             interrupt: self.interrupt(irq).map_err(step("its interrupt"))?,
             wire: opened.wire,
             commands: socket,
+            busy: device.busy,
         };
         let counters = file.view().map_err(step("counters"))?;
         let held = DeviceHeld::new(&lines, opened.backing);

@@ -102,6 +102,7 @@ mod tests {
                 kind: Kind::Rng,
                 access: Access::Exit,
                 posted: false,
+                busy: false,
             },
             begin,
             front,

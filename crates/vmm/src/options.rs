@@ -30,6 +30,7 @@ Behind each of them, how its registers are reached:
   ,ioregionfd=process   the same, and the device is a process of its own
   ,ioregionfd=forward   the same process, but the guest is left, and the access passed on from here
   ,posted               with on and process: the guest does not wait for what it writes
+  ,busy                 the device never sleeps, and takes a whole core
 
 It ends with the status 0 when the guest resets itself: type `reboot -f` there.
 ";
@@ -75,6 +76,8 @@ pub struct Device {
     pub access: Access,
     /// Whether the guest waits for no write of a register.
     pub posted: bool,
+    /// Whether it never sleeps.
+    pub busy: bool,
 }
 
 /// What a device is, and what is behind it.
@@ -199,7 +202,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, E
 /// Reads `--virtio-KIND:NAME=VALUE,OPTIONS`, behind other devices.
 fn device(argument: &str, others: &[Device]) -> Result<Device, Error> {
     let wrong = |wanted: &str| Error::Value(argument.into(), wanted.into());
-    let (mut rest, mut access, mut posted) = (argument, None, false);
+    let (mut rest, mut access, mut posted, mut busy) = (argument, None, false, false);
     // What is behind the last comma may be a part of a file's name.
     while let Some((front, word)) = rest.rsplit_once(',') {
         match word.split_once('=') {
@@ -209,6 +212,7 @@ fn device(argument: &str, others: &[Device]) -> Result<Device, Error> {
                 access = Some(known.ok_or_else(|| wrong(wanted))?.1);
             }
             None if word == "posted" && !posted => posted = true,
+            None if word == "busy" && !busy => busy = true,
             _ => break,
         }
         rest = front;
@@ -223,7 +227,7 @@ fn device(argument: &str, others: &[Device]) -> Result<Device, Error> {
     let kind = match (kind, value) {
         ("--virtio-net", Some(tap)) if tap.contains(',') => {
             return Err(wrong(
-                "behind a tap there is only ioregionfd=WAY and posted",
+                "behind a tap there are only ioregionfd=WAY, posted and busy",
             ));
         }
         ("--virtio-net", Some(tap)) => Kind::Net(tap.into()),
@@ -256,6 +260,7 @@ fn device(argument: &str, others: &[Device]) -> Result<Device, Error> {
         kind,
         access,
         posted,
+        busy,
     })
 }
 
@@ -300,7 +305,7 @@ mod tests {
         let found = devices(&[
             "--virtio-net:net0=tap0,ioregionfd=process,posted",
             "--virtio-blk:disk=/a,b=c,ro,ioregionfd=on",
-            "--virtio-rng:rng",
+            "--virtio-rng:rng,busy",
         ]);
         let disk = disk::Spec {
             path: "/a,b=c".into(),
@@ -316,6 +321,7 @@ mod tests {
             kind,
             access,
             posted,
+            busy: name == "rng",
         });
         assert_eq!(found, wanted);
         assert_eq!(Access::Forward.to_string(), "forward");

@@ -163,6 +163,8 @@ pub struct Lines {
     pub wire: Option<OwnedFd>,
     /// Where commands come from, if its registers are reached so.
     pub commands: Option<OwnedFd>,
+    /// Whether the device never sleeps.
+    pub busy: bool,
 }
 
 /// Why a device does not work any more.
@@ -203,7 +205,8 @@ impl Lines {
         let mut worked = true;
         let mut watch_wire = true;
         loop {
-            let most = if worked { Duration::ZERO } else { SLEEP_MAX };
+            let sleeps = !worked && !self.busy;
+            let most = if sleeps { SLEEP_MAX } else { Duration::ZERO };
             let ready = match self.wait(watch_wire, most) {
                 Ok(ready) => ready,
                 Err(error) => return End::Lines(error),
@@ -214,7 +217,7 @@ impl Lines {
                 Err(end) => return end,
             };
             served.counters.add(Counter::Turns, 1);
-            if !worked {
+            if sleeps {
                 served.counters.add(Counter::Sleeps, 1);
             }
             let violations = served.window.violations();
@@ -373,6 +376,7 @@ mod tests {
                 interrupt: interrupt.try_clone().unwrap(),
                 wire: None,
                 commands: Some(socket),
+                busy: false,
             };
             let thread = thread::spawn(move || lines.serve("entropy", device));
             Self {
