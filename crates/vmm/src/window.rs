@@ -212,8 +212,8 @@ impl Lines {
                 Err(error) => return End::Lines(error),
             };
             let mut served = device.turn();
-            let obeyed = match self.turn(&mut served, ready, start.elapsed()) {
-                Ok(turned) => turned,
+            worked = match self.turn(&mut served, ready, start.elapsed()) {
+                Ok(worked) => worked,
                 Err(end) => return end,
             };
             served.counters.add(Counter::Turns, 1);
@@ -227,22 +227,20 @@ impl Lines {
             }
             let total = violations.total();
             served.counters.set(Counter::Violations, total);
-            worked = obeyed;
             // Frames that the device does not take would keep it awake: the driver has no room for
             // them, and will say when it has.
             watch_wire = worked || !ready.wire;
         }
     }
 
-    /// One turn of the device; whether it did anything.
+    /// One turn of the device; whether it moved anything, so that there may be more.
     fn turn(&self, served: &mut Served, ready: Ready, now: Duration) -> Result<bool, End> {
         // What the driver wrote before it notified is obeyed before that: writes may be posted.
-        let obeyed = match &self.commands {
-            Some(socket) if ready.commands || ready.queues != 0 => {
-                Self::obey(served, socket.as_fd()).map_err(End::Commands)?
-            }
-            _ => 0,
-        };
+        if let Some(socket) = &self.commands
+            && (ready.commands || ready.queues != 0)
+        {
+            Self::obey(served, socket.as_fd()).map_err(End::Commands)?;
+        }
         let mut queues = ready.queues;
         served
             .counters
@@ -264,21 +262,21 @@ impl Lines {
                 Err(error) => return Err(End::Lines(error.into())),
             }
         }
-        Ok(obeyed > 0 || !progress.is_idle())
+        Ok(!progress.is_idle())
     }
 
-    /// Obeys the commands that wait, up to a bound: how many.
-    fn obey(served: &mut Served, socket: BorrowedFd<'_>) -> Result<usize, Broken> {
-        for count in 0..COMMANDS_MAX {
+    /// Obeys the commands that wait, up to a bound.
+    fn obey(served: &mut Served, socket: BorrowedFd<'_>) -> Result<(), Broken> {
+        for _ in 0..COMMANDS_MAX {
             let Some((command, offset)) = ioregionfd::take(socket)? else {
-                return Ok(count);
+                break;
             };
             let data = served.obey(&command, offset);
             if command.wants_answer {
                 ioregionfd::reply(socket, data)?;
             }
         }
-        Ok(COMMANDS_MAX)
+        Ok(())
     }
 
     /// Waits until there is something to do, and takes the notifications.
