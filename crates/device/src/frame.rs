@@ -300,6 +300,28 @@ impl Frame {
         }
         fits
     }
+
+    /// The last `N` bytes of the headroom, right in front of the packet, where some devices leave
+    /// what they know of it; `None` if there is less headroom.
+    #[inline]
+    pub fn before<const N: usize>(&self) -> Option<[u8; N]> {
+        let end = self.0.start;
+        let bytes = self.0.buffer.bytes().get(end.checked_sub(N)?..end)?;
+        bytes.first_chunk().copied()
+    }
+
+    /// Writes them; `false`, and nothing done, if there is less headroom.
+    #[inline]
+    #[must_use]
+    pub fn set_before<const N: usize>(&mut self, bytes: [u8; N]) -> bool {
+        let slot = &mut *self.0;
+        let (end, buffer) = (slot.start, slot.buffer.bytes_mut());
+        let fits = N <= end && end <= buffer.len();
+        if fits {
+            buffer[end - N..end].copy_from_slice(&bytes);
+        }
+        fits
+    }
 }
 
 impl Reachable for Frame {
@@ -369,6 +391,10 @@ mod tests {
         frame.truncate(9);
         frame.truncate(1);
         assert_eq!(frame.bytes(), b"b");
+        assert!(frame.set_before(*b"123") && !frame.set_before([0; HEADROOM + 2]));
+        assert_eq!((frame.before(), frame.bytes()), (Some(*b"23"), &b"b"[..]));
+        assert!(frame.before::<HEADROOM>().is_some());
+        assert!(frame.before::<{ HEADROOM + 2 }>().is_none());
         let room = frame.tailroom();
         assert!(frame.push_back(room + 1).is_none());
         frame.push_back(2).unwrap().copy_from_slice(b"yz");

@@ -19,7 +19,8 @@ pub trait Nic {
     /// What it does by itself.
     fn offloads(&self) -> Offloads;
 
-    /// Speed of the link in Mb/s, as of the last [`Self::tend`]; `None` while it is down.
+    /// Speed of the link in Mb/s, 0 if the device does not say, as of the last [`Self::tend`];
+    /// `None` while it is down.
     fn link(&self) -> Option<u32>;
 
     /// Adds received frames to `batch`, at most until it is full, and gives the device new buffers

@@ -56,6 +56,14 @@ impl core::fmt::Display for BadHeader {
 
 impl core::error::Error for BadHeader {}
 
+/// Whether a header leaves nothing to be done: the checksum is complete, or the sender vouches for
+/// it.
+#[inline]
+pub fn is_plain(header: &[u8; HEADER_SIZE]) -> bool {
+    let both = u16::from_le_bytes([header[0] & !FLAG_DATA_VALID, header[1]]);
+    both == GSO_NONE.into()
+}
+
 /// What `header` leaves to be done to `frame`, which follows it.
 ///
 /// Stricter than virtio: the checksum field must be that of the packet's own TCP or UDP header.
@@ -65,8 +73,7 @@ impl core::error::Error for BadHeader {}
 /// [`BadHeader`], if the header contradicts itself or the frame.
 #[inline]
 pub fn parse(header: &[u8; HEADER_SIZE], frame: &[u8]) -> Result<Offload, BadHeader> {
-    // Plain frames, with a checksum that is complete or that the host vouches for.
-    if header[0] & !FLAG_DATA_VALID == 0 && header[1] == GSO_NONE {
+    if is_plain(header) {
         return Ok(Offload::NONE);
     }
     parse_work(header, frame)

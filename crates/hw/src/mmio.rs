@@ -163,10 +163,10 @@ impl Mmio {
 
     /// Reads a register, and returns the device's word that it is done, if the bits of `mask` are
     /// those of `wanted`. A device that is gone, whose registers read all ones, says nothing.
-    pub fn shows(&self, register: Register, mask: u32, wanted: u32) -> Option<Done> {
-        let said = self.read(register);
-        let said = (said != NOTHING).then_some(said)?;
-        Done::shown(said.into(), mask.into(), wanted.into())
+    pub fn shows<T: Width>(&self, register: Register<T>, mask: T, wanted: T) -> Option<Done> {
+        let said = self.read(register).word();
+        let said = (said != T::MASK).then_some(said)?;
+        Done::shown(said.into(), mask.word().into(), wanted.word().into())
     }
 
     /// Sets and clears bits of a register.
@@ -274,6 +274,9 @@ mod tests {
         let mmio = Mmio::shared(words);
         assert!(mmio.shows(Register::at(0), 3, 1).is_some());
         assert!(mmio.shows(Register::at(0), 2, 2).is_none());
+        // As wide as the register is: bytes 1 to 3 are zero.
+        let narrow = |offset| mmio.shows(Register::<u8>::new("", offset, ""), u8::MAX, 0);
+        assert!(narrow(0).is_none() && narrow(1).is_some() && narrow(4).is_none());
         assert!(
             mmio.shows(Register::at(4), 1, 1).is_none()
                 && mmio.shows(Register::at(8), 0, 0).is_none()

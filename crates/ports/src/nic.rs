@@ -175,6 +175,7 @@ impl Observer for Ledger {
     fn link(&self, speed: Option<u32>) {
         let Self { runtime, name, .. } = self;
         match speed {
+            Some(0) => runtime.print(format_args!("outboard: port {name}: link up\n")),
             Some(speed) => runtime.print(format_args!(
                 "outboard: port {name}: link up, {speed} Mb/s\n"
             )),
