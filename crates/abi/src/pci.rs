@@ -104,6 +104,8 @@ pub struct Info {
     pub flags: u32,
     /// On `spt` and `process`: the descriptor by which registers are reached by message.
     pub handle: i32,
+    /// What the tender has found in the configuration space of a virtio device.
+    pub virtio: Virtio,
 }
 
 impl Info {
@@ -112,6 +114,66 @@ impl Info {
         bar_bytes: [0; BARS],
         flags: 0,
         handle: 0,
+        virtio: Virtio::ZERO,
+    };
+}
+
+/// Vendor ID of virtio devices (Virtual I/O Device 1.2, 4.1.2).
+pub const VIRTIO_VENDOR: u16 = 0x1af4;
+
+/// Where the structures of a virtio device lie in its BARs (Virtual I/O Device 1.2, 4.1.4), all
+/// zero for any other device. Each lies wholly in its BAR, be that mapped or not.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Virtio {
+    /// Common configuration.
+    pub common: Structure,
+    /// Doorbells.
+    pub notify: Structure,
+    /// Interrupt status.
+    pub isr: Structure,
+    /// What the kind of device has of its own; a kind may have nothing.
+    pub device: Structure,
+    /// Bytes from one doorbell to the next (4.1.4.4).
+    pub notify_multiplier: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+impl Virtio {
+    /// None.
+    pub const ZERO: Self = Self {
+        common: Structure::NONE,
+        notify: Structure::NONE,
+        isr: Structure::NONE,
+        device: Structure::NONE,
+        notify_multiplier: 0,
+        reserved: 0,
+    };
+}
+
+/// A part of a BAR.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Structure {
+    /// Which BAR.
+    pub bar: u32,
+    /// Where it begins there, in bytes.
+    pub offset: u32,
+    /// Its size in bytes; 0 if there is none.
+    pub bytes: u32,
+}
+
+impl Structure {
+    /// None.
+    pub const NONE: Self = Self {
+        bar: 0,
+        offset: 0,
+        bytes: 0,
     };
 }
 

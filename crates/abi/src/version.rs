@@ -33,7 +33,7 @@
 
 use crate::doorbell;
 use crate::extension::{Descriptor, HostInfo};
-use crate::pci::{self, Dma, Info, Request};
+use crate::pci::{self, Dma, Info, Request, Structure, Virtio};
 use crate::ring;
 use crate::share::{
     self, CaptureHead, CaptureRecord, Control, Exits, Report, RuleCounter, RulesStatus,
@@ -42,23 +42,25 @@ use crate::sockets;
 use core::mem::offset_of;
 
 /// The version of everything that this module lists.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
-/// The layouts of version 4. Who changes a number here has changed the contract: [`VERSION`] goes
+/// The layouts of version 5. Who changes a number here has changed the contract: [`VERSION`] goes
 /// up, and with it the numbers.
 const _: () = {
-    assert!(VERSION == 4);
+    assert!(VERSION == 5);
     // The extension.
     assert!(size_of::<Descriptor>() == 32);
     assert!(offset_of!(Descriptor, host_info) == 8 && offset_of!(Descriptor, pci) == 24);
-    assert!(size_of::<HostInfo>() == 2152 && offset_of!(HostInfo, seed) == 2120);
+    assert!(size_of::<HostInfo>() == 3944 && offset_of!(HostInfo, seed) == 3912);
     assert!(offset_of!(HostInfo, version) == 4 && offset_of!(HostInfo, share) == 16);
     assert!(offset_of!(HostInfo, devices) == 32 && offset_of!(HostInfo, rings) == 288);
     assert!(offset_of!(HostInfo, dma) == 304 && offset_of!(HostInfo, pci) == 328);
     // PCIe devices and DMA memory.
     assert!(size_of::<Request>() == 80 && offset_of!(Request, class) == 68);
     assert!(offset_of!(Request, vendor) == 72 && offset_of!(Request, flags) == 76);
-    assert!(size_of::<Info>() == 56 && offset_of!(Info, flags) == 48);
+    assert!(size_of::<Info>() == 112 && offset_of!(Info, flags) == 48);
+    assert!(offset_of!(Info, virtio) == 56 && size_of::<Virtio>() == 56);
+    assert!(size_of::<Structure>() == 12 && offset_of!(Virtio, notify_multiplier) == 48);
     assert!(size_of::<Dma>() == 24 && offset_of!(Dma, iova) == 8);
     assert!(pci::bar_address(0, 0) == 1 << 39 && pci::bar_address(1, 2) == 0x84_8000_0000);
     assert!(pci::DMA_BASE == 1 << 40 && pci::DEVICES_MAX == 32);

@@ -86,7 +86,7 @@ mod tests {
     fn extension_note_stops_where_the_address_begins() {
         let golden = [
             9, 0, 0, 0, 32, 0, 0, 0, 0x4f, 0x42, 0x58, 0x31, b'O', b'u', b't', b'b', b'o', b'a',
-            b'r', b'd', 0, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0,
+            b'r', b'd', 0, 0, 0, 0, 5, 0, 0, 0, 7, 0, 0, 0,
         ];
         let (before, after) = extension_note(&Manifest::none(), 7);
         assert_eq!(before, golden);

@@ -373,7 +373,7 @@ mod tests {
         );
         let text = Report::new(Path::new("sample"), 1, &image).to_string();
         let features = [
-            "\nextension  version 4, virtio_net_header, counters, rules, capture, rings, ",
+            "\nextension  version 5, virtio_net_header, counters, rules, capture, rings, ",
             "host info at 0x104000\n",
         ];
         assert!(text.contains(&features.concat()), "{text}");

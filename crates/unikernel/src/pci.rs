@@ -8,7 +8,7 @@ use crate::boot::{boot, runtime};
 use crate::host::host;
 use abi::doorbell::WORDS;
 use abi::extension::{Descriptor, HEADER_SIZE};
-use abi::pci::{BARS, DEVICES_MAX, Dma, Request, bar_address, info_flag};
+use abi::pci::{BARS, DEVICES_MAX, Dma, Request, Virtio, bar_address, info_flag};
 use alloc::rc::Rc;
 use core::cell::RefMut;
 use core::ptr::NonNull;
@@ -67,6 +67,11 @@ impl PciDevice {
         // SAFETY: the tender has mapped so many bytes there, for ever; nothing else is there, and
         // all that a device can do to memory it can do to DMA memory alone.
         Some(unsafe { Mmio::mapped(start, bytes) })
+    }
+
+    /// Where the structures of a virtio device lie; `None` for any other.
+    pub fn virtio(&self) -> Option<&Virtio> {
+        Some(&self.device.info.virtio).filter(|virtio| virtio.common.bytes > 0)
     }
 
     /// By what [`crate::wait`] tells that the device has interrupted; `None` for one that cannot,

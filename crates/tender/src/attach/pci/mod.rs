@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `vfio` | devices behind the IOMMU |
 //! | `vfio_user` | devices that are processes |
+//! | `virtio` | what a virtio device says of itself, of either kind |
 //! | `dma`, `iova` | the DMA memory, and where it lies for devices |
 //! | `report` | what was attached, in words |
 
@@ -12,6 +13,7 @@ mod iova;
 mod report;
 mod vfio;
 pub mod vfio_user;
+mod virtio;
 
 use super::Error;
 use crate::options::{self, PciSource};
@@ -105,6 +107,8 @@ pub enum Reason {
     NoReset,
     /// It has a pin for interrupts, and no messages.
     NoInterrupt,
+    /// It is a virtio device with which something is wrong.
+    Virtio(virtio::Problem),
     /// This BAR cannot be mapped.
     Bar(usize, BarProblem),
     /// There is not so much memory, in MiB, for DMA.
@@ -181,6 +185,7 @@ impl fmt::Display for Reason {
                 f,
                 "it has neither MSI nor MSI-X, by which a guest could wait for it; choose another"
             ),
+            Self::Virtio(problem) => problem.fmt(f),
             Self::Bar(bar, problem) => write!(f, "BAR {bar} {problem}"),
             Self::Memory(mib, error) => write!(
                 f,

@@ -8,15 +8,18 @@
 use super::iova::Iova;
 use super::{
     BarProblem, COMMAND, COMMAND_BUS_MASTER, COMMAND_MEMORY, COMMAND_NO_PIN, Device, Reason, dma,
-    iova,
+    iova, virtio,
 };
 use crate::sys::vfio::{self, Container, Group, Interrupt};
 use crate::sys::window::Window;
 use abi::PAGE_SIZE;
-use abi::pci::{BAR_BYTES_MAX, BARS, DMA_BASE, Request, bar_address, info_flag, request_flag};
+use abi::pci::{
+    BAR_BYTES_MAX, BARS, DMA_BASE, Request, Structure, Virtio, bar_address, info_flag, request_flag,
+};
 use linux::pci::sysfs::{Tree, is_vfio};
 use linux::pci::{Address, Class, Identity};
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{pread, pwrite};
 use rustix::process::Resource;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -66,6 +69,9 @@ impl Host {
             attached.info.bar_bytes[bar] = mapped.map_err(|problem| Reason::Bar(bar, problem))?;
         }
         command(&device, COMMAND_MEMORY | COMMAND_NO_PIN, COMMAND_BUS_MASTER)?;
+        if virtio::is_virtio(request) {
+            attached.info.virtio = structures(&device)?;
+        }
         // A message-signalled interrupt is a write by the device: only a bus master has one.
         if bus_master {
             attached.event = Some(interrupt(&device)?);
@@ -197,6 +203,46 @@ fn map(
         windows.push(window.map_err(BarProblem::Refused)?);
     }
     Ok(region.bytes)
+}
+
+/// The structures of a virtio device that the IOMMU holds.
+fn structures(device: &vfio::Device) -> Result<Virtio, Reason> {
+    let mut config = [0; virtio::CONFIG_BYTES];
+    for (offset, bytes) in (0..).step_by(2).zip(config.chunks_exact_mut(2)) {
+        let value = device
+            .config(offset)
+            .map_err(step("its configuration space"))?;
+        bytes.copy_from_slice(&value.to_le_bytes());
+    }
+    let mut bars = [0; BARS];
+    for (number, bytes) in (0..).zip(&mut bars) {
+        // A BAR that it does not have is refused.
+        *bytes = device.region(number).map_or(0, |region| region.bytes);
+    }
+    let found = virtio::structures(&config, &bars);
+    let Structure { bar, offset, bytes } = found.common;
+    if bytes == 0 {
+        return Err(Reason::Virtio(virtio::Problem::Legacy));
+    }
+    let region = device.region(bar).map_err(step("its registers"))?;
+    let place = |register| region.offset + u64::from(offset) + register;
+    let write = |register, value: u32| {
+        let count = pwrite(device, &value.to_le_bytes(), place(register))?;
+        whole(count)
+    };
+    let read = |register| {
+        let mut bytes = [0; 4];
+        let count = pread(device, &mut bytes, place(register))?;
+        whole(count).map(|()| u32::from_le_bytes(bytes))
+    };
+    virtio::check_platform(write, read).map_err(Reason::Virtio)?;
+    Ok(found)
+}
+
+/// Whether a register of 32 bits was read or written whole.
+fn whole(count: usize) -> io::Result<()> {
+    let partly = || io::ErrorKind::UnexpectedEof.into();
+    (count == size_of::<u32>()).then_some(()).ok_or_else(partly)
 }
 
 /// An event that the device's first interrupt raises.

@@ -11,11 +11,12 @@
 
 use super::{
     Arena, BarProblem, COMMAND, COMMAND_BUS_MASTER, COMMAND_MEMORY, COMMAND_NO_PIN, Device, Reason,
+    virtio,
 };
 use crate::sys::window::Window;
 use abi::PAGE_SIZE;
 use abi::doorbell;
-use abi::pci::{BAR_BYTES_MAX, BARS, Request, bar_address, info_flag, request_flag};
+use abi::pci::{BAR_BYTES_MAX, BARS, Request, Virtio, bar_address, info_flag, request_flag};
 use linux::descriptor;
 use linux::pci::{Class, Identity};
 use rustix::event::{EventfdFlags, eventfd};
@@ -184,6 +185,9 @@ pub fn attach(
     client.set_command(set)?;
     let mut device = Device::attached();
     client.bars(number, request, &mut device)?;
+    if virtio::is_virtio(request) {
+        device.info.virtio = client.structures()?;
+    }
     if device.info.flags & info_flag::MESSAGE != 0 {
         let own = info.regions.min(region::COUNT + OWN_REGIONS_MAX);
         device.doorbells = client.doorbells(number, region::COUNT..own)?;
@@ -390,6 +394,21 @@ impl Client {
             device.windows.push(window.map_err(refused)?);
         }
         Ok(())
+    }
+
+    /// The structures of a virtio device. Its addresses are those of the memory that it is given,
+    /// whatever it says of that.
+    fn structures(&mut self) -> Result<Virtio, Reason> {
+        let config = self.config(0)?;
+        let mut bars = [0; BARS];
+        for (number, bytes) in (0..).zip(&mut bars) {
+            *bytes = self.region(number)?.0.size;
+        }
+        let found = virtio::structures(&config, &bars);
+        if found.common.bytes == 0 {
+            return Err(Reason::Virtio(virtio::Problem::Legacy));
+        }
+        Ok(found)
     }
 
     /// Maps the page of doorbells, if one of these regions is one.
