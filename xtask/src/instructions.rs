@@ -93,7 +93,7 @@ const OURS: &[&str] = &["ours", "12800"];
 const SMOLTCP: &[&str] = &["smoltcp", "12800"];
 
 /// All that is counted.
-pub const CASES: [Case; 19] = [
+pub const CASES: [Case; 23] = [
     forward("ixgbe, batches of 1", &["1", "12800"]),
     forward("ixgbe, batches of 8", &["8", "12800"]),
     forward("ixgbe, batches of 32", &["32", "12800"]),
@@ -102,6 +102,10 @@ pub const CASES: [Case; 19] = [
     forward("e1000e, batches of 8", &["8", "12800", "--e1000e"]),
     forward("e1000e, batches of 32", &["32", "12800", "--e1000e"]),
     forward("e1000e, batches of 128", &["128", "12800", "--e1000e"]),
+    forward("virtio, batches of 1", &["1", "12800", "--virtio"]),
+    forward("virtio, batches of 8", &["8", "12800", "--virtio"]),
+    forward("virtio, batches of 32", &["32", "12800", "--virtio"]),
+    forward("virtio, batches of 128", &["128", "12800", "--virtio"]),
     verdict("a verdict, default rules", &["default", "20480"]),
     verdict("a verdict, 100 rules", &["100", "20480"]),
     verdict("a verdict, 10000 rules", &["10000", "20480"]),

@@ -1,7 +1,8 @@
-//! A network port by name, whichever kind of device the manifest makes of it: a network that the
-//! host attaches, or a NIC that the image drives itself.
+//! A network port or a disk by name, whichever kind of device the manifest makes of it: one that
+//! the host attaches, or one that the image drives itself.
 //!
-//! An appliance that takes its ports from here runs unmodified with either.
+//! An appliance that takes its ports and disks from here runs unmodified with either. Sources of
+//! entropy are always driven by the image.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -11,9 +12,15 @@ extern crate alloc;
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
-use device::Netif;
+use device::{BlockDevice, Netif};
 use drivers::net::{MTU, Resources, StartError, Started};
+use drivers::virtio::Window;
+use drivers::virtio::pci::Pci;
+use drivers::{block, entropy};
+use hw::Mmio;
 use ports::{Card, DeviceError, NicPort};
+use unikernel::PciDevice;
+use unikernel::abi::pci::Structure;
 
 /// The port of this name, once. A NIC receives all frames, whoever they are for.
 ///
@@ -40,13 +47,69 @@ pub fn port_of_mtu(name: &str, mtu: Option<usize>) -> Result<Box<dyn Netif>, Err
     })
 }
 
+/// The disk of this name, once.
+///
+/// # Errors
+/// If the manifest has no such disk, it was handed out already, or the device cannot be used.
+pub fn disk(name: &str) -> Result<Box<dyn BlockDevice>, Error> {
+    let found = match unikernel::block(name) {
+        Err(DeviceError::NotInManifest(_)) => virtio_disk(name),
+        found => found.map_err(Reason::Device),
+    };
+    found.map_err(|reason| Error {
+        name: name.into(),
+        reason,
+    })
+}
+
+fn virtio_disk(name: &str) -> Result<Box<dyn BlockDevice>, Reason> {
+    let ids = (block::virtio::VENDOR, block::virtio::DEVICE);
+    let transport = virtio_device(name, ids, block::virtio::CONFIG_BYTES)?;
+    let mut arena = unikernel::dma().ok_or(Reason::NoDma)?;
+    let disk = block::virtio::Driver::new(transport, &mut arena, clock);
+    Ok(Box::new(disk.map_err(Reason::Virtio)?))
+}
+
+/// The source of entropy of this name, once.
+///
+/// # Errors
+/// If the manifest has no such device, it was handed out already, or it cannot be used.
+pub fn entropy(name: &str) -> Result<entropy::virtio::Driver<Pci>, Error> {
+    let found = virtio_entropy(name);
+    found.map_err(|reason| Error {
+        name: name.into(),
+        reason,
+    })
+}
+
+fn virtio_entropy(name: &str) -> Result<entropy::virtio::Driver<Pci>, Reason> {
+    let ids = (entropy::virtio::VENDOR, entropy::virtio::DEVICE);
+    let transport = virtio_device(name, ids, 0)?;
+    let mut arena = unikernel::dma().ok_or(Reason::NoDma)?;
+    entropy::virtio::Driver::new(transport, &mut arena, clock).map_err(Reason::Virtio)
+}
+
+/// The virtio device of this name, with these ids, of whose own configuration so many bytes are
+/// read.
+fn virtio_device(name: &str, ids: (u16, u16), config_bytes: usize) -> Result<Pci, Reason> {
+    let device = unikernel::pci(name).map_err(Reason::Device)?;
+    let request = device.request();
+    if (request.vendor, request.device) != ids {
+        return Err(Reason::Device(DeviceError::OtherKind));
+    }
+    let transport = structures(&device).ok_or(drivers::virtio::Error::NoCapabilities);
+    let transport = transport.map_err(Reason::Virtio)?;
+    transport.check(config_bytes).map_err(Reason::Virtio)?;
+    Ok(transport)
+}
+
 /// A PCIe device that is driven by the driver for its ids.
 fn nic(name: &str, mtu: usize) -> Result<Box<dyn Netif>, Reason> {
     let device = unikernel::pci(name).map_err(Reason::Device)?;
-    let bar = device.bar(0).ok_or(Reason::NoBar)?;
     let mut arena = unikernel::dma().ok_or(Reason::NoDma)?;
     let resources = Resources {
-        bar0: bar,
+        bar0: device.bar(0).unwrap_or_else(no_registers),
+        virtio: structures(&device),
         arena: &mut arena,
         others: unikernel::pci_left(),
         mtu,
@@ -65,6 +128,28 @@ fn nic(name: &str, mtu: usize) -> Result<Box<dyn Netif>, Reason> {
     Ok(Box::new(NicPort::new(unikernel::runtime(), card)))
 }
 
+/// A BAR that the manifest does not map.
+fn no_registers() -> Mmio {
+    Mmio::shared(&[])
+}
+
+/// The structures of a virtio device; `None` for any other.
+fn structures(device: &PciDevice) -> Option<Pci> {
+    let found = device.virtio()?;
+    let window = |structure: &Structure| {
+        let number = structure.bar as usize;
+        let bar = device.bar(number).unwrap_or_else(no_registers);
+        let (offset, bytes) = (structure.offset as usize, structure.bytes as usize);
+        Window::new(bar, number, offset, bytes)
+    };
+    Some(Pci {
+        common: window(&found.common),
+        notify: window(&found.notify),
+        notify_multiplier: found.notify_multiplier as usize,
+        device: window(&found.device),
+    })
+}
+
 fn clock() -> u64 {
     unikernel::monotonic().0
 }
@@ -79,10 +164,10 @@ pub struct Error {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reason {
     Device(DeviceError),
-    NoBar,
     NoDma,
     Mtu,
     Start(StartError),
+    Virtio(drivers::virtio::Error),
 }
 
 impl fmt::Display for Error {
@@ -90,12 +175,12 @@ impl fmt::Display for Error {
         write!(f, "{}: ", self.name)?;
         match &self.reason {
             Reason::Device(error) => error.fmt(f),
-            Reason::NoBar => f.write_str("no registers: set map_bar0 in manifest.json"),
             Reason::NoDma => f.write_str("no DMA memory: set dma_size in manifest.json"),
             Reason::Mtu => f.write_str(
                 "its MTU is that of the host's interface: set it there, with ip link set",
             ),
             Reason::Start(error) => error.fmt(f),
+            Reason::Virtio(error) => error.fmt(f),
         }
     }
 }

@@ -10,4 +10,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod block;
+pub mod entropy;
 pub mod net;
+pub mod virtio;

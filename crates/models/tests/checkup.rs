@@ -75,8 +75,10 @@ fn examine<W: Wire + 'static>(wire: W, how: &str) -> Room<W> {
         }
     };
     let driver = DRIVERS.iter().find(|driver| driver.device == DEVICE);
+    let driver = driver.unwrap();
     let patient = Patient {
-        driver: driver.unwrap(),
+        driver,
+        examination: driver.examination.unwrap(),
         bar0: device.mmio(),
         arena: &mut arena,
         clock: &clock,

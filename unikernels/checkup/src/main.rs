@@ -60,8 +60,10 @@ fn examine() -> Result<Verdict, String> {
     let is_its =
         |driver: &&Driver| (driver.vendor, driver.device) == (request.vendor, request.device);
     let driver = DRIVERS.iter().find(is_its).ok_or("no driver for it")?;
+    let examination = driver.examination.ok_or("there is no checkup of it")?;
     let patient = Patient {
         driver,
+        examination,
         bar0,
         arena: &mut arena,
         clock: &clock,

@@ -143,6 +143,8 @@ pub trait Place {
 pub struct Patient<'a> {
     /// Its driver.
     pub driver: &'a Driver,
+    /// What there is to look at.
+    pub examination: Examination,
     /// Its registers.
     pub bar0: Mmio,
     /// Memory for two starts of the driver.
@@ -196,7 +198,7 @@ struct Checkup<'a> {
 
 impl Checkup<'_> {
     fn examination(&self) -> Examination {
-        self.patient.driver.examination
+        self.patient.examination
     }
 
     fn found(&mut self, step: Step, verdict: Verdict, what: fmt::Arguments<'_>) {
@@ -243,6 +245,7 @@ impl Checkup<'_> {
         let begin = self.place.now();
         let resources = Resources {
             bar0: self.patient.bar0.clone(),
+            virtio: None,
             arena: self.patient.arena,
             // Small buffers: there is memory for several starts.
             others: STARTS,

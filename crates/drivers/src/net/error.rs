@@ -1,5 +1,6 @@
 //! Why a driver cannot use its device.
 
+use crate::virtio;
 use core::fmt;
 use hw::OutOfDma;
 
@@ -34,11 +35,19 @@ pub enum Error {
     Buffers,
     /// DMA memory is used up.
     Dma(OutOfDma),
+    /// What is wrong with a virtio device that is not about networks.
+    Virtio(virtio::Error),
 }
 
 impl From<OutOfDma> for Error {
     fn from(out: OutOfDma) -> Self {
         Self::Dma(out)
+    }
+}
+
+impl From<virtio::Error> for Error {
+    fn from(error: virtio::Error) -> Self {
+        Self::Virtio(error)
     }
 }
 
@@ -81,6 +90,7 @@ impl fmt::Display for Error {
                  a DmaArena",
             ),
             Self::Dma(out) => out.fmt(f),
+            Self::Virtio(error) => error.fmt(f),
         }
     }
 }

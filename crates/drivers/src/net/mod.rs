@@ -27,16 +27,18 @@ pub mod ixgbe;
 #[cfg(any(test, feature = "puppet"))]
 pub mod puppet;
 pub mod recovery;
+pub mod virtio;
 
 pub use error::Error;
 
+use crate::virtio::pci::Pci;
 use alloc::boxed::Box;
 use core::fmt;
 use device::{Batch, Nic, NicCounts, Pool, Sent};
 use hw::{DmaArena, Mmio};
 
 /// All drivers.
-pub const DRIVERS: &[Driver] = &[e1000e::DRIVER, ixgbe::DRIVER];
+pub const DRIVERS: &[Driver] = &[e1000e::DRIVER, ixgbe::DRIVER, virtio::DRIVER];
 
 /// A driver, and the device that it is for.
 #[derive(Clone, Copy, Debug)]
@@ -49,14 +51,16 @@ pub struct Driver {
     pub name: &'static str,
     /// Brings the device up to forward all frames that it receives.
     pub start: fn(Resources<'_>) -> Result<Started, Error>,
-    /// What a checkup of the device looks at.
-    pub examination: checkup::Examination,
+    /// What a checkup of the device looks at; none for one that is no card.
+    pub examination: Option<checkup::Examination>,
 }
 
 /// What a driver gets for its device.
 pub struct Resources<'a> {
-    /// The registers.
+    /// The registers of BAR 0, where the manifest maps it.
     pub bar0: Mmio,
+    /// The structures of a virtio device.
+    pub virtio: Option<Pci>,
     /// Memory for rings and buffers.
     pub arena: &'a mut DmaArena,
     /// How many other devices are still to take memory from `arena`: the driver leaves them theirs.
@@ -150,6 +154,28 @@ mod tests {
     use alloc::vec::Vec;
     use puppet::{Part, Puppet};
 
+    /// Starts the virtio device that a puppet plays, in so much DMA memory.
+    fn virtio_started(dma_bytes: usize, others: usize) -> Result<Started, StartError> {
+        virtio_started_with(dma_bytes, others, MTU)
+    }
+
+    fn virtio_started_with(
+        dma_bytes: usize,
+        others: usize,
+        mtu: usize,
+    ) -> Result<Started, StartError> {
+        let (puppet, transport, mut arena) = virtio::puppet::Puppet::new(dma_bytes);
+        let resources = Resources {
+            bar0: Mmio::shared(&[]),
+            virtio: Some(transport),
+            arena: &mut arena,
+            others,
+            mtu,
+            clock: &puppet.clock(),
+        };
+        start(virtio::VENDOR, virtio::DEVICE, resources)
+    }
+
     /// Starts the device that a puppet plays, in so much DMA memory.
     fn started<P: Part>(
         ids: (u16, u16),
@@ -168,6 +194,7 @@ mod tests {
         let (puppet, bar0, mut arena) = Puppet::<P>::new(dma_bytes);
         let resources = Resources {
             bar0,
+            virtio: None,
             arena: &mut arena,
             others,
             mtu,
@@ -189,6 +216,8 @@ mod tests {
         let ixgbe = started::<ixgbe::puppet::Intel82599>((0x8086, 0x10fb), DMA_BYTES, 0).unwrap();
         assert_eq!(ixgbe.nic.mac(), ixgbe::puppet::MAC);
         assert!(ixgbe.pool.free() > 0);
+        let virtio = virtio_started(DMA_BYTES, 0).unwrap();
+        assert_eq!(virtio.nic.mac(), virtio::puppet::MAC);
     }
 
     #[test]
@@ -217,6 +246,24 @@ mod tests {
         let error = started_with::<e1000e::puppet::Intel82574>(ids, 8 << 20, 0, JUMBO).err();
         let text = error.unwrap().to_string();
         assert!(text.contains("no frames of MTU 9000"), "{text}");
+        for (others, mtu) in [(0, JUMBO), (1, JUMBO), (1, MTU)] {
+            let started = virtio_started_with(virtio::LARGE_DMA_BYTES, others, mtu).unwrap();
+            assert_eq!(started.nic.mtu(), mtu);
+            assert!(started.pool.frame_bytes_max() > mtu);
+        }
+        for mtu in [0, 67, 65_536, usize::MAX] {
+            let text = virtio_started_with(8 << 20, 0, mtu).err().unwrap().to_string();
+            assert!(text.contains(&format!("no frames of MTU {mtu};")), "{text}");
+        }
+    }
+
+    #[test]
+    fn frames_are_large_if_that_leaves_the_other_devices_their_memory() {
+        use virtio::{BUFFER_BYTES, LARGE_BUFFER_BYTES, LARGE_DMA_BYTES};
+        for (others, bytes) in [(0, LARGE_BUFFER_BYTES), (1, BUFFER_BYTES)] {
+            let started = virtio_started(LARGE_DMA_BYTES + (1 << 20), others).unwrap();
+            assert_eq!(started.pool.frame_bytes_max(), bytes - device::HEADROOM);
+        }
     }
 
     #[test]
@@ -230,6 +277,11 @@ mod tests {
         let all = DRIVERS.iter();
         let all = all.map(|driver| format!("{:04x}:{:04x}", driver.vendor, driver.device));
         assert_eq!(ids, all.collect::<Vec<_>>());
+        let ids = (virtio::VENDOR, virtio::DEVICE);
+        let error = started::<ixgbe::puppet::Intel82599>(ids, 1 << 20, 0).err();
+        let text = error.unwrap().to_string();
+        let says = "virtio-net: it has no capabilities of virtio 1.0";
+        assert!(text.starts_with(says), "{text}");
         let error = started::<e1000e::puppet::Intel82574>((0x8086, 0x10d3), 4096, 0).err();
         let text = error.unwrap().to_string();
         assert!(text.starts_with("e1000e: "), "{text}");

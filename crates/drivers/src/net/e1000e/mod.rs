@@ -71,7 +71,7 @@ pub(super) const DRIVER: net::Driver = net::Driver {
     device: DEVICE,
     name: "e1000e",
     start,
-    examination: checkup::EXAMINATION,
+    examination: Some(checkup::EXAMINATION),
 };
 
 /// Descriptors of each ring.

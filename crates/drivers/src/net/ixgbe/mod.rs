@@ -76,7 +76,7 @@ pub(super) const DRIVER: net::Driver = net::Driver {
     device: DEVICE,
     name: "ixgbe",
     start,
-    examination: checkup::EXAMINATION,
+    examination: Some(checkup::EXAMINATION),
 };
 
 /// Descriptors of each ring.
@@ -105,6 +105,7 @@ fn start(resources: Resources<'_>) -> Result<Started, Error> {
         others,
         mtu,
         clock,
+        ..
     } = resources;
     if arena.left() / (1 + others) >= COALESCED_DMA_BYTES {
         let pool = Pool::dma(arena, COALESCED_BUFFERS, COALESCED_BUFFER_BYTES)?;

@@ -1,0 +1,3 @@
+//! Disks: each driver in a folder.
+
+pub mod virtio;

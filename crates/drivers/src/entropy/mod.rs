@@ -1,0 +1,3 @@
+//! Sources of entropy: each driver in a folder.
+
+pub mod virtio;
