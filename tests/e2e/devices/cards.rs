@@ -4,6 +4,8 @@
 //! ```text
 //!   near (e1000e, Linux) === card [ guest ] card === far (e1000e, Linux)
 //! ```
+//!
+//! The guests' cards are of one kind in a run of the lab ([`Kind`]).
 
 use super::checkup;
 use crate::harness::build::Images;
@@ -23,7 +25,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -64,6 +66,53 @@ const PING: usize = 64;
 
 /// The test that runs a program which may not be installed.
 const IPERF3: &str = "iperf3 sends both ways";
+/// The test whose guest is made for one kind of card.
+const MIXED: &str = "frames go from a card to a tap and back";
+
+/// The variable in which `xtask` says what the guests' cards are.
+const CARDS: &str = "OUTBOARD_CARDS";
+
+/// What the guests' cards are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// QEMU's e1000e, as Linux's.
+    Intel,
+    /// QEMU's virtio-net-pci. No driver of Linux's is there for it.
+    Virtio,
+}
+
+impl Kind {
+    fn of_this_run() -> Self {
+        match std::env::var(CARDS).as_deref() {
+            Ok("virtio") => Self::Virtio,
+            _ => Self::Intel,
+        }
+    }
+
+    /// How the images that drive them are called, behind the appliance's name.
+    fn variant(self) -> &'static str {
+        match self {
+            Self::Intel => "-nic",
+            Self::Virtio => "-virtio",
+        }
+    }
+
+    /// What the image says of the link. QEMU's virtio devices do not know how fast it is.
+    fn link_up(self) -> &'static str {
+        match self {
+            Self::Intel => "port private: link up, 1000 Mb/s",
+            Self::Virtio => "port private: link up\n",
+        }
+    }
+
+    /// Whether there is an image of this appliance, or a guest, for them.
+    fn has(self, name: &str) -> bool {
+        match self {
+            Self::Intel => true,
+            Self::Virtio => ["echo", "iperf3"].contains(&name),
+        }
+    }
+}
 
 type Test = fn(&Images, &Cards, &str) -> Result<(), Failed>;
 
@@ -82,7 +131,7 @@ const TESTS: [(&str, Test); 10] = [
         "a guest is killed under load, and another one starts",
         killed,
     ),
-    ("frames go from a card to a tap and back", mixed),
+    (MIXED, mixed),
     ("the reflector sends back what it gets", reflected),
 ];
 
@@ -92,7 +141,10 @@ pub fn trials(images: &'static Images) -> Vec<Trial> {
     let no_iperf3 = programs::missing(&["iperf3"]);
     let of_host = |host: &'static str| {
         TESTS.map(|(name, test)| {
-            let missing = missing.or(no_iperf3.filter(|_| name == IPERF3));
+            let intel_alone = name == MIXED && Kind::of_this_run() != Kind::Intel;
+            let missing = missing
+                .or(no_iperf3.filter(|_| name == IPERF3))
+                .or(intel_alone.then_some("its guest drives e1000e"));
             Trial::ignorable_test(format!("cards::{name}, on {host}"), move || match missing {
                 Some(why) => Ok(Completion::ignored_with(why)),
                 None => {
@@ -114,13 +166,16 @@ fn services(
     host: &'static str,
 ) -> [Trial; stock::USES.len()] {
     stock::USES.each_ref().map(|used| {
-        let missing = missing.or(used.missing());
+        let kind = Kind::of_this_run();
+        let no_image = (!kind.has(used.name)).then_some("there is no such image for these cards");
+        let missing = missing.or(used.missing()).or(no_image);
         let name = format!("cards::stock::{}, on {host}", used.name);
         Trial::ignorable_test(name, move || match missing {
             Some(why) => Ok(Completion::ignored_with(why)),
             None => {
                 let cards = Cards::acquire()?;
-                stock::on_card(images, host, &cards.guests[0], &cards.near, used)?;
+                let card = (kind.variant(), cards.guests[0].as_str());
+                stock::on_card(images, host, card, &cards.near, used)?;
                 Ok(Completion::Completed)
             }
         })
@@ -129,6 +184,7 @@ fn services(
 
 /// The cards, for one test at a time.
 struct Cards {
+    kind: Kind,
     /// PCI addresses of those that are bound for guests.
     guests: [String; 2],
     near: Segment,
@@ -147,6 +203,7 @@ impl Cards {
     }
 
     fn find() -> Result<Self, Failed> {
+        let kind = Kind::of_this_run();
         let [first, near, second, far] = MACS.map(interface);
         let segment = |interface: String, ips: &[Ipv4Addr]| -> Result<Segment, Failed> {
             let segment = Segment::new()?;
@@ -158,8 +215,19 @@ impl Cards {
             }
             Ok(segment)
         };
+        let guests = match kind {
+            Kind::Intel => [
+                bound(&of_interface(&first?)?)?,
+                bound(&of_interface(&second?)?)?,
+            ],
+            Kind::Virtio => {
+                let [first, second] = virtio_devices()?;
+                [bound(&first)?, bound(&second)?]
+            }
+        };
         Ok(Self {
-            guests: [bound(&first?)?, bound(&second?)?],
+            kind,
+            guests,
             near: segment(near?, &[NEAR, OUR_SIDE])?,
             far: segment(far?, &[FAR])?,
         })
@@ -185,13 +253,37 @@ fn interface(mac: &str) -> Result<String, Failed> {
     Err(format!("no interface has the address {mac}").into())
 }
 
-/// Binds the card behind an interface to `vfio-pci`; its PCI address.
-fn bound(interface: &str) -> Result<String, Failed> {
-    let device = fs::canonicalize(format!("{INTERFACES}/{interface}/device"))?;
+/// The folder of the device behind an interface.
+fn of_interface(interface: &str) -> Result<PathBuf, Failed> {
+    Ok(fs::canonicalize(format!(
+        "{INTERFACES}/{interface}/device"
+    ))?)
+}
+
+/// The folders of the two virtio network devices, in the order of their addresses.
+fn virtio_devices() -> Result<[PathBuf; 2], Failed> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(DEVICES)? {
+        let device = entry?.path();
+        let id = |name| fs::read_to_string(device.join(name));
+        if id("vendor")?.trim() == "0x1af4" && id("device")?.trim() == "0x1041" {
+            found.push(device);
+        }
+    }
+    found.sort();
+    found
+        .try_into()
+        .map_err(|_| "not two virtio devices".into())
+}
+
+/// Binds a device to `vfio-pci`; its PCI address.
+fn bound(device: &Path) -> Result<String, Failed> {
     let address = device.file_name().ok_or("a device has an address")?;
     let address = address.to_string_lossy().into_owned();
     fs::write(device.join("driver_override"), "vfio-pci")?;
-    fs::write(device.join("driver/unbind"), &address)?;
+    if device.join("driver").exists() {
+        fs::write(device.join("driver/unbind"), &address)?;
+    }
     fs::write(format!("{DEVICES}/../drivers_probe"), &address)?;
     Ok(address)
 }
@@ -246,7 +338,8 @@ impl Guest {
             format!("--pci:public={public}"),
         ];
         devices.extend(options.iter().map(|option| (*option).to_owned()));
-        let image = images.firewall.with_file_name("firewall-nic.spt");
+        let name = format!("firewall{}.spt", cards.kind.variant());
+        let image = images.firewall.with_file_name(name);
         Self::start(images, host, &devices, image, rules)
     }
 
@@ -518,10 +611,7 @@ fn cable(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
     both_ways(&guest, [&cards.near, &cards.far], FAR, BULK)?;
     guest.expect_sound(PRIVATE)?;
     let said = guest.end(Signal::KILL)?;
-    for line in [
-        "port private: link down",
-        "port private: link up, 1000 Mb/s",
-    ] {
+    for line in ["port private: link down", cards.kind.link_up()] {
         if !said.contains(line) {
             return Err(format!("the guest did not say {line:?}: {said}").into());
         }
@@ -581,7 +671,12 @@ fn mixed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
 
 fn reflected(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
     let nic = format!("--pci:nic={}", cards.guests[0]);
-    let image = images.firewall.with_file_name("reflector.spt");
+    // The manifest of the reflector is that of an e1000e.
+    let name = match cards.kind {
+        Kind::Intel => "reflector.spt",
+        Kind::Virtio => "reflector-virtio.spt",
+    };
+    let image = images.firewall.with_file_name(name);
     let guest = Guest::start(images, host, &[nic], image, ACCEPT)?;
     // To all in the subnet, for nobody there would answer a question for an address.
     let socket = cards.near.run(|| UdpSocket::bind((NEAR, 0)))?;

@@ -21,6 +21,10 @@ const EDU: [&str; 2] = ["0x1234", "0x11e8"];
 const CARD: [&str; 2] = ["0x8086", "0x10d3"];
 /// QEMU's `ivshmem-plain`, of which BAR 0 is registers and BAR 2 memory.
 const MEMORY: [&str; 2] = ["0x1af4", "0x1110"];
+/// QEMU's `virtio-blk-pci` and `virtio-rng-pci`. Of the latter, the first is behind the IOMMU, and
+/// the second passes by.
+const VIRTIO_DISK: [&str; 2] = ["0x1af4", "0x1042"];
+const VIRTIO_ENTROPY: [&str; 2] = ["0x1af4", "0x1044"];
 const HOSTS: [&str; 3] = ["process", "spt", "hvt"];
 const SIGSEGV: i32 = 128 + 11;
 /// The command register of the configuration space, and its bit for bus masters (PCI Local Bus
@@ -40,7 +44,7 @@ const NOBODY: u32 = 65534;
 type OnHost = fn(&Lab<'_>, &str) -> Result<(), Failed>;
 type Once = fn(&Lab<'_>) -> Result<(), Failed>;
 
-const ON_EACH_HOST: [(&str, OnHost); 8] = [
+const ON_EACH_HOST: [(&str, OnHost); 10] = [
     ("registers are read and written", |lab, host| {
         lab.edu(host, &["identify"])?
             .expect_stdout("10! = 3628800")?;
@@ -74,15 +78,32 @@ const ON_EACH_HOST: [(&str, OnHost); 8] = [
         "two BARs of one device are mapped beside another and a network",
         two_bars,
     ),
+    ("a virtio disk is written and read back", |lab, host| {
+        let disk = format!("--pci:disk={}", lab.virtio[0]);
+        let ended = lab.succeed(host, &[&disk], "virtio_block", &[])?;
+        ended.expect_stdout("capacity 1048576 block size 512")?;
+        ended.expect_stdout("SUCCESS")?;
+        Ok(())
+    }),
+    ("a virtio device gives random bytes", |lab, host| {
+        let source = format!("--pci:entropy={}", lab.virtio[1]);
+        let ended = lab.succeed(host, &[&source], "virtio_entropy", &[])?;
+        ended.expect_stdout("SUCCESS")?;
+        Ok(())
+    }),
 ];
 
-const ONCE: [(&str, Once); 12] = [
+const ONCE: [(&str, Once); 13] = [
     ("another device is refused", another_device),
     ("a device that was not taken is refused", not_taken),
     ("a device that cannot be reset is refused", no_reset),
     ("a device of another process is refused", in_use),
     ("a BAR that does not exist is refused", no_bar),
     ("a device with a neighbour is refused", neighbour),
+    (
+        "a virtio device that passes by the IOMMU is refused",
+        by_the_iommu,
+    ),
     ("a guest leaves nothing in a device", reset),
     ("an ordinary user may, within a limit", ordinary_user),
     ("the monitor starts such guests", monitor),
@@ -136,6 +157,8 @@ struct Lab<'a> {
     memory: String,
     /// Network cards, with their driver.
     cards: Vec<String>,
+    /// A disk and two sources of entropy, bound too; the last one passes by the IOMMU.
+    virtio: [String; 3],
 }
 
 impl<'a> Lab<'a> {
@@ -144,7 +167,8 @@ impl<'a> Lab<'a> {
         let can_reset = |address: &String| device(address, "reset_method").exists();
         let (edus, fixed): (Vec<_>, Vec<_>) = edus.into_iter().partition(can_reset);
         let memory = with_ids(MEMORY)?.pop().ok_or("no ivshmem-plain")?;
-        for address in edus.iter().chain(&fixed).chain([&memory]) {
+        let virtio = [with_ids(VIRTIO_DISK)?, with_ids(VIRTIO_ENTROPY)?].concat();
+        for address in edus.iter().chain(&fixed).chain([&memory]).chain(&virtio) {
             bind(address, "vfio-pci")?;
         }
         let fixed = fixed.into_iter().next();
@@ -154,6 +178,7 @@ impl<'a> Lab<'a> {
             fixed: fixed.ok_or("none that cannot be reset")?,
             memory,
             cards: with_ids(CARD)?,
+            virtio: virtio.try_into().map_err(|_| "not three of virtio's")?,
         })
     }
 
@@ -355,6 +380,12 @@ fn is_master(address: &str) -> Result<bool, Failed> {
 fn no_bar(lab: &Lab<'_>) -> Result<(), Failed> {
     let option = format!("--pci:edu={}", lab.edus[0]);
     lab.refuse(&option, "edu_lacks_bar", &["BAR 1 does not exist"])
+}
+
+fn by_the_iommu(lab: &Lab<'_>) -> Result<(), Failed> {
+    let option = format!("--pci:entropy={}", lab.virtio[2]);
+    let says = [&*option, "VIRTIO_F_ACCESS_PLATFORM", "iommu_platform=on"];
+    lab.refuse(&option, "virtio_entropy", &says)
 }
 
 /// Two functions of one card, of which one is still the host's.

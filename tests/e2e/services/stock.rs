@@ -146,16 +146,16 @@ fn satisfied(card: Running) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The image drives the card at a PCI address, an e1000e, which is wired to this network.
+/// The variant of the image that drives the card at a PCI address, which is wired to this network.
 pub fn on_card(
     images: &Images,
     host: &str,
-    card: &str,
+    (variant, card): (&str, &str),
     segment: &Segment,
     used: &Use,
 ) -> Result<(), Failed> {
     used.by(segment, |arguments| {
-        driving(images, host, "-nic", card, used, arguments)
+        driving(images, host, variant, card, used, arguments)
     })
 }
 

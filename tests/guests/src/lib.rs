@@ -7,7 +7,9 @@ extern crate alloc;
 
 pub mod fairness;
 
-use device::{Batch, Netif};
+use alloc::vec;
+use device::{Batch, BlockDevice, BlockError, Netif};
+use unikernel::println;
 
 /// Passes every frame on, in both directions, for ever.
 pub fn repeat(left: &mut dyn Netif, right: &mut dyn Netif) -> ! {
@@ -23,4 +25,29 @@ pub fn repeat(left: &mut dyn Netif, right: &mut dyn Netif) -> ! {
             left.transmit(&mut batch);
         }
     }
+}
+
+/// Writes every block of a disk and reads it back; what is not whole blocks of it is refused.
+pub fn fill_and_compare(disk: &mut dyn BlockDevice) {
+    let (capacity, size) = (disk.capacity(), disk.block_size());
+    println!("capacity {capacity} block size {size}");
+    let mut block = vec![0; size];
+    for offset in (0..capacity).step_by(size) {
+        block.fill((offset / size as u64) as u8 ^ 0x5a);
+        disk.write(offset, &block).expect("write");
+    }
+    for offset in (0..capacity).step_by(size) {
+        disk.read(offset, &mut block).expect("read");
+        let expected = (offset / size as u64) as u8 ^ 0x5a;
+        assert!(
+            block.iter().all(|byte| *byte == expected),
+            "block at {offset}"
+        );
+    }
+    let refused = Err(BlockError::OutOfRange);
+    assert_eq!(disk.read(capacity, &mut block), refused);
+    assert_eq!(disk.read(1, &mut block), refused);
+    assert_eq!(disk.read(0, &mut block[1..]), refused);
+    assert_eq!(disk.write(u64::MAX - size as u64 + 1, &block), refused);
+    println!("SUCCESS");
 }

@@ -20,7 +20,8 @@ const CONSOLE_LINES: usize = 20;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Nic {
     model: String,
-    /// `hub`, `hub1` and so on, or what QEMU's `-netdev` takes.
+    /// `hub`, `hub1` and so on, and behind a comma the card's own options; or what QEMU's `-netdev`
+    /// takes.
     wire: String,
 }
 
@@ -36,18 +37,25 @@ impl Nic {
 
     /// QEMU's options for the card with this number.
     fn options(&self, number: usize) -> Vec<String> {
-        let hub = self.wire.strip_prefix("hub").map(|hub| match hub {
+        let (hub, card) = match self.wire.split_once(',') {
+            Some((hub, card)) => (hub, format!(",{}", card)),
+            None => (self.wire.as_str(), String::new()),
+        };
+        let hub = hub.strip_prefix("hub").map(|hub| match hub {
             "" => Ok(0),
             hub => hub.parse::<u32>(),
         });
-        let netdev = match (hub, self.wire.as_str()) {
+        let netdev = match (&hub, self.wire.as_str()) {
             (Some(Ok(hub)), _) => format!("hubport,hubid={},id=n{}", hub, number),
             (_, wire) => match wire.split_once(',') {
                 Some((kind, rest)) => format!("{},id=n{},{}", kind, number, rest),
                 None => format!("{},id=n{}", wire, number),
             },
         };
-        let device = format!("{},netdev=n{}", self.model, number);
+        let mut device = format!("{},netdev=n{}", self.model, number);
+        if let Some(Ok(_)) = hub {
+            device.push_str(&card);
+        }
         vec!["-netdev".into(), netdev, "-device".into(), device]
     }
 }
@@ -60,6 +68,9 @@ pub fn run(root: &Path, cache: &Path, kernel: &Kernel, options: &Options) -> Res
     let ram_disk = pack(root, cache, kernel, options)?;
     let console = cache.join("console.log");
     let mut command = qemu(&kernel.image, &ram_disk, &console, options);
+    if let Some(mib) = options.disk_mib {
+        command.arg("-drive").arg(disk(cache, mib)?);
+    }
     if options.command.is_some() {
         command.stdin(Stdio::null());
     }
@@ -80,6 +91,18 @@ pub fn run(root: &Path, cache: &Path, kernel: &Kernel, options: &Options) -> Res
             last_words(&console)
         )),
     }
+}
+
+/// An empty disk of this size: what QEMU's `-drive` takes.
+fn disk(cache: &Path, mib: u32) -> Result<String, String> {
+    let path = cache.join("disk");
+    let failed = |error: io::Error| format!("{}: {}", path.display(), error);
+    let file = fs::File::create(&path).map_err(failed)?;
+    file.set_len(u64::from(mib) << 20).map_err(failed)?;
+    Ok(format!(
+        "if=none,id=disk,format=raw,file={}",
+        path.display()
+    ))
 }
 
 /// What `lab/init` and `isa-debug-exit` make of a status: 2 (n + 1) + 1. QEMU's own are 0 and 1.
@@ -155,14 +178,15 @@ fn qemu(kernel: &Path, ram_disk: &Path, console: &Path, options: &Options) -> Co
         .args(["-device", "isa-debugcon,iobase=0xf6,chardev=typist"])
         .args(["-chardev", "stdio,id=steps,signal=off"])
         .args(["-serial", "chardev:steps"]);
-    for (number, nic) in options.nics.iter().enumerate() {
-        command.args(nic.options(number));
-    }
     for object in &options.objects {
         command.args(["-object", object]);
     }
     for device in &options.devices {
         command.args(["-device", device]);
+    }
+    // Behind the devices, which may be the ports that cards are plugged into.
+    for (number, nic) in options.nics.iter().enumerate() {
+        command.args(nic.options(number));
     }
     command
 }

@@ -24,8 +24,11 @@ more.
 
   --file=PATH          bring a file along, to /lab/NAME (may be repeated); programs must be static
   --nic=MODEL[,WIRE]   a network card of QEMU's: e1000e, e1000, virtio-net-pci ... WIRE is `hub`,
-                       `hub1` ..., or what QEMU's -netdev takes (default: user)
+                       `hub1` ..., with the card's own options behind it, as in
+                       virtio-net-pci,hub,iommu_platform=on; or what QEMU's -netdev takes
+                       (default: user)
   --device=MODEL       another device of QEMU's, with its options: edu, edu,dma_mask=0xffffffff ...
+  --disk=MIB           an empty disk of this size, for devices with drive=disk
   --object=KIND        an object of QEMU's that a device needs, with its options
   --address-bits=N     bits of physical and I/O addresses: 39 or 48 (default 48)
   --memory=MIB         memory of the machine (default 1024)
@@ -49,6 +52,8 @@ pub struct Options {
     address_bits: u32,
     memory_mib: u32,
     ioregionfd: bool,
+    /// Size of the disk, if there is one.
+    disk_mib: Option<u32>,
     icount: bool,
     timeout_seconds: u64,
     yes: bool,
@@ -66,6 +71,7 @@ impl Options {
             address_bits: ADDRESS_BITS_DEFAULT,
             memory_mib: MEMORY_MIB_DEFAULT,
             ioregionfd: false,
+            disk_mib: None,
             icount: false,
             timeout_seconds: TIMEOUT_SECONDS_DEFAULT,
             yes: false,
@@ -84,6 +90,7 @@ impl Options {
                 Some(("--device", device)) => options.devices.push(device.into()),
                 Some(("--object", object)) => options.objects.push(object.into()),
                 Some(("--address-bits", bits)) => options.address_bits = number(argument, bits)?,
+                Some(("--disk", mib)) => options.disk_mib = Some(number(argument, mib)?),
                 Some(("--memory", mib)) => options.memory_mib = number(argument, mib)?,
                 Some(("--timeout", seconds)) => {
                     options.timeout_seconds = number(argument, seconds)?;
@@ -160,10 +167,11 @@ mod tests {
 
     #[test]
     fn options_end_at_the_command() {
-        let words = ["--file=a/b", "--memory=64", "--address-bits=39"];
+        let words = ["--file=a/b", "--memory=64", "--address-bits=39", "--disk=3"];
         let options = parse(&[&words[..], &["--", "ls", "--memory=1"]].concat()).unwrap();
         assert_eq!(options.files, [PathBuf::from("a/b")]);
         assert_eq!((options.memory_mib, options.address_bits), (64, 39));
+        assert_eq!(options.disk_mib, Some(3));
         assert_eq!(options.command.as_deref(), Some("ls --memory=1"));
         assert_eq!(
             parse(&["ls", "--yes"]).unwrap().command.as_deref(),

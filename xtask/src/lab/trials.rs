@@ -14,6 +14,8 @@ struct Trial {
     filters: &'static str,
     /// Bits of its addresses.
     address_bits: u32,
+    /// What the cards are that guests drive: see [`CARDS`].
+    cards: &'static str,
     /// Its devices.
     devices: &'static [&'static str],
 }
@@ -22,36 +24,48 @@ impl Trial {
     /// What the machine's shell does with the program of the tests.
     fn script(&self, program: &str) -> String {
         format!(
-            "{}{}export {}=/lab {}=/lab {}={}; for filter in {}; do /lab/{} --color=never $filter \
-             || status=$?; done; exit ${{status:-0}}",
+            "{}{}export {}=/lab {}=/lab {}={} {}={}; for filter in {}; do /lab/{} --color=never \
+             $filter || status=$?; done; exit ${{status:-0}}",
             LIBRARIES,
             install(),
             PREBUILT,
             PEER,
             ADDRESS_BITS,
             self.address_bits,
+            CARDS,
+            self.cards,
             self.filters,
             program,
         )
     }
 }
 
-const TRIALS: [Trial; 3] = [
+const TRIALS: [Trial; 4] = [
     Trial {
         filters: "hvt:: pci:: vfio::",
         address_bits: 48,
+        cards: INTEL,
         devices: &DEVICES,
     },
     // Images that drive cards: two of them, each wired to one for Linux.
     Trial {
         filters: "cards::",
         address_bits: 48,
+        cards: INTEL,
         devices: &WIRED,
+    },
+    // The same with virtio devices for the guests, behind an IOMMU as narrow as many are.
+    Trial {
+        filters: "cards::",
+        address_bits: 39,
+        cards: VIRTIO,
+        devices: &WIRED_VIRTIO,
     },
     // With no more bits than many machines have.
     Trial {
         filters: "vfio::",
         address_bits: 39,
+        cards: INTEL,
         devices: &DEVICES,
     },
 ];
@@ -59,8 +73,9 @@ const TRIALS: [Trial; 3] = [
 /// functions of one device behind a port that cannot keep them apart.
 ///
 /// And the devices that guests drive: two `edu` on ports of their own, by which they can be reset,
-/// and one that cannot be. Last, one with registers in BAR 0 and memory in BAR 2.
-const DEVICES: [&str; 13] = [
+/// and one that cannot be, and one with registers in BAR 0 and memory in BAR 2. Last, virtio's: a
+/// disk, a source of entropy, and one that passes by the IOMMU.
+const DEVICES: [&str; 20] = [
     "--device=pcie-root-port,id=root3,chassis=3,x-speed=2_5",
     "--device=e1000e,bus=root3",
     "--device=pcie-root-port,id=root0,disable-acs=true",
@@ -74,6 +89,13 @@ const DEVICES: [&str; 13] = [
     "--object=memory-backend-ram,id=shared,size=1M,share=on",
     "--device=pcie-root-port,id=root4,chassis=4",
     "--device=ivshmem-plain,memdev=shared,bus=root4",
+    "--disk=1",
+    "--device=pcie-root-port,id=root5,chassis=5",
+    "--device=virtio-blk-pci,bus=root5,drive=disk,disable-legacy=on,iommu_platform=on",
+    "--device=pcie-root-port,id=root6,chassis=6",
+    "--device=virtio-rng-pci,bus=root6,disable-legacy=on,iommu_platform=on",
+    "--device=pcie-root-port,id=root7,chassis=7",
+    "--device=virtio-rng-pci,bus=root7,disable-legacy=on",
 ];
 const WIRED: [&str; 4] = [
     "--nic=e1000e,hub",
@@ -81,8 +103,17 @@ const WIRED: [&str; 4] = [
     "--nic=e1000e,hub1",
     "--nic=e1000e,hub1",
 ];
+/// Ports of their own, by which the devices can be reset; and addresses that the IOMMU translates.
+const WIRED_VIRTIO: [&str; 6] = [
+    "--device=pcie-root-port,id=root5,chassis=5",
+    "--device=pcie-root-port,id=root6,chassis=6",
+    "--nic=virtio-net-pci,hub,bus=root5,disable-legacy=on,iommu_platform=on",
+    "--nic=e1000e,hub",
+    "--nic=virtio-net-pci,hub1,bus=root6,disable-legacy=on,iommu_platform=on",
+    "--nic=e1000e,hub1",
+];
 /// The appliances that the tests run: what `outboard build` is told.
-const APPLIANCES: [&str; 15] = [
+const APPLIANCES: [&str; 19] = [
     "--host=all unikernels/firewall",
     "--manifest=manifest-nic.json unikernels/firewall",
     "--manifest=manifest-82599.json unikernels/firewall",
@@ -98,9 +129,13 @@ const APPLIANCES: [&str; 15] = [
     "--manifest=manifest-nic.json unikernels/iperf3",
     "unikernels/http",
     "--manifest=manifest-nic.json unikernels/http",
+    "--manifest=manifest-virtio.json unikernels/firewall",
+    "--manifest=manifest-virtio.json unikernels/reflector",
+    "--manifest=manifest-virtio.json unikernels/echo",
+    "--manifest=manifest-virtio.json unikernels/iperf3",
 ];
 /// What becomes of them.
-const IMAGES: [&str; 16] = [
+const IMAGES: [&str; 20] = [
     "firewall.spt",
     "firewall.hvt",
     "firewall-nic.spt",
@@ -117,6 +152,10 @@ const IMAGES: [&str; 16] = [
     "iperf3-nic.spt",
     "http.spt",
     "http-nic.spt",
+    "firewall-virtio.spt",
+    "reflector-virtio.spt",
+    "echo-virtio.spt",
+    "iperf3-virtio.spt",
 ];
 /// More than the tests take, in seconds, on a machine that is busy with something else.
 const TIMEOUT_SECONDS: u32 = 600;
@@ -125,6 +164,10 @@ const TIMEOUT_SECONDS: u32 = 600;
 const PREBUILT: &str = "OUTBOARD_PREBUILT";
 /// Tells them how many bits the addresses of their machine have; see `tests/e2e/devices/vfio.rs`.
 const ADDRESS_BITS: &str = "OUTBOARD_ADDRESS_BITS";
+/// Tells them what the cards are that guests drive: see `tests/e2e/devices/cards.rs`.
+const CARDS: &str = "OUTBOARD_CARDS";
+const INTEL: &str = "intel";
+const VIRTIO: &str = "virtio";
 /// Names the folder of a built Solo5, the peer; see `tests/e2e/hosts/compatibility.rs`.
 const PEER: &str = "SOLO5_DIR";
 /// The programs of the host that the tests run, where they are installed:
