@@ -49,6 +49,8 @@ pub mod feature {
     pub const EVENT_IDX: u64 = 1 << 29;
     /// The driver keeps to this specification.
     pub const VERSION_1: u64 = 1 << 32;
+    /// Addresses are those of the bus, behind whatever translates them.
+    pub const ACCESS_PLATFORM: u64 = 1 << 33;
     /// A notification says how far the driver is.
     pub const NOTIFICATION_DATA: u64 = 1 << 38;
     /// Queues can be reset one by one.

@@ -202,7 +202,9 @@ pub struct Pci<D> {
 impl<D: VirtioDevice> Pci<D> {
     /// A device as after a reset.
     pub fn new(device: D, misbehaviour: &Misbehaviour) -> Self {
-        let state = State::new(device, feature::NOTIFICATION_DATA, misbehaviour);
+        // 6.2: what reaches memory by I/O addresses says so.
+        let transport = feature::NOTIFICATION_DATA | feature::ACCESS_PLATFORM;
+        let state = State::new(device, transport, misbehaviour);
         let queues = usize::from(state.queue_count());
         Self {
             msix: MsixBar::new(MSIX_BYTES, msix(state.queue_count())),
@@ -435,7 +437,13 @@ impl<D: VirtioDevice> Device for Pci<D> {
             (0, ISR) if (offset, bytes.len()) == (ISR, 1) => {
                 bytes[0] = std::mem::take(&mut self.isr);
             }
-            (0, CONFIG) => self.state.read_config((offset - CONFIG) as usize, bytes),
+            (0, CONFIG) => {
+                self.state.read_config((offset - CONFIG) as usize, bytes);
+                if bytes.len() <= size_of::<u32>() {
+                    let value = self.state.faults.read(offset as usize, low(bytes));
+                    bytes.copy_from_slice(&value.to_le_bytes()[..bytes.len()]);
+                }
+            }
             (0, NOTIFY) => {
                 let number = ((offset - NOTIFY) / NOTIFY_MULTIPLIER) as usize;
                 let value = self.notified.get(number).copied().unwrap_or(0);
