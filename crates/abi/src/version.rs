@@ -21,7 +21,8 @@
 //!
 //! - **The host** (tender, monitor and commands) reads the version in the image's note. An image of
 //!   another version has no extension for it: it runs as under a stock tender, without PCIe
-//!   devices, counters, rules and captures, and `--host` cannot change its host.
+//!   devices, counters, rules and captures, and `--host` cannot change its host. Who attaches a
+//!   PCIe device to it, or asks for the rest, is told to build it again.
 //! - **The guest** reads the version in `HostInfo`. Where it is another, or the area is zero, the
 //!   guest uses what Solo5 offers and touches neither rings nor shared file.
 //!

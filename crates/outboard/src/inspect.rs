@@ -50,6 +50,9 @@ pub struct Report {
     end: u64,
     manifest: Manifest,
     extension: Option<Extension>,
+    /// Its version, if it is not known here.
+    #[serde(skip)]
+    other_version: Option<u32>,
     segments: Vec<Loaded>,
 }
 
@@ -153,6 +156,7 @@ impl Report {
                 features: features(extension.features),
                 host_info: extension.host_info,
             }),
+            other_version: image.other_version,
             segments: image.segments.iter().map(loaded).collect(),
         }
     }
@@ -284,15 +288,19 @@ impl fmt::Display for Report {
         )?;
         writeln!(f, "entry      {:#x}", self.entry)?;
         writeln!(f, "end        {:#x}", self.end)?;
-        match &self.extension {
-            Some(extension) => writeln!(
+        match (&self.extension, self.other_version) {
+            (Some(extension), _) => writeln!(
                 f,
                 "extension  version {}, {}, host info at {:#x}",
                 extension.version,
                 extension.features.join(", "),
                 extension.host_info
             )?,
-            None => writeln!(f, "extension  none")?,
+            (None, Some(version)) => writeln!(
+                f,
+                "extension  version {version}, not known here; build the image again"
+            )?,
+            (None, None) => writeln!(f, "extension  none")?,
         }
         self.write_devices(f)?;
         self.write_segments(f)

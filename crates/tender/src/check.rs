@@ -2,8 +2,10 @@
 
 use crate::options::{Block, Host, Net, Options, Pci};
 use crate::suggest;
+use abi::extension::VERSION;
 use abi::manifest::{Entry, kind};
 use abi::pci::Request;
+use image::Image;
 use std::fmt;
 
 /// Stands for PCIe devices among the kinds of the manifest's entries, of which it is none.
@@ -58,6 +60,9 @@ pub enum Error {
     Twice(String, String),
     /// These sockets are named by the manifest, and the host has none.
     Jailed(String),
+    /// This option is for a PCIe device, and the image names those in an extension of this version,
+    /// which is not known here.
+    Version(String, u32),
 }
 
 impl std::error::Error for Error {}
@@ -84,6 +89,12 @@ impl fmt::Display for Error {
                 "the manifest names sockets of the host's ({name}), which only a plain process \
                  has; type: --host=process --sockets:{name}=host, or build the image with a \
                  NET_BASIC in place of SOCKETS"
+            ),
+            Self::Version(option, version) => write!(
+                f,
+                "{option}: the image was built by an Outboard that shares version {version} with \
+                 its images, and this one shares version {VERSION}; build it again with: outboard \
+                 build"
             ),
             Self::NotNamed {
                 option,
@@ -121,6 +132,17 @@ pub fn host(manifest: &[Entry], host: Host) -> Result<(), Error> {
     let sockets = manifest.iter().find(|entry| entry.kind == kind::SOCKETS);
     match sockets.and_then(Entry::name) {
         Some(name) if host != Host::Process => Err(Error::Jailed(name.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the image can name the devices that the command line attaches.
+///
+/// # Errors
+/// If there are PCIe devices among them, and the image is of another version.
+pub fn version(image: &Image, options: &Options) -> Result<(), Error> {
+    match (image.other_version, options.pci.first()) {
+        (Some(version), Some(pci)) => Err(Error::Version(pci.option(), version)),
         _ => Ok(()),
     }
 }
@@ -428,6 +450,25 @@ mod tests {
     }
 
     /// Invariant 2: a device attached and not named stops the start.
+    #[test]
+    fn cards_of_an_image_of_another_version_are_refused_and_nothing_else_is() {
+        let mut image = Image::parse(&image::sample::sample()).unwrap();
+        let options = [
+            options("--pci:nic=0000:01:00.0 a.spt"),
+            options("--net:net=tap0 a.spt"),
+        ];
+        assert_eq!(version(&image, &options[0]), Ok(()));
+        (image.extension, image.other_version) = (None, Some(4));
+        assert_eq!(version(&image, &options[1]), Ok(()));
+        let said = version(&image, &options[0]).unwrap_err().to_string();
+        let begins =
+            "--pci:nic=0000:01:00.0: the image was built by an Outboard that shares version 4";
+        assert!(
+            said.starts_with(begins) && said.ends_with("again with: outboard build"),
+            "{said}"
+        );
+    }
+
     #[test]
     fn what_the_manifest_does_not_name_is_refused() {
         let line = "--block:disk=d.img --net:lan=tap0 --net:wan=tap1 a.spt";

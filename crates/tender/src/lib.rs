@@ -79,6 +79,7 @@ fn start(options: &Options) -> Result<Infallible, String> {
     let (file, image) = load::open(path).map_err(unusable)?;
     let host = load::host(&image, options.host).map_err(unusable)?;
     check::host(&image.entries, host).map_err(|error| error.to_string())?;
+    check::version(&image, options).map_err(|error| error.to_string())?;
     let start = Start {
         options,
         image: &image,

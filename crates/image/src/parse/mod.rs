@@ -33,6 +33,8 @@ pub struct Image {
     /// The extension note, if it is of the version that this build knows. `host_info` is then the
     /// address of a [`HostInfo`] inside one writable segment.
     pub extension: Option<Descriptor>,
+    /// The version of an extension note that this build does not know.
+    pub other_version: Option<u32>,
     /// The PCIe devices that the extension note asks for. No name is that of another device, and
     /// the devices of both kinds are at most [`abi::pci::INDICES_MAX`].
     pub pci: Vec<Request>,
@@ -70,12 +72,15 @@ impl Image {
         }
         let (abi, note) = abi_note(bytes, &file.program_headers)?;
         let entries = manifest_entries(bytes, &file.program_headers)?;
-        let extension = extension(bytes, &file.program_headers, &segments)?;
-        let pci = match &extension {
-            Some((descriptor, rest)) => requests::parse(descriptor, rest, &entries)?,
-            None => Vec::new(),
+        let found = extension(bytes, &file.program_headers, &segments)?;
+        let (extension, other_version, pci) = match found {
+            Found::Known(descriptor, rest) => {
+                let pci = requests::parse(&descriptor, rest, &entries)?;
+                (Some(descriptor), None, pci)
+            }
+            Found::Other(version) => (None, Some(version), Vec::new()),
+            Found::None => (None, None, Vec::new()),
         };
-        let extension = extension.map(|(descriptor, _)| descriptor);
         Ok(Self {
             entry: file.entry,
             target: Target::from_number(abi.target).ok_or(ImageError::Target(abi.target))?,
@@ -84,6 +89,7 @@ impl Image {
             entries,
             dma_bytes: extension.map_or(0, |descriptor| descriptor.dma_bytes),
             extension,
+            other_version,
             pci,
             segments,
             end,
@@ -178,20 +184,29 @@ fn manifest_entries(bytes: &[u8], headers: &[ProgramHeader]) -> Result<Vec<Entry
     Ok(manifest::parse(manifest)?.collect())
 }
 
-/// The extension and what follows its descriptor, if it is there and of the version known here.
+/// The extension's note.
+enum Found<'a> {
+    /// Its descriptor, and what follows that.
+    Known(Descriptor, &'a [u8]),
+    /// It is of this version, which is not known here.
+    Other(u32),
+    None,
+}
+
+/// The extension.
 fn extension<'a>(
     bytes: &'a [u8],
     headers: &[ProgramHeader],
     segments: &[Segment],
-) -> Result<Option<(Descriptor, &'a [u8])>, ImageError> {
+) -> Result<Found<'a>, ImageError> {
     let Some(note) = find_note(bytes, headers, &extension::header(0))? else {
-        return Ok(None);
+        return Ok(Found::None);
     };
     // Of another version nothing but the version is known, not even the size.
     let (version, _) =
         u32::read_from_prefix(note.descriptor).map_err(|_| ImageError::NoteCut(note.index))?;
     if version != extension::VERSION {
-        return Ok(None);
+        return Ok(Found::Other(version));
     }
     let (descriptor, rest) = Descriptor::read_from_prefix(note.descriptor)
         .map_err(|_| ImageError::NoteCut(note.index))?;
@@ -201,7 +216,7 @@ fn extension<'a>(
     if !inside {
         return Err(ImageError::HostInfo(descriptor.host_info));
     }
-    Ok(Some((descriptor, rest)))
+    Ok(Found::Known(descriptor, rest))
 }
 
 #[cfg(test)]

@@ -315,8 +315,9 @@ fn an_extension_of_another_version_is_ignored() {
         (image.extension, image.pci.len(), image.dma_bytes),
         (None, 0, 0)
     );
+    assert_eq!(image.other_version, Some(9));
     let image = patched(at(header::EXTENSION, P_TYPE), &[6]).unwrap();
-    assert_eq!(image.extension, None);
+    assert_eq!((image.extension, image.other_version), (None, None));
 }
 
 #[test]
