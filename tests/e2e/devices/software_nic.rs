@@ -23,6 +23,7 @@ const ACCEPT: &str = "table bridge t { chain c { type filter hook forward priori
 
 const TESTS: &[(&str, Test)] = &[
     ("what_is_played_in_comes_back", reflected),
+    ("and_from_a_virtio_device", reflected_by_virtio),
     ("the_firewall_passes_frames_between_two", forwarded),
     ("and_between_two_82574", forwarded_at_a_gigabit),
     ("a_nic_that_is_killed_ends_the_run", killed),
@@ -73,12 +74,17 @@ fn model_of(
 }
 
 fn reflector(images: &Images, host: &str, socket: &Path) -> Result<Running, Failed> {
+    on_nic(images, host, socket, &images.reflector)
+}
+
+/// An image that drives one NIC.
+fn on_nic(images: &Images, host: &str, socket: &Path, image: &Path) -> Result<Running, Failed> {
     let mut command = Command::new(images.program("outboard"));
     command
         .args(["run", "--mem=32", &format!("--host={host}")])
         .arg(format!("--pci:nic=vfio-user:{}", socket.display()))
         .arg("--")
-        .arg(&images.reflector);
+        .arg(image);
     start(&mut command)
 }
 
@@ -131,13 +137,23 @@ fn played() -> Vec<Vec<u8>> {
 }
 
 fn reflected(images: &Images, host: &str) -> Result<(), Failed> {
+    reflected_by(images, host, "82599", &images.reflector)
+}
+
+/// Our model has its registers in BAR 0, as its image's manifest says.
+fn reflected_by_virtio(images: &Images, host: &str) -> Result<(), Failed> {
+    let image = images.appliance("reflector", "-virtio-bar0");
+    reflected_by(images, host, "virtio-net", &image)
+}
+
+fn reflected_by(images: &Images, host: &str, card: &str, image: &Path) -> Result<(), Failed> {
     let folder = TemporaryFolder::new("nic")?;
     let at = |name: &str| folder.path.join(name);
     let frames = played();
     fs::write(at("in"), capture(&frames))?;
     let wire = format!("pcap:{},{}", at("in").display(), at("out").display());
-    let nic = model(images, &at("socket"), &wire)?;
-    let guest = reflector(images, host, &at("socket"))?;
+    let nic = model_of(images, card, &at("socket"), &wire)?;
+    let guest = on_nic(images, host, &at("socket"), image)?;
     await_until("some of the frames", || {
         captured(&at("out")).len() >= FRAMES
     })?;

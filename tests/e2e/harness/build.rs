@@ -73,6 +73,10 @@ const APPLIANCES: &[&[&str]] = &[
     &["--manifest=manifest-82599.json", "unikernels/firewall"],
     &["--manifest=manifest-nic.json", "unikernels/firewall"],
     &["--manifest=manifest-82599.json", "unikernels/reflector"],
+    &[
+        "--manifest=manifest-virtio-bar0.json",
+        "unikernels/reflector",
+    ],
     &["--manifest=manifest-82599.json", "unikernels/checkup"],
     &["unikernels/dns"],
     &["--manifest=manifest-82599.json", "unikernels/dns"],

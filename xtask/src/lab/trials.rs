@@ -113,12 +113,13 @@ const WIRED_VIRTIO: [&str; 6] = [
     "--nic=e1000e,hub1",
 ];
 /// The appliances that the tests run: what `outboard build` is told.
-const APPLIANCES: [&str; 19] = [
+const APPLIANCES: [&str; 20] = [
     "--host=all unikernels/firewall",
     "--manifest=manifest-nic.json unikernels/firewall",
     "--manifest=manifest-82599.json unikernels/firewall",
     "unikernels/reflector",
     "--manifest=manifest-82599.json unikernels/reflector",
+    "--manifest=manifest-virtio-bar0.json unikernels/reflector",
     "unikernels/checkup",
     "--manifest=manifest-82599.json unikernels/checkup",
     "unikernels/dns",
@@ -135,13 +136,14 @@ const APPLIANCES: [&str; 19] = [
     "--manifest=manifest-virtio.json unikernels/iperf3",
 ];
 /// What becomes of them.
-const IMAGES: [&str; 20] = [
+const IMAGES: [&str; 21] = [
     "firewall.spt",
     "firewall.hvt",
     "firewall-nic.spt",
     "firewall-82599.spt",
     "reflector.spt",
     "reflector-82599.spt",
+    "reflector-virtio-bar0.spt",
     "checkup.spt",
     "checkup-82599.spt",
     "dns.spt",
