@@ -9,6 +9,7 @@ pub mod pci_run;
 pub mod ports;
 pub mod software_device;
 pub mod software_nic;
+pub mod software_virtio;
 pub mod vfio;
 
 use crate::harness::build::Images;
@@ -20,6 +21,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     [
         software_device::trials(images),
         software_nic::trials(images),
+        software_virtio::trials(images),
         checkup::trials(images),
         ports::trials(images, network),
         model::trials(network),

@@ -88,7 +88,8 @@ fn on_nic(images: &Images, host: &str, socket: &Path, image: &Path) -> Result<Ru
     start(&mut command)
 }
 
-fn await_until(what: &str, done: impl Fn() -> bool) -> Result<(), Failed> {
+/// Waits until that is so.
+pub fn await_until(what: &str, done: impl Fn() -> bool) -> Result<(), Failed> {
     let deadline = Instant::now() + PATIENCE;
     while !done() {
         if Instant::now() > deadline {

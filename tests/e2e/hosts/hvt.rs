@@ -6,7 +6,7 @@
 use crate::commands::stats;
 use crate::devices::ports;
 use crate::devices::software_device;
-use crate::devices::software_nic;
+use crate::devices::{software_nic, software_virtio};
 use crate::harness::build::Images;
 use crate::harness::network::Network;
 use crate::harness::process::{Ended, run};
@@ -152,6 +152,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     trials.extend(rings::trials(images));
     trials.extend(software_device::on(images, "hvt"));
     trials.extend(software_nic::on(images, "hvt"));
+    trials.extend(software_virtio::on(images, "hvt"));
     trials.extend(compatibility::on_hvt(images, network));
     trials
 }

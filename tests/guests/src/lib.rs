@@ -51,3 +51,20 @@ pub fn fill_and_compare(disk: &mut dyn BlockDevice) {
     assert_eq!(disk.write(u64::MAX - size as u64 + 1, &block), refused);
     println!("SUCCESS");
 }
+
+/// Bytes that are asked for each time: more than a request has.
+const DRAWN_BYTES: usize = 256;
+/// Different bytes of so many random ones: fewer come once in more than 10^20 times.
+const DIFFERENT_MIN: usize = 100;
+
+/// Asks for random bytes, several times, and looks at them.
+pub fn draw(mut fill: impl FnMut(&mut [u8])) {
+    let mut blocks = [[0; DRAWN_BYTES]; 4];
+    for block in &mut blocks {
+        fill(block);
+        let different = (0..=u8::MAX).filter(|byte| block.contains(byte)).count();
+        assert!(different >= DIFFERENT_MIN, "{different} different bytes");
+    }
+    let [first, rest @ ..] = &blocks;
+    assert!(!rest.contains(first), "the same bytes again");
+}
