@@ -40,8 +40,9 @@ impl Subject {
         let pool = Pool::dma(&mut arena, BUFFERS, BUFFER_BYTES).expect("there is room");
         let nic = Driver::new(transport, &mut arena, pool, Config::FORWARD, puppet.clock());
         let device = puppet.device();
+        let good = (device.offered.get(), device.config.borrow().clone());
         Self {
-            good: (device.offered.get(), device.config.borrow().clone()),
+            good,
             nic: nic.expect("the puppet comes up"),
             puppet,
             pool,
