@@ -9,7 +9,7 @@ use abi::share::PortCounter;
 use alloc::boxed::Box;
 use device::ethernet::{HEADER_SIZE, VLAN_TAG_SIZE};
 use device::{
-    Batch, FRAME_BYTES_MAX, Frame, Netif, Nic, NicCounts, Offloads, Pool, Sent, WaitHandle,
+    Batch, FRAME_BYTES_MAX, Frame, Netif, Nic, NicCounts, Offload, Offloads, Pool, Sent, WaitHandle,
 };
 
 /// A PCIe device that is a port, with its driver.
@@ -80,7 +80,14 @@ impl NicPort {
     fn transmit_one_by_one(&self, batch: &mut Batch) -> Outcome {
         let mut outcome = self.port.transmit(batch, &mut |mut frame| {
             if !self.port.offloads.checksum {
-                frame.offload().complete_checksum(frame.bytes_mut());
+                let offload = frame.offload();
+                offload.complete_checksum(frame.bytes_mut());
+                // What is done must not be done again.
+                let checksum = None;
+                frame.set_offload(Offload {
+                    checksum,
+                    ..offload
+                });
             }
             self.nic.stage(frame).into()
         });

@@ -20,6 +20,8 @@ struct State {
     rx: RefCell<VecDeque<Vec<usize>>>,
     /// Lengths of frames that were sent, in their batches.
     tx: RefCell<Vec<Vec<usize>>>,
+    /// The last of them.
+    last: RefCell<Vec<u8>>,
     /// The length of frames that the device refuses.
     refused: Cell<usize>,
     link: Cell<Option<u32>>,
@@ -59,11 +61,14 @@ impl Nic for Driver {
         let mut lengths = vec![];
         for frame in batch.drain() {
             assert!(frame.offload().gso.is_none());
+            let left = frame.offload().checksum;
+            assert!(left.is_none() || self.offloads().checksum);
             if frame.len() == self.state.refused.get() {
                 self.counts.tx_refused += 1;
                 sent.without(frame.len());
             } else {
                 lengths.push(frame.len());
+                *self.state.last.borrow_mut() = frame.bytes().to_vec();
             }
         }
         self.state.tx.borrow_mut().push(lengths);
@@ -201,10 +206,13 @@ fn a_checksum_that_was_left_is_completed() {
         checksum,
         gso: None,
     });
+    let mut expected = frame.bytes().to_vec();
+    frame.offload().complete_checksum(&mut expected);
     let mut batch = Batch::new();
     batch.push(frame).unwrap();
     port.transmit(&mut batch);
     assert_eq!(state.tx.borrow().concat(), [154]);
+    assert_eq!(*state.last.borrow(), expected);
     assert_eq!(sent(&scene), [1, 154]);
 }
 
