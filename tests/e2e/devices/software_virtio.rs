@@ -1,5 +1,5 @@
-//! A guest on virtio devices in software other than NICs: the drivers inside the image, each model in
-//! a process.
+//! A guest on virtio devices in software other than NICs: the drivers inside the image, each model
+//! in a process.
 
 use super::software_nic::await_until;
 use crate::harness::build::Images;
