@@ -252,7 +252,10 @@ mod tests {
             assert!(started.pool.frame_bytes_max() > mtu);
         }
         for mtu in [0, 67, 65_536, usize::MAX] {
-            let text = virtio_started_with(8 << 20, 0, mtu).err().unwrap().to_string();
+            let text = virtio_started_with(8 << 20, 0, mtu)
+                .err()
+                .unwrap()
+                .to_string();
             assert!(text.contains(&format!("no frames of MTU {mtu};")), "{text}");
         }
     }
