@@ -153,7 +153,7 @@ fn reflected_by(images: &Images, host: &str, card: &str, image: &Path) -> Result
     let frames = played();
     fs::write(at("in"), capture(&frames))?;
     let wire = format!("pcap:{},{}", at("in").display(), at("out").display());
-    let nic = model_of(images, card, &at("socket"), &wire)?;
+    let nic = model_of(images, card, &at("socket"), &wire, "")?;
     let guest = on_nic(images, host, &at("socket"), image)?;
     await_until("some of the frames", || {
         captured(&at("out")).len() >= FRAMES
