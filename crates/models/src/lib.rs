@@ -10,6 +10,8 @@
 //! | [`Device`] | what a device is to a transport |
 //! | [`Local`], [`Threaded`] | a device in the process of its driver |
 //! | [`vfio_user`] | a device as a process that others drive |
+//! | [`vhost_user`] | a virtio device as a process, for front ends with registers of their own |
+//! | [`client`] | whoever drives it: what it lends, and how it goes |
 //! | [`Dma`] | the driver's memory, as a device reaches it |
 //! | [`wire`] | what a NIC is connected to |
 //! | [`disk`] | what a disk keeps its blocks in |
@@ -46,6 +48,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod client;
 mod device;
 pub mod disk;
 mod dma;
@@ -67,9 +70,9 @@ mod ring;
 mod rtl8139;
 mod scatter;
 mod settling;
-mod socket_file;
 mod traffic;
 pub mod vfio_user;
+pub mod vhost_user;
 mod violation;
 pub mod virtio;
 pub mod wire;

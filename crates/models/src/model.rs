@@ -3,6 +3,7 @@
 use crate::device::Device;
 use crate::disk::Disk;
 use crate::misbehaviour::Misbehaviour;
+use crate::virtio::VirtioDevice;
 use crate::wire::Wire;
 use std::{fmt, io};
 
@@ -15,18 +16,27 @@ pub struct Model {
     pub about: &'static str,
     /// Makes one.
     pub make: Make,
+    /// Makes the [back end](crate::vhost_user) of one, if it is a virtio device.
+    pub back_end: Option<Make<dyn VirtioDevice>>,
 }
 
 /// How a device is made, by what it is connected to.
-#[derive(Clone, Copy)]
-pub enum Make {
+pub enum Make<D: ?Sized + 'static = dyn Device> {
     /// A NIC, at a wire.
-    Nic(fn(Setup) -> Box<dyn Device>),
+    Nic(fn(Setup) -> Box<D>),
     /// A disk, over a file.
-    Disk(fn(DiskSetup) -> Box<dyn Device>),
+    Disk(fn(DiskSetup) -> Box<D>),
     /// A device that is connected to nothing; the error is what the kernel says.
-    Alone(fn(&Misbehaviour) -> io::Result<Box<dyn Device>>),
+    Alone(fn(&Misbehaviour) -> io::Result<Box<D>>),
 }
+
+impl<D: ?Sized> Clone for Make<D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D: ?Sized> Copy for Make<D> {}
 
 /// What a NIC is made of.
 pub struct Setup {

@@ -1,10 +1,13 @@
 //! `outboard model`: a device in software, for guests of other processes.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use models::client::{Around, End, LogLimit, Refused};
 use models::disk;
-use models::vfio_user::{Around, End, LogLimit, Refused, Server};
+use models::vhost_user::BackEnd;
+use models::virtio::VirtioDevice;
 use models::wire::{Spec, WireFault};
 use models::{Device, DiskSetup, MODELS, Make, Misbehaviour, Model, Report, Setup, Violations};
+use models::{vfio_user, vhost_user};
 use serde_json::json;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
@@ -22,16 +25,21 @@ use std::{error, fmt};
 
 /// Be a network card or a disk in software: guests drive it with --pci:NAME=vfio-user:SOCKET
 ///
-/// It checks what its driver does, and tells what the datasheet forbids. It serves one guest after
-/// the other until it is interrupted; its exit status is 1 if a driver broke a rule.
+/// A virtio device can be the back end of others' machines (--vhost-user). The device checks
+/// what its driver does, and tells what the datasheet forbids. It serves one guest after the other
+/// until it is interrupted; its exit status is 1 if a driver broke a rule.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Which device
     #[arg(value_parser = card())]
     card: &'static Model,
     /// The socket that guests name; @FD: an open connection to the only one
-    #[arg(long, value_name = "PATH")]
-    socket: PathBuf,
+    #[arg(long, value_name = "PATH", required_unless_present = "vhost_user")]
+    socket: Option<PathBuf>,
+    /// The socket of vhost-user that front ends, as QEMU, name; what they had begun when this
+    /// device was killed is done by the next one at the socket
+    #[arg(long, value_name = "PATH", conflicts_with = "socket")]
+    vhost_user: Option<PathBuf>,
     /// What a card is connected to: tap:NAME (tap:@FD: an open one), model:SOCKET (another card
     /// that names the same SOCKET), pcap:PLAY,RECORD (captures), loop, or flood:BYTES (a generator)
     #[arg(long, value_name = "WIRE")]
@@ -119,6 +127,8 @@ pub enum Error {
     Disk(disk::Fault),
     /// Its wire cannot be had.
     Wire(WireFault),
+    /// It has no back end of vhost-user.
+    NoBackEnd(&'static str),
     /// Its socket cannot be made.
     Socket(PathBuf, io::Error),
     /// Signals cannot be caught, or a descriptor not be copied.
@@ -129,6 +139,12 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connection(name, takes) => write!(f, "{name} takes {takes}"),
+            Self::NoBackEnd(name) => {
+                write!(
+                    f,
+                    "{name} is no virtio device: type --socket in place of --vhost-user"
+                )
+            }
             Self::Disk(fault) => write!(f, "{fault}"),
             Self::Wire(fault) => write!(f, "{fault}"),
             Self::Socket(path, error) if error.kind() == io::ErrorKind::AddrInUse => write!(
@@ -149,67 +165,66 @@ impl error::Error for Error {}
 /// # Errors
 /// If the device cannot be had.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        flag::register(signal, stop.clone()).map_err(Error::System)?;
+    let mut teller = Teller::new()?;
+    match (&arguments.vhost_user, &arguments.socket) {
+        (Some(socket), _) => run_back_end(arguments, socket, &mut teller),
+        (None, Some(socket)) => run_device(arguments, socket, &mut teller),
+        (None, None) => unreachable!("the command line asks for one of both"),
     }
-    let (mut device, title) = make(arguments)?;
-    let bound = Server::bind(&arguments.socket);
-    let mut server = bound.map_err(|error| Error::Socket(arguments.socket.clone(), error))?;
+}
+
+/// Serves guests that reach registers over vfio-user.
+fn run_device(arguments: &Arguments, socket: &Path, teller: &mut Teller) -> Result<bool, Error> {
+    let made = make(arguments, arguments.card.make, socket)?;
+    let (mut device, title) = made;
+    let bound = vfio_user::Server::bind(socket);
+    let mut server = bound.map_err(|error| Error::Socket(socket.to_path_buf(), error))?;
     server.busy = arguments.busy;
     server.unsealed = arguments.unsealed;
-    if server.unsealed {
-        tell(&"guests may lend memory that they can shrink; who does ends his session");
-    }
     let wires: Option<OwnedFd> = device
         .wire_descriptor()
         .map(|wire| wire.try_clone_to_owned())
         .transpose()
         .map_err(Error::System)?;
     let wires: Vec<_> = wires.iter().map(AsFd::as_fd).collect();
-    let asked = Arc::new(AtomicBool::new(false));
-    flag::register(SIGUSR1, asked.clone()).map_err(Error::System)?;
-    let mut teller = Teller {
-        stop,
-        asked,
-        told: 0,
-        start: Instant::now(),
-        limit: LogLimit::default(),
-    };
-    // Whoever has started it may start a guest from here on.
-    println!("{title} at {}", arguments.socket.display());
+    teller.begin(arguments, &title, socket);
     loop {
-        let end = server.serve(&mut device, &wires, &mut teller);
-        if matches!(end, End::Stopped) {
-            break;
-        }
-        // That its only client goes is how it is meant to end.
-        if !(arguments.once && matches!(end, End::Closed)) {
-            teller.tell_of_client(&end);
-        }
-        if arguments.once {
-            break;
+        let end = server.serve(&mut device, &wires, teller);
+        if !teller.goes_on(arguments, &end) {
+            return Ok(teller.end(arguments, device.violations()));
         }
     }
-    let left_out = teller.limit.left_out();
-    if left_out > 0 {
-        tell(&format_args!(
-            "{left_out} lines about clients were left out"
-        ));
+}
+
+/// Serves front ends that have the registers themselves, over vhost-user.
+fn run_back_end(arguments: &Arguments, socket: &Path, teller: &mut Teller) -> Result<bool, Error> {
+    let make_back_end = arguments.card.back_end;
+    let make_back_end = make_back_end.ok_or(Error::NoBackEnd(arguments.card.name))?;
+    let (device, title) = make(arguments, make_back_end, socket)?;
+    let mut device = BackEnd::new(device, &arguments.misbehave);
+    if arguments.unsealed {
+        device.accept_unsealed();
     }
-    let violations = device.violations();
-    if arguments.json {
-        println!("{}", as_json(violations));
-    } else if violations.total() > teller.told as u64 {
-        summarise(violations);
+    let bound = vhost_user::Server::bind(socket);
+    let mut server = bound.map_err(|error| Error::Socket(socket.to_path_buf(), error))?;
+    server.busy = arguments.busy;
+    teller.begin(arguments, &title, socket);
+    loop {
+        let end = server.serve(&mut device, teller);
+        if !teller.goes_on(arguments, &end) {
+            return Ok(teller.end(arguments, device.violations()));
+        }
     }
-    Ok(violations.is_empty())
 }
 
 /// Makes the device, and says what it is.
-fn make(arguments: &Arguments) -> Result<(Box<dyn Device>, String), Error> {
+fn make<D: ?Sized>(
+    arguments: &Arguments,
+    make: Make<D>,
+    socket: &Path,
+) -> Result<(Box<D>, String), Error> {
     let Arguments {
-        card: Model { name, make, .. },
+        card: Model { name, .. },
         wire,
         file,
         ..
@@ -218,9 +233,7 @@ fn make(arguments: &Arguments) -> Result<(Box<dyn Device>, String), Error> {
     let connection = |takes| Error::Connection(name, takes);
     match (make, wire, file) {
         (Make::Nic(make), Some(wire), None) => {
-            let address = arguments
-                .address
-                .unwrap_or_else(|| Address::of(&arguments.socket));
+            let address = arguments.address.unwrap_or_else(|| Address::of(socket));
             let device = make(Setup {
                 address: address.0,
                 wire: wire.open(address.0).map_err(Error::Wire)?,
@@ -259,6 +272,73 @@ struct Teller {
 }
 
 impl Teller {
+    fn new() -> Result<Self, Error> {
+        let (stop, asked) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            flag::register(signal, stop.clone()).map_err(Error::System)?;
+        }
+        flag::register(SIGUSR1, asked.clone()).map_err(Error::System)?;
+        Ok(Self {
+            stop,
+            asked,
+            told: 0,
+            start: Instant::now(),
+            limit: LogLimit::default(),
+        })
+    }
+
+    /// Says that clients can come.
+    fn begin(&mut self, arguments: &Arguments, title: &str, socket: &Path) {
+        if arguments.unsealed {
+            tell(&"guests may lend memory that they can shrink; who does ends his session");
+        }
+        // Whoever has started it may start a guest from here on.
+        println!("{title} at {}", socket.display());
+    }
+
+    /// Says how a session ended, and whether there is to be another one.
+    fn goes_on(&mut self, arguments: &Arguments, end: &End) -> bool {
+        if matches!(end, End::Stopped) {
+            return false;
+        }
+        // That its only client goes is how it is meant to end.
+        if !(arguments.once && matches!(end, End::Closed)) {
+            self.tell_of_client(end);
+        }
+        !arguments.once
+    }
+
+    /// Says what there is left to say; whether drivers kept to the datasheet.
+    fn end(&mut self, arguments: &Arguments, violations: &Violations) -> bool {
+        let left_out = self.limit.left_out();
+        if left_out > 0 {
+            tell(&format_args!(
+                "{left_out} lines about clients were left out"
+            ));
+        }
+        if arguments.json {
+            println!("{}", as_json(violations));
+        } else if violations.total() > self.told as u64 {
+            summarise(violations);
+        }
+        violations.is_empty()
+    }
+
+    /// What happens between two turns of a device.
+    fn turn_of(&mut self, violations: &Violations) -> ControlFlow<()> {
+        for Report { violation, .. } in &violations.reports()[self.told..] {
+            tell(&format_args!("{violation} [{}]", violation.severity()));
+            self.told += 1;
+        }
+        if self.asked.swap(false, Ordering::Relaxed) {
+            summarise(violations);
+        }
+        match self.stop.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
     /// Says what a client did, unless clients have given cause for too many lines.
     fn tell_of_client(&mut self, what: &dyn fmt::Display) {
         match self.limit.admit(self.start.elapsed()) {
@@ -273,18 +353,17 @@ impl Teller {
 
 impl Around<Box<dyn Device>> for Teller {
     fn turn(&mut self, device: &mut Box<dyn Device>) -> ControlFlow<()> {
-        let violations = device.violations();
-        for Report { violation, .. } in &violations.reports()[self.told..] {
-            tell(&format_args!("{violation} [{}]", violation.severity()));
-            self.told += 1;
-        }
-        if self.asked.swap(false, Ordering::Relaxed) {
-            summarise(violations);
-        }
-        if self.stop.load(Ordering::Relaxed) {
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
+        self.turn_of(device.violations())
+    }
+
+    fn refused(&mut self, command: &'static str, why: &Refused) {
+        self.tell_of_client(&format_args!("{command} was refused: {why}"));
+    }
+}
+
+impl Around<BackEnd<Box<dyn VirtioDevice>>> for Teller {
+    fn turn(&mut self, device: &mut BackEnd<Box<dyn VirtioDevice>>) -> ControlFlow<()> {
+        self.turn_of(device.violations())
     }
 
     fn refused(&mut self, command: &'static str, why: &Refused) {

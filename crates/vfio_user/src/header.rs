@@ -108,6 +108,8 @@ pub const HEADER_BYTES: usize = size_of::<Header>();
 pub enum HeaderError {
     /// The size is less than the header's, or more than the receiver takes: size and most.
     Size(u32, usize),
+    /// There is no room for so many bytes behind the header: bytes, and room.
+    Room(u32, usize),
     /// It is a reply where a command is due, or the other way round.
     Type(u32),
     /// The reply belongs to another command: its id and command.
@@ -121,6 +123,12 @@ impl fmt::Display for HeaderError {
                 write!(
                     f,
                     "a message of {bytes} bytes, not {HEADER_BYTES} to {most}"
+                )
+            }
+            Self::Room(bytes, room) => {
+                write!(
+                    f,
+                    "a message with {bytes} bytes, where at most {room} can be"
                 )
             }
             Self::Type(flags) => write!(f, "a message of the wrong type, flags {flags:#x}"),

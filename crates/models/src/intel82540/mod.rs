@@ -60,6 +60,7 @@ pub(crate) const MODEL: Model = Model {
         } = setup;
         Box::new(Intel82540::new(address, wire, &misbehaviour))
     }),
+    back_end: None,
 };
 
 /// The NIC, at one end of a wire.

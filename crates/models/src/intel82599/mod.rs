@@ -99,6 +99,7 @@ pub(crate) const MODEL: Model = Model {
         } = setup;
         Box::new(Intel82599::new(address, wire, &misbehaviour))
     }),
+    back_end: None,
 };
 
 /// The NIC, at one end of a wire.

@@ -66,6 +66,7 @@ pub(crate) const MODEL: Model = Model {
         } = setup;
         Box::new(Rtl8139::new(address, wire, &misbehaviour))
     }),
+    back_end: None,
 };
 
 /// The NIC, at one end of a wire.

@@ -1,17 +1,12 @@
 //! MSI-X vectors as events that the client has given.
 
-use super::Refused;
+use crate::client::Refused;
+use crate::client::event::{check, signal};
 use ::vfio_user::{IrqSet, irq, irq_set_flag as flag};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, readlink};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// Most vectors: as many as a device raises by one number.
 const VECTORS_MAX: u16 = 64;
-const NOW: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 0,
-};
 
 /// The events, by vector.
 pub struct Interrupts {
@@ -80,25 +75,4 @@ impl Interrupts {
             }
         }
     }
-}
-
-/// Signals an event that was [checked](check).
-pub(super) fn signal(event: &OwnedFd) {
-    // A counter that is full blocks whoever adds to it; it wakes its reader anyway.
-    let mut ready = [PollFd::new(event, PollFlags::OUT)];
-    if matches!(poll(&mut ready, Some(&NOW)), Ok(1)) {
-        let _ = rustix::io::write(event, &1u64.to_le_bytes());
-    }
-}
-
-/// Whether it is an event, which a write does not block on but when its counter is full; it is made
-/// not to block at all, which the client could undo, to its own harm alone.
-pub(super) fn check(event: &OwnedFd) -> Result<(), Refused> {
-    let path = format!("/proc/self/fd/{}", event.as_raw_fd());
-    let name = readlink(path, Vec::new()).map_err(|_| Refused::NotEvent)?;
-    if name.as_bytes() != b"anon_inode:[eventfd]" {
-        return Err(Refused::NotEvent);
-    }
-    let flags = fcntl_getfl(event).map_err(|_| Refused::NotEvent)?;
-    fcntl_setfl(event, flags | OFlags::NONBLOCK).map_err(|_| Refused::NotEvent)
 }

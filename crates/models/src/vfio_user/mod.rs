@@ -17,42 +17,32 @@
 //! descriptor outside of memory and all that is done to other registers is noticed as before.
 //!
 //! **The client is hostile.** Every size, index, range and descriptor is checked; what it can make
-//! this side keep is bounded, as is what it can make a log say ([`LogLimit`]); it cannot make this
-//! side wait but for [`PATIENCE`] within a message. A client that goes, breaks the protocol, or
-//! takes away memory that it lent, ends its session: the device is reset, its memory and events
+//! this side keep is bounded, as is what it can make a log say
+//! ([`LogLimit`](crate::client::LogLimit)); it cannot make this side wait but for
+//! [`PATIENCE`](crate::client::PATIENCE) within a message. A client that goes, breaks the protocol,
+//! or takes away memory that it lent, ends its session: the device is reset, its memory and events
 //! are let go of, and the next one is waited for. That the device forgets is a deviation from the
 //! protocol, which would have it keep its state; VFIO resets devices that are closed.
 
 mod config;
 mod doorbells;
 mod interrupts;
-mod log_limit;
-mod memory;
 mod pin;
-mod refused;
 mod session;
 
 pub use interrupts::Interrupts;
-pub use log_limit::LogLimit;
-pub use refused::Refused;
 pub use session::{Answer, PAYLOAD_MAX, Session};
 
-use crate::{Device, Progress, socket_file};
-use ::vfio_user::socket::{Error as MessageError, Received, Socket, passed};
+use crate::client::listener::{Listener, SLEEP_MAX};
+use crate::client::{Around, End, ended, wait};
+use crate::{Device, Progress};
+use ::vfio_user::socket::{Received, Socket};
 use ::vfio_user::{command_name, flag};
-use arrayvec::ArrayVec;
-use linux::descriptor;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::cell::RefCell;
-use std::ops::ControlFlow;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
-use std::{fmt, fs, io};
 
-/// How long a client may keep a message of its in the air.
-pub const PATIENCE: Duration = Duration::from_secs(2);
 /// Turns without work before the device sleeps if the driver worked last: it takes about as long as
 /// to fall asleep and to be woken up, and who rings at a device that sleeps waits for it.
 const IDLE_TURNS_DRIVER: u32 = 64;
@@ -60,78 +50,19 @@ const IDLE_TURNS_DRIVER: u32 = 64;
 const IDLE_TURNS_WIRE: u32 = 8;
 /// One turn in so many looks for a message.
 const MESSAGE_TURNS: u32 = 4;
-/// The connection, and at most so many wires less one, end a sleep.
-const WATCHED_MAX: usize = 8;
 /// An interrupt that is held back for no longer is waited for without a sleep.
 const AWAKE_MAX: Duration = Duration::from_micros(100);
 /// The shortest sleep, but for interrupts that are held back.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
-/// The longest.
-const SLEEP_MAX: Duration = Duration::from_millis(64);
-
-/// How a session ended.
-#[derive(Debug)]
-pub enum End {
-    /// The client closed the connection.
-    Closed,
-    /// It broke the protocol, or said nothing within a message.
-    Broken(MessageError),
-    /// It took memory away that it had lent.
-    Lost,
-    /// There was something wrong here.
-    System(io::Error),
-    /// The caller wanted it to end.
-    Stopped,
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed => write!(f, "the client has gone"),
-            Self::Broken(error) => write!(f, "the client was dropped: {error}"),
-            Self::Lost => write!(
-                f,
-                "the client was dropped: it took memory away that it had lent"
-            ),
-            Self::System(error) => write!(f, "the client was dropped: {error}"),
-            Self::Stopped => write!(f, "stopped"),
-        }
-    }
-}
-
-/// What happens around a session, for whoever runs the device.
-pub trait Around<D> {
-    /// Called between two turns, and when a sleep is over: whether to go on.
-    fn turn(&mut self, device: &mut D) -> ControlFlow<()>;
-
-    /// A command was refused.
-    fn refused(&mut self, command: &'static str, why: &Refused);
-}
 
 /// Where clients come from.
 #[derive(Debug)]
 pub struct Server {
-    source: Source,
+    listener: Listener,
     /// Whether the device never sleeps while it has a client.
     pub busy: bool,
     /// Whether clients may lend memory that is [not sealed](Session::accept_unsealed).
     pub unsealed: bool,
-}
-
-#[derive(Debug)]
-enum Source {
-    /// They connect to a socket, whose file goes with this value.
-    Listener(UnixListener, PathBuf),
-    /// There is one, and no other after it.
-    Connection(RefCell<Option<Socket>>),
-}
-
-impl Drop for Source {
-    fn drop(&mut self) {
-        if let Self::Listener(_, path) = self {
-            let _ = fs::remove_file(path);
-        }
-    }
 }
 
 impl Server {
@@ -141,30 +72,10 @@ impl Server {
     /// # Errors
     /// What the kernel says: `EADDRINUSE` if there is a file, or somebody listens already.
     pub fn bind(path: &Path) -> io::Result<Self> {
-        let (busy, unsealed) = (false, false);
-        if let Some(number) = passed(path) {
-            let socket = Socket::new(descriptor::adopt(number)?, PATIENCE)?;
-            let source = Source::Connection(RefCell::new(Some(socket)));
-            return Ok(Self {
-                source,
-                busy,
-                unsealed,
-            });
-        }
-        let bound = UnixListener::bind(path);
-        let in_use = matches!(&bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
-        let listener = if in_use && is_abandoned(path) {
-            socket_file::remove_abandoned(path)?;
-            UnixListener::bind(path)
-        } else {
-            bound
-        }?;
-        listener.set_nonblocking(true)?;
-        let source = Source::Listener(listener, path.to_path_buf());
         Ok(Self {
-            source,
-            busy,
-            unsealed,
+            listener: Listener::bind(path)?,
+            busy: false,
+            unsealed: false,
         })
     }
 
@@ -177,7 +88,7 @@ impl Server {
         around: &mut impl Around<D>,
     ) -> End {
         loop {
-            let socket = match self.accept(device, around) {
+            let socket = match self.listener.accept(device, around) {
                 Ok(socket) => socket,
                 Err(end) => return end,
             };
@@ -194,29 +105,6 @@ impl Server {
             if session.is_introduced() || !matches!(end, End::Closed) {
                 return end;
             }
-        }
-    }
-
-    fn accept<D>(&self, device: &mut D, around: &mut impl Around<D>) -> Result<Socket, End> {
-        let listener = match &self.source {
-            Source::Listener(listener, _) => listener,
-            Source::Connection(socket) => return socket.take().ok_or(End::Stopped),
-        };
-        loop {
-            if around.turn(device).is_break() {
-                return Err(End::Stopped);
-            }
-            let stream = match listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    wait(&[listener.as_fd()], SLEEP_MAX);
-                    continue;
-                }
-                Err(error) => return Err(End::System(error)),
-            };
-            let blocking = stream.set_nonblocking(false);
-            let socket = blocking.and_then(|()| Socket::new(stream.into(), PATIENCE));
-            return socket.map_err(End::System);
         }
     }
 
@@ -332,34 +220,6 @@ impl<'a> Connection<'a> {
         };
         sent.map_err(ended)?;
         Ok(true)
-    }
-}
-
-/// Whether the file at `path` is a socket that nobody listens at.
-fn is_abandoned(path: &Path) -> bool {
-    let refused = UnixStream::connect(path);
-    matches!(refused, Err(error) if error.kind() == io::ErrorKind::ConnectionRefused)
-}
-
-/// Sleeps until one of `watched` can be read, at most so long; whether one can.
-fn wait(watched: &[BorrowedFd<'_>], most: Duration) -> bool {
-    let mut ready: ArrayVec<PollFd<'_>, WATCHED_MAX> = watched
-        .iter()
-        .take(WATCHED_MAX)
-        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
-        .collect();
-    let most = Timespec {
-        tv_sec: most.as_secs().cast_signed(),
-        tv_nsec: most.subsec_nanos().into(),
-    };
-    // A signal ends the sleep, and is what the caller looks for next.
-    matches!(poll(&mut ready, Some(&most)), Ok(count) if count > 0)
-}
-
-fn ended(error: MessageError) -> End {
-    match error {
-        MessageError::Closed => End::Closed,
-        error => End::Broken(error),
     }
 }
 

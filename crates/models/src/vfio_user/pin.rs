@@ -4,8 +4,8 @@
 //! happen. So it is as with every device of VFIO whose interrupt is `AUTOMASKED`: the pin is masked
 //! when it is signalled, and signalled again when the client unmasks it while it is asserted.
 
-use super::Refused;
-use super::interrupts::{check, signal};
+use crate::client::Refused;
+use crate::client::event::{check, signal};
 use ::vfio_user::{IrqSet, irq_set_flag as flag};
 use std::os::fd::OwnedFd;
 

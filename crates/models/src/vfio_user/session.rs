@@ -1,10 +1,11 @@
 //! What one client has: each message of its becomes a reply, whatever it says.
 
+use super::Interrupts;
 use super::config::{self, ConfigSpace};
 use super::doorbells::Doorbells;
-use super::memory::{Memory, Range};
 use super::pin::Pin;
-use super::{Interrupts, Refused};
+use crate::client::Refused;
+use crate::client::memory::{Memory, Range};
 use crate::{Device, Identity, Progress};
 use ::vfio_user::socket::MESSAGE_BYTES_MAX;
 use ::vfio_user::{
@@ -111,7 +112,7 @@ impl Session {
             return Err(Refused::Flags(header.flags));
         }
         if self.introduced == (header.command == command::VERSION) {
-            return Err(Refused::Order);
+            return Err(Refused::Order("VERSION comes first, and once"));
         }
         // What was written to doorbells before this message was sent is known before it is obeyed.
         self.look(device);
@@ -153,7 +154,7 @@ impl Session {
             command::REGION_READ => self.read(device, payload, reply).map(answer),
             command::REGION_WRITE => self.write(device, payload, reply).map(answer),
             command::DEVICE_RESET => self.reset(device, payload).map(|()| answer(0)),
-            other => Err(Refused::Unknown(other)),
+            other => Err(Refused::Unknown(other.into())),
         }
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::client::{PATIENCE, Refused};
 use crate::{Dma, Identity, Msix, Violations};
 use ::vfio_user::{
     DeviceInfo, DmaMap, DmaUnmap, Header, IrqInfo, IrqSet, RegionAccess, RegionInfo,
@@ -10,7 +11,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::thread;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -591,7 +594,7 @@ fn who_one_is_comes_first_and_once() {
     };
     assert!(matches!(
         say(command::DEVICE_RESET, &[]),
-        Err(Refused::Order)
+        Err(Refused::Order(_))
     ));
     assert!(matches!(
         say(command::VERSION, &[1, 0, 0, 0]),
@@ -601,7 +604,7 @@ fn who_one_is_comes_first_and_once() {
     say(command::VERSION, &[0, 0, 0, 0]).unwrap();
     assert!(matches!(
         say(command::VERSION, &[0, 0, 0, 0]),
-        Err(Refused::Order)
+        Err(Refused::Order(_))
     ));
     assert!(matches!(say(99, &[]), Err(Refused::Unknown(99))));
 }

@@ -35,6 +35,11 @@ pub trait VirtioDevice {
     /// Its queues, by number; always the same.
     fn queues(&self) -> Vec<QueueKind>;
 
+    /// Sets of queues that it can work with, one set being what one processor of the driver's uses.
+    fn queue_sets(&self) -> u16 {
+        self.queues().len() as u16
+    }
+
     /// Reads its configuration space (2.5). Bytes behind the end are left as they are.
     fn read_config(&mut self, offset: usize, bytes: &mut [u8]);
 
@@ -61,6 +66,56 @@ pub trait VirtioDevice {
     /// What becomes readable when something comes in that it should be polled for.
     fn wire_descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+}
+
+impl VirtioDevice for Box<dyn VirtioDevice> {
+    fn id(&self) -> u16 {
+        (**self).id()
+    }
+
+    fn features(&self) -> u64 {
+        (**self).features()
+    }
+
+    fn refuses(&self, features: u64) -> Option<&'static str> {
+        (**self).refuses(features)
+    }
+
+    fn queues(&self) -> Vec<QueueKind> {
+        (**self).queues()
+    }
+
+    fn queue_sets(&self) -> u16 {
+        (**self).queue_sets()
+    }
+
+    fn read_config(&mut self, offset: usize, bytes: &mut [u8]) {
+        (**self).read_config(offset, bytes);
+    }
+
+    fn write_config(&mut self, offset: usize, bytes: &[u8], features: u64) -> bool {
+        (**self).write_config(offset, bytes, features)
+    }
+
+    fn start(&mut self, features: u64) {
+        (**self).start(features);
+    }
+
+    fn reset(&mut self) {
+        (**self).reset();
+    }
+
+    fn poll(&mut self, queues: &mut [Virtqueue], work: &mut Work<'_>) -> Progress {
+        (**self).poll(queues, work)
+    }
+
+    fn take_config_change(&mut self) -> bool {
+        (**self).take_config_change()
+    }
+
+    fn wire_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        (**self).wire_descriptor()
     }
 }
 

@@ -18,10 +18,11 @@
 pub(crate) mod blk;
 mod chain;
 mod device;
+pub(crate) mod inflight;
 pub mod mmio;
 pub(crate) mod net;
 mod pci;
-mod queue;
+pub(crate) mod queue;
 pub(crate) mod rng;
 mod state;
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 use super::chain::Chain;
 use super::feature;
+use super::inflight::Inflight;
 use super::work::Work;
 use crate::dma::{Dma, DmaFault};
 use crate::misbehaviour::Fault;
@@ -67,6 +68,22 @@ pub struct Virtqueue {
     quiet: bool,
     /// The driver wants to know of what was published.
     interrupt: bool,
+    /// Where it is noted what the device has, if anywhere.
+    inflight: Option<Box<Inflight>>,
+}
+
+/// Where a queue that is in use already lies, and how far its driver and its device are.
+#[derive(Debug)]
+pub(crate) struct Resumed {
+    pub(crate) size: u16,
+    pub(crate) descriptors: u64,
+    pub(crate) available: u64,
+    pub(crate) used: u64,
+    /// The next chain of the driver's.
+    pub(crate) next: u16,
+    /// Chains that the driver was told of.
+    pub(crate) written: u16,
+    pub(crate) inflight: Option<Box<Inflight>>,
 }
 
 /// Why nothing can be taken any more.
@@ -92,6 +109,7 @@ impl Virtqueue {
             notified: false,
             quiet: false,
             interrupt: false,
+            inflight: None,
         };
         queue.reset();
         queue
@@ -117,6 +135,7 @@ impl Virtqueue {
             notified: false,
             quiet: false,
             interrupt: false,
+            inflight: None,
         };
     }
 
@@ -125,6 +144,25 @@ impl Virtqueue {
         self.enabled = true;
         self.indirect = features & feature::INDIRECT_DESC != 0;
         self.event_index = features & feature::EVENT_IDX != 0;
+    }
+
+    /// It works from now on, and goes on where it was.
+    pub(super) fn resume(&mut self, from: Resumed, features: u64) {
+        self.reset();
+        self.size = from.size;
+        (self.descriptors, self.available, self.used) =
+            (from.descriptors, from.available, from.used);
+        (self.seen, self.next) = (from.next, from.next);
+        (self.written, self.told) = (from.written, from.written);
+        self.inflight = from.inflight;
+        // Whoever was here before may have been told of chains that it never looked for.
+        self.notified = true;
+        self.enable(features);
+    }
+
+    /// The next chain of the driver's that the device would take.
+    pub(super) fn next(&self) -> u16 {
+        self.next
     }
 
     /// Most descriptors of it.
@@ -159,7 +197,8 @@ impl Virtqueue {
         if !self.is_ready() {
             return false;
         }
-        if self.seen != self.next {
+        let again = self.inflight.as_ref().is_some_and(|had| had.has_again());
+        if self.seen != self.next || again {
             return true;
         }
         match self.look(work.dma) {
@@ -174,9 +213,19 @@ impl Virtqueue {
         if !self.has_next(work) {
             return false;
         }
-        match self.read_chain(chain, work.dma) {
+        // What whoever was here before had comes first.
+        let again = match &mut self.inflight {
+            Some(inflight) => inflight.take_again(),
+            None => None,
+        };
+        match self.read_chain(again, chain, work.dma) {
             Ok(()) => {
-                self.next = self.next.wrapping_add(1);
+                if again.is_none() {
+                    self.next = self.next.wrapping_add(1);
+                }
+                if let Some(inflight) = &mut self.inflight {
+                    inflight.take(chain.head);
+                }
                 true
             }
             Err(why) => self.fail(why, work),
@@ -184,8 +233,11 @@ impl Virtqueue {
     }
 
     /// Gives back the chain that was taken last, as if it had not been taken: it is the next one.
-    pub(super) fn put_back(&mut self) {
+    pub(super) fn put_back(&mut self, head: u16) {
         self.next = self.next.wrapping_sub(1);
+        if let Some(inflight) = &mut self.inflight {
+            inflight.put_back(head);
+        }
     }
 
     #[cold]
@@ -227,11 +279,21 @@ impl Virtqueue {
         Ok(seen != self.next)
     }
 
-    fn read_chain(&self, chain: &mut Chain, dma: &dyn Dma) -> Result<(), Broken> {
-        let slot = u64::from(self.next & (self.size - 1));
-        let at = self.available.wrapping_add(RING + AVAILABLE_BYTES * slot);
+    fn read_chain(
+        &self,
+        again: Option<u16>,
+        chain: &mut Chain,
+        dma: &dyn Dma,
+    ) -> Result<(), Broken> {
         chain.clear();
-        chain.head = dma.load16(at).map_err(|fault| self.outside(fault))?;
+        chain.head = match again {
+            Some(head) => head,
+            None => {
+                let slot = u64::from(self.next & (self.size - 1));
+                let at = self.available.wrapping_add(RING + AVAILABLE_BYTES * slot);
+                dma.load16(at).map_err(|fault| self.outside(fault))?
+            }
+        };
         if chain.head >= self.size {
             return Err(Violation::TailOutside {
                 queue: self.name,
@@ -270,6 +332,9 @@ impl Virtqueue {
         element[..4].copy_from_slice(&id.to_le_bytes());
         element[4..].copy_from_slice(&bytes.to_le_bytes());
         self.written = self.written.wrapping_add(1);
+        if let Some(inflight) = &mut self.inflight {
+            inflight.give_back(head);
+        }
         if let Err(fault) = work.dma.write(at, &element) {
             self.fail(self.outside(fault), work);
         }
@@ -293,6 +358,9 @@ impl Virtqueue {
         let (new, old) = (self.written, self.told);
         dma.store16(self.used.wrapping_add(INDEX), new)?;
         self.told = new;
+        if let Some(inflight) = &mut self.inflight {
+            inflight.publish(new);
+        }
         // Either the driver sees the index when it looks once more, or what it wrote is seen here.
         fence(Ordering::SeqCst);
         if !self.event_index {

@@ -1,7 +1,7 @@
 //! Features, status, queues and configuration: what a driver reaches through any transport.
 
 use super::device::VirtioDevice;
-use super::queue::Virtqueue;
+use super::queue::{Resumed, Virtqueue};
 use super::work::Work;
 use super::{feature, status};
 use crate::device::Progress;
@@ -71,6 +71,11 @@ impl<D: VirtioDevice> State<D> {
     /// The device.
     pub fn device(&mut self) -> &mut D {
         &mut self.device
+    }
+
+    /// The same, to be asked alone.
+    pub(crate) fn device_ref(&self) -> &D {
+        &self.device
     }
 
     /// 2.4: all is as it was at first, but for what the driver did wrong.
@@ -353,6 +358,60 @@ impl<D: VirtioDevice> State<D> {
             Some(queue) if queue.enabled => queue.notify(),
             Some(_) => self.order(NAME, "the queue must be enabled (4.1.4.3.2)"),
             None => self.value(NAME, number.into(), "there is no such queue (4.1.4.3)"),
+        }
+    }
+
+    /// Whoever stands between the device and its driver has settled with it on these features, and
+    /// all that comes before the first buffer (3.1.1); `false` if the device does not work so.
+    pub(crate) fn settle(&mut self, features: u64) -> bool {
+        self.reset();
+        self.accepted = features;
+        if !self.features_will_do() {
+            return false;
+        }
+        self.status =
+            status::ACKNOWLEDGE | status::DRIVER | status::FEATURES_OK | status::DRIVER_OK;
+        self.device.start(features);
+        true
+    }
+
+    /// Starts a queue that is in use already, and was set up elsewhere.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub(crate) fn resume_queue(&mut self, number: u16, from: Resumed) -> Result<(), &'static str> {
+        let accepted = self.accepted;
+        let queue = self.queues.get_mut(usize::from(number));
+        let queue = queue.ok_or("there is no such queue")?;
+        if !from.size.is_power_of_two() || from.size > queue.size_max {
+            return Err("the size of a queue must be one that it can have (2.7)");
+        }
+        for (address, align) in [(from.descriptors, 16), (from.available, 2), (from.used, 4)] {
+            if !address.is_multiple_of(align) {
+                return Err("the areas of a queue must be aligned (2.7)");
+            }
+        }
+        let waiting = from.next.wrapping_sub(from.written);
+        if waiting > from.size {
+            return Err("a device must not have more chains than its queue has descriptors");
+        }
+        queue.resume(from, accepted);
+        Ok(())
+    }
+
+    /// Stops a queue: the next chain of its driver's that the device would have taken.
+    pub(crate) fn stop_queue(&mut self, number: u16) -> Option<u16> {
+        let queue = self.queues.get_mut(usize::from(number))?;
+        let next = queue.next();
+        queue.reset();
+        self.queue_interrupts &= !(1 << number);
+        Some(next)
+    }
+
+    /// All queues are looked at by the next poll, whether their driver notified them or not.
+    pub(crate) fn look(&mut self) {
+        for queue in self.queues.iter_mut().filter(|queue| queue.is_ready()) {
+            queue.notify();
         }
     }
 

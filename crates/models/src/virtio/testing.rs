@@ -34,7 +34,7 @@ pub(crate) struct Ring {
     pub(crate) size: u16,
     pub(crate) available: u16,
     pub(crate) used: u16,
-    next: u16,
+    pub(crate) next: u16,
 }
 
 impl Ring {

@@ -1,7 +1,7 @@
 //! A wire between two processes: a socket that both name.
 
 use super::{Offload, Wire};
-use crate::socket_file;
+use crate::client::socket_file;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{

@@ -23,7 +23,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use std::vec::Vec;
 use std::{fmt, mem};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Most descriptors in one message, either way.
 pub const DESCRIPTORS_MAX: usize = 8;
@@ -83,11 +83,26 @@ pub fn passed(path: &Path) -> Option<RawFd> {
     path.to_str()?.strip_prefix('@')?.parse().ok()
 }
 
+/// What messages of a protocol begin with. That of vhost-user is carried over the same socket.
+pub trait Head: FromBytes + IntoBytes + Immutable {
+    /// Bytes behind the header, if there is room for them.
+    ///
+    /// # Errors
+    /// If the size is none.
+    fn behind(&self, room: usize) -> Result<usize, HeaderError>;
+}
+
+impl Head for Header {
+    fn behind(&self, room: usize) -> Result<usize, HeaderError> {
+        self.payload(HEADER_BYTES + room)
+    }
+}
+
 /// A message that came.
 #[derive(Debug)]
-pub struct Received {
+pub struct Received<H = Header> {
     /// Its header, of which the size alone is checked.
-    pub header: Header,
+    pub header: H,
     /// Bytes behind the header, in the buffer.
     pub payload: usize,
     /// Descriptors that came with it.
@@ -170,9 +185,9 @@ impl Socket {
     ///
     /// # Errors
     /// Why it was not sent; the connection is of no use then.
-    pub fn send(
+    pub fn send<H: Head>(
         &self,
-        header: &Header,
+        header: &H,
         parts: &[&[u8]],
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), Error> {
@@ -214,16 +229,20 @@ impl Socket {
     /// # Errors
     /// Why there is none; the connection is of no use then.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, Error> {
+        self.receive_as(buffer)
+    }
+
+    /// The same of a protocol whose messages begin with `H`.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    pub fn receive_as<H: Head>(&self, buffer: &mut [u8]) -> Result<Received<H>, Error> {
         let deadline = self.deadline();
         let mut descriptors = Vec::new();
-        let mut bytes = [0; HEADER_BYTES];
-        self.fill(&mut bytes, &mut descriptors, deadline, Error::Closed)?;
-        let Ok(header) = Header::read_from_bytes(&bytes) else {
-            return Err(Error::Cut);
-        };
-        let payload = header
-            .payload(HEADER_BYTES + buffer.len())
-            .map_err(Error::Header)?;
+        let mut header = H::new_zeroed();
+        let bytes = header.as_mut_bytes();
+        self.fill(bytes, &mut descriptors, deadline, Error::Closed)?;
+        let payload = header.behind(buffer.len()).map_err(Error::Header)?;
         self.fill(
             &mut buffer[..payload],
             &mut descriptors,

@@ -77,6 +77,9 @@ pub(crate) const MODEL: Model = Model {
     make: Make::Disk(|DiskSetup { disk, misbehaviour }| -> Box<dyn Device> {
         Box::new(super::Pci::new(VirtioBlk::new(disk), &misbehaviour))
     }),
+    back_end: Some(Make::Disk(|DiskSetup { disk, .. }| {
+        Box::new(VirtioBlk::new(disk))
+    })),
 };
 
 /// A virtio disk over a file.

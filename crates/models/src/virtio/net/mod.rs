@@ -86,6 +86,15 @@ const FEATURES: u64 = feature::GUEST
     | feature::CTRL_MAC_ADDR
     | feature::SPEED_DUPLEX;
 
+/// Those of a card without a queue of commands.
+const FEATURES_WITHOUT_CONTROL: u64 = feature::GUEST
+    | feature::CSUM
+    | feature::HOST_TSO4
+    | feature::HOST_TSO6
+    | feature::HOST_ECN
+    | feature::MRG_RXBUF
+    | feature::MQ;
+
 /// Features that take another one (5.1.3.1).
 const TAKES: [(u64, u64, &str); 11] = [
     (
@@ -172,6 +181,9 @@ pub(crate) const MODEL: Model = Model {
             &misbehaviour,
         ))
     }),
+    back_end: Some(Make::Nic(|Setup { address, wire, .. }| {
+        Box::new(VirtioNet::new(address, wire).without_control())
+    })),
 };
 
 /// A virtio network card, at one end of a wire.
@@ -181,6 +193,8 @@ pub struct VirtioNet<W> {
     /// Its address at first, and the one that the driver may have given it.
     permanent: [u8; 6],
     mtu: Option<u16>,
+    /// Whether the driver's commands come here.
+    control: bool,
     nic: Nic,
     receiver: Receiver,
     transmitter: Transmitter,
@@ -211,6 +225,7 @@ impl<W: Wire> VirtioNet<W> {
             wire,
             permanent: address,
             mtu: None,
+            control: true,
             nic: Nic::new(address, link),
             receiver: Receiver::default(),
             transmitter: Transmitter::default(),
@@ -222,6 +237,15 @@ impl<W: Wire> VirtioNet<W> {
     pub fn with_mtu(self, mtu: u16) -> Self {
         Self {
             mtu: Some(mtu),
+            ..self
+        }
+    }
+
+    /// The same card as the part of one that moves frames: whoever has the other part answers the
+    /// driver's commands, and filters nothing here. Frames are received on as many pairs as run.
+    pub fn without_control(self) -> Self {
+        Self {
+            control: false,
             ..self
         }
     }
@@ -275,12 +299,17 @@ impl<W: Wire> VirtioDevice for VirtioNet<W> {
     }
 
     fn features(&self) -> u64 {
-        FEATURES | self.mtu.map_or(0, |_| feature::MTU)
+        let features = match self.control {
+            true => FEATURES,
+            false => FEATURES_WITHOUT_CONTROL,
+        };
+        features | self.mtu.map_or(0, |_| feature::MTU)
     }
 
     fn refuses(&self, features: u64) -> Option<&'static str> {
+        let elsewhere = if self.control { 0 } else { feature::CTRL_VQ };
         let lacks = |(feature, one_of, _): &&(u64, u64, &str)| {
-            features & feature != 0 && features & one_of == 0
+            features & feature != 0 && (features | elsewhere) & one_of == 0
         };
         TAKES.iter().find(lacks).map(|(_, _, rule)| *rule)
     }
@@ -296,7 +325,12 @@ impl<W: Wire> VirtioDevice for VirtioNet<W> {
             name: Queue::Control,
             size_max: COMMANDS_MAX,
         };
-        (0..PAIRS).flat_map(pair).chain([control]).collect()
+        let control = self.control.then_some(control);
+        (0..PAIRS).flat_map(pair).chain(control).collect()
+    }
+
+    fn queue_sets(&self) -> u16 {
+        PAIRS
     }
 
     fn read_config(&mut self, offset: usize, bytes: &mut [u8]) {
@@ -327,13 +361,14 @@ impl<W: Wire> VirtioDevice for VirtioNet<W> {
             self.nic.flap_polls = FLAP_POLLS;
         }
         self.nic.set_link(self.wire.is_up());
-        let Some((control, frames)) = queues.split_last_mut() else {
-            return Progress::default();
-        };
-        let mut progress = Progress {
-            received: 0,
-            transmitted: self.nic.obey(control, &mut self.command, work),
-        };
+        let (frames, commands) = queues.split_at_mut(usize::from(2 * PAIRS));
+        let mut progress = Progress::default();
+        match commands.first_mut() {
+            Some(control) => {
+                progress.transmitted = self.nic.obey(control, &mut self.command, work);
+            }
+            None => self.nic.steering.follow(frames),
+        }
         if self.nic.link {
             progress.transmitted +=
                 self.transmitter

@@ -154,7 +154,8 @@ impl Receiver {
                 if used >= usize::from(queue.size) {
                     break;
                 }
-                (0..used).for_each(|_| queue.put_back());
+                let taken = self.chains[..used].iter().rev();
+                taken.for_each(|chain| queue.put_back(chain.head));
                 return Outcome::NoRoom;
             }
             used += 1;

@@ -1,6 +1,7 @@
 //! Which queue a received frame goes to: that of the pair on which the driver sent last of the same
 //! flow (5.1.6.5.5).
 
+use super::super::queue::Virtqueue;
 use crate::packet::headers::{Ip, TCP, UDP};
 
 /// Places for flows, by their hash; flows of one place share it.
@@ -34,6 +35,18 @@ impl Steering {
             pairs,
             ..Self::default()
         };
+    }
+
+    /// Whoever has the driver's commands lets as many pairs run as the driver uses.
+    pub(super) fn follow(&mut self, frames: &[Virtqueue]) {
+        let runs = frames
+            .iter()
+            .step_by(2)
+            .take_while(|queue| queue.is_ready());
+        let pairs = runs.count().max(1) as u16;
+        if pairs != self.pairs {
+            self.set_pairs(pairs);
+        }
     }
 
     /// A frame that begins like this was sent on a pair.

@@ -28,6 +28,7 @@ pub(crate) const MODEL: Model = Model {
     make: Make::Alone(|misbehaviour| -> io::Result<Box<dyn Device>> {
         Ok(Box::new(super::Pci::new(VirtioRng::new()?, misbehaviour)))
     }),
+    back_end: Some(Make::Alone(|_| Ok(Box::new(VirtioRng::new()?)))),
 };
 
 /// For a jail, which has to know what it reads.

@@ -7,9 +7,9 @@ use std::{fmt, io};
 #[derive(Debug)]
 pub enum Refused {
     /// It is none that is known here.
-    Unknown(u16),
-    /// Anything but `VERSION` came first, or `VERSION` came twice.
-    Order,
+    Unknown(u32),
+    /// It came before another one that must come first, or once too often: what the rule is.
+    Order(&'static str),
     /// A protocol of this major version.
     Version(u16),
     /// Its payload is shorter or longer than it must be: its size in bytes.
@@ -34,6 +34,8 @@ pub enum Refused {
     Map(io::Error),
     /// A descriptor that is no event.
     NotEvent,
+    /// A queue cannot be as it says: what the rule is.
+    Queue(&'static str),
 }
 
 impl Refused {
@@ -41,7 +43,7 @@ impl Refused {
     pub fn errno(&self) -> u32 {
         let errno = match self {
             Self::Unknown(_) => Errno::OPNOTSUPP,
-            Self::Order => Errno::PERM,
+            Self::Order(_) => Errno::PERM,
             Self::Overlap => Errno::EXIST,
             Self::NotMapped => Errno::NOENT,
             Self::TooMuchMemory => Errno::NOSPC,
@@ -59,7 +61,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown(number) => write!(f, "command {number} is unknown"),
-            Self::Order => write!(f, "VERSION comes first, and once"),
+            Self::Order(rule) => f.write_str(rule),
             Self::Version(major) => write!(f, "version {major} of the protocol is unknown"),
             Self::Size(bytes) => write!(f, "{bytes} bytes of payload cannot be"),
             Self::Index(index) => write!(f, "there is no number {index}"),
@@ -72,6 +74,7 @@ impl fmt::Display for Refused {
             Self::Unsealed => write!(f, "the file is not sealed against shrinking"),
             Self::Map(error) => write!(f, "the file cannot be mapped: {error}"),
             Self::NotEvent => write!(f, "a descriptor is no eventfd"),
+            Self::Queue(rule) => f.write_str(rule),
         }
     }
 }

@@ -27,30 +27,30 @@ impl Mapping {
 
 /// All mappings; none overlaps another.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     mappings: Vec<Mapping>,
     /// Whether the device is let at it at all.
-    pub(super) bus_master: bool,
+    pub(crate) bus_master: bool,
     /// Whether files are taken that may become shorter while they are mapped.
-    pub(super) unsealed: bool,
+    pub(crate) unsealed: bool,
 }
 
 /// What is to be mapped.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
+pub(crate) struct Range {
     /// Where it begins in the file.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Where devices find it.
-    pub(super) iova: u64,
+    pub(crate) iova: u64,
     /// Size in bytes.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Whether devices may write it.
-    pub(super) writable: bool,
+    pub(crate) writable: bool,
 }
 
 impl Memory {
     /// Maps a range of `file`.
-    pub(super) fn map(&mut self, file: BorrowedFd<'_>, range: Range) -> Result<(), Refused> {
+    pub(crate) fn map(&mut self, file: BorrowedFd<'_>, range: Range) -> Result<(), Refused> {
         let Range {
             offset,
             iova,
@@ -80,7 +80,7 @@ impl Memory {
     }
 
     /// Takes a mapping away that was made with these numbers.
-    pub(super) fn unmap(&mut self, iova: u64, bytes: u64) -> Result<(), Refused> {
+    pub(crate) fn unmap(&mut self, iova: u64, bytes: u64) -> Result<(), Refused> {
         let same = |mapping: &Mapping| (mapping.iova, mapping.bytes) == (iova, bytes);
         let place = self
             .mappings
@@ -91,8 +91,18 @@ impl Memory {
         Ok(())
     }
 
+    /// Takes all mappings away.
+    pub(crate) fn clear(&mut self) {
+        self.mappings.clear();
+    }
+
+    /// The only mapping.
+    pub(crate) fn into_view(mut self) -> Option<View> {
+        self.mappings.pop().map(|mapping| mapping.view)
+    }
+
     /// Whether the client has taken a page away.
-    pub(super) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.mappings.iter().any(|mapping| mapping.view.is_lost())
     }
 
