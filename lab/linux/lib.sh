@@ -8,7 +8,17 @@
 #   counters   what ethtool -S calls frames that came in, frames that went out, and errors
 #   intervals  of interrupts in microseconds that can be set, if any
 #   unfit      trials that are not for it, one a line, with the reason
+#   back_end   more of them if it is a back end of QEMU's
 . /lab/settings
+case $over in
+    vhost-user)
+        unfit="$unfit
+${back_end-}" ;;
+    *)
+        unfit="${unfit-}
+08-killed a device behind vfio-user forgets when it is killed
+23-killed a device behind vfio-user forgets when it is killed" ;;
+esac
 host4=10.7.0.1
 host6=fd07::1
 # What the kernel says of a driver or a device that goes wrong.

@@ -6,7 +6,7 @@ use super::{guest, qemu, reports, table, Options, Places};
 use crate::lab::kernel;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -35,6 +35,15 @@ const LINES: usize = 30;
 const REPORTS_SHOWN: usize = 20;
 /// The row of what the device reported.
 const REPORTS: &str = "reports";
+
+/// Debian's, which has front ends of vhost-user.
+const STOCK_QEMU: &str = "qemu-system-x86_64";
+/// Runs a device again when it was killed; its process is noted where `lab/linux/host` looks.
+const COMES_BACK: &str = "\
+    while :; do \
+        \"$@\" & echo $! > device.pid; wait $!; status=$?; \
+        [ $status -gt 128 ] || exit $status; \
+    done";
 
 /// A program that ends with this value.
 struct Running(Child);
@@ -124,7 +133,10 @@ pub fn session(
     let work = &places.work;
     fs::create_dir_all(work).map_err(|error| format!("{}: {}", work.display(), error))?;
     let kernel = kernel::provide(&places.cache)?;
-    let qemu = qemu::built(places).ok_or("no QEMU is built")?;
+    let qemu = match options.vhost_user {
+        true => PathBuf::from(STOCK_QEMU),
+        false => qemu::built(places).ok_or("no QEMU is built")?,
+    };
     let ram_disk = guest::pack(places, &kernel, options, kind, trials)?;
     let mut device = start_device(places, options, kind, log)?;
     if kind == Kind::Nic {
@@ -138,7 +150,13 @@ pub fn session(
             .stderr(Stdio::null()),
     )?;
     let console = work.join(CONSOLE);
-    let mut machine = guest::machine(&qemu, &kernel, &ram_disk, &console, SOCKET, TAP);
+    let device_of_qemu = match (options.vhost_user, kind) {
+        (false, _) => guest::vfio_user(SOCKET),
+        (true, Kind::Nic) => guest::vhost_user_net(SOCKET),
+        (true, _) => guest::vhost_user_blk(SOCKET),
+    };
+    let mut machine = guest::machine(&qemu, &kernel, &ram_disk, &console, TAP);
+    machine.args(device_of_qemu);
     let mut machine = Running::start(machine.current_dir(work))?;
     let mut conversation = Conversation::new(places, options, &mut machine.0, log)?;
     let ended = conversation.lead();
@@ -171,8 +189,17 @@ fn start_device(
     let file = File::create(log).map_err(failed)?;
     let errors = file.try_clone().map_err(failed)?;
     let mut command = Command::new(places.outboard());
+    if options.vhost_user {
+        command = Command::new("sh");
+        command
+            .args(["-c", COMES_BACK, "sh"])
+            .arg(places.outboard());
+    }
     command.args(["model", &options.device, "--once"]);
-    command.arg(format!("--socket={}", SOCKET));
+    command.arg(match options.vhost_user {
+        true => format!("--vhost-user={}", SOCKET),
+        false => format!("--socket={}", SOCKET),
+    });
     match kind {
         Kind::Nic => {
             command.arg(format!("--wire=tap:{}", TAP));

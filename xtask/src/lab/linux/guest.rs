@@ -134,8 +134,13 @@ pub fn pack(
     }
     let (settings, drivers) = settings(&ours.join(&options.device).join("settings"))?;
     let more = format!(
-        "{}reloads={}\nseconds={}\ncompared={}\n",
+        "{}over={}\nreloads={}\nseconds={}\ncompared={}\n",
         settings,
+        if options.vhost_user {
+            "vhost-user"
+        } else {
+            "vfio-user"
+        },
         options.reloads(),
         options.transfer_seconds(),
         options.compared_seconds()
@@ -201,14 +206,51 @@ fn modules(kernel: &Kernel, folder: &Path, list: &Path, drivers: &[String]) -> R
     fs::write(&to, order).map_err(|error| format!("{}: {}", to.display(), error))
 }
 
-/// The machine, with the device that listens at `socket` and has its wire in `tap`; the guest talks
-/// through its input and output. Firmware is that of Debian's package of QEMU.
+/// A device behind vfio-user, where `lab/linux/lib.sh` looks for it: options of our QEMU.
+pub fn vfio_user(socket: &str) -> Vec<String> {
+    vec![
+        "-device".into(),
+        format!("vfio-user,socket={},addr=1", socket),
+    ]
+}
+
+/// QEMU's own card at the same place, whose frames a back end moves; it is connected to again when
+/// it comes back.
+pub fn vhost_user_net(socket: &str) -> Vec<String> {
+    let mut options = back_end(socket);
+    options.extend([
+        "-netdev".into(),
+        "vhost-user,id=n,chardev=c,queues=2".into(),
+        "-device".into(),
+        "virtio-net-pci,netdev=n,mq=on,vectors=6,speed=10000,duplex=full,romfile=,addr=1".into(),
+    ]);
+    options
+}
+
+/// The same of a disk.
+pub fn vhost_user_blk(socket: &str) -> Vec<String> {
+    let mut options = back_end(socket);
+    options.extend([
+        "-device".into(),
+        "vhost-user-blk-pci,chardev=c,num-queues=2,addr=1".into(),
+    ]);
+    options
+}
+
+fn back_end(socket: &str) -> Vec<String> {
+    vec![
+        "-chardev".into(),
+        format!("socket,id=c,path={},reconnect=1", socket),
+    ]
+}
+
+/// The machine, with the wire of its device in `tap`; the guest talks through its input and output.
+/// The device is not yet among its options. Firmware is that of Debian's package of QEMU.
 pub fn machine(
     qemu: &Path,
     kernel: &Kernel,
     ram_disk: &Path,
     console: &Path,
-    socket: &str,
     tap: &str,
 ) -> Command {
     let mut command = Command::new(qemu);
@@ -233,14 +275,13 @@ pub fn machine(
             "-append",
             "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check watchdog_thresh=60",
         ])
-        // Where `lab/linux/lib.sh` looks for them.
-        .args(["-device", &format!("vfio-user,socket={},addr=1", socket)])
         // What its driver takes to load is compared with, and it is the other end of VLANs.
         .arg("-netdev")
         .arg(format!(
             "tap,id=peer,ifname={}peer,script=no,downscript=no",
             tap
         ))
+        // Where `lab/linux/lib.sh` looks for it.
         .args(["-device", "e1000e,netdev=peer,romfile=,addr=2"])
         .arg("-serial")
         .arg(format!("file:{}", console.display()))

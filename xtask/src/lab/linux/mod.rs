@@ -34,6 +34,8 @@ first time, it builds QEMU, which takes some minutes.
 
 DEVICE is 82574, 82599, e1000, rtl8139, virtio-net, virtio-blk or virtio-rng.
 
+  --vhost-user         the device is the back end of QEMU's own virtio device, over vhost-user: only
+                       virtio's; the trials are those that are for one
   --quick              five reloads and short transfers
   --seconds=N          how long bytes go to our driver and back, and are compared
   --trial=NAME         the trials whose names contain NAME, behind the first one
@@ -54,6 +56,8 @@ const DEVICES: [&str; 7] = [
     "virtio-blk",
     "virtio-rng",
 ];
+/// Those that can be back ends of QEMU's.
+const BACK_ENDS: [&str; 2] = ["virtio-net", "virtio-blk"];
 /// Reloads of the driver.
 const RELOADS: u32 = 100;
 /// The same with `--quick`.
@@ -76,6 +80,7 @@ const INSIDE: &str = "OUTBOARD_LAB_INSIDE";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Options {
     device: String,
+    vhost_user: bool,
     quick: bool,
     seconds: Option<u32>,
     faults: bool,
@@ -97,6 +102,7 @@ impl Options {
                     options.command = Some(words.join(" "));
                     break;
                 }
+                _ if argument == "--vhost-user" => options.vhost_user = true,
                 _ if argument == "--quick" => options.quick = true,
                 _ if argument == "--faults" => options.faults = true,
                 _ if argument == "--verbose" => options.verbose = true,
@@ -200,6 +206,13 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
             options.device
         ));
     }
+    if options.vhost_user && !BACK_ENDS.contains(&options.device.as_str()) {
+        return Err(format!(
+            "--vhost-user is for {}; type: cargo xtask lab linux {}",
+            BACK_ENDS.join(" and "),
+            options.device
+        ));
+    }
     let places = Places::new(root, &options.device);
     if std::env::var_os(INSIDE).is_some() {
         if options.faults {
@@ -209,7 +222,9 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
     }
     packages::provide(&[BUILD, LAB, LINUX], options.yes)?;
     kernel::provide(&places.cache)?;
-    qemu::provide(&places, options.verbose)?;
+    if !options.vhost_user {
+        qemu::provide(&places, options.verbose)?;
+    }
     let mut build = Command::new(process::cargo());
     build.args(["build", "--release", "--quiet", "-p", "outboard"]);
     if process::run(build.current_dir(root))? != 0 {
