@@ -10,6 +10,7 @@ use crate::client::{Refused, event};
 use crate::device::Progress;
 use crate::misbehaviour::Misbehaviour;
 use crate::virtio::inflight::{self, Inflight};
+use crate::virtio::net;
 use crate::virtio::queue::Resumed;
 use crate::virtio::{State, VirtioDevice, feature};
 use crate::{Dma, Violations};
@@ -186,7 +187,7 @@ impl<D: VirtioDevice> BackEnd<D> {
         }
         match header.request {
             request::GET_FEATURES => Ok(number(reply, self.offered() | PROTOCOL_FEATURES)),
-            request::GET_PROTOCOL_FEATURES => Ok(number(reply, protocol::ALL)),
+            request::GET_PROTOCOL_FEATURES => Ok(number(reply, self.protocol_offered())),
             request::GET_QUEUE_NUM => {
                 let queues = self.state.device_ref().queue_sets();
                 Ok(number(reply, queues.into()))
@@ -214,8 +215,9 @@ impl<D: VirtioDevice> BackEnd<D> {
             request::SET_FEATURES => self.set_features(exact(payload)?),
             request::SET_PROTOCOL_FEATURES => {
                 let features: u64 = exact(payload)?;
-                if features & !protocol::ALL != 0 {
-                    return Err(Refused::Flags((features & !protocol::ALL) as u32));
+                let more = features & !self.protocol_offered();
+                if more != 0 {
+                    return Err(Refused::Flags(more as u32));
                 }
                 self.protocol = features;
                 Ok(())
@@ -268,6 +270,15 @@ impl<D: VirtioDevice> BackEnd<D> {
         let offered = |select| u64::from(self.state.offered_features(select));
         // A reset of one queue goes through messages of its own.
         (offered(0) | offered(1) << 32) & !feature::RING_RESET
+    }
+
+    /// Features of the protocol that are offered: the configuration of a network card is the front
+    /// end's.
+    fn protocol_offered(&self) -> u64 {
+        match self.state.device_ref().id() {
+            net::ID => protocol::ALL & !protocol::CONFIG,
+            _ => protocol::ALL,
+        }
     }
 
     fn set_features(&mut self, features: u64) -> Result<(), Refused> {

@@ -40,7 +40,7 @@ use steering::Steering;
 use transmit::Transmitter;
 
 /// Device ID (5.1.1).
-pub(super) const ID: u16 = 1;
+pub(crate) const ID: u16 = 1;
 
 /// Features (5.1.3).
 pub(super) mod feature {
