@@ -272,11 +272,11 @@ impl<D: VirtioDevice> BackEnd<D> {
         (offered(0) | offered(1) << 32) & !feature::RING_RESET
     }
 
-    /// Features of the protocol that are offered: the configuration of a network card is the front
-    /// end's.
+    /// Features of the protocol that are offered. The configuration of a network card is the front
+    /// end's. Slots are not for one either: QEMU 7.2 would add the same memory for each pair.
     fn protocol_offered(&self) -> u64 {
         match self.state.device_ref().id() {
-            net::ID => protocol::ALL & !protocol::CONFIG,
+            net::ID => protocol::ALL & !(protocol::CONFIG | protocol::CONFIGURE_MEM_SLOTS),
             _ => protocol::ALL,
         }
     }
