@@ -138,6 +138,9 @@ pub fn session(
         false => qemu::built(places).ok_or("no QEMU is built")?,
     };
     let ram_disk = guest::pack(places, &kernel, options, kind, trials)?;
+    if options.vhost_user && kind == Kind::Nic {
+        host(places, &["tap"])?;
+    }
     let mut device = start_device(places, options, kind, log)?;
     if kind == Kind::Nic {
         host(places, &["start"])?;
