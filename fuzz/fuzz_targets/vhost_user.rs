@@ -1,5 +1,5 @@
-//! A front end says anything to a back end of vhost-user, with any descriptors: each message must be
-//! answered or refused, whatever its driver writes into the memory that it lends.
+//! A front end says anything to a back end of vhost-user, with any descriptors: each message must
+//! be answered or refused, whatever its driver writes into the memory that it lends.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

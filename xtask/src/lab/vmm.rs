@@ -76,10 +76,9 @@ pub fn command(root: &Path, program: &Path, ways: &[&str]) -> Result<Command, St
     files.push(program.to_path_buf());
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(this);
-    command.arg("lab").arg(format!(
-        "--timeout={}",
-        TIMEOUT_SECONDS * ways.len().max(1)
-    ));
+    command
+        .arg("lab")
+        .arg(format!("--timeout={}", TIMEOUT_SECONDS * ways.len().max(1)));
     let needs = |way: &&str| way.starts_with("on") || way.starts_with("process");
     if ways.iter().any(needs) {
         command.arg("--ioregionfd");
