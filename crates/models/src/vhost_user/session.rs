@@ -17,7 +17,6 @@ use crate::{Dma, Violations};
 use hw::sim::View;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::rc::Rc;
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -57,7 +56,8 @@ pub struct BackEnd<D> {
     memory: Memory,
     regions: Vec<Region>,
     rings: Vec<Ring>,
-    inflight: Option<(Rc<View>, InflightFile)>,
+    /// The file in which inflight chains are noted.
+    inflight: Option<(OwnedFd, InflightFile)>,
 }
 
 impl<D: VirtioDevice> BackEnd<D> {
@@ -105,8 +105,7 @@ impl<D: VirtioDevice> BackEnd<D> {
 
     /// Whether the front end has taken memory away that it had lent.
     pub fn is_lost(&self) -> bool {
-        let inflight = self.inflight.as_ref();
-        self.memory.is_lost() || inflight.is_some_and(|(view, _)| view.is_lost())
+        self.memory.is_lost() || self.state.is_lost()
     }
 
     /// Whether there is a queue whose driver gives no notifications.
@@ -259,7 +258,7 @@ impl<D: VirtioDevice> BackEnd<D> {
             request::SET_CONFIG => self.write_config(payload),
             request::SET_INFLIGHT_FD => {
                 let [file] = one(files)?;
-                self.set_inflight(inflight_file(payload)?, file.as_fd())
+                self.set_inflight(inflight_file(payload)?, file)
             }
             other => Err(Refused::Unknown(other)),
         }
@@ -440,13 +439,14 @@ impl<D: VirtioDevice> BackEnd<D> {
             written,
             inflight: None,
         };
-        if let Some((view, file)) = &self.inflight {
+        if let Some((at_file, file)) = &self.inflight {
             if number >= file.queues || file.size < size {
                 let rule = "the memory of inflight chains must have room for the queue";
                 return Err(Refused::Queue(rule));
             }
             let at = u64::from(number) * inflight::bytes(file.size);
-            let had = Inflight::open(view.clone(), at, file.size, written);
+            let view = self.map_inflight(at_file.as_fd(), file)?;
+            let had = Inflight::open(view, at, file.size, written);
             let had = had.map_err(Refused::Queue)?;
             // Whoever does not know what was taken before names what is used.
             from.next = written.wrapping_add(had.left_over());
@@ -522,7 +522,7 @@ impl<D: VirtioDevice> BackEnd<D> {
         Ok(Answer::File(payload.len(), file))
     }
 
-    fn set_inflight(&mut self, file: InflightFile, from: BorrowedFd<'_>) -> Result<(), Refused> {
+    fn set_inflight(&mut self, file: InflightFile, from: OwnedFd) -> Result<(), Refused> {
         if self.rings.iter().any(|ring| ring.runs) {
             return Err(Refused::Order("a queue that runs must be stopped first"));
         }
@@ -530,6 +530,14 @@ impl<D: VirtioDevice> BackEnd<D> {
         if file.bytes < needed || usize::from(file.queues) > self.rings.len() {
             return Err(Refused::Range);
         }
+        // Whether it can be mapped is known before a queue starts.
+        self.map_inflight(from.as_fd(), &file)?;
+        self.inflight = Some((from, file));
+        Ok(())
+    }
+
+    /// The memory of inflight chains, for one queue.
+    fn map_inflight(&self, from: BorrowedFd<'_>, file: &InflightFile) -> Result<View, Refused> {
         let mut lent = Memory::default();
         lent.unsealed = self.memory.unsealed;
         let range = Range {
@@ -539,9 +547,7 @@ impl<D: VirtioDevice> BackEnd<D> {
             writable: true,
         };
         lent.map(from, range)?;
-        let view = lent.into_view().ok_or(Refused::NotMapped)?;
-        self.inflight = Some((Rc::new(view), file));
-        Ok(())
+        lent.into_view().ok_or(Refused::NotMapped)
     }
 
     /// Whether the front end is to be told how a message went that has no answer of its own.

@@ -7,7 +7,6 @@
 
 use hw::sim::{Outside, View};
 use std::fmt;
-use std::rc::Rc;
 
 /// Bytes of a queue's own part, and of what follows it for each descriptor.
 const HEADER_BYTES: u64 = 16;
@@ -34,7 +33,7 @@ pub(crate) fn bytes(size: u16) -> u64 {
 
 /// The part of a queue.
 pub(crate) struct Inflight {
-    memory: Rc<View>,
+    memory: View,
     /// Where it begins.
     at: u64,
     counter: u64,
@@ -62,12 +61,7 @@ impl Inflight {
     ///
     /// # Errors
     /// What is wrong with what lies there.
-    pub(crate) fn open(
-        memory: Rc<View>,
-        at: u64,
-        size: u16,
-        used: u16,
-    ) -> Result<Self, &'static str> {
+    pub(crate) fn open(memory: View, at: u64, size: u16, used: u16) -> Result<Self, &'static str> {
         const OUTSIDE: &str = "the memory of inflight chains must have room for all queues";
         let outside = |_: Outside| OUTSIDE;
         let version = memory.load16(at + VERSION).map_err(outside)?;
@@ -138,6 +132,11 @@ impl Inflight {
         self.at + HEADER_BYTES + ENTRY_BYTES * u64::from(head)
     }
 
+    /// Whether the front end has taken the memory away.
+    pub(super) fn is_lost(&self) -> bool {
+        self.memory.is_lost()
+    }
+
     /// How many chains the device before this one had.
     pub(crate) fn left_over(&self) -> u16 {
         self.again.len() as u16
@@ -193,13 +192,30 @@ impl Inflight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hw::sim::arena;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use std::os::fd::{AsFd, OwnedFd};
 
     const SIZE: u16 = 8;
     const AT: u64 = 64;
+    const PAGE: u64 = 4096;
 
-    fn open(memory: &Rc<View>, used: u16) -> Inflight {
-        Inflight::open(memory.clone(), AT, SIZE, used).unwrap()
+    /// Memory that is mapped as often as is asked for.
+    struct Shared(OwnedFd);
+
+    impl Shared {
+        fn new() -> Self {
+            let file = memfd_create("inflight", MemfdFlags::CLOEXEC).unwrap();
+            ftruncate(&file, PAGE).unwrap();
+            Self(file)
+        }
+
+        fn view(&self) -> View {
+            View::of_file(self.0.as_fd(), 0, PAGE, 0, true).unwrap()
+        }
+    }
+
+    fn open(memory: &Shared, used: u16) -> Inflight {
+        Inflight::open(memory.view(), AT, SIZE, used).unwrap()
     }
 
     fn left(mut inflight: Inflight) -> Vec<u16> {
@@ -208,7 +224,7 @@ mod tests {
 
     #[test]
     fn what_was_not_published_is_done_again_in_order() {
-        let memory = Rc::new(arena(4096, 0).1);
+        let memory = Shared::new();
         let mut first = open(&memory, 5);
         [3, 1, 7, 0].into_iter().for_each(|head| first.take(head));
         first.give_back(1);
@@ -220,7 +236,7 @@ mod tests {
 
     #[test]
     fn what_was_published_is_not_done_again() {
-        let memory = Rc::new(arena(4096, 0).1);
+        let memory = Shared::new();
         let mut first = open(&memory, u16::MAX);
         [3, 1, 7, 0].into_iter().for_each(|head| first.take(head));
         [7, 1].into_iter().for_each(|head| first.give_back(head));
@@ -232,7 +248,7 @@ mod tests {
 
     #[test]
     fn what_was_put_back_is_nobodys() {
-        let memory = Rc::new(arena(4096, 0).1);
+        let memory = Shared::new();
         let mut first = open(&memory, 0);
         first.take(2);
         first.put_back(2);
@@ -241,16 +257,17 @@ mod tests {
 
     #[test]
     fn memory_that_says_anything_is_refused_or_read() {
-        let memory = Rc::new(arena(4096, 0).1);
-        let opened = |at, size| Inflight::open(memory.clone(), at, size, 3).map(left);
+        let memory = Shared::new();
+        let opened = |at, size| Inflight::open(memory.view(), at, size, 3).map(left);
         for (at, size) in [(4096, SIZE), (4080, SIZE), (u64::MAX - 64, SIZE)] {
             assert!(opened(at, size).is_err(), "{at}");
         }
-        memory.write(AT, &[0xff; 256]).unwrap();
+        let view = memory.view();
+        view.write(AT, &[0xff; 256]).unwrap();
         assert!(opened(AT, SIZE).unwrap_err().contains("version 1"));
-        memory.store16(AT + VERSION, CURRENT).unwrap();
+        view.store16(AT + VERSION, CURRENT).unwrap();
         assert!(opened(AT, SIZE).unwrap_err().contains("of this size"));
-        memory.store16(AT + COUNT, SIZE).unwrap();
+        view.store16(AT + COUNT, SIZE).unwrap();
         assert_eq!(opened(AT, SIZE).unwrap().len(), usize::from(SIZE));
     }
 }

@@ -160,6 +160,12 @@ impl Virtqueue {
         self.enable(features);
     }
 
+    /// Whether the memory is gone in which it is noted what the device has.
+    pub(super) fn is_lost(&self) -> bool {
+        let inflight = self.inflight.as_ref();
+        inflight.is_some_and(|inflight| inflight.is_lost())
+    }
+
     /// The next chain of the driver's that the device would take.
     pub(super) fn next(&self) -> u16 {
         self.next

@@ -408,6 +408,11 @@ impl<D: VirtioDevice> State<D> {
         Some(next)
     }
 
+    /// Whether memory is gone in which it is noted what the device has.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.queues.iter().any(Virtqueue::is_lost)
+    }
+
     /// All queues are looked at by the next poll, whether their driver notified them or not.
     pub(crate) fn look(&mut self) {
         for queue in self.queues.iter_mut().filter(|queue| queue.is_ready()) {

@@ -163,6 +163,8 @@ const FRAMES_MAX: u16 = 1024;
 const COMMANDS_MAX: u16 = 64;
 /// Frames that one poll moves in each direction.
 const POLL_FRAMES: u32 = 256;
+/// The driver is told of so many frames at once: it works on them while the next are moved.
+const PUBLISH_FRAMES: u32 = 32;
 /// Polls for which a link that flaps stays down.
 const FLAP_POLLS: u32 = 16;
 

@@ -7,7 +7,7 @@ use super::super::chain::Chain;
 use super::super::queue::Virtqueue;
 use super::super::work::Work;
 use super::header::{self, GSO_ECN, GSO_TCP4, GSO_TCP6, Header, NEEDS_CHECKSUM};
-use super::{Nic, POLL_FRAMES, feature};
+use super::{Nic, POLL_FRAMES, PUBLISH_FRAMES, feature};
 use crate::misbehaviour::Fault;
 use crate::packet::segment::Plan;
 use crate::packet::{self, Offload};
@@ -87,6 +87,9 @@ impl Receiver {
             self.segments = 0;
             wire.take();
             received += 1;
+            if received.is_multiple_of(PUBLISH_FRAMES) {
+                queue.publish(work);
+            }
         }
         for queue in frames.iter_mut().step_by(2) {
             queue.publish(work);

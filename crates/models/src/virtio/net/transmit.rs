@@ -4,7 +4,7 @@ use super::super::chain::Chain;
 use super::super::queue::Virtqueue;
 use super::super::work::Work;
 use super::header::{self, GSO_ECN, GSO_NONE, GSO_TCP4, GSO_TCP6, Header, NEEDS_CHECKSUM};
-use super::{Nic, POLL_FRAMES, feature};
+use super::{Nic, POLL_FRAMES, PUBLISH_FRAMES, feature};
 use crate::dma::{Dma, DmaFault};
 use crate::misbehaviour::Fault;
 use crate::packet;
@@ -65,6 +65,9 @@ impl Transmitter {
                     nic.hung |= work.faults.strikes(Fault::TransmitHang);
                     if !nic.hung {
                         self.pass(nic, pair, queue, wire, work);
+                    }
+                    if left.is_multiple_of(PUBLISH_FRAMES) {
+                        queue.publish(work);
                     }
                 }
                 queue.publish(work);
