@@ -205,16 +205,17 @@ fn client(
     image: impl Fn(&[&str]) -> Result<Running, Failed>,
 ) -> Result<(), Failed> {
     let ours = OUR_SIDE.to_string();
-    let mut server = Command::new("iperf3");
-    let server = segment.run(|| start(server.args(["-s", "--forceflush"])))?;
-    server.wait_for("Server listening")?;
     for direction in [&[][..], &["-R"]] {
+        // One server for each: between two tests it closes its socket, and resets who has come.
+        let mut server = Command::new("iperf3");
+        let server = segment.run(|| start(server.args(["-s", "-1", "--forceflush"])))?;
+        server.wait_for("Server listening")?;
         let arguments = [&[ADDRESS, "-c", &ours, "-n", "1M"], direction].concat();
         let ended = image(&arguments)?.finish()?;
         judge("the image as iperf3's client", &ended, "receiver")?;
+        server.finish()?;
     }
-    server.signal(Signal::TERM);
-    server.finish().map(drop)
+    Ok(())
 }
 
 fn judge(line: &str, ended: &Ended, printed: &str) -> Result<(), Failed> {

@@ -64,6 +64,8 @@ impl Inflight {
     pub(crate) fn open(memory: View, at: u64, size: u16, used: u16) -> Result<Self, &'static str> {
         const OUTSIDE: &str = "the memory of inflight chains must have room for all queues";
         let outside = |_: Outside| OUTSIDE;
+        let last = at.checked_add(bytes(size) - 1).ok_or(OUTSIDE)?;
+        memory.read(last, &mut [0]).map_err(outside)?;
         let version = memory.load16(at + VERSION).map_err(outside)?;
         let mut inflight = Self {
             memory,
