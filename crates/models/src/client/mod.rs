@@ -3,12 +3,12 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`listener`] | where clients come from |
-//! | [`memory`] | memory that they lend |
-//! | [`event`] | events that they are told by, and tell by |
-//! | [`refused`] | why a command of theirs is refused |
-//! | [`log_limit`] | how much they can make a log say |
-//! | [`socket_file`] | what a listener leaves that was killed |
+//! | `listener` | where clients come from |
+//! | `memory` | memory that they lend |
+//! | `event` | events that they are told by, and tell by |
+//! | `refused` | why a command of theirs is refused |
+//! | `log_limit` | how much they can make a log say |
+//! | `socket_file` | what a listener leaves that was killed |
 
 pub(crate) mod event;
 pub(crate) mod listener;

@@ -6,9 +6,9 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`message`] | messages of the protocol |
-//! | [`session`] | what one front end has |
-//! | [`ring`] | a queue as it sets it up |
+//! | `message` | messages of the protocol |
+//! | `session` | what one front end has |
+//! | `ring` | a queue as it sets it up |
 //!
 //! A back end that is killed comes back: the front end connects again, hands over the memory in
 //! which inflight chains are noted, and what had been begun is done again before anything else.
