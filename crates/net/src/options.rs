@@ -278,7 +278,7 @@ mod tests {
     fn the_help_stands_in_columns() {
         let options = HELP.lines().take_while(|line| !line.is_empty());
         let starts = |line: &str| line.starts_with("  --") || line.starts_with(&" ".repeat(27));
-        assert_eq!(options.clone().count(), 9);
+        assert_eq!(options.clone().count(), 11);
         options.for_each(|line| assert!(starts(line), "{line}"));
     }
 

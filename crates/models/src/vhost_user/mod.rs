@@ -93,13 +93,15 @@ impl Server {
         around: &mut impl Around<BackEnd<D>>,
     ) -> End {
         let start = Instant::now();
-        let (mut turns, mut idle) = (0u32, 0);
+        let (mut turns, mut idle, mut now) = (0u32, 0, Duration::ZERO);
         loop {
-            let mut worked = device.poll(start.elapsed()) != Progress::default();
+            let mut worked = device.poll(now) != Progress::default();
             if device.is_lost() {
                 return End::Lost;
             }
+            // To ask the kernel for either takes as long as some frames.
             if turns.is_multiple_of(MESSAGE_TURNS) {
+                now = start.elapsed();
                 match obey(socket, device, around) {
                     Ok(obeyed) => worked |= obeyed,
                     Err(end) => return end,

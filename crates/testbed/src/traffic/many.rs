@@ -198,10 +198,16 @@ impl Connections {
         let mut asked = 0;
         loop {
             let goes = goes_on(answers, begin.elapsed());
-            while goes && under_way < outstanding.min(self.len()) && goes_on(asked, Duration::ZERO)
-            {
-                under_way += usize::from(self.put(next, &question));
-                asked += 1;
+            // One whose answer is still to come is passed by, and asked in another round.
+            for _ in 0..self.len() {
+                let room = under_way < outstanding.min(self.len());
+                if !(goes && room && goes_on(asked, Duration::ZERO)) {
+                    break;
+                }
+                if !self.is_waiting(next) {
+                    under_way += usize::from(self.put(next, &question));
+                    asked += 1;
+                }
                 next = (next + 1) % self.len();
             }
             if under_way == 0 {
@@ -223,6 +229,12 @@ impl Connections {
         }
         let elapsed = begin.elapsed();
         Ok(Answered { answers, elapsed })
+    }
+
+    /// Whether an answer is still to come.
+    fn is_waiting(&self, index: usize) -> bool {
+        let connection = self.open[index].as_ref();
+        connection.is_some_and(|connection| connection.awaited > 0)
     }
 
     /// Sends a question; whether an answer is to come. It is short enough for the socket's buffer.
