@@ -12,7 +12,7 @@ use abi::share::{
 use net::pcapng::Packet;
 use rustix::io::{Errno, pread};
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
@@ -32,6 +32,12 @@ const COPY_BYTES: usize = 1 << 20;
 
 /// Who writes the files.
 const APPLICATION: &str = concat!("outboard ", env!("CARGO_PKG_VERSION"));
+
+/// Says what happens while the guest runs: in one piece, as the guest writes to the same file.
+fn tell(what: &str) {
+    let line = format!("outboard: {what}\n");
+    let _nobody_reads = io::stderr().write_all(line.as_bytes());
+}
 
 /// Why a capture ends before its guest does.
 enum Ended {
@@ -89,10 +95,12 @@ impl<'a> Drain<'a> {
         match self.follow() {
             Ok(()) => {}
             Err(Ended::Nonsense(nonsense)) => {
-                eprintln!("outboard: captures end here: the guest wrote {nonsense} into the ring")
+                tell(&format!(
+                    "captures end here: the guest wrote {nonsense} into the ring"
+                ));
             }
             Err(Ended::Share(e)) => {
-                eprintln!("outboard: captures end here: the shared file: {e}");
+                tell(&format!("captures end here: the shared file: {e}"));
             }
         }
         self.quiet();
@@ -226,10 +234,10 @@ impl Open {
 impl Output {
     /// Says that it ends before its guest, and why.
     fn ended(&self, error: &io::Error) -> String {
-        eprintln!(
-            "outboard: the capture {} ends here: {error}",
+        tell(&format!(
+            "the capture {} ends here: {error}",
             self.file.display()
-        );
+        ));
         error.to_string()
     }
 }
