@@ -132,7 +132,7 @@ fn files(root: &Path, cache: &Path, kernel: &Kernel) -> Result<Vec<PathBuf>, Str
     let ram_disk = archive(&folder, &work.join("guest.gz"))?;
     let mut files = vec![image, ram_disk, ours.join("trial")];
     let peer = process::find(PEER).ok_or_else(|| format!("{} is missing", PEER))?;
-    files.extend(shared_libraries(&[peer.clone()])?);
+    files.extend(shared_libraries(std::slice::from_ref(&peer))?);
     files.push(peer);
     Ok(files)
 }
