@@ -234,6 +234,16 @@ pub fn build(
     Ok(built)
 }
 
+/// The folder `folder` of the repository that the current directory is in, if it is in one.
+///
+/// # Errors
+/// There is no current directory.
+pub fn in_repository(folder: &str) -> io::Result<Option<PathBuf>> {
+    let here = std::env::current_dir()?;
+    let mut folders = here.ancestors().map(|directory| directory.join(folder));
+    Ok(folders.find(|folder| folder.is_dir()))
+}
+
 /// The manifest `file`, in the appliance's folder or where we are.
 fn find_manifest(directory: &Path, file: &Path) -> Result<PathBuf, Error> {
     [directory.join(file), file.to_owned()]

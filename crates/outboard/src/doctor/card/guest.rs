@@ -46,9 +46,7 @@ pub fn image(ids: Option<(u16, u16)>) -> Result<PathBuf, Error> {
     let Some((_, file, manifest)) = found else {
         return Err(Error::NoImage(FOLDER));
     };
-    let here = env::current_dir().unwrap_or_default();
-    let folders = here.ancestors().map(|folder| folder.join(FOLDER));
-    if let Some(folder) = folders.into_iter().find(|folder| folder.is_dir()) {
+    if let Some(folder) = build::in_repository(FOLDER).map_err(Error::Run)? {
         return built(&folder, manifest, file);
     }
     let program = env::current_exe().map_err(Error::Run)?;
@@ -59,10 +57,8 @@ pub fn image(ids: Option<(u16, u16)>) -> Result<PathBuf, Error> {
 
 fn built(folder: &Path, manifest: &str, file: &'static str) -> Result<PathBuf, Error> {
     let what = build::Appliance {
-        directory: folder,
         manifest: Some(Path::new(manifest)),
-        features: &[],
-        remap_path_prefix: &[],
+        ..folder.into()
     };
     let built = build::build(what, &[Target::Spt], folder).map_err(Error::Build)?;
     let first = built.into_iter().next();
