@@ -1,5 +1,6 @@
 //! ACPI tables: by them a stock kernel finds the interrupt controllers, the serial line, the PCI
-//! bus, and virtio's devices that are not on it. The command line, which could name those, is not asked by Debian's kernel.
+//! bus, and virtio's devices that are not on it. The command line, which could name those, is not
+//! asked by Debian's kernel.
 //!
 //! Sections are those of ACPI 6.5. The machine has no power management ("hardware-reduced", 4.1).
 

@@ -5,7 +5,7 @@ use crate::bus::{COMMAND, Front, Home, Slot};
 use crate::complain;
 use crate::counters;
 use crate::function::Function;
-use crate::ioregionfd::{self, Broken};
+use crate::ioregionfd::{self, Broken, Commands};
 use crate::jail::{self, Backing, DeviceHeld};
 use crate::layout::{self, DEVICE_IRQ, PCI_MEMORY, PCI_PORTS};
 use crate::options::{Access, Bus, Device, Kind};
@@ -153,65 +153,48 @@ const DECODE: u8 = 0b11;
 impl Machine<'_> {
     fn attach(&self, number: usize, device: &Device, room: &mut Room) -> Result<Attached, Error> {
         let step = |step| move |error| Error::Step(device.name.clone(), step, error);
-        let Opened {
-            window,
-            ranges,
-            identity,
-            backing,
-            wire,
-        } = Opened::new(device)?;
+        let opened = Opened::new(device)?;
+        let ranges = opened.ranges;
         let memory = View::of_file(self.memory, 0, self.memory_bytes, 0, true);
         let file = counters::File::new(&ranges).map_err(step("counters"))?;
-        let served = Served {
-            window,
-            ranges,
-            memory: memory.map_err(step("guest memory"))?,
-            counters: file.view().map_err(step("counters"))?,
-        };
-        let queues = ranges.doorbells.map_or(0, |doorbells| doorbells.queues);
-        let events: io::Result<Vec<EventFd>> = (0..queues).map(|_| event()).collect();
-        let events = events.map_err(step("events of queues"))?;
-        let doorbells = events.iter().map(adopt).collect::<io::Result<_>>();
-        let is_level = identity.is_some();
+        let counters = || file.view().map_err(step("counters"));
+        let ends = Ends::new(device.access, &ranges).map_err(step("its events"))?;
         let irq = DEVICE_IRQ + number as u32;
-        let interrupt = self.interrupt(irq, is_level);
+        let interrupt = self.interrupt(irq, opened.identity.is_some());
         let (interrupt, resample) = interrupt.map_err(step("its interrupt"))?;
-        let (commands, socket) = match device.access {
-            Access::Exit => (None, None),
-            _ => {
-                let (commands, socket) = ioregionfd::connect().map_err(step("a socket"))?;
-                (Some(commands), Some(socket))
-            }
-        };
-        // Where there are queues, events tell of work.
-        let kick = match (&commands, ranges.doorbells) {
-            (None, None) => Some(event().map_err(step("an event"))?),
-            _ => None,
-        };
-        let adopted = |event: &Option<EventFd>| event.as_ref().map(adopt).transpose();
+        let doorbells = ends.events.iter().map(adopt).collect::<io::Result<_>>();
         let lines = Lines {
-            doorbells: doorbells.map_err(step("events of queues"))?,
+            doorbells: doorbells.map_err(step("its events"))?,
             interrupt,
             resample,
-            kick: adopted(&kick).map_err(step("an event"))?,
-            wire,
-            commands: socket,
+            kick: ends
+                .kick
+                .as_ref()
+                .map(adopt)
+                .transpose()
+                .map_err(step("its events"))?,
+            wire: opened.wire,
+            commands: ends.socket,
             busy: device.busy,
         };
-        let counters = file.view().map_err(step("counters"))?;
-        let held = DeviceHeld::new(&lines, backing);
+        let served = Served {
+            window: opened.window,
+            ranges,
+            memory: memory.map_err(step("guest memory"))?,
+            counters: counters()?,
+        };
+        let held = DeviceHeld::new(&lines, opened.backing);
         let name = device.name.clone();
-        let (front, place) = match commands {
+        let (front, place) = match ends.commands {
             Some(commands) if device.access.is_apart() => {
                 let child = start(&name, served, lines, held).map_err(step("a process"))?;
                 (Front::Socket(commands), Place::Process(child))
             }
             commands => {
                 let device: &'static Shared = Box::leak(Box::new(Shared::new(served)));
-                let kick = adopted(&kick).map_err(step("an event"))?;
                 let front = match commands {
                     Some(commands) => Front::Socket(commands),
-                    None => Front::Here(device, kick),
+                    None => Front::Here(device, ends.kick),
                 };
                 let here = Here {
                     name,
@@ -222,18 +205,18 @@ impl Machine<'_> {
                 (front, Place::Here(Box::new(here)))
             }
         };
-        let home = match &identity {
+        let home = match &opened.identity {
             Some(identity) => Home::Function(room.configure(identity, &ranges)),
             None => Home::Window(layout::window(number)),
         };
         let slot = Slot {
             device: device.clone(),
             front,
-            counters,
+            counters: counters()?,
             ranges,
             home,
             at: [None; BARS],
-            events,
+            events: ends.events,
             refused: [false; BARS],
         };
         Ok(Attached { slot, place })
@@ -251,6 +234,33 @@ impl Machine<'_> {
         self.vm
             .register_irqfd_with_resample(&interrupt, &resample, irq)?;
         Ok((adopt(&interrupt)?, Some(adopt(&resample)?)))
+    }
+}
+
+/// The monitor's ends of what tells a device of work, and the device's socket.
+struct Ends {
+    /// Events of its queues.
+    events: Vec<EventFd>,
+    /// Tells of a write of a register, where no event and no command tells of work.
+    kick: Option<EventFd>,
+    commands: Option<Commands>,
+    socket: Option<OwnedFd>,
+}
+
+impl Ends {
+    fn new(access: Access, ranges: &Ranges) -> io::Result<Self> {
+        let queues = ranges.doorbells.map_or(0, |doorbells| doorbells.queues);
+        let (commands, socket) = match access {
+            Access::Exit => (None, None),
+            _ => ioregionfd::connect().map(|(commands, socket)| (Some(commands), Some(socket)))?,
+        };
+        let needs_kick = commands.is_none() && ranges.doorbells.is_none();
+        Ok(Self {
+            events: (0..queues).map(|_| event()).collect::<io::Result<_>>()?,
+            kick: needs_kick.then(event).transpose()?,
+            commands,
+            socket,
+        })
     }
 }
 

@@ -11,7 +11,6 @@ use crate::window::Shared;
 use models::config::{ConfigSpace, Seen, WINDOW_DATA_BYTES};
 use std::fmt;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use vmm_sys_util::eventfd::EventFd;
 
 /// Where the command register is in configuration space (PCI 3.0, 6.2.2).
@@ -20,7 +19,7 @@ pub const COMMAND: u64 = 4;
 /// How a device is asked.
 pub enum Front {
     /// It is in this process. A write of a register may kick the thread that lets it work.
-    Here(&'static Shared, Option<OwnedFd>),
+    Here(&'static Shared, Option<EventFd>),
     /// It answers commands. Where KVM sends them, too, none is under way while the only processor
     /// is here.
     Socket(Commands),
@@ -45,7 +44,7 @@ impl Front {
                     && direction == Direction::Write
                 {
                     // An event that is full has not been seen: once is enough.
-                    let _ = rustix::io::write(kick, &1_u64.to_ne_bytes());
+                    let _ = kick.write(1);
                 }
                 Ok(())
             }

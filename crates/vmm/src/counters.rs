@@ -142,15 +142,17 @@ impl Counters {
         registers
     }
 
+    /// Accesses of all registers.
+    pub fn accesses(&self) -> u64 {
+        let registers = self.registers().into_iter();
+        registers.map(|(_, reads, writes)| reads + writes).sum()
+    }
+
     /// What was counted, in lines about the device `name`.
     pub fn report(&self, device: &str) -> String {
         let of = |counter| self.get(counter);
         let done = of(Counter::Received) + of(Counter::Transmitted);
-        let registers = self.registers();
-        let accesses = registers
-            .iter()
-            .map(|(_, reads, writes)| reads + writes)
-            .sum();
+        let accesses = self.accesses();
         let mut text = format!(
             "{device}: {} received, {} transmitted; {} notifications, {} interrupts, {} turns, \
              {} sleeps, {} violations; {accesses} register accesses, {} a frame or request\n",
@@ -164,7 +166,7 @@ impl Counters {
             ratio(accesses, done),
         );
         let _ = write!(text, "{device}:");
-        for (name, reads, writes) in registers {
+        for (name, reads, writes) in self.registers() {
             let _ = write!(text, " {name} {reads} r {writes} w;");
         }
         text.push('\n');

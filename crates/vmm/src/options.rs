@@ -281,26 +281,7 @@ fn device(argument: &str, others: &[Device]) -> Result<Device, Error> {
     let (kind, name) = option
         .split_once(':')
         .ok_or_else(|| wrong("it needs :NAME"))?;
-    let tap = |kind: fn(String) -> Kind| match value {
-        Some(tap) if tap.contains(',') => Err(wrong(
-            "behind a tap there are only bus=BUS, ioregionfd=WAY, posted and busy",
-        )),
-        Some(tap) => Ok(kind(tap.into())),
-        None => Err(wrong("it needs =TAP")),
-    };
-    let kind = match (kind, value) {
-        ("--virtio-net", _) => tap(Kind::Net)?,
-        ("--e1000", _) => tap(Kind::E1000)?,
-        ("--rtl8139", _) => tap(Kind::Rtl8139)?,
-        ("--virtio-blk", Some(file)) => {
-            let Ok(spec) = file.parse();
-            Kind::Blk(spec)
-        }
-        ("--virtio-blk", None) => return Err(wrong("it needs =FILE")),
-        ("--virtio-rng", None) => Kind::Rng,
-        ("--virtio-rng", Some(_)) => return Err(wrong("it has nothing behind it")),
-        _ => return Err(Error::Unknown(argument.into())),
-    };
+    let kind = kind_of(argument, kind, value)?;
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(is_word) {
         return Err(wrong("a name is 1 to 16 letters and digits"));
@@ -333,6 +314,31 @@ fn device(argument: &str, others: &[Device]) -> Result<Device, Error> {
         posted,
         busy,
     })
+}
+
+/// Reads what a device is, as `--KIND`, and what is behind it.
+fn kind_of(argument: &str, kind: &str, value: Option<&str>) -> Result<Kind, Error> {
+    let wrong = |wanted: &str| Error::Value(argument.into(), wanted.into());
+    let tap = |kind: fn(String) -> Kind| match value {
+        Some(tap) if tap.contains(',') => Err(wrong(
+            "behind a tap there are only bus=BUS, ioregionfd=WAY, posted and busy",
+        )),
+        Some(tap) => Ok(kind(tap.into())),
+        None => Err(wrong("it needs =TAP")),
+    };
+    match (kind, value) {
+        ("--virtio-net", _) => tap(Kind::Net),
+        ("--e1000", _) => tap(Kind::E1000),
+        ("--rtl8139", _) => tap(Kind::Rtl8139),
+        ("--virtio-blk", Some(file)) => {
+            let Ok(spec) = file.parse();
+            Ok(Kind::Blk(spec))
+        }
+        ("--virtio-blk", None) => Err(wrong("it needs =FILE")),
+        ("--virtio-rng", None) => Ok(Kind::Rng),
+        ("--virtio-rng", Some(_)) => Err(wrong("it has nothing behind it")),
+        _ => Err(Error::Unknown(argument.into())),
+    }
 }
 
 #[cfg(test)]
