@@ -206,7 +206,7 @@ impl Machine<'_> {
             }
         };
         let home = match &opened.identity {
-            Some(identity) => Home::Function(room.configure(identity, &ranges)),
+            Some(identity) => Home::Function(Box::new(room.configure(identity, &ranges))),
             None => Home::Window(layout::window(number)),
         };
         let slot = Slot {

@@ -57,7 +57,7 @@ pub enum Home {
     /// A window of virtio over memory-mapped I/O, which stays where it is.
     Window(u64),
     /// The configuration space of a PCI device, which the guest writes.
-    Function(ConfigSpace),
+    Function(Box<ConfigSpace>),
 }
 
 impl Home {
@@ -445,7 +445,7 @@ mod tests {
         config.write(4, &[3]);
         let device = Function::new(device, &identity, None);
         let front = here(ranges, Box::new(device));
-        slot(ranges, Home::Function(config), front)
+        slot(ranges, Home::Function(Box::new(config)), front)
     }
 
     /// All moves, without KVM.

@@ -159,24 +159,25 @@ impl Ranges {
 mod tests {
     use super::*;
 
-    fn regions(ranges: &Ranges, bar: u8) -> Vec<Range<u64>> {
-        ranges.regions(bar).collect()
+    fn regions(ranges: &Ranges, bar: u8) -> Vec<(u64, u64)> {
+        let regions = ranges.regions(bar);
+        regions.map(|region| (region.start, region.end)).collect()
     }
 
     #[test]
     fn regions_lie_around_doorbells() {
         let window = Ranges::window(3);
-        assert_eq!(regions(&window, 0), [0..0x50, 0x54..0x200]);
+        assert_eq!(regions(&window, 0), [(0, 0x50), (0x54, 0x200)]);
         assert_eq!(regions(&window, 1), []);
         let identity = Identity {
             bars: [0x4000, 0, 0x40, 0, 0, 0],
             ..Identity::default()
         };
         let function = Ranges::virtio(&identity, 3);
-        assert_eq!(regions(&function, 0), [0..0x3000, 0x300c..0x4000]);
-        assert_eq!(regions(&function, 2), [0..0x40]);
+        assert_eq!(regions(&function, 0), [(0, 0x3000), (0x300c, 0x4000)]);
+        assert_eq!(regions(&function, 2), [(0, 0x40)]);
         let plain = Ranges::of(&identity, |_, _| None);
-        assert_eq!(regions(&plain, 0), [0..0x4000]);
+        assert_eq!(regions(&plain, 0), [(0, 0x4000)]);
         assert_eq!(plain.bars().collect::<Vec<_>>(), [0, 2]);
     }
 
