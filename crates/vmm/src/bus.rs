@@ -170,6 +170,12 @@ pub enum Space {
 }
 
 impl Space {
+    /// Whether a processor accesses so many bytes at once. A string instruction, which does so to a
+    /// port one time after the other, leaves KVM once for all: no device here knows of any.
+    fn has_accesses_of(self, bytes: usize) -> bool {
+        matches!(bytes, 1 | 2 | 4) || bytes == 8 && self == Self::Memory
+    }
+
     /// Whether a BAR lies in this one.
     fn is_of(self, ranges: &Ranges, bar: u8) -> bool {
         ranges.is_port(bar) == (self == Self::Ports)
@@ -272,7 +278,7 @@ impl Bus {
             let place = slot.find(space, address, data.len())?;
             Some((slot, place))
         });
-        let found = found.filter(|_| matches!(data.len(), 1 | 2 | 4 | 8));
+        let found = found.filter(|_| space.has_accesses_of(data.len()));
         match found {
             None => nothing(direction, data),
             Some((slot, place)) => {
@@ -569,6 +575,8 @@ mod tests {
         assert_eq!(u32::from_le_bytes(data), read(&bus, CARD + 8));
         let reached = port(&mut bus, Direction::Read, 0x40, &mut data);
         assert_eq!((reached, data), (Reached::Nobody, [0xff; 4]));
+        let reached = port(&mut bus, Direction::Write, 0, &mut [0; 8]);
+        assert_eq!(reached, Reached::Nobody, "two of four bytes");
         let nobody = bus.port(Direction::Read, 0x3f8, &mut [0]).unwrap();
         assert_eq!(nobody, Reached::Nobody);
     }

@@ -11,7 +11,7 @@ use crate::jail;
 use crate::layout::{SERIAL_IRQ, TSS};
 use crate::load::{self, Memory};
 use crate::mapping;
-use crate::options::{Device, Options};
+use crate::options::Options;
 use crate::ports::{Console, Interrupt, Wish};
 use crate::sys;
 use kvm_bindings::{KVM_EXIT_INTR, KVM_EXIT_UNKNOWN, KVM_PIT_SPEAKER_DUMMY, kvm_pit_config};
@@ -476,10 +476,7 @@ fn port_written(
 fn report(bus: &Bus, exits: Exits) {
     let mut text = String::new();
     for slot in &bus.slots {
-        let Device {
-            name, bus, access, ..
-        } = &slot.device;
-        let name = format!("{name} (bus={bus},ioregionfd={access})");
+        let name = format!("{} (ioregionfd={})", slot.device.name, slot.device.access);
         let lines = slot.counters.report(&name);
         text.extend(lines.lines().map(|line| format!("outboard-vmm: {line}\n")));
     }

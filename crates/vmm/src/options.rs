@@ -131,13 +131,6 @@ impl Bus {
     const NAMES: [(&'static str, Self); 2] = [("mmio", Self::Mmio), ("pci", Self::Pci)];
 }
 
-impl fmt::Display for Bus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::NAMES.iter().find(|(_, bus)| bus == self);
-        f.write_str(name.map_or("", |(name, _)| name))
-    }
-}
-
 /// How the registers of a device are reached, and where it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
