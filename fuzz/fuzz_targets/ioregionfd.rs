@@ -1,17 +1,28 @@
 //! A device that takes commands of ioregionfd gets any message: each is a command of that very
-//! message, or has a reason why it is none, and no access of a command leaves the window.
+//! message, or has a reason why it is none, and no access of a command leaves the
+//! BARs of a device, which are those of a window or of a card.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use models::virtio::mmio;
+use models::{Identity, Space};
 use vmm::ioregionfd::{place, wire};
+use vmm::ranges::{CONFIG, Ranges};
 
 fuzz_target!(|message: &[u8]| {
     match wire::parse(message) {
         Ok(command) => {
             assert_eq!(command.encode(), message);
-            if let Ok(offset) = place(&command) {
-                assert!(offset + command.bytes as u64 <= mmio::BYTES);
+            let card = Identity {
+                bars: [0x2_0000, 0, 0x40, 0, 0, 0],
+                spaces: [Space::Low; 6],
+                ..Identity::default()
+            };
+            for ranges in [Ranges::window(3), Ranges::of(&card, |_, _| None)] {
+                if let Ok(place) = place(&command, &ranges) {
+                    assert!(place.bar < 6 || place.bar == CONFIG);
+                    let end = place.offset + command.bytes as u64;
+                    assert!(end <= ranges.bytes(place.bar));
+                }
             }
         }
         Err(fault) => assert!(!fault.to_string().contains(char::is_control)),

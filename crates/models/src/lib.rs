@@ -8,6 +8,7 @@
 //! | [`Rtl8139`] | a NIC whose descriptors say whose they are |
 //! | [`virtio`] | virtio's devices, and transports in front of them |
 //! | [`Device`] | what a device is to a transport |
+//! | [`config`] | configuration space, which a transport has for a device |
 //! | [`Local`], [`Threaded`] | a device in the process of its driver |
 //! | [`vfio_user`] | a device as a process that others drive |
 //! | [`vhost_user`] | a virtio device as a process, for front ends with registers of their own |
@@ -49,6 +50,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod config;
 mod device;
 pub mod disk;
 mod dma;

@@ -79,6 +79,19 @@ impl Alias {
     }
 }
 
+/// What the register that has the byte at an offset is called, for those who count accesses.
+pub(crate) fn name<I>(tables: &[&[Register<I>]], offset: u64) -> Option<&'static str> {
+    let offset = usize::try_from(offset).ok()?;
+    let has = |register: &&Register<I>| {
+        let past = offset.checked_sub(register.offset);
+        past.is_some_and(|past| {
+            past / register.stride < register.count && past % register.stride < register.width
+        })
+    };
+    let mut all = tables.iter().copied().flatten();
+    all.find(has).map(|register| register.name)
+}
+
 /// Bytes of a register that has an alias.
 const ALIAS_WIDTH: usize = 4;
 /// What the map says of a byte of an alias.

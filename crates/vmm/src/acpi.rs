@@ -1,14 +1,19 @@
-//! ACPI tables: by them a stock kernel finds the interrupt controllers, the serial line and
-//! virtio's devices. The command line, which could name those, is not asked by Debian's kernel.
+//! ACPI tables: by them a stock kernel finds the interrupt controllers, the serial line, the PCI
+//! bus, and virtio's devices that are not on it. The command line, which could name those, is not
+//! asked by Debian's kernel.
 //!
 //! Sections are those of ACPI 6.5. The machine has no power management ("hardware-reduced", 4.1).
 
 use crate::layout::{
-    ACPI, DEVICE_IRQ, IO_APIC, LOCAL_APIC, SERIAL, SERIAL_IRQ, SERIAL_PORTS, window,
+    ACPI, DEVICE_IRQ, IO_APIC, LOCAL_APIC, PCI_MEMORY, PCI_PORTS, SERIAL, SERIAL_IRQ, SERIAL_PORTS,
+    window,
 };
+use crate::options::{self, Bus};
+use crate::pci;
 use acpi_tables::Aml;
 use acpi_tables::aml::{
-    Device, EISAName, IO, Interrupt, Memory32Fixed, Name, Path, ResourceTemplate, Scope,
+    AddressSpace, AddressSpaceCacheable, Device, EISAName, IO, Interrupt, Memory32Fixed, Name,
+    Package, PackageBuilder, Path, ResourceTemplate, Scope,
 };
 use acpi_tables::fadt::{FADTBuilder, Flags};
 use acpi_tables::madt::{
@@ -31,8 +36,8 @@ const ALIGN: usize = 16;
 const NO_VGA: u16 = 1 << 2;
 const IO_APIC_ID: u8 = 1;
 
-/// All tables, to lie at [`ACPI`], for so many devices of virtio's.
-pub fn tables(devices: usize) -> Vec<u8> {
+/// All tables, to lie at [`ACPI`], for these devices.
+pub fn tables(devices: &[options::Device]) -> Vec<u8> {
     let mut bytes = vec![0; Rsdp::len().next_multiple_of(ALIGN)];
     let dsdt = append(&mut bytes, &dsdt(devices));
     let mut fadt = FADTBuilder::new(OEM, TABLE, REVISION)
@@ -70,11 +75,15 @@ fn encode(table: &dyn Aml) -> Vec<u8> {
     bytes
 }
 
-/// The devices (5.2.11.1): the serial line, and virtio's, which Linux knows as `LNRO0005`.
-fn dsdt(devices: usize) -> Vec<u8> {
+/// The devices (5.2.11.1): the serial line, the bridge to the PCI bus, and those of virtio's that
+/// are not behind that, which Linux knows as `LNRO0005`.
+fn dsdt(devices: &[options::Device]) -> Vec<u8> {
     let mut definitions = serial();
-    for number in 0..devices {
-        definitions.extend(virtio(number));
+    definitions.extend(bridge());
+    for (number, device) in devices.iter().enumerate() {
+        if device.bus == Bus::Mmio {
+            definitions.extend(virtio(number));
+        }
     }
     let header = (*b"DSDT", HEADER_BYTES, DSDT_REVISION);
     let mut table = Sdt::new(header.0, header.1, header.2, OEM, TABLE, REVISION);
@@ -94,6 +103,36 @@ fn virtio(number: usize) -> Vec<u8> {
     let path = format!("V{number:03}");
     let irq = DEVICE_IRQ + number as u32;
     device(&path, number as u8, &"LNRO0005", &window, irq)
+}
+
+/// The bridge: the ports that it takes, what is behind it, and to which interrupt the pin of each
+/// device there leads (6.2.13). None of these is behind a link that could be changed.
+fn bridge() -> Vec<u8> {
+    let mechanism = IO::new(pci::ADDRESS, pci::ADDRESS, 1, 2 * pci::PORT_BYTES as u8);
+    let bus = AddressSpace::<u16>::new_bus_number(0, 0);
+    let (first, last) = (PCI_PORTS.start as u16, (PCI_PORTS.end - 1) as u16);
+    let ports = AddressSpace::<u16>::new_io(first, last, None);
+    let (first, last) = (PCI_MEMORY.start as u32, (PCI_MEMORY.end - 1) as u32);
+    let cache = AddressSpaceCacheable::NotCacheable;
+    let memory = AddressSpace::<u32>::new_memory(cache, true, first, last, None);
+    let resources = ResourceTemplate::new(vec![&bus, &mechanism, &ports, &memory]);
+    let mut routes = PackageBuilder::new();
+    for (device, irq) in pci::pins() {
+        let functions = u32::from(device) << 16 | 0xffff;
+        let pin_a: u8 = 0;
+        let no_link: u8 = 0;
+        routes.add_element(&Package::new(vec![&functions, &pin_a, &no_link, &irq]));
+    }
+    let parts = [
+        Name::new("_HID".into(), &EISAName::new("PNP0A03")),
+        Name::new("_UID".into(), &0_u8),
+        Name::new("_BBN".into(), &0_u8),
+        Name::new("_CRS".into(), &resources),
+        Name::new("_PRT".into(), &routes),
+    ];
+    let children = parts.iter().map(|part| part as &dyn Aml).collect();
+    let device = Device::new(Path::new("PCI0"), children);
+    encode(&Scope::new("_SB_".into(), vec![&device]))
 }
 
 /// A device below `\_SB` (5.3.1), with an interrupt that is an edge and nobody else's.
@@ -135,7 +174,19 @@ mod tests {
     /// From table to table, as the kernel goes.
     #[test]
     fn tables_lead_to_the_devices() {
-        for devices in [0, DEVICES_MAX] {
+        let of_bus = |bus| {
+            let device = options::Device {
+                name: "entropy".into(),
+                kind: options::Kind::Rng,
+                bus,
+                access: options::Access::Exit,
+                posted: false,
+                busy: false,
+            };
+            vec![device; DEVICES_MAX]
+        };
+        let (mmio, pci) = (of_bus(Bus::Mmio), of_bus(Bus::Pci));
+        for (devices, windows) in [(&[][..], 0), (&mmio, mmio.len()), (&pci, 0)] {
             let bytes = tables(devices);
             assert!(ACPI + bytes.len() as u64 <= ACPI_END);
             assert_eq!(&bytes[..8], b"RSD PTR ");
@@ -151,7 +202,21 @@ mod tests {
             let dsdt = table(&bytes, dsdt);
             assert_eq!(&dsdt[..4], b"DSDT");
             let found = dsdt.windows(8).filter(|part| part == b"LNRO0005");
-            assert_eq!(found.count(), devices);
+            assert_eq!(found.count(), windows);
+        }
+    }
+
+    #[test]
+    fn the_bridge_says_what_is_behind_it() {
+        let bytes = bridge();
+        let memory = [
+            0, 0, 0, 0xd0, 0xff, 0xff, 0xff, 0xd0, 0, 0, 0, 0, 0, 0, 0, 1,
+        ];
+        let ports = [0, 0xc0, 0xff, 0xcf, 0, 0, 0, 0x10];
+        // The third device: its pin A leads to interrupt 18.
+        let route = [4, 0x0c, 0xff, 0xff, 3, 0, 0, 0, 0x0a, 18];
+        for part in [&memory[..], &ports, &route] {
+            assert!(bytes.windows(part.len()).any(|bytes| bytes == part));
         }
     }
 

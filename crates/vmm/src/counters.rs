@@ -1,23 +1,17 @@
-//! What is counted of a device, in a page that the process of the device and the monitor share.
+//! What is counted of a device, in memory that the process of the device and the monitor share.
 
+use crate::ranges::{BARS, Place, Ranges};
 use hw::sim::View;
 use linux::memory;
-use models::virtio::mmio::{BYTES as WINDOW_BYTES, name};
 use std::fmt::Write;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Bytes of the page.
-const PAGE_BYTES: u64 = 4096;
 const WORD_BYTES: u64 = 8;
-/// Bytes of a register, each of which has two words: for reads and for writes.
-const REGISTER_BYTES: u64 = 4;
-const READS: u64 = 64;
-const WRITES: u64 = READS + WINDOW_BYTES / REGISTER_BYTES;
-/// Registers behind this offset are the device's own, which differ from device to device.
-const CONFIG: u64 = 0x100;
-
-const _: () = assert!((WRITES + WINDOW_BYTES / REGISTER_BYTES) * WORD_BYTES <= PAGE_BYTES);
+/// The words of accesses, which are behind all others: two for each byte of each BAR, for reads and
+/// for writes that begin there. What no access touches takes no memory.
+const ACCESSES: u64 = 64;
+const PAGE_BYTES: u64 = 4096;
 
 /// What is counted beside accesses, by its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,20 +32,39 @@ pub enum Counter {
     Violations,
 }
 
-/// A page of counters.
-pub struct Counters(View);
+/// Counters of a device.
+pub struct Counters {
+    words: View,
+    ranges: Ranges,
+}
 
-/// The page's file, of which each process has a view of its own.
+/// Their file, of which each process has a view of its own.
 #[derive(Debug)]
-pub struct File(OwnedFd);
+pub struct File {
+    file: OwnedFd,
+    ranges: Ranges,
+}
+
+/// How many bytes the first so many BARs have.
+fn bytes_before(ranges: &Ranges, bars: usize) -> u64 {
+    ranges.sizes[..bars.min(BARS)].iter().sum()
+}
+
+fn file_bytes(ranges: &Ranges) -> u64 {
+    let words = ACCESSES + 2 * bytes_before(ranges, BARS);
+    (words * WORD_BYTES).next_multiple_of(PAGE_BYTES)
+}
 
 impl File {
-    /// Counters that are zero.
+    /// Counters that are zero, of a device with these registers.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn new() -> io::Result<Self> {
-        memory::sealed("counters", PAGE_BYTES).map(Self)
+    pub fn new(ranges: &Ranges) -> io::Result<Self> {
+        Ok(Self {
+            file: memory::sealed("counters", file_bytes(ranges))?,
+            ranges: *ranges,
+        })
     }
 
     /// The counters, for one side.
@@ -59,7 +72,11 @@ impl File {
     /// # Errors
     /// What the kernel says.
     pub fn view(&self) -> io::Result<Counters> {
-        View::of_file(self.0.as_fd(), 0, PAGE_BYTES, 0, true).map(Counters)
+        let bytes = file_bytes(&self.ranges);
+        Ok(Counters {
+            words: View::of_file(self.file.as_fd(), 0, bytes, 0, true)?,
+            ranges: self.ranges,
+        })
     }
 }
 
@@ -71,25 +88,32 @@ impl Counters {
 
     /// Sets a counter, on the side that counts.
     pub fn set(&self, counter: Counter, count: u64) {
-        // All words lie in the page.
-        let _ = self.0.store(counter as u64 * WORD_BYTES, count);
+        // All words lie in the file.
+        let _ = self.words.store(counter as u64 * WORD_BYTES, count);
     }
 
-    /// Counts an access to a place in the window.
-    pub fn access(&self, offset: u64, is_write: bool) {
-        let first = if is_write { WRITES } else { READS };
-        let register = (offset % WINDOW_BYTES) / REGISTER_BYTES;
-        self.add_word(first + register, 1);
+    /// Counts an access that begins at a place; none of configuration space.
+    pub fn access(&self, place: Place, is_write: bool) {
+        if self.ranges.sizes.get(usize::from(place.bar)) > Some(&place.offset) {
+            self.add_word(self.access_word(place, is_write), 1);
+        }
+    }
+
+    fn access_word(&self, place: Place, is_write: bool) -> u64 {
+        let before = bytes_before(&self.ranges, place.bar.into());
+        ACCESSES + 2 * (before + place.offset) + u64::from(is_write)
     }
 
     fn add_word(&self, word: u64, count: u64) {
-        // All words lie in the page.
+        // All words lie in the file.
         let before = self.word(word);
-        let _ = self.0.store(word * WORD_BYTES, before.wrapping_add(count));
+        let _ = self
+            .words
+            .store(word * WORD_BYTES, before.wrapping_add(count));
     }
 
     fn word(&self, word: u64) -> u64 {
-        self.0.load(word * WORD_BYTES).unwrap_or(0)
+        self.words.load(word * WORD_BYTES).unwrap_or(0)
     }
 
     /// A counter.
@@ -97,11 +121,31 @@ impl Counters {
         self.word(counter as u64)
     }
 
+    /// Reads and writes of registers by their names, in the order of their places.
+    fn registers(&self) -> Vec<(&'static str, u64, u64)> {
+        let mut registers: Vec<(&'static str, u64, u64)> = Vec::new();
+        for bar in self.ranges.bars() {
+            for offset in 0..self.ranges.bytes(bar) {
+                let place = Place { bar, offset };
+                let [reads, writes] =
+                    [false, true].map(|is_write| self.word(self.access_word(place, is_write)));
+                if reads + writes == 0 {
+                    continue;
+                }
+                let name = (self.ranges.name)(bar, offset).unwrap_or("no register");
+                match registers.iter_mut().find(|(known, ..)| *known == name) {
+                    Some(known) => (known.1, known.2) = (known.1 + reads, known.2 + writes),
+                    None => registers.push((name, reads, writes)),
+                }
+            }
+        }
+        registers
+    }
+
     /// Accesses of all registers.
     pub fn accesses(&self) -> u64 {
-        (READS..WRITES + WINDOW_BYTES / REGISTER_BYTES)
-            .map(|word| self.word(word))
-            .sum()
+        let registers = self.registers().into_iter();
+        registers.map(|(_, reads, writes)| reads + writes).sum()
     }
 
     /// What was counted, in lines about the device `name`.
@@ -122,22 +166,11 @@ impl Counters {
             ratio(accesses, done),
         );
         let _ = write!(text, "{device}:");
-        for offset in (0..CONFIG).step_by(REGISTER_BYTES as usize) {
-            self.register(&mut text, name(offset), offset..offset + REGISTER_BYTES);
-        }
-        self.register(&mut text, Some("configuration"), CONFIG..WINDOW_BYTES);
-        text.push('\n');
-        text
-    }
-
-    fn register(&self, text: &mut String, name: Option<&str>, bytes: std::ops::Range<u64>) {
-        let words = bytes.start / REGISTER_BYTES..bytes.end / REGISTER_BYTES;
-        let sum = |first: u64| words.clone().map(|word| self.word(first + word)).sum();
-        let (reads, writes): (u64, u64) = (sum(READS), sum(WRITES));
-        if reads + writes > 0 {
-            let name = name.unwrap_or("no register");
+        for (name, reads, writes) in self.registers() {
             let _ = write!(text, " {name} {reads} r {writes} w;");
         }
+        text.push('\n');
+        text
     }
 }
 
@@ -152,18 +185,20 @@ pub fn ratio(count: u64, of: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ranges::CONFIG;
 
     #[test]
     fn both_sides_see_what_is_counted() {
-        let file = File::new().unwrap();
+        let file = File::new(&Ranges::window(1)).unwrap();
         let (device, monitor) = (file.view().unwrap(), file.view().unwrap());
         device.add(Counter::Received, 3);
         device.add(Counter::Transmitted, 1);
-        device.access(0x60, false);
-        device.access(0x64, true);
-        device.access(0x104, false);
-        device.access(0x1ff, true);
-        assert_eq!(monitor.accesses(), 4);
+        for (offset, is_write) in [(0x60, false), (0x64, true), (0x104, false), (0x1ff, true)] {
+            device.access(Place { bar: 0, offset }, is_write);
+        }
+        for (bar, offset) in [(0, 0x200), (1, 0), (CONFIG, 4), (0, u64::MAX)] {
+            device.access(Place { bar, offset }, false);
+        }
         let report = monitor.report("net0");
         assert!(
             report.contains("net0: 3 received, 1 transmitted;"),

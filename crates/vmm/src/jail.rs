@@ -11,6 +11,9 @@ const OUTPUT_FD: RawFd = 1;
 const ERROR_FD: RawFd = 2;
 /// `KVM_RUN` of Linux's `include/uapi/linux/kvm.h`.
 const KVM_RUN: u32 = 0xae80;
+/// `KVM_IOEVENTFD` there, and `KVM_SET_IOREGION`.
+const KVM_IOEVENTFD: u32 = 0x4040_ae79;
+const KVM_SET_IOREGION: u32 = 0x4040_ae49;
 /// Operations of futex(2) by which threads wait for each other: `FUTEX_WAIT_BITSET`, `FUTEX_WAKE`
 /// and, without `FUTEX_PRIVATE_FLAG`, no others.
 const FUTEX_WAIT_BITSET: u32 = 9 | 128;
@@ -21,8 +24,10 @@ const SIOCGIFFLAGS: u32 = 0x8913;
 /// What the monitor may still use, by number.
 #[derive(Clone, Debug)]
 pub struct Held {
-    /// The machine: no call takes it, but without it KVM would forget its interrupts.
+    /// The machine: without it KVM would forget its interrupts.
     pub vm: RawFd,
+    /// Whether registers of devices can move in it. Else no call takes it.
+    pub moves: bool,
     /// The processor.
     pub vcpu: RawFd,
     /// The event that is the serial line's interrupt.
@@ -31,6 +36,10 @@ pub struct Held {
     pub devices: Vec<DeviceHeld>,
     /// Sockets by which devices are asked.
     pub asked: Vec<RawFd>,
+    /// Events that kick threads of devices.
+    pub kicks: Vec<RawFd>,
+    /// Events of queues, which move with the registers of their devices.
+    pub events: Vec<RawFd>,
     /// Processes of devices, to be told of their ends.
     pub children: Vec<RawFd>,
 }
@@ -40,6 +49,8 @@ pub struct Held {
 pub struct DeviceHeld {
     doorbells: Vec<RawFd>,
     interrupt: RawFd,
+    resample: Option<RawFd>,
+    kick: Option<RawFd>,
     wire: Option<RawFd>,
     commands: Option<RawFd>,
     backing: Backing,
@@ -79,6 +90,7 @@ pub fn close(held: &Held, start: impl FnOnce() -> io::Result<()>) -> Result<(), 
     keep.extend([held.vm, held.vcpu, held.serial]);
     keep.extend(held.devices.iter().flat_map(DeviceHeld::descriptors));
     keep.extend(held.asked.iter().chain(&held.children));
+    keep.extend(held.kicks.iter().chain(&held.events));
     jail::confine(keep)?;
     start().map_err(|error| Error::Step(Step::RingThread, error))?;
     jail::forbid_calls(&filter)
@@ -102,6 +114,8 @@ impl DeviceHeld {
         Self {
             doorbells: lines.doorbells.iter().map(AsRawFd::as_raw_fd).collect(),
             interrupt: lines.interrupt.as_raw_fd(),
+            resample: lines.resample.as_ref().map(AsRawFd::as_raw_fd),
+            kick: lines.kick.as_ref().map(AsRawFd::as_raw_fd),
             wire: lines.wire.as_ref().map(AsRawFd::as_raw_fd),
             commands: lines.commands.as_ref().map(AsRawFd::as_raw_fd),
             backing,
@@ -113,7 +127,13 @@ impl DeviceHeld {
             Backing::Tap { tap, interfaces } => [tap, interfaces],
             Backing::Disk { file: fd, .. } | Backing::Random(fd) => [Some(fd), None],
         };
-        let one = [Some(self.interrupt), self.wire, self.commands];
+        let one = [
+            Some(self.interrupt),
+            self.resample,
+            self.kick,
+            self.wire,
+            self.commands,
+        ];
         let one = one.into_iter().chain(behind).flatten();
         self.doorbells.iter().copied().chain(one)
     }
@@ -153,8 +173,21 @@ fn rules(held: &Held) -> Vec<Rule> {
             "wait until the guest has read what was typed",
         ),
     ];
+    if held.moves {
+        for (call, reason) in [
+            (KVM_IOEVENTFD, "an event moves with the register it is of"),
+            (KVM_SET_IOREGION, "registers move"),
+        ] {
+            let arguments = [fd(held.vm), Int(1, call)];
+            rules.push(rule(libc::SYS_ioctl, &arguments, reason));
+        }
+    }
     for socket in &held.asked {
         rules.extend(messages(*socket));
+    }
+    for kick in &held.kicks {
+        let arguments = [fd(*kick), Long(2, 8)];
+        rules.push(rule(libc::SYS_write, &arguments, "kick a device"));
     }
     for device in &held.devices {
         rules.extend(lines(device));
@@ -243,9 +276,10 @@ fn lines(held: &DeviceHeld) -> Vec<Rule> {
         &[fd(held.interrupt), eight],
         "interrupt the guest",
     )];
-    for doorbell in &held.doorbells {
-        let arguments = [fd(*doorbell), eight];
-        rules.push(rule(libc::SYS_read, &arguments, "set a doorbell back"));
+    let events = held.doorbells.iter().chain(&held.resample);
+    for event in events.chain(&held.kick) {
+        let arguments = [fd(*event), eight];
+        rules.push(rule(libc::SYS_read, &arguments, "set an event back"));
     }
     rules.extend(held.commands.into_iter().flat_map(messages));
     match held.backing {
@@ -289,6 +323,8 @@ mod tests {
         let disk = DeviceHeld {
             doorbells: vec![20, 21],
             interrupt: 22,
+            resample: Some(25),
+            kick: Some(26),
             wire: None,
             commands: Some(23),
             backing: Backing::Disk {
@@ -308,10 +344,13 @@ mod tests {
         };
         Held {
             vm: 10,
+            moves: false,
             vcpu: 11,
             serial: 12,
             devices: vec![disk, net],
             asked: vec![13],
+            kicks: vec![15],
+            events: vec![16],
             children: vec![14],
         }
     }
@@ -330,6 +369,24 @@ mod tests {
         assert_eq!(ioctls.len(), 2);
         assert_eq!(ioctls[0].arguments, run);
         assert_eq!(ioctls[1].arguments, is_up);
+    }
+
+    /// It gets no memory and no interrupt, wherever registers are.
+    #[test]
+    fn registers_can_move_where_they_have_to() {
+        let held = Held {
+            moves: true,
+            ..held()
+        };
+        let rules = super::rules(&held);
+        let ioctls = calls(&rules, libc::SYS_ioctl);
+        let of_vm = ioctls.iter().filter_map(|rule| {
+            let [Argument::Int(0, 10), Argument::Int(1, call)] = rule.arguments[..] else {
+                return None;
+            };
+            Some(call)
+        });
+        assert!(of_vm.eq([KVM_IOEVENTFD, KVM_SET_IOREGION]));
     }
 
     #[test]
@@ -389,6 +446,6 @@ mod tests {
     #[test]
     fn all_that_a_device_uses_stays_open() {
         let found: Vec<RawFd> = held().devices[1].descriptors().collect();
-        assert_eq!(found, [20, 21, 22, 32, 23, 30, 31]);
+        assert_eq!(found, [20, 21, 22, 25, 26, 32, 23, 30, 31]);
     }
 }

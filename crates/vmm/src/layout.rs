@@ -9,6 +9,9 @@
 //! | [`ACPI`] up to [`ACPI_END`] | ACPI tables, where a PC has its BIOS |
 //! | [`HIGH`] up to the end of memory | the kernel, and at the end the RAM disk |
 //! | [`WINDOWS`] | registers of virtio's devices, a page each |
+//! | [`PCI_MEMORY`] | registers of PCI devices |
+
+use std::ops::Range;
 
 /// The descriptor table that the kernel begins with.
 pub const GDT: u64 = 0x500;
@@ -45,6 +48,10 @@ pub const SERIAL_IRQ: u32 = 4;
 pub const WINDOWS: u64 = 0xc000_0000;
 /// Bytes from one window to the next.
 pub const WINDOW_STRIDE: u64 = 0x1000;
+/// Memory behind the bridge of the PCI bus.
+pub const PCI_MEMORY: Range<u64> = 0xd000_0000..0xd100_0000;
+/// Ports behind it, where no device of a PC has any.
+pub const PCI_PORTS: Range<u64> = 0xc000..0xd000;
 /// Most devices: as many as the I/O APIC has lines behind those of the ISA bus.
 pub const DEVICES_MAX: usize = 8;
 /// The interrupt of the first device.

@@ -10,8 +10,12 @@
 //! | [`cpu`] | the processor as Linux finds it: CPUID, MSRs, registers |
 //! | [`ports`] | serial console and reset |
 //! | [`attach`] | devices opened, and given to KVM |
+//! | [`ranges`] | where registers of a device are |
 //! | [`bus`] | what a processor finds at the addresses of devices |
-//! | [`window`] | a device behind its window, and the thread that lets it work |
+//! | [`pci`] | configuration space of PCI devices, as a processor reaches it |
+//! | [`mapping`] | what KVM does itself of accesses |
+//! | [`window`] | a device behind its registers, and the thread that lets it work |
+//! | [`function`] | the same of a PCI device |
 //! | [`ioregionfd`] | accesses of registers as messages |
 //! | [`counters`] | what is counted of devices |
 //! | [`machine`] | all of it put together, and run |
@@ -23,13 +27,17 @@ pub mod attach;
 pub mod bus;
 pub mod counters;
 pub mod cpu;
+pub mod function;
 pub mod ioregionfd;
 pub mod jail;
 pub mod layout;
 pub mod load;
 pub mod machine;
+pub mod mapping;
 pub mod options;
+pub mod pci;
 pub mod ports;
+pub mod ranges;
 pub mod sys;
 pub mod window;
 

@@ -18,9 +18,9 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 /// Memory of the guest, which this process and its children have, too.
 pub type Memory = GuestMemoryMmap<()>;
 
-/// What a Linux without PCI and a keyboard has to be told. `reboot=k` resets by the
+/// What a Linux without a keyboard has to be told. `reboot=k` resets by the
 /// keyboard's controller, which ends the machine.
-const WORDS: &str = "console=ttyS0 pci=off reboot=k panic=1 i8042.noaux i8042.nomux \
+const WORDS: &str = "console=ttyS0 reboot=k panic=1 i8042.noaux i8042.nomux \
                      i8042.dumbkbd no_timer_check";
 /// The 64-bit entry lies so far behind the beginning of the kernel (boot.rst, "64-bit boot
 /// protocol").
@@ -129,7 +129,7 @@ pub fn load(memory: &Memory, options: &Options) -> Result<Entry, Error> {
         .write_slice(&line, GuestAddress(COMMAND_LINE))
         .map_err(mistake)?;
     memory
-        .write_slice(&acpi::tables(options.devices.len()), GuestAddress(ACPI))
+        .write_slice(&acpi::tables(&options.devices), GuestAddress(ACPI))
         .map_err(mistake)?;
     header.type_of_loader = LOADER;
     header.cmd_line_ptr = COMMAND_LINE as u32;

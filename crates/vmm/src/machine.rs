@@ -1,18 +1,20 @@
 //! The machine put together, and run until it ends.
 
 use crate::attach::{self, Attached, Here, Place};
-use crate::bus::{Bus, Front};
+use crate::bus::{Bus, Front, Home, Reached, Silent, Space};
 use crate::complain;
 use crate::counters::{Counter, ratio};
 use crate::cpu;
 use crate::ioregionfd::wire::Direction;
+use crate::ioregionfd::{LOOKS_MAX, NoAnswer};
 use crate::jail;
 use crate::layout::{SERIAL_IRQ, TSS};
 use crate::load::{self, Memory};
+use crate::mapping;
 use crate::options::Options;
 use crate::ports::{Console, Interrupt, Wish};
 use crate::sys;
-use kvm_bindings::{KVM_PIT_SPEAKER_DUMMY, kvm_pit_config};
+use kvm_bindings::{KVM_EXIT_INTR, KVM_EXIT_UNKNOWN, KVM_PIT_SPEAKER_DUMMY, kvm_pit_config};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 use linux::{descriptor, memory, process};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -76,16 +78,16 @@ enum End {
     Failed(&'static str),
     /// KVM refuses to run it.
     Refused(i32),
-    /// A device does not answer, which was said.
-    Silent,
+    /// A device does not answer, or does not move, which was said.
+    Device,
 }
 
 /// How often the processor left the guest, by the reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Exits {
-    /// Ports, those of the serial line included.
+    /// Ports of the machine, such as those of the serial line, and configuration space.
     ports: u64,
-    /// Reads of memory that is none: registers of devices.
+    /// Reads of registers of devices: of memory that is none, and of their ports.
     reads: u64,
     /// Writes of them.
     writes: u64,
@@ -117,26 +119,13 @@ pub fn run(options: &Options) -> Result<i32, Error> {
     let (console, serial) = console(&vm)?;
     let console: &'static Console = Box::leak(Box::new(console));
     drop(kvm);
-    let (bus, here, children) = sort(attached)?;
-    let asked = bus.0.iter().filter_map(|slot| match &slot.front {
-        Front::Here(_) => None,
-        Front::Socket(commands) => Some(commands.as_raw_fd()),
-    });
-    let held = jail::Held {
-        vm: vm.as_raw_fd(),
-        vcpu: vcpu.as_raw_fd(),
-        serial,
-        devices: here.iter().map(|here| here.held.clone()).collect(),
-        asked: asked.collect(),
-        children: children
-            .iter()
-            .map(|(_, pidfd)| pidfd.as_raw_fd())
-            .collect(),
-    };
+    let (mut bus, here, children) = sort(attached)?;
+    mapping::follow(&vm, &mut bus).map_err(Error::Attach)?;
+    let held = held(&vm, &vcpu, serial, &bus, &here, &children);
     let start = || start_threads(console, here, children);
     jail::close(&held, start).map_err(Error::Jail)?;
     let mut exits = Exits::default();
-    let end = serve(&mut vcpu, console, &bus, &mut exits);
+    let end = serve(&vm, &mut vcpu, console, &mut bus, &mut exits);
     if options.statistics {
         report(&bus, exits);
     }
@@ -148,7 +137,7 @@ type Children = Vec<(String, OwnedFd)>;
 
 /// What the processor finds, devices of this process, and processes of others.
 fn sort(attached: Vec<Attached>) -> Result<(Bus, Vec<Here>, Children), Error> {
-    let (mut bus, mut heres, mut children) = (Bus(Vec::new()), Vec::new(), Vec::new());
+    let (mut slots, mut heres, mut children) = (Vec::new(), Vec::new(), Vec::new());
     for Attached { slot, place } in attached {
         match place {
             Place::Here(here) => heres.push(*here),
@@ -158,9 +147,41 @@ fn sort(attached: Vec<Attached>) -> Result<(Bus, Vec<Here>, Children), Error> {
                 children.push((slot.device.name.clone(), pidfd));
             }
         }
-        bus.0.push(slot);
+        slots.push(slot);
     }
-    Ok((bus, heres, children))
+    Ok((Bus::new(slots), heres, children))
+}
+
+/// What a jail has to know.
+fn held(
+    vm: &VmFd,
+    vcpu: &VcpuFd,
+    serial: i32,
+    bus: &Bus,
+    here: &[Here],
+    children: &Children,
+) -> jail::Held {
+    let (mut asked, mut kicks) = (Vec::new(), Vec::new());
+    for slot in &bus.slots {
+        match &slot.front {
+            Front::Here(_, kick) => kicks.extend(kick.as_ref().map(AsRawFd::as_raw_fd)),
+            Front::Socket(commands) => asked.push(commands.as_raw_fd()),
+        }
+    }
+    let mut slots = bus.slots.iter();
+    let events = bus.slots.iter().flat_map(|slot| &slot.events);
+    let children = children.iter().map(|(_, pidfd)| pidfd.as_raw_fd());
+    jail::Held {
+        vm: vm.as_raw_fd(),
+        moves: slots.any(|slot| matches!(slot.home, Home::Function(_))),
+        vcpu: vcpu.as_raw_fd(),
+        serial,
+        devices: here.iter().map(|here| here.held.clone()).collect(),
+        asked,
+        kicks,
+        events: events.map(AsRawFd::as_raw_fd).collect(),
+        children: children.collect(),
+    }
 }
 
 /// Memory from address 0 on, and its file.
@@ -278,32 +299,80 @@ fn type_in(console: &Console, mut bytes: &[u8]) {
     }
 }
 
+/// Whether KVM waits for a device that does not answer, as far as is known.
+///
+/// The sockets of devices have a limit of time, after which KVM leaves the guest as for a signal.
+/// Entered once more with the wish to leave at once, it says by the reason of that exit whether an
+/// access still waits: it enters no guest then, and goes on with what is under way.
+#[derive(Debug, Default)]
+struct Patience {
+    /// How often in a row it left, and an access waited.
+    looks: u32,
+    /// Whether it was entered to be asked that.
+    asks: bool,
+    /// How often each device had worked when that began.
+    turns: Vec<u64>,
+}
+
+impl Patience {
+    /// The processor has left KVM as for a signal.
+    fn interrupted(&mut self, vcpu: &mut VcpuFd, bus: &Bus) -> Option<End> {
+        self.asks = !self.asks;
+        if self.asks {
+            vcpu.get_kvm_run().exit_reason = KVM_EXIT_UNKNOWN;
+            vcpu.set_kvm_immediate_exit(1);
+            return None;
+        }
+        vcpu.set_kvm_immediate_exit(0);
+        let turns = || {
+            let slots = bus.slots.iter();
+            slots.map(|slot| slot.counters.get(Counter::Turns))
+        };
+        if vcpu.get_kvm_run().exit_reason != KVM_EXIT_INTR {
+            self.looks = 0;
+            return None;
+        }
+        if self.looks == 0 {
+            self.turns = turns().collect();
+        }
+        self.looks += 1;
+        if self.looks < LOOKS_MAX {
+            return None;
+        }
+        let mut both = bus.slots.iter().zip(turns().zip(&self.turns));
+        let idle = both.find(|(_, (now, before))| now == *before);
+        let name = idle.map_or("a device", |(slot, _)| slot.device.name.as_str());
+        complain(name, &NoAnswer::Late.to_string());
+        Some(End::Device)
+    }
+
+    /// The processor has left KVM for another reason.
+    fn left(&mut self, vcpu: &mut VcpuFd) {
+        if std::mem::take(&mut self.asks) {
+            vcpu.set_kvm_immediate_exit(0);
+        }
+        self.looks = 0;
+    }
+}
+
 /// Runs the guest until it ends.
-fn serve(vcpu: &mut VcpuFd, console: &Console, bus: &Bus, exits: &mut Exits) -> End {
+fn serve(vm: &VmFd, vcpu: &mut VcpuFd, console: &Console, bus: &mut Bus, exits: &mut Exits) -> End {
+    let mut patience = Patience::default();
     loop {
-        let accessed = match vcpu.run() {
-            Ok(VcpuExit::IoIn(port, data)) => {
-                exits.ports += 1;
-                console.read(port, data);
-                continue;
-            }
-            Ok(VcpuExit::IoOut(port, data)) => {
-                exits.ports += 1;
-                match console.write(port, data) {
-                    Wish::Nothing => continue,
-                    Wish::Reset => return End::Reset,
-                }
-            }
+        let served = match vcpu.run() {
+            Ok(VcpuExit::IoIn(port, data)) => port_read(vm, console, bus, exits, port, data),
+            Ok(VcpuExit::IoOut(port, data)) => port_written(vm, console, bus, exits, port, data),
             Ok(VcpuExit::MmioRead(address, data)) => {
                 exits.reads += 1;
-                bus.access(Direction::Read, address, data)
+                let done = bus.access(Space::Memory, Direction::Read, address, data);
+                done.map(drop).map_err(silent)
             }
             Ok(VcpuExit::MmioWrite(address, data)) => {
                 exits.writes += 1;
-                let mut written = [0; 8];
-                let bytes = data.len().min(written.len());
-                written[..bytes].copy_from_slice(&data[..bytes]);
-                bus.access(Direction::Write, address, &mut written[..bytes])
+                let (mut data, bytes) = copied(data);
+                let data = &mut data[..bytes];
+                let done = bus.access(Space::Memory, Direction::Write, address, data);
+                done.map(drop).map_err(silent)
             }
             Ok(VcpuExit::Shutdown) => return End::TripleFault,
             Ok(VcpuExit::InternalError) => {
@@ -313,27 +382,106 @@ fn serve(vcpu: &mut VcpuFd, console: &Console, bus: &Bus, exits: &mut Exits) -> 
             Ok(_) => return End::Failed("it left KVM for a reason that this program cannot serve"),
             Err(error) if [libc::EINTR, libc::EAGAIN].contains(&error.errno()) => {
                 exits.others += 1;
+                if let Some(end) = patience.interrupted(vcpu, bus) {
+                    return end;
+                }
                 continue;
             }
             Err(error) => return End::Refused(error.errno()),
         };
-        if let Err(silent) = accessed {
-            complain(&silent.name, &silent.why.to_string());
-            return End::Silent;
+        if let Err(end) = served {
+            return end;
         }
+        patience.left(vcpu);
+    }
+}
+
+/// Bytes that are written, and how many of them there are.
+fn copied(data: &[u8]) -> ([u8; 8], usize) {
+    let mut written = [0; 8];
+    let bytes = data.len().min(written.len());
+    written[..bytes].copy_from_slice(&data[..bytes]);
+    (written, bytes)
+}
+
+fn silent(silent: Silent) -> End {
+    complain(&silent.name, &silent.why.to_string());
+    End::Device
+}
+
+/// What an access of a port reached; BARs that it moved are where they should be then.
+fn port(
+    vm: &VmFd,
+    bus: &mut Bus,
+    (direction, port): (Direction, u16),
+    data: &mut [u8],
+    exits: &mut Exits,
+) -> Result<Reached, End> {
+    let reached = bus.port(direction, port, data).map_err(silent)?;
+    match (reached, direction) {
+        (Reached::Register, Direction::Read) => exits.reads += 1,
+        (Reached::Register, Direction::Write) => exits.writes += 1,
+        _ => exits.ports += 1,
+    }
+    if reached == Reached::Configuration && direction == Direction::Write {
+        mapping::follow(vm, bus).map_err(|error| {
+            // It begins with the name of the device.
+            let _ = writeln!(io::stderr(), "outboard-vmm: {error}");
+            End::Device
+        })?;
+    }
+    Ok(reached)
+}
+
+fn port_read(
+    vm: &VmFd,
+    console: &Console,
+    bus: &mut Bus,
+    exits: &mut Exits,
+    number: u16,
+    data: &mut [u8],
+) -> Result<(), End> {
+    if port(vm, bus, (Direction::Read, number), data, exits)? == Reached::Nobody {
+        console.read(number, data);
+    }
+    Ok(())
+}
+
+fn port_written(
+    vm: &VmFd,
+    console: &Console,
+    bus: &mut Bus,
+    exits: &mut Exits,
+    number: u16,
+    data: &[u8],
+) -> Result<(), End> {
+    let (mut written, bytes) = copied(data);
+    let reached = port(
+        vm,
+        bus,
+        (Direction::Write, number),
+        &mut written[..bytes],
+        exits,
+    )?;
+    match reached {
+        Reached::Nobody => match console.write(number, data) {
+            Wish::Nothing => Ok(()),
+            Wish::Reset => Err(End::Reset),
+        },
+        _ => Ok(()),
     }
 }
 
 /// Prints what was counted.
 fn report(bus: &Bus, exits: Exits) {
     let mut text = String::new();
-    for slot in &bus.0 {
+    for slot in &bus.slots {
         let name = format!("{} (ioregionfd={})", slot.device.name, slot.device.access);
         let lines = slot.counters.report(&name);
         text.extend(lines.lines().map(|line| format!("outboard-vmm: {line}\n")));
     }
     let done: u64 = bus
-        .0
+        .slots
         .iter()
         .map(|slot| slot.counters.get(Counter::Received) + slot.counters.get(Counter::Transmitted))
         .sum();
@@ -358,7 +506,7 @@ fn conclude(end: End) -> i32 {
     // Who closed standard error does not want to know.
     let _ = match end {
         End::Reset => return 0,
-        End::Silent => Ok(()),
+        End::Device => Ok(()),
         End::TripleFault => writeln!(errors, "outboard-vmm: the guest ended with a triple fault"),
         End::Failed(why) => writeln!(errors, "outboard-vmm: the guest ended: {why}"),
         End::Refused(number) => {

@@ -19,17 +19,24 @@ be kept apart from others for good. Its serial console is standard input and out
   --append=WORDS   more words for its command line
   --statistics     print at the end what was counted: exits, and accesses of registers
 
-Devices, each a window of virtio over memory-mapped I/O; NAME is for messages:
+Devices; NAME is for messages:
   --virtio-net:NAME=TAP             a network card, connected to this tap, which is made if need be
   --virtio-blk:NAME=FILE[,ro]       a disk over a file or a block device
   --virtio-rng:NAME                 a source of entropy
+  --e1000:NAME=TAP                  Intel's 82540EM, on the PCI bus
+  --rtl8139:NAME=TAP                Realtek's RTL8139C+, on the PCI bus
+
+Behind one of virtio's, how the guest finds it:
+  ,bus=mmio             a window of memory-mapped I/O, which ACPI names (default)
+  ,bus=pci              on the PCI bus
 
 Behind each of them, how its registers are reached:
   ,ioregionfd=off       the guest is left, and the access done here (default)
   ,ioregionfd=on        KVM sends the access to a thread of the device's
   ,ioregionfd=process   the same, and the device is a process of its own
   ,ioregionfd=forward   the same process, but the guest is left, and the access passed on from here
-  ,posted               with on and process: the guest does not wait for what it writes
+  ,posted               with on and process: the guest does not wait for what it writes; not for
+                        rtl8139, whose interrupts are acknowledged so
   ,busy                 the device never sleeps, and takes a whole core
 
 It ends with the status 0 when the guest resets itself: type `reboot -f` there.
@@ -72,6 +79,8 @@ pub struct Device {
     pub name: String,
     /// What it is.
     pub kind: Kind,
+    /// How the guest finds it.
+    pub bus: Bus,
     /// How its registers are reached.
     pub access: Access,
     /// Whether the guest waits for no write of a register.
@@ -89,6 +98,37 @@ pub enum Kind {
     Blk(disk::Spec),
     /// A source of entropy.
     Rng,
+    /// Intel's 82540EM, and its tap.
+    E1000(String),
+    /// Realtek's RTL8139C+, and its tap.
+    Rtl8139(String),
+}
+
+impl Kind {
+    /// Whether it is one of virtio's, which are at home on both buses.
+    fn is_virtio(&self) -> bool {
+        matches!(self, Self::Net(_) | Self::Blk(_) | Self::Rng)
+    }
+
+    /// Whether its driver acknowledges interrupts by writes. One that comes late would acknowledge
+    /// what the driver has not seen.
+    fn acknowledges_by_writes(&self) -> bool {
+        matches!(self, Self::Rtl8139(_))
+    }
+}
+
+/// How the guest finds a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bus {
+    /// ACPI says where it is.
+    Mmio,
+    /// It is on the PCI bus.
+    Pci,
+}
+
+impl Bus {
+    /// Their names on the command line.
+    const NAMES: [(&'static str, Self); 2] = [("mmio", Self::Mmio), ("pci", Self::Pci)];
 }
 
 /// How the registers of a device are reached, and where it runs.
@@ -171,7 +211,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, E
         match text.split_once('=') {
             _ if text == "--help" || text == "-h" => return Ok(Request::Help),
             _ if text == "--statistics" => statistics = true,
-            _ if text.starts_with("--virtio-") => devices.push(device(&text, &devices)?),
+            _ if DEVICES.iter().any(|option| text.starts_with(option)) => {
+                devices.push(device(&text, &devices)?);
+            }
             Some(("--kernel", file)) => kernel = Some(file.into()),
             Some(("--initrd", file)) => initrd = Some(file.into()),
             Some(("--append", words)) => append = words.into(),
@@ -199,10 +241,14 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, E
     }))
 }
 
-/// Reads `--virtio-KIND:NAME=VALUE,OPTIONS`, behind other devices.
+/// How options that are devices begin.
+const DEVICES: [&str; 3] = ["--virtio-", "--e1000", "--rtl8139"];
+
+/// Reads `--KIND:NAME=VALUE,OPTIONS`, behind other devices.
 fn device(argument: &str, others: &[Device]) -> Result<Device, Error> {
     let wrong = |wanted: &str| Error::Value(argument.into(), wanted.into());
-    let (mut rest, mut access, mut posted, mut busy) = (argument, None, false, false);
+    let (mut rest, mut posted, mut busy) = (argument, false, false);
+    let (mut access, mut bus) = (None, None);
     // What is behind the last comma may be a part of a file's name.
     while let Some((front, word)) = rest.rsplit_once(',') {
         match word.split_once('=') {
@@ -210,6 +256,10 @@ fn device(argument: &str, others: &[Device]) -> Result<Device, Error> {
                 let known = Access::NAMES.iter().find(|(name, _)| *name == value);
                 let wanted = "ioregionfd is off, on, process or forward";
                 access = Some(known.ok_or_else(|| wrong(wanted))?.1);
+            }
+            Some(("bus", value)) if bus.is_none() => {
+                let known = Bus::NAMES.iter().find(|(name, _)| *name == value);
+                bus = Some(known.ok_or_else(|| wrong("bus is mmio or pci"))?.1);
             }
             None if word == "posted" && !posted => posted = true,
             None if word == "busy" && !busy => busy = true,
@@ -224,23 +274,7 @@ fn device(argument: &str, others: &[Device]) -> Result<Device, Error> {
     let (kind, name) = option
         .split_once(':')
         .ok_or_else(|| wrong("it needs :NAME"))?;
-    let kind = match (kind, value) {
-        ("--virtio-net", Some(tap)) if tap.contains(',') => {
-            return Err(wrong(
-                "behind a tap there are only ioregionfd=WAY, posted and busy",
-            ));
-        }
-        ("--virtio-net", Some(tap)) => Kind::Net(tap.into()),
-        ("--virtio-net", None) => return Err(wrong("it needs =TAP")),
-        ("--virtio-blk", Some(file)) => {
-            let Ok(spec) = file.parse();
-            Kind::Blk(spec)
-        }
-        ("--virtio-blk", None) => return Err(wrong("it needs =FILE")),
-        ("--virtio-rng", None) => Kind::Rng,
-        ("--virtio-rng", Some(_)) => return Err(wrong("it has nothing behind it")),
-        _ => return Err(Error::Unknown(argument.into())),
-    };
+    let kind = kind_of(argument, kind, value)?;
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(is_word) {
         return Err(wrong("a name is 1 to 16 letters and digits"));
@@ -255,13 +289,49 @@ fn device(argument: &str, others: &[Device]) -> Result<Device, Error> {
     if posted && !access.is_ioregionfd() {
         return Err(wrong("posted takes ioregionfd=on or process"));
     }
+    if posted && kind.acknowledges_by_writes() {
+        return Err(wrong(
+            "its driver acknowledges interrupts by writes, which must not be posted",
+        ));
+    }
+    let bus = match (bus, kind.is_virtio()) {
+        (Some(Bus::Mmio), false) => return Err(wrong("it is a PCI device: bus=pci")),
+        (bus, true) => bus.unwrap_or(Bus::Mmio),
+        (_, false) => Bus::Pci,
+    };
     Ok(Device {
         name: name.into(),
         kind,
+        bus,
         access,
         posted,
         busy,
     })
+}
+
+/// Reads what a device is, as `--KIND`, and what is behind it.
+fn kind_of(argument: &str, kind: &str, value: Option<&str>) -> Result<Kind, Error> {
+    let wrong = |wanted: &str| Error::Value(argument.into(), wanted.into());
+    let tap = |kind: fn(String) -> Kind| match value {
+        Some(tap) if tap.contains(',') => Err(wrong(
+            "behind a tap there are only bus=BUS, ioregionfd=WAY, posted and busy",
+        )),
+        Some(tap) => Ok(kind(tap.into())),
+        None => Err(wrong("it needs =TAP")),
+    };
+    match (kind, value) {
+        ("--virtio-net", _) => tap(Kind::Net),
+        ("--e1000", _) => tap(Kind::E1000),
+        ("--rtl8139", _) => tap(Kind::Rtl8139),
+        ("--virtio-blk", Some(file)) => {
+            let Ok(spec) = file.parse();
+            Ok(Kind::Blk(spec))
+        }
+        ("--virtio-blk", None) => Err(wrong("it needs =FILE")),
+        ("--virtio-rng", None) => Ok(Kind::Rng),
+        ("--virtio-rng", Some(_)) => Err(wrong("it has nothing behind it")),
+        _ => Err(Error::Unknown(argument.into())),
+    }
 }
 
 #[cfg(test)]
@@ -306,6 +376,9 @@ mod tests {
             "--virtio-net:net0=tap0,ioregionfd=process,posted",
             "--virtio-blk:disk=/a,b=c,ro,ioregionfd=on",
             "--virtio-rng:rng,busy",
+            "--virtio-rng:pci,bus=pci,ioregionfd=forward",
+            "--e1000:intel=tap1,ioregionfd=on,posted",
+            "--rtl8139:realtek=tap2,bus=pci",
         ]);
         let disk = disk::Spec {
             path: "/a,b=c".into(),
@@ -315,9 +388,16 @@ mod tests {
             ("net0", Kind::Net("tap0".into()), Access::Process, true),
             ("disk", Kind::Blk(disk), Access::Thread, false),
             ("rng", Kind::Rng, Access::Exit, false),
+            ("pci", Kind::Rng, Access::Forward, false),
+            ("intel", Kind::E1000("tap1".into()), Access::Thread, true),
+            ("realtek", Kind::Rtl8139("tap2".into()), Access::Exit, false),
         ];
         let wanted = wanted.map(|(name, kind, access, posted)| Device {
             name: name.into(),
+            bus: match name {
+                "pci" | "intel" | "realtek" => Bus::Pci,
+                _ => Bus::Mmio,
+            },
             kind,
             access,
             posted,
@@ -346,6 +426,14 @@ mod tests {
             (&["--virtio-rng:r", "--virtio-rng:r"], "has this name"),
             (&["--virtio-rng:r,ioregionfd=yes"], "off, on, process"),
             (&["--virtio-rng:r,posted"], "posted takes"),
+            (&["--virtio-rng:r,bus=isa"], "bus is mmio or pci"),
+            (&["--e1000:e=tap0,bus=mmio"], "a PCI device"),
+            (&["--e1000:e"], "it needs =TAP"),
+            (&["--e1000e:e=tap0"], "no option --e1000e"),
+            (
+                &["--rtl8139:r=tap0,ioregionfd=on,posted"],
+                "acknowledges interrupts",
+            ),
             (
                 &["--virtio-rng:r,posted,ioregionfd=forward"],
                 "posted takes",

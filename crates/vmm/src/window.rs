@@ -7,6 +7,7 @@ use crate::complain;
 use crate::counters::{Counter, Counters};
 use crate::ioregionfd::wire::{Command, Direction};
 use crate::ioregionfd::{self, Broken};
+use crate::ranges::{Place, Ranges};
 use arrayvec::ArrayVec;
 use hw::sim::View;
 use models::virtio::{Mmio, VirtioDevice};
@@ -31,30 +32,38 @@ const YIELDS_MAX: usize = 1000;
 
 /// Most events of queues that are waited for.
 pub const DOORBELLS_MAX: usize = 14;
+/// Beside them: the end of an interrupt, a kick, commands, and the wire.
+const WATCHED_MAX: usize = DOORBELLS_MAX + 4;
 
-/// A virtio device of any kind behind its window.
+/// A device of any kind behind its registers.
 pub trait Window: Send {
     /// Reads registers.
-    fn read(&mut self, offset: u64, bytes: &mut [u8]);
+    fn read(&mut self, place: Place, bytes: &mut [u8]);
     /// Writes registers.
-    fn write(&mut self, offset: u64, bytes: &[u8]);
+    fn write(&mut self, place: Place, bytes: &[u8]);
     /// A queue was notified.
     fn notify(&mut self, queue: u16);
     /// Lets the device work.
     fn poll(&mut self, dma: &dyn Dma, now: Duration) -> Progress;
     /// Whether to interrupt.
     fn take_raised(&mut self) -> bool;
+    /// The guest has served the last interrupt, if that is a level.
+    fn end_of_interrupt(&mut self) {}
+    /// When it wants to work again though nothing happens, in the time that it is told.
+    fn due(&self) -> Option<Duration> {
+        None
+    }
     /// What its driver did wrong.
     fn violations(&self) -> &Violations;
 }
 
 impl<D: VirtioDevice + Send> Window for Mmio<D> {
-    fn read(&mut self, offset: u64, bytes: &mut [u8]) {
-        self.read(offset, bytes);
+    fn read(&mut self, place: Place, bytes: &mut [u8]) {
+        self.read(place.offset, bytes);
     }
 
-    fn write(&mut self, offset: u64, bytes: &[u8]) {
-        self.write(offset, bytes);
+    fn write(&mut self, place: Place, bytes: &[u8]) {
+        self.write(place.offset, bytes);
     }
 
     fn notify(&mut self, queue: u16) {
@@ -78,6 +87,8 @@ impl<D: VirtioDevice + Send> Window for Mmio<D> {
 pub struct Served {
     /// The device.
     pub window: Box<dyn Window>,
+    /// Where its registers are.
+    pub ranges: Ranges,
     /// All of the guest's memory.
     pub memory: View,
     /// What is counted.
@@ -86,23 +97,23 @@ pub struct Served {
 
 impl Served {
     /// An access of the guest.
-    pub fn access(&mut self, direction: Direction, offset: u64, data: &mut [u8]) {
+    pub fn access(&mut self, direction: Direction, place: Place, data: &mut [u8]) {
         let is_write = direction == Direction::Write;
-        self.counters.access(offset, is_write);
+        self.counters.access(place, is_write);
         match direction {
-            Direction::Read => self.window.read(offset, data),
-            Direction::Write => self.window.write(offset, data),
+            Direction::Read => self.window.read(place, data),
+            Direction::Write => self.window.write(place, data),
         }
     }
 
-    fn obey(&mut self, command: &Command, offset: u64) -> u64 {
+    fn obey(&mut self, command: &Command, place: Place) -> u64 {
         let mut word = command.data.to_le_bytes();
         if command.direction == Direction::Read {
             word = [0; 8];
         }
         // The message says 1, 2, 4 or 8.
         let bytes = command.bytes.min(word.len());
-        self.access(command.direction, offset, &mut word[..bytes]);
+        self.access(command.direction, place, &mut word[..bytes]);
         match command.direction {
             Direction::Read => u64::from_le_bytes(word),
             Direction::Write => 0,
@@ -159,6 +170,10 @@ pub struct Lines {
     pub doorbells: Vec<OwnedFd>,
     /// Interrupts the guest.
     pub interrupt: OwnedFd,
+    /// Tells that the guest has served the interrupt, if that is a level.
+    pub resample: Option<OwnedFd>,
+    /// Tells that a processor has written a register, where that may ask for work.
+    pub kick: Option<OwnedFd>,
     /// What it receives from.
     pub wire: Option<OwnedFd>,
     /// Where commands come from, if its registers are reached so.
@@ -192,6 +207,8 @@ impl std::error::Error for End {}
 struct Ready {
     /// Queues that were notified, one bit each.
     queues: u64,
+    /// The guest has served an interrupt.
+    served: bool,
     commands: bool,
     wire: bool,
 }
@@ -204,9 +221,14 @@ impl Lines {
         let mut said = 0;
         let mut worked = true;
         let mut watch_wire = true;
+        let mut due = None;
         loop {
             let sleeps = !worked && !self.busy;
-            let most = if sleeps { SLEEP_MAX } else { Duration::ZERO };
+            let most = match due {
+                _ if !sleeps => Duration::ZERO,
+                None => SLEEP_MAX,
+                Some(due) => SLEEP_MAX.min(Duration::saturating_sub(due, start.elapsed())),
+            };
             let ready = match self.wait(watch_wire, most) {
                 Ok(ready) => ready,
                 Err(error) => return End::Lines(error),
@@ -216,6 +238,7 @@ impl Lines {
                 Ok(worked) => worked,
                 Err(end) => return end,
             };
+            due = served.window.due();
             served.counters.add(Counter::Turns, 1);
             if sleeps {
                 served.counters.add(Counter::Sleeps, 1);
@@ -235,11 +258,15 @@ impl Lines {
 
     /// One turn of the device; whether it moved anything, so that there may be more.
     fn turn(&self, served: &mut Served, ready: Ready, now: Duration) -> Result<bool, End> {
-        // What the driver wrote before it notified is obeyed before that: writes may be posted.
+        // What the driver wrote before it notified, or had served an interrupt, is obeyed before
+        // that: writes may be posted.
         if let Some(socket) = &self.commands
-            && (ready.commands || ready.queues != 0)
+            && (ready.commands || ready.served || ready.queues != 0)
         {
             Self::obey(served, socket.as_fd()).map_err(End::Commands)?;
+        }
+        if ready.served {
+            served.window.end_of_interrupt();
         }
         let mut queues = ready.queues;
         served
@@ -268,10 +295,10 @@ impl Lines {
     /// Obeys the commands that wait, up to a bound.
     fn obey(served: &mut Served, socket: BorrowedFd<'_>) -> Result<(), Broken> {
         for _ in 0..COMMANDS_MAX {
-            let Some((command, offset)) = ioregionfd::take(socket)? else {
+            let Some((command, place)) = ioregionfd::take(socket, &served.ranges)? else {
                 break;
             };
-            let data = served.obey(&command, offset);
+            let data = served.obey(&command, place);
             if command.wants_answer {
                 ioregionfd::reply(socket, data)?;
             }
@@ -282,9 +309,11 @@ impl Lines {
     /// Waits until there is something to do, and takes the notifications.
     fn wait(&self, watch_wire: bool, most: Duration) -> io::Result<Ready> {
         let wire = self.wire.iter().filter(|_| watch_wire);
-        let fds = self.doorbells.iter().chain(&self.commands).chain(wire);
-        let mut watched: ArrayVec<PollFd<'_>, { DOORBELLS_MAX + 2 }> = fds
-            .take(DOORBELLS_MAX + 2)
+        let others = [&self.resample, &self.kick, &self.commands];
+        let fds = self.doorbells.iter().chain(others.into_iter().flatten());
+        let mut watched: ArrayVec<PollFd<'_>, WATCHED_MAX> = fds
+            .chain(wire)
+            .take(WATCHED_MAX)
             .map(|fd| PollFd::new(fd, PollFlags::IN))
             .collect();
         let most = Timespec {
@@ -303,6 +332,14 @@ impl Lines {
             if is_ready.next() == Some(true) && took(doorbell.as_fd())? {
                 ready.queues |= 1 << number;
             }
+        }
+        if let Some(resample) = &self.resample {
+            ready.served = is_ready.next() == Some(true) && took(resample.as_fd())?;
+        }
+        if let Some(kick) = &self.kick
+            && is_ready.next() == Some(true)
+        {
+            took(kick.as_fd())?;
         }
         if self.commands.is_some() {
             ready.commands = is_ready.next() == Some(true);
@@ -325,7 +362,7 @@ fn took(event: BorrowedFd<'_>) -> io::Result<bool> {
 mod tests {
     use super::*;
     use crate::counters::File;
-    use crate::ioregionfd::{Commands, WHOLE, connect, wire};
+    use crate::ioregionfd::{Commands, connect, wire};
     use linux::memory;
     use models::Misbehaviour;
     use models::virtio::VirtioRng;
@@ -360,10 +397,12 @@ mod tests {
         fn new() -> Self {
             let file = memory::sealed("guest", MEMORY).unwrap();
             let view = || View::of_file(file.as_fd(), 0, MEMORY, 0, true).unwrap();
-            let counters = File::new().unwrap();
+            let ranges = Ranges::window(1);
+            let counters = File::new(&ranges).unwrap();
             let source = VirtioRng::new().unwrap();
             let device: &'static Shared = Box::leak(Box::new(Shared::new(Served {
                 window: Box::new(Mmio::new(source, &Misbehaviour::default())),
+                ranges,
                 memory: view(),
                 counters: counters.view().unwrap(),
             })));
@@ -372,6 +411,8 @@ mod tests {
             let lines = Lines {
                 doorbells: vec![doorbell.try_clone().unwrap()],
                 interrupt: interrupt.try_clone().unwrap(),
+                resample: None,
+                kick: None,
                 wire: None,
                 commands: Some(socket),
                 busy: false,
@@ -390,7 +431,8 @@ mod tests {
 
         fn read(&self, offset: u64) -> u32 {
             let mut data = [0; 4];
-            let asked = self.commands.ask(Direction::Read, offset, &mut data);
+            let place = Place { bar: 0, offset };
+            let asked = self.commands.ask(Direction::Read, place, &mut data);
             asked.unwrap();
             u32::from_le_bytes(data)
         }
@@ -401,7 +443,7 @@ mod tests {
                 direction: Direction::Write,
                 bytes: 4,
                 wants_answer: false,
-                user_data: WHOLE,
+                user_data: 0,
                 offset,
                 data: value,
             };
@@ -470,8 +512,9 @@ mod tests {
         assert_eq!(machine.read(0), 0x7472_6976);
         let mut data = [0; 4];
         let mut device = machine.device.enter();
-        device.access(Direction::Read, 8, &mut data);
-        device.access(Direction::Write, NOTIFY, &mut [0; 4]);
+        let place = |offset| Place { bar: 0, offset };
+        device.access(Direction::Read, place(8), &mut data);
+        device.access(Direction::Write, place(NOTIFY), &mut [0; 4]);
         drop(device);
         assert_eq!(data, [4, 0, 0, 0]);
         // One turn counts what the driver did wrong before it.
@@ -492,7 +535,8 @@ mod tests {
             end.to_string(),
             "no command: 9 is neither a read nor a write"
         );
-        let gone = machine.commands.ask(Direction::Read, 0, &mut [0; 4]);
+        let place = Place { bar: 0, offset: 0 };
+        let gone = machine.commands.ask(Direction::Read, place, &mut [0; 4]);
         assert!(gone.is_err());
     }
 }

@@ -71,7 +71,7 @@ fn write_of_status() -> Vec<u8> {
         direction: Direction::Write,
         bytes: 4,
         wants_answer: true,
-        user_data: 1,
+        user_data: 0x54,
         offset: 0x70 - 0x54,
         data: 15,
     };

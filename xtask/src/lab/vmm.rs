@@ -17,14 +17,22 @@ Usage: cargo xtask lab vmm [WAY...]
 Boots the lab's kernel as a guest of outboard-vmm, in the lab, and has it drive virtio's network
 card, disk and source of entropy: ping, iperf3 both ways, a file system. WAY is how their registers
 are reached, as behind ioregionfd= (`outboard-vmm --help`): off, on, process, forward, or on,posted.
-Those that need ioregionfd get a KVM that has it, which is built the first time. What was counted is
-printed behind each guest.
+In front of it may be which devices: pci: for the same three on the PCI bus, or e1000: or rtl8139:
+for one of these cards, as in e1000:on. Those that need ioregionfd get a KVM that has it, which is
+built the first time. What was counted is printed behind each guest.
 ";
 
 /// What the lab's shell runs; behind it, ways to reach registers.
 const COMMAND: &str = "mkdir -p /lib; ln -s /lib /lib64; ln -s /lab/*.so* /lib; sh /lab/trial";
 /// Ways that `cargo xtask test` tries where KVM has ioregionfd.
-pub const WAYS: [&str; 4] = ["on", "process", "on,posted", "process,posted"];
+pub const WAYS: [&str; 6] = [
+    "on",
+    "process",
+    "process,posted",
+    "pci:on,posted",
+    "e1000:process",
+    "rtl8139:on",
+];
 /// More than a guest takes, in seconds, on a machine that is busy with something else.
 const TIMEOUT_SECONDS: usize = 900;
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -33,8 +41,11 @@ const PROGRAMS: [&str; 3] = ["iperf3", "mke2fs", "e2fsck"];
 /// The program that is its other end.
 const PEER: &str = "iperf3";
 /// Modules of Debian's kernel that it has, what they need before them.
-const MODULES: [&str; 6] = [
+const MODULES: [&str; 9] = [
     "virtio_mmio",
+    "virtio_pci",
+    "e1000",
+    "8139cp",
     "virtio_net",
     "virtio_blk",
     "virtio-rng",
@@ -79,7 +90,10 @@ pub fn command(root: &Path, program: &Path, ways: &[&str]) -> Result<Command, St
     command
         .arg("lab")
         .arg(format!("--timeout={}", TIMEOUT_SECONDS * ways.len().max(1)));
-    let needs = |way: &&str| way.starts_with("on") || way.starts_with("process");
+    let needs = |way: &&str| {
+        let way = way.rsplit_once(':').map_or(*way, |(_, way)| way);
+        way.starts_with("on") || way.starts_with("process")
+    };
     if ways.iter().any(needs) {
         command.arg("--ioregionfd");
     }

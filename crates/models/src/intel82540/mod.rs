@@ -109,6 +109,16 @@ impl<W: Wire> Intel82540<W> {
     pub fn wire(&mut self) -> &mut W {
         &mut self.line.wire
     }
+
+    /// What the register that has a byte of a BAR is called.
+    pub fn register_name(bar: u8, offset: u64) -> Option<&'static str> {
+        match (bar, offset / 4 * 4) {
+            (0, _) => crate::registers::name(&registers::TABLES, offset),
+            (IO_BAR, IO_ADDRESS) => Some("IOADDR"),
+            (IO_BAR, IO_DATA) => Some("IODATA"),
+            _ => None,
+        }
+    }
 }
 
 impl<W: Wire> Device for Intel82540<W> {

@@ -88,7 +88,7 @@ const fn count(counter: Counter, half: Half, name: &'static str, offset: usize) 
 }
 
 /// What a file of the registers has.
-static TABLES: [&[Register<Id>]; 2] = [REGISTERS, COUNTERS];
+pub(crate) static TABLES: [&[Register<Id>]; 2] = [REGISTERS, COUNTERS];
 /// Registers are accessed as aligned 32-bit words (13.1).
 pub(crate) const ACCESS_BYTES: usize = 4;
 

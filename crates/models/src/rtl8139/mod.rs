@@ -142,6 +142,11 @@ impl<W: Wire> Rtl8139<W> {
     pub fn wire(&mut self) -> &mut W {
         &mut self.wire
     }
+
+    /// What the register that has a byte of a BAR is called; both BARs have the same.
+    pub fn register_name(_: u8, offset: u64) -> Option<&'static str> {
+        crate::registers::name(&registers::TABLES, offset)
+    }
 }
 
 impl<W: Wire> Device for Rtl8139<W> {

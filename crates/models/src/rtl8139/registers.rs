@@ -133,7 +133,7 @@ static TABLE: [Register<Id>; 54] = [
     one(Id::Plain, "MTPS", (0xec, 1), [0, 0x3f, 0]),
 ];
 
-static TABLES: [&[Register<Id>]; 1] = [&TABLE];
+pub(crate) static TABLES: [&[Register<Id>]; 1] = [&TABLE];
 
 /// Of TCR: that the card is an 8139C+ (6, TCR).
 const HARDWARE: u32 = 0x7480_0000;

@@ -482,3 +482,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn registers_have_names() {
+    let name = Rtl8139::<Script>::register_name;
+    let found = [0x3c, 0x3e, 0x3f, 0x0f, 0xff].map(|offset| name(1, offset));
+    let wanted = [Some("IMR"), Some("ISR"), Some("ISR"), Some("MAR"), None];
+    assert_eq!(found, wanted);
+}

@@ -24,7 +24,6 @@
 //! are let go of, and the next one is waited for. That the device forgets is a deviation from the
 //! protocol, which would have it keep its state; VFIO resets devices that are closed.
 
-mod config;
 mod doorbells;
 mod interrupts;
 mod pin;

@@ -1,11 +1,11 @@
 //! What one client has: each message of its becomes a reply, whatever it says.
 
 use super::Interrupts;
-use super::config::{self, ConfigSpace};
 use super::doorbells::Doorbells;
 use super::pin::Pin;
 use crate::client::Refused;
 use crate::client::memory::{Memory, Range};
+use crate::config::{self, ConfigSpace, Seen};
 use crate::{Device, Identity, Progress};
 use ::vfio_user::socket::MESSAGE_BYTES_MAX;
 use ::vfio_user::{
@@ -361,28 +361,16 @@ impl Session {
         range: &std::ops::Range<usize>,
         written: bool,
     ) {
-        let Some(at) = self.identity.window.map(usize::from) else {
+        let Some(Seen { bar, offset, bytes }) = self.config.seen(range) else {
             return;
         };
-        let data = at + config::WINDOW_DATA;
-        let touched = range.start < data + config::WINDOW_DATA_BYTES && data < range.end;
-        let shown = self.config.window(at).filter(|_| touched);
-        let Some((bar, offset, len)) = shown.filter(|(bar, ..)| self.config.answers((*bar).into()))
-        else {
-            return;
-        };
-        let size = self.identity.bars[usize::from(bar)];
-        if offset.checked_add(len as u64).is_none_or(|end| end > size) {
-            return;
-        }
-        let mut bytes = [0; config::WINDOW_DATA_BYTES];
         if written {
-            bytes.copy_from_slice(self.config.read(data..data + config::WINDOW_DATA_BYTES));
-            device.write(bar, offset, &bytes[..len]);
+            device.write(bar, offset, &self.config.shown()[..bytes]);
             self.refresh(device);
         } else {
-            device.read(bar, offset, &mut bytes[..len]);
-            self.config.show(at, &bytes[..len]);
+            let mut shown = [0; config::WINDOW_DATA_BYTES];
+            device.read(bar, offset, &mut shown[..bytes]);
+            self.config.show(&shown[..bytes]);
         }
     }
 

@@ -19,7 +19,7 @@ pub const BYTES: u64 = 0x200;
 /// Where queues are notified: a write there asks for nothing but a [poll](Mmio::poll).
 pub const NOTIFY: u64 = 0x50;
 /// Where the configuration of the device begins.
-const CONFIG: u64 = 0x100;
+pub const CONFIG: u64 = 0x100;
 /// Bytes of a control register (4.2.2.2).
 const WIDTH: usize = 4;
 /// "virt", and the version of this layout (4.2.2).

@@ -21,7 +21,7 @@ mod device;
 pub(crate) mod inflight;
 pub mod mmio;
 pub(crate) mod net;
-mod pci;
+pub mod pci;
 pub(crate) mod queue;
 pub(crate) mod rng;
 mod state;

@@ -24,11 +24,12 @@ const BAR_BYTES: u64 = 0x4000;
 const PAGE: u64 = 0x1000;
 const ISR: u64 = 0x1000;
 const CONFIG: u64 = 0x2000;
-const NOTIFY: u64 = 0x3000;
+/// Where queues are notified, in BAR 0: a write there asks for nothing but a poll.
+pub const NOTIFY: u64 = 0x3000;
 /// Bytes of the common configuration.
 const COMMON_BYTES: u64 = 0x3c;
 /// Bytes between the places of two queues to notify.
-const NOTIFY_MULTIPLIER: u64 = 4;
+pub const NOTIFY_MULTIPLIER: u64 = 4;
 const NOTIFY_BYTES: u64 = 64 * NOTIFY_MULTIPLIER;
 /// BAR 2: the MSI-X structures.
 const MSIX_BAR: u8 = 2;
@@ -182,6 +183,48 @@ const FIELDS: [(Field, u64, usize); 20] = [
     (Field::Queue(Area::Device, 1), 0x34, 4),
     (Field::QueueReset, 0x3a, 2),
 ];
+
+impl Field {
+    /// What it is called (4.1.4.3).
+    fn name(self) -> &'static str {
+        match self {
+            Self::DeviceFeatureSelect => "device_feature_select",
+            Self::DeviceFeature => "device_feature",
+            Self::DriverFeatureSelect => "driver_feature_select",
+            Self::DriverFeature => "driver_feature",
+            Self::ConfigVector => "config_msix_vector",
+            Self::QueueCount => "num_queues",
+            Self::Status => "device_status",
+            Self::Generation => "config_generation",
+            Self::QueueSelect => "queue_select",
+            Self::QueueSize => "queue_size",
+            Self::QueueVector => "queue_msix_vector",
+            Self::QueueEnable => "queue_enable",
+            Self::QueueNotify => "queue_notify_off",
+            Self::QueueReset => "queue_reset",
+            Self::Queue(Area::Descriptors, _) => "queue_desc",
+            Self::Queue(Area::Driver, _) => "queue_driver",
+            Self::Queue(Area::Device, _) => "queue_device",
+        }
+    }
+}
+
+/// What the register that has a byte of a BAR is called; those of the device's configuration, and
+/// those that notify queues, have one name each.
+pub fn name(bar: u8, offset: u64) -> Option<&'static str> {
+    match (bar, offset / PAGE * PAGE) {
+        (0, 0) => {
+            let has = |(_, at, width): &&(Field, u64, usize)| {
+                (*at..*at + *width as u64).contains(&offset)
+            };
+            FIELDS.iter().find(has).map(|(field, ..)| field.name())
+        }
+        (0, ISR) if offset == ISR => Some("ISR"),
+        (0, CONFIG) => Some("configuration"),
+        (0, NOTIFY) => Some("notifications"),
+        _ => None,
+    }
+}
 
 /// A virtio device behind PCI.
 #[derive(Debug)]

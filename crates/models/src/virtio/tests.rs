@@ -579,3 +579,18 @@ proptest! {
         driver.bring_up_again();
     }
 }
+
+#[test]
+fn registers_behind_pci_have_names() {
+    let found = [0x14, 0x24, 0x38, 0x1000, 0x2005, 0x3004].map(|offset| pci::name(0, offset));
+    let wanted = [
+        Some("device_status"),
+        Some("queue_desc"),
+        None,
+        Some("ISR"),
+        Some("configuration"),
+        Some("notifications"),
+    ];
+    assert_eq!(found, wanted);
+    assert_eq!(pci::name(2, 0), None);
+}

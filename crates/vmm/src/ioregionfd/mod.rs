@@ -4,88 +4,79 @@
 //! |---|---|
 //! | [`wire`] | the messages, as data |
 //!
-//! A window has two regions, around the register that notifies queues, which an event has: KVM
-//! allows no address to both. Who asks about the whole window, which is [`WHOLE`], is the monitor
-//! itself, with an access that left KVM.
+//! KVM knows the regions of a device by the [place](crate::ranges::Place) where each begins. Who
+//! asks about a whole BAR, as about a region that begins with it, is the monitor itself, with an
+//! access that left KVM.
 
 pub mod wire;
 
+use crate::ranges::{Place, Ranges};
 use crate::sys;
 use kvm_ioctls::VmFd;
-use models::virtio::mmio::{BYTES as WINDOW_BYTES, NOTIFY};
 use rustix::io::Errno;
-use rustix::net::sockopt::set_socket_send_buffer_size;
+use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
 };
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
 use wire::{Command, Direction, Fault};
 
-/// Bytes of the register that notifies queues.
-const NOTIFY_BYTES: u64 = 4;
 /// What Linux doubles, and charges with almost a KiB for each message.
 const SEND_BYTES: usize = 32 << 10;
-/// `KVM_IOREGION_POSTED_WRITES`.
+/// `KVM_IOREGION_PIO`, `KVM_IOREGION_POSTED_WRITES` and `KVM_IOREGION_DEASSIGN`.
+const PORTS: u32 = 1;
 const POSTED_WRITES: u32 = 2;
-/// The number of a region that is the whole window.
-pub const WHOLE: u64 = 2;
+const DEASSIGN: u32 = 4;
+/// How long a message may take before whoever waits looks up: KVM, which lets the processor go
+/// then as if a signal had come, and the monitor.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often in a row they wait again: a device that has not answered by then never will.
+pub const LOOKS_MAX: u32 = 5;
 
-/// A part of a window, whose place in [`REGIONS`] is the `user_data` of its commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Region {
-    /// Where it begins in the window.
-    begin: u64,
-    bytes: u64,
+/// A part of a BAR, for KVM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Where it begins in the BAR.
+    pub place: Place,
+    /// Guest-physical addresses, or ports.
+    pub addresses: Range<u64>,
+    /// Whether it is ports.
+    pub is_ports: bool,
 }
 
-/// The two that KVM knows, and [`WHOLE`].
-const REGIONS: [Region; 3] = [
-    Region {
-        begin: 0,
-        bytes: NOTIFY,
-    },
-    Region {
-        begin: NOTIFY + NOTIFY_BYTES,
-        bytes: WINDOW_BYTES - NOTIFY - NOTIFY_BYTES,
-    },
-    Region {
-        begin: 0,
-        bytes: WINDOW_BYTES,
-    },
-];
-
-/// `struct kvm_ioregion` for a region of the window at `window`, by the region's number.
-fn argument(number: u64, window: u64, socket: RawFd, posted: bool) -> [u8; 64] {
-    let region = REGIONS[number as usize];
-    let address = (window + region.begin).to_le_bytes();
+/// `struct kvm_ioregion` for a region.
+fn argument(region: &Region, socket: RawFd, flags: u32) -> [u8; 64] {
+    let bytes = region.addresses.end - region.addresses.start;
     let socket = socket.to_le_bytes();
-    let flags: u32 = if posted { POSTED_WRITES } else { 0 };
+    let flags = flags | if region.is_ports { PORTS } else { 0 };
     let mut argument = [0; 64];
-    argument[..8].copy_from_slice(&address);
-    argument[8..16].copy_from_slice(&region.bytes.to_le_bytes());
-    argument[16..24].copy_from_slice(&number.to_le_bytes());
+    argument[..8].copy_from_slice(&region.addresses.start.to_le_bytes());
+    argument[8..16].copy_from_slice(&bytes.to_le_bytes());
+    argument[16..24].copy_from_slice(&region.place.number().to_le_bytes());
     argument[24..28].copy_from_slice(&socket);
     argument[28..32].copy_from_slice(&socket);
     argument[32..36].copy_from_slice(&flags.to_le_bytes());
     argument
 }
 
-/// Where in the window the access of a command lies.
+/// The register of a command.
 ///
 /// # Errors
-/// If it is in none of the regions.
-pub fn place(command: &Command) -> Result<u64, Fault> {
-    let number = usize::try_from(command.user_data).ok();
-    let region = number
-        .and_then(|number| REGIONS.get(number))
-        .ok_or(Fault::Region(command.user_data))?;
-    let end = command.offset.checked_add(command.bytes as u64);
-    match end {
-        Some(end) if end <= region.bytes => Ok(region.begin + command.offset),
-        _ => Err(Fault::Offset(command.offset)),
+/// If it is in no BAR.
+pub fn place(command: &Command, ranges: &Ranges) -> Result<Place, Fault> {
+    let region = Fault::Region(command.user_data);
+    let begin = Place::from_number(command.user_data).ok_or(region)?;
+    if !ranges.has(begin, 1) {
+        return Err(region);
     }
+    let offset = begin.offset.checked_add(command.offset);
+    let place = offset.map(|offset| Place { offset, ..begin });
+    let place = place.filter(|place| ranges.has(*place, command.bytes));
+    place.ok_or(Fault::Offset(command.offset))
 }
 
 /// The two ends of a connection between KVM, or the monitor, and a device. It holds some dozen
@@ -101,6 +92,9 @@ pub fn connect() -> io::Result<(Commands, OwnedFd)> {
         None,
     )?;
     set_socket_send_buffer_size(&asks, SEND_BYTES)?;
+    for way in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(&asks, way, Some(LOOK))?;
+    }
     Ok((Commands(asks), answers))
 }
 
@@ -115,6 +109,8 @@ pub enum NoAnswer {
     Connection(io::Error),
     /// The device has gone.
     Gone,
+    /// It takes too long.
+    Late,
     /// It answers nonsense.
     Nonsense(Fault),
 }
@@ -124,6 +120,11 @@ impl fmt::Display for NoAnswer {
         match self {
             Self::Connection(error) => write!(f, "it cannot be asked: {error}"),
             Self::Gone => write!(f, "it has gone"),
+            Self::Late => write!(
+                f,
+                "it has not answered for {} s",
+                LOOK.as_secs() * u64::from(LOOKS_MAX)
+            ),
             Self::Nonsense(fault) => write!(f, "its answer is {fault}"),
         }
     }
@@ -132,25 +133,30 @@ impl fmt::Display for NoAnswer {
 impl std::error::Error for NoAnswer {}
 
 impl Commands {
-    /// Has KVM send the accesses of the window at `window` here; of writes, it waits for none if
-    /// they are `posted`.
+    /// Has KVM send the accesses of a region here; of writes, it waits for none if they are
+    /// `posted`.
     ///
     /// # Errors
     /// What KVM says: `ENOTTY` or `EINVAL` if it has no such call.
-    pub fn register(&self, vm: &VmFd, window: u64, posted: bool) -> io::Result<()> {
-        for number in 0..WHOLE {
-            let argument = argument(number, window, self.0.as_raw_fd(), posted);
-            sys::set_ioregion(vm, &argument)?;
-        }
-        Ok(())
+    pub fn register(&self, vm: &VmFd, region: &Region, posted: bool) -> io::Result<()> {
+        let flags = if posted { POSTED_WRITES } else { 0 };
+        sys::set_ioregion(vm, &argument(region, self.0.as_raw_fd(), flags))
     }
 
-    /// The monitor asks, while KVM asks nothing: about one access, by its offset in the window.
-    /// What is read is put into `data`, what is written is there.
+    /// Takes a region away from here.
+    ///
+    /// # Errors
+    /// What KVM says.
+    pub fn unregister(&self, vm: &VmFd, region: &Region) -> io::Result<()> {
+        sys::set_ioregion(vm, &argument(region, self.0.as_raw_fd(), DEASSIGN))
+    }
+
+    /// The monitor asks, while KVM asks nothing: about one access. What is read is put into
+    /// `data`, what is written is there.
     ///
     /// # Errors
     /// Why there is no answer.
-    pub fn ask(&self, direction: Direction, offset: u64, data: &mut [u8]) -> Result<(), NoAnswer> {
+    pub fn ask(&self, direction: Direction, place: Place, data: &mut [u8]) -> Result<(), NoAnswer> {
         let mut word = [0; 8];
         let bytes = data.len().min(word.len());
         if direction == Direction::Write {
@@ -160,27 +166,37 @@ impl Commands {
             direction,
             bytes,
             wants_answer: true,
-            user_data: WHOLE,
-            offset,
+            user_data: Place { offset: 0, ..place }.number(),
+            offset: place.offset,
             data: u64::from_le_bytes(word),
         };
-        let connection = |error: Errno| NoAnswer::Connection(error.into());
-        send(&self.0, &command.encode(), SendFlags::NOSIGNAL).map_err(connection)?;
+        let message = command.encode();
+        patiently(|| send(&self.0, &message, SendFlags::NOSIGNAL))?;
         let mut answer = [0; wire::BYTES + 1];
-        let received = loop {
-            match recv(&self.0, &mut answer, RecvFlags::empty()) {
-                Ok((_, 0)) => return Err(NoAnswer::Gone),
-                Ok((_, received)) => break received,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(connection(error)),
-            }
-        };
+        let (_, received) = patiently(|| recv(&self.0, &mut answer[..], RecvFlags::empty()))?;
+        if received == 0 {
+            return Err(NoAnswer::Gone);
+        }
         let received = received.min(answer.len());
         let value = wire::parse_answer(&answer[..received], bytes).map_err(NoAnswer::Nonsense)?;
         if direction == Direction::Read {
             data[..bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
         }
         Ok(())
+    }
+}
+
+/// Tries again until the device has taken too long. A signal says nothing about the device.
+fn patiently<T>(mut try_once: impl FnMut() -> rustix::io::Result<T>) -> Result<T, NoAnswer> {
+    let mut looks = 0;
+    loop {
+        match try_once() {
+            Ok(done) => return Ok(done),
+            Err(Errno::AGAIN) if looks + 1 < LOOKS_MAX => looks += 1,
+            Err(Errno::AGAIN) => return Err(NoAnswer::Late),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(NoAnswer::Connection(error.into())),
+        }
     }
 }
 
@@ -219,11 +235,11 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// Takes the next command and where in the window it is, if one waits.
+/// Takes the next command and which register it is about, if one waits.
 ///
 /// # Errors
 /// Why none will come any more.
-pub fn take(socket: BorrowedFd<'_>) -> Result<Option<(Command, u64)>, Broken> {
+pub fn take(socket: BorrowedFd<'_>, ranges: &Ranges) -> Result<Option<(Command, Place)>, Broken> {
     let mut message = [0; wire::BYTES + 1];
     let received = match recv(socket, &mut message, RecvFlags::DONTWAIT) {
         Ok((_, 0)) => return Err(Broken::Gone),
@@ -232,8 +248,8 @@ pub fn take(socket: BorrowedFd<'_>) -> Result<Option<(Command, u64)>, Broken> {
         Err(error) => return Err(Broken::Connection(error.into())),
     };
     let command = wire::parse(&message[..received]).map_err(Broken::Nonsense)?;
-    let offset = place(&command).map_err(Broken::Nonsense)?;
-    Ok(Some((command, offset)))
+    let place = place(&command, ranges).map_err(Broken::Nonsense)?;
+    Ok(Some((command, place)))
 }
 
 /// Answers a command.
@@ -264,57 +280,91 @@ mod tests {
     }
 
     #[test]
-    fn regions_lie_around_the_doorbell_and_nothing_leaves_them() {
-        assert_eq!(place(&command(0, 0x4c, 4)), Ok(0x4c));
-        assert_eq!(place(&command(0, 0x4c, 8)), Err(Fault::Offset(0x4c)));
-        assert_eq!(place(&command(1, 0, 4)), Ok(0x54));
-        assert_eq!(place(&command(1, 0x1ab, 1)), Ok(0x1ff));
-        assert_eq!(place(&command(1, 0x1ac, 1)), Err(Fault::Offset(0x1ac)));
-        assert_eq!(place(&command(WHOLE, NOTIFY, 4)), Ok(NOTIFY));
-        assert_eq!(place(&command(3, 0, 4)), Err(Fault::Region(3)));
-        let far = place(&command(1, u64::MAX, 8));
-        assert_eq!(far, Err(Fault::Offset(u64::MAX)));
+    fn a_command_is_about_a_register_and_nothing_leaves_its_bar() {
+        let place = |user_data, offset, bytes| {
+            let place = place(&command(user_data, offset, bytes), &Ranges::window(1))?;
+            Ok((place.bar, place.offset))
+        };
+        assert_eq!(place(0, 0x4c, 4), Ok((0, 0x4c)));
+        assert_eq!(place(0x54, 0, 4), Ok((0, 0x54)));
+        assert_eq!(place(0x54, 0x1ab, 1), Ok((0, 0x1ff)));
+        assert_eq!(place(0x54, 0x1ac, 1), Err(Fault::Offset(0x1ac)));
+        assert_eq!(place(0x54, u64::MAX, 8), Err(Fault::Offset(u64::MAX)));
+        assert_eq!(place(7 << 32, 4, 2), Ok((7, 4)));
+        for region in [0x200, 1 << 32, 6 << 32, 8 << 32, u64::MAX] {
+            assert_eq!(place(region, 0, 1), Err(Fault::Region(region)));
+        }
     }
 
     /// As in the table of docs/ioregionfd.md.
     #[test]
     fn kvm_is_told_where_a_region_is() {
-        let bytes = argument(1, 0xc000_1000, 7, true);
+        let mut region = Region {
+            place: Place {
+                bar: 2,
+                offset: 0x54,
+            },
+            addresses: 0xc000_1054..0xc000_1200,
+            is_ports: false,
+        };
+        let bytes = argument(&region, 7, POSTED_WRITES);
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
         assert_eq!(word(0), 0xc000_1054);
-        assert_eq!((word(8), word(16)), (0x1ac, 1));
+        assert_eq!((word(8), word(16)), (0x1ac, 2 << 32 | 0x54));
         assert_eq!(word(24), 7 | 7 << 32);
         assert_eq!(word(32), 2);
         assert_eq!(bytes[40..], [0; 24]);
-        assert_eq!(argument(0, 0, 7, false)[32], 0);
+        region.is_ports = true;
+        assert_eq!(argument(&region, 7, DEASSIGN)[32], 5);
+        assert_eq!(argument(&region, 7, 0)[32], 1);
+    }
+
+    #[test]
+    fn a_device_that_does_not_answer_is_not_waited_for_without_end() {
+        let (commands, socket) = connect().unwrap();
+        for way in [Timeout::Recv, Timeout::Send] {
+            set_socket_timeout(&commands, way, Some(Duration::from_millis(1))).unwrap();
+        }
+        let place = Place { bar: 0, offset: 0 };
+        let late = commands.ask(Direction::Read, place, &mut [0; 4]);
+        assert!(matches!(late, Err(NoAnswer::Late)), "{late:?}");
+        assert!(take(socket.as_fd(), &Ranges::window(1)).unwrap().is_some());
+        // Until there is no room for a command.
+        while send(&commands.0, &[0; wire::BYTES], SendFlags::DONTWAIT).is_ok() {}
+        let late = commands.ask(Direction::Read, place, &mut [0; 4]);
+        assert!(matches!(late, Err(NoAnswer::Late)), "{late:?}");
     }
 
     #[test]
     fn what_is_asked_is_answered() {
         let (commands, socket) = connect().unwrap();
-        assert!(take(socket.as_fd()).unwrap().is_none());
+        let ranges = Ranges::window(1);
+        assert!(take(socket.as_fd(), &ranges).unwrap().is_none());
         let device = std::thread::spawn(move || {
             let mut taken = Vec::new();
             while taken.len() < 2 {
-                if let Some((command, offset)) = take(socket.as_fd()).unwrap() {
-                    taken.push((command.direction, offset, command.data));
+                if let Some((command, place)) = take(socket.as_fd(), &ranges).unwrap() {
+                    taken.push((command.direction, place.offset, command.data));
                     reply(socket.as_fd(), 0x1234_5678).unwrap();
                 }
             }
             taken
         });
         let mut data = [0; 2];
-        commands.ask(Direction::Read, 0x100, &mut data).unwrap();
+        let place = |offset| Place { bar: 0, offset };
+        let read = place(0x100);
+        commands.ask(Direction::Read, read, &mut data).unwrap();
         assert_eq!(data, [0x78, 0x56]);
         let mut written = [1, 2, 3, 4];
-        commands.ask(Direction::Write, 0x70, &mut written).unwrap();
+        let write = place(0x70);
+        commands.ask(Direction::Write, write, &mut written).unwrap();
         let taken = device.join().unwrap();
         let wanted = [
             (Direction::Read, 0x100, 0),
             (Direction::Write, 0x70, 0x0403_0201),
         ];
         assert_eq!(taken, wanted);
-        let gone = commands.ask(Direction::Read, 0, &mut data);
+        let gone = commands.ask(Direction::Read, read, &mut data);
         assert!(matches!(
             gone,
             Err(NoAnswer::Gone | NoAnswer::Connection(_))
@@ -330,14 +380,15 @@ mod tests {
             (&[7; 32], Fault::Kind(7)),
         ] {
             send(&commands.0, message, SendFlags::NOSIGNAL).unwrap();
-            let taken = take(socket.as_fd());
+            let taken = take(socket.as_fd(), &Ranges::window(1));
             assert!(
                 matches!(taken, Err(Broken::Nonsense(found)) if found == fault),
                 "{taken:?}"
             );
         }
         drop(commands);
-        assert!(matches!(take(socket.as_fd()), Err(Broken::Gone)));
+        let taken = take(socket.as_fd(), &Ranges::window(1));
+        assert!(matches!(taken, Err(Broken::Gone)));
         assert!(matches!(reply(socket.as_fd(), 0), Err(Broken::Gone)));
     }
 }

@@ -1,9 +1,13 @@
 //! Configuration space of a PCI device (PCI Local Bus 3.0, chapter 6).
+//!
+//! It is apart from the device, which knows nothing of it: whoever stands between the device and
+//! its driver has it, and asks it which accesses reach the device.
 
 use crate::{Capability, Identity, Msix, Space};
+use std::ops::Range;
 
 /// Size in bytes; no capability of PCI Express is offered.
-pub(super) const BYTES: usize = 256;
+pub const BYTES: usize = 256;
 
 /// Offsets (figure 6-1), and bits of the registers there.
 mod offset {
@@ -48,26 +52,44 @@ const MSIX_WRITABLE: u8 = 0xc0;
 const MSIX_ENABLE: u8 = 0x80;
 
 /// Where the data lie in a window to the BARs, and how many bytes they have (virtio 1.2, 4.1.4.9).
-pub(super) const WINDOW_DATA: usize = 16;
-pub(super) const WINDOW_DATA_BYTES: usize = 4;
+const WINDOW_DATA: usize = 16;
+/// As above.
+pub const WINDOW_DATA_BYTES: usize = 4;
+
+/// A place in a BAR that the window of configuration space shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The BAR.
+    pub bar: u8,
+    /// Where in it.
+    pub offset: u64,
+    /// How many bytes.
+    pub bytes: usize,
+}
 
 /// The registers, and which of their bits can be written.
 #[derive(Clone, Debug)]
-pub(super) struct ConfigSpace {
+pub struct ConfigSpace {
     bytes: [u8; BYTES],
     writable: [u8; BYTES],
+    /// Sizes of the BARs, and what each of them is.
+    sizes: [u64; 6],
     spaces: [Space; 6],
+    /// Where the window to the BARs lies, if there is one.
+    window: Option<usize>,
     /// Where the upper byte of MSI-X's Message Control lies, if there is one.
     msix_control: Option<usize>,
 }
 
 impl ConfigSpace {
     /// As after a reset.
-    pub(super) fn new(identity: &Identity) -> Self {
+    pub fn new(identity: &Identity) -> Self {
         let mut config = Self {
             bytes: [0; BYTES],
             writable: [0; BYTES],
+            sizes: identity.bars,
             spaces: identity.spaces,
+            window: identity.window.map(usize::from),
             msix_control: None,
         };
         config.set(offset::VENDOR, &identity.vendor.to_le_bytes());
@@ -165,12 +187,12 @@ impl ConfigSpace {
     }
 
     /// The bytes at `range`, which is within them.
-    pub(super) fn read(&self, range: std::ops::Range<usize>) -> &[u8] {
+    pub fn read(&self, range: Range<usize>) -> &[u8] {
         &self.bytes[range]
     }
 
     /// Writes what can be written of the bytes from `offset` on; all lie within.
-    pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) {
         let places = self.bytes[offset..]
             .iter_mut()
             .zip(&self.writable[offset..]);
@@ -179,12 +201,13 @@ impl ConfigSpace {
         }
     }
 
-    fn command(&self) -> u16 {
+    /// The command register (6.2.2).
+    pub fn command(&self) -> u16 {
         u16::from_le_bytes([self.bytes[offset::COMMAND], self.bytes[offset::COMMAND + 1]])
     }
 
     /// Whether a BAR answers.
-    pub(super) fn answers(&self, bar: u32) -> bool {
+    pub fn answers(&self, bar: u32) -> bool {
         let enable = match self.spaces.get(bar as usize) {
             Some(Space::Io) => COMMAND_IO,
             _ => COMMAND_MEMORY,
@@ -193,29 +216,67 @@ impl ConfigSpace {
     }
 
     /// Whether the device may assert its interrupt pin: not while MSI-X is enabled (6.8.3.3).
-    pub(super) fn pin_enabled(&self) -> bool {
+    pub fn pin_enabled(&self) -> bool {
         let msix = self
             .msix_control
             .is_some_and(|at| self.bytes[at] & MSIX_ENABLE != 0);
         self.command() & COMMAND_NO_PIN == 0 && !msix
     }
 
-    /// What a window at this place shows: a BAR, an offset and a number of bytes there (virtio 1.2,
-    /// 4.1.4.9). `None` if that is no access that there may be.
-    pub(super) fn window(&self, at: usize) -> Option<(u8, u64, usize)> {
-        let long = |at: usize| Some(u32::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?));
-        let (bar, offset, length) = (*self.bytes.get(at + 4)?, long(at + 8)?, long(at + 12)?);
-        let fits = matches!(length, 1 | 2 | 4) && offset.is_multiple_of(length);
-        (fits && bar < 6).then_some((bar, offset.into(), length as usize))
+    /// Where a BAR lies, while it answers (6.2.5.1).
+    pub fn address(&self, bar: u32) -> Option<u64> {
+        let number = bar as usize;
+        let size = *self.sizes.get(number).filter(|size| **size > 0)?;
+        let long = |number: usize| {
+            let at = offset::BARS + 4 * number;
+            let word = self.bytes.get(at..)?.first_chunk()?;
+            Some(u64::from(u32::from_le_bytes(*word)))
+        };
+        let low = long(number)?;
+        let upper = match low & u64::from(BAR_64 | BAR_IO) == u64::from(BAR_64) {
+            true => long(number + 1)? << 32,
+            false => 0,
+        };
+        // What is below the size says what kind of BAR it is, and cannot be written.
+        self.answers(bar).then_some((upper | low) & !(size - 1))
     }
 
-    /// Shows these bytes in a window at this place.
-    pub(super) fn show(&mut self, at: usize, bytes: &[u8]) {
-        self.set(at + WINDOW_DATA, bytes);
+    /// The bytes of a BAR that an access of configuration space is about: it touches the data of
+    /// the window to the BARs (virtio 1.2, 4.1.4.9), and the window shows a place that there is.
+    pub fn seen(&self, touched: &Range<usize>) -> Option<Seen> {
+        let at = self.window?;
+        let data = at + WINDOW_DATA;
+        if touched.start >= data + WINDOW_DATA_BYTES || data >= touched.end {
+            return None;
+        }
+        let long = |at: usize| Some(u32::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?));
+        let (bar, offset, bytes) = (*self.bytes.get(at + 4)?, long(at + 8)?, long(at + 12)?);
+        let fits = matches!(bytes, 1 | 2 | 4) && offset.is_multiple_of(bytes);
+        let size = *self.sizes.get(usize::from(bar))?;
+        let inside = u64::from(offset) + u64::from(bytes) <= size;
+        (fits && inside && self.answers(bar.into())).then_some(Seen {
+            bar,
+            offset: offset.into(),
+            bytes: bytes as usize,
+        })
+    }
+
+    /// What was written into the window.
+    pub fn shown(&self) -> [u8; WINDOW_DATA_BYTES] {
+        let data = self.window.map(|at| at + WINDOW_DATA);
+        let data = data.and_then(|at| self.bytes.get(at..)?.first_chunk().copied());
+        data.unwrap_or_default()
+    }
+
+    /// Shows these bytes in the window, of which it has [`WINDOW_DATA_BYTES`] at most.
+    pub fn show(&mut self, bytes: &[u8]) {
+        if let Some(at) = self.window {
+            self.set(at + WINDOW_DATA, bytes);
+        }
     }
 
     /// Whether the device may read and write memory.
-    pub(super) fn bus_master(&self) -> bool {
+    pub fn bus_master(&self) -> bool {
         self.command() & COMMAND_BUS_MASTER != 0
     }
 }
@@ -263,6 +324,7 @@ mod tests {
         let mut config = ConfigSpace::new(&Identity {
             capabilities: &OWN,
             subsystem: (0x1af4, 0x1041),
+            window: Some(0x50),
             ..identity()
         });
         assert_eq!(long(&config, 0x34), 0x40);
@@ -273,13 +335,34 @@ mod tests {
         assert_eq!(long(&config, 0x50), 0x0514_7009);
         assert_eq!(long(&config, 0x70), 0x003f_0011);
         assert_eq!(long(&config, 0x2c), 0x1041_1af4);
-        assert_eq!(config.window(0x50), None);
-        config.write(0x54, &[3, 7, 7, 7, 8, 1, 0, 0, 4, 9, 9, 9]);
-        assert_eq!(config.window(0x50), Some((3, 0x108, 4)));
-        config.write(0x58, &[2]);
-        assert_eq!(config.window(0x50), None);
-        config.write(0x54, &[6, 0, 0, 0, 4]);
-        assert_eq!(config.window(0x50), None);
+        let data = 0x60..0x64;
+        let mut seen = |at, bytes: &[u8]| {
+            config.write(at, bytes);
+            config.seen(&data)
+        };
+        let shown = [3, 7, 7, 7, 8, 1, 0, 0, 4, 9, 9, 9];
+        assert_eq!(seen(0x54, &shown), None, "no BAR answers");
+        let wanted = Seen {
+            bar: 3,
+            offset: 0x108,
+            bytes: 4,
+        };
+        assert_eq!(seen(4, &[2]), Some(wanted));
+        assert_eq!(seen(0x58, &[2]), None, "not aligned");
+        assert_eq!(
+            seen(0x58, &[0xfc, 0x3f]),
+            Some(Seen {
+                offset: 0x3ffc,
+                ..wanted
+            })
+        );
+        assert_eq!(seen(0x58, &[0, 0x40]), None, "outside of the BAR");
+        assert_eq!(seen(0x54, &[6, 0, 0, 0, 4, 0]), None, "no such BAR");
+        config.write(0x54, &shown);
+        assert_eq!(config.seen(&(0x5c..0x60)), None, "other bytes");
+        assert_eq!(config.seen(&(0x63..0x64)), Some(wanted));
+        config.show(&[1, 2]);
+        assert_eq!(config.shown(), [1, 2, 0, 0]);
     }
 
     fn long(config: &ConfigSpace, offset: usize) -> u32 {
@@ -329,6 +412,33 @@ mod tests {
             config.write(4, &[command]);
             assert_eq!([config.answers(0), config.answers(1)], answer);
         }
+    }
+
+    #[test]
+    fn a_bar_is_where_it_was_put_while_it_answers() {
+        let mut config = config();
+        config.write(0x10, &[0x12, 0, 0xfe, 0xd0, 1]);
+        config.write(0x18, &[0, 0x10, 0, 0xd0]);
+        assert_eq!(config.address(0), None);
+        config.write(4, &[2]);
+        let found = [0, 1, 2, 3, 5, 6].map(|bar| config.address(bar));
+        let wanted = [
+            Some(0x1_d0fe_0000),
+            None,
+            Some(0xd000_1000),
+            Some(0),
+            None,
+            None,
+        ];
+        assert_eq!(found, wanted);
+        let mut io = ConfigSpace::new(&Identity {
+            bars: [0x40, 0, 0, 0, 0, 0],
+            spaces: [Space::Io; 6],
+            ..Identity::default()
+        });
+        io.write(0x10, &[0x43, 0xc0]);
+        io.write(4, &[1]);
+        assert_eq!(io.address(0), Some(0xc040));
     }
 
     #[test]
