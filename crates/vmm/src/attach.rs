@@ -87,10 +87,23 @@ pub struct Here {
 pub struct Machine<'a> {
     /// For KVM.
     pub vm: &'a VmFd,
-    /// The file of its memory, which begins at address 0.
+    /// The file of the memory that devices reach.
     pub memory: BorrowedFd<'a>,
     /// Bytes of it.
     pub memory_bytes: u64,
+    /// The address by which devices know its first byte.
+    pub memory_address: u64,
+    /// How devices interrupt.
+    pub interrupts: Interrupts<'a>,
+}
+
+/// How devices interrupt.
+#[derive(Clone, Copy)]
+pub enum Interrupts<'a> {
+    /// By lines of the kernel's interrupt controllers, from [`DEVICE_IRQ`] on.
+    Lines,
+    /// By these events, one for each device, which whoever waits for the guest watches.
+    Events(&'a [OwnedFd]),
 }
 
 /// Attaches devices to a machine. This process has one thread.
@@ -108,7 +121,7 @@ impl Machine<'_> {
     fn attach(&self, number: usize, device: &Device) -> Result<Attached, Error> {
         let step = |step| move |error| Error::Step(device.name.clone(), step, error);
         let opened = Opened::new(device)?;
-        let memory = View::of_file(self.memory, 0, self.memory_bytes, 0, true);
+        let memory = View::of_file(self.memory, 0, self.memory_bytes, self.memory_address, true);
         let file = counters::File::new().map_err(step("counters"))?;
         let served = Served {
             window: opened.window,
@@ -117,7 +130,6 @@ impl Machine<'_> {
         };
         let begin = layout::window(number);
         let doorbells = self.doorbells(begin, opened.queues);
-        let irq = DEVICE_IRQ + number as u32;
         let (commands, socket) = match device.access {
             Access::Exit => (None, None),
             _ => {
@@ -128,7 +140,7 @@ impl Machine<'_> {
         };
         let lines = Lines {
             doorbells: doorbells.map_err(step("events of queues"))?,
-            interrupt: self.interrupt(irq).map_err(step("its interrupt"))?,
+            interrupt: self.interrupt(number).map_err(step("its interrupt"))?,
             wire: opened.wire,
             commands: socket,
             busy: device.busy,
@@ -174,11 +186,19 @@ impl Machine<'_> {
         (0..queues.min(DOORBELLS_MAX)).map(doorbell).collect()
     }
 
-    /// An event that is an edge of an interrupt.
-    fn interrupt(&self, irq: u32) -> io::Result<OwnedFd> {
-        let event = EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)?;
-        self.vm.register_irqfd(&event, irq)?;
-        descriptor::adopt(event.as_raw_fd())
+    /// An event that is an edge of the interrupt of the device with this number.
+    fn interrupt(&self, number: usize) -> io::Result<OwnedFd> {
+        match self.interrupts {
+            Interrupts::Lines => {
+                let event = EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)?;
+                self.vm.register_irqfd(&event, DEVICE_IRQ + number as u32)?;
+                descriptor::adopt(event.as_raw_fd())
+            }
+            Interrupts::Events(events) => {
+                let event = events.get(number).ok_or(io::ErrorKind::NotFound)?;
+                event.try_clone()
+            }
+        }
     }
 
     /// Has KVM send the accesses of a window, if the user wants that.

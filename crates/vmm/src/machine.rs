@@ -1,6 +1,6 @@
 //! The machine put together, and run until it ends.
 
-use crate::attach::{self, Attached, Here, Place};
+use crate::attach::{self, Attached, Here, Interrupts, Place};
 use crate::bus::{Bus, Front};
 use crate::complain;
 use crate::counters::{Counter, ratio};
@@ -82,15 +82,15 @@ enum End {
 
 /// How often the processor left the guest, by the reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Exits {
-    /// Ports, those of the serial line included.
-    ports: u64,
+pub struct Exits {
+    /// Ports: the serial line, or calls of an image.
+    pub ports: u64,
     /// Reads of memory that is none: registers of devices.
-    reads: u64,
+    pub reads: u64,
     /// Writes of them.
-    writes: u64,
+    pub writes: u64,
     /// All else, such as signals.
-    others: u64,
+    pub others: u64,
 }
 
 /// Starts a guest and runs it until it ends; the exit status. This process has one thread.
@@ -109,6 +109,8 @@ pub fn run(options: &Options) -> Result<i32, Error> {
         vm: &vm,
         memory: file.as_fd(),
         memory_bytes: options.memory_bytes,
+        memory_address: 0,
+        interrupts: Interrupts::Lines,
     };
     let attached = attach::attach(machine, &options.devices).map_err(Error::Attach)?;
     let mut vcpu = vm.create_vcpu(0).map_err(step("a processor"))?;
@@ -133,7 +135,7 @@ pub fn run(options: &Options) -> Result<i32, Error> {
             .map(|(_, pidfd)| pidfd.as_raw_fd())
             .collect(),
     };
-    let start = || start_threads(console, here, children);
+    let start = || start_threads(Some(console), here, children);
     jail::close(&held, start).map_err(Error::Jail)?;
     let mut exits = Exits::default();
     let end = serve(&mut vcpu, console, &bus, &mut exits);
@@ -144,10 +146,13 @@ pub fn run(options: &Options) -> Result<i32, Error> {
 }
 
 /// Processes of devices by their names, each with what tells of its end.
-type Children = Vec<(String, OwnedFd)>;
+pub type Children = Vec<(String, OwnedFd)>;
 
 /// What the processor finds, devices of this process, and processes of others.
-fn sort(attached: Vec<Attached>) -> Result<(Bus, Vec<Here>, Children), Error> {
+///
+/// # Errors
+/// What the kernel says of a process.
+pub fn sort(attached: Vec<Attached>) -> Result<(Bus, Vec<Here>, Children), Error> {
     let (mut bus, mut heres, mut children) = (Bus(Vec::new()), Vec::new(), Vec::new());
     for Attached { slot, place } in attached {
         match place {
@@ -202,11 +207,20 @@ fn event() -> Result<EventFd, Error> {
         .map_err(|error| Error::Step("an event", error))
 }
 
-/// Starts the threads of this process. None ever ends, for that would take system calls that
-/// nothing else needs; for the same reason, this waits until all have begun.
-fn start_threads(console: &'static Console, here: Vec<Here>, children: Children) -> io::Result<()> {
+/// Starts the threads of this process: for input if there is a serial line, for devices and for
+/// processes. None ever ends, for that would take system calls that nothing else needs; for the
+/// same reason, this waits until all have begun.
+///
+/// # Errors
+/// What the kernel says.
+pub fn start_threads(
+    console: Option<&'static Console>,
+    here: Vec<Here>,
+    children: Children,
+) -> io::Result<()> {
     let watch = !children.is_empty();
-    let begun = Arc::new(Barrier::new(2 + here.len() + usize::from(watch)));
+    let others = usize::from(console.is_some()) + usize::from(watch);
+    let begun = Arc::new(Barrier::new(1 + here.len() + others));
     let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
         let begun = Arc::clone(&begun);
         let begin = move || {
@@ -218,7 +232,9 @@ fn start_threads(console: &'static Console, here: Vec<Here>, children: Children)
         };
         thread::Builder::new().name(name.into()).spawn(begin)
     };
-    start("input", Box::new(|| type_all(console)))?;
+    if let Some(console) = console {
+        start("input", Box::new(|| type_all(console)))?;
+    }
     if watch {
         start("processes", Box::new(move || watch_over(&children)))?;
     }
@@ -325,7 +341,7 @@ fn serve(vcpu: &mut VcpuFd, console: &Console, bus: &Bus, exits: &mut Exits) -> 
 }
 
 /// Prints what was counted.
-fn report(bus: &Bus, exits: Exits) {
+pub fn report(bus: &Bus, exits: Exits) {
     let mut text = String::new();
     for slot in &bus.0 {
         let name = format!("{} (ioregionfd={})", slot.device.name, slot.device.access);
@@ -344,9 +360,10 @@ fn report(bus: &Bus, exits: Exits) {
         others,
     } = exits;
     let of_registers = ratio(reads + writes, done);
+    let of_all = ratio(ports + reads + writes + others, done);
     text.push_str(&format!(
         "outboard-vmm: exits: {ports} for ports, {reads} to read registers, {writes} to write \
-         them, {others} others; {of_registers} for registers a frame or request\n"
+         them, {others} others; {of_registers} for registers a frame or request, {of_all} in all\n"
     ));
     // Who closed standard error does not want to know.
     let _ = io::stderr().write_all(text.as_bytes());

@@ -36,7 +36,6 @@ use self::ring_service::RingService;
 use self::statistics::Statistics;
 use crate::attach::pci::Pci;
 use crate::start::{Resources, Start, announce};
-use crate::sys::machine::{Exit, Running};
 use crate::sys::stop::Stop;
 use call::Calls;
 use complaint::Complaint;
@@ -48,6 +47,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
+pub use crate::sys::machine::{Exit, Running};
 pub use call::{Calls as Hypercalls, Outcome, wall_time};
 pub use cause::{Cause, HostStep, Names, Violation};
 pub use core_file::remove_empty as remove_empty_core;

@@ -1,0 +1,55 @@
+//! What is left of the kernel once an image runs: what the tender of one may still ask, and what
+//! devices use.
+
+use crate::jail::{DeviceHeld, common, lines, messages};
+use std::io;
+use std::os::fd::RawFd;
+use tender::hvt::{self, TenderGrants};
+use tender::jail::{self, Error, Rule, Step};
+
+/// What this process may still use, by number.
+#[derive(Clone, Debug)]
+pub struct Held {
+    /// What a tender has.
+    pub grants: TenderGrants,
+    /// The machine: no call takes it, but it knows of the events of queues.
+    pub vm: RawFd,
+    /// Devices that this process has.
+    pub devices: Vec<DeviceHeld>,
+    /// Sockets by which devices are asked.
+    pub asked: Vec<RawFd>,
+    /// Processes of devices, to be told of their ends.
+    pub children: Vec<RawFd>,
+}
+
+/// Takes everything from this process but what serving the guest takes, and has `start` start its
+/// threads.
+///
+/// # Errors
+/// The first step that fails.
+pub fn close(held: &Held, start: impl FnOnce() -> io::Result<()>) -> Result<(), Error> {
+    let filter = jail::compile(&rules(held), false)?;
+    let mut keep = held.grants.descriptors();
+    keep.push(held.vm);
+    keep.extend(held.devices.iter().flat_map(DeviceHeld::descriptors));
+    keep.extend(held.asked.iter().chain(&held.children));
+    jail::confine(keep)?;
+    start().map_err(|error| Error::Step(Step::RingThread, error))?;
+    jail::forbid_calls(&filter)
+}
+
+/// All that it may ask.
+fn rules(held: &Held) -> Vec<Rule> {
+    let mut rules = common();
+    // Where a call is allowed whatever its arguments, a rule that names some would forbid others.
+    let is_free = |rule: &Rule| {
+        let mut all = rules.iter().filter(|common| common.arguments.is_empty());
+        all.any(|common| common.syscall == rule.syscall)
+    };
+    let tenders = hvt::rules(&held.grants).into_iter();
+    let tenders: Vec<Rule> = tenders.filter(|rule| !is_free(rule)).collect();
+    rules.extend(tenders);
+    rules.extend(held.devices.iter().flat_map(lines));
+    rules.extend(held.asked.iter().flat_map(|socket| messages(*socket)));
+    rules
+}
