@@ -135,7 +135,8 @@ pub fn run(options: &Options) -> Result<i32, Error> {
             .map(|(_, pidfd)| pidfd.as_raw_fd())
             .collect(),
     };
-    let start = || start_threads(Some(console), here, children);
+    let input: Work = ("input", Box::new(|| type_all(console)));
+    let start = || start_threads([input], here, children);
     jail::close(&held, start).map_err(Error::Jail)?;
     let mut exits = Exits::default();
     let end = serve(&mut vcpu, console, &bus, &mut exits);
@@ -207,20 +208,25 @@ fn event() -> Result<EventFd, Error> {
         .map_err(|error| Error::Step("an event", error))
 }
 
-/// Starts the threads of this process: for input if there is a serial line, for devices and for
-/// processes. None ever ends, for that would take system calls that nothing else needs; for the
-/// same reason, this waits until all have begun.
+/// What a thread of this process does, by its name.
+pub type Work = (&'static str, Box<dyn FnOnce() + Send>);
+
+/// Starts the threads of this process: these, and those of devices and for processes. None ever
+/// ends, for that would take system calls that nothing else needs; for the same reason, this waits
+/// until all have begun.
 ///
 /// # Errors
 /// What the kernel says.
 pub fn start_threads(
-    console: Option<&'static Console>,
+    works: impl IntoIterator<Item = Work>,
     here: Vec<Here>,
     children: Children,
 ) -> io::Result<()> {
-    let watch = !children.is_empty();
-    let others = usize::from(console.is_some()) + usize::from(watch);
-    let begun = Arc::new(Barrier::new(1 + here.len() + others));
+    let mut works: Vec<Work> = works.into_iter().collect();
+    if !children.is_empty() {
+        works.push(("processes", Box::new(move || watch_over(&children))));
+    }
+    let begun = Arc::new(Barrier::new(1 + here.len() + works.len()));
     let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
         let begun = Arc::clone(&begun);
         let begin = move || {
@@ -232,11 +238,8 @@ pub fn start_threads(
         };
         thread::Builder::new().name(name.into()).spawn(begin)
     };
-    if let Some(console) = console {
-        start("input", Box::new(|| type_all(console)))?;
-    }
-    if watch {
-        start("processes", Box::new(move || watch_over(&children)))?;
+    for (name, work) in works {
+        start(name, work)?;
     }
     for Here {
         name,

@@ -14,6 +14,8 @@ pub struct Held {
     pub grants: TenderGrants,
     /// The machine: no call takes it, but it knows of the events of queues.
     pub vm: RawFd,
+    /// Whether a thread waits for signals.
+    pub signals: bool,
     /// Devices that this process has.
     pub devices: Vec<DeviceHeld>,
     /// Sockets by which devices are asked.
@@ -50,6 +52,13 @@ fn rules(held: &Held) -> Vec<Rule> {
     let tenders: Vec<Rule> = tenders.filter(|rule| !is_free(rule)).collect();
     rules.extend(tenders);
     rules.extend(held.devices.iter().flat_map(lines));
+    if held.signals {
+        rules.push(Rule {
+            syscall: libc::SYS_rt_sigtimedwait.cast_unsigned(),
+            arguments: Vec::new(),
+            reason: "wait for the signal that ends the guest",
+        });
+    }
     rules.extend(held.asked.iter().flat_map(|socket| messages(*socket)));
     rules
 }

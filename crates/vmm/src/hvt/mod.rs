@@ -27,8 +27,9 @@ use crate::bus::{Bus, Front};
 use crate::complain;
 use crate::ioregionfd::wire::Direction;
 use crate::layout::{self, WINDOW_STRIDE, WINDOWS};
-use crate::machine::{self, Exits};
+use crate::machine::{self, Exits, Work};
 use crate::options::{Device, Image};
+use abi::exit;
 use abi::pci::{Info, bar_address, info_flag};
 use jail::Held;
 use kvm_ioctls::VcpuExit;
@@ -36,8 +37,13 @@ use linux::{descriptor, process, signal};
 use models::virtio::mmio::BYTES as WINDOW_BYTES;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
+use rustix::process::Signal;
 use std::ffi::OsString;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use tender::attach::pci;
 use tender::check::{self, Pairs};
 use tender::hvt::{
@@ -51,6 +57,8 @@ use tender::start::{self, Resources, Start};
 
 /// What messages begin with.
 const PROGRAM: &str = "outboard-vmm";
+/// How often a report steps back for the processor, whose accesses take far less time.
+const YIELDS_MAX: usize = 10_000;
 
 /// How the guest has ended.
 enum End {
@@ -212,16 +220,22 @@ fn serve_in_jail(
             stop: None,
         },
         vm,
+        signals: image.statistics,
         devices: here.iter().map(|here| here.held.clone()).collect(),
         asked: asked.collect(),
         children: children.iter().map(|(_, fd)| fd.as_raw_fd()).collect(),
     };
-    let start = || machine::start_threads(None, here, children);
+    let counted: &'static Counted = Box::leak(Box::new(Counted {
+        bus: Mutex::new(bus),
+        exits: Tally::default(),
+    }));
+    let signals = image.statistics.then(|| counted.until_signal()).transpose();
+    let signals = signals.map_err(|error| Error::Step("signals", error))?;
+    let start = || machine::start_threads(signals, here, children);
     jail::close(&held, start).map_err(Error::Jail)?;
-    let mut exits = Exits::default();
-    let end = serve(&mut machine, &calls, &bus, &mut exits);
+    let end = serve(&mut machine, &calls, counted);
     if image.statistics {
-        machine::report(&bus, exits);
+        counted.report();
     }
     process::end(match end {
         End::Silent => crate::FAILURE,
@@ -229,21 +243,95 @@ fn serve_in_jail(
     })
 }
 
+/// Devices, and how often the processor left the guest.
+struct Counted {
+    /// The processor's, but for the end.
+    bus: Mutex<Bus>,
+    exits: Tally,
+}
+
+impl Counted {
+    /// The devices, for the processor.
+    fn bus(&self) -> MutexGuard<'_, Bus> {
+        self.bus.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Prints what was counted, unless the processor waits for a device that does not answer.
+    fn report(&self) {
+        for _ in 0..YIELDS_MAX {
+            if let Ok(bus) = self.bus.try_lock() {
+                return machine::report(&bus, self.exits.so_far());
+            }
+            thread::yield_now();
+        }
+    }
+
+    /// A thread that reports before a signal ends the guest: most images never end by themselves.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn until_signal(&'static self) -> io::Result<Work> {
+        let held = signal::Held::new([Signal::TERM, Signal::INT])?;
+        let wait = move || {
+            let signal = loop {
+                match held.wait() {
+                    // Of children, another thread sees to.
+                    Ok(Signal::CHILD) => {}
+                    Ok(signal) => break signal.as_raw(),
+                    Err(_) => break 0,
+                }
+            };
+            self.report();
+            process::end(exit::SIGNAL_BASE + signal)
+        };
+        Ok(("signals", Box::new(wait)))
+    }
+}
+
+/// Exits by their reasons, while the guest runs.
+#[derive(Debug, Default)]
+struct Tally {
+    calls: AtomicU64,
+    reads: AtomicU64,
+    writes: AtomicU64,
+    others: AtomicU64,
+}
+
+impl Tally {
+    fn so_far(&self) -> Exits {
+        let so_far = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Exits {
+            ports: so_far(&self.calls),
+            reads: so_far(&self.reads),
+            writes: so_far(&self.writes),
+            others: so_far(&self.others),
+        }
+    }
+}
+
+/// Counts one.
+fn count(exits: &AtomicU64) {
+    exits.fetch_add(1, Ordering::Relaxed);
+}
+
 /// Serves the guest until it ends.
-fn serve(machine: &mut Running, calls: &Hypercalls, bus: &Bus, exits: &mut Exits) -> End {
-    let windows = WINDOWS..layout::window(bus.0.len());
+fn serve(machine: &mut Running, calls: &Hypercalls, counted: &Counted) -> End {
+    let exits = &counted.exits;
+    let windows = WINDOWS..layout::window(counted.bus().0.len());
     loop {
         let accessed = match machine.enter() {
             Ok(VcpuExit::MmioRead(address, data)) if windows.contains(&address) => {
-                exits.reads += 1;
-                bus.access(Direction::Read, address, data)
+                count(&exits.reads);
+                counted.bus().access(Direction::Read, address, data)
             }
             Ok(VcpuExit::MmioWrite(address, data)) if windows.contains(&address) => {
-                exits.writes += 1;
+                count(&exits.writes);
                 let mut written = [0; 8];
                 let bytes = data.len().min(written.len());
                 written[..bytes].copy_from_slice(&data[..bytes]);
-                bus.access(Direction::Write, address, &mut written[..bytes])
+                counted
+                    .bus()
+                    .access(Direction::Write, address, &mut written[..bytes])
             }
             Ok(exit) => match answer(Exit::from(exit), machine, calls, exits) {
                 None => continue,
@@ -260,10 +348,10 @@ fn serve(machine: &mut Running, calls: &Hypercalls, bus: &Bus, exits: &mut Exits
 }
 
 /// Does what the guest asks for by other exits; how it has ended, if it has.
-fn answer(exit: Exit, machine: &Running, calls: &Hypercalls, exits: &mut Exits) -> Option<Ending> {
+fn answer(exit: Exit, machine: &Running, calls: &Hypercalls, exits: &Tally) -> Option<Ending> {
     match exit {
         Exit::Port(port, argument) => {
-            exits.ports += 1;
+            count(&exits.calls);
             match calls.handle(machine.memory(), port, argument) {
                 Ok(Outcome::Continue) => None,
                 Ok(Outcome::Halt(status, trap)) => Some(Ending::Halted(status, trap)),
@@ -271,7 +359,7 @@ fn answer(exit: Exit, machine: &Running, calls: &Hypercalls, exits: &mut Exits) 
             }
         }
         Exit::Interrupted => {
-            exits.others += 1;
+            count(&exits.others);
             None
         }
         exit => {
