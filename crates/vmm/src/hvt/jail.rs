@@ -62,3 +62,70 @@ fn rules(held: &Held) -> Vec<Rule> {
     rules.extend(held.asked.iter().flat_map(|socket| messages(*socket)));
     rules
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tender::jail::{Argument, Grants};
+
+    fn held(signals: bool) -> Held {
+        let guest = Grants {
+            epoll_fd: 20,
+            timer_fd: 21,
+            event_fd: None,
+            held: Vec::new(),
+            sockets: Vec::new(),
+            devices: Vec::new(),
+        };
+        let grants = TenderGrants {
+            guest,
+            vcpu: 22,
+            core_file: None,
+            rings: None,
+            statistics: None,
+            stop: None,
+        };
+        Held {
+            grants,
+            vm: 23,
+            signals,
+            devices: Vec::new(),
+            asked: vec![24],
+            children: vec![25],
+        }
+    }
+
+    fn numbers(rules: &[Rule], syscall: i64) -> usize {
+        let number = syscall.cast_unsigned();
+        rules.iter().filter(|rule| rule.syscall == number).count()
+    }
+
+    /// A rule without arguments says nothing beside one that has some.
+    #[test]
+    fn what_is_free_is_said_once() {
+        let rules = rules(&held(true));
+        jail::compile(&rules, false).unwrap();
+        for rule in rules.iter().filter(|rule| rule.arguments.is_empty()) {
+            assert_eq!(numbers(&rules, rule.syscall.cast_signed()), 1, "{rule:?}");
+        }
+    }
+
+    #[test]
+    fn the_processor_is_run_and_the_machine_left_alone() {
+        let rules = rules(&held(false));
+        let ioctl = libc::SYS_ioctl.cast_unsigned();
+        for rule in rules.iter().filter(|rule| rule.syscall == ioctl) {
+            assert!(rule.arguments.contains(&Argument::Int(0, 22)), "{rule:?}");
+        }
+        for syscall in [
+            libc::SYS_rt_sigtimedwait,
+            libc::SYS_openat,
+            libc::SYS_execve,
+            libc::SYS_socket,
+            libc::SYS_clone,
+            libc::SYS_sendmsg,
+        ] {
+            assert_eq!(numbers(&rules, syscall), 0);
+        }
+    }
+}
