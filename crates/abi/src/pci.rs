@@ -98,7 +98,8 @@ pub mod request_flag {
 )]
 #[repr(C)]
 pub struct Info {
-    /// Sizes of the BARs that it asked for, in bytes; 0 for the others.
+    /// Sizes of the BARs that it asked for, in bytes; 0 for the others. With
+    /// [`info_flag::WINDOW`], that of the registers is the first.
     pub bar_bytes: [u64; BARS],
     /// Bits of [`info_flag`].
     pub flags: u32,
@@ -190,6 +191,11 @@ pub mod info_flag {
     /// With [`MESSAGE`]: a page of doorbells lies where BAR 0 would be (see
     /// [`crate::doorbell`]).
     pub const DOORBELLS: u32 = 1 << 3;
+    /// A virtio device over memory-mapped I/O (Virtual I/O Device 1.2, 4.2) stands for the one
+    /// behind PCI: its registers lie where BAR 0 would be, whatever BARs the image asked for.
+    /// [`Info::virtio`](super::Info::virtio) is zero. Each of its interrupts wakes the guest up by
+    /// an event of its own, acknowledged or not.
+    pub const WINDOW: u32 = 1 << 4;
 }
 
 /// The DMA memory of an image.

@@ -14,8 +14,9 @@ use alloc::string::String;
 use core::fmt;
 use device::{BlockDevice, Netif};
 use drivers::net::{MTU, Resources, StartError, Started};
-use drivers::virtio::Window;
+use drivers::virtio::mmio::Mmio as Registers;
 use drivers::virtio::pci::Pci;
+use drivers::virtio::{Either, PCI_DEVICE_BASE, Transport, VENDOR, Window};
 use drivers::{block, entropy};
 use hw::Mmio;
 use ports::{Card, DeviceError, NicPort};
@@ -63,8 +64,7 @@ pub fn disk(name: &str) -> Result<Box<dyn BlockDevice>, Error> {
 }
 
 fn virtio_disk(name: &str) -> Result<Box<dyn BlockDevice>, Reason> {
-    let ids = (block::virtio::VENDOR, block::virtio::DEVICE);
-    let transport = virtio_device(name, ids, block::virtio::CONFIG_BYTES)?;
+    let transport = virtio_device(name, block::virtio::KIND, block::virtio::CONFIG_BYTES)?;
     let mut arena = unikernel::dma().ok_or(Reason::NoDma)?;
     let disk = block::virtio::Driver::new(transport, &mut arena, clock);
     Ok(Box::new(disk.map_err(Reason::Virtio)?))
@@ -74,7 +74,7 @@ fn virtio_disk(name: &str) -> Result<Box<dyn BlockDevice>, Reason> {
 ///
 /// # Errors
 /// If the manifest has no such device, it was handed out already, or it cannot be used.
-pub fn entropy(name: &str) -> Result<entropy::virtio::Driver<Pci>, Error> {
+pub fn entropy(name: &str) -> Result<entropy::virtio::Driver<Either>, Error> {
     let found = virtio_entropy(name);
     found.map_err(|reason| Error {
         name: name.into(),
@@ -82,24 +82,24 @@ pub fn entropy(name: &str) -> Result<entropy::virtio::Driver<Pci>, Error> {
     })
 }
 
-fn virtio_entropy(name: &str) -> Result<entropy::virtio::Driver<Pci>, Reason> {
-    let ids = (entropy::virtio::VENDOR, entropy::virtio::DEVICE);
-    let transport = virtio_device(name, ids, 0)?;
+fn virtio_entropy(name: &str) -> Result<entropy::virtio::Driver<Either>, Reason> {
+    let transport = virtio_device(name, entropy::virtio::KIND, 0)?;
     let mut arena = unikernel::dma().ok_or(Reason::NoDma)?;
     entropy::virtio::Driver::new(transport, &mut arena, clock).map_err(Reason::Virtio)
 }
 
-/// The virtio device of this name, with these ids, of whose own configuration so many bytes are
-/// read.
-fn virtio_device(name: &str, ids: (u16, u16), config_bytes: usize) -> Result<Pci, Reason> {
+/// The virtio device of this name and kind, of whose own configuration so many bytes are read.
+fn virtio_device(name: &str, kind: u16, config_bytes: usize) -> Result<Either, Reason> {
     let device = unikernel::pci(name).map_err(Reason::Device)?;
     let request = device.request();
-    if (request.vendor, request.device) != ids {
+    if (request.vendor, request.device) != (VENDOR, PCI_DEVICE_BASE + kind) {
         return Err(Reason::Device(DeviceError::OtherKind));
     }
-    let transport = structures(&device).ok_or(drivers::virtio::Error::NoCapabilities);
+    let transport = transport(&device).ok_or(drivers::virtio::Error::NoCapabilities);
     let transport = transport.map_err(Reason::Virtio)?;
-    transport.check(config_bytes).map_err(Reason::Virtio)?;
+    transport
+        .check(kind, config_bytes)
+        .map_err(Reason::Virtio)?;
     Ok(transport)
 }
 
@@ -109,7 +109,7 @@ fn nic(name: &str, mtu: usize) -> Result<Box<dyn Netif>, Reason> {
     let mut arena = unikernel::dma().ok_or(Reason::NoDma)?;
     let resources = Resources {
         bar0: device.bar(0).unwrap_or_else(no_registers),
-        virtio: structures(&device),
+        virtio: transport(&device),
         arena: &mut arena,
         others: unikernel::pci_left(),
         mtu,
@@ -133,7 +133,15 @@ fn no_registers() -> Mmio {
     Mmio::shared(&[])
 }
 
-/// The structures of a virtio device; `None` for any other.
+/// How a virtio device is reached, as the tender says; `None` for any other.
+fn transport(device: &PciDevice) -> Option<Either> {
+    match device.window() {
+        Some(registers) => Some(Either::Mmio(Registers::new(registers))),
+        None => structures(device).map(Either::Pci),
+    }
+}
+
+/// The structures of a virtio device in its BARs; `None` for any other.
 fn structures(device: &PciDevice) -> Option<Pci> {
     let found = device.virtio()?;
     let window = |structure: &Structure| {

@@ -74,6 +74,12 @@ impl PciDevice {
         Some(&self.device.info.virtio).filter(|virtio| virtio.common.bytes > 0)
     }
 
+    /// The registers of a virtio device over memory-mapped I/O; `None` for any other.
+    pub fn window(&self) -> Option<Mmio> {
+        let is_window = self.device.info.flags & info_flag::WINDOW != 0;
+        is_window.then(|| self.bar(0)).flatten()
+    }
+
     /// By what [`crate::wait`] tells that the device has interrupted; `None` for one that cannot,
     /// since the manifest does not make it a bus master.
     pub fn wait_handle(&self) -> Option<WaitHandle> {

@@ -89,10 +89,23 @@ pub struct Here {
 pub struct Machine<'a> {
     /// For KVM.
     pub vm: &'a VmFd,
-    /// The file of its memory, which begins at address 0.
+    /// The file of the memory that devices reach.
     pub memory: BorrowedFd<'a>,
     /// Bytes of it.
     pub memory_bytes: u64,
+    /// The address by which devices know its first byte.
+    pub memory_address: u64,
+    /// How devices interrupt.
+    pub interrupts: Interrupts<'a>,
+}
+
+/// How devices interrupt.
+#[derive(Clone, Copy)]
+pub enum Interrupts<'a> {
+    /// By lines of the kernel's interrupt controllers, from [`DEVICE_IRQ`] on.
+    Lines,
+    /// By these events, one for each device, which whoever waits for the guest watches.
+    Events(&'a [OwnedFd]),
 }
 
 /// Attaches devices to a machine. This process has one thread.
@@ -155,12 +168,11 @@ impl Machine<'_> {
         let step = |step| move |error| Error::Step(device.name.clone(), step, error);
         let opened = Opened::new(device)?;
         let ranges = opened.ranges;
-        let memory = View::of_file(self.memory, 0, self.memory_bytes, 0, true);
+        let memory = View::of_file(self.memory, 0, self.memory_bytes, self.memory_address, true);
         let file = counters::File::new(&ranges).map_err(step("counters"))?;
         let counters = || file.view().map_err(step("counters"));
         let ends = Ends::new(device.access, &ranges).map_err(step("its events"))?;
-        let irq = DEVICE_IRQ + number as u32;
-        let interrupt = self.interrupt(irq, opened.identity.is_some());
+        let interrupt = self.interrupt(number, opened.identity.is_some());
         let (interrupt, resample) = interrupt.map_err(step("its interrupt"))?;
         let doorbells = ends.events.iter().map(adopt).collect::<io::Result<_>>();
         let lines = Lines {
@@ -222,9 +234,14 @@ impl Machine<'_> {
         Ok(Attached { slot, place })
     }
 
-    /// An event that is an edge of an interrupt; or one that asserts it until the guest has served
-    /// it, and another event that tells of that.
-    fn interrupt(&self, irq: u32, is_level: bool) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
+    /// An event that is an edge of the interrupt of the device with this number; or one that asserts
+    /// it until the guest has served it, and another event that tells of that.
+    fn interrupt(&self, number: usize, is_level: bool) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
+        if let Interrupts::Events(events) = self.interrupts {
+            let event = events.get(number).ok_or(io::ErrorKind::NotFound)?;
+            return Ok((event.try_clone()?, None));
+        }
+        let irq = DEVICE_IRQ + number as u32;
         let interrupt = event()?;
         if !is_level {
             self.vm.register_irqfd(&interrupt, irq)?;

@@ -122,7 +122,8 @@ impl DeviceHeld {
         }
     }
 
-    fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+    /// Their numbers.
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         let behind = match self.backing {
             Backing::Tap { tap, interfaces } => [tap, interfaces],
             Backing::Disk { file: fd, .. } | Backing::Random(fd) => [Some(fd), None],
@@ -204,7 +205,7 @@ fn device_rules(held: &DeviceHeld) -> Vec<Rule> {
 }
 
 /// What any of these processes does.
-fn common() -> Vec<Rule> {
+pub fn common() -> Vec<Rule> {
     use Argument::{Int, Long};
     let read_write = (libc::PROT_READ | libc::PROT_WRITE).cast_unsigned();
     // Nowhere in particular, so that it replaces nothing.
@@ -254,7 +255,7 @@ fn common() -> Vec<Rule> {
 }
 
 /// Commands and answers on a socket.
-fn messages(socket: RawFd) -> [Rule; 2] {
+pub fn messages(socket: RawFd) -> [Rule; 2] {
     use Argument::{Int, Long};
     let flags = Int(3, libc::MSG_NOSIGNAL.cast_unsigned());
     [
@@ -268,7 +269,7 @@ fn messages(socket: RawFd) -> [Rule; 2] {
 }
 
 /// What a device does.
-fn lines(held: &DeviceHeld) -> Vec<Rule> {
+pub fn lines(held: &DeviceHeld) -> Vec<Rule> {
     use Argument::{Int, Long, LongAtMost};
     let eight = Long(2, 8);
     let mut rules = vec![rule(

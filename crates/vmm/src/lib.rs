@@ -1,5 +1,6 @@
 //! A monitor for a stock Linux guest under KVM, to measure and to test with: a kernel, a RAM disk,
-//! a serial console and virtio's devices, in a jail as any tender's.
+//! a serial console and virtio's devices, in a jail as any tender's. Or for one of our images, with
+//! the same devices in place of the PCI devices of its manifest.
 //!
 //! | module | what |
 //! |---|---|
@@ -19,6 +20,7 @@
 //! | [`ioregionfd`] | accesses of registers as messages |
 //! | [`counters`] | what is counted of devices |
 //! | [`machine`] | all of it put together, and run |
+//! | [`hvt`] | the same for one of our images |
 //! | [`jail`] | what is left of the kernel once the guest runs |
 //! | [`sys`] | the unsafe island |
 
@@ -28,6 +30,7 @@ pub mod bus;
 pub mod counters;
 pub mod cpu;
 pub mod function;
+pub mod hvt;
 pub mod ioregionfd;
 pub mod jail;
 pub mod layout;
@@ -45,7 +48,7 @@ use options::Request;
 use std::ffi::OsString;
 use std::io::Write;
 
-/// Exit status of a start that failed, and of a guest that did not end by itself.
+/// Exit status of a start that failed, and of a Linux that did not end by itself.
 const FAILURE: i32 = 1;
 
 /// The whole program: its arguments without its name, its exit status. While a guest runs, it does
@@ -54,6 +57,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let result = match options::parse(arguments) {
         Ok(Request::Help) => return say(options::HELP),
         Ok(Request::Start(options)) => machine::run(&options).map_err(|error| error.to_string()),
+        Ok(Request::Image(image)) => hvt::run(&image).map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
     match result {

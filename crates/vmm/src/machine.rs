@@ -1,6 +1,6 @@
 //! The machine put together, and run until it ends.
 
-use crate::attach::{self, Attached, Here, Place};
+use crate::attach::{self, Attached, Here, Interrupts, Place};
 use crate::bus::{Bus, Front, Home, Reached, Silent, Space};
 use crate::complain;
 use crate::counters::{Counter, ratio};
@@ -84,15 +84,16 @@ enum End {
 
 /// How often the processor left the guest, by the reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Exits {
-    /// Ports of the machine, such as those of the serial line, and configuration space.
-    ports: u64,
+pub struct Exits {
+    /// Ports of the machine, such as those of the serial line, and configuration space; or calls of
+    /// an image.
+    pub ports: u64,
     /// Reads of registers of devices: of memory that is none, and of their ports.
-    reads: u64,
+    pub reads: u64,
     /// Writes of them.
-    writes: u64,
+    pub writes: u64,
     /// All else, such as signals.
-    others: u64,
+    pub others: u64,
 }
 
 /// Starts a guest and runs it until it ends; the exit status. This process has one thread.
@@ -111,6 +112,8 @@ pub fn run(options: &Options) -> Result<i32, Error> {
         vm: &vm,
         memory: file.as_fd(),
         memory_bytes: options.memory_bytes,
+        memory_address: 0,
+        interrupts: Interrupts::Lines,
     };
     let attached = attach::attach(machine, &options.devices).map_err(Error::Attach)?;
     let mut vcpu = vm.create_vcpu(0).map_err(step("a processor"))?;
@@ -122,7 +125,8 @@ pub fn run(options: &Options) -> Result<i32, Error> {
     let (mut bus, here, children) = sort(attached)?;
     mapping::follow(&vm, &mut bus).map_err(Error::Attach)?;
     let held = held(&vm, &vcpu, serial, &bus, &here, &children);
-    let start = || start_threads(console, here, children);
+    let input: Work = ("input", Box::new(|| type_all(console)));
+    let start = || start_threads([input], here, children);
     jail::close(&held, start).map_err(Error::Jail)?;
     let mut exits = Exits::default();
     let end = serve(&vm, &mut vcpu, console, &mut bus, &mut exits);
@@ -133,10 +137,13 @@ pub fn run(options: &Options) -> Result<i32, Error> {
 }
 
 /// Processes of devices by their names, each with what tells of its end.
-type Children = Vec<(String, OwnedFd)>;
+pub type Children = Vec<(String, OwnedFd)>;
 
 /// What the processor finds, devices of this process, and processes of others.
-fn sort(attached: Vec<Attached>) -> Result<(Bus, Vec<Here>, Children), Error> {
+///
+/// # Errors
+/// What the kernel says of a process.
+pub fn sort(attached: Vec<Attached>) -> Result<(Bus, Vec<Here>, Children), Error> {
     let (mut slots, mut heres, mut children) = (Vec::new(), Vec::new(), Vec::new());
     for Attached { slot, place } in attached {
         match place {
@@ -223,11 +230,25 @@ fn event() -> Result<EventFd, Error> {
         .map_err(|error| Error::Step("an event", error))
 }
 
-/// Starts the threads of this process. None ever ends, for that would take system calls that
-/// nothing else needs; for the same reason, this waits until all have begun.
-fn start_threads(console: &'static Console, here: Vec<Here>, children: Children) -> io::Result<()> {
-    let watch = !children.is_empty();
-    let begun = Arc::new(Barrier::new(2 + here.len() + usize::from(watch)));
+/// What a thread of this process does, by its name.
+pub type Work = (&'static str, Box<dyn FnOnce() + Send>);
+
+/// Starts the threads of this process: these, and those of devices and for processes. None ever
+/// ends, for that would take system calls that nothing else needs; for the same reason, this waits
+/// until all have begun.
+///
+/// # Errors
+/// What the kernel says.
+pub fn start_threads(
+    works: impl IntoIterator<Item = Work>,
+    here: Vec<Here>,
+    children: Children,
+) -> io::Result<()> {
+    let mut works: Vec<Work> = works.into_iter().collect();
+    if !children.is_empty() {
+        works.push(("processes", Box::new(move || watch_over(&children))));
+    }
+    let begun = Arc::new(Barrier::new(1 + here.len() + works.len()));
     let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
         let begun = Arc::clone(&begun);
         let begin = move || {
@@ -239,9 +260,8 @@ fn start_threads(console: &'static Console, here: Vec<Here>, children: Children)
         };
         thread::Builder::new().name(name.into()).spawn(begin)
     };
-    start("input", Box::new(|| type_all(console)))?;
-    if watch {
-        start("processes", Box::new(move || watch_over(&children)))?;
+    for (name, work) in works {
+        start(name, work)?;
     }
     for Here {
         name,
@@ -305,7 +325,7 @@ fn type_in(console: &Console, mut bytes: &[u8]) {
 /// Entered once more with the wish to leave at once, it says by the reason of that exit whether an
 /// access still waits: it enters no guest then, and goes on with what is under way.
 #[derive(Debug, Default)]
-struct Patience {
+pub struct Patience {
     /// How often in a row it left, and an access waited.
     looks: u32,
     /// Whether it was entered to be asked that.
@@ -315,13 +335,14 @@ struct Patience {
 }
 
 impl Patience {
-    /// The processor has left KVM as for a signal.
-    fn interrupted(&mut self, vcpu: &mut VcpuFd, bus: &Bus) -> Option<End> {
+    /// The processor has left KVM as for a signal. Whether it has waited for a device for too long,
+    /// which is said.
+    pub fn interrupted(&mut self, vcpu: &mut VcpuFd, bus: &Bus) -> bool {
         self.asks = !self.asks;
         if self.asks {
             vcpu.get_kvm_run().exit_reason = KVM_EXIT_UNKNOWN;
             vcpu.set_kvm_immediate_exit(1);
-            return None;
+            return false;
         }
         vcpu.set_kvm_immediate_exit(0);
         let turns = || {
@@ -330,24 +351,24 @@ impl Patience {
         };
         if vcpu.get_kvm_run().exit_reason != KVM_EXIT_INTR {
             self.looks = 0;
-            return None;
+            return false;
         }
         if self.looks == 0 {
             self.turns = turns().collect();
         }
         self.looks += 1;
         if self.looks < LOOKS_MAX {
-            return None;
+            return false;
         }
         let mut both = bus.slots.iter().zip(turns().zip(&self.turns));
         let idle = both.find(|(_, (now, before))| now == *before);
         let name = idle.map_or("a device", |(slot, _)| slot.device.name.as_str());
         complain(name, &NoAnswer::Late.to_string());
-        Some(End::Device)
+        true
     }
 
     /// The processor has left KVM for another reason.
-    fn left(&mut self, vcpu: &mut VcpuFd) {
+    pub fn left(&mut self, vcpu: &mut VcpuFd) {
         if std::mem::take(&mut self.asks) {
             vcpu.set_kvm_immediate_exit(0);
         }
@@ -382,8 +403,8 @@ fn serve(vm: &VmFd, vcpu: &mut VcpuFd, console: &Console, bus: &mut Bus, exits: 
             Ok(_) => return End::Failed("it left KVM for a reason that this program cannot serve"),
             Err(error) if [libc::EINTR, libc::EAGAIN].contains(&error.errno()) => {
                 exits.others += 1;
-                if let Some(end) = patience.interrupted(vcpu, bus) {
-                    return end;
+                if patience.interrupted(vcpu, bus) {
+                    return End::Device;
                 }
                 continue;
             }
@@ -397,7 +418,7 @@ fn serve(vm: &VmFd, vcpu: &mut VcpuFd, console: &Console, bus: &mut Bus, exits: 
 }
 
 /// Bytes that are written, and how many of them there are.
-fn copied(data: &[u8]) -> ([u8; 8], usize) {
+pub fn copied(data: &[u8]) -> ([u8; 8], usize) {
     let mut written = [0; 8];
     let bytes = data.len().min(written.len());
     written[..bytes].copy_from_slice(&data[..bytes]);
@@ -473,7 +494,7 @@ fn port_written(
 }
 
 /// Prints what was counted.
-fn report(bus: &Bus, exits: Exits) {
+pub fn report(bus: &Bus, exits: Exits) {
     let mut text = String::new();
     for slot in &bus.slots {
         let name = format!("{} (ioregionfd={})", slot.device.name, slot.device.access);
@@ -492,9 +513,10 @@ fn report(bus: &Bus, exits: Exits) {
         others,
     } = exits;
     let of_registers = ratio(reads + writes, done);
+    let of_all = ratio(ports + reads + writes + others, done);
     text.push_str(&format!(
         "outboard-vmm: exits: {ports} for ports, {reads} to read registers, {writes} to write \
-         them, {others} others; {of_registers} for registers a frame or request\n"
+         them, {others} others; {of_registers} for registers a frame or request, {of_all} in all\n"
     ));
     // Who closed standard error does not want to know.
     let _ = io::stderr().write_all(text.as_bytes());

@@ -9,14 +9,17 @@ use std::path::PathBuf;
 /// What `--help` prints.
 pub const HELP: &str = "\
 usage: outboard-vmm --kernel=FILE [--initrd=FILE] [--mem=MIB] [--append=WORDS] [DEVICE...]
+       outboard-vmm --image=IMAGE [--mem=MIB] [DEVICE...] [-- ARGUMENTS]
 
-Runs a stock Linux as a guest of KVM's, for measuring and for testing: not for anything that has to
-be kept apart from others for good. Its serial console is standard input and output.
+Runs a stock Linux, or one of our images, as a guest of KVM's, for measuring and for testing: not
+for anything that has to be kept apart from others for good. Linux's serial console is standard
+input and output.
 
   --kernel=FILE    a bzImage, as /boot/vmlinuz of a distribution
   --initrd=FILE    its initial RAM disk
-  --mem=MIB        its memory (default 256)
   --append=WORDS   more words for its command line
+  --image=IMAGE    an image that runs on hvt; the devices are those of its manifest, by their names
+  --mem=MIB        the guest's memory (default 256)
   --statistics     print at the end what was counted: exits, and accesses of registers
 
 Devices; NAME is for messages:
@@ -39,7 +42,8 @@ Behind each of them, how its registers are reached:
                         rtl8139, whose interrupts are acknowledged so
   ,busy                 the device never sleeps, and takes a whole core
 
-It ends with the status 0 when the guest resets itself: type `reboot -f` there.
+It ends with the status 0 when Linux resets itself: type `reboot -f` there. With an image, it ends
+with the status of that.
 ";
 
 const MEMORY_MIB_DEFAULT: u64 = 256;
@@ -53,6 +57,23 @@ pub enum Request {
     Help,
     /// Start a guest.
     Start(Options),
+    /// Start one of our images.
+    Image(Image),
+}
+
+/// How to start one of our images.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Its file.
+    pub path: PathBuf,
+    /// Its own arguments.
+    pub arguments: Vec<OsString>,
+    /// Its memory in MiB.
+    pub memory_mib: u64,
+    /// Its devices, by the names that its manifest has for them.
+    pub devices: Vec<Device>,
+    /// Whether to print what was counted.
+    pub statistics: bool,
 }
 
 /// How to start a guest.
@@ -178,8 +199,10 @@ pub enum Error {
     Unknown(String),
     /// A value that is none for its option.
     Value(String, String),
-    /// There is no kernel.
-    NoKernel,
+    /// There is no guest, or there are two.
+    Guest,
+    /// This is for another kind of guest.
+    Other(&'static str),
 }
 
 impl std::error::Error for Error {}
@@ -189,7 +212,8 @@ impl fmt::Display for Error {
         match self {
             Self::Unknown(argument) => write!(f, "there is no option {argument}")?,
             Self::Value(argument, wanted) => write!(f, "{argument}: {wanted}")?,
-            Self::NoKernel => write!(f, "which kernel? There is no --kernel=FILE")?,
+            Self::Guest => write!(f, "which guest? Give it --kernel=FILE or --image=IMAGE")?,
+            Self::Other(option) => write!(f, "{option} is not for this kind of guest")?,
         }
         write!(f, "; type: outboard-vmm --help")
     }
@@ -200,15 +224,17 @@ impl fmt::Display for Error {
 /// # Errors
 /// The first argument that means nothing.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, Error> {
-    let mut kernel = None;
-    let mut initrd = None;
+    let mut arguments = arguments.into_iter();
+    let (mut kernel, mut image) = (None, None);
+    let (mut initrd, mut append) = (None, None);
     let mut memory_mib = MEMORY_MIB_DEFAULT;
-    let mut append = String::new();
     let mut devices = Vec::new();
     let mut statistics = false;
-    for argument in arguments {
+    let mut behind = None;
+    while let Some(argument) = arguments.next() {
         let text = argument.to_string_lossy().into_owned();
         match text.split_once('=') {
+            _ if text == "--" => behind = Some(arguments.by_ref().collect()),
             _ if text == "--help" || text == "-h" => return Ok(Request::Help),
             _ if text == "--statistics" => statistics = true,
             _ if DEVICES.iter().any(|option| text.starts_with(option)) => {
@@ -216,7 +242,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, E
             }
             Some(("--kernel", file)) => kernel = Some(file.into()),
             Some(("--initrd", file)) => initrd = Some(file.into()),
-            Some(("--append", words)) => append = words.into(),
+            Some(("--append", words)) => append = Some(words.into()),
+            Some(("--image", file)) => image = Some(file.into()),
             Some(("--mem", mib)) => {
                 let allowed = MEMORY_MIB_MIN..=MEMORY_MIB_MAX;
                 memory_mib = mib
@@ -231,14 +258,30 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, E
             _ => return Err(Error::Unknown(text)),
         }
     }
-    Ok(Request::Start(Options {
-        kernel: kernel.ok_or(Error::NoKernel)?,
-        initrd,
-        memory_bytes: memory_mib << 20,
-        append,
-        devices,
-        statistics,
-    }))
+    match (kernel, image) {
+        (Some(_), None) if behind.is_some() => Err(Error::Other("--")),
+        (None, Some(_)) if initrd.is_some() => Err(Error::Other("--initrd")),
+        (None, Some(_)) if append.is_some() => Err(Error::Other("--append")),
+        (None, Some(_)) if devices.iter().any(|device| device.bus == Bus::Pci) => {
+            Err(Error::Other("a device on the PCI bus"))
+        }
+        (Some(kernel), None) => Ok(Request::Start(Options {
+            kernel,
+            initrd,
+            memory_bytes: memory_mib << 20,
+            append: append.unwrap_or_default(),
+            devices,
+            statistics,
+        })),
+        (None, Some(path)) => Ok(Request::Image(Image {
+            path,
+            arguments: behind.unwrap_or_default(),
+            memory_mib,
+            devices,
+            statistics,
+        })),
+        _ => Err(Error::Guest),
+    }
 }
 
 /// How options that are devices begin.
@@ -346,7 +389,7 @@ mod tests {
         let words = [&["--kernel=k"], words].concat();
         match read(&words).unwrap() {
             Request::Start(options) => options.devices,
-            Request::Help => unreachable!(),
+            _ => unreachable!(),
         }
     }
 
@@ -368,6 +411,19 @@ mod tests {
         };
         assert_eq!(read(&words), Ok(Request::Start(wanted)));
         assert_eq!(read(&["--kernel=/k", "--help"]), Ok(Request::Help));
+    }
+
+    #[test]
+    fn an_image_has_arguments_of_its_own() {
+        let words = ["--virtio-rng:entropy", "--image=/i", "--", "--mem=1", "x"];
+        let wanted = Image {
+            path: "/i".into(),
+            arguments: vec!["--mem=1".into(), "x".into()],
+            memory_mib: MEMORY_MIB_DEFAULT,
+            devices: devices(&["--virtio-rng:entropy"]),
+            statistics: false,
+        };
+        assert_eq!(read(&words), Ok(Request::Image(wanted)));
     }
 
     #[test]
@@ -415,7 +471,15 @@ mod tests {
             (&["--mem=1025", "--kernel=k"], "to 1024"),
             (&["--kernel"], "no option --kernel"),
             (&["k"], "no option k"),
-            (&[], "which kernel"),
+            (&[], "which guest"),
+            (&["--kernel=k", "--image=i"], "which guest"),
+            (&["--kernel=k", "--"], "-- is not for this"),
+            (&["--image=i", "--initrd=k"], "--initrd is not"),
+            (&["--image=i", "--append=k"], "--append is not"),
+            (
+                &["--image=i", "--e1000:e=tap0"],
+                "a device on the PCI bus is not",
+            ),
             (&["--virtio-net=tap0"], "it needs :NAME"),
             (&["--virtio-net:n"], "it needs =TAP"),
             (&["--virtio-net:n=tap0,mtu=1"], "behind a tap"),

@@ -185,7 +185,7 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// One line that says what cannot be built.
 pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
     let guests = root.join("tests/guests");
-    let appliances = target_folder(root).join("lab/appliances");
+    let appliances = vmm::appliances(root);
     let release = |folder: &Path| target_folder(folder).join(TARGET).join("release");
     let outboard = release(root).join("outboard");
 

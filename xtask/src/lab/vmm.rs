@@ -1,4 +1,4 @@
-//! `outboard-vmm` in the lab: the lab's own kernel is its guest.
+//! `outboard-vmm` in the lab: the lab's own kernel is its guest, and images of ours are.
 
 use super::kernel::{self, Kernel};
 use super::machine::{archive, busybox, copy};
@@ -12,14 +12,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const HELP: &str = "\
-Usage: cargo xtask lab vmm [WAY...]
+Usage: cargo xtask lab vmm [images] [WAY...]
 
 Boots the lab's kernel as a guest of outboard-vmm, in the lab, and has it drive virtio's network
-card, disk and source of entropy: ping, iperf3 both ways, a file system. WAY is how their registers
-are reached, as behind ioregionfd= (`outboard-vmm --help`): off, on, process, forward, or on,posted.
-In front of it may be which devices: pci: for the same three on the PCI bus, or e1000: or rtl8139:
-for one of these cards, as in e1000:on. Those that need ioregionfd get a KVM that has it, which is
-built the first time. What was counted is printed behind each guest.
+card, disk and source of entropy: ping, iperf3 both ways, a file system. Then images of ours: echo,
+iperf3, the firewall between two cards, a disk. With `images`, those alone. WAY is how registers are
+reached, as behind ioregionfd= (`outboard-vmm --help`): off, on, process, forward, or on,posted. In
+front of it may be which devices of Linux's: pci: for the same three on the PCI bus, or e1000: or
+rtl8139: for one of these cards, as in e1000:on. Those that need ioregionfd get a KVM that has it,
+which is built the first time. What was counted is printed behind each guest.
 ";
 
 /// What the lab's shell runs; behind it, ways to reach registers.
@@ -40,6 +41,13 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 const PROGRAMS: [&str; 3] = ["iperf3", "mke2fs", "e2fsck"];
 /// The program that is its other end.
 const PEER: &str = "iperf3";
+/// Appliances that are guests, with the manifest that names virtio's devices.
+const APPLIANCES: [&str; 3] = ["echo", "firewall", "iperf3"];
+const MANIFEST: &str = "manifest-virtio.json";
+/// Guests of `tests/guests` that are.
+const GUESTS: [&str; 2] = ["null_read", "virtio_bar0"];
+/// The word for those alone.
+const IMAGES: &str = "images";
 /// Modules of Debian's kernel that it has, what they need before them.
 const MODULES: [&str; 9] = [
     "virtio_mmio",
@@ -70,14 +78,50 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
     }
     packages::provide(&[LAB], false)?;
     let mut build = Command::new(process::cargo());
-    build.args(["build", "--release", "-p", "vmm"]);
+    build.args(["build", "--release", "-p", "vmm", "-p", "outboard"]);
     process::succeed(build.current_dir(root), true)?;
     let program = process::target_folder(root).join(TARGET).join("release");
+    build_images(root, &program.join("outboard"))?;
     let ways: Vec<&str> = arguments.iter().map(String::as_str).collect();
     process::run(&mut command(root, &program.join("outboard-vmm"), &ways)?)
 }
 
-/// The trial in the lab: of the console and of ways without ioregionfd, or of these ways.
+/// Builds the images that the trial runs.
+fn build_images(root: &Path, outboard: &Path) -> Result<(), String> {
+    let mut guests = Command::new(process::cargo());
+    guests.args(["build", "--release"]);
+    for guest in GUESTS {
+        guests.args(["--bin", guest]);
+    }
+    process::succeed(guests.current_dir(root.join("tests/guests")), true)?;
+    for name in APPLIANCES {
+        let mut build = Command::new(outboard);
+        build.arg("build").arg(format!("--manifest={}", MANIFEST));
+        build.arg(format!("unikernels/{}", name));
+        build.arg("--out").arg(appliances(root)).current_dir(root);
+        process::succeed(&mut build, true)?;
+    }
+    Ok(())
+}
+
+/// Where appliances for the lab lie.
+pub fn appliances(root: &Path) -> PathBuf {
+    process::target_folder(root).join("lab/appliances")
+}
+
+/// The images that the trial runs, where they were built.
+fn images(root: &Path) -> Vec<PathBuf> {
+    let folder = appliances(root);
+    let guests = process::target_folder(&root.join("tests/guests"));
+    let guests = guests.join(TARGET).join("release");
+    let appliances = APPLIANCES.iter();
+    let appliances = appliances.map(|name| folder.join(format!("{}-virtio.spt", name)));
+    appliances
+        .chain(GUESTS.iter().map(|name| guests.join(name)))
+        .collect()
+}
+
+/// The trial in the lab, whose images were built: of the console and of ways without ioregionfd, or of these ways.
 ///
 /// # Errors
 /// One line that says what cannot be had.
@@ -85,11 +129,12 @@ pub fn command(root: &Path, program: &Path, ways: &[&str]) -> Result<Command, St
     let cache = process::target_folder(root).join("lab");
     let mut files = files(root, &cache, &kernel::provide(&cache)?)?;
     files.push(program.to_path_buf());
+    files.extend(images(root));
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(this);
     command
         .arg("lab")
-        .arg(format!("--timeout={}", TIMEOUT_SECONDS * ways.len().max(1)));
+        .arg(format!("--timeout={}", TIMEOUT_SECONDS * ways.len().max(3)));
     let needs = |way: &&str| {
         let way = way.rsplit_once(':').map_or(*way, |(_, way)| way);
         way.starts_with("on") || way.starts_with("process")
@@ -144,7 +189,7 @@ fn files(root: &Path, cache: &Path, kernel: &Kernel) -> Result<Vec<PathBuf>, Str
     let image = work.join("vmlinuz");
     copy(&kernel.image, &image)?;
     let ram_disk = archive(&folder, &work.join("guest.gz"))?;
-    let mut files = vec![image, ram_disk, ours.join("trial")];
+    let mut files = vec![image, ram_disk, ours.join("trial"), ours.join(IMAGES)];
     let peer = process::find(PEER).ok_or_else(|| format!("{} is missing", PEER))?;
     files.extend(shared_libraries(std::slice::from_ref(&peer))?);
     files.push(peer);

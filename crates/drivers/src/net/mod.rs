@@ -31,7 +31,7 @@ pub mod virtio;
 
 pub use error::Error;
 
-use crate::virtio::pci::Pci;
+use crate::virtio::Either;
 use alloc::boxed::Box;
 use core::fmt;
 use device::{Batch, Nic, NicCounts, Pool, Sent};
@@ -59,8 +59,8 @@ pub struct Driver {
 pub struct Resources<'a> {
     /// The registers of BAR 0, where the manifest maps it.
     pub bar0: Mmio,
-    /// The structures of a virtio device.
-    pub virtio: Option<Pci>,
+    /// How a virtio device is reached.
+    pub virtio: Option<Either>,
     /// Memory for rings and buffers.
     pub arena: &'a mut DmaArena,
     /// How many other devices are still to take memory from `arena`: the driver leaves them theirs.
@@ -167,7 +167,7 @@ mod tests {
         let (puppet, transport, mut arena) = virtio::puppet::Puppet::new(dma_bytes);
         let resources = Resources {
             bar0: Mmio::shared(&[]),
-            virtio: Some(transport),
+            virtio: Some(Either::Pci(transport)),
             arena: &mut arena,
             others,
             mtu,

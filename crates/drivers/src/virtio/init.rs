@@ -35,7 +35,7 @@ pub fn negotiate<T: Transport>(
     transport.set_status(ACKNOWLEDGE);
     transport.set_status(ACKNOWLEDGE | DRIVER);
     let offered = transport.features();
-    let needed = needed | feature::VERSION_1 | T::NEEDED;
+    let needed = needed | feature::VERSION_1 | transport.needed();
     let missing = needed & !offered;
     if missing != 0 {
         return Err(Error::Features(missing));

@@ -1,4 +1,8 @@
 //! Over memory-mapped registers (4.2), of version 2.
+//!
+//! **Interrupts** are neither read nor acknowledged (4.2.3.4). The image takes none: whoever has its
+//! window wakes it up by an event, once for each, and looks at no register for that. What the image
+//! then does, it decides by the rings alone. So a driver at work writes doorbells, and nothing else.
 
 use super::transport::{Bell, Rings};
 use super::{Error, Transport, Window};
@@ -21,8 +25,6 @@ const QUEUE_NUM_MAX: Register = Register::new("QueueNumMax", 0x034, "4.2.2");
 const QUEUE_NUM: Register = Register::new("QueueNum", 0x038, "4.2.2");
 const QUEUE_READY: Register = Register::new("QueueReady", 0x044, "4.2.2");
 const QUEUE_NOTIFY: Register = Register::new("QueueNotify", 0x050, "4.2.2");
-const INTERRUPT_STATUS: Register = Register::new("InterruptStatus", 0x060, "4.2.2");
-const INTERRUPT_ACK: Register = Register::new("InterruptACK", 0x064, "4.2.2");
 const STATUS: Register = Register::new("Status", 0x070, "4.2.2");
 const QUEUE_DESC: Register = Register::new("QueueDescLow", 0x080, "4.2.2");
 const QUEUE_DRIVER: Register = Register::new("QueueDriverLow", 0x090, "4.2.2");
@@ -39,20 +41,10 @@ const ALL_ONES: u32 = u32::MAX;
 pub struct Mmio(Window);
 
 impl Mmio {
-    /// The device of this kind (5) behind `registers`, for a driver that reads so many bytes of its
-    /// own configuration.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub fn new(registers: Bar, kind: u32, config_bytes: usize) -> Result<Self, Error> {
+    /// The device behind `registers`, whatever it is.
+    pub fn new(registers: Bar) -> Self {
         let len = registers.len();
-        let window = Window::new(registers, 0, 0, len);
-        window.check("its register window", CONFIG + config_bytes)?;
-        let found = [MAGIC_VALUE, VERSION, DEVICE_ID].map(|register| window.read(register));
-        if found != [MAGIC, VERSION_MODERN, kind] {
-            return Err(Error::Kind);
-        }
-        Ok(Self(window))
+        Self(Window::new(registers, 0, 0, len))
     }
 
     /// Writes a register of 64 bits, as two of 32 (4.2.2.2).
@@ -63,8 +55,18 @@ impl Mmio {
 }
 
 impl Transport for Mmio {
-    /// Whoever maps the registers into the guest is its monitor, which has all of its memory.
-    const NEEDED: u64 = 0;
+    fn check(&self, kind: u16, config_bytes: usize) -> Result<(), Error> {
+        self.0.check("its register window", CONFIG + config_bytes)?;
+        let found = [MAGIC_VALUE, VERSION, DEVICE_ID].map(|register| self.0.read(register));
+        let wanted = [MAGIC, VERSION_MODERN, kind.into()];
+        (found == wanted).then_some(()).ok_or(Error::Kind)
+    }
+
+    /// Whoever gives the guest such a window is its monitor, which also says what memory the device
+    /// has.
+    fn needed(&self) -> u64 {
+        0
+    }
 
     fn status(&self) -> u8 {
         match self.0.read(STATUS) {
@@ -131,10 +133,5 @@ impl Transport for Mmio {
 
     fn generation(&self) -> u32 {
         self.0.read(CONFIG_GENERATION)
-    }
-
-    /// 4.2.3.4: all that is pending, before the queues are looked at.
-    fn acknowledge(&self) {
-        self.0.write(INTERRUPT_ACK, self.0.read(INTERRUPT_STATUS));
     }
 }

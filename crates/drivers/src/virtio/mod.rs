@@ -10,6 +10,7 @@
 //! | [`request`] | a queue of which a driver waits | 2.7 |
 //! | [`transport`] | what a driver asks of a transport | |
 //! | [`pci`], [`mmio`] | the transports | 4.1, 4.2 |
+//! | `either` | one of them, chosen when the image runs | |
 //! | `error` | why a device cannot be used | |
 //! | `puppet` | a device that does what a test says | |
 //!
@@ -21,6 +22,7 @@
 //! turn, and whose buffer it has, the driver knows from memory of its own: of what it wrote into
 //! the rings it reads nothing back.
 
+mod either;
 mod error;
 pub mod feature;
 mod init;
@@ -34,6 +36,7 @@ pub mod request;
 mod tests;
 pub mod transport;
 
+pub use either::Either;
 pub use error::Error;
 pub(crate) use init::{begin, is_alive, negotiate, run};
 pub use transport::{Transport, Window};

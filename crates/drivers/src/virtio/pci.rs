@@ -49,18 +49,6 @@ pub struct Pci {
 }
 
 impl Pci {
-    /// Whether there is what a driver needs that reads so many bytes of the device's own
-    /// configuration.
-    ///
-    /// # Errors
-    /// What is missing.
-    pub fn check(&self, config_bytes: usize) -> Result<(), Error> {
-        self.common
-            .check("its common configuration", COMMON_BYTES)?;
-        self.notify.check("its doorbells", u16::BYTES)?;
-        self.device.check("its configuration", config_bytes)
-    }
-
     /// Writes a register of 64 bits, as two of 32 (4.1.3.1).
     fn write_long(&self, register: Register, value: u64) {
         self.common.write(register, value as u32);
@@ -69,8 +57,18 @@ impl Pci {
 }
 
 impl Transport for Pci {
+    /// Of which kind it is, its device ID has said (4.1.2).
+    fn check(&self, _kind: u16, config_bytes: usize) -> Result<(), Error> {
+        self.common
+            .check("its common configuration", COMMON_BYTES)?;
+        self.notify.check("its doorbells", u16::BYTES)?;
+        self.device.check("its configuration", config_bytes)
+    }
+
     /// Without it, QEMU's devices would take addresses for those of the machine's memory.
-    const NEEDED: u64 = feature::ACCESS_PLATFORM;
+    fn needed(&self) -> u64 {
+        feature::ACCESS_PLATFORM
+    }
 
     fn status(&self) -> u8 {
         self.common.read(DEVICE_STATUS)
@@ -143,7 +141,4 @@ impl Transport for Pci {
     fn generation(&self) -> u32 {
         self.common.read(CONFIG_GENERATION).into()
     }
-
-    /// With MSI-X there is nothing to say (4.1.4.5).
-    fn acknowledge(&self) {}
 }

@@ -29,7 +29,8 @@ const BAR: usize = 4;
 const BAR_BYTES: usize = 0x3000;
 const DEVICE: usize = 0x2000;
 const MULTIPLIER: usize = 4;
-/// Where its own configuration lies on MMIO.
+/// Where doorbells and its own configuration lie on MMIO.
+const MMIO_NOTIFY: usize = 0x50;
 const MMIO_CONFIG: usize = 0x100;
 const MMIO_BYTES: usize = 0x200;
 
@@ -56,7 +57,7 @@ pub type Buffer = (u64, u32, bool);
 /// What the driver sees of the device, and what the test says of it.
 pub struct Device {
     mmio: bool,
-    kind: u32,
+    kind: u16,
     /// Most descriptors of a queue.
     pub size_max: Cell<u16>,
     /// Features that it offers.
@@ -73,8 +74,8 @@ pub struct Device {
     pub gone: Cell<bool>,
     /// All that was written to the status since the last reset, that one included.
     pub statuses: RefCell<Vec<u8>>,
-    /// Interrupts that the driver has not acknowledged, on MMIO.
-    pub interrupts: Cell<u32>,
+    /// Accesses of registers on MMIO, but for doorbells.
+    pub accesses: Cell<usize>,
     /// Its own configuration.
     pub config: RefCell<Vec<u8>>,
     /// The number of that.
@@ -97,7 +98,7 @@ pub struct Puppet {
 pub const FEATURES: u64 = 1 << 32 | 1 << 33 | 1 << 29;
 
 impl Puppet {
-    fn new(kind: u32, mmio: bool, config: &[u8], dma_bytes: usize) -> (Self, DmaArena) {
+    fn new(kind: u16, mmio: bool, config: &[u8], dma_bytes: usize) -> (Self, DmaArena) {
         let (arena, view) = sim::arena(dma_bytes, IOVA);
         let device = Device {
             mmio,
@@ -110,7 +111,7 @@ impl Puppet {
             hangs: Cell::new(false),
             gone: Cell::new(false),
             statuses: RefCell::default(),
-            interrupts: Cell::new(0),
+            accesses: Cell::new(0),
             config: RefCell::new(config.to_vec()),
             generation: Cell::new(0),
             queues: RefCell::default(),
@@ -122,14 +123,14 @@ impl Puppet {
     }
 
     /// A device with this configuration behind PCI; so many bytes of DMA memory.
-    pub fn pci(kind: u32, config: &[u8], dma_bytes: usize) -> (Self, Pci, DmaArena) {
+    pub fn pci(kind: u16, config: &[u8], dma_bytes: usize) -> (Self, Pci, DmaArena) {
         let (puppet, arena) = Self::new(kind, false, config, dma_bytes);
         let transport = puppet.transport();
         (puppet, transport, arena)
     }
 
     /// The same with memory-mapped registers.
-    pub fn mmio(kind: u32, config: &[u8], dma_bytes: usize) -> (Self, Mmio, DmaArena) {
+    pub fn mmio(kind: u16, config: &[u8], dma_bytes: usize) -> (Self, Mmio, DmaArena) {
         let (puppet, arena) = Self::new(kind, true, config, dma_bytes);
         let registers = Mmio::asked(puppet.device.clone());
         (puppet, registers, arena)
@@ -405,14 +406,14 @@ impl Device {
     }
 
     fn read_mmio(&self, offset: usize, bytes: usize) -> u32 {
+        self.accesses.set(self.accesses.get() + 1);
         match (offset, bytes) {
             (0x000, 4) => u32::from_le_bytes(*b"virt"),
             (0x004, 4) => 2,
-            (0x008, 4) => self.kind,
+            (0x008, 4) => self.kind.into(),
             (0x010, 4) => self.offer(),
             (0x034, 4) => self.size_max.get().into(),
             (0x044, 4) => self.selected().enabled.into(),
-            (0x060, 4) => self.interrupts.get(),
             (0x070, 4) => self.status.get().into(),
             (0x0fc, 4) => self.generation.get().into(),
             (MMIO_CONFIG.., _) => self.read_config(offset - MMIO_CONFIG, bytes),
@@ -421,6 +422,9 @@ impl Device {
     }
 
     fn write_mmio(&self, offset: usize, bytes: usize, value: u32) {
+        if offset != MMIO_NOTIFY {
+            self.accesses.set(self.accesses.get() + 1);
+        }
         match (offset, bytes) {
             (0x014, 4) => self.select(0, value),
             (0x024, 4) => self.select(1, value),
@@ -428,8 +432,7 @@ impl Device {
             (0x030, 4) => self.select(2, value),
             (0x038, 4) => self.change(|queue| queue.size = value as u16),
             (0x044, 4) => self.change(|queue| queue.enabled = value == 1),
-            (0x050, 4) => self.ring(value),
-            (0x064, 4) => self.interrupts.set(self.interrupts.get() & !value),
+            (MMIO_NOTIFY, 4) => self.ring(value),
             (0x070, 4) => self.set_status(value as u8),
             (0x080..0x0b0, 4) => {
                 let word = offset % 16 / 4;

@@ -25,8 +25,15 @@ pub struct Bell {
 
 /// How a driver reaches a device.
 pub trait Transport {
+    /// Whether there is a device of this `kind` (5), and what a driver needs that reads so many
+    /// bytes of its own configuration.
+    ///
+    /// # Errors
+    /// What is missing.
+    fn check(&self, kind: u16, config_bytes: usize) -> Result<(), Error>;
+
     /// Features without which a device is none that can be used here.
-    const NEEDED: u64;
+    fn needed(&self) -> u64;
 
     /// The device status (2.1); all ones if the device is gone.
     fn status(&self) -> u8;
@@ -61,9 +68,6 @@ pub trait Transport {
 
     /// A number that is another one once that configuration has changed (2.5.1).
     fn generation(&self) -> u32;
-
-    /// Takes note of interrupts, where that has to be said (2.3).
-    fn acknowledge(&self);
 }
 
 /// Looks of [`stable`] at a configuration that changes.

@@ -50,23 +50,30 @@ impl Cause {
     }
 }
 
-/// Names of all devices of an image by their index: those of the manifest's entries, and PCIe
-/// devices behind them.
+/// Names in messages: that of the program that says them, and those of all devices of an image by
+/// their index: those of the manifest's entries, and PCIe devices behind them.
 #[derive(Debug, Default)]
-pub struct Names(Vec<String>);
+pub struct Names {
+    /// The program's.
+    pub program: &'static str,
+    devices: Vec<String>,
+}
 
 impl Names {
-    /// Those of `image`.
-    pub fn of(image: &Image) -> Self {
+    /// Those of `image`, in messages of `program`.
+    pub fn of(program: &'static str, image: &Image) -> Self {
         let entries = image.entries.iter().map(Entry::name);
         let pci = image.pci.iter().map(Request::name);
         let names = entries.chain(pci);
-        Self(names.map(|name| name.unwrap_or_default().into()).collect())
+        Self {
+            program,
+            devices: names.map(|name| name.unwrap_or_default().into()).collect(),
+        }
     }
 
     /// What is said behind a reason that is about a device.
     fn said(&self, cause: &Cause) -> Option<&str> {
-        let name = self.0.get(cause.device()?)?;
+        let name = self.devices.get(cause.device()?)?;
         Some(name)
     }
 }
@@ -193,7 +200,10 @@ mod tests {
 
     #[test]
     fn a_device_is_named() {
-        let names = Names(["", "lan", "nic0"].map(String::from).to_vec());
+        let names = Names {
+            program: "",
+            devices: ["", "lan", "nic0"].map(String::from).to_vec(),
+        };
         let gone = Cause::DeviceGone(2);
         assert_eq!(
             Named(&gone, &names).to_string(),

@@ -135,7 +135,7 @@ impl Ending {
             if shared {
                 fault::leave(report);
             } else {
-                let _ = writeln!(io::stderr(), "outboard-tender: {}", Trail(&report, image));
+                let _ = writeln!(io::stderr(), "{}: {}", names.program, Trail(&report, image));
             }
         }
         status
@@ -172,13 +172,14 @@ impl Ending {
     /// Says why, and returns the exit status.
     pub fn say(&self, shared: bool, names: &Names) -> i32 {
         let mut error = io::stderr();
+        let program = names.program;
         match self {
             Self::Halted(status, None) => *status,
             Self::Halted(_, Some(trap)) => {
                 if !shared {
                     let _ = writeln!(
                         error,
-                        "outboard-tender: the guest raised exception {} (error code {:#x}) at \
+                        "{program}: the guest raised exception {} (error code {:#x}) at \
                          instruction {:#x}, address {:#x}",
                         trap.vector, trap.error, trap.rip, trap.address
                     );
@@ -187,13 +188,13 @@ impl Ending {
             }
             Self::Ended(cause) => {
                 let named = Named(cause, names);
-                let _ = writeln!(error, "outboard-tender: the guest was ended: {named}");
+                let _ = writeln!(error, "{program}: the guest was ended: {named}");
                 status(cause)
             }
             Self::Stopped(stop, rip) => {
                 let _ = writeln!(
                     error,
-                    "outboard-tender: the guest was ended at instruction {rip:#x}: {}",
+                    "{program}: the guest was ended at instruction {rip:#x}: {}",
                     why(*stop)
                 );
                 stopped(*stop)
@@ -201,7 +202,7 @@ impl Ending {
             Self::NoPage => {
                 let _ = writeln!(
                     error,
-                    "outboard-tender: the guest was ended: the host has no page for memory that \
+                    "{program}: the guest was ended: the host has no page for memory that \
                      it shares with its PCI devices: one that is a process can take pages away, \
                      and one that was unplugged has no registers"
                 );

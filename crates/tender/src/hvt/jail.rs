@@ -31,6 +31,25 @@ pub struct TenderGrants {
     pub stop: Option<[i32; 3]>,
 }
 
+impl TenderGrants {
+    /// The numbers of all of it.
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        let grants = &self.guest;
+        let mut keep: Vec<RawFd> = grants.devices.iter().map(|(fd, _)| *fd).collect();
+        keep.extend([grants.epoll_fd, grants.timer_fd, self.vcpu]);
+        keep.extend([CONSOLE_FD, ERROR_FD]);
+        keep.extend(grants.event_fd);
+        keep.extend(&grants.held);
+        keep.extend(&grants.sockets);
+        keep.extend(self.core_file);
+        if let Some(rings) = self.rings {
+            keep.extend([rings.epoll, rings.wake, rings.kick]);
+        }
+        keep.extend(self.statistics);
+        keep
+    }
+}
+
 /// Takes everything from this process but what serving the guest takes, and has `start` start what
 /// else is to run.
 ///
@@ -38,25 +57,13 @@ pub struct TenderGrants {
 /// The first step that fails.
 pub fn close(tender: &TenderGrants, start: impl FnOnce() -> io::Result<()>) -> Result<(), Error> {
     let filter = jail::compile(&rules(tender), false)?;
-    let grants = &tender.guest;
-    let mut keep: Vec<RawFd> = grants.devices.iter().map(|(fd, _)| *fd).collect();
-    keep.extend([grants.epoll_fd, grants.timer_fd, tender.vcpu]);
-    keep.extend([CONSOLE_FD, ERROR_FD]);
-    keep.extend(grants.event_fd);
-    keep.extend(&grants.held);
-    keep.extend(&grants.sockets);
-    keep.extend(tender.core_file);
-    if let Some(rings) = tender.rings {
-        keep.extend([rings.epoll, rings.wake, rings.kick]);
-    }
-    keep.extend(tender.statistics);
-    jail::confine(keep)?;
+    jail::confine(tender.descriptors())?;
     start().map_err(|error| Error::Step(Step::RingThread, error))?;
     jail::forbid_calls(&filter)
 }
 
 /// All that it may ask.
-fn rules(tender: &TenderGrants) -> Vec<Rule> {
+pub fn rules(tender: &TenderGrants) -> Vec<Rule> {
     let TenderGrants {
         guest: grants,
         vcpu,

@@ -32,18 +32,13 @@ mod statistics;
 mod windows;
 
 use self::core_file::CoreFile;
-use self::jail::TenderGrants;
 use self::ring_service::RingService;
-use self::setup::Setup;
 use self::statistics::Statistics;
 use crate::attach::pci::Pci;
 use crate::start::{Resources, Start, announce};
-use crate::sys::machine::{Exit, Running};
 use crate::sys::stop::Stop;
-use call::{Calls, Outcome};
-use cause::Names;
+use call::Calls;
 use complaint::Complaint;
-use ending::Ending;
 use error::step_of;
 use linux::process;
 use rustix::io::Errno;
@@ -52,11 +47,19 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
-pub use call::Calls as Hypercalls;
-pub use cause::{Cause, HostStep, Violation};
+pub use crate::sys::machine::{Exit, Running};
+pub use call::{Calls as Hypercalls, Outcome, wall_time};
+pub use cause::{Cause, HostStep, Names, Violation};
 pub use core_file::remove_empty as remove_empty_core;
+pub use ending::Ending;
 pub use error::Error;
+pub use jail::{TenderGrants, rules};
+pub use paging::{Builder as PageTables, Error as PagingError, Rights};
 pub use queues::{Done, Queues};
+pub use setup::Setup;
+
+/// What messages of the tender begin with.
+const PROGRAM: &str = "outboard-tender";
 
 /// Starts an image, serves it until it ends, and ends with its exit status.
 ///
@@ -70,7 +73,8 @@ pub fn run(start: &Start<'_>) -> Result<Infallible, Error> {
     setup.lend_share(&resources)?;
     let rings = setup.rings(&resources)?;
     let boot_bytes = setup.hand_over(&resources, &command_line, rings.is_some())?;
-    setup.prepare(&resources, boot_bytes, rings.is_some())?;
+    let tables = setup.tables(&resources, boot_bytes, rings.is_some())?;
+    setup.prepare(&tables)?;
     let machine = setup.start(&resources);
     announce(start, &resources);
     serve_in_jail(start, machine, resources, rings)
@@ -95,7 +99,7 @@ fn serve_in_jail(
         timer: resources.timer,
     }));
     // The first reading looks for the kernel's page with the clock, which the jail does not allow.
-    call::wall_time();
+    wall_time();
     let core_file = start.options.dump_core.as_deref().map(create_core_file);
     let core_file = core_file.transpose()?;
     let rings = rings.map(|rings| RingThread::new(rings, &machine, shared));
@@ -109,7 +113,7 @@ fn serve_in_jail(
         rings: rings.as_ref().map(|rings| rings.service.descriptors()),
     };
     let memory = machine.memory().clone();
-    let names: &'static Names = Box::leak(Box::new(Names::of(start.image)));
+    let names: &'static Names = Box::leak(Box::new(Names::of(PROGRAM, start.image)));
     let ended = move |cause| process::end(Ending::from(cause).say(shared, names));
     let start_rings = || match rings {
         Some(rings) => {

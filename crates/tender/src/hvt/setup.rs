@@ -2,7 +2,7 @@
 
 use super::cpu;
 use super::error::{Error, from_kvm, step};
-use super::paging::{Builder, Rights};
+use super::paging::{Builder as PageTables, Rights};
 use super::ring_service::RingService;
 use super::windows::{self, Placed};
 use crate::attach::Attached;
@@ -74,6 +74,11 @@ impl<'a> Setup<'a> {
             cpuid,
             address_bits,
         })
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
     }
 
     /// Lends the shared file to the guest, if there is one.
@@ -162,19 +167,20 @@ impl<'a> Setup<'a> {
         Ok(boot.len() as u64)
     }
 
-    /// Lends the guest what its PCIe devices share with it, makes its page tables, and sets its
-    /// processor up. `boot_bytes` is what [`Self::hand_over`] returned.
+    /// Lends the guest what its PCIe devices share with it, and makes its page tables. `boot_bytes`
+    /// is what [`Self::hand_over`] returned.
     ///
     /// # Errors
     /// The step that failed.
-    pub fn prepare(
-        &mut self,
+    pub fn tables(
+        &self,
         resources: &Resources,
         boot_bytes: u64,
         has_rings: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<PageTables, Error> {
         let Start { options, image, .. } = *self.start;
-        let placed = lend(&self.machine, &resources.attachments.pci, self.address_bits)?;
+        let pci = &resources.attachments.pci;
+        let placed = lend(&self.machine, pci, self.address_bits)?;
         if options.verbose {
             start::say(&placed);
         }
@@ -187,8 +193,17 @@ impl<'a> Setup<'a> {
                 DATA,
             )?;
         }
+        Ok(tables)
+    }
+
+    /// Sets the guest's processor up, with page tables that [`Self::tables`] made.
+    ///
+    /// # Errors
+    /// The step that failed.
+    pub fn prepare(&mut self, tables: &PageTables) -> Result<(), Error> {
+        let image = self.start.image;
         let registers = cpu::registers(image.entry, self.memory_bytes);
-        prepare(&mut self.machine, &self.cpuid, &tables, registers)
+        prepare(&mut self.machine, &self.cpuid, tables, registers)
     }
 
     /// Goes on to where the guest can run. It may name addresses in the DMA memory too.
@@ -243,7 +258,7 @@ fn lend<'a>(machine: &Machine, pci: &'a Pci, bits: u32) -> Result<Vec<Placed<'a>
 pub fn prepare(
     machine: &mut Machine,
     cpuid: &[kvm_cpuid_entry2],
-    tables: &Builder,
+    tables: &PageTables,
     registers: kvm_bindings::kvm_regs,
 ) -> Result<(), Error> {
     for (address, table) in tables.tables() {
@@ -267,8 +282,8 @@ fn map(
     boot_bytes: u64,
     share: Option<&SharedFile>,
     windows: &[Placed<'_>],
-) -> Result<Builder, Error> {
-    let mut tables = Builder::new(TABLES)?;
+) -> Result<PageTables, Error> {
+    let mut tables = PageTables::new(TABLES)?;
     let mut same =
         |range: Range<u64>, rights| tables.map(range.clone(), Gpa::new(range.start), rights);
     let boot_end = (BOOT_INFO + boot_bytes).next_multiple_of(PAGE_SIZE);

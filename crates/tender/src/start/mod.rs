@@ -17,7 +17,7 @@ mod resources;
 pub use error::{Error, Step};
 pub use fill::put;
 pub use ready::announce;
-pub use resources::{Resources, say, wait_set};
+pub use resources::{Resources, interrupts, say, wait_set};
 
 use crate::check::{self, Pairs};
 use crate::memory::{Memory, Segment};

@@ -122,7 +122,10 @@ pub fn wait_set(attached: &[Attached]) -> Result<(OwnedFd, OwnedFd), Error> {
 /// Puts the events of interrupts into the wait set, by the devices' numbers behind the `entries` of
 /// the manifest, and the end of processes that are devices. All are edge-triggered: the guest reads
 /// none.
-fn interrupts(pci: &Pci, entries: usize, epoll: &OwnedFd) -> Result<(), Error> {
+///
+/// # Errors
+/// [`Error::System`] with the step that the kernel refused.
+pub fn interrupts(pci: &Pci, entries: usize, epoll: &OwnedFd) -> Result<(), Error> {
     for (number, device) in pci.devices.iter().enumerate() {
         if let Some(event) = &device.event {
             let data = epoll::EventData::new_u64((entries + number) as u64);

@@ -146,6 +146,11 @@ impl Machine {
         &self.vcpu
     }
 
+    /// The machine, to be told of devices.
+    pub fn vm(&self) -> &VmFd {
+        &self.vm
+    }
+
     /// Goes on to where the guest can run, and nobody has a reference to its memory any more.
     /// It may also name addresses in `arena`, by those that they have here.
     pub fn start(self, arena: Option<&Window>) -> Running {
@@ -187,6 +192,11 @@ impl Running {
         &self.vcpu
     }
 
+    /// The same, for whoever has to leave it at once.
+    pub fn vcpu_mut(&mut self) -> &mut VcpuFd {
+        &mut self.vcpu
+    }
+
     /// The processor's descriptor.
     pub fn vcpu_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: it is open as long as the processor is there, from which it is borrowed.
@@ -208,24 +218,40 @@ impl Running {
     /// # Errors
     /// What KVM says: `EFAULT` for guest memory that the host cannot provide.
     pub fn run(&mut self) -> Result<Exit, Errno> {
-        let exit = match self.vcpu.run() {
-            Ok(VcpuExit::IoOut(port, data)) => match <[u8; 4]>::try_from(data) {
-                Ok(bytes) => Exit::Port(port, u32::from_le_bytes(bytes)),
-                Err(_) => Exit::OtherPort(port),
+        self.enter().map(Exit::from)
+    }
+
+    /// The same, with what KVM says of the exit: whoever has devices at addresses without memory
+    /// gets the bytes that were written there, or are to be read.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn enter(&mut self) -> Result<VcpuExit<'_>, Errno> {
+        match self.vcpu.run() {
+            Ok(exit) => Ok(exit),
+            Err(error) if error.errno() == libc::EINTR => Ok(VcpuExit::Intr),
+            Err(error) => Err(Errno::from_raw_os_error(error.errno())),
+        }
+    }
+}
+
+impl From<VcpuExit<'_>> for Exit {
+    fn from(exit: VcpuExit<'_>) -> Self {
+        match exit {
+            VcpuExit::IoOut(port, data) => match <[u8; 4]>::try_from(data) {
+                Ok(bytes) => Self::Port(port, u32::from_le_bytes(bytes)),
+                Err(_) => Self::OtherPort(port),
             },
-            Ok(VcpuExit::IoIn(port, _)) => Exit::OtherPort(port),
-            Ok(VcpuExit::MmioRead(address, _) | VcpuExit::MmioWrite(address, _)) => {
-                Exit::Nowhere(Gpa::new(address))
+            VcpuExit::IoIn(port, _) => Self::OtherPort(port),
+            VcpuExit::MmioRead(address, _) | VcpuExit::MmioWrite(address, _) => {
+                Self::Nowhere(Gpa::new(address))
             }
-            Ok(VcpuExit::Shutdown | VcpuExit::Hlt) => Exit::Shutdown,
-            Ok(VcpuExit::FailEntry(reason, _)) => Exit::Refused(reason),
-            Ok(VcpuExit::InternalError) => Exit::Internal,
-            Ok(VcpuExit::Intr) => Exit::Interrupted,
-            Ok(_) => Exit::Unknown,
-            Err(error) if error.errno() == libc::EINTR => Exit::Interrupted,
-            Err(error) => return Err(Errno::from_raw_os_error(error.errno())),
-        };
-        Ok(exit)
+            VcpuExit::Shutdown | VcpuExit::Hlt => Self::Shutdown,
+            VcpuExit::FailEntry(reason, _) => Self::Refused(reason),
+            VcpuExit::InternalError => Self::Internal,
+            VcpuExit::Intr => Self::Interrupted,
+            _ => Self::Unknown,
+        }
     }
 }
 

@@ -20,7 +20,7 @@ mod tests;
 use crate::net::recovery::{Recovery, Remedy};
 use crate::virtio::queue::Buffer;
 use crate::virtio::request::Requests;
-use crate::virtio::{self, Error, PCI_DEVICE_BASE, Transport};
+use crate::virtio::{self, Error, Transport};
 use alloc::boxed::Box;
 use device::{BlockDevice, BlockError};
 use hw::{DmaArena, DmaBuf, Done, FromDevice, InFlight, ToDevice};
@@ -28,12 +28,8 @@ use registers::*;
 
 pub use registers::CONFIG_BYTES;
 
-/// Vendor ID of virtio devices.
-pub const VENDOR: u16 = virtio::VENDOR;
 /// The kind of device (5.2.1).
 pub const KIND: u16 = 2;
-/// PCI device ID.
-pub const DEVICE: u16 = PCI_DEVICE_BASE + KIND;
 
 /// Bytes of a transfer; more are several.
 pub const TRANSFER_BYTES: usize = 64 << 10;

@@ -124,7 +124,7 @@ type Disks = (Rc<Disk>, Result<Driver<Pci>, Error>);
 
 /// A disk with these features besides.
 fn disk_with(features: u64, config: &[u8]) -> Disks {
-    let (puppet, transport, mut arena) = Puppet::pci(KIND.into(), config, ARENA_BYTES);
+    let (puppet, transport, mut arena) = Puppet::pci(KIND, config, ARENA_BYTES);
     puppet.device().offered.set(FEATURES | features);
     let disk = Disk::new(puppet);
     let driver = Driver::new(transport, &mut arena, disk.clock());
@@ -159,9 +159,8 @@ fn blocks_are_read_and_written_over_either_transport() {
         (BYTES as u64, 512)
     );
     works(&disk, &mut driver);
-    let (puppet, registers, mut arena) =
-        Puppet::mmio(KIND.into(), &config(SECTORS, 0, 0), ARENA_BYTES);
-    let transport = Mmio::new(registers, KIND.into(), CONFIG_BYTES).unwrap();
+    let (puppet, registers, mut arena) = Puppet::mmio(KIND, &config(SECTORS, 0, 0), ARENA_BYTES);
+    let transport = Mmio::new(registers);
     let disk = Disk::new(puppet);
     let mut driver = Driver::new(transport, &mut arena, disk.clock()).unwrap();
     works(&disk, &mut driver);

@@ -15,17 +15,13 @@ mod tests;
 use crate::net::recovery::{Recovery, Remedy};
 use crate::virtio::queue::Buffer;
 use crate::virtio::request::Requests;
-use crate::virtio::{self, Error, PCI_DEVICE_BASE, Transport};
+use crate::virtio::{self, Error, Transport};
 use alloc::boxed::Box;
 use core::fmt;
 use hw::{DmaArena, DmaBuf, Done, FromDevice, InFlight};
 
-/// Vendor ID of virtio devices.
-pub const VENDOR: u16 = virtio::VENDOR;
 /// The kind of device (5.4.1).
 pub const KIND: u16 = 4;
-/// PCI device ID.
-pub const DEVICE: u16 = PCI_DEVICE_BASE + KIND;
 
 /// The only queue (5.4.2).
 const REQUEST_QUEUE: u16 = 0;

@@ -63,7 +63,7 @@ impl Source {
 }
 
 fn source() -> (Rc<Source>, Driver<Pci>) {
-    let (puppet, transport, mut arena) = Puppet::pci(KIND.into(), &[], DMA_BYTES);
+    let (puppet, transport, mut arena) = Puppet::pci(KIND, &[], DMA_BYTES);
     let source = Source::new(puppet);
     let driver = Driver::new(transport, &mut arena, source.clock()).unwrap();
     (source, driver)
@@ -87,9 +87,9 @@ fn bytes_are_those_of_the_device_however_few_it_gives() {
     }
     let (source, driver) = self::source();
     check(&source, driver);
-    let (puppet, registers, mut arena) = Puppet::mmio(KIND.into(), &[], DMA_BYTES);
+    let (puppet, registers, mut arena) = Puppet::mmio(KIND, &[], DMA_BYTES);
     let source = Source::new(puppet);
-    let transport = Mmio::new(registers, KIND.into(), 0).unwrap();
+    let transport = Mmio::new(registers);
     let driver = Driver::new(transport, &mut arena, source.clock()).unwrap();
     check(&source, driver);
 }

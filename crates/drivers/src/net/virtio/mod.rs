@@ -111,7 +111,7 @@ fn start(resources: Resources<'_>) -> Result<Started, Error> {
         return Err(Error::Mtu(mtu));
     }
     let transport = transport.ok_or(virtio::Error::NoCapabilities)?;
-    transport.check(CONFIG_BYTES)?;
+    transport.check(KIND, CONFIG_BYTES)?;
     if arena.left() / (1 + others) >= LARGE_DMA_BYTES {
         let pool = Pool::dma(arena, LARGE_BUFFERS, LARGE_BUFFER_BYTES)?;
         let config = Config {
@@ -321,7 +321,6 @@ impl<T: Transport, const N: usize> Nic for Driver<T, N> {
         if self.state != State::Running {
             return false;
         }
-        self.transport.acknowledge();
         self.receiver.arm()
     }
 

@@ -40,14 +40,14 @@ pub struct Puppet(puppet::Puppet);
 impl Puppet {
     /// A device behind PCI with the link up; `dma_bytes` of DMA memory.
     pub fn new(dma_bytes: usize) -> (Self, Pci, DmaArena) {
-        let (puppet, transport, arena) = puppet::Puppet::pci(KIND.into(), &config(), dma_bytes);
+        let (puppet, transport, arena) = puppet::Puppet::pci(KIND, &config(), dma_bytes);
         puppet.device().offered.set(OFFERED);
         (Self(puppet), transport, arena)
     }
 
     /// The same with memory-mapped registers.
     pub fn mmio(dma_bytes: usize) -> (Self, Mmio, DmaArena) {
-        let (puppet, registers, arena) = puppet::Puppet::mmio(KIND.into(), &config(), dma_bytes);
+        let (puppet, registers, arena) = puppet::Puppet::mmio(KIND, &config(), dma_bytes);
         puppet.device().offered.set(OFFERED);
         (Self(puppet), registers, arena)
     }
