@@ -388,7 +388,7 @@ fn summarise(violations: &Violations) {
 
 /// The same for programs: counts by kind and severity, and one entry for each kind and register.
 fn as_json(violations: &Violations) -> serde_json::Value {
-    let by_severity = violations.severities().iter();
+    let by_severity = violations.severities().into_iter();
     let severities: BTreeMap<_, _> = by_severity
         .map(|(severity, count)| (severity.name(), count))
         .collect();
