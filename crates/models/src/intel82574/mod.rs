@@ -238,7 +238,7 @@ impl<W: Wire> Device for Intel82574<W> {
     }
 
     fn asserts_pin(&self) -> bool {
-        self.nic.interrupts.is_asserted()
+        !self.nic.gone && self.nic.interrupts.is_asserted()
     }
 
     fn due(&self) -> Option<Duration> {
