@@ -6,6 +6,7 @@ use super::super::work::Work;
 use super::header::{self, GSO_ECN, GSO_NONE, GSO_TCP4, GSO_TCP6, Header, NEEDS_CHECKSUM};
 use super::{Nic, POLL_FRAMES, PUBLISH_FRAMES, feature};
 use crate::dma::{Dma, DmaFault};
+use crate::iotlb::Iotlb;
 use crate::misbehaviour::Fault;
 use crate::packet;
 use crate::packet::Offload;
@@ -27,7 +28,8 @@ type Refused = &'static str;
 #[derive(Debug)]
 pub(super) struct Transmitter {
     chain: Chain,
-    frame: Vec<u8>,
+    /// A header and its frame.
+    bytes: Vec<u8>,
     segment: Vec<u8>,
 }
 
@@ -35,7 +37,7 @@ impl Default for Transmitter {
     fn default() -> Self {
         Self {
             chain: Chain::default(),
-            frame: vec![0; FRAME_BYTES_MAX],
+            bytes: vec![0; header::BYTES + FRAME_BYTES_MAX],
             segment: Vec::with_capacity(FRAME_BYTES_MAX),
         }
     }
@@ -117,11 +119,13 @@ impl Transmitter {
         wire: &mut impl Wire,
         work: &mut Work<'_>,
     ) -> Result<Result<(), Refused>, DmaFault> {
-        let mut bytes = [0; header::BYTES];
-        if self.chain.read(0, &mut bytes, work.dma)? < header::BYTES {
-            return Ok(Err("a frame must have a header in front (5.1.6.2)"));
-        }
-        let header = Header::read(&bytes);
+        let front = header::BYTES + FRONT_BYTES;
+        let front = front.min(self.chain.readable_bytes() as usize);
+        let front = self.chain.read(0, &mut self.bytes[..front], work.dma)?;
+        let header = match self.bytes[..front].first_chunk() {
+            Some(header) => Header::read(header),
+            None => return Ok(Err("a frame must have a header in front (5.1.6.2)")),
+        };
         if header.buffers != 0 {
             // DPDK's driver leaves what a card wrote there; no card looks at it.
             work.report(Violation::Advice {
@@ -140,24 +144,26 @@ impl Transmitter {
         {
             return Ok(sent);
         }
-        let frame = &mut self.frame[..len];
-        self.chain.read(header::BYTES as u64, frame, work.dma)?;
+        let rest = &mut self.bytes[front..header::BYTES + len];
+        if !rest.is_empty() {
+            self.chain.read(front as u64, rest, work.dma)?;
+        }
+        let frame = &mut self.bytes[header::BYTES..][..len];
         nic.steering.note(pair, frame, len);
         Ok(send_whole(frame, &header, offload, &mut self.segment, wire))
     }
 
-    /// Sends a frame of which only the front is copied; `None` if it has to be copied.
+    /// Sends a frame of which only the front was copied; `None` if it has to be copied.
     fn send_in_place(
-        &mut self,
+        &self,
         nic: &mut Nic,
         pair: u16,
         len: usize,
         header: &Header,
         wire: &mut impl Wire,
-        dma: &dyn Dma,
+        dma: &Iotlb<'_>,
     ) -> Result<Option<Result<(), Refused>>, DmaFault> {
-        let front = &mut self.frame[..FRONT_BYTES];
-        self.chain.read(header::BYTES as u64, front, dma)?;
+        let front = &self.bytes[header::BYTES..][..FRONT_BYTES];
         let mut spans: ArrayVec<Span<'_>, SPANS_MAX> = ArrayVec::new();
         let skip = (header::BYTES + FRONT_BYTES) as u64;
         for part in self.chain.to_read(skip, len as u64) {
