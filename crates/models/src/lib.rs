@@ -114,6 +114,7 @@ mod tests {
             let misbehaviour = Misbehaviour::default();
             let device = match model.make {
                 Make::Nic(make) => make(Setup {
+                    mtu: None,
                     address: [2, 0, 0, 0, 0, 1],
                     wire: Box::new(Loop::new()),
                     misbehaviour,

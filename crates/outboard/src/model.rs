@@ -50,6 +50,9 @@ pub struct Arguments {
     /// A card's Ethernet address; by default one that follows from the socket's name
     #[arg(long, value_name = "ADDRESS")]
     address: Option<Address>,
+    /// The longest packet, in bytes, that a virtio network card tells its driver of
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(MTU_MIN..))]
+    mtu: Option<u16>,
     /// What it does wrong, one in N times, such as length=100,lost-interrupt=20,seed=7
     #[arg(long, value_name = "FAULTS", default_value = "")]
     misbehave: Misbehaviour,
@@ -67,6 +70,9 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
 }
+
+/// The least MTU of a virtio network card (5.1.4.1).
+const MTU_MIN: i64 = 68;
 
 /// The devices that there are, by name.
 fn card() -> impl TypedValueParser<Value = &'static Model> {
@@ -129,6 +135,8 @@ pub enum Error {
     Wire(WireFault),
     /// It has no back end of vhost-user.
     NoBackEnd(&'static str),
+    /// It tells its driver of no MTU.
+    NoMtu(&'static str),
     /// Its socket cannot be made.
     Socket(PathBuf, io::Error),
     /// Signals cannot be caught, or a descriptor not be copied.
@@ -144,6 +152,9 @@ impl fmt::Display for Error {
                     f,
                     "{name} is no virtio device: type --socket in place of --vhost-user"
                 )
+            }
+            Self::NoMtu(name) => {
+                write!(f, "{name} is no virtio network card: leave --mtu out")
             }
             Self::Disk(fault) => write!(f, "{fault}"),
             Self::Wire(fault) => write!(f, "{fault}"),
@@ -229,6 +240,10 @@ fn make<D: ?Sized>(
         file,
         ..
     } = arguments;
+    let is_virtio_nic = matches!(make, Make::Nic(_)) && arguments.card.back_end.is_some();
+    if arguments.mtu.is_some() && !is_virtio_nic {
+        return Err(Error::NoMtu(name));
+    }
     let misbehaviour = arguments.misbehave.clone();
     let connection = |takes| Error::Connection(name, takes);
     match (make, wire, file) {
@@ -237,6 +252,7 @@ fn make<D: ?Sized>(
             let device = make(Setup {
                 address: address.0,
                 wire: wire.open(address.0).map_err(Error::Wire)?,
+                mtu: arguments.mtu,
                 misbehaviour,
             });
             Ok((device, format!("{name} {address}")))

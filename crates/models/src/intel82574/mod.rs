@@ -71,6 +71,7 @@ pub(crate) const MODEL: Model = Model {
             address,
             wire,
             misbehaviour,
+            ..
         } = setup;
         Box::new(Intel82574::new(address, wire, &misbehaviour))
     }),

@@ -63,6 +63,7 @@ pub(crate) const MODEL: Model = Model {
             address,
             wire,
             misbehaviour,
+            ..
         } = setup;
         Box::new(Rtl8139::new(address, wire, &misbehaviour))
     }),

@@ -3,7 +3,7 @@
 use super::super::chain::Chain;
 use super::super::queue::Virtqueue;
 use super::super::work::Work;
-use super::header::{self, GSO_ECN, GSO_NONE, GSO_TCP4, GSO_TCP6, Header, NEEDS_CHECKSUM};
+use super::header::{self, GSO_ECN, GSO_NONE, GSO_TCP4, GSO_TCP6, GSO_UDP, Header, NEEDS_CHECKSUM};
 use super::{Nic, POLL_FRAMES, PUBLISH_FRAMES, feature};
 use crate::dma::{Dma, DmaFault};
 use crate::iotlb::Iotlb;
@@ -174,7 +174,11 @@ impl Transmitter {
         let offload = header.offload();
         if let Some(size) = offload.segment {
             match Plan::read_in(front, len, size) {
-                Some(plan) if fits(&plan, header) => {}
+                Some(plan) if fits(&plan, header) => {
+                    if !takes_whole(wire, Some(&plan)) {
+                        return Ok(None);
+                    }
+                }
                 Some(_) => return Ok(Some(Err(MISMATCH))),
                 None => return Ok(None),
             }
@@ -190,9 +194,20 @@ const MISMATCH: Refused =
 
 /// Whether headers are of what their virtio-net header says.
 fn fits(plan: &Plan, header: &Header) -> bool {
-    plan.ip.v6 == (header.kind() == GSO_TCP6)
-        && usize::from(header.checksum_start) == plan.ip.payload
-        && usize::from(header.checksum_offset) == packet::headers::TCP_CHECKSUM
+    let kind = match header.kind() {
+        GSO_UDP => plan.is_udp(),
+        kind => !plan.is_udp() && plan.ip.v6 == (kind == GSO_TCP6),
+    };
+    kind && usize::from(header.checksum_start) == plan.ip.payload
+        && usize::from(header.checksum_offset) == plan.checksum_offset()
+}
+
+/// Whether a wire takes what is to be cut like this as it is.
+fn takes_whole(wire: &impl Wire, plan: Option<&Plan>) -> bool {
+    match plan {
+        Some(plan) if plan.is_udp() => wire.takes_large_datagrams(),
+        _ => wire.takes_large_frames(),
+    }
 }
 
 /// 5.1.6.2.1: what a driver must keep to.
@@ -220,10 +235,13 @@ fn check(nic: &Nic, chain: &Chain, header: &Header, len: usize) -> Result<(), Re
         }
     }
     let feature = match header.kind() {
-        GSO_NONE if header.gso == GSO_NONE => return Ok(()),
+        GSO_NONE if header.gso == GSO_NONE && nic.admits_length(len) => return Ok(()),
+        GSO_NONE if header.gso == GSO_NONE => return Err("it must not exceed the MTU (5.1.4.2)"),
         GSO_NONE => return Err("ECN takes a kind of segmentation (5.1.6.2.1)"),
         GSO_TCP4 => feature::HOST_TSO4,
         GSO_TCP6 => feature::HOST_TSO6,
+        GSO_UDP if header.gso == GSO_UDP => feature::HOST_USO,
+        GSO_UDP => return Err("ECN is of TCP alone (5.1.6.2.1)"),
         _ => return Err("gso_type must be one that was negotiated (5.1.6.2.1)"),
     };
     if !nic.has(feature) {
@@ -253,7 +271,7 @@ fn send_whole(
         }
         None => None,
     };
-    if wire.takes_large_frames() {
+    if takes_whole(wire, plan.as_ref()) {
         wire.send(frame, offload);
         return Ok(());
     }
