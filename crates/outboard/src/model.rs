@@ -23,12 +23,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use std::{error, fmt};
 
+/// Each device, and each way to it.
+const EXAMPLES: &str = "\
+Over vfio-user, for outboard run --pci:NAME=vfio-user:SOCKET and others' machines:
+  outboard model 82599 --socket=/tmp/nic0 --wire=tap:nic0
+  outboard model 82574 --socket=/tmp/nic0 --wire=tap:nic0
+  outboard model e1000 --socket=/tmp/nic0 --wire=tap:nic0
+  outboard model rtl8139 --socket=/tmp/nic0 --wire=tap:nic0
+  outboard model virtio-net --socket=/tmp/nic0 --wire=tap:nic0
+  outboard model virtio-blk --socket=/tmp/disk0 --file=disk.img
+  outboard model virtio-rng --socket=/tmp/rng0
+Over vhost-user, for QEMU's and DPDK's own virtio devices:
+  outboard model virtio-net --vhost-user=/tmp/nic0 --wire=tap:nic0
+  outboard model virtio-blk --vhost-user=/tmp/disk0 --file=disk.img";
+
 /// Be a network card or a disk in software: guests drive it with --pci:NAME=vfio-user:SOCKET
 ///
 /// A virtio device can be the back end of others' machines (--vhost-user). The device checks
 /// what its driver does, and tells what the datasheet forbids. It serves one guest after the other
 /// until it is interrupted; its exit status is 1 if a driver broke a rule.
 #[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// Which device
     #[arg(value_parser = card())]
