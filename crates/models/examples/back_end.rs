@@ -1,10 +1,9 @@
 //! What a virtio network card costs as a back end of vhost-user, with the least possible driver,
 //! which sends back every frame that it gets.
 //!
-//! `cargo run --release -p models --example back_end -- FRAMES`: device and driver take turns in one
-//! thread, for `valgrind --tool=callgrind --toggle-collect='*device_turn*'` to count what the device
-//! does. The wire sends back what comes, so that it takes each frame from the driver and gives it
-//! back.
+//! `cargo run --release -p models --example back_end -- FRAMES`: device and driver take turns in
+//! one thread, so that callgrind counts what the device does (`--toggle-collect='*device_turn*'`).
+//! The wire sends back what comes: the device takes each frame from the driver and gives it back.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Cutting a large packet of TCP or UDP into segments, as a NIC does (datasheet of the 82599, 7.2.4;
-//! virtio 1.3, 5.1.6.2).
+//! Cutting a large packet of TCP or UDP into segments, as a NIC does (datasheet of the 82599,
+//! 7.2.4; virtio 1.3, 5.1.6.2).
 
 use super::Offload;
 use super::checksum::{fold, set_word, sum, word};
@@ -104,9 +104,10 @@ impl Plan {
         true
     }
 
-    /// Writes the headers into `out` of what consecutive `segments` of TCP make together: `payload`
-    /// bytes behind headers that are those of the first one but for lengths and flags. TCP's checksum
-    /// is left as it was. `frame` is what is being cut, or the headers of it, and `bytes` its length.
+    /// Writes the headers into `out` of what consecutive `segments` of TCP make together:
+    /// `payload` bytes behind headers that are those of the first one but for lengths and flags.
+    /// TCP's checksum is left as it was. `frame` is what is being cut, or the headers of it, and
+    /// `bytes` its length.
     pub(crate) fn write_headers(
         &self,
         frame: &[u8],

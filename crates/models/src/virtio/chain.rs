@@ -90,7 +90,8 @@ impl Chain {
     }
 }
 
-/// Where `bytes` bytes begin behind the first `skip`, if there is one fragment, and they all lie in it.
+/// Where `bytes` bytes begin behind the first `skip`, if there is one fragment, and they all lie
+/// in it.
 #[inline]
 fn alone(fragments: &[Fragment], skip: u64, bytes: usize) -> Option<u64> {
     let [fragment] = fragments else {

@@ -37,8 +37,8 @@ const INDEX: u64 = 2;
 const RING: u64 = 4;
 const AVAILABLE_BYTES: u64 = 2;
 const USED_BYTES: u64 = 8;
-/// Chains whose heads are read at once, and elements of the used ring that are written at once: what
-/// the driver's processor has lately written is waited for together.
+/// Chains whose heads are read at once, and elements of the used ring that are written at once:
+/// what the driver's processor has lately written is waited for together.
 const BATCH: usize = 32;
 /// In the available ring: the driver needs no notification (2.7.6).
 const NO_INTERRUPT: u16 = 1;
@@ -584,7 +584,8 @@ impl Walk<'_> {
         if count > u64::from(queue.size) {
             return wrong("a table must not be longer than the queue (2.7.5.3.1)");
         }
-        // The descriptor of the table itself is not one of the chain, and its first one is in its place.
+        // The descriptor of the table itself is not one of the chain, whose first one takes its
+        // place.
         let first = queue.read_descriptor(table.iova, 0, dma)?;
         self.table(table.iova, count as u16, (0, first), true, dma)
     }

@@ -304,8 +304,8 @@ impl Nic {
         self.features & features != 0
     }
 
-    /// Whether a frame that is not cut is short enough for the MTU (5.1.4.1, 5.1.4.2). A tag is part
-    /// of the Ethernet header.
+    /// Whether a frame that is not cut is short enough for the MTU (5.1.4.1, 5.1.4.2). A tag is
+    /// part of the Ethernet header.
     fn admits_length(&self, frame: usize) -> bool {
         self.mtu
             .is_none_or(|mtu| frame <= ETHERNET + TAG + usize::from(mtu))
