@@ -58,6 +58,7 @@ pub fn device(number: u8, misbehaviour: Misbehaviour) -> Box<dyn Device> {
         Make::Nic(make) => make(Setup {
             address: [2, 0, 0, 0, 0, 1],
             wire: Box::new(Loop::new()),
+            mtu: None,
             misbehaviour,
         }),
         Make::Disk(make) => make(DiskSetup {

@@ -7,6 +7,12 @@ use std::fmt;
 /// Memory that a device may read and write, by I/O address. Every access is checked: what lies
 /// outside is the driver's mistake, and comes back as a [`DmaFault`].
 pub trait Dma {
+    /// The mapping that has an address; whether it has what follows is checked by the mapping.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn view(&self, iova: u64, bytes: usize) -> Result<&View, DmaFault>;
+
     /// A word of a descriptor, at a multiple of 8 bytes; what was written before it can be read
     /// after.
     ///
@@ -105,6 +111,10 @@ impl From<hw::sim::Outside> for DmaFault {
 }
 
 impl Dma for View {
+    fn view(&self, _: u64, _: usize) -> Result<&View, DmaFault> {
+        Ok(self)
+    }
+
     fn load(&self, iova: u64) -> Result<u64, DmaFault> {
         Ok(self.load(iova)?)
     }

@@ -58,6 +58,7 @@ mod gigabit;
 mod intel82540;
 mod intel82574;
 mod intel82599;
+mod iotlb;
 mod line;
 mod local;
 mod microwire;
@@ -84,6 +85,7 @@ pub use dma::{Dma, DmaFault};
 pub use intel82540::Intel82540;
 pub use intel82574::Intel82574;
 pub use intel82599::Intel82599;
+pub use iotlb::Iotlb;
 pub use local::{Local, Threaded};
 pub use misbehaviour::{Fault, Misbehaviour, NoFault, StuckBits};
 pub use model::{DiskSetup, Make, Model, Setup};
@@ -114,6 +116,7 @@ mod tests {
             let misbehaviour = Misbehaviour::default();
             let device = match model.make {
                 Make::Nic(make) => make(Setup {
+                    mtu: None,
                     address: [2, 0, 0, 0, 0, 1],
                     wire: Box::new(Loop::new()),
                     misbehaviour,

@@ -44,6 +44,9 @@ pub struct Setup {
     pub address: [u8; 6],
     /// What it is connected to.
     pub wire: Box<dyn Wire>,
+    /// The longest packet that its driver may send, in bytes, if it is a virtio network card and
+    /// says so.
+    pub mtu: Option<u16>,
     /// What it does wrong.
     pub misbehaviour: Misbehaviour,
 }

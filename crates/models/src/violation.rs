@@ -398,30 +398,42 @@ impl fmt::Display for Report {
 /// All violations of a driver: how many of each kind, and one report for each kind and register.
 #[derive(Clone, Debug, Default)]
 pub struct Violations {
-    counts: BTreeMap<&'static str, u64>,
-    severities: BTreeMap<Severity, u64>,
     total: u64,
     reports: Vec<Report>,
+    /// Where the report of the last one is: a driver that does something wrong often does it with
+    /// each frame.
+    last: usize,
+    /// How many there were that are in none of the reports.
+    unreported: BTreeMap<(&'static str, Severity), u64>,
 }
 
 impl Violations {
     pub(crate) fn add(&mut self, violation: Violation) {
-        *self.counts.entry(violation.kind()).or_default() += 1;
-        *self.severities.entry(violation.severity()).or_default() += 1;
         self.total += 1;
-        let like = |report: &&mut Report| report.violation.is_like(&violation);
-        if let Some(report) = self.reports.iter_mut().find(like) {
-            report.count += 1;
-            if let (Violation::Reserved { bits, .. }, Violation::Reserved { bits: more, .. }) =
-                (&mut report.violation, violation)
-            {
-                *bits |= more;
+        let like = |report: &Report| report.violation.is_like(&violation);
+        if !self.reports.get(self.last).is_some_and(like) {
+            match self.reports.iter().position(like) {
+                Some(place) => self.last = place,
+                None => return self.add_first(violation),
             }
-        } else if self.reports.len() < REPORTS_MAX {
-            self.reports.push(Report {
-                violation,
-                count: 1,
-            });
+        }
+        let report = &mut self.reports[self.last];
+        report.count += 1;
+        if let (Violation::Reserved { bits, .. }, Violation::Reserved { bits: more, .. }) =
+            (&mut report.violation, violation)
+        {
+            *bits |= more;
+        }
+    }
+
+    fn add_first(&mut self, violation: Violation) {
+        if self.reports.len() < REPORTS_MAX {
+            self.last = self.reports.len();
+            let count = 1;
+            self.reports.push(Report { violation, count });
+        } else {
+            let key = (violation.kind(), violation.severity());
+            *self.unreported.entry(key).or_default() += 1;
         }
     }
 
@@ -436,13 +448,26 @@ impl Violations {
     }
 
     /// How many there were of each [kind](Violation::kind).
-    pub fn counts(&self) -> &BTreeMap<&'static str, u64> {
-        &self.counts
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.sums(|kind, _| kind)
     }
 
     /// How many there were of each severity.
-    pub fn severities(&self) -> &BTreeMap<Severity, u64> {
-        &self.severities
+    pub fn severities(&self) -> BTreeMap<Severity, u64> {
+        self.sums(|_, severity| severity)
+    }
+
+    fn sums<K: Ord>(&self, key: impl Fn(&'static str, Severity) -> K) -> BTreeMap<K, u64> {
+        let reports = self.reports.iter().map(|Report { violation, count }| {
+            let key = (violation.kind(), violation.severity());
+            (key, *count)
+        });
+        let unreported = self.unreported.iter().map(|(key, count)| (*key, *count));
+        let mut sums = BTreeMap::new();
+        for ((kind, severity), count) in reports.chain(unreported) {
+            *sums.entry(key(kind, severity)).or_default() += count;
+        }
+        sums
     }
 
     /// One for each kind and register, as they came first. Their number is bounded.
@@ -452,8 +477,7 @@ impl Violations {
 
     /// How many violations are in none of the reports.
     pub fn unreported(&self) -> u64 {
-        let reported: u64 = self.reports.iter().map(|report| report.count).sum();
-        self.total - reported
+        self.unreported.values().sum()
     }
 }
 
@@ -518,5 +542,10 @@ mod tests {
         assert_eq!(violations.total(), 1000);
         assert_eq!(violations.unreported(), 1000 - REPORTS_MAX as u64);
         assert!(violations.to_string().ends_with("and 744 more\n"));
+        let counts: Vec<_> = violations.counts().into_iter().collect();
+        assert_eq!(counts, [("no-register", 1000)]);
+        // One that has a report is counted there.
+        violations.add(no_register(8));
+        assert_eq!(violations.reports()[2].count, 2);
     }
 }

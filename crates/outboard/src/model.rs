@@ -23,12 +23,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use std::{error, fmt};
 
+/// Each device, and each way to it.
+const EXAMPLES: &str = "\
+Over vfio-user, for outboard run --pci:NAME=vfio-user:SOCKET and others' machines:
+  outboard model 82599 --socket=/tmp/nic0 --wire=tap:nic0
+  outboard model 82574 --socket=/tmp/nic0 --wire=tap:nic0
+  outboard model e1000 --socket=/tmp/nic0 --wire=tap:nic0
+  outboard model rtl8139 --socket=/tmp/nic0 --wire=tap:nic0
+  outboard model virtio-net --socket=/tmp/nic0 --wire=tap:nic0
+  outboard model virtio-blk --socket=/tmp/disk0 --file=disk.img
+  outboard model virtio-rng --socket=/tmp/rng0
+Over vhost-user, for QEMU's and DPDK's own virtio devices:
+  outboard model virtio-net --vhost-user=/tmp/nic0 --wire=tap:nic0
+  outboard model virtio-blk --vhost-user=/tmp/disk0 --file=disk.img";
+
 /// Be a network card or a disk in software: guests drive it with --pci:NAME=vfio-user:SOCKET
 ///
 /// A virtio device can be the back end of others' machines (--vhost-user). The device checks
 /// what its driver does, and tells what the datasheet forbids. It serves one guest after the other
 /// until it is interrupted; its exit status is 1 if a driver broke a rule.
 #[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// Which device
     #[arg(value_parser = card())]
@@ -50,6 +65,9 @@ pub struct Arguments {
     /// A card's Ethernet address; by default one that follows from the socket's name
     #[arg(long, value_name = "ADDRESS")]
     address: Option<Address>,
+    /// The longest packet, in bytes, that a virtio network card tells its driver of
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(MTU_MIN..))]
+    mtu: Option<u16>,
     /// What it does wrong, one in N times, such as length=100,lost-interrupt=20,seed=7
     #[arg(long, value_name = "FAULTS", default_value = "")]
     misbehave: Misbehaviour,
@@ -67,6 +85,9 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
 }
+
+/// The least MTU of a virtio network card (5.1.4.1).
+const MTU_MIN: i64 = 68;
 
 /// The devices that there are, by name.
 fn card() -> impl TypedValueParser<Value = &'static Model> {
@@ -129,6 +150,8 @@ pub enum Error {
     Wire(WireFault),
     /// It has no back end of vhost-user.
     NoBackEnd(&'static str),
+    /// It tells its driver of no MTU.
+    NoMtu(&'static str),
     /// Its socket cannot be made.
     Socket(PathBuf, io::Error),
     /// Signals cannot be caught, or a descriptor not be copied.
@@ -144,6 +167,9 @@ impl fmt::Display for Error {
                     f,
                     "{name} is no virtio device: type --socket in place of --vhost-user"
                 )
+            }
+            Self::NoMtu(name) => {
+                write!(f, "{name} is no virtio network card: leave --mtu out")
             }
             Self::Disk(fault) => write!(f, "{fault}"),
             Self::Wire(fault) => write!(f, "{fault}"),
@@ -229,6 +255,10 @@ fn make<D: ?Sized>(
         file,
         ..
     } = arguments;
+    let is_virtio_nic = matches!(make, Make::Nic(_)) && arguments.card.back_end.is_some();
+    if arguments.mtu.is_some() && !is_virtio_nic {
+        return Err(Error::NoMtu(name));
+    }
     let misbehaviour = arguments.misbehave.clone();
     let connection = |takes| Error::Connection(name, takes);
     match (make, wire, file) {
@@ -237,6 +267,7 @@ fn make<D: ?Sized>(
             let device = make(Setup {
                 address: address.0,
                 wire: wire.open(address.0).map_err(Error::Wire)?,
+                mtu: arguments.mtu,
                 misbehaviour,
             });
             Ok((device, format!("{name} {address}")))
@@ -388,7 +419,7 @@ fn summarise(violations: &Violations) {
 
 /// The same for programs: counts by kind and severity, and one entry for each kind and register.
 fn as_json(violations: &Violations) -> serde_json::Value {
-    let by_severity = violations.severities().iter();
+    let by_severity = violations.severities().into_iter();
     let severities: BTreeMap<_, _> = by_severity
         .map(|(severity, count)| (severity.name(), count))
         .collect();

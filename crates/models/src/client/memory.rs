@@ -108,7 +108,7 @@ impl Memory {
 
     /// The mapping that has this address; what follows it is checked by the view.
     #[inline]
-    fn view(&self, iova: u64, bytes: usize) -> Result<&View, DmaFault> {
+    fn mapping(&self, iova: u64, bytes: usize) -> Result<&View, DmaFault> {
         let fault = DmaFault { iova, bytes };
         if !self.bus_master {
             return Err(fault);
@@ -124,43 +124,49 @@ fn fault(outside: Outside) -> DmaFault {
 }
 
 impl Dma for Memory {
+    fn view(&self, iova: u64, bytes: usize) -> Result<&View, DmaFault> {
+        self.mapping(iova, bytes)
+    }
+
     fn load(&self, iova: u64) -> Result<u64, DmaFault> {
-        self.view(iova, 8)?.load(iova).map_err(fault)
+        self.mapping(iova, 8)?.load(iova).map_err(fault)
     }
 
     fn store(&self, iova: u64, value: u64) -> Result<(), DmaFault> {
-        self.view(iova, 8)?.store(iova, value).map_err(fault)
+        self.mapping(iova, 8)?.store(iova, value).map_err(fault)
     }
 
     fn load16(&self, iova: u64) -> Result<u16, DmaFault> {
-        self.view(iova, 2)?.load16(iova).map_err(fault)
+        self.mapping(iova, 2)?.load16(iova).map_err(fault)
     }
 
     fn store16(&self, iova: u64, value: u16) -> Result<(), DmaFault> {
-        self.view(iova, 2)?.store16(iova, value).map_err(fault)
+        self.mapping(iova, 2)?.store16(iova, value).map_err(fault)
     }
 
     fn read(&self, iova: u64, bytes: &mut [u8]) -> Result<(), DmaFault> {
-        self.view(iova, bytes.len())?
+        self.mapping(iova, bytes.len())?
             .read(iova, bytes)
             .map_err(fault)
     }
 
     fn write(&self, iova: u64, bytes: &[u8]) -> Result<(), DmaFault> {
-        self.view(iova, bytes.len())?
+        self.mapping(iova, bytes.len())?
             .write(iova, bytes)
             .map_err(fault)
     }
 
     fn span(&self, iova: u64, bytes: usize) -> Result<Span<'_>, DmaFault> {
-        self.view(iova, bytes)?.span(iova, bytes).map_err(fault)
+        self.mapping(iova, bytes)?.span(iova, bytes).map_err(fault)
     }
 
     fn span_mut(&self, iova: u64, bytes: usize) -> Result<SpanMut<'_>, DmaFault> {
-        self.view(iova, bytes)?.span_mut(iova, bytes).map_err(fault)
+        self.mapping(iova, bytes)?
+            .span_mut(iova, bytes)
+            .map_err(fault)
     }
 
     fn check(&self, iova: u64, bytes: usize) -> Result<(), DmaFault> {
-        self.view(iova, bytes)?.check(iova, bytes)
+        self.mapping(iova, bytes)?.check(iova, bytes)
     }
 }

@@ -56,7 +56,6 @@ impl Registers for Nic {
             Id::TxTail => self.mac.write_tx_tail(0, value & 0xffff),
             _ => self.write_as_specified(place, value),
         }
-        self.tell();
     }
 
     fn report(&mut self, violation: Violation) {
@@ -127,7 +126,10 @@ impl Nic {
                 let done = data << 16 | word << 8 | bit::EERD_DONE;
                 self.mac.file.set(offset, done);
             }
-            Id::Mdic => self.mac.access_phy(register, offset, value),
+            Id::Mdic => {
+                self.mac.access_phy(register, offset, value);
+                self.tell();
+            }
             Id::Pba => self.mac.divide_packet_buffer(offset, value),
             Id::Delay => self.mac.file.set(offset, value & 0xffff),
             Id::Icr => self.interrupts.clear_causes(value),

@@ -57,6 +57,7 @@ pub(crate) const MODEL: Model = Model {
             address,
             wire,
             misbehaviour,
+            ..
         } = setup;
         Box::new(Intel82540::new(address, wire, &misbehaviour))
     }),

@@ -221,6 +221,15 @@ fn the_transceiver_is_an_m88() {
     assert_eq!([phy(2), phy(3)], [0x0141, 0x0c20]);
     phy(1);
     assert_eq!(phy(1) & 0x24, 0x24);
+    // It interrupts if it is asked to.
+    let mdac = |driver: &mut Driver<_>| driver.read(0xc0) & 0x200;
+    assert_eq!(mdac(&mut driver), 0);
+    driver.write(0x20, 0x2820_0000 | 1 << 16);
+    assert_eq!(mdac(&mut driver), 0x200);
+    let mut phy = |register: u32| {
+        driver.write(0x20, 0x0820_0000 | register << 16);
+        driver.read(0x20) & 0xffff
+    };
     assert_eq!(phy(17) & 0xfc00, 0xac00, "1000 Mb/s, full duplex, link");
     driver.write(0x20, 0x0c40_0000);
     assert_eq!(

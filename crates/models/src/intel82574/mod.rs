@@ -71,6 +71,7 @@ pub(crate) const MODEL: Model = Model {
             address,
             wire,
             misbehaviour,
+            ..
         } = setup;
         Box::new(Intel82574::new(address, wire, &misbehaviour))
     }),
@@ -238,7 +239,7 @@ impl<W: Wire> Device for Intel82574<W> {
     }
 
     fn asserts_pin(&self) -> bool {
-        self.nic.interrupts.is_asserted()
+        !self.nic.gone && self.nic.interrupts.is_asserted()
     }
 
     fn due(&self) -> Option<Duration> {

@@ -96,6 +96,7 @@ pub(crate) const MODEL: Model = Model {
             address,
             wire,
             misbehaviour,
+            ..
         } = setup;
         Box::new(Intel82599::new(address, wire, &misbehaviour))
     }),

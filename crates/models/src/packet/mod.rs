@@ -16,7 +16,8 @@ pub struct Offload {
     /// The checksum of TCP or UDP is still to be completed: where the sum begins, and where its
     /// field lies from there, in bytes. The field holds the sum of the pseudo header.
     pub checksum: Option<(u16, u16)>,
-    /// The frame is TCP to be cut into segments of this many bytes of payload.
+    /// The frame is TCP, or UDP whose checksum is left to do, to be cut into packets of this many
+    /// bytes of payload.
     pub segment: Option<u16>,
 }
 

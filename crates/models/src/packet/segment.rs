@@ -1,12 +1,16 @@
-//! Cutting a large TCP packet into segments, as a NIC does (datasheet, 7.2.4).
+//! Cutting a large packet of TCP or UDP into segments, as a NIC does (datasheet of the 82599,
+//! 7.2.4; virtio 1.3, 5.1.6.2).
 
 use super::Offload;
 use super::checksum::{fold, set_word, sum, word};
-use super::headers::{IPV4_CHECKSUM, Ip, TCP_CHECKSUM, Transport};
+use super::headers::{IPV4_CHECKSUM, Ip, TCP_CHECKSUM, Transport, UDP, UDP_CHECKSUM};
 use std::ops::Range;
 
 const SEQUENCE: usize = 4;
 const FLAGS: usize = 12;
+/// Bytes of a header of UDP, and where it has its length (RFC 768).
+const UDP_HEADER: usize = 8;
+const UDP_LENGTH: usize = 4;
 
 /// How the flags of TCP change from segment to segment: masks over the last 12 bits of the word at
 /// byte 12 (datasheet, 8.2.3.9.3 and 8.2.3.9.4).
@@ -26,7 +30,7 @@ impl FlagMasks {
     };
 }
 
-/// A TCP packet that is being cut. Lengths and checksums of its own are not looked at.
+/// A packet of TCP or UDP that is being cut. Lengths and checksums of its own are not looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) ip: Ip,
@@ -46,16 +50,31 @@ impl Plan {
     /// The same for a frame of so many bytes, of which `frame` has at least the headers.
     pub(crate) fn read_in(frame: &[u8], bytes: usize, size: u16) -> Option<Self> {
         let ip = Ip::find_in(frame, bytes)?;
-        let Transport::Tcp { header } = ip.transport(frame)? else {
-            return None;
+        let own = match ip.transport(frame)? {
+            Transport::Tcp { header } => header,
+            Transport::Udp => UDP_HEADER,
+            Transport::Sctp => return None,
         };
-        let header = ip.payload + header;
+        let header = ip.payload + own;
         (size > 0 && header <= frame.len() && header < bytes && ip.end == bytes).then_some(Self {
             ip,
             header,
             size: usize::from(size),
             masks: FlagMasks::STANDARD,
         })
+    }
+
+    /// Whether datagrams of UDP come of it, and not segments of TCP.
+    pub(crate) fn is_udp(&self) -> bool {
+        self.ip.protocol == UDP
+    }
+
+    /// Where the checksum lies in the header behind IP's.
+    pub(crate) fn checksum_offset(&self) -> usize {
+        match self.is_udp() {
+            true => UDP_CHECKSUM,
+            false => TCP_CHECKSUM,
+        }
     }
 
     /// Number of segments of a frame of so many bytes.
@@ -74,14 +93,21 @@ impl Plan {
         out.extend_from_slice(&frame[..self.header]);
         out.extend_from_slice(&frame[from..to]);
         self.write_ip(out, index, to - from);
-        self.write_tcp(out, &(index..index + 1), self.count(frame.len()));
+        match self.is_udp() {
+            true => {
+                let bytes = (UDP_HEADER + to - from) as u16;
+                set_word(out, self.ip.payload + UDP_LENGTH, bytes);
+            }
+            false => self.write_tcp(out, &(index..index + 1), self.count(frame.len())),
+        }
         self.write_checksum(out);
         true
     }
 
-    /// Writes the headers into `out` of what consecutive `segments` make together: `payload` bytes
-    /// behind headers that are those of the first one but for lengths and flags. TCP's checksum is
-    /// left as it was. `frame` is what is being cut, or the headers of it, and `bytes` its length.
+    /// Writes the headers into `out` of what consecutive `segments` of TCP make together:
+    /// `payload` bytes behind headers that are those of the first one but for lengths and flags.
+    /// TCP's checksum is left as it was. `frame` is what is being cut, or the headers of it, and
+    /// `bytes` its length.
     pub(crate) fn write_headers(
         &self,
         frame: &[u8],
@@ -109,9 +135,10 @@ impl Plan {
             set_word(headers, ip.start + IPV4_CHECKSUM, value);
         }
         let pseudo = fold(ip.pseudo_header(headers, bytes - ip.payload));
-        set_word(headers, ip.payload + TCP_CHECKSUM, pseudo);
+        let offset = self.checksum_offset();
+        set_word(headers, ip.payload + offset, pseudo);
         Offload {
-            checksum: Some((ip.payload as u16, TCP_CHECKSUM as u16)),
+            checksum: Some((ip.payload as u16, offset as u16)),
             segment: Some(size as u16),
         }
     }
@@ -169,10 +196,14 @@ impl Plan {
         let pseudo = self
             .ip
             .pseudo_header(segment, segment.len() - self.ip.payload);
-        let tcp = &mut segment[self.ip.payload..];
-        set_word(tcp, TCP_CHECKSUM, 0);
-        let checksum = !fold(pseudo + sum(tcp));
-        set_word(tcp, TCP_CHECKSUM, checksum);
+        let (packet, offset) = (&mut segment[self.ip.payload..], self.checksum_offset());
+        set_word(packet, offset, 0);
+        let checksum = match !fold(pseudo + sum(packet)) {
+            // This would say that there is none (RFC 768).
+            0 if self.is_udp() => 0xffff,
+            checksum => checksum,
+        };
+        set_word(packet, offset, checksum);
     }
 }
 
@@ -207,6 +238,35 @@ mod tests {
                 index += 1;
             }
             prop_assert_eq!(index, plan.count(frame.len()));
+            prop_assert_eq!(payload, samples::bytes(len));
+        }
+
+        /// The same of datagrams, each of which has a length of its own.
+        #[test]
+        fn datagrams_are_sound_and_whole(
+            v6: bool,
+            tag in proptest::option::of(any::<u16>()),
+            len in 1usize..9000,
+            size in 1u16..1500,
+        ) {
+            let frame = samples::udp(v6, tag, &samples::bytes(len));
+            let plan = Plan::read(&frame, size).unwrap();
+            let (mut out, mut payload) = (Vec::new(), Vec::new());
+            let mut index = 0;
+            while plan.write(&frame, index, &mut out) {
+                let ip = Ip::find(&out).unwrap();
+                prop_assert!(ip.header_is_sound(&out));
+                prop_assert_eq!(ip.payload_is_sound(&out), Some(true));
+                prop_assert_eq!(ip.end, out.len());
+                let udp = &out[ip.payload..];
+                prop_assert_eq!(word(udp, UDP_LENGTH), Some(udp.len() as u16));
+                prop_assert_eq!(&udp[..4], &frame[ip.payload..][..4]);
+                payload.extend_from_slice(&udp[UDP_HEADER..]);
+                index += 1;
+                let whole = usize::from(size) * index == payload.len();
+                prop_assert!(whole || payload.len() == len);
+            }
+            prop_assert_eq!(index, len.div_ceil(size.into()));
             prop_assert_eq!(payload, samples::bytes(len));
         }
 

@@ -63,6 +63,7 @@ pub(crate) const MODEL: Model = Model {
             address,
             wire,
             misbehaviour,
+            ..
         } = setup;
         Box::new(Rtl8139::new(address, wire, &misbehaviour))
     }),
@@ -198,7 +199,6 @@ impl<W: Wire> Device for Rtl8139<W> {
         self.nic.reset();
         self.frames.clear();
         self.nic.gone = false;
-        self.nic.late.clear();
     }
 
     fn poll(&mut self, dma: &dyn Dma, now: Duration) -> Progress {
@@ -259,6 +259,7 @@ impl Nic {
         (self.starved, self.due) = (false, None);
         self.packet.begin();
         self.reset_reads = 0;
+        self.late.clear();
         self.last_buffer = None;
         let words = eeprom::ADDRESS.map(|word| self.eeprom.read(word));
         let [a, b, c] = words.map(u32::from);

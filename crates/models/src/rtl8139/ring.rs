@@ -35,9 +35,12 @@ impl Ring {
     /// # Errors
     /// If it is not in the memory.
     pub(crate) fn next(&self, dma: &dyn Dma) -> Result<Option<Found>, DmaFault> {
+        if self.hung {
+            return Ok(None);
+        }
         let iova = self.base.wrapping_add(self.index * BYTES);
         let first = dma.load(iova)?;
-        if self.hung || first & OWN == 0 {
+        if first & OWN == 0 {
             return Ok(None);
         }
         let words = [first, dma.load(iova.wrapping_add(8))?];
@@ -100,5 +103,14 @@ mod tests {
         assert_eq!(ends, [63]);
         ring.begin(0x2000);
         assert!(ring.next(&memory).is_err());
+    }
+
+    #[test]
+    fn a_ring_that_hangs_is_not_read() {
+        let (_arena, memory) = arena(4096, 0x1000);
+        let mut ring = Ring::default();
+        ring.begin(0x2000);
+        ring.hung = true;
+        assert!(ring.next(&memory).unwrap().is_none());
     }
 }

@@ -446,6 +446,20 @@ fn a_card_that_misbehaves_does_so_on_demand() {
     let said = driver.memory.load(RX_RING).unwrap();
     assert!(said & OWN == 0 && said & 0x1fff != 146, "{said:#x}");
     assert!(driver.read(0x3e, 2) & 1 != 0 && !driver.device.asserts_pin());
+    // What comes after its descriptor comes at the next poll, and not behind a reset.
+    for (resets, arrives) in [(false, true), (true, false)] {
+        let (ours, mut peer) = pair();
+        let mut driver = Driver::new(ours, "early-done=1");
+        driver.start();
+        peer.send(&samples::udp(false, None, &[1; 100]), Offload::default());
+        driver.poll();
+        assert_eq!(driver.memory.load(BUFFERS).unwrap(), 0);
+        if resets {
+            driver.reset();
+        }
+        driver.poll();
+        assert_eq!(driver.memory.load(BUFFERS).unwrap() != 0, arrives);
+    }
     let mut driver = Driver::new(Loop::new(), "gone=1");
     driver.poll();
     assert_eq!(driver.read(0, 4), u32::MAX);

@@ -176,7 +176,7 @@ impl Nic {
         if size == 0 {
             return Err("MSS must not be 0 (6)");
         }
-        let plan = Plan::read(bytes, size).filter(|plan| !plan.ip.v6);
+        let plan = Plan::read(bytes, size).filter(|plan| !plan.ip.v6 && !plan.is_udp());
         let plan = plan.ok_or("LGSEN takes TCP over IPv4, with payload and sound lengths (6)")?;
         let sent = &mut self.statistics.transmitted;
         let count = |_: &[u8], _, times| *sent += times;

@@ -10,6 +10,8 @@ pub struct Chain {
     pub(super) head: u16,
     pub(super) readable: Vec<Fragment>,
     pub(super) writable: Vec<Fragment>,
+    readable_bytes: u64,
+    writable_bytes: u64,
 }
 
 impl Chain {
@@ -17,23 +19,40 @@ impl Chain {
     pub(super) fn clear(&mut self) {
         self.readable.clear();
         self.writable.clear();
+        (self.readable_bytes, self.writable_bytes) = (0, 0);
+    }
+
+    /// Adds what the device may read.
+    pub(super) fn push_readable(&mut self, fragment: Fragment) {
+        self.readable_bytes += fragment.bytes as u64;
+        self.readable.push(fragment);
+    }
+
+    /// Adds what it may write.
+    pub(super) fn push_writable(&mut self, fragment: Fragment) {
+        self.writable_bytes += fragment.bytes as u64;
+        self.writable.push(fragment);
     }
 
     /// Bytes that the device may read.
     pub fn readable_bytes(&self) -> u64 {
-        bytes(&self.readable)
+        self.readable_bytes
     }
 
     /// Bytes that the device may write.
     pub fn writable_bytes(&self) -> u64 {
-        bytes(&self.writable)
+        self.writable_bytes
     }
 
     /// Copies what can be read from the byte `skip` on, as much as both have: how many bytes.
     ///
     /// # Errors
     /// If some of it is not in the memory.
-    pub fn read(&self, skip: u64, to: &mut [u8], dma: &dyn Dma) -> Result<usize, DmaFault> {
+    #[inline]
+    pub fn read(&self, skip: u64, to: &mut [u8], dma: &impl Dma) -> Result<usize, DmaFault> {
+        if let Some(iova) = alone(&self.readable, skip, to.len()) {
+            return dma.read(iova, to).map(|()| to.len());
+        }
         let mut done = 0;
         for part in parts(&self.readable, skip, to.len() as u64) {
             dma.read(part.iova, &mut to[done..done + part.bytes])?;
@@ -47,7 +66,11 @@ impl Chain {
     ///
     /// # Errors
     /// If some of it is not in the memory.
-    pub fn write(&self, skip: u64, from: &[u8], dma: &dyn Dma) -> Result<usize, DmaFault> {
+    #[inline]
+    pub fn write(&self, skip: u64, from: &[u8], dma: &impl Dma) -> Result<usize, DmaFault> {
+        if let Some(iova) = alone(&self.writable, skip, from.len()) {
+            return dma.write(iova, from).map(|()| from.len());
+        }
         let mut done = 0;
         for part in parts(&self.writable, skip, from.len() as u64) {
             dma.write(part.iova, &from[done..done + part.bytes])?;
@@ -67,9 +90,16 @@ impl Chain {
     }
 }
 
-fn bytes(fragments: &[Fragment]) -> u64 {
-    let lengths = fragments.iter().map(|fragment| fragment.bytes as u64);
-    lengths.sum()
+/// Where `bytes` bytes begin behind the first `skip`, if there is one fragment, and they all lie
+/// in it.
+#[inline]
+fn alone(fragments: &[Fragment], skip: u64, bytes: usize) -> Option<u64> {
+    let [fragment] = fragments else {
+        return None;
+    };
+    let behind = (fragment.bytes as u64).checked_sub(skip)?;
+    // An address that wraps is in no memory, and is found there.
+    (bytes > 0 && bytes as u64 <= behind).then(|| fragment.iova.wrapping_add(skip))
 }
 
 /// The `most` bytes behind the first `skip` of `fragments`, piece by piece; none is empty.
@@ -104,11 +134,16 @@ mod tests {
             iova: IOVA + at,
             bytes,
         };
-        Chain {
-            head: 0,
-            readable: vec![fragment(0, 3), fragment(100, 0), fragment(10, 4)],
-            writable: vec![fragment(200, 2), fragment(300, 2)],
-        }
+        let mut chain = Chain::default();
+        let readable = [fragment(0, 3), fragment(100, 0), fragment(10, 4)];
+        readable
+            .into_iter()
+            .for_each(|fragment| chain.push_readable(fragment));
+        let writable = [fragment(200, 2), fragment(300, 2)];
+        writable
+            .into_iter()
+            .for_each(|fragment| chain.push_writable(fragment));
+        chain
     }
 
     #[test]
@@ -126,6 +161,16 @@ mod tests {
         memory.read(IOVA + 201, &mut bytes[..1]).unwrap();
         memory.read(IOVA + 300, &mut bytes[1..3]).unwrap();
         assert_eq!(&bytes[..3], b"xyz");
+        let mut one = Chain::default();
+        one.push_readable(chain.readable[2]);
+        for (skip, expected) in [(0, 4), (1, 3), (4, 0), (9, 0)] {
+            let read = one.read(skip, &mut bytes, &memory).unwrap();
+            assert_eq!((read, &bytes[..read]), (expected, &b"defg"[4 - read..]));
+            assert_eq!(
+                one.read(skip, &mut bytes[..expected], &memory),
+                Ok(expected)
+            );
+        }
         let ranges: Vec<_> = chain.to_read(1, 3).map(|part| part.bytes).collect();
         assert_eq!(ranges, [2, 1]);
     }

@@ -534,7 +534,7 @@ impl<D: VirtioDevice> Device for Pci<D> {
 
     /// 4.1.4.5: until the driver has read the ISR status.
     fn asserts_pin(&self) -> bool {
-        self.isr != 0
+        !self.state.is_gone() && self.isr != 0
     }
 
     fn doorbells(&self) -> &'static [usize] {

@@ -10,9 +10,11 @@ use super::feature;
 use super::inflight::Inflight;
 use super::work::Work;
 use crate::dma::{Dma, DmaFault};
+use crate::iotlb::Iotlb;
 use crate::misbehaviour::Fault;
 use crate::scatter::Fragment;
 use crate::violation::{Queue, Violation};
+use arrayvec::ArrayVec;
 use std::sync::atomic::{Ordering, fence};
 
 /// Most descriptors of a queue (2.7).
@@ -35,6 +37,9 @@ const INDEX: u64 = 2;
 const RING: u64 = 4;
 const AVAILABLE_BYTES: u64 = 2;
 const USED_BYTES: u64 = 8;
+/// Chains whose heads are read at once, and elements of the used ring that are written at once:
+/// what the driver's processor has lately written is waited for together.
+const BATCH: usize = 32;
 /// In the available ring: the driver needs no notification (2.7.6).
 const NO_INTERRUPT: u16 = 1;
 /// In the used ring: the device needs none (2.7.8).
@@ -59,9 +64,13 @@ pub struct Virtqueue {
     /// The index of the driver's that was seen last, and how far the device is.
     seen: u16,
     next: u16,
-    /// Elements of the used ring that were written, and those of which the driver was told.
+    /// Chains that were read ahead.
+    ahead: Ahead,
+    /// Elements of the used ring that there are, with those that are to be written, and those of
+    /// which the driver was told.
     written: u16,
     told: u16,
+    unwritten: ArrayVec<[u8; USED_BYTES as usize], BATCH>,
     /// The driver has notified the device, which has not found the queue empty since.
     notified: bool,
     /// The driver is not to notify the device.
@@ -91,10 +100,11 @@ type Broken = Violation;
 
 impl Virtqueue {
     pub(super) fn new(name: Queue, size_max: u16) -> Self {
-        let mut queue = Self {
+        let size_max = size_max.min(SIZE_MAX);
+        Self {
             name,
-            size_max: size_max.min(SIZE_MAX),
-            size: 0,
+            size_max,
+            size: size_max,
             descriptors: 0,
             available: 0,
             used: 0,
@@ -104,39 +114,20 @@ impl Virtqueue {
             event_index: false,
             seen: 0,
             next: 0,
+            ahead: Ahead::default(),
             written: 0,
             told: 0,
+            unwritten: ArrayVec::new(),
             notified: false,
             quiet: false,
             interrupt: false,
             inflight: None,
-        };
-        queue.reset();
-        queue
+        }
     }
 
     /// 2.6.1: all is as it was at first.
     pub(super) fn reset(&mut self) {
-        *self = Self {
-            name: self.name,
-            size_max: self.size_max,
-            size: self.size_max,
-            descriptors: 0,
-            available: 0,
-            used: 0,
-            enabled: false,
-            broken: false,
-            indirect: false,
-            event_index: false,
-            seen: 0,
-            next: 0,
-            written: 0,
-            told: 0,
-            notified: false,
-            quiet: false,
-            interrupt: false,
-            inflight: None,
-        };
+        *self = Self::new(self.name, self.size_max);
     }
 
     /// The driver has set it up: it works from now on.
@@ -270,7 +261,7 @@ impl Virtqueue {
 
     /// Reads the driver's index (2.7.6).
     #[inline]
-    fn look(&mut self, dma: &dyn Dma) -> Result<bool, Broken> {
+    fn look(&mut self, dma: &Iotlb<'_>) -> Result<bool, Broken> {
         let at = self.available.wrapping_add(INDEX);
         let seen = dma.load16(at).map_err(|fault| self.outside(fault))?;
         // Each chain that the device has takes a descriptor at least: there are no more chains.
@@ -285,35 +276,98 @@ impl Virtqueue {
         Ok(seen != self.next)
     }
 
+    #[inline]
     fn read_chain(
-        &self,
+        &mut self,
         again: Option<u16>,
         chain: &mut Chain,
-        dma: &dyn Dma,
+        dma: &Iotlb<'_>,
     ) -> Result<(), Broken> {
         chain.clear();
-        chain.head = match again {
-            Some(head) => head,
-            None => {
-                let slot = u64::from(self.next & (self.size - 1));
-                let at = self.available.wrapping_add(RING + AVAILABLE_BYTES * slot);
-                dma.load16(at).map_err(|fault| self.outside(fault))?
-            }
+        let first;
+        (chain.head, first) = match again {
+            Some(head) => (head, self.read_head(head, dma)?),
+            None => self.next_head(dma)?,
         };
-        if chain.head >= self.size {
-            return Err(Violation::TailOutside {
-                queue: self.name,
-                tail: chain.head.into(),
-                descriptors: self.size.into(),
-            });
+        if first.flags & (flag::NEXT | flag::INDIRECT) == 0 {
+            // Most chains of a network card are one buffer, of which no rule can be broken.
+            first.add_to(chain);
+            return Ok(());
         }
         let mut walk = Walk {
             queue: self,
             chain,
-            left: self.size,
+            left: self.size - 1,
             bytes: 0,
         };
-        walk.table(self.descriptors, self.size, walk.chain.head, false, dma)
+        let head = walk.chain.head;
+        walk.table(self.descriptors, self.size, (head, first), false, dma)
+    }
+
+    /// The next chain's head, and its first descriptor.
+    #[inline]
+    fn next_head(&mut self, dma: &Iotlb<'_>) -> Result<(u16, Descriptor), Broken> {
+        if let Some(head) = self.ahead.get(self.next) {
+            return Ok(head);
+        }
+        self.read_ahead(dma)?;
+        let slot = self.next & (self.size - 1);
+        // What is wrong ahead may be right when its turn comes, and is told then.
+        match self.ahead.get(self.next) {
+            Some(head) => Ok(head),
+            None => {
+                let at = RING + AVAILABLE_BYTES * u64::from(slot);
+                let at = self.available.wrapping_add(at);
+                let head = dma.load16(at).map_err(|fault| self.outside(fault))?;
+                Ok((head, self.read_head(head, dma)?))
+            }
+        }
+    }
+
+    /// Reads heads that wait, with their descriptors, up to the end of the ring.
+    fn read_ahead(&mut self, dma: &Iotlb<'_>) -> Result<(), Broken> {
+        let slot = self.next & (self.size - 1);
+        let waiting = self.seen.wrapping_sub(self.next).min(self.size - slot);
+        let count = usize::from(waiting).min(BATCH);
+        let at = RING + AVAILABLE_BYTES * u64::from(slot);
+        let mut heads = [0; BATCH * AVAILABLE_BYTES as usize];
+        let heads = &mut heads[..count * AVAILABLE_BYTES as usize];
+        dma.read(self.available.wrapping_add(at), heads)
+            .map_err(|fault| self.outside(fault))?;
+        self.ahead.first = self.next;
+        self.ahead.heads.clear();
+        for bytes in heads.chunks_exact(AVAILABLE_BYTES as usize) {
+            let head = u16::from_le_bytes([bytes[0], bytes[1]]);
+            match Descriptor::load(self.descriptors, head, dma) {
+                Ok(first) if head < self.size => self.ahead.heads.push((head, first)),
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// The first descriptor of a chain.
+    #[inline]
+    fn read_head(&self, head: u16, dma: &Iotlb<'_>) -> Result<Descriptor, Broken> {
+        if head >= self.size {
+            return Err(Violation::TailOutside {
+                queue: self.name,
+                tail: head.into(),
+                descriptors: self.size.into(),
+            });
+        }
+        self.read_descriptor(self.descriptors, head, dma)
+    }
+
+    /// A descriptor of a table.
+    #[inline]
+    fn read_descriptor(
+        &self,
+        table: u64,
+        index: u16,
+        dma: &Iotlb<'_>,
+    ) -> Result<Descriptor, Broken> {
+        Descriptor::load(table, index, dma).map_err(|fault| self.outside(fault))
     }
 
     /// Gives a chain back, in which the device wrote so many bytes (2.7.8). The driver knows once
@@ -332,18 +386,31 @@ impl Virtqueue {
             true => faults.number() as u32,
             false => bytes,
         };
-        let slot = u64::from(self.written & (self.size - 1));
-        let at = self.used.wrapping_add(RING + USED_BYTES * slot);
-        let mut element = [0; USED_BYTES as usize];
-        element[..4].copy_from_slice(&id.to_le_bytes());
-        element[4..].copy_from_slice(&bytes.to_le_bytes());
+        let element = u64::from(bytes) << 32 | u64::from(id);
+        self.unwritten.push(element.to_le_bytes());
         self.written = self.written.wrapping_add(1);
         if let Some(inflight) = &mut self.inflight {
             inflight.give_back(head);
         }
-        if let Err(fault) = work.dma.write(at, &element) {
+        let ring_ends = self.written & (self.size - 1) == 0;
+        if (ring_ends || self.unwritten.is_full())
+            && let Err(fault) = self.write_used(work.dma)
+        {
             self.fail(self.outside(fault), work);
         }
+    }
+
+    /// Writes the elements of the used ring that are not there yet, which lie one behind the other.
+    fn write_used(&mut self, dma: &Iotlb<'_>) -> Result<(), DmaFault> {
+        if self.unwritten.is_empty() {
+            return Ok(());
+        }
+        let first = self.written.wrapping_sub(self.unwritten.len() as u16);
+        let slot = u64::from(first & (self.size - 1));
+        let at = self.used.wrapping_add(RING + USED_BYTES * slot);
+        let written = dma.write(at, self.unwritten.as_flattened());
+        self.unwritten.clear();
+        written
     }
 
     /// Tells the driver of what was [given back](Self::give_back), and notes whether it is to be
@@ -360,7 +427,8 @@ impl Virtqueue {
     }
 
     /// Whether the driver wants to be notified (2.7.7.2).
-    fn try_publish(&mut self, dma: &dyn Dma) -> Result<bool, DmaFault> {
+    fn try_publish(&mut self, dma: &Iotlb<'_>) -> Result<bool, DmaFault> {
+        self.write_used(dma)?;
         let (new, old) = (self.written, self.told);
         dma.store16(self.used.wrapping_add(INDEX), new)?;
         self.told = new;
@@ -410,7 +478,7 @@ impl Virtqueue {
         }
     }
 
-    fn try_listen(&mut self, dma: &dyn Dma) -> Result<(), DmaFault> {
+    fn try_listen(&mut self, dma: &Iotlb<'_>) -> Result<(), DmaFault> {
         if self.event_index {
             let avail_event = RING + USED_BYTES * u64::from(self.size);
             dma.store16(self.used.wrapping_add(avail_event), self.seen)?;
@@ -436,6 +504,22 @@ fn passes(event: u16, new: u16, old: u16) -> bool {
     new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
 }
 
+/// Heads of chains with their first descriptors, from the index `first` of the driver's ring on.
+#[derive(Debug, Default)]
+struct Ahead {
+    first: u16,
+    heads: ArrayVec<(u16, Descriptor), BATCH>,
+}
+
+impl Ahead {
+    /// The head at an index of the driver's ring.
+    #[inline]
+    fn get(&self, index: u16) -> Option<(u16, Descriptor)> {
+        let place = usize::from(index.wrapping_sub(self.first));
+        self.heads.get(place).copied()
+    }
+}
+
 /// On the way along a chain.
 struct Walk<'a> {
     queue: &'a Virtqueue,
@@ -446,27 +530,17 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Follows descriptors of a table of `size` from `index` on.
+    /// Follows descriptors of a table of `size` behind one of them, by its index.
     fn table(
         &mut self,
         table: u64,
         size: u16,
-        mut index: u16,
+        (mut index, mut descriptor): (u16, Descriptor),
         is_indirect: bool,
-        dma: &dyn Dma,
+        dma: &Iotlb<'_>,
     ) -> Result<(), Broken> {
         let queue = self.queue;
         loop {
-            let Some(left) = self.left.checked_sub(1) else {
-                let rule = "a chain must not be longer than its queue, nor loop (2.7.5.2)";
-                return Err(queue.rule(index, rule));
-            };
-            self.left = left;
-            let at = table.wrapping_add(DESCRIPTOR_BYTES * u64::from(index));
-            let mut bytes = [0; DESCRIPTOR_BYTES as usize];
-            dma.read(at, &mut bytes)
-                .map_err(|fault| queue.outside(fault))?;
-            let descriptor = Descriptor::read(&bytes);
             if descriptor.flags & flag::INDIRECT != 0 {
                 if is_indirect {
                     let rule = "a table must not refer to a table (2.7.5.3.1)";
@@ -482,10 +556,16 @@ impl Walk<'_> {
             if index >= size {
                 return Err(queue.rule(index, "NEXT must be in the table (2.7.5)"));
             }
+            let Some(left) = self.left.checked_sub(1) else {
+                let rule = "a chain must not be longer than its queue, nor loop (2.7.5.2)";
+                return Err(queue.rule(index, rule));
+            };
+            self.left = left;
+            descriptor = queue.read_descriptor(table, index, dma)?;
         }
     }
 
-    fn indirect(&mut self, index: u16, table: Descriptor, dma: &dyn Dma) -> Result<(), Broken> {
+    fn indirect(&mut self, index: u16, table: Descriptor, dma: &Iotlb<'_>) -> Result<(), Broken> {
         let queue = self.queue;
         let wrong = |rule| Err(queue.rule(index, rule));
         if !queue.indirect {
@@ -504,9 +584,10 @@ impl Walk<'_> {
         if count > u64::from(queue.size) {
             return wrong("a table must not be longer than the queue (2.7.5.3.1)");
         }
-        // The descriptor of the table itself is not one of the chain.
-        self.left += 1;
-        self.table(table.iova, count as u16, 0, true, dma)
+        // The descriptor of the table itself is not one of the chain, whose first one takes its
+        // place.
+        let first = queue.read_descriptor(table.iova, 0, dma)?;
+        self.table(table.iova, count as u16, (0, first), true, dma)
     }
 
     fn add(&mut self, index: u16, descriptor: Descriptor) -> Result<(), Broken> {
@@ -515,24 +596,17 @@ impl Walk<'_> {
             let rule = "a chain must not have more than 2^32 bytes (2.7.5.2)";
             return Err(self.queue.rule(index, rule));
         }
-        let fragment = Fragment {
-            iova: descriptor.iova,
-            bytes: descriptor.bytes as usize,
-        };
-        if descriptor.flags & flag::WRITE != 0 {
-            self.chain.writable.push(fragment);
-        } else if self.chain.writable.is_empty() {
-            self.chain.readable.push(fragment);
-        } else {
+        if descriptor.flags & flag::WRITE == 0 && !self.chain.writable.is_empty() {
             let rule = "what can be read must come before what can be written (2.7.4.2)";
             return Err(self.queue.rule(index, rule));
         }
+        descriptor.add_to(self.chain);
         Ok(())
     }
 }
 
 /// A descriptor (2.7.5).
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Descriptor {
     iova: u64,
     bytes: u32,
@@ -541,13 +615,33 @@ struct Descriptor {
 }
 
 impl Descriptor {
-    fn read(bytes: &[u8; DESCRIPTOR_BYTES as usize]) -> Self {
-        let word = u128::from_le_bytes(*bytes);
-        Self {
+    /// Adds its buffer to a chain.
+    #[inline]
+    fn add_to(&self, chain: &mut Chain) {
+        let fragment = Fragment {
+            iova: self.iova,
+            bytes: self.bytes as usize,
+        };
+        match self.flags & flag::WRITE {
+            0 => chain.push_readable(fragment),
+            _ => chain.push_writable(fragment),
+        }
+    }
+
+    /// Reads the one at an index of a table.
+    #[inline]
+    fn load(table: u64, index: u16, dma: &Iotlb<'_>) -> Result<Self, DmaFault> {
+        let mut bytes = [0; DESCRIPTOR_BYTES as usize];
+        dma.read(
+            table.wrapping_add(DESCRIPTOR_BYTES * u64::from(index)),
+            &mut bytes,
+        )?;
+        let word = u128::from_le_bytes(bytes);
+        Ok(Self {
             iova: word as u64,
             bytes: (word >> 64) as u32,
             flags: (word >> 96) as u16,
             next: (word >> 112) as u16,
-        }
+        })
     }
 }

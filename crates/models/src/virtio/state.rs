@@ -6,6 +6,7 @@ use super::work::Work;
 use super::{feature, status};
 use crate::device::Progress;
 use crate::dma::Dma;
+use crate::iotlb::Iotlb;
 use crate::misbehaviour::{Fault, Faults, Misbehaviour};
 use crate::violation::{Violation, Violations};
 use std::ops::Range;
@@ -428,8 +429,9 @@ impl<D: VirtioDevice> State<D> {
         if self.gone || self.status & status::DRIVER_OK == 0 {
             return Progress::default();
         }
+        let iotlb = Iotlb::new(dma);
         let mut work = Work {
-            dma,
+            dma: &iotlb,
             now,
             features: self.accepted,
             violations: &mut self.violations,

@@ -510,6 +510,18 @@ fn a_change_of_the_configuration_is_told_and_counted() {
 }
 
 #[test]
+fn a_device_that_is_gone_asserts_no_pin() {
+    let mut driver = Driver::new(Echo::default(), "gone=50,seed=1");
+    driver.bring_up(0, 64);
+    driver.pci.device().changed = true;
+    driver.poll();
+    assert!(driver.pci.asserts_pin());
+    (0..1000).for_each(|_| _ = driver.poll());
+    assert_eq!(driver.read(0x1000, 1), 0xff);
+    assert!(!driver.pci.asserts_pin());
+}
+
+#[test]
 fn a_bus_that_is_reset_finds_a_new_device() {
     let mut driver = up(0);
     driver.pci.write(2, 0, &[7; 4]);

@@ -1,6 +1,6 @@
 //! What a device works with while it is polled.
 
-use crate::dma::Dma;
+use crate::iotlb::Iotlb;
 use crate::misbehaviour::Faults;
 use crate::violation::{Violation, Violations};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The driver's memory and the time, where to report what the driver does, and what goes wrong.
 pub struct Work<'a> {
     /// The driver's memory.
-    pub dma: &'a dyn Dma,
+    pub dma: &'a Iotlb<'a>,
     /// The time since some start, which never goes backwards.
     pub now: Duration,
     /// Features that the driver has accepted.

@@ -76,6 +76,11 @@ pub trait Wire {
         false
     }
 
+    /// Whether that goes for datagrams of UDP, too.
+    fn takes_large_datagrams(&self) -> bool {
+        self.takes_large_frames()
+    }
+
     /// Sends a frame.
     fn send(&mut self, frame: &[u8], offload: Offload);
 
@@ -132,6 +137,10 @@ impl<W: Wire + ?Sized> Wire for Box<W> {
 
     fn takes_large_frames(&self) -> bool {
         (**self).takes_large_frames()
+    }
+
+    fn takes_large_datagrams(&self) -> bool {
+        (**self).takes_large_datagrams()
     }
 
     fn send(&mut self, frame: &[u8], offload: Offload) {

@@ -2,6 +2,7 @@
 
 use super::{Incoming, Offload, Wire};
 use crate::packet::coalesce::{Coalescer, Taken};
+use crate::packet::headers::UDP_CHECKSUM;
 use hw::sim::vectored::{self, Span, SpanMut};
 use linux::interface::Interfaces;
 use linux::mtu;
@@ -23,6 +24,9 @@ const NEEDS_CHECKSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
 const GSO_TCP4: u8 = 1;
 const GSO_TCP6: u8 = 4;
+/// Datagrams of UDP (virtio 1.3, 5.1.6), and bytes of their header.
+const GSO_UDP: u8 = 5;
+const UDP_HEADER: u16 = 8;
 /// A bit beside the kind: CWR is set.
 const GSO_ECN: u8 = 0x80;
 const TCP_FLAGS: usize = 13;
@@ -60,6 +64,8 @@ pub struct TapWire {
     /// Bytes of the frame that were put into places for them.
     placed: usize,
     coalescer: Coalescer,
+    /// Whether the kernel cuts UDP, and leaves it to be cut.
+    cuts_udp: bool,
     /// Frames that the tap refused.
     lost: u64,
     gone: bool,
@@ -108,9 +114,14 @@ impl TapWire {
     }
 
     fn over(tap: Tap, interfaces: Option<Interfaces>) -> Result<Self, TapFault> {
-        tap.set_offloads(offload::ALL).map_err(TapFault::Open)?;
+        // Kernels before 6.2 refuse what they do not know.
+        let cuts_udp = tap.set_offloads(offload::ALL | offload::USO).is_ok();
+        if !cuts_udp {
+            tap.set_offloads(offload::ALL).map_err(TapFault::Open)?;
+        }
         Ok(Self {
             tap,
+            cuts_udp,
             buffer: vec![0; HEADER + FRAME_BYTES_MAX].into(),
             len: 0,
             placed: 0,
@@ -204,6 +215,10 @@ impl Wire for TapWire {
         true
     }
 
+    fn takes_large_datagrams(&self) -> bool {
+        self.cuts_udp
+    }
+
     fn send(&mut self, frame: &[u8], offload: Offload) {
         if offload == Offload::default() {
             if self.coalescer.offer(frame) == Taken::Refused {
@@ -267,13 +282,19 @@ fn header(frame: &[u8], offload: Offload) -> [u8; HEADER] {
     set(6, start);
     set(8, offset);
     let tcp = frame.get(usize::from(start)..).unwrap_or_default();
+    let is_udp = usize::from(offset) == UDP_CHECKSUM;
     if let Some(size) = offload.segment {
-        let tcp_header = tcp.get(12).map_or(20, |byte| u16::from(byte >> 4) * 4);
-        set(2, start + tcp_header);
+        let own = match tcp.get(12) {
+            _ if is_udp => UDP_HEADER,
+            byte => byte.map_or(20, |byte| u16::from(byte >> 4) * 4),
+        };
+        set(2, start + own);
         set(4, size);
     }
     header[0] = NEEDS_CHECKSUM;
-    if offload.segment.is_some() {
+    if offload.segment.is_some() && is_udp {
+        header[1] = GSO_UDP;
+    } else if offload.segment.is_some() {
         let is_v6 = frame.get(12..14) == Some(&[0x86, 0xdd])
             || frame.get(12..14) == Some(&[0x81, 0x00]) && frame.get(16..18) == Some(&[0x86, 0xdd]);
         header[1] = if is_v6 { GSO_TCP6 } else { GSO_TCP4 };
@@ -301,6 +322,16 @@ mod tests {
             let header = header(&frame, offload);
             assert_eq!(header[..2], [1, kind]);
             assert_eq!(u16::from_le_bytes([header[2], header[3]]), start + 20);
+            assert_eq!(parse(&header), offload);
+        }
+        for (v6, start) in [(false, 34), (true, 54)] {
+            let frame = samples::udp(v6, None, &samples::bytes(3000));
+            let offload = Offload {
+                checksum: Some((start, 6)),
+                segment: Some(1000),
+            };
+            let header = header(&frame, offload);
+            assert_eq!(header[..4], [1, 5, start as u8 + 8, 0]);
             assert_eq!(parse(&header), offload);
         }
         assert_eq!(header(&[0; 60], Offload::default()), [0; HEADER]);

@@ -202,7 +202,7 @@ impl<W: Wire> Driver<W> {
     }
 
     fn violations(&self) -> Vec<&'static str> {
-        self.device.violations().counts().keys().copied().collect()
+        self.device.violations().counts().into_keys().collect()
     }
 
     fn assert_lawful(&self) {
@@ -524,7 +524,11 @@ fn misbehaviour_does_what_it_says() {
 fn a_device_that_is_gone_reads_all_ones_until_the_bus_is_reset() {
     let mut driver = Driver::misbehaving(Loop::new(), "gone=1");
     driver.reset();
+    driver.write(0xd0, 4);
+    driver.write(0xc8, 4);
+    assert!(driver.device.asserts_pin());
     driver.poll();
+    assert!(!driver.device.asserts_pin());
     assert_eq!(driver.read(0x8), u32::MAX);
     driver.write(0x0, 1 << 26);
     assert_eq!(driver.read(0x10), u32::MAX);

@@ -227,7 +227,7 @@ impl<W: Wire> Driver<W> {
     }
 
     fn violations(&self) -> Vec<&'static str> {
-        self.device.violations().counts().keys().copied().collect()
+        self.device.violations().counts().into_keys().collect()
     }
 
     fn assert_lawful(&self) {

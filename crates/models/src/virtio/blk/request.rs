@@ -1,7 +1,7 @@
 //! Requests (5.2.6).
 
 use super::{DISCARD_SECTORS_MAX, DISCARD_SEGMENTS_MAX, NAME_BYTES, SECTOR, VirtioBlk, feature};
-use crate::dma::DmaFault;
+use crate::dma::{Dma, DmaFault};
 use crate::misbehaviour::Fault;
 use crate::violation::{Queue, Violation};
 use crate::virtio::chain::Chain;

@@ -11,6 +11,8 @@ pub(super) const NEEDS_CHECKSUM: u8 = 1;
 pub(super) const GSO_NONE: u8 = 0;
 pub(super) const GSO_TCP4: u8 = 1;
 pub(super) const GSO_TCP6: u8 = 4;
+/// Datagrams of UDP (virtio 1.3, 5.1.6).
+pub(super) const GSO_UDP: u8 = 5;
 pub(super) const GSO_ECN: u8 = 0x80;
 
 /// `struct virtio_net_hdr`, without what hashes would add.

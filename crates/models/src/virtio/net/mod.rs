@@ -13,7 +13,7 @@
 //! take is done here: checksums are completed, and large packets are cut. The card counts nothing,
 //! as virtio has no counters for it.
 //!
-//! What it leaves out: fragmentation and segmentation of UDP, receive side scaling and hashes.
+//! What it leaves out: fragmentation of UDP, receive side scaling and hashes.
 
 mod control;
 mod filter;
@@ -31,6 +31,7 @@ use super::work::Work;
 use crate::device::Progress;
 use crate::misbehaviour::Fault;
 use crate::model::{Make, Model, Setup};
+use crate::packet::headers::{ETHERNET, TAG};
 use crate::violation::Queue;
 use crate::wire::Wire;
 use filter::Filter;
@@ -63,9 +64,15 @@ pub(super) mod feature {
     pub const GUEST_ANNOUNCE: u64 = 1 << 21;
     pub const MQ: u64 = 1 << 22;
     pub const CTRL_MAC_ADDR: u64 = 1 << 23;
+    /// Segmentation of UDP is of virtio 1.3.
+    pub const GUEST_USO4: u64 = 1 << 54;
+    pub const GUEST_USO6: u64 = 1 << 55;
+    pub const HOST_USO: u64 = 1 << 56;
     pub const SPEED_DUPLEX: u64 = 1 << 63;
     /// Those that are about received frames, and can be switched (5.1.6.5.8).
-    pub const GUEST: u64 = GUEST_CSUM | GUEST_TSO4 | GUEST_TSO6 | GUEST_ECN;
+    pub const GUEST: u64 = GUEST_CSUM | GUEST_ECN | GUEST_LARGE;
+    /// Those of packets that are longer than any frame.
+    pub const GUEST_LARGE: u64 = GUEST_TSO4 | GUEST_TSO6 | GUEST_USO4 | GUEST_USO6;
 }
 
 /// All that are offered, but for the MTU.
@@ -76,6 +83,7 @@ const FEATURES: u64 = feature::GUEST
     | feature::HOST_TSO4
     | feature::HOST_TSO6
     | feature::HOST_ECN
+    | feature::HOST_USO
     | feature::MRG_RXBUF
     | feature::STATUS
     | feature::CTRL_VQ
@@ -92,11 +100,12 @@ const FEATURES_WITHOUT_CONTROL: u64 = feature::GUEST
     | feature::HOST_TSO4
     | feature::HOST_TSO6
     | feature::HOST_ECN
+    | feature::HOST_USO
     | feature::MRG_RXBUF
     | feature::MQ;
 
 /// Features that take another one (5.1.3.1).
-const TAKES: [(u64, u64, &str); 11] = [
+const TAKES: [(u64, u64, &str); 14] = [
     (
         feature::GUEST_TSO4,
         feature::GUEST_CSUM,
@@ -126,6 +135,21 @@ const TAKES: [(u64, u64, &str); 11] = [
         feature::HOST_ECN,
         feature::HOST_TSO4 | feature::HOST_TSO6,
         "HOST_ECN takes HOST_TSO4 or HOST_TSO6 (5.1.3.1)",
+    ),
+    (
+        feature::GUEST_USO4,
+        feature::GUEST_CSUM,
+        "GUEST_USO4 takes GUEST_CSUM (1.3, 5.1.3.1)",
+    ),
+    (
+        feature::GUEST_USO6,
+        feature::GUEST_CSUM,
+        "GUEST_USO6 takes GUEST_CSUM (1.3, 5.1.3.1)",
+    ),
+    (
+        feature::HOST_USO,
+        feature::CSUM,
+        "HOST_USO takes CSUM (1.3, 5.1.3.1)",
     ),
     (
         feature::CTRL_RX,
@@ -176,15 +200,18 @@ pub(crate) const MODEL: Model = Model {
         let Setup {
             address,
             wire,
+            mtu,
             misbehaviour,
         } = setup;
-        Box::new(super::Pci::new(
-            VirtioNet::new(address, wire),
-            &misbehaviour,
-        ))
+        let card = VirtioNet::new(address, wire).with_mtu(mtu);
+        Box::new(super::Pci::new(card, &misbehaviour))
     }),
-    back_end: Some(Make::Nic(|Setup { address, wire, .. }| {
-        Box::new(VirtioNet::new(address, wire).without_control())
+    back_end: Some(Make::Nic(|setup| {
+        let Setup {
+            address, wire, mtu, ..
+        } = setup;
+        let card = VirtioNet::new(address, wire).with_mtu(mtu);
+        Box::new(card.without_control())
     })),
 };
 
@@ -211,6 +238,8 @@ struct Nic {
     features: u64,
     filter: Filter,
     steering: Steering,
+    /// The longest packet, if the driver has been told one.
+    mtu: Option<u16>,
     /// Whether the link is up, as the driver reads it.
     link: bool,
     announce: bool,
@@ -235,12 +264,9 @@ impl<W: Wire> VirtioNet<W> {
         }
     }
 
-    /// The same card, which tells its driver the longest packet that it may send (5.1.4).
-    pub fn with_mtu(self, mtu: u16) -> Self {
-        Self {
-            mtu: Some(mtu),
-            ..self
-        }
+    /// The same card, which tells its driver the longest packet that it may send (5.1.4), or none.
+    pub fn with_mtu(self, mtu: Option<u16>) -> Self {
+        Self { mtu, ..self }
     }
 
     /// The same card as the part of one that moves frames: whoever has the other part answers the
@@ -265,6 +291,7 @@ impl Nic {
             features: 0,
             filter: Filter::new(address),
             steering: Steering::default(),
+            mtu: None,
             link,
             announce: false,
             changed: false,
@@ -275,6 +302,13 @@ impl Nic {
 
     fn has(&self, features: u64) -> bool {
         self.features & features != 0
+    }
+
+    /// Whether a frame that is not cut is short enough for the MTU (5.1.4.1, 5.1.4.2). A tag is
+    /// part of the Ethernet header.
+    fn admits_length(&self, frame: usize) -> bool {
+        self.mtu
+            .is_none_or(|mtu| frame <= ETHERNET + TAG + usize::from(mtu))
     }
 
     fn status(&self) -> u16 {
@@ -348,6 +382,7 @@ impl<W: Wire> VirtioDevice for VirtioNet<W> {
 
     fn start(&mut self, features: u64) {
         (self.nic.negotiated, self.nic.features) = (features, features);
+        self.nic.mtu = self.mtu.filter(|_| features & feature::MTU != 0);
         let vlans = features & feature::CTRL_VLAN != 0;
         self.nic.filter.start(vlans);
     }

@@ -6,7 +6,7 @@
 use super::super::chain::Chain;
 use super::super::queue::Virtqueue;
 use super::super::work::Work;
-use super::header::{self, GSO_ECN, GSO_TCP4, GSO_TCP6, Header, NEEDS_CHECKSUM};
+use super::header::{self, GSO_ECN, GSO_TCP4, GSO_TCP6, GSO_UDP, Header, NEEDS_CHECKSUM};
 use super::{Nic, POLL_FRAMES, PUBLISH_FRAMES, feature};
 use crate::misbehaviour::Fault;
 use crate::packet::segment::Plan;
@@ -72,7 +72,8 @@ impl Receiver {
             };
             let number = usize::from(2 * nic.steering.pair(frame));
             let queue = frames.get_mut(number).filter(|queue| queue.is_ready());
-            let Some(queue) = queue.filter(|_| nic.filter.admits(frame)) else {
+            let fits = offload.segment.is_some() || nic.admits_length(frame.len());
+            let Some(queue) = queue.filter(|_| fits && nic.filter.admits(frame)) else {
                 wire.take();
                 continue;
             };
@@ -250,7 +251,7 @@ fn check(chain: &Chain, nic: &Nic, queue: &Virtqueue, work: &mut Work<'_>) {
 
 /// Least bytes of a buffer that takes a frame alone, with its header (5.1.6.3.1).
 fn least(nic: &Nic) -> u64 {
-    match nic.negotiated & (feature::GUEST_TSO4 | feature::GUEST_TSO6) {
+    match nic.negotiated & feature::GUEST_LARGE {
         0 => 1526,
         _ => 65_562,
     }
@@ -263,7 +264,7 @@ fn way(nic: &Nic, frame: &[u8], offload: Offload) -> Way {
         ..Header::default()
     };
     if let Some(size) = offload.segment {
-        // What says that it is to be cut, and is no TCP, is left as it is.
+        // What says that it is to be cut, and is neither TCP nor UDP, is left as it is.
         return match Plan::read(frame, size) {
             Some(plan) => large(nic, frame, &plan).map_or(Way::Cut(plan), Way::Whole),
             None => Way::Whole(header),
@@ -285,13 +286,14 @@ fn way(nic: &Nic, frame: &[u8], offload: Offload) -> Way {
 
 /// The header of a large packet that the driver takes as it is (5.1.6.4.1).
 fn large(nic: &Nic, frame: &[u8], plan: &Plan) -> Option<Header> {
-    let (kind, feature) = match plan.ip.v6 {
-        false => (GSO_TCP4, feature::GUEST_TSO4),
-        true => (GSO_TCP6, feature::GUEST_TSO6),
+    let (kind, feature) = match (plan.is_udp(), plan.ip.v6) {
+        (false, false) => (GSO_TCP4, feature::GUEST_TSO4),
+        (false, true) => (GSO_TCP6, feature::GUEST_TSO6),
+        (true, false) => (GSO_UDP, feature::GUEST_USO4),
+        (true, true) => (GSO_UDP, feature::GUEST_USO6),
     };
-    let congested = frame
-        .get(plan.ip.payload + TCP_FLAGS)
-        .is_some_and(|flags| flags & CWR != 0);
+    let flags = frame.get(plan.ip.payload + TCP_FLAGS);
+    let congested = !plan.is_udp() && flags.is_some_and(|flags| flags & CWR != 0);
     let taken = nic.has(feature) && (!congested || nic.has(feature::GUEST_ECN));
     taken.then_some(Header {
         flags: NEEDS_CHECKSUM,
@@ -299,7 +301,7 @@ fn large(nic: &Nic, frame: &[u8], plan: &Plan) -> Option<Header> {
         header_len: plan.header as u16,
         gso_size: plan.size as u16,
         checksum_start: plan.ip.payload as u16,
-        checksum_offset: packet::headers::TCP_CHECKSUM as u16,
+        checksum_offset: plan.checksum_offset() as u16,
         buffers: 1,
     })
 }

@@ -20,6 +20,7 @@ struct Large {
     incoming: VecDeque<(Vec<u8>, Offload)>,
     sent: Vec<(Vec<u8>, Offload)>,
     in_place: bool,
+    cuts_no_udp: bool,
     down: bool,
     fragments: usize,
 }
@@ -40,6 +41,10 @@ impl Wire for Large {
 
     fn takes_large_frames(&self) -> bool {
         true
+    }
+
+    fn takes_large_datagrams(&self) -> bool {
+        !self.cuts_no_udp
     }
 
     fn send(&mut self, frame: &[u8], offload: Offload) {
@@ -306,6 +311,136 @@ fn large_packets_come_whole_if_the_driver_takes_them() {
     }
 }
 
+/// A datagram to be cut into shorter ones, as a driver prepares it, with its header.
+fn uso(v6: bool, payload: &[u8], size: u16) -> (Vec<u8>, Header) {
+    let mut frame = samples::udp(v6, None, payload);
+    let plan = Plan::read(&frame, size).unwrap();
+    let bytes = frame.len();
+    plan.leave_to_wire(&mut frame, bytes);
+    let start = if v6 { 54 } else { 34 };
+    let header = Header {
+        flags: 1,
+        gso: 5,
+        header_len: start + 8,
+        gso_size: size,
+        checksum_start: start,
+        checksum_offset: 6,
+        buffers: 0,
+    };
+    (frame, header)
+}
+
+/// What a datagram carries, whose lengths and checksum are right.
+fn datagram(frame: &[u8], v6: bool) -> &[u8] {
+    let header = if v6 { 62 } else { 42 };
+    let plan = Plan::read(frame, 1).unwrap();
+    assert!(plan.is_udp() && plan.header == header);
+    assert_eq!(plan.ip.payload_is_sound(frame), Some(true));
+    let length = [frame[header - 4], frame[header - 3]];
+    assert_eq!(
+        usize::from(u16::from_be_bytes(length)),
+        frame.len() - header + 8
+    );
+    &frame[header..]
+}
+
+#[test]
+fn large_datagrams_are_cut_where_the_wire_takes_none() {
+    let features = feature::CSUM | feature::HOST_USO;
+    for v6 in [false, true] {
+        let (frame, header) = uso(v6, &samples::bytes(3500), 1000);
+        let (mut driver, mut wire) = on_pair(features);
+        send(&mut driver, header, &frame, 3);
+        let came: Vec<_> = std::iter::from_fn(|| wire.receive()).collect();
+        let parts: Vec<_> = came.iter().map(|frame| datagram(frame, v6)).collect();
+        assert_eq!(parts.iter().map(|part| part.len()).max(), Some(1000));
+        assert_eq!((parts.len(), parts.concat()), (4, samples::bytes(3500)));
+        driver.assert_good();
+        for (in_place, cuts_no_udp) in [(false, false), (true, false), (true, true)] {
+            let mut driver = on_large(features, in_place);
+            driver.pci.device().wire().cuts_no_udp = cuts_no_udp;
+            send(&mut driver, header, &frame, 5);
+            let wire = driver.pci.device().wire();
+            match cuts_no_udp {
+                true => assert_eq!(wire.sent.len(), 4),
+                false => assert_eq!(wire.sent, [(frame.clone(), header.offload())]),
+            }
+            let fragments = usize::from(in_place && !cuts_no_udp);
+            assert_eq!(wire.fragments, fragments);
+            driver.assert_good();
+        }
+    }
+}
+
+#[test]
+fn large_datagrams_come_whole_if_the_driver_takes_them() {
+    let both = [feature::GUEST_USO4, feature::GUEST_USO6];
+    for (v6, takes) in [(false, both[0]), (true, both[1])] {
+        let (frame, expected) = uso(v6, &samples::bytes(3500), 1000);
+        for feature in both {
+            let features = feature::GUEST_CSUM | feature::MRG_RXBUF | feature;
+            let mut driver = on_large(features, false);
+            let wire = driver.pci.device().wire();
+            wire.incoming.push_back((frame.clone(), expected.offload()));
+            let mut buffers = receive_buffers(&mut driver, 4, 1100).into_iter();
+            driver.poll();
+            if feature == takes {
+                let (header, came) = received(&mut driver, &mut buffers).unwrap();
+                let buffers = 0;
+                assert_eq!(
+                    (Header { buffers, ..header }, came),
+                    (expected, frame.clone())
+                );
+                assert_eq!(header.buffers, 4);
+            } else {
+                let came = std::iter::from_fn(|| received(&mut driver, &mut buffers));
+                let frames: Vec<_> = came.map(|(_, frame)| frame).collect();
+                let parts: Vec<_> = frames.iter().map(|frame| datagram(frame, v6)).collect();
+                assert_eq!((parts.len(), parts.concat()), (4, samples::bytes(3500)));
+            }
+            driver.assert_good();
+        }
+    }
+}
+
+#[test]
+fn segmentation_of_udp_takes_a_datagram() {
+    let features = feature::CSUM | feature::HOST_USO | feature::HOST_TSO4 | feature::HOST_ECN;
+    let (tcp, of_tcp) = {
+        let (frame, _) = unfinished(false, &samples::bytes(3000));
+        let header = tso(&frame, false, 1000);
+        (frame, header)
+    };
+    let (udp, of_udp) = uso(false, &samples::bytes(3000), 1000);
+    for (frame, header, rule) in [
+        (
+            &tcp,
+            Header { gso: 5, ..of_tcp },
+            "must fit what the frame is",
+        ),
+        (
+            &udp,
+            Header { gso: 1, ..of_udp },
+            "must fit what the frame is",
+        ),
+        (
+            &udp,
+            Header {
+                gso: 0x85,
+                ..of_udp
+            },
+            "ECN is of TCP alone",
+        ),
+    ] {
+        for in_place in [false, true] {
+            let mut driver = on_large(features, in_place);
+            send(&mut driver, header, frame, 2);
+            assert!(driver.pci.device().wire().sent.is_empty(), "{rule}");
+            driver.assert_report(rule);
+        }
+    }
+}
+
 #[test]
 fn a_packet_that_is_cut_goes_on_where_there_was_no_room() {
     let mut driver = on_large(feature::MRG_RXBUF, false);
@@ -505,8 +640,8 @@ fn features_that_take_others_are_refused_without_them() {
         driver.assert_report(rule);
         let one = takes & takes.wrapping_neg();
         let more = match one {
-            feature::GUEST_TSO4 => feature::GUEST_CSUM,
-            feature::HOST_TSO4 => feature::CSUM,
+            feature::GUEST_TSO4 | feature::GUEST_USO4 | feature::GUEST_USO6 => feature::GUEST_CSUM,
+            feature::HOST_TSO4 | feature::HOST_USO => feature::CSUM,
             _ => 0,
         };
         assert_eq!(driver.negotiate(feature | one | more), 11, "{rule}");
@@ -518,7 +653,7 @@ fn features_that_take_others_are_refused_without_them() {
 #[test]
 fn the_longest_packet_is_told_if_there_is_one() {
     let (ours, _) = pair();
-    let card = VirtioNet::new(ADDRESS, ours).with_mtu(9000);
+    let card = VirtioNet::new(ADDRESS, ours).with_mtu(Some(9000));
     let mut driver = Driver::up(card, feature::MTU | feature::MAC | feature::SPEED_DUPLEX);
     assert_eq!(driver.read(0x200a, 2), 9000);
     assert_eq!(
@@ -530,6 +665,31 @@ fn the_longest_packet_is_told_if_there_is_one() {
     driver.assert_good();
     driver.write(0x2000, 1, 7);
     driver.assert_report("7 was written to device configuration");
+}
+
+#[test]
+fn no_frame_is_longer_than_the_mtu_allows() {
+    // An Ethernet header and a tag are not counted.
+    let [longest, longer] = [9018, 9019].map(|bytes| vec![3; bytes]);
+    for (features, crosses) in [(feature::MTU, false), (0, true)] {
+        let (ours, mut wire) = pair();
+        let card = VirtioNet::new(ADDRESS, ours).with_mtu(Some(9000));
+        let mut driver = Driver::up(card, features | feature::MRG_RXBUF);
+        send(&mut driver, Header::default(), &longest, 2);
+        driver.assert_good();
+        send(&mut driver, Header::default(), &longer, 2);
+        assert_eq!(driver.pci.violations().is_empty(), crosses);
+        let sent = std::iter::from_fn(|| wire.receive()).count();
+        receive_buffers(&mut driver, 8, 5000);
+        for frame in [&longest, &longer] {
+            wire.send(frame, Offload::default());
+        }
+        let came = driver.poll().received;
+        assert_eq!((sent, came), if crosses { (2, 2) } else { (1, 1) });
+        if !crosses {
+            driver.assert_report("it must not exceed the MTU (5.1.4.2)");
+        }
+    }
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use super::super::chain::Chain;
 use super::super::queue::Virtqueue;
 use super::super::work::Work;
-use super::header::{self, GSO_ECN, GSO_NONE, GSO_TCP4, GSO_TCP6, Header, NEEDS_CHECKSUM};
+use super::header::{self, GSO_ECN, GSO_NONE, GSO_TCP4, GSO_TCP6, GSO_UDP, Header, NEEDS_CHECKSUM};
 use super::{Nic, POLL_FRAMES, PUBLISH_FRAMES, feature};
 use crate::dma::{Dma, DmaFault};
+use crate::iotlb::Iotlb;
 use crate::misbehaviour::Fault;
 use crate::packet;
 use crate::packet::Offload;
@@ -27,7 +28,8 @@ type Refused = &'static str;
 #[derive(Debug)]
 pub(super) struct Transmitter {
     chain: Chain,
-    frame: Vec<u8>,
+    /// A header and its frame.
+    bytes: Vec<u8>,
     segment: Vec<u8>,
 }
 
@@ -35,7 +37,7 @@ impl Default for Transmitter {
     fn default() -> Self {
         Self {
             chain: Chain::default(),
-            frame: vec![0; FRAME_BYTES_MAX],
+            bytes: vec![0; header::BYTES + FRAME_BYTES_MAX],
             segment: Vec::with_capacity(FRAME_BYTES_MAX),
         }
     }
@@ -117,11 +119,13 @@ impl Transmitter {
         wire: &mut impl Wire,
         work: &mut Work<'_>,
     ) -> Result<Result<(), Refused>, DmaFault> {
-        let mut bytes = [0; header::BYTES];
-        if self.chain.read(0, &mut bytes, work.dma)? < header::BYTES {
-            return Ok(Err("a frame must have a header in front (5.1.6.2)"));
-        }
-        let header = Header::read(&bytes);
+        let front = header::BYTES + FRONT_BYTES;
+        let front = front.min(self.chain.readable_bytes() as usize);
+        let front = self.chain.read(0, &mut self.bytes[..front], work.dma)?;
+        let header = match self.bytes[..front].first_chunk() {
+            Some(header) => Header::read(header),
+            None => return Ok(Err("a frame must have a header in front (5.1.6.2)")),
+        };
         if header.buffers != 0 {
             // DPDK's driver leaves what a card wrote there; no card looks at it.
             work.report(Violation::Advice {
@@ -140,24 +144,26 @@ impl Transmitter {
         {
             return Ok(sent);
         }
-        let frame = &mut self.frame[..len];
-        self.chain.read(header::BYTES as u64, frame, work.dma)?;
+        let rest = &mut self.bytes[front..header::BYTES + len];
+        if !rest.is_empty() {
+            self.chain.read(front as u64, rest, work.dma)?;
+        }
+        let frame = &mut self.bytes[header::BYTES..][..len];
         nic.steering.note(pair, frame, len);
         Ok(send_whole(frame, &header, offload, &mut self.segment, wire))
     }
 
-    /// Sends a frame of which only the front is copied; `None` if it has to be copied.
+    /// Sends a frame of which only the front was copied; `None` if it has to be copied.
     fn send_in_place(
-        &mut self,
+        &self,
         nic: &mut Nic,
         pair: u16,
         len: usize,
         header: &Header,
         wire: &mut impl Wire,
-        dma: &dyn Dma,
+        dma: &Iotlb<'_>,
     ) -> Result<Option<Result<(), Refused>>, DmaFault> {
-        let front = &mut self.frame[..FRONT_BYTES];
-        self.chain.read(header::BYTES as u64, front, dma)?;
+        let front = &self.bytes[header::BYTES..][..FRONT_BYTES];
         let mut spans: ArrayVec<Span<'_>, SPANS_MAX> = ArrayVec::new();
         let skip = (header::BYTES + FRONT_BYTES) as u64;
         for part in self.chain.to_read(skip, len as u64) {
@@ -168,7 +174,11 @@ impl Transmitter {
         let offload = header.offload();
         if let Some(size) = offload.segment {
             match Plan::read_in(front, len, size) {
-                Some(plan) if fits(&plan, header) => {}
+                Some(plan) if fits(&plan, header) => {
+                    if !takes_whole(wire, Some(&plan)) {
+                        return Ok(None);
+                    }
+                }
                 Some(_) => return Ok(Some(Err(MISMATCH))),
                 None => return Ok(None),
             }
@@ -184,9 +194,20 @@ const MISMATCH: Refused =
 
 /// Whether headers are of what their virtio-net header says.
 fn fits(plan: &Plan, header: &Header) -> bool {
-    plan.ip.v6 == (header.kind() == GSO_TCP6)
-        && usize::from(header.checksum_start) == plan.ip.payload
-        && usize::from(header.checksum_offset) == packet::headers::TCP_CHECKSUM
+    let kind = match header.kind() {
+        GSO_UDP => plan.is_udp(),
+        kind => !plan.is_udp() && plan.ip.v6 == (kind == GSO_TCP6),
+    };
+    kind && usize::from(header.checksum_start) == plan.ip.payload
+        && usize::from(header.checksum_offset) == plan.checksum_offset()
+}
+
+/// Whether a wire takes what is to be cut like this as it is.
+fn takes_whole(wire: &impl Wire, plan: Option<&Plan>) -> bool {
+    match plan {
+        Some(plan) if plan.is_udp() => wire.takes_large_datagrams(),
+        _ => wire.takes_large_frames(),
+    }
 }
 
 /// 5.1.6.2.1: what a driver must keep to.
@@ -214,10 +235,13 @@ fn check(nic: &Nic, chain: &Chain, header: &Header, len: usize) -> Result<(), Re
         }
     }
     let feature = match header.kind() {
-        GSO_NONE if header.gso == GSO_NONE => return Ok(()),
+        GSO_NONE if header.gso == GSO_NONE && nic.admits_length(len) => return Ok(()),
+        GSO_NONE if header.gso == GSO_NONE => return Err("it must not exceed the MTU (5.1.4.2)"),
         GSO_NONE => return Err("ECN takes a kind of segmentation (5.1.6.2.1)"),
         GSO_TCP4 => feature::HOST_TSO4,
         GSO_TCP6 => feature::HOST_TSO6,
+        GSO_UDP if header.gso == GSO_UDP => feature::HOST_USO,
+        GSO_UDP => return Err("ECN is of TCP alone (5.1.6.2.1)"),
         _ => return Err("gso_type must be one that was negotiated (5.1.6.2.1)"),
     };
     if !nic.has(feature) {
@@ -247,7 +271,7 @@ fn send_whole(
         }
         None => None,
     };
-    if wire.takes_large_frames() {
+    if takes_whole(wire, plan.as_ref()) {
         wire.send(frame, offload);
         return Ok(());
     }
