@@ -62,7 +62,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
 }
 
 /// The last `count` lines of what a guest wrote, fit for a terminal.
-fn last_lines(console: &[u8], count: usize) -> String {
+pub(crate) fn last_lines(console: &[u8], count: usize) -> String {
     let text = String::from_utf8_lossy(console);
     let lines: Vec<&str> = text.lines().collect();
     let last = &lines[lines.len().saturating_sub(count)..];
