@@ -32,35 +32,6 @@ pub fn adopt(number: RawFd) -> io::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(borrowed, 3)?)
 }
 
-/// The number of the first descriptor that [`keep_only`] keeps.
-pub const FIRST_KEPT: RawFd = 3;
-
-/// Gives these descriptors the numbers from [`FIRST_KEPT`] on, open across `exec`, and closes all
-/// others but the standard ones.
-///
-/// # Errors
-/// What the kernel says.
-pub fn keep_only(kept: Vec<OwnedFd>) -> io::Result<()> {
-    let count = RawFd::try_from(kept.len()).map_err(io::Error::other)?;
-    let behind = FIRST_KEPT.saturating_add(count);
-    // Out of the way first: one may have the number that another is to get.
-    let away = kept
-        .iter()
-        .map(|fd| rustix::io::fcntl_dupfd_cloexec(fd, behind));
-    let away = away.collect::<Result<Vec<OwnedFd>, _>>()?;
-    // What had these numbers goes with all others.
-    std::mem::forget(kept);
-    for (number, fd) in (FIRST_KEPT..).zip(&away) {
-        // SAFETY: what had this number is closed, which frees no memory, and its owner is never
-        // used again: the caller has given away what was open.
-        if unsafe { libc::dup2(fd.as_raw_fd(), number) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    std::mem::forget(away);
-    close_range(behind.cast_unsigned(), u32::MAX)
-}
-
 /// Closes every descriptor but those in `keep`.
 ///
 /// # Errors

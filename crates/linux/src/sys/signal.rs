@@ -96,8 +96,7 @@ impl Held {
         }
     }
 
-    /// A descriptor that is ready for reading while one of them waits. It is not read: what waits is
-    /// what [`Self::take`] takes.
+    /// A descriptor that is ready for reading while one of them waits; [`Self::take`] takes it.
     ///
     /// # Errors
     /// What the kernel says.
@@ -113,13 +112,11 @@ impl Held {
 
     /// Takes the next of them, if one waits.
     pub fn take(&self) -> Option<Signal> {
-        let at_once = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        // SAFETY: all-zero bytes are a time: none.
+        let none: libc::timespec = unsafe { zeroed() };
         // SAFETY: set and time are ours; a null pointer stands for no interest in details.
-        let signal = unsafe { libc::sigtimedwait(&raw const self.set, null_mut(), &at_once) };
-        Signal::from_named_raw(signal)
+        let it = unsafe { libc::sigtimedwait(&raw const self.set, null_mut(), &raw const none) };
+        Signal::from_named_raw(it)
     }
 
     /// Lets those signals through that went through before.

@@ -200,9 +200,7 @@ pub(crate) fn run_checked(request: &Request) -> Result<u8, Error> {
     let status = tender.attend(&signals).map_err(Error::Wait)?;
     drop(watching);
     console.finish();
-    if let Some(claim) = claim.as_ref().filter(|_| request.keeps_console) {
-        say_console(claim);
-    }
+    say_console(claim.as_ref().filter(|_| request.keeps_console));
     if let Some(captures) = captures {
         captures.finish();
     }
@@ -260,8 +258,9 @@ fn clean_up(ending: &Ending, share: &SharedFile, options: &Options, pid: u32) ->
 }
 
 /// Says the last lines of a console on standard error.
-fn say_console(claim: &Claim) {
-    let kept = claim.console().unwrap_or_default();
+fn say_console(claim: Option<&Claim>) {
+    let kept = claim.and_then(|claim| claim.console().ok());
+    let kept = kept.unwrap_or_default();
     for line in logs::last_lines(&kept, CONSOLE_LINES).lines() {
         eprintln!("{CONSOLE}{line}");
     }

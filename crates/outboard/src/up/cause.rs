@@ -38,6 +38,7 @@ pub fn of(status: i32, report: &str) -> String {
         .lines()
         .rev()
         .find_map(|line| line.strip_prefix(CONSOLE));
+    let last = words().next_back().filter(|_| !is_ready(report));
     let text = match (status.code(), status.signal()) {
         (_, Some(signal)) => {
             let name = signal_name(signal).map_or_else(|| signal.to_string(), str::to_owned);
@@ -45,9 +46,7 @@ pub fn of(status: i32, report: &str) -> String {
         }
         (Some(exit::SUCCESS), _) => "the guest ended with status 0".to_owned(),
         // Who did not begin has said why, and last.
-        (Some(exit::FAILURE), _) if !is_ready(report) && words().last().is_some() => {
-            words().last().unwrap_or_default()
-        }
+        (Some(exit::FAILURE), _) if last.is_some() => last.unwrap_or_default(),
         (Some(exit::ABORT), _) => match console {
             Some(line) => format!("a panic, or out of memory: {line}"),
             None => "a panic, or out of memory".to_owned(),
@@ -59,8 +58,8 @@ pub fn of(status: i32, report: &str) -> String {
                     || line.starts_with("the host ")
             });
             let status = code.map_or_else(String::new, |code| format!(" with status {code}"));
-            let last = console.map_or_else(String::new, |line| format!("; its last line: {line}"));
-            ending.unwrap_or_else(|| format!("the guest ended{status}{last}"))
+            let line = console.map_or_else(String::new, |line| format!("; its last line: {line}"));
+            ending.unwrap_or_else(|| format!("the guest ended{status}{line}"))
         }
     };
     text.chars()

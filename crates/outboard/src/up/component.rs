@@ -4,6 +4,9 @@
 use super::policy::Restart;
 use std::path::PathBuf;
 
+/// The number of the first descriptor that a component is handed.
+pub const FIRST_HANDED: i32 = 3;
+
 /// A component, as the file has it, with whole paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Component {
@@ -77,17 +80,29 @@ impl Kind {
 }
 
 impl Device {
+    /// The tap that is attached, if it is one. It is handed over by descriptor, and stays open from
+    /// run to run, so that a neighbour's cable is never out.
+    pub fn tap(&self) -> Option<&str> {
+        let macvtap = self.source.starts_with("macvtap:");
+        (self.kind == Kind::Net && !macvtap).then_some(&self.source)
+    }
+
     /// Whether its MAC address is chosen by whoever starts the component. A macvtap has its
     /// parent's.
     pub fn wants_mac(&self) -> bool {
-        let macvtap = self.source.starts_with("macvtap:");
-        self.kind == Kind::Net && self.mac.is_none() && !macvtap
+        self.mac.is_none() && self.tap().is_some()
     }
 }
 
 impl Component {
+    /// The taps that it is handed, in the order of their descriptors.
+    pub fn taps(&self) -> impl Iterator<Item = &str> {
+        self.devices.iter().filter_map(Device::tap)
+    }
+
     /// What stands behind `outboard run`, with these MAC addresses for networks that have none in
-    /// the file: a neighbour knows a component by its address, so that it keeps it.
+    /// the file: a neighbour knows a component by its address, so that it keeps it. Taps are those
+    /// behind the descriptors from [`FIRST_HANDED`] on.
     pub fn command_line(&self, macs: &[(String, String)]) -> Vec<String> {
         let mut line = vec![format!("--name={}", self.name)];
         let memory = self.memory.map(|mib| format!("--mem={mib}"));
@@ -96,10 +111,14 @@ impl Component {
         let rules = self.rules.as_ref();
         let rules = rules.map(|rules| format!("--rules={}", rules.display()));
         line.extend([memory, host, poll, rules].into_iter().flatten());
+        let mut descriptors = FIRST_HANDED..;
         for device in &self.devices {
             let Device {
                 kind, name, source, ..
             } = device;
+            let descriptor = device.tap().and_then(|_| descriptors.next());
+            let descriptor = descriptor.map(|number| format!("@{number}"));
+            let source = descriptor.as_ref().unwrap_or(source);
             line.push(format!("--{}:{name}={source}", kind.key()));
             let chosen = macs.iter().find(|(net, _)| net == name);
             let chosen = chosen.filter(|_| device.wants_mac());
@@ -197,8 +216,8 @@ mod tests {
     fn a_component_is_a_run_with_a_name() {
         let chosen = ["private", "public", "third"].map(|net| (net.into(), "02:1".into()));
         let line = firewall().command_line(&chosen);
-        let expected = "--name=fw --mem=16 --rules=/a.nft --net:private=tap0 \
-                        --net-mac:private=02:1 --net:public=macvtap:eth0 --net:third=tap1 \
+        let expected = "--name=fw --mem=16 --rules=/a.nft --net:private=@3 \
+                        --net-mac:private=02:1 --net:public=macvtap:eth0 --net:third=@4 \
                         --net-mac:third=02:00:00:00:00:03 -- /fw.spt --net-mac:a=b";
         assert_eq!(line.join(" "), expected);
         let found = macs(&line);

@@ -7,6 +7,7 @@
 //! neither a component that runs nor a supervisor. Its components end with it.
 
 use super::channel::{self, Channel, DESCRIPTORS_MAX, Received};
+use super::component::FIRST_HANDED;
 use super::file::COMPONENTS_MAX;
 use super::message::{Answer, Request, Start};
 use crate::run;
@@ -168,6 +169,10 @@ impl Keeper {
             }
             Request::Stop(name) => self.signal(&name, Signal::TERM),
             Request::Kill(name) => self.signal(&name, Signal::KILL),
+            Request::Forget(name) => {
+                let is_it = |entry: &Entry| entry.start.name == name && entry.process.is_none();
+                self.entries.retain(|entry| !is_it(entry));
+            }
             Request::List => self.list(),
             Request::End => {}
         }
@@ -292,7 +297,7 @@ fn prepare(start: &Start, report: OwnedFd, descriptors: Vec<OwnedFd>) -> io::Res
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&report)?;
-    descriptor::keep_only(descriptors)?;
+    hand_over(descriptors)?;
     // They are closed with all others.
     std::mem::forget((null, report));
     if let Some(bytes) = start.memory_limit {
@@ -303,4 +308,28 @@ fn prepare(start: &Start, report: OwnedFd, descriptors: Vec<OwnedFd>) -> io::Res
         setrlimit(Resource::As, limit)?;
     }
     Ok(())
+}
+
+/// Gives these descriptors the numbers from [`FIRST_HANDED`] on, and closes all others but the
+/// standard ones: nobody may use what this process had open before.
+fn hand_over(descriptors: Vec<OwnedFd>) -> io::Result<()> {
+    let behind = FIRST_HANDED + i32::try_from(descriptors.len()).map_err(io::Error::other)?;
+    // Out of the way first: one may have the number that another is to get.
+    let away = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, behind);
+    let away = descriptors
+        .iter()
+        .map(away)
+        .collect::<Result<Vec<OwnedFd>, _>>()?;
+    std::mem::forget(descriptors);
+    let standard = 0..FIRST_HANDED;
+    let mut kept: Vec<i32> = standard
+        .chain(away.iter().map(AsRawFd::as_raw_fd))
+        .collect();
+    descriptor::close_all_but(&mut kept)?;
+    for fd in &away {
+        // The lowest that is free: all are, one after the other.
+        std::mem::forget(rustix::io::fcntl_dupfd_cloexec(fd, FIRST_HANDED)?);
+    }
+    std::mem::forget(away);
+    descriptor::close_all_but(&mut Vec::from_iter(0..behind))
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// How to start a component. Its descriptors come with it: first the file for what is said of the
 /// run, then those that the command line names, which are numbered from
-/// [`linux::descriptor::FIRST_KEPT`] on.
+/// [`super::component::FIRST_HANDED`] on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
@@ -14,6 +14,8 @@ pub struct Start {
     pub run: u64,
     /// What stands behind `outboard run`.
     pub command_line: Vec<String>,
+    /// What the descriptors of the command line are: taps, by their names.
+    pub taps: Vec<String>,
     /// Most address space of each of its processes, in bytes.
     pub memory_limit: Option<u64>,
 }
@@ -28,6 +30,8 @@ pub enum Request {
     Stop(String),
     /// Kill the component of this name.
     Kill(String),
+    /// Let go of the component of this name, which has ended, and of its descriptors.
+    Forget(String),
     /// Say what there is: [`Answer::Found`] for each component, then [`Answer::All`].
     List,
     /// End, with all that is left.

@@ -33,7 +33,8 @@ impl Notify {
             Some((socket, address.ok()?))
         });
         let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
-        let others = number(WATCHDOG_PROCESS).is_some_and(|pid| pid != u64::from(std::process::id()));
+        let others =
+            number(WATCHDOG_PROCESS).is_some_and(|pid| pid != u64::from(std::process::id()));
         let watchdog = number(WATCHDOG)
             .filter(|_| !others)
             .map(Duration::from_micros);

@@ -6,13 +6,13 @@
 //! | `keeper` | the socket of the keeper |
 //! | `control` | the socket by which commands ask the supervisor |
 //! | `status.json` | a [`super::status::Status`] |
-//! | `NAME.0` to `NAME.9` | what was said of the last runs of a component |
+//! | `NAME.0` to `NAME.10` | what was said of the last runs of a component, and of this one |
 
 use crate::instance;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use std::fs::DirBuilder;
-use std::io;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 const FOLDER: &str = ".up";
 /// Reports that are kept of each component.
 pub const REPORTS: u64 = 10;
+/// What is read of a report, in bytes.
+const REPORT_BYTES_MAX: u64 = 256 << 10;
 /// Files that are removed at most: far more than a system has.
 const FILES_MAX: usize = 4096;
 
@@ -72,8 +74,8 @@ impl Place {
     }
 
     /// What is said of this run of a component.
-    pub fn report(&self, name: &str, run: u64) -> PathBuf {
-        self.0.join(format!("{name}.{}", run % REPORTS))
+    fn report(&self, name: &str, run: u64) -> PathBuf {
+        self.0.join(format!("{name}.{}", run % (REPORTS + 1)))
     }
 
     /// The lock of the supervisor; `None` if there is one.
@@ -106,6 +108,15 @@ impl Place {
             | OFlags::NOFOLLOW
             | OFlags::CLOEXEC;
         Ok(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?)
+    }
+
+    /// What was said of this run of a component; nothing if it cannot be read.
+    pub fn read_report(&self, name: &str, run: u64) -> Vec<u8> {
+        let mut said = Vec::new();
+        if let Ok(file) = File::open(self.report(name, run)) {
+            let _ = file.take(REPORT_BYTES_MAX).read_to_end(&mut said);
+        }
+        said
     }
 
     /// Removes all of it, and the directory of all guests if nothing else is in it. Best effort:

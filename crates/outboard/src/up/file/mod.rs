@@ -1,4 +1,4 @@
-//! The file of `outboard up`: read to its end, with every mistake, one line each and with its place.
+//! The file of `outboard up`: read to its end, with every mistake, a line each and with its place.
 //!
 //! It decides by its text alone. Whether images, interfaces and files are there is looked at by
 //! [`super::check`].
@@ -212,7 +212,7 @@ impl Reading<'_> {
         let needed = needed + MEMORY_LIMIT_EXTRA;
         if component.memory_limit.is_some_and(|limit| limit < needed) {
             let what = format!(
-                "limits.memory of {name} is less than its memory and {MEMORY_LIMIT_EXTRA} MiB: {needed}"
+                "limits.memory of {name}: less than memory and {MEMORY_LIMIT_EXTRA} MiB: {needed}"
             );
             self.mistake(place, what);
         }

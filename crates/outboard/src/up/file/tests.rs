@@ -36,7 +36,7 @@ fn components_come_in_the_order_of_their_start_with_whole_paths() {
     assert_eq!(names, ["stack", "firewall"]);
     assert_eq!(components[0].image, Path::new("/lib/stack.spt"));
     let expected = "--name=firewall --mem=16 --host=spt --rules=/here/rules.nft \
-                    --net:private=private0 --net-mac:private=02:00:00:00:00:01 \
+                    --net:private=@3 --net-mac:private=02:00:00:00:00:01 \
                     --net:public=macvtap:eth1 --block:disk=/here/disk.img --pci:nic=0000:01:00.0 \
                     -- /here/firewall.spt --a b";
     assert_eq!(components[1].command_line(&[]).join(" "), expected);
@@ -127,7 +127,7 @@ fn a_limit_leaves_room_for_the_memory() {
     let said = parse_here(text).unwrap_err();
     assert_eq!(said.len(), 1);
     assert!(
-        said[0].ends_with("is less than its memory and 256 MiB: 272"),
+        said[0].ends_with("less than memory and 256 MiB: 272"),
         "{said:?}"
     );
 }

@@ -15,27 +15,30 @@ use super::status::{self, Status};
 use super::{Error, cause, keeper, policy};
 use crate::instance::Instance;
 use linux::signal::{Held, is_ignored};
+use linux::tap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::Signal;
-use std::fs::File;
-use std::io::{self, Read};
+use rustix::process::{Signal, WaitOptions, waitpid};
+use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tender::attach;
 
 /// Signals that end the system.
 const ENDS: [Signal; 3] = [Signal::HUP, Signal::INT, Signal::TERM];
 /// How often it is looked whether a component that was started is up.
 const LOOK: Duration = Duration::from_millis(1);
+/// How long the keeper may take to end.
+const KEEPER_MAX: Duration = Duration::from_secs(10);
 /// How long the keeper may take to say what there is.
 const LIST_MAX: Duration = Duration::from_secs(10);
 /// Messages that are taken before others have their turn.
 const TURN_MAX: usize = 64;
 /// Commands that are heard at a time; others wait.
 const CLIENTS_MAX: usize = 16;
-/// What is read of a report, in bytes.
-const REPORT_BYTES_MAX: u64 = 256 << 10;
 
 /// A component and its life.
 struct Managed {
@@ -69,6 +72,8 @@ pub struct Supervisor {
     control: OwnedFd,
     clients: Vec<Client>,
     all: Vec<Managed>,
+    /// Taps that components are handed, by their names.
+    taps: BTreeMap<String, OwnedFd>,
     /// Whether all components are to end.
     down: bool,
     notify: Notify,
@@ -84,6 +89,13 @@ pub struct Supervisor {
 /// The time that all machines share: that of the monotonic clock.
 fn now() -> Duration {
     Duration::from_nanos(keeper::now())
+}
+
+fn timespec(wait: Duration) -> Timespec {
+    Timespec {
+        tv_sec: wait.as_secs().cast_signed(),
+        tv_nsec: wait.subsec_nanos().into(),
+    }
 }
 
 impl Supervisor {
@@ -110,6 +122,7 @@ impl Supervisor {
             control,
             clients: Vec::new(),
             all: Vec::new(),
+            taps: BTreeMap::new(),
             down: false,
             notify: Notify::of_this_process(),
             is_ready: false,
@@ -152,9 +165,32 @@ impl Supervisor {
             self.hear_clients();
         }
         self.notify.tell("STOPPING=1");
-        let _ = self.keeper.send(&Request::End, &[]);
+        self.end_keeper();
+        for tap in self.taps.keys() {
+            attach::release_tap(tap);
+        }
         self.place.remove();
         Ok(())
+    }
+
+    /// Ends the keeper, and waits until it has let go of everything.
+    fn end_keeper(&self) {
+        let _ = self.keeper.send(&Request::End, &[]);
+        let deadline = now() + KEEPER_MAX;
+        while now() < deadline {
+            match self.keeper.receive::<Answer>() {
+                Ok(Received::Message(..)) => {}
+                Ok(Received::Nothing) => {
+                    let mut ends = [PollFd::new(&self.keeper, PollFlags::IN)];
+                    let _ = poll(&mut ends, Some(&timespec(LOOK)));
+                }
+                Ok(Received::End) | Err(_) => break,
+            }
+        }
+        // It is this process's child, or a dead supervisor's and with it nobody's here.
+        while now() < deadline && matches!(waitpid(None, WaitOptions::NOHANG), Ok(None)) {
+            sleep(LOOK);
+        }
     }
 
     /// Waits for the next thing to happen; whether a command comes.
@@ -170,10 +206,7 @@ impl Supervisor {
         let look = self.all.iter().any(starting).then_some(LOOK);
         let watchdog = self.notify.period().map(|_| left(self.alive));
         let soonest = deadlines.chain(look).chain(watchdog).min();
-        let timeout = soonest.map(|wait| Timespec {
-            tv_sec: wait.as_secs().cast_signed(),
-            tv_nsec: wait.subsec_nanos().into(),
-        });
+        let timeout = soonest.map(timespec);
         let mut ends = vec![
             PollFd::new(signals, PollFlags::IN),
             PollFd::new(&self.keeper, PollFlags::IN),
@@ -204,13 +237,16 @@ impl Supervisor {
             self.give(index, event, now);
         }
         let has_left = |one: &Managed| one.leaving && one.machine.state() == State::Ended;
+        for gone in self.all.iter().filter(|one| has_left(one)) {
+            self.ask(&Request::Forget(gone.component.name.clone()));
+        }
         self.all.retain(|one| !has_left(one));
         self.answer_clients();
         self.write_down();
         self.tell_manager(now);
     }
 
-    /// Whether a component is to end, and was not asked to yet: those that come after it have ended.
+    /// Whether a component is to end, and was not asked to: those that come after it have ended.
     fn is_to_end(&self, index: usize) -> bool {
         let one = &self.all[index];
         let was_asked = matches!(
@@ -249,11 +285,7 @@ impl Supervisor {
 
     /// What was said of a run so far.
     fn report(&self, name: &str, run: u64) -> String {
-        let mut text = Vec::new();
-        if let Ok(file) = File::open(self.place.report(name, run)) {
-            let _ = file.take(REPORT_BYTES_MAX).read_to_end(&mut text);
-        }
-        String::from_utf8_lossy(&text).into_owned()
+        String::from_utf8_lossy(&self.place.read_report(name, run)).into_owned()
     }
 
     fn is_over(&self) -> bool {
@@ -299,20 +331,53 @@ impl Supervisor {
         let one = &mut self.all[index];
         one.status.restarts += u64::from(one.status.run > 0);
         one.status.run += 1;
-        let (name, run) = (one.component.name.clone(), one.status.run);
-        let limit = one.component.memory_limit.map(|mib| mib << 20);
-        let start = Start {
-            name: name.clone(),
-            run,
-            command_line: one.command_line.clone(),
-            memory_limit: limit,
-        };
-        let report = self.place.begin_report(&name, run);
-        let sent =
-            report.and_then(|report| self.keeper.send(&Request::Start(start), &[report.as_fd()]));
-        if let Err(error) = sent {
-            self.end(index, false, format!("not started: {error}"), now);
+        if let Err(why) = self.try_start(index) {
+            self.end(index, false, format!("not started: {why}"), now);
         }
+    }
+
+    fn try_start(&mut self, index: usize) -> Result<(), String> {
+        self.open_taps(index)?;
+        let one = &self.all[index];
+        let taps = one.component.taps().map(str::to_owned);
+        let start = Start {
+            name: one.component.name.clone(),
+            run: one.status.run,
+            command_line: one.command_line.clone(),
+            taps: taps.collect(),
+            memory_limit: one.component.memory_limit.map(|mib| mib << 20),
+        };
+        let report = self.place.begin_report(&start.name, start.run);
+        let report = report.map_err(|error| format!("no file for what is said of it: {error}"))?;
+        let taps = one.component.taps().filter_map(|name| self.taps.get(name));
+        let descriptors = [&report].into_iter().chain(taps).map(AsFd::as_fd);
+        let descriptors: Vec<_> = descriptors.collect();
+        let sent = self.keeper.send(&Request::Start(start), &descriptors);
+        sent.map_err(|error| format!("its keeper does not listen: {error}"))
+    }
+
+    /// Opens the taps of a component that are not open, or were deleted since.
+    fn open_taps(&mut self, index: usize) -> Result<(), String> {
+        let component = &self.all[index].component;
+        let here = |tap: &OwnedFd, name| tap::interface(tap.as_fd()).is_ok_and(|i| i.name == name);
+        let missing = component.taps().filter(|name| {
+            let open = self.taps.get(*name);
+            !open.is_some_and(|tap| here(tap, *name))
+        });
+        let missing: Vec<String> = missing.map(str::to_owned).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let image = tender::load::open(&component.image);
+        let (_, image) =
+            image.map_err(|error| format!("{}: {error}", component.image.display()))?;
+        let features = image.extension.map_or(0, |extension| extension.features);
+        for name in missing {
+            let tap =
+                attach::open_tap(&name, features).map_err(|why| format!("tap:{name}: {why}"))?;
+            self.taps.insert(name, tap);
+        }
+        Ok(())
     }
 
     /// A run has ended, or was none.
@@ -373,6 +438,7 @@ struct Found {
     start: Start,
     started: Duration,
     status: Option<i32>,
+    descriptors: Vec<OwnedFd>,
 }
 
 /// What the keeper has. What else it says meanwhile is part of it.
@@ -388,20 +454,20 @@ fn list(keeper: &Channel) -> io::Result<Vec<Found>> {
                     started,
                     status,
                 },
-                _,
+                descriptors,
             ) => found.push(Found {
                 start,
                 started: Duration::from_nanos(started),
                 status,
+                descriptors,
             }),
             Received::Message(Answer::All, _) => return Ok(found),
             Received::Message(..) => {}
             Received::Nothing => {
-                let wait = Timespec {
-                    tv_sec: 1,
-                    tv_nsec: 0,
-                };
-                poll(&mut [PollFd::new(keeper, PollFlags::IN)], Some(&wait))?;
+                poll(
+                    &mut [PollFd::new(keeper, PollFlags::IN)],
+                    Some(&timespec(LOOK)),
+                )?;
             }
             Received::End => break,
         }

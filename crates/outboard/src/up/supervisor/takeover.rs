@@ -6,6 +6,7 @@ use crate::up::cause;
 use crate::up::component::{self, Component};
 use crate::up::machine::{Event, Machine, State};
 use crate::up::status::Status;
+use rustix::process::{WaitOptions, waitpid};
 use std::io;
 use std::time::Duration;
 use tender::attach;
@@ -20,6 +21,10 @@ impl Supervisor {
         former: Option<&Status>,
     ) {
         let mut ended = Vec::new();
+        for one in &mut found {
+            let taps = std::mem::take(&mut one.descriptors);
+            self.taps.extend(one.start.taps.iter().cloned().zip(taps));
+        }
         for component in components {
             let place = found
                 .iter()
@@ -44,6 +49,12 @@ impl Supervisor {
             say(&managed.component.name, "is not in the file any more");
             self.all.push(managed);
         }
+        // Those of components that are to end are not handed over any more.
+        let all = &self.all;
+        self.taps.retain(|tap, _| {
+            all.iter()
+                .any(|one| one.component.taps().any(|name| name == tap))
+        });
         let now = now();
         for (index, status) in ended {
             self.judge(index, status, now);
@@ -61,6 +72,8 @@ impl Supervisor {
     pub(super) fn replace_keeper(&mut self) -> io::Result<()> {
         let (keeper, found) = reach(&self.place, &self.held)?;
         self.keeper = keeper;
+        // The former one, if it was this process's child and has ended.
+        let _ = waitpid(None, WaitOptions::NOHANG);
         let now = now();
         for index in 0..self.all.len() {
             let one = &self.all[index];
@@ -94,10 +107,8 @@ impl Supervisor {
 
 /// A component of the file's, with what is known `before` of it.
 fn manage(component: Component, before: Option<Found>, former: Option<&Status>) -> Managed {
-    let known = former.into_iter().flat_map(|former| &former.components);
-    let known = known
-        .filter(|known| known.name == component.name)
-        .next_back();
+    let mut known = former.into_iter().flat_map(|former| &former.components);
+    let known = known.find(|known| known.name == component.name);
     let mut status = known.cloned().unwrap_or_default();
     status.name.clone_from(&component.name);
     let line = before.as_ref().map(|found| &found.start.command_line);
@@ -108,7 +119,9 @@ fn manage(component: Component, before: Option<Found>, former: Option<&Status>) 
     let mut has_changed = false;
     if let Some(Found { start, started, .. }) = before {
         machine = Machine::found(component.restart, started);
-        has_changed = start.command_line != command_line || start.memory_limit != limit;
+        has_changed = start.command_line != command_line
+            || start.memory_limit != limit
+            || !component.taps().eq(start.taps.iter().map(String::as_str));
         status.run = start.run;
     }
     Managed {
