@@ -36,9 +36,8 @@ pub fn fork(name: &CStr, held: &Held, child: impl FnOnce() -> i32) -> io::Result
     copy(|| begin(name, held, || die_with(parent), child))
 }
 
-/// The same, but the child outlives this process, in a session of its own: no terminal's signal
-/// reaches it. Who inherits its children when they outlive their parents is it, and no longer this
-/// process's reaper.
+/// The same, but the child outlives this process. It has a session of its own, so that no signal of
+/// a terminal's reaches it, and inherits its children's children that outlive their parents.
 ///
 /// # Errors
 /// Those of [`fork`].
