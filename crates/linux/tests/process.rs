@@ -1,9 +1,10 @@
 //! Children that are copies of this process, which therefore has one thread and no harness.
 
-use linux::process::fork;
+use linux::process::{fork, fork_apart};
 use linux::signal::{Held, is_ignored};
-use rustix::process::{Signal, getpid, kill_process};
-use std::io::{Read, pipe};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Signal, getpgrp, getpid, getppid, kill_process};
+use std::io::{Read, Write, pipe};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, exit};
 use std::thread::sleep;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Far more than any of this takes; a child that sleeps so long has not been ended.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-const TESTS: [(&str, fn()); 6] = [
+const TESTS: [(&str, fn()); 8] = [
     ("a_status_is_seen", a_status_is_seen),
     ("a_panic_ends_the_child", a_panic_ends_the_child),
     (
@@ -25,6 +26,14 @@ const TESTS: [(&str, fn()); 6] = [
     ),
     (IGNORED, an_ignored_end_of_a_child_is_seen),
     ("a_child_dies_with_its_parent", a_child_dies_with_its_parent),
+    (
+        "who_stands_apart_outlives_its_parent",
+        who_stands_apart_outlives_its_parent,
+    ),
+    (
+        "a_signal_that_waits_is_seen_and_taken",
+        a_signal_that_waits_is_seen_and_taken,
+    ),
 ];
 /// Of the GNU coreutils, 8.31 or later.
 const ENV: &str = "env";
@@ -134,4 +143,47 @@ fn a_child_dies_with_its_parent() {
     let begin = Instant::now();
     read.read_to_end(&mut Vec::new()).unwrap();
     assert!(begin.elapsed() < PATIENCE / 2);
+}
+
+fn who_stands_apart_outlives_its_parent() {
+    let (mut read, write) = pipe().unwrap();
+    let parent = end_of(|| {
+        let parent = getpid();
+        let apart = || {
+            let begin = Instant::now();
+            while getppid() == Some(parent) && begin.elapsed() < PATIENCE {
+                sleep(Duration::from_millis(1));
+            }
+            let leads = getpgrp() == getpid();
+            let alone = getppid() != Some(parent);
+            (&write).write_all(&[u8::from(leads && alone)]).unwrap();
+            0
+        };
+        fork_apart(c"apart", &hold(), apart).unwrap();
+        0
+    });
+    assert!(parent.success());
+    drop(write);
+    let mut said = Vec::new();
+    read.read_to_end(&mut said).unwrap();
+    assert_eq!(said, [1]);
+}
+
+fn a_signal_that_waits_is_seen_and_taken() {
+    let held = hold();
+    let descriptor = held.descriptor().unwrap();
+    let seen = || {
+        let mut ends = [PollFd::new(&descriptor, PollFlags::IN)];
+        let none = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        poll(&mut ends, Some(&none)).unwrap() > 0
+    };
+    assert!(!seen());
+    assert_eq!(held.take(), None);
+    kill_process(getpid(), Signal::USR1).unwrap();
+    assert!(seen());
+    assert_eq!(held.take(), Some(Signal::USR1));
+    assert!(!seen());
 }

@@ -24,6 +24,7 @@
 //! | [`sockets`] | the sockets of a guest that speaks TCP/IP |
 //! | [`logs`] | the last lines of a guest's console |
 //! | [`stop`] | ends a guest by its name |
+//! | [`up`] | several guests from one file, supervised |
 //! | [`manual`] | man pages, and completions for shells |
 
 #![forbid(unsafe_code)]
@@ -51,3 +52,4 @@ pub mod stats;
 pub mod stop;
 pub mod symbols;
 pub mod trial;
+pub mod up;

@@ -3,6 +3,8 @@
 use crate::instance::{self, Instance};
 use crate::stats::table::printable;
 use crate::stop;
+use crate::up::place::Place;
+use crate::up::status::{End, Status};
 use std::{fmt, io};
 
 /// `outboard logs`.
@@ -13,6 +15,9 @@ pub struct Arguments {
     /// How many lines, the last ones
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
     lines: usize,
+    /// What was said at the last ten ends of a component of `outboard up`, the oldest first
+    #[arg(long, conflicts_with = "lines")]
+    ends: bool,
 }
 
 /// Why there are no lines.
@@ -24,6 +29,8 @@ pub enum Error {
     Read(io::Error),
     /// What was kept cannot be printed.
     Print(io::Error),
+    /// No component of a system has this name.
+    NoComponent(String),
 }
 
 impl fmt::Display for Error {
@@ -37,6 +44,11 @@ impl fmt::Display for Error {
             Self::Instance(e) => e.fmt(f),
             Self::Read(e) => write!(f, "cannot read the console: {e}; is it another user's?"),
             Self::Print(e) => write!(f, "cannot print: {e}"),
+            Self::NoComponent(name) => write!(
+                f,
+                "no component is called {name}; type: outboard ps, and outboard logs {name} for a \
+                 guest of outboard run"
+            ),
         }
     }
 }
@@ -48,6 +60,10 @@ impl std::error::Error for Error {}
 /// # Errors
 /// There is no such guest, or its console cannot be read.
 pub fn run(arguments: &Arguments) -> Result<(), Error> {
+    if arguments.ends {
+        let text = ends(&arguments.instance)?;
+        return io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print);
+    }
     let instance = Instance::open(&arguments.instance).map_err(Error::Instance)?;
     // Before the console: it is gone when the monitor has removed it.
     let mut ending = instance.ending().map_err(Error::Instance)?;
@@ -61,8 +77,23 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
     Ok(())
 }
 
+/// What was said of the last runs of a component that have ended, each under a line with its cause.
+fn ends(name: &str) -> Result<String, Error> {
+    let place = Place::find().map_err(Error::Instance)?;
+    let none = || Error::NoComponent(name.escape_debug().to_string());
+    let status = Status::read(&place).ok_or_else(none)?;
+    let mut components = status.components.into_iter();
+    let component = components.find(|one| one.name == name).ok_or_else(none)?;
+    let end = |end: &End| {
+        let (run, cause) = (end.run, printable(&end.cause));
+        let said = place.read_report(name, run);
+        format!("run {run}: {cause}\n{}", last_lines(&said, usize::MAX))
+    };
+    Ok(component.ends.iter().map(end).collect())
+}
+
 /// The last `count` lines of what a guest wrote, fit for a terminal.
-fn last_lines(console: &[u8], count: usize) -> String {
+pub(crate) fn last_lines(console: &[u8], count: usize) -> String {
     let text = String::from_utf8_lossy(console);
     let lines: Vec<&str> = text.lines().collect();
     let last = &lines[lines.len().saturating_sub(count)..];

@@ -9,7 +9,7 @@ use abi::exit;
 use clap::{CommandFactory, Parser, Subcommand};
 use outboard::{
     build, doctor, inspect, logs, manual, model, new, pci, ps, rules, run, send, sockets, stats,
-    stop, trial,
+    stop, trial, up,
 };
 use std::error::Error;
 use std::ffi::OsString;
@@ -39,6 +39,14 @@ enum Command {
     ///
     /// It needs no root where unprivileged user namespaces work, and leaves nothing behind.
     Try(trial::Arguments),
+    /// Start the components of a file, and keep them running
+    ///
+    /// Each is a guest with its name, which ps, stats, logs and rules know as those of `run`.
+    Up(up::Arguments),
+    /// End all components that `outboard up` has started, and their supervisor
+    Down,
+    /// End a component of `outboard up`, and start it again
+    Restart(up::Restart),
     /// Make the folder of a new appliance
     New(new::Arguments),
     /// Build the image of an appliance
@@ -129,6 +137,9 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
     match command {
         Command::Run { arguments } => return monitor(arguments),
         Command::Try(arguments) => return Ok(trial::run(arguments)?.into()),
+        Command::Up(arguments) => up::run(&arguments)?,
+        Command::Down => up::down()?,
+        Command::Restart(arguments) => up::restart(&arguments)?,
         Command::New(arguments) => new::run(&arguments)?,
         Command::Build(arguments) => build::run(&arguments)?,
         Command::Inspect(arguments) => inspect::run(&arguments)?,

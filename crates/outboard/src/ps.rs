@@ -3,6 +3,8 @@
 use crate::instance::{self, Instance};
 use crate::stats::raw::Raw;
 use crate::stats::{self, table};
+use crate::up::place::Place;
+use crate::up::status::Status;
 use abi::extension::feature;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -55,6 +57,18 @@ struct Row {
     ports: Vec<Port>,
     /// Generation of its rules; `None` if it takes none.
     rules: Option<u64>,
+    /// What its supervisor says, if it is a component of `outboard up`.
+    #[serde(flatten)]
+    component: Option<Component>,
+}
+
+/// A component of `outboard up`.
+#[derive(Debug, Serialize)]
+struct Component {
+    state: String,
+    restarts: u64,
+    /// Why its last run ended that has.
+    last_end: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -84,6 +98,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     for failure in &failures {
         eprintln!("outboard: {failure}");
     }
+    add_components(&mut rows);
     let text = match arguments.json {
         true => {
             let json = serde_json::to_string_pretty(&rows);
@@ -93,6 +108,33 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     };
     io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)?;
     Ok(failures.is_empty())
+}
+
+/// Adds what a supervisor says of its components, those that do not run at the moment included.
+fn add_components(rows: &mut Vec<Row>) {
+    let status = Place::find().ok().and_then(|place| Status::read(&place));
+    for one in status.into_iter().flat_map(|status| status.components) {
+        let component = Some(Component {
+            state: one.state,
+            restarts: one.restarts,
+            last_end: one.ends.last().map(|end| end.cause.clone()),
+        });
+        match rows.iter_mut().find(|row| row.name == one.name) {
+            Some(row) => row.component = component,
+            None => rows.push(Row {
+                name: one.name,
+                running: false,
+                monitor: 0,
+                host: "-".to_owned(),
+                image: "-".into(),
+                started: 0,
+                uptime: 0,
+                ports: Vec::new(),
+                rules: None,
+                component,
+            }),
+        }
+    }
 }
 
 fn row(instance: &Instance, now: u64) -> Result<Row, Error> {
@@ -124,16 +166,18 @@ fn row(instance: &Instance, now: u64) -> Result<Row, Error> {
             })
             .collect(),
         rules,
+        component: None,
     })
 }
 
 fn render(rows: &[Row]) -> String {
+    let supervised = rows.iter().any(|row| row.component.is_some());
     let cells = |row: &Row| {
         let ports = row.ports.iter().map(|port| {
             let interface = port.interface.as_deref().unwrap_or("-");
             format!("{}={interface}", port.name)
         });
-        vec![
+        let mut cells = vec![
             row.name.clone(),
             match row.running {
                 true => row.monitor.to_string(),
@@ -148,11 +192,31 @@ fn render(rows: &[Row]) -> String {
                 .map_or_else(|| "-".to_owned(), |rules| rules.to_string()),
             table::printable(&ports.collect::<Vec<_>>().join(" ")),
             table::printable(&row.image.to_string_lossy()),
-        ]
+        ];
+        if supervised {
+            cells.extend(component_cells(row.component.as_ref()));
+        }
+        cells
     };
     let rows: Vec<_> = rows.iter().map(cells).collect();
-    let head = ["<name", "pid", "<host", "up", "rules", "<ports", "<image"];
+    let mut head = vec!["<name", "pid", "<host", "up", "rules", "<ports", "<image"];
+    if supervised {
+        head.extend(["<state", "restarts", "<last end"]);
+    }
     table::columns(&head, &rows)
+}
+
+fn component_cells(component: Option<&Component>) -> [String; 3] {
+    let none = || "-".to_owned();
+    let Some(component) = component else {
+        return [none(), none(), none()];
+    };
+    let last = component.last_end.as_deref();
+    [
+        component.state.clone(),
+        component.restarts.to_string(),
+        last.map_or_else(none, table::printable),
+    ]
 }
 
 /// Seconds for a person: the two largest units that are not zero.
@@ -192,7 +256,29 @@ mod tests {
                 },
             ],
             rules: Some(3),
+            component: None,
         }
+    }
+
+    #[test]
+    fn components_have_a_state_and_the_cause_of_their_last_end() {
+        let mut supervised = guest("fw", true);
+        supervised.component = Some(Component {
+            state: "up".into(),
+            restarts: 2,
+            last_end: Some("killed\n".into()),
+        });
+        let text = render(&[supervised, guest("other", true)]);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(
+            lines[0].ends_with("image    state  restarts  last end"),
+            "{text}"
+        );
+        assert!(
+            lines[1].ends_with("/fw.spt  up            2  killed\\n"),
+            "{text}"
+        );
+        assert!(lines[2].ends_with("/fw.spt  -             -  -"), "{text}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod named;
 pub mod new;
 pub mod send;
 pub mod stats;
+pub mod up;
 
 use crate::harness::build::Images;
 use crate::harness::network::Network;
@@ -28,6 +29,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         stats::trials(images, network),
         send::trials(images, network),
         new::trials(images, network),
+        up::trials(images, network),
     ]
     .into_iter()
     .flatten()

@@ -32,17 +32,31 @@ pub struct Child(Pid);
 /// # Errors
 /// This process has more than one thread, or what the kernel says.
 pub fn fork(name: &CStr, held: &Held, child: impl FnOnce() -> i32) -> io::Result<Child> {
+    let parent = rustix::process::getpid().as_raw_pid();
+    copy(|| begin(name, held, || die_with(parent), child))
+}
+
+/// The same, but the child outlives this process. It has a session of its own, so that no signal of
+/// a terminal's reaches it, and inherits its children's children that outlive their parents.
+///
+/// # Errors
+/// Those of [`fork`].
+pub fn fork_apart(name: &CStr, held: &Held, child: impl FnOnce() -> i32) -> io::Result<Child> {
+    copy(|| begin(name, held, stand_apart, child))
+}
+
+/// Runs `child` in a child process, which ends with the status that it returns.
+fn copy(child: impl FnOnce() -> i32) -> io::Result<Child> {
     if rustix::fs::stat(THREADS)?.st_nlink != LINKS_MIN + 1 {
         return Err(io::Error::other("this process has more than one thread"));
     }
     signal::reset(libc::SIGCHLD);
-    let parent = rustix::process::getpid().as_raw_pid();
     // SAFETY: (1) there is no other thread that could hold a lock for ever in the child, so it may
     // do all that this process may; (2) the child leaves this function only by `_exit`, so that
     // nothing of the callers' is used or dropped twice.
     let id = unsafe { libc::fork() };
     if id == 0 {
-        let status = begin(name, held, parent, child);
+        let status = child();
         // SAFETY: it does not return, and runs no code of this process.
         unsafe { libc::_exit(status) }
     }
@@ -58,15 +72,27 @@ pub fn end(status: i32) -> ! {
 }
 
 /// The child, from its first instruction on; its exit status.
-fn begin(name: &CStr, held: &Held, parent: i32, child: impl FnOnce() -> i32) -> i32 {
+fn begin(
+    name: &CStr,
+    held: &Held,
+    bond: impl FnOnce() -> io::Result<()>,
+    child: impl FnOnce() -> i32,
+) -> i32 {
     // Without a parent there is nobody to tell.
-    if die_with(parent).is_err() || rustix::thread::set_name(name).is_err() {
+    if bond().is_err() || rustix::thread::set_name(name).is_err() {
         return exit::FAILURE;
     }
     signal::reset_handlers();
     held.release();
     // What unwinds has printed its message, and must not go on as the parent.
     catch_unwind(AssertUnwindSafe(child)).unwrap_or(exit::ABORT)
+}
+
+/// From now on this process has a session of its own, and inherits the children of its own that
+/// outlive their parents.
+fn stand_apart() -> io::Result<()> {
+    let own = rustix::process::setsid()?;
+    Ok(rustix::process::set_child_subreaper(Some(own))?)
 }
 
 /// From now on this process is killed when its parent, process `parent`, ends.

@@ -3,6 +3,7 @@
 use rustix::process::Signal;
 use std::io;
 use std::mem::zeroed;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::{null, null_mut};
 
 /// Signals are numbered from 1 to this one, those without a name included (signal(7)).
@@ -93,6 +94,29 @@ impl Held {
                 }
             }
         }
+    }
+
+    /// A descriptor that is ready for reading while one of them waits; [`Self::take`] takes it.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        // SAFETY: the set is ours; -1 asks for a new descriptor.
+        let fd = unsafe { libc::signalfd(-1, &raw const self.set, libc::SFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made it, for nobody else.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
+    /// Takes the next of them, if one waits.
+    pub fn take(&self) -> Option<Signal> {
+        // SAFETY: all-zero bytes are a time: none.
+        let none: libc::timespec = unsafe { zeroed() };
+        // SAFETY: set and time are ours; a null pointer stands for no interest in details.
+        let it = unsafe { libc::sigtimedwait(&raw const self.set, null_mut(), &raw const none) };
+        Signal::from_named_raw(it)
     }
 
     /// Lets those signals through that went through before.

@@ -103,6 +103,14 @@ impl Claim {
         Log::create(&self.directory)
     }
 
+    /// What was kept of it. A guest wrote it: hostile.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn console(&self) -> std::io::Result<Vec<u8>> {
+        log::read(&self.directory)
+    }
+
     /// Leaves word of how the guest ended, for who has opened the file before. Best effort: the
     /// guest has ended in any case.
     pub fn conclude(&self, ended: &Ended) {

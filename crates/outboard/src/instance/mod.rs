@@ -27,7 +27,8 @@ pub use error::Error;
 pub use log::Log;
 pub use place::sudo;
 
-use place::base;
+pub(crate) use place::{base, made_base};
+
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -229,12 +230,17 @@ fn open_file(path: &Path, access: OFlags) -> Result<Option<OwnedFd>, Error> {
     }
 }
 
-fn check_name(name: &str) -> Result<(), Error> {
+/// Whether a guest can be called so.
+pub(crate) fn is_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let good = (1..=NAME_BYTES_MAX).contains(&name.len())
+    (1..=NAME_BYTES_MAX).contains(&name.len())
         && !name.starts_with('.')
-        && name.bytes().all(allowed);
-    good.then_some(())
+        && name.bytes().all(allowed)
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    is_name(name)
+        .then_some(())
         .ok_or_else(|| Error::Name(name.escape_debug().to_string()))
 }
 

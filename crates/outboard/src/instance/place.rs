@@ -18,7 +18,7 @@ const PRIVATE: u32 = 0o700;
 ///
 /// # Errors
 /// Somebody else could have put things there.
-pub(super) fn base() -> Result<PathBuf, Error> {
+pub(crate) fn base() -> Result<PathBuf, Error> {
     let place = Place::of_this_process();
     if let Place::Temporary(directory) = &place {
         check(directory)?;
@@ -30,7 +30,7 @@ pub(super) fn base() -> Result<PathBuf, Error> {
 ///
 /// # Errors
 /// Somebody else could have put things there, or the directory cannot be made.
-pub(super) fn made_base() -> Result<PathBuf, Error> {
+pub(crate) fn made_base() -> Result<PathBuf, Error> {
     if let Place::Temporary(directory) = Place::of_this_process() {
         make(&directory)?;
     }

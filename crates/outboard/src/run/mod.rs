@@ -15,6 +15,7 @@ pub use request::{CHOICES, Request, help};
 use crate::capture;
 use crate::ending::Ending;
 use crate::instance::{self, Claim, Ended};
+use crate::logs;
 use crate::metrics::{self, Endpoint};
 use crate::pci::{self, guard::Guard};
 use crate::share::SharedFile;
@@ -36,6 +37,11 @@ const TENDER: &CStr = c"outboard-tender";
 
 /// The option by which a tender says what its guest has.
 const ANNOUNCE: &str = "--announce";
+
+/// What stands in front of a line of a guest's console, among those of monitor and tender.
+pub const CONSOLE: &str = "console: ";
+/// How many lines of a console are said when its guest has ended.
+const CONSOLE_LINES: usize = 20;
 
 /// Why a guest was not started, or lost.
 #[derive(Debug)]
@@ -194,6 +200,7 @@ pub(crate) fn run_checked(request: &Request) -> Result<u8, Error> {
     let status = tender.attend(&signals).map_err(Error::Wait)?;
     drop(watching);
     console.finish();
+    say_console(claim.as_ref().filter(|_| request.keeps_console));
     if let Some(captures) = captures {
         captures.finish();
     }
@@ -248,6 +255,15 @@ fn clean_up(ending: &Ending, share: &SharedFile, options: &Options, pid: u32) ->
         eprintln!("outboard: {line}");
     }
     lines
+}
+
+/// Says the last lines of a console on standard error.
+fn say_console(claim: Option<&Claim>) {
+    let kept = claim.and_then(|claim| claim.console().ok());
+    let kept = kept.unwrap_or_default();
+    for line in logs::last_lines(&kept, CONSOLE_LINES).lines() {
+        eprintln!("{CONSOLE}{line}");
+    }
 }
 
 /// What the tender will be told; `None` if it will complain, or only answer.

@@ -111,12 +111,16 @@ fn interface(source: &NetSource) -> Option<String> {
 }
 
 fn tap_namespace(source: &NetSource) -> Option<u64> {
+    let ours = || std::fs::metadata("/proc/self/ns/net");
     let metadata = match source {
-        NetSource::Tap(_) => std::fs::metadata("/proc/self/ns/net"),
+        NetSource::Tap(_) => ours(),
         NetSource::Descriptor(number) => {
             let tap = descriptor::adopt(*number).ok()?;
-            let namespace = tap::namespace(tap.as_fd()).ok()?;
-            std::fs::File::from(namespace).metadata()
+            match tap::namespace(tap.as_fd()) {
+                Ok(namespace) => std::fs::File::from(namespace).metadata(),
+                // Without the right to ask, it can only be one of ours.
+                Err(_) => ours(),
+            }
         }
         NetSource::Macvtap(_) => return None,
     };

@@ -69,6 +69,9 @@ pub struct Request {
     pub captures: capture::Request,
     /// Whether PCI devices are taken from the host's drivers for this run.
     pub pci_bind: bool,
+    /// Whether the end of its console is said on standard error when a named guest has ended, for
+    /// who reads no console. No option asks for it.
+    pub keeps_console: bool,
     /// What stands behind the image and looks like an option for in front of it.
     pub misplaced: Option<OsString>,
     /// Whether nothing is run and help is printed.

@@ -336,6 +336,24 @@ impl Headers {
     }
 }
 
+/// Opens the tap `name` for a guest whose image has these features, for who hands it over by
+/// descriptor, to one guest after the other.
+///
+/// # Errors
+/// What a guest to which it is attached by name would not be started for.
+pub fn open_tap(name: &str, features: u32) -> Result<OwnedFd, Reason> {
+    let headers = Headers {
+        understood: features & feature::VIRTIO_NET_HEADER != 0,
+        offload: true,
+    };
+    Ok(tap::open(name, false, headers)?.fd)
+}
+
+/// Makes the tap `name`, which nobody has open any more, forget what [`open_tap`] has set.
+pub fn release_tap(name: &str) {
+    tap::reset(name);
+}
+
 /// A tap, ready but for the guest's MAC address.
 #[derive(Debug)]
 struct Opened {

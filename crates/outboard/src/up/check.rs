@@ -1,0 +1,52 @@
+//! What is wrong with a component before it is started: its image, its devices by their names, its
+//! rules. It reads files and starts nothing.
+
+use super::component::Component;
+use crate::rules::source::Source;
+use nf::nft::Limits;
+use std::ffi::OsString;
+use tender::options::{Options, Request};
+use tender::{check, load};
+
+/// What a tender, and the guest, would say of it: one mistake of each kind.
+pub fn component(component: &Component) -> Vec<String> {
+    let line = component.command_line(&[]);
+    // The name is the monitor's.
+    let line = line.iter().skip(1).map(OsString::from);
+    let options = match tender::options::parse(line) {
+        Ok(Request::Start(options)) => options,
+        Ok(Request::Help | Request::Version) => return Vec::new(),
+        Err(error) => return vec![error.to_string()],
+    };
+    let path = options.image.display();
+    let image = match load::open(&options.image) {
+        Ok((_, image)) => image,
+        Err(error) => return vec![format!("{path}: {error}")],
+    };
+    let host = load::host(&image, options.host).map_err(|error| format!("{path}: {error}"));
+    let host =
+        host.and_then(|host| check::host(&image.entries, host).map_err(|error| error.to_string()));
+    let version = check::version(&image, &options).map_err(|error| error.to_string());
+    let pairs = check::pair(&image.entries, &image.pci, &options);
+    let pairs = pairs.map(drop).map_err(|error| error.to_string());
+    let rules = rules(&image, &options);
+    [host, version, pairs, rules]
+        .into_iter()
+        .filter_map(Result::err)
+        .collect()
+}
+
+fn rules(image: &image::Image, options: &Options) -> Result<(), String> {
+    let Some(path) = &options.rules else {
+        return Ok(());
+    };
+    let source = Source::read(path).map_err(|error| error.to_string())?;
+    let ports: Vec<_> = image.networks().map(|(_, name)| name).collect();
+    let loaded = nf::load(&source.text, &ports, &Limits::DEFAULT);
+    loaded.map(drop).map_err(|error| {
+        format!(
+            "{}: no rules: {error}; type: outboard rules check {}",
+            source.name, source.name
+        )
+    })
+}

@@ -1,0 +1,235 @@
+//! What a file says of one component, and what follows from it: the command line of its run, and
+//! who holds what.
+
+use super::policy::Restart;
+use std::path::PathBuf;
+
+/// The number of the first descriptor that a component is handed.
+pub const FIRST_HANDED: i32 = 3;
+
+/// A component, as the file has it, with whole paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Component {
+    /// Its name: that of its instance.
+    pub name: String,
+    /// Where the file begins with it, in bytes.
+    pub place: usize,
+    /// The image.
+    pub image: PathBuf,
+    /// Where it runs; `None`: where the image says.
+    pub host: Option<String>,
+    /// Guest memory, in MiB.
+    pub memory: Option<u64>,
+    /// The guest's own arguments.
+    pub arguments: Vec<String>,
+    /// Rules in place of those of the image.
+    pub rules: Option<PathBuf>,
+    /// How it waits for PCI devices.
+    pub poll: Option<String>,
+    /// What it is given, in the order of the file.
+    pub devices: Vec<Device>,
+    /// Components that have to be up before it is started.
+    pub after: Vec<String>,
+    /// Which ends are followed by a restart.
+    pub restart: Restart,
+    /// Most address space of each of its processes, in MiB.
+    pub memory_limit: Option<u64>,
+}
+
+/// Something that a component is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// What it is.
+    pub kind: Kind,
+    /// Its name in the manifest.
+    pub name: String,
+    /// What is attached, as `outboard run` takes it.
+    pub source: String,
+    /// The MAC address of a network, if the file says.
+    pub mac: Option<String>,
+    /// Where the file has it, in bytes.
+    pub place: usize,
+}
+
+/// Kinds of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A network: a tap or macvtap.
+    Net,
+    /// A disk.
+    Block,
+    /// A PCIe device.
+    Pci,
+    /// Sockets of the host's.
+    Sockets,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Net, Self::Block, Self::Pci, Self::Sockets];
+
+    /// The table of the file that has them, and the option of `outboard run`.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Net => "net",
+            Self::Block => "block",
+            Self::Pci => "pci",
+            Self::Sockets => "sockets",
+        }
+    }
+}
+
+impl Device {
+    /// The tap that is attached, if it is one. It is handed over by descriptor, and stays open from
+    /// run to run, so that a neighbour's cable is never out.
+    pub fn tap(&self) -> Option<&str> {
+        let macvtap = self.source.starts_with("macvtap:");
+        (self.kind == Kind::Net && !macvtap).then_some(&self.source)
+    }
+
+    /// Whether its MAC address is chosen by whoever starts the component. A macvtap has its
+    /// parent's.
+    pub fn wants_mac(&self) -> bool {
+        self.mac.is_none() && self.tap().is_some()
+    }
+}
+
+impl Component {
+    /// The taps that it is handed, in the order of their descriptors.
+    pub fn taps(&self) -> impl Iterator<Item = &str> {
+        self.devices.iter().filter_map(Device::tap)
+    }
+
+    /// What stands behind `outboard run`, with these MAC addresses for networks that have none in
+    /// the file: a neighbour knows a component by its address, so that it keeps it. Taps are those
+    /// behind the descriptors from [`FIRST_HANDED`] on.
+    pub fn command_line(&self, macs: &[(String, String)]) -> Vec<String> {
+        let mut line = vec![format!("--name={}", self.name)];
+        let memory = self.memory.map(|mib| format!("--mem={mib}"));
+        let host = self.host.as_ref().map(|host| format!("--host={host}"));
+        let poll = self.poll.as_ref().map(|poll| format!("--poll={poll}"));
+        let rules = self.rules.as_ref();
+        let rules = rules.map(|rules| format!("--rules={}", rules.display()));
+        line.extend([memory, host, poll, rules].into_iter().flatten());
+        let mut descriptors = FIRST_HANDED..;
+        for device in &self.devices {
+            let Device {
+                kind, name, source, ..
+            } = device;
+            let descriptor = device.tap().and_then(|_| descriptors.next());
+            let descriptor = descriptor.map(|number| format!("@{number}"));
+            let source = descriptor.as_ref().unwrap_or(source);
+            line.push(format!("--{}:{name}={source}", kind.key()));
+            let chosen = macs.iter().find(|(net, _)| net == name);
+            let chosen = chosen.filter(|_| device.wants_mac());
+            let mac = device.mac.as_ref().or(chosen.map(|(_, mac)| mac));
+            line.extend(mac.map(|mac| format!("{MAC}{name}={mac}")));
+        }
+        line.extend(["--".to_owned(), self.image.display().to_string()]);
+        line.extend(self.arguments.iter().cloned());
+        line
+    }
+
+    /// Who holds what: what it is, where it is, and what the component may do with it.
+    pub fn holdings(&self) -> Vec<[String; 3]> {
+        let file = |what: &str, path: &PathBuf, right: &str| {
+            [
+                what.to_owned(),
+                path.display().to_string(),
+                right.to_owned(),
+            ]
+        };
+        let mut rows = vec![file("image", &self.image, "read")];
+        rows.extend(self.rules.iter().map(|path| file("rules", path, "read")));
+        rows.extend(self.devices.iter().map(|device| {
+            let what = format!("{} {}", device.kind.key(), device.name);
+            let right = match device.kind {
+                Kind::Net => "send, receive",
+                Kind::Block => "read, write",
+                Kind::Pci => "registers and DMA memory that the manifest names",
+                Kind::Sockets => "all that the network namespace allows",
+            };
+            [what, device.source.clone(), right.to_owned()]
+        }));
+        let memory = self.memory.unwrap_or(tender::options::MEM_MIB_DEFAULT);
+        rows.push([
+            "memory".to_owned(),
+            format!("{memory} MiB"),
+            "all".to_owned(),
+        ]);
+        rows.extend(OF_ALL.map(|row| row.map(str::to_owned)));
+        rows
+    }
+}
+
+/// The option that gives a network its address.
+const MAC: &str = "--net-mac:";
+
+/// What each component has, whatever the file says: its own, and no other's.
+const OF_ALL: [[&str; 3]; 4] = [
+    ["console", "outboard logs", "write"],
+    [
+        "shared file",
+        "outboard stats",
+        "write counters, read what it is told",
+    ],
+    ["event", "outboard rules load", "wait"],
+    ["timer, wait set", "its own", "wait"],
+];
+
+/// The MAC addresses in a command line, by the names of the networks.
+pub fn macs(line: &[String]) -> Vec<(String, String)> {
+    let options = line.iter().take_while(|option| *option != "--");
+    let macs = options.filter_map(|option| option.strip_prefix(MAC)?.split_once('='));
+    macs.map(|(name, mac)| (name.to_owned(), mac.to_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn firewall() -> Component {
+        let net = |name: &str, source: &str, mac: Option<&str>| Device {
+            kind: Kind::Net,
+            name: name.into(),
+            source: source.into(),
+            mac: mac.map(str::to_owned),
+            place: 0,
+        };
+        Component {
+            name: "fw".into(),
+            image: "/fw.spt".into(),
+            memory: Some(16),
+            arguments: vec!["--net-mac:a=b".into()],
+            rules: Some("/a.nft".into()),
+            devices: vec![
+                net("private", "tap0", None),
+                net("public", "macvtap:eth0", None),
+                net("third", "tap1", Some("02:00:00:00:00:03")),
+            ],
+            ..Component::default()
+        }
+    }
+
+    #[test]
+    fn a_component_is_a_run_with_a_name() {
+        let chosen = ["private", "public", "third"].map(|net| (net.into(), "02:1".into()));
+        let line = firewall().command_line(&chosen);
+        let expected = "--name=fw --mem=16 --rules=/a.nft --net:private=@3 \
+                        --net-mac:private=02:1 --net:public=macvtap:eth0 --net:third=@4 \
+                        --net-mac:third=02:00:00:00:00:03 -- /fw.spt --net-mac:a=b";
+        assert_eq!(line.join(" "), expected);
+        let found = macs(&line);
+        assert_eq!(found[0], ("private".into(), "02:1".into()));
+        assert_eq!(found.len(), 2);
+        assert_eq!(firewall().command_line(&found), line);
+    }
+
+    #[test]
+    fn who_holds_what_is_told() {
+        let rows = firewall().holdings();
+        assert_eq!(rows[2], ["net private", "tap0", "send, receive"]);
+        assert!(rows.iter().any(|row| row[1] == "16 MiB"));
+    }
+}

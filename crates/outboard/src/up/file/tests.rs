@@ -1,0 +1,186 @@
+use super::*;
+use proptest::prelude::*;
+
+const WHOLE: &str = r#"
+[component.firewall]
+image = "firewall.spt"
+host = "spt"
+memory = 16
+arguments = ["--a", "b"]
+rules = "rules.nft"
+net.private = "tap:private0"
+net.public = "macvtap:eth1"
+mac.private = "02:00:00:00:00:01"
+block.disk = "disk.img"
+pci.nic = "0000:01:00.0"
+after = ["stack"]
+restart = "on-failure"
+limits.memory = 512
+
+[component.stack]
+image = "/lib/stack.spt"
+"#;
+
+fn parse_here(text: &str) -> Result<Vec<Component>, Vec<String>> {
+    let lines = |all: Vec<Mistake>| {
+        let line = |mistake: &Mistake| mistake.line(Path::new("a.toml"), text);
+        all.iter().map(line).collect()
+    };
+    parse(text, Path::new("/here")).map_err(lines)
+}
+
+#[test]
+fn components_come_in_the_order_of_their_start_with_whole_paths() {
+    let components = parse_here(WHOLE).unwrap();
+    let names: Vec<_> = components.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["stack", "firewall"]);
+    assert_eq!(components[0].image, Path::new("/lib/stack.spt"));
+    let expected = "--name=firewall --mem=16 --host=spt --rules=/here/rules.nft \
+                    --net:private=@3 --net-mac:private=02:00:00:00:00:01 \
+                    --net:public=macvtap:eth1 --block:disk=/here/disk.img --pci:nic=0000:01:00.0 \
+                    -- /here/firewall.spt --a b";
+    assert_eq!(components[1].command_line(&[]).join(" "), expected);
+    assert_eq!(components[1].restart, Restart::OnFailure);
+    assert_eq!(components[1].memory_limit, Some(512));
+}
+
+#[test]
+fn each_mistake_has_its_line() {
+    let text = r#"
+[component.fw]
+imag = "firewall.spt"
+memory = 0
+host = "xen"
+net.a = "private0"
+net.b = "tap:@5"
+mac.c = "02:00:00:00:00:01"
+limits.cpu = 5
+restart = "sometimes"
+arguments = "one"
+after = ["stak"]
+[component.stack]
+image = 5
+block = "disk"
+[link.a]
+"#;
+    let said = parse_here(text).unwrap_err();
+    let expected = [
+        "a.toml:2:12: fw has no image; write image = \"fw.spt\"",
+        "a.toml:2:12: after \"stak\": no such component; did you mean stack?",
+        "a.toml:3:1: no such key: imag; did you mean image?",
+        "a.toml:4:10: memory: expected MiB from 1 to 262144",
+        "a.toml:5:8: host: expected \"spt\", \"hvt\" or \"process\"",
+        "a.toml:6:9: net.a: expected \"tap:IFACE\" or \"macvtap:PARENT\", as in net.private = \
+         \"tap:private0\"",
+        "a.toml:7:9: net.b: expected \"tap:IFACE\" or \"macvtap:PARENT\", as in net.private = \
+         \"tap:private0\"",
+        "a.toml:8:9: mac.c: there is no net.c",
+        "a.toml:9:8: limits: no such key: cpu; there is memory",
+        "a.toml:10:11: restart: expected \"always\", \"on-failure\" or \"never\"",
+        "a.toml:11:13: arguments: expected texts, as in arguments = [\"--ipv4=10.0.0.2/24\"]",
+        "a.toml:14:9: image: expected a path, as in image = \"firewall.spt\"",
+        "a.toml:15:9: expected a path, as in block.disk = \"disk.img\"",
+        "a.toml:16:2: no such key: link; there is component",
+    ];
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn components_have_devices_of_their_own_and_an_order() {
+    let text = r#"
+[component.a]
+image = "a"
+after = ["b"]
+net.x = "tap:tap0"
+[component.b]
+image = "b"
+after = ["a"]
+net.y = "tap:tap0"
+"#;
+    let expected = [
+        "a.toml:2:12: each comes after another one: a and b",
+        "a.toml:9:5: tap0 is a's already; a device has one owner",
+    ];
+    assert_eq!(parse_here(text).unwrap_err(), expected);
+    let text = "[component.\".a\"]\nimage = \"x\"\n[component.b]\nimage = \"x\"\nafter = [\"b\"]";
+    let expected = [
+        "a.toml:1:12: \".a\" is no name: 1 to 64 letters, digits, '-', '_' and '.', of which '.' \
+         does not come first",
+        "a.toml:3:12: each comes after another one: b",
+    ];
+    assert_eq!(parse_here(text).unwrap_err(), expected);
+    let none = "a.toml:1:1: no component; write [component.NAME] and image = \"...\" below it";
+    assert_eq!(parse_here("# nothing\n").unwrap_err(), [none]);
+}
+
+#[test]
+fn what_is_no_toml_is_told_with_its_place() {
+    let said = parse_here("[component.a]\nimage = \"a\nmemory 5\n").unwrap_err();
+    assert!(said.len() >= 2, "{said:?}");
+    assert!(said[0].starts_with("a.toml:2:"), "{said:?}");
+    assert!(said.iter().all(|line| !line.contains('\n')), "{said:?}");
+}
+
+#[test]
+fn a_limit_leaves_room_for_the_memory() {
+    let text = "[component.a]\nimage = \"a\"\nmemory = 16\nlimits.memory = 200";
+    let said = parse_here(text).unwrap_err();
+    assert_eq!(said.len(), 1);
+    assert!(
+        said[0].ends_with("less than memory and 256 MiB: 272"),
+        "{said:?}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "[ -~\n]{0,300}") {
+        let _ = parse_here(&text);
+    }
+
+    /// Words of the file in any order: most are mistakes, and each has a line.
+    #[test]
+    fn no_words_make_it_panic(words in proptest::collection::vec(word(), 0..40)) {
+        if let Err(said) = parse_here(&words.concat()) {
+            prop_assert!(!said.is_empty());
+            prop_assert!(said.iter().all(|line| !line.contains('\n')));
+        }
+    }
+}
+
+fn word() -> impl Strategy<Value = &'static str> {
+    let words = [
+        "[component.",
+        "a",
+        "b",
+        "]\n",
+        "image",
+        " = ",
+        "\"x\"",
+        "\n",
+        "[",
+        "]",
+        "net.",
+        "mac.",
+        "limits.",
+        "memory",
+        "5",
+        "-1",
+        "after",
+        "{",
+        "}",
+        ",",
+        "\"tap:t\"",
+        "restart",
+        "0x10",
+        "\"always\"",
+        ".",
+        "pci.n",
+        "component",
+        "true",
+        "é",
+        "\"\"",
+        "\\u0000",
+    ];
+    (0..words.len()).prop_map(move |index| words[index])
+}

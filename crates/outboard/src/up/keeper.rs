@@ -1,0 +1,335 @@
+//! The keeper: parent and reaper of all components, and holder of their descriptors, so that the
+//! end of a supervisor ends none of them.
+//!
+//! It is a copy of the supervisor in a session of its own. It decides nothing: it starts, signals
+//! and reaps what it is told to, and says what has ended. It never waits for anybody but in `poll`,
+//! and has room for [`COMPONENTS_MAX`] components. It ends when it is told to, and when it has
+//! neither a component that runs nor a supervisor. Its components end with it.
+
+use super::channel::{self, Channel, DESCRIPTORS_MAX, Received};
+use super::component::FIRST_HANDED;
+use super::file::COMPONENTS_MAX;
+use super::message::{Answer, Request, Start};
+use crate::run;
+use abi::exit;
+use linux::signal::Held;
+use linux::{descriptor, process};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitOptions, kill_process, setrlimit, waitpid,
+};
+use rustix::time::{ClockId, clock_gettime};
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+/// What the keeper is called as a process.
+const KEEPER: &CStr = c"outboard-keeper";
+/// What the monitor of a component is called.
+const MONITOR: &CStr = c"outboard";
+/// Signals that are for the supervisor: the keeper outlives it.
+const IGNORED: [Signal; 3] = [Signal::HUP, Signal::INT, Signal::TERM];
+/// Children that are reaped, and messages that are taken, before the others have their turn.
+const TURN_MAX: usize = 64;
+
+/// Starts a keeper that listens at `path`; the connection to it.
+///
+/// # Errors
+/// There is no process, or no socket for it.
+pub fn start(path: &Path, held: &Held) -> io::Result<Channel> {
+    let listener = channel::listener(path)?;
+    let (ours, its) = Channel::pair()?;
+    let mut its = Some(its);
+    process::fork_apart(KEEPER, held, || {
+        let status = keep(&listener, its.take());
+        // Whoever comes now finds none.
+        let _ = rustix::fs::unlink(path);
+        match status {
+            Ok(()) => exit::SUCCESS,
+            Err(_) => exit::FAILURE,
+        }
+    })?;
+    Ok(ours)
+}
+
+/// A component, and how it was started last.
+struct Entry {
+    start: Start,
+    /// Those of its command line.
+    descriptors: Vec<OwnedFd>,
+    started: u64,
+    /// Its process, until that is reaped.
+    process: Option<Pid>,
+    /// How the last run ended.
+    status: Option<i32>,
+}
+
+struct Keeper {
+    held: Held,
+    supervisor: Option<Channel>,
+    entries: Vec<Entry>,
+}
+
+/// The keeper's life.
+fn keep(listener: &OwnedFd, supervisor: Option<Channel>) -> io::Result<()> {
+    let its = supervisor
+        .as_ref()
+        .map(|channel| channel.as_fd().as_raw_fd());
+    let mut kept = Vec::from_iter(its);
+    kept.push(listener.as_raw_fd());
+    // Of whatever the supervisor has open, only these: a pipe of its would never end.
+    descriptor::close_all_but(&mut kept)?;
+    descriptor::open_standard()?;
+    rustix::process::chdir("/")?;
+    let held = Held::new(IGNORED)?;
+    let signals = held.descriptor()?;
+    let mut keeper = Keeper {
+        held,
+        supervisor,
+        entries: Vec::new(),
+    };
+    loop {
+        let mut ends = vec![
+            PollFd::new(&signals, PollFlags::IN),
+            PollFd::new(listener, PollFlags::IN),
+        ];
+        let supervisor = keeper.supervisor.as_ref();
+        ends.extend(supervisor.map(|channel| PollFd::new(channel, PollFlags::IN)));
+        match poll(&mut ends, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let comes = !ends[1].revents().is_empty();
+        drop(ends);
+        keeper.reap();
+        if keeper.hear() {
+            return Ok(());
+        }
+        if comes && let Some(channel) = Channel::accept(listener.as_fd()) {
+            // The lock of supervisors lets one live at a time: an older one is dead.
+            keeper.supervisor = Some(channel);
+        }
+        let has_work = keeper.entries.iter().any(|entry| entry.process.is_some());
+        if !has_work && keeper.supervisor.is_none() && !comes {
+            return Ok(());
+        }
+    }
+}
+
+impl Keeper {
+    /// Notes and tells who has ended. Processes of components that outlived their parent are
+    /// nobody's else to reap.
+    fn reap(&mut self) {
+        while self.held.take().is_some() {}
+        for _ in 0..TURN_MAX {
+            let Ok(Some((pid, status))) = waitpid(None, WaitOptions::NOHANG) else {
+                return;
+            };
+            let mut entries = self.entries.iter_mut();
+            if let Some(entry) = entries.find(|entry| entry.process == Some(pid)) {
+                entry.process = None;
+                entry.status = Some(status.as_raw());
+                let ended = Answer::Ended {
+                    name: entry.start.name.clone(),
+                    run: entry.start.run,
+                    status: status.as_raw(),
+                };
+                self.say(&ended);
+            }
+        }
+    }
+
+    /// Does what the supervisor asks; whether that is the end.
+    fn hear(&mut self) -> bool {
+        for _ in 0..TURN_MAX {
+            let Some(channel) = &self.supervisor else {
+                return false;
+            };
+            match channel.receive() {
+                Ok(Received::Message(Request::End, _)) => return true,
+                Ok(Received::Message(request, descriptors)) => self.obey(request, descriptors),
+                Ok(Received::Nothing) => return false,
+                // Who says what is no message is no supervisor.
+                Ok(Received::End) | Err(_) => self.supervisor = None,
+            }
+        }
+        false
+    }
+
+    fn obey(&mut self, request: Request, descriptors: Vec<OwnedFd>) {
+        match request {
+            Request::Start(start) => {
+                let (name, run) = (start.name.clone(), start.run);
+                if let Err(why) = self.start(start, descriptors) {
+                    self.say(&Answer::Refused { name, run, why });
+                }
+            }
+            Request::Stop(name) => self.signal(&name, Signal::TERM),
+            Request::Kill(name) => self.signal(&name, Signal::KILL),
+            Request::Forget(name) => {
+                let is_it = |entry: &Entry| entry.start.name == name && entry.process.is_none();
+                self.entries.retain(|entry| !is_it(entry));
+            }
+            Request::List => self.list(),
+            Request::End => {}
+        }
+    }
+
+    fn start(&mut self, start: Start, mut descriptors: Vec<OwnedFd>) -> Result<(), String> {
+        if descriptors.is_empty() {
+            return Err("no file for what is said of the run".to_owned());
+        }
+        let report = descriptors.remove(0);
+        let known = self
+            .entries
+            .iter()
+            .position(|entry| entry.start.name == start.name);
+        if known.is_some_and(|known| self.entries[known].process.is_some()) {
+            return Err("it runs".to_owned());
+        }
+        if known.is_none() && self.entries.len() >= COMPONENTS_MAX {
+            // One that is not in the file any more makes room.
+            let idle = self
+                .entries
+                .iter()
+                .position(|entry| entry.process.is_none());
+            let idle = idle.ok_or_else(|| format!("{COMPONENTS_MAX} run already"))?;
+            self.entries.remove(idle);
+        }
+        let mut given = Some((report, duplicates(&descriptors).map_err(|e| e.to_string())?));
+        let child = process::fork(MONITOR, &self.held, || match given.take() {
+            Some((report, descriptors)) => monitor(&start, report, descriptors),
+            None => exit::FAILURE,
+        });
+        let child = child.map_err(|error| format!("no process: {error}; see `ulimit -u`"))?;
+        self.entries.retain(|entry| entry.start.name != start.name);
+        self.entries.push(Entry {
+            start,
+            descriptors,
+            started: now(),
+            process: Pid::from_raw(child.id().cast_signed()),
+            status: None,
+        });
+        Ok(())
+    }
+
+    /// Nobody but this process reaps it, so that its number is its own.
+    fn signal(&self, name: &str, signal: Signal) {
+        let mut entries = self.entries.iter().filter(|entry| entry.start.name == name);
+        if let Some(process) = entries.find_map(|entry| entry.process) {
+            let _ = kill_process(process, signal);
+        }
+    }
+
+    fn list(&mut self) {
+        let Some(channel) = &self.supervisor else {
+            return;
+        };
+        let mut told = Ok(());
+        for entry in &self.entries {
+            let found = Answer::Found {
+                start: entry.start.clone(),
+                started: entry.started,
+                status: entry.status,
+            };
+            let descriptors: Vec<_> = entry.descriptors.iter().map(AsFd::as_fd).collect();
+            told = told.and_then(|()| channel.send(&found, &descriptors));
+        }
+        if told.and_then(|()| channel.send(&Answer::All, &[])).is_err() {
+            self.supervisor = None;
+        }
+    }
+
+    /// A supervisor that does not listen has to come again, and to ask what there is.
+    fn say(&mut self, answer: &Answer) {
+        let said = self
+            .supervisor
+            .as_ref()
+            .map(|channel| channel.send(answer, &[]));
+        if let Some(Err(_)) = said {
+            self.supervisor = None;
+        }
+    }
+}
+
+fn duplicates(descriptors: &[OwnedFd]) -> io::Result<Vec<OwnedFd>> {
+    descriptors
+        .iter()
+        .take(DESCRIPTORS_MAX)
+        .map(OwnedFd::try_clone)
+        .collect()
+}
+
+/// Nanoseconds of the monotonic clock.
+pub fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = now.tv_sec.cast_unsigned();
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(now.tv_nsec.cast_unsigned())
+}
+
+/// A component's process: the monitor of its guest, which has nothing of the keeper's. Its exit
+/// status.
+fn monitor(start: &Start, report: OwnedFd, descriptors: Vec<OwnedFd>) -> i32 {
+    let prepared = prepare(start, report, descriptors);
+    let done = prepared.map_err(|error| error.to_string()).and_then(|()| {
+        let line = start.command_line.iter().map(Into::into);
+        let mut request = run::Request::parse(line).map_err(|error| error.to_string())?;
+        request.keeps_console = true;
+        run::run(&request).map_err(|error| error.to_string())
+    });
+    match done {
+        Ok(status) => status.into(),
+        Err(error) => {
+            eprintln!("outboard: {error}");
+            exit::FAILURE
+        }
+    }
+}
+
+fn prepare(start: &Start, report: OwnedFd, descriptors: Vec<OwnedFd>) -> io::Result<()> {
+    // Its console is kept by itself: outboard logs.
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&report)?;
+    hand_over(descriptors)?;
+    // They are closed with all others.
+    std::mem::forget((null, report));
+    if let Some(bytes) = start.memory_limit {
+        let limit = Rlimit {
+            current: Some(bytes),
+            maximum: Some(bytes),
+        };
+        setrlimit(Resource::As, limit)?;
+    }
+    Ok(())
+}
+
+/// Gives these descriptors the numbers from [`FIRST_HANDED`] on, and closes all others but the
+/// standard ones: nobody may use what this process had open before.
+fn hand_over(descriptors: Vec<OwnedFd>) -> io::Result<()> {
+    let behind = FIRST_HANDED + i32::try_from(descriptors.len()).map_err(io::Error::other)?;
+    // Out of the way first: one may have the number that another is to get.
+    let away = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, behind);
+    let away = descriptors
+        .iter()
+        .map(away)
+        .collect::<Result<Vec<OwnedFd>, _>>()?;
+    std::mem::forget(descriptors);
+    let standard = 0..FIRST_HANDED;
+    let mut kept: Vec<i32> = standard
+        .chain(away.iter().map(AsRawFd::as_raw_fd))
+        .collect();
+    descriptor::close_all_but(&mut kept)?;
+    for fd in &away {
+        // The lowest that is free: all are, one after the other.
+        std::mem::forget(rustix::io::fcntl_dupfd_cloexec(fd, FIRST_HANDED)?);
+    }
+    std::mem::forget(away);
+    descriptor::close_all_but(&mut Vec::from_iter(0..behind))
+}

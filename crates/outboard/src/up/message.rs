@@ -1,0 +1,87 @@
+//! What supervisor and keeper, and commands and supervisor, say to each other.
+
+use serde::{Deserialize, Serialize};
+
+/// How to start a component. Its descriptors come with it: first the file for what is said of the
+/// run, then those that the command line names, which are numbered from
+/// [`super::component::FIRST_HANDED`] on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Start {
+    /// Its name.
+    pub name: String,
+    /// Which run of it this is, from 1 on.
+    pub run: u64,
+    /// What stands behind `outboard run`.
+    pub command_line: Vec<String>,
+    /// What the descriptors of the command line are: taps, by their names.
+    pub taps: Vec<String>,
+    /// Most address space of each of its processes, in bytes.
+    pub memory_limit: Option<u64>,
+}
+
+/// What a supervisor asks of the keeper.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "lowercase")]
+pub enum Request {
+    /// Start a component.
+    Start(Start),
+    /// Ask the component of this name to end.
+    Stop(String),
+    /// Kill the component of this name.
+    Kill(String),
+    /// Let go of the component of this name, which has ended, and of its descriptors.
+    Forget(String),
+    /// Say what there is: [`Answer::Found`] for each component, then [`Answer::All`].
+    List,
+    /// End, with all that is left.
+    End,
+}
+
+/// What the keeper says to its supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "lowercase")]
+pub enum Answer {
+    /// A component, with its descriptors but the first.
+    Found {
+        /// How it was started.
+        start: Start,
+        /// When, in nanoseconds of the monotonic clock.
+        started: u64,
+        /// How its last run ended, as wait(2) says it; `None` if it runs.
+        status: Option<i32>,
+    },
+    /// There are no more.
+    All,
+    /// This run of a component could not be started.
+    Refused {
+        /// The component.
+        name: String,
+        /// The run.
+        run: u64,
+        /// Why.
+        why: String,
+    },
+    /// This run of a component has ended.
+    Ended {
+        /// The component.
+        name: String,
+        /// The run.
+        run: u64,
+        /// How, as wait(2) says it.
+        status: i32,
+    },
+}
+
+/// What a command asks of the supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "lowercase")]
+pub enum Command {
+    /// End all components, and the supervisor.
+    Down,
+    /// End a component, and start it again.
+    Restart(String),
+}
+
+/// What the supervisor says to a command: what was done, or why not.
+pub type Reply = Result<String, String>;

@@ -1,0 +1,476 @@
+//! The supervisor: it feeds the machines of its components with what happens, and does what comes
+//! out of them. All of its decisions are in [`super::machine`], and all processes are the keeper's.
+
+mod commands;
+mod takeover;
+
+use super::channel::{self, Channel, Received};
+use super::component::Component;
+use super::file::COMPONENTS_MAX;
+use super::machine::{Effect, Event, Machine, State};
+use super::message::{Answer, Request, Start};
+use super::notify::Notify;
+use super::place::Place;
+use super::status::{self, Status};
+use super::{Error, cause, keeper, policy};
+use crate::instance::Instance;
+use linux::signal::{Held, is_ignored};
+use linux::tap;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Signal, WaitOptions, waitpid};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tender::attach;
+
+/// Signals that end the system.
+const ENDS: [Signal; 3] = [Signal::HUP, Signal::INT, Signal::TERM];
+/// How often it is looked whether a component that was started is up.
+const LOOK: Duration = Duration::from_millis(1);
+/// How long the keeper may take to end.
+const KEEPER_MAX: Duration = Duration::from_secs(10);
+/// How long the keeper may take to say what there is.
+const LIST_MAX: Duration = Duration::from_secs(10);
+/// Messages that are taken before others have their turn.
+const TURN_MAX: usize = 64;
+/// Commands that are heard at a time; others wait.
+const CLIENTS_MAX: usize = 16;
+
+/// A component and its life.
+struct Managed {
+    component: Component,
+    machine: Machine,
+    command_line: Vec<String>,
+    status: status::Component,
+    /// Whether the file does not have it any more.
+    leaving: bool,
+    /// Whether it runs otherwise than the file says.
+    has_changed: bool,
+    /// Whether it was killed because it made no progress.
+    hung: bool,
+    /// When it was last not up any more.
+    lost: Option<Duration>,
+}
+
+/// A command that is being answered.
+struct Client {
+    channel: Channel,
+    /// The component, and the run of it that is waited for.
+    waits: Option<(String, u64)>,
+}
+
+/// A system under supervision.
+pub struct Supervisor {
+    place: Place,
+    file: PathBuf,
+    held: Held,
+    keeper: Channel,
+    control: OwnedFd,
+    clients: Vec<Client>,
+    all: Vec<Managed>,
+    /// Taps that components are handed, by their names.
+    taps: BTreeMap<String, OwnedFd>,
+    /// Whether all components are to end.
+    down: bool,
+    notify: Notify,
+    /// Whether the service manager knows that all are up.
+    is_ready: bool,
+    /// What is written down.
+    written: Vec<status::Component>,
+    /// When it has to hear of this process again.
+    alive: Duration,
+    _lock: OwnedFd,
+}
+
+/// The time that all machines share: that of the monotonic clock.
+fn now() -> Duration {
+    Duration::from_nanos(keeper::now())
+}
+
+fn timespec(wait: Duration) -> Timespec {
+    Timespec {
+        tv_sec: wait.as_secs().cast_signed(),
+        tv_nsec: wait.subsec_nanos().into(),
+    }
+}
+
+impl Supervisor {
+    /// Takes over what an earlier supervisor has left in `place`, or begins anew.
+    ///
+    /// # Errors
+    /// There is no process for the keeper, or no socket.
+    pub fn begin(
+        place: Place,
+        lock: OwnedFd,
+        file: PathBuf,
+        components: Vec<Component>,
+    ) -> Result<Self, Error> {
+        let ends = ENDS.into_iter().filter(|signal| !is_ignored(*signal));
+        let held = Held::new(ends).map_err(Error::System)?;
+        let former = Status::read(&place);
+        let (keeper, found) = reach(&place, &held).map_err(Error::Keeper)?;
+        let control = channel::listener(&place.control()).map_err(Error::System)?;
+        let mut supervisor = Self {
+            place,
+            file,
+            held,
+            keeper,
+            control,
+            clients: Vec::new(),
+            all: Vec::new(),
+            taps: BTreeMap::new(),
+            down: false,
+            notify: Notify::of_this_process(),
+            is_ready: false,
+            written: Vec::new(),
+            alive: Duration::ZERO,
+            _lock: lock,
+        };
+        supervisor.take_over(components, found, former.as_ref());
+        Ok(supervisor)
+    }
+
+    /// Ends all components, and then this.
+    pub fn go_down(&mut self) {
+        self.down = true;
+    }
+
+    /// Supervises until everything has ended.
+    ///
+    /// # Errors
+    /// Nothing can be waited for.
+    pub fn run(mut self) -> Result<(), Error> {
+        let signals = self.held.descriptor().map_err(Error::System)?;
+        loop {
+            self.advance();
+            if self.is_over() {
+                break;
+            }
+            let heard = self.wait(&signals).map_err(Error::System)?;
+            while self
+                .held
+                .take()
+                .is_some_and(|signal| ENDS.contains(&signal))
+            {
+                self.down = true;
+            }
+            self.hear_keeper().map_err(Error::Keeper)?;
+            if heard {
+                self.take_client();
+            }
+            self.hear_clients();
+        }
+        self.notify.tell("STOPPING=1");
+        self.end_keeper();
+        for tap in self.taps.keys() {
+            attach::release_tap(tap);
+        }
+        self.place.remove();
+        Ok(())
+    }
+
+    /// Ends the keeper, and waits until it has let go of everything.
+    fn end_keeper(&self) {
+        let _ = self.keeper.send(&Request::End, &[]);
+        let deadline = now() + KEEPER_MAX;
+        while now() < deadline {
+            match self.keeper.receive::<Answer>() {
+                Ok(Received::Message(..)) => {}
+                Ok(Received::Nothing) => {
+                    let mut ends = [PollFd::new(&self.keeper, PollFlags::IN)];
+                    let _ = poll(&mut ends, Some(&timespec(LOOK)));
+                }
+                Ok(Received::End) | Err(_) => break,
+            }
+        }
+        // It is this process's child, or a dead supervisor's and with it nobody's here.
+        while now() < deadline && matches!(waitpid(None, WaitOptions::NOHANG), Ok(None)) {
+            sleep(LOOK);
+        }
+    }
+
+    /// Waits for the next thing to happen; whether a command comes.
+    fn wait(&self, signals: &OwnedFd) -> io::Result<bool> {
+        let now = now();
+        let left = |at: Duration| at.saturating_sub(now);
+        let deadlines = self
+            .all
+            .iter()
+            .filter_map(|one| one.machine.deadline())
+            .map(left);
+        let starting = |one: &Managed| matches!(one.machine.state(), State::Starting { .. });
+        let look = self.all.iter().any(starting).then_some(LOOK);
+        let watchdog = self.notify.period().map(|_| left(self.alive));
+        let soonest = deadlines.chain(look).chain(watchdog).min();
+        let timeout = soonest.map(timespec);
+        let mut ends = vec![
+            PollFd::new(signals, PollFlags::IN),
+            PollFd::new(&self.keeper, PollFlags::IN),
+            PollFd::new(&self.control, PollFlags::IN),
+        ];
+        ends.extend(
+            self.clients
+                .iter()
+                .map(|client| PollFd::new(&client.channel, PollFlags::IN)),
+        );
+        match poll(&mut ends, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(!ends[2].revents().is_empty()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Lets time, and what components wait for, have their effect; then says what has changed.
+    fn advance(&mut self) {
+        let now = now();
+        for index in 0..self.all.len() {
+            self.give(index, Event::Tick, now);
+            let event = match self.all[index].machine.state() {
+                _ if self.is_to_end(index) => Event::Stop,
+                State::Waiting if self.is_allowed(index) => Event::Allowed,
+                State::Starting { .. } if self.is_up(index) => Event::Ready,
+                _ => continue,
+            };
+            self.give(index, event, now);
+        }
+        let has_left = |one: &Managed| one.leaving && one.machine.state() == State::Ended;
+        for gone in self.all.iter().filter(|one| has_left(one)) {
+            self.ask(&Request::Forget(gone.component.name.clone()));
+        }
+        self.all.retain(|one| !has_left(one));
+        self.answer_clients();
+        self.write_down();
+        self.tell_manager(now);
+    }
+
+    /// Whether a component is to end, and was not asked to: those that come after it have ended.
+    fn is_to_end(&self, index: usize) -> bool {
+        let one = &self.all[index];
+        let was_asked = matches!(
+            one.machine.state(),
+            State::Ended | State::Ending { again: false, .. }
+        );
+        let needs_it = |other: &Managed| {
+            other.component.after.contains(&one.component.name)
+                && other.machine.state() != State::Ended
+        };
+        (self.down || one.leaving) && !was_asked && !self.all.iter().any(needs_it)
+    }
+
+    fn is_allowed(&self, index: usize) -> bool {
+        let settled = |name: &String| {
+            let mut others = self
+                .all
+                .iter()
+                .filter(|other| other.component.name == *name);
+            others.all(|other| matches!(other.machine.state(), State::Up { .. } | State::Ended))
+        };
+        !self.down && self.all[index].component.after.iter().all(settled)
+    }
+
+    /// Whether a component that was started says that it is up.
+    fn is_up(&self, index: usize) -> bool {
+        let Managed {
+            component, status, ..
+        } = &self.all[index];
+        if cause::is_ready(&self.report(&component.name, status.run)) {
+            return true;
+        }
+        // Of a guest without devices nothing is said.
+        component.devices.is_empty() && Instance::open(&component.name).is_ok()
+    }
+
+    /// What was said of a run so far.
+    fn report(&self, name: &str, run: u64) -> String {
+        String::from_utf8_lossy(&self.place.read_report(name, run)).into_owned()
+    }
+
+    fn is_over(&self) -> bool {
+        self.all
+            .iter()
+            .all(|one| one.machine.state() == State::Ended)
+    }
+
+    /// Gives an event to a component, and does what follows.
+    fn give(&mut self, index: usize, event: Event, now: Duration) {
+        let one = &mut self.all[index];
+        let before = one.machine.state();
+        let effect = one.machine.take(event, now);
+        if let (State::Starting { since }, State::Up { .. }) = (before, one.machine.state()) {
+            let took = now.saturating_sub(since);
+            let gap = one.lost.take().map(|lost| now.saturating_sub(lost));
+            let gap = gap.map_or_else(String::new, |gap| format!(", {gap:.1?} after it was lost"));
+            say(
+                &one.component.name,
+                format_args!("up, {took:.1?} after its start{gap}"),
+            );
+        }
+        match effect {
+            None => {}
+            Some(Effect::Start) => self.start(index, now),
+            Some(Effect::Stop) => {
+                one.lost = Some(now);
+                self.ask(&Request::Stop(self.all[index].component.name.clone()));
+            }
+            Some(Effect::Kill) => {
+                one.hung = !matches!(one.machine.state(), State::Ending { .. });
+                self.ask(&Request::Kill(self.all[index].component.name.clone()));
+            }
+        }
+    }
+
+    /// What the keeper does not take it learns by its end.
+    fn ask(&self, request: &Request) {
+        let _ = self.keeper.send(request, &[]);
+    }
+
+    fn start(&mut self, index: usize, now: Duration) {
+        let one = &mut self.all[index];
+        one.status.restarts += u64::from(one.status.run > 0);
+        one.status.run += 1;
+        if let Err(why) = self.try_start(index) {
+            self.end(index, false, format!("not started: {why}"), now);
+        }
+    }
+
+    fn try_start(&mut self, index: usize) -> Result<(), String> {
+        self.open_taps(index)?;
+        let one = &self.all[index];
+        let taps = one.component.taps().map(str::to_owned);
+        let start = Start {
+            name: one.component.name.clone(),
+            run: one.status.run,
+            command_line: one.command_line.clone(),
+            taps: taps.collect(),
+            memory_limit: one.component.memory_limit.map(|mib| mib << 20),
+        };
+        let report = self.place.begin_report(&start.name, start.run);
+        let report = report.map_err(|error| format!("no file for what is said of it: {error}"))?;
+        let taps = one.component.taps().filter_map(|name| self.taps.get(name));
+        let descriptors = [&report].into_iter().chain(taps).map(AsFd::as_fd);
+        let descriptors: Vec<_> = descriptors.collect();
+        let sent = self.keeper.send(&Request::Start(start), &descriptors);
+        sent.map_err(|error| format!("its keeper does not listen: {error}"))
+    }
+
+    /// Opens the taps of a component that are not open, or were deleted since.
+    fn open_taps(&mut self, index: usize) -> Result<(), String> {
+        let component = &self.all[index].component;
+        let here = |tap: &OwnedFd, name| tap::interface(tap.as_fd()).is_ok_and(|i| i.name == name);
+        let missing = component.taps().filter(|name| {
+            let open = self.taps.get(*name);
+            !open.is_some_and(|tap| here(tap, *name))
+        });
+        let missing: Vec<String> = missing.map(str::to_owned).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let image = tender::load::open(&component.image);
+        let (_, image) =
+            image.map_err(|error| format!("{}: {error}", component.image.display()))?;
+        let features = image.extension.map_or(0, |extension| extension.features);
+        for name in missing {
+            let tap =
+                attach::open_tap(&name, features).map_err(|why| format!("tap:{name}: {why}"))?;
+            self.taps.insert(name, tap);
+        }
+        Ok(())
+    }
+
+    /// A run has ended, or was none.
+    fn end(&mut self, index: usize, well: bool, cause: String, now: Duration) {
+        let one = &mut self.all[index];
+        let cause = match std::mem::take(&mut one.hung) {
+            true => format!("it made no progress and was killed ({cause})"),
+            false => cause,
+        };
+        let time = SystemTime::now().duration_since(UNIX_EPOCH);
+        let time = time.map_or(0, |time| time.as_secs());
+        let run = one.status.run;
+        one.status.note(status::End {
+            run,
+            time,
+            cause: cause.clone(),
+        });
+        one.lost.get_or_insert(now);
+        let name = one.component.name.clone();
+        // Before the machine's answer, which may be a start that ends at once.
+        let was_asked = matches!(one.machine.state(), State::Ending { .. });
+        let mut expected = one.machine.clone();
+        let _ = expected.take(Event::Ended { well }, now);
+        let next = match expected.state() {
+            State::Starting { .. } if was_asked => "; started again, as was asked".to_owned(),
+            State::Starting { .. } => "; started again at once".to_owned(),
+            State::Pausing { until } => format!(
+                "; started again in {:.1?}, for {} runs in a row were shorter than {:?}",
+                until.saturating_sub(now),
+                expected.short_runs(),
+                policy::SOUND
+            ),
+            _ => String::new(),
+        };
+        say(&name, format_args!("{cause}{next}"));
+        self.give(index, Event::Ended { well }, now);
+    }
+}
+
+/// Says something of a component, in a line. A guest may have said part of it.
+fn say(name: &str, what: impl std::fmt::Display) {
+    let what = crate::stats::table::printable(&what.to_string());
+    eprintln!("outboard: {name}: {what}");
+}
+
+/// The keeper in `place`, or a new one, and what it has.
+fn reach(place: &Place, held: &Held) -> io::Result<(Channel, Vec<Found>)> {
+    if let Ok(keeper) = Channel::connect(&place.keeper())
+        && let Ok(found) = list(&keeper)
+    {
+        return Ok((keeper, found));
+    }
+    Ok((keeper::start(&place.keeper(), held)?, Vec::new()))
+}
+
+/// A component that the keeper has.
+struct Found {
+    start: Start,
+    started: Duration,
+    status: Option<i32>,
+    descriptors: Vec<OwnedFd>,
+}
+
+/// What the keeper has. What else it says meanwhile is part of it.
+fn list(keeper: &Channel) -> io::Result<Vec<Found>> {
+    keeper.send(&Request::List, &[])?;
+    let mut found = Vec::new();
+    let deadline = now() + LIST_MAX;
+    while found.len() <= COMPONENTS_MAX && now() < deadline {
+        match keeper.receive()? {
+            Received::Message(
+                Answer::Found {
+                    start,
+                    started,
+                    status,
+                },
+                descriptors,
+            ) => found.push(Found {
+                start,
+                started: Duration::from_nanos(started),
+                status,
+                descriptors,
+            }),
+            Received::Message(Answer::All, _) => return Ok(found),
+            Received::Message(..) => {}
+            Received::Nothing => {
+                poll(
+                    &mut [PollFd::new(keeper, PollFlags::IN)],
+                    Some(&timespec(LOOK)),
+                )?;
+            }
+            Received::End => break,
+        }
+    }
+    Err(io::ErrorKind::TimedOut.into())
+}

@@ -1,0 +1,150 @@
+//! What a supervisor begins with: the components of its file, and those that an earlier one has
+//! left.
+
+use super::{Found, Managed, Supervisor, now, reach, say};
+use crate::up::cause;
+use crate::up::component::{self, Component};
+use crate::up::machine::{Event, Machine, State};
+use crate::up::status::Status;
+use rustix::process::{WaitOptions, waitpid};
+use std::io;
+use std::time::Duration;
+use tender::attach;
+
+impl Supervisor {
+    /// Goes on with what was `found`. What runs as the file says goes on running. What runs
+    /// otherwise is started again, and what the file does not have ends.
+    pub(super) fn take_over(
+        &mut self,
+        components: Vec<Component>,
+        mut found: Vec<Found>,
+        former: Option<&Status>,
+    ) {
+        let mut ended = Vec::new();
+        for one in &mut found {
+            let taps = std::mem::take(&mut one.descriptors);
+            self.taps.extend(one.start.taps.iter().cloned().zip(taps));
+        }
+        for component in components {
+            let place = found
+                .iter()
+                .position(|one| one.start.name == component.name);
+            let before = place.map(|place| found.swap_remove(place));
+            if let Some(Found {
+                status: Some(status),
+                ..
+            }) = before
+            {
+                ended.push((self.all.len(), status));
+            }
+            self.all.push(manage(component, before, former));
+        }
+        for gone in found.into_iter().filter(|one| one.status.is_none()) {
+            let component = Component {
+                name: gone.start.name.clone(),
+                ..Component::default()
+            };
+            let mut managed = manage(component, Some(gone), former);
+            managed.leaving = true;
+            say(&managed.component.name, "is not in the file any more");
+            self.all.push(managed);
+        }
+        // Those of components that are to end are not handed over any more.
+        let all = &self.all;
+        self.taps.retain(|tap, _| {
+            all.iter()
+                .any(|one| one.component.taps().any(|name| name == tap))
+        });
+        let now = now();
+        for (index, status) in ended {
+            self.judge(index, status, now);
+        }
+        for index in 0..self.all.len() {
+            let one = &self.all[index];
+            if one.has_changed && matches!(one.machine.state(), State::Up { .. }) {
+                say(&one.component.name, "what the file says of it has changed");
+                self.give(index, Event::Restart, now);
+            }
+        }
+    }
+
+    /// Starts a keeper in the place of one that is gone, and with it all components.
+    pub(super) fn replace_keeper(&mut self) -> io::Result<()> {
+        let (keeper, found) = reach(&self.place, &self.held)?;
+        self.keeper = keeper;
+        // The former one, if it was this process's child and has ended.
+        let _ = waitpid(None, WaitOptions::NOHANG);
+        let now = now();
+        for index in 0..self.all.len() {
+            let one = &self.all[index];
+            let name = &one.component.name;
+            let state = found.iter().find(|found| found.start.name == *name);
+            let is_running = matches!(
+                one.machine.state(),
+                State::Starting { .. } | State::Up { .. } | State::Ending { .. }
+            );
+            match state {
+                _ if !is_running => {}
+                Some(Found { status: None, .. }) => {}
+                Some(Found {
+                    status: Some(status),
+                    ..
+                }) => self.judge(index, *status, now),
+                None => self.end(index, false, "its keeper was ended".to_owned(), now),
+            }
+        }
+        Ok(())
+    }
+
+    /// A run has ended with this status.
+    pub(super) fn judge(&mut self, index: usize, status: i32, now: Duration) {
+        let one = &self.all[index];
+        let report = self.report(&one.component.name, one.status.run);
+        let cause = cause::of(status, &report);
+        self.end(index, cause::is_well(status), cause, now);
+    }
+}
+
+/// A component of the file's, with what is known `before` of it.
+fn manage(component: Component, before: Option<Found>, former: Option<&Status>) -> Managed {
+    let mut known = former.into_iter().flat_map(|former| &former.components);
+    let known = known.find(|known| known.name == component.name);
+    let mut status = known.cloned().unwrap_or_default();
+    status.name.clone_from(&component.name);
+    let line = before.as_ref().map(|found| &found.start.command_line);
+    let macs = line.map(|line| component::macs(line)).unwrap_or_default();
+    let command_line = component.command_line(&with_random(macs, &component));
+    let limit = component.memory_limit.map(|mib| mib << 20);
+    let mut machine = Machine::new(component.restart);
+    let mut has_changed = false;
+    if let Some(Found { start, started, .. }) = before {
+        machine = Machine::found(component.restart, started);
+        has_changed = start.command_line != command_line
+            || start.memory_limit != limit
+            || !component.taps().eq(start.taps.iter().map(String::as_str));
+        status.run = start.run;
+    }
+    Managed {
+        component,
+        machine,
+        command_line,
+        status,
+        leaving: false,
+        has_changed,
+        hung: false,
+        lost: None,
+    }
+}
+
+/// With addresses for networks that have none: random ones, which they keep.
+fn with_random(mut macs: Vec<(String, String)>, component: &Component) -> Vec<(String, String)> {
+    for device in component.devices.iter().filter(|device| device.wants_mac()) {
+        let known = macs.iter().any(|(name, _)| *name == device.name);
+        // Without one here, the tender chooses.
+        if let (false, Ok(mac)) = (known, attach::random_mac()) {
+            let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
+            macs.push((device.name.clone(), mac));
+        }
+    }
+    macs
+}
