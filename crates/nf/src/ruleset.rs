@@ -13,6 +13,7 @@
 //! little, a leaf is scanned. In any set of rules, a search thus visits at most all nodes and all
 //! copies of entries once.
 
+use crate::conntrack::Connection;
 use crate::fields::{SLOTS, Slot};
 use crate::ir::{JUMPS_MAX, Outcome, Values};
 use crate::key::Key;
@@ -42,6 +43,7 @@ pub struct RuleSet {
     pub(crate) base: Cursor,
     pub(crate) rules: RuleIndex,
     pub(crate) policy: Verdict,
+    pub(crate) tracks: bool,
 }
 
 /// What is done with a frame on which all checks hold.
@@ -51,6 +53,8 @@ pub(crate) struct Entry {
     /// The prefix of its log statement, or [`NONE`].
     pub(crate) log: u32,
     pub(crate) counts: bool,
+    /// What its connection is marked with.
+    pub(crate) mark: Option<u32>,
     pub(crate) outcome: Outcome,
 }
 
@@ -66,8 +70,8 @@ pub(crate) struct Step {
 pub(crate) enum Test {
     /// A check: the narrow slot of the frame is `low`, or up to `span` above it.
     Range { slot: u8, low: u32, span: u32 },
-    /// The same of its way.
-    Way { slot: u8, low: u32, span: u32 },
+    /// The same of its way or its connection.
+    Around { slot: u8, low: u32, span: u32 },
     /// A check: the narrow slot is in a set.
     Set { slot: u8, set: u32 },
     /// A check: the wide slot is in a set.
@@ -119,8 +123,18 @@ impl RuleSet {
     ///
     /// It does not allocate, and needs less than a kilobyte of stack.
     #[inline]
-    pub fn verdict(&self, key: &Key, way: Way, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
-        let values = Values { key, way };
+    pub fn verdict(
+        &self,
+        key: &Key,
+        way: Way,
+        connection: &Connection<'_>,
+        tally: &mut impl Tally,
+    ) -> (Verdict, RuleIndex) {
+        let values = Values {
+            key,
+            way,
+            connection,
+        };
         let mut at = self.base;
         let mut jumps = ArrayVec::<Cursor, JUMPS_MAX>::new();
         loop {
@@ -138,6 +152,9 @@ impl RuleSet {
             }
             if entry.log != NONE {
                 tally.log(rule, self.prefix(entry.log));
+            }
+            if let Some(mark) = entry.mark {
+                connection.set_mark(mark);
             }
             if let Outcome::Verdict(verdict) = entry.outcome {
                 return (verdict, rule);
@@ -225,13 +242,11 @@ impl RuleSet {
     #[inline(never)]
     fn check(&self, test: Test, values: &Values<'_>) -> bool {
         match test {
-            Test::Range { slot, low, span } | Test::Way { slot, low, span } => {
+            Test::Range { slot, low, span } | Test::Around { slot, low, span } => {
                 values.narrow(slot).wrapping_sub(low) <= span
             }
             Test::Set { slot, set } => self.sets[set as usize].contains(values.narrow(slot)),
-            Test::Wide { slot, set } => {
-                self.wide_sets[set as usize].contains(values.key.wide(slot))
-            }
+            Test::Wide { slot, set } => self.wide_sets[set as usize].contains(values.wide(slot)),
             Test::Hit(_) | Test::End => true,
         }
     }
@@ -278,7 +293,7 @@ impl RuleSet {
         if slot.is_narrow() {
             self.tables[table as usize].get(values.narrow(slot as u8))
         } else {
-            self.wide_tables[table as usize].get(values.key.wide(slot))
+            self.wide_tables[table as usize].get(values.wide(slot))
         }
     }
 
@@ -286,6 +301,12 @@ impl RuleSet {
     #[inline]
     pub fn len(&self) -> RuleIndex {
         self.rules
+    }
+
+    /// Whether a rule asks for connections: else they need not be tracked.
+    #[inline]
+    pub fn tracks(&self) -> bool {
+        self.tracks
     }
 
     /// Whether the policy alone decides.

@@ -3,6 +3,7 @@
 use crate::harness::network::Network;
 use crate::harness::programs;
 use libtest_mimic::{Failed, Trial};
+use nf::conntrack::Connection;
 use nf::nft::Limits;
 use nf::{Key, Verdict, Way};
 use oracle::{
@@ -289,7 +290,16 @@ impl Difference {
         let rules = nf::load(&text, &PORTS, &Limits::DEFAULT)
             .map_err(|error| error.render("rules.nft", &text).to_string())?;
         let nf = match Key::parse(&frame.bytes) {
-            Ok(key) => rules.verdict(&key, Way { from: 0, to: 1 }, &mut ()).0,
+            Ok(key) => {
+                rules
+                    .verdict(
+                        &key,
+                        Way { from: 0, to: 1 },
+                        &Connection::untracked(),
+                        &mut (),
+                    )
+                    .0
+            }
             Err(_) => Verdict::Drop,
         };
         if (kernel, nf) != (self.kernel, self.nf) {

@@ -3,6 +3,7 @@
 use crate::bridge::{Bridge, Error, PORTS};
 use crate::frame::Frame;
 use crate::source::{Count, Source};
+use nf::conntrack::Connection;
 use nf::nft::{ErrorKind, Limits};
 use nf::{Fragment, Key, Malformed, RuleIndex, RuleSet, Tally, Verdict, Way, protocol};
 use std::fmt;
@@ -224,7 +225,7 @@ fn ask(
         counts,
         bytes: frame.counted_bytes(),
     };
-    let (ours, decider) = rules.verdict(&key, way, &mut tally);
+    let (ours, decider) = rules.verdict(&key, way, &Connection::untracked(), &mut tally);
     let kernel = bridge.send(frame)?;
     judgement.cases += 1;
     judgement.accepted += u64::from(ours == Verdict::Accept);

@@ -32,6 +32,7 @@ impl Program {
     /// Makes the structure that judges frames.
     pub fn compile(self) -> RuleSet {
         let mut compiler = Compiler::new(&self.sets);
+        let tracks = self.tracks();
         let chains: Vec<Cursor> = self
             .chains
             .iter()
@@ -52,6 +53,7 @@ impl Program {
             prefixes: compiler.prefixes.into(),
             rules: self.rules.len(),
             policy: self.policy,
+            tracks,
         }
     }
 }
@@ -61,6 +63,13 @@ impl Program {
 struct Effects {
     counts: bool,
     log: Option<u32>,
+    mark: Option<u32>,
+}
+
+impl Effects {
+    fn any(&self) -> bool {
+        self.counts || self.log.is_some() || self.mark.is_some()
+    }
 }
 
 /// What has been made so far.
@@ -93,7 +102,7 @@ struct Work {
     node: usize,
     entries: Vec<u32>,
     /// Slots that were looked up on the way here: bit i for number i.
-    used: u32,
+    used: u64,
 }
 
 /// A look-up of one slot.
@@ -161,10 +170,9 @@ impl<'a> Compiler<'a> {
         let mut conditions = Vec::new();
         let mut effects = Effects::default();
         for statement in statements {
-            let done = effects.counts || effects.log.is_some();
             match statement {
                 Statement::Match(condition) => {
-                    if done {
+                    if effects.any() {
                         self.entry(
                             &conditions,
                             rule,
@@ -187,12 +195,13 @@ impl<'a> Compiler<'a> {
                     effects.log = Some(self.prefixes.len() as u32);
                     self.prefixes.push(prefix.clone());
                 }
+                Statement::Mark(mark) => effects.mark = Some(*mark),
                 Statement::End(outcome) => {
                     return self.entry(&conditions, rule, effects, *outcome);
                 }
             }
         }
-        if effects.counts || effects.log.is_some() {
+        if effects.any() {
             self.entry(&conditions, rule, effects, Outcome::Continue);
         }
     }
@@ -210,6 +219,7 @@ impl<'a> Compiler<'a> {
             rule,
             log: effects.log.unwrap_or(NONE),
             counts: effects.counts,
+            mark: effects.mark,
             outcome,
         });
     }
@@ -314,7 +324,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// A place for entries that ascend.
-    fn place(&mut self, queue: &mut VecDeque<Work>, entries: Vec<u32>, used: u32) -> u32 {
+    fn place(&mut self, queue: &mut VecDeque<Work>, entries: Vec<u32>, used: u64) -> u32 {
         let lowest = match *entries {
             [] => return NONE,
             [single] => return ENTRY | single,
@@ -353,7 +363,7 @@ impl<'a> Compiler<'a> {
             }
             while named.next_if_eq(&entry).is_some() {}
         }
-        let used = work.used | 1 << split.slot as u32;
+        let used = work.used | 1 << split.slot as u64;
         let numbers = members
             .into_iter()
             .map(|entries| self.place(queue, entries, used))
@@ -376,12 +386,12 @@ impl<'a> Compiler<'a> {
     }
 
     /// The look-up that leaves the least to be scanned, if it is worth its time and copies.
-    fn best_split(&self, entries: &[u32], used: u32, copies: usize) -> Option<Split> {
+    fn best_split(&self, entries: &[u32], used: u64, copies: usize) -> Option<Split> {
         let saved = SAVED_MIN.max(entries.len() / SAVED_PART);
         let left_max = entries.len().checked_sub(saved)?;
         Slot::ALL
             .into_iter()
-            .filter(|slot| used & 1 << *slot as u32 == 0)
+            .filter(|slot| used & 1 << *slot as u64 == 0)
             .filter_map(|slot| self.split_by(slot, entries))
             .filter(|split| split.left <= left_max && split.copies <= copies)
             .min_by_key(|split| (split.left, split.copies))
@@ -436,12 +446,12 @@ impl Sets {
             let set = self.wide_of[number];
             return Test::Wide { slot, set };
         }
-        let way = matches!(slot, Slot::Input | Slot::Output);
+        let around = matches!(slot, Slot::Input | Slot::Output) || slot.is_of_connection();
         let slot = slot as u8;
         if let [(low, high)] = **intervals {
             let (low, span) = (narrow(low), narrow(high - low));
-            return match way {
-                true => Test::Way { slot, low, span },
+            return match around {
+                true => Test::Around { slot, low, span },
                 false => Test::Range { slot, low, span },
             };
         }
@@ -509,7 +519,7 @@ fn load(spans: &[Span], segments: usize) -> (usize, usize) {
 }
 
 const _: () = assert!(
-    SLOTS <= 32 && NARROW <= 256,
+    SLOTS <= 64 && NARROW <= 256,
     "`used` and the numbers of slots"
 );
 

@@ -1,7 +1,7 @@
 //! The one reading of a frame (IEEE 802.1Q, RFC 826, RFC 791, RFC 8200, RFC 9293, RFC 768,
 //! RFC 792, RFC 4443).
 
-use crate::fields::{NARROW, Slot};
+use crate::fields::{ABSENT, NARROW_OF_FRAME, Slot};
 use crate::malformed::Malformed;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -42,18 +42,29 @@ const ETHERNET_SIZE: usize = 14;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     /// By number of the slot; a power of two of them, so that a mask bounds the number.
-    narrow: [u32; NARROW.next_power_of_two()],
+    narrow: [u32; NARROW_OF_FRAME.next_power_of_two()],
     destination: [u8; 6],
     source: [u8; 6],
     ether_type: u16,
     fragment: Fragment,
     /// Addresses of IPv6: source, then destination.
     ip6: [[u8; 16]; 2],
+    /// Of IP: bytes from the network header to the transport header, and to the end.
+    transport: u32,
+    end: u32,
+    /// Of a fragment: what it has in common with the other parts of its packet.
+    identification: u32,
 }
 
-/// A narrow field that the frame lacks. No set holds it: the one field as wide as this, an IPv4
-/// address, is never compared without [`Slot::Protocol`].
-const ABSENT: u32 = u32::MAX;
+/// Where in a frame its IP packet is, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packet {
+    /// The first byte behind the IP header and its extensions.
+    pub(crate) transport: usize,
+    /// Behind the last byte.
+    pub(crate) end: usize,
+}
+
 /// EtherTypes below this one are lengths (IEEE 802.3, 3.2.6).
 const ETHER_TYPE_MIN: u16 = 0x600;
 /// ETH_P_802_2, what the kernel has as the protocol (`meta protocol`) of such a frame.
@@ -155,12 +166,15 @@ pub enum L4 {
 impl Key {
     /// Of no frame.
     pub const EMPTY: Self = Self {
-        narrow: [ABSENT; NARROW.next_power_of_two()],
+        narrow: [ABSENT; NARROW_OF_FRAME.next_power_of_two()],
         destination: [0; 6],
         source: [0; 6],
         ether_type: 0,
         fragment: Fragment::Whole,
         ip6: [[0; 16]; 2],
+        transport: 0,
+        end: 0,
+        identification: 0,
     };
 
     /// Reads `frame`, from its Ethernet header on. Bytes behind the IP packet are padding.
@@ -224,7 +238,7 @@ impl Key {
     /// The value of a narrow field, by its number.
     #[inline]
     pub(crate) fn narrow(&self, slot: u8) -> u32 {
-        self.narrow[usize::from(slot) % NARROW.next_power_of_two()]
+        self.narrow[usize::from(slot) % NARROW_OF_FRAME.next_power_of_two()]
     }
 
     /// The value of a wide field; 0 for an address of IPv6 in a frame without one, for it is never
@@ -303,6 +317,26 @@ impl Key {
             }
     }
 
+    /// Where the IP packet is; nothing, if there is none.
+    pub(crate) fn packet(&self) -> Packet {
+        let network = self.network_offset();
+        Packet {
+            transport: network + self.transport as usize,
+            end: network + self.end as usize,
+        }
+    }
+
+    /// Which part of an IP packet the frame is.
+    #[inline]
+    pub(crate) fn fragment(&self) -> Fragment {
+        self.fragment
+    }
+
+    /// Of a fragment: what it has in common with the other parts of its packet.
+    pub(crate) fn identification(&self) -> u32 {
+        self.identification
+    }
+
     /// RFC 791, 3.1.
     #[inline]
     fn read_ipv4(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
@@ -327,6 +361,10 @@ impl Key {
         self.set(Slot::L4Protocol, header[9]);
         let flags_and_offset = be16(header, 6);
         self.fragment = fragment(flags_and_offset & 0x1fff, flags_and_offset & 0x2000 != 0);
+        (self.transport, self.end) = (header_size as u32, total as u32);
+        if self.fragment != Fragment::Whole {
+            self.identification = be16(header, 4).into();
+        }
         self.read_l4(header[9], payload)
     }
 
@@ -348,6 +386,8 @@ impl Key {
         self.ip6[1].copy_from_slice(destination);
         self.set(Slot::NextHeader, header[6]);
         let (protocol, payload) = self.skip_extensions(header[6], payload)?;
+        self.end = (header.len() + len) as u32;
+        self.transport = self.end - payload.len() as u32;
         if is_passed(protocol) || protocol == extension::AUTHENTICATION {
             if self.fragment == Fragment::Later {
                 return Ok(());
@@ -384,6 +424,8 @@ impl Key {
             payload = payload.get(size..).ok_or(Malformed::TruncatedExtension)?;
             if is_fragment {
                 self.fragment = fragment(be16(header, 2) >> 3, header[3] & 1 != 0);
+                self.identification =
+                    u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
                 if self.fragment == Fragment::Later {
                     return Ok((protocol, payload));
                 }
@@ -437,6 +479,14 @@ impl Key {
         self.set(Slot::SourcePort, source);
         self.set(Slot::DestinationPort, destination);
     }
+}
+
+/// The protocol behind the extensions of an IPv6 packet that is quoted, perhaps cut off, and its
+/// bytes; none if they are not there.
+pub(crate) fn quoted_transport(next_header: u8, bytes: &[u8]) -> Option<(u8, &[u8])> {
+    let mut key = Key::EMPTY;
+    let found = key.skip_extensions(next_header, bytes).ok()?;
+    (key.fragment != Fragment::Later).then_some(found)
 }
 
 impl From<&Fields> for Key {
