@@ -122,7 +122,7 @@ pub(crate) enum Statement {
     Match(Condition),
     Count,
     Log(Box<str>),
-    /// The connection gets this mark. No condition follows.
+    /// The connection, if there is one, gets this mark. No condition follows.
     Mark(u32),
     /// The last one, if there is one.
     End(Outcome),

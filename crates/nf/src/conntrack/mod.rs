@@ -20,6 +20,7 @@
 //! | here | in the kernel |
 //! |---|---|
 //! | a fragment behind the first one shares its fate; before the first one it is dropped | packets are put together, judged, and taken apart again |
+//! | `ct bytes` counts no fragment behind the first one | it counts whole packets |
 //! | a connection of which a segment came in fragments has no windows | it is put together |
 //! | checksums of TCP, UDP and ICMP are left to the receiver, since offloads may not have filled them in | a wrong one is invalid |
 //! | what happens in one VLAN is apart from the others | VLANs are one |
@@ -521,7 +522,10 @@ fn carry_on<A: Address>(
         Outcome::Invalid => return Carried::On(None),
         Outcome::Reopens => return Carried::Over,
         Outcome::Ignored => {}
-        Outcome::Ends => then = Then::End,
+        Outcome::Ends => {
+            flow.traffic[direction].add(packet.length);
+            then = Then::End;
+        }
         Outcome::Stays { .. } => flow.traffic[direction].add(packet.length),
     }
     if direction == 1 {

@@ -137,14 +137,14 @@ const TRANSITIONS: [[Row; 6]; 2] = {
         // SynSent2
         [
             [SS, SS, IG, IG, IG, IG, IG, SS, SS, S2], // Syn
-            [IV, IV, IG, IG, IG, IG, IG, IG, IG, SR], // SynAck
+            [IV, IV, SR, IV, IV, IV, IV, IV, IV, SR], // SynAck
             [IV, IV, FW, FW, LA, LA, LA, TW, CL, IV], // Fin
             [ES, IV, ES, ES, CW, CW, TW, TW, CL, IV], // Ack
             [IV, CL, CL, CL, CL, CL, CL, CL, CL, CL], // Rst
             [IV, IV, IV, IV, IV, IV, IV, IV, IV, IV], // Empty
         ],
         [
-            [IV, S2, IV, IV, IV, IV, IV, IV, IV, S2], // Syn
+            [IV, S2, IV, IV, IV, IV, IV, SS, IV, S2], // Syn
             [IV, SR, IG, IG, IG, IG, IG, IG, IG, SR], // SynAck
             [IV, IV, FW, FW, LA, LA, LA, TW, CL, IV], // Fin
             [IV, IG, SR, ES, CW, CW, TW, TW, CL, IG], // Ack
@@ -457,7 +457,7 @@ impl Tcp {
         if let Some(acked) = self.window.acknowledged(1 - known.direction)
             && !self.last.is(Kind::Syn)
         {
-            let established = old == State::Established;
+            let established = old == State::Established && known.assured;
             if seq == 0 && !established {
                 return Some(Reset { ends, checked });
             }
@@ -475,7 +475,9 @@ impl Tcp {
         }
         let answers_syn = known.replied && self.last.is(Kind::Syn);
         let answers_ack = !known.assured && self.last.is(Kind::Ack);
-        let answers = (answers_syn || answers_ack) && segment.ack == self.last_end;
+        let answers = (answers_syn || answers_ack)
+            && self.last.direction() != known.direction
+            && segment.ack == self.last_end;
         let answers_challenge = old == State::SynSent
             && self.last.is(Kind::Ack)
             && self.last.direction() == 1

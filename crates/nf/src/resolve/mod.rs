@@ -266,10 +266,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
                     let slot = flags.field.slot();
                     out.push(Statement::Match(Condition { slot, set }));
                 }
-                ast::Statement::Mark(mark) => {
-                    self.ask_connection(Header::Connection, &mut out);
-                    out.push(Statement::Mark(*mark));
-                }
+                ast::Statement::Mark(mark) => out.push(Statement::Mark(*mark)),
                 ast::Statement::Counter {
                     packets: 0,
                     bytes: 0,
