@@ -5,7 +5,6 @@
 
 use device::virtio;
 use libfuzzer_sys::fuzz_target;
-use nf::conntrack::Connection;
 use nf::{Key, L4, Malformed};
 use std::sync::LazyLock;
 
@@ -21,7 +20,7 @@ fuzz_target!(|input: &[u8]| {
     match Key::parse(frame) {
         Ok(key) => {
             let way = nf::Way { from: 0, to: 1 };
-            assert!(RULES.verdict(&key, way, &Connection::untracked(), &mut ()).1 <= RULES.len());
+            assert!(RULES.verdict(&key, way, &mut ()).1 <= RULES.len());
         }
         Err(reason) => assert!(Malformed::ALL.contains(&reason)),
     }

@@ -4,7 +4,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nf::conntrack::Connection;
 use nf::nft::Limits;
 use nf::{Addresses, Fields, Fragment, Key, L4, Program, RuleIndex, Tally, Way};
 use std::fmt::Write;
@@ -231,8 +230,8 @@ fuzz_target!(|input: &[u8]| {
         let (key, from) = (choices.key(), choices.below(2));
         let way = Way { from, to: 1 - from };
         let (mut walked, mut found) = (Notes::default(), Notes::default());
-        let expected = program.verdict(&key, way, &Connection::untracked(), &mut walked);
-        let result = rules.verdict(&key, way, &Connection::untracked(), &mut found);
+        let expected = program.verdict(&key, way, &mut walked);
+        let result = rules.verdict(&key, way, &mut found);
         assert_eq!(result, expected, "{text}\n{key:?}");
         assert_eq!(found.sorted(), walked.sorted(), "{text}\n{key:?}");
         if choices.0.is_empty() {

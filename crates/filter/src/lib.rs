@@ -148,16 +148,16 @@ impl Filter {
             key: &self.key,
             bytes: frame.len(),
         };
-        let mut rules = |connection: &Connection<'_>| {
-            self.rules.verdict(&self.key, way, connection, &mut taken)
-        };
         let judged = match (&mut self.connections, now) {
             (Some(connections), Some(now)) => {
-                connections
-                    .table
-                    .judge(&self.key, frame.bytes(), now, &mut rules)
+                let rules = &mut |connection: &Connection<'_>| {
+                    self.rules
+                        .verdict_within(&self.key, way, connection, &mut taken)
+                };
+                let table = &mut connections.table;
+                table.judge(&self.key, frame.bytes(), now, rules)
             }
-            _ => Ok(rules(&Connection::untracked())),
+            _ => Ok(self.rules.verdict(&self.key, way, &mut taken)),
         };
         let (verdict, rule) = match judged {
             Ok(judged) => judged,

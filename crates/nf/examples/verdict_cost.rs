@@ -9,7 +9,6 @@
 //!     cargo build --release -p nf --example verdict_cost
 //!     valgrind --tool=callgrind --toggle-collect='*judge*' PATH/verdict_cost 10000 100000
 
-use nf::conntrack::Connection;
 use nf::nft::Limits;
 use nf::{Key, RuleIndex, RuleSet, Tally, Way};
 use std::fmt::Write;
@@ -29,16 +28,7 @@ const ROUND: usize = 20_000;
 #[inline(never)]
 fn judge(rules: &RuleSet, key: &mut Key, frame: &[u8], counters: &mut Counters) -> RuleIndex {
     match key.read(frame) {
-        Ok(()) => {
-            rules
-                .verdict(
-                    key,
-                    Way { from: 0, to: 1 },
-                    &Connection::untracked(),
-                    counters,
-                )
-                .1
-        }
+        Ok(()) => rules.verdict(key, Way { from: 0, to: 1 }, counters).1,
         Err(_) => RuleIndex::MAX,
     }
 }

@@ -42,7 +42,7 @@ impl Program {
         &self,
         key: &Key,
         way: Way,
-        connection: &Connection<'_>,
+        connection: Option<&Connection<'_>>,
     ) -> (Verdict, Vec<Step>) {
         let mut steps = Vec::new();
         let values = Values {
@@ -50,20 +50,17 @@ impl Program {
             way,
             connection,
         };
-        let mark = connection.mark();
+        let mark = connection.map(Connection::mark);
         let (verdict, _) = self.walk(&values, &mut (), |step| steps.push(step));
-        connection.set_mark(mark);
+        if let (Some(connection), Some(mark)) = (connection, mark) {
+            connection.set_mark(mark);
+        }
         (verdict, steps)
     }
 
     /// What [`crate::RuleSet::verdict`] does, by walking.
-    pub fn verdict(
-        &self,
-        key: &Key,
-        way: Way,
-        connection: &Connection<'_>,
-        tally: &mut impl Tally,
-    ) -> (Verdict, RuleIndex) {
+    pub fn verdict(&self, key: &Key, way: Way, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
+        let connection = None;
         let values = Values {
             key,
             way,
@@ -133,7 +130,11 @@ impl Program {
                 }
                 Statement::Count => tally.count(rule),
                 Statement::Log(prefix) => tally.log(rule, prefix),
-                Statement::Mark(mark) => values.connection.set_mark(*mark),
+                Statement::Mark(mark) => {
+                    if let Some(connection) = values.connection {
+                        connection.set_mark(*mark);
+                    }
+                }
                 Statement::End(outcome) => return Ok(*outcome),
             }
         }

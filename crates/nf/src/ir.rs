@@ -5,8 +5,8 @@
 //! for IPv4) is a condition of its own. A condition on a field that the frame lacks never holds,
 //! whatever it asks for.
 
-use crate::conntrack::Connection;
-use crate::fields::{NARROW_OF_FRAME, Slot};
+use crate::conntrack::{Connection, State};
+use crate::fields::{ABSENT, NARROW_OF_FRAME, Slot};
 use crate::key::Key;
 use crate::rule::{RuleIndex, Verdict, Way};
 use alloc::boxed::Box;
@@ -19,7 +19,8 @@ pub(crate) const JUMPS_MAX: usize = 16;
 pub(crate) struct Values<'a> {
     pub(crate) key: &'a Key,
     pub(crate) way: Way,
-    pub(crate) connection: &'a Connection<'a>,
+    /// None if the frame is not tracked.
+    pub(crate) connection: Option<&'a Connection<'a>>,
 }
 
 impl Values<'_> {
@@ -29,17 +30,30 @@ impl Values<'_> {
         match slot {
             Self::INPUT => self.way.from.into(),
             Self::OUTPUT => self.way.to.into(),
-            Self::STATE => self.connection.state() as u32,
             _ if usize::from(slot) < NARROW_OF_FRAME => self.key.narrow(slot),
-            _ => self.connection.narrow(Slot::ALL[usize::from(slot)]),
+            Self::STATE => self.state() as u32,
+            _ => self.of_connection(slot),
         }
+    }
+
+    fn state(&self) -> State {
+        self.connection.map_or(State::Untracked, Connection::state)
+    }
+
+    #[cold]
+    fn of_connection(&self, slot: u8) -> u32 {
+        let slot = Slot::ALL[usize::from(slot)];
+        self.connection
+            .map_or(ABSENT, |connection| connection.narrow(slot))
     }
 
     /// The value of a wide field.
     #[inline]
     pub(crate) fn wide(&self, slot: Slot) -> u128 {
         match slot.is_of_connection() {
-            true => self.connection.wide(slot),
+            true => self
+                .connection
+                .map_or(0, |connection| connection.wide(slot)),
             false => self.key.wide(slot),
         }
     }

@@ -21,8 +21,7 @@
 //! | `rule`, `memory` | verdicts and tallies, and how much heap a load may take |
 //!
 //! ```
-//! use nf::conntrack::Connection;
-//! let text = "table bridge filter {
+//! //! let text = "table bridge filter {
 //!     chain forward {
 //!         type filter hook forward priority filter; policy drop;
 //!         ether type arp accept
@@ -35,7 +34,7 @@
 //! frame[12..20].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4]);
 //! let key = nf::Key::parse(&frame)?;
 //! let way = nf::Way { from: 0, to: 1 };
-//! let (verdict, rule) = rules.verdict(&key, way, &Connection::untracked(), &mut ());
+//! let (verdict, rule) = rules.verdict(&key, way, &mut ());
 //! assert_eq!(verdict, nf::Verdict::Accept);
 //! assert_eq!(listing.get(rule).unwrap().text, "ether type arp accept");
 //! # Ok::<(), Box<dyn core::error::Error>>(())

@@ -38,7 +38,7 @@ pub struct RuleSet {
     pub(crate) wide_sets: Box<[Set<u128>]>,
     pub(crate) tables: Box<[Table<u32>]>,
     pub(crate) wide_tables: Box<[Table<u128>]>,
-    pub(crate) prefixes: Box<[Box<str>]>,
+    pub(crate) extras: Box<[Extra]>,
     /// The base chain.
     pub(crate) base: Cursor,
     pub(crate) rules: RuleIndex,
@@ -50,12 +50,19 @@ pub struct RuleSet {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) rule: u32,
-    /// The prefix of its log statement, or [`NONE`].
-    pub(crate) log: u32,
+    /// What else it does, which few entries do, or [`NONE`].
+    pub(crate) extra: u32,
     pub(crate) counts: bool,
-    /// What its connection is marked with.
-    pub(crate) mark: Option<u32>,
     pub(crate) outcome: Outcome,
+}
+
+/// What few entries do.
+#[derive(Debug)]
+pub(crate) struct Extra {
+    /// The prefix of a log statement.
+    pub(crate) log: Option<Box<str>>,
+    /// What the connection is marked with.
+    pub(crate) mark: Option<u32>,
 }
 
 /// A step of a scan.
@@ -118,27 +125,46 @@ pub(crate) const ENTRY: u32 = 1 << 31;
 const PENDING_MAX: usize = SLOTS;
 
 impl RuleSet {
-    /// The verdict on a frame, and who gave it: the index of a rule, or [`Self::len`] for the
-    /// policy. Counts and logs on the way go to `tally`.
+    /// The verdict on a frame that is not tracked, and who gave it: the index of a rule, or
+    /// [`Self::len`] for the policy. Counts and logs on the way go to `tally`.
     ///
     /// It does not allocate, and needs less than a kilobyte of stack.
     #[inline]
-    pub fn verdict(
+    pub fn verdict(&self, key: &Key, way: Way, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
+        let connection = None;
+        let values = Values {
+            key,
+            way,
+            connection,
+        };
+        self.judge(&values, tally)
+    }
+
+    /// The same of a frame whose connection is known: what [`crate::conntrack::Conntrack::judge`]
+    /// asks for.
+    #[inline]
+    pub fn verdict_within(
         &self,
         key: &Key,
         way: Way,
         connection: &Connection<'_>,
         tally: &mut impl Tally,
     ) -> (Verdict, RuleIndex) {
+        let connection = Some(connection);
         let values = Values {
             key,
             way,
             connection,
         };
+        self.judge(&values, tally)
+    }
+
+    #[inline(always)]
+    fn judge(&self, values: &Values<'_>, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
         let mut at = self.base;
         let mut jumps = ArrayVec::<Cursor, JUMPS_MAX>::new();
         loop {
-            let Some(index) = self.find(&mut at, &values) else {
+            let Some(index) = self.find(&mut at, values) else {
                 let Some(caller) = jumps.pop() else {
                     break;
                 };
@@ -150,11 +176,14 @@ impl RuleSet {
             if entry.counts {
                 tally.count(rule);
             }
-            if entry.log != NONE {
-                tally.log(rule, self.prefix(entry.log));
-            }
-            if let Some(mark) = entry.mark {
-                connection.set_mark(mark);
+            if entry.extra != NONE {
+                let extra = self.extra(entry.extra);
+                if let Some(prefix) = &extra.log {
+                    tally.log(rule, prefix);
+                }
+                if let (Some(mark), Some(connection)) = (extra.mark, values.connection) {
+                    connection.set_mark(mark);
+                }
             }
             if let Outcome::Verdict(verdict) = entry.outcome {
                 return (verdict, rule);
@@ -180,8 +209,8 @@ impl RuleSet {
     }
 
     #[inline(never)]
-    fn prefix(&self, number: u32) -> &str {
-        &self.prefixes[number as usize]
+    fn extra(&self, number: u32) -> &Extra {
+        &self.extras[number as usize]
     }
 
     /// The next entry of the chain that holds; what may follow it is behind.
@@ -330,10 +359,11 @@ impl RuleSet {
             + size_of_val(&*self.wide_sets)
             + size_of_val(&*self.tables)
             + size_of_val(&*self.wide_tables)
-            + size_of_val(&*self.prefixes)
+            + size_of_val(&*self.extras)
             + self
-                .prefixes
+                .extras
                 .iter()
+                .filter_map(|extra| extra.log.as_ref())
                 .map(|prefix| prefix.len())
                 .sum::<usize>()
             + sets

@@ -3,7 +3,6 @@
 use crate::bridge::{Bridge, Error, PORTS};
 use crate::frame::Frame;
 use crate::source::{Count, Source};
-use nf::conntrack::Connection;
 use nf::nft::{ErrorKind, Limits};
 use nf::{Fragment, Key, Malformed, RuleIndex, RuleSet, Tally, Verdict, Way, protocol};
 use std::fmt;
@@ -225,7 +224,7 @@ fn ask(
         counts,
         bytes: frame.counted_bytes(),
     };
-    let (ours, decider) = rules.verdict(&key, way, &Connection::untracked(), &mut tally);
+    let (ours, decider) = rules.verdict(&key, way, &mut tally);
     let kernel = bridge.send(frame)?;
     judgement.cases += 1;
     judgement.accepted += u64::from(ours == Verdict::Accept);

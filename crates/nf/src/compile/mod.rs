@@ -7,7 +7,7 @@
 use crate::fields::{NARROW, SLOTS, Slot};
 use crate::ir::{Condition, Intervals, Outcome, Program, Statement};
 use crate::lookup::{NONE, Set, Table};
-use crate::ruleset::{Cursor, ENTRY, Entry, Kind, Node, RuleSet, Step, Test};
+use crate::ruleset::{Cursor, ENTRY, Entry, Extra, Kind, Node, RuleSet, Step, Test};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -50,7 +50,7 @@ impl Program {
             wide_sets: compiler.sets.wide.into(),
             tables: compiler.tables.into(),
             wide_tables: compiler.wide_tables.into(),
-            prefixes: compiler.prefixes.into(),
+            extras: compiler.extras.into(),
             rules: self.rules.len(),
             policy: self.policy,
             tracks,
@@ -62,7 +62,7 @@ impl Program {
 #[derive(Default)]
 struct Effects {
     counts: bool,
-    log: Option<u32>,
+    log: Option<Box<str>>,
     mark: Option<u32>,
 }
 
@@ -86,7 +86,7 @@ struct Compiler<'a> {
     sets: Sets,
     tables: Vec<Table<u32>>,
     wide_tables: Vec<Table<u128>>,
-    prefixes: Vec<Box<str>>,
+    extras: Vec<Extra>,
 }
 
 /// Sets that have been made, and which of them a set of the source has become.
@@ -143,7 +143,7 @@ impl<'a> Compiler<'a> {
             },
             tables: Vec::new(),
             wide_tables: Vec::new(),
-            prefixes: Vec::new(),
+            extras: Vec::new(),
         }
     }
 
@@ -192,8 +192,7 @@ impl<'a> Compiler<'a> {
                             Outcome::Continue,
                         );
                     }
-                    effects.log = Some(self.prefixes.len() as u32);
-                    self.prefixes.push(prefix.clone());
+                    effects.log = Some(prefix.clone());
                 }
                 Statement::Mark(mark) => effects.mark = Some(*mark),
                 Statement::End(outcome) => {
@@ -215,11 +214,16 @@ impl<'a> Compiler<'a> {
             self.conditions.push(*condition);
         }
         self.step(Test::Hit(self.entries.len() as u32));
+        let Effects { counts, log, mark } = effects;
+        let mut extra = NONE;
+        if log.is_some() || mark.is_some() {
+            extra = self.extras.len() as u32;
+            self.extras.push(Extra { log, mark });
+        }
         self.entries.push(Entry {
             rule,
-            log: effects.log.unwrap_or(NONE),
-            counts: effects.counts,
-            mark: effects.mark,
+            extra,
+            counts,
             outcome,
         });
     }

@@ -1,7 +1,6 @@
 //! The structure against the interpreter, on rules and frames of few values, so that they meet.
 
 use super::*;
-use crate::conntrack::Connection;
 use crate::ir::{self, Rule, complement, normal};
 use crate::key::{Addresses, Fields, Fragment, Key, L4};
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
@@ -176,14 +175,14 @@ proptest! {
             .iter()
             .map(|(key, way)| {
                 let mut notes = Notes::default();
-                let result = program.verdict(key, *way, &Connection::untracked(), &mut notes);
+                let result = program.verdict(key, *way, &mut notes);
                 (result, notes)
             })
             .collect();
         let rules = program.compile();
         for ((key, way), expected) in keys.iter().zip(expected) {
             let mut notes = Notes::default();
-            let result = rules.verdict(key, *way, &Connection::untracked(), &mut notes);
+            let result = rules.verdict(key, *way, &mut notes);
             prop_assert_eq!((result, notes), expected);
         }
     }

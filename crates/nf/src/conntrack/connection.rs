@@ -77,7 +77,7 @@ struct Common {
 
 impl Connection<'_> {
     /// Of a frame that is not tracked.
-    pub const fn untracked() -> Connection<'static> {
+    pub(super) const fn untracked() -> Connection<'static> {
         Connection::none(State::Untracked)
     }
 

@@ -150,6 +150,9 @@ pub struct Conntrack {
     expired: Ticks,
 }
 
+/// What judges a frame, and sees its connection. It is called at most once.
+pub type Rules<'a> = &'a mut dyn FnMut(&Connection<'_>) -> (Verdict, RuleIndex);
+
 /// A frame whose connection is known.
 #[derive(Clone, Copy)]
 struct Tracked {
@@ -199,7 +202,7 @@ impl Conntrack {
         key: &Key,
         frame: &[u8],
         now: u64,
-        rules: impl FnOnce(&Connection<'_>) -> (Verdict, RuleIndex),
+        rules: Rules<'_>,
     ) -> Result<(Verdict, RuleIndex), Refused> {
         let now = Ticks::of(now);
         match key.fragment() {
@@ -225,7 +228,7 @@ impl Conntrack {
         key: &Key,
         frame: &[u8],
         now: Ticks,
-        rules: impl FnOnce(&Connection<'_>) -> (Verdict, RuleIndex),
+        rules: Rules<'_>,
     ) -> Result<(Verdict, RuleIndex), Refused> {
         let Some((packet, addresses)) = packet_of(key, frame) else {
             return Ok(rules(&Connection::untracked()));
@@ -308,19 +311,17 @@ impl Conntrack {
 }
 
 /// The packet that a frame is, and its addresses; none if it is not IP.
+#[inline]
 fn packet_of<'a>(key: &Key, frame: &'a [u8]) -> Option<(Packet<'a>, Addresses)> {
-    let fields = key.fields();
-    let (addresses, protocol) = (fields.addresses?, fields.protocol?);
-    let packet = key.packet();
-    let transport = frame.get(packet.transport..packet.end)?;
+    let place = key.packet()?;
     let packet = Packet {
-        length: (packet.end - key.network_offset()) as u32,
-        vlan: fields.vlan.unwrap_or(0),
-        protocol,
-        payload: transport,
-        cut: fields.fragment != Fragment::Whole,
+        length: (place.end - place.network) as u32,
+        vlan: place.vlan,
+        protocol: place.protocol,
+        payload: frame.get(place.transport..place.end)?,
+        cut: key.fragment() != Fragment::Whole,
     };
-    Some((packet, addresses))
+    Some((packet, place.addresses))
 }
 
 fn judge_in<A: Address>(
@@ -329,7 +330,7 @@ fn judge_in<A: Address>(
     packet: &Packet<'_>,
     [source, destination]: [A; 2],
     now: Ticks,
-    rules: impl FnOnce(&Connection<'_>) -> (Verdict, RuleIndex),
+    rules: Rules<'_>,
 ) -> Result<(Verdict, RuleIndex), Refused> {
     let (tuple, content) = match packet::read(packet, A::ICMP) {
         Some((_, Content::Untracked)) => return Ok(rules(&Connection::untracked())),
@@ -532,7 +533,7 @@ fn carry_on<A: Address>(
         flow.status |= status::SEEN_REPLY;
     }
     if let Outcome::Stays { class, assured } = outcome {
-        if assured {
+        if assured && !known.assured {
             flows.assure(number);
         }
         flows.refresh(number, class, now);

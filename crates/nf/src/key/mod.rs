@@ -56,12 +56,16 @@ pub struct Key {
     identification: u32,
 }
 
-/// Where in a frame its IP packet is, in bytes.
+/// The IP packet in a frame: what tracking needs of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
-    /// The first byte behind the IP header and its extensions.
+    pub(crate) addresses: Addresses,
+    pub(crate) protocol: u8,
+    /// Identifier of the VLAN, or 0.
+    pub(crate) vlan: u16,
+    /// Offsets in the frame: the IP header, what is behind it and its extensions, and the end.
+    pub(crate) network: usize,
     pub(crate) transport: usize,
-    /// Behind the last byte.
     pub(crate) end: usize,
 }
 
@@ -317,13 +321,31 @@ impl Key {
             }
     }
 
-    /// Where the IP packet is; nothing, if there is none.
-    pub(crate) fn packet(&self) -> Packet {
+    /// The IP packet; none if there is none, or if it does not say which protocol it is.
+    #[inline]
+    pub(crate) fn packet(&self) -> Option<Packet> {
+        let addresses = match self.ether_type {
+            ether_type::IPV4 => Addresses::V4 {
+                source: Ipv4Addr::from_bits(self.narrow[Slot::Ip4Source as usize]),
+                destination: Ipv4Addr::from_bits(self.narrow[Slot::Ip4Destination as usize]),
+            },
+            ether_type::IPV6 => Addresses::V6 {
+                source: self.ip6[0].into(),
+                destination: self.ip6[1].into(),
+            },
+            _ => return None,
+        };
+        let protocol = self.narrow[Slot::L4Protocol as usize];
+        let vlan = self.narrow[Slot::VlanId as usize];
         let network = self.network_offset();
-        Packet {
+        Some(Packet {
+            addresses,
+            protocol: u8::try_from(protocol).ok()?,
+            vlan: if vlan == ABSENT { 0 } else { vlan as u16 },
+            network,
             transport: network + self.transport as usize,
             end: network + self.end as usize,
-        }
+        })
     }
 
     /// Which part of an IP packet the frame is.

@@ -1,7 +1,6 @@
 //! Frames written by hand, one for each reason and each kind; and frames written by etherparse.
 
 use super::*;
-use crate::conntrack::Connection;
 use crate::nft::Limits;
 use crate::{Listing, RuleSet, Verdict};
 use etherparse::{PacketBuilder, PacketHeaders, TransportHeader};
@@ -488,7 +487,7 @@ fn the_default_rules_decide() {
             (vec![0x8100, 7, 0x8100, 8, ether_type], "policy drop"),
         ] {
             let key = Key::parse(&ethernet(&types, &packet)).unwrap();
-            let (verdict, decider) = rules.verdict(&key, WAY, &Connection::untracked(), &mut ());
+            let (verdict, decider) = rules.verdict(&key, WAY, &mut ());
             assert_eq!(describe(decider), described, "{types:x?} {packet:x?}");
             assert_eq!(
                 verdict == Verdict::Accept,
@@ -591,7 +590,7 @@ proptest! {
         let rules = default_rules();
         match Key::parse(&frame) {
             Ok(key) => {
-                let (_, decider) = rules.verdict(&key, WAY, &Connection::untracked(), &mut ());
+                let (_, decider) = rules.verdict(&key, WAY, &mut ());
                 prop_assert!(decider <= rules.len());
             }
             Err(reason) => prop_assert!(Malformed::ALL.contains(&reason)),

@@ -181,18 +181,21 @@ impl Conversation {
             connections,
         } = self;
         let mut judged = None;
-        let mut judge = |connection: &nf::conntrack::Connection<'_>| {
+        let mut judge = |connection: Option<&nf::conntrack::Connection<'_>>| {
             let (verdict, steps) = program.explain(&key, way, connection);
             let mut notes = Notes::default();
             // Counted as the firewall does it, and not as the interpreter would.
-            let (_, decider) = rules.verdict(&key, way, connection, &mut notes);
+            let (_, decider) = match connection {
+                Some(connection) => rules.verdict_within(&key, way, connection, &mut notes),
+                None => rules.verdict(&key, way, &mut notes),
+            };
             let steps = steps
                 .iter()
                 .map(|step| step_of(*step, listing, &notes))
                 .collect();
             judged = Some(Judged {
                 frame: frame::summary(&key),
-                connection: rules.tracks().then(|| Connection::of(connection)),
+                connection: connection.map(Connection::of),
                 verdict,
                 by: Rule::of(decider, listing),
                 steps,
@@ -201,8 +204,8 @@ impl Conversation {
             (verdict, decider)
         };
         let fate = match rules.tracks() {
-            true => connections.judge(&key, frame, 0, &mut judge),
-            false => Ok(judge(&nf::conntrack::Connection::untracked())),
+            true => connections.judge(&key, frame, 0, &mut |connection| judge(Some(connection))),
+            false => Ok(judge(None)),
         };
         match (judged, fate) {
             (Some(judged), _) => Trace::Judged(judged),

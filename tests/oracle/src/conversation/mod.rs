@@ -55,6 +55,13 @@ impl Compared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fate(Option<usize>);
 
+impl Fate {
+    /// Whether the packet passed.
+    pub fn passes(self) -> bool {
+        self.0.is_some()
+    }
+}
+
 impl fmt::Display for Fate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -150,11 +157,13 @@ impl<'r> Judges<'r> {
             };
             let (rules, classes) = (&self.rules, &self.classes);
             let mut class = fate.0;
-            let judged = self.connections.judge(&key, &frame, now, |connection| {
-                let judged = rules.verdict(&key, way, connection, &mut ());
-                class = Some(classes.verdict(&key, way, connection, &mut ()).1);
-                judged
-            });
+            let judged = self
+                .connections
+                .judge(&key, &frame, now, &mut |connection| {
+                    let judged = rules.verdict_within(&key, way, connection, &mut ());
+                    class = Some(classes.verdict_within(&key, way, connection, &mut ()).1);
+                    judged
+                });
             let accepted = matches!(judged, Ok((Verdict::Accept, _)));
             fate = Fate(class.filter(|_| accepted));
         }
