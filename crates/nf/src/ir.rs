@@ -24,14 +24,22 @@ pub(crate) struct Values<'a> {
 }
 
 impl Values<'_> {
+    /// The value of a narrow field that is none of the connection's, by its number.
+    #[inline]
+    pub(crate) fn narrow_of_frame(&self, slot: u8) -> u32 {
+        match slot {
+            Self::INPUT => self.way.from.into(),
+            Self::OUTPUT => self.way.to.into(),
+            _ => self.key.narrow(slot),
+        }
+    }
+
     /// The value of a narrow field, by its number.
     #[inline]
     pub(crate) fn narrow(&self, slot: u8) -> u32 {
         match slot {
-            Self::INPUT => self.way.from.into(),
-            Self::OUTPUT => self.way.to.into(),
-            _ if usize::from(slot) < NARROW_OF_FRAME => self.key.narrow(slot),
             Self::STATE => self.state() as u32,
+            _ if usize::from(slot) < NARROW_OF_FRAME => self.narrow_of_frame(slot),
             _ => self.of_connection(slot),
         }
     }

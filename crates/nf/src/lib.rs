@@ -21,7 +21,7 @@
 //! | `rule`, `memory` | verdicts and tallies, and how much heap a load may take |
 //!
 //! ```
-//! //! let text = "table bridge filter {
+//! let text = "table bridge filter {
 //!     chain forward {
 //!         type filter hook forward priority filter; policy drop;
 //!         ether type arp accept

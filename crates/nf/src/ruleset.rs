@@ -112,7 +112,7 @@ pub(crate) struct Node {
 pub(crate) enum Kind {
     /// Entries to scan: where in `leaves`.
     Leaf { first: u32, end: u32 },
-    /// A look-up of `slot`, and the place of the entries that it does not lead to.
+    /// A look-up of `slot`, one of the frame's, and the place of the entries that it does not lead to.
     Split { slot: Slot, table: u32, rest: u32 },
 }
 
@@ -320,9 +320,9 @@ impl RuleSet {
     #[inline]
     fn look_up(&self, slot: Slot, table: u32, values: &Values<'_>) -> u32 {
         if slot.is_narrow() {
-            self.tables[table as usize].get(values.narrow(slot as u8))
+            self.tables[table as usize].get(values.narrow_of_frame(slot as u8))
         } else {
-            self.wide_tables[table as usize].get(values.wide(slot))
+            self.wide_tables[table as usize].get(values.key.wide(slot))
         }
     }
 

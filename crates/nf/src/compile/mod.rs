@@ -389,13 +389,14 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The look-up that leaves the least to be scanned, if it is worth its time and copies.
+    /// The look-up that leaves the least to be scanned, if it is worth its time and copies. None is
+    /// one of connections: few rules differ in what they ask of those alone.
     fn best_split(&self, entries: &[u32], used: u64, copies: usize) -> Option<Split> {
         let saved = SAVED_MIN.max(entries.len() / SAVED_PART);
         let left_max = entries.len().checked_sub(saved)?;
         Slot::ALL
             .into_iter()
-            .filter(|slot| used & 1 << *slot as u64 == 0)
+            .filter(|slot| used & 1 << *slot as u64 == 0 && !slot.is_of_connection())
             .filter_map(|slot| self.split_by(slot, entries))
             .filter(|split| split.left <= left_max && split.copies <= copies)
             .min_by_key(|split| (split.left, split.copies))

@@ -381,10 +381,10 @@ impl Key {
         self.set(Slot::Ip4Destination, u32::from_be_bytes([d0, d1, d2, d3]));
         self.set(Slot::NextHeader, header[9]);
         self.set(Slot::L4Protocol, header[9]);
-        let flags_and_offset = be16(header, 6);
-        self.fragment = fragment(flags_and_offset & 0x1fff, flags_and_offset & 0x2000 != 0);
         (self.transport, self.end) = (header_size as u32, total as u32);
-        if self.fragment != Fragment::Whole {
+        let flags_and_offset = be16(header, 6);
+        if flags_and_offset & 0x3fff != 0 {
+            self.fragment = fragment(flags_and_offset & 0x1fff, flags_and_offset & 0x2000 != 0);
             self.identification = be16(header, 4).into();
         }
         self.read_l4(header[9], payload)
