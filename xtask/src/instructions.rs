@@ -63,6 +63,18 @@ const fn verdict(name: &'static str, arguments: &'static [&'static str]) -> Case
     }
 }
 
+/// A verdict where connections are tracked, on a frame of an open one. Opening each takes three
+/// frames, which count.
+const fn connection(name: &'static str, arguments: &'static [&'static str]) -> Case {
+    Case {
+        name,
+        example: "connection_cost",
+        function: "*connection_turn*",
+        arguments,
+        frames: 20_480,
+    }
+}
+
 /// The model sends a frame and receives it again.
 const fn model(name: &'static str, arguments: &'static [&'static str]) -> Case {
     Case {
@@ -109,6 +121,8 @@ pub const CASES: [Case; 23] = [
     verdict("a verdict, default rules", &["default", "20480"]),
     verdict("a verdict, 100 rules", &["100", "20480"]),
     verdict("a verdict, 10000 rules", &["10000", "20480"]),
+    connection("a verdict, one open connection", &["1", "20480"]),
+    connection("a verdict, 1000 open connections", &["1000", "20480"]),
     model("the model 82599, both ways", &["82599", "count", "12800"]),
     model("the model 82574, both ways", &["82574", "count", "12800"]),
     segments("TCP, a segment sent", "*count_send*", OURS),
@@ -171,6 +185,7 @@ pub fn build(root: &Path, verbose: bool) -> Result<(), String> {
     cargo.args(["build", "--release"]);
     cargo.args(["-p", "drivers", "-p", "nf", "-p", "models", "-p", "net"]);
     cargo.args(["--example", "forward", "--example", "verdict_cost"]);
+    cargo.args(["--example", "connection_cost"]);
     cargo.args(["--example", "reflect", "--example", "segments"]);
     let finished = process::capture(cargo.current_dir(root), verbose)?;
     if finished.status == 0 {

@@ -91,6 +91,8 @@ pub enum RulesRefused {
     Memory = 2,
     /// The text changed while it was read.
     Torn = 3,
+    /// The rules ask for connections, and there are no random bytes to hide them by.
+    Random = 4,
 }
 
 /// How often a rule counted.
@@ -312,4 +314,12 @@ pub const fn appliance_counters(devices: usize) -> usize {
 pub const NET_COUNTERS: usize = COUNTERS - 5 * PAGE / size_of::<u64>();
 /// Most counters of a stack, the fingerprint included.
 pub const NET_COUNTERS_MAX: usize = PAGE / size_of::<u64>();
-const _: () = assert!(appliance_counters(crate::pci::INDICES_MAX) <= NET_COUNTERS);
+
+/// Index of the first counter of an image that tracks connections; an appliance's own end before
+/// it. It is the number of connections of one family that fit, or 0 where none are tracked. Behind
+/// it is how many there are of each class and what has happened to them, in the order of the
+/// tracker's tables.
+pub const CONNECTION_COUNTERS: usize = NET_COUNTERS - CONNECTION_COUNTERS_MAX;
+/// Most counters of connections, the first one included.
+pub const CONNECTION_COUNTERS_MAX: usize = 32;
+const _: () = assert!(appliance_counters(crate::pci::INDICES_MAX) <= CONNECTION_COUNTERS);

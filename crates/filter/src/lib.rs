@@ -11,6 +11,7 @@
 
 extern crate alloc;
 
+mod connections;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -20,10 +21,12 @@ pub use start::Error;
 use abi::capture::Fate;
 use abi::share::{COUNTERS_PER_PORT, PORT_APPLIANCE, RulesRefused};
 use alloc::vec::Vec;
+use connections::Connections;
 use device::{Frame, Netif};
+use nf::conntrack::Connection;
 use nf::log::{Line, TokenBucket};
 use nf::nft::{ErrorKind, Limits};
-use nf::{Key, RuleIndex, RuleSet, Tally, Verdict, Way};
+use nf::{Key, Malformed, RuleIndex, RuleSet, Tally, Verdict, Way};
 use ports::Runtime;
 use ports::rules::{Feed, Offer, RuleCounters};
 
@@ -38,6 +41,10 @@ pub struct Filter {
     feed: Feed,
     rules: RuleSet,
     counters: RuleCounters,
+    /// There are some if the rules ask for them.
+    connections: Option<Connections>,
+    /// Where random bytes come from.
+    seed: Seed,
     /// Names of the ports, by the number that rules have for them.
     ports: Vec<&'static str>,
     log: Log,
@@ -47,18 +54,23 @@ pub struct Filter {
 
 impl Filter {
     /// Begins with the rules of the host, or else those of the command line, or else `built_in`.
+    /// `seed` is asked for random bytes once rules ask for connections.
     ///
     /// # Errors
-    /// They are no rules, or need more memory than there is.
-    pub fn start(runtime: &'static Runtime, built_in: &str) -> Result<Self, Error> {
+    /// They are no rules, or need more memory than there is, or random bytes.
+    pub fn start(runtime: &'static Runtime, built_in: &str, seed: Seed) -> Result<Self, Error> {
         let ports: Vec<_> = runtime.devices.ports().map(|(name, _)| name).collect();
         let mut feed = Feed::new(&runtime.share);
-        let (rules, counters) = start::first(runtime, &mut feed, &ports, built_in)?;
+        let mut connections = None;
+        let mut load = |text: &str| load(runtime, text, &ports, &mut connections, seed);
+        let (rules, counters) = start::first(runtime, &mut feed, built_in, &mut load)?;
         Ok(Self {
             runtime,
             feed,
             rules,
             counters,
+            connections,
+            seed,
             ports,
             log: Log::new(),
             key: Key::EMPTY,
@@ -88,6 +100,9 @@ impl Filter {
         if self.feed.is_pending() {
             self.replace();
         }
+        if let Some(connections) = &mut self.connections {
+            connections.refresh(self.runtime, self.log.now(self.runtime));
+        }
     }
 
     #[cold]
@@ -95,7 +110,14 @@ impl Filter {
         let Some(offer) = self.feed.offer() else {
             return;
         };
-        match load(self.runtime, offer.text(), &self.ports) {
+        let connections = &mut self.connections;
+        match load(
+            self.runtime,
+            offer.text(),
+            &self.ports,
+            connections,
+            self.seed,
+        ) {
             Ok(rules) => {
                 self.counters = self.feed.accept(&offer, rules.len() + 1);
                 self.rules = rules;
@@ -111,12 +133,12 @@ impl Filter {
     pub fn accepts(&mut self, frame: &Frame, path: Path) -> bool {
         let Path { way, index } = path;
         if let Err(malformed) = self.key.read(frame.bytes()) {
-            let number = PORT_APPLIANCE + malformed.index();
-            let counter = usize::from(index) * COUNTERS_PER_PORT + number;
-            self.runtime.counter(counter).add(1);
-            self.dropped(frame, index, Fate::Counter(number as u16));
-            return false;
+            return self.refused(frame, index, malformed.index());
         }
+        let now = self
+            .connections
+            .as_ref()
+            .map(|_| self.log.now(self.runtime));
         let mut taken = Taken {
             runtime: self.runtime,
             counters: self.counters,
@@ -126,12 +148,37 @@ impl Filter {
             key: &self.key,
             bytes: frame.len(),
         };
-        let (verdict, rule) = self.rules.verdict(&self.key, way, &mut taken);
+        let judged = match (&mut self.connections, now) {
+            (Some(connections), Some(now)) => {
+                let rules = &mut |connection: &Connection<'_>| {
+                    self.rules
+                        .verdict_within(&self.key, way, connection, &mut taken)
+                };
+                let table = &mut connections.table;
+                table.judge(&self.key, frame.bytes(), now, rules)
+            }
+            _ => Ok(self.rules.verdict(&self.key, way, &mut taken)),
+        };
+        let (verdict, rule) = match judged {
+            Ok(judged) => judged,
+            Err(refused) => {
+                return self.refused(frame, index, Malformed::ALL.len() + refused.index());
+            }
+        };
         let accepted = verdict == Verdict::Accept;
         if !accepted {
             self.dropped(frame, index, Fate::Rule(rule as u16));
         }
         accepted
+    }
+
+    /// Drops a frame before any rule, for the reason that the port counts under this number.
+    fn refused(&self, frame: &Frame, index: u8, reason: usize) -> bool {
+        let number = PORT_APPLIANCE + reason;
+        let counter = usize::from(index) * COUNTERS_PER_PORT + number;
+        self.runtime.counter(counter).add(1);
+        self.dropped(frame, index, Fate::Counter(number as u16));
+        false
     }
 
     #[inline]
@@ -149,27 +196,50 @@ pub struct Path {
     index: u8,
 }
 
+/// Where random bytes come from, if there are any.
+pub type Seed = fn() -> Option<[u8; 32]>;
+
 /// Why a text is not used.
 enum Refusal {
     /// It is no rules.
     Invalid(nf::nft::Error),
     /// It needs more memory than there is.
     Memory,
+    /// It asks for connections, and there are no random bytes to hide them by.
+    Random,
 }
 
-/// The rules that `text` is, if there is memory for them.
-fn load(runtime: &Runtime, text: &str, ports: &[&str]) -> Result<RuleSet, Refusal> {
+/// The rules that `text` is, if there is memory for them. Connections go on under the next rules
+/// if those ask for connections, and are forgotten otherwise.
+fn load(
+    runtime: &Runtime,
+    text: &str,
+    ports: &[&str],
+    connections: &mut Option<Connections>,
+    seed: Seed,
+) -> Result<RuleSet, Refusal> {
     let limits = nf::limits_within(text, runtime.has_room).ok_or(Refusal::Memory)?;
-    nf::load(text, ports, &limits).map_err(|error| match error.kind {
+    let rules = nf::load(text, ports, &limits).map_err(|error| match error.kind {
         ErrorKind::Limit { .. } if limits != Limits::DEFAULT => Refusal::Memory,
         _ => Refusal::Invalid(error),
-    })
+    })?;
+    match (rules.tracks(), &mut *connections) {
+        (true, Some(connections)) => connections.table.rules_changed(),
+        (true, None) => *connections = Some(Connections::new(runtime, seed)?),
+        (false, Some(_)) => {
+            Connections::clear(runtime);
+            *connections = None;
+        }
+        (false, None) => {}
+    }
+    Ok(rules)
 }
 
 fn refuse(feed: &mut Feed, offer: &Offer, refusal: &Refusal) {
     let (reason, position) = match refusal {
         Refusal::Invalid(error) => (RulesRefused::Invalid, error.span.start as usize),
         Refusal::Memory => (RulesRefused::Memory, 0),
+        Refusal::Random => (RulesRefused::Random, 0),
     };
     feed.refuse(offer, reason, position);
 }
@@ -187,6 +257,11 @@ impl Log {
             bucket: TokenBucket::new(LOG_BURST, LOG_INTERVAL),
             now: None,
         }
+    }
+
+    /// The time, which is asked for once a batch.
+    fn now(&mut self, runtime: &Runtime) -> u64 {
+        *self.now.get_or_insert_with(|| runtime.host.monotonic())
     }
 }
 
@@ -216,8 +291,7 @@ impl Tally for Taken<'_> {
 
     #[cold]
     fn log(&mut self, rule: RuleIndex, prefix: &str) {
-        let host = self.runtime.host;
-        let now = *self.log.now.get_or_insert_with(|| host.monotonic());
+        let now = self.log.now(self.runtime);
         if let Some(suppressed) = self.log.bucket.take(now) {
             let line = Line {
                 suppressed,

@@ -1,6 +1,6 @@
 //! The rules that an appliance begins with.
 
-use super::{Refusal, load, refuse};
+use super::{Refusal, refuse};
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use core::fmt;
@@ -23,6 +23,7 @@ pub struct Error {
 enum Reason {
     NoText,
     Memory,
+    Random,
     Invalid(nft::Error),
 }
 
@@ -35,6 +36,10 @@ impl fmt::Display for Error {
                 f,
                 "{source}: the rules do not fit into memory; start with more --mem"
             ),
+            Reason::Random => write!(
+                f,
+                "{source}: rules with ct need random bytes, and neither tender nor processor has any"
+            ),
             Reason::Invalid(error) => write!(f, "no rules\n{}", error.render(source, text)),
         }
     }
@@ -43,15 +48,16 @@ impl fmt::Display for Error {
 impl core::error::Error for Error {}
 
 /// The rules of the host, or else those of the command line, or else `built_in`; in force.
+/// `load` makes rules of a text.
 pub(crate) fn first(
     runtime: &Runtime,
     feed: &mut Feed,
-    ports: &[&str],
     built_in: &str,
+    load: &mut dyn FnMut(&str) -> Result<RuleSet, Refusal>,
 ) -> Result<(RuleSet, RuleCounters), Error> {
     if feed.is_pending() {
         if let Some(offer) = feed.offer() {
-            return match load(runtime, offer.text(), ports) {
+            return match load(offer.text()) {
                 Ok(rules) => {
                     let counters = feed.accept(&offer, rules.len() + 1);
                     Ok((rules, counters))
@@ -77,7 +83,7 @@ pub(crate) fn first(
         "" => ("built-in rules", built_in),
         given => ("command line", given),
     };
-    let rules = load(runtime, text, ports).map_err(|refusal| Error::new(source, text, refusal))?;
+    let rules = load(text).map_err(|refusal| Error::new(source, text, refusal))?;
     let counters = feed.own(rules.len() + 1);
     Ok((rules, counters))
 }
@@ -86,6 +92,7 @@ impl Error {
     fn new(source: &'static str, text: &str, refusal: Refusal) -> Self {
         let (text, reason) = match refusal {
             Refusal::Memory => (String::new(), Reason::Memory),
+            Refusal::Random => (String::new(), Reason::Random),
             Refusal::Invalid(error) => (text.to_owned(), Reason::Invalid(error)),
         };
         Self {

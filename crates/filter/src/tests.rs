@@ -63,7 +63,7 @@ struct Bench {
 }
 
 fn bench(scene: Scene, built_in: &str) -> Bench {
-    let filter = Filter::start(scene.runtime, built_in).unwrap();
+    let filter = Filter::start(scene.runtime, built_in, || Some([1; 32])).unwrap();
     let [private, public] = ["private", "public"].map(|n| scene.runtime.network(n).unwrap());
     Bench {
         path: filter.path(&*private, &*public),
@@ -83,7 +83,7 @@ impl Bench {
     }
 
     fn error(scene: &Scene, built_in: &str) -> alloc::string::String {
-        Filter::start(scene.runtime, built_in)
+        Filter::start(scene.runtime, built_in, || Some([1; 32]))
             .err()
             .unwrap()
             .to_string()

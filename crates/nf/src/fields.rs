@@ -34,7 +34,10 @@ const fn entry(name: &'static str, value_type: Type, slot: Slot, header: Option<
 /// Every field: its name, the type of its values, its place in the key, and the header that a frame
 /// must have for it.
 static TABLE: [Entry; FIELDS] = {
-    use Header::{Icmp, Icmpv6, Ip, Ip6, Tcp, Udp, Vlan};
+    use Header::{
+        Connection, ConnectionIp, ConnectionIp6, ConnectionPorts, Icmp, Icmpv6, Ip, Ip6, Tcp, Udp,
+        Vlan,
+    };
     [
         entry("iifname", Type::InterfaceName, Slot::Input, None),
         entry("oifname", Type::InterfaceName, Slot::Output, None),
@@ -74,11 +77,129 @@ static TABLE: [Entry; FIELDS] = {
             Slot::IcmpCode,
             Some(Icmpv6),
         ),
+        entry("ct state", Type::CtState, Slot::CtState, None),
+        entry(
+            "ct status",
+            Type::CtStatus,
+            Slot::CtStatus,
+            Some(Connection),
+        ),
+        entry("ct mark", Type::Mark, Slot::CtMark, Some(Connection)),
+        entry(
+            "ct direction",
+            Type::CtDirection,
+            Slot::CtDirection,
+            Some(Connection),
+        ),
+        entry(
+            "ct expiration",
+            Type::Time,
+            Slot::CtExpiration,
+            Some(Connection),
+        ),
+        entry(
+            "ct original ip saddr",
+            Type::Ipv4,
+            Slot::CtOriginalIp4Source,
+            Some(ConnectionIp),
+        ),
+        entry(
+            "ct original ip daddr",
+            Type::Ipv4,
+            Slot::CtOriginalIp4Destination,
+            Some(ConnectionIp),
+        ),
+        entry(
+            "ct reply ip saddr",
+            Type::Ipv4,
+            Slot::CtReplyIp4Source,
+            Some(ConnectionIp),
+        ),
+        entry(
+            "ct reply ip daddr",
+            Type::Ipv4,
+            Slot::CtReplyIp4Destination,
+            Some(ConnectionIp),
+        ),
+        entry(
+            "ct original ip6 saddr",
+            Type::Ipv6,
+            Slot::CtOriginalIp6Source,
+            Some(ConnectionIp6),
+        ),
+        entry(
+            "ct original ip6 daddr",
+            Type::Ipv6,
+            Slot::CtOriginalIp6Destination,
+            Some(ConnectionIp6),
+        ),
+        entry(
+            "ct reply ip6 saddr",
+            Type::Ipv6,
+            Slot::CtReplyIp6Source,
+            Some(ConnectionIp6),
+        ),
+        entry(
+            "ct reply ip6 daddr",
+            Type::Ipv6,
+            Slot::CtReplyIp6Destination,
+            Some(ConnectionIp6),
+        ),
+        entry(
+            "ct original proto-src",
+            Type::Service,
+            Slot::CtOriginalSourcePort,
+            Some(ConnectionPorts),
+        ),
+        entry(
+            "ct original proto-dst",
+            Type::Service,
+            Slot::CtOriginalDestinationPort,
+            Some(ConnectionPorts),
+        ),
+        entry(
+            "ct reply proto-src",
+            Type::Service,
+            Slot::CtReplySourcePort,
+            Some(ConnectionPorts),
+        ),
+        entry(
+            "ct reply proto-dst",
+            Type::Service,
+            Slot::CtReplyDestinationPort,
+            Some(ConnectionPorts),
+        ),
+        entry("ct bytes", Type::Count, Slot::CtBytes, Some(Connection)),
+        entry(
+            "ct original bytes",
+            Type::Count,
+            Slot::CtOriginalBytes,
+            Some(Connection),
+        ),
+        entry(
+            "ct reply bytes",
+            Type::Count,
+            Slot::CtReplyBytes,
+            Some(Connection),
+        ),
+        entry("ct packets", Type::Count, Slot::CtPackets, Some(Connection)),
+        entry(
+            "ct original packets",
+            Type::Count,
+            Slot::CtOriginalPackets,
+            Some(Connection),
+        ),
+        entry(
+            "ct reply packets",
+            Type::Count,
+            Slot::CtReplyPackets,
+            Some(Connection),
+        ),
     ]
 };
 
 /// Number of fields.
-const FIELDS: usize = 23;
+const FIELDS: usize = 46;
 
 /// Fields that nft has in the headers of the table, and that rules do not see.
 pub(crate) const UNREAD: &[&str] = &[
@@ -145,6 +266,11 @@ impl Field {
         self.entry().header
     }
 
+    /// Whether it is a field of the frame's connection, and not of the frame.
+    pub fn is_of_connection(self) -> bool {
+        self.slot().is_of_connection()
+    }
+
     /// Its place in the key.
     pub(crate) fn slot(self) -> Slot {
         self.entry().slot
@@ -208,6 +334,14 @@ pub enum Header {
     Icmp,
     /// ICMPv6.
     Icmpv6,
+    /// None, but a connection that the frame belongs to. `ct state` is known without one.
+    Connection,
+    /// The same, and it is one of IPv4.
+    ConnectionIp,
+    /// The same, and it is one of IPv6.
+    ConnectionIp6,
+    /// The same, and it is one of TCP or UDP, which the rule has asked for before.
+    ConnectionPorts,
 }
 
 /// Declares [`Slot`] and the list of all slots from one list of names.
@@ -247,19 +381,56 @@ slots! {
     TcpFlags,
     IcmpType,
     IcmpCode,
+    // From here on of the frame's connection, and in no key.
+    CtState,
+    CtStatus,
+    CtMark,
+    CtDirection,
+    CtExpiration,
+    CtOriginalIp4Source,
+    CtOriginalIp4Destination,
+    CtReplyIp4Source,
+    CtReplyIp4Destination,
+    CtOriginalSourcePort,
+    CtOriginalDestinationPort,
+    CtReplySourcePort,
+    CtReplyDestinationPort,
     // From here on wider than 32 bits.
     EtherSource,
     EtherDestination,
     Ip6Source,
     Ip6Destination,
+    // From here on of the frame's connection again.
+    CtOriginalIp6Source,
+    CtOriginalIp6Destination,
+    CtReplyIp6Source,
+    CtReplyIp6Destination,
+    CtBytes,
+    CtOriginalBytes,
+    CtReplyBytes,
+    CtPackets,
+    CtOriginalPackets,
+    CtReplyPackets,
 }
 
 /// Number of slots of at most 32 bits.
 pub(crate) const NARROW: usize = Slot::EtherSource as usize;
+/// Number of those that are in a key.
+pub(crate) const NARROW_OF_FRAME: usize = Slot::CtState as usize;
+
+/// A narrow field that the frame lacks. No set holds it: the fields as wide as this, an address of
+/// IPv4 and `ct mark`, are never compared without a condition that says that they are there.
+pub(crate) const ABSENT: u32 = u32::MAX;
 
 impl Slot {
     pub(crate) const fn is_narrow(self) -> bool {
         (self as usize) < NARROW
+    }
+
+    /// Whether it is one of the frame's connection.
+    pub(crate) const fn is_of_connection(self) -> bool {
+        let number = self as usize;
+        NARROW_OF_FRAME <= number && number < NARROW || number >= Self::CtOriginalIp6Source as usize
     }
 
     /// The largest value of the slot.
@@ -331,6 +502,18 @@ pub enum Type {
     Icmpv6Type,
     /// What an ICMPv6 message of some type says in particular.
     Icmpv6Code,
+    /// What a frame is to its connection, which has a syntax of its own.
+    CtState,
+    /// What is known of a connection, which has a syntax of its own.
+    CtStatus,
+    /// A number that rules give to a connection.
+    Mark,
+    /// Whether a frame goes the way of the first one of its connection.
+    CtDirection,
+    /// A time, in milliseconds.
+    Time,
+    /// A number of frames or bytes.
+    Count,
 }
 
 /// What there is to know of a [`Type`].
@@ -394,6 +577,12 @@ impl Type {
                 8,
                 ICMPV6_CODES,
             ),
+            Self::CtState => (None, "a state of a connection", 8, &[]),
+            Self::CtStatus => (None, "a status of a connection", 10, &[]),
+            Self::Mark => (None, "a mark: a number", 32, &[]),
+            Self::CtDirection => (None, "a direction: original or reply", 8, DIRECTIONS),
+            Self::Time => (None, "a time, such as 30s or 1d2h", 32, &[]),
+            Self::Count => (None, "a number of frames or bytes", 64, &[]),
         };
         Description {
             set,
@@ -441,8 +630,117 @@ impl Type {
     }
 }
 
-/// Flags of TCP, from the lowest bit of [`crate::L4::Tcp`] on, as nft names them.
-pub const TCP_FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ecn", "cwr"];
+/// Flags of TCP, those of [`crate::L4::Tcp`], from the lowest bit on, as nft names them.
+pub const TCP_FLAGS: &Symbols = &[
+    ("fin", 1),
+    ("syn", 2),
+    ("rst", 4),
+    ("psh", 8),
+    ("ack", 16),
+    ("urg", 32),
+    ("ecn", 64),
+    ("cwr", 128),
+];
+
+/// Values of `ct state`.
+const STATES: &Symbols = &[
+    ("invalid", 1),
+    ("established", 2),
+    ("related", 4),
+    ("new", 8),
+    ("untracked", 64),
+];
+
+/// Bits of `ct status`. No connection here is expected, translated or dying.
+const STATUSES: &Symbols = &[
+    ("expected", 1),
+    ("seen-reply", 2),
+    ("assured", 4),
+    ("confirmed", 8),
+    ("snat", 16),
+    ("dnat", 32),
+    ("dying", 512),
+];
+
+/// A field that is made of flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flagged {
+    /// `tcp flags`.
+    Tcp,
+    /// `ct state`: one of its flags is set.
+    CtState,
+    /// `ct status`.
+    CtStatus,
+}
+
+impl Flagged {
+    /// The fields of a type, if they are made of flags.
+    pub(crate) fn of(kind: Type) -> Option<Self> {
+        match kind {
+            Type::TcpFlags => Some(Self::Tcp),
+            Type::CtState => Some(Self::CtState),
+            Type::CtStatus => Some(Self::CtStatus),
+            _ => None,
+        }
+    }
+
+    /// How nft prints the field.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp flags",
+            Self::CtState => "ct state",
+            Self::CtStatus => "ct status",
+        }
+    }
+
+    /// The flags by name.
+    pub fn names(self) -> &'static Symbols {
+        match self {
+            Self::Tcp => TCP_FLAGS,
+            Self::CtState => STATES,
+            Self::CtStatus => STATUSES,
+        }
+    }
+
+    /// What the flags are called, and which ones there are.
+    pub(crate) fn expected(self) -> &'static str {
+        match self {
+            Self::Tcp => "flags of TCP: fin, syn, rst, psh, ack, urg, ecn or cwr",
+            Self::CtState => "states: new, established, related, invalid or untracked",
+            Self::CtStatus => {
+                "statuses: seen-reply, assured, confirmed, expected, snat, dnat or dying"
+            }
+        }
+    }
+
+    /// The largest value of the field.
+    pub(crate) fn max(self) -> u16 {
+        match self {
+            Self::Tcp | Self::CtState => 0xff,
+            Self::CtStatus => 0x3ff,
+        }
+    }
+
+    pub(crate) fn slot(self) -> Slot {
+        match self {
+            Self::Tcp => Slot::TcpFlags,
+            Self::CtState => Slot::CtState,
+            Self::CtStatus => Slot::CtStatus,
+        }
+    }
+
+    /// The header that the field is in.
+    pub(crate) fn header(self) -> Option<Header> {
+        match self {
+            Self::Tcp => Some(Header::Tcp),
+            Self::CtState => None,
+            Self::CtStatus => Some(Header::Connection),
+        }
+    }
+}
+
+/// Values of `ct direction`.
+const DIRECTIONS: &Symbols = &[("original", 0), ("reply", 1)];
 
 /// Words and their numbers, which are the same on every machine: nothing is looked up. Several
 /// words may stand for one number.

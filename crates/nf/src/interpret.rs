@@ -1,6 +1,7 @@
 //! The naive interpreter: it walks rules statement by statement, as nft does. It says what
 //! [`crate::RuleSet`] must do, and which way a frame took.
 
+use crate::conntrack::Connection;
 use crate::ir::{Outcome, Program, Statement, Values};
 use crate::key::Key;
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
@@ -36,26 +37,44 @@ pub enum Effect {
 }
 
 impl Program {
-    /// The verdict, who gave it, and each step on the way there.
-    pub fn explain(&self, key: &Key, way: Way) -> (Verdict, Vec<Step>) {
+    /// The verdict, who gave it, and each step on the way there. The connection keeps its mark.
+    pub fn explain(
+        &self,
+        key: &Key,
+        way: Way,
+        connection: Option<&Connection<'_>>,
+    ) -> (Verdict, Vec<Step>) {
         let mut steps = Vec::new();
-        let (verdict, _) = self.walk(key, way, &mut (), |step| steps.push(step));
+        let values = Values {
+            key,
+            way,
+            connection,
+        };
+        let mark = connection.map(Connection::mark);
+        let (verdict, _) = self.walk(&values, &mut (), |step| steps.push(step));
+        if let (Some(connection), Some(mark)) = (connection, mark) {
+            connection.set_mark(mark);
+        }
         (verdict, steps)
     }
 
     /// What [`crate::RuleSet::verdict`] does, by walking.
     pub fn verdict(&self, key: &Key, way: Way, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
-        self.walk(key, way, tally, |_| {})
+        let connection = None;
+        let values = Values {
+            key,
+            way,
+            connection,
+        };
+        self.walk(&values, tally, |_| {})
     }
 
     fn walk(
         &self,
-        key: &Key,
-        way: Way,
+        values: &Values<'_>,
         tally: &mut impl Tally,
         mut trace: impl FnMut(Step),
     ) -> (Verdict, RuleIndex) {
-        let values = Values { key, way };
         let mut rules = self.chains[self.base].rules.clone();
         let mut jumps = Vec::new();
         loop {
@@ -66,7 +85,7 @@ impl Program {
                 }
                 continue;
             };
-            let effect = self.run(rule, &values, tally);
+            let effect = self.run(rule, values, tally);
             trace(Step {
                 rule,
                 depth: jumps.len(),
@@ -111,6 +130,11 @@ impl Program {
                 }
                 Statement::Count => tally.count(rule),
                 Statement::Log(prefix) => tally.log(rule, prefix),
+                Statement::Mark(mark) => {
+                    if let Some(connection) = values.connection {
+                        connection.set_mark(*mark);
+                    }
+                }
                 Statement::End(outcome) => return Ok(*outcome),
             }
         }

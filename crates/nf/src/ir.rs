@@ -5,7 +5,8 @@
 //! for IPv4) is a condition of its own. A condition on a field that the frame lacks never holds,
 //! whatever it asks for.
 
-use crate::fields::Slot;
+use crate::conntrack::{Connection, State};
+use crate::fields::{ABSENT, NARROW_OF_FRAME, Slot};
 use crate::key::Key;
 use crate::rule::{RuleIndex, Verdict, Way};
 use alloc::boxed::Box;
@@ -14,16 +15,18 @@ use alloc::vec::Vec;
 /// Jumps that may be open at once: NFT_JUMP_STACK_SIZE of the kernel.
 pub(crate) const JUMPS_MAX: usize = 16;
 
-/// What rules look at: a frame and its way.
+/// What rules look at: a frame, its way, and its connection.
 pub(crate) struct Values<'a> {
     pub(crate) key: &'a Key,
     pub(crate) way: Way,
+    /// None if the frame is not tracked.
+    pub(crate) connection: Option<&'a Connection<'a>>,
 }
 
 impl Values<'_> {
-    /// The value of a narrow field, by its number.
+    /// The value of a narrow field that is none of the connection's, by its number.
     #[inline]
-    pub(crate) fn narrow(&self, slot: u8) -> u32 {
+    pub(crate) fn narrow_of_frame(&self, slot: u8) -> u32 {
         match slot {
             Self::INPUT => self.way.from.into(),
             Self::OUTPUT => self.way.to.into(),
@@ -31,15 +34,48 @@ impl Values<'_> {
         }
     }
 
+    /// The value of a narrow field, by its number.
+    #[inline]
+    pub(crate) fn narrow(&self, slot: u8) -> u32 {
+        match slot {
+            Self::STATE => self.state() as u32,
+            _ if usize::from(slot) < NARROW_OF_FRAME => self.narrow_of_frame(slot),
+            _ => self.of_connection(slot),
+        }
+    }
+
+    fn state(&self) -> State {
+        self.connection.map_or(State::Untracked, Connection::state)
+    }
+
+    #[cold]
+    fn of_connection(&self, slot: u8) -> u32 {
+        let slot = Slot::ALL[usize::from(slot)];
+        self.connection
+            .map_or(ABSENT, |connection| connection.narrow(slot))
+    }
+
+    /// The value of a wide field.
+    #[inline]
+    pub(crate) fn wide(&self, slot: Slot) -> u128 {
+        match slot.is_of_connection() {
+            true => self
+                .connection
+                .map_or(0, |connection| connection.wide(slot)),
+            false => self.key.wide(slot),
+        }
+    }
+
     const INPUT: u8 = Slot::Input as u8;
     const OUTPUT: u8 = Slot::Output as u8;
+    const STATE: u8 = Slot::CtState as u8;
 
     /// The value of any field.
     pub(crate) fn get(&self, slot: Slot) -> u128 {
         if slot.is_narrow() {
             self.narrow(slot as u8).into()
         } else {
-            self.key.wide(slot)
+            self.wide(slot)
         }
     }
 }
@@ -108,6 +144,8 @@ pub(crate) enum Statement {
     Match(Condition),
     Count,
     Log(Box<str>),
+    /// The connection, if there is one, gets this mark. No condition follows.
+    Mark(u32),
     /// The last one, if there is one.
     End(Outcome),
 }
@@ -137,6 +175,16 @@ impl Program {
     /// Number of rules, and the index of the policy.
     pub fn len(&self) -> RuleIndex {
         self.rules.len()
+    }
+
+    /// Whether a rule asks for connections.
+    pub fn tracks(&self) -> bool {
+        let mut statements = self.rules.iter().flat_map(|rule| &rule.statements);
+        statements.any(|statement| match statement {
+            Statement::Match(condition) => condition.slot.is_of_connection(),
+            Statement::Mark(_) => true,
+            Statement::Count | Statement::Log(_) | Statement::End(_) => false,
+        })
     }
 
     /// Whether the policy alone decides.

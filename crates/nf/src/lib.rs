@@ -10,6 +10,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`conntrack`] | which frames belong to one connection, and what may come next |
 //! | `key` | the one reading of a frame, and `malformed`, why a frame has none |
 //! | [`fields`], `services`, `values` | what rules can name, and the values that it has |
 //! | [`nft`] | the language: from text to a syntax tree |
@@ -32,7 +33,8 @@
 //! let mut frame = [0; 42];
 //! frame[12..20].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4]);
 //! let key = nf::Key::parse(&frame)?;
-//! let (verdict, rule) = rules.verdict(&key, nf::Way { from: 0, to: 1 }, &mut ());
+//! let way = nf::Way { from: 0, to: 1 };
+//! let (verdict, rule) = rules.verdict(&key, way, &mut ());
 //! assert_eq!(verdict, nf::Verdict::Accept);
 //! assert_eq!(listing.get(rule).unwrap().text, "ether type arp accept");
 //! # Ok::<(), Box<dyn core::error::Error>>(())
@@ -73,6 +75,7 @@ extern crate alloc;
 extern crate std;
 
 mod compile;
+pub mod conntrack;
 pub mod fields;
 mod interpret;
 mod ir;

@@ -13,6 +13,7 @@
 //! little, a leaf is scanned. In any set of rules, a search thus visits at most all nodes and all
 //! copies of entries once.
 
+use crate::conntrack::Connection;
 use crate::fields::{SLOTS, Slot};
 use crate::ir::{JUMPS_MAX, Outcome, Values};
 use crate::key::Key;
@@ -37,21 +38,31 @@ pub struct RuleSet {
     pub(crate) wide_sets: Box<[Set<u128>]>,
     pub(crate) tables: Box<[Table<u32>]>,
     pub(crate) wide_tables: Box<[Table<u128>]>,
-    pub(crate) prefixes: Box<[Box<str>]>,
+    pub(crate) extras: Box<[Extra]>,
     /// The base chain.
     pub(crate) base: Cursor,
     pub(crate) rules: RuleIndex,
     pub(crate) policy: Verdict,
+    pub(crate) tracks: bool,
 }
 
 /// What is done with a frame on which all checks hold.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) rule: u32,
-    /// The prefix of its log statement, or [`NONE`].
-    pub(crate) log: u32,
+    /// What else it does, which few entries do, or [`NONE`].
+    pub(crate) extra: u32,
     pub(crate) counts: bool,
     pub(crate) outcome: Outcome,
+}
+
+/// What few entries do.
+#[derive(Debug)]
+pub(crate) struct Extra {
+    /// The prefix of a log statement.
+    pub(crate) log: Option<Box<str>>,
+    /// What the connection is marked with.
+    pub(crate) mark: Option<u32>,
 }
 
 /// A step of a scan.
@@ -66,8 +77,8 @@ pub(crate) struct Step {
 pub(crate) enum Test {
     /// A check: the narrow slot of the frame is `low`, or up to `span` above it.
     Range { slot: u8, low: u32, span: u32 },
-    /// The same of its way.
-    Way { slot: u8, low: u32, span: u32 },
+    /// The same of its way or its connection.
+    Around { slot: u8, low: u32, span: u32 },
     /// A check: the narrow slot is in a set.
     Set { slot: u8, set: u32 },
     /// A check: the wide slot is in a set.
@@ -101,7 +112,7 @@ pub(crate) struct Node {
 pub(crate) enum Kind {
     /// Entries to scan: where in `leaves`.
     Leaf { first: u32, end: u32 },
-    /// A look-up of `slot`, and the place of the entries that it does not lead to.
+    /// A look-up of `slot`, one of the frame's, and the place of the entries that it does not lead to.
     Split { slot: Slot, table: u32, rest: u32 },
 }
 
@@ -114,17 +125,46 @@ pub(crate) const ENTRY: u32 = 1 << 31;
 const PENDING_MAX: usize = SLOTS;
 
 impl RuleSet {
-    /// The verdict on a frame, and who gave it: the index of a rule, or [`Self::len`] for the
-    /// policy. Counts and logs on the way go to `tally`.
+    /// The verdict on a frame that is not tracked, and who gave it: the index of a rule, or
+    /// [`Self::len`] for the policy. Counts and logs on the way go to `tally`.
     ///
     /// It does not allocate, and needs less than a kilobyte of stack.
     #[inline]
     pub fn verdict(&self, key: &Key, way: Way, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
-        let values = Values { key, way };
+        let connection = None;
+        let values = Values {
+            key,
+            way,
+            connection,
+        };
+        self.judge(&values, tally)
+    }
+
+    /// The same of a frame whose connection is known: what [`crate::conntrack::Conntrack::judge`]
+    /// asks for.
+    #[inline]
+    pub fn verdict_within(
+        &self,
+        key: &Key,
+        way: Way,
+        connection: &Connection<'_>,
+        tally: &mut impl Tally,
+    ) -> (Verdict, RuleIndex) {
+        let connection = Some(connection);
+        let values = Values {
+            key,
+            way,
+            connection,
+        };
+        self.judge(&values, tally)
+    }
+
+    #[inline(always)]
+    fn judge(&self, values: &Values<'_>, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
         let mut at = self.base;
         let mut jumps = ArrayVec::<Cursor, JUMPS_MAX>::new();
         loop {
-            let Some(index) = self.find(&mut at, &values) else {
+            let Some(index) = self.find(&mut at, values) else {
                 let Some(caller) = jumps.pop() else {
                     break;
                 };
@@ -136,8 +176,14 @@ impl RuleSet {
             if entry.counts {
                 tally.count(rule);
             }
-            if entry.log != NONE {
-                tally.log(rule, self.prefix(entry.log));
+            if entry.extra != NONE {
+                let extra = self.extra(entry.extra);
+                if let Some(prefix) = &extra.log {
+                    tally.log(rule, prefix);
+                }
+                if let (Some(mark), Some(connection)) = (extra.mark, values.connection) {
+                    connection.set_mark(mark);
+                }
             }
             if let Outcome::Verdict(verdict) = entry.outcome {
                 return (verdict, rule);
@@ -163,8 +209,8 @@ impl RuleSet {
     }
 
     #[inline(never)]
-    fn prefix(&self, number: u32) -> &str {
-        &self.prefixes[number as usize]
+    fn extra(&self, number: u32) -> &Extra {
+        &self.extras[number as usize]
     }
 
     /// The next entry of the chain that holds; what may follow it is behind.
@@ -225,13 +271,11 @@ impl RuleSet {
     #[inline(never)]
     fn check(&self, test: Test, values: &Values<'_>) -> bool {
         match test {
-            Test::Range { slot, low, span } | Test::Way { slot, low, span } => {
+            Test::Range { slot, low, span } | Test::Around { slot, low, span } => {
                 values.narrow(slot).wrapping_sub(low) <= span
             }
             Test::Set { slot, set } => self.sets[set as usize].contains(values.narrow(slot)),
-            Test::Wide { slot, set } => {
-                self.wide_sets[set as usize].contains(values.key.wide(slot))
-            }
+            Test::Wide { slot, set } => self.wide_sets[set as usize].contains(values.wide(slot)),
             Test::Hit(_) | Test::End => true,
         }
     }
@@ -276,7 +320,7 @@ impl RuleSet {
     #[inline]
     fn look_up(&self, slot: Slot, table: u32, values: &Values<'_>) -> u32 {
         if slot.is_narrow() {
-            self.tables[table as usize].get(values.narrow(slot as u8))
+            self.tables[table as usize].get(values.narrow_of_frame(slot as u8))
         } else {
             self.wide_tables[table as usize].get(values.key.wide(slot))
         }
@@ -286,6 +330,12 @@ impl RuleSet {
     #[inline]
     pub fn len(&self) -> RuleIndex {
         self.rules
+    }
+
+    /// Whether a rule asks for connections: else they need not be tracked.
+    #[inline]
+    pub fn tracks(&self) -> bool {
+        self.tracks
     }
 
     /// Whether the policy alone decides.
@@ -309,10 +359,11 @@ impl RuleSet {
             + size_of_val(&*self.wide_sets)
             + size_of_val(&*self.tables)
             + size_of_val(&*self.wide_tables)
-            + size_of_val(&*self.prefixes)
+            + size_of_val(&*self.extras)
             + self
-                .prefixes
+                .extras
                 .iter()
+                .filter_map(|extra| extra.log.as_ref())
                 .map(|prefix| prefix.len())
                 .sum::<usize>()
             + sets

@@ -1,8 +1,8 @@
 //! What the values of a rule are, once it is known which type they have.
 
-use crate::fields::Type;
+use crate::fields::{Flagged, Type};
 use crate::ir::{Intervals, complement, normal};
-use crate::nft::ast::{Operand, Operator, Set, Span, Spanned, Value};
+use crate::nft::ast::{Flags, Operand, Operator, Set, Span, Spanned, Value};
 use crate::nft::{Error, ErrorKind, Limits, Refusal};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -366,6 +366,12 @@ fn single(value: &Spanned<Value<'_>>, kind: Type) -> Result<u128, Error> {
             .iter()
             .fold(0, |sum, byte| sum << 8 | u128::from(*byte))),
         (_, Type::Ipv4 | Type::Ipv6 | Type::EtherAddress) => Err(mismatch()),
+        (Value::Time(milliseconds), Type::Time) => Ok((*milliseconds).into()),
+        (Value::Time(_), _) => Err(mismatch()),
+        (Value::Number(seconds), Type::Time) => {
+            let milliseconds = seconds.checked_mul(1000);
+            milliseconds.map(u128::from).ok_or_else(mismatch)
+        }
         (Value::Number(number), _) if u128::from(*number) <= kind.max() => Ok((*number).into()),
         (Value::Number(_), _) => {
             // What it is stands in front of how it may be written.
@@ -433,8 +439,18 @@ fn intervals(placed: Vec<Placed>) -> Intervals {
 }
 
 /// The flags for which a condition on them holds.
-pub(crate) fn flags(mask: u8, values: &[u8], negated: bool) -> Intervals {
-    let held = (0..=u8::MAX).filter(|flags| values.contains(&(flags & mask)) != negated);
+pub(crate) fn flags(condition: &Flags) -> Intervals {
+    let Flags {
+        field,
+        mask,
+        ref values,
+        negated,
+    } = *condition;
+    let held = (0..=field.max()).filter(|flags| {
+        // A frame has one state.
+        let possible = field != Flagged::CtState || flags.is_power_of_two();
+        possible && values.contains(&(flags & mask)) != negated
+    });
     let pairs: Vec<(u128, u128)> = held.map(|flags| (flags.into(), flags.into())).collect();
     normal(pairs)
 }

@@ -12,6 +12,8 @@ use std::process::Command;
 
 /// Rules that are accepted, and how they are printed.
 const ACCEPTED: &str = include_str!("../../../crates/nf/src/nft/tests/accepted.txt");
+/// The same, of rules that ask for connections.
+const CONNECTIONS: &str = include_str!("../../../crates/nf/src/nft/tests/connections.txt");
 /// Rules that nft alone accepts.
 const UNSUPPORTED: &str = include_str!("../../../crates/nf/src/nft/tests/unsupported.txt");
 
@@ -162,15 +164,32 @@ fn accepted() -> Result<(), Failed> {
     let rules = ACCEPTED.lines().filter(|line| !line.is_empty());
     let rules = rules.map(|line| file(line.split(" => ").next().unwrap_or(line)));
     for text in rules.chain(FILES.map(str::to_owned)) {
-        let parsed = match nft::parse(&text, &Limits::DEFAULT) {
-            Ok(parsed) => parsed,
-            Err(error) => return Err(error.render("rules.nft", &text).to_string().into()),
-        };
-        for text in [&text, &parsed.to_string()] {
-            let said = nft(&folder, text)?;
-            let said = said.expect_status(0);
-            said.map_err(|failed| format!("{text}\n{}", failed.message().unwrap_or_default()))?;
-        }
+        accepted_by_nft(&folder, &text, "bridge")?;
+    }
+    let rules = CONNECTIONS.lines().filter(|line| !line.is_empty());
+    for line in rules {
+        // Not every kernel tracks what a bridge forwards.
+        accepted_by_nft(
+            &folder,
+            &file(line.split(" => ").next().unwrap_or(line)),
+            "inet",
+        )?;
+    }
+    Ok(())
+}
+
+/// Whether we accept a text, and nft accepts it and what we print of it, with its table in this
+/// family.
+fn accepted_by_nft(folder: &TemporaryFolder, text: &str, family: &str) -> Result<(), Failed> {
+    let parsed = match nft::parse(text, &Limits::DEFAULT) {
+        Ok(parsed) => parsed.to_string(),
+        Err(error) => return Err(error.render("rules.nft", text).to_string().into()),
+    };
+    for text in [text, &parsed] {
+        let text = text.replacen("table bridge", &format!("table {family}"), 1);
+        let said = nft(folder, &text)?;
+        let said = said.expect_status(0);
+        said.map_err(|failed| format!("{text}\n{}", failed.message().unwrap_or_default()))?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use crate::harness::programs;
 use libtest_mimic::{Failed, Trial};
 use nf::nft::Limits;
 use nf::{Key, Verdict, Way};
+use oracle::conversation::{self, Compared, Family, Hosts, Judges, Packet, Router, StatefulRules};
 use oracle::{
     Bridge, Case, Chain, Count, Disagreement, Frame, Judgement, PORTS, Rule, Source, judge,
     minimise,
@@ -32,6 +33,15 @@ pub fn trials(network: &Network) -> Vec<Trial> {
         "oracle::differs::a_counter_counts_where_it_stands".into(),
         counts_where_it_stands,
     ));
+    trials.push(network.trial_unless(
+        missing,
+        "oracle::generated_conversations".into(),
+        conversations,
+    ));
+    for difference in TRACKED {
+        let name = format!("oracle::differs::{}", difference.name);
+        trials.push(network.trial_unless(missing, name, || difference.check()));
+    }
     for difference in DIFFERENCES {
         let name = format!("oracle::differs::{}", difference.name);
         trials.push(network.trial_unless(missing, name, || difference.check()));
@@ -55,6 +65,98 @@ fn generated() -> Result<(), Failed> {
         return Err(format!("too little was compared: {sum:?}").into());
     }
     Ok(())
+}
+
+/// Conversations before rules that ask for connections: both judges say the same of each packet.
+fn conversations() -> Result<(), Failed> {
+    let router = Router::new()?;
+    let mut sum = Compared::default();
+    for number in 0..ROUNDS {
+        let (compared, disagreement) = conversation::round(&router, SEED + number, number)?;
+        if let Some(disagreement) = disagreement {
+            return Err(disagreement.to_string().into());
+        }
+        sum.add(&compared);
+    }
+    // Else the generator, or the router, would be no test.
+    let passed = sum.passed as f64 / sum.packets as f64;
+    if sum.packets < 500 * ROUNDS || !(0.3..0.95).contains(&passed) {
+        return Err(format!("too little was compared: {sum:?}").into());
+    }
+    Ok(())
+}
+
+/// A chosen difference of connection tracking: what the kernel and `nf` say of the last packet.
+struct Tracked {
+    name: &'static str,
+    packets: fn(Hosts) -> Vec<Packet>,
+    kernel: bool,
+    nf: bool,
+}
+
+/// Those that a router can show: packets are invalid, or they pass.
+const TRACKED: &[Tracked] = &[
+    Tracked {
+        name: "a_wrong_checksum_is_the_receivers",
+        packets: |hosts| {
+            let mut packet = Packet::new(hosts, 0, 17, conversation::udp(9, 53, 4, 0));
+            packet.payload[6] ^= 1;
+            vec![packet]
+        },
+        kernel: false,
+        nf: true,
+    },
+    Tracked {
+        name: "ports_of_sctp_name_no_flow",
+        packets: |hosts| {
+            let init = |ports: [u16; 2]| {
+                let mut bytes = ports.map(u16::to_be_bytes).concat();
+                bytes.resize(16, 0);
+                Packet::new(hosts, 0, 132, bytes)
+            };
+            vec![init([1, 2])]
+        },
+        kernel: false,
+        nf: true,
+    },
+    Tracked {
+        name: "a_flow_of_udp_lite_is_one_of_addresses",
+        packets: |hosts| {
+            let first = Packet::new(hosts, 0, 136, vec![0, 1, 0, 2, 0, 8, 0, 0]);
+            let answer = Packet::new(hosts, 1, 136, vec![0, 9, 0, 9, 0, 8, 0, 0]);
+            vec![first, answer]
+        },
+        kernel: false,
+        nf: true,
+    },
+];
+
+impl Tracked {
+    fn check(&self) -> Result<(), Failed> {
+        let rules = StatefulRules::new(
+            "drop",
+            &[
+                "ct state established accept",
+                "iifname private ct state new accept",
+            ],
+        );
+        let router = Router::new()?;
+        let judges = Judges::new(&router, &rules)?;
+        let mut judges = judges.map_err(|(kernel, nf)| format!("{kernel}, {nf}"))?;
+        let hosts = Hosts {
+            family: Family::V4,
+            number: 7,
+        };
+        let mut said = (false, false);
+        for packet in (self.packets)(hosts) {
+            let (kernel, nf) = (judges.kernels(&packet)?, judges.ours(&packet));
+            said = (kernel.passes(), nf.passes());
+        }
+        if said != (self.kernel, self.nf) {
+            return Err(format!("the kernel and nf pass it: {said:?}").into());
+        }
+        Ok(())
+    }
 }
 
 /// One of the chosen differences, hidden among rules and frames, and not marked as such.

@@ -12,6 +12,7 @@
 
 mod bridge;
 mod conclusions;
+pub mod conversation;
 mod frame;
 mod judge;
 mod minimise;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use clap::Parser;
+use oracle::conversation::{self, CONVERSATIONS, Compared, ROUNDS_PER_ROUTER, Router};
 use oracle::{Bridge, FRAMES, Failure, Judgement};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -26,6 +27,9 @@ struct Options {
     /// Rounds at a time.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
+    /// Compares so many rounds of conversations, with rules that ask for connections, instead.
+    #[arg(long)]
+    conversations: Option<u64>,
     /// Ends after so many disagreements.
     #[arg(long, default_value_t = 3)]
     failures: usize,
@@ -52,6 +56,9 @@ fn main() -> ExitCode {
     if let Err(missing) = testbed::privilege::acquire() {
         eprintln!("oracle: {missing}");
         return ExitCode::FAILURE;
+    }
+    if let Some(rounds) = options.conversations {
+        return converse(&options, first, rounds);
     }
     println!("seed {first}, at most {FRAMES} frames a round");
     let started = Instant::now();
@@ -82,6 +89,60 @@ fn main() -> ExitCode {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+/// Compares conversations.
+fn converse(options: &Options, first: u64, rounds: u64) -> ExitCode {
+    println!("seed {first}, {CONVERSATIONS} conversations a round");
+    let next = AtomicU64::new(0);
+    let sum = Mutex::new((Compared::default(), 0));
+    let started = Instant::now();
+    let work = || -> Result<(), oracle::Error> {
+        loop {
+            let router = Router::new()?;
+            for number in 0..ROUNDS_PER_ROUTER {
+                let round = next.fetch_add(1, Ordering::Relaxed);
+                let done = sum.lock().expect("no job panics").1 >= options.failures;
+                if round >= rounds || done {
+                    return Ok(());
+                }
+                let seed = first.wrapping_add(round);
+                let (compared, disagreement) = conversation::round(&router, seed, number)?;
+                let mut sum = sum.lock().expect("no job panics");
+                sum.0.add(&compared);
+                if let Some(disagreement) = disagreement {
+                    sum.1 += 1;
+                    println!("\n{disagreement}");
+                }
+            }
+        }
+    };
+    let failed = thread::scope(|scope| {
+        let jobs: Vec<_> = (0..options.jobs.max(1))
+            .map(|_| scope.spawn(work))
+            .collect();
+        let ended = jobs
+            .into_iter()
+            .map(|job| job.join().expect("no job panics"));
+        let errors: Vec<_> = ended.filter_map(Result::err).collect();
+        for error in &errors {
+            eprintln!("oracle: {error}");
+        }
+        !errors.is_empty()
+    });
+    let (compared, disagreements) = *sum.lock().expect("no job panics");
+    println!(
+        "{} packets ({} passed) of {} conversations, {disagreements} disagreements, {} s",
+        compared.packets,
+        compared.passed,
+        compared.conversations,
+        started.elapsed().as_secs(),
+    );
+    if failed || disagreements > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     }
 }
 

@@ -18,7 +18,8 @@ pub struct Names {
 
 /// A type that sets may have.
 fn named_type(rng: &mut Rng) -> Type {
-    let types = Field::all().map(Field::value_type);
+    let of_frames = Field::all().filter(|field| !field.is_of_connection());
+    let types = of_frames.map(Field::value_type);
     let named = types.filter(|kind| kind.set_name().is_some() && *kind != Type::InterfaceName);
     rng.choice(named.collect::<Vec<_>>()).unwrap_or(Type::Ipv4)
 }

@@ -32,13 +32,14 @@ fn symbol(header: Header) -> &'static str {
         Udp => "udp",
         Icmp => "icmp",
         Icmpv6 => "icmpv6",
-        Vlan | Ip | Ip6 => "",
+        _ => "",
     }
 }
 
 /// The fields of a header.
 fn fields_of(header: Option<Header>) -> impl Iterator<Item = Field> {
-    Field::all().filter(move |field| field.header() == header)
+    let of_frames = Field::all().filter(|field| !field.is_of_connection());
+    of_frames.filter(move |field| field.header() == header)
 }
 
 /// A field of a header and its operand.
@@ -113,6 +114,7 @@ fn long(names: &Names, targets: &[String], l4: bool, rng: &mut Rng) -> Vec<Rule>
     /// Those of them in front that look at no transport header.
     const PAIRS_WITHOUT_L4: usize = 2;
     let any: Vec<Field> = Field::all()
+        .filter(|field| !field.is_of_connection())
         .filter(|field| !matches!(field.value_type(), Type::TcpFlags | Type::InterfaceName))
         .filter(|field| l4 || !matches!(field.header(), Some(Tcp | Udp | Icmp | Icmpv6)))
         .collect();

@@ -109,7 +109,7 @@ mod tests {
             rules: true,
             ..Setup::default()
         };
-        let filter = Filter::start(setup.start().runtime, BUILT_IN).unwrap();
+        let filter = Filter::start(setup.start().runtime, BUILT_IN, || None).unwrap();
         let private = MemoryPort::new("private").with_index(1);
         let public = MemoryPort::new("public").with_index(2);
         (Firewall::new(filter, &private, &public), private, public)

@@ -19,7 +19,7 @@ fn main() -> i32 {
             return abi::exit::FAILURE;
         }
     };
-    let filter = match Filter::start(unikernel::runtime(), BUILT_IN) {
+    let filter = match Filter::start(unikernel::runtime(), BUILT_IN, unikernel::seed) {
         Ok(filter) => filter,
         Err(error) => {
             println!("firewall: {error}");

@@ -7,7 +7,7 @@
 use crate::fields::{NARROW, SLOTS, Slot};
 use crate::ir::{Condition, Intervals, Outcome, Program, Statement};
 use crate::lookup::{NONE, Set, Table};
-use crate::ruleset::{Cursor, ENTRY, Entry, Kind, Node, RuleSet, Step, Test};
+use crate::ruleset::{Cursor, ENTRY, Entry, Extra, Kind, Node, RuleSet, Step, Test};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -32,6 +32,7 @@ impl Program {
     /// Makes the structure that judges frames.
     pub fn compile(self) -> RuleSet {
         let mut compiler = Compiler::new(&self.sets);
+        let tracks = self.tracks();
         let chains: Vec<Cursor> = self
             .chains
             .iter()
@@ -49,9 +50,10 @@ impl Program {
             wide_sets: compiler.sets.wide.into(),
             tables: compiler.tables.into(),
             wide_tables: compiler.wide_tables.into(),
-            prefixes: compiler.prefixes.into(),
+            extras: compiler.extras.into(),
             rules: self.rules.len(),
             policy: self.policy,
+            tracks,
         }
     }
 }
@@ -60,7 +62,14 @@ impl Program {
 #[derive(Default)]
 struct Effects {
     counts: bool,
-    log: Option<u32>,
+    log: Option<Box<str>>,
+    mark: Option<u32>,
+}
+
+impl Effects {
+    fn any(&self) -> bool {
+        self.counts || self.log.is_some() || self.mark.is_some()
+    }
 }
 
 /// What has been made so far.
@@ -77,7 +86,7 @@ struct Compiler<'a> {
     sets: Sets,
     tables: Vec<Table<u32>>,
     wide_tables: Vec<Table<u128>>,
-    prefixes: Vec<Box<str>>,
+    extras: Vec<Extra>,
 }
 
 /// Sets that have been made, and which of them a set of the source has become.
@@ -93,7 +102,7 @@ struct Work {
     node: usize,
     entries: Vec<u32>,
     /// Slots that were looked up on the way here: bit i for number i.
-    used: u32,
+    used: u64,
 }
 
 /// A look-up of one slot.
@@ -134,7 +143,7 @@ impl<'a> Compiler<'a> {
             },
             tables: Vec::new(),
             wide_tables: Vec::new(),
-            prefixes: Vec::new(),
+            extras: Vec::new(),
         }
     }
 
@@ -161,10 +170,9 @@ impl<'a> Compiler<'a> {
         let mut conditions = Vec::new();
         let mut effects = Effects::default();
         for statement in statements {
-            let done = effects.counts || effects.log.is_some();
             match statement {
                 Statement::Match(condition) => {
-                    if done {
+                    if effects.any() {
                         self.entry(
                             &conditions,
                             rule,
@@ -184,15 +192,15 @@ impl<'a> Compiler<'a> {
                             Outcome::Continue,
                         );
                     }
-                    effects.log = Some(self.prefixes.len() as u32);
-                    self.prefixes.push(prefix.clone());
+                    effects.log = Some(prefix.clone());
                 }
+                Statement::Mark(mark) => effects.mark = Some(*mark),
                 Statement::End(outcome) => {
                     return self.entry(&conditions, rule, effects, *outcome);
                 }
             }
         }
-        if effects.counts || effects.log.is_some() {
+        if effects.any() {
             self.entry(&conditions, rule, effects, Outcome::Continue);
         }
     }
@@ -206,10 +214,16 @@ impl<'a> Compiler<'a> {
             self.conditions.push(*condition);
         }
         self.step(Test::Hit(self.entries.len() as u32));
+        let Effects { counts, log, mark } = effects;
+        let mut extra = NONE;
+        if log.is_some() || mark.is_some() {
+            extra = self.extras.len() as u32;
+            self.extras.push(Extra { log, mark });
+        }
         self.entries.push(Entry {
             rule,
-            log: effects.log.unwrap_or(NONE),
-            counts: effects.counts,
+            extra,
+            counts,
             outcome,
         });
     }
@@ -314,7 +328,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// A place for entries that ascend.
-    fn place(&mut self, queue: &mut VecDeque<Work>, entries: Vec<u32>, used: u32) -> u32 {
+    fn place(&mut self, queue: &mut VecDeque<Work>, entries: Vec<u32>, used: u64) -> u32 {
         let lowest = match *entries {
             [] => return NONE,
             [single] => return ENTRY | single,
@@ -353,7 +367,7 @@ impl<'a> Compiler<'a> {
             }
             while named.next_if_eq(&entry).is_some() {}
         }
-        let used = work.used | 1 << split.slot as u32;
+        let used = work.used | 1 << split.slot as u64;
         let numbers = members
             .into_iter()
             .map(|entries| self.place(queue, entries, used))
@@ -375,13 +389,14 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The look-up that leaves the least to be scanned, if it is worth its time and copies.
-    fn best_split(&self, entries: &[u32], used: u32, copies: usize) -> Option<Split> {
+    /// The look-up that leaves the least to be scanned, if it is worth its time and copies. None is
+    /// one of connections: few rules differ in what they ask of those alone.
+    fn best_split(&self, entries: &[u32], used: u64, copies: usize) -> Option<Split> {
         let saved = SAVED_MIN.max(entries.len() / SAVED_PART);
         let left_max = entries.len().checked_sub(saved)?;
         Slot::ALL
             .into_iter()
-            .filter(|slot| used & 1 << *slot as u32 == 0)
+            .filter(|slot| used & 1 << *slot as u64 == 0 && !slot.is_of_connection())
             .filter_map(|slot| self.split_by(slot, entries))
             .filter(|split| split.left <= left_max && split.copies <= copies)
             .min_by_key(|split| (split.left, split.copies))
@@ -436,12 +451,12 @@ impl Sets {
             let set = self.wide_of[number];
             return Test::Wide { slot, set };
         }
-        let way = matches!(slot, Slot::Input | Slot::Output);
+        let around = matches!(slot, Slot::Input | Slot::Output) || slot.is_of_connection();
         let slot = slot as u8;
         if let [(low, high)] = **intervals {
             let (low, span) = (narrow(low), narrow(high - low));
-            return match way {
-                true => Test::Way { slot, low, span },
+            return match around {
+                true => Test::Around { slot, low, span },
                 false => Test::Range { slot, low, span },
             };
         }
@@ -509,7 +524,7 @@ fn load(spans: &[Span], segments: usize) -> (usize, usize) {
 }
 
 const _: () = assert!(
-    SLOTS <= 32 && NARROW <= 256,
+    SLOTS <= 64 && NARROW <= 256,
     "`used` and the numbers of slots"
 );
 

@@ -1,7 +1,7 @@
 //! The one reading of a frame (IEEE 802.1Q, RFC 826, RFC 791, RFC 8200, RFC 9293, RFC 768,
 //! RFC 792, RFC 4443).
 
-use crate::fields::{NARROW, Slot};
+use crate::fields::{ABSENT, NARROW_OF_FRAME, Slot};
 use crate::malformed::Malformed;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -42,18 +42,33 @@ const ETHERNET_SIZE: usize = 14;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     /// By number of the slot; a power of two of them, so that a mask bounds the number.
-    narrow: [u32; NARROW.next_power_of_two()],
+    narrow: [u32; NARROW_OF_FRAME.next_power_of_two()],
     destination: [u8; 6],
     source: [u8; 6],
     ether_type: u16,
     fragment: Fragment,
     /// Addresses of IPv6: source, then destination.
     ip6: [[u8; 16]; 2],
+    /// Of IP: bytes from the network header to the transport header, and to the end.
+    transport: u32,
+    end: u32,
+    /// Of a fragment: what it has in common with the other parts of its packet.
+    identification: u32,
 }
 
-/// A narrow field that the frame lacks. No set holds it: the one field as wide as this, an IPv4
-/// address, is never compared without [`Slot::Protocol`].
-const ABSENT: u32 = u32::MAX;
+/// The IP packet in a frame: what tracking needs of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packet {
+    pub(crate) addresses: Addresses,
+    pub(crate) protocol: u8,
+    /// Identifier of the VLAN, or 0.
+    pub(crate) vlan: u16,
+    /// Offsets in the frame: the IP header, what is behind it and its extensions, and the end.
+    pub(crate) network: usize,
+    pub(crate) transport: usize,
+    pub(crate) end: usize,
+}
+
 /// EtherTypes below this one are lengths (IEEE 802.3, 3.2.6).
 const ETHER_TYPE_MIN: u16 = 0x600;
 /// ETH_P_802_2, what the kernel has as the protocol (`meta protocol`) of such a frame.
@@ -155,12 +170,15 @@ pub enum L4 {
 impl Key {
     /// Of no frame.
     pub const EMPTY: Self = Self {
-        narrow: [ABSENT; NARROW.next_power_of_two()],
+        narrow: [ABSENT; NARROW_OF_FRAME.next_power_of_two()],
         destination: [0; 6],
         source: [0; 6],
         ether_type: 0,
         fragment: Fragment::Whole,
         ip6: [[0; 16]; 2],
+        transport: 0,
+        end: 0,
+        identification: 0,
     };
 
     /// Reads `frame`, from its Ethernet header on. Bytes behind the IP packet are padding.
@@ -224,7 +242,7 @@ impl Key {
     /// The value of a narrow field, by its number.
     #[inline]
     pub(crate) fn narrow(&self, slot: u8) -> u32 {
-        self.narrow[usize::from(slot) % NARROW.next_power_of_two()]
+        self.narrow[usize::from(slot) % NARROW_OF_FRAME.next_power_of_two()]
     }
 
     /// The value of a wide field; 0 for an address of IPv6 in a frame without one, for it is never
@@ -303,6 +321,44 @@ impl Key {
             }
     }
 
+    /// The IP packet; none if there is none, or if it does not say which protocol it is.
+    #[inline]
+    pub(crate) fn packet(&self) -> Option<Packet> {
+        let addresses = match self.ether_type {
+            ether_type::IPV4 => Addresses::V4 {
+                source: Ipv4Addr::from_bits(self.narrow[Slot::Ip4Source as usize]),
+                destination: Ipv4Addr::from_bits(self.narrow[Slot::Ip4Destination as usize]),
+            },
+            ether_type::IPV6 => Addresses::V6 {
+                source: self.ip6[0].into(),
+                destination: self.ip6[1].into(),
+            },
+            _ => return None,
+        };
+        let protocol = self.narrow[Slot::L4Protocol as usize];
+        let vlan = self.narrow[Slot::VlanId as usize];
+        let network = self.network_offset();
+        Some(Packet {
+            addresses,
+            protocol: u8::try_from(protocol).ok()?,
+            vlan: if vlan == ABSENT { 0 } else { vlan as u16 },
+            network,
+            transport: network + self.transport as usize,
+            end: network + self.end as usize,
+        })
+    }
+
+    /// Which part of an IP packet the frame is.
+    #[inline]
+    pub(crate) fn fragment(&self) -> Fragment {
+        self.fragment
+    }
+
+    /// Of a fragment: what it has in common with the other parts of its packet.
+    pub(crate) fn identification(&self) -> u32 {
+        self.identification
+    }
+
     /// RFC 791, 3.1.
     #[inline]
     fn read_ipv4(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
@@ -325,8 +381,12 @@ impl Key {
         self.set(Slot::Ip4Destination, u32::from_be_bytes([d0, d1, d2, d3]));
         self.set(Slot::NextHeader, header[9]);
         self.set(Slot::L4Protocol, header[9]);
+        (self.transport, self.end) = (header_size as u32, total as u32);
         let flags_and_offset = be16(header, 6);
-        self.fragment = fragment(flags_and_offset & 0x1fff, flags_and_offset & 0x2000 != 0);
+        if flags_and_offset & 0x3fff != 0 {
+            self.fragment = fragment(flags_and_offset & 0x1fff, flags_and_offset & 0x2000 != 0);
+            self.identification = be16(header, 4).into();
+        }
         self.read_l4(header[9], payload)
     }
 
@@ -348,6 +408,8 @@ impl Key {
         self.ip6[1].copy_from_slice(destination);
         self.set(Slot::NextHeader, header[6]);
         let (protocol, payload) = self.skip_extensions(header[6], payload)?;
+        self.end = (header.len() + len) as u32;
+        self.transport = self.end - payload.len() as u32;
         if is_passed(protocol) || protocol == extension::AUTHENTICATION {
             if self.fragment == Fragment::Later {
                 return Ok(());
@@ -384,6 +446,8 @@ impl Key {
             payload = payload.get(size..).ok_or(Malformed::TruncatedExtension)?;
             if is_fragment {
                 self.fragment = fragment(be16(header, 2) >> 3, header[3] & 1 != 0);
+                self.identification =
+                    u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
                 if self.fragment == Fragment::Later {
                     return Ok((protocol, payload));
                 }
@@ -437,6 +501,14 @@ impl Key {
         self.set(Slot::SourcePort, source);
         self.set(Slot::DestinationPort, destination);
     }
+}
+
+/// The protocol behind the extensions of an IPv6 packet that is quoted, perhaps cut off, and its
+/// bytes; none if they are not there.
+pub(crate) fn quoted_transport(next_header: u8, bytes: &[u8]) -> Option<(u8, &[u8])> {
+    let mut key = Key::EMPTY;
+    let found = key.skip_extensions(next_header, bytes).ok()?;
+    (key.fragment != Fragment::Later).then_some(found)
 }
 
 impl From<&Fields> for Key {

@@ -3,7 +3,7 @@
 //! Names and strings borrow from the text. Equality ignores where things stand: of two
 //! [`Spanned`], only the nodes are compared.
 
-use crate::fields::{Field, Type};
+use crate::fields::{Field, Flagged, Type};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -172,8 +172,10 @@ pub struct Rule<'a> {
 pub enum Statement<'a> {
     /// A condition.
     Match(Match<'a>),
-    /// `tcp flags ...`.
-    TcpFlags(TcpFlags),
+    /// A condition on flags: `tcp flags`, `ct state` or `ct status`.
+    Flags(Flags),
+    /// `ct mark set NUMBER`.
+    Mark(u32),
     /// `counter`, with what it starts from: `packets N bytes M`.
     Counter {
         /// Frames.
@@ -234,14 +236,16 @@ pub enum Operator {
     GreaterOrEqual,
 }
 
-/// `tcp flags` in all its forms: the flags under `mask` are one of `values`, or none of them if
-/// `negated`. `tcp flags syn,ack` has the mask `syn|ack` and is not 0.
+/// A condition on flags in all its forms: those under `mask` are one of `values`, or none of them
+/// if `negated`. `tcp flags syn,ack` has the mask `syn|ack` and is not 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TcpFlags {
-    /// The flags that are looked at, as in [`crate::L4::Tcp`].
-    pub mask: u8,
+pub struct Flags {
+    /// Which flags.
+    pub field: Flagged,
+    /// The flags that are looked at.
+    pub mask: u16,
     /// Ascending, no two alike, at least one.
-    pub values: Box<[u8]>,
+    pub values: Box<[u16]>,
     /// Whether the flags must be none of `values`.
     pub negated: bool,
 }
@@ -262,6 +266,8 @@ pub enum Operand<'a> {
 pub enum Value<'a> {
     /// `80` or `0x50`.
     Number(u32),
+    /// `1d2h3m4s5ms`, in milliseconds.
+    Time(u32),
     /// `10.0.0.1`.
     Ipv4(Ipv4Addr),
     /// `10.0.0.0/8`; bits behind the prefix may be set, and mean nothing.

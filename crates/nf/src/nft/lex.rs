@@ -25,6 +25,8 @@ pub enum Token<'a> {
     Text(&'a str),
     /// A number.
     Number(u64),
+    /// A time in milliseconds.
+    Time(u32),
     /// An IPv4 address.
     Ipv4(Ipv4Addr),
     /// An IPv6 address.
@@ -265,9 +267,41 @@ fn number_or_address<'a>(input: &mut Input<'a>) -> Parsed<Token<'a>> {
             let address = Ipv4Addr::from_str(token).map(Token::Ipv4);
             address.map_err(|_| ErrorKind::BadLiteral("IPv4 address"))
         }
-        _ => number(token).map(Token::Number),
+        _ => match time(token) {
+            Some(milliseconds) => Ok(Token::Time(milliseconds)),
+            None => number(token).map(Token::Number),
+        },
     };
     parsed.map_err(|kind| Error::new(span(range.start, range.end), kind))
+}
+
+/// Units of time, the longest first, and their milliseconds.
+pub(super) const TIME_UNITS: [(&str, u32); 5] = [
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1000),
+    ("ms", 1),
+];
+
+/// A time, such as `1d2h`: each unit at most once, the longer ones first. None if it is something
+/// else.
+fn time(token: &str) -> Option<u32> {
+    let mut rest = token;
+    let mut milliseconds = 0u32;
+    for (unit, length) in TIME_UNITS {
+        let digits = rest.find(|it: char| !it.is_ascii_digit()).unwrap_or(0);
+        let (count, behind) = rest.split_at(digits);
+        let letters = behind.find(|it: char| it.is_ascii_digit());
+        let (word, behind) = behind.split_at(letters.unwrap_or(behind.len()));
+        if word != unit {
+            continue;
+        }
+        let count: u32 = count.parse().ok()?;
+        milliseconds = milliseconds.checked_add(count.checked_mul(length)?)?;
+        rest = behind;
+    }
+    (rest.is_empty() && token.len() > 1).then_some(milliseconds)
 }
 
 fn number(token: &str) -> Result<u64, ErrorKind> {

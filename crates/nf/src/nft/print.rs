@@ -1,10 +1,11 @@
 //! A file as text: the one form that it is always printed in, which parses to the same file.
 
 use super::ast::{
-    Base, Chain, ChainItem, Define, File, Item, Match, Operand, Operator, Policy, Range, Rule, Set,
-    Spanned, Statement, Table, TableItem, TcpFlags, Value, Verdict,
+    Base, Chain, ChainItem, Define, File, Flags, Item, Match, Operand, Operator, Policy, Range,
+    Rule, Set, Spanned, Statement, Table, TableItem, Value, Verdict,
 };
-use crate::fields::TCP_FLAGS;
+use super::lex::TIME_UNITS;
+use crate::fields::Flagged;
 use core::fmt::{self, Display, Formatter};
 
 /// Elements on one line of a named set.
@@ -144,7 +145,8 @@ impl Display for Statement<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Match(condition) => condition.fmt(f),
-            Self::TcpFlags(flags) => flags.fmt(f),
+            Self::Flags(flags) => flags.fmt(f),
+            Self::Mark(mark) => write!(f, "ct mark set {mark}"),
             Self::Counter {
                 packets: 0,
                 bytes: 0,
@@ -216,6 +218,7 @@ impl Display for Value<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => number.fmt(f),
+            Self::Time(milliseconds) => time(f, *milliseconds),
             Self::Ipv4(address) => address.fmt(f),
             Self::Ipv4Prefix(address, length) => write!(f, "{address}/{length}"),
             Self::Ipv6(address) => address.fmt(f),
@@ -244,22 +247,40 @@ impl Display for Range<'_> {
     }
 }
 
-impl Display for TcpFlags {
+/// `1d2h3m4s5ms`, without what is 0.
+fn time(f: &mut Formatter<'_>, milliseconds: u32) -> fmt::Result {
+    let mut rest = milliseconds;
+    if rest == 0 {
+        return f.write_str("0s");
+    }
+    for (unit, length) in TIME_UNITS {
+        if rest >= length {
+            write!(f, "{}{unit}", rest / length)?;
+            rest %= length;
+        }
+    }
+    Ok(())
+}
+
+impl Display for Flags {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let operator = if self.negated { "!=" } else { "==" };
-        f.write_str("tcp flags ")?;
+        let names = |flags, between| Names(self.field, flags, between);
+        write!(f, "{} ", self.field.name())?;
         match (self.mask, &*self.values) {
-            (u8::MAX, [value]) => write!(f, "{operator} {}", Flags(*value, " | ")),
-            (mask, [0]) if self.negated => Flags(mask, ",").fmt(f),
-            (mask, [0]) => write!(f, "! {}", Flags(mask, ",")),
+            (mask, [value]) if mask == self.field.max() => {
+                write!(f, "{operator} {}", names(*value, " | "))
+            }
+            (mask, [0]) if self.negated => names(mask, ",").fmt(f),
+            (mask, [0]) => write!(f, "! {}", names(mask, ",")),
             (mask, values) => {
-                if mask != u8::MAX {
-                    write!(f, "& {} ", Mask(mask))?;
+                if mask != self.field.max() {
+                    write!(f, "& {} ", Mask(self.field, mask))?;
                 }
                 write!(f, "{operator} ")?;
                 match values {
-                    [value] => Flags(*value, " | ").fmt(f),
-                    values => list(f, values.iter().map(|value| Flags(*value, " | "))),
+                    [value] => names(*value, " | ").fmt(f),
+                    values => list(f, values.iter().map(|value| names(*value, " | "))),
                 }
             }
         }
@@ -267,32 +288,36 @@ impl Display for TcpFlags {
 }
 
 /// Flags by their names, with something between them.
-struct Flags(u8, &'static str);
+struct Names(Flagged, u16, &'static str);
 
-impl Display for Flags {
+impl Display for Names {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self(flags, between) = *self;
-        if flags == 0 {
-            return f.write_str("0x0");
-        }
+        let Self(field, flags, between) = *self;
         let mut first = true;
-        for (bit, name) in TCP_FLAGS.iter().enumerate() {
-            if flags & (1 << bit) != 0 {
+        let mut rest = flags;
+        for (name, bit) in field.names() {
+            if flags & bit != 0 {
                 write!(f, "{}{name}", if first { "" } else { between })?;
                 first = false;
+                rest &= !bit;
             }
         }
-        Ok(())
+        // Bits without a name.
+        match (first, rest) {
+            (_, 0) if !first => Ok(()),
+            (true, rest) => write!(f, "{rest:#x}"),
+            (false, rest) => write!(f, "{between}{rest:#x}"),
+        }
     }
 }
 
 /// Flags behind `&`.
-struct Mask(u8);
+struct Mask(Flagged, u16);
 
 impl Display for Mask {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let flags = Flags(self.0, " | ");
-        if self.0.count_ones() > 1 {
+        let flags = Names(self.0, self.1, " | ");
+        if self.1.count_ones() > 1 {
             write!(f, "({flags})")
         } else {
             flags.fmt(f)

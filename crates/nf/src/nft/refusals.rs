@@ -18,10 +18,11 @@ const fn instead(what: &'static str, why: &'static str, instead: &'static str) -
     }
 }
 
-const STATELESS: &str = "is not supported: each frame is judged alone";
+const STATELESS: &str = "is not supported: rules remember connections, and nothing else";
 const FORWARD_ONLY: &str = "is not supported: frames are passed or dropped, and nothing else";
 const NOT_LOCAL: &str = "has no meaning here: no frame has a socket or a route of this machine";
 const UNREAD: &str = "is not supported: rules do not see this field";
+const WHICH_FAMILY: &str = "may be of IPv4 or of IPv6, and nft cannot tell";
 const ROUTER: &str = "is not supported yet: the firewall is a bridge";
 const AT_ONCE: &str = "is not supported: each load replaces the whole file in one step";
 const CONSTANT: &str = "is not supported: sets change only with the whole file";
@@ -167,7 +168,13 @@ pub static IN_TABLE: &Table = &[
     ),
     ("quota", refusal("a quota", STATELESS)),
     ("limit", refusal("a limit", STATELESS)),
-    ("ct", refusal("`ct`", STATELESS)),
+    (
+        "ct",
+        refusal(
+            "a helper, timeout or expectation of `ct`",
+            "is not supported",
+        ),
+    ),
     ("secmark", refusal("`secmark`", NOT_LOCAL)),
     ("synproxy", refusal("`synproxy`", FORWARD_ONLY)),
     ("include", INCLUDE),
@@ -200,6 +207,73 @@ pub static IN_SET: &Table = &[
     ("quota", refusal("`quota`", STATELESS)),
 ];
 
+/// What nft knows of a connection, and rules do not.
+pub static CONNECTION: &Table = &[
+    (
+        "saddr",
+        instead("`saddr`", WHICH_FAMILY, "write `ip saddr` or `ip6 saddr`"),
+    ),
+    (
+        "daddr",
+        instead("`daddr`", WHICH_FAMILY, "write `ip daddr` or `ip6 daddr`"),
+    ),
+    (
+        "protocol",
+        instead("`ct protocol`", "is not supported", "match `meta l4proto`"),
+    ),
+    (
+        "l3proto",
+        instead("`ct l3proto`", "is not supported", "match `meta protocol`"),
+    ),
+    (
+        "avgpkt",
+        instead(
+            "`ct avgpkt`",
+            "is not supported",
+            "match `ct bytes` and `ct packets`",
+        ),
+    ),
+    (
+        "zone",
+        refusal(
+            "`ct zone`",
+            "is not supported: connections of each VLAN are apart",
+        ),
+    ),
+    (
+        "helper",
+        refusal(
+            "`ct helper`",
+            "is not supported: no connection expects another one",
+        ),
+    ),
+    (
+        "expectation",
+        refusal("`ct expectation`", "is not supported"),
+    ),
+    (
+        "timeout",
+        refusal(
+            "`ct timeout`",
+            "is not supported: timeouts are those of Linux",
+        ),
+    ),
+    ("count", refusal("`ct count`", "is not supported")),
+    (
+        "label",
+        instead("`ct label`", "is not supported", "use `ct mark`"),
+    ),
+    ("id", refusal("`ct id`", "is not supported")),
+    ("event", refusal("`ct event`", "is not supported")),
+    ("secmark", refusal("`ct secmark`", NOT_LOCAL)),
+];
+
+/// `ct mark set` with something else than a number.
+pub static MARK_OF_OTHER: Refusal = refusal(
+    "a mark that is made of something else",
+    "is not supported: `ct mark set` takes a number",
+);
+
 /// Flags of a set.
 pub static SET_FLAGS: &Table = &[
     ("dynamic", refusal("the flag `dynamic`", CONSTANT)),
@@ -225,7 +299,14 @@ pub static SET_TYPES: &Table = &[
         "iface_index",
         instead("a set of indices", NOT_LOCAL, "write `type ifname`"),
     ),
-    ("ct_state", refusal("a set of `ct` states", STATELESS)),
+    (
+        "ct_state",
+        instead(
+            "a set of `ct` states",
+            "is not supported",
+            "write them where they are compared",
+        ),
+    ),
 ];
 
 /// Types of base chains.
@@ -298,14 +379,6 @@ pub static VARIABLE_HERE: Refusal = refusal("a variable", "is not supported here
 
 /// Words that begin a statement.
 pub static STATEMENTS: &Table = &[
-    (
-        "ct",
-        instead(
-            "`ct`",
-            STATELESS,
-            "accept answers by their source: `tcp sport 443 accept`",
-        ),
-    ),
     ("limit", refusal("`limit`", STATELESS)),
     ("quota", refusal("`quota`", STATELESS)),
     ("meter", refusal("`meter`", STATELESS)),
@@ -333,7 +406,11 @@ pub static STATEMENTS: &Table = &[
     ("flow", refusal("`flow`", FORWARD_ONLY)),
     (
         "notrack",
-        refusal("`notrack`", "has no meaning here: nothing is tracked"),
+        instead(
+            "`notrack`",
+            "does nothing in a chain at the hook `forward`: there, frames are tracked already",
+            "leave it out, and accept what needs no connection before the first rule with `ct`",
+        ),
     ),
     (
         "nftrace",

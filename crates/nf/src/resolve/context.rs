@@ -26,6 +26,12 @@ pub(super) const INNER_TAG: Refusal = Refusal {
     instead: Some("ask for the type once: `ether type vlan`, or only `vlan id`"),
 };
 
+const PORTS_OF_ANY: Refusal = Refusal {
+    what: "a port of a connection whose protocol is not asked for",
+    why: "is not supported by nft, which does not know that it is one",
+    instead: Some("`meta l4proto tcp` or `meta l4proto udp` in front of it"),
+};
+
 /// Conditions on protocols that a field implies.
 pub(super) type Protocols = [Option<(Slot, u16)>; 2];
 
@@ -111,6 +117,10 @@ impl Context {
             Header::Udp => self.transport(("udp", protocol::UDP), None, span),
             Header::Icmp => self.transport(("icmp", protocol::ICMP), Some(IP), span),
             Header::Icmpv6 => self.transport(("icmpv6", protocol::ICMPV6), Some(IP6), span),
+            Header::Connection => Ok([None; 2]),
+            Header::ConnectionIp => Ok([Some((Slot::Protocol, ether_type::IPV4)), None]),
+            Header::ConnectionIp6 => Ok([Some((Slot::Protocol, ether_type::IPV6)), None]),
+            Header::ConnectionPorts => self.ports(span),
         }
     }
 
@@ -189,6 +199,18 @@ impl Context {
             sure: true,
         });
         Ok([link, Some((Slot::L4Protocol, value.into()))])
+    }
+
+    /// Ports of a connection are ports to nft where it knows one protocol that has some.
+    fn ports(&self, span: Span) -> Result<Protocols, Error> {
+        match self.transport {
+            Some(Transport {
+                first: "tcp" | "udp",
+                second: None,
+                sure: true,
+            }) => Ok([None; 2]),
+            _ => Err(Error::new(span, ErrorKind::Refused(&PORTS_OF_ANY))),
+        }
     }
 
     /// What follows from a condition that holds for the values `asked`, in the order of the rule,

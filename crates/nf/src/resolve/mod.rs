@@ -3,6 +3,7 @@
 
 mod context;
 
+use crate::conntrack::State;
 use crate::fields::{Header, Slot};
 use crate::ir::{
     self, Chain, Condition, Intervals, JUMPS_MAX, Outcome, Program, Rule, Statement, normal,
@@ -29,6 +30,11 @@ const SECOND_BASE: Refusal = Refusal {
     what: "a second chain at a hook",
     why: "is not supported: one chain decides",
     instead: Some("jump to it from the first one"),
+};
+const BEHIND_MARK: Refusal = Refusal {
+    what: "a condition behind `ct mark set`",
+    why: "is not supported: a rule sets a mark once all of it matches",
+    instead: Some("a rule with the condition alone behind this one"),
 };
 const COUNTER_START: Refusal = Refusal {
     what: "a counter that starts from another number than 0",
@@ -236,18 +242,31 @@ impl<'f, 'a> Resolver<'f, 'a> {
             matches!(statement.node, ast::Statement::Counter { .. })
         };
         let counts = rule.statements.iter().any(counter);
+        let mut marks = false;
         for statement in &rule.statements {
+            let conditional = matches!(
+                statement.node,
+                ast::Statement::Match(_) | ast::Statement::Flags(_)
+            );
+            if marks && conditional {
+                let kind = ErrorKind::Refused(&BEHIND_MARK);
+                return Err(Error::new(statement.span, kind));
+            }
+            marks |= matches!(statement.node, ast::Statement::Mark(_));
             match &statement.node {
                 ast::Statement::Match(condition) => {
                     self.condition(condition, &mut context, &mut out)?
                 }
-                ast::Statement::TcpFlags(flags) => {
-                    self.ask(context.implied(Header::Tcp, statement.span)?, &mut out);
-                    let held = values::flags(flags.mask, &flags.values, flags.negated);
-                    let set = self.number(held);
-                    let slot = Slot::TcpFlags;
+                ast::Statement::Flags(flags) => {
+                    if let Some(header) = flags.field.header() {
+                        self.ask(context.implied(header, statement.span)?, &mut out);
+                        self.ask_connection(header, &mut out);
+                    }
+                    let set = self.number(values::flags(flags));
+                    let slot = flags.field.slot();
                     out.push(Statement::Match(Condition { slot, set }));
                 }
+                ast::Statement::Mark(mark) => out.push(Statement::Mark(*mark)),
                 ast::Statement::Counter {
                     packets: 0,
                     bytes: 0,
@@ -311,6 +330,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
         let set = self.values(condition)?;
         if let Some(header) = field.header() {
             self.ask(context.implied(header, span)?, out);
+            self.ask_connection(header, out);
         }
         let slot = field.slot();
         if condition.operator.node == Operator::Equal && context::teaches(slot) {
@@ -329,6 +349,22 @@ impl<'f, 'a> Resolver<'f, 'a> {
             let set = self.number(normal(vec![(value.into(), value.into())]));
             out.push(Statement::Match(Condition { slot, set }));
         }
+    }
+
+    /// Adds the condition that there is a connection, if a field needs one.
+    fn ask_connection(&mut self, header: Header, out: &mut Vec<Statement>) {
+        use Header::{Connection, ConnectionIp, ConnectionIp6, ConnectionPorts};
+        if !matches!(
+            header,
+            Connection | ConnectionIp | ConnectionIp6 | ConnectionPorts
+        ) {
+            return;
+        }
+        let known = [State::Established, State::Related, State::New];
+        let values = known.map(|state| (state as u128, state as u128));
+        let set = self.number(normal(values.to_vec()));
+        let slot = Slot::CtState;
+        out.push(Statement::Match(Condition { slot, set }));
     }
 
     /// The set of values for which a condition holds.

@@ -513,15 +513,14 @@ fn rules_are_numbered_over_all_chains_and_count_where_nft_counts() {
     let mut frame = [0; 42];
     frame[12..20].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4]);
     let key = Key::parse(&frame).unwrap();
+    let way = Way { from: 0, to: 1 };
     let mut notes = Notes(Vec::new());
-    let (verdict, rule) = program.verdict(&key, Way { from: 0, to: 1 }, &mut notes);
+    let (verdict, rule) = program.verdict(&key, way, &mut notes);
     assert_eq!((verdict, rule), (Verdict::Accept, 3));
     // Rule 1 counts in front of its condition, the jump when it is taken.
     assert_eq!(notes.0, [1, 2, 0, 3]);
     let mut notes = Notes(Vec::new());
-    let result = program
-        .compile()
-        .verdict(&key, Way { from: 0, to: 1 }, &mut notes);
+    let result = program.compile().verdict(&key, way, &mut notes);
     assert_eq!(
         (result, notes.0),
         ((Verdict::Accept, 3), Vec::from([1, 2, 0, 3]))

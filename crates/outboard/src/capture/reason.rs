@@ -4,6 +4,7 @@ use crate::stats::raw;
 use abi::share::{
     CAPTURE_PASSED, CAPTURE_RULE, CONTROL_OFFSET, Control, PORT_APPLIANCE, PORT_COUNTERS,
 };
+use nf::conntrack::Refused;
 use nf::nft::Limits;
 use nf::{Listing, Malformed};
 use rustix::io::pread;
@@ -60,6 +61,15 @@ impl Reasons {
         }
     }
 
+    /// Why a frame could not belong to a connection.
+    fn refused(&self, number: usize) -> Option<Refused> {
+        let index = number.checked_sub(PORT_APPLIANCE + Malformed::ALL.len())?;
+        Refused::ALL
+            .get(index)
+            .copied()
+            .filter(|_| self.reads_frames)
+    }
+
     fn counter(&self, number: usize) -> String {
         let malformed = number.checked_sub(PORT_APPLIANCE);
         let malformed = malformed.filter(|_| self.reads_frames);
@@ -67,6 +77,9 @@ impl Reasons {
         match (PORT_COUNTERS.get(number), malformed) {
             (Some(name), _) => format!("dropped: {name}"),
             (None, Some(reason)) => format!("dropped: malformed, {reason}"),
+            (None, None) if let Some(reason) = self.refused(number) => {
+                format!("dropped: {reason}")
+            }
             (None, None) => format!("dropped: counter_{number}"),
         }
     }

@@ -180,6 +180,7 @@ mod tests {
         });
         Snapshot {
             ports: Vec::new(),
+            connections: None,
             net: None,
             exits: None,
             rules: Some(Rules {

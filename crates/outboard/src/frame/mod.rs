@@ -66,6 +66,23 @@ impl Typed {
     }
 }
 
+/// Frames on a command line, each of them one argument.
+///
+/// # Errors
+/// One of them is no frame.
+pub fn read_all(texts: &[String]) -> Result<Vec<Crafted>, Error> {
+    let is_word = |text: &String| !text.contains(char::is_whitespace);
+    texts
+        .iter()
+        .map(|text| match read(text) {
+            Err(Error::Description(..)) if texts.len() > 1 && texts.iter().all(is_word) => {
+                Err(Error::Unquoted)
+            }
+            frame => frame,
+        })
+        .collect()
+}
+
 /// A frame, and the port into which it goes if that was said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crafted {

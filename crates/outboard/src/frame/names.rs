@@ -4,8 +4,8 @@ use nf::fields::{TCP_FLAGS, Type};
 
 /// The bit of a flag.
 pub(super) fn tcp_flag(name: &str) -> Option<u8> {
-    let bit = TCP_FLAGS.iter().position(|flag| *flag == name)?;
-    Some(1 << bit)
+    let (_, flag) = TCP_FLAGS.iter().find(|(flag, _)| *flag == name)?;
+    u8::try_from(*flag).ok()
 }
 
 /// The number of a type of ICMP, or of ICMPv6.
@@ -20,10 +20,10 @@ pub(super) fn icmp_type(name: &str, is_v6: bool) -> Option<u8> {
 
 /// Names of the flags that are set, with commas between.
 pub(super) fn tcp_flags(flags: u8) -> String {
-    let names = TCP_FLAGS.iter().enumerate();
+    let names = TCP_FLAGS.iter();
     let set = names
-        .filter(|(bit, _)| flags >> bit & 1 == 1)
-        .map(|(_, name)| *name);
+        .filter(|(_, flag)| u16::from(flags) & flag != 0)
+        .map(|(name, _)| *name);
     match flags {
         0 => "none".to_owned(),
         _ => set.collect::<Vec<_>>().join(","),

@@ -1,7 +1,7 @@
 //! `outboard rules explain`: the way of a frame to its verdict.
 
 use super::source::{self, Source};
-use super::trace::{Judged, Step, Trace};
+use super::trace::{Conversation, Judged, Step, Trace};
 use super::{Ports, PortsError};
 use crate::frame;
 use serde::Serialize;
@@ -17,8 +17,9 @@ const TEXT_CHARACTERS_MAX: usize = 72;
 pub struct Arguments {
     /// The rules, in nft's language; - is standard input
     file: PathBuf,
-    #[command(flatten)]
-    frame: frame::Typed,
+    /// The frames, which come one after the other; each of them in quotes
+    #[arg(required = true, value_name = "FRAME")]
+    frames: Vec<String>,
     #[command(flatten)]
     ports: Ports,
     /// Print JSON
@@ -69,34 +70,42 @@ impl std::error::Error for Error {}
 /// There is no text or no frame.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let source = Source::read(&arguments.file).map_err(Error::Source)?;
-    let crafted = arguments.frame.text().and_then(frame::read);
-    let crafted = crafted.map_err(Error::Frame)?;
+    let frames = frame::read_all(&arguments.frames).map_err(Error::Frame)?;
     let ports = arguments.ports.names().map_err(Error::Names)?;
     let ports = <[&str; 2]>::try_from(ports).map_err(|_| Error::Ports)?;
-    let from = match &crafted.port {
-        None => 0,
-        Some(port) => {
-            let number = ports.iter().position(|name| name == port);
-            number.ok_or_else(|| Error::Port(port.clone(), ports.join(" and ")))?
-        }
-    };
-    let trace = match Trace::new(&source.text, ports, &crafted.bytes, from) {
-        Ok(trace) => trace,
+    let mut conversation = match Conversation::new(&source.text, ports) {
+        Ok(conversation) => conversation,
         Err(error) => {
             eprintln!("{}", error.render(&source.name, &source.text));
             return Ok(false);
         }
     };
-    let explanation = Explanation {
-        bytes: crafted.bytes.len(),
-        from: ports[from].to_owned(),
-        to: ports[1 - from].to_owned(),
-        trace,
-    };
+    let mut explanations = Vec::new();
+    for crafted in frames {
+        let from = match &crafted.port {
+            None => 0,
+            Some(port) => {
+                let number = ports.iter().position(|name| name == port);
+                number.ok_or_else(|| Error::Port(port.clone(), ports.join(" and ")))?
+            }
+        };
+        explanations.push(Explanation {
+            bytes: crafted.bytes.len(),
+            from: ports[from].to_owned(),
+            to: ports[1 - from].to_owned(),
+            trace: conversation.trace(&crafted.bytes, from),
+        });
+    }
     let text = if arguments.json {
-        serde_json::to_string_pretty(&explanation).map_err(|e| Error::Print(e.into()))? + "\n"
+        // One frame is an object, and several are a list.
+        let printed = match &*explanations {
+            [single] => serde_json::to_string_pretty(single),
+            several => serde_json::to_string_pretty(several),
+        };
+        printed.map_err(|e| Error::Print(e.into()))? + "\n"
     } else {
-        explanation.to_string()
+        let texts: Vec<_> = explanations.iter().map(Explanation::to_string).collect();
+        texts.join("\n")
     };
     io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)?;
     Ok(true)
@@ -127,9 +136,25 @@ impl fmt::Display for Explanation {
                 writeln!(f, "verdict  {verdict}, in front of all rules")?;
                 writeln!(f, "reason   {reason}: {}", reason.meaning())
             }
+            Trace::Refused { verdict, reason } => {
+                writeln!(f, "frame    {bytes} bytes, from {from} to {to}")?;
+                writeln!(f)?;
+                writeln!(f, "verdict  {verdict}, in front of all rules")?;
+                writeln!(f, "reason   {reason}: {}", reason.meaning())
+            }
+            Trace::Part { verdict, by } => {
+                writeln!(f, "frame    {bytes} bytes, from {from} to {to}")?;
+                writeln!(f, "         part of a packet whose first part was judged")?;
+                writeln!(f)?;
+                writeln!(f, "verdict  {verdict}")?;
+                writeln!(f, "rule     {by}")
+            }
             Trace::Judged(judged) => {
                 writeln!(f, "frame    {}", judged.frame)?;
                 writeln!(f, "         {bytes} bytes, from {from} to {to}")?;
+                if let Some(connection) = &judged.connection {
+                    writeln!(f, "         connection: {connection}")?;
+                }
                 writeln!(f)?;
                 write_path(f, judged)?;
                 writeln!(f)?;

@@ -117,6 +117,7 @@ fn refusal(f: &mut fmt::Formatter<'_>, reason: u64, position: u64) -> fmt::Resul
     const INVALID: u64 = RulesRefused::Invalid as u64;
     const MEMORY: u64 = RulesRefused::Memory as u64;
     const TORN: u64 = RulesRefused::Torn as u64;
+    const RANDOM: u64 = RulesRefused::Random as u64;
     match reason {
         INVALID => write!(
             f,
@@ -127,6 +128,10 @@ fn refusal(f: &mut fmt::Formatter<'_>, reason: u64, position: u64) -> fmt::Resul
             "they do not fit into its memory beside those in force; start it with more --mem"
         ),
         TORN => write!(f, "they changed while it read them; load them again"),
+        RANDOM => f.write_str(
+            "they have ct, which needs random bytes, and neither its tender nor the processor has \
+             any",
+        ),
         other => write!(f, "it gives no reason that is known here ({other})"),
     }
 }

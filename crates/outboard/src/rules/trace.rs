@@ -1,8 +1,11 @@
 //! What rules do with one frame, step by step.
 
 use crate::frame;
+use nf::conntrack::{Conntrack, Refused};
 use nf::nft::{self, Limits};
-use nf::{Effect, Key, Listed, Listing, Malformed, Program, RuleIndex, Tally, Verdict, Way};
+use nf::{
+    Effect, Key, Listed, Listing, Malformed, Program, RuleIndex, RuleSet, Tally, Verdict, Way,
+};
 use serde::{Serialize, Serializer};
 use std::fmt;
 
@@ -19,6 +22,23 @@ pub enum Trace {
         #[serde(serialize_with = "name")]
         reason: Malformed,
     },
+    /// It cannot belong to a connection here, and is dropped.
+    Refused {
+        /// What becomes of it: `drop`.
+        #[serde(serialize_with = "name")]
+        verdict: Verdict,
+        /// Why, as the counter is called.
+        #[serde(serialize_with = "name")]
+        reason: Refused,
+    },
+    /// It is a part of a packet whose first part was judged.
+    Part {
+        /// What becomes of it.
+        #[serde(serialize_with = "name")]
+        verdict: Verdict,
+        /// Who said so of the first part.
+        by: Rule,
+    },
     /// Rules decide.
     Judged(Judged),
 }
@@ -28,6 +48,9 @@ pub enum Trace {
 pub struct Judged {
     /// What was read out of the frame, in words.
     pub frame: String,
+    /// What it is to its connection, if a rule asks for connections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection: Option<Connection>,
     /// What becomes of it.
     #[serde(serialize_with = "name")]
     pub verdict: Verdict,
@@ -97,7 +120,7 @@ pub struct Step {
 
 impl Trace {
     /// What the rules in `text` do with a frame that comes into the port number `from` of `ports`
-    /// and would leave by the other one.
+    /// and would leave by the other one. It is the first one that comes.
     ///
     /// # Errors
     /// The text is no rules.
@@ -107,36 +130,119 @@ impl Trace {
         frame: &[u8],
         from: usize,
     ) -> Result<Self, nft::Error> {
-        let program = Program::load(text, &ports, &Limits::DEFAULT)?;
-        let listing = Listing::new(text, &Limits::DEFAULT)?;
+        Ok(Conversation::new(text, ports)?.trace(frame, from))
+    }
+}
+
+/// Flows that a conversation may have.
+const FLOWS_MAX: usize = 1024;
+
+/// Frames that come one after the other, at once, to rules that were just loaded.
+pub struct Conversation {
+    program: Program,
+    rules: RuleSet,
+    listing: Listing,
+    connections: Conntrack,
+}
+
+impl Conversation {
+    /// One that has not begun.
+    ///
+    /// # Errors
+    /// The text is no rules.
+    pub fn new(text: &str, ports: [&str; 2]) -> Result<Self, nft::Error> {
+        let load = || Program::load(text, &ports, &Limits::DEFAULT);
+        Ok(Self {
+            program: load()?,
+            rules: load()?.compile(),
+            listing: Listing::new(text, &Limits::DEFAULT)?,
+            // Nobody else has a part in it, and nothing in it is secret.
+            connections: Conntrack::new(FLOWS_MAX, &[0; 16]),
+        })
+    }
+
+    /// What becomes of the next frame, which comes into the port number `from`.
+    pub fn trace(&mut self, frame: &[u8], from: usize) -> Trace {
         let key = match Key::parse(frame) {
             Ok(key) => key,
             Err(reason) => {
                 let verdict = Verdict::Drop;
-                return Ok(Self::Malformed { verdict, reason });
+                return Trace::Malformed { verdict, reason };
             }
         };
         let way = Way {
             from: u8::from(from != 0),
             to: u8::from(from == 0),
         };
-        let (verdict, steps) = program.explain(&key, way);
-        let mut notes = Notes::default();
-        // Counted as the firewall does it, and not as the interpreter would.
-        let policy = program.len();
-        program.compile().verdict(&key, way, &mut notes);
-        let decider = steps.last().map_or(policy, |step| step.rule);
-        let steps = steps
-            .iter()
-            .map(|step| step_of(*step, &listing, &notes))
-            .collect();
-        Ok(Self::Judged(Judged {
-            frame: frame::summary(&key),
-            verdict,
-            by: Rule::of(decider, &listing),
-            steps,
-            counted: notes.counted,
-        }))
+        let Self {
+            program,
+            rules,
+            listing,
+            connections,
+        } = self;
+        let mut judged = None;
+        let mut judge = |connection: Option<&nf::conntrack::Connection<'_>>| {
+            let (verdict, steps) = program.explain(&key, way, connection);
+            let mut notes = Notes::default();
+            // Counted as the firewall does it, and not as the interpreter would.
+            let (_, decider) = match connection {
+                Some(connection) => rules.verdict_within(&key, way, connection, &mut notes),
+                None => rules.verdict(&key, way, &mut notes),
+            };
+            let steps = steps
+                .iter()
+                .map(|step| step_of(*step, listing, &notes))
+                .collect();
+            judged = Some(Judged {
+                frame: frame::summary(&key),
+                connection: connection.map(Connection::of),
+                verdict,
+                by: Rule::of(decider, listing),
+                steps,
+                counted: notes.counted,
+            });
+            (verdict, decider)
+        };
+        let fate = match rules.tracks() {
+            true => connections.judge(&key, frame, 0, &mut |connection| judge(Some(connection))),
+            false => Ok(judge(None)),
+        };
+        match (judged, fate) {
+            (Some(judged), _) => Trace::Judged(judged),
+            (None, Ok((verdict, rule))) => Trace::Part {
+                verdict,
+                by: Rule::of(rule, listing),
+            },
+            (None, Err(reason)) => Trace::Refused {
+                verdict: Verdict::Drop,
+                reason,
+            },
+        }
+    }
+}
+
+/// What a frame is to its connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Connection {
+    /// As nft names it.
+    pub state: &'static str,
+    /// Whether it goes the way of the answers.
+    pub is_reply: bool,
+}
+
+impl Connection {
+    fn of(connection: &nf::conntrack::Connection<'_>) -> Self {
+        Self {
+            state: connection.state().name(),
+            is_reply: connection.is_reply(),
+        }
+    }
+}
+
+impl fmt::Display for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let direction = if self.is_reply { ", an answer" } else { "" };
+        write!(f, "{}{direction}", self.state)
     }
 }
 
@@ -214,7 +320,7 @@ table bridge t {
     fn judged(words: &str) -> Judged {
         match trace(words) {
             Trace::Judged(judged) => judged,
-            Trace::Malformed { reason, .. } => panic!("{words}: {reason}"),
+            other => panic!("{words}: {other:?}"),
         }
     }
 

@@ -180,7 +180,7 @@ fn ends(rule: &Rule) -> bool {
     let conditional = rule
         .statements
         .iter()
-        .any(|statement| matches!(statement.node, Statement::Match(_) | Statement::TcpFlags(_)));
+        .any(|statement| matches!(statement.node, Statement::Match(_) | Statement::Flags(_)));
     let last = rule.statements.last().map(|statement| &statement.node);
     let leaves = matches!(
         last,

@@ -2,6 +2,7 @@
 
 use crate::stats::raw::Raw;
 use abi::share::{COUNTERS_PER_PORT, PORT_APPLIANCE, PORT_COUNTERS, PortCounter};
+use nf::conntrack::Refused;
 use nf::{Malformed, RuleIndex};
 
 /// What the runtime counts of a frame that it hands to the appliance.
@@ -103,9 +104,15 @@ impl Rise {
             .into_iter()
             .filter(|what| self.entered(what.0) > 0);
         let malformed = malformed.map(|(_, name)| name);
+        let refused = Refused::ALL.into_iter().filter(|reason| {
+            let number = PORT_APPLIANCE + Malformed::ALL.len() + reason.index();
+            self.entered(number) > 0
+        });
+        let refused = refused.map(Refused::name);
         self.dropped_by_runtime()
             .into_iter()
             .chain(malformed)
+            .chain(refused)
             .collect()
     }
 

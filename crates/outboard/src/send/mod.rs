@@ -314,7 +314,9 @@ fn trace(instance: &Instance, frame: &[u8], port: usize) -> Result<Option<Trace>
 fn expected(features: u32, trace: Option<&Trace>) -> Expected {
     match trace {
         _ if features & feature::RULES == 0 => Expected::Arrival,
-        None => Expected::Anything,
+        None | Some(Trace::Refused { .. } | Trace::Part { .. }) => Expected::Anything,
+        // What the guest knows of connections is not known here.
+        Some(Trace::Judged(judged)) if judged.connection.is_some() => Expected::Anything,
         Some(Trace::Malformed { reason, .. }) => Expected::Malformed(*reason),
         Some(Trace::Judged(judged)) => Expected::Counted(judged.counted.clone()),
     }

@@ -44,6 +44,7 @@ impl Collector for Exposition {
         self.guest(&mut encoder)?;
         self.traffic(&mut encoder)?;
         self.counted(&mut encoder)?;
+        self.connections(&mut encoder)?;
         self.net(&mut encoder)?;
         self.exits(&mut encoder)?;
         self.rules(&mut encoder)?;
@@ -132,6 +133,29 @@ impl Exposition {
                 let labels = [("port", &*port.name), ("event", event)];
                 sample(&mut family, &labels, *count)?;
             }
+        }
+        Ok(())
+    }
+
+    fn connections(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(connections) = &self.snapshot.connections else {
+            return Ok(());
+        };
+        let (name, help) = ("connections", "Connections that are tracked, by class");
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (class, count) in &connections.open {
+            family
+                .encode_family(&[("class", &**class)])?
+                .encode_gauge(count)?;
+        }
+        let (name, help) = ("connections_max", "Connections of each family that fit");
+        encoder
+            .encode_descriptor(name, help, None, MetricType::Gauge)?
+            .encode_gauge(&connections.capacity)?;
+        let help = "What has happened to connections";
+        let mut family = counter(encoder, "connection_events", help)?;
+        for (event, count) in &connections.events {
+            sample(&mut family, &[("event", &**event)], *count)?;
         }
         Ok(())
     }

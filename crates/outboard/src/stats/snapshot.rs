@@ -5,8 +5,10 @@ use super::raw::Raw;
 use crate::instance::{Description, Device};
 use abi::extension::feature;
 use abi::share::{
-    COUNTERS_PER_PORT, PORT_APPLIANCE, PORT_COUNTERS, PortCounter, RULES_MAX, RulesRefused, SLOTS,
+    CONNECTION_COUNTERS, COUNTERS_PER_PORT, PORT_APPLIANCE, PORT_COUNTERS, PortCounter, RULES_MAX,
+    RulesRefused, SLOTS,
 };
+use nf::conntrack::{COUNTED, Class};
 use nf::{Listing, Malformed};
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
@@ -27,6 +29,8 @@ pub enum Names {
 pub struct Snapshot {
     /// The network ports, in the order of the manifest.
     pub ports: Vec<Port>,
+    /// The connections that the guest tracks, if its rules ask for any.
+    pub connections: Option<Connections>,
     /// What the guest's TCP/IP stack has counted, if it has one.
     pub net: Option<Net>,
     /// How often the guest's virtual machine was left, if its tender says so.
@@ -46,6 +50,19 @@ pub struct Exits {
     pub interrupts: u64,
     /// For whatever else: what the guest asked for.
     pub others: u64,
+}
+
+/// Connections that the guest tracks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Connections {
+    /// How many of each family fit.
+    pub capacity: u64,
+    /// How many there are, by class.
+    #[serde(serialize_with = "by_name")]
+    pub open: Vec<Counted>,
+    /// What has happened, by name.
+    #[serde(serialize_with = "by_name")]
+    pub events: Vec<Counted>,
 }
 
 /// What a port has counted.
@@ -146,6 +163,7 @@ impl Snapshot {
                 .nets()
                 .map(|port| self::port(raw, port, has_rules, &mut notes))
                 .collect(),
+            connections: connections(raw),
             net: net(raw, &mut notes),
             exits: exits(raw, description),
             rules: has_rules.then(|| rules(raw, names, &mut notes)).flatten(),
@@ -153,6 +171,22 @@ impl Snapshot {
             notes,
         }
     }
+}
+
+fn connections(raw: &Raw) -> Option<Connections> {
+    let numbers = raw.counters.get(CONNECTION_COUNTERS..)?;
+    let (capacity, numbers) = numbers.split_first()?;
+    let mut open: Vec<Counted> = COUNTED
+        .iter()
+        .zip(numbers)
+        .map(|(name, number)| ((*name).into(), *number))
+        .collect();
+    let events = open.split_off(Class::ALL.len().min(open.len()));
+    (*capacity > 0).then_some(Connections {
+        capacity: *capacity,
+        open,
+        events,
+    })
 }
 
 fn net(raw: &Raw, notes: &mut Vec<String>) -> Option<Net> {
@@ -203,6 +237,11 @@ impl Port {
                 .into_iter()
                 .map(|reason| (reason.name().into(), count(PORT_APPLIANCE + reason.index())));
             drops.extend(malformed);
+            let untracked = nf::conntrack::Refused::ALL.into_iter().map(|reason| {
+                let number = PORT_APPLIANCE + Malformed::ALL.len() + reason.index();
+                (reason.name().into(), count(number))
+            });
+            drops.extend(untracked);
         } else {
             let own = (PORT_APPLIANCE..COUNTERS_PER_PORT).filter(|number| count(*number) > 0);
             events.extend(own.map(|number| (format!("counter_{number}").into(), count(number))));
@@ -311,6 +350,7 @@ fn refused(status: &abi::share::RulesStatus) -> Refused {
         (RulesRefused::Invalid, "invalid"),
         (RulesRefused::Memory, "memory"),
         (RulesRefused::Torn, "torn"),
+        (RulesRefused::Random, "random"),
     ];
     let known = reasons
         .into_iter()

@@ -2,7 +2,8 @@
 
 use super::net::Net;
 use super::rates::{Rate, Rates};
-use super::snapshot::{Port, Rule, Rules, Snapshot};
+use super::snapshot::{Connections, Port, Rule, Rules, Snapshot};
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Renders a snapshot; with `rates`, how fast it grows too. `all` includes what never happened.
@@ -16,6 +17,10 @@ pub fn render(snapshot: &Snapshot, rates: Option<&Rates>, all: bool) -> String {
     if let Some(rules) = &snapshot.rules {
         text.push('\n');
         text += &self::rules(rules, rates);
+    }
+    if let Some(connections) = &snapshot.connections {
+        text.push('\n');
+        text += &self::connections(connections, all);
     }
     if let Some(net) = &snapshot.net {
         text.push('\n');
@@ -75,6 +80,26 @@ fn happened(ports: &[Port], all: bool) -> Vec<Vec<String>> {
         }
     }
     rows
+}
+
+/// Connections by class, and what has happened to them.
+fn connections(connections: &Connections, all: bool) -> String {
+    let row = |(name, count): &(Cow<'static, str>, u64)| vec![name.to_string(), count.to_string()];
+    let shown = |counted: &[(Cow<'static, str>, u64)]| -> Vec<_> {
+        let shown = counted.iter().filter(|(_, count)| all || *count > 0);
+        shown.map(row).collect()
+    };
+    let open: u64 = connections.open.iter().map(|(_, count)| count).sum();
+    let mut rows = vec![vec!["open".to_owned(), open.to_string()]];
+    rows.extend(shown(&connections.open));
+    rows.extend(shown(&connections.events));
+    let mut text = columns(&["<connections", "count"], &rows);
+    let _ = writeln!(
+        text,
+        "room for {} connections of IPv4, and as many of IPv6",
+        connections.capacity
+    );
+    text
 }
 
 /// What a TCP/IP stack has counted.

@@ -19,9 +19,10 @@ pub(super) fn with(verdict: Verdict, rules: &str, ports: [&str; 2]) -> Option<&'
     let judged = |text: &str| {
         let frame = frame::read(text).ok()?;
         match Trace::new(rules, ports, &frame.bytes, 0).ok()? {
-            Trace::Malformed { verdict, .. } | Trace::Judged(Judged { verdict, .. }) => {
-                Some(verdict)
-            }
+            Trace::Malformed { verdict, .. }
+            | Trace::Refused { verdict, .. }
+            | Trace::Part { verdict, .. }
+            | Trace::Judged(Judged { verdict, .. }) => Some(verdict),
         }
     };
     let mut frames = FRAMES.into_iter();

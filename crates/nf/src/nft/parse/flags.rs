@@ -1,15 +1,14 @@
-//! `tcp flags` in nft's many forms, all of them a mask and the values under it.
+//! `tcp flags`, `ct state` and `ct status` in nft's many forms, all of them a mask and the values
+//! under it.
 
 use super::{Parsed, Parser, expected, refuse};
-use crate::fields::TCP_FLAGS;
-use crate::nft::ast::{Spanned, TcpFlags};
+use crate::fields::Flagged;
+use crate::nft::ast::{Flags, Spanned};
 use crate::nft::error::{Error, ErrorKind};
 use crate::nft::lex::Token;
 use crate::nft::refusals;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-
-const FLAGS: &str = "flags of TCP: fin, syn, rst, psh, ack, urg, ecn or cwr";
 
 /// How what follows is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,59 +20,62 @@ enum Comparison {
 }
 
 impl Parser<'_, '_> {
-    /// What stands behind `tcp flags`.
-    pub(super) fn tcp_flags(&mut self) -> Parsed<TcpFlags> {
+    /// What stands behind the name of the field.
+    pub(super) fn flags(&mut self, field: Flagged) -> Parsed<Flags> {
         match self.tokens.peek().node {
             Token::Mark("&") | Token::Word("and") => {
                 self.tokens.take()?;
-                let mask = self.group()?;
+                let mask = self.group(field)?;
                 let behind = self.tokens.peek();
                 if matches!(behind.node, Token::Mark("|") | Token::Word("or")) {
                     return refuse(behind.span, &refusals::FLAGS_BARE_OR);
                 }
-                self.masked(mask)
+                self.masked(field, mask)
             }
             Token::Mark("!") => {
                 self.tokens.take()?;
-                let (mask, _) = self.flag_list()?;
-                Ok(test(mask, [0].into(), false))
+                let (mask, _) = self.flag_list(field)?;
+                Ok(test(field, mask, [0].into(), false))
             }
-            _ => self.unmasked(),
+            _ => self.unmasked(field),
         }
     }
 
-    /// What stands behind `tcp flags & MASK`.
-    fn masked(&mut self, mask: u8) -> Parsed<TcpFlags> {
+    /// What stands behind `& MASK`.
+    fn masked(&mut self, field: Flagged, mask: u16) -> Parsed<Flags> {
         let comparison = self.comparison()?;
         let negated = comparison == Comparison::NotEqual;
         if self.tokens.peek().node == Token::Mark("{") {
-            return Ok(test(mask, self.flag_set()?, negated));
+            return Ok(test(field, mask, self.flag_set(field)?, negated));
         }
-        let (value, _) = self.flag_list()?;
-        Ok(test(mask, [value].into(), negated))
+        let (value, _) = self.flag_list(field)?;
+        Ok(test(field, mask, [value].into(), negated))
     }
 
-    /// What stands behind `tcp flags` if it is no mask.
-    fn unmasked(&mut self) -> Parsed<TcpFlags> {
+    /// What stands behind the field if it is no mask.
+    fn unmasked(&mut self, field: Flagged) -> Parsed<Flags> {
         let comparison = self.comparison()?;
         let negated = comparison == Comparison::NotEqual;
         let start = self.tokens.peek();
         if start.node == Token::Mark("{") {
-            let values = self.flag_set()?;
-            if comparison == Comparison::Implicit && values.len() == 1 {
+            let values = self.flag_set(field)?;
+            // One state in braces means the same to nft as without, and one flag among several does
+            // not.
+            let ambiguous = field != Flagged::CtState && values.len() == 1;
+            if comparison == Comparison::Implicit && ambiguous {
                 let span = self.tokens.span_from(start.span.start);
                 return refuse(span, &refusals::FLAGS_SINGLE);
             }
-            return Ok(test(u8::MAX, values, negated));
+            return Ok(test(field, field.max(), values, negated));
         }
-        let (value, _) = self.flag_list()?;
+        let (value, _) = self.flag_list(field)?;
         let behind = self.tokens.peek();
         match behind.node {
             Token::Mark("/") => {
                 self.tokens.take()?;
                 let start = self.tokens.peek().span.start;
-                return match self.flag_list()? {
-                    (mask, true) => Ok(test(mask, [value].into(), negated)),
+                return match self.flag_list(field)? {
+                    (mask, true) => Ok(test(field, mask, [value].into(), negated)),
                     _ => expected(
                         self.tokens.span_from(start),
                         "two or more flags with `,` between them behind `/`",
@@ -84,8 +86,8 @@ impl Parser<'_, '_> {
             _ => {}
         }
         Ok(match comparison {
-            Comparison::Implicit => test(value, [0].into(), true),
-            _ => test(u8::MAX, [value].into(), negated),
+            Comparison::Implicit => test(field, value, [0].into(), true),
+            _ => test(field, field.max(), [value].into(), negated),
         })
     }
 
@@ -104,7 +106,7 @@ impl Parser<'_, '_> {
     }
 
     /// `{ ... }`, ascending and each once.
-    fn flag_set(&mut self) -> Parsed<Box<[u8]>> {
+    fn flag_set(&mut self, field: Flagged) -> Parsed<Box<[u16]>> {
         self.tokens.take()?;
         let mut values = Vec::new();
         loop {
@@ -112,7 +114,7 @@ impl Parser<'_, '_> {
             match self.tokens.peek().node {
                 Token::Mark("," | "}") if !values.is_empty() => {}
                 _ => {
-                    let value = self.alternatives()?;
+                    let value = self.alternatives(field)?;
                     if let Err(at) = values.binary_search(&value) {
                         values.insert(at, value);
                     }
@@ -129,15 +131,15 @@ impl Parser<'_, '_> {
     }
 
     /// `syn`, `syn,ack` or `syn|ack`; and whether there is a comma in it.
-    fn flag_list(&mut self) -> Parsed<(u8, bool)> {
+    fn flag_list(&mut self, field: Flagged) -> Parsed<(u16, bool)> {
         let is_group = self.tokens.peek().node == Token::Mark("(");
-        let mut flags = self.group()?;
+        let mut flags = self.group(field)?;
         match self.tokens.peek().node {
-            Token::Mark("|") | Token::Word("or") => Ok((self.more(flags)?, false)),
+            Token::Mark("|") | Token::Word("or") => Ok((self.more(field, flags)?, false)),
             Token::Mark(",") if !is_group => {
                 while self.tokens.peek().node == Token::Mark(",") {
                     self.tokens.take()?;
-                    flags |= self.flag()?;
+                    flags |= self.flag(field)?;
                 }
                 Ok((flags, true))
             }
@@ -146,61 +148,66 @@ impl Parser<'_, '_> {
     }
 
     /// `syn`, `syn|ack` or `(syn|ack)`.
-    fn alternatives(&mut self) -> Parsed<u8> {
-        let flags = self.group()?;
-        self.more(flags)
+    fn alternatives(&mut self, field: Flagged) -> Parsed<u16> {
+        let flags = self.group(field)?;
+        self.more(field, flags)
     }
 
     /// `syn` or `(syn|ack)`.
-    fn group(&mut self) -> Parsed<u8> {
+    fn group(&mut self, field: Flagged) -> Parsed<u16> {
         if self.tokens.peek().node != Token::Mark("(") {
-            return self.flag();
+            return self.flag(field);
         }
         self.tokens.take()?;
-        let flags = self.flag()?;
-        let flags = self.more(flags)?;
+        let flags = self.flag(field)?;
+        let flags = self.more(field, flags)?;
         self.mark(")")?;
         Ok(flags)
     }
 
     /// `flags` and what `|` adds to them.
-    fn more(&mut self, mut flags: u8) -> Parsed<u8> {
+    fn more(&mut self, field: Flagged, mut flags: u16) -> Parsed<u16> {
         while matches!(
             self.tokens.peek().node,
             Token::Mark("|") | Token::Word("or")
         ) {
             self.tokens.take()?;
-            flags |= self.flag()?;
+            flags |= self.flag(field)?;
         }
         Ok(flags)
     }
 
     /// A flag by its name, or any by their number.
-    fn flag(&mut self) -> Parsed<u8> {
+    fn flag(&mut self, field: Flagged) -> Parsed<u16> {
         let Spanned { span, node } = self.tokens.peek();
         let flag = match node {
             Token::Word(word) => {
-                let bit = TCP_FLAGS.iter().position(|flag| *flag == word);
-                bit.map(|bit| 1 << bit)
+                let mut names = field.names().iter();
+                names.find(|(name, _)| *name == word).map(|(_, flag)| *flag)
             }
-            Token::Number(number) => Some(u8::try_from(number).map_err(|_| {
-                let what = "flags are a number, which";
-                let max = u32::from(u8::MAX);
-                Error::new(span, ErrorKind::TooLarge { what, max })
-            })?),
+            Token::Number(number) => {
+                let max = field.max();
+                let flag = u16::try_from(number).ok().filter(|flag| *flag <= max);
+                Some(flag.ok_or_else(|| {
+                    let what = "flags are a number, which";
+                    let max = max.into();
+                    Error::new(span, ErrorKind::TooLarge { what, max })
+                })?)
+            }
             Token::Set(_) | Token::Variable(_) => return refuse(span, &refusals::FLAGS_NAME),
             _ => None,
         };
         let Some(flag) = flag else {
-            return expected(span, FLAGS);
+            return expected(span, field.expected());
         };
         self.tokens.take()?;
         Ok(flag)
     }
 }
 
-fn test(mask: u8, values: Box<[u8]>, negated: bool) -> TcpFlags {
-    TcpFlags {
+fn test(field: Flagged, mask: u16, values: Box<[u16]>, negated: bool) -> Flags {
+    Flags {
+        field,
         mask,
         values,
         negated,

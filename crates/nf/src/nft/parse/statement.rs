@@ -1,7 +1,7 @@
 //! Rules and their statements.
 
 use super::{Parsed, Parser, expected, refuse, unknown};
-use crate::fields::{self, Field, Type};
+use crate::fields::{self, Field, Flagged, Type};
 use crate::nft::ast::{Match, Name, Operator, Rule, Spanned, Statement, Verdict};
 use crate::nft::error::{Error, ErrorKind};
 use crate::nft::lex::Token;
@@ -149,6 +149,9 @@ impl<'a> Parser<'a, '_> {
         let Some(header) = Field::find_header(first) else {
             return Ok(None);
         };
+        if header == "ct" {
+            return self.connection_field().map(Some);
+        }
         let Spanned { span, node } = self.tokens.take()?;
         let unknown = Error::new(span, ErrorKind::ExpectedField { header });
         let Token::Word(word) = node else {
@@ -166,12 +169,64 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
+    /// The field that `ct` and the next words name.
+    fn connection_field(&mut self) -> Parsed<Field> {
+        let start = self.tokens.peek().span.start;
+        let mut fields: Vec<(Field, &str)> = Field::all()
+            .filter_map(|field| Some((field, field.name().strip_prefix("ct ")?)))
+            .collect();
+        loop {
+            let Spanned { span, node } = self.tokens.take()?;
+            let Token::Word(word) = node else {
+                return Err(Error::new(span, ErrorKind::ExpectedField { header: "ct" }));
+            };
+            fields = fields
+                .into_iter()
+                .filter_map(|(field, rest)| {
+                    let rest = rest.strip_prefix(word)?;
+                    let ends = rest.is_empty() || rest.starts_with(' ');
+                    ends.then(|| (field, rest.trim_start()))
+                })
+                .collect();
+            if let Some((field, _)) = fields.iter().find(|(_, rest)| rest.is_empty()) {
+                return Ok(*field);
+            }
+            if fields.is_empty() {
+                let span = self.tokens.span_from(start);
+                return match refusals::find(refusals::CONNECTION, word) {
+                    Some(refusal) => refuse(span, refusal),
+                    None => Err(Error::new(span, ErrorKind::ExpectedField { header: "ct" })),
+                };
+            }
+        }
+    }
+
+    /// `set NUMBER` behind `ct mark`.
+    fn mark_set(&mut self) -> Parsed<Statement<'a>> {
+        self.tokens.take()?;
+        let Spanned { span, node } = self.tokens.take()?;
+        match node {
+            Token::Number(number) => match u32::try_from(number) {
+                Ok(mark) => Ok(Statement::Mark(mark)),
+                Err(_) => {
+                    let (what, max) = ("a mark", u32::MAX);
+                    Err(Error::new(span, ErrorKind::TooLarge { what, max }))
+                }
+            },
+            Token::Word(_) => refuse(span, &refusals::MARK_OF_OTHER),
+            _ => expected(span, "a number"),
+        }
+    }
+
     /// What stands behind the field of a condition.
     fn condition(&mut self, field: Spanned<Field>) -> Parsed<Statement<'a>> {
-        if field.node.value_type() == Type::TcpFlags {
-            return self.tcp_flags().map(Statement::TcpFlags);
+        if let Some(flagged) = Flagged::of(field.node.value_type()) {
+            return self.flags(flagged).map(Statement::Flags);
         }
         let Spanned { span, node } = self.tokens.peek();
+        if field.node.value_type() == Type::Mark && node == Token::Word("set") {
+            return self.mark_set();
+        }
         let operator = match node {
             Token::Mark("==") | Token::Word("eq") => Some(Operator::Equal),
             Token::Mark("!=") | Token::Word("ne") => Some(Operator::NotEqual),

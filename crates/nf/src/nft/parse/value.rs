@@ -120,6 +120,7 @@ impl<'a> Parser<'a, '_> {
                 let max = u32::MAX;
                 Error::new(span, ErrorKind::TooLarge { what, max })
             })?),
+            Token::Time(milliseconds) => Value::Time(milliseconds),
             Token::Ipv4(address) => Value::Ipv4(address),
             Token::Ipv6(address) => Value::Ipv6(address),
             Token::Mac(address) => Value::Mac(address),

@@ -1,17 +1,21 @@
 //! What is accepted, as it is printed. The end-to-end tests show these files to nft.
 
 use super::{file, read};
-use crate::fields::{Field, Type};
+use crate::fields::{Field, Flagged, Type};
 use crate::nft::ast::*;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use std::string::ToString;
 
-/// Rules, and how they are printed.
-const RULES: &str = include_str!("accepted.txt");
+/// Rules, and how they are printed: first those of which a kernel's bridge knows all.
+const RULES: [&str; 2] = [
+    include_str!("accepted.txt"),
+    include_str!("connections.txt"),
+];
 
 #[test]
 fn each_rule_is_printed_in_its_one_form() {
-    for line in RULES.lines().filter(|line| !line.is_empty()) {
+    let lines = RULES.iter().flat_map(|rules| rules.lines());
+    for line in lines.filter(|line| !line.is_empty()) {
         let (rule, expected) = line.split_once(" => ").unwrap_or((line, line));
         let text = file(rule);
         let parsed = match read(&text) {
@@ -102,13 +106,14 @@ fn forms_of_tcp_flags_are_a_mask_and_values() {
     ];
     for (form, mask, values, negated) in cases {
         let text = file(&std::format!("tcp flags {form}"));
-        let expected = TcpFlags {
-            mask,
-            values: values.into(),
+        let expected = Flags {
+            field: Flagged::Tcp,
+            mask: u16::from(mask),
+            values: values.iter().map(|value| u16::from(*value)).collect(),
             negated,
         };
         let statement = &rule(&text).statements[0].node;
-        assert_eq!(statement, &Statement::TcpFlags(expected), "{form}");
+        assert_eq!(statement, &Statement::Flags(expected), "{form}");
     }
 }
 

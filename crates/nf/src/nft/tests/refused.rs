@@ -220,18 +220,18 @@ fn files_are_refused_where_they_are_wrong() {
 
 #[test]
 fn an_error_is_shown_in_its_line() {
-    let text = "table bridge t {\n\tchain c {\n\t\tct state new accept\n\t}\n}\n";
+    let text = "table bridge t {\n\tchain c {\n\t\treject\n\t}\n}\n";
     let shown = read(text)
         .unwrap_err()
         .render("rules.nft", text)
         .to_string();
     let expected = "\
-error: `ct` is not supported: each frame is judged alone
+error: `reject` is not supported: the firewall sends no frames of its own
  --> rules.nft:3:3
   |
-3 |         ct state new accept
-  |         ^^
-  = help: accept answers by their source: `tcp sport 443 accept`";
+3 |         reject
+  |         ^^^^^^
+  = help: write `drop`";
     assert_eq!(shown, expected);
 }
 

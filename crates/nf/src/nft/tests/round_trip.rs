@@ -1,7 +1,7 @@
 //! Any file prints to a text that parses to the same file.
 
 use super::read;
-use crate::fields::{Field, Type};
+use crate::fields::{Field, Flagged, Type};
 use crate::nft::ast::*;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use proptest::collection::vec;
@@ -87,7 +87,7 @@ fn define() -> impl Strategy<Value = Define<'static>> {
 }
 
 fn field() -> impl Strategy<Value = Field> {
-    let fields = Field::all().filter(|field| field.value_type() != Type::TcpFlags);
+    let fields = Field::all().filter(|field| Flagged::of(field.value_type()).is_none());
     proptest::sample::select(fields.collect::<Vec<_>>())
 }
 
@@ -97,18 +97,28 @@ fn operator() -> impl Strategy<Value = Operator> {
     proptest::sample::select(operators.to_vec())
 }
 
-fn flags() -> impl Strategy<Value = TcpFlags> {
-    let mask = prop_oneof![any::<u8>(), Just(0), Just(u8::MAX)];
-    let one = prop_oneof![any::<u8>(), Just(0)].prop_map(|value| [value].into());
-    let several = proptest::collection::btree_set(any::<u8>(), 1..9);
-    let values = prop_oneof![one, several];
-    (mask, values, any::<bool>()).prop_map(|(mask, values, negated)| {
-        let values: std::collections::BTreeSet<u8> = values;
-        TcpFlags {
-            mask,
-            values: values.into_iter().collect(),
-            negated,
-        }
+fn flags() -> impl Strategy<Value = Flags> {
+    let fields = [
+        (Flagged::Tcp, 0xffu16),
+        (Flagged::CtState, 0xff),
+        (Flagged::CtStatus, 0x3ff),
+    ];
+    let fields = proptest::sample::select(fields.to_vec());
+    fields.prop_flat_map(|(field, max)| {
+        let mask = prop_oneof![0..=max, Just(0), Just(max)];
+        let one = prop_oneof![0..=max, Just(0)].prop_map(|value| [value].into());
+        // One state in braces is printed without them.
+        let several = proptest::collection::btree_set(0..=max, 2..9);
+        let values = prop_oneof![one, several];
+        (mask, values, any::<bool>()).prop_map(move |(mask, values, negated)| {
+            let values: std::collections::BTreeSet<u16> = values;
+            Flags {
+                field,
+                mask,
+                values: values.into_iter().collect(),
+                negated,
+            }
+        })
     })
 }
 
@@ -120,7 +130,8 @@ fn condition() -> impl Strategy<Value = Statement<'static>> {
             operator: at(operator),
             operand,
         })),
-        1 => flags().prop_map(Statement::TcpFlags),
+        1 => flags().prop_map(Statement::Flags),
+        1 => any::<u32>().prop_map(Statement::Mark),
         1 => option::of(text()).prop_map(|prefix| Statement::Log {
             prefix: prefix.map(at),
         }),

@@ -1,0 +1,217 @@
+//! What rules see of the connection that a frame belongs to: nft's `ct`.
+
+use super::flows::{Flow, Traffic, status};
+use super::timeout::Ticks;
+use super::tuple::{Address, Tuple};
+use crate::fields::{ABSENT, Slot};
+use core::cell::Cell;
+
+/// What a frame is to the connection that it belongs to: nft's `ct state`, with its bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// It belongs to no connection, and begins none.
+    Invalid = 1,
+    /// The other side has answered.
+    Established = 2,
+    /// An error about a packet of a connection.
+    Related = 4,
+    /// It begins a connection, or comes before the first answer.
+    New = 8,
+    /// It is not tracked.
+    Untracked = 64,
+}
+
+impl State {
+    /// Every state.
+    pub const ALL: [Self; 5] = [
+        Self::Invalid,
+        Self::Established,
+        Self::Related,
+        Self::New,
+        Self::Untracked,
+    ];
+
+    /// Its name in nft.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Established => "established",
+            Self::Related => "related",
+            Self::New => "new",
+            Self::Untracked => "untracked",
+        }
+    }
+}
+
+impl core::fmt::Display for State {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The connection of a frame, as rules see it. Only [`Connection::mark`] changes.
+#[derive(Debug)]
+pub struct Connection<'a> {
+    pub(super) state: State,
+    pub(super) direction: usize,
+    pub(super) flow: View<'a>,
+    pub(super) now: Ticks,
+    pub(super) mark: Cell<u32>,
+}
+
+/// A flow of either family.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum View<'a> {
+    None,
+    V4(&'a Flow<[u8; 4]>),
+    V6(&'a Flow<[u8; 16]>),
+}
+
+/// What is the same in flows of both families.
+struct Common {
+    status: u8,
+    deadline: Ticks,
+    traffic: [Traffic; 2],
+}
+
+impl Connection<'_> {
+    /// Of a frame that is not tracked.
+    pub(super) const fn untracked() -> Connection<'static> {
+        Connection::none(State::Untracked)
+    }
+
+    /// Of a frame that belongs to no connection and begins none.
+    pub(super) const fn invalid() -> Connection<'static> {
+        Connection::none(State::Invalid)
+    }
+
+    const fn none(state: State) -> Connection<'static> {
+        Connection {
+            state,
+            direction: 0,
+            flow: View::None,
+            now: Ticks(0),
+            mark: Cell::new(0),
+        }
+    }
+
+    /// `ct state`.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether the frame goes the way of the connection's answers, if it has one.
+    pub fn is_reply(&self) -> bool {
+        self.direction == 1
+    }
+
+    pub(crate) fn mark(&self) -> u32 {
+        self.mark.get()
+    }
+
+    /// Sets `ct mark`, if there is a connection.
+    pub(crate) fn set_mark(&self, mark: u32) {
+        self.mark.set(mark);
+    }
+
+    fn common(&self) -> Option<Common> {
+        fn of<A>(flow: &Flow<A>) -> Common {
+            Common {
+                status: flow.status,
+                deadline: flow.deadline,
+                traffic: flow.traffic,
+            }
+        }
+        match self.flow {
+            View::None => None,
+            View::V4(flow) => Some(of(flow)),
+            View::V6(flow) => Some(of(flow)),
+        }
+    }
+
+    fn ports(&self, direction: usize) -> Option<[u16; 2]> {
+        fn of<A: Address>(flow: &Flow<A>, direction: usize) -> [u16; 2] {
+            flow.tuple(direction).ports
+        }
+        match self.flow {
+            View::None => None,
+            View::V4(flow) => Some(of(flow, direction)),
+            View::V6(flow) => Some(of(flow, direction)),
+        }
+    }
+
+    fn tuple4(&self, direction: usize) -> Option<Tuple<[u8; 4]>> {
+        match self.flow {
+            View::V4(flow) => Some(flow.tuple(direction)),
+            _ => None,
+        }
+    }
+
+    fn tuple6(&self, direction: usize) -> Option<Tuple<[u8; 16]>> {
+        match self.flow {
+            View::V6(flow) => Some(flow.tuple(direction)),
+            _ => None,
+        }
+    }
+
+    /// The value of a narrow field.
+    pub(crate) fn narrow(&self, slot: Slot) -> u32 {
+        let port = |direction, end: usize| self.ports(direction).map(|ports| ports[end].into());
+        let address = |address: [u8; 4]| u32::from_be_bytes(address);
+        let source = |direction| self.tuple4(direction).map(|tuple| address(tuple.source));
+        let destination = |direction| self.tuple4(direction).map(|it| address(it.destination));
+        let value = match slot {
+            Slot::CtState => return self.state as u32,
+            Slot::CtMark => self.common().map(|_| self.mark.get()),
+            Slot::CtStatus => self.common().map(|common| common.status.into()),
+            Slot::CtDirection => self.common().map(|_| self.direction as u32),
+            Slot::CtExpiration => self.common().map(|common| self.expiration(&common)),
+            Slot::CtOriginalIp4Source => source(0),
+            Slot::CtOriginalIp4Destination => destination(0),
+            Slot::CtReplyIp4Source => source(1),
+            Slot::CtReplyIp4Destination => destination(1),
+            Slot::CtOriginalSourcePort => port(0, 0),
+            Slot::CtOriginalDestinationPort => port(0, 1),
+            Slot::CtReplySourcePort => port(1, 0),
+            Slot::CtReplyDestinationPort => port(1, 1),
+            _ => None,
+        };
+        value.unwrap_or(ABSENT)
+    }
+
+    fn expiration(&self, common: &Common) -> u32 {
+        match common.status & status::CONFIRMED {
+            0 => 0,
+            _ => common.deadline.milliseconds_from(self.now),
+        }
+    }
+
+    /// The value of a wide field; 0 where there is none, for these fields are never compared
+    /// without [`Slot::CtState`].
+    pub(crate) fn wide(&self, slot: Slot) -> u128 {
+        let source = |direction| self.tuple6(direction).map(|tuple| tuple.source);
+        let destination = |direction| self.tuple6(direction).map(|tuple| tuple.destination);
+        let address = |address: Option<[u8; 16]>| address.map_or(0, u128::from_be_bytes);
+        let sum = |of: fn(Traffic) -> u64, directions: &[usize]| {
+            let traffic = self.common().map(|common| common.traffic);
+            let each = directions
+                .iter()
+                .map(|direction| traffic.map(|all| of(all[*direction])));
+            each.flatten().map(u128::from).sum()
+        };
+        match slot {
+            Slot::CtOriginalIp6Source => address(source(0)),
+            Slot::CtOriginalIp6Destination => address(destination(0)),
+            Slot::CtReplyIp6Source => address(source(1)),
+            Slot::CtReplyIp6Destination => address(destination(1)),
+            Slot::CtBytes => sum(Traffic::bytes, &[0, 1]),
+            Slot::CtOriginalBytes => sum(Traffic::bytes, &[0]),
+            Slot::CtReplyBytes => sum(Traffic::bytes, &[1]),
+            Slot::CtPackets => sum(Traffic::packets, &[0, 1]),
+            Slot::CtOriginalPackets => sum(Traffic::packets, &[0]),
+            Slot::CtReplyPackets => sum(Traffic::packets, &[1]),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What tracking reads of a packet, besides what is in its key.
+
+use super::tcp::{Segment, flag};
+use super::tuple::{Address, Tuple};
+use crate::key::{self, protocol};
+
+/// A packet of a flow that is not fragmented, or the first part of one that is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet<'a> {
+    /// Bytes of the IP packet.
+    pub(super) length: u32,
+    pub(super) vlan: u16,
+    pub(super) protocol: u8,
+    /// From the transport header on.
+    pub(super) payload: &'a [u8],
+    /// Whether parts of the payload come later.
+    pub(super) cut: bool,
+}
+
+/// What a packet is to a tracker.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Content<'a> {
+    Tcp(Segment<'a>),
+    Udp,
+    /// A question or an answer, and any other message that is no error.
+    Icmp,
+    /// An error: what it quotes begins here.
+    Error(&'a [u8]),
+    /// A message that is about the link alone: nobody tracks it.
+    Untracked,
+    Other,
+}
+
+/// What names the packet, and what it is; none if its transport header contradicts itself.
+pub(super) fn read<'a>(packet: &Packet<'a>, icmp: u8) -> Option<([u16; 2], Content<'a>)> {
+    match packet.protocol {
+        protocol::TCP => read_tcp(packet),
+        protocol::UDP => read_udp(packet),
+        protocol if protocol == icmp => read_icmp(packet),
+        // ICMP over IPv6, and the other way round.
+        protocol::ICMP | protocol::ICMPV6 => None,
+        _ => Some(([0; 2], Content::Other)),
+    }
+}
+
+fn read_tcp<'a>(packet: &Packet<'a>) -> Option<([u16; 2], Content<'a>)> {
+    let header: &[u8; 20] = packet.payload.first_chunk()?;
+    let size = 4 * usize::from(header[12] >> 4);
+    let options = match packet.cut {
+        true => &packet.payload[20..size.clamp(20, packet.payload.len())],
+        false => packet.payload.get(20..size)?,
+    };
+    let flags = header[13];
+    let seq = be32(header, 4);
+    let data = packet.payload.len().saturating_sub(size) as u32;
+    let counted = u32::from(flags & flag::SYN != 0) + u32::from(flags & flag::FIN != 0);
+    let segment = Segment {
+        seq,
+        ack: be32(header, 8),
+        window: be16(header, 14),
+        flags,
+        end: seq.wrapping_add(data).wrapping_add(counted),
+        options,
+    };
+    let ports = [be16(header, 0), be16(header, 2)];
+    segment
+        .has_valid_flags()
+        .then_some((ports, Content::Tcp(segment)))
+}
+
+fn read_udp<'a>(packet: &Packet<'a>) -> Option<([u16; 2], Content<'a>)> {
+    let header: &[u8; 8] = packet.payload.first_chunk()?;
+    let length = usize::from(be16(header, 4));
+    if length < header.len() || length > packet.payload.len() && !packet.cut {
+        return None;
+    }
+    Some(([be16(header, 0), be16(header, 2)], Content::Udp))
+}
+
+/// RFC 792; RFC 4443.
+fn read_icmp<'a>(packet: &Packet<'a>) -> Option<([u16; 2], Content<'a>)> {
+    let (header, rest) = packet.payload.split_first_chunk::<8>()?;
+    let ports = [be16(header, 4), be16(header, 0)];
+    let content = match (packet.protocol, header[0]) {
+        (protocol::ICMP, 3..=5 | 11 | 12) | (protocol::ICMPV6, ..128) => Content::Error(rest),
+        // Listeners (RFC 2710; RFC 3810) and neighbours (RFC 4861).
+        (protocol::ICMPV6, 130..=136 | 143) => Content::Untracked,
+        _ => Content::Icmp,
+    };
+    Some((ports, content))
+}
+
+/// The direction of the packet that an error quotes, of IPv4.
+pub(super) fn quoted4(bytes: &[u8], vlan: u16) -> Option<Tuple<[u8; 4]>> {
+    let header: &[u8; 20] = bytes.first_chunk()?;
+    let size = 4 * usize::from(header[0] & 0xf);
+    let offset = be16(header, 6) & 0x1fff;
+    if size < header.len() || offset != 0 {
+        return None;
+    }
+    let [.., s0, s1, s2, s3, d0, d1, d2, d3] = *header;
+    let addresses = ([s0, s1, s2, s3], [d0, d1, d2, d3]);
+    quoted(addresses, header[9], bytes.get(size..)?, vlan)
+}
+
+/// The same of IPv6.
+pub(super) fn quoted6(bytes: &[u8], vlan: u16) -> Option<Tuple<[u8; 16]>> {
+    let (header, rest) = bytes.split_first_chunk::<40>()?;
+    let mut addresses = ([0; 16], [0; 16]);
+    addresses.0.copy_from_slice(&header[8..24]);
+    addresses.1.copy_from_slice(&header[24..40]);
+    let (protocol, payload) = key::quoted_transport(header[6], rest)?;
+    quoted(addresses, protocol, payload, vlan)
+}
+
+fn quoted<A: Address>(
+    (source, destination): (A, A),
+    protocol: u8,
+    payload: &[u8],
+    vlan: u16,
+) -> Option<Tuple<A>> {
+    let ports = match protocol {
+        protocol::TCP | protocol::UDP => {
+            let header: &[u8; 4] = payload.first_chunk()?;
+            [be16(header, 0), be16(header, 2)]
+        }
+        protocol::ICMP | protocol::ICMPV6 => {
+            let header: &[u8; 8] = payload.first_chunk()?;
+            [be16(header, 4), be16(header, 0)]
+        }
+        _ => [0; 2],
+    };
+    Some(Tuple {
+        source,
+        destination,
+        ports,
+        vlan,
+        protocol,
+    })
+}
+
+#[inline]
+fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+#[inline]
+fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}

@@ -1,0 +1,528 @@
+//! What a segment does to a connection of TCP: Linux's table of transitions, and what its tracker
+//! does besides (net/netfilter/nf_conntrack_proto_tcp.c of Linux 6.18).
+//!
+//! A tracker sees segments that may never arrive, and misses others. So some are *let through*: they
+//! belong to the connection, change nothing, and what answers them shows whether they were right.
+
+use super::timeout::Class;
+use super::window::{self, Side, Window};
+
+/// What a connection has come to. The numbers are those of Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum State {
+    None,
+    SynSent,
+    SynReceived,
+    Established,
+    FinWait,
+    CloseWait,
+    LastAck,
+    TimeWait,
+    Close,
+    /// A SYN from both sides: a simultaneous open (RFC 9293, 3.5).
+    SynSent2,
+}
+
+impl State {
+    fn class(self) -> Class {
+        match self {
+            Self::None | Self::SynSent | Self::SynSent2 => Class::SynSent,
+            Self::SynReceived => Class::SynReceived,
+            Self::Established => Class::Established,
+            Self::FinWait => Class::FinWait,
+            Self::CloseWait => Class::CloseWait,
+            Self::LastAck => Class::LastAck,
+            Self::TimeWait => Class::TimeWait,
+            Self::Close => Class::Close,
+        }
+    }
+}
+
+/// What a segment says, by its flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    Syn,
+    SynAck,
+    Fin,
+    Ack,
+    Rst,
+    /// None of these.
+    Empty,
+}
+
+/// Flags of TCP (RFC 9293, 3.1).
+pub(super) mod flag {
+    pub const FIN: u8 = 1;
+    pub const SYN: u8 = 2;
+    pub const RST: u8 = 4;
+    pub const PSH: u8 = 8;
+    pub const ACK: u8 = 16;
+    pub const URG: u8 = 32;
+    pub const ECE: u8 = 64;
+    pub const CWR: u8 = 128;
+}
+
+/// A segment, as far as it is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment<'a> {
+    pub(super) seq: u32,
+    pub(super) ack: u32,
+    pub(super) window: u16,
+    pub(super) flags: u8,
+    /// Sequence number behind it: SYN and FIN count as a byte.
+    pub(super) end: u32,
+    pub(super) options: &'a [u8],
+}
+
+impl Segment<'_> {
+    pub(super) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn kind(&self) -> Kind {
+        match self.flags {
+            flags if flags & flag::RST != 0 => Kind::Rst,
+            flags if flags & (flag::SYN | flag::ACK) == flag::SYN => Kind::Syn,
+            flags if flags & flag::SYN != 0 => Kind::SynAck,
+            flags if flags & flag::FIN != 0 => Kind::Fin,
+            flags if flags & flag::ACK != 0 => Kind::Ack,
+            _ => Kind::Empty,
+        }
+    }
+
+    /// Whether the flags are a combination that a stack may send. PSH, ECE and CWR may be anywhere.
+    pub(super) fn has_valid_flags(&self) -> bool {
+        use flag::{ACK, CWR, ECE, FIN, PSH, RST, SYN, URG};
+        const SYN_URG: u8 = SYN | URG;
+        const SYN_ACK: u8 = SYN | ACK;
+        const RST_ACK: u8 = RST | ACK;
+        const FIN_ACK: u8 = FIN | ACK;
+        const FIN_ACK_URG: u8 = FIN | ACK | URG;
+        const ACK_URG: u8 = ACK | URG;
+        matches!(
+            self.flags & !(PSH | ECE | CWR),
+            SYN | SYN_URG | SYN_ACK | RST | RST_ACK | FIN_ACK | FIN_ACK_URG | ACK | ACK_URG
+        )
+    }
+}
+
+/// Where a segment leads from a state.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    To(State),
+    /// It is let through.
+    Ignored,
+    Invalid,
+}
+
+/// One row of the table: what a kind of segment does in each [`State`].
+type Row = [Next; 10];
+
+/// By direction, original first, and [`Kind`]: `tcp_conntracks`.
+const TRANSITIONS: [[Row; 6]; 2] = {
+    use Next::{Ignored as IG, Invalid as IV};
+    const SS: Next = Next::To(State::SynSent);
+    const SR: Next = Next::To(State::SynReceived);
+    const ES: Next = Next::To(State::Established);
+    const FW: Next = Next::To(State::FinWait);
+    const CW: Next = Next::To(State::CloseWait);
+    const LA: Next = Next::To(State::LastAck);
+    const TW: Next = Next::To(State::TimeWait);
+    const CL: Next = Next::To(State::Close);
+    const S2: Next = Next::To(State::SynSent2);
+    [
+        // No, SynSent, SynReceived, Established, FinWait, CloseWait, LastAck, TimeWait, Close,
+        // SynSent2
+        [
+            [SS, SS, IG, IG, IG, IG, IG, SS, SS, S2], // Syn
+            [IV, IV, SR, IV, IV, IV, IV, IV, IV, SR], // SynAck
+            [IV, IV, FW, FW, LA, LA, LA, TW, CL, IV], // Fin
+            [ES, IV, ES, ES, CW, CW, TW, TW, CL, IV], // Ack
+            [IV, CL, CL, CL, CL, CL, CL, CL, CL, CL], // Rst
+            [IV, IV, IV, IV, IV, IV, IV, IV, IV, IV], // Empty
+        ],
+        [
+            [IV, S2, IV, IV, IV, IV, IV, SS, IV, S2], // Syn
+            [IV, SR, IG, IG, IG, IG, IG, IG, IG, SR], // SynAck
+            [IV, IV, FW, FW, LA, LA, LA, TW, CL, IV], // Fin
+            [IV, IG, SR, ES, CW, CW, TW, TW, CL, IG], // Ack
+            [IV, CL, CL, CL, CL, CL, CL, CL, CL, CL], // Rst
+            [IV, IV, IV, IV, IV, IV, IV, IV, IV, IV], // Empty
+        ],
+    ]
+};
+
+/// Retransmissions of one segment after which a connection stays for less time
+/// (`tcp_max_retrans`).
+const RETRANSMISSIONS_MAX: u8 = 3;
+
+/// What is known of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tcp {
+    pub(super) window: Window,
+    /// Of the last segment that changed something or was let through.
+    last_seq: u32,
+    /// What it acknowledged, if a question about that may come.
+    last_ack: u32,
+    last_end: u32,
+    last_window: u16,
+    /// Its direction and kind, and the window scale of a SYN that was let through.
+    last: Last,
+    memory: Memory,
+}
+
+/// Direction (1 bit), kind (3) and window scale (4) in a byte.
+#[derive(Clone, Copy, Debug)]
+struct Last(u8);
+
+impl Last {
+    fn new(direction: usize, kind: Kind, scale: u8) -> Self {
+        Self((direction as u8) | (kind as u8) << 1 | scale << 4)
+    }
+
+    fn direction(self) -> usize {
+        usize::from(self.0 & 1)
+    }
+
+    fn is(self, kind: Kind) -> bool {
+        self.0 >> 1 & 7 == kind as u8
+    }
+
+    fn scale(self) -> u8 {
+        self.0 >> 4
+    }
+}
+
+/// Flags of a SYN that was let through, what else is remembered, and how often the last segment
+/// came: the two highest bits.
+#[derive(Clone, Copy, Debug)]
+struct Memory(u8);
+
+impl Memory {
+    const SCALE: u8 = 1;
+    const SACK: u8 = 2;
+    /// A SYN was let through in [`State::LastAck`]: the ACK of a receiver that challenges it
+    /// (RFC 5961, 4.2) acknowledges no FIN.
+    const CHALLENGE: u8 = 4;
+    const SIMULTANEOUS: u8 = 8;
+    const REPEATED: u8 = 0xc0;
+    const REPEATED_SHIFT: u32 = 6;
+
+    fn has(self, flag: u8) -> bool {
+        self.0 & flag != 0
+    }
+
+    fn repeated(self) -> u8 {
+        self.0 >> Self::REPEATED_SHIFT
+    }
+
+    fn set_repeated(&mut self, count: u8) {
+        self.0 = self.0 & !Self::REPEATED | count.min(3) << Self::REPEATED_SHIFT;
+    }
+}
+
+/// What a segment did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It belongs to no connection.
+    Invalid,
+    /// It is let through.
+    Ignored,
+    /// It belongs to the connection, which stays for the time of this class from now on.
+    Stays {
+        class: Class,
+        /// Whether an open connection was confirmed by both sides.
+        assured: bool,
+    },
+    /// The connection is over.
+    Ends,
+    /// The connection was over, and this SYN begins another one.
+    Reopens,
+}
+
+/// What is known of the flow besides.
+#[derive(Clone, Copy)]
+pub(super) struct Known {
+    /// 0 of the original direction, 1 of the reply's.
+    pub(super) direction: usize,
+    /// Whether the other side has answered before this segment.
+    pub(super) replied: bool,
+    pub(super) assured: bool,
+}
+
+impl Tcp {
+    /// A connection that begins with this segment; none if none can. The connection may have begun
+    /// before it was tracked.
+    pub(super) fn open(segment: &Segment<'_>) -> Option<Self> {
+        let Next::To(state) = TRANSITIONS[0][segment.kind() as usize][State::None as usize] else {
+            return None;
+        };
+        Some(Self {
+            window: Window::open(segment, state != State::SynSent),
+            last_seq: 0,
+            last_ack: 0,
+            last_end: 0,
+            last_window: 0,
+            last: Last::new(0, Kind::Empty, 0),
+            memory: Memory(0),
+        })
+    }
+
+    /// What a segment does; an invalid one leaves the connection as it is.
+    pub(super) fn segment(&mut self, segment: &Segment<'_>, known: Known) -> Outcome {
+        let (kind, old) = (segment.kind(), self.window.state);
+        let next = TRANSITIONS[known.direction][kind as usize][old as usize];
+        let mut new = match next {
+            Next::Invalid => return Outcome::Invalid,
+            Next::Ignored if !self.agrees(segment, known.direction) => {
+                self.let_through(segment, known.direction);
+                return Outcome::Ignored;
+            }
+            Next::Ignored => State::SynReceived,
+            Next::To(state) => state,
+        };
+        // The two sides agree on a connection that was not tracked: the old one counts no more.
+        let resynchronised = next == Next::Ignored;
+        let old = if resynchronised { State::SynSent } else { old };
+        let mut checked = true;
+        match new {
+            _ if resynchronised => self.resynchronise(known.direction),
+            State::SynSent if old >= State::TimeWait => {
+                if self.may_reopen(known.direction) {
+                    return Outcome::Reopens;
+                }
+                self.let_through(segment, known.direction);
+                return Outcome::Ignored;
+            }
+            State::TimeWait if self.is_challenge(old, kind, known.direction) => {
+                self.memory.0 &= !Memory::CHALLENGE;
+                return Outcome::Ignored;
+            }
+            State::SynSent2 => self.memory.0 |= Memory::SIMULTANEOUS,
+            State::SynReceived
+                if known.direction == 1
+                    && kind == Kind::Ack
+                    && self.memory.has(Memory::SIMULTANEOUS) =>
+            {
+                new = State::Established;
+            }
+            State::Close if kind == Kind::Rst => {
+                let Some(reset) = self.reset(segment, known) else {
+                    return Outcome::Invalid;
+                };
+                checked = reset.checked;
+                if !reset.ends {
+                    new = old;
+                }
+            }
+            _ => {}
+        }
+        if checked {
+            match self.window.check(segment, known.direction) {
+                window::Fit::Outside => {
+                    self.remember_invalid(kind, known);
+                    return Outcome::Invalid;
+                }
+                window::Fit::Ignored => return Outcome::Ignored,
+                window::Fit::Tolerated => {}
+                window::Fit::Inside => self.count_repeated(segment, kind, known.direction),
+            }
+        }
+        self.advance(segment, old, new, known)
+    }
+
+    /// The segment is one of the connection's.
+    fn advance(&mut self, segment: &Segment<'_>, old: State, new: State, known: Known) -> Outcome {
+        let kind = segment.kind();
+        self.last = Last::new(known.direction, kind, self.last.scale());
+        self.window.state = new;
+        if old != new && new == State::FinWait {
+            self.window.begin_close(known.direction);
+        }
+        let mut class = self.class_of(kind);
+        let mut assured = false;
+        if !known.replied {
+            if kind == Kind::Rst {
+                return Outcome::Ends;
+            }
+            // Else one who tries again and again would keep a port for ever.
+            if kind == Kind::Syn && old == State::SynSent {
+                return Outcome::Ignored;
+            }
+            if new == State::Established && class == Class::Established {
+                class = Class::Unacknowledged;
+            }
+        } else {
+            assured =
+                matches!(old, State::SynReceived | State::Established) && new == State::Established;
+        }
+        Outcome::Stays { class, assured }
+    }
+
+    fn class_of(&self, kind: Kind) -> Class {
+        let class = self.window.state.class();
+        let longer = class.seconds() > Class::Unacknowledged.seconds();
+        let stuck = self.memory.repeated() >= RETRANSMISSIONS_MAX;
+        if stuck && longer {
+            return Class::Unacknowledged;
+        }
+        if kind == Kind::Rst {
+            return Class::Close;
+        }
+        let waits = self.window.is_unacknowledged() || self.last_window == 0;
+        if waits && longer {
+            return Class::Unacknowledged;
+        }
+        class
+    }
+
+    /// Whether a SYN and ACK answers the SYN that was let through before it.
+    fn agrees(&self, segment: &Segment<'_>, direction: usize) -> bool {
+        segment.kind() == Kind::SynAck
+            && self.last.is(Kind::Syn)
+            && self.last.direction() != direction
+            && segment.ack == self.last_end
+    }
+
+    /// Begins anew with what that SYN said.
+    fn resynchronise(&mut self, direction: usize) {
+        self.memory.0 &= !Memory::CHALLENGE;
+        let asked = Side {
+            end: self.last_end,
+            max_end: self.last_end,
+            max_window: u32::from(self.last_window).max(1),
+            max_ack: self.window.max_ack(1 - direction),
+        };
+        let scale = self.last.scale();
+        let options = (
+            self.memory.has(Memory::SCALE),
+            self.memory.has(Memory::SACK),
+        );
+        self.window.restart(1 - direction, asked, scale, options);
+    }
+
+    fn let_through(&mut self, segment: &Segment<'_>, direction: usize) {
+        let (kind, old) = (segment.kind(), self.window.state);
+        let mut scale = self.last.scale();
+        self.last_seq = segment.seq;
+        self.last_end = segment.end;
+        self.last_window = segment.window;
+        if kind == Kind::Syn && direction == 0 {
+            let said = window::options(segment.options);
+            scale = said.scale.unwrap_or(0);
+            self.memory.0 &= Memory::REPEATED;
+            if said.scale.is_some() {
+                self.memory.0 |= Memory::SCALE;
+            }
+            if said.sack {
+                self.memory.0 |= Memory::SACK;
+            }
+            if old == State::LastAck {
+                self.memory.0 |= Memory::CHALLENGE;
+            }
+        }
+        self.last = Last::new(direction, kind, scale);
+        if old == State::SynSent && kind == Kind::Ack && direction == 1 {
+            self.last_ack = segment.ack;
+        }
+    }
+
+    /// Whether a SYN may take the place of a connection that is over (RFC 9293, 3.6.1): one side
+    /// had begun to close it, or this one had reset it.
+    fn may_reopen(&self, direction: usize) -> bool {
+        let reset = self.last.is(Kind::Rst) && self.last.direction() == direction;
+        self.window.is_closing() || reset
+    }
+
+    fn is_challenge(&self, old: State, kind: Kind, direction: usize) -> bool {
+        old == State::LastAck
+            && kind == Kind::Ack
+            && self.last.is(Kind::Syn)
+            && self.last.direction() != direction
+            && self.memory.has(Memory::CHALLENGE)
+    }
+
+    /// What a RST does (RFC 5961, 3.2); none if it is invalid.
+    fn reset(&self, segment: &Segment<'_>, known: Known) -> Option<Reset> {
+        let (seq, old) = (segment.seq, self.window.state);
+        let mut ends = true;
+        // Once a connection closes, what is known of it may be another's already.
+        if old > State::Established && old < State::SynSent2 {
+            let checked = false;
+            return Some(Reset { ends, checked });
+        }
+        let checked = true;
+        if let Some(acked) = self.window.acknowledged(1 - known.direction)
+            && !self.last.is(Kind::Syn)
+        {
+            let established = old == State::Established && known.assured;
+            if seq == 0 && !established {
+                return Some(Reset { ends, checked });
+            }
+            if window::before(seq, acked) {
+                return None;
+            }
+            let follows = self.last.is(Kind::Ack)
+                && self.last.direction() == known.direction
+                && seq == self.last_end;
+            if !established || seq == acked || follows {
+                return Some(Reset { ends, checked });
+            }
+            // The receiver may answer it with a challenge.
+            ends = false;
+        }
+        let answers_syn = known.replied && self.last.is(Kind::Syn);
+        let answers_ack = !known.assured && self.last.is(Kind::Ack);
+        let answers = (answers_syn || answers_ack)
+            && self.last.direction() != known.direction
+            && segment.ack == self.last_end;
+        let answers_challenge = old == State::SynSent
+            && self.last.is(Kind::Ack)
+            && self.last.direction() == 1
+            && seq == self.last_ack;
+        let checked = !answers && !answers_challenge;
+        Some(Reset { ends, checked })
+    }
+
+    fn remember_invalid(&mut self, kind: Kind, known: Known) {
+        if !known.assured || !matches!(kind, Kind::Rst | Kind::Fin) {
+            return;
+        }
+        let from_other = self.last.direction() != known.direction;
+        if !(from_other && (self.last.is(Kind::Fin) || self.last.is(Kind::Rst))) {
+            self.last = Last::new(known.direction, kind, self.last.scale());
+        }
+    }
+
+    /// Counts how often the same segment came.
+    fn count_repeated(&mut self, segment: &Segment<'_>, kind: Kind, direction: usize) {
+        if kind != Kind::Ack {
+            return;
+        }
+        let same = self.last.direction() == direction
+            && self.last_seq == segment.seq
+            && self.last_ack == segment.ack
+            && self.last_end == segment.end
+            && self.last_window == segment.window;
+        if same {
+            self.memory.set_repeated(self.memory.repeated() + 1);
+            return;
+        }
+        self.memory.set_repeated(0);
+        self.last = Last::new(direction, kind, self.last.scale());
+        self.last_seq = segment.seq;
+        self.last_ack = segment.ack;
+        self.last_end = segment.end;
+        self.last_window = segment.window;
+    }
+}
+
+/// What a RST does.
+struct Reset {
+    /// Whether it ends the connection.
+    ends: bool,
+    /// Whether it has to lie in the window.
+    checked: bool,
+}

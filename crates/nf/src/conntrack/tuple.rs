@@ -1,0 +1,110 @@
+//! What names one direction of a flow: addresses, ports, protocol and VLAN.
+
+use super::connection::View;
+use super::flows::Flow;
+use crate::key::protocol;
+use core::hash::Hasher;
+use siphasher::sip::SipHasher13;
+
+/// An address of one family, as it stands in the packet.
+pub(super) trait Address: Copy + Eq + 'static {
+    /// The protocol that asks and answers questions of this family.
+    const ICMP: u8;
+
+    /// Bytes of the address.
+    fn bytes(&self) -> &[u8];
+
+    /// The part of it that one source owns: of IPv6, whoever has one address has 2^64 of them.
+    fn network(&self) -> u64;
+
+    /// A flow of this family, as rules see it.
+    fn view(flow: &Flow<Self>) -> View<'_>
+    where
+        Self: Sized;
+
+    /// The direction of the packet that an error of this family quotes.
+    fn quoted(bytes: &[u8], vlan: u16) -> Option<Tuple<Self>>
+    where
+        Self: Sized;
+}
+
+/// One direction of a flow. Ports are those of TCP and UDP. Of ICMP, the first one is the
+/// identifier, and the second one has type and code, which is how Linux keeps them; of any other
+/// protocol, they are 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tuple<A> {
+    pub(super) source: A,
+    pub(super) destination: A,
+    pub(super) ports: [u16; 2],
+    /// Identifier of the VLAN, or 0: what happens in one VLAN is apart from the others.
+    pub(super) vlan: u16,
+    pub(super) protocol: u8,
+}
+
+/// Longest bytes of a tuple that are hashed.
+const HASHED_MAX: usize = 40;
+
+impl<A: Address> Tuple<A> {
+    /// The other direction; none if nothing can come back, as to an ICMP message that is no
+    /// question and no answer.
+    pub(super) fn reversed(&self) -> Option<Self> {
+        let [first, second] = self.ports;
+        let ports = match self.protocol == A::ICMP {
+            true => [first, counterpart(A::ICMP, second)?],
+            false => [second, first],
+        };
+        Some(Self {
+            source: self.destination,
+            destination: self.source,
+            ports,
+            ..*self
+        })
+    }
+
+    /// Where it is to be found under a secret key.
+    #[inline]
+    pub(super) fn hash(&self, hasher: &SipHasher13) -> u32 {
+        let mut bytes = [0; HASHED_MAX];
+        let (source, destination) = (self.source.bytes(), self.destination.bytes());
+        let size = source.len();
+        bytes[..size].copy_from_slice(source);
+        bytes[size..2 * size].copy_from_slice(destination);
+        let [[a, b], [c, d]] = self.ports.map(u16::to_ne_bytes);
+        let [e, f] = self.vlan.to_ne_bytes();
+        let rest = [a, b, c, d, e, f, self.protocol, 0];
+        bytes[2 * size..2 * size + 8].copy_from_slice(&rest);
+        hasher.hash(&bytes[..2 * size + 8]) as u32
+    }
+
+    /// Where what is known of its source is to be found.
+    pub(super) fn source_hash(&self, hasher: &SipHasher13) -> u32 {
+        let mut hasher = *hasher;
+        hasher.write_u64(self.source.network());
+        hasher.finish() as u32
+    }
+}
+
+/// The type, and the code below it, that answers this one or is answered by it (RFC 792; RFC 950;
+/// RFC 4443, 4; RFC 4620, 4).
+fn counterpart(protocol: u8, message: u16) -> Option<u16> {
+    let [kind, code] = message.to_be_bytes();
+    let kind = match (protocol, kind) {
+        (protocol::ICMP, 0) => 8,
+        (protocol::ICMP, 8) => 0,
+        (protocol::ICMP, 13 | 15 | 17) => kind + 1,
+        (protocol::ICMP, 14 | 16 | 18) => kind - 1,
+        (protocol::ICMPV6, 128 | 139) => kind + 1,
+        (protocol::ICMPV6, 129 | 140) => kind - 1,
+        _ => return None,
+    };
+    Some(u16::from_be_bytes([kind, code]))
+}
+
+/// Whether a message of this type asks something, so that it begins a flow.
+pub(super) fn is_question(protocol: u8, message: u16) -> bool {
+    let [kind, _] = message.to_be_bytes();
+    match protocol {
+        protocol::ICMP => matches!(kind, 8 | 13 | 15 | 17),
+        _ => matches!(kind, 128 | 139),
+    }
+}

@@ -1,0 +1,180 @@
+//! The kernel's side of conversations: a router between two taps, under nftables.
+//!
+//! ```text
+//!   side A === private (tap) --- forwarding --- public (tap) === side B     all in one namespace
+//! ```
+//!
+//! Not every kernel tracks the connections of a bridge, and each one tracks those that it routes.
+//! A packet leaves with other MAC addresses and one hop less, and apart from that as it came. The
+//! kernel also says what it has seen, in bits of the packet's own traffic class (RFC 2474).
+
+use super::packet::{Family, Packet};
+use crate::bridge::{Error, PORTS};
+use linux::tap::Tap;
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+use testbed::segment::Segment;
+
+/// MAC addresses of the hosts behind the ports.
+pub const HOSTS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0xa2], [2, 0, 0, 0, 0, 0xb2]];
+/// MAC addresses of the router's ports.
+pub const ROUTER: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0xa1], [2, 0, 0, 0, 0, 0xb1]];
+/// Settings of the namespace.
+const SETTINGS: [(&str, &str); 12] = [
+    ("ipv4/ip_forward", "1"),
+    ("ipv4/igmp_max_memberships", "0"),
+    ("ipv4/conf/all/rp_filter", "0"),
+    ("ipv4/conf/default/rp_filter", "0"),
+    ("ipv4/conf/all/send_redirects", "0"),
+    ("ipv4/conf/default/send_redirects", "0"),
+    ("ipv6/conf/all/disable_ipv6", "0"),
+    ("ipv6/conf/default/disable_ipv6", "0"),
+    ("ipv6/conf/default/accept_dad", "0"),
+    ("ipv6/conf/default/router_solicitations", "0"),
+    ("ipv6/conf/default/addr_gen_mode", "1"),
+    ("ipv6/conf/all/forwarding", "1"),
+];
+/// What makes routes and neighbours: side A has 10.128.0.0/10 and fd0a::/16, side B the rest.
+const ROUTES: [&str; 10] = [
+    "address add 10.1.0.1/24 dev private",
+    "address add 10.2.0.1/24 dev public",
+    "neighbour add 10.1.0.2 lladdr 02:00:00:00:00:a2 dev private nud permanent",
+    "neighbour add 10.2.0.2 lladdr 02:00:00:00:00:b2 dev public nud permanent",
+    "route add 10.128.0.0/10 via 10.1.0.2 dev private",
+    "route add 10.192.0.0/10 via 10.2.0.2 dev public",
+    "-6 neighbour add fe80::a2 lladdr 02:00:00:00:00:a2 dev private nud permanent",
+    "-6 neighbour add fe80::b2 lladdr 02:00:00:00:00:b2 dev public nud permanent",
+    "-6 route add fd0a::/16 via fe80::a2 dev private",
+    "-6 route add fd0b::/16 via fe80::b2 dev public",
+];
+/// Attempts to get a first packet through, and the pause between them.
+const ATTEMPTS: u32 = 500;
+const PAUSE: Duration = Duration::from_millis(10);
+/// Frames that are looked at for those that were sent.
+const STRANGERS_MAX: usize = 64;
+/// Over the longest frame, in bytes.
+const BUFFER: usize = 4096;
+
+/// The router. It goes with this value.
+#[derive(Debug)]
+pub struct Router {
+    segment: Segment,
+    ports: [Tap; 2],
+}
+
+impl Router {
+    /// A new one, without rules.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn new() -> Result<Self, Error> {
+        let segment = Segment::new()?;
+        segment
+            .run(|| {
+                SETTINGS
+                    .iter()
+                    .try_for_each(|(name, value)| fs::write(format!("/proc/sys/net/{name}"), value))
+            })
+            .map_err(|error| Error::Io("cannot make a router", error))?;
+        let port = |number: usize| -> Result<Tap, Error> {
+            let name = PORTS[number];
+            let tap = segment
+                .run(|| Tap::create(name, false))
+                .map_err(|error| Error::Io("cannot make a tap", error))?;
+            segment.netlink(|netlink| {
+                netlink.set_mac(name, ROUTER[number])?;
+                netlink.set_up(name)
+            })?;
+            Ok(tap)
+        };
+        let router = Self {
+            ports: [port(0)?, port(1)?],
+            segment,
+        };
+        for arguments in ROUTES {
+            router.ip(arguments)?;
+        }
+        for family in [Family::V4, Family::V6] {
+            router.wait(family)?;
+        }
+        Ok(router)
+    }
+
+    fn ip(&self, arguments: &str) -> Result<(), Error> {
+        let failed = |error| Error::Io("cannot run ip; type: sudo apt-get install iproute2", error);
+        let run = || Command::new("ip").args(arguments.split(' ')).output();
+        let output = self.segment.run(run).map_err(failed)?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(failed(io::Error::other(format!(
+                "ip {arguments}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            )))),
+        }
+    }
+
+    fn wait(&self, family: Family) -> Result<(), Error> {
+        let packet = Packet::first(family);
+        for _ in 0..ATTEMPTS {
+            if self.send(&packet)?.is_some() {
+                return Ok(());
+            }
+            thread::sleep(PAUSE);
+        }
+        Err(Error::Silent)
+    }
+
+    /// Replaces all rules; what nft says if it refuses them.
+    ///
+    /// # Errors
+    /// There is no nft.
+    pub fn load(&self, text: &str) -> Result<Result<(), String>, Error> {
+        let run = || -> io::Result<_> {
+            let mut child = Command::new("nft")
+                .args(["-f", "-"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()?;
+            if let Some(mut stdin) = child.stdin.take() {
+                // It fails when nft has refused the text and gone; then its output says why.
+                let _ = stdin.write_all(b"flush ruleset\n");
+                let _ = stdin.write_all(text.as_bytes());
+            }
+            child.wait_with_output()
+        };
+        let output = self.segment.run(run).map_err(|error| {
+            Error::Io("cannot run nft; type: sudo apt-get install nftables", error)
+        })?;
+        if output.status.success() {
+            return Ok(Ok(()));
+        }
+        Ok(Err(String::from_utf8_lossy(&output.stderr).into_owned()))
+    }
+
+    /// Sends a packet, in all its parts; the traffic class with which it came out, if it did.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn send(&self, packet: &Packet) -> Result<Option<u8>, Error> {
+        let failed = |error: rustix::io::Errno| Error::Io("cannot pass a frame", error.into());
+        let from = usize::from(packet.from);
+        for frame in packet.frames(ROUTER[from], HOSTS[from]) {
+            rustix::io::write(self.ports[from].as_fd(), &frame).map_err(failed)?;
+        }
+        let mut class = None;
+        let mut buffer = [0; BUFFER];
+        for _ in 0..STRANGERS_MAX {
+            match rustix::io::read(self.ports[1 - from].as_fd(), &mut buffer) {
+                Ok(length) => class = class.or(packet.class_of(&buffer[..length])),
+                Err(rustix::io::Errno::AGAIN) => break,
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(class)
+    }
+}
