@@ -2,7 +2,7 @@
 //!
 //! **Interrupts** are neither read nor acknowledged (4.2.3.4). The image takes none: whoever has its
 //! window wakes it up by an event, once for each, and looks at no register for that. What the image
-//! then does, it decides by the rings alone. So a driver at work writes doorbells, and nothing else.
+//! then does, it decides by the rings alone. So for a frame, a driver writes doorbells and nothing else.
 
 use super::transport::{Bell, Rings};
 use super::{Error, Transport, Window};
