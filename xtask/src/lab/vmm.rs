@@ -114,14 +114,15 @@ fn images(root: &Path) -> Vec<PathBuf> {
     let folder = appliances(root);
     let guests = process::target_folder(&root.join("tests/guests"));
     let guests = guests.join(TARGET).join("release");
-    let appliances = APPLIANCES.iter();
-    let appliances = appliances.map(|name| folder.join(format!("{}-virtio.spt", name)));
-    appliances
+    let built = APPLIANCES.iter();
+    let built = built.map(|name| folder.join(format!("{}-virtio.spt", name)));
+    built
         .chain(GUESTS.iter().map(|name| guests.join(name)))
         .collect()
 }
 
-/// The trial in the lab, whose images were built: of the console and of ways without ioregionfd, or of these ways.
+/// The trial in the lab, whose images were built: of the console and of ways without ioregionfd, or
+/// of these ways.
 ///
 /// # Errors
 /// One line that says what cannot be had.

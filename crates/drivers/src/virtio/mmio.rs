@@ -1,8 +1,9 @@
 //! Over memory-mapped registers (4.2), of version 2.
 //!
-//! **Interrupts** are neither read nor acknowledged (4.2.3.4). The image takes none: whoever has its
-//! window wakes it up by an event, once for each, and looks at no register for that. What the image
-//! then does, it decides by the rings alone. So a driver at work writes doorbells, and nothing else.
+//! **Interrupts** are neither read nor acknowledged (4.2.3.4). The image takes none: whoever has
+//! its window wakes it up by an event, once for each, and looks at no register for that. What the
+//! image then does, it decides by the rings alone. So for a frame, a driver writes doorbells and
+//! nothing else.
 
 use super::transport::{Bell, Rings};
 use super::{Error, Transport, Window};

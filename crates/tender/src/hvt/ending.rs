@@ -2,9 +2,10 @@
 
 use super::cause::{Cause, Named, Names};
 use super::core_file::{self, CoreFile};
+use super::exit::Exit;
 use crate::memory::Gpa;
 use crate::sys::fault;
-use crate::sys::machine::{Exit, Running};
+use crate::sys::machine::Running;
 use abi::backtrace::{Backtrace, call_of};
 use abi::exit;
 use abi::hvt::{Trap, vector};

@@ -22,6 +22,7 @@ mod cpu;
 pub mod device;
 mod ending;
 mod error;
+mod exit;
 mod jail;
 mod paging;
 pub mod probe;
@@ -47,12 +48,13 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
-pub use crate::sys::machine::{Exit, Running};
+pub use crate::sys::machine::Running;
 pub use call::{Calls as Hypercalls, Outcome, wall_time};
 pub use cause::{Cause, HostStep, Names, Violation};
 pub use core_file::remove_empty as remove_empty_core;
 pub use ending::Ending;
 pub use error::Error;
+pub use exit::Exit;
 pub use jail::{TenderGrants, rules};
 pub use paging::{Builder as PageTables, Error as PagingError, Rights};
 pub use queues::{Done, Queues};
@@ -169,7 +171,7 @@ fn create_core_file(folder: &Path) -> Result<CoreFile, Error> {
 /// shares memory with others.
 fn serve(machine: &mut Running, calls: &Calls, has_pci: bool, complaint: &Complaint) -> Ending {
     loop {
-        let exit = match machine.run() {
+        let exit = match machine.enter().map(Exit::from) {
             Ok(exit) => exit,
             Err(Errno::FAULT) if has_pci => return Ending::NoPage,
             Err(errno) => return Cause::Host(HostStep::Run, errno).into(),

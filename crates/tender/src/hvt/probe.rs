@@ -8,9 +8,10 @@ use super::cpu;
 use super::error::{self, Error, from_kvm};
 use super::paging::{Builder, Rights};
 use super::setup::{TABLES, prepare};
+use crate::hvt::Exit;
 use crate::memory::Gpa;
 use crate::start::put;
-use crate::sys::machine::{Exit, Machine, Running};
+use crate::sys::machine::{Machine, Running};
 use abi::hvt::CALL_PORT;
 use abi::{IMAGE_BASE, PAGE_SIZE};
 use kvm_ioctls::Kvm;
@@ -108,7 +109,8 @@ fn step(machine: &mut Running) -> Result<Exit, Error> {
     let mut exit = Exit::Interrupted;
     for _ in 0..INTERRUPTIONS_MAX {
         exit = machine
-            .run()
+            .enter()
+            .map(Exit::from)
             .map_err(|errno| Error::Step("run", errno.into()))?;
         if exit != Exit::Interrupted {
             break;

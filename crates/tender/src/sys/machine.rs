@@ -19,29 +19,6 @@ pub const RINGS_SLOT: u32 = 3;
 /// `MAP_HUGE_2MB`: the size of large pages, as their logarithm from bit 26 on.
 const HUGE_2MB: u32 = 21 << 26;
 
-/// Why the guest does not run any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// It wrote a 32-bit value to a port.
-    Port(u16, u32),
-    /// It used a port in another way.
-    OtherPort(u16),
-    /// It touched a guest-physical address where no memory is.
-    Nowhere(Gpa),
-    /// An exception that it could not handle, while it handled another one: a triple fault, or a
-    /// HLT that nothing can end.
-    Shutdown,
-    /// A signal for this process.
-    Interrupted,
-    /// The processor does not accept its state: KVM's reason.
-    Refused(u64),
-    /// KVM gave up, which happens where it interprets instructions and meets one that it does not
-    /// know.
-    Internal,
-    /// Something else, of which this program knows nothing.
-    Unknown,
-}
-
 /// A machine while it is set up: nobody but this program touches its memory.
 #[derive(Debug)]
 pub struct Machine {
@@ -213,44 +190,16 @@ impl Running {
         self.bytes
     }
 
-    /// Runs the guest until it needs somebody.
+    /// Runs the guest until it needs somebody. Whoever has devices at addresses without memory gets
+    /// the bytes that were written there, or are to be read.
     ///
     /// # Errors
     /// What KVM says: `EFAULT` for guest memory that the host cannot provide.
-    pub fn run(&mut self) -> Result<Exit, Errno> {
-        self.enter().map(Exit::from)
-    }
-
-    /// The same, with what KVM says of the exit: whoever has devices at addresses without memory
-    /// gets the bytes that were written there, or are to be read.
-    ///
-    /// # Errors
-    /// As above.
     pub fn enter(&mut self) -> Result<VcpuExit<'_>, Errno> {
         match self.vcpu.run() {
             Ok(exit) => Ok(exit),
             Err(error) if error.errno() == libc::EINTR => Ok(VcpuExit::Intr),
             Err(error) => Err(Errno::from_raw_os_error(error.errno())),
-        }
-    }
-}
-
-impl From<VcpuExit<'_>> for Exit {
-    fn from(exit: VcpuExit<'_>) -> Self {
-        match exit {
-            VcpuExit::IoOut(port, data) => match <[u8; 4]>::try_from(data) {
-                Ok(bytes) => Self::Port(port, u32::from_le_bytes(bytes)),
-                Err(_) => Self::OtherPort(port),
-            },
-            VcpuExit::IoIn(port, _) => Self::OtherPort(port),
-            VcpuExit::MmioRead(address, _) | VcpuExit::MmioWrite(address, _) => {
-                Self::Nowhere(Gpa::new(address))
-            }
-            VcpuExit::Shutdown | VcpuExit::Hlt => Self::Shutdown,
-            VcpuExit::FailEntry(reason, _) => Self::Refused(reason),
-            VcpuExit::InternalError => Self::Internal,
-            VcpuExit::Intr => Self::Interrupted,
-            _ => Self::Unknown,
         }
     }
 }

@@ -47,8 +47,8 @@ impl fmt::Display for Error {
             Self::Check(error) => error.fmt(f),
             Self::Kind(name) => write!(
                 f,
-                "the manifest names {name}, which is no virtio device of PCI; start the image with: \
-                 outboard run"
+                "the manifest names {name}, which is no virtio device of PCI; start the image \
+                 with: outboard run"
             ),
             Self::NoMaster(name) => write!(
                 f,

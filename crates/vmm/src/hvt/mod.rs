@@ -1,5 +1,6 @@
-//! One of our images as the guest, with virtio's devices over memory-mapped I/O in place of the PCI
-//! devices of its manifest. The tender's own code checks the image, loads it, and answers its calls.
+//! One of our images as the guest, with virtio's devices over memory-mapped I/O in place of the
+//! PCI devices of its manifest. The tender's own code checks the image, loads it, and answers its
+//! calls.
 //!
 //! | module | what |
 //! |---|---|
@@ -11,7 +12,7 @@
 //! |---|---|
 //! | as on `hvt` | the image, its memory, its DMA memory |
 //! | where BAR 0 would be | for the guest, the window of a device |
-//! | [`layout::WINDOWS`] | the same, guest-physical: nothing is there, so that KVM says of each access |
+//! | [`layout::WINDOWS`] | the same, guest-physical: no memory, so that KVM tells of accesses |
 //!
 //! The guest takes no interrupts. A device raises an event, which is in the wait set that the guest
 //! sleeps on by a call. Devices reach its DMA memory and nothing else of it.
