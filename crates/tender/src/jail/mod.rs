@@ -24,10 +24,12 @@ pub struct Grants {
     pub timer_fd: RawFd,
     /// The event of the shared file, kept open to be waited for.
     pub event_fd: Option<RawFd>,
-    /// What keeps PCIe devices attached; no call takes it.
+    /// What keeps PCIe devices attached, and wakes the guest up; no call takes it.
     pub held: Vec<RawFd>,
     /// Connections to processes that are devices, of those that are held.
     pub sockets: Vec<RawFd>,
+    /// What wakes the other ends of links up.
+    pub bells: Vec<RawFd>,
     /// The devices and their descriptors.
     pub devices: Vec<(RawFd, Device)>,
 }
@@ -170,6 +172,11 @@ pub fn rules(grants: &Grants) -> Vec<Rule> {
         ));
         rules.push(rule(syscall::READ, &[fd], "the answer"));
     }
+    for bell in &grants.bells {
+        let number = [Int(0, int(*bell)), Long(2, 8)];
+        let reason = "wake the other end of a link up";
+        rules.push(rule(syscall::WRITE, &number, reason));
+    }
     rules.push(rule(
         syscall::WRITE,
         &[Int(0, int(CONSOLE_FD))],
@@ -262,6 +269,7 @@ pub fn close(grants: &Grants, filter: &BpfProgram) -> Result<(), Error> {
     keep.extend([CONSOLE_FD, grants.epoll_fd, grants.timer_fd]);
     keep.extend(grants.event_fd);
     keep.extend(&grants.held);
+    keep.extend(&grants.bells);
     enter(keep, filter)
 }
 

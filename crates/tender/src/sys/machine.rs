@@ -141,6 +141,19 @@ impl Machine {
         Ok(unsafe { OwnedFd::from_raw_fd(event.into_raw_fd()) })
     }
 
+    /// Raises `event` when the guest writes `value`, 32 bits, to `port`, in the same way.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn ring_by_port(&self, port: u16, value: u32, event: &OwnedFd) -> io::Result<()> {
+        let copy = event.try_clone()?.into_raw_fd();
+        // SAFETY: the number is that of an open descriptor, which `into_raw_fd` gives away.
+        let event = unsafe { EventFd::from_raw_fd(copy) };
+        let port = IoEventAddress::Pio(port.into());
+        let registered = self.vm.register_ioevent(&event, &port, value);
+        registered.map_err(os_error)
+    }
+
     /// The processor, to be set up or asked for its registers.
     pub fn vcpu(&self) -> &VcpuFd {
         &self.vcpu
