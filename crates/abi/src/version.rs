@@ -12,7 +12,7 @@
 //!
 //! | what | defined in | how it reaches the other side |
 //! |---|---|---|
-//! | the extension's note | [`crate::extension`], [`crate::pci`], [`crate::region`] | in the image |
+//! | the extension's note | [`crate::extension`], [`crate::pci`], [`crate::region`] | the image |
 //! | `HostInfo` | [`crate::extension`], [`crate::pci`], [`crate::region`] | in the image's data |
 //! | rings | [`crate::ring`] | memory at a fixed address |
 //! | the shared file | [`crate::share`], [`crate::capture`], [`crate::sockets`] | a mapped file |

@@ -125,8 +125,8 @@ pub trait Host {
     /// Wakes the host's thread that serves the rings. Hosts without rings do nothing.
     fn kick(&self);
 
-    /// Wakes the other end of the link that is region `number` up; hosts that are processes have the
-    /// descriptor `bell` for that.
+    /// Wakes the other end of the link that is region `number` up; hosts that are processes have
+    /// the descriptor `bell` for that.
     fn ring(&self, number: usize, bell: i32);
 
     /// Sleeps until a device has something, the host has something to say, or the deadline has

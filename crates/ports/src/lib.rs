@@ -20,7 +20,7 @@
 //! | `ledger` | what a port counts, by name |
 //! | [`share`], `counters`, `capture`, [`rules`] | the file that host and guest share |
 //! | [`inquiry`] | what the host asks in it about sockets |
-//! | [`state`] | memory that outlives the image |
+//! | [`state`], [`regions()`] | memory that outlives the image; where that and links lie |
 //! | [`sockets`] | sockets of the host's, and addresses as it has them |
 //! | [`message`] | registers of a device that is another process |
 //! | `puppet` | a host that does what a test says |
@@ -53,6 +53,7 @@ mod nic;
 mod port;
 #[cfg(any(test, feature = "puppet"))]
 pub mod puppet;
+mod regions;
 mod ring;
 pub mod rules;
 mod runtime;
@@ -72,6 +73,7 @@ pub use host::{Errno, Handle, Host};
 pub use link::LinkMemory;
 pub use network::Network;
 pub use nic::{Card, NicPort};
+pub use regions::regions;
 pub use ring::Rings;
 pub use runtime::{Parts, Ready, Runtime};
 pub use tap::TapPort;

@@ -230,8 +230,8 @@ impl Runtime {
         console::print(self.host, arguments);
     }
 
-    /// Ends the guest with this exit status. Captures become visible, frames in rings leave, and the
-    /// other ends of links are told before that.
+    /// Ends the guest with this exit status. Captures become visible, frames in rings leave, and
+    /// the other ends of links are told before that.
     pub fn exit(&self, status: i32) -> ! {
         self.capture.publish();
         if let Some(rings) = &self.rings {

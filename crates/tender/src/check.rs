@@ -78,8 +78,8 @@ pub enum Error {
     Twice(String, String),
     /// These sockets are named by the manifest, and the host has none.
     Jailed(String),
-    /// This option is for a PCIe device, a link or a state, and the image names those in an extension
-    /// of this version, which is not known here.
+    /// This option is for a PCIe device, a link or a state, and the image names those in an
+    /// extension of this version, which is not known here.
     Version(String, u32),
 }
 
@@ -179,44 +179,7 @@ pub fn pair<'a>(
     regions: &[region::Request],
     options: &'a Options,
 ) -> Result<Pairs<'a>, Error> {
-    let nets = options
-        .nets
-        .iter()
-        .map(|net| ("net", &net.name, kind::NET_BASIC));
-    let blocks = options
-        .blocks
-        .iter()
-        .map(|block| ("block", &block.name, kind::BLOCK_BASIC));
-    let sockets = options.sockets.iter();
-    let sockets = sockets.map(|name| ("sockets", name, kind::SOCKETS));
-    let pci = options.pci.iter().map(|pci| ("pci", &pci.name, PCI));
-    let links = options.links.iter();
-    let links = links.map(|link| ("link", &link.name, LINK));
-    let states = options.states.iter();
-    let states = states.map(|state| ("state", &state.name, STATE));
-    let regions_given = links.chain(states);
-    for (option, name, kind) in nets
-        .chain(blocks)
-        .chain(sockets)
-        .chain(pci)
-        .chain(regions_given)
-    {
-        let entry = manifest.iter().find(|entry| entry.name() == Some(name));
-        let request = requests.iter().find(|r| r.name() == Some(name));
-        let region = regions.iter().find(|r| r.name() == Some(name)).map(kind_of);
-        let named = entry.map(|entry| entry.kind);
-        let named = named.or(request.map(|_| PCI)).or(region);
-        if named != Some(kind) {
-            let option = format!("--{option}:{name}");
-            let actual = named.and_then(attach_option);
-            let named = names_of(kind, manifest, requests, regions);
-            return Err(Error::NotNamed {
-                option,
-                actual,
-                named,
-            });
-        }
-    }
+    check_named(manifest, requests, regions, options)?;
     let mut pairs = Pairs::default();
     let mut missing = Vec::new();
     for (index, entry) in manifest.iter().enumerate() {
@@ -257,6 +220,54 @@ pub fn pair<'a>(
         true => Error::Missing(missing),
         false => Error::Behind(behind),
     })
+}
+
+/// Whether the image names all that the command line attaches, as devices of these kinds.
+fn check_named(
+    manifest: &[Entry],
+    requests: &[Request],
+    regions: &[region::Request],
+    options: &Options,
+) -> Result<(), Error> {
+    let nets = options
+        .nets
+        .iter()
+        .map(|net| ("net", &net.name, kind::NET_BASIC));
+    let blocks = options
+        .blocks
+        .iter()
+        .map(|block| ("block", &block.name, kind::BLOCK_BASIC));
+    let sockets = options.sockets.iter();
+    let sockets = sockets.map(|name| ("sockets", name, kind::SOCKETS));
+    let pci = options.pci.iter().map(|pci| ("pci", &pci.name, PCI));
+    let links = options.links.iter();
+    let links = links.map(|link| ("link", &link.name, LINK));
+    let states = options.states.iter();
+    let states = states.map(|state| ("state", &state.name, STATE));
+    let regions_given = links.chain(states);
+    for (option, name, kind) in nets
+        .chain(blocks)
+        .chain(sockets)
+        .chain(pci)
+        .chain(regions_given)
+    {
+        let entry = manifest.iter().find(|entry| entry.name() == Some(name));
+        let request = requests.iter().find(|r| r.name() == Some(name));
+        let region = regions.iter().find(|r| r.name() == Some(name)).map(kind_of);
+        let named = entry.map(|entry| entry.kind);
+        let named = named.or(request.map(|_| PCI)).or(region);
+        if named != Some(kind) {
+            let option = format!("--{option}:{name}");
+            let actual = named.and_then(attach_option);
+            let named = names_of(kind, manifest, requests, regions);
+            return Err(Error::NotNamed {
+                option,
+                actual,
+                named,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The device in an option such as `--net:lan`.
@@ -518,7 +529,10 @@ mod tests {
         let both = options("--state:vault=@9 --link:left=5,6,7,8 a.spt");
         let expected = [Memory::Link(&both.links[0]), Memory::State(&both.states[0])];
         assert_eq!(pair(&both).unwrap().regions, expected);
-        let said = |line| pair(&options(line)).unwrap_err().to_string();
+        let said = |line: &str| {
+            let options = options(line);
+            pair(&options).unwrap_err().to_string()
+        };
         let missing = said("a.spt");
         let add = "add --link:left=OWN,PEER,BELL,PEERBELL --state:vault=@FD";
         assert!(missing.ends_with(add), "{missing}");

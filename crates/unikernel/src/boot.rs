@@ -71,18 +71,17 @@ pub(crate) unsafe fn init(target: abi::note::Target, start: &Start) {
     // SAFETY: as above.
     let rings = unsafe { share::rings(&host_info) };
     let others = host_info.pci[0] != Info::ZERO;
-    let links = host_info.regions.iter().enumerate();
-    // SAFETY: as above; this runs once.
-    let links = links.map(|(number, info)| unsafe { share::link(number, info) });
-    let states = host_info.regions.iter().enumerate();
+    // SAFETY: as above; each number is asked for once.
+    let own = |number, bytes, head| unsafe { share::own(number, bytes, head) };
     // SAFETY: as above.
-    let states = states.map(|(number, info)| unsafe { share::state(number, info) });
+    let peer = |number, bytes| unsafe { share::peer(number, bytes) };
+    let (links, states) = ports::regions(&host_info.regions, own, peer);
     let runtime = Runtime::new(Parts {
         host: host::host(),
         share,
         rings: rings.and_then(|words| Rings::new(words, host::host(), others)),
-        links: links.collect(),
-        states: states.collect(),
+        links,
+        states,
         devices: Devices::new(entries, requests, regions, &host_info),
         pool: shared.unwrap_or_else(|| Pool::new(arena, BUFFER_BYTES)),
         command_line: command_line.to_str().unwrap_or(""),

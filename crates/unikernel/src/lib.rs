@@ -15,7 +15,7 @@
 //! | module | what, and why it is here |
 //! |---|---|
 //! | `entry` | first instruction, stack: assembler |
-//! | `boot`, `share` | boot information; shared file, rings, links and states: memory of the tender's |
+//! | `boot`, `share` | boot information, shared file, rings, links: memory that the tender mapped |
 //! | `host` | which host it is: a static that is written once |
 //! | `spt` | [`ports::Host`] by system calls, on the hosts `spt` and `process` |
 //! | `sockets` | sockets of the host's by system calls, on `process` |

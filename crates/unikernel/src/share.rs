@@ -2,14 +2,11 @@
 //! and states. What lies there, `ports` knows.
 
 use abi::extension::HostInfo;
-use abi::link::HEAD_BYTES;
-use abi::region::{Info, own_address, peer_address};
+use abi::region::{own_address, peer_address};
 use abi::ring::WORDS;
 use abi::share::CONTROL_OFFSET;
 use core::sync::atomic::AtomicU64;
-use ports::LinkMemory;
 use ports::share::{HostWord, SharedFile};
-use ports::state::{self, StateMemory};
 
 const WORD: usize = size_of::<AtomicU64>();
 
@@ -52,53 +49,38 @@ pub(crate) unsafe fn rings(host_info: &HostInfo) -> Option<&'static [AtomicU64]>
     Some(unsafe { core::slice::from_raw_parts(words, WORDS) })
 }
 
-/// The memory of region `number`; `None` if it is no link that was attached.
+/// The memory of region `number`, of which the first `head` bytes are words; `None` if there is
+/// less than that.
 ///
 /// # Safety
-/// To be called once for each number: if `info` names a link, as many bytes as it says are mapped
-/// for ever at the addresses of this number, those of this end writable and written by nobody else.
-pub(crate) unsafe fn link(number: usize, info: &Info) -> Option<LinkMemory> {
-    let slots = (info.own_bytes as usize).checked_sub(HEAD_BYTES)?;
-    if info.peer_bytes == 0 {
-        return None;
-    }
+/// To be called once for each number: so many bytes are mapped writable for ever at the address of
+/// this number, and nobody else writes them.
+pub(crate) unsafe fn own(
+    number: usize,
+    bytes: u64,
+    head: usize,
+) -> Option<(&'static [AtomicU64], &'static mut [u8])> {
+    let rest = (bytes as usize).checked_sub(head)?;
     let start = own_address(number) as usize;
-    let own = core::ptr::with_exposed_provenance::<AtomicU64>(start);
-    let first = core::ptr::with_exposed_provenance_mut::<u8>(start + HEAD_BYTES);
-    let peer = core::ptr::with_exposed_provenance::<AtomicU64>(peer_address(number) as usize);
-    Some(LinkMemory {
-        // SAFETY: mapped and aligned to a page (caller); words of any value; only touched as
-        // atomics.
-        own: unsafe { core::slice::from_raw_parts(own, HEAD_BYTES / WORD) },
-        // SAFETY: mapped and writable (caller), disjoint from the words above, and borrowed this
-        // once; the other image only reads it.
-        slots: unsafe { core::slice::from_raw_parts_mut(first, slots) },
-        // SAFETY: mapped and aligned (caller); words of any value, which the other image writes.
-        // `ports` and `abi::link` load them and do nothing else; a load of one word does not write
-        // (`core::sync::atomic`).
-        peer: unsafe { core::slice::from_raw_parts(peer, info.peer_bytes as usize / WORD) },
-    })
+    let words = core::ptr::with_exposed_provenance(start);
+    let first = core::ptr::with_exposed_provenance_mut(start + head);
+    // SAFETY: mapped and aligned to a page (caller); words of any value; only touched as atomics.
+    let words = unsafe { core::slice::from_raw_parts(words, head / WORD) };
+    // SAFETY: mapped and writable (caller), disjoint from the words above, and borrowed this once;
+    // another image reads it at most.
+    Some((words, unsafe {
+        core::slice::from_raw_parts_mut(first, rest)
+    }))
 }
 
-/// The memory of region `number`; `None` if it is no state that was attached.
+/// What the other end of link `number` writes.
 ///
 /// # Safety
-/// To be called once for each number: if `info` names a state, as many bytes as it says are mapped
-/// writable for ever at the address of this number, and nobody else uses them.
-pub(crate) unsafe fn state(number: usize, info: &Info) -> Option<StateMemory> {
-    let body = (info.own_bytes as usize).checked_sub(state::HEAD_BYTES)?;
-    if info.peer_bytes != 0 {
-        return None;
-    }
-    let start = own_address(number) as usize;
-    let head = core::ptr::with_exposed_provenance::<AtomicU64>(start);
-    let first = core::ptr::with_exposed_provenance_mut::<u8>(start + state::HEAD_BYTES);
-    Some(StateMemory {
-        // SAFETY: mapped and aligned to a page (caller); words of any value; only touched as
-        // atomics.
-        head: unsafe { core::slice::from_raw_parts(head, state::HEAD_BYTES / WORD) },
-        // SAFETY: mapped and writable (caller), disjoint from the words above, bytes of any value,
-        // and borrowed this once.
-        body: unsafe { core::slice::from_raw_parts_mut(first, body) },
-    })
+/// So many bytes are mapped readable for ever at the address of this number.
+pub(crate) unsafe fn peer(number: usize, bytes: u64) -> &'static [AtomicU64] {
+    let words = core::ptr::with_exposed_provenance(peer_address(number) as usize);
+    // SAFETY: mapped and aligned to a page (caller); words of any value, which another image
+    // writes. `ports` and `abi::link` load them and do nothing else; a load of one word does not
+    // write (`core::sync::atomic`).
+    unsafe { core::slice::from_raw_parts(words, bytes as usize / WORD) }
 }

@@ -4,8 +4,8 @@
 //! not copied to be sent; any other is copied into one of those, since the other image may see no
 //! buffer that holds what is not for it. A received frame is copied out before anybody looks at it.
 //!
-//! The other image is believed nothing. What it does that it may not takes the link down, is counted
-//! and said, and the image goes on with its other ports.
+//! The other image is believed nothing. What it does that it may not takes the link down, is
+//! counted and said, and the image goes on with its other ports.
 
 #[cfg(test)]
 mod tests;

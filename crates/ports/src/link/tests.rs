@@ -313,7 +313,9 @@ proptest! {
     /// Whatever the other end writes: no panic, no frame over the largest, no buffer lost, and the
     /// next honest end is heard.
     #[test]
-    fn the_other_end_may_write_anything_anywhere(deeds in proptest::collection::vec(deed(), 1..80)) {
+    fn the_other_end_may_write_anything_anywhere(
+        deeds in proptest::collection::vec(deed(), 1..80),
+    ) {
         let (scene, mut port, mut far) = joined();
         let own = scene.far(0).own;
         let mut batch = Batch::new();
@@ -338,7 +340,8 @@ proptest! {
                 }
                 Deed::Receive => {
                     port.receive(&mut batch);
-                    prop_assert!(batch.iter().all(|f| (14..=device::FRAME_BYTES_MAX).contains(&f.len())));
+                    let sizes = 14..=device::FRAME_BYTES_MAX;
+                    prop_assert!(batch.iter().all(|frame| sizes.contains(&frame.len())));
                     drop(batch.drain());
                 }
                 Deed::Wait => {

@@ -9,7 +9,7 @@
 //! | from the end of the image | heap, and the stack of Solo5's images | read, write |
 //! | [`abi::share::BASE`] | the shared file, if there is one | as on `spt` |
 //! | [`abi::ring::BASE`] | the rings, if the image understands them | read, write |
-//! | from [`abi::region::BASE`] | links and states; what the other ends of links write: read | read, write |
+//! | from [`abi::region::BASE`] | links and states | read, write; other ends of links: read |
 //! | see `windows` | BARs of PCIe devices, and DMA memory | read, write; BARs uncached |
 //!
 //! Virtual and physical addresses are the same, but for windows where the processor has too few

@@ -172,11 +172,7 @@ pub fn rules(grants: &Grants) -> Vec<Rule> {
         ));
         rules.push(rule(syscall::READ, &[fd], "the answer"));
     }
-    for bell in &grants.bells {
-        let number = [Int(0, int(*bell)), Long(2, 8)];
-        let reason = "wake the other end of a link up";
-        rules.push(rule(syscall::WRITE, &number, reason));
-    }
+    rules.extend(grants.bells.iter().map(|bell| ring(*bell)));
     rules.push(rule(
         syscall::WRITE,
         &[Int(0, int(CONSOLE_FD))],
@@ -208,6 +204,16 @@ pub fn rules(grants: &Grants) -> Vec<Rule> {
     ));
     rules.push(rule(syscall::EXIT_GROUP, &[], "end"));
     rules
+}
+
+/// To add to a number, by which the other end of a link is woken up.
+fn ring(bell: RawFd) -> Rule {
+    let eight = Argument::Long(2, size_of::<u64>() as u64);
+    Rule {
+        syscall: syscall::WRITE,
+        arguments: vec![Argument::Int(0, bell.cast_unsigned()), eight],
+        reason: "wake the other end of a link up",
+    }
 }
 
 /// The filter program for `rules`. What they do not allow kills the process, or raises SIGSYS if

@@ -379,6 +379,7 @@ impl Draft {
         };
         let key = std::str::from_utf8(&bytes[..equals]).map_err(|_| unknown())?;
         match key.split_once(':') {
+            Some((key @ ("--link" | "--state"), name)) => self.memory_option(key, name, &typed),
             Some((key, name)) => self.device_option(key, name, &typed),
             None => self.plain_option(key, &typed),
         }
@@ -433,6 +434,21 @@ impl Draft {
         Ok(())
     }
 
+    /// An option that attaches memory.
+    fn memory_option(&mut self, key: &str, name: &str, typed: &Typed<'_>) -> Result<(), Error> {
+        if !is_device_name(name.as_bytes()) {
+            return Err(Error::DeviceName(typed.text()));
+        }
+        let link = self.links.iter().any(|link| link.name == name);
+        let state = self.states.iter().any(|state| state.name == name);
+        match key {
+            "--link" if !link => self.links.push(region::link(name, typed)?),
+            "--state" if !state => self.states.push(region::state(name, typed)?),
+            _ => return Err(Error::Twice(format!("{key}:{name}"))),
+        }
+        Ok(())
+    }
+
     fn device_option(&mut self, key: &str, name: &str, typed: &Typed<'_>) -> Result<(), Error> {
         let known = [
             "--net",
@@ -442,8 +458,6 @@ impl Draft {
             "--block-sector-size",
             "--sockets",
             "--pci",
-            "--link",
-            "--state",
         ];
         if !known.contains(&key) {
             return Err(Error::unknown(typed.whole));
@@ -475,18 +489,6 @@ impl Draft {
                 }
                 let source = pci::source(typed)?;
                 self.pci.push(Pci { name, source });
-            }
-            "--link" => {
-                if self.links.iter().any(|link| link.name == name) {
-                    return Err(twice());
-                }
-                self.links.push(region::link(name, typed)?);
-            }
-            "--state" => {
-                if self.states.iter().any(|state| state.name == name) {
-                    return Err(twice());
-                }
-                self.states.push(region::state(name, typed)?);
             }
             "--net-mac" => {
                 let mac = mac(typed)?;

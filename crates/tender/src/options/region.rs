@@ -43,21 +43,21 @@ impl State {
     }
 }
 
-pub(super) fn link(name: String, typed: &Typed<'_>) -> Result<Link, Error> {
+pub(super) fn link(name: &str, typed: &Typed<'_>) -> Result<Link, Error> {
     let parts = typed.value.split(|byte| *byte == b',').map(number);
     let numbers: Option<Vec<i32>> = parts.collect();
     let descriptors = numbers.and_then(|numbers| numbers.try_into().ok());
     Ok(Link {
-        name,
+        name: name.to_owned(),
         descriptors: descriptors.ok_or_else(|| typed.wrong(LINK))?,
         mac: None,
     })
 }
 
-pub(super) fn state(name: String, typed: &Typed<'_>) -> Result<State, Error> {
+pub(super) fn state(name: &str, typed: &Typed<'_>) -> Result<State, Error> {
     let descriptor = super::descriptor(typed.value);
     Ok(State {
-        name,
+        name: name.to_owned(),
         descriptor: descriptor.ok_or_else(|| typed.wrong(STATE))?,
     })
 }

@@ -133,15 +133,12 @@ impl Machine {
     /// # Errors
     /// What the kernel says.
     pub fn event_of_port(&self, port: u16, value: u32) -> io::Result<OwnedFd> {
-        let event = EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)?;
-        let port = IoEventAddress::Pio(port.into());
-        let registered = self.vm.register_ioevent(&event, &port, value);
-        registered.map_err(os_error)?;
-        // SAFETY: the number is that of an open descriptor, which `event` gives away.
-        Ok(unsafe { OwnedFd::from_raw_fd(event.into_raw_fd()) })
+        let event = linux::event::new()?;
+        self.ring_by_port(port, value, &event)?;
+        Ok(event)
     }
 
-    /// Raises `event` when the guest writes `value`, 32 bits, to `port`, in the same way.
+    /// Has the guest raise `event` in this way.
     ///
     /// # Errors
     /// What the kernel says.

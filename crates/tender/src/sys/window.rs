@@ -7,8 +7,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
-/// Whole pages that are mapped at an address of the ABI's, readable and mostly writable. They are never
-/// unmapped, and no reference to them is ever made: who uses them knows that they change.
+/// Whole pages that are mapped at an address of the ABI's, readable and mostly writable. They are
+/// never unmapped, and no reference to them is ever made: who uses them knows that they change.
 #[derive(Debug)]
 pub struct Window {
     address: u64,
