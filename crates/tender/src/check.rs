@@ -525,13 +525,15 @@ mod tests {
             region("left", region::kind::LINK),
             region("vault", region::kind::STATE),
         ];
-        let pair = |options| pair(&[Entry::RESERVED], &[], &regions, options);
+        let none = [Entry::RESERVED];
         let both = options("--state:vault=@9 --link:left=5,6,7,8 a.spt");
         let expected = [Memory::Link(&both.links[0]), Memory::State(&both.states[0])];
-        assert_eq!(pair(&both).unwrap().regions, expected);
-        let said = |line: &str| {
+        let pairs = pair(&none, &[], &regions, &both).unwrap();
+        assert_eq!(pairs.regions, expected);
+        let said = |line| {
             let options = options(line);
-            pair(&options).unwrap_err().to_string()
+            let error = pair(&none, &[], &regions, &options).unwrap_err();
+            error.to_string()
         };
         let missing = said("a.spt");
         let add = "add --link:left=OWN,PEER,BELL,PEERBELL --state:vault=@FD";

@@ -109,6 +109,7 @@ impl<'a> Joined<'a> {
         kill(&mut self.served.running);
         self.served.running = echo(self.images, self.hosts[1], &self.sides[1])?;
         let running = &self.served.running;
+        running.wait_for(&format!("{SERVICE}/24 on service"))?;
         running.wait_for("port service: link up")
     }
 

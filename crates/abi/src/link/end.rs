@@ -354,7 +354,8 @@ impl<'a> End<'a> {
         let frames = self.peer.0[word::SENT].load(Ordering::Acquire) != self.taken;
         let room = self.returned != self.posted
             && self.peer.0[word::TAKEN].load(Ordering::Acquire) != self.returned;
-        u64::from(frames) * badge::FRAMES | u64::from(room) * badge::ROOM
+        let frames = if frames { badge::FRAMES } else { 0 };
+        frames | if room { badge::ROOM } else { 0 }
     }
 
     /// Whether the other end is to be rung, since it sleeps and waits for one of these [`badge`]s:

@@ -182,7 +182,7 @@ impl Line {
     }
 
     fn sleep(&self) {
-        let room = u64::from(self.starved.get()) * badge::ROOM;
+        let room = if self.starved.get() { badge::ROOM } else { 0 };
         let badges = badge::FRAMES | badge::STATE | room;
         self.end.borrow_mut().sleep(badges);
     }
