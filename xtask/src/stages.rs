@@ -248,7 +248,7 @@ pub const STAGES: &[Stage] = &[
                 "-p",
                 "abi",
                 "--lib",
-                "ring::orders",
+                "orders",
                 "--target-dir",
                 "target/loom",
             ],

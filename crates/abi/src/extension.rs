@@ -4,6 +4,7 @@
 
 use crate::manifest::ENTRIES_MAX;
 use crate::pci::{self, Dma};
+use crate::region;
 
 pub use crate::version::VERSION;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -36,7 +37,8 @@ pub mod feature {
     pub const ALL: u32 = VIRTIO_NET_HEADER | COUNTERS | RULES | CAPTURE | RINGS;
 }
 
-/// Descriptor of the note. As many [`pci::Request`]s follow as [`Self::pci`] says.
+/// Descriptor of the note. As many [`pci::Request`]s follow as [`Self::pci`] says, and then as many
+/// [`region::Request`]s as [`Self::regions`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Descriptor {
@@ -50,14 +52,16 @@ pub struct Descriptor {
     pub dma_bytes: u64,
     /// Number of PCIe devices that it asks for, unchecked.
     pub pci: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Number of regions that it asks for, unchecked.
+    pub regions: u32,
 }
 
 /// Header and name of the note of an image that asks for `pci` devices, at most
-/// [`pci::DEVICES_MAX`].
-pub fn header(pci: usize) -> [u8; HEADER_SIZE] {
-    let descriptor_size = size_of::<Descriptor>() + pci * size_of::<pci::Request>();
+/// [`pci::DEVICES_MAX`], and for `regions`, at most [`region::REGIONS_MAX`].
+pub fn header(pci: usize, regions: usize) -> [u8; HEADER_SIZE] {
+    let descriptor_size = size_of::<Descriptor>()
+        + pci * size_of::<pci::Request>()
+        + regions * size_of::<region::Request>();
     let mut bytes = [0; HEADER_SIZE];
     bytes[0..4].copy_from_slice(&NAME_SIZE.to_le_bytes());
     bytes[4..8].copy_from_slice(&(descriptor_size as u32).to_le_bytes());
@@ -97,6 +101,8 @@ pub struct HostInfo {
     pub pci: [pci::Info; pci::DEVICES_MAX],
     /// Random bytes, new at each start, from which the image makes its secrets.
     pub seed: [u8; 32],
+    /// The regions that the image asked for, in its order.
+    pub regions: [region::Info; region::REGIONS_MAX],
 }
 
 impl HostInfo {
@@ -114,6 +120,7 @@ impl HostInfo {
         dma: Dma::ZERO,
         pci: [pci::Info::ZERO; pci::DEVICES_MAX],
         seed: [0; 32],
+        regions: [region::Info::ZERO; region::REGIONS_MAX],
     };
 }
 

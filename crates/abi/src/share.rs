@@ -270,10 +270,14 @@ pub enum PortCounter {
     NicResets = 19,
     /// A NIC of the image's own: whether it was given up.
     NicGivenUp = 20,
+    /// A link: frames that were under way to this image when the other end began anew.
+    LinkLost = 21,
+    /// A link: times that the other end broke a rule, and the link went down.
+    LinkFaults = 22,
 }
 
 /// Names of the runtime's counters of a port, by number.
-pub const PORT_COUNTERS: [&str; 21] = [
+pub const PORT_COUNTERS: [&str; 23] = [
     "rx_frames",
     "rx_bytes",
     "tx_frames",
@@ -295,6 +299,8 @@ pub const PORT_COUNTERS: [&str; 21] = [
     "polls_idle",
     "nic_resets",
     "nic_given_up",
+    "link_lost",
+    "link_faults",
 ];
 const _: () = assert!(PORT_COUNTERS.len() <= PORT_APPLIANCE);
 

@@ -12,8 +12,8 @@
 //!
 //! | what | defined in | how it reaches the other side |
 //! |---|---|---|
-//! | the extension's note | [`crate::extension`], [`crate::pci`] | in the image |
-//! | `HostInfo` | [`crate::extension`], [`crate::pci`] | in the image's data |
+//! | the extension's note | [`crate::extension`], [`crate::pci`], [`crate::region`] | the image |
+//! | `HostInfo` | [`crate::extension`], [`crate::pci`], [`crate::region`] | in the image's data |
 //! | rings | [`crate::ring`] | memory at a fixed address |
 //! | the shared file | [`crate::share`], [`crate::capture`], [`crate::sockets`] | a mapped file |
 //!
@@ -30,11 +30,15 @@
 //! Solo5's ([`crate::note::ABI_VERSION`], [`crate::manifest::VERSION`]) never change. The page of
 //! doorbells ([`crate::doorbell`]) is shared with a process that is a device: a page of another
 //! layout is a region of another subtype, which a tender that does not know it leaves unmapped;
-//! the guest then sends messages.
+//! the guest then sends messages. A link ([`crate::link`]) is shared by two images, which may be of
+//! different versions: its layout is named by [`crate::link::MAGIC`], and an end that finds another
+//! one there finds nobody.
 
 use crate::doorbell;
 use crate::extension::{Descriptor, HostInfo};
+use crate::link;
 use crate::pci::{self, Dma, Info, Request, Structure, Virtio};
+use crate::region;
 use crate::ring;
 use crate::share::{
     self, CaptureHead, CaptureRecord, Control, Exits, Report, RuleCounter, RulesStatus,
@@ -52,7 +56,8 @@ const _: () = {
     // The extension.
     assert!(size_of::<Descriptor>() == 32);
     assert!(offset_of!(Descriptor, host_info) == 8 && offset_of!(Descriptor, pci) == 24);
-    assert!(size_of::<HostInfo>() == 3944 && offset_of!(HostInfo, seed) == 3912);
+    assert!(offset_of!(Descriptor, regions) == 28 && offset_of!(HostInfo, regions) == 3944);
+    assert!(size_of::<HostInfo>() == 4456 && offset_of!(HostInfo, seed) == 3912);
     assert!(offset_of!(HostInfo, version) == 4 && offset_of!(HostInfo, share) == 16);
     assert!(offset_of!(HostInfo, devices) == 32 && offset_of!(HostInfo, rings) == 288);
     assert!(offset_of!(HostInfo, dma) == 304 && offset_of!(HostInfo, pci) == 328);
@@ -65,6 +70,11 @@ const _: () = {
     assert!(size_of::<Dma>() == 24 && offset_of!(Dma, iova) == 8);
     assert!(pci::bar_address(0, 0) == 1 << 39 && pci::bar_address(1, 2) == 0x84_8000_0000);
     assert!(pci::DMA_BASE == 1 << 40 && pci::DEVICES_MAX == 32);
+    // Regions.
+    assert!(size_of::<region::Request>() == 76 && offset_of!(region::Request, bytes) == 72);
+    assert!(size_of::<region::Info>() == 32 && offset_of!(region::Info, mac) == 20);
+    assert!(region::own_address(1) == 0x70_2000_0000 && region::REGIONS_MAX == 16);
+    assert!(region::peer_address(0) == 0x70_1000_0000 && region::BELL_PORT == 0x521);
     // Rings.
     assert!(ring::BASE == 0x60_0000_0000 && ring::BYTES == 2 << 20 && ring::ENTRIES == 256);
     assert!(ring::first_word(0) == 512 && ring::first_word(1) == 512 + 16 + 4 * 256);
@@ -90,6 +100,15 @@ const _: () = {
     // Captured frames.
     assert!(size_of::<CaptureHead>() == 16 && size_of::<CaptureRecord>() == 32);
     assert!(offset_of!(CaptureRecord, port) == 16 && offset_of!(CaptureRecord, fate) == 20);
+};
+
+/// The layout of an end of a link with this magic number.
+const _: () = {
+    assert!(link::MAGIC == u64::from_le_bytes(*b"OBLINK\x01\0") && link::ENTRIES == 256);
+    assert!(link::HEAD_BYTES == 12288 && link::SLOT_BYTES == 65728);
+    assert!(link::word::STATE == 1 && link::word::SEEN == 2 && link::word::MAC == 3);
+    assert!(link::word::SENT == 8 && link::word::TAKEN == 16 && link::word::WAITING == 24);
+    assert!(link::word::ENTRIES == 64 && link::HEAD_WORDS == 64 + 4 * 256);
 };
 
 /// The layout of the page of doorbells with this subtype.

@@ -50,13 +50,13 @@ pub enum ImageError {
     Request(RequestError),
 }
 
-/// Why the PCIe devices or the DMA memory of an image are refused. Devices are named by their
-/// number among the PCIe devices, from 0: what is wrong may be the name.
+/// Why the PCIe devices, the DMA memory or the regions of an image are refused. Devices and regions
+/// are named by their number among their like, from 0: what is wrong may be the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestError {
     /// So many PCIe devices are more than there may be, beside those of the manifest.
     Count(u32),
-    /// The note ends before its PCIe devices do.
+    /// The note ends before its PCIe devices and regions do.
     Truncated,
     /// The name is empty, not ended, or has a character other than A-Z, a-z, 0-9.
     Name(usize),
@@ -69,6 +69,16 @@ pub enum RequestError {
     /// So many bytes of DMA memory are over [`abi::pci::DMA_BYTES_MAX`], or no multiple of
     /// [`abi::pci::DMA_GRANULE`].
     DmaBytes(u64),
+    /// So many regions are more than there may be, beside the other devices.
+    RegionCount(u32),
+    /// The name of a region is none.
+    RegionName(usize),
+    /// Another device has the name of this region.
+    RegionDuplicate(usize),
+    /// The region is of no known kind.
+    RegionKind(usize),
+    /// A region of this kind has no such size.
+    RegionBytes(usize),
 }
 
 /// Why a program header cannot be loaded.
@@ -164,7 +174,7 @@ impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Count(n) => write!(f, "{n} PCI devices are more than fit"),
-            Self::Truncated => write!(f, "the list of PCI devices is cut short"),
+            Self::Truncated => write!(f, "the list of PCI devices and regions is cut short"),
             Self::Name(i) => write!(
                 f,
                 "PCI device {i} has a name that is not 1 to {NAME_BYTES_MAX} letters and digits"
@@ -172,6 +182,14 @@ impl fmt::Display for RequestError {
             Self::Duplicate(i) => write!(f, "PCI device {i} has the name of another device"),
             Self::Bars(i) => write!(f, "PCI device {i} asks for a BAR over {}", BARS - 1),
             Self::Flags(i) => write!(f, "PCI device {i} has unknown flags"),
+            Self::RegionCount(n) => write!(f, "{n} links and states are more than fit"),
+            Self::RegionName(i) => write!(
+                f,
+                "region {i} has a name that is not 1 to {NAME_BYTES_MAX} letters and digits"
+            ),
+            Self::RegionDuplicate(i) => write!(f, "region {i} has the name of another device"),
+            Self::RegionKind(i) => write!(f, "region {i} is neither a link nor a state"),
+            Self::RegionBytes(i) => write!(f, "region {i} has a size that its kind cannot have"),
             Self::DmaBytes(bytes) => write!(
                 f,
                 "{bytes} bytes of DMA memory are not a multiple of {DMA_GRANULE} \

@@ -30,16 +30,16 @@ pub fn extension_note(manifest: &Manifest, features: u32) -> (Vec<u8>, Vec<u8>) 
         host_info: 0,
         dma_bytes: manifest.dma_bytes,
         pci: manifest.pci.len() as u32,
-        reserved: 0,
+        regions: manifest.regions.len() as u32,
     };
     let (before, after) = descriptor
         .as_bytes()
         .split_at(std::mem::offset_of!(Descriptor, host_info));
     let after = &after[size_of::<u64>()..];
-    let header = extension::header(manifest.pci.len());
+    let header = extension::header(manifest.pci.len(), manifest.regions.len());
     (
         [&header, before].concat(),
-        [after, manifest.pci.as_bytes()].concat(),
+        [after, manifest.pci.as_bytes(), manifest.regions.as_bytes()].concat(),
     )
 }
 
@@ -94,22 +94,24 @@ mod tests {
     }
 
     #[test]
-    fn extension_note_ends_with_the_pci_devices() {
+    fn extension_note_ends_with_the_pci_devices_and_the_regions() {
         let manifest = Manifest {
             pci: vec![
                 crate::sample::request("a", 1),
                 crate::sample::request("b", 2),
             ],
+            regions: vec![crate::sample::link("c", 1)],
             dma_bytes: 4 << 20,
             ..Manifest::none()
         };
         let (before, after) = extension_note(&manifest, 0);
-        assert_eq!(before[4..8], (32u32 + 2 * 80).to_le_bytes());
+        assert_eq!(before[4..8], (32u32 + 2 * 80 + 76).to_le_bytes());
         assert_eq!(after[..8], (4u64 << 20).to_le_bytes());
-        assert_eq!(after[8..16], [2, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(after[8..16], [2, 0, 0, 0, 1, 0, 0, 0]);
         assert_eq!(
-            (after[16], after[16 + 80], after.len()),
-            (b'a', b'b', 16 + 160)
+            [after[16], after[16 + 80], after[16 + 160]],
+            [b'a', b'b', b'c']
         );
+        assert_eq!(after.len(), 16 + 160 + 76);
     }
 }

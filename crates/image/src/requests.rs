@@ -1,51 +1,92 @@
-//! The PCIe devices and the DMA memory of an image, as its extension note asks for them.
+//! The PCIe devices, the DMA memory and the regions of an image, as its extension note asks for
+//! them.
 
 use crate::error::RequestError;
+use abi::PAGE_SIZE;
 use abi::extension::Descriptor;
+use abi::link::slots;
 use abi::manifest::Entry;
 use abi::pci::{BARS, DEVICES_MAX, DMA_BYTES_MAX, DMA_GRANULE, INDICES_MAX, Request, request_flag};
+use abi::region::{self, REGION_BYTES_MAX, REGIONS_MAX, kind};
 use zerocopy::FromBytes;
 
-/// The PCIe devices of an image with the Solo5 devices `entries`; `bytes` are what follows the
-/// descriptor in its note.
+/// What an extension note asks for.
+#[derive(Default)]
+pub struct Requests {
+    pub pci: Vec<Request>,
+    pub regions: Vec<region::Request>,
+}
+
+/// What an image with the Solo5 devices `entries` asks for; `bytes` are what follows the descriptor
+/// in its note.
 pub fn parse(
     descriptor: &Descriptor,
     bytes: &[u8],
     entries: &[Entry],
-) -> Result<Vec<Request>, RequestError> {
+) -> Result<Requests, RequestError> {
     let dma_bytes = descriptor.dma_bytes;
     if dma_bytes > DMA_BYTES_MAX || !dma_bytes.is_multiple_of(DMA_GRANULE) {
         return Err(RequestError::DmaBytes(dma_bytes));
     }
-    let count = descriptor.pci as usize;
+    let (count, region_count) = (descriptor.pci as usize, descriptor.regions as usize);
     if count > DEVICES_MAX || entries.len() + count > INDICES_MAX {
         return Err(RequestError::Count(descriptor.pci));
     }
-    let table = bytes
-        .get(..count * size_of::<Request>())
-        .ok_or(RequestError::Truncated)?;
-    let chunks = table.chunks_exact(size_of::<Request>());
-    let requests: Vec<_> = chunks
-        .filter_map(|chunk| Request::read_from_bytes(chunk).ok())
-        .collect();
-    for (i, request) in requests.iter().enumerate() {
+    if region_count > REGIONS_MAX || entries.len() + count + region_count > INDICES_MAX {
+        return Err(RequestError::RegionCount(descriptor.regions));
+    }
+    let (pci, rest) = table::<Request>(bytes, count)?;
+    let (regions, _) = table::<region::Request>(rest, region_count)?;
+    let mut names: Vec<&str> = entries.iter().filter_map(Entry::name).collect();
+    for (i, request) in pci.iter().enumerate() {
         check(request).map_err(|cause| cause(i))?;
-        let same = |name: Option<&str>| name == request.name();
-        if entries.iter().any(|e| same(e.name())) || requests[..i].iter().any(|r| same(r.name())) {
+        let name = request.name().ok_or(RequestError::Name(i))?;
+        if names.contains(&name) {
             return Err(RequestError::Duplicate(i));
         }
+        names.push(name);
     }
-    Ok(requests)
+    for (i, request) in regions.iter().enumerate() {
+        let name = request.name().ok_or(RequestError::RegionName(i))?;
+        if names.contains(&name) {
+            return Err(RequestError::RegionDuplicate(i));
+        }
+        names.push(name);
+        check_region(request).map_err(|cause| cause(i))?;
+    }
+    Ok(Requests { pci, regions })
+}
+
+/// The first `count` values of `bytes`, and what follows them.
+fn table<T: FromBytes>(bytes: &[u8], count: usize) -> Result<(Vec<T>, &[u8]), RequestError> {
+    let cut = bytes.split_at_checked(count * size_of::<T>());
+    let (table, rest) = cut.ok_or(RequestError::Truncated)?;
+    let chunks = table.chunks_exact(size_of::<T>());
+    let values = chunks.filter_map(|chunk| T::read_from_bytes(chunk).ok());
+    Ok((values.collect(), rest))
 }
 
 fn check(request: &Request) -> Result<(), fn(usize) -> RequestError> {
-    if request.name().is_none() {
-        Err(RequestError::Name)
-    } else if request.bars >> BARS != 0 {
+    if request.bars >> BARS != 0 {
         Err(RequestError::Bars)
     } else if request.flags & !request_flag::BUS_MASTER != 0 {
         Err(RequestError::Flags)
     } else {
         Ok(())
+    }
+}
+
+fn check_region(request: &region::Request) -> Result<(), fn(usize) -> RequestError> {
+    let bytes = u64::from(request.bytes);
+    let least = match request.kind {
+        kind::LINK => abi::link::file_bytes(1),
+        kind::STATE => PAGE_SIZE,
+        _ => return Err(RequestError::RegionKind),
+    };
+    let fits = (least..=REGION_BYTES_MAX).contains(&bytes) && bytes.is_multiple_of(PAGE_SIZE);
+    let exact = request.kind != kind::LINK || bytes == abi::link::file_bytes(slots(bytes));
+    match fits && exact {
+        true => Ok(()),
+        false => Err(RequestError::RegionBytes),
     }
 }

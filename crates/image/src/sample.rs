@@ -8,6 +8,7 @@ use abi::extension::{HostInfo, feature};
 use abi::manifest::{Entry, NAME_BYTES_MAX, kind, name_field};
 use abi::note::{Target, abi_note};
 use abi::pci::{DMA_GRANULE, Request, request_flag};
+use abi::region;
 use abi::{IMAGE_BASE, PAGE_SIZE};
 
 /// Indices of the program headers.
@@ -55,14 +56,24 @@ pub fn request(name: &str, device: u16) -> Request {
     }
 }
 
-/// What the sample image asks for: a net device "net", a block device "disk", a PCIe device "nic"
-/// and a large page of DMA memory.
+/// A request for an end of a link with so many slots.
+pub fn link(name: &str, slots: usize) -> region::Request {
+    region::Request {
+        name: name_field(name).unwrap_or([0; NAME_BYTES_MAX + 1]),
+        kind: region::kind::LINK,
+        bytes: abi::link::file_bytes(slots) as u32,
+    }
+}
+
+/// What the sample image asks for: a net device "net", a block device "disk", a PCIe device "nic",
+/// a link "peer" of eight slots, and a large page of DMA memory.
 pub fn manifest() -> Manifest {
     let mut manifest = Manifest::none();
     let devices = [("net", kind::NET_BASIC), ("disk", kind::BLOCK_BASIC)];
     let devices = devices.map(|(name, kind)| Entry::new(name, kind));
     manifest.entries.extend(devices.into_iter().flatten());
     manifest.pci.push(request("nic", 0x10d3));
+    manifest.regions.push(link("peer", 8));
     manifest.dma_bytes = DMA_GRANULE;
     manifest
 }
@@ -88,7 +99,7 @@ pub fn sample() -> Vec<u8> {
         program_header(NOTE, R, note(sizes[0] + sizes[1]), sizes[2], sizes[2]),
         program_header(LOAD, RW, page(3), 0, 2 * PAGE_SIZE),
         program_header(LOAD, RW, (page(3).0, HOST_INFO), info_size, info_size),
-        program_header(LOAD, RW, page(6), 0, PAGE_SIZE + 1),
+        program_header(LOAD, RW, page(7), 0, PAGE_SIZE + 1),
     ];
     let mut bytes = file_header(headers.len() as u16);
     bytes.extend_from_slice(&headers.concat());

@@ -4,7 +4,9 @@
 //! | module | what | manual |
 //! |---|---|---|
 //! | [`descriptor`] | descriptors that a parent passed, and closing the others | `close_range(2)` |
+//! | [`event`] | numbers that wake whoever waits for them | `eventfd(2)` |
 //! | [`interface`] | what a network interface is asked by its name | `netdevice(7)` |
+//! | [`link`] | what the two ends of a link between images are given | |
 //! | [`memory`] | memory as a file that nobody makes shorter | `memfd_create(2)` |
 //! | [`mtu`] | the MTU of an interface, and when it changes | `rtnetlink(7)` |
 //! | [`namespace`] | user and network namespaces without a name | `namespaces(7)` |
@@ -18,7 +20,9 @@
 //! Unsafe code lies in `src/sys` only. What only the tender may need, such as VFIO, KVM and guest
 //! memory, lies in the tender.
 
+pub mod event;
 pub mod interface;
+pub mod link;
 pub mod memory;
 pub mod mtu;
 pub mod netlink;

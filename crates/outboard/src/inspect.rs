@@ -3,6 +3,7 @@
 use abi::extension::feature;
 use abi::manifest::{Entry, kind};
 use abi::pci::{BARS, Request, request_flag};
+use abi::region;
 use image::{Image, Segment};
 use serde::Serialize;
 use std::fmt;
@@ -76,6 +77,12 @@ struct Device {
     r#type: &'static str,
     #[serde(flatten)]
     pci: Option<Pci>,
+    /// Frames that a link may send before one is taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slots: Option<usize>,
+    /// Bytes of a state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u32>,
 }
 
 /// A PCIe device, under the names that `manifest.json` has.
@@ -168,6 +175,8 @@ fn devices(image: &Image) -> Vec<Device> {
             name: entry.name()?.to_owned(),
             r#type: type_name(entry.kind),
             pci: None,
+            slots: None,
+            size: None,
         })
     };
     let pci_device = |request: &Request| {
@@ -175,11 +184,24 @@ fn devices(image: &Image) -> Vec<Device> {
             name: request.name()?.to_owned(),
             r#type: "PCI_BASIC",
             pci: Some(pci(request)),
+            slots: None,
+            size: None,
+        })
+    };
+    let region = |request: &region::Request| {
+        let is_link = request.kind == region::kind::LINK;
+        Some(Device {
+            name: request.name()?.to_owned(),
+            r#type: if is_link { "LINK" } else { "STATE" },
+            pci: None,
+            slots: is_link.then(|| abi::link::slots(request.bytes.into())),
+            size: (!is_link).then_some(request.bytes),
         })
     };
     let solo5 = image.entries.iter().filter_map(device);
     solo5
         .chain(image.pci.iter().filter_map(pci_device))
+        .chain(image.regions.iter().filter_map(region))
         .collect()
 }
 
@@ -323,9 +345,11 @@ impl Report {
             .unwrap_or(0);
         for device in devices {
             write!(f, "  {:width$}  {}", device.name, device.r#type)?;
-            match &device.pci {
-                Some(pci) => writeln!(f, "{pci}")?,
-                None => writeln!(f)?,
+            match (&device.pci, device.slots, device.size) {
+                (Some(pci), ..) => writeln!(f, "{pci}")?,
+                (_, Some(slots), _) => writeln!(f, "       {slots} slots")?,
+                (_, _, Some(size)) => writeln!(f, "      {size} bytes")?,
+                _ => writeln!(f)?,
             }
         }
         if self.manifest.dma_size > 0 {
@@ -377,7 +401,7 @@ mod tests {
         let mut image = Image::parse(&image::sample::sample()).unwrap();
         assert_eq!(
             device_list(&image),
-            "net (NET_BASIC), disk (BLOCK_BASIC), nic (PCI_BASIC)"
+            "net (NET_BASIC), disk (BLOCK_BASIC), nic (PCI_BASIC), peer (LINK)"
         );
         let text = Report::new(Path::new("sample"), 1, &image).to_string();
         let features = [
@@ -387,9 +411,11 @@ mod tests {
         assert!(text.contains(&features.concat()), "{text}");
         let nic = "  nic   PCI_BASIC  8086:10d3 class 0200 prog-if 00 bar0 bus-master\n";
         assert!(text.contains(nic), "{text}");
+        assert!(text.contains("  peer  LINK       8 slots\n"), "{text}");
         assert!(text.contains("\ndma        2097152 bytes\n"), "{text}");
         image.entries.truncate(1);
         image.pci.clear();
+        image.regions.clear();
         assert_eq!(device_list(&image), "no devices");
     }
 

@@ -8,6 +8,8 @@ use device::{BATCH_FRAMES_MAX, FRAME_BYTES_MAX, HEADROOM};
 /// successive buffers, all that small frames touch, fall into different sets of the cache.
 pub const BUFFER_BYTES: usize = 16 * 4096 + 3 * 64;
 const _: () = assert!(HEADROOM + FRAME_BYTES_MAX < BUFFER_BYTES);
+// What is received over a link fits, wherever in a word it begins.
+const _: () = assert!(HEADROOM + FRAME_BYTES_MAX + 2 * size_of::<u64>() <= BUFFER_BYTES);
 
 /// Packet buffers wanted: a full batch, the segments of one frame, and some for appliances to keep.
 pub const BUFFERS: usize = BATCH_FRAMES_MAX + 64;

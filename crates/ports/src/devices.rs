@@ -4,6 +4,7 @@ use crate::host::{Handle, Host};
 use abi::extension::HostInfo;
 use abi::manifest::{ENTRIES_MAX, Entry, kind};
 use abi::pci::{self, CLASS_NETWORK, DEVICES_MAX, info_flag};
+use abi::region::{self, REGIONS_MAX};
 use core::cell::Cell;
 
 /// Why a device is not to be had.
@@ -15,7 +16,7 @@ pub enum DeviceError {
     OtherKind,
     /// It was handed out already.
     Taken,
-    /// The tender knows nothing of it: Solo5's own attach no PCIe devices.
+    /// The tender knows nothing of it: Solo5's own attach no PCIe devices and no links.
     NotAttached,
     /// This host has no sockets.
     NoSockets,
@@ -37,7 +38,9 @@ impl core::fmt::Display for DeviceError {
                 "only a plain process has sockets of the host's: start it with outboard run \
                  --host=process"
             }
-            Self::NotAttached => "this tender attaches no PCI devices: start it with outboard run",
+            Self::NotAttached => {
+                "this tender attaches no PCI devices and no links: start it with outboard run"
+            }
         })
     }
 }
@@ -49,12 +52,14 @@ impl core::error::Error for DeviceError {}
 pub struct Names {
     entries: &'static [Entry],
     requests: &'static [pci::Request],
+    regions: &'static [region::Request],
 }
 
 impl Names {
     fn iter(&self) -> impl Iterator<Item = &'static str> {
         let entries = self.entries.iter().filter_map(Entry::name);
         let names = entries.chain(self.requests.iter().filter_map(pci::Request::name));
+        let names = names.chain(self.regions.iter().filter_map(region::Request::name));
         // The reserved first entry has none.
         names.filter(|name| !name.is_empty())
     }
@@ -102,13 +107,27 @@ pub struct PciAttached {
     pub index: u8,
 }
 
-/// All devices of an image: the entries of its manifest, and behind them the PCIe devices that it
-/// asks for. PCIe device `n` has the index `entries + n`.
+/// A link or a state that was handed out.
+pub(crate) struct RegionAttached {
+    /// Its name in the manifest.
+    pub(crate) name: &'static str,
+    /// What the tender told of it.
+    pub(crate) info: region::Info,
+    /// The number of its region.
+    pub(crate) number: usize,
+    /// Its index among all devices.
+    pub(crate) index: u8,
+}
+
+/// All devices of an image: the entries of its manifest, and behind them the PCIe devices and the
+/// regions that it asks for. PCIe device `n` has the index `entries + n`.
 pub struct Devices {
     entries: &'static [Entry],
     requests: &'static [pci::Request],
+    regions: &'static [region::Request],
     flags: [u32; ENTRIES_MAX],
     pci: [pci::Info; DEVICES_MAX],
+    region_infos: [region::Info; REGIONS_MAX],
     /// A bit for each that was handed out, by index.
     taken: Cell<u64>,
 }
@@ -119,23 +138,33 @@ impl Devices {
     pub fn new(
         entries: &'static [Entry],
         requests: &'static [pci::Request],
+        regions: &'static [region::Request],
         host_info: &HostInfo,
     ) -> Self {
         let entries = &entries[..entries.len().min(ENTRIES_MAX)];
         let most = DEVICES_MAX.min(pci::INDICES_MAX - entries.len());
+        let requests = &requests[..requests.len().min(most)];
+        let most = REGIONS_MAX.min(pci::INDICES_MAX - entries.len() - requests.len());
         Self {
             entries,
-            requests: &requests[..requests.len().min(most)],
+            requests,
+            regions: &regions[..regions.len().min(most)],
+            region_infos: host_info.regions,
             flags: host_info.devices,
             pci: host_info.pci,
             taken: Cell::new(0),
         }
     }
 
-    /// How many there are: entries of the manifest, the reserved first one included, and PCIe
-    /// devices.
+    /// How many there are: entries of the manifest, the reserved first one included, PCIe devices,
+    /// and regions.
     pub fn count(&self) -> usize {
-        self.entries.len() + self.requests.len()
+        self.entries.len() + self.requests.len() + self.regions.len()
+    }
+
+    /// How many links there are.
+    pub(crate) fn links(&self) -> usize {
+        self.regions.iter().filter(|r| is_link(r)).count()
     }
 
     /// How many networks the host has attached, or may have.
@@ -144,7 +173,7 @@ impl Devices {
     }
 
     /// Names and indices of the network ports, in the order in which rules number them: the
-    /// networks of the manifest, then PCIe devices of that class.
+    /// networks of the manifest, then PCIe devices of that class, then links.
     pub fn ports(&self) -> impl Iterator<Item = (&'static str, u8)> {
         let first = self.entries.len();
         let networks = self.entries.iter().enumerate();
@@ -153,7 +182,10 @@ impl Devices {
         let cards = (first..).zip(self.requests);
         let cards = cards.filter(|(_, request)| request.class == CLASS_NETWORK);
         let cards = cards.filter_map(|(index, request)| Some((request.name()?, index as u8)));
-        networks.chain(cards)
+        let first = first + self.requests.len();
+        let links = (first..).zip(self.regions).filter(|(_, r)| is_link(r));
+        let links = links.filter_map(|(index, request)| Some((request.name()?, index as u8)));
+        networks.chain(cards).chain(links)
     }
 
     /// Whether the device of this index was handed out.
@@ -181,6 +213,39 @@ impl Devices {
             index: index as u8,
             flags: self.flags[index],
         })
+    }
+
+    /// Hands out the region of this kind that has this name; `None` if there is none.
+    ///
+    /// # Errors
+    /// If it was handed out already, or the tender attaches none.
+    pub(crate) fn take_region(
+        &self,
+        kind: u32,
+        name: &str,
+    ) -> Result<Option<RegionAttached>, DeviceError> {
+        let mut regions = self.regions.iter().enumerate();
+        let found = regions.find_map(|(number, region)| {
+            let found = region.name().filter(|found| *found == name);
+            found
+                .filter(|_| region.kind == kind)
+                .map(|name| (number, name))
+        });
+        let Some((number, name)) = found else {
+            return Ok(None);
+        };
+        let info = self.region_infos[number];
+        if info.own_bytes == 0 {
+            return Err(DeviceError::NotAttached);
+        }
+        let index = self.entries.len() + self.requests.len() + number;
+        self.mark_taken(index)?;
+        Ok(Some(RegionAttached {
+            name,
+            info,
+            number,
+            index: index as u8,
+        }))
     }
 
     /// Hands out the PCIe device that has this name.
@@ -211,10 +276,11 @@ impl Devices {
     }
 
     #[cold]
-    fn not_in_manifest(&self) -> DeviceError {
+    pub(crate) fn not_in_manifest(&self) -> DeviceError {
         DeviceError::NotInManifest(Names {
             entries: self.entries,
             requests: self.requests,
+            regions: self.regions,
         })
     }
 
@@ -230,9 +296,9 @@ impl Devices {
     /// How many PCIe devices nobody has asked for yet: who takes DMA memory leaves as much to each
     /// of them.
     pub fn pci_left(&self) -> usize {
-        // There are fewer than 64 entries if there is a PCIe device behind them.
-        let handed_out = self.taken.get().checked_shr(self.entries.len() as u32);
-        self.requests.len() - handed_out.unwrap_or(0).count_ones() as usize
+        let first = self.entries.len();
+        let requests = (first..first + self.requests.len()).map(|index| index as u8);
+        requests.filter(|index| !self.is_taken(*index)).count()
     }
 
     /// The name of the PCIe device with this index.
@@ -241,6 +307,10 @@ impl Devices {
         let request = number.and_then(|number| self.requests.get(number));
         request.and_then(pci::Request::name).unwrap_or("of no name")
     }
+}
+
+fn is_link(region: &region::Request) -> bool {
+    region.kind == region::kind::LINK
 }
 
 fn is_network(entry: &Entry) -> bool {

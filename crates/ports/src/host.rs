@@ -125,6 +125,10 @@ pub trait Host {
     /// Wakes the host's thread that serves the rings. Hosts without rings do nothing.
     fn kick(&self);
 
+    /// Wakes the other end of the link that is region `number` up; hosts that are processes have
+    /// the descriptor `bell` for that.
+    fn ring(&self, number: usize, bell: i32);
+
     /// Sleeps until a device has something, the host has something to say, or the deadline has
     /// passed. Returns a bit for each device that has something, by its index. With
     /// [`Instant::PAST`] it only looks.

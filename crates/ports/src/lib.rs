@@ -10,6 +10,7 @@
 //! | [`Runtime`] | everything that the ports of an image have in common: wait, console, end |
 //! | `tap` | a port that makes a call for each frame |
 //! | `ring` | ports and disks that use rings, in a virtual machine |
+//! | `link` | a port over memory that is shared with another image |
 //! | `nic` | a port over a driver of the image's own |
 //! | `port`, `network` | what all ports share, and those that the host attached |
 //! | `disk` | a disk that makes a call for each block |
@@ -19,6 +20,7 @@
 //! | `ledger` | what a port counts, by name |
 //! | [`share`], `counters`, `capture`, [`rules`] | the file that host and guest share |
 //! | [`inquiry`] | what the host asks in it about sockets |
+//! | [`state`], [`regions()`] | memory that outlives the image; where that and links lie |
 //! | [`sockets`] | sockets of the host's, and addresses as it has them |
 //! | [`message`] | registers of a device that is another process |
 //! | `puppet` | a host that does what a test says |
@@ -43,6 +45,7 @@ mod disk;
 mod host;
 pub mod inquiry;
 mod ledger;
+mod link;
 pub mod message;
 mod mtu;
 mod network;
@@ -50,12 +53,14 @@ mod nic;
 mod port;
 #[cfg(any(test, feature = "puppet"))]
 pub mod puppet;
+mod regions;
 mod ring;
 pub mod rules;
 mod runtime;
 mod schedule;
 pub mod share;
 pub mod sockets;
+pub mod state;
 mod tap;
 #[cfg(test)]
 mod tests;
@@ -65,8 +70,10 @@ pub use clock::Instant;
 pub use counters::Counter;
 pub use devices::{DeviceError, Devices, Names, PciAttached};
 pub use host::{Errno, Handle, Host};
+pub use link::LinkMemory;
 pub use network::Network;
 pub use nic::{Card, NicPort};
+pub use regions::regions;
 pub use ring::Rings;
 pub use runtime::{Parts, Ready, Runtime};
 pub use tap::TapPort;

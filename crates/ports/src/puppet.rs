@@ -4,14 +4,17 @@ use crate::buffers::BUFFER_BYTES;
 use crate::clock::Instant;
 use crate::devices::Devices;
 use crate::host::{Errno, Handle, Host};
+use crate::link::LinkMemory;
 use crate::network::Network;
 use crate::ring::Rings;
 use crate::runtime::{Parts, Runtime};
 use crate::share::{HostWord, SharedFile};
 use crate::tap::TapPort;
 use abi::extension::HostInfo;
+use abi::link::{HEAD_BYTES, file_bytes};
 use abi::manifest::{Device, Entry, kind, name_field};
 use abi::pci::{CLASS_NETWORK, Info, Request, info_flag};
+use abi::region;
 use abi::ring::{Server, WORDS};
 use abi::share::{
     BYTES, CAPTURE_OFFSET, CAPTURE_RING_OFFSET, CONTROL_OFFSET, COUNTERS_PER_PORT, CaptureRecord,
@@ -60,6 +63,8 @@ pub struct Puppet {
     pub step: Cell<u64>,
     /// How often the host was woken.
     pub kicks: Cell<u32>,
+    /// The links whose other ends were woken, by the numbers of their regions.
+    pub rung: RefCell<Vec<usize>>,
     /// The disk; bytes beyond its end are not there.
     pub disk: RefCell<Vec<u8>>,
     /// Lengths of the transfers of the disk.
@@ -143,6 +148,10 @@ impl Host for Puppet {
         self.kicks.set(self.kicks.get() + 1);
     }
 
+    fn ring(&self, number: usize, _: i32) {
+        self.rung.borrow_mut().push(number);
+    }
+
     fn wait(&self, deadline: Option<Instant>) -> u64 {
         self.waits.borrow_mut().push(deadline);
         if let Some(meanwhile) = &mut *self.meanwhile.borrow_mut() {
@@ -191,6 +200,8 @@ pub struct Setup {
     pub devices: Vec<(&'static str, Device, u32)>,
     /// Network cards that the image drives itself.
     pub cards: Vec<&'static str>,
+    /// Links, with as many slots at each end.
+    pub links: Vec<(&'static str, usize)>,
     /// Whether the host has rings.
     pub rings: bool,
     /// Whether the shared file has texts of rules.
@@ -210,6 +221,7 @@ impl Default for Setup {
         Self {
             devices: vec![],
             cards: vec![],
+            links: vec![],
             rings: false,
             rules: false,
             buffers: 128,
@@ -229,6 +241,48 @@ pub struct Scene {
     guest: &'static [AtomicU64],
     control: &'static [HostWord],
     rings: &'static [AtomicU64],
+    /// Links as the images at the other ends have them.
+    far: Vec<Far>,
+}
+
+/// An end of a link as the other image has it: the words of its own file, and the header of the
+/// one that the runtime writes.
+#[derive(Clone, Copy)]
+pub struct Far {
+    /// What the other image writes.
+    pub own: &'static [AtomicU64],
+    /// What it reads.
+    pub peer: &'static [AtomicU64],
+}
+
+/// Memory of links with these names and so many slots, what is asked for and told, and the other
+/// ends.
+fn link_memory(
+    links: &[(&'static str, usize)],
+    host_info: &mut HostInfo,
+) -> (
+    Vec<Option<LinkMemory>>,
+    &'static [region::Request],
+    Vec<Far>,
+) {
+    let (mut memory, mut requests, mut far) = (vec![], vec![], vec![]);
+    for ((name, slots), info) in links.iter().zip(&mut host_info.regions) {
+        let bytes = file_bytes(*slots);
+        (info.own_bytes, info.peer_bytes, info.mac) = (bytes, bytes, [2; 6]);
+        let (own, peer) = (words(HEAD_BYTES), words(bytes as usize));
+        let slots = vec![0; bytes as usize - HEAD_BYTES].leak();
+        memory.push(Some(LinkMemory { own, slots, peer }));
+        requests.push(region::Request {
+            name: name_field(name).expect("a name"),
+            kind: region::kind::LINK,
+            bytes: bytes as u32,
+        });
+        far.push(Far {
+            own: peer,
+            peer: own,
+        });
+    }
+    (memory, requests.leak(), far)
 }
 
 fn words(bytes: usize) -> &'static [AtomicU64] {
@@ -297,13 +351,16 @@ impl Setup {
         for info in &mut host_info.pci[..self.cards.len()] {
             info.flags = info_flag::ATTACHED;
         }
+        let (links, regions, far) = link_memory(&self.links, &mut host_info);
         let memory = vec![self.fill; self.buffers * BUFFER_BYTES].leak();
         let others = host_info.pci[0] != Info::ZERO;
         let runtime = Runtime::new(Parts {
             host,
             share: SharedFile::new(guest, control),
             rings: Rings::new(rings, host, others),
-            devices: Devices::new(self.entries(), self.requests(), &host_info),
+            links,
+            states: vec![],
+            devices: Devices::new(self.entries(), self.requests(), regions, &host_info),
             pool: Pool::new(memory, BUFFER_BYTES),
             command_line: self.command_line,
             has_room: self.has_room,
@@ -315,6 +372,7 @@ impl Setup {
             guest,
             control,
             rings,
+            far,
         }
     }
 }
@@ -335,6 +393,11 @@ impl Scene {
     /// A word of the rings.
     pub fn ring_word(&self, word: usize) -> &'static AtomicU64 {
         &self.rings[word]
+    }
+
+    /// The other end of the link with this number.
+    pub fn far(&self, number: usize) -> Far {
+        self.far[number]
     }
 
     fn say(&self, field: usize, value: u64) {

@@ -9,13 +9,18 @@ use crate::devices::{DeviceError, Devices};
 use crate::disk::{CallDisk, Disk};
 use crate::host::Host;
 use crate::ledger::Ledger;
+use crate::link::{LinkMemory, Links};
 use crate::network::Network;
 use crate::ring::Rings;
 use crate::schedule::Schedule;
 use crate::share::SharedFile;
 use crate::sockets::{HostSockets, SocketCalls};
+use crate::state::{self, State, StateMemory};
 use abi::extension::device_flag;
+use abi::region::kind;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::fmt;
 use device::{BlockDevice, Netif, Pool, WaitHandle};
 
@@ -27,6 +32,10 @@ pub struct Parts {
     pub share: SharedFile,
     /// The rings, if the host has any.
     pub rings: Option<Rings>,
+    /// The memory of links, by the numbers of their regions.
+    pub links: Vec<Option<LinkMemory>>,
+    /// The memory of states, by the numbers of their regions.
+    pub states: Vec<Option<StateMemory>>,
     /// The devices.
     pub devices: Devices,
     /// Packet buffers for the networks of the host's.
@@ -55,6 +64,8 @@ pub struct Runtime {
     pub has_room: fn(usize) -> bool,
     pub(crate) nics: Schedule<Ledger>,
     rings: Option<Rings>,
+    links: Links,
+    states: RefCell<Vec<Option<StateMemory>>>,
     pool: Pool,
 }
 
@@ -93,7 +104,12 @@ impl Runtime {
             host: parts.host,
             share: parts.share,
             capture: Capture::new(parts.host, &parts.share),
-            nics: Schedule::new(parts.devices.networks(), parts.sleepless),
+            nics: Schedule::new(
+                parts.devices.networks() + parts.devices.links(),
+                parts.sleepless,
+            ),
+            states: RefCell::new(parts.states),
+            links: Links::new(parts.links, parts.devices.networks() > 0),
             devices: parts.devices,
             command_line: parts.command_line,
             has_room: parts.has_room,
@@ -102,11 +118,14 @@ impl Runtime {
         }
     }
 
-    /// The port of the network of this name, once.
+    /// The port of the network or link of this name, once.
     ///
     /// # Errors
     /// If the manifest has no such network or it was handed out already.
     pub fn network(&'static self, name: &str) -> Result<Box<dyn Netif>, DeviceError> {
+        if let Some(link) = self.devices.take_region(kind::LINK, name)? {
+            return Ok(Box::new(self.links.port(self, &link)?));
+        }
         let attached = self.devices.take(self.host, name)?;
         let mut network = Network::new(self, &attached)?;
         if let Some(rings) = self.rings.as_ref()
@@ -160,6 +179,20 @@ impl Runtime {
         }))
     }
 
+    /// The state of this name, once, as the last image with this `layout` left it: see
+    /// [`state::open`].
+    ///
+    /// # Errors
+    /// If the manifest has no such state, it was handed out already, or the tender attaches none.
+    pub fn state(&self, name: &str, layout: u64) -> Result<State, DeviceError> {
+        let attached = self.devices.take_region(kind::STATE, name)?;
+        let attached = attached.ok_or_else(|| self.devices.not_in_manifest())?;
+        let mut states = self.states.borrow_mut();
+        let memory = states.get_mut(attached.number).and_then(Option::take);
+        let opened = memory.and_then(|memory| state::open(memory, layout));
+        opened.ok_or(DeviceError::NotAttached)
+    }
+
     /// The counter of this number. Numbers that the shared file does not hold share one counter
     /// that nobody reads. An appliance's own begin at [`abi::share::appliance_counters`] of
     /// [`Devices::count`].
@@ -181,6 +214,7 @@ impl Runtime {
             Some(rings) => rings.wait(deadline),
             None => self.host.wait(deadline),
         };
+        let host = |deadline| self.links.wait(deadline, host);
         Ready(match self.nics.is_empty() {
             true => host(deadline),
             false => {
@@ -196,13 +230,14 @@ impl Runtime {
         console::print(self.host, arguments);
     }
 
-    /// Ends the guest with this exit status. Captures become visible and frames in rings leave
-    /// before that.
+    /// Ends the guest with this exit status. Captures become visible, frames in rings leave, and
+    /// the other ends of links are told before that.
     pub fn exit(&self, status: i32) -> ! {
         self.capture.publish();
         if let Some(rings) = &self.rings {
             rings.flush();
         }
+        self.links.go_down();
         self.host.exit(status)
     }
 

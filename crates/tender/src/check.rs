@@ -1,15 +1,22 @@
 //! The one rule about devices: every device of the manifest is attached, and nothing else is.
 
-use crate::options::{Block, Host, Net, Options, Pci};
+use crate::options::{Block, Host, Link, Net, Options, Pci, State};
 use crate::suggest;
 use abi::extension::VERSION;
 use abi::manifest::{Entry, kind};
 use abi::pci::Request;
+use abi::region;
 use image::Image;
 use std::fmt;
 
 /// Stands for PCIe devices among the kinds of the manifest's entries, of which it is none.
 const PCI: u32 = u32::MAX;
+/// Stand for links and states in the same way.
+const LINK: u32 = u32::MAX - 1;
+const STATE: u32 = u32::MAX - 2;
+
+/// What is written behind the name of a link.
+const DESCRIPTORS: &str = "OWN,PEER,BELL,PEERBELL";
 
 /// A device of the manifest and what the command line attaches to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +45,17 @@ pub struct Pairs<'a> {
     pub devices: Vec<Pair<'a>>,
     /// PCIe devices, in the manifest's order.
     pub pci: Vec<&'a Pci>,
+    /// Links and states, in the manifest's order.
+    pub regions: Vec<Memory<'a>>,
+}
+
+/// What to attach as a region, by kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory<'a> {
+    /// An end of a link.
+    Link(&'a Link),
+    /// A state.
+    State(&'a State),
 }
 
 /// How manifest and command line differ.
@@ -60,8 +78,8 @@ pub enum Error {
     Twice(String, String),
     /// These sockets are named by the manifest, and the host has none.
     Jailed(String),
-    /// This option is for a PCIe device, and the image names those in an extension of this version,
-    /// which is not known here.
+    /// This option is for a PCIe device, a link or a state, and the image names those in an
+    /// extension of this version, which is not known here.
     Version(String, u32),
 }
 
@@ -139,10 +157,13 @@ pub fn host(manifest: &[Entry], host: Host) -> Result<(), Error> {
 /// Whether the image can name the devices that the command line attaches.
 ///
 /// # Errors
-/// If there are PCIe devices among them, and the image is of another version.
+/// If there are PCIe devices, links or states among them, and the image is of another version.
 pub fn version(image: &Image, options: &Options) -> Result<(), Error> {
-    match (image.other_version, options.pci.first()) {
-        (Some(version), Some(pci)) => Err(Error::Version(pci.option(), version)),
+    let pci = options.pci.first().map(Pci::option);
+    let link = || options.links.first().map(Link::option);
+    let state = || options.states.first().map(State::option);
+    match (image.other_version, pci.or_else(link).or_else(state)) {
+        (Some(version), Some(option)) => Err(Error::Version(option, version)),
         _ => Ok(()),
     }
 }
@@ -155,34 +176,10 @@ pub fn version(image: &Image, options: &Options) -> Result<(), Error> {
 pub fn pair<'a>(
     manifest: &[Entry],
     requests: &[Request],
+    regions: &[region::Request],
     options: &'a Options,
 ) -> Result<Pairs<'a>, Error> {
-    let nets = options
-        .nets
-        .iter()
-        .map(|net| ("net", &net.name, kind::NET_BASIC));
-    let blocks = options
-        .blocks
-        .iter()
-        .map(|block| ("block", &block.name, kind::BLOCK_BASIC));
-    let sockets = options.sockets.iter();
-    let sockets = sockets.map(|name| ("sockets", name, kind::SOCKETS));
-    let pci = options.pci.iter().map(|pci| ("pci", &pci.name, PCI));
-    for (option, name, kind) in nets.chain(blocks).chain(sockets).chain(pci) {
-        let entry = manifest.iter().find(|entry| entry.name() == Some(name));
-        let request = requests.iter().find(|r| r.name() == Some(name));
-        let named = entry.map(|entry| entry.kind).or(request.map(|_| PCI));
-        if named != Some(kind) {
-            let option = format!("--{option}:{name}");
-            let actual = named.and_then(attach_option);
-            let named = names_of(kind, manifest, requests);
-            return Err(Error::NotNamed {
-                option,
-                actual,
-                named,
-            });
-        }
-    }
+    check_named(manifest, requests, regions, options)?;
     let mut pairs = Pairs::default();
     let mut missing = Vec::new();
     for (index, entry) in manifest.iter().enumerate() {
@@ -207,6 +204,14 @@ pub fn pair<'a>(
             None => missing.push(format!("--pci:{name}=ADDRESS")),
         }
     }
+    for region in regions {
+        let Some(name) = region.name() else { continue };
+        match memory(kind_of(region), name, options) {
+            Some(memory) => pairs.regions.push(memory),
+            None if kind_of(region) == LINK => missing.push(format!("--link:{name}={DESCRIPTORS}")),
+            None => missing.push(format!("--state:{name}=@FD")),
+        }
+    }
     if missing.is_empty() {
         return Ok(pairs);
     }
@@ -215,6 +220,54 @@ pub fn pair<'a>(
         true => Error::Missing(missing),
         false => Error::Behind(behind),
     })
+}
+
+/// Whether the image names all that the command line attaches, as devices of these kinds.
+fn check_named(
+    manifest: &[Entry],
+    requests: &[Request],
+    regions: &[region::Request],
+    options: &Options,
+) -> Result<(), Error> {
+    let nets = options
+        .nets
+        .iter()
+        .map(|net| ("net", &net.name, kind::NET_BASIC));
+    let blocks = options
+        .blocks
+        .iter()
+        .map(|block| ("block", &block.name, kind::BLOCK_BASIC));
+    let sockets = options.sockets.iter();
+    let sockets = sockets.map(|name| ("sockets", name, kind::SOCKETS));
+    let pci = options.pci.iter().map(|pci| ("pci", &pci.name, PCI));
+    let links = options.links.iter();
+    let links = links.map(|link| ("link", &link.name, LINK));
+    let states = options.states.iter();
+    let states = states.map(|state| ("state", &state.name, STATE));
+    let regions_given = links.chain(states);
+    for (option, name, kind) in nets
+        .chain(blocks)
+        .chain(sockets)
+        .chain(pci)
+        .chain(regions_given)
+    {
+        let entry = manifest.iter().find(|entry| entry.name() == Some(name));
+        let request = requests.iter().find(|r| r.name() == Some(name));
+        let region = regions.iter().find(|r| r.name() == Some(name)).map(kind_of);
+        let named = entry.map(|entry| entry.kind);
+        let named = named.or(request.map(|_| PCI)).or(region);
+        if named != Some(kind) {
+            let option = format!("--{option}:{name}");
+            let actual = named.and_then(attach_option);
+            let named = names_of(kind, manifest, requests, regions);
+            return Err(Error::NotNamed {
+                option,
+                actual,
+                named,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The device in an option such as `--net:lan`.
@@ -235,19 +288,44 @@ fn behind(missing: &[String], options: &Options) -> Vec<String> {
 }
 
 /// The devices of this kind that an image names, as options that would attach them.
-fn names_of(kind: u32, manifest: &[Entry], requests: &[Request]) -> Vec<String> {
+fn names_of(
+    kind: u32,
+    manifest: &[Entry],
+    requests: &[Request],
+    regions: &[region::Request],
+) -> Vec<String> {
     let of_kind = manifest.iter().filter(|entry| entry.kind == kind);
+    let regions = regions.iter().filter(|region| kind_of(region) == kind);
     let names: Vec<&str> = match kind {
         PCI => requests.iter().filter_map(Request::name).collect(),
+        LINK | STATE => regions.filter_map(region::Request::name).collect(),
         _ => of_kind.filter_map(Entry::name).collect(),
     };
     let key = match kind {
         kind::NET_BASIC => "--net",
         kind::BLOCK_BASIC => "--block",
         kind::SOCKETS => "--sockets",
+        LINK => "--link",
+        STATE => "--state",
         _ => "--pci",
     };
     names.iter().map(|name| format!("{key}:{name}")).collect()
+}
+
+fn kind_of(region: &region::Request) -> u32 {
+    match region.kind {
+        region::kind::LINK => LINK,
+        _ => STATE,
+    }
+}
+
+fn memory<'a>(kind: u32, name: &str, options: &'a Options) -> Option<Memory<'a>> {
+    let link = options.links.iter().find(|link| link.name == name);
+    let state = options.states.iter().find(|state| state.name == name);
+    match kind {
+        LINK => link.map(Memory::Link),
+        _ => state.map(Memory::State),
+    }
 }
 
 fn source<'a>(kind: u32, name: &str, options: &'a Options) -> Option<Source<'a>> {
@@ -276,6 +354,8 @@ fn attach_option(kind: u32) -> Option<&'static str> {
         kind::BLOCK_BASIC => Some("--block:NAME=PATH"),
         kind::SOCKETS => Some("--sockets:NAME=host"),
         PCI => Some("--pci:NAME=ADDRESS"),
+        LINK => Some("--link:NAME=OWN,PEER,BELL,PEERBELL"),
+        STATE => Some("--state:NAME=@FD"),
         _ => None,
     }
 }
@@ -318,9 +398,9 @@ mod tests {
     fn pci_devices_pair_in_the_order_of_the_manifest() {
         let reserved = [Entry::RESERVED];
         let options = options("--pci:b=02:00.0 --pci:a=01:00.0 a.spt");
-        let pairs = pair(&reserved, &[nic("a"), nic("b")], &options).unwrap();
+        let pairs = pair(&reserved, &[nic("a"), nic("b")], &[], &options).unwrap();
         assert_eq!(pairs.pci, [&options.pci[1], &options.pci[0]]);
-        let error = pair(&reserved, &[nic("b")], &options).unwrap_err();
+        let error = pair(&reserved, &[nic("b")], &[], &options).unwrap_err();
         assert_eq!(
             error.to_string(),
             "--pci:a: the manifest names no such device; it names --pci:b"
@@ -334,7 +414,11 @@ mod tests {
             Entry::new("private", kind::NET_BASIC).unwrap(),
             Entry::new("public", kind::NET_BASIC).unwrap(),
         ];
-        let said = |line| pair(&two, &[], &options(line)).unwrap_err().to_string();
+        let said = |line| {
+            pair(&two, &[], &[], &options(line))
+                .unwrap_err()
+                .to_string()
+        };
         assert_eq!(
             said("--net:privat=tap0 --net:public=tap1 a.spt"),
             "--net:privat: the manifest names no such device; did you mean private? It names \
@@ -351,7 +435,7 @@ mod tests {
     fn options_behind_the_image_are_not_missing() {
         let line = "a.spt --net:lan=tap0 --block:disk=d.img --mem=16 lan";
         let said = |line| {
-            pair(&manifest(), &[], &options(line))
+            pair(&manifest(), &[], &[], &options(line))
                 .unwrap_err()
                 .to_string()
         };
@@ -368,7 +452,7 @@ mod tests {
         let nics = [nic("a"), nic("b")];
         for source in ["01:00.0", "vfio-user:/tmp/nic0"] {
             let options = options(&format!("--pci:a={source} --pci:b={source} a.spt"));
-            let error = pair(&[Entry::RESERVED], &nics, &options).unwrap_err();
+            let error = pair(&[Entry::RESERVED], &nics, &[], &options).unwrap_err();
             assert!(error.to_string().starts_with("--pci:b="), "{error}");
         }
     }
@@ -376,13 +460,13 @@ mod tests {
     #[test]
     fn a_pci_device_is_of_another_kind_than_a_network() {
         let other_way = options("--pci:lan=01:00.0 a.spt");
-        let error = pair(&manifest(), &[], &other_way).unwrap_err();
+        let error = pair(&manifest(), &[], &[], &other_way).unwrap_err();
         assert!(
             error.to_string().contains("--pci:lan by --net:NAME=IFACE"),
             "{error}"
         );
         let options = options("--net:nic0=tap0 a.spt");
-        let error = pair(&[Entry::RESERVED], &[nic("nic0")], &options).unwrap_err();
+        let error = pair(&[Entry::RESERVED], &[nic("nic0")], &[], &options).unwrap_err();
         assert!(
             error
                 .to_string()
@@ -402,10 +486,10 @@ mod tests {
             let typed = "type: --host=process --sockets:service=host";
             assert!(said.contains(typed), "{said}");
         }
-        let error = pair(&named, &[], &options("a.spt")).unwrap_err();
+        let error = pair(&named, &[], &[], &options("a.spt")).unwrap_err();
         assert!(error.to_string().ends_with("add --sockets:service=host"));
         let options = options("--sockets:service=host a.spt");
-        let pairs = pair(&named, &[], &options).unwrap().devices;
+        let pairs = pair(&named, &[], &[], &options).unwrap().devices;
         let source = Source::Sockets("service");
         assert_eq!(pairs, [Pair { index: 1, source }]);
     }
@@ -413,7 +497,7 @@ mod tests {
     #[test]
     fn devices_pair_in_the_order_of_the_manifest() {
         let options = options("--block:disk=d.img --net:lan=tap0 a.spt");
-        let pairs = pair(&manifest(), &[], &options).unwrap().devices;
+        let pairs = pair(&manifest(), &[], &[], &options).unwrap().devices;
         assert_eq!(
             pairs[0],
             Pair {
@@ -432,16 +516,48 @@ mod tests {
     }
 
     #[test]
+    fn links_and_states_are_attached_by_their_names_and_kinds() {
+        let region = |name: &str, kind| region::Request {
+            kind,
+            ..image::sample::link(name, 1)
+        };
+        let regions = [
+            region("left", region::kind::LINK),
+            region("vault", region::kind::STATE),
+        ];
+        let none = [Entry::RESERVED];
+        let both = options("--state:vault=@9 --link:left=5,6,7,8 a.spt");
+        let expected = [Memory::Link(&both.links[0]), Memory::State(&both.states[0])];
+        let pairs = pair(&none, &[], &regions, &both).unwrap();
+        assert_eq!(pairs.regions, expected);
+        let said = |line| {
+            let options = options(line);
+            let error = pair(&none, &[], &regions, &options).unwrap_err();
+            error.to_string()
+        };
+        let missing = said("a.spt");
+        let add = "add --link:left=OWN,PEER,BELL,PEERBELL --state:vault=@FD";
+        assert!(missing.ends_with(add), "{missing}");
+        let other = said("--state:left=@5 a.spt");
+        let replace = "replace --state:left by --link:NAME=OWN,PEER,BELL,PEERBELL";
+        assert!(other.ends_with(replace), "{other}");
+        let unknown = said("--link:lefd=5,6,7,8 a.spt");
+        assert!(unknown.ends_with("did you mean --link:left?"), "{unknown}");
+        let net = said("--net:left=tap0 a.spt");
+        assert!(net.contains("another kind"), "{net}");
+    }
+
+    #[test]
     fn an_image_without_devices_needs_none() {
         let options = options("a.spt");
-        let none = pair(&[Entry::RESERVED], &[], &options);
+        let none = pair(&[Entry::RESERVED], &[], &[], &options);
         assert_eq!(none, Ok(Pairs::default()));
     }
 
     /// Invariant 2: a device named and not attached stops the start.
     #[test]
     fn all_missing_devices_are_named_at_once() {
-        let error = pair(&manifest(), &[nic("nic0")], &options("a.spt")).unwrap_err();
+        let error = pair(&manifest(), &[nic("nic0")], &[], &options("a.spt")).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the manifest names devices that nothing is attached to; add --net:lan=IFACE \
@@ -472,7 +588,7 @@ mod tests {
     #[test]
     fn what_the_manifest_does_not_name_is_refused() {
         let line = "--block:disk=d.img --net:lan=tap0 --net:wan=tap1 a.spt";
-        let error = pair(&manifest(), &[], &options(line)).unwrap_err();
+        let error = pair(&manifest(), &[], &[], &options(line)).unwrap_err();
         assert_eq!(
             error,
             Error::NotNamed {
@@ -482,7 +598,7 @@ mod tests {
             }
         );
         let options = options("--net:disk=tap0 a.spt");
-        let error = pair(&manifest(), &[], &options).unwrap_err();
+        let error = pair(&manifest(), &[], &[], &options).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the manifest names a device of another kind; replace --net:disk by --block:NAME=PATH"

@@ -6,6 +6,7 @@ use crate::share;
 use abi::extension::{HOST_INFO_MAGIC, HostInfo, VERSION, host_flag};
 use abi::manifest::{ENTRIES_MAX, Entry, Header, kind};
 use abi::pci::Info;
+use abi::region::kind::LINK;
 use core::cell::{Cell, OnceCell, RefCell, UnsafeCell};
 use device::Pool;
 use hw::DmaArena;
@@ -48,9 +49,10 @@ pub(crate) unsafe fn init(target: abi::note::Target, start: &Start) {
     let entries = unsafe { manifest(start.manifest) };
     // SAFETY: `cmdline` points to a string ended by NUL (caller).
     let command_line = unsafe { core::ffi::CStr::from_ptr(start.command_line as *const _) };
-    let requests = crate::pci::requests();
+    let (requests, regions) = crate::pci::requests();
     let networks = entries.iter().filter(|entry| entry.kind == kind::NET_BASIC);
-    let wanted = buffers::wanted(networks.count(), host_info.rings != 0);
+    let links = regions.iter().filter(|region| region.kind == LINK);
+    let wanted = buffers::wanted(networks.count() + links.count(), host_info.rings != 0);
     // SAFETY: the tender mapped what it says at that address, for the guest's lifetime; this runs
     // once.
     let mut dma = unsafe { crate::pci::arena(host_info.dma) };
@@ -69,11 +71,18 @@ pub(crate) unsafe fn init(target: abi::note::Target, start: &Start) {
     // SAFETY: as above.
     let rings = unsafe { share::rings(&host_info) };
     let others = host_info.pci[0] != Info::ZERO;
+    // SAFETY: as above; each number is asked for once.
+    let own = |number, bytes, head| unsafe { share::own(number, bytes, head) };
+    // SAFETY: as above.
+    let peer = |number, bytes| unsafe { share::peer(number, bytes) };
+    let (links, states) = ports::regions(&host_info.regions, own, peer);
     let runtime = Runtime::new(Parts {
         host: host::host(),
         share,
         rings: rings.and_then(|words| Rings::new(words, host::host(), others)),
-        devices: Devices::new(entries, requests, &host_info),
+        links,
+        states,
+        devices: Devices::new(entries, requests, regions, &host_info),
         pool: shared.unwrap_or_else(|| Pool::new(arena, BUFFER_BYTES)),
         command_line: command_line.to_str().unwrap_or(""),
         has_room: heap::has_room,

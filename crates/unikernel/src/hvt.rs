@@ -3,6 +3,7 @@
 use crate::host::{Start, ticks};
 use crate::trap;
 use abi::hvt::{Block, BootInfo, CALL_PORT, Halt, Net, Poll, Puts, WallTime, call, result};
+use abi::region::BELL_PORT;
 use abi::ring::{KICK_PORT, KICK_VALUE};
 use alloc::boxed::Box;
 use core::arch::asm;
@@ -156,6 +157,16 @@ impl Host for Hvt {
         // memory.
         unsafe {
             asm!("out dx, eax", in("dx") KICK_PORT, in("eax") KICK_VALUE,
+                options(nostack, preserves_flags));
+        }
+    }
+
+    #[inline]
+    fn ring(&self, number: usize, _: i32) {
+        // SAFETY: the tender that gave us this link has made this port an event for its number,
+        // which touches no memory.
+        unsafe {
+            asm!("out dx, eax", in("dx") BELL_PORT, in("eax") number as u32,
                 options(nostack, preserves_flags));
         }
     }

@@ -15,7 +15,7 @@
 //! | module | what, and why it is here |
 //! |---|---|
 //! | `entry` | first instruction, stack: assembler |
-//! | `boot`, `share` | boot information, shared file and rings: memory that the tender filled in |
+//! | `boot`, `share` | boot information, shared file, rings, links: memory that the tender mapped |
 //! | `host` | which host it is: a static that is written once |
 //! | `spt` | [`ports::Host`] by system calls, on the hosts `spt` and `process` |
 //! | `sockets` | sockets of the host's by system calls, on `process` |
@@ -58,6 +58,7 @@ use alloc::boxed::Box;
 use core::time::Duration;
 use device::{BlockDevice, Netif};
 use ports::sockets::{HostSockets, SocketCalls};
+use ports::state::State;
 
 /// The host's network of this name, once. Appliances with NIC drivers take `appliance::port`.
 ///
@@ -73,6 +74,16 @@ pub fn net(name: &str) -> Result<Box<dyn Netif>, DeviceError> {
 /// If the manifest has no such device or it was handed out already.
 pub fn block(name: &str) -> Result<Box<dyn BlockDevice>, DeviceError> {
     runtime().disk(name)
+}
+
+/// The state of this name, once: memory that outlives the image, as the last one left it. `layout`
+/// is a number of the image's choice for what it keeps there; what was left under another number is
+/// refused.
+///
+/// # Errors
+/// If the manifest has no such state, it was handed out already, or the tender attaches none.
+pub fn state(name: &str, layout: u64) -> Result<State, DeviceError> {
+    runtime().state(name, layout)
 }
 
 /// The sockets of the host's that have this name, once; `None` if the manifest has none of this

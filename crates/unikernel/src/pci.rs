@@ -9,6 +9,7 @@ use crate::host::host;
 use abi::doorbell::WORDS;
 use abi::extension::{Descriptor, HEADER_SIZE};
 use abi::pci::{BARS, DEVICES_MAX, Dma, Request, Virtio, bar_address, info_flag};
+use abi::region::{self, REGIONS_MAX};
 use alloc::rc::Rc;
 use core::cell::RefMut;
 use core::ptr::NonNull;
@@ -136,8 +137,8 @@ pub(crate) unsafe fn arena(dma: Dma) -> Option<DmaArena> {
     Some(unsafe { DmaArena::new(start, dma.bytes as usize, dma.iova) })
 }
 
-/// What the image asks for.
-pub(crate) fn requests() -> &'static [Request] {
+/// The PCIe devices and the regions that the image asks for.
+pub(crate) fn requests() -> (&'static [Request], &'static [region::Request]) {
     let note = (&raw const EXTENSION_NOTE).expose_provenance();
     let place = note + HEADER_SIZE;
     let descriptor = core::ptr::with_exposed_provenance::<[u32; 8]>(place);
@@ -149,7 +150,15 @@ pub(crate) fn requests() -> &'static [Request] {
     let count = (descriptor.pci as usize).min(DEVICES_MAX);
     // SAFETY: as many requests follow the descriptor as it says, in a segment that nobody writes;
     // they need no more than 4 bytes of alignment, which the note has.
-    unsafe { core::slice::from_raw_parts(first, count) }
+    let pci = unsafe { core::slice::from_raw_parts(first, count) };
+    let first = core::ptr::with_exposed_provenance(
+        place + size_of::<Descriptor>() + count * size_of::<Request>(),
+    );
+    let count = (descriptor.regions as usize).min(REGIONS_MAX);
+    // SAFETY: as above; regions follow the PCIe devices.
+    let regions = unsafe { core::slice::from_raw_parts(first, count) };
+    (pci, regions)
 }
 
+const _: () = assert!(align_of::<region::Request>() == 4);
 const _: () = assert!(align_of::<Request>() == 4 && BARS <= u8::BITS as usize);

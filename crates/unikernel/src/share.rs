@@ -1,7 +1,8 @@
-//! The memory that the tender shares with the guest beside its own: the shared file and the rings.
-//! What lies there, `ports` knows.
+//! The memory that the tender shares with the guest beside its own: shared file, rings, links
+//! and states. What lies there, `ports` knows.
 
 use abi::extension::HostInfo;
+use abi::region::{own_address, peer_address};
 use abi::ring::WORDS;
 use abi::share::CONTROL_OFFSET;
 use core::sync::atomic::AtomicU64;
@@ -46,4 +47,40 @@ pub(crate) unsafe fn rings(host_info: &HostInfo) -> Option<&'static [AtomicU64]>
     let words = host_info.rings as usize as *const AtomicU64;
     // SAFETY: mapped and aligned (caller); words of any value; only touched as atomics.
     Some(unsafe { core::slice::from_raw_parts(words, WORDS) })
+}
+
+/// The memory of region `number`, of which the first `head` bytes are words; `None` if there is
+/// less than that.
+///
+/// # Safety
+/// To be called once for each number: so many bytes are mapped writable for ever at the address of
+/// this number, and nobody else writes them.
+pub(crate) unsafe fn own(
+    number: usize,
+    bytes: u64,
+    head: usize,
+) -> Option<(&'static [AtomicU64], &'static mut [u8])> {
+    let rest = (bytes as usize).checked_sub(head)?;
+    let start = own_address(number) as usize;
+    let words = core::ptr::with_exposed_provenance(start);
+    let first = core::ptr::with_exposed_provenance_mut(start + head);
+    // SAFETY: mapped and aligned to a page (caller); words of any value; only touched as atomics.
+    let words = unsafe { core::slice::from_raw_parts(words, head / WORD) };
+    // SAFETY: mapped and writable (caller), disjoint from the words above, and borrowed this once;
+    // another image reads it at most.
+    Some((words, unsafe {
+        core::slice::from_raw_parts_mut(first, rest)
+    }))
+}
+
+/// What the other end of link `number` writes.
+///
+/// # Safety
+/// So many bytes are mapped readable for ever at the address of this number.
+pub(crate) unsafe fn peer(number: usize, bytes: u64) -> &'static [AtomicU64] {
+    let words = core::ptr::with_exposed_provenance(peer_address(number) as usize);
+    // SAFETY: mapped and aligned to a page (caller); words of any value, which another image
+    // writes. `ports` and `abi::link` load them and do nothing else; a load of one word does not
+    // write (`core::sync::atomic`).
+    unsafe { core::slice::from_raw_parts(words, bytes as usize / WORD) }
 }

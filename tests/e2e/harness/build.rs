@@ -72,6 +72,7 @@ const APPLIANCES: &[&[&str]] = &[
     &["--host=all", "unikernels/firewall"],
     &["--manifest=manifest-82599.json", "unikernels/firewall"],
     &["--manifest=manifest-nic.json", "unikernels/firewall"],
+    &["--manifest=manifest-link.json", "unikernels/firewall"],
     &["--manifest=manifest-82599.json", "unikernels/reflector"],
     &[
         "--manifest=manifest-virtio-bar0.json",
@@ -89,6 +90,7 @@ const APPLIANCES: &[&[&str]] = &[
     &["--manifest=manifest-disk.json", "unikernels/http"],
     &["--manifest=manifest-sockets.json", "unikernels/echo"],
     &["--manifest=manifest-ports.json", "unikernels/echo"],
+    &["--manifest=manifest-link.json", "unikernels/echo"],
     &["--manifest=manifest-sockets.json", "unikernels/iperf3"],
     &["--manifest=manifest-sockets.json", "unikernels/http"],
     &["--features=service/smoltcp", "unikernels/echo"],

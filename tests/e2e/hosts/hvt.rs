@@ -15,9 +15,10 @@ use crate::hosts::backtrace;
 use crate::hosts::compatibility;
 use crate::hosts::guests::{self, PROMISES, Promise};
 use crate::hosts::rings;
+use crate::hosts::state;
 use crate::rules::firewall;
 use crate::rules::load;
-use crate::services::{dns, echo, stock};
+use crate::services::{dns, echo, links, stock};
 use abi::note::Target;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::process::Command;
@@ -40,6 +41,8 @@ const HYPERCALLS: &[Hypercall] = &[
     Hypercall("0x600", SIGSYS, "port 0x600"),
     // The event of rings, without any.
     Hypercall("0x520", SIGSYS, "port 0x520"),
+    // The bell of links, without any.
+    Hypercall("0x521", SIGSYS, "port 0x521"),
     Hypercall("0x80", SIGSYS, "port 0x80"),
     Hypercall("0xffff", SIGSYS, "port 0xffff"),
     // Arguments that are no memory, end behind it, or are not aligned.
@@ -142,6 +145,9 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     for (name, test) in echo::ON_HVT {
         trials.push(network.trial(format!("hvt::echo::{name}"), move || test(images)));
     }
+    for (name, test) in links::ON_HVT {
+        trials.push(network.trial(format!("hvt::links::{name}"), move || test(images)));
+    }
     for (name, test) in dns::ON_HVT {
         trials.push(network.trial(format!("hvt::dns::{name}"), move || test(images)));
     }
@@ -150,6 +156,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     trials.push(Trial::ignorable_test("hvt::reserved huge pages", test));
     trials.extend(backtrace::on(images, "hvt"));
     trials.extend(rings::trials(images));
+    trials.extend(state::on_hvt(images));
     trials.extend(software_device::on(images, "hvt"));
     trials.extend(software_nic::on(images, "hvt"));
     trials.extend(software_virtio::on(images, "hvt"));

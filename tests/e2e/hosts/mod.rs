@@ -6,6 +6,7 @@ pub mod guests;
 pub mod hvt;
 pub mod refusals;
 pub mod rings;
+pub mod state;
 
 use crate::harness::build::Images;
 use crate::harness::network::Network;
@@ -17,6 +18,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         guests::trials(images),
         backtrace::trials(images),
         refusals::trials(images),
+        state::trials(images),
         hvt::trials(images, network),
         compatibility::trials(images, network),
     ]

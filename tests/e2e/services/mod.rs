@@ -5,6 +5,7 @@ pub mod dns;
 pub mod echo;
 mod http;
 mod iperf3;
+pub mod links;
 mod mtu;
 mod parity;
 mod ports;
@@ -42,6 +43,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         echo::trials,
         http::trials,
         iperf3::trials,
+        links::trials,
         mtu::trials,
         parity::trials,
         ports::trials,

@@ -113,7 +113,7 @@ const WIRED_VIRTIO: [&str; 6] = [
     "--nic=e1000e,hub1",
 ];
 /// The appliances that the tests run: what `outboard build` is told.
-const APPLIANCES: [&str; 20] = [
+const APPLIANCES: [&str; 22] = [
     "--host=all unikernels/firewall",
     "--manifest=manifest-nic.json unikernels/firewall",
     "--manifest=manifest-82599.json unikernels/firewall",
@@ -134,9 +134,11 @@ const APPLIANCES: [&str; 20] = [
     "--manifest=manifest-virtio.json unikernels/reflector",
     "--manifest=manifest-virtio.json unikernels/echo",
     "--manifest=manifest-virtio.json unikernels/iperf3",
+    "--manifest=manifest-link.json unikernels/firewall",
+    "--manifest=manifest-link.json unikernels/echo",
 ];
 /// What becomes of them.
-const IMAGES: [&str; 21] = [
+const IMAGES: [&str; 23] = [
     "firewall.spt",
     "firewall.hvt",
     "firewall-nic.spt",
@@ -158,6 +160,8 @@ const IMAGES: [&str; 21] = [
     "reflector-virtio.spt",
     "echo-virtio.spt",
     "iperf3-virtio.spt",
+    "firewall-link.spt",
+    "echo-link.spt",
 ];
 /// More than the tests take, in seconds, on a machine that is busy with something else.
 const TIMEOUT_SECONDS: u32 = 600;

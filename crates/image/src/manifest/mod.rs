@@ -1,5 +1,5 @@
-//! The manifest's JSON: Solo5's format, version 1, with PCIe devices, DMA memory and sockets of the
-//! host's.
+//! The manifest's JSON: Solo5's format, version 1, with PCIe devices, DMA memory, links, state and
+//! sockets of the host's.
 //!
 //! ```
 //! let json = br#"{ "type": "solo5.manifest", "version": 1, "dma_size": 16777216, "devices": [
@@ -15,20 +15,29 @@
 //! `{ "name": "service", "type": "SOCKETS" }` asks for sockets of the host's, which only the host
 //! `process` has.
 //!
+//! `{ "name": "public", "type": "LINK", "slots": 64 }` asks for a link to another image, which is a
+//! network port: it may send so many frames before the other image has taken one ([`SLOTS`] without
+//! `slots`). `{ "name": "vault", "type": "STATE", "size": 1048576 }` asks for memory that outlives
+//! the image.
+//!
 //! DMA memory is one area: the `dma_size` of the file and those of its PCIe devices add up.
 //!
 //! Anything unknown is refused: a manifest is all the authority that an image has, so a misspelt
 //! line must not be read as an absent one.
 
 mod pci;
+mod region;
 
 use abi::manifest::{Entry, NAME_BYTES_MAX, kind, name_of};
 use abi::pci::{DEVICES_MAX as PCI_DEVICES_MAX, DMA_BYTES_MAX, DMA_GRANULE, INDICES_MAX, Request};
+use abi::region::{self as abi_region, REGIONS_MAX};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
+
+pub use region::SLOTS;
 
 /// Most devices of a manifest, of all kinds: the first of its entries is not one.
 pub const DEVICES_MAX: usize = INDICES_MAX - 1;
@@ -109,6 +118,8 @@ pub struct Manifest {
     pub entries: Vec<Entry>,
     /// PCIe devices.
     pub pci: Vec<Request>,
+    /// Memory that is shared with others.
+    pub regions: Vec<abi_region::Request>,
     /// DMA memory in bytes, a multiple of [`DMA_GRANULE`].
     pub dma_bytes: u64,
 }
@@ -119,6 +130,7 @@ impl Manifest {
         Self {
             entries: vec![Entry::RESERVED],
             pci: Vec::new(),
+            regions: Vec::new(),
             dma_bytes: 0,
         }
     }
@@ -209,6 +221,7 @@ impl TryFrom<Vec<Device>> for Devices {
             let name = match &device {
                 Device::Solo5(entry) => entry.name,
                 Device::Pci { request, .. } => request.name,
+                Device::Region(request) => request.name,
             };
             if !names.insert(name) {
                 let name = name_of(&name).unwrap_or_default();
@@ -222,10 +235,15 @@ impl TryFrom<Vec<Device>> for Devices {
                     manifest.pci.push(request);
                     manifest.dma_bytes = manifest.dma_bytes.saturating_add(dma_bytes);
                 }
+                Device::Region(request) => manifest.regions.push(request),
             }
         }
         if manifest.pci.len() > PCI_DEVICES_MAX {
             return too_many(manifest.pci.len(), "PCI devices", PCI_DEVICES_MAX);
+        }
+        if manifest.regions.len() > REGIONS_MAX {
+            let what = "links and states";
+            return too_many(manifest.regions.len(), what, REGIONS_MAX);
         }
         Ok(Self(manifest))
     }
@@ -236,6 +254,7 @@ impl TryFrom<Vec<Device>> for Devices {
 enum Device {
     Solo5(Entry),
     Pci { request: Request, dma_bytes: u64 },
+    Region(abi_region::Request),
 }
 
 #[derive(Deserialize)]
@@ -249,6 +268,10 @@ enum Declaration {
     Sockets { name: String },
     #[serde(rename = "PCI_BASIC")]
     Pci(pci::Declaration),
+    #[serde(rename = "LINK")]
+    Link(region::Link),
+    #[serde(rename = "STATE")]
+    State(region::State),
 }
 
 impl TryFrom<Declaration> for Device {
@@ -264,6 +287,14 @@ impl TryFrom<Declaration> for Device {
                 let device = pci.request();
                 let device = device.map(|request| Self::Pci { request, dma_bytes });
                 (pci.name, device)
+            }
+            Declaration::Link(link) => {
+                let request = link.request().map(Self::Region);
+                (link.name, request)
+            }
+            Declaration::State(state) => {
+                let request = state.request().map(Self::Region);
+                (state.name, request)
             }
         };
         device.map_err(|reason| {

@@ -198,3 +198,42 @@ fn dma_memory_adds_up_in_large_pages() {
     );
     assert!(bytes(u64::MAX, &[u64::MAX]).is_err());
 }
+
+#[test]
+fn links_and_states_have_a_size() {
+    let link = |name: &str, more: &str| format!(r#"{{"name":"{name}","type":"LINK"{more}}}"#);
+    let state = |size: &str| format!(r#"{{"name":"s","type":"STATE","size":{size}}}"#);
+    let found = manifest(&[link("a", ""), link("b", ",\"slots\":256"), state("8192")].join(","));
+    let found: Vec<_> = found
+        .unwrap()
+        .regions
+        .iter()
+        .map(|r| (r.kind, r.bytes))
+        .collect();
+    let bytes = |slots| abi::link::file_bytes(slots) as u32;
+    let link_kind = abi::region::kind::LINK;
+    let expected = [
+        (link_kind, bytes(SLOTS as usize)),
+        (link_kind, bytes(256)),
+        (abi::region::kind::STATE, 8192),
+    ];
+    assert_eq!(found, expected);
+    let reason = |device: &str| manifest(device).unwrap_err().reason;
+    for slots in ["0", "257"] {
+        assert_eq!(
+            reason(&link("a", &format!(",\"slots\":{slots}"))),
+            format!("device \"a\": \"slots\" is {slots}; write a number from 1 to 256")
+        );
+    }
+    for size in ["0", "4097", "268439552"] {
+        let says = format!("\"size\" is {size}; write a multiple of 4096 up to 268435456");
+        assert_eq!(reason(&state(size)), format!("device \"s\": {says}"));
+    }
+    let named = reason(&link("a-b", ""));
+    assert!(named.starts_with("device \"a-b\": a name is"), "{named}");
+    let twice = reason(&[link("n0", ""), link("n0", "")].join(","));
+    assert!(twice.contains("named twice"), "{twice}");
+    let many: Vec<_> = (0..17).map(|n| link(&format!("l{n}"), "")).collect();
+    let many = reason(&many.join(","));
+    assert_eq!(many, "17 links and states are too many; name at most 16");
+}

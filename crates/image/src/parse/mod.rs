@@ -3,13 +3,14 @@
 
 use crate::elf_file::{ElfFile, file_part};
 use crate::error::ImageError;
-use crate::requests;
+use crate::requests::{self, Requests};
 use crate::segment::{self, Segment};
 use abi::extension::{self, Descriptor, HostInfo};
 use abi::manifest::{self, Entry, kind};
 use abi::note::{ABI_TARGET_OFFSET, ABI_TYPE, ABI_VERSION, AbiDescriptor, MANIFEST_PAD};
 use abi::note::{MANIFEST_TYPE, Target, solo5_header};
 use abi::pci::{CLASS_NETWORK, Request};
+use abi::region;
 use elf::abi::PT_NOTE;
 use elf::segment::ProgramHeader;
 use zerocopy::FromBytes;
@@ -38,6 +39,9 @@ pub struct Image {
     /// The PCIe devices that the extension note asks for. No name is that of another device, and
     /// the devices of both kinds are at most [`abi::pci::INDICES_MAX`].
     pub pci: Vec<Request>,
+    /// The regions that the extension note asks for, of known kinds and sizes. No name is that of
+    /// another device.
+    pub regions: Vec<region::Request>,
     /// The DMA memory that it asks for in bytes, a multiple of [`abi::pci::DMA_GRANULE`].
     pub dma_bytes: u64,
     /// One past the last page of the last segment.
@@ -46,14 +50,18 @@ pub struct Image {
 
 impl Image {
     /// Network ports with index and name, in the order in which rules count them: the networks of
-    /// the manifest, then PCIe devices of that class.
+    /// the manifest, then PCIe devices of that class, then links.
     pub fn networks(&self) -> impl Iterator<Item = (usize, &str)> {
         let entries = self.entries.iter().enumerate();
         let networks = entries.filter(|(_, entry)| entry.kind == kind::NET_BASIC);
         let networks = networks.filter_map(|(index, entry)| Some((index, entry.name()?)));
         let requests = (self.entries.len()..).zip(&self.pci);
         let nics = requests.filter(|(_, request)| request.class == CLASS_NETWORK);
-        networks.chain(nics.filter_map(|(index, request)| Some((index, request.name()?))))
+        let nics = nics.filter_map(|(index, request)| Some((index, request.name()?)));
+        let regions = (self.entries.len() + self.pci.len()..).zip(&self.regions);
+        let links = regions.filter(|(_, request)| request.kind == region::kind::LINK);
+        let links = links.filter_map(|(index, request)| Some((index, request.name()?)));
+        networks.chain(nics).chain(links)
     }
 
     /// Reads and checks an image.
@@ -73,13 +81,13 @@ impl Image {
         let (abi, note) = abi_note(bytes, &file.program_headers)?;
         let entries = manifest_entries(bytes, &file.program_headers)?;
         let found = extension(bytes, &file.program_headers, &segments)?;
-        let (extension, other_version, pci) = match found {
+        let (extension, other_version, requests) = match found {
             Found::Known(descriptor, rest) => {
-                let pci = requests::parse(&descriptor, rest, &entries)?;
-                (Some(descriptor), None, pci)
+                let requests = requests::parse(&descriptor, rest, &entries)?;
+                (Some(descriptor), None, requests)
             }
-            Found::Other(version) => (None, Some(version), Vec::new()),
-            Found::None => (None, None, Vec::new()),
+            Found::Other(version) => (None, Some(version), Requests::default()),
+            Found::None => (None, None, Requests::default()),
         };
         Ok(Self {
             entry: file.entry,
@@ -90,7 +98,8 @@ impl Image {
             dma_bytes: extension.map_or(0, |descriptor| descriptor.dma_bytes),
             extension,
             other_version,
-            pci,
+            pci: requests.pci,
+            regions: requests.regions,
             segments,
             end,
         })
@@ -199,7 +208,7 @@ fn extension<'a>(
     headers: &[ProgramHeader],
     segments: &[Segment],
 ) -> Result<Found<'a>, ImageError> {
-    let Some(note) = find_note(bytes, headers, &extension::header(0))? else {
+    let Some(note) = find_note(bytes, headers, &extension::header(0, 0))? else {
         return Ok(Found::None);
     };
     // Of another version nothing but the version is known, not even the size.

@@ -67,14 +67,14 @@ fn a_valid_image_is_read_as_it_was_written() {
     let names: Vec<_> = image.entries.iter().map(Entry::name).collect();
     assert_eq!(names, [None, Some("net"), Some("disk")]);
     let networks: Vec<_> = image.networks().collect();
-    assert_eq!(networks, [(1, "net"), (3, "nic")]);
+    assert_eq!(networks, [(1, "net"), (3, "nic"), (4, "peer")]);
     let extension = image.extension.unwrap();
     assert_eq!(extension.host_info, HOST_INFO);
     assert_eq!(extension.features, extension::feature::ALL);
     let manifest = crate::sample::manifest();
     assert_eq!(
-        (image.pci, image.dma_bytes),
-        (manifest.pci, manifest.dma_bytes)
+        (image.pci, image.regions, image.dma_bytes),
+        (manifest.pci, manifest.regions, manifest.dma_bytes)
     );
     let rights: Vec<_> = image.segments.iter().map(|s| s.rights).collect();
     let rights_of = |read, write, execute| Rights {
@@ -91,7 +91,7 @@ fn a_valid_image_is_read_as_it_was_written() {
     assert_eq!(image.segments[0].file(&bytes), [0xf4; 16]);
     assert!(image.segments[2].file(&bytes).is_empty());
     assert_eq!(image.segments[4].memory_size, PAGE_SIZE + 1);
-    assert_eq!(image.end, IMAGE_BASE + 7 * PAGE_SIZE);
+    assert_eq!(image.end, IMAGE_BASE + 8 * PAGE_SIZE);
 }
 
 #[test]
@@ -175,9 +175,9 @@ fn each_bad_segment_has_its_reason() {
 
 #[test]
 fn a_segment_may_begin_inside_a_page_and_be_execute_only() {
-    let inside = HOST_INFO + PAGE_SIZE + 8;
+    let inside = HOST_INFO + 2 * PAGE_SIZE + 8;
     let image = patched(at(header::BSS, P_VADDR), &inside.to_le_bytes()).unwrap();
-    assert_eq!(image.segments[4].first_page(), HOST_INFO + PAGE_SIZE);
+    assert_eq!(image.segments[4].first_page(), HOST_INFO + 2 * PAGE_SIZE);
     let image = patched(at(header::TEXT, P_FLAGS), &[1]).unwrap();
     assert!(!image.segments[0].rights.read && image.segments[0].rights.execute);
 }
@@ -257,7 +257,9 @@ fn the_host_info_area_is_writable_memory() {
 /// Where the fields of the descriptor and of the first request lie in the extension note.
 const DMA_BYTES: usize = 40;
 const PCI: usize = 48;
+const REGIONS: usize = 52;
 const REQUEST: usize = 56;
+const REGION: usize = REQUEST + 80;
 
 #[test]
 fn each_bad_request_has_its_reason() {
@@ -275,14 +277,23 @@ fn each_bad_request_has_its_reason() {
     assert_eq!(reason(REQUEST, b"disk\0"), RequestError::Duplicate(0));
     assert_eq!(reason(REQUEST + 71, &[0x40]), RequestError::Bars(0));
     assert_eq!(reason(REQUEST + 76, &[3]), RequestError::Flags(0));
+    assert_eq!(reason(REGIONS, &[2]), RequestError::Truncated);
+    assert_eq!(reason(REGIONS, &[17]), RequestError::RegionCount(17));
+    assert_eq!(reason(REGION, b"a-b"), RequestError::RegionName(0));
+    assert_eq!(reason(REGION, b"nic\0"), RequestError::RegionDuplicate(0));
+    assert_eq!(reason(REGION + 68, &[3]), RequestError::RegionKind(0));
+    for bytes in [0, 4096, 4097, 0x1000_1000, u32::MAX] {
+        let bytes = u32::to_le_bytes(bytes);
+        assert_eq!(reason(REGION + 72, &bytes), RequestError::RegionBytes(0));
+    }
     for bytes in [1, (2 << 20) + 4096, (4 << 30) + (2 << 20), u64::MAX] {
         let value = u64::to_le_bytes(bytes);
         assert_eq!(reason(DMA_BYTES, &value), RequestError::DmaBytes(bytes));
     }
     let most = patched(in_note(header::EXTENSION, DMA_BYTES), &[0, 0, 0, 0, 1]).unwrap();
     assert_eq!(most.dma_bytes, 4 << 30);
-    let none = patched(in_note(header::EXTENSION, PCI), &[0]).unwrap();
-    assert!(none.pci.is_empty());
+    let none = patched(in_note(header::EXTENSION, PCI), &[0, 0, 0, 0, 0]).unwrap();
+    assert!(none.pci.is_empty() && none.regions.is_empty());
 }
 
 #[test]
@@ -298,9 +309,10 @@ fn devices_of_both_kinds_have_numbers_below_64() {
             host_info: 0,
             dma_bytes: 0,
             pci: bytes.len() as u32,
-            reserved: 0,
+            regions: 0,
         };
-        requests::parse(&descriptor, bytes.as_bytes(), &entries).map(|requests| requests.len())
+        let requests = requests::parse(&descriptor, bytes.as_bytes(), &entries);
+        requests.map(|requests| requests.pci.len())
     };
     assert_eq!(parse(32, 32), Ok(32));
     assert_eq!(parse(63, 1), Ok(1));
@@ -365,11 +377,15 @@ fn check_promises(image: &Image, bytes: &[u8]) {
     }
     assert_eq!(image.end, free_from);
     let names = image.entries.iter().skip(1).map(Entry::name);
-    let mut names: Vec<_> = names.chain(image.pci.iter().map(Request::name)).collect();
+    let names = names.chain(image.pci.iter().map(Request::name));
+    let mut names: Vec<_> = names
+        .chain(image.regions.iter().map(region::Request::name))
+        .collect();
     assert!(names.len() < abi::pci::INDICES_MAX && !names.contains(&None));
     names.sort();
     names.dedup();
-    assert_eq!(names.len() + 1, image.entries.len() + image.pci.len());
+    let devices = image.entries.len() + image.pci.len() + image.regions.len();
+    assert_eq!(names.len() + 1, devices);
     assert!(image.dma_bytes <= abi::pci::DMA_BYTES_MAX);
 }
 

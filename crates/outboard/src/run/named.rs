@@ -68,14 +68,16 @@ pub(super) fn describe(options: &Options, image: &Image) -> Description {
     description
 }
 
-/// A NIC that the image drives itself.
+/// A NIC that the image drives itself, or a link.
 fn nic(index: usize, name: &str, options: &Options) -> Device {
     let pci = options.pci.iter().find(|pci| pci.name == name);
+    let link = options.links.iter().find(|link| link.name == name);
+    let link = link.map(|_| "link".to_owned());
     Device {
         name: name.to_owned(),
         index,
         kind: Kind::Net,
-        interface: pci.map(|pci| pci.source.to_string()),
+        interface: pci.map(|pci| pci.source.to_string()).or(link),
         tap_namespace: None,
         mac: None,
     }

@@ -9,6 +9,8 @@ use crate::rules::source::Source;
 use crate::{rules, run};
 use abi::extension::feature;
 use abi::manifest::{Entry, kind};
+use abi::pci::Request;
+use abi::region;
 use image::Image;
 use linux::netlink::{self, Netlink};
 use linux::tap::Tap;
@@ -218,8 +220,10 @@ impl Wanted {
 
 /// The names of an image's networks, or that of another device.
 fn only_networks(image: &Image) -> Result<Vec<String>, String> {
-    if let Some(card) = image.pci.first() {
-        return Err(card.name().unwrap_or_default().to_owned());
+    let cards = image.pci.iter().map(Request::name);
+    let regions = image.regions.iter().map(region::Request::name);
+    if let Some(name) = cards.chain(regions).next() {
+        return Err(name.unwrap_or_default().to_owned());
     }
     // The first entry is reserved, and has no name.
     let network = |entry: &Entry| {
@@ -336,6 +340,8 @@ mod tests {
         let mut image = Image::parse(&bytes).unwrap();
         assert_eq!(only_networks(&image), Err("nic".to_owned()));
         image.pci.clear();
+        assert_eq!(only_networks(&image), Err("peer".to_owned()));
+        image.regions.clear();
         assert_eq!(only_networks(&image), Err("disk".to_owned()));
         image.entries.truncate(2);
         assert_eq!(only_networks(&image), Ok(vec!["net".to_owned()]));

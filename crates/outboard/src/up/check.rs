@@ -27,7 +27,7 @@ pub fn component(component: &Component) -> Vec<String> {
     let host =
         host.and_then(|host| check::host(&image.entries, host).map_err(|error| error.to_string()));
     let version = check::version(&image, &options).map_err(|error| error.to_string());
-    let pairs = check::pair(&image.entries, &image.pci, &options);
+    let pairs = check::pair(&image.entries, &image.pci, &image.regions, &options);
     let pairs = pairs.map(drop).map_err(|error| error.to_string());
     let rules = rules(&image, &options);
     [host, version, pairs, rules]

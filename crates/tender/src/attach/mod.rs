@@ -3,15 +3,17 @@
 mod block;
 mod macvtap;
 pub mod pci;
+pub mod region;
 mod sockets;
 mod tap;
 
-use crate::check::{Pairs, Source};
+use crate::check::{Memory, Pairs, Source};
 use crate::options::{Net, NetSource, Options};
 use crate::suggest;
 use abi::extension::{device_flag, feature};
 use abi::manifest::Device;
-use abi::pci::Request;
+use abi::region::Request;
+use image::Image;
 use linux::descriptor;
 use linux::mtu::Watch;
 use linux::netlink::links::Link;
@@ -19,6 +21,7 @@ use linux::netlink::{self, Netlink};
 use linux::tap::{self as linux_tap, offload};
 use macvtap::Macvtap;
 use pci::Pci;
+use region::Region;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::{fmt, io};
 
@@ -89,6 +92,8 @@ pub enum Reason {
     Macvtap(String, netlink::Cause),
     /// What is wrong with a PCIe device or DMA memory.
     Pci(pci::Reason),
+    /// What is wrong with a link or a state.
+    Region(region::Reason),
 }
 
 impl std::error::Error for Error {}
@@ -152,6 +157,7 @@ impl fmt::Display for Reason {
             ),
             Self::System(step, error) => write!(f, "{step}: {error}"),
             Self::Pci(reason) => reason.fmt(f),
+            Self::Region(reason) => reason.fmt(f),
             Self::NoParent(name, interfaces) => {
                 f.write_str("no such interface; ")?;
                 write_choices(f, name, interfaces, "interface")?;
@@ -234,20 +240,17 @@ pub struct Attachments {
     pub devices: Vec<Attached>,
     /// PCIe devices and DMA memory.
     pub pci: Pci,
+    /// Links and states, in the order of the manifest.
+    pub regions: Vec<Region>,
     _macvtaps: Vec<Macvtap>,
 }
 
-/// Attaches all of `pairs`; `features` are those of the image's extension, or 0, and the last
-/// argument is what it asks for: PCIe devices, and bytes of DMA memory.
+/// Attaches all of `pairs` to `image`.
 ///
 /// # Errors
 /// The first device that cannot be attached. Whatever was made for others is removed.
-pub fn attach(
-    pairs: &Pairs<'_>,
-    options: &Options,
-    features: u32,
-    (requests, dma_bytes): (&[Request], u64),
-) -> Result<Attachments, Error> {
+pub fn attach(pairs: &Pairs<'_>, options: &Options, image: &Image) -> Result<Attachments, Error> {
+    let features = image.extension.map_or(0, |extension| extension.features);
     let understands = features & feature::VIRTIO_NET_HEADER != 0;
     let mut macvtaps = Vec::new();
     let mut devices = Vec::with_capacity(pairs.devices.len());
@@ -298,9 +301,26 @@ pub fn attach(
     }
     Ok(Attachments {
         devices,
-        pci: pci::attach(requests, &pairs.pci, dma_bytes)?,
+        pci: pci::attach(&image.pci, &pairs.pci, image.dma_bytes)?,
+        regions: regions(&image.regions, &pairs.regions)?,
         _macvtaps: macvtaps,
     })
+}
+
+/// Attaches links and states.
+fn regions(requests: &[Request], pairs: &[Memory<'_>]) -> Result<Vec<Region>, Error> {
+    let pairs = requests.iter().zip(pairs).enumerate();
+    let regions = pairs.map(|(number, (request, memory))| match memory {
+        Memory::Link(link) => {
+            let option = link.option();
+            region::link(number, request, link).map_err(|reason| Error { option, reason })
+        }
+        Memory::State(state) => {
+            let option = state.option();
+            region::state(number, request, state).map_err(|reason| Error { option, reason })
+        }
+    });
+    regions.collect()
 }
 
 /// Whether the image understands virtio-net headers, and whether the user wants offloads.

@@ -3,6 +3,7 @@
 
 use crate::attach::Attached;
 use crate::attach::pci::Pci;
+use crate::attach::region::{self, Region};
 use crate::options::Options;
 use abi::COMMAND_LINE_BYTES_MAX;
 use abi::extension::{self, HostInfo};
@@ -117,6 +118,7 @@ pub fn host_info(
     share: Option<(u64, u64)>,
     attached: &[Attached],
     pci: &Pci,
+    regions: &[Region],
     seed: [u8; 32],
 ) -> HostInfo {
     let mut devices = [0; ENTRIES_MAX];
@@ -135,6 +137,7 @@ pub fn host_info(
         dma: pci.dma(),
         pci: pci.infos(),
         seed,
+        regions: region::infos(regions),
         ..HostInfo::ZERO
     }
 }

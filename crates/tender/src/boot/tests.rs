@@ -87,12 +87,13 @@ fn each_device_is_told_of_with_its_flags() {
         Some((4096, 8192)),
         &[attached(1, device_flag::VIRTIO_NET_HEADER), attached(2, 0)],
         &Pci::default(),
+        &[],
         [7; 32],
     );
     assert_eq!(info.seed, [7; 32]);
     assert_eq!(info.devices[..3], [0, device_flag::VIRTIO_NET_HEADER, 0]);
     assert_eq!((info.flags, info.share, info.share_bytes), (1, 4096, 8192));
-    let info = host_info(0, None, &[], &Pci::default(), [0; 32]);
+    let info = host_info(0, None, &[], &Pci::default(), &[], [0; 32]);
     assert_eq!(
         info,
         HostInfo {

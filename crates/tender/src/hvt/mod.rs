@@ -9,6 +9,7 @@
 //! | from the end of the image | heap, and the stack of Solo5's images | read, write |
 //! | [`abi::share::BASE`] | the shared file, if there is one | as on `spt` |
 //! | [`abi::ring::BASE`] | the rings, if the image understands them | read, write |
+//! | from [`abi::region::BASE`] | links and states | read, write; other ends of links: read |
 //! | see `windows` | BARs of PCIe devices, and DMA memory | read, write; BARs uncached |
 //!
 //! Virtual and physical addresses are the same, but for windows where the processor has too few
@@ -36,6 +37,7 @@ use self::core_file::CoreFile;
 use self::ring_service::RingService;
 use self::statistics::Statistics;
 use crate::attach::pci::Pci;
+use crate::attach::region::Region;
 use crate::start::{Resources, Start, announce};
 use crate::sys::stop::Stop;
 use call::Calls;
@@ -93,7 +95,8 @@ fn serve_in_jail(
     static COMPLAINT: Complaint = Complaint::new();
     let shared = resources.share.is_some();
     let mut pci = resources.attachments.pci;
-    let has_pci = !pci.devices.is_empty();
+    let regions = resources.attachments.regions;
+    let shares = !pci.devices.is_empty() || !regions.is_empty();
     let calls: &'static Calls = Box::leak(Box::new(Calls {
         sockets: sockets(&mut pci, start.image.entries.len()),
         devices: resources.attachments.devices,
@@ -107,7 +110,7 @@ fn serve_in_jail(
     let rings = rings.map(|rings| RingThread::new(rings, &machine, shared));
     let rings = rings.transpose()?;
     let grants = TenderGrants {
-        guest: calls.grants(resources.event.as_ref(), pci.held()),
+        guest: calls.grants(resources.event.as_ref(), pci.held().chain(bells(&regions))),
         vcpu: machine.vcpu().as_raw_fd(),
         core_file: core_file.as_ref().map(|core| core.file.as_raw_fd()),
         stop: rings.as_ref().map(|rings| rings.stop.numbers()),
@@ -130,7 +133,7 @@ fn serve_in_jail(
         None => Ok(()),
     };
     jail::close(&grants, start_rings).map_err(Error::Jail)?;
-    let ending = serve(&mut machine, calls, has_pci, &COMPLAINT);
+    let ending = serve(&mut machine, calls, shares, &COMPLAINT);
     if let Some(core_file) = &core_file {
         ending.leave(core_file, &machine);
     }
@@ -167,13 +170,13 @@ fn create_core_file(folder: &Path) -> Result<CoreFile, Error> {
     CoreFile::create(folder).map_err(|error| Error::CoreFile(folder.to_owned(), error))
 }
 
-/// Serves the guest until it ends, or there is a complaint. With PCIe devices (`has_pci`), it
-/// shares memory with others.
-fn serve(machine: &mut Running, calls: &Calls, has_pci: bool, complaint: &Complaint) -> Ending {
+/// Serves the guest until it ends, or there is a complaint. With PCIe devices, links or states it
+/// `shares` memory with others.
+fn serve(machine: &mut Running, calls: &Calls, shares: bool, complaint: &Complaint) -> Ending {
     loop {
         let exit = match machine.enter().map(Exit::from) {
             Ok(exit) => exit,
-            Err(Errno::FAULT) if has_pci => return Ending::NoPage,
+            Err(Errno::FAULT) if shares => return Ending::NoPage,
             Err(errno) => return Cause::Host(HostStep::Run, errno).into(),
         };
         match exit {
@@ -195,6 +198,12 @@ fn serve(machine: &mut Running, calls: &Calls, has_pci: bool, complaint: &Compla
             }
         }
     }
+}
+
+/// What wakes the guest up, of its links.
+fn bells(regions: &[Region]) -> impl Iterator<Item = RawFd> {
+    let links = regions.iter().filter_map(|region| region.link.as_ref());
+    links.map(|link| link.bell.as_raw_fd())
 }
 
 /// The connections to devices that are processes, by the devices' indices.

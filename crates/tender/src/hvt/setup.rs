@@ -5,8 +5,8 @@ use super::error::{Error, from_kvm, step};
 use super::paging::{Builder as PageTables, Rights};
 use super::ring_service::RingService;
 use super::windows::{self, Placed};
-use crate::attach::Attached;
-use crate::attach::pci::Pci;
+use crate::attach::region::Region;
+use crate::attach::{Attached, Attachments};
 use crate::boot;
 use crate::memory::{Gpa, Segment};
 use crate::share::SharedFile;
@@ -15,6 +15,7 @@ use crate::sys::machine::{Machine, Running};
 use abi::extension::{HostInfo, device_flag, feature};
 use abi::hvt::{BOOT_INFO, BootInfo, MEMORY_BYTES_MAX};
 use abi::note::Target;
+use abi::region::BELL_PORT;
 use abi::share::{BASE, CONTROL_OFFSET};
 use abi::{IMAGE_BASE, PAGE_SIZE, ring};
 use image::Image;
@@ -144,8 +145,8 @@ impl<'a> Setup<'a> {
             let attached = &resources.attachments;
             let flags = boot::flags(options);
             let shared = resources.shared();
-            let (devices, pci) = (&attached.devices, &attached.pci);
-            let info = boot::host_info(flags, shared, devices, pci, start::seed()?);
+            let (devices, pci, regions) = (&attached.devices, &attached.pci, &attached.regions);
+            let info = boot::host_info(flags, shared, devices, pci, regions, start::seed()?);
             let info = if has_rings {
                 with_rings(info, &attached.devices)
             } else {
@@ -179,8 +180,9 @@ impl<'a> Setup<'a> {
         has_rings: bool,
     ) -> Result<PageTables, Error> {
         let Start { options, image, .. } = *self.start;
-        let pci = &resources.attachments.pci;
-        let placed = lend(&self.machine, pci, self.address_bits)?;
+        let attached = &resources.attachments;
+        let placed = lend(&self.machine, attached, self.address_bits)?;
+        bells(&self.machine, &attached.regions)?;
         if options.verbose {
             start::say(&placed);
         }
@@ -235,9 +237,13 @@ fn memory_size(memory: u64, image_end: u64) -> Result<u64, Error> {
     Ok(memory)
 }
 
-/// Lends BARs and DMA memory to the guest, a memory slot for each.
-fn lend<'a>(machine: &Machine, pci: &'a Pci, bits: u32) -> Result<Vec<Placed<'a>>, Error> {
-    let placed = windows::place(pci, bits)?;
+/// Lends BARs, DMA memory, links and states to the guest, a memory slot for each.
+fn lend<'a>(
+    machine: &Machine,
+    attached: &'a Attachments,
+    bits: u32,
+) -> Result<Vec<Placed<'a>>, Error> {
+    let placed = windows::place(&attached.pci, &attached.regions, bits)?;
     for (
         slot,
         Placed {
@@ -246,9 +252,19 @@ fn lend<'a>(machine: &Machine, pci: &'a Pci, bits: u32) -> Result<Vec<Placed<'a>
     ) in (WINDOW_SLOTS..).zip(&placed)
     {
         let lent = window.lend(machine, slot, *physical);
-        lent.map_err(|error| Error::Step("memory of a PCI device", error))?;
+        lent.map_err(|error| Error::Step("memory that it shares", error))?;
     }
     Ok(placed)
+}
+
+/// Lets the guest ring the other ends of its links.
+fn bells(machine: &Machine, regions: &[Region]) -> Result<(), Error> {
+    for (number, region) in (0..).zip(regions) {
+        let Some(link) = &region.link else { continue };
+        let rung = machine.ring_by_port(BELL_PORT, number, &link.peer_bell);
+        rung.map_err(|error| Error::Step("the bell of a link", error))?;
+    }
+    Ok(())
 }
 
 /// Puts page tables and descriptors into guest memory and sets the processor up.
@@ -307,6 +323,7 @@ fn map(
         let start = placed.window.address();
         let rights = Rights {
             uncached: placed.registers,
+            write: placed.window.is_writable(),
             ..DATA
         };
         let addresses = start..start + placed.window.bytes();

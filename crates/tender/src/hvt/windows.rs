@@ -1,14 +1,16 @@
-//! Where BARs and DMA memory lie in guest-physical addresses.
+//! Where BARs, DMA memory, links and states lie in guest-physical addresses.
 //!
 //! Virtual addresses are those of the ABI. Guest-physical ones are the same numbers where the
 //! processor has as many bits, which leaves nothing to remember when one looks for a mistake; and
 //! lower ones where it has not: many have 39.
 
 use crate::attach::pci::Pci;
+use crate::attach::region::Region;
 use crate::memory::Gpa;
 use crate::sys::window::Window;
 use abi::hvt::MEMORY_BYTES_MAX;
 use abi::pci::{BAR_BYTES_MAX, BARS, DEVICES_MAX, DMA_BYTES_MAX};
+use abi::region::{REGION_BYTES_MAX, REGIONS_MAX};
 use std::fmt;
 use std::ops::Range;
 
@@ -17,7 +19,9 @@ use std::ops::Range;
 const LOW: Range<u64> = 2 * MEMORY_BYTES_MAX..abi::share::BASE;
 const _: () = {
     let bars = (DEVICES_MAX * BARS) as u64;
-    assert!(bars * (BAR_BYTES_MAX + 4 * ALIGN) + DMA_BYTES_MAX <= LOW.end - LOW.start);
+    let regions = 2 * REGIONS_MAX as u64 * (REGION_BYTES_MAX + ALIGN);
+    let all = bars * (BAR_BYTES_MAX + 4 * ALIGN) + DMA_BYTES_MAX + regions;
+    assert!(all <= LOW.end - LOW.start);
 };
 /// Large pages, in which windows lie alike in both kinds of addresses.
 const ALIGN: u64 = super::paging::LARGE_PAGE;
@@ -25,7 +29,7 @@ const ALIGN: u64 = super::paging::LARGE_PAGE;
 /// A window and its guest-physical address.
 #[derive(Debug)]
 pub struct Placed<'a> {
-    /// The name of its device in the manifest; `None` for DMA memory, which is all devices'.
+    /// The name of its PCIe device in the manifest; `None` for other memory.
     pub device: Option<&'a str>,
     /// What is mapped, at the address that is also its virtual one.
     pub window: &'a Window,
@@ -83,12 +87,16 @@ pub fn reach(what: &'static str, end: Gpa, bits: u32) -> Result<(), Narrow> {
     (needed <= bits).then_some(()).ok_or(narrow)
 }
 
-/// Places all that devices share with the guest, on a processor whose physical addresses have
-/// `bits` bits.
+/// Places all that devices and other images share with the guest, on a processor whose physical
+/// addresses have `bits` bits.
 ///
 /// # Errors
 /// They are too few.
-pub fn place(pci: &Pci, bits: u32) -> Result<Vec<Placed<'_>>, Narrow> {
+pub fn place<'a>(
+    pci: &'a Pci,
+    regions: &'a [Region],
+    bits: u32,
+) -> Result<Vec<Placed<'a>>, Narrow> {
     let bars = pci.devices.iter().flat_map(|device| {
         let windows = device.windows.iter();
         windows.map(|window| (Some(&*device.name), window, true))
@@ -98,9 +106,15 @@ pub fn place(pci: &Pci, bits: u32) -> Result<Vec<Placed<'_>>, Narrow> {
         doorbells.map(|window| (Some(&*device.name), window, false))
     });
     let memory = pci.dma.iter().map(|arena| (None, &arena.window, false));
+    let regions = regions.iter().flat_map(|region| {
+        let peer = region.link.as_ref().map(|link| &link.peer);
+        std::iter::once(&region.own).chain(peer)
+    });
+    let regions = regions.map(|window| (None, window, false));
     let mut low = LOW.start;
     bars.chain(pages)
         .chain(memory)
+        .chain(regions)
         .map(|(device, window, registers)| {
             Ok(Placed {
                 device,
@@ -115,7 +129,7 @@ pub fn place(pci: &Pci, bits: u32) -> Result<Vec<Placed<'_>>, Narrow> {
 /// The guest-physical address for `bytes` at a virtual address; lower ones are taken from `low` on.
 /// They lie in their large pages as the virtual ones do, so that large pages can be mapped.
 fn physical(address: u64, bytes: u64, bits: u32, low: &mut u64) -> Result<Gpa, Narrow> {
-    const WHAT: &str = "the memory of its PCI devices";
+    const WHAT: &str = "the memory that it shares";
     let end = Gpa::new(address.saturating_add(bytes));
     if reach(WHAT, end, bits).is_ok() {
         return Ok(Gpa::new(address));
@@ -182,8 +196,8 @@ mod tests {
         let narrow = physical(DMA_BASE, DMA_BYTES_MAX, 33, &mut low).unwrap_err();
         assert_eq!(
             narrow.to_string(),
-            "the processor's physical addresses have 33 bits, and the memory of its PCI devices \
-             would take 34; start the image with --host=spt"
+            "the processor's physical addresses have 33 bits, and the memory that it shares would \
+             take 34; start the image with --host=spt"
         );
         let shared = abi::share::BASE;
         assert!(

@@ -24,10 +24,12 @@ pub struct Grants {
     pub timer_fd: RawFd,
     /// The event of the shared file, kept open to be waited for.
     pub event_fd: Option<RawFd>,
-    /// What keeps PCIe devices attached; no call takes it.
+    /// What keeps PCIe devices attached, and wakes the guest up; no call takes it.
     pub held: Vec<RawFd>,
     /// Connections to processes that are devices, of those that are held.
     pub sockets: Vec<RawFd>,
+    /// What wakes the other ends of links up.
+    pub bells: Vec<RawFd>,
     /// The devices and their descriptors.
     pub devices: Vec<(RawFd, Device)>,
 }
@@ -170,6 +172,7 @@ pub fn rules(grants: &Grants) -> Vec<Rule> {
         ));
         rules.push(rule(syscall::READ, &[fd], "the answer"));
     }
+    rules.extend(grants.bells.iter().map(|bell| ring(*bell)));
     rules.push(rule(
         syscall::WRITE,
         &[Int(0, int(CONSOLE_FD))],
@@ -201,6 +204,16 @@ pub fn rules(grants: &Grants) -> Vec<Rule> {
     ));
     rules.push(rule(syscall::EXIT_GROUP, &[], "end"));
     rules
+}
+
+/// To add to a number, by which the other end of a link is woken up.
+fn ring(bell: RawFd) -> Rule {
+    let eight = Argument::Long(2, size_of::<u64>() as u64);
+    Rule {
+        syscall: syscall::WRITE,
+        arguments: vec![Argument::Int(0, bell.cast_unsigned()), eight],
+        reason: "wake the other end of a link up",
+    }
 }
 
 /// The filter program for `rules`. What they do not allow kills the process, or raises SIGSYS if
@@ -262,6 +275,7 @@ pub fn close(grants: &Grants, filter: &BpfProgram) -> Result<(), Error> {
     keep.extend([CONSOLE_FD, grants.epoll_fd, grants.timer_fd]);
     keep.extend(grants.event_fd);
     keep.extend(&grants.held);
+    keep.extend(&grants.bells);
     enter(keep, filter)
 }
 

@@ -4,6 +4,7 @@ const EPOLL: RawFd = 5;
 const TIMER: RawFd = 6;
 const SOCKET: RawFd = 15;
 const EVENT: RawFd = 9;
+const BELL: RawFd = 16;
 const NET: RawFd = 7;
 const DISK: RawFd = 8;
 const CAPACITY: u64 = 1 << 33;
@@ -29,6 +30,7 @@ pub(crate) fn grants() -> Grants {
         event_fd: Some(EVENT),
         held: Vec::new(),
         sockets: vec![SOCKET],
+        bells: vec![BELL],
         devices: vec![(NET, net), (DISK, disk)],
     }
 }
@@ -250,6 +252,7 @@ fn a_guest_without_devices_cannot_read() {
         event_fd: Some(EVENT),
         held: Vec::new(),
         sockets: Vec::new(),
+        bells: Vec::new(),
         devices: vec![],
     };
     let rules = rules(&grants);
@@ -271,6 +274,7 @@ fn a_manifest_full_of_disks_fits_into_a_filter() {
         event_fd: Some(EVENT),
         held: Vec::new(),
         sockets: Vec::new(),
+        bells: Vec::new(),
         devices,
     };
     let program = compile(&rules(&grants), false).unwrap();

@@ -4,6 +4,7 @@
 //! This module decides and touches nothing.
 
 mod pci;
+mod region;
 pub mod table;
 
 use abi::manifest::is_device_name;
@@ -14,6 +15,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 pub use pci::{Pci, PciSource};
+pub use region::{Link, State};
 pub use table::{CHOICES, Choice};
 
 /// What `--help` prints.
@@ -56,6 +58,10 @@ pub struct Options {
     pub sockets: Vec<String>,
     /// PCIe devices to attach, in the order of the command line.
     pub pci: Vec<Pci>,
+    /// Links to attach, in the order of the command line.
+    pub links: Vec<Link>,
+    /// States to attach, in the order of the command line.
+    pub states: Vec<State>,
     /// Whether the guest polls its PCIe devices without ever sleeping.
     pub sleepless: bool,
     /// Whether taps that do not exist are made.
@@ -290,6 +296,8 @@ struct Draft {
     blocks: Vec<Block>,
     sockets: Vec<String>,
     pci: Vec<Pci>,
+    links: Vec<Link>,
+    states: Vec<State>,
     sector_sizes: Vec<(String, u16)>,
     sleepless: bool,
     create_taps: bool,
@@ -371,6 +379,7 @@ impl Draft {
         };
         let key = std::str::from_utf8(&bytes[..equals]).map_err(|_| unknown())?;
         match key.split_once(':') {
+            Some((key @ ("--link" | "--state"), name)) => self.memory_option(key, name, &typed),
             Some((key, name)) => self.device_option(key, name, &typed),
             None => self.plain_option(key, &typed),
         }
@@ -421,6 +430,21 @@ impl Draft {
                 self.parent = Some(pid);
             }
             _ => return Err(Error::unknown(typed.whole)),
+        }
+        Ok(())
+    }
+
+    /// An option that attaches memory.
+    fn memory_option(&mut self, key: &str, name: &str, typed: &Typed<'_>) -> Result<(), Error> {
+        if !is_device_name(name.as_bytes()) {
+            return Err(Error::DeviceName(typed.text()));
+        }
+        let link = self.links.iter().any(|link| link.name == name);
+        let state = self.states.iter().any(|state| state.name == name);
+        match key {
+            "--link" if !link => self.links.push(region::link(name, typed)?),
+            "--state" if !state => self.states.push(region::state(name, typed)?),
+            _ => return Err(Error::Twice(format!("{key}:{name}"))),
         }
         Ok(())
     }
@@ -498,7 +522,10 @@ impl Draft {
 
     fn finish(mut self, image: OsString, arguments: Vec<OsString>) -> Result<Options, Error> {
         for (name, mac) in self.macs {
-            find_net(&mut self.nets, "net-mac", name)?.mac = Some(mac);
+            match self.links.iter_mut().find(|link| link.name == name) {
+                Some(link) => link.mac = Some(mac),
+                None => find_net(&mut self.nets, "net-mac", name)?.mac = Some(mac),
+            }
         }
         for (name, ()) in self.offloads_off {
             find_net(&mut self.nets, "net-offload", name)?.offload = false;
@@ -520,6 +547,8 @@ impl Draft {
             blocks: self.blocks,
             sockets: self.sockets,
             pci: self.pci,
+            links: self.links,
+            states: self.states,
             sleepless: self.sleepless,
             create_taps: self.create_taps,
             host: self.host,

@@ -52,6 +52,15 @@ pub const CHOICES: &[Choice] = &[
         "attach the software device behind SOCKET, or behind the open connection @FD, as NAME",
     ),
     choice(
+        "--link:NAME=OWN,PEER,BELL,PEERBELL",
+        "attach an end of a link as port NAME: open descriptors of its memory, of the other end's, \
+         and of the events that wake them up",
+    ),
+    choice(
+        "--state:NAME=@FD",
+        "attach the memory behind the open descriptor FD as NAME",
+    ),
+    choice(
         "--poll=busy|interrupt",
         "how the guest waits for PCI devices: without ever sleeping, or asleep until one \
          interrupts (default: interrupt)",
@@ -203,7 +212,8 @@ mod tests {
     #[test]
     fn each_option_of_the_table_is_one() {
         for choice in CHOICES {
-            let typed = choice.form.replace("NAME", "a");
+            let numbers = "OWN,PEER,BELL,PEERBELL";
+            let typed = choice.form.replace(numbers, "5,6,7,8").replace("NAME", "a");
             let parsed = super::super::parse([typed.clone().into(), "a.spt".into()]);
             let unknown = matches!(parsed, Err(super::super::Error::Unknown { .. }));
             assert!(!unknown, "{typed}");

@@ -244,6 +244,52 @@ fn an_error_is_one_line_whatever_was_typed() {
 }
 
 #[test]
+fn links_have_four_descriptors_and_states_one() {
+    let options = options(&[
+        "--net-mac:a=2:0:0:0:0:9",
+        "--link:a=5,6,7,8",
+        "--link:b=9,10,11,12",
+        "--state:s=@13",
+        "x",
+    ]);
+    let link = |name: &str, descriptors, mac| Link {
+        name: name.into(),
+        descriptors,
+        mac,
+    };
+    let links = [
+        link("a", [5, 6, 7, 8], Some([2, 0, 0, 0, 0, 9])),
+        link("b", [9, 10, 11, 12], None),
+    ];
+    assert_eq!(options.links, links);
+    assert_eq!(options.links[0].option(), "--link:a=5,6,7,8");
+    let (name, descriptor) = ("s".into(), 13);
+    assert_eq!(options.states, [State { name, descriptor }]);
+    assert_eq!(options.states[0].option(), "--state:s=@13");
+    for wrong in [
+        "5,6,7",
+        "5,6,7,8,9",
+        "5,6,7,",
+        "a,b,c,d",
+        "@5,6,7,8",
+        "-1,6,7,8",
+        "",
+    ] {
+        let error = error(&format!("--link:a={wrong}"));
+        assert!(
+            error.to_string().contains("four open descriptors"),
+            "{error}"
+        );
+    }
+    for wrong in ["5", "@", "@-1", "path"] {
+        let error = error(&format!("--state:a={wrong}"));
+        assert!(error.to_string().contains("--state:vault=@5"), "{error}");
+    }
+    let twice = request(&["--link:a=5,6,7,8", "--link:a=5,6,7,8", "a.spt"]);
+    assert_eq!(twice, Err(Error::Twice("--link:a".into())));
+}
+
+#[test]
 fn pci_devices_have_an_address_or_a_socket() {
     let line = [
         "--pci:a=0000:01:00.0",

@@ -94,6 +94,7 @@ fn hand_over(
             resources.shared(),
             &attached.devices,
             &attached.pci,
+            &attached.regions,
             start::seed()?,
         );
         put(guest, Gpa::new(extension.host_info), info.as_bytes())?;
@@ -104,11 +105,17 @@ fn hand_over(
 /// What the guest may use of `resources`, by number.
 fn grants(resources: &Resources) -> Grants {
     let devices = resources.attachments.devices.iter();
+    let regions = resources.attachments.regions.iter();
+    let links = regions.filter_map(|region| region.link.as_ref());
+    let held = resources.attachments.pci.held();
     Grants {
         epoll_fd: resources.epoll.as_raw_fd(),
         timer_fd: resources.timer.as_raw_fd(),
         event_fd: resources.event.as_ref().map(AsRawFd::as_raw_fd),
-        held: resources.attachments.pci.held().collect(),
+        held: held
+            .chain(links.clone().map(|link| link.bell.as_raw_fd()))
+            .collect(),
+        bells: links.map(|link| link.peer_bell.as_raw_fd()).collect(),
         sockets: resources.attachments.pci.sockets().collect(),
         devices: devices.map(|d| (d.fd.as_raw_fd(), d.device)).collect(),
     }

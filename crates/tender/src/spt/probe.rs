@@ -61,6 +61,7 @@ pub fn enter(jailed: bool) -> Result<Infallible, Error> {
             event_fd: None,
             held: Vec::new(),
             sockets: Vec::new(),
+            bells: Vec::new(),
             devices: Vec::new(),
         };
         // Freeing it may be a forbidden system call by then.

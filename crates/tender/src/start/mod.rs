@@ -54,8 +54,13 @@ impl<'a> Start<'a> {
     /// # Errors
     /// Manifest and command line differ.
     pub fn pairs(&self) -> Result<Pairs<'a>, Error> {
-        let Image { entries, pci, .. } = self.image;
-        check::pair(entries, pci, self.options).map_err(Error::Check)
+        let Image {
+            entries,
+            pci,
+            regions,
+            ..
+        } = self.image;
+        check::pair(entries, pci, regions, self.options).map_err(Error::Check)
     }
 
     /// The command line of the guest.

@@ -26,7 +26,13 @@ pub fn announce(start: &Start<'_>, resources: &Resources) {
         let lines = lines.filter_map(|device| described(image, options, device));
         let nics = options.pci.iter();
         let nics = nics.map(|nic| format!("{}: {}", nic.name, escaped(&nic.source.to_string())));
-        let lines: Vec<_> = lines.chain(nics).collect();
+        let links = options
+            .links
+            .iter()
+            .map(|link| format!("{}: a link", link.name));
+        let states = options.states.iter();
+        let states = states.map(|state| format!("{}: a state", state.name));
+        let lines: Vec<_> = lines.chain(nics).chain(links).chain(states).collect();
         lines.iter().for_each(|line| say(line));
         if !lines.is_empty() {
             let ready = style.paint(Tone::Good, "ready");

@@ -2,6 +2,7 @@
 
 use super::{Error, Step};
 use crate::attach::pci::{self, Pci};
+use crate::attach::region::Region;
 use crate::attach::{self, Attached, Attachments};
 use crate::check::Pairs;
 use crate::options::Options;
@@ -51,13 +52,14 @@ impl Resources {
     /// The first thing that cannot be had.
     pub fn open(image: &Image, pairs: &Pairs<'_>, options: &Options) -> Result<Self, Error> {
         let features = image.extension.map_or(0, |extension| extension.features);
-        let asked = (&*image.pci, image.dma_bytes);
-        let attachments = attach::attach(pairs, options, features, asked).map_err(Error::Attach)?;
+        let attachments = attach::attach(pairs, options, image).map_err(Error::Attach)?;
         if options.verbose {
             say(&pci::report(&attachments.pci, &pairs.pci));
         }
         let (epoll, timer) = wait_set(&attachments.devices)?;
         interrupts(&attachments.pci, image.entries.len(), &epoll)?;
+        let first = image.entries.len() + image.pci.len();
+        bells(&attachments.regions, first, &epoll)?;
         let event = event(options, features, &epoll)?;
         let share = options.share.as_ref().map(share::open).transpose();
         let (share, mapped) = share.map_err(Error::Share)?.unzip();
@@ -137,6 +139,18 @@ pub fn interrupts(pci: &Pci, entries: usize, epoll: &OwnedFd) -> Result<(), Erro
             let flags = epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
             epoll::add(epoll, socket, data, flags).map_err(system(Step::Wait))?;
         }
+    }
+    Ok(())
+}
+
+/// Puts the events by which the other ends of links wake the guest up into the wait set, by the
+/// numbers of the links, of which region 0 would have `first`. They are edge-triggered, as above.
+fn bells(regions: &[Region], first: usize, epoll: &OwnedFd) -> Result<(), Error> {
+    for (number, region) in (first..).zip(regions) {
+        let Some(link) = &region.link else { continue };
+        let data = epoll::EventData::new_u64(number as u64);
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(epoll, &link.bell, data, flags).map_err(system(Step::Wait))?;
     }
     Ok(())
 }

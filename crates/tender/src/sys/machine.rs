@@ -110,12 +110,22 @@ impl Machine {
     /// # Errors
     /// What the kernel says.
     pub fn event_of_port(&self, port: u16, value: u32) -> io::Result<OwnedFd> {
-        let event = EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)?;
+        let event = linux::event::new()?;
+        self.ring_by_port(port, value, &event)?;
+        Ok(event)
+    }
+
+    /// Has the guest raise `event` in this way.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn ring_by_port(&self, port: u16, value: u32, event: &OwnedFd) -> io::Result<()> {
+        let copy = event.try_clone()?.into_raw_fd();
+        // SAFETY: the number is that of an open descriptor, which `into_raw_fd` gives away.
+        let event = unsafe { EventFd::from_raw_fd(copy) };
         let port = IoEventAddress::Pio(port.into());
         let registered = self.vm.register_ioevent(&event, &port, value);
-        registered.map_err(os_error)?;
-        // SAFETY: the number is that of an open descriptor, which `event` gives away.
-        Ok(unsafe { OwnedFd::from_raw_fd(event.into_raw_fd()) })
+        registered.map_err(os_error)
     }
 
     /// The processor, to be set up or asked for its registers.

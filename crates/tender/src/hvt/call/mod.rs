@@ -102,6 +102,8 @@ impl Calls {
             event_fd: event.map(AsRawFd::as_raw_fd),
             held: held.collect(),
             sockets: self.sockets.iter().map(|(_, fd)| fd.as_raw_fd()).collect(),
+            // The kernel rings for the guest.
+            bells: Vec::new(),
             devices: devices.map(|d| (d.fd.as_raw_fd(), d.device)).collect(),
         }
     }

@@ -1,0 +1,369 @@
+//! A port over a link whose other end does what a test says, hostile things included.
+
+use crate::clock::Instant;
+use crate::puppet::{Far, Scene, Setup};
+use crate::tests::{frame, large, received, send};
+use abi::link::{ENTRIES, End, Entry, Event, HEAD_BYTES, SLOT_BYTES, badge, word};
+use abi::share::PortCounter;
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+use device::{Batch, Frame, Netif, Pool};
+use proptest::prelude::*;
+
+const SLOTS: usize = 16;
+/// The link's index: there is nothing else but the reserved first entry.
+const INDEX: usize = 1;
+
+fn scene() -> (Scene, Box<dyn Netif>) {
+    let setup = Setup {
+        links: vec![("link", SLOTS)],
+        buffers: 8,
+        ..Setup::default()
+    };
+    let scene = setup.start();
+    let port = scene.runtime.network("link").unwrap();
+    (scene, port)
+}
+
+fn begin(far: Far) -> End<'static> {
+    End::begin(far.own, far.peer, SLOTS).unwrap()
+}
+
+fn events(end: &mut End<'_>) -> Vec<Event> {
+    core::iter::from_fn(|| end.look()).collect()
+}
+
+/// A link that is up: its port, and the other end.
+fn joined() -> (Scene, Box<dyn Netif>, End<'static>) {
+    let (scene, mut port) = scene();
+    let mut far = begin(scene.far(0));
+    events(&mut far);
+    assert_eq!(received(&mut *port), []);
+    events(&mut far);
+    assert!(far.is_up());
+    (scene, port, far)
+}
+
+/// The other end sends a frame that begins at this byte of its slot.
+fn arrives(scene: &Scene, far: &mut End<'_>, slot: u32, offset: usize, bytes: &[u8]) {
+    let start = HEAD_BYTES + slot as usize * SLOT_BYTES + offset;
+    for (at, byte) in (start..).zip(bytes) {
+        let word = &scene.far(0).own[at / 8];
+        let shift = at % 8 * 8;
+        let kept = word.load(Ordering::Relaxed) & !(0xff << shift);
+        word.store(kept | u64::from(*byte) << shift, Ordering::Relaxed);
+    }
+    let entry = Entry {
+        slot,
+        offset: offset as u32,
+        length: bytes.len() as u32,
+        header: [0; 12],
+    };
+    assert!(far.write(&entry) && far.post());
+}
+
+fn counted(scene: &Scene, what: PortCounter) -> u64 {
+    scene.counted(INDEX, what)
+}
+
+#[test]
+fn frames_come_whole_wherever_they_begin() {
+    let (scene, mut port, mut far) = joined();
+    let mut batch = Batch::new();
+    for (number, offset) in (0..40).enumerate() {
+        let sent = frame(60 + number * 37);
+        arrives(&scene, &mut far, number as u32 % 4, offset, &sent);
+        port.receive(&mut batch);
+        let got: Vec<_> = batch.drain().map(|frame| frame.bytes().to_vec()).collect();
+        assert_eq!(got, [sent]);
+        assert_eq!(far.take_back(), Ok(1));
+    }
+    assert_eq!(counted(&scene, PortCounter::RxFrames), 40);
+    let largest = frame(device::FRAME_BYTES_MAX);
+    arrives(&scene, &mut far, 1, SLOT_BYTES - largest.len(), &largest);
+    assert_eq!(received(&mut *port), [largest.len()]);
+}
+
+#[test]
+fn frames_are_sent_from_where_they_were_made_and_others_are_copied() {
+    let (scene, mut port, mut far) = joined();
+    let own = port.alloc(60).unwrap();
+    let slot = own.index();
+    let mut batch = Batch::new();
+    batch.push(own).unwrap();
+    let foreign = Pool::new(vec![7; 4096].leak(), 2048);
+    batch.push(foreign.alloc(70).unwrap()).unwrap();
+    port.transmit(&mut batch);
+    assert_eq!(foreign.free(), foreign.count(), "it was copied");
+    let first = far.frame().unwrap().unwrap();
+    assert_eq!((first.slot, first.length), (slot, 60));
+    assert!(far.take());
+    let second = far.frame().unwrap().unwrap();
+    assert!(second.slot != slot && second.length == 70 && far.take());
+    assert_eq!(counted(&scene, PortCounter::TxFrames), 2);
+    assert_eq!(counted(&scene, PortCounter::TxBytes), 130);
+}
+
+#[test]
+fn what_is_left_to_be_done_goes_along() {
+    let (_scene, mut port, mut far) = joined();
+    let mut batch = Batch::new();
+    batch.push(large(&mut *port, 4000, 1448)).unwrap();
+    port.transmit(&mut batch);
+    let entry = far.frame().unwrap().unwrap();
+    assert_eq!(entry.length, 4054);
+    assert_ne!(entry.header, [0; 12]);
+    assert!(port.offloads().tso && !port.offloads().uso && port.mtu() == 1500);
+}
+
+#[test]
+fn without_the_other_end_frames_are_lost_and_counted() {
+    let (scene, mut port) = scene();
+    send(&mut *port, &[60, 60]);
+    assert_eq!(counted(&scene, PortCounter::TxLinkDown), 2);
+    assert_eq!(scene.host.text(), "");
+    let mut far = begin(scene.far(0));
+    events(&mut far);
+    assert_eq!(received(&mut *port), []);
+    assert_eq!(scene.host.text(), "outboard: port link: link up\n");
+    events(&mut far);
+    far.go_down();
+    send(&mut *port, &[60]);
+    assert_eq!(counted(&scene, PortCounter::TxLinkDown), 3);
+    assert!(
+        scene
+            .host
+            .text()
+            .ends_with("outboard: port link: link down\n")
+    );
+}
+
+#[test]
+fn an_end_that_takes_nothing_gets_no_more_than_there_are_slots() {
+    let (scene, mut port, mut far) = joined();
+    for _ in 0..SLOTS {
+        send(&mut *port, &[60]);
+    }
+    assert!(port.alloc(60).is_none());
+    let foreign = Pool::new(vec![7; 4096].leak(), 2048);
+    let mut batch = Batch::new();
+    batch.push(foreign.alloc(70).unwrap()).unwrap();
+    port.transmit(&mut batch);
+    assert_eq!(counted(&scene, PortCounter::TxNoRoom), 1);
+    // Whoever waits for room is woken up for it, and gets the oldest buffers back.
+    assert!(scene.runtime.wait(Some(Instant(1))).is_empty());
+    assert!(far.frame().unwrap().is_some() && far.take() && far.release());
+    assert!(!scene.runtime.wait(None).is_empty());
+    let one = port.alloc(60);
+    assert!(one.is_some() && port.alloc(60).is_none());
+}
+
+#[test]
+fn what_was_under_way_when_an_end_began_anew_is_counted() {
+    let (scene, mut port, mut far) = joined();
+    for slot in 0..5 {
+        arrives(&scene, &mut far, slot, 0, &frame(60));
+    }
+    send(&mut *port, &[60, 60, 60]);
+    let mut far = begin(scene.far(0));
+    assert_eq!(events(&mut far), [Event::Down { lost: 3 }]);
+    assert_eq!(received(&mut *port), []);
+    assert_eq!(counted(&scene, PortCounter::LinkLost), 5);
+    events(&mut far);
+    // All buffers are there again.
+    send(&mut *port, &[60; SLOTS]);
+    assert_eq!(counted(&scene, PortCounter::TxFrames), 3 + SLOTS as u64);
+    arrives(&scene, &mut far, 0, 0, &frame(60));
+    assert_eq!(received(&mut *port), [60]);
+}
+
+#[test]
+fn what_is_no_frame_is_dropped_with_its_reason() {
+    let (scene, mut port, mut far) = joined();
+    arrives(&scene, &mut far, 0, 0, &frame(13));
+    arrives(&scene, &mut far, 1, 0, &frame(device::FRAME_BYTES_MAX + 1));
+    let entry = Entry {
+        slot: 2,
+        offset: 0,
+        length: 60,
+        header: [0xff; 12],
+    };
+    assert!(far.write(&entry) && far.post());
+    assert_eq!(received(&mut *port), []);
+    for what in [
+        PortCounter::RxRunt,
+        PortCounter::RxTooLong,
+        PortCounter::RxBadHeader,
+    ] {
+        assert_eq!(counted(&scene, what), 1, "{what:?}");
+    }
+    assert_eq!(far.take_back(), Ok(3));
+}
+
+#[test]
+fn a_broken_rule_takes_the_link_down_and_is_said() {
+    let (scene, mut port, mut far) = joined();
+    scene.far(0).own[word::SENT].store(1000, Ordering::Relaxed);
+    assert_eq!(received(&mut *port), []);
+    let says = "outboard: port link: link down: the other end breaks the rules: it has sent 1000 \
+                frames, and 0 to 256 were possible\n";
+    assert!(scene.host.text().ends_with(says), "{}", scene.host.text());
+    assert_eq!(counted(&scene, PortCounter::LinkFaults), 1);
+    assert_eq!(events(&mut far), [Event::Down { lost: 0 }]);
+    // Nothing is ready for ever, and nothing is sent.
+    assert!(scene.runtime.wait(Some(Instant(1))).is_empty());
+    send(&mut *port, &[60]);
+    assert_eq!(counted(&scene, PortCounter::TxLinkDown), 1);
+    let mut far = begin(scene.far(0));
+    events(&mut far);
+    received(&mut *port);
+    events(&mut far);
+    assert!(far.is_up());
+}
+
+/// Idle: it sleeps until it is rung. Busy: nobody rings. Rung: nobody rings again until it sleeps
+/// anew.
+#[test]
+fn it_is_rung_while_it_sleeps_and_once() {
+    let (scene, mut port, mut far) = joined();
+    assert!(!far.must_ring(badge::FRAMES), "busy");
+    let rings: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+    let (mut sleeper, own, peer) = (far, scene.far(0).own, scene.far(0).peer);
+    *scene.host.meanwhile.borrow_mut() = Some(Box::new(move || {
+        for _ in 0..3 {
+            let rung = u64::from(sleeper.must_ring(badge::FRAMES));
+            rings.fetch_add(rung, Ordering::Relaxed);
+        }
+    }));
+    for sleeps in 1..4 {
+        scene.runtime.wait(None);
+        assert_eq!(rings.load(Ordering::Relaxed), sleeps);
+    }
+    *scene.host.meanwhile.borrow_mut() = None;
+    let waiting = peer[word::WAITING].load(Ordering::Relaxed);
+    assert_eq!(waiting % badge::SLEEP, 0, "it is awake");
+    // What came before it slept keeps it from sleeping.
+    let mut far = End::begin(own, peer, SLOTS).unwrap();
+    events(&mut far);
+    received(&mut *port);
+    events(&mut far);
+    arrives(&scene, &mut far, 0, 0, &frame(60));
+    let before = scene.host.waits.borrow().len();
+    assert!(scene.runtime.wait(None).contains(port.wait_handle()));
+    assert_eq!(scene.host.waits.borrow().len(), before);
+    // The other end is rung when it sleeps, and not when it does not.
+    scene.host.rung.borrow_mut().clear();
+    send(&mut *port, &[60]);
+    assert_eq!(*scene.host.rung.borrow(), []);
+    far.sleep(badge::FRAMES);
+    send(&mut *port, &[60]);
+    send(&mut *port, &[60]);
+    assert_eq!(*scene.host.rung.borrow(), [0]);
+}
+
+#[test]
+fn a_link_is_handed_out_once() {
+    let (scene, _port) = scene();
+    assert!(scene.runtime.network("link").is_err());
+    assert_eq!(
+        scene.runtime.devices.ports().collect::<Vec<_>>(),
+        [("link", 1)]
+    );
+    assert_eq!(scene.runtime.devices.count(), 2);
+}
+
+/// What an image at the other end may write, and when.
+#[derive(Clone, Debug)]
+enum Deed {
+    Write(usize, u64),
+    Honest(u32),
+    Anew,
+    Send(usize),
+    Receive,
+    Wait,
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    let word = prop_oneof![
+        0usize..32,
+        word::ENTRIES..word::ENTRIES + 64,
+        any::<usize>()
+    ];
+    let value = prop_oneof![
+        0u64..8,
+        any::<u64>(),
+        0..2 * ENTRIES,
+        (0u64..70_000).prop_map(|n| n << 32)
+    ];
+    prop_oneof![
+        (word, value).prop_map(|(word, value)| Deed::Write(word, value)),
+        (0u32..2 * SLOTS as u32).prop_map(Deed::Honest),
+        Just(Deed::Anew),
+        (1usize..4).prop_map(Deed::Send),
+        Just(Deed::Receive),
+        Just(Deed::Wait),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever the other end writes: no panic, no frame over the largest, no buffer lost, and the
+    /// next honest end is heard.
+    #[test]
+    fn the_other_end_may_write_anything_anywhere(
+        deeds in proptest::collection::vec(deed(), 1..80),
+    ) {
+        let (scene, mut port, mut far) = joined();
+        let own = scene.far(0).own;
+        let mut batch = Batch::new();
+        for deed in deeds {
+            match deed {
+                Deed::Write(word, value) => own[word % own.len()].store(value, Ordering::Relaxed),
+                Deed::Honest(slot) => {
+                    let entry = Entry { slot, length: 60, ..Entry::default() };
+                    let _ = far.write(&entry);
+                    far.post();
+                    let _ = far.frame().map(|frame| frame.is_some() && far.take());
+                    far.release();
+                }
+                Deed::Anew => far = begin(scene.far(0)),
+                Deed::Send(count) => {
+                    for _ in 0..count {
+                        if let Some(frame) = port.alloc(60) {
+                            batch.push(frame).unwrap();
+                        }
+                    }
+                    port.transmit(&mut batch);
+                }
+                Deed::Receive => {
+                    port.receive(&mut batch);
+                    let sizes = 14..=device::FRAME_BYTES_MAX;
+                    prop_assert!(batch.iter().all(|frame| sizes.contains(&frame.len())));
+                    drop(batch.drain());
+                }
+                Deed::Wait => {
+                    scene.runtime.wait(Some(Instant(1)));
+                }
+            }
+        }
+        for word in own.iter().take(word::ENTRIES) {
+            word.store(0, Ordering::Relaxed);
+        }
+        let mut far = begin(scene.far(0));
+        for _ in 0..2 {
+            events(&mut far);
+            port.receive(&mut batch);
+            drop(batch.drain());
+        }
+        events(&mut far);
+        prop_assert!(far.is_up());
+        let held: Vec<Frame> = core::iter::from_fn(|| port.alloc(60)).collect();
+        prop_assert_eq!(held.len(), SLOTS);
+        drop(held);
+        arrives(&scene, &mut far, 0, 0, &frame(60));
+        prop_assert_eq!(received(&mut *port), [60]);
+    }
+}
