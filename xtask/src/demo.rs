@@ -52,7 +52,7 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
   matrix FILE.toml
              devices of outboard-vmm and of QEMU's under load in the lab, along the axes of a file: loss,
              latency, accesses of registers, exits; goes on where it was interrupted
-             (docs/measuring.md)
+             (lab/README.md)
   hosts      instructions for each frame that an image forwards between its own cards on process,
              spt and hvt, and for DMA memory of large and of small pages, in the lab
 ";

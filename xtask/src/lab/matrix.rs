@@ -12,7 +12,7 @@ use std::process::Command;
 
 /// Programs that the guest and the lab run; busybox has the others.
 const OF_GUEST: [&str; 3] = ["iperf3", "ip", "ethtool"];
-const OF_LAB: [&str; 1] = ["iperf3"];
+const OF_LAB: [&str; 2] = ["iperf3", "chrt"];
 /// The other monitor, and what it boots with.
 const QEMU: &str = "qemu-system-x86_64";
 const FIRMWARE: (&str, &str) = ("/usr/share/qemu/qboot.rom", "qboot.rom");

@@ -61,8 +61,6 @@ axis! {
     Off = "off",
     /// By KVM's message to a thread of the monitor's.
     On = "on",
-    /// The same in QEMU, whose thread does not take QEMU's lock: as in the talk.
-    Unlocked = "unlocked",
     /// By KVM's message to a process of the device's.
     Process = "process",
     /// By an exit that is passed on to a process of the device's.
@@ -267,7 +265,7 @@ mod tests {
     #[test]
     fn a_run_is_read_as_it_is_written() {
         let run = Run {
-            ioregionfd: Ioregionfd::Unlocked,
+            ioregionfd: Ioregionfd::Process,
             ..Run::default()
         };
         let text = serde_json::to_string(&run).unwrap();

@@ -46,7 +46,10 @@ pub fn next(done: &[Point], percent: &[u32]) -> Option<u64> {
 
 /// Between the highest load that was kept up with and the lowest that was not.
 fn middle(done: &[Point]) -> u64 {
-    let loads = |keeps_up| done.iter().filter(move |point| point.keeps_up() == keeps_up);
+    let loads = |keeps_up| {
+        done.iter()
+            .filter(move |point| point.keeps_up() == keeps_up)
+    };
     let good = loads(true).map(|point| point.offered).fold(0.0, f64::max);
     let bad = loads(false)
         .map(|point| point.offered)

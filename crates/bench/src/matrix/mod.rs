@@ -15,10 +15,12 @@
 //! | `disk` | the guest's reads of its disk |
 //! | `xdp` | the reflector in the guest's kernel |
 //! | `outcome` | raw data of a run |
+//! | `figures` | what raw data says, in few figures |
 //! | `report` | a page with plots and tables |
 
 mod axes;
 mod disk;
+mod figures;
 mod inside;
 mod ladder;
 mod outcome;
@@ -66,10 +68,7 @@ pub fn offer(to: SocketAddrV4, rate: u64, count: u64, bytes: usize) -> io::Resul
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect(to)?;
     let load = Load { rate, count, bytes };
-    print!(
-        "{}",
-        inside::print_answered(&paced::offer(&socket, &load)?)
-    );
+    print!("{}", inside::print_answered(&paced::offer(&socket, &load)?));
     Ok(())
 }
 

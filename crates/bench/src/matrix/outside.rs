@@ -36,7 +36,7 @@ impl fmt::Display for Error {
             Self::File(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Plan(path, why) => write!(
                 f,
-                "{}: {}; docs/measuring.md says what such a file holds",
+                "{}: {}; lab/README.md says what such a file holds",
                 path.display(),
                 why.trim()
             ),

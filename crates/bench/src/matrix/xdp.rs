@@ -154,7 +154,13 @@ pub fn object() -> Vec<u8> {
         symbol(1, 0x12, 1, text.len() as u64),
     ];
     let mut sections = vec![
-        plain(SECTION, PROGBITS, ALLOC | EXECINSTR, INSTRUCTION_BYTES as u64, text),
+        plain(
+            SECTION,
+            PROGBITS,
+            ALLOC | EXECINSTR,
+            INSTRUCTION_BYTES as u64,
+            text,
+        ),
         plain("license", PROGBITS, ALLOC, 1, b"Dual MIT/GPL\0".to_vec()),
         Section {
             link: 4,

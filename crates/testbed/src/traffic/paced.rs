@@ -93,7 +93,11 @@ fn stamp(datagram: &mut [u8], number: u64, now: Duration) {
 
 /// The number and the time of a datagram that came back.
 fn read_stamp(datagram: &[u8]) -> Option<(u64, u64)> {
-    let word = |at: usize| Some(u64::from_be_bytes(datagram.get(at..at + 8)?.try_into().ok()?));
+    let word = |at: usize| {
+        Some(u64::from_be_bytes(
+            datagram.get(at..at + 8)?.try_into().ok()?,
+        ))
+    };
     Some((word(0)?, word(8)?))
 }
 

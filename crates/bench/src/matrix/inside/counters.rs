@@ -39,7 +39,9 @@ pub fn read(interface: Option<&str>, guest: &mut Guest) -> io::Result<Counts> {
         counts.insert(format!("kvm {name}"), count);
     }
     if let Some(interface) = interface {
-        let folder = Path::new("/sys/class/net").join(interface).join("statistics");
+        let folder = Path::new("/sys/class/net")
+            .join(interface)
+            .join("statistics");
         for name in OF_INTERFACE {
             counts.insert(format!("tap {name}"), number(&folder.join(name)));
         }
@@ -65,7 +67,8 @@ fn number(path: &Path) -> u64 {
 /// Context switches since boot (`proc(5)`).
 fn switches(stat: &str) -> u64 {
     let line = stat.lines().find_map(|line| line.strip_prefix("ctxt "));
-    line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+    line.and_then(|count| count.trim().parse().ok())
+        .unwrap_or(0)
 }
 
 /// Datagrams of UDP: a line of names, and a line of numbers.

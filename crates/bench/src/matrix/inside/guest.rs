@@ -1,6 +1,6 @@
 //! A monitor in the lab, and the guest in it, which obeys what is typed on its console.
 
-use crate::matrix::axes::{Bus, Device, Ioregionfd, Irqchip, Monitor, Run, Vectors, Vhost};
+use crate::matrix::axes::{Bus, Device, Irqchip, Monitor, Run, Vectors, Vhost};
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -158,15 +158,6 @@ fn qemu(run: &Run) -> Vec<String> {
         Irqchip::Split => "split",
     };
     let pci = run.bus == Bus::Pci;
-    let ioregionfd = match run.ioregionfd {
-        Ioregionfd::Off => 0,
-        Ioregionfd::Unlocked => 2,
-        _ => 1,
-    };
-    let rings = match run.queue_size {
-        0 => 1024,
-        size => size,
-    };
     let mut words: Vec<String> = [
         "-accel",
         "kvm",
@@ -201,8 +192,6 @@ fn qemu(run: &Run) -> Vec<String> {
         ),
     );
     option("-global", "virtio-mmio.force-legacy=false".into());
-    option("-global", format!("virtio-mmio.ioregionfd={ioregionfd}"));
-    option("-global", format!("virtio-mmio.queue-num-max={rings}"));
     let (bus, mut details) = match pci {
         true => ("pci", String::from(",disable-legacy=on")),
         false => ("device", String::new()),
@@ -221,10 +210,7 @@ fn qemu(run: &Run) -> Vec<String> {
     details.push_str(&format!(",event_idx={}", switch(run.event_idx)));
     match run.device {
         Device::Blk => {
-            option(
-                "-drive",
-                format!("if=none,id=disk,format=raw,file={DISK}"),
-            );
+            option("-drive", format!("if=none,id=disk,format=raw,file={DISK}"));
             option("-device", format!("virtio-blk-{bus},drive=disk{details}"));
         }
         device => {
@@ -246,6 +232,7 @@ fn qemu(run: &Run) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matrix::axes::Ioregionfd;
 
     #[test]
     fn monitors_are_told_what_a_run_is() {
@@ -276,13 +263,15 @@ mod tests {
         let run = Run {
             bus: Bus::Mmio,
             vectors: Vectors::Each,
-            ioregionfd: Ioregionfd::Unlocked,
             device: Device::Blk,
             queue_size: 0,
             ..run
         };
         let words = arguments(&run).join(" ");
-        for part in ["ioregionfd=2", "queue-num-max=1024", "virtio-blk-device,drive=disk"] {
+        for part in [
+            "virtio-mmio.force-legacy=false",
+            "virtio-blk-device,drive=disk",
+        ] {
             assert!(words.contains(part), "{words}");
         }
     }

@@ -61,7 +61,9 @@ pub fn during<T>(act: impl FnOnce() -> io::Result<T>) -> io::Result<(T, Seen)> {
             registers: counts(&read(REGISTERS)?, register),
             returns: counts(&read(RETURNS)?, reason_of_return),
             exits: counts(&read(EXITS)?, reason_of_exit),
-            switches: counts(&read(SWITCHES)?, |keys| Some(value(keys, "next_comm")?.into())),
+            switches: counts(&read(SWITCHES)?, |keys| {
+                Some(value(keys, "next_comm")?.into())
+            }),
         })
     })();
     for event in ALL {
@@ -82,7 +84,10 @@ fn trigger((_, keys): Event) -> String {
 fn counts(histogram: &str, name: impl Fn(&str) -> Option<String>) -> Counts {
     let mut counts = Counts::new();
     for line in histogram.lines() {
-        let Some((keys, rest)) = line.trim().strip_prefix('{').and_then(|l| l.split_once('}'))
+        let Some((keys, rest)) = line
+            .trim()
+            .strip_prefix('{')
+            .and_then(|l| l.split_once('}'))
         else {
             continue;
         };
