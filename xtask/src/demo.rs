@@ -50,8 +50,8 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
   hvt        hypercalls and starts of virtual machines beside Solo5's tender, in the lab where KVM
              cannot run them (needs SOLO5_DIR, the folder of a built Solo5)
   matrix FILE.toml
-             devices of outboard-vmm and of QEMU's under load in the lab, along the axes of a file: loss,
-             latency, accesses of registers, exits; goes on where it was interrupted
+             devices of outboard-vmm and of QEMU's under load in the lab, along the axes of a file:
+             loss, latency, accesses of registers, exits; goes on where it was interrupted
              (lab/README.md)
   hosts      instructions for each frame that an image forwards between its own cards on process,
              spt and hvt, and for DMA memory of large and of small pages, in the lab

@@ -15,7 +15,7 @@ const OF_GUEST: [&str; 3] = ["iperf3", "ip", "ethtool"];
 const OF_LAB: [&str; 2] = ["iperf3", "chrt"];
 /// The other monitor, and what it boots with.
 const QEMU: &str = "qemu-system-x86_64";
-const FIRMWARE: (&str, &str) = ("/usr/share/qemu/qboot.rom", "qboot.rom");
+const FIRMWARE: (&str, &str) = ("/usr/share/qemu/bios-microvm.bin", "bios-microvm.bin");
 const MODULES: [&str; 6] = [
     "virtio_mmio",
     "virtio_pci",

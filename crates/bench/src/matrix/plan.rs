@@ -115,77 +115,95 @@ impl Plan {
 
 /// Why a run cannot be, if it cannot.
 fn impossible(run: &Run) -> Option<&'static str> {
+    let first = RULES.iter().find(|(applies, _)| applies(run));
+    first.map(|(_, reason)| *reason)
+}
+
+/// Which runs cannot be, and why.
+const RULES: [(fn(&Run) -> bool, &str); 17] = [
+    (
+        |run| is_of_pci_alone(run) && run.bus == Bus::Mmio,
+        "e1000 and rtl8139 are cards of PCI's",
+    ),
+    (
+        |run| is_of_pci_alone(run) && is_ours(run),
+        "outboard-vmm has neither e1000 nor rtl8139",
+    ),
+    (
+        |run| is_ours(run) && run.bus == Bus::Pci,
+        "outboard-vmm has no PCI",
+    ),
+    (
+        |run| run.guest == Guest::Ours,
+        "outboard-vmm boots a stock Linux alone",
+    ),
+    (
+        |run| !run.is_card() && is_about_frames(run),
+        "a disk has no such thing",
+    ),
+    (
+        |run| !is_ours(run) && run.ioregionfd != Ioregionfd::Off,
+        "no release of QEMU has ioregionfd for its own devices",
+    ),
+    (
+        |run| run.posted && !matches!(run.ioregionfd, Ioregionfd::On | Ioregionfd::Process),
+        "only writes by ioregionfd can be posted",
+    ),
+    (|run| run.busy && !is_ours(run), "QEMU's devices sleep"),
+    (
+        |run| run.busy && run.icount,
+        "a device that never sleeps takes all instructions of a lab that counts them",
+    ),
+    (
+        |run| run.vhost == Vhost::Kernel && is_ours(run),
+        "outboard-vmm has no vhost",
+    ),
+    (
+        |run| run.vhost == Vhost::User,
+        "back ends of vhost-user are on the bench of `cargo xtask lab linux --vhost-user`",
+    ),
+    (
+        |run| matches!(run.interface, Interface::Wire | Interface::Macvtap),
+        "this bench wires taps alone",
+    ),
+    (
+        |run| run.queue_size != 0 && run.bus == Bus::Mmio,
+        "rings over MMIO have the size that the monitor offers: 1024 in QEMU",
+    ),
+    (
+        |run| run.vectors != Vectors::Each && run.bus == Bus::Mmio,
+        "virtio over MMIO has one interrupt",
+    ),
+    (
+        |run| is_ours(run) && run.irqchip == Irqchip::Split,
+        "outboard-vmm leaves interrupt controllers to the kernel",
+    ),
+    (
+        |run| is_ours(run) && !run.event_idx,
+        "outboard-vmm always offers VIRTIO_F_EVENT_IDX",
+    ),
+    (
+        |run| run.icount && run.processors != 1,
+        "a lab that counts instructions has one processor",
+    ),
+];
+
+fn is_ours(run: &Run) -> bool {
+    run.monitor == Monitor::Vmm
+}
+
+fn is_of_pci_alone(run: &Run) -> bool {
+    matches!(run.device, Device::E1000 | Device::Rtl8139)
+}
+
+/// Whether it differs from the usual run in what only cards have.
+fn is_about_frames(run: &Run) -> bool {
     let usual = Run::default();
-    let ours = run.monitor == Monitor::Vmm;
-    let on_card = run.interface != usual.interface
+    run.interface != usual.interface
         || run.packet_bytes != usual.packet_bytes
         || run.reflector != usual.reflector
         || run.vhost != usual.vhost
-        || run.queue_size != usual.queue_size;
-    let is_intel = matches!(run.device, Device::E1000 | Device::Rtl8139);
-    let rules = [
-        (
-            is_intel && run.bus == Bus::Mmio,
-            "e1000 and rtl8139 are cards of PCI's",
-        ),
-        (
-            is_intel && ours,
-            "outboard-vmm has neither e1000 nor rtl8139",
-        ),
-        (ours && run.bus == Bus::Pci, "outboard-vmm has no PCI"),
-        (
-            run.guest == Guest::Ours,
-            "outboard-vmm boots a stock Linux alone",
-        ),
-        (!run.is_card() && on_card, "a disk has no such thing"),
-        (
-            !ours && run.ioregionfd != Ioregionfd::Off,
-            "no release of QEMU has ioregionfd for its own devices",
-        ),
-        (
-            run.posted && !(ours && matches!(run.ioregionfd, Ioregionfd::On | Ioregionfd::Process)),
-            "only writes by ioregionfd can be posted, in outboard-vmm",
-        ),
-        (run.busy && !ours, "QEMU's devices sleep"),
-        (
-            run.busy && run.icount,
-            "a device that never sleeps takes all instructions of a lab that counts them",
-        ),
-        (
-            run.vhost == Vhost::Kernel && ours,
-            "outboard-vmm has no vhost",
-        ),
-        (
-            run.vhost == Vhost::User,
-            "back ends of vhost-user are on the bench of `cargo xtask lab linux --vhost-user`",
-        ),
-        (
-            run.interface == Interface::Wire,
-            "vfio-user is on the bench of `cargo xtask lab linux`",
-        ),
-        (
-            run.queue_size != 0 && run.bus == Bus::Mmio,
-            "rings over MMIO have the size that the monitor offers: 1024 in QEMU",
-        ),
-        (
-            run.vectors != Vectors::Each && run.bus == Bus::Mmio,
-            "virtio over MMIO has one interrupt",
-        ),
-        (
-            ours && run.irqchip == Irqchip::Split,
-            "outboard-vmm leaves interrupt controllers to the kernel",
-        ),
-        (
-            ours && !run.event_idx,
-            "outboard-vmm always offers VIRTIO_F_EVENT_IDX",
-        ),
-        (
-            run.icount && run.processors != 1,
-            "a lab that counts instructions has one processor",
-        ),
-    ];
-    let first = rules.into_iter().find(|(applies, _)| *applies);
-    first.map(|(_, reason)| reason)
+        || run.queue_size != usual.queue_size
 }
 
 #[cfg(test)]

@@ -116,61 +116,77 @@ struct Section {
     link: u32,
     info: u32,
     align: u64,
-    entry: u64,
+    entry_bytes: u64,
     data: Vec<u8>,
 }
 
-/// The object file.
-pub fn object() -> Vec<u8> {
+const HEADER_BYTES: usize = 64;
+const SECTION_BYTES: u16 = 64;
+const SYMBOL_BYTES: u64 = 24;
+
+impl Section {
     const PROGBITS: u32 = 1;
     const SYMTAB: u32 = 2;
     const STRTAB: u32 = 3;
     const ALLOC: u64 = 2;
     const EXECINSTR: u64 = 4;
-    const HEADER_BYTES: usize = 64;
-    const SECTION: &str = "xdp";
-    let plain = |name, kind, flags, align, data| Section {
-        name,
-        kind,
-        flags,
-        link: 0,
-        info: 0,
-        align,
-        entry: 0,
-        data,
-    };
+
+    fn new(name: &'static str, kind: u32, flags: u64, align: u64, data: Vec<u8>) -> Self {
+        Self {
+            name,
+            kind,
+            flags,
+            link: 0,
+            info: 0,
+            align,
+            entry_bytes: 0,
+            data,
+        }
+    }
+
+    /// Its header, where its name and its data lie there.
+    fn header(&self, name: u32, offset: u64) -> Vec<u8> {
+        let mut header = name.to_le_bytes().to_vec();
+        header.extend(self.kind.to_le_bytes());
+        for long in [self.flags, 0, offset, self.data.len() as u64] {
+            header.extend(long.to_le_bytes());
+        }
+        header.extend(self.link.to_le_bytes());
+        header.extend(self.info.to_le_bytes());
+        header.extend(self.align.to_le_bytes());
+        header.extend(self.entry_bytes.to_le_bytes());
+        header
+    }
+}
+
+/// The sections, the last of which has their names.
+fn sections() -> [Section; 5] {
     let text = program();
-    let symbol = |name: u32, info: u8, section: u16, size: u64| {
-        let mut entry = name.to_le_bytes().to_vec();
-        entry.extend([info, 0]);
-        entry.extend(section.to_le_bytes());
-        entry.extend(0_u64.to_le_bytes());
-        entry.extend(size.to_le_bytes());
-        entry
-    };
-    let symbols = [
-        symbol(0, 0, 0, 0),
-        // A global function, the first name, in the first section.
-        symbol(1, 0x12, 1, text.len() as u64),
-    ];
-    let mut sections = vec![
-        plain(
-            SECTION,
-            PROGBITS,
-            ALLOC | EXECINSTR,
-            INSTRUCTION_BYTES as u64,
-            text,
-        ),
-        plain("license", PROGBITS, ALLOC, 1, b"Dual MIT/GPL\0".to_vec()),
+    // None, and a global function: the first name, in the first section.
+    let mut symbols = vec![0; SYMBOL_BYTES as usize];
+    symbols.extend(1_u32.to_le_bytes());
+    symbols.extend([0x12, 0, 1, 0]);
+    symbols.extend(0_u64.to_le_bytes());
+    symbols.extend((text.len() as u64).to_le_bytes());
+    let flags = Section::ALLOC | Section::EXECINSTR;
+    let licence = b"Dual MIT/GPL\0".to_vec();
+    [
+        Section::new("xdp", Section::PROGBITS, flags, 8, text),
+        Section::new("license", Section::PROGBITS, Section::ALLOC, 1, licence),
         Section {
             link: 4,
             info: 1,
-            entry: 24,
-            ..plain(".symtab", SYMTAB, 0, 8, symbols.concat())
+            entry_bytes: SYMBOL_BYTES,
+            ..Section::new(".symtab", Section::SYMTAB, 0, 8, symbols)
         },
-        plain(".strtab", STRTAB, 0, 1, b"\0reflect\0".to_vec()),
-        plain(".shstrtab", STRTAB, 0, 1, Vec::new()),
-    ];
+        Section::new(".strtab", Section::STRTAB, 0, 1, b"\0reflect\0".to_vec()),
+        Section::new(".shstrtab", Section::STRTAB, 0, 1, Vec::new()),
+    ]
+}
+
+/// The object file.
+pub fn object() -> Vec<u8> {
+    let mut sections = sections();
     let mut names = vec![0];
     let mut starts = Vec::new();
     for section in &sections {
@@ -180,24 +196,14 @@ pub fn object() -> Vec<u8> {
     if let Some(last) = sections.last_mut() {
         last.data = names;
     }
-    let mut data = Vec::new();
-    let mut headers = vec![0; HEADER_BYTES];
+    let mut data: Vec<u8> = Vec::new();
+    let mut headers = vec![0; usize::from(SECTION_BYTES)];
     for (section, name) in sections.iter().zip(starts) {
-        data.resize(data.len().next_multiple_of(8), 0);
         let offset = (HEADER_BYTES + data.len()) as u64;
-        headers.extend(name.to_le_bytes());
-        headers.extend(section.kind.to_le_bytes());
-        headers.extend(section.flags.to_le_bytes());
-        headers.extend(0_u64.to_le_bytes());
-        headers.extend(offset.to_le_bytes());
-        headers.extend((section.data.len() as u64).to_le_bytes());
-        headers.extend(section.link.to_le_bytes());
-        headers.extend(section.info.to_le_bytes());
-        headers.extend(section.align.to_le_bytes());
-        headers.extend(section.entry.to_le_bytes());
+        headers.extend(section.header(name, offset));
         data.extend_from_slice(&section.data);
+        data.resize(data.len().next_multiple_of(8), 0);
     }
-    data.resize(data.len().next_multiple_of(8), 0);
     let mut file = vec![0x7f, b'E', b'L', b'F', 2, 1, 1];
     file.resize(16, 0);
     // Relocatable, of machine EM_BPF, version 1.
@@ -205,12 +211,12 @@ pub fn object() -> Vec<u8> {
         file.extend(half.to_le_bytes());
     }
     file.extend(1_u32.to_le_bytes());
-    for place in [0, 0, (HEADER_BYTES + data.len()) as u64] {
-        file.extend(place.to_le_bytes());
+    for long in [0, 0, (HEADER_BYTES + data.len()) as u64] {
+        file.extend(long.to_le_bytes());
     }
     file.extend(0_u32.to_le_bytes());
     let count = sections.len() as u16;
-    for half in [HEADER_BYTES as u16, 0, 0, 64, count + 1, count] {
+    for half in [HEADER_BYTES as u16, 0, 0, SECTION_BYTES, count + 1, count] {
         file.extend(half.to_le_bytes());
     }
     file.extend(data);

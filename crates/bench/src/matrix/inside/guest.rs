@@ -152,81 +152,75 @@ fn ours(run: &Run) -> Vec<String> {
 }
 
 fn qemu(run: &Run) -> Vec<String> {
-    let switch = |is: bool| if is { "on" } else { "off" };
     let irqchip = match run.irqchip {
         Irqchip::Kernel => "on",
         Irqchip::Split => "split",
     };
-    let pci = run.bus == Bus::Pci;
-    let mut words: Vec<String> = [
-        "-accel",
-        "kvm",
-        "-cpu",
-        "host",
-        "-m",
-        MEMORY,
-        "-nodefaults",
-        "-no-user-config",
-        "-no-reboot",
-        "-display",
-        "none",
-        "-serial",
-        "stdio",
-        "-L",
-        "/lab",
-        "-kernel",
-        "/lab/vmlinuz",
-        "-initrd",
-        "/lab/guest.gz",
-        "-append",
-        "console=ttyS0 quiet reboot=t panic=-1",
-    ]
-    .map(str::to_owned)
-    .into();
-    let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
-    option(
-        "-M",
-        format!(
-            "microvm,x-option-roms=off,rtc=off,acpi=on,pcie={},kernel-irqchip={irqchip}",
-            switch(pci)
-        ),
-    );
-    option("-global", "virtio-mmio.force-legacy=false".into());
-    let (bus, mut details) = match pci {
-        true => ("pci", String::from(",disable-legacy=on")),
-        false => ("device", String::new()),
-    };
-    if pci {
-        // One for changes of the configuration, and one for each queue or for all of them.
-        details.push_str(match run.vectors {
-            Vectors::Each => ",vectors=4",
-            Vectors::Shared => ",vectors=2",
-            Vectors::Line => ",vectors=0",
-        });
-        if run.queue_size != 0 {
-            details.push_str(&format!(",rx_queue_size={}", run.queue_size));
-        }
-    }
-    details.push_str(&format!(",event_idx={}", switch(run.event_idx)));
-    match run.device {
-        Device::Blk => {
-            option("-drive", format!("if=none,id=disk,format=raw,file={DISK}"));
-            option("-device", format!("virtio-blk-{bus},drive=disk{details}"));
-        }
-        device => {
-            let vhost = switch(run.vhost == Vhost::Kernel);
-            option(
-                "-netdev",
-                format!("tap,id=card,ifname={TAP},script=no,downscript=no,vhost={vhost}"),
-            );
-            let device = match device {
-                Device::Net => format!("virtio-net-{bus},netdev=card{details}"),
-                other => format!("{other},netdev=card"),
-            };
-            option("-device", device);
-        }
-    }
+    let pcie = switch(run.bus == Bus::Pci);
+    let machine =
+        format!("microvm,x-option-roms=off,rtc=off,acpi=on,pcie={pcie},kernel-irqchip={irqchip}");
+    let options = [
+        ("-M", machine.as_str()),
+        ("-accel", "kvm"),
+        ("-cpu", "host"),
+        ("-m", MEMORY),
+        ("-display", "none"),
+        ("-serial", "stdio"),
+        ("-L", "/lab"),
+        ("-kernel", "/lab/vmlinuz"),
+        ("-initrd", "/lab/guest.gz"),
+        ("-append", "console=ttyS0 quiet reboot=t panic=-1"),
+        ("-global", "virtio-mmio.force-legacy=false"),
+    ];
+    let alone = ["-nodefaults", "-no-user-config", "-no-reboot"];
+    let options = options.iter().flat_map(|(name, value)| [*name, *value]);
+    let mut words: Vec<String> = alone.into_iter().chain(options).map(Into::into).collect();
+    words.extend(device_of_qemu(run));
     words
+}
+
+/// QEMU's device of a run, and what is behind it.
+fn device_of_qemu(run: &Run) -> [String; 4] {
+    let (bus, details) = match run.bus {
+        Bus::Mmio => ("device", String::new()),
+        Bus::Pci => ("pci", details_of_pci(run)),
+    };
+    let event_idx = switch(run.event_idx);
+    let vhost = switch(run.vhost == Vhost::Kernel);
+    let behind = match run.device {
+        Device::Blk => format!("if=none,id=disk,format=raw,file={DISK}"),
+        _ => format!("tap,id=card,ifname={TAP},script=no,downscript=no,vhost={vhost}"),
+    };
+    let (kind, device) = match run.device {
+        Device::Blk => (
+            "-drive",
+            format!("virtio-blk-{bus},drive=disk{details},event_idx={event_idx}"),
+        ),
+        Device::Net => (
+            "-netdev",
+            format!("virtio-net-{bus},netdev=card{details},event_idx={event_idx}"),
+        ),
+        other => ("-netdev", format!("{other},netdev=card")),
+    };
+    [kind.into(), behind, "-device".into(), device]
+}
+
+fn details_of_pci(run: &Run) -> String {
+    // One for changes of the configuration, and one for each queue or for all of them.
+    let vectors = match run.vectors {
+        Vectors::Each => 4,
+        Vectors::Shared => 2,
+        Vectors::Line => 0,
+    };
+    let rings = match run.queue_size {
+        0 => String::new(),
+        size => format!(",rx_queue_size={size}"),
+    };
+    format!(",disable-legacy=on,vectors={vectors}{rings}")
+}
+
+fn switch(is: bool) -> &'static str {
+    if is { "on" } else { "off" }
 }
 
 #[cfg(test)]
@@ -256,7 +250,8 @@ mod tests {
         let words = arguments(&run).join(" ");
         for part in [
             "pcie=on,kernel-irqchip=on",
-            "virtio-net-pci,netdev=card,disable-legacy=on,vectors=0,rx_queue_size=512,event_idx=off",
+            "virtio-net-pci,netdev=card,disable-legacy=on,vectors=0",
+            "rx_queue_size=512,event_idx=off",
         ] {
             assert!(words.contains(part), "{words}");
         }

@@ -28,8 +28,11 @@ pub const PORT: u16 = 9;
 const BRIDGE: &str = "br0";
 /// Fewest frames of a step: fewer say nothing about loss.
 const FRAMES_MIN: u64 = 100;
-/// Before the first step, so that addresses are resolved and code is paged in.
+/// Before the first step: rate and frames, until all come back. Links come up, addresses are
+/// resolved, code is paged in.
 const WARM_UP: (u64, u64) = (500, 100);
+/// So often at most.
+const WARM_UPS_MAX: usize = 20;
 /// Shares of the limit at which events are counted.
 const TRACED_PERCENT: [u32; 2] = [50, 100];
 /// A transfer's length in seconds.
@@ -83,8 +86,7 @@ impl World<'_> {
         if run.reflector == Reflector::Xdp {
             guest.ask(". /lab/xdp")?;
         }
-        let (rate, count) = WARM_UP;
-        self.offer(&run, rate, count)?;
+        self.warm_up(&run)?;
         let mut points = Vec::new();
         while let Some(rate) = ladder::next(&points, &self.plans.percent) {
             let step = self.step(&mut guest, &run, rate)?;
@@ -117,6 +119,16 @@ impl World<'_> {
             outcome.transfers.push(transfer);
         }
         Ok(())
+    }
+
+    fn warm_up(&self, run: &Run) -> io::Result<()> {
+        let (rate, count) = WARM_UP;
+        for _ in 0..WARM_UPS_MAX {
+            if self.offer(run, rate, count)?.latencies.len() as u64 == count {
+                return Ok(());
+            }
+        }
+        Err(io::Error::other("frames do not come back"))
     }
 
     /// A load, with what counters grew by.

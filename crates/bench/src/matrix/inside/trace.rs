@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn names_of_threads_are_kept_whole() {
-        let text = "{ next_comm: CPU 0/KVM                                      } hitcount: 5\n";
+        let text = "{ next_comm: CPU 0/KVM          } hitcount: 5\n";
         let name = |keys: &str| Some(value(keys, "next_comm")?.to_owned());
         assert_eq!(counts(text, name)["CPU 0/KVM"], 5);
         assert!(counts("nonsense\n{ a: b }\n", name).is_empty());
