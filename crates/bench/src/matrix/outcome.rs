@@ -76,8 +76,8 @@ impl Step {
 
     /// Percent of the frames that did not come back.
     pub fn loss_percent(&self) -> f64 {
-        let all = (self.sent + self.refused).max(1);
-        100.0 * all.saturating_sub(self.received) as f64 / all as f64
+        let all = self.sent + self.refused;
+        100.0 * all.saturating_sub(self.received) as f64 / all.max(1) as f64
     }
 
     /// Frames that came back, a second.

@@ -171,8 +171,8 @@ mod tests {
     const REGISTERS: &str = "# event histogram\n#\n# trigger info: hist:keys=gpa,type [active]\n#\n\n\
         { gpa: 3221225568, type:          1 } hitcount:         12\n\
         { gpa: 3221225568, type:          0 } hitcount:         12\n\
-        { gpa: 4272949860, type:          2 } hitcount:          3\n\
-        { gpa: 4276092080, type:          2 } hitcount:          7\n\
+        { gpa: 4272947812, type:          2 } hitcount:          3\n\
+        { gpa: 4276093104, type:          2 } hitcount:          7\n\
         \nTotals:\n    Hits: 34\n";
 
     #[test]
