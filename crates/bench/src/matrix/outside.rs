@@ -197,11 +197,17 @@ impl Bench<'_> {
         let outcomes: Vec<_> = outcomes
             .filter_map(|(run, plans)| Some((self.outcome(run)?, plans.clone())))
             .collect();
+        let all = expanded.runs.iter().map(|(run, _)| run);
+        let to_do: Vec<Run> = all
+            .filter(|run| self.outcome(run).is_none())
+            .cloned()
+            .collect();
         let report = report::Report {
             title: &plans.title,
             machine,
             outcomes: &outcomes,
             impossible: &expanded.impossible,
+            to_do: &to_do,
         };
         let write = |name: &str, text: String| {
             let path = self.out.join(name);

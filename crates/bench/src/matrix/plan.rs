@@ -252,6 +252,20 @@ mod tests {
         assert_eq!(reasons.len(), 2);
     }
 
+    /// The repository's own file, which the lab's README names.
+    #[test]
+    fn the_plan_of_the_lab_is_one() {
+        let text = include_str!("../../../../lab/matrix/virtio.toml");
+        let expanded = Plans::parse(text).unwrap().expand();
+        assert!(expanded.runs.iter().all(|(_, plans)| !plans.is_empty()));
+        assert!(expanded.runs.len() > 20);
+        // No two of them share a file.
+        let mut names: Vec<String> = expanded.runs.iter().map(|(run, _)| run.name()).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), expanded.runs.len());
+    }
+
     #[test]
     fn nonsense_is_named() {
         for (from, to, named) in [

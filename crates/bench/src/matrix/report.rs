@@ -29,6 +29,8 @@ pub struct Report<'a> {
     pub outcomes: &'a [(Outcome, Vec<String>)],
     /// What was left out, and why.
     pub impossible: &'a [(Run, &'static str)],
+    /// What was not run yet.
+    pub to_do: &'a [Run],
 }
 
 /// A table, and what is over it.
@@ -69,6 +71,9 @@ impl Report<'_> {
                 let name = outcome.run.name();
                 let _ = writeln!(page, "<li>{}: failed: {}", escaped(&name), escaped(failure));
             }
+        }
+        for run in self.to_do {
+            let _ = writeln!(page, "<li>{}: not run yet", escaped(&run.name()));
         }
         page.push_str("</ul>\n</html>\n");
         page
@@ -377,6 +382,7 @@ mod tests {
             machine: "- kernel: 6\n",
             outcomes: &outcomes,
             impossible: &[(Run::default(), "no such thing")],
+            to_do: &[Run::default()],
         };
         let page = report.page();
         for part in [
@@ -386,6 +392,7 @@ mod tests {
             ">Loss against load<",
             "<th>InterruptStatus r</th>",
             "no such thing",
+            "mmio: not run yet",
         ] {
             assert!(page.contains(part), "{part}");
         }
@@ -419,6 +426,7 @@ mod tests {
             machine: "",
             outcomes: &outcomes,
             impossible: &[],
+            to_do: &[],
         };
         assert!(report.page().contains("failed: it is silent"));
     }

@@ -124,7 +124,7 @@ fn register(keys: &str) -> Option<String> {
     };
     let window = WINDOWS.iter().find(|(window, _)| window.contains(&address));
     let place = match window {
-        Some((_, stride)) => match mmio::name(address % stride & !3) {
+        Some((_, stride)) => match mmio::name((address % stride) & !3) {
             Some(name) => name.to_owned(),
             None => "configuration".to_owned(),
         },
