@@ -120,7 +120,9 @@ fn impossible(run: &Run) -> Option<&'static str> {
 }
 
 /// Which runs cannot be, and why.
-const RULES: [(fn(&Run) -> bool, &str); 17] = [
+type Rule = (fn(&Run) -> bool, &'static str);
+
+const RULES: [Rule; 17] = [
     (
         |run| is_of_pci_alone(run) && run.bus == Bus::Mmio,
         "e1000 and rtl8139 are cards of PCI's",

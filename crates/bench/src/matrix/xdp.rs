@@ -34,8 +34,6 @@ const WORD: u8 = 0x00;
 const HALF: u8 = 0x08;
 const BYTE: u8 = 0x10;
 
-const INSTRUCTION_BYTES: usize = 8;
-
 fn instruction(code: u8, to: Register, from: Register, offset: i16, value: i32) -> [u8; 8] {
     let [o0, o1] = offset.to_le_bytes();
     let [v0, v1, v2, v3] = value.to_le_bytes();
@@ -232,7 +230,7 @@ mod tests {
     #[test]
     fn jumps_lead_to_the_end() {
         let text = program();
-        let instructions: Vec<&[u8]> = text.chunks(INSTRUCTION_BYTES).collect();
+        let instructions: Vec<&[u8]> = text.chunks(8).collect();
         let pass = instructions.len() - 2;
         let jumps = instructions.iter().enumerate();
         let targets: Vec<usize> = jumps

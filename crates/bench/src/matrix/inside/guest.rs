@@ -200,7 +200,7 @@ fn device_of_qemu(run: &Run) -> [String; 4] {
             "-netdev",
             format!("virtio-net-{bus},netdev=card{details},event_idx={event_idx}"),
         ),
-        other => ("-netdev", format!("{other},netdev=card")),
+        other => ("-netdev", format!("{other},netdev=card,romfile=")),
     };
     [kind.into(), behind, "-device".into(), device]
 }
@@ -216,7 +216,12 @@ fn details_of_pci(run: &Run) -> String {
         0 => String::new(),
         size => format!(",rx_queue_size={size}"),
     };
-    format!(",disable-legacy=on,vectors={vectors}{rings}")
+    let rom = match run.device {
+        // Nobody boots from it, and its firmware is not there.
+        Device::Net => ",romfile=",
+        _ => "",
+    };
+    format!(",disable-legacy=on,vectors={vectors}{rings}{rom}")
 }
 
 fn switch(is: bool) -> &'static str {
@@ -251,7 +256,7 @@ mod tests {
         for part in [
             "pcie=on,kernel-irqchip=on",
             "virtio-net-pci,netdev=card,disable-legacy=on,vectors=0",
-            "rx_queue_size=512,event_idx=off",
+            "rx_queue_size=512,romfile=,event_idx=off",
         ] {
             assert!(words.contains(part), "{words}");
         }
