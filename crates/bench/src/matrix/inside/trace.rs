@@ -168,7 +168,7 @@ fn reason_of_exit(keys: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    const REGISTERS: &str = "# event histogram\n#\n# trigger info: hist:keys=gpa,type [active]\n#\n\n\
+    const HISTOGRAM: &str = "# event histogram\n#\n# trigger info: hist:keys=gpa,type [active]\n\
         { gpa: 3221225568, type:          1 } hitcount:         12\n\
         { gpa: 3221225568, type:          0 } hitcount:         12\n\
         { gpa: 4272947812, type:          2 } hitcount:          3\n\
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn registers_have_names() {
-        let counts = counts(REGISTERS, register);
+        let counts = counts(HISTOGRAM, register);
         assert_eq!(counts["InterruptStatus r"], 12);
         assert_eq!(counts["InterruptACK w"], 3);
         assert_eq!(counts["local APIC w"], 7);
