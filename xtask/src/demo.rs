@@ -1,5 +1,6 @@
 //! `cargo xtask demo` and `cargo xtask bench`: build what they need, then hand over.
 
+use crate::lab::matrix;
 use crate::packages::{self, BUILD};
 use crate::process;
 use crate::record;
@@ -48,6 +49,10 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
              number of frames, and forward them in a function forward_batch (needs valgrind)
   hvt        hypercalls and starts of virtual machines beside Solo5's tender, in the lab where KVM
              cannot run them (needs SOLO5_DIR, the folder of a built Solo5)
+  matrix FILE.toml
+             devices of outboard-vmm and of QEMU's under load in the lab, along the axes of a file:
+             loss, latency, accesses of registers, exits; goes on where it was interrupted
+             (lab/README.md)
   hosts      instructions for each frame that an image forwards between its own cards on process,
              spt and hvt, and for DMA memory of large and of small pages, in the lab
 ";
@@ -151,6 +156,7 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     let (benchmark, arguments) = match options.split_first() {
         Some((what, arguments)) if what == "hvt" => return hvt(root, arguments),
         Some((what, arguments)) if what == "hosts" => return hosts(root, arguments),
+        Some((what, arguments)) if what == "matrix" => return along_axes(root, arguments),
         Some((what, arguments)) if what == "fairness" => return fairness(root, arguments),
         Some((what, arguments)) if BENCHMARKS.contains(&what.as_str()) => (what, arguments),
         Some((what, arguments)) if what == "driver" => return driver(root, arguments),
@@ -275,6 +281,26 @@ fn hosts(root: &Path, arguments: &[String]) -> Result<i32, String> {
     let mut command = with_lab(root, "hosts", &programs)?;
     command.arg("--appliances").arg(appliances);
     process::run(command.args(arguments))
+}
+
+/// The benchmark of devices along many axes.
+fn along_axes(root: &Path, arguments: &[String]) -> Result<i32, String> {
+    packages::provide(&[BUILD, packages::of_benchmark("matrix")], false)?;
+    let programs = build(root, &["vmm", "bench"])?;
+    let lab = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(programs.join("outboard-bench"));
+    command.arg("matrix").args(arguments).arg("--lab").arg(lab);
+    for file in matrix::files(root, &programs)? {
+        command.arg("--bring").arg(file);
+    }
+    if !arguments
+        .iter()
+        .any(|argument| argument.starts_with("--out"))
+    {
+        let out = format!("results/{}-matrix", today()?);
+        command.arg("--out").arg(root.join(out));
+    }
+    process::run(command.current_dir(root))
 }
 
 /// The benchmark of a busy port beside a task that sleeps.

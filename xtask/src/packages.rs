@@ -138,7 +138,7 @@ pub fn of_benchmark(benchmark: &str) -> &'static [Tool] {
         "service" | "loss" => IPERF3,
         "http" => HTTP,
         "driver" => COUNT,
-        "hvt" | "hosts" => LAB,
+        "hvt" | "hosts" | "matrix" => LAB,
         _ => &[],
     }
 }

@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use crate::samples::{Measure, RAW_HEADER, Samples};
 
@@ -34,6 +34,28 @@ impl Lab<'_> {
         contenders: &[&'static str],
         say: &dyn Fn(&str),
     ) -> Result<Samples, String> {
+        let mut printed: Vec<String> = Vec::new();
+        let status = self.run(&mut |line| {
+            if printed.iter().all(|line| line != RAW_HEADER) {
+                say(line);
+            }
+            printed.push(line.trim_end().to_owned());
+        })?;
+        let figures = printed.iter().skip_while(|line| *line != RAW_HEADER);
+        let figures = figures.skip(1).map(String::as_str);
+        match Samples::parse(figures, measures, contenders) {
+            Some(samples) if status.success() => Ok(samples),
+            _ => {
+                let last = printed.len().saturating_sub(LAST_WORDS);
+                Err(format!("{status}: {}", printed[last..].join(" / ")))
+            }
+        }
+    }
+    /// Runs it; `each` line that it prints is handed on at once.
+    ///
+    /// # Errors
+    /// The program that boots it cannot be run.
+    pub fn run(&self, each: &mut dyn FnMut(&str)) -> Result<ExitStatus, String> {
         let failed = |error: io::Error| format!("{}: {error}", self.xtask.display());
         let files = self.files.iter();
         let mut child = Command::new(self.xtask)
@@ -48,22 +70,9 @@ impl Lab<'_> {
             .map_err(failed)?;
         let output = child.stdout.take().map(BufReader::new);
         let lines = output.into_iter().flat_map(BufRead::lines);
-        let mut printed = Vec::new();
         for line in lines.map_while(Result::ok) {
-            if printed.iter().all(|line| line != RAW_HEADER) {
-                say(&line);
-            }
-            printed.push(line.trim_end().to_owned());
+            each(&line);
         }
-        let status = child.wait().map_err(failed)?;
-        let figures = printed.iter().skip_while(|line| *line != RAW_HEADER);
-        let figures = figures.skip(1).map(String::as_str);
-        match Samples::parse(figures, measures, contenders) {
-            Some(samples) if status.success() => Ok(samples),
-            _ => {
-                let last = printed.len().saturating_sub(LAST_WORDS);
-                Err(format!("{status}: {}", printed[last..].join(" / ")))
-            }
-        }
+        child.wait().map_err(failed)
     }
 }

@@ -21,6 +21,7 @@
 //! | [`served`] | a server and where its clients run |
 //! | [`hvt`] | the benchmark of virtual machines |
 //! | [`hosts`] | instructions for each frame on the three hosts, and mappings of the IOMMU |
+//! | [`matrix`] | devices, monitors and buses under load, along many axes |
 //! | [`lab`] | measurements in the lab |
 
 #![forbid(unsafe_code)]
@@ -36,6 +37,7 @@ pub mod keep_alive;
 pub mod lab;
 pub mod loss;
 pub mod machine;
+pub mod matrix;
 pub mod measures;
 pub mod nic;
 pub mod placement;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::error::Error;
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
@@ -14,10 +15,10 @@ use bench::machine::{Machine, Run};
 use bench::report::Report;
 use bench::rules::{self, Sources};
 use bench::samples::{Measure, Promise, Samples};
-use bench::{connections, driver, fairness, hosts, loss, nic, promises, service, turn};
+use bench::{connections, driver, fairness, hosts, loss, matrix, nic, promises, service, turn};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use testbed::contender::{FIREWALL_MEMORY_MIB, MONITOR, Programs};
-use testbed::traffic::echo;
+use testbed::traffic::{echo, paced};
 use testbed::{privilege, relay};
 
 #[derive(Parser)]
@@ -70,6 +71,25 @@ enum Command {
     /// Count the instructions of the hosts for each forwarded frame, and those that it takes to
     /// attach DMA memory, in the lab
     Hosts(Hosts),
+    /// Measure devices of monitors under load along the axes of a file, in the lab
+    Matrix(Matrix),
+    /// Offer frames to a reflector at a steady rate, and print what became of them
+    Paced {
+        to: SocketAddrV4,
+        rate: u64,
+        count: u64,
+        bytes: usize,
+    },
+    /// Send back what comes to a port by UDP
+    Reflect { address: Ipv4Addr, port: u16 },
+    /// Print an object file with a program for XDP that sends frames back
+    XdpObject,
+    /// Read a disk in blocks of 4 KiB, and print how long that took
+    Reads {
+        disk: PathBuf,
+        depth: u32,
+        count: u64,
+    },
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -238,6 +258,30 @@ struct Hosts {
     rounds: usize,
 }
 
+#[derive(Args)]
+struct Matrix {
+    /// The file
+    file: PathBuf,
+    /// The program that boots the lab
+    #[arg(long, required_unless_present = "runs")]
+    lab: Option<PathBuf>,
+    /// What is brought along to the lab
+    #[arg(long = "bring")]
+    bring: Vec<PathBuf>,
+    /// Folder for the results
+    #[arg(long, required_unless_present = "runs")]
+    out: Option<PathBuf>,
+    /// Say which runs there are, and which cannot be, and nothing else
+    #[arg(long)]
+    list: bool,
+    /// Write the report anew from raw data, and nothing else
+    #[arg(long)]
+    report: bool,
+    /// This is the lab: do these runs of the file, by their numbers, and print raw data
+    #[arg(long, value_delimiter = ',')]
+    runs: Option<Vec<usize>>,
+}
+
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Relay { kind, parent } => relay::serve(kind.into(), parent).map_err(Into::into),
@@ -254,6 +298,20 @@ fn main() -> ExitCode {
         Command::Driver(arguments) => driver(&arguments),
         Command::Hvt(arguments) => hvt(&arguments),
         Command::Hosts(arguments) => hosts(&arguments),
+        Command::Matrix(arguments) => matrix(&arguments),
+        Command::Paced {
+            to,
+            rate,
+            count,
+            bytes,
+        } => matrix::offer(to, rate, count, bytes).map_err(Into::into),
+        Command::Reflect { address, port } => paced::reflect(address, port).map_err(Into::into),
+        Command::XdpObject => std::io::stdout()
+            .write_all(&matrix::xdp_object())
+            .map_err(Into::into),
+        Command::Reads { disk, depth, count } => {
+            matrix::reads(&disk, depth, count).map_err(Into::into)
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -563,6 +621,37 @@ fn hosts(arguments: &Hosts) -> Result<(), Box<dyn Error>> {
     report(&subject, false, out, || {
         hosts::measure_in_lab(rounds, &programs, lab, &say)
     })
+}
+
+fn matrix(arguments: &Matrix) -> Result<(), Box<dyn Error>> {
+    if let Some(runs) = &arguments.runs {
+        return Ok(matrix::run_here(&arguments.file, runs)?);
+    }
+    let (Some(lab), Some(out)) = (&arguments.lab, &arguments.out) else {
+        return Err("there is no lab, or no folder for results".into());
+    };
+    let bench = matrix::Bench {
+        file: &arguments.file,
+        out,
+        lab,
+        bring: &arguments.bring,
+    };
+    if arguments.list {
+        print!("{}", bench.list()?);
+        return Ok(());
+    }
+    let begin = Machine::now();
+    if !arguments.report {
+        bench.measure(&say)?;
+    }
+    let end = Machine::now();
+    let run = Run {
+        begin: &begin,
+        end: &end,
+    };
+    print!("{}", bench.report(&run.to_string())?);
+    println!("Written to {}", out.display());
+    Ok(())
 }
 
 fn say(line: &str) {

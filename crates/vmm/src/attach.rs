@@ -234,8 +234,8 @@ impl Machine<'_> {
         Ok(Attached { slot, place })
     }
 
-    /// An event that is an edge of the interrupt of the device with this number; or one that asserts
-    /// it until the guest has served it, and another event that tells of that.
+    /// An event that is an edge of the interrupt of the device with this number; or one that
+    /// asserts it until the guest has served it, and another event that tells of that.
     fn interrupt(&self, number: usize, is_level: bool) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
         if let Interrupts::Events(events) = self.interrupts {
             let event = events.get(number).ok_or(io::ErrorKind::NotFound)?;

@@ -150,7 +150,8 @@ fn qemu(kernel: &Path, ram_disk: &Path, console: &Path, options: &Options) -> Co
             options.address_bits
         ))
         .args(["-m", &options.memory_mib.to_string()])
-        .args(["-smp", "1", "-display", "none", "-no-reboot", "-nodefaults"])
+        .args(["-smp", &options.processors.to_string()])
+        .args(["-display", "none", "-no-reboot", "-nodefaults"])
         .arg("-kernel")
         .arg(kernel)
         .arg("-initrd")
@@ -228,6 +229,7 @@ fn pack(root: &Path, cache: &Path, kernel: &Kernel, options: &Options) -> Result
     let wanted: Vec<&str> = list
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .chain(options.modules.iter().map(String::as_str))
         .collect();
     let mut order = String::new();
     for module in kernel.order(&wanted)? {

@@ -4,6 +4,7 @@ pub mod ioregionfd;
 mod kernel;
 pub mod linux;
 mod machine;
+pub mod matrix;
 pub mod trials;
 mod vmm;
 
@@ -32,6 +33,8 @@ more.
   --object=KIND        an object of QEMU's that a device needs, with its options
   --address-bits=N     bits of physical and I/O addresses: 39 or 48 (default 48)
   --memory=MIB         memory of the machine (default 1024)
+  --processors=N       processors of the machine (default 1)
+  --module=NAME        another module of the kernel's, with all that it needs (may be repeated)
   --ioregionfd         KVM has KVM_SET_IOREGION; built the first time, which takes some minutes
   --icount             its clocks count instructions: one takes a nanosecond, and sleep no time
   --timeout=SECONDS    kill it then (default 300)
@@ -40,6 +43,7 @@ more.
 
 const ADDRESS_BITS_DEFAULT: u32 = 48;
 const MEMORY_MIB_DEFAULT: u32 = 1024;
+const PROCESSORS_DEFAULT: u32 = 1;
 const TIMEOUT_SECONDS_DEFAULT: u64 = 300;
 
 /// What to run, and on which machine.
@@ -51,6 +55,9 @@ pub struct Options {
     objects: Vec<String>,
     address_bits: u32,
     memory_mib: u32,
+    processors: u32,
+    /// Modules beside those of `lab/modules`.
+    modules: Vec<String>,
     ioregionfd: bool,
     /// Size of the disk, if there is one.
     disk_mib: Option<u32>,
@@ -70,6 +77,8 @@ impl Options {
             objects: Vec::new(),
             address_bits: ADDRESS_BITS_DEFAULT,
             memory_mib: MEMORY_MIB_DEFAULT,
+            processors: PROCESSORS_DEFAULT,
+            modules: Vec::new(),
             ioregionfd: false,
             disk_mib: None,
             icount: false,
@@ -92,6 +101,8 @@ impl Options {
                 Some(("--address-bits", bits)) => options.address_bits = number(argument, bits)?,
                 Some(("--disk", mib)) => options.disk_mib = Some(number(argument, mib)?),
                 Some(("--memory", mib)) => options.memory_mib = number(argument, mib)?,
+                Some(("--processors", count)) => options.processors = number(argument, count)?,
+                Some(("--module", name)) => options.modules.push(name.into()),
                 Some(("--timeout", seconds)) => {
                     options.timeout_seconds = number(argument, seconds)?;
                 }
@@ -167,11 +178,19 @@ mod tests {
 
     #[test]
     fn options_end_at_the_command() {
-        let words = ["--file=a/b", "--memory=64", "--address-bits=39", "--disk=3"];
+        let words = [
+            "--file=a/b",
+            "--memory=64",
+            "--address-bits=39",
+            "--disk=3",
+            "--processors=2",
+            "--module=vhost_net",
+        ];
         let options = parse(&[&words[..], &["--", "ls", "--memory=1"]].concat()).unwrap();
         assert_eq!(options.files, [PathBuf::from("a/b")]);
         assert_eq!((options.memory_mib, options.address_bits), (64, 39));
-        assert_eq!(options.disk_mib, Some(3));
+        assert_eq!((options.disk_mib, options.processors), (Some(3), 2));
+        assert_eq!(options.modules, ["vhost_net"]);
         assert_eq!(options.command.as_deref(), Some("ls --memory=1"));
         assert_eq!(
             parse(&["ls", "--yes"]).unwrap().command.as_deref(),

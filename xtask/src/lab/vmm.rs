@@ -37,8 +37,23 @@ pub const WAYS: [&str; 6] = [
 /// More than a guest takes, in seconds, on a machine that is busy with something else.
 const TIMEOUT_SECONDS: usize = 900;
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Programs of the host's that the guest runs; busybox has the others.
-const PROGRAMS: [&str; 3] = ["iperf3", "mke2fs", "e2fsck"];
+/// What the guest has.
+const CONTENTS: Contents<'_> = Contents {
+    scripts: &["drive"],
+    programs: &["iperf3", "mke2fs", "e2fsck"],
+    modules: &[
+        "virtio_mmio",
+        "virtio_pci",
+        "e1000",
+        "8139cp",
+        "virtio_net",
+        "virtio_blk",
+        "virtio-rng",
+        "crc32c_generic",
+        "ext4",
+    ],
+    ours: &[],
+};
 /// The program that is its other end.
 const PEER: &str = "iperf3";
 /// Appliances that are guests, with the manifest that names virtio's devices.
@@ -48,18 +63,18 @@ const MANIFEST: &str = "manifest-virtio.json";
 const GUESTS: [&str; 2] = ["null_read", "virtio_bar0"];
 /// The word for those alone.
 const IMAGES: &str = "images";
-/// Modules of Debian's kernel that it has, what they need before them.
-const MODULES: [&str; 9] = [
-    "virtio_mmio",
-    "virtio_pci",
-    "e1000",
-    "8139cp",
-    "virtio_net",
-    "virtio_blk",
-    "virtio-rng",
-    "crc32c_generic",
-    "ext4",
-];
+
+/// What the RAM disk of a guest has beside busybox and the first program.
+pub struct Contents<'a> {
+    /// Scripts that lie beside the first program, for its folder `/lab`.
+    pub scripts: &'a [&'a str],
+    /// Programs of the host's; busybox has the others.
+    pub programs: &'a [&'a str],
+    /// Modules of Debian's kernel; what they need comes before them.
+    pub modules: &'a [&'a str],
+    /// Static programs that were built here.
+    pub ours: &'a [PathBuf],
+}
 
 /// `cargo xtask lab vmm`.
 ///
@@ -157,7 +172,24 @@ pub fn command(root: &Path, program: &Path, ways: &[&str]) -> Result<Command, St
 /// One line that names what cannot be read or written.
 fn files(root: &Path, cache: &Path, kernel: &Kernel) -> Result<Vec<PathBuf>, String> {
     let ours = root.join("lab/vmm");
-    let work = cache.join("vmm");
+    let mut files = guest(&ours, &cache.join("vmm"), kernel, &CONTENTS)?;
+    files.extend([ours.join("trial"), ours.join(IMAGES)]);
+    let peer = process::find(PEER).ok_or_else(|| format!("{} is missing", PEER))?;
+    files.extend(shared_libraries(std::slice::from_ref(&peer))?);
+    files.push(peer);
+    Ok(files)
+}
+
+/// The kernel and the RAM disk of a guest whose first program is `ours/init`, made in `work`.
+///
+/// # Errors
+/// One line that names what cannot be read or written.
+pub fn guest(
+    ours: &Path,
+    work: &Path,
+    kernel: &Kernel,
+    contents: &Contents<'_>,
+) -> Result<Vec<PathBuf>, String> {
     let folder = work.join("root");
     let failed = |error: io::Error| format!("{}: {}", folder.display(), error);
     let _ = fs::remove_dir_all(&folder);
@@ -168,9 +200,11 @@ fn files(root: &Path, cache: &Path, kernel: &Kernel) -> Result<Vec<PathBuf>, Str
     let init = folder.join("init");
     copy(&ours.join("init"), &init)?;
     fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).map_err(failed)?;
-    copy(&ours.join("drive"), &folder.join("lab/drive"))?;
+    for name in contents.scripts {
+        copy(&ours.join(name), &folder.join("lab").join(name))?;
+    }
     let mut order = String::new();
-    for module in kernel.order(&MODULES)? {
+    for module in kernel.order(contents.modules)? {
         let name = module.file_stem().unwrap_or_default().to_string_lossy();
         copy(module, &folder.join(format!("modules/{}.ko", name)))?;
         order.push_str(&name);
@@ -178,7 +212,7 @@ fn files(root: &Path, cache: &Path, kernel: &Kernel) -> Result<Vec<PathBuf>, Str
     }
     fs::write(folder.join("modules/order"), order).map_err(failed)?;
     let mut programs = Vec::new();
-    for name in PROGRAMS {
+    for name in contents.programs {
         let program = process::find(name).ok_or_else(|| format!("{} is missing", name))?;
         copy(&program, &folder.join("lab/bin").join(name))?;
         programs.push(program);
@@ -187,12 +221,12 @@ fn files(root: &Path, cache: &Path, kernel: &Kernel) -> Result<Vec<PathBuf>, Str
         let name = library.file_name().unwrap_or_default();
         copy(&library, &folder.join("lab/lib").join(name))?;
     }
+    for program in contents.ours {
+        let name = program.file_name().unwrap_or_default();
+        copy(program, &folder.join("lab/bin").join(name))?;
+    }
     let image = work.join("vmlinuz");
     copy(&kernel.image, &image)?;
     let ram_disk = archive(&folder, &work.join("guest.gz"))?;
-    let mut files = vec![image, ram_disk, ours.join("trial"), ours.join(IMAGES)];
-    let peer = process::find(PEER).ok_or_else(|| format!("{} is missing", PEER))?;
-    files.extend(shared_libraries(std::slice::from_ref(&peer))?);
-    files.push(peer);
-    Ok(files)
+    Ok(vec![image, ram_disk])
 }

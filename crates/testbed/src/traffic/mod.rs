@@ -7,6 +7,7 @@
 pub mod echo;
 pub mod iperf3;
 pub mod many;
+pub mod paced;
 pub mod ping;
 pub mod syn;
 pub mod tcp;
