@@ -20,6 +20,7 @@
 //! Unsafe code lies in `src/sys` only. What only the tender may need, such as VFIO, KVM and guest
 //! memory, lies in the tender.
 
+mod child;
 pub mod event;
 pub mod interface;
 pub mod link;

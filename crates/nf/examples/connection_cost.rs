@@ -5,7 +5,7 @@
 //! For callgrind to count instructions:
 //!
 //!     cargo build --release -p nf --example connection_cost
-//!     valgrind --tool=callgrind --toggle-collect='*connection_turn*' PATH/connection_cost 1000 20000
+//!     valgrind --tool=callgrind --toggle-collect='*connection_turn*' PATH/connection_cost 1 20000
 
 use nf::conntrack::{Class, Conntrack};
 use nf::nft::Limits;

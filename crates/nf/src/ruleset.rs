@@ -112,7 +112,8 @@ pub(crate) struct Node {
 pub(crate) enum Kind {
     /// Entries to scan: where in `leaves`.
     Leaf { first: u32, end: u32 },
-    /// A look-up of `slot`, one of the frame's, and the place of the entries that it does not lead to.
+    /// A look-up of `slot`, one of the frame's, and the place of the entries that it does not
+    /// lead to.
     Split { slot: Slot, table: u32, rest: u32 },
 }
 

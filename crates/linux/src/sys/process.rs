@@ -2,24 +2,18 @@
 //! with a program of its own, which would have to be loaded and relocated.
 
 use super::signal::{self, Held};
+use crate::child::stand_apart;
+pub use crate::child::{Child, die_with};
 use abi::exit;
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use rustix::process::Pid;
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::ExitStatus;
 
 /// The directory with an entry for each thread of this process: proc_pid_task(5).
 const THREADS: &str = "/proc/self/task";
 /// Links of a directory without entries: its name and its `.`.
 const LINKS_MIN: u64 = 2;
-
-/// A child of this process, by [`fork`].
-#[derive(Debug)]
-pub struct Child(Pid);
 
 /// Runs `child` in a child process called `name`, which ends with the status that it returns, or
 /// at once when this process ends. The child has copies of all that this process has, open
@@ -88,61 +82,6 @@ fn begin(
     catch_unwind(AssertUnwindSafe(child)).unwrap_or(exit::ABORT)
 }
 
-/// From now on this process has a session of its own, and inherits the children of its own that
-/// outlive their parents.
-fn stand_apart() -> io::Result<()> {
-    let own = rustix::process::setsid()?;
-    Ok(rustix::process::set_child_subreaper(Some(own))?)
-}
-
-/// From now on this process is killed when its parent, process `parent`, ends.
-///
-/// # Errors
-/// `ESRCH` if its parent is another process, or has ended already; what the kernel says.
-pub fn die_with(parent: i32) -> io::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // It may have ended before the signal was asked for.
-    if Pid::as_raw(rustix::process::getppid()) != parent {
-        return Err(Errno::SRCH.into());
-    }
-    Ok(())
-}
-
-impl Child {
-    /// Its process id.
-    pub fn id(&self) -> u32 {
-        self.0.as_raw_pid().cast_unsigned()
-    }
-
-    /// A descriptor that is ready for reading once it has ended: of this process and no later one
-    /// with the same id, since nobody has waited for it.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn pidfd(&self) -> io::Result<OwnedFd> {
-        Ok(rustix::process::pidfd_open(self.0, PidfdFlags::empty())?)
-    }
-
-    /// Passes the signals that are `held` back here on to it until it has ended.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn attend(self, held: &Held) -> io::Result<ExitStatus> {
-        loop {
-            let signal = held.wait()?;
-            if signal != Signal::CHILD {
-                // The id is the child's until it is waited for, so this reaches no one else; one
-                // that has just ended no longer minds.
-                let _ = rustix::process::kill_process(self.0, signal);
-            } else if let Some((_, status)) =
-                rustix::process::waitpid(Some(self.0), WaitOptions::NOHANG)?
-            {
-                return Ok(ExitStatus::from_raw(status.as_raw()));
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,13 +96,5 @@ mod tests {
         assert!(error.to_string().contains("thread"), "{error}");
         drop(end);
         thread.join().unwrap().unwrap_err();
-    }
-
-    #[test]
-    fn only_the_parent_is_one() {
-        let own = rustix::process::getpid().as_raw_pid();
-        let error = die_with(own).unwrap_err();
-        assert_eq!(Errno::from_io_error(&error), Some(Errno::SRCH));
-        rustix::process::set_parent_process_death_signal(None).unwrap();
     }
 }

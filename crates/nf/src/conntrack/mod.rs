@@ -19,16 +19,18 @@
 //!
 //! | here | in the kernel |
 //! |---|---|
-//! | a fragment behind the first one shares its fate; before the first one it is dropped | packets are put together, judged, and taken apart again |
+//! | a fragment shares the fate of the first, and is dropped before it | they are put together |
 //! | `ct bytes` counts no fragment behind the first one | it counts whole packets |
-//! | a connection of which a segment came in fragments has no windows | it is put together |
-//! | checksums of TCP, UDP and ICMP are left to the receiver, since offloads may not have filled them in | a wrong one is invalid |
+//! | a connection of which a segment came in fragments has no windows | it has |
+//! | checksums of TCP, UDP and ICMP are left to the receiver | a wrong one is invalid |
 //! | what happens in one VLAN is apart from the others | VLANs are one |
-//! | of protocols but TCP, UDP and ICMP, addresses alone name a flow | so do ports of SCTP and UDP-Lite, and keys of GRE |
+//! | of other protocols than TCP, UDP and ICMP, addresses name a flow | SCTP's ports do, too |
 //! | ICMPv6's redirect is invalid | it is an error about what it quotes |
-//! | a source has at most a quarter of the table for flows that are not assured | it has the whole table |
-//! | a full table gives up its oldest flow that is not assured, or else one that is being closed | it looks for one in 8 buckets |
-//! | helpers expect no further connections | they do where they are configured |
+//! | a source has at most a quarter of the table for flows that are not assured | it has all |
+//! | a full table gives up its oldest flow that is not assured, or a closing one | it tries few |
+//! | no connection expects another one | helpers do where they are configured |
+//!
+//! Checksums are left because offloads may not have filled them in.
 
 mod connection;
 mod flows;

@@ -1,8 +1,9 @@
 //! What a segment does to a connection of TCP: Linux's table of transitions, and what its tracker
 //! does besides (net/netfilter/nf_conntrack_proto_tcp.c of Linux 6.18).
 //!
-//! A tracker sees segments that may never arrive, and misses others. So some are *let through*: they
-//! belong to the connection, change nothing, and what answers them shows whether they were right.
+//! A tracker sees segments that may never arrive, and misses others. So some are *let through*:
+//! they belong to the connection, change nothing, and what answers them shows whether they were
+//! right.
 
 use super::timeout::Class;
 use super::window::{self, Side, Window};

@@ -531,7 +531,9 @@ fn some_frame() -> impl Strategy<Value = Vec<u8>> {
         4 => tcp.prop_map(|(port, reply, flags, s, a, data)| seg(port, reply, flags, s, a, data)),
         1 => (0..4u16, any::<bool>()).prop_map(|(port, reply)| udp(port, 53, reply)),
         1 => (0..40u32, 0..3u16).prop_map(|(source, port)| from_source(source, port)),
-        1 => (0..20u8, 0..2u16).prop_map(|(kind, id)| icmp(A, B, kind, id, &udp(1, 53, false)[14..])),
+        1 => (0..20u8, 0..2u16).prop_map(|(kind, id)| {
+            icmp(A, B, kind, id, &udp(1, 53, false)[14..])
+        }),
     ]
 }
 
@@ -568,7 +570,10 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_judged(bytes in proptest::collection::vec(any::<u8>(), 0..80), protocol in prop_oneof![Just(6u8), Just(17), Just(1), Just(50)]) {
+    fn any_bytes_are_judged(
+        bytes in proptest::collection::vec(any::<u8>(), 0..80),
+        protocol in proptest::sample::select(vec![6u8, 17, 1, 50]),
+    ) {
         let frame: Box<[u8]> = ip(A, B, protocol, 0, &bytes).into();
         if let Ok(key) = Key::parse(&frame) {
             let mut bench = Bench::new(4);
