@@ -33,8 +33,11 @@ const TESTS: &[(&str, Test)] = &[
     ("each is killed in turn", killed_in_turn),
 ];
 
+/// What is tried with a virtual machine.
+pub type OnHvt = fn(&Images) -> Result<(), Failed>;
+
 /// What a virtual machine must do as well.
-pub const ON_HVT: &[(&str, fn(&Images) -> Result<(), Failed>)] = &[
+pub const ON_HVT: &[(&str, OnHvt)] = &[
     ("two virtual machines", |images| {
         bytes_come_back(images, ["hvt", "hvt"])
     }),
