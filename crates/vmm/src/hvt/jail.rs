@@ -70,6 +70,7 @@ mod tests {
 
     fn held(signals: bool) -> Held {
         let guest = Grants {
+            bells: Vec::new(),
             epoll_fd: 20,
             timer_fd: 21,
             event_fd: None,
