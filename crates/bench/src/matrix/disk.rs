@@ -47,6 +47,7 @@ pub fn read(disk: &Path, depth: u32, count: u64) -> io::Result<Reads> {
         counts: Default::default(),
         registers: Default::default(),
         returns: Default::default(),
+        exits: Default::default(),
         switches: Default::default(),
     })
 }

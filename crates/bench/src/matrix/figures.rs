@@ -101,7 +101,7 @@ fn of_traced(traced: &Traced, names: Names) -> Vec<Figure> {
     let frames = traced.step.received.max(1) as f64;
     let counts = [
         registers_of_devices(&traced.registers),
-        sum(&traced.returns),
+        returns_for_devices(&traced.returns),
         sum(&traced.exits),
         sum(&traced.switches),
     ];
@@ -113,9 +113,9 @@ fn of_traced(traced: &Traced, names: Names) -> Vec<Figure> {
 fn of_reads(reads: &Reads) -> Vec<Figure> {
     let each = reads.count.max(1) as f64;
     let rate = each * 1e9 / reads.elapsed_ns.max(1) as f64;
-    let us = |share: f64| {
+    let us = |name, share: f64| {
         let found = reads.latency.iter().find(|(of, _)| *of >= share);
-        found.map_or(0.0, |(_, ns)| *ns as f64 / 1e3)
+        found.map(|(_, ns)| (name, "us", *ns as f64 / 1e3))
     };
     match (reads.registers.is_empty(), reads.depth) {
         (false, _) => vec![
@@ -127,7 +127,7 @@ fn of_reads(reads: &Reads) -> Vec<Figure> {
             (
                 "returns to user space, depth 1",
                 "a read",
-                sum(&reads.returns) as f64 / each,
+                returns_for_devices(&reads.returns) as f64 / each,
             ),
             (
                 "switches, depth 1",
@@ -135,13 +135,18 @@ fn of_reads(reads: &Reads) -> Vec<Figure> {
                 sum(&reads.switches) as f64 / each,
             ),
         ],
-        (true, 1) => vec![
-            ("reads, depth 1", "1/s", rate),
-            ("median latency, depth 1", "us", us(0.5)),
-            ("p99 latency, depth 1", "us", us(0.99)),
-        ],
+        (true, 1) => std::iter::once(("reads, depth 1", "1/s", rate))
+            .chain(us("median latency, depth 1", 0.5))
+            .chain(us("p99 latency, depth 1", 0.99))
+            .collect(),
         (true, _) => vec![("reads, depth 16", "1/s", rate)],
     }
+}
+
+/// Without those for ports, which are of the console.
+fn returns_for_devices(counts: &Counts) -> u64 {
+    let of_devices = counts.iter().filter(|(reason, _)| *reason != "port");
+    of_devices.map(|(_, count)| count).sum()
 }
 
 fn sum(counts: &Counts) -> u64 {

@@ -217,46 +217,55 @@ fn tables(outcomes: &[&Outcome]) -> Vec<Table> {
         rows: rows.collect(),
         head,
     });
-    let traced = |of: fn(&Traced) -> &Counts| {
-        move |outcome: &Outcome| {
-            let all = outcome.traced.iter();
-            all.map(|traced| {
-                let label = format!("{} at {} %", outcome.run.name(), traced.percent);
-                (label, traced.step.received, of(traced).clone())
-            })
-            .chain(
-                outcome
-                    .reads
-                    .iter()
-                    .filter_map(|reads| of_reads(outcome, reads)),
-            )
-            .collect::<Vec<_>>()
-        }
-    };
-    let per = |title, of: fn(&Traced) -> &Counts| {
+    let per = |title, of: fn(&Traced) -> &Counts, of_reads: fn(&Reads) -> &Counts| {
         let each: Vec<_> = outcomes
             .iter()
-            .flat_map(|outcome| traced(of)(outcome))
+            .flat_map(|outcome| events(outcome, of, of_reads))
             .collect();
         per_frame(title, &each)
     };
-    tables.push(per("Accesses of registers, for each frame", |t| {
-        &t.registers
-    }));
-    tables.push(per("Returns to user space, for each frame", |t| &t.returns));
-    tables.push(per("Exits of the guest, for each frame", |t| &t.exits));
-    tables.push(per("Switches to a thread, for each frame", |t| &t.switches));
+    tables.push(per(
+        "Accesses of registers, for each frame or read",
+        |traced| &traced.registers,
+        |reads| &reads.registers,
+    ));
+    tables.push(per(
+        "Returns to user space, for each frame or read; those for ports are of the console",
+        |traced| &traced.returns,
+        |reads| &reads.returns,
+    ));
+    tables.push(per(
+        "Exits of the guest, for each frame or read",
+        |traced| &traced.exits,
+        |reads| &reads.exits,
+    ));
+    tables.push(per(
+        "Switches to a thread, for each frame or read",
+        |traced| &traced.switches,
+        |reads| &reads.switches,
+    ));
     tables.push(drops(outcomes));
     tables.retain(|table| !table.rows.is_empty() && table.head.len() > 1);
     tables
 }
 
-/// A disk's reads have their accesses of registers in the same table as frames.
-fn of_reads(outcome: &Outcome, reads: &Reads) -> Option<(String, u64, Counts)> {
-    (!reads.registers.is_empty()).then(|| {
-        let label = format!("{} at depth {}", outcome.run.name(), reads.depth);
-        (label, reads.count, reads.registers.clone())
-    })
+/// Events that were counted at each load and during reads, with what they are to be divided by.
+fn events(
+    outcome: &Outcome,
+    of: fn(&Traced) -> &Counts,
+    of_reads: fn(&Reads) -> &Counts,
+) -> Vec<(String, u64, Counts)> {
+    let name = outcome.run.name();
+    let loads = outcome.traced.iter().map(|traced| {
+        let label = format!("{name} at {} %", traced.percent);
+        (label, traced.step.received, of(traced).clone())
+    });
+    let reads = outcome.reads.iter().map(|reads| {
+        let label = format!("{name} at depth {}", reads.depth);
+        (label, reads.count, of_reads(reads).clone())
+    });
+    let all = loads.chain(reads);
+    all.filter(|(_, _, counts)| !counts.is_empty()).collect()
 }
 
 /// Counts of each load by the frames that came back.

@@ -200,6 +200,7 @@ impl World<'_> {
         let (mut reads, seen) = trace::during(|| read(guest, 1, READS_TRACED))?;
         reads.registers = seen.registers;
         reads.returns = seen.returns;
+        reads.exits = seen.exits;
         reads.switches = seen.switches;
         outcome.reads.push(reads);
         Ok(())
