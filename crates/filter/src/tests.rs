@@ -263,6 +263,66 @@ fn the_log_is_limited_and_says_how_much_it_left_out() {
     assert!(text.lines().last().unwrap().contains(&suppressed), "{text}");
 }
 
+/// Accepts what a UDP packet begins, and nothing else.
+const STATEFUL: &str = "table bridge f {
+    chain c {
+        type filter hook forward priority 0; policy drop;
+        ct state established accept
+        iifname private ct state new accept
+    }
+}
+";
+
+#[test]
+fn an_answer_passes_once_somebody_asked() {
+    let mut bench = bench(setup().start(), STATEFUL);
+    let [private, public] = ["private", "public"].map(|name| {
+        let ports = &bench.filter.ports;
+        ports.iter().position(|port| *port == name).unwrap() as u8
+    });
+    let back = Path {
+        way: Way {
+            from: public,
+            to: private,
+        },
+        index: 2,
+    };
+    let mut answers = |bench: &mut Bench| {
+        let mut frame = bench.pool.alloc(42).unwrap();
+        frame.bytes_mut().copy_from_slice(&udp());
+        bench.filter.accepts(&frame, back)
+    };
+    assert!(!answers(&mut bench));
+    assert!(bench.udp_passes());
+    // All addresses and ports are zero: the answer is like the question.
+    assert!(answers(&mut bench));
+    bench.filter.refresh();
+    bench.scene.host.now.set(1 << 30);
+    bench.filter.refresh();
+    let counter = |number| {
+        bench
+            .scene
+            .runtime
+            .counter(abi::share::CONNECTION_COUNTERS + number)
+    };
+    assert!(counter(0).get() > 0);
+    let udp = 1 + nf::conntrack::Class::Udp as usize;
+    assert_eq!(counter(udp).get(), 1);
+    bench.scene.offer(1, 0, ACCEPT);
+    bench.filter.refresh();
+    let counter = bench.scene.runtime.counter(abi::share::CONNECTION_COUNTERS);
+    assert_eq!(counter.get(), 0, "rules without ct track nothing");
+}
+
+#[test]
+fn rules_with_ct_need_random_bytes() {
+    let scene = setup().start();
+    let error = Filter::start(scene.runtime, STATEFUL, || None)
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("random bytes"));
+}
+
 #[test]
 fn what_does_not_pass_is_captured_with_the_reason() {
     let mut bench = bench(setup().start(), LOGGED);

@@ -113,7 +113,8 @@ mod tests {
                 Err(_) if words.contains("fragment later") => continue,
                 Err(error) => panic!("{words}: {error}"),
             };
-            assert_eq!(Key::parse(&again).unwrap(), key, "{text}: {words}");
+            let again = Key::parse(&again).unwrap().fields();
+            assert_eq!(again, key.fields(), "{text}: {words}");
         }
     }
 }

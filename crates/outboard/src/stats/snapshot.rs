@@ -513,11 +513,27 @@ table bridge filter {
     }
 
     #[test]
+    fn connections_are_shown_where_they_are_tracked() {
+        assert_eq!(snapshot().connections, None);
+        let mut raw = raw();
+        raw.counters = vec![0; abi::share::COUNTERS];
+        raw.counters[CONNECTION_COUNTERS] = 4096;
+        raw.counters[CONNECTION_COUNTERS + 1 + Class::Established as usize] = 3;
+        raw.counters[CONNECTION_COUNTERS + 1 + Class::ALL.len()] = 9;
+        let snapshot = Snapshot::new(&raw, &description(), &names());
+        let connections = snapshot.connections.unwrap();
+        assert_eq!(connections.capacity, 4096);
+        assert_eq!(count(&connections.open, "tcp_established"), 3);
+        assert_eq!(count(&connections.events, "begun"), 9);
+    }
+
+    #[test]
     fn every_counter_of_a_port_is_somewhere() {
         let snapshot = snapshot();
         let port = &snapshot.ports[0];
         let named = port.drops.len() + port.events.len();
-        assert_eq!(named, PORT_COUNTERS.len() - 4 + Malformed::ALL.len());
+        let own = Malformed::ALL.len() + nf::conntrack::Refused::ALL.len();
+        assert_eq!(named, PORT_COUNTERS.len() - 4 + own);
     }
 
     #[test]
