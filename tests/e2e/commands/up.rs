@@ -5,6 +5,8 @@
 //!   test --- lan0 === firewall === wan0 --- bridge --- svc0 === echo
 //! ```
 
+mod links;
+
 use super::messages::shell;
 use crate::harness::build::Images;
 use crate::harness::network::Network;
@@ -35,10 +37,11 @@ const RESTARTS: usize = 100;
 type Test = fn(&Images) -> Result<(), Failed>;
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let plain: [(&str, Test); 3] = [
+    let plain: [(&str, Test); 4] = [
         ("mistakes are told and nothing is started", mistakes),
         ("a crash loop is slowed and goes on", crash_loop),
         ("a component that may rest does", rests),
+        ("images that take no link are told", links::mistakes),
     ];
     let mut trials = Vec::new();
     for (name, test) in plain {
@@ -54,6 +57,18 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     ];
     for (name, test) in networks {
         let missing = programs::missing(&["ip"]);
+        let name = format!("up::{name}");
+        trials.push(network.trial_unless(missing, name, move || test(images)));
+    }
+    let linked: [(&str, Test); 2] = [
+        ("a link outlives its ends", links::outlives_its_ends),
+        (
+            "a link outlives its supervisor",
+            links::outlives_its_supervisor,
+        ),
+    ];
+    for (name, test) in linked {
+        let missing = programs::missing(&["ip", "ping"]);
         let name = format!("up::{name}");
         trials.push(network.trial_unless(missing, name, move || test(images)));
     }
@@ -645,15 +660,30 @@ fn changed(images: &Images) -> Result<(), Failed> {
     system.down(Some(supervisor))
 }
 
+/// Descriptors as `/proc` has them (proc_pid_fd(5)).
+const TAP: &str = "/dev/net/tun";
+const EVENT: &str = "anon_inode:[eventfd]";
+const MEMORY: &str = "/memfd:link";
+
 /// A component's processes have open what the file names, and what each guest has.
 fn holds(images: &Images) -> Result<(), Failed> {
-    let system = System::of_two(images)?;
+    hold(
+        System::of_two(images)?,
+        [("firewall", 2, 0), ("echo", 1, 0)],
+    )?;
+    hold(links::system(images)?, [("firewall", 1, 1), ("echo", 0, 1)])
+}
+
+/// Components hold so many taps and links.
+fn hold(system: System<'_>, all: [(&str, usize, usize); 2]) -> Result<(), Failed> {
     let supervisor = system.up(2)?;
-    for (name, taps) in [("firewall", 2), ("echo", 1)] {
+    for (name, taps, links) in all {
         let kinds = |pid: u32| -> BTreeSet<String> { descriptors(pid).into_iter().collect() };
         let own = |file: &str| system.runtime.file(name, file).display().to_string();
         let guest = descriptors(system.guest(name)?);
-        let mut expected = vec!["/dev/net/tun".to_owned(); taps];
+        let mut expected = vec![TAP.to_owned(); taps];
+        // Its memory is mapped and closed: what is left wakes it up, and the other end.
+        expected.extend(vec![EVENT.to_owned(); 2 * links]);
         expected.extend([
             "anon_inode:[eventpoll]".to_owned(),
             "anon_inode:[timerfd]".to_owned(),
@@ -667,16 +697,21 @@ fn holds(images: &Images) -> Result<(), Failed> {
         let monitor = kinds(system.monitor(name)?);
         let known = |link: &String| {
             let own = ["share", "event", "ending.json", "console"].map(own);
-            let kinds = ["pipe:", "socket:", "/dev/net/tun"];
-            own.contains(link) || kinds.iter().any(|kind| link.starts_with(kind))
+            let kinds = ["pipe:", "socket:", TAP];
+            let kinds = kinds
+                .into_iter()
+                .chain([EVENT, MEMORY].into_iter().take(2 * links));
+            own.contains(link) || kinds.clone().any(|kind| link.starts_with(kind))
         };
         if let Some(other) = monitor.iter().find(|link| !known(link)) {
             return Err(format!("the monitor of {name} holds {other}").into());
         }
         let all = descriptors(system.monitor(name)?);
-        let held = all.iter().filter(|link| *link == "/dev/net/tun").count();
-        if held != taps {
-            return Err(format!("the monitor of {name} holds {held} taps").into());
+        for (kind, count) in [(TAP, taps), (EVENT, 2 * links), (MEMORY, 2 * links)] {
+            let held = all.iter().filter(|link| link.starts_with(kind)).count();
+            if held != count {
+                return Err(format!("the monitor of {name} holds {held} of {kind}").into());
+            }
         }
         let keeper = kinds(system.keeper(None)?);
         let sockets = |all: &BTreeSet<String>| -> BTreeSet<String> {

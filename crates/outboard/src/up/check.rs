@@ -1,8 +1,11 @@
 //! What is wrong with a component before it is started: its image, its devices by their names, its
 //! rules. It reads files and starts nothing.
 
-use super::component::Component;
+use super::component::{Component, Device, Kind};
 use crate::rules::source::Source;
+use abi::manifest::kind;
+use abi::region;
+use image::Image;
 use nf::nft::Limits;
 use std::ffi::OsString;
 use tender::options::{Options, Request};
@@ -27,8 +30,10 @@ pub fn component(component: &Component) -> Vec<String> {
     let host =
         host.and_then(|host| check::host(&image.entries, host).map_err(|error| error.to_string()));
     let version = check::version(&image, &options).map_err(|error| error.to_string());
-    let pairs = check::pair(&image.entries, &image.pci, &image.regions, &options);
-    let pairs = pairs.map(drop).map_err(|error| error.to_string());
+    let pairs = links(component, &image).and_then(|()| {
+        let pairs = check::pair(&image.entries, &image.pci, &image.regions, &options);
+        pairs.map(drop).map_err(|error| error.to_string())
+    });
     let rules = rules(&image, &options);
     [host, version, pairs, rules]
         .into_iter()
@@ -36,7 +41,44 @@ pub fn component(component: &Component) -> Vec<String> {
         .collect()
 }
 
-fn rules(image: &image::Image, options: &Options) -> Result<(), String> {
+/// Whether the image has a link wherever the file says so, and nowhere else.
+fn links(component: &Component, image: &Image) -> Result<(), String> {
+    let path = component.image.display();
+    let entries = || image.entries.iter();
+    let has_tap =
+        |name| entries().any(|entry| entry.kind == kind::NET_BASIC && entry.name() == Some(name));
+    let nets = || {
+        component
+            .devices
+            .iter()
+            .filter(|device| device.kind == Kind::Net)
+    };
+    for device in nets() {
+        let name = device.name.as_str();
+        if let Some(link) = device.link().filter(|_| has_tap(name)) {
+            return Err(format!(
+                "net.{name} = \"link:{link}\": {path} takes a tap there; build the image that takes \
+                 a link: outboard build --manifest=manifest-link.json"
+            ));
+        }
+    }
+    let links = image
+        .regions
+        .iter()
+        .filter(|region| region.kind == region::kind::LINK);
+    for name in links.filter_map(region::Request::name) {
+        let is_linked = |device: &Device| device.name == name && device.link().is_some();
+        if !nets().any(is_linked) {
+            return Err(format!(
+                "{path} takes a link as {name}; write net.{name} = \"link:NAME\", here and in the \
+                 component at its other end"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn rules(image: &Image, options: &Options) -> Result<(), String> {
     let Some(path) = &options.rules else {
         return Ok(());
     };

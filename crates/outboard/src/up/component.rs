@@ -1,6 +1,7 @@
 //! What a file says of one component, and what follows from it: the command line of its run, and
 //! who holds what.
 
+use super::handed::{Handed, SIDE_DESCRIPTORS};
 use super::policy::Restart;
 use std::path::PathBuf;
 
@@ -43,8 +44,10 @@ pub struct Device {
     pub kind: Kind,
     /// Its name in the manifest.
     pub name: String,
-    /// What is attached, as `outboard run` takes it.
+    /// What is attached, as `outboard run` takes it, or `link:` and the name of a link.
     pub source: String,
+    /// Who is at the other end of the link, if it is one.
+    pub peer: Option<String>,
     /// The MAC address of a network, if the file says.
     pub mac: Option<String>,
     /// Where the file has it, in bytes.
@@ -54,7 +57,7 @@ pub struct Device {
 /// Kinds of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A network: a tap or macvtap.
+    /// A network: a tap, a macvtap or an end of a link.
     Net,
     /// A disk.
     Block,
@@ -83,26 +86,45 @@ impl Device {
     /// The tap that is attached, if it is one. It is handed over by descriptor, and stays open from
     /// run to run, so that a neighbour's cable is never out.
     pub fn tap(&self) -> Option<&str> {
-        let macvtap = self.source.starts_with("macvtap:");
-        (self.kind == Kind::Net && !macvtap).then_some(&self.source)
+        // No other one has a colon.
+        (self.kind == Kind::Net && !self.source.contains(':')).then_some(&self.source)
+    }
+
+    /// The link of which an end is attached, if it is one.
+    pub fn link(&self) -> Option<&str> {
+        let net = Some(&self.source).filter(|_| self.kind == Kind::Net);
+        net?.strip_prefix(LINK)
+    }
+
+    /// What `owner` is handed for it, unless it opens it itself.
+    pub fn handed(&self, owner: &str) -> Option<Handed> {
+        if let Some(tap) = self.tap() {
+            return Some(Handed::Tap(tap.to_owned()));
+        }
+        Some(Handed::Side {
+            link: self.link()?.to_owned(),
+            end: owner.to_owned(),
+            peer: self.peer.clone()?,
+        })
     }
 
     /// Whether its MAC address is chosen by whoever starts the component. A macvtap has its
-    /// parent's.
+    /// parent's, and a link's lies in its memory.
     pub fn wants_mac(&self) -> bool {
         self.mac.is_none() && self.tap().is_some()
     }
 }
 
 impl Component {
-    /// The taps that it is handed, in the order of their descriptors.
-    pub fn taps(&self) -> impl Iterator<Item = &str> {
-        self.devices.iter().filter_map(Device::tap)
+    /// What it is handed, in the order of the descriptors.
+    pub fn handed(&self) -> impl Iterator<Item = Handed> {
+        let devices = self.devices.iter();
+        devices.filter_map(|device| device.handed(&self.name))
     }
 
     /// What stands behind `outboard run`, with these MAC addresses for networks that have none in
-    /// the file: a neighbour knows a component by its address, so that it keeps it. Taps are those
-    /// behind the descriptors from [`FIRST_HANDED`] on.
+    /// the file: a neighbour knows a component by its address, so that it keeps it. Taps and links
+    /// are behind the descriptors from [`FIRST_HANDED`] on.
     pub fn command_line(&self, macs: &[(String, String)]) -> Vec<String> {
         let mut line = vec![format!("--name={}", self.name)];
         let memory = self.memory.map(|mib| format!("--mem={mib}"));
@@ -116,10 +138,16 @@ impl Component {
             let Device {
                 kind, name, source, ..
             } = device;
-            let descriptor = device.tap().and_then(|_| descriptors.next());
-            let descriptor = descriptor.map(|number| format!("@{number}"));
-            let source = descriptor.as_ref().unwrap_or(source);
-            line.push(format!("--{}:{name}={source}", kind.key()));
+            if device.link().is_some() {
+                let side = descriptors.by_ref().take(SIDE_DESCRIPTORS);
+                let side: Vec<_> = side.map(|number| number.to_string()).collect();
+                line.push(format!("--link:{name}={}", side.join(",")));
+            } else {
+                let descriptor = device.tap().and_then(|_| descriptors.next());
+                let descriptor = descriptor.map(|number| format!("@{number}"));
+                let source = descriptor.as_ref().unwrap_or(source);
+                line.push(format!("--{}:{name}={source}", kind.key()));
+            }
             let chosen = macs.iter().find(|(net, _)| net == name);
             let chosen = chosen.filter(|_| device.wants_mac());
             let mac = device.mac.as_ref().or(chosen.map(|(_, mac)| mac));
@@ -143,13 +171,16 @@ impl Component {
         rows.extend(self.rules.iter().map(|path| file("rules", path, "read")));
         rows.extend(self.devices.iter().map(|device| {
             let what = format!("{} {}", device.kind.key(), device.name);
-            let right = match device.kind {
-                Kind::Net => "send, receive",
-                Kind::Block => "read, write",
-                Kind::Pci => "registers and DMA memory that the manifest names",
-                Kind::Sockets => "all that the network namespace allows",
+            let right = match (device.kind, &device.peer) {
+                (Kind::Net, Some(peer)) => {
+                    format!("write its own memory, read that of {peer}, wake {peer} up")
+                }
+                (Kind::Net, None) => "send, receive".to_owned(),
+                (Kind::Block, _) => "read, write".to_owned(),
+                (Kind::Pci, _) => "registers and DMA memory that the manifest names".to_owned(),
+                (Kind::Sockets, _) => "all that the network namespace allows".to_owned(),
             };
-            [what, device.source.clone(), right.to_owned()]
+            [what, device.source.clone(), right]
         }));
         let memory = self.memory.unwrap_or(tender::options::MEM_MIB_DEFAULT);
         rows.push([
@@ -162,6 +193,8 @@ impl Component {
     }
 }
 
+/// What stands in front of the name of a link.
+pub const LINK: &str = "link:";
 /// The option that gives a network its address.
 const MAC: &str = "--net-mac:";
 
@@ -194,6 +227,7 @@ mod tests {
             kind: Kind::Net,
             name: name.into(),
             source: source.into(),
+            peer: source.strip_prefix(LINK).map(|_| "echo".into()),
             mac: mac.map(str::to_owned),
             place: 0,
         };
@@ -206,6 +240,7 @@ mod tests {
             devices: vec![
                 net("private", "tap0", None),
                 net("public", "macvtap:eth0", None),
+                net("inner", "link:inner", None),
                 net("third", "tap1", Some("02:00:00:00:00:03")),
             ],
             ..Component::default()
@@ -214,22 +249,27 @@ mod tests {
 
     #[test]
     fn a_component_is_a_run_with_a_name() {
-        let chosen = ["private", "public", "third"].map(|net| (net.into(), "02:1".into()));
+        let chosen = ["private", "public", "inner", "third"].map(|net| (net.into(), "02:1".into()));
         let line = firewall().command_line(&chosen);
         let expected = "--name=fw --mem=16 --rules=/a.nft --net:private=@3 \
-                        --net-mac:private=02:1 --net:public=macvtap:eth0 --net:third=@4 \
-                        --net-mac:third=02:00:00:00:00:03 -- /fw.spt --net-mac:a=b";
+                        --net-mac:private=02:1 --net:public=macvtap:eth0 --link:inner=4,5,6,7 \
+                        --net:third=@8 --net-mac:third=02:00:00:00:00:03 -- /fw.spt --net-mac:a=b";
         assert_eq!(line.join(" "), expected);
         let found = macs(&line);
         assert_eq!(found[0], ("private".into(), "02:1".into()));
         assert_eq!(found.len(), 2);
         assert_eq!(firewall().command_line(&found), line);
+        let firewall = firewall();
+        let counts = firewall.handed().map(|what| what.descriptors());
+        assert_eq!(counts.collect::<Vec<_>>(), [1, 4, 1]);
     }
 
     #[test]
     fn who_holds_what_is_told() {
         let rows = firewall().holdings();
         assert_eq!(rows[2], ["net private", "tap0", "send, receive"]);
+        let right = "write its own memory, read that of echo, wake echo up";
+        assert_eq!(rows[4], ["net inner", "link:inner", right]);
         assert!(rows.iter().any(|row| row[1] == "16 MiB"));
     }
 }

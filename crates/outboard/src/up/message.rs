@@ -1,5 +1,6 @@
 //! What supervisor and keeper, and commands and supervisor, say to each other.
 
+use super::handed::Handed;
 use serde::{Deserialize, Serialize};
 
 /// How to start a component. Its descriptors come with it: first the file for what is said of the
@@ -14,8 +15,8 @@ pub struct Start {
     pub run: u64,
     /// What stands behind `outboard run`.
     pub command_line: Vec<String>,
-    /// What the descriptors of the command line are: taps, by their names.
-    pub taps: Vec<String>,
+    /// What the descriptors of the command line are.
+    pub handed: Vec<Handed>,
     /// Most address space of each of its processes, in bytes.
     pub memory_limit: Option<u64>,
 }

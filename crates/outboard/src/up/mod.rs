@@ -16,6 +16,7 @@
 //! | [`file`](mod@file) | the file, with every mistake | none |
 //! | [`check`] | what is wrong with images, devices and rules | reads files |
 //! | [`component`] | command lines, and who holds what | none |
+//! | [`handed`] | what a component is given by descriptor | none |
 //! | [`policy`], [`machine`] | when a component is started, ended, killed | none |
 //! | [`cause`] | why a run ended, in a line | none |
 //! | [`supervisor`] | does what the machines say | all |
@@ -29,6 +30,7 @@ pub mod channel;
 pub mod check;
 pub mod component;
 pub mod file;
+pub mod handed;
 pub mod keeper;
 pub mod machine;
 pub mod message;

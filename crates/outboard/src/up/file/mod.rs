@@ -3,7 +3,9 @@
 //! It decides by its text alone. Whether images, interfaces and files are there is looked at by
 //! [`super::check`].
 
-use super::component::{Component, Device, Kind};
+use super::channel::DESCRIPTORS_MAX;
+use super::component::{Component, Device, Kind, LINK};
+use super::handed::Handed;
 use super::policy::Restart;
 use crate::instance;
 use std::collections::BTreeMap;
@@ -39,7 +41,8 @@ const KEYS: [(&str, &str); 13] = [
     ("poll", "\"busy\" or \"interrupt\""),
     (
         "net",
-        "\"tap:IFACE\" or \"macvtap:PARENT\", as in net.private = \"tap:private0\"",
+        "\"tap:IFACE\", \"macvtap:PARENT\" or \"link:NAME\", as in net.private = \
+         \"tap:private0\"",
     ),
     (
         "mac",
@@ -101,6 +104,7 @@ pub fn parse(text: &str, folder: &Path) -> Result<Vec<Component>, Vec<Mistake>> 
     }
     let mut components = reading.components(document.get_ref());
     reading.relations(&components);
+    reading.links(&mut components);
     let mut mistakes = reading.mistakes;
     match mistakes.is_empty() {
         true => {
@@ -289,6 +293,7 @@ impl Reading<'_> {
                 kind,
                 name: name.get_ref().to_string(),
                 source,
+                peer: None,
                 mac: None,
                 place: name.span().start,
             });
@@ -379,6 +384,69 @@ impl Reading<'_> {
         self.sharing(components);
     }
 
+    /// A link has an end in each of two components, which are told to each other here.
+    fn links(&mut self, components: &mut [Component]) {
+        let mut links: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
+        for (component, one) in components.iter().enumerate() {
+            for (device, link) in one.devices.iter().enumerate() {
+                if let Some(name) = link.link() {
+                    let ends = links.entry(name.to_owned()).or_default();
+                    ends.push((component, device));
+                }
+            }
+        }
+        for (link, mut ends) in links {
+            let place = |(component, device): (usize, usize)| -> usize {
+                components[component].devices[device].place
+            };
+            ends.sort_by_key(|end| place(*end));
+            let name = |(component, _): (usize, usize)| components[component].name.clone();
+            match ends[..] {
+                [one, other] if one.0 != other.0 => {
+                    let names = [name(other), name(one)];
+                    for ((component, device), peer) in [one, other].into_iter().zip(names) {
+                        components[component].devices[device].peer = Some(peer);
+                    }
+                }
+                [_, other] => {
+                    let what = format!(
+                        "{link} has both ends in {}; a link joins two components",
+                        name(other)
+                    );
+                    self.mistake(place(other), what);
+                }
+                [one] => {
+                    let what = format!(
+                        "{link} has one end; write net.NAME = \"{LINK}{link}\" in another \
+                         component too"
+                    );
+                    self.mistake(place(one), what);
+                }
+                [one, other, third, ..] => {
+                    let names = [one, other].map(name);
+                    let what = format!(
+                        "{link} has its ends in {} and {} already; a link joins two components",
+                        names[0], names[1]
+                    );
+                    self.mistake(place(third), what);
+                }
+                [] => {}
+            }
+        }
+        for component in components {
+            let handed = component.handed().map(|what| Handed::descriptors(&what));
+            // Beside them goes the file for what is said of a run.
+            if handed.sum::<usize>() >= DESCRIPTORS_MAX {
+                let what = format!(
+                    "the taps and links of {} have more than {} descriptors: 1 and 4 for each",
+                    component.name,
+                    DESCRIPTORS_MAX - 1
+                );
+                self.mistake(component.place, what);
+            }
+        }
+    }
+
     /// A device is one component's.
     fn sharing(&mut self, components: &[Component]) {
         let mut owners: BTreeMap<(&str, &str), &str> = BTreeMap::new();
@@ -388,7 +456,7 @@ impl Reading<'_> {
                 .iter()
                 .filter(|device| device.kind != Kind::Sockets)
             {
-                if device.source.starts_with("macvtap:") {
+                if device.kind == Kind::Net && device.tap().is_none() {
                     continue;
                 }
                 let (kind, source) = (device.kind.key(), device.source.as_str());
@@ -402,7 +470,7 @@ impl Reading<'_> {
     }
 }
 
-/// What `outboard run` takes for a device that the file has in this form.
+/// What a [`Device`] has as its source that the file has in this form.
 fn source(kind: Kind, text: &str, folder: &Path) -> Option<String> {
     // A number of a descriptor is nobody's outside of this process.
     let named = |name: &str| (!name.is_empty() && !name.starts_with('@')).then(|| name.to_owned());
@@ -410,6 +478,7 @@ fn source(kind: Kind, text: &str, folder: &Path) -> Option<String> {
         Kind::Net => match text.split_once(':')? {
             ("tap", name) => named(name).filter(|name| !name.contains(':')),
             ("macvtap", parent) => named(parent).map(|parent| format!("macvtap:{parent}")),
+            ("link", name) => named(name).map(|name| format!("{LINK}{name}")),
             _ => None,
         },
         Kind::Block => whole(folder, text),

@@ -70,10 +70,10 @@ block = "disk"
         "a.toml:3:1: no such key: imag; did you mean image?",
         "a.toml:4:10: memory: expected MiB from 1 to 262144",
         "a.toml:5:8: host: expected \"spt\", \"hvt\" or \"process\"",
-        "a.toml:6:9: net.a: expected \"tap:IFACE\" or \"macvtap:PARENT\", as in net.private = \
-         \"tap:private0\"",
-        "a.toml:7:9: net.b: expected \"tap:IFACE\" or \"macvtap:PARENT\", as in net.private = \
-         \"tap:private0\"",
+        "a.toml:6:9: net.a: expected \"tap:IFACE\", \"macvtap:PARENT\" or \"link:NAME\", as in \
+         net.private = \"tap:private0\"",
+        "a.toml:7:9: net.b: expected \"tap:IFACE\", \"macvtap:PARENT\" or \"link:NAME\", as in \
+         net.private = \"tap:private0\"",
         "a.toml:8:9: mac.c: there is no net.c",
         "a.toml:9:8: limits: no such key: cpu; there is memory",
         "a.toml:10:11: restart: expected \"always\", \"on-failure\" or \"never\"",
@@ -111,6 +111,45 @@ net.y = "tap:tap0"
     assert_eq!(parse_here(text).unwrap_err(), expected);
     let none = "a.toml:1:1: no component; write [component.NAME] and image = \"...\" below it";
     assert_eq!(parse_here("# nothing\n").unwrap_err(), [none]);
+}
+
+#[test]
+fn a_link_joins_two_components() {
+    let one = |name: &str, devices: &str| format!("[component.{name}]\nimage = \"x\"\n{devices}\n");
+    let text = one("a", "net.x = \"link:l\"") + &one("b", "net.y = \"link:l\"");
+    let components = parse_here(&text).unwrap();
+    let peers: Vec<_> = components
+        .iter()
+        .map(|one| one.devices[0].peer.as_deref())
+        .collect();
+    assert_eq!(peers, [Some("b"), Some("a")]);
+    let sides: Vec<_> = components.iter().flat_map(Component::handed).collect();
+    assert_eq!(sides[0].other().as_ref(), Some(&sides[1]));
+
+    let third = text.clone() + &one("c", "net.z = \"link:l\"");
+    let expected = "a.toml:9:5: l has its ends in a and b already; a link joins two components";
+    assert_eq!(parse_here(&third).unwrap_err(), [expected]);
+    let alone = one("a", "net.x = \"link:l\"");
+    let expected =
+        "a.toml:3:5: l has one end; write net.NAME = \"link:l\" in another component too";
+    assert_eq!(parse_here(&alone).unwrap_err(), [expected]);
+    let both = one("a", "net.x = \"link:l\"\nnet.y = \"link:l\"");
+    let expected = "a.toml:4:5: l has both ends in a; a link joins two components";
+    assert_eq!(parse_here(&both).unwrap_err(), [expected]);
+    for wrong in ["link:", "link:@5", "link"] {
+        let said = parse_here(&one("a", &format!("net.x = {wrong:?}"))).unwrap_err();
+        assert!(
+            said[0].starts_with("a.toml:3:9: net.x: expected"),
+            "{said:?}"
+        );
+    }
+    let many = |name: &str| {
+        let nets = (0..16).map(|n| format!("net.n{n} = \"link:l{n}\"\n"));
+        one(name, &nets.collect::<String>())
+    };
+    let said = parse_here(&(many("a") + &many("b"))).unwrap_err();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].contains("more than 63 descriptors"), "{said:?}");
 }
 
 #[test]
@@ -171,6 +210,7 @@ fn word() -> impl Strategy<Value = &'static str> {
         "}",
         ",",
         "\"tap:t\"",
+        "\"link:l\"",
         "restart",
         "0x10",
         "\"always\"",

@@ -2,11 +2,13 @@
 //! out of them. All of its decisions are in [`super::machine`], and all processes are the keeper's.
 
 mod commands;
+mod pool;
 mod takeover;
 
 use super::channel::{self, Channel, Received};
 use super::component::Component;
 use super::file::COMPONENTS_MAX;
+use super::handed::Handed;
 use super::machine::{Effect, Event, Machine, State};
 use super::message::{Answer, Request, Start};
 use super::notify::Notify;
@@ -15,7 +17,6 @@ use super::status::{self, Status};
 use super::{Error, cause, keeper, policy};
 use crate::instance::Instance;
 use linux::signal::{Held, is_ignored};
-use linux::tap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions, waitpid};
@@ -72,8 +73,8 @@ pub struct Supervisor {
     control: OwnedFd,
     clients: Vec<Client>,
     all: Vec<Managed>,
-    /// Taps that components are handed, by their names.
-    taps: BTreeMap<String, OwnedFd>,
+    /// The descriptors that components are handed.
+    pool: BTreeMap<Handed, Vec<OwnedFd>>,
     /// Whether all components are to end.
     down: bool,
     notify: Notify,
@@ -122,7 +123,7 @@ impl Supervisor {
             control,
             clients: Vec::new(),
             all: Vec::new(),
-            taps: BTreeMap::new(),
+            pool: BTreeMap::new(),
             down: false,
             notify: Notify::of_this_process(),
             is_ready: false,
@@ -166,7 +167,7 @@ impl Supervisor {
         }
         self.notify.tell("STOPPING=1");
         self.end_keeper();
-        for tap in self.taps.keys() {
+        for tap in self.pool.keys().filter_map(Handed::tap) {
             attach::release_tap(tap);
         }
         self.place.remove();
@@ -331,53 +332,29 @@ impl Supervisor {
         let one = &mut self.all[index];
         one.status.restarts += u64::from(one.status.run > 0);
         one.status.run += 1;
-        if let Err(why) = self.try_start(index) {
+        if let Err(why) = self.try_start(index, now) {
             self.end(index, false, format!("not started: {why}"), now);
         }
     }
 
-    fn try_start(&mut self, index: usize) -> Result<(), String> {
-        self.open_taps(index)?;
+    fn try_start(&mut self, index: usize, now: Duration) -> Result<(), String> {
+        self.fill_pool(index, now)?;
         let one = &self.all[index];
-        let taps = one.component.taps().map(str::to_owned);
+        let handed: Vec<Handed> = one.component.handed().collect();
         let start = Start {
             name: one.component.name.clone(),
             run: one.status.run,
             command_line: one.command_line.clone(),
-            taps: taps.collect(),
+            handed: handed.clone(),
             memory_limit: one.component.memory_limit.map(|mib| mib << 20),
         };
         let report = self.place.begin_report(&start.name, start.run);
         let report = report.map_err(|error| format!("no file for what is said of it: {error}"))?;
-        let taps = one.component.taps().filter_map(|name| self.taps.get(name));
-        let descriptors = [&report].into_iter().chain(taps).map(AsFd::as_fd);
-        let descriptors: Vec<_> = descriptors.collect();
+        let handed = handed.iter().filter_map(|what| self.pool.get(what));
+        let descriptors = [&report].into_iter().chain(handed.flatten());
+        let descriptors: Vec<_> = descriptors.map(AsFd::as_fd).collect();
         let sent = self.keeper.send(&Request::Start(start), &descriptors);
         sent.map_err(|error| format!("its keeper does not listen: {error}"))
-    }
-
-    /// Opens the taps of a component that are not open, or were deleted since.
-    fn open_taps(&mut self, index: usize) -> Result<(), String> {
-        let component = &self.all[index].component;
-        let here = |tap: &OwnedFd, name| tap::interface(tap.as_fd()).is_ok_and(|i| i.name == name);
-        let missing = component.taps().filter(|name| {
-            let open = self.taps.get(*name);
-            !open.is_some_and(|tap| here(tap, *name))
-        });
-        let missing: Vec<String> = missing.map(str::to_owned).collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let image = tender::load::open(&component.image);
-        let (_, image) =
-            image.map_err(|error| format!("{}: {error}", component.image.display()))?;
-        let features = image.extension.map_or(0, |extension| extension.features);
-        for name in missing {
-            let tap =
-                attach::open_tap(&name, features).map_err(|why| format!("tap:{name}: {why}"))?;
-            self.taps.insert(name, tap);
-        }
-        Ok(())
     }
 
     /// A run has ended, or was none.

@@ -22,8 +22,11 @@ impl Supervisor {
     ) {
         let mut ended = Vec::new();
         for one in &mut found {
-            let taps = std::mem::take(&mut one.descriptors);
-            self.taps.extend(one.start.taps.iter().cloned().zip(taps));
+            let mut descriptors = std::mem::take(&mut one.descriptors).into_iter();
+            for what in &one.start.handed {
+                let own = descriptors.by_ref().take(what.descriptors());
+                self.pool.insert(what.clone(), own.collect());
+            }
         }
         for component in components {
             let place = found
@@ -51,9 +54,9 @@ impl Supervisor {
         }
         // Those of components that are to end are not handed over any more.
         let all = &self.all;
-        self.taps.retain(|tap, _| {
+        self.pool.retain(|what, _| {
             all.iter()
-                .any(|one| one.component.taps().any(|name| name == tap))
+                .any(|one| one.component.handed().any(|handed| handed == *what))
         });
         let now = now();
         for (index, status) in ended {
@@ -61,10 +64,17 @@ impl Supervisor {
         }
         for index in 0..self.all.len() {
             let one = &self.all[index];
-            if one.has_changed && matches!(one.machine.state(), State::Up { .. }) {
-                say(&one.component.name, "what the file says of it has changed");
-                self.give(index, Event::Restart, now);
+            if !matches!(one.machine.state(), State::Up { .. }) {
+                continue;
             }
+            // A supervisor that is killed while it makes a link leaves one end of it.
+            let why = match one.has_changed {
+                true => "what the file says of it has changed",
+                false if self.has_links(&one.component) => continue,
+                false => "its link has lost the other end",
+            };
+            say(&one.component.name, why);
+            self.give(index, Event::Restart, now);
         }
     }
 
@@ -121,7 +131,7 @@ fn manage(component: Component, before: Option<Found>, former: Option<&Status>) 
         machine = Machine::found(component.restart, started);
         has_changed = start.command_line != command_line
             || start.memory_limit != limit
-            || !component.taps().eq(start.taps.iter().map(String::as_str));
+            || !component.handed().eq(start.handed);
         status.run = start.run;
     }
     Managed {

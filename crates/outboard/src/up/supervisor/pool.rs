@@ -1,0 +1,112 @@
+//! The descriptors that components are handed: opened or made once, and the same ones for each
+//! instance. So a neighbour sees no cable pulled.
+
+use super::{Managed, Supervisor, say};
+use crate::up::component::Component;
+use crate::up::handed::{self, Handed};
+use crate::up::machine::{Event, State};
+use abi::link::slots;
+use abi::region::kind;
+use image::Image;
+use linux::{link, memory, tap};
+use std::os::fd::AsFd;
+use std::time::Duration;
+use tender::{attach, load};
+
+impl Supervisor {
+    /// Opens the taps of a component that are not open, or were deleted since, and makes its links.
+    pub(super) fn fill_pool(&mut self, index: usize, now: Duration) -> Result<(), String> {
+        let component = self.all[index].component.clone();
+        if component.handed().all(|what| self.has_tap(&what)) {
+            return Ok(());
+        }
+        let image = image(&component)?;
+        for device in &component.devices {
+            let Some(what) = device.handed(&component.name) else {
+                continue;
+            };
+            match what.tap() {
+                Some(_) if self.has_tap(&what) => {}
+                Some(name) => {
+                    let features = image.extension.map_or(0, |extension| extension.features);
+                    let tap = attach::open_tap(name, features)
+                        .map_err(|why| format!("tap:{name}: {why}"))?;
+                    self.pool.insert(what, vec![tap]);
+                }
+                None => self.join(what, asked(&component, &image, &device.name)?, now)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is a tap that is open and still there.
+    fn has_tap(&self, what: &Handed) -> bool {
+        let open = self.pool.get(what).and_then(|open| open.first());
+        let interface = open.and_then(|tap| tap::interface(tap.as_fd()).ok());
+        what.tap()
+            .is_some_and(|name| interface.is_some_and(|found| found.name == name))
+    }
+
+    /// Whether the pool has both ends of each of a component's links.
+    pub(super) fn has_links(&self, component: &Component) -> bool {
+        component
+            .handed()
+            .all(|what| what.tap().is_some() || self.is_joined(&what))
+    }
+
+    fn is_joined(&self, side: &Handed) -> bool {
+        let other = side.other().and_then(|other| self.pool.get(&other));
+        match (self.pool.get(side), other) {
+            (Some(side), Some(other)) => handed::is_link(side, other),
+            _ => false,
+        }
+    }
+
+    /// Makes the link of which this is an end, unless it is made already: with so many bytes at this
+    /// end. Who runs at the other end of the one before it is started again.
+    fn join(&mut self, side: Handed, bytes: u64, now: Duration) -> Result<(), String> {
+        let own = self.pool.get(&side).and_then(|side| side.first());
+        let own_bytes = own.and_then(|own| memory::sealed_bytes(own.as_fd()));
+        if own_bytes == Some(bytes) && self.is_joined(&side) {
+            return Ok(());
+        }
+        let Some(other @ Handed::Side { link, end, .. }) = &side.other() else {
+            return Ok(());
+        };
+        let others = |one: &Managed| one.component.name == *end;
+        let found = self.all.iter().position(others);
+        let peer = found.ok_or_else(|| format!("link:{link}: there is no {end}"))?;
+        let component = &self.all[peer].component;
+        let mut devices = component.devices.iter();
+        let device = devices.find(|device| device.link() == Some(link));
+        let device = device.ok_or_else(|| format!("link:{link}: {end} has no end of it"))?;
+        let others_bytes = asked(component, &image(component)?, &device.name)?;
+        let sides = link::make([bytes, others_bytes].map(slots));
+        let sides = sides.map_err(|why| format!("link:{link}: {why}; see `ulimit -n`"))?;
+        let [own, others] = sides.map(handed::descriptors);
+        self.pool.insert(side.clone(), own);
+        self.pool.insert(other.clone(), others);
+        if let State::Starting { .. } | State::Up { .. } = self.all[peer].machine.state() {
+            say(end, format_args!("link:{link} was made anew"));
+            self.give(peer, Event::Restart, now);
+        }
+        Ok(())
+    }
+}
+
+fn image(component: &Component) -> Result<Image, String> {
+    let opened = load::open(&component.image);
+    let (_, image) = opened.map_err(|why| format!("{}: {why}", component.image.display()))?;
+    Ok(image)
+}
+
+/// How many bytes the image asks for at its end of a link.
+fn asked(component: &Component, image: &Image, name: &str) -> Result<u64, String> {
+    let mut links = image
+        .regions
+        .iter()
+        .filter(|region| region.kind == kind::LINK);
+    let found = links.find(|region| region.name() == Some(name));
+    let found = found.map(|region| u64::from(region.bytes));
+    found.ok_or_else(|| format!("{}: no link is called {name}", component.image.display()))
+}

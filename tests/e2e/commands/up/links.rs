@@ -1,0 +1,171 @@
+//! A link between two components: it outlives each of them, and their supervisor.
+//!
+//! ```text
+//!   test --- wan0 === firewall === link === echo
+//! ```
+
+use super::{ALL, Datagrams, PATIENCE, System, kill};
+use crate::commands::messages::shell;
+use crate::harness::build::Images;
+use libtest_mimic::Failed;
+use rustix::process::Signal;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use testbed::segment::Segment;
+
+/// Bytes that go there and back, more than any queue on the way holds of a frame.
+const BYTES: usize = 50_000;
+/// How often each component is killed in turn.
+const KILLS: usize = 3;
+
+/// The firewall at the tap, with echo behind it.
+pub fn of_link(images: &Images) -> String {
+    format!(
+        "[component.firewall]\nimage = {:?}\nmemory = 32\nrules = \"all.nft\"\n\
+         net.private = \"link:inner\"\nnet.public = \"tap:wan0\"\nafter = [\"echo\"]\n\n\
+         [component.echo]\nimage = {:?}\nmemory = 64\narguments = [\"--ipv4=10.0.0.2/24\"]\n\
+         net.service = \"link:inner\"\n",
+        images.appliance("firewall", "-link"),
+        images.appliance("echo", "-link"),
+    )
+}
+
+pub fn system(images: &Images) -> Result<System<'_>, Failed> {
+    let segment = Segment::new()?;
+    let tap = "ip tuntap add dev wan0 mode tap && ip link set dev wan0 up && ip addr add \
+               10.0.0.1/24 dev wan0";
+    shell(&segment, tap)?.expect_status(0)?;
+    let mut system = System::new(images, &of_link(images))?;
+    std::fs::write(system.runtime.path().join("all.nft"), ALL)?;
+    system.segment = Some(segment);
+    Ok(system)
+}
+
+/// A connection through the firewall to echo.
+struct Stream(TcpStream);
+
+impl Stream {
+    fn new(system: &System<'_>) -> Result<Self, Failed> {
+        let segment = system.segment.as_ref().ok_or("no network")?;
+        let stream = segment.run(|| TcpStream::connect("10.0.0.2:7"))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self(stream))
+    }
+
+    /// Sends bytes, lets `meanwhile` happen, and has the same ones back.
+    fn round(&mut self, meanwhile: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
+        let mut bytes = vec![0; BYTES];
+        fastrand::fill(&mut bytes);
+        self.0.write_all(&bytes)?;
+        meanwhile()?;
+        let mut back = vec![0; BYTES];
+        self.0.read_exact(&mut back)?;
+        match back == bytes {
+            true => Ok(()),
+            false => Err("other bytes came back".into()),
+        }
+    }
+}
+
+fn nothing() -> Result<(), Failed> {
+    Ok(())
+}
+
+/// Each end is killed in turn; the other one goes on.
+pub fn outlives_its_ends(images: &Images) -> Result<(), Failed> {
+    let system = system(images)?;
+    let supervisor = system.up(2)?;
+    let segment = system.segment.as_ref().ok_or("no network")?;
+    let mut datagrams = Datagrams::new(&system)?;
+    datagrams.wait()?;
+    let ping = shell(segment, "ping -c 3 -i 0.2 -s 65000 10.0.0.2")?;
+    ping.expect_status(0)?.expect_stdout("3 received")?;
+    for _ in 0..KILLS {
+        let mut stream = Stream::new(&system)?;
+        stream.round(nothing)?;
+        let (echo, run) = (system.guest("echo")?, system.run_of("firewall"));
+        stream.round(|| kill(system.guest("firewall")?))?;
+        system.wait_for_run("firewall", run + 1)?;
+        stream.round(nothing)?;
+        let (firewall, run) = (system.guest("firewall")?, system.run_of("echo"));
+        if system.guest("echo")? != echo {
+            return Err("echo was started again with the firewall".into());
+        }
+        kill(echo)?;
+        system.wait_for_run("echo", run + 1)?;
+        datagrams.wait()?;
+        // Its connections were its own, and are gone; its address is the same.
+        Stream::new(&system)?.round(nothing)?;
+        if system.guest("firewall")? != firewall {
+            return Err("the firewall was started again with echo".into());
+        }
+    }
+    system.down(Some(supervisor))
+}
+
+/// The supervisor is killed; the next one has the same link to give.
+pub fn outlives_its_supervisor(images: &Images) -> Result<(), Failed> {
+    let system = system(images)?;
+    let supervisor = system.up(2)?;
+    Datagrams::new(&system)?.wait()?;
+    let mut stream = Stream::new(&system)?;
+    stream.round(nothing)?;
+    let guests = || -> Result<_, Failed> { Ok([system.guest("firewall")?, system.guest("echo")?]) };
+    let before = guests()?;
+    supervisor.signal(Signal::KILL);
+    supervisor.finish()?.expect_status(137)?;
+    stream.round(nothing)?;
+    // One that ends while nobody looks is given its end of the link by the next supervisor.
+    let mut next = None;
+    stream.round(|| {
+        kill(before[0])?;
+        next = Some(system.up(2)?);
+        Ok(())
+    })?;
+    system.wait_for_run("firewall", 2)?;
+    let after = guests()?;
+    if before[0] == after[0] || before[1] != after[1] {
+        return Err(format!("{before:?} became {after:?}").into());
+    }
+    stream.round(|| kill(after[0]))?;
+    system.down(next)
+}
+
+/// Images that take taps where the file has a link, and the other way round; then who holds what.
+pub fn mistakes(images: &Images) -> Result<(), Failed> {
+    let [firewall, echo] = ["firewall", "echo"].map(|name| images.appliance(name, "-link"));
+    let text = of_link(images)
+        .replace(&format!("{firewall:?}"), &format!("{:?}", images.firewall))
+        .replace("net.service = \"link:inner\"", "net.service = \"tap:svc0\"");
+    let text =
+        text + &format!("[component.last]\nimage = {echo:?}\nnet.service = \"link:inner\"\n");
+    let system = System::new(images, &text)?;
+    std::fs::write(system.runtime.path().join("all.nft"), ALL)?;
+    let file = system.file.display().to_string();
+    let ended = system.outboard(&["up", "--check", &file])?.finish()?;
+    ended.expect_status(1)?;
+    ended.expect_stderr(&format!(
+        "{file}:1:12: net.private = \"link:inner\": {} takes a tap there; build the image that takes \
+         a link: outboard build --manifest=manifest-link.json\n",
+        images.firewall.display()
+    ))?;
+    ended.expect_stderr(&format!(
+        "{file}:9:12: {} takes a link as service; write net.service = \"link:NAME\", here and in \
+         the component at its other end\n",
+        echo.display()
+    ))?;
+    ended.expect_stderr(&format!(
+        "outboard: {file}: 2 mistakes; nothing was started\n"
+    ))?;
+    std::fs::write(&system.file, of_link(images))?;
+    let shown = system.outboard(&["up", "--show", &file])?.finish()?;
+    shown.expect_status(0)?;
+    for right in [
+        "write its own memory, read that of echo, wake echo up",
+        "write its own memory, read that of firewall, wake firewall up",
+    ] {
+        shown.expect_stdout(right)?;
+    }
+    Ok(())
+}
