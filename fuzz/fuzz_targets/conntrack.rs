@@ -19,7 +19,9 @@ fn segment(reply: bool, seq: u32, ack: u32, flags: u8, data: usize) -> Vec<u8> {
         false => (a, b, [0x1234u16, 80]),
         true => (b, a, [80, 0x1234]),
     };
-    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x86, 0xdd, 0x60, 0, 0, 0];
+    let mut frame = vec![
+        2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x86, 0xdd, 0x60, 0, 0, 0,
+    ];
     frame.extend((20 + data as u16).to_be_bytes());
     frame.extend([6, 64]);
     frame.extend([from, to].concat());
@@ -40,10 +42,12 @@ impl Table {
     fn judge(&mut self, frame: &[u8], verdict: Verdict) -> Option<State> {
         let key = Key::parse(frame).ok()?;
         let mut seen = None;
-        let _ = self.connections.judge(&key, frame, self.now, &mut |connection| {
-            seen = Some(connection.state());
-            (verdict, 0)
-        });
+        let _ = self
+            .connections
+            .judge(&key, frame, self.now, &mut |connection| {
+                seen = Some(connection.state());
+                (verdict, 0)
+            });
         seen
     }
 }
@@ -65,17 +69,32 @@ fuzz_target!(|input: &[u8]| {
         table.now += u64::from(*time) * TIME_UNIT;
         table.connections.expire(table.now);
         // What names the connection itself may change it.
-        let names_it = frame.windows(16).any(|part| part == [0xfd; 16] || part == [0xfe; 16]);
+        let names_it = frame
+            .windows(16)
+            .any(|part| part == [0xfd; 16] || part == [0xfe; 16]);
         if !names_it {
-            let verdict = if accepted & 1 == 0 { Verdict::Accept } else { Verdict::Drop };
+            let verdict = if accepted & 1 == 0 {
+                Verdict::Accept
+            } else {
+                Verdict::Drop
+            };
             table.judge(frame, verdict);
         }
         sent += 1;
         let data = segment(false, 1000 + sent, 2001, ACK, 1);
-        assert_eq!(table.judge(&data, Verdict::Accept), Some(State::Established));
+        assert_eq!(
+            table.judge(&data, Verdict::Accept),
+            Some(State::Established)
+        );
         let answer = segment(true, 2001, 1001 + sent, ACK, 0);
-        assert_eq!(table.judge(&answer, Verdict::Accept), Some(State::Established));
-        let open: u32 = Class::ALL.iter().map(|class| table.connections.count(*class)).sum();
+        assert_eq!(
+            table.judge(&answer, Verdict::Accept),
+            Some(State::Established)
+        );
+        let open: u32 = Class::ALL
+            .iter()
+            .map(|class| table.connections.count(*class))
+            .sum();
         assert!(open as usize <= 2 * FLOWS);
     }
 });
