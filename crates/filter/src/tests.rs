@@ -287,7 +287,7 @@ fn an_answer_passes_once_somebody_asked() {
         },
         index: 2,
     };
-    let mut answers = |bench: &mut Bench| {
+    let answers = |bench: &mut Bench| {
         let mut frame = bench.pool.alloc(42).unwrap();
         frame.bytes_mut().copy_from_slice(&udp());
         bench.filter.accepts(&frame, back)
