@@ -50,7 +50,7 @@ impl core::fmt::Display for State {
     }
 }
 
-/// The connection of a frame, as rules see it. Only [`Connection::mark`] changes.
+/// The connection of a frame, as rules see it. Only its mark changes.
 #[derive(Debug)]
 pub struct Connection<'a> {
     pub(super) state: State,

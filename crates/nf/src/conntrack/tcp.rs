@@ -474,11 +474,10 @@ impl Tcp {
             // The receiver may answer it with a challenge.
             ends = false;
         }
-        let answers_syn = known.replied && self.last.is(Kind::Syn);
+        let answers_syn =
+            known.replied && self.last.is(Kind::Syn) && self.last.direction() != known.direction;
         let answers_ack = !known.assured && self.last.is(Kind::Ack);
-        let answers = (answers_syn || answers_ack)
-            && self.last.direction() != known.direction
-            && segment.ack == self.last_end;
+        let answers = (answers_syn || answers_ack) && segment.ack == self.last_end;
         let answers_challenge = old == State::SynSent
             && self.last.is(Kind::Ack)
             && self.last.direction() == 1
