@@ -146,8 +146,8 @@ pub fn mistakes(images: &Images) -> Result<(), Failed> {
     let ended = system.outboard(&["up", "--check", &file])?.finish()?;
     ended.expect_status(1)?;
     ended.expect_stderr(&format!(
-        "{file}:1:12: net.private = \"link:inner\": {} takes a tap there; build the image that takes \
-         a link: outboard build --manifest=manifest-link.json\n",
+        "{file}:1:12: net.private = \"link:inner\": {} takes a tap there; build the image that \
+         takes a link: outboard build --manifest=manifest-link.json\n",
         images.firewall.display()
     ))?;
     ended.expect_stderr(&format!(
