@@ -57,8 +57,8 @@ fn links(component: &Component, image: &Image) -> Result<(), String> {
         let name = device.name.as_str();
         if let Some(link) = device.link().filter(|_| has_tap(name)) {
             return Err(format!(
-                "net.{name} = \"link:{link}\": {path} takes a tap there; build the image that takes \
-                 a link: outboard build --manifest=manifest-link.json"
+                "net.{name} = \"link:{link}\": {path} takes a tap there; build the image that \
+                 takes a link: outboard build --manifest=manifest-link.json"
             ));
         }
     }

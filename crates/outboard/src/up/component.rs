@@ -109,9 +109,9 @@ impl Device {
     }
 
     /// Whether its MAC address is chosen by whoever starts the component. A macvtap has its
-    /// parent's, and a link's lies in its memory.
+    /// parent's. A link's lies in its memory, and would not outlive that.
     pub fn wants_mac(&self) -> bool {
-        self.mac.is_none() && self.tap().is_some()
+        self.mac.is_none() && (self.tap().is_some() || self.link().is_some())
     }
 }
 
@@ -253,11 +253,12 @@ mod tests {
         let line = firewall().command_line(&chosen);
         let expected = "--name=fw --mem=16 --rules=/a.nft --net:private=@3 \
                         --net-mac:private=02:1 --net:public=macvtap:eth0 --link:inner=4,5,6,7 \
-                        --net:third=@8 --net-mac:third=02:00:00:00:00:03 -- /fw.spt --net-mac:a=b";
+                        --net-mac:inner=02:1 --net:third=@8 \
+                        --net-mac:third=02:00:00:00:00:03 -- /fw.spt --net-mac:a=b";
         assert_eq!(line.join(" "), expected);
         let found = macs(&line);
         assert_eq!(found[0], ("private".into(), "02:1".into()));
-        assert_eq!(found.len(), 2);
+        assert_eq!(found.len(), 3);
         assert_eq!(firewall().command_line(&found), line);
         let firewall = firewall();
         let counts = firewall.handed().map(|what| what.descriptors());

@@ -1,5 +1,5 @@
-//! What a component is handed by descriptor: what it is, and how many descriptors it has. The keeper
-//! holds the same ones, so that what is at the other end does not notice who comes and goes.
+//! What a component is handed by descriptor: what it is, and how many descriptors it has. The
+//! keeper holds the same ones, so that the other end does not notice who comes and goes.
 
 use linux::link::Side;
 use rustix::fs::fstat;

@@ -18,6 +18,10 @@ const BYTES: usize = 50_000;
 /// How often each component is killed in turn.
 const KILLS: usize = 3;
 
+/// Makes the tap.
+const TAP: &str = "ip tuntap add dev wan0 mode tap && ip link set dev wan0 up && ip addr add \
+                   10.0.0.1/24 dev wan0";
+
 /// The firewall at the tap, with echo behind it.
 pub fn of_link(images: &Images) -> String {
     format!(
@@ -32,9 +36,7 @@ pub fn of_link(images: &Images) -> String {
 
 pub fn system(images: &Images) -> Result<System<'_>, Failed> {
     let segment = Segment::new()?;
-    let tap = "ip tuntap add dev wan0 mode tap && ip link set dev wan0 up && ip addr add \
-               10.0.0.1/24 dev wan0";
-    shell(&segment, tap)?.expect_status(0)?;
+    shell(&segment, TAP)?.expect_status(0)?;
     let mut system = System::new(images, &of_link(images))?;
     std::fs::write(system.runtime.path().join("all.nft"), ALL)?;
     system.segment = Some(segment);
@@ -132,6 +134,23 @@ pub fn outlives_its_supervisor(images: &Images) -> Result<(), Failed> {
     system.down(next)
 }
 
+/// The supervisor is killed before the other end was handed to anybody: the link is made anew.
+pub fn is_made_anew(images: &Images) -> Result<(), Failed> {
+    let system = system(images)?;
+    let segment = system.segment.as_ref().ok_or("no network")?;
+    shell(segment, "ip link del dev wan0")?.expect_status(0)?;
+    let supervisor = system.outboard(&["up", &system.file.display().to_string()])?;
+    supervisor.wait_for_stderr("outboard: firewall: not started: tap:wan0: ")?;
+    supervisor.signal(Signal::KILL);
+    supervisor.finish()?.expect_status(137)?;
+    shell(segment, TAP)?.expect_status(0)?;
+    let supervisor = system.up(2)?;
+    supervisor.wait_for_stderr("outboard: echo: its link has lost the other end\n")?;
+    system.wait_for_run("echo", 2)?;
+    Datagrams::new(&system)?.wait()?;
+    system.down(Some(supervisor))
+}
+
 /// Images that take taps where the file has a link, and the other way round; then who holds what.
 pub fn mistakes(images: &Images) -> Result<(), Failed> {
     let [firewall, echo] = ["firewall", "echo"].map(|name| images.appliance(name, "-link"));
@@ -146,8 +165,8 @@ pub fn mistakes(images: &Images) -> Result<(), Failed> {
     let ended = system.outboard(&["up", "--check", &file])?.finish()?;
     ended.expect_status(1)?;
     ended.expect_stderr(&format!(
-        "{file}:1:12: net.private = \"link:inner\": {} takes a tap there; build the image that takes \
-         a link: outboard build --manifest=manifest-link.json\n",
+        "{file}:1:12: net.private = \"link:inner\": {} takes a tap there; build the image that \
+         takes a link: outboard build --manifest=manifest-link.json\n",
         images.firewall.display()
     ))?;
     ended.expect_stderr(&format!(

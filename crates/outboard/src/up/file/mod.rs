@@ -3,9 +3,9 @@
 //! It decides by its text alone. Whether images, interfaces and files are there is looked at by
 //! [`super::check`].
 
-use super::channel::DESCRIPTORS_MAX;
+mod links;
+
 use super::component::{Component, Device, Kind, LINK};
-use super::handed::Handed;
 use super::policy::Restart;
 use crate::instance;
 use std::collections::BTreeMap;
@@ -382,69 +382,6 @@ impl Reading<'_> {
             self.mistake(first.place, what);
         }
         self.sharing(components);
-    }
-
-    /// A link has an end in each of two components, which are told to each other here.
-    fn links(&mut self, components: &mut [Component]) {
-        let mut links: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
-        for (component, one) in components.iter().enumerate() {
-            for (device, link) in one.devices.iter().enumerate() {
-                if let Some(name) = link.link() {
-                    let ends = links.entry(name.to_owned()).or_default();
-                    ends.push((component, device));
-                }
-            }
-        }
-        for (link, mut ends) in links {
-            let place = |(component, device): (usize, usize)| -> usize {
-                components[component].devices[device].place
-            };
-            ends.sort_by_key(|end| place(*end));
-            let name = |(component, _): (usize, usize)| components[component].name.clone();
-            match ends[..] {
-                [one, other] if one.0 != other.0 => {
-                    let names = [name(other), name(one)];
-                    for ((component, device), peer) in [one, other].into_iter().zip(names) {
-                        components[component].devices[device].peer = Some(peer);
-                    }
-                }
-                [_, other] => {
-                    let what = format!(
-                        "{link} has both ends in {}; a link joins two components",
-                        name(other)
-                    );
-                    self.mistake(place(other), what);
-                }
-                [one] => {
-                    let what = format!(
-                        "{link} has one end; write net.NAME = \"{LINK}{link}\" in another \
-                         component too"
-                    );
-                    self.mistake(place(one), what);
-                }
-                [one, other, third, ..] => {
-                    let names = [one, other].map(name);
-                    let what = format!(
-                        "{link} has its ends in {} and {} already; a link joins two components",
-                        names[0], names[1]
-                    );
-                    self.mistake(place(third), what);
-                }
-                [] => {}
-            }
-        }
-        for component in components {
-            let handed = component.handed().map(|what| Handed::descriptors(&what));
-            // Beside them goes the file for what is said of a run.
-            if handed.sum::<usize>() >= DESCRIPTORS_MAX {
-                let what = format!(
-                    "the taps and links of {} have more than {} descriptors: 1 and 4 for each",
-                    component.name,
-                    DESCRIPTORS_MAX - 1
-                );
-                self.mistake(component.place, what);
-            }
-        }
     }
 
     /// A device is one component's.

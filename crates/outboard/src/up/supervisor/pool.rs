@@ -62,8 +62,8 @@ impl Supervisor {
         }
     }
 
-    /// Makes the link of which this is an end, unless it is made already: with so many bytes at this
-    /// end. Who runs at the other end of the one before it is started again.
+    /// Makes the link of which this is an end, with so many bytes at this end, unless it is made
+    /// already. Who runs at the other end of the one before it is started again.
     fn join(&mut self, side: Handed, bytes: u64, now: Duration) -> Result<(), String> {
         let own = self.pool.get(&side).and_then(|side| side.first());
         let own_bytes = own.and_then(|own| memory::sealed_bytes(own.as_fd()));

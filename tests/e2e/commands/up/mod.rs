@@ -60,12 +60,13 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         let name = format!("up::{name}");
         trials.push(network.trial_unless(missing, name, move || test(images)));
     }
-    let linked: [(&str, Test); 2] = [
+    let linked: [(&str, Test); 3] = [
         ("a link outlives its ends", links::outlives_its_ends),
         (
             "a link outlives its supervisor",
             links::outlives_its_supervisor,
         ),
+        ("a link that lost an end is made anew", links::is_made_anew),
     ];
     for (name, test) in linked {
         let missing = programs::missing(&["ip", "ping"]);
