@@ -145,9 +145,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_nic_of_the_images_own_is_a_port_behind_the_manifests() {
+    fn a_nic_of_the_images_own_and_a_link_are_ports_behind_the_manifests() {
         let image = Image::parse(&image::sample::sample()).unwrap();
-        let typed = ["--net:net=tap0", "--pci:nic=0000:01:00.0", "--", "image"];
+        let typed = [
+            "--net:net=tap0",
+            "--pci:nic=0000:01:00.0",
+            "--link:peer=3,4,5,6",
+            "--",
+            "image",
+        ];
         let Ok(Request::Start(options)) = tender::options::parse(typed.map(OsString::from)) else {
             panic!("these are options");
         };
@@ -160,8 +166,9 @@ mod tests {
             (1, Kind::Net, Some("tap0")),
             (2, Kind::Block, None),
             (3, Kind::Net, Some("0000:01:00.0")),
+            (4, Kind::Net, Some("link")),
         ];
         assert_eq!(found, expected);
-        assert_eq!(description.ports(), ["net", "nic"]);
+        assert_eq!(description.ports(), ["net", "nic", "peer"]);
     }
 }
