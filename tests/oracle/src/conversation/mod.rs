@@ -51,7 +51,7 @@ impl Compared {
     }
 }
 
-/// What became of a packet: dropped, or passed with this number of [`rules::CLASSES`].
+/// What became of a packet: dropped, or passed with the number of its class of states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fate(Option<usize>);
 
