@@ -1,6 +1,6 @@
 //! A device that takes commands of ioregionfd gets any message: each is a command of that very
-//! message, or has a reason why it is none, and no access of a command leaves the
-//! BARs of a device, which are those of a window or of a card.
+//! message, or has a reason why it is none, and no access of a command leaves the BARs of a device,
+//! which are those of a window or of a card.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

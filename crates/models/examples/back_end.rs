@@ -13,7 +13,6 @@ use models::vhost_user::{BackEnd, Header, PAYLOAD_MAX};
 use models::virtio::VirtioNet;
 use models::wire::Loop;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -53,10 +52,7 @@ type Device = BackEnd<VirtioNet<Loop>>;
 fn main() {
     let frames = std::env::args().nth(1).and_then(|text| text.parse().ok());
     let frames: u64 = frames.expect("usage: back_end FRAMES");
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let file = memfd_create("memory", flags).expect("memory");
-    ftruncate(&file, MEMORY).expect("memory");
-    fcntl_add_seals(&file, SealFlags::SHRINK).expect("a seal");
+    let file = linux::memory::sealed("memory", MEMORY).expect("memory");
     let memory = View::of_file(file.as_fd(), 0, MEMORY, IOVA, true).expect("a mapping");
     let card = VirtioNet::new([2, 0, 0, 0, 0, 1], Loop::new()).without_control();
     let mut device = BackEnd::new(card, &Misbehaviour::default());

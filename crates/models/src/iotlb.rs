@@ -96,7 +96,6 @@ impl Dma for Iotlb<'_> {
 mod tests {
     use super::*;
     use crate::client::memory::{Memory, Range};
-    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
     use std::os::fd::AsFd;
 
     const PAGE: u64 = 4096;
@@ -107,10 +106,7 @@ mod tests {
         let mut memory = Memory::default();
         memory.bus_master = true;
         for (number, writable) in [(1, true), (2, false), (4, true)] {
-            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-            let file = memfd_create("test", flags).unwrap();
-            ftruncate(&file, PAGE).unwrap();
-            fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
+            let file = linux::memory::sealed("test", PAGE).unwrap();
             let range = Range {
                 offset: 0,
                 iova: number * PAGE,

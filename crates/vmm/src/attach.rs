@@ -281,7 +281,11 @@ impl Ends {
     }
 }
 
-fn event() -> io::Result<EventFd> {
+/// An event for KVM at which nobody waits longer than he wants to.
+///
+/// # Errors
+/// What the kernel says.
+pub fn event() -> io::Result<EventFd> {
     EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)
 }
 

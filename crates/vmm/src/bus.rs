@@ -101,13 +101,6 @@ impl Slot {
         })
     }
 
-    fn silent(&self) -> impl Fn(NoAnswer) -> Silent {
-        |why| Silent {
-            name: self.device.name.clone(),
-            why,
-        }
-    }
-
     /// An access of its configuration space.
     fn configure(
         &mut self,
@@ -120,43 +113,41 @@ impl Slot {
             return Ok(());
         };
         let seen = config.seen(&range);
+        // What the device is told of, or asked for: the place, and the bytes there.
+        let mut access = seen.map(|Seen { bar, offset, bytes }| (Place { bar, offset }, bytes));
         let mut shown = [0; WINDOW_DATA_BYTES];
-        let mut access = None;
-        match direction {
-            Direction::Write => {
-                let before = config.command();
-                config.write(range.start, data);
-                if config.command() != before {
-                    let place = Place {
-                        bar: CONFIG,
-                        offset: COMMAND,
-                    };
-                    shown[..2].copy_from_slice(&config.command().to_le_bytes());
-                    access = Some((place, 2));
-                } else if let Some(Seen { bar, offset, bytes }) = seen {
-                    shown = config.shown();
-                    access = Some((Place { bar, offset }, bytes));
-                }
-            }
-            Direction::Read => {
-                if let Some(Seen { bar, offset, bytes }) = seen {
-                    access = Some((Place { bar, offset }, bytes));
-                }
+        if direction == Direction::Write {
+            let before = config.command();
+            config.write(range.start, data);
+            shown = config.shown();
+            if config.command() != before {
+                let place = Place {
+                    bar: CONFIG,
+                    offset: COMMAND,
+                };
+                shown[..2].copy_from_slice(&config.command().to_le_bytes());
+                access = Some((place, 2));
             }
         }
         if let Some((place, bytes)) = access {
             let done = self.front.access(direction, place, &mut shown[..bytes]);
-            done.map_err(self.silent())?;
+            done.map_err(silent(&self.device))?;
         }
-        if let Home::Function(config) = &mut self.home
-            && direction == Direction::Read
-        {
+        if direction == Direction::Read {
             if let Some((_, bytes)) = access {
                 config.show(&shown[..bytes]);
             }
             data.copy_from_slice(config.read(range));
         }
         Ok(())
+    }
+}
+
+/// That a device does not answer.
+fn silent(device: &Device) -> impl Fn(NoAnswer) -> Silent {
+    |why| Silent {
+        name: device.name.clone(),
+        why,
     }
 }
 
@@ -283,7 +274,7 @@ impl Bus {
             None => nothing(direction, data),
             Some((slot, place)) => {
                 let done = slot.front.access(direction, place, data);
-                done.map_err(slot.silent())?;
+                done.map_err(silent(&slot.device))?;
             }
         }
         Ok(found.is_some())
@@ -394,7 +385,7 @@ mod tests {
     use crate::window::Served;
     use hw::sim::View;
     use linux::memory;
-    use models::virtio::{Mmio, VirtioRng};
+    use models::virtio::{Mmio, Pci, VirtioRng};
     use models::wire::Loop;
     use models::{Device as _, Intel82540, Misbehaviour};
     use std::os::fd::AsFd;
@@ -558,6 +549,39 @@ mod tests {
         };
         assert_eq!(follow(&mut bus).changes, [change]);
         assert_eq!((status(&bus, CARD), status(&bus, next)), (u32::MAX, there));
+    }
+
+    #[test]
+    fn a_window_of_configuration_space_leads_to_registers() {
+        const STATUS: u64 = 0x14;
+        let device = Pci::new(VirtioRng::new().unwrap(), &Misbehaviour::default());
+        let identity = device.identity();
+        let window = u32::from(identity.window.unwrap());
+        let ranges = Ranges::virtio(&identity, 1);
+        let mut space = ConfigSpace::new(&identity);
+        space.write(0x10, &(CARD as u32).to_le_bytes());
+        space.write(4, &[2]);
+        let front = here(ranges, Box::new(Function::new(device, &identity, None)));
+        let home = Home::Function(Box::new(space));
+        let mut bus = Bus::new(vec![slot(ranges, home, front)]);
+        follow(&mut bus);
+        let status = |bus: &Bus| {
+            let mut data = [7];
+            let done = bus.access(Space::Memory, Direction::Read, CARD + STATUS, &mut data);
+            assert!(done.unwrap());
+            data[0]
+        };
+        // BAR, offset and length, then the data.
+        for (register, value) in [(4, 0), (8, STATUS as u32), (12, 1), (16, 1)] {
+            config(&mut bus, 1, window + register, Some(value));
+        }
+        assert_eq!(status(&bus), 1);
+        assert_eq!(config(&mut bus, 1, window + 16, None), 1);
+        // What it shows is what is there now.
+        let place = CARD + STATUS;
+        let done = bus.access(Space::Memory, Direction::Write, place, &mut [0]);
+        assert!(done.unwrap());
+        assert_eq!(config(&mut bus, 1, window + 16, None), 0);
     }
 
     #[test]

@@ -45,8 +45,7 @@ impl<D: Device + Send> Window for Function<D> {
 
     fn notify(&mut self, queue: u16) {
         if let Some(doorbells) = self.doorbells {
-            let Place { bar, offset } = doorbells.first;
-            let offset = offset + u64::from(queue) * doorbells.stride;
+            let Place { bar, offset } = doorbells.place(queue);
             self.device.write(bar, offset, &queue.to_le_bytes());
         }
     }

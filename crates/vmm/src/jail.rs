@@ -32,14 +32,21 @@ pub struct Held {
     pub vcpu: RawFd,
     /// The event that is the serial line's interrupt.
     pub serial: RawFd,
-    /// Devices that this process has.
-    pub devices: Vec<DeviceHeld>,
-    /// Sockets by which devices are asked.
-    pub asked: Vec<RawFd>,
+    /// The devices.
+    pub devices: DevicesHeld,
     /// Events that kick threads of devices.
     pub kicks: Vec<RawFd>,
     /// Events of queues, which move with the registers of their devices.
     pub events: Vec<RawFd>,
+}
+
+/// What the devices of any guest use, and what their monitor uses of them.
+#[derive(Clone, Debug, Default)]
+pub struct DevicesHeld {
+    /// Devices that this process has.
+    pub here: Vec<DeviceHeld>,
+    /// Sockets by which devices are asked.
+    pub asked: Vec<RawFd>,
     /// Processes of devices, to be told of their ends.
     pub children: Vec<RawFd>,
 }
@@ -85,15 +92,11 @@ pub enum Backing {
 /// # Errors
 /// The first step that fails.
 pub fn close(held: &Held, start: impl FnOnce() -> io::Result<()>) -> Result<(), Error> {
-    let filter = jail::compile(&rules(held), false)?;
     let mut keep = vec![INPUT_FD, OUTPUT_FD, ERROR_FD];
     keep.extend([held.vm, held.vcpu, held.serial]);
-    keep.extend(held.devices.iter().flat_map(DeviceHeld::descriptors));
-    keep.extend(held.asked.iter().chain(&held.children));
+    keep.extend(held.devices.descriptors());
     keep.extend(held.kicks.iter().chain(&held.events));
-    jail::confine(keep)?;
-    start().map_err(|error| Error::Step(Step::RingThread, error))?;
-    jail::forbid_calls(&filter)
+    confine(&rules(held), keep, start)
 }
 
 /// Takes everything from this process, which is a device, but what that uses.
@@ -101,11 +104,39 @@ pub fn close(held: &Held, start: impl FnOnce() -> io::Result<()>) -> Result<(), 
 /// # Errors
 /// The first step that fails.
 pub fn close_device(held: &DeviceHeld) -> Result<(), Error> {
-    let filter = jail::compile(&device_rules(held), false)?;
     let mut keep: Vec<RawFd> = held.descriptors().collect();
     keep.push(ERROR_FD);
+    confine(&device_rules(held), keep, || Ok(()))
+}
+
+/// Takes everything from this process but the descriptors in `keep` and what `rules` allow, and has
+/// `start` start its threads in between.
+///
+/// # Errors
+/// The first step that fails.
+pub fn confine(
+    rules: &[Rule],
+    keep: Vec<RawFd>,
+    start: impl FnOnce() -> io::Result<()>,
+) -> Result<(), Error> {
+    let filter = jail::compile(rules, false)?;
     jail::confine(keep)?;
+    start().map_err(|error| Error::Step(Step::RingThread, error))?;
     jail::forbid_calls(&filter)
+}
+
+impl DevicesHeld {
+    /// Their numbers.
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        let here = self.here.iter().flat_map(DeviceHeld::descriptors);
+        here.chain(self.asked.iter().chain(&self.children).copied())
+    }
+
+    /// What is asked of the kernel for them.
+    pub fn rules(&self) -> impl Iterator<Item = Rule> {
+        let asked = self.asked.iter().flat_map(|socket| messages(*socket));
+        asked.chain(self.here.iter().flat_map(lines))
+    }
 }
 
 impl DeviceHeld {
@@ -144,7 +175,8 @@ fn fd(fd: RawFd) -> Argument {
     Argument::Int(0, fd.cast_unsigned())
 }
 
-fn rule(syscall: i64, arguments: &[Argument], reason: &'static str) -> Rule {
+/// One rule, by the number that libc has for its system call.
+pub fn rule(syscall: i64, arguments: &[Argument], reason: &'static str) -> Rule {
     Rule {
         syscall: syscall.cast_unsigned(),
         arguments: arguments.to_vec(),
@@ -183,16 +215,11 @@ fn rules(held: &Held) -> Vec<Rule> {
             rules.push(rule(libc::SYS_ioctl, &arguments, reason));
         }
     }
-    for socket in &held.asked {
-        rules.extend(messages(*socket));
-    }
     for kick in &held.kicks {
         let arguments = [fd(*kick), Long(2, 8)];
         rules.push(rule(libc::SYS_write, &arguments, "kick a device"));
     }
-    for device in &held.devices {
-        rules.extend(lines(device));
-    }
+    rules.extend(held.devices.rules());
     rules.extend(common());
     rules
 }
@@ -255,7 +282,7 @@ pub fn common() -> Vec<Rule> {
 }
 
 /// Commands and answers on a socket.
-pub fn messages(socket: RawFd) -> [Rule; 2] {
+fn messages(socket: RawFd) -> [Rule; 2] {
     use Argument::{Int, Long};
     let flags = Int(3, libc::MSG_NOSIGNAL.cast_unsigned());
     [
@@ -269,7 +296,7 @@ pub fn messages(socket: RawFd) -> [Rule; 2] {
 }
 
 /// What a device does.
-pub fn lines(held: &DeviceHeld) -> Vec<Rule> {
+fn lines(held: &DeviceHeld) -> Vec<Rule> {
     use Argument::{Int, Long, LongAtMost};
     let eight = Long(2, 8);
     let mut rules = vec![rule(
@@ -348,11 +375,13 @@ mod tests {
             moves: false,
             vcpu: 11,
             serial: 12,
-            devices: vec![disk, net],
-            asked: vec![13],
+            devices: DevicesHeld {
+                here: vec![disk, net],
+                asked: vec![13],
+                children: vec![14],
+            },
             kicks: vec![15],
             events: vec![16],
-            children: vec![14],
         }
     }
 
@@ -393,7 +422,7 @@ mod tests {
     #[test]
     fn descriptors_are_named_and_reasons_given() {
         let held = held();
-        let device = device_rules(&held.devices[0]);
+        let device = device_rules(&held.devices.here[0]);
         for rules in [rules(&held), device] {
             for syscall in [
                 libc::SYS_read,
@@ -446,7 +475,7 @@ mod tests {
 
     #[test]
     fn all_that_a_device_uses_stays_open() {
-        let found: Vec<RawFd> = held().devices[1].descriptors().collect();
+        let found: Vec<RawFd> = held().devices.here[1].descriptors().collect();
         assert_eq!(found, [20, 21, 22, 25, 26, 32, 23, 30, 31]);
     }
 }

@@ -7,7 +7,7 @@ use crate::counters::{Counter, ratio};
 use crate::cpu;
 use crate::ioregionfd::wire::Direction;
 use crate::ioregionfd::{LOOKS_MAX, NoAnswer};
-use crate::jail;
+use crate::jail::{self, DevicesHeld};
 use crate::layout::{SERIAL_IRQ, TSS};
 use crate::load::{self, Memory};
 use crate::mapping;
@@ -24,11 +24,11 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 use vm_memory::{FileOffset, GuestAddress};
-use vmm_sys_util::eventfd::EventFd;
 
 /// Bytes of standard input that are read at once.
 const INPUT_BYTES: usize = 64;
@@ -82,18 +82,23 @@ enum End {
     Device,
 }
 
-/// How often the processor left the guest, by the reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How often the processor left the guest, by the reason. Other threads may read it meanwhile.
+#[derive(Debug, Default)]
 pub struct Exits {
     /// Ports of the machine, such as those of the serial line, and configuration space; or calls of
     /// an image.
-    pub ports: u64,
+    pub ports: AtomicU64,
     /// Reads of registers of devices: of memory that is none, and of their ports.
-    pub reads: u64,
+    pub reads: AtomicU64,
     /// Writes of them.
-    pub writes: u64,
+    pub writes: AtomicU64,
     /// All else, such as signals.
-    pub others: u64,
+    pub others: AtomicU64,
+}
+
+/// Counts one.
+pub fn count(exits: &AtomicU64) {
+    exits.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Starts a guest and runs it until it ends; the exit status. This process has one thread.
@@ -128,10 +133,10 @@ pub fn run(options: &Options) -> Result<i32, Error> {
     let input: Work = ("input", Box::new(|| type_all(console)));
     let start = || start_threads([input], here, children);
     jail::close(&held, start).map_err(Error::Jail)?;
-    let mut exits = Exits::default();
-    let end = serve(&vm, &mut vcpu, console, &mut bus, &mut exits);
+    let exits = Exits::default();
+    let end = serve(&vm, &mut vcpu, console, &mut bus, &exits);
     if options.statistics {
-        report(&bus, exits);
+        report(&bus, &exits);
     }
     process::end(conclude(end))
 }
@@ -159,6 +164,20 @@ pub fn sort(attached: Vec<Attached>) -> Result<(Bus, Vec<Here>, Children), Error
     Ok((Bus::new(slots), heres, children))
 }
 
+/// What a jail has to know of devices.
+pub fn devices_held(bus: &Bus, here: &[Here], children: &Children) -> DevicesHeld {
+    let asked = bus.slots.iter().filter_map(|slot| match &slot.front {
+        Front::Here(..) => None,
+        Front::Socket(commands) => Some(commands.as_raw_fd()),
+    });
+    let children = children.iter().map(|(_, pidfd)| pidfd.as_raw_fd());
+    DevicesHeld {
+        here: here.iter().map(|here| here.held.clone()).collect(),
+        asked: asked.collect(),
+        children: children.collect(),
+    }
+}
+
 /// What a jail has to know.
 fn held(
     vm: &VmFd,
@@ -168,26 +187,20 @@ fn held(
     here: &[Here],
     children: &Children,
 ) -> jail::Held {
-    let (mut asked, mut kicks) = (Vec::new(), Vec::new());
-    for slot in &bus.slots {
-        match &slot.front {
-            Front::Here(_, kick) => kicks.extend(kick.as_ref().map(AsRawFd::as_raw_fd)),
-            Front::Socket(commands) => asked.push(commands.as_raw_fd()),
-        }
-    }
+    let kicks = bus.slots.iter().filter_map(|slot| match &slot.front {
+        Front::Here(_, kick) => kick.as_ref().map(AsRawFd::as_raw_fd),
+        Front::Socket(_) => None,
+    });
     let mut slots = bus.slots.iter();
     let events = bus.slots.iter().flat_map(|slot| &slot.events);
-    let children = children.iter().map(|(_, pidfd)| pidfd.as_raw_fd());
     jail::Held {
         vm: vm.as_raw_fd(),
         moves: slots.any(|slot| matches!(slot.home, Home::Function(_))),
         vcpu: vcpu.as_raw_fd(),
         serial,
-        devices: here.iter().map(|here| here.held.clone()).collect(),
-        asked,
-        kicks,
+        devices: devices_held(bus, here, children),
+        kicks: kicks.collect(),
         events: events.map(AsRawFd::as_raw_fd).collect(),
-        children: children.collect(),
     }
 }
 
@@ -218,16 +231,11 @@ fn controllers(vm: &VmFd) -> Result<(), Error> {
 
 /// The serial line, and the descriptor by which it interrupts.
 fn console(vm: &VmFd) -> Result<(Console, i32), Error> {
-    let event = event()?;
+    let event = attach::event().map_err(|error| Error::Step("an event", error))?;
     vm.register_irqfd(&event, SERIAL_IRQ)
         .map_err(|error| Error::Step("the serial line's interrupt", error.into()))?;
     let number = event.as_raw_fd();
     Ok((Console::new(Interrupt::new(event)), number))
-}
-
-fn event() -> Result<EventFd, Error> {
-    EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)
-        .map_err(|error| Error::Step("an event", error))
 }
 
 /// What a thread of this process does, by its name.
@@ -377,19 +385,19 @@ impl Patience {
 }
 
 /// Runs the guest until it ends.
-fn serve(vm: &VmFd, vcpu: &mut VcpuFd, console: &Console, bus: &mut Bus, exits: &mut Exits) -> End {
+fn serve(vm: &VmFd, vcpu: &mut VcpuFd, console: &Console, bus: &mut Bus, exits: &Exits) -> End {
     let mut patience = Patience::default();
     loop {
         let served = match vcpu.run() {
             Ok(VcpuExit::IoIn(port, data)) => port_read(vm, console, bus, exits, port, data),
             Ok(VcpuExit::IoOut(port, data)) => port_written(vm, console, bus, exits, port, data),
             Ok(VcpuExit::MmioRead(address, data)) => {
-                exits.reads += 1;
+                count(&exits.reads);
                 let done = bus.access(Space::Memory, Direction::Read, address, data);
                 done.map(drop).map_err(silent)
             }
             Ok(VcpuExit::MmioWrite(address, data)) => {
-                exits.writes += 1;
+                count(&exits.writes);
                 let (mut data, bytes) = copied(data);
                 let data = &mut data[..bytes];
                 let done = bus.access(Space::Memory, Direction::Write, address, data);
@@ -402,7 +410,7 @@ fn serve(vm: &VmFd, vcpu: &mut VcpuFd, console: &Console, bus: &mut Bus, exits: 
             Ok(VcpuExit::FailEntry(..)) => return End::Failed("the processor refuses its state"),
             Ok(_) => return End::Failed("it left KVM for a reason that this program cannot serve"),
             Err(error) if [libc::EINTR, libc::EAGAIN].contains(&error.errno()) => {
-                exits.others += 1;
+                count(&exits.others);
                 if patience.interrupted(vcpu, bus) {
                     return End::Device;
                 }
@@ -436,13 +444,13 @@ fn port(
     bus: &mut Bus,
     (direction, port): (Direction, u16),
     data: &mut [u8],
-    exits: &mut Exits,
+    exits: &Exits,
 ) -> Result<Reached, End> {
     let reached = bus.port(direction, port, data).map_err(silent)?;
     match (reached, direction) {
-        (Reached::Register, Direction::Read) => exits.reads += 1,
-        (Reached::Register, Direction::Write) => exits.writes += 1,
-        _ => exits.ports += 1,
+        (Reached::Register, Direction::Read) => count(&exits.reads),
+        (Reached::Register, Direction::Write) => count(&exits.writes),
+        _ => count(&exits.ports),
     }
     if reached == Reached::Configuration && direction == Direction::Write {
         mapping::follow(vm, bus).map_err(|error| {
@@ -458,7 +466,7 @@ fn port_read(
     vm: &VmFd,
     console: &Console,
     bus: &mut Bus,
-    exits: &mut Exits,
+    exits: &Exits,
     number: u16,
     data: &mut [u8],
 ) -> Result<(), End> {
@@ -472,7 +480,7 @@ fn port_written(
     vm: &VmFd,
     console: &Console,
     bus: &mut Bus,
-    exits: &mut Exits,
+    exits: &Exits,
     number: u16,
     data: &[u8],
 ) -> Result<(), End> {
@@ -494,7 +502,7 @@ fn port_written(
 }
 
 /// Prints what was counted.
-pub fn report(bus: &Bus, exits: Exits) {
+pub fn report(bus: &Bus, exits: &Exits) {
     let mut text = String::new();
     for slot in &bus.slots {
         let name = format!("{} (ioregionfd={})", slot.device.name, slot.device.access);
@@ -506,12 +514,8 @@ pub fn report(bus: &Bus, exits: Exits) {
         .iter()
         .map(|slot| slot.counters.get(Counter::Received) + slot.counters.get(Counter::Transmitted))
         .sum();
-    let Exits {
-        ports,
-        reads,
-        writes,
-        others,
-    } = exits;
+    let all = [&exits.ports, &exits.reads, &exits.writes, &exits.others];
+    let [ports, reads, writes, others] = all.map(|count| count.load(Ordering::Relaxed));
     let of_registers = ratio(reads + writes, done);
     let of_all = ratio(ports + reads + writes + others, done);
     text.push_str(&format!(

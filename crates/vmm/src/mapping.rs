@@ -90,8 +90,7 @@ fn events(vm: &VmFd, slot: &Slot, bar: u8, begin: u64, way: Way) -> io::Result<(
         return Ok(());
     };
     for (queue, event) in (0_u16..).zip(&slot.events) {
-        let offset = doorbells.first.offset + u64::from(queue) * doorbells.stride;
-        let address = IoEventAddress::Mmio(begin + offset);
+        let address = IoEventAddress::Mmio(begin + doorbells.place(queue).offset);
         // As wide as a notification is, and with the number of the queue in it.
         match (way, doorbells.bytes) {
             (Way::Put, 2) => vm.register_ioevent(event, &address, queue)?,

@@ -50,6 +50,17 @@ pub struct Doorbells {
     pub queues: usize,
 }
 
+impl Doorbells {
+    /// Where a queue is notified.
+    pub fn place(&self, queue: u16) -> Place {
+        let Place { bar, offset } = self.first;
+        Place {
+            bar,
+            offset: offset + u64::from(queue) * self.stride,
+        }
+    }
+}
+
 /// What lies where.
 #[derive(Clone, Copy, Debug)]
 pub struct Ranges {

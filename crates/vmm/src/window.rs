@@ -367,7 +367,6 @@ mod tests {
     use models::Misbehaviour;
     use models::virtio::VirtioRng;
     use models::virtio::mmio::NOTIFY;
-    use rustix::event::{EventfdFlags, eventfd};
     use rustix::net::{SendFlags, send};
     use std::thread::JoinHandle;
 
@@ -379,7 +378,7 @@ mod tests {
     const BUFFER: u64 = 0x4000;
 
     fn event() -> OwnedFd {
-        eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap()
+        linux::event::new().unwrap()
     }
 
     /// A source of entropy that a thread serves, and the other ends of its lines.

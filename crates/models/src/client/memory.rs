@@ -2,8 +2,7 @@
 
 use super::Refused;
 use crate::{Dma, DmaFault};
-use hw::sim::vectored::{Span, SpanMut};
-use hw::sim::{Outside, View};
+use hw::sim::View;
 use rustix::fs::{SealFlags, fcntl_get_seals};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -105,10 +104,11 @@ impl Memory {
     pub(crate) fn is_lost(&self) -> bool {
         self.mappings.iter().any(|mapping| mapping.view.is_lost())
     }
+}
 
-    /// The mapping that has this address; what follows it is checked by the view.
+impl Dma for Memory {
     #[inline]
-    fn mapping(&self, iova: u64, bytes: usize) -> Result<&View, DmaFault> {
+    fn view(&self, iova: u64, bytes: usize) -> Result<&View, DmaFault> {
         let fault = DmaFault { iova, bytes };
         if !self.bus_master {
             return Err(fault);
@@ -116,57 +116,5 @@ impl Memory {
         let has = |mapping: &&Mapping| (mapping.iova..mapping.end()).contains(&iova);
         let mapping = self.mappings.iter().find(has).ok_or(fault)?;
         Ok(&mapping.view)
-    }
-}
-
-fn fault(outside: Outside) -> DmaFault {
-    outside.into()
-}
-
-impl Dma for Memory {
-    fn view(&self, iova: u64, bytes: usize) -> Result<&View, DmaFault> {
-        self.mapping(iova, bytes)
-    }
-
-    fn load(&self, iova: u64) -> Result<u64, DmaFault> {
-        self.mapping(iova, 8)?.load(iova).map_err(fault)
-    }
-
-    fn store(&self, iova: u64, value: u64) -> Result<(), DmaFault> {
-        self.mapping(iova, 8)?.store(iova, value).map_err(fault)
-    }
-
-    fn load16(&self, iova: u64) -> Result<u16, DmaFault> {
-        self.mapping(iova, 2)?.load16(iova).map_err(fault)
-    }
-
-    fn store16(&self, iova: u64, value: u16) -> Result<(), DmaFault> {
-        self.mapping(iova, 2)?.store16(iova, value).map_err(fault)
-    }
-
-    fn read(&self, iova: u64, bytes: &mut [u8]) -> Result<(), DmaFault> {
-        self.mapping(iova, bytes.len())?
-            .read(iova, bytes)
-            .map_err(fault)
-    }
-
-    fn write(&self, iova: u64, bytes: &[u8]) -> Result<(), DmaFault> {
-        self.mapping(iova, bytes.len())?
-            .write(iova, bytes)
-            .map_err(fault)
-    }
-
-    fn span(&self, iova: u64, bytes: usize) -> Result<Span<'_>, DmaFault> {
-        self.mapping(iova, bytes)?.span(iova, bytes).map_err(fault)
-    }
-
-    fn span_mut(&self, iova: u64, bytes: usize) -> Result<SpanMut<'_>, DmaFault> {
-        self.mapping(iova, bytes)?
-            .span_mut(iova, bytes)
-            .map_err(fault)
-    }
-
-    fn check(&self, iova: u64, bytes: usize) -> Result<(), DmaFault> {
-        self.mapping(iova, bytes)?.check(iova, bytes)
     }
 }

@@ -6,7 +6,7 @@ use super::{Mac, at, bit};
 use crate::dma::Dma;
 use crate::misbehaviour::{Fault, Faults};
 use crate::packet::checksum::frame_check;
-use crate::packet::headers::{FRAME_MIN, Ip, TAG, Transport};
+use crate::packet::headers::{FRAME_MIN, Ip, TAG, Transport, UDP_HEADER};
 use crate::packet::segment::Plan;
 use crate::packet::{Offload, complete};
 use crate::registers::RegisterFile;
@@ -19,8 +19,6 @@ use crate::wire::Wire;
 /// Longest frame, with its check sequence and a tag, without RCTL.LPE and with it (10.2.5.1).
 const FRAME_MAX: usize = 1522;
 const LONG_FRAME_MAX: usize = 16 << 10;
-/// Bytes of an UDP header.
-const UDP_HEADER: usize = 8;
 /// Buffers of a descriptor that has its header split off (7.1.10).
 const BUFFERS: usize = 4;
 

@@ -27,6 +27,8 @@ const DESTINATION: u8 = 60;
 /// Extension headers of IPv6 that are looked through.
 const EXTENSIONS_MAX: usize = 8;
 
+/// Bytes of a header of UDP (RFC 768).
+pub(crate) const UDP_HEADER: usize = 8;
 /// Offset of the checksum in a header.
 pub(crate) const TCP_CHECKSUM: usize = 16;
 pub(crate) const UDP_CHECKSUM: usize = 6;
@@ -141,7 +143,7 @@ impl Ip {
                     .contains(&header)
                     .then_some(Transport::Tcp { header })
             }
-            UDP if len >= 8 => Some(Transport::Udp),
+            UDP if len >= UDP_HEADER => Some(Transport::Udp),
             SCTP if len >= 12 => Some(Transport::Sctp),
             _ => None,
         }

@@ -3,13 +3,12 @@
 
 use super::Offload;
 use super::checksum::{fold, set_word, sum, word};
-use super::headers::{IPV4_CHECKSUM, Ip, TCP_CHECKSUM, Transport, UDP, UDP_CHECKSUM};
+use super::headers::{IPV4_CHECKSUM, Ip, TCP_CHECKSUM, Transport, UDP, UDP_CHECKSUM, UDP_HEADER};
 use std::ops::Range;
 
 const SEQUENCE: usize = 4;
 const FLAGS: usize = 12;
-/// Bytes of a header of UDP, and where it has its length (RFC 768).
-const UDP_HEADER: usize = 8;
+/// Where a header of UDP has its length (RFC 768).
 const UDP_LENGTH: usize = 4;
 
 /// How the flags of TCP change from segment to segment: masks over the last 12 bits of the word at

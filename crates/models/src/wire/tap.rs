@@ -2,7 +2,7 @@
 
 use super::{Incoming, Offload, Wire};
 use crate::packet::coalesce::{Coalescer, Taken};
-use crate::packet::headers::UDP_CHECKSUM;
+use crate::packet::headers::{UDP_CHECKSUM, UDP_HEADER};
 use hw::sim::vectored::{self, Span, SpanMut};
 use linux::interface::Interfaces;
 use linux::mtu;
@@ -24,9 +24,8 @@ const NEEDS_CHECKSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
 const GSO_TCP4: u8 = 1;
 const GSO_TCP6: u8 = 4;
-/// Datagrams of UDP (virtio 1.3, 5.1.6), and bytes of their header.
+/// Datagrams of UDP (virtio 1.3, 5.1.6).
 const GSO_UDP: u8 = 5;
-const UDP_HEADER: u16 = 8;
 /// A bit beside the kind: CWR is set.
 const GSO_ECN: u8 = 0x80;
 const TCP_FLAGS: usize = 13;
@@ -285,7 +284,7 @@ fn header(frame: &[u8], offload: Offload) -> [u8; HEADER] {
     let is_udp = usize::from(offset) == UDP_CHECKSUM;
     if let Some(size) = offload.segment {
         let own = match tcp.get(12) {
-            _ if is_udp => UDP_HEADER,
+            _ if is_udp => UDP_HEADER as u16,
             byte => byte.map_or(20, |byte| u16::from(byte >> 4) * 4),
         };
         set(2, start + own);

@@ -1,11 +1,11 @@
 //! What is left of the kernel once an image runs: what the tender of one may still ask, and what
 //! devices use.
 
-use crate::jail::{DeviceHeld, common, lines, messages};
+use crate::jail::{DevicesHeld, common, confine, rule};
 use std::io;
 use std::os::fd::RawFd;
 use tender::hvt::{self, TenderGrants};
-use tender::jail::{self, Error, Rule, Step};
+use tender::jail::{Error, Rule};
 
 /// What this process may still use, by number.
 #[derive(Clone, Debug)]
@@ -16,12 +16,8 @@ pub struct Held {
     pub vm: RawFd,
     /// Whether a thread waits for signals.
     pub signals: bool,
-    /// Devices that this process has.
-    pub devices: Vec<DeviceHeld>,
-    /// Sockets by which devices are asked.
-    pub asked: Vec<RawFd>,
-    /// Processes of devices, to be told of their ends.
-    pub children: Vec<RawFd>,
+    /// The devices.
+    pub devices: DevicesHeld,
 }
 
 /// Takes everything from this process but what serving the guest takes, and has `start` start its
@@ -30,14 +26,10 @@ pub struct Held {
 /// # Errors
 /// The first step that fails.
 pub fn close(held: &Held, start: impl FnOnce() -> io::Result<()>) -> Result<(), Error> {
-    let filter = jail::compile(&rules(held), false)?;
     let mut keep = held.grants.descriptors();
     keep.push(held.vm);
-    keep.extend(held.devices.iter().flat_map(DeviceHeld::descriptors));
-    keep.extend(held.asked.iter().chain(&held.children));
-    jail::confine(keep)?;
-    start().map_err(|error| Error::Step(Step::RingThread, error))?;
-    jail::forbid_calls(&filter)
+    keep.extend(held.devices.descriptors());
+    confine(&rules(held), keep, start)
 }
 
 /// All that it may ask.
@@ -51,22 +43,18 @@ fn rules(held: &Held) -> Vec<Rule> {
     let tenders = hvt::rules(&held.grants).into_iter();
     let tenders: Vec<Rule> = tenders.filter(|rule| !is_free(rule)).collect();
     rules.extend(tenders);
-    rules.extend(held.devices.iter().flat_map(lines));
+    rules.extend(held.devices.rules());
     if held.signals {
-        rules.push(Rule {
-            syscall: libc::SYS_rt_sigtimedwait.cast_unsigned(),
-            arguments: Vec::new(),
-            reason: "wait for the signal that ends the guest",
-        });
+        let reason = "wait for the signal that ends the guest";
+        rules.push(rule(libc::SYS_rt_sigtimedwait, &[], reason));
     }
-    rules.extend(held.asked.iter().flat_map(|socket| messages(*socket)));
     rules
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tender::jail::{Argument, Grants};
+    use tender::jail::{self, Argument, Grants};
 
     fn held(signals: bool) -> Held {
         let guest = Grants {
@@ -90,9 +78,11 @@ mod tests {
             grants,
             vm: 23,
             signals,
-            devices: Vec::new(),
-            asked: vec![24],
-            children: vec![25],
+            devices: DevicesHeld {
+                asked: vec![24],
+                children: vec![25],
+                ..DevicesHeld::default()
+            },
         }
     }
 

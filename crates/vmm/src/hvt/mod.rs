@@ -24,26 +24,24 @@ pub mod pair;
 pub use error::Error;
 
 use crate::attach::{self, Here, Interrupts};
-use crate::bus::{Bus, Front, Silent, Space};
+use crate::bus::{Bus, Silent, Space};
 use crate::complain;
 use crate::ioregionfd::wire::Direction;
 use crate::layout::{self, WINDOW_STRIDE, WINDOWS};
-use crate::machine::{self, Children, Exits, Patience, Work, copied};
+use crate::machine::{self, Children, Exits, Patience, Work, copied, count};
 use crate::mapping;
 use crate::options::{Device, Image};
 use abi::exit;
 use abi::pci::{Info, bar_address, info_flag};
 use jail::Held;
 use kvm_ioctls::VcpuExit;
-use linux::{descriptor, process, signal};
+use linux::{descriptor, event, process, signal};
 use models::virtio::mmio::BYTES as WINDOW_BYTES;
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use tender::attach::pci;
@@ -144,10 +142,9 @@ fn attach(
     if devices.is_empty() {
         return Ok(Vec::new());
     }
-    let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
-    let events = devices.iter().map(|_| eventfd(0, flags));
-    let events = events.collect::<Result<Vec<OwnedFd>, _>>();
-    let events = events.map_err(|errno| Error::Step("an event", errno.into()))?;
+    let events = devices.iter().map(|_| event::new());
+    let events = events.collect::<io::Result<Vec<OwnedFd>>>();
+    let events = events.map_err(|error| Error::Step("an event", error))?;
     let pci = &mut resources.attachments.pci;
     let dma = pci.dma.as_ref().ok_or(Error::NoDma)?;
     let machine = attach::Machine {
@@ -215,10 +212,6 @@ fn serve_in_jail(
     };
     // The first reading looks for the kernel's page with the clock, which the jail does not allow.
     wall_time();
-    let asked = bus.slots.iter().filter_map(|slot| match &slot.front {
-        Front::Here(..) => None,
-        Front::Socket(commands) => Some(commands.as_fd().as_raw_fd()),
-    });
     let held = Held {
         grants: TenderGrants {
             guest: calls.grants(None, pci.held()),
@@ -230,13 +223,11 @@ fn serve_in_jail(
         },
         vm,
         signals: image.statistics,
-        devices: here.iter().map(|here| here.held.clone()).collect(),
-        asked: asked.collect(),
-        children: children.iter().map(|(_, fd)| fd.as_raw_fd()).collect(),
+        devices: machine::devices_held(&bus, &here, &children),
     };
     let counted: &'static Counted = Box::leak(Box::new(Counted {
         bus: Mutex::new(bus),
-        exits: Tally::default(),
+        exits: Exits::default(),
     }));
     let signals = image.statistics.then(|| counted.until_signal()).transpose();
     let signals = signals.map_err(|error| Error::Step("signals", error))?;
@@ -256,7 +247,7 @@ fn serve_in_jail(
 struct Counted {
     /// The processor's, but for the end.
     bus: Mutex<Bus>,
-    exits: Tally,
+    exits: Exits,
 }
 
 impl Counted {
@@ -269,7 +260,7 @@ impl Counted {
     fn report(&self) {
         for _ in 0..YIELDS_MAX {
             if let Ok(bus) = self.bus.try_lock() {
-                return machine::report(&bus, self.exits.so_far());
+                return machine::report(&bus, &self.exits);
             }
             thread::yield_now();
         }
@@ -295,32 +286,6 @@ impl Counted {
         };
         Ok(("signals", Box::new(wait)))
     }
-}
-
-/// Exits by their reasons, while the guest runs.
-#[derive(Debug, Default)]
-struct Tally {
-    calls: AtomicU64,
-    reads: AtomicU64,
-    writes: AtomicU64,
-    others: AtomicU64,
-}
-
-impl Tally {
-    fn so_far(&self) -> Exits {
-        let so_far = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Exits {
-            ports: so_far(&self.calls),
-            reads: so_far(&self.reads),
-            writes: so_far(&self.writes),
-            others: so_far(&self.others),
-        }
-    }
-}
-
-/// Counts one.
-fn count(exits: &AtomicU64) {
-    exits.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Serves the guest until it ends.
@@ -371,10 +336,10 @@ fn serve(machine: &mut Running, calls: &Hypercalls, counted: &Counted) -> End {
 }
 
 /// Does what the guest asks for by other exits; how it has ended, if it has.
-fn answer(exit: Exit, machine: &Running, calls: &Hypercalls, exits: &Tally) -> Option<Ending> {
+fn answer(exit: Exit, machine: &Running, calls: &Hypercalls, exits: &Exits) -> Option<Ending> {
     match exit {
         Exit::Port(port, argument) => {
-            count(&exits.calls);
+            count(&exits.ports);
             match calls.handle(machine.memory(), port, argument) {
                 Ok(Outcome::Continue) => None,
                 Ok(Outcome::Halt(status, trap)) => Some(Ending::Halted(status, trap)),
