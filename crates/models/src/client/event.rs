@@ -2,10 +2,10 @@
 
 use super::Refused;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, readlink};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{ReadWriteFlags, preadv2};
 use std::io::IoSliceMut;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 const NOW: Timespec = Timespec {
     tv_sec: 0,
@@ -24,9 +24,7 @@ pub(crate) fn signal(event: &OwnedFd) {
 /// Whether it is an event, which a write does not block on but when its counter is full; it is made
 /// not to block at all, which the client could undo, to its own harm alone.
 pub(crate) fn check(event: &OwnedFd) -> Result<(), Refused> {
-    let path = format!("/proc/self/fd/{}", event.as_raw_fd());
-    let name = readlink(path, Vec::new()).map_err(|_| Refused::NotEvent)?;
-    if name.as_bytes() != b"anon_inode:[eventfd]" {
+    if !linux::event::is_event(event.as_fd()) {
         return Err(Refused::NotEvent);
     }
     let flags = fcntl_getfl(event).map_err(|_| Refused::NotEvent)?;
