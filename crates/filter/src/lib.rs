@@ -26,7 +26,7 @@ use device::{Frame, Netif};
 use nf::conntrack::Connection;
 use nf::log::{Line, TokenBucket};
 use nf::nft::{ErrorKind, Limits};
-use nf::{Key, Malformed, RuleIndex, RuleSet, Tally, Verdict, Way};
+use nf::{Key, RuleIndex, RuleSet, Tally, Verdict, Way};
 use ports::Runtime;
 use ports::rules::{Feed, Offer, RuleCounters};
 
@@ -161,9 +161,7 @@ impl Filter {
         };
         let (verdict, rule) = match judged {
             Ok(judged) => judged,
-            Err(refused) => {
-                return self.refused(frame, index, Malformed::ALL.len() + refused.index());
-            }
+            Err(refused) => return self.refused(frame, index, refused.index()),
         };
         let accepted = verdict == Verdict::Accept;
         if !accepted {

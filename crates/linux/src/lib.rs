@@ -3,6 +3,7 @@
 //!
 //! | module | what | manual |
 //! |---|---|---|
+//! | [`call`] | calls that a signal interrupts, made again | `signal(7)` |
 //! | [`descriptor`] | descriptors that a parent passed, and closing the others | `close_range(2)` |
 //! | [`event`] | numbers that wake whoever waits for them | `eventfd(2)` |
 //! | [`interface`] | what a network interface is asked by its name | `netdevice(7)` |
@@ -20,6 +21,7 @@
 //! Unsafe code lies in `src/sys` only. What only the tender may need, such as VFIO, KVM and guest
 //! memory, lies in the tender.
 
+pub mod call;
 mod child;
 pub mod event;
 pub mod interface;

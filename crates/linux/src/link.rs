@@ -43,21 +43,22 @@ pub fn make(slots: [usize; 2]) -> io::Result<[Side; 2]> {
         let read = reopen(&own)?;
         Ok((own, read, event::new()?))
     };
-    let (left, right) = (end(slots[0])?, end(slots[1])?);
-    let side = |(own, _, bell): &Parts, (_, peer, peer_bell): &Parts| {
-        Ok(Side {
-            own: own.try_clone()?,
-            peer: peer.try_clone()?,
-            bell: bell.try_clone()?,
-            peer_bell: peer_bell.try_clone()?,
-        })
+    let (left, left_read, left_bell) = end(slots[0])?;
+    let (right, right_read, right_bell) = end(slots[1])?;
+    let left = Side {
+        own: left,
+        peer: right_read,
+        bell: left_bell.try_clone()?,
+        peer_bell: right_bell.try_clone()?,
     };
-    let sides: io::Result<_> = side(&left, &right).and_then(|a| Ok([a, side(&right, &left)?]));
-    sides
+    let right = Side {
+        own: right,
+        peer: left_read,
+        bell: right_bell,
+        peer_bell: left_bell,
+    };
+    Ok([left, right])
 }
-
-/// Memory, the same to be read alone, and an event.
-type Parts = (OwnedFd, OwnedFd, OwnedFd);
 
 /// The same file, open to be read: nobody makes a mapping of it writable.
 fn reopen(file: &OwnedFd) -> io::Result<OwnedFd> {

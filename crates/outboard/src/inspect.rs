@@ -76,13 +76,22 @@ struct Device {
     name: String,
     r#type: &'static str,
     #[serde(flatten)]
-    pci: Option<Pci>,
-    /// Frames that a link may send before one is taken.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    slots: Option<usize>,
-    /// Bytes of a state.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    size: Option<u32>,
+    more: Option<More>,
+}
+
+/// What an image says of a device beside its name and type.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum More {
+    Pci(Pci),
+    Link {
+        /// Frames that it may send before one is taken.
+        slots: usize,
+    },
+    State {
+        /// In bytes.
+        size: u32,
+    },
 }
 
 /// A PCIe device, under the names that `manifest.json` has.
@@ -174,28 +183,31 @@ fn devices(image: &Image) -> Vec<Device> {
         Some(Device {
             name: entry.name()?.to_owned(),
             r#type: type_name(entry.kind),
-            pci: None,
-            slots: None,
-            size: None,
+            more: None,
         })
     };
     let pci_device = |request: &Request| {
         Some(Device {
             name: request.name()?.to_owned(),
             r#type: "PCI_BASIC",
-            pci: Some(pci(request)),
-            slots: None,
-            size: None,
+            more: Some(More::Pci(pci(request))),
         })
     };
     let region = |request: &region::Request| {
-        let is_link = request.kind == region::kind::LINK;
+        let (r#type, more) = match request.kind == region::kind::LINK {
+            true => {
+                let slots = abi::link::slots(request.bytes.into());
+                ("LINK", More::Link { slots })
+            }
+            false => {
+                let size = request.bytes;
+                ("STATE", More::State { size })
+            }
+        };
         Some(Device {
             name: request.name()?.to_owned(),
-            r#type: if is_link { "LINK" } else { "STATE" },
-            pci: None,
-            slots: is_link.then(|| abi::link::slots(request.bytes.into())),
-            size: (!is_link).then_some(request.bytes),
+            r#type,
+            more: Some(more),
         })
     };
     let solo5 = image.entries.iter().filter_map(device);
@@ -345,11 +357,11 @@ impl Report {
             .unwrap_or(0);
         for device in devices {
             write!(f, "  {:width$}  {}", device.name, device.r#type)?;
-            match (&device.pci, device.slots, device.size) {
-                (Some(pci), ..) => writeln!(f, "{pci}")?,
-                (_, Some(slots), _) => writeln!(f, "       {slots} slots")?,
-                (_, _, Some(size)) => writeln!(f, "      {size} bytes")?,
-                _ => writeln!(f)?,
+            match &device.more {
+                Some(More::Pci(pci)) => writeln!(f, "{pci}")?,
+                Some(More::Link { slots }) => writeln!(f, "       {slots} slots")?,
+                Some(More::State { size }) => writeln!(f, "      {size} bytes")?,
+                None => writeln!(f)?,
             }
         }
         if self.manifest.dma_size > 0 {

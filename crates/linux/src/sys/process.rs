@@ -39,15 +39,15 @@ pub fn fork_apart(name: &CStr, held: &Held, child: impl FnOnce() -> i32) -> io::
     copy(|| begin(name, held, stand_apart, child))
 }
 
-/// Runs `child` in a child process, which ends with the status that it returns.
+/// Runs `child`, which is [`begin`], in a child process that ends with the status it returns.
 fn copy(child: impl FnOnce() -> i32) -> io::Result<Child> {
     if rustix::fs::stat(THREADS)?.st_nlink != LINKS_MIN + 1 {
         return Err(io::Error::other("this process has more than one thread"));
     }
     signal::reset(libc::SIGCHLD);
     // SAFETY: (1) there is no other thread that could hold a lock for ever in the child, so it may
-    // do all that this process may; (2) the child leaves this function only by `_exit`, so that
-    // nothing of the callers' is used or dropped twice.
+    // do all that this process may; (2) the child leaves this function only by `_exit`, for `begin`
+    // lets nothing unwind: nothing of the callers' is used or dropped twice.
     let id = unsafe { libc::fork() };
     if id == 0 {
         let status = child();

@@ -47,6 +47,7 @@ mod tests;
 pub use connection::{Connection, State};
 pub use timeout::{Class, STREAM_SECONDS};
 
+use crate::Malformed;
 use crate::key::{Addresses, Fragment, Key};
 use crate::rule::{RuleIndex, Verdict};
 use connection::View;
@@ -76,12 +77,12 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Every reason, each at its [`Self::index`].
+    /// Every reason, in the order of their counters.
     pub const ALL: [Self; 3] = [Self::Full, Self::Source, Self::Fragment];
 
-    /// Number of the reason's counter, from 0.
+    /// Number of the reason's counter: behind those of [`Malformed`], which begin at 0.
     pub fn index(self) -> usize {
-        self as usize
+        Malformed::ALL.len() + self as usize
     }
 
     /// Name of the reason's counter.

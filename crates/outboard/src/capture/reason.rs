@@ -63,11 +63,8 @@ impl Reasons {
 
     /// Why a frame could not belong to a connection.
     fn refused(&self, number: usize) -> Option<Refused> {
-        let index = number.checked_sub(PORT_APPLIANCE + Malformed::ALL.len())?;
-        Refused::ALL
-            .get(index)
-            .copied()
-            .filter(|_| self.reads_frames)
+        let mut all = Refused::ALL.into_iter().filter(|_| self.reads_frames);
+        all.find(|reason| PORT_APPLIANCE + reason.index() == number)
     }
 
     fn counter(&self, number: usize) -> String {

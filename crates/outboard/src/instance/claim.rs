@@ -66,7 +66,8 @@ impl Claim {
         let event = unlink(&directory.join(DESCRIPTION))
             .and_then(|()| make_event(&directory.join(EVENT)))
             .map_err(|errno| make(EVENT, errno))?;
-        let ending = make_ending(&directory.join(ENDING)).map_err(|errno| make(ENDING, errno))?;
+        let ending = fresh_file(&directory.join(ENDING), OFlags::empty());
+        let ending = ending.map_err(|errno| make(ENDING, errno))?;
         let share = SharedFile::fresh(file).map_err(|errno| make(SHARE, errno))?;
         Ok(Self {
             directory,
@@ -181,15 +182,16 @@ fn make_event(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, flags, Mode::empty())
 }
 
-/// A fresh file for how the guest ends: who still has that of a dead guest open reads nothing of
-/// this one.
-fn make_ending(path: &Path) -> Result<OwnedFd, Errno> {
+/// A fresh file to be written, also with `more`: who still has the one open that was there reads
+/// nothing of this one.
+pub(crate) fn fresh_file(path: &Path, more: OFlags) -> Result<OwnedFd, Errno> {
     unlink(path)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
+    rustix::fs::open(path, flags | more, Mode::RUSR | Mode::WUSR)
 }
 
-fn unlink(path: &Path) -> Result<(), Errno> {
+/// Removes what is at `path`, if anything is.
+pub(crate) fn unlink(path: &Path) -> Result<(), Errno> {
     match rustix::fs::unlink(path) {
         Err(Errno::NOENT) => Ok(()),
         other => other,

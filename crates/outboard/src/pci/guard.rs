@@ -15,6 +15,7 @@
 use super::state::{Former, GUARD, Store};
 use super::{Address, Error, bind, unbind};
 use crate::run::signals::FORWARDED;
+use linux::call::again;
 use linux::descriptor;
 use linux::pci::sysfs::Tree;
 use linux::process::Child;
@@ -44,8 +45,6 @@ const DONE: &[u8] = b"+";
 const ANSWER_BYTES_MAX: usize = 1024;
 /// How long its answer may take: more than all that it tries, for so many devices.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often a call that a signal interrupts is made again.
-const INTERRUPTIONS_MAX: u32 = 1000;
 /// How often it looks whether a group is still in use, once the tender has ended.
 const ATTEMPTS: u32 = 100;
 /// How often it looks whether the guard of a run that has ended has given devices back.
@@ -192,17 +191,6 @@ fn wait(socket: BorrowedFd<'_>) {
         // If it cannot be waited for, the group is looked at all the same.
         let _ = again(|| poll(&mut ended, None));
     }
-}
-
-/// Makes a call again if a signal interrupts it, [`INTERRUPTIONS_MAX`] times at most.
-fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    for _ in 0..INTERRUPTIONS_MAX {
-        match call() {
-            Err(Errno::INTR) => {}
-            done => return done,
-        }
-    }
-    Err(Errno::INTR)
 }
 
 /// The tender's pidfd; `None` if the monitor has none to send any more.

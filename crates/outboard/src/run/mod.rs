@@ -10,6 +10,7 @@ mod rules;
 pub(crate) mod signals;
 mod watch;
 
+pub(crate) use named::hexadecimal;
 pub use request::{CHOICES, Request, help};
 
 use crate::capture;

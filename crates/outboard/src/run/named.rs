@@ -136,7 +136,8 @@ fn mac(net: &Net) -> Option<[u8; 6]> {
     })
 }
 
-fn hexadecimal(mac: [u8; 6]) -> String {
+/// A MAC address as options and people write it.
+pub(crate) fn hexadecimal(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 

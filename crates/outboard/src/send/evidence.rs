@@ -104,10 +104,9 @@ impl Rise {
             .into_iter()
             .filter(|what| self.entered(what.0) > 0);
         let malformed = malformed.map(|(_, name)| name);
-        let refused = Refused::ALL.into_iter().filter(|reason| {
-            let number = PORT_APPLIANCE + Malformed::ALL.len() + reason.index();
-            self.entered(number) > 0
-        });
+        let refused = Refused::ALL
+            .into_iter()
+            .filter(|reason| self.entered(PORT_APPLIANCE + reason.index()) > 0);
         let refused = refused.map(Refused::name);
         self.dropped_by_runtime()
             .into_iter()

@@ -237,10 +237,9 @@ impl Port {
                 .into_iter()
                 .map(|reason| (reason.name().into(), count(PORT_APPLIANCE + reason.index())));
             drops.extend(malformed);
-            let untracked = nf::conntrack::Refused::ALL.into_iter().map(|reason| {
-                let number = PORT_APPLIANCE + Malformed::ALL.len() + reason.index();
-                (reason.name().into(), count(number))
-            });
+            let untracked = nf::conntrack::Refused::ALL
+                .into_iter()
+                .map(|reason| (reason.name().into(), count(PORT_APPLIANCE + reason.index())));
             drops.extend(untracked);
         } else {
             let own = (PORT_APPLIANCE..COUNTERS_PER_PORT).filter(|number| count(*number) > 0);

@@ -39,7 +39,7 @@ pub fn of(status: i32, report: &str) -> String {
         .rev()
         .find_map(|line| line.strip_prefix(CONSOLE));
     let last = words().next_back().filter(|_| !is_ready(report));
-    let text = match (status.code(), status.signal()) {
+    let mut text = match (status.code(), status.signal()) {
         (_, Some(signal)) => {
             let name = signal_name(signal).map_or_else(|| signal.to_string(), str::to_owned);
             format!("its monitor was ended by {name}")
@@ -62,12 +62,8 @@ pub fn of(status: i32, report: &str) -> String {
             ending.unwrap_or_else(|| format!("the guest ended{status}{line}"))
         }
     };
-    text.chars()
-        .scan(0, |bytes, char| {
-            *bytes += char.len_utf8();
-            (*bytes <= BYTES_MAX).then_some(char)
-        })
-        .collect()
+    text.truncate(text.floor_char_boundary(BYTES_MAX));
+    text
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 //! Messages over a local socket, each whole or not at all (`SOCK_SEQPACKET`, unix(7)), with the
 //! descriptors that belong to it. What comes in is checked here, once.
 
+use crate::instance;
+use linux::call::again;
 use rustix::cmsg_space;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -14,6 +17,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Instant;
 
 /// Longest message, in bytes.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
@@ -21,10 +25,8 @@ const MESSAGE_BYTES_MAX: usize = 64 << 10;
 pub const DESCRIPTORS_MAX: usize = 64;
 /// Connections that wait to be taken.
 const BACKLOG: i32 = 8;
-/// How often a call that a signal interrupts is made again.
-const INTERRUPTIONS_MAX: u32 = 1000;
 
-/// One end of a connection. It never waits.
+/// One end of a connection. Only [`Channel::wait`] waits.
 #[derive(Debug)]
 pub struct Channel(OwnedFd);
 
@@ -119,6 +121,26 @@ impl Channel {
             )),
         }
     }
+
+    /// Takes the next message as soon as there is one; nothing, if there is none until then.
+    ///
+    /// # Errors
+    /// Those of [`Self::receive`]; it cannot be waited for.
+    pub fn wait<T: DeserializeOwned>(&self, until: Option<Instant>) -> io::Result<Received<T>> {
+        loop {
+            let received = self.receive()?;
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if !matches!(received, Received::Nothing) || left.is_some_and(|left| left.is_zero()) {
+                return Ok(received);
+            }
+            let most = left.map(Timespec::try_from).transpose();
+            let most = most.map_err(io::Error::other)?;
+            match poll(&mut [PollFd::new(self, PollFlags::IN)], most.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
 }
 
 impl AsFd for Channel {
@@ -133,10 +155,7 @@ impl AsFd for Channel {
 /// What the kernel says, among it that the path is too long for a socket's.
 pub fn listener(path: &Path) -> io::Result<OwnedFd> {
     let socket = socket()?;
-    match rustix::fs::unlink(path) {
-        Err(Errno::NOENT) | Ok(()) => {}
-        Err(errno) => return Err(errno.into()),
-    }
+    instance::unlink(path)?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
     listen(&socket, BACKLOG)?;
     Ok(socket)
@@ -145,17 +164,6 @@ pub fn listener(path: &Path) -> io::Result<OwnedFd> {
 fn socket() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-}
-
-/// Makes a call again if a signal interrupts it, [`INTERRUPTIONS_MAX`] times at most.
-fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    for _ in 0..INTERRUPTIONS_MAX {
-        match call() {
-            Err(Errno::INTR) => {}
-            done => return done,
-        }
-    }
-    Err(Errno::INTR)
 }
 
 #[cfg(test)]
@@ -175,6 +183,22 @@ mod tests {
         assert!(matches!(b.receive().unwrap(), Received::Message(8_u32, none) if none.is_empty()));
         drop(a);
         assert!(matches!(b.receive::<u32>().unwrap(), Received::End));
+    }
+
+    #[test]
+    fn what_comes_too_late_is_not_waited_for() {
+        let (a, b) = Channel::pair().unwrap();
+        let wait = |until| b.wait::<u32>(until).unwrap();
+        assert!(matches!(wait(Some(Instant::now())), Received::Nothing));
+        a.send(&7_u32, &[]).unwrap();
+        assert!(matches!(
+            wait(Some(Instant::now())),
+            Received::Message(7, _)
+        ));
+        a.send(&8_u32, &[]).unwrap();
+        assert!(matches!(wait(None), Received::Message(8, _)));
+        drop(a);
+        assert!(matches!(wait(None), Received::End));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! and has room for [`COMPONENTS_MAX`] components. It ends when it is told to, and when it has
 //! neither a component that runs nor a supervisor. Its components end with it.
 
-use super::channel::{self, Channel, DESCRIPTORS_MAX, Received};
+use super::channel::{self, Channel, Received};
 use super::component::FIRST_HANDED;
 use super::file::COMPONENTS_MAX;
 use super::message::{Answer, Request, Start};
@@ -42,9 +42,8 @@ const TURN_MAX: usize = 64;
 pub fn start(path: &Path, held: &Held) -> io::Result<Channel> {
     let listener = channel::listener(path)?;
     let (ours, its) = Channel::pair()?;
-    let mut its = Some(its);
     process::fork_apart(KEEPER, held, || {
-        let status = keep(&listener, its.take());
+        let status = keep(&listener, its);
         // Whoever comes now finds none.
         let _ = rustix::fs::unlink(path);
         match status {
@@ -74,21 +73,16 @@ struct Keeper {
 }
 
 /// The keeper's life.
-fn keep(listener: &OwnedFd, supervisor: Option<Channel>) -> io::Result<()> {
-    let its = supervisor
-        .as_ref()
-        .map(|channel| channel.as_fd().as_raw_fd());
-    let mut kept = Vec::from_iter(its);
-    kept.push(listener.as_raw_fd());
+fn keep(listener: &OwnedFd, supervisor: Channel) -> io::Result<()> {
     // Of whatever the supervisor has open, only these: a pipe of its would never end.
-    descriptor::close_all_but(&mut kept)?;
+    descriptor::close_all_but(&mut [supervisor.as_fd().as_raw_fd(), listener.as_raw_fd()])?;
     descriptor::open_standard()?;
     rustix::process::chdir("/")?;
     let held = Held::new(IGNORED)?;
     let signals = held.descriptor()?;
     let mut keeper = Keeper {
         held,
-        supervisor,
+        supervisor: Some(supervisor),
         entries: Vec::new(),
     };
     loop {
@@ -199,10 +193,8 @@ impl Keeper {
             let idle = idle.ok_or_else(|| format!("{COMPONENTS_MAX} run already"))?;
             self.entries.remove(idle);
         }
-        let mut given = Some((report, duplicates(&descriptors).map_err(|e| e.to_string())?));
-        let child = process::fork(MONITOR, &self.held, || match given.take() {
-            Some((report, descriptors)) => monitor(&start, report, descriptors),
-            None => exit::FAILURE,
+        let child = process::fork(MONITOR, &self.held, || {
+            monitor(&start, &report, &descriptors)
         });
         let child = child.map_err(|error| format!("no process: {error}; see `ulimit -u`"))?;
         self.entries.retain(|entry| entry.start.name != start.name);
@@ -255,14 +247,6 @@ impl Keeper {
     }
 }
 
-fn duplicates(descriptors: &[OwnedFd]) -> io::Result<Vec<OwnedFd>> {
-    descriptors
-        .iter()
-        .take(DESCRIPTORS_MAX)
-        .map(OwnedFd::try_clone)
-        .collect()
-}
-
 /// Nanoseconds of the monotonic clock.
 pub fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -274,7 +258,7 @@ pub fn now() -> u64 {
 
 /// A component's process: the monitor of its guest, which has nothing of the keeper's. Its exit
 /// status.
-fn monitor(start: &Start, report: OwnedFd, descriptors: Vec<OwnedFd>) -> i32 {
+fn monitor(start: &Start, report: &OwnedFd, descriptors: &[OwnedFd]) -> i32 {
     let prepared = prepare(start, report, descriptors);
     let done = prepared.map_err(|error| error.to_string()).and_then(|()| {
         let line = start.command_line.iter().map(Into::into);
@@ -291,15 +275,15 @@ fn monitor(start: &Start, report: OwnedFd, descriptors: Vec<OwnedFd>) -> i32 {
     }
 }
 
-fn prepare(start: &Start, report: OwnedFd, descriptors: Vec<OwnedFd>) -> io::Result<()> {
+fn prepare(start: &Start, report: &OwnedFd, descriptors: &[OwnedFd]) -> io::Result<()> {
     // Its console is kept by itself: outboard logs.
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&report)?;
+    rustix::stdio::dup2_stderr(report)?;
+    // Before its number is somebody else's.
+    drop(null);
     hand_over(descriptors)?;
-    // They are closed with all others.
-    std::mem::forget((null, report));
     if let Some(bytes) = start.memory_limit {
         let limit = Rlimit {
             current: Some(bytes),
@@ -311,8 +295,9 @@ fn prepare(start: &Start, report: OwnedFd, descriptors: Vec<OwnedFd>) -> io::Res
 }
 
 /// Gives these descriptors the numbers from [`FIRST_HANDED`] on, and closes all others but the
-/// standard ones: nobody may use what this process had open before.
-fn hand_over(descriptors: Vec<OwnedFd>) -> io::Result<()> {
+/// standard ones: nobody may use what this process had open before. What the keeper owns is closed
+/// behind its back, and never dropped here: this process ends by `_exit`.
+fn hand_over(descriptors: &[OwnedFd]) -> io::Result<()> {
     let behind = FIRST_HANDED + i32::try_from(descriptors.len()).map_err(io::Error::other)?;
     // Out of the way first: one may have the number that another is to get.
     let away = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, behind);
@@ -320,7 +305,6 @@ fn hand_over(descriptors: Vec<OwnedFd>) -> io::Result<()> {
         .iter()
         .map(away)
         .collect::<Result<Vec<OwnedFd>, _>>()?;
-    std::mem::forget(descriptors);
     let standard = 0..FIRST_HANDED;
     let mut kept: Vec<i32> = standard
         .chain(away.iter().map(AsRawFd::as_raw_fd))

@@ -74,7 +74,7 @@ pub enum Effect {
 }
 
 /// A component's life so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Machine {
     restart: Restart,
     state: State,

@@ -47,8 +47,6 @@ use channel::{Channel, Received};
 use component::Component;
 use message::{Command, Reply};
 use place::Place;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
 use status::Status;
 use std::fmt;
 use std::fs::File;
@@ -223,15 +221,9 @@ fn ask(place: &Place, command: &Command) -> Result<Option<Reply>, Error> {
     let nothing = |_| Error::Nothing(place.path().to_owned());
     let channel = Channel::connect(&place.control()).map_err(nothing)?;
     channel.send(command, &[]).map_err(Error::System)?;
-    loop {
-        match channel.receive().map_err(Error::System)? {
-            Received::Message(reply, _) => return Ok(Some(reply)),
-            Received::End => return Ok(None),
-            Received::Nothing => match poll(&mut [PollFd::new(&channel, PollFlags::IN)], None) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(Error::System(errno.into())),
-            },
-        }
+    match channel.wait(None).map_err(Error::System)? {
+        Received::Message(reply, _) => Ok(Some(reply)),
+        Received::Nothing | Received::End => Ok(None),
     }
 }
 

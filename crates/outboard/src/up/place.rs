@@ -96,18 +96,10 @@ impl Place {
     /// # Errors
     /// What the kernel says.
     pub fn begin_report(&self, name: &str, run: u64) -> io::Result<OwnedFd> {
-        let path = self.report(name, run);
-        match rustix::fs::unlink(&path) {
-            Err(Errno::NOENT) | Ok(()) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        let flags = OFlags::WRONLY
-            | OFlags::APPEND
-            | OFlags::CREATE
-            | OFlags::EXCL
-            | OFlags::NOFOLLOW
-            | OFlags::CLOEXEC;
-        Ok(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?)
+        Ok(instance::fresh_file(
+            &self.report(name, run),
+            OFlags::APPEND,
+        )?)
     }
 
     /// What was said of this run of a component; nothing if it cannot be read.

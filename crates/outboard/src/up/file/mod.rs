@@ -8,6 +8,7 @@ mod links;
 use super::component::{Component, Device, Kind, LINK};
 use super::policy::Restart;
 use crate::instance;
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
@@ -121,14 +122,18 @@ pub fn parse(text: &str, folder: &Path) -> Result<Vec<Component>, Vec<Mistake>> 
 
 /// Each behind those that it comes after, otherwise as they are. There are no circles.
 fn in_order(mut left: Vec<Component>) -> Vec<Component> {
-    let mut ordered: Vec<Component> = Vec::with_capacity(left.len());
-    while let Some(next) = left.iter().position(|one| {
-        let is_there = |name: &String| ordered.iter().any(|other: &Component| other.name == *name);
-        one.after.iter().all(is_there)
-    }) {
+    let mut ordered = Vec::with_capacity(left.len());
+    while let Some(next) = free(&left) {
         ordered.push(left.remove(next));
     }
     ordered
+}
+
+/// The first that comes after nobody that is left.
+fn free(left: &[impl Borrow<Component>]) -> Option<usize> {
+    let mut all = left.iter().map(Borrow::borrow);
+    let is_left = |name: &String| left.iter().any(|other| other.borrow().name == *name);
+    all.position(|one| !one.after.iter().any(is_left))
 }
 
 /// What is being read, and what was wrong so far.
@@ -240,11 +245,6 @@ impl Reading<'_> {
         if let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.key() == typed) {
             return self.devices(component, kind, value, form);
         }
-        let wrong = |place: usize| Mistake {
-            place,
-            what: format!("{typed}: expected {form}"),
-        };
-        let start = value.span().start;
         let text = || value.get_ref().as_str().filter(|text| is_plain(text));
         let one_of = |words: &[&str]| {
             text()
@@ -270,7 +270,7 @@ impl Reading<'_> {
             _ => return self.limits(component, value),
         };
         if done.is_none() {
-            self.mistakes.push(wrong(start));
+            self.mistake(value.span().start, format_args!("{typed}: expected {form}"));
         }
     }
 
@@ -369,11 +369,7 @@ impl Reading<'_> {
         }
         let mut circle: Vec<&Component> = components.iter().collect();
         // Who comes after nobody that is left cannot be part of a circle.
-        while let Some(free) = circle.iter().position(|one| {
-            !one.after
-                .iter()
-                .any(|name| circle.iter().any(|other| other.name == *name))
-        }) {
+        while let Some(free) = free(&circle) {
             circle.remove(free);
         }
         if let Some(first) = circle.first() {

@@ -25,7 +25,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::thread::sleep;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tender::attach;
 
 /// Signals that end the system.
@@ -49,12 +49,23 @@ struct Managed {
     status: status::Component,
     /// Whether the file does not have it any more.
     leaving: bool,
-    /// Whether it runs otherwise than the file says.
-    has_changed: bool,
     /// Whether it was killed because it made no progress.
     hung: bool,
     /// When it was last not up any more.
     lost: Option<Duration>,
+}
+
+impl Managed {
+    /// How the keeper is to start it.
+    fn start(&self) -> Start {
+        Start {
+            name: self.component.name.clone(),
+            run: self.status.run,
+            command_line: self.command_line.clone(),
+            handed: self.component.handed().collect(),
+            memory_limit: self.component.memory_limit.map(|mib| mib << 20),
+        }
+    }
 }
 
 /// A command that is being answered.
@@ -90,13 +101,6 @@ pub struct Supervisor {
 /// The time that all machines share: that of the monotonic clock.
 fn now() -> Duration {
     Duration::from_nanos(keeper::now())
-}
-
-fn timespec(wait: Duration) -> Timespec {
-    Timespec {
-        tv_sec: wait.as_secs().cast_signed(),
-        tv_nsec: wait.subsec_nanos().into(),
-    }
 }
 
 impl Supervisor {
@@ -177,19 +181,11 @@ impl Supervisor {
     /// Ends the keeper, and waits until it has let go of everything.
     fn end_keeper(&self) {
         let _ = self.keeper.send(&Request::End, &[]);
-        let deadline = now() + KEEPER_MAX;
-        while now() < deadline {
-            match self.keeper.receive::<Answer>() {
-                Ok(Received::Message(..)) => {}
-                Ok(Received::Nothing) => {
-                    let mut ends = [PollFd::new(&self.keeper, PollFlags::IN)];
-                    let _ = poll(&mut ends, Some(&timespec(LOOK)));
-                }
-                Ok(Received::End) | Err(_) => break,
-            }
-        }
+        let deadline = Instant::now() + KEEPER_MAX;
+        let next = || self.keeper.wait::<Answer>(Some(deadline));
+        while Instant::now() < deadline && matches!(next(), Ok(Received::Message(..))) {}
         // It is this process's child, or a dead supervisor's and with it nobody's here.
-        while now() < deadline && matches!(waitpid(None, WaitOptions::NOHANG), Ok(None)) {
+        while Instant::now() < deadline && matches!(waitpid(None, WaitOptions::NOHANG), Ok(None)) {
             sleep(LOOK);
         }
     }
@@ -207,7 +203,8 @@ impl Supervisor {
         let look = self.all.iter().any(starting).then_some(LOOK);
         let watchdog = self.notify.period().map(|_| left(self.alive));
         let soonest = deadlines.chain(look).chain(watchdog).min();
-        let timeout = soonest.map(timespec);
+        let timeout = soonest.map(Timespec::try_from).transpose();
+        let timeout = timeout.map_err(io::Error::other)?;
         let mut ends = vec![
             PollFd::new(signals, PollFlags::IN),
             PollFd::new(&self.keeper, PollFlags::IN),
@@ -309,6 +306,11 @@ impl Supervisor {
                 format_args!("up, {took:.1?} after its start{gap}"),
             );
         }
+        self.carry_out(index, effect, now);
+    }
+
+    fn carry_out(&mut self, index: usize, effect: Option<Effect>, now: Duration) {
+        let one = &mut self.all[index];
         match effect {
             None => {}
             Some(Effect::Start) => self.start(index, now),
@@ -340,17 +342,10 @@ impl Supervisor {
     fn try_start(&mut self, index: usize, now: Duration) -> Result<(), String> {
         self.fill_pool(index, now)?;
         let one = &self.all[index];
-        let handed: Vec<Handed> = one.component.handed().collect();
-        let start = Start {
-            name: one.component.name.clone(),
-            run: one.status.run,
-            command_line: one.command_line.clone(),
-            handed: handed.clone(),
-            memory_limit: one.component.memory_limit.map(|mib| mib << 20),
-        };
+        let start = one.start();
         let report = self.place.begin_report(&start.name, start.run);
         let report = report.map_err(|error| format!("no file for what is said of it: {error}"))?;
-        let handed = handed.iter().filter_map(|what| self.pool.get(what));
+        let handed = start.handed.iter().filter_map(|what| self.pool.get(what));
         let descriptors = [&report].into_iter().chain(handed.flatten());
         let descriptors: Vec<_> = descriptors.map(AsFd::as_fd).collect();
         let sent = self.keeper.send(&Request::Start(start), &descriptors);
@@ -373,24 +368,22 @@ impl Supervisor {
             cause: cause.clone(),
         });
         one.lost.get_or_insert(now);
-        let name = one.component.name.clone();
-        // Before the machine's answer, which may be a start that ends at once.
         let was_asked = matches!(one.machine.state(), State::Ending { .. });
-        let mut expected = one.machine.clone();
-        let _ = expected.take(Event::Ended { well }, now);
-        let next = match expected.state() {
+        let effect = one.machine.take(Event::Ended { well }, now);
+        let next = match one.machine.state() {
             State::Starting { .. } if was_asked => "; started again, as was asked".to_owned(),
             State::Starting { .. } => "; started again at once".to_owned(),
             State::Pausing { until } => format!(
                 "; started again in {:.1?}, for {} runs in a row were shorter than {:?}",
                 until.saturating_sub(now),
-                expected.short_runs(),
+                one.machine.short_runs(),
                 policy::SOUND
             ),
             _ => String::new(),
         };
-        say(&name, format_args!("{cause}{next}"));
-        self.give(index, Event::Ended { well }, now);
+        // Before what follows, which may be a start that ends at once.
+        say(&one.component.name, format_args!("{cause}{next}"));
+        self.carry_out(index, effect, now);
     }
 }
 
@@ -422,9 +415,9 @@ struct Found {
 fn list(keeper: &Channel) -> io::Result<Vec<Found>> {
     keeper.send(&Request::List, &[])?;
     let mut found = Vec::new();
-    let deadline = now() + LIST_MAX;
-    while found.len() <= COMPONENTS_MAX && now() < deadline {
-        match keeper.receive()? {
+    let deadline = Instant::now() + LIST_MAX;
+    while found.len() <= COMPONENTS_MAX && Instant::now() < deadline {
+        match keeper.wait(Some(deadline))? {
             Received::Message(
                 Answer::Found {
                     start,
@@ -440,13 +433,7 @@ fn list(keeper: &Channel) -> io::Result<Vec<Found>> {
             }),
             Received::Message(Answer::All, _) => return Ok(found),
             Received::Message(..) => {}
-            Received::Nothing => {
-                poll(
-                    &mut [PollFd::new(keeper, PollFlags::IN)],
-                    Some(&timespec(LOOK)),
-                )?;
-            }
-            Received::End => break,
+            Received::Nothing | Received::End => break,
         }
     }
     Err(io::ErrorKind::TimedOut.into())

@@ -2,6 +2,7 @@
 //! left.
 
 use super::{Found, Managed, Supervisor, now, reach, say};
+use crate::run;
 use crate::up::cause;
 use crate::up::component::{self, Component};
 use crate::up::machine::{Event, Machine, State};
@@ -20,7 +21,7 @@ impl Supervisor {
         mut found: Vec<Found>,
         former: Option<&Status>,
     ) {
-        let mut ended = Vec::new();
+        let (mut ended, mut changed) = (Vec::new(), Vec::new());
         for one in &mut found {
             let mut descriptors = std::mem::take(&mut one.descriptors).into_iter();
             for what in &one.start.handed {
@@ -33,21 +34,22 @@ impl Supervisor {
                 .iter()
                 .position(|one| one.start.name == component.name);
             let before = place.map(|place| found.swap_remove(place));
-            if let Some(Found {
-                status: Some(status),
-                ..
-            }) = before
-            {
-                ended.push((self.all.len(), status));
+            let managed = manage(component, before.as_ref(), former);
+            let index = self.all.len();
+            if let Some(before) = before {
+                ended.extend(before.status.map(|status| (index, status)));
+                if managed.start() != before.start {
+                    changed.push(index);
+                }
             }
-            self.all.push(manage(component, before, former));
+            self.all.push(managed);
         }
         for gone in found.into_iter().filter(|one| one.status.is_none()) {
             let component = Component {
                 name: gone.start.name.clone(),
                 ..Component::default()
             };
-            let mut managed = manage(component, Some(gone), former);
+            let mut managed = manage(component, Some(&gone), former);
             managed.leaving = true;
             say(&managed.component.name, "is not in the file any more");
             self.all.push(managed);
@@ -68,7 +70,7 @@ impl Supervisor {
                 continue;
             }
             // A supervisor that is killed while it makes a link leaves one end of it.
-            let why = match one.has_changed {
+            let why = match changed.contains(&index) {
                 true => "what the file says of it has changed",
                 false if self.has_links(&one.component) => continue,
                 false => "its link has lost the other end",
@@ -116,22 +118,17 @@ impl Supervisor {
 }
 
 /// A component of the file's, with what is known `before` of it.
-fn manage(component: Component, before: Option<Found>, former: Option<&Status>) -> Managed {
+fn manage(component: Component, before: Option<&Found>, former: Option<&Status>) -> Managed {
     let mut known = former.into_iter().flat_map(|former| &former.components);
     let known = known.find(|known| known.name == component.name);
     let mut status = known.cloned().unwrap_or_default();
     status.name.clone_from(&component.name);
-    let line = before.as_ref().map(|found| &found.start.command_line);
+    let line = before.map(|found| &found.start.command_line);
     let macs = line.map(|line| component::macs(line)).unwrap_or_default();
     let command_line = component.command_line(&with_random(macs, &component));
-    let limit = component.memory_limit.map(|mib| mib << 20);
     let mut machine = Machine::new(component.restart);
-    let mut has_changed = false;
     if let Some(Found { start, started, .. }) = before {
-        machine = Machine::found(component.restart, started);
-        has_changed = start.command_line != command_line
-            || start.memory_limit != limit
-            || !component.handed().eq(start.handed);
+        machine = Machine::found(component.restart, *started);
         status.run = start.run;
     }
     Managed {
@@ -140,7 +137,6 @@ fn manage(component: Component, before: Option<Found>, former: Option<&Status>) 
         command_line,
         status,
         leaving: false,
-        has_changed,
         hung: false,
         lost: None,
     }
@@ -149,11 +145,12 @@ fn manage(component: Component, before: Option<Found>, former: Option<&Status>) 
 /// With addresses for networks that have none: random ones, which they keep.
 fn with_random(mut macs: Vec<(String, String)>, component: &Component) -> Vec<(String, String)> {
     for device in component.devices.iter().filter(|device| device.wants_mac()) {
-        let known = macs.iter().any(|(name, _)| *name == device.name);
+        if macs.iter().any(|(name, _)| *name == device.name) {
+            continue;
+        }
         // Without one here, the tender chooses.
-        if let (false, Ok(mac)) = (known, attach::random_mac()) {
-            let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
-            macs.push((device.name.clone(), mac));
+        if let Ok(mac) = attach::random_mac() {
+            macs.push((device.name.clone(), run::hexadecimal(mac)));
         }
     }
     macs
