@@ -6,6 +6,7 @@
 //! outlives the image. Regions are named in the manifest and lie in files that whoever starts the
 //! image has made.
 
+use crate::PAGE_SIZE;
 use crate::manifest::{NAME_BYTES_MAX, name_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -16,6 +17,11 @@ pub const REGIONS_MAX: usize = 16;
 pub const REGION_BYTES_MAX: u64 = 256 << 20;
 /// Guest-physical and virtual address of the first region: between the rings and the BARs.
 pub const BASE: u64 = 7 << 36;
+
+/// Whether a state can have so many bytes.
+pub const fn is_state(bytes: u64) -> bool {
+    bytes > 0 && bytes <= REGION_BYTES_MAX && bytes.is_multiple_of(PAGE_SIZE)
+}
 
 /// Virtual address of the memory that region `n` writes.
 pub const fn own_address(n: usize) -> u64 {

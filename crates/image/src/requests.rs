@@ -2,12 +2,11 @@
 //! them.
 
 use crate::error::RequestError;
-use abi::PAGE_SIZE;
 use abi::extension::Descriptor;
-use abi::link::slots;
+use abi::link;
 use abi::manifest::Entry;
 use abi::pci::{BARS, DEVICES_MAX, DMA_BYTES_MAX, DMA_GRANULE, INDICES_MAX, Request, request_flag};
-use abi::region::{self, REGION_BYTES_MAX, REGIONS_MAX, kind};
+use abi::region::{self, REGIONS_MAX, kind};
 use zerocopy::FromBytes;
 
 /// What an extension note asks for.
@@ -78,14 +77,12 @@ fn check(request: &Request) -> Result<(), fn(usize) -> RequestError> {
 
 fn check_region(request: &region::Request) -> Result<(), fn(usize) -> RequestError> {
     let bytes = u64::from(request.bytes);
-    let least = match request.kind {
-        kind::LINK => abi::link::file_bytes(1),
-        kind::STATE => PAGE_SIZE,
+    let fits = match request.kind {
+        kind::LINK => link::is_file(bytes),
+        kind::STATE => region::is_state(bytes),
         _ => return Err(RequestError::RegionKind),
     };
-    let fits = (least..=REGION_BYTES_MAX).contains(&bytes) && bytes.is_multiple_of(PAGE_SIZE);
-    let exact = request.kind != kind::LINK || bytes == abi::link::file_bytes(slots(bytes));
-    match fits && exact {
+    match fits {
         true => Ok(()),
         false => Err(RequestError::RegionBytes),
     }

@@ -13,7 +13,6 @@ use abi::extension::device_flag;
 use abi::manifest::Device;
 use abi::share::PortCounter;
 use core::cell::Cell;
-use device::ethernet::HEADER_SIZE;
 use device::{Frame, Offloads, Pool, virtio};
 
 /// A network of the manifest, with all that a port needs but the way to the host.
@@ -123,19 +122,10 @@ impl Network {
                 return Received::Drop(PortCounter::RxRunt, frame);
             }
         }
-        if frame.len() < HEADER_SIZE {
-            return Received::Drop(PortCounter::RxRunt, frame);
-        }
         if frame.len() > self.buffers.frame_bytes_max {
             return Received::Drop(PortCounter::RxTooLong, frame);
         }
-        match virtio::parse(&header, frame.bytes()) {
-            Ok(offload) => {
-                frame.set_offload(offload);
-                Received::Frame(frame)
-            }
-            Err(_) => Received::Drop(PortCounter::RxBadHeader, frame),
-        }
+        Received::of(frame, &header)
     }
 
     /// Makes of a frame what the host is given: with a virtio-net header, or with its checksum

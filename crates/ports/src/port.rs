@@ -3,8 +3,8 @@
 use crate::ledger::{Ledger, Outcome};
 use crate::mtu::Mtu;
 use abi::share::PortCounter;
-use device::ethernet::link_header_size;
-use device::{Batch, Frame, Gso, Offloads, Pool, WaitHandle};
+use device::ethernet::{HEADER_SIZE, link_header_size};
+use device::{Batch, Frame, Gso, Offloads, Pool, WaitHandle, virtio};
 
 /// A port, whatever moves its frames.
 pub(crate) struct Port {
@@ -21,6 +21,23 @@ pub(crate) struct Port {
 pub(crate) enum Received {
     Frame(Frame),
     Drop(PortCounter, Frame),
+}
+
+impl Received {
+    /// What `frame`, no longer than any may be, and the virtio-net header that came with it are.
+    #[inline]
+    pub(crate) fn of(mut frame: Frame, header: &[u8; virtio::HEADER_SIZE]) -> Self {
+        if frame.len() < HEADER_SIZE {
+            return Self::Drop(PortCounter::RxRunt, frame);
+        }
+        match virtio::parse(header, frame.bytes()) {
+            Ok(offload) => {
+                frame.set_offload(offload);
+                Self::Frame(frame)
+            }
+            Err(_) => Self::Drop(PortCounter::RxBadHeader, frame),
+        }
+    }
 }
 
 impl Port {

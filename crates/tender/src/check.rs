@@ -15,9 +15,6 @@ const PCI: u32 = u32::MAX;
 const LINK: u32 = u32::MAX - 1;
 const STATE: u32 = u32::MAX - 2;
 
-/// What is written behind the name of a link.
-const DESCRIPTORS: &str = "OWN,PEER,BELL,PEERBELL";
-
 /// A device of the manifest and what the command line attaches to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair<'a> {
@@ -186,11 +183,7 @@ pub fn pair<'a>(
         let Some(name) = entry.name() else { continue };
         match source(entry.kind, name, options) {
             Some(source) => pairs.devices.push(Pair { index, source }),
-            None => missing.push(match entry.kind {
-                kind::NET_BASIC => format!("--net:{name}=IFACE"),
-                kind::SOCKETS => format!("--sockets:{name}=host"),
-                _ => format!("--block:{name}=PATH"),
-            }),
+            None => missing.push(option(entry.kind, name)),
         }
     }
     for name in requests.iter().filter_map(Request::name) {
@@ -201,15 +194,14 @@ pub fn pair<'a>(
                 }
                 pairs.pci.push(pci);
             }
-            None => missing.push(format!("--pci:{name}=ADDRESS")),
+            None => missing.push(option(PCI, name)),
         }
     }
     for region in regions {
         let Some(name) = region.name() else { continue };
         match memory(kind_of(region), name, options) {
             Some(memory) => pairs.regions.push(memory),
-            None if kind_of(region) == LINK => missing.push(format!("--link:{name}={DESCRIPTORS}")),
-            None => missing.push(format!("--state:{name}=@FD")),
+            None => missing.push(option(kind_of(region), name)),
         }
     }
     if missing.is_empty() {
@@ -229,45 +221,61 @@ fn check_named(
     regions: &[region::Request],
     options: &Options,
 ) -> Result<(), Error> {
-    let nets = options
-        .nets
-        .iter()
-        .map(|net| ("net", &net.name, kind::NET_BASIC));
-    let blocks = options
-        .blocks
-        .iter()
-        .map(|block| ("block", &block.name, kind::BLOCK_BASIC));
-    let sockets = options.sockets.iter();
-    let sockets = sockets.map(|name| ("sockets", name, kind::SOCKETS));
-    let pci = options.pci.iter().map(|pci| ("pci", &pci.name, PCI));
-    let links = options.links.iter();
-    let links = links.map(|link| ("link", &link.name, LINK));
-    let states = options.states.iter();
-    let states = states.map(|state| ("state", &state.name, STATE));
-    let regions_given = links.chain(states);
-    for (option, name, kind) in nets
-        .chain(blocks)
-        .chain(sockets)
-        .chain(pci)
-        .chain(regions_given)
-    {
-        let entry = manifest.iter().find(|entry| entry.name() == Some(name));
-        let request = requests.iter().find(|r| r.name() == Some(name));
-        let region = regions.iter().find(|r| r.name() == Some(name)).map(kind_of);
-        let named = entry.map(|entry| entry.kind);
-        let named = named.or(request.map(|_| PCI)).or(region);
-        if named != Some(kind) {
-            let option = format!("--{option}:{name}");
-            let actual = named.and_then(attach_option);
-            let named = names_of(kind, manifest, requests, regions);
+    let entries = manifest.iter().map(|entry| (entry.kind, entry.name()));
+    let cards = requests.iter().map(|request| (PCI, request.name()));
+    let shared = regions.iter().map(|r| (kind_of(r), r.name()));
+    let named: Vec<_> = entries.chain(cards).chain(shared).collect();
+    for (kind, name) in attached(options) {
+        let found = named.iter().find(|(_, found)| *found == Some(name));
+        let actual = found.map(|(actual, _)| *actual);
+        if actual != Some(kind) {
+            let like = named.iter().filter(|(other, _)| *other == kind);
+            let like = like.filter_map(|(_, name)| *name);
             return Err(Error::NotNamed {
-                option,
-                actual,
-                named,
+                option: key(kind, name),
+                actual: actual.map(form),
+                named: like.map(|name| key(kind, name)).collect(),
             });
         }
     }
     Ok(())
+}
+
+/// All that the command line attaches, by kind and name.
+fn attached(options: &Options) -> impl Iterator<Item = (u32, &str)> {
+    let nets = options.nets.iter().map(|net| (kind::NET_BASIC, &net.name));
+    let blocks = options.blocks.iter();
+    let blocks = blocks.map(|block| (kind::BLOCK_BASIC, &block.name));
+    let sockets = options.sockets.iter().map(|name| (kind::SOCKETS, name));
+    let pci = options.pci.iter().map(|pci| (PCI, &pci.name));
+    let links = options.links.iter().map(|link| (LINK, &link.name));
+    let states = options.states.iter().map(|state| (STATE, &state.name));
+    let all = nets.chain(blocks).chain(sockets).chain(pci);
+    let all = all.chain(links).chain(states);
+    all.map(|(kind, name)| (kind, &**name))
+}
+
+/// The option that attaches devices of this kind.
+fn form(kind: u32) -> &'static str {
+    match kind {
+        kind::NET_BASIC => "--net:NAME=IFACE",
+        kind::SOCKETS => "--sockets:NAME=host",
+        PCI => "--pci:NAME=ADDRESS",
+        LINK => "--link:NAME=OWN,PEER,BELL,PEERBELL",
+        STATE => "--state:NAME=@FD",
+        _ => "--block:NAME=PATH",
+    }
+}
+
+/// The option that attaches the device of this kind and name.
+fn option(kind: u32, name: &str) -> String {
+    form(kind).replacen("NAME", name, 1)
+}
+
+/// The same without its value.
+fn key(kind: u32, name: &str) -> String {
+    let (key, _) = form(kind).split_once(":NAME").unwrap_or_default();
+    format!("{key}:{name}")
 }
 
 /// The device in an option such as `--net:lan`.
@@ -285,31 +293,6 @@ fn behind(missing: &[String], options: &Options) -> Vec<String> {
         key.is_some_and(|key| keys.contains(&key))
     });
     attaching.map(|argument| argument.into_owned()).collect()
-}
-
-/// The devices of this kind that an image names, as options that would attach them.
-fn names_of(
-    kind: u32,
-    manifest: &[Entry],
-    requests: &[Request],
-    regions: &[region::Request],
-) -> Vec<String> {
-    let of_kind = manifest.iter().filter(|entry| entry.kind == kind);
-    let regions = regions.iter().filter(|region| kind_of(region) == kind);
-    let names: Vec<&str> = match kind {
-        PCI => requests.iter().filter_map(Request::name).collect(),
-        LINK | STATE => regions.filter_map(region::Request::name).collect(),
-        _ => of_kind.filter_map(Entry::name).collect(),
-    };
-    let key = match kind {
-        kind::NET_BASIC => "--net",
-        kind::BLOCK_BASIC => "--block",
-        kind::SOCKETS => "--sockets",
-        LINK => "--link",
-        STATE => "--state",
-        _ => "--pci",
-    };
-    names.iter().map(|name| format!("{key}:{name}")).collect()
 }
 
 fn kind_of(region: &region::Request) -> u32 {
@@ -345,18 +328,6 @@ fn source<'a>(kind: u32, name: &str, options: &'a Options) -> Option<Source<'a>>
             .iter()
             .find(|block| block.name == name)
             .map(Source::Block),
-    }
-}
-
-fn attach_option(kind: u32) -> Option<&'static str> {
-    match kind {
-        kind::NET_BASIC => Some("--net:NAME=IFACE"),
-        kind::BLOCK_BASIC => Some("--block:NAME=PATH"),
-        kind::SOCKETS => Some("--sockets:NAME=host"),
-        PCI => Some("--pci:NAME=ADDRESS"),
-        LINK => Some("--link:NAME=OWN,PEER,BELL,PEERBELL"),
-        STATE => Some("--state:NAME=@FD"),
-        _ => None,
     }
 }
 

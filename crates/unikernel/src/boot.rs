@@ -71,7 +71,7 @@ pub(crate) unsafe fn init(target: abi::note::Target, start: &Start) {
     // SAFETY: as above.
     let rings = unsafe { share::rings(&host_info) };
     let others = host_info.pci[0] != Info::ZERO;
-    // SAFETY: as above; each number is asked for once.
+    // SAFETY: as above; `ports::regions` asks for each number once.
     let own = |number, bytes, head| unsafe { share::own(number, bytes, head) };
     // SAFETY: as above.
     let peer = |number, bytes| unsafe { share::peer(number, bytes) };

@@ -1,7 +1,7 @@
 //! One end of a link.
 
 use super::{AtomicU64, ENTRIES, Entry, Fault, HEAD_WORDS, MAGIC, SLOT_BYTES, Words, badge, word};
-use crate::ring::Jump;
+use crate::ring::{heard, tell};
 use core::sync::atomic::Ordering;
 #[cfg(not(loom))]
 use core::sync::atomic::fence;
@@ -228,12 +228,7 @@ impl<'a> End<'a> {
     /// Tells the other end of all that was described; whether there was anything.
     #[inline]
     pub fn post(&mut self) -> bool {
-        if self.posted == self.written {
-            return false;
-        }
-        self.posted = self.written;
-        self.own.0[word::SENT].store(self.posted, Ordering::Release);
-        true
+        tell(&self.own.0[word::SENT], &mut self.posted, self.written)
     }
 
     /// How many frames the other end has taken since the last time, the oldest ones first.
@@ -245,16 +240,11 @@ impl<'a> End<'a> {
         if !self.up || self.returned == self.posted {
             return Ok(0);
         }
-        let taken = self.peer.0[word::TAKEN].load(Ordering::Acquire);
-        let count = taken.wrapping_sub(self.returned);
-        if count > self.posted.wrapping_sub(self.returned) {
-            return Err(self.fail(Fault::Taken(Jump {
-                from: self.returned,
-                to: taken,
-            })));
-        }
-        self.returned = taken;
-        Ok(count)
+        let most = self.posted.wrapping_sub(self.returned);
+        let taken = heard(&self.peer.0[word::TAKEN], self.returned, most);
+        let taken = taken.map_err(|jump| self.fail(Fault::Taken(jump)))?;
+        let before = core::mem::replace(&mut self.returned, taken);
+        Ok(taken.wrapping_sub(before))
     }
 
     /// Whether there is a frame.
@@ -265,14 +255,8 @@ impl<'a> End<'a> {
     #[inline]
     fn has_frame(&mut self) -> Result<bool, Fault> {
         if self.arrived == self.taken {
-            let sent = self.peer.0[word::SENT].load(Ordering::Acquire);
-            if sent.wrapping_sub(self.taken) > ENTRIES {
-                return Err(self.fail(Fault::Sent(Jump {
-                    from: self.taken,
-                    to: sent,
-                })));
-            }
-            self.arrived = sent;
+            let sent = heard(&self.peer.0[word::SENT], self.taken, ENTRIES);
+            self.arrived = sent.map_err(|jump| self.fail(Fault::Sent(jump)))?;
         }
         Ok(self.arrived != self.taken)
     }
@@ -329,12 +313,7 @@ impl<'a> End<'a> {
     /// Tells the other end of all that was taken; whether there was anything.
     #[inline]
     pub fn release(&mut self) -> bool {
-        if self.released == self.taken {
-            return false;
-        }
-        self.released = self.taken;
-        self.own.0[word::TAKEN].store(self.released, Ordering::Release);
-        true
+        tell(&self.own.0[word::TAKEN], &mut self.released, self.taken)
     }
 
     /// What there is to look at, bits of [`badge`].

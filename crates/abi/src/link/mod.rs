@@ -84,6 +84,12 @@ pub const fn slots(bytes: u64) -> usize {
     }
 }
 
+/// Whether the file of an end can have so many bytes: it has a slot, and no more than its slots.
+pub const fn is_file(bytes: u64) -> bool {
+    let slots = slots(bytes);
+    slots > 0 && bytes == file_bytes(slots)
+}
+
 /// Words of a header. Those that change at different times lie in cache lines of their own.
 pub mod word {
     /// [`super::MAGIC`] once this end has begun.

@@ -52,10 +52,12 @@ fn jump(from: u64, to: u64) -> crate::ring::Jump {
 fn files_have_room_for_their_slots() {
     for count in [0, 1, 64, SLOTS_MAX] {
         let bytes = file_bytes(count);
-        assert_eq!(slots(bytes), count);
+        assert_eq!((slots(bytes), is_file(bytes)), (count, count > 0));
+        assert!(!is_file(bytes + 1) && !is_file(bytes + crate::PAGE_SIZE));
         assert!(bytes.is_multiple_of(crate::PAGE_SIZE) && bytes <= crate::region::REGION_BYTES_MAX);
     }
     assert_eq!((slots(0), slots(u64::MAX)), (0, SLOTS_MAX));
+    assert!(!is_file(0) && !is_file(u64::MAX));
     let words = file();
     assert!(End::begin(&words[1..], &words, SLOTS).is_none());
     assert!(End::begin(&words, &words[1..], SLOTS).is_none());

@@ -1,6 +1,6 @@
 //! The guest's end of a queue.
 
-use super::{ENTRIES, Jump, Request, Words, word};
+use super::{ENTRIES, Jump, Request, Words, heard, tell, word};
 use core::sync::atomic::Ordering;
 
 /// The end that posts requests and takes their results.
@@ -58,12 +58,7 @@ impl<'a> Client<'a> {
     /// Tells the host of all that was written; whether there was anything.
     #[inline]
     pub fn post(&mut self) -> bool {
-        if self.posted == self.written {
-            return false;
-        }
-        self.posted = self.written;
-        self.words.0[word::POSTED].store(self.posted, Ordering::Release);
-        true
+        tell(&self.words.0[word::POSTED], &mut self.posted, self.written)
     }
 
     /// Whether there is a result to be taken.
@@ -73,14 +68,8 @@ impl<'a> Client<'a> {
     #[inline]
     pub fn has_result(&mut self) -> Result<bool, Jump> {
         if self.done == self.taken {
-            let done = self.words.0[word::DONE].load(Ordering::Acquire);
-            if done.wrapping_sub(self.taken) > self.posted - self.taken {
-                return Err(Jump {
-                    from: self.taken,
-                    to: done,
-                });
-            }
-            self.done = done;
+            let most = self.posted - self.taken;
+            self.done = heard(&self.words.0[word::DONE], self.taken, most)?;
         }
         Ok(self.done != self.taken)
     }

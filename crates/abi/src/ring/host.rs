@@ -1,6 +1,6 @@
 //! The host's end of a queue.
 
-use super::{ENTRIES, Jump, Operation, Request, Words, word};
+use super::{ENTRIES, Jump, Operation, Request, Words, heard, tell, word};
 use core::sync::atomic::Ordering;
 
 /// The end that serves requests.
@@ -31,14 +31,7 @@ impl<'a> Server<'a> {
     #[inline]
     pub fn has_request(&mut self) -> Result<bool, Jump> {
         if self.posted == self.served {
-            let posted = self.words.0[word::POSTED].load(Ordering::Acquire);
-            if posted.wrapping_sub(self.served) > ENTRIES {
-                return Err(Jump {
-                    from: self.served,
-                    to: posted,
-                });
-            }
-            self.posted = posted;
+            self.posted = heard(&self.words.0[word::POSTED], self.served, ENTRIES)?;
         }
         Ok(self.posted != self.served)
     }
@@ -79,11 +72,6 @@ impl<'a> Server<'a> {
     /// Tells the guest of all that was served; whether there was anything.
     #[inline]
     pub fn publish(&mut self) -> bool {
-        if self.done == self.served {
-            return false;
-        }
-        self.done = self.served;
-        self.words.0[word::DONE].store(self.done, Ordering::Release);
-        true
+        tell(&self.words.0[word::DONE], &mut self.done, self.served)
     }
 }

@@ -152,6 +152,31 @@ pub struct Jump {
     pub to: u64,
 }
 
+/// Moves `word` to the index `now`, of which the other side was `told` less; whether it was less.
+/// What was written before is seen by whoever sees the index.
+#[inline]
+pub(crate) fn tell(word: &AtomicU64, told: &mut u64, now: u64) -> bool {
+    if *told == now {
+        return false;
+    }
+    *told = now;
+    word.store(now, Ordering::Release);
+    true
+}
+
+/// The other side's index in `word`, which has been at `from` and may have moved on by `most`.
+///
+/// # Errors
+/// It has moved further, or back.
+#[inline]
+pub(crate) fn heard(word: &AtomicU64, from: u64, most: u64) -> Result<u64, Jump> {
+    let to = word.load(Ordering::Acquire);
+    match to.wrapping_sub(from) <= most {
+        true => Ok(to),
+        false => Err(Jump { from, to }),
+    }
+}
+
 /// All words of the rings.
 #[derive(Clone, Copy, Debug)]
 pub struct Rings<'a>(&'a [AtomicU64]);

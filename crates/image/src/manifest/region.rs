@@ -3,7 +3,7 @@
 use abi::PAGE_SIZE;
 use abi::link::{SLOTS_MAX, file_bytes};
 use abi::manifest::name_field;
-use abi::region::{REGION_BYTES_MAX, Request, kind};
+use abi::region::{REGION_BYTES_MAX, Request, is_state, kind};
 use serde::Deserialize;
 
 /// Slots of a link whose declaration does not say how many: two full batches.
@@ -49,7 +49,7 @@ impl State {
     /// What is wrong with a field, without the memory's name; `None` if it is the name.
     pub fn request(&self) -> Result<Request, Option<String>> {
         let size = self.size;
-        if !(1..=REGION_BYTES_MAX).contains(&size) || !size.is_multiple_of(PAGE_SIZE) {
+        if !is_state(size) {
             return Err(Some(format!(
                 "\"size\" is {size}; write a multiple of {PAGE_SIZE} up to {REGION_BYTES_MAX}"
             )));

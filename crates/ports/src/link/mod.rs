@@ -23,7 +23,6 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU64, Ordering};
-use device::ethernet::HEADER_SIZE;
 use device::{
     BATCH_FRAMES_MAX, Batch, FRAME_BYTES_MAX, Frame, Netif, Offloads, Pool, WaitHandle, virtio,
 };
@@ -350,7 +349,10 @@ impl LinkPort {
         if !line.end.borrow_mut().take() {
             return None;
         }
-        Some(check(frame, &entry))
+        Some(match entry.length as usize {
+            0..=FRAME_BYTES_MAX => Received::of(frame, &entry.header),
+            _ => Received::Drop(PortCounter::RxTooLong, frame),
+        })
     }
 
     /// Copies a frame that lies wholly in its slot; of one that is too long, nothing. `None` if
@@ -373,24 +375,6 @@ impl LinkPort {
         let cut = frame.pop_front(skipped);
         frame.truncate(length);
         Some(frame).filter(|_| cut)
-    }
-}
-
-/// Whether a frame that was copied is one, and what is left to be done to it.
-#[inline]
-fn check(mut frame: Frame, entry: &Entry) -> Received {
-    if entry.length as usize > FRAME_BYTES_MAX {
-        return Received::Drop(PortCounter::RxTooLong, frame);
-    }
-    if frame.len() < HEADER_SIZE {
-        return Received::Drop(PortCounter::RxRunt, frame);
-    }
-    match virtio::parse(&entry.header, frame.bytes()) {
-        Ok(offload) => {
-            frame.set_offload(offload);
-            Received::Frame(frame)
-        }
-        Err(_) => Received::Drop(PortCounter::RxBadHeader, frame),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Reason as Outer;
 use crate::options::{Link, State};
 use crate::sys::window::Window;
-use abi::link::{file_bytes, slots, word};
+use abi::link::{is_file, word};
 use abi::region::{Info, REGIONS_MAX, Request, own_address, peer_address};
 use linux::{descriptor, memory};
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -81,8 +81,7 @@ pub(super) fn link(number: usize, request: &Request, link: &Link) -> Result<Regi
     let (own, own_bytes) = file(own_fd)?;
     let (peer, peer_bytes) = file(peer_fd)?;
     check_bytes(own_fd, own_bytes, request)?;
-    let slots = slots(peer_bytes);
-    if slots == 0 || peer_bytes != file_bytes(slots) {
+    if !is_file(peer_bytes) {
         return Err(Outer::Region(Reason::Peer(peer_fd, peer_bytes)));
     }
     let system = |step| move |error: Errno| Outer::System(step, error.into());
