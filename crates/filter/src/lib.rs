@@ -135,10 +135,10 @@ impl Filter {
         if let Err(malformed) = self.key.read(frame.bytes()) {
             return self.refused(frame, index, malformed.index());
         }
-        let now = self
-            .connections
-            .as_ref()
-            .map(|_| self.log.now(self.runtime));
+        let tracking = match &mut self.connections {
+            Some(connections) => Some((&mut connections.table, self.log.now(self.runtime))),
+            None => None,
+        };
         let mut taken = Taken {
             runtime: self.runtime,
             counters: self.counters,
@@ -148,16 +148,15 @@ impl Filter {
             key: &self.key,
             bytes: frame.len(),
         };
-        let judged = match (&mut self.connections, now) {
-            (Some(connections), Some(now)) => {
+        let judged = match tracking {
+            Some((table, now)) => {
                 let rules = &mut |connection: &Connection<'_>| {
                     self.rules
                         .verdict_within(&self.key, way, connection, &mut taken)
                 };
-                let table = &mut connections.table;
                 table.judge(&self.key, frame.bytes(), now, rules)
             }
-            _ => Ok(self.rules.verdict(&self.key, way, &mut taken)),
+            None => Ok(self.rules.verdict(&self.key, way, &mut taken)),
         };
         let (verdict, rule) = match judged {
             Ok(judged) => judged,

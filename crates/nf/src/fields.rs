@@ -9,7 +9,8 @@
 //! `nft/tests/accepted.txt`, whose rules are shown to nft too; the oracle's `frame.rs`, which makes
 //! frames that have it; and the changelog.
 
-pub use crate::flagged::{Flagged, TCP_FLAGS};
+pub use crate::flags::TCP_FLAGS;
+use crate::flags::{STATES, STATUSES};
 use crate::services::SERVICES;
 use core::fmt;
 
@@ -275,6 +276,11 @@ impl Field {
     /// Its place in the key.
     pub(crate) fn slot(self) -> Slot {
         self.entry().slot
+    }
+
+    /// All flags of a field that is made of them.
+    pub(crate) fn all_flags(self) -> u16 {
+        self.value_type().max() as u16
     }
 
     /// The two words of the name; the first one is `meta` if it may be left out.
@@ -553,7 +559,12 @@ impl Type {
                 16,
                 SERVICES,
             ),
-            Self::TcpFlags => (None, "flags of TCP", 8, &[]),
+            Self::TcpFlags => (
+                None,
+                "flags of TCP: fin, syn, rst, psh, ack, urg, ecn or cwr",
+                8,
+                TCP_FLAGS,
+            ),
             Self::IcmpType => (
                 Some("icmp_type"),
                 "a type of ICMP, such as echo-request, or a number",
@@ -578,8 +589,18 @@ impl Type {
                 8,
                 ICMPV6_CODES,
             ),
-            Self::CtState => (None, "a state of a connection", 8, &[]),
-            Self::CtStatus => (None, "a status of a connection", 10, &[]),
+            Self::CtState => (
+                None,
+                "states: new, established, related, invalid or untracked",
+                8,
+                STATES,
+            ),
+            Self::CtStatus => (
+                None,
+                "statuses: seen-reply, assured, confirmed, expected, snat, dnat or dying",
+                10,
+                STATUSES,
+            ),
             Self::Mark => (None, "a mark: a number", 32, &[]),
             Self::CtDirection => (None, "a direction: original or reply", 8, DIRECTIONS),
             Self::Time => (None, "a time, such as 30s or 1d2h", 32, &[]),
@@ -616,6 +637,11 @@ impl Type {
     /// The largest value of the type.
     pub fn max(self) -> u128 {
         u128::MAX >> (u128::BITS - self.describe().bits)
+    }
+
+    /// Whether its values are made of flags.
+    pub(crate) fn is_flags(self) -> bool {
+        matches!(self, Self::TcpFlags | Self::CtState | Self::CtStatus)
     }
 
     /// Words for some of the values.

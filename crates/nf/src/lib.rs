@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`conntrack`] | which frames belong to one connection, and what may come next |
 //! | `key` | the one reading of a frame, and `malformed`, why a frame has none |
-//! | [`fields`], `flagged`, `services`, `values` | what rules can name, and its values |
+//! | [`fields`], `flags`, `services`, `values` | what rules can name, and its values |
 //! | [`nft`] | the language: from text to a syntax tree |
 //! | `resolve` | from what a text says to what it means: an `ir`, which `interpret` walks |
 //! | `compile` | from that to a [`RuleSet`] (`ruleset`) |
@@ -77,7 +77,7 @@ extern crate std;
 mod compile;
 pub mod conntrack;
 pub mod fields;
-mod flagged;
+mod flags;
 mod interpret;
 mod ir;
 mod key;

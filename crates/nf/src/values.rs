@@ -1,6 +1,6 @@
 //! What the values of a rule are, once it is known which type they have.
 
-use crate::fields::{Flagged, Type};
+use crate::fields::Type;
 use crate::ir::{Intervals, complement, normal};
 use crate::nft::ast::{Flags, Operand, Operator, Set, Span, Spanned, Value};
 use crate::nft::{Error, ErrorKind, Limits, Refusal};
@@ -446,9 +446,9 @@ pub(crate) fn flags(condition: &Flags) -> Intervals {
         ref values,
         negated,
     } = *condition;
-    let held = (0..=field.max()).filter(|flags| {
+    let held = (0..=field.all_flags()).filter(|flags| {
         // A frame has one state.
-        let possible = field != Flagged::CtState || flags.is_power_of_two();
+        let possible = field.value_type() != Type::CtState || flags.is_power_of_two();
         possible && values.contains(&(flags & mask)) != negated
     });
     let pairs: Vec<(u128, u128)> = held.map(|flags| (flags.into(), flags.into())).collect();

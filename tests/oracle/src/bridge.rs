@@ -145,11 +145,7 @@ impl Bridge {
     /// # Errors
     /// There is no nft.
     pub fn load(&self, text: &str) -> Result<Result<(), String>, Error> {
-        let output = self.nft(&["-f", "-"], &["flush ruleset\n", text])?;
-        if output.status.success() {
-            return Ok(Ok(()));
-        }
-        Ok(Err(String::from_utf8_lossy(&output.stderr).into_owned()))
+        load(&self.segment, text)
     }
 
     /// Sends a frame into its port, and says whether it came out of the other one.
@@ -178,7 +174,7 @@ impl Bridge {
     /// # Errors
     /// There is no nft, or it prints something else.
     pub fn list(&self) -> Result<Option<Vec<Listed>>, Error> {
-        let output = self.nft(&["-j", "list", "ruleset"], &[])?;
+        let output = nft(&self.segment, &["-j", "list", "ruleset"], &[])?;
         if output.status.code().is_none() {
             return Ok(None);
         }
@@ -203,25 +199,34 @@ impl Bridge {
         });
         list.collect::<Result<_, _>>().map(Some)
     }
+}
 
-    fn nft(&self, arguments: &[&str], input: &[&str]) -> Result<Output, Error> {
-        let run = || -> io::Result<Output> {
-            let mut child = Command::new("nft")
-                .args(arguments)
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()?;
-            if let Some(mut stdin) = child.stdin.take() {
-                for text in input {
-                    // It fails when nft has refused the text and gone; then its output says why.
-                    let _ = stdin.write_all(text.as_bytes());
-                }
-            }
-            child.wait_with_output()
-        };
-        self.segment.run(run).map_err(|error| {
-            Error::Io("cannot run nft; type: sudo apt-get install nftables", error)
-        })
+/// Replaces all rules of a namespace; what nft says if it refuses them.
+pub(crate) fn load(segment: &Segment, text: &str) -> Result<Result<(), String>, Error> {
+    let output = nft(segment, &["-f", "-"], &["flush ruleset\n", text])?;
+    if output.status.success() {
+        return Ok(Ok(()));
     }
+    Ok(Err(String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+fn nft(segment: &Segment, arguments: &[&str], input: &[&str]) -> Result<Output, Error> {
+    let run = || -> io::Result<Output> {
+        let mut child = Command::new("nft")
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            for text in input {
+                // It fails when nft has refused the text and gone; then its output says why.
+                let _ = stdin.write_all(text.as_bytes());
+            }
+        }
+        child.wait_with_output()
+    };
+    segment
+        .run(run)
+        .map_err(|error| Error::Io("cannot run nft; type: sudo apt-get install nftables", error))
 }

@@ -251,11 +251,10 @@ fn ipv4(rng: &mut Rng) -> Vec<u8> {
 }
 
 /// RFC 1071.
-fn checksum(header: &[u8]) -> u16 {
-    let words = header.chunks_exact(2);
-    let mut sum: u32 = words
-        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
-        .sum();
+pub(crate) fn checksum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks(2);
+    let words = words.map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0)));
+    let mut sum: u32 = words.sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

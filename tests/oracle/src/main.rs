@@ -73,10 +73,19 @@ fn main() -> ExitCode {
         }),
         started,
     };
+    let finished = in_jobs(run.options.jobs, || run.work());
+    let failures = run.show();
+    if failures == 0 && finished {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Does the same in so many jobs at once, and says what went wrong; whether nothing did.
+fn in_jobs(jobs: usize, work: impl Fn() -> Result<(), oracle::Error> + Sync) -> bool {
     let errors: Vec<oracle::Error> = thread::scope(|scope| {
-        let jobs: Vec<_> = (0..run.options.jobs.max(1))
-            .map(|_| scope.spawn(|| run.work()))
-            .collect();
+        let jobs: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(&work)).collect();
         jobs.into_iter()
             .filter_map(|job| job.join().expect("no job panics").err())
             .collect()
@@ -84,12 +93,7 @@ fn main() -> ExitCode {
     for error in &errors {
         eprintln!("oracle: {error}");
     }
-    let failures = run.show();
-    if failures == 0 && errors.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    errors.is_empty()
 }
 
 /// Compares conversations.
@@ -118,19 +122,7 @@ fn converse(options: &Options, first: u64, rounds: u64) -> ExitCode {
             }
         }
     };
-    let failed = thread::scope(|scope| {
-        let jobs: Vec<_> = (0..options.jobs.max(1))
-            .map(|_| scope.spawn(work))
-            .collect();
-        let ended = jobs
-            .into_iter()
-            .map(|job| job.join().expect("no job panics"));
-        let errors: Vec<_> = ended.filter_map(Result::err).collect();
-        for error in &errors {
-            eprintln!("oracle: {error}");
-        }
-        !errors.is_empty()
-    });
+    let finished = in_jobs(options.jobs, work);
     let (compared, disagreements) = *sum.lock().expect("no job panics");
     println!(
         "{} packets ({} passed) of {} conversations, {disagreements} disagreements, {} s",
@@ -139,10 +131,10 @@ fn converse(options: &Options, first: u64, rounds: u64) -> ExitCode {
         compared.conversations,
         started.elapsed().as_secs(),
     );
-    if failed || disagreements > 0 {
-        ExitCode::FAILURE
-    } else {
+    if disagreements == 0 && finished {
         ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 

@@ -6,9 +6,10 @@
 //! are not assured have queues of their own: when the table is full, they make room, the oldest
 //! first, and in the order of [`GIVEN_UP`].
 
+use super::Refused;
 use super::tcp::Tcp;
 use super::timeout::{Class, Ticks};
-use super::tuple::{Address, Tuple};
+use super::tuple::{self, Address, Tuple};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -191,15 +192,6 @@ pub(super) struct Flows<A> {
     hasher: SipHasher13,
 }
 
-/// Why there is no room for a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoRoom {
-    /// The table is full of flows that stay.
-    Full,
-    /// Its source has as many as one may have.
-    Source,
-}
-
 impl<A: Address> Flows<A> {
     /// A table for so many flows, at least 1 and at most 2^30.
     pub(super) fn new(capacity: usize, empty: A, key: &[u8; 16]) -> Self {
@@ -232,6 +224,11 @@ impl<A: Address> Flows<A> {
         }
     }
 
+    /// Most flows.
+    pub(super) fn capacity(&self) -> usize {
+        self.slab.len()
+    }
+
     pub(super) fn get(&self, flow: u32) -> &Flow<A> {
         &self.slab[flow as usize]
     }
@@ -248,7 +245,12 @@ impl<A: Address> Flows<A> {
     /// The flow with this direction, and which one it is; not one whose time is up.
     #[inline]
     pub(super) fn find(&self, tuple: &Tuple<A>, now: Ticks) -> Option<(u32, usize)> {
-        let mut link = self.buckets[self.bucket(tuple)];
+        self.find_in(self.bucket(tuple), tuple, now)
+    }
+
+    #[inline]
+    fn find_in(&self, bucket: usize, tuple: &Tuple<A>, now: Ticks) -> Option<(u32, usize)> {
+        let mut link = self.buckets[bucket];
         for _ in 0..CHAIN_MAX {
             if link == NONE {
                 return None;
@@ -265,15 +267,15 @@ impl<A: Address> Flows<A> {
 
     /// Takes a flow that nobody finds before it is [`Self::confirm`]ed; whether another one was
     /// given up for it.
-    pub(super) fn take(&mut self, flow: Flow<A>) -> Result<(u32, bool), NoRoom> {
+    pub(super) fn take(&mut self, flow: Flow<A>) -> Result<(u32, bool), Refused> {
         if self.slab.len() >= 2 * SOURCE_SHARE
-            && *self.source(&flow) as usize >= self.slab.len() / SOURCE_SHARE
+            && *self.source(flow.source) as usize >= self.slab.len() / SOURCE_SHARE
         {
-            return Err(NoRoom::Source);
+            return Err(Refused::Source);
         }
         let given_up = self.free == NONE;
         if given_up {
-            self.give_up().ok_or(NoRoom::Full)?;
+            self.give_up().ok_or(Refused::Full)?;
         }
         let number = self.free;
         self.free = self.get(number).newer;
@@ -290,40 +292,42 @@ impl<A: Address> Flows<A> {
 
     /// Lets a flow be found, and puts it into the queue of its class.
     pub(super) fn confirm(&mut self, number: u32, class: Class, now: Ticks) {
+        let tuples = [0, 1].map(|direction| self.get(number).tuple(direction));
+        let buckets = tuples.each_ref().map(|tuple| self.bucket(tuple));
         // One of the same directions whose time is up may still be there.
-        for direction in 0..2 {
-            let tuple = self.get(number).tuple(direction);
-            if let Some((old, _)) = self.find(&tuple, Ticks(0)) {
+        for (bucket, tuple) in buckets.into_iter().zip(&tuples) {
+            if let Some((old, _)) = self.find_in(bucket, tuple, Ticks(0)) {
                 self.remove(old);
             }
         }
-        for direction in 0..2 {
-            let tuple = self.get(number).tuple(direction);
-            let bucket = self.bucket(&tuple);
+        for (direction, bucket) in buckets.into_iter().enumerate() {
             let next = self.buckets[bucket];
             self.get_mut(number).chain[direction] = next;
             self.buckets[bucket] = number << 1 | direction as u32;
         }
         self.get_mut(number).status |= status::CONFIRMED;
-        *self.source(&self.get(number).clone()) += 1;
+        *self.source(self.get(number).source) += 1;
         self.enqueue(number, class, now);
     }
 
-    /// The counter of a flow's source.
-    fn source(&mut self, flow: &Flow<A>) -> &mut u32 {
-        let hash = flow.tuple(0).source_hash(&self.hasher) as usize;
+    /// The counter of the flows that have this source.
+    fn source(&mut self, source: A) -> &mut u32 {
+        let hash = tuple::source_hash(source, &self.hasher) as usize;
         &mut self.sources[hash % SOURCES]
     }
 
-    /// Both sides have confirmed the flow: it stays in a full table.
+    /// A flow of this source counts no more.
+    fn forget_source(&mut self, source: A) {
+        let count = self.source(source);
+        *count = count.saturating_sub(1);
+    }
+
+    /// Both sides have confirmed the flow, which was not assured: it stays in a full table.
     pub(super) fn assure(&mut self, number: u32) {
-        let flow = *self.get(number);
-        if flow.has(status::ASSURED) {
-            return;
-        }
-        let source = self.source(&flow);
-        *source = source.saturating_sub(1);
-        self.get_mut(number).status |= status::ASSURED;
+        let flow = self.get_mut(number);
+        flow.status |= status::ASSURED;
+        let source = flow.source;
+        self.forget_source(source);
     }
 
     /// The flow stays for the time of its class from now on.
@@ -376,10 +380,9 @@ impl<A: Address> Flows<A> {
     /// Ends a flow that was confirmed.
     pub(super) fn remove(&mut self, number: u32) {
         self.dequeue(number);
-        let flow = *self.get(number);
+        let flow = self.get(number);
         if !flow.has(status::ASSURED) {
-            let source = self.source(&flow);
-            *source = source.saturating_sub(1);
+            self.forget_source(flow.source);
         }
         for direction in 0..2 {
             self.unlink(number, direction);
@@ -471,7 +474,7 @@ impl<A: Address + core::fmt::Debug> Flows<A> {
                     assert_eq!(found, Some((at, direction)), "it is found");
                 }
                 if !flow.has(status::ASSURED) {
-                    let hash = flow.tuple(0).source_hash(&self.hasher) as usize;
+                    let hash = tuple::source_hash(flow.source, &self.hasher) as usize;
                     sources[hash % SOURCES] += 1;
                 }
                 (last, length) = (flow.deadline, length + 1);

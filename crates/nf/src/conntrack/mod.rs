@@ -53,7 +53,7 @@ use crate::rule::{RuleIndex, Verdict};
 use connection::View;
 use core::cell::Cell;
 use core::fmt;
-use flows::{FLOW_BYTES, Flow, Flows, NoRoom, Tracker, status};
+use flows::{FLOW_BYTES, Flow, Flows, Tracker, status};
 use fragments::Fragments;
 use packet::{Content, Packet};
 use tcp::{Known, Outcome, Tcp};
@@ -127,24 +127,20 @@ pub struct Counts {
 
 /// Names of what a table counts: how many flows there are of each class, and then what happened.
 pub const COUNTED: [&str; Class::ALL.len() + 4] = {
-    let mut names = ["begun", "expired", "given_up", "invalid"].as_slice();
     let mut all = [""; Class::ALL.len() + 4];
+    let (classes, counts) = all.split_at_mut(Class::ALL.len());
     let mut at = 0;
-    while at < all.len() {
-        if at < Class::ALL.len() {
-            all[at] = Class::ALL[at].name();
-        } else if let [name, rest @ ..] = names {
-            (all[at], names) = (*name, rest);
-        }
+    while at < classes.len() {
+        classes[at] = Class::ALL[at].name();
         at += 1;
     }
+    counts.copy_from_slice(&["begun", "expired", "given_up", "invalid"]);
     all
 };
 
 /// Connections, and what may come next of each.
 #[derive(Debug)]
 pub struct Conntrack {
-    flows: usize,
     table4: Flows<[u8; 4]>,
     table6: Flows<[u8; 16]>,
     fragments: Fragments,
@@ -180,7 +176,6 @@ impl Conntrack {
     /// can make packets that are slow to look up.
     pub fn new(flows: usize, key: &[u8; 16]) -> Self {
         Self {
-            flows,
             table4: Flows::new(flows, [0; 4], key),
             table6: Flows::new(flows, [0; 16], key),
             fragments: Fragments::new(key),
@@ -276,7 +271,7 @@ impl Conntrack {
 
     /// Most flows of each family.
     pub fn capacity(&self) -> usize {
-        self.flows
+        self.table4.capacity()
     }
 
     /// There are other rules from now on: connections go on, and what became of the first parts of
@@ -431,10 +426,7 @@ fn track<A: Address>(
     {
         tcp.window.be_liberal();
     }
-    let (flow, given_up) = flows.take(flow).map_err(|why| match why {
-        NoRoom::Full => Refused::Full,
-        NoRoom::Source => Refused::Source,
-    })?;
+    let (flow, given_up) = flows.take(flow)?;
     counts.given_up += u64::from(given_up);
     Ok(Some(Tracked {
         flow,

@@ -2,7 +2,7 @@
 
 use super::tcp::{Segment, flag};
 use super::tuple::{Address, Tuple};
-use crate::key::{self, protocol};
+use crate::key::{self, be16, protocol};
 
 /// A packet of a flow that is not fragmented, or the first part of one that is.
 #[derive(Clone, Copy, Debug)]
@@ -137,11 +137,6 @@ fn quoted<A: Address>(
         vlan,
         protocol,
     })
-}
-
-#[inline]
-fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
 #[inline]

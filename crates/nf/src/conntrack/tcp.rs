@@ -331,12 +331,11 @@ impl Tcp {
                 window::Fit::Inside => self.count_repeated(segment, kind, known.direction),
             }
         }
-        self.advance(segment, old, new, known)
+        self.advance(kind, old, new, known)
     }
 
-    /// The segment is one of the connection's.
-    fn advance(&mut self, segment: &Segment<'_>, old: State, new: State, known: Known) -> Outcome {
-        let kind = segment.kind();
+    /// A segment of this kind is one of the connection's.
+    fn advance(&mut self, kind: Kind, old: State, new: State, known: Known) -> Outcome {
         self.last = Last::new(known.direction, kind, self.last.scale());
         self.window.state = new;
         if old != new && new == State::FinWait {

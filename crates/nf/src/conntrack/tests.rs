@@ -4,6 +4,7 @@
 use super::flows::FLOW_BYTES;
 use super::*;
 use crate::key::ether_type;
+use crate::key::tests::{ethernet, seal};
 use proptest::prelude::*;
 use std::boxed::Box;
 use std::vec;
@@ -19,41 +20,26 @@ const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
-fn sum(bytes: &[u8]) -> u16 {
-    let words = bytes
-        .chunks(2)
-        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
-    let total: u32 = words.sum();
-    let total = (total & 0xffff) + (total >> 16);
-    !((total & 0xffff) + (total >> 16)) as u16
-}
-
 /// An IPv4 packet in an Ethernet frame; `part` is the field of flags and offset.
 fn ip(from: [u8; 4], to: [u8; 4], protocol: u8, part: u16, payload: &[u8]) -> Vec<u8> {
-    let mut header = vec![0x45, 0];
-    header.extend((20 + payload.len() as u16).to_be_bytes());
-    header.extend([0, 9]);
-    header.extend(part.to_be_bytes());
-    header.extend([64, protocol, 0, 0]);
-    header.extend([from, to].concat());
-    let checksum = sum(&header).to_be_bytes();
-    header[10..12].copy_from_slice(&checksum);
-    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
-    frame.extend(ether_type::IPV4.to_be_bytes());
-    frame.extend(header);
-    frame.extend(payload);
-    frame
+    let mut packet = vec![0x45, 0];
+    packet.extend((20 + payload.len() as u16).to_be_bytes());
+    packet.extend([0, 9]);
+    packet.extend(part.to_be_bytes());
+    packet.extend([64, protocol, 0, 0]);
+    packet.extend([from, to].concat());
+    packet.extend(payload);
+    seal(&mut packet);
+    ethernet(&[ether_type::IPV4], &packet)
 }
 
 fn ip6(from: [u8; 16], to: [u8; 16], next: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![
-        2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x86, 0xdd, 0x60, 0, 0, 0,
-    ];
-    frame.extend((payload.len() as u16).to_be_bytes());
-    frame.extend([next, 64]);
-    frame.extend([from, to].concat());
-    frame.extend(payload);
-    frame
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend((payload.len() as u16).to_be_bytes());
+    packet.extend([next, 64]);
+    packet.extend([from, to].concat());
+    packet.extend(payload);
+    ethernet(&[ether_type::IPV6], &packet)
 }
 
 fn udp_header(source: u16, destination: u16, data: usize) -> Vec<u8> {

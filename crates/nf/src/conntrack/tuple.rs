@@ -75,13 +75,13 @@ impl<A: Address> Tuple<A> {
         bytes[2 * size..2 * size + 8].copy_from_slice(&rest);
         hasher.hash(&bytes[..2 * size + 8]) as u32
     }
+}
 
-    /// Where what is known of its source is to be found.
-    pub(super) fn source_hash(&self, hasher: &SipHasher13) -> u32 {
-        let mut hasher = *hasher;
-        hasher.write_u64(self.source.network());
-        hasher.finish() as u32
-    }
+/// Where what is known of a source is to be found.
+pub(super) fn source_hash(source: impl Address, hasher: &SipHasher13) -> u32 {
+    let mut hasher = *hasher;
+    hasher.write_u64(source.network());
+    hasher.finish() as u32
 }
 
 /// The type, and the code below it, that answers this one or is answered by it (RFC 792; RFC 950;

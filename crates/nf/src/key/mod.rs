@@ -642,9 +642,9 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 #[inline]
-fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
+pub(crate) fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

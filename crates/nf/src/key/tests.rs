@@ -21,7 +21,7 @@ const WAY: crate::Way = crate::Way { from: 0, to: 1 };
 const MACS: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
 
 /// An Ethernet frame: the words of `types` in front of `payload`.
-fn ethernet(types: &[u16], payload: &[u8]) -> Vec<u8> {
+pub(crate) fn ethernet(types: &[u16], payload: &[u8]) -> Vec<u8> {
     let types = types.iter().flat_map(|word| word.to_be_bytes());
     MACS.into_iter()
         .chain(types)
@@ -30,7 +30,7 @@ fn ethernet(types: &[u16], payload: &[u8]) -> Vec<u8> {
 }
 
 /// Stores the IPv4 header checksum by the definition.
-fn seal(packet: &mut [u8]) {
+pub(crate) fn seal(packet: &mut [u8]) {
     let size = 4 * usize::from(packet[0] & 0xf);
     packet[10..12].fill(0);
     let words = packet[..size]

@@ -3,7 +3,7 @@
 //! Names and strings borrow from the text. Equality ignores where things stand: of two
 //! [`Spanned`], only the nodes are compared.
 
-use crate::fields::{Field, Flagged, Type};
+use crate::fields::{Field, Type};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -240,8 +240,8 @@ pub enum Operator {
 /// if `negated`. `tcp flags syn,ack` has the mask `syn|ack` and is not 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flags {
-    /// Which flags.
-    pub field: Flagged,
+    /// A field that is made of flags.
+    pub field: Field,
     /// The flags that are looked at.
     pub mask: u16,
     /// Ascending, no two alike, at least one.

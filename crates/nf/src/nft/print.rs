@@ -5,7 +5,7 @@ use super::ast::{
     Rule, Set, Spanned, Statement, Table, TableItem, Value, Verdict,
 };
 use super::lex::TIME_UNITS;
-use crate::fields::Flagged;
+use crate::fields::Field;
 use core::fmt::{self, Display, Formatter};
 
 /// Elements on one line of a named set.
@@ -266,15 +266,15 @@ impl Display for Flags {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let operator = if self.negated { "!=" } else { "==" };
         let names = |flags, between| Names(self.field, flags, between);
-        write!(f, "{} ", self.field.name())?;
+        write!(f, "{} ", self.field)?;
         match (self.mask, &*self.values) {
-            (mask, [value]) if mask == self.field.max() => {
+            (mask, [value]) if mask == self.field.all_flags() => {
                 write!(f, "{operator} {}", names(*value, " | "))
             }
             (mask, [0]) if self.negated => names(mask, ",").fmt(f),
             (mask, [0]) => write!(f, "! {}", names(mask, ",")),
             (mask, values) => {
-                if mask != self.field.max() {
+                if mask != self.field.all_flags() {
                     write!(f, "& {} ", Mask(self.field, mask))?;
                 }
                 write!(f, "{operator} ")?;
@@ -288,31 +288,30 @@ impl Display for Flags {
 }
 
 /// Flags by their names, with something between them.
-struct Names(Flagged, u16, &'static str);
+struct Names(Field, u16, &'static str);
 
 impl Display for Names {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self(field, flags, between) = *self;
         let mut first = true;
         let mut rest = flags;
-        for (name, bit) in field.names() {
+        for (name, bit) in field.value_type().symbols() {
             if flags & bit != 0 {
                 write!(f, "{}{name}", if first { "" } else { between })?;
                 first = false;
                 rest &= !bit;
             }
         }
-        // Bits without a name.
-        match (first, rest) {
-            (_, 0) if !first => Ok(()),
-            (true, rest) => write!(f, "{rest:#x}"),
-            (false, rest) => write!(f, "{between}{rest:#x}"),
+        // Bits without a name; no bits have none.
+        if first || rest != 0 {
+            write!(f, "{}{rest:#x}", if first { "" } else { between })?;
         }
+        Ok(())
     }
 }
 
 /// Flags behind `&`.
-struct Mask(Flagged, u16);
+struct Mask(Field, u16);
 
 impl Display for Mask {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -100,15 +100,20 @@ impl Talk {
         self.packets.push(Packet { id, what, ..packet });
     }
 
+    /// Source and destination port of what this side sends.
+    fn ports(&self, from: u8) -> [u16; 2] {
+        let [client, server] = self.ports;
+        if from == 0 {
+            [client, server]
+        } else {
+            [server, client]
+        }
+    }
+
     fn segment(&self, from: u8, flags: u8) -> Segment {
         let side = self.sides[usize::from(from)];
-        let [client, server] = self.ports;
         Segment {
-            ports: if from == 0 {
-                [client, server]
-            } else {
-                [server, client]
-            },
+            ports: self.ports(from),
             seq: side.next,
             ack: if flags & ACK != 0 { side.acked } else { 0 },
             flags,
@@ -332,12 +337,7 @@ impl Talk {
     fn datagrams(&mut self, rng: &mut Rng) {
         for _ in 0..rng.usize(1..PACKETS_MAX / 2) {
             let from = rng.u8(0..2);
-            let [client, server] = self.ports;
-            let ports = if from == 0 {
-                [client, server]
-            } else {
-                [server, client]
-            };
+            let ports = self.ports(from);
             match rng.u8(0..10) {
                 0 => self.error(rng),
                 1..=2 => {

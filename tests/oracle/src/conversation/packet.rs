@@ -1,5 +1,6 @@
 //! Packets of conversations, with all checksums right: the kernel looks at them.
 
+use crate::frame::checksum;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 const ICMP: u8 = 1;
@@ -209,17 +210,6 @@ impl Packet {
         let ours = [self.source.as_slice(), &self.destination].concat();
         (addresses == ours).then_some(class)
     }
-}
-
-/// RFC 1071.
-fn checksum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2);
-    let words = words.map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
-    let mut sum: u32 = words.sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
 }
 
 /// A datagram with so many bytes of data, and a length that is wrong by `lie`.

@@ -9,12 +9,12 @@
 //! kernel also says what it has seen, in bits of the packet's own traffic class (RFC 2474).
 
 use super::packet::{Family, Packet};
-use crate::bridge::{Error, PORTS};
+use crate::bridge::{self, Error, PORTS};
 use linux::tap::Tap;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 use testbed::segment::Segment;
@@ -133,27 +133,7 @@ impl Router {
     /// # Errors
     /// There is no nft.
     pub fn load(&self, text: &str) -> Result<Result<(), String>, Error> {
-        let run = || -> io::Result<_> {
-            let mut child = Command::new("nft")
-                .args(["-f", "-"])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()?;
-            if let Some(mut stdin) = child.stdin.take() {
-                // It fails when nft has refused the text and gone; then its output says why.
-                let _ = stdin.write_all(b"flush ruleset\n");
-                let _ = stdin.write_all(text.as_bytes());
-            }
-            child.wait_with_output()
-        };
-        let output = self.segment.run(run).map_err(|error| {
-            Error::Io("cannot run nft; type: sudo apt-get install nftables", error)
-        })?;
-        if output.status.success() {
-            return Ok(Ok(()));
-        }
-        Ok(Err(String::from_utf8_lossy(&output.stderr).into_owned()))
+        bridge::load(&self.segment, text)
     }
 
     /// Sends a packet, in all its parts; the traffic class with which it came out, if it did.

@@ -2,7 +2,7 @@
 //! under it.
 
 use super::{Parsed, Parser, expected, refuse};
-use crate::fields::Flagged;
+use crate::fields::{Field, Type};
 use crate::nft::ast::{Flags, Spanned};
 use crate::nft::error::{Error, ErrorKind};
 use crate::nft::lex::Token;
@@ -21,7 +21,7 @@ enum Comparison {
 
 impl Parser<'_, '_> {
     /// What stands behind the name of the field.
-    pub(super) fn flags(&mut self, field: Flagged) -> Parsed<Flags> {
+    pub(super) fn flags(&mut self, field: Field) -> Parsed<Flags> {
         match self.tokens.peek().node {
             Token::Mark("&") | Token::Word("and") => {
                 self.tokens.take()?;
@@ -42,7 +42,7 @@ impl Parser<'_, '_> {
     }
 
     /// What stands behind `& MASK`.
-    fn masked(&mut self, field: Flagged, mask: u16) -> Parsed<Flags> {
+    fn masked(&mut self, field: Field, mask: u16) -> Parsed<Flags> {
         let comparison = self.comparison()?;
         let negated = comparison == Comparison::NotEqual;
         if self.tokens.peek().node == Token::Mark("{") {
@@ -53,7 +53,7 @@ impl Parser<'_, '_> {
     }
 
     /// What stands behind the field if it is no mask.
-    fn unmasked(&mut self, field: Flagged) -> Parsed<Flags> {
+    fn unmasked(&mut self, field: Field) -> Parsed<Flags> {
         let comparison = self.comparison()?;
         let negated = comparison == Comparison::NotEqual;
         let start = self.tokens.peek();
@@ -61,12 +61,12 @@ impl Parser<'_, '_> {
             let values = self.flag_set(field)?;
             // One state in braces means the same to nft as without, and one flag among several does
             // not.
-            let ambiguous = field != Flagged::CtState && values.len() == 1;
+            let ambiguous = field.value_type() != Type::CtState && values.len() == 1;
             if comparison == Comparison::Implicit && ambiguous {
                 let span = self.tokens.span_from(start.span.start);
                 return refuse(span, &refusals::FLAGS_SINGLE);
             }
-            return Ok(test(field, field.max(), values, negated));
+            return Ok(test(field, field.all_flags(), values, negated));
         }
         let (value, _) = self.flag_list(field)?;
         let behind = self.tokens.peek();
@@ -87,7 +87,7 @@ impl Parser<'_, '_> {
         }
         Ok(match comparison {
             Comparison::Implicit => test(field, value, [0].into(), true),
-            _ => test(field, field.max(), [value].into(), negated),
+            _ => test(field, field.all_flags(), [value].into(), negated),
         })
     }
 
@@ -106,7 +106,7 @@ impl Parser<'_, '_> {
     }
 
     /// `{ ... }`, ascending and each once.
-    fn flag_set(&mut self, field: Flagged) -> Parsed<Box<[u16]>> {
+    fn flag_set(&mut self, field: Field) -> Parsed<Box<[u16]>> {
         self.tokens.take()?;
         let mut values = Vec::new();
         loop {
@@ -131,7 +131,7 @@ impl Parser<'_, '_> {
     }
 
     /// `syn`, `syn,ack` or `syn|ack`; and whether there is a comma in it.
-    fn flag_list(&mut self, field: Flagged) -> Parsed<(u16, bool)> {
+    fn flag_list(&mut self, field: Field) -> Parsed<(u16, bool)> {
         let is_group = self.tokens.peek().node == Token::Mark("(");
         let mut flags = self.group(field)?;
         match self.tokens.peek().node {
@@ -148,13 +148,13 @@ impl Parser<'_, '_> {
     }
 
     /// `syn`, `syn|ack` or `(syn|ack)`.
-    fn alternatives(&mut self, field: Flagged) -> Parsed<u16> {
+    fn alternatives(&mut self, field: Field) -> Parsed<u16> {
         let flags = self.group(field)?;
         self.more(field, flags)
     }
 
     /// `syn` or `(syn|ack)`.
-    fn group(&mut self, field: Flagged) -> Parsed<u16> {
+    fn group(&mut self, field: Field) -> Parsed<u16> {
         if self.tokens.peek().node != Token::Mark("(") {
             return self.flag(field);
         }
@@ -166,7 +166,7 @@ impl Parser<'_, '_> {
     }
 
     /// `flags` and what `|` adds to them.
-    fn more(&mut self, field: Flagged, mut flags: u16) -> Parsed<u16> {
+    fn more(&mut self, field: Field, mut flags: u16) -> Parsed<u16> {
         while matches!(
             self.tokens.peek().node,
             Token::Mark("|") | Token::Word("or")
@@ -178,15 +178,12 @@ impl Parser<'_, '_> {
     }
 
     /// A flag by its name, or any by their number.
-    fn flag(&mut self, field: Flagged) -> Parsed<u16> {
+    fn flag(&mut self, field: Field) -> Parsed<u16> {
         let Spanned { span, node } = self.tokens.peek();
         let flag = match node {
-            Token::Word(word) => {
-                let mut names = field.names().iter();
-                names.find(|(name, _)| *name == word).map(|(_, flag)| *flag)
-            }
+            Token::Word(word) => field.value_type().number_of(word),
             Token::Number(number) => {
-                let max = field.max();
+                let max = field.all_flags();
                 let flag = u16::try_from(number).ok().filter(|flag| *flag <= max);
                 Some(flag.ok_or_else(|| {
                     let what = "flags are a number, which";
@@ -198,14 +195,14 @@ impl Parser<'_, '_> {
             _ => None,
         };
         let Some(flag) = flag else {
-            return expected(span, field.expected());
+            return expected(span, field.value_type().expected());
         };
         self.tokens.take()?;
         Ok(flag)
     }
 }
 
-fn test(field: Flagged, mask: u16, values: Box<[u16]>, negated: bool) -> Flags {
+fn test(field: Field, mask: u16, values: Box<[u16]>, negated: bool) -> Flags {
     Flags {
         field,
         mask,

@@ -1,7 +1,7 @@
 //! Rules and their statements.
 
 use super::{Parsed, Parser, expected, refuse, unknown};
-use crate::fields::{self, Field, Flagged, Type};
+use crate::fields::{self, Field, Type};
 use crate::nft::ast::{Match, Name, Operator, Rule, Spanned, Statement, Verdict};
 use crate::nft::error::{Error, ErrorKind};
 use crate::nft::lex::Token;
@@ -220,8 +220,8 @@ impl<'a> Parser<'a, '_> {
 
     /// What stands behind the field of a condition.
     fn condition(&mut self, field: Spanned<Field>) -> Parsed<Statement<'a>> {
-        if let Some(flagged) = Flagged::of(field.node.value_type()) {
-            return self.flags(flagged).map(Statement::Flags);
+        if field.node.value_type().is_flags() {
+            return self.flags(field.node).map(Statement::Flags);
         }
         let Spanned { span, node } = self.tokens.peek();
         if field.node.value_type() == Type::Mark && node == Token::Word("set") {

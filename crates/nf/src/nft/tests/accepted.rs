@@ -1,7 +1,7 @@
 //! What is accepted, as it is printed. The end-to-end tests show these files to nft.
 
 use super::{file, read};
-use crate::fields::{Field, Flagged, Type};
+use crate::fields::{Field, Type};
 use crate::nft::ast::*;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use std::string::ToString;
@@ -107,7 +107,7 @@ fn forms_of_tcp_flags_are_a_mask_and_values() {
     for (form, mask, values, negated) in cases {
         let text = file(&std::format!("tcp flags {form}"));
         let expected = Flags {
-            field: Flagged::Tcp,
+            field: Field::find("tcp", "flags").unwrap(),
             mask: u16::from(mask),
             values: values.iter().map(|value| u16::from(*value)).collect(),
             negated,
