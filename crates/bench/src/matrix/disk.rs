@@ -1,6 +1,6 @@
 //! Reads of a disk past the guest's cache, at random places, some at a time.
 
-use super::outcome::{Reads, distribution};
+use super::outcome::{Counts, Events, Reads, distribution};
 use rustix::fs::{Mode, OFlags, open};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -44,11 +44,8 @@ pub fn read(disk: &Path, depth: u32, count: u64) -> io::Result<Reads> {
         count: latencies.len() as u64,
         elapsed_ns: begin.elapsed().as_nanos() as u64,
         latency: distribution(&latencies),
-        counts: Default::default(),
-        registers: Default::default(),
-        returns: Default::default(),
-        exits: Default::default(),
-        switches: Default::default(),
+        counts: Counts::new(),
+        events: Events::default(),
     })
 }
 

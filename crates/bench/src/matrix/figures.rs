@@ -100,10 +100,10 @@ pub fn step_at(outcome: &Outcome, percent: u32) -> Option<(f64, &Step)> {
 fn of_traced(traced: &Traced, names: Names) -> Vec<Figure> {
     let frames = traced.step.received.max(1) as f64;
     let counts = [
-        registers_of_devices(&traced.registers),
-        returns_for_devices(&traced.returns),
-        sum(&traced.exits),
-        sum(&traced.switches),
+        registers_of_devices(&traced.events.registers),
+        returns_for_devices(&traced.events.returns),
+        sum(&traced.events.exits),
+        sum(&traced.events.switches),
     ];
     let each = names.into_iter().zip(counts);
     each.map(|(name, count)| (name, "a frame", count as f64 / frames))
@@ -117,22 +117,22 @@ fn of_reads(reads: &Reads) -> Vec<Figure> {
         let found = reads.latency.iter().find(|(of, _)| *of >= share);
         found.map(|(_, ns)| (name, "us", *ns as f64 / 1e3))
     };
-    match (reads.registers.is_empty(), reads.depth) {
+    match (reads.events.registers.is_empty(), reads.depth) {
         (false, _) => vec![
             (
                 "accesses of registers, depth 1",
                 "a read",
-                registers_of_devices(&reads.registers) as f64 / each,
+                registers_of_devices(&reads.events.registers) as f64 / each,
             ),
             (
                 "returns to user space, depth 1",
                 "a read",
-                returns_for_devices(&reads.returns) as f64 / each,
+                returns_for_devices(&reads.events.returns) as f64 / each,
             ),
             (
                 "switches, depth 1",
                 "a read",
-                sum(&reads.switches) as f64 / each,
+                sum(&reads.events.switches) as f64 / each,
             ),
         ],
         (true, 1) => std::iter::once(("reads, depth 1", "1/s", rate))

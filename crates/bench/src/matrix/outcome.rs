@@ -109,13 +109,10 @@ pub fn distribution(latencies: &[u64]) -> Vec<(f64, u64)> {
     SHARES.into_iter().map(of).collect()
 }
 
-/// A load during which events of the kernel were counted, which takes some instructions each.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Traced {
-    /// Of the load limit.
-    pub percent: u32,
-    /// The load.
-    pub step: Step,
+/// Events of the kernel; none where they were not counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Events {
     /// Accesses of registers and of interrupt controllers, by their names and `r` or `w`.
     pub registers: Counts,
     /// Returns to user space, by reason.
@@ -124,6 +121,18 @@ pub struct Traced {
     pub exits: Counts,
     /// Switches to a thread, by its name.
     pub switches: Counts,
+}
+
+/// A load during which events of the kernel were counted, which takes some instructions each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Traced {
+    /// Of the load limit.
+    pub percent: u32,
+    /// The load.
+    pub step: Step,
+    /// The events.
+    #[serde(flatten)]
+    pub events: Events,
 }
 
 /// A transfer.
@@ -153,18 +162,9 @@ pub struct Reads {
     /// What counters grew by.
     #[serde(default)]
     pub counts: Counts,
-    /// Accesses of registers, if they were counted.
-    #[serde(default)]
-    pub registers: Counts,
-    /// Returns to user space, if they were counted.
-    #[serde(default)]
-    pub returns: Counts,
-    /// Exits of the guest, if they were counted.
-    #[serde(default)]
-    pub exits: Counts,
-    /// Switches to a thread, if they were counted.
-    #[serde(default)]
-    pub switches: Counts,
+    /// The events, if they were counted.
+    #[serde(flatten)]
+    pub events: Events,
 }
 
 /// What counters grew by; those that did not are left out.
@@ -203,6 +203,18 @@ mod tests {
         );
         let none = Step::new(1000, &Answered::default(), Counts::new());
         assert_eq!((none.latency_ns(0.5), none.loss_percent()), (None, 0.0));
+    }
+
+    #[test]
+    fn events_lie_beside_the_rest() {
+        let text = r#"{"depth":1,"count":2,"elapsed_ns":3,"latency":[[0.5,4]],"counts":{},
+            "registers":{"QueueNotify w":5},"returns":{},"switches":{}}"#;
+        let reads: Reads = serde_json::from_str(text).unwrap();
+        assert_eq!(reads.latency, [(0.5, 4)]);
+        assert_eq!(reads.events.registers["QueueNotify w"], 5);
+        assert!(reads.events.exits.is_empty());
+        let text = serde_json::to_string(&reads).unwrap();
+        assert!(text.contains(r#""registers":{"QueueNotify w":5}"#) && !text.contains("events"));
     }
 
     #[test]

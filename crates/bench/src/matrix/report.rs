@@ -3,7 +3,7 @@
 use super::axes::Run;
 use super::figures::{self, PLACES};
 use super::ladder::Point;
-use super::outcome::{Counts, Outcome, Reads, Step, Traced};
+use super::outcome::{Counts, Events, Outcome, Step};
 use crate::plot::{self, Line};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -217,66 +217,57 @@ fn tables(outcomes: &[&Outcome]) -> Vec<Table> {
         rows: rows.collect(),
         head,
     });
-    let per = |title, of: fn(&Traced) -> &Counts, of_reads: fn(&Reads) -> &Counts| {
+    let per = |title, of: fn(&Events) -> &Counts| {
         let each: Vec<_> = outcomes
             .iter()
-            .flat_map(|outcome| events(outcome, of, of_reads))
+            .flat_map(|outcome| events(outcome, of))
             .collect();
         per_frame(title, &each)
     };
-    tables.push(per(
-        "Accesses of registers, for each frame or read",
-        |traced| &traced.registers,
-        |reads| &reads.registers,
-    ));
-    tables.push(per(
-        "Returns to user space, for each frame or read; those for ports are of the console",
-        |traced| &traced.returns,
-        |reads| &reads.returns,
-    ));
-    tables.push(per(
-        "Exits of the guest, for each frame or read",
-        |traced| &traced.exits,
-        |reads| &reads.exits,
-    ));
-    tables.push(per(
-        "Switches to a thread, for each frame or read",
-        |traced| &traced.switches,
-        |reads| &reads.switches,
-    ));
+    tables.extend([
+        per("Accesses of registers, for each frame or read", |events| {
+            &events.registers
+        }),
+        per(
+            "Returns to user space, for each frame or read; those for ports are of the console",
+            |events| &events.returns,
+        ),
+        per("Exits of the guest, for each frame or read", |events| {
+            &events.exits
+        }),
+        per("Switches to a thread, for each frame or read", |events| {
+            &events.switches
+        }),
+    ]);
     tables.push(drops(outcomes));
     tables.retain(|table| !table.rows.is_empty() && table.head.len() > 1);
     tables
 }
 
 /// Events that were counted at each load and during reads, with what they are to be divided by.
-fn events(
-    outcome: &Outcome,
-    of: fn(&Traced) -> &Counts,
-    of_reads: fn(&Reads) -> &Counts,
-) -> Vec<(String, u64, Counts)> {
+fn events(outcome: &Outcome, of: fn(&Events) -> &Counts) -> Vec<(String, u64, &Counts)> {
     let name = outcome.run.name();
     let loads = outcome.traced.iter().map(|traced| {
         let label = format!("{name} at {} %", traced.percent);
-        (label, traced.step.received, of(traced).clone())
+        (label, traced.step.received, of(&traced.events))
     });
     let reads = outcome.reads.iter().map(|reads| {
         let label = format!("{name} at depth {}", reads.depth);
-        (label, reads.count, of_reads(reads).clone())
+        (label, reads.count, of(&reads.events))
     });
     let all = loads.chain(reads);
     all.filter(|(_, _, counts)| !counts.is_empty()).collect()
 }
 
 /// Counts of each load by the frames that came back.
-fn per_frame(title: &'static str, each: &[(String, u64, Counts)]) -> Table {
+fn per_frame(title: &'static str, each: &[(String, u64, &Counts)]) -> Table {
     let names: BTreeSet<&String> = each
         .iter()
         .flat_map(|(_, _, counts)| counts.keys())
         .collect();
     let mut head = vec!["run".to_owned()];
     head.extend(names.iter().map(|name| (*name).clone()));
-    let row = |(label, frames, counts): &(String, u64, Counts)| {
+    let row = |(label, frames, counts): &(String, u64, &Counts)| {
         let mut row = vec![label.clone()];
         row.extend(names.iter().map(|name| {
             let count = counts.get(*name).copied().unwrap_or(0);
@@ -351,6 +342,7 @@ pub fn points(outcome: &Outcome) -> Vec<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matrix::outcome::Traced;
     use std::time::Duration;
     use testbed::traffic::paced::Answered;
 
@@ -372,10 +364,12 @@ mod tests {
             traced: vec![Traced {
                 percent: 100,
                 step: step(1000, 100),
-                registers: counts("InterruptStatus r", 25),
-                returns: counts("register", 50),
-                exits: counts("HLT", 10),
-                switches: counts("vmm-device", 5),
+                events: Events {
+                    registers: counts("InterruptStatus r", 25),
+                    returns: counts("register", 50),
+                    exits: counts("HLT", 10),
+                    switches: counts("vmm-device", 5),
+                },
             }],
             transfers: Vec::new(),
             reads: Vec::new(),

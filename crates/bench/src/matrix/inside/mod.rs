@@ -104,14 +104,11 @@ impl World<'_> {
         let limit = ladder::limit(&points).ok_or_else(|| io::Error::other("nothing came back"))?;
         for percent in TRACED_PERCENT {
             let rate = (limit * f64::from(percent) / 100.0) as u64;
-            let (step, seen) = trace::during(|| self.step(&mut guest, &run, rate))?;
+            let (step, events) = trace::during(|| self.step(&mut guest, &run, rate))?;
             outcome.traced.push(Traced {
                 percent,
                 step,
-                registers: seen.registers,
-                returns: seen.returns,
-                exits: seen.exits,
-                switches: seen.switches,
+                events,
             });
         }
         for direction in ["receive", "send"] {
@@ -197,12 +194,8 @@ impl World<'_> {
             ));
             outcome.reads.push(reads);
         }
-        let (mut reads, seen) = trace::during(|| read(guest, 1, READS_TRACED))?;
-        reads.registers = seen.registers;
-        reads.returns = seen.returns;
-        reads.exits = seen.exits;
-        reads.switches = seen.switches;
-        outcome.reads.push(reads);
+        let (reads, events) = trace::during(|| read(guest, 1, READS_TRACED))?;
+        outcome.reads.push(Reads { events, ..reads });
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Events of the lab's kernel, counted by the kernel itself (Documentation/trace/histogram.rst of
 //! Linux): what the guest was left for, which registers it accessed, and who ran.
 
-use crate::matrix::outcome::Counts;
+use crate::matrix::outcome::{Counts, Events};
 use models::virtio::mmio;
 use std::fs;
 use std::io;
@@ -28,24 +28,11 @@ const LOCAL_APIC: u64 = 0xfee0_0000;
 const IO_APIC: u64 = 0xfec0_0000;
 const PAGE: u64 = 0x1000;
 
-/// What the kernel counted.
-#[derive(Debug, Default)]
-pub struct Seen {
-    /// See [`Traced`](crate::matrix::outcome::Traced).
-    pub registers: Counts,
-    /// See [`Traced`](crate::matrix::outcome::Traced).
-    pub returns: Counts,
-    /// See [`Traced`](crate::matrix::outcome::Traced).
-    pub exits: Counts,
-    /// See [`Traced`](crate::matrix::outcome::Traced).
-    pub switches: Counts,
-}
-
 /// Counts events while `act` runs.
 ///
 /// # Errors
 /// Those of `act`; or the kernel does not count.
-pub fn during<T>(act: impl FnOnce() -> io::Result<T>) -> io::Result<(T, Seen)> {
+pub fn during<T>(act: impl FnOnce() -> io::Result<T>) -> io::Result<(T, Events)> {
     let mounted = Path::new(TRACING).join("events");
     if !mounted.exists() {
         let words = ["-t", "tracefs", "tracefs", TRACING];
@@ -57,7 +44,7 @@ pub fn during<T>(act: impl FnOnce() -> io::Result<T>) -> io::Result<(T, Seen)> {
     let acted = act();
     let read = |event| fs::read_to_string(file(event, "hist"));
     let seen = (|| {
-        Ok::<_, io::Error>(Seen {
+        Ok::<_, io::Error>(Events {
             registers: counts(&read(REGISTERS)?, register),
             returns: counts(&read(RETURNS)?, reason_of_return),
             exits: counts(&read(EXITS)?, reason_of_exit),
