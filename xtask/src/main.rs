@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+mod appliances;
 mod demo;
 mod instructions;
 mod lab;

@@ -20,6 +20,10 @@ pub enum Work {
     Checks(&'static [Step]),
     /// Commands that print `test result:` lines; their tests count.
     Runners(&'static [Step]),
+    /// As [`Checks`](Self::Checks), and the images of appliances, which count as one.
+    Build(&'static [Step]),
+    /// As [`Runners`](Self::Runners), with the images of appliances.
+    EndToEnd(&'static [Step]),
     /// The end-to-end tests of virtual machines, in the lab; its tests count.
     Lab,
     /// Linux's own drivers on software devices, where their QEMU is built; each trial counts.
@@ -103,7 +107,7 @@ pub const STAGES: &[Stage] = &[
         what: "programs, images and guests",
         seconds: 90,
         quick: true,
-        work: Work::Checks(&[
+        work: Work::Build(&[
             step(
                 ".",
                 &[
@@ -114,10 +118,9 @@ pub const STAGES: &[Stage] = &[
                     "-p",
                     "tender",
                     "-p",
-                    "bench",
+                    "vmm",
                 ],
             ),
-            step("unikernels", &["build", "--release"]),
             step("tests/guests", &["build", "--release"]),
         ]),
     },
@@ -126,7 +129,7 @@ pub const STAGES: &[Stage] = &[
         what: "images on ports in memory, and under tenders on real taps",
         seconds: 30,
         quick: true,
-        work: Work::Runners(&[
+        work: Work::EndToEnd(&[
             step("unikernels", &["test", "--lib"]),
             step(".", &["test", "-p", "e2e"]),
         ]),

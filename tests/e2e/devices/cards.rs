@@ -340,8 +340,7 @@ impl Guest {
             format!("--pci:public={public}"),
         ];
         devices.extend(options.iter().map(|option| (*option).to_owned()));
-        let name = format!("firewall{}.spt", cards.kind.variant());
-        let image = images.firewall.with_file_name(name);
+        let image = images.appliance("firewall", cards.kind.variant());
         Self::start(images, host, &devices, image, rules)
     }
 
@@ -489,7 +488,7 @@ fn both_ways(
 
 /// It takes its image's host itself, so that it is the same on each.
 fn examined(images: &Images, cards: &Cards, _host: &str) -> Result<(), Failed> {
-    let ended = checkup::examine(images, &cards.guests[0], "checkup.spt", &[])?;
+    let ended = checkup::examine(images, &cards.guests[0], "", &[])?;
     checkup::expect_good(&ended)
 }
 
@@ -674,11 +673,11 @@ fn mixed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
 fn reflected(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
     let nic = format!("--pci:nic={}", cards.guests[0]);
     // The manifest of the reflector is that of an e1000e.
-    let name = match cards.kind {
-        Kind::Intel => "reflector.spt",
-        Kind::Virtio => "reflector-virtio.spt",
+    let variant = match cards.kind {
+        Kind::Intel => "",
+        Kind::Virtio => "-virtio",
     };
-    let image = images.firewall.with_file_name(name);
+    let image = images.appliance("reflector", variant);
     let guest = Guest::start(images, host, &[nic], image, ACCEPT)?;
     // To all in the subnet, for nobody there would answer a question for an address.
     let socket = cards.near.run(|| UdpSocket::bind((NEAR, 0)))?;

@@ -29,9 +29,14 @@ pub fn trials(images: &'static Images) -> Vec<Trial> {
     ]
 }
 
-/// Examines the card that is named so, with the image `checkup-CARD.spt`.
-pub fn examine(images: &Images, card: &str, image: &str, more: &[String]) -> Result<Ended, Failed> {
-    let image = images.checkups.join(image);
+/// Examines the card that is named so, with this variant of checkup: `-82599`.
+pub fn examine(
+    images: &Images,
+    card: &str,
+    variant: &str,
+    more: &[String],
+) -> Result<Ended, Failed> {
+    let image = images.appliance("checkup", variant);
     let mut command = Command::new(images.program("outboard"));
     command.args(["doctor", "--json", "--listen=1"]);
     command.arg(format!("--card={card}"));
@@ -71,7 +76,7 @@ fn on_model(images: &Images, wire: &str, misbehave: &str) -> Result<(Ended, Stri
     let nic = software_nic::misbehaving(images, &at("nic"), wire, misbehave)?;
     let card = format!("vfio-user:{}", at("nic").display());
     let report = format!("--report={}", at("report").display());
-    let ended = examine(images, &card, "checkup-82599.spt", &[report])?;
+    let ended = examine(images, &card, "-82599", &[report])?;
     let nic = nic.finish()?;
     if misbehave.is_empty() {
         nic.expect_status(0)?.expect_stdout("\"violations\":0}")?;

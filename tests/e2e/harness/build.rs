@@ -8,19 +8,16 @@ use std::process::Command;
 pub struct Images {
     guests: PathBuf,
     programs: PathBuf,
+    appliances: PathBuf,
     /// The firewall's image for spt.
     pub firewall: PathBuf,
     /// The same with two Intel 82599 as its ports.
     pub firewall_on_nics: PathBuf,
     /// The reflector's image for spt, on an Intel 82599.
     pub reflector: PathBuf,
-    /// Where the images of checkup for spt are, one for each kind of card.
-    pub checkups: PathBuf,
     /// The image of dns for spt.
     pub dns: PathBuf,
-    /// The image of echo for spt. Beside it, iperf3 and http lies the one that has the host's
-    /// sockets: `echo-sockets.spt`. Beside echo lies one with two ports, `echo-ports.spt`, and
-    /// beside it and iperf3 one on smoltcp: `echo-smoltcp.spt`.
+    /// The image of echo for spt.
     pub echo: PathBuf,
     /// The image of iperf3 for spt.
     pub iperf3: PathBuf,
@@ -31,18 +28,31 @@ pub struct Images {
 }
 
 impl Images {
+    fn new(guests: PathBuf, programs: PathBuf, appliances: PathBuf) -> Self {
+        Self {
+            firewall: appliances.join("firewall.spt"),
+            firewall_on_nics: appliances.join("firewall-82599.spt"),
+            reflector: appliances.join("reflector-82599.spt"),
+            dns: appliances.join("dns.spt"),
+            echo: appliances.join("echo.spt"),
+            iperf3: appliances.join("iperf3.spt"),
+            http: appliances.join("http.spt"),
+            http_disk: appliances.join("http-disk.spt"),
+            guests,
+            programs,
+            appliances,
+        }
+    }
+
     /// The image of a guest of `tests/guests/src/bin`.
     pub fn guest(&self, name: &str) -> PathBuf {
         self.guests.join(name)
     }
 
-    /// The image of an appliance for spt, of its manifest or of a variant: `-nic`, `-sockets`.
+    /// The image of an appliance for spt, of its manifest or of a variant: `-nic`, `-sockets`,
+    /// `-smoltcp`.
     pub fn appliance(&self, name: &str, variant: &str) -> PathBuf {
-        let file = format!("{name}{variant}.spt");
-        match self.are_prebuilt() {
-            true => self.programs.join(file),
-            false => root().join("unikernels").join(name).join(file),
-        }
+        self.appliances.join(format!("{name}{variant}.spt"))
     }
 
     /// Whether they were built by somebody else: see [`PREBUILT`].
@@ -59,6 +69,8 @@ impl Images {
 /// A variable of the environment: the folder with everything that the tests run, if they are not to
 /// build it. So these tests run where there is no compiler.
 const PREBUILT: &str = "OUTBOARD_PREBUILT";
+/// The same of the images of appliances alone, which whoever runs these tests has built.
+const APPLIANCES: &str = "OUTBOARD_APPLIANCES";
 
 /// The repository.
 pub fn root() -> &'static Path {
@@ -67,52 +79,13 @@ pub fn root() -> &'static Path {
         .unwrap_or(Path::new("/"))
 }
 
-/// Images of appliances that are built, as `outboard build` takes them.
-const APPLIANCES: &[&[&str]] = &[
-    &["--host=all", "unikernels/firewall"],
-    &["--manifest=manifest-82599.json", "unikernels/firewall"],
-    &["--manifest=manifest-nic.json", "unikernels/firewall"],
-    &["--manifest=manifest-link.json", "unikernels/firewall"],
-    &["--manifest=manifest-82599.json", "unikernels/reflector"],
-    &[
-        "--manifest=manifest-virtio-bar0.json",
-        "unikernels/reflector",
-    ],
-    &["--manifest=manifest-82599.json", "unikernels/checkup"],
-    &["unikernels/dns"],
-    &["--manifest=manifest-82599.json", "unikernels/dns"],
-    &["unikernels/echo"],
-    &["--manifest=manifest-82599.json", "unikernels/echo"],
-    &["unikernels/iperf3"],
-    &["--manifest=manifest-82599.json", "unikernels/iperf3"],
-    &["unikernels/http"],
-    &["--manifest=manifest-82599.json", "unikernels/http"],
-    &["--manifest=manifest-disk.json", "unikernels/http"],
-    &["--manifest=manifest-sockets.json", "unikernels/echo"],
-    &["--manifest=manifest-ports.json", "unikernels/echo"],
-    &["--manifest=manifest-link.json", "unikernels/echo"],
-    &["--manifest=manifest-sockets.json", "unikernels/iperf3"],
-    &["--manifest=manifest-sockets.json", "unikernels/http"],
-    &["--features=service/smoltcp", "unikernels/echo"],
-    &["--features=service/smoltcp", "unikernels/iperf3"],
-];
+/// Images of appliances that are built: in each line, what `outboard build` is told.
+const LIST: &str = include_str!("../../appliances.txt");
 
 /// Builds everything, in release mode; ends the run if that fails.
 pub fn all() -> Images {
     if let Some(folder) = std::env::var_os(PREBUILT).map(PathBuf::from) {
-        return Images {
-            guests: folder.clone(),
-            firewall: folder.join("firewall.spt"),
-            firewall_on_nics: folder.join("firewall-82599.spt"),
-            reflector: folder.join("reflector-82599.spt"),
-            checkups: folder.clone(),
-            dns: folder.join("dns.spt"),
-            echo: folder.join("echo.spt"),
-            iperf3: folder.join("iperf3.spt"),
-            http: folder.join("http.spt"),
-            http_disk: folder.join("http-disk.spt"),
-            programs: folder,
-        };
+        return Images::new(folder.clone(), folder.clone(), folder);
     }
     cargo(
         root(),
@@ -120,33 +93,29 @@ pub fn all() -> Images {
     );
     let guests = root().join("tests/guests");
     cargo(&guests, &["build", "--release"]);
-    let target = |folder: &Path| {
-        let own = folder.join("target");
-        let shared = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-        shared
-            .unwrap_or(own)
-            .join("x86_64-unknown-linux-gnu/release")
+    let shared = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = |folder: &Path| shared.clone().unwrap_or(folder.join("target"));
+    let release = |folder: &Path| target(folder).join("x86_64-unknown-linux-gnu/release");
+    let programs = release(root());
+    let appliances = match std::env::var_os(APPLIANCES) {
+        Some(folder) => folder.into(),
+        None => build_appliances(
+            &programs.join("outboard"),
+            target(root()).join("appliances"),
+        ),
     };
-    let images = Images {
-        guests: target(&guests),
-        programs: target(root()),
-        firewall: root().join("unikernels/firewall/firewall.spt"),
-        firewall_on_nics: root().join("unikernels/firewall/firewall-82599.spt"),
-        reflector: root().join("unikernels/reflector/reflector-82599.spt"),
-        checkups: root().join("unikernels/checkup"),
-        dns: root().join("unikernels/dns/dns.spt"),
-        echo: root().join("unikernels/echo/echo.spt"),
-        iperf3: root().join("unikernels/iperf3/iperf3.spt"),
-        http: root().join("unikernels/http/http.spt"),
-        http_disk: root().join("unikernels/http/http-disk.spt"),
-    };
-    for words in APPLIANCES {
-        let mut build = Command::new(images.program("outboard"));
-        let built = build.arg("build").args(*words).current_dir(root()).status();
+    Images::new(release(&guests), programs, appliances)
+}
+
+fn build_appliances(outboard: &Path, out: PathBuf) -> PathBuf {
+    for words in LIST.lines() {
+        let mut build = Command::new(outboard);
+        build.arg("build").args(words.split(' '));
+        let built = build.arg("--out").arg(&out).current_dir(root()).status();
         let built = built.is_ok_and(|status| status.success());
-        assert!(built, "outboard build {} failed", words.join(" "));
+        assert!(built, "outboard build {words} failed");
     }
-    images
+    out
 }
 
 fn cargo(folder: &Path, arguments: &[&str]) {

@@ -10,7 +10,6 @@ use linux::packet::PacketSocket;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
 use std::process::Command;
 use testbed::segment::{Address, Segment};
 
@@ -61,14 +60,10 @@ impl Networks {
             .arg(format!("--net:service=@{service}"))
             .arg("--net-mac:service=02:00:00:00:00:01")
             .arg(format!("--net:inside=@{inside}"))
-            .arg(image(images))
+            .arg(images.appliance("echo", "-ports"))
             .args(arguments);
         start(&mut command)
     }
-}
-
-fn image(images: &Images) -> PathBuf {
-    images.echo.with_file_name("echo-ports.spt")
 }
 
 /// What comes back over TCP and UDP to an address of the image's, from one of the network's.

@@ -65,11 +65,12 @@ impl Nic {
 /// # Errors
 /// One line that says why there is no status.
 pub fn run(root: &Path, cache: &Path, kernel: &Kernel, options: &Options) -> Result<i32, String> {
-    let ram_disk = pack(root, cache, kernel, options)?;
-    let console = cache.join("console.log");
+    let folder = Folder::new(cache)?;
+    let ram_disk = pack(root, &folder.path, kernel, options)?;
+    let console = folder.path.join("console.log");
     let mut command = qemu(&kernel.image, &ram_disk, &console, options);
     if let Some(mib) = options.disk_mib {
-        command.arg("-drive").arg(disk(cache, mib)?);
+        command.arg("-drive").arg(disk(&folder.path, mib)?);
     }
     if options.command.is_some() {
         command.stdin(Stdio::null());
@@ -93,9 +94,41 @@ pub fn run(root: &Path, cache: &Path, kernel: &Kernel, options: &Options) -> Res
     }
 }
 
+/// A folder for the files of one machine, as several may run at once. It goes with this.
+struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    /// Makes it, and removes those whose machines were killed.
+    fn new(cache: &Path) -> Result<Self, String> {
+        const PREFIX: &str = "machine-";
+        let failed = |error: io::Error| format!("{}: {}", cache.display(), error);
+        for entry in fs::read_dir(cache).map_err(failed)?.flatten() {
+            let name = entry.file_name();
+            let id = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+            let is_over = |id: &str| !Path::new("/proc").join(id).exists();
+            if id.map_or(false, is_over) {
+                // Another machine may be doing the same.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+        let path = cache.join(format!("{}{}", PREFIX, std::process::id()));
+        fs::create_dir_all(&path).map_err(failed)?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What stays, the next machine removes.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
 /// An empty disk of this size: what QEMU's `-drive` takes.
-fn disk(cache: &Path, mib: u32) -> Result<String, String> {
-    let path = cache.join("disk");
+fn disk(folder: &Path, mib: u32) -> Result<String, String> {
+    let path = folder.join("disk");
     let failed = |error: io::Error| format!("{}: {}", path.display(), error);
     let file = fs::File::create(&path).map_err(failed)?;
     file.set_len(u64::from(mib) << 20).map_err(failed)?;
@@ -212,10 +245,9 @@ fn monitor(id: &str) -> String {
 }
 
 /// Makes the initial RAM disk: busybox, modules, and what the command needs.
-fn pack(root: &Path, cache: &Path, kernel: &Kernel, options: &Options) -> Result<PathBuf, String> {
-    let folder = cache.join("root");
+fn pack(root: &Path, own: &Path, kernel: &Kernel, options: &Options) -> Result<PathBuf, String> {
+    let folder = own.join("root");
     let failed = |error: io::Error| format!("{}: {}", folder.display(), error);
-    let _ = fs::remove_dir_all(&folder);
     for name in ["bin", "dev", "lab", "modules", "proc", "sys", "tmp", "root"] {
         fs::create_dir_all(folder.join(name)).map_err(failed)?;
     }
@@ -254,7 +286,7 @@ fn pack(root: &Path, cache: &Path, kernel: &Kernel, options: &Options) -> Result
         None => fs::write(folder.join("lab/interactive"), ""),
     }
     .map_err(failed)?;
-    archive(&folder, &cache.join("initrd.gz"))
+    archive(&folder, &own.join("initrd.gz"))
 }
 
 /// A static busybox: that of the package, which is no link to another program.

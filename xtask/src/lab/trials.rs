@@ -2,6 +2,7 @@
 //! of `outboard-vmm`.
 
 use super::{ioregionfd, vmm};
+use crate::appliances::{self, Appliances};
 use crate::process::{self, target_folder};
 use std::collections::BTreeSet;
 use std::fs;
@@ -112,57 +113,6 @@ const WIRED_VIRTIO: [&str; 6] = [
     "--nic=virtio-net-pci,hub1,bus=root6,disable-legacy=on,iommu_platform=on",
     "--nic=e1000e,hub1",
 ];
-/// The appliances that the tests run: what `outboard build` is told.
-const APPLIANCES: [&str; 22] = [
-    "--host=all unikernels/firewall",
-    "--manifest=manifest-nic.json unikernels/firewall",
-    "--manifest=manifest-82599.json unikernels/firewall",
-    "unikernels/reflector",
-    "--manifest=manifest-82599.json unikernels/reflector",
-    "--manifest=manifest-virtio-bar0.json unikernels/reflector",
-    "unikernels/checkup",
-    "--manifest=manifest-82599.json unikernels/checkup",
-    "unikernels/dns",
-    "--manifest=manifest-nic.json unikernels/dns",
-    "unikernels/echo",
-    "--manifest=manifest-nic.json unikernels/echo",
-    "unikernels/iperf3",
-    "--manifest=manifest-nic.json unikernels/iperf3",
-    "unikernels/http",
-    "--manifest=manifest-nic.json unikernels/http",
-    "--manifest=manifest-virtio.json unikernels/firewall",
-    "--manifest=manifest-virtio.json unikernels/reflector",
-    "--manifest=manifest-virtio.json unikernels/echo",
-    "--manifest=manifest-virtio.json unikernels/iperf3",
-    "--manifest=manifest-link.json unikernels/firewall",
-    "--manifest=manifest-link.json unikernels/echo",
-];
-/// What becomes of them.
-const IMAGES: [&str; 23] = [
-    "firewall.spt",
-    "firewall.hvt",
-    "firewall-nic.spt",
-    "firewall-82599.spt",
-    "reflector.spt",
-    "reflector-82599.spt",
-    "reflector-virtio-bar0.spt",
-    "checkup.spt",
-    "checkup-82599.spt",
-    "dns.spt",
-    "dns-nic.spt",
-    "echo.spt",
-    "echo-nic.spt",
-    "iperf3.spt",
-    "iperf3-nic.spt",
-    "http.spt",
-    "http-nic.spt",
-    "firewall-virtio.spt",
-    "reflector-virtio.spt",
-    "echo-virtio.spt",
-    "iperf3-virtio.spt",
-    "firewall-link.spt",
-    "echo-link.spt",
-];
 /// More than the tests take, in seconds, on a machine that is busy with something else.
 const TIMEOUT_SECONDS: u32 = 600;
 /// Tells the tests where everything lies, so that they build nothing:
@@ -187,9 +137,12 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 ///
 /// # Errors
 /// One line that says what cannot be built.
-pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
+pub fn commands(
+    root: &Path,
+    built: &mut Appliances,
+    verbose: bool,
+) -> Result<Vec<Command>, String> {
     let guests = root.join("tests/guests");
-    let appliances = vmm::appliances(root);
     let release = |folder: &Path| target_folder(folder).join(TARGET).join("release");
     let outboard = release(root).join("outboard");
 
@@ -205,12 +158,7 @@ pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
     ];
     build(cargo(root).args(programs), verbose)?;
     build(cargo(&guests).args(["build", "--release"]), verbose)?;
-    for words in APPLIANCES {
-        let mut appliance = Command::new(&outboard);
-        appliance.arg("build").args(words.split(' '));
-        appliance.arg("--out").arg(&appliances).current_dir(root);
-        build(&mut appliance, verbose)?;
-    }
+    let images = built.provide(root, &outboard, verbose)?;
     let tests = ["test", "-p", "e2e", "--no-run", "--message-format=json"];
     let messages = build(cargo(root).args(tests), verbose)?;
     let tests = executable(&messages).ok_or("cargo names no program of the end-to-end tests")?;
@@ -220,7 +168,7 @@ pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
         outboard,
         release(root).join("outboard-tender"),
     ];
-    files.extend(IMAGES.iter().map(|image| appliances.join(image)));
+    files.extend(appliances::images(&images)?);
     for name in names(&guests.join("src/bin"))? {
         files.push(release(&guests).join(name));
     }

@@ -4,7 +4,7 @@ use super::kernel::{self, Kernel};
 use super::machine::{archive, busybox, copy};
 use super::trials::shared_libraries;
 use crate::packages::{self, LAB};
-use crate::process;
+use crate::{appliances, process};
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -110,23 +110,15 @@ fn build_images(root: &Path, outboard: &Path) -> Result<(), String> {
     }
     process::succeed(guests.current_dir(root.join("tests/guests")), true)?;
     for name in APPLIANCES {
-        let mut build = Command::new(outboard);
-        build.arg("build").arg(format!("--manifest={}", MANIFEST));
-        build.arg(format!("unikernels/{}", name));
-        build.arg("--out").arg(appliances(root)).current_dir(root);
-        process::succeed(&mut build, true)?;
+        let words = format!("--manifest={} unikernels/{}", MANIFEST, name);
+        appliances::build(root, outboard, &words, true)?;
     }
     Ok(())
 }
 
-/// Where appliances for the lab lie.
-pub fn appliances(root: &Path) -> PathBuf {
-    process::target_folder(root).join("lab/appliances")
-}
-
 /// The images that the trial runs, where they were built.
 fn images(root: &Path) -> Vec<PathBuf> {
-    let folder = appliances(root);
+    let folder = appliances::folder(root);
     let guests = process::target_folder(&root.join("tests/guests"));
     let guests = guests.join(TARGET).join("release");
     let built = APPLIANCES.iter();
