@@ -82,6 +82,12 @@ pub fn root() -> &'static Path {
 /// Images of appliances that are built: in each line, what `outboard build` is told.
 const LIST: &str = include_str!("../../appliances.txt");
 
+/// Quicker than what images have otherwise, as in `xtask/src/appliances.rs`.
+const PROFILE: [(&str, &str); 2] = [
+    ("CARGO_PROFILE_RELEASE_LTO", "off"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
+];
+
 /// Builds everything, in release mode; ends the run if that fails.
 pub fn all() -> Images {
     if let Some(folder) = std::env::var_os(PREBUILT).map(PathBuf::from) {
@@ -110,7 +116,7 @@ pub fn all() -> Images {
 fn build_appliances(outboard: &Path, out: PathBuf) -> PathBuf {
     for words in LIST.lines() {
         let mut build = Command::new(outboard);
-        build.arg("build").args(words.split(' '));
+        build.arg("build").args(words.split(' ')).envs(PROFILE);
         let built = build.arg("--out").arg(&out).current_dir(root()).status();
         let built = built.is_ok_and(|status| status.success());
         assert!(built, "outboard build {words} failed");
