@@ -15,15 +15,26 @@ mod services;
 
 use harness::{build, network};
 use libtest_mimic::{Arguments, Trial};
+use std::thread;
+
+/// Tests at once, for each processor: they wait more than they work.
+const TESTS_PER_PROCESSOR: usize = 3;
 
 fn main() {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
     harness::signals::restore();
     let images = if arguments.list {
         build::Images::default()
     } else {
         build::all()
     };
+    // In the lab, tests have devices that they share.
+    if !images.are_prebuilt() {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        arguments
+            .test_threads
+            .get_or_insert(TESTS_PER_PROCESSOR * processors);
+    }
     let images: &'static build::Images = Box::leak(Box::new(images));
     let network = network::Network::acquire();
     let mut trials: Vec<Trial> = Vec::new();
