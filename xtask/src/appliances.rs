@@ -6,12 +6,6 @@ use std::process::Command;
 
 /// In each line, what `outboard build` is told.
 const LIST: &str = include_str!("../../tests/appliances.txt");
-/// Quicker than what images have otherwise: the profile is of `unikernels/Cargo.toml`. What is
-/// packaged, shown and timed has that.
-const PROFILE: [(&str, &str); 2] = [
-    ("CARGO_PROFILE_RELEASE_LTO", "off"),
-    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
-];
 /// Tells the end-to-end tests where they lie: `tests/e2e/harness/build.rs`.
 pub const VARIABLE: &str = "OUTBOARD_APPLIANCES";
 
@@ -61,7 +55,6 @@ pub fn build(root: &Path, outboard: &Path, words: &str, verbose: bool) -> Result
     let mut command = Command::new(outboard);
     command.arg("build").args(words.split(' '));
     command.arg("--out").arg(folder(root)).current_dir(root);
-    command.envs(PROFILE);
     process::succeed(&mut command, verbose)
 }
 

@@ -129,8 +129,8 @@ impl Sent {
     }
 }
 
-/// What etherparse reads from a frame, having verified its checksums: 0 and 0xffff are one number in
-/// one's complement.
+/// What etherparse reads from a frame, having verified its checksums: 0 and 0xffff are one number
+/// in one's complement.
 struct Received {
     tcp: TcpHeader,
     identification: u16,

@@ -533,6 +533,12 @@ struct Description {
     symbols: &'static Symbols,
 }
 
+/// What values that are made of flags are called in messages.
+const FLAGS_OF_TCP: &str = "flags of TCP: fin, syn, rst, psh, ack, urg, ecn or cwr";
+const STATES_OF_CT: &str = "states: new, established, related, invalid or untracked";
+const STATUSES_OF_CT: &str =
+    "statuses: seen-reply, assured, confirmed, expected, snat, dnat or dying";
+
 impl Type {
     const fn describe(self) -> Description {
         let (set, expected, bits, symbols): (_, _, _, &Symbols) = match self {
@@ -559,12 +565,7 @@ impl Type {
                 16,
                 SERVICES,
             ),
-            Self::TcpFlags => (
-                None,
-                "flags of TCP: fin, syn, rst, psh, ack, urg, ecn or cwr",
-                8,
-                TCP_FLAGS,
-            ),
+            Self::TcpFlags => (None, FLAGS_OF_TCP, 8, TCP_FLAGS),
             Self::IcmpType => (
                 Some("icmp_type"),
                 "a type of ICMP, such as echo-request, or a number",
@@ -589,18 +590,8 @@ impl Type {
                 8,
                 ICMPV6_CODES,
             ),
-            Self::CtState => (
-                None,
-                "states: new, established, related, invalid or untracked",
-                8,
-                STATES,
-            ),
-            Self::CtStatus => (
-                None,
-                "statuses: seen-reply, assured, confirmed, expected, snat, dnat or dying",
-                10,
-                STATUSES,
-            ),
+            Self::CtState => (None, STATES_OF_CT, 8, STATES),
+            Self::CtStatus => (None, STATUSES_OF_CT, 10, STATUSES),
             Self::Mark => (None, "a mark: a number", 32, &[]),
             Self::CtDirection => (None, "a direction: original or reply", 8, DIRECTIONS),
             Self::Time => (None, "a time, such as 30s or 1d2h", 32, &[]),

@@ -49,8 +49,8 @@ pub fn close_all_but(keep: &mut [RawFd]) -> io::Result<()> {
 }
 
 fn close_range(first: u32, last: u32) -> io::Result<()> {
-    // SAFETY: closing a descriptor frees no memory. The owners of those that go away are never
-    // used again: the caller keeps what it still needs, and jumps into the guest or ends by `_exit`.
+    // SAFETY: closing a descriptor frees no memory. The owners of those that go away are never used
+    // again: the caller keeps what it still needs, and jumps into the guest or ends by `_exit`.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     if result < 0 {
         return Err(io::Error::last_os_error());
