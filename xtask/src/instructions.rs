@@ -7,6 +7,7 @@
 //! changed them on purpose.
 
 use crate::process;
+use crate::stages::PROFILE;
 use std::path::Path;
 use std::process::Command;
 
@@ -187,9 +188,10 @@ pub fn build(root: &Path, verbose: bool) -> Result<(), String> {
     cargo.args(["--example", "forward", "--example", "verdict_cost"]);
     cargo.args(["--example", "connection_cost"]);
     cargo.args(["--example", "reflect", "--example", "segments"]);
-    // As in Cargo.toml, which other tests do not need: they are counted as they are shipped.
-    cargo.env("CARGO_PROFILE_RELEASE_LTO", "thin");
-    cargo.env_remove("CARGO_PROFILE_RELEASE_CODEGEN_UNITS");
+    // They are counted as they are shipped.
+    for (name, _) in PROFILE {
+        cargo.env_remove(name);
+    }
     let finished = process::capture(cargo.current_dir(root), verbose)?;
     if finished.status == 0 {
         return Ok(());

@@ -1,5 +1,12 @@
 //! What `cargo xtask test` does, as data, and how long it takes.
 
+/// What tests run is built more quickly than what is packaged, shown and timed: they do not ask how
+/// fast it is. Programs and images, of which tests build some dozens, inherit this.
+pub const PROFILE: [(&str, &str); 2] = [
+    ("CARGO_PROFILE_RELEASE_LTO", "off"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
+];
+
 /// One command of a stage.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {

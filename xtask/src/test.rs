@@ -24,12 +24,6 @@ Runs every check and test. Needs no root; what cannot run here is listed at the 
 
 ";
 
-/// What tests run is built more quickly than what is packaged, shown and timed: they do not ask how
-/// fast it is. Programs and images, of which tests build some dozens, inherit this.
-const PROFILE: [(&str, &str); 2] = [
-    ("CARGO_PROFILE_RELEASE_LTO", "off"),
-    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
-];
 /// Seconds that each fuzz target runs.
 const FUZZ_SECONDS: u64 = 8;
 /// Lines of a failed command that are shown, those of tests that passed left out.
@@ -83,7 +77,7 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
     let stages = stages::select(options.quick, &options.only)?;
     packages::provide(&[BUILD, TEST], options.yes)?;
     components(root, &options)?;
-    for (name, value) in PROFILE {
+    for (name, value) in stages::PROFILE {
         std::env::set_var(name, value);
     }
 

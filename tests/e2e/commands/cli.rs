@@ -132,11 +132,5 @@ fn inspect(images: &Images) -> Result<(), Failed> {
             .then_some(())
             .ok_or_else(|| format!("no {word} in {text}"))?;
     }
-    // What is loaded; line numbers for debuggers are not.
-    let image = image::Image::parse(&fs::read(&images.firewall)?)?;
-    let bytes: usize = image.segments.iter().map(|s| s.file_size).sum();
-    let small = bytes < 512 << 10;
-    small
-        .then_some(())
-        .ok_or_else(|| format!("the firewall's image has {bytes} bytes").into())
+    Ok(())
 }

@@ -143,7 +143,9 @@ fn behind<'a>(said: &'a str, words: &str) -> Result<&'a str, Failed> {
 
 fn taps_and_run(images: &Images) -> Result<(), Failed> {
     let segment = Segment::new()?;
-    let here = |commands: &str| shell(images, root(), commands);
+    let folder = TemporaryFolder::new("run")?;
+    document::place_image(images, &folder.path)?;
+    let here = |commands: &str| shell(images, &folder.path, commands);
     segment
         .run(|| run(&mut here(&block("taps")?)))?
         .expect_status(0)?;

@@ -82,7 +82,7 @@ pub fn root() -> &'static Path {
 /// Images of appliances that are built: in each line, what `outboard build` is told.
 const LIST: &str = include_str!("../../appliances.txt");
 
-/// Quicker than what images have otherwise, as in `xtask/src/test.rs`.
+/// Quicker than what images have otherwise, as in `xtask/src/stages.rs`.
 const PROFILE: [(&str, &str); 2] = [
     ("CARGO_PROFILE_RELEASE_LTO", "off"),
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),

@@ -3,6 +3,7 @@
 use super::build::{Built, IMAGES};
 use super::{archive, printed, release, succeed, typed};
 use crate::process;
+use crate::stages::PROFILE;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,8 +39,9 @@ impl Check {
     }
 }
 
-/// Packages what the tests have built, twice, and tries it out. It is not what `cargo xtask
-/// package` builds: that takes minutes more, because it is compiled with other flags.
+/// Packages what the tests have built, twice, and tries it out. The programs are not what `cargo
+/// xtask package` builds: that takes minutes more, because it is compiled with other flags. The
+/// images are optimised as those are.
 ///
 /// # Errors
 /// One line, if there is nothing to package.
@@ -51,6 +53,9 @@ pub fn trial(root: &Path) -> Result<Vec<Check>, String> {
     for words in IMAGES {
         let mut image = Command::new(programs.join("outboard"));
         image.arg("build").args(words).arg("--out").arg(&images);
+        for (name, _) in PROFILE {
+            image.env_remove(name);
+        }
         succeed(
             image.current_dir(root),
             "outboard could not build the image",
@@ -67,9 +72,41 @@ pub fn trial(root: &Path) -> Result<Vec<Check>, String> {
         .map(|name| archive::write(&built, &release, &out.join(name)));
     let made = made.collect::<Result<Vec<_>, _>>()?;
     let mut checks = vec![equal("packaged twice, equal bytes", &made[0], &made[1])];
+    let small = small(&built.images.join("firewall.spt"));
+    checks.push(Check::of("the firewall's image is small", small));
     checks.extend(install(root, &made[0], &out)?);
     archive::remove(&out)?;
     Ok(checks)
+}
+
+/// Whether what is loaded of this image is below its limit; line numbers for debuggers are not
+/// loaded.
+fn small(image: &Path) -> Result<(), String> {
+    const BYTES_MAX: u64 = 512 << 10;
+    let file = std::fs::read(image).map_err(|error| format!("{}: {}", image.display(), error))?;
+    match loaded(&file).ok_or("it is no ELF file")? {
+        bytes if bytes < BYTES_MAX => Ok(()),
+        bytes => Err(format!("{} bytes are loaded", bytes)),
+    }
+}
+
+/// Bytes of an ELF file of 64 bits that are loaded (System V ABI, "Program Header").
+fn loaded(file: &[u8]) -> Option<u64> {
+    const LOAD: u64 = 1;
+    let number = |at: usize, bytes: usize| {
+        let field = file.get(at..at.checked_add(bytes)?)?;
+        let digits = field.iter().rev();
+        Some(digits.fold(0, |sum, digit| sum << 8 | u64::from(*digit)))
+    };
+    let (table, size, count) = (number(0x20, 8)?, number(0x36, 2)?, number(0x38, 2)?);
+    let mut sum = 0;
+    for index in 0..count {
+        let header = usize::try_from(table.checked_add(index * size)?).ok()?;
+        if number(header, 4)? == LOAD {
+            sum += number(header.checked_add(0x20)?, 8)?;
+        }
+    }
+    Some(sum)
 }
 
 /// Whether the files have the same names and bytes.
@@ -288,5 +325,20 @@ mod tests {
             );
         }
         archive::remove(&folder).unwrap();
+    }
+
+    #[test]
+    fn segments_that_are_loaded_are_summed() {
+        let mut file = vec![0; 0x40 + 2 * 0x38];
+        file[0x20] = 0x40;
+        file[0x36] = 0x38;
+        file[0x38] = 2;
+        assert_eq!(loaded(&file), Some(0));
+        file[0x40] = 1;
+        file[0x61] = 7;
+        assert_eq!(loaded(&file), Some(7 << 8));
+        file[0x38] = 3;
+        assert_eq!(loaded(&file), None, "a header that is not there");
+        assert_eq!(loaded(b"no ELF"), None);
     }
 }
