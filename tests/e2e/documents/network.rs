@@ -1,11 +1,12 @@
 //! The commands of docs/network.md, typed as they stand there.
 
-use crate::harness::build::{Images, root};
+use crate::harness::build::Images;
 use crate::harness::document::{self, shell};
 use crate::harness::network::Network;
 use crate::harness::process::{run, start};
 use crate::harness::programs;
 use crate::harness::runtime::Runtime;
+use crate::harness::temporary::TemporaryFolder;
 use libtest_mimic::{Failed, Trial};
 use testbed::segment::Segment;
 
@@ -31,12 +32,14 @@ fn block(name: &str) -> Result<String, Failed> {
 fn typed(images: &Images) -> Result<(), Failed> {
     let segment = Segment::new()?;
     let runtime = Runtime::new()?;
+    let folder = TemporaryFolder::new("network")?;
+    document::place(images, "iperf3", "", &folder.path)?;
     let here = |commands: &str| {
-        let mut shell = shell(images, root(), commands);
+        let mut shell = shell(images, &folder.path, commands);
         shell.env("XDG_RUNTIME_DIR", runtime.path());
         shell
     };
-    // The image is built already, and other tests run it.
+    // The image is built already.
     let tap = block("tap")?.replace("outboard build unikernels/iperf3\n", "");
     segment.run(|| run(&mut here(&tap)))?.expect_status(0)?;
     let image = segment.run(|| start(&mut here(&format!("exec {}", block("run")?))))?;
@@ -53,7 +56,9 @@ fn typed(images: &Images) -> Result<(), Failed> {
 
 fn on_sockets(images: &Images) -> Result<(), Failed> {
     let segment = Segment::new()?;
-    let here = |commands: &str| shell(images, root(), commands);
+    let folder = TemporaryFolder::new("sockets")?;
+    document::place(images, "iperf3", "-sockets", &folder.path)?;
+    let here = |commands: &str| shell(images, &folder.path, commands);
     let sockets = block("sockets")?;
     let run_it = sockets.lines().last().unwrap_or_default();
     let image = segment.run(|| start(&mut here(&format!("exec {run_it}"))))?;

@@ -44,9 +44,15 @@ pub fn blocks(path: &str) -> Result<Vec<Block>, Failed> {
 /// Puts the firewall's image where a repository has it, into a folder in which commands of
 /// documents are typed.
 pub fn place_image(images: &Images, folder: &Path) -> Result<(), Failed> {
-    let parent = folder.join("unikernels/firewall");
+    place(images, "firewall", "", folder)
+}
+
+/// Puts the image of an appliance there, of this variant: `-sockets`.
+pub fn place(images: &Images, name: &str, variant: &str, folder: &Path) -> Result<(), Failed> {
+    let image = images.appliance(name, variant);
+    let parent = folder.join("unikernels").join(name);
     fs::create_dir_all(&parent)?;
-    fs::copy(&images.firewall, parent.join("firewall.spt"))?;
+    fs::copy(&image, parent.join(image.file_name().unwrap_or_default()))?;
     Ok(())
 }
 

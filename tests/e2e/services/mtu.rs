@@ -10,7 +10,7 @@ use linux::interface::Interfaces;
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType, recv, socket_with};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
@@ -74,7 +74,11 @@ fn round(
         let mut place = [0; 10_000];
         let mut at = 0;
         while at < len {
-            let count = stream.read(&mut place)?;
+            let count = match stream.read(&mut place) {
+                // By a signal, as there is a time limit (`signal(7)`).
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                count => count?,
+            };
             if count == 0 || sent.get(at..at + count) != Some(&place[..count]) {
                 return Err(format!("other bytes than were sent, behind {at} of {len}").into());
             }
