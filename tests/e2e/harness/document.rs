@@ -57,8 +57,8 @@ pub fn place(images: &Images, name: &str, variant: &str, folder: &Path) -> Resul
 }
 
 /// A shell in `folder` that has our programs, and needs no sudo. Its cargo stays off the network,
-/// which an ordinary user's run has none of: what it builds has been fetched for our own images. It
-/// is compiled once for all tests.
+/// which an ordinary user's run has none of. What it builds has been fetched for our own images; it
+/// is compiled where theirs is, once for all tests.
 pub fn shell(images: &Images, folder: &Path, commands: &str) -> Command {
     let programs = images.program("outboard");
     let folder_of_programs = programs.parent().unwrap_or(Path::new("/"));
@@ -67,7 +67,7 @@ pub fn shell(images: &Images, folder: &Path, commands: &str) -> Command {
     command
         .args(["-ec", &format!("sudo() {{ \"$@\"; }}\n{commands}")])
         .env("CARGO_NET_OFFLINE", "true")
-        .env("CARGO_BUILD_BUILD_DIR", root().join("target/typed"))
+        .env("CARGO_BUILD_BUILD_DIR", root().join("unikernels/target"))
         .env("PATH", format!("{}:{path}", folder_of_programs.display()))
         .current_dir(folder);
     command
