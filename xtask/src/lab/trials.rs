@@ -199,8 +199,9 @@ pub fn commands(
             .arg(trial.script(&program.to_string_lossy()));
         command
     };
-    let mut commands: Vec<Command> = TRIALS.iter().map(command).collect();
-    commands.extend(monitored(root, &release(root).join("outboard-vmm"))?);
+    // The longest begin first.
+    let mut commands = monitored(root, &release(root).join("outboard-vmm"))?;
+    commands.extend(TRIALS.iter().map(command));
     Ok(commands)
 }
 
