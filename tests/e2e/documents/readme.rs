@@ -71,6 +71,8 @@ fn install(images: &Images) -> Result<(), Failed> {
     let folder = TemporaryFolder::new("install")?;
     let commands = block("install")?.replace("outboard ", "\"$CARGO_INSTALL_ROOT\"/bin/outboard ");
     let mut command = shell(images, root(), &commands);
+    // The programs have been compiled here, and not where appliances are.
+    command.env_remove("CARGO_BUILD_BUILD_DIR");
     let ended = run(command.env("CARGO_INSTALL_ROOT", &folder.path))?;
     ended.expect_status(0)?.expect_stdout("private")?;
     ended.expect_stdout("public").map(|_| ())
