@@ -5,7 +5,7 @@ use rustix::io::Errno;
 /// How often a call that a signal interrupts is made again.
 const INTERRUPTIONS_MAX: u32 = 1000;
 
-/// Makes a call again if a signal interrupts it, [`INTERRUPTIONS_MAX`] times at most.
+/// Makes a call again if a signal interrupts it, a thousand times at most.
 ///
 /// # Errors
 /// Those of the call.
