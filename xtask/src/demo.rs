@@ -286,7 +286,7 @@ fn hosts(root: &Path, arguments: &[String]) -> Result<i32, String> {
 /// The benchmark of devices along many axes.
 fn along_axes(root: &Path, arguments: &[String]) -> Result<i32, String> {
     packages::provide(&[BUILD, packages::of_benchmark("matrix")], false)?;
-    let programs = build(root, &["vmm", "bench"])?;
+    let programs = build(root, &["outboard", "vmm", "bench"])?;
     let lab = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(programs.join("outboard-bench"));
     command.arg("matrix").args(arguments).arg("--lab").arg(lab);

@@ -5,7 +5,7 @@ use super::kernel;
 use super::machine::copy;
 use super::trials::shared_libraries;
 use super::vmm::{self, Contents};
-use crate::process;
+use crate::{appliances, process};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +16,11 @@ const OF_LAB: [&str; 2] = ["iperf3", "chrt"];
 /// The other monitor, and what it boots with.
 const QEMU: &str = "qemu-system-x86_64";
 const FIRMWARE: (&str, &str) = ("/usr/share/qemu/bios-microvm.bin", "bios-microvm.bin");
+/// Our guest that sends frames back: what `outboard build` is told, and what becomes of it.
+const IMAGE: (&str, &str) = (
+    "--manifest=manifest-virtio.json unikernels/echo",
+    "echo-virtio.spt",
+);
 const MODULES: [&str; 6] = [
     "virtio_mmio",
     "virtio_pci",
@@ -47,6 +52,7 @@ pub fn files(root: &Path, programs: &Path) -> Result<Vec<PathBuf>, String> {
     };
     let kernel = kernel::provide(&cache)?;
     let mut files = vmm::guest(&root.join("lab/matrix"), &work, &kernel, &contents)?;
+    appliances::build(root, &programs.join("outboard"), IMAGE.0, false)?;
     let find = |name: &str| process::find(name).ok_or_else(|| format!("{} is missing", name));
     let qemu = work.join("qemu");
     copy(&find(QEMU)?, &qemu)?;
@@ -57,6 +63,7 @@ pub fn files(root: &Path, programs: &Path) -> Result<Vec<PathBuf>, String> {
     files.extend(shared_libraries(&others)?);
     files.extend(others);
     files.push(programs.join("outboard-vmm"));
+    files.push(appliances::folder(root).join(IMAGE.1));
     let firmware = work.join(FIRMWARE.1);
     copy(Path::new(FIRMWARE.0), &firmware)?;
     files.push(firmware);

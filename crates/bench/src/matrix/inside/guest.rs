@@ -1,16 +1,22 @@
 //! A monitor in the lab, and the guest in it, which obeys what is typed on its console.
 
-use crate::matrix::axes::{Bus, Device, Irqchip, Monitor, Run, Vectors, Vhost};
+use super::{GUEST, PREFIX};
+use crate::matrix::axes::{self, Bus, Device, Irqchip, Monitor, Run, Vectors, Vhost};
 use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the monitor's tap is called.
 pub const TAP: &str = "tap0";
 /// The disk's file.
 pub const DISK: &str = "/tmp/disk";
+/// It is there once the monitor has made it.
+const TAP_FOLDER: &str = "/sys/class/net/tap0";
+/// How often that is looked for.
+const LOOK: Duration = Duration::from_millis(100);
 /// What the guest says when it has brought everything up: `lab/matrix/init`.
 const READY: &str = "ready";
 /// What it says behind what a command printed, with the command's status.
@@ -33,6 +39,8 @@ pub struct Guest {
     monitor: Child,
     console: ChildStdin,
     said: Receiver<String>,
+    /// Whether it has a shell: images of ours have none.
+    obeys: bool,
 }
 
 impl Guest {
@@ -64,16 +72,36 @@ impl Guest {
             monitor,
             console,
             said,
+            obeys: run.guest == axes::Guest::Linux,
         };
-        guest.until(READY, START_MAX)?;
+        match guest.obeys {
+            true => guest.until(READY, START_MAX).map(drop)?,
+            false => guest.wired()?,
+        }
         Ok(guest)
     }
 
-    /// Has the guest's shell do something; the lines that it prints.
+    /// Waits for the tap of an image, which comes up meanwhile; the load is warmed up anyway.
+    fn wired(&self) -> io::Result<()> {
+        let begin = Instant::now();
+        while !Path::new(TAP_FOLDER).exists() {
+            if begin.elapsed() > START_MAX {
+                return Err(failed("it has no tap", &[]));
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Has the guest's shell do something; the lines that it prints, which are none without a
+    /// shell.
     ///
     /// # Errors
     /// It fails, or the guest is silent; what was said last.
     pub fn ask(&mut self, command: &str) -> io::Result<Vec<String>> {
+        if !self.obeys {
+            return Ok(Vec::new());
+        }
         self.console.write_all(command.as_bytes())?;
         self.console.write_all(b"\n")?;
         self.console.flush()?;
@@ -134,24 +162,38 @@ pub fn arguments(run: &Run) -> Vec<String> {
 }
 
 fn ours(run: &Run) -> Vec<String> {
+    // The image's own manifest names its card.
+    let (name, guest) = match run.guest {
+        axes::Guest::Linux => ("card", linux()),
+        axes::Guest::Ours => ("service", vec!["--image=/lab/echo-virtio.spt".into()]),
+    };
     let device = match run.device {
         Device::Blk => format!("--virtio-blk:disk={DISK}"),
-        _ => format!("--{}:card={TAP}", run.device),
+        _ => format!("--{}:{name}={TAP}", run.device),
     };
     let word = |is: bool, word: &'static str| if is { word } else { "" };
     let device = format!(
-        "{device},ioregionfd={}{}{}",
+        "{device},bus={},ioregionfd={}{}{}",
+        run.bus,
         run.ioregionfd,
         word(run.posted, ",posted"),
         word(run.busy, ",busy"),
     );
-    vec![
-        "--kernel=/lab/vmlinuz".into(),
-        "--initrd=/lab/guest.gz".into(),
-        format!("--mem={MEMORY}"),
-        "--append=quiet".into(),
-        device,
-    ]
+    let mut words = guest;
+    words.extend([format!("--mem={MEMORY}"), device]);
+    if run.guest == axes::Guest::Ours {
+        words.extend(["--".into(), format!("--ipv4={GUEST}/{PREFIX}")]);
+    }
+    words
+}
+
+fn linux() -> Vec<String> {
+    let words = [
+        "--kernel=/lab/vmlinuz",
+        "--initrd=/lab/guest.gz",
+        "--append=quiet",
+    ];
+    words.map(Into::into).into()
 }
 
 fn qemu(run: &Run) -> Vec<String> {
@@ -243,8 +285,15 @@ mod tests {
             ..Run::default()
         };
         let words = arguments(&run);
-        let device = "--virtio-net:card=tap0,ioregionfd=process,posted";
+        let device = "--virtio-net:card=tap0,bus=mmio,ioregionfd=process,posted";
         assert_eq!(words.last().map(String::as_str), Some(device));
+        let run = Run {
+            guest: axes::Guest::Ours,
+            ..Run::default()
+        };
+        let words = arguments(&run).join(" ");
+        assert!(words.starts_with("--image=/lab/echo-virtio.spt "));
+        assert!(words.ends_with("off -- --ipv4=10.8.0.2/24"), "{words}");
 
         let run = Run {
             monitor: Monitor::Qemu,

@@ -4,7 +4,7 @@ mod counters;
 mod guest;
 mod trace;
 
-use super::axes::{Interface, Reflector, Run};
+use super::axes::{self, Interface, Reflector, Run};
 use super::ladder::{self, Point};
 use super::outcome::{Counts, Outcome, Reads, Step, Traced, Transfer, growth};
 use super::plan::Plans;
@@ -23,8 +23,9 @@ pub const RAW: &str = "matrix: raw ";
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
 const GUEST: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
 const PREFIX: u8 = 24;
-/// The reflector's port.
-pub const PORT: u16 = 9;
+/// The reflector's port, and that of our image, which is echo's (RFC 862).
+const PORT: u16 = 9;
+const PORT_OF_OURS: u16 = 7;
 const BRIDGE: &str = "br0";
 /// Fewest frames of a step: fewer say nothing about loss.
 const FRAMES_MIN: u64 = 100;
@@ -35,8 +36,8 @@ const WARM_UP: (u64, u64) = (500, 100);
 const WARM_UPS_MAX: usize = 20;
 /// Shares of the limit at which events are counted.
 const TRACED_PERCENT: [u32; 2] = [50, 100];
-/// A transfer's length in seconds.
-const TRANSFER_SECONDS: &str = "1";
+/// A transfer's length. With clocks that count instructions, a second takes minutes.
+const TRANSFER_BYTES: &str = "4M";
 const DISK_BYTES: u64 = 64 << 20;
 /// Depths at which a disk is read, and how often.
 const READS: [(u32, u64); 2] = [(1, 1000), (16, 2000)];
@@ -111,7 +112,12 @@ impl World<'_> {
                 events,
             });
         }
-        for direction in ["receive", "send"] {
+        // Our image echoes, and does no more.
+        let directions: &[&str] = match run.guest {
+            axes::Guest::Linux => &["receive", "send"],
+            axes::Guest::Ours => &[],
+        };
+        for direction in directions {
             let transfer = self.transfer(&mut guest, direction)?;
             outcome.transfers.push(transfer);
         }
@@ -139,9 +145,13 @@ impl World<'_> {
     /// would not wait for this one's processor either.
     fn offer(&self, run: &Run, rate: u64, count: u64) -> io::Result<Answered> {
         let bytes = (run.packet_bytes as usize).saturating_sub(OVERHEAD_BYTES);
+        let port = match run.guest {
+            axes::Guest::Linux => PORT,
+            axes::Guest::Ours => PORT_OF_OURS,
+        };
         let output = Command::new("chrt")
             .args(["-f", "50", self.own, "paced"])
-            .arg(format!("{GUEST}:{PORT}"))
+            .arg(format!("{GUEST}:{port}"))
             .args([rate.to_string(), count.to_string(), bytes.to_string()])
             .output()?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -155,7 +165,7 @@ impl World<'_> {
         let run = || {
             let mut client = Command::new("iperf3");
             client.args(["--json", "--client", &GUEST.to_string()]);
-            client.args(["--time", TRANSFER_SECONDS]);
+            client.args(["--bytes", TRANSFER_BYTES]);
             if direction == "send" {
                 client.arg("--reverse");
             }
