@@ -29,8 +29,6 @@ pub enum Work {
     Runners(&'static [Step]),
     /// As [`Checks`](Self::Checks), and the images of appliances, which count as one.
     Build(&'static [Step]),
-    /// As [`Runners`](Self::Runners), with the images of appliances.
-    EndToEnd(&'static [Step]),
     /// The end-to-end tests of virtual machines, in the lab; its tests count.
     Lab,
     /// Linux's own drivers on software devices, where their QEMU is built; each trial counts.
@@ -136,7 +134,7 @@ pub const STAGES: &[Stage] = &[
         what: "images on ports in memory, and under tenders on real taps",
         seconds: 300,
         quick: true,
-        work: Work::EndToEnd(&[
+        work: Work::Runners(&[
             step("unikernels", &["test", "--lib"]),
             step(".", &["test", "-p", "e2e"]),
         ]),
@@ -334,10 +332,12 @@ mod tests {
         }
     }
 
-    /// With what CI leaves out, because it is not built there.
+    /// Without those that CI skips, as what they need is not built there.
     #[test]
-    fn all_stages_fit_into_three_quarters_of_an_hour() {
-        assert!(STAGES.iter().map(|stage| stage.seconds).sum::<u64>() < 45 * 60);
+    fn what_ci_runs_fits_into_38_minutes() {
+        let skipped = ["linux", "ioregionfd", "packetdrill", "fuzz"];
+        let runs = STAGES.iter().filter(|stage| !skipped.contains(&stage.name));
+        assert!(runs.map(|stage| stage.seconds).sum::<u64>() < 38 * 60);
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! `cargo xtask test`: every check and test, with progress, an estimate and a closing sum.
 
-use crate::appliances::{self, Appliances};
 use crate::package::{trial, Check};
 use crate::packages::{self, BUILD, COUNT, LAB, PACKAGE, TEST};
 use crate::stages::{self, clock, Stage, Step, Work};
 use crate::tally::{self, Tally};
-use crate::{instructions, lab, packetdrill, process, tidy};
+use crate::{appliances, instructions, lab, packetdrill, process, tidy};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -88,7 +87,6 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
         stages::remaining(&stages, 0, 0) / 60 + 1
     );
     let mut report = Report::default();
-    let mut appliances = Appliances::default();
     for (index, stage) in stages.iter().enumerate() {
         let elapsed = started.elapsed().as_secs();
         println!(
@@ -101,7 +99,7 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
             clock(stages::remaining(&stages, index, elapsed))
         );
         let before = Instant::now();
-        let result = run(root, stage, &mut appliances, &options);
+        let result = run(root, stage, &options);
         report.add(stage, result, before.elapsed().as_secs());
     }
     report.print(started.elapsed().as_secs());
@@ -194,16 +192,15 @@ impl Outcome {
     }
 }
 
-fn run(root: &Path, stage: &Stage, appliances: &mut Appliances, options: &Options) -> Outcome {
+fn run(root: &Path, stage: &Stage, options: &Options) -> Outcome {
     let verbose = options.verbose;
     match stage.work {
         Work::Tidy => tidy_rules(root),
         Work::Checks(steps) => checks(root, steps, verbose),
-        Work::Runners(steps) => runners(root, steps, None, verbose),
-        Work::Build(steps) => built(root, steps, appliances, verbose),
-        Work::EndToEnd(steps) => end_to_end(root, steps, appliances, verbose),
+        Work::Runners(steps) => runners(root, steps, verbose),
+        Work::Build(steps) => built(root, steps, verbose),
         Work::Package => packaged(root, options),
-        Work::Lab => in_lab(root, appliances, options),
+        Work::Lab => in_lab(root, options),
         Work::Linux => on_linux(root, options),
         Work::Ioregionfd => ioregionfd(root, options),
         Work::Packetdrill => judged(root),
@@ -233,47 +230,35 @@ fn checks(root: &Path, steps: &[Step], verbose: bool) -> Outcome {
     let mut outcome = Outcome::default();
     for step in steps {
         let name = format!("cargo {} (in {})", step.cargo.join(" "), step.folder);
-        outcome.check(name, execute(root, step, None, verbose).0 == 0);
+        outcome.check(name, execute(root, step, verbose).0 == 0);
     }
     outcome
 }
 
-fn runners(root: &Path, steps: &[Step], images: Option<&Path>, verbose: bool) -> Outcome {
+fn runners(root: &Path, steps: &[Step], verbose: bool) -> Outcome {
     let mut outcome = Outcome::default();
     for step in steps {
-        let (status, output) = execute(root, step, images, verbose);
+        let (status, output) = execute(root, step, verbose);
         outcome.count(status, &output);
     }
     outcome
 }
 
-fn built(root: &Path, steps: &[Step], appliances: &mut Appliances, verbose: bool) -> Outcome {
+fn built(root: &Path, steps: &[Step], verbose: bool) -> Outcome {
     let mut outcome = checks(root, steps, verbose);
-    match appliances.provide(root, &outboard(root), verbose) {
+    match appliances::provide(root, verbose) {
         Ok(_) => outcome.check("appliances", true),
         Err(reason) => outcome.check(reason, false),
     }
     outcome
 }
 
-/// The program that builds appliances, once it is built.
-fn outboard(root: &Path) -> PathBuf {
-    let target = process::target_folder(root);
-    target.join("x86_64-unknown-linux-gnu/release/outboard")
-}
-
-/// Images that an earlier stage has built are not built again.
-fn end_to_end(root: &Path, steps: &[Step], appliances: &Appliances, verbose: bool) -> Outcome {
-    let images = appliances.built(root);
-    runners(root, steps, images.as_deref(), verbose)
-}
-
 /// Runs the tests of virtual machines in the lab. Where its programs are neither there nor to be
 /// installed, they are skipped; but not by CI, which installs them.
-fn in_lab(root: &Path, appliances: &mut Appliances, options: &Options) -> Outcome {
+fn in_lab(root: &Path, options: &Options) -> Outcome {
     let mut outcome = Outcome::default();
     let ready = packages::provide(&[LAB], options.yes);
-    match ready.and_then(|()| lab::trials::commands(root, appliances, options.verbose)) {
+    match ready.and_then(|()| lab::trials::commands(root, options.verbose)) {
         Err(reason) if !options.yes && !packages::all_there(LAB) => return Outcome::skip(&reason),
         Err(reason) => outcome.check(reason, false),
         Ok(commands) => {
@@ -427,16 +412,11 @@ fn counted(root: &Path, options: &Options) -> Outcome {
 }
 
 /// Runs one step, and shows what it printed if it failed and was not shown before.
-///
-/// The folder of appliances, if they are built, is passed on.
-fn execute(root: &Path, step: &Step, images: Option<&Path>, verbose: bool) -> (i32, String) {
+fn execute(root: &Path, step: &Step, verbose: bool) -> (i32, String) {
     let mut command = Command::new(process::cargo());
     command.args(step.cargo).current_dir(root.join(step.folder));
     if let Some((name, value)) = step.variable {
         command.env(name, value);
-    }
-    if let Some(images) = images {
-        command.env(appliances::VARIABLE, images);
     }
     shown(&mut command, verbose)
 }

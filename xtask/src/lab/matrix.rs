@@ -52,7 +52,7 @@ pub fn files(root: &Path, programs: &Path) -> Result<Vec<PathBuf>, String> {
     };
     let kernel = kernel::provide(&cache)?;
     let mut files = vmm::guest(&root.join("lab/matrix"), &work, &kernel, &contents)?;
-    appliances::build(root, &programs.join("outboard"), IMAGE.0, false)?;
+    appliances::build(root, IMAGE.0, false)?;
     let find = |name: &str| process::find(name).ok_or_else(|| format!("{} is missing", name));
     let qemu = work.join("qemu");
     copy(&find(QEMU)?, &qemu)?;

@@ -2,7 +2,7 @@
 //! of `outboard-vmm`.
 
 use super::{ioregionfd, vmm};
-use crate::appliances::{self, Appliances};
+use crate::appliances;
 use crate::process::{self, target_folder};
 use std::collections::BTreeSet;
 use std::fs;
@@ -137,11 +137,7 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 ///
 /// # Errors
 /// One line that says what cannot be built.
-pub fn commands(
-    root: &Path,
-    built: &mut Appliances,
-    verbose: bool,
-) -> Result<Vec<Command>, String> {
+pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
     let guests = root.join("tests/guests");
     let release = |folder: &Path| target_folder(folder).join(TARGET).join("release");
     let outboard = release(root).join("outboard");
@@ -158,7 +154,7 @@ pub fn commands(
     ];
     build(cargo(root).args(programs), verbose)?;
     build(cargo(&guests).args(["build", "--release"]), verbose)?;
-    let images = built.provide(root, &outboard, verbose)?;
+    let images = appliances::provide(root, verbose)?;
     let tests = ["test", "-p", "e2e", "--no-run", "--message-format=json"];
     let messages = build(cargo(root).args(tests), verbose)?;
     let tests = executable(&messages).ok_or("cargo names no program of the end-to-end tests")?;
@@ -168,7 +164,7 @@ pub fn commands(
         outboard,
         release(root).join("outboard-tender"),
     ];
-    files.extend(appliances::images(&images)?);
+    files.extend(entries(&images)?);
     for name in names(&guests.join("src/bin"))? {
         files.push(release(&guests).join(name));
     }

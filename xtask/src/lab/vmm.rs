@@ -96,13 +96,13 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
     build.args(["build", "--release", "-p", "vmm", "-p", "outboard"]);
     process::succeed(build.current_dir(root), true)?;
     let program = process::target_folder(root).join(TARGET).join("release");
-    build_images(root, &program.join("outboard"))?;
+    build_images(root)?;
     let ways: Vec<&str> = arguments.iter().map(String::as_str).collect();
     process::run(&mut command(root, &program.join("outboard-vmm"), &ways)?)
 }
 
 /// Builds the images that the trial runs.
-fn build_images(root: &Path, outboard: &Path) -> Result<(), String> {
+fn build_images(root: &Path) -> Result<(), String> {
     let mut guests = Command::new(process::cargo());
     guests.args(["build", "--release"]);
     for guest in GUESTS {
@@ -111,7 +111,7 @@ fn build_images(root: &Path, outboard: &Path) -> Result<(), String> {
     process::succeed(guests.current_dir(root.join("tests/guests")), true)?;
     for name in APPLIANCES {
         let words = format!("--manifest={} unikernels/{}", MANIFEST, name);
-        appliances::build(root, outboard, &words, true)?;
+        appliances::build(root, &words, true)?;
     }
     Ok(())
 }

@@ -10,6 +10,8 @@ use std::process::Command;
 /// Sums over all virtual machines.
 const KVM: &str = "/sys/kernel/debug/kvm";
 const DEBUGFS: &str = "/sys/kernel/debug";
+/// A folder of each network interface.
+pub const INTERFACES: &str = "/sys/class/net";
 /// Those of KVM's that tell something here.
 const OF_KVM: [&str; 6] = [
     "exits",
@@ -39,9 +41,7 @@ pub fn read(interface: Option<&str>, guest: &mut Guest) -> io::Result<Counts> {
         counts.insert(format!("kvm {name}"), count);
     }
     if let Some(interface) = interface {
-        let folder = Path::new("/sys/class/net")
-            .join(interface)
-            .join("statistics");
+        let folder = Path::new(INTERFACES).join(interface).join("statistics");
         for name in OF_INTERFACE {
             counts.insert(format!("tap {name}"), number(&folder.join(name)));
         }

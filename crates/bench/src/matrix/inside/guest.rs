@@ -1,5 +1,6 @@
 //! A monitor in the lab, and the guest in it, which obeys what is typed on its console.
 
+use super::counters::INTERFACES;
 use super::{GUEST, PREFIX};
 use crate::matrix::axes::{self, Bus, Device, Irqchip, Monitor, Run, Vectors, Vhost};
 use std::io::{self, BufRead, BufReader, Write};
@@ -13,9 +14,7 @@ use std::time::{Duration, Instant};
 pub const TAP: &str = "tap0";
 /// The disk's file.
 pub const DISK: &str = "/tmp/disk";
-/// It is there once the monitor has made it.
-const TAP_FOLDER: &str = "/sys/class/net/tap0";
-/// How often that is looked for.
+/// How often the tap is looked for, which the monitor makes.
 const LOOK: Duration = Duration::from_millis(100);
 /// What the guest says when it has brought everything up: `lab/matrix/init`.
 const READY: &str = "ready";
@@ -84,7 +83,7 @@ impl Guest {
     /// Waits for the tap of an image, which comes up meanwhile; the load is warmed up anyway.
     fn wired(&self) -> io::Result<()> {
         let begin = Instant::now();
-        while !Path::new(TAP_FOLDER).exists() {
+        while !Path::new(INTERFACES).join(TAP).exists() {
             if begin.elapsed() > START_MAX {
                 return Err(failed("it has no tap", &[]));
             }
