@@ -1,5 +1,5 @@
-# What the guest's trials are written with. `driver`, `reloads`, `seconds`, `compared` come from the
-# host, and from the device's settings what differs from card to card:
+# What the guest's trials are written with. `driver`, `bus`, `reloads`, `seconds`, `compared` come from
+# the host, and from the device's settings what differs from card to card:
 #   speed      of the link, as ethtool calls it
 #   mtu        the largest
 #   our_mtu    the largest of our own driver, if we have one
@@ -41,14 +41,22 @@ host() {
 must() { "$@" || { echo "failed: $*"; note "failed: $*"; exit 1; }; }
 fail() { echo "failed: $*"; note "$*"; exit 1; }
 
-# Where the card is on the bus, and QEMU's e1000e, which may have the same driver.
-card_at=0000:00:01.0
-peer_at=0000:00:02.0
+# Where the card is, and QEMU's e1000e, which may have the same driver. Of virtio-mmio, ACPI describes
+# only those that there are.
+case $bus in
+    mmio)
+        card_at=platform/devices/LNRO0005:00
+        unfit="$unfit
+07-vlan a machine without PCI has no other card" ;;
+    *) card_at=pci/devices/0000:00:01.0 ;;
+esac
+peer=0000:00:02.0
+peer_at=pci/devices/$peer
 
 # The interface of a device.
 interface() {
     # Virtio puts a device of its own between.
-    for name in /sys/bus/pci/devices/"$1"/net/* /sys/bus/pci/devices/"$1"/virtio*/net/*; do
+    for name in /sys/bus/"$1"/net/* /sys/bus/"$1"/virtio*/net/*; do
         [ -e "$name" ] && echo "${name##*/}" && return 0
     done
     return 1
@@ -57,14 +65,14 @@ interface() {
 card() { interface "$card_at"; }
 
 # No driver may have a device; any may.
-reserve() { echo none > "/sys/bus/pci/devices/$1/driver_override"; }
-release() { echo > "/sys/bus/pci/devices/$1/driver_override"; }
+reserve() { [ ! -e "/sys/bus/$1" ] || echo none > "/sys/bus/$1/driver_override"; }
+release() { echo > "/sys/bus/$1/driver_override"; }
 
 # QEMU's card gets its driver, or has none. At first it has none.
 peer_on() {
     release "$peer_at"
     if lsmod | grep -q ^e1000e; then
-        echo "$peer_at" > /sys/bus/pci/drivers_probe
+        echo "$peer" > /sys/bus/pci/drivers_probe
     else
         insmod /modules/e1000e.ko
     fi
@@ -73,7 +81,7 @@ peer_on() {
 peer_off() {
     reserve "$peer_at"
     if [ "$driver" = e1000e ]; then
-        echo "$peer_at" > /sys/bus/pci/drivers/e1000e/unbind
+        echo "$peer" > /sys/bus/pci/drivers/e1000e/unbind
     else
         rmmod e1000e
     fi

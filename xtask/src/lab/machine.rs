@@ -1,6 +1,7 @@
 //! The machine: its initial RAM disk, its QEMU, and how it ends.
 
 use super::kernel::Kernel;
+use super::qemu::FIRMWARE;
 use super::Options;
 use crate::process;
 use std::fs;
@@ -11,6 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Debian's.
+pub const STOCK_QEMU: &str = "qemu-system-x86_64";
 /// How often QEMU is looked after.
 const POLL: Duration = Duration::from_millis(20);
 /// Lines of the kernel that are shown when the machine ends without a status.
@@ -64,11 +67,17 @@ impl Nic {
 ///
 /// # Errors
 /// One line that says why there is no status.
-pub fn run(root: &Path, cache: &Path, kernel: &Kernel, options: &Options) -> Result<i32, String> {
+pub fn run(
+    root: &Path,
+    cache: &Path,
+    program: &Path,
+    kernel: &Kernel,
+    options: &Options,
+) -> Result<i32, String> {
     let folder = Folder::new(cache)?;
     let ram_disk = pack(root, &folder.path, kernel, options)?;
     let console = folder.path.join("console.log");
-    let mut command = qemu(&kernel.image, &ram_disk, &console, options);
+    let mut command = qemu(program, &kernel.image, &ram_disk, &console, options);
     if let Some(mib) = options.disk_mib {
         command.arg("-drive").arg(disk(&folder.path, mib)?);
     }
@@ -77,7 +86,7 @@ pub fn run(root: &Path, cache: &Path, kernel: &Kernel, options: &Options) -> Res
     }
     let child = command
         .spawn()
-        .map_err(|error| format!("cannot run qemu-system-x86_64: {}", error))?;
+        .map_err(|error| format!("cannot run {}: {}", program.display(), error))?;
     // Somebody who types may take their time.
     let limit = options
         .command
@@ -170,9 +179,16 @@ fn last_words(console: &Path) -> String {
     lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n")
 }
 
-fn qemu(kernel: &Path, ram_disk: &Path, console: &Path, options: &Options) -> Command {
-    let mut command = Command::new("qemu-system-x86_64");
+fn qemu(
+    program: &Path,
+    kernel: &Path,
+    ram_disk: &Path,
+    console: &Path,
+    options: &Options,
+) -> Command {
+    let mut command = Command::new(program);
     command
+        .args(FIRMWARE)
         .args(["-M", "q35,kernel-irqchip=split"])
         .args(accelerator(options.icount))
         // An AMD processor, for SVM is what QEMU can nest without acceleration; `check=off` spares

@@ -2,7 +2,7 @@
 //! host's.
 
 use super::kernel;
-use super::machine::copy;
+use super::machine::{copy, STOCK_QEMU};
 use super::trials::shared_libraries;
 use super::vmm::{self, Contents};
 use crate::{appliances, process};
@@ -13,8 +13,7 @@ use std::process::Command;
 /// Programs that the guest and the lab run; busybox has the others.
 const OF_GUEST: [&str; 3] = ["iperf3", "ip", "ethtool"];
 const OF_LAB: [&str; 2] = ["iperf3", "chrt"];
-/// The other monitor, and what it boots with.
-const QEMU: &str = "qemu-system-x86_64";
+/// What the other monitor boots with.
 const FIRMWARE: (&str, &str) = ("/usr/share/qemu/bios-microvm.bin", "bios-microvm.bin");
 /// Our guest that sends frames back: what `outboard build` is told, and what becomes of it.
 const IMAGE: (&str, &str) = (
@@ -55,7 +54,7 @@ pub fn files(root: &Path, programs: &Path) -> Result<Vec<PathBuf>, String> {
     appliances::build(root, IMAGE.0, false)?;
     let find = |name: &str| process::find(name).ok_or_else(|| format!("{} is missing", name));
     let qemu = work.join("qemu");
-    copy(&find(QEMU)?, &qemu)?;
+    copy(&find(STOCK_QEMU)?, &qemu)?;
     let mut others = vec![qemu];
     for name in OF_LAB {
         others.push(find(name)?);

@@ -5,10 +5,11 @@ mod kernel;
 pub mod linux;
 mod machine;
 pub mod matrix;
+mod qemu;
 pub mod trials;
 mod vmm;
 
-use crate::packages::{self, LAB};
+use crate::packages::{self, LAB, LINUX};
 use machine::Nic;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +37,7 @@ more.
   --processors=N       processors of the machine (default 1)
   --module=NAME        another module of the kernel's, with all that it needs (may be repeated)
   --ioregionfd         KVM has KVM_SET_IOREGION; built the first time, which takes some minutes
+  --mended-qemu        its QEMU has lab/qemu/svm.patch; built the first time, which takes minutes
   --icount             its clocks count instructions: one takes a nanosecond, and sleep no time
   --timeout=SECONDS    kill it then (default 300)
   --yes                install missing Debian packages without asking (as CI=true does)
@@ -59,6 +61,7 @@ pub struct Options {
     /// Modules beside those of `lab/modules`.
     modules: Vec<String>,
     ioregionfd: bool,
+    mended_qemu: bool,
     /// Size of the disk, if there is one.
     disk_mib: Option<u32>,
     icount: bool,
@@ -80,6 +83,7 @@ impl Options {
             processors: PROCESSORS_DEFAULT,
             modules: Vec::new(),
             ioregionfd: false,
+            mended_qemu: false,
             disk_mib: None,
             icount: false,
             timeout_seconds: TIMEOUT_SECONDS_DEFAULT,
@@ -93,6 +97,7 @@ impl Options {
                 _ if argument == "--" => break,
                 _ if argument == "--yes" => options.yes = true,
                 _ if argument == "--ioregionfd" => options.ioregionfd = true,
+                _ if argument == "--mended-qemu" => options.mended_qemu = true,
                 _ if argument == "--icount" => options.icount = true,
                 Some(("--file", path)) => options.files.push(path.into()),
                 Some(("--nic", nic)) => options.nics.push(Nic::parse(nic)),
@@ -164,7 +169,14 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
         let test = ioregionfd::install(root, &cache, &mut kernel, options.yes)?;
         options.files.push(test);
     }
-    machine::run(root, &cache, &kernel, &options)
+    let program = match options.mended_qemu {
+        true => {
+            packages::provide(&[LINUX], options.yes)?;
+            qemu::provide(root, &cache, false)?
+        }
+        false => machine::STOCK_QEMU.into(),
+    };
+    machine::run(root, &cache, &program, &kernel, &options)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::kernel::{self, Kernel};
 use super::machine::{archive, busybox, copy};
+use super::qemu;
 use super::trials::shared_libraries;
 use crate::packages::{self, LAB};
 use crate::{appliances, process};
@@ -149,6 +150,9 @@ pub fn command(root: &Path, program: &Path, ways: &[&str]) -> Result<Command, St
     };
     if ways.iter().any(needs) {
         command.arg("--ioregionfd");
+    }
+    if qemu::built(root, &cache).is_some() {
+        command.arg("--mended-qemu");
     }
     for file in &files {
         command.arg(format!("--file={}", file.display()));

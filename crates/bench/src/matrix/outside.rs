@@ -124,7 +124,13 @@ impl Bench<'_> {
         };
         let timeout = format!("--timeout={}", RUN_SECONDS_MAX * group.len());
         let processors = format!("--processors={}", first.processors);
-        let mut options = vec!["--ioregionfd", "--module=vhost_net", &timeout, &processors];
+        let mut options = vec![
+            "--ioregionfd",
+            "--mended-qemu",
+            "--module=vhost_net",
+            &timeout,
+            &processors,
+        ];
         if first.icount {
             options.push("--icount");
         }

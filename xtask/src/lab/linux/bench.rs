@@ -2,8 +2,9 @@
 
 use super::guest::Kind;
 use super::talk::{self, Line};
-use super::{guest, qemu, reports, table, Options, Places};
-use crate::lab::kernel;
+use super::{guest, reports, table, Options, Places};
+use crate::lab::machine::STOCK_QEMU;
+use crate::lab::{kernel, qemu};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -36,8 +37,6 @@ const REPORTS_SHOWN: usize = 20;
 /// The row of what the device reported.
 const REPORTS: &str = "reports";
 
-/// Debian's, which has front ends of vhost-user.
-const STOCK_QEMU: &str = "qemu-system-x86_64";
 /// Runs a device again when it was killed; its process is noted where `lab/linux/host` looks.
 const COMES_BACK: &str = "\
     while :; do \
@@ -133,12 +132,13 @@ pub fn session(
     let work = &places.work;
     fs::create_dir_all(work).map_err(|error| format!("{}: {}", work.display(), error))?;
     let kernel = kernel::provide(&places.cache)?;
-    let qemu = match options.vhost_user {
+    let qemu = match options.front.is_vhost_user() {
+        // Ours has no front ends of vhost-user.
         true => PathBuf::from(STOCK_QEMU),
-        false => qemu::built(places).ok_or("no QEMU is built")?,
+        false => qemu::built(&places.root, &places.cache).ok_or("no QEMU is built")?,
     };
     let ram_disk = guest::pack(places, &kernel, options, kind, trials)?;
-    if options.vhost_user && kind == Kind::Nic {
+    if options.front.is_vhost_user() && kind == Kind::Nic {
         host(places, &["tap"])?;
     }
     let mut device = start_device(places, options, kind, log)?;
@@ -153,13 +153,8 @@ pub fn session(
             .stderr(Stdio::null()),
     )?;
     let console = work.join(CONSOLE);
-    let device_of_qemu = match (options.vhost_user, kind) {
-        (false, _) => guest::vfio_user(SOCKET),
-        (true, Kind::Nic) => guest::vhost_user_net(SOCKET),
-        (true, _) => guest::vhost_user_blk(SOCKET),
-    };
-    let mut machine = guest::machine(&qemu, &kernel, &ram_disk, &console, TAP);
-    machine.args(device_of_qemu);
+    let mut machine = guest::machine(options.front, &qemu, &kernel, &ram_disk, &console, TAP);
+    machine.args(guest::device(options.front, kind, SOCKET));
     let mut machine = Running::start(machine.current_dir(work))?;
     let mut conversation = Conversation::new(places, options, &mut machine.0, log)?;
     let ended = conversation.lead();
@@ -192,14 +187,14 @@ fn start_device(
     let file = File::create(log).map_err(failed)?;
     let errors = file.try_clone().map_err(failed)?;
     let mut command = Command::new(places.outboard());
-    if options.vhost_user {
+    if options.front.is_vhost_user() {
         command = Command::new("sh");
         command
             .args(["-c", COMES_BACK, "sh"])
             .arg(places.outboard());
     }
     command.args(["model", &options.device, "--once"]);
-    command.arg(match options.vhost_user {
+    command.arg(match options.front.is_vhost_user() {
         true => format!("--vhost-user={}", SOCKET),
         false => format!("--socket={}", SOCKET),
     });

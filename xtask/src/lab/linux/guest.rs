@@ -1,8 +1,9 @@
 //! The guest: its RAM disk, and its machine.
 
-use super::{Options, Places};
+use super::{Front, Options, Places};
 use crate::lab::kernel::Kernel;
 use crate::lab::machine::{archive, busybox, copy};
+use crate::lab::qemu::FIRMWARE;
 use crate::lab::trials::shared_libraries;
 use crate::process;
 use std::fs;
@@ -12,6 +13,8 @@ use std::process::{Command, Stdio};
 
 /// Memory of the guest in MiB.
 const MEMORY_MIB: u32 = 512;
+/// The network that a back end is.
+const NETWORK: (&str, &str) = ("-netdev", "vhost-user,id=n,chardev=c,queues=2");
 /// Programs of the host's that trials of NICs run; busybox has the others.
 const PROGRAMS: [&str; 3] = ["ethtool", "iperf3", "nc"];
 /// The same of disks.
@@ -132,20 +135,8 @@ pub fn pack(
     if let Some(library) = kind.library() {
         copy(&ours.join(library), &folder.join("lab/kind.sh"))?;
     }
-    let (settings, drivers) = settings(&ours.join(&options.device).join("settings"))?;
-    let more = format!(
-        "{}over={}\nreloads={}\nseconds={}\ncompared={}\n",
-        settings,
-        if options.vhost_user {
-            "vhost-user"
-        } else {
-            "vfio-user"
-        },
-        options.reloads(),
-        options.transfer_seconds(),
-        options.compared_seconds()
-    );
-    fs::write(folder.join("lab/settings"), more).map_err(failed)?;
+    let (settings, drivers) = settings(places, options)?;
+    fs::write(folder.join("lab/settings"), settings).map_err(failed)?;
     modules(kernel, &folder, &ours.join("modules"), &drivers)?;
     match &options.command {
         Some(command) => fs::write(folder.join("lab/command"), command).map_err(failed)?,
@@ -175,15 +166,30 @@ fn executable(path: &Path) -> Result<(), String> {
         .map_err(|error| format!("{}: {}", path.display(), error))
 }
 
-/// The settings of a device, and the drivers that they name: its own, behind others that it takes.
-fn settings(path: &Path) -> Result<(String, Vec<String>), String> {
-    let text =
-        fs::read_to_string(path).map_err(|error| format!("{}: {}", path.display(), error))?;
+/// The settings of a device and of a run, and the drivers that they name: its own, behind others
+/// that it takes.
+fn settings(places: &Places, options: &Options) -> Result<(String, Vec<String>), String> {
+    let path = places.ours().join(&options.device).join("settings");
+    let mut text =
+        fs::read_to_string(&path).map_err(|error| format!("{}: {}", path.display(), error))?;
     let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
     let driver = value("driver=").ok_or_else(|| format!("{} names no driver", path.display()))?;
     let others = value("also=").unwrap_or("").trim_matches('\'');
-    let drivers = others.split_whitespace().chain([driver]);
+    let (over, bus, transport) = match options.front {
+        Front::VfioUser => ("vfio-user", "pci", None),
+        Front::VhostUserPci => ("vhost-user", "pci", None),
+        Front::VhostUserMmio => ("vhost-user", "mmio", Some("virtio_mmio")),
+    };
+    let drivers = others.split_whitespace().chain([driver]).chain(transport);
     let drivers = drivers.map(String::from).collect();
+    text += &format!(
+        "over={}\nbus={}\nreloads={}\nseconds={}\ncompared={}\n",
+        over,
+        bus,
+        options.reloads(),
+        options.transfer_seconds(),
+        options.compared_seconds()
+    );
     Ok((text, drivers))
 }
 
@@ -206,57 +212,77 @@ fn modules(kernel: &Kernel, folder: &Path, list: &Path, drivers: &[String]) -> R
     fs::write(&to, order).map_err(|error| format!("{}: {}", to.display(), error))
 }
 
-/// A device behind vfio-user, where `lab/linux/lib.sh` looks for it: options of our QEMU.
-pub fn vfio_user(socket: &str) -> Vec<String> {
-    vec![
-        "-device".into(),
-        format!("vfio-user,socket={},addr=1", socket),
-    ]
-}
-
-/// QEMU's own card at the same place, whose frames a back end moves; it is connected to again when
-/// it comes back.
-pub fn vhost_user_net(socket: &str) -> Vec<String> {
-    let mut options = back_end(socket);
-    options.extend([
-        "-netdev".into(),
-        "vhost-user,id=n,chardev=c,queues=2".into(),
-        "-device".into(),
-        // With MSI-X and without KVM, QEMU 7.2 crashes when the driver starts the card.
-        "virtio-net-pci,netdev=n,mq=on,vectors=0,speed=10000,duplex=full,romfile=,addr=1".into(),
-    ]);
+/// Options of QEMU for the device behind `socket`, where `lab/linux/lib.sh` looks for it. QEMU
+/// connects again to a back end that comes back.
+pub fn device(front: Front, kind: Kind, socket: &str) -> Vec<String> {
+    let back_end = format!("socket,id=c,path={},reconnect=1", socket);
+    let words = match (front, kind) {
+        (Front::VfioUser, _) => {
+            let device = format!("vfio-user,socket={},addr=1", socket);
+            return vec!["-device".into(), device];
+        }
+        (Front::VhostUserPci, Kind::Nic) => vec![
+            NETWORK.0,
+            NETWORK.1,
+            "-device",
+            // With MSI-X and without KVM, QEMU 7.2 crashes when the driver starts the card.
+            "virtio-net-pci,netdev=n,mq=on,vectors=0,speed=10000,duplex=full,romfile=,addr=1",
+        ],
+        (Front::VhostUserMmio, Kind::Nic) => vec![
+            NETWORK.0,
+            NETWORK.1,
+            "-device",
+            "virtio-net-device,netdev=n,mq=on,speed=10000,duplex=full",
+        ],
+        (Front::VhostUserPci, _) => vec![
+            "-device",
+            "vhost-user-blk-pci,chardev=c,num-queues=2,addr=1",
+        ],
+        (Front::VhostUserMmio, _) => vec![
+            "-device",
+            // The driver takes as many descriptors as virtio-mmio has, whatever this says; but this
+            // is what QEMU says of them to the back end.
+            "vhost-user-blk,chardev=c,num-queues=2,queue-size=1024",
+        ],
+    };
+    let mut options = vec!["-chardev".into(), back_end];
+    options.extend(words.into_iter().map(String::from));
     options
-}
-
-/// The same of a disk.
-pub fn vhost_user_blk(socket: &str) -> Vec<String> {
-    let mut options = back_end(socket);
-    options.extend([
-        "-device".into(),
-        "vhost-user-blk-pci,chardev=c,num-queues=2,addr=1".into(),
-    ]);
-    options
-}
-
-fn back_end(socket: &str) -> Vec<String> {
-    vec![
-        "-chardev".into(),
-        format!("socket,id=c,path={},reconnect=1", socket),
-    ]
 }
 
 /// The machine, with the wire of its device in `tap`; the guest talks through its input and output.
 /// The device is not yet among its options. Firmware is that of Debian's package of QEMU.
 pub fn machine(
+    front: Front,
     qemu: &Path,
     kernel: &Kernel,
     ram_disk: &Path,
     console: &Path,
     tap: &str,
 ) -> Command {
+    // What a driver takes to load is compared with, and the other end of VLANs. `lab/linux/lib.sh`
+    // looks for it there.
+    let peer = ["-device", "e1000e,netdev=peer,romfile=,addr=2"];
+    // Microvm has one serial line by itself; with a second I/O APIC, interrupts that Linux does not
+    // get; devices of the time before virtio 1.0; and a SeaBIOS that reads disks, into memory that
+    // QEMU lends nobody. It has no bus for the peer.
+    let (machine, more): (_, &[&[_]]) = match front {
+        Front::VhostUserMmio => (
+            "microvm,acpi=on,ioapic2=off,memory-backend=m",
+            &[
+                &["-device", "isa-serial,chardev=talk,index=1"],
+                &["-global", "virtio-mmio.force-legacy=false"],
+                &["-bios", "qboot.rom"],
+            ],
+        ),
+        _ => (
+            "q35,memory-backend=m",
+            &[&["-serial", "chardev:talk"], &peer],
+        ),
+    };
     let mut command = Command::new(qemu);
     command
-        .args(["-L", "/usr/share/seabios", "-L", "/usr/share/qemu"])
+        .args(FIRMWARE)
         .args(["-nodefaults", "-display", "none", "-no-reboot"])
         .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"])
         .args(["-m", &MEMORY_MIB.to_string()])
@@ -266,31 +292,38 @@ pub fn machine(
             "memory-backend-memfd,id=m,size={}M,share=on,seal=on",
             MEMORY_MIB
         ))
-        .args(["-machine", "q35,memory-backend=m"])
+        .args(["-machine", machine])
         .arg("-kernel")
         .arg(kernel.image.as_os_str())
         .arg("-initrd")
         .arg(ram_disk)
-        // The host may have other things to do for long: that is no lockup of the guest's.
-        .args([
-            "-append",
-            "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check watchdog_thresh=60",
-        ])
-        // What its driver takes to load is compared with, and it is the other end of VLANs.
+        // The host may have other things to do for long: that is no lockup of the guest's. And it
+        // may keep the guest from measuring the processor's clock.
+        .arg("-append")
+        .arg(format!(
+            "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check watchdog_thresh=60{}",
+            clock().map_or(String::new(), |khz| format!(" tsc_early_khz={}", khz))
+        ))
         .arg("-netdev")
         .arg(format!(
             "tap,id=peer,ifname={}peer,script=no,downscript=no",
             tap
         ))
-        // Where `lab/linux/lib.sh` looks for it.
-        .args(["-device", "e1000e,netdev=peer,romfile=,addr=2"])
         .arg("-serial")
         .arg(format!("file:{}", console.display()))
         .args(["-chardev", "stdio,id=talk,signal=off"])
-        .args(["-serial", "chardev:talk"])
+        .args(more.concat())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     command
+}
+
+/// How fast the counter of this machine's processor runs, in kHz: the guest's is the same.
+fn clock() -> Option<u64> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("cpu MHz"))?;
+    let mhz: f64 = line.split_once(':')?.1.trim().parse().ok()?;
+    Some((mhz * 1000.0) as u64)
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `qemu` | QEMU with our client of vfio-user: fetched, built, kept |
 //! | `guest` | the guest's RAM disk and its machine |
 //! | `bench` | the device, its wire and the guest, in a network namespace of their own |
 //! | `faults` | what a driver survives, Linux's and ours |
@@ -13,12 +12,11 @@
 mod bench;
 mod faults;
 mod guest;
-mod qemu;
 mod reports;
 mod table;
 mod talk;
 
-use super::kernel;
+use super::{kernel, qemu};
 use crate::packages::{self, BUILD, LAB, LINUX};
 use crate::process;
 use std::path::{Path, PathBuf};
@@ -34,8 +32,9 @@ first time, it builds QEMU, which takes some minutes.
 
 DEVICE is 82574, 82599, e1000, rtl8139, virtio-net, virtio-blk or virtio-rng.
 
-  --vhost-user         the device is the back end of QEMU's own virtio device, over vhost-user: only
-                       virtio's; the trials are those that are for one
+  --vhost-user[=mmio]  the device is the back end of QEMU's own virtio device, over vhost-user: only
+                       virtio's; the trials are those that are for one. The driver finds it on PCI,
+                       or as virtio-mmio on QEMU's machine microvm
   --quick              five reloads and short transfers
   --seconds=N          how long bytes go to our driver and back, and are compared
   --trial=NAME         the trials whose names contain NAME, behind the first one
@@ -76,11 +75,29 @@ const IMAGES: [&str; 3] = ["echo", "iperf3", "firewall"];
 /// Set for the part of this program that runs in a network namespace of its own.
 const INSIDE: &str = "OUTBOARD_LAB_INSIDE";
 
+/// What is between the device and the driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Front {
+    /// Our client of vfio-user: the driver finds the device itself, on PCI.
+    #[default]
+    VfioUser,
+    /// QEMU's own device, on PCI, with ours as its back end.
+    VhostUserPci,
+    /// The same over virtio-mmio.
+    VhostUserMmio,
+}
+
+impl Front {
+    fn is_vhost_user(self) -> bool {
+        self != Self::VfioUser
+    }
+}
+
 /// What to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Options {
     device: String,
-    vhost_user: bool,
+    front: Front,
     quick: bool,
     seconds: Option<u32>,
     faults: bool,
@@ -102,7 +119,8 @@ impl Options {
                     options.command = Some(words.join(" "));
                     break;
                 }
-                _ if argument == "--vhost-user" => options.vhost_user = true,
+                _ if argument == "--vhost-user" => options.front = Front::VhostUserPci,
+                _ if argument == "--vhost-user=mmio" => options.front = Front::VhostUserMmio,
                 _ if argument == "--quick" => options.quick = true,
                 _ if argument == "--faults" => options.faults = true,
                 _ if argument == "--verbose" => options.verbose = true,
@@ -206,7 +224,7 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
             options.device
         ));
     }
-    if options.vhost_user && !BACK_ENDS.contains(&options.device.as_str()) {
+    if options.front.is_vhost_user() && !BACK_ENDS.contains(&options.device.as_str()) {
         return Err(format!(
             "--vhost-user is for {}; type: cargo xtask lab linux {}",
             BACK_ENDS.join(" and "),
@@ -222,8 +240,8 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
     }
     packages::provide(&[BUILD, LAB, LINUX], options.yes)?;
     kernel::provide(&places.cache)?;
-    if !options.vhost_user {
-        qemu::provide(&places, options.verbose)?;
+    if !options.front.is_vhost_user() {
+        qemu::provide(root, &places.cache, options.verbose)?;
     }
     let mut build = Command::new(process::cargo());
     build.args(["build", "--release", "--quiet", "-p", "outboard"]);
@@ -272,7 +290,7 @@ fn build_images(places: &Places, options: &Options, manifest: &str) -> Result<()
 /// Why the trials cannot run without building QEMU first; `None` if they can.
 pub fn missing(root: &Path) -> Option<String> {
     let places = Places::new(root, TESTED[0]);
-    let there = qemu::built(&places).is_some() && packages::all_there(LINUX);
+    let there = qemu::built(root, &places.cache).is_some() && packages::all_there(LINUX);
     match there {
         true => None,
         false => Some("no QEMU is built; type: cargo xtask lab linux 82599".into()),
@@ -312,6 +330,8 @@ mod tests {
         assert_eq!(options.command.as_deref(), Some("ip --quick"));
         assert_eq!((options.reloads(), options.transfer_seconds()), (5, 1));
         assert_eq!(parse(&["82599"]).unwrap().reloads(), 100);
+        let mmio = parse(&["--vhost-user=mmio", "virtio-blk"]).unwrap();
+        assert_eq!(mmio.front, Front::VhostUserMmio);
         let long = parse(&["82599", "--quick", "--seconds=600"]).unwrap();
         assert_eq!((long.transfer_seconds(), long.compared_seconds()), (1, 600));
     }

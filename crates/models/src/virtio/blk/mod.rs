@@ -52,12 +52,12 @@ const FEATURES_WRITABLE: u64 = feature::DISCARD | feature::WRITE_ZEROES;
 
 /// Bytes of a sector, in which everything is counted (5.2.4).
 const SECTOR: u64 = 512;
-/// Queues, and most descriptors of one.
+/// Queues, and most descriptors of one: as many as QEMU's virtio-mmio has, whose drivers take all.
 const QUEUES: u16 = 4;
-const DESCRIPTORS_MAX: u16 = 256;
+const DESCRIPTORS_MAX: u16 = 1024;
 /// Most bytes of a segment, and most segments of a request.
 const SIZE_MAX: u32 = 1 << 20;
-const SEG_MAX: u32 = DESCRIPTORS_MAX as u32 - 2;
+const SEG_MAX: u32 = 254;
 /// Sectors of 512 bytes, as a power of two, in the blocks that files have.
 const PHYSICAL_BLOCK_EXPONENT: u8 = 3;
 /// Most sectors and segments of a discard, or of zeros that are written.

@@ -1,6 +1,6 @@
-//! QEMU of Debian's source package, with our client of vfio-user: fetched and built once.
+//! QEMU of Debian's source package, with our client of vfio-user and a mend of its SVM: fetched and
+//! built once.
 
-use super::Places;
 use crate::process;
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -8,15 +8,20 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Where it is kept, in the lab's cache.
+const FOLDER: &str = "qemu";
+/// Where Debian's packages put firmware, as options of QEMU: ours has none.
+pub const FIRMWARE: [&str; 4] = ["-L", "/usr/share/seabios", "-L", "/usr/share/qemu"];
 /// What the tarball's name begins and ends with; its version lies between.
 const TARBALL: (&str, &str) = ("qemu_", ".orig.tar.xz");
 /// What is built with, from `lab/qemu`: a change makes another QEMU.
-const OURS: [&str; 3] = ["build", "devices.mak", "vfio-user.c"];
+const OURS: [&str; 4] = ["build", "devices.mak", "svm.patch", "vfio-user.c"];
 
 /// The program, if it is built already.
-pub fn built(places: &Places) -> Option<PathBuf> {
-    let (_, version) = tarball(&folder(places))?;
-    let program = place(places, &version).ok()?.join("qemu");
+pub fn built(root: &Path, cache: &Path) -> Option<PathBuf> {
+    let folder = cache.join(FOLDER);
+    let (_, version) = tarball(&folder)?;
+    let program = folder.join(name(root, &version).ok()?).join("qemu");
     Some(program).filter(|program| program.is_file())
 }
 
@@ -24,36 +29,32 @@ pub fn built(places: &Places) -> Option<PathBuf> {
 ///
 /// # Errors
 /// One line that says what failed.
-pub fn provide(places: &Places, verbose: bool) -> Result<PathBuf, String> {
-    if let Some(program) = built(places) {
+pub fn provide(root: &Path, cache: &Path, verbose: bool) -> Result<PathBuf, String> {
+    if let Some(program) = built(root, cache) {
         return Ok(program);
     }
-    let folder = folder(places);
+    let folder = cache.join(FOLDER);
     if tarball(&folder).is_none() {
         fetch(&folder, verbose)?;
     }
     let (tarball, version) =
         tarball(&folder).ok_or_else(|| format!("{} has no tarball of QEMU", folder.display()))?;
-    let place = place(places, &version)?;
+    let place = folder.join(name(root, &version)?);
     println!("Building QEMU {} for the lab: some minutes.", version);
     let mut build = Command::new("sh");
-    build.arg(places.root.join("lab/qemu/build"));
+    build.arg(root.join("lab/qemu/build"));
     process::succeed(build.arg(tarball).arg(&place), verbose)?;
     Ok(place.join("qemu"))
 }
 
-fn folder(places: &Places) -> PathBuf {
-    places.cache.join("qemu")
-}
-
-/// Where the QEMU of this version and of our files lies.
-fn place(places: &Places, version: &str) -> Result<PathBuf, String> {
+/// What the folder of this version and of our files is called.
+fn name(root: &Path, version: &str) -> Result<String, String> {
     let mut files = Vec::new();
     for name in OURS {
-        let path = places.root.join("lab/qemu").join(name);
+        let path = root.join("lab/qemu").join(name);
         files.push(fs::read(&path).map_err(|error| format!("{}: {}", path.display(), error))?);
     }
-    Ok(folder(places).join(key(version, &files)))
+    Ok(key(version, &files))
 }
 
 /// The name of what is built from these files.
