@@ -38,11 +38,7 @@ pub fn files(root: &Path, programs: &Path) -> Result<Vec<PathBuf>, String> {
     let work = cache.join("matrix");
     let failed = |error| format!("{}: {}", work.display(), error);
     fs::create_dir_all(&work).map_err(failed)?;
-    // Without line tables, which would fill the guest's memory.
-    let stripped = work.join("outboard-bench");
-    let mut strip = Command::new("strip");
-    strip.arg("-o").arg(&stripped);
-    process::succeed(strip.arg(programs.join("outboard-bench")), false)?;
+    let stripped = strip(programs, &work, "outboard-bench")?;
     let contents = Contents {
         scripts: &["counters", "xdp"],
         programs: &OF_GUEST,
@@ -62,9 +58,19 @@ pub fn files(root: &Path, programs: &Path) -> Result<Vec<PathBuf>, String> {
     files.extend(shared_libraries(&others)?);
     files.extend(others);
     files.push(programs.join("outboard-vmm"));
+    files.push(strip(programs, &work, "outboard")?);
     files.push(appliances::folder(root).join(IMAGE.1));
     let firmware = work.join(FIRMWARE.1);
     copy(Path::new(FIRMWARE.0), &firmware)?;
     files.push(firmware);
     Ok(files)
+}
+
+/// A program without line tables, which would fill memory; where it lies.
+fn strip(programs: &Path, work: &Path, name: &str) -> Result<PathBuf, String> {
+    let stripped = work.join(name);
+    let mut strip = Command::new("strip");
+    strip.arg("-o").arg(&stripped).arg(programs.join(name));
+    process::succeed(&mut strip, false)?;
+    Ok(stripped)
 }

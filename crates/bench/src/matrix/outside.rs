@@ -128,6 +128,8 @@ impl Bench<'_> {
             "--ioregionfd",
             "--mended-qemu",
             "--module=vhost_net",
+            "--module=veth",
+            "--module=macvtap",
             &timeout,
             &processors,
         ];

@@ -122,7 +122,7 @@ fn impossible(run: &Run) -> Option<&'static str> {
 /// Which runs cannot be, and why.
 type Rule = (fn(&Run) -> bool, &'static str);
 
-const RULES: [Rule; 20] = [
+const RULES: [Rule; 21] = [
     (
         |run| is_of_pci_alone(run) && run.bus == Bus::Mmio,
         "e1000 and rtl8139 are cards of PCI's",
@@ -173,12 +173,19 @@ const RULES: [Rule; 20] = [
         "outboard-vmm has no vhost",
     ),
     (
-        |run| run.vhost == Vhost::User,
-        "back ends of vhost-user are on the bench of `cargo xtask lab linux --vhost-user`",
+        |run| {
+            let has_tap = run.interface != Interface::Macvtap;
+            run.vhost == Vhost::User && (is_ours(run) || run.device != Device::Net || !has_tap)
+        },
+        "our back end of vhost-user stands behind QEMU's card, and has a tap",
     ),
     (
-        |run| matches!(run.interface, Interface::Wire | Interface::Macvtap),
-        "this bench wires taps alone",
+        |run| run.interface == Interface::Macvtap && is_ours(run),
+        "outboard-vmm opens taps",
+    ),
+    (
+        |run| run.interface == Interface::Wire,
+        "the wire of vfio-user is on the bench of `cargo xtask lab linux`",
     ),
     (
         |run| run.queue_size != 0 && run.bus == Bus::Mmio,

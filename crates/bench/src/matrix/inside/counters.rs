@@ -41,9 +41,18 @@ pub fn read(interface: Option<&str>, guest: &mut Guest) -> io::Result<Counts> {
         counts.insert(format!("kvm {name}"), count);
     }
     if let Some(interface) = interface {
-        let folder = Path::new(INTERFACES).join(interface).join("statistics");
+        let interface = Path::new(INTERFACES).join(interface);
+        let is_macvtap = interface.join("macvtap").exists();
         for name in OF_INTERFACE {
-            counts.insert(format!("tap {name}"), number(&folder.join(name)));
+            // What a tap sends to its program, a macvtap has received from its parent.
+            let other = match name.split_once('_') {
+                Some(("rx", what)) => format!("tx_{what}"),
+                Some((_, what)) => format!("rx_{what}"),
+                None => name.into(),
+            };
+            let file = if is_macvtap { &other } else { name };
+            let count = number(&interface.join("statistics").join(file));
+            counts.insert(format!("tap {name}"), count);
         }
     }
     let text = |path| fs::read_to_string(path).unwrap_or_default();

@@ -1,8 +1,9 @@
 //! A monitor in the lab, and the guest in it, which obeys what is typed on its console.
 
 use super::counters::INTERFACES;
+use super::wire::BACK_END;
 use super::{GUEST, PREFIX};
-use crate::matrix::axes::{self, Bus, Device, Irqchip, Monitor, Run, Vectors, Vhost};
+use crate::matrix::axes::{self, Bus, Device, Interface, Irqchip, Monitor, Run, Vectors, Vhost};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -48,8 +49,7 @@ impl Guest {
     /// # Errors
     /// The monitor cannot be started, or the guest does not come up; what was said last.
     pub fn boot(run: &Run) -> io::Result<Self> {
-        let mut monitor = Command::new(program(run.monitor))
-            .args(arguments(run))
+        let mut monitor = command(run)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -145,6 +145,22 @@ fn failed(what: &str, lines: &[String]) -> io::Error {
     io::Error::other(format!("the guest: {what}: {}", last.join(" / ")))
 }
 
+/// The monitor of a run. It finds a macvtap open.
+fn command(run: &Run) -> Command {
+    let program = program(run.monitor);
+    let mut command = match run.interface {
+        Interface::Macvtap => {
+            let open = format!("exec 3<>/dev/tap$(cat {INTERFACES}/{TAP}/ifindex); exec \"$@\"");
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &open, "sh", program]);
+            shell
+        }
+        _ => Command::new(program),
+    };
+    command.args(arguments(run));
+    command
+}
+
 fn program(monitor: Monitor) -> &'static str {
     match monitor {
         Monitor::Vmm => "/lab/outboard-vmm",
@@ -201,7 +217,14 @@ fn qemu(run: &Run) -> Vec<String> {
         Irqchip::Split => "split",
     };
     let pcie = switch(run.bus == Bus::Pci);
-    let machine = format!("{MACHINE},pcie={pcie},kernel-irqchip={irqchip}");
+    let mut machine = format!("{MACHINE},pcie={pcie},kernel-irqchip={irqchip}");
+    let mut lent = Vec::new();
+    if run.vhost == Vhost::User {
+        machine.push_str(",memory-backend=m");
+        let memory = format!("memory-backend-memfd,id=m,size={MEMORY}M,share=on,seal=on");
+        let socket = format!("socket,id=c,path={BACK_END}");
+        lent.extend(["-object".into(), memory, "-chardev".into(), socket]);
+    }
     let options = [
         ("-M", machine.as_str()),
         ("-accel", "kvm"),
@@ -218,6 +241,7 @@ fn qemu(run: &Run) -> Vec<String> {
     let alone = ["-nodefaults", "-no-user-config", "-no-reboot"];
     let options = options.iter().flat_map(|(name, value)| [*name, *value]);
     let mut words: Vec<String> = alone.into_iter().chain(options).map(Into::into).collect();
+    words.extend(lent);
     words.extend(device_of_qemu(run));
     words
 }
@@ -230,8 +254,10 @@ fn device_of_qemu(run: &Run) -> [String; 4] {
     };
     let event_idx = switch(run.event_idx);
     let vhost = switch(run.vhost == Vhost::Kernel);
-    let behind = match run.device {
-        Device::Blk => format!("if=none,id=disk,format=raw,file={DISK}"),
+    let behind = match (run.device, run.vhost, run.interface) {
+        (Device::Blk, _, _) => format!("if=none,id=disk,format=raw,file={DISK}"),
+        (_, Vhost::User, _) => "vhost-user,id=card,chardev=c".into(),
+        (_, _, Interface::Macvtap) => format!("tap,id=card,fd=3,vhost={vhost}"),
         _ => format!("tap,id=card,ifname={TAP},script=no,downscript=no,vhost={vhost}"),
     };
     let (kind, device) = match run.device {

@@ -3,19 +3,20 @@
 mod counters;
 mod guest;
 mod trace;
+mod wire;
 
-use super::axes::{self, Interface, Reflector, Run};
+use super::axes::{self, Reflector, Run};
 use super::ladder::{self, Point};
 use super::outcome::{Counts, Outcome, Reads, Step, Traced, Transfer, growth};
 use super::plan::Plans;
 use guest::{DISK, Guest, TAP};
-use linux::netlink::Netlink;
 use serde_json::Value;
 use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
 use std::process::Command;
 use testbed::traffic::paced::{Answered, OVERHEAD_BYTES};
+use wire::Wire;
 
 /// What a line with raw data begins with.
 pub const RAW: &str = "matrix: raw ";
@@ -26,7 +27,6 @@ const PREFIX: u8 = 24;
 /// The reflector's port, and that of our image, which is echo's (RFC 862).
 const PORT: u16 = 9;
 const PORT_OF_OURS: u16 = 7;
-const BRIDGE: &str = "br0";
 /// Fewest frames of a step: fewer say nothing about loss.
 const FRAMES_MIN: u64 = 100;
 /// Before the first step: rate and frames, until all come back. Links come up, addresses are
@@ -82,8 +82,9 @@ impl World<'_> {
             let mut guest = Guest::boot(&run)?;
             return self.disk(&mut guest, outcome);
         }
+        let wire = Wire::lay(&run)?;
         let mut guest = Guest::boot(&run)?;
-        wire(&run)?;
+        wire.join()?;
         if run.reflector == Reflector::Xdp {
             guest.ask(". /lab/xdp")?;
         }
@@ -220,25 +221,6 @@ fn counted<T>(
     let done = act()?;
     let after = counters::read(interface, guest)?;
     Ok((done, growth(&before, &after)))
-}
-
-/// Wires the tap, which the monitor has made, to this end.
-fn wire(run: &Run) -> io::Result<()> {
-    let failed = |error: linux::netlink::Error| io::Error::other(error.to_string());
-    let mut netlink = Netlink::open().map_err(failed)?;
-    netlink.set_up(TAP).map_err(failed)?;
-    let near = match run.interface {
-        Interface::Bridge => {
-            netlink.add_bridge(BRIDGE).map_err(failed)?;
-            netlink.set_master(TAP, BRIDGE).map_err(failed)?;
-            netlink.set_up(BRIDGE).map_err(failed)?;
-            BRIDGE
-        }
-        _ => TAP,
-    };
-    netlink
-        .add_address(near, HOST.into(), PREFIX)
-        .map_err(failed)
 }
 
 /// What [`print_answered`] printed.
