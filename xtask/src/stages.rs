@@ -273,7 +273,7 @@ pub const STAGES: &[Stage] = &[
     Stage {
         name: "fuzz",
         what: "every fuzz target for a moment",
-        seconds: 120,
+        seconds: 330,
         quick: false,
         work: Work::Fuzz,
     },
