@@ -275,6 +275,11 @@ pub fn common() -> Vec<Rule> {
             &[Int(2, read_write)],
             "more memory of that room; never to be executed",
         ),
+        rule(
+            libc::SYS_mremap,
+            &[Long(3, libc::MREMAP_MAYMOVE as u64)],
+            "more memory in the place of less; never at an address of its own choice",
+        ),
         rule(libc::SYS_munmap, &[], "less memory"),
         rule(libc::SYS_madvise, &[], "less memory"),
         rule(libc::SYS_exit_group, &[], "end"),
@@ -470,6 +475,9 @@ mod tests {
         }
         for rule in mapping {
             assert!(rule.arguments.contains(&Argument::Int(4, u32::MAX)));
+        }
+        for rule in calls(&rules, libc::SYS_mremap) {
+            assert!(rule.arguments.contains(&Argument::Long(3, 1)));
         }
     }
 

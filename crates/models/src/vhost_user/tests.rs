@@ -386,7 +386,7 @@ fn what_comes_in_the_wrong_order_is_refused() {
     let size = SIZE;
     for (bad, base) in [
         (Ring::new(0, 48), 0),
-        (Ring::new(0, 512), 0),
+        (Ring::new(0, 2048), 0),
         (Ring::new(0, SIZE), size),
     ] {
         let started = front.start(0, &bad, base + u16::from(bad.size == SIZE));
