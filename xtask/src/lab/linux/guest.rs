@@ -13,8 +13,6 @@ use std::process::{Command, Stdio};
 
 /// Memory of the guest in MiB.
 const MEMORY_MIB: u32 = 512;
-/// The network that a back end is.
-const NETWORK: (&str, &str) = ("-netdev", "vhost-user,id=n,chardev=c,queues=2");
 /// Programs of the host's that trials of NICs run; busybox has the others.
 const PROGRAMS: [&str; 3] = ["ethtool", "iperf3", "nc"];
 /// The same of disks.
@@ -215,39 +213,30 @@ fn modules(kernel: &Kernel, folder: &Path, list: &Path, drivers: &[String]) -> R
 /// Options of QEMU for the device behind `socket`, where `lab/linux/lib.sh` looks for it. QEMU
 /// connects again to a back end that comes back.
 pub fn device(front: Front, kind: Kind, socket: &str) -> Vec<String> {
-    let back_end = format!("socket,id=c,path={},reconnect=1", socket);
-    let words = match (front, kind) {
+    let device = match (front, kind) {
         (Front::VfioUser, _) => {
             let device = format!("vfio-user,socket={},addr=1", socket);
             return vec!["-device".into(), device];
         }
-        (Front::VhostUserPci, Kind::Nic) => vec![
-            NETWORK.0,
-            NETWORK.1,
-            "-device",
-            // With MSI-X and without KVM, QEMU 7.2 crashes when the driver starts the card.
-            "virtio-net-pci,netdev=n,mq=on,vectors=0,speed=10000,duplex=full,romfile=,addr=1",
-        ],
-        (Front::VhostUserMmio, Kind::Nic) => vec![
-            NETWORK.0,
-            NETWORK.1,
-            "-device",
-            "virtio-net-device,netdev=n,mq=on,speed=10000,duplex=full",
-        ],
-        (Front::VhostUserPci, _) => vec![
-            "-device",
-            "vhost-user-blk-pci,chardev=c,num-queues=2,addr=1",
-        ],
-        (Front::VhostUserMmio, _) => vec![
-            "-device",
-            // The driver takes as many descriptors as virtio-mmio has, whatever this says; but this
-            // is what QEMU says of them to the back end.
-            "vhost-user-blk,chardev=c,num-queues=2,queue-size=1024",
-        ],
+        // With MSI-X and without KVM, QEMU 7.2 crashes when the driver starts the card.
+        (Front::VhostUserPci, Kind::Nic) => {
+            "virtio-net-pci,netdev=n,mq=on,vectors=0,speed=10000,duplex=full,romfile=,addr=1"
+        }
+        (Front::VhostUserMmio, Kind::Nic) => {
+            "virtio-net-device,netdev=n,mq=on,speed=10000,duplex=full"
+        }
+        (Front::VhostUserPci, _) => "vhost-user-blk-pci,chardev=c,num-queues=2,addr=1",
+        // The driver takes as many descriptors as virtio-mmio has, whatever this says; but this is
+        // what QEMU says of them to the back end.
+        (Front::VhostUserMmio, _) => "vhost-user-blk,chardev=c,num-queues=2,queue-size=1024",
     };
-    let mut options = vec!["-chardev".into(), back_end];
-    options.extend(words.into_iter().map(String::from));
-    options
+    let back_end = format!("socket,id=c,path={},reconnect=1", socket);
+    let mut options = vec!["-chardev", &back_end];
+    if kind == Kind::Nic {
+        options.extend(["-netdev", "vhost-user,id=n,chardev=c,queues=2"]);
+    }
+    options.extend(["-device", device]);
+    options.into_iter().map(String::from).collect()
 }
 
 /// The machine, with the wire of its device in `tap`; the guest talks through its input and output.
@@ -264,11 +253,13 @@ pub fn machine(
     // looks for it there.
     let peer = ["-device", "e1000e,netdev=peer,romfile=,addr=2"];
     // Microvm has one serial line by itself; with a second I/O APIC, interrupts that Linux does not
-    // get; devices of the time before virtio 1.0; and a SeaBIOS that reads disks, into memory that
-    // QEMU lends nobody. It has no bus for the peer.
-    let (machine, more): (_, &[&[_]]) = match front {
+    // get; devices of the time before virtio 1.0; a SeaBIOS that reads disks, into memory that QEMU
+    // lends nobody; and nothing to measure the processor's clock by while the host is busy. It has
+    // no bus for the peer.
+    let (machine, clock, more): (_, _, &[&[_]]) = match front {
         Front::VhostUserMmio => (
             "microvm,acpi=on,ioapic2=off,memory-backend=m",
+            clock(),
             &[
                 &["-device", "isa-serial,chardev=talk,index=1"],
                 &["-global", "virtio-mmio.force-legacy=false"],
@@ -277,6 +268,7 @@ pub fn machine(
         ),
         _ => (
             "q35,memory-backend=m",
+            None,
             &[&["-serial", "chardev:talk"], &peer],
         ),
     };
@@ -297,12 +289,11 @@ pub fn machine(
         .arg(kernel.image.as_os_str())
         .arg("-initrd")
         .arg(ram_disk)
-        // The host may have other things to do for long: that is no lockup of the guest's. And it
-        // may keep the guest from measuring the processor's clock.
+        // The host may have other things to do for long: that is no lockup of the guest's.
         .arg("-append")
         .arg(format!(
             "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check watchdog_thresh=60{}",
-            clock().map_or(String::new(), |khz| format!(" tsc_early_khz={}", khz))
+            clock.map_or(String::new(), |khz| format!(" tsc_early_khz={}", khz))
         ))
         .arg("-netdev")
         .arg(format!(

@@ -21,8 +21,14 @@ const OF_KVM: [&str; 6] = [
     "irq_injections",
     "mmio_exits",
 ];
-/// What is read of an interface: as its own side sees it.
-const OF_INTERFACE: [&str; 4] = ["rx_packets", "rx_dropped", "tx_packets", "tx_dropped"];
+/// What is read of an interface, as its own side sees it, and which of a macvtap's is the same:
+/// what a tap sends to its program, a macvtap has received from its parent.
+const OF_INTERFACE: [(&str, &str); 4] = [
+    ("rx_packets", "tx_packets"),
+    ("rx_dropped", "tx_dropped"),
+    ("tx_packets", "rx_packets"),
+    ("tx_dropped", "rx_dropped"),
+];
 /// What the guest prints, each line a name and a number: `lab/matrix/counters`.
 const COMMAND: &str = ". /lab/counters";
 
@@ -43,14 +49,8 @@ pub fn read(interface: Option<&str>, guest: &mut Guest) -> io::Result<Counts> {
     if let Some(interface) = interface {
         let interface = Path::new(INTERFACES).join(interface);
         let is_macvtap = interface.join("macvtap").exists();
-        for name in OF_INTERFACE {
-            // What a tap sends to its program, a macvtap has received from its parent.
-            let other = match name.split_once('_') {
-                Some(("rx", what)) => format!("tx_{what}"),
-                Some((_, what)) => format!("rx_{what}"),
-                None => name.into(),
-            };
-            let file = if is_macvtap { &other } else { name };
+        for (name, of_macvtap) in OF_INTERFACE {
+            let file = if is_macvtap { of_macvtap } else { name };
             let count = number(&interface.join("statistics").join(file));
             counts.insert(format!("tap {name}"), count);
         }

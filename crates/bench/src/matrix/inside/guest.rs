@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub const TAP: &str = "tap0";
 /// The disk's file.
 pub const DISK: &str = "/tmp/disk";
-/// How often the tap is looked for, which the monitor makes.
+/// How often a file is looked for.
 const LOOK: Duration = Duration::from_millis(100);
 /// What the guest says when it has brought everything up: `lab/matrix/init`.
 const READY: &str = "ready";
@@ -82,14 +82,10 @@ impl Guest {
 
     /// Waits for the tap of an image, which comes up meanwhile; the load is warmed up anyway.
     fn wired(&self) -> io::Result<()> {
-        let begin = Instant::now();
-        while !Path::new(INTERFACES).join(TAP).exists() {
-            if begin.elapsed() > START_MAX {
-                return Err(failed("it has no tap", &[]));
-            }
-            thread::sleep(LOOK);
+        match appears(&Path::new(INTERFACES).join(TAP), START_MAX) {
+            true => Ok(()),
+            false => Err(failed("it has no tap", &[])),
         }
-        Ok(())
     }
 
     /// Has the guest's shell do something; the lines that it prints, which are none without a
@@ -137,6 +133,18 @@ impl Drop for Guest {
         let _ = self.monitor.kill();
         let _ = self.monitor.wait();
     }
+}
+
+/// Waits so long for a file that a program makes when it starts: whether it came.
+pub fn appears(path: &Path, most: Duration) -> bool {
+    let begin = Instant::now();
+    while !path.exists() {
+        if begin.elapsed() > most {
+            return false;
+        }
+        thread::sleep(LOOK);
+    }
+    true
 }
 
 fn failed(what: &str, lines: &[String]) -> io::Error {

@@ -1,6 +1,6 @@
 //! What is between the generator and the guest's card.
 
-use super::guest::TAP;
+use super::guest::{TAP, appears};
 use super::{HOST, PREFIX};
 use crate::matrix::axes::{Interface, Run, Vhost};
 use linux::netlink::{self, Netlink};
@@ -9,17 +9,15 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Where our back end of vhost-user listens.
 pub const BACK_END: &str = "/tmp/card";
 const BRIDGE: &str = "br0";
 /// The ends of a cable: the generator's, and the macvtap's parent.
 const CABLE: [&str; 2] = ["cable0", "cable1"];
-/// How long a back end may take to listen, and how often it is looked for.
+/// How long a back end may take to listen.
 const START_MAX: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(20);
 
 /// The wire of a run; it goes with this.
 #[derive(Debug)]
@@ -44,6 +42,9 @@ impl Wire {
         }
         if run.vhost == Vhost::User {
             wire.back_end = Some(start_back_end()?);
+            if !appears(Path::new(BACK_END), START_MAX) {
+                return Err(io::Error::other("the back end does not listen"));
+            }
         }
         Ok(wire)
     }
@@ -101,14 +102,9 @@ fn lay_cable(here: &File) -> Result<(), netlink::Error> {
 fn start_back_end() -> io::Result<Child> {
     let socket = format!("--vhost-user={BACK_END}");
     let wire = format!("--wire=tap:{TAP}");
-    let child = Command::new("/lab/outboard")
+    Command::new("/lab/outboard")
         .args(["model", "virtio-net", &socket, &wire])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .spawn()?;
-    let begin = Instant::now();
-    while !Path::new(BACK_END).exists() && begin.elapsed() < START_MAX {
-        thread::sleep(LOOK);
-    }
-    Ok(child)
+        .spawn()
 }
