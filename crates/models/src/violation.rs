@@ -409,16 +409,21 @@ pub struct Violations {
 
 impl Violations {
     pub(crate) fn add(&mut self, violation: Violation) {
-        self.total += 1;
+        self.add_often(violation, 1);
+    }
+
+    /// The same one so many times: what a driver does wrong with each frame is counted by the batch.
+    pub(crate) fn add_often(&mut self, violation: Violation, times: u64) {
+        self.total += times;
         let like = |report: &Report| report.violation.is_like(&violation);
         if !self.reports.get(self.last).is_some_and(like) {
             match self.reports.iter().position(like) {
                 Some(place) => self.last = place,
-                None => return self.add_first(violation),
+                None => return self.add_first(violation, times),
             }
         }
         let report = &mut self.reports[self.last];
-        report.count += 1;
+        report.count += times;
         if let (Violation::Reserved { bits, .. }, Violation::Reserved { bits: more, .. }) =
             (&mut report.violation, violation)
         {
@@ -426,14 +431,13 @@ impl Violations {
         }
     }
 
-    fn add_first(&mut self, violation: Violation) {
+    fn add_first(&mut self, violation: Violation, count: u64) {
         if self.reports.len() < REPORTS_MAX {
             self.last = self.reports.len();
-            let count = 1;
             self.reports.push(Report { violation, count });
         } else {
             let key = (violation.kind(), violation.severity());
-            *self.unreported.entry(key).or_default() += 1;
+            *self.unreported.entry(key).or_default() += count;
         }
     }
 

@@ -15,6 +15,7 @@ use crate::misbehaviour::Fault;
 use crate::scatter::Fragment;
 use crate::violation::{Queue, Violation};
 use arrayvec::ArrayVec;
+use std::ops::RangeBounds;
 use std::sync::atomic::{Ordering, fence};
 
 /// Most descriptors of a queue (2.7).
@@ -30,6 +31,8 @@ mod flag {
     pub const WRITE: u16 = 2;
     pub const INDIRECT: u16 = 4;
 }
+/// All of them; others are ignored.
+const ALL_FLAGS: u16 = flag::NEXT | flag::WRITE | flag::INDIRECT;
 
 /// Offsets of `flags` and `idx` in both rings, and of their elements (2.7.6, 2.7.8).
 const FLAGS: u64 = 0;
@@ -93,6 +96,15 @@ pub(crate) struct Resumed {
     /// Chains that the driver was told of.
     pub(crate) written: u16,
     pub(crate) inflight: Option<Box<Inflight>>,
+}
+
+/// A chain of one buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Alone {
+    pub(super) head: u16,
+    /// Where the buffer is, and its bytes.
+    pub iova: u64,
+    pub bytes: u32,
 }
 
 /// Why nothing can be taken any more.
@@ -227,6 +239,38 @@ impl Virtqueue {
             }
             Err(why) => self.fail(why, work),
         }
+    }
+
+    /// Takes the next chain if it is one buffer with so many bytes, for the device to write, or to
+    /// read. Most chains of a network card are so, and nothing about them can break a rule of the
+    /// queue. `None` takes nothing: [`take`](Self::take) says why.
+    #[inline]
+    pub fn take_alone(
+        &mut self,
+        writable: bool,
+        bytes: impl RangeBounds<u64>,
+        work: &mut Work<'_>,
+    ) -> Option<Alone> {
+        if self.inflight.is_some() || !self.is_ready() {
+            return None;
+        }
+        let (head, first) = match self.ahead.get(self.next) {
+            Some(head) => head,
+            None => self
+                .has_next(work)
+                .then(|| self.next_head(work.dma))?
+                .ok()?,
+        };
+        let kind = if writable { flag::WRITE } else { 0 };
+        if first.flags & ALL_FLAGS != kind || !bytes.contains(&first.bytes.into()) {
+            return None;
+        }
+        self.next = self.next.wrapping_add(1);
+        Some(Alone {
+            head,
+            iova: first.iova,
+            bytes: first.bytes,
+        })
     }
 
     /// Gives back the chain that was taken last, as if it had not been taken: it is the next one.

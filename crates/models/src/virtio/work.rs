@@ -28,4 +28,11 @@ impl Work<'_> {
     pub fn report(&mut self, violation: Violation) {
         self.violations.add(violation);
     }
+
+    /// The same, which the driver did so many times: none if 0.
+    pub fn report_often(&mut self, violation: Violation, times: u64) {
+        if times > 0 {
+            self.violations.add_often(violation, times);
+        }
+    }
 }

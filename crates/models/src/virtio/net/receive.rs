@@ -4,10 +4,11 @@
 //! the payload of a frame into the driver's buffers itself.
 
 use super::super::chain::Chain;
-use super::super::queue::Virtqueue;
+use super::super::queue::{Alone, Virtqueue};
 use super::super::work::Work;
 use super::header::{self, GSO_ECN, GSO_TCP4, GSO_TCP6, GSO_UDP, Header, NEEDS_CHECKSUM};
 use super::{Nic, POLL_FRAMES, PUBLISH_FRAMES, feature};
+use crate::dma::Dma;
 use crate::misbehaviour::Fault;
 use crate::packet::segment::Plan;
 use crate::packet::{self, Offload};
@@ -98,6 +99,7 @@ impl Receiver {
         received
     }
 
+    #[inline]
     fn deliver(
         &mut self,
         nic: &Nic,
@@ -106,6 +108,9 @@ impl Receiver {
         queue: &mut Virtqueue,
         work: &mut Work<'_>,
     ) -> Outcome {
+        if offload == Offload::default() {
+            return self.place(nic, Header::default(), frame, queue, work);
+        }
         match way(nic, frame, offload) {
             Way::Whole(header) => self.place(nic, header, frame, queue, work),
             Way::Completed(start, offset) => {
@@ -133,8 +138,33 @@ impl Receiver {
         }
     }
 
-    /// Writes a frame into the next buffers.
+    /// Writes a frame into the next buffers, which mostly is one.
+    #[inline]
     fn place(
+        &mut self,
+        nic: &Nic,
+        header: Header,
+        frame: &[u8],
+        queue: &mut Virtqueue,
+        work: &mut Work<'_>,
+    ) -> Outcome {
+        if work.faults.is_off() {
+            let needed = (header::BYTES + frame.len()) as u64;
+            let least = match nic.has(feature::MRG_RXBUF) {
+                true => needed,
+                false => needed.max(least(nic)),
+            };
+            if let Some(buffer) = queue.take_alone(true, least.., work) {
+                fill(&buffer, header, frame, queue, work);
+                return Outcome::Over;
+            }
+        }
+        self.place_in_chains(nic, header, frame, queue, work)
+    }
+
+    /// The same, into chains of any shape.
+    #[inline(never)]
+    fn place_in_chains(
         &mut self,
         nic: &Nic,
         mut header: Header,
@@ -232,6 +262,24 @@ impl Receiver {
             }
         }
     }
+}
+
+/// Writes a frame into the one buffer that it goes to, and gives that back.
+#[inline]
+fn fill(buffer: &Alone, header: Header, frame: &[u8], queue: &mut Virtqueue, work: &mut Work<'_>) {
+    let header = Header {
+        buffers: 1,
+        ..header
+    };
+    // An address that wraps is in no memory, and is found there.
+    let behind = buffer.iova.wrapping_add(header::BYTES as u64);
+    let written = work.dma.write(buffer.iova, &header.bytes());
+    if let Err(fault) = written.and_then(|()| work.dma.write(behind, frame)) {
+        let queue = queue.name;
+        work.report(Violation::Dma { queue, fault });
+    }
+    let bytes = header::BYTES + frame.len();
+    queue.give_back(buffer.head, bytes as u32, work);
 }
 
 /// 5.1.6.3.1: what a buffer of the driver's must be.

@@ -1,7 +1,7 @@
 //! Frames from the driver (5.1.6.2).
 
 use super::super::chain::Chain;
-use super::super::queue::Virtqueue;
+use super::super::queue::{Alone, Virtqueue};
 use super::super::work::Work;
 use super::header::{self, GSO_ECN, GSO_NONE, GSO_TCP4, GSO_TCP6, GSO_UDP, Header, NEEDS_CHECKSUM};
 use super::{Nic, POLL_FRAMES, PUBLISH_FRAMES, feature};
@@ -20,6 +20,8 @@ use hw::sim::vectored::{SPANS_MAX, Span};
 const FRAME_BYTES_MAX: usize = 0xffff + 22;
 /// Bytes of a frame that are copied and looked at, if the rest may stay where it is.
 const FRONT_BYTES: usize = 256;
+/// The same with the header.
+const FRONT_MAX: u64 = (header::BYTES + FRONT_BYTES) as u64;
 
 /// A frame that cannot be sent; the rule has its section.
 type Refused = &'static str;
@@ -31,6 +33,8 @@ pub(super) struct Transmitter {
     /// A header and its frame.
     bytes: Vec<u8>,
     segment: Vec<u8>,
+    /// Headers with a number of buffers that were not reported yet.
+    counted: u64,
 }
 
 impl Default for Transmitter {
@@ -39,6 +43,7 @@ impl Default for Transmitter {
             chain: Chain::default(),
             bytes: vec![0; header::BYTES + FRAME_BYTES_MAX],
             segment: Vec::with_capacity(FRAME_BYTES_MAX),
+            counted: 0,
         }
     }
 }
@@ -62,12 +67,8 @@ impl Transmitter {
             }
             queue.silence(work);
             loop {
-                while left > 0 && wire.can_send() && queue.take(&mut self.chain, work) {
+                while left > 0 && wire.can_send() && self.take(nic, pair, queue, wire, work) {
                     left -= 1;
-                    nic.hung |= work.faults.strikes(Fault::TransmitHang);
-                    if !nic.hung {
-                        self.pass(nic, pair, queue, wire, work);
-                    }
                     if left.is_multiple_of(PUBLISH_FRAMES) {
                         queue.publish(work);
                     }
@@ -78,7 +79,70 @@ impl Transmitter {
                 }
             }
         }
+        // DPDK's driver leaves what a card wrote there; no card looks at it.
+        let advice = Violation::Advice {
+            register: "num_buffers",
+            rule: "it must be 0 (5.1.6.2.1)",
+        };
+        work.report_often(advice, std::mem::take(&mut self.counted));
         POLL_FRAMES - left
+    }
+
+    /// Takes one frame, and sends it; `false` if there is none.
+    #[inline]
+    fn take(
+        &mut self,
+        nic: &mut Nic,
+        pair: u16,
+        queue: &mut Virtqueue,
+        wire: &mut impl Wire,
+        work: &mut Work<'_>,
+    ) -> bool {
+        if work.faults.is_off()
+            && !nic.hung
+            && let Some(buffer) = queue.take_alone(false, ..=FRONT_MAX, work)
+        {
+            self.pass_alone(&buffer, nic, pair, queue, wire, work);
+            return true;
+        }
+        if !queue.take(&mut self.chain, work) {
+            return false;
+        }
+        nic.hung |= work.faults.strikes(Fault::TransmitHang);
+        if !nic.hung {
+            self.pass(nic, pair, queue, wire, work);
+        }
+        true
+    }
+
+    /// Sends one frame that lies in one buffer and is short, and gives that back.
+    #[inline]
+    fn pass_alone(
+        &mut self,
+        buffer: &Alone,
+        nic: &mut Nic,
+        pair: u16,
+        queue: &mut Virtqueue,
+        wire: &mut impl Wire,
+        work: &mut Work<'_>,
+    ) {
+        let bytes = buffer.bytes as usize;
+        let sent = match work.dma.read(buffer.iova, &mut self.bytes[..bytes]) {
+            Ok(()) => match self.judge(nic, bytes, bytes, 0) {
+                Ok(header) => self.send_copied(nic, pair, bytes, &header, wire),
+                Err(rule) => Err(rule),
+            },
+            Err(fault) => {
+                let queue = queue.name;
+                work.report(Violation::Dma { queue, fault });
+                Ok(())
+            }
+        };
+        if let Err(rule) = sent {
+            let queue = queue.name;
+            work.report(Violation::Packet { queue, bytes, rule });
+        }
+        queue.give_back(buffer.head, 0, work);
     }
 
     /// Sends one frame, and gives its buffers back.
@@ -119,25 +183,14 @@ impl Transmitter {
         wire: &mut impl Wire,
         work: &mut Work<'_>,
     ) -> Result<Result<(), Refused>, DmaFault> {
-        let front = header::BYTES + FRONT_BYTES;
-        let front = front.min(self.chain.readable_bytes() as usize);
+        let front = FRONT_MAX.min(self.chain.readable_bytes()) as usize;
         let front = self.chain.read(0, &mut self.bytes[..front], work.dma)?;
-        let header = match self.bytes[..front].first_chunk() {
-            Some(header) => Header::read(header),
-            None => return Ok(Err("a frame must have a header in front (5.1.6.2)")),
+        let bytes = self.chain.readable_bytes() as usize;
+        let header = match self.judge(nic, front, bytes, self.chain.writable_bytes()) {
+            Ok(header) => header,
+            Err(rule) => return Ok(Err(rule)),
         };
-        if header.buffers != 0 {
-            // DPDK's driver leaves what a card wrote there; no card looks at it.
-            work.report(Violation::Advice {
-                register: "num_buffers",
-                rule: "it must be 0 (5.1.6.2.1)",
-            });
-        }
-        let len = self.chain.readable_bytes() as usize - header::BYTES;
-        if let Err(rule) = check(nic, &self.chain, &header, len) {
-            return Ok(Err(rule));
-        }
-        let offload = header.offload();
+        let len = bytes - header::BYTES;
         if wire.sends_fragments()
             && len > FRONT_BYTES
             && let Some(sent) = self.send_in_place(nic, pair, len, &header, wire, work.dma)?
@@ -148,9 +201,40 @@ impl Transmitter {
         if !rest.is_empty() {
             self.chain.read(front as u64, rest, work.dma)?;
         }
-        let frame = &mut self.bytes[header::BYTES..][..len];
-        nic.steering.note(pair, frame, len);
-        Ok(send_whole(frame, &header, offload, &mut self.segment, wire))
+        Ok(self.send_copied(nic, pair, bytes, &header, wire))
+    }
+
+    /// The header of a chain, of which so many bytes were copied.
+    #[inline]
+    fn judge(
+        &mut self,
+        nic: &Nic,
+        copied: usize,
+        readable: usize,
+        writable: u64,
+    ) -> Result<Header, Refused> {
+        let header = match self.bytes[..copied].first_chunk() {
+            Some(header) => Header::read(header),
+            None => return Err("a frame must have a header in front (5.1.6.2)"),
+        };
+        self.counted += u64::from(header.buffers != 0);
+        check(nic, writable, &header, readable - header::BYTES)?;
+        Ok(header)
+    }
+
+    /// Sends a frame that was copied, with its header.
+    #[inline]
+    fn send_copied(
+        &mut self,
+        nic: &mut Nic,
+        pair: u16,
+        bytes: usize,
+        header: &Header,
+        wire: &mut impl Wire,
+    ) -> Result<(), Refused> {
+        let frame = &mut self.bytes[header::BYTES..bytes];
+        nic.steering.note(pair, frame, frame.len());
+        send_whole(frame, header, &mut self.segment, wire)
     }
 
     /// Sends a frame of which only the front was copied; `None` if it has to be copied.
@@ -211,8 +295,8 @@ fn takes_whole(wire: &impl Wire, plan: Option<&Plan>) -> bool {
 }
 
 /// 5.1.6.2.1: what a driver must keep to.
-fn check(nic: &Nic, chain: &Chain, header: &Header, len: usize) -> Result<(), Refused> {
-    if chain.writable_bytes() > 0 {
+fn check(nic: &Nic, writable: u64, header: &Header, len: usize) -> Result<(), Refused> {
+    if writable > 0 {
         return Err("a buffer that is sent must not be writable (5.1.6.2)");
     }
     if len > FRAME_BYTES_MAX {
@@ -260,10 +344,10 @@ fn check(nic: &Nic, chain: &Chain, header: &Header, len: usize) -> Result<(), Re
 fn send_whole(
     frame: &mut [u8],
     header: &Header,
-    offload: Offload,
     segment: &mut Vec<u8>,
     wire: &mut impl Wire,
 ) -> Result<(), Refused> {
+    let offload = header.offload();
     let plan = match offload.segment {
         Some(size) => {
             let plan = Plan::read(frame, size).filter(|plan| fits(plan, header));
