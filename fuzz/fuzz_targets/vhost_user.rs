@@ -1,5 +1,6 @@
 //! A front end says anything to a back end of vhost-user, with any descriptors: each message must
-//! be answered or refused, whatever its driver writes into the memory that it lends.
+//! be answered or refused, whatever its driver writes into the memory that it lends, and if it takes
+//! that away again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -35,6 +36,12 @@ const UNSEALED: u8 = 1;
 const EVENT: u8 = 2;
 const PIPE: u8 = 3;
 const NONE: u8 = 4;
+/// Bits of an input's first byte: the session begins as it should, and memory may be unsealed.
+const BEGINS: u8 = 1;
+const TRUSTS: u8 = 2;
+/// Bits of a message's flags: an answer, please; memory that is not sealed goes away.
+const ANSWER: u8 = 8;
+const TAKES_AWAY: u8 = 16;
 
 fn memory(seals: SealFlags) -> OwnedFd {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -54,6 +61,7 @@ fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
 struct Session {
     device: BackEnd<VirtioNet<Loop>>,
     sealed: OwnedFd,
+    unsealed: OwnedFd,
     turns: u64,
 }
 
@@ -61,7 +69,7 @@ impl Session {
     fn descriptor(&self, kind: u8) -> Option<OwnedFd> {
         match kind % 8 {
             SEALED => self.sealed.try_clone().ok(),
-            UNSEALED => Some(memory(SealFlags::empty())),
+            UNSEALED => self.unsealed.try_clone().ok(),
             EVENT => eventfd(0, EventfdFlags::empty()).ok(),
             PIPE => std::io::pipe().ok().map(|(_, end)| end.into()),
             _ => None,
@@ -97,6 +105,7 @@ fuzz_target!(|input: &[u8]| {
     let mut session = Session {
         device: BackEnd::new(card, &Misbehaviour::default()),
         sealed: memory(SealFlags::SHRINK),
+        unsealed: memory(SealFlags::empty()),
         turns: 0,
     };
     let Some([begins, len]) = take(&mut input) else {
@@ -105,11 +114,22 @@ fuzz_target!(|input: &[u8]| {
     // What the driver has written where the queue will be.
     let (written, rest) = input.split_at(input.len().min(WRITTEN_MAX.min(len.into())));
     input = rest;
-    for at in [0, 0x1000] {
-        rustix::io::pwrite(&session.sealed, written, at).expect("there is room");
+    for file in [&session.sealed, &session.unsealed] {
+        for at in [0, 0x1000] {
+            rustix::io::pwrite(file, written, at).expect("there is room");
+        }
     }
-    if begins & 1 != 0 {
+    let trusts = begins & TRUSTS != 0;
+    if trusts {
+        session.device.accept_unsealed();
+    }
+    if begins & BEGINS != 0 {
         for (request, kind, words) in BEGINNING {
+            let kind = if kind == SEALED && trusts {
+                UNSEALED
+            } else {
+                kind
+            };
             let payload: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
             session.say(request, 0, &payload, &[kind]);
         }
@@ -120,8 +140,11 @@ fuzz_target!(|input: &[u8]| {
         };
         let (payload, rest) = input.split_at(input.len().min(len.into()));
         input = rest;
-        let request = u32::from(request);
-        session.say(request, u32::from(flags) & 8, payload, &[first, second]);
+        if flags & TAKES_AWAY != 0 {
+            ftruncate(&session.unsealed, 0).expect("it is not sealed");
+        }
+        let (request, answer) = (u32::from(request), u32::from(flags & ANSWER));
+        session.say(request, answer, payload, &[first, second]);
     }
     session.device.disconnect();
     assert!(session.device.kicks().next().is_none());
