@@ -106,7 +106,7 @@ impl World<'_> {
         let limit = ladder::limit(&points).ok_or_else(|| io::Error::other("nothing came back"))?;
         for percent in TRACED_PERCENT {
             let rate = (limit * f64::from(percent) / 100.0) as u64;
-            let (step, events) = trace::during(|| self.step(&mut guest, &run, rate))?;
+            let (step, events) = trace::during(run.bus, || self.step(&mut guest, &run, rate))?;
             outcome.traced.push(Traced {
                 percent,
                 step,
@@ -205,7 +205,7 @@ impl World<'_> {
             ));
             outcome.reads.push(reads);
         }
-        let (reads, events) = trace::during(|| read(guest, 1, READS_TRACED))?;
+        let (reads, events) = trace::during(outcome.run.bus, || read(guest, 1, READS_TRACED))?;
         outcome.reads.push(Reads { events, ..reads });
         Ok(())
     }
