@@ -30,7 +30,8 @@ pub fn component(component: &Component) -> Vec<String> {
     let host =
         host.and_then(|host| check::host(&image.entries, host).map_err(|error| error.to_string()));
     let version = check::version(&image, &options).map_err(|error| error.to_string());
-    let pairs = links(component, &image).and_then(|()| {
+    let regions = links(component, &image).and_then(|()| states(component, &image));
+    let pairs = regions.and_then(|()| {
         let pairs = check::pair(&image.entries, &image.pci, &image.regions, &options);
         pairs.map(drop).map_err(|error| error.to_string())
     });
@@ -76,6 +77,26 @@ fn links(component: &Component, image: &Image) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Whether the file has each state of the image's. What it has beside, the options say.
+fn states(component: &Component, image: &Image) -> Result<(), String> {
+    let kept = |name| {
+        let mut devices = component.devices.iter();
+        devices.any(|device| device.kind == Kind::State && device.name == name)
+    };
+    let states = image
+        .regions
+        .iter()
+        .filter(|region| region.kind == region::kind::STATE);
+    let mut names = states.filter_map(region::Request::name);
+    match names.find(|name| !kept(*name)) {
+        Some(name) => Err(format!(
+            "{} leaves {name} to its next instance; write state.{name} = \"memory\"",
+            component.image.display()
+        )),
+        None => Ok(()),
+    }
 }
 
 fn rules(image: &Image, options: &Options) -> Result<(), String> {

@@ -65,11 +65,19 @@ pub enum Kind {
     Pci,
     /// Sockets of the host's.
     Sockets,
+    /// Memory that outlives its instances.
+    State,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Net, Self::Block, Self::Pci, Self::Sockets];
+    pub const ALL: [Self; 5] = [
+        Self::Net,
+        Self::Block,
+        Self::Pci,
+        Self::Sockets,
+        Self::State,
+    ];
 
     /// The table of the file that has them, and the option of `outboard run`.
     pub fn key(self) -> &'static str {
@@ -78,6 +86,7 @@ impl Kind {
             Self::Block => "block",
             Self::Pci => "pci",
             Self::Sockets => "sockets",
+            Self::State => "state",
         }
     }
 }
@@ -98,6 +107,10 @@ impl Device {
 
     /// What `owner` is handed for it, unless it opens it itself.
     pub fn handed(&self, owner: &str) -> Option<Handed> {
+        if self.kind == Kind::State {
+            let (owner, name) = (owner.to_owned(), self.name.clone());
+            return Some(Handed::State { owner, name });
+        }
         if let Some(tap) = self.tap() {
             return Some(Handed::Tap(tap.to_owned()));
         }
@@ -123,8 +136,8 @@ impl Component {
     }
 
     /// What stands behind `outboard run`, with these MAC addresses for networks that have none in
-    /// the file: a neighbour knows a component by its address, so that it keeps it. Taps and links
-    /// are behind the descriptors from [`FIRST_HANDED`] on.
+    /// the file: a neighbour knows a component by its address, so that it keeps it. Taps, links and
+    /// states are behind the descriptors from [`FIRST_HANDED`] on.
     pub fn command_line(&self, macs: &[(String, String)]) -> Vec<String> {
         let mut line = vec![format!("--name={}", self.name)];
         let memory = self.memory.map(|mib| format!("--mem={mib}"));
@@ -143,7 +156,7 @@ impl Component {
                 let side: Vec<_> = side.map(|number| number.to_string()).collect();
                 line.push(format!("--link:{name}={}", side.join(",")));
             } else {
-                let descriptor = device.tap().and_then(|_| descriptors.next());
+                let descriptor = device.handed(&self.name).and_then(|_| descriptors.next());
                 let descriptor = descriptor.map(|number| format!("@{number}"));
                 let source = descriptor.as_ref().unwrap_or(source);
                 line.push(format!("--{}:{name}={source}", kind.key()));
@@ -179,6 +192,7 @@ impl Component {
                 (Kind::Block, _) => "read, write".to_owned(),
                 (Kind::Pci, _) => "registers and DMA memory that the manifest names".to_owned(),
                 (Kind::Sockets, _) => "all that the network namespace allows".to_owned(),
+                (Kind::State, _) => "read, write; its next instance as well".to_owned(),
             };
             [what, device.source.clone(), right]
         }));

@@ -25,13 +25,20 @@ pub enum Handed {
         /// The component that has the other end.
         peer: String,
     },
+    /// Memory that outlives the instances of a component.
+    State {
+        /// The component.
+        owner: String,
+        /// The state, as its manifest has it.
+        name: String,
+    },
 }
 
 impl Handed {
     /// How many descriptors it has.
     pub fn descriptors(&self) -> usize {
         match self {
-            Self::Tap(_) => 1,
+            Self::Tap(_) | Self::State { .. } => 1,
             Self::Side { .. } => SIDE_DESCRIPTORS,
         }
     }
@@ -40,14 +47,14 @@ impl Handed {
     pub fn tap(&self) -> Option<&str> {
         match self {
             Self::Tap(name) => Some(name),
-            Self::Side { .. } => None,
+            Self::Side { .. } | Self::State { .. } => None,
         }
     }
 
     /// The other end of a link.
     pub fn other(&self) -> Option<Self> {
         match self {
-            Self::Tap(_) => None,
+            Self::Tap(_) | Self::State { .. } => None,
             Self::Side { link, end, peer } => Some(Self::Side {
                 link: link.clone(),
                 end: peer.clone(),

@@ -6,6 +6,7 @@
 //! ```
 
 mod links;
+mod states;
 
 use super::messages::shell;
 use crate::harness::build::Images;
@@ -36,11 +37,17 @@ const RESTARTS: usize = 100;
 type Test = fn(&Images) -> Result<(), Failed>;
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let plain: [(&str, Test); 4] = [
+    let plain: [(&str, Test); 7] = [
         ("mistakes are told and nothing is started", mistakes),
         ("a crash loop is slowed and goes on", crash_loop),
         ("a component that may rest does", rests),
         ("images that take no link are told", links::mistakes),
+        (
+            "a state outlives instances and supervisors",
+            states::outlive,
+        ),
+        ("a state of another size begins anew", states::other_size),
+        ("states that do not fit are told", states::mistakes),
     ];
     let mut trials = Vec::new();
     for (name, test) in plain {

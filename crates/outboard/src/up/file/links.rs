@@ -65,7 +65,8 @@ impl Reading<'_> {
         let handed: usize = component.handed().map(|what| what.descriptors()).sum();
         if handed >= DESCRIPTORS_MAX {
             let what = format!(
-                "the taps and links of {} have {handed} descriptors, 1 and 4 each; {} is the most",
+                "the taps, links and states of {} have {handed} descriptors, 1, 4 and 1 each; \
+                 {} is the most",
                 component.name,
                 DESCRIPTORS_MAX - 1
             );

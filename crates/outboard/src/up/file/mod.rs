@@ -30,7 +30,7 @@ const MISTAKES_MAX: usize = 100;
 const MEMORY_LIMIT_EXTRA: u64 = 256;
 
 /// What a file may say of a component, and in which form.
-const KEYS: [(&str, &str); 13] = [
+const KEYS: [(&str, &str); 14] = [
     ("image", "a path, as in image = \"firewall.spt\""),
     ("host", "\"spt\", \"hvt\" or \"process\""),
     ("memory", "MiB from 1 to 262144"),
@@ -55,6 +55,7 @@ const KEYS: [(&str, &str); 13] = [
         "an address or \"vfio-user:SOCKET\", as in pci.nic = \"0000:01:00.0\"",
     ),
     ("sockets", "\"host\", as in sockets.service = \"host\""),
+    ("state", "\"memory\", as in state.vault = \"memory\""),
     ("after", "names of components, as in after = [\"stack\"]"),
     ("restart", "\"always\", \"on-failure\" or \"never\""),
 ];
@@ -387,7 +388,7 @@ impl Reading<'_> {
             for device in component
                 .devices
                 .iter()
-                .filter(|device| device.kind != Kind::Sockets)
+                .filter(|device| !matches!(device.kind, Kind::Sockets | Kind::State))
             {
                 if device.kind == Kind::Net && device.tap().is_none() {
                     continue;
@@ -423,6 +424,7 @@ fn source(kind: Kind, text: &str, folder: &Path) -> Option<String> {
             None => named(text),
         },
         Kind::Sockets => (text == "host").then(|| text.to_owned()),
+        Kind::State => (text == "memory").then(|| text.to_owned()),
     }
 }
 

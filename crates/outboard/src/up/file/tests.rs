@@ -12,6 +12,7 @@ net.private = "tap:private0"
 net.public = "macvtap:eth1"
 mac.private = "02:00:00:00:00:01"
 block.disk = "disk.img"
+state.vault = "memory"
 pci.nic = "0000:01:00.0"
 after = ["stack"]
 restart = "on-failure"
@@ -37,8 +38,8 @@ fn components_come_in_the_order_of_their_start_with_whole_paths() {
     assert_eq!(components[0].image, Path::new("/lib/stack.spt"));
     let expected = "--name=firewall --mem=16 --host=spt --rules=/here/rules.nft \
                     --net:private=@3 --net-mac:private=02:00:00:00:00:01 \
-                    --net:public=macvtap:eth1 --block:disk=/here/disk.img --pci:nic=0000:01:00.0 \
-                    -- /here/firewall.spt --a b";
+                    --net:public=macvtap:eth1 --block:disk=/here/disk.img --state:vault=@4 \
+                    --pci:nic=0000:01:00.0 -- /here/firewall.spt --a b";
     assert_eq!(components[1].command_line(&[]).join(" "), expected);
     assert_eq!(components[1].restart, Restart::OnFailure);
     assert_eq!(components[1].memory_limit, Some(512));
@@ -53,6 +54,7 @@ memory = 0
 host = "xen"
 net.a = "private0"
 net.b = "tap:@5"
+state.c = "disk"
 mac.c = "02:00:00:00:00:01"
 limits.cpu = 5
 restart = "sometimes"
@@ -74,13 +76,14 @@ block = "disk"
          net.private = \"tap:private0\"",
         "a.toml:7:9: net.b: expected \"tap:IFACE\", \"macvtap:PARENT\" or \"link:NAME\", as in \
          net.private = \"tap:private0\"",
-        "a.toml:8:9: mac.c: there is no net.c",
-        "a.toml:9:8: limits: no such key: cpu; there is memory",
-        "a.toml:10:11: restart: expected \"always\", \"on-failure\" or \"never\"",
-        "a.toml:11:13: arguments: expected texts, as in arguments = [\"--ipv4=10.0.0.2/24\"]",
-        "a.toml:14:9: image: expected a path, as in image = \"firewall.spt\"",
-        "a.toml:15:9: expected a path, as in block.disk = \"disk.img\"",
-        "a.toml:16:2: no such key: link; there is component",
+        "a.toml:8:11: state.c: expected \"memory\", as in state.vault = \"memory\"",
+        "a.toml:9:9: mac.c: there is no net.c",
+        "a.toml:10:8: limits: no such key: cpu; there is memory",
+        "a.toml:11:11: restart: expected \"always\", \"on-failure\" or \"never\"",
+        "a.toml:12:13: arguments: expected texts, as in arguments = [\"--ipv4=10.0.0.2/24\"]",
+        "a.toml:15:9: image: expected a path, as in image = \"firewall.spt\"",
+        "a.toml:16:9: expected a path, as in block.disk = \"disk.img\"",
+        "a.toml:17:2: no such key: link; there is component",
     ];
     assert_eq!(said, expected);
 }
@@ -150,7 +153,7 @@ fn a_link_joins_two_components() {
     let said = parse_here(&(many("a") + &many("b"))).unwrap_err();
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(
-        said[0].contains("64 descriptors, 1 and 4 each; 63 is the most"),
+        said[0].contains("64 descriptors, 1, 4 and 1 each; 63 is the most"),
         "{said:?}"
     );
 }

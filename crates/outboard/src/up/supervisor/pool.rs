@@ -9,12 +9,13 @@ use abi::link::slots;
 use abi::region::kind;
 use image::Image;
 use linux::{link, memory, tap};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 use tender::{attach, load};
 
 impl Supervisor {
-    /// Opens the taps of a component that are not open, or were deleted since, and makes its links.
+    /// Opens the taps of a component that are not open, or were deleted since, and makes its links
+    /// and states.
     pub(super) fn fill_pool(&mut self, index: usize, now: Duration) -> Result<(), String> {
         let component = self.all[index].component.clone();
         if component.handed().all(|what| self.has_tap(&what)) {
@@ -25,15 +26,17 @@ impl Supervisor {
             let Some(what) = device.handed(&component.name) else {
                 continue;
             };
-            match what.tap() {
-                Some(_) if self.has_tap(&what) => {}
-                Some(name) => {
+            let asked = |kind| asked(&component, &image, kind, &device.name);
+            match &what {
+                Handed::Tap(_) if self.has_tap(&what) => {}
+                Handed::Tap(name) => {
                     let features = image.extension.map_or(0, |extension| extension.features);
                     let tap = attach::open_tap(name, features)
                         .map_err(|why| format!("tap:{name}: {why}"))?;
                     self.pool.insert(what, vec![tap]);
                 }
-                None => self.join(what, asked(&component, &image, &device.name)?, now)?,
+                Handed::Side { .. } => self.join(what, asked(kind::LINK)?, now)?,
+                Handed::State { .. } => self.keep(what, asked(kind::STATE)?)?,
             }
         }
         Ok(())
@@ -49,9 +52,29 @@ impl Supervisor {
 
     /// Whether the pool has both ends of each of a component's links.
     pub(super) fn has_links(&self, component: &Component) -> bool {
-        component
-            .handed()
-            .all(|what| what.tap().is_some() || self.is_joined(&what))
+        let mut sides = component.handed().filter(|what| what.other().is_some());
+        sides.all(|side| self.is_joined(&side))
+    }
+
+    /// Makes the memory of a state, unless there is some of that size already.
+    fn keep(&mut self, state: Handed, bytes: u64) -> Result<(), String> {
+        let had = bytes_of(self.pool.get(&state));
+        if had == Some(bytes) {
+            return Ok(());
+        }
+        let Handed::State { owner, name } = &state else {
+            return Ok(());
+        };
+        let made = memory::sealed("state", bytes);
+        let made = made.map_err(|why| format!("state.{name}: {why}; see `ulimit -n`"))?;
+        if let Some(had) = had {
+            let what = format!(
+                "state.{name} begins anew: it had {had} bytes, and the image asks for {bytes}"
+            );
+            say(owner, what);
+        }
+        self.pool.insert(state, vec![made]);
+        Ok(())
     }
 
     fn is_joined(&self, side: &Handed) -> bool {
@@ -65,9 +88,7 @@ impl Supervisor {
     /// Makes the link of which this is an end, with so many bytes at this end, unless it is made
     /// already. Who runs at the other end of the one before it is started again.
     fn join(&mut self, side: Handed, bytes: u64, now: Duration) -> Result<(), String> {
-        let own = self.pool.get(&side).and_then(|side| side.first());
-        let own_bytes = own.and_then(|own| memory::sealed_bytes(own.as_fd()));
-        if own_bytes == Some(bytes) && self.is_joined(&side) {
+        if bytes_of(self.pool.get(&side)) == Some(bytes) && self.is_joined(&side) {
             return Ok(());
         }
         let Some(other @ Handed::Side { link, end, .. }) = &side.other() else {
@@ -80,7 +101,7 @@ impl Supervisor {
         let mut devices = component.devices.iter();
         let device = devices.find(|device| device.link() == Some(link));
         let device = device.ok_or_else(|| format!("link:{link}: {end} has no end of it"))?;
-        let others_bytes = asked(component, &image(component)?, &device.name)?;
+        let others_bytes = asked(component, &image(component)?, kind::LINK, &device.name)?;
         let sides = link::make([bytes, others_bytes].map(slots));
         let sides = sides.map_err(|why| format!("link:{link}: {why}; see `ulimit -n`"))?;
         let [own, others] = sides.map(handed::descriptors);
@@ -94,19 +115,25 @@ impl Supervisor {
     }
 }
 
+/// The size of the memory that an end of a link, or a state, writes.
+fn bytes_of(kept: Option<&Vec<OwnedFd>>) -> Option<u64> {
+    memory::sealed_bytes(kept?.first()?.as_fd())
+}
+
 fn image(component: &Component) -> Result<Image, String> {
     let opened = load::open(&component.image);
     let (_, image) = opened.map_err(|why| format!("{}: {why}", component.image.display()))?;
     Ok(image)
 }
 
-/// How many bytes the image asks for at its end of a link.
-fn asked(component: &Component, image: &Image, name: &str) -> Result<u64, String> {
-    let mut links = image
-        .regions
-        .iter()
-        .filter(|region| region.kind == kind::LINK);
-    let found = links.find(|region| region.name() == Some(name));
+/// How many bytes the image asks for at its end of a link, or for a state.
+fn asked(component: &Component, image: &Image, kind: u32, name: &str) -> Result<u64, String> {
+    let mut regions = image.regions.iter().filter(|region| region.kind == kind);
+    let found = regions.find(|region| region.name() == Some(name));
     let found = found.map(|region| u64::from(region.bytes));
-    found.ok_or_else(|| format!("{}: no link is called {name}", component.image.display()))
+    let path = component.image.display();
+    found.ok_or_else(|| match kind {
+        kind::LINK => format!("{path}: no link is called {name}"),
+        _ => format!("{path}: no state is called {name}"),
+    })
 }
