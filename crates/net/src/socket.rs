@@ -219,6 +219,20 @@ pub trait Stream {
     /// If the connection has failed.
     async fn take(&mut self) -> Result<Option<Payload>, Error>;
 
+    /// Writes back what has come; how many bytes, 0 at the end. Over a stack with a
+    /// [vault](crate::tcp::vault) it is one step, which an image that ends in between has done or
+    /// has not.
+    ///
+    /// # Errors
+    /// If the connection has failed.
+    async fn give_back(&mut self) -> Result<usize, Error> {
+        let Some(bytes) = self.take().await? else {
+            return Ok(0);
+        };
+        self.write(&bytes).await?;
+        Ok(bytes.len())
+    }
+
     /// Writes all of `bytes`: waits until each has a place in the queue.
     ///
     /// # Errors
@@ -687,6 +701,11 @@ impl Stream for TcpStream {
     async fn take(&mut self) -> Result<Option<Payload>, Error> {
         let take = poll_fn(|context| self.0.with(|tcp, id| tcp.poll_take(id, context)));
         Ok(take.await?)
+    }
+
+    async fn give_back(&mut self) -> Result<usize, Error> {
+        let given = poll_fn(|context| self.0.with(|tcp, id| tcp.poll_give_back(id, context)));
+        Ok(given.await?)
     }
 
     async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Error> {

@@ -143,6 +143,16 @@ impl Below for Host {
     }
 }
 
+/// TCP that holds nothing so far.
+#[cfg_attr(
+    feature = "smoltcp",
+    expect(dead_code, reason = "smoltcp is there instead")
+)]
+pub fn tcp(secret: [u8; 16], hash_key: [u8; 16]) -> Tcp {
+    let memory = usize::try_from(unikernel::memory_bytes() / QUEUES_PART).unwrap_or(usize::MAX);
+    Tcp::new(Config::default(), Secret::new(secret), hash_key, memory)
+}
+
 /// A stack over these ports, each with what the command line says of it.
 ///
 /// # Panics
@@ -151,11 +161,7 @@ impl Below for Host {
     feature = "smoltcp",
     expect(dead_code, reason = "smoltcp is there instead")
 )]
-pub fn stack(
-    ports: Vec<(Box<dyn Netif>, &Port)>,
-    secret: [u8; 16],
-    hash_key: [u8; 16],
-) -> Stack<Ipv4, Ipv6> {
+pub fn stack(ports: Vec<(Box<dyn Netif>, &Port)>, tcp: Tcp) -> Stack<Ipv4, Ipv6> {
     let now = unikernel::monotonic();
     let buffer = PACKET_MAX + HEADROOM;
     let large = Pool::new(vec![0; LARGE_PACKETS * buffer].leak(), buffer);
@@ -165,8 +171,6 @@ pub fn stack(
     let mut ips = ports.into_iter().zip(0..).map(|((port, options), number)| {
         ip(port, options, large, varies.wrapping_add(number), now)
     });
-    let memory = usize::try_from(unikernel::memory_bytes() / QUEUES_PART).unwrap_or(usize::MAX);
-    let tcp = Tcp::new(Config::default(), Secret::new(secret), hash_key, memory);
     let mut stack = Stack::new(ips.next().expect("a port"), tcp, now);
     ips.for_each(|ip| stack.ip.add(ip));
     for (port, _) in dhcp.iter().enumerate().filter(|(_, dhcp)| **dhcp) {

@@ -1,6 +1,9 @@
 //! An appliance that speaks TCP/IP: a stack over the port `service` and all other ports that the
 //! manifest has, tasks above it, and the loop that gives both their turns.
 //!
+//! If the manifest names a state called `connections`, the stack keeps its connections there, and
+//! goes on with those that the instance before has left ([`Net::taken_up`]).
+//!
 //! Where `service` is `SOCKETS` in the manifest, sockets of the host's take the place of the stack,
 //! and the appliance does not notice.
 
@@ -13,6 +16,8 @@ mod below;
 #[cfg(feature = "smoltcp")]
 mod smoltcp;
 mod sockets;
+#[cfg(not(feature = "smoltcp"))]
+mod vault;
 
 pub use sockets::{Datagrams, Listener, Net, Stream};
 
@@ -32,6 +37,7 @@ use net::dns::{Names, Resolver};
 use net::host::{HostNet, Table};
 use net::metrics::{self, Publisher};
 use net::options::{HELP, Options};
+use net::socket::Stream as _;
 use net::task::{Clock, Executor, Spawner};
 use net::turn::{TASKS_PER_TURN, sleep_until, turn};
 use ports::sockets::HostSockets;
@@ -173,7 +179,15 @@ where
         }
     };
     let opened = opened.into_iter().zip(&start.options.ports).collect();
-    let stack = below::stack(opened, secret, start.key);
+    let tcp = below::tcp(secret, start.key);
+    let (tcp, taken_up) = match vault::take_up(tcp, unikernel::monotonic()) {
+        Ok(taken_up) => taken_up,
+        Err(why) => {
+            println!("{name}: {why}");
+            return abi::exit::FAILURE;
+        }
+    };
+    let stack = below::stack(opened, tcp);
     let stack = Rc::new(RefCell::new(stack));
     let ports = start.ports.iter().zip(&start.options.ports);
     let said = ports.flat_map(|(port, options)| {
@@ -181,7 +195,8 @@ where
             move |own: &Prefix<_>| format!("{name}: {}/{} on {port}", own.address(), own.bits());
         options.ipv4.iter().map(on)
     });
-    let said = said.collect();
+    let taken_up = taken_up.map(|taken_up| format!("{name}: {taken_up}"));
+    let said = said.chain(taken_up).collect();
     let net = Net::Stack(net::socket::Net::new(stack.clone()));
     serve(stack, net, start, said, main)
 }
@@ -219,6 +234,16 @@ where
             }
         }
     };
+    let first = {
+        let net = net.clone();
+        move || {
+            // Nobody would ever read what comes there.
+            while let Some(stream) = net.taken_up() {
+                stream.abort();
+            }
+            said.iter().for_each(|line| println!("{line}"));
+        }
+    };
     let main = main(Service {
         net,
         resolver,
@@ -226,16 +251,17 @@ where
         spawner: executor.spawner(),
         arguments: start.arguments,
     });
-    turns(below, executor, &clock, changed, said, main)
+    turns(below, executor, &clock, changed, first, main)
 }
 
-/// What is below and tasks have their turns until the appliance ends.
+/// What is below and tasks have their turns until the appliance ends. What is to happen `first`
+/// does once it waits for the first time.
 fn turns<B: Below>(
     mut below: B,
     mut executor: Executor,
     clock: &Clock,
     changed: impl Fn(&mut B),
-    said: Vec<String>,
+    first: impl FnOnce() + 'static,
     main: impl Future<Output = i32> + 'static,
 ) -> i32 {
     let status = Rc::new(Cell::new(None));
@@ -243,9 +269,7 @@ fn turns<B: Below>(
     executor
         .spawner()
         .spawn(async move { ended.set(Some(main.await)) });
-    executor
-        .spawner()
-        .spawn(async move { said.iter().for_each(|line| println!("{line}")) });
+    executor.spawner().spawn(async move { first() });
     const { assert!(metrics::COUNT < NET_COUNTERS_MAX) }
     let runtime = unikernel::runtime();
     let mut publisher = Publisher::new(|number, value| {

@@ -56,6 +56,20 @@ pub enum Datagrams {
     Host(HostDatagrams),
 }
 
+impl Net {
+    /// The next connection of the instance before this one, which goes on; `None` when there are no
+    /// more. Those that the appliance has not asked for when it waits for the first time are reset.
+    pub fn taken_up(&self) -> Option<Stream> {
+        match self {
+            #[cfg(not(feature = "smoltcp"))]
+            Self::Stack(net) => net.taken_up().map(Stream::Stack),
+            #[cfg(feature = "smoltcp")]
+            Self::Stack(_) => None,
+            Self::Host(_) => None,
+        }
+    }
+}
+
 impl socket::Sockets for Net {
     type Listener = Listener;
     type Stream = Stream;
@@ -112,6 +126,10 @@ impl socket::Stream for Stream {
 
     async fn take(&mut self) -> Result<Option<Payload>, Error> {
         each!(self, stream => stream.take().await)
+    }
+
+    async fn give_back(&mut self) -> Result<usize, Error> {
+        each!(self, stream => stream.give_back().await)
     }
 
     async fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {

@@ -42,12 +42,20 @@ async fn serve(service: Service) -> Result<(), Error> {
         // Nothing ends it.
         let _ = return_datagrams(datagrams).await;
     });
-    loop {
-        let stream = listener.accept().await?;
+    let begin = |stream| {
         service.spawner.spawn(async move {
             // A peer that goes away in the middle is no event.
             let _ = echo(stream).await;
         });
+    };
+    // Those of the instance before this one go on.
+    while let Some(stream) = service.net.taken_up() {
+        if stream.local().port() == PORT {
+            begin(stream);
+        }
+    }
+    loop {
+        begin(listener.accept().await?);
     }
 }
 
@@ -63,8 +71,6 @@ async fn return_datagrams(mut socket: impl Datagrams) -> Result<(), Error> {
 /// Until the peer closes. While nothing comes, no buffer is held.
 async fn echo(mut stream: impl Stream) -> Result<(), Error> {
     stream.set_keep_alive(Some(SILENT));
-    while let Some(bytes) = stream.take().await? {
-        stream.write(&bytes).await?;
-    }
+    while stream.give_back().await? > 0 {}
     Ok(())
 }

@@ -448,6 +448,26 @@ impl Tcp {
         Poll::Ready(Ok(payload))
     }
 
+    /// Queues what has come to be sent back, as much as there is room for, and takes that as read,
+    /// in one step: with a vault, the next image finds both done or neither. How many bytes, 0 at
+    /// the end.
+    pub fn poll_give_back(
+        &mut self,
+        id: SocketId,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<usize, Error>> {
+        let Some(socket) = self.socket_mut(id) else {
+            return Poll::Ready(Ok(0));
+        };
+        let readable = core::task::ready!(socket.poll_readable(context))?;
+        if readable == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        let room = core::task::ready!(self.poll_room(id, context))?;
+        let given = self.with(id, |socket| socket.give_back(room.min(readable)));
+        Poll::Ready(Ok(given.unwrap_or(0)))
+    }
+
     /// Whether the number `seq` of a connection between these ends is on its way: who quotes it has
     /// seen the segment (RFC 5927, 4.1).
     pub fn is_under_way(&self, ends: &Ends, seq: Seq) -> bool {

@@ -408,6 +408,27 @@ impl ReceiveQueue {
         self.bytes
     }
 
+    /// The first piece; nothing if there is none.
+    pub(super) fn first(&self) -> &[u8] {
+        self.pieces.front().map_or(&[], |(_, first)| first)
+    }
+
+    /// Lets go of the first `count` bytes, which are of the first piece; that one, if they are all
+    /// of it.
+    pub(super) fn skip(&mut self, count: usize) -> Option<Payload> {
+        let (at, first) = self.pieces.front_mut()?;
+        let count = count.min(first.len());
+        first.advance(count);
+        *at = *at + count as u32;
+        self.bytes -= count;
+        if !first.is_empty() {
+            return None;
+        }
+        let (_, piece) = self.pieces.pop_front()?;
+        self.rest();
+        Some(piece)
+    }
+
     /// Takes the first piece, of at most `most` bytes, which are there.
     pub fn take(&mut self, most: usize) -> Option<Payload> {
         let (_, first) = self.pieces.front()?;

@@ -358,6 +358,25 @@ impl Socket {
         Some(payload)
     }
 
+    /// Queues what has come to be sent back, at most `most` bytes, and takes as much as read; how
+    /// many. The vault knows of both or of neither.
+    pub(super) fn give_back(&mut self, most: usize) -> usize {
+        let first = self.receive.first();
+        let bytes = &first[..first.len().min(most)];
+        let count = match self.berth {
+            Some(berth) => self.send.keep(berth, self.connection.queued, bytes),
+            None => {
+                self.send.write(bytes);
+                bytes.len()
+            }
+        };
+        self.connection.queue(count as u32);
+        let done = self.receive.skip(count);
+        self.has_read(count);
+        self.release(done.as_slice());
+        count
+    }
+
     /// What was read needs its place in the vault no more.
     fn release(&self, read: &[Payload]) {
         if let Some(berth) = self.berth {

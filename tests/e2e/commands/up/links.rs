@@ -35,19 +35,24 @@ pub fn of_link(images: &Images) -> String {
 }
 
 pub fn system(images: &Images) -> Result<System<'_>, Failed> {
+    system_of(images, &of_link(images))
+}
+
+/// One with this file.
+pub fn system_of<'a>(images: &'a Images, text: &str) -> Result<System<'a>, Failed> {
     let segment = Segment::new()?;
     shell(&segment, TAP)?.expect_status(0)?;
-    let mut system = System::new(images, &of_link(images))?;
+    let mut system = System::new(images, text)?;
     std::fs::write(system.runtime.path().join("all.nft"), ALL)?;
     system.segment = Some(segment);
     Ok(system)
 }
 
 /// A connection through the firewall to echo.
-struct Stream(TcpStream);
+pub struct Stream(TcpStream);
 
 impl Stream {
-    fn new(system: &System<'_>) -> Result<Self, Failed> {
+    pub fn new(system: &System<'_>) -> Result<Self, Failed> {
         let segment = system.segment.as_ref().ok_or("no network")?;
         let stream = segment.run(|| TcpStream::connect("10.0.0.2:7"))?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -56,7 +61,7 @@ impl Stream {
     }
 
     /// Sends bytes, lets `meanwhile` happen, and has the same ones back.
-    fn round(&mut self, meanwhile: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
+    pub fn round(&mut self, meanwhile: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
         let mut bytes = vec![0; BYTES];
         fastrand::fill(&mut bytes);
         self.0.write_all(&bytes)?;
@@ -70,7 +75,7 @@ impl Stream {
     }
 }
 
-fn nothing() -> Result<(), Failed> {
+pub fn nothing() -> Result<(), Failed> {
     Ok(())
 }
 

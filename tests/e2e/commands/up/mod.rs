@@ -5,6 +5,7 @@
 //!   test --- lan0 === firewall === wan0 --- bridge --- svc0 === echo
 //! ```
 
+mod kept;
 mod links;
 mod states;
 
@@ -66,13 +67,17 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         let name = format!("up::{name}");
         trials.push(network.trial_unless(missing, name, move || test(images)));
     }
-    let linked: [(&str, Test); 3] = [
+    let linked: [(&str, Test); 4] = [
         ("a link outlives its ends", links::outlives_its_ends),
         (
             "a link outlives its supervisor",
             links::outlives_its_supervisor,
         ),
         ("a link that lost an end is made anew", links::is_made_anew),
+        (
+            "connections outlive the image in which they end",
+            kept::connections,
+        ),
     ];
     for (name, test) in linked {
         let missing = programs::missing(&["ip", "ping"]);
