@@ -107,7 +107,7 @@ pub fn mistakes(images: &Images) -> Result<(), Failed> {
     ))?;
     std::fs::write(&system.file, whole.clone() + "state.other = \"memory\"\n")?;
     check()?.expect_status(1)?.expect_stderr(&format!(
-        "{file}:1:12: --state:other: the manifest names no such device; did you mean memory?\n"
+        "{file}:1:12: --state:other: the manifest names no such device; it names --state:memory\n"
     ))?;
     std::fs::write(&system.file, whole)?;
     check()?.expect_status(0)?;
