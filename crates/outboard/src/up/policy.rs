@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
-/// A run that lasted so long makes what was before it forgotten.
-pub const SOUND: Duration = Duration::from_secs(10);
+/// A run that lasted so long makes what was before it forgotten: who starts a component once in that
+/// time for ever takes a few hundredths of a processor.
+pub const SOUND: Duration = Duration::from_secs(1);
 /// The pause before the second restart.
 pub const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// The longest pause.
