@@ -31,10 +31,12 @@ pub mod feature {
     /// On `hvt`, frames and sectors move through rings where
     /// [`super::device_flag::RING`] says so.
     pub const RINGS: u32 = 1 << 4;
+    /// The turns of the image are counted: see [`crate::share::PROGRESS`].
+    pub const PROGRESS: u32 = 1 << 5;
     /// What the runtime does for every appliance, without its help.
-    pub const RUNTIME: u32 = VIRTIO_NET_HEADER | COUNTERS | CAPTURE | RINGS;
+    pub const RUNTIME: u32 = VIRTIO_NET_HEADER | COUNTERS | CAPTURE | RINGS | PROGRESS;
     /// All that this version has.
-    pub const ALL: u32 = VIRTIO_NET_HEADER | COUNTERS | RULES | CAPTURE | RINGS;
+    pub const ALL: u32 = RUNTIME | RULES;
 }
 
 /// Descriptor of the note. As many [`pci::Request`]s follow as [`Self::pci`] says, and then as many

@@ -224,6 +224,13 @@ pub struct Exits {
 pub const COUNTERS_PER_PORT: usize = 64;
 const _: () = assert!(crate::pci::INDICES_MAX * COUNTERS_PER_PORT <= COUNTERS);
 
+/// The counter of an image's turns, for images with [`crate::extension::feature::PROGRESS`]. It
+/// lies in the block of the manifest's reserved first entry, which is no port. The number of the
+/// turn is shifted left by one; the lowest bit is [`PROGRESS_ASLEEP`].
+pub const PROGRESS: usize = 0;
+/// Set while the image sleeps in its host's wait, where it makes no turn and need not.
+pub const PROGRESS_ASLEEP: u64 = 1;
+
 /// What the runtime counts at each port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]

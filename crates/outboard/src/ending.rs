@@ -12,7 +12,7 @@ use abi::exit;
 use abi::pci;
 use abi::share::{CODE_EXPLAINED, REPORT_MAGIC, Report};
 use signal_hook::consts::signal::{
-    SIGBUS, SIGFPE, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGSYS, SIGTERM, SIGTRAP,
+    SIGBUS, SIGFPE, SIGILL, SIGINT, SIGKILL, SIGQUIT, SIGSEGV, SIGSYS, SIGTERM, SIGTRAP,
 };
 use signal_hook::low_level::signal_name;
 use std::os::unix::process::ExitStatusExt;
@@ -82,7 +82,7 @@ impl Ending {
     /// Where it was and who called, if it says.
     pub fn report(&self) -> Option<&Report> {
         match self {
-            Self::Reported(_, report) if report.code > 0 => Some(report),
+            Self::Reported(signal, report) if has_place(*signal, report) => Some(report),
             Self::Panicked(report) => Some(report),
             _ => None,
         }
@@ -141,10 +141,15 @@ fn killed(signal: i32) -> String {
     }
 }
 
+/// Whether where the guest was says something of the end. `si_code` is positive only for what the
+/// kernel found at an instruction (sigaction(2)); and who sends SIGQUIT wants to know.
+fn has_place(signal: i32, report: &Report) -> bool {
+    report.code > 0 || signal == SIGQUIT
+}
+
 fn reported(signal: i32, report: &Report) -> String {
     let ended = ended_by(signal);
-    // si_code is positive only for what the kernel found at an instruction (sigaction(2)).
-    if report.code <= 0 {
+    if !has_place(signal, report) {
         return format!("{ended}: sent by another process");
     }
     let (instruction, cause) = (report.instruction, cause(signal, report));
@@ -220,6 +225,7 @@ fn cause(signal: i32, fault: &Report) -> String {
         (SIGILL, _) => "an instruction that this CPU does not have".to_owned(),
         (SIGFPE, _) => "an arithmetic error, such as a division by zero".to_owned(),
         (SIGTRAP, _) => "a breakpoint".to_owned(),
+        (SIGQUIT, _) => "somebody asked where it was".to_owned(),
         (_, code) => format!("code {code}"),
     }
 }
@@ -269,6 +275,16 @@ mod tests {
         let lines = ending.lines(Path::new("a.spt"), &[]);
         assert!(lines.iter().all(|line| !line.contains('\n')));
         lines.into_iter().next().unwrap_or_default()
+    }
+
+    #[test]
+    fn who_is_asked_where_it_was_says_so() {
+        let asked = faulted(report(SIGQUIT, 0));
+        assert!(asked.report().is_some());
+        assert_eq!(
+            first_line(asked),
+            "the guest was ended by SIGQUIT at instruction 0x100abc: somebody asked where it was"
+        );
     }
 
     #[test]

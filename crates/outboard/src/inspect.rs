@@ -281,6 +281,7 @@ fn features(bits: u32) -> Vec<String> {
         (feature::RULES, "rules"),
         (feature::CAPTURE, "capture"),
         (feature::RINGS, "rings"),
+        (feature::PROGRESS, "progress"),
     ];
     let names = known.iter().filter(|(bit, _)| bits & bit != 0);
     let mut names: Vec<_> = names.map(|(_, name)| (*name).to_owned()).collect();
@@ -392,7 +393,14 @@ mod tests {
         assert!(features(0).is_empty());
         assert_eq!(
             features(feature::ALL),
-            ["virtio_net_header", "counters", "rules", "capture", "rings"]
+            [
+                "virtio_net_header",
+                "counters",
+                "rules",
+                "capture",
+                "rings",
+                "progress"
+            ]
         );
         assert_eq!(
             features(1 << 31 | feature::COUNTERS),
@@ -418,6 +426,7 @@ mod tests {
         let text = Report::new(Path::new("sample"), 1, &image).to_string();
         let features = [
             "\nextension  version 5, virtio_net_header, counters, rules, capture, rings, ",
+            "progress, ",
             "host info at 0x104000\n",
         ];
         assert!(text.contains(&features.concat()), "{text}");

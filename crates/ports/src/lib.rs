@@ -17,7 +17,7 @@
 //! | `schedule` | when NICs are looked at and when the image sleeps |
 //! | `devices`, [`buffers`] | which devices there are, and how many packet buffers |
 //! | `clock`, [`console`] | points in time, and lines that the guest prints |
-//! | `ledger` | what a port counts, by name |
+//! | `ledger`, `progress` | what a port counts, by name, and the turns of the image |
 //! | [`share`], `counters`, `capture`, [`rules`] | the file that host and guest share |
 //! | [`inquiry`] | what the host asks in it about sockets |
 //! | [`state`], [`regions()`] | memory that outlives the image; where that and links lie |
@@ -51,6 +51,7 @@ mod mtu;
 mod network;
 mod nic;
 mod port;
+mod progress;
 #[cfg(any(test, feature = "puppet"))]
 pub mod puppet;
 mod regions;

@@ -11,6 +11,7 @@ use crate::host::Host;
 use crate::ledger::Ledger;
 use crate::link::{LinkMemory, Links};
 use crate::network::Network;
+use crate::progress::Progress;
 use crate::ring::Rings;
 use crate::schedule::Schedule;
 use crate::share::SharedFile;
@@ -67,6 +68,7 @@ pub struct Runtime {
     links: Links,
     states: RefCell<Vec<Option<StateMemory>>>,
     pool: Pool,
+    progress: Progress,
 }
 
 /// The devices that have something to receive.
@@ -115,6 +117,7 @@ impl Runtime {
             has_room: parts.has_room,
             rings: parts.rings,
             pool: parts.pool,
+            progress: Progress::new(&parts.share),
         }
     }
 
@@ -209,10 +212,14 @@ impl Runtime {
     /// file, or `deadline` has passed, if there is one. With a deadline in the past it only looks.
     #[inline]
     pub fn wait(&self, deadline: Option<Instant>) -> Ready {
+        self.progress.turn();
         self.capture.publish();
-        let host = |deadline| match &self.rings {
-            Some(rings) => rings.wait(deadline),
-            None => self.host.wait(deadline),
+        let host = |deadline| {
+            let _asleep = self.progress.sleep();
+            match &self.rings {
+                Some(rings) => rings.wait(deadline),
+                None => self.host.wait(deadline),
+            }
         };
         let host = |deadline| self.links.wait(deadline, host);
         Ready(match self.nics.is_empty() {

@@ -3,6 +3,7 @@
 
 use super::component::{Component, Device, Kind};
 use crate::rules::source::Source;
+use abi::extension::feature;
 use abi::manifest::kind;
 use abi::region;
 use image::Image;
@@ -40,6 +41,23 @@ pub fn component(component: &Component) -> Vec<String> {
         .into_iter()
         .filter_map(Result::err)
         .collect()
+}
+
+/// What is not wrong with it, but not as one may think.
+pub fn notes(component: &Component) -> Vec<String> {
+    let Ok((_, image)) = load::open(&component.image) else {
+        return Vec::new();
+    };
+    let features = image.extension.map_or(0, |extension| extension.features);
+    let counts = features & feature::PROGRESS != 0;
+    let unwatched = component.may_stand_still().filter(|_| !counts).map(|_| {
+        format!(
+            "not watched for progress: {} does not count its turns; outboard build makes one that \
+             does",
+            component.image.display()
+        )
+    });
+    unwatched.into_iter().collect()
 }
 
 /// Whether the image has a link wherever the file says so, and nowhere else.

@@ -3,7 +3,9 @@
 
 use super::handed::{Handed, SIDE_DESCRIPTORS};
 use super::policy::Restart;
+use super::progress::STILL_DEFAULT;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The number of the first descriptor that a component is handed.
 pub const FIRST_HANDED: i32 = 3;
@@ -35,6 +37,8 @@ pub struct Component {
     pub restart: Restart,
     /// Most address space of each of its processes, in MiB.
     pub memory_limit: Option<u64>,
+    /// How long it may make no progress, in seconds: 0 for any time.
+    pub progress: Option<u64>,
 }
 
 /// Something that a component is given.
@@ -135,6 +139,12 @@ impl Component {
         devices.filter_map(|device| device.handed(&self.name))
     }
 
+    /// How long it may make no progress; `None` for any time.
+    pub fn may_stand_still(&self) -> Option<Duration> {
+        let still = self.progress.map_or(STILL_DEFAULT, Duration::from_secs);
+        Some(still).filter(|still| !still.is_zero())
+    }
+
     /// What stands behind `outboard run`, with these MAC addresses for networks that have none in
     /// the file: a neighbour knows a component by its address, so that it keeps it. Taps, links and
     /// states are behind the descriptors from [`FIRST_HANDED`] on.
@@ -202,6 +212,10 @@ impl Component {
             format!("{memory} MiB"),
             "all".to_owned(),
         ]);
+        if let Some(still) = self.may_stand_still() {
+            let right = "end, if it stands still for longer".to_owned();
+            rows.push(["time".to_owned(), format!("{still:?} a turn"), right]);
+        }
         rows.extend(OF_ALL.map(|row| row.map(str::to_owned)));
         rows
     }

@@ -162,6 +162,7 @@ impl Keeper {
                 }
             }
             Request::Stop(name) => self.signal(&name, Signal::TERM),
+            Request::Quit(name) => self.signal(&name, Signal::QUIT),
             Request::Kill(name) => self.signal(&name, Signal::KILL),
             Request::Forget(name) => {
                 let is_it = |entry: &Entry| entry.start.name == name && entry.process.is_none();

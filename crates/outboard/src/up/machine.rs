@@ -24,6 +24,13 @@ pub enum State {
         /// When it was started.
         since: Duration,
     },
+    /// It makes no progress, and was asked where it is, which ends it.
+    Hanging {
+        /// When it was started.
+        since: Duration,
+        /// When it is killed.
+        until: Duration,
+    },
     /// It has ended, and is started again later.
     Pausing {
         /// When.
@@ -38,6 +45,19 @@ pub enum State {
     },
     /// It has ended, and is started again only if somebody asks.
     Ended,
+}
+
+impl State {
+    /// Whether the component has a process.
+    pub fn is_running(self) -> bool {
+        match self {
+            Self::Starting { .. }
+            | Self::Up { .. }
+            | Self::Hanging { .. }
+            | Self::Ending { .. } => true,
+            Self::Waiting | Self::Pausing { .. } | Self::Ended => false,
+        }
+    }
 }
 
 /// What happens to a component.
@@ -69,6 +89,8 @@ pub enum Effect {
     Start,
     /// Its process is to be asked to end.
     Stop,
+    /// Its process is to be asked where it is, and to end.
+    Quit,
     /// Its process is to be killed.
     Kill,
 }
@@ -114,7 +136,9 @@ impl Machine {
     pub fn deadline(&self) -> Option<Duration> {
         match self.state {
             State::Starting { since } => Some(since + START_MAX),
-            State::Pausing { until } | State::Ending { until, .. } => Some(until),
+            State::Pausing { until }
+            | State::Hanging { until, .. }
+            | State::Ending { until, .. } => Some(until),
             State::Waiting | State::Up { .. } | State::Ended => None,
         }
     }
@@ -132,11 +156,24 @@ impl Machine {
                 self.state = State::Starting { since: now };
                 Some(Effect::Kill)
             }
-            (State::Starting { .. } | State::Up { .. }, Event::Hung) => Some(Effect::Kill),
-            (State::Starting { since } | State::Up { since }, Event::Ended { well }) => {
-                self.judge(well, since, now)
+            (State::Up { since }, Event::Hung) => {
+                let until = now + STOP_MAX;
+                self.state = State::Hanging { since, until };
+                Some(Effect::Quit)
             }
-            (State::Starting { .. } | State::Up { .. }, Event::Stop | Event::Restart) => {
+            (State::Hanging { since, until }, Event::Tick) if now >= until => {
+                let until = now + STOP_MAX;
+                self.state = State::Hanging { since, until };
+                Some(Effect::Kill)
+            }
+            (
+                State::Starting { since } | State::Up { since } | State::Hanging { since, .. },
+                Event::Ended { well },
+            ) => self.judge(well, since, now),
+            (
+                State::Starting { .. } | State::Up { .. } | State::Hanging { .. },
+                Event::Stop | Event::Restart,
+            ) => {
                 self.state = State::Ending {
                     until: now + STOP_MAX,
                     again: event == Event::Restart,
@@ -275,8 +312,24 @@ mod tests {
         assert_eq!(machine.take(Event::Tick, START_MAX), Some(Effect::Kill));
         assert_eq!(machine.take(Event::Tick, START_MAX), None);
         assert_eq!(machine.take(BADLY, START_MAX), Some(Effect::Start));
+    }
+
+    #[test]
+    fn who_hangs_is_asked_where_it_is_and_then_killed() {
         let mut machine = up(Restart::Always);
-        assert_eq!(machine.take(Event::Hung, at(2)), Some(Effect::Kill));
+        assert_eq!(machine.take(Event::Hung, at(2)), Some(Effect::Quit));
+        assert_eq!(machine.take(Event::Hung, at(3)), None);
+        assert_eq!(machine.deadline(), Some(at(2) + STOP_MAX));
+        let late = at(2) + STOP_MAX;
+        assert_eq!(machine.take(Event::Tick, late), Some(Effect::Kill));
+        assert_eq!(machine.take(Event::Tick, late), None);
+        // It is an end like any other.
+        assert_eq!(machine.take(BADLY, late), Some(Effect::Start));
+        assert_eq!(machine.short_runs(), 1);
+        let mut machine = up(Restart::Never);
+        assert_eq!(machine.take(Event::Hung, at(2)), Some(Effect::Quit));
+        assert_eq!(machine.take(BADLY, at(2)), None);
+        assert_eq!(machine.state(), State::Ended);
     }
 
     fn event() -> impl Strategy<Value = Event> {
@@ -316,14 +369,10 @@ mod tests {
                         prop_assert!(!runs);
                         runs = true;
                     }
-                    Some(Effect::Stop | Effect::Kill) => prop_assert!(runs),
+                    Some(Effect::Stop | Effect::Quit | Effect::Kill) => prop_assert!(runs),
                     None => {}
                 }
-                let is_running = matches!(
-                    machine.state(),
-                    State::Starting { .. } | State::Up { .. } | State::Ending { .. }
-                );
-                prop_assert_eq!(is_running, runs);
+                prop_assert_eq!(machine.state().is_running(), runs);
                 if let State::Pausing { until } = machine.state() {
                     prop_assert!(until <= now + PAUSE_MAX);
                 }

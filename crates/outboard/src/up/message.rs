@@ -29,6 +29,8 @@ pub enum Request {
     Start(Start),
     /// Ask the component of this name to end.
     Stop(String),
+    /// Ask the component of this name where it is, which ends it.
+    Quit(String),
     /// Kill the component of this name.
     Kill(String),
     /// Let go of the component of this name, which has ended, and of its descriptors.

@@ -18,6 +18,7 @@
 //! | [`component`] | command lines, and who holds what | none |
 //! | [`handed`] | what a component is given by descriptor | none |
 //! | [`policy`], [`machine`] | when a component is started, ended, killed | none |
+//! | [`progress`] | whether a component has hung | none |
 //! | [`cause`] | why a run ended, in a line | none |
 //! | [`supervisor`] | does what the machines say | all |
 //! | [`keeper`] | starts, signals, reaps; outlives the supervisor | processes |
@@ -37,6 +38,7 @@ pub mod message;
 pub mod notify;
 pub mod place;
 pub mod policy;
+pub mod progress;
 pub mod status;
 pub mod supervisor;
 pub mod systemd;
@@ -161,11 +163,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
     let path = &arguments.file;
     let components = read(path)?;
     if arguments.check {
-        return print(&format!(
-            "{}: {} components, no mistake\n",
-            path.display(),
-            components.len()
-        ));
+        let path = path.display().to_string();
+        let line = |one: &Component, note| format!("{path}: {}: {note}\n", one.name);
+        let notes = components.iter().flat_map(|one| {
+            let notes = check::notes(one);
+            notes.into_iter().map(move |note| (one, note))
+        });
+        let notes: String = notes.map(|(one, note)| line(one, note)).collect();
+        let count = components.len();
+        return print(&format!("{notes}{path}: {count} components, no mistake\n"));
     }
     if arguments.show {
         return print(&show(&components));

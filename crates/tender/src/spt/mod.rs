@@ -7,6 +7,7 @@ use crate::boot;
 use crate::jail::{self, Grants};
 use crate::memory::{self, Gpa, Plan, Segment};
 use crate::options::Host;
+use crate::share;
 use crate::start::{self, Error, Resources, Start, Step, announce, put};
 use crate::sys::memory::Filling;
 use abi::extension::host_flag;
@@ -38,6 +39,10 @@ pub fn run(start: &Start<'_>) -> Result<Infallible, Error> {
     hand_over(&mut guest, start, jailed, &resources, &command_line)?;
     let ready = guest.finish(&plan.regions, start.file);
     let ready = ready.map_err(|error| Error::System(Step::Protect, error))?;
+    if let Some(mapped) = &resources.mapped {
+        let reported = mapped.report_quit().map_err(share::Error::Handlers);
+        reported.map_err(Error::Share)?;
+    }
     announce(start, &resources);
     if jailed {
         let grants = ManuallyDrop::new(grants(&resources));

@@ -106,13 +106,25 @@ impl Shared {
         };
         // SAFETY: the stack is never freed and nothing else uses it.
         check(unsafe { libc::sigaltstack(&raw const stack, std::ptr::null_mut()) })?;
-        for signal in FAULTS {
-            let action = action();
-            // SAFETY: `report` has the signature that SA_SIGINFO asks for and keeps to what may be
-            // done in a handler; the page that it writes is mapped, as `self` shows.
-            check(unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) })?;
-        }
-        Ok(())
+        FAULTS
+            .into_iter()
+            .try_for_each(|signal| self.report(signal))
+    }
+
+    /// From now on, whoever sends SIGQUIT learns where the guest was: it ends with a report too.
+    /// Only for a guest that is this process, whose registers the kernel hands to the handler.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn report_quit(&self) -> io::Result<()> {
+        self.report(libc::SIGQUIT)
+    }
+
+    fn report(&self, signal: i32) -> io::Result<()> {
+        let action = action();
+        // SAFETY: `report` has the signature that SA_SIGINFO asks for and keeps to what may be
+        // done in a handler; the page that it writes is mapped, as `self` shows.
+        check(unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) })
     }
 }
 

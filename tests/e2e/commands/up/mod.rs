@@ -7,6 +7,7 @@
 
 mod kept;
 mod links;
+mod progress;
 mod states;
 
 use super::messages::shell;
@@ -38,7 +39,7 @@ const RESTARTS: usize = 100;
 type Test = fn(&Images) -> Result<(), Failed>;
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let plain: [(&str, Test); 7] = [
+    let plain: [(&str, Test); 9] = [
         ("mistakes are told and nothing is started", mistakes),
         ("a crash loop is slowed and goes on", crash_loop),
         ("a component that may rest does", rests),
@@ -49,6 +50,8 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         ),
         ("a state of another size begins anew", states::other_size),
         ("states that do not fit are told", states::mistakes),
+        ("who makes no progress is started again", progress::hangs),
+        ("an image that counts no turns is told", progress::unwatched),
     ];
     let mut trials = Vec::new();
     for (name, test) in plain {

@@ -7,6 +7,7 @@ mod links;
 
 use super::component::{Component, Device, Kind, LINK};
 use super::policy::Restart;
+use super::progress::STILL_SECONDS_MAX;
 use crate::instance;
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -64,6 +65,11 @@ const LIMITS: (&str, &str) = (
     "limits",
     "a table, as in limits.memory = 512, MiB of address space",
 );
+/// What it may have.
+const LIMIT_KEYS: [(&str, &str); 2] = [
+    ("memory", "MiB"),
+    ("progress", "seconds up to 3600, or 0 for any time"),
+];
 
 /// Something in a file that cannot be followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -330,16 +336,20 @@ impl Reading<'_> {
             return;
         };
         for (key, value) in table {
-            let place = value.span().start;
-            match key.get_ref().as_ref() {
-                "memory" => match integer(value, 1..u64::MAX >> 20) {
-                    Some(mib) => component.memory_limit = Some(mib),
-                    None => self.mistake(place, format_args!("{name}.memory: expected MiB")),
-                },
-                other => {
-                    let what = unknown(other, ["memory"].into_iter());
-                    self.mistake(key.span().start, format_args!("{name}: {what}"));
-                }
+            let typed = key.get_ref().as_ref();
+            let Some((_, form)) = LIMIT_KEYS.iter().find(|(limit, _)| *limit == typed) else {
+                let what = unknown(typed, LIMIT_KEYS.iter().map(|(limit, _)| *limit));
+                self.mistake(key.span().start, format_args!("{name}: {what}"));
+                continue;
+            };
+            let (limit, range) = match typed {
+                "memory" => (&mut component.memory_limit, 1..u64::MAX >> 20),
+                _ => (&mut component.progress, 0..STILL_SECONDS_MAX + 1),
+            };
+            *limit = integer(value, range);
+            if limit.is_none() {
+                let place = value.span().start;
+                self.mistake(place, format_args!("{name}.{typed}: expected {form}"));
             }
         }
     }

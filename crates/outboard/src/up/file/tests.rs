@@ -1,5 +1,7 @@
+use super::super::progress::STILL_DEFAULT;
 use super::*;
 use proptest::prelude::*;
+use std::time::Duration;
 
 const WHOLE: &str = r#"
 [component.firewall]
@@ -17,6 +19,7 @@ pci.nic = "0000:01:00.0"
 after = ["stack"]
 restart = "on-failure"
 limits.memory = 512
+limits.progress = 3
 
 [component.stack]
 image = "/lib/stack.spt"
@@ -43,6 +46,9 @@ fn components_come_in_the_order_of_their_start_with_whole_paths() {
     assert_eq!(components[1].command_line(&[]).join(" "), expected);
     assert_eq!(components[1].restart, Restart::OnFailure);
     assert_eq!(components[1].memory_limit, Some(512));
+    let still = components.iter().map(Component::may_stand_still);
+    let still: Vec<_> = still.collect();
+    assert_eq!(still, [Some(STILL_DEFAULT), Some(Duration::from_secs(3))]);
 }
 
 #[test]
@@ -56,7 +62,8 @@ net.a = "private0"
 net.b = "tap:@5"
 state.c = "disk"
 mac.c = "02:00:00:00:00:01"
-limits.cpu = 5
+limits.progres = 5
+limits.memory = -1
 restart = "sometimes"
 arguments = "one"
 after = ["stak"]
@@ -78,12 +85,13 @@ block = "disk"
          net.private = \"tap:private0\"",
         "a.toml:8:11: state.c: expected \"memory\", as in state.vault = \"memory\"",
         "a.toml:9:9: mac.c: there is no net.c",
-        "a.toml:10:8: limits: no such key: cpu; there is memory",
-        "a.toml:11:11: restart: expected \"always\", \"on-failure\" or \"never\"",
-        "a.toml:12:13: arguments: expected texts, as in arguments = [\"--ipv4=10.0.0.2/24\"]",
-        "a.toml:15:9: image: expected a path, as in image = \"firewall.spt\"",
-        "a.toml:16:9: expected a path, as in block.disk = \"disk.img\"",
-        "a.toml:17:2: no such key: link; there is component",
+        "a.toml:10:8: limits: no such key: progres; did you mean progress?",
+        "a.toml:11:17: limits.memory: expected MiB",
+        "a.toml:12:11: restart: expected \"always\", \"on-failure\" or \"never\"",
+        "a.toml:13:13: arguments: expected texts, as in arguments = [\"--ipv4=10.0.0.2/24\"]",
+        "a.toml:16:9: image: expected a path, as in image = \"firewall.spt\"",
+        "a.toml:17:9: expected a path, as in block.disk = \"disk.img\"",
+        "a.toml:18:2: no such key: link; there is component",
     ];
     assert_eq!(said, expected);
 }
@@ -209,6 +217,7 @@ fn word() -> impl Strategy<Value = &'static str> {
         "mac.",
         "limits.",
         "memory",
+        "progress",
         "5",
         "-1",
         "after",

@@ -164,6 +164,7 @@ fn word(state: State) -> &'static str {
         State::Waiting => "waiting",
         State::Starting { .. } => "starting",
         State::Up { .. } => "up",
+        State::Hanging { .. } => "hanging",
         State::Pausing { .. } => "pausing",
         State::Ending { .. } => "ending",
         State::Ended => "ended",

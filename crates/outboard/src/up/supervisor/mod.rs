@@ -4,12 +4,13 @@
 mod commands;
 mod pool;
 mod takeover;
+mod watch;
 
 use super::channel::{self, Channel, Received};
 use super::component::Component;
 use super::file::COMPONENTS_MAX;
 use super::handed::Handed;
-use super::machine::{Effect, Event, Machine, State};
+use super::machine::{Effect, Event, Machine, START_MAX, State};
 use super::message::{Answer, Request, Start};
 use super::notify::Notify;
 use super::place::Place;
@@ -27,6 +28,7 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tender::attach;
+use watch::Progress;
 
 /// Signals that end the system.
 const ENDS: [Signal; 3] = [Signal::HUP, Signal::INT, Signal::TERM];
@@ -49,8 +51,10 @@ struct Managed {
     status: status::Component,
     /// Whether the file does not have it any more.
     leaving: bool,
-    /// Whether it was killed because it made no progress.
-    hung: bool,
+    /// Why this ends its run, if nobody asked for that.
+    killed: Option<String>,
+    /// Whether its run makes progress, once it is up.
+    progress: Option<Progress>,
     /// When it was last not up any more.
     lost: Option<Duration>,
 }
@@ -202,7 +206,9 @@ impl Supervisor {
         let starting = |one: &Managed| matches!(one.machine.state(), State::Starting { .. });
         let look = self.all.iter().any(starting).then_some(LOOK);
         let watchdog = self.notify.period().map(|_| left(self.alive));
-        let soonest = deadlines.chain(look).chain(watchdog).min();
+        let watched = self.all.iter().filter_map(|one| one.progress.as_ref());
+        let watched = watched.filter_map(Progress::next).map(left);
+        let soonest = deadlines.chain(look).chain(watchdog).chain(watched).min();
         let timeout = soonest.map(Timespec::try_from).transpose();
         let timeout = timeout.map_err(io::Error::other)?;
         let mut ends = vec![
@@ -230,6 +236,7 @@ impl Supervisor {
                 _ if self.is_to_end(index) => Event::Stop,
                 State::Waiting if self.is_allowed(index) => Event::Allowed,
                 State::Starting { .. } if self.is_up(index) => Event::Ready,
+                State::Up { .. } if self.has_hung(index, now) => Event::Hung,
                 _ => continue,
             };
             self.give(index, event, now);
@@ -318,8 +325,17 @@ impl Supervisor {
                 one.lost = Some(now);
                 self.ask(&Request::Stop(self.all[index].component.name.clone()));
             }
+            Some(Effect::Quit) => {
+                one.lost = Some(now);
+                one.progress = None;
+                let most = one.component.may_stand_still().unwrap_or_default();
+                one.killed = Some(format!("it made no progress for {most:?}"));
+                self.ask(&Request::Quit(self.all[index].component.name.clone()));
+            }
             Some(Effect::Kill) => {
-                one.hung = !matches!(one.machine.state(), State::Ending { .. });
+                if let State::Starting { .. } = one.machine.state() {
+                    one.killed = Some(format!("it was not up {START_MAX:?} after its start"));
+                }
                 self.ask(&Request::Kill(self.all[index].component.name.clone()));
             }
         }
@@ -355,9 +371,10 @@ impl Supervisor {
     /// A run has ended, or was none.
     fn end(&mut self, index: usize, well: bool, cause: String, now: Duration) {
         let one = &mut self.all[index];
-        let cause = match std::mem::take(&mut one.hung) {
-            true => format!("it made no progress and was killed ({cause})"),
-            false => cause,
+        one.progress = None;
+        let cause = match one.killed.take() {
+            Some(why) => format!("{why} ({cause})"),
+            None => cause,
         };
         let time = SystemTime::now().duration_since(UNIX_EPOCH);
         let time = time.map_or(0, |time| time.as_secs());

@@ -91,12 +91,8 @@ impl Supervisor {
             let one = &self.all[index];
             let name = &one.component.name;
             let state = found.iter().find(|found| found.start.name == *name);
-            let is_running = matches!(
-                one.machine.state(),
-                State::Starting { .. } | State::Up { .. } | State::Ending { .. }
-            );
             match state {
-                _ if !is_running => {}
+                _ if !one.machine.state().is_running() => {}
                 Some(Found { status: None, .. }) => {}
                 Some(Found {
                     status: Some(status),
@@ -137,7 +133,8 @@ fn manage(component: Component, before: Option<&Found>, former: Option<&Status>)
         command_line,
         status,
         leaving: false,
-        hung: false,
+        killed: None,
+        progress: None,
         lost: None,
     }
 }

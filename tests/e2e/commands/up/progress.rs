@@ -1,0 +1,75 @@
+//! Components that make no progress, and one that sleeps.
+
+use super::{PATIENCE, PAUSE, System, guest, pid};
+use crate::harness::build::Images;
+use libtest_mimic::Failed;
+use rustix::process::{Signal, kill_process};
+use std::thread::sleep;
+use std::time::Instant;
+
+/// One that loops is asked where it is and started again; one that sleeps is left alone.
+pub fn hangs(images: &Images) -> Result<(), Failed> {
+    let image = images.guest("standstill");
+    let sleeper = format!(
+        "[component.sleeper]\nimage = {image:?}\nmemory = 16\narguments = [\"sleep\"]\n\
+         limits.progress = 1\n"
+    );
+    let text = guest(images, "standstill", "limits.progress = 1") + &sleeper;
+    let system = System::new(images, &text)?;
+    let supervisor = system.up(2)?;
+    let said = "outboard: standstill: it made no progress for 1s (the guest was ended by SIGQUIT \
+                at instruction 0x";
+    supervisor.wait_for_stderr(said)?;
+    supervisor.wait_for_stderr(": somebody asked where it was); started again at once\n")?;
+    let logs = system
+        .runtime
+        .says(images, &["logs", "--ends", "standstill"])?;
+    for part in [
+        "outboard:   0x",
+        "standstill::stand + 0x",
+        "console: looping",
+    ] {
+        if !logs.contains(part) {
+            return Err(format!("without {part}: {logs}").into());
+        }
+    }
+    // One that does not end when it is asked where it is, is killed.
+    let stop = || -> Result<(), Failed> {
+        Ok(kill_process(
+            pid(system.monitor("standstill")?)?,
+            Signal::STOP,
+        )?)
+    };
+    let deadline = Instant::now() + PATIENCE;
+    // Between two runs there is none.
+    while let Err(why) = stop() {
+        if Instant::now() > deadline {
+            return Err(why);
+        }
+        sleep(PAUSE);
+    }
+    supervisor.wait_for_stderr("it made no progress for 1s (its monitor was ended by SIGKILL)")?;
+    // What a killed monitor has left is the next one's then.
+    system.wait_for_run("standstill", 3)?;
+    if system.run_of("sleeper") != 1 {
+        return Err("the one that sleeps was started again".into());
+    }
+    system.down(Some(supervisor))
+}
+
+/// An image that does not count its turns, as those of earlier versions, is not watched.
+pub fn unwatched(images: &Images) -> Result<(), Failed> {
+    /// Name of the note, and what lies in front of the features: the version.
+    const NOTE: &[u8] = b"Outboard\0\0\0\0";
+    let mut bytes = std::fs::read(images.guest("standstill"))?;
+    let place = bytes.windows(NOTE.len()).position(|name| name == NOTE);
+    let features = place.ok_or("no note")? + NOTE.len() + size_of::<u32>();
+    bytes[features] &= !u8::try_from(abi::extension::feature::PROGRESS)?;
+    let system = System::new(images, "[component.old]\nimage = \"old.spt\"\n")?;
+    std::fs::write(system.runtime.path().join("old.spt"), bytes)?;
+    let file = system.file.display().to_string();
+    let checked = system.outboard(&["up", "--check", &file])?.finish()?;
+    checked.expect_status(0)?;
+    checked.expect_stdout(": old: not watched for progress: ")?;
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! Has a few turns, and then loops, or sleeps for ever if it is told to.
+
+#![no_std]
+#![no_main]
+#![forbid(unsafe_code)]
+
+use core::hint::spin_loop;
+use core::time::Duration;
+use unikernel::println;
+
+unikernel::entry!(main);
+
+/// Turns before it loops.
+const TURNS: usize = 5;
+const TURN: Duration = Duration::from_millis(100);
+
+fn main() {
+    if unikernel::arguments().any(|argument| argument == "sleep") {
+        println!("asleep");
+        loop {
+            unikernel::wait(None);
+        }
+    }
+    for _ in 0..TURNS {
+        unikernel::wait(Some(unikernel::monotonic() + TURN));
+    }
+    println!("looping");
+    stand();
+}
+
+#[inline(never)]
+fn stand() {
+    loop {
+        spin_loop();
+    }
+}
