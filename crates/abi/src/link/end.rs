@@ -1,6 +1,8 @@
 //! One end of a link.
 
-use super::{AtomicU64, ENTRIES, Entry, Fault, HEAD_WORDS, MAGIC, SLOT_BYTES, Words, badge, word};
+use super::{
+    AtomicU64, ENTRIES, Entry, Fault, HEAD_WORDS, MAGIC, SLOT_BYTES, UP, Words, badge, word,
+};
 use crate::ring::{heard, tell};
 use core::sync::atomic::Ordering;
 #[cfg(not(loom))]
@@ -8,8 +10,6 @@ use core::sync::atomic::fence;
 #[cfg(loom)]
 use loom::sync::atomic::fence;
 
-/// Bit of [`word::STATE`] of an end that is up.
-const UP: u64 = 1;
 /// What [`word::STATE`] goes on by each time that an end comes up.
 const TIME: u64 = 2;
 

@@ -124,6 +124,9 @@ pub mod word {
 /// Value of [`word::MAGIC`], "OBLINK" and the version of this layout.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"OBLINK\x01\0");
 
+/// Bit of [`word::STATE`] of an end that is up.
+pub const UP: u64 = 1;
+
 /// What there is to look at.
 pub mod badge {
     /// Frames came.

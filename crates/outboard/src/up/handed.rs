@@ -1,9 +1,10 @@
 //! What a component is handed by descriptor: what it is, and how many descriptors it has. The
 //! keeper holds the same ones, so that the other end does not notice who comes and goes.
 
+use abi::link::{UP, word};
 use linux::link::Side;
 use rustix::fs::fstat;
-use rustix::io::Errno;
+use rustix::io::{Errno, pread, pwrite, write};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 
@@ -69,6 +70,30 @@ pub fn descriptors(side: Side) -> Vec<OwnedFd> {
     vec![side.own, side.peer, side.bell, side.peer_bell]
 }
 
+/// Says of each link of a component that has ended, of all that it was `handed`, that this end is
+/// down: the other one need not wait for the next instance to learn it.
+///
+/// # Errors
+/// What the kernel says; links behind the one in question are left as they are.
+pub fn go_down(handed: &[Handed], descriptors: &[OwnedFd]) -> Result<(), Errno> {
+    let mut rest = descriptors;
+    for what in handed {
+        let Some((own, later)) = rest.split_at_checked(what.descriptors()) else {
+            return Ok(());
+        };
+        rest = later;
+        if let (Handed::Side { .. }, [own, _, _, peer_bell]) = (what, own) {
+            let at = (word::STATE * size_of::<u64>()) as u64;
+            let mut state = [0; size_of::<u64>()];
+            pread(own, &mut state, at)?;
+            let state = u64::from_ne_bytes(state) & !UP;
+            pwrite(own, &state.to_ne_bytes(), at)?;
+            write(peer_bell, &1_u64.to_ne_bytes())?;
+        }
+    }
+    Ok(())
+}
+
 /// Whether these are the two ends of one link: each reads what the other one writes.
 pub fn is_link(side: &[OwnedFd], other: &[OwnedFd]) -> bool {
     let ([own, peer, ..], [others_own, others_peer, ..]) = (side, other) else {
@@ -95,6 +120,29 @@ mod tests {
         let [[a, b], [c, d]] = [(); 2].map(|()| make([1, 2]).unwrap().map(descriptors));
         assert!(is_link(&a, &b) && is_link(&b, &a) && is_link(&c, &d));
         assert!(!is_link(&a, &d) && !is_link(&a, &a) && !is_link(&a, &[]));
+    }
+
+    #[test]
+    fn who_has_ended_is_down() {
+        let [a, b] = make([1, 1]).unwrap().map(descriptors);
+        let names = ["inner", "a", "b"].map(str::to_owned);
+        let [link, end, peer] = names;
+        let handed = [Handed::Tap("tap0".into()), Handed::Side { link, end, peer }];
+        let tap = std::fs::File::open("/dev/null").unwrap().into();
+        let all: Vec<OwnedFd> = [tap].into_iter().chain(a).collect();
+        let at = (word::STATE * 8) as u64;
+        for (before, after) in [(7_u64, 6), (6, 6), (0, 0)] {
+            pwrite(&all[1], &before.to_ne_bytes(), at).unwrap();
+            go_down(&handed, &all).unwrap();
+            let mut state = [0; 8];
+            pread(&b[1], &mut state, at).unwrap();
+            assert_eq!(u64::from_ne_bytes(state), after);
+            let mut rung = [0; 8];
+            rustix::io::read(&b[2], &mut rung).unwrap();
+            assert_eq!(u64::from_ne_bytes(rung), 1);
+        }
+        // Fewer than were handed.
+        go_down(&handed, &all[..3]).unwrap();
     }
 
     #[test]

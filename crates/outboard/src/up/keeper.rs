@@ -9,6 +9,7 @@
 use super::channel::{self, Channel, Received};
 use super::component::FIRST_HANDED;
 use super::file::COMPONENTS_MAX;
+use super::handed;
 use super::message::{Answer, Request, Start};
 use crate::run;
 use abi::exit;
@@ -126,6 +127,8 @@ impl Keeper {
             if let Some(entry) = entries.find(|entry| entry.process == Some(pid)) {
                 entry.process = None;
                 entry.status = Some(status.as_raw());
+                // What fails here the next instance does.
+                let _ = handed::go_down(&entry.start.handed, &entry.descriptors);
                 let ended = Answer::Ended {
                     name: entry.start.name.clone(),
                     run: entry.start.run,

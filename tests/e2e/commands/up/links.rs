@@ -4,13 +4,15 @@
 //!   test --- wan0 === firewall === link === echo
 //! ```
 
-use super::{ALL, Datagrams, PATIENCE, System, kill};
+use super::{ALL, Datagrams, PATIENCE, PAUSE, System, kill};
 use crate::commands::messages::shell;
 use crate::harness::build::Images;
 use libtest_mimic::Failed;
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::thread::sleep;
+use std::time::Instant;
 use testbed::segment::Segment;
 
 /// Bytes that go there and back, more than any queue on the way holds of a frame.
@@ -107,6 +109,28 @@ pub fn outlives_its_ends(images: &Images) -> Result<(), Failed> {
         if system.guest("firewall")? != firewall {
             return Err("the firewall was started again with echo".into());
         }
+    }
+    system.down(Some(supervisor))
+}
+
+/// A component that does not come back: its neighbour is told all the same.
+pub fn is_down_at_the_end_of_one(images: &Images) -> Result<(), Failed> {
+    let text = of_link(images) + "restart = \"never\"\n";
+    let system = system_of(images, &text)?;
+    let supervisor = system.up(2)?;
+    Datagrams::new(&system)?.wait()?;
+    let downs = || -> Result<_, Failed> {
+        let said = system.runtime.says(images, &["logs", "firewall"])?;
+        Ok(said.matches("outboard: port private: link down\n").count())
+    };
+    let before = downs()?;
+    kill(system.guest("echo")?)?;
+    let deadline = Instant::now() + PATIENCE;
+    while downs()? == before {
+        if Instant::now() > deadline {
+            return Err("the firewall is not told".into());
+        }
+        sleep(PAUSE);
     }
     system.down(Some(supervisor))
 }

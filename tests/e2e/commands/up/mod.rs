@@ -70,13 +70,17 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         let name = format!("up::{name}");
         trials.push(network.trial_unless(missing, name, move || test(images)));
     }
-    let linked: [(&str, Test); 4] = [
+    let linked: [(&str, Test); 5] = [
         ("a link outlives its ends", links::outlives_its_ends),
         (
             "a link outlives its supervisor",
             links::outlives_its_supervisor,
         ),
         ("a link that lost an end is made anew", links::is_made_anew),
+        (
+            "a link is down once one end has ended",
+            links::is_down_at_the_end_of_one,
+        ),
         (
             "connections outlive the image in which they end",
             kept::connections,
