@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const DEMO_HELP: &str = "\
-Usage: cargo xtask demo [firewall | nic | http] [--yes] [ARGUMENT...]
+Usage: cargo xtask demo [firewall | nic | http | restart] [--yes] [ARGUMENT...]
        cargo xtask demo --record
 
 Builds outboard and its tender, and runs `outboard demo firewall ARGUMENT...`, which builds the
 firewall and puts it between two private network segments. Needs no root where unprivileged user
 namespaces work, and leaves nothing behind. With `nic` the firewall's ports are network cards in
-software, which it drives itself. `http` shows a web server that is an image.
+software, which it drives itself. `http` shows a web server that is an image. `restart` kills three
+images in turn, and shows what that costs.
 
   --yes      install missing Debian packages without asking (as CI=true does)
   --record   write what the demonstration prints into docs/demo.svg, as a picture that moves
@@ -58,7 +59,7 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
 ";
 
 /// What can be shown; the first one if nobody asks for another.
-const DEMONSTRATIONS: [&str; 3] = ["firewall", "nic", "http"];
+const DEMONSTRATIONS: [&str; 4] = ["firewall", "nic", "http", "restart"];
 
 /// The benchmarks between two segments.
 const BENCHMARKS: [&str; 7] = [

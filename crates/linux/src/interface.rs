@@ -1,9 +1,23 @@
-//! What any network interface is asked by name: whether it is up, and its MTU.
+//! What any network interface is asked by name: whether it is up, and its MTU; taps that stay.
 
 use crate::sys::ioctl::{Command, Request, send};
+use crate::sys::tap::Tap;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Lets a tap stay without a descriptor, until its network namespace goes or somebody deletes it.
+///
+/// # Errors
+/// What the kernel says.
+pub fn persist(tap: &Tap) -> io::Result<()> {
+    // TUNSETPERSIST looks whether its argument is 0, and a pointer is not.
+    send(
+        tap.as_fd(),
+        Command::TunSetPersistent,
+        &mut Request::new("")?,
+    )
+}
 
 /// A socket that answers for the interfaces of the network namespace it was made in.
 #[derive(Debug)]

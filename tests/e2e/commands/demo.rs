@@ -43,6 +43,9 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         }),
         network.trial_unless(missing, "demo::the real iperf3".into(), || iperf3(images)),
         network.trial("demo::a web server answers".into(), || web_server(images)),
+        network.trial("demo::three images are killed in turn".into(), || {
+            restarts(&mut restart(images))
+        }),
         network.trial("demo::SIGKILL leaves nothing behind".into(), || {
             killed(images)
         }),
@@ -66,6 +69,32 @@ fn web_server(images: &Images) -> Result<(), Failed> {
     let all = checks.len() == 5 && checks.iter().all(|check| check["held"] == true);
     (all && requests > 1.0)
         .then_some(())
+        .ok_or_else(|| format!("not all held: {value}").into())
+}
+
+fn restart(images: &Images) -> Command {
+    let mut demo = Command::new(images.program("outboard"));
+    demo.args(["demo", "restart", "--kills=1", "--json"]);
+    let image = images.appliance("echo", "-kept");
+    let folder = image.parent().unwrap_or(Path::new("."));
+    demo.arg(format!("--images={}", folder.display()));
+    demo
+}
+
+/// No connection is lost, bytes come back, and datagrams come through behind each kill.
+fn restarts(demo: &mut Command) -> Result<(), Failed> {
+    let ended = run(demo)?;
+    let value: serde_json::Value = serde_json::from_str(&ended.expect_status(0)?.stdout)?;
+    let connections = &value["connections"];
+    let compared = connections["bytes_compared"].as_u64().unwrap_or(0);
+    let all = connections["held"] == 4
+        && connections["lost"] == 0
+        && connections["bytes_wrong"] == 0
+        && value["kills"]
+            .as_array()
+            .is_some_and(|kills| kills.len() == 3)
+        && compared > 0;
+    all.then_some(())
         .ok_or_else(|| format!("not all held: {value}").into())
 }
 
@@ -107,7 +136,24 @@ fn ordinary_user(images: &Images) -> Result<(), Failed> {
             .arg(copy(image)?);
         holds(&mut command)?;
     }
-    Ok(())
+    let folder = TemporaryFolder::new("demo")?;
+    for (appliance, variant) in [
+        ("firewall", "-link"),
+        ("firewall", "-links"),
+        ("echo", "-kept"),
+    ] {
+        let image = images.appliance(appliance, variant);
+        let name = image.file_name().ok_or("a file has a name")?;
+        fs::copy(&image, folder.path.join(name))?;
+    }
+    let program = folder.path.join("outboard");
+    fs::copy(images.program("outboard"), &program)?;
+    let mut command = user::ordinary(&folder.path)?;
+    command
+        .arg(program)
+        .args(["demo", "restart", "--kills=1", "--json"])
+        .arg(format!("--images={}", folder.path.display()));
+    restarts(&mut command)
 }
 
 /// Processes with this word on their command line.

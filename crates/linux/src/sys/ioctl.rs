@@ -68,6 +68,7 @@ impl Request {
 pub(crate) enum Command {
     TunSetInterface = 0x4004_54ca,
     TunGetInterface = 0x8004_54d2,
+    TunSetPersistent = 0x4004_54cb,
     GetFlags = 0x8913,
     SetFlags = 0x8914,
     GetMtu = 0x8921,
@@ -98,8 +99,7 @@ pub(crate) fn tun_set_offloads(fd: BorrowedFd<'_>, bits: u32) -> io::Result<()> 
 /// `TUNSETVNETHDRSZ`.
 pub(crate) fn tun_set_vnet_header_size(fd: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
     let bytes: *const i32 = &bytes;
-    // SAFETY: the kernel reads one `int` at the pointer, which points to one that outlives the
-    // call.
+    // SAFETY: the kernel reads one `int` at the pointer, and that one outlives the call.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), TUN_SET_VNET_HEADER_SIZE, bytes) }).map(drop)
 }
 

@@ -28,6 +28,8 @@ pub enum Error {
     Contender(contender::Error),
     /// The firewall has ended by itself.
     Ended(ExitStatus),
+    /// A component does not come up, and what its supervisor said last.
+    NotUp(String, String),
     /// iperf3 is not installed.
     NoIperf3,
     /// What iperf3 complains about.
@@ -61,6 +63,7 @@ impl fmt::Display for Error {
                 f,
                 "the firewall has ended by itself ({status}); what it said is above"
             ),
+            Self::NotUp(name, said) => write!(f, "{name} does not come up: {said}"),
             Self::NoIperf3 => f.write_str(
                 "iperf3 is not installed; sudo apt-get install iperf3, or leave --iperf3 out",
             ),

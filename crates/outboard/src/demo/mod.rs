@@ -8,6 +8,7 @@ mod http;
 mod keep;
 mod observed;
 mod report;
+mod restart;
 mod speed;
 
 use error::Error;
@@ -42,6 +43,14 @@ enum Demo {
     /// files. Needs no root where unprivileged user namespaces work, and leaves nothing behind. The
     /// exit status is 0 if all answers were right.
     Http(http::Options),
+    /// Three images that are killed in turn: what that costs whoever talks through them
+    ///
+    /// Makes a private network, and starts three images with `outboard up`: one at a tap, a
+    /// firewall, and a stack with its application, joined by links. Datagrams and connections go
+    /// through all of them and end in the stack, while each image is killed in turn, once a second.
+    /// Needs no root where unprivileged user namespaces work, and leaves nothing behind. The exit
+    /// status is 0 if no connection was lost, and each byte came back.
+    Restart(restart::Options),
 }
 
 /// Runs the demonstration.
@@ -53,5 +62,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         Demo::Firewall(options) => firewall::run(options, Ports::Taps),
         Demo::Nic(options) => firewall::run(options, Ports::Nics),
         Demo::Http(options) => http::run(options),
+        Demo::Restart(options) => restart::run(options),
     }
 }

@@ -49,6 +49,7 @@ use channel::{Channel, Received};
 use component::Component;
 use message::{Command, Reply};
 use place::Place;
+use rustix::process::{Pid, Signal};
 use status::Status;
 use std::fmt;
 use std::fs::File;
@@ -71,6 +72,9 @@ pub struct Arguments {
     /// Print a unit of systemd for the file, and start nothing
     #[arg(long, conflicts_with_all = ["check", "show"])]
     systemd: bool,
+    /// End all components when this process, which has to be the parent, has ended
+    #[arg(long, value_name = "PID", hide = true)]
+    end_with_parent: Option<i32>,
 }
 
 /// `outboard restart`.
@@ -180,10 +184,22 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
     if arguments.systemd {
         return print(&systemd::unit(&whole));
     }
+    if let Some(parent) = arguments.end_with_parent {
+        end_with(parent).map_err(Error::System)?;
+    }
     let place = Place::make().map_err(Error::Place)?;
     let lock = place.lock().map_err(Error::System)?;
     let lock = lock.ok_or_else(|| Error::Taken(supervisor_in(&place)))?;
     Supervisor::begin(place, lock, whole, components)?.run()
+}
+
+/// Has the kernel ask this process to end when its parent, `parent`, has ended.
+fn end_with(parent: i32) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
+    match rustix::process::getppid().map(Pid::as_raw_nonzero) {
+        Some(found) if found.get() == parent => Ok(()),
+        _ => Err(io::ErrorKind::NotFound.into()),
+    }
 }
 
 /// Ends all components, and their supervisor; if that was killed, in its place.

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-/// A run that lasted so long makes what was before it forgotten: who starts a component once in that
+/// A run that lasted so long makes what was before it forgotten. To start a component once in that
 /// time for ever takes a few hundredths of a processor.
 pub const SOUND: Duration = Duration::from_secs(1);
 /// The pause before the second restart.
