@@ -336,12 +336,22 @@ impl Tcp {
 
     /// How many bytes a socket takes now, at most; waits until it is one.
     fn poll_room(&mut self, id: SocketId, context: &mut Context<'_>) -> Poll<Result<usize, Error>> {
+        self.poll_room_of(id, 0, context)
+    }
+
+    /// The same for a socket that has memory for so many bytes at least.
+    fn poll_room_of(
+        &mut self,
+        id: SocketId,
+        least: usize,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<usize, Error>> {
         let budget = self.budget;
         let Some(socket) = self.socket_mut(id) else {
             return Poll::Ready(Err(Error::Closed));
         };
-        let (before, free) = (socket.used(), socket.free(budget.free()));
-        let room = socket.poll_room(free, budget.share(before), context);
+        let (before, free) = (socket.used(), socket.free(budget.free()).max(least));
+        let room = socket.poll_room(free, budget.share(before).max(least), context);
         let after = socket.used();
         if room.is_pending() && free == 0 && !core::mem::replace(&mut socket.starves, true) {
             self.starving.push(id);
@@ -463,7 +473,8 @@ impl Tcp {
         if readable == 0 {
             return Poll::Ready(Ok(0));
         }
-        let room = core::task::ready!(self.poll_room(id, context))?;
+        let least = socket.turned_over();
+        let room = core::task::ready!(self.poll_room_of(id, least, context))?;
         let given = self.with(id, |socket| socket.give_back(room.min(readable)));
         Poll::Ready(Ok(given.unwrap_or(0)))
     }

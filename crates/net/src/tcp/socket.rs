@@ -358,6 +358,20 @@ impl Socket {
         Some(payload)
     }
 
+    /// Bytes that can be given back whatever others have: while nothing is to be sent, what comes
+    /// would have no way out of memory that it fills. They take a buffer and make one free.
+    pub(super) fn turned_over(&self) -> usize {
+        let buffer = match self.berth {
+            Some(berth) if berth.vault().pool().free() > 0 => berth.buffer(),
+            Some(_) => 0,
+            None => usize::MAX,
+        };
+        match self.send.is_empty() {
+            true => self.receive.first().len().min(buffer),
+            false => 0,
+        }
+    }
+
     /// Queues what has come to be sent back, at most `most` bytes, and takes as much as read; how
     /// many. The vault knows of both or of neither.
     pub(super) fn give_back(&mut self, most: usize) -> usize {

@@ -350,6 +350,11 @@ fn side(n: u8, rng: &mut Rng) -> Side {
 impl World {
     /// Two hosts with a connection between them.
     fn new(seed: u64) -> Self {
+        Self::with(seed, |_| ())
+    }
+
+    /// The same with hosts that were changed before.
+    fn with(seed: u64, change: impl FnOnce(&mut [Side; 2])) -> Self {
         let mut rng = Rng::with_seed(seed);
         let network = Network {
             lost: *rng.choice(&[0, 10, 50, 200]).unwrap(),
@@ -370,6 +375,7 @@ impl World {
             judges: false,
             restarts: 0,
         };
+        change(&mut world.sides);
         world.open();
         world.network = network;
         world
@@ -396,12 +402,11 @@ impl World {
 
     /// The second host gives back what the first one sends.
     fn giving_back(seed: u64) -> Self {
-        let mut world = Self::new(seed);
-        let [first, second] = &mut world.sides;
-        first.reads = first.key;
-        second.gives_back = true;
-        second.to_send = first.to_send;
-        world
+        Self::with(seed, |[first, second]| {
+            first.reads = first.key;
+            second.gives_back = true;
+            second.to_send = first.to_send;
+        })
     }
 
     fn is_done(&self) -> bool {
