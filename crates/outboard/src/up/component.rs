@@ -1,6 +1,7 @@
 //! What a file says of one component, and what follows from it: the command line of its run, and
 //! who holds what.
 
+use super::groups::{Groups, Limits};
 use super::handed::{Handed, SIDE_DESCRIPTORS};
 use super::policy::Restart;
 use super::progress::STILL_DEFAULT;
@@ -35,8 +36,8 @@ pub struct Component {
     pub after: Vec<String>,
     /// Which ends are followed by a restart.
     pub restart: Restart,
-    /// Most address space of each of its processes, in MiB.
-    pub memory_limit: Option<u64>,
+    /// What it may use.
+    pub limits: Limits,
     /// How long it may make no progress, in seconds: 0 for any time.
     pub progress: Option<u64>,
 }
@@ -181,8 +182,9 @@ impl Component {
         line
     }
 
-    /// Who holds what: what it is, where it is, and what the component may do with it.
-    pub fn holdings(&self) -> Vec<[String; 3]> {
+    /// Who holds what: what it is, where it is, and what the component may do with it, if `groups`
+    /// bound it.
+    pub fn holdings(&self, groups: Option<&Groups>) -> Vec<[String; 3]> {
         let file = |what: &str, path: &PathBuf, right: &str| {
             [
                 what.to_owned(),
@@ -212,6 +214,8 @@ impl Component {
             format!("{memory} MiB"),
             "all".to_owned(),
         ]);
+        let held = self.limits.held(groups).into_iter();
+        rows.extend(held.map(|(what, most, by)| [what.to_owned(), most, by.words().to_owned()]));
         if let Some(still) = self.may_stand_still() {
             let right = "end, if it stands still for longer".to_owned();
             rows.push(["time".to_owned(), format!("{still:?} a turn"), right]);
@@ -295,7 +299,7 @@ mod tests {
 
     #[test]
     fn who_holds_what_is_told() {
-        let rows = firewall().holdings();
+        let rows = firewall().holdings(None);
         assert_eq!(rows[2], ["net private", "tap0", "send, receive"]);
         let right = "write its own memory, read that of echo, wake echo up";
         assert_eq!(rows[4], ["net inner", "link:inner", right]);

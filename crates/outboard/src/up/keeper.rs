@@ -9,6 +9,7 @@
 use super::channel::{self, Channel, Received};
 use super::component::FIRST_HANDED;
 use super::file::COMPONENTS_MAX;
+use super::groups;
 use super::handed;
 use super::message::{Answer, Request, Start};
 use crate::run;
@@ -288,6 +289,10 @@ fn prepare(start: &Start, report: &OwnedFd, descriptors: &[OwnedFd]) -> io::Resu
     // Before its number is somebody else's.
     drop(null);
     hand_over(descriptors)?;
+    if let Some(group) = &start.group {
+        let entered = groups::enter(group);
+        entered.map_err(|error| named(group, &error))?;
+    }
     if let Some(bytes) = start.memory_limit {
         let limit = Rlimit {
             current: Some(bytes),
@@ -296,6 +301,11 @@ fn prepare(start: &Start, report: &OwnedFd, descriptors: &[OwnedFd]) -> io::Resu
         setrlimit(Resource::As, limit)?;
     }
     Ok(())
+}
+
+/// A failure, with the group of which it is.
+fn named(group: &Path, error: &io::Error) -> io::Error {
+    io::Error::other(format!("control group {}: {error}", group.display()))
 }
 
 /// Gives these descriptors the numbers from [`FIRST_HANDED`] on, and closes all others but the

@@ -2,6 +2,7 @@
 
 use super::handed::Handed;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// How to start a component. Its descriptors come with it: first the file for what is said of the
 /// run, then those that the command line names, which are numbered from
@@ -19,6 +20,8 @@ pub struct Start {
     pub handed: Vec<Handed>,
     /// Most address space of each of its processes, in bytes.
     pub memory_limit: Option<u64>,
+    /// The control group that bounds it.
+    pub group: Option<PathBuf>,
 }
 
 /// What a supervisor asks of the keeper.

@@ -19,6 +19,7 @@
 //! | [`handed`] | what a component is given by descriptor | none |
 //! | [`policy`], [`machine`] | when a component is started, ended, killed | none |
 //! | [`progress`] | whether a component has hung | none |
+//! | [`groups`] | what bounds memory and time of a component | control groups |
 //! | [`cause`] | why a run ended, in a line | none |
 //! | [`supervisor`] | does what the machines say | all |
 //! | [`keeper`] | starts, signals, reaps; outlives the supervisor | processes |
@@ -31,6 +32,7 @@ pub mod channel;
 pub mod check;
 pub mod component;
 pub mod file;
+pub mod groups;
 pub mod handed;
 pub mod keeper;
 pub mod machine;
@@ -47,6 +49,7 @@ use crate::instance;
 use crate::stats::table;
 use channel::{Channel, Received};
 use component::Component;
+use groups::Groups;
 use message::{Command, Reply};
 use place::Place;
 use rustix::process::{Pid, Signal};
@@ -178,7 +181,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
         return print(&format!("{notes}{path}: {count} components, no mistake\n"));
     }
     if arguments.show {
-        return print(&show(&components));
+        return print(&show(&components, Groups::of_this_process().as_ref()));
     }
     let whole = std::path::absolute(path).map_err(|e| Error::Read(path.clone(), e))?;
     if arguments.systemd {
@@ -297,9 +300,9 @@ fn read(path: &Path) -> Result<Vec<Component>, Error> {
 }
 
 /// Who holds what.
-fn show(components: &[Component]) -> String {
+fn show(components: &[Component], groups: Option<&Groups>) -> String {
     let rows = components.iter().flat_map(|component| {
-        let holdings = component.holdings().into_iter();
+        let holdings = component.holdings(groups).into_iter();
         holdings.map(|[what, source, right]| {
             vec![
                 component.name.clone(),

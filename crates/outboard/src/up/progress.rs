@@ -2,8 +2,8 @@
 //!
 //! An image counts its turns, and says when it sleeps in its host's wait
 //! ([`abi::share::PROGRESS`]). One that stands still and is not asleep has hung: it loops, or waits
-//! for something that its host does not give it. An image that says that it sleeps is believed; who lies so is left alone, as
-//! whoever does nothing useful is.
+//! for something that its host does not give it. An image that says that it sleeps is believed; who
+//! lies so is left alone, as whoever does nothing useful is.
 
 use abi::share::PROGRESS_ASLEEP;
 use std::time::Duration;

@@ -27,10 +27,12 @@ pub fn unit(file: &Path) -> String {
          KillMode=process\n\
          Restart=on-failure\n\
          RestartSec=0\n\
+         # limits.cpu and limits.memory are those of groups beside its own (systemd 254).\n\
+         Delegate=cpu memory\n\
+         DelegateSubgroup=supervisor\n\
          NoNewPrivileges=yes\n\
          ProtectSystem=strict\n\
          ProtectHome=read-only\n\
-         ProtectControlGroups=yes\n\
          ProtectKernelModules=yes\n\
          ProtectKernelTunables=yes\n\
          LockPersonality=yes\n\

@@ -39,7 +39,7 @@ const RESTARTS: usize = 100;
 type Test = fn(&Images) -> Result<(), Failed>;
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let plain: [(&str, Test); 9] = [
+    let plain: [(&str, Test); 10] = [
         ("mistakes are told and nothing is started", mistakes),
         ("a crash loop is slowed and goes on", crash_loop),
         ("a component that may rest does", rests),
@@ -52,6 +52,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         ("states that do not fit are told", states::mistakes),
         ("who makes no progress is started again", progress::hangs),
         ("an image that counts no turns is told", progress::unwatched),
+        ("limits are held and told", progress::limits),
     ];
     let mut trials = Vec::new();
     for (name, test) in plain {

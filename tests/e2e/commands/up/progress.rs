@@ -57,6 +57,32 @@ pub fn hangs(images: &Images) -> Result<(), Failed> {
     system.down(Some(supervisor))
 }
 
+/// Where no control group was delegated, a limit of memory is each process's, one of time is none,
+/// and both is said.
+pub fn limits(images: &Images) -> Result<(), Failed> {
+    let image = images.guest("standstill");
+    let text = format!(
+        "[component.sleeper]\nimage = {image:?}\nmemory = 16\narguments = [\"sleep\"]\n\
+         limits.memory = 300\nlimits.cpu = 50\n"
+    );
+    let system = System::new(images, &text)?;
+    let supervisor = system.up(1)?;
+    supervisor.wait_for_stderr(
+        "outboard: sleeper: limits.memory = 300 MiB: of each process's address space, by rlimit",
+    )?;
+    supervisor.wait_for_stderr("outboard: sleeper: limits.cpu = 50 %: not in force: ")?;
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", system.guest("sleeper")?))?;
+    let most = (300_u64 << 20).to_string();
+    let held = |line: &str| line.starts_with("Max address space") && line.contains(&most);
+    if !limits.lines().any(held) {
+        return Err(format!("not {most} bytes: {limits}").into());
+    }
+    let file = system.file.display().to_string();
+    let shown = system.outboard(&["up", "--show", &file])?.finish()?;
+    shown.expect_status(0)?.expect_stdout("limits.cpu")?;
+    system.down(Some(supervisor))
+}
+
 /// An image that does not count its turns, as those of earlier versions, is not watched.
 pub fn unwatched(images: &Images) -> Result<(), Failed> {
     /// Name of the note, and what lies in front of the features: the version.

@@ -30,6 +30,9 @@ const MISTAKES_MAX: usize = 100;
 /// What a component's processes need beside guest memory, in MiB: programs, stacks, shared files.
 const MEMORY_LIMIT_EXTRA: u64 = 256;
 
+/// Most time that a component may have, in percent of a processor: that of 1024 of them.
+const CPU_PERCENT_MAX: u64 = 102_400;
+
 /// What a file may say of a component, and in which form.
 const KEYS: [(&str, &str); 14] = [
     ("image", "a path, as in image = \"firewall.spt\""),
@@ -61,13 +64,11 @@ const KEYS: [(&str, &str); 14] = [
     ("restart", "\"always\", \"on-failure\" or \"never\""),
 ];
 /// The key of limits, which are a table.
-const LIMITS: (&str, &str) = (
-    "limits",
-    "a table, as in limits.memory = 512, MiB of address space",
-);
+const LIMITS: (&str, &str) = ("limits", "a table, as in limits.memory = 512, MiB");
 /// What it may have.
-const LIMIT_KEYS: [(&str, &str); 2] = [
+const LIMIT_KEYS: [(&str, &str); 3] = [
     ("memory", "MiB"),
+    ("cpu", "percent of a processor from 1 to 102400"),
     ("progress", "seconds up to 3600, or 0 for any time"),
 ];
 
@@ -226,7 +227,7 @@ impl Reading<'_> {
         }
         let needed = component.memory.unwrap_or(tender::options::MEM_MIB_DEFAULT);
         let needed = needed + MEMORY_LIMIT_EXTRA;
-        if component.memory_limit.is_some_and(|limit| limit < needed) {
+        if component.limits.memory.is_some_and(|limit| limit < needed) {
             let what = format!(
                 "limits.memory of {name}: less than memory and {MEMORY_LIMIT_EXTRA} MiB: {needed}"
             );
@@ -343,7 +344,8 @@ impl Reading<'_> {
                 continue;
             };
             let (limit, range) = match typed {
-                "memory" => (&mut component.memory_limit, 1..u64::MAX >> 20),
+                "memory" => (&mut component.limits.memory, 1..u64::MAX >> 20),
+                "cpu" => (&mut component.limits.cpu, 1..CPU_PERCENT_MAX + 1),
                 _ => (&mut component.progress, 0..STILL_SECONDS_MAX + 1),
             };
             *limit = integer(value, range);

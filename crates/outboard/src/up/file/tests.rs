@@ -19,6 +19,7 @@ pci.nic = "0000:01:00.0"
 after = ["stack"]
 restart = "on-failure"
 limits.memory = 512
+limits.cpu = 150
 limits.progress = 3
 
 [component.stack]
@@ -45,7 +46,8 @@ fn components_come_in_the_order_of_their_start_with_whole_paths() {
                     --pci:nic=0000:01:00.0 -- /here/firewall.spt --a b";
     assert_eq!(components[1].command_line(&[]).join(" "), expected);
     assert_eq!(components[1].restart, Restart::OnFailure);
-    assert_eq!(components[1].memory_limit, Some(512));
+    let limits = components[1].limits;
+    assert_eq!((limits.memory, limits.cpu), (Some(512), Some(150)));
     let still = components.iter().map(Component::may_stand_still);
     let still: Vec<_> = still.collect();
     assert_eq!(still, [Some(STILL_DEFAULT), Some(Duration::from_secs(3))]);

@@ -9,6 +9,7 @@ mod watch;
 use super::channel::{self, Channel, Received};
 use super::component::Component;
 use super::file::COMPONENTS_MAX;
+use super::groups::Groups;
 use super::handed::Handed;
 use super::machine::{Effect, Event, Machine, START_MAX, State};
 use super::message::{Answer, Request, Start};
@@ -61,13 +62,20 @@ struct Managed {
 
 impl Managed {
     /// How the keeper is to start it.
-    fn start(&self) -> Start {
+    fn start(&self, groups: Option<&Groups>) -> Start {
+        let Component { name, limits, .. } = &self.component;
         Start {
-            name: self.component.name.clone(),
+            name: name.clone(),
             run: self.status.run,
             command_line: self.command_line.clone(),
             handed: self.component.handed().collect(),
-            memory_limit: self.component.memory_limit.map(|mib| mib << 20),
+            memory_limit: match groups.is_some_and(|groups| groups.memory) {
+                true => None,
+                false => limits.memory.map(|mib| mib << 20),
+            },
+            group: groups
+                .filter(|groups| groups.bound(limits))
+                .map(|groups| groups.of(name)),
         }
     }
 }
@@ -93,6 +101,8 @@ pub struct Supervisor {
     /// Whether all components are to end.
     down: bool,
     notify: Notify,
+    /// What bounds components, if a group was delegated.
+    groups: Option<Groups>,
     /// Whether the service manager knows that all are up.
     is_ready: bool,
     /// What is written down.
@@ -134,12 +144,14 @@ impl Supervisor {
             pool: BTreeMap::new(),
             down: false,
             notify: Notify::of_this_process(),
+            groups: Groups::of_this_process(),
             is_ready: false,
             written: Vec::new(),
             alive: Duration::ZERO,
             _lock: lock,
         };
         supervisor.take_over(components, found, former.as_ref());
+        supervisor.bound();
         Ok(supervisor)
     }
 
@@ -177,6 +189,11 @@ impl Supervisor {
         self.end_keeper();
         for tap in self.pool.keys().filter_map(Handed::tap) {
             attach::release_tap(tap);
+        }
+        for one in &self.all {
+            if let Some(groups) = &self.groups {
+                groups.remove(&one.component.name);
+            }
         }
         self.place.remove();
         Ok(())
@@ -244,11 +261,29 @@ impl Supervisor {
         let has_left = |one: &Managed| one.leaving && one.machine.state() == State::Ended;
         for gone in self.all.iter().filter(|one| has_left(one)) {
             self.ask(&Request::Forget(gone.component.name.clone()));
+            if let Some(groups) = &self.groups {
+                groups.remove(&gone.component.name);
+            }
         }
         self.all.retain(|one| !has_left(one));
         self.answer_clients();
         self.write_down();
         self.tell_manager(now);
+    }
+
+    /// Sets the limits of all components that have some, and says who holds them. A component that
+    /// runs is bounded by what the file says now.
+    fn bound(&self) {
+        for one in &self.all {
+            let Component { name, limits, .. } = &one.component;
+            let groups = self.groups.as_ref().filter(|groups| groups.bound(limits));
+            if let Some(Err(error)) = groups.map(|groups| groups.set(name, *limits)) {
+                say(name, format_args!("its control group: {error}"));
+            }
+            for (what, most, by) in limits.held(self.groups.as_ref()) {
+                say(name, format_args!("{what} = {most}: {}", by.words()));
+            }
+        }
     }
 
     /// Whether a component is to end, and was not asked to: those that come after it have ended.
@@ -358,7 +393,7 @@ impl Supervisor {
     fn try_start(&mut self, index: usize, now: Duration) -> Result<(), String> {
         self.fill_pool(index, now)?;
         let one = &self.all[index];
-        let start = one.start();
+        let start = one.start(self.groups.as_ref());
         let report = self.place.begin_report(&start.name, start.run);
         let report = report.map_err(|error| format!("no file for what is said of it: {error}"))?;
         let handed = start.handed.iter().filter_map(|what| self.pool.get(what));

@@ -38,7 +38,7 @@ impl Supervisor {
             let index = self.all.len();
             if let Some(before) = before {
                 ended.extend(before.status.map(|status| (index, status)));
-                if managed.start() != before.start {
+                if managed.start(self.groups.as_ref()) != before.start {
                     changed.push(index);
                 }
             }
