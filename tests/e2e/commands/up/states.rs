@@ -100,8 +100,7 @@ pub fn mistakes(images: &Images) -> Result<(), Failed> {
     let without = whole.replace("state.memory = \"memory\"", "");
     let system = System::new(images, &without)?;
     let file = system.file.display().to_string();
-    let check =
-        || -> Result<_, Failed> { Ok(system.outboard(&["up", "--check", &file])?.finish()?) };
+    let check = || -> Result<_, Failed> { system.outboard(&["up", "--check", &file])?.finish() };
     check()?.expect_status(1)?.expect_stderr(&format!(
         "{file}:1:12: {image} leaves memory to its next instance; write state.memory = \"memory\"\n"
     ))?;
