@@ -39,7 +39,7 @@ const RESTARTS: usize = 30;
 const RESTARTS_ASKED: &str = "OUTBOARD_RESTARTS";
 /// Restarts before anything is counted: as many reports as are kept, and one more.
 const WARM: usize = 12;
-/// By how much the memory of supervisor and keeper may grow, in KiB: pages that the allocator keeps.
+/// By how much the memory of supervisor and keeper may grow, in KiB: what the allocator keeps.
 const GROWTH_MAX: u64 = 256;
 
 type Test = fn(&Images) -> Result<(), Failed>;
