@@ -1,6 +1,6 @@
 //! A front end says anything to a back end of vhost-user, with any descriptors: each message must
-//! be answered or refused, whatever its driver writes into the memory that it lends, and if it takes
-//! that away again.
+//! be answered or refused, whatever its driver writes into the memory that it lends, and if it
+//! takes that away again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -412,7 +412,8 @@ impl Violations {
         self.add_often(violation, 1);
     }
 
-    /// The same one so many times: what a driver does wrong with each frame is counted by the batch.
+    /// The same one so many times: what a driver does wrong with each frame is counted by the
+    /// batch.
     pub(crate) fn add_often(&mut self, violation: Violation, times: u64) {
         self.total += times;
         let like = |report: &Report| report.violation.is_like(&violation);

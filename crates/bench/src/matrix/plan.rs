@@ -222,8 +222,8 @@ fn is_of_pci_alone(run: &Run) -> bool {
 }
 
 /// Whether QEMU routes MSI-X to irqfds, as it does for whatever does not pass its main loop. It has
-/// KVM replace its table of routes by one that `hw/i386/microvm.c` never filled in: without those of
-/// the I/O APIC, so that the console and all else that has a line is silent from then on. With
+/// KVM replace its table of routes by one that `hw/i386/microvm.c` never filled in: without those
+/// of the I/O APIC, so that the console and all else that has a line is silent from then on. With
 /// `irqchip=split`, the I/O APIC is QEMU's, and fills the table in itself.
 fn has_irqfds_for_msi(run: &Run) -> bool {
     let msi = run.bus == Bus::Pci && run.vectors != Vectors::Line && !is_of_pci_alone(run);
