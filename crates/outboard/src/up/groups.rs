@@ -1,9 +1,9 @@
 //! Control groups of components (Linux `Documentation/admin-guide/cgroup-v2.rst`): what bounds
 //! their memory and their time on the processors, where somebody has delegated a group.
 //!
-//! A supervisor that is in a group called `supervisor` may use the group around that, and nothing else:
-//! as systemd has it with `Delegate=` and `DelegateSubgroup=supervisor`. It moves nobody but its
-//! components, so that it never meets the rule that a group with controllers has no processes.
+//! A supervisor that is in a group called `supervisor` may use the group around that, and nothing
+//! else: as systemd has it with `Delegate=` and `DelegateSubgroup=supervisor`. It moves nobody but
+//! its components, so that it never meets the rule that a group with controllers has no processes.
 
 use std::io;
 use std::path::{Component as Part, Path, PathBuf};
