@@ -92,6 +92,12 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
             option
         ));
     }
+    if arguments.iter().skip(1).any(|word| word == IMAGES) {
+        return Err(format!(
+            "`{}` comes first; type: cargo xtask lab vmm {} off",
+            IMAGES, IMAGES
+        ));
+    }
     packages::provide(&[LAB], false)?;
     let mut build = Command::new(process::cargo());
     build.args(["build", "--release", "-p", "vmm", "-p", "outboard"]);
