@@ -10,7 +10,7 @@ use super::channel::{self, Channel, Received};
 use super::component::FIRST_HANDED;
 use super::file::COMPONENTS_MAX;
 use super::groups;
-use super::handed;
+use super::handed::{self, Handed};
 use super::message::{Answer, Request, Start};
 use crate::run;
 use abi::exit;
@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitOptions, kill_process, setrlimit, waitpid,
 };
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
@@ -36,6 +36,10 @@ const MONITOR: &CStr = c"outboard";
 const IGNORED: [Signal; 3] = [Signal::HUP, Signal::INT, Signal::TERM];
 /// Children that are reaped, and messages that are taken, before the others have their turn.
 const TURN_MAX: usize = 64;
+/// How long a keeper that nobody needs waits for a supervisor, if components have left states: who
+/// kills both a supervisor and a component, or a service manager that starts the supervisor anew,
+/// finds them. In nanoseconds.
+const ORPHANED_MAX: u64 = 60_000_000_000;
 
 /// Starts a keeper that listens at `path`; the connection to it.
 ///
@@ -87,6 +91,8 @@ fn keep(listener: &OwnedFd, supervisor: Channel) -> io::Result<()> {
         supervisor: Some(supervisor),
         entries: Vec::new(),
     };
+    // Since when nobody needs it.
+    let mut orphaned = None;
     loop {
         let mut ends = vec![
             PollFd::new(&signals, PollFlags::IN),
@@ -94,7 +100,11 @@ fn keep(listener: &OwnedFd, supervisor: Channel) -> io::Result<()> {
         ];
         let supervisor = keeper.supervisor.as_ref();
         ends.extend(supervisor.map(|channel| PollFd::new(channel, PollFlags::IN)));
-        match poll(&mut ends, None) {
+        let most = orphaned.map(|since| Timespec {
+            tv_sec: left(since, now()).div_ceil(1_000_000_000).cast_signed(),
+            tv_nsec: 0,
+        });
+        match poll(&mut ends, most.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -109,13 +119,29 @@ fn keep(listener: &OwnedFd, supervisor: Channel) -> io::Result<()> {
             keeper.supervisor = Some(channel);
         }
         let has_work = keeper.entries.iter().any(|entry| entry.process.is_some());
-        if !has_work && keeper.supervisor.is_none() && !comes {
+        if has_work || keeper.supervisor.is_some() || comes {
+            orphaned = None;
+            continue;
+        }
+        let since = *orphaned.get_or_insert_with(now);
+        if !keeper.has_states() || left(since, now()) == 0 {
             return Ok(());
         }
     }
 }
 
+/// How many nanoseconds a keeper that nobody has needed for so long still waits.
+fn left(since: u64, now: u64) -> u64 {
+    ORPHANED_MAX.saturating_sub(now.saturating_sub(since))
+}
+
 impl Keeper {
+    /// Whether a component has left a state to its next instance.
+    fn has_states(&self) -> bool {
+        let mut handed = self.entries.iter().flat_map(|entry| &entry.start.handed);
+        handed.any(|what| matches!(what, Handed::State { .. }))
+    }
+
     /// Notes and tells who has ended. Processes of components that outlived their parent are
     /// nobody's else to reap.
     fn reap(&mut self) {
