@@ -255,8 +255,10 @@ impl<'a> System<'a> {
     fn keeper(&self, supervisor: Option<&Running>) -> Result<u32, Failed> {
         for folder in files(&self.runtime.path().join("outboard")) {
             let name = folder.file_name().and_then(|name| name.to_str());
-            if let Some(monitor) = name.and_then(|name| self.monitor(name).ok()) {
-                return parent(monitor);
+            // One that is started again meanwhile has none.
+            let monitor = name.and_then(|name| self.monitor(name).ok());
+            if let Some(keeper) = monitor.and_then(|monitor| parent(monitor).ok()) {
+                return Ok(keeper);
             }
         }
         let supervisor = supervisor.ok_or("neither a monitor nor a supervisor")?;
