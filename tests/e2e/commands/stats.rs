@@ -6,6 +6,7 @@ use crate::harness::frames::{self, TEST_MAC};
 use crate::harness::network::Network;
 use crate::harness::process::{Ended, Running, run, start};
 use crate::harness::runtime::{Runtime, unused};
+use crate::harness::wait;
 use crate::harness::wire::{PORT, Wire};
 use libtest_mimic::{Failed, Trial};
 use rustix::process::Signal;
@@ -123,14 +124,8 @@ fn bytes() -> [u64; 2] {
 }
 
 /// Waits until `what` succeeds, for the last frame may have come out before it was counted.
-fn eventually<T>(mut what: impl FnMut() -> Result<T, Failed>) -> Result<T, Failed> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match what() {
-            Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
-            result => return result,
-        }
-    }
+fn eventually<T>(what: impl FnMut() -> Result<T, Failed>) -> Result<T, Failed> {
+    wait::eventually(PATIENCE, what)
 }
 
 /// A part of each rule that [`Watched::traffic`] meets, and what it must count: bytes are those

@@ -12,4 +12,5 @@ pub mod runtime;
 pub mod signals;
 pub mod temporary;
 pub mod user;
+pub mod wait;
 pub mod wire;

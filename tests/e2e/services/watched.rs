@@ -4,11 +4,11 @@ use super::{PATIENCE, PLAIN, SERVICE, Served, serve_by};
 use crate::harness::build::Images;
 use crate::harness::network::Network;
 use crate::harness::runtime::Runtime;
+use crate::harness::wait::eventually;
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
-use std::time::Instant;
 
 const NAME: &str = "watched";
 
@@ -40,17 +40,6 @@ fn talk(served: &Served) -> Result<TcpStream, Failed> {
     stream.write_all(b"hello")?;
     stream.read_exact(&mut [0; 5])?;
     Ok(stream)
-}
-
-/// Waits until `what` finds what it looks for: numbers are told now and then.
-fn eventually<T>(mut what: impl FnMut() -> Result<T, Failed>) -> Result<T, Failed> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let found = what();
-        if found.is_ok() || Instant::now() > deadline {
-            return found;
-        }
-    }
 }
 
 fn number(value: &Value, path: &str) -> Result<u64, Failed> {
@@ -91,14 +80,15 @@ fn numbers(images: &Images) -> Result<(), Failed> {
             _ => Ok(()),
         }
     };
-    eventually(shown)?;
+    // Numbers are told now and then.
+    eventually(PATIENCE, shown)?;
     drop(streams);
     let table = || {
         let table = runtime.says(images, &["stats", NAME])?;
         let gone = !table.contains("established");
         gone.then_some(()).ok_or_else(|| Failed::from(table))
     };
-    eventually(table)?;
+    eventually(PATIENCE, table)?;
     served.goes_on()
 }
 

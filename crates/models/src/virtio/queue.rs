@@ -102,8 +102,9 @@ pub(crate) struct Resumed {
 #[derive(Clone, Copy, Debug)]
 pub struct Alone {
     pub(super) head: u16,
-    /// Where the buffer is, and its bytes.
+    /// Where the buffer begins.
     pub iova: u64,
+    /// Bytes of it.
     pub bytes: u32,
 }
 
@@ -256,10 +257,8 @@ impl Virtqueue {
         }
         let (head, first) = match self.ahead.get(self.next) {
             Some(head) => head,
-            None => self
-                .has_next(work)
-                .then(|| self.next_head(work.dma))?
-                .ok()?,
+            None if self.has_next(work) => self.next_head(work.dma).ok()?,
+            None => return None,
         };
         let kind = if writable { flag::WRITE } else { 0 };
         if first.flags & ALL_FLAGS != kind || !bytes.contains(&first.bytes.into()) {

@@ -283,15 +283,7 @@ impl Socket {
 
     /// Queues as much of `bytes` as there was room for; how many.
     pub(super) fn write(&mut self, bytes: &[u8]) -> usize {
-        let count = match self.berth {
-            Some(berth) => self.send.keep(berth, self.connection.queued, bytes),
-            None => {
-                self.send.write(bytes);
-                bytes.len()
-            }
-        };
-        self.connection.queue(count as u32);
-        count
+        queue(&mut self.send, &mut self.connection, self.berth, bytes)
     }
 
     /// The same with slices, as many bytes as there is `room` for.
@@ -377,14 +369,7 @@ impl Socket {
     pub(super) fn give_back(&mut self, most: usize) -> usize {
         let first = self.receive.first();
         let bytes = &first[..first.len().min(most)];
-        let count = match self.berth {
-            Some(berth) => self.send.keep(berth, self.connection.queued, bytes),
-            None => {
-                self.send.write(bytes);
-                bytes.len()
-            }
-        };
-        self.connection.queue(count as u32);
+        let count = queue(&mut self.send, &mut self.connection, self.berth, bytes);
         let done = self.receive.skip(count);
         self.has_read(count);
         self.release(done.as_slice());
@@ -410,6 +395,25 @@ impl Socket {
             self.read_since = 0;
         }
     }
+}
+
+/// Queues as much of `bytes` to be sent as there was room for; how many. With a berth, they lie in
+/// the vault.
+fn queue(
+    send: &mut SendQueue,
+    connection: &mut Connection,
+    berth: Option<Berth>,
+    bytes: &[u8],
+) -> usize {
+    let count = match berth {
+        Some(berth) => send.keep(berth, connection.queued, bytes),
+        None => {
+            send.write(bytes);
+            bytes.len()
+        }
+    };
+    connection.queue(count as u32);
+    count
 }
 
 /// Wakes whoever waits.

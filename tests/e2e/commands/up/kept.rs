@@ -6,12 +6,12 @@
 //! ```
 
 use super::links::{self, Stream, nothing};
-use super::{PATIENCE, PAUSE, System, kill};
+use super::{PATIENCE, System, kill};
 use crate::harness::build::Images;
+use crate::harness::wait::eventually;
 use libtest_mimic::Failed;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{scope, sleep};
-use std::time::Instant;
+use std::thread::scope;
 
 /// Connections that are always at work.
 const BUSY: usize = 4;
@@ -29,14 +29,12 @@ impl Work {
     /// Waits until each connection, on average, has had its bytes back once more.
     fn wait(&self) -> Result<(), Failed> {
         let first = self.rounds.load(Ordering::Relaxed);
-        let deadline = Instant::now() + PATIENCE;
-        while self.rounds.load(Ordering::Relaxed) < first + BUSY as u64 {
-            if Instant::now() > deadline {
-                return Err("no bytes come back".into());
+        eventually(PATIENCE, || {
+            match self.rounds.load(Ordering::Relaxed) < first + BUSY as u64 {
+                true => Err("no bytes come back".into()),
+                false => Ok(()),
             }
-            sleep(PAUSE);
-        }
-        Ok(())
+        })
     }
 
     /// Sends bytes and has them back until all is done.

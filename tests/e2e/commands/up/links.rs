@@ -4,15 +4,14 @@
 //!   test --- wan0 === firewall === link === echo
 //! ```
 
-use super::{ALL, Datagrams, PATIENCE, PAUSE, System, kill};
+use super::{ALL, Datagrams, PATIENCE, System, kill};
 use crate::commands::messages::shell;
 use crate::harness::build::Images;
+use crate::harness::wait::eventually;
 use libtest_mimic::Failed;
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::thread::sleep;
-use std::time::Instant;
 use testbed::segment::Segment;
 
 /// Bytes that go there and back, more than any queue on the way holds of a frame.
@@ -125,13 +124,10 @@ pub fn is_down_at_the_end_of_one(images: &Images) -> Result<(), Failed> {
     };
     let before = downs()?;
     kill(system.guest("echo")?)?;
-    let deadline = Instant::now() + PATIENCE;
-    while downs()? == before {
-        if Instant::now() > deadline {
-            return Err("the firewall is not told".into());
-        }
-        sleep(PAUSE);
-    }
+    eventually(PATIENCE, || match downs()? == before {
+        true => Err("the firewall is not told".into()),
+        false => Ok(()),
+    })?;
     system.down(Some(supervisor))
 }
 

@@ -1,11 +1,10 @@
 //! Components that make no progress, and one that sleeps.
 
-use super::{PATIENCE, PAUSE, System, guest, pid};
+use super::{PATIENCE, System, guest, pid};
 use crate::harness::build::Images;
+use crate::harness::wait::eventually;
 use libtest_mimic::Failed;
 use rustix::process::{Signal, kill_process};
-use std::thread::sleep;
-use std::time::Instant;
 
 /// One that loops is asked where it is and started again; one that sleeps is left alone.
 pub fn hangs(images: &Images) -> Result<(), Failed> {
@@ -34,20 +33,11 @@ pub fn hangs(images: &Images) -> Result<(), Failed> {
         }
     }
     // One that does not end when it is asked where it is, is killed.
-    let stop = || -> Result<(), Failed> {
-        Ok(kill_process(
-            pid(system.monitor("standstill")?)?,
-            Signal::STOP,
-        )?)
-    };
-    let deadline = Instant::now() + PATIENCE;
     // Between two runs there is none.
-    while let Err(why) = stop() {
-        if Instant::now() > deadline {
-            return Err(why);
-        }
-        sleep(PAUSE);
-    }
+    eventually(PATIENCE, || {
+        let monitor = pid(system.monitor("standstill")?)?;
+        Ok(kill_process(monitor, Signal::STOP)?)
+    })?;
     supervisor.wait_for_stderr("it made no progress for 1s (its monitor was ended by SIGKILL)")?;
     // What a killed monitor has left is the next one's then.
     system.wait_for_run("standstill", 3)?;

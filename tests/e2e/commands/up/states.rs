@@ -1,13 +1,12 @@
 //! State of a component: it outlives each instance, and the supervisor.
 
-use super::{PATIENCE, PAUSE, System, guest, kill};
+use super::{PATIENCE, System, guest, kill};
 use crate::harness::build::Images;
+use crate::harness::wait::eventually;
 use abi::manifest::name_field;
 use abi::region::kind::STATE;
 use libtest_mimic::Failed;
 use rustix::process::Signal;
-use std::thread::sleep;
-use std::time::Instant;
 
 /// What the guest's manifest asks for, and what another image would.
 const BYTES: [u32; 2] = [65_536, 131_072];
@@ -26,17 +25,13 @@ fn request(bytes: u32) -> Vec<u8> {
 
 /// Waits until the guest has said that.
 fn wait_for(system: &System<'_>, text: &str) -> Result<(), Failed> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
+    eventually(PATIENCE, || {
         let said = system.outboard(&["logs", "state"])?.finish()?.stdout;
-        if said.contains(text) {
-            return Ok(());
+        match said.contains(text) {
+            true => Ok(()),
+            false => Err(format!("it does not say {text:?} but {said:?}").into()),
         }
-        if Instant::now() > deadline {
-            return Err(format!("it does not say {text:?} but {said:?}").into());
-        }
-        sleep(PAUSE);
-    }
+    })
 }
 
 /// Each instance finds what the last one left, whoever was killed.

@@ -108,9 +108,6 @@ impl Receiver {
         queue: &mut Virtqueue,
         work: &mut Work<'_>,
     ) -> Outcome {
-        if offload == Offload::default() {
-            return self.place(nic, Header::default(), frame, queue, work);
-        }
         match way(nic, frame, offload) {
             Way::Whole(header) => self.place(nic, header, frame, queue, work),
             Way::Completed(start, offset) => {
@@ -305,12 +302,10 @@ fn least(nic: &Nic) -> u64 {
     }
 }
 
-/// What the driver has to be given of a frame.
+/// What the driver has to be given of a frame; whoever places it fills in the number of buffers.
+#[inline]
 fn way(nic: &Nic, frame: &[u8], offload: Offload) -> Way {
-    let header = Header {
-        buffers: 1,
-        ..Header::default()
-    };
+    let header = Header::default();
     if let Some(size) = offload.segment {
         // What says that it is to be cut, and is neither TCP nor UDP, is left as it is.
         return match Plan::read(frame, size) {
@@ -350,7 +345,7 @@ fn large(nic: &Nic, frame: &[u8], plan: &Plan) -> Option<Header> {
         gso_size: plan.size as u16,
         checksum_start: plan.ip.payload as u16,
         checksum_offset: plan.checksum_offset() as u16,
-        buffers: 1,
+        ..Header::default()
     })
 }
 

@@ -127,21 +127,12 @@ impl Transmitter {
         work: &mut Work<'_>,
     ) {
         let bytes = buffer.bytes as usize;
-        let sent = match work.dma.read(buffer.iova, &mut self.bytes[..bytes]) {
-            Ok(()) => match self.judge(nic, bytes, bytes, 0) {
-                Ok(header) => self.send_copied(nic, pair, bytes, &header, wire),
-                Err(rule) => Err(rule),
-            },
-            Err(fault) => {
-                let queue = queue.name;
-                work.report(Violation::Dma { queue, fault });
-                Ok(())
-            }
-        };
-        if let Err(rule) = sent {
-            let queue = queue.name;
-            work.report(Violation::Packet { queue, bytes, rule });
-        }
+        let copied = work.dma.read(buffer.iova, &mut self.bytes[..bytes]);
+        let sent = copied.map(|()| {
+            let header = self.judge(nic, bytes, bytes, 0)?;
+            self.send_copied(nic, pair, bytes, &header, wire)
+        });
+        report(sent, queue, bytes, work);
         queue.give_back(buffer.head, 0, work);
     }
 
@@ -159,18 +150,9 @@ impl Transmitter {
             queue.give_back(self.chain.head, 0, work);
             queue.publish(work);
         }
-        match self.send(nic, pair, wire, work) {
-            Ok(Ok(())) => {}
-            Ok(Err(rule)) => {
-                let bytes = self.chain.readable_bytes() as usize;
-                let queue = queue.name;
-                work.report(Violation::Packet { queue, bytes, rule });
-            }
-            Err(fault) => {
-                let queue = queue.name;
-                work.report(Violation::Dma { queue, fault });
-            }
-        }
+        let sent = self.send(nic, pair, wire, work);
+        let bytes = self.chain.readable_bytes() as usize;
+        report(sent, queue, bytes, work);
         if !early {
             queue.give_back(self.chain.head, 0, work);
         }
@@ -270,6 +252,22 @@ impl Transmitter {
         nic.steering.note(pair, front, len);
         wire.send_fragments(front, &spans, offload);
         Ok(Some(Ok(())))
+    }
+}
+
+/// Reports why a frame of so many bytes, header included, was not sent, if it was not.
+#[inline]
+fn report(
+    sent: Result<Result<(), Refused>, DmaFault>,
+    queue: &Virtqueue,
+    bytes: usize,
+    work: &mut Work<'_>,
+) {
+    let queue = queue.name;
+    match sent {
+        Ok(Ok(())) => {}
+        Ok(Err(rule)) => work.report(Violation::Packet { queue, bytes, rule }),
+        Err(fault) => work.report(Violation::Dma { queue, fault }),
     }
 }
 
