@@ -1,7 +1,8 @@
-//! Connections that a peer has begun to open: what is kept of them, and what is not (RFC 4987).
+//! Connections that a peer has begun to open, and what is kept of them.
 
 use super::connection::{Agreed, Config, Greeted, Opening};
-use super::identity::{Ends, Purpose, Secret};
+use super::cookie;
+use super::identity::{Ends, Secret};
 use super::segment::{Flags, Options, Segment};
 use super::seq::Seq;
 use core::time::Duration;
@@ -11,14 +12,14 @@ use ports::Instant;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// It is repeated so often, and then the peer is forgotten: 63 s, as in Linux.
 const REPETITIONS: u8 = 5;
-/// A cookie is good for so long, at most twice (RFC 4987, appendix A; Linux takes a minute).
-const COOKIE_LIFE: u64 = 60 * 1_000_000_000;
-/// What a cookie can say of the peer's MSS: the largest of these that is not above it.
-const COOKIE_MSS: [u16; 8] = [216, 536, 1200, 1360, 1400, 1440, 1460, 8960];
-/// Bits of a timestamp in which a cookie has the other options.
-const COOKIE_STAMP_BITS: u32 = 5;
-/// In these, no scaling.
-const NO_SCALE: u32 = 15;
+
+/// Both have agreed on selective acknowledgements.
+const SACK: u8 = 1;
+/// Both have agreed on timestamps.
+const STAMPS: u8 = 2;
+/// Our initial number and timestamp are a [cookie](super::cookie)'s: another image, which has
+/// nothing of this, can go on from the peer's acknowledgement.
+const COOKIE: u8 = 4;
 
 /// What is kept of a peer that has sent a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +31,8 @@ pub struct HalfOpen {
     mss: u16,
     /// The peer's shift; 255 without scaling.
     scale: u8,
-    sack: bool,
-    stamps: bool,
+    /// [`SACK`], [`STAMPS`], [`COOKIE`].
+    bits: u8,
     repetitions: u8,
     /// When the answer is repeated, or the peer forgotten, in milliseconds.
     due: u32,
@@ -40,9 +41,10 @@ pub struct HalfOpen {
 }
 
 impl HalfOpen {
-    /// A SYN has come, and is to be answered.
-    pub fn new(syn: &Segment, opening: Opening, now: Instant) -> Self {
+    /// A SYN has come, and is to be answered, with a cookie's number or one of our own.
+    pub fn new(syn: &Segment, opening: Opening, is_cookie: bool, now: Instant) -> Self {
         let agreed = Agreed::of(syn, opening);
+        let bit = |bit, is_set| if is_set { bit } else { 0 };
         Self {
             irs: syn.seq,
             iss: opening.iss,
@@ -50,8 +52,9 @@ impl HalfOpen {
             peer_mss: agreed.peer_mss,
             mss: opening.mss,
             scale: agreed.peer_scale.unwrap_or(u8::MAX),
-            sack: agreed.sack,
-            stamps: agreed.peer_stamp.is_some(),
+            bits: bit(SACK, agreed.sack)
+                | bit(STAMPS, agreed.peer_stamp.is_some())
+                | bit(COOKIE, is_cookie),
             repetitions: 0,
             due: milliseconds(now + FIRST_WAIT),
             answered: microseconds(now),
@@ -69,8 +72,46 @@ impl HalfOpen {
             irs: self.irs,
             peer_mss: self.peer_mss,
             peer_scale: (self.scale != u8::MAX).then_some(self.scale),
-            sack: self.sack,
-            peer_stamp: self.stamps.then_some(self.peer_stamp),
+            sack: self.has(SACK),
+            peer_stamp: self.has(STAMPS).then_some(self.peer_stamp),
+        }
+    }
+
+    fn has(&self, bit: u8) -> bool {
+        self.bits & bit != 0
+    }
+
+    /// The answer to the SYN (RFC 9293, 3.10.7.2).
+    pub fn answer(&self, secret: &Secret, config: &Config, ends: &Ends, now: Instant) -> Segment {
+        let agreed = self.agreed(secret, ends);
+        let stamp = milliseconds(now).wrapping_add(agreed.opening.stamp_offset);
+        answer(
+            config,
+            ends,
+            &agreed,
+            match self.has(COOKIE) {
+                true => cookie::stamp(&agreed, stamp),
+                false => stamp,
+            },
+        )
+    }
+
+    /// Where we are: what answers a segment that lies outside of the window (RFC 9293, 3.10.7.4).
+    pub fn place(&self, secret: &Secret, config: &Config, ends: &Ends, now: Instant) -> Segment {
+        let answer = self.answer(secret, config, ends, now);
+        let shift = answer.options.scale.unwrap_or(0);
+        Segment {
+            seq: answer.end(),
+            flags: Flags {
+                ack: true,
+                ..Flags::default()
+            },
+            window: answer.window >> shift,
+            options: Options {
+                timestamps: answer.options.timestamps,
+                ..Options::default()
+            },
+            ..answer
         }
     }
 
@@ -118,7 +159,7 @@ impl HalfOpen {
             false => begins && from.is_before(end),
         };
         // PAWS (RFC 7323, 5.3, R1).
-        let stamp = segment.options.timestamps.filter(|_| self.stamps);
+        let stamp = segment.options.timestamps.filter(|_| self.has(STAMPS));
         let old = |(value, _): (u32, u32)| (value.wrapping_sub(self.peer_stamp) as i32) < 0;
         if !flags.syn && (!inside || stamp.is_some_and(old)) {
             return Taken::Outside;
@@ -147,7 +188,7 @@ pub enum Taken {
     /// The peer means another connection, and gets a RST.
     Wrong,
     /// It lies outside of the window, or may be forged, and the peer is told where we are
-    /// ([`place`]).
+    /// ([`HalfOpen::place`]).
     Outside,
     /// Nothing.
     Ignored,
@@ -163,32 +204,8 @@ fn microseconds(at: Instant) -> u32 {
     (at.0 / 1000) as u32
 }
 
-/// The answer to a SYN (RFC 9293, 3.10.7.2).
-pub fn answer(config: &Config, ends: &Ends, agreed: &Agreed, now: Instant) -> Segment {
-    let value = milliseconds(now).wrapping_add(agreed.opening.stamp_offset);
-    with_stamp(config, ends, agreed, value)
-}
-
-/// Where we are: what answers a segment that lies outside of the window (RFC 9293, 3.10.7.4).
-pub fn place(config: &Config, ends: &Ends, agreed: &Agreed, now: Instant) -> Segment {
-    let answer = answer(config, ends, agreed, now);
-    let shift = answer.options.scale.unwrap_or(0);
-    Segment {
-        seq: answer.end(),
-        flags: Flags {
-            ack: true,
-            ..Flags::default()
-        },
-        window: answer.window >> shift,
-        options: Options {
-            timestamps: answer.options.timestamps,
-            ..Options::default()
-        },
-        ..answer
-    }
-}
-
-fn with_stamp(config: &Config, ends: &Ends, agreed: &Agreed, value: u32) -> Segment {
+/// The answer to a SYN, with this timestamp.
+pub fn answer(config: &Config, ends: &Ends, agreed: &Agreed, stamp: u32) -> Segment {
     Segment {
         source: ends.local().port(),
         destination: ends.remote().port(),
@@ -204,94 +221,11 @@ fn with_stamp(config: &Config, ends: &Ends, agreed: &Agreed, value: u32) -> Segm
             mss: Some(agreed.opening.mss),
             scale: agreed.peer_scale.map(|_| config.scale()),
             sack_permitted: agreed.sack,
-            timestamps: agreed.peer_stamp.map(|peer| (value, peer)),
+            timestamps: agreed.peer_stamp.map(|peer| (stamp, peer)),
             ..Options::default()
         },
         len: 0,
     }
-}
-
-/// The answer to a SYN of which nothing is kept: its initial number says that we have made it, and
-/// what the peer's MSS is; its timestamp, if the peer has sent one, the other options.
-pub fn cookie(
-    secret: &Secret,
-    config: &Config,
-    ends: &Ends,
-    syn: &Segment,
-    mss: u16,
-    now: Instant,
-) -> Segment {
-    let mut agreed = Agreed::of(
-        syn,
-        Opening {
-            iss: Seq(0),
-            stamp_offset: secret.stamp_offset(ends),
-            mss,
-        },
-    );
-    let index = COOKIE_MSS
-        .iter()
-        .rposition(|known| *known <= agreed.peer_mss);
-    let index = index.unwrap_or(0) as u32;
-    let period = (now.0 / COOKIE_LIFE) as u32;
-    agreed.opening.iss = cookie_number(secret, ends, syn.seq, period, index);
-    if agreed.peer_stamp.is_none() {
-        // There is no place for them.
-        (agreed.peer_scale, agreed.sack) = (None, false);
-    }
-    let scale = agreed.peer_scale.map_or(NO_SCALE, u32::from);
-    let options = scale << 1 | u32::from(agreed.sack);
-    let value = milliseconds(now).wrapping_add(agreed.opening.stamp_offset);
-    let rounded = value >> COOKIE_STAMP_BITS << COOKIE_STAMP_BITS | options;
-    // A stamp is never ahead of the clock.
-    let ahead = (rounded.wrapping_sub(value) as i32) > 0;
-    let back = if ahead { 1 << COOKIE_STAMP_BITS } else { 0 };
-    with_stamp(config, ends, &agreed, rounded.wrapping_sub(back))
-}
-
-/// What was agreed on with a peer that returns a cookie of the last two minutes.
-pub fn returned(
-    secret: &Secret,
-    ends: &Ends,
-    segment: &Segment,
-    mss: u16,
-    now: Instant,
-) -> Option<Agreed> {
-    let flags = segment.flags;
-    if !flags.ack || flags.syn || flags.rst {
-        return None;
-    }
-    let (iss, irs) = (segment.ack - 1, segment.seq - 1);
-    let index = iss.0 % COOKIE_MSS.len() as u32;
-    let period = (now.0 / COOKIE_LIFE) as u32;
-    let known = [period, period.wrapping_sub(1)];
-    if !known
-        .iter()
-        .any(|period| cookie_number(secret, ends, irs, *period, index) == iss)
-    {
-        return None;
-    }
-    let stamps = segment.options.timestamps;
-    let options = stamps.map_or(NO_SCALE << 1, |(_, echo)| echo);
-    let scale = options >> 1 & NO_SCALE;
-    Some(Agreed {
-        opening: Opening {
-            iss,
-            stamp_offset: secret.stamp_offset(ends),
-            mss,
-        },
-        irs,
-        peer_mss: COOKIE_MSS[index as usize],
-        peer_scale: (scale != NO_SCALE).then_some(scale as u8),
-        sack: stamps.is_some() && options & 1 != 0,
-        peer_stamp: stamps.map(|(value, _)| value),
-    })
-}
-
-fn cookie_number(secret: &Secret, ends: &Ends, irs: Seq, period: u32, index: u32) -> Seq {
-    let number = secret.number(Purpose::Cookie, ends, [irs.0, period, index]) as u32;
-    let count = COOKIE_MSS.len() as u32;
-    Seq(number / count * count + index)
 }
 
 /// A half-open connection takes at most 64 bytes.
@@ -301,7 +235,6 @@ const _: () = assert!(size_of::<(Ends, HalfOpen)>() <= 64);
 mod tests {
     use super::*;
     use core::net::SocketAddr;
-    use proptest::prelude::*;
 
     const NOW: Instant = Instant(1_000_000_000_000);
 
@@ -353,10 +286,10 @@ mod tests {
     fn a_syn_is_answered_until_it_is_forgotten() {
         let secret = Secret::new([9; 16]);
         let opening = secret.opening(&ends(), 1460, NOW);
-        let mut half = HalfOpen::new(&syn(), opening, NOW);
+        let mut half = HalfOpen::new(&syn(), opening, false, NOW);
         let agreed = half.agreed(&secret, &ends());
         assert_eq!(agreed, Agreed::of(&syn(), opening));
-        let answer = answer(&Config::default(), &ends(), &agreed, NOW);
+        let answer = half.answer(&secret, &Config::default(), &ends(), NOW);
         assert_eq!((answer.source, answer.destination), (80, 50_000));
         assert_eq!((answer.ack, answer.options.mss), (Seq(1001), Some(1460)));
         assert_eq!(half.takes(&ack(&answer), 1000), Taken::Opens);
@@ -375,7 +308,7 @@ mod tests {
     #[test]
     fn only_the_right_numbers_open_or_refuse_it() {
         let opening = Secret::new([9; 16]).opening(&ends(), 1460, NOW);
-        let half = HalfOpen::new(&syn(), opening, NOW);
+        let half = HalfOpen::new(&syn(), opening, false, NOW);
         let good = ack(&Segment {
             seq: opening.iss,
             ..Segment::default()
@@ -407,63 +340,5 @@ mod tests {
             Taken::Outside,
             "a forged RST is answered"
         );
-    }
-
-    #[test]
-    fn a_cookie_says_all_that_it_can() {
-        let secret = Secret::new([9; 16]);
-        let answer = cookie(&secret, &Config::default(), &ends(), &syn(), 1460, NOW);
-        let later = NOW + Duration::from_secs(60);
-        let agreed = returned(&secret, &ends(), &ack(&answer), 1460, later).unwrap();
-        let opening = Opening {
-            iss: answer.seq,
-            ..agreed.opening
-        };
-        let expected = Agreed {
-            peer_stamp: Some(78),
-            ..Agreed::of(&syn(), opening)
-        };
-        assert_eq!(agreed, expected);
-        let late = NOW + Duration::from_secs(121);
-        assert_eq!(returned(&secret, &ends(), &ack(&answer), 1460, late), None);
-        let other = Secret::new([8; 16]);
-        assert_eq!(returned(&other, &ends(), &ack(&answer), 1460, NOW), None);
-    }
-
-    #[test]
-    fn a_peer_without_timestamps_gets_a_plain_connection() {
-        let secret = Secret::new([9; 16]);
-        let mut syn = syn();
-        syn.options.timestamps = None;
-        let answer = cookie(&secret, &Config::default(), &ends(), &syn, 1460, NOW);
-        assert_eq!(
-            (answer.options.scale, answer.options.sack_permitted),
-            (None, false)
-        );
-        let agreed = returned(&secret, &ends(), &ack(&answer), 1460, NOW).unwrap();
-        assert_eq!(
-            (agreed.peer_mss, agreed.peer_scale, agreed.sack),
-            (1460, None, false)
-        );
-    }
-
-    proptest! {
-        #[test]
-        fn a_stamp_is_never_ahead_of_the_clock(
-            now in any::<u64>(),
-            scale in 0u8..15,
-            sack in any::<bool>(),
-        ) {
-            let secret = Secret::new([9; 16]);
-            let now = Instant(now);
-            let mut syn = syn();
-            (syn.options.scale, syn.options.sack_permitted) = (Some(scale), sack);
-            let answer = cookie(&secret, &Config::default(), &ends(), &syn, 1460, now);
-            let (value, _) = answer.options.timestamps.unwrap();
-            let clock = milliseconds(now).wrapping_add(secret.stamp_offset(&ends()));
-            prop_assert!(clock.wrapping_sub(value) <= 1 << COOKIE_STAMP_BITS);
-            let agreed = returned(&secret, &ends(), &ack(&answer), 1460, now).unwrap();
-            prop_assert_eq!((agreed.peer_scale, agreed.sack), (Some(scale), sack));
-        }
     }
 }

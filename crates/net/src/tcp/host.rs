@@ -3,6 +3,7 @@
 use super::below::{self, Below, is_right, mss};
 use super::budget::{Budget, Used};
 use super::connection::{Config, Connection, NEVER, State};
+use super::cookie::Cookies;
 use super::counted::{Openings, Segments, Sums};
 use super::half_open::HalfOpen;
 use super::identity::{Ends, Secret};
@@ -55,6 +56,7 @@ pub struct ListenerId(pub(super) u32);
 pub struct Tcp {
     pub(super) config: Config,
     pub(super) secret: Secret,
+    pub(super) cookies: Cookies,
     pub(super) hasher: Keyed,
     pub(super) places: Vec<Place>,
     pub(super) free: Vec<u32>,
@@ -151,6 +153,7 @@ impl Tcp {
         let hasher = Keyed(SipHasher13::new_with_key(&hash_key));
         Self {
             config,
+            cookies: Cookies::new(secret.clone()),
             secret,
             places: Vec::new(),
             free: Vec::new(),

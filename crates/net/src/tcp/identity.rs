@@ -67,7 +67,7 @@ fn mapped(address: IpAddr) -> [u8; 16] {
 }
 
 /// What initial numbers, ports and cookies are made with. Whoever knows it can forge segments: it
-/// is new at each start, and never a part of a connection's state.
+/// is new at each start, and never a part of a connection's state. That of cookies outlives the image in its vault.
 #[derive(Clone)]
 pub struct Secret([u8; 16]);
 
@@ -84,6 +84,11 @@ impl Secret {
     /// A secret of these random bytes.
     pub fn new(random: [u8; 16]) -> Self {
         Self(random)
+    }
+
+    /// The random bytes.
+    pub(super) fn bytes(&self) -> [u8; 16] {
+        self.0
     }
 
     /// A number that follows from `ends` and `more`, and that nobody else can guess.

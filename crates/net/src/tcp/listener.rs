@@ -175,7 +175,7 @@ impl Tcp {
             return None;
         }
         let mss = mss(below.limits(ends.local().ip(), ends.remote().ip()));
-        if let Some(agreed) = half_open::returned(&self.secret, ends, segment, mss, now) {
+        if let Some(agreed) = self.cookies.returned(ends, segment, mss, now) {
             return self.open(ends, &agreed, None, now);
         }
         self.sums.dropped.add(Dropped::NoConnection);
@@ -192,21 +192,23 @@ impl Tcp {
         segment: &Segment,
         now: Instant,
     ) -> Option<SocketId> {
-        let agreed = half.agreed(&self.secret, ends);
         let flags = segment.flags;
         if flags.syn && !flags.ack && !flags.rst {
             // Where a peer has begun anew, it resets what it does not know (RFC 9293, 3.5.1).
-            let answer = half_open::answer(&self.config, ends, &agreed, now);
+            let answer = half.answer(&self.secret, &self.config, ends, now);
             self.send_bare(below, ends, &answer);
             return None;
         }
         let window = self.config.receive.min(u16::MAX.into());
         match half.takes(segment, window) {
-            Taken::Opens => return self.open(ends, &agreed, Some(half.greeted(now)), now),
+            Taken::Opens => {
+                let agreed = half.agreed(&self.secret, ends);
+                return self.open(ends, &agreed, Some(half.greeted(now)), now);
+            }
             Taken::Refused => self.forget_half_open(ends),
             Taken::Wrong => self.reset(below, ends, segment, now),
             Taken::Outside if self.may_answer(now) => {
-                let place = half_open::place(&self.config, ends, &agreed, now);
+                let place = half.place(&self.secret, &self.config, ends, now);
                 self.send_bare(below, ends, &place);
             }
             Taken::Outside | Taken::Ignored => {}
@@ -233,22 +235,37 @@ impl Tcp {
             self.sums.dropped.add(Dropped::Backlog);
             return;
         }
+        let mut opening = self.secret.opening(ends, mss, now);
         if listener.half_open >= listener.backlog || self.half_open.len() >= HALF_OPEN_MAX {
             self.sums.segments.add(Segments::Cookies);
-            let (secret, config) = (&self.secret, &self.config);
-            let answer = half_open::cookie(secret, config, ends, syn, mss, now);
+            let answer = self.cookies.answer(&self.config, ends, syn, opening, now);
+            self.keep_cookies(now);
             self.send_bare(below, ends, &answer);
             return;
         }
         listener.half_open += 1;
-        let mut opening = self.secret.opening(ends, mss, now);
+        // Whoever goes on from the vault knows nothing of it, but takes a cookie back. Without
+        // timestamps, a cookie would cost the connection its options; and it is no number that is
+        // higher than another one.
+        let is_cookie = self.vault.is_some() && syn.options.timestamps.is_some() && least.is_none();
+        if is_cookie {
+            let peer_mss = Agreed::of(syn, opening).peer_mss;
+            opening.iss = self.cookies.number(ends, syn.seq, peer_mss, now);
+            self.keep_cookies(now);
+        }
         opening.iss = least.map_or(opening.iss, |least| opening.iss.max(least));
-        let half = HalfOpen::new(syn, opening, now);
-        let agreed = half.agreed(&self.secret, ends);
+        let half = HalfOpen::new(syn, opening, is_cookie, now);
         self.half_open.insert(*ends, half);
         self.half_open_at = self.half_open_at.min(now + HALF_OPEN_TICK);
-        let answer = half_open::answer(&self.config, ends, &agreed, now);
+        let answer = half.answer(&self.secret, &self.config, ends, now);
         self.send_bare(below, ends, &answer);
+    }
+
+    /// A cookie leaves: whoever goes on from the vault has to know of which time it is.
+    fn keep_cookies(&self, now: Instant) {
+        if let Some(vault) = self.vault {
+            vault.keep_period(self.cookies.period(now));
+        }
     }
 
     fn forget_half_open(&mut self, ends: &Ends) {
@@ -287,6 +304,10 @@ impl Tcp {
         }
         let greeted = kept.unwrap_or(Greeted::Unknown);
         let id = self.insert(*ends, Connection::accept(self.config, agreed, greeted, now));
+        if let Some(socket) = self.socket(id) {
+            // A peer that waits for us to begin says nothing that would open it again.
+            socket.publish();
+        }
         self.sums.openings.add(Openings::Passive);
         if let Some(listener) = &mut self.listeners[at] {
             listener.ready.push_back(id);
@@ -309,8 +330,7 @@ impl Tcp {
                 continue;
             };
             if half.expire(now) {
-                let agreed = half.agreed(&self.secret, &ends);
-                let answer = half_open::answer(&self.config, &ends, &agreed, now);
+                let answer = half.answer(&self.secret, &self.config, &ends, now);
                 self.send_bare(below, &ends, &answer);
             } else {
                 self.forget_half_open(&ends);

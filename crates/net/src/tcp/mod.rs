@@ -15,13 +15,14 @@
 //! | [`below`] | a segment on its way to the layer below |
 //! | [`congestion`], [`rtt`] | how much may be on its way: RFC 5681, 9438, 9937, 6298 |
 //! | [`identity`] | which connection a segment belongs to, and initial numbers: RFC 6528, 6056 |
-//! | [`half_open`] | connections that a peer begins to open: RFC 4987 |
+//! | [`half_open`], [`cookie`] | connections that a peer begins to open: RFC 4987 |
 //! | [`segment`], [`seq`] | headers and options, and numbers that wrap |
 
 pub mod below;
 mod budget;
 pub mod congestion;
 pub mod connection;
+pub mod cookie;
 pub mod counted;
 pub mod half_open;
 pub mod host;

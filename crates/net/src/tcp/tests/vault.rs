@@ -245,8 +245,8 @@ impl Side {
         }
     }
 
-    /// Forgets all but what lay in the vault: `written` and `read` were at least so much then.
-    fn restart(&mut self, bytes: &[u8], least: [u32; 2], rng: &mut Rng, now: Instant) {
+    /// Forgets all but what lay in the vault.
+    fn begin_anew(&mut self, bytes: &[u8], rng: &mut Rng, now: Instant) {
         let place = self.place.expect("it has one");
         let (place, opened) = Place::open(place.shape, place.len, bytes);
         assert_eq!((opened.refused, opened.fresh), (0, None));
@@ -260,6 +260,11 @@ impl Side {
         self.tcp = tcp.with_vault(opened, now);
         self.socket = self.tcp.taken_up();
         assert!(self.tcp.sockets().count() <= 1);
+    }
+
+    /// The same with a connection: `written` and `read` were at least so much then.
+    fn restart(&mut self, bytes: &[u8], least: [u32; 2], rng: &mut Rng, now: Instant) {
+        self.begin_anew(bytes, rng, now);
         let Some(connection) = self.connection() else {
             // It was left.
             assert!(self.done, "the connection is lost");
@@ -350,11 +355,12 @@ fn side(n: u8, rng: &mut Rng) -> Side {
 impl World {
     /// Two hosts with a connection between them.
     fn new(seed: u64) -> Self {
-        Self::with(seed, |_| ())
+        Self::with(seed, |_| (), None)
     }
 
-    /// The same with hosts that were changed before.
-    fn with(seed: u64, change: impl FnOnce(&mut [Side; 2])) -> Self {
+    /// The same with hosts that were changed before. The second one ends in this step of opening
+    /// the connection.
+    fn with(seed: u64, change: impl FnOnce(&mut [Side; 2]), ends_in: Option<u32>) -> Self {
         let mut rng = Rng::with_seed(seed);
         let network = Network {
             lost: *rng.choice(&[0, 10, 50, 200]).unwrap(),
@@ -376,17 +382,27 @@ impl World {
             restarts: 0,
         };
         change(&mut world.sides);
-        world.open();
+        world.open(ends_in);
         world.network = network;
         world
     }
 
-    fn open(&mut self) {
+    fn open(&mut self, ends_in: Option<u32>) {
         let server = SocketAddr::new(self.sides[1].wire.ours, 80);
-        let listener = self.sides[1].tcp.listen(server, 4).unwrap();
+        let mut listener = self.sides[1].tcp.listen(server, 4).unwrap();
         let client = &mut self.sides[0];
         let connected = client.tcp.connect(&client.wire, server, self.now).unwrap();
-        while self.sides[1].socket.is_none() {
+        for step in 0..STEPS {
+            if ends_in == Some(step) {
+                let side = &mut self.sides[1];
+                let bytes = side.place.expect("it has one").bytes();
+                side.begin_anew(&bytes, &mut self.rng, self.now);
+                listener = side.tcp.listen(server, 4).unwrap();
+                self.restarts += 1;
+            }
+            if self.sides[1].socket.is_some() {
+                break;
+            }
             self.step();
             let accepted = self.sides[1].tcp.poll_accept(listener, &mut context());
             if let Poll::Ready(socket) = accepted {
@@ -402,11 +418,12 @@ impl World {
 
     /// The second host gives back what the first one sends.
     fn giving_back(seed: u64) -> Self {
-        Self::with(seed, |[first, second]| {
+        let change = |[first, second]: &mut [Side; 2]| {
             first.reads = first.key;
             second.gives_back = true;
             second.to_send = first.to_send;
-        })
+        };
+        Self::with(seed, change, None)
     }
 
     fn is_done(&self) -> bool {
@@ -564,6 +581,21 @@ fn a_host_outlives_its_image_at_every_step() {
             }
         }
     }
+}
+
+/// The peer may know that the connection is open when the image has nothing of it yet.
+#[test]
+fn a_host_outlives_its_image_while_a_connection_is_opened() {
+    let mut restarts = 0;
+    for seed in seeds(RUNS / 3) {
+        say(seed);
+        for step in 0..6 {
+            let mut world = World::with(seed, |_| (), Some(step));
+            restarts += world.restarts;
+            world.run(|_, _| ());
+        }
+    }
+    assert!(restarts > 60, "{restarts}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// What a vault begins with.
 const MAGIC: [u8; 8] = *b"OBvault\0";
 /// The version of all but [`Saved`], which has its own. It goes up with each change.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The least number of buffers: parts of them are left to those who cannot wait.
 pub const BUFFERS_MIN: usize = 8;
 /// The most connections, so that a label can name each.
@@ -42,8 +42,23 @@ pub(super) struct Header {
     connections: u32,
     buffer_size: u32,
     buffers: u32,
-    reserved: [u32; 10],
+    reserved: [u32; 4],
 }
+
+/// What cookies are made with, behind the [`Header`].
+#[derive(FromBytes, IntoBytes, KnownLayout)]
+#[repr(C)]
+pub(super) struct Keys {
+    pub secret: [AtomicU32; 4],
+    /// The last period in which a cookie left.
+    pub period: AtomicU32,
+    /// 1 if the others count.
+    pub published: AtomicU32,
+}
+
+/// A cache line.
+pub(super) const HEAD_BYTES: usize = size_of::<Header>() + size_of::<Keys>();
+const _: () = assert!(HEAD_BYTES == LINE);
 
 /// Whose bytes a connection's are, and what it knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -147,8 +162,7 @@ impl Layout {
             return Err(Unfit::Size);
         }
         // At most 2^32 bytes.
-        let records = size_of::<Header>()
-            ..size_of::<Header>() + shape.connections as usize * size_of::<Record>();
+        let records = HEAD_BYTES..HEAD_BYTES + shape.connections as usize * size_of::<Record>();
         let left = size.checked_sub(records.end + LINE).ok_or(Unfit::Size)?;
         let count = left / (buffer + size_of::<Label>());
         if count < BUFFERS_MIN || u32::try_from(count).is_err() {
@@ -177,7 +191,7 @@ impl Layout {
             buffer_size: self.shape.buffer_size,
             // It was checked to fit.
             buffers: self.count() as u32,
-            reserved: [0; 10],
+            reserved: [0; 4],
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Memory that outlives the image, with all that is needed to go on with its connections.
 //!
-//! A vault has a record for each connection, a pool of buffers, and a label for each buffer that
+//! A vault has what [cookies](super::cookie) are made with, a record for each connection, a pool of buffers, and a label for each buffer that
 //! says which numbers of which stream lie in it. All of it is plain data, little endian. There are
 //! no pointers in it, and no lists: whoever takes it up looks which labels a connection's numbers
 //! need, and all other buffers are free.
@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use device::{Frame, HEADROOM, Pool};
-use layout::{Label, Layout, Record, WORDS, owner};
+use layout::{Header, Keys, Label, Layout, Record, WORDS, owner};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Writers leave this part of the buffers to what arrives, and so does what lies behind a hole:
@@ -42,6 +42,7 @@ const QUARTER: usize = 4;
 pub struct Vault(&'static Tables);
 
 struct Tables {
+    keys: &'static Keys,
     records: &'static [Record],
     labels: &'static [Label],
     pool: Pool,
@@ -160,6 +161,37 @@ impl Vault {
         self.0.records.len()
     }
 
+    /// What an earlier image made cookies with, and the last period in which one left.
+    pub(super) fn keys(&self) -> Option<([u8; 16], u32)> {
+        let Keys {
+            secret,
+            period,
+            published,
+        } = self.0.keys;
+        let words = secret.each_ref().map(|word| word.load(Relaxed));
+        let are_published = published.load(Relaxed) == 1;
+        are_published.then(|| (zerocopy::transmute!(words), period.load(Relaxed)))
+    }
+
+    /// This image makes cookies with this.
+    pub(super) fn keep_keys(self, secret: [u8; 16], period: u32) {
+        let keys = self.0.keys;
+        let words: [u32; 4] = zerocopy::transmute!(secret);
+        for (place, word) in keys.secret.iter().zip(words) {
+            place.store(word, Relaxed);
+        }
+        keys.period.store(period, Relaxed);
+        in_order();
+        keys.published.store(1, Relaxed);
+        in_order();
+    }
+
+    /// A cookie of this period leaves.
+    pub(super) fn keep_period(self, period: u32) {
+        self.0.keys.period.store(period, Relaxed);
+        in_order();
+    }
+
     /// Bytes for which writers have room in buffers that are free.
     pub(super) fn room(&self) -> usize {
         let pool = self.0.pool;
@@ -212,7 +244,7 @@ fn format(memory: &mut [u8], layout: &Layout) {
     memory[layout.records.start..layout.labels.end].fill(0);
     in_order();
     let header = layout.header();
-    memory[..layout.records.start].copy_from_slice(header.as_bytes());
+    memory[..size_of::<Header>()].copy_from_slice(header.as_bytes());
     in_order();
 }
 
@@ -220,16 +252,19 @@ impl Tables {
     fn over(memory: &'static mut [u8], layout: &Layout) -> Result<Self, Unfit> {
         let (tables, buffers) = memory.split_at_mut(layout.buffers.start);
         let (records, labels) = tables.split_at_mut(layout.labels.start);
-        let records = records.split_at_mut(layout.records.start).1;
+        let (head, records) = records.split_at_mut(layout.records.start);
+        let keys = head.split_at_mut(size_of::<Header>()).1;
         let labels = labels.split_at_mut(layout.labels.len()).0;
         let buffers = buffers.split_at_mut(layout.buffers.len()).0;
-        let (Ok(records), Ok(labels)) = (
+        let (Ok(keys), Ok(records), Ok(labels)) = (
+            Keys::mut_from_bytes(keys),
             <[Record]>::mut_from_bytes(records),
             <[Label]>::mut_from_bytes(labels),
         ) else {
             return Err(Unfit::Alignment);
         };
         Ok(Self {
+            keys,
             records,
             labels,
             pool: Pool::new(buffers, layout.shape.buffer_size as usize),

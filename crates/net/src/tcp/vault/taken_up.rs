@@ -2,7 +2,9 @@
 
 use super::super::budget::Budget;
 use super::super::connection::Connection;
+use super::super::cookie::Cookies;
 use super::super::host::{Place, SocketId, Tcp};
+use super::super::identity::Secret;
 use super::super::queues::{ReceiveQueue, SendQueue};
 use super::super::socket::Socket;
 use super::{Heir, Opened};
@@ -14,7 +16,9 @@ impl Tcp {
     /// kept there, and only bytes that lie there are acknowledged. [`Self::taken_up`] tells which
     /// ones it has.
     ///
-    /// Nothing else is taken up: who listens, who was about to connect, and secrets are new.
+    /// A peer that was opening a connection may go on, if it uses timestamps: it brings all that is
+    /// to be known of it ([`super::super::cookie`]). Nothing else is taken up: who listens, to whom
+    /// we were about to connect, and other secrets are new.
     ///
     /// # Panics
     /// In debug builds, if it has a connection.
@@ -25,6 +29,11 @@ impl Tcp {
         let pool = vault.pool();
         let most = pool.count() * pool.frame_bytes_max();
         self.budget = Budget::new(self.budget.max().min(most));
+        self.cookies = match vault.keys() {
+            Some((secret, period)) => Cookies::go_on(Secret::new(secret), period, now),
+            None => self.cookies,
+        };
+        vault.keep_keys(self.cookies.secret().bytes(), self.cookies.period(now));
         self.vault = Some(vault);
         let places = heirs.iter().map(|heir| heir.place + 1).max().unwrap_or(0);
         self.places.resize_with(places as usize, Place::default);

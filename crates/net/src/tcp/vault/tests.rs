@@ -1,6 +1,6 @@
 //! What memory is a vault, and which connections are whole.
 
-use super::layout::{Body, Header, Label, Record};
+use super::layout::{Body, HEAD_BYTES, Label, Record};
 use super::*;
 use crate::tcp::connection::{Config, Connection, Opening, State};
 use crate::tcp::host::{Tcp, Unusable};
@@ -17,7 +17,7 @@ const SHAPE: Shape = Shape {
 };
 const LEN: usize = 64 + 3 * 256 + 64 + 12 * (200 + 16);
 /// Where records and labels begin.
-const RECORDS: usize = size_of::<Header>();
+const RECORDS: usize = HEAD_BYTES;
 const LABELS: usize = RECORDS + 3 * size_of::<Record>();
 /// The owner is a label's first word; then the number, the place and the length.
 const LABEL: usize = size_of::<Label>();
