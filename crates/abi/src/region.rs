@@ -81,8 +81,10 @@ pub struct Info {
     pub bell: i32,
     /// The MAC address of this end of a link.
     pub mac: [u8; 6],
+    /// The MTU of a link in bytes; 0 for [`crate::link::MTU`].
+    pub mtu: u16,
     /// Zero.
-    pub reserved: [u8; 6],
+    pub reserved: [u8; 4],
 }
 
 impl Info {
@@ -92,6 +94,7 @@ impl Info {
         peer_bytes: 0,
         bell: 0,
         mac: [0; 6],
-        reserved: [0; 6],
+        mtu: 0,
+        reserved: [0; 4],
     };
 }

@@ -59,8 +59,10 @@ pub const SLOT_BYTES: usize = 16 * 4096 + 3 * 64;
 pub const HEAD_BYTES: usize = 3 * crate::PAGE_SIZE as usize;
 /// Most slots of an end that are of use.
 pub const SLOTS_MAX: usize = ENTRIES as usize;
-/// Largest payload of an Ethernet frame on a link, in bytes.
+/// Largest payload of an Ethernet frame on a link of which nothing else is said, in bytes.
 pub const MTU: u16 = 1500;
+/// The least that can be said: IPv4 needs so much (RFC 791, 3.2).
+pub const MTU_MIN: u16 = 68;
 
 const WORD: usize = size_of::<u64>();
 /// Words of a header, entries included.

@@ -55,6 +55,8 @@ pub struct Device {
     pub peer: Option<String>,
     /// The MAC address of a network, if the file says.
     pub mac: Option<String>,
+    /// The MTU of a link in bytes, if the file says.
+    pub mtu: Option<u16>,
     /// Where the file has it, in bytes.
     pub place: usize,
 }
@@ -176,6 +178,7 @@ impl Component {
             let chosen = chosen.filter(|_| device.wants_mac());
             let mac = device.mac.as_ref().or(chosen.map(|(_, mac)| mac));
             line.extend(mac.map(|mac| format!("{MAC}{name}={mac}")));
+            line.extend(device.mtu.map(|mtu| format!("--net-mtu:{name}={mtu}")));
         }
         line.extend(["--".to_owned(), self.image.display().to_string()]);
         line.extend(self.arguments.iter().cloned());
@@ -261,6 +264,7 @@ mod tests {
             source: source.into(),
             peer: source.strip_prefix(LINK).map(|_| "echo".into()),
             mac: mac.map(str::to_owned),
+            mtu: None,
             place: 0,
         };
         Component {

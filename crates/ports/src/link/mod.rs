@@ -94,7 +94,10 @@ impl Links {
             port: Port {
                 ledger: line.ledger,
                 mac: attached.info.mac,
-                mtu: Mtu::fixed(MTU.into()),
+                mtu: Mtu::fixed(match attached.info.mtu {
+                    0 => MTU.into(),
+                    mtu => mtu.into(),
+                }),
                 offloads: Offloads {
                     checksum: true,
                     tso: true,

@@ -73,6 +73,8 @@ pub struct LinkEnd {
     pub peer_bell: OwnedFd,
     /// The MAC address of this end.
     pub mac: [u8; 6],
+    /// The MTU in bytes.
+    pub mtu: u16,
 }
 
 /// Attaches region `number` of an image as a link.
@@ -111,6 +113,7 @@ pub(super) fn link(number: usize, request: &Request, link: &Link) -> Result<Regi
         bell,
         peer_bell,
         mac,
+        mtu: link.mtu,
     });
     Ok(Region { own, link })
 }
@@ -186,6 +189,7 @@ pub fn infos(regions: &[Region]) -> [Info; REGIONS_MAX] {
             info.peer_bytes = link.peer.bytes();
             info.bell = link.peer_bell.as_raw_fd();
             info.mac = link.mac;
+            info.mtu = link.mtu;
         }
     }
     infos

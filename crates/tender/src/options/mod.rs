@@ -292,6 +292,7 @@ struct Draft {
     memory_mib: Option<u64>,
     nets: Vec<Net>,
     macs: Vec<(String, [u8; 6])>,
+    mtus: Vec<(String, u16)>,
     offloads_off: Vec<(String, ())>,
     blocks: Vec<Block>,
     sockets: Vec<String>,
@@ -453,6 +454,7 @@ impl Draft {
         let known = [
             "--net",
             "--net-mac",
+            "--net-mtu",
             "--net-offload",
             "--block",
             "--block-sector-size",
@@ -494,6 +496,10 @@ impl Draft {
                 let mac = mac(typed)?;
                 insert(&mut self.macs, name, mac).ok_or_else(twice)?;
             }
+            "--net-mtu" => {
+                let mtu = mtu(typed)?;
+                insert(&mut self.mtus, name, mtu).ok_or_else(twice)?;
+            }
             "--net-offload" => {
                 if typed.value != b"off" {
                     return Err(typed.wrong("off; offloads are used wherever both sides can"));
@@ -526,6 +532,16 @@ impl Draft {
                 Some(link) => link.mac = Some(mac),
                 None => find_net(&mut self.nets, "net-mac", name)?.mac = Some(mac),
             }
+        }
+        for (name, mtu) in self.mtus {
+            let link = self.links.iter_mut().find(|link| link.name == name);
+            let (option, attach) = ("net-mtu", "link:NAME=OWN,PEER,BELL,PEERBELL");
+            link.ok_or(Error::Unattached {
+                option,
+                name,
+                attach,
+            })?
+            .mtu = mtu;
         }
         for (name, ()) in self.offloads_off {
             find_net(&mut self.nets, "net-offload", name)?.offload = false;
@@ -659,6 +675,14 @@ fn mac(typed: &Typed<'_>) -> Result<[u8; 6], Error> {
         return Err(wrong());
     }
     Ok(mac)
+}
+
+fn mtu(typed: &Typed<'_>) -> Result<u16, Error> {
+    let expected = "bytes from 68 to 65535";
+    let bytes: u16 = typed.number(expected)?;
+    (bytes >= abi::link::MTU_MIN)
+        .then_some(bytes)
+        .ok_or_else(|| typed.wrong(expected))
 }
 
 fn sector_bytes(typed: &Typed<'_>) -> Result<u16, Error> {

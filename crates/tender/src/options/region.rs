@@ -1,6 +1,7 @@
 //! `--link:NAME=...` and `--state:NAME=...`: memory to attach.
 
 use super::{Error, Typed, number};
+use abi::link::MTU;
 
 const LINK: &str = "the numbers of four open descriptors: this end's memory, the other end's, and \
                     the events that wake them up, as in --link:lan=5,6,7,8";
@@ -16,6 +17,8 @@ pub struct Link {
     pub descriptors: [i32; 4],
     /// MAC address that the guest should use; the one that the memory has if `None`.
     pub mac: Option<[u8; 6]>,
+    /// Largest payload of an Ethernet frame, in bytes.
+    pub mtu: u16,
 }
 
 /// Memory to attach that outlives the guest.
@@ -51,6 +54,7 @@ pub(super) fn link(name: &str, typed: &Typed<'_>) -> Result<Link, Error> {
         name: name.to_owned(),
         descriptors: descriptors.ok_or_else(|| typed.wrong(LINK))?,
         mac: None,
+        mtu: MTU,
     })
 }
 

@@ -248,18 +248,20 @@ fn links_have_four_descriptors_and_states_one() {
     let options = options(&[
         "--net-mac:a=2:0:0:0:0:9",
         "--link:a=5,6,7,8",
+        "--net-mtu:b=9000",
         "--link:b=9,10,11,12",
         "--state:s=@13",
         "x",
     ]);
-    let link = |name: &str, descriptors, mac| Link {
+    let link = |name: &str, descriptors, mac, mtu| Link {
         name: name.into(),
         descriptors,
         mac,
+        mtu,
     };
     let links = [
-        link("a", [5, 6, 7, 8], Some([2, 0, 0, 0, 0, 9])),
-        link("b", [9, 10, 11, 12], None),
+        link("a", [5, 6, 7, 8], Some([2, 0, 0, 0, 0, 9]), 1500),
+        link("b", [9, 10, 11, 12], None, 9000),
     ];
     assert_eq!(options.links, links);
     assert_eq!(options.links[0].option(), "--link:a=5,6,7,8");
@@ -285,6 +287,13 @@ fn links_have_four_descriptors_and_states_one() {
         let error = error(&format!("--state:a={wrong}"));
         assert!(error.to_string().contains("--state:vault=@5"), "{error}");
     }
+    for wrong in ["67", "65536", "-1", "jumbo", ""] {
+        let error = error(&format!("--net-mtu:a={wrong}"));
+        assert!(error.to_string().contains("68 to 65535"), "{error}");
+    }
+    // A tap has its own.
+    let tap = request(&["--net:a=tap0", "--net-mtu:a=9000", "a.spt"]);
+    assert!(matches!(tap, Err(Error::Unattached { .. })), "{tap:?}");
     let twice = request(&["--link:a=5,6,7,8", "--link:a=5,6,7,8", "a.spt"]);
     assert_eq!(twice, Err(Error::Twice("--link:a".into())));
 }

@@ -33,6 +33,8 @@ const MEMORY_LIMIT_EXTRA: u64 = 256;
 /// Most time that a component may have, in percent of a processor: that of 1024 of them.
 const CPU_PERCENT_MAX: u64 = 102_400;
 
+/// The key of the components.
+const COMPONENT: &str = "component";
 /// What a file may say of a component, and in which form.
 const KEYS: [(&str, &str); 14] = [
     ("image", "a path, as in image = \"firewall.spt\""),
@@ -114,6 +116,7 @@ pub fn parse(text: &str, folder: &Path) -> Result<Vec<Component>, Vec<Mistake>> 
     let mut components = reading.components(document.get_ref());
     reading.relations(&components);
     reading.links(&mut components);
+    reading.mtus(document.get_ref(), &mut components);
     let mut mistakes = reading.mistakes;
     match mistakes.is_empty() {
         true => {
@@ -161,9 +164,11 @@ impl Reading<'_> {
     fn components(&mut self, document: &DeTable<'_>) -> Vec<Component> {
         let mut components = Vec::new();
         for (key, value) in document {
-            if key.get_ref() != "component" {
-                let what = unknown(key.get_ref(), ["component"].into_iter());
-                self.mistake(key.span().start, what);
+            if key.get_ref() != COMPONENT {
+                if key.get_ref() != links::LINK {
+                    let what = unknown(key.get_ref(), [COMPONENT, links::LINK].into_iter());
+                    self.mistake(key.span().start, what);
+                }
                 continue;
             }
             let Some(table) = self.table(value, "a table for each component: [component.NAME]")
@@ -303,6 +308,7 @@ impl Reading<'_> {
                 source,
                 peer: None,
                 mac: None,
+                mtu: None,
                 place: name.span().start,
             });
         }

@@ -73,6 +73,8 @@ after = ["stak"]
 image = 5
 block = "disk"
 [link.a]
+mtu = 9000
+[links.a]
 "#;
     let said = parse_here(text).unwrap_err();
     let expected = [
@@ -93,7 +95,8 @@ block = "disk"
         "a.toml:13:13: arguments: expected texts, as in arguments = [\"--ipv4=10.0.0.2/24\"]",
         "a.toml:16:9: image: expected a path, as in image = \"firewall.spt\"",
         "a.toml:17:9: expected a path, as in block.disk = \"disk.img\"",
-        "a.toml:18:2: no such key: link; there is component",
+        "a.toml:18:7: there is no link a; write net.NAME = \"link:a\" in two components",
+        "a.toml:20:2: no such key: links; did you mean link?",
     ];
     assert_eq!(said, expected);
 }
@@ -149,6 +152,28 @@ fn a_link_joins_two_components() {
     let both = one("a", "net.x = \"link:l\"\nnet.y = \"link:l\"");
     let expected = "a.toml:4:5: l has both ends in a; a link joins two components";
     assert_eq!(parse_here(&both).unwrap_err(), [expected]);
+    let wide = text.clone() + "[link.l]\nmtu = 9000\n";
+    for component in parse_here(&wide).unwrap() {
+        let line = component.command_line(&[]).join(" ");
+        assert!(line.contains("--net-mtu:"), "{line}");
+    }
+    for (wrong, expected) in [
+        (
+            "mtu = 67",
+            "a.toml:8:7: mtu: expected bytes from 68 to 65535",
+        ),
+        (
+            "mtu = \"9k\"",
+            "a.toml:8:7: mtu: expected bytes from 68 to 65535",
+        ),
+        (
+            "mtus = 9000",
+            "a.toml:8:1: no such key: mtus; did you mean mtu?",
+        ),
+    ] {
+        let wrong = format!("{text}[link.l]\n{wrong}\n");
+        assert_eq!(parse_here(&wrong).unwrap_err(), [expected]);
+    }
     for wrong in ["link:", "link:@5", "link"] {
         let said = parse_here(&one("a", &format!("net.x = {wrong:?}"))).unwrap_err();
         assert!(
@@ -228,6 +253,8 @@ fn word() -> impl Strategy<Value = &'static str> {
         ",",
         "\"tap:t\"",
         "\"link:l\"",
+        "[link.l]\n",
+        "mtu",
         "restart",
         "0x10",
         "\"always\"",
