@@ -8,6 +8,7 @@
 //! The guests' cards are of one kind in a run of the lab ([`Kind`]).
 
 use super::checkup;
+use crate::commands::up::cards::OnCards;
 use crate::harness::build::Images;
 use crate::harness::frames;
 use crate::harness::process::{Running, run, start};
@@ -61,6 +62,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(20);
 /// Bytes that are sent each way.
 const BULK: usize = 256 << 10;
+/// How often a component is killed.
+const KILLS: usize = 3;
 /// Bytes that say that somebody is there.
 const PING: usize = 64;
 
@@ -117,7 +120,7 @@ impl Kind {
 
 type Test = fn(&Images, &Cards, &str) -> Result<(), Failed>;
 
-const TESTS: [(&str, Test); 10] = [
+const TESTS: [(&str, Test); 11] = [
     (EXAMINED, examined),
     ("TCP passes between two cards", tcp),
     ("ping loses nothing", ping),
@@ -131,6 +134,10 @@ const TESTS: [(&str, Test); 10] = [
     (
         "a guest is killed under load, and another one starts",
         killed,
+    ),
+    (
+        "a component is killed under load, and the next run has its cards",
+        component,
     ),
     (MIXED, mixed),
     ("the reflector sends back what it gets", reflected),
@@ -644,6 +651,30 @@ fn killed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
     again?;
     guest.expect_sound(PRIVATE)?;
     guest.expect_sound(PUBLIC)
+}
+
+/// Connections outlive the driver: they end in Linux on either side.
+fn component(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
+    let system = OnCards::start(images, host, cards.kind.variant(), &cards.guests)?;
+    let [near, far] = connect(&cards.near, &cards.far, FAR)?;
+    let flood = thread::spawn(move || {
+        // Ends when its connection does.
+        while (&near).write_all(&[7; 4096]).is_ok() {}
+    });
+    let mut some = vec![0; BULK];
+    (&far).read_exact(&mut some)?;
+    let before = faults()?;
+    for _ in 0..KILLS {
+        system.kill()?;
+        (&far).read_exact(&mut some)?;
+    }
+    drop(far);
+    flood.join().map_err(|_| "the flood panicked")?;
+    system.down()?;
+    match faults()? == before {
+        true => Ok(()),
+        false => Err("a card reached for memory that it no longer had".into()),
+    }
 }
 
 /// A tap that carries virtio-net headers: what comes from there is TCP in large frames, with

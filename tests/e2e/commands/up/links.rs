@@ -82,7 +82,17 @@ pub fn nothing() -> Result<(), Failed> {
 
 /// Each end is killed in turn; the other one goes on.
 pub fn outlives_its_ends(images: &Images) -> Result<(), Failed> {
-    let system = system(images)?;
+    outlives_its_ends_on(images, ["spt"; 2])
+}
+
+/// The same with the firewall on the first host, and echo on the second one.
+pub fn outlives_its_ends_on(images: &Images, hosts: [&str; 2]) -> Result<(), Failed> {
+    let mut text = of_link(images);
+    for (name, host) in ["firewall", "echo"].into_iter().zip(hosts) {
+        let head = format!("[component.{name}]\n");
+        text = text.replace(&head, &format!("{head}host = {host:?}\n"));
+    }
+    let system = system_of(images, &text)?;
     let supervisor = system.up(2)?;
     let segment = system.segment.as_ref().ok_or("no network")?;
     let mut datagrams = Datagrams::new(&system)?;
@@ -109,6 +119,24 @@ pub fn outlives_its_ends(images: &Images) -> Result<(), Failed> {
             return Err("the firewall was started again with echo".into());
         }
     }
+    system.down(Some(supervisor))
+}
+
+/// Packets as large as the file says cross a link whole.
+pub fn carries_what_the_file_says(images: &Images) -> Result<(), Failed> {
+    let wide = of_link(images) + "[link.inner]\nmtu = 9000\n";
+    let system = system_of(images, &wide)?;
+    let segment = system.segment.as_ref().ok_or("no network")?;
+    shell(segment, "ip link set dev wan0 mtu 9000")?.expect_status(0)?;
+    let supervisor = system.up(2)?;
+    Datagrams::new(&system)?.wait()?;
+    let whole = shell(segment, "ping -c 2 -i 0.2 -M do -s 8972 10.0.0.2")?;
+    whole.expect_status(0)?.expect_stdout("2 received")?;
+    // So large are the segments that echo asks for.
+    let mut stream = Stream::new(&system)?;
+    stream.round(nothing)?;
+    let sockets = shell(segment, "ss -tin dst 10.0.0.2")?;
+    sockets.expect_status(0)?.expect_stdout(" mss:8948 ")?;
     system.down(Some(supervisor))
 }
 

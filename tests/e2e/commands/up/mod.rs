@@ -5,6 +5,7 @@
 //!   test --- lan0 === firewall === wan0 --- bridge --- svc0 === echo
 //! ```
 
+pub mod cards;
 mod kept;
 mod links;
 mod progress;
@@ -44,6 +45,17 @@ const GROWTH_MAX: u64 = 256;
 
 type Test = fn(&Images) -> Result<(), Failed>;
 
+/// What virtual machines must do as well.
+pub const ON_HVT: [(&str, Test); 2] = [
+    ("a link outlives its ends", |images| {
+        links::outlives_its_ends_on(images, ["hvt"; 2])
+    }),
+    (
+        "a link outlives a virtual machine and a process",
+        |images| links::outlives_its_ends_on(images, ["hvt", "spt"]),
+    ),
+];
+
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let plain: [(&str, Test); 10] = [
         ("mistakes are told and nothing is started", mistakes),
@@ -77,13 +89,17 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         let name = format!("up::{name}");
         trials.push(network.trial_unless(missing, name, move || test(images)));
     }
-    let linked: [(&str, Test); 5] = [
+    let linked: [(&str, Test); 6] = [
         ("a link outlives its ends", links::outlives_its_ends),
         (
             "a link outlives its supervisor",
             links::outlives_its_supervisor,
         ),
         ("a link that lost an end is made anew", links::is_made_anew),
+        (
+            "a link carries what the file says",
+            links::carries_what_the_file_says,
+        ),
         (
             "a link is down once one end has ended",
             links::is_down_at_the_end_of_one,
