@@ -22,10 +22,12 @@ pub struct Datagram {
 }
 
 /// What became of the connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Connections {
     pub held: usize,
     pub lost: usize,
+    /// Why each of the lost ones is.
+    pub errors: Vec<String>,
     pub bytes_compared: u64,
     pub bytes_wrong: u64,
 }
@@ -35,6 +37,7 @@ impl Connections {
         Self {
             held: self.held + other.held,
             lost: self.lost + other.lost,
+            errors: [self.errors, other.errors].concat(),
             bytes_compared: self.bytes_compared + other.bytes_compared,
             bytes_wrong: self.bytes_wrong + other.bytes_wrong,
         }
@@ -152,13 +155,15 @@ impl Report {
         let Connections {
             held,
             lost,
+            errors,
             bytes_compared,
             bytes_wrong,
-        } = self.connections;
+        } = &self.connections;
+        let errors: String = errors.iter().map(|why| format!("Lost: {why}.\n")).collect();
         format!(
             "\n{}\nA gap is from the last datagram to the first one, of {} a second; `lost` are \
              datagrams.\n{held} connections that end in the stack, {lost} of them lost; {} MB sent \
-             there and back, {bytes_wrong} bytes wrong.\n",
+             there and back, {bytes_wrong} bytes wrong.\n{errors}",
             table::render(&header, &rows),
             self.datagrams_per_second,
             bytes_compared / 1_000_000,
@@ -203,9 +208,11 @@ mod tests {
         assert!(report.held && report.text().contains("| a      | 1 "));
         let lost = Connections {
             lost: 1,
+            errors: vec!["reset".into()],
             ..Connections::default()
         };
-        assert!(!Report::new(&["a"], 1000, Vec::new(), lost).held);
+        let report = Report::new(&["a"], 1000, Vec::new(), lost);
+        assert!(!report.held && report.text().ends_with("Lost: reset.\n"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use judge::{Connections, Report};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 use system::{COMPONENTS, Images, STACK, System, TAP};
@@ -30,7 +30,10 @@ const STACK_IMAGE: (&str, &str) = ("manifest-kept.json", "echo-kept.spt");
 /// The port of RFC 862.
 const PORT: u16 = 7;
 /// Connections that are held all the time.
-const CONNECTIONS: u64 = 4;
+const CONNECTIONS: usize = 4;
+/// How long they may take to begin. One that has not is no reason to wait: it is found lost.
+const BEGIN: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(1);
 /// From one kill to the next one.
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -106,21 +109,25 @@ fn images(folder: Option<&Path>) -> Result<Images, Error> {
 fn show(options: &Options, images: &Images) -> Result<Report, Error> {
     let mut system = System::start(images)?;
     let to = SocketAddr::from((STACK, PORT));
-    let (begin, done) = (Instant::now(), &AtomicBool::new(false));
+    let (begin, begun) = (Instant::now(), &AtomicUsize::new(0));
+    let done = &AtomicBool::new(false);
     let (datagrams, connections, killed) = scope(|threads| {
         let datagrams = threads.spawn(|| traffic::datagrams(to, options.rate, begin, done));
-        let connections: Vec<_> = (0..CONNECTIONS)
-            .map(|seed| threads.spawn(move || traffic::connection(to, seed, done)))
+        let connections: Vec<_> = (0..CONNECTIONS as u64)
+            .map(|seed| threads.spawn(move || traffic::connection(to, seed, begun, done)))
             .collect();
+        while begun.load(Ordering::Relaxed) < CONNECTIONS && begin.elapsed() < BEGIN {
+            sleep(POLL);
+        }
         let killed = kill(&mut system, options.kills, begin);
         done.store(true, Ordering::Relaxed);
-        let lost = Connections {
+        let lost = || Connections {
             held: 1,
             lost: 1,
             ..Connections::default()
         };
         let connections = connections.into_iter();
-        let connections = connections.map(|one| one.join().unwrap_or(lost));
+        let connections = connections.map(|one| one.join().unwrap_or_else(|_| lost()));
         let connections = connections.fold(Connections::default(), Connections::and);
         (datagrams.join(), connections, killed)
     });

@@ -3,7 +3,7 @@
 use super::judge::{Connections, Datagram};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
@@ -77,14 +77,22 @@ fn listen(socket: &UdpSocket, begin: Instant, ended: &AtomicBool) -> Vec<(u64, D
     }
 }
 
-/// A connection until it is `done`: what it sends comes back, and is compared.
-pub fn connection(to: SocketAddr, seed: u64, done: &AtomicBool) -> Connections {
+/// A connection until it is `done`: what it sends comes back, and is compared. It is counted in
+/// `begun` when the first bytes were.
+pub fn connection(
+    to: SocketAddr,
+    seed: u64,
+    begun: &AtomicUsize,
+    done: &AtomicBool,
+) -> Connections {
     let mut all = Connections {
         held: 1,
         ..Connections::default()
     };
-    if exchange(to, seed, done, &mut all).is_err() {
+    if let Err(error) = exchange(to, seed, begun, done, &mut all) {
         all.lost = 1;
+        all.errors
+            .push(format!("{error}, after {} bytes", all.bytes_compared));
     }
     all
 }
@@ -98,7 +106,13 @@ fn fill(bytes: &mut [u8], seed: u64, from: u64) {
     }
 }
 
-fn exchange(to: SocketAddr, seed: u64, done: &AtomicBool, all: &mut Connections) -> io::Result<()> {
+fn exchange(
+    to: SocketAddr,
+    seed: u64,
+    begun: &AtomicUsize,
+    done: &AtomicBool,
+    all: &mut Connections,
+) -> io::Result<()> {
     let mut reader = TcpStream::connect_timeout(&to, PATIENCE)?;
     reader.set_read_timeout(Some(PATIENCE))?;
     reader.set_write_timeout(Some(PATIENCE))?;
@@ -130,6 +144,9 @@ fn exchange(to: SocketAddr, seed: u64, done: &AtomicBool, all: &mut Connections)
             fill(&mut chunk, seed, all.bytes_compared);
             let wrong = chunk.iter().zip(&back).filter(|(a, b)| a != b).count();
             all.bytes_wrong += wrong as u64;
+            if all.bytes_compared == 0 {
+                begun.fetch_add(1, Ordering::Relaxed);
+            }
             all.bytes_compared += back.len() as u64;
         };
         let written: io::Result<u64> = written
