@@ -133,14 +133,40 @@ pub fn by_reason(skipped: &[Skipped]) -> Vec<String> {
         .collect()
 }
 
-/// Names of the tests that failed.
+/// Most characters of what a failed test said.
+const SAID_MAX: usize = 800;
+
+/// The tests that failed, and what each said: `NAME: MESSAGE`.
 pub fn failed(output: &str) -> Vec<String> {
     output
         .lines()
         .filter_map(|line| line.trim_start().strip_prefix("test "))
         .filter_map(|line| line.strip_suffix("... FAILED"))
-        .map(|name| name.trim().to_string())
+        .map(|name| match said(output, name.trim()) {
+            None => name.trim().to_string(),
+            Some(said) => format!("{}: {}", name.trim(), said),
+        })
         .collect()
+}
+
+/// What a failed test said, on one line: libtest prints it behind `---- NAME stdout ----`,
+/// libtest-mimic behind `---- NAME ----`.
+fn said(output: &str, name: &str) -> Option<String> {
+    let heads = [
+        format!("---- {} stdout ----", name),
+        format!("---- {} ----", name),
+    ];
+    let behind = |line: &&str| heads.iter().all(|head| line.trim() != head);
+    let ends = |line: &str| line.starts_with("---- ") || line == "failures:";
+    let words: Vec<&str> = output
+        .lines()
+        .skip_while(behind)
+        .skip(1)
+        .take_while(|line| !ends(line) && !line.starts_with("test result: "))
+        .flat_map(str::split_whitespace)
+        .collect();
+    let said: String = words.join(" ").chars().take(SAID_MAX).collect();
+    Some(said).filter(|said| !said.is_empty())
 }
 
 /// What a stage with a runner amounts to: a status that is not 0 without a failed test, or no test
@@ -207,6 +233,33 @@ test result: FAILED. 12 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out
     #[test]
     fn failed_tests_are_named() {
         assert_eq!(failed(OUTPUT), ["d::e"]);
+    }
+
+    #[test]
+    fn failed_tests_say_why() {
+        let output = "\
+test a b ... FAILED
+test c ... FAILED
+
+failures:
+
+---- a b ----
+3 of 4
+are lost
+
+---- c stdout ----
+
+thread 'c' panicked at src/c.rs:1:
+no
+
+failures:
+    a b
+    c
+
+test result: FAILED. 0 passed; 2 failed; 0 ignored";
+        let said = failed(output);
+        assert_eq!(said[0], "a b: 3 of 4 are lost");
+        assert_eq!(said[1], "c: thread 'c' panicked at src/c.rs:1: no");
     }
 
     #[test]
