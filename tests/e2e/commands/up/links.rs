@@ -4,7 +4,7 @@
 //!   test --- wan0 === firewall === link === echo
 //! ```
 
-use super::{ALL, Datagrams, PATIENCE, System, kill};
+use super::{ALL, Datagrams, PATIENCE, System, kept, kill};
 use crate::commands::messages::shell;
 use crate::harness::build::Images;
 use crate::harness::wait::eventually;
@@ -13,6 +13,39 @@ use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use testbed::segment::Segment;
+
+type Test = fn(&Images) -> Result<(), Failed>;
+
+/// What is tried with links, and what takes one.
+pub const TRIALS: [(&str, Test); 6] = [
+    ("a link outlives its ends", |images| {
+        outlives_its_ends(images, ["spt"; 2])
+    }),
+    ("a link outlives its supervisor", outlives_its_supervisor),
+    ("a link that lost an end is made anew", is_made_anew),
+    (
+        "a link carries what the file says",
+        carries_what_the_file_says,
+    ),
+    (
+        "a link is down once one end has ended",
+        is_down_at_the_end_of_one,
+    ),
+    (
+        "connections outlive the image in which they end",
+        kept::connections,
+    ),
+];
+/// What virtual machines must do as well.
+pub const ON_HVT: [(&str, Test); 2] = [
+    ("a link outlives its ends", |images| {
+        outlives_its_ends(images, ["hvt"; 2])
+    }),
+    (
+        "a link outlives a virtual machine and a process",
+        |images| outlives_its_ends(images, ["hvt", "spt"]),
+    ),
+];
 
 /// Bytes that go there and back, more than any queue on the way holds of a frame.
 const BYTES: usize = 50_000;
@@ -80,13 +113,9 @@ pub fn nothing() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Each end is killed in turn; the other one goes on.
-pub fn outlives_its_ends(images: &Images) -> Result<(), Failed> {
-    outlives_its_ends_on(images, ["spt"; 2])
-}
-
-/// The same with the firewall on the first host, and echo on the second one.
-pub fn outlives_its_ends_on(images: &Images, hosts: [&str; 2]) -> Result<(), Failed> {
+/// Each end is killed in turn, and the other one goes on: the firewall on the first host, and echo
+/// on the second one.
+fn outlives_its_ends(images: &Images, hosts: [&str; 2]) -> Result<(), Failed> {
     let mut text = of_link(images);
     for (name, host) in ["firewall", "echo"].into_iter().zip(hosts) {
         let head = format!("[component.{name}]\n");
@@ -123,7 +152,7 @@ pub fn outlives_its_ends_on(images: &Images, hosts: [&str; 2]) -> Result<(), Fai
 }
 
 /// Packets as large as the file says cross a link whole.
-pub fn carries_what_the_file_says(images: &Images) -> Result<(), Failed> {
+fn carries_what_the_file_says(images: &Images) -> Result<(), Failed> {
     let wide = of_link(images) + "[link.inner]\nmtu = 9000\n";
     let system = system_of(images, &wide)?;
     let segment = system.segment.as_ref().ok_or("no network")?;
@@ -141,7 +170,7 @@ pub fn carries_what_the_file_says(images: &Images) -> Result<(), Failed> {
 }
 
 /// A component that does not come back: its neighbour is told all the same.
-pub fn is_down_at_the_end_of_one(images: &Images) -> Result<(), Failed> {
+fn is_down_at_the_end_of_one(images: &Images) -> Result<(), Failed> {
     let text = of_link(images) + "restart = \"never\"\n";
     let system = system_of(images, &text)?;
     let supervisor = system.up(2)?;
@@ -160,7 +189,7 @@ pub fn is_down_at_the_end_of_one(images: &Images) -> Result<(), Failed> {
 }
 
 /// The supervisor is killed; the next one has the same link to give.
-pub fn outlives_its_supervisor(images: &Images) -> Result<(), Failed> {
+fn outlives_its_supervisor(images: &Images) -> Result<(), Failed> {
     let system = system(images)?;
     let supervisor = system.up(2)?;
     Datagrams::new(&system)?.wait()?;
@@ -188,7 +217,7 @@ pub fn outlives_its_supervisor(images: &Images) -> Result<(), Failed> {
 }
 
 /// The supervisor is killed before the other end was handed to anybody: the link is made anew.
-pub fn is_made_anew(images: &Images) -> Result<(), Failed> {
+fn is_made_anew(images: &Images) -> Result<(), Failed> {
     let system = system(images)?;
     let segment = system.segment.as_ref().ok_or("no network")?;
     shell(segment, "ip link del dev wan0")?.expect_status(0)?;

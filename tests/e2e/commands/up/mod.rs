@@ -11,6 +11,8 @@ mod links;
 mod progress;
 mod states;
 
+pub use links::ON_HVT;
+
 use super::messages::shell;
 use crate::harness::build::Images;
 use crate::harness::network::Network;
@@ -45,17 +47,6 @@ const GROWTH_MAX: u64 = 256;
 
 type Test = fn(&Images) -> Result<(), Failed>;
 
-/// What virtual machines must do as well.
-pub const ON_HVT: [(&str, Test); 2] = [
-    ("a link outlives its ends", |images| {
-        links::outlives_its_ends_on(images, ["hvt"; 2])
-    }),
-    (
-        "a link outlives a virtual machine and a process",
-        |images| links::outlives_its_ends_on(images, ["hvt", "spt"]),
-    ),
-];
-
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let plain: [(&str, Test); 10] = [
         ("mistakes are told and nothing is started", mistakes),
@@ -89,27 +80,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         let name = format!("up::{name}");
         trials.push(network.trial_unless(missing, name, move || test(images)));
     }
-    let linked: [(&str, Test); 6] = [
-        ("a link outlives its ends", links::outlives_its_ends),
-        (
-            "a link outlives its supervisor",
-            links::outlives_its_supervisor,
-        ),
-        ("a link that lost an end is made anew", links::is_made_anew),
-        (
-            "a link carries what the file says",
-            links::carries_what_the_file_says,
-        ),
-        (
-            "a link is down once one end has ended",
-            links::is_down_at_the_end_of_one,
-        ),
-        (
-            "connections outlive the image in which they end",
-            kept::connections,
-        ),
-    ];
-    for (name, test) in linked {
+    for (name, test) in links::TRIALS {
         let missing = programs::missing(&["ip", "ping"]);
         let name = format!("up::{name}");
         trials.push(network.trial_unless(missing, name, move || test(images)));
