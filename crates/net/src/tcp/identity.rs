@@ -67,8 +67,8 @@ fn mapped(address: IpAddr) -> [u8; 16] {
 }
 
 /// What initial numbers, ports and cookies are made with. Whoever knows it can forge segments: it
-/// is new at each start, and never a part of a connection's state. That of cookies outlives the image
-/// in its vault.
+/// is new at each start, and never a part of a connection's state. That of cookies outlives the
+/// image in its vault.
 #[derive(Clone)]
 pub struct Secret([u8; 16]);
 

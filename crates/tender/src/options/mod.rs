@@ -492,19 +492,8 @@ impl Draft {
                 let source = pci::source(typed)?;
                 self.pci.push(Pci { name, source });
             }
-            "--net-mac" => {
-                let mac = mac(typed)?;
-                insert(&mut self.macs, name, mac).ok_or_else(twice)?;
-            }
-            "--net-mtu" => {
-                let mtu = mtu(typed)?;
-                insert(&mut self.mtus, name, mtu).ok_or_else(twice)?;
-            }
-            "--net-offload" => {
-                if typed.value != b"off" {
-                    return Err(typed.wrong("off; offloads are used wherever both sides can"));
-                }
-                insert(&mut self.offloads_off, name, ()).ok_or_else(twice)?;
+            "--net-mac" | "--net-mtu" | "--net-offload" => {
+                self.net_option(key, name, typed)?.ok_or_else(twice)?;
             }
             "--block" => {
                 if self.blocks.iter().any(|block| block.name == name) {
@@ -524,6 +513,21 @@ impl Draft {
             }
         }
         Ok(())
+    }
+
+    /// What is said of a network beside what it is; `None` if it was said before.
+    fn net_option(
+        &mut self,
+        key: &str,
+        name: String,
+        typed: &Typed<'_>,
+    ) -> Result<Option<()>, Error> {
+        Ok(match key {
+            "--net-mac" => insert(&mut self.macs, name, mac(typed)?),
+            "--net-mtu" => insert(&mut self.mtus, name, mtu(typed)?),
+            _ if typed.value == b"off" => insert(&mut self.offloads_off, name, ()),
+            _ => return Err(typed.wrong("off; offloads are used wherever both sides can")),
+        })
     }
 
     fn finish(mut self, image: OsString, arguments: Vec<OsString>) -> Result<Options, Error> {

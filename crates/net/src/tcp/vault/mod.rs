@@ -1,8 +1,8 @@
 //! Memory that outlives the image, with all that is needed to go on with its connections.
 //!
 //! A vault has what [cookies](super::cookie) are made with, a record for each connection, a pool of
-//! buffers, and a label for each buffer that says which numbers of which stream lie in it. All of it
-//! is plain data, little endian. There are no pointers in it, and no lists: whoever takes it up
+//! buffers, and a label for each buffer that says which numbers of which stream lie in it. All of
+//! it is plain data, little endian. There are no pointers in it, and no lists: whoever takes it up
 //! looks which labels a connection's numbers need, and all other buffers are free.
 //!
 //! It can be taken up whenever the image ends, between any two of its stores:
