@@ -61,6 +61,9 @@ pub fn trials(images: &'static Images) -> Vec<Trial> {
     trials.push(Trial::test("inspect::table and JSON agree", || {
         inspect(images)
     }));
+    trials.push(Trial::test("inspect::an image names its crates", || {
+        components(images)
+    }));
     trials
 }
 
@@ -133,4 +136,39 @@ fn inspect(images: &Images) -> Result<(), Failed> {
             .ok_or_else(|| format!("no {word} in {text}"))?;
     }
     Ok(())
+}
+
+/// Its own crates, those of others, and Rust's; all code is somebody's, or counted as the rest.
+fn components(images: &Images) -> Result<(), Failed> {
+    let outboard = || Command::new(images.program("outboard"));
+    let inspect = || {
+        let mut command = outboard();
+        command.args(["inspect", "--components"]);
+        command
+    };
+    let json = run(inspect().arg("--json").arg(&images.firewall))?;
+    let value: serde_json::Value = serde_json::from_str(&json.expect_status(0)?.stdout)?;
+    let crates = value["components"].as_array().ok_or("no components")?;
+    for (name, from) in [("nf", "folder"), ("talc", "registry"), ("core", "rust")] {
+        let found = crates.iter().find(|one| one["name"] == name);
+        let found = found.ok_or_else(|| format!("no {name} in {crates:?}"))?;
+        if found["from"] != from || found["text"].as_u64() < Some(1) {
+            return Err(format!("{name} is not from {from}: {found}").into());
+        }
+    }
+    if crates.iter().any(|one| one["name"] == "tender") {
+        return Err("an image has no tender".into());
+    }
+    let table = run(inspect().arg(&images.firewall))?;
+    table.expect_status(0)?.expect_stdout("in files of")?;
+    // A copy whose sections nobody finds any more (`e_shoff` and `e_shnum` of its header).
+    let stripped = TemporaryFile::new("stripped.spt", 0)?;
+    let mut bytes = fs::read(&images.firewall)?;
+    bytes[40..48].fill(0);
+    bytes[60..64].fill(0);
+    fs::write(&stripped.path, bytes)?;
+    let ended = run(inspect().arg(&stripped.path))?;
+    expect_one_line(&ended)?;
+    let says = "it has no line table; build it again, and do not strip it: outboard build FOLDER";
+    ended.expect_stderr(says).map(|_| ())
 }

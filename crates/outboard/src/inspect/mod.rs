@@ -1,5 +1,11 @@
-//! What an image carries: ABI, manifest, extension and segments, as a table or as JSON.
+//! What an image carries: ABI, manifest, extension and segments, or the crates that it is made of,
+//! as a table or as JSON.
 
+mod components;
+mod lines;
+mod sources;
+
+use crate::symbols;
 use abi::extension::feature;
 use abi::manifest::{Entry, kind};
 use abi::pci::{BARS, Request, request_flag};
@@ -19,6 +25,9 @@ pub struct Arguments {
     /// Print JSON; addresses and sizes are numbers, sizes in bytes
     #[arg(long)]
     json: bool,
+    /// Say instead which crates the image is made of, and how much of each is linked
+    #[arg(long)]
+    components: bool,
 }
 
 /// Why a file cannot be inspected.
@@ -26,6 +35,8 @@ pub struct Arguments {
 pub enum Error {
     /// It cannot be read, or is no image.
     Load(PathBuf, load::Error),
+    /// What it is made of cannot be known.
+    Components(PathBuf, lines::Error),
     /// What was found cannot be printed.
     Print(io::Error),
 }
@@ -34,6 +45,15 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Load(path, e) => write!(f, "{}: {e}", path.display()),
+            Self::Components(path, error) => {
+                let path = path.display();
+                match error {
+                    lines::Error::Stripped => write!(f, "{path}: it has no line table")?,
+                    lines::Error::Damaged(e) => write!(f, "{path}: its line table: {e}")?,
+                    lines::Error::Sections => write!(f, "{path}: its sections cannot be read")?,
+                }
+                f.write_str("; build it again, and do not strip it: outboard build FOLDER")
+            }
             Self::Print(e) => write!(f, "cannot print: {e}"),
         }
     }
@@ -129,13 +149,28 @@ struct Loaded {
 /// The file cannot be read or is no image.
 pub fn run(arguments: &Arguments) -> Result<(), Error> {
     let report = inspect(&arguments.file)?;
-    let text = if arguments.json {
-        let json = serde_json::to_string_pretty(&report);
-        json.map_err(|e| Error::Print(e.into()))? + "\n"
+    let text = if arguments.components {
+        text(&components(&arguments.file)?, arguments.json)?
     } else {
-        report.to_string()
+        text(&report, arguments.json)?
     };
     io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)
+}
+
+fn text(report: &(impl fmt::Display + Serialize), json: bool) -> Result<String, Error> {
+    if !json {
+        return Ok(report.to_string());
+    }
+    let json = serde_json::to_string_pretty(report);
+    Ok(json.map_err(|e| Error::Print(e.into()))? + "\n")
+}
+
+/// What the image in `file` is made of.
+fn components(file: &Path) -> Result<components::Report, Error> {
+    // It is an image that was read before; whoever removed it meanwhile has stripped it.
+    let bytes = symbols::read(file).unwrap_or_default();
+    let report = components::Report::new(file, &bytes);
+    report.map_err(|error| Error::Components(file.to_owned(), error))
 }
 
 /// What the image in `file` carries.
