@@ -1,31 +1,3 @@
-//! A card that lies to the driver of the 82574L: see `card`.
 #![no_main]
 
-use drivers::net::e1000e::puppet::Intel82574;
-use drivers::net::e1000e::{Config, Driver};
-use fuzz::card::{Card, RING};
-use libfuzzer_sys::fuzz_target;
-use std::cell::RefCell;
-
-type Subject = Card<Intel82574, Driver<RING, RING>>;
-
-thread_local! {
-    /// One for all inputs, each of which finds it as new.
-    static CARD: RefCell<Subject> = RefCell::new(card());
-}
-
-fn card() -> Subject {
-    Card::new(
-        2048,
-        |puppet, bar, arena, pool| {
-            let nic = Driver::new(bar, arena, pool, Config::FORWARD, puppet.clock());
-            nic.expect("the puppet comes up")
-        },
-        |nic, puppet| {
-            let renewed = nic.renew(puppet.power_cycle());
-            renewed.expect("the puppet comes up");
-        },
-    )
-}
-
-fuzz_target!(|bytes: &[u8]| CARD.with_borrow_mut(|card| card.run(bytes)));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| targets::feed("e1000e", input));

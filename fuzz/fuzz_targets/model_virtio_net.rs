@@ -1,17 +1,3 @@
-//! A driver says anything to a virtio network card, whose wire sends back what it sends: see
-//! `virtio`.
 #![no_main]
 
-use fuzz::virtio::{Memory, run};
-use libfuzzer_sys::fuzz_target;
-use models::virtio::VirtioNet;
-use models::wire::Loop;
-
-thread_local! {
-    static MEMORY: Memory = Memory::new();
-}
-
-fuzz_target!(|bytes: &[u8]| {
-    let card = VirtioNet::new([2, 0, 0, 0, 0, 1], Loop::new());
-    MEMORY.with(|memory| run(card, memory, bytes));
-});
+libfuzzer_sys::fuzz_target!(|input: &[u8]| targets::feed("model_virtio_net", input));

@@ -5,7 +5,7 @@ use crate::packages::{self, BUILD, COUNT, LAB, PACKAGE, TEST};
 use crate::stages::{self, clock, Stage, Step, Work};
 use crate::tally::{self, Tally};
 use crate::{appliances, instructions, lab, packetdrill, process, tidy};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 use std::thread::{self, ScopedJoinHandle};
@@ -23,13 +23,6 @@ Runs every check and test. Needs no root; what cannot run here is listed at the 
 
 ";
 
-/// Seconds that each fuzz target runs.
-const FUZZ_SECONDS: u64 = 8;
-/// How they are built: a moment's run takes longer to build than to do.
-const FUZZ_PROFILE: [(&str, &str); 2] = [
-    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
-    ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
-];
 /// Lines of a failed command that are shown, those of tests that passed left out.
 const FAILURE_LINES: usize = 200;
 
@@ -211,7 +204,6 @@ fn run(root: &Path, stage: &Stage, options: &Options) -> Outcome {
         Work::Packetdrill => judged(root),
         Work::Instructions => counted(root, options),
         Work::Miri => miri(root, options),
-        Work::Fuzz => fuzz(root, verbose),
     }
 }
 
@@ -496,55 +488,6 @@ fn miri(root: &Path, options: &Options) -> Outcome {
         outcome.count(status, &output);
     }
     outcome
-}
-
-/// Runs every target of `fuzz/` for a moment, if this machine can.
-fn fuzz(root: &Path, verbose: bool) -> Outcome {
-    let nightly = |arguments: &[&str]| nightly(root, arguments);
-    if !succeeds(&mut nightly(&["fuzz", "--version"])) {
-        return Outcome::skip(
-            "needs: rustup toolchain install nightly && cargo install cargo-fuzz",
-        );
-    }
-    // What the targets start from; fuzz/README.md.
-    let manifest = ["--manifest-path", "fuzz/Cargo.toml", "--bin", "seeds"];
-    let seeded = shown(nightly(&["run", "--quiet"]).args(manifest), verbose).0 == 0;
-    let mut outcome = Outcome::default();
-    outcome.check("the corpora of fuzz/", seeded);
-    let targets = fuzz_targets(&root.join("fuzz/fuzz_targets"));
-    if targets.is_empty() {
-        outcome.tally.add(Tally::FAILED);
-        outcome
-            .failed
-            .push("no target in fuzz/fuzz_targets".to_string());
-    }
-    let time = format!("-max_total_time={}", FUZZ_SECONDS);
-    let run = |target: &String| {
-        // What AddressSanitizer finds, safe Rust does not have: a longer run by hand has it.
-        let mut command = nightly(&["fuzz", "run", "--sanitizer=none", target, "--", &time]);
-        command.envs(FUZZ_PROFILE);
-        command
-    };
-    let runs = at_once(targets.iter().map(run).collect(), processors(), verbose);
-    for (target, (status, _)) in targets.iter().zip(runs) {
-        outcome.check(format!("fuzz target {}", target), status == 0);
-    }
-    outcome
-}
-
-/// Names of the fuzz targets in a folder, sorted.
-fn fuzz_targets(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries
-        .map(|entry| PathBuf::from(entry.file_name()))
-        .filter(|path| {
-            path.extension()
-                .map_or(false, |extension| extension == "rs")
-        })
-        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_string()))
-        .collect();
-    names.sort();
-    names
 }
 
 /// What is printed at the end.

@@ -77,7 +77,7 @@ fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 /// The first byte says which device, and the second whether it misbehaves.
-pub fn run(input: &[u8]) {
+pub fn feed(input: &[u8]) {
     let mut input = input;
     let Some([number, faults]) = take(&mut input) else {
         return;

@@ -1,16 +1,14 @@
-//! Writes the corpora that the targets start from, below `corpus/` beside this package's manifest.
+//! What the targets start from.
 
+use crate::each::model;
 use abi::doorbell;
-use fuzz::model;
 use models::MODELS;
 use net::tcp::connection::{Agreed, Greeted};
 use net::tcp::identity::Ends;
 use net::tcp::seq::Seq;
 use net::tcp::{Config, Connection, Opening, vault};
 use ports::Instant;
-use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
 use vfio_user::{
     CapabilityHeader, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, IrqSet, RegionAccess, RegionInfo,
     TypeCapability, Version, capability, command, irq, irq_set_flag, region,
@@ -37,32 +35,88 @@ const RULES: [&str; 3] = [
     include_str!("../../../crates/nf/src/nft/tests/refused.txt"),
 ];
 
-fn main() -> std::io::Result<()> {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    let seeds = [
+/// An input that is as it should be.
+pub struct Seed {
+    /// The target that it is for.
+    pub target: &'static str,
+    /// Its name, one of a file.
+    pub name: String,
+    /// What is fed.
+    pub bytes: Vec<u8>,
+}
+
+/// All of them.
+pub fn all() -> Vec<Seed> {
+    let seed = |(target, name, bytes): (_, &str, _)| Seed {
+        target,
+        name: name.to_owned(),
+        bytes,
+    };
+    let single = [
+        ("conntrack", "opening", flow()),
+        (
+            "frame",
+            "tcp",
+            [&[0; 12], &ADDRESSES[..], &tcp(SYN)].concat(),
+        ),
         ("hypercall", "each", hypercalls()),
         ("image", "sample", image::sample::sample()),
         ("ioregionfd", "write", write_of_status()),
         ("manifest", "devices", MANIFEST.to_vec()),
         ("manifest", "pci", PCI_MANIFEST.to_vec()),
+        ("net", "greeting", greeting()),
         ("tcp", "vault", vault()),
         ("vfio_user_client", "attached", attached()),
+        ("zone", "question", QUESTION.to_vec()),
     ];
-    for (target, name, bytes) in seeds {
-        let folder = corpus.join(target);
-        fs::create_dir_all(&folder)?;
-        fs::write(folder.join(name), bytes)?;
-    }
-    for (number, model) in (0..).zip(MODELS) {
-        let of = |target: &str, bytes: Vec<u8>| {
-            let folder = corpus.join(target);
-            fs::create_dir_all(&folder)?;
-            fs::write(folder.join(model.name), bytes)
-        };
-        of("vfio_user_server", driven(number))?;
-        of("model", brought_up(number))?;
-    }
-    rules(&corpus.join("rules_parse"))
+    let models = (0..).zip(MODELS).flat_map(|(number, model)| {
+        [
+            ("vfio_user_server", model.name, driven(number)),
+            ("model", model.name, brought_up(number)),
+        ]
+    });
+    single
+        .into_iter()
+        .chain(models)
+        .map(seed)
+        .chain(rules())
+        .collect()
+}
+
+/// Both addresses of Ethernet.
+const ADDRESSES: [u8; 12] = [2, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 9];
+/// Flags of TCP.
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+/// Asks for an address of `www.example.org`.
+const QUESTION: &[u8] = b"\0\x07\0\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03org\0\0\x01\0\x01";
+
+/// A segment from port 80 of 10.0.0.9 to port 7 of 10.0.0.1, as it lies behind both addresses of
+/// Ethernet.
+fn tcp(flags: u8) -> Vec<u8> {
+    let mut bytes = vec![8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0];
+    bytes.extend([10, 0, 0, 9, 10, 0, 0, 1, 0, 80, 0, 7]);
+    bytes.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    bytes
+}
+
+/// Two segments of a connection: for each its length, the time before it, and that it is accepted.
+fn flow() -> Vec<u8> {
+    let segments = [SYN, ACK].map(|flags| {
+        let frame = [&ADDRESSES[..], &tcp(flags)].concat();
+        [&[frame.len() as u8, 1, 0], &frame[..]].concat()
+    });
+    segments.concat()
+}
+
+/// A connection is opened and confirmed: for each segment its length, the time before it, and that
+/// its numbers (the second time) and checksums are put right.
+fn greeting() -> Vec<u8> {
+    let segments = [(SYN, 4), (ACK, 6)].map(|(flags, right)| {
+        let packet = tcp(flags);
+        [&[packet.len() as u8, 1, right], &packet[..]].concat()
+    });
+    segments.concat()
 }
 
 /// What becomes of a write to the status of a virtio device.
@@ -351,26 +405,20 @@ fn hypercalls() -> Vec<u8> {
     bytes
 }
 
-/// Rule files, rules of the unit tests, and the files of the folders named on the command line.
-fn rules(folder: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(folder)?;
-    fs::write(folder.join("default"), DEFAULT)?;
-    fs::write(folder.join("ipv6"), IPV6)?;
+/// Rule files, and rules of the unit tests.
+fn rules() -> Vec<Seed> {
+    let seed = |name: String, text: &str| Seed {
+        target: "rules_parse",
+        name,
+        bytes: text.as_bytes().to_vec(),
+    };
     let lines = RULES.iter().flat_map(|rules| rules.lines());
-    for (number, line) in lines.enumerate() {
+    let lines = lines.enumerate().map(|(number, line)| {
         let rule = line.split(" => ").next().unwrap_or(line);
         let text = format!("table bridge t {{\n\tchain c {{\n\t\t{rule}\n\t}}\n}}\n");
-        fs::write(folder.join(format!("rule{number}")), text)?;
-    }
-    for (number, source) in std::env::args().skip(1).enumerate() {
-        for entry in fs::read_dir(source)? {
-            let entry = entry?;
-            if entry.file_type()?.is_file() {
-                let name = entry.file_name();
-                let name = format!("folder{number}-{}", name.to_string_lossy());
-                fs::copy(entry.path(), folder.join(name))?;
-            }
-        }
-    }
-    Ok(())
+        seed(format!("rule{number}"), &text)
+    });
+    let files = [("default", DEFAULT), ("ipv6", IPV6)];
+    let files = files.map(|(name, text)| seed(name.to_owned(), text));
+    files.into_iter().chain(lines).collect()
 }

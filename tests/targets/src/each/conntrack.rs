@@ -1,0 +1,97 @@
+//! Connections that others fill: whatever comes, and whenever, an open connection stays what it is,
+//! and the table holds as many flows as it says. Input: frames, each behind a byte of its length, a
+//! byte of the time since the one before, and a byte of what rules say.
+
+use nf::conntrack::{Class, Conntrack, State};
+use nf::{Key, Verdict};
+
+const FLOWS: usize = 16;
+/// A unit of time in the input, in nanoseconds.
+const TIME_UNIT: u64 = 10_000_000;
+
+/// A segment of a connection that the input cannot name: its addresses are not IPv4's.
+fn segment(reply: bool, seq: u32, ack: u32, flags: u8, data: usize) -> Vec<u8> {
+    let (a, b) = ([0xfd; 16], [0xfe; 16]);
+    let (from, to, ports) = match reply {
+        false => (a, b, [0x1234u16, 80]),
+        true => (b, a, [80, 0x1234]),
+    };
+    let mut frame = vec![
+        2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x86, 0xdd, 0x60, 0, 0, 0,
+    ];
+    frame.extend((20 + data as u16).to_be_bytes());
+    frame.extend([6, 64]);
+    frame.extend([from, to].concat());
+    frame.extend(ports.map(u16::to_be_bytes).concat());
+    frame.extend(seq.to_be_bytes());
+    frame.extend(ack.to_be_bytes());
+    frame.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    frame.resize(frame.len() + data, 0);
+    frame
+}
+
+struct Table {
+    connections: Conntrack,
+    now: u64,
+}
+
+impl Table {
+    fn judge(&mut self, frame: &[u8], verdict: Verdict) -> Option<State> {
+        let key = Key::parse(frame).ok()?;
+        let mut seen = None;
+        let _ = self
+            .connections
+            .judge(&key, frame, self.now, &mut |connection| {
+                seen = Some(connection.state());
+                (verdict, 0)
+            });
+        seen
+    }
+}
+
+pub fn feed(input: &[u8]) {
+    let mut table = Table {
+        connections: Conntrack::new(FLOWS, &[5; 16]),
+        now: 0,
+    };
+    const SYN: u8 = 2;
+    const ACK: u8 = 16;
+    table.judge(&segment(false, 1000, 0, SYN, 0), Verdict::Accept);
+    table.judge(&segment(true, 2000, 1001, SYN | ACK, 0), Verdict::Accept);
+    table.judge(&segment(false, 1001, 2001, ACK, 0), Verdict::Accept);
+    let (mut rest, mut sent) = (input, 0u32);
+    while let [length, time, accepted, tail @ ..] = rest {
+        let (frame, behind) = tail.split_at(usize::from(*length).min(tail.len()));
+        rest = behind;
+        table.now += u64::from(*time) * TIME_UNIT;
+        table.connections.expire(table.now);
+        // What names the connection itself may change it.
+        let names_it = frame
+            .windows(16)
+            .any(|part| part == [0xfd; 16] || part == [0xfe; 16]);
+        if !names_it {
+            let verdict = if accepted & 1 == 0 {
+                Verdict::Accept
+            } else {
+                Verdict::Drop
+            };
+            table.judge(frame, verdict);
+        }
+        sent += 1;
+        let data = segment(false, 1000 + sent, 2001, ACK, 1);
+        assert_eq!(
+            table.judge(&data, Verdict::Accept),
+            Some(State::Established)
+        );
+        let answer = segment(true, 2001, 1001 + sent, ACK, 0);
+        assert_eq!(
+            table.judge(&answer, Verdict::Accept),
+            Some(State::Established)
+        );
+        let open: u32 = Class::ALL
+            .iter()
+            .map(|class| table.connections.count(*class))
+            .sum();
+        assert!(open as usize <= 2 * FLOWS);
+    }
+}

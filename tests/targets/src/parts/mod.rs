@@ -1,0 +1,4 @@
+//! What several targets share.
+
+pub mod card;
+pub mod virtio;
