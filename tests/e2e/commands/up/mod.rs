@@ -48,7 +48,7 @@ const GROWTH_MAX: u64 = 256;
 type Test = fn(&Images) -> Result<(), Failed>;
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let plain: [(&str, Test); 10] = [
+    let plain: [(&str, Test); 11] = [
         ("mistakes are told and nothing is started", mistakes),
         ("a crash loop is slowed and goes on", crash_loop),
         ("a component that may rest does", rests),
@@ -60,6 +60,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         ("a state of another size begins anew", states::other_size),
         ("states that do not fit are told", states::mistakes),
         ("who makes no progress is started again", progress::hangs),
+        ("who hangs alone is started again", progress::hangs_alone),
         ("an image that counts no turns is told", progress::unwatched),
         ("limits are held and told", progress::limits),
     ];

@@ -47,6 +47,14 @@ pub fn hangs(images: &Images) -> Result<(), Failed> {
     system.down(Some(supervisor))
 }
 
+/// A system of one component, where nothing else ever happens, is watched as well.
+pub fn hangs_alone(images: &Images) -> Result<(), Failed> {
+    let system = System::new(images, &guest(images, "standstill", "limits.progress = 1"))?;
+    let supervisor = system.up(1)?;
+    supervisor.wait_for_stderr("outboard: standstill: it made no progress for 1s")?;
+    system.down(Some(supervisor))
+}
+
 /// Where no control group was delegated, a limit of memory is each process's, one of time is none,
 /// and both is said.
 pub fn limits(images: &Images) -> Result<(), Failed> {

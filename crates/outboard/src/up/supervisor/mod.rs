@@ -223,8 +223,7 @@ impl Supervisor {
         let starting = |one: &Managed| matches!(one.machine.state(), State::Starting { .. });
         let look = self.all.iter().any(starting).then_some(LOOK);
         let watchdog = self.notify.period().map(|_| left(self.alive));
-        let watched = self.all.iter().filter_map(|one| one.progress.as_ref());
-        let watched = watched.filter_map(Progress::next).map(left);
+        let watched = self.all.iter().filter_map(Managed::look_at).map(left);
         let soonest = deadlines.chain(look).chain(watchdog).chain(watched).min();
         let timeout = soonest.map(Timespec::try_from).transpose();
         let timeout = timeout.map_err(io::Error::other)?;

@@ -1,10 +1,11 @@
 //! Looks whether components make progress: what their images count, read from their shared files.
 
-use super::Supervisor;
+use super::{Managed, Supervisor};
 use crate::instance::Instance;
+use crate::up::machine::State;
 use crate::up::progress::Watch;
 use abi::extension::feature;
-use abi::share::{COUNTERS_OFFSET, PROGRESS};
+use abi::share::{COUNTERS_OFFSET, PROGRESS, PROGRESS_ASLEEP};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -13,36 +14,78 @@ const PLACE: u64 = (COUNTERS_OFFSET + PROGRESS * size_of::<u64>()) as u64;
 
 /// A run that is watched.
 pub(super) struct Progress {
-    /// `None` for an image that does not count.
-    share: Option<OwnedFd>,
+    share: Share,
     watch: Watch,
 }
 
+/// The shared file of a run.
+enum Share {
+    /// It is opened when it is looked at.
+    Unopened,
+    /// Its image does not count.
+    Uncounted,
+    Counted(OwnedFd),
+}
+
+impl Share {
+    /// That of the run of this name. What cannot be opened now may be later.
+    fn of(name: &str) -> Self {
+        let Ok(instance) = Instance::open(name) else {
+            return Self::Unopened;
+        };
+        if instance.description().features & feature::PROGRESS == 0 {
+            return Self::Uncounted;
+        }
+        let share = instance.share().try_clone_to_owned();
+        share.map_or(Self::Unopened, Self::Counted)
+    }
+}
+
 impl Progress {
-    /// That of the run of this name, which may stand still for so long.
-    fn of(name: &str, most: Duration, now: Duration) -> Self {
-        let instance = Instance::open(name).ok();
-        let counts = |instance: &Instance| instance.description().features & feature::PROGRESS != 0;
-        let share = instance.filter(counts);
-        let share = share.and_then(|instance| instance.share().try_clone_to_owned().ok());
+    /// That of a run which may stand still for so long.
+    fn of(most: Duration, now: Duration) -> Self {
         let watch = Watch::new(most, now);
+        let share = Share::Unopened;
         Self { share, watch }
     }
 
     /// When it is to be looked at again, if at all.
-    pub(super) fn next(&self) -> Option<Duration> {
-        self.share.as_ref().map(|_| self.watch.next())
+    fn next(&self) -> Option<Duration> {
+        match self.share {
+            Share::Uncounted => None,
+            Share::Unopened | Share::Counted(_) => Some(self.watch.next()),
+        }
     }
 
-    /// Whether it has hung, if it is time to look.
-    fn has_hung(&mut self, now: Duration) -> bool {
-        let Some(share) = self.share.as_ref().filter(|_| now >= self.watch.next()) else {
+    /// Whether the run of this name has hung, if it is time to look.
+    fn has_hung(&mut self, name: &str, now: Duration) -> bool {
+        if self.next().is_none_or(|next| now < next) {
             return false;
-        };
+        }
+        if let Share::Unopened = self.share {
+            self.share = Share::of(name);
+        }
         let mut word = [0; size_of::<u64>()];
-        match rustix::io::pread(share, &mut word, PLACE) {
-            Ok(count) if count == word.len() => self.watch.look(u64::from_ne_bytes(word), now),
-            _ => false,
+        let read = match &self.share {
+            Share::Counted(share) => rustix::io::pread(share, &mut word, PLACE).unwrap_or(0),
+            Share::Unopened | Share::Uncounted => 0,
+        };
+        // One that cannot be read is asked again after the same pause.
+        let word = match read == word.len() {
+            true => u64::from_ne_bytes(word),
+            false => PROGRESS_ASLEEP,
+        };
+        self.watch.look(word, now)
+    }
+}
+
+impl Managed {
+    /// When it is to be looked whether it has hung, if at all: at once where nobody has so far.
+    pub(super) fn look_at(&self) -> Option<Duration> {
+        match (self.machine.state(), &self.progress) {
+            (State::Up { .. }, Some(progress)) => progress.next(),
+            (State::Up { .. }, None) => self.component.may_stand_still().map(|_| Duration::ZERO),
+            _ => None,
         }
     }
 }
@@ -54,8 +97,7 @@ impl Supervisor {
         let Some(most) = one.component.may_stand_still() else {
             return false;
         };
-        let name = &one.component.name;
-        let begin = || Progress::of(name, most, now);
-        one.progress.get_or_insert_with(begin).has_hung(now)
+        let progress = one.progress.get_or_insert_with(|| Progress::of(most, now));
+        progress.has_hung(&one.component.name, now)
     }
 }
