@@ -45,7 +45,10 @@ fn completions(images: &Images) -> Result<(), Failed> {
     for (words, offered) in [
         ("outboard st", "stats stop\n"),
         ("outboard rules sh", "show\n"),
-        ("outboard run --net", "--net: --net-mac: --net-offload:\n"),
+        (
+            "outboard run --net",
+            "--net: --net-mac: --net-mtu: --net-offload:\n",
+        ),
         (
             "outboard run --pc",
             "--pci: --pcap: --pcap-snap --pci-bind\n",

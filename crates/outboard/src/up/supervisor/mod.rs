@@ -339,6 +339,7 @@ impl Supervisor {
         let before = one.machine.state();
         let effect = one.machine.take(event, now);
         if let (State::Starting { since }, State::Up { .. }) = (before, one.machine.state()) {
+            one.begin_watch(now);
             let took = now.saturating_sub(since);
             let gap = one.lost.take().map(|lost| now.saturating_sub(lost));
             let gap = gap.map_or_else(String::new, |gap| format!(", {gap:.1?} after it was lost"));

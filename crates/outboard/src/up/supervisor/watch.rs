@@ -20,7 +20,7 @@ pub(super) struct Progress {
 
 /// The shared file of a run.
 enum Share {
-    /// It is opened when it is looked at.
+    /// It could not be opened so far.
     Unopened,
     /// Its image does not count.
     Uncounted,
@@ -42,11 +42,12 @@ impl Share {
 }
 
 impl Progress {
-    /// That of a run which may stand still for so long.
-    fn of(most: Duration, now: Duration) -> Self {
-        let watch = Watch::new(most, now);
-        let share = Share::Unopened;
-        Self { share, watch }
+    /// That of the run of this name, which may stand still for so long.
+    fn of(name: &str, most: Duration, now: Duration) -> Self {
+        Self {
+            share: Share::of(name),
+            watch: Watch::new(most, now),
+        }
     }
 
     /// When it is to be looked at again, if at all.
@@ -80,6 +81,12 @@ impl Progress {
 }
 
 impl Managed {
+    /// It is up, and watched from now on if the file asks for it.
+    pub(super) fn begin_watch(&mut self, now: Duration) {
+        let most = self.component.may_stand_still();
+        self.progress = most.map(|most| Progress::of(&self.component.name, most, now));
+    }
+
     /// When it is to be looked whether it has hung, if at all: at once where nobody has so far.
     pub(super) fn look_at(&self) -> Option<Duration> {
         match (self.machine.state(), &self.progress) {
@@ -94,10 +101,14 @@ impl Supervisor {
     /// Whether a component that is up has hung.
     pub(super) fn has_hung(&mut self, index: usize, now: Duration) -> bool {
         let one = &mut self.all[index];
-        let Some(most) = one.component.may_stand_still() else {
+        if one.component.may_stand_still().is_none() {
             return false;
-        };
-        let progress = one.progress.get_or_insert_with(|| Progress::of(most, now));
-        progress.has_hung(&one.component.name, now)
+        }
+        // One that was taken over, or that the file asks for only now.
+        if one.progress.is_none() {
+            one.begin_watch(now);
+        }
+        let progress = one.progress.as_mut();
+        progress.is_some_and(|progress| progress.has_hung(&one.component.name, now))
     }
 }
