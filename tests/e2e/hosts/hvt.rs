@@ -3,7 +3,7 @@
 //! Where KVM is missing or cannot run a whole program, these tests are skipped and say so; the
 //! stage `lab` of `cargo xtask test` runs them inside of a machine whose KVM is complete.
 
-use crate::commands::{stats, up};
+use crate::commands::stats;
 use crate::devices::ports;
 use crate::devices::software_device;
 use crate::devices::{software_nic, software_virtio};
@@ -147,9 +147,6 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     }
     for (name, test) in links::ON_HVT {
         trials.push(network.trial(format!("hvt::links::{name}"), move || test(images)));
-    }
-    for (name, test) in up::ON_HVT {
-        trials.push(network.trial(format!("hvt::up::{name}"), move || test(images)));
     }
     for (name, test) in dns::ON_HVT {
         trials.push(network.trial(format!("hvt::dns::{name}"), move || test(images)));

@@ -18,9 +18,7 @@ type Test = fn(&Images) -> Result<(), Failed>;
 
 /// What is tried with links, and what takes one.
 pub const TRIALS: [(&str, Test); 6] = [
-    ("a link outlives its ends", |images| {
-        outlives_its_ends(images, ["spt"; 2])
-    }),
+    ("a link outlives its ends", outlives_its_ends),
     ("a link outlives its supervisor", outlives_its_supervisor),
     ("a link that lost an end is made anew", is_made_anew),
     (
@@ -34,16 +32,6 @@ pub const TRIALS: [(&str, Test); 6] = [
     (
         "connections outlive the image in which they end",
         kept::connections,
-    ),
-];
-/// What virtual machines must do as well.
-pub const ON_HVT: [(&str, Test); 2] = [
-    ("a link outlives its ends", |images| {
-        outlives_its_ends(images, ["hvt"; 2])
-    }),
-    (
-        "a link outlives a virtual machine and a process",
-        |images| outlives_its_ends(images, ["hvt", "spt"]),
     ),
 ];
 
@@ -113,15 +101,9 @@ pub fn nothing() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Each end is killed in turn, and the other one goes on: the firewall on the first host, and echo
-/// on the second one.
-fn outlives_its_ends(images: &Images, hosts: [&str; 2]) -> Result<(), Failed> {
-    let mut text = of_link(images);
-    for (name, host) in ["firewall", "echo"].into_iter().zip(hosts) {
-        let head = format!("[component.{name}]\n");
-        text = text.replace(&head, &format!("{head}host = {host:?}\n"));
-    }
-    let system = system_of(images, &text)?;
+/// Each end is killed in turn; the other one goes on.
+fn outlives_its_ends(images: &Images) -> Result<(), Failed> {
+    let system = system(images)?;
     let supervisor = system.up(2)?;
     let segment = system.segment.as_ref().ok_or("no network")?;
     let mut datagrams = Datagrams::new(&system)?;

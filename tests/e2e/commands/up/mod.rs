@@ -11,8 +11,6 @@ mod links;
 mod progress;
 mod states;
 
-pub use links::ON_HVT;
-
 use super::messages::shell;
 use crate::harness::build::Images;
 use crate::harness::network::Network;
