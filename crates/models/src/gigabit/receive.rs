@@ -83,8 +83,8 @@ impl Format {
     }
 
     /// How much of a buffer may be written: no frame is longer.
-    fn reach(&self, bytes: usize) -> u64 {
-        bytes.min(self.longest) as u64
+    fn reach(&self, bytes: usize) -> usize {
+        bytes.min(self.longest)
     }
 }
 
@@ -163,9 +163,11 @@ impl<I: Copy + PartialEq> Mac<I> {
                 if bytes == 0 {
                     continue;
                 }
-                if let Err(fault) = dma.check(iova, bytes) {
+                // Linux gives buffers of 1.5 KiB as such of 2 KiB, at the end of memory, too.
+                let reach = format.reach(bytes);
+                if let Err(fault) = dma.check(iova, reach) {
                     violations.add(Violation::Dma { queue, fault });
-                } else if !ownership.take(iova, format.reach(bytes)) {
+                } else if !ownership.take(iova, reach as u64) {
                     violations.add(Violation::BufferReused { queue, index, iova });
                 }
             }
@@ -442,7 +444,8 @@ impl<I: Copy + PartialEq> Mac<I> {
             (at[unit], first) = (index, if unit == 0 { words } else { first });
             let buffers = self.format.buffers(index, words);
             for ((iova, bytes), len) in buffers.into_iter().zip(&lens[2 * unit..]) {
-                self.ownership.give_back(iova, self.format.reach(bytes));
+                let reach = self.format.reach(bytes) as u64;
+                self.ownership.give_back(iova, reach);
                 self.fill(number, iova, usize::from(*len), source, early, dma);
             }
         }
