@@ -56,7 +56,7 @@ impl Cookies {
         &self.secret
     }
 
-    /// What changes with each [`LIFE`].
+    /// What changes each minute, the life of a cookie.
     pub fn period(&self, now: Instant) -> u32 {
         self.base.wrapping_add(lives(now))
     }
