@@ -627,13 +627,15 @@ fn cable(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Sends without end, until its connection has one.
+fn flood(near: TcpStream) -> thread::JoinHandle<()> {
+    thread::spawn(move || while (&near).write_all(&[7; 4096]).is_ok() {})
+}
+
 fn killed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
     let guest = Guest::firewall(images, cards, host, &[])?;
     let [near, far] = connect(&cards.near, &cards.far, FAR)?;
-    let flood = thread::spawn(move || {
-        // Ends when its connection does.
-        while (&near).write_all(&[7; 4096]).is_ok() {}
-    });
+    let flood = flood(near);
     let mut some = vec![0; BULK];
     (&far).read_exact(&mut some)?;
     let before = faults()?;
@@ -657,10 +659,7 @@ fn killed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
 fn component(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
     let system = OnCards::start(images, host, cards.kind.variant(), &cards.guests)?;
     let [near, far] = connect(&cards.near, &cards.far, FAR)?;
-    let flood = thread::spawn(move || {
-        // Ends when its connection does.
-        while (&near).write_all(&[7; 4096]).is_ok() {}
-    });
+    let flood = flood(near);
     let mut some = vec![0; BULK];
     (&far).read_exact(&mut some)?;
     let before = faults()?;

@@ -153,56 +153,9 @@ pub fn stamp(agreed: &Agreed, clock: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::segment::{Flags, Options};
+    use super::super::half_open::tests::{NOW, ack, ends, syn};
     use super::*;
-    use core::net::SocketAddr;
     use proptest::prelude::*;
-
-    const NOW: Instant = Instant(1_000_000_000_000);
-
-    fn ends() -> Ends {
-        let address = |last, port| SocketAddr::new([10, 0, 0, last].into(), port);
-        Ends::new(address(2, 80), address(1, 50_000))
-    }
-
-    fn syn() -> Segment {
-        Segment {
-            source: 50_000,
-            destination: 80,
-            seq: Seq(1000),
-            flags: Flags {
-                syn: true,
-                ..Flags::default()
-            },
-            options: Options {
-                mss: Some(1460),
-                scale: Some(7),
-                sack_permitted: true,
-                timestamps: Some((77, 0)),
-                ..Options::default()
-            },
-            ..Segment::default()
-        }
-    }
-
-    /// The peer's acknowledgement of `answer`.
-    fn ack(answer: &Segment) -> Segment {
-        Segment {
-            source: 50_000,
-            destination: 80,
-            seq: Seq(1001),
-            ack: answer.seq + 1,
-            flags: Flags {
-                ack: true,
-                ..Flags::default()
-            },
-            options: Options {
-                timestamps: answer.options.timestamps.map(|(value, _)| (78, value)),
-                ..Options::default()
-            },
-            ..Segment::default()
-        }
-    }
 
     fn cookies(secret: u8) -> Cookies {
         Cookies::new(Secret::new([secret; 16]))
@@ -229,7 +182,7 @@ mod tests {
             ..Agreed::of(&syn(), opening)
         };
         assert_eq!(agreed, expected);
-        assert_eq!(returned(&cookies, NOW + 2 * LIFE + LIFE), None);
+        assert_eq!(returned(&cookies, NOW + Duration::from_secs(121)), None);
         cookies.secret = Secret::new([8; 16]);
         assert_eq!(returned(&cookies, NOW), None);
     }
@@ -284,7 +237,7 @@ mod tests {
             sack in any::<bool>(),
         ) {
             let mut cookies = cookies(9);
-            let now = Instant(now / 2);
+            let now = Instant(now);
             let mut syn = syn();
             (syn.options.scale, syn.options.sack_permitted) = (Some(scale), sack);
             let answer = answer(&mut cookies, &syn, now);

@@ -232,18 +232,18 @@ pub fn answer(config: &Config, ends: &Ends, agreed: &Agreed, stamp: u32) -> Segm
 const _: () = assert!(size_of::<(Ends, HalfOpen)>() <= 64);
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use core::net::SocketAddr;
 
-    const NOW: Instant = Instant(1_000_000_000_000);
+    pub const NOW: Instant = Instant(1_000_000_000_000);
 
-    fn ends() -> Ends {
+    pub fn ends() -> Ends {
         let address = |last, port| SocketAddr::new([10, 0, 0, last].into(), port);
         Ends::new(address(2, 80), address(1, 50_000))
     }
 
-    fn syn() -> Segment {
+    pub fn syn() -> Segment {
         Segment {
             source: 50_000,
             destination: 80,
@@ -264,7 +264,7 @@ mod tests {
     }
 
     /// The peer's acknowledgement of `answer`.
-    fn ack(answer: &Segment) -> Segment {
+    pub fn ack(answer: &Segment) -> Segment {
         Segment {
             source: 50_000,
             destination: 80,
