@@ -104,14 +104,19 @@ impl Secret {
     /// With what our side of a connection begins at `now` (RFC 6528, 3; RFC 7323, 5.4). `mss`: the
     /// largest segment that we take.
     pub fn opening(&self, ends: &Ends, mss: u16, now: Instant) -> Opening {
-        // A clock of 4 microseconds (RFC 9293, 3.4.1).
-        let clock = (now.0 / 4000) as u32;
-        let number = self.number(Purpose::InitialNumber, ends, [0; 3]) as u32;
         Opening {
-            iss: Seq(number.wrapping_add(clock)),
+            iss: self.initial_number(ends, now),
             stamp_offset: self.stamp_offset(ends),
             mss,
         }
+    }
+
+    /// The number with which our side of a connection begins at `now` (RFC 6528, 3).
+    pub(super) fn initial_number(&self, ends: &Ends, now: Instant) -> Seq {
+        // A clock of 4 microseconds (RFC 9293, 3.4.1).
+        let clock = (now.0 / 4000) as u32;
+        let number = self.number(Purpose::InitialNumber, ends, [0; 3]) as u32;
+        Seq(number.wrapping_add(clock))
     }
 
     /// What is added to the clock of a connection's timestamps: the same for all connections

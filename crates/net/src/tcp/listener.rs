@@ -1,7 +1,7 @@
 //! Connections that peers open: who listens, and who has begun (RFC 9293, 3.10.7.2; RFC 4987).
 
 use super::below::{Below, mss};
-use super::connection::{Agreed, Connection, Greeted, NEVER};
+use super::connection::{Agreed, Connection, Greeted, NEVER, Opening};
 use super::counted::{Openings, Segments};
 use super::half_open::{self, HalfOpen, Taken};
 use super::host::{HALF_OPEN_MAX, HALF_OPEN_TICK, ListenerId, SocketId, Tcp, Unusable};
@@ -235,7 +235,11 @@ impl Tcp {
             self.sums.dropped.add(Dropped::Backlog);
             return;
         }
-        let mut opening = self.secret.opening(ends, mss, now);
+        let mut opening = Opening {
+            iss: Seq(0),
+            stamp_offset: self.secret.stamp_offset(ends),
+            mss,
+        };
         if listener.half_open >= listener.backlog || self.half_open.len() >= HALF_OPEN_MAX {
             self.sums.segments.add(Segments::Cookies);
             let answer = self.cookies.answer(&self.config, ends, syn, opening, now);
@@ -252,8 +256,10 @@ impl Tcp {
             let peer_mss = Agreed::of(syn, opening).peer_mss;
             opening.iss = self.cookies.number(ends, syn.seq, peer_mss, now);
             self.keep_cookies(now);
+        } else {
+            let number = self.secret.initial_number(ends, now);
+            opening.iss = least.map_or(number, |least| number.max(least));
         }
-        opening.iss = least.map_or(opening.iss, |least| opening.iss.max(least));
         let half = HalfOpen::new(syn, opening, is_cookie, now);
         self.half_open.insert(*ends, half);
         self.half_open_at = self.half_open_at.min(now + HALF_OPEN_TICK);
