@@ -89,9 +89,10 @@ impl Managed {
 
     /// When it is to be looked whether it has hung, if at all: at once where nobody has so far.
     pub(super) fn look_at(&self) -> Option<Duration> {
+        self.component.may_stand_still()?;
         match (self.machine.state(), &self.progress) {
             (State::Up { .. }, Some(progress)) => progress.next(),
-            (State::Up { .. }, None) => self.component.may_stand_still().map(|_| Duration::ZERO),
+            (State::Up { .. }, None) => Some(Duration::ZERO),
             _ => None,
         }
     }
