@@ -47,6 +47,8 @@ enum Command {
     Down,
     /// End a component of `outboard up`, and start it again
     Restart(up::Restart),
+    /// Have a component go on with another image, or with its own if that does not come up
+    Replace(up::Replace),
     /// Make the folder of a new appliance
     New(new::Arguments),
     /// Build the image of an appliance
@@ -140,6 +142,7 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         Command::Up(arguments) => up::run(&arguments)?,
         Command::Down => up::down()?,
         Command::Restart(arguments) => up::restart(&arguments)?,
+        Command::Replace(arguments) => up::replace(&arguments)?,
         Command::New(arguments) => new::run(&arguments)?,
         Command::Build(arguments) => build::run(&arguments)?,
         Command::Inspect(arguments) => inspect::run(&arguments)?,

@@ -36,6 +36,8 @@ pub struct Component {
     pub after: Vec<String>,
     /// Which ends are followed by a restart.
     pub restart: Restart,
+    /// Whether a spare is loaded for its next run.
+    pub spare: bool,
     /// What it may use.
     pub limits: Limits,
     /// How long it may make no progress, in seconds: 0 for any time.
