@@ -36,6 +36,8 @@ pub struct Component {
     pub after: Vec<String>,
     /// Which ends are followed by a restart.
     pub restart: Restart,
+    /// How many of its core files are kept.
+    pub cores: u64,
     /// What it may use.
     pub limits: Limits,
     /// How long it may make no progress, in seconds: 0 for any time.
@@ -211,6 +213,14 @@ impl Component {
             };
             [what, device.source.clone(), right]
         }));
+        if self.cores > 0 {
+            let kept = format!("the last {}", self.cores);
+            rows.push([
+                "core files".to_owned(),
+                kept,
+                "write, at its end".to_owned(),
+            ]);
+        }
         let memory = self.memory.unwrap_or(tender::options::MEM_MIB_DEFAULT);
         rows.push([
             "memory".to_owned(),

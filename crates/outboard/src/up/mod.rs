@@ -20,6 +20,7 @@
 //! | [`policy`], [`machine`] | when a component is started, ended, killed | none |
 //! | [`progress`] | whether a component has hung | none |
 //! | [`groups`] | what bounds memory and time of a component | control groups |
+//! | [`cores`] | core files of components | files |
 //! | [`cause`] | why a run ended, in a line | none |
 //! | [`supervisor`] | does what the machines say | all |
 //! | [`keeper`] | starts, signals, reaps; outlives the supervisor | processes |
@@ -31,6 +32,7 @@ pub mod cause;
 pub mod channel;
 pub mod check;
 pub mod component;
+pub mod cores;
 pub mod file;
 pub mod groups;
 pub mod handed;

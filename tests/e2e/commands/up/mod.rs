@@ -6,6 +6,7 @@
 //! ```
 
 pub mod cards;
+mod cores;
 mod kept;
 mod links;
 mod progress;
@@ -46,7 +47,7 @@ const GROWTH_MAX: u64 = 256;
 type Test = fn(&Images) -> Result<(), Failed>;
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let plain: [(&str, Test); 11] = [
+    let plain: [(&str, Test); 12] = [
         ("mistakes are told and nothing is started", mistakes),
         ("a crash loop is slowed and goes on", crash_loop),
         ("a component that may rest does", rests),
@@ -61,6 +62,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         ("who hangs alone is started again", progress::hangs_alone),
         ("an image that counts no turns is told", progress::unwatched),
         ("limits are held and told", progress::limits),
+        ("the last core files are kept", cores::kept),
     ];
     let mut trials = Vec::new();
     for (name, test) in plain {

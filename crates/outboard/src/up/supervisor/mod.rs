@@ -16,7 +16,7 @@ use super::message::{Answer, Request, Start};
 use super::notify::Notify;
 use super::place::Place;
 use super::status::{self, Status};
-use super::{Error, cause, keeper, policy};
+use super::{Error, cause, cores, keeper, policy};
 use crate::instance::Instance;
 use linux::signal::{Held, is_ignored};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -393,6 +393,8 @@ impl Supervisor {
     fn try_start(&mut self, index: usize, now: Duration) -> Result<(), String> {
         self.fill_pool(index, now)?;
         let one = &self.all[index];
+        let made = cores::make(&self.place, &one.component);
+        made.map_err(|error| format!("no folder for its core files: {error}"))?;
         let start = one.start(self.groups.as_ref());
         let report = self.place.begin_report(&start.name, start.run);
         let report = report.map_err(|error| format!("no file for what is said of it: {error}"))?;
@@ -406,6 +408,7 @@ impl Supervisor {
     /// A run has ended, or was none.
     fn end(&mut self, index: usize, well: bool, cause: String, now: Duration) {
         let one = &mut self.all[index];
+        cores::prune(&self.place, &one.component);
         one.progress = None;
         let cause = match one.killed.take() {
             Some(why) => format!("{why} ({cause})"),
