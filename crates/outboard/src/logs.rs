@@ -3,6 +3,7 @@
 use crate::instance::{self, Instance};
 use crate::stats::table::printable;
 use crate::stop;
+use crate::up::cores;
 use crate::up::place::Place;
 use crate::up::status::{End, Status};
 use std::{fmt, io};
@@ -87,7 +88,10 @@ fn ends(name: &str) -> Result<String, Error> {
     let end = |end: &End| {
         let (run, cause) = (end.run, printable(&end.cause));
         let said = place.read_report(name, run);
-        format!("run {run}: {cause}\n{}", last_lines(&said, usize::MAX))
+        let said = last_lines(&said, usize::MAX);
+        let lines = said.lines().filter(|line| !cores::is_gone(&place, line));
+        let said: String = lines.map(|line| format!("{line}\n")).collect();
+        format!("run {run}: {cause}\n{said}")
     };
     Ok(component.ends.iter().map(end).collect())
 }

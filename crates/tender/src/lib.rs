@@ -9,6 +9,7 @@
 //! | [`memory`], [`boot`] | what lies where in guest memory |
 //! | [`share`] | the file that host and guest share |
 //! | [`rules`] | rules for the guest, put into that file |
+//! | [`core_file`] | what a guest that failed leaves to debuggers |
 //! | [`jail`] | what the guest may ask of the kernel |
 //! | [`start`] | the steps of a start that all hosts share |
 //! | [`spt`] | the hosts `spt` and `process`: this process becomes the guest |
@@ -20,6 +21,7 @@
 pub mod attach;
 pub mod boot;
 pub mod check;
+pub mod core_file;
 pub mod hvt;
 pub mod jail;
 pub mod load;

@@ -3,9 +3,9 @@
 use crate::options::Location;
 use crate::sys::fault::Shared;
 use abi::PAGE_SIZE;
-use abi::share::{BYTES, COUNTERS_OFFSET};
+use abi::share::{BYTES, BYTES_MIN, COUNTERS_OFFSET};
 use linux::descriptor;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::{fmt, io};
 
@@ -84,6 +84,22 @@ pub fn open(share: &Location) -> Result<(SharedFile, Shared), Error> {
     let mapped = Shared::map(file.as_fd(), size).map_err(Error::Map)?;
     mapped.report_faults().map_err(Error::Handlers)?;
     Ok((SharedFile { file, size }, mapped))
+}
+
+/// Maps a file that nobody else has, and has faults reported into it: who writes a core file then
+/// needs no other handler.
+///
+/// # Errors
+/// The kernel has no memory for it.
+pub fn anonymous() -> Result<Shared, Error> {
+    let made = || -> io::Result<Shared> {
+        let file = rustix::fs::memfd_create("outboard-report", MemfdFlags::CLOEXEC)?;
+        rustix::fs::ftruncate(&file, BYTES_MIN)?;
+        Shared::map(file.as_fd(), BYTES_MIN)
+    };
+    let mapped = made().map_err(Error::Map)?;
+    mapped.report_faults().map_err(Error::Handlers)?;
+    Ok(mapped)
 }
 
 /// Opens what becomes readable when the host has changed the shared file.

@@ -42,7 +42,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("--share=/nonexistent HELLO", "/nonexistent"),
     ("--host=moon HELLO", "moon"),
     ("--hugepages HELLO", "--host=hvt"),
-    ("--dumpcore=/tmp HELLO", "--host=hvt"),
+    ("--dumpcore=/nonexistent HELLO", "/nonexistent"),
 ];
 
 pub fn trials(images: &'static Images) -> Vec<Trial> {

@@ -2,6 +2,7 @@
 
 pub mod backtrace;
 pub mod compatibility;
+pub mod core;
 pub mod guests;
 pub mod hvt;
 pub mod refusals;
@@ -18,6 +19,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         guests::trials(images),
         backtrace::trials(images),
         refusals::trials(images),
+        core::trials(images),
         state::trials(images),
         hvt::trials(images, network),
         compatibility::trials(images, network),

@@ -3,8 +3,7 @@
 
 use crate::harness::build::Images;
 use crate::harness::process::{Ended, run};
-use crate::harness::programs;
-use crate::harness::temporary::{TemporaryFile, TemporaryFolder};
+use crate::harness::temporary::TemporaryFile;
 use abi::note::Target;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::path::Path;
@@ -136,11 +135,6 @@ pub fn trials(images: &'static Images) -> Vec<Trial> {
         let test = move || without(images, device, says);
         trials.push(Trial::ignorable_test(name, test));
     }
-    let test = || opened_by_gdb(images);
-    trials.push(Trial::ignorable_test(
-        "refusals::gdb opens a core file",
-        test,
-    ));
     trials
 }
 
@@ -213,38 +207,4 @@ fn without(images: &Images, device: &str, says: &str) -> Result<Completion, Fail
         return Ok(Completion::ignored_with("needs user namespaces"));
     }
     refused(&ended, says).map(|()| Completion::Completed)
-}
-
-/// A core file of a guest that fails, by a fault of its own or, where KVM interprets and gives up,
-/// by the processor's.
-fn opened_by_gdb(images: &Images) -> Result<Completion, Failed> {
-    if let Some(why) = programs::missing(&["gdb"]) {
-        return Ok(Completion::ignored_with(why));
-    }
-    let folder = TemporaryFolder::new("core")?;
-    let guest = images.guest("null_read");
-    let mut command = Command::new(images.program("outboard"));
-    command.args(["run", "--host=hvt", "--mem=16"]);
-    command.arg(format!("--dumpcore={}", folder.path.display()));
-    let ended = run(command.arg("--").arg(&guest))?;
-    if ended.stderr.contains("/dev/kvm: ") {
-        return Ok(Completion::ignored_with("needs /dev/kvm"));
-    }
-    ended.expect_stderr("core file: ")?;
-    let core = std::fs::read_dir(&folder.path)?.next();
-    let core = core.ok_or("there is no core file")??.path();
-    let mut gdb = Command::new("gdb");
-    gdb.args(["-nx", "-batch", "-ex", "x/i $rip", "-ex", "x/2gx $rbp"]);
-    let ended = run(gdb.arg(&guest).arg(core))?;
-    ended.expect_status(0)?;
-    ended.expect_stdout("Program terminated with signal SIGSEGV")?;
-    ended.expect_stdout("\n#0  0x")?;
-    // The instruction in its function, and memory: a frame is never all zeros.
-    ended.expect_stdout("=> 0x1")?.expect_stdout(">:\t")?;
-    let frame = ended.stdout.lines().last().unwrap_or_default();
-    let saved = frame.split_once(":\t").map(|(_, words)| words);
-    match saved {
-        Some(words) if words.contains("0x00000000001") => Ok(Completion::Completed),
-        _ => Err(format!("no frame in memory: {ended:?}").into()),
-    }
 }

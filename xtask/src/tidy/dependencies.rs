@@ -50,15 +50,7 @@ fn row<'a>(line: &'a str, crates: &[&str]) -> Option<(&'a str, &'a str)> {
 
 /// What the column is to say of a crate.
 fn column(tree: &Tree, name: &str, crates: &[&str]) -> String {
-    let mut names: Vec<&str> = tree
-        .text(&format!("crates/{}/Cargo.toml", name))
-        .lines()
-        .skip_while(|line| line.trim() != "[dependencies]")
-        .skip(1)
-        .take_while(|line| !line.starts_with('['))
-        .filter(|line| line.starts_with(|c: char| c.is_alphanumeric()))
-        .filter_map(|line| line.split(|c| ".= ".contains(c)).next())
-        .collect();
+    let mut names: Vec<&str> = dependencies(tree, name).map(|(_, name)| name).collect();
     names.sort_unstable();
     let (ours, others): (Vec<&str>, Vec<&str>) =
         names.into_iter().partition(|name| crates.contains(name));
@@ -67,4 +59,16 @@ fn column(tree: &Tree, name: &str, crates: &[&str]) -> String {
         (false, false) => format!("{}; {}", ours.join(", "), others.join(", ")),
         _ => [ours, others].concat().join(", "),
     }
+}
+
+/// Line number and name of each line of `[dependencies]` in a crate's Cargo.toml.
+pub fn dependencies<'a>(tree: &'a Tree, name: &str) -> impl Iterator<Item = (usize, &'a str)> {
+    tree.text(&format!("crates/{}/Cargo.toml", name))
+        .lines()
+        .enumerate()
+        .skip_while(|(_, line)| line.trim() != "[dependencies]")
+        .skip(1)
+        .take_while(|(_, line)| !line.starts_with('['))
+        .filter(|(_, line)| line.starts_with(|c: char| c.is_alphanumeric()))
+        .filter_map(|(index, line)| Some((index + 1, line.split(|c| ".= ".contains(c)).next()?)))
 }

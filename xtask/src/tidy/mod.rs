@@ -4,6 +4,7 @@
 //! and what to write instead.
 
 mod dependencies;
+mod factions;
 mod links;
 mod ratchets;
 mod rules;

@@ -2,7 +2,7 @@
 
 use super::ratchets::{FUNCTION_LINES_MAX, ISLAND_LINES_MAX};
 use super::source::{code, has_word, lines_without_tests};
-use super::{dependencies, links, ratchets, Finding, Rule, Tree};
+use super::{dependencies, factions, links, ratchets, Finding, Rule, Tree};
 use std::collections::BTreeMap;
 
 /// All rules, by name.
@@ -18,6 +18,12 @@ pub const RULES: &[Rule] = &[
         asks: "the code map's last column names what each Cargo.toml does",
         limit: 0,
         check: dependencies::may_use,
+    },
+    Rule {
+        name: "factions",
+        asks: "no crate of an image uses a faction that its row under Factions does not list",
+        limit: 0,
+        check: factions::factions,
     },
     Rule {
         name: "links",
@@ -172,7 +178,7 @@ fn rows(text: &str, heading: &str) -> Vec<(usize, String)> {
 }
 
 /// The numbered lines under a second-level heading that begins like this.
-fn section<'a>(text: &'a str, heading: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
+pub fn section<'a>(text: &'a str, heading: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
     let is_heading = move |line: &str| {
         line.strip_prefix("## ")
             .map(|rest| rest.starts_with(heading))

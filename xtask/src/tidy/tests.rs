@@ -176,6 +176,75 @@ fn may_use() {
 }
 
 #[test]
+fn factions() {
+    let map = "# A\n## Code map\n| crate | lives where | holds |\n|---|---|---|\n\
+               | `abi` | both sides, no_std | x |\n| `drivers` | both, no_std | x |\n\
+               | `net` | guest, no_std | x |\n| `service` | guest | x |\n| `tender` | host | x |\n";
+    let table = "## Factions\n| faction | crates | may use |\n|---|---|---|\n\
+                 | below | `abi` | nothing |\n| device | `drivers` | below |\n\
+                 | net | `net` | below |\n| fs | none yet | below |\n\
+                 | above | `service` | all |\n## Next\n| x | `tender` | all |\n";
+    let page = format!("{}{}", map, table);
+    let crates = |uses: &'static str| {
+        [
+            ("crates/abi/Cargo.toml", "[package]\n"),
+            ("crates/drivers/Cargo.toml", uses),
+            ("crates/net/Cargo.toml", "[dependencies]\nabi = \"1\"\n"),
+            (
+                "crates/service/Cargo.toml",
+                "[dependencies]\nnet.workspace = true\ndrivers = { path = \"x\" }\n",
+            ),
+            ("crates/tender/Cargo.toml", "[dependencies]\nnet = \"1\"\n"),
+        ]
+    };
+    let with = |page: &str, uses: &'static str| {
+        let files = [&[("ARCHITECTURE.md", page)], &crates(uses)[..]].concat();
+        findings("factions", &files)
+    };
+    for kept in [
+        "[dependencies]\nabi = \"1\"\narrayvec = \"1\"\n",
+        "[dependencies]\n\n[dev-dependencies]\nnet = \"1\"\n",
+    ] {
+        assert_eq!(with(&page, kept), [], "{}", kept);
+    }
+    for (uses, says) in [
+        ("[dependencies]\nnet = \"1\"\n", "`net` of `net`: join them"),
+        (
+            "[dependencies]\nnet = { path = \"x\", optional = true }\n",
+            "`net` of `net`",
+        ),
+        (
+            "[dependencies]\nservice.workspace = true\n",
+            "`service` of `above`",
+        ),
+        (
+            "[dependencies]\ntender.workspace = true\n",
+            "`tender` is of no faction",
+        ),
+    ] {
+        let found = with(&page, uses);
+        assert_eq!((found.len(), found[0].line), (1, 2), "{:?}", found);
+        assert_eq!(found[0].path, "crates/drivers/Cargo.toml");
+        assert!(found[0].what.contains(says), "{:?}", found);
+    }
+    for (old, new, line, says) in [
+        (
+            "device | `drivers`",
+            "device | none yet",
+            6,
+            "name its row under Factions",
+        ),
+        ("none yet", "`vfs`", 16, "no crates/vfs"),
+        ("none yet", "`net`", 16, "of faction `net` as well"),
+    ] {
+        let found = with(&page.replace(old, new), "");
+        assert_eq!(found[0].line, line, "{:?}", found);
+        assert!(found[0].what.contains(says), "{:?}", found);
+    }
+    assert_eq!(with(map, "").len(), 4, "no table");
+}
+
+#[test]
 fn the_column_is_written() {
     let page = "# Map\n| crate | may use |\n| `a` | old, x |\n| `b` |  |\n| `c` | stays |\n";
     let files = [

@@ -36,6 +36,7 @@ use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 use std::rc::Rc;
 use std::{fmt, io};
+use tender::core_file;
 use tender::options::Options;
 
 /// What the tender is called as a process: like the program that is nothing else.
@@ -286,10 +287,14 @@ fn hold_signals(request: &Request) -> io::Result<Held> {
 /// Removes what the tender `pid` has left behind, and says how its guest ended; returns that.
 fn clean_up(ending: &Ending, share: &SharedFile, options: &Options, pid: u32) -> Vec<String> {
     tender::attach::cleanup(options, pid);
-    if let Some(folder) = &options.dump_core {
-        tender::hvt::remove_empty_core(folder, pid);
-    }
-    let lines = last_words(ending, share, options);
+    let folder = options.dump_core.as_deref();
+    let core_file = folder.and_then(|folder| core_file::left(folder, pid));
+    let opened = core_file.map(|core_file| {
+        let (image, core_file) = (options.image.display(), core_file.display());
+        format!("core file: gdb {image} {core_file}")
+    });
+    let mut lines = last_words(ending, share, options);
+    lines.extend(opened);
     for line in &lines {
         eprintln!("outboard: {line}");
     }

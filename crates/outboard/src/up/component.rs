@@ -38,6 +38,8 @@ pub struct Component {
     pub restart: Restart,
     /// Whether a spare is loaded for its next run.
     pub spare: bool,
+    /// How many of its core files are kept.
+    pub cores: u64,
     /// What it may use.
     pub limits: Limits,
     /// How long it may make no progress, in seconds: 0 for any time.
@@ -213,6 +215,14 @@ impl Component {
             };
             [what, device.source.clone(), right]
         }));
+        if self.cores > 0 {
+            let kept = format!("the last {}", self.cores);
+            rows.push([
+                "core files".to_owned(),
+                kept,
+                "write, at its end".to_owned(),
+            ]);
+        }
         let memory = self.memory.unwrap_or(tender::options::MEM_MIB_DEFAULT);
         rows.push([
             "memory".to_owned(),

@@ -21,6 +21,7 @@
 //! | [`spare`] | when an instance is loaded for the next run | none |
 //! | [`progress`] | whether a component has hung | none |
 //! | [`groups`] | what bounds memory and time of a component | control groups |
+//! | [`cores`] | core files of components | files |
 //! | [`cause`] | why a run ended, in a line | none |
 //! | [`supervisor`] | does what the machines say | all |
 //! | [`keeper`] | starts, signals, reaps; outlives the supervisor | processes |
@@ -32,6 +33,7 @@ pub mod cause;
 pub mod channel;
 pub mod check;
 pub mod component;
+pub mod cores;
 pub mod file;
 pub mod groups;
 pub mod handed;

@@ -6,6 +6,7 @@
 //! | `keeper` | the socket of the keeper |
 //! | `control` | the socket by which commands ask the supervisor |
 //! | `status.json` | a [`super::status::Status`] |
+//! | `NAME.cores` | core files of a component |
 //! | `NAME.0` to `NAME.11` | what was said of a component's last runs, this one, and its spare |
 
 use crate::instance;
@@ -37,6 +38,12 @@ impl Place {
     /// Somebody else could have put things there.
     pub fn find() -> Result<Self, instance::Error> {
         Ok(Self(instance::base()?.join(FOLDER)))
+    }
+
+    /// One of a test's.
+    #[cfg(test)]
+    pub fn at(path: PathBuf) -> Self {
+        Self(path)
     }
 
     /// The same, made.
@@ -71,6 +78,11 @@ impl Place {
     /// What the supervisor writes down.
     pub fn status(&self) -> PathBuf {
         self.0.join("status.json")
+    }
+
+    /// The folder for core files of a component.
+    pub fn cores(&self, name: &str) -> PathBuf {
+        self.0.join(format!("{name}.cores"))
     }
 
     /// What is said of this run of a component.
@@ -116,7 +128,10 @@ impl Place {
     pub fn remove(&self) {
         let files = std::fs::read_dir(&self.0).into_iter().flatten();
         for file in files.take(FILES_MAX).flatten() {
-            let _ = std::fs::remove_file(file.path());
+            let _ = match file.file_type().is_ok_and(|kind| kind.is_dir()) {
+                true => std::fs::remove_dir_all(file.path()),
+                false => std::fs::remove_file(file.path()),
+            };
         }
         let _ = std::fs::remove_dir(&self.0);
         if let Some(base) = self.0.parent() {

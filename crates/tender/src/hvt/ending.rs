@@ -1,8 +1,9 @@
 //! How a guest in a virtual machine ended, and what its tender says and leaves behind.
 
 use super::cause::{Cause, Named, Names};
-use super::core_file::{self, CoreFile};
 use super::exit::Exit;
+use super::registers;
+use crate::core_file::{CoreFile, Page};
 use crate::memory::Gpa;
 use crate::sys::fault;
 use crate::sys::machine::Running;
@@ -74,7 +75,7 @@ fn ended(signal: i32, processor: &kvm_regs) -> Report {
         code: CODE_EXPLAINED,
         instruction: processor.rip,
         flags: processor.rflags,
-        registers: core_file::general(processor),
+        registers: registers::general(processor),
         ..Report::default()
     }
 }
@@ -111,17 +112,21 @@ impl Ending {
         }
     }
 
-    /// Fills the core file if the guest has failed, and says so.
-    pub fn leave(&self, file: &CoreFile, machine: &Running) {
+    /// Fills the core file if the guest has failed, and says so unless the monitor does: it has
+    /// `shared` a file.
+    pub fn leave(&self, file: &CoreFile, machine: &Running, shared: bool) {
         let Some(signal) = self.signal() else { return };
         let trap = match self {
             Self::Halted(_, trap) => trap.as_ref(),
             _ => None,
         };
         let processor = machine.vcpu().get_regs().unwrap_or_default();
-        let registers = core_file::registers(&processor, trap);
+        let registers = registers::registers(&processor, trap);
+        let memory = machine.memory();
+        let copy = |address, page: &mut Page| memory.copy_out(Gpa::new(address), page).ok();
         let path = file.path.display();
-        let _ = match file.write(signal, registers, machine.memory(), machine.bytes()) {
+        let _ = match file.write(signal, registers, machine.bytes(), copy) {
+            Ok(()) if shared => Ok(()),
             Ok(()) => writeln!(io::stderr(), "outboard-tender: core file: {path}"),
             Err(error) => writeln!(io::stderr(), "outboard-tender: core file {path}: {error}"),
         };

@@ -5,7 +5,6 @@ use super::paging;
 use super::windows::Narrow;
 use crate::start;
 use abi::hvt::MEMORY_BYTES_MAX;
-use std::path::PathBuf;
 use std::{fmt, io};
 
 /// Why a guest was not started.
@@ -31,8 +30,6 @@ pub enum Error {
     Windows(usize, paging::Error),
     /// A step that KVM refused.
     Step(&'static str, io::Error),
-    /// No core file can be made in this folder.
-    CoreFile(PathBuf, io::Error),
     /// The jail cannot be closed.
     Jail(crate::jail::Error),
 }
@@ -123,11 +120,6 @@ impl fmt::Display for Error {
             Self::Step(step, error) => {
                 write!(f, "KVM, {step}: {error}; start the image with --host=spt")
             }
-            Self::CoreFile(folder, error) => write!(
-                f,
-                "--dumpcore={}: {error}; name a folder that you may write to",
-                folder.display()
-            ),
             Self::Jail(error) => error.fmt(f),
         }
     }

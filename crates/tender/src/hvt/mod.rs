@@ -18,7 +18,6 @@
 mod call;
 mod cause;
 mod complaint;
-mod core_file;
 mod cpu;
 pub mod device;
 mod ending;
@@ -28,12 +27,12 @@ mod jail;
 mod paging;
 pub mod probe;
 mod queues;
+mod registers;
 mod ring_service;
 mod setup;
 mod statistics;
 mod windows;
 
-use self::core_file::CoreFile;
 use self::ring_service::RingService;
 use self::statistics::Statistics;
 use crate::attach::pci::Pci;
@@ -47,13 +46,11 @@ use linux::process;
 use rustix::io::Errno;
 use std::convert::Infallible;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::path::Path;
 use std::time::Duration;
 
 pub use crate::sys::machine::Running;
 pub use call::{Calls as Hypercalls, Outcome, wall_time};
 pub use cause::{Cause, HostStep, Names, Violation};
-pub use core_file::remove_empty as remove_empty_core;
 pub use ending::Ending;
 pub use error::Error;
 pub use exit::Exit;
@@ -106,8 +103,7 @@ fn serve_in_jail(
     }));
     // The first reading looks for the kernel's page with the clock, which the jail does not allow.
     wall_time();
-    let core_file = start.options.dump_core.as_deref().map(create_core_file);
-    let core_file = core_file.transpose()?;
+    let core_file = start.core_file()?;
     let rings = rings.map(|rings| RingThread::new(rings, &machine, shared));
     let rings = rings.transpose()?;
     let grants = TenderGrants {
@@ -136,7 +132,7 @@ fn serve_in_jail(
     jail::close(&grants, start_rings).map_err(Error::Jail)?;
     let ending = serve(&mut machine, calls, shares, &COMPLAINT);
     if let Some(core_file) = &core_file {
-        ending.leave(core_file, &machine);
+        ending.leave(core_file, &machine, shared);
     }
     process::end(ending.conclude(&machine, shared, names, &start.options.image))
 }
@@ -165,10 +161,6 @@ impl RingThread {
     fn statistics(&self) -> Option<RawFd> {
         self.statistics.as_ref().map(Statistics::descriptor)
     }
-}
-
-fn create_core_file(folder: &Path) -> Result<CoreFile, Error> {
-    CoreFile::create(folder).map_err(|error| Error::CoreFile(folder.to_owned(), error))
 }
 
 /// Serves the guest until it ends, or there is a complaint. With PCIe devices, links or states it

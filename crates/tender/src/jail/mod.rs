@@ -1,5 +1,7 @@
 //! The jail: what a guest may ask of the kernel, and everything else taken away.
 
+use crate::core_file::FRONT_BYTES;
+use abi::PAGE_SIZE;
 use abi::manifest::Device;
 use abi::spt::{CONSOLE_FD, syscall};
 use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetError, Scope};
@@ -32,6 +34,9 @@ pub struct Grants {
     pub bells: Vec<RawFd>,
     /// The devices and their descriptors.
     pub devices: Vec<(RawFd, Device)>,
+    /// What this process writes a core file to if the guest fails, and how many bytes of memory
+    /// the guest has.
+    pub core_file: Option<(RawFd, u64)>,
 }
 
 /// A system call that the guest may make.
@@ -162,17 +167,14 @@ pub fn rules(grants: &Grants) -> Vec<Rule> {
             Device::Sockets => {}
         }
     }
-    for socket in &grants.sockets {
-        let fd = Int(0, int(*socket));
-        let message = [fd, Int(3, syscall::MSG_NOSIGNAL), Long(4, 0)];
-        rules.push(rule(
-            syscall::SENDTO,
-            &message,
-            "reach a register by message; to nobody else, and without descriptors",
-        ));
-        rules.push(rule(syscall::READ, &[fd], "the answer"));
-    }
+    rules.extend(grants.sockets.iter().flat_map(|socket| ask(*socket)));
     rules.extend(grants.bells.iter().map(|bell| ring(*bell)));
+    let core_file = grants.core_file;
+    rules.extend(
+        core_file
+            .into_iter()
+            .flat_map(|(fd, memory)| core(fd, memory)),
+    );
     rules.push(rule(
         syscall::WRITE,
         &[Int(0, int(CONSOLE_FD))],
@@ -206,6 +208,24 @@ pub fn rules(grants: &Grants) -> Vec<Rule> {
     rules
 }
 
+/// To exchange messages with a device that is a process.
+fn ask(socket: RawFd) -> [Rule; 2] {
+    let fd = Argument::Int(0, socket.cast_unsigned());
+    let nobody_else = Argument::Long(4, 0);
+    [
+        Rule {
+            syscall: syscall::SENDTO,
+            arguments: vec![fd, Argument::Int(3, syscall::MSG_NOSIGNAL), nobody_else],
+            reason: "reach a register by message; to nobody else, and without descriptors",
+        },
+        Rule {
+            syscall: syscall::READ,
+            arguments: vec![fd],
+            reason: "the answer",
+        },
+    ]
+}
+
 /// To add to a number, by which the other end of a link is woken up.
 fn ring(bell: RawFd) -> Rule {
     let eight = Argument::Long(2, size_of::<u64>() as u64);
@@ -214,6 +234,24 @@ fn ring(bell: RawFd) -> Rule {
         arguments: vec![Argument::Int(0, bell.cast_unsigned()), eight],
         reason: "wake the other end of a link up",
     }
+}
+
+/// To write the core file of a guest with so many bytes of memory. The guest could do it, too, and
+/// write nothing else: the file is no larger than its memory and a page.
+fn core(core_file: RawFd, memory: u64) -> [Rule; 2] {
+    let rule = |bytes, offset, reason| Rule {
+        syscall: syscall::PWRITE64,
+        arguments: vec![
+            Argument::Int(0, core_file.cast_unsigned()),
+            Argument::Long(2, bytes),
+            Argument::LongAtMost(3, offset),
+        ],
+        reason,
+    };
+    [
+        rule(FRONT_BYTES, 0, "leave registers of a guest that failed"),
+        rule(PAGE_SIZE, memory, "leave its memory"),
+    ]
 }
 
 /// The filter program for `rules`. What they do not allow kills the process, or raises SIGSYS if
@@ -276,6 +314,7 @@ pub fn close(grants: &Grants, filter: &BpfProgram) -> Result<(), Error> {
     keep.extend(grants.event_fd);
     keep.extend(&grants.held);
     keep.extend(&grants.bells);
+    keep.extend(grants.core_file.map(|(core_file, _)| core_file));
     enter(keep, filter)
 }
 

@@ -32,6 +32,7 @@ pub(crate) fn grants() -> Grants {
         sockets: vec![SOCKET],
         bells: vec![BELL],
         devices: vec![(NET, net), (DISK, disk)],
+        core_file: None,
     }
 }
 
@@ -166,6 +167,43 @@ fn a_disk_is_read_and_written_by_whole_blocks_inside() {
 }
 
 #[test]
+fn a_core_file_is_written_by_whole_pages_and_never_past_the_end_of_memory() {
+    const CORE: RawFd = 17;
+    const CORE_FD: u64 = CORE as u64;
+    const MEMORY: u64 = 16 << 20;
+    let rules = rules(&Grants {
+        core_file: Some((CORE, MEMORY)),
+        ..grants()
+    });
+    let verdict = |number, length, offset| {
+        verdict_of(&rules, number, [CORE_FD, 0x10_0000, length, offset, 0, 0])
+    };
+    assert_eq!(verdict(syscall::PWRITE64, FRONT_BYTES, 0), ALLOW);
+    for offset in [PAGE_SIZE, 5 * PAGE_SIZE, MEMORY] {
+        assert_eq!(verdict(syscall::PWRITE64, PAGE_SIZE, offset), ALLOW);
+    }
+    for (length, offset) in [
+        (FRONT_BYTES, 1),
+        (FRONT_BYTES + 1, 0),
+        (2 * PAGE_SIZE, PAGE_SIZE),
+        (PAGE_SIZE, MEMORY + 1),
+        (PAGE_SIZE, u64::MAX),
+    ] {
+        let verdict = verdict(syscall::PWRITE64, length, offset);
+        assert_eq!(verdict, KILL_PROCESS, "{length} {offset}");
+    }
+    for number in [syscall::READ, syscall::WRITE, syscall::PREAD64] {
+        assert_eq!(
+            verdict(number, PAGE_SIZE, PAGE_SIZE),
+            KILL_PROCESS,
+            "{number}"
+        );
+    }
+    // Whoever asks for none has none.
+    forbidden(syscall::PWRITE64, &[CORE_FD, 0x10_0000, PAGE_SIZE, 0]);
+}
+
+#[test]
 fn waiting_is_on_our_descriptors_and_without_a_signal_mask() {
     allowed(
         syscall::EPOLL_PWAIT,
@@ -254,6 +292,7 @@ fn a_guest_without_devices_cannot_read() {
         sockets: Vec::new(),
         bells: Vec::new(),
         devices: vec![],
+        core_file: None,
     };
     let rules = rules(&grants);
     let reads = [syscall::READ, syscall::PREAD64, syscall::PWRITE64];
@@ -276,6 +315,7 @@ fn a_manifest_full_of_disks_fits_into_a_filter() {
         sockets: Vec::new(),
         bells: Vec::new(),
         devices,
+        core_file: None,
     };
     let program = compile(&rules(&grants), false).unwrap();
     let last = data(

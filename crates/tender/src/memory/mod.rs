@@ -4,7 +4,7 @@ mod gpa;
 mod plan;
 
 pub use gpa::Gpa;
-pub use plan::{HEAP_BYTES_MIN, Plan, Region, Segment, TooSmall, plan, writable_end};
+pub use plan::{HEAP_BYTES_MIN, Plan, Region, Segment, TooSmall, plan, readable, writable_end};
 
 /// The one door to the memory of a guest that is being started.
 pub trait Memory {

@@ -81,7 +81,7 @@ pub const CHOICES: &[Choice] = &[
     ),
     choice(
         "--dumpcore=DIR",
-        "hvt: leave memory and registers of a guest that fails in DIR/core.outboard.PID, for gdb; \
+        "leave memory and registers of a guest that fails in DIR/core.outboard.PID, for gdb; \
          empty if it does not fail",
     ),
     choice(

@@ -2,8 +2,10 @@
 //! the jail (on `spt` only) and becomes the guest.
 
 pub mod probe;
+pub(crate) mod signal;
 
 use crate::boot;
+use crate::core_file::CoreFile;
 use crate::jail::{self, Grants};
 use crate::memory::{self, Gpa, Plan, Segment};
 use crate::options::Host;
@@ -24,7 +26,7 @@ use zerocopy::IntoBytes;
 /// Why it could not be started; nothing is left behind then.
 pub fn run(start: &Start<'_>) -> Result<Infallible, Error> {
     let Start { options, image, .. } = *start;
-    if options.huge_pages || options.dump_core.is_some() {
+    if options.huge_pages {
         return Err(Error::OnlyHvt);
     }
     let jailed = options.host != Some(Host::Process);
@@ -40,16 +42,24 @@ pub fn run(start: &Start<'_>) -> Result<Infallible, Error> {
     hand_over(&mut guest, start, jailed, &resources, &command_line)?;
     let ready = guest.finish(&plan.regions, start.file);
     let ready = ready.map_err(|error| Error::System(Step::Protect, error))?;
-    if let Some(mapped) = &resources.mapped {
+    let core_file = start.core_file()?;
+    let unshared = match (&resources.mapped, &core_file) {
+        (None, Some(_)) => Some(share::anonymous().map_err(Error::Share)?),
+        _ => None,
+    };
+    let mapped = resources.mapped.as_ref().or(unshared.as_ref());
+    if let Some(mapped) = mapped {
         let reported = mapped.report_quit().map_err(share::Error::Handlers);
         reported.map_err(Error::Share)?;
     }
     announce(start, &resources);
     if jailed {
-        let grants = ManuallyDrop::new(grants(&resources));
-        close_jail(&grants, options.share.is_some())?;
+        let mut grants = grants(&resources);
+        let descriptor = |core: &CoreFile| (core.file.as_raw_fd(), memory);
+        grants.core_file = core_file.as_ref().map(descriptor);
+        close_jail(&ManuallyDrop::new(grants), mapped.is_some())?;
     }
-    ready.enter(image.entry, BOOT_INFO)
+    ready.enter(image.entry, BOOT_INFO, core_file)
 }
 
 /// What will lie where. Without a jail, code is mapped from the file where that is possible.
@@ -124,6 +134,7 @@ fn grants(resources: &Resources) -> Grants {
         bells: links.map(|link| link.peer_bell.as_raw_fd()).collect(),
         sockets: resources.attachments.pci.sockets().collect(),
         devices: devices.map(|d| (d.fd.as_raw_fd(), d.device)).collect(),
+        core_file: None,
     }
 }
 

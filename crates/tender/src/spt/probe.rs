@@ -63,11 +63,12 @@ pub fn enter(jailed: bool) -> Result<Infallible, Error> {
             sockets: Vec::new(),
             bells: Vec::new(),
             devices: Vec::new(),
+            core_file: None,
         };
         // Freeing it may be a forbidden system call by then.
         close_jail(&ManuallyDrop::new(grants), false)?;
     }
-    ready.enter(IMAGE_BASE, 0)
+    ready.enter(IMAGE_BASE, 0, None)
 }
 
 /// The ABI level of the kernel's Landlock: landlock_create_ruleset(2).

@@ -29,6 +29,8 @@ pub enum Error {
     },
     /// The options ask for what only the host `hvt` has.
     OnlyHvt,
+    /// No core file can be made in this folder.
+    CoreFile(PathBuf, io::Error),
     /// The parent has ended, or is another process than the user says.
     Parent(i32),
     /// The shared file cannot be used.
@@ -136,7 +138,12 @@ impl fmt::Display for Error {
             ),
             Self::OnlyHvt => write!(
                 f,
-                "--hugepages and --dumpcore are for hvt; add --host=hvt, or leave them away"
+                "--hugepages is for hvt; add --host=hvt, or leave it away"
+            ),
+            Self::CoreFile(folder, error) => write!(
+                f,
+                "--dumpcore={}: {error}; name a folder that you may write to",
+                folder.display()
             ),
             Self::Parent(pid) => write!(
                 f,

@@ -23,11 +23,13 @@ pub use resources::{Resources, interrupts, say, wait_set};
 pub use standby::LOADED;
 
 use crate::check::{self, Pairs};
+use crate::core_file::CoreFile;
 use crate::memory::{Memory, Segment};
 use crate::options::Options;
 use crate::{boot, load};
 use image::Image;
 use std::fs::File;
+use std::path::Path;
 
 /// Random bytes for an image's secrets.
 ///
@@ -99,6 +101,18 @@ impl<'a> Start<'a> {
     /// The first thing that cannot be had.
     pub fn resources(&self, pairs: &Pairs<'_>) -> Result<Resources, Error> {
         Resources::open(self.image, pairs, self.options)
+    }
+
+    /// The core file that the command line asks for, which nothing is in yet.
+    ///
+    /// # Errors
+    /// There is none in that folder.
+    pub fn core_file(&self) -> Result<Option<CoreFile>, Error> {
+        let folder = self.options.dump_core.as_deref();
+        let create = |folder: &Path| {
+            CoreFile::create(folder).map_err(|error| Error::CoreFile(folder.to_owned(), error))
+        };
+        folder.map(create).transpose()
     }
 
     /// The image cannot be used, for this reason.

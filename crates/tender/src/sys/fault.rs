@@ -1,19 +1,23 @@
 //! What the tender does when a guest faults: it writes down how, and ends.
 //!
 //! The handler runs in the middle of the guest: the guest's %fs (no thread-local variables), no
-//! allocation, no lock, and of all system calls it needs `exit_group`, which the jail allows.
+//! allocation, no lock, and of all system calls it needs `exit_group`, and `pwrite64` for a core
+//! file, which the jail allows.
 //! What it reads of guest memory lies where the guest's stack can be, see [`look_within`].
 
 use super::machine::Machine;
+use crate::core_file::{CoreFile, Page};
 use crate::memory::Gpa;
+use crate::spt::signal::{Fault, registers};
 use abi::backtrace::Backtrace;
 use abi::exit::SIGNAL_BASE;
-use abi::share::{BASE, CONTROL_OFFSET, EXITS_OFFSET, Exits, REPORT_MAGIC, Report};
+use abi::share::{BASE, CONTROL_OFFSET, EXITS_OFFSET, Exits, Report};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use std::arch::asm;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The signals by which a guest can fault.
@@ -26,31 +30,14 @@ const FAULTS: [i32; 6] = [
     libc::SIGSYS,
 ];
 
-/// Room for the handler and the registers that the kernel saves (AVX-512: 2.7 KiB).
-const STACK_BYTES: usize = 16 << 10;
-
-/// The general registers of a `ucontext_t`, in the order of [`abi::backtrace::REGISTERS`].
-const REGISTERS: [libc::c_int; 16] = [
-    libc::REG_RAX,
-    libc::REG_RBX,
-    libc::REG_RCX,
-    libc::REG_RDX,
-    libc::REG_RSI,
-    libc::REG_RDI,
-    libc::REG_RBP,
-    libc::REG_RSP,
-    libc::REG_R8,
-    libc::REG_R9,
-    libc::REG_R10,
-    libc::REG_R11,
-    libc::REG_R12,
-    libc::REG_R13,
-    libc::REG_R14,
-    libc::REG_R15,
-];
+/// Room for the handler, a page, and the registers that the kernel saves (AVX-512: 2.7 KiB).
+const STACK_BYTES: usize = 32 << 10;
 
 /// Where the guest's stack can be: first address, and one past the last.
 static STACK: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// The core file to write, and what of guest memory can be read for it.
+static CORE: OnceLock<(CoreFile, Vec<Range<u64>>)> = OnceLock::new();
 
 /// The shared file in memory, where the handler writes.
 #[derive(Debug)]
@@ -149,13 +136,29 @@ pub fn leave(report: Report) {
     unsafe { page.write_volatile(report) };
 }
 
-/// From now on, the handler looks for the guest's callers in `stack`.
+/// From now on, the handler looks for the guest's callers in `stack`, and writes what is `readable`
+/// into `core`.
 ///
 /// # Safety
 /// The memory is mapped, readable, and stays so while this program has a say.
-pub(super) unsafe fn look_within(stack: Range<u64>) {
+pub(super) unsafe fn look_within(
+    stack: Range<u64>,
+    readable: Vec<Range<u64>>,
+    core: Option<CoreFile>,
+) {
     STACK[0].store(stack.start, Ordering::Relaxed);
     STACK[1].store(stack.end, Ordering::Relaxed);
+    // Nobody has called this before: the guest is entered once.
+    let _ = core.map(|core| CORE.set((core, readable)));
+}
+
+/// Copies the page at a guest address, if it is among what is readable.
+fn copy_page(readable: &[Range<u64>], address: u64, to: &mut Page) -> Option<()> {
+    readable.iter().find(|range| range.contains(&address))?;
+    let page = std::ptr::with_exposed_provenance::<Page>(address as usize);
+    // SAFETY: as in `two_words`, of ranges that `look_within` was told of, which are whole pages.
+    *to = unsafe { page.read_volatile() };
+    Some(())
 }
 
 /// The two words at a guest address, if they lie where the stack can be.
@@ -190,19 +193,6 @@ fn action() -> libc::sigaction {
     action
 }
 
-/// The part of `siginfo_t` behind its three integers: `si_addr`, or, for SIGSYS, the address of
-/// the call, its number and the architecture (`include/uapi/asm-generic/siginfo.h`).
-#[repr(C)]
-struct Fault {
-    signal: i32,
-    errno: i32,
-    code: i32,
-    padding: i32,
-    address: u64,
-    syscall: u32,
-    architecture: u32,
-}
-
 extern "C" fn report(
     signal: i32,
     information: *const libc::siginfo_t,
@@ -212,25 +202,19 @@ extern "C" fn report(
     let fault = unsafe { information.cast::<Fault>().read() };
     // SAFETY: the kernel passes the `ucontext_t` of the interrupted guest.
     let saved = unsafe { (*context).uc_mcontext.gregs };
-    let register = |number: libc::c_int| saved[number as usize].cast_unsigned();
-    let is_syscall = signal == libc::SIGSYS;
-    let mut report = Report {
-        magic: REPORT_MAGIC,
-        signal: signal.cast_unsigned(),
-        code: fault.code,
-        syscall: if is_syscall { fault.syscall } else { 0 },
-        address: if is_syscall { 0 } else { fault.address },
-        instruction: register(libc::REG_RIP),
-        flags: register(libc::REG_EFL),
-        registers: REGISTERS.map(register),
-        backtrace: Backtrace::default(),
-    };
+    let mut report = fault.report(signal, &saved);
     // A handler exists only if `Shared` was mapped. There is a report before the guest's memory is
     // looked at, and with what was found there afterwards.
     leave(report);
     let called = signal == libc::SIGSEGV && report.address == report.instruction;
     report.backtrace = Backtrace::walk(&report.registers, called, two_words);
     leave(report);
+    if let Some((core, readable)) = CORE.get() {
+        let end = readable.last().map_or(0, |last| last.end);
+        let copy = |address, page: &mut Page| copy_page(readable, address, page);
+        // There is nobody to tell of a file without room.
+        let _ = core.write(signal, registers(&saved), end, copy);
+    }
     exit_group(SIGNAL_BASE + signal)
 }
 

@@ -1,7 +1,8 @@
 //! Guest memory in this process: guest addresses are addresses here.
 
 use super::fault;
-use crate::memory::{Gpa, Memory, Region, writable_end};
+use crate::core_file::CoreFile;
+use crate::memory::{Gpa, Memory, Region, readable, writable_end};
 use abi::GUEST_BASE;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect};
 use std::arch::asm;
@@ -21,6 +22,7 @@ pub struct Filling {
 pub struct Ready {
     end: u64,
     stack: Range<u64>,
+    readable: Vec<Range<u64>>,
 }
 
 impl Filling {
@@ -55,6 +57,7 @@ impl Filling {
         Ok(Ready {
             end: self.end,
             stack: writable_end(regions),
+            readable: readable(regions),
         })
     }
 
@@ -96,11 +99,11 @@ impl Memory for Filling {
 
 impl Ready {
     /// Jumps to `entry` with `boot_info` as its argument, the stack at the top of memory, and all
-    /// other registers cleared.
-    pub fn enter(self, entry: u64, boot_info: u64) -> ! {
+    /// other registers cleared. A fault is written into `core`, if the handlers are there.
+    pub fn enter(self, entry: u64, boot_info: u64, core: Option<CoreFile>) -> ! {
         // SAFETY: `finish` has made these regions readable; nothing of the tender changes that, and
         // in a jail the guest cannot.
-        unsafe { fault::look_within(self.stack) };
+        unsafe { fault::look_within(self.stack, self.readable, core) };
         // SAFETY: control never comes back, so no promise of Rust's is left to be broken: what the
         // code at `entry` does to this process is between it and the kernel, which is what the jail
         // is for. The stack of Solo5's ABI is as after a call: a multiple of 16, less 8.

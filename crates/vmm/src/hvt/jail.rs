@@ -65,6 +65,7 @@ mod tests {
             held: Vec::new(),
             sockets: Vec::new(),
             devices: Vec::new(),
+            core_file: None,
         };
         let grants = TenderGrants {
             guest,

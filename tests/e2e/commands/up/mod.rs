@@ -6,6 +6,7 @@
 //! ```
 
 pub mod cards;
+mod cores;
 mod groups;
 mod kept;
 mod links;
@@ -43,7 +44,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 type Test = fn(&Images) -> Result<(), Failed>;
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let plain: [(&str, Test); 12] = [
+    let plain: [(&str, Test); 13] = [
         ("mistakes are told and nothing is started", mistakes),
         ("a crash loop is slowed and goes on", crash_loop),
         ("a component that may rest does", rests),
@@ -62,6 +63,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
             "ten components take little of a supervisor",
             small::is_small,
         ),
+        ("the last core files are kept", cores::kept),
     ];
     let mut trials = Vec::new();
     for (name, test) in plain {

@@ -6,6 +6,7 @@
 mod links;
 
 use super::component::{Component, Device, Kind, LINK};
+use super::cores::CORES_MAX;
 use super::policy::Restart;
 use super::progress::STILL_SECONDS_MAX;
 use crate::instance;
@@ -36,7 +37,7 @@ const CPU_PERCENT_MAX: u64 = 102_400;
 /// The key of the components.
 const COMPONENT: &str = "component";
 /// What a file may say of a component, and in which form.
-const KEYS: [(&str, &str); 15] = [
+const KEYS: [(&str, &str); 16] = [
     ("image", "a path, as in image = \"firewall.spt\""),
     ("host", "\"spt\", \"hvt\" or \"process\""),
     ("memory", "MiB from 1 to 262144"),
@@ -65,6 +66,7 @@ const KEYS: [(&str, &str); 15] = [
     ("after", "names of components, as in after = [\"stack\"]"),
     ("restart", "\"always\", \"on-failure\" or \"never\""),
     ("spare", "true or false"),
+    ("core", "how many core files are kept, from 0 to 10"),
 ];
 /// The key of limits, which are a table.
 const LIMITS: (&str, &str) = ("limits", "a table, as in limits.memory = 512, MiB");
@@ -278,6 +280,7 @@ impl Reading<'_> {
                 .get_ref()
                 .as_bool()
                 .map(|spare| component.spare = spare),
+            "core" => integer(value, 0..CORES_MAX + 1).map(|most| component.cores = most),
             "restart" => {
                 let named = Restart::ALL
                     .into_iter()

@@ -18,6 +18,7 @@ state.vault = "memory"
 pci.nic = "0000:01:00.0"
 after = ["stack"]
 restart = "on-failure"
+core = 3
 limits.memory = 512
 limits.cpu = 150
 limits.progress = 3
@@ -46,6 +47,7 @@ fn components_come_in_the_order_of_their_start_with_whole_paths() {
                     --pci:nic=0000:01:00.0 -- /here/firewall.spt --a b";
     assert_eq!(components[1].command_line(&[]).join(" "), expected);
     assert_eq!(components[1].restart, Restart::OnFailure);
+    assert_eq!([components[0].cores, components[1].cores], [0, 3]);
     let limits = components[1].limits;
     assert_eq!((limits.memory, limits.cpu), (Some(512), Some(150)));
     let still = components.iter().map(Component::may_stand_still);

@@ -20,7 +20,7 @@ use super::notify::Notify;
 use super::place::Place;
 use super::spare;
 use super::status::{self, Status};
-use super::{Error, cause, keeper, policy};
+use super::{Error, cause, cores, keeper, policy};
 use crate::instance::{self, Instance};
 use linux::signal::{Held, is_ignored};
 use replace::Replacement;
@@ -445,6 +445,8 @@ impl Supervisor {
     fn try_start(&mut self, index: usize, now: Duration) -> Result<(), String> {
         self.fill_pool(index, now)?;
         let one = &self.all[index];
+        let made = cores::make(&self.place, one.component());
+        made.map_err(|error| format!("no folder for its core files: {error}"))?;
         let start = one.form.start(one.status.run, self.groups.as_ref());
         let report = self.place.begin_report(&start.name, start.run);
         let report = report.map_err(|error| format!("no file for what is said of it: {error}"))?;
@@ -458,6 +460,7 @@ impl Supervisor {
     /// A run has ended, or was none.
     fn end(&mut self, index: usize, well: bool, cause: String, now: Duration) {
         let one = &mut self.all[index];
+        cores::prune(&self.place, one.component());
         // Closed when all is done: the last one who closes a file on a disk waits for that.
         let _watched = one.progress.take();
         let cause = match one.killed.take() {

@@ -7,6 +7,7 @@ use super::{Form, Found, Managed, Supervisor, now, reach, say};
 use crate::run;
 use crate::up::cause;
 use crate::up::component::{self, Component};
+use crate::up::cores;
 use crate::up::machine::{Event, Machine, State};
 use crate::up::status::Status;
 use rustix::process::{WaitOptions, waitpid};
@@ -36,7 +37,9 @@ impl Supervisor {
                 .iter()
                 .position(|one| one.start.name == component.name);
             let before = place.map(|place| found.swap_remove(place));
-            let managed = manage(component, before.as_ref(), former);
+            let mut managed = manage(component, before.as_ref(), former);
+            let core = cores::option(&self.place, managed.component());
+            managed.form.command_line.splice(0..0, core);
             let index = self.all.len();
             if let Some(before) = before {
                 ended.extend(before.status.map(|status| (index, status)));

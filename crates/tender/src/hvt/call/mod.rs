@@ -105,6 +105,8 @@ impl Calls {
             // The kernel rings for the guest.
             bells: Vec::new(),
             devices: devices.map(|d| (d.fd.as_raw_fd(), d.device)).collect(),
+            // The tender writes it, which is not the guest here.
+            core_file: None,
         }
     }
 

@@ -157,6 +157,13 @@ pub fn writable_end(regions: &[Region]) -> Range<u64> {
     run.last().map_or(end, |first| first.addresses.start)..end
 }
 
+/// The regions that can be read, in their order: all but the gaps.
+pub fn readable(regions: &[Region]) -> Vec<Range<u64>> {
+    let readable = |region: &&Region| region.rights.contains(ProtFlags::READ);
+    let regions = regions.iter().filter(readable);
+    regions.map(|region| region.addresses.clone()).collect()
+}
+
 /// Collects regions and fills the gaps between them.
 struct Regions {
     list: Vec<Region>,

@@ -3,26 +3,30 @@
 //! The file is opened before the jail closes, so nothing can be created or removed afterwards: it
 //! stays empty if the guest ends well, until the monitor removes it.
 
-use crate::memory::Gpa;
-use crate::sys::guest::{GuestMemory, Outside};
 use abi::PAGE_SIZE;
-use abi::hvt::Trap;
-use kvm_bindings::kvm_regs;
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use zerocopy::{Immutable, IntoBytes};
 
 /// A core file that nothing is in yet.
 #[derive(Debug)]
 pub struct CoreFile {
+    /// Open to be written.
     pub file: File,
+    /// Where it is.
     pub path: PathBuf,
 }
 
 /// All registers, in the order of Linux's `struct user_regs_struct`.
-type Registers = [[u64; 9]; 3];
+pub type Registers = [[u64; 9]; 3];
+
+/// A page of guest memory.
+pub type Page = [u8; PAGE_SIZE as usize];
+/// One of which nothing is written. (Pages are compared whole, several times as fast as a search.)
+const ZEROS: Page = [0; PAGE_SIZE as usize];
 
 /// ELF file header (System V gABI, `Elf64_Ehdr`).
 #[derive(IntoBytes, Immutable)]
@@ -98,7 +102,9 @@ const FILLER_BYTES: usize = 4;
 const BEFORE_STATUS: usize = FILLER_BYTES + 12 + 8;
 const _: () = assert!(HEADER_BYTES == 64 && PROGRAM_HEADER_BYTES == 56);
 const _: () = assert!(STATUS_BYTES - BEFORE_STATUS == 336);
-const _: () = assert!(size_of::<Front>() as u64 <= PAGE_SIZE);
+const _: () = assert!(FRONT_BYTES <= PAGE_SIZE);
+/// How many bytes at the beginning are written at once; pages follow from [`PAGE_SIZE`] on.
+pub const FRONT_BYTES: u64 = size_of::<Front>() as u64;
 
 const ET_CORE: u16 = 4;
 const EM_X86_64: u16 = 62;
@@ -112,16 +118,17 @@ fn path(folder: &Path, tender: u32) -> PathBuf {
     folder.join(format!("core.outboard.{tender}"))
 }
 
-/// Removes the file that the tender with this process id, which has ended, has left empty, for its
-/// guest did not fail. For the monitor.
-pub fn remove_empty(folder: &Path, tender: u32) {
+/// The core file that the tender with this process id, which has ended, has left in `folder`. One
+/// that is empty is removed, for its guest did not fail. For the monitor.
+pub fn left(folder: &Path, tender: u32) -> Option<PathBuf> {
     let path = path(folder, tender);
-    let empty = std::fs::symlink_metadata(&path)
-        .is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
-    if empty {
+    let metadata = std::fs::symlink_metadata(&path).ok()?;
+    if metadata.is_file() && metadata.len() == 0 {
         // Whoever made the folder unwritable meanwhile keeps the file.
         let _ = std::fs::remove_file(path);
+        return None;
     }
+    metadata.is_file().then_some(path)
 }
 
 impl CoreFile {
@@ -141,8 +148,9 @@ impl CoreFile {
     }
 
     /// Writes the guest's end: the signal that a process would have got, its registers, and the
-    /// `bytes` of its memory from address 0 on, of which pages of zeros become holes. It allocates
-    /// nothing, for the jail is closed.
+    /// `bytes` of its memory from address 0 on, of which pages of zeros become holes, and those
+    /// that `copy` does not know. It allocates nothing and calls the kernel without the C library:
+    /// the jail is closed, or this is a handler of signals.
     ///
     /// # Errors
     /// What the kernel says: there is no room, for instance.
@@ -150,52 +158,47 @@ impl CoreFile {
         &self,
         signal: i32,
         registers: Registers,
-        memory: &GuestMemory,
         bytes: u64,
-    ) -> io::Result<()> {
-        let front = front(signal, registers, bytes);
-        self.file.write_all_at(front.as_bytes(), 0)?;
-        let mut page = [0; PAGE_SIZE as usize];
+        copy: impl Fn(u64, &mut Page) -> Option<()>,
+    ) -> Result<(), Errno> {
+        self.put(front(signal, registers, bytes).as_bytes(), 0)?;
         for address in (0..bytes).step_by(PAGE_SIZE as usize) {
-            let outside = |_: Outside| io::Error::from(io::ErrorKind::InvalidData);
-            memory
-                .copy_out(Gpa::new(address), &mut page)
-                .map_err(outside)?;
+            let mut page = ZEROS;
+            let copied = copy(address, &mut page).is_some();
             let last = address + PAGE_SIZE == bytes;
-            if last || page.iter().any(|byte| *byte != 0) {
-                self.file.write_all_at(&page, PAGE_SIZE + address)?;
+            if last || copied && page != ZEROS {
+                self.put(&page, PAGE_SIZE + address)?;
             }
         }
         Ok(())
     }
+
+    /// Writes all of it, or fails: the kernel takes a part only of what there is no room for.
+    fn put(&self, bytes: &[u8], offset: u64) -> Result<(), Errno> {
+        match rustix::io::pwrite(&self.file, bytes, offset)? == bytes.len() {
+            true => Ok(()),
+            false => Err(Errno::NOSPC),
+        }
+    }
 }
 
-/// Registers as a debugger reads them: those of the trap if there was one, whose handler is of no
-/// interest; else those of the processor.
-pub fn registers(processor: &kvm_regs, trap: Option<&Trap>) -> Registers {
-    let (general, rip, flags) = match trap {
-        Some(trap) => (trap.registers, trap.rip, trap.rflags),
-        None => (general(processor), processor.rip, processor.rflags),
-    };
+/// Registers as a debugger reads them. `general` has the order of [`abi::backtrace::REGISTERS`];
+/// `code` and `data` are the selectors of segments.
+pub fn registers(
+    general: abi::backtrace::Registers,
+    rip: u64,
+    flags: u64,
+    [code, data]: [u64; 2],
+) -> Registers {
     let [rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, upper @ ..] = general;
     let [r8, r9, r10, r11, r12, r13, r14, r15] = upper;
     const NO_SYSTEM_CALL: u64 = u64::MAX;
     const FS_BASE: u64 = 0;
     const GS_BASE: u64 = 0;
-    let (cs, data) = (u64::from(super::cpu::CODE), u64::from(super::cpu::DATA));
     [
         [r15, r14, r13, r12, rbp, rbx, r11, r10, r9],
-        [r8, rax, rcx, rdx, rsi, rdi, NO_SYSTEM_CALL, rip, cs],
+        [r8, rax, rcx, rdx, rsi, rdi, NO_SYSTEM_CALL, rip, code],
         [flags, rsp, data, FS_BASE, GS_BASE, data, data, data, data],
-    ]
-}
-
-/// The general registers, in the order of [`abi::backtrace::REGISTERS`].
-pub fn general(processor: &kvm_regs) -> abi::backtrace::Registers {
-    let r = processor;
-    [
-        r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12,
-        r.r13, r.r14, r.r15,
     ]
 }
 
@@ -257,15 +260,19 @@ fn front(signal: i32, registers: Registers, memory: u64) -> Front {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Gpa;
+    use crate::sys::guest::GuestMemory;
     use elf::abi::{ET_CORE, PT_LOAD};
     use elf::endian::LittleEndian;
     use elf::note::Note;
     use elf::{ElfBytes, abi};
+    use std::os::unix::fs::FileExt;
 
     const PAGES: usize = 300;
+    const UNREADABLE: u64 = 11 * PAGE_SIZE;
 
     /// The file that a guest leaves whose memory has something in two pages.
-    fn written(trap: Option<&Trap>) -> (Vec<u8>, u64) {
+    fn written() -> (Vec<u8>, u64) {
         let file = rustix::fs::memfd_create("core", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let file = File::from(file);
         let core = CoreFile {
@@ -276,15 +283,16 @@ mod tests {
         let memory = GuestMemory::anonymous(bytes as usize).unwrap();
         memory.copy_in(Gpa::new(7 * PAGE_SIZE), &[7]).unwrap();
         memory.copy_in(Gpa::new(9 * PAGE_SIZE - 1), &[9]).unwrap();
-        let processor = kvm_regs {
-            rip: 0x10_0000,
-            rsp: 0x20_0000,
-            rax: 1,
-            r15: 15,
-            ..kvm_regs::default()
+        memory.copy_in(Gpa::new(UNREADABLE), &[11]).unwrap();
+        let mut general = [0; 16];
+        (general[0], general[7], general[15]) = (1, 0x20_0000, 15);
+        let registers = registers(general, 0x10_0000, 0, [0x33, 0x2b]);
+        let copy = |address, page: &mut Page| match address {
+            // Not to be read by anybody, whatever is there.
+            UNREADABLE => None,
+            _ => memory.copy_out(Gpa::new(address), page).ok(),
         };
-        core.write(11, registers(&processor, trap), &memory, bytes)
-            .unwrap();
+        core.write(11, registers, bytes, copy).unwrap();
         let metadata = rustix::fs::fstat(&file).unwrap();
         let mut bytes = vec![0; metadata.st_size as usize];
         file.read_exact_at(&mut bytes, 0).unwrap();
@@ -310,7 +318,7 @@ mod tests {
 
     #[test]
     fn memory_is_one_segment_from_zero_on_and_its_zeros_take_no_room() {
-        let (bytes, on_disk) = written(None);
+        let (bytes, on_disk) = written();
         let file = ElfBytes::<LittleEndian>::minimal_parse(&bytes).unwrap();
         assert_eq!(file.ehdr.e_type, ET_CORE);
         let segments = file.segments().unwrap();
@@ -326,7 +334,7 @@ mod tests {
 
     #[test]
     fn registers_are_where_a_debugger_looks() {
-        let status = status(&written(None).0);
+        let status = status(&written().0);
         assert_eq!(status.len(), 336);
         assert_eq!(status[12], 11, "the signal");
         let expected = [(0, 15), (10, 1), (16, 0x10_0000), (19, 0x20_0000)];
@@ -336,14 +344,16 @@ mod tests {
     }
 
     #[test]
-    fn a_trap_is_what_is_of_interest() {
-        let trap = Trap {
-            rip: 0x12_3456,
-            registers: [3; 16],
-            ..Trap::default()
-        };
-        let status = status(&written(Some(&trap)).0);
-        assert_eq!(register(&status, 16), 0x12_3456);
-        assert_eq!(register(&status, 19), 3);
+    fn an_empty_file_is_removed_and_another_one_is_named() {
+        let folder = std::env::temp_dir().join(format!("outboard-core-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let core = CoreFile::create(&folder).unwrap();
+        let tender = std::process::id();
+        assert_eq!(left(&folder, tender), None);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+        let again = CoreFile::create(&folder).unwrap();
+        again.put(b"core", 0).unwrap();
+        assert_eq!(left(&folder, tender), Some(core.path));
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }
