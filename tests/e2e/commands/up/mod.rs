@@ -12,6 +12,7 @@ mod kept;
 mod links;
 mod progress;
 mod small;
+mod soak;
 mod spares;
 mod states;
 

@@ -21,7 +21,7 @@ use std::thread::scope;
 const KILLS: u64 = 5;
 
 /// The system, where each component has a spare if it is to have one.
-fn file(images: &Images, spare: bool) -> String {
+pub fn file(images: &Images, spare: bool) -> String {
     let linked = links::of_link(images);
     let [plain, kept] = ["-link", "-kept"].map(|name| images.appliance("echo", name));
     let text = linked.replace(&format!("{plain:?}"), &format!("{kept:?}"));
@@ -33,13 +33,9 @@ fn file(images: &Images, spare: bool) -> String {
 impl System<'_> {
     /// Waits until both components have a spare that is loaded, and returns the monitors of these.
     fn spares(&self, supervisor: &Running) -> Result<Vec<u32>, Failed> {
-        let keeper = self.keeper(Some(supervisor))?;
         let mut found = Vec::new();
         eventually(PATIENCE, || {
-            let up = ["firewall", "echo"].map(|name| self.monitor(name));
-            let up = up.into_iter().collect::<Result<Vec<_>, _>>()?;
-            found = children(keeper)?;
-            found.retain(|pid| !up.contains(pid));
+            found = self::found(self, supervisor)?;
             let loaded = |pid: &&u32| children(**pid).is_ok_and(|all| !all.is_empty());
             let reports = ["firewall", "echo"].map(|name| self.next_report(name));
             let say = reports.iter().filter(|said| said.contains("standby: "));
@@ -130,19 +126,33 @@ pub fn of_its_file(images: &Images) -> Result<(), Failed> {
     system.down(Some(supervisor))
 }
 
+/// Processes of the keeper's that are no monitors of components: those of spares.
+pub fn found(system: &System<'_>, supervisor: &Running) -> Result<Vec<u32>, Failed> {
+    let up = ["firewall", "echo"].map(|name| system.monitor(name));
+    let up = up.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut found = children(system.keeper(Some(supervisor))?)?;
+    found.retain(|pid| !up.contains(pid));
+    Ok(found)
+}
+
+/// Sends so many datagrams through the firewall to echo, and has all of them back.
+pub fn count(system: &System<'_>, most: u64) -> Result<(), Failed> {
+    flow(system, |sent| sent == most).map(drop)
+}
+
 /// Datagrams that are under way at a time: fewer than any queue has room for.
 const WINDOW: u64 = 32;
 
-/// Sends datagrams through the firewall to echo until it is done, as many as come back, and waits
-/// for the last ones: how many there were. None is lost, and none comes twice.
-fn flow(system: &System<'_>, done: &AtomicBool) -> Result<u64, Failed> {
+/// Sends datagrams through the firewall to echo, as many as come back, until so many are enough,
+/// and waits for the last ones: how many there were. None is lost, and none comes twice.
+fn flow(system: &System<'_>, is_enough: impl Fn(u64) -> bool) -> Result<u64, Failed> {
     let segment = system.segment.as_ref().ok_or("no network")?;
     let socket = segment.run(|| UdpSocket::bind("10.0.0.1:0"))?;
     socket.connect("10.0.0.2:7")?;
     socket.set_read_timeout(Some(PATIENCE))?;
     let (mut sent, mut under_way) = (0_u64, BTreeSet::new());
     loop {
-        while (under_way.len() as u64) < WINDOW && !done.load(Ordering::Relaxed) {
+        while (under_way.len() as u64) < WINDOW && !is_enough(sent) {
             socket.send(&sent.to_ne_bytes())?;
             under_way.insert(sent);
             sent += 1;
@@ -163,9 +173,9 @@ fn flow(system: &System<'_>, done: &AtomicBool) -> Result<u64, Failed> {
 
 /// A component that is started again or replaced by a command leaves its tap and its link to the
 /// next instance: no frame is lost, with a spare and without.
-pub fn loses_nothing(images: &Images, host: &str) -> Result<(), Failed> {
+pub fn loses_nothing(images: &Images) -> Result<(), Failed> {
     for spare in [false, true] {
-        let system = links::system_of(images, &links::on(&file(images, spare), host))?;
+        let system = links::system_of(images, &file(images, spare))?;
         let supervisor = system.up(2)?;
         Datagrams::new(&system)?.wait()?;
         let next = system.runtime.path().join("next.spt");
@@ -173,7 +183,7 @@ pub fn loses_nothing(images: &Images, host: &str) -> Result<(), Failed> {
         let next = next.display().to_string();
         let done = AtomicBool::new(false);
         let flowed = scope(|threads| {
-            let flow = threads.spawn(|| flow(&system, &done));
+            let flow = threads.spawn(|| flow(&system, |_| done.load(Ordering::Relaxed)));
             let commands = [
                 &["restart", "firewall"][..],
                 &["replace", "firewall", &next],
