@@ -62,7 +62,9 @@ impl System<'_> {
 /// Who is killed goes on as its spare, again and again, with the same link, connections and
 /// descriptors; without a spare it is started anew.
 pub fn begin(images: &Images, host: &str) -> Result<(), Failed> {
-    let system = links::system_of(images, &links::on(&file(images, true), host))?;
+    // Unwatched: a supervisor opens what it watches at some time of its own.
+    let text = file(images, true).replace("spare = true", "spare = true\nlimits.progress = 0");
+    let system = links::system_of(images, &links::on(&text, host))?;
     let supervisor = system.up(2)?;
     let mut stream = Stream::new(&system)?;
     let mut before = None;
