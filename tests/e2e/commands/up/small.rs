@@ -141,3 +141,17 @@ pub fn few_descriptors(images: &Images) -> Result<(), Failed> {
     system.wait_for_run("sleeper", 1)?;
     system.down(Some(supervisor))
 }
+
+/// Where standard error has no room, a monitor cannot say how its guest ended, and ends as it did.
+pub fn no_room(images: &Images) -> Result<(), Failed> {
+    let system = System::new(images, "")?;
+    let image = images.guest("null_read").display().to_string();
+    let outboard = system
+        .runtime
+        .outboard(images, &["run", "--mem=16", &image]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec \"$0\" \"$@\" 2> /dev/full"]);
+    shell.arg(outboard.get_program()).args(outboard.get_args());
+    start(&mut shell)?.finish()?.expect_status(139)?;
+    Ok(())
+}

@@ -22,6 +22,7 @@ use super::spare;
 use super::status::{self, Status};
 use super::{Error, cause, cores, keeper, policy};
 use crate::instance::{self, Instance};
+use crate::said;
 use linux::signal::{Held, is_ignored};
 use replace::Replacement;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,7 +30,7 @@ use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions, waitpid};
 use spares::Spare;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -500,8 +501,7 @@ impl Supervisor {
 /// Says something of a component, in a line. A guest may have said part of it.
 fn say(name: &str, what: impl std::fmt::Display) {
     let what = crate::stats::table::printable(&what.to_string());
-    // Who does not listen any more ends nobody.
-    let _ = writeln!(io::stderr(), "outboard: {name}: {what}");
+    said::line(format_args!("outboard: {name}: {what}"));
 }
 
 /// The keeper in `place`, or a new one, and what it has.
