@@ -87,6 +87,8 @@ pub enum Command {
     Down,
     /// End a component, and start it again.
     Restart(String),
+    /// Have somebody look into a component as long as the command is connected.
+    Debug(String),
 }
 
 /// What the supervisor says to a command: what was done, or why not.
