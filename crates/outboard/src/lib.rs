@@ -31,6 +31,7 @@
 
 pub mod build;
 pub mod capture;
+pub mod debug;
 pub mod doctor;
 pub mod ending;
 pub mod frame;

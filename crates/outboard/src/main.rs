@@ -8,8 +8,8 @@ mod demo;
 use abi::exit;
 use clap::{CommandFactory, Parser, Subcommand};
 use outboard::{
-    build, doctor, inspect, logs, manual, model, new, pci, ps, rules, run, send, sockets, stats,
-    stop, trial, up,
+    build, debug, doctor, inspect, logs, manual, model, new, pci, ps, rules, run, send, sockets,
+    stats, stop, trial, up,
 };
 use std::error::Error;
 use std::ffi::OsString;
@@ -49,6 +49,11 @@ enum Command {
     Restart(up::Restart),
     /// Have a component go on with another image, or with its own if that does not come up
     Replace(up::Replace),
+    /// Look into a component of `outboard up` with gdb
+    ///
+    /// One of spt is started again without its jail, and in it again when gdb has ended. It is not
+    /// watched for progress meanwhile.
+    Debug(debug::Arguments),
     /// Make the folder of a new appliance
     New(new::Arguments),
     /// Build the image of an appliance
@@ -143,6 +148,7 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         Command::Down => up::down()?,
         Command::Restart(arguments) => up::restart(&arguments)?,
         Command::Replace(arguments) => up::replace(&arguments)?,
+        Command::Debug(arguments) => match debug::run(&arguments)? {},
         Command::New(arguments) => new::run(&arguments)?,
         Command::Build(arguments) => build::run(&arguments)?,
         Command::Inspect(arguments) => inspect::run(&arguments)?,

@@ -99,6 +99,8 @@ pub enum Command {
     Restart(String),
     /// Have a component go on with another image.
     Replace(String, PathBuf),
+    /// Have somebody look into a component as long as the command is connected.
+    Debug(String),
 }
 
 /// What the supervisor says to a command: what was done, or why not.

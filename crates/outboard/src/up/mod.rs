@@ -284,6 +284,26 @@ fn told(command: &Command) -> Result<(), Error> {
     }
 }
 
+/// Has the supervisor leave a component to who looks into it, and waits until it is up. This lasts
+/// as long as the connection; and what the supervisor says.
+///
+/// # Errors
+/// It is not up, or does not come up again.
+pub fn debug(component: &str) -> Result<(Channel, String), Error> {
+    let place = Place::find().map_err(Error::Place)?;
+    let nothing = |_| Error::Nothing(place.path().to_owned());
+    let channel = Channel::connect(&place.control()).map_err(nothing)?;
+    let command = Command::Debug(component.to_owned());
+    channel.send(&command, &[]).map_err(Error::System)?;
+    match channel.wait::<Reply>(None).map_err(Error::System)? {
+        Received::Message(Ok(done), _) => Ok((channel, done)),
+        Received::Message(Err(why), _) => Err(Error::Refused(why)),
+        Received::Nothing | Received::End => {
+            Err(Error::Refused("the supervisor has ended".to_owned()))
+        }
+    }
+}
+
 /// Asks the supervisor, and waits for its reply, or for its end.
 fn ask(place: &Place, command: &Command) -> Result<Option<Reply>, Error> {
     let nothing = |_| Error::Nothing(place.path().to_owned());

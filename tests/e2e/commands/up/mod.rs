@@ -7,6 +7,7 @@
 
 pub mod cards;
 mod cores;
+mod debug;
 mod groups;
 mod kept;
 mod links;
@@ -73,6 +74,10 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         let name = format!("up::{name}");
         trials.push(Trial::test(name, move || test(images)));
     }
+    trials.push(Trial::ignorable_test(
+        "up::gdb looks into a component",
+        || debug::looked_into(images),
+    ));
     let networks: [(&str, Test); 5] = [
         ("a service manager is told", notifies),
         ("many restarts leak nothing", small::leaks_nothing),

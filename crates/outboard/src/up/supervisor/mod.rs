@@ -2,6 +2,7 @@
 //! out of them. All of its decisions are in [`super::machine`], and all processes are the keeper's.
 
 mod commands;
+mod debug;
 mod leave;
 mod pool;
 mod replace;
@@ -23,6 +24,7 @@ use super::status::{self, Status};
 use super::{Error, cause, cores, keeper, policy};
 use crate::instance::{self, Instance};
 use crate::said;
+use debug::Debugger;
 use linux::signal::{Held, is_ignored};
 use replace::Replacement;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -129,6 +131,7 @@ pub struct Supervisor {
     keeper: Channel,
     control: OwnedFd,
     clients: Vec<Client>,
+    debuggers: Vec<Debugger>,
     all: Vec<Managed>,
     /// The descriptors that components are handed.
     pool: BTreeMap<Handed, Vec<OwnedFd>>,
@@ -174,6 +177,7 @@ impl Supervisor {
             keeper,
             control,
             clients: Vec::new(),
+            debuggers: Vec::new(),
             all: Vec::new(),
             pool: BTreeMap::new(),
             down: false,
@@ -278,6 +282,8 @@ impl Supervisor {
                 .iter()
                 .map(|client| PollFd::new(&client.channel, PollFlags::IN)),
         );
+        let debuggers = self.debuggers.iter();
+        ends.extend(debuggers.map(|debugger| PollFd::new(&debugger.channel, PollFlags::IN)));
         match poll(&mut ends, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(!ends[2].revents().is_empty()),
             Err(errno) => Err(errno.into()),
@@ -311,6 +317,7 @@ impl Supervisor {
         }
         self.all.retain(|one| !has_left(one));
         self.answer_clients();
+        self.attend_debuggers();
         self.write_down();
         self.tell_manager(now);
     }
