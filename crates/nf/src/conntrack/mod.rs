@@ -61,7 +61,7 @@ use connection::View;
 use core::cell::Cell;
 use core::fmt;
 use cover::Cover;
-use flows::{FLOW_BYTES, Flows};
+use flows::{FLOW_BYTES, Flows, INDEX_BYTES};
 use fragments::Fragments;
 use packet::{Content, Packet};
 use record::{Flow4, Flow6, Record, Tracker, status};
@@ -202,6 +202,11 @@ impl Conntrack {
     /// Bytes of heap that a table of so many flows takes, a power of two.
     pub const fn memory(flows: usize) -> usize {
         flows.saturating_mul(FLOW_BYTES[0] + FLOW_BYTES[1])
+    }
+
+    /// Bytes of heap that a table of so many flows takes beside memory that outlives the image.
+    pub const fn index_memory(flows: usize) -> usize {
+        flows.saturating_mul(INDEX_BYTES)
     }
 
     /// Rules judge a frame, and see its connection. `now` is a time in nanoseconds that does not
