@@ -16,6 +16,7 @@ use super::record::{Flow4, Flow6};
 use super::store::{Records, Store, in_order};
 use super::timeout::Ticks;
 use super::{Conntrack, Counts, FLOWS_MAX};
+use alloc::boxed::Box;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// What a table begins with.
@@ -131,29 +132,46 @@ impl Conntrack {
         if flows == 0 || !memory.as_ptr().addr().is_multiple_of(ALIGN) {
             return None;
         }
-        let cover = Cover::read_from_prefix(memory).ok()?.0;
         let (place, memory) = memory.split_at_mut_checked(size_of::<Cover>())?;
         let (memory4, memory) = memory.split_at_mut_checked(Records::<Flow4>::bytes(flows))?;
         let memory6 = memory.get_mut(..Records::<Flow6>::bytes(flows))?;
-        let mut table = Self {
+        let table = Self {
             table4: Flows::new(Records::over(memory4)?, key),
             table6: Flows::new(Records::over(memory6)?, key),
             fragments: Fragments::new(key),
             cover: Store::State(Cover::mut_from_bytes(place).ok()?),
             expired: Ticks::default(),
         };
-        let taken = match cover.check(flows) {
-            Ok(()) => table.go_on(Ticks::of(now)),
+        Some(table.checked(now))
+    }
+
+    /// The same of a copy on the heap of what lies somewhere, for whoever looks into it.
+    pub fn take_up_copy(memory: &[u8], key: &[u8; 16], now: u64) -> Option<(Self, TakenUp)> {
+        let flows = Self::flows_in(memory.len());
+        let (cover, memory) = Cover::read_from_prefix(memory).ok()?;
+        let (memory4, memory) = memory.split_at_checked(Records::<Flow4>::bytes(flows))?;
+        let memory6 = memory.get(..Records::<Flow6>::bytes(flows))?;
+        let table = Self {
+            table4: Flows::new(Records::copied(memory4)?, key),
+            table6: Flows::new(Records::copied(memory6)?, key),
+            fragments: Fragments::new(key),
+            cover: Store::Heap(Box::new(cover)),
+            expired: Ticks::default(),
+        };
+        (flows > 0).then(|| table.checked(now))
+    }
+
+    /// The table with what is sound in it.
+    fn checked(mut self, now: u64) -> (Self, TakenUp) {
+        let taken = match self.cover.check(self.capacity()) {
+            Ok(()) => self.go_on(Ticks::of(now)),
             Err(why) => Err(why),
         };
-        let taken = taken.unwrap_or_else(|why| {
-            table.clear();
-            TakenUp {
-                flows: 0,
-                refused: why,
-            }
+        let taken = taken.unwrap_or_else(|refused| {
+            self.clear();
+            TakenUp { flows: 0, refused }
         });
-        Some((table, taken))
+        (self, taken)
     }
 
     fn go_on(&mut self, now: Ticks) -> Result<TakenUp, Option<Unsound>> {

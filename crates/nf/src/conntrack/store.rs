@@ -92,6 +92,15 @@ impl<R: Record> Records<R> {
         })
     }
 
+    /// As many on the heap as these bytes have room for, which begin with what lies there.
+    pub(super) fn copied(bytes: &[u8]) -> Option<Self> {
+        let (head, records) = Head::read_from_prefix(bytes).ok()?;
+        let mut copied = Self::new(records.len() / size_of::<R>());
+        *copied.head = head;
+        copied.records.as_mut_bytes().copy_from_slice(records);
+        Some(copied)
+    }
+
     /// Bytes of memory for so many.
     pub(super) const fn bytes(capacity: usize) -> usize {
         size_of::<Head>() + capacity * size_of::<R>()

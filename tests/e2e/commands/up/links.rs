@@ -17,7 +17,7 @@ use testbed::segment::Segment;
 type Test = fn(&Images) -> Result<(), Failed>;
 
 /// What is tried with links, and what takes one.
-pub const TRIALS: [(&str, Test); 6] = [
+pub const TRIALS: [(&str, Test); 7] = [
     ("a link outlives its ends", outlives_its_ends),
     ("a link outlives its supervisor", outlives_its_supervisor),
     ("a link that lost an end is made anew", is_made_anew),
@@ -32,6 +32,10 @@ pub const TRIALS: [(&str, Test); 6] = [
     (
         "connections outlive the image in which they end",
         kept::connections,
+    ),
+    (
+        "connections outlive the image that judges them",
+        kept::judged,
     ),
 ];
 

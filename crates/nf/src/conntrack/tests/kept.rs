@@ -297,7 +297,9 @@ proptest! {
             bench.table.table4.check();
             bench.table.table6.check();
             let lying = |bytes: &[u8]| {
-                let (table, _, taken) = open(bytes, bench.now);
+                let key = [bytes[HEAD4 + 60]; 16];
+                let taken = Conntrack::take_up_copy(bytes, &key, bench.now);
+                let (table, taken) = taken.unwrap();
                 (contents(&table), taken)
             };
             let (before, _) = lying(&seen[0]);
