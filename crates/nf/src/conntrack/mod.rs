@@ -382,16 +382,19 @@ fn judge_in<A: Address>(
         return Ok(rules(&Connection::invalid()));
     };
     let known = flows.get(flow);
+    let marked = known.mark;
     let connection = Connection {
         state,
         direction,
         flow: A::view(known),
         now,
-        mark: Cell::new(known.mark),
+        mark: Cell::new(marked),
     };
     let fate = rules(&connection);
     let mark = connection.mark.get();
-    flows.get_mut(flow).mark = mark;
+    if mark != marked {
+        flows.get_mut(flow).mark = mark;
+    }
     match then {
         Then::Nothing => flows.records.changed(),
         Then::End => {

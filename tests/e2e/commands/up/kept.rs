@@ -24,27 +24,35 @@ const KILLS: u64 = 12;
 /// What all connections have done so far.
 #[derive(Default)]
 struct Work {
-    rounds: AtomicU64,
+    rounds: [AtomicU64; BUSY],
     done: AtomicBool,
 }
 
 impl Work {
-    /// Waits until each connection, on average, has had its bytes back once more.
+    fn rounds(&self) -> [u64; BUSY] {
+        self.rounds
+            .each_ref()
+            .map(|rounds| rounds.load(Ordering::Relaxed))
+    }
+
+    /// Waits until each connection has had its bytes back once more. Then none waits longer and
+    /// longer with what it sends again because somebody is killed each time.
     fn wait(&self) -> Result<(), Failed> {
-        let first = self.rounds.load(Ordering::Relaxed);
+        let first = self.rounds();
         eventually(PATIENCE, || {
-            match self.rounds.load(Ordering::Relaxed) < first + BUSY as u64 {
-                true => Err("no bytes come back".into()),
-                false => Ok(()),
+            let mut pairs = first.iter().zip(self.rounds());
+            match pairs.all(|(first, now)| now > *first) {
+                true => Ok(()),
+                false => Err("no bytes come back".into()),
             }
         })
     }
 
     /// Sends bytes and has them back until all is done.
-    fn on(&self, mut stream: Stream) -> Result<(), Failed> {
+    fn on(&self, number: usize, mut stream: Stream) -> Result<(), Failed> {
         while !self.done.load(Ordering::Relaxed) {
             stream.round(nothing)?;
-            self.rounds.fetch_add(1, Ordering::Relaxed);
+            self.rounds[number].fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -134,13 +142,14 @@ fn under_load(
     silent.round(nothing)?;
     let busy = (0..BUSY).map(|_| Stream::new(system));
     let busy = busy.collect::<Result<Vec<_>, _>>()?;
-    let work = Work::default();
+    let work = &Work::default();
     scope(|threads| {
         let busy: Vec<_> = busy
             .into_iter()
-            .map(|stream| threads.spawn(|| work.on(stream)))
+            .enumerate()
+            .map(|(number, stream)| threads.spawn(move || work.on(number, stream)))
             .collect();
-        let killed = kill_often(system, name, &work, each);
+        let killed = kill_often(system, name, work, each);
         work.done.store(true, Ordering::Relaxed);
         let mut ends = busy.into_iter().map(|one| {
             let end = one.join();
