@@ -123,7 +123,7 @@ impl<A: Address> Flows<A> {
     }
 
     /// The flow with this direction, and which one it is; not one whose time is up.
-    #[inline(always)]
+    #[inline]
     pub(super) fn find(&self, tuple: &Tuple<A>, now: Ticks) -> Option<(u32, usize)> {
         let found = self.find_in(self.bucket(tuple), tuple)?;
         (self.get(found.0).deadline > now).then_some(found)

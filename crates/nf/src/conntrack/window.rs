@@ -179,6 +179,7 @@ impl Window {
     }
 
     /// Whether a segment fits, and takes down what it says if it does.
+    #[inline(always)]
     pub(super) fn check(&mut self, segment: &Segment<'_>, direction: usize) -> Fit {
         let other = 1 - direction;
         let sack = match self.flags[other] & Self::SACK != 0 {
