@@ -54,8 +54,8 @@ pub(super) const FLOW_BYTES: [usize; 2] = [
     size_of::<Flow4>() + BUCKETS_PER_FLOW * size_of::<u32>(),
     size_of::<Flow6>() + BUCKETS_PER_FLOW * size_of::<u32>(),
 ];
-/// Bytes on the heap for a flow of each family, whose records lie elsewhere: buckets, of which there
-/// is a power of two, and what puts flows in order while they are taken up, which may be moved once.
+/// Bytes on the heap for a flow of each family whose records lie elsewhere: buckets, a power of two
+/// of them, and what puts flows in order while they are taken up, which may be moved once.
 pub(super) const INDEX_BYTES: usize =
     2 * (2 * BUCKETS_PER_FLOW * size_of::<u32>()) + 3 * size_of::<(Ticks, u32)>();
 const _: () = assert!(FLOW_BYTES[0] <= 128 && FLOW_BYTES[1] <= 192);

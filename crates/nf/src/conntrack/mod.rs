@@ -64,7 +64,7 @@ use cover::Cover;
 use flows::{FLOW_BYTES, Flows, INDEX_BYTES};
 use fragments::Fragments;
 use packet::{Content, Packet};
-use record::{Flow4, Flow6, Record, Tracker, status};
+use record::{Flow, Flow4, Flow6, Record, Tracker, status};
 use store::{Records, Store};
 use tcp::{Known, Outcome, Tcp};
 use timeout::Ticks;
@@ -503,26 +503,20 @@ enum Carried {
     Over,
 }
 
-fn carry_on<A: Address>(
-    flows: &mut Flows<A>,
+/// What a packet does to its flow, which has its protocol.
+#[inline(always)]
+fn outcome(
+    flow: &mut Flow,
     packet: &Packet<'_>,
-    number: u32,
-    direction: usize,
     content: &Content<'_>,
+    known: Known,
     now: Ticks,
-) -> Carried {
-    let flow = flows.records.change(number);
-    let known = Known {
-        direction,
-        replied: flow.has(status::SEEN_REPLY),
-        assured: flow.has(status::ASSURED),
-    };
+) -> Outcome {
     let always = |class| Outcome::Stays {
         class,
         assured: false,
     };
-    // The flow has the packet's protocol.
-    let outcome = match content {
+    match content {
         Content::Tcp(segment) => {
             let tcp = flow.tracker.tcp_mut();
             let outcome = tcp.segment(segment, known);
@@ -543,7 +537,24 @@ fn carry_on<A: Address>(
         Content::Icmp => always(Class::Icmp),
         Content::Other => always(Class::Generic),
         Content::Error(_) | Content::Untracked => Outcome::Invalid,
+    }
+}
+
+fn carry_on<A: Address>(
+    flows: &mut Flows<A>,
+    packet: &Packet<'_>,
+    number: u32,
+    direction: usize,
+    content: &Content<'_>,
+    now: Ticks,
+) -> Carried {
+    let flow = flows.records.change(number);
+    let known = Known {
+        direction,
+        replied: flow.has(status::SEEN_REPLY),
+        assured: flow.has(status::ASSURED),
     };
+    let outcome = outcome(flow, packet, content, known, now);
     let mut then = Then::Nothing;
     match outcome {
         Outcome::Invalid => {

@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// What a connection has come to. The numbers are those of Linux; memory that outlives the image
 /// has them as they are, so they are no `enum`.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(transparent)]
 pub(super) struct State(u8);
