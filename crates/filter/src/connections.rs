@@ -3,6 +3,7 @@
 use super::kept::{Kept, STATE};
 use super::{Refusal, Seed};
 use abi::share::CONNECTION_COUNTERS;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use nf::conntrack::{Conntrack, FLOWS_MAX};
@@ -27,7 +28,7 @@ pub(crate) enum Spare {
     /// In memory that outlives the appliance, where the last one may have left some.
     Memory(Kept),
     /// There as well, and there are none.
-    Table(Connections),
+    Table(Box<Connections>),
 }
 
 impl Spare {
@@ -46,7 +47,7 @@ impl Spare {
         }
         let (connections, said) = match core::mem::replace(self, Self::Heap) {
             Self::Heap => (Connections::new(runtime, &key)?, None),
-            Self::Table(connections) => (connections, None),
+            Self::Table(connections) => (*connections, None),
             Self::Memory(kept) => Connections::take_up(kept, &key, runtime.host.monotonic())?,
         };
         connections.publish(runtime);
@@ -119,7 +120,7 @@ impl Connections {
             return Spare::Heap;
         }
         self.table.clear();
-        Spare::Table(self)
+        Spare::Table(Box::new(self))
     }
 }
 

@@ -224,7 +224,7 @@ impl Random {
     fn between(&mut self, old: &[u8], new: &[u8]) -> Vec<u8> {
         let mut mixed = old.to_vec();
         for at in (0..old.len()).step_by(4) {
-            let bytes = RECORDS4 <= at && at < HEAD6 && {
+            let bytes = (RECORDS4..HEAD6).contains(&at) && {
                 let in_record = (at - RECORDS4) % size_of::<Flow4>();
                 in_record == FLOW4
             };
