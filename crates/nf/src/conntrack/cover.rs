@@ -1,11 +1,12 @@
 //! A table in memory that outlives the image: what says that it is one, and what the next image
 //! takes up of it.
 //!
-//!     cover     magic, version, how many flows there can be, what has happened so far
-//!     head      of IPv4's flows: which one is being changed, and what it was; how many were used
-//!     head      of IPv6's
-//!     records   of IPv4's flows
-//!     records   of IPv6's
+//! | in order | what |
+//! |---|---|
+//! | cover | magic, version, how many flows there can be, what has happened so far |
+//! | head | of IPv4's flows: which one is being changed, and what it was; how many were used |
+//! | records | of IPv4's flows |
+//! | head, records | the same of IPv6's |
 //!
 //! Whatever lies there, all of it is checked before it is used. What no image can have left is
 //! refused as a whole: whoever wrote one wrong byte may have written others.
