@@ -65,19 +65,25 @@ fn watched(place: Place, work: impl FnOnce()) -> Vec<Vec<u8>> {
     WATCH.take().unwrap().1
 }
 
-/// A table over memory that begins with these bytes, and what it took up.
-fn open(bytes: &[u8], now: u64) -> (Conntrack, Place, TakenUp) {
+/// Memory that begins with these bytes.
+fn memory(bytes: &[u8]) -> (&'static mut [u8], Place) {
     let memory: &'static mut [u64] = vec![0; LEN / 8].leak();
     let memory = memory.as_mut_bytes();
     memory[..bytes.len()].copy_from_slice(bytes);
     let address = memory.as_ptr().addr();
     let len = memory.len();
+    (memory, Place { address, len })
+}
+
+/// A table over memory that begins with these bytes, and what it took up.
+fn open(bytes: &[u8], now: u64) -> (Conntrack, Place, TakenUp) {
+    let (memory, place) = memory(bytes);
     // Another key each time.
-    let key = [address as u8 ^ (address >> 12) as u8; 16];
+    let key = [place.address as u8 ^ (place.address >> 12) as u8; 16];
     let (table, taken) = Conntrack::take_up(memory, &key, now).unwrap();
     table.table4.check();
     table.table6.check();
-    (table, Place { address, len }, taken)
+    (table, place, taken)
 }
 
 fn flows_of<A: Address>(flows: &Flows<A>) -> Vec<(Tuple<A>, Flow)> {
@@ -312,12 +318,22 @@ proptest! {
                     check_between(&found, &before, &after)?;
                 }
             }
-            // Now and then it does end.
+            // Now and then it does end, and the next one may end while it takes all of it up.
             if random.next().is_multiple_of(8) {
                 let end = &seen[random.next() as usize % seen.len()];
-                let (table, its, taken) = open(end, bench.now);
-                prop_assert_eq!(taken.refused, None);
-                (bench.table, place) = (table, its);
+                let (left, _) = lying(end);
+                let (memory, its) = memory(end);
+                let seen = watched(its, || {
+                    let taken = Conntrack::take_up(memory, &KEY, bench.now);
+                    bench.table = taken.unwrap().0;
+                });
+                place = its;
+                prop_assert_eq!(&contents(&bench.table), &left);
+                for pair in seen.windows(2) {
+                    let (found, taken) = lying(&random.between(&pair[0], &pair[1]));
+                    prop_assert_eq!(taken.refused, None);
+                    prop_assert_eq!(&found, &left);
+                }
             }
         }
     }
