@@ -33,8 +33,11 @@ pub mod feature {
     pub const RINGS: u32 = 1 << 4;
     /// The turns of the image are counted: see [`crate::share::PROGRESS`].
     pub const PROGRESS: u32 = 1 << 5;
+    /// The image ends at the end of its turn when the host wants it to leave: see
+    /// [`crate::share::LEAVE_OFFSET`].
+    pub const LEAVE: u32 = 1 << 6;
     /// What the runtime does for every appliance, without its help.
-    pub const RUNTIME: u32 = VIRTIO_NET_HEADER | COUNTERS | CAPTURE | RINGS | PROGRESS;
+    pub const RUNTIME: u32 = VIRTIO_NET_HEADER | COUNTERS | CAPTURE | RINGS | PROGRESS | LEAVE;
     /// All that this version has.
     pub const ALL: u32 = RUNTIME | RULES;
 }

@@ -7,7 +7,8 @@
 //! | counters ([`COUNTERS_OFFSET`]), those of TCP/IP ([`NET_COUNTERS`]) among them | the guest |
 //! | [`RulesStatus`] and counters of rules ([`RULE_COUNTERS_OFFSET`]) | the guest |
 //! | [`CaptureHead`] and the capture ring ([`CAPTURE_OFFSET`]) | the guest |
-//! | [`Control`], MTUs ([`MTUS_OFFSET`]), two texts of rules ([`RULES_OFFSET`]) | the host alone |
+//! | [`Control`], [`LEAVE_OFFSET`], MTUs ([`MTUS_OFFSET`]) | the host alone |
+//! | two texts of rules ([`RULES_OFFSET`]) | the host alone |
 //!
 //! Numbers are native-endian. What the guest writes is numbers by index and frames, and no names:
 //! those come from manifest and rules, so that a hostile guest can inject nothing. Whoever reads it
@@ -47,6 +48,10 @@ pub const CONTROL_OFFSET: usize = CAPTURE_RING_OFFSET + CAPTURE_RING_BYTES;
 /// Offset of the MTUs that the networks have by now, eight bytes for each entry of the manifest: 0
 /// where it is that of the start, which the manifest says. They lie in the page of [`Control`].
 pub const MTUS_OFFSET: usize = CONTROL_OFFSET + 1024;
+/// Offset of a word in the page of [`Control`]. Not 0: the guest is to end between two turns, and
+/// to leave its links as they are for whoever goes on in its place. For images with
+/// [`crate::extension::feature::LEAVE`].
+pub const LEAVE_OFFSET: usize = CONTROL_OFFSET + 512;
 /// Offset of the first text of rules; the second one is [`RULES_BYTES_MAX`] behind it.
 pub const RULES_OFFSET: usize = CONTROL_OFFSET + PAGE;
 /// Longest text of rules, in bytes.

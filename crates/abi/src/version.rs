@@ -87,7 +87,7 @@ const _: () = {
     assert!(share::RULES_STATUS_OFFSET == 0x1_0000 && share::RULE_COUNTERS_OFFSET == 0x1_1000);
     assert!(share::CAPTURE_OFFSET == 0x21_1000 && share::CAPTURE_RING_OFFSET == 0x21_2000);
     assert!(share::CONTROL_OFFSET == 0xa1_2000 && share::RULES_OFFSET == 0xa1_3000);
-    assert!(share::MTUS_OFFSET == 0xa1_2400);
+    assert!(share::MTUS_OFFSET == 0xa1_2400 && share::LEAVE_OFFSET == 0xa1_2200);
     assert!(share::BYTES == 0x2a1_3000 && share::EXITS_OFFSET == 0xfc0);
     assert!(size_of::<RulesStatus>() == 48 && size_of::<RuleCounter>() == 16);
     assert!(size_of::<Control>() == 48 && size_of::<Exits>() == 16);
@@ -107,6 +107,7 @@ const _: () = {
     assert!(link::MAGIC == u64::from_le_bytes(*b"OBLINK\x01\0") && link::ENTRIES == 256);
     assert!(link::HEAD_BYTES == 12288 && link::SLOT_BYTES == 65728);
     assert!(link::word::STATE == 1 && link::word::SEEN == 2 && link::word::MAC == 3);
+    assert!(link::word::LEFT == 4);
     assert!(link::word::SENT == 8 && link::word::TAKEN == 16 && link::word::WAITING == 24);
     assert!(link::word::ENTRIES == 64 && link::HEAD_WORDS == 64 + 4 * 256);
 };

@@ -1,10 +1,11 @@
 //! What a child of this process is to its parent.
 
 use crate::signal::Held;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
@@ -53,17 +54,53 @@ impl Child {
     /// What the kernel says.
     pub fn attend(self, held: &Held) -> io::Result<ExitStatus> {
         loop {
-            let signal = held.wait()?;
-            if signal != Signal::CHILD {
-                // The id is the child's until it is waited for, so this reaches no one else; one
-                // that has just ended no longer minds.
-                let _ = rustix::process::kill_process(self.0, signal);
-            } else if let Some((_, status)) =
-                rustix::process::waitpid(Some(self.0), WaitOptions::NOHANG)?
-            {
-                return Ok(ExitStatus::from_raw(status.as_raw()));
+            if let Some(status) = self.pass(held.wait()?)? {
+                return Ok(status);
             }
         }
+    }
+
+    /// The same, but not for longer than until `event` is ready for reading: `None` then.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn attend_until(
+        &self,
+        held: &Held,
+        event: BorrowedFd<'_>,
+    ) -> io::Result<Option<ExitStatus>> {
+        let signals = held.descriptor()?;
+        loop {
+            let mut ends = [
+                PollFd::new(&signals, PollFlags::IN),
+                PollFd::from_borrowed_fd(event, PollFlags::IN),
+            ];
+            match poll(&mut ends, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            let is_ready = !ends[1].revents().is_empty();
+            while let Some(signal) = held.take() {
+                if let Some(status) = self.pass(signal)? {
+                    return Ok(Some(status));
+                }
+            }
+            if is_ready {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Passes a signal on to it; how it has ended, if the signal says that it has.
+    fn pass(&self, signal: Signal) -> io::Result<Option<ExitStatus>> {
+        if signal != Signal::CHILD {
+            // The id is the child's until it is waited for, so this reaches no one else; one
+            // that has just ended no longer minds.
+            let _ = rustix::process::kill_process(self.0, signal);
+            return Ok(None);
+        }
+        let ended = rustix::process::waitpid(Some(self.0), WaitOptions::NOHANG)?;
+        Ok(ended.map(|(_, status)| ExitStatus::from_raw(status.as_raw())))
     }
 }
 

@@ -5,6 +5,7 @@ use linux::signal::{Held, is_ignored};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpgrp, getpid, getppid, kill_process};
 use std::io::{Read, Write, pipe};
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, exit};
 use std::thread::sleep;
@@ -13,12 +14,16 @@ use std::time::{Duration, Instant};
 /// Far more than any of this takes; a child that sleeps so long has not been ended.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-const TESTS: [(&str, fn()); 8] = [
+const TESTS: [(&str, fn()); 9] = [
     ("a_status_is_seen", a_status_is_seen),
     ("a_panic_ends_the_child", a_panic_ends_the_child),
     (
         "a_signal_before_the_fork_is_passed_on",
         a_signal_before_the_fork_is_passed_on,
+    ),
+    (
+        "a_child_is_attended_until_something_happens",
+        a_child_is_attended_until_something_happens,
     ),
     (
         "no_handler_and_no_mask_is_inherited",
@@ -93,6 +98,21 @@ fn a_signal_before_the_fork_is_passed_on() {
     let child = fork(c"child", &held, sleeps).unwrap();
     let status = child.attend(&held).unwrap();
     assert_eq!(status.signal(), Some(Signal::USR1.as_raw()));
+}
+
+fn a_child_is_attended_until_something_happens() {
+    let held = hold();
+    let (read, mut write) = pipe().unwrap();
+    let child = fork(c"child", &held, sleeps).unwrap();
+    write.write_all(&[1]).unwrap();
+    let status = child.attend_until(&held, read.as_fd()).unwrap();
+    assert!(status.is_none());
+    // Nothing happens any more but that it is ended.
+    let (read, _write) = pipe().unwrap();
+    kill_process(getpid(), Signal::USR1).unwrap();
+    let status = child.attend_until(&held, read.as_fd()).unwrap();
+    let signal = status.and_then(|status| status.signal());
+    assert_eq!(signal, Some(Signal::USR1.as_raw()));
 }
 
 fn no_handler_and_no_mask_is_inherited() {

@@ -18,8 +18,8 @@ use abi::region;
 use abi::ring::{Server, WORDS};
 use abi::share::{
     BYTES, CAPTURE_OFFSET, CAPTURE_RING_OFFSET, CONTROL_OFFSET, COUNTERS_PER_PORT, CaptureRecord,
-    Control, MTUS_OFFSET, PortCounter, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX, RULES_MAX,
-    RULES_OFFSET, RULES_STATUS_OFFSET, RuleCounter, RulesStatus,
+    Control, LEAVE_OFFSET, MTUS_OFFSET, PortCounter, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX,
+    RULES_MAX, RULES_OFFSET, RULES_STATUS_OFFSET, RuleCounter, RulesStatus,
 };
 use abi::sockets::{ANSWER_OFFSET, ASK_OFFSET, Answer, Ask, Record};
 use alloc::boxed::Box;
@@ -407,6 +407,11 @@ impl Scene {
     /// The host says that the network with this index has this MTU by now.
     pub fn set_mtu(&self, index: usize, mtu: u64) {
         self.say(MTUS_OFFSET - CONTROL_OFFSET + index * WORD, mtu);
+    }
+
+    /// The host wants the guest to leave.
+    pub fn leave(&self) {
+        self.say(LEAVE_OFFSET - CONTROL_OFFSET, 1);
     }
 
     /// The host captures frames of these ports, so many bytes of each.

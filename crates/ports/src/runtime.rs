@@ -14,7 +14,7 @@ use crate::network::Network;
 use crate::progress::Progress;
 use crate::ring::Rings;
 use crate::schedule::Schedule;
-use crate::share::SharedFile;
+use crate::share::{HostWord, SharedFile};
 use crate::sockets::{HostSockets, SocketCalls};
 use crate::state::{self, State, StateMemory};
 use abi::extension::device_flag;
@@ -23,6 +23,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
+use core::sync::atomic::Ordering;
 use device::{BlockDevice, Netif, Pool, WaitHandle};
 
 /// What a runtime is made of.
@@ -69,6 +70,8 @@ pub struct Runtime {
     states: RefCell<Vec<Option<StateMemory>>>,
     pool: Pool,
     progress: Progress,
+    /// Not 0 once it is to leave.
+    leave: Option<&'static HostWord>,
 }
 
 /// The devices that have something to receive.
@@ -118,6 +121,7 @@ impl Runtime {
             rings: parts.rings,
             pool: parts.pool,
             progress: Progress::new(&parts.share),
+            leave: parts.share.leave(),
         }
     }
 
@@ -213,6 +217,12 @@ impl Runtime {
     #[inline]
     pub fn wait(&self, deadline: Option<Instant>) -> Ready {
         self.progress.turn();
+        if self
+            .leave
+            .is_some_and(|leave| leave.load(Ordering::Relaxed) != 0)
+        {
+            self.leave();
+        }
         self.capture.publish();
         let host = |deadline| {
             let _asleep = self.progress.sleep();
@@ -246,6 +256,18 @@ impl Runtime {
         }
         self.links.go_down();
         self.host.exit(status)
+    }
+
+    /// Ends the guest between two turns, since the host wants another one in its place: what its
+    /// links hold waits for that one.
+    #[cold]
+    fn leave(&self) -> ! {
+        self.capture.publish();
+        if let Some(rings) = &self.rings {
+            rings.flush();
+        }
+        self.links.leave();
+        self.host.exit(abi::exit::SUCCESS)
     }
 
     /// Ends the guest: the process that was the PCIe device with this index has gone.

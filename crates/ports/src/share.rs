@@ -6,8 +6,8 @@
 
 use abi::share::{
     CAPTURE_OFFSET, CAPTURE_RING_BYTES, CAPTURE_RING_OFFSET, CONTROL_OFFSET, COUNTERS_OFFSET,
-    CaptureHead, Control, MTUS_OFFSET, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX, RULES_MAX,
-    RULES_OFFSET, RULES_STATUS_OFFSET, Report, RuleCounter, RulesStatus, SLOTS,
+    CaptureHead, Control, LEAVE_OFFSET, MTUS_OFFSET, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX,
+    RULES_MAX, RULES_OFFSET, RULES_STATUS_OFFSET, Report, RuleCounter, RulesStatus, SLOTS,
 };
 use abi::sockets::{ANSWER_OFFSET, ASK_OFFSET, Answer, Ask, RECORDS_MAX, Record};
 use core::ops::Range;
@@ -95,6 +95,11 @@ impl SharedFile {
     /// What the host says: the words of a [`Control`].
     pub(crate) fn control(&self) -> Option<&'static [HostWord]> {
         self.host.get(words::<Control>(0, 1))
+    }
+
+    /// The word by which the host says that the guest is to leave.
+    pub(crate) fn leave(&self) -> Option<&'static HostWord> {
+        self.host.get((LEAVE_OFFSET - CONTROL_OFFSET) / WORD)
     }
 
     /// The MTU that the host says the network of this index has by now.

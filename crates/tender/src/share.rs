@@ -118,7 +118,11 @@ pub fn name(location: &Location) -> String {
     }
 }
 
-fn descriptor(location: &Location) -> io::Result<OwnedFd> {
+/// What a location is, open for reading and writing, without waiting.
+///
+/// # Errors
+/// It is not there, or not open.
+pub fn descriptor(location: &Location) -> io::Result<OwnedFd> {
     match location {
         Location::Descriptor(number) => descriptor::adopt(*number),
         Location::Path(path) => {

@@ -4,6 +4,7 @@
 //! stage `lab` of `cargo xtask test` runs them inside of a machine whose KVM is complete.
 
 use crate::commands::stats;
+use crate::commands::up;
 use crate::devices::ports;
 use crate::devices::software_device;
 use crate::devices::{software_nic, software_virtio};
@@ -147,6 +148,9 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     }
     for (name, test) in links::ON_HVT {
         trials.push(network.trial(format!("hvt::links::{name}"), move || test(images)));
+    }
+    for (name, test) in up::ON_HVT {
+        trials.push(network.trial(format!("hvt::up::{name}"), move || test(images)));
     }
     for (name, test) in dns::ON_HVT {
         trials.push(network.trial(format!("hvt::dns::{name}"), move || test(images)));

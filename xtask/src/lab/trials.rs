@@ -43,7 +43,7 @@ impl Trial {
 
 const TRIALS: [Trial; 4] = [
     Trial {
-        filters: "hvt:: pci:: vfio::",
+        filters: "hvt:: pci:: vfio:: groups::",
         address_bits: 48,
         cards: INTEL,
         devices: &DEVICES,

@@ -29,8 +29,8 @@ pub enum Event {
 /// One end of a link: it sends and receives.
 #[derive(Debug)]
 pub struct End<'a> {
-    own: Words<'a>,
-    peer: Words<'a>,
+    pub(super) own: Words<'a>,
+    pub(super) peer: Words<'a>,
     /// How many slots the other end has.
     peer_slots: u32,
     /// What [`word::STATE`] of this end says, and that of the other to which this one has adjusted
@@ -89,11 +89,58 @@ impl<'a> End<'a> {
             rung: 0,
         };
         end.wake();
-        // Until this end has adjusted itself, the other one must not take it for up.
-        own.0[word::SEEN].store(0, Ordering::Relaxed);
-        own.0[word::MAGIC].store(MAGIC, Ordering::Release);
-        end.come_up();
+        // What this end has left is taken up once.
+        let left = found(word::LEFT);
+        own.0[word::LEFT].store(0, Ordering::Release);
+        if left == 0 || !end.goes_on(left) {
+            end.begin_anew();
+        }
         end
+    }
+
+    /// Takes up what was `left` at this end, if both ends are still as they were.
+    fn goes_on(&mut self, left: u64) -> bool {
+        let seen = self.own.0[word::SEEN].load(Ordering::Relaxed);
+        let is_seen = self.peer.0[word::SEEN].load(Ordering::Acquire) == left;
+        let taken = self.peer.0[word::TAKEN].load(Ordering::Acquire);
+        let under_way = self.written.wrapping_sub(taken);
+        if left != self.state || self.peer_state() != seen || left & seen & UP == 0 || !is_seen {
+            return false;
+        }
+        (self.seen, self.returned) = (seen, taken);
+        self.up = under_way <= ENTRIES;
+        self.up
+    }
+
+    /// Begins, whatever was left.
+    pub fn begin_anew(&mut self) {
+        self.up = false;
+        (self.seen, self.returned) = (0, self.written);
+        // Until this end has adjusted itself, the other one must not take it for up.
+        self.own.0[word::SEEN].store(0, Ordering::Relaxed);
+        self.own.0[word::MAGIC].store(MAGIC, Ordering::Release);
+        self.come_up();
+    }
+
+    /// Slots of frames that the other end has not taken, in their order, as this end has described
+    /// them: for whoever goes on here. They are unchecked.
+    pub fn under_way(&self) -> impl Iterator<Item = u32> {
+        let own = self.own;
+        let (from, count) = (self.returned, self.outstanding());
+        let place =
+            move |number| own.entry(from.wrapping_add(number))[word::PLACE].load(Ordering::Relaxed);
+        (0..count).map(move |number| place(number) as u32)
+    }
+
+    /// Says that whoever begins here next goes on as this end; if the link is down, that this end
+    /// is.
+    pub fn leave(&mut self) {
+        if !self.up {
+            return self.go_down();
+        }
+        self.post();
+        self.release();
+        self.own.0[word::LEFT].store(self.state, Ordering::Release);
     }
 
     /// Says that this end is up, for one more time. What follows is not seen before that: whoever

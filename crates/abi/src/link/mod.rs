@@ -27,6 +27,11 @@
 //! from there, wherever the one before it was killed: what is in a file is a state to go on from
 //! after each store.
 //!
+//! **Left to another image.** An end that leaves for another one, with all that it has sent posted
+//! and all that it has taken released, says so with [`word::LEFT`]. If nothing has changed since,
+//! whoever begins there next has the same state, and the other end does not notice: frames wait for
+//! it in the slots of either end.
+//!
 //! **Notifications.** What an end is to look at is a set of [`badge`]s. Each is there while a word
 //! of the other end's differs from what this end knows of it: to signal one twice is to signal it
 //! once, and to look is to take it. An end that sleeps says so in [`word::WAITING`] and looks once
@@ -103,6 +108,9 @@ pub mod word {
     /// The MAC address of this end, the first byte lowest; 0 if it has none yet. The tender writes
     /// it, so that it outlives the image.
     pub const MAC: usize = 3;
+    /// What [`STATE`] said when the image at this end left, so that the next one goes on without
+    /// the other end noticing; 0 otherwise.
+    pub const LEFT: usize = 4;
     /// Frames that were ever sent.
     pub const SENT: usize = 8;
     /// Frames of the other end's that were ever taken.

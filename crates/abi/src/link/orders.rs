@@ -49,7 +49,24 @@ fn entry(number: u64) -> Entry {
 
 #[test]
 fn nobody_sleeps_for_ever() {
-    model(|| {
+    sends_all(|receiver| receiver);
+}
+
+/// The same where the receiver is another one behind each frame, which the one before has left its
+/// end to.
+#[test]
+fn what_is_left_goes_on_while_the_other_end_sends() {
+    sends_all(|mut receiver| {
+        receiver.leave();
+        let next = End::of(receiver.own, receiver.peer, 1);
+        assert!(next.is_up());
+        next
+    });
+}
+
+/// A sender and a receiver, which becomes another one behind each frame.
+fn sends_all(next: fn(End<'static>) -> End<'static>) {
+    model(move || {
         let (left, right) = (head(), head());
         let [mut sender, mut receiver] = joined(left, right);
         let bells = [(); 2].map(|()| Arc::new(Notify::new()));
@@ -64,6 +81,7 @@ fn nobody_sleeps_for_ever() {
                         if receiver.must_ring(badge::ROOM) {
                             to_sender.notify();
                         }
+                        receiver = next(receiver);
                         break;
                     }
                     receiver.sleep(badge::FRAMES);

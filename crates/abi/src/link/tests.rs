@@ -324,3 +324,82 @@ fn badges_are_there_until_they_are_taken() {
     assert_eq!((b.pending(), a.pending()), (0, badge::ROOM));
     assert_eq!((a.take_back(), a.pending()), (Ok(2), 0));
 }
+
+/// Takes all frames that are there; their descriptions.
+fn take_all(end: &mut End<'_>) -> Vec<Entry> {
+    let mut taken = Vec::new();
+    while let Some(found) = end.frame().unwrap() {
+        assert!(end.take());
+        taken.push(found);
+    }
+    end.release();
+    taken
+}
+
+/// Frames of both directions wait for the end that goes on, and the other one notices nothing.
+#[test]
+fn whoever_begins_goes_on_as_who_has_left() {
+    let (left, right) = (file(), file());
+    let [mut a, mut b] = joined(&left, &right);
+    for turn in 0..20 {
+        send(&mut a, 0..5);
+        let first = b.frame().unwrap().unwrap();
+        assert_eq!((first, b.take()), (entry(0), true));
+        b.release();
+        send(&mut b, 7..9);
+        // What was described is posted.
+        assert!(a.write(&entry(5)));
+        a.leave();
+        send(&mut b, 9..10);
+        a = begin(&left, &right);
+        assert!(a.is_up(), "turn {turn}");
+        assert_eq!((events(&mut a), events(&mut b)), ([].into(), [].into()));
+        assert_eq!(a.under_way().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        assert_eq!(take_all(&mut b), [1, 2, 3, 4, 5].map(entry));
+        assert_eq!((a.take_back(), a.outstanding()), (Ok(5), 0));
+        assert_eq!(take_all(&mut a), [7, 8, 9].map(entry));
+        assert_eq!(b.take_back(), Ok(3));
+    }
+}
+
+/// What becomes of the files of both ends.
+type Change = fn(&[AtomicU64], &[AtomicU64]);
+
+/// What was left is taken up once, and only where nothing has changed since.
+#[test]
+fn whoever_cannot_go_on_begins_anew() {
+    let (left, right) = (file(), file());
+    let cases: [(&str, Change); 6] = [
+        ("another one took it up", |left, right| {
+            begin(left, right);
+        }),
+        ("the other end began anew", |left, right| {
+            begin(right, left);
+        }),
+        ("the other end is down", |_, right| {
+            right[word::STATE].fetch_and(!UP, Ordering::Relaxed);
+        }),
+        ("the other end has not seen it", |_, right| {
+            right[word::SEEN].store(0, Ordering::Relaxed);
+        }),
+        ("what was left is no state", |left, _| {
+            left[word::LEFT].store(4, Ordering::Relaxed);
+        }),
+        ("more is under way than can be", |left, _| {
+            left[word::SENT].store(1 << 40, Ordering::Relaxed);
+        }),
+    ];
+    for (case, change) in cases {
+        let [mut a, _] = joined(&left, &right);
+        send(&mut a, 0..2);
+        a.leave();
+        change(&left, &right);
+        let a = begin(&left, &right);
+        assert!(!a.is_up() && a.outstanding() == 0, "{case}");
+        assert_eq!(left[word::LEFT].load(Ordering::Relaxed), 0, "{case}");
+    }
+    // An end that is down leaves nothing.
+    let mut a = begin(&left, &right);
+    a.leave();
+    assert!(!begin(&left, &right).is_up());
+}

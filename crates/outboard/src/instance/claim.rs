@@ -1,6 +1,6 @@
 //! The monitor's side of a named guest: its directory, made, held and removed.
 
-use super::place::made_base;
+use super::place::{base, made_base};
 use super::{DESCRIPTION, Description, ENDING, EVENT, Ended, Error, Instance, Log};
 use super::{SHARE, check_name, log};
 use crate::share::SharedFile;
@@ -11,6 +11,7 @@ use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ pub struct Claim {
     directory: PathBuf,
     event: OwnedFd,
     ending: OwnedFd,
-    share: SharedFile,
+    share: Rc<SharedFile>,
 }
 
 impl Claim {
@@ -42,9 +43,27 @@ impl Claim {
         Self::new_in(&made_base()?, name)
     }
 
+    /// The same for a spare of the guest `name`, which may run meanwhile: aside, where nobody finds
+    /// it until it [appears](Self::appear).
+    ///
+    /// # Errors
+    /// Those of [`Self::new`].
+    pub fn aside(name: &str) -> Result<Self, Error> {
+        Self::aside_in(&made_base()?, name)
+    }
+
     pub(super) fn new_in(base: &Path, name: &str) -> Result<Self, Error> {
         check_name(name)?;
-        let directory = base.join(name);
+        Self::hold(base, name, base.join(name))
+    }
+
+    pub(super) fn aside_in(base: &Path, name: &str) -> Result<Self, Error> {
+        check_name(name)?;
+        Self::hold(base, name, aside(base, name))
+    }
+
+    /// Takes this directory for the guest `name`.
+    fn hold(base: &Path, name: &str, directory: PathBuf) -> Result<Self, Error> {
         for attempt in 0..ATTEMPTS_MAX {
             if attempt > 0 {
                 thread::sleep(ATTEMPT_PAUSE);
@@ -53,10 +72,37 @@ impl Claim {
                 return Self::furnish(directory, file);
             }
         }
-        let running = Instance::read(base, name).ok().flatten();
-        let monitor = running.map(|instance| instance.description.monitor);
-        let monitor = monitor.map(|pid| (pid, command_of(pid)));
-        Err(Error::Running(name.to_owned(), monitor))
+        Err(taken(base, name))
+    }
+
+    /// A spare becomes the guest `name`: from now on others find it, as `description` says it. What
+    /// a dead guest of this name has left behind is removed.
+    ///
+    /// # Errors
+    /// A guest of this name runs, or something cannot be written.
+    pub fn appear(&mut self, name: &str, description: &Description) -> Result<(), Error> {
+        self.describe(description)?;
+        let base = self.directory.parent().unwrap_or(Path::new("/"));
+        let place = base.join(name);
+        for attempt in 0..ATTEMPTS_MAX {
+            if attempt > 0 {
+                thread::sleep(ATTEMPT_PAUSE);
+            }
+            match rustix::fs::rename(&self.directory, &place) {
+                Ok(()) => {
+                    self.directory = place;
+                    return Ok(());
+                }
+                Err(Errno::NOTEMPTY | Errno::EXIST) => {
+                    // Locked until it is gone, so that nobody else takes it over meanwhile.
+                    if let Some(_file) = lock(&place)? {
+                        remove(&place);
+                    }
+                }
+                Err(errno) => return Err(Error::Make(place, errno.into())),
+            }
+        }
+        Err(taken(base, name))
     }
 
     /// Whatever is in the directory is ours: the locked `file` says so.
@@ -73,13 +119,13 @@ impl Claim {
             directory,
             event,
             ending,
-            share,
+            share: Rc::new(share),
         })
     }
 
     /// The shared file.
-    pub fn share(&self) -> &SharedFile {
-        &self.share
+    pub fn share(&self) -> Rc<SharedFile> {
+        Rc::clone(&self.share)
     }
 
     /// Says what runs here; from now on others find the instance.
@@ -124,6 +170,33 @@ impl Claim {
     pub fn option(&self) -> String {
         format!("--event=@{}", self.event.as_raw_fd())
     }
+}
+
+/// What stands in front of a guest's name in that of its spare's directory. No guest's name begins
+/// so.
+const ASIDE: &str = ".spare-";
+
+fn aside(base: &Path, name: &str) -> PathBuf {
+    base.join(format!("{ASIDE}{name}"))
+}
+
+/// Removes what a spare of the guest `name` has left behind, if it has ended.
+pub fn remove_aside(name: &str) {
+    if let Ok(base) = base()
+        && let directory = aside(&base, name)
+        && directory.is_dir()
+        && let Ok(Some(_file)) = lock(&directory)
+    {
+        remove(&directory);
+    }
+}
+
+/// A guest of this name runs.
+fn taken(base: &Path, name: &str) -> Error {
+    let running = Instance::read(base, name).ok().flatten();
+    let monitor = running.map(|instance| instance.description.monitor);
+    let monitor = monitor.map(|pid| (pid, command_of(pid)));
+    Error::Running(name.to_owned(), monitor)
 }
 
 /// [`DESCRIPTION`] before it has been written to its end.

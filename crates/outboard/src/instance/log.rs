@@ -1,9 +1,10 @@
 //! The last lines of a guest's console, in two files of bounded size.
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, openat, renameat};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 /// The newer file, which grows, and the older one, which it becomes.
 pub(super) const NEWER: &str = "console";
@@ -14,7 +15,8 @@ pub const LOG_BYTES_MAX: u64 = 64 << 10;
 /// The files, for writing.
 #[derive(Debug)]
 pub struct Log {
-    directory: PathBuf,
+    /// The directory, whatever it is called by then.
+    directory: OwnedFd,
     file: File,
     bytes: u64,
 }
@@ -23,9 +25,11 @@ impl Log {
     /// Empty ones in `directory`.
     pub(super) fn create(directory: &Path) -> io::Result<Self> {
         remove(directory);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = openat(CWD, directory, flags, Mode::empty())?;
         Ok(Self {
-            directory: directory.to_owned(),
-            file: create(&directory.join(NEWER))?,
+            file: create(&directory)?,
+            directory,
             bytes: 0,
         })
     }
@@ -33,8 +37,8 @@ impl Log {
     /// Keeps these bytes. What cannot be kept, for want of room, is lost: the console goes on.
     pub fn append(&mut self, bytes: &[u8]) {
         if self.bytes + bytes.len() as u64 > LOG_BYTES_MAX {
-            let _ = std::fs::rename(self.directory.join(NEWER), self.directory.join(OLDER));
-            if let Ok(file) = create(&self.directory.join(NEWER)) {
+            let _ = renameat(&self.directory, NEWER, &self.directory, OLDER);
+            if let Ok(file) = create(&self.directory) {
                 self.file = file;
                 self.bytes = 0;
             }
@@ -45,10 +49,10 @@ impl Log {
     }
 }
 
-/// A new file, and none that somebody else has put there.
-fn create(path: &Path) -> io::Result<File> {
+/// A new newer file, and none that somebody else has put there.
+fn create(directory: impl AsFd) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
+    let file = openat(directory, NEWER, flags, Mode::RUSR | Mode::WUSR)?;
     Ok(File::from(file))
 }
 

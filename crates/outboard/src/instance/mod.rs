@@ -9,6 +9,8 @@
 //! | `console`, `console.old` | the last lines of the guest's console |
 //! | `ending.json` | empty until the monitor writes how the guest [`Ended`] |
 //!
+//! A spare, which is loaded and waits, has the same in `.spare-NAME`, which becomes `NAME`.
+//!
 //! The monitor holds a [`Claim`] to the directory and removes it; all other commands open an
 //! [`Instance`], and need no live monitor for that.
 
@@ -27,7 +29,7 @@ pub use error::Error;
 pub use log::Log;
 pub use place::sudo;
 
-pub(crate) use claim::{fresh_file, unlink};
+pub(crate) use claim::{fresh_file, remove_aside, unlink};
 pub(crate) use place::{base, made_base};
 
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};

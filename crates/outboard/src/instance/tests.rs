@@ -53,6 +53,58 @@ fn names_stay_inside_their_directory() {
 }
 
 #[test]
+fn a_spare_appears_where_a_guest_has_ended() {
+    let base = Base::new("spare");
+    let running = base.start("a");
+    let mut spare = Claim::aside_in(&base.0, "a").unwrap();
+    assert!(matches!(
+        Claim::aside_in(&base.0, "a"),
+        Err(Error::Running(..))
+    ));
+    let mut log = spare.log().unwrap();
+    let names = || -> Vec<_> {
+        let all = Instance::all_in(&base.0).unwrap().into_iter();
+        all.map(|instance| instance.name).collect()
+    };
+    assert_eq!(names(), ["a"], "nobody sees it");
+    assert!(matches!(
+        spare.appear("a", &description()),
+        Err(Error::Running(..))
+    ));
+    drop(running);
+    spare.appear("a", &description()).unwrap();
+    let found = Instance::open_in(&base.0, "a").unwrap();
+    assert!(found.is_running().unwrap());
+    log.append(b"hello");
+    assert_eq!(found.console().unwrap(), b"hello");
+    drop(spare);
+    assert!(!base.0.exists(), "nothing is left");
+}
+
+#[test]
+fn a_spare_takes_over_what_a_dead_guest_has_left() {
+    let base = Base::new("spare-left");
+    let dead = base.start("a");
+    let directory = base.0.join("a");
+    let kept = base.0.join("kept");
+    std::fs::rename(&directory, &kept).unwrap();
+    drop(dead);
+    std::fs::create_dir_all(&directory).unwrap();
+    for file in std::fs::read_dir(&kept).into_iter().flatten().flatten() {
+        std::fs::rename(file.path(), directory.join(file.file_name())).unwrap();
+    }
+    std::fs::write(directory.join(SHARE), "old").unwrap();
+    let mut spare = Claim::aside_in(&base.0, "a").unwrap();
+    spare.appear("a", &description()).unwrap();
+    assert!(
+        Instance::open_in(&base.0, "a")
+            .unwrap()
+            .is_running()
+            .unwrap()
+    );
+}
+
+#[test]
 fn a_name_is_taken_once_and_nothing_is_left_afterwards() {
     let base = Base::new("taken");
     let first = base.claim("a").unwrap();

@@ -6,13 +6,12 @@ use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::thread::{self, Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::Builder;
+use std::time::Duration;
 
 /// How long the last bytes of a console may take.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often that is looked at.
-const PAUSE: Duration = Duration::from_micros(200);
 /// What is read at a time, in bytes.
 const CHUNK_BYTES: usize = 4096;
 
@@ -65,24 +64,27 @@ impl Console {
         // Only the guest's own is left, so that its end is the pipe's.
         drop(write);
         let redirected = self.redirected;
-        let pass = move || pass(&read, log, redirected);
-        let thread = Builder::new().name("console".into()).spawn(pass)?;
-        Ok(Passing(Some(thread)))
+        let (under_way, done) = channel();
+        let pass = move || {
+            pass(&read, log, redirected);
+            drop(under_way);
+        };
+        Builder::new().name("console".into()).spawn(pass)?;
+        Ok(Passing(Some(done)))
     }
 }
 
-/// The console of a guest that runs.
+/// The console of a guest that runs: nothing ever comes out of the channel, whose other end is the
+/// thread's as long as that passes bytes on.
 #[derive(Debug)]
-pub(super) struct Passing(Option<JoinHandle<()>>);
+pub(super) struct Passing(Option<Receiver<()>>);
 
 impl Passing {
     /// Waits until the last bytes of a guest that has ended are passed on, unless who should read
     /// them does not.
     pub fn finish(self) {
-        let deadline = Instant::now() + PATIENCE;
-        let under_way = |thread: &JoinHandle<()>| !thread.is_finished();
-        while self.0.as_ref().is_some_and(under_way) && Instant::now() < deadline {
-            thread::sleep(PAUSE);
+        if let Some(done) = self.0 {
+            let _ = done.recv_timeout(PATIENCE);
         }
     }
 }

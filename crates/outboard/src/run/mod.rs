@@ -8,6 +8,7 @@ mod named;
 mod request;
 mod rules;
 pub(crate) mod signals;
+mod standby;
 mod watch;
 
 pub(crate) use named::hexadecimal;
@@ -23,13 +24,17 @@ use crate::share::SharedFile;
 use crate::stats;
 use crate::symbols;
 use console::Console;
-use linux::process;
+use linux::process::{self, Child};
 use linux::signal::{Held, is_ignored};
+use named::Named;
 use rustix::io::Errno;
 use rustix::process::Signal;
 use signals::FORWARDED;
+use standby::Standby;
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::fd::OwnedFd;
+use std::process::ExitStatus;
+use std::rc::Rc;
 use std::{fmt, io};
 use tender::core_file;
 use tender::options::Options;
@@ -77,6 +82,8 @@ pub enum Error {
     Console(io::Error),
     /// Signals could not be held back.
     Signals(io::Error),
+    /// A guest cannot stand by.
+    Standby(io::Error),
     /// There is no process for the tender.
     Start(io::Error),
     /// The tender could not be waited for.
@@ -102,6 +109,7 @@ impl fmt::Display for Error {
             Self::Instance(e) => e.fmt(f),
             Self::Console(e) => write!(f, "the console cannot be kept: {e}; see `ulimit -n`"),
             Self::Signals(e) => write!(f, "cannot hold signals back: {e}"),
+            Self::Standby(e) => write!(f, "a guest cannot stand by: {e}; see `ulimit -n`"),
             Self::Start(e) => write!(
                 f,
                 "no process for the tender: {e}; is /proc mounted, and `ulimit -u` high enough?"
@@ -152,24 +160,18 @@ pub(crate) fn run_checked(request: &Request) -> Result<u8, Error> {
     let signals = hold_signals(request).map_err(Error::Signals)?;
     let endpoint = request.metrics.clone().map(Endpoint::bind).transpose();
     let mut endpoint = endpoint.map_err(Error::Metrics)?;
-    let claim = request.name.as_deref().map(Claim::new).transpose();
-    let claim = claim.map_err(Error::Instance)?;
-    let in_memory;
-    let (share, mut options) = match &claim {
-        Some(claim) => {
-            let options = named::prepare(claim, &request.arguments).map_err(Error::Instance)?;
-            (claim.share(), options)
-        }
-        None => {
-            in_memory = SharedFile::anonymous().map_err(Error::Share)?;
-            (&in_memory, Vec::new())
-        }
-    };
-    options.extend([share.option(), ANNOUNCE.to_owned()]);
+    let standby = request.standby.map(Standby::new);
+    let standby = standby.transpose().map_err(Error::Standby)?;
+    let mut named = Named::of(request).map_err(Error::Instance)?;
+    let share = &*shared(named.as_ref())?;
+    let mut options = vec![share.option(), ANNOUNCE.to_owned()];
+    options.extend(named.iter().flat_map(Named::options));
+    options.extend(standby.as_ref().map(Standby::option));
     let captures = request.captures.prepare(&request.arguments, share);
     let mut captures = captures.map_err(Error::Capture)?;
     let mut guard = devices::guard(request)?;
-    let console = Console::new(claim.as_ref(), request.captures.takes_stdout());
+    let claim = named.as_ref().map(Named::claim);
+    let console = Console::new(claim, request.captures.takes_stdout());
     let console = console.map_err(Error::Console)?;
     // Forked rather than started: two programs one after the other take too long to the guest's
     // first byte. That of the tender alone has nothing that is not in this one.
@@ -186,6 +188,11 @@ pub(crate) fn run_checked(request: &Request) -> Result<u8, Error> {
         tender::main(ours.chain(request.arguments.iter().cloned()))
     });
     let tender = tender.map_err(Error::Start)?;
+    if let Some(standby) = standby
+        && let Some(status) = stand_by(standby, &tender, &signals, named.as_mut())?
+    {
+        return Ok(Ending::new(status, share.report()).exit_status());
+    }
     if let Some(guard) = &guard {
         guard.watch(&tender).map_err(Error::Pci)?;
     }
@@ -202,7 +209,8 @@ pub(crate) fn run_checked(request: &Request) -> Result<u8, Error> {
     let status = tender.attend(&signals).map_err(Error::Wait)?;
     drop(watching);
     console.finish();
-    say_console(claim.as_ref().filter(|_| request.keeps_console));
+    let claim = named.as_ref().map(Named::claim);
+    say_console(claim.filter(|_| request.keeps_console));
     if let Some(captures) = captures {
         captures.finish();
     }
@@ -211,12 +219,42 @@ pub(crate) fn run_checked(request: &Request) -> Result<u8, Error> {
     }
     let ending = Ending::new(status, share.report());
     let lines = options.map(|options| clean_up(&ending, share, &options, pid));
-    let status = ending.exit_status();
-    if let Some(claim) = &claim {
-        let lines = lines.unwrap_or_default();
+    if let Some(claim) = claim {
+        let (status, lines) = (ending.exit_status(), lines.unwrap_or_default());
         claim.conclude(&Ended { status, lines });
     }
-    Ok(status)
+    Ok(ending.exit_status())
+}
+
+/// The shared file of a guest.
+///
+/// # Errors
+/// It has no name, and there is none in memory.
+fn shared(named: Option<&Named>) -> Result<Rc<SharedFile>, Error> {
+    match named {
+        Some(named) => Ok(named.claim().share()),
+        None => Ok(Rc::new(SharedFile::anonymous().map_err(Error::Share)?)),
+    }
+}
+
+/// Waits until a guest that stands by shall begin, and lets others find it. Returns how its tender
+/// has ended, if it did before that.
+///
+/// # Errors
+/// Nobody is left who could want it, or its name is taken.
+fn stand_by(
+    standby: Standby,
+    tender: &Child,
+    signals: &Held,
+    named: Option<&mut Named>,
+) -> Result<Option<ExitStatus>, Error> {
+    let ended = standby.wait(tender, signals).map_err(Error::Wait)?;
+    if ended.is_none() {
+        let appeared = named.map_or(Ok(()), Named::appear);
+        appeared.map_err(Error::Instance)?;
+        standby.begin().map_err(Error::Standby)?;
+    }
+    Ok(ended)
 }
 
 /// Watches the guest of the tender `pid`, and what is around it, while what this returns is there.

@@ -14,23 +14,76 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tender::options::{Host, Net, NetSource, Options, Request};
 use tender::{attach, load};
 
-/// Writes down what is about to run, and returns the options that the tender needs for it.
-///
-/// Arguments that make no sense, or an image that is none, are left for the tender to complain of.
-///
-/// # Errors
-/// The description cannot be written.
-pub(super) fn prepare(claim: &Claim, arguments: &[OsString]) -> Result<Vec<String>, Error> {
-    let mut ours = vec![claim.option()];
+/// A guest with a name.
+pub(super) struct Named {
+    name: String,
+    claim: Claim,
+    options: Vec<String>,
+    /// What is about to run. Arguments that make no sense, or an image that is none, are left for
+    /// the tender to complain of, and not described.
+    description: Option<Description>,
+}
+
+impl Named {
+    /// The guest of a request, if that gives it a name. Others find it from now on, unless it
+    /// stands by.
+    ///
+    /// # Errors
+    /// Its name is taken, or something cannot be written.
+    pub fn of(request: &super::Request) -> Result<Option<Self>, Error> {
+        let Some(name) = request.name.clone() else {
+            return Ok(None);
+        };
+        let claim = match request.standby {
+            Some(_) => Claim::aside(&name)?,
+            None => Claim::new(&name)?,
+        };
+        let mut options = vec![claim.option()];
+        let description = prepare(&request.arguments, &mut options);
+        if let (Some(description), None) = (&description, request.standby) {
+            claim.describe(description)?;
+        }
+        Ok(Some(Self {
+            name,
+            claim,
+            options,
+            description,
+        }))
+    }
+
+    /// Its directory.
+    pub fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    /// The options that its tender needs.
+    pub fn options(&self) -> impl Iterator<Item = String> {
+        self.options.iter().cloned()
+    }
+
+    /// A guest that stood by begins, and others find it.
+    ///
+    /// # Errors
+    /// Its name is taken, or something cannot be written.
+    pub fn appear(&mut self) -> Result<(), Error> {
+        match &mut self.description {
+            None => Ok(()),
+            Some(description) => {
+                description.started = now();
+                self.claim.appear(&self.name, description)
+            }
+        }
+    }
+}
+
+/// What is about to run, and more options for its tender.
+fn prepare(arguments: &[OsString], more: &mut Vec<String>) -> Option<Description> {
     let Ok(Request::Start(mut options)) = tender::options::parse(arguments.iter().cloned()) else {
-        return Ok(ours);
+        return None;
     };
-    let Ok((_, image)) = load::open(&options.image) else {
-        return Ok(ours);
-    };
-    ours.extend(options.nets.iter_mut().filter_map(choose_mac));
-    claim.describe(&describe(&options, &image))?;
-    Ok(ours)
+    let (_, image) = load::open(&options.image).ok()?;
+    more.extend(options.nets.iter_mut().filter_map(choose_mac));
+    Some(describe(&options, &image))
 }
 
 /// The option for a MAC address that the tender would otherwise choose, where nobody learns it. A
@@ -49,10 +102,8 @@ pub(super) fn describe(options: &Options, image: &Image) -> Description {
     let path = std::fs::canonicalize(&options.image).unwrap_or_else(|_| options.image.clone());
     // Where there is none, the tender will say so.
     let host = load::host(image, options.host).map_or("none", Host::name);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let started = now.map_or(0, |since| since.as_secs());
     let features = image.extension.map_or(0, |extension| extension.features);
-    let mut description = Description::new(path, host.to_owned(), started, features);
+    let mut description = Description::new(path, host.to_owned(), now(), features);
     let entries = image.entries.iter().enumerate();
     let nics = image
         .networks()
@@ -66,6 +117,12 @@ pub(super) fn describe(options: &Options, image: &Image) -> Description {
         .chain(nics.map(|(index, name)| nic(index, name, options)))
         .collect();
     description
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
 }
 
 /// A NIC that the image drives itself, or a link.

@@ -72,6 +72,9 @@ pub struct Request {
     /// Whether the end of its console is said on standard error when a named guest has ended, for
     /// who reads no console. No option asks for it.
     pub keeps_console: bool,
+    /// The descriptor out of which a byte comes when a guest that stands by, with a name, shall
+    /// begin. No option asks for it.
+    pub standby: Option<i32>,
     /// What stands behind the image and looks like an option for in front of it.
     pub misplaced: Option<OsString>,
     /// Whether nothing is run and help is printed.

@@ -6,17 +6,26 @@ use abi::exit;
 use signal_hook::low_level::signal_name;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use tender::start::LOADED;
 
 /// What monitor and tender put in front of what they say.
 const SPEAKERS: [&str; 2] = ["outboard: ", "outboard-tender: "];
 /// What a tender says when its guest begins.
 const READY: &str = "outboard-tender: ready: ";
+/// What stands in front of what it says when an image is loaded, for a spare.
+const PROGRAM: &str = "outboard-tender: ";
 /// Longest line, in bytes: what a guest has said is part of it.
 const BYTES_MAX: usize = 300;
 
 /// Whether a tender has said that its guest begins.
 pub fn is_ready(report: &str) -> bool {
     report.lines().any(|line| line.starts_with(READY))
+}
+
+/// Whether a tender has said that its image is loaded, and that it waits.
+pub fn is_loaded(report: &str) -> bool {
+    let said = |line: &str| line.strip_prefix(PROGRAM)?.strip_prefix(LOADED).map(drop);
+    report.lines().any(|line| said(line).is_some())
 }
 
 /// Whether a run with this status, as wait(2) says it, ended well.

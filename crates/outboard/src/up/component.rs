@@ -36,6 +36,8 @@ pub struct Component {
     pub after: Vec<String>,
     /// Which ends are followed by a restart.
     pub restart: Restart,
+    /// Whether a spare is loaded for its next run.
+    pub spare: bool,
     /// How many of its core files are kept.
     pub cores: u64,
     /// What it may use.

@@ -71,7 +71,8 @@ pub fn descriptors(side: Side) -> Vec<OwnedFd> {
 }
 
 /// Says of each link of a component that has ended, of all that it was `handed`, that this end is
-/// down: the other one need not wait for the next instance to learn it.
+/// down, unless it was left to the next instance: the other end need not wait for that one to learn
+/// it.
 ///
 /// # Errors
 /// What the kernel says; links behind the one in question are left as they are.
@@ -83,15 +84,27 @@ pub fn go_down(handed: &[Handed], descriptors: &[OwnedFd]) -> Result<(), Errno> 
         };
         rest = later;
         if let (Handed::Side { .. }, [own, _, _, peer_bell]) = (what, own) {
-            let at = (word::STATE * size_of::<u64>()) as u64;
-            let mut state = [0; size_of::<u64>()];
-            pread(own, &mut state, at)?;
-            let state = u64::from_ne_bytes(state) & !UP;
-            pwrite(own, &state.to_ne_bytes(), at)?;
+            let state = read(own, word::STATE)?;
+            // What it has left to the next instance is as it was.
+            if state & UP != 0 && read(own, word::LEFT)? == state {
+                continue;
+            }
+            pwrite(own, &(state & !UP).to_ne_bytes(), at(word::STATE))?;
             write(peer_bell, &1_u64.to_ne_bytes())?;
         }
     }
     Ok(())
+}
+
+/// Where a word of an end's file lies, in bytes.
+fn at(word: usize) -> u64 {
+    (word * size_of::<u64>()) as u64
+}
+
+fn read(file: &OwnedFd, word: usize) -> Result<u64, Errno> {
+    let mut bytes = [0; size_of::<u64>()];
+    pread(file, &mut bytes, at(word))?;
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// Whether these are the two ends of one link: each reads what the other one writes.
@@ -130,13 +143,17 @@ mod tests {
         let handed = [Handed::Tap("tap0".into()), Handed::Side { link, end, peer }];
         let tap = std::fs::File::open("/dev/null").unwrap().into();
         let all: Vec<OwnedFd> = [tap].into_iter().chain(a).collect();
-        let at = (word::STATE * 8) as u64;
-        for (before, after) in [(7_u64, 6), (6, 6), (0, 0)] {
-            pwrite(&all[1], &before.to_ne_bytes(), at).unwrap();
+        // What was left to the next instance stays up, and nobody is rung.
+        for (state, left) in [(7_u64, 7_u64), (9, 9)] {
+            pwrite(&all[1], &state.to_ne_bytes(), at(word::STATE)).unwrap();
+            pwrite(&all[1], &left.to_ne_bytes(), at(word::LEFT)).unwrap();
             go_down(&handed, &all).unwrap();
-            let mut state = [0; 8];
-            pread(&b[1], &mut state, at).unwrap();
-            assert_eq!(u64::from_ne_bytes(state), after);
+            assert_eq!(read(&b[1], word::STATE), Ok(state));
+        }
+        for (before, after) in [(7_u64, 6), (6, 6), (0, 0)] {
+            pwrite(&all[1], &before.to_ne_bytes(), at(word::STATE)).unwrap();
+            go_down(&handed, &all).unwrap();
+            assert_eq!(read(&b[1], word::STATE), Ok(after));
             let mut rung = [0; 8];
             rustix::io::read(&b[2], &mut rung).unwrap();
             assert_eq!(u64::from_ne_bytes(rung), 1);

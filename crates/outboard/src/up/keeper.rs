@@ -1,10 +1,11 @@
 //! The keeper: parent and reaper of all components, and holder of their descriptors, so that the
 //! end of a supervisor ends none of them.
 //!
-//! It is a copy of the supervisor in a session of its own. It decides nothing: it starts, signals
-//! and reaps what it is told to, and says what has ended. It never waits for anybody but in `poll`,
-//! and has room for [`COMPONENTS_MAX`] components. It ends when it is told to, and when it has
-//! neither a component that runs nor a supervisor. Its components end with it.
+//! It is a copy of the supervisor in a session of its own. It decides nothing: it starts, loads,
+//! signals and reaps what it is told to, and says what has ended. It never waits for anybody but in
+//! `poll`, and has room for [`COMPONENTS_MAX`] components and as many spares. It ends when it is
+//! told to, and when it has neither a component that runs nor a supervisor. Its components end with
+//! it.
 
 use super::channel::{self, Channel, Received};
 use super::component::FIRST_HANDED;
@@ -18,6 +19,7 @@ use linux::signal::Held;
 use linux::{descriptor, process};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitOptions, kill_process, setrlimit, waitpid,
 };
@@ -72,10 +74,20 @@ struct Entry {
     status: Option<i32>,
 }
 
+/// The spare of a component: what its next run begins with.
+struct Spare {
+    start: Start,
+    descriptors: Vec<OwnedFd>,
+    process: Pid,
+    /// A byte into it, and the spare is the component.
+    begin: OwnedFd,
+}
+
 struct Keeper {
     held: Held,
     supervisor: Option<Channel>,
     entries: Vec<Entry>,
+    spares: Vec<Spare>,
 }
 
 /// The keeper's life.
@@ -90,6 +102,7 @@ fn keep(listener: &OwnedFd, supervisor: Channel) -> io::Result<()> {
         held,
         supervisor: Some(supervisor),
         entries: Vec::new(),
+        spares: Vec::new(),
     };
     // Since when nobody needs it.
     let mut orphaned = None;
@@ -159,6 +172,19 @@ impl Keeper {
                 let ended = Answer::Ended {
                     name: entry.start.name.clone(),
                     run: entry.start.run,
+                    spare: false,
+                    status: status.as_raw(),
+                };
+                self.say(&ended);
+                continue;
+            }
+            let mut spares = self.spares.iter();
+            if let Some(place) = spares.position(|spare| spare.process == pid) {
+                let Start { name, run, .. } = self.spares.remove(place).start;
+                let ended = Answer::Ended {
+                    name,
+                    run,
+                    spare: true,
                     status: status.as_raw(),
                 };
                 self.say(&ended);
@@ -186,11 +212,19 @@ impl Keeper {
     fn obey(&mut self, request: Request, descriptors: Vec<OwnedFd>) {
         match request {
             Request::Start(start) => {
-                let (name, run) = (start.name.clone(), start.run);
+                let about = (start.name.clone(), start.run);
                 if let Err(why) = self.start(start, descriptors) {
-                    self.say(&Answer::Refused { name, run, why });
+                    self.refuse(about, false, why);
                 }
             }
+            Request::Load(start) => {
+                let about = (start.name.clone(), start.run);
+                if let Err(why) = self.load(start, descriptors) {
+                    self.refuse(about, true, why);
+                }
+            }
+            Request::Wake(name, run) => self.wake(name, run),
+            Request::Dismiss(name) => self.dismiss(|spare| spare.start.name == name),
             Request::Stop(name) => self.signal(&name, Signal::TERM),
             Request::Quit(name) => self.signal(&name, Signal::QUIT),
             Request::Kill(name) => self.signal(&name, Signal::KILL),
@@ -203,40 +237,111 @@ impl Keeper {
         }
     }
 
-    fn start(&mut self, start: Start, mut descriptors: Vec<OwnedFd>) -> Result<(), String> {
+    fn start(&mut self, start: Start, descriptors: Vec<OwnedFd>) -> Result<(), String> {
+        self.make_room(&start.name)?;
+        let (descriptors, process) = self.fork(&start, descriptors, None)?;
+        self.enter(start, descriptors, process);
+        Ok(())
+    }
+
+    /// Lets go of how this component ran before, and, where there are too many, of one that is not
+    /// in the file any more.
+    fn make_room(&mut self, name: &str) -> Result<(), String> {
+        let mut entries = self.entries.iter();
+        if entries.any(|entry| entry.start.name == name && entry.process.is_some()) {
+            return Err("it runs".to_owned());
+        }
+        let is_known = self.entries.iter().any(|entry| entry.start.name == name);
+        if !is_known && self.entries.len() >= COMPONENTS_MAX {
+            let mut entries = self.entries.iter();
+            let idle = entries.position(|entry| entry.process.is_none());
+            let idle = idle.ok_or_else(|| format!("{COMPONENTS_MAX} run already"))?;
+            self.entries.remove(idle);
+        }
+        Ok(())
+    }
+
+    /// A monitor, which begins when a byte comes out of `begins` if there is one; and what is left
+    /// of its descriptors here.
+    fn fork(
+        &self,
+        start: &Start,
+        mut descriptors: Vec<OwnedFd>,
+        begins: Option<&OwnedFd>,
+    ) -> Result<(Vec<OwnedFd>, Pid), String> {
         if descriptors.is_empty() {
             return Err("no file for what is said of the run".to_owned());
         }
         let report = descriptors.remove(0);
-        let known = self
-            .entries
-            .iter()
-            .position(|entry| entry.start.name == start.name);
-        if known.is_some_and(|known| self.entries[known].process.is_some()) {
-            return Err("it runs".to_owned());
-        }
-        if known.is_none() && self.entries.len() >= COMPONENTS_MAX {
-            // One that is not in the file any more makes room.
-            let idle = self
-                .entries
-                .iter()
-                .position(|entry| entry.process.is_none());
-            let idle = idle.ok_or_else(|| format!("{COMPONENTS_MAX} run already"))?;
-            self.entries.remove(idle);
-        }
         let child = process::fork(MONITOR, &self.held, || {
-            monitor(&start, &report, &descriptors)
+            monitor(start, &report, &descriptors, begins)
         });
         let child = child.map_err(|error| format!("no process: {error}; see `ulimit -u`"))?;
+        let process = Pid::from_raw(child.id().cast_signed()).ok_or("no process")?;
+        Ok((descriptors, process))
+    }
+
+    /// Notes a component that runs.
+    fn enter(&mut self, start: Start, descriptors: Vec<OwnedFd>, process: Pid) {
         self.entries.retain(|entry| entry.start.name != start.name);
         self.entries.push(Entry {
             start,
             descriptors,
             started: now(),
-            process: Pid::from_raw(child.id().cast_signed()),
+            process: Some(process),
             status: None,
         });
+    }
+
+    fn load(&mut self, start: Start, descriptors: Vec<OwnedFd>) -> Result<(), String> {
+        self.dismiss(|spare| spare.start.name == start.name);
+        if self.spares.len() >= COMPONENTS_MAX {
+            return Err(format!("there are {COMPONENTS_MAX} spares already"));
+        }
+        let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
+        let (begins, begin) = pipe.map_err(|errno| format!("no pipe: {errno}; see `ulimit -n`"))?;
+        let (descriptors, process) = self.fork(&start, descriptors, Some(&begins))?;
+        self.spares.push(Spare {
+            start,
+            descriptors,
+            process,
+            begin,
+        });
         Ok(())
+    }
+
+    fn wake(&mut self, name: String, run: u64) {
+        let is_it = |spare: &Spare| spare.start.name == name && spare.start.run == run;
+        let begun = match self.spares.iter().position(is_it) {
+            Some(place) => {
+                let spare = self.spares.remove(place);
+                self.begin(spare)
+            }
+            None => Err("its spare has ended".to_owned()),
+        };
+        if let Err(why) = begun {
+            self.refuse((name, run), false, why);
+        }
+    }
+
+    fn begin(&mut self, spare: Spare) -> Result<(), String> {
+        self.make_room(&spare.start.name)?;
+        // Where it has just ended, this run of the component ends so.
+        let _ = rustix::io::write(&spare.begin, &[1]);
+        self.enter(spare.start, spare.descriptors, spare.process);
+        Ok(())
+    }
+
+    /// Ends some spares. Nobody hears of their ends.
+    fn dismiss(&mut self, which: impl Fn(&Spare) -> bool) {
+        self.spares.retain(|spare| {
+            let goes = which(spare);
+            if goes {
+                // It has begun nothing, and removes what it has made.
+                let _ = kill_process(spare.process, Signal::TERM);
+            }
+            !goes
+        });
     }
 
     /// Nobody but this process reaps it, so that its number is its own.
@@ -247,7 +352,9 @@ impl Keeper {
         }
     }
 
+    /// A supervisor that asks has just begun, and loads spares of its own.
     fn list(&mut self) {
+        self.dismiss(|_| true);
         let Some(channel) = &self.supervisor else {
             return;
         };
@@ -264,6 +371,16 @@ impl Keeper {
         if told.and_then(|()| channel.send(&Answer::All, &[])).is_err() {
             self.supervisor = None;
         }
+    }
+
+    /// Says that a run of a component, or the spare for it, could not be started.
+    fn refuse(&mut self, (name, run): (String, u64), spare: bool, why: String) {
+        self.say(&Answer::Refused {
+            name,
+            run,
+            spare,
+            why,
+        });
     }
 
     /// A supervisor that does not listen has to come again, and to ask what there is.
@@ -289,12 +406,20 @@ pub fn now() -> u64 {
 
 /// A component's process: the monitor of its guest, which has nothing of the keeper's. Its exit
 /// status.
-fn monitor(start: &Start, report: &OwnedFd, descriptors: &[OwnedFd]) -> i32 {
-    let prepared = prepare(start, report, descriptors);
+fn monitor(
+    start: &Start,
+    report: &OwnedFd,
+    descriptors: &[OwnedFd],
+    begins: Option<&OwnedFd>,
+) -> i32 {
+    let all: Vec<_> = descriptors.iter().chain(begins).collect();
+    let prepared = prepare(start, report, &all);
     let done = prepared.map_err(|error| error.to_string()).and_then(|()| {
         let line = start.command_line.iter().map(Into::into);
         let mut request = run::Request::parse(line).map_err(|error| error.to_string())?;
         request.keeps_console = true;
+        // It comes behind the others.
+        request.standby = begins.map(|_| FIRST_HANDED + descriptors.len() as i32);
         run::run(&request).map_err(|error| error.to_string())
     });
     match done {
@@ -306,7 +431,7 @@ fn monitor(start: &Start, report: &OwnedFd, descriptors: &[OwnedFd]) -> i32 {
     }
 }
 
-fn prepare(start: &Start, report: &OwnedFd, descriptors: &[OwnedFd]) -> io::Result<()> {
+fn prepare(start: &Start, report: &OwnedFd, descriptors: &[&OwnedFd]) -> io::Result<()> {
     // Its console is kept by itself: outboard logs.
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
@@ -337,10 +462,10 @@ fn named(group: &Path, error: &io::Error) -> io::Error {
 /// Gives these descriptors the numbers from [`FIRST_HANDED`] on, and closes all others but the
 /// standard ones: nobody may use what this process had open before. What the keeper owns is closed
 /// behind its back, and never dropped here: this process ends by `_exit`.
-fn hand_over(descriptors: &[OwnedFd]) -> io::Result<()> {
+fn hand_over(descriptors: &[&OwnedFd]) -> io::Result<()> {
     let behind = FIRST_HANDED + i32::try_from(descriptors.len()).map_err(io::Error::other)?;
     // Out of the way first: one may have the number that another is to get.
-    let away = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, behind);
+    let away = |fd: &&OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, behind);
     let away = descriptors
         .iter()
         .map(away)

@@ -30,6 +30,12 @@ pub struct Start {
 pub enum Request {
     /// Start a component.
     Start(Start),
+    /// Load a spare for the next run of a component, which may be running.
+    Load(Start),
+    /// Begin this run of the component of this name, which does not run, by its spare.
+    Wake(String, u64),
+    /// Let go of the spare of the component of this name.
+    Dismiss(String),
     /// Ask the component of this name to end.
     Stop(String),
     /// Ask the component of this name where it is, which ends it.
@@ -65,6 +71,8 @@ pub enum Answer {
         name: String,
         /// The run.
         run: u64,
+        /// Whether it is about the spare for that run.
+        spare: bool,
         /// Why.
         why: String,
     },
@@ -74,6 +82,8 @@ pub enum Answer {
         name: String,
         /// The run.
         run: u64,
+        /// Whether it is about the spare for that run.
+        spare: bool,
         /// How, as wait(2) says it.
         status: i32,
     },
@@ -89,6 +99,8 @@ pub enum Command {
     Restart(String),
     /// Have somebody look into a component as long as the command is connected.
     Debug(String),
+    /// Have a component go on with another image.
+    Replace(String, PathBuf),
 }
 
 /// What the supervisor says to a command: what was done, or why not.

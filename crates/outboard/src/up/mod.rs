@@ -1,5 +1,5 @@
 //! `outboard up`: several guests and what joins them, from one file; `outboard down`, `outboard
-//! restart`.
+//! restart`, `outboard replace`.
 //!
 //! ```text
 //!   outboard up FILE           supervisor: reads the file, decides, says what happens
@@ -18,6 +18,7 @@
 //! | [`component`] | command lines, and who holds what | none |
 //! | [`handed`] | what a component is given by descriptor | none |
 //! | [`policy`], [`machine`] | when a component is started, ended, killed | none |
+//! | [`spare`] | when an instance is loaded for the next run | none |
 //! | [`progress`] | whether a component has hung | none |
 //! | [`groups`] | what bounds memory and time of a component | control groups |
 //! | [`cores`] | core files of components | files |
@@ -43,6 +44,7 @@ pub mod notify;
 pub mod place;
 pub mod policy;
 pub mod progress;
+pub mod spare;
 pub mod status;
 pub mod supervisor;
 pub mod systemd;
@@ -87,6 +89,15 @@ pub struct Arguments {
 pub struct Restart {
     /// The component, as `outboard ps` lists it
     component: String,
+}
+
+/// `outboard replace`.
+#[derive(clap::Args)]
+pub struct Replace {
+    /// The component, as `outboard ps` lists it
+    component: String,
+    /// The image that takes the place of its own
+    image: PathBuf,
 }
 
 /// Why a system is not up, or not down.
@@ -234,8 +245,24 @@ pub fn down() -> Result<(), Error> {
 /// # Errors
 /// It does not come up, or is none.
 pub fn restart(arguments: &Restart) -> Result<(), Error> {
+    told(&Command::Restart(arguments.component.clone()))
+}
+
+/// Has a component go on with another image, and waits until that has lasted a while, or the one
+/// before is back.
+///
+/// # Errors
+/// It does not last, cannot be used, or there is no such component.
+pub fn replace(arguments: &Replace) -> Result<(), Error> {
+    let Replace { component, image } = arguments;
+    let whole = std::path::absolute(image).map_err(|e| Error::Read(image.clone(), e))?;
+    told(&Command::Replace(component.clone(), whole))
+}
+
+/// Has the supervisor do something, and prints what it says.
+fn told(command: &Command) -> Result<(), Error> {
     let place = Place::find().map_err(Error::Place)?;
-    let reply = ask(&place, &Command::Restart(arguments.component.clone()))?;
+    let reply = ask(&place, command)?;
     let ended = || Err("the supervisor has ended".to_owned());
     match reply.unwrap_or_else(ended) {
         Ok(done) => print(&format!("{done}\n")),

@@ -7,7 +7,7 @@
 //! | `control` | the socket by which commands ask the supervisor |
 //! | `status.json` | a [`super::status::Status`] |
 //! | `NAME.cores` | core files of a component |
-//! | `NAME.0` to `NAME.10` | what was said of the last runs of a component, and of this one |
+//! | `NAME.0` to `NAME.11` | what was said of a component's last runs, this one, and its spare |
 
 use crate::instance;
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -87,7 +87,7 @@ impl Place {
 
     /// What is said of this run of a component.
     fn report(&self, name: &str, run: u64) -> PathBuf {
-        self.0.join(format!("{name}.{}", run % (REPORTS + 1)))
+        self.0.join(format!("{name}.{}", run % (REPORTS + 2)))
     }
 
     /// The lock of the supervisor; `None` if there is one.

@@ -76,18 +76,25 @@ impl Links {
         let memory = memory.ok_or(DeviceError::NotAttached)?;
         let peer_slots = slots((memory.peer.len() * WORD) as u64);
         let end = End::begin(memory.own, memory.peer, peer_slots);
+        let slots = Pool::new(memory.slots, SLOT_BYTES);
+        let mut end = end.ok_or(DeviceError::NotAttached)?;
+        let lent = lent(&mut end, slots);
+        let goes_on = end.is_up();
         let line = Rc::new(Line {
             ledger: Ledger::new(runtime, attached.index, attached.name),
             number: attached.number,
             bell: attached.info.bell,
-            end: RefCell::new(end.ok_or(DeviceError::NotAttached)?),
-            slots: Pool::new(memory.slots, SLOT_BYTES),
-            lent: RefCell::default(),
+            end: RefCell::new(end),
+            slots,
+            lent: RefCell::new(lent),
             starved: Cell::new(false),
             said: Cell::new(0),
         });
         // The other end may sleep, or be up with whoever was here before.
         line.ring_for(badge::STATE);
+        if goes_on {
+            line.say(format_args!("link goes on"));
+        }
         line.look();
         self.lines.borrow_mut().push(Rc::clone(&line));
         Ok(LinkPort {
@@ -142,6 +149,16 @@ impl Links {
         found | ready()
     }
 
+    /// Leaves all links to the image that goes on in place of this one.
+    pub(crate) fn leave(&self) {
+        for line in self.lines.borrow().iter() {
+            if let Ok(mut end) = line.end.try_borrow_mut() {
+                end.leave();
+            }
+            line.ring_for(badge::STATE | badge::FRAMES | badge::ROOM);
+        }
+    }
+
     /// Tells the other ends that this image ends.
     pub(crate) fn go_down(&self) {
         for line in self.lines.borrow().iter() {
@@ -151,6 +168,27 @@ impl Links {
             line.ring_for(badge::STATE);
         }
     }
+}
+
+/// The buffers of frames that the image before has sent and the other end has not taken, where
+/// `end` goes on from there. If they are not one buffer each, it begins anew.
+fn lent(end: &mut End<'_>, slots: Pool) -> VecDeque<Frame> {
+    let mut lent = VecDeque::new();
+    if end.outstanding() == 0 {
+        return lent;
+    }
+    let mut all: Vec<_> = core::iter::from_fn(|| slots.alloc(0)).map(Some).collect();
+    for slot in end.under_way() {
+        let mut free = all.iter_mut();
+        let is_it =
+            |frame: &&mut Option<Frame>| frame.as_ref().is_some_and(|frame| frame.index() == slot);
+        lent.extend(free.find(is_it).and_then(Option::take));
+    }
+    if lent.len() as u64 != end.outstanding() {
+        end.begin_anew();
+        lent.clear();
+    }
+    lent
 }
 
 /// A link. The port and whoever waits for it share it.

@@ -1,7 +1,7 @@
 //! A port over a link whose other end does what a test says, hostile things included.
 
 use crate::clock::Instant;
-use crate::puppet::{Far, Scene, Setup};
+use crate::puppet::{Far, Scene, Setup, ended};
 use crate::tests::{frame, large, received, send};
 use abi::link::{ENTRIES, End, Entry, Event, HEAD_BYTES, SLOT_BYTES, badge, word};
 use abi::share::PortCounter;
@@ -366,4 +366,38 @@ proptest! {
         arrives(&scene, &mut far, 0, 0, &frame(60));
         prop_assert_eq!(received(&mut *port), [60]);
     }
+}
+
+/// Slots of frames that the other end has not taken stay its own until it has, whoever goes on.
+#[test]
+fn frames_under_way_outlast_an_image_that_leaves() {
+    let (scene, mut port, mut far) = joined();
+    send(&mut *port, &[60, 61, 62]);
+    scene.leave();
+    let waits = || {
+        scene.runtime.wait(Some(Instant::PAST));
+    };
+    assert_eq!(ended(waits), Some(abi::exit::SUCCESS));
+    let own = scene.far(0).peer;
+    let end = || End::begin(own, scene.far(0).own, SLOTS).unwrap();
+    let memory = || vec![0_u8; SLOTS * SLOT_BYTES].leak();
+    let slots = Pool::new(memory(), SLOT_BYTES);
+    let mut next = end();
+    assert_eq!(next.outstanding(), 3);
+    let under_way: Vec<_> = next.under_way().collect();
+    let lent = super::lent(&mut next, slots);
+    assert_eq!(lent.iter().map(Frame::index).collect::<Vec<_>>(), under_way);
+    let free: Vec<_> = core::iter::from_fn(|| slots.alloc(0)).collect();
+    assert_eq!(free.len(), SLOTS - 3);
+    assert!(free.iter().all(|frame| !under_way.contains(&frame.index())));
+    assert!(next.is_up() && events(&mut far).is_empty());
+    // The same slot twice: nothing of it is believed.
+    next.leave();
+    let place = word::ENTRIES + word::PLACE;
+    let first = own[place].load(Ordering::Relaxed);
+    own[place + 4].store(first, Ordering::Relaxed);
+    let mut next = end();
+    assert!(next.is_up());
+    assert!(super::lent(&mut next, Pool::new(memory(), SLOT_BYTES)).is_empty());
+    assert_eq!((next.is_up(), next.outstanding()), (false, 0));
 }

@@ -70,6 +70,7 @@ pub fn run(start: &Start<'_>) -> Result<Infallible, Error> {
     let pairs = start.pairs()?;
     let command_line = start.command_line()?;
     let mut setup = Setup::new(start)?;
+    start.stand_by()?;
     let resources = start.resources(&pairs)?;
     setup.lend_share(&resources)?;
     let rings = setup.rings(&resources)?;

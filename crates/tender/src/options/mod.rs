@@ -76,6 +76,8 @@ pub struct Options {
     pub share: Option<Location>,
     /// What becomes readable when the host has changed the shared file.
     pub event: Option<Location>,
+    /// What becomes readable when a guest that is loaded shall begin; `None`: at once.
+    pub standby: Option<Location>,
     /// Rules for the guest to begin with.
     pub rules: Option<PathBuf>,
     /// The process whose end ends the guest.
@@ -307,6 +309,7 @@ struct Draft {
     dump_core: Option<PathBuf>,
     share: Option<Location>,
     event: Option<Location>,
+    standby: Option<Location>,
     rules: Option<PathBuf>,
     parent: Option<i32>,
     announce: bool,
@@ -420,6 +423,10 @@ impl Draft {
             "--event" => {
                 let expected = "a FIFO, or @ and an open descriptor, as in --event=@6";
                 self.event = Some(location(typed, expected)?);
+            }
+            "--standby" => {
+                let expected = "a FIFO, or @ and an open descriptor, as in --standby=@7";
+                self.standby = Some(location(typed, expected)?);
             }
             "--rules" => {
                 let expected = "a file of rules, as in --rules=firewall.nft";
@@ -576,6 +583,7 @@ impl Draft {
             dump_core: self.dump_core,
             share: self.share,
             event: self.event,
+            standby: self.standby,
             rules: self.rules,
             parent: self.parent,
             announce: self.announce,

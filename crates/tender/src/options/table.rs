@@ -93,6 +93,10 @@ pub const CHOICES: &[Choice] = &[
         "FIFO by which the guest is told that the file has changed",
     ),
     choice(
+        "--standby=@FD|PATH",
+        "load the image, and attach and begin once a byte comes out of this FIFO",
+    ),
+    choice(
         "--rules=FILE",
         "rules in nft's language, in place of those that the image has",
     ),

@@ -104,6 +104,7 @@ fn the_rest_of_the_options() {
         "--host=process",
         "--share=@5",
         "--event=a/fifo",
+        "--standby=@7",
         "--rules=a.nft",
         "--die-with-parent=42",
         "--create-taps",
@@ -113,6 +114,7 @@ fn the_rest_of_the_options() {
     assert_eq!(options.host, Some(Host::Process));
     assert_eq!(options.share, Some(Location::Descriptor(5)));
     assert_eq!(options.event, Some(Location::Path("a/fifo".into())));
+    assert_eq!(options.standby, Some(Location::Descriptor(7)));
     assert_eq!(options.rules, Some("a.nft".into()));
     assert_eq!((options.parent, options.create_taps), (Some(42), true));
 }

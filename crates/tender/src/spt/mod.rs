@@ -37,6 +37,7 @@ pub fn run(start: &Start<'_>) -> Result<Infallible, Error> {
     let guest = Filling::claim(memory);
     let mut guest = guest.map_err(|error| Error::Memory(memory >> 20, error))?;
     start.fill(&mut guest, &plan.copied)?;
+    start.stand_by()?;
     let resources = start.resources(&pairs)?;
     hand_over(&mut guest, start, jailed, &resources, &command_line)?;
     let ready = guest.finish(&plan.regions, start.file);

@@ -35,6 +35,8 @@ pub enum Error {
     Parent(i32),
     /// The shared file cannot be used.
     Share(share::Error),
+    /// It stood by, and nobody is left who could want it.
+    Dismissed,
     /// The rules cannot be given to the guest.
     Rules(PathBuf, rules::Error),
     /// The jail cannot be closed.
@@ -54,6 +56,8 @@ pub enum Step {
     Timer,
     /// To make the event by which the thread of the rings wakes the guest up.
     Event,
+    /// To wait until the guest shall begin.
+    Standby,
     /// To put a device into a wait set.
     Wait,
     /// To give guest memory its final rights.
@@ -70,6 +74,7 @@ impl Step {
             Self::Epoll => "no epoll",
             Self::Timer => "no timer",
             Self::Event => "no event",
+            Self::Standby => "--standby",
             Self::Wait => "cannot wait",
             Self::Protect => "guest memory cannot be protected",
             Self::Random => "no random bytes",
@@ -81,6 +86,7 @@ impl Step {
         let descriptors = "raise the limit of open files: ulimit -n 1024";
         match (self, Errno::from_io_error(error)) {
             (Self::Null, _) => "mount /dev",
+            (Self::Standby, _) => "make a FIFO for it: mkfifo FILE",
             (Self::Epoll | Self::Timer | Self::Event, Some(Errno::MFILE)) => descriptors,
             (Self::Epoll | Self::Timer | Self::Event, Some(Errno::NFILE)) => {
                 "too many files are open on this machine; type: sysctl fs.file-nr fs.file-max"
@@ -145,6 +151,9 @@ impl fmt::Display for Error {
                  process id"
             ),
             Self::Share(error) => error.fmt(f),
+            Self::Dismissed => f.write_str(
+                "--standby: whoever could have begun the guest has ended; start it anew",
+            ),
             Self::Rules(path, error) => write!(f, "--rules={}: {error}", path.display()),
             Self::Jail(error) => error.fmt(f),
             Self::System(step, error) => {

@@ -6,6 +6,7 @@
 //! | `fill` | what the tender writes into guest memory |
 //! | `ready` | what is said when all is attached |
 //! | `resources` | what a guest is lent, whatever its host |
+//! | `standby` | the wait of a guest that is loaded, before it is lent anything |
 //!
 //! A host depends on these steps and on no other host.
 
@@ -13,11 +14,13 @@ mod error;
 mod fill;
 mod ready;
 mod resources;
+mod standby;
 
 pub use error::{Error, Step};
 pub use fill::put;
 pub use ready::announce;
 pub use resources::{Resources, interrupts, say, wait_set};
+pub use standby::LOADED;
 
 use crate::check::{self, Pairs};
 use crate::core_file::CoreFile;
@@ -79,6 +82,17 @@ impl<'a> Start<'a> {
     /// The file cannot be read.
     pub fn fill(&self, guest: &mut impl Memory, segments: &[Segment]) -> Result<(), Error> {
         fill::segments(guest, segments, self.file).map_err(|error| self.unusable(error))
+    }
+
+    /// Waits until a guest that is loaded shall begin, if the command line says so.
+    ///
+    /// # Errors
+    /// It never shall.
+    pub fn stand_by(&self) -> Result<(), Error> {
+        match &self.options.standby {
+            Some(begin) => standby::wait(begin, &self.options.image),
+            None => Ok(()),
+        }
     }
 
     /// Opens all that the guest is lent; `pairs` are those of [`Self::pairs`].

@@ -20,14 +20,14 @@ const KILLS: u64 = 12;
 
 /// What all connections have done so far.
 #[derive(Default)]
-struct Work {
-    rounds: AtomicU64,
-    done: AtomicBool,
+pub struct Work {
+    pub rounds: AtomicU64,
+    pub done: AtomicBool,
 }
 
 impl Work {
     /// Waits until each connection, on average, has had its bytes back once more.
-    fn wait(&self) -> Result<(), Failed> {
+    pub fn wait(&self) -> Result<(), Failed> {
         let first = self.rounds.load(Ordering::Relaxed);
         eventually(PATIENCE, || {
             match self.rounds.load(Ordering::Relaxed) < first + BUSY as u64 {
@@ -38,7 +38,7 @@ impl Work {
     }
 
     /// Sends bytes and has them back until all is done.
-    fn on(&self, mut stream: Stream) -> Result<(), Failed> {
+    pub fn on(&self, mut stream: Stream) -> Result<(), Failed> {
         while !self.done.load(Ordering::Relaxed) {
             stream.round(nothing)?;
             self.rounds.fetch_add(1, Ordering::Relaxed);

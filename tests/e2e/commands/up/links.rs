@@ -4,21 +4,25 @@
 //!   test --- wan0 === firewall === link === echo
 //! ```
 
-use super::{ALL, Datagrams, PATIENCE, System, kept, kill};
+use super::{ALL, Datagrams, PATIENCE, System, kept, kill, soak, spares};
 use crate::commands::messages::shell;
 use crate::harness::build::Images;
 use crate::harness::wait::eventually;
 use libtest_mimic::Failed;
+use linux::interface;
 use rustix::process::Signal;
 use std::io::{Read, Write};
+use std::net::Ipv4Addr;
 use std::net::TcpStream;
-use testbed::segment::Segment;
+use testbed::segment::{Address, Segment};
 
 type Test = fn(&Images) -> Result<(), Failed>;
 
 /// What is tried with links, and what takes one.
-pub const TRIALS: [(&str, Test); 6] = [
-    ("a link outlives its ends", outlives_its_ends),
+pub const TRIALS: [(&str, Test); 11] = [
+    ("a link outlives its ends", |images| {
+        outlives_its_ends(images, "spt")
+    }),
     ("a link outlives its supervisor", outlives_its_supervisor),
     ("a link that lost an end is made anew", is_made_anew),
     (
@@ -33,16 +37,32 @@ pub const TRIALS: [(&str, Test); 6] = [
         "connections outlive the image in which they end",
         kept::connections,
     ),
+    ("a spare begins in the place of who is killed", |images| {
+        spares::begin(images, "spt")
+    }),
+    ("whatever happens, no connection is lost", soak::soak),
+    ("a spare of another file is not used", spares::of_its_file),
+    ("an image takes the place of another", spares::replace),
+    (
+        "what is started again by a command loses no frame",
+        spares::loses_nothing,
+    ),
+];
+
+/// The same between virtual machines.
+pub const ON_HVT: [(&str, Test); 2] = [
+    ("a link outlives its ends", |images| {
+        outlives_its_ends(images, "hvt")
+    }),
+    ("a spare begins in the place of who is killed", |images| {
+        spares::begin(images, "hvt")
+    }),
 ];
 
 /// Bytes that go there and back, more than any queue on the way holds of a frame.
 const BYTES: usize = 50_000;
 /// How often each component is killed in turn.
 const KILLS: usize = 3;
-
-/// Makes the tap.
-const TAP: &str = "ip tuntap add dev wan0 mode tap && ip link set dev wan0 up && ip addr add \
-                   10.0.0.1/24 dev wan0";
 
 /// The firewall at the tap, with echo behind it.
 pub fn of_link(images: &Images) -> String {
@@ -60,10 +80,25 @@ pub fn system(images: &Images) -> Result<System<'_>, Failed> {
     system_of(images, &of_link(images))
 }
 
+/// The same file with components on this host.
+pub fn on(text: &str, host: &str) -> String {
+    text.replace("memory = ", &format!("host = {host:?}\nmemory = "))
+}
+
+/// Makes the tap, which outlives who made it.
+fn tap(segment: &Segment) -> Result<(), Failed> {
+    let address = Address {
+        ip: Ipv4Addr::new(10, 0, 0, 1),
+        prefix: 24,
+        mtu: 1500,
+    };
+    Ok(interface::persist(&segment.tap("wan0", true, address)?)?)
+}
+
 /// One with this file.
 pub fn system_of<'a>(images: &'a Images, text: &str) -> Result<System<'a>, Failed> {
     let segment = Segment::new()?;
-    shell(&segment, TAP)?.expect_status(0)?;
+    tap(&segment)?;
     let mut system = System::new(images, text)?;
     std::fs::write(system.runtime.path().join("all.nft"), ALL)?;
     system.segment = Some(segment);
@@ -102,14 +137,15 @@ pub fn nothing() -> Result<(), Failed> {
 }
 
 /// Each end is killed in turn; the other one goes on.
-fn outlives_its_ends(images: &Images) -> Result<(), Failed> {
-    let system = system(images)?;
+fn outlives_its_ends(images: &Images, host: &str) -> Result<(), Failed> {
+    let system = system_of(images, &on(&of_link(images), host))?;
     let supervisor = system.up(2)?;
     let segment = system.segment.as_ref().ok_or("no network")?;
     let mut datagrams = Datagrams::new(&system)?;
     datagrams.wait()?;
     let ping = shell(segment, "ping -c 3 -i 0.2 -s 65000 10.0.0.2")?;
-    ping.expect_status(0)?.expect_stdout("3 received")?;
+    // As all pings say it.
+    ping.expect_status(0)?.expect_stdout(" 0% packet loss")?;
     for _ in 0..KILLS {
         let mut stream = Stream::new(&system)?;
         stream.round(nothing)?;
@@ -207,7 +243,7 @@ fn is_made_anew(images: &Images) -> Result<(), Failed> {
     supervisor.wait_for_stderr("outboard: firewall: not started: tap:wan0: ")?;
     supervisor.signal(Signal::KILL);
     supervisor.finish()?.expect_status(137)?;
-    shell(segment, TAP)?.expect_status(0)?;
+    tap(segment)?;
     let supervisor = system.up(2)?;
     supervisor.wait_for_stderr("outboard: echo: its link has lost the other end\n")?;
     system.wait_for_run("echo", 2)?;

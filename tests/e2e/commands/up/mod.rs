@@ -8,10 +8,16 @@
 pub mod cards;
 mod cores;
 mod debug;
+mod groups;
 mod kept;
 mod links;
 mod progress;
+mod small;
+mod soak;
+mod spares;
 mod states;
+
+pub use links::ON_HVT;
 
 use super::messages::shell;
 use crate::harness::build::Images;
@@ -36,19 +42,11 @@ use testbed::segment::Segment;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
-/// How often a component is started again that shall leak nothing.
-const RESTARTS: usize = 30;
-/// The variable that asks for another number of them.
-const RESTARTS_ASKED: &str = "OUTBOARD_RESTARTS";
-/// Restarts before anything is counted: as many reports as are kept, and one more.
-const WARM: usize = 12;
-/// By how much the memory of supervisor and keeper may grow, in KiB: what the allocator keeps.
-const GROWTH_MAX: u64 = 256;
 
 type Test = fn(&Images) -> Result<(), Failed>;
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let plain: [(&str, Test); 12] = [
+    let plain: [(&str, Test); 13] = [
         ("mistakes are told and nothing is started", mistakes),
         ("a crash loop is slowed and goes on", crash_loop),
         ("a component that may rest does", rests),
@@ -63,6 +61,10 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         ("who hangs alone is started again", progress::hangs_alone),
         ("an image that counts no turns is told", progress::unwatched),
         ("limits are held and told", progress::limits),
+        (
+            "ten components take little of a supervisor",
+            small::is_small,
+        ),
         ("the last core files are kept", cores::kept),
     ];
     let mut trials = Vec::new();
@@ -76,7 +78,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     ));
     let networks: [(&str, Test); 5] = [
         ("a service manager is told", notifies),
-        ("many restarts leak nothing", leaks_nothing),
+        ("many restarts leak nothing", small::leaks_nothing),
         ("who is killed comes back", comes_back),
         ("the supervisor's end ends nobody", supervisor_killed),
         ("what the file does not have any more ends", changed),
@@ -91,6 +93,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         let name = format!("up::{name}");
         trials.push(network.trial_unless(missing, name, move || test(images)));
     }
+    trials.extend(groups::trials(images));
     // A jailed process is nobody's but root's to look into.
     let root = network
         .root()
@@ -482,80 +485,6 @@ fn rests(images: &Images) -> Result<(), Failed> {
     }
 }
 
-/// Memory of its own that a process has, in KiB (proc_pid_status(5)).
-fn memory(pid: u32) -> Result<u64, Failed> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"));
-    let number = line.and_then(|line| line.split_whitespace().next());
-    Ok(number.ok_or("no RssAnon")?.parse()?)
-}
-
-/// The namespaces in which a process is (namespaces(7)).
-fn namespaces(pid: u32) -> Result<Vec<PathBuf>, Failed> {
-    let links = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
-    let links = links.map(|kind| std::fs::read_link(format!("/proc/{pid}/ns/{kind}")));
-    Ok(links.into_iter().collect::<Result<_, _>>()?)
-}
-
-/// Descriptors, processes, files and namespaces are those of before, and memory hardly more.
-fn leaks_nothing(images: &Images) -> Result<(), Failed> {
-    let system = System::of_two(images)?;
-    let supervisor = system.up(2)?;
-    let keeper = system.keeper(None)?;
-    let count = || -> Result<_, Failed> {
-        let open = [supervisor.id(), keeper].map(|pid| descriptors(pid).len());
-        let reports = |path: &PathBuf| {
-            path.extension()
-                .is_some_and(|end| end.to_str() != Some("json"))
-        };
-        let files = files(&system.place())
-            .iter()
-            .filter(|path| !reports(path))
-            .count();
-        let all = [supervisor.id(), keeper, system.monitor("firewall")?];
-        let namespaces = all
-            .map(namespaces)
-            .into_iter()
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok((open, children(keeper)?.len(), files, namespaces))
-    };
-    let used = || -> Result<u64, Failed> { Ok(memory(supervisor.id())? + memory(keeper)?) };
-    let restart = || -> Result<Duration, Failed> {
-        let begin = Instant::now();
-        let restarted = system.outboard(&["restart", "firewall"])?.finish()?;
-        restarted.expect_status(0)?;
-        Ok(begin.elapsed())
-    };
-    for _ in 0..WARM {
-        restart()?;
-    }
-    let asked = std::env::var(RESTARTS_ASKED).ok();
-    let restarts = asked.map(|count| count.parse()).transpose()?;
-    let restarts = restarts.unwrap_or(RESTARTS);
-    let (before, used_before) = (count()?, used()?);
-    let gaps = (0..restarts).map(|_| restart());
-    let mut gaps = gaps.collect::<Result<Vec<_>, _>>()?;
-    gaps.sort_unstable();
-    let (after, used_after) = (count()?, used()?);
-    let median = gaps.get(gaps.len() / 2).copied().unwrap_or_default();
-    println!(
-        "{restarts} restarts by a command: median {median:?}; supervisor and keeper had \
-         {used_before} KiB and have {used_after}"
-    );
-    if before != after {
-        return Err(format!("{before:?} became {after:?}").into());
-    }
-    if used_after > used_before + GROWTH_MAX {
-        return Err(format!("{used_before} KiB became {used_after}").into());
-    }
-    if system.run_of("firewall") <= restarts as u64 {
-        return Err(format!("run {}", system.run_of("firewall")).into());
-    }
-    system.down(Some(supervisor))
-}
-
 fn comes_back(images: &Images) -> Result<(), Failed> {
     let system = System::of_two(images)?;
     let supervisor = system.up(2)?;
@@ -765,12 +694,14 @@ fn held(system: &System<'_>, name: &str, taps: usize, links: usize) -> Result<()
     // Its monitor has its own files and taps, and nothing of others'.
     let all = descriptors(system.monitor(name)?);
     let known = |link: &String| {
+        // Its own folder, whatever that is called: a spare's is renamed.
+        let folder = system.runtime.file(name, "share").parent() == Some(Path::new(link));
         let own = ["share", "event", "ending.json", "console"].map(own);
         let kinds = ["pipe:", "socket:", TAP];
         let kinds = kinds
             .into_iter()
             .chain([EVENT, MEMORY].into_iter().take(2 * links));
-        own.contains(link) || kinds.clone().any(|kind| link.starts_with(kind))
+        folder || own.contains(link) || kinds.clone().any(|kind| link.starts_with(kind))
     };
     if let Some(other) = all.iter().find(|link| !known(link)) {
         return Err(format!("the monitor of {name} holds {other}").into());

@@ -34,8 +34,6 @@ const CONNECTIONS: usize = 4;
 /// How long they may take to begin. One that has not is no reason to wait: it is found lost.
 const BEGIN: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(1);
-/// From one kill to the next one.
-const EVERY: Duration = Duration::from_secs(1);
 
 /// `outboard demo restart`.
 #[derive(clap::Args)]
@@ -51,9 +49,26 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 2000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rate: u32,
+    /// Start components anew, without spares that are loaded and wait
+    #[arg(long)]
+    cold: bool,
+    /// Ask components to leave, as outboard restart does, instead of killing them
+    #[arg(long)]
+    gently: bool,
+    /// Milliseconds from one kill to the next one; who is killed twice a second is slowed
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(350..=60_000))]
+    every: u32,
     /// Print the report as JSON, with each kill
     #[arg(long)]
     json: bool,
+}
+
+impl Options {
+    /// From one kill to the next one.
+    fn pause(&self) -> Duration {
+        Duration::from_millis(self.every.into())
+    }
 }
 
 /// Shows it; succeeds if nothing was lost but datagrams.
@@ -66,7 +81,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
     let kills = options.kills as usize * COMPONENTS.len();
     eprintln!(
         "A network of its own, 10.0.0.0/24: this host is .1, the stack is .2 behind two images. \
-         {kills} kills, one a second."
+         {kills} kills, one each {:?}.",
+        options.pause()
     );
     let network = |error: testbed::segment::Error| Error::Contender(error.into());
     let segment = Segment::new().map_err(network)?;
@@ -107,7 +123,7 @@ fn images(folder: Option<&Path>) -> Result<Images, Error> {
 
 /// Kills, while traffic goes on.
 fn show(options: &Options, images: &Images) -> Result<Report, Error> {
-    let mut system = System::start(images)?;
+    let mut system = System::start(images, !options.cold)?;
     let to = SocketAddr::from((STACK, PORT));
     let (begin, begun) = (Instant::now(), &AtomicUsize::new(0));
     let done = &AtomicBool::new(false);
@@ -119,7 +135,7 @@ fn show(options: &Options, images: &Images) -> Result<Report, Error> {
         while begun.load(Ordering::Relaxed) < CONNECTIONS && begin.elapsed() < BEGIN {
             sleep(POLL);
         }
-        let killed = kill(&mut system, options.kills, begin);
+        let killed = kill(&mut system, options, begin);
         done.store(true, Ordering::Relaxed);
         let lost = || Connections {
             held: 1,
@@ -142,16 +158,23 @@ fn show(options: &Options, images: &Images) -> Result<Report, Error> {
 type Killed = (&'static str, Duration);
 
 /// Kills each component so often, in turn; and the end of the last one's time.
-fn kill(system: &mut System, kills: u32, begin: Instant) -> Result<(Vec<Killed>, Duration), Error> {
+fn kill(
+    system: &mut System,
+    options: &Options,
+    begin: Instant,
+) -> Result<(Vec<Killed>, Duration), Error> {
     let mut killed = Vec::new();
-    for run in 1..=u64::from(kills) {
+    for run in 1..=u64::from(options.kills) {
         for name in COMPONENTS {
-            sleep(EVERY);
+            sleep(options.pause());
             system.wait_for(name, run)?;
             killed.push((name, begin.elapsed()));
-            system.kill(name)?;
+            match options.gently {
+                true => system.restart(name)?,
+                false => system.kill(name)?,
+            }
         }
     }
-    sleep(EVERY);
+    sleep(options.pause());
     Ok((killed, begin.elapsed()))
 }

@@ -49,17 +49,18 @@ pub struct System {
 }
 
 impl System {
-    /// Starts the components in the network of this thread, which has to live as long as they do.
+    /// Starts the components, with a spare each if they are to have some, in the network of this
+    /// thread, which has to live as long as they do.
     ///
     /// # Errors
     /// They do not come up.
-    pub fn start(images: &Images) -> Result<Self, Error> {
+    pub fn start(images: &Images, spares: bool) -> Result<Self, Error> {
         let this =
             env::current_exe().map_err(|e| Error::Io("cannot find this program's file", e))?;
-        let folder = env::temp_dir().join(format!("outboard-restart-{}", std::process::id()));
+        let folder = base().join(format!("outboard-restart-{}", std::process::id()));
         let made = DirBuilder::new().mode(0o700).create(&folder);
         made.map_err(|e| Error::Io("cannot make a temporary directory", e))?;
-        let said = write(&folder, images).and_then(|()| File::create(folder.join("said")));
+        let said = write(&folder, images, spares).and_then(|()| File::create(folder.join("said")));
         let said = said.map_err(|e| Error::Io("cannot write a temporary file", e))?;
         let started = Command::new(&this)
             .arg("up")
@@ -103,6 +104,22 @@ impl System {
         kill_process(guest, Signal::KILL).map_err(|errno| failed(errno.into()))
     }
 
+    /// Has a component's guest leave, and its next instance begin.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    pub fn restart(&self, name: &str) -> Result<(), Error> {
+        let failed = |error: io::Error| Error::Io("cannot restart a component", error);
+        let mut command = Command::new(env::current_exe().map_err(failed)?);
+        let command = command.args(["restart", name]);
+        let command = command.env("XDG_RUNTIME_DIR", &self.folder);
+        let restarted = command.stdout(Stdio::null()).status().map_err(failed)?;
+        match restarted.success() {
+            true => Ok(()),
+            false => Err(Error::NotUp(name.to_owned(), "see above".to_owned())),
+        }
+    }
+
     /// Waits until this run of a component, or a later one, is up.
     ///
     /// # Errors
@@ -139,24 +156,34 @@ impl Drop for System {
     }
 }
 
+/// Where named guests would be: in memory. What a guest shares with its host lies in a file, and
+/// one on a disk takes milliseconds to begin and to end.
+fn base() -> PathBuf {
+    let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let memory = runtime.into_iter().chain([PathBuf::from("/dev/shm")]);
+    let found = memory.into_iter().find(|folder| folder.is_dir());
+    found.unwrap_or_else(env::temp_dir)
+}
+
 fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
 /// Writes the file of the components, and their rules.
-fn write(folder: &Path, images: &Images) -> io::Result<()> {
+fn write(folder: &Path, images: &Images, spares: bool) -> io::Result<()> {
     let Images {
         edge,
         firewall,
         stack,
     } = images;
     let text = format!(
-        "[component.stack]\nimage = {stack:?}\nmemory = 64\narguments = \
+        "[component.stack]\nspare = {spares}\nimage = {stack:?}\nmemory = 64\narguments = \
          [\"--ipv4={STACK}/24\"]\nnet.service = \"link:inner\"\nstate.connections = \
-         \"memory\"\n\n[component.firewall]\nimage = {firewall:?}\nmemory = 16\nrules = \
-         \"firewall.nft\"\nnet.private = \"link:inner\"\nnet.public = \
-         \"link:outer\"\n\n[component.edge]\nimage = {edge:?}\nmemory = 16\nrules = \
-         \"edge.nft\"\nnet.private = \"link:outer\"\nnet.public = \"tap:{TAP}\"\n"
+         \"memory\"\n\n[component.firewall]\nspare = {spares}\nimage = \
+         {firewall:?}\nmemory = 16\nrules = \"firewall.nft\"\nnet.private = \
+         \"link:inner\"\nnet.public = \"link:outer\"\n\n[component.edge]\nspare = \
+         {spares}\nimage = {edge:?}\nmemory = 16\nrules = \"edge.nft\"\nnet.private = \
+         \"link:outer\"\nnet.public = \"tap:{TAP}\"\n"
     );
     fs::write(folder.join("system.toml"), text)?;
     fs::write(folder.join("edge.nft"), EDGE)?;

@@ -37,7 +37,7 @@ const CPU_PERCENT_MAX: u64 = 102_400;
 /// The key of the components.
 const COMPONENT: &str = "component";
 /// What a file may say of a component, and in which form.
-const KEYS: [(&str, &str); 15] = [
+const KEYS: [(&str, &str); 16] = [
     ("image", "a path, as in image = \"firewall.spt\""),
     ("host", "\"spt\", \"hvt\" or \"process\""),
     ("memory", "MiB from 1 to 262144"),
@@ -65,6 +65,7 @@ const KEYS: [(&str, &str); 15] = [
     ("state", "\"memory\", as in state.vault = \"memory\""),
     ("after", "names of components, as in after = [\"stack\"]"),
     ("restart", "\"always\", \"on-failure\" or \"never\""),
+    ("spare", "true or false"),
     ("core", "how many core files are kept, from 0 to 10"),
 ];
 /// The key of limits, which are a table.
@@ -275,6 +276,10 @@ impl Reading<'_> {
             "memory" => integer(value, 1..MEM_MIB_MAX + 1).map(|mib| component.memory = Some(mib)),
             "arguments" => texts(value).map(|all| component.arguments = all),
             "after" => texts(value).map(|all| component.after = all),
+            "spare" => value
+                .get_ref()
+                .as_bool()
+                .map(|spare| component.spare = spare),
             "core" => integer(value, 0..CORES_MAX + 1).map(|most| component.cores = most),
             "restart" => {
                 let named = Restart::ALL

@@ -1,7 +1,7 @@
 //! Whom a supervisor hears and tells: its keeper, commands, the service manager, and whoever reads
 //! what it writes down.
 
-use super::{CLIENTS_MAX, Client, Supervisor, TURN_MAX, now};
+use super::{CLIENTS_MAX, Client, Supervisor, TURN_MAX, Wait, now};
 use crate::up::channel::{Channel, Received};
 use crate::up::machine::{Event, State};
 use crate::up::message::{Answer, Command, Reply};
@@ -18,12 +18,35 @@ impl Supervisor {
     pub(super) fn hear_keeper(&mut self) -> io::Result<()> {
         for _ in 0..TURN_MAX {
             match self.keeper.receive() {
-                Ok(Received::Message(Answer::Ended { name, run, status }, _)) => {
+                Ok(Received::Message(
+                    Answer::Ended {
+                        name,
+                        run,
+                        spare: true,
+                        status,
+                    },
+                    _,
+                )) => self.spare_ended(&name, run, status, now()),
+                Ok(Received::Message(
+                    Answer::Refused {
+                        name,
+                        run,
+                        spare: true,
+                        why,
+                    },
+                    _,
+                )) => self.spare_refused(&name, run, &why, now()),
+                Ok(Received::Message(
+                    Answer::Ended {
+                        name, run, status, ..
+                    },
+                    _,
+                )) => {
                     if let Some(index) = self.running(&name, run) {
                         self.judge(index, status, now());
                     }
                 }
-                Ok(Received::Message(Answer::Refused { name, run, why }, _)) => {
+                Ok(Received::Message(Answer::Refused { name, run, why, .. }, _)) => {
                     if let Some(index) = self.running(&name, run) {
                         self.end(index, false, format!("not started: {why}"), now());
                     }
@@ -40,7 +63,7 @@ impl Supervisor {
     fn running(&self, name: &str, run: u64) -> Option<usize> {
         self.all.iter().position(|one| {
             let ended = one.status.ends.last().is_some_and(|end| end.run == run);
-            one.component.name == name && one.status.run == run && !ended
+            one.name() == name && one.status.run == run && !ended
         })
     }
 
@@ -65,7 +88,7 @@ impl Supervisor {
                 }
                 Ok(Received::Message(Command::Restart(name), _)) => match self.restart(&name) {
                     Ok(run) => {
-                        client.waits = Some((name, run));
+                        client.waits = Some(Wait::Run(name, run));
                         self.clients.push(client);
                     }
                     Err(why) => answer(&client, &Err(why)),
@@ -73,21 +96,37 @@ impl Supervisor {
                 Ok(Received::Message(Command::Debug(name), _)) => {
                     self.debug(client.channel, &name);
                 }
+                Ok(Received::Message(Command::Replace(name, image), _)) => {
+                    match self.replace(&name, &image) {
+                        Ok(()) => {
+                            client.waits = Some(Wait::Replacement(name));
+                            self.clients.push(client);
+                        }
+                        Err(why) => answer(&client, &Err(why)),
+                    }
+                }
                 Ok(Received::End) | Err(_) => {}
             }
         }
     }
 
+    /// The component of this name.
+    pub(super) fn index_of(&self, name: &str) -> Result<usize, String> {
+        let names = self.all.iter().map(super::Managed::name);
+        let found = names.clone().position(|other| other == name);
+        let index = found.ok_or_else(|| {
+            let names: Vec<_> = names.collect();
+            super::super::no_component(name, &names)
+        })?;
+        match self.down {
+            true => Err(format!("{name}: all components are being ended")),
+            false => Ok(index),
+        }
+    }
+
     /// Starts a component again; the number of the run that it will have.
     fn restart(&mut self, name: &str) -> Result<u64, String> {
-        let names = self.all.iter().map(|one| one.component.name.as_str());
-        let Some(index) = names.clone().position(|other| other == name) else {
-            let names: Vec<_> = names.collect();
-            return Err(super::super::no_component(name, &names));
-        };
-        if self.down {
-            return Err(format!("{name}: all components are being ended"));
-        }
+        let index = self.index_of(name)?;
         let run = self.all[index].status.run + 1;
         self.give(index, Event::Restart, now());
         Ok(run)
@@ -95,13 +134,14 @@ impl Supervisor {
 
     /// Answers those whose component is up again, or will not be.
     pub(super) fn answer_clients(&mut self) {
+        self.answer_replaced();
         for client in std::mem::take(&mut self.clients) {
-            let Some((name, run)) = &client.waits else {
+            let Some(Wait::Run(name, run)) = &client.waits else {
                 self.clients.push(client);
                 continue;
             };
             let mut all = self.all.iter();
-            let found = all.find(|one| one.component.name == *name && one.status.run >= *run);
+            let found = all.find(|one| one.name() == *name && one.status.run >= *run);
             match found.map(|one| (one.machine.state(), one.status.run)) {
                 Some((State::Up { .. }, run)) => {
                     answer(&client, &Ok(format!("{name} is up again: run {run}")));
@@ -157,7 +197,7 @@ impl Supervisor {
 }
 
 /// Who does not wait for the answer does without.
-fn answer(client: &Client, reply: &Reply) {
+pub(super) fn answer(client: &Client, reply: &Reply) {
     let _ = client.channel.send(reply, &[]);
 }
 

@@ -3,7 +3,10 @@
 
 mod commands;
 mod debug;
+mod leave;
 mod pool;
+mod replace;
+mod spares;
 mod takeover;
 mod watch;
 
@@ -16,14 +19,17 @@ use super::machine::{Effect, Event, Machine, START_MAX, State};
 use super::message::{Answer, Request, Start};
 use super::notify::Notify;
 use super::place::Place;
+use super::spare;
 use super::status::{self, Status};
 use super::{Error, cause, cores, keeper, policy};
-use crate::instance::Instance;
+use crate::instance::{self, Instance};
 use debug::Debugger;
 use linux::signal::{Held, is_ignored};
+use replace::Replacement;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions, waitpid};
+use spares::Spare;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -46,29 +52,20 @@ const TURN_MAX: usize = 64;
 /// Commands that are heard at a time; others wait.
 const CLIENTS_MAX: usize = 16;
 
-/// A component and its life.
-struct Managed {
+/// A component, and the command line by which it is started.
+#[derive(Clone)]
+struct Form {
     component: Component,
-    machine: Machine,
     command_line: Vec<String>,
-    status: status::Component,
-    /// Whether the file does not have it any more.
-    leaving: bool,
-    /// Why this ends its run, if nobody asked for that.
-    killed: Option<String>,
-    /// Whether its run makes progress, once it is up.
-    progress: Option<Progress>,
-    /// When it was last not up any more.
-    lost: Option<Duration>,
 }
 
-impl Managed {
-    /// How the keeper is to start it.
-    fn start(&self, groups: Option<&Groups>) -> Start {
+impl Form {
+    /// How the keeper is to start this run of it.
+    fn start(&self, run: u64, groups: Option<&Groups>) -> Start {
         let Component { name, limits, .. } = &self.component;
         Start {
             name: name.clone(),
-            run: self.status.run,
+            run,
             command_line: self.command_line.clone(),
             handed: self.component.handed().collect(),
             memory_limit: match groups.is_some_and(|groups| groups.memory) {
@@ -82,11 +79,47 @@ impl Managed {
     }
 }
 
+/// A component and its life.
+struct Managed {
+    form: Form,
+    machine: Machine,
+    /// What its next run begins with.
+    spare: Spare,
+    /// The image that takes the place of its own.
+    replacement: Replacement,
+    status: status::Component,
+    /// Whether the file does not have it any more.
+    leaving: bool,
+    /// Why this ends its run, if nobody asked for that.
+    killed: Option<String>,
+    /// Whether its run makes progress, once it is up.
+    progress: Option<Progress>,
+    /// When it was last not up any more.
+    lost: Option<Duration>,
+}
+
+impl Managed {
+    fn component(&self) -> &Component {
+        &self.form.component
+    }
+
+    fn name(&self) -> &str {
+        &self.form.component.name
+    }
+}
+
 /// A command that is being answered.
 struct Client {
     channel: Channel,
-    /// The component, and the run of it that is waited for.
-    waits: Option<(String, u64)>,
+    waits: Option<Wait>,
+}
+
+/// What a command waits for.
+enum Wait {
+    /// This run of a component.
+    Run(String, u64),
+    /// That the image of a component is replaced.
+    Replacement(String),
 }
 
 /// A system under supervision.
@@ -196,8 +229,9 @@ impl Supervisor {
         }
         for one in &self.all {
             if let Some(groups) = &self.groups {
-                groups.remove(&one.component.name);
+                groups.remove(one.name());
             }
+            instance::remove_aside(one.name());
         }
         self.place.remove();
         Ok(())
@@ -225,10 +259,16 @@ impl Supervisor {
             .filter_map(|one| one.machine.deadline())
             .map(left);
         let starting = |one: &Managed| matches!(one.machine.state(), State::Starting { .. });
-        let look = self.all.iter().any(starting).then_some(LOOK);
+        let loading = |one: &Managed| matches!(one.spare.state, spare::State::Loading { .. });
+        let look = self.all.iter().any(|one| starting(one) || loading(one));
+        let look = look.then_some(LOOK);
+        let spares = self.all.iter().filter_map(|one| one.spare.state.deadline());
+        let replaced = (0..self.all.len()).filter_map(|index| self.replacement_due(index));
+        let later = spares.chain(replaced).map(left);
         let watchdog = self.notify.period().map(|_| left(self.alive));
         let watched = self.all.iter().filter_map(Managed::look_at).map(left);
-        let soonest = deadlines.chain(look).chain(watchdog).chain(watched).min();
+        let soonest = deadlines.chain(look).chain(watchdog).chain(watched);
+        let soonest = soonest.chain(later).min();
         let timeout = soonest.map(Timespec::try_from).transpose();
         let timeout = timeout.map_err(io::Error::other)?;
         let mut ends = vec![
@@ -263,11 +303,15 @@ impl Supervisor {
             };
             self.give(index, event, now);
         }
+        for index in 0..self.all.len() {
+            self.tend_spare(index, now);
+            self.tend_replacement(index, now);
+        }
         let has_left = |one: &Managed| one.leaving && one.machine.state() == State::Ended;
         for gone in self.all.iter().filter(|one| has_left(one)) {
-            self.ask(&Request::Forget(gone.component.name.clone()));
+            self.ask(&Request::Forget(gone.name().to_owned()));
             if let Some(groups) = &self.groups {
-                groups.remove(&gone.component.name);
+                groups.remove(gone.name());
             }
         }
         self.all.retain(|one| !has_left(one));
@@ -281,7 +325,7 @@ impl Supervisor {
     /// runs is bounded by what the file says now.
     fn bound(&self) {
         for one in &self.all {
-            let Component { name, limits, .. } = &one.component;
+            let Component { name, limits, .. } = one.component();
             let groups = self.groups.as_ref().filter(|groups| groups.bound(limits));
             if let Some(Err(error)) = groups.map(|groups| groups.set(name, *limits)) {
                 say(name, format_args!("its control group: {error}"));
@@ -300,7 +344,7 @@ impl Supervisor {
             State::Ended | State::Ending { again: false, .. }
         );
         let needs_it = |other: &Managed| {
-            other.component.after.contains(&one.component.name)
+            other.component().after.contains(&one.component().name)
                 && other.machine.state() != State::Ended
         };
         (self.down || one.leaving) && !was_asked && !self.all.iter().any(needs_it)
@@ -311,18 +355,17 @@ impl Supervisor {
             let mut others = self
                 .all
                 .iter()
-                .filter(|other| other.component.name == *name);
+                .filter(|other| other.component().name == *name);
             others.all(|other| matches!(other.machine.state(), State::Up { .. } | State::Ended))
         };
-        !self.down && self.all[index].component.after.iter().all(settled)
+        !self.down && self.all[index].component().after.iter().all(settled)
     }
 
     /// Whether a component that was started says that it is up.
     fn is_up(&self, index: usize) -> bool {
-        let Managed {
-            component, status, ..
-        } = &self.all[index];
-        if cause::is_ready(&self.report(&component.name, status.run)) {
+        let one = &self.all[index];
+        let component = one.component();
+        if cause::is_ready(&self.report(&component.name, one.status.run)) {
             return true;
         }
         // Of a guest without devices nothing is said.
@@ -351,9 +394,10 @@ impl Supervisor {
             let gap = one.lost.take().map(|lost| now.saturating_sub(lost));
             let gap = gap.map_or_else(String::new, |gap| format!(", {gap:.1?} after it was lost"));
             say(
-                &one.component.name,
+                one.name(),
                 format_args!("up, {took:.1?} after its start{gap}"),
             );
+            self.want_spare(index, now);
         }
         self.carry_out(index, effect, now);
     }
@@ -365,20 +409,25 @@ impl Supervisor {
             Some(Effect::Start) => self.start(index, now),
             Some(Effect::Stop) => {
                 one.lost = Some(now);
-                self.ask(&Request::Stop(self.all[index].component.name.clone()));
+                let again = matches!(one.machine.state(), State::Ending { again: true, .. });
+                let name = one.name().to_owned();
+                // What another one goes on with is left to it whole.
+                if !again || !leave::ask(&name) {
+                    self.ask(&Request::Stop(name));
+                }
             }
             Some(Effect::Quit) => {
                 one.lost = Some(now);
                 one.progress = None;
-                let most = one.component.may_stand_still().unwrap_or_default();
+                let most = one.component().may_stand_still().unwrap_or_default();
                 one.killed = Some(format!("it made no progress for {most:?}"));
-                self.ask(&Request::Quit(self.all[index].component.name.clone()));
+                self.ask(&Request::Quit(self.all[index].component().name.clone()));
             }
             Some(Effect::Kill) => {
                 if let State::Starting { .. } = one.machine.state() {
                     one.killed = Some(format!("it was not up {START_MAX:?} after its start"));
                 }
-                self.ask(&Request::Kill(self.all[index].component.name.clone()));
+                self.ask(&Request::Kill(self.all[index].component().name.clone()));
             }
         }
     }
@@ -392,6 +441,9 @@ impl Supervisor {
         let one = &mut self.all[index];
         one.status.restarts += u64::from(one.status.run > 0);
         one.status.run += 1;
+        if self.wake_spare(index, now) {
+            return;
+        }
         if let Err(why) = self.try_start(index, now) {
             self.end(index, false, format!("not started: {why}"), now);
         }
@@ -400,9 +452,9 @@ impl Supervisor {
     fn try_start(&mut self, index: usize, now: Duration) -> Result<(), String> {
         self.fill_pool(index, now)?;
         let one = &self.all[index];
-        let made = cores::make(&self.place, &one.component);
+        let made = cores::make(&self.place, one.component());
         made.map_err(|error| format!("no folder for its core files: {error}"))?;
-        let start = one.start(self.groups.as_ref());
+        let start = one.form.start(one.status.run, self.groups.as_ref());
         let report = self.place.begin_report(&start.name, start.run);
         let report = report.map_err(|error| format!("no file for what is said of it: {error}"))?;
         let handed = start.handed.iter().filter_map(|what| self.pool.get(what));
@@ -415,8 +467,9 @@ impl Supervisor {
     /// A run has ended, or was none.
     fn end(&mut self, index: usize, well: bool, cause: String, now: Duration) {
         let one = &mut self.all[index];
-        cores::prune(&self.place, &one.component);
-        one.progress = None;
+        cores::prune(&self.place, one.component());
+        // Closed when all is done: the last one who closes a file on a disk waits for that.
+        let _watched = one.progress.take();
         let cause = match one.killed.take() {
             Some(why) => format!("{why} ({cause})"),
             None => cause,
@@ -430,6 +483,8 @@ impl Supervisor {
             cause: cause.clone(),
         });
         one.lost.get_or_insert(now);
+        self.roll_back(index, &cause, now);
+        let one = &mut self.all[index];
         let was_asked = matches!(one.machine.state(), State::Ending { .. });
         let effect = one.machine.take(Event::Ended { well }, now);
         let next = match one.machine.state() {
@@ -444,7 +499,7 @@ impl Supervisor {
             _ => String::new(),
         };
         // Before what follows, which may be a start that ends at once.
-        say(&one.component.name, format_args!("{cause}{next}"));
+        say(one.name(), format_args!("{cause}{next}"));
         self.carry_out(index, effect, now);
     }
 }

@@ -5,6 +5,7 @@ use super::{Managed, Supervisor, say};
 use crate::up::component::Component;
 use crate::up::handed::{self, Handed};
 use crate::up::machine::{Event, State};
+use crate::up::spare;
 use abi::link::slots;
 use abi::region::kind;
 use image::Image;
@@ -17,7 +18,7 @@ impl Supervisor {
     /// Opens the taps of a component that are not open, or were deleted since, and makes its links
     /// and states.
     pub(super) fn fill_pool(&mut self, index: usize, now: Duration) -> Result<(), String> {
-        let component = self.all[index].component.clone();
+        let component = self.all[index].component().clone();
         if component.handed().all(|what| self.has_tap(&what)) {
             return Ok(());
         }
@@ -37,6 +38,43 @@ impl Supervisor {
                 }
                 Handed::Side { .. } => self.join(what, asked(kind::LINK)?, now)?,
                 Handed::State { .. } => self.keep(what, asked(kind::STATE)?)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something to be handed over is there as it was.
+    pub(super) fn has(&self, what: &Handed) -> bool {
+        match what {
+            Handed::Tap(_) => self.has_tap(what),
+            Handed::Side { .. } => self.is_joined(what),
+            Handed::State { .. } => self.pool.contains_key(what),
+        }
+    }
+
+    /// Whether another image of a component would be handed what its own one has.
+    pub(super) fn fits(&self, component: &Component) -> Result<(), String> {
+        let image = image(component)?;
+        for device in &component.devices {
+            let Some(what) = device.handed(&component.name) else {
+                continue;
+            };
+            let kind = match what {
+                Handed::Tap(_) => continue,
+                Handed::Side { .. } => kind::LINK,
+                Handed::State { .. } => kind::STATE,
+            };
+            let asked = asked(component, &image, kind, &device.name)?;
+            let has = bytes_of(self.pool.get(&what));
+            if has.is_some_and(|has| has != asked) {
+                return Err(format!(
+                    "{} asks for {asked} bytes as {}, and has {}; name it in the file and type: \
+                     outboard restart {}",
+                    component.image.display(),
+                    device.name,
+                    has.unwrap_or_default(),
+                    component.name
+                ));
             }
         }
         Ok(())
@@ -94,10 +132,10 @@ impl Supervisor {
         let Some(other @ Handed::Side { link, end, .. }) = &side.other() else {
             return Ok(());
         };
-        let others = |one: &Managed| one.component.name == *end;
+        let others = |one: &Managed| one.name() == *end;
         let found = self.all.iter().position(others);
         let peer = found.ok_or_else(|| format!("link:{link}: there is no {end}"))?;
-        let component = &self.all[peer].component;
+        let component = self.all[peer].component();
         let mut devices = component.devices.iter();
         let device = devices.find(|device| device.link() == Some(link));
         let device = device.ok_or_else(|| format!("link:{link}: {end} has no end of it"))?;
@@ -107,6 +145,8 @@ impl Supervisor {
         let [own, others] = sides.map(handed::descriptors);
         self.pool.insert(side.clone(), own);
         self.pool.insert(other.clone(), others);
+        // It was handed the former one.
+        self.give_spare(peer, spare::Event::Drop, now);
         if let State::Starting { .. } | State::Up { .. } = self.all[peer].machine.state() {
             say(end, format_args!("link:{link} was made anew"));
             self.give(peer, Event::Restart, now);

@@ -1,7 +1,9 @@
 //! What a supervisor begins with: the components of its file, and those that an earlier one has
 //! left.
 
-use super::{Found, Managed, Supervisor, now, reach, say};
+use super::replace::Replacement;
+use super::spares::Spare;
+use super::{Form, Found, Managed, Supervisor, now, reach, say};
 use crate::run;
 use crate::up::cause;
 use crate::up::component::{self, Component};
@@ -36,12 +38,13 @@ impl Supervisor {
                 .position(|one| one.start.name == component.name);
             let before = place.map(|place| found.swap_remove(place));
             let mut managed = manage(component, before.as_ref(), former);
-            let core = cores::option(&self.place, &managed.component);
-            managed.command_line.splice(0..0, core);
+            let core = cores::option(&self.place, managed.component());
+            managed.form.command_line.splice(0..0, core);
             let index = self.all.len();
             if let Some(before) = before {
                 ended.extend(before.status.map(|status| (index, status)));
-                if managed.start(self.groups.as_ref()) != before.start {
+                let start = managed.form.start(managed.status.run, self.groups.as_ref());
+                if start != before.start {
                     changed.push(index);
                 }
             }
@@ -54,14 +57,14 @@ impl Supervisor {
             };
             let mut managed = manage(component, Some(&gone), former);
             managed.leaving = true;
-            say(&managed.component.name, "is not in the file any more");
+            say(managed.name(), "is not in the file any more");
             self.all.push(managed);
         }
         // Those of components that are to end are not handed over any more.
         let all = &self.all;
         self.pool.retain(|what, _| {
             all.iter()
-                .any(|one| one.component.handed().any(|handed| handed == *what))
+                .any(|one| one.component().handed().any(|handed| handed == *what))
         });
         let now = now();
         for (index, status) in ended {
@@ -75,10 +78,13 @@ impl Supervisor {
             // A supervisor that is killed while it makes a link leaves one end of it.
             let why = match changed.contains(&index) {
                 true => "what the file says of it has changed",
-                false if self.has_links(&one.component) => continue,
+                false if self.has_links(one.component()) => {
+                    self.want_spare(index, now);
+                    continue;
+                }
                 false => "its link has lost the other end",
             };
-            say(&one.component.name, why);
+            say(one.name(), why);
             self.give(index, Event::Restart, now);
         }
     }
@@ -92,7 +98,7 @@ impl Supervisor {
         let now = now();
         for index in 0..self.all.len() {
             let one = &self.all[index];
-            let name = &one.component.name;
+            let name = one.name();
             let state = found.iter().find(|found| found.start.name == *name);
             match state {
                 _ if !one.machine.state().is_running() => {}
@@ -110,7 +116,7 @@ impl Supervisor {
     /// A run has ended with this status.
     pub(super) fn judge(&mut self, index: usize, status: i32, now: Duration) {
         let one = &self.all[index];
-        let report = self.report(&one.component.name, one.status.run);
+        let report = self.report(one.name(), one.status.run);
         let cause = cause::of(status, &report);
         self.end(index, cause::is_well(status), cause, now);
     }
@@ -131,9 +137,13 @@ fn manage(component: Component, before: Option<&Found>, former: Option<&Status>)
         status.run = start.run;
     }
     Managed {
-        component,
+        form: Form {
+            component,
+            command_line,
+        },
         machine,
-        command_line,
+        spare: Spare::default(),
+        replacement: Replacement::None,
         status,
         leaving: false,
         killed: None,

@@ -83,13 +83,13 @@ impl Progress {
 impl Managed {
     /// It is up, and watched from now on if the file asks for it.
     pub(super) fn begin_watch(&mut self, now: Duration) {
-        let most = self.component.may_stand_still();
-        self.progress = most.map(|most| Progress::of(&self.component.name, most, now));
+        let most = self.component().may_stand_still();
+        self.progress = most.map(|most| Progress::of(self.name(), most, now));
     }
 
     /// When it is to be looked whether it has hung, if at all: at once where nobody has so far.
     pub(super) fn look_at(&self) -> Option<Duration> {
-        self.component.may_stand_still()?;
+        self.component().may_stand_still()?;
         match (self.machine.state(), &self.progress) {
             (State::Up { .. }, Some(progress)) => progress.next(),
             (State::Up { .. }, None) => Some(Duration::ZERO),
@@ -102,7 +102,7 @@ impl Supervisor {
     /// Whether a component that is up has hung.
     pub(super) fn has_hung(&mut self, index: usize, now: Duration) -> bool {
         let one = &mut self.all[index];
-        if one.component.may_stand_still().is_none() {
+        if one.component().may_stand_still().is_none() {
             return false;
         }
         // One that was taken over, or that the file asks for only now.
@@ -110,6 +110,6 @@ impl Supervisor {
             one.begin_watch(now);
         }
         let progress = one.progress.as_mut();
-        progress.is_some_and(|progress| progress.has_hung(&one.component.name, now))
+        progress.is_some_and(|progress| progress.has_hung(&one.form.component.name, now))
     }
 }
