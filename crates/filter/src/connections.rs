@@ -1,7 +1,11 @@
-//! The connections of an appliance: how many fit, and where they are counted.
+//! The connections of an appliance: how many fit, where they lie, and where they are counted.
 
+use super::kept::{Kept, STATE};
 use super::{Refusal, Seed};
 use abi::share::CONNECTION_COUNTERS;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
 use nf::conntrack::{Conntrack, FLOWS_MAX};
 use ports::Runtime;
 
@@ -14,11 +18,53 @@ const FLOWS_MIN: usize = 256;
 /// Connections, if rules ask for them.
 pub(crate) struct Connections {
     pub(crate) table: Conntrack,
+    outlives: bool,
+}
+
+/// Where connections lie while rules ask for none.
+pub(crate) enum Spare {
+    /// On the heap, once there are some.
+    Heap,
+    /// In memory that outlives the appliance, where the last one may have left some.
+    Memory(Kept),
+    /// There as well, and there are none.
+    Table(Box<Connections>),
+}
+
+impl Spare {
+    /// Connections, from now on; and what is to be said of those that the last instance left.
+    pub(crate) fn begin(
+        &mut self,
+        runtime: &Runtime,
+        seed: Seed,
+    ) -> Result<(Connections, Option<String>), Refusal> {
+        let key = key(seed)?;
+        if let Self::Memory(kept) = self {
+            let flows = Conntrack::flows_in(kept.connections.len());
+            if !(runtime.has_room)(HEAP_SHARE * Conntrack::index_memory(flows)) {
+                return Err(Refusal::Memory);
+            }
+        }
+        let (connections, said) = match core::mem::replace(self, Self::Heap) {
+            Self::Heap => (Connections::new(runtime, &key)?, None),
+            Self::Table(connections) => (*connections, None),
+            Self::Memory(kept) => Connections::take_up(kept, &key, runtime.host.monotonic())?,
+        };
+        connections.publish(runtime);
+        Ok((connections, said))
+    }
+
+    /// Rules ask for no connections: those that the last instance left are forgotten.
+    pub(crate) fn forget(&mut self) {
+        if let Self::Memory(kept) = self {
+            Conntrack::forget(kept.connections);
+        }
+    }
 }
 
 impl Connections {
     /// A table as large as memory allows.
-    pub(crate) fn new(runtime: &Runtime, seed: Seed) -> Result<Self, Refusal> {
+    fn new(runtime: &Runtime, key: &[u8; 16]) -> Result<Self, Refusal> {
         let mut flows = FLOWS_MAX;
         while !(runtime.has_room)(HEAP_SHARE * Conntrack::memory(flows)) {
             if flows == FLOWS_MIN {
@@ -26,13 +72,27 @@ impl Connections {
             }
             flows /= 2;
         }
-        let seed = seed().ok_or(Refusal::Random)?;
-        let (key, _) = seed.as_chunks::<16>();
-        let connections = Self {
-            table: Conntrack::new(flows, &key[0]),
+        Ok(Self {
+            table: Conntrack::new(flows, key),
+            outlives: false,
+        })
+    }
+
+    /// A table in memory that outlives the appliance, as large as that is.
+    fn take_up(kept: Kept, key: &[u8; 16], now: u64) -> Result<(Self, Option<String>), Refusal> {
+        let taken_up = Conntrack::take_up(kept.connections, key, now);
+        let (table, taken_up) = taken_up.ok_or(Refusal::State)?;
+        let said = match taken_up.refused {
+            Some(why) => Some(format!("{STATE}: none goes on: {why}")),
+            None => kept
+                .is_left
+                .then(|| format!("{STATE}: {} go on", taken_up.flows)),
         };
-        connections.publish(runtime);
-        Ok(connections)
+        let connections = Self {
+            table,
+            outlives: true,
+        };
+        Ok((connections, said))
     }
 
     /// Ends connections whose time is up.
@@ -53,10 +113,21 @@ impl Connections {
         }
     }
 
-    /// Says outside that none are tracked.
-    pub(crate) fn clear(runtime: &Runtime) {
+    /// Forgets all of them, and says so outside; what is left of them.
+    pub(crate) fn end(mut self, runtime: &Runtime) -> Spare {
         runtime.counter(CONNECTION_COUNTERS).set(0);
+        if !self.outlives {
+            return Spare::Heap;
+        }
+        self.table.clear();
+        Spare::Table(Box::new(self))
     }
+}
+
+fn key(seed: Seed) -> Result<[u8; 16], Refusal> {
+    let seed = seed().ok_or(Refusal::Random)?;
+    let (key, _) = seed.as_chunks::<16>();
+    Ok(key[0])
 }
 
 const _: () = assert!(nf::conntrack::COUNTED.len() < abi::share::CONNECTION_COUNTERS_MAX);

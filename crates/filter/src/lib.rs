@@ -10,18 +10,24 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod connections;
+mod kept;
 mod start;
 #[cfg(test)]
 mod tests;
 
+pub use kept::STATE;
 pub use start::Error;
 
 use abi::capture::Fate;
 use abi::share::{COUNTERS_PER_PORT, PORT_APPLIANCE, RulesRefused};
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
-use connections::Connections;
+use connections::{Connections, Spare};
 use device::{Frame, Netif};
 use nf::conntrack::Connection;
 use nf::log::{Line, TokenBucket};
@@ -41,10 +47,7 @@ pub struct Filter {
     feed: Feed,
     rules: RuleSet,
     counters: RuleCounters,
-    /// There are some if the rules ask for them.
-    connections: Option<Connections>,
-    /// Where random bytes come from.
-    seed: Seed,
+    tracking: Tracking,
     /// Names of the ports, by the number that rules have for them.
     ports: Vec<&'static str>,
     log: Log,
@@ -61,20 +64,37 @@ impl Filter {
     pub fn start(runtime: &'static Runtime, built_in: &str, seed: Seed) -> Result<Self, Error> {
         let ports: Vec<_> = runtime.devices.ports().map(|(name, _)| name).collect();
         let mut feed = Feed::new(&runtime.share);
-        let mut connections = None;
-        let mut load = |text: &str| load(runtime, text, &ports, &mut connections, seed);
+        let mut tracking = Tracking {
+            connections: None,
+            spare: Spare::Heap,
+            seed,
+            said: None,
+        };
+        if let Some(mut kept) = kept::open(runtime).map_err(Error::state)? {
+            feed.keep(core::mem::take(&mut kept.counters));
+            let said = |why| format!("{STATE}: none goes on: {why}");
+            tracking.said = kept.refused.map(said);
+            tracking.spare = Spare::Memory(kept);
+        }
+        let mut load = |text: &str| load(runtime, text, &ports, &mut tracking);
         let (rules, counters) = start::first(runtime, &mut feed, built_in, &mut load)?;
+        tracking.spare.forget();
         Ok(Self {
             runtime,
             feed,
             rules,
             counters,
-            connections,
-            seed,
+            tracking,
             ports,
             log: Log::new(),
             key: Key::EMPTY,
         })
+    }
+
+    /// What is to be said of connections that the last instance left, if the manifest names a
+    /// [`STATE`] for them.
+    pub fn said(&self) -> Option<&str> {
+        self.tracking.said.as_deref()
     }
 
     /// The path from one port to another, as rules see it.
@@ -100,7 +120,7 @@ impl Filter {
         if self.feed.is_pending() {
             self.replace();
         }
-        if let Some(connections) = &mut self.connections {
+        if let Some(connections) = &mut self.tracking.connections {
             connections.refresh(self.runtime, self.log.now(self.runtime));
         }
     }
@@ -110,14 +130,8 @@ impl Filter {
         let Some(offer) = self.feed.offer() else {
             return;
         };
-        let connections = &mut self.connections;
-        match load(
-            self.runtime,
-            offer.text(),
-            &self.ports,
-            connections,
-            self.seed,
-        ) {
+        let tracking = &mut self.tracking;
+        match load(self.runtime, offer.text(), &self.ports, tracking) {
             Ok(rules) => {
                 self.counters = self.feed.accept(&offer, rules.len() + 1);
                 self.rules = rules;
@@ -135,7 +149,7 @@ impl Filter {
         if let Err(malformed) = self.key.read(frame.bytes()) {
             return self.refused(frame, index, malformed.index());
         }
-        let tracking = match &mut self.connections {
+        let tracking = match &mut self.tracking.connections {
             Some(connections) => Some((&mut connections.table, self.log.now(self.runtime))),
             None => None,
         };
@@ -204,6 +218,19 @@ enum Refusal {
     Memory,
     /// It asks for connections, and there are no random bytes to hide them by.
     Random,
+    /// It asks for connections, and the memory that outlives the appliance has no room for one.
+    State,
+}
+
+/// Connections, and where they are when rules ask for none.
+struct Tracking {
+    /// There are some if the rules ask for them.
+    connections: Option<Connections>,
+    spare: Spare,
+    /// Where random bytes come from.
+    seed: Seed,
+    /// What is to be said of those that the last instance left.
+    said: Option<String>,
 }
 
 /// The rules that `text` is, if there is memory for them. Connections go on under the next rules
@@ -212,21 +239,24 @@ fn load(
     runtime: &Runtime,
     text: &str,
     ports: &[&str],
-    connections: &mut Option<Connections>,
-    seed: Seed,
+    tracking: &mut Tracking,
 ) -> Result<RuleSet, Refusal> {
     let limits = nf::limits_within(text, runtime.has_room).ok_or(Refusal::Memory)?;
     let rules = nf::load(text, ports, &limits).map_err(|error| match error.kind {
         ErrorKind::Limit { .. } if limits != Limits::DEFAULT => Refusal::Memory,
         _ => Refusal::Invalid(error),
     })?;
-    match (rules.tracks(), &mut *connections) {
-        (true, Some(connections)) => connections.table.rules_changed(),
-        (true, None) => *connections = Some(Connections::new(runtime, seed)?),
-        (false, Some(_)) => {
-            Connections::clear(runtime);
-            *connections = None;
+    match (rules.tracks(), tracking.connections.take()) {
+        (true, Some(mut connections)) => {
+            connections.table.rules_changed();
+            tracking.connections = Some(connections);
         }
+        (true, None) => {
+            let (connections, said) = tracking.spare.begin(runtime, tracking.seed)?;
+            tracking.connections = Some(connections);
+            tracking.said = said.or(tracking.said.take());
+        }
+        (false, Some(connections)) => tracking.spare = connections.end(runtime),
         (false, None) => {}
     }
     Ok(rules)
@@ -235,7 +265,7 @@ fn load(
 fn refuse(feed: &mut Feed, offer: &Offer, refusal: &Refusal) {
     let (reason, position) = match refusal {
         Refusal::Invalid(error) => (RulesRefused::Invalid, error.span.start as usize),
-        Refusal::Memory => (RulesRefused::Memory, 0),
+        Refusal::Memory | Refusal::State => (RulesRefused::Memory, 0),
         Refusal::Random => (RulesRefused::Random, 0),
     };
     feed.refuse(offer, reason, position);

@@ -1,8 +1,8 @@
 //! The rules that an appliance begins with.
 
-use super::{Refusal, refuse};
+use super::{Refusal, STATE, refuse};
 use alloc::borrow::ToOwned;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use core::fmt;
 use nf::RuleSet;
 use nf::nft;
@@ -24,6 +24,7 @@ enum Reason {
     NoText,
     Memory,
     Random,
+    State(String),
     Invalid(nft::Error),
 }
 
@@ -40,6 +41,7 @@ impl fmt::Display for Error {
                 f,
                 "{source}: rules with ct need random bytes; neither tender nor processor has any"
             ),
+            Reason::State(why) => write!(f, "{source}: {why}"),
             Reason::Invalid(error) => write!(f, "no rules\n{}", error.render(source, text)),
         }
     }
@@ -84,15 +86,25 @@ pub(crate) fn first(
         given => ("command line", given),
     };
     let rules = load(text).map_err(|refusal| Error::new(source, text, refusal))?;
-    let counters = feed.own(rules.len() + 1);
+    let counters = feed.own(text, rules.len() + 1);
     Ok((rules, counters))
 }
 
 impl Error {
+    /// The memory that outlives the appliance cannot be used.
+    pub(crate) fn state(why: impl fmt::Display) -> Self {
+        Self {
+            source: STATE,
+            text: String::new(),
+            reason: Reason::State(why.to_string()),
+        }
+    }
+
     fn new(source: &'static str, text: &str, refusal: Refusal) -> Self {
         let (text, reason) = match refusal {
             Refusal::Memory => (String::new(), Reason::Memory),
             Refusal::Random => (String::new(), Reason::Random),
+            Refusal::State => return Self::state("it has no room for a connection"),
             Refusal::Invalid(error) => (text.to_owned(), Reason::Invalid(error)),
         };
         Self {

@@ -1,6 +1,8 @@
 //! What a frame of an open connection costs where rules know connections, without any I/O:
 //!
-//!     cargo run --release -p nf --example connection_cost [CONNECTIONS [FRAMES]]
+//!     cargo run --release -p nf --example connection_cost [CONNECTIONS [FRAMES]] [kept]
+//!
+//! If they are `kept`, they lie in memory that outlives the image.
 //!
 //! For callgrind to count instructions:
 //!
@@ -49,16 +51,32 @@ struct Firewall {
 }
 
 impl Firewall {
-    fn new(connections: usize) -> Self {
+    fn new(connections: usize, kept: bool) -> Self {
         let rules = nf::load(RULES, &["private", "public"], &Limits::DEFAULT);
         let rules = rules.expect("rules of this example");
         Self {
             counters: Counters(vec![0; rules.len() + 1]),
             rules,
-            connections: Conntrack::new(2 * connections, &[7; 16]),
+            connections: match kept {
+                true => table_in_state(2 * connections),
+                false => Conntrack::new(2 * connections, &[7; 16]),
+            },
             key: Key::EMPTY,
         }
     }
+}
+
+/// A table with room for so many connections, as images have it whose manifest names a state.
+fn table_in_state(connections: usize) -> Conntrack {
+    let mut bytes = 0;
+    while Conntrack::flows_in(bytes) < connections {
+        bytes += 4096;
+    }
+    // Pages begin at multiples of any cache line.
+    let memory = vec![0_u8; bytes + 4096].leak();
+    let shift = memory.as_ptr().align_offset(4096);
+    let taken_up = Conntrack::take_up(&mut memory[shift..shift + bytes], &[7; 16], 0);
+    taken_up.expect("there is room").0
 }
 
 /// The hot path, kept apart so that its instructions can be counted.
@@ -108,13 +126,15 @@ fn segment(number: u32, reply: bool, flags: u8) -> [u8; 54] {
 }
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse());
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let kept = arguments.pop_if(|last| last == "kept").is_some();
+    let mut arguments = arguments.iter().map(|argument| argument.parse());
     let mut number = |otherwise| arguments.next().unwrap_or(Ok(otherwise));
     let (Ok(count @ 1..), Ok(frames)) = (number(CONNECTIONS), number(FRAMES)) else {
-        eprintln!("connection_cost: give numbers: connection_cost [CONNECTIONS [FRAMES]]");
+        eprintln!("connection_cost: give numbers: connection_cost [CONNECTIONS [FRAMES]] [kept]");
         std::process::exit(1);
     };
-    let mut firewall = Firewall::new(count);
+    let mut firewall = Firewall::new(count, kept);
     for number in 0..count as u32 {
         for (reply, flags) in [(false, SYN), (true, SYN | ACK), (false, ACK)] {
             connection_turn(&mut firewall, &segment(number, reply, flags));

@@ -46,6 +46,7 @@ pub mod pci;
 pub mod ps;
 pub mod rules;
 pub mod run;
+mod said;
 pub mod send;
 pub mod share;
 pub mod sockets;

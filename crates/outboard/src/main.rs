@@ -47,13 +47,13 @@ enum Command {
     Down,
     /// End a component of `outboard up`, and start it again
     Restart(up::Restart),
+    /// Have a component go on with another image, or with its own if that does not come up
+    Replace(up::Replace),
     /// Look into a component of `outboard up` with gdb
     ///
     /// One of spt is started again without its jail, and in it again when gdb has ended. It is not
     /// watched for progress meanwhile.
     Debug(debug::Arguments),
-    /// Have a component go on with another image, or with its own if that does not come up
-    Replace(up::Replace),
     /// Make the folder of a new appliance
     New(new::Arguments),
     /// Build the image of an appliance
@@ -147,8 +147,8 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         Command::Up(arguments) => up::run(&arguments)?,
         Command::Down => up::down()?,
         Command::Restart(arguments) => up::restart(&arguments)?,
-        Command::Debug(arguments) => match debug::run(&arguments)? {},
         Command::Replace(arguments) => up::replace(&arguments)?,
+        Command::Debug(arguments) => match debug::run(&arguments)? {},
         Command::New(arguments) => new::run(&arguments)?,
         Command::Build(arguments) => build::run(&arguments)?,
         Command::Inspect(arguments) => inspect::run(&arguments)?,

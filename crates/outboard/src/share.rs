@@ -4,8 +4,8 @@
 //! Without a name it lives in memory alone and goes with its last user; that of a named guest lies
 //! in the directory of its [`crate::instance`].
 
-use abi::share::{BYTES, Report};
-use rustix::fs::MemfdFlags;
+use abi::share::{BYTES, BYTES_MIN, Report};
+use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use zerocopy::{FromZeros, IntoBytes};
@@ -27,15 +27,19 @@ impl SharedFile {
     }
 
     /// This file, open for reading and writing, emptied: what a guest before has left in it must
-    /// not be taken for another's. It has the size of all regions and takes no room but for what is
-    /// written.
+    /// not be taken for another's. It has the size of all regions, and takes room for report and
+    /// counters; for the rest, only what is written does.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn fresh(file: OwnedFd) -> Result<Self, Errno> {
         rustix::fs::ftruncate(&file, 0)?;
         rustix::fs::ftruncate(&file, BYTES)?;
-        Ok(Self(file))
+        // What every guest writes has its room now: it would be ended where there is none later.
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, BYTES_MIN) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Self(file)),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// The option by which a tender that inherits the descriptor learns of it.

@@ -9,6 +9,7 @@ use crate::network::Network;
 use crate::ring::Rings;
 use crate::runtime::{Parts, Runtime};
 use crate::share::{HostWord, SharedFile};
+use crate::state::{self, StateMemory};
 use crate::tap::TapPort;
 use abi::extension::HostInfo;
 use abi::link::{HEAD_BYTES, file_bytes};
@@ -202,6 +203,8 @@ pub struct Setup {
     pub cards: Vec<&'static str>,
     /// Links, with as many slots at each end.
     pub links: Vec<(&'static str, usize)>,
+    /// States, and their memory.
+    pub states: Vec<(&'static str, StateMemory)>,
     /// Whether the host has rings.
     pub rings: bool,
     /// Whether the shared file has texts of rules.
@@ -222,6 +225,7 @@ impl Default for Setup {
             devices: vec![],
             cards: vec![],
             links: vec![],
+            states: vec![],
             rings: false,
             rules: false,
             buffers: 128,
@@ -255,16 +259,33 @@ pub struct Far {
     pub peer: &'static [AtomicU64],
 }
 
+/// Memory of states behind so many links, and what is asked for and told.
+fn state_memory(
+    states: Vec<(&'static str, StateMemory)>,
+    links: usize,
+    host_info: &mut HostInfo,
+) -> (Vec<Option<StateMemory>>, Vec<region::Request>) {
+    let mut memory: Vec<_> = (0..links).map(|_| None).collect();
+    let mut requests = vec![];
+    for ((name, state), info) in states.into_iter().zip(&mut host_info.regions[links..]) {
+        let bytes = state::HEAD_BYTES + state.body.len();
+        info.own_bytes = bytes as u64;
+        requests.push(region::Request {
+            name: name_field(name).expect("a name"),
+            kind: region::kind::STATE,
+            bytes: bytes as u32,
+        });
+        memory.push(Some(state));
+    }
+    (memory, requests)
+}
+
 /// Memory of links with these names and so many slots, what is asked for and told, and the other
 /// ends.
 fn link_memory(
     links: &[(&'static str, usize)],
     host_info: &mut HostInfo,
-) -> (
-    Vec<Option<LinkMemory>>,
-    &'static [region::Request],
-    Vec<Far>,
-) {
+) -> (Vec<Option<LinkMemory>>, Vec<region::Request>, Vec<Far>) {
     let (mut memory, mut requests, mut far) = (vec![], vec![], vec![]);
     for ((name, slots), info) in links.iter().zip(&mut host_info.regions) {
         let bytes = file_bytes(*slots);
@@ -282,7 +303,7 @@ fn link_memory(
             peer: own,
         });
     }
-    (memory, requests.leak(), far)
+    (memory, requests, far)
 }
 
 fn words(bytes: usize) -> &'static [AtomicU64] {
@@ -330,7 +351,7 @@ impl Setup {
     }
 
     /// Starts it.
-    pub fn start(self) -> Scene {
+    pub fn start(mut self) -> Scene {
         let host: &'static Puppet = Box::leak(Box::new(Puppet {
             disk: RefCell::new(vec![0; DISK_BYTES]),
             ..Puppet::default()
@@ -351,7 +372,10 @@ impl Setup {
         for info in &mut host_info.pci[..self.cards.len()] {
             info.flags = info_flag::ATTACHED;
         }
-        let (links, regions, far) = link_memory(&self.links, &mut host_info);
+        let (links, mut regions, far) = link_memory(&self.links, &mut host_info);
+        let states = core::mem::take(&mut self.states);
+        let (states, more) = state_memory(states, links.len(), &mut host_info);
+        regions.extend(more);
         let memory = vec![self.fill; self.buffers * BUFFER_BYTES].leak();
         let others = host_info.pci[0] != Info::ZERO;
         let runtime = Runtime::new(Parts {
@@ -359,8 +383,8 @@ impl Setup {
             share: SharedFile::new(guest, control),
             rings: Rings::new(rings, host, others),
             links,
-            states: vec![],
-            devices: Devices::new(self.entries(), self.requests(), regions, &host_info),
+            states,
+            devices: Devices::new(self.entries(), self.requests(), regions.leak(), &host_info),
             pool: Pool::new(memory, BUFFER_BYTES),
             command_line: self.command_line,
             has_room: self.has_room,

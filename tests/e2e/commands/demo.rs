@@ -139,7 +139,7 @@ fn ordinary_user(images: &Images) -> Result<(), Failed> {
     let folder = TemporaryFolder::new("demo")?;
     for (appliance, variant) in [
         ("firewall", "-link"),
-        ("firewall", "-links"),
+        ("firewall", "-links-kept"),
         ("echo", "-kept"),
     ] {
         let image = images.appliance(appliance, variant);

@@ -1,5 +1,6 @@
 //! What the targets start from.
 
+use crate::each::conntrack::{LEFT_BYTES, LEFT_FLOWS};
 use crate::each::model;
 use abi::doorbell;
 use models::MODELS;
@@ -7,6 +8,7 @@ use net::tcp::connection::{Agreed, Greeted};
 use net::tcp::identity::Ends;
 use net::tcp::seq::Seq;
 use net::tcp::{Config, Connection, Opening, vault};
+use nf::conntrack::{self, Class, Conntrack};
 use ports::Instant;
 use std::net::SocketAddr;
 use vfio_user::{
@@ -54,6 +56,7 @@ pub fn all() -> Vec<Seed> {
     };
     let single = [
         ("conntrack", "opening", flow()),
+        ("conntrack", "left", left()),
         (
             "frame",
             "tcp",
@@ -107,6 +110,42 @@ fn flow() -> Vec<u8> {
         [&[frame.len() as u8, 1, 0], &frame[..]].concat()
     });
     segments.concat()
+}
+
+/// A table with an open connection and an unanswered datagram, and a segment behind it.
+fn left() -> Vec<u8> {
+    let mut bytes = b"OBflows\0".to_vec();
+    bytes.extend([conntrack::VERSION, LEFT_FLOWS as u32].as_bytes());
+    bytes.resize(LEFT_BYTES, 0);
+    bytes[64 + 4] = 2;
+    let flow = |protocol, status, class, ended: u32| {
+        let mut record = [0; 120];
+        record[..12].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2, 0x34, 0x12, 80, 0]);
+        record[14] = protocol;
+        record[32] = status;
+        record[33] = class as u8
+            + if status & 4 == 0 {
+                0
+            } else {
+                Class::ALL.len() as u8
+            };
+        record[36..40].copy_from_slice(&ended.to_ne_bytes());
+        record
+    };
+    let mut open = flow(6, 2 | 4 | 8, Class::Established, 1 << 22);
+    // What TCP has come to: established, and both sides were heard.
+    open[68 + 35] = 3;
+    open[68 + 8] = 1;
+    open[68 + 24] = 1;
+    let asked = flow(17, 8, Class::Udp, 100);
+    bytes[64 + 128..][..240].copy_from_slice(&[open, asked].concat());
+    let taken = Conntrack::take_up_copy(&bytes, &[5; 16], 0);
+    assert_eq!(
+        taken.map(|(_, taken)| (taken.flows, taken.refused)),
+        Some((2, None))
+    );
+    let frame = [&ADDRESSES[..], &tcp(ACK)].concat();
+    [bytes, vec![frame.len() as u8, 1], frame].concat()
 }
 
 /// A connection is opened and confirmed: for each segment its length, the time before it, and that

@@ -26,6 +26,9 @@ fn main() -> i32 {
             return abi::exit::FAILURE;
         }
     };
+    if let Some(said) = filter.said() {
+        println!("firewall: {said}");
+    }
     let mut firewall = Firewall::new(filter, &*private, &*public);
     loop {
         let ready = unikernel::wait(None);

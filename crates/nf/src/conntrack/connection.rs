@@ -1,8 +1,8 @@
 //! What rules see of the connection that a frame belongs to: nft's `ct`.
 
-use super::flows::{Flow, Traffic, status};
+use super::record::{Flow, Flow4, Flow6, Record, Traffic, status};
 use super::timeout::Ticks;
-use super::tuple::{Address, Tuple};
+use super::tuple::Tuple;
 use crate::fields::{ABSENT, Slot};
 use core::cell::Cell;
 
@@ -64,15 +64,8 @@ pub struct Connection<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum View<'a> {
     None,
-    V4(&'a Flow<[u8; 4]>),
-    V6(&'a Flow<[u8; 16]>),
-}
-
-/// What is the same in flows of both families.
-struct Common {
-    status: u8,
-    deadline: Ticks,
-    traffic: [Traffic; 2],
+    V4(&'a Flow4),
+    V6(&'a Flow6),
 }
 
 impl Connection<'_> {
@@ -115,29 +108,19 @@ impl Connection<'_> {
         self.mark.set(mark);
     }
 
-    fn common(&self) -> Option<Common> {
-        fn of<A>(flow: &Flow<A>) -> Common {
-            Common {
-                status: flow.status,
-                deadline: flow.deadline,
-                traffic: flow.traffic,
-            }
-        }
+    fn common(&self) -> Option<&Flow> {
         match self.flow {
             View::None => None,
-            View::V4(flow) => Some(of(flow)),
-            View::V6(flow) => Some(of(flow)),
+            View::V4(flow) => Some(flow),
+            View::V6(flow) => Some(flow),
         }
     }
 
     fn ports(&self, direction: usize) -> Option<[u16; 2]> {
-        fn of<A: Address>(flow: &Flow<A>, direction: usize) -> [u16; 2] {
-            flow.tuple(direction).ports
-        }
         match self.flow {
             View::None => None,
-            View::V4(flow) => Some(of(flow, direction)),
-            View::V6(flow) => Some(of(flow, direction)),
+            View::V4(flow) => Some(flow.tuple(direction).ports),
+            View::V6(flow) => Some(flow.tuple(direction).ports),
         }
     }
 
@@ -166,7 +149,7 @@ impl Connection<'_> {
             Slot::CtMark => self.common().map(|_| self.mark.get()),
             Slot::CtStatus => self.common().map(|common| common.status.into()),
             Slot::CtDirection => self.common().map(|_| self.direction as u32),
-            Slot::CtExpiration => self.common().map(|common| self.expiration(&common)),
+            Slot::CtExpiration => self.common().map(|common| self.expiration(common)),
             Slot::CtOriginalIp4Source => source(0),
             Slot::CtOriginalIp4Destination => destination(0),
             Slot::CtReplyIp4Source => source(1),
@@ -180,7 +163,7 @@ impl Connection<'_> {
         value.unwrap_or(ABSENT)
     }
 
-    fn expiration(&self, common: &Common) -> u32 {
+    fn expiration(&self, common: &Flow) -> u32 {
         match common.status & status::CONFIRMED {
             0 => 0,
             _ => common.deadline.milliseconds_from(self.now),

@@ -6,10 +6,12 @@
 //! are not assured have queues of their own: when the table is full, they make room, the oldest
 //! first, and in the order of [`GIVEN_UP`].
 
-use super::Refused;
-use super::tcp::Tcp;
-use super::timeout::{Class, Ticks};
+use super::record::{Flow4, Flow6, Links, Record, Tracker, class_of, queue_of, status};
+use super::store::{Records, in_order};
+use super::timeout::{Class, STREAM_SECONDS, Ticks};
 use super::tuple::{self, Address, Tuple};
+use super::{Refused, Unsound};
+use crate::key::protocol;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -47,128 +49,16 @@ const GIVEN_UP: [(Class, bool); 13] = [
     (Class::CloseWait, true),
 ];
 
-/// What is known of a flow. `status` has the bits of nft's `ct status`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Flow<A> {
-    source: A,
-    destination: A,
-    ports: [u16; 2],
-    vlan: u16,
-    protocol: u8,
-    pub(super) status: u8,
-    queue: u8,
-    /// The next direction in the bucket of each direction.
-    chain: [u32; 2],
-    older: u32,
-    newer: u32,
-    pub(super) deadline: Ticks,
-    pub(super) mark: u32,
-    pub(super) traffic: [Traffic; 2],
-    pub(super) tracker: Tracker,
-}
-
-/// Bits of `status`, which are those of nft's `ct status`.
-pub(super) mod status {
-    pub const SEEN_REPLY: u8 = 2;
-    pub const ASSURED: u8 = 4;
-    pub const CONFIRMED: u8 = 8;
-}
-
-/// What a protocol knows of its flow.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Tracker {
-    Tcp(Tcp),
-    /// When it is a stream, if packets still come.
-    Udp {
-        stream: Ticks,
-    },
-    Other(Class),
-}
-
-/// Packets and bytes of one direction: 44 and 52 bits. Both stay at their largest value.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Traffic {
-    packets: u32,
-    bytes: u32,
-    /// The upper bits: 12 and 20.
-    upper: u32,
-}
-
-impl Traffic {
-    const PACKETS_MAX: u64 = (1 << 44) - 1;
-    const BYTES_MAX: u64 = (1 << 52) - 1;
-
-    pub(super) fn packets(self) -> u64 {
-        u64::from(self.upper & 0xfff) << 32 | u64::from(self.packets)
-    }
-
-    pub(super) fn bytes(self) -> u64 {
-        u64::from(self.upper >> 12) << 32 | u64::from(self.bytes)
-    }
-
-    #[inline]
-    pub(super) fn add(&mut self, bytes: u32) {
-        let packets = (self.packets() + 1).min(Self::PACKETS_MAX);
-        let bytes = (self.bytes() + u64::from(bytes)).min(Self::BYTES_MAX);
-        (self.packets, self.bytes) = (packets as u32, bytes as u32);
-        self.upper = (packets >> 32) as u32 | ((bytes >> 32) as u32) << 12;
-    }
-}
-
-/// Bytes that a flow of IPv4 takes, its part of the index included, and one of IPv6.
+/// Bytes that a flow of IPv4 takes on the heap, its part of the index included, and one of IPv6.
 pub(super) const FLOW_BYTES: [usize; 2] = [
-    size_of::<Flow<[u8; 4]>>() + BUCKETS_PER_FLOW * size_of::<u32>(),
-    size_of::<Flow<[u8; 16]>>() + BUCKETS_PER_FLOW * size_of::<u32>(),
+    size_of::<Flow4>() + BUCKETS_PER_FLOW * size_of::<u32>(),
+    size_of::<Flow6>() + BUCKETS_PER_FLOW * size_of::<u32>(),
 ];
+/// Bytes on the heap for a flow of each family whose records lie elsewhere: buckets, a power of two
+/// of them, and what puts flows in order while they are taken up, which may be moved once.
+pub(super) const INDEX_BYTES: usize =
+    2 * (2 * BUCKETS_PER_FLOW * size_of::<u32>()) + 3 * size_of::<(Ticks, u32)>();
 const _: () = assert!(FLOW_BYTES[0] <= 128 && FLOW_BYTES[1] <= 192);
-
-impl<A: Address> Flow<A> {
-    pub(super) fn new(tuple: &Tuple<A>, tracker: Tracker) -> Self {
-        Self {
-            source: tuple.source,
-            destination: tuple.destination,
-            ports: tuple.ports,
-            vlan: tuple.vlan,
-            protocol: tuple.protocol,
-            status: 0,
-            queue: 0,
-            chain: [NONE; 2],
-            older: NONE,
-            newer: NONE,
-            deadline: Ticks::default(),
-            mark: 0,
-            traffic: [Traffic::default(); 2],
-            tracker,
-        }
-    }
-
-    /// One direction of it; 0 is the original one.
-    #[inline]
-    pub(super) fn tuple(&self, direction: usize) -> Tuple<A> {
-        let original = Tuple {
-            source: self.source,
-            destination: self.destination,
-            ports: self.ports,
-            vlan: self.vlan,
-            protocol: self.protocol,
-        };
-        match direction {
-            0 => original,
-            // What has no other direction never became a flow.
-            _ => original.reversed().unwrap_or(original),
-        }
-    }
-
-    /// Whether a direction of it is this one.
-    #[inline]
-    fn is(&self, tuple: &Tuple<A>, direction: usize) -> bool {
-        self.protocol == tuple.protocol && self.tuple(direction) == *tuple
-    }
-
-    pub(super) fn has(&self, bit: u8) -> bool {
-        self.status & bit != 0
-    }
-}
 
 /// A queue: its oldest flow and its newest, and how many there are.
 #[derive(Clone, Copy, Debug)]
@@ -178,10 +68,18 @@ struct Queue {
     length: u32,
 }
 
+impl Queue {
+    const EMPTY: Self = Self {
+        oldest: NONE,
+        newest: NONE,
+        length: 0,
+    };
+}
+
 /// The table.
 #[derive(Debug)]
-pub(super) struct Flows<A> {
-    slab: Box<[Flow<A>]>,
+pub(super) struct Flows<A: Address> {
+    pub(super) records: Records<A::Record>,
     /// The first direction of each bucket: the number of its flow, times two, and 1 for the reply.
     buckets: Box<[u32]>,
     queues: [Queue; QUEUES],
@@ -193,32 +91,14 @@ pub(super) struct Flows<A> {
 }
 
 impl<A: Address> Flows<A> {
-    /// A table for so many flows, at least 1 and at most 2^30.
-    pub(super) fn new(capacity: usize, empty: A, key: &[u8; 16]) -> Self {
-        let capacity = capacity.clamp(1, 1 << 30);
-        let tuple = Tuple {
-            source: empty,
-            destination: empty,
-            ports: [0; 2],
-            vlan: 0,
-            protocol: 0,
-        };
-        let unused = Flow::new(&tuple, Tracker::Other(Class::Generic));
-        let mut slab: Vec<Flow<A>> = vec![unused; capacity];
-        for (number, flow) in slab.iter_mut().enumerate() {
-            flow.newer = number as u32 + 1;
-        }
-        slab[capacity - 1].newer = NONE;
-        let queue = Queue {
-            oldest: NONE,
-            newest: NONE,
-            length: 0,
-        };
+    /// A table of these records, of which none is in use; at most 2^30.
+    pub(super) fn new(records: Records<A::Record>, key: &[u8; 16]) -> Self {
+        let buckets = records.capacity().next_power_of_two() * BUCKETS_PER_FLOW;
         Self {
-            slab: slab.into(),
-            buckets: vec![NONE; capacity.next_power_of_two() * BUCKETS_PER_FLOW].into(),
-            queues: [queue; QUEUES],
-            free: 0,
+            records,
+            buckets: vec![NONE; buckets].into(),
+            queues: [Queue::EMPTY; QUEUES],
+            free: NONE,
             sources: vec![0; SOURCES].into(),
             hasher: SipHasher13::new_with_key(key),
         }
@@ -226,15 +106,15 @@ impl<A: Address> Flows<A> {
 
     /// Most flows.
     pub(super) fn capacity(&self) -> usize {
-        self.slab.len()
+        self.records.capacity()
     }
 
-    pub(super) fn get(&self, flow: u32) -> &Flow<A> {
-        &self.slab[flow as usize]
+    pub(super) fn get(&self, flow: u32) -> &A::Record {
+        self.records.get(flow)
     }
 
-    pub(super) fn get_mut(&mut self, flow: u32) -> &mut Flow<A> {
-        &mut self.slab[flow as usize]
+    pub(super) fn get_mut(&mut self, flow: u32) -> &mut A::Record {
+        self.records.get_mut(flow)
     }
 
     #[inline]
@@ -245,11 +125,13 @@ impl<A: Address> Flows<A> {
     /// The flow with this direction, and which one it is; not one whose time is up.
     #[inline]
     pub(super) fn find(&self, tuple: &Tuple<A>, now: Ticks) -> Option<(u32, usize)> {
-        self.find_in(self.bucket(tuple), tuple, now)
+        let found = self.find_in(self.bucket(tuple), tuple)?;
+        (self.get(found.0).deadline > now).then_some(found)
     }
 
+    /// The same, whether its time is up or not.
     #[inline]
-    fn find_in(&self, bucket: usize, tuple: &Tuple<A>, now: Ticks) -> Option<(u32, usize)> {
+    fn find_in(&self, bucket: usize, tuple: &Tuple<A>) -> Option<(u32, usize)> {
         let mut link = self.buckets[bucket];
         for _ in 0..CHAIN_MAX {
             if link == NONE {
@@ -258,27 +140,33 @@ impl<A: Address> Flows<A> {
             let (number, direction) = (link >> 1, (link & 1) as usize);
             let flow = self.get(number);
             if flow.is(tuple, direction) {
-                return (flow.deadline > now).then_some((number, direction));
+                return Some((number, direction));
             }
-            link = flow.chain[direction];
+            link = flow.links().chain[direction];
         }
         None
     }
 
     /// Takes a flow that nobody finds before it is [`Self::confirm`]ed; whether another one was
     /// given up for it.
-    pub(super) fn take(&mut self, flow: Flow<A>) -> Result<(u32, bool), Refused> {
-        if self.slab.len() >= 2 * SOURCE_SHARE
-            && *self.source(flow.source) as usize >= self.slab.len() / SOURCE_SHARE
+    pub(super) fn take(&mut self, flow: A::Record) -> Result<(u32, bool), Refused> {
+        let capacity = self.capacity();
+        if capacity >= 2 * SOURCE_SHARE
+            && *self.source(flow.name().source) as usize >= capacity / SOURCE_SHARE
         {
             return Err(Refused::Source);
+        }
+        if self.free == NONE
+            && let Some(number) = self.records.push(flow)
+        {
+            return Ok((number, false));
         }
         let given_up = self.free == NONE;
         if given_up {
             self.give_up().ok_or(Refused::Full)?;
         }
         let number = self.free;
-        self.free = self.get(number).newer;
+        self.free = self.get(number).links().newer;
         *self.get_mut(number) = flow;
         Ok((number, given_up))
     }
@@ -286,7 +174,7 @@ impl<A: Address> Flows<A> {
     /// Gives back a flow that was not confirmed.
     pub(super) fn give_back(&mut self, number: u32) {
         let free = self.free;
-        self.get_mut(number).newer = free;
+        self.get_mut(number).links_mut().newer = free;
         self.free = number;
     }
 
@@ -296,18 +184,27 @@ impl<A: Address> Flows<A> {
         let buckets = tuples.each_ref().map(|tuple| self.bucket(tuple));
         // One of the same directions whose time is up may still be there.
         for (bucket, tuple) in buckets.into_iter().zip(&tuples) {
-            if let Some((old, _)) = self.find_in(bucket, tuple, Ticks(0)) {
+            if let Some((old, _)) = self.find_in(bucket, tuple) {
                 self.remove(old);
             }
         }
+        self.index(number, buckets);
+        self.enqueue(number, class, now);
+        in_order();
+        self.get_mut(number).status |= status::CONFIRMED;
+        in_order();
+    }
+
+    /// Lets both directions be found, and counts the flow of its source.
+    fn index(&mut self, number: u32, buckets: [usize; 2]) {
         for (direction, bucket) in buckets.into_iter().enumerate() {
             let next = self.buckets[bucket];
-            self.get_mut(number).chain[direction] = next;
+            self.get_mut(number).links_mut().chain[direction] = next;
             self.buckets[bucket] = number << 1 | direction as u32;
         }
-        self.get_mut(number).status |= status::CONFIRMED;
-        *self.source(self.get(number).source) += 1;
-        self.enqueue(number, class, now);
+        if !self.get(number).has(status::ASSURED) {
+            *self.source(self.get(number).name().source) += 1;
+        }
     }
 
     /// The counter of the flows that have this source.
@@ -326,7 +223,7 @@ impl<A: Address> Flows<A> {
     pub(super) fn assure(&mut self, number: u32) {
         let flow = self.get_mut(number);
         flow.status |= status::ASSURED;
-        let source = flow.source;
+        let source = flow.name().source;
         self.forget_source(source);
     }
 
@@ -344,14 +241,21 @@ impl<A: Address> Flows<A> {
 
     fn enqueue(&mut self, number: u32, class: Class, now: Ticks) {
         let queue = queue_of(class, self.get(number).has(status::ASSURED));
-        let newest = self.queues[usize::from(queue)].newest;
         let flow = self.get_mut(number);
-        (flow.older, flow.newer, flow.queue) = (newest, NONE, queue);
-        flow.deadline = now.after(class.ticks());
+        (flow.queue, flow.deadline) = (queue, now.after(class.ticks()));
+        self.append(number);
+    }
+
+    /// Puts a flow behind the others of its queue.
+    fn append(&mut self, number: u32) {
+        let queue = usize::from(self.get(number).queue);
+        let newest = self.queues[queue].newest;
+        let links = self.get_mut(number).links_mut();
+        (links.older, links.newer) = (newest, NONE);
         if newest != NONE {
-            self.get_mut(newest).newer = number;
+            self.get_mut(newest).links_mut().newer = number;
         }
-        let queue = &mut self.queues[usize::from(queue)];
+        let queue = &mut self.queues[queue];
         if newest == NONE {
             queue.oldest = number;
         }
@@ -360,29 +264,28 @@ impl<A: Address> Flows<A> {
     }
 
     fn dequeue(&mut self, number: u32) {
-        let Flow {
-            older,
-            newer,
-            queue,
-            ..
-        } = *self.get(number);
+        let flow = self.get(number);
+        let (queue, Links { older, newer, .. }) = (usize::from(flow.queue), *flow.links());
         match older {
-            NONE => self.queues[usize::from(queue)].oldest = newer,
-            older => self.get_mut(older).newer = newer,
+            NONE => self.queues[queue].oldest = newer,
+            older => self.get_mut(older).links_mut().newer = newer,
         }
         match newer {
-            NONE => self.queues[usize::from(queue)].newest = older,
-            newer => self.get_mut(newer).older = older,
+            NONE => self.queues[queue].newest = older,
+            newer => self.get_mut(newer).links_mut().older = older,
         }
-        self.queues[usize::from(queue)].length -= 1;
+        self.queues[queue].length -= 1;
     }
 
     /// Ends a flow that was confirmed.
     pub(super) fn remove(&mut self, number: u32) {
+        let flow = self.get_mut(number);
+        let (assured, source) = (flow.has(status::ASSURED), flow.name().source);
+        flow.status = 0;
+        in_order();
         self.dequeue(number);
-        let flow = self.get(number);
-        if !flow.has(status::ASSURED) {
-            self.forget_source(flow.source);
+        if !assured {
+            self.forget_source(source);
         }
         for direction in 0..2 {
             self.unlink(number, direction);
@@ -393,18 +296,20 @@ impl<A: Address> Flows<A> {
     /// Takes one direction out of its bucket.
     fn unlink(&mut self, number: u32, direction: usize) {
         let flow = self.get(number);
-        let (bucket, next) = (self.bucket(&flow.tuple(direction)), flow.chain[direction]);
+        let next = flow.links().chain[direction];
+        let bucket = self.bucket(&flow.tuple(direction));
         let sought = number << 1 | direction as u32;
         if self.buckets[bucket] == sought {
             self.buckets[bucket] = next;
             return;
         }
         let mut link = self.buckets[bucket];
-        for _ in 0..self.slab.len() {
+        for _ in 0..self.capacity() {
             if link == NONE {
                 return;
             }
-            let chain = &mut self.get_mut(link >> 1).chain[(link & 1) as usize];
+            let links = self.get_mut(link >> 1).links_mut();
+            let chain = &mut links.chain[(link & 1) as usize];
             if *chain == sought {
                 *chain = next;
                 return;
@@ -440,6 +345,57 @@ impl<A: Address> Flows<A> {
         expired
     }
 
+    /// Goes on with the flows that an earlier image left, which may have had another key; how many
+    /// there are. None stays longer than one does whose last packet came `now`.
+    ///
+    /// # Errors
+    /// Something there was left by no image. Then nothing in this table is of use.
+    pub(super) fn take_up(&mut self, now: Ticks) -> Result<u32, Unsound> {
+        self.records.undo().ok_or(Unsound::Table)?;
+        let used = self.records.used();
+        let mut in_order = Vec::new();
+        for number in (0..used).rev() {
+            let flow = self.get(number);
+            if !flow.has(status::CONFIRMED) {
+                self.give_back(number);
+                continue;
+            }
+            let (class, _) = class_of(flow.queue).ok_or(Unsound::Flow)?;
+            if !flow.is_sound() {
+                return Err(Unsound::Flow);
+            }
+            let tuples = [0, 1].map(|direction| flow.tuple(direction));
+            let buckets = tuples.each_ref().map(|tuple| self.bucket(tuple));
+            let mut directions = buckets.into_iter().zip(&tuples);
+            if directions.any(|(bucket, tuple)| self.find_in(bucket, tuple).is_some()) {
+                return Err(Unsound::Twice);
+            }
+            let flow = self.get_mut(number);
+            flow.deadline = flow.deadline.min(now.after(class.ticks()));
+            if tuples[0].protocol == protocol::UDP {
+                let stream = now.after(Ticks::of_seconds(STREAM_SECONDS));
+                flow.tracker = Tracker::of_udp(flow.tracker.stream().min(stream));
+            }
+            in_order.push((flow.deadline, number));
+            self.index(number, buckets);
+        }
+        in_order.sort_unstable();
+        for (_, number) in &in_order {
+            self.append(*number);
+        }
+        // There are at most 2^30.
+        Ok(in_order.len() as u32)
+    }
+
+    /// Forgets all flows.
+    pub(super) fn clear(&mut self) {
+        self.records.clear();
+        self.buckets.fill(NONE);
+        self.sources.fill(0);
+        self.queues = [Queue::EMPTY; QUEUES];
+        self.free = NONE;
+    }
+
     /// Flows of a class.
     pub(super) fn count(&self, class: Class) -> u32 {
         let length = |assured| self.queues[usize::from(queue_of(class, assured))].length;
@@ -447,18 +403,14 @@ impl<A: Address> Flows<A> {
     }
 }
 
-fn queue_of(class: Class, assured: bool) -> u8 {
-    class as u8 + if assured { Class::ALL.len() as u8 } else { 0 }
-}
-
 #[cfg(test)]
-impl<A: Address + core::fmt::Debug> Flows<A> {
+impl<A: Address> Flows<A> {
     /// Panics unless slab, buckets, queues and counters of sources say the same.
     pub(super) fn check(&self) {
         let mut free = 0;
         let mut at = self.free;
         while at != NONE {
-            (free, at) = (free + 1, self.get(at).newer);
+            (free, at) = (free + 1, self.get(at).links().newer);
         }
         let mut queued = 0;
         let mut sources = vec![0; SOURCES];
@@ -474,16 +426,16 @@ impl<A: Address + core::fmt::Debug> Flows<A> {
                     assert_eq!(found, Some((at, direction)), "it is found");
                 }
                 if !flow.has(status::ASSURED) {
-                    let hash = tuple::source_hash(flow.source, &self.hasher) as usize;
+                    let hash = tuple::source_hash(flow.name().source, &self.hasher) as usize;
                     sources[hash % SOURCES] += 1;
                 }
                 (last, length) = (flow.deadline, length + 1);
-                at = flow.newer;
+                at = flow.links().newer;
             }
             assert_eq!(length, queue.length);
             queued += length as usize;
         }
         assert_eq!(*sources, *self.sources);
-        assert_eq!(free + queued, self.slab.len());
+        assert_eq!(free + queued, self.records.used() as usize);
     }
 }

@@ -11,6 +11,8 @@
 //! | `tcp`, `window` | what a segment does, and whether it can be one of its connection |
 //! | `timeout` | how long a flow stays: [`Class`] |
 //! | `flows` | the table, and who makes room in it when it is full |
+//! | `record` | what lies in memory of a flow |
+//! | `store`, `cover` | memory that outlives the image, and what is taken up of it |
 //! | `fragments` | packets in parts |
 //! | `connection` | what rules see: [`Connection`] |
 //!
@@ -33,9 +35,12 @@
 //! Checksums are left because offloads may not have filled them in.
 
 mod connection;
+mod cover;
 mod flows;
 mod fragments;
 mod packet;
+mod record;
+mod store;
 mod tcp;
 mod timeout;
 mod tuple;
@@ -45,20 +50,26 @@ mod window;
 mod tests;
 
 pub use connection::{Connection, State};
+pub use cover::{ALIGN, TakenUp, Unsound, VERSION};
 pub use timeout::{Class, STREAM_SECONDS};
 
 use crate::Malformed;
 use crate::key::{Addresses, Fragment, Key};
 use crate::rule::{RuleIndex, Verdict};
+use alloc::boxed::Box;
 use connection::View;
 use core::cell::Cell;
 use core::fmt;
-use flows::{FLOW_BYTES, Flow, Flows, Tracker, status};
+use cover::Cover;
+use flows::{FLOW_BYTES, Flows, INDEX_BYTES};
 use fragments::Fragments;
 use packet::{Content, Packet};
+use record::{Flow, Flow4, Flow6, Record, Tracker, status};
+use store::{Records, Store};
 use tcp::{Known, Outcome, Tcp};
 use timeout::Ticks;
 use tuple::{Address, Tuple};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Flows of a family that are ended at most by one [`Conntrack::expire`].
 pub const EXPIRED_MAX: usize = 64;
@@ -113,7 +124,10 @@ impl fmt::Display for Refused {
 }
 
 /// What has happened in a table so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
 pub struct Counts {
     /// Connections that began.
     pub begun: u64,
@@ -144,7 +158,7 @@ pub struct Conntrack {
     table4: Flows<[u8; 4]>,
     table6: Flows<[u8; 16]>,
     fragments: Fragments,
-    counts: Counts,
+    cover: Store<Cover>,
     /// When flows were expired last, if none was left then.
     expired: Ticks,
 }
@@ -175,11 +189,12 @@ impl Conntrack {
     /// A table of so many flows of IPv4, and as many of IPv6. The key is secret: whoever knows it
     /// can make packets that are slow to look up.
     pub fn new(flows: usize, key: &[u8; 16]) -> Self {
+        let flows = flows.clamp(1, 1 << 30);
         Self {
-            table4: Flows::new(flows, [0; 4], key),
-            table6: Flows::new(flows, [0; 16], key),
+            table4: Flows::new(Records::new(flows), key),
+            table6: Flows::new(Records::new(flows), key),
             fragments: Fragments::new(key),
-            counts: Counts::default(),
+            cover: Store::Heap(Box::new(Cover::new(flows))),
             expired: Ticks::default(),
         }
     }
@@ -187,6 +202,11 @@ impl Conntrack {
     /// Bytes of heap that a table of so many flows takes, a power of two.
     pub const fn memory(flows: usize) -> usize {
         flows.saturating_mul(FLOW_BYTES[0] + FLOW_BYTES[1])
+    }
+
+    /// Bytes of heap that a table of so many flows takes beside memory that outlives the image.
+    pub const fn index_memory(flows: usize) -> usize {
+        flows.saturating_mul(INDEX_BYTES)
     }
 
     /// Rules judge a frame, and see its connection. `now` is a time in nanoseconds that does not
@@ -231,7 +251,7 @@ impl Conntrack {
         let Some((packet, addresses)) = packet_of(key, frame) else {
             return Ok(rules(&Connection::untracked()));
         };
-        let counts = &mut self.counts;
+        let counts = &mut self.cover.counts;
         match addresses {
             Addresses::V4 {
                 source,
@@ -262,7 +282,7 @@ impl Conntrack {
             self.table4.expire(now, EXPIRED_MAX),
             self.table6.expire(now, EXPIRED_MAX),
         ];
-        self.counts.expired += ended.iter().sum::<usize>() as u64;
+        self.cover.counts.expired += ended.iter().sum::<usize>() as u64;
         if !ended.contains(&EXPIRED_MAX) {
             self.expired = now;
         }
@@ -292,14 +312,14 @@ impl Conntrack {
             expired,
             given_up,
             invalid,
-        } = self.counts;
+        } = self.cover.counts;
         numbers[Class::ALL.len()..].copy_from_slice(&[begun, expired, given_up, invalid]);
         numbers
     }
 
     /// What has happened so far.
     pub fn counts(&self) -> Counts {
-        self.counts
+        self.cover.counts
     }
 
     /// Connections of a class.
@@ -362,19 +382,25 @@ fn judge_in<A: Address>(
         return Ok(rules(&Connection::invalid()));
     };
     let known = flows.get(flow);
+    let marked = known.mark;
     let connection = Connection {
         state,
         direction,
         flow: A::view(known),
         now,
-        mark: Cell::new(known.mark),
+        mark: Cell::new(marked),
     };
     let fate = rules(&connection);
     let mark = connection.mark.get();
-    flows.get_mut(flow).mark = mark;
+    if mark != marked {
+        flows.get_mut(flow).mark = mark;
+    }
     match then {
-        Then::Nothing => {}
-        Then::End => flows.remove(flow),
+        Then::Nothing => flows.records.changed(),
+        Then::End => {
+            flows.remove(flow);
+            flows.records.changed();
+        }
         Then::Begin(class) if fate.0 == Verdict::Accept => {
             counts.begun += 1;
             flows.confirm(flow, class, now);
@@ -413,18 +439,19 @@ fn track<A: Address>(
     if let Some((flow, direction)) = flows.find(tuple, now) {
         match carry_on(flows, packet, flow, direction, content, now) {
             Carried::On(tracked) => return Ok(tracked),
-            Carried::Over => flows.remove(flow),
+            Carried::Over => {
+                flows.remove(flow);
+                flows.records.changed();
+            }
         }
     }
     let Some((tracker, class)) = open(tuple, content, now) else {
         return Ok(None);
     };
-    let mut flow = Flow::new(tuple, tracker);
+    let mut flow = A::Record::new(tuple, tracker);
     flow.traffic[0].add(packet.length);
-    if packet.cut
-        && let Tracker::Tcp(tcp) = &mut flow.tracker
-    {
-        tcp.window.be_liberal();
+    if packet.cut && matches!(content, Content::Tcp(_)) {
+        flow.tracker.tcp_mut().window.be_liberal();
     }
     let (flow, given_up) = flows.take(flow)?;
     counts.given_up += u64::from(given_up);
@@ -452,19 +479,19 @@ fn open<A: Address>(
                 assured: false,
             };
             match tcp.segment(segment, known) {
-                Outcome::Stays { class, .. } => Some((Tracker::Tcp(tcp), class)),
+                Outcome::Stays { class, .. } => Some((Tracker::of_tcp(tcp), class)),
                 _ => None,
             }
         }
         Content::Udp => {
             let stream = now.after(Ticks::of_seconds(STREAM_SECONDS));
-            Some((Tracker::Udp { stream }, Class::Udp))
+            Some((Tracker::of_udp(stream), Class::Udp))
         }
         Content::Icmp => {
             let question = tuple::is_question(A::ICMP, tuple.ports[1]);
-            question.then_some((Tracker::Other(Class::Icmp), Class::Icmp))
+            question.then_some((Tracker::empty(), Class::Icmp))
         }
-        Content::Other => Some((Tracker::Other(Class::Generic), Class::Generic)),
+        Content::Other => Some((Tracker::empty(), Class::Generic)),
         Content::Error(_) | Content::Untracked => None,
     }
 }
@@ -476,6 +503,43 @@ enum Carried {
     Over,
 }
 
+/// What a packet does to its flow, which has its protocol.
+#[inline(always)]
+fn outcome(
+    flow: &mut Flow,
+    packet: &Packet<'_>,
+    content: &Content<'_>,
+    known: Known,
+    now: Ticks,
+) -> Outcome {
+    let always = |class| Outcome::Stays {
+        class,
+        assured: false,
+    };
+    match content {
+        Content::Tcp(segment) => {
+            let tcp = flow.tracker.tcp_mut();
+            let outcome = tcp.segment(segment, known);
+            if packet.cut && matches!(outcome, Outcome::Stays { .. }) {
+                tcp.window.be_liberal();
+            }
+            outcome
+        }
+        Content::Udp => {
+            let assured = known.replied && now > flow.tracker.stream();
+            let class = if assured {
+                Class::UdpStream
+            } else {
+                Class::Udp
+            };
+            Outcome::Stays { class, assured }
+        }
+        Content::Icmp => always(Class::Icmp),
+        Content::Other => always(Class::Generic),
+        Content::Error(_) | Content::Untracked => Outcome::Invalid,
+    }
+}
+
 fn carry_on<A: Address>(
     flows: &mut Flows<A>,
     packet: &Packet<'_>,
@@ -484,38 +548,19 @@ fn carry_on<A: Address>(
     content: &Content<'_>,
     now: Ticks,
 ) -> Carried {
-    let flow = flows.get_mut(number);
+    let flow = flows.records.change(number);
     let known = Known {
         direction,
         replied: flow.has(status::SEEN_REPLY),
         assured: flow.has(status::ASSURED),
     };
-    let outcome = match (&mut flow.tracker, content) {
-        (Tracker::Tcp(tcp), Content::Tcp(segment)) => {
-            let outcome = tcp.segment(segment, known);
-            if packet.cut && matches!(outcome, Outcome::Stays { .. }) {
-                tcp.window.be_liberal();
-            }
-            outcome
-        }
-        (Tracker::Udp { stream }, _) => {
-            let assured = known.replied && now > *stream;
-            let class = if assured {
-                Class::UdpStream
-            } else {
-                Class::Udp
-            };
-            Outcome::Stays { class, assured }
-        }
-        (Tracker::Other(class), _) => Outcome::Stays {
-            class: *class,
-            assured: false,
-        },
-        (Tracker::Tcp(_), _) => Outcome::Invalid,
-    };
+    let outcome = outcome(flow, packet, content, known, now);
     let mut then = Then::Nothing;
     match outcome {
-        Outcome::Invalid => return Carried::On(None),
+        Outcome::Invalid => {
+            flows.records.changed();
+            return Carried::On(None);
+        }
         Outcome::Reopens => return Carried::Over,
         Outcome::Ignored => {}
         Outcome::Ends => {
@@ -547,6 +592,7 @@ fn carry_on<A: Address>(
 }
 
 impl Address for [u8; 4] {
+    type Record = Flow4;
     const ICMP: u8 = crate::protocol::ICMP;
 
     #[inline]
@@ -558,7 +604,7 @@ impl Address for [u8; 4] {
         u32::from_be_bytes(*self).into()
     }
 
-    fn view(flow: &Flow<Self>) -> View<'_> {
+    fn view(flow: &Flow4) -> View<'_> {
         View::V4(flow)
     }
 
@@ -568,6 +614,7 @@ impl Address for [u8; 4] {
 }
 
 impl Address for [u8; 16] {
+    type Record = Flow6;
     const ICMP: u8 = crate::protocol::ICMPV6;
 
     #[inline]
@@ -579,7 +626,7 @@ impl Address for [u8; 16] {
         (u128::from_be_bytes(*self) >> 64) as u64
     }
 
-    fn view(flow: &Flow<Self>) -> View<'_> {
+    fn view(flow: &Flow6) -> View<'_> {
         View::V6(flow)
     }
 

@@ -7,35 +7,45 @@
 
 use super::timeout::Class;
 use super::window::{self, Side, Window};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What a connection has come to. The numbers are those of Linux.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub(super) enum State {
-    None,
-    SynSent,
-    SynReceived,
-    Established,
-    FinWait,
-    CloseWait,
-    LastAck,
-    TimeWait,
-    Close,
-    /// A SYN from both sides: a simultaneous open (RFC 9293, 3.5).
-    SynSent2,
-}
+/// What a connection has come to. The numbers are those of Linux; memory that outlives the image
+/// has them as they are, so they are no `enum`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(transparent)]
+pub(super) struct State(u8);
 
 impl State {
+    pub(super) const NONE: Self = Self(0);
+    pub(super) const SYN_SENT: Self = Self(1);
+    pub(super) const SYN_RECEIVED: Self = Self(2);
+    pub(super) const ESTABLISHED: Self = Self(3);
+    pub(super) const FIN_WAIT: Self = Self(4);
+    pub(super) const CLOSE_WAIT: Self = Self(5);
+    pub(super) const LAST_ACK: Self = Self(6);
+    pub(super) const TIME_WAIT: Self = Self(7);
+    pub(super) const CLOSE: Self = Self(8);
+    /// A SYN from both sides: a simultaneous open (RFC 9293, 3.5).
+    pub(super) const SYN_SENT2: Self = Self(9);
+
+    /// Whether it is one.
+    pub(super) fn is_sound(self) -> bool {
+        self <= Self::SYN_SENT2
+    }
+
     fn class(self) -> Class {
         match self {
-            Self::None | Self::SynSent | Self::SynSent2 => Class::SynSent,
-            Self::SynReceived => Class::SynReceived,
-            Self::Established => Class::Established,
-            Self::FinWait => Class::FinWait,
-            Self::CloseWait => Class::CloseWait,
-            Self::LastAck => Class::LastAck,
-            Self::TimeWait => Class::TimeWait,
-            Self::Close => Class::Close,
+            Self::SYN_RECEIVED => Class::SynReceived,
+            Self::ESTABLISHED => Class::Established,
+            Self::FIN_WAIT => Class::FinWait,
+            Self::CLOSE_WAIT => Class::CloseWait,
+            Self::LAST_ACK => Class::LastAck,
+            Self::TIME_WAIT => Class::TimeWait,
+            Self::CLOSE => Class::Close,
+            // A SYN of either side or of both.
+            _ => Class::SynSent,
         }
     }
 }
@@ -124,15 +134,15 @@ type Row = [Next; 10];
 /// By direction, original first, and [`Kind`]: `tcp_conntracks`.
 const TRANSITIONS: [[Row; 6]; 2] = {
     use Next::{Ignored as IG, Invalid as IV};
-    const SS: Next = Next::To(State::SynSent);
-    const SR: Next = Next::To(State::SynReceived);
-    const ES: Next = Next::To(State::Established);
-    const FW: Next = Next::To(State::FinWait);
-    const CW: Next = Next::To(State::CloseWait);
-    const LA: Next = Next::To(State::LastAck);
-    const TW: Next = Next::To(State::TimeWait);
-    const CL: Next = Next::To(State::Close);
-    const S2: Next = Next::To(State::SynSent2);
+    const SS: Next = Next::To(State::SYN_SENT);
+    const SR: Next = Next::To(State::SYN_RECEIVED);
+    const ES: Next = Next::To(State::ESTABLISHED);
+    const FW: Next = Next::To(State::FIN_WAIT);
+    const CW: Next = Next::To(State::CLOSE_WAIT);
+    const LA: Next = Next::To(State::LAST_ACK);
+    const TW: Next = Next::To(State::TIME_WAIT);
+    const CL: Next = Next::To(State::CLOSE);
+    const S2: Next = Next::To(State::SYN_SENT2);
     [
         // No, SynSent, SynReceived, Established, FinWait, CloseWait, LastAck, TimeWait, Close,
         // SynSent2
@@ -160,7 +170,8 @@ const TRANSITIONS: [[Row; 6]; 2] = {
 const RETRANSMISSIONS_MAX: u8 = 3;
 
 /// What is known of a connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
 pub(super) struct Tcp {
     pub(super) window: Window,
     /// Of the last segment that changed something or was let through.
@@ -175,7 +186,8 @@ pub(super) struct Tcp {
 }
 
 /// Direction (1 bit), kind (3) and window scale (4) in a byte.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
 struct Last(u8);
 
 impl Last {
@@ -198,13 +210,14 @@ impl Last {
 
 /// Flags of a SYN that was let through, what else is remembered, and how often the last segment
 /// came: the two highest bits.
-#[derive(Clone, Copy, Debug)]
-struct Memory(u8);
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub(super) struct Memory(u8);
 
 impl Memory {
     const SCALE: u8 = 1;
     const SACK: u8 = 2;
-    /// A SYN was let through in [`State::LastAck`]: the ACK of a receiver that challenges it
+    /// A SYN was let through in [`State::LAST_ACK`]: the ACK of a receiver that challenges it
     /// (RFC 5961, 4.2) acknowledges no FIN.
     const CHALLENGE: u8 = 4;
     const SIMULTANEOUS: u8 = 8;
@@ -257,11 +270,12 @@ impl Tcp {
     /// A connection that begins with this segment; none if none can. The connection may have begun
     /// before it was tracked.
     pub(super) fn open(segment: &Segment<'_>) -> Option<Self> {
-        let Next::To(state) = TRANSITIONS[0][segment.kind() as usize][State::None as usize] else {
+        let Next::To(state) = TRANSITIONS[0][segment.kind() as usize][State::NONE.0 as usize]
+        else {
             return None;
         };
         Some(Self {
-            window: Window::open(segment, state != State::SynSent),
+            window: Window::open(segment, state != State::SYN_SENT),
             last_seq: 0,
             last_ack: 0,
             last_end: 0,
@@ -271,45 +285,51 @@ impl Tcp {
         })
     }
 
+    /// Whether it can have come to this.
+    pub(super) fn is_sound(&self) -> bool {
+        let kind = self.last.0 >> 1 & 7;
+        kind <= Kind::Empty as u8 && self.window.is_sound()
+    }
+
     /// What a segment does; an invalid one leaves the connection as it is.
     pub(super) fn segment(&mut self, segment: &Segment<'_>, known: Known) -> Outcome {
         let (kind, old) = (segment.kind(), self.window.state);
-        let next = TRANSITIONS[known.direction][kind as usize][old as usize];
+        let next = TRANSITIONS[known.direction][kind as usize][usize::from(old.0)];
         let mut new = match next {
             Next::Invalid => return Outcome::Invalid,
             Next::Ignored if !self.agrees(segment, known.direction) => {
                 self.let_through(segment, known.direction);
                 return Outcome::Ignored;
             }
-            Next::Ignored => State::SynReceived,
+            Next::Ignored => State::SYN_RECEIVED,
             Next::To(state) => state,
         };
         // The two sides agree on a connection that was not tracked: the old one counts no more.
         let resynchronised = next == Next::Ignored;
-        let old = if resynchronised { State::SynSent } else { old };
+        let old = if resynchronised { State::SYN_SENT } else { old };
         let mut checked = true;
         match new {
             _ if resynchronised => self.resynchronise(known.direction),
-            State::SynSent if old >= State::TimeWait => {
+            State::SYN_SENT if old >= State::TIME_WAIT => {
                 if self.may_reopen(known.direction) {
                     return Outcome::Reopens;
                 }
                 self.let_through(segment, known.direction);
                 return Outcome::Ignored;
             }
-            State::TimeWait if self.is_challenge(old, kind, known.direction) => {
+            State::TIME_WAIT if self.is_challenge(old, kind, known.direction) => {
                 self.memory.0 &= !Memory::CHALLENGE;
                 return Outcome::Ignored;
             }
-            State::SynSent2 => self.memory.0 |= Memory::SIMULTANEOUS,
-            State::SynReceived
+            State::SYN_SENT2 => self.memory.0 |= Memory::SIMULTANEOUS,
+            State::SYN_RECEIVED
                 if known.direction == 1
                     && kind == Kind::Ack
                     && self.memory.has(Memory::SIMULTANEOUS) =>
             {
-                new = State::Established;
+                new = State::ESTABLISHED;
             }
-            State::Close if kind == Kind::Rst => {
+            State::CLOSE if kind == Kind::Rst => {
                 let Some(reset) = self.reset(segment, known) else {
                     return Outcome::Invalid;
                 };
@@ -338,7 +358,7 @@ impl Tcp {
     fn advance(&mut self, kind: Kind, old: State, new: State, known: Known) -> Outcome {
         self.last = Last::new(known.direction, kind, self.last.scale());
         self.window.state = new;
-        if old != new && new == State::FinWait {
+        if old != new && new == State::FIN_WAIT {
             self.window.begin_close(known.direction);
         }
         let mut class = self.class_of(kind);
@@ -348,15 +368,15 @@ impl Tcp {
                 return Outcome::Ends;
             }
             // Else one who tries again and again would keep a port for ever.
-            if kind == Kind::Syn && old == State::SynSent {
+            if kind == Kind::Syn && old == State::SYN_SENT {
                 return Outcome::Ignored;
             }
-            if new == State::Established && class == Class::Established {
+            if new == State::ESTABLISHED && class == Class::Established {
                 class = Class::Unacknowledged;
             }
         } else {
-            assured =
-                matches!(old, State::SynReceived | State::Established) && new == State::Established;
+            assured = matches!(old, State::SYN_RECEIVED | State::ESTABLISHED)
+                && new == State::ESTABLISHED;
         }
         Outcome::Stays { class, assured }
     }
@@ -419,12 +439,12 @@ impl Tcp {
             if said.sack {
                 self.memory.0 |= Memory::SACK;
             }
-            if old == State::LastAck {
+            if old == State::LAST_ACK {
                 self.memory.0 |= Memory::CHALLENGE;
             }
         }
         self.last = Last::new(direction, kind, scale);
-        if old == State::SynSent && kind == Kind::Ack && direction == 1 {
+        if old == State::SYN_SENT && kind == Kind::Ack && direction == 1 {
             self.last_ack = segment.ack;
         }
     }
@@ -437,7 +457,7 @@ impl Tcp {
     }
 
     fn is_challenge(&self, old: State, kind: Kind, direction: usize) -> bool {
-        old == State::LastAck
+        old == State::LAST_ACK
             && kind == Kind::Ack
             && self.last.is(Kind::Syn)
             && self.last.direction() != direction
@@ -449,7 +469,7 @@ impl Tcp {
         let (seq, old) = (segment.seq, self.window.state);
         let mut ends = true;
         // Once a connection closes, what is known of it may be another's already.
-        if old > State::Established && old < State::SynSent2 {
+        if old > State::ESTABLISHED && old < State::SYN_SENT2 {
             let checked = false;
             return Some(Reset { ends, checked });
         }
@@ -457,7 +477,7 @@ impl Tcp {
         if let Some(acked) = self.window.acknowledged(1 - known.direction)
             && !self.last.is(Kind::Syn)
         {
-            let established = old == State::Established && known.assured;
+            let established = old == State::ESTABLISHED && known.assured;
             if seq == 0 && !established {
                 return Some(Reset { ends, checked });
             }
@@ -477,7 +497,7 @@ impl Tcp {
             known.replied && self.last.is(Kind::Syn) && self.last.direction() != known.direction;
         let answers_ack = !known.assured && self.last.is(Kind::Ack);
         let answers = (answers_syn || answers_ack) && segment.ack == self.last_end;
-        let answers_challenge = old == State::SynSent
+        let answers_challenge = old == State::SYN_SENT
             && self.last.is(Kind::Ack)
             && self.last.direction() == 1
             && seq == self.last_ack;

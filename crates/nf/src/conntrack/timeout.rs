@@ -1,10 +1,25 @@
 //! How long a flow stays without a packet: one constant for each class of flows.
 
 use core::fmt;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Time since some moment, in units of 2^26 ns (67 ms). A flow has four bytes for it, which last
 /// for nine years.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+)]
+#[repr(transparent)]
 pub struct Ticks(pub(super) u32);
 
 /// Binary digits of nanoseconds that a tick leaves away.

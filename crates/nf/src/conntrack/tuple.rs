@@ -1,13 +1,16 @@
 //! What names one direction of a flow: addresses, ports, protocol and VLAN.
 
 use super::connection::View;
-use super::flows::Flow;
+use super::record::Record;
 use crate::key::protocol;
 use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
 /// An address of one family, as it stands in the packet.
-pub(super) trait Address: Copy + Eq + 'static {
+pub(super) trait Address: Copy + Eq + core::fmt::Debug + 'static {
+    /// A flow of this family.
+    type Record: Record<Address = Self>;
+
     /// The protocol that asks and answers questions of this family.
     const ICMP: u8;
 
@@ -18,9 +21,7 @@ pub(super) trait Address: Copy + Eq + 'static {
     fn network(&self) -> u64;
 
     /// A flow of this family, as rules see it.
-    fn view(flow: &Flow<Self>) -> View<'_>
-    where
-        Self: Sized;
+    fn view(flow: &Self::Record) -> View<'_>;
 
     /// The direction of the packet that an error of this family quotes.
     fn quoted(bytes: &[u8], vlan: u16) -> Option<Tuple<Self>>

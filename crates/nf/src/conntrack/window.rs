@@ -10,6 +10,7 @@
 //! 4. `sack >= receiver.end - MAX`: and nothing too old
 
 use super::tcp::{Segment, State, flag};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Acknowledgements this far below the end of what was sent are old, where no window is larger.
 const ACK_AGE_MAX: u32 = 66_000;
@@ -26,7 +27,8 @@ mod option {
 }
 
 /// What one side has sent and been allowed to send.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
 pub(super) struct Side {
     /// Behind the last byte that it sent.
     pub(super) end: u32,
@@ -39,7 +41,8 @@ pub(super) struct Side {
 }
 
 /// The windows of both sides, original first.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
 pub(super) struct Window {
     sides: [Side; 2],
     flags: [u8; 2],
@@ -102,12 +105,21 @@ impl Window {
                 0
             }; 2],
             scales: 0,
-            state: State::None,
+            state: State::NONE,
         };
         if !running {
             window.take_options(0, segment);
         }
         window
+    }
+
+    /// Whether it can have come to this.
+    pub(super) fn is_sound(&self) -> bool {
+        const FLAGS: u8 = 2 * Window::ACKED - 1;
+        let scales = [0, 1].map(|direction| self.scale(direction));
+        self.state.is_sound()
+            && (self.flags[0] | self.flags[1]) <= FLAGS
+            && scales.iter().all(|scale| *scale <= SCALE_MAX)
     }
 
     /// Nothing of this connection is outside from now on.
@@ -167,13 +179,14 @@ impl Window {
     }
 
     /// Whether a segment fits, and takes down what it says if it does.
+    #[inline(always)]
     pub(super) fn check(&mut self, segment: &Segment<'_>, direction: usize) -> Fit {
         let other = 1 - direction;
         let sack = match self.flags[other] & Self::SACK != 0 {
             true => highest_sack(segment.options, segment.ack),
             false => segment.ack,
         };
-        let opening = matches!(self.state, State::SynSent | State::SynReceived);
+        let opening = matches!(self.state, State::SYN_SENT | State::SYN_RECEIVED);
         let again = before(self.sides[direction].end, segment.end);
         if self.sides[direction].max_window == 0 {
             if segment.has(flag::SYN) {
@@ -200,7 +213,7 @@ impl Window {
         if !segment.has(flag::ACK) || is_reset && ack == 0 {
             (ack, sack) = (receiver.end, receiver.end);
         }
-        if is_reset && seq == 0 && self.state == State::SynSent {
+        if is_reset && seq == 0 && self.state == State::SYN_SENT {
             (seq, end) = (sender.end, sender.end); // It answers a SYN.
         }
         let fit = self.place(direction, seq, end, sack);

@@ -10,6 +10,7 @@ pub mod pcapng;
 mod reason;
 pub mod ring;
 
+use crate::said;
 use crate::share::SharedFile;
 use abi::extension::feature;
 use abi::share::Control;
@@ -320,9 +321,13 @@ impl Captures {
         self.stop.store(true, Ordering::Release);
         self.thread.thread().unpark();
         match self.ended.recv_timeout(PATIENCE) {
-            Ok(notes) => notes.iter().for_each(|note| eprintln!("outboard: {note}")),
+            Ok(notes) => notes
+                .iter()
+                .for_each(|note| said::line(format_args!("outboard: {note}"))),
             Err(_) => {
-                eprintln!("outboard: a capture is not taken from its pipe: the rest of it is lost");
+                said::line(format_args!(
+                    "outboard: a capture is not taken from its pipe: the rest of it is lost"
+                ));
             }
         }
     }

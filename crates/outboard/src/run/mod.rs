@@ -20,6 +20,7 @@ use crate::instance::{self, Claim, Ended};
 use crate::logs;
 use crate::metrics::{self, Endpoint};
 use crate::pci::{self, guard::Guard};
+use crate::said;
 use crate::share::SharedFile;
 use crate::stats;
 use crate::symbols;
@@ -138,7 +139,7 @@ pub fn run(request: &Request) -> Result<u8, Error> {
 /// The guest cannot begin with its rules.
 pub(crate) fn check(request: &Request) -> Result<(), Error> {
     if let Some(option) = &request.misplaced {
-        eprintln!("outboard: {}", misplaced(option));
+        said::line(format_args!("outboard: {}", misplaced(option)));
     }
     rules::check(&request.arguments).map_err(Error::Rules)
 }
@@ -215,7 +216,7 @@ pub(crate) fn run_checked(request: &Request) -> Result<u8, Error> {
         captures.finish();
     }
     if let Some(Err(error)) = guard.map(Guard::finish) {
-        eprintln!("outboard: {error}");
+        said::line(format_args!("outboard: {error}"));
     }
     let ending = Ending::new(status, share.report());
     let lines = options.map(|options| clean_up(&ending, share, &options, pid));
@@ -296,7 +297,7 @@ fn clean_up(ending: &Ending, share: &SharedFile, options: &Options, pid: u32) ->
     let mut lines = last_words(ending, share, options);
     lines.extend(opened);
     for line in &lines {
-        eprintln!("outboard: {line}");
+        said::line(format_args!("outboard: {line}"));
     }
     lines
 }
@@ -306,7 +307,7 @@ fn say_console(claim: Option<&Claim>) {
     let kept = claim.and_then(|claim| claim.console().ok());
     let kept = kept.unwrap_or_default();
     for line in logs::last_lines(&kept, CONSOLE_LINES).lines() {
-        eprintln!("{CONSOLE}{line}");
+        said::line(format_args!("{CONSOLE}{line}"));
     }
 }
 

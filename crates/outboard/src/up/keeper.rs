@@ -14,6 +14,7 @@ use super::groups;
 use super::handed::{self, Handed};
 use super::message::{Answer, Request, Start};
 use crate::run;
+use crate::said;
 use abi::exit;
 use linux::signal::Held;
 use linux::{descriptor, process};
@@ -425,7 +426,7 @@ fn monitor(
     match done {
         Ok(status) => status.into(),
         Err(error) => {
-            eprintln!("outboard: {error}");
+            said::line(format_args!("outboard: {error}"));
             exit::FAILURE
         }
     }

@@ -97,10 +97,10 @@ pub enum Command {
     Down,
     /// End a component, and start it again.
     Restart(String),
-    /// Have somebody look into a component as long as the command is connected.
-    Debug(String),
     /// Have a component go on with another image.
     Replace(String, PathBuf),
+    /// Have somebody look into a component as long as the command is connected.
+    Debug(String),
 }
 
 /// What the supervisor says to a command: what was done, or why not.

@@ -22,6 +22,7 @@
 //! | [`progress`] | whether a component has hung | none |
 //! | [`groups`] | what bounds memory and time of a component | control groups |
 //! | [`cores`] | core files of components | files |
+//! | [`descriptors`] | how many open files a system needs | a limit |
 //! | [`cause`] | why a run ended, in a line | none |
 //! | [`supervisor`] | does what the machines say | all |
 //! | [`keeper`] | starts, signals, reaps; outlives the supervisor | processes |
@@ -34,6 +35,7 @@ pub mod channel;
 pub mod check;
 pub mod component;
 pub mod cores;
+pub mod descriptors;
 pub mod file;
 pub mod groups;
 pub mod handed;
@@ -117,6 +119,8 @@ pub enum Error {
     Nothing(PathBuf),
     /// A supervisor said why it did not do what was asked.
     Refused(String),
+    /// Its components need so many open files, and so many are allowed.
+    Descriptors(u64, u64),
     /// There is no keeper.
     Keeper(io::Error),
     /// What the kernel says.
@@ -166,6 +170,14 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Self::Refused(why) => f.write_str(why),
+            Self::Descriptors(needed, most) => write!(
+                f,
+                "these components need {needed} open files, and {most} are allowed; type: \
+                 ulimit -n {needed}"
+            ),
+            Self::Keeper(e) if e.kind() == io::ErrorKind::TimedOut => {
+                write!(f, "no process that keeps components: {e}")
+            }
             Self::Keeper(e) => write!(f, "no process that keeps components: {e}; see `ulimit -u`"),
             Self::System(e) => write!(f, "cannot go on: {e}; see `ulimit -n`"),
             Self::Print(e) => write!(f, "cannot print: {e}"),
@@ -200,6 +212,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
     if arguments.systemd {
         return print(&systemd::unit(&whole));
     }
+    let allowed = descriptors::allow(&components);
+    allowed.map_err(|(needed, most)| Error::Descriptors(needed, most))?;
     if let Some(parent) = arguments.end_with_parent {
         end_with(parent).map_err(Error::System)?;
     }

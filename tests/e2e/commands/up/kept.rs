@@ -1,51 +1,74 @@
-//! Connections that end in a component, which is killed under load: each goes on, and each byte
-//! comes back once.
+//! Connections that end in a component, or go through one that judges them by their states. It is
+//! killed under load: each goes on, and each byte comes back once.
 //!
 //! ```text
-//!   test === wan0 === firewall === link === echo, with its connections in a state
+//!   test === wan0 === firewall === link === echo
 //! ```
+//!
+//! The one or the other has its connections in a state.
 
 use super::links::{self, Stream, nothing};
 use super::{PATIENCE, System, kill};
 use crate::harness::build::Images;
 use crate::harness::wait::eventually;
 use libtest_mimic::Failed;
+use serde_json::Value;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::scope;
 
 /// Connections that are always at work.
-const BUSY: usize = 4;
-/// How often echo is killed.
+pub const BUSY: usize = 4;
+/// How often it is killed.
 const KILLS: u64 = 12;
 
 /// What all connections have done so far.
 #[derive(Default)]
 pub struct Work {
-    pub rounds: AtomicU64,
+    pub rounds: [AtomicU64; BUSY],
     pub done: AtomicBool,
 }
 
 impl Work {
-    /// Waits until each connection, on average, has had its bytes back once more.
+    pub fn rounds(&self) -> [u64; BUSY] {
+        self.rounds
+            .each_ref()
+            .map(|rounds| rounds.load(Ordering::Relaxed))
+    }
+
+    /// Waits until each connection has had its bytes back once more. Then none waits longer and
+    /// longer with what it sends again because somebody is killed each time.
     pub fn wait(&self) -> Result<(), Failed> {
-        let first = self.rounds.load(Ordering::Relaxed);
+        let first = self.rounds();
         eventually(PATIENCE, || {
-            match self.rounds.load(Ordering::Relaxed) < first + BUSY as u64 {
-                true => Err("no bytes come back".into()),
-                false => Ok(()),
+            let mut pairs = first.iter().zip(self.rounds());
+            match pairs.all(|(first, now)| now > *first) {
+                true => Ok(()),
+                false => Err("no bytes come back".into()),
             }
         })
     }
 
     /// Sends bytes and has them back until all is done.
-    pub fn on(&self, mut stream: Stream) -> Result<(), Failed> {
+    pub fn on(&self, number: usize, mut stream: Stream) -> Result<(), Failed> {
         while !self.done.load(Ordering::Relaxed) {
             stream.round(nothing)?;
-            self.rounds.fetch_add(1, Ordering::Relaxed);
+            self.rounds[number].fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }
 }
+
+/// Rules by which a connection passes that was seen to begin, and no other.
+const STRICT: &str = "table bridge t {
+    chain f {
+        type filter hook forward priority filter; policy drop;
+        ether type arp counter accept
+        ct state established counter accept
+        ct state new tcp dport 7 tcp flags & (fin | syn | rst | ack) == syn counter accept
+        counter
+    }
+}
+";
 
 /// No connection is lost, and no byte of any; one that was silent all the time is still there.
 pub fn connections(images: &Images) -> Result<(), Failed> {
@@ -54,26 +77,7 @@ pub fn connections(images: &Images) -> Result<(), Failed> {
     let text = linked.replace(&format!("{plain:?}"), &format!("{kept:?}"));
     let system = links::system_of(images, &(text + "state.connections = \"memory\"\n"))?;
     let supervisor = system.up(2)?;
-    let mut silent = Stream::new(&system)?;
-    silent.round(nothing)?;
-    let busy = (0..BUSY).map(|_| Stream::new(&system));
-    let busy = busy.collect::<Result<Vec<_>, _>>()?;
-    let work = Work::default();
-    scope(|threads| {
-        let busy: Vec<_> = busy
-            .into_iter()
-            .map(|stream| threads.spawn(|| work.on(stream)))
-            .collect();
-        let killed = kill_often(&system, &work);
-        work.done.store(true, Ordering::Relaxed);
-        let mut ends = busy.into_iter().map(|one| {
-            let end = one.join();
-            end.unwrap_or_else(|_| Err("a connection's thread has panicked".into()))
-        });
-        ends.try_for_each(|end| end).and(killed)
-    })?;
-    silent.round(nothing)?;
-    Stream::new(&system)?.round(nothing)?;
+    under_load(&system, "echo", nothing)?;
     let said = system.runtime.says(images, &["logs", "echo"])?;
     let expected = format!("echo: connections: {} go on, 0 are damaged\n", BUSY + 1);
     if !said.contains(&expected) {
@@ -82,12 +86,93 @@ pub fn connections(images: &Images) -> Result<(), Failed> {
     system.down(Some(supervisor))
 }
 
+/// The same of a firewall between them, whose rules know them. No rule has counted less than
+/// before.
+pub fn judged(images: &Images) -> Result<(), Failed> {
+    let linked = links::of_link(images);
+    let [plain, kept] = ["-link", "-kept"].map(|name| images.appliance("firewall", name));
+    let text = linked.replace(
+        &format!("{plain:?}\n"),
+        &format!("{kept:?}\nstate.connections = \"memory\"\n"),
+    );
+    let system = links::system_of(images, &text)?;
+    std::fs::write(system.runtime.path().join("all.nft"), STRICT)?;
+    let supervisor = system.up(2)?;
+    let mut before = Vec::new();
+    under_load(&system, "firewall", || {
+        let now = counted(&system)?;
+        let fewer = before.iter().zip(&now).any(|(before, now)| now < before);
+        if fewer || now.len() < before.len() {
+            return Err(format!("{before:?} became {now:?}").into());
+        }
+        before = now;
+        Ok(())
+    })?;
+    let said = system.runtime.says(images, &["logs", "firewall"])?;
+    let expected = format!("firewall: connections: {} go on\n", BUSY + 1);
+    if !said.contains(&expected) {
+        return Err(format!("it does not say {expected:?} but {said:?}").into());
+    }
+    system.down(Some(supervisor))
+}
+
+/// Frames that each of the firewall's rules has counted, once they are in force.
+fn counted(system: &System<'_>) -> Result<Vec<u64>, Failed> {
+    eventually(PATIENCE, || {
+        let words = ["rules", "show", "--json", "firewall"];
+        let rules: Value = system.runtime.json(system.images, &words)?;
+        if rules["generation"] != 1 {
+            return Err(format!("they are not in force: {rules}").into());
+        }
+        let entries = rules["entries"].as_array().ok_or("no rules")?;
+        let frames = entries.iter().map(|rule| rule["frames"].as_u64());
+        let frames = frames.collect::<Option<_>>();
+        frames.ok_or_else(|| format!("no counters: {rules}").into())
+    })
+}
+
+/// A component is killed again and again while connections are at work. Each goes on, and so does
+/// one that is silent meanwhile. `each` looks at it once it is up again.
+fn under_load(
+    system: &System<'_>,
+    name: &str,
+    each: impl FnMut() -> Result<(), Failed>,
+) -> Result<(), Failed> {
+    let mut silent = Stream::new(system)?;
+    silent.round(nothing)?;
+    let busy = (0..BUSY).map(|_| Stream::new(system));
+    let busy = busy.collect::<Result<Vec<_>, _>>()?;
+    let work = &Work::default();
+    scope(|threads| {
+        let busy: Vec<_> = busy
+            .into_iter()
+            .enumerate()
+            .map(|(number, stream)| threads.spawn(move || work.on(number, stream)))
+            .collect();
+        let killed = kill_often(system, name, work, each);
+        work.done.store(true, Ordering::Relaxed);
+        let mut ends = busy.into_iter().map(|one| {
+            let end = one.join();
+            end.unwrap_or_else(|_| Err("a connection's thread has panicked".into()))
+        });
+        ends.try_for_each(|end| end).and(killed)
+    })?;
+    silent.round(nothing)?;
+    Stream::new(system)?.round(nothing)
+}
+
 /// Each time while bytes are under way.
-fn kill_often(system: &System<'_>, work: &Work) -> Result<(), Failed> {
+fn kill_often(
+    system: &System<'_>,
+    name: &str,
+    work: &Work,
+    mut each: impl FnMut() -> Result<(), Failed>,
+) -> Result<(), Failed> {
     for run in 2..2 + KILLS {
         work.wait()?;
-        kill(system.guest("echo")?)?;
-        system.wait_for_run("echo", run)?;
+        kill(system.guest(name)?)?;
+        system.wait_for_run(name, run)?;
+        each()?;
     }
     work.wait()
 }

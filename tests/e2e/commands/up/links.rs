@@ -19,7 +19,7 @@ use testbed::segment::{Address, Segment};
 type Test = fn(&Images) -> Result<(), Failed>;
 
 /// What is tried with links, and what takes one.
-pub const TRIALS: [(&str, Test); 11] = [
+pub const TRIALS: [(&str, Test); 12] = [
     ("a link outlives its ends", |images| {
         outlives_its_ends(images, "spt")
     }),
@@ -46,6 +46,10 @@ pub const TRIALS: [(&str, Test); 11] = [
     (
         "what is started again by a command loses no frame",
         spares::loses_nothing,
+    ),
+    (
+        "connections outlive the image that judges them",
+        kept::judged,
     ),
 ];
 

@@ -46,7 +46,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 type Test = fn(&Images) -> Result<(), Failed>;
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let plain: [(&str, Test); 13] = [
+    let plain: [(&str, Test); 15] = [
         ("mistakes are told and nothing is started", mistakes),
         ("a crash loop is slowed and goes on", crash_loop),
         ("a component that may rest does", rests),
@@ -61,6 +61,8 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         ("who hangs alone is started again", progress::hangs_alone),
         ("an image that counts no turns is told", progress::unwatched),
         ("limits are held and told", progress::limits),
+        ("too few open files are told", small::few_descriptors),
+        ("a full disk ends no monitor", small::no_room),
         (
             "ten components take little of a supervisor",
             small::is_small,

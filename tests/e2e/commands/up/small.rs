@@ -2,8 +2,10 @@
 
 use super::{System, children, descriptors, files};
 use crate::harness::build::Images;
+use crate::harness::process::{Running, start};
 use libtest_mimic::Failed;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// How often a component is started again that shall leak nothing.
@@ -112,4 +114,44 @@ pub fn leaks_nothing(images: &Images) -> Result<(), Failed> {
         return Err(format!("run {}", system.run_of("firewall")).into());
     }
     system.down(Some(supervisor))
+}
+
+/// Too few open files are told before anything is started; too few that are allowed are raised.
+pub fn few_descriptors(images: &Images) -> Result<(), Failed> {
+    let image = images.guest("standstill");
+    let text =
+        format!("[component.sleeper]\nimage = {image:?}\nmemory = 16\narguments = [\"sleep\"]\n");
+    let system = System::new(images, &text)?;
+    let file = system.file.display().to_string();
+    let limited = |limit: &str| -> Result<Running, Failed> {
+        let outboard = system.runtime.outboard(images, &["up", &file]);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit {limit} && exec \"$0\" \"$@\"")]);
+        shell.arg(outboard.get_program()).args(outboard.get_args());
+        let set = outboard.get_envs();
+        shell.envs(set.filter_map(|(key, value)| Some((key, value?))));
+        start(&mut shell)
+    };
+    let few = limited("-n 20")?.finish()?;
+    few.expect_status(1)?;
+    few.expect_stderr(
+        "outboard: these components need 52 open files, and 20 are allowed; type: ulimit -n 52\n",
+    )?;
+    let supervisor = limited("-S -n 20")?;
+    system.wait_for_run("sleeper", 1)?;
+    system.down(Some(supervisor))
+}
+
+/// Where standard error has no room, a monitor cannot say how its guest ended, and ends as it did.
+pub fn no_room(images: &Images) -> Result<(), Failed> {
+    let system = System::new(images, "")?;
+    let image = images.guest("null_read").display().to_string();
+    let outboard = system
+        .runtime
+        .outboard(images, &["run", "--mem=16", &image]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec \"$0\" \"$@\" 2> /dev/full"]);
+    shell.arg(outboard.get_program()).args(outboard.get_args());
+    start(&mut shell)?.finish()?.expect_status(139)?;
+    Ok(())
 }

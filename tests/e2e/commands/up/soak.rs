@@ -5,7 +5,7 @@
 //!   test --- wan0 === firewall === link === echo, with its connections in a state
 //! ```
 
-use super::kept::Work;
+use super::kept::{BUSY, Work};
 use super::links::{self, Stream, nothing};
 use super::{ALL, PATIENCE, System, kill, spares};
 use crate::harness::build::Images;
@@ -25,8 +25,6 @@ const SEED: &str = "OUTBOARD_SOAK_SEED";
 /// If nobody does.
 const SECONDS_DEFAULT: u64 = 5;
 const SEED_DEFAULT: u64 = 16;
-/// Connections that are always at work.
-const BUSY: usize = 4;
 /// The longest pause between two things that happen.
 const PAUSE_MAX: u64 = 400;
 /// Datagrams that are counted at the end.
@@ -152,7 +150,11 @@ pub fn soak(images: &Images) -> Result<(), Failed> {
     scope(|threads| {
         let busy: Vec<_> = busy
             .into_iter()
-            .map(|stream| threads.spawn(|| work.on(stream)))
+            .enumerate()
+            .map(|(number, stream)| {
+                let work = &work;
+                threads.spawn(move || work.on(number, stream))
+            })
             .collect();
         let mut happened = work.wait();
         while happened.is_ok() && begin.elapsed() < Duration::from_secs(seconds) {
@@ -166,7 +168,7 @@ pub fn soak(images: &Images) -> Result<(), Failed> {
         });
         ends.try_for_each(|end| end).and(happened)
     })?;
-    let rounds = work.rounds.load(Ordering::Relaxed);
+    let rounds: u64 = work.rounds().iter().sum();
     println!("{turns} things happened, and connections had their bytes back {rounds} times");
     soak.adds_up()?;
     let supervisor = soak.supervisor.take();

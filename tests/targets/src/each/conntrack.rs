@@ -1,6 +1,9 @@
 //! Connections that others fill: whatever comes, and whenever, an open connection stays what it is,
 //! and the table holds as many flows as it says. Input: frames, each behind a byte of its length, a
 //! byte of the time since the one before, and a byte of what rules say.
+//!
+//! Or a table that an image has left, if the input begins like one, and such frames behind it: what
+//! is taken up of it is whole, or nothing.
 
 use nf::conntrack::{Class, Conntrack, State};
 use nf::{Key, Verdict};
@@ -49,7 +52,49 @@ impl Table {
     }
 }
 
+/// Flows of each family in a table that was left, and its bytes.
+pub const LEFT_FLOWS: usize = 4;
+pub const LEFT_BYTES: usize = 1376;
+
+/// Goes on with a table that was left, and once more with what that leaves.
+fn left(input: &[u8]) {
+    let (memory, rest) = input.split_at(LEFT_BYTES.min(input.len()));
+    let Some((connections, taken_up)) = Conntrack::take_up_copy(memory, &[5; 16], 0) else {
+        return;
+    };
+    let capacity = connections.capacity();
+    let count = |connections: &Conntrack| {
+        let counts = Class::ALL.iter().map(|class| connections.count(*class));
+        counts.sum::<u32>()
+    };
+    assert_eq!(count(&connections), taken_up.flows);
+    assert!(taken_up.refused.is_none() || taken_up.flows == 0);
+    let mut table = Table {
+        connections,
+        now: 0,
+    };
+    let mut rest = rest;
+    while let [length, time, tail @ ..] = rest {
+        let (frame, behind) = tail.split_at(usize::from(*length).min(tail.len()));
+        rest = behind;
+        table.now += u64::from(*time) * TIME_UNIT;
+        table.connections.expire(table.now);
+        table.judge(frame, Verdict::Accept);
+        assert!(count(&table.connections) as usize <= 2 * capacity);
+    }
+    // Each ends some time.
+    for _ in 0..2 {
+        table.now += 500_000 * 1_000_000_000;
+        table.connections.expire(table.now);
+    }
+    assert_eq!(count(&table.connections), 0);
+}
+
 pub fn feed(input: &[u8]) {
+    if input.starts_with(b"OBflows") {
+        left(input);
+        return;
+    }
     let mut table = Table {
         connections: Conntrack::new(FLOWS, &[5; 16]),
         now: 0,

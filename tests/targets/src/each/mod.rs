@@ -1,6 +1,6 @@
 //! One file for each target: the function that an input is fed to.
 
-mod conntrack;
+pub mod conntrack;
 mod dhcp;
 mod e1000e;
 mod frame;

@@ -25,7 +25,7 @@ use testbed::segment::{Address, Segment};
 const FIREWALL: &str = "unikernels/firewall";
 const ECHO: &str = "unikernels/echo";
 const EDGE_IMAGE: (&str, &str) = ("manifest-link.json", "firewall-link.spt");
-const FIREWALL_IMAGE: (&str, &str) = ("manifest-links.json", "firewall-links.spt");
+const FIREWALL_IMAGE: (&str, &str) = ("manifest-links-kept.json", "firewall-links-kept.spt");
 const STACK_IMAGE: (&str, &str) = ("manifest-kept.json", "echo-kept.spt");
 /// The port of RFC 862.
 const PORT: u16 = 7;

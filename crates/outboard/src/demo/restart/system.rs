@@ -28,12 +28,12 @@ const POLL: Duration = Duration::from_millis(1);
 /// What passes the edge: everything.
 const EDGE: &str = "table bridge edge {\n\tchain forward {\n\t\ttype filter hook forward priority \
                     filter; policy accept;\n\t}\n}\n";
-/// What passes the firewall: the service of the stack.
+/// What passes the firewall: connections to the service of the stack that were seen to begin.
 const FIREWALL: &str = "define SERVICE = 7\n\ntable bridge filter {\n\tchain forward {\n\t\ttype \
                         filter hook forward priority filter; policy drop;\n\n\t\tether type arp \
-                        accept\n\t\ttcp dport $SERVICE accept\n\t\ttcp sport $SERVICE \
-                        accept\n\t\tudp dport $SERVICE accept\n\t\tudp sport $SERVICE \
-                        accept\n\t}\n}\n";
+                        accept\n\t\tct state established accept\n\t\tct state new tcp dport \
+                        $SERVICE tcp flags & (fin | syn | rst | ack) == syn accept\n\t\tct \
+                        state new udp dport $SERVICE accept\n\t}\n}\n";
 
 /// Images of the components.
 pub struct Images {
@@ -181,9 +181,10 @@ fn write(folder: &Path, images: &Images, spares: bool) -> io::Result<()> {
          [\"--ipv4={STACK}/24\"]\nnet.service = \"link:inner\"\nstate.connections = \
          \"memory\"\n\n[component.firewall]\nspare = {spares}\nimage = \
          {firewall:?}\nmemory = 16\nrules = \"firewall.nft\"\nnet.private = \
-         \"link:inner\"\nnet.public = \"link:outer\"\n\n[component.edge]\nspare = \
-         {spares}\nimage = {edge:?}\nmemory = 16\nrules = \"edge.nft\"\nnet.private = \
-         \"link:outer\"\nnet.public = \"tap:{TAP}\"\n"
+         \"link:inner\"\nnet.public = \"link:outer\"\nstate.connections = \
+         \"memory\"\n\n[component.edge]\nspare = {spares}\nimage = {edge:?}\nmemory = \
+         16\nrules = \"edge.nft\"\nnet.private = \"link:outer\"\nnet.public = \
+         \"tap:{TAP}\"\n"
     );
     fs::write(folder.join("system.toml"), text)?;
     fs::write(folder.join("edge.nft"), EDGE)?;

@@ -93,9 +93,6 @@ impl Supervisor {
                     }
                     Err(why) => answer(&client, &Err(why)),
                 },
-                Ok(Received::Message(Command::Debug(name), _)) => {
-                    self.debug(client.channel, &name);
-                }
                 Ok(Received::Message(Command::Replace(name, image), _)) => {
                     match self.replace(&name, &image) {
                         Ok(()) => {
@@ -104,6 +101,9 @@ impl Supervisor {
                         }
                         Err(why) => answer(&client, &Err(why)),
                     }
+                }
+                Ok(Received::Message(Command::Debug(name), _)) => {
+                    self.debug(client.channel, &name);
                 }
                 Ok(Received::End) | Err(_) => {}
             }

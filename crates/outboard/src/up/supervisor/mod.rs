@@ -23,6 +23,7 @@ use super::spare;
 use super::status::{self, Status};
 use super::{Error, cause, cores, keeper, policy};
 use crate::instance::{self, Instance};
+use crate::said;
 use debug::Debugger;
 use linux::signal::{Held, is_ignored};
 use replace::Replacement;
@@ -507,15 +508,21 @@ impl Supervisor {
 /// Says something of a component, in a line. A guest may have said part of it.
 fn say(name: &str, what: impl std::fmt::Display) {
     let what = crate::stats::table::printable(&what.to_string());
-    eprintln!("outboard: {name}: {what}");
+    said::line(format_args!("outboard: {name}: {what}"));
 }
 
 /// The keeper in `place`, or a new one, and what it has.
+///
+/// # Errors
+/// There is one, and it does not answer; or there is no process for one.
 fn reach(place: &Place, held: &Held) -> io::Result<(Channel, Vec<Found>)> {
-    if let Ok(keeper) = Channel::connect(&place.keeper())
-        && let Ok(found) = list(&keeper)
-    {
-        return Ok((keeper, found));
+    if let Ok(keeper) = Channel::connect(&place.keeper()) {
+        match list(&keeper) {
+            Ok(found) => return Ok((keeper, found)),
+            // It has components: beside another one, nobody would ever reach it again.
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(error),
+            Err(_) => {}
+        }
     }
     Ok((keeper::start(&place.keeper(), held)?, Vec::new()))
 }
@@ -550,8 +557,11 @@ fn list(keeper: &Channel) -> io::Result<Vec<Found>> {
             }),
             Received::Message(Answer::All, _) => return Ok(found),
             Received::Message(..) => {}
-            Received::Nothing | Received::End => break,
+            Received::Nothing => break,
+            Received::End => return Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
-    Err(io::ErrorKind::TimedOut.into())
+    let what =
+        "the one that there is does not answer; end it and its components: pkill outboard-keeper";
+    Err(io::Error::new(io::ErrorKind::TimedOut, what))
 }

@@ -1,5 +1,7 @@
 //! Rules at work over a host that does what a test says.
 
+mod kept;
+
 use super::*;
 use abi::manifest::Device;
 use abi::share::RULES_BYTES_MAX;

@@ -1,6 +1,8 @@
 //! Conversations, packet by packet. What the kernel does with them is what `xtask oracle` compares;
 //! the table of TCP here is what was seen there.
 
+pub(super) mod kept;
+
 use super::flows::FLOW_BYTES;
 use super::*;
 use crate::key::ether_type;

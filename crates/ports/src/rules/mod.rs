@@ -4,12 +4,15 @@
 //! time, so the text is copied and taken only if nothing moved meanwhile. Which rules are in force
 //! is said with their counters, so that whoever reads those knows whose they are.
 
+mod kept;
+
 use crate::share::{HostWord, SharedFile};
 use abi::share::{Control, RULES_BYTES_MAX, RulesRefused, RulesStatus, SLOTS};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
+use kept::Kept;
 
 /// How often a text that changed while it was copied is copied again.
 const ATTEMPTS_MAX: usize = 8;
@@ -21,6 +24,9 @@ pub struct Feed {
     answered: u64,
     control: &'static [HostWord],
     status: &'static [AtomicU64],
+    kept: Option<Kept>,
+    /// Whether rules were in force before.
+    began: bool,
 }
 
 /// Rules that the host wants to be used: to be accepted or refused.
@@ -39,20 +45,30 @@ impl Offer {
 
 /// Counters of the rules in force, in frames and bytes.
 #[derive(Clone, Copy)]
-pub struct RuleCounters(&'static [AtomicU64]);
+pub struct RuleCounters {
+    shared: &'static [AtomicU64],
+    /// Those that outlive the image; else the same.
+    kept: &'static [AtomicU64],
+}
 
 impl RuleCounters {
     /// Counts a frame of so many bytes. A rule behind the last one is not counted.
     #[inline]
     pub fn count(self, rule: usize, bytes: u64) {
-        // Written by the guest alone, so that an addition needs no locked instruction.
-        let add = |word: &AtomicU64, amount| {
-            let sum = word.load(Ordering::Relaxed).wrapping_add(amount);
-            word.store(sum, Ordering::Relaxed);
+        // Written by the guest alone, so that an addition needs no locked instruction. What others
+        // see is never more than what is kept.
+        let add = |kept: &AtomicU64, shared: &AtomicU64, amount| {
+            let sum = kept.load(Ordering::Relaxed).wrapping_add(amount);
+            kept.store(sum, Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
+            shared.store(sum, Ordering::Relaxed);
         };
-        if let Some([frames, total]) = self.0.get(2 * rule..2 * rule + 2) {
-            add(frames, 1);
-            add(total, bytes);
+        let range = 2 * rule..2 * rule + 2;
+        if let Some([frames, total]) = self.kept.get(range.clone())
+            && let Some([shared_frames, shared_total]) = self.shared.get(range)
+        {
+            add(frames, shared_frames, 1);
+            add(total, shared_total, bytes);
         }
     }
 }
@@ -75,7 +91,15 @@ impl Feed {
             answered: 0,
             control,
             status,
+            kept: None,
+            began: false,
         }
+    }
+
+    /// Keeps counters in memory that outlives the image, where those of the last one may lie: they
+    /// go on if the first rules that are used from now on are of the same text.
+    pub fn keep(&mut self, memory: &'static mut [u8]) {
+        self.kept = Some(Kept::over(memory));
     }
 
     /// Whether the host wants other rules to be used. One load of memory: to be asked before each
@@ -146,10 +170,10 @@ impl Feed {
     }
 
     /// Uses the rules of this offer from now on: so many of them, policies included. Their counters
-    /// begin at zero.
+    /// begin at zero, unless they are [kept](Self::keep).
     pub fn accept(&mut self, offer: &Offer, rules: usize) -> RuleCounters {
         self.answered = offer.generation;
-        self.in_force(offer.generation, offer.slot, rules)
+        self.in_force(offer.generation, offer.slot, &offer.text, rules)
     }
 
     /// Keeps the rules that are in force; says why, and where in the text, in bytes.
@@ -157,21 +181,30 @@ impl Feed {
         self.refuse_generation(offer.generation, reason, position);
     }
 
-    /// Uses so many rules that the appliance has by itself. The host says of them: generation 0.
-    pub fn own(&mut self, rules: usize) -> RuleCounters {
-        self.in_force(0, 0, rules)
+    /// Uses so many rules that the appliance has by itself, of this text. The host says of them:
+    /// generation 0.
+    pub fn own(&mut self, text: &str, rules: usize) -> RuleCounters {
+        self.in_force(0, 0, text, rules)
     }
 
-    fn in_force(&self, generation: u64, slot: usize, rules: usize) -> RuleCounters {
-        let counters = self.share.rule_counters(slot).unwrap_or_default();
-        let counters = counters.get(..2 * rules).unwrap_or(counters);
-        for word in counters {
-            word.store(0, Ordering::Relaxed);
+    fn in_force(&mut self, generation: u64, slot: usize, text: &str, rules: usize) -> RuleCounters {
+        let shared = self.share.rule_counters(slot).unwrap_or_default();
+        let shared = shared.get(..2 * rules).unwrap_or(shared);
+        let kept = self.kept.as_ref();
+        let kept = kept.and_then(|kept| kept.begin(text, rules, !self.began));
+        self.began = true;
+        for (number, word) in shared.iter().enumerate() {
+            let counted = kept.and_then(|kept| kept.get(number));
+            let counted = counted.map_or(0, |counted| counted.load(Ordering::Relaxed));
+            word.store(counted, Ordering::Relaxed);
         }
         self.say(offset_of!(RulesStatus, slot), slot as u64);
         self.say(offset_of!(RulesStatus, rules), rules as u64);
         self.say(offset_of!(RulesStatus, generation), generation);
-        RuleCounters(counters)
+        RuleCounters {
+            shared,
+            kept: kept.unwrap_or(shared),
+        }
     }
 
     fn refuse_generation(&mut self, generation: u64, reason: RulesRefused, position: usize) {
