@@ -4,14 +4,14 @@
 //! process is nobody's to look into, so that a component of `spt` is started again on `process`; it
 //! is back in its jail when the command has ended.
 
-use super::{Managed, Supervisor, now, say};
+use super::replace::Replacement;
+use super::{Form, Supervisor, now, say};
 use crate::instance::Instance;
 use crate::up::channel::{Channel, Received};
 use crate::up::component::{self, Component};
 use crate::up::cores;
 use crate::up::machine::{Event, State};
 use crate::up::message::{Command, Reply};
-use crate::up::place::Place;
 use crate::up::spare;
 use tender::options::Host;
 
@@ -20,7 +20,7 @@ pub(super) struct Debugger {
     pub(super) channel: Channel,
     /// Which run it is.
     run: u64,
-    /// The component, as the file has it.
+    /// The component before.
     component: Component,
     /// Whether it was told that the component is up.
     told: bool,
@@ -51,6 +51,9 @@ impl Supervisor {
         if !matches!(self.all[index].machine.state(), State::Up { .. }) {
             return Err(format!("{name} is not up; type: outboard ps"));
         }
+        if !matches!(self.all[index].replacement, Replacement::None) {
+            return Err(format!("{name} is being replaced; type: outboard ps"));
+        }
         let instance = Instance::open(name).map_err(|error| error.to_string())?;
         let host = instance.description().host.as_str();
         if host == Host::Hvt.name() {
@@ -66,7 +69,6 @@ impl Supervisor {
             return Ok((one.status.run, before));
         }
         one.form.component.host = Some(Host::Process.name().to_owned());
-        one.renew_command_line(&self.place);
         let run = one.status.run + 1;
         say(name, "somebody looks into it: without a jail meanwhile");
         self.start_anew(index);
@@ -111,38 +113,34 @@ impl Supervisor {
         channel.send(&reply, &[]).is_ok() && goes_on
     }
 
-    /// Has a component back as the file has it.
-    fn end_debug(&mut self, component: Component) {
+    /// Has a component back as it was. Its image may be another one meanwhile.
+    fn end_debug(&mut self, before: Component) {
         let mut all = self.all.iter();
-        let Some(index) = all.position(|one| one.name() == component.name) else {
+        let Some(index) = all.position(|one| one.name() == before.name) else {
             return;
         };
         let one = &mut self.all[index];
-        let was_jailed = one.component().host != component.host;
-        one.form.component = component;
+        one.form.component.progress = before.progress;
         // It has stood still, and nobody holds that against it.
         one.progress = None;
-        if was_jailed {
-            one.renew_command_line(&self.place);
+        if one.component().host != before.host {
+            one.form.component.host = before.host;
             say(one.name(), "nobody looks into it any more");
             self.start_anew(index);
         }
     }
 
-    /// Starts a component again by its new command line; its spare is of the former one.
+    /// Starts a component again as it is now. Its addresses stay; a spare is another one's.
     fn start_anew(&mut self, index: usize) {
         let now = now();
         self.give_spare(index, spare::Event::Drop, now);
+        let Form {
+            component,
+            command_line,
+        } = &mut self.all[index].form;
+        let macs = component::macs(command_line);
+        *command_line = component.command_line(&macs);
+        command_line.splice(0..0, cores::option(&self.place, component));
         self.give(index, Event::Restart, now);
-    }
-}
-
-impl Managed {
-    /// Follows from what its component is now. Its addresses stay.
-    fn renew_command_line(&mut self, place: &Place) {
-        let macs = component::macs(&self.form.command_line);
-        let mut line = self.component().command_line(&macs);
-        line.splice(0..0, cores::option(place, self.component()));
-        self.form.command_line = line;
     }
 }
