@@ -60,9 +60,10 @@ impl Supervisor {
             one.machine.state(),
             Life::Ended | Life::Ending { again: false, .. }
         );
+        let is_asked_for = one.component().spare || one.replacement.next().is_some();
         match one.spare.state {
             State::None => {}
-            _ if rests => self.give_spare(index, Event::Drop, now),
+            _ if rests || !is_asked_for => self.give_spare(index, Event::Drop, now),
             State::Loading { .. } if self.is_loaded(index) => {
                 self.give_spare(index, Event::Loaded, now);
             }
@@ -85,7 +86,7 @@ impl Supervisor {
         match effect {
             None => {}
             Some(Effect::Load) => {
-                if let Err(why) = self.load_spare(index, now) {
+                if let Err(why) = self.load_spare(index) {
                     self.lose_spare(index, &format!("no spare: {why}"), now);
                 }
             }
@@ -93,16 +94,22 @@ impl Supervisor {
             Some(Effect::Wake) => {}
             Some(Effect::Dismiss) => {
                 one.spare.loaded = None;
+                one.replacement.fail("it was not loaded in time");
                 let name = one.name().to_owned();
                 self.ask(&Request::Dismiss(name));
             }
         }
     }
 
-    fn load_spare(&mut self, index: usize, now: Duration) -> Result<(), String> {
-        self.fill_pool(index, now)?;
+    fn load_spare(&mut self, index: usize) -> Result<(), String> {
         let one = &self.all[index];
         let form = one.replacement.next().unwrap_or(&one.form).clone();
+        // What the instance that runs was handed stays as it is.
+        let all_there = form.component.handed().all(|what| self.has(&what));
+        if !all_there {
+            return Err("what it is handed is not there any more".to_owned());
+        }
+        self.fits(&form.component)?;
         let image = Stamp::of(&form.component.image);
         let run = one.status.run + 1;
         let start = form.start(run, self.groups.as_ref());
