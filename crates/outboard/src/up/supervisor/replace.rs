@@ -134,18 +134,17 @@ impl Supervisor {
         }
     }
 
-    /// A run has ended: if it was to replace another image, that one comes back.
+    /// A run has ended. If nobody asked for that and it was to replace another image, that one
+    /// comes back; if another one is being loaded for it, it is started as it was.
     pub(super) fn roll_back(&mut self, index: usize, cause: &str, now: Duration) {
         let one = &mut self.all[index];
+        if let State::Ending { .. } = one.machine.state() {
+            return;
+        }
+        one.replacement.fail("it ended meanwhile");
         if let Some(former) = one.replacement.back(cause) {
             one.form = former;
             self.give_spare(index, spare::Event::Drop, now);
-        }
-        // Who ends while another one is loaded for it is started as it was.
-        let one = &mut self.all[index];
-        let was_stopped = matches!(one.machine.state(), State::Ending { again: true, .. });
-        if !was_stopped {
-            one.replacement.fail("it ended meanwhile");
         }
     }
 
@@ -176,5 +175,56 @@ impl Supervisor {
             done.iter()
                 .for_each(|client| super::commands::answer(client, &reply));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::up::component::Component;
+
+    fn form(image: &str) -> Form {
+        Form {
+            component: Component {
+                image: image.into(),
+                ..Component::default()
+            },
+            command_line: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_loaded_stops_nothing() {
+        let mut replacement = Replacement::Loading(Box::new(form("new")));
+        assert!(replacement.next().is_some());
+        assert!(replacement.fail("it is none"));
+        let Replacement::Over(Err(why)) = &replacement else {
+            panic!("it is over");
+        };
+        assert_eq!(why, "it is none; nothing was stopped");
+        // What is over fails no more, and has nothing to load.
+        assert!(!replacement.fail("again") && replacement.next().is_none());
+    }
+
+    #[test]
+    fn what_does_not_last_gives_way_to_the_former_one() {
+        let mut replacement = Replacement::Loading(Box::new(form("new")));
+        assert!(replacement.back("it is not begun").is_none());
+        replacement.begin(form("old"));
+        assert!(replacement.next().is_none() && !replacement.fail("too late"));
+        let former = replacement.back("a panic").unwrap();
+        assert_eq!(former.component.image, Path::new("old"));
+        let Replacement::Over(Err(why)) = &replacement else {
+            panic!("it is over");
+        };
+        assert_eq!(why, "a panic; old runs again");
+    }
+
+    #[test]
+    fn a_start_that_replaces_nothing_begins_nothing() {
+        let mut replacement = Replacement::None;
+        replacement.begin(form("same"));
+        assert!(replacement.back("it ended").is_none());
+        assert!(!replacement.fail("it ended") && replacement.next().is_none());
     }
 }
