@@ -455,13 +455,24 @@ impl Supervisor {
         let one = &self.all[index];
         let made = cores::make(&self.place, one.component());
         made.map_err(|error| format!("no folder for its core files: {error}"))?;
-        let start = one.form.start(one.status.run, self.groups.as_ref());
-        let report = self.place.begin_report(&start.name, start.run);
+        self.hand_over(&one.form, one.status.run, Request::Start)
+    }
+
+    /// Asks the keeper for a process that begins this run, or waits to, with all that the pool has
+    /// for it.
+    fn hand_over(
+        &self,
+        form: &Form,
+        run: u64,
+        request: fn(Start) -> Request,
+    ) -> Result<(), String> {
+        let start = form.start(run, self.groups.as_ref());
+        let report = self.place.begin_report(&start.name, run);
         let report = report.map_err(|error| format!("no file for what is said of it: {error}"))?;
         let handed = start.handed.iter().filter_map(|what| self.pool.get(what));
         let descriptors = [&report].into_iter().chain(handed.flatten());
         let descriptors: Vec<_> = descriptors.map(AsFd::as_fd).collect();
-        let sent = self.keeper.send(&Request::Start(start), &descriptors);
+        let sent = self.keeper.send(&request(start), &descriptors);
         sent.map_err(|error| format!("its keeper does not listen: {error}"))
     }
 

@@ -48,6 +48,17 @@ impl Replacement {
         fails
     }
 
+    /// What is said of one that is over, once.
+    fn over(&mut self) -> Option<Result<String, String>> {
+        match std::mem::take(self) {
+            Self::Over(reply) => Some(reply),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
     /// What comes back because the run that has begun has ended.
     fn back(&mut self, cause: &str) -> Option<Form> {
         match std::mem::take(self) {
@@ -151,11 +162,7 @@ impl Supervisor {
     /// Answers whoever waits for a replacement that is over.
     pub(super) fn answer_replaced(&mut self) {
         for index in 0..self.all.len() {
-            if !matches!(self.all[index].replacement, Replacement::Over(_)) {
-                continue;
-            }
-            let over = std::mem::take(&mut self.all[index].replacement);
-            let Replacement::Over(reply) = over else {
+            let Some(reply) = self.all[index].replacement.over() else {
                 continue;
             };
             if let Err(why) = &reply {

@@ -6,7 +6,6 @@ use crate::up::machine::State as Life;
 use crate::up::message::Request;
 use crate::up::spare::{Effect, Event, LOAD_AFTER, PAUSE, State};
 use std::fs;
-use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
@@ -112,14 +111,7 @@ impl Supervisor {
         self.fits(&form.component)?;
         let image = Stamp::of(&form.component.image);
         let run = one.status.run + 1;
-        let start = form.start(run, self.groups.as_ref());
-        let report = self.place.begin_report(&start.name, run);
-        let report = report.map_err(|error| format!("no file for what is said of it: {error}"))?;
-        let handed = start.handed.iter().filter_map(|what| self.pool.get(what));
-        let descriptors = [&report].into_iter().chain(handed.flatten());
-        let descriptors: Vec<_> = descriptors.map(AsFd::as_fd).collect();
-        let sent = self.keeper.send(&Request::Load(start), &descriptors);
-        sent.map_err(|error| format!("its keeper does not listen: {error}"))?;
+        self.hand_over(&form, run, Request::Load)?;
         self.all[index].spare.loaded = Some(Loaded { form, run, image });
         Ok(())
     }
