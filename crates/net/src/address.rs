@@ -11,6 +11,9 @@ pub trait Address: Copy + Ord + Debug + Into<IpAddr> + 'static {
 
     /// The address as a number.
     fn number(self) -> u128;
+
+    /// The address of that number, if it is one station's own.
+    fn of_number(number: u128) -> Option<Self>;
 }
 
 impl Address for Ipv4Addr {
@@ -20,6 +23,13 @@ impl Address for Ipv4Addr {
     fn number(self) -> u128 {
         self.to_bits().into()
     }
+
+    fn of_number(number: u128) -> Option<Self> {
+        let address = Self::from_bits(u32::try_from(number).ok()?);
+        let is_station =
+            !(address.is_unspecified() || address.is_multicast() || address.is_broadcast());
+        is_station.then_some(address)
+    }
 }
 
 impl Address for Ipv6Addr {
@@ -28,6 +38,12 @@ impl Address for Ipv6Addr {
     #[inline]
     fn number(self) -> u128 {
         self.to_bits()
+    }
+
+    fn of_number(number: u128) -> Option<Self> {
+        let address = Self::from_bits(number);
+        let is_station = !(address.is_unspecified() || address.is_multicast());
+        is_station.then_some(address)
     }
 }
 

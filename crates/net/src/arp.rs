@@ -7,6 +7,7 @@ use crate::counts::{Counts, reasons};
 use crate::ethernet::{Link, Mac, Unaddressed};
 use crate::layer::{Filled, Unsent};
 use crate::neighbour::{Heard, Neighbours, Trouble};
+use crate::notes::Shelf;
 use crate::random::Random;
 use arrayvec::ArrayVec;
 use core::net::Ipv4Addr;
@@ -213,6 +214,11 @@ impl Arp {
             dropped: Counts::default(),
             messages: Counts::default(),
         }
+    }
+
+    /// Goes on with the neighbours of an earlier host: see [`Neighbours::keep`].
+    pub fn keep(&mut self, shelf: Shelf<Ipv4Addr>, now: Instant) {
+        self.neighbours.keep(shelf, now);
     }
 
     /// Messages that were dropped.

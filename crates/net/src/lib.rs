@@ -26,6 +26,7 @@
 //! | [`dns`] | names and their addresses |
 //! | [`host`] | the same sockets, of a host's kernel |
 //! | [`counts`], [`metrics`] | events by reason; the table of all that is counted |
+//! | [`notes`] | what the next host knows of neighbours and leases |
 //! | [`listing`] | sockets, for whoever asks from outside |
 //! | [`pcapng`] | blocks of capture files |
 //! | [`random`] | numbers from a seed |
@@ -58,6 +59,7 @@ pub mod listing;
 pub mod loopback;
 pub mod metrics;
 pub mod neighbour;
+pub mod notes;
 pub mod options;
 pub mod path_mtu;
 pub mod pcapng;

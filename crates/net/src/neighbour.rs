@@ -5,11 +5,15 @@
 //! because nobody has answered yet, or because a peer spoke of itself unasked. Unproven entries
 //! take at most a quarter of the table and push out each other only, so that no flood of them
 //! pushes out a neighbour that we talk to.
+//!
+//! Proven neighbours are noted down for the next host ([`Neighbours::keep`]), as long as there is
+//! a place: it sends to them at once, and asks those again that nobody confirms.
 
 use crate::address::Address;
 use crate::bucket::Bucket;
 use crate::counts::{Counts, reasons};
 use crate::ethernet::Mac;
+use crate::notes::Shelf;
 use alloc::collections::BTreeMap;
 use arrayvec::ArrayVec;
 use core::time::Duration;
@@ -64,6 +68,8 @@ struct Entry<W> {
     /// Whether we have sent to it since its address is known.
     proven: bool,
     waiting: ArrayVec<W, WAITING_EACH_MAX>,
+    /// Where it is noted down.
+    place: Option<u16>,
 }
 
 impl<W> Entry<W> {
@@ -130,6 +136,7 @@ pub struct Neighbours<A, W> {
     waiting: usize,
     unproven: usize,
     trouble: Counts<Trouble>,
+    shelf: Option<Shelf<A>>,
 }
 
 impl<A: Address, W> Default for Neighbours<A, W> {
@@ -141,11 +148,38 @@ impl<A: Address, W> Default for Neighbours<A, W> {
             waiting: 0,
             unproven: 0,
             trouble: Counts::default(),
+            shelf: None,
         }
     }
 }
 
 impl<A: Address, W> Neighbours<A, W> {
+    /// Goes on with the neighbours that an earlier host has noted down, and notes down its own from
+    /// now on.
+    ///
+    /// # Panics
+    /// In debug builds, if it has neighbours.
+    pub fn keep(&mut self, mut shelf: Shelf<A>, now: Instant) {
+        debug_assert!(self.is_empty(), "there are neighbours already");
+        for (place, neighbour, mac) in shelf.take_up() {
+            if self.entries.len() >= NEIGHBOURS_MAX || self.entries.contains_key(&neighbour) {
+                shelf.erase(place);
+                continue;
+            }
+            let entry = Entry {
+                mac,
+                state: State::Stale,
+                until: now,
+                used: now,
+                proven: true,
+                waiting: ArrayVec::new(),
+                place: Some(place),
+            };
+            self.entries.insert(neighbour, entry);
+        }
+        self.shelf = Some(shelf);
+    }
+
     /// Where to send, if that is known.
     #[inline]
     pub fn lookup(&mut self, neighbour: A, now: Instant) -> Option<Mac> {
@@ -158,6 +192,7 @@ impl<A: Address, W> Neighbours<A, W> {
         if !entry.proven {
             entry.proven = true;
             self.unproven -= 1;
+            note(&mut self.shelf, neighbour, entry);
         }
         let mac = entry.mac;
         if entry.state == State::Stale {
@@ -224,11 +259,15 @@ impl<A: Address, W> Neighbours<A, W> {
             _ if incomplete || entry.mac != mac => entry.state = State::Stale,
             _ => {}
         }
+        let moved = entry.mac != mac;
         entry.mac = mac;
         let released = core::mem::take(&mut entry.waiting);
         if incomplete && !released.is_empty() {
             entry.proven = true;
             self.unproven -= 1;
+        }
+        if moved && entry.proven {
+            note(&mut self.shelf, neighbour, entry);
         }
         self.waiting -= released.len();
         released
@@ -338,6 +377,7 @@ impl<A: Address, W> Neighbours<A, W> {
             used: now,
             proven: false,
             waiting: ArrayVec::new(),
+            place: None,
         };
         self.entries.insert(neighbour, entry);
     }
@@ -355,6 +395,9 @@ impl<A: Address, W> Neighbours<A, W> {
         if let Some(entry) = self.entries.remove(&neighbour) {
             self.waiting -= entry.waiting.len();
             self.unproven -= usize::from(!entry.proven);
+            if let (Some(shelf), Some(place)) = (&mut self.shelf, entry.place) {
+                shelf.erase(place);
+            }
         }
     }
 
@@ -380,10 +423,20 @@ impl<A: Address, W> Neighbours<A, W> {
     }
 }
 
+/// Notes down where a neighbour is. Not inlined: it happens once, and who it is is looked up for
+/// each packet.
+#[inline(never)]
+fn note<A: Address, W>(shelf: &mut Option<Shelf<A>>, neighbour: A, entry: &mut Entry<W>) {
+    if let Some(shelf) = shelf {
+        entry.place = shelf.write(entry.place, neighbour, entry.mac);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::at;
+    use crate::notes::Notes;
+    use crate::testing::{at, lasting, lying};
     use core::net::Ipv4Addr;
     use std::vec::Vec;
 
@@ -537,5 +590,36 @@ mod tests {
         assert_eq!(table.len(), NEIGHBOURS_MAX);
         assert_eq!(table.lookup(PEER, at(9000)), Some(MAC));
         assert_eq!(table.lookup(address(0), at(9000)), None);
+    }
+
+    #[test]
+    fn neighbours_outlive_their_host_and_are_asked_again() {
+        let memory = lasting(&[0; 512]);
+        let start = memory.as_ptr().addr();
+        let shelf = |bytes: &'static mut [u8]| {
+            let mut notes = Notes::open(bytes, 1, Duration::ZERO);
+            notes.remove(0).ipv4
+        };
+        let mut table = Table::default();
+        table.keep(shelf(memory), at(0));
+        table.hold(PEER, 1, at(0)).unwrap();
+        requests(&mut table, at(0));
+        table.learn(PEER, MAC, Heard::Answer, at(0));
+        // Who has only spoken to us is not noted down.
+        table.learn(address(3), MAC, Heard::Question, at(1));
+        table.learn(PEER, OTHER, Heard::Announcement, at(2));
+        let left = lasting(&lying(start, 512));
+        let mut next = Table::default();
+        next.keep(shelf(left), at(9));
+        assert_eq!((next.len(), next.unproven), (1, 0));
+        assert_eq!(next.lookup(PEER, at(9)), Some(OTHER));
+        let direct = Request {
+            neighbour: PEER,
+            last: Some(OTHER),
+        };
+        assert_eq!(requests(&mut next, at(5009)), [direct]);
+        // It does not answer, and is forgotten for the next host as well.
+        (6..9).for_each(|s| drop(requests(&mut next, at(s * 1000 + 9))));
+        assert_eq!(next.len(), 0);
     }
 }

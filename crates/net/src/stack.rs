@@ -5,7 +5,7 @@
 //! work.
 
 use crate::counts::Counts;
-use crate::dhcp::{self, Dhcp};
+use crate::dhcp::{self, Dhcp, LeaseNote};
 use crate::ethernet::{Ethernet, Link};
 use crate::icmp::{Kind, Refusal, Report};
 use crate::interfaces::Interfaces;
@@ -100,17 +100,22 @@ where
     }
 
     /// Asks servers for an IPv4 address of the port of this number, from now on. The seed varies
-    /// times and numbers.
+    /// times and numbers; what an earlier host has noted down stays ours.
     ///
     /// # Errors
     /// If somebody has a socket at the port of DHCP's clients.
-    pub fn use_dhcp(&mut self, port: usize, seed: u64) -> Result<(), BindError> {
+    pub fn use_dhcp(
+        &mut self,
+        port: usize,
+        seed: u64,
+        note: Option<LeaseNote>,
+    ) -> Result<(), BindError> {
         let socket = match self.dhcp.first() {
             Some(client) => client.dhcp.socket(),
             None => Dhcp::bind(&mut self.udp)?,
         };
         let mac = self.ip.port(port).link.mac();
-        let dhcp = Dhcp::new(mac, seed, socket, self.now);
+        let dhcp = Dhcp::new(mac, seed, socket, note, self.now);
         self.dhcp.push(Client { port, dhcp });
         Ok(())
     }

@@ -19,6 +19,10 @@ use device::memory::MemoryPort;
 pub(crate) use device::memory::{Port, Wire};
 use device::{Frame, HEADROOM, Netif, Pool};
 use ports::Instant;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::vec::Vec;
+use zerocopy::IntoBytes;
 
 /// A port with an MTU of 1500 bytes and no offloads.
 pub(crate) fn port() -> (Port, Wire) {
@@ -43,6 +47,22 @@ pub(crate) fn frame(bytes: &[u8]) -> Frame {
 /// A point in time, so many milliseconds after the tests' beginning.
 pub(crate) fn at(milliseconds: u64) -> Instant {
     Instant::PAST + Duration::from_secs(1000) + Duration::from_millis(milliseconds)
+}
+
+/// Memory that outlives a host, with these bytes, at a multiple of 4.
+pub(crate) fn lasting(bytes: &[u8]) -> &'static mut [u8] {
+    let memory = vec![0_u32; bytes.len().div_ceil(4)].leak().as_mut_bytes();
+    let memory = &mut memory[..bytes.len()];
+    memory.copy_from_slice(bytes);
+    memory
+}
+
+/// What lies there, as the next host will find it, while another one has that memory.
+pub(crate) fn lying(address: usize, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    let memory = File::open("/proc/self/mem").unwrap();
+    memory.read_exact_at(&mut bytes, address as u64).unwrap();
+    bytes
 }
 
 /// Buffers for whole packets.

@@ -15,6 +15,7 @@ use net::host::Table;
 use net::ip::Ip;
 use net::ipv4::{Ipv4, PACKET_MAX};
 use net::ipv6::Ipv6;
+use net::notes::Notes;
 use net::options::Port;
 use net::routes::Route;
 use net::stack::Stack;
@@ -153,7 +154,8 @@ pub fn tcp(secret: [u8; 16], hash_key: [u8; 16]) -> Tcp {
     Tcp::new(Config::default(), Secret::new(secret), hash_key, memory)
 }
 
-/// A stack over these ports, each with what the command line says of it.
+/// A stack over these ports, each with what the command line says of it, and with the notes of an
+/// earlier instance, if there are any.
 ///
 /// # Panics
 /// Without a port.
@@ -161,20 +163,34 @@ pub fn tcp(secret: [u8; 16], hash_key: [u8; 16]) -> Tcp {
     feature = "smoltcp",
     expect(dead_code, reason = "smoltcp is there instead")
 )]
-pub fn stack(ports: Vec<(Box<dyn Netif>, &Port)>, tcp: Tcp) -> Stack<Ipv4, Ipv6> {
+pub fn stack(
+    ports: Vec<(Box<dyn Netif>, &Port)>,
+    tcp: Tcp,
+    notes: Vec<Notes>,
+) -> Stack<Ipv4, Ipv6> {
     let now = unikernel::monotonic();
     let buffer = PACKET_MAX + HEADROOM;
     let large = Pool::new(vec![0; LARGE_PACKETS * buffer].leak(), buffer);
     // What varies numbers and times on the wire is no secret, and tells nothing of one.
     let varies = unikernel::wall().as_nanos() as u64 ^ now.0;
-    let dhcp: Vec<bool> = ports.iter().map(|(_, options)| options.dhcp).collect();
-    let mut ips = ports.into_iter().zip(0..).map(|((port, options), number)| {
-        ip(port, options, large, varies.wrapping_add(number), now)
-    });
+    let mut notes = notes.into_iter();
+    let (mut ips, mut clients) = (Vec::new(), Vec::new());
+    for ((port, options), number) in ports.into_iter().zip(0..) {
+        let mut ip = ip(port, options, large, varies.wrapping_add(number), now);
+        let lease = notes.next().map(|Notes { ipv4, ipv6, lease }| {
+            ip.v4.keep(ipv4, now);
+            ip.v6.keep(ipv6, now);
+            lease
+        });
+        ips.push(ip);
+        clients.push((options.dhcp, lease));
+    }
+    let mut ips = ips.into_iter();
     let mut stack = Stack::new(ips.next().expect("a port"), tcp, now);
     ips.for_each(|ip| stack.ip.add(ip));
-    for (port, _) in dhcp.iter().enumerate().filter(|(_, dhcp)| **dhcp) {
-        let used = stack.use_dhcp(port, varies.wrapping_add(port as u64));
+    let clients = clients.into_iter().enumerate();
+    for (port, (_, lease)) in clients.filter(|(_, (dhcp, _))| *dhcp) {
+        let used = stack.use_dhcp(port, varies.wrapping_add(port as u64), lease);
         used.expect("nobody has a socket yet");
     }
     stack

@@ -180,14 +180,14 @@ where
     };
     let opened = opened.into_iter().zip(&start.options.ports).collect();
     let tcp = below::tcp(secret, start.key);
-    let (tcp, taken_up) = match vault::take_up(tcp, unikernel::monotonic()) {
+    let taken_up = match vault::take_up(tcp, start.ports.len(), unikernel::monotonic()) {
         Ok(taken_up) => taken_up,
         Err(why) => {
             println!("{name}: {why}");
             return abi::exit::FAILURE;
         }
     };
-    let stack = below::stack(opened, tcp);
+    let stack = below::stack(opened, taken_up.tcp, taken_up.notes);
     let stack = Rc::new(RefCell::new(stack));
     let ports = start.ports.iter().zip(&start.options.ports);
     let said = ports.flat_map(|(port, options)| {
@@ -195,7 +195,7 @@ where
             move |own: &Prefix<_>| format!("{name}: {}/{} on {port}", own.address(), own.bits());
         options.ipv4.iter().map(on)
     });
-    let taken_up = taken_up.map(|taken_up| format!("{name}: {taken_up}"));
+    let taken_up = taken_up.said.map(|said| format!("{name}: {said}"));
     let said = said.chain(taken_up).collect();
     let net = Net::Stack(net::socket::Net::new(stack.clone()));
     serve(stack, net, start, said, main)

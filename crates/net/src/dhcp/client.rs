@@ -25,6 +25,8 @@ const RESTART: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
+    /// An earlier host was lent this, and its time is not over.
+    Kept(Lease),
     /// No server is known: so many times we have asked for one.
     Selecting(u32),
     /// So many times we have asked for what was offered.
@@ -82,6 +84,15 @@ impl Client {
         }
     }
 
+    /// A client that goes on with what an earlier host of this link address was lent, with what is
+    /// left of its times at `now`: it is ours at once, and its server is asked again at once.
+    pub fn with_lease(mac: Mac, seed: u64, lease: Lease, now: Instant) -> Self {
+        Self {
+            state: State::Kept(lease),
+            ..Self::new(mac, seed, now)
+        }
+    }
+
     /// What is ours now.
     pub fn lease(&self) -> Option<&Lease> {
         match &self.state {
@@ -90,6 +101,11 @@ impl Client {
             }
             _ => None,
         }
+    }
+
+    /// When what is ours was asked for.
+    pub(super) fn asked(&self) -> Instant {
+        self.asked
     }
 
     /// The address that is being checked.
@@ -148,6 +164,12 @@ impl Client {
             return None;
         }
         match self.state.clone() {
+            State::Kept(lease) => {
+                self.asked = now;
+                let output = self.bind(lease);
+                self.due = self.due.map(|_| now);
+                Some(output)
+            }
             State::Selecting(sent) => Some(self.discover(sent, now)),
             State::Requesting(_, REQUESTS_MAX..) => {
                 self.restart(now);

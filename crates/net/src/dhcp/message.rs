@@ -25,7 +25,7 @@ pub const SEARCH_MAX: usize = 6;
 /// The longest message that we take, in bytes: what fits into one packet of Ethernet.
 const ANSWER_MAX: u16 = 1500;
 /// Less is no network's MTU: each host takes packets of this size (RFC 791, 3.1).
-const MTU_MIN: u16 = 576;
+pub(super) const MTU_MIN: u16 = 576;
 /// A lease for ever (RFC 2131, 3.3).
 const INFINITE: u32 = u32::MAX;
 const MAGIC: u32 = 0x6382_5363;
@@ -287,7 +287,7 @@ fn address(bytes: [u8; 4]) -> Ipv4Addr {
     bytes.into()
 }
 
-fn is_station(address: &Ipv4Addr) -> bool {
+pub(super) fn is_station(address: &Ipv4Addr) -> bool {
     !(address.is_unspecified()
         || address.is_multicast()
         || address.is_broadcast()

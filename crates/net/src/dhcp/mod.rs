@@ -4,11 +4,13 @@
 
 mod client;
 mod message;
+mod note;
 #[cfg(test)]
 mod tests;
 
 pub use client::Client;
 pub use message::{Lease, MESSAGE_LEN, Question, SEARCH_MAX, SERVERS_MAX, Times};
+pub use note::LeaseNote;
 
 use crate::address::Prefix;
 use crate::arp::Detect;
@@ -86,6 +88,8 @@ pub struct Dhcp {
     /// What the stack uses.
     applied: Option<Lease>,
     change: Option<Change>,
+    /// Where what is ours is noted down for the next host.
+    note: Option<LeaseNote>,
 }
 
 impl Dhcp {
@@ -98,14 +102,26 @@ impl Dhcp {
     }
 
     /// A client of a port with this link address; `socket` is what [`Self::bind`] gave. The seed
-    /// varies times and numbers.
-    pub fn new(mac: Mac, seed: u64, socket: udp::Socket, now: Instant) -> Self {
+    /// varies times and numbers. It goes on with what an earlier host has noted down.
+    pub fn new(
+        mac: Mac,
+        seed: u64,
+        socket: udp::Socket,
+        note: Option<LeaseNote>,
+        now: Instant,
+    ) -> Self {
+        let kept = note.as_ref().and_then(|note| note.read(now));
+        let client = match kept {
+            Some(lease) => Client::with_lease(mac, seed, lease, now),
+            None => Client::new(mac, seed, now),
+        };
         Self {
-            client: Client::new(mac, seed, now),
+            client,
             socket,
             mac,
             applied: None,
             change: None,
+            note,
         }
     }
 
@@ -194,10 +210,16 @@ impl Dhcp {
                     self.change = Some(Change::Got(lease.address));
                 }
                 apply(&mut ip.v4, self.applied.as_ref(), Some(&lease), now);
+                if let Some(note) = &self.note {
+                    note.write(&lease, self.client.asked());
+                }
                 self.applied = Some(lease);
             }
             Some(Output::Lose(lease)) => {
                 self.change = Some(Change::Lost(lease.address));
+                if let Some(note) = &self.note {
+                    note.erase();
+                }
                 apply(&mut ip.v4, self.applied.take().as_ref(), None, now);
             }
             None => {}

@@ -3,6 +3,7 @@ use super::*;
 use crate::arp::Arp;
 use crate::ipv4::Ipv4;
 use crate::ipv6::Ipv6;
+use crate::notes::Notes;
 use crate::testing::{self, Wire, at};
 use crate::version::Addresses;
 use alloc::boxed::Box;
@@ -378,10 +379,14 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
+        Self::noting(None)
+    }
+
+    fn noting(note: Option<LeaseNote>) -> Self {
         let (port, wire) = testing::port();
         let (large, mut udp) = (testing::large(2), Udp::new());
         let mac = Mac(port.mac());
-        let dhcp = Dhcp::new(mac, 1, Dhcp::bind(&mut udp).unwrap(), at(0));
+        let dhcp = Dhcp::new(mac, 1, Dhcp::bind(&mut udp).unwrap(), note, at(0));
         let (v4, v6) = (Ipv4::new(large, 1), Ipv6::new(large, 1));
         let ip = Ip::new(Ethernet::new(Box::new(port)), v4, v6);
         Self {
@@ -428,6 +433,16 @@ impl Host {
         frame.extend((8 + payload.len() as u16).to_be_bytes());
         frame.extend([0, 0]);
         frame.extend(payload);
+        self.wire.arrives(&frame);
+    }
+
+    /// The server says what link address it has.
+    fn answer_arp(&self) {
+        const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
+        let mut frame = [&[0xff; 6][..], &SERVER_MAC, &[8, 6]].concat();
+        frame.extend([0, 1, 8, 0, 6, 4, 0, 2]);
+        frame.extend(SERVER_MAC.iter().chain(&SERVER.octets()));
+        frame.extend([0; 6].iter().chain(&OURS.octets()));
         self.wire.arrives(&frame);
     }
 }
@@ -510,4 +525,52 @@ proptest! {
         let infinite = client.lease().is_some_and(|lease| lease.times.is_none());
         prop_assert!(infinite || client.deadline().is_some());
     }
+}
+
+/// Where a lease is noted down; the clock began that long after 1970.
+fn note(memory: &'static mut [u8], wall: u64) -> LeaseNote {
+    let mut notes = Notes::open(memory, 1, Duration::from_millis(wall));
+    notes.remove(0).lease
+}
+
+#[test]
+fn a_lease_outlives_its_host_and_its_server_is_asked_again_at_once() {
+    let memory = testing::lasting(&[0; 192]);
+    let start = memory.as_ptr().addr();
+    let left = || testing::lasting(&testing::lying(start, 192));
+    let mut host = Host::noting(Some(note(memory, 0)));
+    let names: (u8, &[u8]) = (6, &[10, 0, 0, 3]);
+    let options = [MASK, LEASE, ROUTER, names];
+    let asked = host.turn(0);
+    host.answer(2, &asked[0], &options);
+    let asked = host.turn(1);
+    host.answer(5, &asked[0], &options);
+    (2..3000).step_by(50).for_each(|ms| drop(host.turn(ms)));
+    let lease = host.dhcp.lease().cloned().unwrap();
+    let is_ours = |host: &Host| host.ip.standing(OURS.into()) == Standing::Usable;
+    assert!(is_ours(&host));
+    // Ten minutes later, and its clock begins anew.
+    let mut next = Host::noting(Some(note(left(), 600_000)));
+    next.turn(0);
+    assert!(is_ours(&next));
+    next.answer_arp();
+    let asked = next.turn(1);
+    let kept = next.dhcp.lease().cloned().unwrap();
+    let end = |lease: &Lease| lease.times.unwrap().end.as_secs();
+    assert_eq!((end(&lease), end(&kept)), (3600, 3000));
+    let times = lease.times;
+    assert_eq!(Lease { times, ..kept }, lease);
+    let asks = DhcpPacket::new_unchecked(&asked[0][..]);
+    assert_eq!(asks.client_ip(), OURS);
+    // Nobody answers: the next host has what is left, and the one after it nothing.
+    let mut third = Host::noting(Some(note(left(), HOUR - 10_000)));
+    third.turn(0);
+    assert!(third.dhcp.lease().is_some());
+    let mut last = Host::noting(Some(note(left(), HOUR + 1000)));
+    last.turn(0);
+    assert_eq!(last.dhcp.lease(), None);
+    // A server that refuses takes it from the next host as well.
+    next.answer(6, &asked[0], &[]);
+    next.turn(2);
+    assert_eq!(next.dhcp.lease(), None);
 }

@@ -15,6 +15,7 @@ use crate::groups::Groups;
 use crate::icmp::{ERRORS_BURST, ERRORS_PER_SECOND, Messages, Refusal, Report};
 use crate::ident::Idents;
 use crate::layer::{Filled, Unsent, uncovered, whole};
+use crate::notes::Shelf;
 use crate::path_mtu::PathMtu;
 use crate::reassembly::{self, Fragment, Key, Reassembly};
 use crate::routes::{Route, Routes};
@@ -107,6 +108,11 @@ impl Ipv4<Arp> {
     /// [`PACKET_MAX`] bytes and [`device::HEADROOM`]; `seed` varies numbers of packets and times.
     pub fn new(large: Pool, seed: u64) -> Self {
         Self::over(Arp::new(seed), large, seed)
+    }
+
+    /// Goes on with the neighbours of an earlier host, and notes down its own from now on.
+    pub fn keep(&mut self, shelf: Shelf<Ipv4Addr>, now: Instant) {
+        self.resolver.keep(shelf, now);
     }
 }
 

@@ -21,6 +21,7 @@ use crate::icmp::{ERRORS_BURST, ERRORS_PER_SECOND, Messages, Refusal, Report};
 use crate::ident::Idents;
 use crate::ipv4::on_wire;
 use crate::layer::{Filled, Unsent, uncovered, whole};
+use crate::notes::Shelf;
 use crate::path_mtu::PathMtu;
 use crate::reassembly::{self, Fragment, Key, Reassembly};
 use crate::routes::{Route, Routes};
@@ -150,6 +151,11 @@ impl Ipv6 {
     /// Fragments that were dropped.
     pub fn fragments(&self) -> &Counts<reassembly::Dropped> {
         self.reassembly.dropped()
+    }
+
+    /// Goes on with the neighbours of an earlier host, and notes down its own from now on.
+    pub fn keep(&mut self, shelf: Shelf<Ipv6Addr>, now: Instant) {
+        self.discovery.neighbours.keep(shelf, now);
     }
 
     /// What went wrong with neighbours.
