@@ -35,6 +35,7 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
   rules      what rules, counters and captures cost, beside the kernel's bridge with the same rules
              (needs nft)
   nic        the driver of the 82599 on its software model, and what ways to wait for frames cost
+  split      the firewall as one image on two taps, and as three that two links join
   service    TCP of an image on taps, on a NIC of its own and over Linux's sockets, beside Linux's,
              with iperf3 at the other end (needs iperf3)
   loss       TCP of an image beside Linux's with one frame in a hundred lost and 20 ms of round trip
@@ -62,10 +63,11 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
 const DEMONSTRATIONS: [&str; 4] = ["firewall", "nic", "http", "restart"];
 
 /// The benchmarks between two segments.
-const BENCHMARKS: [&str; 7] = [
+const BENCHMARKS: [&str; 8] = [
     "firewall",
     "rules",
     "nic",
+    "split",
     "service",
     "http",
     "loss",
@@ -215,6 +217,10 @@ fn also(benchmark: &str) -> &'static [(&'static str, &'static str, &'static str)
     const ON_82599: &str = "--manifest=manifest-82599.json";
     match benchmark {
         "nic" => &[("--cards", ON_82599, "82599")],
+        "split" => &[
+            ("--edge", "--manifest=manifest-link.json", "link"),
+            ("--middle", "--manifest=manifest-links.json", "links"),
+        ],
         "service" => &[
             ("--smoltcp", "--features=service/smoltcp", "smoltcp"),
             ("--sockets", "--manifest=manifest-sockets.json", "sockets"),

@@ -166,11 +166,7 @@ fn spawn(
     programs: &Programs,
     port: &Port,
 ) -> Result<(Process, Said), contender::Error> {
-    let flags = |flags| {
-        rustix::io::fcntl_setfd(port, flags)
-            .map_err(|error| contender::Error::Descriptor(error.into()))
-    };
-    flags(rustix::io::FdFlags::empty())?;
+    port.inherit(true)?;
     let guest = if contender.on_nic {
         "fairness_nic"
     } else {
@@ -187,7 +183,7 @@ fn spawn(
         .stdout(Stdio::piped());
     let failed = |error| contender::Error::Spawn(programs.tender.clone(), error);
     let mut child = command.spawn().map_err(failed)?;
-    flags(rustix::io::FdFlags::CLOEXEC)?;
+    port.inherit(false)?;
     let said = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe);
     let said = said.map_err(|error| failed(error.into()))?;
     Ok((child.into(), BufReader::new(said)))

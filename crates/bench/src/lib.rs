@@ -20,6 +20,7 @@
 //! | [`fairness`] | the benchmark of a busy port beside a task that sleeps |
 //! | [`served`] | a server and where its clients run |
 //! | [`hvt`] | the benchmark of virtual machines |
+//! | [`split`] | the firewall as one image, and as three that links join |
 //! | [`hosts`] | instructions for each frame on the three hosts, and mappings of the IOMMU |
 //! | [`matrix`] | devices, monitors and buses under load, along many axes |
 //! | [`lab`] | measurements in the lab |
@@ -49,5 +50,6 @@ pub mod rules;
 pub mod samples;
 pub mod served;
 pub mod service;
+pub mod split;
 pub mod startup;
 pub mod turn;

@@ -15,7 +15,9 @@ use bench::machine::{Machine, Run};
 use bench::report::Report;
 use bench::rules::{self, Sources};
 use bench::samples::{Measure, Promise, Samples};
-use bench::{connections, driver, fairness, hosts, loss, matrix, nic, promises, service, turn};
+use bench::{
+    connections, driver, fairness, hosts, loss, matrix, nic, promises, service, split, turn,
+};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use testbed::contender::{FIREWALL_MEMORY_MIB, MONITOR, Programs};
 use testbed::traffic::{echo, paced};
@@ -45,6 +47,8 @@ enum Command {
     Rules(Rules),
     /// Measure the driver of the 82599 on its software model
     Nic(Cards),
+    /// Measure the firewall as one image beside the firewall as three that links join
+    Split(Split),
     /// Measure TCP of an image beside Linux's
     Service(Service),
     /// Measure files over HTTP of an image beside nginx
@@ -135,6 +139,18 @@ struct Cards {
     /// The firewall's image that drives two 82599
     #[arg(long)]
     cards: PathBuf,
+}
+
+#[derive(Args)]
+struct Split {
+    #[command(flatten)]
+    measured: Measured,
+    /// The firewall's image between a tap and a link
+    #[arg(long)]
+    edge: PathBuf,
+    /// The firewall's image between two links
+    #[arg(long)]
+    middle: PathBuf,
 }
 
 #[derive(Args)]
@@ -288,6 +304,7 @@ fn main() -> ExitCode {
         Command::Firewall(arguments) => firewall(&arguments),
         Command::Rules(arguments) => rules(&arguments),
         Command::Nic(arguments) => nic(&arguments),
+        Command::Split(arguments) => split(&arguments),
         Command::Service(arguments) => service(&arguments),
         Command::Http(arguments) => http(&arguments),
         Command::Loss(arguments) => loss(&arguments),
@@ -398,6 +415,26 @@ fn nic(arguments: &Cards) -> Result<(), Box<dyn Error>> {
         image: cards.clone(),
     };
     measured.report(&subject, || nic::measure(&plan, &programs, &say))
+}
+
+fn split(arguments: &Split) -> Result<(), Box<dyn Error>> {
+    let measured = &arguments.measured;
+    let plans = [split::Plan::QUICK, split::Plan::FULL];
+    let plan = measured.plan(plans, |plan| &mut plan.rounds);
+    let subject = Subject {
+        title: "The firewall as one image and as three",
+        benchmark: "split",
+        rounds: plan.rounds,
+        measures: &split::ALL,
+        plots: &split::PLOTTED,
+        promises: &split::PROMISES,
+    };
+    let programs = split::Programs {
+        one: measured.programs()?,
+        middle: arguments.middle.clone(),
+        edge: arguments.edge.clone(),
+    };
+    measured.report(&subject, || split::measure(&plan, &programs, &say))
 }
 
 fn service(arguments: &Service) -> Result<(), Box<dyn Error>> {

@@ -61,10 +61,7 @@ pub fn start(
     options: &[&str],
     words: &[&str],
 ) -> Result<Process, Error> {
-    let flags = |flags| {
-        rustix::io::fcntl_setfd(port, flags).map_err(|error| Error::Descriptor(error.into()))
-    };
-    flags(rustix::io::FdFlags::empty())?;
+    port.inherit(true)?;
     let started = Command::new(tender)
         .arg(format!("--die-with-parent={}", std::process::id()))
         .arg(port.option("service"))
@@ -77,7 +74,7 @@ pub fn start(
         .stdout(Stdio::null())
         .spawn();
     let process = started.map_err(|error| Error::Spawn(tender.to_owned(), error))?;
-    flags(rustix::io::FdFlags::CLOEXEC)?;
+    port.inherit(false)?;
     Ok(process.into())
 }
 

@@ -14,7 +14,7 @@ use crate::samples::{Measure, Samples};
 use testbed::contender::{self, Standing};
 use testbed::meter;
 use testbed::topology::{INTERFACE, Side, connect};
-use testbed::traffic::{Window, ping, tcp, udp};
+use testbed::traffic::{Window, paced, ping, tcp, udp};
 
 /// The TCP port that the firewall lets through.
 const TCP_PORT: u16 = 7070;
@@ -26,6 +26,8 @@ const MODEST_RATE: u64 = 100_000;
 /// CPU time from generator or contender on a machine of two cores. What arrived is counted at the
 /// interface.
 const SINK_BYTES: usize = 2048;
+/// Payload of a paced datagram: its frame has 64 bytes.
+const DATAGRAM_BYTES: usize = 64 - paced::OVERHEAD_BYTES;
 /// How long a flood runs before one that counts.
 pub const FLOOD_WARM_UP: Duration = Duration::from_millis(200);
 
@@ -166,10 +168,41 @@ impl Turn {
         Ok(())
     }
 
+    /// Frames a second that arrive when the generator sends all it can.
+    ///
+    /// # Errors
+    /// A socket failed.
+    pub fn limit(&self, length: Duration) -> Result<f64, Error> {
+        let most = self.flood_at(None, length);
+        let most = most.map_err(self.failed(measures::UDP))?;
+        Ok(most.forwarded_per_second())
+    }
+
+    /// Round trips of `count` datagrams, so many a second: in nanoseconds, and how many are lost.
+    ///
+    /// # Errors
+    /// A socket failed.
+    pub fn paced(&self, rate: u64, count: u64) -> io::Result<paced::Answered> {
+        let (client, server) = self.udp_sockets()?;
+        let load = paced::Load {
+            rate,
+            count,
+            bytes: DATAGRAM_BYTES,
+        };
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let echo = scope.spawn(|| ping::echo(&server, &over));
+            let answered = paced::offer(&client, &load);
+            over.store(true, Relaxed);
+            echo.join().expect("echo does not panic")?;
+            answered
+        })
+    }
+
     fn flood_at(&self, rate: Option<u64>, length: Duration) -> io::Result<udp::Flood> {
         let (sender, sink) = self.udp_sockets()?;
         sockopt::set_socket_recv_buffer_size(&sink, SINK_BYTES)?;
-        let _apart = Apart::new(self.standing.process())?;
+        let _apart = Apart::new(self.standing.processes())?;
         let far = &self.standing.pair.b.segment;
         let arrived = || meter::frames_received(far, INTERFACE);
         let clock = || self.standing.cpu_time();
@@ -198,7 +231,8 @@ impl Turn {
         }
     }
 
-    fn failed(&self, measure: Measure) -> impl Fn(io::Error) -> Error {
+    /// What an error of a measurement means.
+    pub fn failed(&self, measure: Measure) -> impl Fn(io::Error) -> Error {
         let name = self.contender;
         move |error| Error::Measure(name, measure, error)
     }

@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 use std::{fmt, io};
 
+use linux::link;
 use linux::tap::{Tap, offload};
 use rustix::io::{FdFlags, fcntl_setfd};
 
@@ -21,6 +22,11 @@ pub const FIREWALL_MEMORY_MIB: u64 = 16;
 
 /// The command of `outboard` that starts a tender and stays as its monitor.
 pub const MONITOR: &str = "run";
+/// Slots of each end of a link: those of images whose manifest says none.
+const LINK_SLOTS: usize = 128;
+/// Rules that let all frames pass.
+const ALL: &str =
+    "table bridge t { chain c { type filter hook forward priority 0; policy accept; }\n}";
 /// The kernel's own tool for rules. Administrators' programs are on the PATH of root alone.
 const NFT: &str = "/usr/sbin/nft";
 
@@ -138,6 +144,11 @@ enum Joint {
         firewall: Process,
         nics: [Process; 2],
     },
+    /// The firewall's, and those of the images that have the taps.
+    InThree {
+        firewall: Process,
+        edges: [Process; 2],
+    },
     /// A monitor, which takes its child along when it ends, and that child.
     Monitored {
         monitor: Process,
@@ -197,7 +208,7 @@ impl Standing {
     ) -> Result<Self, Error> {
         let (pair, taps) = Pair::tapped(true)?;
         let ports = taps.map(Port::tap);
-        let process = spawn_firewall(programs, options, ports, share, console)?;
+        let process = spawn_firewall(programs, ports, options, &[], share, console)?;
         let joint = match programs.tender_command {
             Some(MONITOR) => {
                 let tender = meter::only_child(process.0.id()).map_err(Error::Descriptor)?;
@@ -226,9 +237,37 @@ impl Standing {
         let (private, first) = spawn_nic(&programs.relay, first)?;
         let (public, second) = spawn_nic(&programs.relay, second)?;
         let ports = [private, public];
-        let firewall = spawn_firewall(programs, options, ports, share, console)?;
+        let firewall = spawn_firewall(programs, ports, options, &[], share, console)?;
         let nics = [first, second];
         let joint = Joint::OnNics { firewall, nics };
+        Ok(Self { pair, joint })
+    }
+
+    /// The firewall without a tap, between two images that have one each and let all frames pass:
+    /// `edge` is an image whose port `private` is a link.
+    ///
+    /// # Errors
+    /// As [`Standing::start`].
+    pub fn in_three(programs: &Programs, edge: &Path) -> Result<Self, Error> {
+        let (pair, taps) = Pair::tapped(true)?;
+        let slots = [LINK_SLOTS; 2];
+        let [near, far] = taps;
+        let between = |tap| -> Result<_, Error> {
+            let [ours, theirs] = link::make(slots).map_err(Error::Socket)?;
+            let programs = Programs {
+                firewall: edge.to_owned(),
+                ..programs.clone()
+            };
+            let ports = [Port::Link(ours), Port::tap(tap)];
+            let edge = spawn_firewall(&programs, ports, &[], &[ALL.into()], None, Stdio::null())?;
+            Ok((Port::Link(theirs), edge))
+        };
+        let (private, first) = between(near)?;
+        let (public, second) = between(far)?;
+        let ports = [private, public];
+        let firewall = spawn_firewall(programs, ports, &[], &[], None, Stdio::null())?;
+        let edges = [first, second];
+        let joint = Joint::InThree { firewall, edges };
         Ok(Self { pair, joint })
     }
 
@@ -265,6 +304,9 @@ impl Standing {
             Joint::Process(process)
             | Joint::OnNics {
                 firewall: process, ..
+            }
+            | Joint::InThree {
+                firewall: process, ..
             } => Some(process.0.id()),
             Joint::Monitored { tender, .. } => Some(*tender),
             Joint::Bridge { .. } => None,
@@ -281,6 +323,9 @@ impl Standing {
             | Joint::OnNics {
                 firewall: process, ..
             }
+            | Joint::InThree {
+                firewall: process, ..
+            }
             | Joint::Monitored {
                 monitor: process, ..
             } => process.0.try_wait(),
@@ -288,22 +333,23 @@ impl Standing {
         }
     }
 
-    /// CPU time that the contender's processes have used, software NICs included; zero if it has
-    /// none.
+    /// All of the contender's processes, software NICs included; the kernel's bridge has none.
+    pub fn processes(&self) -> impl Iterator<Item = u32> {
+        let others: &[Process] = match &self.joint {
+            Joint::OnNics { nics: others, .. } | Joint::InThree { edges: others, .. } => others,
+            _ => &[],
+        };
+        self.process()
+            .into_iter()
+            .chain(others.iter().map(Process::id))
+    }
+
+    /// CPU time that the contender's processes have used; zero if it has none.
     ///
     /// # Errors
     /// The process is gone.
     pub fn cpu_time(&self) -> io::Result<Duration> {
-        let nics: &[Process] = match &self.joint {
-            Joint::OnNics { nics, .. } => nics,
-            _ => &[],
-        };
-        let nics = nics.iter().map(|nic| nic.0.id());
-        self.process()
-            .into_iter()
-            .chain(nics)
-            .map(meter::cpu_time)
-            .sum()
+        self.processes().map(meter::cpu_time).sum()
     }
 }
 
@@ -358,6 +404,8 @@ pub enum Port {
     Tap(OwnedFd),
     /// The connection to a software NIC.
     Nic(OwnedFd),
+    /// An end of a link to another image.
+    Link(link::Side),
 }
 
 impl Port {
@@ -371,15 +419,32 @@ impl Port {
         match self {
             Self::Tap(fd) => format!("--net:{name}=@{}", fd.as_raw_fd()),
             Self::Nic(fd) => format!("--pci:{name}=vfio-user:@{}", fd.as_raw_fd()),
+            Self::Link(side) => format!("--link:{name}={}", side.value()),
         }
     }
-}
 
-/// What the tender is to inherit.
-impl AsFd for Port {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        let (Self::Tap(fd) | Self::Nic(fd)) = self;
-        fd.as_fd()
+    /// Whether a process that is started from now on has it.
+    ///
+    /// # Errors
+    /// It is not open.
+    pub fn inherit(&self, whether: bool) -> Result<(), Error> {
+        let flags = match whether {
+            true => FdFlags::empty(),
+            false => FdFlags::CLOEXEC,
+        };
+        set_flags(self.descriptors().into_iter(), flags)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
+            Self::Tap(fd) | Self::Nic(fd) => vec![fd.as_fd()],
+            Self::Link(side) => vec![
+                side.own.as_fd(),
+                side.peer.as_fd(),
+                side.bell.as_fd(),
+                side.peer_bell.as_fd(),
+            ],
+        }
     }
 }
 
@@ -404,16 +469,18 @@ pub fn spawn_nic(outboard: &Path, tap: Tap) -> Result<(Port, Process), Error> {
     Ok((Port::Nic(ours.into()), Process(child)))
 }
 
+/// `words` are what the image itself is told.
 fn spawn_firewall(
     programs: &Programs,
-    options: &[OsString],
     ports: [Port; 2],
+    options: &[OsString],
+    words: &[OsString],
     share: Option<BorrowedFd>,
     console: Stdio,
 ) -> Result<Process, Error> {
     let [private, public] = &ports;
     let share_option = share.map(|share| format!("--share=@{}", share.as_raw_fd()));
-    let passed = || ports.iter().map(Port::as_fd).chain(share);
+    let passed = || ports.iter().flat_map(Port::descriptors).chain(share);
     // A tender under a monitor ends with that one.
     let die_with_us = match programs.tender_command {
         Some(MONITOR) => None,
@@ -431,6 +498,7 @@ fn spawn_firewall(
         .args(options)
         .arg("--")
         .arg(&programs.firewall)
+        .args(words)
         .stdin(Stdio::null())
         .stdout(console)
         .spawn();
