@@ -1,6 +1,7 @@
 //! What outlives the appliance: connections, and counters of rules, if its manifest names a state
 //! that is called [`STATE`].
 
+use abi::state::Mark;
 use nf::conntrack;
 use ports::state::Unsound;
 use ports::{DeviceError, Runtime};
@@ -9,6 +10,7 @@ use ports::{DeviceError, Runtime};
 pub const STATE: &str = "connections";
 /// What lies there, as states call it: it changes with what a filter keeps.
 const LAYOUT: u64 = u64::from_le_bytes(*b"filter\0\x01") ^ ((conntrack::VERSION as u64) << 48);
+static MARK: Mark = Mark::new(STATE, LAYOUT);
 /// Counters of rules have this part of the state.
 const COUNTERS_SHARE: usize = 8;
 
@@ -24,7 +26,7 @@ pub(crate) struct Kept {
 
 /// The memory that the manifest names, if it names some.
 pub(crate) fn open(runtime: &Runtime) -> Result<Option<Kept>, DeviceError> {
-    let state = match runtime.state(STATE, LAYOUT) {
+    let state = match runtime.state(&MARK) {
         Ok(state) => state,
         Err(DeviceError::NotInManifest(_)) => return Ok(None),
         Err(why) => return Err(why),

@@ -9,7 +9,7 @@ use crate::network::Network;
 use crate::ring::Rings;
 use crate::runtime::{Parts, Runtime};
 use crate::share::{HostWord, SharedFile};
-use crate::state::{self, StateMemory};
+use crate::state::StateMemory;
 use crate::tap::TapPort;
 use abi::extension::HostInfo;
 use abi::link::{HEAD_BYTES, file_bytes};
@@ -268,7 +268,7 @@ fn state_memory(
     let mut memory: Vec<_> = (0..links).map(|_| None).collect();
     let mut requests = vec![];
     for ((name, state), info) in states.into_iter().zip(&mut host_info.regions[links..]) {
-        let bytes = state::HEAD_BYTES + state.body.len();
+        let bytes = abi::state::HEAD_BYTES + state.body.len();
         info.own_bytes = bytes as u64;
         requests.push(region::Request {
             name: name_field(name).expect("a name"),

@@ -1,9 +1,10 @@
 //! The memory of links and of states, out of what the tender says of regions.
 
 use crate::link::LinkMemory;
-use crate::state::{self, StateMemory};
+use crate::state::StateMemory;
 use abi::link;
 use abi::region::Info;
+use abi::state::HEAD_BYTES;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 
@@ -26,7 +27,7 @@ pub fn regions(
             let peer = peer(number, info.peer_bytes);
             link = own.map(|(own, slots)| LinkMemory { own, slots, peer });
         } else if info.own_bytes != 0 {
-            let own = own(number, info.own_bytes, state::HEAD_BYTES);
+            let own = own(number, info.own_bytes, HEAD_BYTES);
             state = own.map(|(head, body)| StateMemory { head, body });
         }
         links.push(link);

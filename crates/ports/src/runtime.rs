@@ -19,6 +19,7 @@ use crate::sockets::{HostSockets, SocketCalls};
 use crate::state::{self, State, StateMemory};
 use abi::extension::device_flag;
 use abi::region::kind;
+use abi::state::Mark;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -186,12 +187,15 @@ impl Runtime {
         }))
     }
 
-    /// The state of this name, once, as the last image with this `layout` left it: see
+    /// The state of this name, once, as the last image with this layout left it: see
     /// [`state::open`].
     ///
     /// # Errors
     /// If the manifest has no such state, it was handed out already, or the tender attaches none.
-    pub fn state(&self, name: &str, layout: u64) -> Result<State, DeviceError> {
+    pub fn state(&self, mark: &Mark) -> Result<State, DeviceError> {
+        // The compiler may not fold it: whoever would start the image looks for the mark in it.
+        let mark = core::hint::black_box(mark);
+        let (name, layout) = (mark.name().unwrap_or_default(), mark.layout());
         let attached = self.devices.take_region(kind::STATE, name)?;
         let attached = attached.ok_or_else(|| self.devices.not_in_manifest())?;
         let mut states = self.states.borrow_mut();

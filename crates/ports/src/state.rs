@@ -1,32 +1,12 @@
-//! State: memory that outlives the image, with a header that says what left it.
+//! State: memory that outlives the image, with a header that says what left it ([`abi::state`]).
 //!
-//! The header lies in two copies, of which the newer sound one holds. Whoever begins writes the
-//! other copy, the checksum last, so that an image that is killed leaves the one or the other. What
-//! lies behind the header is the image's own; it must say by itself which of it is whole.
+//! Whoever begins writes the copy of the header that does not hold, the checksum last, so that an
+//! image that is killed leaves the one or the other. What lies behind the header is the image's own;
+//! it must say by itself which of it is whole.
 
+use abi::state::{COPIES, COPY_WORDS, Header, MAGIC, word};
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
-
-/// Bytes in front of what is the image's own: a page.
-pub const HEAD_BYTES: usize = 4096;
-/// "OBSTATE" and the version of the header.
-const MAGIC: u64 = u64::from_le_bytes(*b"OBSTATE\x01");
-/// Words from one copy to the next.
-const COPY_WORDS: usize = 64;
-const COPIES: usize = 2;
-
-/// Words of a copy.
-mod word {
-    pub const MAGIC: usize = 0;
-    /// What lies behind the header, as the image calls it.
-    pub const LAYOUT: usize = 1;
-    /// Bytes behind the header.
-    pub const BYTES: usize = 2;
-    /// How many images have begun with it.
-    pub const GENERATION: usize = 3;
-    /// Checksum of the words before.
-    pub const CHECK: usize = 4;
-}
 
 /// The memory of a state.
 pub struct StateMemory {
@@ -70,45 +50,20 @@ impl fmt::Display for Unsound {
 
 impl core::error::Error for Unsound {}
 
-/// A copy of the header whose checksum is right.
-#[derive(Clone, Copy)]
-struct Copy {
-    layout: u64,
-    bytes: u64,
-    generation: u64,
+/// The words of a copy of the header.
+fn read(copy: &[AtomicU64]) -> [u64; word::COUNT] {
+    core::array::from_fn(|number| copy[number].load(Ordering::Acquire))
 }
 
-impl Copy {
-    /// FNV-1a over the words: it finds what was cut or mixed, and nobody else writes here.
-    fn check(&self) -> u64 {
-        let words = [MAGIC, self.layout, self.bytes, self.generation];
-        let bytes = words.iter().flat_map(|word| word.to_le_bytes());
-        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
-    }
-
-    fn read(words: &[AtomicU64]) -> Option<Self> {
-        let load = |number: usize| words[number].load(Ordering::Acquire);
-        let copy = Self {
-            layout: load(word::LAYOUT),
-            bytes: load(word::BYTES),
-            generation: load(word::GENERATION),
-        };
-        let sound = load(word::MAGIC) == MAGIC && load(word::CHECK) == copy.check();
-        sound.then_some(copy)
-    }
-
-    fn write(&self, words: &[AtomicU64]) {
-        let store = |number: usize, value| words[number].store(value, Ordering::Release);
-        // Until the checksum is there, this copy is none.
-        store(word::CHECK, !self.check());
-        store(word::MAGIC, MAGIC);
-        store(word::LAYOUT, self.layout);
-        store(word::BYTES, self.bytes);
-        store(word::GENERATION, self.generation);
-        store(word::CHECK, self.check());
-    }
+fn write(header: &Header, copy: &[AtomicU64]) {
+    let store = |number: usize, value| copy[number].store(value, Ordering::Release);
+    // Until the checksum is there, this copy is none.
+    store(word::CHECK, !header.check());
+    store(word::MAGIC, MAGIC);
+    store(word::LAYOUT, header.layout);
+    store(word::BYTES, header.bytes);
+    store(word::GENERATION, header.generation);
+    store(word::CHECK, header.check());
 }
 
 /// Takes up what lies there, if it has this `layout`, a number of the image's choice that changes
@@ -116,10 +71,7 @@ impl Copy {
 pub fn open(memory: StateMemory, layout: u64) -> Option<State> {
     let StateMemory { head, body } = memory;
     let head = head.get(..COPIES * COPY_WORDS)?;
-    let copies = head.chunks_exact(COPY_WORDS);
-    let found = copies.map(Copy::read).enumerate();
-    let found = found.filter_map(|(at, copy)| Some((at, copy?)));
-    let newest = found.max_by_key(|(_, copy)| copy.generation);
+    let newest = Header::newest(head.chunks_exact(COPY_WORDS).map(read));
     let bytes = body.len() as u64;
     let fresh = head.iter().all(|word| word.load(Ordering::Relaxed) == 0);
     let refused = match newest {
@@ -133,13 +85,13 @@ pub fn open(memory: StateMemory, layout: u64) -> Option<State> {
         body.fill(0);
     }
     let generation = last.wrapping_add(1);
-    let copy = Copy {
+    let header = Header {
         layout,
         bytes,
         generation,
     };
     let other = (at + 1) % COPIES * COPY_WORDS;
-    copy.write(&head[other..other + COPY_WORDS]);
+    write(&header, &head[other..other + COPY_WORDS]);
     Some(State {
         body,
         generation,
@@ -152,6 +104,8 @@ mod tests {
     use super::*;
     use alloc::vec;
     use alloc::vec::Vec;
+
+    use abi::state::HEAD_BYTES;
 
     const LAYOUT: u64 = 7;
     const BYTES: usize = 64;

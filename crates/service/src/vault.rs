@@ -1,6 +1,7 @@
 //! What outlives the appliance: connections of a stack with a vault, and its notes on neighbours
 //! and leases, in the state of the manifest that is called [`VAULT`].
 
+use abi::state::Mark;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -20,6 +21,8 @@ const NOTES_BYTES: usize = 512 * NOTE_BYTES;
 /// What lies there, as states call it: it changes with what the stack keeps.
 const LAYOUT: u64 = u64::from_le_bytes(*b"TCPvault")
     ^ ((notes::VERSION as u64) << 48 | (vault::VERSION as u64) << 32 | saved::VERSION as u64);
+
+static MARK: Mark = Mark::new(VAULT, LAYOUT);
 
 /// What the instance before this one has left.
 pub struct TakenUp {
@@ -42,7 +45,7 @@ pub fn take_up(tcp: Tcp, ports: usize, now: Instant) -> Result<TakenUp, String> 
         notes: Vec::new(),
         said: None,
     };
-    let state = match unikernel::state(VAULT, LAYOUT) {
+    let state = match unikernel::state(&MARK) {
         Ok(state) => state,
         Err(DeviceError::NotInManifest(_)) => return Ok(nothing(tcp)),
         Err(why) => return Err(format!("{VAULT}: {why}")),

@@ -54,6 +54,7 @@ pub use panic::panic as __panic;
 pub use pci::{PciDevice, dma, pci, pci_left};
 pub use ports::{Counter, DeviceError, Instant, Ready, inquiry::Inquiry};
 
+pub use abi::state::Mark;
 use alloc::boxed::Box;
 use core::time::Duration;
 use device::{BlockDevice, Netif};
@@ -76,14 +77,14 @@ pub fn block(name: &str) -> Result<Box<dyn BlockDevice>, DeviceError> {
     runtime().disk(name)
 }
 
-/// The state of this name, once: memory that outlives the image, as the last one left it. `layout`
-/// is a number of the image's choice for what it keeps there; what was left under another number is
-/// refused.
+/// The state that is marked, once: memory that outlives the image, as the last one left it. The
+/// layout is a number of the image's choice for what it keeps there; what was left under another
+/// number is refused. A mark that is a static tells whoever would start the image before it does.
 ///
 /// # Errors
 /// If the manifest has no such state, it was handed out already, or the tender attaches none.
-pub fn state(name: &str, layout: u64) -> Result<State, DeviceError> {
-    runtime().state(name, layout)
+pub fn state(mark: &Mark) -> Result<State, DeviceError> {
+    runtime().state(mark)
 }
 
 /// The sockets of the host's that have this name, once; `None` if the manifest has none of this

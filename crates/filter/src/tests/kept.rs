@@ -1,9 +1,10 @@
 //! Filters that go on with what the last instance left.
 
 use super::*;
+use abi::state::HEAD_BYTES;
 use alloc::string::String;
 use core::sync::atomic::{AtomicU64, Ordering};
-use ports::state::{HEAD_BYTES, StateMemory};
+use ports::state::StateMemory;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 

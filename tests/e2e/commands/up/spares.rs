@@ -9,6 +9,7 @@ use super::{Datagrams, PATIENCE, System, children, descriptors, kill};
 use crate::harness::build::Images;
 use crate::harness::process::Running;
 use crate::harness::wait::eventually;
+use abi::state::Mark;
 use libtest_mimic::Failed;
 use rustix::process::Signal;
 use std::collections::BTreeSet;
@@ -16,6 +17,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::scope;
+use zerocopy::IntoBytes;
 
 /// How often each component is killed.
 const KILLS: u64 = 5;
@@ -242,6 +244,18 @@ fn broken(original: &Path, copy: &Path) -> Result<(), Failed> {
     Err("no segment has the entry".into())
 }
 
+/// A copy of an image that says of its state `connections` that it has another layout.
+fn marked(image: &Path, copy: &Path) -> Result<(), Failed> {
+    let mut bytes = std::fs::read(image)?;
+    let layout = Mark::find(&bytes, "connections").ok_or("the image has no mark")?;
+    let [mark, other] = [layout, layout + 1].map(|layout| Mark::new("connections", layout));
+    let mark = mark.as_bytes();
+    let at = bytes.windows(mark.len()).position(|found| found == mark);
+    let at = at.ok_or("the mark is not whole")?;
+    bytes[at..at + mark.len()].copy_from_slice(other.as_bytes());
+    Ok(std::fs::write(copy, bytes)?)
+}
+
 /// An image takes the place of another one under a connection; one that does not last goes again,
 /// and one that cannot be used stops nothing.
 pub fn replace(images: &Images) -> Result<(), Failed> {
@@ -249,8 +263,10 @@ pub fn replace(images: &Images) -> Result<(), Failed> {
     let folder = system.runtime.path().to_owned();
     let kept = images.appliance("echo", "-kept");
     let [next, fails, other] = ["next.spt", "fails.spt", "other.spt"].map(|name| folder.join(name));
+    let newer = folder.join("newer.spt");
     std::fs::copy(&kept, &next)?;
     broken(&kept, &fails)?;
+    marked(&kept, &newer)?;
     std::fs::copy(images.appliance("echo", "-link"), &other)?;
     let supervisor = system.up(2)?;
     let mut stream = Stream::new(&system)?;
@@ -285,6 +301,7 @@ pub fn replace(images: &Images) -> Result<(), Failed> {
             other,
             "--state:connections: the manifest names no such device",
         ),
+        (newer, "does not understand what state.connections holds"),
     ] {
         let told = replace(&image)?.finish()?;
         told.expect_status(1)?;

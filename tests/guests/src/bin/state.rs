@@ -5,14 +5,14 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use unikernel::println;
+use unikernel::{Mark, println};
 
 unikernel::entry!(main);
 
 fn main() -> i32 {
     let mut arguments = unikernel::arguments();
     let layout = arguments.next().and_then(|word| word.parse().ok());
-    let state = match unikernel::state("memory", layout.unwrap_or(0)) {
+    let state = match unikernel::state(&Mark::new("memory", layout.unwrap_or(0))) {
         Ok(state) => state,
         Err(error) => {
             println!("{error}");

@@ -8,11 +8,13 @@ use crate::up::machine::{Event, State};
 use crate::up::spare;
 use abi::link::slots;
 use abi::region::kind;
+use abi::state::{COPIES, COPY_WORDS, Header, Mark, word};
 use image::Image;
 use linux::{link, memory, tap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 use tender::{attach, load};
+use zerocopy::IntoBytes;
 
 impl Supervisor {
     /// Opens the taps of a component that are not open, or were deleted since, and makes its links
@@ -65,7 +67,11 @@ impl Supervisor {
                 Handed::State { .. } => kind::STATE,
             };
             let asked = asked(component, &image, kind, &device.name)?;
-            let has = bytes_of(self.pool.get(&what));
+            let kept = self.pool.get(&what);
+            if kind == kind::STATE {
+                understands(component, kept, &device.name)?;
+            }
+            let has = bytes_of(kept);
             if has.is_some_and(|has| has != asked) {
                 return Err(format!(
                     "{} asks for {asked} bytes as {}, and has {}; name it in the file and type: \
@@ -158,6 +164,44 @@ impl Supervisor {
 /// The size of the memory that an end of a link, or a state, writes.
 fn bytes_of(kept: Option<&Vec<OwnedFd>>) -> Option<u64> {
     memory::sealed_bytes(kept?.first()?.as_fd())
+}
+
+/// Whether the image of a component can take up what lies in the state of this name. One that does
+/// not say so is believed.
+fn understands(
+    component: &Component,
+    kept: Option<&Vec<OwnedFd>>,
+    name: &str,
+) -> Result<(), String> {
+    let Some(kept) = kept.and_then(|kept| layout_of(kept)) else {
+        return Ok(());
+    };
+    let path = component.image.display();
+    let bytes = std::fs::read(&component.image).map_err(|why| format!("{path}: {why}"))?;
+    match Mark::find(&bytes, name) {
+        Some(layout) if layout != kept => Err(format!(
+            "{path} does not understand what state.{name} holds (layout {kept:#x}; it has \
+             {layout:#x}); to begin anew, name it in the file and type: outboard restart {}",
+            component.name
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The layout of what an image has left in a state, if that is sound.
+fn layout_of(kept: &[OwnedFd]) -> Option<u64> {
+    let memory = kept.first()?;
+    let copies = (0..COPIES as u64).map(|copy| {
+        let mut words = [0; word::COUNT];
+        let offset = copy * (COPY_WORDS * size_of::<u64>()) as u64;
+        // A copy that cannot be read is none.
+        let read = rustix::io::pread(memory, words.as_mut_bytes(), offset);
+        match read {
+            Ok(count) if count == size_of_val(&words) => words,
+            _ => [0; word::COUNT],
+        }
+    });
+    Header::newest(copies).map(|(_, header)| header.layout)
 }
 
 fn image(component: &Component) -> Result<Image, String> {

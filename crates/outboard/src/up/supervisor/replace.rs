@@ -95,7 +95,8 @@ impl Supervisor {
         if let Some(mistake) = check::component(&component).first() {
             return Err(format!("{mistake}; nothing was stopped"));
         }
-        self.fits(&component)?;
+        let fits = self.fits(&component);
+        fits.map_err(|why| format!("{why}; nothing was stopped"))?;
         let mut command_line = one.form.command_line.clone();
         // It stands in front of the guest's own arguments.
         let place = command_line.len() - component.arguments.len() - 1;
