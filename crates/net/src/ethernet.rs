@@ -64,7 +64,11 @@ pub struct Arrival {
 
 /// A frame that lacks its destination: it waits until that is known.
 #[derive(Debug)]
-pub struct Unaddressed(Frame);
+pub struct Unaddressed {
+    frame: Frame,
+    /// Whether it is sent on for somebody else.
+    passing: bool,
+}
 
 /// A link, as layers above see it.
 pub trait Link {
@@ -133,6 +137,8 @@ reasons! {
         Offload = "ethernet_offload",
         /// No layer above takes its type.
         Type = "ethernet_type",
+        /// It was to be sent on, and too many others were.
+        Passing = "ethernet_passing",
     }
 }
 
@@ -142,6 +148,7 @@ pub struct Ethernet {
     /// The port's, which does not change.
     mac: Mac,
     pending: Batch,
+    passing: Batch,
     dropped: Counts<Dropped>,
 }
 
@@ -152,6 +159,7 @@ impl Ethernet {
             mac: Mac(port.mac()),
             port,
             pending: Batch::new(),
+            passing: Batch::new(),
             dropped: Counts::default(),
         }
     }
@@ -188,6 +196,23 @@ impl Ethernet {
     /// A buffer of the port's for `len` bytes that do not leave; `None` if there is none.
     pub(crate) fn buffer(&mut self, len: usize) -> Option<Frame> {
         self.alloc(len)
+    }
+
+    /// A frame of somebody else's that is to be sent on; `None` if it has no whole header. Its
+    /// source will be this station.
+    pub fn pass(&self, mut frame: Frame) -> Option<Unaddressed> {
+        let header: &mut [u8; HEADER_SIZE] = frame.bytes_mut().first_chunk_mut()?;
+        header[6..12].copy_from_slice(&self.mac.0);
+        Some(Unaddressed {
+            frame,
+            passing: true,
+        })
+    }
+
+    /// Frames of others that are to be sent on, and have their destination. Whoever sends them on
+    /// takes them from here; if nobody does, further ones are dropped. [`Link::flush`] leaves them.
+    pub fn passing(&mut self) -> &mut Batch {
+        &mut self.passing
     }
 
     /// The port, for tests and statistics.
@@ -239,12 +264,22 @@ impl Link for Ethernet {
         let filled = fill(payload).behind(HEADER_SIZE as u16);
         frame.truncate(filled.len);
         frame.set_offload(filled.offload);
-        Ok(Unaddressed(frame))
+        Ok(Unaddressed {
+            frame,
+            passing: false,
+        })
     }
 
     #[inline]
-    fn address(&mut self, to: Mac, Unaddressed(mut frame): Unaddressed) {
+    fn address(&mut self, to: Mac, unaddressed: Unaddressed) {
+        let Unaddressed { mut frame, passing } = unaddressed;
         frame.bytes_mut()[..6].copy_from_slice(&to.0);
+        if passing {
+            if self.passing.push(frame).is_err() {
+                self.dropped.add(Dropped::Passing);
+            }
+            return;
+        }
         if self.pending.is_full() {
             self.flush();
         }

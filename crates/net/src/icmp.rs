@@ -44,6 +44,15 @@ pub enum Refusal {
     Protocol,
     /// It did not become whole in time.
     Late,
+    /// It may make no more hops.
+    Hops,
+    /// No route leads to its destination.
+    NoRoute,
+    /// It exceeds what its next link carries, and may not be cut.
+    TooBig {
+        /// The link's MTU in bytes.
+        mtu: usize,
+    },
 }
 
 /// What an error says.
@@ -113,9 +122,11 @@ pub(crate) fn complete(message: &mut [u8], pseudo: u64) {
 }
 
 /// Writes an error with what it quotes into a place of exactly that length, without its checksum.
-pub(crate) fn write_error(place: &mut [u8], kind: u8, code: u8, quoted: &[u8]) {
+/// `rest` is what the error's kind has behind the checksum.
+pub(crate) fn write_error(place: &mut [u8], (kind, code, rest): (u8, u8, u32), quoted: &[u8]) {
     let (header, body) = place.split_at_mut(ERROR_HEADER);
-    header.copy_from_slice(&[kind, code, 0, 0, 0, 0, 0, 0]);
+    let [a, b, c, d] = rest.to_be_bytes();
+    header.copy_from_slice(&[kind, code, 0, 0, a, b, c, d]);
     body.copy_from_slice(quoted);
 }
 

@@ -201,6 +201,16 @@ where
         Some(best.1)
     }
 
+    /// The port by which packets of others leave to `destination`: that with the longest prefix,
+    /// and of several the first. `None` if no route leads there.
+    pub fn way(&self, destination: IpAddr, now: Instant) -> Option<usize> {
+        let ways = self.all().enumerate().filter_map(|(number, port)| {
+            let bits = port.reach(destination, now)?;
+            Some((Reverse(bits), number))
+        });
+        ways.min().map(|(_, number)| number)
+    }
+
     /// Largest packet that the whole path from an address of ours is known to carry, in bytes.
     #[inline]
     pub fn mtu(&self, from: IpAddr, to: IpAddr, now: Instant) -> usize {

@@ -174,6 +174,38 @@ where
         }
     }
 
+    /// Sends a packet of somebody else's on, to whom the routes to `destination` name. The frame
+    /// begins with Ethernet's header. It leaves by [`Ethernet::passing`], at once or when the
+    /// next hop's address is known.
+    ///
+    /// # Errors
+    /// Why it was not sent.
+    #[inline]
+    pub fn forward(
+        &mut self,
+        frame: Frame,
+        destination: IpAddr,
+        now: Instant,
+    ) -> Result<(), Unsent> {
+        let Self { link, v4, v6 } = self;
+        let packet = link.pass(frame).ok_or(Unsent::TooBig)?;
+        match destination {
+            IpAddr::V4(destination) => v4.forward(link, packet, destination, now),
+            IpAddr::V6(destination) => v6.forward(link, packet, destination, now),
+        }
+    }
+
+    /// Tells the sender of a packet why it is not sent on. `quoted` is the packet from its network
+    /// header on.
+    pub fn complain(&mut self, quoted: &[u8], why: Refusal, now: Instant) {
+        let Self { link, v4, v6 } = self;
+        match quoted.first().map(|first| first >> 4) {
+            Some(4) => v4.complain(link, quoted, why, now),
+            Some(6) => v6.complain(link, quoted, why, now),
+            _ => {}
+        }
+    }
+
     /// A report says that a packet of ours was too big. `live` is whether the owner of the quoted
     /// transport header knows it to be in flight. Returns the path's MTU if that became less.
     pub fn too_big(&mut self, report: &Report, live: bool, now: Instant) -> Option<usize> {

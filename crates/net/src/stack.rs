@@ -21,7 +21,7 @@ use crate::udp::{self, BindError, Outgoing, PROTOCOL as UDP, Udp};
 use crate::version::{Arrived, HOPS, Packet, Received, Version};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use device::Batch;
+use device::{Batch, Frame};
 use ports::Instant;
 
 /// A whole stack over one port or several.
@@ -129,6 +129,16 @@ where
     /// Takes in what the ports have, at most a batch each, and what time brings; whether there was
     /// a frame.
     pub fn receive(&mut self, now: Instant) -> bool {
+        self.receive_through(now, |_, _, frame| Some(frame))
+    }
+
+    /// The same; each frame goes through `gate` with the number of its port, and comes to this
+    /// stack if that gives it back.
+    pub fn receive_through(
+        &mut self,
+        now: Instant,
+        mut gate: impl FnMut(&mut Interfaces<V4, V6>, usize, Frame) -> Option<Frame>,
+    ) -> bool {
         self.now = now;
         let Self {
             ip,
@@ -150,6 +160,9 @@ where
             ip.receive(port, batch);
             any |= !batch.is_empty();
             for frame in batch.drain() {
+                let Some(frame) = gate(ip, port, frame) else {
+                    continue;
+                };
                 match ip.accept(port, frame, now) {
                     Some(Arrived::Packet(packet)) => deliver(ip, tcp, udp, packet, now),
                     Some(Arrived::Report(report)) if report.protocol == UDP => {

@@ -2,7 +2,7 @@
 
 use crate::address::{Address, Prefix};
 use crate::arp::Detect;
-use crate::ethernet::{Arrival, Link};
+use crate::ethernet::{Arrival, Link, Unaddressed};
 use crate::icmp::{Refusal, Report};
 use crate::layer::{Filled, Unsent};
 use crate::routes::Routes;
@@ -201,6 +201,22 @@ pub trait Version<L: Link>: Addresses {
         why: Refusal,
         now: Instant,
     );
+
+    /// Sends a packet on that is not ours, to whom the routes to `destination` name.
+    ///
+    /// # Errors
+    /// Why it was not sent.
+    fn forward(
+        &mut self,
+        link: &mut L,
+        packet: Unaddressed,
+        destination: Self::Address,
+        now: Instant,
+    ) -> Result<(), Unsent>;
+
+    /// Tells the sender of a packet, which `quoted` is from its network header on, why it is not
+    /// sent on; unless nobody may be told of it, or too many were.
+    fn complain(&mut self, link: &mut L, quoted: &[u8], why: Refusal, now: Instant);
 
     /// A packet of ours was too big on its way. `live` is whether the quoted one is in flight.
     /// Returns the path's MTU if that became less.

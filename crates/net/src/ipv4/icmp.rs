@@ -13,6 +13,8 @@ const ECHO: u8 = 8;
 const TIME_EXCEEDED: u8 = 11;
 const PARAMETER: u8 = 12;
 
+const CODE_NETWORK: u8 = 0;
+const CODE_HOPS: u8 = 0;
 const CODE_PROTOCOL: u8 = 2;
 const CODE_PORT: u8 = 3;
 const CODE_TOO_BIG: u8 = 4;
@@ -77,6 +79,12 @@ fn quoted(kind: Kind, packet: &[u8]) -> Option<Report<Ipv4Addr>> {
     })
 }
 
+/// Whether a message of this type is none about another packet, and so may be answered by an error
+/// (RFC 1122, 3.2.2).
+pub(super) fn is_question(kind: u8) -> bool {
+    matches!(kind, ECHO | ECHO_REPLY)
+}
+
 /// Bytes of an error that quotes a packet of so many bytes.
 pub(super) fn error_len(quoted: usize) -> usize {
     ERROR_HEADER + quoted.min(ERROR_MAX - SIZE - ERROR_HEADER)
@@ -84,13 +92,17 @@ pub(super) fn error_len(quoted: usize) -> usize {
 
 /// Writes an error of [`error_len`] bytes.
 pub(super) fn write_error(place: &mut [u8], why: Refusal, quoted: &[u8]) {
-    let (kind, code) = match why {
-        Refusal::Protocol => (UNREACHABLE, CODE_PROTOCOL),
-        Refusal::Port => (UNREACHABLE, CODE_PORT),
-        Refusal::Late => (TIME_EXCEEDED, CODE_REASSEMBLY),
+    let error = match why {
+        Refusal::Protocol => (UNREACHABLE, CODE_PROTOCOL, 0),
+        Refusal::Port => (UNREACHABLE, CODE_PORT, 0),
+        Refusal::Late => (TIME_EXCEEDED, CODE_REASSEMBLY, 0),
+        Refusal::Hops => (TIME_EXCEEDED, CODE_HOPS, 0),
+        Refusal::NoRoute => (UNREACHABLE, CODE_NETWORK, 0),
+        // RFC 1191, 4: 16 bits.
+        Refusal::TooBig { mtu } => (UNREACHABLE, CODE_TOO_BIG, mtu.min(0xffff) as u32),
     };
     let quoted = &quoted[..place.len() - ERROR_HEADER];
-    icmp::write_error(place, kind, code, quoted);
+    icmp::write_error(place, error, quoted);
     icmp::complete(place, 0);
 }
 

@@ -342,6 +342,25 @@ impl<R: Resolve> Ipv4<R> {
         }
     }
 
+    /// Sends an error.
+    fn tell<L: Link>(
+        &mut self,
+        link: &mut L,
+        packet: Packet<Ipv4Addr>,
+        quoted: &[u8],
+        why: Refusal,
+        now: Instant,
+    ) {
+        self.messages.add(Messages::Errors);
+        let len = icmp::error_len(quoted.len());
+        let fill = |place: &mut [u8]| {
+            icmp::write_error(place, why, quoted);
+            Filled::new(len)
+        };
+        // Without a buffer or a way it is lost, as it may be on the link.
+        let _ = self.write(link, packet, len, fill, now);
+    }
+
     fn take_icmp<L: Link>(
         &mut self,
         link: &mut L,
@@ -618,19 +637,43 @@ impl<L: Link, R: Resolve> Version<L> for Ipv4<R> {
             fragment: true,
             ..Packet::new(refused.destination, refused.source, icmp::PROTOCOL)
         };
-        self.messages.add(Messages::Errors);
-        let quoted = refused.frame.bytes();
-        let len = icmp::error_len(quoted.len());
-        let _ = self.write(
-            link,
-            packet,
-            len,
-            |place| {
-                icmp::write_error(place, why, quoted);
-                Filled::new(len)
-            },
-            now,
-        );
+        self.tell(link, packet, refused.frame.bytes(), why, now);
+    }
+
+    fn forward(
+        &mut self,
+        link: &mut L,
+        packet: Unaddressed,
+        destination: Ipv4Addr,
+        now: Instant,
+    ) -> Result<(), Unsent> {
+        let hop = self.hop(destination)?;
+        self.send(link, &hop, packet, now)
+    }
+
+    fn complain(&mut self, link: &mut L, quoted: &[u8], why: Refusal, now: Instant) {
+        let Ok((header, len)) = header::parse(quoted) else {
+            return;
+        };
+        // RFC 1812, 4.3.2.7.
+        let is_error = header.protocol == icmp::PROTOCOL
+            && quoted.get(len).is_none_or(|kind| !icmp::is_question(*kind));
+        let source = header.source;
+        let is_station = !(source.is_unspecified()
+            || source.is_multicast()
+            || source.is_loopback()
+            || self.is_broadcast(source));
+        if is_error || header.offset != 0 || !is_station || !self.errors.take(now) {
+            return;
+        }
+        let Some(own) = Version::<L>::source(self, source, now) else {
+            return;
+        };
+        let packet = Packet {
+            fragment: true,
+            ..Packet::new(own, source, icmp::PROTOCOL)
+        };
+        self.tell(link, packet, quoted, why, now);
     }
 
     fn too_big(

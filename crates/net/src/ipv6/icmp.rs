@@ -19,6 +19,8 @@ const QUERY: u8 = 130;
 /// Router and neighbour solicitations and advertisements, and redirects.
 const DISCOVERY: core::ops::RangeInclusive<u8> = 133..=137;
 
+const CODE_ROUTE: u8 = 0;
+const CODE_HOPS: u8 = 0;
 const CODE_PORT: u8 = 4;
 const CODE_REASSEMBLY: u8 = 1;
 const CODE_NEXT_HEADER: u8 = 1;
@@ -98,6 +100,11 @@ pub(super) fn complete(source: Ipv6Addr, destination: Ipv6Addr, message: &mut [u
     icmp::complete(message, pseudo);
 }
 
+/// Whether a message of this type is an error (RFC 4443, 2.1), or a redirect.
+pub(super) fn is_error(kind: u8) -> bool {
+    kind < ECHO || kind == *DISCOVERY.end()
+}
+
 /// Bytes of an error that quotes a packet of so many bytes.
 pub(super) fn error_len(quoted: usize) -> usize {
     ERROR_HEADER + quoted.min(ERROR_MAX - SIZE - ERROR_HEADER)
@@ -105,16 +112,16 @@ pub(super) fn error_len(quoted: usize) -> usize {
 
 /// Writes an error of [`error_len`] bytes, without its checksum.
 pub(super) fn write_error(place: &mut [u8], why: Refusal, quoted: &[u8]) {
-    let (kind, code) = match why {
-        Refusal::Port => (UNREACHABLE, CODE_PORT),
-        Refusal::Protocol => (PARAMETER, CODE_NEXT_HEADER),
-        Refusal::Late => (TIME_EXCEEDED, CODE_REASSEMBLY),
+    let error = match why {
+        Refusal::Port => (UNREACHABLE, CODE_PORT, 0),
+        Refusal::Protocol => (PARAMETER, CODE_NEXT_HEADER, NEXT_HEADER.into()),
+        Refusal::Late => (TIME_EXCEEDED, CODE_REASSEMBLY, 0),
+        Refusal::Hops => (TIME_EXCEEDED, CODE_HOPS, 0),
+        Refusal::NoRoute => (UNREACHABLE, CODE_ROUTE, 0),
+        Refusal::TooBig { mtu } => (TOO_BIG, 0, u32::try_from(mtu).unwrap_or(u32::MAX)),
     };
     let quoted = &quoted[..place.len() - ERROR_HEADER];
-    icmp::write_error(place, kind, code, quoted);
-    if why == Refusal::Protocol {
-        place[ERROR_HEADER - 1] = NEXT_HEADER;
-    }
+    icmp::write_error(place, error, quoted);
 }
 
 /// Writes the answer to a request of the same length, without its checksum.

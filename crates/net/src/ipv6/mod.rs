@@ -158,6 +158,26 @@ impl Ipv6 {
         self.discovery.neighbours.keep(shelf, now);
     }
 
+    /// Sends an error.
+    fn tell<L: Link>(
+        &mut self,
+        link: &mut L,
+        packet: Packet<Ipv6Addr>,
+        quoted: &[u8],
+        why: Refusal,
+        now: Instant,
+    ) {
+        self.messages.add(Messages::Errors);
+        let len = icmp::error_len(quoted.len());
+        let fill = |place: &mut [u8]| {
+            icmp::write_error(place, why, quoted);
+            icmp::complete(packet.source, packet.destination, place);
+            Filled::new(len)
+        };
+        // Without a buffer or a way it is lost, as it may be on the link.
+        let _ = self.write(link, packet, len, fill, now);
+    }
+
     /// What went wrong with neighbours.
     pub fn trouble(&self) -> &Counts<crate::neighbour::Trouble> {
         self.discovery.neighbours.trouble()
@@ -589,17 +609,46 @@ impl<L: Link> Version<L> for Ipv6 {
         if refused.frame.push_front(refused.header).is_none() {
             return;
         }
-        let (own, peer) = (refused.destination, refused.source);
-        let packet = Packet::new(own, peer, icmp::PROTOCOL);
-        self.messages.add(Messages::Errors);
-        let quoted = refused.frame.bytes();
-        let len = icmp::error_len(quoted.len());
-        let fill = |place: &mut [u8]| {
-            icmp::write_error(place, why, quoted);
-            icmp::complete(own, peer, place);
-            Filled::new(len)
+        let packet = Packet::new(refused.destination, refused.source, icmp::PROTOCOL);
+        self.tell(link, packet, refused.frame.bytes(), why, now);
+    }
+
+    fn forward(
+        &mut self,
+        link: &mut L,
+        packet: Unaddressed,
+        destination: Ipv6Addr,
+        now: Instant,
+    ) -> Result<(), Unsent> {
+        let hop = self.hop(destination, now)?;
+        self.send(link, &hop, packet, now)
+    }
+
+    fn complain(&mut self, link: &mut L, quoted: &[u8], why: Refusal, now: Instant) {
+        let Ok(header) = header::parse(quoted) else {
+            return;
         };
-        let _ = self.write(link, packet, len, fill, now);
+        let Some(Ok(chain)) = quoted
+            .get(HEADER..)
+            .map(|rest| header::walk(header.next, rest))
+        else {
+            return;
+        };
+        // RFC 4443, 2.4 e: no error about an error, nor about who cannot be answered.
+        let kind = quoted.get(HEADER + chain.len);
+        let is_error =
+            chain.protocol == icmp::PROTOCOL && kind.is_none_or(|kind| icmp::is_error(*kind));
+        let is_later = chain.piece.is_some_and(|piece| piece.offset != 0);
+        let source = header.source;
+        let is_station =
+            !(source.is_unspecified() || source.is_multicast() || source.is_loopback());
+        if is_error || is_later || !is_station || !self.errors.take(now) {
+            return;
+        }
+        if let Some(own) = Version::<L>::source(self, source, now) {
+            let packet = Packet::new(own, source, icmp::PROTOCOL);
+            self.tell(link, packet, quoted, why, now);
+        }
     }
 
     fn too_big(
