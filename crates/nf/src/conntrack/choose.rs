@@ -186,7 +186,7 @@ fn choose_address<A: Address>(
     let hash = hash_of(flows, other, tuple);
     // Of a range of more than 2^64 addresses, the first ones are enough.
     let size = u64::try_from(high - low).unwrap_or(u64::MAX);
-    low + (u128::from(hash) * (u128::from(size) + 1) >> 64)
+    low + ((u128::from(hash) * (u128::from(size) + 1)) >> 64)
 }
 
 /// A number that nobody can foresee, which is the same each time.
