@@ -141,6 +141,9 @@ impl Place {
 const UDP_LITE: u8 = 136;
 const DCCP: u8 = 33;
 
+/// Size of a header of TCP without options.
+const TCP_SIZE: usize = 20;
+
 /// Translates one end of a packet. `later` is one that has no transport header; `partial` one whose
 /// checksum is left to offload.
 pub(super) fn translate(
@@ -254,9 +257,12 @@ fn translate_quote(
     let Some((at, covers)) = place.checksum() else {
         return;
     };
-    // Of TCP, often less than the header is quoted.
-    let Some(old) = word(quote, at).filter(|old| protocol != protocol::UDP || *old != [0; 2])
-    else {
+    // Of TCP, often less than the header is quoted; then the kernel leaves its checksum.
+    if protocol == protocol::TCP && quote.len() < transport + TCP_SIZE {
+        return;
+    }
+    let is_summed = |old: &[u8; 2]| protocol != protocol::UDP || *old != [0; 2];
+    let Some(old) = word(quote, at).filter(is_summed) else {
         return;
     };
     let before = if covers { pseudo } else { Change::default() };

@@ -66,6 +66,7 @@
 //! | a port that is not free is replaced by one that depends on who sends | by a random one |
 //! | a sender that got another port before has it again if the table says so by chance | it has |
 //! | rules decide on packets of the router to itself nowhere | it has an interface for those |
+//! | an error that quotes less than eight bytes behind IP is translated | it is dropped |
 //! | `ct status` never says that rules were asked for a translation | it does |
 //! | a table that is full is found out when a packet leaves | when it comes in |
 //! | a connection keeps its translation when a port gets another address | it is forgotten |
