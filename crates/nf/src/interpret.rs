@@ -75,7 +75,8 @@ impl Program {
         tally: &mut impl Tally,
         mut trace: impl FnMut(Step),
     ) -> (Verdict, RuleIndex) {
-        let mut rules = self.chains[self.base].rules.clone();
+        let base = &self.bases[0];
+        let mut rules = self.chains[base.chain].rules.clone();
         let mut jumps = Vec::new();
         loop {
             let Some(rule) = rules.next() else {
@@ -94,6 +95,7 @@ impl Program {
             match effect {
                 Err(_) | Ok(Outcome::Continue) => {}
                 Ok(Outcome::Verdict(verdict)) => return (verdict, rule),
+                Ok(Outcome::Nat(_)) => return (Verdict::Accept, rule),
                 Ok(Outcome::Return) => rules = 0..0,
                 Ok(Outcome::Jump(chain)) => {
                     let target = self.chains[chain as usize].rules.clone();
@@ -107,9 +109,9 @@ impl Program {
         trace(Step {
             rule: policy,
             depth: 0,
-            effect: Effect::Verdict(self.policy),
+            effect: Effect::Verdict(base.policy),
         });
-        (self.policy, policy)
+        (base.policy, policy)
     }
 
     /// What comes of one rule, or the field that does not match.
@@ -146,6 +148,7 @@ fn effect_of(outcome: Outcome) -> Effect {
     match outcome {
         Outcome::Continue => Effect::Continue,
         Outcome::Verdict(verdict) => Effect::Verdict(verdict),
+        Outcome::Nat(_) => Effect::Verdict(Verdict::Accept),
         Outcome::Return => Effect::Return,
         Outcome::Jump(_) => Effect::Jump,
         Outcome::Goto(_) => Effect::Goto,

@@ -8,6 +8,7 @@
 use crate::conntrack::{Connection, State};
 use crate::fields::{ABSENT, NARROW_OF_FRAME, Slot};
 use crate::key::Key;
+use crate::nft::ast::{ChainKind, Family, Hook};
 use crate::rule::{RuleIndex, Verdict, Way};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -112,18 +113,32 @@ pub(crate) fn complement(intervals: &[(u128, u128)], max: u128) -> Intervals {
     out.into()
 }
 
-/// A table whose names are resolved.
+/// Tables whose names are resolved.
 #[derive(Debug, Default)]
 pub struct Program {
-    /// The base chain is one of them.
+    /// Base chains are among them.
     pub(crate) chains: Vec<Chain>,
     /// Of all chains, in the order of the file.
     pub(crate) rules: Vec<Rule>,
     /// What conditions refer to by number.
     pub(crate) sets: Vec<Intervals>,
-    /// Number of the base chain.
-    pub(crate) base: usize,
+    /// In the order of the file. A bridge has one.
+    pub(crate) bases: Vec<Base>,
+    /// What outcomes refer to by number. A bridge has none.
+    pub(crate) nats: Vec<Nat>,
+}
+
+/// A chain at a hook.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Base {
+    /// Its number.
+    pub(crate) chain: usize,
+    /// What becomes of packets that no rule decides on.
     pub(crate) policy: Verdict,
+    pub(crate) family: Family,
+    pub(crate) kind: ChainKind,
+    pub(crate) hook: Hook,
+    pub(crate) priority: i32,
 }
 
 /// Rules that run one after the other.
@@ -169,6 +184,29 @@ pub(crate) enum Outcome {
     Jump(u32),
     /// To a chain, and back to where this chain goes back to.
     Goto(u32),
+    /// With this translation of the connection.
+    Nat(u32),
+}
+
+/// A translation of one end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nat {
+    pub(crate) address: NatAddress,
+    /// Lowest and highest.
+    pub(crate) ports: Option<(u16, u16)>,
+    pub(crate) random: bool,
+    pub(crate) persistent: bool,
+}
+
+/// The address that an end gets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NatAddress {
+    /// The one that it has.
+    Kept,
+    /// One from the first to the second, as numbers.
+    Given(u128, u128),
+    /// That of the port that the packet came in by or goes out by.
+    OfPort,
 }
 
 impl Program {

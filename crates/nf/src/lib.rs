@@ -17,6 +17,7 @@
 //! | `resolve` | from what a text says to what it means: an `ir`, which `interpret` walks |
 //! | `compile` | from that to a [`RuleSet`] (`ruleset`) |
 //! | `lookup` | where a value stands among bounds or in a hash table |
+//! | [`router`] | rules at each hook that a packet passes in a router, and translation |
 //! | [`log`], `listing` | what `log` statements say, and what rules are called |
 //! | `rule`, `memory` | verdicts and tallies, and how much heap a load may take |
 //!
@@ -88,6 +89,7 @@ mod malformed;
 mod memory;
 pub mod nft;
 mod resolve;
+pub mod router;
 mod rule;
 mod ruleset;
 mod services;

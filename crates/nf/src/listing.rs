@@ -4,10 +4,12 @@ use crate::nft::ast::{ChainItem, Item, Policy, TableItem};
 use crate::nft::{self, Error, Limits};
 use crate::rule::RuleIndex;
 use alloc::borrow::ToOwned;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// The rules of a text by their index, and behind them the policy.
+/// The rules of a text by their index, and behind them the policies of its base chains, in the order
+/// of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     rules: Vec<Listed>,
@@ -16,7 +18,7 @@ pub struct Listing {
 /// A rule, or the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The chain that it stands in.
+    /// The chain that it stands in; of a file with several tables, behind the name of its table.
     pub chain: String,
     /// The line of the text that it begins on, from 1.
     pub line: usize,
@@ -38,7 +40,9 @@ impl Listing {
             line: 1,
         };
         let mut rules = Vec::new();
-        let mut last = None;
+        let mut policies = Vec::new();
+        let is_table = |item: &&Item<'_>| matches!(item, Item::Table(_));
+        let several = file.items.iter().filter(is_table).count() > 1;
         for item in &file.items {
             let Item::Table(table) = item else { continue };
             for item in &table.items {
@@ -46,7 +50,10 @@ impl Listing {
                     continue;
                 };
                 let mut list = |start: u32, text| {
-                    let chain = chain.name.node.to_owned();
+                    let chain = match several {
+                        true => format!("{} {}", table.name, chain.name),
+                        false => chain.name.node.to_owned(),
+                    };
                     let line = lines.of(start as usize);
                     Listed { chain, line, text }
                 };
@@ -57,7 +64,7 @@ impl Listing {
                         Some(Policy::Drop) => "policy drop",
                         Some(Policy::Accept) | None => "policy accept",
                     };
-                    last = Some(list(start, text.to_owned()));
+                    policies.push(list(start, text.to_owned()));
                 }
                 for item in &chain.items {
                     if let ChainItem::Rule(rule) = item {
@@ -66,7 +73,7 @@ impl Listing {
                 }
             }
         }
-        rules.extend(last);
+        rules.extend(policies);
         Ok(Self { rules })
     }
 
@@ -75,7 +82,7 @@ impl Listing {
         self.rules.get(index)
     }
 
-    /// Everything that has an index, in order; the policy comes last.
+    /// Everything that has an index, in order; policies come last.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Listed> {
         self.rules.iter()
     }

@@ -46,6 +46,14 @@ pub struct RuleSet {
     pub(crate) tracks: bool,
 }
 
+/// How the rules of a chain end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Verdict(Verdict),
+    /// With a translation, by its number.
+    Nat(u32),
+}
+
 /// What is done with a frame on which all checks hold.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -162,7 +170,26 @@ impl RuleSet {
 
     #[inline(always)]
     fn judge(&self, values: &Values<'_>, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
-        let mut at = self.base;
+        match self.walk(self.base, values, tally) {
+            Some((End::Verdict(verdict), rule)) => (verdict, rule),
+            // A bridge's rules translate nothing.
+            Some((End::Nat(_), rule)) => (Verdict::Accept, rule),
+            None => {
+                tally.count(self.rules);
+                (self.policy, self.rules)
+            }
+        }
+    }
+
+    /// How the rules of a chain end, and with which of them; none if no rule ends them.
+    #[inline(always)]
+    pub(crate) fn walk(
+        &self,
+        base: Cursor,
+        values: &Values<'_>,
+        tally: &mut impl Tally,
+    ) -> Option<(End, RuleIndex)> {
+        let mut at = base;
         let mut jumps = ArrayVec::<Cursor, JUMPS_MAX>::new();
         loop {
             let Some(index) = self.find(&mut at, values) else {
@@ -187,7 +214,7 @@ impl RuleSet {
                 }
             }
             if let Outcome::Verdict(verdict) = entry.outcome {
-                return (verdict, rule);
+                return Some((End::Verdict(verdict), rule));
             }
             match entry.outcome {
                 Outcome::Continue | Outcome::Verdict(_) => {}
@@ -197,10 +224,10 @@ impl RuleSet {
                     at = self.enter(chain);
                 }
                 Outcome::Goto(chain) => at = self.enter(chain),
+                Outcome::Nat(number) => return Some((End::Nat(number), rule)),
             }
         }
-        tally.count(self.rules);
-        (self.policy, self.rules)
+        None
     }
 
     /// Not inlined, nor are others below: what they need of `self` would be read for every frame.

@@ -174,31 +174,36 @@ impl Bridge {
     /// # Errors
     /// There is no nft, or it prints something else.
     pub fn list(&self) -> Result<Option<Vec<Listed>>, Error> {
-        let output = nft(&self.segment, &["-j", "list", "ruleset"], &[])?;
-        if output.status.code().is_none() {
-            return Ok(None);
-        }
-        let bad = |what: &str| Error::Listing(what.to_owned());
-        let listing: Value = serde_json::from_slice(&output.stdout)
-            .map_err(|error| Error::Listing(error.to_string()))?;
-        let entries = listing["nftables"].as_array().ok_or(bad("no entries"))?;
-        let rules = entries.iter().filter_map(|entry| entry.get("rule"));
-        let list = rules.map(|rule| {
-            let chain = rule["chain"].as_str().ok_or(bad("no chain"))?.to_owned();
-            let parts = rule["expr"].as_array().ok_or(bad("no expressions"))?;
-            let counter = parts.iter().find_map(|part| part.get("counter"));
-            let number = |value: &Value| value.as_u64().ok_or(bad("no number"));
-            let count = match counter {
-                Some(counter) => Some(Count {
-                    packets: number(&counter["packets"])?,
-                    bytes: number(&counter["bytes"])?,
-                }),
-                None => None,
-            };
-            Ok(Listed { chain, count })
-        });
-        list.collect::<Result<_, _>>().map(Some)
+        list(&self.segment)
     }
+}
+
+/// All rules of a namespace, as [`Bridge::list`] has them.
+pub(crate) fn list(segment: &Segment) -> Result<Option<Vec<Listed>>, Error> {
+    let output = nft(segment, &["-j", "list", "ruleset"], &[])?;
+    if output.status.code().is_none() {
+        return Ok(None);
+    }
+    let bad = |what: &str| Error::Listing(what.to_owned());
+    let listing: Value = serde_json::from_slice(&output.stdout)
+        .map_err(|error| Error::Listing(error.to_string()))?;
+    let entries = listing["nftables"].as_array().ok_or(bad("no entries"))?;
+    let rules = entries.iter().filter_map(|entry| entry.get("rule"));
+    let list = rules.map(|rule| {
+        let chain = rule["chain"].as_str().ok_or(bad("no chain"))?.to_owned();
+        let parts = rule["expr"].as_array().ok_or(bad("no expressions"))?;
+        let counter = parts.iter().find_map(|part| part.get("counter"));
+        let number = |value: &Value| value.as_u64().ok_or(bad("no number"));
+        let count = match counter {
+            Some(counter) => Some(Count {
+                packets: number(&counter["packets"])?,
+                bytes: number(&counter["bytes"])?,
+            }),
+            None => None,
+        };
+        Ok(Listed { chain, count })
+    });
+    list.collect::<Result<_, _>>().map(Some)
 }
 
 /// Replaces all rules of a namespace; what nft says if it refuses them.

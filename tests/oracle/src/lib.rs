@@ -19,6 +19,7 @@ mod minimise;
 mod operand;
 mod rules;
 mod source;
+pub mod translation;
 mod values;
 
 pub use bridge::{Bridge, Error, PORTS};

@@ -4,7 +4,7 @@
 
 use clap::Parser;
 use oracle::conversation::{self, CONVERSATIONS, Compared, ROUNDS_PER_ROUTER, Router};
-use oracle::{Bridge, FRAMES, Failure, Judgement};
+use oracle::{Bridge, FRAMES, Failure, Judgement, translation};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +30,9 @@ struct Options {
     /// Compares so many rounds of conversations, with rules that ask for connections, instead.
     #[arg(long)]
     conversations: Option<u64>,
+    /// Compares so many rounds of conversations through a router that translates, instead.
+    #[arg(long)]
+    translations: Option<u64>,
     /// Ends after so many disagreements.
     #[arg(long, default_value_t = 3)]
     failures: usize,
@@ -59,6 +62,9 @@ fn main() -> ExitCode {
     }
     if let Some(rounds) = options.conversations {
         return converse(&options, first, rounds);
+    }
+    if let Some(rounds) = options.translations {
+        return translate(&options, first, rounds);
     }
     println!("seed {first}, at most {FRAMES} frames a round");
     let started = Instant::now();
@@ -129,6 +135,54 @@ fn converse(options: &Options, first: u64, rounds: u64) -> ExitCode {
         compared.packets,
         compared.passed,
         compared.conversations,
+        started.elapsed().as_secs(),
+    );
+    if disagreements == 0 && finished {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Compares what routers translate.
+fn translate(options: &Options, first: u64, rounds: u64) -> ExitCode {
+    println!(
+        "seed {first}, {} conversations a round",
+        translation::CONVERSATIONS
+    );
+    let next = AtomicU64::new(0);
+    let sum = Mutex::new((translation::Compared::default(), 0));
+    let started = Instant::now();
+    let work = || -> Result<(), oracle::Error> {
+        loop {
+            let router = Router::new()?;
+            for number in 0..translation::ROUNDS_PER_ROUTER {
+                let round = next.fetch_add(1, Ordering::Relaxed);
+                let done = sum.lock().expect("no job panics").1 >= options.failures;
+                if round >= rounds || done {
+                    return Ok(());
+                }
+                let seed = first.wrapping_add(round);
+                let (compared, disagreement) = translation::round(&router, seed, number)?;
+                let mut sum = sum.lock().expect("no job panics");
+                sum.0.add(&compared);
+                if let Some(disagreement) = disagreement {
+                    sum.1 += 1;
+                    println!("\n{disagreement}");
+                }
+            }
+        }
+    };
+    let finished = in_jobs(options.jobs, work);
+    let (compared, disagreements) = *sum.lock().expect("no job panics");
+    println!(
+        "{} packets, {} frames out ({} translated, {} ports chosen), {} counters counting, \
+         {disagreements} disagreements, {} s",
+        compared.packets,
+        compared.passed,
+        compared.translated,
+        compared.chosen,
+        compared.counting,
         started.elapsed().as_secs(),
     );
     if disagreements == 0 && finished {

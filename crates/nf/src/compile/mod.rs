@@ -42,7 +42,7 @@ impl Program {
             entries: compiler.entries.into(),
             starts: compiler.starts.into(),
             steps: compiler.steps.into(),
-            base: chains[self.base],
+            base: chains[self.bases[0].chain],
             chains: chains.into(),
             nodes: compiler.nodes.into(),
             leaves: compiler.leaves.into(),
@@ -52,7 +52,7 @@ impl Program {
             wide_tables: compiler.wide_tables.into(),
             extras: compiler.extras.into(),
             rules: self.rules.len(),
-            policy: self.policy,
+            policy: self.bases[0].policy,
             tracks,
         }
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::ir::{self, Rule, complement, normal};
 use crate::key::{Addresses, Fields, Fragment, Key, L4};
+use crate::nft::ast::{ChainKind, Family, Hook};
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
 use proptest::prelude::*;
 use std::string::{String, ToString};
@@ -39,6 +40,21 @@ fn sets() -> impl Strategy<Value = Vec<Intervals>> {
     prop::collection::vec(set, 40)
 }
 
+/// The first chain, where a bridge asks rules.
+fn base(accept: bool) -> ir::Base {
+    ir::Base {
+        chain: 0,
+        policy: match accept {
+            true => Verdict::Accept,
+            false => Verdict::Drop,
+        },
+        family: Family::Bridge,
+        kind: ChainKind::Filter,
+        hook: Hook::Forward,
+        priority: 0,
+    }
+}
+
 /// Every set is one of any field.
 fn program() -> impl Strategy<Value = Program> {
     let statement = || {
@@ -57,11 +73,7 @@ fn program() -> impl Strategy<Value = Program> {
     (sets(), chains, any::<bool>()).prop_map(|(sets, chains, accept)| {
         let mut program = Program {
             sets,
-            policy: if accept {
-                Verdict::Accept
-            } else {
-                Verdict::Drop
-            },
+            bases: vec![base(accept)],
             ..Program::default()
         };
         let count = chains.len();

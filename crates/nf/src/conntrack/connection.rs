@@ -69,17 +69,8 @@ pub(super) enum View<'a> {
 }
 
 impl Connection<'_> {
-    /// Of a frame that is not tracked.
-    pub(super) const fn untracked() -> Connection<'static> {
-        Connection::none(State::Untracked)
-    }
-
-    /// Of a frame that belongs to no connection and begins none.
-    pub(super) const fn invalid() -> Connection<'static> {
-        Connection::none(State::Invalid)
-    }
-
-    const fn none(state: State) -> Connection<'static> {
+    /// Of a frame that has no connection.
+    pub(super) const fn none(state: State) -> Connection<'static> {
         Connection {
             state,
             direction: 0,
@@ -147,7 +138,9 @@ impl Connection<'_> {
         let value = match slot {
             Slot::CtState => return self.state as u32,
             Slot::CtMark => self.common().map(|_| self.mark.get()),
-            Slot::CtStatus => self.common().map(|common| common.status.into()),
+            Slot::CtStatus => self
+                .common()
+                .map(|common| common.tracker.standing.status.into()),
             Slot::CtDirection => self.common().map(|_| self.direction as u32),
             Slot::CtExpiration => self.common().map(|common| self.expiration(common)),
             Slot::CtOriginalIp4Source => source(0),
@@ -164,9 +157,9 @@ impl Connection<'_> {
     }
 
     fn expiration(&self, common: &Flow) -> u32 {
-        match common.status & status::CONFIRMED {
-            0 => 0,
-            _ => common.deadline.milliseconds_from(self.now),
+        match common.has(status::CONFIRMED) {
+            false => 0,
+            true => common.deadline.milliseconds_from(self.now),
         }
     }
 
@@ -176,12 +169,13 @@ impl Connection<'_> {
         let source = |direction| self.tuple6(direction).map(|tuple| tuple.source);
         let destination = |direction| self.tuple6(direction).map(|tuple| tuple.destination);
         let address = |address: Option<[u8; 16]>| address.map_or(0, u128::from_be_bytes);
-        let sum = |of: fn(Traffic) -> u64, directions: &[usize]| {
-            let traffic = self.common().map(|common| common.traffic);
-            let each = directions
-                .iter()
-                .map(|direction| traffic.map(|all| of(all[*direction])));
-            each.flatten().map(u128::from).sum()
+        let sum = |of: fn(&Traffic, usize) -> u64, directions: &[usize]| {
+            let Some(common) = self.common() else {
+                return 0;
+            };
+            let each = directions.iter();
+            each.map(|direction| u128::from(of(&common.traffic, *direction)))
+                .sum()
         };
         match slot {
             Slot::CtOriginalIp6Source => address(source(0)),

@@ -16,7 +16,7 @@ use super::fragments::Fragments;
 use super::record::{Flow4, Flow6};
 use super::store::{Records, Store, in_order};
 use super::timeout::Ticks;
-use super::{Conntrack, Counts, FLOWS_MAX};
+use super::{Conntrack, Counts, FLOWS_MAX, NO_FATE};
 use alloc::boxed::Box;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -24,7 +24,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 const MAGIC: [u8; 8] = *b"OBflows\0";
 /// The version of all that lies in the memory of a table. It goes up with each change of what that
 /// is or means.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Memory of a table begins at a multiple of this, in bytes.
 pub const ALIGN: usize = 8;
 
@@ -48,7 +48,7 @@ impl Cover {
         Self {
             magic: MAGIC,
             version: VERSION,
-            // At most 2^30.
+            // Fewer than 2^23.
             flows: flows as u32,
             counts: Counts::default(),
             reserved: [0; 2],
@@ -139,7 +139,7 @@ impl Conntrack {
         let table = Self {
             table4: Flows::new(Records::over(memory4)?, key),
             table6: Flows::new(Records::over(memory6)?, key),
-            fragments: Fragments::new(key),
+            fragments: Fragments::new(key, NO_FATE),
             cover: Store::State(Cover::mut_from_bytes(place).ok()?),
             expired: Ticks::default(),
         };
@@ -155,7 +155,7 @@ impl Conntrack {
         let table = Self {
             table4: Flows::new(Records::copied(memory4)?, key),
             table6: Flows::new(Records::copied(memory6)?, key),
-            fragments: Fragments::new(key),
+            fragments: Fragments::new(key, NO_FATE),
             cover: Store::Heap(Box::new(cover)),
             expired: Ticks::default(),
         };

@@ -6,7 +6,7 @@
 //! are not assured have queues of their own: when the table is full, they make room, the oldest
 //! first, and in the order of [`GIVEN_UP`].
 
-use super::record::{Flow4, Flow6, Links, Record, Tracker, class_of, queue_of, status};
+use super::record::{Flow4, Flow6, Link, Links, Record, class_of, queue_of, status};
 use super::store::{Records, in_order};
 use super::timeout::{Class, STREAM_SECONDS, Ticks};
 use super::tuple::{self, Address, Tuple};
@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use siphasher::sip::SipHasher13;
 
 /// No flow.
-pub(super) const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = 0xff_ffff;
 /// Flows of one bucket that are looked at. Under a secret key, a table has no bucket of so many.
 const CHAIN_MAX: usize = 64;
 /// Buckets for each flow, which has two directions.
@@ -91,7 +91,7 @@ pub(super) struct Flows<A: Address> {
 }
 
 impl<A: Address> Flows<A> {
-    /// A table of these records, of which none is in use; at most 2^30.
+    /// A table of these records, of which none is in use; fewer than 2^23.
     pub(super) fn new(records: Records<A::Record>, key: &[u8; 16]) -> Self {
         let buckets = records.capacity().next_power_of_two() * BUCKETS_PER_FLOW;
         Self {
@@ -115,6 +115,11 @@ impl<A: Address> Flows<A> {
 
     pub(super) fn get_mut(&mut self, flow: u32) -> &mut A::Record {
         self.records.get_mut(flow)
+    }
+
+    /// What hashes under the secret key.
+    pub(super) fn hasher(&self) -> SipHasher13 {
+        self.hasher
     }
 
     #[inline]
@@ -142,7 +147,7 @@ impl<A: Address> Flows<A> {
             if flow.is(tuple, direction) {
                 return Some((number, direction));
             }
-            link = flow.links().chain[direction];
+            link = flow.links().chain[direction].get();
         }
         None
     }
@@ -166,7 +171,7 @@ impl<A: Address> Flows<A> {
             self.give_up().ok_or(Refused::Full)?;
         }
         let number = self.free;
-        self.free = self.get(number).links().newer;
+        self.free = self.get(number).links().newer.get();
         *self.get_mut(number) = flow;
         Ok((number, given_up))
     }
@@ -174,7 +179,7 @@ impl<A: Address> Flows<A> {
     /// Gives back a flow that was not confirmed.
     pub(super) fn give_back(&mut self, number: u32) {
         let free = self.free;
-        self.get_mut(number).links_mut().newer = free;
+        self.get_mut(number).links_mut().newer = Link::to(free);
         self.free = number;
     }
 
@@ -191,7 +196,7 @@ impl<A: Address> Flows<A> {
         self.index(number, buckets);
         self.enqueue(number, class, now);
         in_order();
-        self.get_mut(number).status |= status::CONFIRMED;
+        self.get_mut(number).tracker.standing.status |= status::CONFIRMED;
         in_order();
     }
 
@@ -199,7 +204,7 @@ impl<A: Address> Flows<A> {
     fn index(&mut self, number: u32, buckets: [usize; 2]) {
         for (direction, bucket) in buckets.into_iter().enumerate() {
             let next = self.buckets[bucket];
-            self.get_mut(number).links_mut().chain[direction] = next;
+            self.get_mut(number).links_mut().chain[direction] = Link::to(next);
             self.buckets[bucket] = number << 1 | direction as u32;
         }
         if !self.get(number).has(status::ASSURED) {
@@ -222,7 +227,7 @@ impl<A: Address> Flows<A> {
     /// Both sides have confirmed the flow, which was not assured: it stays in a full table.
     pub(super) fn assure(&mut self, number: u32) {
         let flow = self.get_mut(number);
-        flow.status |= status::ASSURED;
+        flow.tracker.standing.status |= status::ASSURED;
         let source = flow.name().source;
         self.forget_source(source);
     }
@@ -232,7 +237,7 @@ impl<A: Address> Flows<A> {
     pub(super) fn refresh(&mut self, number: u32, class: Class, now: Ticks) {
         let flow = self.get(number);
         let queue = queue_of(class, flow.has(status::ASSURED));
-        if flow.queue == queue && flow.deadline == now.after(class.ticks()) {
+        if flow.tracker.standing.queue == queue && flow.deadline == now.after(class.ticks()) {
             return;
         }
         self.dequeue(number);
@@ -242,18 +247,19 @@ impl<A: Address> Flows<A> {
     fn enqueue(&mut self, number: u32, class: Class, now: Ticks) {
         let queue = queue_of(class, self.get(number).has(status::ASSURED));
         let flow = self.get_mut(number);
-        (flow.queue, flow.deadline) = (queue, now.after(class.ticks()));
+        flow.tracker.standing.queue = queue;
+        flow.deadline = now.after(class.ticks());
         self.append(number);
     }
 
     /// Puts a flow behind the others of its queue.
     fn append(&mut self, number: u32) {
-        let queue = usize::from(self.get(number).queue);
+        let queue = usize::from(self.get(number).tracker.standing.queue);
         let newest = self.queues[queue].newest;
         let links = self.get_mut(number).links_mut();
-        (links.older, links.newer) = (newest, NONE);
+        (links.older, links.newer) = (Link::to(newest), Link::to(NONE));
         if newest != NONE {
-            self.get_mut(newest).links_mut().newer = number;
+            self.get_mut(newest).links_mut().newer = Link::to(number);
         }
         let queue = &mut self.queues[queue];
         if newest == NONE {
@@ -265,14 +271,16 @@ impl<A: Address> Flows<A> {
 
     fn dequeue(&mut self, number: u32) {
         let flow = self.get(number);
-        let (queue, Links { older, newer, .. }) = (usize::from(flow.queue), *flow.links());
+        let queue = usize::from(flow.tracker.standing.queue);
+        let Links { older, newer, .. } = *flow.links();
+        let (older, newer) = (older.get(), newer.get());
         match older {
             NONE => self.queues[queue].oldest = newer,
-            older => self.get_mut(older).links_mut().newer = newer,
+            older => self.get_mut(older).links_mut().newer = Link::to(newer),
         }
         match newer {
             NONE => self.queues[queue].newest = older,
-            newer => self.get_mut(newer).links_mut().older = older,
+            newer => self.get_mut(newer).links_mut().older = Link::to(older),
         }
         self.queues[queue].length -= 1;
     }
@@ -281,7 +289,7 @@ impl<A: Address> Flows<A> {
     pub(super) fn remove(&mut self, number: u32) {
         let flow = self.get_mut(number);
         let (assured, source) = (flow.has(status::ASSURED), flow.name().source);
-        flow.status = 0;
+        flow.tracker.standing.status = 0;
         in_order();
         self.dequeue(number);
         if !assured {
@@ -296,7 +304,7 @@ impl<A: Address> Flows<A> {
     /// Takes one direction out of its bucket.
     fn unlink(&mut self, number: u32, direction: usize) {
         let flow = self.get(number);
-        let next = flow.links().chain[direction];
+        let next = flow.links().chain[direction].get();
         let bucket = self.bucket(&flow.tuple(direction));
         let sought = number << 1 | direction as u32;
         if self.buckets[bucket] == sought {
@@ -310,11 +318,11 @@ impl<A: Address> Flows<A> {
             }
             let links = self.get_mut(link >> 1).links_mut();
             let chain = &mut links.chain[(link & 1) as usize];
-            if *chain == sought {
-                *chain = next;
+            if chain.get() == sought {
+                *chain = Link::to(next);
                 return;
             }
-            link = *chain;
+            link = chain.get();
         }
     }
 
@@ -360,7 +368,7 @@ impl<A: Address> Flows<A> {
                 self.give_back(number);
                 continue;
             }
-            let (class, _) = class_of(flow.queue).ok_or(Unsound::Flow)?;
+            let (class, _) = class_of(flow.tracker.standing.queue).ok_or(Unsound::Flow)?;
             if !flow.is_sound() {
                 return Err(Unsound::Flow);
             }
@@ -374,7 +382,8 @@ impl<A: Address> Flows<A> {
             flow.deadline = flow.deadline.min(now.after(class.ticks()));
             if tuples[0].protocol == protocol::UDP {
                 let stream = now.after(Ticks::of_seconds(STREAM_SECONDS));
-                flow.tracker = Tracker::of_udp(flow.tracker.stream().min(stream));
+                let stream = flow.tracker.stream().min(stream);
+                flow.tracker.set_stream(stream);
             }
             in_order.push((flow.deadline, number));
             self.index(number, buckets);
@@ -383,7 +392,7 @@ impl<A: Address> Flows<A> {
         for (_, number) in &in_order {
             self.append(*number);
         }
-        // There are at most 2^30.
+        // There are fewer than 2^23.
         Ok(in_order.len() as u32)
     }
 
@@ -410,7 +419,7 @@ impl<A: Address> Flows<A> {
         let mut free = 0;
         let mut at = self.free;
         while at != NONE {
-            (free, at) = (free + 1, self.get(at).links().newer);
+            (free, at) = (free + 1, self.get(at).links().newer.get());
         }
         let mut queued = 0;
         let mut sources = vec![0; SOURCES];
@@ -418,7 +427,7 @@ impl<A: Address> Flows<A> {
             let (mut at, mut last, mut length) = (queue.oldest, Ticks(0), 0);
             while at != NONE {
                 let flow = self.get(at);
-                assert_eq!(usize::from(flow.queue), number);
+                assert_eq!(usize::from(flow.tracker.standing.queue), number);
                 assert!(flow.deadline >= last, "a queue is in order");
                 assert_eq!(flow.has(status::ASSURED), number >= Class::ALL.len());
                 for direction in 0..2 {
@@ -430,7 +439,7 @@ impl<A: Address> Flows<A> {
                     sources[hash % SOURCES] += 1;
                 }
                 (last, length) = (flow.deadline, length + 1);
-                at = flow.links().newer;
+                at = flow.links().newer.get();
             }
             assert_eq!(length, queue.length);
             queued += length as usize;

@@ -5,8 +5,7 @@
 //! anything, and is dropped: its sender repeats the whole packet, which then comes in order.
 
 use super::timeout::Ticks;
-use crate::key::{Addresses, Fields};
-use crate::rule::{RuleIndex, Verdict};
+use crate::key::{Addresses, Key};
 use core::hash::{Hash, Hasher};
 use siphasher::sip::SipHasher13;
 
@@ -19,28 +18,27 @@ const WAYS: usize = 4;
 
 /// Fates of packets whose other parts may come.
 #[derive(Debug)]
-pub(super) struct Fragments {
-    sets: [[Fate; WAYS]; SETS],
+pub(crate) struct Fragments<F> {
+    sets: [[Entry<F>; WAYS]; SETS],
     hasher: SipHasher13,
 }
 
 /// A packet and what became of its first part. That the hashes of two packets are the same cannot
 /// be brought about, for the key is secret, and is no chance to speak of.
 #[derive(Clone, Copy, Debug)]
-struct Fate {
-    hash: u64,
+struct Entry<F> {
+    name: u64,
     until: Ticks,
-    verdict: Verdict,
-    rule: RuleIndex,
+    fate: F,
 }
 
-impl Fragments {
-    pub(super) fn new(key: &[u8; 16]) -> Self {
-        let none = Fate {
-            hash: 0,
+impl<F: Copy> Fragments<F> {
+    /// Where none is known yet; `nothing` stands for what is not known.
+    pub(crate) fn new(key: &[u8; 16], nothing: F) -> Self {
+        let none = Entry {
+            name: 0,
             until: Ticks(0),
-            verdict: Verdict::Drop,
-            rule: 0,
+            fate: nothing,
         };
         Self {
             sets: [[none; WAYS]; SETS],
@@ -49,14 +47,15 @@ impl Fragments {
     }
 
     /// Forgets all fates: there are other rules now.
-    pub(super) fn clear(&mut self) {
-        for fate in self.sets.as_flattened_mut() {
-            fate.until = Ticks(0);
+    pub(crate) fn clear(&mut self) {
+        for entry in self.sets.as_flattened_mut() {
+            entry.until = Ticks(0);
         }
     }
 
-    /// The number of a packet (RFC 791, 3.2; RFC 8200, 4.5).
-    fn hash(&self, fields: &Fields, identification: u32) -> u64 {
+    /// What the parts of a packet have in common (RFC 791, 3.2; RFC 8200, 4.5).
+    pub(crate) fn name(&self, key: &Key) -> u64 {
+        let fields = key.fields();
         let mut hasher = self.hasher;
         match fields.addresses {
             Some(Addresses::V4 {
@@ -69,45 +68,27 @@ impl Fragments {
             }) => (source, destination).hash(&mut hasher),
             None => {}
         }
-        (fields.vlan, identification).hash(&mut hasher);
+        (fields.vlan, key.identification()).hash(&mut hasher);
         hasher.finish()
     }
 
-    /// What became of the first part of this packet, if it came.
-    pub(super) fn find(
-        &self,
-        fields: &Fields,
-        id: u32,
-        now: Ticks,
-    ) -> Option<(Verdict, RuleIndex)> {
-        let hash = self.hash(fields, id);
-        let set = &self.sets[hash as usize % SETS];
-        let found = set
-            .iter()
-            .find(|fate| fate.hash == hash && fate.until > now)?;
-        Some((found.verdict, found.rule))
+    /// What became of the first part of this packet, if it came. `now` is in nanoseconds.
+    pub(crate) fn find(&self, name: u64, now: u64) -> Option<F> {
+        let set = &self.sets[name as usize % SETS];
+        let mut known = set.iter();
+        let found = known.find(|entry| entry.name == name && entry.until > Ticks::of(now))?;
+        Some(found.fate)
     }
 
     /// Remembers what became of the first part. The fate of a packet whose first part comes twice
     /// is that of the later one.
-    pub(super) fn insert(
-        &mut self,
-        fields: &Fields,
-        id: u32,
-        now: Ticks,
-        (verdict, rule): (Verdict, RuleIndex),
-    ) {
-        let hash = self.hash(fields, id);
-        let set = &mut self.sets[hash as usize % SETS];
-        let same = set.iter().position(|fate| fate.hash == hash);
+    pub(crate) fn insert(&mut self, name: u64, now: u64, fate: F) {
+        let set = &mut self.sets[name as usize % SETS];
+        let same = set.iter().position(|entry| entry.name == name);
         let oldest = (0..WAYS).min_by_key(|way| set[*way].until);
         if let Some(way) = same.or(oldest) {
-            set[way] = Fate {
-                hash,
-                until: now.after(Ticks::of_seconds(SECONDS)),
-                verdict,
-                rule,
-            };
+            let until = Ticks::of(now).after(Ticks::of_seconds(SECONDS));
+            set[way] = Entry { name, until, fate };
         }
     }
 }

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `packet` | what is read of a packet besides its key |
 //! | `tuple` | what names a direction of a flow |
+//! | `track` | which flow a packet belongs to, and what it does to it |
 //! | `tcp`, `window` | what a segment does, and whether it can be one of its connection |
 //! | `timeout` | how long a flow stays: [`Class`] |
 //! | `flows` | the table, and who makes room in it when it is full |
@@ -15,6 +16,9 @@
 //! | `store`, `cover` | memory that outlives the image, and what is taken up of it |
 //! | `fragments` | packets in parts |
 //! | `connection` | what rules see: [`Connection`] |
+//! | `passing` | a packet on its way through a router |
+//! | `choose` | what a connection is called on the other side of one |
+//! | `rewrite` | translation of a frame in place |
 //!
 //! A connection means what it means to Linux, with its defaults (`nf_conntrack` of Linux 6.18),
 //! except for this, which is chosen:
@@ -34,47 +38,55 @@
 //!
 //! Checksums are left because offloads may not have filled them in.
 
+mod choose;
 mod connection;
 mod cover;
 mod flows;
 mod fragments;
 mod packet;
+mod passing;
 mod record;
+mod rewrite;
 mod store;
 mod tcp;
 mod timeout;
+mod track;
 mod tuple;
 mod window;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use choose::Range;
 pub use connection::{Connection, State};
 pub use cover::{ALIGN, TakenUp, Unsound, VERSION};
+pub(crate) use fragments::Fragments;
+pub(crate) use passing::Link;
+pub(crate) use rewrite::{Manip, translate_later};
 pub use timeout::{Class, STREAM_SECONDS};
 
 use crate::Malformed;
 use crate::key::{Addresses, Fragment, Key};
 use crate::rule::{RuleIndex, Verdict};
 use alloc::boxed::Box;
-use connection::View;
 use core::cell::Cell;
 use core::fmt;
 use cover::Cover;
 use flows::{FLOW_BYTES, Flows, INDEX_BYTES};
-use fragments::Fragments;
-use packet::{Content, Packet};
-use record::{Flow, Flow4, Flow6, Record, Tracker, status};
+use packet::Packet;
 use store::{Records, Store};
-use tcp::{Known, Outcome, Tcp};
 use timeout::Ticks;
-use tuple::{Address, Tuple};
+use track::{Found, Then, Tracked, recognise};
+use tuple::Address;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Flows of a family that are ended at most by one [`Conntrack::expire`].
 pub const EXPIRED_MAX: usize = 64;
 /// Most flows of each family: Linux's `nf_conntrack_max` with this much memory.
 pub const FLOWS_MAX: usize = 262_144;
+
+/// More flows than this have no numbers.
+const FLOWS_LIMIT: usize = (1 << 23) - 1;
 
 /// Why a frame is dropped before any rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,11 +97,21 @@ pub enum Refused {
     Source,
     /// It is a part of a packet whose first part has not come.
     Fragment,
+    /// It begins a connection, and what it is translated to is taken by another one.
+    Ports,
+    /// It is to be translated to the address of a port that has none.
+    Address,
 }
 
 impl Refused {
     /// Every reason, in the order of their counters.
-    pub const ALL: [Self; 3] = [Self::Full, Self::Source, Self::Fragment];
+    pub const ALL: [Self; 5] = [
+        Self::Full,
+        Self::Source,
+        Self::Fragment,
+        Self::Ports,
+        Self::Address,
+    ];
 
     /// Number of the reason's counter: behind those of [`Malformed`], which begin at 0.
     pub fn index(self) -> usize {
@@ -102,6 +124,8 @@ impl Refused {
             Self::Full => "connections_full",
             Self::Source => "connections_of_source",
             Self::Fragment => "fragment_before_first",
+            Self::Ports => "ports_taken",
+            Self::Address => "port_without_address",
         }
     }
 
@@ -113,6 +137,10 @@ impl Refused {
                 "it begins a connection, and its source has too many that nobody confirmed"
             }
             Self::Fragment => "it is a fragment that came before the first one of its packet",
+            Self::Ports => {
+                "it begins a connection, and what it would be translated to is another one's"
+            }
+            Self::Address => "it is to be translated to the address of a port that has none",
         }
     }
 }
@@ -157,43 +185,27 @@ pub const COUNTED: [&str; Class::ALL.len() + 4] = {
 pub struct Conntrack {
     table4: Flows<[u8; 4]>,
     table6: Flows<[u8; 16]>,
-    fragments: Fragments,
+    fragments: Fragments<(Verdict, RuleIndex)>,
     cover: Store<Cover>,
     /// When flows were expired last, if none was left then.
     expired: Ticks,
 }
 
+/// In the place of what became of a packet that is not known.
+const NO_FATE: (Verdict, RuleIndex) = (Verdict::Drop, 0);
+
 /// What judges a frame, and sees its connection. It is called at most once.
 pub type Rules<'a> = &'a mut dyn FnMut(&Connection<'_>) -> (Verdict, RuleIndex);
-
-/// A frame whose connection is known.
-#[derive(Clone, Copy)]
-struct Tracked {
-    flow: u32,
-    direction: usize,
-    state: State,
-    then: Then,
-}
-
-/// What is done once rules have judged a frame.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
-    Nothing,
-    /// If it is accepted, its connection begins.
-    Begin(Class),
-    /// The connection ends.
-    End,
-}
 
 impl Conntrack {
     /// A table of so many flows of IPv4, and as many of IPv6. The key is secret: whoever knows it
     /// can make packets that are slow to look up.
     pub fn new(flows: usize, key: &[u8; 16]) -> Self {
-        let flows = flows.clamp(1, 1 << 30);
+        let flows = flows.clamp(1, FLOWS_LIMIT);
         Self {
             table4: Flows::new(Records::new(flows), key),
             table6: Flows::new(Records::new(flows), key),
-            fragments: Fragments::new(key),
+            fragments: Fragments::new(key, NO_FATE),
             cover: Store::Heap(Box::new(Cover::new(flows))),
             expired: Ticks::default(),
         }
@@ -222,19 +234,15 @@ impl Conntrack {
         now: u64,
         rules: Rules<'_>,
     ) -> Result<(Verdict, RuleIndex), Refused> {
-        let now = Ticks::of(now);
         match key.fragment() {
-            Fragment::Whole => self.judge_packet(key, frame, now, rules),
+            Fragment::Whole => self.judge_packet(key, frame, Ticks::of(now), rules),
             Fragment::Later => {
-                let fate = self
-                    .fragments
-                    .find(&key.fields(), key.identification(), now);
+                let fate = self.fragments.find(self.fragments.name(key), now);
                 fate.ok_or(Refused::Fragment)
             }
             Fragment::First => {
-                let fate = self.judge_packet(key, frame, now, rules)?;
-                let (fields, id) = (key.fields(), key.identification());
-                self.fragments.insert(&fields, id, now, fate);
+                let fate = self.judge_packet(key, frame, Ticks::of(now), rules)?;
+                self.fragments.insert(self.fragments.name(key), now, fate);
                 Ok(fate)
             }
         }
@@ -249,7 +257,7 @@ impl Conntrack {
         rules: Rules<'_>,
     ) -> Result<(Verdict, RuleIndex), Refused> {
         let Some((packet, addresses)) = packet_of(key, frame) else {
-            return Ok(rules(&Connection::untracked()));
+            return Ok(rules(&Connection::none(State::Untracked)));
         };
         let counts = &mut self.cover.counts;
         match addresses {
@@ -346,40 +354,28 @@ fn judge_in<A: Address>(
     flows: &mut Flows<A>,
     counts: &mut Counts,
     packet: &Packet<'_>,
-    [source, destination]: [A; 2],
+    ends: [A; 2],
     now: Ticks,
     rules: Rules<'_>,
 ) -> Result<(Verdict, RuleIndex), Refused> {
-    let (tuple, content) = match packet::read(packet, A::ICMP) {
-        Some((_, Content::Untracked)) => return Ok(rules(&Connection::untracked())),
-        Some((ports, content)) => {
-            let tuple = Tuple {
-                source,
-                destination,
-                ports,
-                vlan: packet.vlan,
-                protocol: packet.protocol,
-            };
-            (tuple, content)
-        }
-        None => {
-            counts.invalid += 1;
-            return Ok(rules(&Connection::invalid()));
-        }
-    };
-    let tracked = match content {
-        Content::Error(quote) => error(flows, quote, &tuple, now),
-        _ => track(flows, counts, packet, &tuple, &content, now)?,
-    };
-    let Some(Tracked {
+    let Tracked {
         flow,
         direction,
         state,
         then,
-    }) = tracked
-    else {
-        counts.invalid += 1;
-        return Ok(rules(&Connection::invalid()));
+    } = match recognise(flows, counts, packet, ends, now) {
+        Ok(Found::Known(tracked)) => tracked,
+        Ok(Found::Begins(flow, class)) => {
+            let (flow, given_up) = flows.take(flow)?;
+            counts.given_up += u64::from(given_up);
+            Tracked {
+                flow,
+                direction: 0,
+                state: State::New,
+                then: Then::Begin(class),
+            }
+        }
+        Err(state) => return Ok(rules(&Connection::none(state))),
     };
     let known = flows.get(flow);
     let marked = known.mark;
@@ -408,229 +404,4 @@ fn judge_in<A: Address>(
         Then::Begin(_) => flows.give_back(flow),
     }
     Ok(fate)
-}
-
-/// An error about a packet of a connection, which whoever sent that packet is told.
-fn error<A: Address>(
-    flows: &Flows<A>,
-    quote: &[u8],
-    outer: &Tuple<A>,
-    now: Ticks,
-) -> Option<Tracked> {
-    let quoted = A::quoted(quote, outer.vlan)?;
-    let (flow, direction) = flows.find(&quoted.reversed()?, now)?;
-    (outer.destination == quoted.source).then_some(Tracked {
-        flow,
-        direction,
-        state: State::Related,
-        then: Then::Nothing,
-    })
-}
-
-/// What is known of a packet's connection, which takes note of it; none if it is invalid.
-fn track<A: Address>(
-    flows: &mut Flows<A>,
-    counts: &mut Counts,
-    packet: &Packet<'_>,
-    tuple: &Tuple<A>,
-    content: &Content<'_>,
-    now: Ticks,
-) -> Result<Option<Tracked>, Refused> {
-    if let Some((flow, direction)) = flows.find(tuple, now) {
-        match carry_on(flows, packet, flow, direction, content, now) {
-            Carried::On(tracked) => return Ok(tracked),
-            Carried::Over => {
-                flows.remove(flow);
-                flows.records.changed();
-            }
-        }
-    }
-    let Some((tracker, class)) = open(tuple, content, now) else {
-        return Ok(None);
-    };
-    let mut flow = A::Record::new(tuple, tracker);
-    flow.traffic[0].add(packet.length);
-    if packet.cut && matches!(content, Content::Tcp(_)) {
-        flow.tracker.tcp_mut().window.be_liberal();
-    }
-    let (flow, given_up) = flows.take(flow)?;
-    counts.given_up += u64::from(given_up);
-    Ok(Some(Tracked {
-        flow,
-        direction: 0,
-        state: State::New,
-        then: Then::Begin(class),
-    }))
-}
-
-/// A connection that a packet begins.
-fn open<A: Address>(
-    tuple: &Tuple<A>,
-    content: &Content<'_>,
-    now: Ticks,
-) -> Option<(Tracker, Class)> {
-    tuple.reversed()?;
-    match content {
-        Content::Tcp(segment) => {
-            let mut tcp = Tcp::open(segment)?;
-            let known = Known {
-                direction: 0,
-                replied: false,
-                assured: false,
-            };
-            match tcp.segment(segment, known) {
-                Outcome::Stays { class, .. } => Some((Tracker::of_tcp(tcp), class)),
-                _ => None,
-            }
-        }
-        Content::Udp => {
-            let stream = now.after(Ticks::of_seconds(STREAM_SECONDS));
-            Some((Tracker::of_udp(stream), Class::Udp))
-        }
-        Content::Icmp => {
-            let question = tuple::is_question(A::ICMP, tuple.ports[1]);
-            question.then_some((Tracker::empty(), Class::Icmp))
-        }
-        Content::Other => Some((Tracker::empty(), Class::Generic)),
-        Content::Error(_) | Content::Untracked => None,
-    }
-}
-
-/// What comes of a packet of a connection.
-enum Carried {
-    On(Option<Tracked>),
-    /// The connection was over: the packet begins another one.
-    Over,
-}
-
-/// What a packet does to its flow, which has its protocol.
-#[inline(always)]
-fn outcome(
-    flow: &mut Flow,
-    packet: &Packet<'_>,
-    content: &Content<'_>,
-    known: Known,
-    now: Ticks,
-) -> Outcome {
-    let always = |class| Outcome::Stays {
-        class,
-        assured: false,
-    };
-    match content {
-        Content::Tcp(segment) => {
-            let tcp = flow.tracker.tcp_mut();
-            let outcome = tcp.segment(segment, known);
-            if packet.cut && matches!(outcome, Outcome::Stays { .. }) {
-                tcp.window.be_liberal();
-            }
-            outcome
-        }
-        Content::Udp => {
-            let assured = known.replied && now > flow.tracker.stream();
-            let class = if assured {
-                Class::UdpStream
-            } else {
-                Class::Udp
-            };
-            Outcome::Stays { class, assured }
-        }
-        Content::Icmp => always(Class::Icmp),
-        Content::Other => always(Class::Generic),
-        Content::Error(_) | Content::Untracked => Outcome::Invalid,
-    }
-}
-
-fn carry_on<A: Address>(
-    flows: &mut Flows<A>,
-    packet: &Packet<'_>,
-    number: u32,
-    direction: usize,
-    content: &Content<'_>,
-    now: Ticks,
-) -> Carried {
-    let flow = flows.records.change(number);
-    let known = Known {
-        direction,
-        replied: flow.has(status::SEEN_REPLY),
-        assured: flow.has(status::ASSURED),
-    };
-    let outcome = outcome(flow, packet, content, known, now);
-    let mut then = Then::Nothing;
-    match outcome {
-        Outcome::Invalid => {
-            flows.records.changed();
-            return Carried::On(None);
-        }
-        Outcome::Reopens => return Carried::Over,
-        Outcome::Ignored => {}
-        Outcome::Ends => {
-            flow.traffic[direction].add(packet.length);
-            then = Then::End;
-        }
-        Outcome::Stays { .. } => flow.traffic[direction].add(packet.length),
-    }
-    if direction == 1 {
-        flow.status |= status::SEEN_REPLY;
-    }
-    if let Outcome::Stays { class, assured } = outcome {
-        if assured && !known.assured {
-            flows.assure(number);
-        }
-        flows.refresh(number, class, now);
-    }
-    let answered = known.replied || direction == 1;
-    Carried::On(Some(Tracked {
-        flow: number,
-        direction,
-        state: if answered {
-            State::Established
-        } else {
-            State::New
-        },
-        then,
-    }))
-}
-
-impl Address for [u8; 4] {
-    type Record = Flow4;
-    const ICMP: u8 = crate::protocol::ICMP;
-
-    #[inline]
-    fn bytes(&self) -> &[u8] {
-        self
-    }
-
-    fn network(&self) -> u64 {
-        u32::from_be_bytes(*self).into()
-    }
-
-    fn view(flow: &Flow4) -> View<'_> {
-        View::V4(flow)
-    }
-
-    fn quoted(bytes: &[u8], vlan: u16) -> Option<Tuple<Self>> {
-        packet::quoted4(bytes, vlan)
-    }
-}
-
-impl Address for [u8; 16] {
-    type Record = Flow6;
-    const ICMP: u8 = crate::protocol::ICMPV6;
-
-    #[inline]
-    fn bytes(&self) -> &[u8] {
-        self
-    }
-
-    fn network(&self) -> u64 {
-        (u128::from_be_bytes(*self) >> 64) as u64
-    }
-
-    fn view(flow: &Flow6) -> View<'_> {
-        View::V6(flow)
-    }
-
-    fn quoted(bytes: &[u8], vlan: u16) -> Option<Tuple<Self>> {
-        packet::quoted6(bytes, vlan)
-    }
 }

@@ -90,27 +90,36 @@ fn read_icmp<'a>(packet: &Packet<'a>) -> Option<([u16; 2], Content<'a>)> {
     Some((ports, content))
 }
 
-/// The direction of the packet that an error quotes, of IPv4.
-pub(super) fn quoted4(bytes: &[u8], vlan: u16) -> Option<Tuple<[u8; 4]>> {
+/// Where the transport header of a quoted packet begins, and its protocol.
+pub(super) fn quoted_place(bytes: &[u8], is_ip6: bool) -> Option<(usize, u8)> {
+    if is_ip6 {
+        let (header, rest) = bytes.split_first_chunk::<40>()?;
+        let (protocol, payload) = key::quoted_transport(header[6], rest)?;
+        return Some((bytes.len() - payload.len(), protocol));
+    }
     let header: &[u8; 20] = bytes.first_chunk()?;
     let size = 4 * usize::from(header[0] & 0xf);
     let offset = be16(header, 6) & 0x1fff;
-    if size < header.len() || offset != 0 {
-        return None;
-    }
+    (size >= header.len() && offset == 0).then_some((size, header[9]))
+}
+
+/// The direction of the packet that an error quotes, of IPv4.
+pub(super) fn quoted4(bytes: &[u8], vlan: u16) -> Option<Tuple<[u8; 4]>> {
+    let (transport, protocol) = quoted_place(bytes, false)?;
+    let header: &[u8; 20] = bytes.first_chunk()?;
     let [.., s0, s1, s2, s3, d0, d1, d2, d3] = *header;
     let addresses = ([s0, s1, s2, s3], [d0, d1, d2, d3]);
-    quoted(addresses, header[9], bytes.get(size..)?, vlan)
+    quoted(addresses, protocol, bytes.get(transport..)?, vlan)
 }
 
 /// The same of IPv6.
 pub(super) fn quoted6(bytes: &[u8], vlan: u16) -> Option<Tuple<[u8; 16]>> {
-    let (header, rest) = bytes.split_first_chunk::<40>()?;
+    let (transport, protocol) = quoted_place(bytes, true)?;
+    let header: &[u8; 40] = bytes.first_chunk()?;
     let mut addresses = ([0; 16], [0; 16]);
     addresses.0.copy_from_slice(&header[8..24]);
     addresses.1.copy_from_slice(&header[24..40]);
-    let (protocol, payload) = key::quoted_transport(header[6], rest)?;
-    quoted(addresses, protocol, payload, vlan)
+    quoted(addresses, protocol, bytes.get(transport..)?, vlan)
 }
 
 fn quoted<A: Address>(

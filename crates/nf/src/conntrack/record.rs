@@ -1,8 +1,9 @@
 //! A flow as it lies in memory: plain data, little endian, for it may outlive the image.
 //!
-//! Of a record, what names the flow is written before it is [`status::CONFIRMED`] and never again,
+//! Of a record, what names both directions is written before it is [`status::CONFIRMED`] and never again,
 //! and packets change its [`Flow`]. Its [`Links`] are an index, which each image makes anew.
 
+use super::FLOWS_MAX;
 use super::flows::NONE;
 use super::tcp::Tcp;
 use super::timeout::{Class, Ticks};
@@ -17,6 +18,10 @@ pub(super) mod status {
     pub const ASSURED: u8 = 4;
     /// It can be found. It is the last thing that is written of a flow.
     pub const CONFIRMED: u8 = 8;
+    /// Who began it is called something else behind the router.
+    pub const SNAT: u8 = 16;
+    /// Whom it goes to is called something else before the router.
+    pub const DNAT: u8 = 32;
 }
 
 /// Identifiers of VLANs have twelve bits.
@@ -26,15 +31,22 @@ const VLAN_MAX: u16 = 0xfff;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct Flow {
+    pub(super) deadline: Ticks,
+    pub(super) mark: u32,
+    pub(super) traffic: Traffic,
+    pub(super) tracker: Tracker,
+}
+
+/// What has become of a flow.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub(super) struct Standing {
     /// Bits of [`status`].
     pub(super) status: u8,
     /// Its class, and whether it is assured: see [`queue_of`].
     pub(super) queue: u8,
-    reserved: [u8; 2],
-    pub(super) deadline: Ticks,
-    pub(super) mark: u32,
-    pub(super) traffic: [Traffic; 2],
-    pub(super) tracker: Tracker,
 }
 
 /// Where a flow stands in the index.
@@ -42,10 +54,34 @@ pub(super) struct Flow {
 #[repr(C)]
 pub(super) struct Links {
     /// The next direction in the bucket of each direction.
-    pub(super) chain: [u32; 2],
-    pub(super) older: u32,
-    pub(super) newer: u32,
+    pub(super) chain: [Link; 2],
+    pub(super) older: Link,
+    pub(super) newer: Link,
 }
+
+/// A flow or a direction of one, by its number; or [`NONE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub(super) struct Link([u8; 3]);
+
+impl Link {
+    const NONE: Self = Self([0xff; 3]);
+
+    /// Of a number of at most 24 bits.
+    #[inline]
+    pub(super) fn to(number: u32) -> Self {
+        let [a, b, c, _] = number.to_le_bytes();
+        Self([a, b, c])
+    }
+
+    #[inline]
+    pub(super) fn get(self) -> u32 {
+        let [a, b, c] = self.0;
+        u32::from_le_bytes([a, b, c, 0])
+    }
+}
+
+const _: () = assert!(NONE == 0xff_ffff && FLOWS_MAX < 1 << 23);
 
 /// A flow with its name, of either family.
 pub(super) trait Record:
@@ -62,10 +98,16 @@ pub(super) trait Record:
     type Address: Address<Record = Self>;
 
     /// One that nobody finds yet.
-    fn new(tuple: &Tuple<Self::Address>, tracker: Tracker) -> Self;
+    fn new(tuple: &Tuple<Self::Address>, reply: &Tuple<Self::Address>, tracker: Tracker) -> Self;
 
     /// What names its original direction.
     fn name(&self) -> Tuple<Self::Address>;
+
+    /// What names the other one.
+    fn reply(&self) -> Tuple<Self::Address>;
+
+    /// The other direction is this one, before the flow is confirmed.
+    fn set_reply(&mut self, reply: &Tuple<Self::Address>);
 
     fn links(&self) -> &Links;
 
@@ -74,11 +116,9 @@ pub(super) trait Record:
     /// One direction of it; 0 is the original one.
     #[inline]
     fn tuple(&self, direction: usize) -> Tuple<Self::Address> {
-        let original = self.name();
         match direction {
-            0 => original,
-            // What has no other direction never became a flow.
-            _ => original.reversed().unwrap_or(original),
+            0 => self.name(),
+            _ => self.reply(),
         }
     }
 
@@ -91,7 +131,7 @@ pub(super) trait Record:
     /// Whether an image can have left this of a flow that is confirmed.
     fn is_sound(&self) -> bool {
         let name = self.name();
-        let Some((class, assured)) = class_of(self.queue) else {
+        let Some((class, assured)) = class_of(self.tracker.standing.queue) else {
             return false;
         };
         let icmp = Self::Address::ICMP;
@@ -104,11 +144,45 @@ pub(super) trait Record:
             protocol::ICMP | protocol::ICMPV6 => false,
             _ => class == Class::Generic && !assured && name.ports == [0; 2],
         };
-        let bits = status::SEEN_REPLY | status::ASSURED | status::CONFIRMED;
+        let nat = status::SNAT | status::DNAT;
+        let bits = status::SEEN_REPLY | status::ASSURED | status::CONFIRMED | nat;
         fits && self.has(status::CONFIRMED)
-            && self.status & !bits == 0
+            && self.tracker.standing.status & !bits == 0
+            && self.is_translated_soundly()
             && self.has(status::ASSURED) == assured
             && name.vlan <= VLAN_MAX
+    }
+
+    /// Whether the other direction is the reverse of the original one, but for what is translated.
+    fn is_translated_soundly(&self) -> bool {
+        let Some(plain) = self.name().reversed() else {
+            return false;
+        };
+        let reply = self.reply();
+        let ports = matches!(self.name().protocol, protocol::TCP | protocol::UDP);
+        let mut expected = reply;
+        if !self.has(status::DNAT) {
+            expected.source = plain.source;
+        }
+        if !self.has(status::SNAT) {
+            expected.destination = plain.destination;
+        }
+        match ports {
+            true if !self.has(status::DNAT) => expected.ports[0] = plain.ports[0],
+            true => {}
+            // The identifier of a question may be another one; the type answers it.
+            false
+                if self.has(status::SNAT | status::DNAT)
+                    && self.name().protocol == Self::Address::ICMP =>
+            {
+                expected.ports[1] = plain.ports[1];
+            }
+            false => expected.ports = plain.ports,
+        }
+        if ports && !self.has(status::SNAT) {
+            expected.ports[1] = plain.ports[1];
+        }
+        expected == reply
     }
 }
 
@@ -121,6 +195,9 @@ macro_rules! record {
             source: $address,
             destination: $address,
             ports: [u16; 2],
+            reply_source: $address,
+            reply_destination: $address,
+            reply_ports: [u16; 2],
             vlan: u16,
             protocol: u8,
             reserved: u8,
@@ -131,16 +208,19 @@ macro_rules! record {
         impl Record for $name {
             type Address = $address;
 
-            fn new(tuple: &Tuple<$address>, tracker: Tracker) -> Self {
+            fn new(tuple: &Tuple<$address>, reply: &Tuple<$address>, tracker: Tracker) -> Self {
                 let unlinked = Links {
-                    chain: [NONE; 2],
-                    older: NONE,
-                    newer: NONE,
+                    chain: [Link::NONE; 2],
+                    older: Link::NONE,
+                    newer: Link::NONE,
                 };
                 Self {
                     source: tuple.source,
                     destination: tuple.destination,
                     ports: tuple.ports,
+                    reply_source: reply.source,
+                    reply_destination: reply.destination,
+                    reply_ports: reply.ports,
                     vlan: tuple.vlan,
                     protocol: tuple.protocol,
                     reserved: 0,
@@ -161,6 +241,23 @@ macro_rules! record {
                     vlan: self.vlan,
                     protocol: self.protocol,
                 }
+            }
+
+            #[inline]
+            fn reply(&self) -> Tuple<$address> {
+                Tuple {
+                    source: self.reply_source,
+                    destination: self.reply_destination,
+                    ports: self.reply_ports,
+                    vlan: self.vlan,
+                    protocol: self.protocol,
+                }
+            }
+
+            fn set_reply(&mut self, reply: &Tuple<$address>) {
+                self.reply_source = reply.source;
+                self.reply_destination = reply.destination;
+                self.reply_ports = reply.ports;
             }
 
             #[inline]
@@ -203,7 +300,7 @@ record!(
 
 impl Flow {
     pub(super) fn has(&self, bit: u8) -> bool {
-        self.status & bit != 0
+        self.tracker.standing.status & bit != 0
     }
 }
 
@@ -219,11 +316,15 @@ pub(super) fn class_of(queue: u8) -> Option<(Class, bool)> {
     (queue < 2 * classes).then_some((*class, queue >= classes))
 }
 
-/// What a protocol knows of its flow: that of TCP is a [`Tcp`], that of UDP one number, and any
-/// other knows nothing.
+/// What a protocol knows of its flow, and how that stands: that of TCP is a [`Tcp`], that of UDP one
+/// number, and any other knows nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(transparent)]
-pub(super) struct Tracker([u32; size_of::<Tcp>() / 4]);
+#[repr(C)]
+pub(super) struct Tracker {
+    numbers: [u32; 12],
+    rest: [u8; 2],
+    pub(super) standing: Standing,
+}
 
 impl Tracker {
     /// Of a protocol that knows nothing.
@@ -238,7 +339,7 @@ impl Tracker {
     /// Of UDP: when it is a stream, if packets still come.
     pub(super) fn of_udp(stream: Ticks) -> Self {
         let mut tracker = Self::empty();
-        tracker.0[0] = stream.0;
+        tracker.set_stream(stream);
         tracker
     }
 
@@ -252,41 +353,46 @@ impl Tracker {
         zerocopy::transmute_mut!(self)
     }
 
+    pub(super) fn set_stream(&mut self, stream: Ticks) {
+        self.numbers[0] = stream.0;
+    }
+
     #[inline]
     pub(super) fn stream(&self) -> Ticks {
-        Ticks(self.0[0])
+        Ticks(self.numbers[0])
     }
 }
 
-/// Packets and bytes of one direction: 44 and 52 bits. Both stay at their largest value.
+/// Packets and bytes of each direction: 36 and 44 bits. They stay at their largest value.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
 pub(super) struct Traffic {
-    packets: u32,
-    bytes: u32,
-    /// The upper bits: 12 and 20.
-    upper: u32,
+    packets: [u32; 2],
+    bytes: [u32; 2],
+    /// The upper bits: 4 and 12.
+    upper: [u16; 2],
 }
 
 impl Traffic {
-    const PACKETS_MAX: u64 = (1 << 44) - 1;
-    const BYTES_MAX: u64 = (1 << 52) - 1;
+    const PACKETS_MAX: u64 = (1 << 36) - 1;
+    const BYTES_MAX: u64 = (1 << 44) - 1;
 
-    pub(super) fn packets(self) -> u64 {
-        u64::from(self.upper & 0xfff) << 32 | u64::from(self.packets)
+    pub(super) fn packets(&self, direction: usize) -> u64 {
+        u64::from(self.upper[direction] & 0xf) << 32 | u64::from(self.packets[direction])
     }
 
-    pub(super) fn bytes(self) -> u64 {
-        u64::from(self.upper >> 12) << 32 | u64::from(self.bytes)
+    pub(super) fn bytes(&self, direction: usize) -> u64 {
+        u64::from(self.upper[direction] >> 4) << 32 | u64::from(self.bytes[direction])
     }
 
     #[inline]
-    pub(super) fn add(&mut self, bytes: u32) {
-        let packets = (self.packets() + 1).min(Self::PACKETS_MAX);
-        let bytes = (self.bytes() + u64::from(bytes)).min(Self::BYTES_MAX);
-        (self.packets, self.bytes) = (packets as u32, bytes as u32);
-        self.upper = (packets >> 32) as u32 | ((bytes >> 32) as u32) << 12;
+    pub(super) fn add(&mut self, direction: usize, bytes: u32) {
+        let packets = (self.packets(direction) + 1).min(Self::PACKETS_MAX);
+        let bytes = (self.bytes(direction) + u64::from(bytes)).min(Self::BYTES_MAX);
+        self.packets[direction] = packets as u32;
+        self.bytes[direction] = bytes as u32;
+        self.upper[direction] = (packets >> 32) as u16 | ((bytes >> 32) as u16) << 4;
     }
 }

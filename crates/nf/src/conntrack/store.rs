@@ -61,7 +61,7 @@ pub(super) struct Head {
     used: AtomicU32,
     /// What the named one was.
     before: Flow,
-    reserved: [u32; 8],
+    reserved: [u32; 10],
 }
 
 /// Two cache lines.

@@ -5,6 +5,7 @@
 //! they belong to the connection, change nothing, and what answers them shows whether they were
 //! right.
 
+use super::record::Standing;
 use super::timeout::Class;
 use super::window::{self, Side, Window};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -178,11 +179,14 @@ pub(super) struct Tcp {
     last_seq: u32,
     /// What it acknowledged, if a question about that may come.
     last_ack: u32,
-    last_end: u32,
+    /// Up to its end; a packet is shorter than 2^16.
+    last_length: u16,
     last_window: u16,
     /// Its direction and kind, and the window scale of a SYN that was let through.
     last: Last,
     memory: Memory,
+    /// The flow's own, and none of TCP's.
+    flow: Standing,
 }
 
 /// Direction (1 bit), kind (3) and window scale (4) in a byte.
@@ -278,11 +282,17 @@ impl Tcp {
             window: Window::open(segment, state != State::SYN_SENT),
             last_seq: 0,
             last_ack: 0,
-            last_end: 0,
+            last_length: 0,
             last_window: 0,
             last: Last::new(0, Kind::Empty, 0),
             memory: Memory(0),
+            flow: Standing::default(),
         })
+    }
+
+    /// Sequence number behind the last segment.
+    fn last_end(&self) -> u32 {
+        self.last_seq.wrapping_add(self.last_length.into())
     }
 
     /// Whether it can have come to this.
@@ -403,15 +413,15 @@ impl Tcp {
         segment.kind() == Kind::SynAck
             && self.last.is(Kind::Syn)
             && self.last.direction() != direction
-            && segment.ack == self.last_end
+            && segment.ack == self.last_end()
     }
 
     /// Begins anew with what that SYN said.
     fn resynchronise(&mut self, direction: usize) {
         self.memory.0 &= !Memory::CHALLENGE;
         let asked = Side {
-            end: self.last_end,
-            max_end: self.last_end,
+            end: self.last_end(),
+            max_end: self.last_end(),
             max_window: u32::from(self.last_window).max(1),
             max_ack: self.window.max_ack(1 - direction),
         };
@@ -427,7 +437,7 @@ impl Tcp {
         let (kind, old) = (segment.kind(), self.window.state);
         let mut scale = self.last.scale();
         self.last_seq = segment.seq;
-        self.last_end = segment.end;
+        self.last_length = segment.end.wrapping_sub(segment.seq) as u16;
         self.last_window = segment.window;
         if kind == Kind::Syn && direction == 0 {
             let said = window::options(segment.options);
@@ -486,7 +496,7 @@ impl Tcp {
             }
             let follows = self.last.is(Kind::Ack)
                 && self.last.direction() == known.direction
-                && seq == self.last_end;
+                && seq == self.last_end();
             if !established || seq == acked || follows {
                 return Some(Reset { ends, checked });
             }
@@ -496,7 +506,7 @@ impl Tcp {
         let answers_syn =
             known.replied && self.last.is(Kind::Syn) && self.last.direction() != known.direction;
         let answers_ack = !known.assured && self.last.is(Kind::Ack);
-        let answers = (answers_syn || answers_ack) && segment.ack == self.last_end;
+        let answers = (answers_syn || answers_ack) && segment.ack == self.last_end();
         let answers_challenge = old == State::SYN_SENT
             && self.last.is(Kind::Ack)
             && self.last.direction() == 1
@@ -523,7 +533,7 @@ impl Tcp {
         let same = self.last.direction() == direction
             && self.last_seq == segment.seq
             && self.last_ack == segment.ack
-            && self.last_end == segment.end
+            && self.last_end() == segment.end
             && self.last_window == segment.window;
         if same {
             self.memory.set_repeated(self.memory.repeated() + 1);
@@ -533,7 +543,7 @@ impl Tcp {
         self.last = Last::new(direction, kind, self.last.scale());
         self.last_seq = segment.seq;
         self.last_ack = segment.ack;
-        self.last_end = segment.end;
+        self.last_length = segment.end.wrapping_sub(segment.seq) as u16;
         self.last_window = segment.window;
     }
 }

@@ -1,9 +1,11 @@
 //! What names one direction of a flow: addresses, ports, protocol and VLAN.
 
 use super::connection::View;
-use super::record::Record;
+use super::packet;
+use super::record::{Flow4, Flow6, Record};
 use crate::key::protocol;
 use core::hash::Hasher;
+use core::net::IpAddr;
 use siphasher::sip::SipHasher13;
 
 /// An address of one family, as it stands in the packet.
@@ -20,6 +22,13 @@ pub(super) trait Address: Copy + Eq + core::fmt::Debug + 'static {
     /// The part of it that one source owns: of IPv6, whoever has one address has 2^64 of them.
     fn network(&self) -> u64;
 
+    /// The address as a number, and the address that a number is.
+    fn number(self) -> u128;
+    fn of_number(number: u128) -> Self;
+
+    /// The address as one of either family.
+    fn ip(self) -> IpAddr;
+
     /// A flow of this family, as rules see it.
     fn view(flow: &Self::Record) -> View<'_>;
 
@@ -27,6 +36,74 @@ pub(super) trait Address: Copy + Eq + core::fmt::Debug + 'static {
     fn quoted(bytes: &[u8], vlan: u16) -> Option<Tuple<Self>>
     where
         Self: Sized;
+}
+
+impl Address for [u8; 4] {
+    type Record = Flow4;
+    const ICMP: u8 = protocol::ICMP;
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn network(&self) -> u64 {
+        u32::from_be_bytes(*self).into()
+    }
+
+    fn number(self) -> u128 {
+        u32::from_be_bytes(self).into()
+    }
+
+    fn of_number(number: u128) -> Self {
+        (number as u32).to_be_bytes()
+    }
+
+    fn ip(self) -> IpAddr {
+        self.into()
+    }
+
+    fn view(flow: &Flow4) -> View<'_> {
+        View::V4(flow)
+    }
+
+    fn quoted(bytes: &[u8], vlan: u16) -> Option<Tuple<Self>> {
+        packet::quoted4(bytes, vlan)
+    }
+}
+
+impl Address for [u8; 16] {
+    type Record = Flow6;
+    const ICMP: u8 = protocol::ICMPV6;
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn network(&self) -> u64 {
+        (u128::from_be_bytes(*self) >> 64) as u64
+    }
+
+    fn number(self) -> u128 {
+        u128::from_be_bytes(self)
+    }
+
+    fn of_number(number: u128) -> Self {
+        number.to_be_bytes()
+    }
+
+    fn ip(self) -> IpAddr {
+        self.into()
+    }
+
+    fn view(flow: &Flow6) -> View<'_> {
+        View::V6(flow)
+    }
+
+    fn quoted(bytes: &[u8], vlan: u16) -> Option<Tuple<Self>> {
+        packet::quoted6(bytes, vlan)
+    }
 }
 
 /// One direction of a flow. Ports are those of TCP and UDP. Of ICMP, the first one is the

@@ -3,7 +3,7 @@
 
 use crate::fields::{ABSENT, NARROW_OF_FRAME, Slot};
 use crate::malformed::Malformed;
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// EtherTypes.
 pub mod ether_type {
@@ -255,6 +255,21 @@ impl Key {
             Slot::Ip6Source => u128::from_be_bytes(self.ip6[0]),
             Slot::Ip6Destination => u128::from_be_bytes(self.ip6[1]),
             _ => 0,
+        }
+    }
+
+    /// One end of the packet has another address from now on, and another port if there is one.
+    pub(crate) fn translate(&mut self, is_source: bool, address: IpAddr, port: Option<u16>) {
+        let (ip4, transport, ip6) = match is_source {
+            true => (Slot::Ip4Source, Slot::SourcePort, 0),
+            false => (Slot::Ip4Destination, Slot::DestinationPort, 1),
+        };
+        match address {
+            IpAddr::V4(address) => self.set(ip4, address.to_bits()),
+            IpAddr::V6(address) => self.ip6[ip6] = address.octets(),
+        }
+        if let Some(port) = port {
+            self.set(transport, port);
         }
     }
 

@@ -58,7 +58,7 @@ pub enum Item<'a> {
     FlushRuleset(Spanned<()>),
     /// `define NAME = ...`.
     Define(Define<'a>),
-    /// `table bridge NAME { ... }`.
+    /// `table FAMILY NAME { ... }`.
     Table(Table<'a>),
 }
 
@@ -71,9 +71,11 @@ pub struct Define<'a> {
     pub value: Operand<'a>,
 }
 
-/// `table bridge NAME { ... }`.
+/// `table FAMILY NAME { ... }`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table<'a> {
+    /// Which packets its chains see.
+    pub family: Spanned<Family>,
     /// Its name.
     pub name: Name<'a>,
     /// In the order of the file. Chains and sets may be used before they are defined, variables
@@ -81,6 +83,35 @@ pub struct Table<'a> {
     pub items: Vec<TableItem<'a>>,
     /// `comment "..."`.
     pub comment: Option<Name<'a>>,
+}
+
+/// Which packets the chains of a table see: those that a bridge passes on, or those that a router
+/// does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// `bridge`: frames of all kinds.
+    Bridge,
+    /// `inet`: packets of IPv4 and of IPv6.
+    Inet,
+    /// `ip`: packets of IPv4.
+    Ip,
+    /// `ip6`: packets of IPv6.
+    Ip6,
+}
+
+impl Family {
+    /// Every family.
+    pub const ALL: [Self; 4] = [Self::Bridge, Self::Inet, Self::Ip, Self::Ip6];
+
+    /// Its name in nft.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bridge => "bridge",
+            Self::Inet => "inet",
+            Self::Ip => "ip",
+            Self::Ip6 => "ip6",
+        }
+    }
 }
 
 /// What stands in a table.
@@ -130,14 +161,74 @@ pub struct Chain<'a> {
     pub comment: Option<Name<'a>>,
 }
 
-/// `type filter hook forward priority PRIORITY; policy POLICY;`. No other type and hook is
-/// accepted.
+/// `type KIND hook HOOK priority PRIORITY; policy POLICY;`. In a table of the family `bridge`, the
+/// kind is `filter` and the hook is `forward`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Base {
-    /// The priority; names are those of the family `bridge` (`filter` is -200).
+    /// What its rules may do.
+    pub kind: ChainKind,
+    /// When they are asked.
+    pub hook: Hook,
+    /// Chains of a hook are asked in the order of their priorities, the lowest first.
     pub priority: i32,
     /// What becomes of frames that no rule decides on; without a `policy`, they are accepted.
     pub policy: Option<Spanned<Policy>>,
+}
+
+/// What the rules of a base chain may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChainKind {
+    /// `filter`: decide on each packet.
+    Filter,
+    /// `nat`: translate a connection, whose first packet they see.
+    Nat,
+}
+
+impl ChainKind {
+    /// Its name in nft.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Filter => "filter",
+            Self::Nat => "nat",
+        }
+    }
+}
+
+/// Where a packet is on its way through a router when rules are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// It has come in.
+    Prerouting,
+    /// It is for the router itself.
+    Input,
+    /// It is to be sent on.
+    Forward,
+    /// The router itself sends it.
+    Output,
+    /// It is about to go out.
+    Postrouting,
+}
+
+impl Hook {
+    /// Every hook, each at its number.
+    pub const ALL: [Self; 5] = [
+        Self::Prerouting,
+        Self::Input,
+        Self::Forward,
+        Self::Output,
+        Self::Postrouting,
+    ];
+
+    /// Its name in nft.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Prerouting => "prerouting",
+            Self::Input => "input",
+            Self::Forward => "forward",
+            Self::Output => "output",
+            Self::Postrouting => "postrouting",
+        }
+    }
 }
 
 /// The policy of a base chain.
@@ -161,7 +252,8 @@ pub enum ChainItem<'a> {
 /// Statements that run from left to right until one does not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule<'a> {
-    /// At least one. A verdict, if there is one, is the last; there is at most one counter.
+    /// At least one. A verdict or translation, if there is one, is the last; there is at most one
+    /// counter.
     pub statements: Box<[Spanned<Statement<'a>>]>,
     /// `comment "..."`.
     pub comment: Option<Name<'a>>,
@@ -190,6 +282,60 @@ pub enum Statement<'a> {
     },
     /// `accept`, `drop`, `return`, `jump` or `goto`.
     Verdict(Verdict<'a>),
+    /// `snat`, `dnat`, `masquerade` or `redirect`, which ends a rule as a verdict does.
+    Nat(Box<Nat<'a>>),
+}
+
+/// What one end of a connection is called on the other side of a router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nat<'a> {
+    /// Which end, and whose address it gets.
+    pub kind: NatKind,
+    /// `ip` or `ip6` in front of `to`.
+    pub family: Option<Family>,
+    /// One address or a range of them; none behind `masquerade` and `redirect`.
+    pub address: Option<Operand<'a>>,
+    /// One port or a range of them, behind `:`.
+    pub ports: Option<Operand<'a>>,
+    /// `random`: the port is chosen at random.
+    pub random: bool,
+    /// `fully-random`: the same to this router.
+    pub fully_random: bool,
+    /// `persistent`: who sends has one address for all that it sends to.
+    pub persistent: bool,
+}
+
+/// Which end of a connection is translated, and to whose address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NatKind {
+    /// `snat`: the source, to the address that is said.
+    Snat,
+    /// `dnat`: the destination, to the address that is said.
+    Dnat,
+    /// `masquerade`: the source, to the address of the port that it leaves by.
+    Masquerade,
+    /// `redirect`: the destination, to the address of the port that it came in by.
+    Redirect,
+}
+
+impl NatKind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Snat, Self::Dnat, Self::Masquerade, Self::Redirect];
+
+    /// Its name in nft.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Snat => "snat",
+            Self::Dnat => "dnat",
+            Self::Masquerade => "masquerade",
+            Self::Redirect => "redirect",
+        }
+    }
+
+    /// Whether rules say the address.
+    pub const fn names_address(self) -> bool {
+        matches!(self, Self::Snat | Self::Dnat)
+    }
 }
 
 /// How a rule ends.

@@ -11,7 +11,7 @@ use winnow::combinator::{dispatch, opt, peek, preceded};
 use winnow::error::ParserError;
 use winnow::prelude::*;
 use winnow::stream::{LocatingSlice, Location, Stream};
-use winnow::token::{any, take_till, take_while};
+use winnow::token::{any, take, take_till, take_while};
 
 type Input<'a> = LocatingSlice<&'a str>;
 type Parsed<T> = Result<T, Error>;
@@ -250,11 +250,13 @@ fn mac(address: &str) -> Option<[u8; 6]> {
 }
 
 fn number_or_address<'a>(input: &mut Input<'a>) -> Parsed<Token<'a>> {
-    let (token, range) = take_while(1.., |it: char| {
-        it.is_ascii_alphanumeric() || matches!(it, ':' | '.' | '_')
-    })
-    .with_span()
-    .parse_next(input)?;
+    let rest: &str = input.as_ref();
+    let is_part = |it: char| it.is_ascii_alphanumeric() || matches!(it, ':' | '.' | '_');
+    let word = rest.split(|it| !is_part(it)).next().unwrap_or(rest);
+    // A port stands behind an IPv4 address.
+    let address = word.split(':').next().filter(|it| it.contains('.'));
+    let length = address.unwrap_or(word).len();
+    let (token, range) = take(length).with_span().parse_next(input)?;
     let token: &str = token;
     let parsed = match token {
         "8021q" | "8021ad" => Ok(Token::Word(token)),
@@ -318,9 +320,9 @@ fn number(token: &str) -> Result<u64, ErrorKind> {
 
 /// Punctuation. Of two marks that fit, the longer one is meant.
 fn mark<'a>(input: &mut Input<'a>) -> Parsed<Token<'a>> {
-    const MARKS: [&str; 24] = [
+    const MARKS: [&str; 26] = [
         "==", "!=", "<=", ">=", "<<", ">>", "{", "}", "(", ")", ";", ",", "=", "/", "-", "+", "&",
-        "|", "!", "<", ">", ".", "^", ":",
+        "|", "!", "<", ">", ".", "^", ":", "[", "]",
     ];
     let rest: &str = input.as_ref();
     if let Some(mark) = MARKS.into_iter().find(|mark| rest.starts_with(mark)) {

@@ -1,4 +1,4 @@
-//! The language of nftables, as far as it has a meaning for a transparent firewall.
+//! The language of nftables, as far as it has a meaning for a transparent firewall or a router.
 //!
 //! What is accepted here is accepted by nft, with the same meaning; what nft accepts and this does
 //! not is refused with its position and a reason, and never ignored.
@@ -17,6 +17,7 @@ mod words;
 pub use error::{Error, ErrorKind, Refusal, Spelling};
 pub use limits::{BYTES_PER_TEXT_BYTE, Limits};
 pub use parse::parse;
+pub(crate) use refusals::{NOT_OF_BRIDGE, NOT_OF_ROUTER};
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! A file as text: the one form that it is always printed in, which parses to the same file.
 
 use super::ast::{
-    Base, Chain, ChainItem, Define, File, Flags, Item, Match, Operand, Operator, Policy, Range,
-    Rule, Set, Spanned, Statement, Table, TableItem, Value, Verdict,
+    Base, Chain, ChainItem, Define, File, Flags, Item, Match, Nat, Operand, Operator, Policy,
+    Range, Rule, Set, Spanned, Statement, Table, TableItem, Value, Verdict,
 };
 use super::lex::TIME_UNITS;
 use crate::fields::Field;
@@ -38,7 +38,7 @@ impl Display for Define<'_> {
 
 impl Display for Table<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "table bridge {} {{", self.name)?;
+        writeln!(f, "table {} {} {{", self.family.node.name(), self.name)?;
         if let Some(comment) = &self.comment {
             writeln!(f, "\tcomment \"{comment}\"")?;
         }
@@ -109,7 +109,8 @@ impl Display for Chain<'_> {
 
 impl Display for Base {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "type filter hook forward priority {};", self.priority)?;
+        let (kind, hook) = (self.kind.name(), self.hook.name());
+        write!(f, "type {kind} hook {hook} priority {};", self.priority)?;
         match self.policy {
             Some(policy) => write!(f, " policy {policy};"),
             None => Ok(()),
@@ -159,7 +160,52 @@ impl Display for Statement<'_> {
                 prefix: Some(prefix),
             } => write!(f, "log prefix \"{prefix}\""),
             Self::Verdict(verdict) => verdict.fmt(f),
+            Self::Nat(nat) => nat.fmt(f),
         }
+    }
+}
+
+impl Display for Nat<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.name())?;
+        if let Some(family) = self.family {
+            write!(f, " {}", family.name())?;
+        }
+        if self.address.is_some() || self.ports.is_some() {
+            f.write_str(" to ")?;
+        }
+        match (&self.address, &self.ports) {
+            (Some(Operand::Value(address)), Some(_)) => in_brackets(f, &address.node)?,
+            (Some(address), _) => address.fmt(f)?,
+            (None, _) => {}
+        }
+        if let Some(ports) = &self.ports {
+            write!(f, ":{ports}")?;
+        }
+        let flags = [
+            (self.random, "random"),
+            (self.fully_random, "fully-random"),
+            (self.persistent, "persistent"),
+        ];
+        let mut joint = " ";
+        for (_, name) in flags.iter().filter(|(is_set, _)| *is_set) {
+            write!(f, "{joint}{name}")?;
+            joint = ",";
+        }
+        Ok(())
+    }
+}
+
+/// An address in front of a port.
+fn in_brackets(f: &mut Formatter<'_>, address: &Value<'_>) -> fmt::Result {
+    match address {
+        Value::Ipv6(address) => write!(f, "[{address}]"),
+        Value::Range(range) => {
+            in_brackets(f, &range.from.node)?;
+            f.write_str("-")?;
+            in_brackets(f, &range.to.node)
+        }
+        _ => address.fmt(f),
     }
 }
 

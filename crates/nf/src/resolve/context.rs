@@ -12,7 +12,7 @@
 use crate::fields::{Header, Slot, Symbols};
 use crate::ir::Intervals;
 use crate::key::{ether_type, protocol};
-use crate::nft::ast::Span;
+use crate::nft::ast::{Family, Span};
 use crate::nft::{Error, ErrorKind, Refusal};
 
 pub(super) const BEHIND_SEVERAL: Refusal = Refusal {
@@ -63,8 +63,9 @@ const TRANSPORTS: &Symbols = &[
 const UNKNOWN: &str = "another protocol";
 
 /// The protocols that a rule has asked for so far.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct Context {
+    family: Family,
     tag: Option<Tag>,
     network: Option<Network>,
     transport: Option<Transport>,
@@ -107,6 +108,21 @@ pub(super) fn teaches(slot: Slot) -> bool {
 }
 
 impl Context {
+    /// What is known of each packet that a table of this family sees.
+    pub(super) fn new(family: Family) -> Self {
+        let network = match family {
+            Family::Bridge | Family::Inet => None,
+            Family::Ip => Some(IP.0),
+            Family::Ip6 => Some(IP6.0),
+        };
+        Self {
+            family,
+            tag: None,
+            network: network.map(|name| Network { name, sure: true }),
+            transport: None,
+        }
+    }
+
     /// What a field of `header` asks for, apart from what is known.
     pub(super) fn implied(&mut self, header: Header, span: Span) -> Result<Protocols, Error> {
         match header {
@@ -122,6 +138,16 @@ impl Context {
             Header::ConnectionIp6 => Ok([Some((Slot::Protocol, ether_type::IPV6)), None]),
             Header::ConnectionPorts => self.ports(span),
         }
+    }
+
+    /// The network protocol of each packet that the rule can match, if the rule has asked for it.
+    pub(super) fn network_name(&self) -> Option<&'static str> {
+        self.network.filter(|it| it.sure).map(|it| it.name)
+    }
+
+    /// Whether the rule has asked for a transport protocol.
+    pub(super) fn has_transport(&self) -> bool {
+        self.transport.is_some()
     }
 
     fn vlan(&mut self, span: Span) -> Result<Protocols, Error> {
@@ -184,9 +210,9 @@ impl Context {
             (None, Some((name, value))) => {
                 self.check_tag(span)?;
                 // Of a tagged frame, nft asks for the type behind the tag.
-                let slot = match self.tag {
-                    Some(_) => Slot::Protocol,
-                    None => Slot::LinkType,
+                let slot = match (self.tag, self.family) {
+                    (None, Family::Bridge) => Slot::LinkType,
+                    _ => Slot::Protocol,
                 };
                 self.network = Some(Network { name, sure: true });
                 link = Some((slot, value));

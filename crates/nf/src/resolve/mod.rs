@@ -2,13 +2,16 @@
 //! nft implies is made explicit (`context`).
 
 mod context;
+mod nat;
 
 use crate::conntrack::State;
 use crate::fields::{Header, Slot};
 use crate::ir::{
     self, Chain, Condition, Intervals, JUMPS_MAX, Outcome, Program, Rule, Statement, normal,
 };
-use crate::nft::ast::{self, ChainItem, File, Item, Operand, Operator, Span, Spanned, TableItem};
+use crate::nft::ast::{
+    self, ChainItem, Family, File, Item, Operand, Operator, Span, Spanned, TableItem,
+};
 use crate::nft::{self, Error, ErrorKind, Limits, Refusal};
 use crate::rule::Verdict;
 use crate::values::{self, Scope};
@@ -21,15 +24,15 @@ use context::{Context, Protocols};
 /// sixteen chains of a few jumps each would take hours to walk through.
 const WALK_MAX: usize = 1 << 20;
 
-const SECOND_TABLE: Refusal = Refusal {
-    what: "a second table",
-    why: "is not supported: the rules of one table decide",
-    instead: Some("put its chains into the first one"),
-};
 const SECOND_BASE: Refusal = Refusal {
     what: "a second chain at a hook",
     why: "is not supported: one chain decides",
     instead: Some("jump to it from the first one"),
+};
+const OF_LINK: Refusal = Refusal {
+    what: "a field of the link layer",
+    why: "is not supported in a router's table: its packets change their link",
+    instead: Some("match `iifname`, `oifname` or addresses of IP"),
 };
 const BEHIND_MARK: Refusal = Refusal {
     what: "a condition behind `ct mark set`",
@@ -49,15 +52,29 @@ impl Program {
     /// # Errors
     /// The first thing in the text that is not accepted.
     pub fn load(text: &str, ports: &[&str], limits: &Limits) -> Result<Self, Error> {
-        resolve(&nft::parse(text, limits)?, ports, limits)
+        resolve(&nft::parse(text, limits)?, ports, limits, Role::Bridge)
     }
+}
+
+/// Who asks the rules.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A bridge: there is one chain at a hook.
+    Bridge,
+    /// A router.
+    Router,
 }
 
 /// What the rules of a file mean.
 ///
 /// # Errors
 /// The first thing that has no meaning, or one that is not supported.
-pub(crate) fn resolve(file: &File<'_>, ports: &[&str], limits: &Limits) -> Result<Program, Error> {
+pub(crate) fn resolve(
+    file: &File<'_>,
+    ports: &[&str],
+    limits: &Limits,
+    role: Role,
+) -> Result<Program, Error> {
     let mut resolver = Resolver {
         scope: Scope {
             ports,
@@ -66,31 +83,38 @@ pub(crate) fn resolve(file: &File<'_>, ports: &[&str], limits: &Limits) -> Resul
             elements: 0,
         },
         program: Program::default(),
+        role,
+        family: Family::Bridge,
         single: BTreeMap::new(),
         sets: BTreeMap::new(),
         chains: BTreeMap::new(),
         jumps: Vec::new(),
+        nats: Vec::new(),
     };
-    let mut table = None;
+    let mut tables: Vec<&ast::Table<'_>> = Vec::new();
     for item in &file.items {
         match item {
             Item::FlushRuleset(_) => {}
             Item::Define(define) => resolver.define(define)?,
-            Item::Table(second) if table.is_some() => {
-                let kind = ErrorKind::Refused(&SECOND_TABLE);
-                return Err(Error::new(second.name.span, kind));
-            }
-            Item::Table(only) => {
-                table = Some(only.name.span);
-                resolver.table(only)?;
+            Item::Table(table) => {
+                let first = tables
+                    .iter()
+                    .find(|it| it.family == table.family && it.name == table.name);
+                if let Some(first) = first {
+                    let (span, first) = (table.name.span, first.name.span);
+                    return Err(duplicate("table of this name", span, first));
+                }
+                tables.push(table);
+                resolver.table(table)?;
             }
         }
     }
-    let span = table.unwrap_or_default();
-    if table.is_none() {
-        return Err(Error::new(span, ErrorKind::NoBaseChain));
+    if resolver.program.bases.is_empty() {
+        let span = tables.first().map(|table| table.name.span);
+        return Err(Error::new(span.unwrap_or_default(), ErrorKind::NoBaseChain));
     }
     resolver.check_jumps()?;
+    resolver.check_nats()?;
     Ok(resolver.program)
 }
 
@@ -98,14 +122,19 @@ pub(crate) fn resolve(file: &File<'_>, ports: &[&str], limits: &Limits) -> Resul
 struct Resolver<'f, 'a> {
     scope: Scope<'f, 'a>,
     program: Program,
+    role: Role,
+    /// The family of the table at hand.
+    family: Family,
     /// Sets of one interval that exist.
     single: BTreeMap<(u128, u128), u32>,
-    /// Named sets: their declaration, and the number of their set.
+    /// Named sets of the table: their declaration, and the number of their set.
     sets: BTreeMap<&'a str, (&'f ast::Set<'a>, u32)>,
-    /// Chains and their numbers.
+    /// Chains of the table and their numbers.
     chains: BTreeMap<&'a str, (Span, u32)>,
     /// Of each chain, the jumps in it: whereto, from which place, and whether they come back.
     jumps: Vec<Vec<Jump>>,
+    /// Translations: in which chain, and where it stands.
+    nats: Vec<(usize, Spanned<ast::NatKind>)>,
 }
 
 #[derive(Clone, Copy)]
@@ -134,28 +163,39 @@ impl<'f, 'a> Resolver<'f, 'a> {
     }
 
     fn table(&mut self, table: &'f ast::Table<'a>) -> Result<(), Error> {
-        let mut base = None;
+        let Spanned { span, node: family } = table.family;
+        match (self.role, family == Family::Bridge) {
+            (Role::Bridge, true) | (Role::Router, false) => {}
+            (Role::Bridge, false) => {
+                return Err(Error::new(
+                    span,
+                    ErrorKind::Unsupported(&nft::NOT_OF_BRIDGE),
+                ));
+            }
+            (Role::Router, true) => {
+                return Err(Error::new(
+                    span,
+                    ErrorKind::Unsupported(&nft::NOT_OF_ROUTER),
+                ));
+            }
+        }
+        self.family = family;
+        self.sets.clear();
+        self.chains.clear();
+        let first = self.program.chains.len();
         for item in &table.items {
             if let TableItem::Chain(chain) = item {
-                let number = self.chains.len() as u32;
+                let number = first + self.chains.len();
                 let name = chain.name;
-                if let Some((first, _)) = self.chains.insert(name.node, (name.span, number)) {
+                if let Some((first, _)) = self.chains.insert(name.node, (name.span, number as u32))
+                {
                     return Err(duplicate("chain of this name", name.span, first));
                 }
-                if let Some(hook) = &chain.base {
-                    if base.replace(number).is_some() {
-                        let kind = ErrorKind::Refused(&SECOND_BASE);
-                        return Err(Error::new(hook.span, kind));
-                    }
-                    self.program.policy = match hook.node.policy.map(|policy| policy.node) {
-                        Some(ast::Policy::Drop) => Verdict::Drop,
-                        Some(ast::Policy::Accept) | None => Verdict::Accept,
-                    };
+                if let Some(base) = &chain.base {
+                    self.base(base, number)?;
                 }
             }
         }
-        let missing = Error::new(table.name.span, ErrorKind::NoBaseChain);
-        self.program.base = base.ok_or(missing)? as usize;
         // Sets may be used before they are declared, but variables may not: two passes, each of
         // which defines the table's variables in the order of the file.
         self.table_items(table, |resolver, item| match item {
@@ -166,6 +206,31 @@ impl<'f, 'a> Resolver<'f, 'a> {
             TableItem::Chain(chain) => resolver.chain(chain),
             _ => Ok(()),
         })
+    }
+
+    /// Takes down that a chain is at a hook.
+    fn base(&mut self, base: &Spanned<ast::Base>, chain: usize) -> Result<(), Error> {
+        if self.role == Role::Bridge && !self.program.bases.is_empty() {
+            return Err(Error::new(base.span, ErrorKind::Refused(&SECOND_BASE)));
+        }
+        let ast::Base {
+            kind,
+            hook,
+            priority,
+            policy,
+        } = base.node;
+        self.program.bases.push(ir::Base {
+            chain,
+            policy: match policy.map(|policy| policy.node) {
+                Some(ast::Policy::Drop) => Verdict::Drop,
+                Some(ast::Policy::Accept) | None => Verdict::Accept,
+            },
+            family: self.family,
+            kind,
+            hook,
+            priority,
+        });
+        Ok(())
     }
 
     fn table_items(
@@ -237,7 +302,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
 
     fn rule(&mut self, rule: &'f ast::Rule<'a>) -> Result<Rule, Error> {
         let mut out = Vec::with_capacity(rule.statements.len() + 2);
-        let mut context = Context::default();
+        let mut context = Context::new(self.family);
         let counter = |statement: &Spanned<ast::Statement<'_>>| {
             matches!(statement.node, ast::Statement::Counter { .. })
         };
@@ -286,6 +351,13 @@ impl<'f, 'a> Resolver<'f, 'a> {
                     let outcome = self.outcome(*verdict)?;
                     out.push(Statement::End(outcome));
                 }
+                ast::Statement::Nat(nat) => {
+                    let outcome = self.nat(nat, statement.span, &mut context, &mut out)?;
+                    if !counts {
+                        out.push(Statement::Count);
+                    }
+                    out.push(Statement::End(outcome));
+                }
             }
         }
         if !counts && !matches!(out.last(), Some(Statement::End(_))) {
@@ -311,7 +383,8 @@ impl<'f, 'a> Resolver<'f, 'a> {
         let Some((_, target)) = self.chains.get(name.node).copied() else {
             return Err(Error::new(span, ErrorKind::Unknown("chain")));
         };
-        if target as usize == self.program.base {
+        let mut bases = self.program.bases.iter();
+        if bases.any(|base| base.chain == target as usize) {
             return Err(Error::new(span, ErrorKind::JumpToBase));
         }
         if let Some(jumps) = self.jumps.last_mut() {
@@ -327,12 +400,15 @@ impl<'f, 'a> Resolver<'f, 'a> {
         out: &mut Vec<Statement>,
     ) -> Result<(), Error> {
         let Spanned { node: field, span } = condition.field;
+        let slot = field.slot();
+        if self.role == Role::Router && is_of_link(slot) {
+            return Err(Error::new(span, ErrorKind::Refused(&OF_LINK)));
+        }
         let set = self.values(condition)?;
         if let Some(header) = field.header() {
             self.ask(context.implied(header, span)?, out);
             self.ask_connection(header, out);
         }
-        let slot = field.slot();
         if condition.operator.node == Operator::Equal && context::teaches(slot) {
             let asked = self
                 .scope
@@ -454,6 +530,14 @@ struct Cost {
     depth: usize,
     /// Rules that are passed, those of the chains that it jumps to included.
     rules: usize,
+}
+
+/// Whether a field is one of a frame, and not of the packet in it.
+fn is_of_link(slot: Slot) -> bool {
+    matches!(
+        slot,
+        Slot::LinkType | Slot::VlanId | Slot::EtherSource | Slot::EtherDestination
+    )
 }
 
 fn duplicate(what: &'static str, span: Span, first: Span) -> Error {

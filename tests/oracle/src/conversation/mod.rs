@@ -81,7 +81,7 @@ pub struct Disagreement {
     pub seed: u64,
     /// The rules.
     pub rules: String,
-    /// The conversation up to the packet in question.
+    /// The conversation up to the packet in question; none if what was counted differs.
     pub packets: Vec<Packet>,
     /// What the kernel does with that one.
     pub kernel: String,

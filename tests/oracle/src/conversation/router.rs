@@ -39,7 +39,8 @@ const SETTINGS: [(&str, &str); 12] = [
     ("ipv6/conf/all/forwarding", "1"),
 ];
 /// What makes routes and neighbours: side A has 10.128.0.0/10 and fd0a::/16, side B the rest.
-const ROUTES: [&str; 10] = [
+/// Nobody is at 10.3.0.0/16 and fd0c:3::/32, whatever they may be translated to.
+const ROUTES: [&str; 14] = [
     "address add 10.1.0.1/24 dev private",
     "address add 10.2.0.1/24 dev public",
     "neighbour add 10.1.0.2 lladdr 02:00:00:00:00:a2 dev private nud permanent",
@@ -50,6 +51,10 @@ const ROUTES: [&str; 10] = [
     "-6 neighbour add fe80::b2 lladdr 02:00:00:00:00:b2 dev public nud permanent",
     "-6 route add fd0a::/16 via fe80::a2 dev private",
     "-6 route add fd0b::/16 via fe80::b2 dev public",
+    "-6 address add fd0c:1::1/64 dev private nodad",
+    "-6 address add fd0c:2::1/64 dev public nodad",
+    "route add blackhole 10.3.0.0/16",
+    "-6 route add blackhole fd0c:3::/32",
 ];
 /// Attempts to get a first packet through, and the pause between them.
 const ATTEMPTS: u32 = 500;
@@ -134,6 +139,50 @@ impl Router {
     /// There is no nft.
     pub fn load(&self, text: &str) -> Result<Result<(), String>, Error> {
         bridge::load(&self.segment, text)
+    }
+
+    /// Sends a packet, in all its parts; the frames of IP that came out, and the numbers of their
+    /// ports.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn send_any(&self, packet: &Packet) -> Result<Vec<(u8, Vec<u8>)>, Error> {
+        let failed = |error: rustix::io::Errno| Error::Io("cannot pass a frame", error.into());
+        let from = usize::from(packet.from);
+        for frame in packet.frames(ROUTER[from], HOSTS[from]) {
+            rustix::io::write(self.ports[from].as_fd(), &frame).map_err(failed)?;
+        }
+        let mut frames = Vec::new();
+        let mut buffer = [0; BUFFER];
+        for (number, port) in self.ports.iter().enumerate() {
+            for _ in 0..STRANGERS_MAX {
+                match rustix::io::read(port.as_fd(), &mut buffer) {
+                    Ok(length) => {
+                        let frame = &buffer[..length];
+                        // Neighbours and listeners are the kernel's own affair.
+                        let is_ip6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
+                        let is_own = is_ip6 && frame.get(38) == Some(&0xff);
+                        if !is_own && (is_ip6 || frame.get(12..14) == Some(&[8, 0])) {
+                            frames.push((number as u8, frame.to_vec()));
+                        }
+                    }
+                    Err(rustix::io::Errno::AGAIN) => break,
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+        }
+        Ok(frames)
+    }
+
+    /// The packets of each counter, in the order of the file.
+    ///
+    /// # Errors
+    /// There is no nft, or it prints something else.
+    pub fn counts(&self) -> Result<Vec<u64>, Error> {
+        let listed = bridge::list(&self.segment)?;
+        let rules = listed.ok_or(Error::Listing("nothing".to_owned()))?;
+        let counts = rules.iter().filter_map(|rule| rule.count);
+        Ok(counts.map(|count| count.packets).collect())
     }
 
     /// Sends a packet, in all its parts; the traffic class with which it came out, if it did.

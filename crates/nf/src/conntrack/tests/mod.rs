@@ -492,8 +492,8 @@ fn a_mark_stays_with_the_connection() {
 
 #[test]
 fn flows_take_as_much_as_is_said() {
-    assert_eq!(FLOW_BYTES, [128, 152]);
-    assert_eq!(Conntrack::memory(1024), 1024 * (128 + 152));
+    assert_eq!(FLOW_BYTES, [128, 176]);
+    assert_eq!(Conntrack::memory(1024), 1024 * (128 + 176));
 }
 
 /// A frame of one of a few flows.

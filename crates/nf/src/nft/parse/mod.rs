@@ -2,13 +2,14 @@
 //!
 //! Nothing is nested deeper than a rule in a chain in a table, so the functions do not recurse.
 
+mod base;
 mod flags;
+mod nat;
 mod statement;
 mod value;
 
 use super::ast::{
-    Base, Chain, ChainItem, Define, Elements, File, Item, Name, Operand, Policy, Set, Span,
-    Spanned, Table, TableItem,
+    Define, Elements, Family, File, Item, Name, Operand, Set, Span, Spanned, Table, TableItem,
 };
 use super::error::{Error, ErrorKind, Refusal};
 use super::lex::{Token, Tokens};
@@ -44,6 +45,7 @@ pub fn parse<'a>(text: &'a str, limits: &Limits) -> Parsed<File<'a>> {
         tokens: Tokens::new(text)?,
         limits,
         counts: Counts::default(),
+        family: Family::Bridge,
     }
     .file()
 }
@@ -62,12 +64,14 @@ struct Parser<'a, 'l> {
     tokens: Tokens<'a>,
     limits: &'l Limits,
     counts: Counts,
+    /// The family of the table at hand.
+    family: Family,
 }
 
 impl<'a> Parser<'a, '_> {
     fn file(mut self) -> Parsed<File<'a>> {
         let mut items = Vec::new();
-        let mut table = None;
+        let mut table: Option<Family> = None;
         loop {
             let Spanned { span, node } = self.tokens.peek();
             match node {
@@ -85,10 +89,14 @@ impl<'a> Parser<'a, '_> {
                 }
                 Token::Word("define") => items.push(Item::Define(self.define()?)),
                 Token::Word("table") => {
-                    if table.replace(span).is_some() {
+                    let next = self.table()?;
+                    let family = next.family.node;
+                    let of_bridge = |family| family == Family::Bridge;
+                    if table.is_some_and(|before| of_bridge(before) || of_bridge(family)) {
                         return refuse(span, &refusals::SECOND_TABLE);
                     }
-                    items.push(Item::Table(self.table()?));
+                    table = Some(family);
+                    items.push(Item::Table(next));
                 }
                 Token::Word(word) => {
                     if let Some(refusal) = refusals::find(refusals::COMMANDS, word) {
@@ -134,15 +142,8 @@ impl<'a> Parser<'a, '_> {
 
     fn table(&mut self) -> Parsed<Table<'a>> {
         self.tokens.take()?;
-        let family = self.tokens.take()?;
-        match family.node {
-            Token::Word("bridge") => {}
-            Token::Word(word) => {
-                let refusal = refusals::find(refusals::FAMILIES, word);
-                return refuse(family.span, refusal.unwrap_or(&refusals::NO_FAMILY));
-            }
-            _ => return expected(family.span, "`bridge`, the family of the table"),
-        }
+        let family = self.family()?;
+        self.family = family.node;
         let name = self.name("the name of the table")?;
         let open = self.open()?;
         let mut items = Vec::new();
@@ -166,10 +167,23 @@ impl<'a> Parser<'a, '_> {
             self.separator()?;
         }
         Ok(Table {
+            family,
             name,
             items,
             comment,
         })
+    }
+
+    fn family(&mut self) -> Parsed<Spanned<Family>> {
+        let Spanned { span, node } = self.tokens.take()?;
+        let Token::Word(word) = node else {
+            return expected(span, "the family of the table");
+        };
+        if let Some(family) = Family::ALL.into_iter().find(|it| it.name() == word) {
+            return Ok(Spanned::new(span, family));
+        }
+        let refusal = refusals::find(refusals::FAMILIES, word);
+        refuse(span, refusal.unwrap_or(&refusals::NO_FAMILY))
     }
 
     /// The brace that begins a block.
@@ -303,134 +317,6 @@ impl<'a> Parser<'a, '_> {
             }
             _ => expected(at, "`{`"),
         }
-    }
-
-    fn chain(&mut self) -> Parsed<Chain<'a>> {
-        self.tokens.take()?;
-        let name = self.name("the name of the chain")?;
-        let open = self.open()?;
-        let mut base: Option<Spanned<Base>> = None;
-        let mut policy: Option<Spanned<Policy>> = None;
-        let mut items = Vec::new();
-        let mut comment = None;
-        while let Some(Spanned { span, node }) = self.item(open)? {
-            match node {
-                Token::Word("define") => items.push(ChainItem::Define(self.define()?)),
-                Token::Word("type") => {
-                    let mut first = base.map(|base| base.span);
-                    once(&mut first, span, "hook of a chain")?;
-                    base = Some(self.hook()?);
-                }
-                Token::Word("policy") => {
-                    let mut first = policy.map(|policy| policy.span);
-                    once(&mut first, span, "policy")?;
-                    policy = Some(self.policy()?);
-                }
-                Token::Word("comment") => self.block_comment(&mut comment)?,
-                _ => {
-                    count(&mut self.counts.rules, self.limits.rules, span, "rules")?;
-                    items.push(ChainItem::Rule(self.rule()?));
-                }
-            }
-            self.separator()?;
-        }
-        if let Some(policy) = policy {
-            let Some(base) = &mut base else {
-                return expected(policy.span, "`type filter hook forward priority ...` first");
-            };
-            base.node.policy = Some(policy);
-        }
-        Ok(Chain {
-            name,
-            base,
-            items,
-            comment,
-        })
-    }
-
-    /// `type filter hook forward priority ...`.
-    fn hook(&mut self) -> Parsed<Spanned<Base>> {
-        let start = self.tokens.take()?.span.start;
-        let kind = self.tokens.take()?;
-        if kind.node != Token::Word("filter") {
-            return unknown(kind.span, kind.node, refusals::CHAIN_TYPES, "`filter`");
-        }
-        self.word("hook")?;
-        let hook = self.tokens.take()?;
-        if hook.node != Token::Word("forward") {
-            return unknown(hook.span, hook.node, refusals::HOOKS, "`forward`");
-        }
-        let next = self.tokens.peek();
-        if matches!(next.node, Token::Word("device" | "devices")) {
-            return refuse(next.span, &refusals::DEVICE);
-        }
-        self.word("priority")?;
-        let priority = self.priority()?;
-        let base = Base {
-            priority,
-            policy: None,
-        };
-        Ok(Spanned::new(self.tokens.span_from(start), base))
-    }
-
-    /// `10`, `-10`, `filter`, `filter + 10` or `filter - 10`.
-    fn priority(&mut self) -> Parsed<i32> {
-        const FILTER: i64 = -200;
-        let first = self.tokens.peek();
-        let mut priority = 0;
-        if let Token::Word(word) = first.node {
-            self.tokens.take()?;
-            if word != "filter" {
-                return expected(first.span, "a number or `filter`, perhaps with `+` or `-`");
-            }
-            priority = FILTER;
-        }
-        let sign = self.tokens.peek();
-        let named = priority == FILTER;
-        match sign.node {
-            Token::Mark("-") => {
-                self.tokens.take()?;
-                priority -= self.offset()?;
-            }
-            Token::Mark("+") if named => {
-                self.tokens.take()?;
-                priority += self.offset()?;
-            }
-            Token::Variable(_) => return refuse(sign.span, &refusals::VARIABLE_HERE),
-            _ if named => {}
-            _ => priority = self.offset()?,
-        }
-        let span = self.tokens.span_from(first.span.start);
-        i32::try_from(priority).map_err(|_| {
-            let what = "a priority";
-            let max = i32::MAX.unsigned_abs();
-            Error::new(span, ErrorKind::TooLarge { what, max })
-        })
-    }
-
-    fn offset(&mut self) -> Parsed<i64> {
-        let Spanned { span, node } = self.tokens.take()?;
-        match node {
-            Token::Number(number) => i64::try_from(number).map_err(|_| {
-                let what = "a priority";
-                let max = i32::MAX.unsigned_abs();
-                Error::new(span, ErrorKind::TooLarge { what, max })
-            }),
-            Token::Variable(_) => refuse(span, &refusals::VARIABLE_HERE),
-            _ => expected(span, "a number"),
-        }
-    }
-
-    fn policy(&mut self) -> Parsed<Spanned<Policy>> {
-        let start = self.tokens.take()?.span.start;
-        let Spanned { span, node } = self.tokens.take()?;
-        let policy = match node {
-            Token::Word("accept") => Policy::Accept,
-            Token::Word("drop") => Policy::Drop,
-            Token::Variable(_) => return refuse(span, &refusals::VARIABLE_HERE),
-            _ => return expected(span, "`accept` or `drop`"),
-        };
-        Ok(Spanned::new(self.tokens.span_from(start), policy))
     }
 
     /// `comment "..."` of a block.

@@ -58,19 +58,29 @@ impl<'a> Parser<'a, '_> {
             Token::Word("rt") if self.names_routing_header() => {
                 return refuse(span, &refusals::ROUTING_HEADER);
             }
-            Token::Word(word) => match self.field(word)? {
-                Some(field) => {
-                    let span = self.tokens.span_from(span.start);
-                    self.condition(Spanned::new(span, field))?
-                }
-                None => match spelling::meant(word) {
-                    Some(meant) => return Err(Error::new(span, ErrorKind::Misspelt(meant))),
-                    None => return unknown(span, node, refusals::STATEMENTS, "a statement"),
-                },
+            Token::Word(word) => match self.nat(word)? {
+                Some(nat) => nat,
+                None => self.comparison_of(Spanned::new(span, word))?,
             },
             node => return unknown(span, node, refusals::STATEMENTS, "a statement"),
         };
         Ok(Spanned::new(self.tokens.span_from(span.start), statement))
+    }
+
+    /// What begins with a field.
+    fn comparison_of(&mut self, word: Spanned<&'a str>) -> Parsed<Statement<'a>> {
+        let Spanned { span, node } = word;
+        if let Some(field) = self.field(node)? {
+            let span = self.tokens.span_from(span.start);
+            return self.condition(Spanned::new(span, field));
+        }
+        match spelling::meant(node) {
+            Some(meant) => Err(Error::new(span, ErrorKind::Misspelt(meant))),
+            None => {
+                let (refusals, what) = (refusals::STATEMENTS, "a statement");
+                unknown(span, Token::Word(node), refusals, what)
+            }
+        }
     }
 
     /// Whether a field of IPv6's routing header comes next. `rt` in front of other words is about a
@@ -261,7 +271,8 @@ fn check_order(
     before: &[Spanned<Statement<'_>>],
     statement: &Spanned<Statement<'_>>,
 ) -> Parsed<()> {
-    if let Some(Statement::Verdict(_)) = before.last().map(|last| &last.node) {
+    let last = before.last().map(|last| &last.node);
+    if let Some(Statement::Verdict(_) | Statement::Nat(_)) = last {
         return Err(Error::new(statement.span, ErrorKind::AfterVerdict));
     }
     let is_counter = |it: &Spanned<_>| matches!(it.node, Statement::Counter { .. });

@@ -169,7 +169,14 @@ fn rule() -> impl Strategy<Value = Rule<'static>> {
 fn chain() -> impl Strategy<Value = Chain<'static>> {
     let policy = prop_oneof![Just(Policy::Accept), Just(Policy::Drop)];
     let base = (any::<i32>(), option::of(policy.prop_map(at)));
-    let base = base.prop_map(|(priority, policy)| at(Base { priority, policy }));
+    let base = base.prop_map(|(priority, policy)| {
+        at(Base {
+            kind: ChainKind::Filter,
+            hook: Hook::Forward,
+            priority,
+            policy,
+        })
+    });
     let item = prop_oneof![
         8 => rule().prop_map(|rule| ChainItem::Rule(at(rule))),
         1 => define().prop_map(ChainItem::Define),
@@ -219,6 +226,7 @@ fn file() -> impl Strategy<Value = File<'static>> {
     let parts = (any::<bool>(), vec(define(), 0..3), option::of(table));
     parts.prop_map(|(flush, defines, table)| {
         let table = table.map(|(name, items, comment)| Table {
+            family: at(Family::Bridge),
             name,
             items,
             comment: comment.map(at),

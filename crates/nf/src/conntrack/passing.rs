@@ -1,0 +1,333 @@
+//! A packet on its way through a router: its connection is known from one hook to the next, and
+//! takes its place in the table behind the last one.
+
+use super::choose::{self, Range};
+use super::connection::View;
+use super::flows::Flows;
+use super::packet_of;
+use super::record::{Flow4, Flow6, Record, status};
+use super::rewrite::{self, End, Manip};
+use super::timeout::{Class, Ticks};
+use super::track::{Found, Then, Tracked, recognise};
+use super::tuple::{Address, Tuple};
+use super::{Connection, Conntrack, Counts, Refused, State};
+use crate::key::{Addresses, Key, protocol};
+use core::cell::Cell;
+
+/// What a packet is to the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link(Kind);
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// It has no connection.
+    None(State),
+    V4(Of<Flow4>),
+    V6(Of<Flow6>),
+}
+
+/// The connection of a packet, and what the packet is to it.
+#[derive(Clone, Copy, Debug)]
+struct Of<R> {
+    held: Held<R>,
+    direction: usize,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Held<R> {
+    /// Its number in the table.
+    In(u32),
+    /// It is not in the table: it begins with this packet, if it has a class, or has ended with it.
+    Out(R, Option<Class>),
+}
+
+/// What a hook does with a connection, whatever its family.
+macro_rules! with {
+    ($table:expr, $link:expr, |$flows:ident, $of:ident| $work:expr, $none:expr) => {
+        match $link {
+            Kind::None(_) => $none,
+            Kind::V4($of) => {
+                let $flows = &mut $table.table4;
+                $work
+            }
+            Kind::V6($of) => {
+                let $flows = &mut $table.table6;
+                $work
+            }
+        }
+    };
+}
+
+impl Link {
+    /// Of a packet without a connection.
+    pub(crate) const fn none(state: State) -> Self {
+        Self(Kind::None(state))
+    }
+
+    /// Whether this packet begins a connection.
+    pub(crate) fn begins(&self) -> bool {
+        match &self.0 {
+            Kind::None(_) => false,
+            Kind::V4(of) => matches!(of.held, Held::Out(_, Some(_))),
+            Kind::V6(of) => matches!(of.held, Held::Out(_, Some(_))),
+        }
+    }
+}
+
+impl Conntrack {
+    /// Finds the connection of a packet, which takes note of it. `now` is a time in nanoseconds
+    /// that does not go back.
+    pub(crate) fn look_up(&mut self, key: &Key, frame: &[u8], now: u64) -> Link {
+        let Some((packet, addresses)) = packet_of(key, frame) else {
+            return Link::none(State::Untracked);
+        };
+        let (now, counts) = (Ticks::of(now), &mut self.cover.counts);
+        match addresses {
+            Addresses::V4 {
+                source,
+                destination,
+            } => {
+                let ends = [source.octets(), destination.octets()];
+                let found = recognise(&mut self.table4, counts, &packet, ends, now);
+                link(&mut self.table4, found, Kind::V4)
+            }
+            Addresses::V6 {
+                source,
+                destination,
+            } => {
+                let ends = [source.octets(), destination.octets()];
+                let found = recognise(&mut self.table6, counts, &packet, ends, now);
+                link(&mut self.table6, found, Kind::V6)
+            }
+        }
+    }
+
+    /// The connection, as rules see it.
+    pub(crate) fn seen<'a>(&'a self, link: &'a Link, now: u64) -> Connection<'a> {
+        let (state, direction, flow, mark) = match &link.0 {
+            Kind::None(state) => return Connection::none(*state),
+            Kind::V4(of) => {
+                let flow = of.flow(&self.table4);
+                (of.state, of.direction, View::V4(flow), flow.mark)
+            }
+            Kind::V6(of) => {
+                let flow = of.flow(&self.table6);
+                (of.state, of.direction, View::V6(flow), flow.mark)
+            }
+        };
+        Connection {
+            state,
+            direction,
+            flow,
+            now: Ticks::of(now),
+            mark: Cell::new(mark),
+        }
+    }
+
+    /// The connection has this mark from now on.
+    pub(crate) fn set_mark(&mut self, link: &mut Link, mark: u32) {
+        with!(
+            self,
+            &mut link.0,
+            |flows, of| of.flow_mut(flows).mark = mark,
+            ()
+        );
+    }
+
+    /// Chooses what one end of a connection that begins is called. `number` is another one each
+    /// time.
+    pub(crate) fn choose(
+        &mut self,
+        link: &mut Link,
+        manip: Manip,
+        range: Option<&Range>,
+        number: u64,
+        now: u64,
+    ) {
+        let now = Ticks::of(now);
+        with!(
+            self,
+            &mut link.0,
+            |flows, of| of.choose(flows, manip, range, number, now),
+            ()
+        );
+    }
+
+    /// Calls one end of a packet what its connection calls it.
+    pub(crate) fn translate(
+        &mut self,
+        link: &Link,
+        manip: Manip,
+        key: &mut Key,
+        frame: &mut [u8],
+        partial: bool,
+    ) {
+        with!(
+            self,
+            &link.0,
+            |flows, of| of.translate(flows, manip, key, frame, partial),
+            ()
+        );
+    }
+
+    /// Puts a connection that begins into the table.
+    ///
+    /// # Errors
+    /// There is no room for it, or what it is called is taken.
+    pub(crate) fn confirm(&mut self, link: &mut Link, now: u64) -> Result<(), Refused> {
+        let (now, counts) = (Ticks::of(now), &mut self.cover.counts);
+        with!(
+            self,
+            &mut link.0,
+            |flows, of| of.confirm(flows, counts, now),
+            Ok(())
+        )
+    }
+}
+
+/// What was found of a packet, and whether it ends its connection.
+fn link<A: Address>(
+    flows: &mut Flows<A>,
+    found: Result<Found<A>, State>,
+    of: fn(Of<A::Record>) -> Kind,
+) -> Link {
+    Link(match found {
+        Err(state) => Kind::None(state),
+        Ok(Found::Begins(record, class)) => of(Of {
+            held: Held::Out(record, Some(class)),
+            direction: 0,
+            state: State::New,
+        }),
+        Ok(Found::Known(Tracked {
+            flow,
+            direction,
+            state,
+            then,
+        })) => {
+            let mut held = Held::In(flow);
+            if then == Then::End {
+                held = Held::Out(*flows.get(flow), None);
+                flows.remove(flow);
+            }
+            flows.records.changed();
+            of(Of {
+                held,
+                direction,
+                state,
+            })
+        }
+    })
+}
+
+impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
+    fn flow<'a>(&'a self, flows: &'a Flows<A>) -> &'a R {
+        match &self.held {
+            Held::In(number) => flows.get(*number),
+            Held::Out(record, _) => record,
+        }
+    }
+
+    fn flow_mut<'a>(&'a mut self, flows: &'a mut Flows<A>) -> &'a mut R {
+        match &mut self.held {
+            Held::In(number) => flows.get_mut(*number),
+            Held::Out(record, _) => record,
+        }
+    }
+
+    /// Without a range, an end is called what it was called, if that is free.
+    fn choose(
+        &mut self,
+        flows: &Flows<A>,
+        manip: Manip,
+        range: Option<&Range>,
+        number: u64,
+        now: Ticks,
+    ) {
+        let Held::Out(record, Some(_)) = &mut self.held else {
+            return;
+        };
+        let Some(tuple) = record.reply().reversed() else {
+            return;
+        };
+        let kept = Range::kept(tuple.source.number());
+        let range = match (range, manip) {
+            (Some(range), _) => range,
+            (None, Manip::Source) => &kept,
+            (None, Manip::Destination) => return,
+        };
+        let chosen = choose::choose(flows, &tuple, manip, range, number, now);
+        if chosen != tuple
+            && let Some(reply) = chosen.reversed()
+        {
+            record.set_reply(&reply);
+            record.tracker.standing.status |= bit(manip);
+        }
+    }
+
+    fn translate(
+        &self,
+        flows: &Flows<A>,
+        manip: Manip,
+        key: &mut Key,
+        frame: &mut [u8],
+        partial: bool,
+    ) {
+        let flow = self.flow(flows);
+        let end = match self.direction {
+            0 => manip,
+            _ => manip.other(),
+        };
+        let Some(packet) = key.packet().filter(|_| flow.has(bit(end))) else {
+            return;
+        };
+        // What the other side says of this packet, turned round.
+        let said: Tuple<A> = flow.tuple(1 - self.direction);
+        let is_icmp = said.protocol == A::ICMP;
+        let (address, port) = match (manip, is_icmp) {
+            (Manip::Source, true) => (said.destination, said.ports[0]),
+            (Manip::Source, false) => (said.destination, said.ports[1]),
+            (Manip::Destination, _) => (said.source, said.ports[0]),
+        };
+        let has_port = is_icmp || matches!(said.protocol, protocol::TCP | protocol::UDP);
+        let end = End {
+            address: address.bytes(),
+            port: has_port.then_some(port),
+        };
+        let is_error = self.state == State::Related;
+        match is_error {
+            true => rewrite::translate_error(frame, &packet, manip, end, partial),
+            false => rewrite::translate(frame, &packet, manip, end, partial),
+        }
+        let in_key = end.port.filter(|_| !is_icmp && !is_error);
+        key.translate(manip == Manip::Source, address.ip(), in_key);
+    }
+
+    fn confirm(
+        &mut self,
+        flows: &mut Flows<A>,
+        counts: &mut Counts,
+        now: Ticks,
+    ) -> Result<(), Refused> {
+        let Held::Out(record, Some(class)) = &self.held else {
+            return Ok(());
+        };
+        if flows.find(&record.reply(), now).is_some() {
+            return Err(Refused::Ports);
+        }
+        let (number, given_up) = flows.take(*record)?;
+        counts.given_up += u64::from(given_up);
+        counts.begun += 1;
+        flows.confirm(number, *class, now);
+        self.held = Held::In(number);
+        Ok(())
+    }
+}
+
+/// The bit of a connection whose end is translated.
+fn bit(manip: Manip) -> u8 {
+    match manip {
+        Manip::Source => status::SNAT,
+        Manip::Destination => status::DNAT,
+    }
+}

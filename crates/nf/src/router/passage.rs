@@ -1,0 +1,446 @@
+//! A packet from hook to hook.
+
+use super::rules::{Chain, Rules, Stage};
+use super::{Connections, Fate};
+use crate::conntrack::{Connection, Link, Manip, Range, Refused, State, translate_later};
+use crate::ir::{Nat, NatAddress, Values};
+use crate::key::{Addresses, Fragment, Key};
+use crate::malformed::Malformed;
+use crate::nft::ast::Hook;
+use crate::rule::{RuleIndex, Tally, Verdict, Way};
+use crate::ruleset::End;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The number of no port: `iifname` and `oifname` are none then.
+const NO_PORT: u8 = u8::MAX;
+
+/// Why a packet goes no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It is none.
+    Malformed(Malformed),
+    /// Rules say so: the number of the rule's or policy's counter.
+    Rule(RuleIndex),
+    /// Its connection cannot be.
+    Refused(Refused),
+}
+
+/// The router's addresses at a port: what packets are translated to that leave by it
+/// (`masquerade`), or have come in by it (`redirect`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Local {
+    /// The first one of IPv4.
+    pub ip4: Option<Ipv4Addr>,
+    /// The first one of IPv6 that others than its own link know.
+    pub ip6: Option<Ipv6Addr>,
+}
+
+impl Local {
+    /// The first address of either family.
+    pub fn of(addresses: &[IpAddr]) -> Self {
+        Self {
+            ip4: addresses.iter().find_map(|address| match address {
+                IpAddr::V4(address) => Some(*address),
+                IpAddr::V6(_) => None,
+            }),
+            ip6: addresses.iter().find_map(|address| match address {
+                IpAddr::V4(_) => None,
+                IpAddr::V6(address) => Some(*address),
+            }),
+        }
+    }
+}
+
+/// How a packet has come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// The port, by its position among those that [`Rules::load`] was told.
+    pub port: u8,
+    /// The router's addresses there.
+    pub local: Local,
+    /// Whether the checksum of its transport header is not complete: its field has the sum of the
+    /// pseudo header, as virtio's `needs checksum` says.
+    pub partial: bool,
+}
+
+/// A packet on its way. One may be used for one packet after the other.
+#[derive(Debug)]
+pub struct Passage {
+    key: Key,
+    way: Way,
+    link: Link,
+    partial: bool,
+    part: Part,
+}
+
+/// Which part of a packet it is.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    /// All of it, or one that rules look at themselves, for connections are not tracked.
+    Whole,
+    /// The first one, by what it has in common with the others.
+    First(u64),
+    /// Another one, and the source that it gets when it leaves.
+    Later(IpAddr),
+}
+
+impl Passage {
+    /// Of no packet.
+    pub const fn new() -> Self {
+        Self {
+            key: Key::EMPTY,
+            way: Way {
+                from: NO_PORT,
+                to: NO_PORT,
+            },
+            link: Link::none(State::Untracked),
+            partial: false,
+            part: Part::Whole,
+        }
+    }
+
+    /// What is known of the packet, as far as it is translated by now.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The ports that it came in by and goes out by; 255 for none.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// Begins anew with another packet.
+    fn begin(&mut self, frame: &[u8], from: u8, partial: bool) -> Result<(), Stop> {
+        self.way = Way { from, to: NO_PORT };
+        self.partial = partial;
+        self.part = Part::Whole;
+        // Where connections are not looked up yet, the kernel says so.
+        self.link = Link::none(State::Invalid);
+        self.key.read(frame).map_err(Stop::Malformed)
+    }
+}
+
+impl Default for Passage {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What a router asks at each hook. It is made for one packet or for many.
+#[derive(Debug)]
+pub struct Hooks<'a, T> {
+    /// The rules in force.
+    pub rules: &'a Rules,
+    /// Connections; to be there if the rules ask for them ([`Rules::tracks`]).
+    pub connections: Option<&'a mut Connections>,
+    /// A time in nanoseconds that does not go back.
+    pub now: u64,
+    /// Who takes down what rules count and log.
+    pub tally: &'a mut T,
+}
+
+impl<T: Tally> Hooks<'_, T> {
+    /// A packet has come in. Its destination may be another one behind this.
+    ///
+    /// # Errors
+    /// It goes no further.
+    pub fn prerouting(
+        &mut self,
+        passage: &mut Passage,
+        frame: &mut [u8],
+        arrival: Arrival,
+    ) -> Result<(), Stop> {
+        passage.begin(frame, arrival.port, arrival.partial)?;
+        self.enter(Hook::Prerouting, passage, frame, arrival.local)
+    }
+
+    /// The packet is for the router itself. Its source may be another one behind this.
+    ///
+    /// # Errors
+    /// It goes no further.
+    pub fn input(&mut self, passage: &mut Passage, frame: &mut [u8]) -> Result<(), Stop> {
+        self.leave(Hook::Input, passage, frame, Local::default())
+    }
+
+    /// The packet is to leave by the port `to`.
+    ///
+    /// # Errors
+    /// It goes no further.
+    pub fn forward(&mut self, passage: &mut Passage, to: u8) -> Result<(), Stop> {
+        passage.way.to = to;
+        if let Part::Later(_) = passage.part {
+            return Ok(());
+        }
+        let stopped = self.run(Hook::Forward, passage, &mut [], Local::default());
+        self.remember_stop(passage, stopped)
+    }
+
+    /// The router sends a packet of its own, which is to leave by the port `to`. Its destination
+    /// may be another one behind this, and so its port. `partial` is what [`Arrival::partial`] is.
+    ///
+    /// # Errors
+    /// It goes no further.
+    pub fn output(
+        &mut self,
+        passage: &mut Passage,
+        frame: &mut [u8],
+        to: u8,
+        partial: bool,
+    ) -> Result<(), Stop> {
+        passage.begin(frame, NO_PORT, partial)?;
+        passage.way.to = to;
+        self.enter(Hook::Output, passage, frame, Local::default())
+    }
+
+    /// The packet leaves by the port `to`, at which the router has the addresses `local`. Its
+    /// source may be another one behind this.
+    ///
+    /// # Errors
+    /// It goes no further.
+    pub fn postrouting(
+        &mut self,
+        passage: &mut Passage,
+        frame: &mut [u8],
+        to: u8,
+        local: Local,
+    ) -> Result<(), Stop> {
+        passage.way.to = to;
+        self.leave(Hook::Postrouting, passage, frame, local)
+    }
+
+    /// The first hook of a packet.
+    fn enter(
+        &mut self,
+        hook: Hook,
+        passage: &mut Passage,
+        frame: &mut [u8],
+        local: Local,
+    ) -> Result<(), Stop> {
+        let Some(connections) = self.connections.as_deref_mut() else {
+            return self.run(hook, passage, frame, local);
+        };
+        match passage.key.fragment() {
+            Fragment::Whole => return self.run(hook, passage, frame, local),
+            Fragment::First => {
+                passage.part = Part::First(connections.fragments.name(&passage.key));
+            }
+            Fragment::Later => {
+                let name = connections.fragments.name(&passage.key);
+                let fate = connections.fragments.find(name, self.now);
+                let fate = fate.ok_or(Stop::Refused(Refused::Fragment))?;
+                if let Some(stopped) = fate.stopped {
+                    return Err(stopped);
+                }
+                call(passage, frame, Manip::Destination, fate.destination);
+                passage.part = Part::Later(fate.source);
+                return Ok(());
+            }
+        }
+        let stopped = self.run(hook, passage, frame, local);
+        self.remember_stop(passage, stopped)
+    }
+
+    /// The last hook of a packet: behind it, its connection has begun.
+    fn leave(
+        &mut self,
+        hook: Hook,
+        passage: &mut Passage,
+        frame: &mut [u8],
+        local: Local,
+    ) -> Result<(), Stop> {
+        if let Part::Later(source) = passage.part {
+            call(passage, frame, Manip::Source, source);
+            return Ok(());
+        }
+        let mut stopped = self.run(hook, passage, frame, local);
+        if let (Ok(()), Some(connections)) = (stopped, self.connections.as_deref_mut()) {
+            let confirmed = connections.table.confirm(&mut passage.link, self.now);
+            stopped = confirmed.map_err(Stop::Refused);
+            if stopped.is_ok() {
+                remember(connections, passage, self.now, None);
+            }
+        }
+        self.remember_stop(passage, stopped)
+    }
+
+    /// Remembers that the first part of a packet goes no further, if it does not.
+    fn remember_stop(&mut self, passage: &Passage, stopped: Result<(), Stop>) -> Result<(), Stop> {
+        if let (Err(why), Some(connections)) = (stopped, self.connections.as_deref_mut()) {
+            remember(connections, passage, self.now, Some(why));
+        }
+        stopped
+    }
+
+    /// What happens at a hook, one after the other.
+    fn run(
+        &mut self,
+        hook: Hook,
+        passage: &mut Passage,
+        frame: &mut [u8],
+        local: Local,
+    ) -> Result<(), Stop> {
+        let rules = self.rules;
+        for stage in rules.stages(hook) {
+            match stage {
+                Stage::Track => {
+                    if let Some(connections) = self.connections.as_deref_mut() {
+                        passage.link = connections.table.look_up(&passage.key, frame, self.now);
+                    }
+                }
+                Stage::Filter(chain) => {
+                    let (end, rule) = self.ask(chain, passage);
+                    if end == End::Verdict(Verdict::Drop) {
+                        return Err(Stop::Rule(rule));
+                    }
+                }
+                Stage::Translate(chains) => {
+                    let manip = match hook {
+                        Hook::Prerouting | Hook::Output => Manip::Destination,
+                        Hook::Input | Hook::Forward | Hook::Postrouting => Manip::Source,
+                    };
+                    self.translate(chains, passage, frame, manip, local)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a chain says of a packet, and which rule.
+    fn ask(&mut self, chain: &Chain, passage: &mut Passage) -> (End, RuleIndex) {
+        let rules = self.rules;
+        let Some(connections) = self.connections.as_deref_mut() else {
+            let values = Values {
+                key: &passage.key,
+                way: passage.way,
+                connection: None,
+            };
+            return rules.ask(chain, &values, self.tally);
+        };
+        let connection: Connection<'_> = connections.table.seen(&passage.link, self.now);
+        let marked = connection.mark();
+        let values = Values {
+            key: &passage.key,
+            way: passage.way,
+            connection: Some(&connection),
+        };
+        let asked = rules.ask(chain, &values, self.tally);
+        let mark = connection.mark();
+        if mark != marked {
+            connections.table.set_mark(&mut passage.link, mark);
+        }
+        asked
+    }
+
+    /// Translates one end of a packet; if it begins a connection, as these chains say.
+    fn translate(
+        &mut self,
+        chains: &[Chain],
+        passage: &mut Passage,
+        frame: &mut [u8],
+        manip: Manip,
+        local: Local,
+    ) -> Result<(), Stop> {
+        if passage.link.begins() {
+            let mut range = None;
+            for chain in chains {
+                match self.ask(chain, passage) {
+                    (End::Verdict(Verdict::Drop), rule) => return Err(Stop::Rule(rule)),
+                    (End::Verdict(Verdict::Accept), _) => {}
+                    (End::Nat(number), _) => {
+                        let range_of = range_of(self.rules.nat(number), &passage.key, local);
+                        range = Some(range_of.ok_or(Stop::Refused(Refused::Address))?);
+                        break;
+                    }
+                }
+            }
+            if let Some(connections) = self.connections.as_deref_mut() {
+                connections.number += 1;
+                connections.table.choose(
+                    &mut passage.link,
+                    manip,
+                    range.as_ref(),
+                    connections.number,
+                    self.now,
+                );
+            }
+        }
+        if let Some(connections) = self.connections.as_deref_mut() {
+            let Passage {
+                key, link, partial, ..
+            } = passage;
+            connections
+                .table
+                .translate(link, manip, key, frame, *partial);
+        }
+        Ok(())
+    }
+}
+
+/// What a translation means for a packet; none if the port has no address of its family.
+fn range_of(nat: &Nat, key: &Key, local: Local) -> Option<Range> {
+    let addresses = match nat.address {
+        NatAddress::Kept => None,
+        NatAddress::Given(low, high) => Some((low, high)),
+        NatAddress::OfPort => {
+            let address = match key.fields().addresses? {
+                Addresses::V4 { .. } => local.ip4?.to_bits().into(),
+                Addresses::V6 { .. } => local.ip6?.to_bits(),
+            };
+            Some((address, address))
+        }
+    };
+    Some(Range {
+        addresses,
+        ports: nat.ports,
+        random: nat.random,
+        persistent: nat.persistent,
+    })
+}
+
+/// Remembers what became of the first part of a packet.
+fn remember(connections: &mut Connections, passage: &Passage, now: u64, stopped: Option<Stop>) {
+    let Part::First(name) = passage.part else {
+        return;
+    };
+    let Some((source, destination)) = ends(&passage.key) else {
+        return;
+    };
+    let fate = Fate {
+        stopped,
+        source,
+        destination,
+    };
+    connections.fragments.insert(name, now, fate);
+}
+
+/// Calls one end of another part of a packet what the first part was called.
+fn call(passage: &mut Passage, frame: &mut [u8], manip: Manip, address: IpAddr) {
+    let Some((source, destination)) = ends(&passage.key) else {
+        return;
+    };
+    let is_source = manip == Manip::Source;
+    let called = if is_source { source } else { destination };
+    if called == address {
+        return;
+    }
+    let network = passage.key.network_offset();
+    match address {
+        IpAddr::V4(address) => translate_later(frame, network, manip, &address.octets()),
+        IpAddr::V6(address) => translate_later(frame, network, manip, &address.octets()),
+    }
+    passage.key.translate(is_source, address, None);
+}
+
+/// Source and destination of a packet.
+fn ends(key: &Key) -> Option<(IpAddr, IpAddr)> {
+    Some(match key.fields().addresses? {
+        Addresses::V4 {
+            source,
+            destination,
+        } => (source.into(), destination.into()),
+        Addresses::V6 {
+            source,
+            destination,
+        } => (source.into(), destination.into()),
+    })
+}

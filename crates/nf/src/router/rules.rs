@@ -1,0 +1,202 @@
+//! The rules of a router: which chains are asked at which hook, and in which order.
+
+use crate::fields::Slot;
+use crate::ir::{self, Nat, Program, Values};
+use crate::key::ether_type;
+use crate::nft::ast::{ChainKind, Family, Hook};
+use crate::nft::{self, Error, Limits};
+use crate::resolve::{Role, resolve};
+use crate::rule::{RuleIndex, Tally, Verdict};
+use crate::ruleset::{Cursor, End, RuleSet};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// When connections are looked up (NF_IP_PRI_CONNTRACK).
+const TRACKING: i32 = -200;
+/// When destinations are translated (NF_IP_PRI_NAT_DST), and sources (NF_IP_PRI_NAT_SRC), whatever
+/// the priorities of the chains that say how.
+const DESTINATIONS: i32 = -100;
+const SOURCES: i32 = 100;
+
+/// The rules of a router, of tables `inet`, `ip` and `ip6`.
+#[derive(Debug)]
+pub struct Rules {
+    set: RuleSet,
+    /// By the number of the hook.
+    hooks: [Box<[Stage]>; Hook::ALL.len()],
+    /// Number of base chains.
+    bases: usize,
+    /// What rules translate to, by number.
+    nats: Box<[Nat]>,
+}
+
+/// What happens at a hook, one after the other.
+#[derive(Clone, Debug)]
+pub(super) enum Stage {
+    /// The connection is looked up.
+    Track,
+    /// A chain decides.
+    Filter(Chain),
+    /// The connection is translated; if it begins, as these chains say.
+    Translate(Box<[Chain]>),
+}
+
+/// A chain at a hook.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    base: Cursor,
+    family: Family,
+    policy: Verdict,
+    /// The policy's place among the counters.
+    counter: RuleIndex,
+}
+
+impl Rules {
+    /// Reads a text of rules. `ports` are the names of the router's ports, for `iifname` and
+    /// `oifname`; hooks refer to them by position.
+    ///
+    /// # Errors
+    /// The first thing in the text that is not accepted.
+    pub fn load(text: &str, ports: &[&str], limits: &Limits) -> Result<Self, Error> {
+        let file = nft::parse(text, limits)?;
+        Ok(Self::new(resolve(&file, ports, limits, Role::Router)?))
+    }
+
+    fn new(mut program: Program) -> Self {
+        let bases = program.bases.clone();
+        let nats = core::mem::take(&mut program.nats).into();
+        let set = program.compile();
+        let chains: Vec<(ir::Base, Chain)> = bases
+            .iter()
+            .enumerate()
+            .map(|(number, base)| (*base, Chain::new(&set, base, number)))
+            .collect();
+        Self {
+            hooks: Hook::ALL.map(|hook| stages(hook, &chains)),
+            bases: chains.len(),
+            nats,
+            set,
+        }
+    }
+
+    /// Number of rules. Behind their counters are those of the policies of base chains, in the
+    /// order of the file; [`crate::Listing`] says what each is called.
+    pub fn len(&self) -> RuleIndex {
+        self.set.len()
+    }
+
+    /// Whether policies alone decide.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty()
+    }
+
+    /// Number of counters: of rules, and of the policies of base chains.
+    pub fn counters(&self) -> usize {
+        self.set.len() + self.bases
+    }
+
+    /// Whether a rule asks for connections, or a chain translates them: else they need not be
+    /// tracked.
+    pub fn tracks(&self) -> bool {
+        let mut stages = self.hooks.iter().flatten();
+        self.set.tracks() || stages.any(|stage| matches!(stage, Stage::Translate(_)))
+    }
+
+    /// Bytes of heap that the rules take.
+    pub fn memory(&self) -> usize {
+        let stages = self.hooks.iter().flatten();
+        let chains = stages.map(|stage| match stage {
+            Stage::Translate(chains) => size_of_val(&**chains),
+            Stage::Track | Stage::Filter(_) => 0,
+        });
+        let hooks = self.hooks.iter().map(|stages| size_of_val(&**stages));
+        self.set.memory() + size_of_val(&*self.nats) + chains.sum::<usize>() + hooks.sum::<usize>()
+    }
+
+    pub(super) fn stages(&self, hook: Hook) -> &[Stage] {
+        &self.hooks[hook as usize]
+    }
+
+    /// What the rules of a chain say, and who says it; of a packet that the chain does not see,
+    /// that it goes on.
+    pub(super) fn ask(
+        &self,
+        chain: &Chain,
+        values: &Values<'_>,
+        tally: &mut impl Tally,
+    ) -> (End, RuleIndex) {
+        if !chain.sees(values) {
+            return (End::Verdict(Verdict::Accept), chain.counter);
+        }
+        let ended = self.set.walk(chain.base, values, tally);
+        ended.unwrap_or_else(|| {
+            tally.count(chain.counter);
+            (End::Verdict(chain.policy), chain.counter)
+        })
+    }
+
+    /// A translation, by its number.
+    pub(super) fn nat(&self, number: u32) -> &Nat {
+        &self.nats[number as usize]
+    }
+}
+
+impl Chain {
+    fn new(set: &RuleSet, base: &ir::Base, number: usize) -> Self {
+        Self {
+            base: set.chains[base.chain],
+            family: base.family,
+            policy: base.policy,
+            counter: set.len() + number,
+        }
+    }
+
+    /// Whether packets of this kind pass it.
+    fn sees(&self, values: &Values<'_>) -> bool {
+        let network = values.narrow_of_frame(Slot::Protocol as u8);
+        let (ip, ip6) = (
+            network == u32::from(ether_type::IPV4),
+            network == u32::from(ether_type::IPV6),
+        );
+        match self.family {
+            Family::Ip => ip,
+            Family::Ip6 => ip6,
+            Family::Inet => ip || ip6,
+            Family::Bridge => false,
+        }
+    }
+}
+
+/// What happens at a hook. Of what has the same priority, the kernel does first what was registered
+/// last; it translates from the first chain of the type `nat` on.
+fn stages(hook: Hook, chains: &[(ir::Base, Chain)]) -> Box<[Stage]> {
+    let here = |kind: ChainKind| {
+        let chains = chains.iter().enumerate();
+        chains.filter(move |(_, (base, _))| base.hook == hook && base.kind == kind)
+    };
+    let mut stages: Vec<(i32, isize, Stage)> = here(ChainKind::Filter)
+        .map(|(number, (base, chain))| {
+            let last_first = -(number as isize);
+            (base.priority, last_first, Stage::Filter(*chain))
+        })
+        .collect();
+    if matches!(hook, Hook::Prerouting | Hook::Output) {
+        stages.push((TRACKING, 0, Stage::Track));
+    }
+    let translates = |(base, _): &(ir::Base, Chain)| base.kind == ChainKind::Nat;
+    let priority = match hook {
+        Hook::Prerouting | Hook::Output => Some(DESTINATIONS),
+        Hook::Input | Hook::Postrouting => Some(SOURCES),
+        Hook::Forward => None,
+    };
+    if let (Some(first), Some(priority)) = (chains.iter().position(translates), priority) {
+        let mut asked: Vec<(i32, isize, Chain)> = here(ChainKind::Nat)
+            .map(|(number, (base, chain))| (base.priority, -(number as isize), *chain))
+            .collect();
+        asked.sort_by_key(|(priority, order, _)| (*priority, *order));
+        let asked = asked.into_iter().map(|(.., chain)| chain).collect();
+        stages.push((priority, -(first as isize), Stage::Translate(asked)));
+    }
+    stages.sort_by_key(|(priority, order, _)| (*priority, *order));
+    stages.into_iter().map(|(.., stage)| stage).collect()
+}

@@ -1,0 +1,212 @@
+//! Generated files of a router: what they translate, and what they let through.
+
+use fastrand::Rng;
+use std::fmt::Write;
+
+/// Most rules of a chain that decides.
+const RULES_MAX: usize = 5;
+
+/// Rules that translate destinations.
+const DESTINATIONS: [&str; 10] = [
+    "tcp dport 8080 dnat ip to 10.192.0.5:80",
+    "iifname public tcp dport 8080-8090 dnat ip to 10.128.0.5:80",
+    "udp dport 53 dnat ip to 10.128.0.7",
+    "ip daddr 10.3.0.1 dnat ip to 10.128.0.9",
+    "ip daddr 10.3.0.0/30 dnat ip to 10.192.0.9",
+    "tcp dport 8080-8090 dnat ip to 10.192.0.5:2000-2010",
+    "meta l4proto udp dnat ip to 10.192.0.6:53",
+    "ip6 daddr fd0c:3::1 dnat ip6 to fd0a::9",
+    "tcp dport 8080 dnat ip6 to [fd0b::9]:80",
+    "icmp type echo-request ip daddr 10.3.0.2 dnat ip to 10.128.0.2",
+];
+
+/// Rules that translate sources.
+const SOURCES: [&str; 9] = [
+    "oifname public masquerade",
+    "oifname private masquerade",
+    "iifname private oifname public masquerade",
+    "ip saddr 10.128.0.0/10 snat ip to 10.3.0.2",
+    "meta l4proto tcp snat ip to 10.3.0.3:1024-65535",
+    "meta l4proto { tcp, udp } masquerade to :1000-65535",
+    "ip6 saddr fd0a::/16 snat ip6 to fd0c:3::2",
+    "ip daddr 10.192.0.5 snat ip to 10.3.0.4",
+    "ip saddr 10.192.0.0/10 snat ip to 10.3.0.5",
+];
+
+/// Conditions.
+const CONDITIONS: [&str; 22] = [
+    "ct state new",
+    "ct state established",
+    "ct state related",
+    "ct state invalid",
+    "ct state established,related",
+    "ct status dnat",
+    "ct status snat",
+    "ct status ! dnat",
+    "ct direction reply",
+    "ct original ip daddr 10.3.0.0/24",
+    "ct reply ip saddr 10.128.0.0/10",
+    "ct reply ip daddr 10.2.0.1",
+    "meta l4proto tcp ct reply proto-dst > 1000",
+    "ct mark 1",
+    "iifname private",
+    "iifname != private",
+    "oifname public",
+    "oifname != public",
+    "ip saddr 10.128.0.0/10",
+    "ip daddr 10.3.0.0/16",
+    "tcp dport { 80, 8080, 2000 }",
+    "udp sport 53",
+];
+
+/// Ends of rules.
+const ENDS: [&str; 8] = [
+    "accept",
+    "accept",
+    "counter",
+    "counter accept",
+    "return",
+    "drop",
+    "ct mark set 1",
+    "jump other",
+];
+
+fn pick<'a>(rng: &mut Rng, all: &[&'a str]) -> &'a str {
+    all[rng.usize(0..all.len())]
+}
+
+/// A file.
+pub fn generate(rng: &mut Rng) -> String {
+    let mut text = String::new();
+    for number in 0..rng.usize(1..3) {
+        let family = pick(rng, &["inet", "inet", "ip"]);
+        let _ = writeln!(text, "table {family} t{number} {{");
+        text += "\tchain other {\n";
+        for _ in 0..rng.usize(0..3) {
+            let _ = writeln!(text, "\t\t{}", decides(rng, family, "counter"));
+        }
+        text += "\t}\n";
+        for (hook, name, rules) in [
+            ("prerouting", "dstnat", &DESTINATIONS[..]),
+            ("postrouting", "srcnat", &SOURCES),
+        ] {
+            if number == 0 || rng.bool() {
+                let priority = priority(rng, name);
+                translates(rng, &mut text, family, (hook, &priority), rules);
+            }
+        }
+        for hook in ["prerouting", "forward", "postrouting", "input"] {
+            if rng.bool() {
+                filters(rng, &mut text, family, hook);
+            }
+        }
+        text += "}\n";
+    }
+    text
+}
+
+/// The priority of this name, or one near it.
+fn priority(rng: &mut Rng, name: &str) -> String {
+    match rng.u8(0..4) {
+        0 => format!("{name} + {}", rng.u8(1..150)),
+        1 => format!("{name} - {}", rng.u8(1..90)),
+        _ => name.to_owned(),
+    }
+}
+
+fn translates(
+    rng: &mut Rng,
+    text: &mut String,
+    family: &str,
+    (hook, priority): (&str, &str),
+    rules: &[&str],
+) {
+    let _ = writeln!(text, "\tchain n{hook} {{");
+    let _ = writeln!(text, "\t\ttype nat hook {hook} priority {priority};");
+    for _ in 0..rng.usize(1..5) {
+        let rule = match rng.u8(0..6) {
+            0 => decides(rng, family, "accept"),
+            _ => pick(rng, rules).to_owned(),
+        };
+        if family == "ip" && rule.contains("ip6") {
+            continue;
+        }
+        let at = ["snat", "dnat", "masquerade"]
+            .iter()
+            .find_map(|word| rule.find(word));
+        match at.filter(|_| rng.bool() && !rule.contains("ct status")) {
+            Some(at) => {
+                let (before, behind) = rule.split_at(at);
+                let _ = writeln!(text, "\t\t{before}counter {behind}");
+            }
+            None => {
+                let _ = writeln!(text, "\t\t{rule}");
+            }
+        }
+    }
+    text.push_str("\t}\n");
+}
+
+fn filters(rng: &mut Rng, text: &mut String, family: &str, hook: &str) {
+    let name = pick(rng, &["raw", "mangle", "filter", "filter", "security"]);
+    let priority = match rng.u8(0..3) {
+        0 => rng.i32(-199..200).to_string(),
+        _ => priority(rng, name),
+    };
+    // At that priority, the kernel's order depends on what it did before.
+    if matches!(&*priority, "raw + 100" | "mangle - 50") {
+        return;
+    }
+    let policy = if rng.u8(0..6) == 0 { "drop" } else { "accept" };
+    let _ = writeln!(text, "\tchain f{hook} {{");
+    let _ = writeln!(
+        text,
+        "\t\ttype filter hook {hook} priority {priority}; policy {policy};"
+    );
+    if policy == "drop" {
+        text.push_str("\t\tct state established,related accept\n");
+    }
+    for _ in 0..rng.usize(1..RULES_MAX) {
+        let end = pick(rng, &ENDS);
+        let end = if rng.u8(0..3) > 0 && end == "drop" {
+            "counter"
+        } else {
+            end
+        };
+        let _ = writeln!(text, "\t\t{}", decides(rng, family, end));
+    }
+    text.push_str("\t}\n");
+}
+
+/// A rule with conditions.
+fn decides(rng: &mut Rng, family: &str, end: &str) -> String {
+    let mut conditions: Vec<&str> = (0..rng.usize(1..3))
+        .map(|_| pick(rng, &CONDITIONS))
+        .collect();
+    // Two ports of different protocols never match.
+    let ports = |condition: &&str| condition.contains("dp") || condition.contains("sport");
+    if conditions
+        .iter()
+        .filter(|it| ports(it) || it.contains("l4proto"))
+        .count()
+        > 1
+    {
+        conditions.truncate(1);
+    }
+    let _ = family;
+    let counter = if rng.bool() && !end.starts_with("counter") {
+        "counter "
+    } else {
+        ""
+    };
+    format!("{} {counter}{end}", conditions.join(" "))
+}
+
+/// What the kernel gets besides: nothing that its own stack says leaves it, and nothing of it
+/// counts.
+pub const KERNEL_ALONE: &str = "table inet aside {
+\tchain aside {
+\t\ttype filter hook output priority -400; policy drop;
+\t}
+}
+";
