@@ -1,7 +1,7 @@
 //! The connections of an appliance: how many fit, where they lie, and where they are counted.
 
 use super::kept::{Kept, STATE};
-use super::{Refusal, Seed};
+use super::work::{Refusal, Seed};
 use abi::share::CONNECTION_COUNTERS;
 use alloc::boxed::Box;
 use alloc::format;
@@ -15,29 +15,69 @@ const HEAP_SHARE: usize = 4;
 /// Fewest flows of each family with which an appliance starts.
 const FLOWS_MIN: usize = 256;
 
+/// Connections, as rules of one kind want them.
+pub(crate) trait Table {
+    /// Those of a table.
+    fn of(table: Conntrack, key: &[u8; 16]) -> Self;
+
+    /// The table.
+    fn conntrack(&mut self) -> &mut Conntrack;
+
+    /// There are other rules from now on.
+    fn rules_changed(&mut self);
+}
+
+impl Table for Conntrack {
+    fn of(table: Conntrack, _: &[u8; 16]) -> Self {
+        table
+    }
+
+    fn conntrack(&mut self) -> &mut Conntrack {
+        self
+    }
+
+    fn rules_changed(&mut self) {
+        Self::rules_changed(self);
+    }
+}
+
+impl Table for nf::router::Connections {
+    fn of(table: Conntrack, key: &[u8; 16]) -> Self {
+        Self::of(table, key)
+    }
+
+    fn conntrack(&mut self) -> &mut Conntrack {
+        &mut self.table
+    }
+
+    fn rules_changed(&mut self) {
+        Self::rules_changed(self);
+    }
+}
+
 /// Connections, if rules ask for them.
-pub(crate) struct Connections {
-    pub(crate) table: Conntrack,
+pub(crate) struct Connections<T> {
+    pub(crate) table: T,
     outlives: bool,
 }
 
 /// Where connections lie while rules ask for none.
-pub(crate) enum Spare {
+pub(crate) enum Spare<T> {
     /// On the heap, once there are some.
     Heap,
     /// In memory that outlives the appliance, where the last one may have left some.
     Memory(Kept),
     /// There as well, and there are none.
-    Table(Box<Connections>),
+    Table(Box<Connections<T>>),
 }
 
-impl Spare {
+impl<T: Table> Spare<T> {
     /// Connections, from now on; and what is to be said of those that the last instance left.
     pub(crate) fn begin(
         &mut self,
         runtime: &Runtime,
         seed: Seed,
-    ) -> Result<(Connections, Option<String>), Refusal> {
+    ) -> Result<(Connections<T>, Option<String>), Refusal> {
         let key = key(seed)?;
         if let Self::Memory(kept) = self {
             let flows = Conntrack::flows_in(kept.connections.len());
@@ -45,7 +85,7 @@ impl Spare {
                 return Err(Refusal::Memory);
             }
         }
-        let (connections, said) = match core::mem::replace(self, Self::Heap) {
+        let (mut connections, said) = match core::mem::replace(self, Self::Heap) {
             Self::Heap => (Connections::new(runtime, &key)?, None),
             Self::Table(connections) => (*connections, None),
             Self::Memory(kept) => Connections::take_up(kept, &key, runtime.host.monotonic())?,
@@ -62,7 +102,7 @@ impl Spare {
     }
 }
 
-impl Connections {
+impl<T: Table> Connections<T> {
     /// A table as large as memory allows.
     fn new(runtime: &Runtime, key: &[u8; 16]) -> Result<Self, Refusal> {
         let mut flows = FLOWS_MAX;
@@ -73,7 +113,7 @@ impl Connections {
             flows /= 2;
         }
         Ok(Self {
-            table: Conntrack::new(flows, key),
+            table: T::of(Conntrack::new(flows, key), key),
             outlives: false,
         })
     }
@@ -89,7 +129,7 @@ impl Connections {
                 .then(|| format!("{STATE}: {} go on", taken_up.flows)),
         };
         let connections = Self {
-            table,
+            table: T::of(table, key),
             outlives: true,
         };
         Ok((connections, said))
@@ -98,28 +138,29 @@ impl Connections {
     /// Ends connections whose time is up.
     #[inline]
     pub(crate) fn refresh(&mut self, runtime: &Runtime, now: u64) {
-        if self.table.expire(now) {
+        if self.table.conntrack().expire(now) {
             self.publish(runtime);
         }
     }
 
     /// Says outside how many there are.
     #[cold]
-    fn publish(&self, runtime: &Runtime) {
+    fn publish(&mut self, runtime: &Runtime) {
+        let table = self.table.conntrack();
         let capacity = runtime.counter(CONNECTION_COUNTERS);
-        capacity.set(self.table.capacity() as u64);
-        for (index, number) in self.table.numbers().into_iter().enumerate() {
+        capacity.set(table.capacity() as u64);
+        for (index, number) in table.numbers().into_iter().enumerate() {
             runtime.counter(CONNECTION_COUNTERS + 1 + index).set(number);
         }
     }
 
     /// Forgets all of them, and says so outside; what is left of them.
-    pub(crate) fn end(mut self, runtime: &Runtime) -> Spare {
+    pub(crate) fn end(mut self, runtime: &Runtime) -> Spare<T> {
         runtime.counter(CONNECTION_COUNTERS).set(0);
         if !self.outlives {
             return Spare::Heap;
         }
-        self.table.clear();
+        self.table.conntrack().clear();
         Spare::Table(Box::new(self))
     }
 }

@@ -1,12 +1,11 @@
 //! The rules that an appliance begins with.
 
-use super::{Refusal, STATE, refuse};
+use super::STATE;
+use super::work::{Refusal, Ruled, refuse};
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
 use core::fmt;
-use nf::RuleSet;
 use nf::nft;
-use ports::Runtime;
 use ports::rules::{Feed, RuleCounters};
 
 /// Why an appliance does not start.
@@ -51,17 +50,16 @@ impl core::error::Error for Error {}
 
 /// The rules of the host, or else those of the command line, or else `built_in`; in force.
 /// `load` makes rules of a text.
-pub(crate) fn first(
-    runtime: &Runtime,
+pub(crate) fn first<R: Ruled>(
     feed: &mut Feed,
-    built_in: &str,
-    load: &mut dyn FnMut(&str) -> Result<RuleSet, Refusal>,
-) -> Result<(RuleSet, RuleCounters), Error> {
+    [command_line, built_in]: [&str; 2],
+    load: &mut dyn FnMut(&str) -> Result<R, Refusal>,
+) -> Result<(R, RuleCounters), Error> {
     if feed.is_pending() {
         if let Some(offer) = feed.offer() {
             return match load(offer.text()) {
                 Ok(rules) => {
-                    let counters = feed.accept(&offer, rules.len() + 1);
+                    let counters = feed.accept(&offer, rules.counters());
                     Ok((rules, counters))
                 }
                 Err(refusal) => {
@@ -81,12 +79,12 @@ pub(crate) fn first(
             });
         }
     }
-    let (source, text) = match runtime.command_line {
+    let (source, text) = match command_line {
         "" => ("built-in rules", built_in),
         given => ("command line", given),
     };
     let rules = load(text).map_err(|refusal| Error::new(source, text, refusal))?;
-    let counters = feed.own(text, rules.len() + 1);
+    let counters = feed.own(text, rules.counters());
     Ok((rules, counters))
 }
 

@@ -27,6 +27,7 @@
 //! | [`host`] | the same sockets, of a host's kernel |
 //! | [`counts`], [`metrics`] | events by reason; the table of all that is counted |
 //! | [`notes`] | what the next host knows of neighbours and leases |
+//! | [`forwarding`] | what a router counts beside |
 //! | [`listing`] | sockets, for whoever asks from outside |
 //! | [`pcapng`] | blocks of capture files |
 //! | [`random`] | numbers from a seed |
@@ -45,6 +46,7 @@ pub mod counts;
 pub mod dhcp;
 pub mod dns;
 pub mod ethernet;
+pub mod forwarding;
 pub mod groups;
 pub mod host;
 pub mod icmp;

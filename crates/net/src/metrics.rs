@@ -7,7 +7,9 @@
 
 use crate::counts::Reason;
 use crate::tcp::{State, counted, input};
-use crate::{arp, dhcp, ethernet, icmp, interfaces, ipv4, ipv6, neighbour, reassembly, udp};
+use crate::{
+    arp, dhcp, ethernet, forwarding, icmp, interfaces, ipv4, ipv6, neighbour, reassembly, udp,
+};
 use core::time::Duration;
 use ports::Instant;
 
@@ -54,7 +56,7 @@ impl Group {
 }
 
 /// All that a stack counts, in the order of the numbers.
-pub const TABLE: [Group; 18] = [
+pub const TABLE: [Group; 19] = [
     Group::of::<counted::Segments>(Kind::Total, "segments"),
     Group::of::<counted::Openings>(Kind::Total, "connections"),
     Group::of::<udp::Datagrams>(Kind::Total, "datagrams"),
@@ -64,6 +66,7 @@ pub const TABLE: [Group; 18] = [
     Group::of::<ethernet::Dropped>(Kind::Drop, "frames"),
     Group::of::<arp::Dropped>(Kind::Drop, "messages"),
     Group::of::<interfaces::Dropped>(Kind::Drop, "packets"),
+    Group::of::<forwarding::Dropped>(Kind::Drop, "packets"),
     Group::of::<ipv4::Dropped>(Kind::Drop, "packets"),
     Group::of::<ipv6::Dropped>(Kind::Drop, "packets"),
     Group::of::<reassembly::Dropped>(Kind::Drop, "fragments"),

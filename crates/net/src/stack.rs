@@ -7,6 +7,7 @@
 use crate::counts::Counts;
 use crate::dhcp::{self, Dhcp, LeaseNote};
 use crate::ethernet::{Ethernet, Link};
+use crate::forwarding;
 use crate::icmp::{Kind, Refusal, Report};
 use crate::interfaces::Interfaces;
 use crate::ip::Ip;
@@ -193,6 +194,8 @@ where
         self.ip.counts(show);
         self.tcp.counts(show);
         self.udp.counts(show);
+        // The names are there without a router as well.
+        Counts::<forwarding::Dropped>::default().show(show);
         // The names are there without a client as well.
         Counts::<dhcp::Dropped>::default().show(show);
         let clients = self.dhcp.iter();

@@ -39,7 +39,7 @@ impl Tally for Counters {
     fn count(&mut self, rule: RuleIndex) {
         self.0[rule] += 1;
     }
-    fn log(&mut self, _: RuleIndex, _: &str) {}
+    fn log(&mut self, _: RuleIndex, _: &str, _: &Key, _: Way) {}
 }
 
 /// A firewall, and the counters of its rules.

@@ -40,7 +40,7 @@ impl Tally for Counters {
     fn count(&mut self, rule: RuleIndex) {
         self.0[rule] += 1;
     }
-    fn log(&mut self, _: RuleIndex, _: &str) {}
+    fn log(&mut self, _: RuleIndex, _: &str, _: &Key, _: Way) {}
 }
 
 /// Numbers without a pattern, the same ones each time (xorshift64).

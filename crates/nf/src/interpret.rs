@@ -131,7 +131,7 @@ impl Program {
                     }
                 }
                 Statement::Count => tally.count(rule),
-                Statement::Log(prefix) => tally.log(rule, prefix),
+                Statement::Log(prefix) => tally.log(rule, prefix, values.key, values.way),
                 Statement::Mark(mark) => {
                     if let Some(connection) = values.connection {
                         connection.set_mark(*mark);

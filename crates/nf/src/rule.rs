@@ -1,5 +1,6 @@
 //! What rules decide, and what they are told and tell besides.
 
+use crate::key::Key;
 use core::fmt;
 
 /// What becomes of a frame.
@@ -26,15 +27,15 @@ pub struct Way {
 pub trait Tally {
     /// The counter of a rule, or of the policy, counts this frame.
     fn count(&mut self, rule: RuleIndex);
-    /// A rule's `log` statement was reached.
-    fn log(&mut self, rule: RuleIndex, prefix: &str);
+    /// A rule's `log` statement was reached, by a frame with this key on this way.
+    fn log(&mut self, rule: RuleIndex, prefix: &str, key: &Key, way: Way);
 }
 
 impl Tally for () {
     #[inline]
     fn count(&mut self, _: RuleIndex) {}
     #[inline]
-    fn log(&mut self, _: RuleIndex, _: &str) {}
+    fn log(&mut self, _: RuleIndex, _: &str, _: &Key, _: Way) {}
 }
 
 /// Who decided: the position of a rule in its [`crate::RuleSet`], or the number of rules for the

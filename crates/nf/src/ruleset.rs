@@ -207,7 +207,7 @@ impl RuleSet {
             if entry.extra != NONE {
                 let extra = self.extra(entry.extra);
                 if let Some(prefix) = &extra.log {
-                    tally.log(rule, prefix);
+                    tally.log(rule, prefix, values.key, values.way);
                 }
                 if let (Some(mark), Some(connection)) = (extra.mark, values.connection) {
                     connection.set_mark(mark);

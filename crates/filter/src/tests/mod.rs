@@ -2,11 +2,16 @@
 
 mod kept;
 
+use super::work::{LOG_BURST, LOG_INTERVAL};
 use super::*;
+use abi::capture::Fate;
 use abi::manifest::Device;
-use abi::share::RULES_BYTES_MAX;
+use abi::share::{COUNTERS_PER_PORT, PORT_APPLIANCE, RULES_BYTES_MAX, RulesRefused};
 use alloc::string::ToString;
 use alloc::vec;
+use alloc::vec::Vec;
+use device::Netif;
+use nf::Way;
 use ports::puppet::{Scene, Setup};
 
 /// Drops everything: its only rule is the policy.
@@ -186,7 +191,7 @@ fn a_text_that_does_not_hold_still_is_refused() {
     let (mut generation, length) = (1, DROP.len() as u64);
     bench.scene.offer(generation, 0, DROP);
     let Bench { filter, scene, .. } = &mut bench;
-    let offer = filter.feed.offer_while(|| {
+    let offer = filter.work.feed.offer_while(|| {
         generation += 1;
         scene.offer_slot(generation, 0, length);
     });
@@ -206,7 +211,7 @@ fn a_text_that_was_changed_once_is_copied_again() {
     let mut bench = bench(setup().start(), ACCEPT);
     bench.scene.offer(1, 0, "nonsense");
     let Bench { filter, scene, .. } = &mut bench;
-    let offer = filter.feed.offer_while(|| scene.offer(2, 0, DROP));
+    let offer = filter.work.feed.offer_while(|| scene.offer(2, 0, DROP));
     assert_eq!(offer.map(|offer| offer.text().len()), Some(DROP.len()));
 }
 
@@ -279,7 +284,7 @@ const STATEFUL: &str = "table bridge f {
 fn an_answer_passes_once_somebody_asked() {
     let mut bench = bench(setup().start(), STATEFUL);
     let [private, public] = ["private", "public"].map(|name| {
-        let ports = &bench.filter.ports;
+        let ports = &bench.filter.work.ports;
         ports.iter().position(|port| *port == name).unwrap() as u8
     });
     let back = Path {

@@ -22,7 +22,7 @@ impl Tally for Notes {
     fn count(&mut self, rule: RuleIndex) {
         self.counts.push(rule);
     }
-    fn log(&mut self, rule: RuleIndex, prefix: &str) {
+    fn log(&mut self, rule: RuleIndex, prefix: &str, _: &Key, _: Way) {
         self.logs.push((rule, prefix.to_string()));
     }
 }

@@ -500,7 +500,7 @@ impl Tally for Notes {
     fn count(&mut self, rule: RuleIndex) {
         self.0.push(rule);
     }
-    fn log(&mut self, _: RuleIndex, _: &str) {}
+    fn log(&mut self, _: RuleIndex, _: &str, _: &Key, _: Way) {}
 }
 
 #[test]

@@ -279,7 +279,7 @@ impl Tally for Notes {
         self.counted.push(rule);
     }
 
-    fn log(&mut self, rule: RuleIndex, prefix: &str) {
+    fn log(&mut self, rule: RuleIndex, prefix: &str, _: &Key, _: Way) {
         self.logged.push((rule, prefix.to_owned()));
     }
 }

@@ -52,7 +52,7 @@ impl Tally for Counts {
     fn count(&mut self, rule: crate::RuleIndex) {
         self.0[rule] += 1;
     }
-    fn log(&mut self, _: crate::RuleIndex, _: &str) {}
+    fn log(&mut self, _: crate::RuleIndex, _: &str, _: &crate::Key, _: crate::Way) {}
 }
 
 struct Bench {

@@ -1,0 +1,173 @@
+//! Rules of a router: they judge packets at each hook that those pass, and translate them.
+
+use super::Work;
+use super::start::Error;
+use super::work::{Seed, Taken};
+use abi::capture::Fate;
+use alloc::vec::Vec;
+use device::ethernet::HEADER_SIZE;
+use device::{Frame, Netif};
+use nf::router::{Arrival, Hooks, Local, Passage, Rules, Stop};
+use ports::Runtime;
+
+/// Rules in force. A packet goes from hook to hook, before the next one comes; only
+/// [`Self::sends`] may come between.
+pub struct Gate {
+    work: Work<Rules>,
+    passage: Passage,
+    /// A packet of the router's own.
+    own: Passage,
+    /// Of each port, what rules call it and its index among the image's devices.
+    ports: Vec<(u8, u8)>,
+    /// Index of the port that the packet came in by.
+    came: u8,
+}
+
+impl Gate {
+    /// Begins with the rules of the host, or else those of the `command_line`, or else `built_in`.
+    /// `seed` is asked for random bytes once rules ask for connections.
+    ///
+    /// # Errors
+    /// They are no rules, or need more memory than there is, or random bytes.
+    pub fn start(
+        runtime: &'static Runtime,
+        command_line: &str,
+        built_in: &str,
+        seed: Seed,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            work: Work::start(runtime, command_line, built_in, seed)?,
+            passage: Passage::new(),
+            own: Passage::new(),
+            ports: Vec::new(),
+            came: 0,
+        })
+    }
+
+    /// What is to be said of connections that the last instance left.
+    pub fn said(&self) -> Option<&str> {
+        self.work.said()
+    }
+
+    /// Judges packets of this port as well. Ports are numbered in this order.
+    pub fn add(&mut self, port: &dyn Netif) {
+        let index = port.wait_handle().0;
+        self.ports.push((self.work.number(port.name()), index));
+    }
+
+    /// Uses the rules that the host wants to be used, if it has new ones. To be called before each
+    /// batch; if there is nothing new, it costs one load of memory.
+    #[inline]
+    pub fn refresh(&mut self) {
+        self.work.refresh();
+    }
+
+    /// Whether a packet goes on that has come in by this port, at which the router has the
+    /// addresses `local`. Its destination may be another one behind this.
+    #[inline]
+    pub fn arrives(&mut self, frame: &mut Frame, port: usize, local: Local) -> bool {
+        let (port, index) = self.port(port);
+        self.came = index;
+        let arrival = Arrival {
+            port,
+            local,
+            partial: is_partial(frame),
+        };
+        self.ask(frame, |hooks, passage, bytes| {
+            hooks.prerouting(passage, bytes, arrival)
+        })
+    }
+
+    /// Whether the packet that has arrived may come to the router itself.
+    #[inline]
+    pub fn enters(&mut self, frame: &mut Frame) -> bool {
+        self.ask(frame, |hooks, passage, bytes| hooks.input(passage, bytes))
+    }
+
+    /// Whether the packet that has arrived may leave by this port.
+    #[inline]
+    pub fn passes(&mut self, frame: &mut Frame, to: usize) -> bool {
+        let (to, _) = self.port(to);
+        self.ask(frame, |hooks, passage, _| hooks.forward(passage, to))
+    }
+
+    /// Whether the packet leaves by this port, at which the router has the addresses `local`. Its
+    /// source may be another one behind this.
+    #[inline]
+    pub fn leaves(&mut self, frame: &mut Frame, to: usize, local: Local) -> bool {
+        let (to, _) = self.port(to);
+        self.ask(frame, |hooks, passage, bytes| {
+            hooks.postrouting(passage, bytes, to, local)
+        })
+    }
+
+    /// Whether a packet of the router's own leaves by this port.
+    pub fn sends(&mut self, frame: &mut Frame, to: usize, local: Local) -> bool {
+        let (to, index) = self.port(to);
+        let came = core::mem::replace(&mut self.came, index);
+        core::mem::swap(&mut self.passage, &mut self.own);
+        let partial = is_partial(frame);
+        let sends = self.ask(frame, |hooks, passage, bytes| {
+            hooks.output(passage, bytes, to, partial)?;
+            hooks.postrouting(passage, bytes, to, local)
+        });
+        core::mem::swap(&mut self.passage, &mut self.own);
+        self.came = came;
+        sends
+    }
+
+    fn port(&self, number: usize) -> (u8, u8) {
+        self.ports.get(number).copied().unwrap_or((u8::MAX, 0))
+    }
+
+    /// Whether a hook lets the packet go on. What does not is counted by reason at the port that it
+    /// came in by, and can be captured with its fate.
+    #[inline]
+    fn ask(
+        &mut self,
+        frame: &mut Frame,
+        hook: impl FnOnce(&mut Hooks<'_, Taken<'_>>, &mut Passage, &mut [u8]) -> Result<(), Stop>,
+    ) -> bool {
+        let Self {
+            work,
+            passage,
+            came,
+            ..
+        } = self;
+        let now = work.log.now(work.runtime);
+        let bytes = frame.len();
+        let mut taken = Taken {
+            runtime: work.runtime,
+            counters: work.counters,
+            log: &mut work.log,
+            ports: &work.ports,
+            // Frames with tags come to no router.
+            link: HEADER_SIZE,
+            bytes,
+        };
+        let connections = work.tracking.connections.as_mut();
+        let mut hooks = Hooks {
+            rules: &work.rules,
+            connections: connections.map(|connections| &mut connections.table),
+            now,
+            tally: &mut taken,
+        };
+        let stopped = match hook(&mut hooks, passage, frame.bytes_mut()) {
+            Ok(()) => return true,
+            Err(stopped) => stopped,
+        };
+        match stopped {
+            Stop::Malformed(why) => work.refused(frame.bytes(), *came, why.index()),
+            Stop::Refused(why) => work.refused(frame.bytes(), *came, why.index()),
+            Stop::Rule(rule) => {
+                work.dropped(frame.bytes(), *came, Fate::Rule(rule as u16));
+                false
+            }
+        }
+    }
+}
+
+/// Whether the checksum of the transport header is left to whoever sends it on.
+fn is_partial(frame: &Frame) -> bool {
+    frame.has_offload() && frame.offload().checksum.is_some()
+}

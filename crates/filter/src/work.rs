@@ -1,0 +1,298 @@
+//! Rules of any kind at work: where they come from, and who takes down what they count and log.
+
+use super::connections::{Connections, Spare, Table};
+use super::start::Error;
+use super::{STATE, kept, start};
+use abi::capture::Fate;
+use abi::share::{COUNTERS_PER_PORT, PORT_APPLIANCE, RulesRefused};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use nf::conntrack::Conntrack;
+use nf::log::{Line, TokenBucket};
+use nf::nft::{self, ErrorKind, Limits};
+use nf::{Key, RuleIndex, RuleSet, Tally, Way, router};
+use ports::Runtime;
+use ports::rules::{Feed, Offer, RuleCounters};
+
+/// Lines that rules may log at once after a silence.
+pub(crate) const LOG_BURST: u64 = 20;
+/// Nanoseconds in which they may log one more, in the long run.
+pub(crate) const LOG_INTERVAL: u64 = 100_000_000;
+
+/// Rules of one kind.
+pub(crate) trait Ruled: Sized {
+    /// The connections that they ask for.
+    type Table: Table;
+
+    /// The rules that a text is; see [`nf::load`].
+    fn load(text: &str, ports: &[&str], limits: &Limits) -> Result<Self, nft::Error>;
+
+    /// How many counters they have.
+    fn counters(&self) -> usize;
+
+    /// Whether they ask for connections.
+    fn tracks(&self) -> bool;
+}
+
+impl Ruled for RuleSet {
+    type Table = Conntrack;
+
+    fn load(text: &str, ports: &[&str], limits: &Limits) -> Result<Self, nft::Error> {
+        nf::load(text, ports, limits)
+    }
+
+    /// The policy has one.
+    fn counters(&self) -> usize {
+        self.len() + 1
+    }
+
+    fn tracks(&self) -> bool {
+        Self::tracks(self)
+    }
+}
+
+impl Ruled for router::Rules {
+    type Table = router::Connections;
+
+    fn load(text: &str, ports: &[&str], limits: &Limits) -> Result<Self, nft::Error> {
+        Self::load(text, ports, limits)
+    }
+
+    fn counters(&self) -> usize {
+        Self::counters(self)
+    }
+
+    fn tracks(&self) -> bool {
+        Self::tracks(self)
+    }
+}
+
+/// Rules in force.
+pub(crate) struct Work<R: Ruled> {
+    pub(crate) runtime: &'static Runtime,
+    pub(crate) feed: Feed,
+    pub(crate) rules: R,
+    pub(crate) counters: RuleCounters,
+    pub(crate) tracking: Tracking<R::Table>,
+    /// Names of the ports, by the number that rules have for them.
+    pub(crate) ports: Vec<&'static str>,
+    pub(crate) log: Log,
+}
+
+impl<R: Ruled> Work<R> {
+    /// Begins with the rules of the host, or else those of the `command_line`, or else `built_in`.
+    pub(crate) fn start(
+        runtime: &'static Runtime,
+        command_line: &str,
+        built_in: &str,
+        seed: Seed,
+    ) -> Result<Self, Error> {
+        let ports: Vec<_> = runtime.devices.ports().map(|(name, _)| name).collect();
+        let mut feed = Feed::new(&runtime.share);
+        let mut tracking = Tracking {
+            connections: None,
+            spare: Spare::Heap,
+            seed,
+            said: None,
+        };
+        if let Some(mut kept) = kept::open(runtime).map_err(Error::state)? {
+            feed.keep(core::mem::take(&mut kept.counters));
+            let said = |why| format!("{STATE}: none goes on: {why}");
+            tracking.said = kept.refused.map(said);
+            tracking.spare = Spare::Memory(kept);
+        }
+        let mut load = |text: &str| load(runtime, text, &ports, &mut tracking);
+        let texts = [command_line, built_in];
+        let (rules, counters) = start::first(&mut feed, texts, &mut load)?;
+        tracking.spare.forget();
+        Ok(Self {
+            runtime,
+            feed,
+            rules,
+            counters,
+            tracking,
+            ports,
+            log: Log::new(),
+        })
+    }
+
+    pub(crate) fn said(&self) -> Option<&str> {
+        self.tracking.said.as_deref()
+    }
+
+    /// The number that rules have for a port.
+    pub(crate) fn number(&self, port: &str) -> u8 {
+        let position = self.ports.iter().position(|name| *name == port);
+        position.map_or(u8::MAX, |position| position as u8)
+    }
+
+    #[inline]
+    pub(crate) fn refresh(&mut self) {
+        self.log.now = None;
+        if self.feed.is_pending() {
+            self.replace();
+        }
+        if let Some(connections) = &mut self.tracking.connections {
+            connections.refresh(self.runtime, self.log.now(self.runtime));
+        }
+    }
+
+    #[cold]
+    fn replace(&mut self) {
+        let Some(offer) = self.feed.offer() else {
+            return;
+        };
+        let tracking = &mut self.tracking;
+        match load::<R>(self.runtime, offer.text(), &self.ports, tracking) {
+            Ok(rules) => {
+                self.counters = self.feed.accept(&offer, rules.counters());
+                self.rules = rules;
+            }
+            Err(refusal) => refuse(&mut self.feed, &offer, &refusal),
+        }
+    }
+
+    /// Drops a frame before any rule, for the reason that the port of this `index` counts under
+    /// this number.
+    pub(crate) fn refused(&self, frame: &[u8], index: u8, reason: usize) -> bool {
+        let number = PORT_APPLIANCE + reason;
+        let counter = usize::from(index) * COUNTERS_PER_PORT + number;
+        self.runtime.counter(counter).add(1);
+        self.dropped(frame, index, Fate::Counter(number as u16));
+        false
+    }
+
+    #[inline]
+    pub(crate) fn dropped(&self, frame: &[u8], index: u8, fate: Fate) {
+        self.runtime.capture.dropped(index, frame, fate);
+    }
+}
+
+/// Where random bytes come from, if there are any.
+pub type Seed = fn() -> Option<[u8; 32]>;
+
+/// Why a text is not used.
+pub(crate) enum Refusal {
+    /// It is no rules.
+    Invalid(nf::nft::Error),
+    /// It needs more memory than there is.
+    Memory,
+    /// It asks for connections, and there are no random bytes to hide them by.
+    Random,
+    /// It asks for connections, and the memory that outlives the appliance has no room for one.
+    State,
+}
+
+/// Connections, and where they are when rules ask for none.
+pub(crate) struct Tracking<T> {
+    /// There are some if the rules ask for them.
+    pub(crate) connections: Option<Connections<T>>,
+    spare: Spare<T>,
+    /// Where random bytes come from.
+    seed: Seed,
+    /// What is to be said of those that the last instance left.
+    said: Option<String>,
+}
+
+/// The rules that `text` is, if there is memory for them. Connections go on under the next rules
+/// if those ask for connections, and are forgotten otherwise.
+fn load<R: Ruled>(
+    runtime: &Runtime,
+    text: &str,
+    ports: &[&str],
+    tracking: &mut Tracking<R::Table>,
+) -> Result<R, Refusal> {
+    let limits = nf::limits_within(text, runtime.has_room).ok_or(Refusal::Memory)?;
+    let rules = R::load(text, ports, &limits).map_err(|error| match error.kind {
+        ErrorKind::Limit { .. } if limits != Limits::DEFAULT => Refusal::Memory,
+        _ => Refusal::Invalid(error),
+    })?;
+    match (rules.tracks(), tracking.connections.take()) {
+        (true, Some(mut connections)) => {
+            connections.table.rules_changed();
+            tracking.connections = Some(connections);
+        }
+        (true, None) => {
+            let (connections, said) = tracking.spare.begin(runtime, tracking.seed)?;
+            tracking.connections = Some(connections);
+            tracking.said = said.or(tracking.said.take());
+        }
+        (false, Some(connections)) => tracking.spare = connections.end(runtime),
+        (false, None) => {}
+    }
+    Ok(rules)
+}
+
+pub(crate) fn refuse(feed: &mut Feed, offer: &Offer, refusal: &Refusal) {
+    let (reason, position) = match refusal {
+        Refusal::Invalid(error) => (RulesRefused::Invalid, error.span.start as usize),
+        Refusal::Memory | Refusal::State => (RulesRefused::Memory, 0),
+        Refusal::Random => (RulesRefused::Random, 0),
+    };
+    feed.refuse(offer, reason, position);
+}
+
+/// How much may be logged at the moment.
+pub(crate) struct Log {
+    bucket: TokenBucket,
+    /// The time, once it has been asked for since the last batch.
+    now: Option<u64>,
+}
+
+impl Log {
+    const fn new() -> Self {
+        Self {
+            bucket: TokenBucket::new(LOG_BURST, LOG_INTERVAL),
+            now: None,
+        }
+    }
+
+    /// The time, which is asked for once a batch.
+    pub(crate) fn now(&mut self, runtime: &Runtime) -> u64 {
+        *self.now.get_or_insert_with(|| runtime.host.monotonic())
+    }
+}
+
+/// Takes down what rules count and log for one frame.
+pub(crate) struct Taken<'a> {
+    pub(crate) runtime: &'static Runtime,
+    pub(crate) counters: RuleCounters,
+    pub(crate) log: &'a mut Log,
+    pub(crate) ports: &'a [&'static str],
+    /// Bytes in front of the network header, which are not counted.
+    pub(crate) link: usize,
+    /// Bytes of the frame.
+    pub(crate) bytes: usize,
+}
+
+impl Taken<'_> {
+    fn port(&self, number: u8) -> &'static str {
+        self.ports.get(usize::from(number)).copied().unwrap_or("")
+    }
+}
+
+impl Tally for Taken<'_> {
+    #[inline]
+    fn count(&mut self, rule: RuleIndex) {
+        let counted = self.bytes.saturating_sub(self.link);
+        self.counters.count(rule, counted as u64);
+    }
+
+    #[cold]
+    fn log(&mut self, rule: RuleIndex, prefix: &str, key: &Key, way: Way) {
+        let now = self.log.now(self.runtime);
+        if let Some(suppressed) = self.log.bucket.take(now) {
+            let line = Line {
+                suppressed,
+                prefix,
+                rule,
+                from: self.port(way.from),
+                to: self.port(way.to),
+                key,
+                bytes: self.bytes,
+            };
+            self.runtime.print(format_args!("{line}\n"));
+        }
+    }
+}

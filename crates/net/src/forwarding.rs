@@ -1,0 +1,23 @@
+//! What a router counts of packets that it does not send on. It is told with what the stack counts.
+
+use crate::counts::reasons;
+
+reasons! {
+    /// Why a packet for somebody else was not sent on.
+    pub enum Dropped {
+        /// It is shorter than its header says.
+        Short = "forward_short",
+        /// It came to a group, or is from or to addresses that no router passes on.
+        Scope = "forward_scope",
+        /// No route leads to its destination.
+        Route = "forward_no_route",
+        /// It may make no more hops.
+        Hops = "forward_hops",
+        /// It exceeds what its next link carries, and may not be cut.
+        TooBig = "forward_too_big",
+        /// The port that it was to leave by has no free buffer for its fragments.
+        Buffer = "forward_no_buffer",
+        /// Too many wait for the next hop's address.
+        Neighbour = "forward_no_neighbour",
+    }
+}

@@ -1,0 +1,39 @@
+//! A router: packets go from port to port by routes, as rules let them (RFC 1812; RFC 8200).
+//!
+//! It has a stack of its own, which speaks ARP and Neighbour Discovery, has the addresses and the
+//! routes, answers pings, and carries whatever services the router offers. [`Router::receive`] is a
+//! gate in front of that: what is for the router itself comes to the stack, and what is for others
+//! is sent on.
+//!
+//! | module | what |
+//! |---|---|
+//! | `packet` | what a router reads and changes in a packet |
+//! | `forward` | which packets are sent on, where to, and what their senders are told |
+//! | `own` | a port as the stack has it: what the router itself sends is judged as well |
+//! | `cut` | packets that are cut into fragments |
+//!
+//! What is chosen otherwise than in Linux:
+//!
+//! | here | in Linux |
+//! |---|---|
+//! | the router answers for an address at the port that has it alone | at all ports |
+//! | a packet that leaves by the port that it came in by brings no redirect | it does |
+//! | options of IPv4 are passed over, and source routes are not followed | they are heeded |
+//! | a packet of the router's own leaves by the port that it was made for, whatever rules make of its destination | its route is looked up again |
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod cut;
+mod forward;
+mod own;
+mod packet;
+#[cfg(test)]
+mod tests;
+
+pub use forward::Router;
+pub use own::Ports;
