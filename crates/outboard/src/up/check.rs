@@ -81,10 +81,7 @@ fn links(component: &Component, image: &Image) -> Result<(), String> {
             ));
         }
     }
-    let links = image
-        .regions
-        .iter()
-        .filter(|region| region.kind == region::kind::LINK);
+    let links = image.regions.iter().filter(|region| region.is_link());
     for name in links.filter_map(region::Request::name) {
         let is_linked = |device: &Device| device.name == name && device.link().is_some();
         if !nets().any(is_linked) {
