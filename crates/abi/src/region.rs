@@ -94,7 +94,8 @@ pub struct Info {
     pub bell: i32,
     /// The MAC address of this end of a link.
     pub mac: [u8; 6],
-    /// The MTU of a link in bytes; 0 for [`crate::link::MTU`].
+    /// The MTU of a link in bytes; 0 for [`crate::link::MTU`], or the most that there is if it
+    /// carries sockets.
     pub mtu: u16,
     /// Zero.
     pub reserved: [u8; 4],

@@ -2,9 +2,9 @@
 //!
 //! A frame is one of Ethernet's, so that captures show it: 14 bytes of its header with the type
 //! [`ETHERTYPE`], 2 of [`VERSION`], 8 of the sender's session and 8 of the receiver's, as far as the
-//! sender knows it, or zero. Messages follow, one behind the other. A message is 12 bytes, kind,
-//! three zeros, socket and length, and then as many bytes as its length says. Numbers are
-//! little-endian. Addresses are 16 bytes of IPv6, IPv4 as IPv6 has it (RFC 4291, 2.5.5.2), and the
+//! sender knows it, or zero. Messages follow, one behind the other. A message is 8 bytes, which are
+//! its kind, a zero, 2 of length and 4 of socket, and then as many bytes as its length says. Numbers
+//! are little-endian. Addresses are 16 bytes of IPv6, IPv4 as IPv6 has it (RFC 4291, 2.5.5.2), and the
 //! port.
 //!
 //! A session is a number that an end chooses when it begins, when the link goes down, and when the
@@ -21,7 +21,7 @@ pub const VERSION: u16 = 1;
 /// Bytes in front of the first message of a frame.
 pub const FRAME_HEAD: usize = 32;
 /// Bytes of a message in front of its body.
-pub const HEAD: usize = 12;
+pub const HEAD: usize = 8;
 /// Bytes of an address and a port.
 const ADDRESS: usize = 18;
 /// Bytes in front of a datagram in its message.
@@ -252,13 +252,12 @@ impl<'a> Message<'a> {
     pub fn put(&self, place: &mut [u8]) -> Option<usize> {
         let (kind, body, data) = self.parts();
         let size = HEAD + body.len + data.len();
+        let len = u16::try_from(size - HEAD).ok()?;
         let place = place.get_mut(..size)?;
         let (head, rest) = place.split_at_mut(HEAD);
-        // A frame is shorter than 64 KiB.
-        let len = (size - HEAD) as u32;
-        head[..4].copy_from_slice(&[kind, 0, 0, 0]);
-        head[4..8].copy_from_slice(&self.socket.to_le_bytes());
-        head[8..].copy_from_slice(&len.to_le_bytes());
+        head[..2].copy_from_slice(&[kind, 0]);
+        head[2..4].copy_from_slice(&len.to_le_bytes());
+        head[4..].copy_from_slice(&self.socket.to_le_bytes());
         let (front, back) = rest.split_at_mut(body.len);
         front.copy_from_slice(&body.bytes[..body.len]);
         back.copy_from_slice(data);
@@ -325,12 +324,13 @@ impl<'a> Message<'a> {
             return Ok(None);
         }
         let mut fields = Fields(bytes);
-        let [kind, zeros @ ..] = fields.take::<4>()?;
-        let (socket, len) = (fields.number()?, fields.number()?);
-        if zeros != [0; 3] {
+        let [kind, zero] = fields.take()?;
+        let len = u16::from_le_bytes(fields.take()?);
+        let socket = fields.number()?;
+        if zero != 0 {
             return Err(Fault::Value);
         }
-        let body = fields.0.split_at_checked(len as usize);
+        let body = fields.0.split_at_checked(len.into());
         let (body, rest) = body.ok_or(Fault::Length)?;
         let mut body = Fields(body);
         let what = body.what(kind)?;

@@ -11,6 +11,11 @@ use device::{Batch, Frame, Netif};
 
 /// Messages without data that wait for room. An end that leaves more of them does not read.
 const WAITING_MAX: usize = 1 << 16;
+/// The smallest MTU of a port, in bytes: with less, nothing crosses it.
+const MTU_MIN: usize = 68;
+const _: () = assert!(FRAME_HEAD + CONTROL_MAX <= MTU_MIN + HEADER_SIZE);
+/// Most bytes behind the head of a message: its length has 16 bits.
+const MESSAGE_MAX: usize = u16::MAX as usize;
 /// A frame that has room for less data than this, and than what is to be sent, is full.
 const DATA_MIN: usize = 4 << 10;
 
@@ -219,9 +224,10 @@ impl Wire {
         if !self.is_met() || !self.waiting.is_empty() {
             return 0;
         }
-        let least = HEAD + wanted.min(DATA_MIN);
+        let most = self.frame_bytes() - FRAME_HEAD - HEAD;
+        let least = HEAD + wanted.min(DATA_MIN).min(most);
         match self.place(least) {
-            Some(place) => place.len() - HEAD,
+            Some(place) => (place.len() - HEAD).min(MESSAGE_MAX),
             None => 0,
         }
     }
@@ -251,12 +257,18 @@ impl Wire {
     /// Longest datagram that fits into a frame, in bytes.
     pub fn datagram_max(&self) -> usize {
         let heads = FRAME_HEAD + HEAD + message::DATAGRAM_HEAD;
-        (self.port.mtu() + HEADER_SIZE).saturating_sub(heads)
+        self.frame_bytes() - heads.min(self.frame_bytes())
+    }
+
+    /// Bytes of a frame. The smallest MTU that a link has leaves room for any message without data.
+    fn frame_bytes(&self) -> usize {
+        self.port.mtu().max(MTU_MIN) + HEADER_SIZE
     }
 
     /// At least so many bytes of a frame, and all behind them; `None` if there is no room.
     fn place(&mut self, least: usize) -> Option<&mut [u8]> {
-        let is_full = |(frame, filled): &(Frame, usize)| frame.len() - filled < least;
+        let is_full =
+            |(frame, filled): &(Frame, usize)| *filled > FRAME_HEAD && frame.len() - filled < least;
         if self.open.as_ref().is_some_and(is_full) {
             self.close();
         }
@@ -274,8 +286,7 @@ impl Wire {
         if self.changes.is_multiple_of(2) {
             return None;
         }
-        let len = self.port.mtu() + HEADER_SIZE;
-        let mut frame = self.port.alloc(len.max(FRAME_HEAD + CONTROL_MAX))?;
+        let mut frame = self.port.alloc(self.frame_bytes())?;
         let sessions = Sessions {
             from: self.own,
             to: self.peer,

@@ -550,7 +550,10 @@ impl End for Table {
                 _ if place.is_dropped => self.release(number),
                 Kind::Stream if was_known => place.fail(GONE),
                 Kind::Stream => {}
-                Kind::Listener { offered, .. } => *offered = 0,
+                Kind::Listener { offered, .. } => {
+                    *offered = 0;
+                    place.is_open = false;
+                }
                 Kind::Datagrams { .. } => place.begin_anew(),
             }
         }
