@@ -14,6 +14,7 @@ mod links;
 mod progress;
 mod small;
 mod soak;
+mod sockets;
 mod spares;
 mod states;
 
@@ -94,6 +95,10 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         let missing = programs::missing(&["ip", "ping"]);
         let name = format!("up::{name}");
         trials.push(network.trial_unless(missing, name, move || test(images)));
+    }
+    for (name, needed, test) in sockets::TRIALS {
+        let name = format!("up::{name}");
+        trials.push(network.trial_unless(programs::missing(needed), name, move || test(images)));
     }
     trials.extend(groups::trials(images));
     // A jailed process is nobody's but root's to look into.
