@@ -2,9 +2,9 @@
 //! told, and where it is mapped.
 //!
 //! A region of the kind [`kind::LINK`] is one end of a link (see [`crate::link`]): memory of its
-//! own, and the other end's, which it can only read. So is one of the kind [`kind::SOCKETS`], whose
-//! frames carry sockets. One of the kind [`kind::STATE`] is memory that outlives the image. Regions are named in the manifest and lie in files that whoever starts the
-//! image has made.
+//! own, and the other end's, which it can only read. One of the kind [`kind::SOCKETS`] is the same,
+//! and its frames carry sockets. One of the kind [`kind::STATE`] is memory that outlives the image.
+//! Regions are named in the manifest and lie in files that whoever starts the image has made.
 
 use crate::PAGE_SIZE;
 use crate::manifest::{NAME_BYTES_MAX, name_of};

@@ -1,11 +1,11 @@
 //! The protocol: messages, and how they lie in a frame.
 //!
 //! A frame is one of Ethernet's, so that captures show it: 14 bytes of its header with the type
-//! [`ETHERTYPE`], 2 of [`VERSION`], 8 of the sender's session and 8 of the receiver's, as far as the
-//! sender knows it, or zero. Messages follow, one behind the other. A message is 8 bytes, which are
-//! its kind, a zero, 2 of length and 4 of socket, and then as many bytes as its length says. Numbers
-//! are little-endian. Addresses are 16 bytes of IPv6, IPv4 as IPv6 has it (RFC 4291, 2.5.5.2), and the
-//! port.
+//! [`ETHERTYPE`], 2 of [`VERSION`], 8 of the sender's session and 8 of the receiver's, as far as
+//! the sender knows it, or zero. Messages follow, one behind the other. A message is 8 bytes, which
+//! are its kind, a zero, 2 of length and 4 of socket, and then as many bytes as its length says.
+//! Numbers are little-endian. Addresses are 16 bytes of IPv6, IPv4 as IPv6 has it (RFC 4291,
+//! 2.5.5.2), and the port.
 //!
 //! A session is a number that an end chooses when it begins, when the link goes down, and when the
 //! other end breaks a rule. All sockets are of one pair of sessions.

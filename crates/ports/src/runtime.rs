@@ -152,8 +152,8 @@ impl Runtime {
         Ok(self.host.tap(network))
     }
 
-    /// The port of the link of this name that carries sockets, once; `None` if the manifest has none
-    /// of this name. Its frames are as long as any may be, unless the host says otherwise.
+    /// The port of the link of this name that carries sockets, once; `None` if the manifest has
+    /// none of this name. Its frames are as long as any may be, unless the host says otherwise.
     ///
     /// # Errors
     /// If it was handed out already, or the tender attaches none.

@@ -112,7 +112,7 @@ where
         key,
     };
     let host = unikernel::sockets(PORT);
-    let link = host.and_then(|host| Ok((host, unikernel::socket_link(PORT)?)));
+    let link = host.and_then(|host| Ok((host, unikernel::runtime().socket_link(PORT)?)));
     match link {
         Ok((Some(host), _)) => on_host(host, start, main),
         Ok((None, Some(link))) => on_link(link, start, main),

@@ -68,15 +68,6 @@ pub fn net(name: &str) -> Result<Box<dyn Netif>, DeviceError> {
     runtime().network(name)
 }
 
-/// The port of the link of this name that carries sockets, once; `None` if the manifest has none of
-/// this name.
-///
-/// # Errors
-/// If it was handed out already, or the tender attaches none.
-pub fn socket_link(name: &str) -> Result<Option<Box<dyn Netif>>, DeviceError> {
-    runtime().socket_link(name)
-}
-
 /// The block device of this name, once.
 ///
 /// # Errors

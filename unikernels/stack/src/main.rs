@@ -38,7 +38,8 @@ fn main() -> i32 {
 
 /// Nothing ends it but a mistake.
 async fn serve(service: Service) -> Result<(), String> {
-    let links: Vec<_> = unikernel::runtime().devices.socket_links().collect();
+    let runtime = unikernel::runtime();
+    let links: Vec<_> = runtime.devices.socket_links().collect();
     if links.is_empty() {
         return Err("no link carries sockets; name one in manifest.json".into());
     }
@@ -47,7 +48,8 @@ async fn serve(service: Service) -> Result<(), String> {
         heed(argument, &mut rights)?;
     }
     for (link, allowed) in rights {
-        let port = unikernel::socket_link(link).map_err(|why| format!("{link}: {why}"))?;
+        let port = runtime.socket_link(link);
+        let port = port.map_err(|why| format!("{link}: {why}"))?;
         let port = port.ok_or_else(|| format!("{link}: no link"))?;
         let server = Server::new(port, &service, allowed, links.len());
         service.beside.borrow_mut().push(Box::new(server));

@@ -8,7 +8,7 @@ use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::task::{Context, Waker};
 use device::memory::Wire;
 use net::socket::{Datagrams, Error, Sockets};
@@ -311,33 +311,35 @@ impl Stack {
     }
 }
 
+const LISTEN: What<'_> = What::Listen {
+    local: LOCAL,
+    backlog: u32::MAX,
+};
+const BIND: What<'_> = What::Bind {
+    local: LOCAL,
+    peer: None,
+    window: WINDOW,
+};
+/// To the stack's own listener.
+const CONNECT: What<'_> = What::Connect {
+    remote: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 80),
+    window: WINDOW,
+};
+const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), PORT);
+
+fn datagram(bytes: &[u8]) -> What<'_> {
+    What::Datagram {
+        remote: SocketAddr::from(([192, 0, 2, 1], 9)),
+        local: LOCAL.ip(),
+        bytes,
+    }
+}
+
 #[test]
 fn a_stack_finds_each_lie_of_an_application() {
-    let window = WINDOW;
-    let listen = What::Listen {
-        local: at(PORT),
-        backlog: u32::MAX,
-    };
-    let accept = What::Accept {
-        listener: 0,
-        window,
-    };
-    let bind = What::Bind {
-        local: at(9),
-        peer: None,
-        window,
-    };
-    let connect = What::Connect {
-        // The stack's own listener.
-        remote: at(80),
-        window,
-    };
-    let datagram = |bytes| What::Datagram {
-        remote: SocketAddr::from(([192, 0, 2, 1], 9)),
-        local: at(0).ip(),
-        bytes,
-    };
-    let long = vec![0; 60_000];
+    let (listener, window) = (0, WINDOW);
+    let accept = What::Accept { listener, window };
+    let (listen, bind, connect) = (LISTEN, BIND, CONNECT);
     let cases: &[(&[Said<'_>], Fault)] = &[
         (&[(SOCKETS_MAX, listen)], Fault::Socket(SOCKETS_MAX)),
         (&[(0, listen), (0, bind)], Fault::Socket(0)),
@@ -383,28 +385,37 @@ fn a_stack_finds_each_lie_of_an_application() {
         (&[(0, bind), (0, opened(false))], Fault::Kind),
     ];
     for (said, fault) in cases {
-        let mut stack = Stack::new();
-        let mut far = stack.scene.far().listen(at(80), 1).unwrap();
-        stack.says(said);
-        let found = stack
-            .scene
-            .server
-            .as_mut()
-            .and_then(|server| server.take_fault());
-        assert_eq!(
-            found.map(|(_, count, fault)| (count, fault)),
-            Some((1, *fault))
-        );
-        assert!(stack.scene.server().is_empty(), "{fault}");
-        // Whoever keeps the rules is served, and what the liar had is free again.
-        stack.greets();
-        stack.says(&[(0, listen), (1, bind)]);
-        let (_, said) = heard(stack.scene.wire());
-        assert_eq!(said, [(0, "opened"), (1, "opened")], "{fault}");
-        let _ = &mut far;
+        is_found(said, *fault);
     }
-    // More than there is room for: of a connection that takes nothing, and of datagrams.
-    for (first, more) in [(connect, What::Data(&long)), (bind, datagram(&long))] {
+}
+
+/// A lie has this name; what comes behind it is served.
+fn is_found(said: &[Said<'_>], fault: Fault) {
+    let mut stack = Stack::new();
+    let _far = stack.scene.far().listen(at(80), 1).unwrap();
+    stack.says(said);
+    let found = stack
+        .scene
+        .server
+        .as_mut()
+        .and_then(|server| server.take_fault());
+    assert_eq!(
+        found.map(|(_, count, fault)| (count, fault)),
+        Some((1, fault))
+    );
+    assert!(stack.scene.server().is_empty(), "{fault}");
+    // Whoever keeps the rules is served, and what the liar had is free again.
+    stack.greets();
+    stack.says(&[(0, LISTEN), (1, BIND)]);
+    let (_, said) = heard(stack.scene.wire());
+    assert_eq!(said, [(0, "opened"), (1, "opened")], "{fault}");
+}
+
+/// More than there is room for: of a connection that takes nothing, and of datagrams.
+#[test]
+fn a_stack_takes_no_more_than_it_has_room_for() {
+    let long = vec![0; 60_000];
+    for (first, more) in [(CONNECT, What::Data(&long)), (BIND, datagram(&long))] {
         let mut stack = Stack::new();
         let _far = stack.scene.far().listen(at(80), 1).unwrap();
         stack.says(&[(0, first)]);

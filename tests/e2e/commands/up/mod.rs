@@ -47,11 +47,15 @@ const PAUSE: Duration = Duration::from_millis(2);
 type Test = fn(&Images) -> Result<(), Failed>;
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let plain: [(&str, Test); 15] = [
+    let plain: [(&str, Test); 16] = [
         ("mistakes are told and nothing is started", mistakes),
         ("a crash loop is slowed and goes on", crash_loop),
         ("a component that may rest does", rests),
         ("images that take no link are told", links::mistakes),
+        (
+            "ends that carry different things are told",
+            sockets::mistakes,
+        ),
         (
             "a state outlives instances and supervisors",
             states::outlive,

@@ -5,8 +5,8 @@
 //!                           === link === http
 //! ```
 
-use super::links::{Stream, nothing, on, system_of};
-use super::{Datagrams, PATIENCE, System, kill};
+use super::links::{Stream, nothing, of_link, on, system_of};
+use super::{ALL, Datagrams, PATIENCE, System, kill};
 use crate::commands::messages::shell;
 use crate::harness::build::Images;
 use crate::harness::wait::eventually;
@@ -135,6 +135,25 @@ fn outlive(images: &Images, host: &str) -> Result<(), Failed> {
         }
     }
     system.down(Some(supervisor))
+}
+
+/// Ends that carry different things are told, and nothing is started.
+pub fn mistakes(images: &Images) -> Result<(), Failed> {
+    let sockets = images.appliance("echo", "-remote");
+    let text = of_link(images).replace(
+        &format!("{:?}", images.appliance("echo", "-link")),
+        &format!("{sockets:?}"),
+    );
+    let system = System::new(images, &text)?;
+    std::fs::write(system.runtime.path().join("all.nft"), ALL)?;
+    let file = system.file.display().to_string();
+    let ended = system.outboard(&["up", "--check", &file])?.finish()?;
+    ended.expect_status(1)?;
+    ended.expect_stderr(&format!(
+        "{file}:9:12: link:inner: echo takes a link there that carries sockets, and firewall one \
+         that carries frames; build either with the manifest of the other's kind\n"
+    ))?;
+    Ok(())
 }
 
 /// Stock iperf3 measures an image that has its sockets from another one.
