@@ -2,9 +2,9 @@
 //! told, and where it is mapped.
 //!
 //! A region of the kind [`kind::LINK`] is one end of a link (see [`crate::link`]): memory of its
-//! own, and the other end's, which it can only read. One of the kind [`kind::STATE`] is memory that
-//! outlives the image. Regions are named in the manifest and lie in files that whoever starts the
-//! image has made.
+//! own, and the other end's, which it can only read. One of the kind [`kind::SOCKETS`] is the same,
+//! and its frames carry sockets. One of the kind [`kind::STATE`] is memory that outlives the image.
+//! Regions are named in the manifest and lie in files that whoever starts the image has made.
 
 use crate::PAGE_SIZE;
 use crate::manifest::{NAME_BYTES_MAX, name_of};
@@ -46,6 +46,9 @@ pub mod kind {
     pub const LINK: u32 = 1;
     /// Memory that outlives the image.
     pub const STATE: u32 = 2;
+    /// An end of a link that carries sockets instead of an Ethernet's frames. To the host it is a
+    /// link; one that does not know this kind refuses the image.
+    pub const SOCKETS: u32 = 3;
 }
 
 /// A region that an image asks for, as it stands in the extension note behind the PCIe devices.
@@ -65,6 +68,16 @@ impl Request {
     pub fn name(&self) -> Option<&str> {
         name_of(&self.name)
     }
+
+    /// Whether it is an end of a link, whatever that carries.
+    pub const fn is_link(&self) -> bool {
+        is_link(self.kind)
+    }
+}
+
+/// Whether regions of this kind are ends of links.
+pub const fn is_link(kind: u32) -> bool {
+    matches!(kind, kind::LINK | kind::SOCKETS)
 }
 
 /// What an image is told of a region that it asked for; all zero if it was not attached.
@@ -81,7 +94,8 @@ pub struct Info {
     pub bell: i32,
     /// The MAC address of this end of a link.
     pub mac: [u8; 6],
-    /// The MTU of a link in bytes; 0 for [`crate::link::MTU`].
+    /// The MTU of a link in bytes; 0 for [`crate::link::MTU`], or the most that there is if it
+    /// carries sockets.
     pub mtu: u16,
     /// Zero.
     pub reserved: [u8; 4],

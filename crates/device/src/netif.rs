@@ -56,6 +56,13 @@ pub trait Netif {
 
     /// What to sleep on while [`Self::receive`] finds nothing.
     fn wait_handle(&self) -> WaitHandle;
+
+    /// How often what the port is connected to has come and gone, as of the last call of
+    /// [`Self::receive`] or [`Self::transmit`]: odd while it is there. A port that cannot tell
+    /// says 1.
+    fn link_changes(&self) -> u64 {
+        1
+    }
 }
 
 /// What follows from [`Netif`] for every port.

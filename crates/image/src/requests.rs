@@ -78,7 +78,7 @@ fn check(request: &Request) -> Result<(), fn(usize) -> RequestError> {
 fn check_region(request: &region::Request) -> Result<(), fn(usize) -> RequestError> {
     let bytes = u64::from(request.bytes);
     let fits = match request.kind {
-        kind::LINK => link::is_file(bytes),
+        kind::LINK | kind::SOCKETS => link::is_file(bytes),
         kind::STATE => region::is_state(bytes),
         _ => return Err(RequestError::RegionKind),
     };

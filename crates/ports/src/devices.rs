@@ -164,7 +164,7 @@ impl Devices {
 
     /// How many links there are.
     pub(crate) fn links(&self) -> usize {
-        self.regions.iter().filter(|r| is_link(r)).count()
+        self.regions.iter().filter(|r| r.is_link()).count()
     }
 
     /// How many networks the host has attached, or may have.
@@ -183,7 +183,7 @@ impl Devices {
         let cards = cards.filter(|(_, request)| request.class == CLASS_NETWORK);
         let cards = cards.filter_map(|(index, request)| Some((request.name()?, index as u8)));
         let first = first + self.requests.len();
-        let links = (first..).zip(self.regions).filter(|(_, r)| is_link(r));
+        let links = (first..).zip(self.regions).filter(|(_, r)| r.is_link());
         let links = links.filter_map(|(index, request)| Some((request.name()?, index as u8)));
         networks.chain(cards).chain(links)
     }
@@ -198,6 +198,13 @@ impl Devices {
         let named = |entry: &Entry| entry.name() == Some(name);
         let entry = self.entries.iter().find(|entry| named(entry));
         entry.is_some_and(|entry| entry.kind == kind::SOCKETS)
+    }
+
+    /// Names of the links that carry sockets, in the order of the manifest.
+    pub fn socket_links(&self) -> impl Iterator<Item = &'static str> {
+        let regions = self.regions.iter();
+        let links = regions.filter(|region| region.kind == region::kind::SOCKETS);
+        links.filter_map(region::Request::name)
     }
 
     /// Hands out the device of the manifest that has this name.
@@ -307,10 +314,6 @@ impl Devices {
         let request = number.and_then(|number| self.requests.get(number));
         request.and_then(pci::Request::name).unwrap_or("of no name")
     }
-}
-
-fn is_link(region: &region::Request) -> bool {
-    region.kind == region::kind::LINK
 }
 
 fn is_network(entry: &Entry) -> bool {

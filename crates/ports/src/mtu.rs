@@ -4,7 +4,7 @@ use crate::share::{HostWord, SharedFile};
 use core::sync::atomic::Ordering;
 
 /// Most that any port carries, in bytes.
-const MTU_MAX: u64 = 65_535;
+pub(crate) const MTU_MAX: usize = 65_535;
 
 /// Largest payload of an Ethernet frame.
 pub(crate) struct Mtu {
@@ -32,7 +32,7 @@ impl Mtu {
     #[inline]
     pub(crate) fn get(&self) -> usize {
         match self.now.map_or(0, |word| word.load(Ordering::Relaxed)) {
-            said @ 1..=MTU_MAX => said as usize,
+            said @ 1.. if said <= MTU_MAX as u64 => said as usize,
             _ => self.start,
         }
     }

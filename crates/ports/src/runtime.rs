@@ -10,6 +10,7 @@ use crate::disk::{CallDisk, Disk};
 use crate::host::Host;
 use crate::ledger::Ledger;
 use crate::link::{LinkMemory, Links};
+use crate::mtu::MTU_MAX;
 use crate::network::Network;
 use crate::progress::Progress;
 use crate::ring::Rings;
@@ -18,6 +19,7 @@ use crate::share::{HostWord, SharedFile};
 use crate::sockets::{HostSockets, SocketCalls};
 use crate::state::{self, State, StateMemory};
 use abi::extension::device_flag;
+use abi::link::MTU;
 use abi::region::kind;
 use abi::state::Mark;
 use alloc::boxed::Box;
@@ -132,7 +134,10 @@ impl Runtime {
     /// If the manifest has no such network or it was handed out already.
     pub fn network(&'static self, name: &str) -> Result<Box<dyn Netif>, DeviceError> {
         if let Some(link) = self.devices.take_region(kind::LINK, name)? {
-            return Ok(Box::new(self.links.port(self, &link)?));
+            return Ok(Box::new(self.links.port(self, &link, MTU.into())?));
+        }
+        if self.devices.socket_links().any(|found| found == name) {
+            return Err(DeviceError::OtherKind);
         }
         let attached = self.devices.take(self.host, name)?;
         let mut network = Network::new(self, &attached)?;
@@ -146,6 +151,18 @@ impl Runtime {
             }
         }
         Ok(self.host.tap(network))
+    }
+
+    /// The port of the link of this name that carries sockets, once; `None` if the manifest has
+    /// none of this name. Its frames are as long as any may be, unless the host says otherwise.
+    ///
+    /// # Errors
+    /// If it was handed out already, or the tender attaches none.
+    pub fn socket_link(&'static self, name: &str) -> Result<Option<Box<dyn Netif>>, DeviceError> {
+        let Some(link) = self.devices.take_region(kind::SOCKETS, name)? else {
+            return Ok(None);
+        };
+        Ok(Some(Box::new(self.links.port(self, &link, MTU_MAX)?)))
     }
 
     /// The disk of this name, once.

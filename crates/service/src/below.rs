@@ -1,12 +1,14 @@
-//! What sockets rest on, and its turns: a stack over a port, or the host.
+//! What sockets rest on, and its turns: a stack over a port, the host, or another image.
 
 use abi::sockets::Record;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use device::{HEADROOM, Netif, Pool, WaitHandle};
+use link_sockets::Table as Sockets;
 use net::address::Prefix;
 use net::arp::Detect;
 use net::dhcp::{Change, Lease};
@@ -24,12 +26,15 @@ use net::tcp::host::Tcp;
 use net::tcp::identity::Secret;
 use net::version::Addresses;
 use ports::inquiry::Listed;
-use unikernel::{Instant, Ready};
+use unikernel::{Instant, Ready, println};
 
 /// Packets that may wait to become whole, or to be cut, at a time.
 const LARGE_PACKETS: usize = 8;
 /// The part of the image's memory that the queues of all connections may hold.
 const QUEUES_PART: u64 = 4;
+/// How often it is said that another image breaks the rules, so that one that does nothing else
+/// does not fill the console.
+pub const FAULTS_SAID: u64 = 100;
 
 /// What sockets rest on.
 pub trait Below {
@@ -144,14 +149,75 @@ impl Below for Host {
     }
 }
 
+/// Sockets of a stack in another image.
+pub struct Link {
+    /// The appliance's name.
+    pub name: String,
+    pub table: Rc<RefCell<Sockets>>,
+}
+
+impl Below for Link {
+    fn receive(&mut self, now: Instant, _: Ready) -> bool {
+        let mut table = self.table.borrow_mut();
+        let any = table.receive(now);
+        if let Some(fault) = table.take_fault()
+            && table.faults() <= FAULTS_SAID
+        {
+            let name = &self.name;
+            println!("{name}: the stack's image breaks the rules, all sockets fail: {fault}");
+        }
+        any
+    }
+
+    /// The other image has addresses.
+    fn changes(&mut self) -> Vec<(usize, Change)> {
+        Vec::new()
+    }
+
+    fn lease(&mut self) -> Option<Lease> {
+        None
+    }
+
+    /// The other image does.
+    fn counts(&self, _: &mut dyn FnMut(&'static str, u64)) {}
+
+    /// The other image does.
+    fn list(&self, _: u64, _: &mut dyn FnMut(&Record) -> bool) -> Listed {
+        Listed::default()
+    }
+
+    /// What has no room leaves once the other image has made some, which wakes this one.
+    fn send(&mut self) -> bool {
+        self.table.borrow_mut().flush();
+        true
+    }
+
+    fn deadline(&self) -> Instant {
+        self.table.borrow().deadline()
+    }
+
+    fn has_left(&self) -> bool {
+        self.table.borrow().has_left()
+    }
+}
+
+/// Bytes that the queues of all connections may hold.
+pub fn queues_bytes() -> usize {
+    usize::try_from(unikernel::memory_bytes() / QUEUES_PART).unwrap_or(usize::MAX)
+}
+
 /// TCP that holds nothing so far.
 #[cfg_attr(
     feature = "smoltcp",
     expect(dead_code, reason = "smoltcp is there instead")
 )]
 pub fn tcp(secret: [u8; 16], hash_key: [u8; 16]) -> Tcp {
-    let memory = usize::try_from(unikernel::memory_bytes() / QUEUES_PART).unwrap_or(usize::MAX);
-    Tcp::new(Config::default(), Secret::new(secret), hash_key, memory)
+    Tcp::new(
+        Config::default(),
+        Secret::new(secret),
+        hash_key,
+        queues_bytes(),
+    )
 }
 
 /// A stack over these ports, each with what the command line says of it, and with the notes of an

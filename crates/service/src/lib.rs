@@ -5,7 +5,8 @@
 //! goes on with those that the instance before has left ([`Net::taken_up`]).
 //!
 //! Where `service` is `SOCKETS` in the manifest, sockets of the host's take the place of the stack,
-//! and the appliance does not notice.
+//! and where it is a `LINK` that carries sockets, those of a stack in another image. The appliance
+//! does not notice.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -13,15 +14,18 @@
 extern crate alloc;
 
 mod below;
+mod beside;
 #[cfg(feature = "smoltcp")]
 mod smoltcp;
 mod sockets;
 #[cfg(not(feature = "smoltcp"))]
 mod vault;
 
+pub use beside::{Beside, Server};
 pub use sockets::{Datagrams, Listener, Net, Stream};
 
 use abi::share::{NET_COUNTERS, NET_COUNTERS_MAX};
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -31,10 +35,12 @@ use below::Below;
 use core::cell::{Cell, RefCell};
 use core::future::Future;
 use core::time::Duration;
+use device::Netif;
+use link_sockets::Table;
 #[cfg(not(feature = "smoltcp"))]
 use net::address::Prefix;
 use net::dns::{Names, Resolver};
-use net::host::{HostNet, Table};
+use net::host::{HostNet, Table as HostTable};
 use net::metrics::{self, Publisher};
 use net::options::{HELP, Options};
 use net::socket::Stream as _;
@@ -62,9 +68,11 @@ pub struct Service {
     pub spawner: Spawner,
     /// The words of the command line that are the appliance's own.
     pub arguments: Vec<&'static str>,
+    /// What has its turns beside the stack.
+    pub beside: Rc<RefCell<Vec<Box<dyn Beside>>>>,
 }
 
-/// Options of the stack that mean nothing to the host's sockets.
+/// Options of the stack that mean nothing without one.
 const ADDRESSES: [&str; 4] = ["--ipv4", "--ipv6", "--dhcp", "--mtu"];
 
 /// Runs the appliance `name`: what `main` returns is the exit status. `help` are its own options.
@@ -103,9 +111,12 @@ where
         arguments,
         key,
     };
-    match unikernel::sockets(PORT) {
-        Ok(Some(host)) => on_host(host, start, main),
-        Ok(None) => on_port(secret, start, main),
+    let host = unikernel::sockets(PORT);
+    let link = host.and_then(|host| Ok((host, unikernel::runtime().socket_link(PORT)?)));
+    match link {
+        Ok((Some(host), _)) => on_host(host, start, main),
+        Ok((None, Some(link))) => on_link(link, start, main),
+        Ok((None, None)) => on_port(secret, start, main),
         Err(error) => {
             println!("{name}: {PORT}: {error}");
             abi::exit::FAILURE
@@ -117,9 +128,10 @@ where
 /// [`PORT`] first.
 fn ports() -> Vec<&'static str> {
     let devices = &unikernel::runtime().devices;
-    let free = devices
+    let frames = devices
         .ports()
-        .filter(|(_, index)| !devices.is_taken(*index));
+        .filter(|(name, _)| !devices.socket_links().any(|link| link == *name));
+    let free = frames.filter(|(_, index)| !devices.is_taken(*index));
     let mut names: Vec<_> = free.map(|(name, _)| name).collect();
     match names.iter().position(|name| *name == PORT) {
         Some(place) => names[..=place].rotate_right(1),
@@ -147,18 +159,43 @@ where
     F: Future<Output = i32> + 'static,
 {
     let name = start.name;
-    let of_stack = |word: &&str| ADDRESSES.iter().any(|option| word.starts_with(option));
-    if let Some(word) = unikernel::arguments().find(of_stack) {
+    if let Some(word) = of_stack() {
         println!("{name}: {word}: addresses and MTU are those of the host; leave it away");
         return abi::exit::FAILURE;
     }
-    let table = Table::new(host, unikernel::monotonic());
+    let table = HostTable::new(host, unikernel::monotonic());
     let below = below::Host {
         table: Rc::new(RefCell::new(table)),
         wait: host.wait,
     };
     let net = Net::Host(HostNet::new(below.table.clone()));
     let said = vec![format!("{name}: the host's sockets as {PORT}")];
+    serve(below, net, start, said, main)
+}
+
+/// An option on the command line that means nothing without a stack.
+fn of_stack() -> Option<&'static str> {
+    unikernel::arguments().find(|word| ADDRESSES.iter().any(|option| word.starts_with(option)))
+}
+
+/// Over sockets of a stack in another image.
+fn on_link<F>(port: Box<dyn Netif>, start: Start<'_>, main: impl FnOnce(Service) -> F) -> i32
+where
+    F: Future<Output = i32> + 'static,
+{
+    let name = start.name;
+    if let Some(word) = of_stack() {
+        println!("{name}: {word}: addresses and MTU are the other image's; write it there");
+        return abi::exit::FAILURE;
+    }
+    let (memory, now) = (below::queues_bytes(), unikernel::monotonic());
+    let table = Table::new(port, memory, beside::session(), now);
+    let below = below::Link {
+        name: name.into(),
+        table: Rc::new(RefCell::new(table)),
+    };
+    let net = Net::Link(link_sockets::Net::new(below.table.clone()));
+    let said = vec![format!("{name}: sockets of another image as {PORT}")];
     serve(below, net, start, said, main)
 }
 
@@ -244,20 +281,22 @@ where
             said.iter().for_each(|line| println!("{line}"));
         }
     };
+    let beside = Rc::new(RefCell::new(Vec::new()));
     let main = main(Service {
+        beside: beside.clone(),
         net,
         resolver,
         clock: clock.clone(),
         spawner: executor.spawner(),
         arguments: start.arguments,
     });
-    turns(below, executor, &clock, changed, first, main)
+    turns((below, beside), executor, &clock, changed, first, main)
 }
 
 /// What is below and tasks have their turns until the appliance ends. What is to happen `first`
 /// does once it waits for the first time.
 fn turns<B: Below>(
-    mut below: B,
+    (mut below, beside): (B, Rc<RefCell<Vec<Box<dyn Beside>>>>),
     mut executor: Executor,
     clock: &Clock,
     changed: impl Fn(&mut B),
@@ -282,10 +321,15 @@ fn turns<B: Below>(
         let receive = |below: &mut B| {
             let any = below.receive(now, ready);
             changed(below);
-            any
+            let others = |any, one: &mut Box<dyn Beside>| one.receive() | any;
+            beside.borrow_mut().iter_mut().fold(any, others)
+        };
+        let send = |below: &mut B| {
+            beside.borrow_mut().iter_mut().for_each(|one| one.send());
+            below.send()
         };
         let above = (&mut executor, clock);
-        let idle = turn(&mut below, above, TASKS_PER_TURN, now, receive, B::send);
+        let idle = turn(&mut below, above, TASKS_PER_TURN, now, receive, send);
         if let Some(question) = inquiry.question() {
             inquiry.answer(question, |take| below.list(question.from, take));
         }

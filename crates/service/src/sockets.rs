@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
+use link_sockets as link;
 use net::host::{HostDatagrams, HostListener, HostNet, HostStream};
 use net::report::Report;
 use net::socket::{self, Connected, Ends, Error};
@@ -19,6 +20,7 @@ macro_rules! each {
         match $value {
             Self::Stack($inner) => $work,
             Self::Host($inner) => $work,
+            Self::Link($inner) => $work,
         }
     };
 }
@@ -30,6 +32,8 @@ pub enum Net {
     Stack(StackNet),
     /// The host.
     Host(HostNet),
+    /// A stack in another image.
+    Link(link::Net),
 }
 
 /// Waits for connections.
@@ -38,6 +42,8 @@ pub enum Listener {
     Stack(TcpListener),
     /// Of the host's.
     Host(HostListener),
+    /// Of a stack's in another image.
+    Link(link::Listener),
 }
 
 /// A connection.
@@ -46,6 +52,8 @@ pub enum Stream {
     Stack(TcpStream),
     /// Of the host's.
     Host(HostStream),
+    /// Of a stack's in another image.
+    Link(link::Stream),
 }
 
 /// Takes and sends datagrams.
@@ -54,6 +62,8 @@ pub enum Datagrams {
     Stack(UdpSocket),
     /// Of the host's.
     Host(HostDatagrams),
+    /// Of a stack's in another image.
+    Link(link::UdpSocket),
 }
 
 impl Net {
@@ -65,7 +75,7 @@ impl Net {
             Self::Stack(net) => net.taken_up().map(Stream::Stack),
             #[cfg(feature = "smoltcp")]
             Self::Stack(_) => None,
-            Self::Host(_) => None,
+            Self::Host(_) | Self::Link(_) => None,
         }
     }
 }
@@ -79,6 +89,7 @@ impl socket::Sockets for Net {
         Ok(match self {
             Self::Stack(net) => Datagrams::Stack(net.bind(local)?),
             Self::Host(net) => Datagrams::Host(net.bind(local)?),
+            Self::Link(net) => Datagrams::Link(net.bind(local)?),
         })
     }
 
@@ -90,6 +101,7 @@ impl socket::Sockets for Net {
         Ok(match self {
             Self::Stack(net) => net.connect_datagrams(local, peer)?.map(Datagrams::Stack),
             Self::Host(net) => net.connect_datagrams(local, peer)?.map(Datagrams::Host),
+            Self::Link(net) => net.connect_datagrams(local, peer)?.map(Datagrams::Link),
         })
     }
 
@@ -97,6 +109,7 @@ impl socket::Sockets for Net {
         Ok(match self {
             Self::Stack(net) => Listener::Stack(net.listen(local, backlog)?),
             Self::Host(net) => Listener::Host(net.listen(local, backlog)?),
+            Self::Link(net) => Listener::Link(net.listen(local, backlog)?),
         })
     }
 
@@ -104,6 +117,7 @@ impl socket::Sockets for Net {
         Ok(match self {
             Self::Stack(net) => Stream::Stack(net.connect(remote).await?),
             Self::Host(net) => Stream::Host(net.connect(remote).await?),
+            Self::Link(net) => Stream::Link(net.connect(remote).await?),
         })
     }
 }
@@ -115,6 +129,7 @@ impl socket::Listener for Listener {
         Ok(match self {
             Self::Stack(listener) => Stream::Stack(listener.accept().await?),
             Self::Host(listener) => Stream::Host(listener.accept().await?),
+            Self::Link(listener) => Stream::Link(listener.accept().await?),
         })
     }
 }
@@ -173,6 +188,10 @@ impl socket::Stream for Stream {
             Self::Host(stream) => {
                 let (one, other) = stream.split();
                 (Self::Host(one), Self::Host(other))
+            }
+            Self::Link(stream) => {
+                let (one, other) = stream.split();
+                (Self::Link(one), Self::Link(other))
             }
         }
     }

@@ -297,8 +297,8 @@ fn behind(missing: &[String], options: &Options) -> Vec<String> {
 
 fn kind_of(region: &region::Request) -> u32 {
     match region.kind {
-        region::kind::LINK => LINK,
-        _ => STATE,
+        region::kind::STATE => STATE,
+        _ => LINK,
     }
 }
 

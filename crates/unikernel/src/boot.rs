@@ -6,7 +6,6 @@ use crate::share;
 use abi::extension::{HOST_INFO_MAGIC, HostInfo, VERSION, host_flag};
 use abi::manifest::{ENTRIES_MAX, Entry, Header, kind};
 use abi::pci::Info;
-use abi::region::kind::LINK;
 use core::cell::{Cell, OnceCell, RefCell, UnsafeCell};
 use device::Pool;
 use hw::DmaArena;
@@ -51,7 +50,7 @@ pub(crate) unsafe fn init(target: abi::note::Target, start: &Start) {
     let command_line = unsafe { core::ffi::CStr::from_ptr(start.command_line as *const _) };
     let (requests, regions) = crate::pci::requests();
     let networks = entries.iter().filter(|entry| entry.kind == kind::NET_BASIC);
-    let links = regions.iter().filter(|region| region.kind == LINK);
+    let links = regions.iter().filter(|region| region.is_link());
     let wanted = buffers::wanted(networks.count() + links.count(), host_info.rings != 0);
     // SAFETY: the tender mapped what it says at that address, for the guest's lifetime; this runs
     // once.

@@ -3,6 +3,7 @@
 use crate::each::conntrack::{LEFT_BYTES, LEFT_FLOWS};
 use crate::each::model;
 use abi::doorbell;
+use link_sockets::message::{Message, Reason, What};
 use models::MODELS;
 use net::tcp::connection::{Agreed, Greeted};
 use net::tcp::identity::Ends;
@@ -65,6 +66,8 @@ pub fn all() -> Vec<Seed> {
         ("hypercall", "each", hypercalls()),
         ("image", "sample", image::sample::sample()),
         ("ioregionfd", "write", write_of_status()),
+        ("link_sockets", "stack", served()),
+        ("link_sockets", "application", serving()),
         ("manifest", "devices", MANIFEST.to_vec()),
         ("manifest", "pci", PCI_MANIFEST.to_vec()),
         ("net", "greeting", greeting()),
@@ -84,6 +87,103 @@ pub fn all() -> Vec<Seed> {
         .map(seed)
         .chain(rules())
         .collect()
+}
+
+/// Frames of a link that carries sockets: for each whom it is for, its length, and its messages.
+fn said(to: u8, messages: &[(u32, What<'_>)]) -> Vec<u8> {
+    let frame = |(socket, what): &(u32, What<'_>)| {
+        let message = Message::new(*socket, *what);
+        let mut bytes = vec![0; message.size()];
+        message.put(&mut bytes).expect("it fits");
+        [&[to, bytes.len() as u8], &bytes[..]].concat()
+    };
+    messages.iter().flat_map(frame).collect()
+}
+
+/// What a stack says to an application that listens, connects and takes datagrams.
+fn served() -> Vec<u8> {
+    let (local, peer) = (at(7), Some(at(99)));
+    let opened = |peer| What::Opened {
+        local,
+        peer,
+        window: 1000,
+    };
+    let datagram = What::Datagram {
+        remote: at(99),
+        local: local.ip(),
+        bytes: b"datagram",
+    };
+    let said_of = [
+        (0, opened(None)),
+        (2, opened(peer)),
+        (2, What::Data(b"hello")),
+        (2, What::Credit(5)),
+        (1, opened(None)),
+        (1, datagram),
+        (3, opened(peer)),
+        (3, What::Data(b"world")),
+        (3, What::End),
+        (3, What::Acknowledged),
+        (2, What::Failed(Reason::Reset)),
+        (2, What::Closed),
+    ];
+    said(0, &said_of)
+}
+
+/// What an application says to a stack.
+fn serving() -> Vec<u8> {
+    let window = 1000;
+    let datagram = What::Datagram {
+        remote: at(9),
+        local: at(9).ip(),
+        bytes: b"datagram",
+    };
+    let bind = What::Bind {
+        local: at(9),
+        peer: None,
+        window,
+    };
+    let said_of = [
+        (
+            0,
+            What::Listen {
+                local: at(80),
+                backlog: 2,
+            },
+        ),
+        (
+            1,
+            What::Accept {
+                listener: 0,
+                window,
+            },
+        ),
+        (
+            2,
+            What::Connect {
+                remote: at(80),
+                window,
+            },
+        ),
+        (3, bind),
+        (3, datagram),
+        (2, What::NoDelay(true)),
+        (2, What::Data(b"hello")),
+        (2, What::End),
+        (2, What::Ask),
+        (1, What::Data(b"world")),
+        (1, What::Credit(5)),
+        (1, What::Close),
+        (3, What::Join([224, 0, 0, 9].into())),
+        (3, What::Close),
+        (2, What::Abort),
+        (0, What::Close),
+    ];
+    said(1, &said_of)
+}
+
+fn at(port: u16) -> SocketAddr {
+    ([10, 0, 0, 1], port).into()
 }
 
 /// Both addresses of Ethernet.

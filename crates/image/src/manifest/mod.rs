@@ -17,8 +17,9 @@
 //!
 //! `{ "name": "public", "type": "LINK", "slots": 64 }` asks for a link to another image, which is a
 //! network port: it may send so many frames before the other image has taken one ([`SLOTS`] without
-//! `slots`). `{ "name": "vault", "type": "STATE", "size": 1048576 }` asks for memory that outlives
-//! the image.
+//! `slots`). With `"carries": "sockets"` it is none: one of the two images has its sockets from the
+//! other one's stack. `{ "name": "vault", "type": "STATE", "size": 1048576 }` asks for memory that
+//! outlives the image.
 //!
 //! DMA memory is one area: the `dma_size` of the file and those of its PCIe devices add up.
 //!

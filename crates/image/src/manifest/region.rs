@@ -15,6 +15,19 @@ pub const SLOTS: u64 = 128;
 pub struct Link {
     pub name: String,
     slots: Option<u64>,
+    #[serde(default)]
+    carries: Carries,
+}
+
+/// What a link carries.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Carries {
+    /// An Ethernet's frames.
+    #[default]
+    Frames,
+    /// Sockets.
+    Sockets,
 }
 
 /// Memory that outlives the image.
@@ -38,7 +51,11 @@ impl Link {
                 "\"slots\" is {slots}; write a number from 1 to {SLOTS_MAX}"
             )));
         }
-        request(&self.name, kind::LINK, file_bytes(slots as usize))
+        let kind = match self.carries {
+            Carries::Frames => kind::LINK,
+            Carries::Sockets => kind::SOCKETS,
+        };
+        request(&self.name, kind, file_bytes(slots as usize))
     }
 }
 

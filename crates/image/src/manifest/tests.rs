@@ -237,3 +237,17 @@ fn links_and_states_have_a_size() {
     let many = reason(&many.join(","));
     assert_eq!(many, "17 links and states are too many; name at most 16");
 }
+
+#[test]
+fn a_link_says_what_it_carries() {
+    let carries = |what: &str| {
+        let json = format!(
+            r#"{{ "type": "solo5.manifest", "version": 1, "devices": [
+                {{ "name": "a", "type": "LINK", "carries": {what} }} ] }}"#
+        );
+        from_json(json.as_bytes()).map(|manifest| manifest.regions[0].kind)
+    };
+    assert_eq!(carries(r#""sockets""#), Ok(abi::region::kind::SOCKETS));
+    assert_eq!(carries(r#""frames""#), Ok(abi::region::kind::LINK));
+    assert!(carries(r#""streams""#).is_err() && carries("1").is_err());
+}

@@ -59,7 +59,7 @@ impl Image {
         let nics = requests.filter(|(_, request)| request.class == CLASS_NETWORK);
         let nics = nics.filter_map(|(index, request)| Some((index, request.name()?)));
         let regions = (self.entries.len() + self.pci.len()..).zip(&self.regions);
-        let links = regions.filter(|(_, request)| request.kind == region::kind::LINK);
+        let links = regions.filter(|(_, request)| request.is_link());
         let links = links.filter_map(|(index, request)| Some((index, request.name()?)));
         networks.chain(nics).chain(links)
     }

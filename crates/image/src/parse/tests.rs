@@ -281,7 +281,7 @@ fn each_bad_request_has_its_reason() {
     assert_eq!(reason(REGIONS, &[17]), RequestError::RegionCount(17));
     assert_eq!(reason(REGION, b"a-b"), RequestError::RegionName(0));
     assert_eq!(reason(REGION, b"nic\0"), RequestError::RegionDuplicate(0));
-    assert_eq!(reason(REGION + 68, &[3]), RequestError::RegionKind(0));
+    assert_eq!(reason(REGION + 68, &[4]), RequestError::RegionKind(0));
     for bytes in [0, 4096, 4097, 0x1000_1000, u32::MAX] {
         let bytes = u32::to_le_bytes(bytes);
         assert_eq!(reason(REGION + 72, &bytes), RequestError::RegionBytes(0));

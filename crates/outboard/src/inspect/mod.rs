@@ -107,6 +107,9 @@ enum More {
     Link {
         /// Frames that it may send before one is taken.
         slots: usize,
+        /// What it carries, if that is no frames of an Ethernet's.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        carries: Option<&'static str>,
     },
     State {
         /// In bytes.
@@ -229,10 +232,11 @@ fn devices(image: &Image) -> Vec<Device> {
         })
     };
     let region = |request: &region::Request| {
-        let (r#type, more) = match request.kind == region::kind::LINK {
+        let (r#type, more) = match request.is_link() {
             true => {
                 let slots = abi::link::slots(request.bytes.into());
-                ("LINK", More::Link { slots })
+                let carries = (request.kind == region::kind::SOCKETS).then_some("sockets");
+                ("LINK", More::Link { slots, carries })
             }
             false => {
                 let size = request.bytes;
@@ -395,7 +399,10 @@ impl Report {
             write!(f, "  {:width$}  {}", device.name, device.r#type)?;
             match &device.more {
                 Some(More::Pci(pci)) => writeln!(f, "{pci}")?,
-                Some(More::Link { slots }) => writeln!(f, "       {slots} slots")?,
+                Some(More::Link { slots, carries }) => match carries {
+                    Some(carries) => writeln!(f, "       {slots} slots, carries {carries}")?,
+                    None => writeln!(f, "       {slots} slots")?,
+                },
                 Some(More::State { size }) => writeln!(f, "      {size} bytes")?,
                 None => writeln!(f)?,
             }

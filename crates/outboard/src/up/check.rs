@@ -81,10 +81,7 @@ fn links(component: &Component, image: &Image) -> Result<(), String> {
             ));
         }
     }
-    let links = image
-        .regions
-        .iter()
-        .filter(|region| region.kind == region::kind::LINK);
+    let links = image.regions.iter().filter(|region| region.is_link());
     for name in links.filter_map(region::Request::name) {
         let is_linked = |device: &Device| device.name == name && device.link().is_some();
         if !nets().any(is_linked) {
@@ -95,6 +92,35 @@ fn links(component: &Component, image: &Image) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Links of which one end carries sockets and the other one frames: each with the place of the
+/// component to which the sockets belong. Images that cannot be read are told of elsewhere.
+pub fn carried(components: &[Component]) -> Vec<(usize, String)> {
+    let kinds = components.iter().flat_map(|component| {
+        let image = load::open(&component.image).ok();
+        let regions = image.map_or_else(Vec::new, |(_, image)| image.regions);
+        let ends = component.devices.iter().filter_map(move |device| {
+            let mut regions = regions.iter();
+            let region = regions.find(|region| region.name() == Some(&device.name))?;
+            Some((device.link()?, component, region.kind))
+        });
+        ends.collect::<Vec<_>>()
+    });
+    let kinds: Vec<_> = kinds.collect();
+    let of_sockets = kinds.iter().filter(|end| end.2 == region::kind::SOCKETS);
+    let wrong = of_sockets.filter_map(|(link, component, _)| {
+        let mut others = kinds.iter();
+        let (_, other, _) =
+            others.find(|other| other.0 == *link && other.2 == region::kind::LINK)?;
+        let (name, other) = (&component.name, &other.name);
+        let what = format!(
+            "link:{link}: {name} takes a link there that carries sockets, and {other} one that \
+             carries frames; build either with the manifest of the other's kind"
+        );
+        Some((component.place, what))
+    });
+    wrong.collect()
 }
 
 /// Whether the file has each state of the image's. What it has beside, the options say.

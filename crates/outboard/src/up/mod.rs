@@ -349,7 +349,9 @@ fn read(path: &Path) -> Result<Vec<Component>, Error> {
                 let all = check::component(component).into_iter();
                 all.map(move |what| file::Mistake { place, what })
             });
-            let wrong: Vec<_> = wrong.collect();
+            let carried = check::carried(&components).into_iter();
+            let carried = carried.map(|(place, what)| file::Mistake { place, what });
+            let wrong: Vec<_> = wrong.chain(carried).collect();
             if wrong.is_empty() {
                 return Ok(components);
             }

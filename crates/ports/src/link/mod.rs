@@ -16,7 +16,7 @@ use crate::ledger::{Ledger, Outcome};
 use crate::mtu::Mtu;
 use crate::port::{Port, Received};
 use crate::runtime::Runtime;
-use abi::link::{End, Entry, Event, Fault, HEAD_BYTES, MTU, SLOT_BYTES, badge, slots};
+use abi::link::{End, Entry, Event, Fault, HEAD_BYTES, SLOT_BYTES, badge, slots};
 use abi::share::PortCounter;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -62,7 +62,7 @@ impl Links {
         }
     }
 
-    /// The port of a link.
+    /// The port of a link, with this MTU in bytes unless the host says another one.
     ///
     /// # Errors
     /// If there is no such memory.
@@ -70,6 +70,7 @@ impl Links {
         &self,
         runtime: &'static Runtime,
         attached: &RegionAttached,
+        mtu: usize,
     ) -> Result<LinkPort, DeviceError> {
         let mut memory = self.memory.borrow_mut();
         let memory = memory.get_mut(attached.number).and_then(Option::take);
@@ -88,6 +89,7 @@ impl Links {
             slots,
             lent: RefCell::new(lent),
             starved: Cell::new(false),
+            changes: Cell::new(u64::from(goes_on)),
             said: Cell::new(0),
         });
         // The other end may sleep, or be up with whoever was here before.
@@ -102,8 +104,8 @@ impl Links {
                 ledger: line.ledger,
                 mac: attached.info.mac,
                 mtu: Mtu::fixed(match attached.info.mtu {
-                    0 => MTU.into(),
-                    mtu => mtu.into(),
+                    0 => mtu,
+                    said => said.into(),
                 }),
                 offloads: Offloads {
                     checksum: true,
@@ -204,6 +206,8 @@ struct Line {
     lent: RefCell<VecDeque<Frame>>,
     /// Whether somebody waits for the other end to take some.
     starved: Cell<bool>,
+    /// How often it went up and down: odd while it is up.
+    changes: Cell<u64>,
     /// How often it was said that the link went up or down.
     said: Cell<u32>,
 }
@@ -249,6 +253,7 @@ impl Line {
 
     #[cold]
     fn changed(&self, event: Event) {
+        self.is_now(event == Event::Up);
         let says = match event {
             Event::Up => "link up",
             Event::Down { lost } => {
@@ -257,6 +262,12 @@ impl Line {
             }
         };
         self.say(format_args!("{says}"));
+    }
+
+    fn is_now(&self, up: bool) {
+        let changes = self.changes.get();
+        let was_up = !changes.is_multiple_of(2);
+        self.changes.set(changes + u64::from(was_up != up));
     }
 
     fn say(&self, what: core::fmt::Arguments<'_>) {
@@ -271,6 +282,7 @@ impl Line {
     /// The other end has broken a rule: the link is down until it begins anew.
     #[cold]
     fn failed(&self, fault: Fault) {
+        self.is_now(false);
         self.ledger.count(PortCounter::LinkFaults, 1);
         self.say(format_args!(
             "link down: the other end breaks the rules: {fault}"
@@ -461,5 +473,9 @@ impl Netif for LinkPort {
 
     fn wait_handle(&self) -> WaitHandle {
         self.port.wait_handle()
+    }
+
+    fn link_changes(&self) -> u64 {
+        self.line.changes.get()
     }
 }

@@ -73,8 +73,8 @@ pub struct LinkEnd {
     pub peer_bell: OwnedFd,
     /// The MAC address of this end.
     pub mac: [u8; 6],
-    /// The MTU in bytes.
-    pub mtu: u16,
+    /// The MTU in bytes; what the image takes if `None`.
+    pub mtu: Option<u16>,
 }
 
 /// Attaches region `number` of an image as a link.
@@ -189,7 +189,7 @@ pub fn infos(regions: &[Region]) -> [Info; REGIONS_MAX] {
             info.peer_bytes = link.peer.bytes();
             info.bell = link.peer_bell.as_raw_fd();
             info.mac = link.mac;
-            info.mtu = link.mtu;
+            info.mtu = link.mtu.unwrap_or(0);
         }
     }
     infos

@@ -552,7 +552,7 @@ impl Draft {
                 name,
                 attach,
             })?
-            .mtu = mtu;
+            .mtu = Some(mtu);
         }
         for (name, ()) in self.offloads_off {
             find_net(&mut self.nets, "net-offload", name)?.offload = false;

@@ -1,7 +1,6 @@
 //! `--link:NAME=...` and `--state:NAME=...`: memory to attach.
 
 use super::{Error, Typed, number};
-use abi::link::MTU;
 
 const LINK: &str = "the numbers of four open descriptors: this end's memory, the other end's, and \
                     the events that wake them up, as in --link:lan=5,6,7,8";
@@ -17,8 +16,8 @@ pub struct Link {
     pub descriptors: [i32; 4],
     /// MAC address that the guest should use; the one that the memory has if `None`.
     pub mac: Option<[u8; 6]>,
-    /// Largest payload of an Ethernet frame, in bytes.
-    pub mtu: u16,
+    /// Largest payload of an Ethernet frame, in bytes; what the image takes if `None`.
+    pub mtu: Option<u16>,
 }
 
 /// Memory to attach that outlives the guest.
@@ -54,7 +53,7 @@ pub(super) fn link(name: &str, typed: &Typed<'_>) -> Result<Link, Error> {
         name: name.to_owned(),
         descriptors: descriptors.ok_or_else(|| typed.wrong(LINK))?,
         mac: None,
-        mtu: MTU,
+        mtu: None,
     })
 }
 

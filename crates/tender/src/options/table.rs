@@ -27,7 +27,10 @@ pub const CHOICES: &[Choice] = &[
         "--net-mac:NAME=MAC",
         "MAC address of network NAME (default: random)",
     ),
-    choice("--net-mtu:NAME=BYTES", "MTU of link NAME (default 1500)"),
+    choice(
+        "--net-mtu:NAME=BYTES",
+        "MTU of link NAME (default 1500; 65535 if it carries sockets)",
+    ),
     choice(
         "--net-offload:NAME=off",
         "no checksum or TCP segmentation offload on network NAME",

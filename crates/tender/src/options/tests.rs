@@ -262,8 +262,8 @@ fn links_have_four_descriptors_and_states_one() {
         mtu,
     };
     let links = [
-        link("a", [5, 6, 7, 8], Some([2, 0, 0, 0, 0, 9]), 1500),
-        link("b", [9, 10, 11, 12], None, 9000),
+        link("a", [5, 6, 7, 8], Some([2, 0, 0, 0, 0, 9]), None),
+        link("b", [9, 10, 11, 12], None, Some(9000)),
     ];
     assert_eq!(options.links, links);
     assert_eq!(options.links[0].option(), "--link:a=5,6,7,8");

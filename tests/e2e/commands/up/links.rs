@@ -121,6 +121,11 @@ impl Stream {
         Ok(Self(stream))
     }
 
+    /// What comes next.
+    pub fn next(&mut self) -> std::io::Result<usize> {
+        self.0.read(&mut [0])
+    }
+
     /// Sends bytes, lets `meanwhile` happen, and has the same ones back.
     pub fn round(&mut self, meanwhile: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
         let mut bytes = vec![0; BYTES];

@@ -14,6 +14,7 @@ mod links;
 mod progress;
 mod small;
 mod soak;
+mod sockets;
 mod spares;
 mod states;
 
@@ -46,11 +47,15 @@ const PAUSE: Duration = Duration::from_millis(2);
 type Test = fn(&Images) -> Result<(), Failed>;
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let plain: [(&str, Test); 15] = [
+    let plain: [(&str, Test); 16] = [
         ("mistakes are told and nothing is started", mistakes),
         ("a crash loop is slowed and goes on", crash_loop),
         ("a component that may rest does", rests),
         ("images that take no link are told", links::mistakes),
+        (
+            "ends that carry different things are told",
+            sockets::mistakes,
+        ),
         (
             "a state outlives instances and supervisors",
             states::outlive,
@@ -94,6 +99,10 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         let missing = programs::missing(&["ip", "ping"]);
         let name = format!("up::{name}");
         trials.push(network.trial_unless(missing, name, move || test(images)));
+    }
+    for (name, needed, test) in sockets::TRIALS {
+        let name = format!("up::{name}");
+        trials.push(network.trial_unless(programs::missing(needed), name, move || test(images)));
     }
     trials.extend(groups::trials(images));
     // A jailed process is nobody's but root's to look into.

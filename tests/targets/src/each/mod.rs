@@ -9,6 +9,7 @@ mod image;
 mod ioregionfd;
 mod ixgbe;
 mod link;
+mod link_sockets;
 mod manifest;
 pub mod model;
 mod model_virtio_blk;
@@ -58,6 +59,7 @@ pub const ALL: &[Target] = &[
     target("ioregionfd", ioregionfd::feed, 15_000),
     target("ixgbe", ixgbe::feed, 1500),
     target("link", link::feed, 12_000),
+    target("link_sockets", link_sockets::feed, 3000),
     target("manifest", manifest::feed, 15_000),
     target("model", model::feed, 1500),
     target("model_virtio_blk", model_virtio_blk::feed, 5000),

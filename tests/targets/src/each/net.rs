@@ -37,7 +37,7 @@ const PEER: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
 thread_local! {
     /// Their memory is never given back, so that all inputs share them.
-    static LARGE_POOL: Pool = Pool::new(vec![0; LARGE * LARGE_BYTES].leak(), LARGE_BYTES);
+    pub static LARGE_POOL: Pool = Pool::new(vec![0; LARGE * LARGE_BYTES].leak(), LARGE_BYTES);
     static SMALL_POOL: Pool = Pool::new(vec![0; SMALL * SMALL_BYTES].leak(), SMALL_BYTES);
 }
 

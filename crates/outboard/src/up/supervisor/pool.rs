@@ -7,7 +7,7 @@ use crate::up::handed::{self, Handed};
 use crate::up::machine::{Event, State};
 use crate::up::spare;
 use abi::link::slots;
-use abi::region::kind;
+use abi::region::{Request, kind};
 use abi::state::{COPIES, COPY_WORDS, Header, Mark, word};
 use image::Image;
 use linux::{link, memory, tap};
@@ -212,7 +212,12 @@ fn image(component: &Component) -> Result<Image, String> {
 
 /// How many bytes the image asks for at its end of a link, or for a state.
 fn asked(component: &Component, image: &Image, kind: u32, name: &str) -> Result<u64, String> {
-    let mut regions = image.regions.iter().filter(|region| region.kind == kind);
+    // What a link carries is between the two images.
+    let of_kind = |region: &&Request| match kind {
+        kind::LINK => region.is_link(),
+        _ => region.kind == kind,
+    };
+    let mut regions = image.regions.iter().filter(of_kind);
     let found = regions.find(|region| region.name() == Some(name));
     let found = found.map(|region| u64::from(region.bytes));
     let path = component.image.display();

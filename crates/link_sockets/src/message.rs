@@ -1,0 +1,482 @@
+//! The protocol: messages, and how they lie in a frame.
+//!
+//! A frame is one of Ethernet's, so that captures show it: 14 bytes of its header with the type
+//! [`ETHERTYPE`], 2 of [`VERSION`], 8 of the sender's session and 8 of the receiver's, as far as
+//! the sender knows it, or zero. Messages follow, one behind the other. A message is 8 bytes, which
+//! are its kind, a zero, 2 of length and 4 of socket, and then as many bytes as its length says.
+//! Numbers are little-endian. Addresses are 16 bytes of IPv6, IPv4 as IPv6 has it (RFC 4291,
+//! 2.5.5.2), and the port.
+//!
+//! A session is a number that an end chooses when it begins, when the link goes down, and when the
+//! other end breaks a rule. All sockets are of one pair of sessions.
+
+use crate::fault::Fault;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::time::Duration;
+
+/// The type of the frames: one that IEEE 802 leaves for experiments (RFC 9542, B).
+pub const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
+/// The version of this protocol.
+pub const VERSION: u16 = 1;
+/// Bytes in front of the first message of a frame.
+pub const FRAME_HEAD: usize = 32;
+/// Bytes of a message in front of its body.
+pub const HEAD: usize = 8;
+/// Bytes of an address and a port.
+const ADDRESS: usize = 18;
+/// Bytes in front of a datagram in its message.
+pub const DATAGRAM_HEAD: usize = ADDRESS + 16;
+/// Most sockets of a link.
+pub const SOCKETS_MAX: u32 = 4096;
+/// Most bytes of a socket that may be under way in a direction.
+pub const WINDOW_MAX: u32 = 1 << 20;
+
+/// Both sessions, as a frame names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sessions {
+    /// The sender's.
+    pub from: u64,
+    /// The receiver's, or 0 if the sender knows none.
+    pub to: u64,
+}
+
+/// Why there is no socket, or no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The address and port are in use.
+    InUse,
+    /// No route leads there.
+    NoRoute,
+    /// All ports are in use.
+    NoPort,
+    /// There are too many sockets.
+    NoPlace,
+    /// The peer does not want it.
+    Refused,
+    /// The peer has reset it.
+    Reset,
+    /// The peer does not answer.
+    TimedOut,
+    /// It was reset on this side.
+    Aborted,
+    /// The stack's image does not let this one do that.
+    Denied,
+    /// Something else.
+    Other,
+}
+
+/// Names of reasons, in the order of their numbers.
+const REASONS: [Reason; 10] = [
+    Reason::InUse,
+    Reason::NoRoute,
+    Reason::NoPort,
+    Reason::NoPlace,
+    Reason::Refused,
+    Reason::Reset,
+    Reason::TimedOut,
+    Reason::Aborted,
+    Reason::Denied,
+    Reason::Other,
+];
+
+/// A message. Sockets have numbers below [`SOCKETS_MAX`], which the application chooses and has
+/// again once [`What::Closed`] has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// The socket.
+    pub socket: u32,
+    /// What of it.
+    pub what: What<'a>,
+}
+
+/// What is said of a socket. The application says what comes before [`What::Data`], the stack what
+/// comes behind [`What::End`], and both what is in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What<'a> {
+    /// Wait for connections, of which so many may wait.
+    Listen {
+        /// Where.
+        local: SocketAddr,
+        /// How many.
+        backlog: u32,
+    },
+    /// The next connection of a listener is to have this number.
+    Accept {
+        /// The listener.
+        listener: u32,
+        /// Bytes for which the application has room.
+        window: u32,
+    },
+    /// Open a connection.
+    Connect {
+        /// The peer.
+        remote: SocketAddr,
+        /// As above.
+        window: u32,
+    },
+    /// Take and send datagrams.
+    Bind {
+        /// Where.
+        local: SocketAddr,
+        /// Whose alone, if there is one.
+        peer: Option<SocketAddr>,
+        /// As above.
+        window: u32,
+    },
+    /// Say [`What::Acknowledged`] once the peer has acknowledged all that was sent.
+    Ask,
+    /// Whether small pieces leave at once.
+    NoDelay(bool),
+    /// After how much silence the peer is asked whether it is there, if ever.
+    KeepAlive(Option<Duration>),
+    /// Take what goes to this group, too.
+    Join(IpAddr),
+    /// No longer.
+    Leave(IpAddr),
+    /// Send what is there and close it.
+    Close,
+    /// Reset it.
+    Abort,
+    /// Bytes of a connection.
+    Data(&'a [u8]),
+    /// A datagram.
+    Datagram {
+        /// The other one: who has sent it, or who is to get it.
+        remote: SocketAddr,
+        /// Which of our addresses it went to, or comes from; unspecified for any.
+        local: IpAddr,
+        /// The datagram.
+        bytes: &'a [u8],
+    },
+    /// Room for so many bytes more.
+    Credit(u32),
+    /// No more data follows.
+    End,
+    /// It is open.
+    Opened {
+        /// Our end.
+        local: SocketAddr,
+        /// The peer, if it has one.
+        peer: Option<SocketAddr>,
+        /// Bytes for which the stack has room.
+        window: u32,
+    },
+    /// It cannot be had, or does not go on. It is still to be closed.
+    Failed(Reason),
+    /// Nobody listens at the peer of these datagrams.
+    Refused,
+    /// The answer to [`What::Ask`].
+    Acknowledged,
+    /// Nothing is left of it.
+    Closed,
+}
+
+mod kind {
+    pub const LISTEN: u8 = 1;
+    pub const ACCEPT: u8 = 2;
+    pub const CONNECT: u8 = 3;
+    pub const BIND: u8 = 4;
+    pub const ASK: u8 = 5;
+    pub const NO_DELAY: u8 = 6;
+    pub const KEEP_ALIVE: u8 = 7;
+    pub const JOIN: u8 = 8;
+    pub const LEAVE: u8 = 9;
+    pub const CLOSE: u8 = 10;
+    pub const ABORT: u8 = 11;
+    pub const DATA: u8 = 16;
+    pub const DATAGRAM: u8 = 17;
+    pub const CREDIT: u8 = 18;
+    pub const END: u8 = 19;
+    pub const OPENED: u8 = 32;
+    pub const FAILED: u8 = 33;
+    pub const REFUSED: u8 = 34;
+    pub const ACKNOWLEDGED: u8 = 35;
+    pub const CLOSED: u8 = 36;
+}
+
+/// Longest body of a message without data.
+const BODY_MAX: usize = 2 * ADDRESS + 4;
+/// Most bytes of a message without data.
+pub const CONTROL_MAX: usize = HEAD + BODY_MAX;
+
+/// A body without data, as it is put together.
+struct Body {
+    bytes: [u8; BODY_MAX],
+    len: usize,
+}
+
+impl Body {
+    fn with(mut self, bytes: &[u8]) -> Self {
+        self.bytes[self.len..][..bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+        self
+    }
+
+    fn number(self, number: u32) -> Self {
+        self.with(&number.to_le_bytes())
+    }
+
+    fn ip(self, ip: IpAddr) -> Self {
+        let ip = match ip {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        self.with(&ip.octets())
+    }
+
+    fn address(self, address: SocketAddr) -> Self {
+        self.ip(address.ip()).with(&address.port().to_le_bytes())
+    }
+
+    fn peer(self, peer: Option<SocketAddr>) -> Self {
+        match peer {
+            Some(peer) => self.address(peer),
+            None => self.with(&[0; ADDRESS]),
+        }
+    }
+}
+
+impl<'a> Message<'a> {
+    /// A message.
+    pub fn new(socket: u32, what: What<'a>) -> Self {
+        Self { socket, what }
+    }
+
+    /// Bytes of the message.
+    pub fn size(&self) -> usize {
+        let (_, body, data) = self.parts();
+        HEAD + body.len + data.len()
+    }
+
+    /// Writes the message to the front of `place`; how many bytes, or `None` if it does not fit.
+    pub fn put(&self, place: &mut [u8]) -> Option<usize> {
+        let (kind, body, data) = self.parts();
+        let size = HEAD + body.len + data.len();
+        let len = u16::try_from(size - HEAD).ok()?;
+        let place = place.get_mut(..size)?;
+        let (head, rest) = place.split_at_mut(HEAD);
+        head[..2].copy_from_slice(&[kind, 0]);
+        head[2..4].copy_from_slice(&len.to_le_bytes());
+        head[4..].copy_from_slice(&self.socket.to_le_bytes());
+        let (front, back) = rest.split_at_mut(body.len);
+        front.copy_from_slice(&body.bytes[..body.len]);
+        back.copy_from_slice(data);
+        Some(size)
+    }
+
+    /// Its kind, its body, and the data behind that.
+    fn parts(&self) -> (u8, Body, &'a [u8]) {
+        let body = Body {
+            bytes: [0; BODY_MAX],
+            len: 0,
+        };
+        let (kind, body) = match self.what {
+            What::Data(bytes) => return (kind::DATA, body, bytes),
+            What::Datagram {
+                remote,
+                local,
+                bytes,
+            } => return (kind::DATAGRAM, body.address(remote).ip(local), bytes),
+            What::Listen { local, backlog } => (kind::LISTEN, body.address(local).number(backlog)),
+            What::Accept { listener, window } => {
+                (kind::ACCEPT, body.number(listener).number(window))
+            }
+            What::Connect { remote, window } => {
+                (kind::CONNECT, body.address(remote).number(window))
+            }
+            What::Bind {
+                local,
+                peer,
+                window,
+            } => (kind::BIND, body.address(local).peer(peer).number(window)),
+            What::Ask => (kind::ASK, body),
+            What::NoDelay(is) => (kind::NO_DELAY, body.number(is.into())),
+            What::KeepAlive(idle) => {
+                // Fifty days are as good as never.
+                let idle = idle.map_or(0, |idle| idle.as_millis().clamp(1, u32::MAX.into()));
+                (kind::KEEP_ALIVE, body.number(idle as u32))
+            }
+            What::Join(group) => (kind::JOIN, body.ip(group)),
+            What::Leave(group) => (kind::LEAVE, body.ip(group)),
+            What::Close => (kind::CLOSE, body),
+            What::Abort => (kind::ABORT, body),
+            What::Credit(count) => (kind::CREDIT, body.number(count)),
+            What::End => (kind::END, body),
+            What::Opened {
+                local,
+                peer,
+                window,
+            } => (kind::OPENED, body.address(local).peer(peer).number(window)),
+            What::Failed(reason) => (kind::FAILED, body.number(reason as u32)),
+            What::Refused => (kind::REFUSED, body),
+            What::Acknowledged => (kind::ACKNOWLEDGED, body),
+            What::Closed => (kind::CLOSED, body),
+        };
+        (kind, body, &[])
+    }
+
+    /// The first message of `bytes`, and what is behind it; `None` at the end.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn take(bytes: &'a [u8]) -> Result<Option<(Self, &'a [u8])>, Fault> {
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let mut fields = Fields(bytes);
+        let [kind, zero] = fields.take()?;
+        let len = u16::from_le_bytes(fields.take()?);
+        let socket = fields.number()?;
+        if zero != 0 {
+            return Err(Fault::Value);
+        }
+        let body = fields.0.split_at_checked(len.into());
+        let (body, rest) = body.ok_or(Fault::Length)?;
+        let mut body = Fields(body);
+        let what = body.what(kind)?;
+        match body.0.is_empty() {
+            true => Ok(Some((Self { socket, what }, rest))),
+            false => Err(Fault::Length),
+        }
+    }
+}
+
+/// Bytes that fields are taken from.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        let (first, rest) = self.0.split_first_chunk().ok_or(Fault::Length)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    fn number(&mut self) -> Result<u32, Fault> {
+        Ok(u32::from_le_bytes(self.take()?))
+    }
+
+    fn flag(&mut self) -> Result<bool, Fault> {
+        match self.number()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Fault::Value),
+        }
+    }
+
+    fn window(&mut self) -> Result<u32, Fault> {
+        let window = self.number()?;
+        let is_one = (1..=WINDOW_MAX).contains(&window);
+        is_one.then_some(window).ok_or(Fault::Value)
+    }
+
+    fn reason(&mut self) -> Result<Reason, Fault> {
+        let number = self.number()? as usize;
+        REASONS.get(number).copied().ok_or(Fault::Value)
+    }
+
+    fn ip(&mut self) -> Result<IpAddr, Fault> {
+        let ip = Ipv6Addr::from(self.take::<16>()?);
+        let mapped: Option<Ipv4Addr> = ip.to_ipv4_mapped();
+        Ok(mapped.map_or(ip.into(), IpAddr::from))
+    }
+
+    fn address(&mut self) -> Result<SocketAddr, Fault> {
+        let ip = self.ip()?;
+        Ok((ip, u16::from_le_bytes(self.take()?)).into())
+    }
+
+    fn peer(&mut self) -> Result<Option<SocketAddr>, Fault> {
+        let none = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+        Ok(Some(self.address()?).filter(|peer| *peer != none))
+    }
+
+    /// All that is left.
+    fn rest(&mut self) -> &'a [u8] {
+        core::mem::take(&mut self.0)
+    }
+
+    fn what(&mut self, kind: u8) -> Result<What<'a>, Fault> {
+        Ok(match kind {
+            kind::LISTEN => What::Listen {
+                local: self.address()?,
+                backlog: self.number()?,
+            },
+            kind::ACCEPT => What::Accept {
+                listener: self.number()?,
+                window: self.window()?,
+            },
+            kind::CONNECT => What::Connect {
+                remote: self.address()?,
+                window: self.window()?,
+            },
+            kind::BIND => What::Bind {
+                local: self.address()?,
+                peer: self.peer()?,
+                window: self.window()?,
+            },
+            kind::ASK => What::Ask,
+            kind::NO_DELAY => What::NoDelay(self.flag()?),
+            kind::KEEP_ALIVE => {
+                let idle = Some(self.number()?).filter(|idle| *idle > 0);
+                What::KeepAlive(idle.map(|idle| Duration::from_millis(idle.into())))
+            }
+            kind::JOIN => What::Join(self.ip()?),
+            kind::LEAVE => What::Leave(self.ip()?),
+            kind::CLOSE => What::Close,
+            kind::ABORT => What::Abort,
+            kind::DATA => match self.rest() {
+                // Who would send them might never end.
+                [] => return Err(Fault::Length),
+                bytes => What::Data(bytes),
+            },
+            kind::DATAGRAM => What::Datagram {
+                remote: self.address()?,
+                local: self.ip()?,
+                bytes: self.rest(),
+            },
+            kind::CREDIT => What::Credit(self.window()?),
+            kind::END => What::End,
+            kind::OPENED => What::Opened {
+                local: self.address()?,
+                peer: self.peer()?,
+                window: self.window()?,
+            },
+            kind::FAILED => What::Failed(self.reason()?),
+            kind::REFUSED => What::Refused,
+            kind::ACKNOWLEDGED => What::Acknowledged,
+            kind::CLOSED => What::Closed,
+            _ => return Err(Fault::Kind),
+        })
+    }
+}
+
+/// Writes the head of a frame from this MAC address. The frame is longer.
+pub fn put_head(frame: &mut [u8], mac: [u8; 6], sessions: Sessions) {
+    let head = &mut frame[..FRAME_HEAD];
+    // To whoever is there.
+    head[..6].fill(0xff);
+    head[6..12].copy_from_slice(&mac);
+    head[12..14].copy_from_slice(&ETHERTYPE);
+    head[14..16].copy_from_slice(&VERSION.to_le_bytes());
+    head[16..24].copy_from_slice(&sessions.from.to_le_bytes());
+    head[24..].copy_from_slice(&sessions.to.to_le_bytes());
+}
+
+/// The sessions of a frame, and its messages.
+///
+/// # Errors
+/// If it is none.
+pub fn open(frame: &[u8]) -> Result<(Sessions, &[u8]), Fault> {
+    let mut fields = Fields(frame);
+    let _addresses: [u8; 12] = fields.take().map_err(|_| Fault::Frame)?;
+    let is_ours = fields.take() == Ok(ETHERTYPE) && fields.take() == Ok(VERSION.to_le_bytes());
+    if !is_ours {
+        return Err(Fault::Frame);
+    }
+    let [from, to] = [fields.take()?, fields.take()?].map(u64::from_le_bytes);
+    // Nobody has the session that stands for none.
+    if from == 0 {
+        return Err(Fault::Value);
+    }
+    Ok((Sessions { from, to }, fields.0))
+}

@@ -1,0 +1,6 @@
+//! Both ends, joined in memory, with a stack behind the one; and each end alone, with a liar at the
+//! other one.
+
+mod lies;
+mod scene;
+mod sockets;

@@ -1,0 +1,56 @@
+//! What has its turns beside the stack: applications in other images, which links join.
+
+use crate::below::{FAULTS_SAID, queues_bytes};
+use crate::{Net, Service};
+use alloc::boxed::Box;
+use device::Netif;
+use link_sockets::Allowed;
+use unikernel::println;
+
+/// What has its turns beside the stack.
+pub trait Beside {
+    /// Takes in what has come, a bounded part of it; whether there was something.
+    fn receive(&mut self) -> bool;
+
+    /// Sends what is to be sent, and for which there is room.
+    fn send(&mut self);
+}
+
+/// Sockets of the stack, for an application in the image at the other end of a link.
+pub struct Server(link_sockets::Server<Net>);
+
+impl Server {
+    /// Over this port, one of so many links.
+    pub fn new(port: Box<dyn Netif>, service: &Service, allowed: Allowed, links: usize) -> Self {
+        let sockets = (service.net.clone(), service.spawner.clone());
+        let memory = queues_bytes() / links.max(1);
+        Self(link_sockets::Server::new(
+            port,
+            sockets,
+            allowed,
+            memory,
+            session(),
+        ))
+    }
+}
+
+impl Beside for Server {
+    fn receive(&mut self) -> bool {
+        let any = self.0.receive();
+        if let Some((link, count, fault)) = self.0.take_fault()
+            && count <= FAULTS_SAID
+        {
+            println!("{link}: the image there breaks the rules, its sockets are reset: {fault}");
+        }
+        any
+    }
+
+    fn send(&mut self) {
+        self.0.flush();
+    }
+}
+
+/// A number that no image has had before: it is no secret.
+pub fn session() -> u64 {
+    unikernel::wall().as_nanos() as u64 ^ unikernel::monotonic().0.rotate_left(32)
+}
