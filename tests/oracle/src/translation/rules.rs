@@ -83,7 +83,7 @@ pub fn generate(rng: &mut Rng) -> String {
         let _ = writeln!(text, "table {family} t{number} {{");
         text += "\tchain other {\n";
         for _ in 0..rng.usize(0..3) {
-            let _ = writeln!(text, "\t\t{}", decides(rng, family, "counter"));
+            let _ = writeln!(text, "\t\t{}", decides(rng, "counter"));
         }
         text += "\t}\n";
         for (hook, name, rules) in [
@@ -97,7 +97,7 @@ pub fn generate(rng: &mut Rng) -> String {
         }
         for hook in ["prerouting", "forward", "postrouting", "input"] {
             if rng.bool() {
-                filters(rng, &mut text, family, hook);
+                filters(rng, &mut text, hook);
             }
         }
         text += "}\n";
@@ -125,7 +125,7 @@ fn translates(
     let _ = writeln!(text, "\t\ttype nat hook {hook} priority {priority};");
     for _ in 0..rng.usize(1..5) {
         let rule = match rng.u8(0..6) {
-            0 => decides(rng, family, "accept"),
+            0 => decides(rng, "accept"),
             _ => pick(rng, rules).to_owned(),
         };
         if family == "ip" && rule.contains("ip6") {
@@ -147,7 +147,7 @@ fn translates(
     text.push_str("\t}\n");
 }
 
-fn filters(rng: &mut Rng, text: &mut String, family: &str, hook: &str) {
+fn filters(rng: &mut Rng, text: &mut String, hook: &str) {
     let name = pick(rng, &["raw", "mangle", "filter", "filter", "security"]);
     let priority = match rng.u8(0..3) {
         0 => rng.i32(-199..200).to_string(),
@@ -173,13 +173,13 @@ fn filters(rng: &mut Rng, text: &mut String, family: &str, hook: &str) {
         } else {
             end
         };
-        let _ = writeln!(text, "\t\t{}", decides(rng, family, end));
+        let _ = writeln!(text, "\t\t{}", decides(rng, end));
     }
     text.push_str("\t}\n");
 }
 
 /// A rule with conditions.
-fn decides(rng: &mut Rng, family: &str, end: &str) -> String {
+fn decides(rng: &mut Rng, end: &str) -> String {
     let mut conditions: Vec<&str> = (0..rng.usize(1..3))
         .map(|_| pick(rng, &CONDITIONS))
         .collect();
@@ -193,7 +193,6 @@ fn decides(rng: &mut Rng, family: &str, end: &str) -> String {
     {
         conditions.truncate(1);
     }
-    let _ = family;
     let counter = if rng.bool() && !end.starts_with("counter") {
         "counter "
     } else {
@@ -202,11 +201,12 @@ fn decides(rng: &mut Rng, family: &str, end: &str) -> String {
     format!("{} {counter}{end}", conditions.join(" "))
 }
 
-/// What the kernel gets besides: nothing that its own stack says leaves it, and nothing of it
-/// counts.
+/// What the kernel gets besides. Nothing that its own stack says leaves it, and nothing of it
+/// counts; and it tracks both families, which it does once a rule asks for connections of both.
 pub const KERNEL_ALONE: &str = "table inet aside {
 \tchain aside {
 \t\ttype filter hook output priority -400; policy drop;
+\t\tct state invalid drop
 \t}
 }
 ";

@@ -115,94 +115,96 @@ fn refused(text: &str) -> String {
     error.to_string()
 }
 
+/// Types and hooks of a chain, a rule in it, and why it is refused.
+const REFUSED: &[(&str, &str, &str)] = &[
+    (
+        "filter hook forward priority 0",
+        "masquerade",
+        "a translation in a chain of the type",
+    ),
+    (
+        "nat hook prerouting priority dstnat",
+        "masquerade",
+        "`masquerade` at this hook",
+    ),
+    (
+        "nat hook prerouting priority dstnat",
+        "snat ip to 1.2.3.4",
+        "`snat` at this hook",
+    ),
+    (
+        "nat hook postrouting priority srcnat",
+        "dnat ip to 1.2.3.4",
+        "`dnat` or `redirect` at",
+    ),
+    (
+        "nat hook output priority -100",
+        "redirect",
+        "`redirect` at the hook `output`",
+    ),
+    (
+        "nat hook prerouting priority dstnat",
+        "dnat to 1.2.3.4",
+        "an address of a translation",
+    ),
+    (
+        "nat hook prerouting priority dstnat",
+        "dnat ip to 1.2.3.4:5",
+        "a translation of ports",
+    ),
+    (
+        "nat hook forward priority 0",
+        "accept",
+        "a chain of the type `nat` at the hook",
+    ),
+    (
+        "nat hook prerouting priority -200",
+        "accept",
+        "a chain of the type `nat` with a",
+    ),
+    (
+        "filter hook output priority -200",
+        "accept",
+        "a priority of -200",
+    ),
+    (
+        "route hook output priority 0",
+        "accept",
+        "the chain type `route`",
+    ),
+    (
+        "filter hook ingress priority 0",
+        "accept",
+        "the hook `ingress`",
+    ),
+    (
+        "filter hook forward priority srcnat",
+        "accept",
+        "the priority `srcnat`",
+    ),
+    (
+        "filter hook forward priority 0",
+        "ether saddr 2:0:0:0:0:1 accept",
+        "a field of the link",
+    ),
+    (
+        "nat hook prerouting priority 0",
+        "dnat ip to tcp dport map { 1 : 1.2.3.4 }",
+        "a translation by a map",
+    ),
+    (
+        "nat hook postrouting priority 0",
+        "snat ip prefix to 1.2.3.0/24",
+        "a translation of prefixes",
+    ),
+];
+
 #[test]
 fn what_nft_refuses_is_refused() {
     let chain = |head: &str, rule: &str| {
         std::format!("table inet t {{\nchain c {{\ntype {head};\n{rule}\n}}\n}}\n")
     };
-    let cases = [
-        (
-            "filter hook forward priority 0",
-            "masquerade",
-            "a translation in a chain of the type",
-        ),
-        (
-            "nat hook prerouting priority dstnat",
-            "masquerade",
-            "`masquerade` at this hook",
-        ),
-        (
-            "nat hook prerouting priority dstnat",
-            "snat ip to 1.2.3.4",
-            "`snat` at this hook",
-        ),
-        (
-            "nat hook postrouting priority srcnat",
-            "dnat ip to 1.2.3.4",
-            "`dnat` or `redirect` at",
-        ),
-        (
-            "nat hook output priority -100",
-            "redirect",
-            "`redirect` at the hook `output`",
-        ),
-        (
-            "nat hook prerouting priority dstnat",
-            "dnat to 1.2.3.4",
-            "an address of a translation",
-        ),
-        (
-            "nat hook prerouting priority dstnat",
-            "dnat ip to 1.2.3.4:5",
-            "a translation of ports",
-        ),
-        (
-            "nat hook forward priority 0",
-            "accept",
-            "a chain of the type `nat` at the hook",
-        ),
-        (
-            "nat hook prerouting priority -200",
-            "accept",
-            "a chain of the type `nat` with a",
-        ),
-        (
-            "filter hook output priority -200",
-            "accept",
-            "a priority of -200",
-        ),
-        (
-            "route hook output priority 0",
-            "accept",
-            "the chain type `route`",
-        ),
-        (
-            "filter hook ingress priority 0",
-            "accept",
-            "the hook `ingress`",
-        ),
-        (
-            "filter hook forward priority srcnat",
-            "accept",
-            "the priority `srcnat`",
-        ),
-        (
-            "filter hook forward priority 0",
-            "ether saddr 2:0:0:0:0:1 accept",
-            "a field of the link",
-        ),
-        (
-            "nat hook prerouting priority 0",
-            "dnat ip to tcp dport map { 1 : 1.2.3.4 }",
-            "a translation by a map",
-        ),
-        (
-            "nat hook postrouting priority 0",
-            "snat ip prefix to 1.2.3.0/24",
-            "a translation of prefixes",
-        ),
-    ];
-    for (head, rule, why) in cases {
+    for (head, rule, why) in REFUSED {
         let said = refused(&chain(head, rule));
         assert!(said.starts_with(why), "{head} {rule}: {said}");
     }
