@@ -79,6 +79,7 @@ mod tests;
 
 pub use passage::{Arrival, Hooks, Local, Passage, Stop};
 pub use rules::Rules;
+pub(crate) use rules::TRACKING;
 
 use crate::conntrack::{Conntrack, Fragments};
 use core::net::IpAddr;

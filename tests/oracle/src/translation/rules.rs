@@ -27,7 +27,7 @@ const SOURCES: [&str; 9] = [
     "iifname private oifname public masquerade",
     "ip saddr 10.128.0.0/10 snat ip to 10.3.0.2",
     "meta l4proto tcp snat ip to 10.3.0.3:1024-65535",
-    "meta l4proto { tcp, udp } masquerade to :1000-65535",
+    "meta l4proto { tcp, udp } masquerade to :1024-65535",
     "ip6 saddr fd0a::/16 snat ip6 to fd0c:3::2",
     "ip daddr 10.192.0.5 snat ip to 10.3.0.4",
     "ip saddr 10.192.0.0/10 snat ip to 10.3.0.5",
@@ -163,6 +163,9 @@ fn filters(rng: &mut Rng, text: &mut String, hook: &str) {
         text,
         "\t\ttype filter hook {hook} priority {priority}; policy {policy};"
     );
+    if hook == "prerouting" && priority == "raw" {
+        text.push_str("\t\tudp dport 7070 counter notrack\n");
+    }
     if policy == "drop" {
         text.push_str("\t\tct state established,related accept\n");
     }

@@ -106,6 +106,26 @@ fn rules_see_what_is_translated_by_then() {
     assert_eq!(asked(text, CLIENT, SERVER).len(), 5 + 2);
 }
 
+#[test]
+fn what_is_not_tracked_has_no_connection() {
+    let text = "table ip t {
+        chain raw { type filter hook prerouting priority raw; udp dport 2 notrack; }
+        chain f { type filter hook forward priority 0; ct state untracked counter drop; }
+        chain n { type nat hook prerouting priority dstnat; counter dnat to 10.9.9.9; }
+        }\n";
+    let by = asked(text, CLIENT, SERVER);
+    assert_eq!(
+        by[..2],
+        [
+            "raw: udp dport 2 notrack",
+            "f: ct state untracked counter drop"
+        ]
+    );
+    assert_eq!(by.len(), 3, "and a policy: {by:?}");
+    let late = text.replace("priority raw", "priority mangle");
+    assert!(refused(&late).starts_with("`notrack` in this chain does nothing"));
+}
+
 /// Why a file is refused.
 fn refused(text: &str) -> String {
     let error = load(text).expect_err(text);
