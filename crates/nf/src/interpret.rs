@@ -137,6 +137,11 @@ impl Program {
                         connection.set_mark(*mark);
                     }
                 }
+                Statement::Untrack => {
+                    if let Some(connection) = values.connection {
+                        connection.untrack();
+                    }
+                }
                 Statement::End(outcome) => return Ok(*outcome),
             }
         }

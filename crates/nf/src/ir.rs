@@ -161,6 +161,8 @@ pub(crate) enum Statement {
     Log(Box<str>),
     /// The connection, if there is one, gets this mark. No condition follows.
     Mark(u32),
+    /// The packet has no connection, unless it has one already. No condition follows.
+    Untrack,
     /// The last one, if there is one.
     End(Outcome),
 }
@@ -221,7 +223,7 @@ impl Program {
         statements.any(|statement| match statement {
             Statement::Match(condition) => condition.slot.is_of_connection(),
             Statement::Mark(_) => true,
-            Statement::Count | Statement::Log(_) | Statement::End(_) => false,
+            Statement::Count | Statement::Log(_) | Statement::Untrack | Statement::End(_) => false,
         })
     }
 

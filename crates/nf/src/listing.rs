@@ -8,8 +8,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// The rules of a text by their index, and behind them the policies of its base chains, in the order
-/// of the file.
+/// The rules of a text by their index, and behind them the policies of its base chains, in the
+/// order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     rules: Vec<Listed>,

@@ -71,6 +71,8 @@ pub(crate) struct Extra {
     pub(crate) log: Option<Box<str>>,
     /// What the connection is marked with.
     pub(crate) mark: Option<u32>,
+    /// Whether there is to be no connection.
+    pub(crate) untracks: bool,
 }
 
 /// A step of a scan.
@@ -211,6 +213,9 @@ impl RuleSet {
                 }
                 if let (Some(mark), Some(connection)) = (extra.mark, values.connection) {
                     connection.set_mark(mark);
+                }
+                if let (true, Some(connection)) = (extra.untracks, values.connection) {
+                    connection.untrack();
                 }
             }
             if let Outcome::Verdict(verdict) = entry.outcome {

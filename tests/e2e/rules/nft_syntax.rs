@@ -202,7 +202,8 @@ fn refused() -> Result<(), Failed> {
         let said = nft(&folder, &text)?;
         let said = said.expect_status(0);
         said.map_err(|failed| format!("{text}\n{}", failed.message().unwrap_or_default()))?;
-        let Err(error) = nft::parse(&text, &Limits::DEFAULT) else {
+        let parsed = nft::parse(&text, &Limits::DEFAULT).map(|_| ());
+        let Err(error) = parsed.and_then(|()| load(&text).map(|_| ())) else {
             return Err(format!("accepted: {text}").into());
         };
         if let ErrorKind::Unsupported(refusal) = error.kind

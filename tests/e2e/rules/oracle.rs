@@ -8,7 +8,7 @@ use nf::{Key, Verdict, Way};
 use oracle::conversation::{self, Compared, Family, Hosts, Judges, Packet, Router, StatefulRules};
 use oracle::{
     Bridge, Case, Chain, Count, Disagreement, Frame, Judgement, PORTS, Rule, Source, judge,
-    minimise,
+    minimise, translation,
 };
 
 /// Rounds of generated rules and frames, a few seconds of them.
@@ -37,6 +37,11 @@ pub fn trials(network: &Network) -> Vec<Trial> {
         missing,
         "oracle::generated_conversations".into(),
         conversations,
+    ));
+    trials.push(network.trial_unless(
+        missing,
+        "oracle::generated_translations".into(),
+        translations,
     ));
     for difference in TRACKED {
         let name = format!("oracle::differs::{}", difference.name);
@@ -81,6 +86,26 @@ fn conversations() -> Result<(), Failed> {
     // Else the generator, or the router, would be no test.
     let passed = sum.passed as f64 / sum.packets as f64;
     if sum.packets < 500 * ROUNDS || !(0.3..0.95).contains(&passed) {
+        return Err(format!("too little was compared: {sum:?}").into());
+    }
+    Ok(())
+}
+
+/// Conversations through a router that translates: both judges send the same frames on.
+fn translations() -> Result<(), Failed> {
+    let router = Router::new()?;
+    let mut sum = translation::Compared::default();
+    for number in 0..ROUNDS {
+        let (compared, disagreement) = translation::round(&router, SEED + number, number)?;
+        if let Some(disagreement) = disagreement {
+            return Err(disagreement.to_string().into());
+        }
+        sum.add(&compared);
+    }
+    // Else the generator, or the router, would be no test.
+    let (passed, translated) = (sum.passed as f64, sum.translated as f64);
+    let passes = (0.3..0.95).contains(&(passed / sum.packets as f64));
+    if sum.packets < 50 * ROUNDS || !passes || translated < 0.3 * passed || sum.counting < ROUNDS {
         return Err(format!("too little was compared: {sum:?}").into());
     }
     Ok(())

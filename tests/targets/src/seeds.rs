@@ -58,6 +58,8 @@ pub fn all() -> Vec<Seed> {
     let single = [
         ("conntrack", "opening", flow()),
         ("conntrack", "left", left()),
+        ("router", "opening", flow()),
+        ("router", "answered", translated()),
         (
             "frame",
             "tcp",
@@ -212,6 +214,55 @@ fn flow() -> Vec<u8> {
     segments.concat()
 }
 
+/// A datagram that a client sends, an answer, and an error about it: for each its length, the time
+/// before it, and the port that it comes in by.
+fn translated() -> Vec<u8> {
+    let packet = |source: [u8; 4], destination: [u8; 4], protocol: u8, payload: &[u8]| {
+        let mut header = vec![
+            0x45,
+            0,
+            0,
+            20 + payload.len() as u8,
+            0,
+            7,
+            0,
+            0,
+            64,
+            protocol,
+            0,
+            0,
+        ];
+        header.extend([source, destination].concat());
+        let sum: u32 = header
+            .chunks(2)
+            .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+            .sum();
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        [&header, payload].concat()
+    };
+    let (client, router, server) = ([10, 0, 0, 2], [192, 0, 2, 1], [198, 51, 100, 1]);
+    let asked = packet(router, server, 17, &[9, 9, 0, 53, 0, 8, 0, 0]);
+    let packets = [
+        (0, packet(client, server, 17, &[9, 9, 0, 53, 0, 8, 0, 0])),
+        (1, packet(server, router, 17, &[0, 53, 9, 9, 0, 8, 0, 0])),
+        (
+            1,
+            packet(
+                server,
+                router,
+                1,
+                &[&[3, 3, 0, 0, 0, 0, 0, 0], &asked[..]].concat(),
+            ),
+        ),
+    ];
+    let frames = packets.map(|(port, packet)| {
+        let frame = [&ADDRESSES[..], &[8, 0], &packet].concat();
+        [&[frame.len() as u8, 1, port], &frame[..]].concat()
+    });
+    frames.concat()
+}
+
 /// A table with an open connection and an unanswered datagram, and a segment behind it.
 fn left() -> Vec<u8> {
     let mut bytes = b"OBflows\0".to_vec();
@@ -221,15 +272,16 @@ fn left() -> Vec<u8> {
     let flow = |protocol, status, class, ended: u32| {
         let mut record = [0; 120];
         record[..12].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2, 0x34, 0x12, 80, 0]);
-        record[14] = protocol;
-        record[32] = status;
-        record[33] = class as u8
+        record[12..24].copy_from_slice(&[10, 0, 0, 2, 10, 0, 0, 1, 80, 0, 0x34, 0x12]);
+        record[26] = protocol;
+        record[118] = status;
+        record[119] = class as u8
             + if status & 4 == 0 {
                 0
             } else {
                 Class::ALL.len() as u8
             };
-        record[36..40].copy_from_slice(&ended.to_ne_bytes());
+        record[40..44].copy_from_slice(&ended.to_ne_bytes());
         record
     };
     let mut open = flow(6, 2 | 4 | 8, Class::Established, 1 << 22);

@@ -64,11 +64,12 @@ struct Effects {
     counts: bool,
     log: Option<Box<str>>,
     mark: Option<u32>,
+    untracks: bool,
 }
 
 impl Effects {
     fn any(&self) -> bool {
-        self.counts || self.log.is_some() || self.mark.is_some()
+        self.counts || self.log.is_some() || self.mark.is_some() || self.untracks
     }
 }
 
@@ -195,6 +196,7 @@ impl<'a> Compiler<'a> {
                     effects.log = Some(prefix.clone());
                 }
                 Statement::Mark(mark) => effects.mark = Some(*mark),
+                Statement::Untrack => effects.untracks = true,
                 Statement::End(outcome) => {
                     return self.entry(&conditions, rule, effects, *outcome);
                 }
@@ -214,11 +216,20 @@ impl<'a> Compiler<'a> {
             self.conditions.push(*condition);
         }
         self.step(Test::Hit(self.entries.len() as u32));
-        let Effects { counts, log, mark } = effects;
+        let Effects {
+            counts,
+            log,
+            mark,
+            untracks,
+        } = effects;
         let mut extra = NONE;
-        if log.is_some() || mark.is_some() {
+        if log.is_some() || mark.is_some() || untracks {
             extra = self.extras.len() as u32;
-            self.extras.push(Extra { log, mark });
+            self.extras.push(Extra {
+                log,
+                mark,
+                untracks,
+            });
         }
         self.entries.push(Entry {
             rule,

@@ -50,10 +50,11 @@ impl core::fmt::Display for State {
     }
 }
 
-/// The connection of a frame, as rules see it. Only its mark changes.
+/// The connection of a frame, as rules see it. Only its mark changes; and it may turn out
+/// not to be tracked.
 #[derive(Debug)]
 pub struct Connection<'a> {
-    pub(super) state: State,
+    pub(super) state: Cell<State>,
     pub(super) direction: usize,
     pub(super) flow: View<'a>,
     pub(super) now: Ticks,
@@ -72,7 +73,7 @@ impl Connection<'_> {
     /// Of a frame that has no connection.
     pub(super) const fn none(state: State) -> Connection<'static> {
         Connection {
-            state,
+            state: Cell::new(state),
             direction: 0,
             flow: View::None,
             now: Ticks(0),
@@ -82,7 +83,14 @@ impl Connection<'_> {
 
     /// `ct state`.
     pub fn state(&self) -> State {
-        self.state
+        self.state.get()
+    }
+
+    /// There is to be no connection; nothing if there is one already.
+    pub(crate) fn untrack(&self) {
+        if let View::None = self.flow {
+            self.state.set(State::Untracked);
+        }
     }
 
     /// Whether the frame goes the way of the connection's answers, if it has one.
@@ -136,7 +144,7 @@ impl Connection<'_> {
         let source = |direction| self.tuple4(direction).map(|tuple| address(tuple.source));
         let destination = |direction| self.tuple4(direction).map(|it| address(it.destination));
         let value = match slot {
-            Slot::CtState => return self.state as u32,
+            Slot::CtState => return self.state() as u32,
             Slot::CtMark => self.common().map(|_| self.mark.get()),
             Slot::CtStatus => self
                 .common()

@@ -380,7 +380,7 @@ fn judge_in<A: Address>(
     let known = flows.get(flow);
     let marked = known.mark;
     let connection = Connection {
-        state,
+        state: Cell::new(state),
         direction,
         flow: A::view(known),
         now,

@@ -65,6 +65,11 @@ impl Link {
         Self(Kind::None(state))
     }
 
+    /// Whether rules say that the packet has no connection, or it can have none.
+    pub(crate) fn is_untracked(&self) -> bool {
+        matches!(self.0, Kind::None(State::Untracked))
+    }
+
     /// Whether this packet begins a connection.
     pub(crate) fn begins(&self) -> bool {
         match &self.0 {
@@ -117,7 +122,7 @@ impl Conntrack {
             }
         };
         Connection {
-            state,
+            state: Cell::new(state),
             direction,
             flow,
             now: Ticks::of(now),
@@ -312,7 +317,8 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
         let Held::Out(record, Some(class)) = &self.held else {
             return Ok(());
         };
-        if flows.find(&record.reply(), now).is_some() {
+        let names = [record.name(), record.reply()];
+        if names.iter().any(|name| flows.find(name, now).is_some()) {
             return Err(Refused::Ports);
         }
         let (number, given_up) = flows.take(*record)?;

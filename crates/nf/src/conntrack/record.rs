@@ -1,7 +1,7 @@
 //! A flow as it lies in memory: plain data, little endian, for it may outlive the image.
 //!
-//! Of a record, what names both directions is written before it is [`status::CONFIRMED`] and never again,
-//! and packets change its [`Flow`]. Its [`Links`] are an index, which each image makes anew.
+//! Of a record, what names both directions is written before it is [`status::CONFIRMED`] and never
+//! again, and packets change its [`Flow`]. Its [`Links`] are an index, which each image makes anew.
 
 use super::FLOWS_MAX;
 use super::flows::NONE;
@@ -316,8 +316,8 @@ pub(super) fn class_of(queue: u8) -> Option<(Class, bool)> {
     (queue < 2 * classes).then_some((*class, queue >= classes))
 }
 
-/// What a protocol knows of its flow, and how that stands: that of TCP is a [`Tcp`], that of UDP one
-/// number, and any other knows nothing.
+/// What a protocol knows of its flow, and how that stands: that of TCP is a [`Tcp`], that of UDP
+/// one number, and any other knows nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct Tracker {

@@ -282,6 +282,8 @@ pub enum Statement<'a> {
     },
     /// `accept`, `drop`, `return`, `jump` or `goto`.
     Verdict(Verdict<'a>),
+    /// `notrack`: the packet has no connection.
+    Notrack,
     /// `snat`, `dnat`, `masquerade` or `redirect`, which ends a rule as a verdict does.
     Nat(Box<Nat<'a>>),
 }

@@ -160,6 +160,7 @@ impl Display for Statement<'_> {
                 prefix: Some(prefix),
             } => write!(f, "log prefix \"{prefix}\""),
             Self::Verdict(verdict) => verdict.fmt(f),
+            Self::Notrack => f.write_str("notrack"),
             Self::Nat(nat) => nat.fmt(f),
         }
     }

@@ -35,8 +35,8 @@ const OF_LINK: Refusal = Refusal {
     instead: Some("match `iifname`, `oifname` or addresses of IP"),
 };
 const BEHIND_MARK: Refusal = Refusal {
-    what: "a condition behind `ct mark set`",
-    why: "is not supported: a rule sets a mark once all of it matches",
+    what: "a condition behind `ct mark set` or `notrack`",
+    why: "is not supported: a rule does that once all of it matches",
     instead: Some("a rule with the condition alone behind this one"),
 };
 const COUNTER_START: Refusal = Refusal {
@@ -90,6 +90,7 @@ pub(crate) fn resolve(
         chains: BTreeMap::new(),
         jumps: Vec::new(),
         nats: Vec::new(),
+        untracks: Vec::new(),
     };
     let mut tables: Vec<&ast::Table<'_>> = Vec::new();
     for item in &file.items {
@@ -135,6 +136,8 @@ struct Resolver<'f, 'a> {
     jumps: Vec<Vec<Jump>>,
     /// Translations: in which chain, and where it stands.
     nats: Vec<(usize, Spanned<ast::NatKind>)>,
+    /// The same of `notrack`.
+    untracks: Vec<(usize, Span)>,
 }
 
 #[derive(Clone, Copy)]
@@ -317,7 +320,10 @@ impl<'f, 'a> Resolver<'f, 'a> {
                 let kind = ErrorKind::Refused(&BEHIND_MARK);
                 return Err(Error::new(statement.span, kind));
             }
-            marks |= matches!(statement.node, ast::Statement::Mark(_));
+            marks |= matches!(
+                statement.node,
+                ast::Statement::Mark(_) | ast::Statement::Notrack
+            );
             match &statement.node {
                 ast::Statement::Match(condition) => {
                     self.condition(condition, &mut context, &mut out)?
@@ -332,6 +338,11 @@ impl<'f, 'a> Resolver<'f, 'a> {
                     out.push(Statement::Match(Condition { slot, set }));
                 }
                 ast::Statement::Mark(mark) => out.push(Statement::Mark(*mark)),
+                ast::Statement::Notrack => {
+                    self.untracks
+                        .push((self.program.chains.len(), statement.span));
+                    out.push(Statement::Untrack);
+                }
                 ast::Statement::Counter {
                     packets: 0,
                     bytes: 0,

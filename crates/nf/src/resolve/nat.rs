@@ -6,6 +6,7 @@ use crate::fields::{Header, Type};
 use crate::ir::{Nat, NatAddress, Outcome, Statement};
 use crate::nft::ast::{self, ChainKind, Family, Hook, NatKind, Operand, Operator, Span, Spanned};
 use crate::nft::{Error, ErrorKind, Refusal};
+use crate::router::TRACKING;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -33,6 +34,11 @@ const REDIRECT_OUTPUT: Refusal = Refusal {
     what: "`redirect` at the hook `output`",
     why: "is not supported: the router has no address for packets to itself",
     instead: Some("`dnat to` an address"),
+};
+const UNTRACK_LATE: Refusal = Refusal {
+    what: "`notrack` in this chain",
+    why: "does nothing: there, packets are tracked already",
+    instead: Some("put it into a chain with `type filter hook prerouting priority raw`"),
 };
 const WHICH_FAMILY: Refusal = Refusal {
     what: "an address of a translation in a table `inet`",
@@ -129,7 +135,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
         }
     }
 
-    /// Refuses translations in chains to which rules come where nothing is translated.
+    /// Refuses translations where nothing is translated, and `notrack` where all is tracked.
     pub(super) fn check_nats(&self) -> Result<(), Error> {
         for base in &self.program.bases {
             let mut reached = vec![false; self.jumps.len()];
@@ -138,6 +144,13 @@ impl<'f, 'a> Resolver<'f, 'a> {
                 if !core::mem::replace(&mut reached[chain], true) {
                     open.extend(self.jumps[chain].iter().map(|jump| jump.target as usize));
                 }
+            }
+            let early = matches!(base.hook, Hook::Prerouting | Hook::Output)
+                && base.priority < TRACKING
+                && base.kind == ChainKind::Filter;
+            let mut untracks = self.untracks.iter();
+            if let Some((_, span)) = untracks.find(|(chain, _)| !early && reached[*chain]) {
+                return Err(Error::new(*span, ErrorKind::Refused(&UNTRACK_LATE)));
             }
             let here = self.nats.iter().filter(|(chain, _)| reached[*chain]);
             for (_, nat) in here {

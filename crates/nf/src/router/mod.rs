@@ -8,9 +8,9 @@
 //!
 //! | the packet | hooks, one after the other |
 //! |---|---|
-//! | is sent on | [`prerouting`](Hooks::prerouting), its route, [`forward`](Hooks::forward), [`postrouting`](Hooks::postrouting) |
-//! | is for the router | [`prerouting`](Hooks::prerouting), its route, [`input`](Hooks::input) |
-//! | is the router's own | [`output`](Hooks::output), its route, [`postrouting`](Hooks::postrouting) |
+//! | is sent on | [`Hooks::prerouting`], its route, [`Hooks::forward`], [`Hooks::postrouting`] |
+//! | is for the router | [`Hooks::prerouting`], its route, [`Hooks::input`] |
+//! | is the router's own | [`Hooks::output`], its route, [`Hooks::postrouting`] |
 //!
 //! Its route depends on the destination that the bytes have behind `prerouting` or `output`. A
 //! packet that goes nowhere is left where it is: a connection that it would have begun does not
@@ -67,6 +67,7 @@
 //! | a sender that got another port before has it again if the table says so by chance | it has |
 //! | rules decide on packets of the router to itself nowhere | it has an interface for those |
 //! | an error that quotes less than eight bytes behind IP is translated | it is dropped |
+//! | connections are tracked in both families | in those that some rule asks for |
 //! | `ct status` never says that rules were asked for a translation | it does |
 //! | a table that is full is found out when a packet leaves | when it comes in |
 //! | a connection keeps its translation when a port gets another address | it is forgotten |
@@ -78,6 +79,7 @@ mod tests;
 
 pub use passage::{Arrival, Hooks, Local, Passage, Stop};
 pub use rules::Rules;
+pub(crate) use rules::TRACKING;
 
 use crate::conntrack::{Conntrack, Fragments};
 use core::net::IpAddr;

@@ -283,7 +283,9 @@ impl<T: Tally> Hooks<'_, T> {
         for stage in rules.stages(hook) {
             match stage {
                 Stage::Track => {
-                    if let Some(connections) = self.connections.as_deref_mut() {
+                    if let Some(connections) = self.connections.as_deref_mut()
+                        && !passage.link.is_untracked()
+                    {
                         passage.link = connections.table.look_up(&passage.key, frame, self.now);
                     }
                 }
@@ -324,7 +326,10 @@ impl<T: Tally> Hooks<'_, T> {
             connection: Some(&connection),
         };
         let asked = rules.ask(chain, &values, self.tally);
-        let mark = connection.mark();
+        let (mark, state) = (connection.mark(), connection.state());
+        if state == State::Untracked {
+            passage.link = Link::none(state);
+        }
         if mark != marked {
             connections.table.set_mark(&mut passage.link, mark);
         }

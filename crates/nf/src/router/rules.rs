@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// When connections are looked up (NF_IP_PRI_CONNTRACK).
-const TRACKING: i32 = -200;
+pub(crate) const TRACKING: i32 = -200;
 /// When destinations are translated (NF_IP_PRI_NAT_DST), and sources (NF_IP_PRI_NAT_SRC), whatever
 /// the priorities of the chains that say how.
 const DESTINATIONS: i32 = -100;

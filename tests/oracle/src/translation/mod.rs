@@ -7,9 +7,9 @@
 //! must be the same at the same port, byte for byte behind the addresses of the link, and what
 //! rules counted must be the same.
 //!
-//! Each one who asks has a port of its own, so that mostly no port behind the router is taken. Where
-//! one is all the same, both judges must choose another one of the same class, and the conversation
-//! ends.
+//! Each one who asks has a port of its own, so that mostly no port behind the router is taken.
+//! Where one is all the same, both judges must choose another one of the same class, and the
+//! conversation ends.
 
 mod rules;
 mod talk;

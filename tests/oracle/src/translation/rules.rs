@@ -27,7 +27,7 @@ const SOURCES: [&str; 9] = [
     "iifname private oifname public masquerade",
     "ip saddr 10.128.0.0/10 snat ip to 10.3.0.2",
     "meta l4proto tcp snat ip to 10.3.0.3:1024-65535",
-    "meta l4proto { tcp, udp } masquerade to :1000-65535",
+    "meta l4proto { tcp, udp } masquerade to :1024-65535",
     "ip6 saddr fd0a::/16 snat ip6 to fd0c:3::2",
     "ip daddr 10.192.0.5 snat ip to 10.3.0.4",
     "ip saddr 10.192.0.0/10 snat ip to 10.3.0.5",
@@ -83,7 +83,7 @@ pub fn generate(rng: &mut Rng) -> String {
         let _ = writeln!(text, "table {family} t{number} {{");
         text += "\tchain other {\n";
         for _ in 0..rng.usize(0..3) {
-            let _ = writeln!(text, "\t\t{}", decides(rng, family, "counter"));
+            let _ = writeln!(text, "\t\t{}", decides(rng, "counter"));
         }
         text += "\t}\n";
         for (hook, name, rules) in [
@@ -97,7 +97,7 @@ pub fn generate(rng: &mut Rng) -> String {
         }
         for hook in ["prerouting", "forward", "postrouting", "input"] {
             if rng.bool() {
-                filters(rng, &mut text, family, hook);
+                filters(rng, &mut text, hook);
             }
         }
         text += "}\n";
@@ -125,7 +125,7 @@ fn translates(
     let _ = writeln!(text, "\t\ttype nat hook {hook} priority {priority};");
     for _ in 0..rng.usize(1..5) {
         let rule = match rng.u8(0..6) {
-            0 => decides(rng, family, "accept"),
+            0 => decides(rng, "accept"),
             _ => pick(rng, rules).to_owned(),
         };
         if family == "ip" && rule.contains("ip6") {
@@ -147,7 +147,7 @@ fn translates(
     text.push_str("\t}\n");
 }
 
-fn filters(rng: &mut Rng, text: &mut String, family: &str, hook: &str) {
+fn filters(rng: &mut Rng, text: &mut String, hook: &str) {
     let name = pick(rng, &["raw", "mangle", "filter", "filter", "security"]);
     let priority = match rng.u8(0..3) {
         0 => rng.i32(-199..200).to_string(),
@@ -163,6 +163,9 @@ fn filters(rng: &mut Rng, text: &mut String, family: &str, hook: &str) {
         text,
         "\t\ttype filter hook {hook} priority {priority}; policy {policy};"
     );
+    if hook == "prerouting" && priority == "raw" {
+        text.push_str("\t\tudp dport 7070 counter notrack\n");
+    }
     if policy == "drop" {
         text.push_str("\t\tct state established,related accept\n");
     }
@@ -173,13 +176,13 @@ fn filters(rng: &mut Rng, text: &mut String, family: &str, hook: &str) {
         } else {
             end
         };
-        let _ = writeln!(text, "\t\t{}", decides(rng, family, end));
+        let _ = writeln!(text, "\t\t{}", decides(rng, end));
     }
     text.push_str("\t}\n");
 }
 
 /// A rule with conditions.
-fn decides(rng: &mut Rng, family: &str, end: &str) -> String {
+fn decides(rng: &mut Rng, end: &str) -> String {
     let mut conditions: Vec<&str> = (0..rng.usize(1..3))
         .map(|_| pick(rng, &CONDITIONS))
         .collect();
@@ -193,7 +196,6 @@ fn decides(rng: &mut Rng, family: &str, end: &str) -> String {
     {
         conditions.truncate(1);
     }
-    let _ = family;
     let counter = if rng.bool() && !end.starts_with("counter") {
         "counter "
     } else {
@@ -202,11 +204,12 @@ fn decides(rng: &mut Rng, family: &str, end: &str) -> String {
     format!("{} {counter}{end}", conditions.join(" "))
 }
 
-/// What the kernel gets besides: nothing that its own stack says leaves it, and nothing of it
-/// counts.
+/// What the kernel gets besides. Nothing that its own stack says leaves it, and nothing of it
+/// counts; and it tracks both families, which it does once a rule asks for connections of both.
 pub const KERNEL_ALONE: &str = "table inet aside {
 \tchain aside {
 \t\ttype filter hook output priority -400; policy drop;
+\t\tct state invalid drop
 \t}
 }
 ";

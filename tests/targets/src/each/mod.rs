@@ -18,6 +18,7 @@ mod model_virtio_rng;
 mod net;
 mod resolver;
 mod ring;
+mod router;
 mod rules_parse;
 mod rules_verdict;
 mod tcp;
@@ -68,6 +69,7 @@ pub const ALL: &[Target] = &[
     target("net", net::feed, 4000),
     target("resolver", resolver::feed, 1000),
     target("ring", ring::feed, 12_000),
+    target("router", router::feed, 3000),
     target("rules_parse", rules_parse::feed, 3000),
     target("rules_verdict", rules_verdict::feed, 400),
     target("tcp", tcp::feed, 12_000),

@@ -7,6 +7,7 @@ use crate::nft::ast::{
 use crate::nft::error::{Error, ErrorKind};
 use crate::nft::lex::Token;
 use crate::nft::refusals;
+use crate::router::TRACKING;
 use alloc::vec::Vec;
 
 /// Names of priorities at a bridge's hook.
@@ -21,8 +22,6 @@ const OF_ROUTER: &[(&str, i64)] = &[
     ("security", 50),
     ("srcnat", 100),
 ];
-/// When the kernel begins to track connections (NF_IP_PRI_CONNTRACK).
-const TRACKING: i32 = -200;
 
 impl<'a> Parser<'a, '_> {
     pub(super) fn chain(&mut self) -> Parsed<Chain<'a>> {

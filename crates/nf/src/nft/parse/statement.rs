@@ -2,7 +2,7 @@
 
 use super::{Parsed, Parser, expected, refuse, unknown};
 use crate::fields::{self, Field, Type};
-use crate::nft::ast::{Match, Name, Operator, Rule, Spanned, Statement, Verdict};
+use crate::nft::ast::{Family, Match, Name, Operator, Rule, Spanned, Statement, Verdict};
 use crate::nft::error::{Error, ErrorKind};
 use crate::nft::lex::Token;
 use crate::nft::{refusals, spelling};
@@ -53,6 +53,7 @@ impl<'a> Parser<'a, '_> {
             Token::Word("goto") => Statement::Verdict(Verdict::Goto(self.target()?)),
             Token::Word("counter") => self.counter()?,
             Token::Word("log") => self.log()?,
+            Token::Word("notrack") if self.family != Family::Bridge => Statement::Notrack,
             Token::Word("protocol" | "l4proto") => return refuse(span, &refusals::BARE_META),
             Token::Set(_) => return refuse(span, &refusals::RAW_PAYLOAD),
             Token::Word("rt") if self.names_routing_header() => {

@@ -106,6 +106,26 @@ fn rules_see_what_is_translated_by_then() {
     assert_eq!(asked(text, CLIENT, SERVER).len(), 5 + 2);
 }
 
+#[test]
+fn what_is_not_tracked_has_no_connection() {
+    let text = "table ip t {
+        chain raw { type filter hook prerouting priority raw; udp dport 2 notrack; }
+        chain f { type filter hook forward priority 0; ct state untracked counter drop; }
+        chain n { type nat hook prerouting priority dstnat; counter dnat to 10.9.9.9; }
+        }\n";
+    let by = asked(text, CLIENT, SERVER);
+    assert_eq!(
+        by[..2],
+        [
+            "raw: udp dport 2 notrack",
+            "f: ct state untracked counter drop"
+        ]
+    );
+    assert_eq!(by.len(), 3, "and a policy: {by:?}");
+    let late = text.replace("priority raw", "priority mangle");
+    assert!(refused(&late).starts_with("`notrack` in this chain does nothing"));
+}
+
 /// Why a file is refused.
 fn refused(text: &str) -> String {
     let error = load(text).expect_err(text);
@@ -115,94 +135,96 @@ fn refused(text: &str) -> String {
     error.to_string()
 }
 
+/// Types and hooks of a chain, a rule in it, and why it is refused.
+const REFUSED: &[(&str, &str, &str)] = &[
+    (
+        "filter hook forward priority 0",
+        "masquerade",
+        "a translation in a chain of the type",
+    ),
+    (
+        "nat hook prerouting priority dstnat",
+        "masquerade",
+        "`masquerade` at this hook",
+    ),
+    (
+        "nat hook prerouting priority dstnat",
+        "snat ip to 1.2.3.4",
+        "`snat` at this hook",
+    ),
+    (
+        "nat hook postrouting priority srcnat",
+        "dnat ip to 1.2.3.4",
+        "`dnat` or `redirect` at",
+    ),
+    (
+        "nat hook output priority -100",
+        "redirect",
+        "`redirect` at the hook `output`",
+    ),
+    (
+        "nat hook prerouting priority dstnat",
+        "dnat to 1.2.3.4",
+        "an address of a translation",
+    ),
+    (
+        "nat hook prerouting priority dstnat",
+        "dnat ip to 1.2.3.4:5",
+        "a translation of ports",
+    ),
+    (
+        "nat hook forward priority 0",
+        "accept",
+        "a chain of the type `nat` at the hook",
+    ),
+    (
+        "nat hook prerouting priority -200",
+        "accept",
+        "a chain of the type `nat` with a",
+    ),
+    (
+        "filter hook output priority -200",
+        "accept",
+        "a priority of -200",
+    ),
+    (
+        "route hook output priority 0",
+        "accept",
+        "the chain type `route`",
+    ),
+    (
+        "filter hook ingress priority 0",
+        "accept",
+        "the hook `ingress`",
+    ),
+    (
+        "filter hook forward priority srcnat",
+        "accept",
+        "the priority `srcnat`",
+    ),
+    (
+        "filter hook forward priority 0",
+        "ether saddr 2:0:0:0:0:1 accept",
+        "a field of the link",
+    ),
+    (
+        "nat hook prerouting priority 0",
+        "dnat ip to tcp dport map { 1 : 1.2.3.4 }",
+        "a translation by a map",
+    ),
+    (
+        "nat hook postrouting priority 0",
+        "snat ip prefix to 1.2.3.0/24",
+        "a translation of prefixes",
+    ),
+];
+
 #[test]
 fn what_nft_refuses_is_refused() {
     let chain = |head: &str, rule: &str| {
         std::format!("table inet t {{\nchain c {{\ntype {head};\n{rule}\n}}\n}}\n")
     };
-    let cases = [
-        (
-            "filter hook forward priority 0",
-            "masquerade",
-            "a translation in a chain of the type",
-        ),
-        (
-            "nat hook prerouting priority dstnat",
-            "masquerade",
-            "`masquerade` at this hook",
-        ),
-        (
-            "nat hook prerouting priority dstnat",
-            "snat ip to 1.2.3.4",
-            "`snat` at this hook",
-        ),
-        (
-            "nat hook postrouting priority srcnat",
-            "dnat ip to 1.2.3.4",
-            "`dnat` or `redirect` at",
-        ),
-        (
-            "nat hook output priority -100",
-            "redirect",
-            "`redirect` at the hook `output`",
-        ),
-        (
-            "nat hook prerouting priority dstnat",
-            "dnat to 1.2.3.4",
-            "an address of a translation",
-        ),
-        (
-            "nat hook prerouting priority dstnat",
-            "dnat ip to 1.2.3.4:5",
-            "a translation of ports",
-        ),
-        (
-            "nat hook forward priority 0",
-            "accept",
-            "a chain of the type `nat` at the hook",
-        ),
-        (
-            "nat hook prerouting priority -200",
-            "accept",
-            "a chain of the type `nat` with a",
-        ),
-        (
-            "filter hook output priority -200",
-            "accept",
-            "a priority of -200",
-        ),
-        (
-            "route hook output priority 0",
-            "accept",
-            "the chain type `route`",
-        ),
-        (
-            "filter hook ingress priority 0",
-            "accept",
-            "the hook `ingress`",
-        ),
-        (
-            "filter hook forward priority srcnat",
-            "accept",
-            "the priority `srcnat`",
-        ),
-        (
-            "filter hook forward priority 0",
-            "ether saddr 2:0:0:0:0:1 accept",
-            "a field of the link",
-        ),
-        (
-            "nat hook prerouting priority 0",
-            "dnat ip to tcp dport map { 1 : 1.2.3.4 }",
-            "a translation by a map",
-        ),
-        (
-            "nat hook postrouting priority 0",
-            "snat ip prefix to 1.2.3.0/24",
-            "a translation of prefixes",
-        ),
-    ];
-    for (head, rule, why) in cases {
+    for (head, rule, why) in REFUSED {
         let said = refused(&chain(head, rule));
         assert!(said.starts_with(why), "{head} {rule}: {said}");
     }
