@@ -15,6 +15,8 @@ extern crate alloc;
 
 mod below;
 mod beside;
+#[cfg(feature = "router")]
+mod routed;
 #[cfg(feature = "smoltcp")]
 mod smoltcp;
 mod sockets;
@@ -22,6 +24,8 @@ mod sockets;
 mod vault;
 
 pub use beside::{Beside, Server};
+#[cfg(feature = "router")]
+pub use routed::route;
 pub use sockets::{Datagrams, Listener, Net, Stream};
 
 use abi::share::{NET_COUNTERS, NET_COUNTERS_MAX};
@@ -80,36 +84,9 @@ pub fn run<F>(name: &str, help: &str, main: impl FnOnce(Service) -> F) -> i32
 where
     F: Future<Output = i32> + 'static,
 {
-    let ports = ports();
-    let (options, arguments) = match Options::take(unikernel::arguments(), &ports) {
-        Ok(taken) => taken,
-        Err(error) => {
-            println!("{name}: {error}");
-            return abi::exit::FAILURE;
-        }
-    };
-    if arguments
-        .iter()
-        .any(|word| matches!(*word, "--help" | "-h"))
-    {
-        println!("{name}: arguments behind the image:\n\n{help}{HELP}");
-        return abi::exit::SUCCESS;
-    }
-    let Some(seed) = unikernel::seed() else {
-        println!("{name}: neither the tender nor the processor has random numbers for secrets");
-        return abi::exit::FAILURE;
-    };
-    let [secret, key] = [&seed[..16], &seed[16..]].map(|half| {
-        let mut key = [0; 16];
-        key.copy_from_slice(half);
-        key
-    });
-    let start = Start {
-        name,
-        ports,
-        options,
-        arguments,
-        key,
+    let (secret, start) = match Start::read(name, help) {
+        Ok(read) => read,
+        Err(status) => return status,
     };
     let host = unikernel::sockets(PORT);
     let link = host.and_then(|host| Ok((host, unikernel::runtime().socket_link(PORT)?)));
@@ -151,6 +128,75 @@ struct Start<'a> {
     arguments: Vec<&'static str>,
     /// For what must not be guessed.
     key: [u8; 16],
+}
+
+impl<'a> Start<'a> {
+    /// What the command line says, and a secret for the stack's connections.
+    ///
+    /// # Errors
+    /// The exit status, if nothing is to be started: why was said.
+    fn read(name: &'a str, help: &str) -> Result<([u8; 16], Self), i32> {
+        let ports = ports();
+        let (options, arguments) = match Options::take(unikernel::arguments(), &ports) {
+            Ok(taken) => taken,
+            Err(error) => {
+                println!("{name}: {error}");
+                return Err(abi::exit::FAILURE);
+            }
+        };
+        if arguments
+            .iter()
+            .any(|word| matches!(*word, "--help" | "-h"))
+        {
+            println!("{name}: arguments behind the image:\n\n{help}{HELP}");
+            return Err(abi::exit::SUCCESS);
+        }
+        let Some(seed) = unikernel::seed() else {
+            println!("{name}: neither the tender nor the processor has random numbers for secrets");
+            return Err(abi::exit::FAILURE);
+        };
+        let [secret, key] = [&seed[..16], &seed[16..]].map(|half| {
+            let mut key = [0; 16];
+            key.copy_from_slice(half);
+            key
+        });
+        let start = Self {
+            name,
+            ports,
+            options,
+            arguments,
+            key,
+        };
+        Ok((secret, start))
+    }
+
+    /// Opens the ports.
+    ///
+    /// # Errors
+    /// The exit status: why was said.
+    #[cfg(not(feature = "smoltcp"))]
+    fn open(&self) -> Result<Vec<Box<dyn Netif>>, i32> {
+        let ports = self.ports.iter().zip(&self.options.ports);
+        let open = ports.map(|(port, options)| appliance::port_of_mtu(port, options.mtu));
+        open.collect::<Result<Vec<_>, _>>().map_err(|error| {
+            println!("{}: {error}", self.name);
+            abi::exit::FAILURE
+        })
+    }
+
+    /// Says which addresses the ports have.
+    #[cfg(not(feature = "smoltcp"))]
+    fn addresses(&self) -> Vec<String> {
+        let ports = self.ports.iter().zip(&self.options.ports);
+        let said = ports.flat_map(|(port, options)| {
+            let on = move |own: &Prefix<_>| {
+                let (address, bits) = (own.address(), own.bits());
+                format!("{}: {address}/{bits} on {port}", self.name)
+            };
+            options.ipv4.iter().map(on)
+        });
+        said.collect()
+    }
 }
 
 /// Over sockets of the host's.
@@ -206,14 +252,9 @@ where
     F: Future<Output = i32> + 'static,
 {
     let name = start.name;
-    let ports = start.ports.iter().zip(&start.options.ports);
-    let open = ports.map(|(port, options)| appliance::port_of_mtu(port, options.mtu));
-    let opened = match open.collect::<Result<Vec<_>, _>>() {
+    let opened = match start.open() {
         Ok(opened) => opened,
-        Err(error) => {
-            println!("{name}: {error}");
-            return abi::exit::FAILURE;
-        }
+        Err(status) => return status,
     };
     let opened = opened.into_iter().zip(&start.options.ports).collect();
     let tcp = below::tcp(secret, start.key);
@@ -226,14 +267,8 @@ where
     };
     let stack = below::stack(opened, taken_up.tcp, taken_up.notes);
     let stack = Rc::new(RefCell::new(stack));
-    let ports = start.ports.iter().zip(&start.options.ports);
-    let said = ports.flat_map(|(port, options)| {
-        let on =
-            move |own: &Prefix<_>| format!("{name}: {}/{} on {port}", own.address(), own.bits());
-        options.ipv4.iter().map(on)
-    });
-    let taken_up = taken_up.said.map(|said| format!("{name}: {said}"));
-    let said = said.chain(taken_up).collect();
+    let mut said = start.addresses();
+    said.extend(taken_up.said.map(|said| format!("{name}: {said}")));
     let net = Net::Stack(net::socket::Net::new(stack.clone()));
     serve(stack, net, start, said, main)
 }

@@ -6,6 +6,8 @@
 
 use super::timeout::Ticks;
 use crate::key::{Addresses, Key};
+use alloc::boxed::Box;
+use alloc::vec;
 use core::hash::{Hash, Hasher};
 use siphasher::sip::SipHasher13;
 
@@ -19,7 +21,8 @@ const WAYS: usize = 4;
 /// Fates of packets whose other parts may come.
 #[derive(Debug)]
 pub(crate) struct Fragments<F> {
-    sets: [[Entry<F>; WAYS]; SETS],
+    /// On the heap: whoever moves a table does not move them.
+    sets: Box<[[Entry<F>; WAYS]]>,
     hasher: SipHasher13,
 }
 
@@ -41,7 +44,7 @@ impl<F: Copy> Fragments<F> {
             fate: nothing,
         };
         Self {
-            sets: [[none; WAYS]; SETS],
+            sets: vec![[none; WAYS]; SETS].into(),
             hasher: SipHasher13::new_with_key(key),
         }
     }

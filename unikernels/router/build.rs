@@ -1,0 +1,3 @@
+fn main() {
+    image::appliance_with_rules("rules/default.nft".as_ref());
+}
