@@ -62,7 +62,7 @@ impl Rules {
         Ok(Self::new(resolve(&file, ports, limits, Role::Router)?))
     }
 
-    fn new(mut program: Program) -> Self {
+    pub(crate) fn new(mut program: Program) -> Self {
         let bases = program.bases.clone();
         let nats = core::mem::take(&mut program.nats).into();
         let set = program.compile();

@@ -3,6 +3,7 @@
 use super::source::{self, Source};
 use super::warnings::{self, Warning};
 use super::{Ports, PortsError};
+use nf::Loaded;
 use nf::nft::ast::{self, Item, TableItem};
 use nf::nft::{self, Limits};
 use serde::Serialize;
@@ -162,7 +163,7 @@ struct Outcome<'a> {
 
 fn check(text: &str, ports: &[&str]) -> Result<Found, nft::Error> {
     let file = nft::parse(text, &Limits::DEFAULT)?;
-    let rules = nf::load(text, ports, &Limits::DEFAULT)?;
+    let rules = Loaded::load(text, ports, &Limits::DEFAULT)?;
     let items = file.items.iter().filter_map(|item| match item {
         Item::Table(table) => Some(&table.items),
         Item::FlushRuleset(_) | Item::Define(_) => None,

@@ -5,6 +5,7 @@ use crate::instance::event::{LOCK_TIMEOUT, lock, wake};
 use crate::instance::{self, Instance};
 use abi::extension::feature;
 use abi::share::{RULES_STATUS_OFFSET, RulesRefused, RulesStatus};
+use nf::Loaded;
 use nf::nft::Limits;
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -172,7 +173,7 @@ pub fn load(instance: &Instance, source: &Source) -> Result<u64, Error> {
         return Err(Error::NotTaken(name()));
     }
     let Source { name: file, text } = source;
-    nf::load(text, &description.ports(), &Limits::DEFAULT).map_err(|error| Error::Rules {
+    Loaded::load(text, &description.ports(), &Limits::DEFAULT).map_err(|error| Error::Rules {
         rendered: error.render(file, text).to_string(),
         name: name(),
         in_force: status(instance).ok().map(|status| status.generation),

@@ -3,6 +3,7 @@
 
 use crate::rules::source::{self, Source};
 
+use nf::Loaded;
 use nf::nft::Limits;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -51,7 +52,7 @@ pub(super) fn check(arguments: &[OsString]) -> Result<(), Error> {
     };
     let source = Source::read(&path).map_err(Error::Source)?;
     let ports: Vec<_> = image.networks().map(|(_, name)| name).collect();
-    match nf::load(&source.text, &ports, &Limits::DEFAULT) {
+    match Loaded::load(&source.text, &ports, &Limits::DEFAULT) {
         Ok(_) => {
             crate::rules::warn(&source, &ports);
             Ok(())

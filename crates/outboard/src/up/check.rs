@@ -7,6 +7,7 @@ use abi::extension::feature;
 use abi::manifest::kind;
 use abi::region;
 use image::Image;
+use nf::Loaded;
 use nf::nft::Limits;
 use std::ffi::OsString;
 use tender::options::{Options, Request};
@@ -149,7 +150,7 @@ fn rules(image: &Image, options: &Options) -> Result<(), String> {
     };
     let source = Source::read(path).map_err(|error| error.to_string())?;
     let ports: Vec<_> = image.networks().map(|(_, name)| name).collect();
-    let loaded = nf::load(&source.text, &ports, &Limits::DEFAULT);
+    let loaded = Loaded::load(&source.text, &ports, &Limits::DEFAULT);
     loaded.map(drop).map_err(|error| {
         format!(
             "{}: no rules: {error}; type: outboard rules check {}",
