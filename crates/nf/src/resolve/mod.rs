@@ -324,51 +324,11 @@ impl<'f, 'a> Resolver<'f, 'a> {
                 statement.node,
                 ast::Statement::Mark(_) | ast::Statement::Notrack
             );
-            match &statement.node {
-                ast::Statement::Match(condition) => {
-                    self.condition(condition, &mut context, &mut out)?
+            if let Some(outcome) = self.statement(statement, &mut context, &mut out)? {
+                if !counts {
+                    out.push(Statement::Count);
                 }
-                ast::Statement::Flags(flags) => {
-                    if let Some(header) = flags.field.header() {
-                        self.ask(context.implied(header, statement.span)?, &mut out);
-                        self.ask_connection(header, &mut out);
-                    }
-                    let set = self.number(values::flags(flags));
-                    let slot = flags.field.slot();
-                    out.push(Statement::Match(Condition { slot, set }));
-                }
-                ast::Statement::Mark(mark) => out.push(Statement::Mark(*mark)),
-                ast::Statement::Notrack => {
-                    self.untracks
-                        .push((self.program.chains.len(), statement.span));
-                    out.push(Statement::Untrack);
-                }
-                ast::Statement::Counter {
-                    packets: 0,
-                    bytes: 0,
-                } => out.push(Statement::Count),
-                ast::Statement::Counter { .. } => {
-                    let kind = ErrorKind::Refused(&COUNTER_START);
-                    return Err(Error::new(statement.span, kind));
-                }
-                ast::Statement::Log { prefix } => {
-                    let prefix = prefix.map_or("", |prefix| prefix.node);
-                    out.push(Statement::Log(prefix.into()));
-                }
-                ast::Statement::Verdict(verdict) => {
-                    if !counts {
-                        out.push(Statement::Count);
-                    }
-                    let outcome = self.outcome(*verdict)?;
-                    out.push(Statement::End(outcome));
-                }
-                ast::Statement::Nat(nat) => {
-                    let outcome = self.nat(nat, statement.span, &mut context, &mut out)?;
-                    if !counts {
-                        out.push(Statement::Count);
-                    }
-                    out.push(Statement::End(outcome));
-                }
+                out.push(Statement::End(outcome));
             }
         }
         if !counts && !matches!(out.last(), Some(Statement::End(_))) {
@@ -377,6 +337,47 @@ impl<'f, 'a> Resolver<'f, 'a> {
         Ok(Rule {
             statements: out.into(),
         })
+    }
+
+    /// Adds what a statement means; how the rule ends, if this ends it.
+    fn statement(
+        &mut self,
+        statement: &'f Spanned<ast::Statement<'a>>,
+        context: &mut Context,
+        out: &mut Vec<Statement>,
+    ) -> Result<Option<Outcome>, Error> {
+        let span = statement.span;
+        match &statement.node {
+            ast::Statement::Match(condition) => self.condition(condition, context, out)?,
+            ast::Statement::Flags(flags) => {
+                if let Some(header) = flags.field.header() {
+                    self.ask(context.implied(header, span)?, out);
+                    self.ask_connection(header, out);
+                }
+                let set = self.number(values::flags(flags));
+                let slot = flags.field.slot();
+                out.push(Statement::Match(Condition { slot, set }));
+            }
+            ast::Statement::Mark(mark) => out.push(Statement::Mark(*mark)),
+            ast::Statement::Notrack => {
+                self.untracks.push((self.program.chains.len(), span));
+                out.push(Statement::Untrack);
+            }
+            ast::Statement::Counter {
+                packets: 0,
+                bytes: 0,
+            } => out.push(Statement::Count),
+            ast::Statement::Counter { .. } => {
+                return Err(Error::new(span, ErrorKind::Refused(&COUNTER_START)));
+            }
+            ast::Statement::Log { prefix } => {
+                let prefix = prefix.map_or("", |prefix| prefix.node);
+                out.push(Statement::Log(prefix.into()));
+            }
+            ast::Statement::Verdict(verdict) => return self.outcome(*verdict).map(Some),
+            ast::Statement::Nat(nat) => return self.nat(nat, span, context, out).map(Some),
+        }
+        Ok(None)
     }
 
     fn outcome(&mut self, verdict: ast::Verdict<'_>) -> Result<Outcome, Error> {

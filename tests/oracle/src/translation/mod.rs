@@ -8,8 +8,7 @@
 //! rules counted must be the same.
 //!
 //! Each one who asks has a port of its own, so that mostly no port behind the router is taken.
-//! Where one is all the same, both judges must choose another one of the same class, and the
-//! conversation ends.
+//! Where one is all the same, the kernel chooses another one by chance, and the conversation ends.
 
 mod rules;
 mod talk;
@@ -58,7 +57,7 @@ pub struct Compared {
     pub passed: u64,
     /// Those that were translated.
     pub translated: u64,
-    /// Ports that both chose.
+    /// Ports that were chosen.
     pub chosen: u64,
     /// Counters that counted.
     pub counting: u64,
@@ -303,11 +302,19 @@ fn compared_of((to, frame): &(u8, Vec<u8>)) -> (u8, Vec<u8>) {
     (*to, packet)
 }
 
-/// Whether both judges chose a source port, or the identifier of a question, each its own.
+/// Whether the kernel chose a source port, or the identifier of a question, by chance, and `nf` one
+/// of its own or the one that there was: the kernel remembers connections of earlier rounds.
 fn is_chosen(packet: &Packet, kernel: &[(u8, Vec<u8>)], nf: &[(u8, Vec<u8>)]) -> bool {
-    let ([kernel], [nf]) = (kernel, nf) else {
+    let ([kernel, others @ ..], [nf, ours @ ..]) = (kernel, nf) else {
         return false;
     };
+    if !others
+        .iter()
+        .map(compared_of)
+        .eq(ours.iter().map(compared_of))
+    {
+        return false;
+    }
     let chosen = |(to, frame): &(u8, Vec<u8>)| {
         let mut seen = Seen::new(*to, frame)?;
         let (at, checksum) = match seen.protocol {
@@ -327,12 +334,12 @@ fn is_chosen(packet: &Packet, kernel: &[(u8, Vec<u8>)], nf: &[(u8, Vec<u8>)]) ->
             1024.. => 3,
         };
         let rest = (seen.to, seen.source, seen.destination, seen.payload);
-        (port != sent).then_some((port, class, rest))
+        Some((port, port != sent, (class, rest)))
     };
     let (Some(kernel), Some(nf)) = (chosen(kernel), chosen(nf)) else {
         return false;
     };
-    kernel.0 != nf.0 && (kernel.1, kernel.2) == (nf.1, nf.2)
+    kernel.1 && kernel.0 != nf.0 && kernel.2 == nf.2
 }
 
 /// The counts of rules that say `counter`, in the order of the file.

@@ -229,7 +229,8 @@ impl Talk {
         };
         match rng.u8(0..8) {
             0 => quote.truncate(header + 16 + rng.usize(0..12)),
-            1 => quote[header + rng.usize(0..4)] ^= 1,
+            // Ports that nobody has.
+            1 => quote[header..header + 4].copy_from_slice(&[0xff; 4]),
             _ => {}
         }
         let stranger = Hosts {

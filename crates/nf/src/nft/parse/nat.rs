@@ -101,23 +101,24 @@ impl<'a> Parser<'a, '_> {
         Ok(Spanned::new(span, Value::Ipv6(address)))
     }
 
-    /// `random`, `fully-random` and `persistent`, perhaps with `,` between them.
+    /// `random`, `fully-random` and `persistent`, with `,` between them.
     fn nat_flags(&mut self, nat: &mut Nat<'a>) -> Parsed<()> {
+        let mut must = false;
         loop {
-            match self.tokens.peek().node {
+            let Spanned { span, node } = self.tokens.peek();
+            match node {
                 Token::Word("random") => nat.random = true,
                 Token::Word("fully-random") => nat.fully_random = true,
                 Token::Word("persistent") => nat.persistent = true,
+                _ if must => return expected(span, "`random`, `fully-random` or `persistent`"),
                 _ => return Ok(()),
             }
             self.tokens.take()?;
-            if self.tokens.peek().node == Token::Mark(",") {
-                self.tokens.take()?;
-                let Spanned { span, node } = self.tokens.peek();
-                if !matches!(node, Token::Word("random" | "fully-random" | "persistent")) {
-                    return expected(span, "`random`, `fully-random` or `persistent`");
-                }
+            if self.tokens.peek().node != Token::Mark(",") {
+                return Ok(());
             }
+            self.tokens.take()?;
+            must = true;
         }
     }
 }

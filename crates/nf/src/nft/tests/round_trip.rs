@@ -240,9 +240,90 @@ fn file() -> impl Strategy<Value = File<'static>> {
     })
 }
 
+/// One value or a range of two, of what `one` makes.
+fn one_or_range(
+    one: impl Strategy<Value = Value<'static>> + Clone,
+) -> impl Strategy<Value = Operand<'static>> {
+    let range = (one.clone(), one.clone()).prop_map(|(from, to)| {
+        let (from, to) = (at(from), at(to));
+        Value::Range(Range { from, to }.into())
+    });
+    prop_oneof![one, range].prop_map(|value| Operand::Value(at(value)))
+}
+
+fn nat() -> impl Strategy<Value = Nat<'static>> {
+    let ip4 = one_or_range(any::<u32>().prop_map(|bits| Value::Ipv4(Ipv4Addr::from_bits(bits))));
+    let ip6 = one_or_range(any::<u128>().prop_map(|bits| Value::Ipv6(Ipv6Addr::from_bits(bits))));
+    let ports = one_or_range(any::<u32>().prop_map(Value::Number));
+    let family = proptest::sample::select([None, Some(Family::Ip), Some(Family::Ip6)].to_vec());
+    let parts = (
+        proptest::sample::select(NatKind::ALL.to_vec()),
+        family,
+        option::of(prop_oneof![ip4, ip6]),
+        option::of(ports),
+        any::<[bool; 3]>(),
+    );
+    parts
+        .prop_map(|(kind, family, address, ports, flags)| Nat {
+            kind,
+            family: family.filter(|_| kind.names_address()),
+            address: address.filter(|_| kind.names_address()),
+            ports,
+            random: flags[0],
+            fully_random: flags[1],
+            persistent: flags[2],
+        })
+        .prop_filter("nothing to translate to", |nat| {
+            !nat.kind.names_address() || nat.address.is_some() || nat.ports.is_some()
+        })
+}
+
+/// A file of a router, with one chain at a hook.
+fn router_file() -> impl Strategy<Value = File<'static>> {
+    let family = proptest::sample::select([Family::Inet, Family::Ip, Family::Ip6].to_vec());
+    let hook = proptest::sample::select(Hook::ALL.to_vec());
+    let base = (any::<bool>(), hook, -199..i32::MAX).prop_map(|(nat, hook, priority)| Base {
+        kind: match nat && hook != Hook::Forward {
+            true => ChainKind::Nat,
+            false => ChainKind::Filter,
+        },
+        hook,
+        priority,
+        policy: None,
+    });
+    let statement = prop_oneof![
+        4 => nat().prop_map(|nat| Statement::Nat(nat.into())),
+        1 => Just(Statement::Notrack),
+        1 => Just(Statement::Verdict(Verdict::Accept)),
+    ];
+    let rule = (option::of(condition()), statement).prop_map(|(condition, statement)| Rule {
+        statements: condition.into_iter().chain([statement]).map(at).collect(),
+        comment: None,
+    });
+    let table = (family, name(), base, vec(rule, 0..5));
+    let table = table.prop_map(|(family, name, base, rules)| {
+        let chain = Chain {
+            name,
+            base: Some(at(base)),
+            items: rules
+                .into_iter()
+                .map(|rule| ChainItem::Rule(at(rule)))
+                .collect(),
+            comment: None,
+        };
+        Item::Table(Table {
+            family: at(family),
+            name,
+            items: [TableItem::Chain(chain)].into(),
+            comment: None,
+        })
+    });
+    vec(table, 0..3).prop_map(|items| File { items })
+}
+
 proptest! {
     #[test]
-    fn what_is_printed_is_read_again(file in file()) {
+    fn what_is_printed_is_read_again(file in prop_oneof![file(), router_file()]) {
         let text = file.to_string();
         match read(&text) {
             Ok(again) => prop_assert_eq!(again, file, "{}", text),
@@ -275,9 +356,9 @@ proptest! {
     }
 }
 
-const TOKENS: [&str; 41] = [
-    "table", "bridge", "t", "{", "}", "{", "}", "chain", "set", "\n", ";", "\n", "type", "filter",
-    "hook", "forward", "priority", "0", "policy", "drop", "accept", "define", "=", "$t", "@t",
-    "tcp", "dport", "flags", "syn", "|", "&", "(", ")", ",", "/", "-", "10.0.0.0", "ip", "saddr",
-    "\"x\"", "counter",
+const TOKENS: [&str; 50] = [
+    "table", "inet", "nat", "dnat", "to", ":", "[", "]", "::1", "random", "bridge", "t", "{", "}",
+    "{", "}", "chain", "set", "\n", ";", "\n", "type", "filter", "hook", "forward", "priority",
+    "0", "policy", "drop", "accept", "define", "=", "$t", "@t", "tcp", "dport", "flags", "syn",
+    "|", "&", "(", ")", ",", "/", "-", "10.0.0.0", "ip", "saddr", "\"x\"", "counter",
 ];
