@@ -32,9 +32,17 @@ impl Budget {
         Some(window as u32)
     }
 
-    /// A socket is gone, and its window with it.
-    pub fn give_back(&mut self, window: u32) {
-        self.0 += window as usize;
+    /// Takes so many bytes beside windows; `false` if less is left.
+    #[must_use]
+    pub fn take(&mut self, bytes: u32) -> bool {
+        let left = self.0.checked_sub(bytes as usize);
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
+
+    /// A socket is gone, and its window, or what it had beside that.
+    pub fn give_back(&mut self, bytes: u32) {
+        self.0 += bytes as usize;
     }
 }
 
@@ -139,6 +147,7 @@ mod tests {
             .drain(..)
             .for_each(|window| budget.give_back(window));
         assert_eq!(budget.window(), Some(64 << 10));
+        assert!(!budget.take(4 << 20) && budget.take(3 << 20));
     }
 
     #[test]

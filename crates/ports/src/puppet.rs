@@ -203,6 +203,8 @@ pub struct Setup {
     pub cards: Vec<&'static str>,
     /// Links, with as many slots at each end.
     pub links: Vec<(&'static str, usize)>,
+    /// Whether they carry sockets.
+    pub carry_sockets: bool,
     /// States, and their memory.
     pub states: Vec<(&'static str, StateMemory)>,
     /// Whether the host has rings.
@@ -225,6 +227,7 @@ impl Default for Setup {
             devices: vec![],
             cards: vec![],
             links: vec![],
+            carry_sockets: false,
             states: vec![],
             rings: false,
             rules: false,
@@ -284,6 +287,7 @@ fn state_memory(
 /// ends.
 fn link_memory(
     links: &[(&'static str, usize)],
+    kind: u32,
     host_info: &mut HostInfo,
 ) -> (Vec<Option<LinkMemory>>, Vec<region::Request>, Vec<Far>) {
     let (mut memory, mut requests, mut far) = (vec![], vec![], vec![]);
@@ -295,7 +299,7 @@ fn link_memory(
         memory.push(Some(LinkMemory { own, slots, peer }));
         requests.push(region::Request {
             name: name_field(name).expect("a name"),
-            kind: region::kind::LINK,
+            kind,
             bytes: bytes as u32,
         });
         far.push(Far {
@@ -372,7 +376,11 @@ impl Setup {
         for info in &mut host_info.pci[..self.cards.len()] {
             info.flags = info_flag::ATTACHED;
         }
-        let (links, mut regions, far) = link_memory(&self.links, &mut host_info);
+        let kind = match self.carry_sockets {
+            true => region::kind::SOCKETS,
+            false => region::kind::LINK,
+        };
+        let (links, mut regions, far) = link_memory(&self.links, kind, &mut host_info);
         let states = core::mem::take(&mut self.states);
         let (states, more) = state_memory(states, links.len(), &mut host_info);
         regions.extend(more);

@@ -3,6 +3,9 @@
 use crate::below::{FAULTS_SAID, queues_bytes};
 use crate::{Net, Service};
 use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
 use device::Netif;
 use link_sockets::Allowed;
 use unikernel::println;
@@ -15,6 +18,9 @@ pub trait Beside {
     /// Sends what is to be sent, and for which there is room.
     fn send(&mut self);
 }
+
+/// All of them; an appliance adds what it has.
+pub type Besides = Rc<RefCell<Vec<Box<dyn Beside>>>>;
 
 /// Sockets of the stack, for an application in the image at the other end of a link.
 pub struct Server(link_sockets::Server<Net>);

@@ -23,7 +23,7 @@ mod sockets;
 #[cfg(not(feature = "smoltcp"))]
 mod vault;
 
-pub use beside::{Beside, Server};
+pub use beside::{Beside, Besides, Server};
 #[cfg(feature = "router")]
 pub use routed::route;
 pub use sockets::{Datagrams, Listener, Net, Stream};
@@ -73,7 +73,7 @@ pub struct Service {
     /// The words of the command line that are the appliance's own.
     pub arguments: Vec<&'static str>,
     /// What has its turns beside the stack.
-    pub beside: Rc<RefCell<Vec<Box<dyn Beside>>>>,
+    pub beside: Besides,
 }
 
 /// Options of the stack that mean nothing without one.
@@ -331,7 +331,7 @@ where
 /// What is below and tasks have their turns until the appliance ends. What is to happen `first`
 /// does once it waits for the first time.
 fn turns<B: Below>(
-    (mut below, beside): (B, Rc<RefCell<Vec<Box<dyn Beside>>>>),
+    (mut below, beside): (B, Besides),
     mut executor: Executor,
     clock: &Clock,
     changed: impl Fn(&mut B),

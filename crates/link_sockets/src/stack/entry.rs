@@ -79,6 +79,8 @@ pub struct Entry {
     pub kind: Kind,
     /// What may come from the application.
     pub window: Window,
+    /// Bytes of memory that it has beside that.
+    pub buffer: u32,
     /// What may be sent to it.
     pub credit: Credit,
     pub has_failed: bool,
@@ -103,6 +105,7 @@ impl Entry {
             key,
             kind,
             window: Window::new(0),
+            buffer: 0,
             credit: Credit::new(window),
             has_failed: false,
             arrived: arrived::Stream::default(),
@@ -116,6 +119,11 @@ impl Entry {
             reader: None,
             writer: None,
         }
+    }
+
+    /// Bytes of memory that are kept for it.
+    pub fn memory(&self) -> u32 {
+        self.window.size() + self.buffer
     }
 
     /// Its tasks go on.

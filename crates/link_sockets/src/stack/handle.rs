@@ -212,9 +212,10 @@ impl<S> Handle<S> {
     pub fn give_back(&self, listener: &Self) {
         let (number, key, of) = (self.number, self.key, listener.number);
         self.with(|entry, _| entry.kind = Kind::Offered { listener: of });
-        listener.with(|entry, _| match &mut entry.kind {
-            Kind::Listener { offers } => offers.push_front((number, key)),
-            _ => {}
+        listener.with(|entry, _| {
+            if let Kind::Listener { offers } = &mut entry.kind {
+                offers.push_front((number, key));
+            }
         });
     }
 

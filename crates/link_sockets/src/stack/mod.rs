@@ -180,11 +180,23 @@ impl<S: Sockets + 'static> Server<S> {
         (!may).then_some(Reason::Denied)
     }
 
-    /// Has room for what comes to a socket, or says why not.
-    fn equip(&self, handle: &Handle<S>) -> Result<(), Reason> {
-        let window = self.0.borrow_mut().budget.window();
+    /// Has room for what comes to a socket from the application, and a buffer of so many bytes for
+    /// what comes from the network, or says why not.
+    fn equip(&self, handle: &Handle<S>, buffer: u32) -> Result<(), Reason> {
+        let mut shared = self.0.borrow_mut();
+        if !shared.budget.take(buffer) {
+            return Err(Reason::NoPlace);
+        }
+        let window = shared.budget.window();
+        if window.is_none() {
+            shared.budget.give_back(buffer);
+        }
+        drop(shared);
         let window = window.ok_or(Reason::NoPlace)?;
-        handle.with(|entry, _| entry.window = Window::new(window));
+        handle.with(|entry, _| {
+            entry.window = Window::new(window);
+            entry.buffer = buffer;
+        });
         Ok(())
     }
 
@@ -217,7 +229,7 @@ impl<S: Sockets + 'static> Server<S> {
     fn connect(&self, number: u32, remote: SocketAddr, window: u32) -> Result<(), Fault> {
         let handle = self.open(number, Kind::Stream, window)?;
         let refused = self.denied(None, true).map_or(Ok(()), Err);
-        match refused.and_then(|()| self.equip(&handle)) {
+        match refused.and_then(|()| self.equip(&handle, 0)) {
             Ok(()) => {
                 let sockets = self.0.borrow().sockets.clone();
                 let server = Self(self.0.clone());
@@ -238,7 +250,7 @@ impl<S: Sockets + 'static> Server<S> {
         let handle = self.open(number, Kind::datagrams(), window)?;
         let refused = self.denied(Some(local), peer.is_some());
         let refused = refused.map_or(Ok(()), Err);
-        if let Err(why) = refused.and_then(|()| self.equip(&handle)) {
+        if let Err(why) = refused.and_then(|()| self.equip(&handle, tasks::DATAGRAM_MAX)) {
             self.refuse(handle, why);
             return Ok(());
         }
@@ -299,7 +311,7 @@ impl<S> Shared<S> {
     fn release(&mut self, number: u32) {
         let entry = self.entries.get_mut(number as usize).and_then(Option::take);
         if let Some(entry) = entry {
-            self.budget.give_back(entry.window.size());
+            self.budget.give_back(entry.memory());
             self.wire.say(&Message::new(number, What::Closed));
         }
     }
@@ -315,7 +327,7 @@ impl<S: Sockets + 'static> End for Server<S> {
         let mut shared = self.0.borrow_mut();
         let entries = core::mem::take(&mut shared.entries);
         for mut entry in entries.into_iter().flatten() {
-            shared.budget.give_back(entry.window.size());
+            shared.budget.give_back(entry.memory());
             entry.wake();
         }
     }

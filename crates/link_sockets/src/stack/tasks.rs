@@ -13,7 +13,7 @@ use net::socket::{Connected, Ends, Error, Listener, Sockets, Stream};
 use net::task::{Either, select};
 
 /// Longest datagram in bytes.
-const DATAGRAM_MAX: usize = 64 << 10;
+pub const DATAGRAM_MAX: u32 = 64 << 10;
 
 /// Waits until a socket that could not be had is closed.
 pub async fn refused<S>(handle: Handle<S>) {
@@ -50,7 +50,7 @@ fn give<S: Sockets + 'static>(server: &Server<S>, listener: &Handle<S>, stream: 
         stream.abort();
         return;
     };
-    if server.equip(&handle).is_err() {
+    if server.equip(&handle, 0).is_err() {
         handle.give_back(listener);
         stream.abort();
         return;
@@ -219,7 +219,7 @@ impl<D: net::socket::Datagrams> Datagrams<D> {
 
 /// Datagrams go to the application and come from it.
 pub async fn datagrams<S, D: net::socket::Datagrams>(handle: Handle<S>, mut socket: Datagrams<D>) {
-    let mut buffer = vec![0; DATAGRAM_MAX];
+    let mut buffer = vec![0; DATAGRAM_MAX as usize];
     // One that has come, for which the application has no room yet.
     let mut held: Option<(usize, Ends)> = None;
     loop {

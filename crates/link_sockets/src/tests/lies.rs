@@ -435,6 +435,29 @@ fn a_stack_takes_no_more_than_it_has_room_for() {
     }
 }
 
+/// Sockets that an application opens cost memory that is bounded, whatever kind they are of.
+#[test]
+fn more_sockets_than_there_is_memory_for_are_refused() {
+    let mut stack = Stack::new();
+    for number in 0..SOCKETS_MAX / 16 {
+        let local = at(1000 + number as u16);
+        let (peer, window) = (None, WINDOW);
+        stack.says(&[(
+            number,
+            What::Bind {
+                local,
+                peer,
+                window,
+            },
+        )]);
+    }
+    let (_, said) = heard(stack.scene.wire());
+    let count = |what| said.iter().filter(|(_, found)| *found == what).count();
+    let (opened, failed) = (count("opened"), count("failed"));
+    assert_eq!(opened + failed, SOCKETS_MAX as usize / 16);
+    assert!(opened * (64 << 10) < MEMORY && failed > 100, "{opened}");
+}
+
 /// An application that does not take what is sent to it costs a bounded part of memory, and is cut
 /// off.
 #[test]

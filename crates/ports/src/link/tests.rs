@@ -1,6 +1,7 @@
 //! A port over a link whose other end does what a test says, hostile things included.
 
 use crate::clock::Instant;
+use crate::devices::DeviceError;
 use crate::puppet::{Far, Scene, Setup, ended};
 use crate::tests::{frame, large, received, send};
 use abi::link::{ENTRIES, End, Entry, Event, HEAD_BYTES, SLOT_BYTES, badge, word};
@@ -272,6 +273,53 @@ fn a_link_is_handed_out_once() {
         [("link", 1)]
     );
     assert_eq!(scene.runtime.devices.count(), 2);
+}
+
+#[test]
+fn who_has_the_port_knows_how_often_the_link_went_up_and_down() {
+    let (scene, mut port, mut far) = joined();
+    assert_eq!(port.link_changes(), 1);
+    far.go_down();
+    assert_eq!(received(&mut *port), []);
+    assert_eq!(port.link_changes(), 2);
+    let mut next = begin(scene.far(0));
+    for _ in 0..2 {
+        events(&mut next);
+        assert_eq!(received(&mut *port), []);
+    }
+    assert_eq!(port.link_changes(), 3);
+    // One that breaks a rule counts as gone, and once.
+    scene.far(0).own[word::SENT].store(1 << 40, Ordering::Relaxed);
+    for _ in 0..3 {
+        assert_eq!(received(&mut *port), []);
+        assert_eq!(port.link_changes(), 4);
+    }
+}
+
+#[test]
+fn a_link_that_carries_sockets_is_asked_for_as_such() {
+    let setup = Setup {
+        links: vec![("link", SLOTS)],
+        carry_sockets: true,
+        buffers: 8,
+        ..Setup::default()
+    };
+    let scene = setup.start();
+    let names: Vec<_> = scene.runtime.devices.socket_links().collect();
+    assert_eq!(names, ["link"]);
+    let other_kind = scene.runtime.network("link").err();
+    assert_eq!(other_kind, Some(DeviceError::OtherKind));
+    assert!(scene.runtime.socket_link("other").unwrap().is_none());
+    let mut port = scene.runtime.socket_link("link").unwrap().unwrap();
+    assert!(scene.runtime.socket_link("link").is_err());
+    // The largest frames cross it.
+    assert_eq!(port.mtu(), 65_535);
+    let mut far = begin(scene.far(0));
+    events(&mut far);
+    assert_eq!(received(&mut *port), []);
+    send(&mut *port, &[65_549]);
+    events(&mut far);
+    assert_eq!(far.frame().unwrap().unwrap().length, 65_549);
 }
 
 /// What an image at the other end may write, and when.

@@ -100,10 +100,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         let name = format!("up::{name}");
         trials.push(network.trial_unless(missing, name, move || test(images)));
     }
-    for (name, needed, test) in sockets::TRIALS {
-        let name = format!("up::{name}");
-        trials.push(network.trial_unless(programs::missing(needed), name, move || test(images)));
-    }
+    trials.extend(sockets::trials(images, network));
     trials.extend(groups::trials(images));
     // A jailed process is nobody's but root's to look into.
     let root = network

@@ -9,14 +9,16 @@ use super::links::{Stream, nothing, of_link, on, system_of};
 use super::{ALL, Datagrams, PATIENCE, System, kill};
 use crate::commands::messages::shell;
 use crate::harness::build::Images;
+use crate::harness::network::Network;
+use crate::harness::programs;
 use crate::harness::wait::eventually;
-use libtest_mimic::Failed;
+use libtest_mimic::{Failed, Trial};
 use std::io::ErrorKind;
 
 type Test = fn(&Images) -> Result<(), Failed>;
 
 /// What is tried, with the programs that it takes.
-pub const TRIALS: [(&str, &[&str], Test); 4] = [
+const TRIALS: [(&str, &[&str], Test); 4] = [
     (
         "sockets over a link outlive either end: process",
         &["ip", "curl"],
@@ -38,6 +40,14 @@ pub const TRIALS: [(&str, &[&str], Test); 4] = [
         |images| measured(images, "spt"),
     ),
 ];
+
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let trial = |(name, needed, test): (&str, &[&str], Test)| {
+        let (name, missing) = (format!("up::{name}"), programs::missing(needed));
+        network.trial_unless(missing, name, move || test(images))
+    };
+    TRIALS.into_iter().map(trial).collect()
+}
 
 /// How often each image is killed.
 const KILLS: usize = 3;
