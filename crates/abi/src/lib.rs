@@ -15,7 +15,7 @@
 //! | [`extension`] | what Solo5's manifest cannot say, and what the tender answers | Outboard |
 //! | [`pci`] | PCIe devices and DMA memory, in the extension | Outboard |
 //! | [`share`] | the shared file: how the guest ended, counters, rules, captures | Outboard |
-//! | [`state`] | the header of memory that outlives an image, and what an image says of it | Outboard |
+//! | [`state`] | memory that outlives an image: its header, what an image says of it | Outboard |
 //! | [`sockets`] | what a stack's sockets do, in the shared file | Outboard |
 //! | [`ring`] | rings for frames and sectors on `hvt` | Outboard |
 //! | [`backtrace`] | where a program was, by its frame pointers | Outboard |

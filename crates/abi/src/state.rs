@@ -2,8 +2,8 @@
 //!
 //! In the first page lies a header, in two copies, of which the newer sound one holds. What follows
 //! is the image's own, and it alone knows what it means. It gives that a number, the layout, which
-//! changes with what it keeps. An image whose layouts are fixed carries a [`Mark`] for each, so that
-//! whoever would start it knows what it can take up.
+//! changes with what it keeps. An image whose layouts are fixed carries a [`Mark`] for each, so
+//! that whoever would start it knows what it can take up.
 
 use crate::manifest::{NAME_BYTES_MAX, is_device_name, name_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -1,5 +1,5 @@
-//! Rules of a bridge or of a router, as their own tables say: for whoever checks a text for an image
-//! without being one.
+//! Rules of a bridge or of a router, as their own tables say: for whoever checks a text for an
+//! image without being one.
 
 use crate::nft::ast::{Family, File, Item};
 use crate::nft::{self, Error, Limits};

@@ -1,8 +1,8 @@
 //! State: memory that outlives the image, with a header that says what left it ([`abi::state`]).
 //!
 //! Whoever begins writes the copy of the header that does not hold, the checksum last, so that an
-//! image that is killed leaves the one or the other. What lies behind the header is the image's own;
-//! it must say by itself which of it is whole.
+//! image that is killed leaves the one or the other. What lies behind the header is the image's
+//! own; it must say by itself which of it is whole.
 
 use abi::state::{COPIES, COPY_WORDS, Header, MAGIC, word};
 use core::fmt;

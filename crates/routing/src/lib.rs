@@ -19,7 +19,7 @@
 //! | the router answers for an address at the port that has it alone | at all ports |
 //! | a packet that leaves by the port that it came in by brings no redirect | it does |
 //! | options of IPv4 are passed over, and source routes are not followed | they are heeded |
-//! | a packet of the router's own leaves by the port that it was made for, whatever rules make of its destination | its route is looked up again |
+//! | a packet of its own to which rules give another destination keeps its port | it does not |
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -249,7 +249,7 @@ fn a_packet_goes_to_its_next_hop_and_has_a_hop_less() {
     expected[6..12].copy_from_slice(&[2, 0, 0, 0, 0, ROUTER_MAC[1]]);
     assert_eq!(sent[0], expected);
     let packet = packet6(1, (OUTSIDE6, INSIDE6), (UDP, 2), &udp([53, 999], 4));
-    bench.takes(1, &[packet.clone()]);
+    bench.takes(1, core::slice::from_ref(&packet));
     let [sent, _] = bench.sent();
     assert_eq!((sent[0][21], &sent[0][22..]), (1, &packet[22..]));
 }
@@ -310,7 +310,7 @@ fn who_sends_what_cannot_be_sent_on_is_told() {
         (no_route, (3, 0, 0), Dropped::Route),
         (out(64, DONT_FRAGMENT, 1380), (3, 4, 1400), Dropped::TooBig),
     ] {
-        bench.takes(0, &[frame.clone()]);
+        bench.takes(0, core::slice::from_ref(&frame));
         let [told, sent] = bench.sent();
         assert_eq!((told.len(), sent.len()), (1, 0), "{reason:?}");
         assert_eq!((told[0][23], error(&told[0], 34)), (ICMP, expected));
@@ -339,7 +339,7 @@ fn who_sends_what_cannot_be_sent_on_is_told() {
 fn what_may_be_cut_leaves_in_fragments() {
     let mut bench = Bench::met_with(Bench::with_mtu(OPEN, 600));
     let frame = out(64, 0, 1400);
-    bench.takes(0, &[frame.clone()]);
+    bench.takes(0, core::slice::from_ref(&frame));
     let [_, sent] = bench.sent();
     let mut payload = Vec::new();
     for (number, piece) in sent.iter().enumerate() {

@@ -77,9 +77,8 @@ pub fn block(name: &str) -> Result<Box<dyn BlockDevice>, DeviceError> {
     runtime().disk(name)
 }
 
-/// The state that is marked, once: memory that outlives the image, as the last one left it. The
-/// layout is a number of the image's choice for what it keeps there; what was left under another
-/// number is refused. A mark that is a static tells whoever would start the image before it does.
+/// The state that is marked, once: memory that outlives the image, as the last one left it. What
+/// was left under another layout, a number of the image's choice for what it keeps, is refused.
 ///
 /// # Errors
 /// If the manifest has no such state, it was handed out already, or the tender attaches none.

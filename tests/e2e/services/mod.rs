@@ -9,6 +9,7 @@ pub mod links;
 mod mtu;
 mod parity;
 mod ports;
+mod router;
 mod runs;
 mod smoltcp;
 mod soak;
@@ -47,6 +48,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         mtu::trials,
         parity::trials,
         ports::trials,
+        router::trials,
         runs::trials,
         smoltcp::trials,
         soak::trials,

@@ -255,7 +255,7 @@ impl Tally for Counting<'_> {
         self.counts[rule].bytes += self.bytes;
     }
 
-    fn log(&mut self, _rule: RuleIndex, _prefix: &str) {}
+    fn log(&mut self, _: RuleIndex, _: &str, _: &Key, _: Way) {}
 }
 
 fn compare_counters(

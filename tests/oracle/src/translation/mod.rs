@@ -18,7 +18,7 @@ use crate::conversation::{Disagreement, Packet, Router};
 use fastrand::Rng;
 use nf::nft::Limits;
 use nf::router::{Arrival, Connections, Hooks, Local, Passage, Rules};
-use nf::{Addresses, Key, Listing, RuleIndex, Tally};
+use nf::{Addresses, Key, Listing, RuleIndex, Tally, Way};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
 use talk::Talk;
@@ -120,7 +120,7 @@ impl Tally for Counts {
     fn count(&mut self, rule: RuleIndex) {
         self.0[rule] += 1;
     }
-    fn log(&mut self, _: RuleIndex, _: &str) {}
+    fn log(&mut self, _: RuleIndex, _: &str, _: &Key, _: Way) {}
 }
 
 /// Our router.

@@ -19,7 +19,7 @@ impl Tally for Notes {
     fn count(&mut self, rule: RuleIndex) {
         self.0.push((rule, None));
     }
-    fn log(&mut self, rule: RuleIndex, prefix: &str) {
+    fn log(&mut self, rule: RuleIndex, prefix: &str, _: &Key, _: Way) {
         self.0.push((rule, Some(prefix.to_owned())));
     }
 }

@@ -1,0 +1,246 @@
+//! A router between two networks of Linux's: one has private addresses, the other one a server.
+//!
+//! ```text
+//!   client 10.0.0.2 --- private === router === public --- server 192.0.2.1
+//! ```
+
+use super::tender;
+use crate::harness::build::Images;
+use crate::harness::network::Network;
+use crate::harness::process::{Running, run, start};
+use crate::harness::programs;
+use crate::harness::wait::eventually;
+use libtest_mimic::{Failed, Trial};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::thread::scope;
+use std::time::Duration;
+use testbed::segment::{Address, Segment};
+
+type Test = fn(&Images, &str) -> Result<(), Failed>;
+
+const TESTS: [(&str, Test); 3] = [
+    ("everybody inside has its public address", masqueraded),
+    ("IPv6 keeps its addresses", routed6),
+    ("nobody outside begins anything", closed),
+];
+const HOSTS: [&str; 2] = ["spt", "process"];
+const PROGRAMS: [&str; 2] = ["ip", "ping"];
+
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const PUBLIC: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long somebody waits for what is not to come.
+const IN_VAIN: Duration = Duration::from_millis(500);
+/// What goes through a connection.
+const BYTES: usize = 4 << 20;
+
+pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let missing = programs::missing(&PROGRAMS);
+    let each = TESTS.iter().flat_map(|one| HOSTS.map(|host| (one, host)));
+    let trial = |(&(name, test), host): (&(&str, Test), &'static str)| {
+        let name = format!("router::{name}::{host}");
+        network.trial_unless(missing, name, move || test(images, host))
+    };
+    each.map(trial).collect()
+}
+
+/// Two networks, and what is between them.
+struct Routed {
+    inside: Segment,
+    outside: Segment,
+    running: Running,
+}
+
+impl Routed {
+    /// The router with its own rules, where both networks know their way.
+    fn new(images: &Images, host: &str) -> Result<Self, Failed> {
+        let (inside, outside) = (Segment::new()?, Segment::new()?);
+        let address = |ip| Address {
+            ip,
+            prefix: 24,
+            mtu: 1500,
+        };
+        let private = inside.tap("tap0", true, address(CLIENT))?.into_fd();
+        let public = outside.tap("tap0", true, address(SERVER))?.into_fd();
+        for tap in [&private, &public] {
+            rustix::io::fcntl_setfd(tap, rustix::io::FdFlags::empty())?;
+        }
+        for (segment, own, far, router) in [
+            (&inside, "2001:db8:2::2/64", "::/0", "2001:db8:2::1"),
+            (
+                &outside,
+                "2001:db8:1::1/64",
+                "2001:db8:2::/64",
+                "2001:db8:1::9",
+            ),
+        ] {
+            segment.run(|| std::fs::write("/proc/sys/net/ipv6/conf/tap0/disable_ipv6", "0"))?;
+            ip(segment, &format!("-6 address add {own} dev tap0 nodad"))?;
+            ip(segment, &format!("-6 route add {far} via {router}"))?;
+        }
+        ip(&inside, "route add default via 10.0.0.1")?;
+        ip(&outside, "route add 10.0.0.0/24 via 192.0.2.9")?;
+        let mut command = tender(images, host);
+        command
+            .arg("--mem=64")
+            .arg(format!("--net:private=@{}", private.as_raw_fd()))
+            .arg(format!("--net:public=@{}", public.as_raw_fd()))
+            .arg(images.appliance("router", ""))
+            .args(["--ipv4:private=10.0.0.1/24", "--ipv4:public=192.0.2.9/24"])
+            .args([
+                "--ipv6:private=2001:db8:2::1/64",
+                "--ipv6:public=2001:db8:1::9/64",
+            ]);
+        let running = start(&mut command)?;
+        running.wait_for("192.0.2.9/24 on public")?;
+        Ok(Self {
+            inside,
+            outside,
+            running,
+        })
+    }
+
+    /// A connection from inside to a server outside carries bytes both ways; who the server sees.
+    fn connects(&self, server: IpAddr) -> Result<IpAddr, Failed> {
+        let listener = self.outside.run(|| TcpListener::bind((server, 0)))?;
+        let to = listener.local_addr()?;
+        let sent: Vec<u8> = (0..BYTES).map(|n| (n / 7) as u8).collect();
+        scope(|threads| {
+            let client = threads.spawn(|| -> std::io::Result<Vec<u8>> {
+                let mut stream = self
+                    .inside
+                    .run(|| TcpStream::connect_timeout(&to, PATIENCE))?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.write_all(&sent)?;
+                stream.shutdown(std::net::Shutdown::Write)?;
+                let mut back = Vec::new();
+                stream.read_to_end(&mut back)?;
+                Ok(back)
+            });
+            let (mut stream, from) = listener.accept()?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            let mut arrived = Vec::new();
+            stream.read_to_end(&mut arrived)?;
+            stream.write_all(&arrived)?;
+            drop(stream);
+            let back = client.join().map_err(|_| "the client panicked")??;
+            match arrived == sent && back == sent {
+                true => Ok(from.ip()),
+                false => Err(Failed::from("bytes are wrong")),
+            }
+        })
+    }
+
+    fn ends(mut self) -> Result<(), Failed> {
+        match self.running.is_alive() {
+            true => Ok(()),
+            false => Err(format!("it ended: {:?}", self.running.finish()?).into()),
+        }
+    }
+}
+
+/// Has `ip` do something in a network.
+fn ip(segment: &Segment, words: &str) -> Result<(), Failed> {
+    let mut command = Command::new("ip");
+    command.args(words.split_whitespace());
+    segment.run(|| run(&mut command))?.expect_status(0)?;
+    Ok(())
+}
+
+/// What `ping` prints, in a network.
+fn ping(segment: &Segment, words: &str) -> Result<String, Failed> {
+    let mut command = Command::new("ping");
+    command.args(words.split_whitespace());
+    Ok(segment.run(|| run(&mut command))?.stdout)
+}
+
+fn same(found: IpAddr, expected: IpAddr) -> Result<(), Failed> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(format!("the server sees {found}, not {expected}").into()),
+    }
+}
+
+fn masqueraded(images: &Images, host: &str) -> Result<(), Failed> {
+    let routed = Routed::new(images, host)?;
+    same(routed.connects(SERVER.into())?, PUBLIC.into())?;
+    let server = routed.outside.run(|| UdpSocket::bind((SERVER, 53)))?;
+    let client = routed.inside.run(|| UdpSocket::bind((CLIENT, 999)))?;
+    for socket in [&server, &client] {
+        socket.set_read_timeout(Some(PATIENCE))?;
+    }
+    client.send_to(b"question", (SERVER, 53))?;
+    let mut bytes = [0; 64];
+    let (count, from) = server.recv_from(&mut bytes)?;
+    // A port that is free is kept.
+    if (&bytes[..count], from) != (b"question", SocketAddr::from((PUBLIC, 999))) {
+        return Err(format!("{count} bytes from {from}").into());
+    }
+    server.send_to(b"answer", from)?;
+    let (count, from) = client.recv_from(&mut bytes)?;
+    if (&bytes[..count], from) != (b"answer", SocketAddr::from((SERVER, 53))) {
+        return Err(format!("{count} bytes from {from}").into());
+    }
+    let pinged = ping(&routed.inside, "-c 3 -i 0.2 -W 5 192.0.2.1")?;
+    if !pinged.contains("3 packets transmitted, 3 received") {
+        return Err(pinged.into());
+    }
+    // Somebody outside has nothing there: that comes back inside, about the packet that was sent.
+    let to = (SERVER, 9);
+    let client = routed.inside.run(|| UdpSocket::bind((CLIENT, 0)))?;
+    client.connect(to)?;
+    client.set_read_timeout(Some(PATIENCE))?;
+    client.send(b"is anybody there")?;
+    match client.recv(&mut bytes) {
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
+        other => return Err(format!("{other:?} instead of a refusal").into()),
+    }
+    let late = ping(&routed.inside, "-c 1 -t 1 -W 5 192.0.2.1")?;
+    if !late.contains("From 10.0.0.1") || !late.contains("Time to live exceeded") {
+        return Err(late.into());
+    }
+    routed.ends()
+}
+
+fn routed6(images: &Images, host: &str) -> Result<(), Failed> {
+    let routed = Routed::new(images, host)?;
+    let (client, server) = ("2001:db8:2::2", "2001:db8:1::1");
+    // Linux's discovery takes its time.
+    eventually(PATIENCE, || {
+        let pinged = ping(&routed.inside, &format!("-6 -c 1 -W 1 {server}"))?;
+        match pinged.contains("1 received") {
+            true => Ok(()),
+            false => Err(pinged.into()),
+        }
+    })?;
+    let server: IpAddr = server.parse()?;
+    same(routed.connects(server)?, client.parse()?)?;
+    routed.ends()
+}
+
+fn closed(images: &Images, host: &str) -> Result<(), Failed> {
+    let routed = Routed::new(images, host)?;
+    let listener = routed.inside.run(|| TcpListener::bind((CLIENT, 0)))?;
+    let to = listener.local_addr()?;
+    let connected = routed
+        .outside
+        .run(|| TcpStream::connect_timeout(&to, IN_VAIN));
+    if connected.is_ok() {
+        return Err("somebody outside connects to the inside".into());
+    }
+    let pinged = ping(&routed.outside, "-c 1 -W 1 10.0.0.2")?;
+    if !pinged.contains("0 received") {
+        return Err(pinged.into());
+    }
+    // The router itself answers pings, and those who are inside may go out.
+    let pinged = ping(&routed.outside, "-c 1 -W 5 192.0.2.9")?;
+    if !pinged.contains("1 received") {
+        return Err(pinged.into());
+    }
+    same(routed.connects(SERVER.into())?, PUBLIC.into())?;
+    routed.ends()
+}
