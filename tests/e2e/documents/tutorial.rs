@@ -92,6 +92,12 @@ const DOCUMENTS: &[Document] = &[
         programs: &["ip", "ping"],
     },
     Document {
+        path: "docs/router.md",
+        template: None,
+        waits: false,
+        programs: &["ip", "ping"],
+    },
+    Document {
         path: "docs/one-namespace.md",
         template: None,
         waits: false,
@@ -122,6 +128,7 @@ fn follow(images: &Images, document: &Document, how: How) -> Result<(), Failed> 
     let lines = script(typed, document)?.replace(SHORTER.0, SHORTER.1);
     fs::write(&typed_file, lines)?;
     document::place_image(images, &folder.path)?;
+    document::place(images, "router", "", &folder.path)?;
     let before = script(before, document)?;
     let (first, last) = network
         .text
