@@ -9,8 +9,13 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use filter::Gate;
 use net::dhcp::{Change, Lease};
+use net::ethernet::Link;
+use net::ipv4::Ipv4;
+use net::ipv6::Ipv6;
+use net::stack::Stack;
+use net::udp::BindError;
 use ports::inquiry::Listed;
-use routing::{Ports, Router};
+use routing::{HELP, Offers, Ports, Router, lend};
 use unikernel::{Instant, Ready, println};
 
 /// Runs the router `name`, as [`crate::run`] runs an appliance: beside its tasks, it sends on the
@@ -22,9 +27,20 @@ pub fn route<F>(name: &str, help: &str, built_in: &str, main: impl FnOnce(Servic
 where
     F: Future<Output = i32> + 'static,
 {
-    let (secret, start) = match Start::read(name, help) {
+    let help = format!("{help}{HELP}");
+    let (secret, mut start) = match Start::read(name, &help) {
         Ok(read) => read,
         Err(status) => return status,
+    };
+    let offers = match Offers::take(&start.arguments, &start.ports, &start.options) {
+        Ok((offers, others)) => {
+            start.arguments = others;
+            offers
+        }
+        Err(error) => {
+            println!("{name}: {error}");
+            return abi::exit::FAILURE;
+        }
     };
     let opened = match start.open() {
         Ok(opened) => opened,
@@ -44,6 +60,17 @@ where
     let tcp = below::tcp(secret, start.key);
     let stack = below::stack(of_stack.collect(), tcp, Vec::new());
     let stack = Rc::new(RefCell::new(stack));
+    let offered = match offer(&offers, &stack) {
+        Ok(offered) => offered,
+        Err(error) => {
+            println!("{name}: {error}");
+            return abi::exit::FAILURE;
+        }
+    };
+    let main = |service: Service| {
+        offered.map(|offered| service.spawner.spawn(offered));
+        main(service)
+    };
     let router = Router::new(ports, stack.clone());
     serve(
         router,
@@ -52,6 +79,18 @@ where
         said,
         main,
     )
+}
+
+/// What answers those who ask for addresses, if somebody is to.
+fn offer(
+    offers: &Offers,
+    stack: &Rc<RefCell<Stack<Ipv4, Ipv6>>>,
+) -> Result<Option<impl Future<Output = ()> + use<>>, BindError> {
+    let servers = offers.servers(|port| stack.borrow_mut().ip.port(port).link.mtu());
+    if servers.is_empty() {
+        return Ok(None);
+    }
+    lend(stack.clone(), servers).map(Some)
 }
 
 impl Below for Router {
