@@ -6,6 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 use net::dhcp::server::{Config, Server};
+use net::ipv6::{Advertised, SERVERS_MAX};
 use net::options::{Error, Options, of_port, unknown};
 
 /// The options, as `--help` of a router shows them.
@@ -25,8 +26,8 @@ const RANGE: &str = "10.0.0.100-10.0.0.200";
 pub struct Offers {
     /// What each port lends, if it lends anything.
     lent: Vec<Option<Config>>,
-    /// Whether each port announces its networks.
-    advertised: Vec<bool>,
+    /// What each port announces beside its networks, if it announces them.
+    advertised: Vec<Option<Advertised>>,
 }
 
 impl Offers {
@@ -42,7 +43,7 @@ impl Offers {
     ) -> Result<(Self, Vec<&'a str>), Error> {
         let mut offers = Self {
             lent: vec![None; options.ports.len()],
-            advertised: vec![false; options.ports.len()],
+            advertised: vec![None; options.ports.len()],
         };
         let mut others = Vec::new();
         for argument in arguments {
@@ -75,7 +76,13 @@ impl Offers {
                     of("--ipv6")
                 )));
             }
-            self.advertised[number] = true;
+            let servers = options.dns.iter().filter_map(|server| match server {
+                IpAddr::V6(server) => Some(*server),
+                IpAddr::V4(_) => None,
+            });
+            // No more are given than are told.
+            let servers = servers.take(SERVERS_MAX).collect();
+            self.advertised[number] = Some(Advertised { servers });
             return Ok(true);
         }
         let range = range(value).ok_or_else(|| wrong(format!("write {key}={RANGE}")))?;
@@ -105,10 +112,10 @@ impl Offers {
         servers.collect()
     }
 
-    /// The ports that announce their networks.
-    pub fn advertised(&self) -> impl Iterator<Item = usize> {
+    /// What ports announce, each with the number of its port.
+    pub fn advertised(&self) -> impl Iterator<Item = (usize, Advertised)> {
         let ports = self.advertised.iter().enumerate();
-        ports.filter_map(|(port, advertises)| advertises.then_some(port))
+        ports.filter_map(|(port, advertised)| Some((port, advertised.clone()?)))
     }
 }
 
@@ -137,7 +144,10 @@ mod tests {
         assert_eq!(others, ["x"]);
         let servers = offers.servers(|_| 1500);
         let ports: Vec<_> = servers.iter().map(|(port, _)| *port).collect();
-        assert_eq!((ports, offers.advertised().collect()), (vec![1], vec![1]));
+        assert_eq!(ports, [1]);
+        let (port, advertised) = offers.advertised().next().unwrap();
+        let names: Vec<_> = advertised.servers.iter().map(ToString::to_string).collect();
+        assert_eq!((port, names), (1, vec!["fd00::1".to_string()]));
         let own = servers[0].1.config().own();
         assert_eq!(own.address(), Ipv4Addr::new(10, 1, 0, 1));
         let (offers, _) = take("--lend=10.0.0.9-10.0.0.9").unwrap();

@@ -81,11 +81,18 @@ where
     )
 }
 
-/// What answers those who ask for addresses, if somebody is to.
+/// Has ports announce their networks; what answers those who ask for addresses, if somebody is to.
 fn offer(
     offers: &Offers,
     stack: &Rc<RefCell<Stack<Ipv4, Ipv6>>>,
 ) -> Result<Option<impl Future<Output = ()> + use<>>, BindError> {
+    let now = unikernel::monotonic();
+    for (port, advertised) in offers.advertised() {
+        let mut stack = stack.borrow_mut();
+        let v6 = &mut stack.ip.port(port).v6;
+        let joined = v6.advertise(advertised, now);
+        debug_assert!(joined, "no group was joined before");
+    }
     let servers = offers.servers(|port| stack.borrow_mut().ip.port(port).link.mtu());
     if servers.is_empty() {
         return Ok(None);
