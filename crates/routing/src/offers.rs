@@ -170,7 +170,8 @@ mod tests {
             ),
             (
                 "--lend:private=10.0.0.9-10.0.0.9",
-                "--lend:private=10.0.0.9-10.0.0.9: write addresses in the network of --ipv4:private",
+                "--lend:private=10.0.0.9-10.0.0.9: write addresses in the network of \
+                 --ipv4:private",
             ),
             (
                 "--lend=10.0.0.9-10.0.0.8",

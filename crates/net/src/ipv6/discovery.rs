@@ -146,15 +146,7 @@ impl Discovery {
                     }
                 }
             }
-            Message::SolicitRouters { mac } => {
-                let Some(advertiser) = &mut self.advertiser else {
-                    return;
-                };
-                advertiser.solicited(&mut self.random, now);
-                if let Some(mac) = mac {
-                    self.learn(link, source, mac, Heard::Question, now);
-                }
-            }
+            Message::SolicitRouters { mac } => self.asked_for_routers(link, source, mac, now),
             Message::Router { .. } if self.advertiser.is_some() => {}
             Message::Router {
                 mac,
@@ -235,6 +227,23 @@ impl Discovery {
             .chain(self.neighbours.deadline())
             .chain(self.advertiser.iter().map(|told| told.deadline()))
             .min()
+    }
+
+    /// A host asks for routers (RFC 4861, 6.2.6).
+    fn asked_for_routers(
+        &mut self,
+        link: &mut impl Link,
+        source: Ipv6Addr,
+        mac: Option<Mac>,
+        now: Instant,
+    ) {
+        let Some(advertiser) = &mut self.advertiser else {
+            return;
+        };
+        advertiser.solicited(&mut self.random, now);
+        if let Some(mac) = mac {
+            self.learn(link, source, mac, Heard::Question, now);
+        }
     }
 
     /// Tells hosts of us, if that is due. While we have no address on the link, they learn it next
