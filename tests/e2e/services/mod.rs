@@ -7,6 +7,7 @@ mod http;
 mod iperf3;
 pub mod links;
 mod mtu;
+mod offers;
 mod parity;
 mod ports;
 mod runs;
@@ -45,6 +46,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         iperf3::trials,
         links::trials,
         mtu::trials,
+        offers::trials,
         parity::trials,
         ports::trials,
         runs::trials,
