@@ -112,6 +112,20 @@ impl Offers {
         servers.collect()
     }
 
+    /// What is said of it at the start, of ports of these names.
+    pub fn said(&self, names: &[&str]) -> impl Iterator<Item = String> {
+        let lent = self.lent.iter().zip(names).filter_map(|(config, name)| {
+            let (first, last) = config.as_ref()?.range();
+            Some(format!("lends {first} to {last} on {name}"))
+        });
+        let advertised = self.advertised.iter().zip(names);
+        let advertised = advertised.filter_map(|(advertised, name)| {
+            let _ = advertised.as_ref()?;
+            Some(format!("announces the IPv6 networks of {name}"))
+        });
+        lent.chain(advertised)
+    }
+
     /// What ports announce, each with the number of its port.
     pub fn advertised(&self) -> impl Iterator<Item = (usize, Advertised)> {
         let ports = self.advertised.iter().enumerate();
@@ -150,6 +164,12 @@ mod tests {
         assert_eq!((port, names), (1, vec!["fd00::1".to_string()]));
         let own = servers[0].1.config().own();
         assert_eq!(own.address(), Ipv4Addr::new(10, 1, 0, 1));
+        let said: Vec<_> = offers.said(&NAMES).collect();
+        let expected = [
+            "lends 10.1.0.100 to 10.1.0.200 on private",
+            "announces the IPv6 networks of private",
+        ];
+        assert_eq!(said, expected);
         let (offers, _) = take("--lend=10.0.0.9-10.0.0.9").unwrap();
         assert_eq!(offers.servers(|_| 1500)[0].0, 0);
         let (offers, _) = take("").unwrap();

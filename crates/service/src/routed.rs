@@ -54,6 +54,11 @@ where
         }
     };
     let mut said = start.addresses();
+    said.extend(
+        offers
+            .said(&start.ports)
+            .map(|said| format!("{name}: {said}")),
+    );
     said.extend(gate.said().map(|said| format!("{name}: {said}")));
     let ports = Ports::new(opened, gate);
     let of_stack = ports.of_stack().into_iter().zip(&start.options.ports);
@@ -90,8 +95,10 @@ fn offer(
     for (port, advertised) in offers.advertised() {
         let mut stack = stack.borrow_mut();
         let v6 = &mut stack.ip.port(port).v6;
-        let joined = v6.advertise(advertised, now);
-        debug_assert!(joined, "no group was joined before");
+        assert!(
+            v6.advertise(advertised, now),
+            "nobody has joined a group yet"
+        );
     }
     let servers = offers.servers(|port| stack.borrow_mut().ip.port(port).link.mtu());
     if servers.is_empty() {

@@ -43,7 +43,7 @@ const DECLINED_TIME: Duration = Duration::from_secs(600);
 pub struct Config {
     own: Prefix<Ipv4Addr>,
     first: Ipv4Addr,
-    count: usize,
+    last: Ipv4Addr,
     servers: ArrayVec<Ipv4Addr, SERVERS_MAX>,
     mtu: Option<u16>,
     time: Duration,
@@ -94,7 +94,7 @@ impl Config {
         Ok(Self {
             own,
             first,
-            count: span + 1,
+            last,
             servers: ArrayVec::new(),
             mtu: None,
             time: LEASE_TIME,
@@ -116,6 +116,11 @@ impl Config {
     /// Our address, and the network.
     pub fn own(&self) -> Prefix<Ipv4Addr> {
         self.own
+    }
+
+    /// The first address and the last one.
+    pub fn range(&self) -> (Ipv4Addr, Ipv4Addr) {
+        (self.first, self.last)
     }
 
     pub(crate) fn servers(&self) -> &[Ipv4Addr] {
@@ -158,7 +163,7 @@ pub struct Server {
 impl Server {
     /// A server that has lent nothing.
     pub fn new(config: Config) -> Self {
-        let table = Table::new(config.first, config.count, config.own.address());
+        let table = Table::new(config.range(), config.own.address());
         Self { config, table }
     }
 

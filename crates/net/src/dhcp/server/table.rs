@@ -74,8 +74,9 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// So many addresses from `first` on; `own` is the server's.
-    pub fn new(first: Ipv4Addr, count: usize, own: Ipv4Addr) -> Self {
+    /// The addresses from `first` to `last`; `own` is the server's.
+    pub fn new((first, last): (Ipv4Addr, Ipv4Addr), own: Ipv4Addr) -> Self {
+        let count = (first..=last).count();
         let free = Place {
             used: Use::Free,
             holder: None,
