@@ -73,7 +73,9 @@ where
         }
     };
     let main = |service: Service| {
-        offered.map(|offered| service.spawner.spawn(offered));
+        if let Some(offered) = offered {
+            service.spawner.spawn(offered);
+        }
         main(service)
     };
     let router = Router::new(ports, stack.clone());
