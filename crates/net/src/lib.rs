@@ -19,7 +19,7 @@
 //! | [`ipv4`], [`ipv6`], [`icmp`] | the versions |
 //! | [`ip`], [`interfaces`], [`loopback`] | both over one port, several ports, what stays inside |
 //! | [`udp`], [`tcp`] | transport |
-//! | [`dhcp`] | an address from a server |
+//! | [`dhcp`] | an address from a server, and a server |
 //! | [`stack`] | all of them, turn by turn |
 //! | [`turn`] | one turn of tasks and what is below, and how long to sleep then |
 //! | [`task`], [`socket`], [`options`] | what appliances see: tasks, sockets, options |

@@ -70,6 +70,16 @@ pub struct Error {
     advice: String,
 }
 
+impl Error {
+    /// An option, and what to write instead.
+    pub fn new(option: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self {
+            option: option.into(),
+            advice: advice.into(),
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.option, self.advice)
@@ -134,10 +144,7 @@ impl Options {
             self.dns.push(server);
             return Ok(true);
         }
-        let (option, name) = match key.split_once(':') {
-            Some((option, name)) => (option, Some(name)),
-            None => (key, None),
-        };
+        let (option, number) = of_port(key, names);
         let Some((option, example)) = OF_PORT.iter().find(|known| known.0 == option) else {
             return Ok(false);
         };
@@ -145,13 +152,8 @@ impl Options {
         if example.is_empty() && !value.is_empty() {
             return Ok(false);
         }
-        let number = match name {
-            None => Some(0),
-            Some(name) => names.iter().position(|known| *known == name),
-        };
-        let unknown = || wrong(format!("the image's ports are {}", names.join(", ")));
         let port = number.and_then(|number| self.ports.get_mut(number));
-        let port = port.ok_or_else(unknown)?;
+        let port = port.ok_or_else(|| wrong(unknown(names)))?;
         match port.set(option, value) {
             Ok(()) => Ok(true),
             Err(Bad::Value) => Err(wrong(format!("write {key}={example}"))),
@@ -181,6 +183,20 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// The option that a key names, and the number of the port that it is of: the first, if it names
+/// none. `None` if there is no such port.
+pub fn of_port<'a>(key: &'a str, names: &[&str]) -> (&'a str, Option<usize>) {
+    match key.split_once(':') {
+        None => (key, Some(0)),
+        Some((option, name)) => (option, names.iter().position(|known| *known == name)),
+    }
+}
+
+/// What to write where an option names no port.
+pub fn unknown(names: &[&str]) -> String {
+    format!("the image's ports are {}", names.join(", "))
 }
 
 /// Why a value cannot be used.

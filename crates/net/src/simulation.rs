@@ -80,7 +80,7 @@ impl Host {
         for frame in batch.drain() {
             if let Some(Arrived::Packet(packet)) = self.ip.accept(frame, now)
                 && packet.protocol == udp::PROTOCOL
-                && let Err(refused) = self.udp.accept(packet)
+                && let Err(refused) = self.udp.accept(packet, Some(0))
             {
                 self.ip.refuse(refused, crate::icmp::Refusal::Port, now);
             }

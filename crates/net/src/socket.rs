@@ -637,7 +637,9 @@ impl Datagrams for UdpSocket {
     }
 
     async fn receive_at(&mut self, place: &mut [u8]) -> Result<(usize, Ends), Error> {
-        let Datagram { from, to, frame } = self.take().await?;
+        let Datagram {
+            from, to, frame, ..
+        } = self.take().await?;
         let count = frame.len().min(place.len());
         place[..count].copy_from_slice(&frame.bytes()[..count]);
         Ok((count, Ends { from, to }))

@@ -154,7 +154,7 @@ where
         let mut any = looped > 0;
         for _ in 0..looped {
             if let Some(packet) = ip.looped() {
-                deliver(ip, tcp, udp, packet, now);
+                deliver(ip, tcp, udp, (packet, None), now);
             }
         }
         for port in 0..ip.count() {
@@ -165,7 +165,11 @@ where
                     continue;
                 };
                 match ip.accept(port, frame, now) {
-                    Some(Arrived::Packet(packet)) => deliver(ip, tcp, udp, packet, now),
+                    Some(Arrived::Packet(packet)) => {
+                        // A manifest has no more than 64 devices.
+                        let packet = (packet, Some(port as u16));
+                        deliver(ip, tcp, udp, packet, now);
+                    }
                     Some(Arrived::Report(report)) if report.protocol == UDP => {
                         heed_of_datagram(udp, &report);
                     }
@@ -286,13 +290,13 @@ where
     }
 }
 
-/// Gives a packet to the protocol that it is for.
+/// Gives a packet, which came by this port, to the protocol that it is for.
 #[inline]
 fn deliver<V4, V6>(
     ip: &mut Interfaces<V4, V6>,
     tcp: &mut Tcp,
     udp: &mut Udp,
-    packet: Received,
+    (packet, port): (Received, Option<u16>),
     now: Instant,
 ) where
     V4: Version<Ethernet, Address = Ipv4Addr>,
@@ -300,7 +304,7 @@ fn deliver<V4, V6>(
 {
     match packet.protocol {
         UDP => {
-            if let Err(packet) = udp.accept(packet) {
+            if let Err(packet) = udp.accept(packet, port) {
                 ip.refuse(packet, Refusal::Port, now);
             }
         }

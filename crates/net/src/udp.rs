@@ -174,6 +174,8 @@ pub struct Datagram {
     pub from: SocketAddr,
     /// Which of our addresses, or which group, it went to.
     pub to: IpAddr,
+    /// The number of the port by which it came; `None` if we have sent it to ourselves.
+    pub port: Option<u16>,
     /// Its payload.
     pub frame: Frame,
 }
@@ -418,11 +420,15 @@ impl Udp {
         Some(datagram)
     }
 
-    /// Takes a packet of [`PROTOCOL`]; whose it is now.
+    /// Takes a packet of [`PROTOCOL`], which came by this port; whose it is now.
     ///
     /// # Errors
     /// The packet, if nobody listens at its port: its sender is to be told.
-    pub fn accept(&mut self, packet: Received) -> Result<Option<Socket>, Received> {
+    pub fn accept(
+        &mut self,
+        packet: Received,
+        port: Option<u16>,
+    ) -> Result<Option<Socket>, Received> {
         let (source, destination, len) = match parse(&packet) {
             Ok(ports) => ports,
             Err(reason) => {
@@ -452,7 +458,12 @@ impl Udp {
         frame.truncate(len);
         frame.set_offload(Offload::NONE);
         if frame.pop_front(HEADER) {
-            open.queue.push_back(Datagram { from, to, frame });
+            open.queue.push_back(Datagram {
+                from,
+                to,
+                port,
+                frame,
+            });
             self.queued += 1;
             self.datagrams.add(Datagrams::Received);
             if let Some(waker) = open.reader.take() {
@@ -588,7 +599,7 @@ mod tests {
 
     fn accept(udp: &mut Udp, from: &str, to: &str) -> Option<Socket> {
         let packet = packet(from, to, &datagram(from, to, b"hello"));
-        udp.accept(packet).unwrap_or(None)
+        udp.accept(packet, Some(0)).unwrap_or(None)
     }
 
     #[test]
@@ -599,7 +610,7 @@ mod tests {
         bytes.push(0);
         let packet = packet(PEER, OURS, &bytes);
         let place = packet.frame.bytes()[HEADER..].as_ptr();
-        assert_eq!(udp.accept(packet).unwrap(), Some(socket));
+        assert_eq!(udp.accept(packet, Some(0)).unwrap(), Some(socket));
         let datagram = udp.receive(socket).unwrap();
         assert_eq!(datagram.frame.bytes(), b"hello");
         assert_eq!(datagram.frame.bytes().as_ptr(), place);
@@ -651,7 +662,10 @@ mod tests {
             let mut bytes = datagram(from, to, b"hello");
             edit(&mut bytes);
             let before = udp.dropped().clone();
-            assert!(matches!(udp.accept(packet(from, to, &bytes)), Ok(None)));
+            assert!(matches!(
+                udp.accept(packet(from, to, &bytes), Some(0)),
+                Ok(None)
+            ));
             let now = udp.dropped().iter().zip(before.iter());
             let name = now
                 .filter(|(now, before)| now.1 > before.1)
@@ -670,7 +684,10 @@ mod tests {
         assert_eq!(dropped("10.0.0.2:0", |_| {}), Some("udp_port"));
         let mut ipv4 = datagram(PEER, OURS, b"hello");
         without(&mut ipv4);
-        assert!(matches!(udp.accept(packet(PEER, OURS, &ipv4)), Ok(Some(_))));
+        assert!(matches!(
+            udp.accept(packet(PEER, OURS, &ipv4), Some(0)),
+            Ok(Some(_))
+        ));
     }
 
     #[test]
@@ -683,14 +700,14 @@ mod tests {
         });
         let mut packet = packet(PEER, OURS, &bytes);
         packet.frame.set_offload(filled.offload);
-        assert!(matches!(udp.accept(packet), Ok(Some(_))));
+        assert!(matches!(udp.accept(packet, Some(0)), Ok(Some(_))));
     }
 
     #[test]
     fn nobody_listening_gives_the_packet_back() {
         let mut udp = Udp::new();
         let bytes = datagram(PEER, OURS, b"hello");
-        let refused = udp.accept(packet(PEER, OURS, &bytes)).unwrap_err();
+        let refused = udp.accept(packet(PEER, OURS, &bytes), Some(0)).unwrap_err();
         assert_eq!(refused.frame.bytes(), bytes);
         assert_eq!(udp.dropped().get(Dropped::NoSocket), 1);
     }
@@ -711,7 +728,7 @@ mod tests {
                 let mut packet = packet(PEER, &to, &bytes);
                 packet.frame = pool.alloc(bytes.len()).unwrap();
                 packet.frame.bytes_mut().copy_from_slice(&bytes);
-                assert!(udp.accept(packet).is_ok());
+                assert!(udp.accept(packet, Some(0)).is_ok());
             }
             udp.sockets[&sockets[n]].queue.len()
         };
@@ -735,7 +752,7 @@ mod tests {
             frame.bytes_mut().copy_from_slice(&bytes);
             let mut packet = packet(PEER, OURS, &bytes);
             packet.frame = frame;
-            assert!(udp.accept(packet).is_ok());
+            assert!(udp.accept(packet, Some(0)).is_ok());
         }
         assert!(udp.queued >= pool.count() / HELD_PART);
         assert_eq!(pool.free(), pool.count() / FREE_PART);
@@ -784,7 +801,7 @@ mod tests {
         fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             let mut udp = Udp::new();
             udp.bind(None, 53, 0).unwrap();
-            let _ = udp.accept(packet(PEER, OURS, &bytes));
+            let _ = udp.accept(packet(PEER, OURS, &bytes), Some(0));
         }
     }
 }

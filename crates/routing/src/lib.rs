@@ -11,6 +11,8 @@
 //! | `forward` | which packets are sent on, where to, and what their senders are told |
 //! | `own` | a port as the stack has it: what the router itself sends is judged as well |
 //! | `cut` | packets that are cut into fragments |
+//! | `offers` | what a router offers to the networks at its ports, and the options that say so |
+//! | `lend` | a server of DHCP at each port that lends addresses |
 //!
 //! What is chosen otherwise than in Linux:
 //!
@@ -30,10 +32,14 @@ extern crate std;
 
 mod cut;
 mod forward;
+mod lend;
+mod offers;
 mod own;
 mod packet;
 #[cfg(test)]
 mod tests;
 
 pub use forward::Router;
+pub use lend::lend;
+pub use offers::{HELP, Offers};
 pub use own::Ports;

@@ -9,8 +9,13 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use filter::Gate;
 use net::dhcp::{Change, Lease};
+use net::ethernet::Link;
+use net::ipv4::Ipv4;
+use net::ipv6::Ipv6;
+use net::stack::Stack;
+use net::udp::BindError;
 use ports::inquiry::Listed;
-use routing::{Ports, Router};
+use routing::{HELP, Offers, Ports, Router, lend};
 use unikernel::{Instant, Ready, println};
 
 /// Runs the router `name`, as [`crate::run`] runs an appliance: beside its tasks, it sends on the
@@ -22,9 +27,20 @@ pub fn route<F>(name: &str, help: &str, built_in: &str, main: impl FnOnce(Servic
 where
     F: Future<Output = i32> + 'static,
 {
-    let (secret, start) = match Start::read(name, help) {
+    let help = format!("{help}{HELP}");
+    let (secret, mut start) = match Start::read(name, &help) {
         Ok(read) => read,
         Err(status) => return status,
+    };
+    let offers = match Offers::take(&start.arguments, &start.ports, &start.options) {
+        Ok((offers, others)) => {
+            start.arguments = others;
+            offers
+        }
+        Err(error) => {
+            println!("{name}: {error}");
+            return abi::exit::FAILURE;
+        }
     };
     let opened = match start.open() {
         Ok(opened) => opened,
@@ -38,12 +54,30 @@ where
         }
     };
     let mut said = start.addresses();
+    said.extend(
+        offers
+            .said(&start.ports)
+            .map(|said| format!("{name}: {said}")),
+    );
     said.extend(gate.said().map(|said| format!("{name}: {said}")));
     let ports = Ports::new(opened, gate);
     let of_stack = ports.of_stack().into_iter().zip(&start.options.ports);
     let tcp = below::tcp(secret, start.key);
     let stack = below::stack(of_stack.collect(), tcp, Vec::new());
     let stack = Rc::new(RefCell::new(stack));
+    let offered = match offer(&offers, &stack) {
+        Ok(offered) => offered,
+        Err(error) => {
+            println!("{name}: {error}");
+            return abi::exit::FAILURE;
+        }
+    };
+    let main = |service: Service| {
+        if let Some(offered) = offered {
+            service.spawner.spawn(offered);
+        }
+        main(service)
+    };
     let router = Router::new(ports, stack.clone());
     serve(
         router,
@@ -52,6 +86,27 @@ where
         said,
         main,
     )
+}
+
+/// Has ports announce their networks; what answers those who ask for addresses, if somebody is to.
+fn offer(
+    offers: &Offers,
+    stack: &Rc<RefCell<Stack<Ipv4, Ipv6>>>,
+) -> Result<Option<impl Future<Output = ()> + use<>>, BindError> {
+    let now = unikernel::monotonic();
+    for (port, advertised) in offers.advertised() {
+        let mut stack = stack.borrow_mut();
+        let v6 = &mut stack.ip.port(port).v6;
+        assert!(
+            v6.advertise(advertised, now),
+            "nobody has joined a group yet"
+        );
+    }
+    let servers = offers.servers(|port| stack.borrow_mut().ip.port(port).link.mtu());
+    if servers.is_empty() {
+        return Ok(None);
+    }
+    lend(stack.clone(), servers).map(Some)
 }
 
 impl Below for Router {

@@ -7,6 +7,7 @@ mod http;
 mod iperf3;
 pub mod links;
 mod mtu;
+mod offers;
 mod parity;
 mod ports;
 mod router;
@@ -46,6 +47,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         iperf3::trials,
         links::trials,
         mtu::trials,
+        offers::trials,
         parity::trials,
         ports::trials,
         router::trials,

@@ -28,19 +28,19 @@ const ANSWER_MAX: u16 = 1500;
 pub(super) const MTU_MIN: u16 = 576;
 /// A lease for ever (RFC 2131, 3.3).
 const INFINITE: u32 = u32::MAX;
-const MAGIC: u32 = 0x6382_5363;
+pub(super) const MAGIC: u32 = 0x6382_5363;
 
 // Options (RFC 2132; RFC 3397).
-const SUBNET_MASK: u8 = 1;
-const ROUTER: u8 = 3;
-const NAME_SERVERS: u8 = 6;
+pub(super) const SUBNET_MASK: u8 = 1;
+pub(super) const ROUTER: u8 = 3;
+pub(super) const NAME_SERVERS: u8 = 6;
 const DOMAIN: u8 = 15;
-const MTU: u8 = 26;
-const LEASE_TIME: u8 = 51;
-const MESSAGE_TYPE: u8 = 53;
-const SERVER: u8 = 54;
-const RENEWAL: u8 = 58;
-const REBINDING: u8 = 59;
+pub(super) const MTU: u8 = 26;
+pub(super) const LEASE_TIME: u8 = 51;
+pub(super) const MESSAGE_TYPE: u8 = 53;
+pub(super) const SERVER: u8 = 54;
+pub(super) const RENEWAL: u8 = 58;
+pub(super) const REBINDING: u8 = 59;
 const SEARCH: u8 = 119;
 const WANTED: [u8; 9] = [
     SUBNET_MASK,
@@ -260,20 +260,20 @@ fn search(options: Options<'_>) -> Vec<Name> {
 
 /// The options of a message.
 #[derive(Clone, Copy)]
-struct Options<'a>(&'a DhcpPacket<&'a [u8]>);
+pub(super) struct Options<'a>(pub &'a DhcpPacket<&'a [u8]>);
 
 impl Options<'_> {
     /// All bytes of an option, which may come in several pieces (RFC 3396).
-    fn all(self, kind: u8) -> Vec<u8> {
+    pub fn all(self, kind: u8) -> Vec<u8> {
         let pieces = self.0.options().filter(|option| option.kind == kind);
         pieces.flat_map(|option| option.data).copied().collect()
     }
 
-    fn fixed<const N: usize>(self, kind: u8) -> Option<[u8; N]> {
+    pub fn fixed<const N: usize>(self, kind: u8) -> Option<[u8; N]> {
         self.all(kind).try_into().ok()
     }
 
-    fn address(self, kind: u8) -> Option<Ipv4Addr> {
+    pub fn address(self, kind: u8) -> Option<Ipv4Addr> {
         self.fixed(kind).map(address)
     }
 

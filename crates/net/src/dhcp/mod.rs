@@ -1,10 +1,12 @@
 //! DHCP (RFC 2131): an address of our own, and what a network says beside it, from a server.
 //!
-//! [`Client`] decides; [`Dhcp`] sends what it says, and does it to a stack.
+//! [`Client`] decides; [`Dhcp`] sends what it says, and does it to a stack. [`server`] is the other
+//! side.
 
 mod client;
 mod message;
 mod note;
+pub mod server;
 #[cfg(test)]
 mod tests;
 

@@ -403,7 +403,7 @@ impl Host {
         self.ip.receive(&mut batch);
         for frame in batch.drain() {
             if let Some(crate::version::Arrived::Packet(packet)) = self.ip.accept(frame, at(ms)) {
-                self.udp.accept(packet).unwrap();
+                self.udp.accept(packet, Some(0)).unwrap();
             }
         }
         self.ip.poll(at(ms));

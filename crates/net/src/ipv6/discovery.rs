@@ -1,6 +1,7 @@
 //! Neighbour Discovery at work (RFC 4861, 7.2; RFC 4862): neighbours, routers, our own addresses.
 
 use super::addresses::{Addresses, solicited};
+use super::advertiser::{self, Advertised, Advertiser};
 use super::nd::{self, Announced, Message};
 use super::routers::Routers;
 use super::{HEADER, Header, MTU_MIN, emit, group_mac, icmp};
@@ -11,6 +12,8 @@ use crate::ethernet::{Link, Mac, Unaddressed};
 use crate::layer::{Filled, Unsent};
 use crate::neighbour::{Heard, Neighbours};
 use crate::random::Random;
+use alloc::boxed::Box;
+use arrayvec::ArrayVec;
 use core::net::Ipv6Addr;
 use device::ethernet::TYPE_IPV6;
 use ports::Instant;
@@ -38,6 +41,8 @@ pub(super) struct Discovery {
     pub mtu: usize,
     /// Whether addresses in announced prefixes are chosen, and how they are checked.
     autonomous: Option<Detect>,
+    /// What tells hosts of us, if we are their router.
+    advertiser: Option<Box<Advertiser>>,
     random: Random,
     messages: Counts<Messages>,
 }
@@ -50,6 +55,7 @@ impl Discovery {
             routers: Routers::new(),
             mtu: usize::MAX,
             autonomous: None,
+            advertiser: None,
             random: Random::new(seed),
             messages: Counts::default(),
         }
@@ -64,6 +70,14 @@ impl Discovery {
         }
         self.autonomous = Some(detect);
         self.routers.ask(&mut self.random, now);
+    }
+
+    /// Is a router of this link from now on: tells hosts so, and takes nothing from other routers
+    /// (RFC 4861, 6.2.7).
+    pub fn advertise(&mut self, advertised: Advertised, now: Instant) {
+        self.autonomous = None;
+        self.routers.stop();
+        self.advertiser = Some(Box::new(Advertiser::new(advertised, now)));
     }
 
     /// Whom packets to `destination` go to, as routers tell.
@@ -132,6 +146,8 @@ impl Discovery {
                     }
                 }
             }
+            Message::SolicitRouters { mac } => self.asked_for_routers(link, source, mac, now),
+            Message::Router { .. } if self.advertiser.is_some() => {}
             Message::Router {
                 mac,
                 lifetime,
@@ -179,6 +195,7 @@ impl Discovery {
             let to = group_mac(nd::ALL_ROUTERS);
             send(link, source, nd::ALL_ROUTERS, to, message);
         }
+        self.tell(link, now);
         while let Some(request) = self.neighbours.next_request(now) {
             let target = request.neighbour;
             let Some(source) = self.addresses.source(target, now) else {
@@ -208,7 +225,55 @@ impl Discovery {
         addresses
             .chain(self.routers.deadline())
             .chain(self.neighbours.deadline())
+            .chain(self.advertiser.iter().map(|told| told.deadline()))
             .min()
+    }
+
+    /// A host asks for routers (RFC 4861, 6.2.6).
+    fn asked_for_routers(
+        &mut self,
+        link: &mut impl Link,
+        source: Ipv6Addr,
+        mac: Option<Mac>,
+        now: Instant,
+    ) {
+        let Some(advertiser) = &mut self.advertiser else {
+            return;
+        };
+        advertiser.solicited(&mut self.random, now);
+        if let Some(mac) = mac {
+            self.learn(link, source, mac, Heard::Question, now);
+        }
+    }
+
+    /// Tells hosts of us, if that is due. While we have no address on the link, they learn it next
+    /// time.
+    fn tell(&mut self, link: &mut impl Link, now: Instant) {
+        let Some(advertiser) = &mut self.advertiser else {
+            return;
+        };
+        let source = self.addresses.source(nd::ALL_NODES, now);
+        if !advertiser.take(&mut self.random, now) {
+            return;
+        }
+        let Some(source) = source.filter(Ipv6Addr::is_unicast_link_local) else {
+            return;
+        };
+        let mut networks = ArrayVec::<Prefix<Ipv6Addr>, { nd::PREFIXES_MAX }>::new();
+        for own in self.addresses.iter() {
+            let address = own.address();
+            let is_told = networks.iter().any(|told| told.is_same_network(&own));
+            let is_good = self.addresses.is_usable(address) && !address.is_unicast_link_local();
+            if is_good && !is_told && networks.try_push(own).is_err() {
+                break;
+            }
+        }
+        let ends = (source, nd::ALL_NODES);
+        let about = (link.mac(), link.mtu());
+        let group = group_mac(nd::ALL_NODES);
+        transmit(link, ends, group, advertiser::LEN_MAX, |place| {
+            advertiser.write(ends, about, &networks, place)
+        });
     }
 
     /// Somebody asks who has `target` (RFC 4861, 7.2.3 and 7.2.4).
@@ -230,7 +295,7 @@ impl Discovery {
             return;
         }
         self.messages.add(Messages::Answered);
-        let message = nd::advertise(target, link.mac(), !probe);
+        let message = nd::advertise(target, link.mac(), (!probe, self.advertiser.is_some()));
         if probe {
             send(
                 link,
@@ -304,6 +369,20 @@ fn send(
     to: Mac,
     message: NdiscRepr<'_>,
 ) {
+    let ends = (source, destination);
+    transmit(link, ends, to, nd::LEN_MAX, |place| {
+        nd::write(message, source, destination, place)
+    });
+}
+
+/// Sends a message of at most so many bytes, which `write` writes. Without a buffer it is lost.
+fn transmit(
+    link: &mut impl Link,
+    (source, destination): (Ipv6Addr, Ipv6Addr),
+    to: Mac,
+    most: usize,
+    write: impl FnOnce(&mut [u8]) -> usize,
+) {
     let header = Header {
         class: 0,
         payload: 0,
@@ -312,9 +391,7 @@ fn send(
         source,
         destination,
     };
-    let _ = link.write(to, TYPE_IPV6, HEADER + nd::LEN_MAX, |place| {
-        emit(header, place, |place| {
-            Filled::new(nd::write(message, source, destination, place))
-        })
+    let _ = link.write(to, TYPE_IPV6, HEADER + most, |place| {
+        emit(header, place, |place| Filled::new(write(place)))
     });
 }

@@ -2,6 +2,7 @@
 //! (RFC 4862).
 
 mod addresses;
+mod advertiser;
 mod discovery;
 mod header;
 mod icmp;
@@ -27,6 +28,7 @@ use crate::reassembly::{self, Fragment, Key, Reassembly};
 use crate::routes::{Route, Routes};
 use crate::version::{Addresses, Arrived, Packet, Received, Standing, Version};
 pub use addresses::{ADDRESSES_MAX, Lifetimes};
+pub use advertiser::{Advertised, SERVERS_MAX};
 use core::net::Ipv6Addr;
 use core::time::Duration;
 use device::ethernet::TYPE_IPV6;
@@ -126,6 +128,14 @@ impl Ipv6 {
     /// Chooses a link-local address from `mac` (RFC 4862, 5.3), and asks routers for more.
     pub fn autoconfigure(&mut self, mac: Mac, detect: Detect, now: Instant) {
         self.discovery.start(mac, detect, now);
+    }
+
+    /// Is a router of this link from now on (RFC 4861, 6.2): hosts learn from it of the networks
+    /// of our addresses, and who resolves names. What other routers tell is not heeded. `false` if
+    /// there are too many groups.
+    pub fn advertise(&mut self, advertised: Advertised, now: Instant) -> bool {
+        self.discovery.advertise(advertised, now);
+        self.groups.join(nd::ALL_ROUTERS, now)
     }
 
     /// Our addresses, in use or not yet.

@@ -25,7 +25,7 @@ pub(super) const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0,
 pub(super) const LEN_MAX: usize = 32;
 
 /// Prefixes of one advertisement.
-const PREFIXES_MAX: usize = 8;
+pub(super) const PREFIXES_MAX: usize = 8;
 /// Bytes of a router advertisement in front of its options.
 const ADVERTISEMENT: usize = 16;
 /// Bytes of a unit in which options are counted.
@@ -71,10 +71,15 @@ pub(super) enum Message {
         mtu: Option<u32>,
         prefixes: ArrayVec<Announced, PREFIXES_MAX>,
     },
+    /// Which routers are there?
+    SolicitRouters {
+        /// Where who asks is, if it says so.
+        mac: Option<Mac>,
+    },
 }
 
-/// Reads a message whose checksum is known to be right; `None` if it is malformed, or one that is
-/// not for us: solicitations of routers, and redirects, which we do not follow.
+/// Reads a message whose checksum is known to be right; `None` if it is malformed, or a redirect,
+/// which we do not follow.
 pub(super) fn parse(
     source: Ipv6Addr,
     destination: Ipv6Addr,
@@ -130,7 +135,13 @@ pub(super) fn parse(
             mtu,
             prefixes: prefixes(message, now),
         }),
-        NdiscRepr::RouterSolicit { .. } | NdiscRepr::Redirect { .. } => None,
+        // RFC 4861, 6.1.1.
+        NdiscRepr::RouterSolicit { lladdr } => {
+            let bad = source.is_unspecified() && lladdr.is_some();
+            let mac = station(lladdr);
+            (!bad).then_some(Message::SolicitRouters { mac })
+        }
+        NdiscRepr::Redirect { .. } => None,
     }
 }
 
@@ -190,10 +201,16 @@ pub(super) fn solicit(target: Ipv6Addr, mac: Option<Mac>) -> NdiscRepr<'static> 
     }
 }
 
-/// The target is at `mac`.
-pub(super) fn advertise(target: Ipv6Addr, mac: Mac, solicited: bool) -> NdiscRepr<'static> {
+/// The target is at `mac`, and is a router or none: hosts forget a router that says it is none
+/// (RFC 4861, 7.2.5).
+pub(super) fn advertise(
+    target: Ipv6Addr,
+    mac: Mac,
+    (solicited, router): (bool, bool),
+) -> NdiscRepr<'static> {
     let mut flags = NdiscNeighborFlags::OVERRIDE;
     flags.set(NdiscNeighborFlags::SOLICITED, solicited);
+    flags.set(NdiscNeighborFlags::ROUTER, router);
     NdiscRepr::NeighborAdvert {
         flags,
         target_addr: target,
@@ -274,10 +291,14 @@ mod tests {
             replaces: true,
         };
         assert_eq!(
-            read(A, HOPS, &written(advertise(B, MAC, true))),
+            read(A, HOPS, &written(advertise(B, MAC, (true, false)))),
             Some(expected)
         );
-        assert_eq!(read(A, HOPS, &written(solicit_routers(Some(MAC)))), None);
+        let question = written(solicit_routers(Some(MAC)));
+        let expected = Message::SolicitRouters { mac: Some(MAC) };
+        assert_eq!(read(A, HOPS, &question), Some(expected));
+        assert_eq!(read(Ipv6Addr::UNSPECIFIED, HOPS, &question), None);
+        assert_eq!(read(A, 64, &question), None);
     }
 
     #[test]
@@ -286,7 +307,7 @@ mod tests {
         assert_eq!(read(A, 254, &solicitation), None, "from another link");
         assert_eq!(read(Ipv6Addr::UNSPECIFIED, HOPS, &solicitation), None);
         assert_eq!(read(A, HOPS, &written(solicit(ALL_NODES, None))), None);
-        let advertisement = written(advertise(B, MAC, true));
+        let advertisement = written(advertise(B, MAC, (true, false)));
         assert_eq!(parse(A, ALL_NODES, HOPS, &advertisement, at(0)), None);
         assert_eq!(read(A, HOPS, &solicitation[..23]), None);
     }

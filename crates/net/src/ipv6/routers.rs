@@ -57,6 +57,11 @@ impl Routers {
         self.asking = Some((SOLICITATIONS, now + random.within(SOLICITATION_DELAY)));
     }
 
+    /// Asks no more.
+    pub fn stop(&mut self) {
+        self.asking = None;
+    }
+
     /// Whether a solicitation is due now (RFC 4861, 6.3.7).
     pub fn take_solicitation(&mut self, now: Instant) -> bool {
         match self.asking {

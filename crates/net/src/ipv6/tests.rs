@@ -247,7 +247,7 @@ fn an_unknown_neighbour_is_asked_for_and_the_packet_waits() {
         mac: Some(MAC),
     };
     assert_eq!(host.messages(), [(group, question)]);
-    host.discover(other, OURS, nd::advertise(other, PEER_MAC, true));
+    host.discover(other, OURS, nd::advertise(other, PEER_MAC, (true, false)));
     assert_eq!(host.sent()[0][HEADER..], *b"hello");
 }
 
@@ -293,7 +293,11 @@ fn an_address_that_somebody_has_is_not_taken() {
         if probe {
             host.discover(Ipv6Addr::UNSPECIFIED, group, nd::solicit(OURS, None));
         } else {
-            host.discover(OURS, nd::ALL_NODES, nd::advertise(OURS, PEER_MAC, false));
+            host.discover(
+                OURS,
+                nd::ALL_NODES,
+                nd::advertise(OURS, PEER_MAC, (false, false)),
+            );
         }
         assert!(host.ipv6.is_lost(OURS) && !host.ipv6.is_usable(OURS));
     }
@@ -571,4 +575,93 @@ proptest! {
         host.ipv6.poll(&mut host.link, at(100_000));
         prop_assert_eq!(host.ipv6.large.free(), 6);
     }
+}
+
+/// A router, and a host at the other end of its cable, which has asked for routers.
+struct Advertising {
+    router: Host,
+    host: Host,
+}
+
+impl Advertising {
+    fn new() -> Self {
+        let [mut router, mut host] = [0, 5].map(|n| {
+            let mut host = Host::bare(MemoryPort::new("net").with_index(n));
+            let mac = host.link.mac();
+            host.ipv6.autoconfigure(mac, Detect::Later, at(0));
+            host
+        });
+        let own = Prefix::new(OURS, 64).unwrap();
+        router.ipv6.add_address(own, Detect::Later, at(0));
+        let servers = [OURS].into_iter().collect();
+        assert!(router.ipv6.advertise(Advertised { servers }, at(0)));
+        host.ipv6.poll(&mut host.link, at(1000));
+        Self { router, host }
+    }
+
+    /// Both have their turns at this moment until nothing is sent; the packets of the router.
+    fn pass(&mut self, ms: u64) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        loop {
+            let before = all.len();
+            for _ in 0..2 {
+                let Self { router, host } = self;
+                router.ipv6.poll(&mut router.link, at(ms));
+                router.link.flush();
+                for frame in router.wire.sent() {
+                    host.wire.arrives(&frame);
+                    all.push(frame[14..].to_vec());
+                }
+                core::mem::swap(router, host);
+            }
+            for host in [&mut self.router, &mut self.host] {
+                let mut batch = Batch::new();
+                host.link.receive(&mut batch);
+                for frame in batch.drain() {
+                    if let Some(arrival) = host.link.accept(frame) {
+                        host.ipv6.accept(&mut host.link, arrival, at(ms));
+                    }
+                }
+            }
+            if all.len() == before {
+                return all;
+            }
+        }
+    }
+}
+
+#[test]
+fn our_own_host_learns_networks_and_route_from_our_router() {
+    let mut both = Advertising::new();
+    let sent = both.pass(1000);
+    let told: Vec<_> = sent.iter().filter(|packet| packet[HEADER] == 134).collect();
+    assert_eq!(told.len(), 1);
+    // RDNSS (RFC 8106, 5.1): for half an hour.
+    let option = [&[25, 3, 0, 0, 0, 0, 7, 8][..], &OURS.octets()].concat();
+    assert!(told[0].ends_with(&option));
+    let host = &mut both.host;
+    let chosen: Ipv6Addr = "2001:db8::ff:fe00:5".parse().unwrap();
+    assert!(host.ipv6.is_usable(chosen));
+    let router = "fe80::ff:fe00:0".parse().unwrap();
+    assert_eq!(host.ipv6.discovery.next_hop(FAR, at(1000)), Some(router));
+    assert_eq!(host.ipv6.discovery.next_hop(PEER, at(1000)), Some(PEER));
+    assert_eq!(host.ipv6.discovery.mtu, 1500);
+    // Who is asked for its link address says that it is a router.
+    host.ipv6.discovery.neighbours = crate::neighbour::Neighbours::default();
+    assert_eq!(host.write(Packet::new(chosen, FAR, UDP), b"far"), Ok(()));
+    let sent = both.pass(5000);
+    let answer = sent.iter().find(|packet| packet[HEADER] == 136).unwrap();
+    assert_eq!(answer[HEADER + 4], 0xe0, "a router, asked, and sure");
+}
+
+#[test]
+fn a_router_takes_no_route_from_another_one() {
+    let mut router = Advertising::new().router;
+    router.discover_bytes(ROUTER, nd::ALL_NODES, &advertisement(1800, 1400, 9999));
+    assert_eq!(router.ipv6.discovery.next_hop(FAR, at(5000)), None);
+    assert_eq!(router.ipv6.addresses().count(), 2);
+    assert_eq!(router.ipv6.discovery.mtu, usize::MAX);
+    // It asks for none either.
+    router.ipv6.poll(&mut router.link, at(5000));
+    assert!(router.sent().iter().all(|packet| packet[HEADER] != 133));
 }
