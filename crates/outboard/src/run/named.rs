@@ -109,7 +109,7 @@ pub(super) fn describe(options: &Options, image: &Image) -> Description {
         .networks()
         .filter(|(index, _)| *index >= image.entries.len());
     // Rules on the command line come before those of the image, and have the same generation.
-    if features & feature::RULES != 0 && options.arguments.is_empty() {
+    if features & feature::RULES != 0 && !options.has_rules_as_arguments() {
         description.built_in_rules = rules::built_in(&options.image);
     }
     description.devices = entries

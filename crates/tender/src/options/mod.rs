@@ -92,6 +92,15 @@ pub struct Options {
     pub arguments: Vec<OsString>,
 }
 
+impl Options {
+    /// Whether the arguments of an image with rules are such rules: a text in nft's language, and
+    /// no options of the image.
+    pub fn has_rules_as_arguments(&self) -> bool {
+        let first = self.arguments.first();
+        first.is_some_and(|first| !first.as_encoded_bytes().starts_with(b"-"))
+    }
+}
+
 /// A network to attach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Net {

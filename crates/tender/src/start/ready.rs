@@ -114,8 +114,8 @@ fn summary(options: &Options, image: &Image) -> String {
     let rules = match &options.rules {
         _ if features & feature::RULES == 0 => String::new(),
         Some(path) => format!(", rules of {}", escaped(&path.to_string_lossy())),
-        None if options.arguments.is_empty() => ", the rules that are built in".to_owned(),
-        None => ", the rules in its arguments".to_owned(),
+        None if options.has_rules_as_arguments() => ", the rules in its arguments".to_owned(),
+        None => ", the rules that are built in".to_owned(),
     };
     format!("{file} on {host}, {mib} MiB of memory{rules}")
 }
