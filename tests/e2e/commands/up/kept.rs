@@ -70,6 +70,26 @@ const STRICT: &str = "table bridge t {
 }
 ";
 
+/// A router leads connections to its own address to echo, which sees them come from the router.
+const TRANSLATED: &str = "table ip nat {
+    chain p {
+        type nat hook prerouting priority dstnat;
+        tcp dport 7 dnat to 192.0.2.2
+    }
+    chain s {
+        type nat hook postrouting priority srcnat;
+        oifname public masquerade
+    }
+}
+table inet filter {
+    chain f {
+        type filter hook forward priority filter; policy drop;
+        ct state established counter accept
+        ct state new ct status dnat tcp flags & (fin | syn | rst | ack) == syn counter accept
+    }
+}
+";
+
 /// No connection is lost, and no byte of any; one that was silent all the time is still there.
 pub fn connections(images: &Images) -> Result<(), Failed> {
     let linked = links::of_link(images);
@@ -110,6 +130,30 @@ pub fn judged(images: &Images) -> Result<(), Failed> {
     })?;
     let said = system.runtime.says(images, &["logs", "firewall"])?;
     let expected = format!("firewall: connections: {} go on\n", BUSY + 1);
+    if !said.contains(&expected) {
+        return Err(format!("it does not say {expected:?} but {said:?}").into());
+    }
+    system.down(Some(supervisor))
+}
+
+/// The same of a router that translates both ends of each connection.
+pub fn translated(images: &Images) -> Result<(), Failed> {
+    let text = format!(
+        "[component.router]\nimage = {:?}\nmemory = 32\nrules = \"all.nft\"\n\
+         arguments = [\"--ipv4:private=10.0.0.2/24\", \"--ipv4:public=192.0.2.1/24\"]\n\
+         net.private = \"tap:wan0\"\nnet.public = \"link:inner\"\n\
+         state.connections = \"memory\"\nafter = [\"echo\"]\n\n\
+         [component.echo]\nimage = {:?}\nmemory = 64\narguments = [\"--ipv4=192.0.2.2/24\"]\n\
+         net.service = \"link:inner\"\n",
+        images.appliance("router", "-link-kept"),
+        images.appliance("echo", "-link"),
+    );
+    let system = links::system_of(images, &text)?;
+    std::fs::write(system.runtime.path().join("all.nft"), TRANSLATED)?;
+    let supervisor = system.up(2)?;
+    under_load(&system, "router", nothing)?;
+    let said = system.runtime.says(images, &["logs", "router"])?;
+    let expected = format!("router: connections: {} go on\n", BUSY + 1);
     if !said.contains(&expected) {
         return Err(format!("it does not say {expected:?} but {said:?}").into());
     }

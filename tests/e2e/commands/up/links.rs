@@ -19,7 +19,7 @@ use testbed::segment::{Address, Segment};
 type Test = fn(&Images) -> Result<(), Failed>;
 
 /// What is tried with links, and what takes one.
-pub const TRIALS: [(&str, Test); 12] = [
+pub const TRIALS: [(&str, Test); 13] = [
     ("a link outlives its ends", |images| {
         outlives_its_ends(images, "spt")
     }),
@@ -50,6 +50,10 @@ pub const TRIALS: [(&str, Test); 12] = [
     (
         "connections outlive the image that judges them",
         kept::judged,
+    ),
+    (
+        "connections outlive the router that translates them",
+        kept::translated,
     ),
 ];
 
