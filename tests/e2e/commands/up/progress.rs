@@ -20,18 +20,20 @@ pub fn hangs(images: &Images) -> Result<(), Failed> {
                 at instruction 0x";
     supervisor.wait_for_stderr(said)?;
     supervisor.wait_for_stderr(": somebody asked where it was); started again at once\n")?;
-    let logs = system
-        .runtime
-        .says(images, &["logs", "--ends", "standstill"])?;
-    for part in [
-        "outboard:   0x",
-        "standstill::stand + 0x",
-        "console: looping",
-    ] {
-        if !logs.contains(part) {
-            return Err(format!("without {part}: {logs}").into());
+    // What is said on standard error is written down a moment later.
+    eventually(PATIENCE, || {
+        let words = ["logs", "--ends", "standstill"];
+        let logs = system.runtime.says(images, &words)?;
+        let parts = [
+            "outboard:   0x",
+            "standstill::stand + 0x",
+            "console: looping",
+        ];
+        match parts.iter().find(|part| !logs.contains(**part)) {
+            None => Ok(()),
+            Some(part) => Err(format!("without {part}: {logs}").into()),
         }
-    }
+    })?;
     // One that does not end when it is asked where it is, is killed.
     // Between two runs there is none.
     eventually(PATIENCE, || {
