@@ -7,7 +7,7 @@
 //!
 //! The one or the other has its connections in a state.
 
-use super::links::{self, Stream, nothing};
+use super::links::{self, STALL, Stream, nothing};
 use super::{PATIENCE, System, kill};
 use crate::harness::build::Images;
 use crate::harness::wait::eventually;
@@ -39,7 +39,7 @@ impl Work {
     /// longer with what it sends again because somebody is killed each time.
     pub fn wait(&self) -> Result<(), Failed> {
         let first = self.rounds();
-        eventually(PATIENCE, || {
+        eventually(STALL, || {
             let mut pairs = first.iter().zip(self.rounds());
             match pairs.all(|(first, now)| now > *first) {
                 true => Ok(()),
