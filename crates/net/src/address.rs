@@ -12,8 +12,11 @@ pub trait Address: Copy + Ord + Debug + Into<IpAddr> + 'static {
     /// The address as a number.
     fn number(self) -> u128;
 
-    /// The address of that number, if it is one station's own.
+    /// The address of that number; `None` if an address has fewer bits.
     fn of_number(number: u128) -> Option<Self>;
+
+    /// Whether it can be one station's own.
+    fn is_station(self) -> bool;
 }
 
 impl Address for Ipv4Addr {
@@ -25,10 +28,11 @@ impl Address for Ipv4Addr {
     }
 
     fn of_number(number: u128) -> Option<Self> {
-        let address = Self::from_bits(u32::try_from(number).ok()?);
-        let is_station =
-            !(address.is_unspecified() || address.is_multicast() || address.is_broadcast());
-        is_station.then_some(address)
+        Some(Self::from_bits(u32::try_from(number).ok()?))
+    }
+
+    fn is_station(self) -> bool {
+        !(self.is_unspecified() || self.is_multicast() || self.is_broadcast())
     }
 }
 
@@ -41,9 +45,11 @@ impl Address for Ipv6Addr {
     }
 
     fn of_number(number: u128) -> Option<Self> {
-        let address = Self::from_bits(number);
-        let is_station = !(address.is_unspecified() || address.is_multicast());
-        is_station.then_some(address)
+        Some(Self::from_bits(number))
+    }
+
+    fn is_station(self) -> bool {
+        !(self.is_unspecified() || self.is_multicast())
     }
 }
 

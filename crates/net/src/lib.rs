@@ -28,6 +28,7 @@
 //! | [`counts`], [`metrics`] | events by reason; the table of all that is counted |
 //! | [`notes`] | what the next host knows of neighbours and leases |
 //! | [`forwarding`] | what a router counts beside |
+//! | `stores` | the order of stores to memory that outlives the image |
 //! | [`listing`] | sockets, for whoever asks from outside |
 //! | [`pcapng`] | blocks of capture files |
 //! | [`random`] | numbers from a seed |
@@ -74,6 +75,7 @@ mod simulation;
 pub mod slices;
 pub mod socket;
 pub mod stack;
+mod stores;
 pub mod task;
 pub mod tcp;
 #[cfg(test)]

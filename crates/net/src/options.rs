@@ -210,19 +210,19 @@ impl Port {
     fn set(&mut self, option: &str, value: &str) -> Result<(), Bad> {
         match option {
             "--ipv4" => {
-                let prefix = prefix(value, is_station).ok_or(Bad::Value)?;
+                let prefix = prefix(value).ok_or(Bad::Value)?;
                 push(&mut self.ipv4, prefix, ipv4::ADDRESSES_MAX)?;
             }
             "--ipv6" => {
-                let prefix = prefix(value, is_station6).ok_or(Bad::Value)?;
+                let prefix = prefix(value).ok_or(Bad::Value)?;
                 push(&mut self.ipv6, prefix, IPV6_MAX)?;
             }
             "--ipv4-gateway" => {
-                let gateway = value.parse().ok().filter(is_station);
+                let gateway = value.parse().ok().filter(station);
                 self.ipv4_gateway = Some(gateway.ok_or(Bad::Value)?);
             }
             "--ipv6-gateway" => {
-                let gateway = value.parse().ok().filter(is_station6);
+                let gateway = value.parse().ok().filter(station);
                 self.ipv6_gateway = Some(gateway.ok_or(Bad::Value)?);
             }
             "--mtu" => {
@@ -267,18 +267,14 @@ fn network(address: Ipv4Addr, bits: u8) -> Prefix<Ipv4Addr> {
     Prefix::new(address, bits).expect("at most 32 bits")
 }
 
-fn prefix<A: Address + FromStr>(value: &str, is_station: fn(&A) -> bool) -> Option<Prefix<A>> {
+fn prefix<A: Address + FromStr>(value: &str) -> Option<Prefix<A>> {
     let (address, bits) = value.split_once('/')?;
-    let address = address.parse().ok().filter(is_station)?;
+    let address = address.parse().ok().filter(station)?;
     Prefix::new(address, bits.parse().ok().filter(|bits| *bits > 0)?)
 }
 
-fn is_station(address: &Ipv4Addr) -> bool {
-    !address.is_unspecified() && !address.is_multicast() && !address.is_broadcast()
-}
-
-fn is_station6(address: &Ipv6Addr) -> bool {
-    !address.is_unspecified() && !address.is_multicast()
+fn station<A: Address>(address: &A) -> bool {
+    address.is_station()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The client's messages, and what it takes from those of servers (RFC 2131, 2; RFC 2132).
 
 use super::Dropped;
-use crate::address::Prefix;
+use crate::address::{Address, Prefix};
 use crate::dns::Name;
 use crate::ethernet::Mac;
 use alloc::vec::Vec;
@@ -27,7 +27,7 @@ const ANSWER_MAX: u16 = 1500;
 /// Less is no network's MTU: each host takes packets of this size (RFC 791, 3.1).
 pub(super) const MTU_MIN: u16 = 576;
 /// A lease for ever (RFC 2131, 3.3).
-const INFINITE: u32 = u32::MAX;
+pub(super) const INFINITE: u32 = u32::MAX;
 pub(super) const MAGIC: u32 = 0x6382_5363;
 
 // Options (RFC 2132; RFC 3397).
@@ -63,6 +63,23 @@ pub struct Times {
     pub rebinding: Duration,
     /// After so long, it is ours no more.
     pub end: Duration,
+}
+
+impl Times {
+    /// Those of a lease for so long of which nobody says more (RFC 2131, 4.4.5).
+    pub(super) fn of(end: Duration) -> Self {
+        Self {
+            renewal: end / 2,
+            rebinding: end * 7 / 8,
+            end,
+        }
+    }
+
+    /// Seconds until renewal, rebinding and the end; the largest number means for ever.
+    pub(super) fn seconds(&self) -> [u32; 3] {
+        let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(INFINITE);
+        [self.renewal, self.rebinding, self.end].map(seconds)
+    }
 }
 
 /// What a server lends.
@@ -228,7 +245,7 @@ fn times(options: Options<'_>) -> Result<Option<Times>, Dropped> {
             Duration::from_secs(renewal.into()),
             Duration::from_secs(rebinding.into()),
         ),
-        _ => (whole / 2, whole * 7 / 8),
+        _ => return Ok(Some(Times::of(whole))),
     };
     Ok(Some(Times {
         renewal,
@@ -287,9 +304,7 @@ fn address(bytes: [u8; 4]) -> Ipv4Addr {
     bytes.into()
 }
 
+/// Whether a station on the link can have it.
 pub(super) fn is_station(address: &Ipv4Addr) -> bool {
-    !(address.is_unspecified()
-        || address.is_multicast()
-        || address.is_broadcast()
-        || address.is_loopback())
+    Address::is_station(*address) && !address.is_loopback()
 }

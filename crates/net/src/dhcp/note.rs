@@ -1,15 +1,12 @@
 //! A lease that is noted down for the next host ([`crate::notes`]).
 
-use super::message::{Lease, MTU_MIN, SERVERS_MAX, Times, is_station};
+use super::message::{INFINITE, Lease, MTU_MIN, SERVERS_MAX, Times, is_station};
 use crate::address::Prefix;
 use crate::notes::{Single, WORDS, Words};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use core::time::Duration;
 use ports::Instant;
-
-/// Stands for times that have no end (RFC 2131, 3.3).
-const INFINITE: u32 = u32::MAX;
 
 /// Where a lease is noted down, all but the domains in which short names are looked for: a server
 /// says them again.
@@ -34,10 +31,7 @@ impl LeaseNote {
     pub(super) fn write(&self, lease: &Lease, since: Instant) {
         let mut words: Words = [0; WORDS];
         let since = self.seconds(since);
-        let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(INFINITE);
-        let times = lease.times.map_or([INFINITE; 3], |times| {
-            [times.renewal, times.rebinding, times.end].map(seconds)
-        });
+        let times = lease.times.map_or([INFINITE; 3], |times| times.seconds());
         words[0] = lease.address.address().to_bits();
         // An MTU has 16 bits.
         let mtu = lease.mtu.unwrap_or(0) as u32;

@@ -10,11 +10,12 @@
 use crate::address::Address;
 use crate::dhcp::LeaseNote;
 use crate::ethernet::Mac;
+use crate::stores::in_order;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicU32, compiler_fence};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use zerocopy::{FromBytes, IntoBytes, KnownLayout};
 
@@ -41,15 +42,6 @@ struct Note {
 }
 
 const _: () = assert!(size_of::<Note>() == NOTE_BYTES);
-
-/// What was written before this stays before what is written behind it. The image has one thread,
-/// and whoever takes its memory up comes after its end: only the compiler could change the order.
-#[inline]
-fn in_order() {
-    compiler_fence(SeqCst);
-    #[cfg(test)]
-    tests::moment();
-}
 
 /// FNV-1a: it finds what was cut or mixed, and nobody else writes here.
 fn check(label: u32, words: &Words) -> u32 {
@@ -179,7 +171,7 @@ fn neighbour<A: Address>(words: Words) -> Option<(A, Mac)> {
     let address = A::of_number(u128::from_le_bytes(number))?;
     let ([a, b, c, d], [e, f, ..]) = (low.to_le_bytes(), high.to_le_bytes());
     let mac = Mac([a, b, c, d, e, f]);
-    mac.is_station().then_some((address, mac))
+    (address.is_station() && mac.is_station()).then_some((address, mac))
 }
 
 fn label(what: u32, port: u16) -> u32 {
@@ -231,4 +223,4 @@ impl Notes {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -17,7 +17,7 @@ std::thread_local! {
 }
 
 /// A store has happened.
-pub(super) fn moment() {
+pub(crate) fn moment() {
     WATCH.with_borrow_mut(|watch| {
         if let Some((address, seen)) = watch {
             seen.push(bytes_at(*address));

@@ -40,7 +40,7 @@ pub mod sent;
 pub mod seq;
 pub mod socket;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod time_wait;
 pub mod vault;
 

@@ -3,14 +3,13 @@
 use super::{Config, Ignored};
 use crate::dhcp::message::{
     LEASE_TIME, MAGIC, MESSAGE_LEN, MESSAGE_TYPE, MTU, NAME_SERVERS, Options, REBINDING, RENEWAL,
-    ROUTER, SERVER, SUBNET_MASK,
+    ROUTER, SERVER, SUBNET_MASK, Times,
 };
 use crate::ethernet::Mac;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use core::net::Ipv4Addr;
-use core::time::Duration;
 use smoltcp::wire::{DhcpFlags, DhcpMessageType, DhcpOpCode, DhcpOption, DhcpPacket};
 
 /// Most bytes of an answer: what each client takes (RFC 2131, 2: a packet of 576 bytes).
@@ -174,20 +173,15 @@ impl Answer {
         }
         // Who has an address already is lent none (RFC 2131, 4.3.5).
         if !self.lent.is_unspecified() {
-            let whole = config.time();
-            for (kind, time) in [
-                (LEASE_TIME, whole),
-                (RENEWAL, whole / 2),
-                (REBINDING, whole * 7 / 8),
+            let [renewal, rebinding, end] = Times::of(config.time()).seconds();
+            for (kind, seconds) in [
+                (LEASE_TIME, end),
+                (RENEWAL, renewal),
+                (REBINDING, rebinding),
             ] {
-                options.push((kind, seconds(time).to_be_bytes().to_vec()));
+                options.push((kind, seconds.to_be_bytes().to_vec()));
             }
         }
         options
     }
-}
-
-/// The largest number means for ever (RFC 2131, 3.3).
-fn seconds(time: Duration) -> u32 {
-    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }

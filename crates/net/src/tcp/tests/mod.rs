@@ -6,4 +6,4 @@ mod script;
 mod simulation;
 mod throughput;
 mod transfers;
-pub(super) mod vault;
+pub(crate) mod vault;

@@ -23,10 +23,11 @@ pub use layout::{ALIGN, Contents, Lying, Piece, Shape, Unfit, VERSION, inspect};
 pub(super) use layout::{Body, Stream};
 
 use super::seq::Seq;
+use crate::stores::in_order;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use device::{Frame, HEADROOM, Pool};
 use layout::{Header, Keys, Label, Layout, Record, WORDS, owner};
 use zerocopy::{FromBytes, IntoBytes};
@@ -72,15 +73,6 @@ pub(super) struct Heir {
 pub(super) struct Berth {
     vault: Vault,
     place: u32,
-}
-
-/// What was written before this stays before what is written behind it. The image has one thread,
-/// and whoever takes its memory up comes after its end: only the compiler could change the order.
-#[inline]
-fn in_order() {
-    compiler_fence(Ordering::SeqCst);
-    #[cfg(test)]
-    super::tests::vault::moment();
 }
 
 impl Opened {
