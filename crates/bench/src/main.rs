@@ -419,7 +419,7 @@ fn nic(arguments: &Cards) -> Result<(), Box<dyn Error>> {
 
 fn split(arguments: &Split) -> Result<(), Box<dyn Error>> {
     let measured = &arguments.measured;
-    let plans = [split::Plan::QUICK, split::Plan::FULL];
+    let plans = [firewall::Plan::QUICK, firewall::Plan::FULL];
     let plan = measured.plan(plans, |plan| &mut plan.rounds);
     let subject = Subject {
         title: "The firewall as one image and as three",

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::firewall::Plan;
 use crate::measures::{
     ECHO_MEDIAN, ECHO_P99, PING_MEDIAN, PING_P99, TCP_IN, TCP_IN_CPU, TCP_OUT, TCP_OUT_CPU, UDP,
     UDP_CPU, UDP_MODEST_CPU, UDP_MODEST_LOST,
@@ -14,7 +15,6 @@ use crate::samples::{Bound, Measure, Promise, Samples};
 use crate::turn::{Error, Turn};
 use testbed::contender::{self, Contender, Standing};
 use testbed::stats::turns;
-use testbed::traffic::Window;
 
 /// One image.
 const ONE: &str = Contender::Firewall.name();
@@ -78,46 +78,6 @@ pub const PROMISES: [Promise; 3] = [
     at_most(UDP_CPU, 1.25),
 ];
 
-/// How much is measured.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// Turns of each contender.
-    pub rounds: usize,
-    /// Of each TCP transfer.
-    pub window: Window,
-    /// Length of each UDP flood.
-    pub flood: Duration,
-    /// Of each kind of ping-pong.
-    pub round_trips: u16,
-    /// Length of the round trips at half load.
-    pub paced: Duration,
-}
-
-impl Plan {
-    /// For judging.
-    pub const FULL: Self = Self {
-        rounds: 10,
-        window: Window {
-            warm_up: Duration::from_millis(500),
-            measured: Duration::from_secs(2),
-        },
-        flood: Duration::from_secs(2),
-        round_trips: 5000,
-        paced: Duration::from_secs(2),
-    };
-    /// For a glance.
-    pub const QUICK: Self = Self {
-        rounds: 2,
-        window: Window {
-            warm_up: Duration::from_millis(200),
-            measured: Duration::from_millis(500),
-        },
-        flood: Duration::from_millis(500),
-        round_trips: 1000,
-        paced: Duration::from_millis(500),
-    };
-}
-
 /// What is measured.
 #[derive(Clone, Debug)]
 pub struct Programs {
@@ -171,7 +131,7 @@ pub fn measure(plan: &Plan, programs: &Programs, say: &dyn Fn(&str)) -> Result<S
         turn.transfers(plan.window, &mut samples)?;
         turn.flood(plan.flood, &mut samples)?;
         turn.modest_flood(plan.flood, &mut samples)?;
-        half_load(&turn, rate, plan.paced, &mut samples)?;
+        half_load(&turn, rate, plan.flood, &mut samples)?;
     }
     Ok(samples)
 }
