@@ -43,17 +43,24 @@ pub trait Below {
     fn receive(&mut self, now: Instant, ready: Ready) -> bool;
 
     /// What has become of addresses that servers lend, since the last time that somebody asked,
-    /// each with the number of its port.
-    fn changes(&mut self) -> Vec<(usize, Change)>;
+    /// each with the number of its port. A stack elsewhere has its own.
+    fn changes(&mut self) -> Vec<(usize, Change)> {
+        Vec::new()
+    }
 
     /// What a server lends by now, of several the first.
-    fn lease(&mut self) -> Option<Lease>;
+    fn lease(&mut self) -> Option<Lease> {
+        None
+    }
 
-    /// Shows what was counted, by the names of [`net::metrics`].
-    fn counts(&self, show: &mut dyn FnMut(&'static str, u64));
+    /// Shows what was counted, by the names of [`net::metrics`]. A stack elsewhere counts itself.
+    fn counts(&self, _: &mut dyn FnMut(&'static str, u64)) {}
 
-    /// Lists sockets from this place on, 0 at the beginning.
-    fn list(&self, from: u64, take: &mut dyn FnMut(&Record) -> bool) -> Listed;
+    /// Lists sockets from this place on, 0 at the beginning. Those of a stack elsewhere are listed
+    /// there.
+    fn list(&self, _: u64, _: &mut dyn FnMut(&Record) -> bool) -> Listed {
+        Listed::default()
+    }
 
     /// Sends what is to be sent; `false` if more is to leave.
     fn send(&mut self) -> bool;
@@ -104,7 +111,7 @@ impl Below for Rc<RefCell<Stack<Ipv4, Ipv6>>> {
     }
 }
 
-/// Sockets of the host's.
+/// Sockets of the host's: the kernel has addresses, counts, and lists them (`ss`).
 pub struct Host {
     pub table: Rc<RefCell<Table>>,
     /// By which a wait tells of them.
@@ -116,23 +123,6 @@ impl Below for Host {
         let any = ready.contains(self.wait);
         self.table.borrow_mut().look(now, any);
         any
-    }
-
-    /// The kernel has addresses.
-    fn changes(&mut self) -> Vec<(usize, Change)> {
-        Vec::new()
-    }
-
-    fn lease(&mut self) -> Option<Lease> {
-        None
-    }
-
-    /// The kernel does.
-    fn counts(&self, _: &mut dyn FnMut(&'static str, u64)) {}
-
-    /// `ss` does.
-    fn list(&self, _: u64, _: &mut dyn FnMut(&Record) -> bool) -> Listed {
-        Listed::default()
     }
 
     /// The kernel does.
@@ -149,7 +139,7 @@ impl Below for Host {
     }
 }
 
-/// Sockets of a stack in another image.
+/// Sockets of a stack in another image, which has addresses, counts, and lists them.
 pub struct Link {
     /// The appliance's name.
     pub name: String,
@@ -167,23 +157,6 @@ impl Below for Link {
             println!("{name}: the stack's image breaks the rules, all sockets fail: {fault}");
         }
         any
-    }
-
-    /// The other image has addresses.
-    fn changes(&mut self) -> Vec<(usize, Change)> {
-        Vec::new()
-    }
-
-    fn lease(&mut self) -> Option<Lease> {
-        None
-    }
-
-    /// The other image does.
-    fn counts(&self, _: &mut dyn FnMut(&'static str, u64)) {}
-
-    /// The other image does.
-    fn list(&self, _: u64, _: &mut dyn FnMut(&Record) -> bool) -> Listed {
-        Listed::default()
     }
 
     /// What has no room leaves once the other image has made some, which wakes this one.
