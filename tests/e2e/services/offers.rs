@@ -1,22 +1,22 @@
 //! What a router offers to stock clients: busybox's udhcpc, and Linux's own configuration of IPv6.
 
-use super::{PATIENCE, tender};
+use super::PATIENCE;
+use super::router::Routed;
 use crate::harness::build::Images;
 use crate::harness::network::Network;
-use crate::harness::process::{Running, run, start};
+use crate::harness::process::run;
 use crate::harness::programs;
 use crate::harness::temporary::TemporaryFolder;
 use crate::harness::wait::eventually;
 use libtest_mimic::{Failed, Trial};
 use std::fs;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-use testbed::segment::{Address, Segment};
+use testbed::segment::Segment;
 
-/// Linux's address in each network: outside, and inside, where it has a lease beside.
-const OURS: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(10, 0, 0, 7)];
+/// Linux's address in each network: inside, where it has a lease beside, and outside.
+const OURS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 7), Ipv4Addr::new(192, 0, 2, 1)];
 /// Says what udhcpc was lent.
 const SCRIPT: &str = "#!/bin/sh\necho \"$1 $ip/$mask $router $dns $lease\"\n";
 
@@ -33,46 +33,9 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     ]
 }
 
-/// A router, and Linux outside and inside.
-struct Routed {
-    segments: [Segment; 2],
-    router: Running,
-    _taps: [OwnedFd; 2],
-}
-
-impl Routed {
-    fn new(images: &Images, arguments: &[&str]) -> Result<Self, Failed> {
-        let segments = [Segment::new()?, Segment::new()?];
-        let tap = |number: usize| {
-            let (ip, prefix, mtu) = (OURS[number], 24, 1500);
-            let tap = segments[number].tap("tap0", true, Address { ip, prefix, mtu })?;
-            let tap = tap.into_fd();
-            rustix::io::fcntl_setfd(&tap, rustix::io::FdFlags::empty())?;
-            Ok::<OwnedFd, Failed>(tap)
-        };
-        let taps = [tap(0)?, tap(1)?];
-        let [public, private] = taps.each_ref().map(AsRawFd::as_raw_fd);
-        let mut command = tender(images, "spt");
-        command
-            .arg("--mem=64")
-            .arg(format!("--net:public=@{public}"))
-            .arg(format!("--net:private=@{private}"))
-            .arg(images.appliance("router", ""))
-            .args(["--ipv4:public=192.0.2.9/24", "--ipv4:private=10.0.0.1/24"])
-            .args(arguments);
-        let router = start(&mut command)?;
-        Ok(Self {
-            segments,
-            router,
-            _taps: taps,
-        })
-    }
-}
-
 fn lent(images: &Images) -> Result<(), Failed> {
     let arguments = ["--lend:private=10.0.0.100-10.0.0.101", "--dns=192.0.2.1"];
-    let routed = Routed::new(images, &arguments)?;
-    routed.router.wait_for("10.0.0.1/24 on private")?;
+    let routed = Routed::new(images, "spt", OURS, &arguments)?;
     let folder = TemporaryFolder::new("udhcpc")?;
     let script = folder.path.join("script");
     fs::write(&script, SCRIPT)?;
@@ -87,7 +50,7 @@ fn lent(images: &Images) -> Result<(), Failed> {
             .arg(&script);
         segment.run(|| run(&mut command))
     };
-    let [public, private] = &routed.segments;
+    let (public, private) = (&routed.outside, &routed.inside);
     let mut lent = Vec::new();
     for identifier in ["0001", "0002", "0001"] {
         let ended = ask(private, identifier)?;
@@ -106,8 +69,8 @@ fn lent(images: &Images) -> Result<(), Failed> {
 
 fn announced(images: &Images) -> Result<(), Failed> {
     let arguments = ["--ipv6:private=2001:db8:2::1/64", "--advertise:private"];
-    let routed = Routed::new(images, &arguments)?;
-    let [_, private] = &routed.segments;
+    let routed = Routed::new(images, "spt", OURS, &arguments)?;
+    let private = &routed.inside;
     super::speak_ipv6(private)?;
     let says = |words: &[&str], expected: &str| {
         eventually(PATIENCE, || {

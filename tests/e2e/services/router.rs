@@ -13,7 +13,7 @@ use crate::harness::wait::eventually;
 use libtest_mimic::{Failed, Trial};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 use std::thread::scope;
 use std::time::Duration;
@@ -49,30 +49,61 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
 }
 
 /// Two networks, and what is between them.
-struct Routed {
-    inside: Segment,
-    outside: Segment,
-    running: Running,
+pub struct Routed {
+    pub inside: Segment,
+    pub outside: Segment,
+    pub running: Running,
 }
 
 impl Routed {
-    /// The router with its own rules, where both networks know their way.
-    fn new(images: &Images, host: &str) -> Result<Self, Failed> {
-        let (inside, outside) = (Segment::new()?, Segment::new()?);
-        let address = |ip| Address {
-            ip,
-            prefix: 24,
-            mtu: 1500,
+    /// The router with its own rules. Linux has these addresses, inside and outside.
+    pub fn new(
+        images: &Images,
+        host: &str,
+        linux: [Ipv4Addr; 2],
+        arguments: &[&str],
+    ) -> Result<Self, Failed> {
+        let [inside, outside] = [Segment::new()?, Segment::new()?];
+        let tap = |segment: &Segment, ip| {
+            let (prefix, mtu) = (24, 1500);
+            let tap = segment.tap("tap0", true, Address { ip, prefix, mtu })?;
+            let tap = tap.into_fd();
+            rustix::io::fcntl_setfd(&tap, rustix::io::FdFlags::empty())?;
+            Ok::<OwnedFd, Failed>(tap)
         };
-        let private = inside.tap("tap0", true, address(CLIENT))?.into_fd();
-        let public = outside.tap("tap0", true, address(SERVER))?.into_fd();
-        for tap in [&private, &public] {
-            rustix::io::fcntl_setfd(tap, rustix::io::FdFlags::empty())?;
-        }
+        let [private, public] = [tap(&inside, linux[0])?, tap(&outside, linux[1])?];
+        let mut command = tender(images, host);
+        command
+            .arg("--mem=64")
+            .arg(format!("--net:private=@{}", private.as_raw_fd()))
+            .arg(format!("--net:public=@{}", public.as_raw_fd()))
+            .arg(images.appliance("router", ""))
+            .args(["--ipv4:private=10.0.0.1/24", "--ipv4:public=192.0.2.9/24"])
+            .args(arguments);
+        let running = start(&mut command)?;
+        running.wait_for("192.0.2.9/24 on public")?;
+        running.wait_for("10.0.0.1/24 on private")?;
+        Ok(Self {
+            inside,
+            outside,
+            running,
+        })
+    }
+
+    /// The same, where both networks know their way.
+    fn known(images: &Images, host: &str) -> Result<Self, Failed> {
+        let own6 = [
+            "--ipv6:private=2001:db8:2::1/64",
+            "--ipv6:public=2001:db8:1::9/64",
+        ];
+        let routed = Self::new(images, host, [CLIENT, SERVER], &own6)?;
+        let Self {
+            inside, outside, ..
+        } = &routed;
         for (segment, own, far, router) in [
-            (&inside, "2001:db8:2::2/64", "::/0", "2001:db8:2::1"),
+            (inside, "2001:db8:2::2/64", "::/0", "2001:db8:2::1"),
             (
-                &outside,
+                outside,
                 "2001:db8:1::1/64",
                 "2001:db8:2::/64",
                 "2001:db8:1::9",
@@ -82,26 +113,9 @@ impl Routed {
             ip(segment, &format!("-6 address add {own} dev tap0 nodad"))?;
             ip(segment, &format!("-6 route add {far} via {router}"))?;
         }
-        ip(&inside, "route add default via 10.0.0.1")?;
-        ip(&outside, "route add 10.0.0.0/24 via 192.0.2.9")?;
-        let mut command = tender(images, host);
-        command
-            .arg("--mem=64")
-            .arg(format!("--net:private=@{}", private.as_raw_fd()))
-            .arg(format!("--net:public=@{}", public.as_raw_fd()))
-            .arg(images.appliance("router", ""))
-            .args(["--ipv4:private=10.0.0.1/24", "--ipv4:public=192.0.2.9/24"])
-            .args([
-                "--ipv6:private=2001:db8:2::1/64",
-                "--ipv6:public=2001:db8:1::9/64",
-            ]);
-        let running = start(&mut command)?;
-        running.wait_for("192.0.2.9/24 on public")?;
-        Ok(Self {
-            inside,
-            outside,
-            running,
-        })
+        ip(inside, "route add default via 10.0.0.1")?;
+        ip(outside, "route add 10.0.0.0/24 via 192.0.2.9")?;
+        Ok(routed)
     }
 
     /// A connection from inside to a server outside carries bytes both ways; who the server sees.
@@ -166,7 +180,7 @@ fn same(found: IpAddr, expected: IpAddr) -> Result<(), Failed> {
 }
 
 fn masqueraded(images: &Images, host: &str) -> Result<(), Failed> {
-    let routed = Routed::new(images, host)?;
+    let routed = Routed::known(images, host)?;
     same(routed.connects(SERVER.into())?, PUBLIC.into())?;
     let server = routed.outside.run(|| UdpSocket::bind((SERVER, 53)))?;
     let client = routed.inside.run(|| UdpSocket::bind((CLIENT, 999)))?;
@@ -207,7 +221,7 @@ fn masqueraded(images: &Images, host: &str) -> Result<(), Failed> {
 }
 
 fn routed6(images: &Images, host: &str) -> Result<(), Failed> {
-    let routed = Routed::new(images, host)?;
+    let routed = Routed::known(images, host)?;
     let (client, server) = ("2001:db8:2::2", "2001:db8:1::1");
     // Linux's discovery takes its time.
     eventually(PATIENCE, || {
@@ -223,7 +237,7 @@ fn routed6(images: &Images, host: &str) -> Result<(), Failed> {
 }
 
 fn closed(images: &Images, host: &str) -> Result<(), Failed> {
-    let routed = Routed::new(images, host)?;
+    let routed = Routed::known(images, host)?;
     let listener = routed.inside.run(|| TcpListener::bind((CLIENT, 0)))?;
     let to = listener.local_addr()?;
     let connected = routed
