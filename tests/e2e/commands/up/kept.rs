@@ -7,19 +7,23 @@
 //!
 //! The one or the other has its connections in a state.
 
-use super::links::{self, STALL, Stream, nothing};
+use super::links::{self, Stream, nothing};
 use super::{PATIENCE, System, kill};
 use crate::harness::build::Images;
 use crate::harness::wait::eventually;
 use libtest_mimic::Failed;
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::scope;
+use std::thread::{scope, sleep};
+use std::time::Duration;
 
 /// Connections that are always at work.
 pub const BUSY: usize = 4;
 /// How often it is killed.
 const KILLS: u64 = 12;
+/// A run that lasts longer than a second is no part of a crash loop, which would be slowed with
+/// each kill: pauses double, up to half a minute.
+const SOUND: Duration = Duration::from_millis(1100);
 
 /// What all connections have done so far.
 #[derive(Default)]
@@ -39,7 +43,7 @@ impl Work {
     /// longer with what it sends again because somebody is killed each time.
     pub fn wait(&self) -> Result<(), Failed> {
         let first = self.rounds();
-        eventually(STALL, || {
+        eventually(PATIENCE, || {
             let mut pairs = first.iter().zip(self.rounds());
             match pairs.all(|(first, now)| now > *first) {
                 true => Ok(()),
@@ -214,6 +218,7 @@ fn kill_often(
 ) -> Result<(), Failed> {
     for run in 2..2 + KILLS {
         work.wait()?;
+        sleep(SOUND);
         kill(system.guest(name)?)?;
         system.wait_for_run(name, run)?;
         each()?;

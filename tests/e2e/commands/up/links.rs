@@ -14,7 +14,6 @@ use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::net::TcpStream;
-use std::time::Duration;
 use testbed::segment::{Address, Segment};
 
 type Test = fn(&Images) -> Result<(), Failed>;
@@ -114,10 +113,6 @@ pub fn system_of<'a>(images: &'a Images, text: &str) -> Result<System<'a>, Faile
     Ok(system)
 }
 
-/// How long a connection may wait: what it sends again may be lost in one kill after the other,
-/// and waits twice as long each time.
-pub const STALL: Duration = Duration::from_secs(60);
-
 /// A connection through the firewall to echo.
 pub struct Stream(TcpStream);
 
@@ -125,8 +120,8 @@ impl Stream {
     pub fn new(system: &System<'_>) -> Result<Self, Failed> {
         let segment = system.segment.as_ref().ok_or("no network")?;
         let stream = segment.run(|| TcpStream::connect("10.0.0.2:7"))?;
-        stream.set_read_timeout(Some(STALL))?;
-        stream.set_write_timeout(Some(STALL))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
         Ok(Self(stream))
     }
 
