@@ -10,8 +10,8 @@ const LIST: &str = include_str!("../../tests/appliances.txt");
 /// Says where they lie, once they are built, here and to the end-to-end tests that run behind us:
 /// `tests/e2e/harness/build.rs`.
 const VARIABLE: &str = "OUTBOARD_APPLIANCES";
-/// An image with another manifest is the same code: what the compiler made of it is kept from one to
-/// the next, even where nothing else is.
+/// An image with another manifest is the same code: what the compiler made of it is kept from one
+/// to the next, even where nothing else is.
 const INCREMENTAL: (&str, &str) = ("CARGO_INCREMENTAL", "1");
 /// The program that builds them, where cargo puts it.
 const OUTBOARD: &str = "x86_64-unknown-linux-gnu/release/outboard";

@@ -3,6 +3,7 @@
 //! | region | who writes it |
 //! |---|---|
 //! | [`Report`], one page | the tender, and a guest that panics |
+//! | whether a panic leaves a core file ([`CORE_OFFSET`]), in that page | the tender |
 //! | [`Exits`], at the end of that page ([`EXITS_OFFSET`]) | the tender, on `hvt` |
 //! | counters ([`COUNTERS_OFFSET`]), those of TCP/IP ([`NET_COUNTERS`]) among them | the guest |
 //! | [`RulesStatus`] and counters of rules ([`RULE_COUNTERS_OFFSET`]) | the guest |
@@ -206,8 +207,12 @@ pub struct Report {
     pub backtrace: Backtrace,
 }
 
-const _: () = assert!(size_of::<Report>() <= EXITS_OFFSET);
+const _: () = assert!(size_of::<Report>() <= CORE_OFFSET);
 
+/// Offset of a word that is not 0 where the tender writes a core file in the guest's own process. A
+/// guest that panics then leaves its report, and ends by an invalid instruction (`ud2`): what the
+/// tender does about that shows the guest as it was.
+pub const CORE_OFFSET: usize = EXITS_OFFSET - size_of::<u64>();
 /// Offset of [`Exits`], at the end of the report's page.
 pub const EXITS_OFFSET: usize = PAGE - 64;
 

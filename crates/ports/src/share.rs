@@ -5,9 +5,10 @@
 //! used.
 
 use abi::share::{
-    CAPTURE_OFFSET, CAPTURE_RING_BYTES, CAPTURE_RING_OFFSET, CONTROL_OFFSET, COUNTERS_OFFSET,
-    CaptureHead, Control, LEAVE_OFFSET, MTUS_OFFSET, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX,
-    RULES_MAX, RULES_OFFSET, RULES_STATUS_OFFSET, Report, RuleCounter, RulesStatus, SLOTS,
+    CAPTURE_OFFSET, CAPTURE_RING_BYTES, CAPTURE_RING_OFFSET, CONTROL_OFFSET, CORE_OFFSET,
+    COUNTERS_OFFSET, CaptureHead, Control, LEAVE_OFFSET, MTUS_OFFSET, RULE_COUNTERS_OFFSET,
+    RULES_BYTES_MAX, RULES_MAX, RULES_OFFSET, RULES_STATUS_OFFSET, Report, RuleCounter,
+    RulesStatus, SLOTS,
 };
 use abi::sockets::{ANSWER_OFFSET, ASK_OFFSET, Answer, Ask, RECORDS_MAX, Record};
 use core::ops::Range;
@@ -59,6 +60,12 @@ impl SharedFile {
     /// Where a guest that panics says who called: the words of a [`Report`].
     pub fn report(&self) -> Option<&'static [AtomicU64]> {
         self.guest.get(words::<Report>(0, 1))
+    }
+
+    /// Whether a guest that panics is to end by a fault ([`CORE_OFFSET`]).
+    pub fn leaves_core(&self) -> bool {
+        let word = self.guest.get(CORE_OFFSET / WORD);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) != 0)
     }
 
     /// The counters; none where there is no shared file.

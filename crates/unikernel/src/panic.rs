@@ -22,11 +22,18 @@ unsafe extern "C" {
 pub fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     console::print(format_args!("{info}\n"));
     let trace = callers();
-    let mut report = None;
-    boot::if_started(|boot| report = boot.runtime.share.report());
+    let (mut report, mut leaves_core) = (None, false);
+    boot::if_started(|boot| {
+        let share = &boot.runtime.share;
+        (report, leaves_core) = (share.report(), share.leaves_core());
+    });
     match report {
         Some(report) => leave(report, &trace),
         None => print(&trace),
+    }
+    if leaves_core {
+        // SAFETY: it ends the guest, by the tender's handler.
+        unsafe { asm!("ud2", options(noreturn)) }
     }
     crate::exit(abi::exit::ABORT)
 }

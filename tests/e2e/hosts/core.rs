@@ -80,7 +80,23 @@ fn callers_in_gdb(images: &Images, host: &str) -> Result<Completion, Failed> {
     ended.expect_stdout("outboard_main")?;
     // The instruction, which is in the file as well, is the one that failed.
     ended.expect_stdout("=> 0x1")?;
-    Ok(Completion::Completed)
+    panics_in_gdb(images, host).map(|()| Completion::Completed)
+}
+
+/// A panic ends as it does without a core file, and the file shows who called.
+fn panics_in_gdb(images: &Images, host: &str) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("core")?;
+    let ended = monitored(images, host, &folder.path, &["backtrace", "panic"])?;
+    ended
+        .expect_status(255)?
+        .expect_stderr("in backtrace::inner")?;
+    let core = only(&folder.path)?;
+    let ended = gdb(&images.guest("backtrace"), &core, &["bt"])?;
+    ended.expect_stdout("Program terminated with signal SIGABRT")?;
+    for function in ["inner", "middle", "outer"] {
+        ended.expect_stdout(&format!(" in backtrace::{function}"))?;
+    }
+    Ok(())
 }
 
 fn failures(images: &Images, host: &str) -> Result<(), Failed> {
@@ -88,7 +104,13 @@ fn failures(images: &Images, host: &str) -> Result<(), Failed> {
         "process" => &[],
         _ => &["forbidden_syscall"],
     };
-    let all = ["null_read", "stack_overflow", "write_text", "execute_data"];
+    let all = [
+        "null_read",
+        "stack_overflow",
+        "write_text",
+        "execute_data",
+        "panic",
+    ];
     for guest in all.iter().chain(jailed) {
         let folder = TemporaryFolder::new("core")?;
         let ended = monitored(images, host, &folder.path, &[guest])?;
@@ -102,16 +124,13 @@ fn failures(images: &Images, host: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A panic is no signal.
 fn none(images: &Images, host: &str) -> Result<(), Failed> {
-    for (guest, status) in [("hello", 0), ("panic", 255)] {
-        let folder = TemporaryFolder::new("core")?;
-        let ended = monitored(images, host, &folder.path, &[guest])?;
-        ended.expect_status(status)?;
-        let left = files(&folder.path)?.len();
-        if left != 0 || ended.stderr.contains("core file") {
-            return Err(format!("{guest}: {left} files; {ended:?}").into());
-        }
+    let folder = TemporaryFolder::new("core")?;
+    let ended = monitored(images, host, &folder.path, &["hello"])?;
+    ended.expect_status(0)?;
+    let left = files(&folder.path)?.len();
+    if left != 0 || ended.stderr.contains("core file") {
+        return Err(format!("{left} files; {ended:?}").into());
     }
     Ok(())
 }

@@ -51,6 +51,9 @@ pub fn run(start: &Start<'_>) -> Result<Infallible, Error> {
     if let Some(mapped) = mapped {
         let reported = mapped.report_quit().map_err(share::Error::Handlers);
         reported.map_err(Error::Share)?;
+        if core_file.is_some() {
+            mapped.ask_for_panics();
+        }
     }
     announce(start, &resources);
     if jailed {

@@ -10,8 +10,8 @@ use crate::core_file::{CoreFile, Page};
 use crate::memory::Gpa;
 use crate::spt::signal::{Fault, registers};
 use abi::backtrace::Backtrace;
-use abi::exit::SIGNAL_BASE;
-use abi::share::{BASE, CONTROL_OFFSET, EXITS_OFFSET, Exits, Report};
+use abi::exit::{ABORT, SIGNAL_BASE};
+use abi::share::{BASE, CONTROL_OFFSET, CORE_OFFSET, EXITS_OFFSET, Exits, REPORT_MAGIC, Report};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use std::arch::asm;
 use std::io;
@@ -107,6 +107,13 @@ impl Shared {
         self.report(libc::SIGQUIT)
     }
 
+    /// Tells the guest that its panic is to be a fault, which leaves a core file.
+    pub fn ask_for_panics(&self) {
+        let place = std::ptr::with_exposed_provenance_mut::<u64>(BASE as usize + CORE_OFFSET);
+        // SAFETY: in the page of the report, as for `leave`, behind it.
+        unsafe { place.write_volatile(1) };
+    }
+
     fn report(&self, signal: i32) -> io::Result<()> {
         let action = action();
         // SAFETY: `report` has the signature that SA_SIGINFO asks for and keeps to what may be
@@ -176,6 +183,15 @@ fn two_words(address: u64) -> Option<[u64; 2]> {
     Some(unsafe { words.read_unaligned() })
 }
 
+/// Whether the guest has left a report of a panic, with its callers. One that only says so ends as
+/// if it had panicked, which it may.
+fn has_panicked() -> bool {
+    let page = std::ptr::with_exposed_provenance::<Report>(BASE as usize);
+    // SAFETY: the page is mapped, as in `leave`; any bytes are a `Report`, which is numbers.
+    let report = unsafe { page.read_volatile() };
+    report.magic == REPORT_MAGIC && report.signal == 0
+}
+
 /// Writes into the shared file, which is mapped, how often its guest was left.
 pub fn leave_exits(exits: Exits) {
     let place = BASE as usize + EXITS_OFFSET;
@@ -203,19 +219,26 @@ extern "C" fn report(
     // SAFETY: the kernel passes the `ucontext_t` of the interrupted guest.
     let saved = unsafe { (*context).uc_mcontext.gregs };
     let mut report = fault.report(signal, &saved);
-    // A handler exists only if `Shared` was mapped. There is a report before the guest's memory is
-    // looked at, and with what was found there afterwards.
-    leave(report);
-    let called = signal == libc::SIGSEGV && report.address == report.instruction;
-    report.backtrace = Backtrace::walk(&report.registers, called, two_words);
-    leave(report);
+    let panicked = signal == libc::SIGILL && has_panicked();
+    if !panicked {
+        // A handler exists only if `Shared` was mapped. There is a report before the guest's memory
+        // is looked at, and with what was found there afterwards.
+        leave(report);
+        let called = signal == libc::SIGSEGV && report.address == report.instruction;
+        report.backtrace = Backtrace::walk(&report.registers, called, two_words);
+        leave(report);
+    }
+    let (shown, status) = match panicked {
+        true => (libc::SIGABRT, ABORT),
+        false => (signal, SIGNAL_BASE + signal),
+    };
     if let Some((core, readable)) = CORE.get() {
         let end = readable.last().map_or(0, |last| last.end);
         let copy = |address, page: &mut Page| copy_page(readable, address, page);
         // There is nobody to tell of a file without room.
-        let _ = core.write(signal, registers(&saved), end, copy);
+        let _ = core.write(shown, registers(&saved), end, copy);
     }
-    exit_group(SIGNAL_BASE + signal)
+    exit_group(status)
 }
 
 /// Ends the process without the C library, which would look at thread-local variables.
