@@ -12,12 +12,12 @@ use crate::share::{HostWord, SharedFile};
 use crate::state::StateMemory;
 use crate::tap::TapPort;
 use abi::extension::HostInfo;
+use abi::inquiry::{ANSWER_OFFSET, ASK_OFFSET, Answer, Ask, DETAILS_OFFSET, Subject};
 use abi::link::{HEAD_BYTES, file_bytes};
 use abi::manifest::{Device, Entry, kind, name_field};
 use abi::pci::{CLASS_NETWORK, Info, Request, info_flag};
 use abi::region;
 use abi::ring::{Server, WORDS};
-use abi::inquiry::{ANSWER_OFFSET, ASK_OFFSET, Answer, Ask, DETAILS_OFFSET, Subject};
 use abi::share::{
     BYTES, CAPTURE_OFFSET, CAPTURE_RING_OFFSET, CONTROL_OFFSET, COUNTERS_PER_PORT, CaptureRecord,
     Control, LEAVE_OFFSET, MTUS_OFFSET, PortCounter, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX,

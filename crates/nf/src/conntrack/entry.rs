@@ -3,12 +3,12 @@
 //! A list is had in parts: each begins where the one before has ended. A flow stays where it is, so
 //! one that lives meanwhile is in the list once; one that comes or goes may be in it or not.
 
+use super::Conntrack;
 use super::connection::{Connection, State};
 use super::flows::Flows;
 use super::record::{Record, Tracker, Traffic, class_of, queue_of, status};
 use super::timeout::{Class, Ticks};
 use super::tuple::{Address, Tuple};
-use super::Conntrack;
 use core::cell::Cell;
 use core::net::IpAddr;
 

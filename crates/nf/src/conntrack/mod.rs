@@ -61,8 +61,8 @@ mod tests;
 
 pub(crate) use choose::Range;
 pub use connection::{Connection, State};
-pub use entry::{Entry, LOOKED_AT_MAX, Name};
 pub use cover::{ALIGN, TakenUp, Unsound, VERSION};
+pub use entry::{Entry, LOOKED_AT_MAX, Name};
 pub(crate) use fragments::Fragments;
 pub(crate) use passing::Link;
 pub(crate) use rewrite::{Manip, translate_later};

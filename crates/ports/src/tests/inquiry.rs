@@ -58,7 +58,10 @@ fn a_question_is_answered_once_with_as_many_records_as_fit() {
 
 #[test]
 fn without_a_shared_file_nobody_asks() {
-    assert_eq!(Inquiry::new(&SharedFile::default(), &[Subject::Sockets]).question(), None);
+    assert_eq!(
+        Inquiry::new(&SharedFile::default(), &[Subject::Sockets]).question(),
+        None
+    );
 }
 
 #[test]
@@ -77,13 +80,19 @@ fn each_subject_has_its_own_listener() {
     assert_eq!(sockets.question(), None);
     let question = flows.question().unwrap();
     assert_eq!((question.subject, question.from), (Subject::FlowsEnd, 2));
-    assert_eq!([0, 1].map(|n| flows.detail(n)), [1, 2].map(|n| Some(name(n))));
+    assert_eq!(
+        [0, 1].map(|n| flows.detail(n)),
+        [1, 2].map(|n| Some(name(n)))
+    );
     assert_eq!(flows.detail::<Name>(abi::flows::NAMES_MAX), None);
     flows.answer::<Name>(question, |_| Listed {
         ended: 2,
         ..Listed::default()
     });
     let (answer, _) = scene.answer::<Name>();
-    assert_eq!((answer.subject, answer.ended), (Subject::FlowsEnd as u64, 2));
+    assert_eq!(
+        (answer.subject, answer.ended),
+        (Subject::FlowsEnd as u64, 2)
+    );
     assert_eq!((sockets.question(), flows.question()), (None, None));
 }

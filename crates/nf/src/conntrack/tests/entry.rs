@@ -76,7 +76,10 @@ fn a_flow_that_is_to_end_ends_and_no_other() {
     let [one, two] = list(&bench.table, bench.now)[..] else {
         panic!("there are two");
     };
-    assert!(!bench.table.end(&one.reply, bench.now), "it has another name");
+    assert!(
+        !bench.table.end(&one.reply, bench.now),
+        "it has another name"
+    );
     assert!(bench.table.end(&one.name, bench.now));
     assert!(!bench.table.end(&one.name, bench.now));
     bench.table.table4.check();
