@@ -24,6 +24,7 @@
 //! | [`inquiry`] | questions to a guest, and its answers |
 //! | [`sockets`] | the sockets of a guest that speaks TCP/IP |
 //! | [`flows`] | the connections that a guest tracks |
+//! | [`top`] | what all guests do |
 //! | [`logs`] | the last lines of a guest's console |
 //! | [`stop`] | ends a guest by its name |
 //! | [`up`] | several guests from one file, supervised |
@@ -57,5 +58,6 @@ pub mod sockets;
 pub mod stats;
 pub mod stop;
 pub mod symbols;
+pub mod top;
 pub mod trial;
 pub mod up;

@@ -9,7 +9,7 @@ use abi::exit;
 use clap::{CommandFactory, Parser, Subcommand};
 use outboard::{
     build, debug, doctor, flows, inspect, logs, manual, model, new, pci, ps, rules, run, send,
-    sockets, stats, stop, trial, up,
+    sockets, stats, stop, top, trial, up,
 };
 use std::error::Error;
 use std::ffi::OsString;
@@ -71,6 +71,8 @@ enum Command {
     Sockets(sockets::Arguments),
     /// Show the connections that a guest tracks, watch them, end them, or write them down
     Flows(flows::Arguments),
+    /// Show what all guests do, again each second
+    Top(top::Arguments),
     /// Show the last lines of a guest's console
     Logs(logs::Arguments),
     /// End a guest, and say how it ended
@@ -171,6 +173,7 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         Command::Ps(arguments) => return Ok(status(ps::run(&arguments)?)),
         Command::Stats(arguments) => stats::run(&arguments)?,
         Command::Sockets(arguments) => sockets::run(&arguments)?,
+        Command::Top(arguments) => top::run(&arguments)?,
         Command::Flows(arguments) => flows::run(&arguments)?,
         Command::Logs(arguments) => logs::run(&arguments)?,
         Command::Stop(arguments) => stop::run(&arguments)?,
