@@ -17,7 +17,8 @@
 //! | [`share`] | the shared file: how the guest ended, counters, rules, captures | Outboard |
 //! | [`state`] | memory that outlives an image: its header, what an image says of it | Outboard |
 //! | [`inquiry`] | questions of the host, and their answers, in the shared file | Outboard |
-//! | [`sockets`], [`flows`] | what is answered: a stack's sockets, connections that are tracked | Outboard |
+//! | [`sockets`] | what is answered about a stack's sockets | Outboard |
+//! | [`flows`] | what is answered about connections that are tracked | Outboard |
 //! | [`ring`] | rings for frames and sectors on `hvt` | Outboard |
 //! | [`backtrace`] | where a program was, by its frame pointers | Outboard |
 //! | [`capture`] | how a guest writes captured frames into the shared file | Outboard |
