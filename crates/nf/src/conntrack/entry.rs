@@ -9,6 +9,7 @@ use super::flows::Flows;
 use super::record::{Record, Tracker, Traffic, class_of, queue_of, status};
 use super::timeout::{Class, Ticks};
 use super::tuple::{Address, Tuple};
+use crate::key::protocol;
 use core::cell::Cell;
 use core::net::IpAddr;
 
@@ -40,7 +41,8 @@ pub struct Entry {
     pub name: Name,
     /// The other one. It is the reverse of the first, but for what is translated.
     pub reply: Name,
-    /// How long it stays without a packet, and of TCP its state.
+    /// Of TCP its state, and never [`Class::Unacknowledged`]; of others the class that decides how
+    /// long it stays.
     pub class: Class,
     /// Bits of nft's `ct status`.
     pub status: u8,
@@ -155,7 +157,11 @@ fn list_in<A: Address>(
         if !flow.has(status::CONFIRMED) || flow.deadline <= now {
             continue;
         }
-        if let Some((class, _)) = class_of(flow.tracker.standing.queue)
+        let class = match flow.name().protocol {
+            protocol::TCP => Some(flow.tracker.tcp().state()),
+            _ => class_of(flow.tracker.standing.queue).map(|(class, _)| class),
+        };
+        if let Some(class) = class
             && !take(&entry(flow, class, now))
         {
             return Some(number);

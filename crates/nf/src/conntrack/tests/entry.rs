@@ -36,6 +36,11 @@ fn a_flow_is_listed_as_rules_see_it() {
     assert_eq!(seen, Some((State::Established, false, 0)));
     let state = entries[1].connection(|it| it.state());
     assert_eq!(state, Some(State::New));
+    // Data that waits for its acknowledgement is no other state.
+    bench.state(&seg(7, false, ACK, 1001, 5001, 500));
+    let waiting = list(&bench.table, bench.now)[0];
+    assert_eq!(waiting.class, Class::Established);
+    assert!(waiting.left < 301_000, "{waiting:?}");
     // 432,000 s, and what rules see of it.
     assert!((432_000_000..432_000_100).contains(&tcp.left), "{tcp:?}");
     let expiration = |it: &Connection<'_>| it.narrow(crate::fields::Slot::CtExpiration);
