@@ -298,7 +298,8 @@ pub(super) mod tests {
                 .for_each(|drop| drop.1 = u64::MAX);
             sample
         };
-        let rows = super::rows(&[hostile.clone()], &[hostile], Duration::ZERO);
+        let hostile = std::slice::from_ref(&hostile);
+        let rows = super::rows(hostile, hostile, Duration::ZERO);
         assert_eq!(rows[0].drops_per_second, None);
     }
 
