@@ -16,7 +16,9 @@
 //! | [`pci`] | PCIe devices and DMA memory, in the extension | Outboard |
 //! | [`share`] | the shared file: how the guest ended, counters, rules, captures | Outboard |
 //! | [`state`] | memory that outlives an image: its header, what an image says of it | Outboard |
-//! | [`sockets`] | what a stack's sockets do, in the shared file | Outboard |
+//! | [`inquiry`] | questions of the host, and their answers, in the shared file | Outboard |
+//! | [`sockets`] | what is answered about a stack's sockets | Outboard |
+//! | [`flows`] | what is answered about connections that are tracked | Outboard |
 //! | [`ring`] | rings for frames and sectors on `hvt` | Outboard |
 //! | [`backtrace`] | where a program was, by its frame pointers | Outboard |
 //! | [`capture`] | how a guest writes captured frames into the shared file | Outboard |
@@ -32,7 +34,9 @@ pub mod backtrace;
 pub mod capture;
 pub mod doorbell;
 pub mod extension;
+pub mod flows;
 pub mod hvt;
+pub mod inquiry;
 pub mod link;
 pub mod manifest;
 pub mod note;

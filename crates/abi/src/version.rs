@@ -15,7 +15,7 @@
 //! | the extension's note | [`crate::extension`], [`crate::pci`], [`crate::region`] | the image |
 //! | `HostInfo` | [`crate::extension`], [`crate::pci`], [`crate::region`] | in the image's data |
 //! | rings | [`crate::ring`] | memory at a fixed address |
-//! | the shared file | [`crate::share`], [`crate::capture`], [`crate::sockets`] | a mapped file |
+//! | the shared file | [`crate::share`], [`crate::capture`], [`crate::inquiry`] | a mapped file |
 //!
 //! Both sides refuse, and neither guesses:
 //!
@@ -36,6 +36,8 @@
 
 use crate::doorbell;
 use crate::extension::{Descriptor, HostInfo};
+use crate::flows;
+use crate::inquiry;
 use crate::link;
 use crate::pci::{self, Dma, Info, Request, Structure, Virtio};
 use crate::region;
@@ -94,10 +96,12 @@ const _: () = {
     assert!(size_of::<Control>() == 48 && size_of::<Exits>() == 16);
     assert!(size_of::<Report>() == 432 && offset_of!(Report, registers) == 40);
     assert!(share::NET_COUNTERS == 5120 && share::NET_COUNTERS_MAX == 512);
-    // Sockets.
-    assert!(sockets::ASK_OFFSET == 0xa1_2800 && sockets::ANSWER_OFFSET == 0xc000);
-    assert!(size_of::<sockets::Ask>() == 16 && size_of::<sockets::Answer>() == 64);
-    assert!(size_of::<sockets::Record>() == 96);
+    // Questions, and what is answered about sockets and flows.
+    assert!(inquiry::ASK_OFFSET == 0xa1_2800 && inquiry::ANSWER_OFFSET == 0xc000);
+    assert!(size_of::<inquiry::Ask>() == 24 && size_of::<inquiry::Answer>() == 64);
+    assert!(inquiry::DETAILS_OFFSET == 0xa1_2840 && size_of::<sockets::Record>() == 96);
+    assert!(size_of::<flows::Name>() == 40 && size_of::<flows::Record>() == 120);
+    assert!(offset_of!(flows::Record, mark) == 76 && offset_of!(flows::Record, left) == 112);
     // Captured frames.
     assert!(size_of::<CaptureHead>() == 16 && size_of::<CaptureRecord>() == 32);
     assert!(offset_of!(CaptureRecord, port) == 16 && offset_of!(CaptureRecord, fate) == 20);

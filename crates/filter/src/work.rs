@@ -2,7 +2,7 @@
 
 use super::connections::{Connections, Spare, Table};
 use super::start::Error;
-use super::{STATE, kept, start};
+use super::{STATE, flows, kept, start};
 use abi::capture::Fate;
 use abi::share::{COUNTERS_PER_PORT, PORT_APPLIANCE, RulesRefused};
 use alloc::format;
@@ -13,6 +13,7 @@ use nf::log::{Line, TokenBucket};
 use nf::nft::{self, ErrorKind, Limits};
 use nf::{Key, RuleIndex, RuleSet, Tally, Way, router};
 use ports::Runtime;
+use ports::inquiry::Inquiry;
 use ports::rules::{Feed, Offer, RuleCounters};
 
 /// Lines that rules may log at once after a silence.
@@ -78,6 +79,8 @@ pub(crate) struct Work<R: Ruled> {
     /// Names of the ports, by the number that rules have for them.
     pub(crate) ports: Vec<&'static str>,
     pub(crate) log: Log,
+    /// Questions about connections.
+    inquiry: Inquiry,
 }
 
 impl<R: Ruled> Work<R> {
@@ -114,6 +117,7 @@ impl<R: Ruled> Work<R> {
             tracking,
             ports,
             log: Log::new(),
+            inquiry: Inquiry::new(&runtime.share, flows::SUBJECTS),
         })
     }
 
@@ -135,6 +139,11 @@ impl<R: Ruled> Work<R> {
         }
         if let Some(connections) = &mut self.tracking.connections {
             connections.refresh(self.runtime, self.log.now(self.runtime));
+        }
+        if let Some(question) = self.inquiry.question() {
+            let connections = self.tracking.connections.as_mut();
+            let table = connections.map(|connections| connections.table.conntrack());
+            flows::answer(&mut self.inquiry, question, table, self.runtime);
         }
     }
 

@@ -27,6 +27,7 @@ impl<V4, V6> Stack<V4, V6> {
             next: self.parts(from, take).unwrap_or(0),
             half_open: self.tcp.half_open_count() as u64,
             time_wait: self.tcp.time_wait_count() as u64,
+            ended: 0,
         }
     }
 

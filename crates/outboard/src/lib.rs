@@ -21,7 +21,10 @@
 //! | [`share`] | the file that outlives the guest |
 //! | [`instance`] | named guests, and how others find them |
 //! | [`stats`] | what a guest has counted |
+//! | [`inquiry`] | questions to a guest, and its answers |
 //! | [`sockets`] | the sockets of a guest that speaks TCP/IP |
+//! | [`flows`] | the connections that a guest tracks |
+//! | [`top`] | what all guests do |
 //! | [`logs`] | the last lines of a guest's console |
 //! | [`stop`] | ends a guest by its name |
 //! | [`up`] | several guests from one file, supervised |
@@ -34,7 +37,9 @@ pub mod capture;
 pub mod debug;
 pub mod doctor;
 pub mod ending;
+pub mod flows;
 pub mod frame;
+pub mod inquiry;
 pub mod inspect;
 pub mod instance;
 pub mod logs;
@@ -53,5 +58,6 @@ pub mod sockets;
 pub mod stats;
 pub mod stop;
 pub mod symbols;
+pub mod top;
 pub mod trial;
 pub mod up;

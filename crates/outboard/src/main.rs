@@ -8,8 +8,8 @@ mod demo;
 use abi::exit;
 use clap::{CommandFactory, Parser, Subcommand};
 use outboard::{
-    build, debug, doctor, inspect, logs, manual, model, new, pci, ps, rules, run, send, sockets,
-    stats, stop, trial, up,
+    build, debug, doctor, flows, inspect, logs, manual, model, new, pci, ps, rules, run, send,
+    sockets, stats, stop, top, trial, up,
 };
 use std::error::Error;
 use std::ffi::OsString;
@@ -69,6 +69,10 @@ enum Command {
     Stats(stats::Arguments),
     /// Show the sockets of a guest that speaks TCP/IP
     Sockets(sockets::Arguments),
+    /// Show the connections that a guest tracks, watch them, end them, or write them down
+    Flows(flows::Arguments),
+    /// Show what all guests do, again each second
+    Top(top::Arguments),
     /// Show the last lines of a guest's console
     Logs(logs::Arguments),
     /// End a guest, and say how it ended
@@ -169,6 +173,8 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         Command::Ps(arguments) => return Ok(status(ps::run(&arguments)?)),
         Command::Stats(arguments) => stats::run(&arguments)?,
         Command::Sockets(arguments) => sockets::run(&arguments)?,
+        Command::Top(arguments) => top::run(&arguments)?,
+        Command::Flows(arguments) => flows::run(&arguments)?,
         Command::Logs(arguments) => logs::run(&arguments)?,
         Command::Stop(arguments) => stop::run(&arguments)?,
         Command::Man(arguments) => manual::write_pages(&arguments, Arguments::command())?,

@@ -12,6 +12,7 @@ use crate::share::{HostWord, SharedFile};
 use crate::state::StateMemory;
 use crate::tap::TapPort;
 use abi::extension::HostInfo;
+use abi::inquiry::{ANSWER_OFFSET, ASK_OFFSET, Answer, Ask, DETAILS_OFFSET, Subject};
 use abi::link::{HEAD_BYTES, file_bytes};
 use abi::manifest::{Device, Entry, kind, name_field};
 use abi::pci::{CLASS_NETWORK, Info, Request, info_flag};
@@ -22,7 +23,6 @@ use abi::share::{
     Control, LEAVE_OFFSET, MTUS_OFFSET, PortCounter, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX,
     RULES_MAX, RULES_OFFSET, RULES_STATUS_OFFSET, RuleCounter, RulesStatus,
 };
-use abi::sockets::{ANSWER_OFFSET, ASK_OFFSET, Answer, Ask, Record};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -457,15 +457,25 @@ impl Scene {
         self.say(offset_of!(Control, capture_tail), position);
     }
 
-    /// The host asks for sockets, from this place in their list on.
-    pub fn ask(&self, number: u64, from: u64) {
+    /// The host asks about this, from this place in its list on.
+    pub fn ask(&self, number: u64, subject: Subject, from: u64) {
         let first = (ASK_OFFSET - CONTROL_OFFSET) / WORD;
         self.control[first + offset_of!(Ask, from) / WORD].store(from);
+        self.control[first + offset_of!(Ask, subject) / WORD].store(subject as u64);
         self.control[first].store(number);
     }
 
+    /// What the host is about to ask in particular.
+    pub fn details(&self, bytes: &[u8]) {
+        let first = (DETAILS_OFFSET - CONTROL_OFFSET) / WORD;
+        let (words, _) = bytes.as_chunks::<WORD>();
+        for (word, bytes) in self.control[first..].iter().zip(words) {
+            word.store(u64::from_ne_bytes(*bytes));
+        }
+    }
+
     /// The answer that the host sees, and its records.
-    pub fn answer(&self) -> (Answer, Vec<Record>) {
+    pub fn answer<Record: FromBytes>(&self) -> (Answer, Vec<Record>) {
         let words = self.guest[ANSWER_OFFSET / WORD..RULES_STATUS_OFFSET / WORD].iter();
         let bytes: Vec<u8> = words
             .flat_map(|word| word.load(Ordering::Acquire).to_ne_bytes())

@@ -4,13 +4,15 @@
 //! loads and stores, which are plain instructions. What comes from the host is checked where it is
 //! used.
 
+use abi::inquiry::{
+    ANSWER_OFFSET, ASK_OFFSET, Answer, Ask, DETAILS_BYTES, DETAILS_OFFSET, RECORDS_BYTES,
+};
 use abi::share::{
     CAPTURE_OFFSET, CAPTURE_RING_BYTES, CAPTURE_RING_OFFSET, CONTROL_OFFSET, CORE_OFFSET,
     COUNTERS_OFFSET, CaptureHead, Control, LEAVE_OFFSET, MTUS_OFFSET, RULE_COUNTERS_OFFSET,
     RULES_BYTES_MAX, RULES_MAX, RULES_OFFSET, RULES_STATUS_OFFSET, Report, RuleCounter,
     RulesStatus, SLOTS,
 };
-use abi::sockets::{ANSWER_OFFSET, ASK_OFFSET, Answer, Ask, RECORDS_MAX, Record};
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -115,14 +117,20 @@ impl SharedFile {
         self.host.get(first + usize::from(index))
     }
 
-    /// What the host asks about sockets: the words of an [`Ask`].
+    /// What the host asks: the words of an [`Ask`].
     pub(crate) fn ask(&self) -> Option<&'static [HostWord]> {
         self.host.get(words::<Ask>(ASK_OFFSET - CONTROL_OFFSET, 1))
     }
 
-    /// The words of an [`Answer`], and of the [`Record`]s behind it.
+    /// What it asks about in particular: the words at [`DETAILS_OFFSET`].
+    pub(crate) fn details(&self) -> Option<&'static [HostWord]> {
+        let offset = DETAILS_OFFSET - CONTROL_OFFSET;
+        self.host.get(words::<u8>(offset, DETAILS_BYTES))
+    }
+
+    /// The words of an [`Answer`], and of the records behind it.
     pub(crate) fn answer(&self) -> Option<&'static [AtomicU64]> {
-        let bytes = size_of::<Answer>() + RECORDS_MAX * size_of::<Record>();
+        let bytes = size_of::<Answer>() + RECORDS_BYTES;
         self.guest.get(words::<u8>(ANSWER_OFFSET, bytes))
     }
 

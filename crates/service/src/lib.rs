@@ -28,6 +28,7 @@ pub use beside::{Beside, Besides, Server};
 pub use routed::route;
 pub use sockets::{Datagrams, Listener, Net, Stream};
 
+use abi::inquiry::Subject;
 use abi::share::{NET_COUNTERS, NET_COUNTERS_MAX};
 use alloc::boxed::Box;
 use alloc::format;
@@ -349,7 +350,7 @@ fn turns<B: Below>(
     let mut publisher = Publisher::new(|number, value| {
         runtime.counter(NET_COUNTERS + number).set(value);
     });
-    let mut inquiry = Inquiry::new(&runtime.share);
+    let mut inquiry = Inquiry::new(&runtime.share, &[Subject::Sockets]);
     let (mut last, mut ready) = (None, Ready::default());
     loop {
         let now = unikernel::monotonic();

@@ -10,6 +10,7 @@ pub mod named;
 pub mod new;
 pub mod send;
 pub mod stats;
+pub mod top;
 pub mod up;
 
 use crate::harness::build::Images;
@@ -27,6 +28,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         messages::trials(images, network),
         named::trials(images, network),
         stats::trials(images, network),
+        top::trials(images, network),
         send::trials(images, network),
         new::trials(images, network),
         up::trials(images, network),

@@ -50,8 +50,8 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
 }
 
 /// The firewall under the monitor, between two wires.
-struct Watched {
-    left: Wire,
+pub(super) struct Watched {
+    pub(super) left: Wire,
     right: Wire,
     running: Running,
 }
@@ -216,7 +216,7 @@ fn check(samples: Samples) -> Result<Samples, Failed> {
 }
 
 /// A named firewall that has seen [`Watched::traffic`] and counted it.
-fn named_guest(images: &Images, runtime: &Runtime) -> Result<Watched, Failed> {
+pub(super) fn named_guest(images: &Images, runtime: &Runtime) -> Result<Watched, Failed> {
     let command = runtime.outboard(images, &[]);
     let watched = Watched::start_with(images, command, "spt", &["--name=fw"])?;
     watched.traffic()?;

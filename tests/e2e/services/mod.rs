@@ -3,6 +3,7 @@
 mod dhcp;
 pub mod dns;
 pub mod echo;
+mod flows;
 mod http;
 mod iperf3;
 pub mod links;
@@ -43,6 +44,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         dhcp::trials,
         dns::trials,
         echo::trials,
+        flows::trials,
         http::trials,
         iperf3::trials,
         links::trials,

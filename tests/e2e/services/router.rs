@@ -29,9 +29,9 @@ const TESTS: [(&str, Test); 3] = [
 const HOSTS: [&str; 2] = ["spt", "process"];
 const PROGRAMS: [&str; 2] = ["ip", "ping"];
 
-const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-const PUBLIC: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
+pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub const PUBLIC: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long somebody waits for what is not to come.
 const IN_VAIN: Duration = Duration::from_millis(500);
@@ -63,6 +63,16 @@ impl Routed {
         linux: [Ipv4Addr; 2],
         arguments: &[&str],
     ) -> Result<Self, Failed> {
+        Self::by(tender(images, host), images, linux, arguments)
+    }
+
+    /// The same by a command that lacks memory, ports and image.
+    pub fn by(
+        mut command: Command,
+        images: &Images,
+        linux: [Ipv4Addr; 2],
+        arguments: &[&str],
+    ) -> Result<Self, Failed> {
         let [inside, outside] = [Segment::new()?, Segment::new()?];
         let tap = |segment: &Segment, ip| {
             let (prefix, mtu) = (24, 1500);
@@ -72,7 +82,6 @@ impl Routed {
             Ok::<OwnedFd, Failed>(tap)
         };
         let [private, public] = [tap(&inside, linux[0])?, tap(&outside, linux[1])?];
-        let mut command = tender(images, host);
         command
             .arg("--mem=64")
             .arg(format!("--net:private=@{}", private.as_raw_fd()))
@@ -92,11 +101,16 @@ impl Routed {
 
     /// The same, where both networks know their way.
     fn known(images: &Images, host: &str) -> Result<Self, Failed> {
+        Self::known_by(tender(images, host), images)
+    }
+
+    /// The same by a command that lacks memory, ports and image.
+    pub fn known_by(command: Command, images: &Images) -> Result<Self, Failed> {
         let own6 = [
             "--ipv6:private=2001:db8:2::1/64",
             "--ipv6:public=2001:db8:1::9/64",
         ];
-        let routed = Self::new(images, host, [CLIENT, SERVER], &own6)?;
+        let routed = Self::by(command, images, [CLIENT, SERVER], &own6)?;
         let Self {
             inside, outside, ..
         } = &routed;

@@ -77,6 +77,8 @@ const ZSH_LOCAL: &str = "share/zsh/site-functions/_outboard";
 /// Where the unit lies, and the program in it.
 const UNIT: &str = "lib/systemd/system/outboard@.service";
 const BIN: &str = "/usr/bin/";
+/// The dashboard for Grafana.
+const DASHBOARD: &str = "grafana-outboard.json";
 const BIN_LOCAL: &str = "/usr/local/bin/";
 
 impl Parts {
@@ -148,6 +150,7 @@ fn fixed(built: &Built) -> Vec<Entry> {
         packaging("lib/sysusers.d/outboard.conf", "outboard.sysusers"),
         packaging(&format!("{}/examples/firewall.conf", DOC), "firewall.conf"),
         Entry::file(format!("{}/examples/firewall.nft", DOC), rules),
+        packaging(&format!("{}/examples/{}", DOC, DASHBOARD), DASHBOARD),
     ];
     entries.extend(IMAGE_FILES.map(image));
     entries

@@ -1,12 +1,15 @@
 //! Filters that go on with what the last instance left.
 
 use super::*;
+use abi::flows::Record;
+use abi::inquiry::Subject;
 use abi::state::HEAD_BYTES;
 use alloc::string::String;
 use core::sync::atomic::{AtomicU64, Ordering};
 use ports::state::StateMemory;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use zerocopy::IntoBytes;
 
 /// Bytes of a state behind its header.
 const BODY: usize = 64 << 10;
@@ -90,6 +93,23 @@ fn connections_and_counters_go_on() {
         assert_eq!(counted(&bench), total);
         memory = next;
     }
+}
+
+#[test]
+fn connections_that_went_on_are_listed_and_can_be_ended_for_good() {
+    let (mut bench, memory, _) = instance(Memory::new(&[], &[]), COUNTED);
+    assert!(bench.udp_passes() && bench.udp_passes());
+    let (mut bench, memory, _) = instance(memory.next(), COUNTED);
+    bench.scene.ask(1, Subject::Flows, 0);
+    bench.filter.refresh();
+    let (_, records) = bench.scene.answer::<Record>();
+    assert_eq!((records.len(), records[0].packets), (1, [1, 1]));
+    bench.scene.details(records[0].name.as_bytes());
+    bench.scene.ask(2, Subject::FlowsEnd, 1);
+    bench.filter.refresh();
+    assert_eq!(bench.scene.answer::<Record>().0.ended, 1);
+    let (_, _, said) = instance(memory.next(), COUNTED);
+    assert_eq!(said, "connections: 0 go on");
 }
 
 #[test]

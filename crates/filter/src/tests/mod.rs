@@ -1,5 +1,6 @@
 //! Rules at work over a host that does what a test says.
 
+mod flows;
 mod kept;
 
 use super::work::{LOG_BURST, LOG_INTERVAL};

@@ -16,6 +16,7 @@
 //! | `store`, `cover` | memory that outlives the image, and what is taken up of it |
 //! | `fragments` | packets in parts |
 //! | `connection` | what rules see: [`Connection`] |
+//! | `entry` | the flows of a table, listed for whoever asks: [`Entry`] |
 //! | `passing` | a packet on its way through a router |
 //! | `choose` | what a connection is called on the other side of one |
 //! | `rewrite` | translation of a frame in place |
@@ -41,6 +42,7 @@
 mod choose;
 mod connection;
 mod cover;
+mod entry;
 mod flows;
 mod fragments;
 mod packet;
@@ -60,6 +62,7 @@ mod tests;
 pub(crate) use choose::Range;
 pub use connection::{Connection, State};
 pub use cover::{ALIGN, TakenUp, Unsound, VERSION};
+pub use entry::{Entry, LOOKED_AT_MAX, Name};
 pub(crate) use fragments::Fragments;
 pub(crate) use passing::Link;
 pub(crate) use rewrite::{Manip, translate_later};

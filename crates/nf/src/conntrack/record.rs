@@ -379,6 +379,15 @@ impl Traffic {
     const PACKETS_MAX: u64 = (1 << 36) - 1;
     const BYTES_MAX: u64 = (1 << 44) - 1;
 
+    /// So many of both directions.
+    pub(super) fn of(packets: [u64; 2], bytes: [u64; 2]) -> Self {
+        let mut traffic = Self::default();
+        for direction in 0..2 {
+            traffic.set(direction, packets[direction], bytes[direction]);
+        }
+        traffic
+    }
+
     pub(super) fn packets(&self, direction: usize) -> u64 {
         u64::from(self.upper[direction] & 0xf) << 32 | u64::from(self.packets[direction])
     }
@@ -389,8 +398,15 @@ impl Traffic {
 
     #[inline]
     pub(super) fn add(&mut self, direction: usize, bytes: u32) {
-        let packets = (self.packets(direction) + 1).min(Self::PACKETS_MAX);
-        let bytes = (self.bytes(direction) + u64::from(bytes)).min(Self::BYTES_MAX);
+        let packets = self.packets(direction) + 1;
+        let bytes = self.bytes(direction) + u64::from(bytes);
+        self.set(direction, packets, bytes);
+    }
+
+    #[inline]
+    fn set(&mut self, direction: usize, packets: u64, bytes: u64) {
+        let packets = packets.min(Self::PACKETS_MAX);
+        let bytes = bytes.min(Self::BYTES_MAX);
         self.packets[direction] = packets as u32;
         self.bytes[direction] = bytes as u32;
         self.upper[direction] = (packets >> 32) as u16 | ((bytes >> 32) as u16) << 4;

@@ -391,6 +391,11 @@ impl Tcp {
         Outcome::Stays { class, assured }
     }
 
+    /// The class of its state, whatever else decides how long it stays.
+    pub(super) fn state(&self) -> Class {
+        self.window.state.class()
+    }
+
     fn class_of(&self, kind: Kind) -> Class {
         let class = self.window.state.class();
         let longer = class.seconds() > Class::Unacknowledged.seconds();

@@ -40,6 +40,15 @@ impl Ticks {
         Self((nanoseconds >> TICK_BITS) as u32 + 1)
     }
 
+    /// Of so many milliseconds, rounded up: what [`Self::milliseconds_from`] says of it is as much
+    /// or less than a tick more.
+    pub(super) const fn of_milliseconds(milliseconds: u32) -> Self {
+        let (numerator, denominator) = TICK_MILLISECONDS;
+        let ticks = (milliseconds as u64 * denominator).div_ceil(numerator);
+        // Fewer than there are milliseconds.
+        Self(ticks as u32)
+    }
+
     #[inline]
     pub(super) fn after(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))

@@ -29,6 +29,9 @@ pub(super) trait Address: Copy + Eq + core::fmt::Debug + 'static {
     /// The address as one of either family.
     fn ip(self) -> IpAddr;
 
+    /// The other way round, if it is one of this family.
+    fn of_ip(ip: IpAddr) -> Option<Self>;
+
     /// A flow of this family, as rules see it.
     fn view(flow: &Self::Record) -> View<'_>;
 
@@ -63,6 +66,13 @@ impl Address for [u8; 4] {
         self.into()
     }
 
+    fn of_ip(ip: IpAddr) -> Option<Self> {
+        match ip {
+            IpAddr::V4(ip) => Some(ip.octets()),
+            IpAddr::V6(_) => None,
+        }
+    }
+
     fn view(flow: &Flow4) -> View<'_> {
         View::V4(flow)
     }
@@ -95,6 +105,13 @@ impl Address for [u8; 16] {
 
     fn ip(self) -> IpAddr {
         self.into()
+    }
+
+    fn of_ip(ip: IpAddr) -> Option<Self> {
+        match ip {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(ip) => Some(ip.octets()),
+        }
     }
 
     fn view(flow: &Flow6) -> View<'_> {

@@ -12,7 +12,7 @@ use crate::instance::{self, Instance};
 use crate::stats::net::Net;
 use crate::stats::raw::Raw;
 use crate::stats::table::columns;
-use crate::{instance::event, stats};
+use crate::{inquiry, stats};
 use ask::List;
 use serde::Serialize;
 use socket::{Kind, Socket};
@@ -40,14 +40,8 @@ pub enum Error {
     Stats(stats::Error),
     /// The image has no TCP/IP stack.
     NoStack(String),
-    /// Another command changes the shared file all the time.
-    Busy(String),
-    /// The guest says nothing.
-    Silent(String),
-    /// The guest's list has no end.
-    Endless(String),
-    /// The shared file or the event cannot be used.
-    System(io::Error),
+    /// The guest has not answered.
+    Inquiry(inquiry::Error),
     /// What was read cannot be printed.
     Print(io::Error),
 }
@@ -64,19 +58,7 @@ impl fmt::Display for Error {
                 "{name} has no TCP/IP stack; images that are built on the crate service have one, \
                  such as unikernels/echo. What {name} counts shows: outboard stats {name}"
             ),
-            Self::Busy(name) => write!(
-                f,
-                "another command has been talking to {name} for {} s; try again",
-                event::LOCK_TIMEOUT.as_secs()
-            ),
-            Self::Silent(name) => write!(
-                f,
-                "{name} has not answered for {} s; is it stopped, or was its image built before \
-                 images answered this?",
-                ask::ANSWER_TIMEOUT.as_secs()
-            ),
-            Self::Endless(name) => write!(f, "{name} lists sockets without an end"),
-            Self::System(e) => write!(f, "cannot ask: {e}"),
+            Self::Inquiry(e) => e.fmt(f),
             Self::Print(e) => write!(f, "cannot print: {e}"),
         }
     }
@@ -102,7 +84,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
     if Net::of(&raw.counters) == Ok(None) {
         return Err(Error::NoStack(instance.name().to_owned()));
     }
-    let list = ask::ask(&instance)?;
+    let list = ask::ask(&instance).map_err(Error::Inquiry)?;
     let text = match arguments.json {
         true => {
             let (version, name) = (VERSION, instance.name());

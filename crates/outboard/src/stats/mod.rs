@@ -55,7 +55,11 @@ pub struct Arguments {
     all: bool,
 }
 
-fn interval(text: &str) -> Result<Duration, &'static str> {
+/// A number of seconds that is sensible between two looks.
+///
+/// # Errors
+/// It is none.
+pub fn interval(text: &str) -> Result<Duration, &'static str> {
     match text.parse() {
         Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err("0.1 to 3600 seconds"),

@@ -145,7 +145,7 @@ impl Exposition {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (class, count) in &connections.open {
             family
-                .encode_family(&[("class", &**class)])?
+                .encode_family(&class_labels(class))?
                 .encode_gauge(count)?;
         }
         let (name, help) = ("connections_max", "Connections of each family that fit");
@@ -263,6 +263,12 @@ fn help(sentence: &'static str) -> &'static str {
     sentence.strip_suffix('.').unwrap_or(sentence)
 }
 
+/// A class of connections, its protocol, and of TCP the state; of UDP, whether it is a stream.
+fn class_labels(class: &str) -> [(&'static str, &str); 3] {
+    let (protocol, state) = class.split_once('_').unwrap_or((class, ""));
+    [("class", class), ("protocol", protocol), ("state", state)]
+}
+
 /// The number makes them unique: one line may hold a rule twice.
 fn rule_labels(rule: &Rule) -> [(&'static str, String); 4] {
     [
@@ -307,9 +313,20 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
     }
 
-    /// The firewall, as if it had a TCP/IP stack as well.
+    /// The firewall, as if it had a TCP/IP stack as well, and tracked connections.
     fn with_a_stack() -> Snapshot {
         let mut snapshot = snapshot();
+        let counted = |name: &&'static str| ((*name).into(), 7);
+        let (open, events) = nf::conntrack::COUNTED.split_at(nf::conntrack::Class::ALL.len());
+        snapshot.exits = Some(super::super::snapshot::Exits {
+            interrupts: 3,
+            others: 4,
+        });
+        snapshot.connections = Some(super::super::snapshot::Connections {
+            capacity: 64,
+            open: open.iter().map(counted).collect(),
+            events: events.iter().map(counted).collect(),
+        });
         snapshot.net = super::super::net::Net::of(&super::super::net::tests::counters()).unwrap();
         snapshot
     }
@@ -326,6 +343,94 @@ mod tests {
         }
         assert!(text.contains("outboard_net_drops_total{reason=\"tcp_checksum\"} "));
         assert!(text.contains("outboard_net_tcp_connections{state=\"established\"} "));
+    }
+
+    #[test]
+    fn connections_have_series_by_protocol_and_state() {
+        let text = text(with_a_stack());
+        for line in [
+            "outboard_connections{class=\"tcp_syn_sent\",protocol=\"tcp\",state=\"syn_sent\"} 7",
+            "outboard_connections{class=\"udp_stream\",protocol=\"udp\",state=\"stream\"} 7",
+            "outboard_connections{class=\"icmp\",protocol=\"icmp\",state=\"\"} 7",
+            "outboard_connections_max 64",
+            "outboard_connection_events_total{event=\"given_up\"} 7",
+            "outboard_port_drops_total{port=\"public\",reason=\"ports_taken\"} 0",
+            "outboard_port_drops_total{port=\"public\",reason=\"connections_full\"} 0",
+        ] {
+            assert!(text.lines().any(|l| l == line), "no {line} in\n{text}");
+        }
+    }
+
+    /// The names of all metrics that a text of PromQL asks for.
+    fn asked_for(expression: &str) -> Vec<&str> {
+        let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
+        let words = expression.split(|character| !is_word(character));
+        words.filter(|word| word.starts_with("outboard_")).collect()
+    }
+
+    /// All texts that stand under one of these keys, anywhere.
+    fn texts<'a>(value: &'a serde_json::Value, keys: &[&str], found: &mut Vec<&'a str>) {
+        match value {
+            serde_json::Value::Object(members) => {
+                for (key, value) in members {
+                    let own = value.as_str().filter(|_| keys.contains(&key.as_str()));
+                    found.extend(own);
+                    texts(value, keys, found);
+                }
+            }
+            serde_json::Value::Array(items) => {
+                items.iter().for_each(|item| texts(item, keys, found));
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn the_dashboard_asks_for_metrics_that_there_are() {
+        let dashboard = include_str!("../../../../packaging/grafana-outboard.json");
+        let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+        let text = text(with_a_stack());
+        let names: BTreeSet<_> = text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| line.split(['{', ' ']).next())
+            .collect();
+        let mut expressions = Vec::new();
+        texts(&dashboard, &["expr", "query"], &mut expressions);
+        assert!(expressions.len() > 10, "{expressions:?}");
+        let asked: BTreeSet<_> = expressions
+            .iter()
+            .flat_map(|text| asked_for(text))
+            .collect();
+        for name in &asked {
+            assert!(names.contains(name), "{name} is no metric");
+        }
+        // Who looks at a firewall wants to see these.
+        for name in [
+            "outboard_connections",
+            "outboard_connections_max",
+            "outboard_connection_events_total",
+            "outboard_port_drops_total",
+            "outboard_rule_frames_total",
+        ] {
+            assert!(asked.contains(name), "{name} is not shown");
+        }
+        // Labels are those of some series.
+        for expression in expressions {
+            for label in expression.split(['(', ',', ')', '{']).filter_map(label_of) {
+                assert!(
+                    text.contains(&format!("{label}=\"")),
+                    "{label} in {expression}"
+                );
+            }
+        }
+    }
+
+    /// The label that a part of an expression compares; the dashboard's own are the scraper's.
+    fn label_of(part: &str) -> Option<&str> {
+        let (label, _) = part.split_once(['=', '~'])?;
+        let label = label.trim_end_matches('!').trim();
+        (!["instance", "job"].contains(&label)).then_some(label)
     }
 
     #[test]

@@ -166,7 +166,7 @@ fn rate_cells(rate: Option<Rate>) -> [String; 2] {
 }
 
 /// A rate with three significant digits and the prefix of its magnitude (SI).
-fn scaled(rate: f64) -> String {
+pub fn scaled(rate: f64) -> String {
     const STEP: f64 = 1000.0;
     let mut rate = rate;
     for prefix in ["", "k", "M", "G"] {

@@ -1,4 +1,10 @@
 //! `outboard logs`: the last lines of a guest's console, and how it ended if it has.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`line`] | what a rule has logged |
+
+pub mod line;
 
 use crate::instance::{self, Instance};
 use crate::stats::table::printable;
@@ -6,6 +12,7 @@ use crate::stop;
 use crate::up::cores;
 use crate::up::place::Place;
 use crate::up::status::{End, Status};
+use line::Line;
 use std::{fmt, io};
 
 /// `outboard logs`.
@@ -16,8 +23,14 @@ pub struct Arguments {
     /// How many lines, the last ones
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
     lines: usize,
+    /// Only what rules have logged
+    #[arg(long)]
+    rules: bool,
+    /// What rules have logged, a line of JSON for each
+    #[arg(long)]
+    json: bool,
     /// What was said at the last ten ends of a component of `outboard up`, the oldest first
-    #[arg(long, conflicts_with = "lines")]
+    #[arg(long, conflicts_with_all = ["lines", "rules", "json"])]
     ends: bool,
 }
 
@@ -69,7 +82,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
     // Before the console: it is gone when the monitor has removed it.
     let mut ending = instance.ending().map_err(Error::Instance)?;
     let kept = instance.console().map_err(Error::Read)?;
-    let text = last_lines(&kept, arguments.lines);
+    let text = match arguments.rules || arguments.json {
+        true => rule_lines(&kept, arguments.lines, arguments.json).map_err(Error::Print)?,
+        false => last_lines(&kept, arguments.lines),
+    };
     io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)?;
     if !instance.is_running().map_err(Error::Instance)? {
         let ended = instance::read_ending(&mut ending).unwrap_or_default();
@@ -104,6 +120,24 @@ pub(crate) fn last_lines(console: &[u8], count: usize) -> String {
     last.iter().map(|line| printable(line) + "\n").collect()
 }
 
+/// The last `count` lines that rules have logged, as they are or as JSON.
+fn rule_lines(console: &[u8], count: usize, json: bool) -> io::Result<String> {
+    let text = String::from_utf8_lossy(console);
+    let lines = text
+        .lines()
+        .filter_map(|text| Some((text, Line::parse(text)?)));
+    let lines: Vec<_> = lines.collect();
+    let last = &lines[lines.len().saturating_sub(count)..];
+    let shown = last.iter().map(|(text, line)| {
+        let line = match json {
+            true => serde_json::to_string(line)?,
+            false => printable(text),
+        };
+        Ok(line + "\n")
+    });
+    shown.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +153,26 @@ mod tests {
                     with: outboard run --name=fw ...; one that has ended said all there is to say \
                     where it was started: in that terminal, or in: journalctl -u outboard@fw";
         assert_eq!(Error::Instance(unknown).to_string(), says);
+    }
+
+    #[test]
+    fn lines_of_rules_are_told_apart_from_others() {
+        let logged = |rule| {
+            format!(
+                "log prefix=\"x\" rule={rule} in=a out=b ether=0x0806 src=02:00:00:00:00:01 \
+                 dst=ff:ff:ff:ff:ff:ff len=60\n"
+            )
+        };
+        let console = format!("ready\n{}log nonsense\n{}", logged(1), logged(2));
+        let shown = |count, json| rule_lines(console.as_bytes(), count, json).unwrap();
+        assert_eq!(shown(9, false), logged(1) + &logged(2));
+        assert_eq!(shown(1, false), logged(2));
+        let json = shown(1, true);
+        assert!(
+            json.starts_with("{\"suppressed\":0,\"prefix\":\"x\",\"rule\":2,"),
+            "{json}"
+        );
+        assert_eq!(shown(0, true), "");
     }
 
     #[test]
