@@ -12,6 +12,7 @@
 //! | `tcp`, `window` | what a segment does, and whether it can be one of its connection |
 //! | `timeout` | how long a flow stays: [`Class`] |
 //! | `flows` | the table, and who makes room in it when it is full |
+//! | `sip` | the hash that finds a flow |
 //! | `record` | what lies in memory of a flow |
 //! | `store`, `cover` | memory that outlives the image, and what is taken up of it |
 //! | `fragments` | packets in parts |
@@ -49,6 +50,7 @@ mod packet;
 mod passing;
 mod record;
 mod rewrite;
+mod sip;
 mod store;
 mod tcp;
 mod timeout;

@@ -305,7 +305,7 @@ impl Flow {
 }
 
 /// The queue of a class.
-pub(super) fn queue_of(class: Class, assured: bool) -> u8 {
+pub(super) const fn queue_of(class: Class, assured: bool) -> u8 {
     class as u8 + if assured { Class::ALL.len() as u8 } else { 0 }
 }
 
