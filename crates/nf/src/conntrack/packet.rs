@@ -44,6 +44,27 @@ pub(super) fn read<'a>(packet: &Packet<'a>, icmp: u8) -> Option<([u16; 2], Conte
 }
 
 fn read_tcp<'a>(packet: &Packet<'a>) -> Option<([u16; 2], Content<'a>)> {
+    let (ports, segment) = segment(packet)?;
+    let valid = segment.has_valid_flags();
+    valid.then_some((ports, Content::Tcp(segment)))
+}
+
+/// The same of a segment that has an ACK and no other flag that matters, and is all there.
+#[inline(always)]
+pub(super) fn plain_segment<'a>(packet: &Packet<'a>) -> Option<([u16; 2], Segment<'a>)> {
+    const LOOKED_AT: u8 = flag::ACK | flag::FIN | flag::SYN | flag::RST | flag::URG;
+    if packet.protocol != protocol::TCP || packet.cut {
+        return None;
+    }
+    let header: &[u8; 20] = packet.payload.first_chunk()?;
+    match header[13] & LOOKED_AT {
+        flag::ACK => segment(packet),
+        _ => None,
+    }
+}
+
+#[inline(always)]
+fn segment<'a>(packet: &Packet<'a>) -> Option<([u16; 2], Segment<'a>)> {
     let header: &[u8; 20] = packet.payload.first_chunk()?;
     let size = 4 * usize::from(header[12] >> 4);
     let options = match packet.cut {
@@ -62,10 +83,7 @@ fn read_tcp<'a>(packet: &Packet<'a>) -> Option<([u16; 2], Content<'a>)> {
         end: seq.wrapping_add(data).wrapping_add(counted),
         options,
     };
-    let ports = [be16(header, 0), be16(header, 2)];
-    segment
-        .has_valid_flags()
-        .then_some((ports, Content::Tcp(segment)))
+    Some(([be16(header, 0), be16(header, 2)], segment))
 }
 
 fn read_udp<'a>(packet: &Packet<'a>) -> Option<([u16; 2], Content<'a>)> {

@@ -396,8 +396,21 @@ impl Traffic {
         u64::from(self.upper[direction] >> 4) << 32 | u64::from(self.bytes[direction])
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn add(&mut self, direction: usize, bytes: u32) {
+        let packets = self.packets[direction].checked_add(1);
+        let more = self.bytes[direction].checked_add(bytes);
+        match (packets, more) {
+            (Some(packets), Some(bytes)) => {
+                self.packets[direction] = packets;
+                self.bytes[direction] = bytes;
+            }
+            _ => self.carry(direction, bytes),
+        }
+    }
+
+    #[cold]
+    fn carry(&mut self, direction: usize, bytes: u32) {
         let packets = self.packets(direction) + 1;
         let bytes = self.bytes(direction) + u64::from(bytes);
         self.set(direction, packets, bytes);

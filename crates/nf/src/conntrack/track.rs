@@ -3,6 +3,7 @@
 use super::Counts;
 use super::connection::State;
 use super::flows::Flows;
+use super::open::{self, Opened};
 use super::packet::{self, Content, Packet};
 use super::record::{Flow, Record, Tracker, status};
 use super::tcp::{Known, Outcome, Tcp};
@@ -45,7 +46,22 @@ pub(super) fn recognise<A: Address>(
     flows: &mut Flows<A>,
     counts: &mut Counts,
     packet: &Packet<'_>,
+    ends: [A; 2],
+    now: Ticks,
+) -> Result<Found<A>, State> {
+    match open::go_on(flows, packet, ends, now) {
+        Opened::On(tracked) => Ok(Found::Known(tracked)),
+        Opened::Other(sought) => recognise_any(flows, counts, packet, ends, sought, now),
+    }
+}
+
+/// The same of any packet.
+fn recognise_any<A: Address>(
+    flows: &mut Flows<A>,
+    counts: &mut Counts,
+    packet: &Packet<'_>,
     [source, destination]: [A; 2],
+    sought: Option<open::Found>,
     now: Ticks,
 ) -> Result<Found<A>, State> {
     let found = match packet::read(packet, A::ICMP) {
@@ -60,7 +76,10 @@ pub(super) fn recognise<A: Address>(
             };
             match content {
                 Content::Error(quote) => error(flows, quote, &tuple, now).map(Found::Known),
-                _ => track(flows, packet, &tuple, &content, now),
+                _ => {
+                    let found = sought.unwrap_or_else(|| flows.find(&tuple, now));
+                    track(flows, packet, &tuple, &content, found, now)
+                }
             }
         }
         None => None,
@@ -89,15 +108,15 @@ fn error<A: Address>(
 }
 
 /// What is known of a packet's connection, which takes note of it; none if it is invalid.
-#[inline(always)]
 fn track<A: Address>(
     flows: &mut Flows<A>,
     packet: &Packet<'_>,
     tuple: &Tuple<A>,
     content: &Content<'_>,
+    found: open::Found,
     now: Ticks,
 ) -> Option<Found<A>> {
-    if let Some((flow, direction)) = flows.find(tuple, now) {
+    if let Some((flow, direction)) = found {
         match carry_on(flows, packet, flow, direction, content, now) {
             Carried::On(tracked) => return tracked.map(Found::Known),
             Carried::Over => {
@@ -106,7 +125,7 @@ fn track<A: Address>(
             }
         }
     }
-    let (reply, (tracker, class)) = (tuple.reversed()?, open(tuple, content, now)?);
+    let (reply, (tracker, class)) = (tuple.reversed()?, begin(tuple, content, now)?);
     let mut flow = A::Record::new(tuple, &reply, tracker);
     flow.traffic.add(0, packet.length);
     if packet.cut && matches!(content, Content::Tcp(_)) {
@@ -116,7 +135,7 @@ fn track<A: Address>(
 }
 
 /// A connection that a packet begins.
-fn open<A: Address>(
+fn begin<A: Address>(
     tuple: &Tuple<A>,
     content: &Content<'_>,
     now: Ticks,
