@@ -266,7 +266,6 @@ impl<A: Address> Flows<A> {
     }
 
     /// The flow stays for the time of its class from now on.
-    #[inline]
     pub(super) fn refresh(&mut self, number: u32, class: Class, now: Ticks) {
         let flow = self.records.get_mut(number);
         let old = flow.tracker.standing.queue;
@@ -286,6 +285,22 @@ impl<A: Address> Flows<A> {
         }
         self.dequeue(number);
         self.enqueue(number, class, now);
+    }
+
+    /// The same of an assured flow of TCP that is open.
+    #[inline(always)]
+    pub(super) fn refresh_assured(&mut self, number: u32, class: Class, now: Ticks) {
+        let flow = self.records.get_mut(number);
+        let (old, queue) = (flow.tracker.standing.queue, queue_of(class, true));
+        if !stays(old) {
+            return self.refresh(number, class, now);
+        }
+        flow.deadline = now.after(class.ticks());
+        if old != queue {
+            flow.tracker.standing.queue = queue;
+            self.lengths[usize::from(old) % QUEUES] -= 1;
+            self.lengths[usize::from(queue) % QUEUES] += 1;
+        }
     }
 
     fn enqueue(&mut self, number: u32, class: Class, now: Ticks) {

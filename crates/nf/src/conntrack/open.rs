@@ -4,64 +4,63 @@
 
 use super::connection::State;
 use super::flows::Flows;
-use super::packet::{self, Packet};
+use super::packet::Plain;
 use super::record::status;
 use super::timeout::Ticks;
 use super::track::{Then, Tracked};
 use super::tuple::{Address, Tuple};
 use crate::key::protocol;
 
-/// Whether a packet is such a segment.
-pub(super) enum Opened {
-    /// It is, and its flow has taken note of it.
-    On(Tracked),
-    /// It is not. What was found of its direction, if it was looked for.
-    Other(Option<Found>),
-}
-
-/// A flow and its direction, if there is one.
+/// What was found of a packet's direction: its flow and which one it is, if there is one.
 pub(super) type Found = Option<(u32, usize)>;
 
 /// What both sides have confirmed has all of them.
 const CONFIRMED: u8 = status::SEEN_REPLY | status::ASSURED | status::CONFIRMED;
 
-/// Looks at a packet with these addresses.
+/// The flow of a segment with these addresses, which takes note of it.
+///
+/// # Errors
+/// It is looked at in full. What was found of its direction.
 #[inline(always)]
 pub(super) fn go_on<A: Address>(
     flows: &mut Flows<A>,
-    packet: &Packet<'_>,
+    plain: &Plain<'_>,
     [source, destination]: [A; 2],
     now: Ticks,
-) -> Opened {
-    let Some((ports, segment)) = packet::plain_segment(packet) else {
-        return Opened::Other(None);
-    };
+) -> Result<Tracked, Option<Found>> {
     let tuple = Tuple {
         source,
         destination,
-        ports,
-        vlan: packet.vlan,
+        ports: plain.ports,
+        vlan: plain.vlan,
         protocol: protocol::TCP,
     };
     let found = flows.find(&tuple, now);
-    let Some((flow, direction)) = found else {
-        return Opened::Other(Some(None));
-    };
-    let confirmed = flows.get(flow).tracker.standing.status & CONFIRMED == CONFIRMED;
-    if !confirmed {
-        return Opened::Other(Some(found));
+    let (flow, direction) = found.ok_or(Some(None))?;
+    if flows.get(flow).tracker.standing.status & CONFIRMED != CONFIRMED {
+        return Err(Some(found));
     }
     let record = flows.records.change(flow);
-    let Some(class) = record.tracker.tcp_mut().goes_on(&segment, direction) else {
-        // It is changed in full now.
-        return Opened::Other(Some(found));
-    };
-    record.traffic.add(direction, packet.length);
-    flows.refresh(flow, class, now);
-    Opened::On(Tracked {
+    let class = record.tracker.tcp_mut().goes_on(&plain.segment, direction);
+    // If there is none, it is changed in full now.
+    let class = class.ok_or(Some(found))?;
+    record.traffic.add(direction, plain.length);
+    flows.refresh_assured(flow, class, now);
+    Ok(Tracked {
         flow,
         direction,
         state: State::Established,
         then: Then::Nothing,
     })
+}
+
+/// The same of IPv6, beside the way of most packets.
+#[inline(never)]
+pub(super) fn go_on6(
+    flows: &mut Flows<[u8; 16]>,
+    plain: &Plain<'_>,
+    ends: [[u8; 16]; 2],
+    now: Ticks,
+) -> Result<Tracked, Option<Found>> {
+    go_on(flows, plain, ends, now)
 }

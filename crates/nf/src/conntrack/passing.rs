@@ -4,15 +4,15 @@
 use super::choose::{self, Range};
 use super::connection::View;
 use super::flows::Flows;
+use super::open;
 use super::packet_of;
 use super::record::{Flow4, Flow6, Record, status};
 use super::rewrite::{self, End, Manip};
 use super::timeout::{Class, Ticks};
 use super::track::{Found, Then, Tracked, recognise};
 use super::tuple::{Address, Tuple};
-use super::{Connection, Conntrack, Counts, Refused, State};
+use super::{Connection, Conntrack, Counts, Family, Refused, State};
 use crate::key::{Addresses, Key, protocol};
-use core::cell::Cell;
 
 /// What a packet is to the table.
 #[derive(Clone, Copy, Debug)]
@@ -83,18 +83,48 @@ impl Link {
 impl Conntrack {
     /// Finds the connection of a packet, which takes note of it. `now` is a time in nanoseconds
     /// that does not go back.
-    pub(crate) fn look_up(&mut self, key: &Key, frame: &[u8], now: u64) -> Link {
+    #[inline]
+    pub(crate) fn look_up(&mut self, link: &mut Link, key: &Key, frame: &[u8], now: u64) {
+        let now = Ticks::of(now);
+        match self.go_on(key, frame, now) {
+            Ok((family, tracked)) => {
+                let Tracked {
+                    flow,
+                    direction,
+                    state,
+                    ..
+                } = tracked;
+                if family == Family::V4 {
+                    self.table4.records.changed();
+                    link.0 = Kind::V4(Of::known(flow, direction, state));
+                } else {
+                    self.table6.records.changed();
+                    link.0 = Kind::V6(Of::known(flow, direction, state));
+                }
+            }
+            Err(sought) => *link = self.look_up_any(key, frame, sought, now),
+        }
+    }
+
+    #[inline(never)]
+    fn look_up_any(
+        &mut self,
+        key: &Key,
+        frame: &[u8],
+        sought: Option<open::Found>,
+        now: Ticks,
+    ) -> Link {
         let Some((packet, addresses)) = packet_of(key, frame) else {
             return Link::none(State::Untracked);
         };
-        let (now, counts) = (Ticks::of(now), &mut self.cover.counts);
+        let counts = &mut self.cover.counts;
         match addresses {
             Addresses::V4 {
                 source,
                 destination,
             } => {
                 let ends = [source.octets(), destination.octets()];
-                let found = recognise(&mut self.table4, counts, &packet, ends, now);
+                let found = recognise(&mut self.table4, counts, &packet, ends, sought, now);
                 link(&mut self.table4, found, Kind::V4)
             }
             Addresses::V6 {
@@ -102,7 +132,7 @@ impl Conntrack {
                 destination,
             } => {
                 let ends = [source.octets(), destination.octets()];
-                let found = recognise(&mut self.table6, counts, &packet, ends, now);
+                let found = recognise(&mut self.table6, counts, &packet, ends, sought, now);
                 link(&mut self.table6, found, Kind::V6)
             }
         }
@@ -110,24 +140,12 @@ impl Conntrack {
 
     /// The connection, as rules see it.
     pub(crate) fn seen<'a>(&'a self, link: &'a Link, now: u64) -> Connection<'a> {
-        let (state, direction, flow, mark) = match &link.0 {
+        let (state, direction, flow) = match &link.0 {
             Kind::None(state) => return Connection::none(*state),
-            Kind::V4(of) => {
-                let flow = of.flow(&self.table4);
-                (of.state, of.direction, View::V4(flow), flow.mark)
-            }
-            Kind::V6(of) => {
-                let flow = of.flow(&self.table6);
-                (of.state, of.direction, View::V6(flow), flow.mark)
-            }
+            Kind::V4(of) => (of.state, of.direction, View::V4(of.flow(&self.table4))),
+            Kind::V6(of) => (of.state, of.direction, View::V6(of.flow(&self.table6))),
         };
-        Connection {
-            state: Cell::new(state),
-            direction,
-            flow,
-            now: Ticks::of(now),
-            mark: Cell::new(mark),
-        }
+        Connection::of(flow, state, direction, Ticks::of(now))
     }
 
     /// The connection has this mark from now on.
@@ -226,6 +244,16 @@ fn link<A: Address>(
 }
 
 impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
+    /// Of a flow in the table.
+    #[inline(always)]
+    fn known(flow: u32, direction: usize, state: State) -> Self {
+        Self {
+            held: Held::In(flow),
+            direction,
+            state,
+        }
+    }
+
     fn flow<'a>(&'a self, flows: &'a Flows<A>) -> &'a R {
         match &self.held {
             Held::In(number) => flows.get(*number),

@@ -2,8 +2,8 @@
 
 use super::Counts;
 use super::connection::State;
-use super::flows::Flows;
-use super::open::{self, Opened};
+use super::flows::{Flows, NONE};
+use super::open;
 use super::packet::{self, Content, Packet};
 use super::record::{Flow, Record, Tracker, status};
 use super::tcp::{Known, Outcome, Tcp};
@@ -17,6 +17,18 @@ pub(super) struct Tracked {
     pub(super) direction: usize,
     pub(super) state: State,
     pub(super) then: Then,
+}
+
+impl Tracked {
+    /// Of a frame that has no connection.
+    pub(super) fn none(state: State) -> Self {
+        Self {
+            flow: NONE,
+            direction: 0,
+            state,
+            then: Then::Nothing,
+        }
+    }
 }
 
 /// What is done once rules have judged a frame.
@@ -37,26 +49,12 @@ pub(super) enum Found<A: Address> {
     Begins(A::Record, Class),
 }
 
-/// The connection of a packet with these addresses, which takes note of it.
+/// The connection of a packet with these addresses, which takes note of it. `sought` is what was
+/// found of its direction, if it was looked for.
 ///
 /// # Errors
 /// It has none: it is not tracked, or it is invalid.
-#[inline(always)]
 pub(super) fn recognise<A: Address>(
-    flows: &mut Flows<A>,
-    counts: &mut Counts,
-    packet: &Packet<'_>,
-    ends: [A; 2],
-    now: Ticks,
-) -> Result<Found<A>, State> {
-    match open::go_on(flows, packet, ends, now) {
-        Opened::On(tracked) => Ok(Found::Known(tracked)),
-        Opened::Other(sought) => recognise_any(flows, counts, packet, ends, sought, now),
-    }
-}
-
-/// The same of any packet.
-fn recognise_any<A: Address>(
     flows: &mut Flows<A>,
     counts: &mut Counts,
     packet: &Packet<'_>,

@@ -286,7 +286,8 @@ impl<T: Tally> Hooks<'_, T> {
                     if let Some(connections) = self.connections.as_deref_mut()
                         && !passage.link.is_untracked()
                     {
-                        passage.link = connections.table.look_up(&passage.key, frame, self.now);
+                        let Passage { key, link, .. } = passage;
+                        connections.table.look_up(link, key, frame, self.now);
                     }
                 }
                 Stage::Filter(chain) => {
