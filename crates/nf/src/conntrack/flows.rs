@@ -11,7 +11,7 @@
 //! ended of them is found by going through the table from one end to the other, again and again, a
 //! part each time ([`SWEPT_MAX`]). Until then it takes its place, and is a flow no more.
 
-use super::record::{Flow4, Flow6, Link, Links, Record, class_of, queue_of, status};
+use super::record::{Flow, Flow4, Flow6, Link, Links, Record, class_of, queue_of, status};
 use super::sip::Sip;
 use super::store::{Records, in_order};
 use super::timeout::{Class, STREAM_SECONDS, Ticks};
@@ -107,8 +107,8 @@ pub(super) struct Flows<A: Address> {
     /// The first direction of each bucket: the number of its flow, times two, and 1 for the reply.
     buckets: Box<[u32]>,
     queues: [Queue; QUEUES],
-    /// Flows of each queue, also of those that are none.
-    lengths: [u32; QUEUES],
+    /// Flows of each queue, also of those that are none; a power of two.
+    lengths: [u32; QUEUES.next_power_of_two()],
     /// The record that is looked at next: see [`SWEPT_MAX`].
     hand: u32,
     /// Flows of no use, in a list by `newer`.
@@ -128,7 +128,7 @@ impl<A: Address> Flows<A> {
             records,
             buckets: vec![NONE; buckets].into(),
             queues: [Queue::EMPTY; QUEUES],
-            lengths: [0; QUEUES],
+            lengths: [0; QUEUES.next_power_of_two()],
             hand: 0,
             free: NONE,
             sources: vec![0; SOURCES].into(),
@@ -161,15 +161,15 @@ impl<A: Address> Flows<A> {
     }
 
     /// The flow with this direction, and which one it is; not one whose time is up.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, tuple: &Tuple<A>, now: Ticks) -> Option<(u32, usize)> {
-        let found = self.find_in(self.bucket(tuple), tuple)?;
-        (self.get(found.0).deadline > now).then_some(found)
+        let (number, direction, flow) = self.find_in(self.bucket(tuple), tuple)?;
+        (flow.deadline > now).then_some((number, direction))
     }
 
     /// The same, whether its time is up or not.
-    #[inline]
-    fn find_in(&self, bucket: usize, tuple: &Tuple<A>) -> Option<(u32, usize)> {
+    #[inline(always)]
+    fn find_in(&self, bucket: usize, tuple: &Tuple<A>) -> Option<(u32, usize, &A::Record)> {
         let mut link = self.buckets[bucket];
         for _ in 0..CHAIN_MAX {
             if link == NONE {
@@ -178,7 +178,7 @@ impl<A: Address> Flows<A> {
             let (number, direction) = (link >> 1, (link & 1) as usize);
             let flow = self.get(number);
             if flow.is(tuple, direction) {
-                return Some((number, direction));
+                return Some((number, direction, flow));
             }
             link = flow.links().chain[direction].get();
         }
@@ -222,7 +222,7 @@ impl<A: Address> Flows<A> {
         let buckets = tuples.each_ref().map(|tuple| self.bucket(tuple));
         // One of the same directions whose time is up may still be there.
         for (bucket, tuple) in buckets.into_iter().zip(&tuples) {
-            if let Some((old, _)) = self.find_in(bucket, tuple) {
+            if let Some((old, ..)) = self.find_in(bucket, tuple) {
                 self.remove(old);
             }
         }
@@ -287,20 +287,31 @@ impl<A: Address> Flows<A> {
         self.enqueue(number, class, now);
     }
 
-    /// The same of an assured flow of TCP that is open.
+    /// A packet changes an assured flow, which then stays for the time of a class; none if it
+    /// changes nothing.
     #[inline(always)]
-    pub(super) fn refresh_assured(&mut self, number: u32, class: Class, now: Ticks) {
-        let flow = self.records.get_mut(number);
+    pub(super) fn note(
+        &mut self,
+        number: u32,
+        now: Ticks,
+        note: impl FnOnce(&mut Flow) -> Option<Class>,
+    ) -> Option<()> {
+        let flow: &mut Flow = self.records.change(number);
+        let class = note(flow)?;
         let (old, queue) = (flow.tracker.standing.queue, queue_of(class, true));
         if !stays(old) {
-            return self.refresh(number, class, now);
+            self.refresh(number, class, now);
+            return Some(());
         }
         flow.deadline = now.after(class.ticks());
         if old != queue {
             flow.tracker.standing.queue = queue;
-            self.lengths[usize::from(old) % QUEUES] -= 1;
-            self.lengths[usize::from(queue) % QUEUES] += 1;
+            // A power of two: a mask bounds the number.
+            let many = self.lengths.len();
+            self.lengths[usize::from(old) % many] -= 1;
+            self.lengths[usize::from(queue) % many] += 1;
         }
+        Some(())
     }
 
     fn enqueue(&mut self, number: u32, class: Class, now: Ticks) {
@@ -484,7 +495,7 @@ impl<A: Address> Flows<A> {
         self.buckets.fill(NONE);
         self.sources.fill(0);
         self.queues = [Queue::EMPTY; QUEUES];
-        self.lengths = [0; QUEUES];
+        self.lengths = [0; QUEUES.next_power_of_two()];
         self.hand = 0;
         self.free = NONE;
     }
@@ -505,7 +516,8 @@ impl<A: Address> Flows<A> {
         while at != NONE {
             (free, at) = (free + 1, self.get(at).links().newer.get());
         }
-        let (mut sources, mut lengths) = (vec![0; SOURCES], [0; QUEUES]);
+        let mut sources = vec![0; SOURCES];
+        let mut lengths = [0; QUEUES.next_power_of_two()];
         for (number, queue) in self.queues.iter().enumerate() {
             let (mut at, mut last) = (queue.oldest, Ticks(0));
             while at != NONE {

@@ -282,12 +282,11 @@ impl Conntrack {
         frame: &[u8],
         now: Ticks,
     ) -> Result<(Family, Tracked), Option<open::Found>> {
-        let plain = packet::plain(key, frame).ok_or(None::<open::Found>)?;
         if let Some(ends) = key.ends4() {
-            let tracked = open::go_on(&mut self.table4, &plain, ends, now)?;
+            let tracked = open::go_on(&mut self.table4, key, frame, ends, now)?;
             return Ok((Family::V4, tracked));
         }
-        let tracked = open::go_on6(&mut self.table6, &plain, key.ends6(), now)?;
+        let tracked = open::go_on6(&mut self.table6, key, frame, now)?;
         Ok((Family::V6, tracked))
     }
 

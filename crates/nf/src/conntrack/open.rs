@@ -4,12 +4,12 @@
 
 use super::connection::State;
 use super::flows::Flows;
-use super::packet::Plain;
+use super::packet;
 use super::record::status;
 use super::timeout::Ticks;
 use super::track::{Then, Tracked};
 use super::tuple::{Address, Tuple};
-use crate::key::protocol;
+use crate::key::{Key, protocol};
 
 /// What was found of a packet's direction: its flow and which one it is, if there is one.
 pub(super) type Found = Option<(u32, usize)>;
@@ -17,17 +17,19 @@ pub(super) type Found = Option<(u32, usize)>;
 /// What both sides have confirmed has all of them.
 const CONFIRMED: u8 = status::SEEN_REPLY | status::ASSURED | status::CONFIRMED;
 
-/// The flow of a segment with these addresses, which takes note of it.
+/// The flow of such a segment, between these addresses, which takes note of it.
 ///
 /// # Errors
 /// It is looked at in full. What was found of its direction.
 #[inline(always)]
 pub(super) fn go_on<A: Address>(
     flows: &mut Flows<A>,
-    plain: &Plain<'_>,
+    key: &Key,
+    frame: &[u8],
     [source, destination]: [A; 2],
     now: Ticks,
 ) -> Result<Tracked, Option<Found>> {
+    let plain = packet::plain(key, frame).ok_or(None::<Found>)?;
     let tuple = Tuple {
         source,
         destination,
@@ -37,15 +39,16 @@ pub(super) fn go_on<A: Address>(
     };
     let found = flows.find(&tuple, now);
     let (flow, direction) = found.ok_or(Some(None))?;
-    if flows.get(flow).tracker.standing.status & CONFIRMED != CONFIRMED {
-        return Err(Some(found));
-    }
-    let record = flows.records.change(flow);
-    let class = record.tracker.tcp_mut().goes_on(&plain.segment, direction);
-    // If there is none, it is changed in full now.
-    let class = class.ok_or(Some(found))?;
-    record.traffic.add(direction, plain.length);
-    flows.refresh_assured(flow, class, now);
+    let noted = flows.note(flow, now, |flow| {
+        if flow.tracker.standing.status & CONFIRMED != CONFIRMED {
+            return None;
+        }
+        let class = flow.tracker.tcp_mut().goes_on(&plain.segment, direction)?;
+        flow.traffic.add(direction, plain.length);
+        Some(class)
+    });
+    // What is not noted has changed nothing; it is looked at in full now.
+    noted.ok_or(Some(found))?;
     Ok(Tracked {
         flow,
         direction,
@@ -58,9 +61,9 @@ pub(super) fn go_on<A: Address>(
 #[inline(never)]
 pub(super) fn go_on6(
     flows: &mut Flows<[u8; 16]>,
-    plain: &Plain<'_>,
-    ends: [[u8; 16]; 2],
+    key: &Key,
+    frame: &[u8],
     now: Ticks,
 ) -> Result<Tracked, Option<Found>> {
-    go_on(flows, plain, ends, now)
+    go_on(flows, key, frame, key.ends6(), now)
 }

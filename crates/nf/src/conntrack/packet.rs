@@ -44,7 +44,7 @@ pub(super) fn read<'a>(packet: &Packet<'a>, icmp: u8) -> Option<([u16; 2], Conte
 }
 
 fn read_tcp<'a>(packet: &Packet<'a>) -> Option<([u16; 2], Content<'a>)> {
-    let (ports, segment) = segment(packet.payload, packet.cut)?;
+    let (ports, segment) = segment(packet.payload, packet.cut, |flags| flags)?;
     let valid = segment.has_valid_flags();
     valid.then_some((ports, Content::Tcp(segment)))
 }
@@ -65,7 +65,8 @@ pub(super) fn plain<'a>(key: &Key, frame: &'a [u8]) -> Option<Plain<'a>> {
     if key.tcp_flags() & LOOKED_AT != flag::ACK || key.fragment() != Fragment::Whole {
         return None;
     }
-    let (ports, segment) = segment(frame.get(key.payload())?, false)?;
+    // Nothing else is to be asked of its flags.
+    let (ports, segment) = segment(frame.get(key.payload())?, false, |_| flag::ACK)?;
     Some(Plain {
         length: key.packet_length(),
         vlan: key.vlan(),
@@ -75,14 +76,18 @@ pub(super) fn plain<'a>(key: &Key, frame: &'a [u8]) -> Option<Plain<'a>> {
 }
 
 #[inline(always)]
-fn segment(payload: &[u8], cut: bool) -> Option<([u16; 2], Segment<'_>)> {
+fn segment(
+    payload: &[u8],
+    cut: bool,
+    flags: impl FnOnce(u8) -> u8,
+) -> Option<([u16; 2], Segment<'_>)> {
     let header: &[u8; 20] = payload.first_chunk()?;
     let size = 4 * usize::from(header[12] >> 4);
     let options = match cut {
         true => &payload[20..size.clamp(20, payload.len())],
         false => payload.get(20..size)?,
     };
-    let flags = header[13];
+    let flags = flags(header[13]);
     let seq = be32(header, 4);
     let data = payload.len().saturating_sub(size) as u32;
     let counted = u32::from(flags & flag::SYN != 0) + u32::from(flags & flag::FIN != 0);

@@ -7,7 +7,7 @@ use crate::nft::ast::{ChainKind, Family, Hook};
 use crate::nft::{self, Error, Limits};
 use crate::resolve::{Role, resolve};
 use crate::rule::{RuleIndex, Tally, Verdict};
-use crate::ruleset::{Cursor, End, RuleSet};
+use crate::ruleset::{Cursor, End, RuleSet, Settled};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -49,6 +49,8 @@ pub(super) struct Chain {
     policy: Verdict,
     /// The policy's place among the counters.
     counter: RuleIndex,
+    /// What it says of packets of open connections.
+    settled: Option<Settled>,
 }
 
 impl Rules {
@@ -128,6 +130,9 @@ impl Rules {
         if !chain.sees(values) {
             return (End::Verdict(Verdict::Accept), chain.counter);
         }
+        if let Some((verdict, rule)) = Settled::of(chain.settled, values, tally) {
+            return (End::Verdict(verdict), rule);
+        }
         let ended = self.set.walk(chain.base, values, tally);
         ended.unwrap_or_else(|| {
             tally.count(chain.counter);
@@ -148,6 +153,7 @@ impl Chain {
             family: base.family,
             policy: base.policy,
             counter: set.len() + number,
+            settled: set.settle(set.chains[base.chain]),
         }
     }
 
