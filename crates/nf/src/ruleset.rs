@@ -58,18 +58,13 @@ pub(crate) struct Settled {
 }
 
 impl Settled {
-    /// What it says, if it is known.
+    /// What it says, which is counted if the rule counts.
     #[inline(always)]
-    pub(crate) fn of(
-        settled: Option<Self>,
-        values: &Values<'_>,
-        tally: &mut impl Tally,
-    ) -> Option<(Verdict, RuleIndex)> {
-        let known = settled.filter(|_| values.state() == State::Established)?;
-        if known.counts {
-            tally.count(known.rule);
+    pub(crate) fn say(self, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
+        if self.counts {
+            tally.count(self.rule);
         }
-        Some((known.verdict, known.rule))
+        (self.verdict, self.rule)
     }
 }
 
@@ -199,8 +194,10 @@ impl RuleSet {
 
     #[inline(always)]
     fn judge(&self, values: &Values<'_>, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
-        if let Some(known) = Settled::of(self.settled, values, tally) {
-            return known;
+        if let Some(settled) = self.settled
+            && values.state() == State::Established
+        {
+            return settled.say(tally);
         }
         match self.walk(self.base, values, tally) {
             Some((End::Verdict(verdict), rule)) => (verdict, rule),

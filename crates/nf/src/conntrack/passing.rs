@@ -7,7 +7,7 @@ use super::flows::Flows;
 use super::open;
 use super::packet_of;
 use super::record::{Flow4, Flow6, Record, status};
-use super::rewrite::{self, End, Manip};
+use super::rewrite::Manip;
 use super::timeout::{Class, Ticks};
 use super::track::{Found, Then, Tracked, recognise};
 use super::tuple::{Address, Tuple};
@@ -68,6 +68,17 @@ impl Link {
     /// Whether rules say that the packet has no connection, or it can have none.
     pub(crate) fn is_untracked(&self) -> bool {
         matches!(self.0, Kind::None(State::Untracked))
+    }
+
+    /// Whether the packet belongs to a connection that was answered.
+    #[inline(always)]
+    pub(crate) fn is_established(&self) -> bool {
+        let state = match &self.0 {
+            Kind::None(state) => *state,
+            Kind::V4(of) => of.state,
+            Kind::V6(of) => of.state,
+        };
+        state == State::Established
     }
 
     /// Whether this packet begins a connection.
@@ -189,7 +200,12 @@ impl Conntrack {
         with!(
             self,
             &link.0,
-            |flows, of| of.translate(flows, manip, key, frame, partial),
+            |flows, of| {
+                let flow = of.flow(flows);
+                if of.is_translated(flow, manip) {
+                    of.call(flow, manip, key, frame, partial);
+                }
+            },
             ()
         );
     }
@@ -254,6 +270,7 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
         }
     }
 
+    #[inline(always)]
     fn flow<'a>(&'a self, flows: &'a Flows<A>) -> &'a R {
         match &self.held {
             Held::In(number) => flows.get(*number),
@@ -298,20 +315,20 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
         }
     }
 
-    fn translate(
-        &self,
-        flows: &Flows<A>,
-        manip: Manip,
-        key: &mut Key,
-        frame: &mut [u8],
-        partial: bool,
-    ) {
-        let flow = self.flow(flows);
+    /// Whether this end of the packet is called something else.
+    #[inline(always)]
+    fn is_translated(&self, flow: &R, manip: Manip) -> bool {
         let end = match self.direction {
             0 => manip,
             _ => manip.other(),
         };
-        let Some(packet) = key.packet().filter(|_| flow.has(bit(end))) else {
+        flow.has(bit(end))
+    }
+
+    /// Calls one end of a packet of a flow that is translated what that calls it.
+    #[inline(never)]
+    fn call(&self, flow: &R, manip: Manip, key: &mut Key, frame: &mut [u8], partial: bool) {
+        let Some(packet) = key.packet() else {
             return;
         };
         // What the other side says of this packet, turned round.
@@ -323,16 +340,10 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
             (Manip::Destination, _) => (said.source, said.ports[0]),
         };
         let has_port = is_icmp || matches!(said.protocol, protocol::TCP | protocol::UDP);
-        let end = End {
-            address: address.bytes(),
-            port: has_port.then_some(port),
-        };
+        let port = has_port.then_some(port);
         let is_error = self.state == State::Related;
-        match is_error {
-            true => rewrite::translate_error(frame, &packet, manip, end, partial),
-            false => rewrite::translate(frame, &packet, manip, end, partial),
-        }
-        let in_key = end.port.filter(|_| !is_icmp && !is_error);
+        address.translate(frame, &packet, manip, port, is_error, partial);
+        let in_key = port.filter(|_| !is_icmp && !is_error);
         key.translate(manip == Manip::Source, address.ip(), in_key);
     }
 

@@ -3,8 +3,9 @@
 use super::connection::View;
 use super::packet;
 use super::record::{Flow4, Flow6, Record};
+use super::rewrite::{self, End, Manip};
 use super::sip::Sip;
-use crate::key::protocol;
+use crate::key::{self, protocol};
 use core::hash::Hasher;
 use core::net::IpAddr;
 use siphasher::sip::SipHasher13;
@@ -38,6 +39,17 @@ pub(super) trait Address: Copy + Eq + core::fmt::Debug + 'static {
 
     /// The hash of a direction of a flow, whose other parts are `rest`: seven bytes.
     fn hash(source: Self, destination: Self, rest: u64, sip: &Sip) -> u64;
+
+    /// Calls one end of a packet this from now on; or, of an error, the end of what it quotes.
+    fn translate(
+        self,
+        frame: &mut [u8],
+        packet: &key::Packet,
+        manip: Manip,
+        port: Option<u16>,
+        is_error: bool,
+        partial: bool,
+    );
 
     /// The direction of the packet that an error of this family quotes.
     fn quoted(bytes: &[u8], vlan: u16) -> Option<Tuple<Self>>
@@ -87,6 +99,24 @@ impl Address for [u8; 4] {
         sip.hash([ends[0] | ends[1] << 32, rest | 15 << 56])
     }
 
+    #[inline(always)]
+    fn translate(
+        self,
+        frame: &mut [u8],
+        packet: &key::Packet,
+        manip: Manip,
+        port: Option<u16>,
+        is_error: bool,
+        partial: bool,
+    ) {
+        let address = self;
+        let end = End { address, port };
+        match is_error {
+            true => rewrite::translate_error(frame, packet, manip, end, partial),
+            false => rewrite::translate(frame, packet, manip, end, partial),
+        }
+    }
+
     fn quoted(bytes: &[u8], vlan: u16) -> Option<Tuple<Self>> {
         packet::quoted4(bytes, vlan)
     }
@@ -134,6 +164,24 @@ impl Address for [u8; 16] {
         let words = [a as u64, (a >> 64) as u64, b as u64, (b >> 64) as u64];
         let [a, b, c, d] = words;
         sip.hash([a, b, c, d, rest | 39 << 56])
+    }
+
+    #[inline(always)]
+    fn translate(
+        self,
+        frame: &mut [u8],
+        packet: &key::Packet,
+        manip: Manip,
+        port: Option<u16>,
+        is_error: bool,
+        partial: bool,
+    ) {
+        let address = self;
+        let end = End { address, port };
+        match is_error {
+            true => rewrite::translate_error(frame, packet, manip, end, partial),
+            false => rewrite::translate(frame, packet, manip, end, partial),
+        }
     }
 
     fn quoted(bytes: &[u8], vlan: u16) -> Option<Tuple<Self>> {

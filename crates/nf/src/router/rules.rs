@@ -2,7 +2,7 @@
 
 use crate::fields::Slot;
 use crate::ir::{self, Nat, Program, Values};
-use crate::key::ether_type;
+use crate::key::{Key, ether_type};
 use crate::nft::ast::{ChainKind, Family, Hook};
 use crate::nft::{self, Error, Limits};
 use crate::resolve::{Role, resolve};
@@ -127,11 +127,8 @@ impl Rules {
         values: &Values<'_>,
         tally: &mut impl Tally,
     ) -> (End, RuleIndex) {
-        if !chain.sees(values) {
+        if !chain.sees(values.key) {
             return (End::Verdict(Verdict::Accept), chain.counter);
-        }
-        if let Some((verdict, rule)) = Settled::of(chain.settled, values, tally) {
-            return (End::Verdict(verdict), rule);
         }
         let ended = self.set.walk(chain.base, values, tally);
         ended.unwrap_or_else(|| {
@@ -157,9 +154,21 @@ impl Chain {
         }
     }
 
+    /// What it says of a packet of an open connection, if it asks for nothing else.
+    #[inline(always)]
+    pub(super) fn settled(
+        &self,
+        key: &Key,
+        tally: &mut impl Tally,
+    ) -> Option<(Verdict, RuleIndex)> {
+        let settled = self.settled.filter(|_| self.sees(key))?;
+        Some(settled.say(tally))
+    }
+
     /// Whether packets of this kind pass it.
-    fn sees(&self, values: &Values<'_>) -> bool {
-        let network = values.narrow_of_frame(Slot::Protocol as u8);
+    #[inline(always)]
+    fn sees(&self, key: &Key) -> bool {
+        let network = key.narrow(Slot::Protocol as u8);
         let (ip, ip6) = (
             network == u32::from(ether_type::IPV4),
             network == u32::from(ether_type::IPV6),
