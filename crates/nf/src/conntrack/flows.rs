@@ -67,7 +67,7 @@ const STAYING: u32 = {
 };
 /// Records that are looked at by one [`Flows::expire`]: the largest table ([`super::FLOWS_MAX`]) is
 /// gone through in 69 s, for there is one in each tick.
-const SWEPT_MAX: u32 = 256;
+pub(super) const SWEPT_MAX: u32 = 256;
 
 /// Whether a flow of this queue stays.
 #[inline]

@@ -3,6 +3,7 @@
 
 mod entry;
 pub(super) mod kept;
+mod open;
 
 use super::flows::FLOW_BYTES;
 use super::*;
