@@ -4,13 +4,13 @@
 //!
 //! | what | counted in | each frame |
 //! |---|---|---|
-//! | `open` | `connection_turn` | data of an open connection, or its ACK, on a bridge (the default) |
+//! | `open` | `connection_turn` | data of an open connection or an ACK, on a bridge (the default) |
 //! | `kept` | the same | of connections in memory that outlives the image |
 //! | `routed` | `routed_turn` | the same through a router: all three hooks |
 //! | `translated` | the same | of connections that are translated |
 //! | `new` | `connection_turn` | the SYN of another connection |
-//! | `nat` | `routed_turn` | the same through a router, which has so many rules that translate others |
-//! | `set` | the same | the same, and no such rule, but a set of so many addresses of others |
+//! | `nat` | `routed_turn` | the same through a router with so many rules that translate others |
+//! | `set` | the same | the same with a set of so many addresses of others instead |
 //! | `bare` | the same | the same where rules ask for no connection |
 //! | `expire` | `expire_turn` | no frame: what has ended is looked for before a batch |
 //!

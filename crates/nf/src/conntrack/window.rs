@@ -233,7 +233,7 @@ impl Window {
     }
 
     /// The same of a segment that has an ACK, no SYN and no RST, and acknowledges nothing
-    /// selectively: whether both sides were heard and it lies inside. Otherwise nothing has changed.
+    /// selectively: whether both sides were heard and it lies inside. If not, nothing has changed.
     #[inline(always)]
     pub(super) fn goes_on(&mut self, segment: &Segment<'_>, direction: usize) -> bool {
         let other = 1 - direction;
