@@ -1,6 +1,7 @@
 //! A router: a stack over its ports, and in front of it a gate that sends packets on.
 
 use crate::below::{self, Below};
+use crate::leases;
 use crate::{Net, Service, Start, serve};
 use abi::sockets::Record;
 use alloc::format;
@@ -22,7 +23,7 @@ use unikernel::{Instant, Ready, println};
 /// packets that come to it for others. Rules are the host's (`--rules`), or else `built_in`.
 ///
 /// If the manifest names a state called [`filter::STATE`], connections are kept there, and the
-/// counters of rules.
+/// counters of rules. In one called `leases` it keeps what is lent to it, and its neighbours.
 pub fn route<F>(name: &str, help: &str, built_in: &str, main: impl FnOnce(Service) -> F) -> i32
 where
     F: Future<Output = i32> + 'static,
@@ -53,7 +54,16 @@ where
             return abi::exit::FAILURE;
         }
     };
+    let taken_up = leases::take_up(start.ports.len(), unikernel::monotonic());
+    let (notes, kept) = match taken_up {
+        Ok(taken_up) => taken_up,
+        Err(why) => {
+            println!("{name}: {why}");
+            return abi::exit::FAILURE;
+        }
+    };
     let mut said = start.addresses();
+    said.extend(kept.map(|said| format!("{name}: {said}")));
     said.extend(
         offers
             .said(&start.ports)
@@ -63,7 +73,7 @@ where
     let ports = Ports::new(opened, gate);
     let of_stack = ports.of_stack().into_iter().zip(&start.options.ports);
     let tcp = below::tcp(secret, start.key);
-    let stack = below::stack(of_stack.collect(), tcp, Vec::new());
+    let stack = below::stack(of_stack.collect(), tcp, notes);
     let stack = Rc::new(RefCell::new(stack));
     let offered = match offer(&offers, &stack) {
         Ok(offered) => offered,
