@@ -8,8 +8,10 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::net::IpAddr;
 use filter::Gate;
 use net::dhcp::{Change, Lease};
+use net::dns::Forwarder;
 use net::ethernet::Link;
 use net::ipv4::Ipv4;
 use net::ipv6::Ipv6;
@@ -86,6 +88,9 @@ where
         if let Some(offered) = offered {
             service.spawner.spawn(offered);
         }
+        if let Err(error) = forward_names(offers.forwarded(), &service) {
+            println!("{name}: port {}: {error}", net::dns::PORT);
+        }
         main(service)
     };
     let router = Router::new(ports, stack.clone());
@@ -117,6 +122,17 @@ fn offer(
         return Ok(None);
     }
     lend(stack.clone(), servers).map(Some)
+}
+
+/// Has questions for names answered at these addresses.
+fn forward_names(own: Vec<IpAddr>, service: &Service) -> Result<(), net::socket::Error> {
+    let forwarder = Forwarder::new(service.resolver.clone(), own.clone());
+    let Service { spawner, clock, .. } = service;
+    for own in own {
+        spawner.spawn(forwarder.datagrams(own)?);
+        spawner.spawn(forwarder.connections(own, clock.clone(), spawner.clone())?);
+    }
+    Ok(())
 }
 
 impl Below for Router {

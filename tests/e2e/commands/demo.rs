@@ -126,7 +126,7 @@ fn gateway(demo: &mut Command) -> Result<(), Failed> {
     let whats: Vec<_> = events.iter().map(|event| event["what"].as_str()).collect();
     let carried = value["load"]["iperf3"].as_array().ok_or("no rates")?;
     let lost = carried.iter().any(|one| !one["lost"].is_null());
-    let all = checks.len() == 16
+    let all = checks.len() == 17
         && checks.iter().all(|check| check["held"] == true)
         && whats == [Some("start"), Some("new rules"), Some("kill")]
         && (carried.len(), lost) == (2, false);

@@ -98,6 +98,13 @@ pub fn connections(home: &Home) -> Result<Vec<Check>, Error> {
             ));
         }
     }
+    let asked = home.clients[0].run(|| stock::nslookup(GATEWAY.into()))?;
+    checks.push(Check::new(
+        "a asks the router for the server's name",
+        "nslookup",
+        asked.to_string(),
+        asked == SERVER4,
+    ));
     // By the way that the servers' network would have if it knew of the one inside.
     let to = SocketAddr::from((public, 80));
     let connected = TcpStream::connect_timeout(&to, IN_VAIN);

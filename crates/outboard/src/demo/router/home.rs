@@ -150,7 +150,7 @@ fn folder(image: &Path) -> Result<Folder, Error> {
          [\n  \"--dhcp:public\",\n  \"--ipv6:public={PUBLIC6}/64\",\n  \
          \"--ipv6-gateway:public={SERVER6}\",\n  \"--ipv4:private={GATEWAY}/24\",\n  \
          \"--lend:private={first}-{last}\",\n  \"--ipv6:private={ANNOUNCED}/64\",\n  \
-         \"--advertise:private\",\n]\n"
+         \"--advertise:private\",\n  \"--forward-names:private\",\n]\n"
     );
     Folder::new("router", &[(FILE, &*text), (RULES_FILE, RULES)])
 }

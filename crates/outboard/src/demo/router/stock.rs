@@ -1,4 +1,4 @@
-//! Programs that others wrote: dnsmasq, busybox's udhcpc and httpd, curl and iperf3. Each runs under
+//! Programs that others wrote: dnsmasq, busybox's udhcpc, nslookup and httpd, curl and iperf3. Each runs under
 //! `timeout`, so that none stays for long if this program is killed.
 
 use super::super::error::Error;
@@ -28,6 +28,8 @@ const PATIENCE: &str = "5";
 /// What is served: a file, and a program that says who asks.
 const FILE: &str = "file";
 const WHO: &str = "cgi-bin/who";
+/// The servers' name.
+const NAME: &str = "server.example";
 /// Bytes of the file, and of it each second.
 const FILE_BYTES: usize = 24 << 20;
 pub const FILE_RATE: usize = 2 << 20;
@@ -116,7 +118,21 @@ pub fn finished(command: &mut Command) -> Result<String, Error> {
     ))
 }
 
-/// Lends addresses outside.
+/// The address that a server of names has for [`NAME`].
+pub fn nslookup(server: IpAddr) -> Result<Ipv4Addr, Error> {
+    let mut command = program("busybox");
+    command.args(["nslookup", "-type=a", NAME, &server.to_string()]);
+    let said = finished(&mut command)?;
+    // The server's own address comes first, with its port.
+    let addresses = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("Address: "));
+    let found = addresses.filter_map(|address| address.trim().parse().ok());
+    let last = found.last();
+    last.ok_or_else(|| Error::Stock("nslookup".into(), said))
+}
+
+/// Lends addresses outside, and knows a name.
 pub fn dnsmasq(folder: &Path, interface: &str, own: Ipv4Addr) -> Result<Helper, Error> {
     let [a, b, c, _] = own.octets();
     let mut command = program("dnsmasq");
@@ -127,10 +143,18 @@ pub fn dnsmasq(folder: &Path, interface: &str, own: Ipv4Addr) -> Result<Helper, 
             "--conf-file=/dev/null",
             "--pid-file=",
         ])
-        .args(["--user=root", "--group=", "--no-ping", "--port=0"])
+        .args([
+            "--user=root",
+            "--group=",
+            "--no-ping",
+            "--no-resolv",
+            "--no-hosts",
+        ])
         .args(["--bind-interfaces", &format!("--interface={interface}")])
         .arg(format!("--dhcp-range={a}.{b}.{c}.50,{a}.{b}.{c}.60,2m"))
         .arg(format!("--dhcp-option=option:router,{own}"))
+        .arg(format!("--dhcp-option=option:dns-server,{own}"))
+        .arg(format!("--address=/{NAME}/{own}"))
         .arg(format!("--dhcp-leasefile={}", leases(folder).display()));
     started(&mut command)
 }
