@@ -1,7 +1,7 @@
 //! A router: a stack over its ports, and in front of it a gate that sends packets on.
 
 use crate::below::{self, Below};
-use crate::leases;
+use crate::leases::{self, LEASES, TakenUp};
 use crate::{Net, Service, Start, serve};
 use abi::sockets::Record;
 use alloc::format;
@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::IpAddr;
 use filter::Gate;
+use net::dhcp::server::{Server, Shelf};
 use net::dhcp::{Change, Lease};
 use net::dns::Forwarder;
 use net::ethernet::Link;
@@ -57,7 +58,11 @@ where
         }
     };
     let taken_up = leases::take_up(start.ports.len(), unikernel::monotonic());
-    let (notes, kept) = match taken_up {
+    let TakenUp {
+        notes,
+        shelves,
+        said: kept,
+    } = match taken_up {
         Ok(taken_up) => taken_up,
         Err(why) => {
             println!("{name}: {why}");
@@ -77,7 +82,15 @@ where
     let tcp = below::tcp(secret, start.key);
     let stack = below::stack(of_stack.collect(), tcp, notes);
     let stack = Rc::new(RefCell::new(stack));
-    let offered = match offer(&offers, &stack) {
+    let servers = servers(&offers, shelves, &stack);
+    let lent = servers
+        .iter()
+        .map(|(_, server)| server.lent(unikernel::monotonic()));
+    let lent: usize = lent.sum();
+    if lent > 0 {
+        said.push(format!("{name}: {LEASES}: {lent} go on"));
+    }
+    let offered = match offer(&offers, servers, &stack) {
         Ok(offered) => offered,
         Err(error) => {
             println!("{name}: {error}");
@@ -103,9 +116,27 @@ where
     )
 }
 
+/// The servers of DHCP at ports, each with what the instance before has lent there, if that was kept.
+fn servers(
+    offers: &Offers,
+    shelves: Vec<Shelf>,
+    stack: &Rc<RefCell<Stack<Ipv4, Ipv6>>>,
+) -> Vec<(usize, Server)> {
+    let now = unikernel::monotonic();
+    let mut shelves: Vec<_> = shelves.into_iter().map(Some).collect();
+    let servers = offers.servers(|port| stack.borrow_mut().ip.port(port).link.mtu());
+    let keep = |(port, server): (usize, Server)| match shelves.get_mut(port).and_then(Option::take)
+    {
+        Some(shelf) => (port, server.with_shelf(shelf, now)),
+        None => (port, server),
+    };
+    servers.into_iter().map(keep).collect()
+}
+
 /// Has ports announce their networks; what answers those who ask for addresses, if somebody is to.
 fn offer(
     offers: &Offers,
+    servers: Vec<(usize, Server)>,
     stack: &Rc<RefCell<Stack<Ipv4, Ipv6>>>,
 ) -> Result<Option<impl Future<Output = ()> + use<>>, BindError> {
     let now = unikernel::monotonic();
@@ -117,7 +148,6 @@ fn offer(
             "nobody has joined a group yet"
         );
     }
-    let servers = offers.servers(|port| stack.borrow_mut().ip.port(port).link.mtu());
     if servers.is_empty() {
         return Ok(None);
     }
