@@ -15,9 +15,9 @@ pub const HELP: &str = "  \
                            tells them of --dns and of the router
   --advertise:PORT         announces the port's IPv6 networks to who is there, the servers of --dns,
                            and the router
-  --forward-names:PORT     answers questions for names at the port's addresses, by asking the servers
-                           of --dns, or those that a server of DHCP lends; whoever is lent or
-                           announced something there is told the router in place of --dns
+  --forward-names:PORT     answers questions for names at the port's addresses, by asking the
+                           servers of --dns, or those that a server of DHCP lends; whoever is lent
+                           or announced something there is told the router in place of --dns
 
 ";
 

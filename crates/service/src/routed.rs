@@ -1,13 +1,15 @@
 //! A router: a stack over its ports, and in front of it a gate that sends packets on.
 
 use crate::below::{self, Below};
-use crate::leases::{self, LEASES, TakenUp};
+use crate::leases::{self, LEASES};
 use crate::{Net, Service, Start, serve};
 use abi::sockets::Record;
 use alloc::format;
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::fmt::Display;
 use core::net::IpAddr;
 use filter::Gate;
 use net::dhcp::server::{Server, Shelf};
@@ -26,7 +28,8 @@ use unikernel::{Instant, Ready, println};
 /// packets that come to it for others. Rules are the host's (`--rules`), or else `built_in`.
 ///
 /// If the manifest names a state called [`filter::STATE`], connections are kept there, and the
-/// counters of rules. In one called `leases` it keeps what is lent to it, and its neighbours.
+/// counters of rules. In one called `leases` it keeps its neighbours, what is lent to it, and what
+/// it has lent.
 pub fn route<F>(name: &str, help: &str, built_in: &str, main: impl FnOnce(Service) -> F) -> i32
 where
     F: Future<Output = i32> + 'static,
@@ -41,10 +44,7 @@ where
             start.arguments = others;
             offers
         }
-        Err(error) => {
-            println!("{name}: {error}");
-            return abi::exit::FAILURE;
-        }
+        Err(error) => return failed(name, &error),
     };
     let opened = match start.open() {
         Ok(opened) => opened,
@@ -52,50 +52,25 @@ where
     };
     let gate = match Gate::start(unikernel::runtime(), "", built_in, unikernel::seed) {
         Ok(gate) => gate,
-        Err(error) => {
-            println!("{name}: {error}");
-            return abi::exit::FAILURE;
-        }
+        Err(error) => return failed(name, &error),
     };
-    let taken_up = leases::take_up(start.ports.len(), unikernel::monotonic());
-    let TakenUp {
-        notes,
-        shelves,
-        said: kept,
-    } = match taken_up {
+    let taken_up = match leases::take_up(start.ports.len(), unikernel::monotonic()) {
         Ok(taken_up) => taken_up,
-        Err(why) => {
-            println!("{name}: {why}");
-            return abi::exit::FAILURE;
-        }
+        Err(why) => return failed(name, &why),
     };
-    let mut said = start.addresses();
-    said.extend(kept.map(|said| format!("{name}: {said}")));
-    said.extend(
-        offers
-            .said(&start.ports)
-            .map(|said| format!("{name}: {said}")),
-    );
-    said.extend(gate.said().map(|said| format!("{name}: {said}")));
+    let mut said: Vec<String> = offers.said(&start.ports).collect();
+    said.extend(gate.said().map(String::from));
+    said.extend(taken_up.said);
     let ports = Ports::new(opened, gate);
     let of_stack = ports.of_stack().into_iter().zip(&start.options.ports);
     let tcp = below::tcp(secret, start.key);
-    let stack = below::stack(of_stack.collect(), tcp, notes);
+    let stack = below::stack(of_stack.collect(), tcp, taken_up.notes);
     let stack = Rc::new(RefCell::new(stack));
-    let servers = servers(&offers, shelves, &stack);
-    let lent = servers
-        .iter()
-        .map(|(_, server)| server.lent(unikernel::monotonic()));
-    let lent: usize = lent.sum();
-    if lent > 0 {
-        said.push(format!("{name}: {LEASES}: {lent} go on"));
-    }
+    let servers = servers(&offers, taken_up.shelves, &stack);
+    said.extend(go_on(&servers));
     let offered = match offer(&offers, servers, &stack) {
         Ok(offered) => offered,
-        Err(error) => {
-            println!("{name}: {error}");
-            return abi::exit::FAILURE;
-        }
+        Err(error) => return failed(name, &error),
     };
     let main = |service: Service| {
         if let Some(offered) = offered {
@@ -106,17 +81,28 @@ where
         }
         main(service)
     };
+    let said = said.into_iter().map(|said| format!("{name}: {said}"));
+    let said = start.addresses().into_iter().chain(said).collect();
     let router = Router::new(ports, stack.clone());
-    serve(
-        router,
-        Net::Stack(net::socket::Net::new(stack)),
-        start,
-        said,
-        main,
-    )
+    let net = Net::Stack(net::socket::Net::new(stack));
+    serve(router, net, start, said, main)
 }
 
-/// The servers of DHCP at ports, each with what the instance before has lent there, if that was kept.
+/// The exit status, once it is said why.
+fn failed(name: &str, why: &dyn Display) -> i32 {
+    println!("{name}: {why}");
+    abi::exit::FAILURE
+}
+
+/// What is to be said of addresses that the instance before has lent.
+fn go_on(servers: &[(usize, Server)]) -> Option<String> {
+    let now = unikernel::monotonic();
+    let lent: usize = servers.iter().map(|(_, server)| server.lent(now)).sum();
+    (lent > 0).then(|| format!("{LEASES}: {lent} go on"))
+}
+
+/// The servers of DHCP at ports, each with what the instance before has lent there, if that was
+/// kept.
 fn servers(
     offers: &Offers,
     shelves: Vec<Shelf>,

@@ -1,9 +1,9 @@
 //! A forwarder of names (RFC 5625): clients ask it, and it asks a resolver's servers for them.
 //!
-//! What a client asks is passed on as it is, under a number and from a port that nobody can foresee,
-//! and what comes back is passed to the client if it answers that question. Answers are kept for as
-//! long as they say. All is bounded: questions under way, of all and of each client, connections,
-//! servers, and how long and how often each is asked.
+//! What a client asks is passed on as it is, under a number and from a port that nobody can
+//! foresee, and what comes back is passed to the client if it answers that question. Answers are
+//! kept for as long as they say. All is bounded: questions under way, of all and of each client,
+//! connections, servers, and how long and how often each is asked.
 
 use super::passed::{Asked, Cache, SERVER_FAILURE};
 use super::{PORT, Resolver};
@@ -101,7 +101,8 @@ impl<S: Sockets> Forwarder<S> {
         }
     }
 
-    /// Has a question answered, unless there are too many: then it is lost, as it may be on its way.
+    /// Has a question answered, unless there are too many: then it is lost, as it may be on its
+    /// way.
     fn begin<'a>(&'a self, pending: &mut Vec<Pending<'a>>, asked: Asked, from: SocketAddr) {
         let id = asked.id();
         let of_client = |one: &&Pending<'_>| one.from.ip() == from.ip();

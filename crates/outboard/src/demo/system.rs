@@ -57,8 +57,8 @@ pub struct System {
 }
 
 impl System {
-    /// Starts the `components` of the folder's [`FILE`], in the network of this thread, which has to
-    /// live as long as they do.
+    /// Starts the `components` of the folder's [`FILE`], in the network of this thread, which has
+    /// to live as long as they do.
     ///
     /// # Errors
     /// They do not come up.

@@ -10,9 +10,11 @@
 use super::links::{self, Stream, nothing};
 use super::{PATIENCE, System, kill};
 use crate::harness::build::Images;
+use crate::harness::network::Network;
 use crate::harness::process::run;
+use crate::harness::programs;
 use crate::harness::wait::eventually;
-use libtest_mimic::Failed;
+use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -28,6 +30,13 @@ const KILLS: u64 = 12;
 /// A run that lasts longer than a second is no part of a crash loop, which would be slowed with
 /// each kill: pauses double, up to half a minute.
 const SOUND: Duration = Duration::from_millis(1100);
+
+/// What a router lends outlives it.
+pub fn trial(images: &'static Images, network: &Network) -> Trial {
+    let missing = programs::missing(&["ip", "busybox"]);
+    let name = "up::what a router has lent outlives it".to_owned();
+    network.trial_unless(missing, name, || lends(images))
+}
 
 /// What all connections have done so far.
 #[derive(Default)]
@@ -168,9 +177,9 @@ pub fn translated(images: &Images) -> Result<(), Failed> {
     system.down(Some(supervisor))
 }
 
-/// A router that has lent all addresses lends nobody else one when it is killed, and whoever has one
-/// has it again.
-pub fn lends(images: &Images) -> Result<(), Failed> {
+/// A router that has lent all addresses lends nobody else one when it is killed, and whoever has
+/// one has it again.
+fn lends(images: &Images) -> Result<(), Failed> {
     let text = format!(
         "[component.router]\nimage = {:?}\nmemory = 32\nnet.public = \"tap:lan0\"\n\
          net.private = \"tap:wan0\"\nstate.connections = \"memory\"\nstate.leases = \"memory\"\n\

@@ -2,8 +2,8 @@
 //! come out.
 //!
 //! It lends the addresses of one range in the network of one port. It waits for nothing: times are
-//! compared when a message comes. What it has lent, it forgets when it ends, unless it has a [`Shelf`]
-//! for that; a client that renews then what nobody else has goes on with it.
+//! compared when a message comes. What it has lent, it forgets when it ends, unless it has a
+//! [`Shelf`] for that; a client that renews then what nobody else has goes on with it.
 
 mod message;
 pub(crate) mod shelf;

@@ -62,8 +62,8 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// Places for the server of this port. There are none if the memory does not begin at a multiple
-    /// of 4 bytes.
+    /// Places for the server of this port. There are none if the memory does not begin at a
+    /// multiple of 4 bytes.
     pub fn open(memory: &'static mut [u8], port: u16, wall: Duration) -> Self {
         let whole = memory.len() - memory.len() % PLACE_BYTES;
         let places = <[Place]>::mut_from_bytes(&mut memory[..whole]);
@@ -267,7 +267,8 @@ pub(crate) mod tests {
             shape in any::<[(u8, u8); PLACES]>(),
         ) {
             let (shelf, address) = shelf(&bytes);
-            for (place, (sound, (kind, len))) in shelf.places.iter().zip(sound.into_iter().zip(shape)) {
+            let all = shelf.places.iter().zip(sound.into_iter().zip(shape));
+            for (place, (sound, (kind, len))) in all {
                 let mut words = place.words.each_ref().map(|word| word.load(Relaxed));
                 words[1] = u32::from(kind % 4) | u32::from(len) << 8;
                 if sound {

@@ -1,5 +1,5 @@
-//! Programs that others wrote: dnsmasq, busybox's udhcpc, nslookup and httpd, curl and iperf3. Each runs under
-//! `timeout`, so that none stays for long if this program is killed.
+//! Programs that others wrote: dnsmasq, busybox's udhcpc, nslookup and httpd, curl and iperf3. Each
+//! runs under `timeout`, so that none stays for long if this program is killed.
 
 use super::super::error::Error;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
