@@ -146,7 +146,7 @@ fn went_on(home: &Home, kills: u32) -> Result<Check, Error> {
     let said = stock::finished(&mut home.system.outboard(&["logs", ROUTER])?)?;
     let count = said.lines().rev().find_map(count).unwrap_or(0);
     Ok(Check::new(
-        &format!("the router is killed {kills} times"),
+        &format!("the router is killed, {kills} in all"),
         "outboard up",
         format!("{count} connections go on"),
         count >= CONNECTIONS,

@@ -123,7 +123,7 @@ pub fn nslookup(server: IpAddr) -> Result<Ipv4Addr, Error> {
     let mut command = program("busybox");
     command.args(["nslookup", "-type=a", NAME, &server.to_string()]);
     let said = finished(&mut command)?;
-    // The server's own address comes first, with its port.
+    // The server's own address comes first, with its port: the last one is the name's.
     let addresses = said
         .lines()
         .filter_map(|line| line.strip_prefix("Address: "));
