@@ -2,7 +2,7 @@
 
 use crate::cut::cut;
 use crate::own::{Judge, Ports, Shared};
-use crate::packet::{Packet, is_ip, on_wire, take_hop};
+use crate::packet::{Packet, is_ip, is_lent, on_wire, take_hop};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -38,6 +38,8 @@ pub struct Router {
 /// All but the stack.
 struct Passage {
     ports: Vec<Shared>,
+    /// Ports that are lent addresses.
+    clients: Vec<usize>,
     judge: Rc<RefCell<Judge>>,
     dropped: Counts<Dropped>,
 }
@@ -46,8 +48,10 @@ impl Router {
     /// A router with these ports. `stack` has them as [`Ports::of_stack`] gives them.
     pub fn new(ports: Ports, stack: Rc<RefCell<Stack<Ipv4, Ipv6>>>) -> Self {
         let Ports { ports, judge } = ports;
+        let clients = stack.borrow_mut().dhcp().map(|(port, _)| port).collect();
         let passage = Passage {
             ports,
+            clients,
             judge,
             dropped: Counts::default(),
         };
@@ -100,6 +104,13 @@ impl Passage {
         // The stack counts what is for other stations.
         if !is_ip(&frame) || !is_group && to != own {
             return Some(frame);
+        }
+        // What is lent comes before all rules, as to Linux's clients of DHCP.
+        if self.clients.contains(&port) && is_lent(&frame) {
+            let packet = Packet::read(&frame);
+            if packet.is_some_and(|packet| is_group || ip.is_own(packet.destination)) {
+                return Some(frame);
+            }
         }
         let local = self.local(port);
         if !self
