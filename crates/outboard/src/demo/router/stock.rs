@@ -124,11 +124,10 @@ pub fn nslookup(server: IpAddr) -> Result<Ipv4Addr, Error> {
     command.args(["nslookup", "-type=a", NAME, &server.to_string()]);
     let said = finished(&mut command)?;
     // The server's own address comes first, with its port: the last one is the name's.
-    let addresses = said
-        .lines()
-        .filter_map(|line| line.strip_prefix("Address: "));
-    let found = addresses.filter_map(|address| address.trim().parse().ok());
-    let last = found.last();
+    let lines = said.lines().rev();
+    let addresses = lines.filter_map(|line| line.strip_prefix("Address: "));
+    let mut found = addresses.filter_map(|address| address.trim().parse().ok());
+    let last = found.next();
     last.ok_or_else(|| Error::Stock("nslookup".into(), said))
 }
 
