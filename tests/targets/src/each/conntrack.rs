@@ -42,12 +42,10 @@ impl Table {
     fn judge(&mut self, frame: &[u8], verdict: Verdict) -> Option<State> {
         let key = Key::parse(frame).ok()?;
         let mut seen = None;
-        let _ = self
-            .connections
-            .judge(&key, frame, self.now, &mut |connection| {
-                seen = Some(connection.state());
-                (verdict, 0)
-            });
+        let _ = self.connections.judge(&key, frame, self.now, |connection| {
+            seen = Some(connection.state());
+            (verdict, 0)
+        });
         seen
     }
 }
