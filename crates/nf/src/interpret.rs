@@ -96,6 +96,7 @@ impl Program {
                 Err(_) | Ok(Outcome::Continue) => {}
                 Ok(Outcome::Verdict(verdict)) => return (verdict, rule),
                 Ok(Outcome::Nat(_)) => return (Verdict::Accept, rule),
+                Ok(Outcome::Reject(_)) => return (Verdict::Drop, rule),
                 Ok(Outcome::Return) => rules = 0..0,
                 Ok(Outcome::Jump(chain)) => {
                     let target = self.chains[chain as usize].rules.clone();
@@ -154,6 +155,7 @@ fn effect_of(outcome: Outcome) -> Effect {
         Outcome::Continue => Effect::Continue,
         Outcome::Verdict(verdict) => Effect::Verdict(verdict),
         Outcome::Nat(_) => Effect::Verdict(Verdict::Accept),
+        Outcome::Reject(_) => Effect::Verdict(Verdict::Drop),
         Outcome::Return => Effect::Return,
         Outcome::Jump(_) => Effect::Jump,
         Outcome::Goto(_) => Effect::Goto,

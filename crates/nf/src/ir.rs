@@ -9,6 +9,7 @@ use crate::conntrack::{Connection, State};
 use crate::fields::{ABSENT, NARROW_OF_FRAME, Slot};
 use crate::key::Key;
 use crate::nft::ast::{ChainKind, Family, Hook};
+use crate::router::Rejection;
 use crate::rule::{RuleIndex, Verdict, Way};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -188,6 +189,8 @@ pub(crate) enum Outcome {
     Goto(u32),
     /// With this translation of the connection.
     Nat(u32),
+    /// The packet goes no further, and its sender is told.
+    Reject(Rejection),
 }
 
 /// A translation of one end of a connection.

@@ -18,6 +18,7 @@ use crate::fields::{SLOTS, Slot};
 use crate::ir::{JUMPS_MAX, Outcome, Values};
 use crate::key::Key;
 use crate::lookup::{NONE, Set, Table};
+use crate::router::Rejection;
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
 use alloc::boxed::Box;
 use arrayvec::ArrayVec;
@@ -52,6 +53,8 @@ pub(crate) enum End {
     Verdict(Verdict),
     /// With a translation, by its number.
     Nat(u32),
+    /// The packet goes no further, and its sender is told.
+    Reject(Rejection),
 }
 
 /// What is done with a frame on which all checks hold.
@@ -174,8 +177,9 @@ impl RuleSet {
     fn judge(&self, values: &Values<'_>, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
         match self.walk(self.base, values, tally) {
             Some((End::Verdict(verdict), rule)) => (verdict, rule),
-            // A bridge's rules translate nothing.
+            // A bridge's rules translate and reject nothing.
             Some((End::Nat(_), rule)) => (Verdict::Accept, rule),
+            Some((End::Reject(_), rule)) => (Verdict::Drop, rule),
             None => {
                 tally.count(self.rules);
                 (self.policy, self.rules)
@@ -230,6 +234,7 @@ impl RuleSet {
                 }
                 Outcome::Goto(chain) => at = self.enter(chain),
                 Outcome::Nat(number) => return Some((End::Nat(number), rule)),
+                Outcome::Reject(told) => return Some((End::Reject(told), rule)),
             }
         }
         None

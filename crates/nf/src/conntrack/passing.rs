@@ -65,9 +65,20 @@ impl Link {
         Self(Kind::None(state))
     }
 
-    /// Whether rules say that the packet has no connection, or it can have none.
-    pub(crate) fn is_untracked(&self) -> bool {
-        matches!(self.0, Kind::None(State::Untracked))
+    /// Whether the packet's connection is to be looked up: it has none yet, and rules do not say
+    /// that it has none.
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self.0, Kind::None(State::Invalid))
+    }
+
+    /// Of a packet that answers one with this connection, in the connection's place: it is related,
+    /// and goes the other way (the kernel's `nf_conntrack_attach`). It begins nothing.
+    pub(crate) fn answered(&self) -> Option<Self> {
+        match &self.0 {
+            Kind::None(_) => None,
+            Kind::V4(of) => Some(Self(Kind::V4(of.answered()))),
+            Kind::V6(of) => Some(Self(Kind::V6(of.answered()))),
+        }
     }
 
     /// Whether this packet begins a connection.
@@ -176,6 +187,12 @@ impl Conntrack {
         );
     }
 
+    /// A connection of TCP was reset by the router (the kernel's `nf_ct_set_closing`).
+    pub(crate) fn close(&mut self, link: &Link, now: u64) {
+        let now = Ticks::of(now);
+        with!(self, &link.0, |flows, of| of.close(flows, now), ());
+    }
+
     /// Puts a connection that begins into the table.
     ///
     /// # Errors
@@ -240,6 +257,28 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
         }
     }
 
+    fn answered(&self) -> Self {
+        Self {
+            held: match self.held {
+                Held::In(number) => Held::In(number),
+                Held::Out(record, _) => Held::Out(record, None),
+            },
+            direction: 1 - self.direction,
+            state: State::Related,
+        }
+    }
+
+    fn close(&self, flows: &mut Flows<A>, now: Ticks) {
+        let Held::In(number) = self.held else {
+            return;
+        };
+        if self.flow(flows).name().protocol == protocol::TCP
+            && flows.get_mut(number).tracker.tcp_mut().close()
+        {
+            flows.refresh(number, Class::Close, now);
+        }
+    }
+
     /// Without a range, an end is called what it was called, if that is free.
     fn choose(
         &mut self,
@@ -299,7 +338,8 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
             address: address.bytes(),
             port: has_port.then_some(port),
         };
-        let is_error = self.state == State::Related;
+        let is_message = matches!(packet.protocol, protocol::ICMP | protocol::ICMPV6);
+        let is_error = self.state == State::Related && is_message;
         match is_error {
             true => rewrite::translate_error(frame, &packet, manip, end, partial),
             false => rewrite::translate(frame, &packet, manip, end, partial),

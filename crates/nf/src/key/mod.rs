@@ -363,6 +363,11 @@ impl Key {
         })
     }
 
+    /// Whether it is TCP.
+    pub(crate) fn is_tcp(&self) -> bool {
+        self.narrow[Slot::L4Protocol as usize] == u32::from(protocol::TCP)
+    }
+
     /// Which part of an IP packet the frame is.
     #[inline]
     pub(crate) fn fragment(&self) -> Fragment {

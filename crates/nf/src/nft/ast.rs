@@ -252,8 +252,8 @@ pub enum ChainItem<'a> {
 /// Statements that run from left to right until one does not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule<'a> {
-    /// At least one. A verdict or translation, if there is one, is the last; there is at most one
-    /// counter.
+    /// At least one. A verdict, translation or rejection, if there is one, is the last; there is at
+    /// most one counter.
     pub statements: Box<[Spanned<Statement<'a>>]>,
     /// `comment "..."`.
     pub comment: Option<Name<'a>>,
@@ -284,8 +284,23 @@ pub enum Statement<'a> {
     Verdict(Verdict<'a>),
     /// `notrack`: the packet has no connection.
     Notrack,
+    /// `reject`, with what stands behind `with`; it ends a rule as a verdict does.
+    Reject(Option<RejectWith>),
     /// `snat`, `dnat`, `masquerade` or `redirect`, which ends a rule as a verdict does.
     Nat(Box<Nat<'a>>),
+}
+
+/// What the sender of a packet is told, behind `reject with`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RejectWith {
+    /// `icmp`, and the code of its type `destination-unreachable`.
+    Icmp(u8),
+    /// `icmpv6`, and the same.
+    Icmpv6(u8),
+    /// `icmpx`: either of both, by the number that nft gives to what they have in common.
+    Icmpx(u8),
+    /// `tcp reset`.
+    TcpReset,
 }
 
 /// What one end of a connection is called on the other side of a router.

@@ -2,10 +2,10 @@
 
 use super::ast::{
     Base, Chain, ChainItem, Define, File, Flags, Item, Match, Nat, Operand, Operator, Policy,
-    Range, Rule, Set, Spanned, Statement, Table, TableItem, Value, Verdict,
+    Range, RejectWith, Rule, Set, Spanned, Statement, Table, TableItem, Value, Verdict,
 };
 use super::lex::TIME_UNITS;
-use crate::fields::Field;
+use crate::fields::{Field, ICMPX_CODES, Type};
 use core::fmt::{self, Display, Formatter};
 
 /// Elements on one line of a named set.
@@ -161,7 +161,24 @@ impl Display for Statement<'_> {
             } => write!(f, "log prefix \"{prefix}\""),
             Self::Verdict(verdict) => verdict.fmt(f),
             Self::Notrack => f.write_str("notrack"),
+            Self::Reject(None) => f.write_str("reject"),
+            Self::Reject(Some(with)) => write!(f, "reject with {with}"),
             Self::Nat(nat) => nat.fmt(f),
+        }
+    }
+}
+
+impl Display for RejectWith {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (name, code, symbols) = match *self {
+            Self::Icmp(code) => ("icmp", code, Type::IcmpCode.symbols()),
+            Self::Icmpv6(code) => ("icmpv6", code, Type::Icmpv6Code.symbols()),
+            Self::Icmpx(code) => ("icmpx", code, ICMPX_CODES),
+            Self::TcpReset => return f.write_str("tcp reset"),
+        };
+        match symbols.iter().find(|(_, number)| *number == code.into()) {
+            Some((symbol, _)) => write!(f, "{name} {symbol}"),
+            None => write!(f, "{name} {code}"),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod context;
 mod nat;
+mod reject;
 
 use crate::conntrack::State;
 use crate::fields::{Header, Slot};
@@ -91,6 +92,7 @@ pub(crate) fn resolve(
         jumps: Vec::new(),
         nats: Vec::new(),
         untracks: Vec::new(),
+        rejects: Vec::new(),
     };
     let mut tables: Vec<&ast::Table<'_>> = Vec::new();
     for item in &file.items {
@@ -136,8 +138,9 @@ struct Resolver<'f, 'a> {
     jumps: Vec<Vec<Jump>>,
     /// Translations: in which chain, and where it stands.
     nats: Vec<(usize, Spanned<ast::NatKind>)>,
-    /// The same of `notrack`.
+    /// The same of `notrack`, and of `reject`.
     untracks: Vec<(usize, Span)>,
+    rejects: Vec<(usize, Span)>,
 }
 
 #[derive(Clone, Copy)]
@@ -376,6 +379,9 @@ impl<'f, 'a> Resolver<'f, 'a> {
             }
             ast::Statement::Verdict(verdict) => return self.outcome(*verdict).map(Some),
             ast::Statement::Nat(nat) => return self.nat(nat, span, context, out).map(Some),
+            ast::Statement::Reject(with) => {
+                return self.reject(*with, span, context, out).map(Some);
+            }
         }
         Ok(None)
     }

@@ -135,7 +135,8 @@ impl<'f, 'a> Resolver<'f, 'a> {
         }
     }
 
-    /// Refuses translations where nothing is translated, and `notrack` where all is tracked.
+    /// Refuses translations where nothing is translated, `notrack` where all is tracked, and `reject`
+    /// where nobody can be told.
     pub(super) fn check_nats(&self) -> Result<(), Error> {
         for base in &self.program.bases {
             let mut reached = vec![false; self.jumps.len()];
@@ -152,6 +153,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
             if let Some((_, span)) = untracks.find(|(chain, _)| !early && reached[*chain]) {
                 return Err(Error::new(*span, ErrorKind::Refused(&UNTRACK_LATE)));
             }
+            self.check_rejects(base.hook, &reached)?;
             let here = self.nats.iter().filter(|(chain, _)| reached[*chain]);
             for (_, nat) in here {
                 if let Some(refusal) = misplaced(nat.node, base.kind, base.hook) {

@@ -1,5 +1,6 @@
 //! A packet from hook to hook.
 
+use super::reject::{ANSWER_MAX, Rejection};
 use super::rules::{Chain, Rules, Stage};
 use super::{Connections, Fate};
 use crate::conntrack::{Connection, Link, Manip, Range, Refused, State, translate_later};
@@ -21,6 +22,8 @@ pub enum Stop {
     Malformed(Malformed),
     /// Rules say so: the number of the rule's or policy's counter.
     Rule(RuleIndex),
+    /// The same, and its sender is told: [`Passage::answer`].
+    Rejected(RuleIndex, Rejection),
     /// Its connection cannot be.
     Refused(Refused),
 }
@@ -109,6 +112,19 @@ impl Passage {
         self.way
     }
 
+    /// Writes the frame that tells the sender of the packet in `frame` that rules reject it, without
+    /// addresses of the link; its length, or none if nobody is to be told. An error comes from the
+    /// router's address `own`. What is written is to pass [`Hooks::answers`].
+    pub fn answer(
+        &self,
+        rejection: Rejection,
+        frame: &[u8],
+        own: IpAddr,
+        place: &mut [u8; ANSWER_MAX],
+    ) -> Option<usize> {
+        rejection.answer(&self.key, frame, self.partial, own, place)
+    }
+
     /// Begins anew with another packet.
     fn begin(&mut self, frame: &[u8], from: u8, partial: bool) -> Result<(), Stop> {
         self.way = Way { from, to: NO_PORT };
@@ -192,6 +208,32 @@ impl<T: Tally> Hooks<'_, T> {
         self.enter(Hook::Output, passage, frame, Local::default())
     }
 
+    /// The answer to a packet that was rejected is to leave by the port `to`, at which the router has
+    /// the addresses `local`. It belongs to the connection of that packet, and ends one of TCP.
+    ///
+    /// # Errors
+    /// It goes no further.
+    pub fn answers(
+        &mut self,
+        rejected: &Passage,
+        answer: &mut Passage,
+        frame: &mut [u8],
+        to: u8,
+        local: Local,
+    ) -> Result<(), Stop> {
+        answer.begin(frame, NO_PORT, false)?;
+        answer.way.to = to;
+        if let Some(link) = rejected.link.answered() {
+            answer.link = link;
+        }
+        self.run(Hook::Output, answer, frame, Local::default())?;
+        self.leave(Hook::Postrouting, answer, frame, local)?;
+        if let (Some(connections), true) = (self.connections.as_deref_mut(), answer.key.is_tcp()) {
+            connections.table.close(&rejected.link, self.now);
+        }
+        Ok(())
+    }
+
     /// The packet leaves by the port `to`, at which the router has the addresses `local`. Its
     /// source may be another one behind this.
     ///
@@ -228,8 +270,11 @@ impl<T: Tally> Hooks<'_, T> {
                 let name = connections.fragments.name(&passage.key);
                 let fate = connections.fragments.find(name, self.now);
                 let fate = fate.ok_or(Stop::Refused(Refused::Fragment))?;
-                if let Some(stopped) = fate.stopped {
-                    return Err(stopped);
+                match fate.stopped {
+                    // Its sender has been told.
+                    Some(Stop::Rejected(rule, _)) => return Err(Stop::Rule(rule)),
+                    Some(stopped) => return Err(stopped),
+                    None => {}
                 }
                 call(passage, frame, Manip::Destination, fate.destination);
                 passage.part = Part::Later(fate.source);
@@ -284,16 +329,14 @@ impl<T: Tally> Hooks<'_, T> {
             match stage {
                 Stage::Track => {
                     if let Some(connections) = self.connections.as_deref_mut()
-                        && !passage.link.is_untracked()
+                        && passage.link.is_unknown()
                     {
                         passage.link = connections.table.look_up(&passage.key, frame, self.now);
                     }
                 }
                 Stage::Filter(chain) => {
                     let (end, rule) = self.ask(chain, passage);
-                    if end == End::Verdict(Verdict::Drop) {
-                        return Err(Stop::Rule(rule));
-                    }
+                    goes_on(end, rule)?;
                 }
                 Stage::Translate(chains) => {
                     let manip = match hook {
@@ -348,14 +391,12 @@ impl<T: Tally> Hooks<'_, T> {
         if passage.link.begins() {
             let mut range = None;
             for chain in chains {
-                match self.ask(chain, passage) {
-                    (End::Verdict(Verdict::Drop), rule) => return Err(Stop::Rule(rule)),
-                    (End::Verdict(Verdict::Accept), _) => {}
-                    (End::Nat(number), _) => {
-                        let range_of = range_of(self.rules.nat(number), &passage.key, local);
-                        range = Some(range_of.ok_or(Stop::Refused(Refused::Address))?);
-                        break;
-                    }
+                let (end, rule) = self.ask(chain, passage);
+                goes_on(end, rule)?;
+                if let End::Nat(number) = end {
+                    let range_of = range_of(self.rules.nat(number), &passage.key, local);
+                    range = Some(range_of.ok_or(Stop::Refused(Refused::Address))?);
+                    break;
                 }
             }
             if let Some(connections) = self.connections.as_deref_mut() {
@@ -378,6 +419,15 @@ impl<T: Tally> Hooks<'_, T> {
                 .translate(link, manip, key, frame, *partial);
         }
         Ok(())
+    }
+}
+
+/// Whether a packet goes on behind a chain that ended so, with this rule.
+fn goes_on(end: End, rule: RuleIndex) -> Result<(), Stop> {
+    match end {
+        End::Verdict(Verdict::Accept) | End::Nat(_) => Ok(()),
+        End::Verdict(Verdict::Drop) => Err(Stop::Rule(rule)),
+        End::Reject(told) => Err(Stop::Rejected(rule, told)),
     }
 }
 

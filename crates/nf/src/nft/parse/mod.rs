@@ -5,6 +5,7 @@
 mod base;
 mod flags;
 mod nat;
+mod reject;
 mod statement;
 mod value;
 

@@ -54,6 +54,7 @@ impl<'a> Parser<'a, '_> {
             Token::Word("counter") => self.counter()?,
             Token::Word("log") => self.log()?,
             Token::Word("notrack") if self.family != Family::Bridge => Statement::Notrack,
+            Token::Word("reject") if self.family != Family::Bridge => self.reject()?,
             Token::Word("protocol" | "l4proto") => return refuse(span, &refusals::BARE_META),
             Token::Set(_) => return refuse(span, &refusals::RAW_PAYLOAD),
             Token::Word("rt") if self.names_routing_header() => {
@@ -273,7 +274,7 @@ fn check_order(
     statement: &Spanned<Statement<'_>>,
 ) -> Parsed<()> {
     let last = before.last().map(|last| &last.node);
-    if let Some(Statement::Verdict(_) | Statement::Nat(_)) = last {
+    if let Some(Statement::Verdict(_) | Statement::Nat(_) | Statement::Reject(_)) = last {
         return Err(Error::new(statement.span, ErrorKind::AfterVerdict));
     }
     let is_counter = |it: &Spanned<_>| matches!(it.node, Statement::Counter { .. });

@@ -213,6 +213,51 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "a translation by a map",
     ),
     (
+        "filter hook postrouting priority 0",
+        "reject",
+        "`reject` at the hook `postrouting`",
+    ),
+    (
+        "filter hook forward priority 0",
+        "udp dport 53 reject with tcp reset",
+        "`tcp reset` in a rule about",
+    ),
+    (
+        "filter hook forward priority 0",
+        "meta l4proto { tcp, udp } reject with tcp reset",
+        "`tcp reset` in a rule about",
+    ),
+    (
+        "filter hook forward priority 0",
+        "reject with icmpx frag-needed",
+        "expected a code",
+    ),
+    (
+        "filter hook forward priority 0",
+        "reject with icmpx 4",
+        "expected no-route",
+    ),
+    (
+        "filter hook forward priority 0",
+        "reject with icmp 256",
+        "a code is at most 255",
+    ),
+    (
+        "filter hook forward priority 0",
+        "reject with rst",
+        "expected `icmp`",
+    ),
+    (
+        "filter hook forward priority 0",
+        "ip6 saddr ::1 reject with icmp 3",
+        "no frame is both ip6 and ip",
+    ),
+    (
+        "filter hook forward priority 0",
+        "reject accept",
+        "a statement behind a verdict",
+    ),
+    (
         "nat hook postrouting priority 0",
         "snat ip prefix to 1.2.3.0/24",
         "a translation of prefixes",

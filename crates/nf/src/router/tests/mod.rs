@@ -3,6 +3,7 @@
 mod frame;
 mod hooks;
 mod invert;
+mod reject;
 mod translation;
 
 use super::*;
