@@ -22,7 +22,7 @@
 //! | the router answers for an address at the port that has it alone | at all ports |
 //! | a packet that leaves by the port that it came in by brings no redirect | it does |
 //! | options of IPv4 are passed over, and source routes are not followed | they are heeded |
-//! | a packet of its own that rules reject at `output` is dropped, and it is not told | it is told |
+//! | of a packet of its own that rules reject at `output`, nobody is told | the router is |
 //! | a packet of its own to which rules give another destination keeps its port | it does not |
 
 #![no_std]

@@ -42,8 +42,15 @@ impl Passage {
         (rejection, own): (Rejection, Option<IpAddr>),
         now: Instant,
     ) -> Option<()> {
-        let sender = Packet::read(frame)?.source;
+        let Packet {
+            source: sender,
+            destination,
+            ..
+        } = Packet::read(frame)?;
         let to = ip.way(sender, now)?;
+        // Of IPv6, the address that was asked answers at each hook (the kernel's `icmpv6_send`).
+        let is_asked = destination.is_ipv6() && ip.is_own(destination);
+        let own = own.or(is_asked.then_some(destination));
         let own = own.or_else(|| ip.port(to).source(sender, now))?;
         let mut place = [0; ANSWER_MAX];
         let length = {

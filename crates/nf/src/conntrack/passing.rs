@@ -38,7 +38,8 @@ struct Of<R> {
 enum Held<R> {
     /// Its number in the table.
     In(u32),
-    /// It is not in the table: it begins with this packet, if it has a class, or has ended with it.
+    /// It is not in the table: it begins with the packet of its direction 0, if it has a class, or
+    /// has ended.
     Out(R, Option<Class>),
 }
 
@@ -85,8 +86,17 @@ impl Link {
     pub(crate) fn begins(&self) -> bool {
         match &self.0 {
             Kind::None(_) => false,
-            Kind::V4(of) => matches!(of.held, Held::Out(_, Some(_))),
-            Kind::V6(of) => matches!(of.held, Held::Out(_, Some(_))),
+            Kind::V4(of) => of.direction == 0 && of.has_not_begun(),
+            Kind::V6(of) => of.direction == 0 && of.has_not_begun(),
+        }
+    }
+
+    /// Whether this packet answers one that would have begun a connection.
+    pub(crate) fn answers_first(&self) -> bool {
+        match &self.0 {
+            Kind::None(_) => false,
+            Kind::V4(of) => of.direction == 1 && of.has_not_begun(),
+            Kind::V6(of) => of.direction == 1 && of.has_not_begun(),
         }
     }
 }
@@ -257,12 +267,13 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
         }
     }
 
+    fn has_not_begun(&self) -> bool {
+        matches!(self.held, Held::Out(_, Some(_)))
+    }
+
     fn answered(&self) -> Self {
         Self {
-            held: match self.held {
-                Held::In(number) => Held::In(number),
-                Held::Out(record, _) => Held::Out(record, None),
-            },
+            held: self.held,
             direction: 1 - self.direction,
             state: State::Related,
         }
@@ -354,7 +365,8 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
         counts: &mut Counts,
         now: Ticks,
     ) -> Result<(), Refused> {
-        let Held::Out(record, Some(class)) = &self.held else {
+        // Who answers the first packet begins nothing.
+        let (Held::Out(record, Some(class)), 0) = (&self.held, self.direction) else {
             return Ok(());
         };
         let names = [record.name(), record.reply()];

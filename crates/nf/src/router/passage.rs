@@ -72,6 +72,9 @@ pub struct Passage {
     key: Key,
     way: Way,
     link: Link,
+    /// Which ends of its connection, which it begins, are called what they will be: the source, and
+    /// the destination.
+    chosen: [bool; 2],
     partial: bool,
     part: Part,
 }
@@ -97,6 +100,7 @@ impl Passage {
                 to: NO_PORT,
             },
             link: Link::none(State::Untracked),
+            chosen: [false; 2],
             partial: false,
             part: Part::Whole,
         }
@@ -112,9 +116,9 @@ impl Passage {
         self.way
     }
 
-    /// Writes the frame that tells the sender of the packet in `frame` that rules reject it, without
-    /// addresses of the link; its length, or none if nobody is to be told. An error comes from the
-    /// router's address `own`. What is written is to pass [`Hooks::answers`].
+    /// Writes the frame that tells the sender of the packet in `frame` that rules reject it,
+    /// without addresses of the link; its length, or none if nobody is to be told. An error comes
+    /// from the router's address `own`. What is written is to pass [`Hooks::answers`].
     pub fn answer(
         &self,
         rejection: Rejection,
@@ -125,11 +129,19 @@ impl Passage {
         rejection.answer(&self.key, frame, self.partial, own, place)
     }
 
+    /// Whether rules are asked what this end of its connection is called. The kernel asks them
+    /// about a reset of a connection that has not begun, too, as it does not about an error.
+    fn asks(&self, manip: Manip) -> bool {
+        let is_chosen = self.chosen[manip as usize];
+        !is_chosen && (self.link.begins() || self.link.answers_first() && self.key.is_tcp())
+    }
+
     /// Begins anew with another packet.
     fn begin(&mut self, frame: &[u8], from: u8, partial: bool) -> Result<(), Stop> {
         self.way = Way { from, to: NO_PORT };
         self.partial = partial;
         self.part = Part::Whole;
+        self.chosen = [false; 2];
         // Where connections are not looked up yet, the kernel says so.
         self.link = Link::none(State::Invalid);
         self.key.read(frame).map_err(Stop::Malformed)
@@ -208,8 +220,8 @@ impl<T: Tally> Hooks<'_, T> {
         self.enter(Hook::Output, passage, frame, Local::default())
     }
 
-    /// The answer to a packet that was rejected is to leave by the port `to`, at which the router has
-    /// the addresses `local`. It belongs to the connection of that packet, and ends one of TCP.
+    /// The answer to a packet that was rejected is to leave by the port `to`, at which the router
+    /// has the addresses `local`. It belongs to the connection of that packet, and ends one of TCP.
     ///
     /// # Errors
     /// It goes no further.
@@ -225,6 +237,7 @@ impl<T: Tally> Hooks<'_, T> {
         answer.way.to = to;
         if let Some(link) = rejected.link.answered() {
             answer.link = link;
+            answer.chosen = rejected.chosen;
         }
         self.run(Hook::Output, answer, frame, Local::default())?;
         self.leave(Hook::Postrouting, answer, frame, local)?;
@@ -388,7 +401,8 @@ impl<T: Tally> Hooks<'_, T> {
         manip: Manip,
         local: Local,
     ) -> Result<(), Stop> {
-        if passage.link.begins() {
+        if passage.asks(manip) {
+            passage.chosen[manip as usize] = true;
             let mut range = None;
             for chain in chains {
                 let (end, rule) = self.ask(chain, passage);
