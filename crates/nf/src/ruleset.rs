@@ -15,7 +15,7 @@
 
 use crate::conntrack::Connection;
 use crate::fields::{SLOTS, Slot};
-use crate::ir::{JUMPS_MAX, Outcome, Values};
+use crate::ir::{JUMPS_MAX, Map, Outcome, Values};
 use crate::key::Key;
 use crate::lookup::{NONE, Set, Table};
 use crate::router::Rejection;
@@ -40,6 +40,7 @@ pub struct RuleSet {
     pub(crate) tables: Box<[Table<u32>]>,
     pub(crate) wide_tables: Box<[Table<u128>]>,
     pub(crate) extras: Box<[Extra]>,
+    pub(crate) maps: Box<[Map]>,
     /// The base chain.
     pub(crate) base: Cursor,
     pub(crate) rules: RuleIndex,
@@ -225,8 +226,13 @@ impl RuleSet {
             if let Outcome::Verdict(verdict) = entry.outcome {
                 return Some((End::Verdict(verdict), rule));
             }
-            match entry.outcome {
-                Outcome::Continue | Outcome::Verdict(_) => {}
+            let outcome = match entry.outcome {
+                Outcome::Map(number) => self.look_up_outcome(number, values, rule, tally),
+                outcome => outcome,
+            };
+            match outcome {
+                Outcome::Continue | Outcome::Map(_) => {}
+                Outcome::Verdict(verdict) => return Some((End::Verdict(verdict), rule)),
                 Outcome::Return => at.next = NONE,
                 Outcome::Jump(chain) => {
                     jumps.push(at);
@@ -244,6 +250,25 @@ impl RuleSet {
     #[inline(never)]
     fn enter(&self, chain: u32) -> Cursor {
         self.chains[chain as usize]
+    }
+
+    /// How a rule ends that looks it up, and goes on with the next rule if nothing is found.
+    #[inline(never)]
+    fn look_up_outcome(
+        &self,
+        number: u32,
+        values: &Values<'_>,
+        rule: RuleIndex,
+        tally: &mut impl Tally,
+    ) -> Outcome {
+        let map = &self.maps[number as usize];
+        let Some(outcome) = map.find(values) else {
+            return Outcome::Continue;
+        };
+        if map.counts {
+            tally.count(rule);
+        }
+        outcome
     }
 
     #[inline(never)]
@@ -398,6 +423,12 @@ impl RuleSet {
             + size_of_val(&*self.tables)
             + size_of_val(&*self.wide_tables)
             + size_of_val(&*self.extras)
+            + size_of_val(&*self.maps)
+            + self
+                .maps
+                .iter()
+                .map(|map| size_of_val(&*map.entries))
+                .sum::<usize>()
             + self
                 .extras
                 .iter()

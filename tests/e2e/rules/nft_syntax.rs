@@ -76,7 +76,7 @@ const UNSUPPORTED_FILES: [&str; 14] = [
     "add table bridge t",
     "table bridge t { }; table bridge u { }",
     "table bridge t { flags dormant; }",
-    "table bridge t { map m { type ipv4_addr : verdict; }; }",
+    "table bridge t { map m { type ipv4_addr : mark; }; }",
     "table bridge t { counter x { }; }",
     "table bridge t { set s { typeof ip saddr; }; }",
     "table bridge t { set s { type ipv4_addr . inet_service; }; }",

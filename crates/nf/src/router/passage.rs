@@ -408,7 +408,7 @@ impl<T: Tally> Hooks<'_, T> {
                 let (end, rule) = self.ask(chain, passage);
                 goes_on(end, rule)?;
                 if let End::Nat(number) = end {
-                    let range_of = range_of(self.rules.nat(number), &passage.key, local);
+                    let range_of = range_of(self.rules.nat(number), &passage.key, manip, local);
                     range = Some(range_of.ok_or(Stop::Refused(Refused::Address))?);
                     break;
                 }
@@ -446,10 +446,23 @@ fn goes_on(end: End, rule: RuleIndex) -> Result<(), Stop> {
 }
 
 /// What a translation means for a packet; none if the port has no address of its family.
-fn range_of(nat: &Nat, key: &Key, local: Local) -> Option<Range> {
+fn range_of(nat: &Nat, key: &Key, manip: Manip, local: Local) -> Option<Range> {
     let addresses = match nat.address {
         NatAddress::Kept => None,
         NatAddress::Given(low, high) => Some((low, high)),
+        NatAddress::Network(low, high) => {
+            let (source, destination) = ends(key)?;
+            let own = match manip {
+                Manip::Source => source,
+                Manip::Destination => destination,
+            };
+            let own = match own {
+                IpAddr::V4(own) => own.to_bits().into(),
+                IpAddr::V6(own) => own.to_bits(),
+            };
+            let address = low | own & (high - low);
+            Some((address, address))
+        }
         NatAddress::OfPort => {
             let address = match key.fields().addresses? {
                 Addresses::V4 { .. } => local.ip4?.to_bits().into(),

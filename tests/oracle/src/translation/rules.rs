@@ -7,7 +7,7 @@ use std::fmt::Write;
 const RULES_MAX: usize = 5;
 
 /// Rules that translate destinations.
-const DESTINATIONS: [&str; 15] = [
+const DESTINATIONS: [&str; 19] = [
     "tcp dport 8080 dnat ip to 10.192.0.5:80",
     "iifname public tcp dport 8080-8090 dnat ip to 10.128.0.5:80",
     "udp dport 53 dnat ip to 10.128.0.7",
@@ -18,6 +18,10 @@ const DESTINATIONS: [&str; 15] = [
     "ip6 daddr fd0c:3::1 dnat ip6 to fd0a::9",
     "tcp dport 8080 dnat ip6 to [fd0b::9]:80",
     "icmp type echo-request ip daddr 10.3.0.2 dnat ip to 10.128.0.2",
+    "dnat ip to tcp dport map { 80 : 10.192.0.5, 8080 : 10.128.0.5 }",
+    "dnat ip to udp dport map { 53 : 10.128.0.7 . 5353, 7070 : 10.192.0.7 . 53 }",
+    "dnat ip prefix to ip daddr map { 10.3.0.0/24 : 10.192.1.0/24 }",
+    "ip6 daddr fd0c:3::/112 dnat ip6 prefix to fd0b::/112",
     "tcp dport 8080 redirect to :80",
     "iifname private tcp dport 2000 redirect",
     "udp dport 2000 redirect to :5353",
@@ -26,7 +30,7 @@ const DESTINATIONS: [&str; 15] = [
 ];
 
 /// Rules that translate sources.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 12] = [
     "oifname public masquerade",
     "oifname private masquerade",
     "iifname private oifname public masquerade",
@@ -34,6 +38,9 @@ const SOURCES: [&str; 9] = [
     "meta l4proto tcp snat ip to 10.3.0.3:1024-65535",
     "meta l4proto { tcp, udp } masquerade to :1024-65535",
     "ip6 saddr fd0a::/16 snat ip6 to fd0c:3::2",
+    "snat ip to ip saddr map { 10.128.0.0/16 : 10.3.0.2, 10.129.0.0/16 : 10.3.0.3 }",
+    "ip saddr 10.128.0.0/16 snat ip prefix to 10.3.0.0/16",
+    "snat ip6 prefix to ip6 saddr map { fd0a::/96 : fd0c:3::/96 }",
     "ip daddr 10.192.0.5 snat ip to 10.3.0.4",
     "ip saddr 10.192.0.0/10 snat ip to 10.3.0.5",
 ];
@@ -76,7 +83,7 @@ const REJECTS: [&str; 7] = [
 ];
 
 /// Ends of rules.
-const ENDS: [&str; 8] = [
+const ENDS: [&str; 12] = [
     "accept",
     "accept",
     "counter",
@@ -85,6 +92,10 @@ const ENDS: [&str; 8] = [
     "drop",
     "ct mark set 1",
     "jump other",
+    "ct state vmap { established : accept, related : jump other, invalid : drop }",
+    "ct state vmap { new : jump other, established : return }",
+    "ct status dnat iifname vmap { private : jump other, public : accept }",
+    "meta l4proto vmap { tcp : jump other, udp : return, 1 : accept }",
 ];
 
 fn pick<'a>(rng: &mut Rng, all: &[&'a str]) -> &'a str {
@@ -234,6 +245,9 @@ fn decides(rng: &mut Rng, end: &str) -> String {
         .collect();
     // Two ports of different protocols never match.
     let ports = |condition: &&str| condition.contains("dp") || condition.contains("sport");
+    if end.contains("vmap") {
+        conditions.truncate(1);
+    }
     if conditions
         .iter()
         .filter(|it| ports(it) || it.contains("l4proto"))

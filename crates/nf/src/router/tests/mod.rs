@@ -3,6 +3,7 @@
 mod frame;
 mod hooks;
 mod invert;
+mod map;
 mod reject;
 mod translation;
 
