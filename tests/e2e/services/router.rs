@@ -265,7 +265,7 @@ fn rejected(images: &Images, host: &str) -> Result<(), Failed> {
     }
     chain input {
         type filter hook input priority filter
-        udp dport 27 reject with icmpx host-unreachable
+        udp dport 27 reject with icmpx admin-prohibited
     }
 }
 ";
@@ -294,10 +294,7 @@ fn rejected(images: &Images, host: &str) -> Result<(), Failed> {
                 .run(|| TcpStream::connect_timeout(&to, PATIENCE));
             told(connected.map(|_| ()), expected, to)?;
         }
-        for (to, port, expected) in [
-            (server, 25, Errno::CONNREFUSED),
-            (router, 27, Errno::HOSTUNREACH),
-        ] {
+        for (to, port, expected) in [(server, 25, Errno::CONNREFUSED), (router, 27, prohibited)] {
             let any = match to {
                 IpAddr::V4(_) => "0.0.0.0:0",
                 IpAddr::V6(_) => "[::]:0",

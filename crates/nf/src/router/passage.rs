@@ -239,12 +239,12 @@ impl<T: Tally> Hooks<'_, T> {
             answer.link = link;
             answer.chosen = rejected.chosen;
         }
-        self.run(Hook::Output, answer, frame, Local::default())?;
-        self.leave(Hook::Postrouting, answer, frame, local)?;
+        // Whether rules let the reset leave or not.
         if let (Some(connections), true) = (self.connections.as_deref_mut(), answer.key.is_tcp()) {
             connections.table.close(&rejected.link, self.now);
         }
-        Ok(())
+        self.run(Hook::Output, answer, frame, Local::default())?;
+        self.leave(Hook::Postrouting, answer, frame, local)
     }
 
     /// The packet leaves by the port `to`, at which the router has the addresses `local`. Its

@@ -49,8 +49,8 @@ impl<'a> Parser<'a, '_> {
         Ok(Some(Statement::Nat(Box::new(nat))))
     }
 
-    /// `ip` or `ip6`, if it comes next, and whether `prefix` is behind it. What nft may be told of a
-    /// map with ports, `addr . port`, is passed over.
+    /// `ip` or `ip6`, if it comes next, and whether `prefix` is behind it. What nft may be told of
+    /// a map with ports, `addr . port`, is passed over.
     fn nat_family(&mut self) -> Parsed<(Option<Family>, bool)> {
         let family = match self.tokens.peek().node {
             Token::Word("ip") => Some(Family::Ip),

@@ -184,4 +184,16 @@ fn a_reset_ends_the_connection() {
     let said = bench.told(0, frame(&segment)).unwrap().unwrap();
     assert_eq!((said[47], &said[38..42]), (RST, &[0, 0, 0, 10][..]));
     assert_eq!(bench.connections.table.count(Class::Close), 1);
+    // The kernel closes it even if the reset does not leave.
+    let output = "chain o { type filter hook output priority 0; policy drop; }";
+    let mut bench = Bench::new(&text.replacen("chain c", &format!("{output}\nchain c"), 1));
+    bench
+        .pass(0, ends, TCP, tcp([1000, 80], 1, 0, SYN))
+        .unwrap();
+    bench
+        .pass(1, back, TCP, tcp([80, 1000], 9, 2, SYN | ACK))
+        .unwrap();
+    let segment = packet(ip(CLIENT), ip(SERVER), TCP, tcp([1000, 80], 2, 10, ACK));
+    assert!(bench.told(0, frame(&segment)).is_err());
+    assert_eq!(bench.connections.table.count(Class::Close), 1);
 }
