@@ -64,15 +64,32 @@ const fn verdict(name: &'static str, arguments: &'static [&'static str]) -> Case
     }
 }
 
-/// A verdict where connections are tracked, on a frame of an open one. Opening each takes three
-/// frames, which count.
+/// A verdict where connections are tracked. Opening each takes four frames, which count. What is
+/// called within a closure of the function is named after it, and must not end the count.
 const fn connection(name: &'static str, arguments: &'static [&'static str]) -> Case {
     Case {
         name,
         example: "connection_cost",
-        function: "*connection_turn*",
+        function: "*::connection_turn",
         arguments,
         frames: 20_480,
+    }
+}
+
+/// The same of all hooks of a router.
+const fn routed(name: &'static str, arguments: &'static [&'static str]) -> Case {
+    Case {
+        function: "*::routed_turn",
+        ..connection(name, arguments)
+    }
+}
+
+/// Ends connections before a batch, of which so many have ended.
+const fn expiry(name: &'static str, arguments: &'static [&'static str]) -> Case {
+    Case {
+        function: "*::expire_turn",
+        frames: 64,
+        ..connection(name, arguments)
     }
 }
 
@@ -106,7 +123,7 @@ const OURS: &[&str] = &["ours", "12800"];
 const SMOLTCP: &[&str] = &["smoltcp", "12800"];
 
 /// All that is counted.
-pub const CASES: [Case; 25] = [
+pub const CASES: [Case; 34] = [
     forward("ixgbe, batches of 1", &["1", "12800"]),
     forward("ixgbe, batches of 8", &["8", "12800"]),
     forward("ixgbe, batches of 32", &["32", "12800"]),
@@ -124,6 +141,15 @@ pub const CASES: [Case; 25] = [
     verdict("a verdict, 10000 rules", &["10000", "20480"]),
     connection("a verdict, one open connection", &["1", "20480"]),
     connection("a verdict, 1000 open connections", &["1000", "20480"]),
+    connection("a verdict, new connections", &["1", "20480", "new"]),
+    connection("the same without connections", &["1", "20480", "bare"]),
+    routed("a router, an open connection", &["1", "20480", "routed"]),
+    routed("the same, translated", &["1", "20480", "translated"]),
+    routed("a router, new ones, 4 rules of NAT", &["4", "20480", "nat"]),
+    routed("the same, 10000 rules", &["10000", "20480", "nat"]),
+    routed("the same, a set of 100000", &["100000", "20480", "set"]),
+    expiry("expiry, 1000 flows", &["1000", "64", "expire"]),
+    expiry("expiry, 100000 flows", &["100000", "64", "expire"]),
     model("the model 82599, both ways", &["82599", "count", "12800"]),
     model("the model 82574, both ways", &["82574", "count", "12800"]),
     segments("TCP, a segment sent", "*count_send*", OURS),

@@ -5,7 +5,6 @@ use super::start::Error;
 use super::work::{Seed, Taken};
 use abi::capture::Fate;
 use device::{Frame, Netif};
-use nf::conntrack::Connection;
 use nf::{Key, RuleSet, Verdict, Way};
 use ports::Runtime;
 
@@ -77,13 +76,10 @@ impl Filter {
             bytes: frame.len(),
         };
         let judged = match tracking {
-            Some((table, now)) => {
-                let rules = &mut |connection: &Connection<'_>| {
-                    work.rules
-                        .verdict_within(&self.key, way, connection, &mut taken)
-                };
-                table.judge(&self.key, frame.bytes(), now, rules)
-            }
+            Some((table, now)) => table.judge(&self.key, frame.bytes(), now, |connection| {
+                work.rules
+                    .verdict_within(&self.key, way, connection, &mut taken)
+            }),
             None => Ok(work.rules.verdict(&self.key, way, &mut taken)),
         };
         let (verdict, rule) = match judged {

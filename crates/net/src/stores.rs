@@ -11,5 +11,6 @@ pub(crate) fn in_order() {
     {
         crate::tcp::tests::vault::moment();
         crate::notes::tests::moment();
+        crate::dhcp::server::shelf::tests::moment();
     }
 }

@@ -1,21 +1,35 @@
-//! What a frame of an open connection costs where rules know connections, without any I/O:
+//! What a frame costs where rules know connections, without any I/O:
 //!
-//!     cargo run --release -p nf --example connection_cost [CONNECTIONS [FRAMES]] [kept]
+//!     cargo run --release -p nf --example connection_cost [CONNECTIONS [FRAMES]] [WHAT]
 //!
-//! If they are `kept`, they lie in memory that outlives the image.
+//! | what | counted in | each frame |
+//! |---|---|---|
+//! | `open` | `connection_turn` | data of an open connection or an ACK, on a bridge (the default) |
+//! | `kept` | the same | of connections in memory that outlives the image |
+//! | `routed` | `routed_turn` | the same through a router: all three hooks |
+//! | `translated` | the same | of connections that are translated |
+//! | `new` | `connection_turn` | the SYN of another connection |
+//! | `nat` | `routed_turn` | the same through a router with so many rules that translate others |
+//! | `set` | the same | the same with a set of so many addresses of others instead |
+//! | `bare` | the same | the same where rules ask for no connection |
+//! | `expire` | `expire_turn` | no frame: what has ended is looked for before a batch |
 //!
-//! For callgrind to count instructions:
+//! For callgrind to count instructions, and misses of a cache of 32 MiB:
 //!
 //!     cargo build --release -p nf --example connection_cost
 //!     valgrind --tool=callgrind --toggle-collect='*connection_turn*' PATH/connection_cost 1 20000
+//!     valgrind --tool=callgrind --toggle-collect='*connection_turn*' --cache-sim=yes \
+//!         --LL=33554432,16,64 PATH/connection_cost 1000000 20000
 
 use nf::conntrack::{Class, Conntrack};
 use nf::nft::Limits;
+use nf::router::{Arrival, Connections, Hooks, Local, Passage, Rules};
 use nf::{Key, RuleIndex, RuleSet, Tally, Way};
 use std::hint::black_box;
+use std::net::Ipv4Addr;
 use std::time::Instant;
 
-const RULES: &str = "table bridge t {
+const BRIDGE: &str = "table bridge t {
     chain forward {
         type filter hook forward priority 0; policy drop;
         ct state established,related counter accept
@@ -24,13 +38,50 @@ const RULES: &str = "table bridge t {
     }
 }
 ";
+const BARE: &str = "table bridge t {
+    chain forward {
+        type filter hook forward priority 0; policy drop;
+        tcp sport 7070 counter accept
+        tcp dport 7070 counter accept
+    }
+}
+";
+const ROUTER: &str = "table inet t {
+    chain forward {
+        type filter hook forward priority 0; policy drop;
+        ct state established,related counter accept
+        ct state invalid counter drop
+        tcp dport 7070 counter accept
+    }
+}
+";
+const NAT: &str = "table ip nat {
+    chain out {
+        type nat hook postrouting priority srcnat;
+        oifname public masquerade
+    }
+}
+";
 const CONNECTIONS: usize = 1000;
 const FRAMES: usize = 4_000_000;
-/// Frames that are timed at once: the fastest round counts, for it was disturbed least.
-const ROUND: usize = 20_000;
+/// Frames that are made and then timed at once: the fastest round counts.
+const ROUND: usize = 1000;
+/// A time in nanoseconds at which connections begin.
+const BEGIN: u64 = 1_000_000_000;
+/// Nanoseconds of a tick, in which what has ended is looked for once.
+const TICK: u64 = 1 << 26;
 
 const SYN: u8 = 2;
 const ACK: u8 = 16;
+const SERVER: [u8; 4] = [192, 0, 2, 1];
+/// Nobody here has an address from this one on.
+const OTHERS: u32 = u32::from_be_bytes([10, 128, 0, 0]);
+/// What clients are called behind a router that translates them.
+const PUBLIC: [u8; 4] = [192, 0, 2, 9];
+/// Bytes of data of a segment.
+const DATA: u32 = 1000;
+/// Ports of each client. A source may have a part of the table alone.
+const PORTS: u32 = 64;
 
 struct Counters(Vec<u64>);
 
@@ -42,28 +93,126 @@ impl Tally for Counters {
     fn log(&mut self, _: RuleIndex, _: &str, _: &Key, _: Way) {}
 }
 
-/// A firewall, and the counters of its rules.
-struct Firewall {
+/// Rules at work, and what they count.
+trait Firewall {
+    /// A frame passes, and may change.
+    fn turn(&mut self, frame: &mut [u8], reply: bool, now: u64);
+    fn connections(&mut self) -> &mut Conntrack;
+}
+
+struct Bridge {
     rules: RuleSet,
     connections: Conntrack,
     key: Key,
     counters: Counters,
 }
 
-impl Firewall {
-    fn new(connections: usize, kept: bool) -> Self {
-        let rules = nf::load(RULES, &["private", "public"], &Limits::DEFAULT);
+impl Bridge {
+    fn new(text: &str, connections: Conntrack) -> Self {
+        let rules = nf::load(text, &["private", "public"], &Limits::DEFAULT);
         let rules = rules.expect("rules of this example");
         Self {
             counters: Counters(vec![0; rules.len() + 1]),
             rules,
-            connections: match kept {
-                true => table_in_state(2 * connections),
-                false => Conntrack::new(2 * connections, &[7; 16]),
-            },
+            connections,
             key: Key::EMPTY,
         }
     }
+}
+
+impl Firewall for Bridge {
+    fn turn(&mut self, frame: &mut [u8], reply: bool, now: u64) {
+        black_box(connection_turn(self, black_box(frame), reply, now));
+    }
+
+    fn connections(&mut self) -> &mut Conntrack {
+        &mut self.connections
+    }
+}
+
+/// The hot path of a bridge, kept apart so that its instructions can be counted.
+#[inline(never)]
+fn connection_turn(bridge: &mut Bridge, frame: &[u8], reply: bool, now: u64) -> RuleIndex {
+    let Bridge {
+        rules,
+        connections,
+        key,
+        counters,
+    } = bridge;
+    if key.read(frame).is_err() {
+        return RuleIndex::MAX;
+    }
+    let from = u8::from(reply);
+    let way = Way { from, to: 1 - from };
+    if !rules.tracks() {
+        return rules.verdict(key, way, counters).1;
+    }
+    let judged = connections.judge(key, frame, now, |connection| {
+        rules.verdict_within(key, way, connection, counters)
+    });
+    judged.map_or(RuleIndex::MAX, |(_, rule)| rule)
+}
+
+struct Router {
+    rules: Rules,
+    connections: Connections,
+    passage: Passage,
+    counters: Counters,
+}
+
+impl Router {
+    fn new(text: &str, connections: Connections) -> Self {
+        let rules = Rules::load(text, &["private", "public"], &Limits::DEFAULT);
+        let rules = rules.expect("rules of this example");
+        Self {
+            counters: Counters(vec![0; rules.counters()]),
+            rules,
+            connections,
+            passage: Passage::new(),
+        }
+    }
+}
+
+impl Firewall for Router {
+    fn turn(&mut self, frame: &mut [u8], reply: bool, now: u64) {
+        assert!(routed_turn(self, black_box(frame), reply, now));
+    }
+
+    fn connections(&mut self) -> &mut Conntrack {
+        &mut self.connections.table
+    }
+}
+
+/// The hot path of a router: whether the packet goes on.
+#[inline(never)]
+fn routed_turn(router: &mut Router, frame: &mut [u8], reply: bool, now: u64) -> bool {
+    let port = u8::from(reply);
+    let local = |port| Local {
+        ip4: (port == 1).then_some(PUBLIC.into()),
+        ip6: None,
+    };
+    let arrival = Arrival {
+        port,
+        local: local(port),
+        partial: false,
+    };
+    let mut hooks = Hooks {
+        rules: &router.rules,
+        connections: Some(&mut router.connections),
+        now,
+        tally: &mut router.counters,
+    };
+    let passage = &mut router.passage;
+    let to = 1 - port;
+    hooks.prerouting(passage, frame, arrival).is_ok()
+        && hooks.forward(passage, to).is_ok()
+        && hooks.postrouting(passage, frame, to, local(to)).is_ok()
+}
+
+/// What is done before each batch: whether it was time for it.
+#[inline(never)]
+fn expire_turn(connections: &mut Conntrack, now: u64) -> bool {
+    connections.expire(now)
 }
 
 /// A table with room for so many connections, as images have it whose manifest names a state.
@@ -79,80 +228,237 @@ fn table_in_state(connections: usize) -> Conntrack {
     taken_up.expect("there is room").0
 }
 
-/// The hot path, kept apart so that its instructions can be counted.
-#[inline(never)]
-fn connection_turn(firewall: &mut Firewall, frame: &[u8]) -> RuleIndex {
-    let Firewall {
-        rules,
-        connections,
-        key,
-        counters,
-    } = firewall;
-    if key.read(frame).is_err() {
-        return RuleIndex::MAX;
-    }
-    let way = Way { from: 0, to: 1 };
-    let judged = connections.judge(key, frame, 0, &mut |connection| {
-        rules.verdict_within(key, way, connection, counters)
-    });
-    judged.map_or(RuleIndex::MAX, |(_, rule)| rule)
-}
+/// Bytes of a frame: Ethernet, IPv4, TCP with a timestamp, which is what most have. The data is
+/// told of in the header alone; nobody reads it.
+const HEADERS: usize = 14 + 20 + 32;
+const FRAME: usize = HEADERS + DATA as usize;
 
-/// A segment of a connection without data, in a frame of 54 bytes.
-fn segment(number: u32, reply: bool, flags: u8) -> [u8; 54] {
-    let mut frame = [0; 54];
-    frame[12..14].copy_from_slice(&[0x08, 0x00]);
-    let (client, server) = (number.to_be_bytes(), [10, 0, 0, 2]);
-    let ports = [[0x12, 0x34], 7070u16.to_be_bytes()];
-    let (addresses, ports) = match reply {
-        false => ([client, server].concat(), ports.concat()),
-        true => ([server, client].concat(), [ports[1], ports[0]].concat()),
+/// What is known of both sides of a connection: bytes that were sent, by data and by its ACK.
+type Sent = u32;
+
+/// Makes the frame of a connection that comes next: of a number of rounds, data comes first.
+fn make(
+    frame: &mut [u8; FRAME],
+    number: u32,
+    reply: bool,
+    flags: u8,
+    sent: Sent,
+    nat: bool,
+) -> usize {
+    let client = u32::from_be_bytes([10, 0, 0, 0]) + number / PORTS;
+    let port = 1024 + (number % PORTS) as u16;
+    // Translation keeps a port that is free.
+    let (client, port) = match nat && reply {
+        true => (PUBLIC, 1024 + number as u16),
+        false => (
+            client.to_be_bytes(),
+            if nat { 1024 + number as u16 } else { port },
+        ),
     };
-    frame[14..24].copy_from_slice(&[0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6]);
-    frame[26..34].copy_from_slice(&addresses);
-    let words = frame[14..34].chunks(2);
-    let words = words.map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
-    let sum: u32 = words.sum();
+    let data = if flags == ACK && !reply {
+        DATA as usize
+    } else {
+        0
+    };
+    let (mut addresses, mut ports) = ([client, SERVER], [port, 7070]);
+    let (mut seq, mut ack) = (1 + sent, 1);
+    if reply {
+        addresses.reverse();
+        ports.reverse();
+        (seq, ack) = (1, 1 + sent);
+    }
+    if flags & SYN != 0 {
+        seq = 0;
+    }
+    frame[12..14].copy_from_slice(&[8, 0]);
+    let len = HEADERS + data;
+    frame[14..26].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0, 0, 64, 6, 0, 0]);
+    frame[16..18].copy_from_slice(&(len as u16 - 14).to_be_bytes());
+    frame[26..34].copy_from_slice(addresses.as_flattened());
+    let words = frame[14..34].as_chunks().0.iter();
+    let sum: u32 = words.map(|pair| u32::from(u16::from_be_bytes(*pair))).sum();
     let sum = (sum & 0xffff) + (sum >> 16);
     frame[24..26].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
-    frame[34..38].copy_from_slice(&ports);
-    // Each SYN counts as a byte.
-    frame[41] = u8::from(flags & SYN == 0);
-    frame[45] = u8::from(flags & ACK != 0);
-    frame[46] = 0x50;
-    frame[47] = flags;
-    frame[48] = 0xff;
-    frame
+    frame[34..38].copy_from_slice(ports.map(u16::to_be_bytes).as_flattened());
+    frame[38..42].copy_from_slice(&u32::to_be_bytes(seq));
+    frame[42..46].copy_from_slice(&u32::to_be_bytes(if flags & ACK == 0 { 0 } else { ack }));
+    frame[46..50].copy_from_slice(&[0x80, flags, 0xff, 0]);
+    // A SYN says that windows are not scaled, and that ACKs may be selective.
+    frame[54..66].copy_from_slice(match flags & SYN {
+        0 => &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 1],
+        _ => &[2, 4, 5, 0xb4, 4, 2, 1, 3, 3, 0, 1, 0],
+    });
+    len
+}
+
+/// Frames of so many connections, one after the other.
+struct Traffic {
+    frames: Vec<([u8; FRAME], usize, bool)>,
+    sent: Vec<Sent>,
+    next: usize,
+    reply: bool,
+    nat: bool,
+}
+
+impl Traffic {
+    fn new(connections: usize, nat: bool) -> Self {
+        Self {
+            frames: vec![([0; FRAME], 0, false); ROUND],
+            sent: vec![0; connections],
+            next: 0,
+            reply: false,
+            nat,
+        }
+    }
+
+    /// The next frames: data of one connection after the other, and then an ACK of each.
+    fn make(&mut self, count: usize) {
+        for (frame, len, reply) in &mut self.frames[..count] {
+            let sent = &mut self.sent[self.next];
+            if self.reply {
+                *sent += DATA;
+            }
+            (*len, *reply) = (0, self.reply);
+            *len = make(frame, self.next as u32, self.reply, ACK, *sent, self.nat);
+            self.next += 1;
+            if self.next == self.sent.len() {
+                (self.next, self.reply) = (0, !self.reply);
+            }
+        }
+    }
+}
+
+/// Opens so many connections.
+fn open(firewall: &mut dyn Firewall, connections: usize, nat: bool) {
+    let mut frame = [0; FRAME];
+    for number in 0..connections as u32 {
+        for (reply, flags) in [(false, SYN), (true, SYN | ACK), (false, ACK), (true, ACK)] {
+            let sent = if (reply, flags) == (true, ACK) {
+                DATA
+            } else {
+                0
+            };
+            let len = make(&mut frame, number, reply, flags, sent, nat);
+            firewall.turn(&mut frame[..len], reply, BEGIN);
+        }
+    }
+    let open = firewall.connections().count(Class::Established);
+    assert_eq!(open as usize, connections, "each connection is open");
+}
+
+/// Nanoseconds of a frame in the fastest round.
+fn pass(firewall: &mut dyn Firewall, connections: usize, frames: usize, nat: bool) -> f64 {
+    open(firewall, connections, nat);
+    let mut traffic = Traffic::new(connections, nat);
+    traffic.sent.fill(DATA);
+    let mut nanoseconds = f64::INFINITY;
+    for round in (0..frames).step_by(ROUND) {
+        let round = ROUND.min(frames - round);
+        traffic.make(round);
+        let start = Instant::now();
+        for (frame, len, reply) in &mut traffic.frames[..round] {
+            firewall.turn(&mut frame[..*len], *reply, BEGIN);
+        }
+        nanoseconds = nanoseconds.min(start.elapsed().as_nanos() as f64 / round as f64);
+    }
+    nanoseconds
+}
+
+/// The same of SYNs, each of another connection.
+fn begin(firewall: &mut dyn Firewall, frames: usize) -> f64 {
+    let mut nanoseconds = f64::INFINITY;
+    let mut traffic = Traffic::new(1, false);
+    for first in (0..frames).step_by(ROUND) {
+        let round = ROUND.min(frames - first);
+        for (at, (frame, len, _)) in traffic.frames[..round].iter_mut().enumerate() {
+            *len = make(frame, (first + at) as u32, false, SYN, 0, false);
+        }
+        let start = Instant::now();
+        for (frame, len, _) in &mut traffic.frames[..round] {
+            firewall.turn(&mut frame[..*len], false, BEGIN);
+        }
+        nanoseconds = nanoseconds.min(start.elapsed().as_nanos() as f64 / round as f64);
+    }
+    nanoseconds
+}
+
+/// Rules that translate so many others before they translate whoever comes.
+fn nat_of_others(count: usize) -> String {
+    let rules = (0..count).map(|number| {
+        let address = Ipv4Addr::from_bits(OTHERS + number as u32);
+        format!("ip saddr {address} snat to 192.0.2.8\n")
+    });
+    NAT.replace("oifname", &(rules.collect::<String>() + "oifname"))
+}
+
+/// Rules with a set of so many addresses of others. No two are neighbours.
+fn set_of_others(count: usize) -> String {
+    let addresses = (0..count).map(|number| {
+        let address = Ipv4Addr::from_bits(OTHERS + 2 * number as u32);
+        format!("{address}, ")
+    });
+    let rule = format!(
+        "ip saddr {{ {} }} drop\nct state inv",
+        addresses.collect::<String>()
+    );
+    [&ROUTER.replace("ct state inv", &rule), NAT].concat()
+}
+
+/// The fastest of so many looks for what has ended, once all connections have.
+fn expire(firewall: &mut dyn Firewall, connections: usize, turns: usize) -> f64 {
+    open(firewall, connections, false);
+    let end = BEGIN + 1_000_000_000 * u64::from(Class::Established.seconds() + 1);
+    let mut nanoseconds = f64::INFINITY;
+    for turn in 0..turns {
+        let now = end + turn as u64 * TICK;
+        let start = Instant::now();
+        black_box(expire_turn(firewall.connections(), black_box(now)));
+        nanoseconds = nanoseconds.min(start.elapsed().as_nanos() as f64);
+    }
+    nanoseconds
 }
 
 fn main() {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
-    let kept = arguments.pop_if(|last| last == "kept").is_some();
-    let mut arguments = arguments.iter().map(|argument| argument.parse());
-    let mut number = |otherwise| arguments.next().unwrap_or(Ok(otherwise));
+    let what = arguments.pop_if(|last| last.parse::<usize>().is_err());
+    let mut numbers = arguments.iter().map(|argument| argument.parse());
+    let mut number = |otherwise| numbers.next().unwrap_or(Ok(otherwise));
     let (Ok(count @ 1..), Ok(frames)) = (number(CONNECTIONS), number(FRAMES)) else {
-        eprintln!("connection_cost: give numbers: connection_cost [CONNECTIONS [FRAMES]] [kept]");
+        eprintln!("connection_cost: give numbers: connection_cost [CONNECTIONS [FRAMES]] [WHAT]");
         std::process::exit(1);
     };
-    let mut firewall = Firewall::new(count, kept);
-    for number in 0..count as u32 {
-        for (reply, flags) in [(false, SYN), (true, SYN | ACK), (false, ACK)] {
-            connection_turn(&mut firewall, &segment(number, reply, flags));
+    let table = || Conntrack::new(2 * count, &[7; 16]);
+    let many = || Conntrack::new(8 * frames.max(PORTS as usize), &[7; 16]);
+    let routed = || Connections::of(table(), &[7; 16]);
+    let what = what.as_deref().unwrap_or("open");
+    let nanoseconds = match what {
+        "open" => pass(&mut Bridge::new(BRIDGE, table()), count, frames, false),
+        "kept" => {
+            let table = table_in_state(2 * count);
+            pass(&mut Bridge::new(BRIDGE, table), count, frames, false)
         }
-    }
-    let open = firewall.connections.count(Class::Established);
-    assert_eq!(open as usize, count, "each connection is open");
-    let data: Vec<_> = (0..count as u32)
-        .map(|number| segment(number, false, ACK))
-        .collect();
-    let mut nanoseconds = f64::INFINITY;
-    for round in (0..frames).step_by(ROUND) {
-        let round = ROUND.min(frames - round);
-        let start = Instant::now();
-        for frame in data.iter().cycle().take(round) {
-            black_box(connection_turn(&mut firewall, black_box(frame)));
+        "routed" => pass(&mut Router::new(ROUTER, routed()), count, frames, false),
+        "translated" => {
+            let rules = [ROUTER, NAT].concat();
+            pass(&mut Router::new(&rules, routed()), count, frames, true)
         }
-        nanoseconds = nanoseconds.min(start.elapsed().as_nanos() as f64 / round as f64);
-    }
-    println!("{count} connections: {nanoseconds:.1} ns/frame");
+        "new" => begin(&mut Bridge::new(BRIDGE, many()), frames),
+        "nat" | "set" => {
+            let rules = match what {
+                "nat" => [ROUTER, &nat_of_others(count)].concat(),
+                _ => set_of_others(count),
+            };
+            begin(
+                &mut Router::new(&rules, Connections::of(many(), &[7; 16])),
+                frames,
+            )
+        }
+        "bare" => begin(&mut Bridge::new(BARE, Conntrack::new(1, &[7; 16])), frames),
+        "expire" => expire(&mut Bridge::new(BRIDGE, table()), count, frames),
+        other => {
+            eprintln!("connection_cost: there is no `{other}`");
+            std::process::exit(1);
+        }
+    };
+    println!("{what}, {count} connections: {nanoseconds:.1} ns");
 }

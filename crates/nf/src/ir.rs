@@ -46,7 +46,8 @@ impl Values<'_> {
         }
     }
 
-    fn state(&self) -> State {
+    #[inline(always)]
+    pub(crate) fn state(&self) -> State {
         self.connection.map_or(State::Untracked, Connection::state)
     }
 

@@ -13,7 +13,7 @@
 //! little, a leaf is scanned. In any set of rules, a search thus visits at most all nodes and all
 //! copies of entries once.
 
-use crate::conntrack::Connection;
+use crate::conntrack::{Connection, State};
 use crate::fields::{SLOTS, Slot};
 use crate::ir::{JUMPS_MAX, Map, Outcome, Values};
 use crate::key::Key;
@@ -46,6 +46,28 @@ pub struct RuleSet {
     pub(crate) rules: RuleIndex,
     pub(crate) policy: Verdict,
     pub(crate) tracks: bool,
+    /// What the base chain says of frames of open connections.
+    pub(crate) settled: Option<Settled>,
+}
+
+/// What a chain says of every frame whose connection is established, because it asks for nothing
+/// else before it says so, and does nothing else either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settled {
+    rule: RuleIndex,
+    counts: bool,
+    verdict: Verdict,
+}
+
+impl Settled {
+    /// What it says, which is counted if the rule counts.
+    #[inline(always)]
+    pub(crate) fn say(self, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
+        if self.counts {
+            tally.count(self.rule);
+        }
+        (self.verdict, self.rule)
+    }
 }
 
 /// How the rules of a chain end.
@@ -176,6 +198,11 @@ impl RuleSet {
 
     #[inline(always)]
     fn judge(&self, values: &Values<'_>, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
+        if let Some(settled) = self.settled
+            && values.state() == State::Established
+        {
+            return settled.say(tally);
+        }
         match self.walk(self.base, values, tally) {
             Some((End::Verdict(verdict), rule)) => (verdict, rule),
             // A bridge's rules translate and reject nothing.
@@ -185,6 +212,49 @@ impl RuleSet {
                 tally.count(self.rules);
                 (self.policy, self.rules)
             }
+        }
+    }
+
+    /// What a chain says of each frame whose connection is established, if it asks for nothing else
+    /// before it ends.
+    pub(crate) fn settle(&self, chain: Cursor) -> Option<Settled> {
+        let first = match chain.root {
+            NONE => chain.next,
+            _ => *self.starts.get(chain.next as usize)?,
+        };
+        let state = State::Established as u32;
+        let (mut fails, mut asks) = (false, false);
+        for step in self.steps.get(first as usize..)? {
+            match step.test {
+                Test::Range { slot, low, span } | Test::Around { slot, low, span }
+                    if slot == Slot::CtState as u8 =>
+                {
+                    fails |= state.wrapping_sub(low) > span;
+                }
+                Test::Set { slot, set } if slot == Slot::CtState as u8 => {
+                    fails |= !self.sets[set as usize].contains(state);
+                }
+                Test::Range { .. } | Test::Around { .. } | Test::Set { .. } | Test::Wide { .. } => {
+                    asks = true;
+                }
+                Test::Hit(_) if fails => (fails, asks) = (false, false),
+                Test::Hit(_) if asks => return None,
+                Test::Hit(entry) => return self.settled_by(&self.entries[entry as usize]),
+                Test::End => return None,
+            }
+        }
+        None
+    }
+
+    /// What an entry says, if it does nothing else.
+    fn settled_by(&self, entry: &Entry) -> Option<Settled> {
+        match entry.outcome {
+            Outcome::Verdict(verdict) if entry.extra == NONE => Some(Settled {
+                rule: entry.rule as RuleIndex,
+                counts: entry.counts,
+                verdict,
+            }),
+            _ => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::cut::cut;
 use crate::own::{Judge, Ports, Shared};
-use crate::packet::{Packet, is_ip, on_wire, take_hop};
+use crate::packet::{Packet, is_ip, is_lent, on_wire, take_hop};
 use crate::told;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -40,6 +40,8 @@ pub struct Router {
 /// All but the stack.
 pub(crate) struct Passage {
     ports: Vec<Shared>,
+    /// Ports that are lent addresses.
+    clients: Vec<usize>,
     pub(crate) judge: Rc<RefCell<Judge>>,
     dropped: Counts<Dropped>,
     /// How many errors about packets that rules reject may be sent.
@@ -50,8 +52,10 @@ impl Router {
     /// A router with these ports. `stack` has them as [`Ports::of_stack`] gives them.
     pub fn new(ports: Ports, stack: Rc<RefCell<Stack<Ipv4, Ipv6>>>) -> Self {
         let Ports { ports, judge } = ports;
+        let clients = stack.borrow_mut().dhcp().map(|(port, _)| port).collect();
         let passage = Passage {
             ports,
+            clients,
             judge,
             dropped: Counts::default(),
             errors: told::errors(),
@@ -105,6 +109,13 @@ impl Passage {
         // The stack counts what is for other stations.
         if !is_ip(&frame) || !is_group && to != own {
             return Some(frame);
+        }
+        // What is lent comes before all rules, as to Linux's clients of DHCP.
+        if self.clients.contains(&port) && is_lent(&frame) {
+            let packet = Packet::read(&frame);
+            if packet.is_some_and(|packet| is_group || ip.is_own(packet.destination)) {
+                return Some(frame);
+            }
         }
         let local = self.local(port);
         let arrives = self

@@ -15,6 +15,9 @@
 //! | `offers` | what a router offers to the networks at its ports, and the options that say so |
 //! | `lend` | a server of DHCP at each port that lends addresses |
 //!
+//! What its clients of DHCP send before they have an address, and what servers send to them, comes
+//! before all rules, as with clients on Linux, which have sockets below those.
+//!
 //! What is chosen otherwise than in Linux:
 //!
 //! | here | in Linux |

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use net::dhcp::server::{Config, Server};
 use net::ipv6::{Advertised, SERVERS_MAX};
 use net::options::{Error, Options, of_port, unknown};
@@ -15,9 +15,14 @@ pub const HELP: &str = "  \
                            tells them of --dns and of the router
   --advertise:PORT         announces the port's IPv6 networks to who is there, the servers of --dns,
                            and the router
+  --forward-names:PORT     answers questions for names at the port's addresses, by asking the
+                           servers of --dns, or those that a server of DHCP lends; whoever is lent
+                           or announced something there is told the router in place of --dns
 
 ";
 
+/// What a good address looks like.
+const OWN: &str = "10.0.0.1/24";
 /// What a good range looks like.
 const RANGE: &str = "10.0.0.100-10.0.0.200";
 
@@ -28,6 +33,8 @@ pub struct Offers {
     lent: Vec<Option<Config>>,
     /// What each port announces beside its networks, if it announces them.
     advertised: Vec<Option<Advertised>>,
+    /// The addresses of each port at which it is asked for names.
+    forwarded: Vec<Vec<IpAddr>>,
 }
 
 impl Offers {
@@ -44,6 +51,7 @@ impl Offers {
         let mut offers = Self {
             lent: vec![None; options.ports.len()],
             advertised: vec![None; options.ports.len()],
+            forwarded: vec![Vec::new(); options.ports.len()],
         };
         let mut others = Vec::new();
         for argument in arguments {
@@ -51,7 +59,25 @@ impl Offers {
                 others.push(*argument);
             }
         }
+        offers.tell_own();
         Ok((offers, others))
+    }
+
+    /// Whom a port asks for names is the router itself, where it answers.
+    fn tell_own(&mut self) {
+        let offered = self.lent.iter_mut().zip(&mut self.advertised);
+        for ((lent, advertised), own) in offered.zip(&self.forwarded) {
+            if own.is_empty() {
+                continue;
+            }
+            *lent = lent.take().map(|config| {
+                let own = config.own().address();
+                config.with_servers([own])
+            });
+            if let Some(advertised) = advertised {
+                advertised.servers = of_version6(own).take(1).collect();
+            }
+        }
     }
 
     /// Takes one option; whether it is one.
@@ -59,13 +85,26 @@ impl Offers {
         let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
         let (option, number) = of_port(key, names);
         let wrong = |advice: String| Error::new(argument, advice);
-        if !matches!(option, "--lend" | "--advertise") {
+        if !matches!(option, "--lend" | "--advertise" | "--forward-names") {
             return Ok(false);
         }
         let number = number.filter(|number| *number < options.ports.len());
         let number = number.ok_or_else(|| wrong(unknown(names)))?;
         let port = &options.ports[number];
         let of = |other: &str| key.replacen(option, other, 1);
+        if option == "--forward-names" {
+            if !value.is_empty() {
+                return Err(wrong(format!("write {key}")));
+            }
+            let own4 = port.ipv4.iter().map(|own| own.address().into());
+            let own6 = port.ipv6.iter().map(|own| own.address().into());
+            let own: Vec<IpAddr> = own4.chain(own6).collect();
+            if own.is_empty() {
+                return Err(wrong(format!("write {}={OWN} beside it", of("--ipv4"))));
+            }
+            self.forwarded[number] = own;
+            return Ok(true);
+        }
         if option == "--advertise" {
             if !value.is_empty() {
                 return Err(wrong(format!("write {key}")));
@@ -76,10 +115,7 @@ impl Offers {
                     of("--ipv6")
                 )));
             }
-            let servers = options.dns.iter().filter_map(|server| match server {
-                IpAddr::V6(server) => Some(*server),
-                IpAddr::V4(_) => None,
-            });
+            let servers = of_version6(&options.dns);
             // No more are given than are told.
             let servers = servers.take(SERVERS_MAX).collect();
             self.advertised[number] = Some(Advertised { servers });
@@ -123,7 +159,15 @@ impl Offers {
             let _ = advertised.as_ref()?;
             Some(format!("announces the IPv6 networks of {name}"))
         });
-        lent.chain(advertised)
+        let forwarded = self.forwarded.iter().zip(names);
+        let forwarded = forwarded.filter(|(own, _)| !own.is_empty());
+        let forwarded = forwarded.map(|(_, name)| format!("forwards names for {name}"));
+        lent.chain(advertised).chain(forwarded)
+    }
+
+    /// The addresses at which it is asked for names.
+    pub fn forwarded(&self) -> Vec<IpAddr> {
+        self.forwarded.concat()
     }
 
     /// What ports announce, each with the number of its port.
@@ -131,6 +175,13 @@ impl Offers {
         let ports = self.advertised.iter().enumerate();
         ports.filter_map(|(port, advertised)| Some((port, advertised.clone()?)))
     }
+}
+
+fn of_version6(servers: &[IpAddr]) -> impl Iterator<Item = Ipv6Addr> {
+    servers.iter().filter_map(|server| match server {
+        IpAddr::V6(server) => Some(*server),
+        IpAddr::V4(_) => None,
+    })
 }
 
 fn range(value: &str) -> Option<(Ipv4Addr, Ipv4Addr)> {
@@ -177,6 +228,26 @@ mod tests {
     }
 
     #[test]
+    fn whoever_is_answered_here_is_told_so() {
+        let line = "--ipv4:private=10.1.0.1/24 --ipv6:private=fd00::1/64 --forward-names:private \
+                    --lend:private=10.1.0.100-10.1.0.200 --advertise:private --dns=192.0.2.53 \
+                    --dns=2001:db8::53";
+        let (offers, _) = take(line).unwrap();
+        let own: [IpAddr; 2] = ["10.1.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+        assert_eq!(offers.forwarded(), own);
+        let (_, advertised) = offers.advertised().next().unwrap();
+        assert_eq!(
+            advertised.servers[..],
+            ["fd00::1".parse::<Ipv6Addr>().unwrap()]
+        );
+        let config = offers.lent[1].clone().unwrap();
+        let own = Ipv4Addr::new(10, 1, 0, 1);
+        assert_eq!(config.clone().with_servers([own]), config);
+        let last = offers.said(&NAMES).last();
+        assert_eq!(last.as_deref(), Some("forwards names for private"));
+    }
+
+    #[test]
     fn what_cannot_be_used_says_what_to_write() {
         for (line, expected) in [
             ("--lend", "--lend: write --lend=10.0.0.100-10.0.0.200"),
@@ -204,6 +275,14 @@ mod tests {
             (
                 "--advertise:private",
                 "--advertise:private: write --ipv6:private=fd00::1/64 beside it",
+            ),
+            (
+                "--forward-names:private",
+                "--forward-names:private: write --ipv4:private=10.0.0.1/24 beside it",
+            ),
+            (
+                "--forward-names=yes",
+                "--forward-names=yes: write --forward-names",
             ),
             (
                 "--advertise=yes --ipv6=fd00::1/64",

@@ -1,7 +1,7 @@
 //! Ports that a router and its stack share: what the stack sends is judged as packets of the
 //! router's own.
 
-use crate::packet::is_ip;
+use crate::packet::{is_from_nobody, is_ip};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -102,7 +102,12 @@ impl Netif for Own {
     fn transmit(&mut self, batch: &mut Batch) {
         let judge = &mut *self.judge.borrow_mut();
         let local = judge.locals.get(self.number).copied().unwrap_or_default();
-        batch.retain(|frame| !is_ip(frame) || judge.gate.sends(frame, self.number, local));
+        // Whoever has no address yet asks for one before all rules, as Linux's clients of DHCP do.
+        // None would be there for what rules make of it.
+        batch.retain(|frame| {
+            let is_free = !is_ip(frame) || is_from_nobody(frame);
+            is_free || judge.gate.sends(frame, self.number, local)
+        });
         self.port.borrow_mut().transmit(batch);
     }
 

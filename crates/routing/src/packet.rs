@@ -10,6 +10,11 @@ const IPV4_SIZE: usize = 20;
 const IPV6_SIZE: usize = 40;
 /// IPv4: the packet may not be cut.
 const DONT_FRAGMENT: u16 = 0x4000;
+/// IPv4: where in its packet a fragment lies, and whether there is more behind.
+const FRAGMENT: u16 = 0x3fff;
+const UDP: u8 = 17;
+/// From a server of DHCP to a client (RFC 2131, 4.1).
+const LENDS: [u8; 4] = [0, 67, 0, 68];
 
 /// A packet, as a router sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +39,25 @@ pub fn is_ip(frame: &Frame) -> bool {
 
 fn ether_type(frame: &Frame) -> Option<[u8; 2]> {
     frame.bytes().get(12..)?.first_chunk().copied()
+}
+
+/// Whether a frame of IPv4 is from a station that has no address yet: a client of DHCP.
+pub fn is_from_nobody(frame: &Frame) -> bool {
+    let source = frame.bytes().get(HEADER_SIZE + 12..HEADER_SIZE + 16);
+    ether_type(frame) == Some(TYPE_IPV4.to_be_bytes()) && source == Some(&[0; 4])
+}
+
+/// Whether a frame is a whole datagram of IPv4 from a server of DHCP to a client.
+pub fn is_lent(frame: &Frame) -> bool {
+    let read = || {
+        let packet = frame.bytes().get(HEADER_SIZE..)?;
+        let header: &[u8; IPV4_SIZE] = packet.first_chunk()?;
+        let fragment = u16::from_be_bytes([header[6], header[7]]) & FRAGMENT;
+        let is_udp = header[0] >> 4 == 4 && header[9] == UDP && fragment == 0;
+        let ports = packet.get(usize::from(header[0] & 0xf) * 4..)?;
+        Some(is_udp && ports.starts_with(&LENDS))
+    };
+    ether_type(frame) == Some(TYPE_IPV4.to_be_bytes()) && read().unwrap_or(false)
 }
 
 impl Packet {

@@ -74,6 +74,11 @@ impl Bench {
 
     /// The public port has this MTU.
     fn with_mtu(rules: &str, mtu: usize) -> Self {
+        Self::of(rules, mtu, |_| {})
+    }
+
+    /// The same; `change` is done to its stack.
+    fn of(rules: &str, mtu: usize, change: impl FnOnce(&mut Stack<Ipv4, Ipv6>)) -> Self {
         let device = |last| Device::Net {
             mac: [2, 0, 0, 0, 0, last],
             mtu: 1500,
@@ -92,7 +97,9 @@ impl Bench {
         let wires = [private.1, public.1];
         let ports: Vec<Box<dyn Netif>> = vec![Box::new(private.0), Box::new(public.0)];
         let ports = Ports::new(ports, gate);
-        let stack = Rc::new(RefCell::new(stack(ports.of_stack())));
+        let mut stack = stack(ports.of_stack());
+        change(&mut stack);
+        let stack = Rc::new(RefCell::new(stack));
         Self {
             router: Router::new(ports, stack),
             wires,
@@ -455,6 +462,53 @@ fn rules_judge_what_is_for_the_router_and_what_is_its_own() {
     }
     let mut bench = Bench::met_with(Bench::new(&rules("forward")));
     assert_eq!(ping(&mut bench), 1);
+}
+
+#[test]
+fn what_is_lent_to_the_router_comes_before_all_rules() {
+    const CLOSED: &str = "table ip t {
+        chain i { type filter hook input priority 0; policy drop; }
+        chain o { type filter hook output priority 0; policy drop; }
+        chain c { type nat hook postrouting priority srcnat; masquerade; }
+    }";
+    let asks = |stack: &mut Stack<Ipv4, Ipv6>| {
+        stack.ip.port(1).v4.remove_address(OURS[1]);
+        stack.use_dhcp(1, 7, None).unwrap();
+    };
+    let mut bench = Bench::of(CLOSED, 1500, asks);
+    let mut asked = Vec::new();
+    for _ in 0..20 {
+        bench.ms += 1000;
+        bench.takes(1, &[]);
+        asked.extend(bench.sent()[1].clone());
+    }
+    let is_asked = |frame: &Vec<u8>| frame[12..14] == [8, 0] && frame[34..38] == [0, 68, 0, 67];
+    assert!(asked.iter().any(is_asked), "{asked:?}");
+    // What has come to the client: it is none of its messages.
+    let heard = |bench: &Bench| {
+        let mut count = 0;
+        bench.router.counts(&mut |name, value| {
+            count += if name == "dhcp_malformed" { value } else { 0 };
+        });
+        count
+    };
+    let lent = |port: usize, to: Ipv4Addr, ports: [u16; 2]| {
+        packet(port, (OUTSIDE, to), (UDP, 64, 0), &udp(ports, 9))
+    };
+    let everybody = Ipv4Addr::BROADCAST;
+    for (frame, port, expected) in [
+        (lent(1, everybody, [53, 68]), 1, 0),
+        (lent(0, everybody, [67, 68]), 0, 0),
+        (lent(1, INSIDE, [67, 68]), 1, 0),
+    ] {
+        bench.takes(port, &[frame]);
+        assert_eq!(heard(&bench), expected);
+    }
+    let mut frame = lent(1, everybody, [67, 68]);
+    frame[..6].fill(0xff);
+    bench.takes(1, &[frame]);
+    bench.takes(1, &[]);
+    assert_eq!(heard(&bench), 1);
 }
 
 proptest! {

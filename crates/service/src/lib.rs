@@ -16,6 +16,8 @@ extern crate alloc;
 mod below;
 mod beside;
 #[cfg(feature = "router")]
+mod leases;
+#[cfg(feature = "router")]
 mod routed;
 #[cfg(feature = "smoltcp")]
 mod smoltcp;

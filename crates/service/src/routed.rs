@@ -1,14 +1,20 @@
 //! A router: a stack over its ports, and in front of it a gate that sends packets on.
 
 use crate::below::{self, Below};
+use crate::leases::{self, LEASES};
 use crate::{Net, Service, Start, serve};
 use abi::sockets::Record;
 use alloc::format;
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::fmt::Display;
+use core::net::IpAddr;
 use filter::Gate;
+use net::dhcp::server::{Server, Shelf};
 use net::dhcp::{Change, Lease};
+use net::dns::Forwarder;
 use net::ethernet::Link;
 use net::ipv4::Ipv4;
 use net::ipv6::Ipv6;
@@ -22,7 +28,8 @@ use unikernel::{Instant, Ready, println};
 /// packets that come to it for others. Rules are the host's (`--rules`), or else `built_in`.
 ///
 /// If the manifest names a state called [`filter::STATE`], connections are kept there, and the
-/// counters of rules.
+/// counters of rules. In one called `leases` it keeps its neighbours, what is lent to it, and what
+/// it has lent.
 pub fn route<F>(name: &str, help: &str, built_in: &str, main: impl FnOnce(Service) -> F) -> i32
 where
     F: Future<Output = i32> + 'static,
@@ -37,10 +44,7 @@ where
             start.arguments = others;
             offers
         }
-        Err(error) => {
-            println!("{name}: {error}");
-            return abi::exit::FAILURE;
-        }
+        Err(error) => return failed(name, &error),
     };
     let opened = match start.open() {
         Ok(opened) => opened,
@@ -48,49 +52,77 @@ where
     };
     let gate = match Gate::start(unikernel::runtime(), "", built_in, unikernel::seed) {
         Ok(gate) => gate,
-        Err(error) => {
-            println!("{name}: {error}");
-            return abi::exit::FAILURE;
-        }
+        Err(error) => return failed(name, &error),
     };
-    let mut said = start.addresses();
-    said.extend(
-        offers
-            .said(&start.ports)
-            .map(|said| format!("{name}: {said}")),
-    );
-    said.extend(gate.said().map(|said| format!("{name}: {said}")));
+    let taken_up = match leases::take_up(start.ports.len(), unikernel::monotonic()) {
+        Ok(taken_up) => taken_up,
+        Err(why) => return failed(name, &why),
+    };
+    let mut said: Vec<String> = offers.said(&start.ports).collect();
+    said.extend(gate.said().map(String::from));
+    said.extend(taken_up.said);
     let ports = Ports::new(opened, gate);
     let of_stack = ports.of_stack().into_iter().zip(&start.options.ports);
     let tcp = below::tcp(secret, start.key);
-    let stack = below::stack(of_stack.collect(), tcp, Vec::new());
+    let stack = below::stack(of_stack.collect(), tcp, taken_up.notes);
     let stack = Rc::new(RefCell::new(stack));
-    let offered = match offer(&offers, &stack) {
+    let servers = servers(&offers, taken_up.shelves, &stack);
+    said.extend(go_on(&servers));
+    let offered = match offer(&offers, servers, &stack) {
         Ok(offered) => offered,
-        Err(error) => {
-            println!("{name}: {error}");
-            return abi::exit::FAILURE;
-        }
+        Err(error) => return failed(name, &error),
     };
     let main = |service: Service| {
         if let Some(offered) = offered {
             service.spawner.spawn(offered);
         }
+        if let Err(error) = forward_names(offers.forwarded(), &service) {
+            println!("{name}: port {}: {error}", net::dns::PORT);
+        }
         main(service)
     };
+    let said = said.into_iter().map(|said| format!("{name}: {said}"));
+    let said = start.addresses().into_iter().chain(said).collect();
     let router = Router::new(ports, stack.clone());
-    serve(
-        router,
-        Net::Stack(net::socket::Net::new(stack)),
-        start,
-        said,
-        main,
-    )
+    let net = Net::Stack(net::socket::Net::new(stack));
+    serve(router, net, start, said, main)
+}
+
+/// The exit status, once it is said why.
+fn failed(name: &str, why: &dyn Display) -> i32 {
+    println!("{name}: {why}");
+    abi::exit::FAILURE
+}
+
+/// What is to be said of addresses that the instance before has lent.
+fn go_on(servers: &[(usize, Server)]) -> Option<String> {
+    let now = unikernel::monotonic();
+    let lent: usize = servers.iter().map(|(_, server)| server.lent(now)).sum();
+    (lent > 0).then(|| format!("{LEASES}: {lent} go on"))
+}
+
+/// The servers of DHCP at ports, each with what the instance before has lent there, if that was
+/// kept.
+fn servers(
+    offers: &Offers,
+    shelves: Vec<Shelf>,
+    stack: &Rc<RefCell<Stack<Ipv4, Ipv6>>>,
+) -> Vec<(usize, Server)> {
+    let now = unikernel::monotonic();
+    let mut shelves: Vec<_> = shelves.into_iter().map(Some).collect();
+    let servers = offers.servers(|port| stack.borrow_mut().ip.port(port).link.mtu());
+    let keep = |(port, server): (usize, Server)| match shelves.get_mut(port).and_then(Option::take)
+    {
+        Some(shelf) => (port, server.with_shelf(shelf, now)),
+        None => (port, server),
+    };
+    servers.into_iter().map(keep).collect()
 }
 
 /// Has ports announce their networks; what answers those who ask for addresses, if somebody is to.
 fn offer(
     offers: &Offers,
+    servers: Vec<(usize, Server)>,
     stack: &Rc<RefCell<Stack<Ipv4, Ipv6>>>,
 ) -> Result<Option<impl Future<Output = ()> + use<>>, BindError> {
     let now = unikernel::monotonic();
@@ -102,11 +134,21 @@ fn offer(
             "nobody has joined a group yet"
         );
     }
-    let servers = offers.servers(|port| stack.borrow_mut().ip.port(port).link.mtu());
     if servers.is_empty() {
         return Ok(None);
     }
     lend(stack.clone(), servers).map(Some)
+}
+
+/// Has questions for names answered at these addresses.
+fn forward_names(own: Vec<IpAddr>, service: &Service) -> Result<(), net::socket::Error> {
+    let forwarder = Forwarder::new(service.resolver.clone(), own.clone());
+    let Service { spawner, clock, .. } = service;
+    for own in own {
+        spawner.spawn(forwarder.datagrams(own)?);
+        spawner.spawn(forwarder.connections(own, clock.clone(), spawner.clone())?);
+    }
+    Ok(())
 }
 
 impl Below for Router {

@@ -18,6 +18,9 @@ use testbed::privilege::Settings;
 /// How long what is left of a killed demonstration may take to go.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Whom the demonstration of the router has for company.
+const HOME: [&str; 4] = ["dnsmasq", "busybox", "curl", "iperf3"];
+
 /// With the real iperf3: it carries something through every contender.
 fn iperf3(images: &Images) -> Result<(), Failed> {
     let ended = run(demo(images, "firewall", &images.firewall).arg("--iperf3"))?;
@@ -46,6 +49,11 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         network.trial("demo::three images are killed in turn".into(), || {
             restarts(&mut restart(images))
         }),
+        network.trial_unless(
+            programs::missing(&HOME),
+            "demo::a home gateway is loaded and killed".into(),
+            || gateway(&mut router(images)),
+        ),
         network.trial("demo::SIGKILL leaves nothing behind".into(), || {
             killed(images)
         }),
@@ -55,6 +63,9 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         let name = "demo::all checks hold for an ordinary user".into();
         let missing = Settings::read().remedy();
         trials.push(network.trial_unless(missing, name, || ordinary_user(images)));
+        let name = "demo::a home gateway for an ordinary user".into();
+        let missing = missing.or(programs::missing(&HOME));
+        trials.push(network.trial_unless(missing, name, || ordinary_gateway(images)));
     }
     trials
 }
@@ -94,6 +105,31 @@ fn restarts(demo: &mut Command) -> Result<(), Failed> {
             .as_array()
             .is_some_and(|kills| kills.len() == 3)
         && compared > 0;
+    all.then_some(())
+        .ok_or_else(|| format!("not all held: {value}").into())
+}
+
+fn router(images: &Images) -> Command {
+    let mut demo = Command::new(images.program("outboard"));
+    demo.args(["demo", "router", "--kills=1", "--json", "--image"]);
+    demo.arg(images.appliance("router", "-kept"));
+    demo
+}
+
+/// Everybody has addresses and reaches the servers; and while rules are loaded and the router is
+/// killed, each connection goes on.
+fn gateway(demo: &mut Command) -> Result<(), Failed> {
+    let ended = run(demo)?;
+    let value: serde_json::Value = serde_json::from_str(&ended.expect_status(0)?.stdout)?;
+    let checks = value["checks"].as_array().ok_or("no checks")?;
+    let events = value["load"]["events"].as_array().ok_or("no events")?;
+    let whats: Vec<_> = events.iter().map(|event| event["what"].as_str()).collect();
+    let carried = value["load"]["iperf3"].as_array().ok_or("no rates")?;
+    let lost = carried.iter().any(|one| !one["lost"].is_null());
+    let all = checks.len() == 17
+        && checks.iter().all(|check| check["held"] == true)
+        && whats == [Some("start"), Some("new rules"), Some("kill")]
+        && (carried.len(), lost) == (2, false);
     all.then_some(())
         .ok_or_else(|| format!("not all held: {value}").into())
 }
@@ -154,6 +190,17 @@ fn ordinary_user(images: &Images) -> Result<(), Failed> {
         .args(["demo", "restart", "--kills=1", "--json"])
         .arg(format!("--images={}", folder.path.display()));
     restarts(&mut command)
+}
+
+fn ordinary_gateway(images: &Images) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("demo")?;
+    let [program, image] = ["outboard", "router-kept.spt"].map(|name| folder.path.join(name));
+    fs::copy(images.program("outboard"), &program)?;
+    fs::copy(images.appliance("router", "-kept"), &image)?;
+    let mut command = user::ordinary(&folder.path)?;
+    command.arg(program);
+    command.args(["demo", "router", "--kills=1", "--json", "--image"]);
+    gateway(command.arg(image))
 }
 
 /// Processes with this word on their command line.

@@ -7,12 +7,14 @@ use crate::harness::network::Network;
 use crate::harness::process::{Running, run, start};
 use crate::harness::programs;
 use crate::harness::runtime::{Runtime, unused};
-use crate::harness::wait::eventually;
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{scope, sleep};
+use std::time::Duration;
 use testbed::segment::{Address, Segment};
 
 const NAME: &str = "seen";
@@ -21,6 +23,10 @@ const HOSTS: [&str; 2] = ["spt", "process"];
 const BYTES: usize = 1 << 20;
 /// More connections than one answer of a guest holds.
 const MANY: usize = 300;
+/// How long somebody waits for what is not to come.
+const IN_VAIN: Duration = Duration::from_millis(300);
+/// Between two connections of many.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Where clients are behind the firewall, which has no address.
 const BESIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 
@@ -75,7 +81,7 @@ impl Talk {
     fn exchange(&mut self, bytes: usize) -> Result<(), Failed> {
         let Self { client, server } = self;
         let (sent, mut arrived) = (vec![7; bytes], vec![0; bytes]);
-        std::thread::scope(|threads| {
+        scope(|threads| {
             let sender = threads.spawn(|| client.write_all(&sent));
             server.read_exact(&mut arrived)?;
             sender.join().map_err(|_| "the sender panicked")??;
@@ -238,9 +244,7 @@ fn flushed(images: &Images, host: &str) -> Result<(), Failed> {
     expect(end(&left[0], "reply", "destination")?, stays.ends()?[1])?;
     // What the server sends comes to nobody any more: outside begins nothing.
     (&goes[0].server).write_all(b"late")?;
-    goes[0]
-        .client
-        .set_read_timeout(Some(std::time::Duration::from_millis(300)))?;
+    goes[0].client.set_read_timeout(Some(IN_VAIN))?;
     if (&goes[0].client).read(&mut [0; 4]).is_ok() {
         return Err("what was flushed goes on".into());
     }
@@ -271,17 +275,22 @@ fn watched(images: &Images, host: &str) -> Result<(), Failed> {
     let port = listener.local_addr()?.port().to_string();
     let words = ["flows", NAME, "--watch", "tcp", "dport", &port];
     let watch = start(&mut scene.runtime.outboard(images, &words))?;
-    // One more begins until one is told of: the watch has begun by then.
-    let told = eventually(PATIENCE, || {
-        let talk = Talk::new(inside, &listener)?;
-        let source = format!("sport={}", talk.ends()?[0].port());
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        watch.wait_for(&source)?;
-        Ok(talk)
+    // The watch has begun once it tells of one of those that begin meanwhile.
+    let ends = AtomicBool::new(false);
+    scope(|threads| {
+        threads.spawn(|| {
+            while !ends.load(Ordering::Relaxed) && Talk::new(inside, &listener).is_ok() {
+                sleep(PAUSE);
+            }
+        });
+        let told = watch.wait_for("[NEW] tcp");
+        ends.store(true, Ordering::Relaxed);
+        told
     })?;
+    let told = Talk::new(inside, &listener)?;
     let [at, seen] = told.ends()?;
     watch.wait_for(&format!(
-        "ESTABLISHED src={} dst={SERVER} sport={} dport={port}",
+        " ESTABLISHED src={} dst={SERVER} sport={} dport={port}",
         at.ip(),
         at.port()
     ))?;

@@ -1,4 +1,5 @@
-//! Names (RFC 1034, RFC 1035): a stub resolver over sockets of any kind.
+//! Names (RFC 1034, RFC 1035): a stub resolver over sockets of any kind, and a forwarder that asks
+//! for others.
 //!
 //! [`Resolver`] asks servers, which do the work. What they answer is believed if it comes from the
 //! server that was asked, at the port that asked, with the number and the question that were sent:
@@ -6,9 +7,12 @@
 //! written by the crate `domain`.
 
 mod cache;
+mod forwarder;
 mod message;
+mod passed;
 mod resolver;
 
+pub use forwarder::Forwarder;
 pub use resolver::{Names, Resolver};
 
 use alloc::vec::Vec;

@@ -2,6 +2,7 @@
 
 use super::cache::{Cache, Known};
 use super::message::{ALIASES_MAX, ANSWER_MAX, Answer, answer, question};
+use super::passed::Asked;
 use super::{ADDRESSES_MAX, Error, Name, PORT};
 use crate::dhcp::Lease;
 use crate::socket::{Datagrams, Sockets, Stream};
@@ -239,7 +240,9 @@ impl<S: Sockets> Resolver<S> {
             let said = match said {
                 Some(Answer::Truncated) => {
                     let by_tcp = self.by_tcp(server, &asked, read);
-                    self.clock.timeout(timeout, by_tcp).await.flatten()
+                    let said = self.clock.timeout(timeout, by_tcp).await.flatten();
+                    // What does not fit into the longest message there is never comes.
+                    said.filter(|answer| *answer != Answer::Truncated)
                 }
                 said => said,
             };
@@ -252,13 +255,58 @@ impl<S: Sockets> Resolver<S> {
         Said::Nothing
     }
 
+    /// What the first server says that answers a client's question, as it is to be told; none of
+    /// our `own` addresses is asked.
+    pub(super) async fn pass(
+        &self,
+        asked: &Asked,
+        own: &[IpAddr],
+        by_tcp: bool,
+    ) -> Option<Vec<u8>> {
+        let (servers, port) = {
+            let names = self.shared.names.borrow();
+            (names.servers.clone(), names.port.unwrap_or(PORT))
+        };
+        let servers = servers.iter().filter(|server| !own.contains(server));
+        let servers: Vec<_> = servers.take(SERVERS_MAX).collect();
+        for timeout in TIMEOUTS {
+            for server in &servers {
+                let (server, id) = (SocketAddr::new(**server, port), self.draw() as u16);
+                let (question, read) =
+                    (asked.to_server(id), |bytes: &[u8]| asked.answer(bytes, id));
+                let said = match by_tcp {
+                    true => {
+                        let said = self.by_tcp(server, &question, read);
+                        self.clock.timeout(timeout, said).await
+                    }
+                    false => {
+                        let said = self.by_udp(server, &question, read);
+                        self.clock.timeout(timeout, said).await
+                    }
+                };
+                if let Some(Some(answer)) = said {
+                    return Some(answer);
+                }
+            }
+        }
+        None
+    }
+
+    pub(super) fn sockets(&self) -> &S {
+        &self.sockets
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// From a port of its own, which nobody can foresee.
-    async fn by_udp(
+    async fn by_udp<T>(
         &self,
         server: SocketAddr,
         asked: &[u8],
-        read: impl Fn(&[u8]) -> Option<Answer>,
-    ) -> Option<Answer> {
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Option<T> {
         let any: IpAddr = match server {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -281,12 +329,12 @@ impl<S: Sockets> Resolver<S> {
     }
 
     /// RFC 7766.
-    async fn by_tcp(
+    async fn by_tcp<T>(
         &self,
         server: SocketAddr,
         asked: &[u8],
-        read: impl Fn(&[u8]) -> Option<Answer>,
-    ) -> Option<Answer> {
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Option<T> {
         let mut stream = self.sockets.connect(server).await.ok()?;
         let len = u16::try_from(asked.len()).ok()?;
         let whole = [&len.to_be_bytes()[..], asked].concat();
@@ -295,8 +343,7 @@ impl<S: Sockets> Resolver<S> {
         stream.read_exact(&mut len).await.ok()??;
         let mut bytes = vec![0; u16::from_be_bytes(len).into()];
         stream.read_exact(&mut bytes).await.ok()??;
-        // What does not fit into the longest message there is never comes.
-        read(&bytes).filter(|answer| *answer != Answer::Truncated)
+        read(&bytes)
     }
 
     /// A number that nobody can foresee without the key.

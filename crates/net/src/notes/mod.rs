@@ -44,7 +44,7 @@ struct Note {
 const _: () = assert!(size_of::<Note>() == NOTE_BYTES);
 
 /// FNV-1a: it finds what was cut or mixed, and nobody else writes here.
-fn check(label: u32, words: &Words) -> u32 {
+pub(crate) fn check(label: u32, words: &[u32]) -> u32 {
     let all = core::iter::once(label).chain(words.iter().copied());
     let bytes = all.flat_map(u32::to_le_bytes);
     bytes.fold(0x811c_9dc5, |hash, byte| {

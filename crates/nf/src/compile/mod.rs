@@ -39,7 +39,7 @@ impl Program {
             .iter()
             .map(|chain| compiler.chain(&self, chain.rules.clone()))
             .collect();
-        RuleSet {
+        let mut set = RuleSet {
             entries: compiler.entries.into(),
             starts: compiler.starts.into(),
             steps: compiler.steps.into(),
@@ -56,7 +56,10 @@ impl Program {
             rules: self.rules.len(),
             policy: self.bases[0].policy,
             tracks,
-        }
+            settled: None,
+        };
+        set.settled = set.settle(set.base);
+        set
     }
 }
 

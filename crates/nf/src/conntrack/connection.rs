@@ -69,7 +69,24 @@ pub(super) enum View<'a> {
     V6(&'a Flow6),
 }
 
-impl Connection<'_> {
+impl<'a> Connection<'a> {
+    /// What a frame of this direction is to a flow.
+    #[inline(always)]
+    pub(super) fn of(flow: View<'a>, state: State, direction: usize, now: Ticks) -> Self {
+        let mark = match flow {
+            View::None => 0,
+            View::V4(flow) => flow.mark,
+            View::V6(flow) => flow.mark,
+        };
+        Self {
+            state: Cell::new(state),
+            direction,
+            flow,
+            now,
+            mark: Cell::new(mark),
+        }
+    }
+
     /// Of a frame that has no connection.
     pub(super) const fn none(state: State) -> Connection<'static> {
         Connection {

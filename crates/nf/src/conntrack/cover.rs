@@ -165,7 +165,7 @@ impl Conntrack {
     /// The table with what is sound in it.
     fn checked(mut self, now: u64) -> (Self, TakenUp) {
         let taken = match self.cover.check(self.capacity()) {
-            Ok(()) => self.go_on(Ticks::of(now)),
+            Ok(()) => self.take_up_flows(Ticks::of(now)),
             Err(why) => Err(why),
         };
         let taken = taken.unwrap_or_else(|refused| {
@@ -175,7 +175,7 @@ impl Conntrack {
         (self, taken)
     }
 
-    fn go_on(&mut self, now: Ticks) -> Result<TakenUp, Option<Unsound>> {
+    fn take_up_flows(&mut self, now: Ticks) -> Result<TakenUp, Option<Unsound>> {
         let flows = self.table4.take_up(now)? + self.table6.take_up(now)?;
         Ok(TakenUp {
             flows,

@@ -184,10 +184,14 @@ fn entry<R: Record>(flow: &R, class: Class, now: Ticks) -> Entry {
 }
 
 fn end_in<A: Address>(flows: &mut Flows<A>, name: Option<Tuple<A>>, now: Ticks) -> bool {
-    let found = name.and_then(|name| flows.find(&name, now));
-    let Some((flow, 0)) = found else {
+    let found = name.and_then(|name| Some((name, flows.find(&name, now)?.0)));
+    // Its other direction is no name of it, unless both are the same.
+    let Some((name, flow)) = found else {
         return false;
     };
-    flows.remove(flow);
-    true
+    let is_name = flows.get(flow).name() == name;
+    if is_name {
+        flows.remove(flow);
+    }
+    is_name
 }

@@ -5,8 +5,14 @@
 //! who is put behind the others of its queue ends behind them, and no flow has a timer. Flows that
 //! are not assured have queues of their own: when the table is full, they make room, the oldest
 //! first, and in the order of [`GIVEN_UP`].
+//!
+//! Flows that stay in a full table, which are those that most packets belong to, stand in no queue:
+//! nobody asks which of them is the oldest, and a packet of one touches no other flow. What has
+//! ended of them is found by going through the table from one end to the other, again and again, a
+//! part each time ([`SWEPT_MAX`]). Until then it takes its place, and is a flow no more.
 
-use super::record::{Flow4, Flow6, Link, Links, Record, class_of, queue_of, status};
+use super::record::{Flow, Flow4, Flow6, Link, Links, Record, class_of, queue_of, status};
+use super::sip::Sip;
 use super::store::{Records, in_order};
 use super::timeout::{Class, STREAM_SECONDS, Ticks};
 use super::tuple::{self, Address, Tuple};
@@ -49,6 +55,26 @@ const GIVEN_UP: [(Class, bool); 13] = [
     (Class::CloseWait, true),
 ];
 
+/// Queues that are none, but a number of flows that stay: a bit for each.
+const STAYING: u32 = {
+    let staying = [Class::Established, Class::Unacknowledged, Class::UdpStream];
+    let (mut bits, mut at) = (0, 0);
+    while at < staying.len() {
+        bits |= 1 << queue_of(staying[at], true);
+        at += 1;
+    }
+    bits
+};
+/// Records that are looked at by one [`Flows::expire`]: the largest table ([`super::FLOWS_MAX`]) is
+/// gone through in 69 s, for there is one in each tick.
+pub(super) const SWEPT_MAX: u32 = 256;
+
+/// Whether a flow of this queue stays.
+#[inline]
+fn stays(queue: u8) -> bool {
+    STAYING >> queue & 1 != 0
+}
+
 /// Bytes that a flow of IPv4 takes on the heap, its part of the index included, and one of IPv6.
 pub(super) const FLOW_BYTES: [usize; 2] = [
     size_of::<Flow4>() + BUCKETS_PER_FLOW * size_of::<u32>(),
@@ -60,19 +86,17 @@ pub(super) const INDEX_BYTES: usize =
     2 * (2 * BUCKETS_PER_FLOW * size_of::<u32>()) + 3 * size_of::<(Ticks, u32)>();
 const _: () = assert!(FLOW_BYTES[0] <= 128 && FLOW_BYTES[1] <= 192);
 
-/// A queue: its oldest flow and its newest, and how many there are.
+/// A queue: its oldest flow and its newest.
 #[derive(Clone, Copy, Debug)]
 struct Queue {
     oldest: u32,
     newest: u32,
-    length: u32,
 }
 
 impl Queue {
     const EMPTY: Self = Self {
         oldest: NONE,
         newest: NONE,
-        length: 0,
     };
 }
 
@@ -83,10 +107,16 @@ pub(super) struct Flows<A: Address> {
     /// The first direction of each bucket: the number of its flow, times two, and 1 for the reply.
     buckets: Box<[u32]>,
     queues: [Queue; QUEUES],
+    /// Flows of each queue, also of those that are none; a power of two.
+    lengths: [u32; QUEUES.next_power_of_two()],
+    /// The record that is looked at next: see [`SWEPT_MAX`].
+    hand: u32,
     /// Flows of no use, in a list by `newer`.
     free: u32,
     /// Flows that are not assured, by source.
     sources: Box<[u32]>,
+    /// What names are hashed by, and what else is.
+    sip: Sip,
     hasher: SipHasher13,
 }
 
@@ -98,8 +128,11 @@ impl<A: Address> Flows<A> {
             records,
             buckets: vec![NONE; buckets].into(),
             queues: [Queue::EMPTY; QUEUES],
+            lengths: [0; QUEUES.next_power_of_two()],
+            hand: 0,
             free: NONE,
             sources: vec![0; SOURCES].into(),
+            sip: Sip::new(key),
             hasher: SipHasher13::new_with_key(key),
         }
     }
@@ -124,19 +157,19 @@ impl<A: Address> Flows<A> {
 
     #[inline]
     fn bucket(&self, tuple: &Tuple<A>) -> usize {
-        tuple.hash(&self.hasher) as usize & (self.buckets.len() - 1)
+        tuple.hash(&self.sip) as usize & (self.buckets.len() - 1)
     }
 
     /// The flow with this direction, and which one it is; not one whose time is up.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, tuple: &Tuple<A>, now: Ticks) -> Option<(u32, usize)> {
-        let found = self.find_in(self.bucket(tuple), tuple)?;
-        (self.get(found.0).deadline > now).then_some(found)
+        let (number, direction, flow) = self.find_in(self.bucket(tuple), tuple)?;
+        (flow.deadline > now).then_some((number, direction))
     }
 
     /// The same, whether its time is up or not.
-    #[inline]
-    fn find_in(&self, bucket: usize, tuple: &Tuple<A>) -> Option<(u32, usize)> {
+    #[inline(always)]
+    fn find_in(&self, bucket: usize, tuple: &Tuple<A>) -> Option<(u32, usize, &A::Record)> {
         let mut link = self.buckets[bucket];
         for _ in 0..CHAIN_MAX {
             if link == NONE {
@@ -145,7 +178,7 @@ impl<A: Address> Flows<A> {
             let (number, direction) = (link >> 1, (link & 1) as usize);
             let flow = self.get(number);
             if flow.is(tuple, direction) {
-                return Some((number, direction));
+                return Some((number, direction, flow));
             }
             link = flow.links().chain[direction].get();
         }
@@ -189,7 +222,7 @@ impl<A: Address> Flows<A> {
         let buckets = tuples.each_ref().map(|tuple| self.bucket(tuple));
         // One of the same directions whose time is up may still be there.
         for (bucket, tuple) in buckets.into_iter().zip(&tuples) {
-            if let Some((old, _)) = self.find_in(bucket, tuple) {
+            if let Some((old, ..)) = self.find_in(bucket, tuple) {
                 self.remove(old);
             }
         }
@@ -233,15 +266,52 @@ impl<A: Address> Flows<A> {
     }
 
     /// The flow stays for the time of its class from now on.
-    #[inline]
     pub(super) fn refresh(&mut self, number: u32, class: Class, now: Ticks) {
-        let flow = self.get(number);
+        let flow = self.records.get_mut(number);
+        let old = flow.tracker.standing.queue;
         let queue = queue_of(class, flow.has(status::ASSURED));
-        if flow.tracker.standing.queue == queue && flow.deadline == now.after(class.ticks()) {
+        let deadline = now.after(class.ticks());
+        if old == queue && flow.deadline == deadline {
+            return;
+        }
+        if stays(old) && stays(queue) {
+            flow.deadline = deadline;
+            if old != queue {
+                flow.tracker.standing.queue = queue;
+                self.lengths[usize::from(old)] -= 1;
+                self.lengths[usize::from(queue)] += 1;
+            }
             return;
         }
         self.dequeue(number);
         self.enqueue(number, class, now);
+    }
+
+    /// A packet changes an assured flow, which then stays for the time of a class; none if it
+    /// changes nothing.
+    #[inline(always)]
+    pub(super) fn note(
+        &mut self,
+        number: u32,
+        now: Ticks,
+        note: impl FnOnce(&mut Flow) -> Option<Class>,
+    ) -> Option<()> {
+        let flow: &mut Flow = self.records.change(number);
+        let class = note(flow)?;
+        let (old, queue) = (flow.tracker.standing.queue, queue_of(class, true));
+        if !stays(old) {
+            self.refresh(number, class, now);
+            return Some(());
+        }
+        flow.deadline = now.after(class.ticks());
+        if old != queue {
+            flow.tracker.standing.queue = queue;
+            // A power of two: a mask bounds the number.
+            let many = self.lengths.len();
+            self.lengths[usize::from(old) % many] -= 1;
+            self.lengths[usize::from(queue) % many] += 1;
+        }
+        Some(())
     }
 
     fn enqueue(&mut self, number: u32, class: Class, now: Ticks) {
@@ -254,7 +324,12 @@ impl<A: Address> Flows<A> {
 
     /// Puts a flow behind the others of its queue.
     fn append(&mut self, number: u32) {
-        let queue = usize::from(self.get(number).tracker.standing.queue);
+        let queue = self.get(number).tracker.standing.queue;
+        self.lengths[usize::from(queue)] += 1;
+        if stays(queue) {
+            return;
+        }
+        let queue = usize::from(queue);
         let newest = self.queues[queue].newest;
         let links = self.get_mut(number).links_mut();
         (links.older, links.newer) = (Link::to(newest), Link::to(NONE));
@@ -266,13 +341,17 @@ impl<A: Address> Flows<A> {
             queue.oldest = number;
         }
         queue.newest = number;
-        queue.length += 1;
     }
 
     fn dequeue(&mut self, number: u32) {
         let flow = self.get(number);
-        let queue = usize::from(flow.tracker.standing.queue);
+        let queue = flow.tracker.standing.queue;
         let Links { older, newer, .. } = *flow.links();
+        self.lengths[usize::from(queue)] -= 1;
+        if stays(queue) {
+            return;
+        }
+        let queue = usize::from(queue);
         let (older, newer) = (older.get(), newer.get());
         match older {
             NONE => self.queues[queue].oldest = newer,
@@ -282,7 +361,6 @@ impl<A: Address> Flows<A> {
             NONE => self.queues[queue].newest = older,
             newer => self.get_mut(newer).links_mut().older = Link::to(older),
         }
-        self.queues[queue].length -= 1;
     }
 
     /// Ends a flow that was confirmed.
@@ -337,7 +415,8 @@ impl<A: Address> Flows<A> {
         Some(())
     }
 
-    /// Ends flows whose time is up, at most so many; how many did.
+    /// Ends flows whose time is up, at most so many; how many did. Of those that stay, it looks at
+    /// [`SWEPT_MAX`].
     pub(super) fn expire(&mut self, now: Ticks, most: usize) -> usize {
         let mut expired = 0;
         for queue in 0..QUEUES {
@@ -347,6 +426,20 @@ impl<A: Address> Flows<A> {
                     break;
                 }
                 self.remove(oldest);
+                expired += 1;
+            }
+        }
+        let used = self.records.used();
+        for _ in 0..used.min(SWEPT_MAX) {
+            if expired == most {
+                break;
+            }
+            let number = if self.hand < used { self.hand } else { 0 };
+            self.hand = number + 1;
+            let flow = self.get(number);
+            let staying = flow.has(status::CONFIRMED) && stays(flow.tracker.standing.queue);
+            if staying && flow.deadline <= now {
+                self.remove(number);
                 expired += 1;
             }
         }
@@ -402,12 +495,14 @@ impl<A: Address> Flows<A> {
         self.buckets.fill(NONE);
         self.sources.fill(0);
         self.queues = [Queue::EMPTY; QUEUES];
+        self.lengths = [0; QUEUES.next_power_of_two()];
+        self.hand = 0;
         self.free = NONE;
     }
 
     /// Flows of a class.
     pub(super) fn count(&self, class: Class) -> u32 {
-        let length = |assured| self.queues[usize::from(queue_of(class, assured))].length;
+        let length = |assured| self.lengths[usize::from(queue_of(class, assured))];
         length(false) + length(true)
     }
 }
@@ -421,30 +516,45 @@ impl<A: Address> Flows<A> {
         while at != NONE {
             (free, at) = (free + 1, self.get(at).links().newer.get());
         }
-        let mut queued = 0;
         let mut sources = vec![0; SOURCES];
+        let mut lengths = [0; QUEUES.next_power_of_two()];
         for (number, queue) in self.queues.iter().enumerate() {
-            let (mut at, mut last, mut length) = (queue.oldest, Ticks(0), 0);
+            let (mut at, mut last) = (queue.oldest, Ticks(0));
             while at != NONE {
                 let flow = self.get(at);
                 assert_eq!(usize::from(flow.tracker.standing.queue), number);
+                assert!(!stays(number as u8), "who stays is in no queue");
                 assert!(flow.deadline >= last, "a queue is in order");
-                assert_eq!(flow.has(status::ASSURED), number >= Class::ALL.len());
-                for direction in 0..2 {
-                    let found = self.find(&flow.tuple(direction), Ticks(0));
-                    assert_eq!(found, Some((at, direction)), "it is found");
-                }
+                self.check_flow(at);
+                lengths[number] += 1;
                 if !flow.has(status::ASSURED) {
                     let hash = tuple::source_hash(flow.name().source, &self.hasher) as usize;
                     sources[hash % SOURCES] += 1;
                 }
-                (last, length) = (flow.deadline, length + 1);
+                last = flow.deadline;
                 at = flow.links().newer.get();
             }
-            assert_eq!(length, queue.length);
-            queued += length as usize;
         }
+        for number in 0..self.records.used() {
+            let queue = self.get(number).tracker.standing.queue;
+            if self.get(number).has(status::CONFIRMED) && stays(queue) {
+                self.check_flow(number);
+                lengths[usize::from(queue)] += 1;
+            }
+        }
+        assert_eq!(lengths, self.lengths);
+        let queued = lengths.iter().sum::<u32>();
         assert_eq!(*sources, *self.sources);
-        assert_eq!(free + queued, self.records.used() as usize);
+        assert_eq!(free + queued, self.records.used());
+    }
+
+    fn check_flow(&self, number: u32) {
+        let flow = self.get(number);
+        let assured = usize::from(flow.tracker.standing.queue) >= Class::ALL.len();
+        assert_eq!(flow.has(status::ASSURED), assured);
+        for direction in 0..2 {
+            let found = self.find(&flow.tuple(direction), Ticks(0));
+            assert_eq!(found, Some((number, direction)), "it is found");
+        }
     }
 }

@@ -8,10 +8,12 @@
 //! |---|---|
 //! | `packet` | what is read of a packet besides its key |
 //! | `tuple` | what names a direction of a flow |
+//! | `open` | the same, in fewer steps, of most packets of open connections |
 //! | `track` | which flow a packet belongs to, and what it does to it |
 //! | `tcp`, `window` | what a segment does, and whether it can be one of its connection |
 //! | `timeout` | how long a flow stays: [`Class`] |
 //! | `flows` | the table, and who makes room in it when it is full |
+//! | `sip` | the hash that finds a flow |
 //! | `record` | what lies in memory of a flow |
 //! | `store`, `cover` | memory that outlives the image, and what is taken up of it |
 //! | `fragments` | packets in parts |
@@ -45,10 +47,12 @@ mod cover;
 mod entry;
 mod flows;
 mod fragments;
+mod open;
 mod packet;
 mod passing;
 mod record;
 mod rewrite;
+mod sip;
 mod store;
 mod tcp;
 mod timeout;
@@ -72,7 +76,7 @@ use crate::Malformed;
 use crate::key::{Addresses, Fragment, Key};
 use crate::rule::{RuleIndex, Verdict};
 use alloc::boxed::Box;
-use core::cell::Cell;
+use connection::View;
 use core::fmt;
 use cover::Cover;
 use flows::{FLOW_BYTES, Flows, INDEX_BYTES};
@@ -197,9 +201,6 @@ pub struct Conntrack {
 /// In the place of what became of a packet that is not known.
 const NO_FATE: (Verdict, RuleIndex) = (Verdict::Drop, 0);
 
-/// What judges a frame, and sees its connection. It is called at most once.
-pub type Rules<'a> = &'a mut dyn FnMut(&Connection<'_>) -> (Verdict, RuleIndex);
-
 impl Conntrack {
     /// A table of so many flows of IPv4, and as many of IPv6. The key is secret: whoever knows it
     /// can make packets that are slow to look up.
@@ -224,8 +225,8 @@ impl Conntrack {
         flows.saturating_mul(INDEX_BYTES)
     }
 
-    /// Rules judge a frame, and see its connection. `now` is a time in nanoseconds that does not
-    /// go back.
+    /// Rules judge a frame, and see its connection; they are asked at most once. `now` is a time in
+    /// nanoseconds that does not go back.
     ///
     /// # Errors
     /// It is dropped before any rule.
@@ -235,49 +236,109 @@ impl Conntrack {
         key: &Key,
         frame: &[u8],
         now: u64,
-        rules: Rules<'_>,
+        mut rules: impl FnMut(&Connection<'_>) -> (Verdict, RuleIndex),
     ) -> Result<(Verdict, RuleIndex), Refused> {
-        match key.fragment() {
-            Fragment::Whole => self.judge_packet(key, frame, Ticks::of(now), rules),
-            Fragment::Later => {
-                let fate = self.fragments.find(self.fragments.name(key), now);
-                fate.ok_or(Refused::Fragment)
-            }
-            Fragment::First => {
-                let fate = self.judge_packet(key, frame, Ticks::of(now), rules)?;
-                self.fragments.insert(self.fragments.name(key), now, fate);
-                Ok(fate)
-            }
+        if key.fragment() == Fragment::Later {
+            let fate = self.fragments.find(self.fragments.name(key), now);
+            return fate.ok_or(Refused::Fragment);
         }
+        let ticks = Ticks::of(now);
+        let (family, tracked) = match self.go_on(key, frame, ticks) {
+            Ok(known) => known,
+            Err(sought) => self.find_or_begin(key, frame, sought, ticks)?,
+        };
+        let view = match family {
+            Family::None => View::None,
+            Family::V4 => View::V4(self.table4.get(tracked.flow)),
+            Family::V6 => View::V6(self.table6.get(tracked.flow)),
+        };
+        let connection = Connection::of(view, tracked.state, tracked.direction, ticks);
+        let marked = connection.mark();
+        let fate = rules(&connection);
+        let mark = connection.mark();
+        let mark = (mark != marked).then_some(mark);
+        match family {
+            Family::None => {}
+            Family::V4 => conclude(&mut self.table4, &tracked, mark),
+            Family::V6 => conclude(&mut self.table6, &tracked, mark),
+        }
+        if tracked.then != Then::Nothing {
+            self.end_or_begin(family, &tracked, fate.0, ticks);
+        }
+        if key.fragment() == Fragment::First {
+            self.fragments.insert(self.fragments.name(key), now, fate);
+        }
+        Ok(fate)
     }
 
-    #[inline]
-    fn judge_packet(
+    /// The flow of most packets of open connections, which takes note of this one.
+    ///
+    /// # Errors
+    /// It is none of them. What was found of its direction, if it was looked for.
+    #[inline(always)]
+    fn go_on(
         &mut self,
         key: &Key,
         frame: &[u8],
         now: Ticks,
-        rules: Rules<'_>,
-    ) -> Result<(Verdict, RuleIndex), Refused> {
+    ) -> Result<(Family, Tracked), Option<open::Found>> {
+        if let Some(ends) = key.ends4() {
+            let tracked = open::go_on(&mut self.table4, key, frame, ends, now)?;
+            return Ok((Family::V4, tracked));
+        }
+        let tracked = open::go_on6(&mut self.table6, key, frame, now)?;
+        Ok((Family::V6, tracked))
+    }
+
+    /// The flow of any packet, which takes note of it. If it begins one, that is in the table, but
+    /// nobody finds it yet.
+    #[inline(never)]
+    fn find_or_begin(
+        &mut self,
+        key: &Key,
+        frame: &[u8],
+        sought: Option<open::Found>,
+        now: Ticks,
+    ) -> Result<(Family, Tracked), Refused> {
+        let none = |state| (Family::None, Tracked::none(state));
         let Some((packet, addresses)) = packet_of(key, frame) else {
-            return Ok(rules(&Connection::none(State::Untracked)));
+            return Ok(none(State::Untracked));
         };
         let counts = &mut self.cover.counts;
-        match addresses {
+        Ok(match addresses {
             Addresses::V4 {
                 source,
                 destination,
             } => {
                 let ends = [source.octets(), destination.octets()];
-                judge_in(&mut self.table4, counts, &packet, ends, now, rules)
+                let found = recognise(&mut self.table4, counts, &packet, ends, sought, now);
+                match found {
+                    Ok(found) => (Family::V4, take(&mut self.table4, counts, found)?),
+                    Err(state) => none(state),
+                }
             }
             Addresses::V6 {
                 source,
                 destination,
             } => {
                 let ends = [source.octets(), destination.octets()];
-                judge_in(&mut self.table6, counts, &packet, ends, now, rules)
+                let found = recognise(&mut self.table6, counts, &packet, ends, sought, now);
+                match found {
+                    Ok(found) => (Family::V6, take(&mut self.table6, counts, found)?),
+                    Err(state) => none(state),
+                }
             }
+        })
+    }
+
+    /// Does what is to be done of a flow once rules have judged.
+    #[inline(never)]
+    fn end_or_begin(&mut self, family: Family, tracked: &Tracked, verdict: Verdict, now: Ticks) {
+        let counts = &mut self.cover.counts;
+        match family {
+            Family::None => {}
+            Family::V4 => end_or_begin(&mut self.table4, counts, tracked, verdict, now),
+            Family::V6 => end_or_begin(&mut self.table6, counts, tracked, verdict, now),
         }
     }
 
@@ -353,58 +414,64 @@ fn packet_of<'a>(key: &Key, frame: &'a [u8]) -> Option<(Packet<'a>, Addresses)> 
     Some((packet, place.addresses))
 }
 
-fn judge_in<A: Address>(
+/// Which table a flow is in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    /// There is no flow.
+    None,
+    V4,
+    V6,
+}
+
+/// The flow that was found, or a place for the one that begins.
+fn take<A: Address>(
     flows: &mut Flows<A>,
     counts: &mut Counts,
-    packet: &Packet<'_>,
-    ends: [A; 2],
-    now: Ticks,
-    rules: Rules<'_>,
-) -> Result<(Verdict, RuleIndex), Refused> {
-    let Tracked {
-        flow,
-        direction,
-        state,
-        then,
-    } = match recognise(flows, counts, packet, ends, now) {
-        Ok(Found::Known(tracked)) => tracked,
-        Ok(Found::Begins(flow, class)) => {
+    found: Found<A>,
+) -> Result<Tracked, Refused> {
+    match found {
+        Found::Known(tracked) => Ok(tracked),
+        Found::Begins(flow, class) => {
             let (flow, given_up) = flows.take(flow)?;
             counts.given_up += u64::from(given_up);
-            Tracked {
+            Ok(Tracked {
                 flow,
                 direction: 0,
                 state: State::New,
                 then: Then::Begin(class),
-            }
+            })
         }
-        Err(state) => return Ok(rules(&Connection::none(state))),
-    };
-    let known = flows.get(flow);
-    let marked = known.mark;
-    let connection = Connection {
-        state: Cell::new(state),
-        direction,
-        flow: A::view(known),
-        now,
-        mark: Cell::new(marked),
-    };
-    let fate = rules(&connection);
-    let mark = connection.mark.get();
-    if mark != marked {
-        flows.get_mut(flow).mark = mark;
     }
-    match then {
-        Then::Nothing => flows.records.changed(),
+}
+
+/// The flow of a packet that was judged is what it is now, with this mark if it has another one.
+#[inline(always)]
+fn conclude<A: Address>(flows: &mut Flows<A>, tracked: &Tracked, mark: Option<u32>) {
+    if let Some(mark) = mark {
+        flows.get_mut(tracked.flow).mark = mark;
+    }
+    if tracked.then == Then::Nothing {
+        flows.records.changed();
+    }
+}
+
+fn end_or_begin<A: Address>(
+    flows: &mut Flows<A>,
+    counts: &mut Counts,
+    tracked: &Tracked,
+    verdict: Verdict,
+    now: Ticks,
+) {
+    match tracked.then {
+        Then::Nothing => {}
         Then::End => {
-            flows.remove(flow);
+            flows.remove(tracked.flow);
             flows.records.changed();
         }
-        Then::Begin(class) if fate.0 == Verdict::Accept => {
+        Then::Begin(class) if verdict == Verdict::Accept => {
             counts.begun += 1;
-            flows.confirm(flow, class, now);
+            flows.confirm(tracked.flow, class, now);
         }
-        Then::Begin(_) => flows.give_back(flow),
+        Then::Begin(_) => flows.give_back(tracked.flow),
     }
-    Ok(fate)
 }

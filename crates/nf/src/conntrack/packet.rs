@@ -2,7 +2,7 @@
 
 use super::tcp::{Segment, flag};
 use super::tuple::{Address, Tuple};
-use crate::key::{self, be16, protocol};
+use crate::key::{self, Fragment, Key, be16, protocol};
 
 /// A packet of a flow that is not fragmented, or the first part of one that is.
 #[derive(Clone, Copy, Debug)]
@@ -44,15 +44,52 @@ pub(super) fn read<'a>(packet: &Packet<'a>, icmp: u8) -> Option<([u16; 2], Conte
 }
 
 fn read_tcp<'a>(packet: &Packet<'a>) -> Option<([u16; 2], Content<'a>)> {
-    let header: &[u8; 20] = packet.payload.first_chunk()?;
+    let (ports, segment) = segment(packet.payload, packet.cut, |flags| flags)?;
+    let valid = segment.has_valid_flags();
+    valid.then_some((ports, Content::Tcp(segment)))
+}
+
+/// A segment of TCP that has an ACK and no other flag that matters, and is all there.
+pub(super) struct Plain<'a> {
+    /// Bytes of the IP packet.
+    pub(super) length: u32,
+    pub(super) vlan: u16,
+    pub(super) ports: [u16; 2],
+    pub(super) segment: Segment<'a>,
+}
+
+/// What a frame is if it is such a segment.
+#[inline(always)]
+pub(super) fn plain<'a>(key: &Key, frame: &'a [u8]) -> Option<Plain<'a>> {
+    const LOOKED_AT: u8 = flag::ACK | flag::FIN | flag::SYN | flag::RST | flag::URG;
+    if key.tcp_flags() & LOOKED_AT != flag::ACK || key.fragment() != Fragment::Whole {
+        return None;
+    }
+    // Nothing else is to be asked of its flags.
+    let (ports, segment) = segment(frame.get(key.payload())?, false, |_| flag::ACK)?;
+    Some(Plain {
+        length: key.packet_length(),
+        vlan: key.vlan(),
+        ports,
+        segment,
+    })
+}
+
+#[inline(always)]
+fn segment(
+    payload: &[u8],
+    cut: bool,
+    flags: impl FnOnce(u8) -> u8,
+) -> Option<([u16; 2], Segment<'_>)> {
+    let header: &[u8; 20] = payload.first_chunk()?;
     let size = 4 * usize::from(header[12] >> 4);
-    let options = match packet.cut {
-        true => &packet.payload[20..size.clamp(20, packet.payload.len())],
-        false => packet.payload.get(20..size)?,
+    let options = match cut {
+        true => &payload[20..size.clamp(20, payload.len())],
+        false => payload.get(20..size)?,
     };
-    let flags = header[13];
+    let flags = flags(header[13]);
     let seq = be32(header, 4);
-    let data = packet.payload.len().saturating_sub(size) as u32;
+    let data = payload.len().saturating_sub(size) as u32;
     let counted = u32::from(flags & flag::SYN != 0) + u32::from(flags & flag::FIN != 0);
     let segment = Segment {
         seq,
@@ -62,10 +99,7 @@ fn read_tcp<'a>(packet: &Packet<'a>) -> Option<([u16; 2], Content<'a>)> {
         end: seq.wrapping_add(data).wrapping_add(counted),
         options,
     };
-    let ports = [be16(header, 0), be16(header, 2)];
-    segment
-        .has_valid_flags()
-        .then_some((ports, Content::Tcp(segment)))
+    Some(([be16(header, 0), be16(header, 2)], segment))
 }
 
 fn read_udp<'a>(packet: &Packet<'a>) -> Option<([u16; 2], Content<'a>)> {

@@ -4,15 +4,15 @@
 use super::choose::{self, Range};
 use super::connection::View;
 use super::flows::Flows;
+use super::open;
 use super::packet_of;
 use super::record::{Flow4, Flow6, Record, status};
-use super::rewrite::{self, End, Manip};
+use super::rewrite::Manip;
 use super::timeout::{Class, Ticks};
 use super::track::{Found, Then, Tracked, recognise};
 use super::tuple::{Address, Tuple};
-use super::{Connection, Conntrack, Counts, Refused, State};
+use super::{Connection, Conntrack, Counts, Family, Refused, State};
 use crate::key::{Addresses, Key, protocol};
-use core::cell::Cell;
 
 /// What a packet is to the table.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +82,17 @@ impl Link {
         }
     }
 
+    /// Whether the packet belongs to a connection that was answered.
+    #[inline(always)]
+    pub(crate) fn is_established(&self) -> bool {
+        let state = match &self.0 {
+            Kind::None(state) => *state,
+            Kind::V4(of) => of.state,
+            Kind::V6(of) => of.state,
+        };
+        state == State::Established
+    }
+
     /// Whether this packet begins a connection.
     pub(crate) fn begins(&self) -> bool {
         match &self.0 {
@@ -104,18 +115,48 @@ impl Link {
 impl Conntrack {
     /// Finds the connection of a packet, which takes note of it. `now` is a time in nanoseconds
     /// that does not go back.
-    pub(crate) fn look_up(&mut self, key: &Key, frame: &[u8], now: u64) -> Link {
+    #[inline]
+    pub(crate) fn look_up(&mut self, link: &mut Link, key: &Key, frame: &[u8], now: u64) {
+        let now = Ticks::of(now);
+        match self.go_on(key, frame, now) {
+            Ok((family, tracked)) => {
+                let Tracked {
+                    flow,
+                    direction,
+                    state,
+                    ..
+                } = tracked;
+                if family == Family::V4 {
+                    self.table4.records.changed();
+                    link.0 = Kind::V4(Of::known(flow, direction, state));
+                } else {
+                    self.table6.records.changed();
+                    link.0 = Kind::V6(Of::known(flow, direction, state));
+                }
+            }
+            Err(sought) => *link = self.look_up_any(key, frame, sought, now),
+        }
+    }
+
+    #[inline(never)]
+    fn look_up_any(
+        &mut self,
+        key: &Key,
+        frame: &[u8],
+        sought: Option<open::Found>,
+        now: Ticks,
+    ) -> Link {
         let Some((packet, addresses)) = packet_of(key, frame) else {
             return Link::none(State::Untracked);
         };
-        let (now, counts) = (Ticks::of(now), &mut self.cover.counts);
+        let counts = &mut self.cover.counts;
         match addresses {
             Addresses::V4 {
                 source,
                 destination,
             } => {
                 let ends = [source.octets(), destination.octets()];
-                let found = recognise(&mut self.table4, counts, &packet, ends, now);
+                let found = recognise(&mut self.table4, counts, &packet, ends, sought, now);
                 link(&mut self.table4, found, Kind::V4)
             }
             Addresses::V6 {
@@ -123,7 +164,7 @@ impl Conntrack {
                 destination,
             } => {
                 let ends = [source.octets(), destination.octets()];
-                let found = recognise(&mut self.table6, counts, &packet, ends, now);
+                let found = recognise(&mut self.table6, counts, &packet, ends, sought, now);
                 link(&mut self.table6, found, Kind::V6)
             }
         }
@@ -131,24 +172,12 @@ impl Conntrack {
 
     /// The connection, as rules see it.
     pub(crate) fn seen<'a>(&'a self, link: &'a Link, now: u64) -> Connection<'a> {
-        let (state, direction, flow, mark) = match &link.0 {
+        let (state, direction, flow) = match &link.0 {
             Kind::None(state) => return Connection::none(*state),
-            Kind::V4(of) => {
-                let flow = of.flow(&self.table4);
-                (of.state, of.direction, View::V4(flow), flow.mark)
-            }
-            Kind::V6(of) => {
-                let flow = of.flow(&self.table6);
-                (of.state, of.direction, View::V6(flow), flow.mark)
-            }
+            Kind::V4(of) => (of.state, of.direction, View::V4(of.flow(&self.table4))),
+            Kind::V6(of) => (of.state, of.direction, View::V6(of.flow(&self.table6))),
         };
-        Connection {
-            state: Cell::new(state),
-            direction,
-            flow,
-            now: Ticks::of(now),
-            mark: Cell::new(mark),
-        }
+        Connection::of(flow, state, direction, Ticks::of(now))
     }
 
     /// The connection has this mark from now on.
@@ -192,7 +221,12 @@ impl Conntrack {
         with!(
             self,
             &link.0,
-            |flows, of| of.translate(flows, manip, key, frame, partial),
+            |flows, of| {
+                let flow = of.flow(flows);
+                if of.is_translated(flow, manip) {
+                    of.call(flow, manip, key, frame, partial);
+                }
+            },
             ()
         );
     }
@@ -253,6 +287,17 @@ fn link<A: Address>(
 }
 
 impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
+    /// Of a flow in the table.
+    #[inline(always)]
+    fn known(flow: u32, direction: usize, state: State) -> Self {
+        Self {
+            held: Held::In(flow),
+            direction,
+            state,
+        }
+    }
+
+    #[inline(always)]
     fn flow<'a>(&'a self, flows: &'a Flows<A>) -> &'a R {
         match &self.held {
             Held::In(number) => flows.get(*number),
@@ -320,20 +365,20 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
         }
     }
 
-    fn translate(
-        &self,
-        flows: &Flows<A>,
-        manip: Manip,
-        key: &mut Key,
-        frame: &mut [u8],
-        partial: bool,
-    ) {
-        let flow = self.flow(flows);
+    /// Whether this end of the packet is called something else.
+    #[inline(always)]
+    fn is_translated(&self, flow: &R, manip: Manip) -> bool {
         let end = match self.direction {
             0 => manip,
             _ => manip.other(),
         };
-        let Some(packet) = key.packet().filter(|_| flow.has(bit(end))) else {
+        flow.has(bit(end))
+    }
+
+    /// Calls one end of a packet of a flow that is translated what that calls it.
+    #[inline(never)]
+    fn call(&self, flow: &R, manip: Manip, key: &mut Key, frame: &mut [u8], partial: bool) {
+        let Some(packet) = key.packet() else {
             return;
         };
         // What the other side says of this packet, turned round.
@@ -345,17 +390,12 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
             (Manip::Destination, _) => (said.source, said.ports[0]),
         };
         let has_port = is_icmp || matches!(said.protocol, protocol::TCP | protocol::UDP);
-        let end = End {
-            address: address.bytes(),
-            port: has_port.then_some(port),
-        };
+        let port = has_port.then_some(port);
+        // A reset in a connection's place is related as well.
         let is_message = matches!(packet.protocol, protocol::ICMP | protocol::ICMPV6);
         let is_error = self.state == State::Related && is_message;
-        match is_error {
-            true => rewrite::translate_error(frame, &packet, manip, end, partial),
-            false => rewrite::translate(frame, &packet, manip, end, partial),
-        }
-        let in_key = end.port.filter(|_| !is_icmp && !is_error);
+        address.translate(frame, &packet, manip, port, is_error, partial);
+        let in_key = port.filter(|_| !is_icmp && !is_error);
         key.translate(manip == Manip::Source, address.ip(), in_key);
     }
 

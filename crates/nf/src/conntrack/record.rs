@@ -114,19 +114,10 @@ pub(super) trait Record:
     fn links_mut(&mut self) -> &mut Links;
 
     /// One direction of it; 0 is the original one.
-    #[inline]
-    fn tuple(&self, direction: usize) -> Tuple<Self::Address> {
-        match direction {
-            0 => self.name(),
-            _ => self.reply(),
-        }
-    }
+    fn tuple(&self, direction: usize) -> Tuple<Self::Address>;
 
     /// Whether a direction of it is this one.
-    #[inline]
-    fn is(&self, tuple: &Tuple<Self::Address>, direction: usize) -> bool {
-        self.name().protocol == tuple.protocol && self.tuple(direction) == *tuple
-    }
+    fn is(&self, tuple: &Tuple<Self::Address>, direction: usize) -> bool;
 
     /// Whether an image can have left this of a flow that is confirmed.
     fn is_sound(&self) -> bool {
@@ -187,17 +178,33 @@ pub(super) trait Record:
 }
 
 macro_rules! record {
-    ($(#[$doc:meta])* $name:ident, $address:ty) => {
+    ($(#[$doc:meta])* $name:ident, $direction:ident, $address:ty) => {
+        /// What a direction is called.
+        #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+        #[repr(C)]
+        struct $direction {
+            source: $address,
+            destination: $address,
+            ports: [u16; 2],
+        }
+
+        impl $direction {
+            #[inline(always)]
+            fn of(tuple: &Tuple<$address>) -> Self {
+                Self {
+                    source: tuple.source,
+                    destination: tuple.destination,
+                    ports: tuple.ports,
+                }
+            }
+        }
+
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
         #[repr(C)]
         pub(super) struct $name {
-            source: $address,
-            destination: $address,
-            ports: [u16; 2],
-            reply_source: $address,
-            reply_destination: $address,
-            reply_ports: [u16; 2],
+            /// What the original direction is called, and the other one.
+            names: [$direction; 2],
             vlan: u16,
             protocol: u8,
             reserved: u8,
@@ -215,12 +222,7 @@ macro_rules! record {
                     newer: Link::NONE,
                 };
                 Self {
-                    source: tuple.source,
-                    destination: tuple.destination,
-                    ports: tuple.ports,
-                    reply_source: reply.source,
-                    reply_destination: reply.destination,
-                    reply_ports: reply.ports,
+                    names: [tuple, reply].map($direction::of),
                     vlan: tuple.vlan,
                     protocol: tuple.protocol,
                     reserved: 0,
@@ -234,30 +236,39 @@ macro_rules! record {
 
             #[inline]
             fn name(&self) -> Tuple<$address> {
-                Tuple {
-                    source: self.source,
-                    destination: self.destination,
-                    ports: self.ports,
-                    vlan: self.vlan,
-                    protocol: self.protocol,
-                }
+                self.tuple(0)
             }
 
             #[inline]
             fn reply(&self) -> Tuple<$address> {
+                self.tuple(1)
+            }
+
+            #[inline]
+            fn tuple(&self, direction: usize) -> Tuple<$address> {
+                let $direction {
+                    source,
+                    destination,
+                    ports,
+                } = self.names[direction & 1];
                 Tuple {
-                    source: self.reply_source,
-                    destination: self.reply_destination,
-                    ports: self.reply_ports,
+                    source,
+                    destination,
+                    ports,
                     vlan: self.vlan,
                     protocol: self.protocol,
                 }
             }
 
+            #[inline(always)]
+            fn is(&self, tuple: &Tuple<$address>, direction: usize) -> bool {
+                // All bytes at once.
+                self.names[direction & 1].as_bytes() == $direction::of(tuple).as_bytes()
+                    && (self.vlan, self.protocol) == (tuple.vlan, tuple.protocol)
+            }
+
             fn set_reply(&mut self, reply: &Tuple<$address>) {
-                self.reply_source = reply.source;
-                self.reply_destination = reply.destination;
-                self.reply_ports = reply.ports;
+                self.names[1] = $direction::of(reply);
             }
 
             #[inline]
@@ -291,11 +302,11 @@ macro_rules! record {
 
 record!(
     /// A flow of IPv4.
-    Flow4, [u8; 4]
+    Flow4, Direction4, [u8; 4]
 );
 record!(
     /// A flow of IPv6.
-    Flow6, [u8; 16]
+    Flow6, Direction6, [u8; 16]
 );
 
 impl Flow {
@@ -305,7 +316,7 @@ impl Flow {
 }
 
 /// The queue of a class.
-pub(super) fn queue_of(class: Class, assured: bool) -> u8 {
+pub(super) const fn queue_of(class: Class, assured: bool) -> u8 {
     class as u8 + if assured { Class::ALL.len() as u8 } else { 0 }
 }
 
@@ -396,8 +407,21 @@ impl Traffic {
         u64::from(self.upper[direction] >> 4) << 32 | u64::from(self.bytes[direction])
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn add(&mut self, direction: usize, bytes: u32) {
+        let packets = self.packets[direction].checked_add(1);
+        let more = self.bytes[direction].checked_add(bytes);
+        match (packets, more) {
+            (Some(packets), Some(bytes)) => {
+                self.packets[direction] = packets;
+                self.bytes[direction] = bytes;
+            }
+            _ => self.carry(direction, bytes),
+        }
+    }
+
+    #[cold]
+    fn carry(&mut self, direction: usize, bytes: u32) {
         let packets = self.packets(direction) + 1;
         let bytes = self.bytes(direction) + u64::from(bytes);
         self.set(direction, packets, bytes);

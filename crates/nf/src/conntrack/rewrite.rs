@@ -25,23 +25,30 @@ impl Manip {
 
 /// What an end of a packet is called from now on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct End<'a> {
+pub(super) struct End<const SIZE: usize> {
     /// Four bytes of IPv4, or sixteen of IPv6.
-    pub(super) address: &'a [u8],
+    pub(super) address: [u8; SIZE],
     /// Its port, or the identifier of a question of ICMP; none of other protocols, and none in a
     /// later fragment.
     pub(super) port: Option<u16>,
 }
 
-/// What has changed, as a sum of words in one's complement.
+/// What has changed, as a sum of words in one's complement. Words may be taken in the machine's own
+/// byte order, and two at a time (RFC 1071, 2).
 #[derive(Clone, Copy, Default)]
 struct Change(u64);
 
 impl Change {
-    fn add(&mut self, old: &[u8], new: &[u8]) {
-        let words = old.as_chunks::<2>().0.iter().zip(new.as_chunks::<2>().0);
-        for (old, new) in words {
-            self.0 += u64::from(!u16::from_be_bytes(*old)) + u64::from(u16::from_be_bytes(*new));
+    #[inline(always)]
+    fn add<const SIZE: usize>(&mut self, old: &[u8; SIZE], new: &[u8; SIZE]) {
+        let ((old, last), (new, new_last)) = (old.as_chunks::<4>(), new.as_chunks::<4>());
+        for (old, new) in old.iter().zip(new) {
+            let (old, new) = (u32::from_ne_bytes(*old), u32::from_ne_bytes(*new));
+            self.0 += u64::from(!old) + u64::from(new);
+        }
+        if let (Some(old), Some(new)) = (last.first_chunk(), new_last.first_chunk()) {
+            let (old, new) = (u16::from_ne_bytes(*old), u16::from_ne_bytes(*new));
+            self.0 += u64::from(!old) + u64::from(new);
         }
     }
 
@@ -49,36 +56,41 @@ impl Change {
         Self(self.0 + other.0)
     }
 
+    /// The sum with `start`, in 16 bits.
+    #[inline(always)]
     fn folded(self, start: u16) -> u16 {
-        let mut sum = self.0 + u64::from(start);
-        for _ in 0..3 {
-            sum = (sum & 0xffff) + (sum >> 16);
-        }
-        sum as u16
+        let sum = self.0 + u64::from(start);
+        let sum = (sum & 0xffff_ffff) + (sum >> 32);
+        let sum = (sum & 0xffff) + (sum >> 16);
+        let sum = (sum & 0xffff) + (sum >> 16);
+        ((sum & 0xffff) + (sum >> 16)) as u16
     }
 
     /// What a checksum is behind the change.
+    #[inline(always)]
     fn checksum(self, old: [u8; 2]) -> [u8; 2] {
-        (!self.folded(!u16::from_be_bytes(old))).to_be_bytes()
+        (!self.folded(!u16::from_ne_bytes(old))).to_ne_bytes()
     }
 
     /// What a sum is behind the change, which is no checksum yet.
     fn sum(self, old: [u8; 2]) -> [u8; 2] {
-        self.folded(u16::from_be_bytes(old)).to_be_bytes()
+        self.folded(u16::from_ne_bytes(old)).to_ne_bytes()
     }
 }
 
 /// Puts bytes into a packet, and takes down what changed; nothing if the packet ends before.
-fn put(bytes: &mut [u8], at: usize, new: &[u8], change: &mut Change) {
-    if let Some(old) = bytes
+#[inline(always)]
+fn put<const SIZE: usize>(bytes: &mut [u8], at: usize, new: [u8; SIZE], change: &mut Change) {
+    let old = bytes
         .get_mut(at..)
-        .and_then(|rest| rest.get_mut(..new.len()))
-    {
-        change.add(old, new);
-        old.copy_from_slice(new);
+        .and_then(<[u8]>::first_chunk_mut::<SIZE>);
+    if let Some(old) = old {
+        change.add(old, &new);
+        *old = new;
     }
 }
 
+#[inline(always)]
 fn word(bytes: &[u8], at: usize) -> Option<[u8; 2]> {
     bytes.get(at..)?.first_chunk().copied()
 }
@@ -126,12 +138,18 @@ impl Place {
     }
 
     /// Translates the address and IPv4's checksum; what changed in the pseudo header.
-    fn put_address(self, bytes: &mut [u8], manip: Manip, address: &[u8]) -> Change {
+    #[inline(always)]
+    fn put_address<const SIZE: usize>(
+        self,
+        bytes: &mut [u8],
+        manip: Manip,
+        address: [u8; SIZE],
+    ) -> Change {
         let mut change = Change::default();
         put(bytes, self.address(manip), address, &mut change);
         let at = self.network + 10;
         if let (false, Some(old)) = (self.is_ip6, word(bytes, at)) {
-            put(bytes, at, &change.checksum(old), &mut Change::default());
+            put(bytes, at, change.checksum(old), &mut Change::default());
         }
         change
     }
@@ -146,11 +164,12 @@ const TCP_SIZE: usize = 20;
 
 /// Translates one end of a packet. `later` is one that has no transport header; `partial` one whose
 /// checksum is left to offload.
-pub(super) fn translate(
+#[inline(always)]
+pub(super) fn translate<const SIZE: usize>(
     frame: &mut [u8],
     packet: &key::Packet,
     manip: Manip,
-    end: End<'_>,
+    end: End<SIZE>,
     partial: bool,
 ) {
     let place = place_of(packet);
@@ -160,30 +179,35 @@ pub(super) fn translate(
     };
     let mut rest = Change::default();
     if let Some(at) = place.port(manip) {
-        put(frame, at, &port.to_be_bytes(), &mut rest);
+        put(frame, at, port.to_be_bytes(), &mut rest);
     }
     put_checksum(frame, place, pseudo, rest, partial);
 }
 
 /// Translates one address of a part of a packet that has no transport header. `network` is where
 /// the IP header begins.
-pub(crate) fn translate_later(frame: &mut [u8], network: usize, manip: Manip, address: &[u8]) {
+pub(crate) fn translate_later<const SIZE: usize>(
+    frame: &mut [u8],
+    network: usize,
+    manip: Manip,
+    address: [u8; SIZE],
+) {
     let place = Place {
         network,
         transport: frame.len(),
         protocol: 0,
-        is_ip6: address.len() == 16,
+        is_ip6: SIZE == 16,
     };
     place.put_address(frame, manip, address);
 }
 
 /// Translates an error: the address of one end of the packet that carries it, and the other end of
 /// the packet that it quotes, which went the other way.
-pub(super) fn translate_error(
+pub(super) fn translate_error<const SIZE: usize>(
     frame: &mut [u8],
     packet: &key::Packet,
     manip: Manip,
-    end: End<'_>,
+    end: End<SIZE>,
     partial: bool,
 ) {
     let place = place_of(packet);
@@ -195,6 +219,7 @@ pub(super) fn translate_error(
     put_checksum(frame, place, pseudo, quoted, partial);
 }
 
+#[inline(always)]
 fn place_of(packet: &key::Packet) -> Place {
     Place {
         network: packet.network,
@@ -205,6 +230,7 @@ fn place_of(packet: &key::Packet) -> Place {
 }
 
 /// Brings the checksum of the transport header up to date with what changed before it and in it.
+#[inline(always)]
 fn put_checksum(frame: &mut [u8], place: Place, pseudo: Change, rest: Change, partial: bool) {
     let Some((at, covers)) = place.checksum() else {
         return;
@@ -223,15 +249,15 @@ fn put_checksum(frame: &mut [u8], place: Place, pseudo: Change, rest: Change, pa
             new => new,
         },
     };
-    put(frame, at, &new, &mut Change::default());
+    put(frame, at, new, &mut Change::default());
 }
 
 /// Translates one end of a quoted packet, whatever of it is quoted, and takes down what changed.
-fn translate_quote(
+fn translate_quote<const SIZE: usize>(
     quote: &mut [u8],
     is_ip6: bool,
     manip: Manip,
-    end: End<'_>,
+    end: End<SIZE>,
     change: &mut Change,
 ) {
     let Some((transport, protocol)) = packet::quoted_place(quote, is_ip6) else {
@@ -247,11 +273,11 @@ fn translate_quote(
     put(quote, place.address(manip), end.address, &mut pseudo);
     *change = change.and(pseudo);
     if let (false, Some(old)) = (is_ip6, word(quote, 10)) {
-        put(quote, 10, &pseudo.checksum(old), change);
+        put(quote, 10, pseudo.checksum(old), change);
     }
     let mut rest = Change::default();
     if let (Some(at), Some(port)) = (place.port(manip), end.port) {
-        put(quote, at, &port.to_be_bytes(), &mut rest);
+        put(quote, at, port.to_be_bytes(), &mut rest);
     }
     *change = change.and(rest);
     let Some((at, covers)) = place.checksum() else {
@@ -270,5 +296,5 @@ fn translate_quote(
         [0, 0] if protocol == protocol::UDP => [0xff; 2],
         new => new,
     };
-    put(quote, at, &new, change);
+    put(quote, at, new, change);
 }

@@ -370,6 +370,22 @@ impl Tcp {
         self.advance(kind, old, new, known)
     }
 
+    /// The same of a segment that has an ACK and no other flag that matters, once both sides have
+    /// confirmed the connection: its class from now on, if it is open, and the segment inside the
+    /// windows. Otherwise nothing has changed.
+    #[inline(always)]
+    pub(super) fn goes_on(&mut self, segment: &Segment<'_>, direction: usize) -> Option<Class> {
+        if self.window.state != State::ESTABLISHED
+            || self.window.may_have_sack(1 - direction, segment.options)
+            || !self.window.goes_on(segment, direction)
+        {
+            return None;
+        }
+        self.count_repeated(segment, Kind::Ack, direction);
+        self.last = Last::new(direction, Kind::Ack, self.last.scale());
+        Some(self.class_of(Kind::Ack))
+    }
+
     /// A segment of this kind is one of the connection's.
     fn advance(&mut self, kind: Kind, old: State, new: State, known: Known) -> Outcome {
         self.last = Last::new(known.direction, kind, self.last.scale());
@@ -402,6 +418,7 @@ impl Tcp {
         self.window.state.class()
     }
 
+    #[inline(always)]
     fn class_of(&self, kind: Kind) -> Class {
         let class = self.window.state.class();
         let longer = class.seconds() > Class::Unacknowledged.seconds();
@@ -537,6 +554,7 @@ impl Tcp {
     }
 
     /// Counts how often the same segment came.
+    #[inline(always)]
     fn count_repeated(&mut self, segment: &Segment<'_>, kind: Kind, direction: usize) {
         if kind != Kind::Ack {
             return;

@@ -2,7 +2,8 @@
 
 use super::Counts;
 use super::connection::State;
-use super::flows::Flows;
+use super::flows::{Flows, NONE};
+use super::open;
 use super::packet::{self, Content, Packet};
 use super::record::{Flow, Record, Tracker, status};
 use super::tcp::{Known, Outcome, Tcp};
@@ -16,6 +17,18 @@ pub(super) struct Tracked {
     pub(super) direction: usize,
     pub(super) state: State,
     pub(super) then: Then,
+}
+
+impl Tracked {
+    /// Of a frame that has no connection.
+    pub(super) fn none(state: State) -> Self {
+        Self {
+            flow: NONE,
+            direction: 0,
+            state,
+            then: Then::Nothing,
+        }
+    }
 }
 
 /// What is done once rules have judged a frame.
@@ -36,16 +49,17 @@ pub(super) enum Found<A: Address> {
     Begins(A::Record, Class),
 }
 
-/// The connection of a packet with these addresses, which takes note of it.
+/// The connection of a packet with these addresses, which takes note of it. `sought` is what was
+/// found of its direction, if it was looked for.
 ///
 /// # Errors
 /// It has none: it is not tracked, or it is invalid.
-#[inline(always)]
 pub(super) fn recognise<A: Address>(
     flows: &mut Flows<A>,
     counts: &mut Counts,
     packet: &Packet<'_>,
     [source, destination]: [A; 2],
+    sought: Option<open::Found>,
     now: Ticks,
 ) -> Result<Found<A>, State> {
     let found = match packet::read(packet, A::ICMP) {
@@ -60,7 +74,10 @@ pub(super) fn recognise<A: Address>(
             };
             match content {
                 Content::Error(quote) => error(flows, quote, &tuple, now).map(Found::Known),
-                _ => track(flows, packet, &tuple, &content, now),
+                _ => {
+                    let found = sought.unwrap_or_else(|| flows.find(&tuple, now));
+                    track(flows, packet, &tuple, &content, found, now)
+                }
             }
         }
         None => None,
@@ -89,15 +106,15 @@ fn error<A: Address>(
 }
 
 /// What is known of a packet's connection, which takes note of it; none if it is invalid.
-#[inline(always)]
 fn track<A: Address>(
     flows: &mut Flows<A>,
     packet: &Packet<'_>,
     tuple: &Tuple<A>,
     content: &Content<'_>,
+    found: open::Found,
     now: Ticks,
 ) -> Option<Found<A>> {
-    if let Some((flow, direction)) = flows.find(tuple, now) {
+    if let Some((flow, direction)) = found {
         match carry_on(flows, packet, flow, direction, content, now) {
             Carried::On(tracked) => return tracked.map(Found::Known),
             Carried::Over => {
@@ -106,7 +123,7 @@ fn track<A: Address>(
             }
         }
     }
-    let (reply, (tracker, class)) = (tuple.reversed()?, open(tuple, content, now)?);
+    let (reply, (tracker, class)) = (tuple.reversed()?, begin(tuple, content, now)?);
     let mut flow = A::Record::new(tuple, &reply, tracker);
     flow.traffic.add(0, packet.length);
     if packet.cut && matches!(content, Content::Tcp(_)) {
@@ -116,7 +133,7 @@ fn track<A: Address>(
 }
 
 /// A connection that a packet begins.
-fn open<A: Address>(
+fn begin<A: Address>(
     tuple: &Tuple<A>,
     content: &Content<'_>,
     now: Ticks,

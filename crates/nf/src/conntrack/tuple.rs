@@ -3,7 +3,9 @@
 use super::connection::View;
 use super::packet;
 use super::record::{Flow4, Flow6, Record};
-use crate::key::protocol;
+use super::rewrite::{self, End, Manip};
+use super::sip::Sip;
+use crate::key::{self, protocol};
 use core::hash::Hasher;
 use core::net::IpAddr;
 use siphasher::sip::SipHasher13;
@@ -34,6 +36,20 @@ pub(super) trait Address: Copy + Eq + core::fmt::Debug + 'static {
 
     /// A flow of this family, as rules see it.
     fn view(flow: &Self::Record) -> View<'_>;
+
+    /// The hash of a direction of a flow, whose other parts are `rest`: seven bytes.
+    fn hash(source: Self, destination: Self, rest: u64, sip: &Sip) -> u64;
+
+    /// Calls one end of a packet this from now on; or, of an error, the end of what it quotes.
+    fn translate(
+        self,
+        frame: &mut [u8],
+        packet: &key::Packet,
+        manip: Manip,
+        port: Option<u16>,
+        is_error: bool,
+        partial: bool,
+    );
 
     /// The direction of the packet that an error of this family quotes.
     fn quoted(bytes: &[u8], vlan: u16) -> Option<Tuple<Self>>
@@ -77,6 +93,30 @@ impl Address for [u8; 4] {
         View::V4(flow)
     }
 
+    #[inline(always)]
+    fn hash(source: Self, destination: Self, rest: u64, sip: &Sip) -> u64 {
+        let ends = [source, destination].map(|end| u64::from(u32::from_le_bytes(end)));
+        sip.hash([ends[0] | ends[1] << 32, rest | 15 << 56])
+    }
+
+    #[inline(always)]
+    fn translate(
+        self,
+        frame: &mut [u8],
+        packet: &key::Packet,
+        manip: Manip,
+        port: Option<u16>,
+        is_error: bool,
+        partial: bool,
+    ) {
+        let address = self;
+        let end = End { address, port };
+        match is_error {
+            true => rewrite::translate_error(frame, packet, manip, end, partial),
+            false => rewrite::translate(frame, packet, manip, end, partial),
+        }
+    }
+
     fn quoted(bytes: &[u8], vlan: u16) -> Option<Tuple<Self>> {
         packet::quoted4(bytes, vlan)
     }
@@ -118,6 +158,32 @@ impl Address for [u8; 16] {
         View::V6(flow)
     }
 
+    #[inline(always)]
+    fn hash(source: Self, destination: Self, rest: u64, sip: &Sip) -> u64 {
+        let [a, b] = [source, destination].map(u128::from_le_bytes);
+        let words = [a as u64, (a >> 64) as u64, b as u64, (b >> 64) as u64];
+        let [a, b, c, d] = words;
+        sip.hash([a, b, c, d, rest | 39 << 56])
+    }
+
+    #[inline(always)]
+    fn translate(
+        self,
+        frame: &mut [u8],
+        packet: &key::Packet,
+        manip: Manip,
+        port: Option<u16>,
+        is_error: bool,
+        partial: bool,
+    ) {
+        let address = self;
+        let end = End { address, port };
+        match is_error {
+            true => rewrite::translate_error(frame, packet, manip, end, partial),
+            false => rewrite::translate(frame, packet, manip, end, partial),
+        }
+    }
+
     fn quoted(bytes: &[u8], vlan: u16) -> Option<Tuple<Self>> {
         packet::quoted6(bytes, vlan)
     }
@@ -135,9 +201,6 @@ pub(super) struct Tuple<A> {
     pub(super) vlan: u16,
     pub(super) protocol: u8,
 }
-
-/// Longest bytes of a tuple that are hashed.
-const HASHED_MAX: usize = 40;
 
 impl<A: Address> Tuple<A> {
     /// The other direction; none if nothing can come back, as to an ICMP message that is no
@@ -157,18 +220,12 @@ impl<A: Address> Tuple<A> {
     }
 
     /// Where it is to be found under a secret key.
-    #[inline]
-    pub(super) fn hash(&self, hasher: &SipHasher13) -> u32 {
-        let mut bytes = [0; HASHED_MAX];
-        let (source, destination) = (self.source.bytes(), self.destination.bytes());
-        let size = source.len();
-        bytes[..size].copy_from_slice(source);
-        bytes[size..2 * size].copy_from_slice(destination);
-        let [[a, b], [c, d]] = self.ports.map(u16::to_ne_bytes);
-        let [e, f] = self.vlan.to_ne_bytes();
-        let rest = [a, b, c, d, e, f, self.protocol, 0];
-        bytes[2 * size..2 * size + 8].copy_from_slice(&rest);
-        hasher.hash(&bytes[..2 * size + 8]) as u32
+    #[inline(always)]
+    pub(super) fn hash(&self, sip: &Sip) -> u32 {
+        let [first, second] = self.ports.map(u64::from);
+        let (vlan, protocol) = (u64::from(self.vlan), u64::from(self.protocol));
+        let rest = first | second << 16 | vlan << 32 | protocol << 48;
+        A::hash(self.source, self.destination, rest, sip) as u32
     }
 }
 

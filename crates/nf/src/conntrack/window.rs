@@ -145,6 +145,13 @@ impl Window {
         set.then_some(self.sides[direction].max_ack)
     }
 
+    /// Whether a segment to this side with these options may acknowledge something selectively.
+    #[inline(always)]
+    pub(super) fn may_have_sack(&self, direction: usize, options: &[u8]) -> bool {
+        let asked = self.flags[direction] & Self::SACK != 0;
+        asked && !options.is_empty() && !is_timestamp(options)
+    }
+
     pub(super) fn max_ack(&self, direction: usize) -> u32 {
         self.sides[direction].max_ack
     }
@@ -225,6 +232,28 @@ impl Window {
         Fit::Inside
     }
 
+    /// The same of a segment that has an ACK, no SYN and no RST, and acknowledges nothing
+    /// selectively: whether both sides were heard and it lies inside. If not, nothing has changed.
+    #[inline(always)]
+    pub(super) fn goes_on(&mut self, segment: &Segment<'_>, direction: usize) -> bool {
+        let other = 1 - direction;
+        let &Segment { seq, ack, end, .. } = segment;
+        let [sender, receiver] = [self.sides[direction], self.sides[other]];
+        let heard = sender.max_window != 0 && receiver.max_window != 0;
+        let age_max = sender.max_window.max(ACK_AGE_MAX);
+        let oldest = receiver.end.wrapping_sub(age_max).wrapping_sub(1);
+        let lowest = sender.end.wrapping_sub(receiver.max_window).wrapping_sub(1);
+        let inside = heard
+            && before(seq, sender.max_end.wrapping_add(1))
+            && before(ack, receiver.end.wrapping_add(1))
+            && before(lowest, end)
+            && before(oldest, ack);
+        if inside {
+            self.update(segment, direction, end, ack, ack);
+        }
+        inside
+    }
+
     /// A SYN begins this side.
     fn begin(&mut self, segment: &Segment<'_>, direction: usize) {
         let side = &mut self.sides[direction];
@@ -300,6 +329,7 @@ impl Window {
         Fit::Inside
     }
 
+    #[inline(always)]
     fn update(&mut self, segment: &Segment<'_>, direction: usize, end: u32, ack: u32, sack: u32) {
         let other = 1 - direction;
         let mut window = u32::from(segment.window);
@@ -334,6 +364,12 @@ impl Window {
             self.flags[other] &= !Self::UNACKNOWLEDGED;
         }
     }
+}
+
+/// Whether these are the options of most segments: a timestamp (RFC 7323, appendix A).
+#[inline(always)]
+fn is_timestamp(options: &[u8]) -> bool {
+    options.len() == 12 && options.first_chunk() == Some(&[1, 1, 8, 10])
 }
 
 /// Options with their contents, as long as they make sense.

@@ -368,6 +368,48 @@ impl Key {
         self.narrow[Slot::L4Protocol as usize] == u32::from(protocol::TCP)
     }
 
+    /// Flags of a segment of TCP; all of them if the frame has none.
+    #[inline(always)]
+    pub(crate) fn tcp_flags(&self) -> u8 {
+        self.narrow[Slot::TcpFlags as usize] as u8
+    }
+
+    /// Identifier of the VLAN, or 0.
+    #[inline(always)]
+    pub(crate) fn vlan(&self) -> u16 {
+        match self.narrow[Slot::VlanId as usize] {
+            ABSENT => 0,
+            vlan => vlan as u16,
+        }
+    }
+
+    /// Bytes of the IP packet.
+    #[inline(always)]
+    pub(crate) fn packet_length(&self) -> u32 {
+        self.end
+    }
+
+    /// Where in the frame the payload of the IP packet is.
+    #[inline(always)]
+    pub(crate) fn payload(&self) -> core::ops::Range<usize> {
+        let network = self.network_offset();
+        network + self.transport as usize..network + self.end as usize
+    }
+
+    /// Source and destination of IPv4.
+    #[inline(always)]
+    pub(crate) fn ends4(&self) -> Option<[[u8; 4]; 2]> {
+        let ends = [Slot::Ip4Source, Slot::Ip4Destination];
+        let ends = ends.map(|slot| self.narrow[slot as usize].to_be_bytes());
+        (self.ether_type == ether_type::IPV4).then_some(ends)
+    }
+
+    /// Source and destination of IPv6, if that is what the frame is.
+    #[inline(always)]
+    pub(crate) fn ends6(&self) -> [[u8; 16]; 2] {
+        self.ip6
+    }
+
     /// Which part of an IP packet the frame is.
     #[inline]
     pub(crate) fn fragment(&self) -> Fragment {

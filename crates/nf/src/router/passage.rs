@@ -340,14 +340,17 @@ impl<T: Tally> Hooks<'_, T> {
         let rules = self.rules;
         for stage in rules.stages(hook) {
             match stage {
-                Stage::Track => {
-                    if let Some(connections) = self.connections.as_deref_mut()
-                        && passage.link.is_unknown()
-                    {
-                        passage.link = connections.table.look_up(&passage.key, frame, self.now);
-                    }
-                }
+                Stage::Track => self.track(passage, frame),
                 Stage::Filter(chain) => {
+                    if self.connections.is_some()
+                        && passage.link.is_established()
+                        && let Some((verdict, rule)) = chain.settled(&passage.key, self.tally)
+                    {
+                        if verdict == Verdict::Drop {
+                            return Err(Stop::Rule(rule));
+                        }
+                        continue;
+                    }
                     let (end, rule) = self.ask(chain, passage);
                     goes_on(end, rule)?;
                 }
@@ -361,6 +364,17 @@ impl<T: Tally> Hooks<'_, T> {
             }
         }
         Ok(())
+    }
+
+    /// The connection of a packet is looked up. Not inlined: other stages need less.
+    #[inline(never)]
+    fn track(&mut self, passage: &mut Passage, frame: &[u8]) {
+        if let Some(connections) = self.connections.as_deref_mut()
+            && passage.link.is_unknown()
+        {
+            let Passage { key, link, .. } = passage;
+            connections.table.look_up(link, key, frame, self.now);
+        }
     }
 
     /// What a chain says of a packet, and which rule.
@@ -403,26 +417,7 @@ impl<T: Tally> Hooks<'_, T> {
     ) -> Result<(), Stop> {
         if passage.asks(manip) {
             passage.chosen[manip as usize] = true;
-            let mut range = None;
-            for chain in chains {
-                let (end, rule) = self.ask(chain, passage);
-                goes_on(end, rule)?;
-                if let End::Nat(number) = end {
-                    let range_of = range_of(self.rules.nat(number), &passage.key, manip, local);
-                    range = Some(range_of.ok_or(Stop::Refused(Refused::Address))?);
-                    break;
-                }
-            }
-            if let Some(connections) = self.connections.as_deref_mut() {
-                connections.number += 1;
-                connections.table.choose(
-                    &mut passage.link,
-                    manip,
-                    range.as_ref(),
-                    connections.number,
-                    self.now,
-                );
-            }
+            self.choose(chains, passage, manip, local)?;
         }
         if let Some(connections) = self.connections.as_deref_mut() {
             let Passage {
@@ -431,6 +426,38 @@ impl<T: Tally> Hooks<'_, T> {
             connections
                 .table
                 .translate(link, manip, key, frame, *partial);
+        }
+        Ok(())
+    }
+
+    /// Chooses what one end of a connection that begins is called, as these chains say.
+    #[inline(never)]
+    fn choose(
+        &mut self,
+        chains: &[Chain],
+        passage: &mut Passage,
+        manip: Manip,
+        local: Local,
+    ) -> Result<(), Stop> {
+        let mut range = None;
+        for chain in chains {
+            let (end, rule) = self.ask(chain, passage);
+            goes_on(end, rule)?;
+            if let End::Nat(number) = end {
+                let range_of = range_of(self.rules.nat(number), &passage.key, manip, local);
+                range = Some(range_of.ok_or(Stop::Refused(Refused::Address))?);
+                break;
+            }
+        }
+        if let Some(connections) = self.connections.as_deref_mut() {
+            connections.number += 1;
+            connections.table.choose(
+                &mut passage.link,
+                manip,
+                range.as_ref(),
+                connections.number,
+                self.now,
+            );
         }
         Ok(())
     }
@@ -507,8 +534,8 @@ fn call(passage: &mut Passage, frame: &mut [u8], manip: Manip, address: IpAddr) 
     }
     let network = passage.key.network_offset();
     match address {
-        IpAddr::V4(address) => translate_later(frame, network, manip, &address.octets()),
-        IpAddr::V6(address) => translate_later(frame, network, manip, &address.octets()),
+        IpAddr::V4(address) => translate_later(frame, network, manip, address.octets()),
+        IpAddr::V6(address) => translate_later(frame, network, manip, address.octets()),
     }
     passage.key.translate(is_source, address, None);
 }

@@ -2,12 +2,12 @@
 
 use crate::fields::Slot;
 use crate::ir::{self, Nat, Program, Values};
-use crate::key::ether_type;
+use crate::key::{Key, ether_type};
 use crate::nft::ast::{ChainKind, Family, Hook};
 use crate::nft::{self, Error, Limits};
 use crate::resolve::{Role, resolve};
 use crate::rule::{RuleIndex, Tally, Verdict};
-use crate::ruleset::{Cursor, End, RuleSet};
+use crate::ruleset::{Cursor, End, RuleSet, Settled};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -49,6 +49,8 @@ pub(super) struct Chain {
     policy: Verdict,
     /// The policy's place among the counters.
     counter: RuleIndex,
+    /// What it says of packets of open connections.
+    settled: Option<Settled>,
 }
 
 impl Rules {
@@ -125,7 +127,7 @@ impl Rules {
         values: &Values<'_>,
         tally: &mut impl Tally,
     ) -> (End, RuleIndex) {
-        if !chain.sees(values) {
+        if !chain.sees(values.key) {
             return (End::Verdict(Verdict::Accept), chain.counter);
         }
         let ended = self.set.walk(chain.base, values, tally);
@@ -148,12 +150,25 @@ impl Chain {
             family: base.family,
             policy: base.policy,
             counter: set.len() + number,
+            settled: set.settle(set.chains[base.chain]),
         }
     }
 
+    /// What it says of a packet of an open connection, if it asks for nothing else.
+    #[inline(always)]
+    pub(super) fn settled(
+        &self,
+        key: &Key,
+        tally: &mut impl Tally,
+    ) -> Option<(Verdict, RuleIndex)> {
+        let settled = self.settled.filter(|_| self.sees(key))?;
+        Some(settled.say(tally))
+    }
+
     /// Whether packets of this kind pass it.
-    fn sees(&self, values: &Values<'_>) -> bool {
-        let network = values.narrow_of_frame(Slot::Protocol as u8);
+    #[inline(always)]
+    fn sees(&self, key: &Key) -> bool {
+        let network = key.narrow(Slot::Protocol as u8);
         let (ip, ip6) = (
             network == u32::from(ether_type::IPV4),
             network == u32::from(ether_type::IPV6),

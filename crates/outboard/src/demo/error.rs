@@ -34,6 +34,10 @@ pub enum Error {
     NoIperf3,
     /// What iperf3 complains about.
     Iperf3(String),
+    /// A program is not installed, and the package of Debian that has it.
+    NoProgram(&'static str, &'static str),
+    /// What a program that others wrote has said when it failed.
+    Stock(String, String),
     /// Traffic through this contender failed.
     Traffic(&'static str, io::Error),
     /// Something else that the kernel refused.
@@ -68,6 +72,11 @@ impl fmt::Display for Error {
                 "iperf3 is not installed; sudo apt-get install iperf3, or leave --iperf3 out",
             ),
             Self::Iperf3(e) => write!(f, "iperf3: {e}; leave --iperf3 out for the built-in sender"),
+            Self::NoProgram(program, package) => write!(
+                f,
+                "{program} is not installed; sudo apt-get install {package}"
+            ),
+            Self::Stock(words, said) => write!(f, "{words}: {said}"),
             Self::Traffic(contender, e) => write!(
                 f,
                 "traffic through the {contender} failed: {e}; on a loaded machine try again"

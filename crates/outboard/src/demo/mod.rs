@@ -9,7 +9,9 @@ mod keep;
 mod observed;
 mod report;
 mod restart;
+mod router;
 mod speed;
+mod system;
 
 use error::Error;
 use firewall::Ports;
@@ -51,6 +53,14 @@ enum Demo {
     /// Needs no root where unprivileged user namespaces work, and leaves nothing behind. The exit
     /// status is 0 if no connection was lost, and each byte came back.
     Restart(restart::Options),
+    /// A home gateway: addresses, NAT, other rules and a kill under load, with stock programs
+    ///
+    /// Makes a home with two clients, and a network outside with servers, and starts the router
+    /// between them with `outboard up`. dnsmasq lends it an address, it lends the clients theirs
+    /// (udhcpc), and they reach the servers by IPv4 and IPv6 (curl, iperf3), while rules are loaded
+    /// and the router is killed. Needs no root where unprivileged user namespaces work, and leaves
+    /// nothing behind. The exit status is 0 if all was as expected, and nothing was lost.
+    Router(router::Options),
 }
 
 /// Runs the demonstration.
@@ -63,5 +73,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         Demo::Nic(options) => firewall::run(options, Ports::Nics),
         Demo::Http(options) => http::run(options),
         Demo::Restart(options) => restart::run(options),
+        Demo::Router(options) => router::run(options),
     }
 }

@@ -204,7 +204,7 @@ impl Conversation {
             (verdict, decider)
         };
         let fate = match rules.tracks() {
-            true => connections.judge(&key, frame, 0, &mut |connection| judge(Some(connection))),
+            true => connections.judge(&key, frame, 0, |connection| judge(Some(connection))),
             false => Ok(judge(None)),
         };
         match (judged, fate) {

@@ -10,9 +10,15 @@
 use super::links::{self, Stream, nothing};
 use super::{PATIENCE, System, kill};
 use crate::harness::build::Images;
+use crate::harness::network::Network;
+use crate::harness::process::run;
+use crate::harness::programs;
 use crate::harness::wait::eventually;
-use libtest_mimic::Failed;
+use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{scope, sleep};
 use std::time::Duration;
@@ -24,6 +30,13 @@ const KILLS: u64 = 12;
 /// A run that lasts longer than a second is no part of a crash loop, which would be slowed with
 /// each kill: pauses double, up to half a minute.
 const SOUND: Duration = Duration::from_millis(1100);
+
+/// What a router lends outlives it.
+pub fn trial(images: &'static Images, network: &Network) -> Trial {
+    let missing = programs::missing(&["ip", "busybox"]);
+    let name = "up::what a router has lent outlives it".to_owned();
+    network.trial_unless(missing, name, || lends(images))
+}
 
 /// What all connections have done so far.
 #[derive(Default)]
@@ -146,7 +159,7 @@ pub fn translated(images: &Images) -> Result<(), Failed> {
         "[component.router]\nimage = {:?}\nmemory = 32\nrules = \"all.nft\"\n\
          arguments = [\"--ipv4:private=10.0.0.2/24\", \"--ipv4:public=192.0.2.1/24\"]\n\
          net.private = \"tap:wan0\"\nnet.public = \"link:inner\"\n\
-         state.connections = \"memory\"\nafter = [\"echo\"]\n\n\
+         state.connections = \"memory\"\nstate.leases = \"memory\"\nafter = [\"echo\"]\n\n\
          [component.echo]\nimage = {:?}\nmemory = 64\narguments = [\"--ipv4=192.0.2.2/24\"]\n\
          net.service = \"link:inner\"\n",
         images.appliance("router", "-link-kept"),
@@ -160,6 +173,56 @@ pub fn translated(images: &Images) -> Result<(), Failed> {
     let expected = format!("router: connections: {} go on\n", BUSY + 1);
     if !said.contains(&expected) {
         return Err(format!("it does not say {expected:?} but {said:?}").into());
+    }
+    system.down(Some(supervisor))
+}
+
+/// A router that has lent all addresses lends nobody else one when it is killed, and whoever has
+/// one has it again.
+fn lends(images: &Images) -> Result<(), Failed> {
+    let text = format!(
+        "[component.router]\nimage = {:?}\nmemory = 32\nnet.public = \"tap:lan0\"\n\
+         net.private = \"tap:wan0\"\nstate.connections = \"memory\"\nstate.leases = \"memory\"\n\
+         arguments = [\"--ipv4:private=10.1.0.1/24\", \"--ipv4:public=192.0.2.9/24\",\n\
+         \"--lend:private=10.1.0.100-10.1.0.101\"]\n",
+        images.appliance("router", "-kept"),
+    );
+    let system = System::of_two(images)?;
+    std::fs::write(&system.file, text)?;
+    let segment = system.segment.as_ref().ok_or("no network")?;
+    let script = system.runtime.path().join("udhcpc");
+    std::fs::write(
+        &script,
+        "#!/bin/sh\n[ \"$1\" = bound ] && echo \"lent $ip\"\n",
+    )?;
+    std::fs::set_permissions(&script, Permissions::from_mode(0o755))?;
+    let ask = |identifier: &str| {
+        let mut command = Command::new("busybox");
+        command
+            .args(["udhcpc", "-f", "-q", "-n", "-t", "3", "-T", "1", "-i"])
+            .args(["bridge", "-x", &format!("0x3d:{identifier}"), "-s"])
+            .arg(&script);
+        segment.run(|| run(&mut command))
+    };
+    let supervisor = system.up(1)?;
+    let mut had = Vec::new();
+    for identifier in ["0001", "0002"] {
+        let ended = ask(identifier)?;
+        ended.expect_status(0)?.expect_stdout("lent 10.1.0.10")?;
+        had.push(ended.stdout);
+    }
+    for round in 2..4 {
+        sleep(SOUND);
+        kill(system.guest("router")?)?;
+        system.wait_for_run("router", round)?;
+        ask("0003")?.expect_status(1)?;
+        for (identifier, lent) in ["0001", "0002"].into_iter().zip(&had) {
+            ask(identifier)?.expect_status(0)?.expect_stdout(lent)?;
+        }
+    }
+    let said = system.runtime.says(images, &["logs", "router"])?;
+    if !said.contains("router: leases: 2 go on\n") {
+        return Err(format!("it does not say so: {said:?}").into());
     }
     system.down(Some(supervisor))
 }

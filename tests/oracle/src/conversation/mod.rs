@@ -157,13 +157,11 @@ impl<'r> Judges<'r> {
             };
             let (rules, classes) = (&self.rules, &self.classes);
             let mut class = fate.0;
-            let judged = self
-                .connections
-                .judge(&key, &frame, now, &mut |connection| {
-                    let judged = rules.verdict_within(&key, way, connection, &mut ());
-                    class = Some(classes.verdict_within(&key, way, connection, &mut ()).1);
-                    judged
-                });
+            let judged = self.connections.judge(&key, &frame, now, |connection| {
+                let judged = rules.verdict_within(&key, way, connection, &mut ());
+                class = Some(classes.verdict_within(&key, way, connection, &mut ()).1);
+                judged
+            });
             let accepted = matches!(judged, Ok((Verdict::Accept, _)));
             fate = Fate(class.filter(|_| accepted));
         }

@@ -16,7 +16,7 @@ use smoltcp::wire::{DhcpFlags, DhcpMessageType, DhcpOpCode, DhcpOption, DhcpPack
 pub const ANSWER_MAX: usize = 548;
 
 /// Most bytes of a client's identifier: the longest that RFC 4361, 6.1 makes has 135.
-const IDENTIFIER_MAX: usize = 136;
+pub(super) const IDENTIFIER_MAX: usize = 136;
 /// A shorter one is none (RFC 2132, 9.14).
 const IDENTIFIER_MIN: usize = 2;
 /// Options of an answer: eight of the network, the client's identifier, and their sender and kind.
@@ -36,6 +36,12 @@ pub(super) enum Key {
 }
 
 impl Key {
+    /// A client that calls itself so; `None` if nobody does.
+    pub fn identifier(bytes: &[u8]) -> Option<Self> {
+        let is_one = (IDENTIFIER_MIN..=IDENTIFIER_MAX).contains(&bytes.len());
+        is_one.then(|| Self::Identifier(bytes.into()))
+    }
+
     /// The bytes of it.
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -80,8 +86,7 @@ impl Ask {
         let identifier = options.all(IDENTIFIER);
         let key = match identifier.len() {
             0..IDENTIFIER_MIN => Key::Mac(mac),
-            IDENTIFIER_MIN..=IDENTIFIER_MAX => Key::Identifier(identifier.into()),
-            _ => return Err(Ignored::Malformed),
+            _ => Key::identifier(&identifier).ok_or(Ignored::Malformed)?,
         };
         Ok(Self {
             kind: DhcpMessageType::from(kind),

@@ -2,15 +2,17 @@
 //! come out.
 //!
 //! It lends the addresses of one range in the network of one port. It waits for nothing: times are
-//! compared when a message comes. What it has lent, it forgets when it ends; a client that renews
-//! then what nobody else has goes on with it.
+//! compared when a message comes. What it has lent, it forgets when it ends, unless it has a
+//! [`Shelf`] for that; a client that renews then what nobody else has goes on with it.
 
 mod message;
+pub(crate) mod shelf;
 mod table;
 #[cfg(test)]
 mod tests;
 
 pub use message::{ANSWER_MAX, Answer};
+pub use shelf::{PLACE_BYTES, Shelf, VERSION};
 
 use super::SERVERS_MAX;
 use super::message::{MTU_MIN, is_station};
@@ -165,6 +167,18 @@ impl Server {
     pub fn new(config: Config) -> Self {
         let table = Table::new(config.range(), config.own.address());
         Self { config, table }
+    }
+
+    /// The same with a shelf: it goes on with what the server before has lent of its addresses, and
+    /// notes down there what it lends.
+    pub fn with_shelf(mut self, shelf: Shelf, now: Instant) -> Self {
+        self.table.keep(shelf, now);
+        self
+    }
+
+    /// How many addresses are lent.
+    pub fn lent(&self, now: Instant) -> usize {
+        self.table.lent(now)
     }
 
     /// What it lends.

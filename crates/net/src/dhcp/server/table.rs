@@ -1,6 +1,7 @@
 //! Which addresses are lent, and to whom.
 
 use super::message::Key;
+use super::shelf::{Noted, Shelf};
 use crate::random::mix;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -71,6 +72,8 @@ pub(super) enum Standing {
 pub(super) struct Table {
     first: u32,
     places: Vec<Place>,
+    /// Where the next table finds what is lent.
+    shelf: Option<Shelf>,
 }
 
 impl Table {
@@ -85,11 +88,64 @@ impl Table {
         let mut table = Self {
             first: first.to_bits(),
             places: alloc::vec![free; count],
+            shelf: None,
         };
         if let Some(place) = table.find(own) {
             place.used = Use::Own;
         }
         table
+    }
+
+    /// Goes on with what is noted down there, and notes down what changes. Each client has one
+    /// address, and each address one client, whatever lies there.
+    pub fn keep(&mut self, shelf: Shelf, now: Instant) {
+        for noted in shelf.take_up(now).collect::<Vec<_>>() {
+            let is_known = noted
+                .holder
+                .as_ref()
+                .is_some_and(|key| self.held(key).is_some());
+            let place = self.find(noted.address);
+            let place = place.filter(|place| place.used == Use::Free && !is_known);
+            if let Some(place) = place {
+                let used = match noted.holder {
+                    Some(_) => Use::Lent,
+                    None => Use::Declined,
+                };
+                *place = Place {
+                    used,
+                    holder: noted.holder,
+                    until: noted.until,
+                };
+            }
+        }
+        self.shelf = Some(shelf);
+        (0..self.places.len()).for_each(|number| self.note(number));
+    }
+
+    /// Notes down what an address is used for.
+    fn note(&self, number: usize) {
+        if let (Some(shelf), Some(place)) = (&self.shelf, self.places.get(number)) {
+            let is_kept = matches!(place.used, Use::Lent | Use::Declined);
+            let noted = is_kept.then(|| Noted {
+                address: self.address(number),
+                holder: place.holder.clone(),
+                until: place.until,
+            });
+            shelf.write(number, noted);
+        }
+    }
+
+    /// The same of one that is given.
+    fn note_of(&self, address: Ipv4Addr) {
+        if let Some(number) = address.to_bits().checked_sub(self.first) {
+            self.note(number as usize);
+        }
+    }
+
+    /// How many are lent.
+    pub fn lent(&self, now: Instant) -> usize {
+        let lent = self.places.iter();
+        lent.filter(|place| place.used(now) == Use::Lent).count()
     }
 
     fn find(&mut self, address: Ipv4Addr) -> Option<&mut Place> {
@@ -175,6 +231,7 @@ impl Table {
                 until,
             };
         }
+        self.note_of(address);
     }
 
     /// A client gives back what it has; it stays the holder. Whether it had it.
@@ -207,7 +264,11 @@ impl Table {
             let is_used = matches!(place.used(now), Use::Offered | Use::Lent);
             is_used && place.holder.as_ref() == Some(key)
         });
-        place.map(change).is_some()
+        let is_changed = place.map(change).is_some();
+        if is_changed {
+            self.note_of(address);
+        }
+        is_changed
     }
 
     /// A client has chosen another server's offer: ours is kept no more.

@@ -130,6 +130,43 @@ fn question(output: Option<Output>) -> Question {
 }
 
 #[test]
+fn a_server_goes_on_with_what_the_one_before_has_lent() {
+    use crate::testing::{lasting, lying};
+    let bytes = 4 * PLACE_BYTES;
+    let memory = lasting(&std::vec![0; bytes]);
+    let address = memory.as_ptr().addr();
+    let wall = std::time::Duration::from_secs(1_700_000_000);
+    let mut first = server(100, 102).with_shelf(Shelf::open(memory, 1, wall), at(0));
+    let had = [1, 2, 3].map(|n| lent(&mut first, n, 0));
+    let released = Said::new(RELEASE).at(had[1]).to(OWN);
+    assert_eq!(released.tell(&mut first, 2, 0), Ok(None));
+    let declined = Said::new(DECLINE).wants(had[2]).to(OWN);
+    assert_eq!(declined.tell(&mut first, 3, 0), Ok(None));
+    // It has another clock.
+    let left = || lasting(&lying(address, bytes));
+    let again = |first: u8, last: u8, wall| {
+        server(first, last).with_shelf(Shelf::open(left(), 1, wall), at(0))
+    };
+    let mut second = again(100, 102, wall);
+    assert_eq!(second.lent(at(0)), 1);
+    assert_eq!(lent(&mut second, 1, 0), had[0]);
+    assert_eq!(lent(&mut second, 9, 0), had[1]);
+    // Of what is left, one is lent and somebody has the other one.
+    let (kind, offered, _) = Said::new(DISCOVER).ask(&mut second, 8, 0);
+    assert_eq!(
+        (kind, offered),
+        (Kind::Offer, had[2]),
+        "declined ones are the last"
+    );
+    // An hour later, and of a range that has other addresses.
+    let late = wall + LEASE_TIME;
+    assert_eq!(again(100, 102, late).lent(at(0)), 0);
+    let moved = again(99, 103, wall);
+    assert_eq!(moved.lent(at(0)), 1);
+    assert_eq!(again(1, 9, wall).lent(at(0)), 0);
+}
+
+#[test]
 fn our_own_client_is_lent_an_address_and_renews_it() {
     let mut server = server(100, 200);
     let mut client = Client::new(mac(1), 1, at(0));

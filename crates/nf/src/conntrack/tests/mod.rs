@@ -3,6 +3,7 @@
 
 mod entry;
 pub(super) mod kept;
+mod open;
 
 use super::flows::FLOW_BYTES;
 use super::*;
@@ -123,7 +124,7 @@ impl Bench {
     ) -> Result<T, Refused> {
         let key = Key::parse(frame).expect("a frame of this test");
         let mut seen = None;
-        self.table.judge(&key, frame, self.now, &mut |connection| {
+        self.table.judge(&key, frame, self.now, |connection| {
             seen = Some(look(connection));
             (verdict, 0)
         })?;
@@ -388,7 +389,7 @@ fn fragments_share_the_fate_of_the_first() {
         let now = bench.now;
         bench
             .table
-            .judge(&key, frame, now, &mut |_| panic!("no rule is asked"))
+            .judge(&key, frame, now, |_| panic!("no rule is asked"))
     };
     assert_eq!(judge(&mut bench, &later), Err(Refused::Fragment));
     seen(&mut bench, &first, Verdict::Drop).unwrap();
@@ -566,7 +567,7 @@ proptest! {
         let frame: Box<[u8]> = ip(A, B, protocol, 0, &bytes).into();
         if let Ok(key) = Key::parse(&frame) {
             let mut bench = Bench::new(4);
-            let judged = bench.table.judge(&key, &frame, 0, &mut |_| (Verdict::Accept, 0));
+            let judged = bench.table.judge(&key, &frame, 0, |_| (Verdict::Accept, 0));
             prop_assert!(judged.is_ok());
             bench.table.table4.check();
         }

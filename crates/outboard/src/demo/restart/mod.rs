@@ -10,6 +10,7 @@ mod traffic;
 
 use super::build::built;
 use super::error::Error;
+use super::system::System;
 use judge::{Connections, Report};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
-use system::{COMPONENTS, Images, STACK, System, TAP};
+use system::{COMPONENTS, Images, STACK, TAP};
 use testbed::privilege;
 use testbed::segment::{Address, Segment};
 
@@ -123,7 +124,7 @@ fn images(folder: Option<&Path>) -> Result<Images, Error> {
 
 /// Kills, while traffic goes on.
 fn show(options: &Options, images: &Images) -> Result<Report, Error> {
-    let mut system = System::start(images, !options.cold)?;
+    let mut system = system::start(images, !options.cold)?;
     let to = SocketAddr::from((STACK, PORT));
     let (begin, begun) = (Instant::now(), &AtomicUsize::new(0));
     let done = &AtomicBool::new(false);

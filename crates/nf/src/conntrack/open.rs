@@ -1,0 +1,83 @@
+//! What most packets are: segments of open connections of TCP that both sides have confirmed, with
+//! data or an ACK, inside the windows. What becomes of one is what [`super::track`] says, in fewer
+//! steps; what is no such segment is left to it.
+
+use super::connection::State;
+use super::flows::Flows;
+use super::packet;
+use super::record::status;
+use super::timeout::Ticks;
+use super::track::{Then, Tracked};
+use super::tuple::{Address, Tuple};
+use crate::key::{Key, protocol};
+
+/// What was found of a packet's direction: its flow and which one it is, if there is one.
+pub(super) type Found = Option<(u32, usize)>;
+
+/// What both sides have confirmed has all of them.
+const CONFIRMED: u8 = status::SEEN_REPLY | status::ASSURED | status::CONFIRMED;
+
+#[cfg(test)]
+std::thread_local! {
+    /// Whether each packet is looked at in full.
+    pub(super) static FULL: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
+    /// How many took fewer steps.
+    pub(super) static TAKEN: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
+}
+
+/// The flow of such a segment, between these addresses, which takes note of it.
+///
+/// # Errors
+/// It is looked at in full. What was found of its direction.
+#[inline(always)]
+pub(super) fn go_on<A: Address>(
+    flows: &mut Flows<A>,
+    key: &Key,
+    frame: &[u8],
+    [source, destination]: [A; 2],
+    now: Ticks,
+) -> Result<Tracked, Option<Found>> {
+    #[cfg(test)]
+    if FULL.get() {
+        return Err(None);
+    }
+    let plain = packet::plain(key, frame).ok_or(None::<Found>)?;
+    let tuple = Tuple {
+        source,
+        destination,
+        ports: plain.ports,
+        vlan: plain.vlan,
+        protocol: protocol::TCP,
+    };
+    let found = flows.find(&tuple, now);
+    let (flow, direction) = found.ok_or(Some(None))?;
+    let noted = flows.note(flow, now, |flow| {
+        if flow.tracker.standing.status & CONFIRMED != CONFIRMED {
+            return None;
+        }
+        let class = flow.tracker.tcp_mut().goes_on(&plain.segment, direction)?;
+        flow.traffic.add(direction, plain.length);
+        Some(class)
+    });
+    // What is not noted has changed nothing; it is looked at in full now.
+    noted.ok_or(Some(found))?;
+    #[cfg(test)]
+    TAKEN.set(TAKEN.get() + 1);
+    Ok(Tracked {
+        flow,
+        direction,
+        state: State::Established,
+        then: Then::Nothing,
+    })
+}
+
+/// The same of IPv6, beside the way of most packets.
+#[inline(never)]
+pub(super) fn go_on6(
+    flows: &mut Flows<[u8; 16]>,
+    key: &Key,
+    frame: &[u8],
+    now: Ticks,
+) -> Result<Tracked, Option<Found>> {
+    go_on(flows, key, frame, key.ends6(), now)
+}
