@@ -5,9 +5,10 @@ use super::start::Error;
 use super::work::{Seed, Taken};
 use abi::capture::Fate;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use device::ethernet::HEADER_SIZE;
 use device::{Frame, Netif};
-use nf::router::{Arrival, Hooks, Local, Passage, Rules, Stop};
+use nf::router::{ANSWER_MAX, Arrival, Hooks, Local, Passage, Rejection, Rules, Stop};
 use ports::Runtime;
 
 /// Rules in force. A packet goes from hook to hook, before the next one comes; only
@@ -21,6 +22,8 @@ pub struct Gate {
     ports: Vec<(u8, u8)>,
     /// Index of the port that the packet came in by.
     came: u8,
+    /// What the sender of the packet is told, if it did not go on.
+    rejected: Option<Rejection>,
 }
 
 impl Gate {
@@ -41,6 +44,7 @@ impl Gate {
             own: Passage::new(),
             ports: Vec::new(),
             came: 0,
+            rejected: None,
         })
     }
 
@@ -68,6 +72,7 @@ impl Gate {
     pub fn arrives(&mut self, frame: &mut Frame, port: usize, local: Local) -> bool {
         let (port, index) = self.port(port);
         self.came = index;
+        self.rejected = None;
         let arrival = Arrival {
             port,
             local,
@@ -101,18 +106,47 @@ impl Gate {
         })
     }
 
+    /// What the sender of the packet that has not gone on is told, if rules say so.
+    #[inline]
+    pub fn rejected(&self) -> Option<Rejection> {
+        self.rejected
+    }
+
+    /// Writes the frame that says so, without addresses of the link; see [`Passage::answer`].
+    pub fn answer(
+        &self,
+        rejection: Rejection,
+        frame: &Frame,
+        own: IpAddr,
+        place: &mut [u8; ANSWER_MAX],
+    ) -> Option<usize> {
+        self.passage.answer(rejection, frame.bytes(), own, place)
+    }
+
+    /// Whether that frame leaves by this port.
+    pub fn answers(&mut self, answer: &mut Frame, to: usize, local: Local) -> bool {
+        let (to, _) = self.port(to);
+        let mut own = core::mem::take(&mut self.own);
+        let answers = self.ask(answer, |hooks, rejected, bytes| {
+            hooks.answers(rejected, &mut own, bytes, to, local)
+        });
+        self.own = own;
+        answers
+    }
+
     /// Whether a packet of the router's own leaves by this port.
     pub fn sends(&mut self, frame: &mut Frame, to: usize, local: Local) -> bool {
         let (to, index) = self.port(to);
         let came = core::mem::replace(&mut self.came, index);
         core::mem::swap(&mut self.passage, &mut self.own);
+        let rejected = self.rejected;
         let partial = is_partial(frame);
         let sends = self.ask(frame, |hooks, passage, bytes| {
             hooks.output(passage, bytes, to, partial)?;
             hooks.postrouting(passage, bytes, to, local)
         });
         core::mem::swap(&mut self.passage, &mut self.own);
-        self.came = came;
+        (self.came, self.rejected) = (came, rejected);
         sends
     }
 
@@ -132,6 +166,7 @@ impl Gate {
             work,
             passage,
             came,
+            rejected,
             ..
         } = self;
         let now = work.log.now(work.runtime);
@@ -159,7 +194,10 @@ impl Gate {
         match stopped {
             Stop::Malformed(why) => work.refused(frame.bytes(), *came, why.index()),
             Stop::Refused(why) => work.refused(frame.bytes(), *came, why.index()),
-            Stop::Rule(rule) => {
+            Stop::Rule(rule) | Stop::Rejected(rule, _) => {
+                if let Stop::Rejected(_, told) = stopped {
+                    *rejected = Some(told);
+                }
                 work.dropped(frame.bytes(), *came, Fate::Rule(rule as u16));
                 false
             }

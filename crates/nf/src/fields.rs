@@ -725,6 +725,14 @@ const ICMPV6_CODES: &Symbols = &[
     ("reject-route", 6),
 ];
 
+/// What codes of both have in common, behind `reject with icmpx` (NFT_REJECT_ICMPX_*).
+pub(crate) const ICMPX_CODES: &Symbols = &[
+    ("no-route", 0),
+    ("port-unreachable", 1),
+    ("host-unreachable", 2),
+    ("admin-prohibited", 3),
+];
+
 /// Types of ICMPv6.
 const ICMPV6_TYPES: &Symbols = &[
     ("destination-unreachable", 1),

@@ -93,9 +93,10 @@ impl Program {
                 effect: effect.map_or_else(Effect::Mismatch, effect_of),
             });
             match effect {
-                Err(_) | Ok(Outcome::Continue) => {}
+                Err(_) | Ok(Outcome::Continue | Outcome::Map(_)) => {}
                 Ok(Outcome::Verdict(verdict)) => return (verdict, rule),
                 Ok(Outcome::Nat(_)) => return (Verdict::Accept, rule),
+                Ok(Outcome::Reject(_)) => return (Verdict::Drop, rule),
                 Ok(Outcome::Return) => rules = 0..0,
                 Ok(Outcome::Jump(chain)) => {
                     let target = self.chains[chain as usize].rules.clone();
@@ -142,6 +143,14 @@ impl Program {
                         connection.untrack();
                     }
                 }
+                Statement::End(Outcome::Map(number)) => {
+                    let map = &self.maps[*number as usize];
+                    let outcome = map.find(values).ok_or(map.slot.name())?;
+                    if map.counts {
+                        tally.count(rule);
+                    }
+                    return Ok(outcome);
+                }
                 Statement::End(outcome) => return Ok(*outcome),
             }
         }
@@ -151,9 +160,10 @@ impl Program {
 
 fn effect_of(outcome: Outcome) -> Effect {
     match outcome {
-        Outcome::Continue => Effect::Continue,
+        Outcome::Continue | Outcome::Map(_) => Effect::Continue,
         Outcome::Verdict(verdict) => Effect::Verdict(verdict),
         Outcome::Nat(_) => Effect::Verdict(Verdict::Accept),
+        Outcome::Reject(_) => Effect::Verdict(Verdict::Drop),
         Outcome::Return => Effect::Return,
         Outcome::Jump(_) => Effect::Jump,
         Outcome::Goto(_) => Effect::Goto,

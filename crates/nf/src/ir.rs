@@ -9,6 +9,7 @@ use crate::conntrack::{Connection, State};
 use crate::fields::{ABSENT, NARROW_OF_FRAME, Slot};
 use crate::key::Key;
 use crate::nft::ast::{ChainKind, Family, Hook};
+use crate::router::Rejection;
 use crate::rule::{RuleIndex, Verdict, Way};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -125,8 +126,9 @@ pub struct Program {
     pub(crate) sets: Vec<Intervals>,
     /// In the order of the file. A bridge has one.
     pub(crate) bases: Vec<Base>,
-    /// What outcomes refer to by number. A bridge has none.
+    /// What outcomes refer to by number. A bridge has no translations.
     pub(crate) nats: Vec<Nat>,
+    pub(crate) maps: Vec<Map>,
 }
 
 /// A chain at a hook.
@@ -189,6 +191,30 @@ pub(crate) enum Outcome {
     Goto(u32),
     /// With this translation of the connection.
     Nat(u32),
+    /// As this map says. None of its outcomes is another map.
+    Map(u32),
+    /// The packet goes no further, and its sender is told.
+    Reject(Rejection),
+}
+
+/// How rules end by what a field has.
+#[derive(Debug)]
+pub(crate) struct Map {
+    pub(crate) slot: Slot,
+    /// Ascending intervals of which no two overlap.
+    pub(crate) entries: Box<[(u128, u128, Outcome)]>,
+    /// Whether the rule counts what is found, for it has no `counter`.
+    pub(crate) counts: bool,
+}
+
+impl Map {
+    /// How the rule ends; none if the field has another value, as if a condition did not hold.
+    pub(crate) fn find(&self, values: &Values<'_>) -> Option<Outcome> {
+        let value = values.get(self.slot);
+        let behind = self.entries.partition_point(|(low, ..)| *low <= value);
+        let (_, high, outcome) = self.entries.get(behind.checked_sub(1)?)?;
+        (value <= *high).then_some(*outcome)
+    }
 }
 
 /// A translation of one end of a connection.
@@ -208,6 +234,8 @@ pub(crate) enum NatAddress {
     Kept,
     /// One from the first to the second, as numbers.
     Given(u128, u128),
+    /// The one of this network, from the first address to the last, that ends as its own does.
+    Network(u128, u128),
     /// That of the port that the packet came in by or goes out by.
     OfPort,
 }
@@ -221,11 +249,15 @@ impl Program {
     /// Whether a rule asks for connections.
     pub fn tracks(&self) -> bool {
         let mut statements = self.rules.iter().flat_map(|rule| &rule.statements);
-        statements.any(|statement| match statement {
-            Statement::Match(condition) => condition.slot.is_of_connection(),
-            Statement::Mark(_) => true,
-            Statement::Count | Statement::Log(_) | Statement::Untrack | Statement::End(_) => false,
-        })
+        let mut maps = self.maps.iter();
+        maps.any(|map| map.slot.is_of_connection())
+            || statements.any(|statement| match statement {
+                Statement::Match(condition) => condition.slot.is_of_connection(),
+                Statement::Mark(_) => true,
+                Statement::Count | Statement::Log(_) | Statement::Untrack | Statement::End(_) => {
+                    false
+                }
+            })
     }
 
     /// Whether the policy alone decides.

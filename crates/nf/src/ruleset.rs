@@ -15,9 +15,10 @@
 
 use crate::conntrack::{Connection, State};
 use crate::fields::{SLOTS, Slot};
-use crate::ir::{JUMPS_MAX, Outcome, Values};
+use crate::ir::{JUMPS_MAX, Map, Outcome, Values};
 use crate::key::Key;
 use crate::lookup::{NONE, Set, Table};
+use crate::router::Rejection;
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
 use alloc::boxed::Box;
 use arrayvec::ArrayVec;
@@ -39,6 +40,7 @@ pub struct RuleSet {
     pub(crate) tables: Box<[Table<u32>]>,
     pub(crate) wide_tables: Box<[Table<u128>]>,
     pub(crate) extras: Box<[Extra]>,
+    pub(crate) maps: Box<[Map]>,
     /// The base chain.
     pub(crate) base: Cursor,
     pub(crate) rules: RuleIndex,
@@ -74,6 +76,8 @@ pub(crate) enum End {
     Verdict(Verdict),
     /// With a translation, by its number.
     Nat(u32),
+    /// The packet goes no further, and its sender is told.
+    Reject(Rejection),
 }
 
 /// What is done with a frame on which all checks hold.
@@ -201,8 +205,9 @@ impl RuleSet {
         }
         match self.walk(self.base, values, tally) {
             Some((End::Verdict(verdict), rule)) => (verdict, rule),
-            // A bridge's rules translate nothing.
+            // A bridge's rules translate and reject nothing.
             Some((End::Nat(_), rule)) => (Verdict::Accept, rule),
+            Some((End::Reject(_), rule)) => (Verdict::Drop, rule),
             None => {
                 tally.count(self.rules);
                 (self.policy, self.rules)
@@ -291,8 +296,13 @@ impl RuleSet {
             if let Outcome::Verdict(verdict) = entry.outcome {
                 return Some((End::Verdict(verdict), rule));
             }
-            match entry.outcome {
-                Outcome::Continue | Outcome::Verdict(_) => {}
+            let outcome = match entry.outcome {
+                Outcome::Map(number) => self.look_up_outcome(number, values, rule, tally),
+                outcome => outcome,
+            };
+            match outcome {
+                Outcome::Continue | Outcome::Map(_) => {}
+                Outcome::Verdict(verdict) => return Some((End::Verdict(verdict), rule)),
                 Outcome::Return => at.next = NONE,
                 Outcome::Jump(chain) => {
                     jumps.push(at);
@@ -300,6 +310,7 @@ impl RuleSet {
                 }
                 Outcome::Goto(chain) => at = self.enter(chain),
                 Outcome::Nat(number) => return Some((End::Nat(number), rule)),
+                Outcome::Reject(told) => return Some((End::Reject(told), rule)),
             }
         }
         None
@@ -309,6 +320,25 @@ impl RuleSet {
     #[inline(never)]
     fn enter(&self, chain: u32) -> Cursor {
         self.chains[chain as usize]
+    }
+
+    /// How a rule ends that looks it up, and goes on with the next rule if nothing is found.
+    #[inline(never)]
+    fn look_up_outcome(
+        &self,
+        number: u32,
+        values: &Values<'_>,
+        rule: RuleIndex,
+        tally: &mut impl Tally,
+    ) -> Outcome {
+        let map = &self.maps[number as usize];
+        let Some(outcome) = map.find(values) else {
+            return Outcome::Continue;
+        };
+        if map.counts {
+            tally.count(rule);
+        }
+        outcome
     }
 
     #[inline(never)]
@@ -463,6 +493,12 @@ impl RuleSet {
             + size_of_val(&*self.tables)
             + size_of_val(&*self.wide_tables)
             + size_of_val(&*self.extras)
+            + size_of_val(&*self.maps)
+            + self
+                .maps
+                .iter()
+                .map(|map| size_of_val(&*map.entries))
+                .sum::<usize>()
             + self
                 .extras
                 .iter()

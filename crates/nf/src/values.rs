@@ -142,6 +142,18 @@ impl<'f, 'a> Scope<'f, 'a> {
         Ok(held.into_iter().collect())
     }
 
+    /// The values that a key of a map stands for, and whether it is a range or a prefix.
+    pub(crate) fn key(
+        &mut self,
+        kind: Type,
+        key: &'f Spanned<Value<'a>>,
+    ) -> Result<(Intervals, bool), Error> {
+        let mut gathered = Gathered::default();
+        self.add(key, kind, &mut gathered, self.limits.nesting)?;
+        self.account(&gathered, key.span)?;
+        Ok((intervals(gathered.placed), gathered.interval))
+    }
+
     /// Whether an operand is one value, perhaps by way of variables, and no set, range or prefix.
     fn is_single(&self, mut operand: &'f Operand<'a>) -> Result<bool, Error> {
         for _ in 0..=self.limits.nesting {

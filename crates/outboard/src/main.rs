@@ -110,6 +110,8 @@ enum Rules {
     Check(rules::check::Arguments),
     /// Show what rules do with one frame, step by step
     Explain(rules::explain::Arguments),
+    /// Make rules of what iptables-save or `nft list ruleset` has printed, and say what is left out
+    Import(rules::import::Arguments),
     /// Give a running guest other rules, in one step
     ///
     /// They are the next generation of its rules, and count from zero. Generation 0 is what the
@@ -161,6 +163,9 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         }
         Command::Rules(Rules::Explain(arguments)) => {
             return Ok(status(rules::explain::run(&arguments)?));
+        }
+        Command::Rules(Rules::Import(arguments)) => {
+            return Ok(status(rules::import::run(&arguments)?));
         }
         Command::Rules(Rules::Load(arguments)) => {
             return Ok(status(rules::load::run(&arguments)?));

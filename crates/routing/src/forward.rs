@@ -3,6 +3,7 @@
 use crate::cut::cut;
 use crate::own::{Judge, Ports, Shared};
 use crate::packet::{Packet, is_ip, is_lent, on_wire, take_hop};
+use crate::told;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -19,6 +20,7 @@ use net::layer::Unsent;
 use net::neighbour::WAITING_EACH_MAX;
 use net::stack::Stack;
 use net::version::{Addresses, Standing};
+use nf::log::TokenBucket;
 use nf::router::Local;
 use ports::Instant;
 
@@ -26,7 +28,7 @@ use ports::Instant;
 const HOPS_MIN: u8 = 2;
 
 /// The ports of the router's own stack.
-type Ip = Interfaces<Ipv4, Ipv6>;
+pub(crate) type Ip = Interfaces<Ipv4, Ipv6>;
 
 /// A router, with the stack that is its own.
 pub struct Router {
@@ -36,12 +38,14 @@ pub struct Router {
 }
 
 /// All but the stack.
-struct Passage {
+pub(crate) struct Passage {
     ports: Vec<Shared>,
     /// Ports that are lent addresses.
     clients: Vec<usize>,
-    judge: Rc<RefCell<Judge>>,
+    pub(crate) judge: Rc<RefCell<Judge>>,
     dropped: Counts<Dropped>,
+    /// How many errors about packets that rules reject may be sent.
+    pub(crate) errors: TokenBucket,
 }
 
 impl Router {
@@ -54,6 +58,7 @@ impl Router {
             clients,
             judge,
             dropped: Counts::default(),
+            errors: told::errors(),
         };
         Self { stack, passage }
     }
@@ -91,7 +96,7 @@ impl Passage {
         }
     }
 
-    fn local(&self, port: usize) -> Local {
+    pub(crate) fn local(&self, port: usize) -> Local {
         let judge = self.judge.borrow();
         judge.locals.get(port).copied().unwrap_or_default()
     }
@@ -113,12 +118,16 @@ impl Passage {
             }
         }
         let local = self.local(port);
-        if !self
+        let arrives = self
             .judge
             .borrow_mut()
             .gate
-            .arrives(&mut frame, port, local)
-        {
+            .arrives(&mut frame, port, local);
+        if !arrives {
+            // Who asks several is told by none of them (RFC 1122, 3.2.2).
+            if !is_group {
+                self.tell(ip, &frame, None, now);
+            }
             return None;
         }
         let Some(packet) = Packet::read(&frame) else {
@@ -128,6 +137,9 @@ impl Passage {
         if is_group || ip.is_own(packet.destination) || !packet.may_pass() {
             // Of what is not for the router, its stack says why.
             let enters = self.judge.borrow_mut().gate.enters(&mut frame);
+            if !enters && ip.is_own(packet.destination) && !is_group {
+                self.tell(ip, &frame, Some(packet.destination), now);
+            }
             return enters.then_some(frame);
         }
         if let Err((why, told)) = self.send_on(ip, frame, &packet, now) {
@@ -162,15 +174,13 @@ impl Passage {
             return Err((Dropped::TooBig, Some((frame, Refusal::TooBig { mtu }))));
         }
         let local = self.local(to);
-        {
-            let gate = &mut self.judge.borrow_mut().gate;
-            if !gate.passes(&mut frame, to) {
-                return Ok(());
-            }
-            take_hop(&mut frame);
-            if !gate.leaves(&mut frame, to, local) {
-                return Ok(());
-            }
+        take_hop(&mut frame);
+        if !self.judge.borrow_mut().gate.passes(&mut frame, to) {
+            self.tell(ip, &frame, None, now);
+            return Ok(());
+        }
+        if !self.judge.borrow_mut().gate.leaves(&mut frame, to, local) {
+            return Ok(());
         }
         // Rules may have changed whom it is from, and nothing behind the route.
         let mut sent = |ip: &mut Ip, frame| {
@@ -191,7 +201,7 @@ impl Passage {
 
     /// Sends what waits to leave by a port, if what comes next may not find room: a packet, or
     /// those that wait for a neighbour.
-    fn make_room(&mut self, ip: &mut Ip, port: usize) {
+    pub(crate) fn make_room(&mut self, ip: &mut Ip, port: usize) {
         if ip.port(port).link.passing().room() <= WAITING_EACH_MAX {
             self.leave(ip, port);
         }

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `packet` | what a router reads and changes in a packet |
 //! | `forward` | which packets are sent on, where to, and what their senders are told |
+//! | `told` | what the senders of packets are told that rules reject |
 //! | `own` | a port as the stack has it: what the router itself sends is judged as well |
 //! | `cut` | packets that are cut into fragments |
 //! | `offers` | what a router offers to the networks at its ports, and the options that say so |
@@ -24,6 +25,7 @@
 //! | the router answers for an address at the port that has it alone | at all ports |
 //! | a packet that leaves by the port that it came in by brings no redirect | it does |
 //! | options of IPv4 are passed over, and source routes are not followed | they are heeded |
+//! | of a packet of its own that rules reject at `output`, nobody is told | the router is |
 //! | a packet of its own to which rules give another destination keeps its port | it does not |
 
 #![no_std]
@@ -41,6 +43,7 @@ mod own;
 mod packet;
 #[cfg(test)]
 mod tests;
+mod told;
 
 pub use forward::Router;
 pub use lend::lend;

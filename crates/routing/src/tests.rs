@@ -52,6 +52,14 @@ const MASQUERADE: &str = "table ip t {
     }
 }";
 
+const REJECT: &str = "table inet t {
+    chain c {
+        type filter hook prerouting priority 0
+        meta l4proto tcp reject with tcp reset
+        meta l4proto != icmpv6 reject
+    }
+}";
+
 /// A router, and the wire of each of its ports: private, public.
 struct Bench {
     router: Router,
@@ -343,6 +351,63 @@ fn who_sends_what_cannot_be_sent_on_is_told() {
 }
 
 #[test]
+fn who_is_rejected_is_told() {
+    let rules = |hook: &str, reject: &str| {
+        let rule = std::format!("meta l4proto udp {reject}");
+        std::format!(
+            "table inet t {{ chain c {{ type filter hook {hook} priority 0; {rule}; }}; }}"
+        )
+    };
+    let asked = |port: u16| udp([999, port], 1000);
+    for hook in ["prerouting", "forward"] {
+        let mut bench = Bench::met_with(Bench::new(&rules(hook, "reject")));
+        let frame = packet(0, (INSIDE, OUTSIDE), (UDP, 64, 0), &asked(53));
+        bench.takes(0, core::slice::from_ref(&frame));
+        let [told, sent] = bench.sent();
+        assert_eq!((told.len(), sent.len()), (1, 0), "{hook}");
+        assert_eq!(
+            told[0][..12],
+            [&STATION_MAC[0][..], &[2, 0, 0, 0, 0, 1]].concat()
+        );
+        assert_eq!((told[0][23], error(&told[0], 34)), (ICMP, (3, 3, 0)));
+        assert_eq!(
+            told[0][26..34],
+            [OURS[0].octets(), INSIDE.octets()].concat()
+        );
+        assert!(is_sound(&told[0]));
+        // As the kernel does, it quotes a packet with a hop less once that was to be sent on.
+        let hops = if hook == "forward" { 63 } else { 64 };
+        assert_eq!(told[0][50], hops);
+        let frame = packet6(1, (OUTSIDE6, INSIDE6), (UDP, 64), &asked(53));
+        bench.takes(1, &[frame]);
+        let [_, told] = bench.sent();
+        assert_eq!((told[0][20], error(&told[0], 54)), (ICMPV6, (1, 4, 0)));
+        assert_eq!(
+            told[0][22..54],
+            [OURS6[1].octets(), OUTSIDE6.octets()].concat()
+        );
+    }
+    // Who asks the router is told by the address that it asked.
+    let mut bench = Bench::met_with(Bench::new(&rules("input", "reject with icmp 13")));
+    let frame = packet(0, (INSIDE, OURS[1]), (UDP, 64, 0), &asked(53));
+    bench.takes(0, &[frame]);
+    let [told, _] = bench.sent();
+    assert_eq!(error(&told[0], 34), (3, 13, 0));
+    assert_eq!(
+        told[0][26..34],
+        [OURS[1].octets(), INSIDE.octets()].concat()
+    );
+    // Errors are limited, and come again after a while.
+    let mut bench = Bench::met_with(Bench::new(&rules("forward", "reject")));
+    let frame = packet(0, (INSIDE, OUTSIDE), (UDP, 64, 0), &asked(53));
+    bench.takes(0, &vec![frame.clone(); 30]);
+    assert!((15..30).contains(&bench.sent()[0].len()));
+    bench.ms += 1000;
+    bench.takes(0, &[frame]);
+    assert_eq!(bench.sent()[0].len(), 1);
+}
+
+#[test]
 fn what_may_be_cut_leaves_in_fragments() {
     let mut bench = Bench::met_with(Bench::with_mtu(OPEN, 600));
     let frame = out(64, 0, 1400);
@@ -458,8 +523,9 @@ proptest! {
              prop::collection::vec(any::<u8>(), 0..120), any::<u8>()),
             0..20,
         ),
+        rules in prop::sample::select(vec![MASQUERADE, REJECT]),
     ) {
-        let mut bench = Bench::met_with(Bench::with_mtu(MASQUERADE, 600));
+        let mut bench = Bench::met_with(Bench::with_mtu(rules, 600));
         for (port, ethertype, bytes, first) in frames {
             let mut frame = link(port, ethertype);
             frame.extend(&bytes);

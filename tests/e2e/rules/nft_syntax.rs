@@ -14,6 +14,8 @@ use std::process::Command;
 const ACCEPTED: &str = include_str!("../../../crates/nf/src/nft/tests/accepted.txt");
 /// The same, of rules that ask for connections.
 const CONNECTIONS: &str = include_str!("../../../crates/nf/src/nft/tests/connections.txt");
+/// The same, of rules of a router.
+const ROUTED: &str = include_str!("../../../crates/nf/src/nft/tests/routed.txt");
 /// Rules that nft alone accepts.
 const UNSUPPORTED: &str = include_str!("../../../crates/nf/src/nft/tests/unsupported.txt");
 
@@ -74,7 +76,7 @@ const UNSUPPORTED_FILES: [&str; 14] = [
     "add table bridge t",
     "table bridge t { }; table bridge u { }",
     "table bridge t { flags dormant; }",
-    "table bridge t { map m { type ipv4_addr : verdict; }; }",
+    "table bridge t { map m { type ipv4_addr : mark; }; }",
     "table bridge t { counter x { }; }",
     "table bridge t { set s { typeof ip saddr; }; }",
     "table bridge t { set s { type ipv4_addr . inet_service; }; }",
@@ -164,30 +166,30 @@ fn accepted() -> Result<(), Failed> {
     let rules = ACCEPTED.lines().filter(|line| !line.is_empty());
     let rules = rules.map(|line| file(line.split(" => ").next().unwrap_or(line)));
     for text in rules.chain(FILES.map(str::to_owned)) {
-        accepted_by_nft(&folder, &text, "bridge")?;
+        accepted_by_nft(&folder, &text)?;
     }
-    let rules = CONNECTIONS.lines().filter(|line| !line.is_empty());
-    for line in rules {
-        // Not every kernel tracks what a bridge forwards.
-        accepted_by_nft(
-            &folder,
-            &file(line.split(" => ").next().unwrap_or(line)),
-            "inet",
-        )?;
+    // Not every kernel tracks what a bridge forwards.
+    let rules = CONNECTIONS.lines().chain(ROUTED.lines());
+    for line in rules.filter(|line| !line.is_empty()) {
+        let text = file(line.split(" => ").next().unwrap_or(line));
+        accepted_by_nft(&folder, &of_family(&text, "inet"))?;
     }
     Ok(())
 }
 
-/// Whether we accept a text, and nft accepts it and what we print of it, with its table in this
-/// family.
-fn accepted_by_nft(folder: &TemporaryFolder, text: &str, family: &str) -> Result<(), Failed> {
+/// The same file, with its table in this family.
+fn of_family(text: &str, family: &str) -> String {
+    text.replacen("table bridge", &format!("table {family}"), 1)
+}
+
+/// Whether we accept a text, and nft accepts it and what we print of it.
+fn accepted_by_nft(folder: &TemporaryFolder, text: &str) -> Result<(), Failed> {
     let parsed = match nft::parse(text, &Limits::DEFAULT) {
         Ok(parsed) => parsed.to_string(),
         Err(error) => return Err(error.render("rules.nft", text).to_string().into()),
     };
     for text in [text, &parsed] {
-        let text = text.replacen("table bridge", &format!("table {family}"), 1);
-        let said = nft(folder, &text)?;
+        let said = nft(folder, text)?;
         let said = said.expect_status(0);
         said.map_err(|failed| format!("{text}\n{}", failed.message().unwrap_or_default()))?;
     }

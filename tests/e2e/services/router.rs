@@ -9,8 +9,10 @@ use crate::harness::build::Images;
 use crate::harness::network::Network;
 use crate::harness::process::{Running, run, start};
 use crate::harness::programs;
+use crate::harness::temporary::TemporaryFolder;
 use crate::harness::wait::eventually;
 use libtest_mimic::{Failed, Trial};
+use rustix::io::Errno;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -21,10 +23,11 @@ use testbed::segment::{Address, Segment};
 
 type Test = fn(&Images, &str) -> Result<(), Failed>;
 
-const TESTS: [(&str, Test); 3] = [
+const TESTS: [(&str, Test); 4] = [
     ("everybody inside has its public address", masqueraded),
     ("IPv6 keeps its addresses", routed6),
     ("nobody outside begins anything", closed),
+    ("who is rejected is told", rejected),
 ];
 const HOSTS: [&str; 2] = ["spt", "process"];
 const PROGRAMS: [&str; 2] = ["ip", "ping"];
@@ -248,6 +251,70 @@ fn routed6(images: &Images, host: &str) -> Result<(), Failed> {
     let server: IpAddr = server.parse()?;
     same(routed.connects(server)?, client.parse()?)?;
     routed.ends()
+}
+
+/// Linux believes what it is told: it gives up at once, with the error that the rule says.
+fn rejected(images: &Images, host: &str) -> Result<(), Failed> {
+    const RULES: &str = "table inet t {
+    chain forward {
+        type filter hook forward priority filter
+        tcp dport 23 reject with tcp reset
+        tcp dport 24 reject with icmpx no-route
+        udp dport 25 reject
+        tcp dport 26 reject with icmpx admin-prohibited
+    }
+    chain input {
+        type filter hook input priority filter
+        udp dport 27 reject with icmpx admin-prohibited
+    }
+}
+";
+    let folder = TemporaryFolder::new("rejected")?;
+    let (rules, share) = (folder.path.join("rules.nft"), folder.path.join("share"));
+    std::fs::write(&rules, RULES)?;
+    std::fs::File::create(&share)?.set_len(abi::share::BYTES as u64)?;
+    let mut command = tender(images, host);
+    command
+        .arg(format!("--share={}", share.display()))
+        .arg(format!("--rules={}", rules.display()));
+    let routed = Routed::known_by(command, images)?;
+    let (server6, router6) = ("2001:db8:1::1".parse()?, "2001:db8:2::1".parse()?);
+    let router4 = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    for (server, router) in [(SERVER.into(), router4), (server6, IpAddr::V6(router6))] {
+        let server: IpAddr = server;
+        let prohibited = match server {
+            IpAddr::V4(_) => Errno::HOSTUNREACH,
+            IpAddr::V6(_) => Errno::ACCESS,
+        };
+        let no_route = Errno::NETUNREACH;
+        for (to, expected) in [(23, Errno::CONNREFUSED), (24, no_route), (26, prohibited)] {
+            let to = SocketAddr::from((server, to));
+            let connected = routed
+                .inside
+                .run(|| TcpStream::connect_timeout(&to, PATIENCE));
+            told(connected.map(|_| ()), expected, to)?;
+        }
+        for (to, port, expected) in [(server, 25, Errno::CONNREFUSED), (router, 27, prohibited)] {
+            let any = match to {
+                IpAddr::V4(_) => "0.0.0.0:0",
+                IpAddr::V6(_) => "[::]:0",
+            };
+            let client = routed.inside.run(|| UdpSocket::bind(any))?;
+            let to = SocketAddr::from((to, port));
+            client.connect(to)?;
+            client.set_read_timeout(Some(PATIENCE))?;
+            client.send(b"is anybody there")?;
+            told(client.recv(&mut [0; 64]).map(|_| ()), expected, to)?;
+        }
+    }
+    routed.ends()
+}
+
+fn told(said: std::io::Result<()>, expected: Errno, to: SocketAddr) -> Result<(), Failed> {
+    match said {
+        Err(error) if error.raw_os_error() == Some(expected.raw_os_error()) => Ok(()),
+        said => Err(format!("{to}: {said:?} instead of {expected}").into()),
+    }
 }
 
 fn closed(images: &Images, host: &str) -> Result<(), Failed> {

@@ -176,10 +176,11 @@ fn translate(options: &Options, first: u64, rounds: u64) -> ExitCode {
     let finished = in_jobs(options.jobs, work);
     let (compared, disagreements) = *sum.lock().expect("no job panics");
     println!(
-        "{} packets, {} frames out ({} translated, {} ports chosen), {} counters counting, \
-         {disagreements} disagreements, {} s",
+        "{} packets, {} frames out ({} of the router's own, {} translated, {} ports chosen), \
+         {} counters counting, {disagreements} disagreements, {} s",
         compared.packets,
         compared.passed,
+        compared.own,
         compared.translated,
         compared.chosen,
         compared.counting,

@@ -30,9 +30,10 @@ type Values = [(u128, u128)];
 
 impl Program {
     /// Makes the structure that judges frames.
-    pub fn compile(self) -> RuleSet {
-        let mut compiler = Compiler::new(&self.sets);
+    pub fn compile(mut self) -> RuleSet {
         let tracks = self.tracks();
+        let maps = core::mem::take(&mut self.maps);
+        let mut compiler = Compiler::new(&self.sets);
         let chains: Vec<Cursor> = self
             .chains
             .iter()
@@ -51,6 +52,7 @@ impl Program {
             tables: compiler.tables.into(),
             wide_tables: compiler.wide_tables.into(),
             extras: compiler.extras.into(),
+            maps: maps.into(),
             rules: self.rules.len(),
             policy: self.bases[0].policy,
             tracks,

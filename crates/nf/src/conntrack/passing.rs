@@ -38,7 +38,8 @@ struct Of<R> {
 enum Held<R> {
     /// Its number in the table.
     In(u32),
-    /// It is not in the table: it begins with this packet, if it has a class, or has ended with it.
+    /// It is not in the table: it begins with the packet of its direction 0, if it has a class, or
+    /// has ended.
     Out(R, Option<Class>),
 }
 
@@ -65,9 +66,20 @@ impl Link {
         Self(Kind::None(state))
     }
 
-    /// Whether rules say that the packet has no connection, or it can have none.
-    pub(crate) fn is_untracked(&self) -> bool {
-        matches!(self.0, Kind::None(State::Untracked))
+    /// Whether the packet's connection is to be looked up: it has none yet, and rules do not say
+    /// that it has none.
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self.0, Kind::None(State::Invalid))
+    }
+
+    /// Of a packet that answers one with this connection, in the connection's place: it is related,
+    /// and goes the other way (the kernel's `nf_conntrack_attach`). It begins nothing.
+    pub(crate) fn answered(&self) -> Option<Self> {
+        match &self.0 {
+            Kind::None(_) => None,
+            Kind::V4(of) => Some(Self(Kind::V4(of.answered()))),
+            Kind::V6(of) => Some(Self(Kind::V6(of.answered()))),
+        }
     }
 
     /// Whether the packet belongs to a connection that was answered.
@@ -85,8 +97,17 @@ impl Link {
     pub(crate) fn begins(&self) -> bool {
         match &self.0 {
             Kind::None(_) => false,
-            Kind::V4(of) => matches!(of.held, Held::Out(_, Some(_))),
-            Kind::V6(of) => matches!(of.held, Held::Out(_, Some(_))),
+            Kind::V4(of) => of.direction == 0 && of.has_not_begun(),
+            Kind::V6(of) => of.direction == 0 && of.has_not_begun(),
+        }
+    }
+
+    /// Whether this packet answers one that would have begun a connection.
+    pub(crate) fn answers_first(&self) -> bool {
+        match &self.0 {
+            Kind::None(_) => false,
+            Kind::V4(of) => of.direction == 1 && of.has_not_begun(),
+            Kind::V6(of) => of.direction == 1 && of.has_not_begun(),
         }
     }
 }
@@ -210,6 +231,12 @@ impl Conntrack {
         );
     }
 
+    /// A connection of TCP was reset by the router (the kernel's `nf_ct_set_closing`).
+    pub(crate) fn close(&mut self, link: &Link, now: u64) {
+        let now = Ticks::of(now);
+        with!(self, &link.0, |flows, of| of.close(flows, now), ());
+    }
+
     /// Puts a connection that begins into the table.
     ///
     /// # Errors
@@ -285,6 +312,29 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
         }
     }
 
+    fn has_not_begun(&self) -> bool {
+        matches!(self.held, Held::Out(_, Some(_)))
+    }
+
+    fn answered(&self) -> Self {
+        Self {
+            held: self.held,
+            direction: 1 - self.direction,
+            state: State::Related,
+        }
+    }
+
+    fn close(&self, flows: &mut Flows<A>, now: Ticks) {
+        let Held::In(number) = self.held else {
+            return;
+        };
+        if self.flow(flows).name().protocol == protocol::TCP
+            && flows.get_mut(number).tracker.tcp_mut().close()
+        {
+            flows.refresh(number, Class::Close, now);
+        }
+    }
+
     /// Without a range, an end is called what it was called, if that is free.
     fn choose(
         &mut self,
@@ -341,7 +391,9 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
         };
         let has_port = is_icmp || matches!(said.protocol, protocol::TCP | protocol::UDP);
         let port = has_port.then_some(port);
-        let is_error = self.state == State::Related;
+        // A reset in a connection's place is related as well.
+        let is_message = matches!(packet.protocol, protocol::ICMP | protocol::ICMPV6);
+        let is_error = self.state == State::Related && is_message;
         address.translate(frame, &packet, manip, port, is_error, partial);
         let in_key = port.filter(|_| !is_icmp && !is_error);
         key.translate(manip == Manip::Source, address.ip(), in_key);
@@ -353,7 +405,8 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
         counts: &mut Counts,
         now: Ticks,
     ) -> Result<(), Refused> {
-        let Held::Out(record, Some(class)) = &self.held else {
+        // Who answers the first packet begins nothing.
+        let (Held::Out(record, Some(class)), 0) = (&self.held, self.direction) else {
             return Ok(());
         };
         let names = [record.name(), record.reply()];

@@ -301,6 +301,12 @@ impl Tcp {
         kind <= Kind::Empty as u8 && self.window.is_sound()
     }
 
+    /// It is closed from now on; whether it was not.
+    pub(super) fn close(&mut self) -> bool {
+        let old = core::mem::replace(&mut self.window.state, State::CLOSE);
+        old != State::CLOSE
+    }
+
     /// What a segment does; an invalid one leaves the connection as it is.
     pub(super) fn segment(&mut self, segment: &Segment<'_>, known: Known) -> Outcome {
         let (kind, old) = (segment.kind(), self.window.state);

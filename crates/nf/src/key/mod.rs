@@ -363,6 +363,11 @@ impl Key {
         })
     }
 
+    /// Whether it is TCP.
+    pub(crate) fn is_tcp(&self) -> bool {
+        self.narrow[Slot::L4Protocol as usize] == u32::from(protocol::TCP)
+    }
+
     /// Flags of a segment of TCP; all of them if the frame has none.
     #[inline(always)]
     pub(crate) fn tcp_flags(&self) -> u8 {

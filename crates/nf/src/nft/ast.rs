@@ -117,6 +117,8 @@ impl Family {
 /// What stands in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableItem<'a> {
+    /// `map NAME { ... }` of verdicts.
+    Map(Map<'a>),
     /// `define NAME = ...`.
     Define(Define<'a>),
     /// `set NAME { ... }`.
@@ -142,6 +144,44 @@ pub struct Set<'a> {
     pub elements: Elements<'a>,
     /// `comment "..."`.
     pub comment: Option<Name<'a>>,
+}
+
+/// `map NAME { type TYPE : verdict; ... }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Map<'a> {
+    /// Its name, without `@`.
+    pub name: Name<'a>,
+    /// What its keys are.
+    pub key: Spanned<Type>,
+    /// `flags interval`: prefixes and ranges may be keys.
+    pub interval: bool,
+    /// `flags constant`.
+    pub constant: bool,
+    /// `elements = { ... }`.
+    pub elements: Verdicts<'a>,
+    /// `comment "..."`.
+    pub comment: Option<Name<'a>>,
+}
+
+/// Keys and verdicts in the order of the file.
+pub type Verdicts<'a> = Box<[(Spanned<Value<'a>>, Spanned<Verdict<'a>>)]>;
+
+/// `FIELD vmap { KEY : VERDICT, ... }` or `FIELD vmap @NAME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vmap<'a> {
+    /// What is looked up.
+    pub field: Spanned<Field>,
+    /// What it is looked up in.
+    pub map: VerdictMap<'a>,
+}
+
+/// Where a field is looked up for a verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VerdictMap<'a> {
+    /// `{ ... }`.
+    Elements(Spanned<Verdicts<'a>>),
+    /// `@NAME`.
+    Named(Name<'a>),
 }
 
 /// Elements of a set in the order of the file. A [`Value::Variable`] among them may stand for a
@@ -252,8 +292,8 @@ pub enum ChainItem<'a> {
 /// Statements that run from left to right until one does not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule<'a> {
-    /// At least one. A verdict or translation, if there is one, is the last; there is at most one
-    /// counter.
+    /// At least one. A verdict, translation or rejection, if there is one, is the last; there is at
+    /// most one counter.
     pub statements: Box<[Spanned<Statement<'a>>]>,
     /// `comment "..."`.
     pub comment: Option<Name<'a>>,
@@ -282,10 +322,27 @@ pub enum Statement<'a> {
     },
     /// `accept`, `drop`, `return`, `jump` or `goto`.
     Verdict(Verdict<'a>),
+    /// A look-up for a verdict, which ends a rule as one does.
+    Vmap(Box<Vmap<'a>>),
     /// `notrack`: the packet has no connection.
     Notrack,
+    /// `reject`, with what stands behind `with`; it ends a rule as a verdict does.
+    Reject(Option<RejectWith>),
     /// `snat`, `dnat`, `masquerade` or `redirect`, which ends a rule as a verdict does.
     Nat(Box<Nat<'a>>),
+}
+
+/// What the sender of a packet is told, behind `reject with`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RejectWith {
+    /// `icmp`, and the code of its type `destination-unreachable`.
+    Icmp(u8),
+    /// `icmpv6`, and the same.
+    Icmpv6(u8),
+    /// `icmpx`: either of both, by the number that nft gives to what they have in common.
+    Icmpx(u8),
+    /// `tcp reset`.
+    TcpReset,
 }
 
 /// What one end of a connection is called on the other side of a router.
@@ -295,8 +352,12 @@ pub struct Nat<'a> {
     pub kind: NatKind,
     /// `ip` or `ip6` in front of `to`.
     pub family: Option<Family>,
+    /// `prefix` in front of `to`: the address keeps what is behind the prefix.
+    pub prefix: bool,
     /// One address or a range of them; none behind `masquerade` and `redirect`.
     pub address: Option<Operand<'a>>,
+    /// In the place of address and ports: what a field is looked up in.
+    pub map: Option<NatMap<'a>>,
     /// One port or a range of them, behind `:`.
     pub ports: Option<Operand<'a>>,
     /// `random`: the port is chosen at random.
@@ -305,6 +366,26 @@ pub struct Nat<'a> {
     pub fully_random: bool,
     /// `persistent`: who sends has one address for all that it sends to.
     pub persistent: bool,
+}
+
+/// `FIELD map { KEY : ADDRESS, ... }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NatMap<'a> {
+    /// What is looked up.
+    pub field: Spanned<Field>,
+    /// In the order of the file.
+    pub elements: Box<[NatElement<'a>]>,
+}
+
+/// `KEY : ADDRESS` or `KEY : ADDRESS . PORT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NatElement<'a> {
+    /// What the field has.
+    pub key: Spanned<Value<'a>>,
+    /// What an end is called then.
+    pub address: Operand<'a>,
+    /// Its port.
+    pub port: Option<Operand<'a>>,
 }
 
 /// Which end of a connection is translated, and to whose address.

@@ -1,11 +1,12 @@
 //! A file as text: the one form that it is always printed in, which parses to the same file.
 
 use super::ast::{
-    Base, Chain, ChainItem, Define, File, Flags, Item, Match, Nat, Operand, Operator, Policy,
-    Range, Rule, Set, Spanned, Statement, Table, TableItem, Value, Verdict,
+    Base, Chain, ChainItem, Define, File, Flags, Item, Map, Match, Nat, NatElement, NatMap,
+    Operand, Operator, Policy, Range, RejectWith, Rule, Set, Spanned, Statement, Table, TableItem,
+    Value, Verdict, VerdictMap, Verdicts, Vmap,
 };
 use super::lex::TIME_UNITS;
-use crate::fields::Field;
+use crate::fields::{Field, ICMPX_CODES, Type};
 use core::fmt::{self, Display, Formatter};
 
 /// Elements on one line of a named set.
@@ -49,6 +50,7 @@ impl Display for Table<'_> {
             match item {
                 TableItem::Define(define) => writeln!(f, "\t{define}")?,
                 TableItem::Set(set) => writeln!(f, "{set}")?,
+                TableItem::Map(map) => writeln!(f, "{map}")?,
                 TableItem::Chain(chain) => writeln!(f, "{chain}")?,
             }
         }
@@ -85,6 +87,70 @@ impl Display for Set<'_> {
             f.write_str("\n\t\t}\n")?;
         }
         f.write_str("\t}")
+    }
+}
+
+impl Display for Map<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let key = self.key.node.set_name().unwrap_or_default();
+        writeln!(f, "\tmap {} {{\n\t\ttype {key} : verdict", self.name)?;
+        match (self.constant, self.interval) {
+            (true, true) => f.write_str("\t\tflags constant, interval\n")?,
+            (true, false) => f.write_str("\t\tflags constant\n")?,
+            (false, true) => f.write_str("\t\tflags interval\n")?,
+            (false, false) => {}
+        }
+        if let Some(comment) = &self.comment {
+            writeln!(f, "\t\tcomment \"{comment}\"")?;
+        }
+        if !self.elements.is_empty() {
+            f.write_str("\t\telements = ")?;
+            pairs(f, &self.elements)?;
+            f.write_str("\n")?;
+        }
+        f.write_str("\t}")
+    }
+}
+
+impl Display for Vmap<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} vmap ", self.field)?;
+        match &self.map {
+            VerdictMap::Elements(elements) => pairs(f, &elements.node),
+            VerdictMap::Named(name) => write!(f, "@{name}"),
+        }
+    }
+}
+
+/// `{ a : accept, b : drop }`.
+fn pairs(f: &mut Formatter<'_>, elements: &Verdicts<'_>) -> fmt::Result {
+    let pairs = elements.iter();
+    list(f, pairs.map(|(key, verdict)| Pair(key, verdict)))
+}
+
+/// `a : b`.
+struct Pair<'a, K, V>(&'a K, &'a V);
+
+impl<K: Display, V: Display> Display for Pair<'_, K, V> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} : {}", self.0, self.1)
+    }
+}
+
+impl Display for NatMap<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} map ", self.field)?;
+        list(f, self.elements.iter())
+    }
+}
+
+impl Display for NatElement<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} : {}", self.key, self.address)?;
+        match &self.port {
+            Some(port) => write!(f, " . {port}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -161,7 +227,25 @@ impl Display for Statement<'_> {
             } => write!(f, "log prefix \"{prefix}\""),
             Self::Verdict(verdict) => verdict.fmt(f),
             Self::Notrack => f.write_str("notrack"),
+            Self::Vmap(vmap) => vmap.fmt(f),
+            Self::Reject(None) => f.write_str("reject"),
+            Self::Reject(Some(with)) => write!(f, "reject with {with}"),
             Self::Nat(nat) => nat.fmt(f),
+        }
+    }
+}
+
+impl Display for RejectWith {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (name, code, symbols) = match *self {
+            Self::Icmp(code) => ("icmp", code, Type::IcmpCode.symbols()),
+            Self::Icmpv6(code) => ("icmpv6", code, Type::Icmpv6Code.symbols()),
+            Self::Icmpx(code) => ("icmpx", code, ICMPX_CODES),
+            Self::TcpReset => return f.write_str("tcp reset"),
+        };
+        match symbols.iter().find(|(_, number)| *number == code.into()) {
+            Some((symbol, _)) => write!(f, "{name} {symbol}"),
+            None => write!(f, "{name} {code}"),
         }
     }
 }
@@ -172,8 +256,14 @@ impl Display for Nat<'_> {
         if let Some(family) = self.family {
             write!(f, " {}", family.name())?;
         }
-        if self.address.is_some() || self.ports.is_some() {
+        if self.prefix {
+            f.write_str(" prefix")?;
+        }
+        if self.address.is_some() || self.ports.is_some() || self.map.is_some() {
             f.write_str(" to ")?;
+        }
+        if let Some(map) = &self.map {
+            map.fmt(f)?;
         }
         match (&self.address, &self.ports) {
             (Some(Operand::Value(address)), Some(_)) => in_brackets(f, &address.node)?,

@@ -150,6 +150,26 @@ impl Context {
         self.transport.is_some()
     }
 
+    /// Whether the table has packets of one family.
+    pub(super) fn is_of_one_family(&self) -> bool {
+        matches!(self.family, Family::Ip | Family::Ip6)
+    }
+
+    /// Refuses what is about the network protocol `here`, if the rule has asked for another one.
+    pub(super) fn check_network(&self, here: &'static str, span: Span) -> Result<(), Error> {
+        match self.network {
+            Some(network) if network.name != here => Err(network.conflict(here, span)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the rule has asked for another transport protocol than TCP, or for several.
+    pub(super) fn excludes_tcp(&self) -> bool {
+        let tcp_alone = |it: Transport| it.first == "tcp" && it.second.is_none() && it.sure;
+        self.transport
+            .is_some_and(|transport| !tcp_alone(transport))
+    }
+
     fn vlan(&mut self, span: Span) -> Result<Protocols, Error> {
         if self.tag.is_some() {
             self.check_tag(span)?;

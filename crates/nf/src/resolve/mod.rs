@@ -2,10 +2,12 @@
 //! nft implies is made explicit (`context`).
 
 mod context;
+mod map;
 mod nat;
+mod reject;
 
 use crate::conntrack::State;
-use crate::fields::{Header, Slot};
+use crate::fields::{Field, Header, Slot};
 use crate::ir::{
     self, Chain, Condition, Intervals, JUMPS_MAX, Outcome, Program, Rule, Statement, normal,
 };
@@ -87,10 +89,12 @@ pub(crate) fn resolve(
         family: Family::Bridge,
         single: BTreeMap::new(),
         sets: BTreeMap::new(),
+        maps: BTreeMap::new(),
         chains: BTreeMap::new(),
         jumps: Vec::new(),
         nats: Vec::new(),
         untracks: Vec::new(),
+        rejects: Vec::new(),
     };
     let mut tables: Vec<&ast::Table<'_>> = Vec::new();
     for item in &file.items {
@@ -130,14 +134,17 @@ struct Resolver<'f, 'a> {
     single: BTreeMap<(u128, u128), u32>,
     /// Named sets of the table: their declaration, and the number of their set.
     sets: BTreeMap<&'a str, (&'f ast::Set<'a>, u32)>,
+    /// Named maps of the table.
+    maps: BTreeMap<&'a str, &'f ast::Map<'a>>,
     /// Chains of the table and their numbers.
     chains: BTreeMap<&'a str, (Span, u32)>,
     /// Of each chain, the jumps in it: whereto, from which place, and whether they come back.
     jumps: Vec<Vec<Jump>>,
     /// Translations: in which chain, and where it stands.
     nats: Vec<(usize, Spanned<ast::NatKind>)>,
-    /// The same of `notrack`.
+    /// The same of `notrack`, and of `reject`.
     untracks: Vec<(usize, Span)>,
+    rejects: Vec<(usize, Span)>,
 }
 
 #[derive(Clone, Copy)]
@@ -184,6 +191,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
         }
         self.family = family;
         self.sets.clear();
+        self.maps.clear();
         self.chains.clear();
         let first = self.program.chains.len();
         for item in &table.items {
@@ -203,6 +211,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
         // which defines the table's variables in the order of the file.
         self.table_items(table, |resolver, item| match item {
             TableItem::Set(set) => resolver.set(set),
+            TableItem::Map(map) => resolver.named_map(map),
             _ => Ok(()),
         })?;
         self.table_items(table, |resolver, item| match item {
@@ -314,7 +323,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
         for statement in &rule.statements {
             let conditional = matches!(
                 statement.node,
-                ast::Statement::Match(_) | ast::Statement::Flags(_)
+                ast::Statement::Match(_) | ast::Statement::Flags(_) | ast::Statement::Vmap(_)
             );
             if marks && conditional {
                 let kind = ErrorKind::Refused(&BEHIND_MARK);
@@ -325,8 +334,11 @@ impl<'f, 'a> Resolver<'f, 'a> {
                 ast::Statement::Mark(_) | ast::Statement::Notrack
             );
             if let Some(outcome) = self.statement(statement, &mut context, &mut out)? {
-                if !counts {
-                    out.push(Statement::Count);
+                // What is looked up counts if it is found.
+                match outcome {
+                    Outcome::Map(number) => self.program.maps[number as usize].counts = !counts,
+                    _ if !counts => out.push(Statement::Count),
+                    _ => {}
                 }
                 out.push(Statement::End(outcome));
             }
@@ -376,6 +388,10 @@ impl<'f, 'a> Resolver<'f, 'a> {
             }
             ast::Statement::Verdict(verdict) => return self.outcome(*verdict).map(Some),
             ast::Statement::Nat(nat) => return self.nat(nat, span, context, out).map(Some),
+            ast::Statement::Vmap(vmap) => return self.vmap(vmap, context, out).map(Some),
+            ast::Statement::Reject(with) => {
+                return self.reject(*with, span, context, out).map(Some);
+            }
         }
         Ok(None)
     }
@@ -411,16 +427,11 @@ impl<'f, 'a> Resolver<'f, 'a> {
         context: &mut Context,
         out: &mut Vec<Statement>,
     ) -> Result<(), Error> {
-        let Spanned { node: field, span } = condition.field;
+        let field = condition.field.node;
         let slot = field.slot();
-        if self.role == Role::Router && is_of_link(slot) {
-            return Err(Error::new(span, ErrorKind::Refused(&OF_LINK)));
-        }
+        self.check_link(condition.field)?;
         let set = self.values(condition)?;
-        if let Some(header) = field.header() {
-            self.ask(context.implied(header, span)?, out);
-            self.ask_connection(header, out);
-        }
+        self.ask_header(condition.field, context, out)?;
         if condition.operator.node == Operator::Equal && context::teaches(slot) {
             let asked = self
                 .scope
@@ -428,6 +439,28 @@ impl<'f, 'a> Resolver<'f, 'a> {
             context.learn(slot, &asked, &self.program.sets[set as usize]);
         }
         out.push(Statement::Match(Condition { slot, set }));
+        Ok(())
+    }
+
+    /// Refuses what no packet of a router has.
+    fn check_link(&self, field: Spanned<Field>) -> Result<(), Error> {
+        match self.role == Role::Router && is_of_link(field.node.slot()) {
+            true => Err(Error::new(field.span, ErrorKind::Refused(&OF_LINK))),
+            false => Ok(()),
+        }
+    }
+
+    /// Adds the conditions that a field implies.
+    fn ask_header(
+        &mut self,
+        field: Spanned<Field>,
+        context: &mut Context,
+        out: &mut Vec<Statement>,
+    ) -> Result<(), Error> {
+        if let Some(header) = field.node.header() {
+            self.ask(context.implied(header, field.span)?, out);
+            self.ask_connection(header, out);
+        }
         Ok(())
     }
 

@@ -65,35 +65,56 @@ impl<'f, 'a> Resolver<'f, 'a> {
         context: &mut Context,
         out: &mut Vec<Statement>,
     ) -> Result<Outcome, Error> {
+        self.nats
+            .push((self.program.chains.len(), Spanned::new(span, nat.kind)));
+        if let Some(map) = &nat.map {
+            let is_ip6 = self.nat_family(nat, span, context, out)?;
+            let kind = if is_ip6 { Type::Ipv6 } else { Type::Ipv4 };
+            return self.nat_map(map, (kind, nat), context, out);
+        }
         let address = match (&nat.address, nat.kind.names_address()) {
             (Some(address), _) => {
                 let is_ip6 = self.nat_family(nat, span, context, out)?;
                 let kind = if is_ip6 { Type::Ipv6 } else { Type::Ipv4 };
-                let (low, high) = self.interval(kind, address, span)?;
-                NatAddress::Given(low, high)
+                self.nat_address(kind, address, nat.prefix, span)?
             }
             (None, true) => NatAddress::Kept,
             (None, false) => NatAddress::OfPort,
         };
-        if nat.ports.is_some() && !context.has_transport() {
-            return Err(Error::new(span, ErrorKind::Refused(&PORTS_OF_ANY)));
-        }
         let ports = match &nat.ports {
             Some(ports) => {
-                let (low, high) = self.interval(Type::Service, ports, span)?;
-                Some((low as u16, high as u16))
+                check_ports(context, span)?;
+                Some(self.nat_ports(ports, span)?)
             }
             None => None,
         };
-        self.nats
-            .push((self.program.chains.len(), Spanned::new(span, nat.kind)));
+        Ok(self.push_nat(nat, address, ports))
+    }
+
+    /// The ports that an end gets.
+    pub(super) fn nat_ports(
+        &mut self,
+        ports: &'f ast::Operand<'a>,
+        span: Span,
+    ) -> Result<(u16, u16), Error> {
+        let (low, high) = self.interval(Type::Service, ports, span)?;
+        Ok((low as u16, high as u16))
+    }
+
+    /// How a rule with this translation ends.
+    pub(super) fn push_nat(
+        &mut self,
+        nat: &ast::Nat<'_>,
+        address: NatAddress,
+        ports: Option<(u16, u16)>,
+    ) -> Outcome {
         self.program.nats.push(Nat {
             address,
             ports,
             random: nat.random || nat.fully_random,
             persistent: nat.persistent,
         });
-        Ok(Outcome::Nat((self.program.nats.len() - 1) as u32))
+        Outcome::Nat((self.program.nats.len() - 1) as u32)
     }
 
     /// Whether the address is one of IPv6. In a table `inet`, the rule sees no packet of another
@@ -121,7 +142,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
     }
 
     /// The one range that an operand stands for.
-    fn interval(
+    pub(super) fn interval(
         &mut self,
         kind: Type,
         operand: &'f Operand<'a>,
@@ -135,7 +156,8 @@ impl<'f, 'a> Resolver<'f, 'a> {
         }
     }
 
-    /// Refuses translations where nothing is translated, and `notrack` where all is tracked.
+    /// Refuses translations where nothing is translated, `notrack` where all is tracked, and
+    /// `reject` where nobody can be told.
     pub(super) fn check_nats(&self) -> Result<(), Error> {
         for base in &self.program.bases {
             let mut reached = vec![false; self.jumps.len()];
@@ -152,6 +174,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
             if let Some((_, span)) = untracks.find(|(chain, _)| !early && reached[*chain]) {
                 return Err(Error::new(*span, ErrorKind::Refused(&UNTRACK_LATE)));
             }
+            self.check_rejects(base.hook, &reached)?;
             let here = self.nats.iter().filter(|(chain, _)| reached[*chain]);
             for (_, nat) in here {
                 if let Some(refusal) = misplaced(nat.node, base.kind, base.hook) {
@@ -160,6 +183,14 @@ impl<'f, 'a> Resolver<'f, 'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// Refuses a translation of ports in a rule that has not asked for a protocol with ports.
+pub(super) fn check_ports(context: &Context, span: Span) -> Result<(), Error> {
+    match context.has_transport() {
+        true => Ok(()),
+        false => Err(Error::new(span, ErrorKind::Refused(&PORTS_OF_ANY))),
     }
 }
 

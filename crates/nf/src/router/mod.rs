@@ -73,11 +73,13 @@
 //! | a connection keeps its translation when a port gets another address | it is forgotten |
 
 mod passage;
+mod reject;
 mod rules;
 #[cfg(test)]
 mod tests;
 
 pub use passage::{Arrival, Hooks, Local, Passage, Stop};
+pub use reject::{ANSWER_MAX, Rejection};
 pub use rules::Rules;
 pub(crate) use rules::TRACKING;
 

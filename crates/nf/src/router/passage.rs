@@ -1,5 +1,6 @@
 //! A packet from hook to hook.
 
+use super::reject::{ANSWER_MAX, Rejection};
 use super::rules::{Chain, Rules, Stage};
 use super::{Connections, Fate};
 use crate::conntrack::{Connection, Link, Manip, Range, Refused, State, translate_later};
@@ -21,6 +22,8 @@ pub enum Stop {
     Malformed(Malformed),
     /// Rules say so: the number of the rule's or policy's counter.
     Rule(RuleIndex),
+    /// The same, and its sender is told: [`Passage::answer`].
+    Rejected(RuleIndex, Rejection),
     /// Its connection cannot be.
     Refused(Refused),
 }
@@ -69,6 +72,9 @@ pub struct Passage {
     key: Key,
     way: Way,
     link: Link,
+    /// Which ends of its connection, which it begins, are called what they will be: the source, and
+    /// the destination.
+    chosen: [bool; 2],
     partial: bool,
     part: Part,
 }
@@ -94,6 +100,7 @@ impl Passage {
                 to: NO_PORT,
             },
             link: Link::none(State::Untracked),
+            chosen: [false; 2],
             partial: false,
             part: Part::Whole,
         }
@@ -109,11 +116,32 @@ impl Passage {
         self.way
     }
 
+    /// Writes the frame that tells the sender of the packet in `frame` that rules reject it,
+    /// without addresses of the link; its length, or none if nobody is to be told. An error comes
+    /// from the router's address `own`. What is written is to pass [`Hooks::answers`].
+    pub fn answer(
+        &self,
+        rejection: Rejection,
+        frame: &[u8],
+        own: IpAddr,
+        place: &mut [u8; ANSWER_MAX],
+    ) -> Option<usize> {
+        rejection.answer(&self.key, frame, self.partial, own, place)
+    }
+
+    /// Whether rules are asked what this end of its connection is called. The kernel asks them
+    /// about a reset of a connection that has not begun, too, as it does not about an error.
+    fn asks(&self, manip: Manip) -> bool {
+        let is_chosen = self.chosen[manip as usize];
+        !is_chosen && (self.link.begins() || self.link.answers_first() && self.key.is_tcp())
+    }
+
     /// Begins anew with another packet.
     fn begin(&mut self, frame: &[u8], from: u8, partial: bool) -> Result<(), Stop> {
         self.way = Way { from, to: NO_PORT };
         self.partial = partial;
         self.part = Part::Whole;
+        self.chosen = [false; 2];
         // Where connections are not looked up yet, the kernel says so.
         self.link = Link::none(State::Invalid);
         self.key.read(frame).map_err(Stop::Malformed)
@@ -192,6 +220,33 @@ impl<T: Tally> Hooks<'_, T> {
         self.enter(Hook::Output, passage, frame, Local::default())
     }
 
+    /// The answer to a packet that was rejected is to leave by the port `to`, at which the router
+    /// has the addresses `local`. It belongs to the connection of that packet, and ends one of TCP.
+    ///
+    /// # Errors
+    /// It goes no further.
+    pub fn answers(
+        &mut self,
+        rejected: &Passage,
+        answer: &mut Passage,
+        frame: &mut [u8],
+        to: u8,
+        local: Local,
+    ) -> Result<(), Stop> {
+        answer.begin(frame, NO_PORT, false)?;
+        answer.way.to = to;
+        if let Some(link) = rejected.link.answered() {
+            answer.link = link;
+            answer.chosen = rejected.chosen;
+        }
+        // Whether rules let the reset leave or not.
+        if let (Some(connections), true) = (self.connections.as_deref_mut(), answer.key.is_tcp()) {
+            connections.table.close(&rejected.link, self.now);
+        }
+        self.run(Hook::Output, answer, frame, Local::default())?;
+        self.leave(Hook::Postrouting, answer, frame, local)
+    }
+
     /// The packet leaves by the port `to`, at which the router has the addresses `local`. Its
     /// source may be another one behind this.
     ///
@@ -228,8 +283,11 @@ impl<T: Tally> Hooks<'_, T> {
                 let name = connections.fragments.name(&passage.key);
                 let fate = connections.fragments.find(name, self.now);
                 let fate = fate.ok_or(Stop::Refused(Refused::Fragment))?;
-                if let Some(stopped) = fate.stopped {
-                    return Err(stopped);
+                match fate.stopped {
+                    // Its sender has been told.
+                    Some(Stop::Rejected(rule, _)) => return Err(Stop::Rule(rule)),
+                    Some(stopped) => return Err(stopped),
+                    None => {}
                 }
                 call(passage, frame, Manip::Destination, fate.destination);
                 passage.part = Part::Later(fate.source);
@@ -294,9 +352,7 @@ impl<T: Tally> Hooks<'_, T> {
                         continue;
                     }
                     let (end, rule) = self.ask(chain, passage);
-                    if end == End::Verdict(Verdict::Drop) {
-                        return Err(Stop::Rule(rule));
-                    }
+                    goes_on(end, rule)?;
                 }
                 Stage::Translate(chains) => {
                     let manip = match hook {
@@ -314,7 +370,7 @@ impl<T: Tally> Hooks<'_, T> {
     #[inline(never)]
     fn track(&mut self, passage: &mut Passage, frame: &[u8]) {
         if let Some(connections) = self.connections.as_deref_mut()
-            && !passage.link.is_untracked()
+            && passage.link.is_unknown()
         {
             let Passage { key, link, .. } = passage;
             connections.table.look_up(link, key, frame, self.now);
@@ -359,7 +415,8 @@ impl<T: Tally> Hooks<'_, T> {
         manip: Manip,
         local: Local,
     ) -> Result<(), Stop> {
-        if passage.link.begins() {
+        if passage.asks(manip) {
+            passage.chosen[manip as usize] = true;
             self.choose(chains, passage, manip, local)?;
         }
         if let Some(connections) = self.connections.as_deref_mut() {
@@ -384,14 +441,12 @@ impl<T: Tally> Hooks<'_, T> {
     ) -> Result<(), Stop> {
         let mut range = None;
         for chain in chains {
-            match self.ask(chain, passage) {
-                (End::Verdict(Verdict::Drop), rule) => return Err(Stop::Rule(rule)),
-                (End::Verdict(Verdict::Accept), _) => {}
-                (End::Nat(number), _) => {
-                    let range_of = range_of(self.rules.nat(number), &passage.key, local);
-                    range = Some(range_of.ok_or(Stop::Refused(Refused::Address))?);
-                    break;
-                }
+            let (end, rule) = self.ask(chain, passage);
+            goes_on(end, rule)?;
+            if let End::Nat(number) = end {
+                let range_of = range_of(self.rules.nat(number), &passage.key, manip, local);
+                range = Some(range_of.ok_or(Stop::Refused(Refused::Address))?);
+                break;
             }
         }
         if let Some(connections) = self.connections.as_deref_mut() {
@@ -408,11 +463,33 @@ impl<T: Tally> Hooks<'_, T> {
     }
 }
 
+/// Whether a packet goes on behind a chain that ended so, with this rule.
+fn goes_on(end: End, rule: RuleIndex) -> Result<(), Stop> {
+    match end {
+        End::Verdict(Verdict::Accept) | End::Nat(_) => Ok(()),
+        End::Verdict(Verdict::Drop) => Err(Stop::Rule(rule)),
+        End::Reject(told) => Err(Stop::Rejected(rule, told)),
+    }
+}
+
 /// What a translation means for a packet; none if the port has no address of its family.
-fn range_of(nat: &Nat, key: &Key, local: Local) -> Option<Range> {
+fn range_of(nat: &Nat, key: &Key, manip: Manip, local: Local) -> Option<Range> {
     let addresses = match nat.address {
         NatAddress::Kept => None,
         NatAddress::Given(low, high) => Some((low, high)),
+        NatAddress::Network(low, high) => {
+            let (source, destination) = ends(key)?;
+            let own = match manip {
+                Manip::Source => source,
+                Manip::Destination => destination,
+            };
+            let own = match own {
+                IpAddr::V4(own) => own.to_bits().into(),
+                IpAddr::V6(own) => own.to_bits(),
+            };
+            let address = low | own & (high - low);
+            Some((address, address))
+        }
         NatAddress::OfPort => {
             let address = match key.fields().addresses? {
                 Addresses::V4 { .. } => local.ip4?.to_bits().into(),

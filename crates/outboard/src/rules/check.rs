@@ -183,6 +183,10 @@ fn check(text: &str, ports: &[&str]) -> Result<Found, nft::Error> {
                 found.sets += 1;
                 found.elements += set.elements.len();
             }
+            TableItem::Map(map) => {
+                found.sets += 1;
+                found.elements += map.elements.len();
+            }
             TableItem::Chain(chain) => {
                 found.chains += 1;
                 found.elements += anonymous_elements(chain);
@@ -203,6 +207,11 @@ fn anonymous_elements(chain: &ast::Chain) -> usize {
             operand: ast::Operand::Set(set),
             ..
         }) => set.node.len(),
+        ast::Statement::Vmap(vmap) => match &vmap.map {
+            ast::VerdictMap::Elements(elements) => elements.node.len(),
+            ast::VerdictMap::Named(_) => 0,
+        },
+        ast::Statement::Nat(nat) => nat.map.as_ref().map_or(0, |map| map.elements.len()),
         _ => 0,
     });
     sizes.sum()

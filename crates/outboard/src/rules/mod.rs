@@ -6,6 +6,7 @@
 //! | [`check`] | whether it is rules, and how large they are |
 //! | [`trace`] | what they do with a frame, step by step |
 //! | [`explain`] | that, for people and programs |
+//! | [`import`] | makes one of what a Linux machine has |
 //! | [`load`] | gives it to a running guest |
 //! | [`show`] | what a running guest has in force |
 
@@ -18,6 +19,7 @@ use std::path::Path;
 
 pub mod check;
 pub mod explain;
+pub mod import;
 pub mod load;
 pub mod show;
 pub mod source;

@@ -3,7 +3,7 @@
 use nf::fields::Type;
 use nf::nft::ast::{
     Chain, ChainItem, File, Item, Match, Operand, Rule, Span, Spanned, Statement, Table, TableItem,
-    Value, Verdict,
+    Value, Verdict, VerdictMap, Verdicts,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +76,7 @@ impl Finder<'_> {
     fn table(&mut self, table: &Table) {
         let chains = table.items.iter().filter_map(|item| match item {
             TableItem::Chain(chain) => Some(chain),
-            TableItem::Define(_) | TableItem::Set(_) => None,
+            TableItem::Define(_) | TableItem::Set(_) | TableItem::Map(_) => None,
         });
         for item in &table.items {
             if let TableItem::Set(set) = item
@@ -89,6 +89,14 @@ impl Finder<'_> {
             .clone()
             .map(|chain| (chain.name.node, chain))
             .collect();
+        let maps: BTreeMap<&str, &Verdicts> = table
+            .items
+            .iter()
+            .filter_map(|item| match item {
+                TableItem::Map(map) => Some((map.name.node, &map.elements)),
+                _ => None,
+            })
+            .collect();
         let mut reached: BTreeSet<&str> = BTreeSet::new();
         let mut next: Vec<&Chain> = chains
             .clone()
@@ -96,8 +104,8 @@ impl Finder<'_> {
             .collect();
         while let Some(chain) = next.pop() {
             if reached.insert(chain.name.node) {
-                let targets = rules(chain).filter_map(|rule| target(&rule.node));
-                next.extend(targets.filter_map(|name| by_name.get(name)));
+                let mut targets = rules(chain).flat_map(|rule| targets(&rule.node, &maps));
+                next.extend(targets.by_ref().filter_map(|name| by_name.get(name)));
             }
         }
         for chain in chains {
@@ -167,10 +175,25 @@ fn rules<'a, 'f>(chain: &'a Chain<'f>) -> impl Iterator<Item = &'a Spanned<Rule<
     })
 }
 
-/// The chain that a rule leads to.
-fn target<'f>(rule: &Rule<'f>) -> Option<&'f str> {
-    match rule.statements.last()?.node {
-        Statement::Verdict(Verdict::Jump(name) | Verdict::Goto(name)) => Some(name.node),
+/// The chains that a rule leads to.
+fn targets<'f>(rule: &Rule<'f>, maps: &BTreeMap<&str, &Verdicts<'f>>) -> Vec<&'f str> {
+    let elements = match rule.statements.last().map(|last| &last.node) {
+        Some(Statement::Verdict(verdict)) => return target(verdict).into_iter().collect(),
+        Some(Statement::Vmap(vmap)) => match &vmap.map {
+            VerdictMap::Elements(elements) => Some(&elements.node),
+            VerdictMap::Named(name) => maps.get(name.node).copied(),
+        },
+        _ => None,
+    };
+    let elements = elements.into_iter().flatten();
+    elements
+        .filter_map(|(_, verdict)| target(&verdict.node))
+        .collect()
+}
+
+fn target<'f>(verdict: &Verdict<'f>) -> Option<&'f str> {
+    match verdict {
+        Verdict::Jump(name) | Verdict::Goto(name) => Some(name.node),
         _ => None,
     }
 }

@@ -24,7 +24,7 @@ pub const HOSTS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0xa2], [2, 0, 0, 0, 0, 0xb2]];
 /// MAC addresses of the router's ports.
 pub const ROUTER: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0xa1], [2, 0, 0, 0, 0, 0xb1]];
 /// Settings of the namespace.
-const SETTINGS: [(&str, &str); 12] = [
+const SETTINGS: [(&str, &str); 15] = [
     ("ipv4/ip_forward", "1"),
     ("ipv4/igmp_max_memberships", "0"),
     ("ipv4/conf/all/rp_filter", "0"),
@@ -37,6 +37,10 @@ const SETTINGS: [(&str, &str); 12] = [
     ("ipv6/conf/default/router_solicitations", "0"),
     ("ipv6/conf/default/addr_gen_mode", "1"),
     ("ipv6/conf/all/forwarding", "1"),
+    // As many errors as there are reasons for.
+    ("ipv4/icmp_ratemask", "0"),
+    ("ipv6/icmp/ratelimit", "0"),
+    ("ipv6/icmp/ratemask", "200"),
 ];
 /// What makes routes and neighbours: side A has 10.128.0.0/10 and fd0a::/16, side B the rest.
 /// Nobody is at 10.3.0.0/16 and fd0c:3::/32, whatever they may be translated to.

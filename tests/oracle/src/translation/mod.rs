@@ -10,17 +10,18 @@
 //! Each one who asks has a port of its own, so that mostly no port behind the router is taken.
 //! Where one is all the same, the kernel chooses another one by chance, and the conversation ends.
 
+mod ours;
 mod rules;
 mod talk;
 
 use crate::bridge::{Error, PORTS};
 use crate::conversation::{Disagreement, Packet, Router};
 use fastrand::Rng;
+use nf::Listing;
 use nf::nft::Limits;
-use nf::router::{Arrival, Connections, Hooks, Local, Passage, Rules};
-use nf::{Addresses, Key, Listing, RuleIndex, Tally, Way};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::time::Instant;
+use nf::router::Local;
+use ours::{Ours, Out};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use talk::Talk;
 
 /// Conversations of a round.
@@ -29,8 +30,6 @@ pub const CONVERSATIONS: u32 = 20;
 pub const ROUNDS_PER_ROUTER: u64 = 2500;
 /// Most packets of a conversation.
 const PACKETS_MAX: usize = 16;
-/// Flows that our table holds.
-const FLOWS: usize = 4096;
 /// The router's addresses, by port.
 const LOCAL: [Local; 2] = [
     Local {
@@ -55,6 +54,8 @@ pub struct Compared {
     pub packets: u64,
     /// Frames that came out.
     pub passed: u64,
+    /// Those that the router itself sent.
+    pub own: u64,
     /// Those that were translated.
     pub translated: u64,
     /// Ports that were chosen.
@@ -68,6 +69,7 @@ impl Compared {
     pub fn add(&mut self, other: &Self) {
         self.packets += other.packets;
         self.passed += other.passed;
+        self.own += other.own;
         self.translated += other.translated;
         self.chosen += other.chosen;
         self.counting += other.counting;
@@ -113,113 +115,10 @@ impl Seen {
     }
 }
 
-#[derive(Default)]
-struct Counts(Vec<u64>);
-
-impl Tally for Counts {
-    fn count(&mut self, rule: RuleIndex) {
-        self.0[rule] += 1;
-    }
-    fn log(&mut self, _: RuleIndex, _: &str, _: &Key, _: Way) {}
-}
-
-/// Our router.
-struct Ours {
-    rules: Rules,
-    connections: Connections,
-    counts: Counts,
-    began: Instant,
-}
-
-impl Ours {
-    fn new(text: &str) -> Result<Self, String> {
-        let rules = Rules::load(text, &PORTS, &Limits::DEFAULT);
-        let rules = rules.map_err(|error| error.render("rules.nft", text).to_string())?;
-        Ok(Self {
-            counts: Counts(vec![0; rules.counters()]),
-            rules,
-            connections: Connections::new(FLOWS, &[3; 16]),
-            began: Instant::now(),
-        })
-    }
-
-    /// What comes out, and where.
-    fn send(&mut self, packet: &Packet) -> Vec<(u8, Vec<u8>)> {
-        let frames = packet.frames([2; 6], [4; 6]);
-        frames
-            .into_iter()
-            .filter_map(|frame| self.pass(packet.from, frame))
-            .collect()
-    }
-
-    fn pass(&mut self, from: u8, mut frame: Vec<u8>) -> Option<(u8, Vec<u8>)> {
-        let mut hooks = Hooks {
-            rules: &self.rules,
-            connections: Some(&mut self.connections),
-            now: self.began.elapsed().as_nanos() as u64,
-            tally: &mut self.counts,
-        };
-        let mut passage = Passage::new();
-        let arrival = Arrival {
-            port: from,
-            local: LOCAL[usize::from(from)],
-            partial: false,
-        };
-        hooks.prerouting(&mut passage, &mut frame, arrival).ok()?;
-        let destination = destination(&frame)?;
-        let is_local = |local: &Local| {
-            local.ip4.map(IpAddr::V4) == Some(destination)
-                || local.ip6.map(IpAddr::V6) == Some(destination)
-        };
-        if LOCAL.iter().any(is_local) {
-            let _ = hooks.input(&mut passage, &mut frame);
-            return None;
-        }
-        let to = route(destination)?;
-        hooks.forward(&mut passage, to).ok()?;
-        hop(&mut frame);
-        let local = LOCAL[usize::from(to)];
-        hooks
-            .postrouting(&mut passage, &mut frame, to, local)
-            .ok()?;
-        Some((to, frame))
-    }
-}
-
-fn destination(frame: &[u8]) -> Option<IpAddr> {
-    Some(match Key::parse(frame).ok()?.fields().addresses? {
-        Addresses::V4 { destination, .. } => destination.into(),
-        Addresses::V6 { destination, .. } => destination.into(),
-    })
-}
-
-/// The port that leads to an address, as [`Router`] has its routes.
-fn route(destination: IpAddr) -> Option<u8> {
-    let side = match destination {
-        IpAddr::V4(address) => match address.octets() {
-            [10, 128..192, ..] => 0,
-            [10, 192..=255, ..] => 1,
-            _ => return None,
-        },
-        IpAddr::V6(address) => match address.segments()[0] {
-            0xfd0a => 0,
-            0xfd0b => 1,
-            _ => return None,
-        },
-    };
-    Some(side)
-}
-
-/// One hop less, as the kernel counts it (`ip_decrease_ttl`).
-fn hop(frame: &mut [u8]) {
-    if frame[14] >> 4 == 6 {
-        frame[21] -= 1;
-        return;
-    }
-    frame[22] -= 1;
-    let sum = u32::from(u16::from_be_bytes([frame[24], frame[25]])) + 0x100;
-    let sum = sum + u32::from(sum >= 0xffff);
-    frame[24..26].copy_from_slice(&(sum as u16).to_be_bytes());
+/// Whether an address is the router's at a port.
+fn is_of(local: &Local, address: &[u8]) -> bool {
+    local.ip4.is_some_and(|own| own.octets() == *address)
+        || local.ip6.is_some_and(|own| own.octets() == *address)
 }
 
 /// One round; where the judges differ, if they do. `number` is how many rounds this router has had.
@@ -263,21 +162,19 @@ pub fn round(
             let (kernel, nf) = (router.send_any(&packet)?, ours.send(&packet));
             compared.packets += 1;
             compared.passed += nf.len() as u64;
+            compared.own += nf.iter().filter(|out| out.is_own).count() as u64;
             if is_chosen(&packet, &kernel, &nf) {
                 compared.chosen += 1;
                 break;
             }
-            if !kernel
-                .iter()
-                .map(compared_of)
-                .eq(nf.iter().map(compared_of))
-            {
+            if !are_alike(&packet, &kernel, &nf) {
+                let nf: Vec<_> = nf.into_iter().map(|out| (out.to, out.frame)).collect();
                 return Ok((compared, differ(&packets, words(&kernel), words(&nf))));
             }
             let sent = [packet.source.as_slice(), &packet.destination].concat();
-            if let Some(seen) = nf.first().and_then(|(to, frame)| Seen::new(*to, frame)) {
+            if let Some(seen) = nf.first().and_then(|out| Seen::new(out.to, &out.frame)) {
                 let called = [seen.source.as_slice(), &seen.destination].concat();
-                compared.translated += u64::from(called != sent);
+                compared.translated += u64::from(called != sent && !nf[0].is_own);
                 talk.arrives(&seen);
             }
         }
@@ -293,28 +190,50 @@ pub fn round(
     Ok((compared, None))
 }
 
-/// What is compared of a frame. Parts of a packet of IPv6 leave the kernel with another number.
-fn compared_of((to, frame): &(u8, Vec<u8>)) -> (u8, Vec<u8>) {
-    let mut packet = frame[12..].to_vec();
-    if packet[2] >> 4 == 6 && packet[8] == FRAGMENT {
-        packet[46..50].fill(0);
+/// Whether both sent the same.
+fn are_alike(packet: &Packet, kernel: &[(u8, Vec<u8>)], nf: &[Out]) -> bool {
+    let compared = |(to, frame): &(u8, Vec<u8>), is_own| compared_of(packet, *to, frame, is_own);
+    kernel.len() == nf.len()
+        && kernel.iter().zip(nf).all(|(kernel, out)| {
+            let nf = compared_of(packet, out.to, &out.frame, out.is_own);
+            compared(kernel, out.is_own) == nf
+        })
+}
+
+/// What is compared of a frame. Parts of a packet of IPv6 leave the kernel with another number, as
+/// do packets of its own. An error about a packet in parts quotes what the kernel has made of them.
+fn compared_of(packet: &Packet, to: u8, frame: &[u8], is_own: bool) -> (u8, Vec<u8>) {
+    let mut bytes = frame[12..].to_vec();
+    let is_ip6 = bytes[2] >> 4 == 6;
+    if is_ip6 && bytes[8] == FRAGMENT {
+        bytes[46..50].fill(0);
     }
-    (*to, packet)
+    match is_ip6 {
+        true if is_own => bytes[3..6].fill(0),
+        false if is_own => {
+            bytes[6..8].fill(0);
+            bytes[12..14].fill(0);
+        }
+        _ => {}
+    }
+    if is_own && packet.parts > 1 {
+        let quote = if is_ip6 { 44 } else { 24 };
+        bytes.truncate(quote);
+        bytes[4..8].fill(0);
+    }
+    (to, bytes)
 }
 
 /// Whether the kernel chose a source port, or the identifier of a question, by chance, and `nf` one
 /// of its own or the one that there was: the kernel remembers connections of earlier rounds.
-fn is_chosen(packet: &Packet, kernel: &[(u8, Vec<u8>)], nf: &[(u8, Vec<u8>)]) -> bool {
+fn is_chosen(packet: &Packet, kernel: &[(u8, Vec<u8>)], nf: &[Out]) -> bool {
     let ([kernel, others @ ..], [nf, ours @ ..]) = (kernel, nf) else {
         return false;
     };
-    if !others
-        .iter()
-        .map(compared_of)
-        .eq(ours.iter().map(compared_of))
-    {
+    if !are_alike(packet, others, ours) {
         return false;
     }
+    let nf = &(nf.to, nf.frame.clone());
     let chosen = |(to, frame): &(u8, Vec<u8>)| {
         let mut seen = Seen::new(*to, frame)?;
         let (at, checksum) = match seen.protocol {

@@ -7,7 +7,7 @@ use std::fmt::Write;
 const RULES_MAX: usize = 5;
 
 /// Rules that translate destinations.
-const DESTINATIONS: [&str; 10] = [
+const DESTINATIONS: [&str; 19] = [
     "tcp dport 8080 dnat ip to 10.192.0.5:80",
     "iifname public tcp dport 8080-8090 dnat ip to 10.128.0.5:80",
     "udp dport 53 dnat ip to 10.128.0.7",
@@ -18,10 +18,19 @@ const DESTINATIONS: [&str; 10] = [
     "ip6 daddr fd0c:3::1 dnat ip6 to fd0a::9",
     "tcp dport 8080 dnat ip6 to [fd0b::9]:80",
     "icmp type echo-request ip daddr 10.3.0.2 dnat ip to 10.128.0.2",
+    "dnat ip to tcp dport map { 80 : 10.192.0.5, 8080 : 10.128.0.5 }",
+    "dnat ip to udp dport map { 53 : 10.128.0.7 . 5353, 7070 : 10.192.0.7 . 53 }",
+    "dnat ip prefix to ip daddr map { 10.3.0.0/24 : 10.192.1.0/24 }",
+    "ip6 daddr fd0c:3::/112 dnat ip6 prefix to fd0b::/112",
+    "tcp dport 8080 redirect to :80",
+    "iifname private tcp dport 2000 redirect",
+    "udp dport 2000 redirect to :5353",
+    "tcp dport 8080-8090 redirect to :9000-9003",
+    "icmp type echo-request ip daddr 10.3.0.1 redirect",
 ];
 
 /// Rules that translate sources.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 12] = [
     "oifname public masquerade",
     "oifname private masquerade",
     "iifname private oifname public masquerade",
@@ -29,6 +38,9 @@ const SOURCES: [&str; 9] = [
     "meta l4proto tcp snat ip to 10.3.0.3:1024-65535",
     "meta l4proto { tcp, udp } masquerade to :1024-65535",
     "ip6 saddr fd0a::/16 snat ip6 to fd0c:3::2",
+    "snat ip to ip saddr map { 10.128.0.0/16 : 10.3.0.2, 10.129.0.0/16 : 10.3.0.3 }",
+    "ip saddr 10.128.0.0/16 snat ip prefix to 10.3.0.0/16",
+    "snat ip6 prefix to ip6 saddr map { fd0a::/96 : fd0c:3::/96 }",
     "ip daddr 10.192.0.5 snat ip to 10.3.0.4",
     "ip saddr 10.192.0.0/10 snat ip to 10.3.0.5",
 ];
@@ -59,8 +71,19 @@ const CONDITIONS: [&str; 22] = [
     "udp sport 53",
 ];
 
+/// What the senders of packets are told that rules reject.
+const REJECTS: [&str; 7] = [
+    "reject",
+    "counter reject",
+    "reject with tcp reset",
+    "counter reject with tcp reset",
+    "reject with icmpx admin-prohibited",
+    "counter reject with icmp host-unreachable",
+    "reject with icmpv6 no-route",
+];
+
 /// Ends of rules.
-const ENDS: [&str; 8] = [
+const ENDS: [&str; 12] = [
     "accept",
     "accept",
     "counter",
@@ -69,6 +92,10 @@ const ENDS: [&str; 8] = [
     "drop",
     "ct mark set 1",
     "jump other",
+    "ct state vmap { established : accept, related : jump other, invalid : drop }",
+    "ct state vmap { new : jump other, established : return }",
+    "ct status dnat iifname vmap { private : jump other, public : accept }",
+    "meta l4proto vmap { tcp : jump other, udp : return, 1 : accept }",
 ];
 
 fn pick<'a>(rng: &mut Rng, all: &[&'a str]) -> &'a str {
@@ -89,15 +116,18 @@ pub fn generate(rng: &mut Rng) -> String {
         for (hook, name, rules) in [
             ("prerouting", "dstnat", &DESTINATIONS[..]),
             ("postrouting", "srcnat", &SOURCES),
+            ("output", "-100", &DESTINATIONS),
+            ("input", "100", &SOURCES),
         ] {
-            if number == 0 || rng.bool() {
+            let is_own = matches!(hook, "output" | "input");
+            if !is_own && number == 0 || rng.u8(0..2 + 2 * u8::from(is_own)) == 0 {
                 let priority = priority(rng, name);
                 translates(rng, &mut text, family, (hook, &priority), rules);
             }
         }
-        for hook in ["prerouting", "forward", "postrouting", "input"] {
+        for hook in ["prerouting", "forward", "postrouting", "input", "output"] {
             if rng.bool() {
-                filters(rng, &mut text, hook);
+                filters(rng, &mut text, family, hook);
             }
         }
         text += "}\n";
@@ -108,6 +138,8 @@ pub fn generate(rng: &mut Rng) -> String {
 /// The priority of this name, or one near it.
 fn priority(rng: &mut Rng, name: &str) -> String {
     match rng.u8(0..4) {
+        // A number has no other near it.
+        _ if !name.starts_with(char::is_alphabetic) => name.to_owned(),
         0 => format!("{name} + {}", rng.u8(1..150)),
         1 => format!("{name} - {}", rng.u8(1..90)),
         _ => name.to_owned(),
@@ -128,10 +160,10 @@ fn translates(
             0 => decides(rng, "accept"),
             _ => pick(rng, rules).to_owned(),
         };
-        if family == "ip" && rule.contains("ip6") {
+        if family == "ip" && rule.contains("ip6") || is_elsewhere(hook, &rule) {
             continue;
         }
-        let at = ["snat", "dnat", "masquerade"]
+        let at = ["snat", "dnat", "masquerade", "redirect"]
             .iter()
             .find_map(|word| rule.find(word));
         match at.filter(|_| rng.bool() && !rule.contains("ct status")) {
@@ -147,14 +179,24 @@ fn translates(
     text.push_str("\t}\n");
 }
 
-fn filters(rng: &mut Rng, text: &mut String, hook: &str) {
+/// Whether a translation is not known at this hook, or not to us.
+fn is_elsewhere(hook: &str, rule: &str) -> bool {
+    match hook {
+        "input" => rule.contains("masquerade") || rule.contains("oifname"),
+        "output" => rule.contains("redirect") || rule.contains("iifname"),
+        _ => false,
+    }
+}
+
+fn filters(rng: &mut Rng, text: &mut String, family: &str, hook: &str) {
     let name = pick(rng, &["raw", "mangle", "filter", "filter", "security"]);
     let priority = match rng.u8(0..3) {
         0 => rng.i32(-199..200).to_string(),
         _ => priority(rng, name),
     };
-    // At that priority, the kernel's order depends on what it did before.
-    if matches!(&*priority, "raw + 100" | "mangle - 50") {
+    // At that priority, the kernel's order depends on what it did before. And to the kernel, an
+    // error of its own has a connection before that is looked up.
+    if matches!(&*priority, "raw + 100" | "mangle - 50") || hook == "output" && name == "raw" {
         return;
     }
     let policy = if rng.u8(0..6) == 0 { "drop" } else { "accept" };
@@ -176,9 +218,24 @@ fn filters(rng: &mut Rng, text: &mut String, hook: &str) {
         } else {
             end
         };
-        let _ = writeln!(text, "\t\t{}", decides(rng, end));
+        // A packet of its own that the router rejects, the kernel brings itself an error about.
+        let rejects = !matches!(hook, "output" | "postrouting") && rng.u8(0..5) == 0;
+        let end = if rejects { pick(rng, &REJECTS) } else { end };
+        let rule = decides(rng, end);
+        if rejects && contradicts(family, &rule) {
+            continue;
+        }
+        let _ = writeln!(text, "\t\t{rule}");
     }
     text.push_str("\t}\n");
+}
+
+/// Whether a rule rejects what it cannot be about.
+fn contradicts(family: &str, rule: &str) -> bool {
+    let is_ip = family == "ip" || rule.contains("ip saddr") || rule.contains("ip daddr");
+    rule.contains("udp") && rule.contains("tcp reset")
+        || family == "ip" && rule.contains("icmpx")
+        || is_ip && rule.contains("icmpv6")
 }
 
 /// A rule with conditions.
@@ -188,6 +245,9 @@ fn decides(rng: &mut Rng, end: &str) -> String {
         .collect();
     // Two ports of different protocols never match.
     let ports = |condition: &&str| condition.contains("dp") || condition.contains("sport");
+    if end.contains("vmap") {
+        conditions.truncate(1);
+    }
     if conditions
         .iter()
         .filter(|it| ports(it) || it.contains("l4proto"))
@@ -204,12 +264,14 @@ fn decides(rng: &mut Rng, end: &str) -> String {
     format!("{} {counter}{end}", conditions.join(" "))
 }
 
-/// What the kernel gets besides. Nothing that its own stack says leaves it, and nothing of it
-/// counts; and it tracks both families, which it does once a rule asks for connections of both.
+/// What the kernel gets besides: it says nothing to neighbours and groups that rules could count;
+/// and it tracks both families, which it does once a rule asks for connections of both.
 pub const KERNEL_ALONE: &str = "table inet aside {
 \tchain aside {
-\t\ttype filter hook output priority -400; policy drop;
-\t\tct state invalid drop
+\t\ttype filter hook output priority -400; policy accept;
+\t\ticmpv6 type { 130-137, 143 } drop
+\t\tip daddr 224.0.0.0/4 drop
+\t\tct state invalid accept
 \t}
 }
 ";

@@ -1,8 +1,9 @@
 //! Conversations through a router that translates: who answers sees what arrived, and no more.
 
-use super::Seen;
+use super::{LOCAL, Seen, is_of};
 use crate::conversation::{Family, Hosts, Packet, Segment, udp};
 use fastrand::Rng;
+use nf::router::Local;
 
 const FIN: u8 = 1;
 const SYN: u8 = 2;
@@ -19,6 +20,16 @@ const QUOTE_MAX: usize = 200;
 /// Ports that somebody asks at.
 const ASKED: [u16; 6] = [80, 8080, 8085, 53, 2000, 7070];
 
+/// The router's address at a port.
+fn router(family: Family, port: u8) -> Vec<u8> {
+    let Local { ip4, ip6 } = LOCAL[usize::from(port)];
+    match family {
+        Family::V4 => ip4.map(|address| address.octets().to_vec()),
+        Family::V6 => ip6.map(|address| address.octets().to_vec()),
+    }
+    .unwrap_or_default()
+}
+
 /// What goes on between one who asks and whoever answers.
 pub struct Talk {
     hosts: Hosts,
@@ -28,6 +39,8 @@ pub struct Talk {
     source: Vec<u8>,
     destination: Vec<u8>,
     ports: [u16; 2],
+    /// Whether packets may come in parts.
+    is_cut: bool,
     /// What each side of TCP sends next.
     next: [u32; 2],
     /// What has arrived last, at the one who answers and at the one who asks.
@@ -54,15 +67,17 @@ impl Talk {
             }
         };
         let icmp = if family == Family::V4 { ICMP } else { ICMPV6 };
-        Self {
+        let mut talk = Self {
             hosts,
             protocol: [TCP, TCP, TCP, UDP, UDP, icmp][rng.usize(0..6)],
             asks,
             source: hosts.address(asks),
-            destination: match rng.bool() {
-                true => hosts.address(1 - asks),
-                false => nobody,
+            destination: match rng.u8(0..6) {
+                0..=2 => hosts.address(1 - asks),
+                3..=4 => nobody,
+                _ => router(family, rng.u8(0..2)),
             },
+            is_cut: true,
             // Else two who ask would share a port behind the router, and one would get another.
             ports: [
                 (1100 + number % 60_000) as u16,
@@ -71,7 +86,9 @@ impl Talk {
             next: [rng.u32(..), rng.u32(..)],
             arrived: [None, None],
             id: number as u16,
-        }
+        };
+        talk.is_cut = !LOCAL.iter().any(|local| is_of(local, &talk.destination));
+        talk
     }
 
     /// What comes next, in order: a handshake first, and then anything.
@@ -177,7 +194,9 @@ impl Talk {
     }
 
     fn datagram(&mut self, rng: &mut Rng, side: usize) -> Option<Packet> {
-        let parts = if rng.u8(0..5) == 0 { 3 } else { 1 };
+        // What is for the router itself comes whole, as does what rules redirect to it.
+        let is_cut = self.is_cut && self.ports[1] != 2000 && rng.u8(0..5) == 0;
+        let parts = if is_cut { 3 } else { 1 };
         let data = if parts > 1 { 2000 } else { rng.usize(0..40) };
         let packet = match side {
             0 => {

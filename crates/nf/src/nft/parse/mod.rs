@@ -4,7 +4,9 @@
 
 mod base;
 mod flags;
+mod map;
 mod nat;
+mod reject;
 mod statement;
 mod value;
 
@@ -155,13 +157,22 @@ impl<'a> Parser<'a, '_> {
                     count(&mut self.counts.sets, self.limits.sets, span, "sets")?;
                     items.push(TableItem::Set(self.set()?));
                 }
+                Token::Word("map") => {
+                    count(&mut self.counts.sets, self.limits.sets, span, "sets")?;
+                    items.push(TableItem::Map(self.map()?));
+                }
                 Token::Word("chain") => {
                     count(&mut self.counts.chains, self.limits.chains, span, "chains")?;
                     items.push(TableItem::Chain(self.chain()?));
                 }
                 Token::Word("comment") => self.block_comment(&mut comment)?,
                 node => {
-                    return unknown(span, node, refusals::IN_TABLE, "`chain`, `set` or `define`");
+                    return unknown(
+                        span,
+                        node,
+                        refusals::IN_TABLE,
+                        "`chain`, `set`, `map` or `define`",
+                    );
                 }
             }
             self.separator()?;
@@ -235,7 +246,7 @@ impl<'a> Parser<'a, '_> {
                 Token::Word("flags") => {
                     once(&mut lines[1], span, "line of flags")?;
                     self.tokens.take()?;
-                    self.set_flags(&mut set)?;
+                    (set.interval, set.constant) = self.flags_of_set()?;
                     self.separator()?;
                 }
                 Token::Word("auto-merge") => {
@@ -290,18 +301,20 @@ impl<'a> Parser<'a, '_> {
         Ok(key)
     }
 
-    fn set_flags(&mut self, set: &mut Set<'a>) -> Parsed<()> {
+    /// Whether there are `interval` and `constant` among the flags of a set.
+    fn flags_of_set(&mut self) -> Parsed<(bool, bool)> {
+        let (mut interval, mut constant) = (false, false);
         loop {
             let Spanned { span, node } = self.tokens.take()?;
             match node {
-                Token::Word("interval") => set.interval = true,
-                Token::Word("constant") => set.constant = true,
+                Token::Word("interval") => interval = true,
+                Token::Word("constant") => constant = true,
                 node => {
                     return unknown(span, node, refusals::SET_FLAGS, "`interval` or `constant`");
                 }
             }
             if self.tokens.peek().node != Token::Mark(",") {
-                return Ok(());
+                return Ok((interval, constant));
             }
             self.tokens.take()?;
         }

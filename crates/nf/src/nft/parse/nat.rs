@@ -16,25 +16,30 @@ impl<'a> Parser<'a, '_> {
         let mut nat = Nat {
             kind,
             family: None,
+            prefix: false,
             address: None,
+            map: None,
             ports: None,
             random: false,
             fully_random: false,
             persistent: false,
         };
         if kind.names_address() {
-            nat.family = self.nat_family()?;
+            (nat.family, nat.prefix) = self.nat_family()?;
         }
         let to = self.tokens.peek().node == Token::Word("to");
         if to {
             self.tokens.take()?;
         }
         let next = self.tokens.peek();
-        if kind.names_address() && next.node != Token::Mark(":") {
-            nat.address = Some(self.nat_address()?);
+        match next.node {
+            Token::Word(_) if to && kind.names_address() => nat.map = Some(self.nat_map()?),
+            Token::Mark(":") => {}
+            _ if kind.names_address() => nat.address = Some(self.nat_address()?),
+            _ => {}
         }
         let next = self.tokens.peek();
-        if next.node == Token::Mark(":") {
+        if next.node == Token::Mark(":") && nat.map.is_none() {
             self.tokens.take()?;
             nat.ports = Some(Operand::Value(self.value()?));
         } else if to && !kind.names_address() {
@@ -44,19 +49,29 @@ impl<'a> Parser<'a, '_> {
         Ok(Some(Statement::Nat(Box::new(nat))))
     }
 
-    /// `ip` or `ip6`, if it comes next.
-    fn nat_family(&mut self) -> Parsed<Option<Family>> {
+    /// `ip` or `ip6`, if it comes next, and whether `prefix` is behind it. What nft may be told of
+    /// a map with ports, `addr . port`, is passed over.
+    fn nat_family(&mut self) -> Parsed<(Option<Family>, bool)> {
         let family = match self.tokens.peek().node {
-            Token::Word("ip") => Family::Ip,
-            Token::Word("ip6") => Family::Ip6,
-            _ => return Ok(None),
+            Token::Word("ip") => Some(Family::Ip),
+            Token::Word("ip6") => Some(Family::Ip6),
+            _ => None,
         };
-        self.tokens.take()?;
-        let Spanned { span, node } = self.tokens.peek();
-        match node {
-            Token::Word("to") => Ok(Some(family)),
-            Token::Word("prefix") => refuse(span, &refusals::NAT_PREFIX),
-            _ => refuse(span, &refusals::NAT_MAP),
+        if family.is_some() {
+            self.tokens.take()?;
+        }
+        match self.tokens.peek().node {
+            Token::Word("prefix") if family.is_some() => {
+                self.tokens.take()?;
+                Ok((family, true))
+            }
+            Token::Word("addr") if family.is_some() => {
+                self.tokens.take()?;
+                self.mark(".")?;
+                self.word("port")?;
+                Ok((family, false))
+            }
+            _ => Ok((family, false)),
         }
     }
 
@@ -65,14 +80,12 @@ impl<'a> Parser<'a, '_> {
         let Spanned { span, node } = self.tokens.peek();
         let address = match node {
             Token::Mark("[") => self.nat_brackets()?,
-            Token::Word("prefix") => return refuse(span, &refusals::NAT_PREFIX),
-            Token::Word(_) => return refuse(span, &refusals::NAT_MAP),
             Token::Mark("{") | Token::Set(_) => return expected(span, "an address"),
             _ => self.value()?,
         };
         let behind = self.tokens.peek();
         match behind.node {
-            Token::Mark(".") | Token::Word("map") => refuse(behind.span, &refusals::NAT_MAP),
+            Token::Mark(".") => refuse(behind.span, &refusals::NAT_MAP),
             _ => Ok(Operand::Value(address)),
         }
     }

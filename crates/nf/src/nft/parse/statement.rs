@@ -54,6 +54,7 @@ impl<'a> Parser<'a, '_> {
             Token::Word("counter") => self.counter()?,
             Token::Word("log") => self.log()?,
             Token::Word("notrack") if self.family != Family::Bridge => Statement::Notrack,
+            Token::Word("reject") if self.family != Family::Bridge => self.reject()?,
             Token::Word("protocol" | "l4proto") => return refuse(span, &refusals::BARE_META),
             Token::Set(_) => return refuse(span, &refusals::RAW_PAYLOAD),
             Token::Word("rt") if self.names_routing_header() => {
@@ -94,7 +95,7 @@ impl<'a> Parser<'a, '_> {
         )
     }
 
-    fn target(&mut self) -> Parsed<Name<'a>> {
+    pub(super) fn target(&mut self) -> Parsed<Name<'a>> {
         let next = self.tokens.peek();
         if let Token::Variable(_) = next.node {
             return refuse(next.span, &refusals::VARIABLE_HERE);
@@ -153,7 +154,7 @@ impl<'a> Parser<'a, '_> {
 
     /// The field that begins with `first`, whose second word, if it has one, comes next. None if no
     /// field begins so.
-    fn field(&mut self, first: &str) -> Parsed<Option<Field>> {
+    pub(super) fn field(&mut self, first: &str) -> Parsed<Option<Field>> {
         if let Some(field) = Field::find_single(first) {
             return Ok(Some(field));
         }
@@ -231,6 +232,9 @@ impl<'a> Parser<'a, '_> {
 
     /// What stands behind the field of a condition.
     fn condition(&mut self, field: Spanned<Field>) -> Parsed<Statement<'a>> {
+        if self.tokens.peek().node == Token::Word("vmap") {
+            return self.vmap(field);
+        }
         if field.node.value_type().is_flags() {
             return self.flags(field.node).map(Statement::Flags);
         }
@@ -273,7 +277,11 @@ fn check_order(
     statement: &Spanned<Statement<'_>>,
 ) -> Parsed<()> {
     let last = before.last().map(|last| &last.node);
-    if let Some(Statement::Verdict(_) | Statement::Nat(_)) = last {
+    let ends = |statement: &Statement<'_>| {
+        use Statement::{Nat, Reject, Verdict, Vmap};
+        matches!(statement, Verdict(_) | Nat(_) | Reject(_) | Vmap(_))
+    };
+    if last.is_some_and(ends) {
         return Err(Error::new(statement.span, ErrorKind::AfterVerdict));
     }
     let is_counter = |it: &Spanned<_>| matches!(it.node, Statement::Counter { .. });

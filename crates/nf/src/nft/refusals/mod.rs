@@ -160,7 +160,6 @@ pub static NO_FAMILY: Refusal = instead(
 /// What stands in a table besides chains, sets and definitions.
 pub static IN_TABLE: &Table = &[
     ("flags", refusal("a flag of a table", "is not supported")),
-    ("map", instead("a map", "is not supported", WRITE_OUT)),
     ("flowtable", refusal("a flowtable", FORWARD_ONLY)),
     (
         "counter",
@@ -670,7 +669,7 @@ pub static MANGLE: Refusal = refusal(
 /// `.` between fields or values.
 pub static CONCATENATION: Refusal = instead("a concatenation", "is not supported", WRITE_OUT);
 
-/// `map` and `vmap`.
+/// `map`, and `vmap` behind a value.
 pub static MAP: Refusal = instead("a map", "is not supported", WRITE_OUT);
 
 /// `&`, `|`, `^` and shifts.

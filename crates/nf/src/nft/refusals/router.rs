@@ -46,17 +46,17 @@ pub static ROUTER_HOOKS: &Table = &[
     ),
 ];
 
-/// A translation that depends on what the packet is.
+/// A translation to a concatenation that is not looked up.
 pub static NAT_MAP: Refusal = instead(
-    "a translation by a map",
-    "is not supported",
-    "write a rule for each address or port",
+    "an address with a port behind `.`",
+    "is only supported in a map",
+    "write `ADDRESS:PORT`",
 );
-/// A translation of a whole network to another one.
-pub static NAT_PREFIX: Refusal = instead(
-    "a translation of prefixes",
+/// A named map that has no verdicts.
+pub static MAP_OF_VALUES: Refusal = instead(
+    "a named map of something else than verdicts",
     "is not supported",
-    "write a rule for each address",
+    "write `map { ... }` into the rule",
 );
 
 /// A chain that translates, where nothing can be translated.

@@ -104,8 +104,8 @@ fn files_are_refused_where_they_are_wrong() {
         ),
         (
             "table bridge t { map m { } }",
-            "map",
-            "a map is not supported",
+            "m",
+            "expected a map with a line `type ... : verdict`",
         ),
         (
             "table bridge t { flags dormant; }",

@@ -265,6 +265,8 @@ fn nat() -> impl Strategy<Value = Nat<'static>> {
     );
     parts
         .prop_map(|(kind, family, address, ports, flags)| Nat {
+            prefix: false,
+            map: None,
             kind,
             family: family.filter(|_| kind.names_address()),
             address: address.filter(|_| kind.names_address()),

@@ -209,13 +209,93 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ),
     (
         "nat hook prerouting priority 0",
-        "dnat ip to tcp dport map { 1 : 1.2.3.4 }",
-        "a translation by a map",
+        "dnat ip to ip saddr map { 10.0.0.1 : 1.2.3.4 . 80 }",
+        "a translation of ports",
+    ),
+    (
+        "nat hook prerouting priority 0",
+        "dnat ip to @m",
+        "expected an address",
+    ),
+    (
+        "filter hook forward priority 0",
+        "tcp dport vmap { 1-5 : accept, 3 : drop }",
+        "this element overlaps",
+    ),
+    (
+        "filter hook forward priority 0",
+        "tcp dport vmap { 1 : accept } drop",
+        "a statement behind a verdict",
+    ),
+    (
+        "filter hook forward priority 0",
+        "ct mark vmap { 1 : accept }",
+        "a map by `ct mark`",
+    ),
+    (
+        "filter hook forward priority 0",
+        "tcp dport vmap @m",
+        "there is no such map",
+    ),
+    (
+        "filter hook forward priority 0",
+        "tcp dport vmap { 1 : snat }",
+        "`snat`",
+    ),
+    (
+        "filter hook forward priority 0",
+        "tcp dport vmap { 1 : jump c }",
+        "",
+    ),
+    (
+        "filter hook postrouting priority 0",
+        "reject",
+        "`reject` at the hook `postrouting`",
+    ),
+    (
+        "filter hook forward priority 0",
+        "udp dport 53 reject with tcp reset",
+        "`tcp reset` in a rule about",
+    ),
+    (
+        "filter hook forward priority 0",
+        "meta l4proto { tcp, udp } reject with tcp reset",
+        "`tcp reset` in a rule about",
+    ),
+    (
+        "filter hook forward priority 0",
+        "reject with icmpx frag-needed",
+        "expected a code",
+    ),
+    (
+        "filter hook forward priority 0",
+        "reject with icmpx 4",
+        "expected no-route",
+    ),
+    (
+        "filter hook forward priority 0",
+        "reject with icmp 256",
+        "a code is at most 255",
+    ),
+    (
+        "filter hook forward priority 0",
+        "reject with rst",
+        "expected `icmp`",
+    ),
+    (
+        "filter hook forward priority 0",
+        "ip6 saddr ::1 reject with icmp 3",
+        "no frame is both ip6 and ip",
+    ),
+    (
+        "filter hook forward priority 0",
+        "reject accept",
+        "a statement behind a verdict",
     ),
     (
         "nat hook postrouting priority 0",
-        "snat ip prefix to 1.2.3.0/24",
-        "a translation of prefixes",
+        "snat ip prefix to 1.2.3.1-1.2.3.5",
+        "`prefix` with something else",
     ),
 ];
 
@@ -264,6 +344,11 @@ fn translations_are_printed_as_they_are_read() {
         "tcp dport 80 redirect to :8080",
         "tcp dport 80 dnat ip to 10.0.0.1:http",
         "meta l4proto tcp snat to :1000-2000 fully-random",
+        "snat ip prefix to 192.0.2.0/24",
+        "snat ip to ip saddr map { 10.0.0.0/24 : 192.0.2.1, 10.0.1.0-10.0.1.9 : 192.0.2.2 }",
+        "snat ip prefix to ip saddr map { 10.0.0.0/24 : 192.0.2.0/24 }",
+        "dnat ip to tcp dport map { 80 : 10.0.0.2 . 8080, 443 : 10.0.0.3 . 8443 }",
+        "dnat ip6 to udp dport map { 53 : fd00::1 } persistent",
     ] {
         let hook = match rule.contains("dnat") || rule.contains("redirect") {
             true => "prerouting",

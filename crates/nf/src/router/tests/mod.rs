@@ -3,6 +3,8 @@
 mod frame;
 mod hooks;
 mod invert;
+mod map;
+mod reject;
 mod translation;
 
 use super::*;
