@@ -272,7 +272,7 @@ fn rejected(images: &Images, host: &str) -> Result<(), Failed> {
     let folder = TemporaryFolder::new("rejected")?;
     let (rules, share) = (folder.path.join("rules.nft"), folder.path.join("share"));
     std::fs::write(&rules, RULES)?;
-    std::fs::File::create(&share)?.set_len(abi::share::BYTES as u64)?;
+    std::fs::File::create(&share)?.set_len(abi::share::BYTES)?;
     let mut command = tender(images, host);
     command
         .arg(format!("--share={}", share.display()))
