@@ -9,6 +9,7 @@
 
 use crate::address::Address;
 use crate::counts::{Counts, reasons};
+use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use core::time::Duration;
 use device::{Frame, Pool};
@@ -203,7 +204,8 @@ fn join(
 
 /// Packets that are not whole yet.
 pub struct Reassembly<A> {
-    pending: ArrayVec<Pending<A>, PENDING_MAX>,
+    /// At most `most`, for which there is room: on the heap, because stacks of images are small.
+    pending: Vec<Pending<A>>,
     buffers: Pool,
     /// Packets that may wait at once.
     most: usize,
@@ -219,7 +221,7 @@ impl<A: Address> Reassembly<A> {
     pub fn new(buffers: Pool, payload_max: usize, timeout: Duration) -> Self {
         let room = buffers.frame_bytes_max().saturating_sub(HEADER_ROOM);
         Self {
-            pending: ArrayVec::new(),
+            pending: Vec::with_capacity(PENDING_MAX),
             buffers,
             most: (buffers.count() / 3).clamp(1, PENDING_MAX),
             payload_max: payload_max.min(room),
