@@ -296,25 +296,13 @@ impl RuleSet {
             if entry.counts {
                 tally.count(rule);
             }
-            if entry.extra != NONE {
-                let extra = self.extra(entry.extra);
-                if let Some(prefix) = &extra.log {
-                    tally.log(rule, prefix, values.key, values.way);
-                }
-                if let (Some(mark), Some(connection)) = (extra.mark, values.connection) {
-                    connection.set_mark(mark);
-                }
-                if let (true, Some(connection)) = (extra.untracks, values.connection) {
-                    connection.untrack();
-                }
-                if let Some(gate) = &extra.gate
-                    && !tally.passes(&self.limits[gate.limit as usize])
-                {
-                    at.next = match at.root {
-                        NONE => gate.step,
-                        _ => gate.entry,
-                    };
-                }
+            if entry.extra != NONE
+                && let Some(shut) = self.do_extra(entry, values, tally)
+            {
+                at.next = match at.root {
+                    NONE => shut.step,
+                    _ => shut.entry,
+                };
             }
             if let Outcome::Verdict(verdict) = entry.outcome {
                 return Some((End::Verdict(verdict), rule));
@@ -364,9 +352,27 @@ impl RuleSet {
         outcome
     }
 
-    #[inline(never)]
-    fn extra(&self, number: u32) -> &Extra {
-        &self.extras[number as usize]
+    /// Does what few entries do; the gate that the frame does not pass, if there is one.
+    #[cold]
+    fn do_extra(
+        &self,
+        entry: &Entry,
+        values: &Values<'_>,
+        tally: &mut impl Tally,
+    ) -> Option<&Gate> {
+        let extra = &self.extras[entry.extra as usize];
+        if let Some(prefix) = &extra.log {
+            tally.log(entry.rule as RuleIndex, prefix, values.key, values.way);
+        }
+        if let (Some(mark), Some(connection)) = (extra.mark, values.connection) {
+            connection.set_mark(mark);
+        }
+        if let (true, Some(connection)) = (extra.untracks, values.connection) {
+            connection.untrack();
+        }
+        let gate = extra.gate.as_ref()?;
+        let passes = tally.passes(&self.limits[gate.limit as usize]);
+        (!passes).then_some(gate)
     }
 
     /// The next entry of the chain that holds; what may follow it is behind.
