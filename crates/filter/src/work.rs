@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use nf::conntrack::Conntrack;
 use nf::log::{Line, TokenBucket};
 use nf::nft::{self, ErrorKind, Limits};
-use nf::{Key, RuleIndex, RuleSet, Tally, Way, router};
+use nf::{Key, Limit, RuleIndex, RuleSet, Tally, Way, router};
 use ports::Runtime;
 use ports::inquiry::Inquiry;
 use ports::rules::{Feed, Offer, RuleCounters};
@@ -286,6 +286,12 @@ impl Tally for Taken<'_> {
     fn count(&mut self, rule: RuleIndex) {
         let counted = self.bytes.saturating_sub(self.link);
         self.counters.count(rule, counted as u64);
+    }
+
+    #[inline(never)]
+    fn passes(&mut self, limit: &Limit) -> bool {
+        let bytes = self.bytes.saturating_sub(self.link);
+        limit.passes(self.log.now(self.runtime), bytes as u64)
     }
 
     #[cold]

@@ -21,8 +21,8 @@ pub struct Step {
 /// What came of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// This field had another value, or the frame has no such field; what stood in front of the
-    /// condition was done.
+    /// This field had another value, or the frame has no such field, or did not pass the `limit`;
+    /// what stood in front of the condition was done.
     Mismatch(&'static str),
     /// All conditions held, and the next rule follows.
     Continue,
@@ -133,6 +133,11 @@ impl Program {
                 }
                 Statement::Count => tally.count(rule),
                 Statement::Log(prefix) => tally.log(rule, prefix, values.key, values.way),
+                Statement::Limit(number) => {
+                    if !tally.passes(&self.limits[*number as usize]) {
+                        return Err("limit");
+                    }
+                }
                 Statement::Mark(mark) => {
                     if let Some(connection) = values.connection {
                         connection.set_mark(*mark);

@@ -8,6 +8,7 @@
 use crate::conntrack::{Connection, State};
 use crate::fields::{ABSENT, NARROW_OF_FRAME, Slot};
 use crate::key::Key;
+use crate::limit::Limit;
 use crate::nft::ast::{ChainKind, Family, Hook};
 use crate::router::Rejection;
 use crate::rule::{RuleIndex, Verdict, Way};
@@ -129,6 +130,8 @@ pub struct Program {
     /// What outcomes refer to by number. A bridge has no translations.
     pub(crate) nats: Vec<Nat>,
     pub(crate) maps: Vec<Map>,
+    /// What statements refer to by number.
+    pub(crate) limits: Vec<Limit>,
 }
 
 /// A chain at a hook.
@@ -162,6 +165,8 @@ pub(crate) enum Statement {
     Match(Condition),
     Count,
     Log(Box<str>),
+    /// The frame must pass this limit.
+    Limit(u32),
     /// The connection, if there is one, gets this mark. No condition follows.
     Mark(u32),
     /// The packet has no connection, unless it has one already. No condition follows.
@@ -254,9 +259,11 @@ impl Program {
             || statements.any(|statement| match statement {
                 Statement::Match(condition) => condition.slot.is_of_connection(),
                 Statement::Mark(_) => true,
-                Statement::Count | Statement::Log(_) | Statement::Untrack | Statement::End(_) => {
-                    false
-                }
+                Statement::Count
+                | Statement::Log(_)
+                | Statement::Limit(_)
+                | Statement::Untrack
+                | Statement::End(_) => false,
             })
     }
 

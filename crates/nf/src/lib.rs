@@ -19,6 +19,7 @@
 //! | `lookup` | where a value stands among bounds or in a hash table |
 //! | [`router`] | rules at each hook that a packet passes in a router, and translation |
 //! | [`log`], `listing` | what `log` statements say, and what rules are called |
+//! | `limit` | how many packets or bytes a rule takes in a time |
 //! | `rule`, `memory` | verdicts and tallies, and how much heap a load may take |
 //!
 //! ```
@@ -82,6 +83,7 @@ mod flags;
 mod interpret;
 mod ir;
 mod key;
+mod limit;
 mod listing;
 mod loaded;
 pub mod log;
@@ -99,6 +101,7 @@ mod values;
 pub use interpret::{Effect, Step};
 pub use ir::Program;
 pub use key::{Addresses, Fields, Fragment, Key, L4, ether_type, protocol};
+pub use limit::{Limit, Period, Rate, Unit};
 pub use listing::{Listed, Listing};
 pub use loaded::Loaded;
 pub use malformed::Malformed;

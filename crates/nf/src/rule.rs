@@ -1,6 +1,7 @@
 //! What rules decide, and what they are told and tell besides.
 
 use crate::key::Key;
+use crate::limit::Limit;
 use core::fmt;
 
 /// What becomes of a frame.
@@ -29,6 +30,11 @@ pub trait Tally {
     fn count(&mut self, rule: RuleIndex);
     /// A rule's `log` statement was reached, by a frame with this key on this way.
     fn log(&mut self, rule: RuleIndex, prefix: &str, key: &Key, way: Way);
+    /// A rule's `limit` was reached: whether this frame passes it, by its length and the time. Who
+    /// knows neither lets a burst of packets pass, and any bytes.
+    fn passes(&mut self, limit: &Limit) -> bool {
+        limit.passes(0, 0)
+    }
 }
 
 impl Tally for () {

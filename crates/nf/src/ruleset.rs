@@ -1,6 +1,7 @@
 //! Rules as a decision structure: what judges frames.
 //!
-//! A rule becomes one entry, or one for each part that counts or logs in front of a condition: all
+//! A rule becomes one entry, or one for each part that counts, logs or has a limit in front of a
+//! condition: all
 //! of an entry's checks must hold for its effects to happen. To judge a frame is to find the next
 //! entry of the chain that holds, to do what it says, and to go on behind it, until one ends it.
 //!
@@ -17,6 +18,7 @@ use crate::conntrack::{Connection, State};
 use crate::fields::{SLOTS, Slot};
 use crate::ir::{JUMPS_MAX, Map, Outcome, Values};
 use crate::key::Key;
+use crate::limit::Limit;
 use crate::lookup::{NONE, Set, Table};
 use crate::router::Rejection;
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
@@ -41,6 +43,7 @@ pub struct RuleSet {
     pub(crate) wide_tables: Box<[Table<u128>]>,
     pub(crate) extras: Box<[Extra]>,
     pub(crate) maps: Box<[Map]>,
+    pub(crate) limits: Box<[Limit]>,
     /// The base chain.
     pub(crate) base: Cursor,
     pub(crate) rules: RuleIndex,
@@ -99,6 +102,18 @@ pub(crate) struct Extra {
     pub(crate) mark: Option<u32>,
     /// Whether there is to be no connection.
     pub(crate) untracks: bool,
+    /// What the frame must pass, or else the rule does no more.
+    pub(crate) gate: Option<Gate>,
+}
+
+/// A limit in front of the rest of a rule.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gate {
+    /// Its number.
+    pub(crate) limit: u32,
+    /// The entry behind the rule, and the step behind it.
+    pub(crate) entry: u32,
+    pub(crate) step: u32,
 }
 
 /// A step of a scan.
@@ -281,17 +296,13 @@ impl RuleSet {
             if entry.counts {
                 tally.count(rule);
             }
-            if entry.extra != NONE {
-                let extra = self.extra(entry.extra);
-                if let Some(prefix) = &extra.log {
-                    tally.log(rule, prefix, values.key, values.way);
-                }
-                if let (Some(mark), Some(connection)) = (extra.mark, values.connection) {
-                    connection.set_mark(mark);
-                }
-                if let (true, Some(connection)) = (extra.untracks, values.connection) {
-                    connection.untrack();
-                }
+            if entry.extra != NONE
+                && let Some(shut) = self.do_extra(entry, values, tally)
+            {
+                at.next = match at.root {
+                    NONE => shut.step,
+                    _ => shut.entry,
+                };
             }
             if let Outcome::Verdict(verdict) = entry.outcome {
                 return Some((End::Verdict(verdict), rule));
@@ -341,9 +352,27 @@ impl RuleSet {
         outcome
     }
 
-    #[inline(never)]
-    fn extra(&self, number: u32) -> &Extra {
-        &self.extras[number as usize]
+    /// Does what few entries do; the gate that the frame does not pass, if there is one.
+    #[cold]
+    fn do_extra(
+        &self,
+        entry: &Entry,
+        values: &Values<'_>,
+        tally: &mut impl Tally,
+    ) -> Option<&Gate> {
+        let extra = &self.extras[entry.extra as usize];
+        if let Some(prefix) = &extra.log {
+            tally.log(entry.rule as RuleIndex, prefix, values.key, values.way);
+        }
+        if let (Some(mark), Some(connection)) = (extra.mark, values.connection) {
+            connection.set_mark(mark);
+        }
+        if let (true, Some(connection)) = (extra.untracks, values.connection) {
+            connection.untrack();
+        }
+        let gate = extra.gate.as_ref()?;
+        let passes = tally.passes(&self.limits[gate.limit as usize]);
+        (!passes).then_some(gate)
     }
 
     /// The next entry of the chain that holds; what may follow it is behind.
@@ -494,6 +523,7 @@ impl RuleSet {
             + size_of_val(&*self.wide_tables)
             + size_of_val(&*self.extras)
             + size_of_val(&*self.maps)
+            + size_of_val(&*self.limits)
             + self
                 .maps
                 .iter()

@@ -163,6 +163,14 @@ fn rule(mut statements: Vec<String>, targets: &[String], rng: &mut Rng) -> Rule 
         let log = ["log", "log prefix \"a rule: \""][rng.usize(0..2)];
         statements.insert(at, log.to_owned());
     }
+    if rng.u8(0..12) == 0 {
+        let at = if are_joined(&statements) {
+            [0, statements.len()][rng.usize(0..2)]
+        } else {
+            rng.usize(0..=statements.len())
+        };
+        statements.insert(at, limit(rng));
+    }
     statements.extend(verdict(targets, rng));
     if statements.is_empty() {
         statements.push("counter".to_owned());
@@ -176,6 +184,21 @@ fn rule(mut statements: Vec<String>, targets: &[String], rng: &mut Rng) -> Rule 
         statements,
         joint,
         tail: tail.to_owned(),
+    }
+}
+
+/// A limit that time does not fill while frames are sent.
+fn limit(rng: &mut Rng) -> String {
+    let over = ["", "over "][rng.usize(0..2)];
+    let period = ["day", "week"][rng.usize(0..2)];
+    let count = rng.usize(1..20);
+    match rng.u8(0..3) {
+        0 => format!("limit rate {over}1/{period}"),
+        1 => format!("limit rate {over}1/{period} burst {count} packets"),
+        _ => format!(
+            "limit rate {over}{count} bytes/{period} burst {} bytes",
+            50 * count
+        ),
     }
 }
 

@@ -271,6 +271,26 @@ fn the_log_is_limited_and_says_how_much_it_left_out() {
     assert!(text.lines().last().unwrap().contains(&suppressed), "{text}");
 }
 
+#[test]
+fn a_rule_takes_what_its_limit_allows() {
+    const LIMITED: &str = "table bridge f {
+        chain c {
+            type filter hook forward priority 0; policy drop;
+            limit rate 10/second burst 2 packets accept
+        }
+    }
+    ";
+    let mut bench = bench(setup().start(), LIMITED);
+    let mut three = |now| {
+        bench.scene.host.now.set(now);
+        bench.filter.refresh();
+        [(); 3].map(|()| bench.udp_passes())
+    };
+    assert_eq!(three(0), [true, true, false]);
+    assert_eq!(three(100_000_000), [true, false, false]);
+    assert_eq!(three(900_000_000), [true, true, false]);
+}
+
 /// Accepts what a UDP packet begins, and nothing else.
 const STATEFUL: &str = "table bridge f {
     chain c {

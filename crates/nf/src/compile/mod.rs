@@ -6,8 +6,9 @@
 
 use crate::fields::{NARROW, SLOTS, Slot};
 use crate::ir::{Condition, Intervals, Outcome, Program, Statement};
+use crate::limit::Limit;
 use crate::lookup::{NONE, Set, Table};
-use crate::ruleset::{Cursor, ENTRY, Entry, Extra, Kind, Node, RuleSet, Step, Test};
+use crate::ruleset::{Cursor, ENTRY, Entry, Extra, Gate, Kind, Node, RuleSet, Step, Test};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -33,6 +34,7 @@ impl Program {
     pub fn compile(mut self) -> RuleSet {
         let tracks = self.tracks();
         let maps = core::mem::take(&mut self.maps);
+        let limits = self.limits.iter().map(Limit::anew).collect();
         let mut compiler = Compiler::new(&self.sets);
         let chains: Vec<Cursor> = self
             .chains
@@ -53,6 +55,7 @@ impl Program {
             wide_tables: compiler.wide_tables.into(),
             extras: compiler.extras.into(),
             maps: maps.into(),
+            limits,
             rules: self.rules.len(),
             policy: self.bases[0].policy,
             tracks,
@@ -70,6 +73,7 @@ struct Effects {
     log: Option<Box<str>>,
     mark: Option<u32>,
     untracks: bool,
+    limit: Option<u32>,
 }
 
 impl Effects {
@@ -156,7 +160,12 @@ impl<'a> Compiler<'a> {
     fn chain(&mut self, program: &Program, rules: core::ops::Range<usize>) -> Cursor {
         let first = self.entries.len() as u32;
         for rule in rules {
+            let own = self.extras.len();
             self.rule(&program.rules[rule].statements, rule as u32);
+            let (entry, step) = (self.entries.len() as u32, self.steps.len() as u32);
+            for gate in self.extras[own..].iter_mut().flat_map(|it| &mut it.gate) {
+                (gate.entry, gate.step) = (entry, step);
+            }
         }
         let end = self.entries.len() as u32;
         self.step(Test::End);
@@ -200,6 +209,15 @@ impl<'a> Compiler<'a> {
                     }
                     effects.log = Some(prefix.clone());
                 }
+                Statement::Limit(limit) => {
+                    effects.limit = Some(*limit);
+                    self.entry(
+                        &conditions,
+                        rule,
+                        core::mem::take(&mut effects),
+                        Outcome::Continue,
+                    );
+                }
                 Statement::Mark(mark) => effects.mark = Some(*mark),
                 Statement::Untrack => effects.untracks = true,
                 Statement::End(outcome) => {
@@ -226,14 +244,21 @@ impl<'a> Compiler<'a> {
             log,
             mark,
             untracks,
+            limit,
         } = effects;
         let mut extra = NONE;
-        if log.is_some() || mark.is_some() || untracks {
+        if log.is_some() || mark.is_some() || untracks || limit.is_some() {
             extra = self.extras.len() as u32;
             self.extras.push(Extra {
                 log,
                 mark,
                 untracks,
+                // Where the rule ends is not known yet.
+                gate: limit.map(|limit| Gate {
+                    limit,
+                    entry: NONE,
+                    step: NONE,
+                }),
             });
         }
         self.entries.push(Entry {

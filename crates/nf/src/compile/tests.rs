@@ -3,6 +3,7 @@
 use super::*;
 use crate::ir::{self, Rule, complement, normal};
 use crate::key::{Addresses, Fields, Fragment, Key, L4};
+use crate::limit::{Limit, Period, Rate, Unit};
 use crate::nft::ast::{ChainKind, Family, Hook};
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
 use proptest::prelude::*;
@@ -55,6 +56,17 @@ fn base(accept: bool) -> ir::Base {
     }
 }
 
+/// Lets so many frames pass, or all but those.
+fn limit(burst: u32) -> Limit {
+    Limit::new(Rate {
+        amount: 1,
+        unit: Unit::Packets,
+        period: Period::Week,
+        burst,
+        over: burst.is_multiple_of(2),
+    })
+}
+
 /// Every set is one of any field.
 fn program() -> impl Strategy<Value = Program> {
     let statement = || {
@@ -62,6 +74,7 @@ fn program() -> impl Strategy<Value = Program> {
             6 => (0..SLOTS, 0u32..40).prop_map(|(field, set)| (0, field, set)),
             1 => Just((1, 0, 0)),
             1 => Just((2, 0, 0)),
+            1 => (1u32..20).prop_map(|burst| (3, 0, burst)),
         ]
     };
     let rule = (
@@ -101,6 +114,10 @@ fn program() -> impl Strategy<Value = Program> {
                         set,
                     }),
                     1 => Statement::Count,
+                    3 => {
+                        program.limits.push(limit(set));
+                        Statement::Limit(program.limits.len() as u32 - 1)
+                    }
                     _ => Statement::Log("x".into()),
                 });
                 let end = Statement::End(outcome);

@@ -93,21 +93,14 @@ impl Link {
         state == State::Established
     }
 
-    /// Whether this packet begins a connection.
-    pub(crate) fn begins(&self) -> bool {
+    /// The direction of this packet in a connection that has not begun yet: 0 begins it, and 1 answers
+    /// a packet that would have.
+    #[inline(always)]
+    pub(crate) fn has_not_begun(&self) -> Option<usize> {
         match &self.0 {
-            Kind::None(_) => false,
-            Kind::V4(of) => of.direction == 0 && of.has_not_begun(),
-            Kind::V6(of) => of.direction == 0 && of.has_not_begun(),
-        }
-    }
-
-    /// Whether this packet answers one that would have begun a connection.
-    pub(crate) fn answers_first(&self) -> bool {
-        match &self.0 {
-            Kind::None(_) => false,
-            Kind::V4(of) => of.direction == 1 && of.has_not_begun(),
-            Kind::V6(of) => of.direction == 1 && of.has_not_begun(),
+            Kind::None(_) => None,
+            Kind::V4(of) => of.has_not_begun().then_some(of.direction),
+            Kind::V6(of) => of.has_not_begun().then_some(of.direction),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! [`Spanned`], only the nodes are compared.
 
 use crate::fields::{Field, Type};
+use crate::limit::Rate;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -320,6 +321,8 @@ pub enum Statement<'a> {
         /// What stands in front of the line.
         prefix: Option<Name<'a>>,
     },
+    /// `limit rate`: a condition on how many there were before.
+    Limit(Rate),
     /// `accept`, `drop`, `return`, `jump` or `goto`.
     Verdict(Verdict<'a>),
     /// A look-up for a verdict, which ends a rule as one does.

@@ -225,6 +225,7 @@ impl Display for Statement<'_> {
             Self::Log {
                 prefix: Some(prefix),
             } => write!(f, "log prefix \"{prefix}\""),
+            Self::Limit(rate) => rate.fmt(f),
             Self::Verdict(verdict) => verdict.fmt(f),
             Self::Notrack => f.write_str("notrack"),
             Self::Vmap(vmap) => vmap.fmt(f),

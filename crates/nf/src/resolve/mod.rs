@@ -11,6 +11,7 @@ use crate::fields::{Field, Header, Slot};
 use crate::ir::{
     self, Chain, Condition, Intervals, JUMPS_MAX, Outcome, Program, Rule, Statement, normal,
 };
+use crate::limit::Limit;
 use crate::nft::ast::{
     self, ChainItem, Family, File, Item, Operand, Operator, Span, Spanned, TableItem,
 };
@@ -323,7 +324,10 @@ impl<'f, 'a> Resolver<'f, 'a> {
         for statement in &rule.statements {
             let conditional = matches!(
                 statement.node,
-                ast::Statement::Match(_) | ast::Statement::Flags(_) | ast::Statement::Vmap(_)
+                ast::Statement::Match(_)
+                    | ast::Statement::Flags(_)
+                    | ast::Statement::Limit(_)
+                    | ast::Statement::Vmap(_)
             );
             if marks && conditional {
                 let kind = ErrorKind::Refused(&BEHIND_MARK);
@@ -385,6 +389,10 @@ impl<'f, 'a> Resolver<'f, 'a> {
             ast::Statement::Log { prefix } => {
                 let prefix = prefix.map_or("", |prefix| prefix.node);
                 out.push(Statement::Log(prefix.into()));
+            }
+            ast::Statement::Limit(rate) => {
+                out.push(Statement::Limit(self.program.limits.len() as u32));
+                self.program.limits.push(Limit::new(*rate));
             }
             ast::Statement::Verdict(verdict) => return self.outcome(*verdict).map(Some),
             ast::Statement::Nat(nat) => return self.nat(nat, span, context, out).map(Some),

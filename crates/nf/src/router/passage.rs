@@ -132,8 +132,11 @@ impl Passage {
     /// Whether rules are asked what this end of its connection is called. The kernel asks them
     /// about a reset of a connection that has not begun, too, as it does not about an error.
     fn asks(&self, manip: Manip) -> bool {
-        let is_chosen = self.chosen[manip as usize];
-        !is_chosen && (self.link.begins() || self.link.answers_first() && self.key.is_tcp())
+        match self.link.has_not_begun() {
+            None => false,
+            Some(0) => !self.chosen[manip as usize],
+            Some(_) => !self.chosen[manip as usize] && self.key.is_tcp(),
+        }
     }
 
     /// Begins anew with another packet.

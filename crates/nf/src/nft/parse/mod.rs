@@ -4,6 +4,7 @@
 
 mod base;
 mod flags;
+mod limit;
 mod map;
 mod nat;
 mod reject;

@@ -53,6 +53,7 @@ impl<'a> Parser<'a, '_> {
             Token::Word("goto") => Statement::Verdict(Verdict::Goto(self.target()?)),
             Token::Word("counter") => self.counter()?,
             Token::Word("log") => self.log()?,
+            Token::Word("limit") => self.limit()?,
             Token::Word("notrack") if self.family != Family::Bridge => Statement::Notrack,
             Token::Word("reject") if self.family != Family::Bridge => self.reject()?,
             Token::Word("protocol" | "l4proto") => return refuse(span, &refusals::BARE_META),

@@ -22,7 +22,7 @@ const fn instead(what: &'static str, why: &'static str, instead: &'static str) -
     }
 }
 
-const STATELESS: &str = "is not supported: rules remember connections, and nothing else";
+const STATELESS: &str = "is not supported: rules remember connections and rates, and nothing else";
 const FORWARD_ONLY: &str = "is not supported: frames are passed or dropped, and nothing else";
 const NOT_LOCAL: &str = "has no meaning here: no frame has a socket or a route of this machine";
 const UNREAD: &str = "is not supported: rules do not see this field";
@@ -170,7 +170,7 @@ pub static IN_TABLE: &Table = &[
         ),
     ),
     ("quota", refusal("a quota", STATELESS)),
-    ("limit", refusal("a limit", STATELESS)),
+    ("limit", NAMED_LIMIT),
     (
         "ct",
         refusal(
@@ -380,9 +380,15 @@ pub static DEVICE: Refusal = instead(
 /// Variables where nft takes them and this does not.
 pub static VARIABLE_HERE: Refusal = refusal("a variable", "is not supported here");
 
+/// `limit name`.
+pub static NAMED_LIMIT: Refusal = instead(
+    "a named limit",
+    "is not supported: each rule has its own",
+    "write `limit rate` in the rule",
+);
+
 /// Words that begin a statement.
 pub static STATEMENTS: &Table = &[
-    ("limit", refusal("`limit`", STATELESS)),
     ("quota", refusal("`quota`", STATELESS)),
     ("meter", refusal("`meter`", STATELESS)),
     ("add", refusal("`add` of elements", CONSTANT)),

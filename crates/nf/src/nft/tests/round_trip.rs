@@ -2,6 +2,7 @@
 
 use super::read;
 use crate::fields::{Field, Type};
+use crate::limit::{Period, Rate, Unit};
 use crate::nft::ast::*;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use proptest::collection::vec;
@@ -123,6 +124,24 @@ fn flags() -> impl Strategy<Value = Flags> {
     })
 }
 
+fn rate() -> impl Strategy<Value = Rate> {
+    let period = proptest::sample::select(Period::ALL.to_vec());
+    let parts = (
+        1..=u64::MAX,
+        any::<bool>(),
+        period,
+        1..=u32::MAX,
+        any::<bool>(),
+    );
+    parts.prop_map(|(amount, bytes, period, burst, over)| Rate {
+        amount,
+        unit: if bytes { Unit::Bytes } else { Unit::Packets },
+        period,
+        burst,
+        over,
+    })
+}
+
 fn condition() -> impl Strategy<Value = Statement<'static>> {
     let condition = (field(), operator(), operand());
     prop_oneof![
@@ -133,6 +152,7 @@ fn condition() -> impl Strategy<Value = Statement<'static>> {
         })),
         1 => flags().prop_map(Statement::Flags),
         1 => any::<u32>().prop_map(Statement::Mark),
+        1 => rate().prop_map(Statement::Limit),
         1 => option::of(text()).prop_map(|prefix| Statement::Log {
             prefix: prefix.map(at),
         }),

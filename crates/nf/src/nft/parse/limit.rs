@@ -1,0 +1,96 @@
+//! `limit`: how many packets or bytes a rule takes in a time.
+
+use super::{Parsed, Parser, expected, refuse};
+use crate::limit::{BYTE_UNITS, Period, Rate, Unit};
+use crate::nft::ast::{Span, Spanned, Statement};
+use crate::nft::lex::Token;
+use crate::nft::refusals;
+
+const PERIODS: &str = "second, minute, hour, day or week";
+
+impl<'a> Parser<'a, '_> {
+    /// What stands behind `limit`.
+    pub(super) fn limit(&mut self) -> Parsed<Statement<'a>> {
+        let Spanned { span, node } = self.tokens.take()?;
+        match node {
+            Token::Word("rate") => {}
+            Token::Word("name") => return refuse(span, &refusals::NAMED_LIMIT),
+            _ => return expected(span, "`rate`"),
+        }
+        let over = self.tokens.peek().node == Token::Word("over");
+        if over {
+            self.tokens.take()?;
+        }
+        let (amount, at) = self.positive()?;
+        let Spanned { span, node } = self.tokens.take()?;
+        let (unit, factor, period) = match node {
+            Token::Mark("/") => {
+                let Spanned { span, node } = self.tokens.take()?;
+                let Token::Word(word) = node else {
+                    return expected(span, PERIODS);
+                };
+                (Unit::Packets, 1, period(word, span)?)
+            }
+            Token::Word(word) => {
+                let (unit, behind) = word.split_once('/').unwrap_or((word, ""));
+                (Unit::Bytes, bytes(unit, span)?, period(behind, span)?)
+            }
+            _ => return expected(span, "`/second`, or another time"),
+        };
+        let Some(amount) = amount.checked_mul(factor) else {
+            return expected(at, "a smaller number");
+        };
+        let burst = self.burst(unit)?;
+        Ok(Statement::Limit(Rate {
+            amount,
+            unit,
+            period,
+            burst,
+            over,
+        }))
+    }
+
+    /// `burst COUNT UNIT`, or what is meant without it.
+    fn burst(&mut self, unit: Unit) -> Parsed<u32> {
+        if self.tokens.peek().node != Token::Word("burst") {
+            return Ok(match unit {
+                Unit::Packets => Rate::BURST,
+                Unit::Bytes => 0,
+            });
+        }
+        self.tokens.take()?;
+        let (count, at) = self.positive()?;
+        let Spanned { span, node } = self.tokens.take()?;
+        let factor = match (unit, node) {
+            (Unit::Packets, Token::Word("packets")) => 1,
+            (Unit::Packets, _) => return expected(span, "`packets`"),
+            (Unit::Bytes, Token::Word(word)) => bytes(word, span)?,
+            (Unit::Bytes, _) => return bytes("", span).map(|_| 0),
+        };
+        let burst = count.checked_mul(factor).map(u32::try_from);
+        match burst {
+            Some(Ok(burst)) => Ok(burst),
+            _ => expected(at, "a smaller number"),
+        }
+    }
+
+    /// A number from 1 on.
+    fn positive(&mut self) -> Parsed<(u64, Span)> {
+        let Spanned { span, node } = self.tokens.take()?;
+        match node {
+            Token::Number(number @ 1..) => Ok((number, span)),
+            _ => expected(span, "a number from 1 on"),
+        }
+    }
+}
+
+fn period(word: &str, span: Span) -> Parsed<Period> {
+    let found = Period::ALL.into_iter().find(|it| it.name() == word);
+    found.map_or_else(|| expected(span, PERIODS), Ok)
+}
+
+fn bytes(word: &str, span: Span) -> Parsed<u64> {
+    let found = BYTE_UNITS.into_iter().find(|(name, _)| *name == word);
+    let factor = found.map(|(_, factor)| factor);
+    factor.map_or_else(|| expected(span, "`bytes`, `kbytes` or `mbytes`"), Ok)
+}
