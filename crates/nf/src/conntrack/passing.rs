@@ -93,8 +93,8 @@ impl Link {
         state == State::Established
     }
 
-    /// The direction of this packet in a connection that has not begun yet: 0 begins it, and 1 answers
-    /// a packet that would have.
+    /// The direction of this packet in a connection that has not begun yet: 0 begins it, and 1
+    /// answers a packet that would have.
     #[inline(always)]
     pub(crate) fn has_not_begun(&self) -> Option<usize> {
         match &self.0 {
