@@ -10,9 +10,6 @@ const LIST: &str = include_str!("../../tests/appliances.txt");
 /// Says where they lie, once they are built, here and to the end-to-end tests that run behind us:
 /// `tests/e2e/harness/build.rs`.
 const VARIABLE: &str = "OUTBOARD_APPLIANCES";
-/// An image with another manifest is the same code: what the compiler made of it is kept from one
-/// to the next, even where nothing else is.
-const INCREMENTAL: (&str, &str) = ("CARGO_INCREMENTAL", "1");
 /// The program that builds them, where cargo puts it.
 const OUTBOARD: &str = "x86_64-unknown-linux-gnu/release/outboard";
 
@@ -45,6 +42,5 @@ pub fn build(root: &Path, words: &str, verbose: bool) -> Result<(), String> {
     let mut command = Command::new(target_folder(root).join(OUTBOARD));
     command.arg("build").args(words.split(' '));
     command.arg("--out").arg(folder(root)).current_dir(root);
-    command.env(INCREMENTAL.0, INCREMENTAL.1);
     process::succeed(&mut command, verbose)
 }

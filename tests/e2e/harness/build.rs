@@ -82,10 +82,8 @@ pub fn root() -> &'static Path {
 /// Images of appliances that are built: in each line, what `outboard build` is told.
 const LIST: &str = include_str!("../../appliances.txt");
 
-/// Quicker than what images have otherwise, as in `xtask/src/stages.rs` and
-/// `xtask/src/appliances.rs`.
-const PROFILE: [(&str, &str); 3] = [
-    ("CARGO_INCREMENTAL", "1"),
+/// Quicker than what images have otherwise, as in `xtask/src/stages.rs`.
+const PROFILE: [(&str, &str); 2] = [
     ("CARGO_PROFILE_RELEASE_LTO", "off"),
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
 ];

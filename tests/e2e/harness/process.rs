@@ -90,13 +90,17 @@ fn text(said: &Mutex<Vec<u8>>) -> String {
 fn wait_for(output: Option<&Output>, text: &str, times: usize, name: &str) -> Result<(), Failed> {
     let said = || output.map(Output::so_far).unwrap_or_default();
     let deadline = Instant::now() + Duration::from_secs(RUN_SECONDS_MAX);
-    while said().matches(text).count() < times {
-        if Instant::now() > deadline {
+    loop {
+        // Asked first, for what it says before it ends counts.
+        let is_over = output.is_none_or(|output| output.reader.is_finished());
+        if said().matches(text).count() >= times {
+            return Ok(());
+        }
+        if is_over || Instant::now() > deadline {
             return Err(format!("no {text:?} on {name}: {:?}", said()).into());
         }
         thread::sleep(Duration::from_millis(2));
     }
-    Ok(())
 }
 
 impl Running {

@@ -59,7 +59,10 @@ impl<'a> Parser<'a, '_> {
             });
         }
         self.tokens.take()?;
-        let (count, at) = self.positive()?;
+        let (count, at) = match unit {
+            Unit::Packets => self.positive()?,
+            Unit::Bytes => self.number()?,
+        };
         let Spanned { span, node } = self.tokens.take()?;
         let factor = match (unit, node) {
             (Unit::Packets, Token::Word("packets")) => 1,
@@ -76,10 +79,17 @@ impl<'a> Parser<'a, '_> {
 
     /// A number from 1 on.
     fn positive(&mut self) -> Parsed<(u64, Span)> {
+        match self.number()? {
+            (0, span) => expected(span, "a number from 1 on"),
+            found => Ok(found),
+        }
+    }
+
+    fn number(&mut self) -> Parsed<(u64, Span)> {
         let Spanned { span, node } = self.tokens.take()?;
         match node {
-            Token::Number(number @ 1..) => Ok((number, span)),
-            _ => expected(span, "a number from 1 on"),
+            Token::Number(number) => Ok((number, span)),
+            _ => expected(span, "a number"),
         }
     }
 }
