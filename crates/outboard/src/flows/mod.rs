@@ -6,7 +6,7 @@
 //! | [`filter`] | which ones are meant, in the words of nft |
 //! | [`table`], [`talkers`] | for people; summed up by who began them |
 //! | [`watch`] | what becomes of them |
-//! | [`file`] | in a file |
+//! | [`mod@file`] | in a file |
 
 pub mod file;
 pub mod filter;

@@ -2,7 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`line`] | what a rule has logged |
+//! | [`mod@line`] | what a rule has logged |
 
 pub mod line;
 

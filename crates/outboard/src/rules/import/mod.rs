@@ -3,8 +3,8 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`iptables`] | from what `iptables-save` and `ip6tables-save` print to nft's language |
-//! | [`prune`] | without what Outboard refuses, line by line |
+//! | `iptables` | from what `iptables-save` and `ip6tables-save` print to nft's language |
+//! | `prune` | without what Outboard refuses, line by line |
 
 mod iptables;
 mod prune;
