@@ -29,6 +29,8 @@ const SEED_DEFAULT: u64 = 16;
 const PAUSE_MAX: u64 = 400;
 /// Datagrams that are counted at the end.
 const COUNTED: u64 = 1000;
+/// How often it is looked whether they add up.
+const COUNTED_TRIES: u32 = 3;
 const NAMES: [&str; 2] = ["firewall", "echo"];
 
 /// What may happen.
@@ -176,9 +178,20 @@ pub fn soak(images: &Images) -> Result<(), Failed> {
 }
 
 impl Soak<'_> {
+    /// [`Self::adds_up_once`]. What is still under way while instances change is counted on one side
+    /// alone, so a few tries are allowed.
+    fn adds_up(&self) -> Result<(), Failed> {
+        for _ in 1..COUNTED_TRIES {
+            if self.adds_up_once().is_ok() {
+                return Ok(());
+            }
+        }
+        self.adds_up_once()
+    }
+
     /// Of datagrams through instances that have begun anew, each place has received what the one
     /// before it has sent, or says what it dropped.
-    fn adds_up(&self) -> Result<(), Failed> {
+    fn adds_up_once(&self) -> Result<(), Failed> {
         NAMES
             .iter()
             .try_for_each(|name| self.command(&["restart", name]))?;

@@ -74,11 +74,13 @@ pub fn begin(images: &Images, host: &str) -> Result<(), Failed> {
         for name in ["firewall", "echo"] {
             let spares = system.spares(&supervisor)?;
             let keeper = system.keeper(None)?;
-            let open = [supervisor.id(), keeper].map(|pid| descriptors(pid).len());
-            let expected = *before.get_or_insert(open);
-            if open != expected {
-                return Err(format!("{expected:?} descriptors became {open:?}").into());
-            }
+            let open = || [supervisor.id(), keeper].map(|pid| descriptors(pid).len());
+            let expected = *before.get_or_insert_with(open);
+            // What a spare was loaded by may still be open.
+            eventually(PATIENCE, || match open() {
+                open if open == expected => Ok(()),
+                open => Err(format!("{expected:?} descriptors became {open:?}").into()),
+            })?;
             stream.round(|| {
                 kill(system.guest(name)?)?;
                 system.wait_for_run(name, run)
