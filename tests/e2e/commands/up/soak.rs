@@ -178,8 +178,8 @@ pub fn soak(images: &Images) -> Result<(), Failed> {
 }
 
 impl Soak<'_> {
-    /// [`Self::adds_up_once`]. What is still under way while instances change is counted on one side
-    /// alone, so a few tries are allowed.
+    /// [`Self::adds_up_once`]. What is still under way while instances change is counted on one
+    /// side alone, so a few tries are allowed.
     fn adds_up(&self) -> Result<(), Failed> {
         for _ in 1..COUNTED_TRIES {
             if self.adds_up_once().is_ok() {
