@@ -188,35 +188,20 @@ impl<'a> Compiler<'a> {
             match statement {
                 Statement::Match(condition) => {
                     if effects.any() {
-                        self.entry(
-                            &conditions,
-                            rule,
-                            core::mem::take(&mut effects),
-                            Outcome::Continue,
-                        );
+                        self.part(&conditions, rule, &mut effects);
                     }
                     conditions.push(*condition);
                 }
                 Statement::Count => effects.counts = true,
                 Statement::Log(prefix) => {
                     if effects.log.is_some() {
-                        self.entry(
-                            &conditions,
-                            rule,
-                            core::mem::take(&mut effects),
-                            Outcome::Continue,
-                        );
+                        self.part(&conditions, rule, &mut effects);
                     }
                     effects.log = Some(prefix.clone());
                 }
                 Statement::Limit(limit) => {
                     effects.limit = Some(*limit);
-                    self.entry(
-                        &conditions,
-                        rule,
-                        core::mem::take(&mut effects),
-                        Outcome::Continue,
-                    );
+                    self.part(&conditions, rule, &mut effects);
                 }
                 Statement::Mark(mark) => effects.mark = Some(*mark),
                 Statement::Untrack => effects.untracks = true,
@@ -228,6 +213,16 @@ impl<'a> Compiler<'a> {
         if effects.any() {
             self.entry(&conditions, rule, effects, Outcome::Continue);
         }
+    }
+
+    /// An entry for what a rule has done so far, behind which the rule goes on.
+    fn part(&mut self, conditions: &[Condition], rule: u32, effects: &mut Effects) {
+        self.entry(
+            conditions,
+            rule,
+            core::mem::take(effects),
+            Outcome::Continue,
+        );
     }
 
     fn entry(&mut self, conditions: &[Condition], rule: u32, effects: Effects, outcome: Outcome) {

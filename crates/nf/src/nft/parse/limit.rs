@@ -7,6 +7,7 @@ use crate::nft::lex::Token;
 use crate::nft::refusals;
 
 const PERIODS: &str = "second, minute, hour, day or week";
+const BYTES: &str = "`bytes`, `kbytes` or `mbytes`";
 
 impl<'a> Parser<'a, '_> {
     /// What stands behind `limit`.
@@ -68,7 +69,7 @@ impl<'a> Parser<'a, '_> {
             (Unit::Packets, Token::Word("packets")) => 1,
             (Unit::Packets, _) => return expected(span, "`packets`"),
             (Unit::Bytes, Token::Word(word)) => bytes(word, span)?,
-            (Unit::Bytes, _) => return bytes("", span).map(|_| 0),
+            (Unit::Bytes, _) => return expected(span, BYTES),
         };
         let burst = count.checked_mul(factor).map(u32::try_from);
         match burst {
@@ -102,5 +103,5 @@ fn period(word: &str, span: Span) -> Parsed<Period> {
 fn bytes(word: &str, span: Span) -> Parsed<u64> {
     let found = BYTE_UNITS.into_iter().find(|(name, _)| *name == word);
     let factor = found.map(|(_, factor)| factor);
-    factor.map_or_else(|| expected(span, "`bytes`, `kbytes` or `mbytes`"), Ok)
+    factor.map_or_else(|| expected(span, BYTES), Ok)
 }
