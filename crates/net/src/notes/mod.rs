@@ -7,17 +7,17 @@
 //! Whoever takes notes up believes none of them for long: a neighbour is asked again if nobody
 //! confirms it, and a server is asked again at once.
 
+pub(crate) mod place;
+
 use crate::address::Address;
 use crate::dhcp::LeaseNote;
 use crate::ethernet::Mac;
-use crate::stores::in_order;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
-use zerocopy::{FromBytes, IntoBytes, KnownLayout};
+use place::Place;
+use zerocopy::FromBytes;
 
 /// It goes up with each change of what notes mean.
 pub const VERSION: u32 = 1;
@@ -32,51 +32,9 @@ const LEASE: u32 = 1;
 pub(crate) type Words = [u32; WORDS];
 
 /// A place for a note.
-#[derive(Debug, FromBytes, IntoBytes, KnownLayout)]
-#[repr(C)]
-struct Note {
-    /// What it is about, or 0 for no note.
-    label: AtomicU32,
-    words: [AtomicU32; WORDS],
-    check: AtomicU32,
-}
+type Note = Place<{ WORDS + 2 }>;
 
 const _: () = assert!(size_of::<Note>() == NOTE_BYTES);
-
-/// FNV-1a: it finds what was cut or mixed, and nobody else writes here.
-pub(crate) fn check(label: u32, words: &[u32]) -> u32 {
-    let all = core::iter::once(label).chain(words.iter().copied());
-    let bytes = all.flat_map(u32::to_le_bytes);
-    bytes.fold(0x811c_9dc5, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    })
-}
-
-impl Note {
-    fn read(&self, label: u32) -> Option<Words> {
-        let words = self.words.each_ref().map(|word| word.load(Relaxed));
-        let is_sound =
-            self.label.load(Relaxed) == label && self.check.load(Relaxed) == check(label, &words);
-        is_sound.then_some(words)
-    }
-
-    fn write(&self, label: u32, words: &Words) {
-        self.erase();
-        for (place, word) in self.words.iter().zip(words) {
-            place.store(*word, Relaxed);
-            in_order();
-        }
-        self.check.store(check(label, words), Relaxed);
-        in_order();
-        self.label.store(label, Relaxed);
-        in_order();
-    }
-
-    fn erase(&self) {
-        self.label.store(0, Relaxed);
-        in_order();
-    }
-}
 
 /// One place, for a note that is about one thing.
 #[derive(Debug)]

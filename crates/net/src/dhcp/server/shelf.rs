@@ -8,14 +8,11 @@
 use super::message::{IDENTIFIER_MAX, Key};
 use super::{DECLINED_TIME, LEASE_TIME};
 use crate::ethernet::Mac;
-use crate::notes::check;
-use crate::stores::in_order;
+use crate::notes::place;
 use core::net::Ipv4Addr;
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use ports::Instant;
-use zerocopy::{FromBytes, IntoBytes, KnownLayout};
+use zerocopy::FromBytes;
 
 /// It goes up with each change of what places mean.
 pub const VERSION: u32 = 1;
@@ -32,14 +29,8 @@ const DECLINED: u32 = 0;
 const BY_MAC: u32 = 1;
 const BY_IDENTIFIER: u32 = 2;
 
-#[derive(Debug, FromBytes, IntoBytes, KnownLayout)]
-#[repr(C)]
-struct Place {
-    /// Whose it is, or 0 for nobody's.
-    label: AtomicU32,
-    words: [AtomicU32; WORDS],
-    check: AtomicU32,
-}
+/// A place: whose it is, what it says, and a check.
+type Place = place::Place<{ WORDS + 2 }>;
 
 const _: () = assert!(size_of::<Place>() == PLACE_BYTES && IDENTIFIER_MAX.is_multiple_of(4));
 
@@ -136,32 +127,6 @@ impl Shelf {
         ]);
         words[4..].copy_from_slice(&holder);
         place.write(self.label, &words);
-    }
-}
-
-impl Place {
-    fn read(&self, label: u32) -> Option<[u32; WORDS]> {
-        let words = self.words.each_ref().map(|word| word.load(Relaxed));
-        let is_sound =
-            self.label.load(Relaxed) == label && self.check.load(Relaxed) == check(label, &words);
-        is_sound.then_some(words)
-    }
-
-    fn write(&self, label: u32, words: &[u32; WORDS]) {
-        self.erase();
-        for (place, word) in self.words.iter().zip(words) {
-            place.store(*word, Relaxed);
-            in_order();
-        }
-        self.check.store(check(label, words), Relaxed);
-        in_order();
-        self.label.store(label, Relaxed);
-        in_order();
-    }
-
-    fn erase(&self) {
-        self.label.store(0, Relaxed);
-        in_order();
     }
 }
 
@@ -269,7 +234,7 @@ pub(crate) mod tests {
             let (shelf, address) = shelf(&bytes);
             let all = shelf.places.iter().zip(sound.into_iter().zip(shape));
             for (place, (sound, (kind, len))) in all {
-                let mut words = place.words.each_ref().map(|word| word.load(Relaxed));
+                let mut words: [u32; WORDS] = place.words();
                 words[1] = u32::from(kind % 4) | u32::from(len) << 8;
                 if sound {
                     place.write(shelf.label, &words);
