@@ -13,8 +13,7 @@ const VARIABLE: &str = "OUTBOARD_APPLIANCES";
 /// The program that builds them, where cargo puts it.
 const OUTBOARD: &str = "x86_64-unknown-linux-gnu/release/outboard";
 
-/// The folder that has them all. What cargo keeps of an appliance is of one manifest only, so that
-/// each is built once for all stages.
+/// The folder that has them all, built once for all stages.
 ///
 /// # Errors
 /// One line that names what cannot be built.

@@ -42,8 +42,8 @@ pub mod feature {
     pub const ALL: u32 = RUNTIME | RULES;
 }
 
-/// Descriptor of the note. As many [`pci::Request`]s follow as [`Self::pci`] says, and then as many
-/// [`region::Request`]s as [`Self::regions`] says.
+/// How the descriptor of the note begins. As many [`pci::Request`]s follow as [`Self::pci`] says, and
+/// then as many [`region::Request`]s as [`Self::regions`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Descriptor {
@@ -61,15 +61,17 @@ pub struct Descriptor {
     pub regions: u32,
 }
 
-/// Header and name of the note of an image that asks for `pci` devices, at most
-/// [`pci::DEVICES_MAX`], and for `regions`, at most [`region::REGIONS_MAX`].
-pub fn header(pci: usize, regions: usize) -> [u8; HEADER_SIZE] {
-    let descriptor_size = size_of::<Descriptor>()
-        + pci * size_of::<pci::Request>()
-        + regions * size_of::<region::Request>();
+/// Bytes of the note's descriptor: room for as many requests as an image may have, so that another
+/// manifest's fit into the same image. What is behind the requests is zero, and nobody reads it.
+pub const DESCRIPTOR_BYTES: usize = size_of::<Descriptor>()
+    + pci::DEVICES_MAX * size_of::<pci::Request>()
+    + region::REGIONS_MAX * size_of::<region::Request>();
+
+/// Header and name of the note.
+pub fn header() -> [u8; HEADER_SIZE] {
     let mut bytes = [0; HEADER_SIZE];
     bytes[0..4].copy_from_slice(&NAME_SIZE.to_le_bytes());
-    bytes[4..8].copy_from_slice(&(descriptor_size as u32).to_le_bytes());
+    bytes[4..8].copy_from_slice(&(DESCRIPTOR_BYTES as u32).to_le_bytes());
     bytes[8..12].copy_from_slice(&TYPE.to_le_bytes());
     bytes[12..24].copy_from_slice(&NAME);
     bytes

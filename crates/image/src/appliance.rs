@@ -22,17 +22,12 @@ const LINK_ARGUMENTS: [&str; 9] = [
     "-Wl,--compress-debug-sections=zlib",
 ];
 
-/// The environment variable by which `outboard build --manifest` names another manifest than
-/// `manifest.json`.
-pub const MANIFEST_VARIABLE: &str = "OUTBOARD_MANIFEST";
-
 /// The environment variable by which the code of an appliance finds the file of its rules:
 /// `include_str!(env!("OUTBOARD_RULES"))`.
 const RULES_VARIABLE: &str = "OUTBOARD_RULES";
 
 /// The whole `build.rs` of an appliance: every binary of the package becomes an image with the
-/// manifest in `manifest.json`, or in the file that [`MANIFEST_VARIABLE`] names. What is wrong
-/// fails the build in one line.
+/// manifest in `manifest.json`. What is wrong fails the build in one line.
 pub fn appliance() {
     build_appliance(None);
 }
@@ -46,8 +41,6 @@ pub fn appliance_with_rules(rules: &Path) {
 }
 
 fn build_appliance(rules: Option<&Path>) {
-    println!("cargo::rerun-if-env-changed={MANIFEST_VARIABLE}");
-    let file = env::var_os(MANIFEST_VARIABLE).unwrap_or_else(|| "manifest.json".into());
     report(package().and_then(|package| {
         let rules = rules
             .map(|rules| read_rules(&package.join(rules)))
@@ -56,7 +49,7 @@ fn build_appliance(rules: Option<&Path>) {
             Some(text) => (feature::RUNTIME | feature::RULES, Some(&**text)),
             None => (feature::RUNTIME, None),
         };
-        let manifest = package.join(file);
+        let manifest = package.join("manifest.json");
         link_arguments(&manifest, features, text, "image", "rustc-link-arg-bins=")
     }));
 }

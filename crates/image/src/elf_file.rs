@@ -12,7 +12,7 @@ pub const PROGRAM_HEADERS_MAX: u16 = 64;
 /// Size of an ELF64 header.
 const HEADER_SIZE: usize = 64;
 /// Size of an ELF64 program header.
-const PROGRAM_HEADER_SIZE: usize = 56;
+pub(crate) const PROGRAM_HEADER_SIZE: usize = 56;
 /// Bytes of `e_ident`, the part of the header that is the same for all classes.
 const IDENT_SIZE: usize = 16;
 

@@ -48,6 +48,8 @@ pub enum ImageError {
     HostInfo(u64),
     /// What the extension note asks for is malformed.
     Request(RequestError),
+    /// The image has no extension note with room for what another manifest asks for.
+    NoRoom,
 }
 
 /// Why the PCIe devices, the DMA memory or the regions of an image are refused. Devices and regions
@@ -165,6 +167,10 @@ impl fmt::Display for ImageError {
             Self::HostInfo(address) => write!(
                 f,
                 "the host_info area at {address:#x} is not in a writable segment; {REBUILD_OURS}"
+            ),
+            Self::NoRoom => write!(
+                f,
+                "there is no room for what another manifest asks for; {REBUILD_OURS}"
             ),
         }
     }

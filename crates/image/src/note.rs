@@ -22,7 +22,8 @@ pub fn manifest_note(entries: &[Entry]) -> Vec<u8> {
 }
 
 /// The extension note of an image with this manifest and these bits of [`extension::feature`], in
-/// two parts: between them lies [`Descriptor::host_info`], which is an address of the linker's.
+/// two parts: between them lies [`Descriptor::host_info`], which is an address of the linker's. It
+/// has the same size for all manifests: [`extension::DESCRIPTOR_BYTES`].
 pub fn extension_note(manifest: &Manifest, features: u32) -> (Vec<u8>, Vec<u8>) {
     let descriptor = Descriptor {
         version: extension::VERSION,
@@ -36,11 +37,10 @@ pub fn extension_note(manifest: &Manifest, features: u32) -> (Vec<u8>, Vec<u8>) 
         .as_bytes()
         .split_at(std::mem::offset_of!(Descriptor, host_info));
     let after = &after[size_of::<u64>()..];
-    let header = extension::header(manifest.pci.len(), manifest.regions.len());
-    (
-        [&header, before].concat(),
-        [after, manifest.pci.as_bytes(), manifest.regions.as_bytes()].concat(),
-    )
+    let mut after = [after, manifest.pci.as_bytes(), manifest.regions.as_bytes()].concat();
+    let host_info_end = before.len() + size_of::<u64>();
+    after.resize(extension::DESCRIPTOR_BYTES - host_info_end, 0);
+    ([&extension::header(), before].concat(), after)
 }
 
 #[cfg(test)]
@@ -85,16 +85,16 @@ mod tests {
     #[test]
     fn extension_note_stops_where_the_address_begins() {
         let golden = [
-            9, 0, 0, 0, 32, 0, 0, 0, 0x4f, 0x42, 0x58, 0x31, b'O', b'u', b't', b'b', b'o', b'a',
-            b'r', b'd', 0, 0, 0, 0, 5, 0, 0, 0, 7, 0, 0, 0,
+            9, 0, 0, 0, 0xe0, 0x0e, 0, 0, 0x4f, 0x42, 0x58, 0x31, b'O', b'u', b't', b'b', b'o',
+            b'a', b'r', b'd', 0, 0, 0, 0, 5, 0, 0, 0, 7, 0, 0, 0,
         ];
         let (before, after) = extension_note(&Manifest::none(), 7);
         assert_eq!(before, golden);
-        assert_eq!(after, [0; 16]);
+        assert_eq!(after, [0; 3808 - 16]);
     }
 
     #[test]
-    fn extension_note_ends_with_the_pci_devices_and_the_regions() {
+    fn extension_note_goes_on_with_the_pci_devices_and_the_regions() {
         let manifest = Manifest {
             pci: vec![
                 crate::sample::request("a", 1),
@@ -105,13 +105,14 @@ mod tests {
             ..Manifest::none()
         };
         let (before, after) = extension_note(&manifest, 0);
-        assert_eq!(before[4..8], (32u32 + 2 * 80 + 76).to_le_bytes());
+        assert_eq!(before[4..8], 3808u32.to_le_bytes());
         assert_eq!(after[..8], (4u64 << 20).to_le_bytes());
         assert_eq!(after[8..16], [2, 0, 0, 0, 1, 0, 0, 0]);
         assert_eq!(
             [after[16], after[16 + 80], after[16 + 160]],
             [b'a', b'b', b'c']
         );
-        assert_eq!(after.len(), 16 + 160 + 76);
+        assert_eq!(before.len() + 8 + after.len(), 24 + 3808);
+        assert!(after[16 + 160 + 76..].iter().all(|byte| *byte == 0));
     }
 }

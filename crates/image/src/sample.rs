@@ -40,7 +40,7 @@ const R: u32 = 4;
 const RW: u32 = 6;
 
 /// Guest address of the `host_info` area.
-pub const HOST_INFO: u64 = IMAGE_BASE + 4 * PAGE_SIZE;
+pub const HOST_INFO: u64 = IMAGE_BASE + 5 * PAGE_SIZE;
 
 /// A request for BAR 0 of an Ethernet controller with this device ID, as a bus master.
 pub fn request(name: &str, device: u16) -> Request {
@@ -97,9 +97,9 @@ pub fn sample() -> Vec<u8> {
         program_header(NOTE, R, note(0), sizes[0], sizes[0]),
         program_header(NOTE, R, note(sizes[0]), sizes[1], sizes[1]),
         program_header(NOTE, R, note(sizes[0] + sizes[1]), sizes[2], sizes[2]),
-        program_header(LOAD, RW, page(3), 0, 2 * PAGE_SIZE),
-        program_header(LOAD, RW, (page(3).0, HOST_INFO), info_size, info_size),
-        program_header(LOAD, RW, page(7), 0, PAGE_SIZE + 1),
+        program_header(LOAD, RW, page(4), 0, 2 * PAGE_SIZE),
+        program_header(LOAD, RW, (page(4).0, HOST_INFO), info_size, info_size),
+        program_header(LOAD, RW, page(8), 0, PAGE_SIZE + 1),
     ];
     let mut bytes = file_header(headers.len() as u16);
     bytes.extend_from_slice(&headers.concat());
@@ -107,7 +107,7 @@ pub fn sample() -> Vec<u8> {
     bytes.extend_from_slice(&[0xf4; 16]);
     bytes.resize(page(2).0 as usize, 0);
     bytes.extend_from_slice(&notes);
-    bytes.resize((page(3).0 + info_size) as usize, 0);
+    bytes.resize((page(4).0 + info_size) as usize, 0);
     bytes
 }
 

@@ -1,8 +1,10 @@
-//! Builds the image of an appliance: `cargo build` in its folder, then a check of what came out.
+//! Builds the image of an appliance: `cargo build` in its folder, then a check of what came out. The
+//! code is the same for all manifests of an appliance, and compiled once.
 
 use crate::inspect::device_list;
 use abi::note::Target;
-use image::{Image, ImageError};
+use image::manifest::ManifestError;
+use image::{Image, ImageError, Manifest};
 use serde::Deserialize;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -77,6 +79,8 @@ pub enum Error {
     Failed(PathBuf),
     /// The folder makes so many programs; an image is one.
     Programs(PathBuf, usize),
+    /// The other manifest is none.
+    Manifest(ManifestError),
     /// What cargo made cannot be read.
     Read(PathBuf, io::Error),
     /// What cargo made is no image.
@@ -116,6 +120,7 @@ impl fmt::Display for Error {
                 "{} makes {count} programs, and an image is one: keep src/main.rs alone",
                 directory.display()
             ),
+            Self::Manifest(e) => e.fmt(f),
             Self::Read(path, e) => write!(f, "cannot read {}: {e}", path.display()),
             Self::Image(path, e) => write!(f, "{}: {e}", path.display()),
             Self::Write(path, e) => {
@@ -205,24 +210,27 @@ pub fn build(
     out: &Path,
 ) -> Result<Vec<Built>, Error> {
     for file in ["Cargo.toml", "manifest.json"] {
-        if !directory.join(file).is_file() && (file == "Cargo.toml" || manifest.is_none()) {
+        if !directory.join(file).is_file() {
             return Err(Error::Missing(directory.to_owned(), file));
         }
     }
-    let manifest = manifest.map(|file| find_manifest(directory, file));
-    let manifest = manifest.transpose()?;
+    let other = manifest.map(|file| read_manifest(directory, file));
+    let other = other.transpose()?;
     fs::create_dir_all(out).map_err(|e| Error::Write(out.to_owned(), e))?;
-    let flags = flags(remap_path_prefix);
-    let messages = cargo(directory, manifest.as_deref(), features, &flags)?;
+    let messages = cargo(directory, features, &flags(remap_path_prefix))?;
     let program = program(directory, &messages)?;
     let mut bytes = fs::read(&program).map_err(|e| Error::Read(program.clone(), e))?;
-    let image = Image::parse(&bytes).map_err(|e| Error::Image(program.clone(), e))?;
+    let no_image = |e| Error::Image(program.clone(), e);
+    if let Some(other) = &other {
+        image::give_manifest(&mut bytes, other).map_err(no_image)?;
+    }
+    let image = Image::parse(&bytes).map_err(no_image)?;
     let devices = device_list(&image);
     let name = program.file_name().unwrap_or_default();
-    let name = image_name(name, manifest.as_deref(), features);
+    let name = image_name(name, manifest, features);
     let mut built = Vec::new();
     for target in targets {
-        image::retarget(&mut bytes, *target).map_err(|e| Error::Image(program.clone(), e))?;
+        image::retarget(&mut bytes, *target).map_err(no_image)?;
         let path = out.join(&name).with_added_extension(target.name());
         replace(&path, &bytes).map_err(|e| Error::Write(path.clone(), e))?;
         built.push(Built {
@@ -245,11 +253,11 @@ pub fn in_repository(folder: &str) -> io::Result<Option<PathBuf>> {
 }
 
 /// The manifest `file`, in the appliance's folder or where we are.
-fn find_manifest(directory: &Path, file: &Path) -> Result<PathBuf, Error> {
-    [directory.join(file), file.to_owned()]
-        .iter()
-        .find_map(|path| path.canonicalize().ok().filter(|path| path.is_file()))
-        .ok_or_else(|| Error::NoManifest(file.to_owned(), directory.to_owned()))
+fn read_manifest(directory: &Path, file: &Path) -> Result<Manifest, Error> {
+    let places = [directory.join(file), file.to_owned()];
+    let found = places.iter().find(|path| path.is_file());
+    let found = found.ok_or_else(|| Error::NoManifest(file.to_owned(), directory.to_owned()))?;
+    image::manifest::read(found).map_err(Error::Manifest)
 }
 
 /// The name of a program's image, without its extension: it tells manifests and features apart.
@@ -278,18 +286,8 @@ fn flags(remap_path_prefix: &[String]) -> String {
 }
 
 /// Has cargo build the folder and returns what it prints for programs to read.
-fn cargo(
-    directory: &Path,
-    manifest: Option<&Path>,
-    features: &[String],
-    flags: &str,
-) -> Result<Vec<u8>, Error> {
-    let mut command = Command::new("cargo");
-    match manifest {
-        Some(manifest) => command.env(image::MANIFEST_VARIABLE, manifest),
-        None => command.env_remove(image::MANIFEST_VARIABLE),
-    };
-    let output = command
+fn cargo(directory: &Path, features: &[String], flags: &str) -> Result<Vec<u8>, Error> {
+    let output = Command::new("cargo")
         .args([
             "build",
             "--release",
@@ -407,7 +405,7 @@ mod tests {
         assert_eq!(name("manifest-mixed.json").unwrap(), "firewall-mixed");
         assert_eq!(name("manifest.json").unwrap(), "firewall");
         assert_eq!(image_name(OsStr::new("firewall"), None, &[]), "firewall");
-        let error = find_manifest(Path::new("fw"), Path::new("absent.json")).unwrap_err();
+        let error = read_manifest(Path::new("fw"), Path::new("absent.json")).unwrap_err();
         assert_eq!(
             error.to_string(),
             "there is no manifest absent.json, neither here nor in fw: name a file with --manifest"

@@ -1,6 +1,10 @@
 //! The checked reading of an image. Nothing in the file is trusted: the checks are those of Solo5's
 //! tenders (`tenders/common/elf.c`), also for segments that those skip, and never panic.
 
+mod give;
+
+pub use give::give_manifest;
+
 use crate::elf_file::{ElfFile, file_part};
 use crate::error::ImageError;
 use crate::requests::{self, Requests};
@@ -208,7 +212,7 @@ fn extension<'a>(
     headers: &[ProgramHeader],
     segments: &[Segment],
 ) -> Result<Found<'a>, ImageError> {
-    let Some(note) = find_note(bytes, headers, &extension::header(0, 0))? else {
+    let Some(note) = find_note(bytes, headers, &extension::header())? else {
         return Ok(Found::None);
     };
     // Of another version nothing but the version is known, not even the size.

@@ -1,8 +1,10 @@
 use super::*;
 use crate::error::{RequestError, SegmentError};
 use crate::sample::{HOST_INFO, header, sample};
-use crate::{PROGRAM_HEADERS_MAX, Rights};
+use crate::{Manifest, PROGRAM_HEADERS_MAX, Rights, give_manifest};
 use abi::manifest::Malformed;
+use abi::pci::DEVICES_MAX;
+use abi::region::REGIONS_MAX;
 use abi::{IMAGE_BASE, PAGE_SIZE};
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
@@ -91,7 +93,7 @@ fn a_valid_image_is_read_as_it_was_written() {
     assert_eq!(image.segments[0].file(&bytes), [0xf4; 16]);
     assert!(image.segments[2].file(&bytes).is_empty());
     assert_eq!(image.segments[4].memory_size, PAGE_SIZE + 1);
-    assert_eq!(image.end, IMAGE_BASE + 8 * PAGE_SIZE);
+    assert_eq!(image.end, IMAGE_BASE + 9 * PAGE_SIZE);
 }
 
 #[test]
@@ -254,7 +256,8 @@ fn the_host_info_area_is_writable_memory() {
     }
 }
 
-/// Where the fields of the descriptor and of the first request lie in the extension note.
+/// Where the fields of the note, its descriptor and of the first request lie in the extension note.
+const DESCRIPTOR_SIZE: usize = 4;
 const DMA_BYTES: usize = 40;
 const PCI: usize = 48;
 const REGIONS: usize = 52;
@@ -268,7 +271,10 @@ fn each_bad_request_has_its_reason() {
         ImageError::Request(reason) => reason,
         other => panic!("{other:?}"),
     };
-    assert_eq!(reason(PCI, &[2]), RequestError::Truncated);
+    for bytes in [32_u32, 32 + 80] {
+        let value = bytes.to_le_bytes();
+        assert_eq!(reason(DESCRIPTOR_SIZE, &value), RequestError::Truncated);
+    }
     assert_eq!(reason(PCI, &[33]), RequestError::Count(33));
     assert_eq!(reason(PCI, &[0xff; 4]), RequestError::Count(u32::MAX));
     for name in [&b"\0"[..], b"a-b", &[b'a'; 68]] {
@@ -277,7 +283,7 @@ fn each_bad_request_has_its_reason() {
     assert_eq!(reason(REQUEST, b"disk\0"), RequestError::Duplicate(0));
     assert_eq!(reason(REQUEST + 71, &[0x40]), RequestError::Bars(0));
     assert_eq!(reason(REQUEST + 76, &[3]), RequestError::Flags(0));
-    assert_eq!(reason(REGIONS, &[2]), RequestError::Truncated);
+    assert_eq!(reason(REGIONS, &[2]), RequestError::RegionName(1));
     assert_eq!(reason(REGIONS, &[17]), RequestError::RegionCount(17));
     assert_eq!(reason(REGION, b"a-b"), RequestError::RegionName(0));
     assert_eq!(reason(REGION, b"nic\0"), RequestError::RegionDuplicate(0));
@@ -347,6 +353,78 @@ fn retargeting_changes_one_word_and_back() {
 }
 
 #[test]
+fn another_manifest_is_what_the_image_asks_for_then() {
+    let before = Image::parse(&sample()).unwrap();
+    let disk = Entry::new("other", kind::BLOCK_BASIC).unwrap();
+    let several = Manifest {
+        entries: vec![Entry::RESERVED, disk],
+        pci: vec![
+            crate::sample::request("a", 1),
+            crate::sample::request("b", 2),
+        ],
+        regions: vec![crate::sample::link("c", 8)],
+        dma_bytes: 4 << 20,
+    };
+    for manifest in [several, Manifest::none(), most()] {
+        let mut bytes = sample();
+        give_manifest(&mut bytes, &manifest).unwrap();
+        let image = Image::parse(&bytes).unwrap();
+        assert_eq!(image.entries, manifest.entries);
+        assert_eq!(
+            (&image.pci, &image.regions),
+            (&manifest.pci, &manifest.regions)
+        );
+        assert_eq!(image.dma_bytes, manifest.dma_bytes);
+        let (new, old) = (image.extension.unwrap(), before.extension.unwrap());
+        assert_eq!((new.host_info, new.features), (old.host_info, old.features));
+        assert_eq!(image.segments, before.segments);
+        // All that the image had asked for is gone.
+        give_manifest(&mut bytes, &crate::sample::manifest()).unwrap();
+        let image = Image::parse(&bytes).unwrap();
+        assert_eq!(
+            (image.entries, image.pci),
+            (before.entries.clone(), before.pci.clone())
+        );
+    }
+}
+
+/// A manifest with as much as there may be.
+fn most() -> Manifest {
+    let entries = (1..16).map(|i| Entry::new(&format!("e{i}"), kind::NET_BASIC).unwrap());
+    let pci = (0..DEVICES_MAX).map(|i| crate::sample::request(&format!("p{i}"), 1));
+    let regions = (0..REGIONS_MAX).map(|i| crate::sample::link(&format!("r{i}"), 8));
+    Manifest {
+        entries: [Entry::RESERVED].into_iter().chain(entries).collect(),
+        pci: pci.collect(),
+        regions: regions.collect(),
+        dma_bytes: 2 << 20,
+    }
+}
+
+#[test]
+fn what_has_no_room_for_another_manifest_says_so() {
+    let refused = |place: usize, value: &[u8]| {
+        let mut bytes = sample();
+        bytes[place..place + value.len()].copy_from_slice(value);
+        let before = bytes.clone();
+        let error = give_manifest(&mut bytes, &Manifest::none()).unwrap_err();
+        assert_eq!(bytes, before, "a refused image is as it was");
+        error
+    };
+    let size = in_note(header::EXTENSION, DESCRIPTOR_SIZE);
+    assert_eq!(refused(size, &[32 + 80 + 76, 0]), ImageError::NoRoom);
+    assert_eq!(
+        refused(in_note(header::EXTENSION, 24), &[9]),
+        ImageError::NoRoom
+    );
+    assert_eq!(
+        refused(at(header::EXTENSION, P_TYPE), &[6]),
+        ImageError::NoRoom
+    );
+    assert_eq!(refused(0, b"no"), ImageError::NotElf);
+}
+
+#[test]
 fn every_error_is_one_line_that_says_what_to_do() {
     let segment = ImageError::Segment(6, SegmentError::WriteAndExecute);
     assert_eq!(
@@ -405,6 +483,10 @@ proptest! {
         bytes.truncate(length.max(512));
         if let Ok(image) = Image::parse(&bytes) {
             check_promises(&image, &bytes);
+        }
+        let mut given = bytes.clone();
+        if give_manifest(&mut given, &crate::sample::manifest()).is_ok() {
+            check_promises(&Image::parse(&given).unwrap(), &given);
         }
         let mut retargeted = bytes.clone();
         if retarget(&mut retargeted, Target::Hvt).is_ok() {
