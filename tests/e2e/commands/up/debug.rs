@@ -20,7 +20,7 @@ pub fn looked_into(images: &Images) -> Result<Completion, Failed> {
     let supervisor = system.up(1)?;
     // It loops, and is ended for that again and again, unless somebody looks into it.
     let ended = eventually(PATIENCE, || {
-        let commands = ["rbreak ^standstill::stand", "continue", LOOK, "bt"];
+        let commands = ["rbreak ^standstill::step", "continue", LOOK, "bt"];
         let ended = debug(&system, "standstill", &commands)?;
         match ended.stderr.contains("standstill is not up") {
             true => Err("it is not up".into()),
@@ -34,7 +34,12 @@ pub fn looked_into(images: &Images) -> Result<Completion, Failed> {
     }
     ended.expect_status(0)?;
     ended.expect_stderr("outboard: standstill is up, without a jail\n")?;
-    for function in ["standstill::stand", "outboard_main", "_start"] {
+    for function in [
+        "standstill::step",
+        "standstill::stand",
+        "outboard_main",
+        "_start",
+    ] {
         ended.expect_stdout(&format!(" in {function}"))?;
     }
     supervisor.wait_for_stderr("outboard: standstill: nobody looks into it any more\n")?;

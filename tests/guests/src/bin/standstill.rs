@@ -12,6 +12,8 @@ unikernel::entry!(main);
 
 /// Turns before it loops.
 const TURNS: usize = 5;
+/// How long a step of the loop is.
+const SPINS: usize = 10_000;
 const TURN: Duration = Duration::from_millis(100);
 
 fn main() {
@@ -31,6 +33,15 @@ fn main() {
 #[inline(never)]
 fn stand() {
     loop {
+        step();
+    }
+}
+
+/// Called again and again, so that a debugger that comes late can still stop at its beginning. It
+/// takes long, so that whoever looks at another moment finds it with its frame.
+#[inline(never)]
+fn step() {
+    for _ in 0..SPINS {
         spin_loop();
     }
 }
