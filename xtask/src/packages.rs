@@ -113,6 +113,12 @@ pub const TEST: &[Tool] = &[
         purpose: "the kernel's verdicts, to compare with",
         required: false,
     },
+    Tool {
+        program: "systemctl",
+        packages: &["systemd"],
+        purpose: "runs the units that are printed, in namespaces of its own",
+        required: false,
+    },
 ];
 
 /// What the comparison with the kernel's rules takes.

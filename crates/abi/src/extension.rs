@@ -42,8 +42,8 @@ pub mod feature {
     pub const ALL: u32 = RUNTIME | RULES;
 }
 
-/// How the descriptor of the note begins. As many [`pci::Request`]s follow as [`Self::pci`] says, and
-/// then as many [`region::Request`]s as [`Self::regions`] says.
+/// How the descriptor of the note begins. As many [`pci::Request`]s follow as [`Self::pci`] says,
+/// and then as many [`region::Request`]s as [`Self::regions`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Descriptor {

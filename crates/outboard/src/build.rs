@@ -1,5 +1,5 @@
-//! Builds the image of an appliance: `cargo build` in its folder, then a check of what came out. The
-//! code is the same for all manifests of an appliance, and compiled once.
+//! Builds the image of an appliance: `cargo build` in its folder, then a check of what came out.
+//! The code is the same for all manifests of an appliance, and compiled once.
 
 use crate::inspect::device_list;
 use abi::note::Target;

@@ -30,7 +30,7 @@ pub enum Sender {
 
 /// Programs that a machine may lack on which all else is tested, and why a test is skipped then.
 /// `xtask/src/packages.rs` offers to install them.
-const OPTIONAL: [(&str, &str); 18] = [
+const OPTIONAL: [(&str, &str); 19] = [
     (
         "busybox",
         "needs busybox with udhcpd: sudo apt-get install busybox",
@@ -52,6 +52,7 @@ const OPTIONAL: [(&str, &str); 18] = [
     ("ping", "needs ping: sudo apt-get install iputils-ping"),
     ("ss", "needs ss: sudo apt-get install iproute2"),
     ("sysctl", "needs sysctl: sudo apt-get install procps"),
+    ("systemctl", "needs systemctl: sudo apt-get install systemd"),
     ("tar", "needs tar: sudo apt-get install tar"),
     ("tcpdump", "needs tcpdump: sudo apt-get install tcpdump"),
     ("wrk", "needs wrk: sudo apt-get install wrk"),

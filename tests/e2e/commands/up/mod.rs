@@ -17,6 +17,7 @@ mod soak;
 mod sockets;
 mod spares;
 mod states;
+mod systemd;
 
 pub use links::ON_HVT;
 
@@ -45,6 +46,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(2);
 
 type Test = fn(&Images) -> Result<(), Failed>;
+/// One that may find that the machine lacks something.
+type Optional = fn(&Images) -> Result<Completion, Failed>;
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let plain: [(&str, Test); 16] = [
@@ -79,10 +82,14 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         let name = format!("up::{name}");
         trials.push(Trial::test(name, move || test(images)));
     }
-    trials.push(Trial::ignorable_test(
-        "up::gdb looks into a component",
-        || debug::looked_into(images),
-    ));
+    let others: [(&str, Optional); 2] = [
+        ("gdb looks into a component", debug::looked_into),
+        ("systemd runs the unit", systemd::runs),
+    ];
+    for (name, test) in others {
+        let name = format!("up::{name}");
+        trials.push(Trial::ignorable_test(name, move || test(images)));
+    }
     let networks: [(&str, Test); 5] = [
         ("a service manager is told", notifies),
         ("many restarts leak nothing", small::leaks_nothing),
@@ -103,18 +110,20 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     trials.push(kept::trial(images, network));
     trials.extend(sockets::trials(images, network));
     trials.extend(groups::trials(images));
-    // A jailed process is nobody's but root's to look into.
+    trials.push(who_holds(images, network));
+    trials
+}
+
+/// A jailed process is nobody's but root's to look into.
+fn who_holds(images: &'static Images, network: &Network) -> Trial {
     let root = network
         .root()
         .map(|_| "needs root: only root looks into a jailed process");
-    let name = "up::a component holds what the file names".to_owned();
-    trials.push(Trial::ignorable_test(name, move || {
-        match root.or(programs::missing(&["ip"])) {
-            Some(why) => Ok(Completion::ignored_with(why)),
-            None => holds(images).map(|()| Completion::Completed),
-        }
-    }));
-    trials
+    let name = "up::a component holds what the file names";
+    Trial::ignorable_test(name, move || match root.or(programs::missing(&["ip"])) {
+        Some(why) => Ok(Completion::ignored_with(why)),
+        None => holds(images).map(|()| Completion::Completed),
+    })
 }
 
 /// A file of components, where they have their files, and the network that they are in.
