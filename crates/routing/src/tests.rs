@@ -88,7 +88,7 @@ impl Bench {
             rules: true,
             ..Setup::default()
         };
-        let gate = Gate::start(setup.start().runtime, "", rules, || Some([7; 32])).unwrap();
+        let gate = Gate::start(setup.start().runtime, &[], ["", rules], || Some([7; 32])).unwrap();
         let private = MemoryPort::new("private").with_index(1).split();
         let public = MemoryPort::new("public")
             .with_mtu(mtu)

@@ -14,7 +14,7 @@ use crate::harness::frames;
 use crate::harness::process::{Running, run, start};
 use crate::harness::programs::{self, Sender};
 use crate::harness::temporary::TemporaryFile;
-use crate::services::{OUR_SIDE, stock};
+use crate::services::{OUR_SIDE, SERVICE, router, stock};
 use abi::share::{COUNTERS_OFFSET, COUNTERS_PER_PORT, PORT_COUNTERS, PortCounter};
 use etherparse::{PacketBuilder, VlanId};
 use libtest_mimic::{Completion, Failed, Trial};
@@ -56,6 +56,12 @@ const PRIVATE: usize = 1;
 const PUBLIC: usize = 2;
 const ACCEPT: &str = "table bridge t { chain c { type filter hook forward priority 0; policy \
                       accept; }\n}";
+/// Rules of the router.
+const FROM_INSIDE: &str = "table inet f { chain c { type filter hook forward priority 0; policy \
+                           drop; iifname { \"private\", \"private.100\" } accept; ct state \
+                           established accept; }\n}
+table ip n { chain c { type nat hook postrouting priority srcnat; oifname \"public\" masquerade; }
+}";
 const HOSTS: [&str; 2] = ["spt", "hvt"];
 /// How long something may take that should happen: all instructions are interpreted here.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -64,6 +70,12 @@ const POLL: Duration = Duration::from_millis(20);
 const BULK: usize = 256 << 10;
 /// How often a component is killed.
 const KILLS: usize = 3;
+/// The router's address on the first wire.
+const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 9);
+/// The same in a VLAN there, which has a Linux of its own.
+const IN_VLAN: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 9);
+const BEHIND_A_VLAN: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
+const VLAN: &str = "vlan100";
 /// Bytes that say that somebody is there.
 const PING: usize = 64;
 
@@ -72,6 +84,8 @@ const IPERF3: &str = "iperf3 sends both ways";
 /// Tests whose guests are made for one kind of card.
 const EXAMINED: &str = "the doctor finds a card in order";
 const MIXED: &str = "frames go from a card to a tap and back";
+const SOCKETS: &str = "sockets over a link come from a stack on a card";
+const ROUTED: &str = "the router translates between two cards";
 
 /// The variable in which `xtask` says what the guests' cards are.
 const CARDS: &str = "OUTBOARD_CARDS";
@@ -120,7 +134,7 @@ impl Kind {
 
 type Test = fn(&Images, &Cards, &str) -> Result<(), Failed>;
 
-const TESTS: [(&str, Test); 11] = [
+const TESTS: [(&str, Test); 13] = [
     (EXAMINED, examined),
     ("TCP passes between two cards", tcp),
     ("ping loses nothing", ping),
@@ -140,6 +154,8 @@ const TESTS: [(&str, Test); 11] = [
         component,
     ),
     (MIXED, mixed),
+    (ROUTED, routed),
+    (SOCKETS, sockets),
     ("the reflector sends back what it gets", reflected),
 ];
 
@@ -149,7 +165,7 @@ pub fn trials(images: &'static Images) -> Vec<Trial> {
     let no_iperf3 = programs::missing(&["iperf3"]);
     let of_host = |host: &'static str| {
         TESTS.map(|(name, test)| {
-            let is_for_intel = [EXAMINED, MIXED].contains(&name);
+            let is_for_intel = [EXAMINED, MIXED, ROUTED, SOCKETS].contains(&name);
             let intel_alone = is_for_intel && Kind::of_this_run() != Kind::Intel;
             let missing = missing
                 .or(no_iperf3.filter(|_| name == IPERF3))
@@ -234,11 +250,16 @@ impl Cards {
                 [bound(&first)?, bound(&second)?]
             }
         };
+        let near = segment(near?, &[NEAR, OUR_SIDE])?;
+        let far = segment(far?, &[FAR, router::SERVER])?;
+        for (segment, gateway) in [(&near, ROUTER), (&far, router::PUBLIC)] {
+            segment.netlink(|netlink| netlink.add_gateway(gateway.into()))?;
+        }
         Ok(Self {
             kind,
             guests,
-            near: segment(near?, &[NEAR, OUR_SIDE])?,
-            far: segment(far?, &[FAR])?,
+            near,
+            far,
         })
     }
 }
@@ -309,16 +330,17 @@ impl Guest {
         host: &str,
         devices: &[String],
         image: PathBuf,
-        rules: &str,
+        arguments: &[&str],
     ) -> Result<Self, Failed> {
         let share = TemporaryFile::new("share", abi::share::BYTES)?;
         let mut command = Command::new(images.program("outboard-tender"));
         command
-            .args(["--mem=32", &format!("--host={host}")])
+            .args(["--mem=64", &format!("--host={host}")])
             .arg(format!("--share={}", share.path.display()))
             .args(devices)
             .arg("--")
-            .args([image.as_os_str(), rules.as_ref()]);
+            .arg(image)
+            .args(arguments);
         let running = start(&mut command)?;
         Ok(Self { share, running })
     }
@@ -348,7 +370,7 @@ impl Guest {
         ];
         devices.extend(options.iter().map(|option| (*option).to_owned()));
         let image = images.appliance("firewall", cards.kind.variant());
-        Self::start(images, host, &devices, image, rules)
+        Self::start(images, host, &devices, image, &[rules])
     }
 
     fn counter(&self, port: usize, what: PortCounter) -> Result<u64, Failed> {
@@ -676,6 +698,35 @@ fn component(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
     }
 }
 
+/// The application is on the other host. It outlives the stack, whose next run has the card.
+fn sockets(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
+    let other = HOSTS[usize::from(host == HOSTS[0])];
+    let own = format!("{SERVICE}/24");
+    let system = OnCards::stack(images, [host, other], &cards.guests[0], &own)?;
+    let comes_back = || {
+        let mut stream = None;
+        until("a connection", || {
+            let to = (SERVICE, 7).into();
+            let connect = || TcpStream::connect_timeout(&to, Duration::from_secs(3));
+            stream = cards.near.run(connect).ok();
+            Ok(stream.is_some())
+        })?;
+        let stream = stream.ok_or("no connection")?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        transfer(&stream, &stream, BULK)
+    };
+    comes_back()?;
+    let before = faults()?;
+    system.kill()?;
+    comes_back()?;
+    system.down()?;
+    match faults()? == before {
+        true => Ok(()),
+        false => Err("a card reached for memory that it no longer had".into()),
+    }
+}
+
 /// A tap that carries virtio-net headers: what comes from there is TCP in large frames, with
 /// checksums left to the card.
 fn mixed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
@@ -687,7 +738,7 @@ fn mixed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
         format!("--pci:left={}", cards.guests[0]),
         format!("--net:right=@{}", tap.as_raw_fd()),
     ];
-    let guest = Guest::start(images, host, &devices, images.guest("nic_repeater"), ACCEPT)?;
+    let guest = Guest::start(images, host, &devices, images.guest("nic_repeater"), &[ACCEPT])?;
     both_ways(&guest, [&cards.near, &segment], behind, BULK)?;
     // The network comes first, then PCI devices.
     let (right, left) = (1, 2);
@@ -700,6 +751,49 @@ fn mixed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Who is on the first wire goes out, without a tag and with one that Linux's own VLAN puts on.
+fn routed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
+    let [private, public] = &cards.guests;
+    let rules = TemporaryFile::new("rules", 0)?;
+    fs::write(&rules.path, FROM_INSIDE)?;
+    let devices = [
+        format!("--pci:private={private}"),
+        format!("--pci:public={public}"),
+        format!("--rules={}", rules.path.display()),
+    ];
+    let image = images.appliance("router", cards.kind.variant());
+    let own4 = [
+        "--vlan:private=100",
+        &*format!("--ipv4:private={ROUTER}/24"),
+        &*format!("--ipv4:private.100={IN_VLAN}/24"),
+        &*format!("--ipv4:public={}/24", router::PUBLIC),
+    ];
+    let own = [&own4[..], &router::OWN6].concat();
+    let guest = Guest::start(images, host, &devices, image, &own)?;
+    let networks = [&cards.near, &cards.far];
+    let names = [card(&cards.near)?.0, card(&cards.far)?.0];
+    let went = router::speak6([(networks[0], &names[0]), (networks[1], &names[1])])
+        .and_then(|()| router::go_out(networks, BULK));
+    // Without IPv6 nobody says anything by himself, which other tests want.
+    for (segment, name) in networks.into_iter().zip(&names) {
+        let path = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
+        segment.run(|| fs::write(path, "1"))?;
+    }
+    went?;
+    let tagged = Segment::new()?;
+    cards.near.netlink(|netlink| {
+        netlink.add_vlan(VLAN, &names[0], 100)?;
+        netlink.move_to(VLAN, tagged.as_fd())
+    })?;
+    tagged.configure(VLAN, address(BEHIND_A_VLAN))?;
+    tagged.netlink(|netlink| netlink.add_gateway(IN_VLAN.into()))?;
+    let to = [&tagged, &cards.far];
+    router::reaches(to, router::SERVER.into(), router::PUBLIC.into(), BULK)?;
+    // Its ports come in another order than the firewall's.
+    guest.expect_sound(PRIVATE)?;
+    guest.expect_sound(PUBLIC)
+}
+
 fn reflected(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
     let nic = format!("--pci:nic={}", cards.guests[0]);
     // The manifest of the reflector is that of an e1000e.
@@ -708,7 +802,7 @@ fn reflected(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
         Kind::Virtio => "-virtio",
     };
     let image = images.appliance("reflector", variant);
-    let guest = Guest::start(images, host, &[nic], image, ACCEPT)?;
+    let guest = Guest::start(images, host, &[nic], image, &[ACCEPT])?;
     // To all in the subnet, for nobody there would answer a question for an address.
     let socket = cards.near.run(|| UdpSocket::bind((NEAR, 0)))?;
     socket.set_broadcast(true)?;
