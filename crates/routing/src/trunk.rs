@@ -330,7 +330,9 @@ mod tests {
 
     fn frame(words: &[u16]) -> Vec<u8> {
         let mut frame = ENDS.to_vec();
-        words.iter().for_each(|word| frame.extend(word.to_be_bytes()));
+        words
+            .iter()
+            .for_each(|word| frame.extend(word.to_be_bytes()));
         frame.extend([7; 46]);
         frame
     }

@@ -244,7 +244,9 @@ mod tests {
     }
 
     fn ports(all: &[(&str, usize)]) -> Vec<(String, usize)> {
-        all.iter().map(|(name, mtu)| ((*name).into(), *mtu)).collect()
+        all.iter()
+            .map(|(name, mtu)| ((*name).into(), *mtu))
+            .collect()
     }
 
     #[test]
@@ -306,10 +308,7 @@ mod tests {
                 "--vlan:other=1",
                 "--vlan:other=1: the image's ports are public, private",
             ),
-            (
-                "--vlan:private=7,100,7",
-                "--vlan:private: write 7 once",
-            ),
+            ("--vlan:private=7,100,7", "--vlan:private: write 7 once"),
             (
                 "--vlan:private=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17",
                 "--vlan:private: write at most 16 VLANs",
@@ -326,7 +325,10 @@ mod tests {
             assert_eq!(opened(line).unwrap_err(), expected);
         }
         let long = Vlans::take(["--vlan=4094"].into_iter(), &["longest-name"]).unwrap_err();
-        assert!(long.to_string().contains("no rule can name longest-name.4094"));
+        assert!(
+            long.to_string()
+                .contains("no rule can name longest-name.4094")
+        );
         let none = Vlans::take(["--vlan=1"].into_iter(), &[]).unwrap_err();
         assert!(none.to_string().contains("the image's ports are"));
     }

@@ -738,7 +738,13 @@ fn mixed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
         format!("--pci:left={}", cards.guests[0]),
         format!("--net:right=@{}", tap.as_raw_fd()),
     ];
-    let guest = Guest::start(images, host, &devices, images.guest("nic_repeater"), &[ACCEPT])?;
+    let guest = Guest::start(
+        images,
+        host,
+        &devices,
+        images.guest("nic_repeater"),
+        &[ACCEPT],
+    )?;
     both_ways(&guest, [&cards.near, &segment], behind, BULK)?;
     // The network comes first, then PCI devices.
     let (right, left) = (1, 2);

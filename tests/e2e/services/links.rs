@@ -191,11 +191,7 @@ fn bytes_come_back(images: &Images, hosts: [&'static str; 2]) -> Result<(), Fail
 
 /// A connection outlives the firewall, and whoever is killed is heard again: the other image goes
 /// on all the time.
-fn killed_in_turn(
-    images: &Images,
-    hosts: [&'static str; 2],
-    kills: usize,
-) -> Result<(), Failed> {
+fn killed_in_turn(images: &Images, hosts: [&'static str; 2], kills: usize) -> Result<(), Failed> {
     let mut joined = Joined::new(images, hosts)?;
     for turn in 0..kills {
         let mut stream = connect(&joined.served, 7)?;

@@ -25,7 +25,10 @@ type Test = fn(&Images, &str) -> Result<(), Failed>;
 
 const TESTS: [(&str, Test); 4] = [
     ("everybody inside has its public address", masqueraded),
-    ("both versions go out, and IPv6 keeps its addresses", gone_out),
+    (
+        "both versions go out, and IPv6 keeps its addresses",
+        gone_out,
+    ),
     ("nobody outside begins anything", closed),
     ("who is rejected is told", rejected),
 ];

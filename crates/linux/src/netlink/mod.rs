@@ -12,8 +12,8 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
-    InfoBridge, InfoData, InfoKind, InfoMacVtap, InfoVeth, InfoVlan, LinkAttribute, LinkFlags, LinkInfo,
-    LinkMessage, MacVtapMode,
+    InfoBridge, InfoData, InfoKind, InfoMacVtap, InfoVeth, InfoVlan, LinkAttribute, LinkFlags,
+    LinkInfo, LinkMessage, MacVtapMode,
 };
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
