@@ -92,8 +92,8 @@ impl Router {
         self.stack.borrow_mut().send()
     }
 
-    /// Shows what was counted, by name, some of it several times: of the stack, of packets that were
-    /// not sent on, and of frames that no port has taken.
+    /// Shows what was counted, by name, of the stack, of packets that were not sent on, and of
+    /// frames that no port has taken. Names that come twice add up.
     pub fn counts(&self, show: &mut dyn FnMut(&'static str, u64)) {
         self.stack.borrow().counts(show);
         self.passage.dropped.show(show);

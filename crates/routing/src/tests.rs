@@ -279,8 +279,8 @@ fn tagged(vlan: u8, mut frame: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn packets_go_from_vlan_to_vlan_of_one_port_as_rules_say_by_their_names() {
-    const RULES: &str = "table inet t { chain c { type filter hook forward priority 0; policy drop; \
-                         iifname \"trunk.1\" oifname \"trunk.2\" accept; }; }";
+    const RULES: &str = "table inet t { chain c { type filter hook forward priority 0; policy \
+                         drop; iifname \"trunk.1\" oifname \"trunk.2\" accept; }; }";
     let device = Device::Net {
         mac: [2, 0, 0, 0, 0, 1],
         mtu: 1500,

@@ -58,6 +58,8 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 const IN_VAIN: Duration = Duration::from_millis(500);
 /// What goes through a connection.
 const BYTES: usize = 4 << 20;
+/// The same where all instructions are interpreted.
+const BYTES_ON_HVT: usize = 256 << 10;
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let missing = programs::missing(&["ping"]);
@@ -282,7 +284,11 @@ fn masqueraded(images: &Images, host: &str) -> Result<(), Failed> {
 
 fn gone_out(images: &Images, host: &str) -> Result<(), Failed> {
     let routed = Routed::known(images, host)?;
-    go_out([&routed.inside, &routed.outside], BYTES)?;
+    let bytes = match host {
+        "hvt" => BYTES_ON_HVT,
+        _ => BYTES,
+    };
+    go_out([&routed.inside, &routed.outside], bytes)?;
     routed.ends()
 }
 

@@ -42,7 +42,7 @@ const OTHER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 1, 2), Ipv4Addr::new(10, 0, 1
 const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const NAME: &str = "trunked";
 /// Over the trunk.
-const BYTES: usize = 1 << 20;
+const BYTES: usize = 256 << 10;
 
 const RULES: &str = "table inet filter {
     chain forward {

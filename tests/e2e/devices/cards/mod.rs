@@ -7,6 +7,8 @@
 //!
 //! The guests' cards are of one kind in a run of the lab ([`Kind`]).
 
+mod ip;
+
 use super::checkup;
 use crate::commands::up::cards::OnCards;
 use crate::harness::build::Images;
@@ -14,7 +16,7 @@ use crate::harness::frames;
 use crate::harness::process::{Running, run, start};
 use crate::harness::programs::{self, Sender};
 use crate::harness::temporary::TemporaryFile;
-use crate::services::{OUR_SIDE, SERVICE, router, stock};
+use crate::services::{OUR_SIDE, router, stock};
 use abi::share::{COUNTERS_OFFSET, COUNTERS_PER_PORT, PORT_COUNTERS, PortCounter};
 use etherparse::{PacketBuilder, VlanId};
 use libtest_mimic::{Completion, Failed, Trial};
@@ -56,12 +58,6 @@ const PRIVATE: usize = 1;
 const PUBLIC: usize = 2;
 const ACCEPT: &str = "table bridge t { chain c { type filter hook forward priority 0; policy \
                       accept; }\n}";
-/// Rules of the router.
-const FROM_INSIDE: &str = "table inet f { chain c { type filter hook forward priority 0; policy \
-                           drop; iifname { \"private\", \"private.100\" } accept; ct state \
-                           established accept; }\n}
-table ip n { chain c { type nat hook postrouting priority srcnat; oifname \"public\" masquerade; }
-}";
 const HOSTS: [&str; 2] = ["spt", "hvt"];
 /// How long something may take that should happen: all instructions are interpreted here.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -72,10 +68,6 @@ const BULK: usize = 256 << 10;
 const KILLS: usize = 3;
 /// The router's address on the first wire.
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 9);
-/// The same in a VLAN there, which has a Linux of its own.
-const IN_VLAN: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 9);
-const BEHIND_A_VLAN: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
-const VLAN: &str = "vlan100";
 /// Bytes that say that somebody is there.
 const PING: usize = 64;
 
@@ -154,8 +146,8 @@ const TESTS: [(&str, Test); 13] = [
         component,
     ),
     (MIXED, mixed),
-    (ROUTED, routed),
-    (SOCKETS, sockets),
+    (ROUTED, ip::routed),
+    (SOCKETS, ip::sockets),
     ("the reflector sends back what it gets", reflected),
 ];
 
@@ -698,35 +690,6 @@ fn component(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
     }
 }
 
-/// The application is on the other host. It outlives the stack, whose next run has the card.
-fn sockets(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
-    let other = HOSTS[usize::from(host == HOSTS[0])];
-    let own = format!("{SERVICE}/24");
-    let system = OnCards::stack(images, [host, other], &cards.guests[0], &own)?;
-    let comes_back = || {
-        let mut stream = None;
-        until("a connection", || {
-            let to = (SERVICE, 7).into();
-            let connect = || TcpStream::connect_timeout(&to, Duration::from_secs(3));
-            stream = cards.near.run(connect).ok();
-            Ok(stream.is_some())
-        })?;
-        let stream = stream.ok_or("no connection")?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        transfer(&stream, &stream, BULK)
-    };
-    comes_back()?;
-    let before = faults()?;
-    system.kill()?;
-    comes_back()?;
-    system.down()?;
-    match faults()? == before {
-        true => Ok(()),
-        false => Err("a card reached for memory that it no longer had".into()),
-    }
-}
-
 /// A tap that carries virtio-net headers: what comes from there is TCP in large frames, with
 /// checksums left to the card.
 fn mixed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
@@ -755,49 +718,6 @@ fn mixed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
         return Err(format!("{cut} frames were cut, {back} bytes went to the tap").into());
     }
     Ok(())
-}
-
-/// Who is on the first wire goes out, without a tag and with one that Linux's own VLAN puts on.
-fn routed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
-    let [private, public] = &cards.guests;
-    let rules = TemporaryFile::new("rules", 0)?;
-    fs::write(&rules.path, FROM_INSIDE)?;
-    let devices = [
-        format!("--pci:private={private}"),
-        format!("--pci:public={public}"),
-        format!("--rules={}", rules.path.display()),
-    ];
-    let image = images.appliance("router", cards.kind.variant());
-    let own4 = [
-        "--vlan:private=100",
-        &*format!("--ipv4:private={ROUTER}/24"),
-        &*format!("--ipv4:private.100={IN_VLAN}/24"),
-        &*format!("--ipv4:public={}/24", router::PUBLIC),
-    ];
-    let own = [&own4[..], &router::OWN6].concat();
-    let guest = Guest::start(images, host, &devices, image, &own)?;
-    let networks = [&cards.near, &cards.far];
-    let names = [card(&cards.near)?.0, card(&cards.far)?.0];
-    let went = router::speak6([(networks[0], &names[0]), (networks[1], &names[1])])
-        .and_then(|()| router::go_out(networks, BULK));
-    // Without IPv6 nobody says anything by himself, which other tests want.
-    for (segment, name) in networks.into_iter().zip(&names) {
-        let path = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
-        segment.run(|| fs::write(path, "1"))?;
-    }
-    went?;
-    let tagged = Segment::new()?;
-    cards.near.netlink(|netlink| {
-        netlink.add_vlan(VLAN, &names[0], 100)?;
-        netlink.move_to(VLAN, tagged.as_fd())
-    })?;
-    tagged.configure(VLAN, address(BEHIND_A_VLAN))?;
-    tagged.netlink(|netlink| netlink.add_gateway(IN_VLAN.into()))?;
-    let to = [&tagged, &cards.far];
-    router::reaches(to, router::SERVER.into(), router::PUBLIC.into(), BULK)?;
-    // Its ports come in another order than the firewall's.
-    guest.expect_sound(PRIVATE)?;
-    guest.expect_sound(PUBLIC)
 }
 
 fn reflected(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
