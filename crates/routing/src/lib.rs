@@ -54,7 +54,7 @@ pub use lend::lend;
 pub use offers::Offers;
 pub use own::Ports;
 pub use trunk::Dropped;
-pub use vlans::Vlans;
+pub use vlans::{Opened, Vlans};
 
 /// The options of a router, as its `--help` shows them: what it offers, and its VLANs.
 pub const HELP: [&str; 2] = [vlans::HELP, offers::HELP];

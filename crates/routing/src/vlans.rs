@@ -39,6 +39,9 @@ const OF_PORT: [&str; 9] = [
     "--forward-names",
 ];
 
+/// Ports of a router, and who has counted what they have dropped because of tags.
+pub type Opened = (Vec<Box<dyn Netif>>, Vec<Dropped>);
+
 /// A port of the image's, and what is made of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Physical {
@@ -114,7 +117,7 @@ impl Vlans {
     }
 
     /// Makes them, with these options: `open` opens a port of the image's by its name, with an MTU
-    /// if an option gives one. Beside them, who has counted what was dropped.
+    /// if an option gives one.
     ///
     /// # Errors
     /// What `open` says, or an MTU is more than the port has.
@@ -122,7 +125,7 @@ impl Vlans {
         &self,
         options: &Options,
         mut open: impl FnMut(&'static str, Option<usize>) -> Result<Box<dyn Netif>, E>,
-    ) -> Result<(Vec<Box<dyn Netif>>, Vec<Dropped>), String> {
+    ) -> Result<Opened, String> {
         let (mut ports, mut dropped) = (Vec::new(), Vec::new());
         let mut mtus = options.ports.iter().map(|port| port.mtu);
         for physical in &self.0 {
