@@ -325,7 +325,7 @@ fn vlans_of_one_port_have_addresses_of_their_own() {
     let mut host = Host::bare(MemoryPort::new("net"));
     host.ipv6.on_vlan(100);
     host.ipv6.autoconfigure(MAC, Detect::Later, at(0));
-    let local: Ipv6Addr = "fe80::64:0:0".parse().unwrap();
+    let local: Ipv6Addr = "fe80::6400:0".parse().unwrap();
     let chosen: Vec<_> = host.ipv6.addresses().map(|own| own.address()).collect();
     assert_eq!(chosen, [local]);
 }
