@@ -16,7 +16,7 @@
 //! | [`nft`] | the language: from text to a syntax tree |
 //! | `resolve` | from what a text says to what it means: an `ir`, which `interpret` walks |
 //! | `compile` | from that to a [`RuleSet`] (`ruleset`) |
-//! | `lookup` | where a value stands among bounds or in a hash table |
+//! | `lookup`, `tuples` | where a value stands among bounds or in a hash table; and several values |
 //! | [`router`] | rules at each hook that a packet passes in a router, and translation |
 //! | [`log`], `listing` | what `log` statements say, and what rules are called |
 //! | `limit` | how many packets or bytes a rule takes in a time |
@@ -96,6 +96,7 @@ pub mod router;
 mod rule;
 mod ruleset;
 mod services;
+mod tuples;
 mod values;
 
 pub use interpret::{Effect, Step};

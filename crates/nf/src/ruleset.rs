@@ -16,12 +16,13 @@
 
 use crate::conntrack::{Connection, State};
 use crate::fields::{SLOTS, Slot};
-use crate::ir::{JUMPS_MAX, Map, Outcome, Values};
+use crate::ir::{JUMPS_MAX, Map, Outcome, Values, lacks};
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::lookup::{NONE, Set, Table};
 use crate::router::Rejection;
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
+use crate::tuples::Tuples;
 use alloc::boxed::Box;
 use arrayvec::ArrayVec;
 
@@ -43,6 +44,7 @@ pub struct RuleSet {
     pub(crate) wide_tables: Box<[Table<u128>]>,
     pub(crate) extras: Box<[Extra]>,
     pub(crate) maps: Box<[Map]>,
+    pub(crate) joints: Box<[Tuples]>,
     pub(crate) limits: Box<[Limit]>,
     /// The base chain.
     pub(crate) base: Cursor,
@@ -134,6 +136,8 @@ pub(crate) enum Test {
     Set { slot: u8, set: u32 },
     /// A check: the wide slot is in a set.
     Wide { slot: Slot, set: u32 },
+    /// A check: the frame has one of these tuples, or none of them.
+    Joint { joint: u32, negated: bool },
     /// All checks of this entry hold. The next entry begins behind.
     Hit(u32),
     /// No entry is left.
@@ -249,9 +253,11 @@ impl RuleSet {
                 Test::Set { slot, set } if slot == Slot::CtState as u8 => {
                     fails |= !self.sets[set as usize].contains(state);
                 }
-                Test::Range { .. } | Test::Around { .. } | Test::Set { .. } | Test::Wide { .. } => {
-                    asks = true;
-                }
+                Test::Range { .. }
+                | Test::Around { .. }
+                | Test::Set { .. }
+                | Test::Wide { .. }
+                | Test::Joint { .. } => asks = true,
                 Test::Hit(_) if fails => (fails, asks) = (false, false),
                 Test::Hit(_) if asks => return None,
                 Test::Hit(entry) => return self.settled_by(&self.entries[entry as usize]),
@@ -343,7 +349,8 @@ impl RuleSet {
         tally: &mut impl Tally,
     ) -> Outcome {
         let map = &self.maps[number as usize];
-        let Some(outcome) = map.find(values) else {
+        let find = |joint: u32| self.joints[joint as usize].find(values);
+        let Some(outcome) = map.find(values, find) else {
             return Outcome::Continue;
         };
         if map.counts {
@@ -438,8 +445,22 @@ impl RuleSet {
             }
             Test::Set { slot, set } => self.sets[set as usize].contains(values.narrow(slot)),
             Test::Wide { slot, set } => self.wide_sets[set as usize].contains(values.wide(slot)),
+            Test::Joint { joint, negated } => {
+                let tuples = &self.joints[joint as usize];
+                match negated {
+                    false => tuples.find(values).is_some(),
+                    true => !lacks(tuples.slots(), values) && tuples.find(values).is_none(),
+                }
+            }
             Test::Hit(_) | Test::End => true,
         }
+    }
+
+    /// The first rule of the base chain that holds, by its number.
+    pub(crate) fn first(&self, values: &Values<'_>) -> Option<usize> {
+        let mut at = self.base;
+        let entry = self.find(&mut at, values)?;
+        Some(self.entries[entry as usize].rule as usize)
     }
 
     /// The lowest entry from `next` on that holds, or `end`.
@@ -524,11 +545,9 @@ impl RuleSet {
             + size_of_val(&*self.extras)
             + size_of_val(&*self.maps)
             + size_of_val(&*self.limits)
-            + self
-                .maps
-                .iter()
-                .map(|map| size_of_val(&*map.entries))
-                .sum::<usize>()
+            + size_of_val(&*self.joints)
+            + self.maps.iter().map(Map::memory).sum::<usize>()
+            + self.joints.iter().map(Tuples::memory).sum::<usize>()
             + self
                 .extras
                 .iter()

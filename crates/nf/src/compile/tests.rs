@@ -1,7 +1,7 @@
 //! The structure against the interpreter, on rules and frames of few values, so that they meet.
 
 use super::*;
-use crate::ir::{self, Rule, complement, normal};
+use crate::ir::{self, Joint, Rule, complement, normal};
 use crate::key::{Addresses, Fields, Fragment, Key, L4};
 use crate::limit::{Limit, Period, Rate, Unit};
 use crate::nft::ast::{ChainKind, Family, Hook};
@@ -67,6 +67,27 @@ fn limit(burst: u32) -> Limit {
     })
 }
 
+/// Tuples of one value for each field, or of any.
+fn joint() -> impl Strategy<Value = Joint> {
+    let of_frames = Slot::ALL
+        .into_iter()
+        .filter(|slot| !slot.is_of_connection());
+    let slots = prop::sample::subsequence(of_frames.collect::<Vec<_>>(), 2..4);
+    (slots, any::<bool>()).prop_flat_map(|(slots, single)| {
+        let value = 0..u128::from(VALUES);
+        let bounds = (value.clone(), value).prop_map(move |(a, b)| match single {
+            true => (a, a),
+            false => (a.min(b), a.max(b)),
+        });
+        let count = slots.len();
+        let tuple = prop::collection::vec(bounds, count);
+        prop::collection::vec(tuple, 0..40).prop_map(move |tuples| Joint {
+            slots: slots.clone().into(),
+            bounds: tuples.into_iter().flatten().collect(),
+        })
+    })
+}
+
 /// Every set is one of any field.
 fn program() -> impl Strategy<Value = Program> {
     let statement = || {
@@ -75,6 +96,7 @@ fn program() -> impl Strategy<Value = Program> {
             1 => Just((1, 0, 0)),
             1 => Just((2, 0, 0)),
             1 => (1u32..20).prop_map(|burst| (3, 0, burst)),
+            2 => (0u32..20).prop_map(|joint| (4, 0, joint)),
         ]
     };
     let rule = (
@@ -83,9 +105,12 @@ fn program() -> impl Strategy<Value = Program> {
         any::<u32>(),
     );
     let chains = prop::collection::vec(prop::collection::vec(rule, 0..70), 1..5);
-    (sets(), chains, any::<bool>()).prop_map(|(sets, chains, accept)| {
+    let joints = prop::collection::vec(joint(), 10);
+    let parts = (sets(), chains, joints, any::<bool>());
+    parts.prop_map(|(sets, chains, joints, accept)| {
         let mut program = Program {
             sets,
+            joints,
             bases: vec![base(accept)],
             ..Program::default()
         };
@@ -118,6 +143,10 @@ fn program() -> impl Strategy<Value = Program> {
                         program.limits.push(limit(set));
                         Statement::Limit(program.limits.len() as u32 - 1)
                     }
+                    4 => Statement::Joint {
+                        joint: set / 2,
+                        negated: set % 2 == 1,
+                    },
                     _ => Statement::Log("x".into()),
                 });
                 let end = Statement::End(outcome);

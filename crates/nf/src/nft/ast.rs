@@ -133,8 +133,8 @@ pub enum TableItem<'a> {
 pub struct Set<'a> {
     /// Its name, without `@`.
     pub name: Name<'a>,
-    /// What its elements are.
-    pub key: Spanned<Type>,
+    /// What its elements are: one type, or those of a concatenation, in order.
+    pub keys: Box<[Spanned<Type>]>,
     /// `flags interval`: prefixes and ranges may be elements.
     pub interval: bool,
     /// `flags constant`: what every set here is, for there is no command that changes one.
@@ -152,8 +152,8 @@ pub struct Set<'a> {
 pub struct Map<'a> {
     /// Its name, without `@`.
     pub name: Name<'a>,
-    /// What its keys are.
-    pub key: Spanned<Type>,
+    /// What its keys are: one type, or those of a concatenation, in order.
+    pub keys: Box<[Spanned<Type>]>,
     /// `flags interval`: prefixes and ranges may be keys.
     pub interval: bool,
     /// `flags constant`.
@@ -167,11 +167,11 @@ pub struct Map<'a> {
 /// Keys and verdicts in the order of the file.
 pub type Verdicts<'a> = Box<[(Spanned<Value<'a>>, Spanned<Verdict<'a>>)]>;
 
-/// `FIELD vmap { KEY : VERDICT, ... }` or `FIELD vmap @NAME`.
+/// `FIELD vmap { KEY : VERDICT, ... }` or `FIELD vmap @NAME`, where several fields may be joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vmap<'a> {
-    /// What is looked up.
-    pub field: Spanned<Field>,
+    /// What is looked up: one field, or those of a concatenation, in order.
+    pub fields: Box<[Spanned<Field>]>,
     /// What it is looked up in.
     pub map: VerdictMap<'a>,
 }
@@ -305,6 +305,8 @@ pub struct Rule<'a> {
 pub enum Statement<'a> {
     /// A condition.
     Match(Match<'a>),
+    /// A condition on several fields at once.
+    Joint(Box<Joint<'a>>),
     /// A condition on flags: `tcp flags`, `ct state` or `ct status`.
     Flags(Flags),
     /// `ct mark set NUMBER`.
@@ -450,6 +452,17 @@ pub struct Match<'a> {
     pub operand: Operand<'a>,
 }
 
+/// `FIELD . FIELD OPERATOR OPERAND`: what the fields have together is one of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joint<'a> {
+    /// What is compared, at least two.
+    pub fields: Box<[Spanned<Field>]>,
+    /// How.
+    pub operator: Spanned<Operator>,
+    /// With what.
+    pub operand: Operand<'a>,
+}
+
 /// How a field is compared. With a set, range or prefix, [`Self::Equal`] means that the field is
 /// in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -518,6 +531,8 @@ pub enum Value<'a> {
     Variable(&'a str),
     /// `FROM-TO`.
     Range(Box<Range<'a>>),
+    /// `10.0.0.1 . 80`: at least two, of which none is one of these.
+    Joined(Box<[Spanned<Value<'a>>]>),
 }
 
 /// `FROM-TO`, both included. Neither is a range or a prefix.

@@ -1,7 +1,7 @@
 //! A file as text: the one form that it is always printed in, which parses to the same file.
 
 use super::ast::{
-    Base, Chain, ChainItem, Define, File, Flags, Item, Map, Match, Nat, NatElement, NatMap,
+    Base, Chain, ChainItem, Define, File, Flags, Item, Joint, Map, Match, Nat, NatElement, NatMap,
     Operand, Operator, Policy, Range, RejectWith, Rule, Set, Spanned, Statement, Table, TableItem,
     Value, Verdict, VerdictMap, Verdicts, Vmap,
 };
@@ -60,8 +60,7 @@ impl Display for Table<'_> {
 
 impl Display for Set<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let key = self.key.node.set_name().unwrap_or_default();
-        writeln!(f, "\tset {} {{\n\t\ttype {key}", self.name)?;
+        writeln!(f, "\tset {} {{\n\t\ttype {}", self.name, Keys(&self.keys))?;
         match (self.constant, self.interval) {
             (true, true) => f.write_str("\t\tflags constant, interval\n")?,
             (true, false) => f.write_str("\t\tflags constant\n")?,
@@ -90,10 +89,29 @@ impl Display for Set<'_> {
     }
 }
 
+/// Types, with what joins them.
+struct Keys<'a>(&'a [Spanned<Type>]);
+
+impl Display for Keys<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let names = self.0.iter().map(|key| key.node.set_name());
+        joined(f, names.map(Option::unwrap_or_default))
+    }
+}
+
+/// `a . b`.
+fn joined(f: &mut Formatter<'_>, parts: impl IntoIterator<Item: Display>) -> fmt::Result {
+    for (index, part) in parts.into_iter().enumerate() {
+        let before = if index == 0 { "" } else { " . " };
+        write!(f, "{before}{part}")?;
+    }
+    Ok(())
+}
+
 impl Display for Map<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let key = self.key.node.set_name().unwrap_or_default();
-        writeln!(f, "\tmap {} {{\n\t\ttype {key} : verdict", self.name)?;
+        let keys = Keys(&self.keys);
+        writeln!(f, "\tmap {} {{\n\t\ttype {keys} : verdict", self.name)?;
         match (self.constant, self.interval) {
             (true, true) => f.write_str("\t\tflags constant, interval\n")?,
             (true, false) => f.write_str("\t\tflags constant\n")?,
@@ -114,7 +132,8 @@ impl Display for Map<'_> {
 
 impl Display for Vmap<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} vmap ", self.field)?;
+        joined(f, &self.fields)?;
+        f.write_str(" vmap ")?;
         match &self.map {
             VerdictMap::Elements(elements) => pairs(f, &elements.node),
             VerdictMap::Named(name) => write!(f, "@{name}"),
@@ -212,6 +231,7 @@ impl Display for Statement<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Match(condition) => condition.fmt(f),
+            Self::Joint(joint) => joint.fmt(f),
             Self::Flags(flags) => flags.fmt(f),
             Self::Mark(mark) => write!(f, "ct mark set {mark}"),
             Self::Counter {
@@ -319,6 +339,13 @@ impl Display for Match<'_> {
     }
 }
 
+impl Display for Joint<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        joined(f, &self.fields)?;
+        write!(f, "{} {}", self.operator, self.operand)
+    }
+}
+
 /// With a blank in front, or nothing for equality.
 impl Display for Operator {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -370,6 +397,7 @@ impl Display for Value<'_> {
             Self::Text(text) => write!(f, "\"{text}\""),
             Self::Variable(name) => write!(f, "${name}"),
             Self::Range(range) => range.fmt(f),
+            Self::Joined(parts) => joined(f, parts),
         }
     }
 }

@@ -2,12 +2,13 @@
 //! nft implies is made explicit (`context`).
 
 mod context;
+mod joint;
 mod map;
 mod nat;
 mod reject;
 
 use crate::conntrack::State;
-use crate::fields::{Field, Header, Slot};
+use crate::fields::{Field, Header, Slot, Type};
 use crate::ir::{
     self, Chain, Condition, Intervals, JUMPS_MAX, Outcome, Program, Rule, Statement, normal,
 };
@@ -23,6 +24,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use context::{Context, Protocols};
 
+/// The number of no set of single fields.
+const NO_SET: u32 = u32::MAX;
 /// Rules that one frame may have to pass, each as often as jumps lead to it. Without a bound,
 /// sixteen chains of a few jumps each would take hours to walk through.
 const WALK_MAX: usize = 1 << 20;
@@ -90,6 +93,7 @@ pub(crate) fn resolve(
         family: Family::Bridge,
         single: BTreeMap::new(),
         sets: BTreeMap::new(),
+        tuples: BTreeMap::new(),
         maps: BTreeMap::new(),
         chains: BTreeMap::new(),
         jumps: Vec::new(),
@@ -135,6 +139,8 @@ struct Resolver<'f, 'a> {
     single: BTreeMap<(u128, u128), u32>,
     /// Named sets of the table: their declaration, and the number of their set.
     sets: BTreeMap<&'a str, (&'f ast::Set<'a>, u32)>,
+    /// Those of tuples.
+    tuples: BTreeMap<&'a str, joint::NamedTuples>,
     /// Named maps of the table.
     maps: BTreeMap<&'a str, &'f ast::Map<'a>>,
     /// Chains of the table and their numbers.
@@ -192,6 +198,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
         }
         self.family = family;
         self.sets.clear();
+        self.tuples.clear();
         self.maps.clear();
         self.chains.clear();
         let first = self.program.chains.len();
@@ -264,8 +271,16 @@ impl<'f, 'a> Resolver<'f, 'a> {
     }
 
     fn set(&mut self, set: &'f ast::Set<'a>) -> Result<(), Error> {
-        let values = self.scope.set(set)?;
-        let number = self.push(values);
+        let number = match *set.keys {
+            [_] => {
+                let values = self.scope.set(set)?;
+                self.push(values)
+            }
+            _ => {
+                self.named_tuples(set)?;
+                NO_SET
+            }
+        };
         let name = set.name;
         match self.sets.insert(name.node, (set, number)) {
             Some((first, _)) => Err(duplicate("set of this name", name.span, first.name.span)),
@@ -325,6 +340,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
             let conditional = matches!(
                 statement.node,
                 ast::Statement::Match(_)
+                    | ast::Statement::Joint(_)
                     | ast::Statement::Flags(_)
                     | ast::Statement::Limit(_)
                     | ast::Statement::Vmap(_)
@@ -365,6 +381,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
         let span = statement.span;
         match &statement.node {
             ast::Statement::Match(condition) => self.condition(condition, context, out)?,
+            ast::Statement::Joint(joint) => self.joint(joint, context, out)?,
             ast::Statement::Flags(flags) => {
                 if let Some(header) = flags.field.header() {
                     self.ask(context.implied(header, span)?, out);
@@ -508,9 +525,8 @@ impl<'f, 'a> Resolver<'f, 'a> {
         let Some((set, number)) = self.sets.get(name.node).copied() else {
             return Err(Error::new(name.span, ErrorKind::Unknown("set")));
         };
-        if set.key.node != kind {
-            return Err(values::mismatch(kind, name.span));
-        }
+        let keys: Vec<Type> = set.keys.iter().map(|key| key.node).collect();
+        joint::check_kinds(&[kind], &keys, name.span)?;
         match condition.operator.node {
             Operator::Equal => Ok(number),
             Operator::NotEqual => {

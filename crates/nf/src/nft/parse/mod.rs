@@ -4,6 +4,7 @@
 
 mod base;
 mod flags;
+mod joint;
 mod limit;
 mod map;
 mod nat;
@@ -225,11 +226,11 @@ impl<'a> Parser<'a, '_> {
         self.tokens.take()?;
         let name = self.name("the name of the set")?;
         let open = self.open()?;
-        let mut key: Option<Spanned<Type>> = None;
+        let mut keys = None;
         let mut lines: [Option<Span>; 3] = [None; 3];
         let mut set = Set {
             name,
-            key: Spanned::new(name.span, Type::Ipv4),
+            keys: Box::new([]),
             interval: false,
             constant: false,
             auto_merge: false,
@@ -241,7 +242,7 @@ impl<'a> Parser<'a, '_> {
                 Token::Word("type") => {
                     once(&mut lines[0], span, "type")?;
                     self.tokens.take()?;
-                    key = Some(self.set_type()?);
+                    keys = Some(self.set_types()?);
                     self.separator()?;
                 }
                 Token::Word("flags") => {
@@ -270,7 +271,7 @@ impl<'a> Parser<'a, '_> {
                 }
             }
         }
-        set.key = key.ok_or(Error::new(
+        set.keys = keys.ok_or(Error::new(
             name.span,
             ErrorKind::Expected("a set with a line `type ...`"),
         ))?;
@@ -281,7 +282,7 @@ impl<'a> Parser<'a, '_> {
         let Spanned { span, node } = self.tokens.take()?;
         let wrong = match node {
             Token::Word(word) => match Type::of_sets().find(|key| key.set_name() == Some(word)) {
-                Some(key) => return self.not_joined(Spanned::new(span, key)),
+                Some(key) => return Ok(Spanned::new(span, key)),
                 None => refusals::find(refusals::SET_TYPES, word),
             },
             Token::Variable(_) => Some(&refusals::VARIABLE_HERE),
@@ -291,15 +292,6 @@ impl<'a> Parser<'a, '_> {
             Some(refusal) => refuse(span, refusal),
             None => Err(Error::new(span, ErrorKind::ExpectedSetType)),
         }
-    }
-
-    /// A type of elements, if no other type is joined to it.
-    fn not_joined(&mut self, key: Spanned<Type>) -> Parsed<Spanned<Type>> {
-        let behind = self.tokens.peek();
-        if behind.node == Token::Mark(".") {
-            return refuse(behind.span, &refusals::CONCATENATION);
-        }
-        Ok(key)
     }
 
     /// Whether there are `interval` and `constant` among the flags of a set.

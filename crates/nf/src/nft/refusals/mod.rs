@@ -672,9 +672,6 @@ pub static MANGLE: Refusal = refusal(
     "is not supported: frames pass unchanged or not at all",
 );
 
-/// `.` between fields or values.
-pub static CONCATENATION: Refusal = instead("a concatenation", "is not supported", WRITE_OUT);
-
 /// `map`, and `vmap` behind a value.
 pub static MAP: Refusal = instead("a map", "is not supported", WRITE_OUT);
 

@@ -70,13 +70,18 @@ fn value() -> impl Strategy<Value = Spanned<Value<'static>>> {
     .prop_map(at)
 }
 
+fn element() -> impl Strategy<Value = Spanned<Value<'static>>> {
+    let joined = vec(value(), 2..4).prop_map(|parts| at(Value::Joined(parts.into())));
+    prop_oneof![4 => value(), 1 => joined]
+}
+
 fn elements() -> impl Strategy<Value = Elements<'static>> {
-    vec(value(), 1..12).prop_map(|elements| elements.into())
+    vec(element(), 1..12).prop_map(|elements| elements.into())
 }
 
 fn operand() -> impl Strategy<Value = Operand<'static>> {
     prop_oneof![
-        value().prop_map(Operand::Value),
+        element().prop_map(Operand::Value),
         elements().prop_map(|elements| Operand::Set(at(elements))),
         name().prop_map(Operand::Named),
     ]
@@ -150,6 +155,11 @@ fn condition() -> impl Strategy<Value = Statement<'static>> {
             operator: at(operator),
             operand,
         })),
+        1 => (vec(field().prop_map(at), 2..5), operator(), operand()).prop_map(
+            |(fields, operator, operand)| Statement::Joint(
+                Joint { fields: fields.into(), operator: at(operator), operand }.into()
+            )
+        ),
         1 => flags().prop_map(Statement::Flags),
         1 => any::<u32>().prop_map(Statement::Mark),
         1 => rate().prop_map(Statement::Limit),
@@ -217,17 +227,18 @@ fn chain() -> impl Strategy<Value = Chain<'static>> {
 
 fn set() -> impl Strategy<Value = Set<'static>> {
     let key = proptest::sample::select(Type::of_sets().collect::<Vec<_>>());
+    let keys = vec(key.prop_map(at), 1..4);
     let flags = any::<[bool; 3]>();
     let parts = (
         name(),
-        key,
+        keys,
         flags,
         option::of(elements()),
         option::of(text()),
     );
-    parts.prop_map(|(name, key, flags, elements, comment)| Set {
+    parts.prop_map(|(name, keys, flags, elements, comment)| Set {
         name,
-        key: at(key),
+        keys: keys.into(),
         interval: flags[0],
         constant: flags[1],
         auto_merge: flags[2],
