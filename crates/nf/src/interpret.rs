@@ -10,6 +10,8 @@ use alloc::vec::Vec;
 
 /// What several fields are called together.
 const CONCATENATION: &str = "concatenation";
+/// What a set that changes is called, and what its elements have of their own.
+const CHANGING: &str = "set";
 
 /// What one rule did with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,8 +147,17 @@ impl Program {
                 Statement::Count => tally.count(rule),
                 Statement::Log(prefix) => tally.log(rule, prefix, values.key, values.way),
                 Statement::Limit(number) => {
-                    if !tally.passes(&self.limits[*number as usize]) {
+                    let moment = tally.moment();
+                    let limit = &self.limits[*number as usize];
+                    if !limit.passes(moment.now, moment.bytes) {
                         return Err("limit");
+                    }
+                }
+                Statement::Use(number) => {
+                    let asked = &self.uses[*number as usize];
+                    let set = &self.changing[asked.set as usize];
+                    if !set.apply(&asked.layout, asked.what, values, tally.moment()) {
+                        return Err(CHANGING);
                     }
                 }
                 Statement::Mark(mark) => {

@@ -5,6 +5,7 @@
 //! for IPv4) is a condition of its own. A condition on a field that the frame lacks never holds,
 //! whatever it asks for.
 
+use crate::changing::{Changing, Use};
 use crate::conntrack::{Connection, State};
 use crate::fields::{ABSENT, NARROW_OF_FRAME, Slot};
 use crate::key::Key;
@@ -134,6 +135,9 @@ pub struct Program {
     pub(crate) joints: Vec<Joint>,
     /// What statements refer to by number.
     pub(crate) limits: Vec<Limit>,
+    pub(crate) uses: Vec<Use>,
+    /// What uses refer to by number.
+    pub(crate) changing: Vec<Changing>,
 }
 
 /// A chain at a hook.
@@ -174,6 +178,8 @@ pub(crate) enum Statement {
     Log(Box<str>),
     /// The frame must pass this limit.
     Limit(u32),
+    /// Looks a set up that rules change, or changes it: what it says must hold.
+    Use(u32),
     /// The connection, if there is one, gets this mark. No condition follows.
     Mark(u32),
     /// The packet has no connection, unless it has one already. No condition follows.
@@ -329,6 +335,7 @@ impl Program {
                 | Statement::Count
                 | Statement::Log(_)
                 | Statement::Limit(_)
+                | Statement::Use(_)
                 | Statement::Untrack
                 | Statement::End(_) => false,
             })

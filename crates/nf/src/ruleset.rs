@@ -14,6 +14,7 @@
 //! little, a leaf is scanned. In any set of rules, a search thus visits at most all nodes and all
 //! copies of entries once.
 
+use crate::changing::{Changing, Use};
 use crate::conntrack::{Connection, State};
 use crate::fields::{SLOTS, Slot};
 use crate::ir::{JUMPS_MAX, Map, Outcome, Values, lacks};
@@ -46,6 +47,8 @@ pub struct RuleSet {
     pub(crate) maps: Box<[Map]>,
     pub(crate) joints: Box<[Tuples]>,
     pub(crate) limits: Box<[Limit]>,
+    pub(crate) uses: Box<[Use]>,
+    pub(crate) changing: Box<[Changing]>,
     /// The base chain.
     pub(crate) base: Cursor,
     pub(crate) rules: RuleIndex,
@@ -108,14 +111,21 @@ pub(crate) struct Extra {
     pub(crate) gate: Option<Gate>,
 }
 
-/// A limit in front of the rest of a rule.
+/// What is in front of the rest of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gate {
-    /// Its number.
-    pub(crate) limit: u32,
+    pub(crate) kind: GateKind,
     /// The entry behind the rule, and the step behind it.
     pub(crate) entry: u32,
     pub(crate) step: u32,
+}
+
+/// What a frame must pass, by its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GateKind {
+    Limit(u32),
+    /// What is looked up in a set that rules change, or done with it.
+    Use(u32),
 }
 
 /// A step of a scan.
@@ -378,7 +388,17 @@ impl RuleSet {
             connection.untrack();
         }
         let gate = extra.gate.as_ref()?;
-        let passes = tally.passes(&self.limits[gate.limit as usize]);
+        let moment = tally.moment();
+        let passes = match gate.kind {
+            GateKind::Limit(number) => {
+                self.limits[number as usize].passes(moment.now, moment.bytes)
+            }
+            GateKind::Use(number) => {
+                let asked = &self.uses[number as usize];
+                let set = &self.changing[asked.set as usize];
+                set.apply(&asked.layout, asked.what, values, moment)
+            }
+        };
         (!passes).then_some(gate)
     }
 
@@ -521,6 +541,24 @@ impl RuleSet {
         self.tracks
     }
 
+    /// Whether there are sets that rules change: then [`Self::begin`] is to be called.
+    pub fn remembers(&self) -> bool {
+        !self.changing.is_empty()
+    }
+
+    /// Begins the sets that rules change at this time, under a secret key: whoever knows it can
+    /// make packets that find no place in them. Elements of the rules `before` stay in sets of
+    /// the same name in a table of the same name, if they are of the same types.
+    pub fn begin(&mut self, secret: &[u8; 16], now: u64, before: Option<&Self>) {
+        for set in &mut self.changing {
+            set.begin(secret, now);
+            let mut others = before.into_iter().flat_map(|before| &before.changing);
+            if let Some(other) = others.find(|other| set.is(other)) {
+                set.take_over(other, now);
+            }
+        }
+    }
+
     /// Whether the policy alone decides.
     pub fn is_empty(&self) -> bool {
         self.rules == 0
@@ -545,6 +583,9 @@ impl RuleSet {
             + size_of_val(&*self.extras)
             + size_of_val(&*self.maps)
             + size_of_val(&*self.limits)
+            + size_of_val(&*self.uses)
+            + size_of_val(&*self.changing)
+            + self.changing.iter().map(Changing::memory).sum::<usize>()
             + size_of_val(&*self.joints)
             + self.maps.iter().map(Map::memory).sum::<usize>()
             + self.joints.iter().map(Tuples::memory).sum::<usize>()

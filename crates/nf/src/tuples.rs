@@ -4,7 +4,9 @@
 //! the decision structure finds the first one that holds ([`crate::ruleset`]).
 
 use crate::fields::Slot;
-use crate::ir::{Base, Chain, Condition, Joint, Outcome, Program, Rule, Statement, Values, normal};
+use crate::ir::{
+    Base, Chain, Condition, Joint, Outcome, Program, Rule, Statement, Values, lacks, normal,
+};
 use crate::lookup::NONE;
 use crate::nft::ast::{ChainKind, Family, Hook};
 use crate::rule::Verdict;
@@ -58,6 +60,15 @@ impl Layout {
             }
         }
         Some(words)
+    }
+
+    /// The same; none as well if the frame has another number of some field than it holds.
+    #[inline]
+    pub(crate) fn read_whole(&self, values: &Values<'_>) -> Option<Words> {
+        match lacks(&self.slots, values) {
+            true => None,
+            false => self.read(values),
+        }
     }
 
     /// The same of values that stand in a file.

@@ -4,11 +4,14 @@
 //! name a value, and those that share one. Entries are copied into several leaves only within
 //! [`COPIES_PER_ENTRY`], so that memory grows with the rules, whatever they are.
 
+use crate::changing::Changing;
 use crate::fields::{NARROW, SLOTS, Slot};
 use crate::ir::{Condition, Intervals, Outcome, Program, Statement};
 use crate::limit::Limit;
 use crate::lookup::{NONE, Set, Table};
-use crate::ruleset::{Cursor, ENTRY, Entry, Extra, Gate, Kind, Node, RuleSet, Step, Test};
+use crate::ruleset::{
+    Cursor, ENTRY, Entry, Extra, Gate, GateKind, Kind, Node, RuleSet, Step, Test,
+};
 use crate::tuples::Tuples;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -34,6 +37,9 @@ impl Program {
     /// Makes the structure that judges frames.
     pub fn compile(mut self) -> RuleSet {
         let tracks = self.tracks();
+        let uses = core::mem::take(&mut self.uses).into();
+        let mut changing = core::mem::take(&mut self.changing);
+        changing.iter_mut().for_each(Changing::anew);
         let maps = core::mem::take(&mut self.maps);
         let joints = self.joints.iter().map(Tuples::new).collect();
         let limits = self.limits.iter().map(Limit::anew).collect();
@@ -59,6 +65,8 @@ impl Program {
             maps: maps.into(),
             joints,
             limits,
+            uses,
+            changing: changing.into(),
             rules: self.rules.len(),
             policy: self.bases[0].policy,
             tracks,
@@ -76,7 +84,7 @@ struct Effects {
     log: Option<Box<str>>,
     mark: Option<u32>,
     untracks: bool,
-    limit: Option<u32>,
+    gate: Option<GateKind>,
 }
 
 impl Effects {
@@ -218,7 +226,11 @@ impl<'a> Compiler<'a> {
                     effects.log = Some(prefix.clone());
                 }
                 Statement::Limit(limit) => {
-                    effects.limit = Some(*limit);
+                    effects.gate = Some(GateKind::Limit(*limit));
+                    self.part(&checks, rule, &mut effects);
+                }
+                Statement::Use(number) => {
+                    effects.gate = Some(GateKind::Use(*number));
                     self.part(&checks, rule, &mut effects);
                 }
                 Statement::Mark(mark) => effects.mark = Some(*mark),
@@ -254,18 +266,18 @@ impl<'a> Compiler<'a> {
             log,
             mark,
             untracks,
-            limit,
+            gate,
         } = effects;
         let mut extra = NONE;
-        if log.is_some() || mark.is_some() || untracks || limit.is_some() {
+        if log.is_some() || mark.is_some() || untracks || gate.is_some() {
             extra = self.extras.len() as u32;
             self.extras.push(Extra {
                 log,
                 mark,
                 untracks,
                 // Where the rule ends is not known yet.
-                gate: limit.map(|limit| Gate {
-                    limit,
+                gate: gate.map(|kind| Gate {
+                    kind,
                     entry: NONE,
                     step: NONE,
                 }),

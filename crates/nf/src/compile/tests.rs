@@ -1,11 +1,15 @@
 //! The structure against the interpreter, on rules and frames of few values, so that they meet.
 
 use super::*;
+use crate::changing::{Shape, Use, What};
+use crate::fields::Type;
 use crate::ir::{self, Joint, Rule, complement, normal};
 use crate::key::{Addresses, Fields, Fragment, Key, L4};
 use crate::limit::{Limit, Period, Rate, Unit};
 use crate::nft::ast::{ChainKind, Family, Hook};
+use crate::nft::ast::{ChangeKind, ElementPart};
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
+use crate::tuples::Layout;
 use proptest::prelude::*;
 use std::string::{String, ToString};
 
@@ -58,13 +62,56 @@ fn base(accept: bool) -> ir::Base {
 
 /// Lets so many frames pass, or all but those.
 fn limit(burst: u32) -> Limit {
-    Limit::new(Rate {
+    Limit::new(rate(burst))
+}
+
+fn rate(burst: u32) -> Rate {
+    Rate {
         amount: 1,
         unit: Unit::Packets,
         period: Period::Week,
         burst,
         over: burst.is_multiple_of(2),
+    }
+}
+
+/// What rules do with two sets of few elements.
+fn uses() -> Vec<Use> {
+    let slots = [
+        Slot::Ip4Source,
+        Slot::Ip4Destination,
+        Slot::SourcePort,
+        Slot::EtherSource,
+        Slot::Ip6Source,
+    ];
+    let changes = ChangeKind::ALL.map(|kind| What::Changes { kind, timeout: 0 });
+    let asks = [false, true, false].map(|negated| What::Asks { negated });
+    let whats = changes.into_iter().chain(asks);
+    let each = whats.flat_map(|what| slots.map(|slot| (what, slot)));
+    each.map(|(what, slot)| Use {
+        // Those of one word in the first set.
+        set: (!slot.is_narrow()).into(),
+        layout: Layout::new([slot].into()),
+        what,
     })
+    .collect()
+}
+
+fn changing() -> Vec<Changing> {
+    let shape = |kind, parts: Box<[ElementPart]>| Shape {
+        name: "s".into(),
+        kinds: [kind].into(),
+        timeout: 0,
+        size: 7,
+        parts,
+        elements: Box::new([]),
+    };
+    let limit = ElementPart::Limit(rate(3));
+    let sets = [
+        shape(Type::Ipv4, [limit, ElementPart::Counter].into()),
+        shape(Type::Ipv6, [ElementPart::Counter].into()),
+    ];
+    sets.into_iter().map(Changing::new).collect()
 }
 
 /// Tuples of one value for each field, or of any.
@@ -97,6 +144,7 @@ fn program() -> impl Strategy<Value = Program> {
             1 => Just((2, 0, 0)),
             1 => (1u32..20).prop_map(|burst| (3, 0, burst)),
             2 => (0u32..20).prop_map(|joint| (4, 0, joint)),
+            2 => (0u32..30).prop_map(|number| (5, 0, number)),
         ]
     };
     let rule = (
@@ -111,6 +159,8 @@ fn program() -> impl Strategy<Value = Program> {
         let mut program = Program {
             sets,
             joints,
+            uses: uses(),
+            changing: changing(),
             bases: vec![base(accept)],
             ..Program::default()
         };
@@ -143,6 +193,7 @@ fn program() -> impl Strategy<Value = Program> {
                         program.limits.push(limit(set));
                         Statement::Limit(program.limits.len() as u32 - 1)
                     }
+                    5 => Statement::Use(set),
                     4 => Statement::Joint {
                         joint: set / 2,
                         negated: set % 2 == 1,

@@ -137,8 +137,16 @@ pub struct Set<'a> {
     pub keys: Box<[Spanned<Type>]>,
     /// `flags interval`: prefixes and ranges may be elements.
     pub interval: bool,
-    /// `flags constant`: what every set here is, for there is no command that changes one.
+    /// `flags constant`: no rule changes it.
     pub constant: bool,
+    /// `flags dynamic`: rules change it.
+    pub dynamic: bool,
+    /// `flags timeout`: its elements may have a timeout.
+    pub timeouts: bool,
+    /// `timeout TIME`, in milliseconds: what its elements have if nothing else is said.
+    pub timeout: Option<u32>,
+    /// `size COUNT`: elements that it holds at most.
+    pub size: Option<u32>,
     /// `auto-merge`: intervals may overlap, and are joined.
     pub auto_merge: bool,
     /// `elements = { ... }`; none if the set has no such line, which nft has as an empty set.
@@ -307,6 +315,8 @@ pub enum Statement<'a> {
     Match(Match<'a>),
     /// A condition on several fields at once.
     Joint(Box<Joint<'a>>),
+    /// A change of a set.
+    Change(Box<Change<'a>>),
     /// A condition on flags: `tcp flags`, `ct state` or `ct status`.
     Flags(Flags),
     /// `ct mark set NUMBER`.
@@ -461,6 +471,55 @@ pub struct Joint<'a> {
     pub operator: Spanned<Operator>,
     /// With what.
     pub operand: Operand<'a>,
+}
+
+/// `add @NAME { FIELD ... }`: what a packet has becomes an element of a set, or is none any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change<'a> {
+    /// What is done.
+    pub kind: ChangeKind,
+    /// To which set.
+    pub set: Name<'a>,
+    /// What is an element: one field, or those of a concatenation.
+    pub fields: Box<[Spanned<Field>]>,
+    /// `timeout TIME`, in milliseconds.
+    pub timeout: Option<u32>,
+    /// What each element has of its own, in order; no two alike.
+    pub parts: Box<[ElementPart]>,
+}
+
+/// What is done to a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// `add`: an element that is there already stays as it is.
+    Add,
+    /// `update`: its timeout begins anew.
+    Update,
+    /// `delete`.
+    Delete,
+}
+
+impl ChangeKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Add, Self::Update, Self::Delete];
+
+    /// Its name in nft.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// What an element of a set has of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElementPart {
+    /// A limit that the packet must pass.
+    Limit(Rate),
+    /// A counter.
+    Counter,
 }
 
 /// How a field is compared. With a set, range or prefix, [`Self::Equal`] means that the field is

@@ -1,9 +1,9 @@
 //! A file as text: the one form that it is always printed in, which parses to the same file.
 
 use super::ast::{
-    Base, Chain, ChainItem, Define, File, Flags, Item, Joint, Map, Match, Nat, NatElement, NatMap,
-    Operand, Operator, Policy, Range, RejectWith, Rule, Set, Spanned, Statement, Table, TableItem,
-    Value, Verdict, VerdictMap, Verdicts, Vmap,
+    Base, Chain, ChainItem, Change, Define, ElementPart, File, Flags, Item, Joint, Map, Match, Nat,
+    NatElement, NatMap, Operand, Operator, Policy, Range, RejectWith, Rule, Set, Spanned,
+    Statement, Table, TableItem, Value, Verdict, VerdictMap, Verdicts, Vmap,
 };
 use super::lex::TIME_UNITS;
 use crate::fields::{Field, ICMPX_CODES, Type};
@@ -61,11 +61,14 @@ impl Display for Table<'_> {
 impl Display for Set<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "\tset {} {{\n\t\ttype {}", self.name, Keys(&self.keys))?;
-        match (self.constant, self.interval) {
-            (true, true) => f.write_str("\t\tflags constant, interval\n")?,
-            (true, false) => f.write_str("\t\tflags constant\n")?,
-            (false, true) => f.write_str("\t\tflags interval\n")?,
-            (false, false) => {}
+        if let Some(size) = self.size {
+            writeln!(f, "\t\tsize {size}")?;
+        }
+        self.flags(f)?;
+        if let Some(timeout) = self.timeout {
+            f.write_str("\t\ttimeout ")?;
+            time(f, timeout)?;
+            f.write_str("\n")?;
         }
         if self.auto_merge {
             f.write_str("\t\tauto-merge\n")?;
@@ -86,6 +89,27 @@ impl Display for Set<'_> {
             f.write_str("\n\t\t}\n")?;
         }
         f.write_str("\t}")
+    }
+}
+
+impl Set<'_> {
+    /// The line of flags, in nft's order.
+    fn flags(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let flags = [
+            (self.constant, "constant"),
+            (self.dynamic, "dynamic"),
+            (self.interval, "interval"),
+            (self.timeouts, "timeout"),
+        ];
+        let mut before = "\t\tflags ";
+        for (_, name) in flags.iter().filter(|(is_set, _)| *is_set) {
+            write!(f, "{before}{name}")?;
+            before = ", ";
+        }
+        match before {
+            ", " => f.write_str("\n"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -232,6 +256,7 @@ impl Display for Statement<'_> {
         match self {
             Self::Match(condition) => condition.fmt(f),
             Self::Joint(joint) => joint.fmt(f),
+            Self::Change(change) => change.fmt(f),
             Self::Flags(flags) => flags.fmt(f),
             Self::Mark(mark) => write!(f, "ct mark set {mark}"),
             Self::Counter {
@@ -336,6 +361,24 @@ impl Display for Verdict<'_> {
 impl Display for Match<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}{} {}", self.field, self.operator, self.operand)
+    }
+}
+
+impl Display for Change<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} @{} {{ ", self.kind.name(), self.set)?;
+        joined(f, &self.fields)?;
+        if let Some(timeout) = self.timeout {
+            f.write_str(" timeout ")?;
+            time(f, timeout)?;
+        }
+        for part in &self.parts {
+            match part {
+                ElementPart::Limit(rate) => write!(f, " {rate}")?,
+                ElementPart::Counter => f.write_str(" counter")?,
+            }
+        }
+        f.write_str(" }")
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::context::Context;
 use super::{Resolver, ir, values};
+use crate::changing::What;
 use crate::fields::{Field, Slot, Type};
 use crate::ir::{Joint, Outcome, Statement};
 use crate::nft::ast::{self, Operand, Operator, Spanned};
@@ -28,7 +29,7 @@ const SINGLE: Refusal = Refusal {
     why: "is not accepted by nft either",
     instead: Some("a set: `{ 10.0.0.1 . 80 }`"),
 };
-const TOO_LONG: Refusal = Refusal {
+pub(super) const TOO_LONG: Refusal = Refusal {
     what: "a concatenation of more than 64 bytes",
     why: "is not supported by nft",
     instead: Some("fewer fields, of which a name of an interface has 16 bytes"),
@@ -88,6 +89,12 @@ impl<'f, 'a> Resolver<'f, 'a> {
                 return Err(Error::new(joint.operator.span, kind));
             }
         };
+        if let Operand::Named(name) = &joint.operand
+            && self.is_changed(name.node)
+        {
+            let what = What::Asks { negated };
+            return self.uses(*name, &joint.fields, what, context, out);
+        }
         let slots = self.joined(&joint.fields, context, out)?;
         let kinds = kinds_of(&joint.fields);
         let joint = match &joint.operand {

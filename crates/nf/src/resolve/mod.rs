@@ -1,12 +1,14 @@
 //! From what a file says to what it means: names are looked up, values get their types, and what
 //! nft implies is made explicit (`context`).
 
+mod change;
 mod context;
 mod joint;
 mod map;
 mod nat;
 mod reject;
 
+use crate::changing::{Shape, What};
 use crate::conntrack::State;
 use crate::fields::{Field, Header, Slot, Type};
 use crate::ir::{
@@ -94,6 +96,9 @@ pub(crate) fn resolve(
         single: BTreeMap::new(),
         sets: BTreeMap::new(),
         tuples: BTreeMap::new(),
+        changed: BTreeMap::new(),
+        shapes: Vec::new(),
+        table: "",
         maps: BTreeMap::new(),
         chains: BTreeMap::new(),
         jumps: Vec::new(),
@@ -124,6 +129,7 @@ pub(crate) fn resolve(
         return Err(Error::new(span.unwrap_or_default(), ErrorKind::NoBaseChain));
     }
     resolver.check_jumps()?;
+    resolver.begin_sets()?;
     resolver.check_nats()?;
     Ok(resolver.program)
 }
@@ -141,6 +147,12 @@ struct Resolver<'f, 'a> {
     sets: BTreeMap<&'a str, (&'f ast::Set<'a>, u32)>,
     /// Those of tuples.
     tuples: BTreeMap<&'a str, joint::NamedTuples>,
+    /// Those that rules change.
+    changed: BTreeMap<&'a str, change::Changed>,
+    /// What sets of all tables are that rules change, and where they stand.
+    shapes: Vec<(Shape, Span)>,
+    /// The name of the table at hand.
+    table: &'a str,
     /// Named maps of the table.
     maps: BTreeMap<&'a str, &'f ast::Map<'a>>,
     /// Chains of the table and their numbers.
@@ -199,6 +211,8 @@ impl<'f, 'a> Resolver<'f, 'a> {
         self.family = family;
         self.sets.clear();
         self.tuples.clear();
+        self.changed.clear();
+        self.table = table.name.node;
         self.maps.clear();
         self.chains.clear();
         let first = self.program.chains.len();
@@ -271,7 +285,19 @@ impl<'f, 'a> Resolver<'f, 'a> {
     }
 
     fn set(&mut self, set: &'f ast::Set<'a>) -> Result<(), Error> {
+        let name = set.name;
+        self.check_name(name)?;
+        if let Some(max) = set.size
+            && set.elements.len() > max as usize
+        {
+            let (what, max) = ("elements of this set", max as usize);
+            return Err(Error::new(name.span, ErrorKind::Limit { what, max }));
+        }
         let number = match *set.keys {
+            _ if Self::changes(set) => {
+                self.changed_set(set)?;
+                NO_SET
+            }
             [_] => {
                 let values = self.scope.set(set)?;
                 self.push(values)
@@ -281,11 +307,8 @@ impl<'f, 'a> Resolver<'f, 'a> {
                 NO_SET
             }
         };
-        let name = set.name;
-        match self.sets.insert(name.node, (set, number)) {
-            Some((first, _)) => Err(duplicate("set of this name", name.span, first.name.span)),
-            None => Ok(()),
-        }
+        self.sets.insert(name.node, (set, number));
+        Ok(())
     }
 
     fn push(&mut self, set: Intervals) -> u32 {
@@ -341,6 +364,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
                 statement.node,
                 ast::Statement::Match(_)
                     | ast::Statement::Joint(_)
+                    | ast::Statement::Change(_)
                     | ast::Statement::Flags(_)
                     | ast::Statement::Limit(_)
                     | ast::Statement::Vmap(_)
@@ -381,6 +405,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
         let span = statement.span;
         match &statement.node {
             ast::Statement::Match(condition) => self.condition(condition, context, out)?,
+            ast::Statement::Change(change) => self.change(change, context, out)?,
             ast::Statement::Joint(joint) => self.joint(joint, context, out)?,
             ast::Statement::Flags(flags) => {
                 if let Some(header) = flags.field.header() {
@@ -454,6 +479,20 @@ impl<'f, 'a> Resolver<'f, 'a> {
     ) -> Result<(), Error> {
         let field = condition.field.node;
         let slot = field.slot();
+        if let Operand::Named(name) = &condition.operand
+            && self.is_changed(name.node)
+        {
+            let negated = match condition.operator.node {
+                Operator::Equal => false,
+                Operator::NotEqual => true,
+                _ => {
+                    let kind = ErrorKind::Refused(&values::ORDER_OF_MANY);
+                    return Err(Error::new(condition.operator.span, kind));
+                }
+            };
+            let what = What::Asks { negated };
+            return self.uses(*name, &[condition.field], what, context, out);
+        }
         self.check_link(condition.field)?;
         let set = self.values(condition)?;
         self.ask_header(condition.field, context, out)?;

@@ -23,19 +23,29 @@ impl<'a> Parser<'a, '_> {
     pub(super) fn fields(&mut self, first: Spanned<Field>) -> Parsed<Box<[Spanned<Field>]>> {
         let mut fields = vec![first];
         while self.joins()? {
-            let Spanned { span, node } = self.tokens.take()?;
-            let Token::Word(word) = node else {
-                return expected(span, "a field");
-            };
-            if let Some(refusal) = refusals::find(refusals::STATEMENTS, word) {
-                return refuse(span, refusal);
-            }
-            let Some(field) = self.field(word)? else {
-                return expected(span, "a field");
-            };
-            fields.push(Spanned::new(self.tokens.span_from(span.start), field));
+            fields.push(self.field_from_here()?);
         }
         Ok(fields.into())
+    }
+
+    /// One field, or several with ` . ` between them.
+    pub(super) fn fields_from_here(&mut self) -> Parsed<Box<[Spanned<Field>]>> {
+        let first = self.field_from_here()?;
+        self.fields(first)
+    }
+
+    fn field_from_here(&mut self) -> Parsed<Spanned<Field>> {
+        let Spanned { span, node } = self.tokens.take()?;
+        let Token::Word(word) = node else {
+            return expected(span, "a field");
+        };
+        if let Some(refusal) = refusals::find(refusals::STATEMENTS, word) {
+            return refuse(span, refusal);
+        }
+        match self.field(word)? {
+            Some(field) => Ok(Spanned::new(self.tokens.span_from(span.start), field)),
+            None => expected(span, "a field"),
+        }
     }
 
     /// What stands behind the fields of a condition on several.

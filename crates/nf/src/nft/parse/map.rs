@@ -48,7 +48,7 @@ impl<'a> Parser<'a, '_> {
                 Token::Word("flags") => {
                     once(&mut lines[1], span, "line of flags")?;
                     self.tokens.take()?;
-                    (interval, constant) = self.flags_of_set()?;
+                    (interval, constant) = self.flags_of_map()?;
                     self.separator()?;
                 }
                 Token::Word("elements") => {

@@ -3,6 +3,7 @@
 //! Nothing is nested deeper than a rule in a chain in a table, so the functions do not recurse.
 
 mod base;
+mod change;
 mod flags;
 mod joint;
 mod limit;
@@ -227,12 +228,16 @@ impl<'a> Parser<'a, '_> {
         let name = self.name("the name of the set")?;
         let open = self.open()?;
         let mut keys = None;
-        let mut lines: [Option<Span>; 3] = [None; 3];
+        let mut lines: [Option<Span>; 5] = [None; 5];
         let mut set = Set {
             name,
             keys: Box::new([]),
             interval: false,
             constant: false,
+            dynamic: false,
+            timeouts: false,
+            timeout: None,
+            size: None,
             auto_merge: false,
             elements: Elements::default(),
             comment: None,
@@ -248,7 +253,19 @@ impl<'a> Parser<'a, '_> {
                 Token::Word("flags") => {
                     once(&mut lines[1], span, "line of flags")?;
                     self.tokens.take()?;
-                    (set.interval, set.constant) = self.flags_of_set()?;
+                    self.flags_of_set(&mut set)?;
+                    self.separator()?;
+                }
+                Token::Word("timeout") => {
+                    once(&mut lines[3], span, "timeout")?;
+                    self.tokens.take()?;
+                    set.timeout = Some(self.time()?);
+                    self.separator()?;
+                }
+                Token::Word("size") => {
+                    once(&mut lines[4], span, "size")?;
+                    self.tokens.take()?;
+                    set.size = Some(self.size()?);
                     self.separator()?;
                 }
                 Token::Word("auto-merge") => {
@@ -266,7 +283,7 @@ impl<'a> Parser<'a, '_> {
                     self.separator()?;
                 }
                 node => {
-                    let what = "`type`, `flags`, `auto-merge` or `elements`";
+                    let what = "`type`, `flags`, `timeout`, `size`, `auto-merge` or `elements`";
                     return unknown(span, node, refusals::IN_SET, what);
                 }
             }
@@ -291,25 +308,6 @@ impl<'a> Parser<'a, '_> {
         match wrong {
             Some(refusal) => refuse(span, refusal),
             None => Err(Error::new(span, ErrorKind::ExpectedSetType)),
-        }
-    }
-
-    /// Whether there are `interval` and `constant` among the flags of a set.
-    fn flags_of_set(&mut self) -> Parsed<(bool, bool)> {
-        let (mut interval, mut constant) = (false, false);
-        loop {
-            let Spanned { span, node } = self.tokens.take()?;
-            match node {
-                Token::Word("interval") => interval = true,
-                Token::Word("constant") => constant = true,
-                node => {
-                    return unknown(span, node, refusals::SET_FLAGS, "`interval` or `constant`");
-                }
-            }
-            if self.tokens.peek().node != Token::Mark(",") {
-                return Ok((interval, constant));
-            }
-            self.tokens.take()?;
         }
     }
 

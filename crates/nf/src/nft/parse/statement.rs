@@ -2,7 +2,9 @@
 
 use super::{Parsed, Parser, expected, refuse, unknown};
 use crate::fields::{self, Field, Type};
-use crate::nft::ast::{Family, Match, Name, Operator, Rule, Spanned, Statement, Verdict};
+use crate::nft::ast::{
+    ChangeKind, Family, Match, Name, Operator, Rule, Spanned, Statement, Verdict,
+};
 use crate::nft::error::{Error, ErrorKind};
 use crate::nft::lex::Token;
 use crate::nft::{refusals, spelling};
@@ -54,6 +56,9 @@ impl<'a> Parser<'a, '_> {
             Token::Word("counter") => self.counter()?,
             Token::Word("log") => self.log()?,
             Token::Word("limit") => self.limit()?,
+            Token::Word("add") => self.change(ChangeKind::Add)?,
+            Token::Word("update") => self.change(ChangeKind::Update)?,
+            Token::Word("delete") => self.change(ChangeKind::Delete)?,
             Token::Word("notrack") if self.family != Family::Bridge => Statement::Notrack,
             Token::Word("reject") if self.family != Family::Bridge => self.reject()?,
             Token::Word("protocol" | "l4proto") => return refuse(span, &refusals::BARE_META),
@@ -105,7 +110,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// `packets N bytes M`, or nothing.
-    fn counter(&mut self) -> Parsed<Statement<'a>> {
+    pub(super) fn counter(&mut self) -> Parsed<Statement<'a>> {
         let next = self.tokens.peek();
         let (mut packets, mut bytes) = (0, 0);
         match next.node {

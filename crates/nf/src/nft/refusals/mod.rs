@@ -195,9 +195,10 @@ pub static IN_SET: &Table = &[
             "write `type ipv4_addr` or another type",
         ),
     ),
-    ("timeout", refusal("`timeout`", CONSTANT)),
-    ("gc-interval", refusal("`gc-interval`", CONSTANT)),
-    ("size", instead("`size`", CONSTANT, "leave it out")),
+    (
+        "gc-interval",
+        instead("`gc-interval`", "has no effect here", "leave it out"),
+    ),
     (
         "policy",
         instead("the policy of a set", "has no effect here", "leave it out"),
@@ -277,11 +278,48 @@ pub static MARK_OF_OTHER: Refusal = refusal(
     "is not supported: `ct mark set` takes a number",
 );
 
-/// Flags of a set.
-pub static SET_FLAGS: &Table = &[
-    ("dynamic", refusal("the flag `dynamic`", CONSTANT)),
-    ("timeout", refusal("the flag `timeout`", CONSTANT)),
+/// Flags of a map.
+pub static MAP_FLAGS: &Table = &[
+    (
+        "dynamic",
+        refusal("a map that rules change", "is not supported"),
+    ),
+    (
+        "timeout",
+        refusal("a map that rules change", "is not supported"),
+    ),
 ];
+
+/// What an element has that a rule adds.
+pub static IN_ELEMENT: &Table = &[
+    ("quota", refusal("`quota`", STATELESS)),
+    ("last", refusal("`last`", STATELESS)),
+    (
+        "comment",
+        refusal("a comment of such an element", "is not supported by nft"),
+    ),
+    (
+        "timeout",
+        instead(
+            "`timeout` in this place",
+            "is not supported",
+            "write it right behind the field",
+        ),
+    ),
+];
+
+/// A counter of an element that has counted something.
+pub static ELEMENT_COUNTER: Refusal = instead(
+    "a counter that starts from another number than 0",
+    "is not supported: it begins with the element",
+    "write `counter`",
+);
+
+/// A second limit or counter of an element.
+pub static SECOND_PART: Refusal = refusal(
+    "a second one in an element",
+    "is not supported: each has one",
+);
 
 /// Types of elements.
 pub static SET_TYPES: &Table = &[
@@ -390,10 +428,14 @@ pub static NAMED_LIMIT: Refusal = instead(
 /// Words that begin a statement.
 pub static STATEMENTS: &Table = &[
     ("quota", refusal("`quota`", STATELESS)),
-    ("meter", refusal("`meter`", STATELESS)),
-    ("add", refusal("`add` of elements", CONSTANT)),
-    ("update", refusal("`update` of elements", CONSTANT)),
-    ("delete", refusal("`delete` of elements", CONSTANT)),
+    (
+        "meter",
+        instead(
+            "`meter`",
+            "is not supported",
+            "write `update @NAME { FIELD limit rate ... }`, and declare the set",
+        ),
+    ),
     ("last", refusal("`last`", STATELESS)),
     (
         "reject",

@@ -147,6 +147,32 @@ fn rate() -> impl Strategy<Value = Rate> {
     })
 }
 
+fn change() -> impl Strategy<Value = Statement<'static>> {
+    let part = prop_oneof![
+        rate().prop_map(ElementPart::Limit),
+        Just(ElementPart::Counter)
+    ];
+    let parts = (
+        proptest::sample::select(ChangeKind::ALL.to_vec()),
+        name(),
+        vec(field().prop_map(at), 1..4),
+        option::of(1..=u32::MAX),
+        option::of(part),
+    );
+    parts.prop_map(|(kind, set, fields, timeout, part)| {
+        Statement::Change(
+            Change {
+                kind,
+                set,
+                fields: fields.into(),
+                timeout,
+                parts: part.into_iter().collect(),
+            }
+            .into(),
+        )
+    })
+}
+
 fn condition() -> impl Strategy<Value = Statement<'static>> {
     let condition = (field(), operator(), operand());
     prop_oneof![
@@ -161,6 +187,7 @@ fn condition() -> impl Strategy<Value = Statement<'static>> {
             )
         ),
         1 => flags().prop_map(Statement::Flags),
+        1 => change(),
         1 => any::<u32>().prop_map(Statement::Mark),
         1 => rate().prop_map(Statement::Limit),
         1 => option::of(text()).prop_map(|prefix| Statement::Log {
@@ -228,20 +255,26 @@ fn chain() -> impl Strategy<Value = Chain<'static>> {
 fn set() -> impl Strategy<Value = Set<'static>> {
     let key = proptest::sample::select(Type::of_sets().collect::<Vec<_>>());
     let keys = vec(key.prop_map(at), 1..4);
-    let flags = any::<[bool; 3]>();
+    let flags = any::<[bool; 5]>();
+    let numbers = (option::of(1..=u32::MAX), option::of(1u32..=1000));
     let parts = (
         name(),
         keys,
         flags,
+        numbers,
         option::of(elements()),
         option::of(text()),
     );
-    parts.prop_map(|(name, keys, flags, elements, comment)| Set {
+    parts.prop_map(|(name, keys, flags, numbers, elements, comment)| Set {
         name,
         keys: keys.into(),
         interval: flags[0],
         constant: flags[1],
         auto_merge: flags[2],
+        dynamic: flags[3],
+        timeouts: flags[4],
+        timeout: numbers.0,
+        size: numbers.1,
         elements: elements.unwrap_or_default(),
         comment: comment.map(at),
     })
