@@ -214,7 +214,11 @@ impl Changing {
         };
         let found = self.find(&words, moment.now);
         let (kind, timeout) = match what {
-            What::Asks { negated } => return found.is_some() != negated,
+            // A look-up is counted and limited as well (`nft_lookup_eval`).
+            What::Asks { negated: false } => {
+                return found.is_some_and(|record| self.ask_parts(record, moment));
+            }
+            What::Asks { negated: true } => return found.is_none(),
             What::Changes { kind, timeout } => (kind, timeout),
         };
         let own = if timeout == 0 {

@@ -87,6 +87,17 @@ fn each_source_has_a_limit_of_its_own() {
     assert_eq!([102, 102, 102].map(at(5)), [true, true, false]);
 }
 
+/// The kernel does the same (`nft_lookup_eval`).
+#[test]
+fn a_look_up_takes_of_a_limit_too() {
+    let rules = rules(
+        "type ipv4_addr; flags dynamic",
+        "ip saddr @s drop\nadd @s { ip saddr limit rate 1/week burst 3 packets }",
+    );
+    let at = |source| passes(&rules, source, 0);
+    assert_eq!([5; 5].map(at), [true, false, false, true, true]);
+}
+
 #[test]
 fn elements_expire_and_are_refreshed_by_update_alone() {
     for (kind, left) in [("add", false), ("update", true)] {
