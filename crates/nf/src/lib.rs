@@ -65,6 +65,8 @@
 //! | the name of a service is the same port on each machine | /etc/services has names and ports |
 //! | tuples of a concatenation may overlap: the first one counts | some that overlap are refused |
 //! | a concatenation has no flags, nothing of `ct` and no name with `*` | it may have |
+//! | what a rule deletes from a set leaves room at once | once it is collected |
+//! | elements of a set that rules change are alike | each may have another limit or counter |
 //! | a comment may end with the text | a newline must follow it |
 //!
 //! A rule that says one thing and does another in nft is refused

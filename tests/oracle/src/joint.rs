@@ -55,6 +55,8 @@ pub struct Changing {
     name: String,
     kinds: &'static [Type],
     timeouts: bool,
+    /// Whether it is never full: the kernel collects what is deleted later.
+    is_large: bool,
     /// What each element has of its own.
     parts: String,
 }
@@ -106,6 +108,7 @@ impl Changing {
             name,
             kinds,
             timeouts,
+            is_large: size.is_empty(),
             parts,
         }
     }
@@ -126,7 +129,7 @@ impl Changing {
         Some(match rng.u8(0..7) {
             0 | 1 => format!("{fields} @{name}"),
             2 => format!("{fields} != @{name}"),
-            3 => format!("delete @{name} {{ {fields} }}"),
+            3 if self.is_large => format!("delete @{name} {{ {fields} }}"),
             4 => format!("update @{name} {{ {fields}{timeout}{} }}", self.parts),
             _ => format!("add @{name} {{ {fields}{timeout}{} }}", self.parts),
         })

@@ -110,9 +110,9 @@ impl Shape {
 
 /// Words of 32 bits of a value.
 pub(crate) fn words_of(kind: Type) -> usize {
-    match kind.max() {
-        ..=0xffff_ffff => 1,
-        ..=0xffff_ffff_ffff_ffff => 2,
+    match u128::BITS - kind.max().leading_zeros() {
+        ..=32 => 1,
+        33..=64 => 2,
         _ => 4,
     }
 }
