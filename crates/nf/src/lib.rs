@@ -16,7 +16,7 @@
 //! | [`nft`] | the language: from text to a syntax tree |
 //! | `resolve` | from what a text says to what it means: an `ir`, which `interpret` walks |
 //! | `compile` | from that to a [`RuleSet`] (`ruleset`) |
-//! | `lookup`, `tuples` | where a value stands among bounds or in a hash table; and several values |
+//! | `lookup`, `tuples` | where one value, or several, stand among bounds or in a hash table |
 //! | [`router`] | rules at each hook that a packet passes in a router, and translation |
 //! | [`log`], `listing` | what `log` statements say, and what rules are called |
 //! | `changing` | sets that rules change |

@@ -2,10 +2,10 @@
 //! limit and a counter of its own if rules say so.
 //!
 //! All memory is taken when rules are loaded. An element is a record of words in a slab of as many
-//! records as the set has elements at most; a hash table under a secret key leads to chains of them.
-//! What has expired is none, and its record is free once a sweep has come by: each addition sweeps
-//! a few records, and more if the set is full. If it still is, nothing is added, as in the kernel
-//! (`nft_dynset_new` of `net/netfilter/nft_dynset.c`), and the statement does not match.
+//! records as the set has elements at most; a hash table under a secret key leads to chains of
+//! them. What has expired is none, and its record is free once a sweep has come by: each addition
+//! sweeps a few records, and more if the set is full. If it still is, nothing is added, as in the
+//! kernel (`nft_dynset_new` of `net/netfilter/nft_dynset.c`), and the statement does not match.
 //!
 //! One thread changes them. Words are atomic so that rules can be shared, and each is a plain load
 //! or store.

@@ -135,6 +135,27 @@ fn joint() -> impl Strategy<Value = Joint> {
     })
 }
 
+/// The statement that these numbers stand for.
+fn meant((kind, slot, set): (i32, usize, u32), limits: &mut Vec<Limit>) -> Statement {
+    match kind {
+        0 => Statement::Match(Condition {
+            slot: Slot::ALL[slot],
+            set,
+        }),
+        1 => Statement::Count,
+        3 => {
+            limits.push(limit(set));
+            Statement::Limit(limits.len() as u32 - 1)
+        }
+        5 => Statement::Use(set),
+        4 => Statement::Joint {
+            joint: set / 2,
+            negated: set % 2 == 1,
+        },
+        _ => Statement::Log("x".into()),
+    }
+}
+
 /// Every set is one of any field.
 fn program() -> impl Strategy<Value = Program> {
     let statement = || {
@@ -183,23 +204,8 @@ fn program() -> impl Strategy<Value = Program> {
                     *kind != 1 || Some(*at) == counter
                 };
                 let statements = statements.into_iter().enumerate().filter(once);
-                let statements = statements.map(|(_, (kind, slot, set))| match kind {
-                    0 => Statement::Match(Condition {
-                        slot: Slot::ALL[slot],
-                        set,
-                    }),
-                    1 => Statement::Count,
-                    3 => {
-                        program.limits.push(limit(set));
-                        Statement::Limit(program.limits.len() as u32 - 1)
-                    }
-                    5 => Statement::Use(set),
-                    4 => Statement::Joint {
-                        joint: set / 2,
-                        negated: set % 2 == 1,
-                    },
-                    _ => Statement::Log("x".into()),
-                });
+                let limits = &mut program.limits;
+                let statements = statements.map(|(_, drawn)| meant(drawn, limits));
                 let end = Statement::End(outcome);
                 let statements = statements.chain([end]).collect();
                 program.rules.push(Rule { statements });

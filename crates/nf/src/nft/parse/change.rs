@@ -1,12 +1,29 @@
 //! Sets that rules change: how they are declared, and the statements that do it.
 
 use super::{Parsed, Parser, expected, refuse, unknown};
-use crate::nft::ast::{Change, ChangeKind, ElementPart, Set, Spanned, Statement};
+use crate::nft::ast::{Change, ChangeKind, ElementPart, Elements, Name, Set, Spanned, Statement};
 use crate::nft::error::{Error, ErrorKind};
 use crate::nft::lex::Token;
 use crate::nft::refusals;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+
+/// A set of which nothing is known but its name.
+pub(super) fn empty_set(name: Name<'_>) -> Set<'_> {
+    Set {
+        name,
+        keys: Box::new([]),
+        interval: false,
+        constant: false,
+        dynamic: false,
+        timeouts: false,
+        timeout: None,
+        size: None,
+        auto_merge: false,
+        elements: Elements::default(),
+        comment: None,
+    }
+}
 
 impl<'a> Parser<'a, '_> {
     /// The flags of a set.

@@ -229,19 +229,7 @@ impl<'a> Parser<'a, '_> {
         let open = self.open()?;
         let mut keys = None;
         let mut lines: [Option<Span>; 5] = [None; 5];
-        let mut set = Set {
-            name,
-            keys: Box::new([]),
-            interval: false,
-            constant: false,
-            dynamic: false,
-            timeouts: false,
-            timeout: None,
-            size: None,
-            auto_merge: false,
-            elements: Elements::default(),
-            comment: None,
-        };
+        let mut set = change::empty_set(name);
         while let Some(Spanned { span, node }) = self.item(open)? {
             match node {
                 Token::Word("type") => {

@@ -1,8 +1,10 @@
 //! What nft has and this has not, and why.
 
 mod router;
+mod sets;
 
 pub use router::*;
+pub use sets::*;
 
 use crate::nft::error::Refusal;
 
@@ -185,32 +187,6 @@ pub static IN_TABLE: &Table = &[
     ("undefine", UNDEFINE),
 ];
 
-/// What stands in a set besides type, flags, elements and comment.
-pub static IN_SET: &Table = &[
-    (
-        "typeof",
-        instead(
-            "`typeof`",
-            "is not supported",
-            "write `type ipv4_addr` or another type",
-        ),
-    ),
-    (
-        "gc-interval",
-        instead("`gc-interval`", "has no effect here", "leave it out"),
-    ),
-    (
-        "policy",
-        instead("the policy of a set", "has no effect here", "leave it out"),
-    ),
-    (
-        "counter",
-        refusal("a counter of each element", "is not supported"),
-    ),
-    ("limit", refusal("`limit`", STATELESS)),
-    ("quota", refusal("`quota`", STATELESS)),
-];
-
 /// What nft knows of a connection, and rules do not.
 pub static CONNECTION: &Table = &[
     (
@@ -276,49 +252,6 @@ pub static CONNECTION: &Table = &[
 pub static MARK_OF_OTHER: Refusal = refusal(
     "a mark that is made of something else",
     "is not supported: `ct mark set` takes a number",
-);
-
-/// Flags of a map.
-pub static MAP_FLAGS: &Table = &[
-    (
-        "dynamic",
-        refusal("a map that rules change", "is not supported"),
-    ),
-    (
-        "timeout",
-        refusal("a map that rules change", "is not supported"),
-    ),
-];
-
-/// What an element has that a rule adds.
-pub static IN_ELEMENT: &Table = &[
-    ("quota", refusal("`quota`", STATELESS)),
-    ("last", refusal("`last`", STATELESS)),
-    (
-        "comment",
-        refusal("a comment of such an element", "is not supported by nft"),
-    ),
-    (
-        "timeout",
-        instead(
-            "`timeout` in this place",
-            "is not supported",
-            "write it right behind the field",
-        ),
-    ),
-];
-
-/// A counter of an element that has counted something.
-pub static ELEMENT_COUNTER: Refusal = instead(
-    "a counter that starts from another number than 0",
-    "is not supported: it begins with the element",
-    "write `counter`",
-);
-
-/// A second limit or counter of an element.
-pub static SECOND_PART: Refusal = refusal(
-    "a second one in an element",
-    "is not supported: each has one",
 );
 
 /// Types of elements.
