@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 /// Words of a tuple at most: what a kernel has room for (NFT_DATA_VALUE_MAXLEN).
 pub(crate) const WORDS_MAX: usize = 16;
 /// Slots of the hash table that a look-up visits at most. Tuples that need more are no hash table.
-const PROBES_MAX: usize = 16;
+const PROBES_MAX: usize = 128;
 /// 2^64 divided by the golden ratio, odd.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -169,13 +169,13 @@ impl Tuples {
 }
 
 impl Hashed {
-    /// Puts tuples into slots, at most two thirds full; none if that needs too many probes. Of
+    /// Puts tuples into slots, at most half of them; none if that needs too many probes. Of
     /// equal ones, the first one counts.
     fn new(layout: &Layout, joint: &Joint) -> Option<Self> {
         let words = layout.words;
         let fields = layout.slots.len().max(1);
         let count = joint.bounds.len() / fields;
-        let slots = (count * 3 / 2).next_power_of_two().max(2);
+        let slots = (count * 2).next_power_of_two().max(2);
         let mut hashed = Self {
             keys: vec![0; (slots + PROBES_MAX) * words].into(),
             numbers: vec![NONE; slots + PROBES_MAX].into(),
