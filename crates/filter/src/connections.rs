@@ -165,7 +165,7 @@ impl<T: Table> Connections<T> {
     }
 }
 
-fn key(seed: Seed) -> Result<[u8; 16], Refusal> {
+pub(crate) fn key(seed: Seed) -> Result<[u8; 16], Refusal> {
     let seed = seed().ok_or(Refusal::Random)?;
     let (key, _) = seed.as_chunks::<16>();
     Ok(key[0])

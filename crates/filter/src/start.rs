@@ -38,7 +38,7 @@ impl fmt::Display for Error {
             ),
             Reason::Random => write!(
                 f,
-                "{source}: rules with ct need random bytes; neither tender nor processor has any"
+                "{source}: rules with ct or changing sets need random bytes; nobody has any"
             ),
             Reason::State(why) => write!(f, "{source}: {why}"),
             Reason::Invalid(error) => write!(f, "no rules\n{}", error.render(source, text)),

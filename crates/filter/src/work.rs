@@ -1,6 +1,6 @@
 //! Rules of any kind at work: where they come from, and who takes down what they count and log.
 
-use super::connections::{Connections, Spare, Table};
+use super::connections::{Connections, Spare, Table, key};
 use super::start::Error;
 use super::{STATE, flows, kept, start};
 use abi::capture::Fate;
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use nf::conntrack::Conntrack;
 use nf::log::{Line, TokenBucket};
 use nf::nft::{self, ErrorKind, Limits};
-use nf::{Key, Limit, RuleIndex, RuleSet, Tally, Way, router};
+use nf::{Key, Moment, RuleIndex, RuleSet, Tally, Way, router};
 use ports::Runtime;
 use ports::inquiry::Inquiry;
 use ports::rules::{Feed, Offer, RuleCounters};
@@ -34,6 +34,12 @@ pub(crate) trait Ruled: Sized {
 
     /// Whether they ask for connections.
     fn tracks(&self) -> bool;
+
+    /// Whether they change sets.
+    fn remembers(&self) -> bool;
+
+    /// Begins those; see [`RuleSet::begin`].
+    fn begin(&mut self, secret: &[u8; 16], now: u64, before: Option<&Self>);
 }
 
 impl Ruled for RuleSet {
@@ -51,6 +57,14 @@ impl Ruled for RuleSet {
     fn tracks(&self) -> bool {
         Self::tracks(self)
     }
+
+    fn remembers(&self) -> bool {
+        Self::remembers(self)
+    }
+
+    fn begin(&mut self, secret: &[u8; 16], now: u64, before: Option<&Self>) {
+        Self::begin(self, secret, now, before);
+    }
 }
 
 impl Ruled for router::Rules {
@@ -66,6 +80,14 @@ impl Ruled for router::Rules {
 
     fn tracks(&self) -> bool {
         Self::tracks(self)
+    }
+
+    fn remembers(&self) -> bool {
+        Self::remembers(self)
+    }
+
+    fn begin(&mut self, secret: &[u8; 16], now: u64, before: Option<&Self>) {
+        Self::begin(self, secret, now, before);
     }
 }
 
@@ -110,7 +132,7 @@ impl<R: Ruled> Work<R> {
             tracking.said = kept.refused.map(said);
             tracking.spare = Spare::Memory(kept);
         }
-        let mut load = |text: &str| load(runtime, text, &ports, &mut tracking);
+        let mut load = |text: &str| load(runtime, text, &ports, &mut tracking, None);
         let (rules, counters) = start::first(&mut feed, texts, &mut load)?;
         tracking.spare.forget();
         Ok(Self {
@@ -157,7 +179,8 @@ impl<R: Ruled> Work<R> {
             return;
         };
         let tracking = &mut self.tracking;
-        match load::<R>(self.runtime, offer.text(), &self.ports, tracking) {
+        let before = Some(&self.rules);
+        match load(self.runtime, offer.text(), &self.ports, tracking, before) {
             Ok(rules) => {
                 self.counters = self.feed.accept(&offer, rules.counters());
                 self.rules = rules;
@@ -191,7 +214,7 @@ pub(crate) enum Refusal {
     Invalid(nf::nft::Error),
     /// It needs more memory than there is.
     Memory,
-    /// It asks for connections, and there are no random bytes to hide them by.
+    /// It asks for connections or changes sets, and there are no random bytes to hide them by.
     Random,
     /// It asks for connections, and the memory that outlives the appliance has no room for one.
     State,
@@ -209,18 +232,23 @@ pub(crate) struct Tracking<T> {
 }
 
 /// The rules that `text` is, if there is memory for them. Connections go on under the next rules
-/// if those ask for connections, and are forgotten otherwise.
+/// if those ask for connections, and are forgotten otherwise; elements of sets that rules change go
+/// on if both have the set.
 fn load<R: Ruled>(
     runtime: &Runtime,
     text: &str,
     ports: &[&str],
     tracking: &mut Tracking<R::Table>,
+    before: Option<&R>,
 ) -> Result<R, Refusal> {
     let limits = nf::limits_within(text, runtime.has_room).ok_or(Refusal::Memory)?;
-    let rules = R::load(text, ports, &limits).map_err(|error| match error.kind {
+    let mut rules = R::load(text, ports, &limits).map_err(|error| match error.kind {
         ErrorKind::Limit { .. } if limits != Limits::DEFAULT => Refusal::Memory,
         _ => Refusal::Invalid(error),
     })?;
+    if rules.remembers() {
+        rules.begin(&key(tracking.seed)?, runtime.host.monotonic(), before);
+    }
     match (rules.tracks(), tracking.connections.take()) {
         (true, Some(mut connections)) => {
             connections.table.rules_changed();
@@ -293,9 +321,11 @@ impl Tally for Taken<'_> {
     }
 
     #[inline(never)]
-    fn passes(&mut self, limit: &Limit) -> bool {
-        let bytes = self.bytes.saturating_sub(self.link);
-        limit.passes(self.log.now(self.runtime), bytes as u64)
+    fn moment(&mut self) -> Moment {
+        Moment {
+            now: self.log.now(self.runtime),
+            bytes: self.bytes.saturating_sub(self.link) as u64,
+        }
     }
 
     #[cold]

@@ -16,8 +16,16 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-const CASES: [&str; 5] = ["default", "4", "100", "10000", "set"];
-/// Elements of the set in the case `set`.
+const CASES: [&str; 7] = [
+    "default",
+    "4",
+    "100",
+    "10000",
+    "set",
+    "joint",
+    "joined-ranges",
+];
+/// Elements of the set in the cases `set`, `joint` and `joined-ranges`.
 const SET_ELEMENTS: u32 = 100_000;
 const FLOWS_MAX: usize = 1024;
 const FRAMES: usize = 4_000_000;
@@ -175,10 +183,48 @@ fn large_set() -> Case {
     }
 }
 
+/// The same of tuples: an address or a prefix, and a port or a range.
+fn joined(ranges: bool) -> Case {
+    let mut noise = Noise(0x0b0a_0006);
+    let (mut elements, mut flows) = (String::new(), Vec::new());
+    for index in 0..SET_ELEMENTS {
+        let (low, port) = (noise.next(), (noise.next() % 60_000) as u16);
+        let address = Ipv4Addr::from_bits(low);
+        let _ = match index % 3 {
+            1 if ranges => write!(
+                elements,
+                "{}/24 . {port}, ",
+                Ipv4Addr::from_bits(low & !0xff)
+            ),
+            2 if ranges => write!(elements, "{address} . {port}-{}, ", port + 99),
+            _ => write!(elements, "{address} . {port}, "),
+        };
+        flows.push(Flow {
+            source: low,
+            destination: 1,
+            protocol: 6,
+            port,
+        });
+    }
+    let flags = if ranges { "flags interval; " } else { "" };
+    let set = format!(
+        "set s {{ type ipv4_addr . inet_service; {flags}elements = {{ {} }}\n}}",
+        elements.trim_end_matches(", ")
+    );
+    let rules = "ether type arp accept\nip saddr . tcp dport @s accept\ntcp dport 7070 accept\n\
+                 ip protocol icmp accept\n";
+    Case {
+        text: table(&set, rules),
+        flows,
+    }
+}
+
 fn case(name: &str) -> Option<Case> {
     match name {
         "default" => Some(default()),
         "set" => Some(large_set()),
+        "joint" => Some(joined(false)),
+        "joined-ranges" => Some(joined(true)),
         count => count.parse().ok().map(distinct),
     }
 }
@@ -249,7 +295,7 @@ fn main() {
     let Some(count) = count.filter(|count| *count > 0 && known) else {
         eprintln!(
             "verdict_cost: give a case and a number of frames: \
-             verdict_cost [--json] [default|4|100|10000|set [FRAMES]]"
+             verdict_cost [--json] [default|4|100|10000|set|joint|joined-ranges [FRAMES]]"
         );
         std::process::exit(1);
     };
@@ -257,7 +303,7 @@ fn main() {
     let names: Vec<&str> = only.map(String::as_str).into_iter().chain(names).collect();
     if !json {
         println!(
-            "{:>8}  {:>8}  {:>12}  {:>12}  {:>10}",
+            "{:>13}  {:>8}  {:>12}  {:>12}  {:>10}",
             "case", "ns/frame", "memory bytes", "text bytes", "load ms"
         );
     }
@@ -272,7 +318,7 @@ fn main() {
                  \"text_bytes\":{text},\"load_milliseconds\":{load:.2}}}"
             );
         } else {
-            println!("{name:>8}  {nanoseconds:>8.1}  {memory:>12}  {text:>12}  {load:>10.2}");
+            println!("{name:>13}  {nanoseconds:>8.1}  {memory:>12}  {text:>12}  {load:>10.2}");
         }
     }
 }

@@ -2,10 +2,16 @@
 //! [`crate::RuleSet`] must do, and which way a frame took.
 
 use crate::conntrack::Connection;
-use crate::ir::{Outcome, Program, Statement, Values};
+use crate::fields::Slot;
+use crate::ir::{Outcome, Program, Statement, Values, lacks};
 use crate::key::Key;
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
 use alloc::vec::Vec;
+
+/// What several fields are called together.
+const CONCATENATION: &str = "concatenation";
+/// What a set that changes is called, and what its elements have of their own.
+const CHANGING: &str = "set";
 
 /// What one rule did with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,11 +137,27 @@ impl Program {
                         return Err(condition.slot.name());
                     }
                 }
+                Statement::Joint { joint, negated } => {
+                    let joint = &self.joints[*joint as usize];
+                    let held = joint.find(values).is_some();
+                    if lacks(&joint.slots, values) || held == *negated {
+                        return Err(CONCATENATION);
+                    }
+                }
                 Statement::Count => tally.count(rule),
                 Statement::Log(prefix) => tally.log(rule, prefix, values.key, values.way),
                 Statement::Limit(number) => {
-                    if !tally.passes(&self.limits[*number as usize]) {
+                    let moment = tally.moment();
+                    let limit = &self.limits[*number as usize];
+                    if !limit.passes(moment.now, moment.bytes) {
                         return Err("limit");
+                    }
+                }
+                Statement::Use(number) => {
+                    let asked = &self.uses[*number as usize];
+                    let set = &self.changing[asked.set as usize];
+                    if !set.apply(&asked.layout, asked.what, values, tally.moment()) {
+                        return Err(CHANGING);
                     }
                 }
                 Statement::Mark(mark) => {
@@ -150,7 +172,9 @@ impl Program {
                 }
                 Statement::End(Outcome::Map(number)) => {
                     let map = &self.maps[*number as usize];
-                    let outcome = map.find(values).ok_or(map.slot.name())?;
+                    let find = |joint| self.joints[joint as usize].find(values);
+                    let found = map.find(values, find);
+                    let outcome = found.ok_or(map.slot().map_or(CONCATENATION, Slot::name))?;
                     if map.counts {
                         tally.count(rule);
                     }

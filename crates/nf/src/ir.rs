@@ -5,6 +5,7 @@
 //! for IPv4) is a condition of its own. A condition on a field that the frame lacks never holds,
 //! whatever it asks for.
 
+use crate::changing::{Changing, Use};
 use crate::conntrack::{Connection, State};
 use crate::fields::{ABSENT, NARROW_OF_FRAME, Slot};
 use crate::key::Key;
@@ -130,8 +131,13 @@ pub struct Program {
     /// What outcomes refer to by number. A bridge has no translations.
     pub(crate) nats: Vec<Nat>,
     pub(crate) maps: Vec<Map>,
+    /// What statements and maps refer to by number.
+    pub(crate) joints: Vec<Joint>,
     /// What statements refer to by number.
     pub(crate) limits: Vec<Limit>,
+    pub(crate) uses: Vec<Use>,
+    /// What uses refer to by number.
+    pub(crate) changing: Vec<Changing>,
 }
 
 /// A chain at a hook.
@@ -163,10 +169,17 @@ pub(crate) struct Rule {
 #[derive(Debug)]
 pub(crate) enum Statement {
     Match(Condition),
+    /// What several fields have together is in a set of tuples, by its number; or in none of them.
+    Joint {
+        joint: u32,
+        negated: bool,
+    },
     Count,
     Log(Box<str>),
     /// The frame must pass this limit.
     Limit(u32),
+    /// Looks a set up that rules change, or changes it: what it says must hold.
+    Use(u32),
     /// The connection, if there is one, gets this mark. No condition follows.
     Mark(u32),
     /// The packet has no connection, unless it has one already. No condition follows.
@@ -202,24 +215,83 @@ pub(crate) enum Outcome {
     Reject(Rejection),
 }
 
-/// How rules end by what a field has.
+/// How rules end by what a field has, or several.
 #[derive(Debug)]
 pub(crate) struct Map {
-    pub(crate) slot: Slot,
-    /// Ascending intervals of which no two overlap.
-    pub(crate) entries: Box<[(u128, u128, Outcome)]>,
+    pub(crate) keys: Keys,
     /// Whether the rule counts what is found, for it has no `counter`.
     pub(crate) counts: bool,
 }
 
+/// What is looked up in a map.
+#[derive(Debug)]
+pub(crate) enum Keys {
+    /// A field, among ascending intervals of which no two overlap.
+    One(Slot, Box<[(u128, u128, Outcome)]>),
+    /// Several fields, among tuples by their number, and how rules end by each of those.
+    Joint(u32, Box<[Outcome]>),
+}
+
 impl Map {
     /// How the rule ends; none if the field has another value, as if a condition did not hold.
-    pub(crate) fn find(&self, values: &Values<'_>) -> Option<Outcome> {
-        let value = values.get(self.slot);
-        let behind = self.entries.partition_point(|(low, ..)| *low <= value);
-        let (_, high, outcome) = self.entries.get(behind.checked_sub(1)?)?;
+    /// `find` says which tuple of a set holds.
+    pub(crate) fn find(
+        &self,
+        values: &Values<'_>,
+        find: impl FnOnce(u32) -> Option<usize>,
+    ) -> Option<Outcome> {
+        let (slot, entries) = match &self.keys {
+            Keys::One(slot, entries) => (slot, entries),
+            Keys::Joint(joint, outcomes) => return outcomes.get(find(*joint)?).copied(),
+        };
+        let value = values.get(*slot);
+        let behind = entries.partition_point(|(low, ..)| *low <= value);
+        let (_, high, outcome) = entries.get(behind.checked_sub(1)?)?;
         (value <= *high).then_some(*outcome)
     }
+
+    /// The field that is looked up alone.
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        match self.keys {
+            Keys::One(slot, _) => Some(slot),
+            Keys::Joint(..) => None,
+        }
+    }
+
+    /// Bytes on the heap.
+    pub(crate) fn memory(&self) -> usize {
+        match &self.keys {
+            Keys::One(_, entries) => size_of_val(&**entries),
+            Keys::Joint(_, outcomes) => size_of_val(&**outcomes),
+        }
+    }
+}
+
+/// Tuples of intervals, one for each of several fields. Of those that hold, the first one counts.
+#[derive(Debug)]
+pub(crate) struct Joint {
+    /// Of frames, not of connections. There are at least two.
+    pub(crate) slots: Box<[Slot]>,
+    /// One tuple behind the other.
+    pub(crate) bounds: Box<[(u128, u128)]>,
+}
+
+impl Joint {
+    /// The number of the first tuple that holds.
+    pub(crate) fn find(&self, values: &Values<'_>) -> Option<usize> {
+        let mut tuples = self.bounds.chunks_exact(self.slots.len().max(1));
+        tuples.position(|tuple| {
+            let mut fields = self.slots.iter().zip(tuple);
+            fields.all(|(slot, (low, high))| (low..=high).contains(&&values.get(*slot)))
+        })
+    }
+}
+
+/// Whether a frame lacks one of these fields. One of 32 bits it has, for it is never asked for
+/// without a condition that says so.
+pub(crate) fn lacks(slots: &[Slot], values: &Values<'_>) -> bool {
+    let mut narrow = slots.iter().filter(|slot| slot.is_narrow());
+    narrow.any(|slot| values.get(*slot) > Slot::max(*slot))
 }
 
 /// A translation of one end of a connection.
@@ -255,13 +327,15 @@ impl Program {
     pub fn tracks(&self) -> bool {
         let mut statements = self.rules.iter().flat_map(|rule| &rule.statements);
         let mut maps = self.maps.iter();
-        maps.any(|map| map.slot.is_of_connection())
+        maps.any(|map| map.slot().is_some_and(Slot::is_of_connection))
             || statements.any(|statement| match statement {
                 Statement::Match(condition) => condition.slot.is_of_connection(),
                 Statement::Mark(_) => true,
-                Statement::Count
+                Statement::Joint { .. }
+                | Statement::Count
                 | Statement::Log(_)
                 | Statement::Limit(_)
+                | Statement::Use(_)
                 | Statement::Untrack
                 | Statement::End(_) => false,
             })

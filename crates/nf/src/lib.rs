@@ -16,9 +16,10 @@
 //! | [`nft`] | the language: from text to a syntax tree |
 //! | `resolve` | from what a text says to what it means: an `ir`, which `interpret` walks |
 //! | `compile` | from that to a [`RuleSet`] (`ruleset`) |
-//! | `lookup` | where a value stands among bounds or in a hash table |
+//! | `lookup`, `tuples` | where one value, or several, stand among bounds or in a hash table |
 //! | [`router`] | rules at each hook that a packet passes in a router, and translation |
 //! | [`log`], `listing` | what `log` statements say, and what rules are called |
+//! | `changing` | sets that rules change |
 //! | `limit` | how many packets or bytes a rule takes in a time |
 //! | `rule`, `memory` | verdicts and tallies, and how much heap a load may take |
 //!
@@ -62,6 +63,10 @@
 //! | `flush ruleset` means nothing: a load replaces all rules | it deletes those before |
 //! | interfaces are the network devices of the image's manifest | they are the host's |
 //! | the name of a service is the same port on each machine | /etc/services has names and ports |
+//! | tuples of a concatenation may overlap: the first one counts | some that overlap are refused |
+//! | a concatenation has no flags, nothing of `ct` and no name with `*` | it may have |
+//! | what a rule deletes from a set leaves room at once | once it is collected |
+//! | elements of a set that rules change are alike | each may have another limit or counter |
 //! | a comment may end with the text | a newline must follow it |
 //!
 //! A rule that says one thing and does another in nft is refused
@@ -76,6 +81,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod changing;
 mod compile;
 pub mod conntrack;
 pub mod fields;
@@ -96,6 +102,7 @@ pub mod router;
 mod rule;
 mod ruleset;
 mod services;
+mod tuples;
 mod values;
 
 pub use interpret::{Effect, Step};
@@ -107,5 +114,5 @@ pub use loaded::Loaded;
 pub use malformed::Malformed;
 pub use memory::{limits_within, memory_needed};
 pub use resolve::load;
-pub use rule::{RuleIndex, Tally, Verdict, Way};
+pub use rule::{Moment, RuleIndex, Tally, Verdict, Way};
 pub use ruleset::RuleSet;

@@ -133,6 +133,8 @@ pub struct Limit {
     rate: Rate,
     /// Nanoseconds that the bucket holds at most.
     most: u64,
+    /// Nanoseconds that a packet costs.
+    packet: u64,
     held: AtomicU64,
     /// When it was filled last.
     filled: AtomicU64,
@@ -148,6 +150,7 @@ impl Limit {
         Self {
             rate,
             most,
+            packet: rate.cost(1),
             held: AtomicU64::new(most),
             filled: AtomicU64::new(0),
         }
@@ -161,17 +164,33 @@ impl Limit {
     /// Whether a packet of so many bytes passes at `now`, in nanoseconds of a clock that does not
     /// run backwards.
     pub fn passes(&self, now: u64, bytes: u64) -> bool {
-        let filled = self.filled.load(Relaxed);
-        self.filled.store(filled.max(now), Relaxed);
+        self.passes_from(&self.held, &self.filled, now, bytes)
+    }
+
+    /// The same of another bucket with this rate, by what it holds and when it was filled last.
+    pub(crate) fn passes_from(
+        &self,
+        held_in: &AtomicU64,
+        filled_at: &AtomicU64,
+        now: u64,
+        bytes: u64,
+    ) -> bool {
+        let filled = filled_at.load(Relaxed);
+        filled_at.store(filled.max(now), Relaxed);
         let came = now.saturating_sub(filled);
-        let held = self.held.load(Relaxed).saturating_add(came).min(self.most);
-        let cost = self.rate.cost(match self.rate.unit {
-            Unit::Packets => 1,
-            Unit::Bytes => bytes,
-        });
+        let held = held_in.load(Relaxed).saturating_add(came).min(self.most);
+        let cost = match self.rate.unit {
+            Unit::Packets => self.packet,
+            Unit::Bytes => self.rate.cost(bytes),
+        };
         let rest = held.checked_sub(cost);
-        self.held.store(rest.unwrap_or(held), Relaxed);
+        held_in.store(rest.unwrap_or(held), Relaxed);
         rest.is_some() != self.rate.over
+    }
+
+    /// Nanoseconds that a full bucket holds.
+    pub(crate) fn most(&self) -> u64 {
+        self.most
     }
 }
 

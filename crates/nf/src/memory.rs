@@ -44,9 +44,15 @@ pub fn limits_within(text: &str, has_room: impl Fn(usize) -> bool) -> Option<Lim
     while expanded > 0 && !has_room(needed + expanded * PER_EXPANDED) {
         expanded /= 2;
     }
+    let mut changing = Limits::DEFAULT.changing;
+    let taken = needed + expanded * PER_EXPANDED;
+    while changing > 0 && !has_room(taken + changing) {
+        changing /= 2;
+    }
     let written = text.bytes().filter(|byte| b",{".contains(byte)).count();
     Some(Limits {
         elements: most.min(written + expanded),
+        changing,
         ..Limits::DEFAULT
     })
 }

@@ -1,7 +1,6 @@
 //! What rules decide, and what they are told and tell besides.
 
 use crate::key::Key;
-use crate::limit::Limit;
 use core::fmt;
 
 /// What becomes of a frame.
@@ -24,16 +23,25 @@ pub struct Way {
     pub to: u8,
 }
 
+/// What limits and sets that change depend on, besides a frame's key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// A time in nanoseconds that does not go back.
+    pub now: u64,
+    /// Bytes of the frame, as counters count them.
+    pub bytes: u64,
+}
+
 /// Takes down what rules do besides giving a verdict. `()` ignores it.
 pub trait Tally {
     /// The counter of a rule, or of the policy, counts this frame.
     fn count(&mut self, rule: RuleIndex);
     /// A rule's `log` statement was reached, by a frame with this key on this way.
     fn log(&mut self, rule: RuleIndex, prefix: &str, key: &Key, way: Way);
-    /// A rule's `limit` was reached: whether this frame passes it, by its length and the time. Who
-    /// knows neither lets a burst of packets pass, and any bytes.
-    fn passes(&mut self, limit: &Limit) -> bool {
-        limit.passes(0, 0)
+    /// When this frame is judged, and how long it is. Who knows neither lets a burst of packets
+    /// pass a `limit`, and any bytes, and no element of a set expires.
+    fn moment(&mut self) -> Moment {
+        Moment::default()
     }
 }
 

@@ -14,14 +14,16 @@
 //! little, a leaf is scanned. In any set of rules, a search thus visits at most all nodes and all
 //! copies of entries once.
 
+use crate::changing::{Changing, Use};
 use crate::conntrack::{Connection, State};
 use crate::fields::{SLOTS, Slot};
-use crate::ir::{JUMPS_MAX, Map, Outcome, Values};
+use crate::ir::{JUMPS_MAX, Map, Outcome, Values, lacks};
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::lookup::{NONE, Set, Table};
 use crate::router::Rejection;
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
+use crate::tuples::Tuples;
 use alloc::boxed::Box;
 use arrayvec::ArrayVec;
 
@@ -43,7 +45,10 @@ pub struct RuleSet {
     pub(crate) wide_tables: Box<[Table<u128>]>,
     pub(crate) extras: Box<[Extra]>,
     pub(crate) maps: Box<[Map]>,
+    pub(crate) joints: Box<[Tuples]>,
     pub(crate) limits: Box<[Limit]>,
+    pub(crate) uses: Box<[Use]>,
+    pub(crate) changing: Box<[Changing]>,
     /// The base chain.
     pub(crate) base: Cursor,
     pub(crate) rules: RuleIndex,
@@ -106,14 +111,21 @@ pub(crate) struct Extra {
     pub(crate) gate: Option<Gate>,
 }
 
-/// A limit in front of the rest of a rule.
+/// What is in front of the rest of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gate {
-    /// Its number.
-    pub(crate) limit: u32,
+    pub(crate) kind: GateKind,
     /// The entry behind the rule, and the step behind it.
     pub(crate) entry: u32,
     pub(crate) step: u32,
+}
+
+/// What a frame must pass, by its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GateKind {
+    Limit(u32),
+    /// What is looked up in a set that rules change, or done with it.
+    Use(u32),
 }
 
 /// A step of a scan.
@@ -134,6 +146,8 @@ pub(crate) enum Test {
     Set { slot: u8, set: u32 },
     /// A check: the wide slot is in a set.
     Wide { slot: Slot, set: u32 },
+    /// A check: the frame has one of these tuples, or none of them.
+    Joint { joint: u32, negated: bool },
     /// All checks of this entry hold. The next entry begins behind.
     Hit(u32),
     /// No entry is left.
@@ -249,9 +263,11 @@ impl RuleSet {
                 Test::Set { slot, set } if slot == Slot::CtState as u8 => {
                     fails |= !self.sets[set as usize].contains(state);
                 }
-                Test::Range { .. } | Test::Around { .. } | Test::Set { .. } | Test::Wide { .. } => {
-                    asks = true;
-                }
+                Test::Range { .. }
+                | Test::Around { .. }
+                | Test::Set { .. }
+                | Test::Wide { .. }
+                | Test::Joint { .. } => asks = true,
                 Test::Hit(_) if fails => (fails, asks) = (false, false),
                 Test::Hit(_) if asks => return None,
                 Test::Hit(entry) => return self.settled_by(&self.entries[entry as usize]),
@@ -343,7 +359,8 @@ impl RuleSet {
         tally: &mut impl Tally,
     ) -> Outcome {
         let map = &self.maps[number as usize];
-        let Some(outcome) = map.find(values) else {
+        let find = |joint: u32| self.joints[joint as usize].find(values);
+        let Some(outcome) = map.find(values, find) else {
             return Outcome::Continue;
         };
         if map.counts {
@@ -371,7 +388,17 @@ impl RuleSet {
             connection.untrack();
         }
         let gate = extra.gate.as_ref()?;
-        let passes = tally.passes(&self.limits[gate.limit as usize]);
+        let moment = tally.moment();
+        let passes = match gate.kind {
+            GateKind::Limit(number) => {
+                self.limits[number as usize].passes(moment.now, moment.bytes)
+            }
+            GateKind::Use(number) => {
+                let asked = &self.uses[number as usize];
+                let set = &self.changing[asked.set as usize];
+                set.apply(&asked.layout, asked.what, values, moment)
+            }
+        };
         (!passes).then_some(gate)
     }
 
@@ -438,8 +465,22 @@ impl RuleSet {
             }
             Test::Set { slot, set } => self.sets[set as usize].contains(values.narrow(slot)),
             Test::Wide { slot, set } => self.wide_sets[set as usize].contains(values.wide(slot)),
+            Test::Joint { joint, negated } => {
+                let tuples = &self.joints[joint as usize];
+                match negated {
+                    false => tuples.find(values).is_some(),
+                    true => !lacks(tuples.slots(), values) && tuples.find(values).is_none(),
+                }
+            }
             Test::Hit(_) | Test::End => true,
         }
+    }
+
+    /// The first rule of the base chain that holds, by its number.
+    pub(crate) fn first(&self, values: &Values<'_>) -> Option<usize> {
+        let mut at = self.base;
+        let entry = self.find(&mut at, values)?;
+        Some(self.entries[entry as usize].rule as usize)
     }
 
     /// The lowest entry from `next` on that holds, or `end`.
@@ -500,6 +541,24 @@ impl RuleSet {
         self.tracks
     }
 
+    /// Whether there are sets that rules change: then [`Self::begin`] is to be called.
+    pub fn remembers(&self) -> bool {
+        !self.changing.is_empty()
+    }
+
+    /// Begins the sets that rules change at this time, under a secret key: whoever knows it can
+    /// make packets that find no place in them. Elements of the rules `before` stay in sets of
+    /// the same name in a table of the same name, if they are of the same types.
+    pub fn begin(&mut self, secret: &[u8; 16], now: u64, before: Option<&Self>) {
+        for set in &mut self.changing {
+            set.begin(secret, now);
+            let mut others = before.into_iter().flat_map(|before| &before.changing);
+            if let Some(other) = others.find(|other| set.is(other)) {
+                set.take_over(other, now);
+            }
+        }
+    }
+
     /// Whether the policy alone decides.
     pub fn is_empty(&self) -> bool {
         self.rules == 0
@@ -524,11 +583,12 @@ impl RuleSet {
             + size_of_val(&*self.extras)
             + size_of_val(&*self.maps)
             + size_of_val(&*self.limits)
-            + self
-                .maps
-                .iter()
-                .map(|map| size_of_val(&*map.entries))
-                .sum::<usize>()
+            + size_of_val(&*self.uses)
+            + size_of_val(&*self.changing)
+            + self.changing.iter().map(Changing::memory).sum::<usize>()
+            + size_of_val(&*self.joints)
+            + self.maps.iter().map(Map::memory).sum::<usize>()
+            + self.joints.iter().map(Tuples::memory).sum::<usize>()
             + self
                 .extras
                 .iter()

@@ -4,7 +4,7 @@ use crate::bridge::{Bridge, Error, PORTS};
 use crate::frame::Frame;
 use crate::source::{Count, Source};
 use nf::nft::{ErrorKind, Limits};
-use nf::{Fragment, Key, Limit, Malformed, RuleIndex, RuleSet, Tally, Verdict, Way, protocol};
+use nf::{Fragment, Key, Malformed, Moment, RuleIndex, RuleSet, Tally, Verdict, Way, protocol};
 use std::fmt;
 use std::mem::discriminant;
 
@@ -257,9 +257,13 @@ impl Tally for Counting<'_> {
 
     fn log(&mut self, _: RuleIndex, _: &str, _: &Key, _: Way) {}
 
-    /// Rules that are asked about have limits that no run lasts long enough to fill.
-    fn passes(&mut self, limit: &Limit) -> bool {
-        limit.passes(0, self.bytes)
+    /// Rules that are asked about have limits that no run lasts long enough to fill, and timeouts
+    /// that none outlives.
+    fn moment(&mut self) -> Moment {
+        Moment {
+            now: 0,
+            bytes: self.bytes,
+        }
     }
 }
 

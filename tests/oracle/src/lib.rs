@@ -14,6 +14,7 @@ mod bridge;
 mod conclusions;
 pub mod conversation;
 mod frame;
+mod joint;
 mod judge;
 mod minimise;
 mod operand;

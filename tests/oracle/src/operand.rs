@@ -1,5 +1,6 @@
 //! What stands behind a field: operator, value, range, prefix, set or variable.
 
+use crate::joint::{Changing, Named};
 use crate::values::Values;
 use fastrand::Rng;
 use nf::fields::{Field, Type};
@@ -14,6 +15,10 @@ const NAMES_MAX: usize = 3;
 pub struct Names {
     defines: Vec<(String, Type)>,
     sets: Vec<(String, Type)>,
+    /// Sets of tuples.
+    pub joints: Vec<Named>,
+    /// Sets that rules change.
+    pub changing: Vec<Changing>,
 }
 
 /// A type that sets may have.
@@ -44,6 +49,14 @@ impl Names {
             let name = format!("s{index}");
             sets.extend(set(&name, kind, rng));
             names.sets.push((name, kind));
+        }
+        for index in 0..rng.usize(0..NAMES_MAX) {
+            let joint = Named::generate(format!("j{index}"), rng, sets);
+            names.joints.push(joint);
+        }
+        for index in 0..rng.usize(0..NAMES_MAX) {
+            let set = Changing::generate(format!("d{index}"), rng, sets);
+            names.changing.push(set);
         }
         names
     }

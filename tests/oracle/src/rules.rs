@@ -6,6 +6,7 @@
 //! and then does not do what it says: with `ip6 nexthdr { 0, 17 } udp dport 53`, nft 1.0.6 does
 //! not look whether a packet is UDP.
 
+use crate::joint;
 use crate::operand::Names;
 use crate::source::{Chain, Rule, Source};
 use fastrand::Rng;
@@ -96,7 +97,7 @@ fn rules(names: &Names, targets: &[String], l4: bool, rng: &mut Rng) -> Vec<Rule
     }
     (0..rng.usize(0..=RULES_MAX))
         .map(|_| {
-            let conditions = conditions(names, l4, rng);
+            let conditions = conditions(names, targets, l4, rng);
             rule(conditions, targets, rng)
         })
         .collect()
@@ -130,7 +131,7 @@ fn long(names: &Names, targets: &[String], l4: bool, rng: &mut Rng) -> Vec<Rule>
     (0..rng.usize(RULES_MAX..=RULES_LONG_MAX))
         .map(|_| {
             let conditions = if rng.u8(0..16) == 0 {
-                conditions(names, l4, rng)
+                conditions(names, targets, l4, rng)
             } else {
                 let named = fields.iter();
                 named
@@ -144,6 +145,8 @@ fn long(names: &Names, targets: &[String], l4: bool, rng: &mut Rng) -> Vec<Rule>
 
 fn rule(mut statements: Vec<String>, targets: &[String], rng: &mut Rng) -> Rule {
     separate(&mut statements);
+    // It ends the rule.
+    let map = statements.pop_if(|last| last.contains(" vmap "));
     if rng.u8(0..4) > 0 {
         let at = if are_joined(&statements) {
             [0, statements.len()][rng.usize(0..2)]
@@ -171,7 +174,10 @@ fn rule(mut statements: Vec<String>, targets: &[String], rng: &mut Rng) -> Rule 
         };
         statements.insert(at, limit(rng));
     }
-    statements.extend(verdict(targets, rng));
+    statements.extend(match map {
+        Some(map) => Some(map),
+        None => verdict(targets, rng),
+    });
     if statements.is_empty() {
         statements.push("counter".to_owned());
     }
@@ -188,7 +194,7 @@ fn rule(mut statements: Vec<String>, targets: &[String], rng: &mut Rng) -> Rule 
 }
 
 /// A limit that time does not fill while frames are sent.
-fn limit(rng: &mut Rng) -> String {
+pub(crate) fn limit(rng: &mut Rng) -> String {
     let over = ["", "over "][rng.usize(0..2)];
     let period = ["day", "week"][rng.usize(0..2)];
     let count = rng.usize(1..20);
@@ -242,7 +248,7 @@ fn verdict(targets: &[String], rng: &mut Rng) -> Option<String> {
 }
 
 /// What a rule matches on.
-fn conditions(names: &Names, reads_l4: bool, rng: &mut Rng) -> Vec<String> {
+fn conditions(names: &Names, targets: &[String], reads_l4: bool, rng: &mut Rng) -> Vec<String> {
     let vlan = rng.u8(0..8) == 0;
     let net = [None, None, Some(Ip), Some(Ip), Some(Ip6)][rng.usize(0..5)];
     let l4s = [
@@ -263,6 +269,18 @@ fn conditions(names: &Names, reads_l4: bool, rng: &mut Rng) -> Vec<String> {
     if !vlan && !context && rng.u8(0..8) == 0 {
         meta_context(net, l4, rng, &mut parts);
         context = true;
+    }
+    // Together with a condition on the fields alone, it may be a conflict of how nft joins those.
+    let fields = joinable(net, l4);
+    if rng.u8(0..6) == 0
+        && let Some(joint) = joint::condition(&names.joints, &fields, rng)
+    {
+        parts.push(joint);
+    }
+    if let Some(set) = rng.choice(&names.changing)
+        && rng.u8(0..4) == 0
+    {
+        parts.extend(set.statement(&fields, rng));
     }
     let mut network = network(names, net, rng);
     let mut transport = transport(names, l4, rng);
@@ -286,7 +304,26 @@ fn conditions(names: &Names, reads_l4: bool, rng: &mut Rng) -> Vec<String> {
         let at = rng.usize(0..=parts.len());
         parts.insert(at, anywhere(names, rng));
     }
+    // Each jump counts as if it were taken: many would be refused.
+    let says = |rng: &mut Rng| {
+        let targets = if rng.u8(0..8) == 0 { targets } else { &[] };
+        verdict(targets, rng).unwrap_or_else(|| "accept".to_owned())
+    };
+    if rng.u8(0..10) == 0 {
+        parts.extend(joint::map(&fields, says, rng));
+    }
     parts
+}
+
+/// Fields that may stand in a concatenation, and from which nft concludes nothing.
+fn joinable(net: Net, l4: L4) -> Vec<Field> {
+    let concluding = [Type::EtherType, Type::Protocol, Type::TcpFlags];
+    let of = |header: Option<Header>| {
+        fields_of(header).filter(|field| !concluding.contains(&field.value_type()))
+    };
+    let network = net.into_iter().flat_map(|net| of(Some(net)));
+    let transport = l4.into_iter().flat_map(|l4| of(Some(l4)));
+    of(None).chain(network).chain(transport).collect()
 }
 
 /// `ether type` as an equality, in front, sometimes; says whether.

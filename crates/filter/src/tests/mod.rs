@@ -342,6 +342,46 @@ fn an_answer_passes_once_somebody_asked() {
     assert_eq!(counter.get(), 0, "rules without ct track nothing");
 }
 
+/// Lets a frame pass if its source is in the set, and puts it there otherwise.
+const REMEMBERS: &str = "table bridge f {
+    set seen { type ipv4_addr; flags dynamic, timeout; timeout 10s; }
+    chain c {
+        type filter hook forward priority 0; policy drop;
+        ip saddr @seen accept
+        add @seen { ip saddr }
+    }
+}
+";
+
+#[test]
+fn elements_of_a_set_go_on_under_the_next_rules_for_as_long_as_they_have() {
+    let mut bench = bench(setup().start(), REMEMBERS);
+    let second = 1_000_000_000;
+    let passes = |bench: &mut Bench, now: u64| {
+        bench.scene.host.now.set(now * second);
+        bench.filter.refresh();
+        bench.udp_passes()
+    };
+    assert_eq!([1, 2].map(|now| passes(&mut bench, now)), [false, true]);
+    bench.scene.offer(1, 0, REMEMBERS);
+    assert_eq!(
+        [3, 10, 11].map(|now| passes(&mut bench, now)),
+        [true, true, false]
+    );
+    let other = REMEMBERS.replace("seen", "other");
+    bench.scene.offer(2, 1, &other);
+    assert!(!passes(&mut bench, 12));
+}
+
+#[test]
+fn rules_that_change_sets_need_random_bytes() {
+    let scene = setup().start();
+    let error = Filter::start(scene.runtime, REMEMBERS, || None)
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("random bytes"));
+}
+
 #[test]
 fn rules_with_ct_need_random_bytes() {
     let scene = setup().start();

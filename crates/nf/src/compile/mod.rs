@@ -4,11 +4,15 @@
 //! name a value, and those that share one. Entries are copied into several leaves only within
 //! [`COPIES_PER_ENTRY`], so that memory grows with the rules, whatever they are.
 
+use crate::changing::Changing;
 use crate::fields::{NARROW, SLOTS, Slot};
 use crate::ir::{Condition, Intervals, Outcome, Program, Statement};
 use crate::limit::Limit;
 use crate::lookup::{NONE, Set, Table};
-use crate::ruleset::{Cursor, ENTRY, Entry, Extra, Gate, Kind, Node, RuleSet, Step, Test};
+use crate::ruleset::{
+    Cursor, ENTRY, Entry, Extra, Gate, GateKind, Kind, Node, RuleSet, Step, Test,
+};
+use crate::tuples::Tuples;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -33,7 +37,11 @@ impl Program {
     /// Makes the structure that judges frames.
     pub fn compile(mut self) -> RuleSet {
         let tracks = self.tracks();
+        let uses = core::mem::take(&mut self.uses).into();
+        let mut changing = core::mem::take(&mut self.changing);
+        changing.iter_mut().for_each(Changing::anew);
         let maps = core::mem::take(&mut self.maps);
+        let joints = self.joints.iter().map(Tuples::new).collect();
         let limits = self.limits.iter().map(Limit::anew).collect();
         let mut compiler = Compiler::new(&self.sets);
         let chains: Vec<Cursor> = self
@@ -55,7 +63,10 @@ impl Program {
             wide_tables: compiler.wide_tables.into(),
             extras: compiler.extras.into(),
             maps: maps.into(),
+            joints,
             limits,
+            uses,
+            changing: changing.into(),
             rules: self.rules.len(),
             policy: self.bases[0].policy,
             tracks,
@@ -73,13 +84,21 @@ struct Effects {
     log: Option<Box<str>>,
     mark: Option<u32>,
     untracks: bool,
-    limit: Option<u32>,
+    gate: Option<GateKind>,
 }
 
 impl Effects {
     fn any(&self) -> bool {
         self.counts || self.log.is_some() || self.mark.is_some() || self.untracks
     }
+}
+
+/// What must hold for an entry.
+#[derive(Default)]
+struct Checks {
+    conditions: Vec<Condition>,
+    /// Those on several fields at once.
+    joints: Vec<Test>,
 }
 
 /// What has been made so far.
@@ -182,75 +201,83 @@ impl<'a> Compiler<'a> {
 
     /// One entry for each part of a rule that does something.
     fn rule(&mut self, statements: &[Statement], rule: u32) {
-        let mut conditions = Vec::new();
+        let mut checks = Checks::default();
         let mut effects = Effects::default();
         for statement in statements {
             match statement {
                 Statement::Match(condition) => {
                     if effects.any() {
-                        self.part(&conditions, rule, &mut effects);
+                        self.part(&checks, rule, &mut effects);
                     }
-                    conditions.push(*condition);
+                    checks.conditions.push(*condition);
+                }
+                Statement::Joint { joint, negated } => {
+                    if effects.any() {
+                        self.part(&checks, rule, &mut effects);
+                    }
+                    let (joint, negated) = (*joint, *negated);
+                    checks.joints.push(Test::Joint { joint, negated });
                 }
                 Statement::Count => effects.counts = true,
                 Statement::Log(prefix) => {
                     if effects.log.is_some() {
-                        self.part(&conditions, rule, &mut effects);
+                        self.part(&checks, rule, &mut effects);
                     }
                     effects.log = Some(prefix.clone());
                 }
                 Statement::Limit(limit) => {
-                    effects.limit = Some(*limit);
-                    self.part(&conditions, rule, &mut effects);
+                    effects.gate = Some(GateKind::Limit(*limit));
+                    self.part(&checks, rule, &mut effects);
+                }
+                Statement::Use(number) => {
+                    effects.gate = Some(GateKind::Use(*number));
+                    self.part(&checks, rule, &mut effects);
                 }
                 Statement::Mark(mark) => effects.mark = Some(*mark),
                 Statement::Untrack => effects.untracks = true,
                 Statement::End(outcome) => {
-                    return self.entry(&conditions, rule, effects, *outcome);
+                    return self.entry(&checks, rule, effects, *outcome);
                 }
             }
         }
         if effects.any() {
-            self.entry(&conditions, rule, effects, Outcome::Continue);
+            self.entry(&checks, rule, effects, Outcome::Continue);
         }
     }
 
     /// An entry for what a rule has done so far, behind which the rule goes on.
-    fn part(&mut self, conditions: &[Condition], rule: u32, effects: &mut Effects) {
-        self.entry(
-            conditions,
-            rule,
-            core::mem::take(effects),
-            Outcome::Continue,
-        );
+    fn part(&mut self, checks: &Checks, rule: u32, effects: &mut Effects) {
+        self.entry(checks, rule, core::mem::take(effects), Outcome::Continue);
     }
 
-    fn entry(&mut self, conditions: &[Condition], rule: u32, effects: Effects, outcome: Outcome) {
+    fn entry(&mut self, checks: &Checks, rule: u32, effects: Effects, outcome: Outcome) {
         self.starts.push(self.steps.len() as u32);
         self.firsts.push(self.conditions.len() as u32);
-        for condition in conditions {
+        for condition in &checks.conditions {
             let check = self.sets.check(*condition, self.source);
             self.step(check);
             self.conditions.push(*condition);
         }
+        // What costs more comes last.
+        checks.joints.iter().for_each(|check| self.step(*check));
         self.step(Test::Hit(self.entries.len() as u32));
         let Effects {
             counts,
             log,
             mark,
             untracks,
-            limit,
+            gate,
         } = effects;
         let mut extra = NONE;
-        if log.is_some() || mark.is_some() || untracks || limit.is_some() {
+        if log.is_some() || mark.is_some() || untracks || gate.is_some() {
             extra = self.extras.len() as u32;
             self.extras.push(Extra {
                 log,
                 mark,
                 untracks,
                 // Where the rule ends is not known yet.
-                gate: limit.map(|limit| Gate {
-                    limit,
+                gate: gate.map(|kind| Gate {
+                    kind,
                     entry: NONE,
                     step: NONE,
                 }),
@@ -282,6 +309,13 @@ impl<'a> Compiler<'a> {
                 let otherwise = self.otherwise(entry..entries.end, held);
                 let step = self.starts[entry as usize] as usize + held;
                 self.steps[step].otherwise = otherwise.unwrap_or(last);
+            }
+            // Of checks on several fields, nothing is known.
+            let next = self.starts.get(entry as usize + 1).copied().unwrap_or(last);
+            let behind = self.starts[entry as usize] as usize + self.conditions(entry).len();
+            let joints = self.steps[behind..].iter_mut();
+            for step in joints.take_while(|step| matches!(step.test, Test::Joint { .. })) {
+                step.otherwise = next;
             }
         }
     }

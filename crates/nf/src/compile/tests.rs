@@ -1,11 +1,15 @@
 //! The structure against the interpreter, on rules and frames of few values, so that they meet.
 
 use super::*;
-use crate::ir::{self, Rule, complement, normal};
+use crate::changing::{Shape, Use, What};
+use crate::fields::Type;
+use crate::ir::{self, Joint, Rule, complement, normal};
 use crate::key::{Addresses, Fields, Fragment, Key, L4};
 use crate::limit::{Limit, Period, Rate, Unit};
 use crate::nft::ast::{ChainKind, Family, Hook};
+use crate::nft::ast::{ChangeKind, ElementPart};
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
+use crate::tuples::Layout;
 use proptest::prelude::*;
 use std::string::{String, ToString};
 
@@ -58,13 +62,98 @@ fn base(accept: bool) -> ir::Base {
 
 /// Lets so many frames pass, or all but those.
 fn limit(burst: u32) -> Limit {
-    Limit::new(Rate {
+    Limit::new(rate(burst))
+}
+
+fn rate(burst: u32) -> Rate {
+    Rate {
         amount: 1,
         unit: Unit::Packets,
         period: Period::Week,
         burst,
         over: burst.is_multiple_of(2),
+    }
+}
+
+/// What rules do with two sets of few elements.
+fn uses() -> Vec<Use> {
+    let slots = [
+        Slot::Ip4Source,
+        Slot::Ip4Destination,
+        Slot::SourcePort,
+        Slot::EtherSource,
+        Slot::Ip6Source,
+    ];
+    let changes = ChangeKind::ALL.map(|kind| What::Changes { kind, timeout: 0 });
+    let asks = [false, true, false].map(|negated| What::Asks { negated });
+    let whats = changes.into_iter().chain(asks);
+    let each = whats.flat_map(|what| slots.map(|slot| (what, slot)));
+    each.map(|(what, slot)| Use {
+        // Those of one word in the first set.
+        set: (!slot.is_narrow()).into(),
+        layout: Layout::new([slot].into()),
+        what,
     })
+    .collect()
+}
+
+fn changing() -> Vec<Changing> {
+    let shape = |kind, parts: Box<[ElementPart]>| Shape {
+        name: "s".into(),
+        kinds: [kind].into(),
+        timeout: 0,
+        size: 7,
+        parts,
+        elements: Box::new([]),
+    };
+    let limit = ElementPart::Limit(rate(3));
+    let sets = [
+        shape(Type::Ipv4, [limit, ElementPart::Counter].into()),
+        shape(Type::Ipv6, [ElementPart::Counter].into()),
+    ];
+    sets.into_iter().map(Changing::new).collect()
+}
+
+/// Tuples of one value for each field, or of any.
+fn joint() -> impl Strategy<Value = Joint> {
+    let of_frames = Slot::ALL
+        .into_iter()
+        .filter(|slot| !slot.is_of_connection());
+    let slots = prop::sample::subsequence(of_frames.collect::<Vec<_>>(), 2..4);
+    (slots, any::<bool>()).prop_flat_map(|(slots, single)| {
+        let value = 0..u128::from(VALUES);
+        let bounds = (value.clone(), value).prop_map(move |(a, b)| match single {
+            true => (a, a),
+            false => (a.min(b), a.max(b)),
+        });
+        let count = slots.len();
+        let tuple = prop::collection::vec(bounds, count);
+        prop::collection::vec(tuple, 0..40).prop_map(move |tuples| Joint {
+            slots: slots.clone().into(),
+            bounds: tuples.into_iter().flatten().collect(),
+        })
+    })
+}
+
+/// The statement that these numbers stand for.
+fn meant((kind, slot, set): (i32, usize, u32), limits: &mut Vec<Limit>) -> Statement {
+    match kind {
+        0 => Statement::Match(Condition {
+            slot: Slot::ALL[slot],
+            set,
+        }),
+        1 => Statement::Count,
+        3 => {
+            limits.push(limit(set));
+            Statement::Limit(limits.len() as u32 - 1)
+        }
+        5 => Statement::Use(set),
+        4 => Statement::Joint {
+            joint: set / 2,
+            negated: set % 2 == 1,
+        },
+        _ => Statement::Log("x".into()),
+    }
 }
 
 /// Every set is one of any field.
@@ -75,6 +164,8 @@ fn program() -> impl Strategy<Value = Program> {
             1 => Just((1, 0, 0)),
             1 => Just((2, 0, 0)),
             1 => (1u32..20).prop_map(|burst| (3, 0, burst)),
+            2 => (0u32..20).prop_map(|joint| (4, 0, joint)),
+            2 => (0u32..30).prop_map(|number| (5, 0, number)),
         ]
     };
     let rule = (
@@ -83,9 +174,14 @@ fn program() -> impl Strategy<Value = Program> {
         any::<u32>(),
     );
     let chains = prop::collection::vec(prop::collection::vec(rule, 0..70), 1..5);
-    (sets(), chains, any::<bool>()).prop_map(|(sets, chains, accept)| {
+    let joints = prop::collection::vec(joint(), 10);
+    let parts = (sets(), chains, joints, any::<bool>());
+    parts.prop_map(|(sets, chains, joints, accept)| {
         let mut program = Program {
             sets,
+            joints,
+            uses: uses(),
+            changing: changing(),
             bases: vec![base(accept)],
             ..Program::default()
         };
@@ -108,18 +204,8 @@ fn program() -> impl Strategy<Value = Program> {
                     *kind != 1 || Some(*at) == counter
                 };
                 let statements = statements.into_iter().enumerate().filter(once);
-                let statements = statements.map(|(_, (kind, slot, set))| match kind {
-                    0 => Statement::Match(Condition {
-                        slot: Slot::ALL[slot],
-                        set,
-                    }),
-                    1 => Statement::Count,
-                    3 => {
-                        program.limits.push(limit(set));
-                        Statement::Limit(program.limits.len() as u32 - 1)
-                    }
-                    _ => Statement::Log("x".into()),
-                });
+                let limits = &mut program.limits;
+                let statements = statements.map(|(_, drawn)| meant(drawn, limits));
                 let end = Statement::End(outcome);
                 let statements = statements.chain([end]).collect();
                 program.rules.push(Rule { statements });

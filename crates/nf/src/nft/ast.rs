@@ -133,12 +133,20 @@ pub enum TableItem<'a> {
 pub struct Set<'a> {
     /// Its name, without `@`.
     pub name: Name<'a>,
-    /// What its elements are.
-    pub key: Spanned<Type>,
+    /// What its elements are: one type, or those of a concatenation, in order.
+    pub keys: Box<[Spanned<Type>]>,
     /// `flags interval`: prefixes and ranges may be elements.
     pub interval: bool,
-    /// `flags constant`: what every set here is, for there is no command that changes one.
+    /// `flags constant`: no rule changes it.
     pub constant: bool,
+    /// `flags dynamic`: rules change it.
+    pub dynamic: bool,
+    /// `flags timeout`: its elements may have a timeout.
+    pub timeouts: bool,
+    /// `timeout TIME`, in milliseconds: what its elements have if nothing else is said.
+    pub timeout: Option<u32>,
+    /// `size COUNT`: elements that it holds at most.
+    pub size: Option<u32>,
     /// `auto-merge`: intervals may overlap, and are joined.
     pub auto_merge: bool,
     /// `elements = { ... }`; none if the set has no such line, which nft has as an empty set.
@@ -152,8 +160,8 @@ pub struct Set<'a> {
 pub struct Map<'a> {
     /// Its name, without `@`.
     pub name: Name<'a>,
-    /// What its keys are.
-    pub key: Spanned<Type>,
+    /// What its keys are: one type, or those of a concatenation, in order.
+    pub keys: Box<[Spanned<Type>]>,
     /// `flags interval`: prefixes and ranges may be keys.
     pub interval: bool,
     /// `flags constant`.
@@ -167,11 +175,11 @@ pub struct Map<'a> {
 /// Keys and verdicts in the order of the file.
 pub type Verdicts<'a> = Box<[(Spanned<Value<'a>>, Spanned<Verdict<'a>>)]>;
 
-/// `FIELD vmap { KEY : VERDICT, ... }` or `FIELD vmap @NAME`.
+/// `FIELD vmap { KEY : VERDICT, ... }` or `FIELD vmap @NAME`, where several fields may be joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vmap<'a> {
-    /// What is looked up.
-    pub field: Spanned<Field>,
+    /// What is looked up: one field, or those of a concatenation, in order.
+    pub fields: Box<[Spanned<Field>]>,
     /// What it is looked up in.
     pub map: VerdictMap<'a>,
 }
@@ -305,6 +313,10 @@ pub struct Rule<'a> {
 pub enum Statement<'a> {
     /// A condition.
     Match(Match<'a>),
+    /// A condition on several fields at once.
+    Joint(Box<Joint<'a>>),
+    /// A change of a set.
+    Change(Box<Change<'a>>),
     /// A condition on flags: `tcp flags`, `ct state` or `ct status`.
     Flags(Flags),
     /// `ct mark set NUMBER`.
@@ -450,6 +462,66 @@ pub struct Match<'a> {
     pub operand: Operand<'a>,
 }
 
+/// `FIELD . FIELD OPERATOR OPERAND`: what the fields have together is one of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joint<'a> {
+    /// What is compared, at least two.
+    pub fields: Box<[Spanned<Field>]>,
+    /// How.
+    pub operator: Spanned<Operator>,
+    /// With what.
+    pub operand: Operand<'a>,
+}
+
+/// `add @NAME { FIELD ... }`: what a packet has becomes an element of a set, or is none any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change<'a> {
+    /// What is done.
+    pub kind: ChangeKind,
+    /// To which set.
+    pub set: Name<'a>,
+    /// What is an element: one field, or those of a concatenation.
+    pub fields: Box<[Spanned<Field>]>,
+    /// `timeout TIME`, in milliseconds.
+    pub timeout: Option<u32>,
+    /// What each element has of its own, in order; no two alike.
+    pub parts: Box<[ElementPart]>,
+}
+
+/// What is done to a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// `add`: an element that is there already stays as it is.
+    Add,
+    /// `update`: its timeout begins anew.
+    Update,
+    /// `delete`.
+    Delete,
+}
+
+impl ChangeKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Add, Self::Update, Self::Delete];
+
+    /// Its name in nft.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// What an element of a set has of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElementPart {
+    /// A limit that the packet must pass.
+    Limit(Rate),
+    /// A counter.
+    Counter,
+}
+
 /// How a field is compared. With a set, range or prefix, [`Self::Equal`] means that the field is
 /// in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -518,6 +590,8 @@ pub enum Value<'a> {
     Variable(&'a str),
     /// `FROM-TO`.
     Range(Box<Range<'a>>),
+    /// `10.0.0.1 . 80`: at least two, of which none is one of these.
+    Joined(Box<[Spanned<Value<'a>>]>),
 }
 
 /// `FROM-TO`, both included. Neither is a range or a prefix.

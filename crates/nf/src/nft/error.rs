@@ -90,6 +90,8 @@ pub enum ErrorKind {
         /// What the field holds.
         expected: &'static str,
     },
+    /// An element that has not as many parts as there are fields.
+    Parts(usize),
     /// A range whose end is below its beginning.
     EmptyRange,
     /// A prefix or range in a set without `flags interval`.
@@ -183,6 +185,13 @@ impl fmt::Display for ErrorKind {
             Self::Duplicate { what, .. } => write!(f, "a second {what}"),
             Self::Unknown(what) => write!(f, "there is no such {what}"),
             Self::Mismatch { expected } => write!(f, "expected {expected}"),
+            Self::Parts(1) => f.write_str("expected one value, and no concatenation"),
+            Self::Parts(count) => {
+                write!(
+                    f,
+                    "expected a concatenation of {count} parts, one for each field"
+                )
+            }
             Self::EmptyRange => f.write_str("this range ends below its beginning"),
             Self::NeedsInterval => {
                 f.write_str("a set without `flags interval` holds no prefixes and ranges")

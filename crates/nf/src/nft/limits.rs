@@ -23,6 +23,8 @@ pub struct Limits {
     pub set_elements: usize,
     /// Elements of all sets together, anonymous sets included.
     pub elements: usize,
+    /// Bytes of memory that sets which rules change take together.
+    pub changing: usize,
     /// Statements of one rule.
     pub statements: usize,
     /// Variables that stand for variables: how deep.
@@ -42,6 +44,7 @@ impl Limits {
         defines: 4096,
         set_elements: 256 << 10,
         elements: 512 << 10,
+        changing: 256 << 20,
         statements: 64,
         nesting: 16,
         // NFT_NAME_MAXLEN, without its end.

@@ -1,9 +1,9 @@
 //! A file as text: the one form that it is always printed in, which parses to the same file.
 
 use super::ast::{
-    Base, Chain, ChainItem, Define, File, Flags, Item, Map, Match, Nat, NatElement, NatMap,
-    Operand, Operator, Policy, Range, RejectWith, Rule, Set, Spanned, Statement, Table, TableItem,
-    Value, Verdict, VerdictMap, Verdicts, Vmap,
+    Base, Chain, ChainItem, Change, Define, ElementPart, File, Flags, Item, Joint, Map, Match, Nat,
+    NatElement, NatMap, Operand, Operator, Policy, Range, RejectWith, Rule, Set, Spanned,
+    Statement, Table, TableItem, Value, Verdict, VerdictMap, Verdicts, Vmap,
 };
 use super::lex::TIME_UNITS;
 use crate::fields::{Field, ICMPX_CODES, Type};
@@ -60,13 +60,15 @@ impl Display for Table<'_> {
 
 impl Display for Set<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let key = self.key.node.set_name().unwrap_or_default();
-        writeln!(f, "\tset {} {{\n\t\ttype {key}", self.name)?;
-        match (self.constant, self.interval) {
-            (true, true) => f.write_str("\t\tflags constant, interval\n")?,
-            (true, false) => f.write_str("\t\tflags constant\n")?,
-            (false, true) => f.write_str("\t\tflags interval\n")?,
-            (false, false) => {}
+        writeln!(f, "\tset {} {{\n\t\ttype {}", self.name, Keys(&self.keys))?;
+        if let Some(size) = self.size {
+            writeln!(f, "\t\tsize {size}")?;
+        }
+        self.flags(f)?;
+        if let Some(timeout) = self.timeout {
+            f.write_str("\t\ttimeout ")?;
+            time(f, timeout)?;
+            f.write_str("\n")?;
         }
         if self.auto_merge {
             f.write_str("\t\tauto-merge\n")?;
@@ -90,10 +92,50 @@ impl Display for Set<'_> {
     }
 }
 
+impl Set<'_> {
+    /// The line of flags, in nft's order.
+    fn flags(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let flags = [
+            (self.constant, "constant"),
+            (self.dynamic, "dynamic"),
+            (self.interval, "interval"),
+            (self.timeouts, "timeout"),
+        ];
+        let mut before = "\t\tflags ";
+        for (_, name) in flags.iter().filter(|(is_set, _)| *is_set) {
+            write!(f, "{before}{name}")?;
+            before = ", ";
+        }
+        match before {
+            ", " => f.write_str("\n"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Types, with what joins them.
+struct Keys<'a>(&'a [Spanned<Type>]);
+
+impl Display for Keys<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let names = self.0.iter().map(|key| key.node.set_name());
+        joined(f, names.map(Option::unwrap_or_default))
+    }
+}
+
+/// `a . b`.
+fn joined(f: &mut Formatter<'_>, parts: impl IntoIterator<Item: Display>) -> fmt::Result {
+    for (index, part) in parts.into_iter().enumerate() {
+        let before = if index == 0 { "" } else { " . " };
+        write!(f, "{before}{part}")?;
+    }
+    Ok(())
+}
+
 impl Display for Map<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let key = self.key.node.set_name().unwrap_or_default();
-        writeln!(f, "\tmap {} {{\n\t\ttype {key} : verdict", self.name)?;
+        let keys = Keys(&self.keys);
+        writeln!(f, "\tmap {} {{\n\t\ttype {keys} : verdict", self.name)?;
         match (self.constant, self.interval) {
             (true, true) => f.write_str("\t\tflags constant, interval\n")?,
             (true, false) => f.write_str("\t\tflags constant\n")?,
@@ -114,7 +156,8 @@ impl Display for Map<'_> {
 
 impl Display for Vmap<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} vmap ", self.field)?;
+        joined(f, &self.fields)?;
+        f.write_str(" vmap ")?;
         match &self.map {
             VerdictMap::Elements(elements) => pairs(f, &elements.node),
             VerdictMap::Named(name) => write!(f, "@{name}"),
@@ -212,6 +255,8 @@ impl Display for Statement<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Match(condition) => condition.fmt(f),
+            Self::Joint(joint) => joint.fmt(f),
+            Self::Change(change) => change.fmt(f),
             Self::Flags(flags) => flags.fmt(f),
             Self::Mark(mark) => write!(f, "ct mark set {mark}"),
             Self::Counter {
@@ -319,6 +364,31 @@ impl Display for Match<'_> {
     }
 }
 
+impl Display for Change<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} @{} {{ ", self.kind.name(), self.set)?;
+        joined(f, &self.fields)?;
+        if let Some(timeout) = self.timeout {
+            f.write_str(" timeout ")?;
+            time(f, timeout)?;
+        }
+        for part in &self.parts {
+            match part {
+                ElementPart::Limit(rate) => write!(f, " {rate}")?,
+                ElementPart::Counter => f.write_str(" counter")?,
+            }
+        }
+        f.write_str(" }")
+    }
+}
+
+impl Display for Joint<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        joined(f, &self.fields)?;
+        write!(f, "{} {}", self.operator, self.operand)
+    }
+}
+
 /// With a blank in front, or nothing for equality.
 impl Display for Operator {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -370,6 +440,7 @@ impl Display for Value<'_> {
             Self::Text(text) => write!(f, "\"{text}\""),
             Self::Variable(name) => write!(f, "${name}"),
             Self::Range(range) => range.fmt(f),
+            Self::Joined(parts) => joined(f, parts),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! What maps say: how a rule ends by what a field has.
 
 use super::context::Context;
+use super::joint::{check_kinds, kinds_of};
 use super::{Resolver, duplicate};
 use crate::fields::{Field, Type};
-use crate::ir::{Map, NatAddress, Outcome, Statement};
+use crate::ir::{Keys, Map, NatAddress, Outcome, Statement};
 use crate::nft::ast::{self, Spanned, VerdictMap};
 use crate::nft::{Error, ErrorKind, Refusal};
-use crate::values;
 use alloc::vec::Vec;
 
 /// What a key stands for, and how a rule ends then.
@@ -36,8 +36,15 @@ impl<'f, 'a> Resolver<'f, 'a> {
 
     /// Refuses keys that the map's flags do not allow.
     fn check_keys(&mut self, map: &'f ast::Map<'a>) -> Result<(), Error> {
+        let kinds: Vec<Type> = map.keys.iter().map(|key| key.node).collect();
         for (key, _) in &map.elements {
-            let is_interval = self.scope.key(map.key.node, key)?.1;
+            let is_interval = match *kinds {
+                [kind] => self.scope.key(kind, key)?.1,
+                _ => {
+                    let tuples = self.scope.tuples(&kinds, [key].into_iter(), key.span)?;
+                    tuples.interval
+                }
+            };
             if is_interval && !map.interval {
                 return Err(Error::new(key.span, ErrorKind::NeedsInterval));
             }
@@ -52,17 +59,19 @@ impl<'f, 'a> Resolver<'f, 'a> {
         context: &mut Context,
         out: &mut Vec<Statement>,
     ) -> Result<Outcome, Error> {
-        let field = vmap.field;
         let elements = match &vmap.map {
             VerdictMap::Elements(elements) => &elements.node,
             VerdictMap::Named(name) => {
                 let map = self.maps.get(name.node).copied();
                 let map = map.ok_or(Error::new(name.span, ErrorKind::Unknown("map")))?;
-                if map.key.node != field.node.value_type() {
-                    return Err(values::mismatch(field.node.value_type(), name.span));
-                }
+                let keys: Vec<Type> = map.keys.iter().map(|key| key.node).collect();
+                check_kinds(&kinds_of(&vmap.fields), &keys, name.span)?;
                 &map.elements
             }
+        };
+        let [field] = *vmap.fields else {
+            let slots = self.joined(&vmap.fields, context, out)?;
+            return self.joint_map(&vmap.fields, slots, elements);
         };
         self.asks_of(field, context, out)?;
         let mut entries = Vec::with_capacity(elements.len());
@@ -159,11 +168,13 @@ impl<'f, 'a> Resolver<'f, 'a> {
                 return Err(Error::new(span, ErrorKind::Overlap { other }));
             }
         }
-        self.program.maps.push(Map {
-            slot: field.node.slot(),
-            entries: entries.into_iter().map(|(entry, _)| entry).collect(),
-            counts: false,
-        });
-        Ok(Outcome::Map((self.program.maps.len() - 1) as u32))
+        let entries = entries.into_iter().map(|(entry, _)| entry).collect();
+        Ok(self.push_keys(Keys::One(field.node.slot(), entries)))
+    }
+
+    pub(super) fn push_keys(&mut self, keys: Keys) -> Outcome {
+        let counts = false;
+        self.program.maps.push(Map { keys, counts });
+        Outcome::Map((self.program.maps.len() - 1) as u32)
     }
 }

@@ -1,13 +1,16 @@
 //! From what a file says to what it means: names are looked up, values get their types, and what
 //! nft implies is made explicit (`context`).
 
+mod change;
 mod context;
+mod joint;
 mod map;
 mod nat;
 mod reject;
 
+use crate::changing::{Shape, What};
 use crate::conntrack::State;
-use crate::fields::{Field, Header, Slot};
+use crate::fields::{Field, Header, Slot, Type};
 use crate::ir::{
     self, Chain, Condition, Intervals, JUMPS_MAX, Outcome, Program, Rule, Statement, normal,
 };
@@ -23,6 +26,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use context::{Context, Protocols};
 
+/// The number of no set of single fields.
+const NO_SET: u32 = u32::MAX;
 /// Rules that one frame may have to pass, each as often as jumps lead to it. Without a bound,
 /// sixteen chains of a few jumps each would take hours to walk through.
 const WALK_MAX: usize = 1 << 20;
@@ -90,6 +95,10 @@ pub(crate) fn resolve(
         family: Family::Bridge,
         single: BTreeMap::new(),
         sets: BTreeMap::new(),
+        tuples: BTreeMap::new(),
+        changed: BTreeMap::new(),
+        shapes: Vec::new(),
+        table: "",
         maps: BTreeMap::new(),
         chains: BTreeMap::new(),
         jumps: Vec::new(),
@@ -120,6 +129,7 @@ pub(crate) fn resolve(
         return Err(Error::new(span.unwrap_or_default(), ErrorKind::NoBaseChain));
     }
     resolver.check_jumps()?;
+    resolver.begin_sets()?;
     resolver.check_nats()?;
     Ok(resolver.program)
 }
@@ -135,6 +145,14 @@ struct Resolver<'f, 'a> {
     single: BTreeMap<(u128, u128), u32>,
     /// Named sets of the table: their declaration, and the number of their set.
     sets: BTreeMap<&'a str, (&'f ast::Set<'a>, u32)>,
+    /// Those of tuples.
+    tuples: BTreeMap<&'a str, joint::NamedTuples>,
+    /// Those that rules change.
+    changed: BTreeMap<&'a str, change::Changed>,
+    /// What sets of all tables are that rules change, and where they stand.
+    shapes: Vec<(Shape, Span)>,
+    /// The name of the table at hand.
+    table: &'a str,
     /// Named maps of the table.
     maps: BTreeMap<&'a str, &'f ast::Map<'a>>,
     /// Chains of the table and their numbers.
@@ -192,6 +210,9 @@ impl<'f, 'a> Resolver<'f, 'a> {
         }
         self.family = family;
         self.sets.clear();
+        self.tuples.clear();
+        self.changed.clear();
+        self.table = table.name.node;
         self.maps.clear();
         self.chains.clear();
         let first = self.program.chains.len();
@@ -264,13 +285,30 @@ impl<'f, 'a> Resolver<'f, 'a> {
     }
 
     fn set(&mut self, set: &'f ast::Set<'a>) -> Result<(), Error> {
-        let values = self.scope.set(set)?;
-        let number = self.push(values);
         let name = set.name;
-        match self.sets.insert(name.node, (set, number)) {
-            Some((first, _)) => Err(duplicate("set of this name", name.span, first.name.span)),
-            None => Ok(()),
+        self.check_name(name)?;
+        if let Some(max) = set.size
+            && set.elements.len() > max as usize
+        {
+            let (what, max) = ("elements of this set", max as usize);
+            return Err(Error::new(name.span, ErrorKind::Limit { what, max }));
         }
+        let number = match *set.keys {
+            _ if Self::changes(set) => {
+                self.changed_set(set)?;
+                NO_SET
+            }
+            [_] => {
+                let values = self.scope.set(set)?;
+                self.push(values)
+            }
+            _ => {
+                self.named_tuples(set)?;
+                NO_SET
+            }
+        };
+        self.sets.insert(name.node, (set, number));
+        Ok(())
     }
 
     fn push(&mut self, set: Intervals) -> u32 {
@@ -325,6 +363,8 @@ impl<'f, 'a> Resolver<'f, 'a> {
             let conditional = matches!(
                 statement.node,
                 ast::Statement::Match(_)
+                    | ast::Statement::Joint(_)
+                    | ast::Statement::Change(_)
                     | ast::Statement::Flags(_)
                     | ast::Statement::Limit(_)
                     | ast::Statement::Vmap(_)
@@ -365,6 +405,8 @@ impl<'f, 'a> Resolver<'f, 'a> {
         let span = statement.span;
         match &statement.node {
             ast::Statement::Match(condition) => self.condition(condition, context, out)?,
+            ast::Statement::Change(change) => self.change(change, context, out)?,
+            ast::Statement::Joint(joint) => self.joint(joint, context, out)?,
             ast::Statement::Flags(flags) => {
                 if let Some(header) = flags.field.header() {
                     self.ask(context.implied(header, span)?, out);
@@ -437,6 +479,20 @@ impl<'f, 'a> Resolver<'f, 'a> {
     ) -> Result<(), Error> {
         let field = condition.field.node;
         let slot = field.slot();
+        if let Operand::Named(name) = &condition.operand
+            && self.is_changed(name.node)
+        {
+            let negated = match condition.operator.node {
+                Operator::Equal => false,
+                Operator::NotEqual => true,
+                _ => {
+                    let kind = ErrorKind::Refused(&values::ORDER_OF_MANY);
+                    return Err(Error::new(condition.operator.span, kind));
+                }
+            };
+            let what = What::Asks { negated };
+            return self.uses(*name, &[condition.field], what, context, out);
+        }
         self.check_link(condition.field)?;
         let set = self.values(condition)?;
         self.ask_header(condition.field, context, out)?;
@@ -508,9 +564,8 @@ impl<'f, 'a> Resolver<'f, 'a> {
         let Some((set, number)) = self.sets.get(name.node).copied() else {
             return Err(Error::new(name.span, ErrorKind::Unknown("set")));
         };
-        if set.key.node != kind {
-            return Err(values::mismatch(kind, name.span));
-        }
+        let keys: Vec<Type> = set.keys.iter().map(|key| key.node).collect();
+        joint::check_kinds(&[kind], &keys, name.span)?;
         match condition.operator.node {
             Operator::Equal => Ok(number),
             Operator::NotEqual => {

@@ -606,3 +606,139 @@ fn an_order_is_between_single_values() {
     let text = format!("define R = 80\n{}", file("", "tcp dport > $R"));
     assert!(load(&text).is_ok());
 }
+
+#[test]
+fn concatenations_are_refused_where_they_are_wrong() {
+    let cases = [
+        (
+            "ip saddr . tcp dport 1.2.3.4 . 22",
+            "one value for a concatenation",
+        ),
+        (
+            "ip saddr . tcp dport < { 1.2.3.4 . 22 }",
+            "an order relation",
+        ),
+        (
+            "ip saddr . tcp dport { 1.2.3.4 }",
+            "expected a concatenation of 2 parts",
+        ),
+        (
+            "ip saddr . tcp dport { 1.2.3.4 . 22 . 3 }",
+            "expected a concatenation of 2 parts",
+        ),
+        (
+            "ip saddr . tcp dport { 22 . 1.2.3.4 }",
+            "expected an IPv4 address",
+        ),
+        ("tcp dport { 1.2.3.4 . 22 }", "expected a port"),
+        (
+            "tcp dport . udp dport { 1 . 2 }",
+            "no frame is both tcp and udp",
+        ),
+        (
+            "tcp flags . tcp dport { 2 . 22 }",
+            "flags in a concatenation",
+        ),
+        (
+            "ip saddr . ct mark { 1.2.3.4 . 5 }",
+            "a field of a connection in a concatenation",
+        ),
+        ("iifname . ip saddr { \"p*\" . 1.2.3.4 }", "a name with `*`"),
+        (
+            "ip saddr . tcp dport @single",
+            "expected a concatenation of 2 parts",
+        ),
+        (
+            "ip saddr @joined",
+            "expected one value, and no concatenation",
+        ),
+        ("tcp dport . ip saddr @joined", "expected a port"),
+        ("ip saddr . tcp dport @nosuch", "there is no such set"),
+        (
+            "ip saddr . tcp dport vmap { 1.2.3.4 . 22 : accept, 1.2.3.4 . 22 : drop }",
+            "this element overlaps another one",
+        ),
+        (
+            "ip6 saddr . ip6 daddr . ip6 saddr . ip6 daddr . tcp dport \
+             { ::1 . ::1 . ::1 . ::1 . 1 }",
+            "a concatenation of more than 64 bytes",
+        ),
+    ];
+    let sets = "set single { type ipv4_addr; elements = { 1.2.3.4 }\n}\n\
+                set joined { type ipv4_addr . inet_service; elements = { 1.2.3.4 . 5 }\n}";
+    for (rule, expected) in cases {
+        let said = load(&file(sets, rule)).expect_err(rule).to_string();
+        assert!(said.starts_with(expected), "{rule}: {said}");
+    }
+    let prefix = "set s { type ipv4_addr . inet_service; elements = { 10.0.0.0/8 . 5 }\n}";
+    assert_eq!(refused(&file(prefix, "")).0, ErrorKind::NeedsInterval);
+}
+
+#[test]
+fn sets_that_change_are_refused_where_they_are_wrong() {
+    let cases = [
+        (
+            "flags dynamic, interval;",
+            "",
+            "a set of intervals that rules change",
+        ),
+        (
+            "flags dynamic, constant;",
+            "",
+            "a constant set that rules change",
+        ),
+        (
+            "size 5;",
+            "add @s { ip saddr }",
+            "a change of a set without `flags dynamic`",
+        ),
+        (
+            "flags dynamic;",
+            "add @s { ip saddr timeout 5s }",
+            "a timeout in a set without",
+        ),
+        ("flags dynamic;", "add @s { tcp dport }", "expected a port"),
+        (
+            "flags dynamic;",
+            "add @s { ip saddr . tcp dport }",
+            "expected a concatenation of 2",
+        ),
+        (
+            "flags dynamic;",
+            "add @t { ip saddr }",
+            "there is no such set",
+        ),
+        ("flags dynamic;", "ip saddr < @s drop", "an order relation"),
+        (
+            "flags dynamic;",
+            "ct mark set 1 add @s { ip saddr }",
+            "a condition behind `ct mark set`",
+        ),
+        (
+            "flags dynamic;",
+            "add @s { ip saddr }\nupdate @s { ip saddr limit rate 1/second }",
+            "another limit or counter",
+        ),
+        (
+            "flags dynamic; size 1; elements = { 1.2.3.4, 1.2.3.5 }\n",
+            "",
+            "too many elements of this set: at most 1",
+        ),
+    ];
+    for (lines, rule, expected) in cases {
+        let set = format!("set s {{ type ipv4_addr; {lines} }}");
+        let said = load(&file(&set, rule)).expect_err(rule).to_string();
+        assert!(said.starts_with(expected), "{lines} {rule}: {said}");
+    }
+    let large = "set s { type ipv4_addr; flags dynamic; size 200000; }";
+    let limits = Limits {
+        changing: 1 << 20,
+        ..Limits::DEFAULT
+    };
+    let said = Program::load(&file(large, ""), &PORTS, &limits).expect_err("too large");
+    assert!(
+        said.to_string()
+            .contains("bytes for sets that rules change"),
+        "{said}"
+    );
+}

@@ -104,6 +104,17 @@ impl Rules {
         self.set.tracks() || stages.any(|stage| matches!(stage, Stage::Translate(_)))
     }
 
+    /// See [`RuleSet::remembers`].
+    pub fn remembers(&self) -> bool {
+        self.set.remembers()
+    }
+
+    /// See [`RuleSet::begin`].
+    pub fn begin(&mut self, secret: &[u8; 16], now: u64, before: Option<&Self>) {
+        self.set
+            .begin(secret, now, before.map(|before| &before.set));
+    }
+
     /// Bytes of heap that the rules take.
     pub fn memory(&self) -> usize {
         let stages = self.hooks.iter().flatten();

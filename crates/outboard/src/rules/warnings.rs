@@ -2,8 +2,8 @@
 
 use nf::fields::Type;
 use nf::nft::ast::{
-    Chain, ChainItem, Family, File, Item, Match, Operand, Rule, Span, Spanned, Statement, Table,
-    TableItem, Value, Verdict, VerdictMap, Verdicts,
+    Chain, ChainItem, Family, File, Item, Joint, Match, Operand, Rule, Span, Spanned, Statement,
+    Table, TableItem, Value, Verdict, VerdictMap, Verdicts,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,10 +83,9 @@ impl Finder<'_> {
             TableItem::Define(_) | TableItem::Set(_) | TableItem::Map(_) => None,
         });
         for item in &table.items {
-            if let TableItem::Set(set) = item
-                && set.key.node == Type::InterfaceName
-            {
-                set.elements.iter().for_each(|element| self.name(element));
+            if let TableItem::Set(set) = item {
+                let keys: Vec<Type> = set.keys.iter().map(|key| key.node).collect();
+                set.elements.iter().for_each(|it| self.element(&keys, it));
             }
         }
         let by_name: BTreeMap<&str, &Chain> = chains
@@ -134,10 +133,20 @@ impl Finder<'_> {
             }
             ended = ends(&rule.node);
             for statement in &rule.node.statements {
-                if let Statement::Match(condition) = &statement.node {
-                    self.condition(condition);
+                match &statement.node {
+                    Statement::Match(condition) => self.condition(condition),
+                    Statement::Joint(joint) => self.joint(joint),
+                    _ => {}
                 }
             }
+        }
+    }
+
+    fn joint(&mut self, joint: &Joint) {
+        let fields = joint.fields.iter();
+        let keys: Vec<Type> = fields.map(|field| field.node.value_type()).collect();
+        if let Operand::Set(elements) = &joint.operand {
+            elements.node.iter().for_each(|it| self.element(&keys, it));
         }
     }
 
@@ -158,6 +167,21 @@ impl Finder<'_> {
         let (port, id) = name.rsplit_once('.').unwrap_or((name, ""));
         let is_id = id == "*" || id.parse().is_ok_and(|id| (1..=4094_u16).contains(&id));
         is_id && self.ports.contains(&port)
+    }
+
+    /// Names of interfaces in an element of a set.
+    fn element(&mut self, keys: &[Type], element: &Spanned<Value>) {
+        let parts = match &element.node {
+            Value::Joined(parts) => parts,
+            _ => core::slice::from_ref(element),
+        };
+        for (part, _) in parts
+            .iter()
+            .zip(keys)
+            .filter(|(_, key)| **key == Type::InterfaceName)
+        {
+            self.name(part);
+        }
     }
 
     /// The name of an interface, perhaps with `*`.

@@ -46,7 +46,7 @@ const SOURCES: [&str; 12] = [
 ];
 
 /// Conditions.
-const CONDITIONS: [&str; 22] = [
+const CONDITIONS: [&str; 31] = [
     "ct state new",
     "ct state established",
     "ct state related",
@@ -69,7 +69,22 @@ const CONDITIONS: [&str; 22] = [
     "ip daddr 10.3.0.0/16",
     "tcp dport { 80, 8080, 2000 }",
     "udp sport 53",
+    "ip saddr . ip daddr { 10.128.0.0/10 . 10.3.0.0/16, 10.192.0.0/10 . 10.2.0.0/16 }",
+    "ip daddr . tcp dport { 10.3.0.0/16 . 80, 10.192.0.5 . 2000-8090 }",
+    "iifname . ip saddr != { private . 10.128.0.5, public . 10.192.0.5 }",
+    "update @seen { ip saddr . ip daddr }",
+    "ip daddr . ip saddr @seen",
+    "ip saddr . ip daddr != @seen",
+    "add @few { ip saddr limit rate over 1/week burst 3 packets }",
+    "ip daddr != @few",
+    "delete @few { ip daddr }",
 ];
+
+/// Sets that rules change.
+const SETS: &str = "\
+\tset seen { type ipv4_addr . ipv4_addr; flags dynamic, timeout; timeout 1h; }
+\tset few { type ipv4_addr; flags dynamic; size 2; }
+";
 
 /// What the senders of packets are told that rules reject.
 const REJECTS: [&str; 7] = [
@@ -108,6 +123,7 @@ pub fn generate(rng: &mut Rng) -> String {
     for number in 0..rng.usize(1..3) {
         let family = pick(rng, &["inet", "inet", "ip"]);
         let _ = writeln!(text, "table {family} t{number} {{");
+        text += SETS;
         text += "\tchain other {\n";
         for _ in 0..rng.usize(0..3) {
             let _ = writeln!(text, "\t\t{}", decides(rng, "counter"));

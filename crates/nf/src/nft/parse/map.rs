@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 impl<'a> Parser<'a, '_> {
     /// What stands behind `vmap`.
-    pub(super) fn vmap(&mut self, field: Spanned<Field>) -> Parsed<Statement<'a>> {
+    pub(super) fn vmap(&mut self, fields: Box<[Spanned<Field>]>) -> Parsed<Statement<'a>> {
         self.tokens.take()?;
         let Spanned { span, node } = self.tokens.peek();
         let map = match node {
@@ -24,7 +24,7 @@ impl<'a> Parser<'a, '_> {
             }
             _ => VerdictMap::Elements(self.verdicts()?),
         };
-        Ok(Statement::Vmap(Box::new(Vmap { field, map })))
+        Ok(Statement::Vmap(Box::new(Vmap { fields, map })))
     }
 
     /// `map NAME { type TYPE : verdict; ... }`.
@@ -33,7 +33,7 @@ impl<'a> Parser<'a, '_> {
         let name = self.name("the name of the map")?;
         let open = self.open()?;
         let mut lines: [Option<Span>; 3] = [None; 3];
-        let mut key = None;
+        let mut keys = None;
         let (mut interval, mut constant) = (false, false);
         let mut elements = Verdicts::default();
         let mut comment: Option<Name<'a>> = None;
@@ -42,13 +42,13 @@ impl<'a> Parser<'a, '_> {
                 Token::Word("type") => {
                     once(&mut lines[0], span, "type")?;
                     self.tokens.take()?;
-                    key = Some(self.map_type()?);
+                    keys = Some(self.map_types()?);
                     self.separator()?;
                 }
                 Token::Word("flags") => {
                     once(&mut lines[1], span, "line of flags")?;
                     self.tokens.take()?;
-                    (interval, constant) = self.flags_of_set()?;
+                    (interval, constant) = self.flags_of_map()?;
                     self.separator()?;
                 }
                 Token::Word("elements") => {
@@ -67,13 +67,13 @@ impl<'a> Parser<'a, '_> {
                 }
             }
         }
-        let key = key.ok_or(Error::new(
+        let keys = keys.ok_or(Error::new(
             name.span,
             ErrorKind::Expected("a map with a line `type ... : verdict`"),
         ))?;
         Ok(Map {
             name,
-            key,
+            keys,
             interval,
             constant,
             elements,
@@ -82,12 +82,12 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// `TYPE : verdict`.
-    fn map_type(&mut self) -> Parsed<Spanned<Type>> {
-        let key = self.set_type()?;
+    fn map_types(&mut self) -> Parsed<Box<[Spanned<Type>]>> {
+        let keys = self.set_types()?;
         self.mark(":")?;
         let Spanned { span, node } = self.tokens.take()?;
         match node {
-            Token::Word("verdict") => Ok(key),
+            Token::Word("verdict") => Ok(keys),
             _ => refuse(span, &refusals::MAP_OF_VALUES),
         }
     }
@@ -133,10 +133,7 @@ impl<'a> Parser<'a, '_> {
             }
             let max = self.limits.elements;
             count(&mut self.counts.elements, max, span, "elements in all sets")?;
-            let key = self.value()?;
-            if self.tokens.peek().node == Token::Mark(".") {
-                return refuse(self.tokens.peek().span, &refusals::CONCATENATION);
-            }
+            let key = self.element()?;
             self.mark(":")?;
             pairs.push((key, value(self)?));
             self.newline()?;

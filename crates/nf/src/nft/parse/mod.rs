@@ -3,7 +3,9 @@
 //! Nothing is nested deeper than a rule in a chain in a table, so the functions do not recurse.
 
 mod base;
+mod change;
 mod flags;
+mod joint;
 mod limit;
 mod map;
 mod nat;
@@ -225,29 +227,33 @@ impl<'a> Parser<'a, '_> {
         self.tokens.take()?;
         let name = self.name("the name of the set")?;
         let open = self.open()?;
-        let mut key: Option<Spanned<Type>> = None;
-        let mut lines: [Option<Span>; 3] = [None; 3];
-        let mut set = Set {
-            name,
-            key: Spanned::new(name.span, Type::Ipv4),
-            interval: false,
-            constant: false,
-            auto_merge: false,
-            elements: Elements::default(),
-            comment: None,
-        };
+        let mut keys = None;
+        let mut lines: [Option<Span>; 5] = [None; 5];
+        let mut set = change::empty_set(name);
         while let Some(Spanned { span, node }) = self.item(open)? {
             match node {
                 Token::Word("type") => {
                     once(&mut lines[0], span, "type")?;
                     self.tokens.take()?;
-                    key = Some(self.set_type()?);
+                    keys = Some(self.set_types()?);
                     self.separator()?;
                 }
                 Token::Word("flags") => {
                     once(&mut lines[1], span, "line of flags")?;
                     self.tokens.take()?;
-                    (set.interval, set.constant) = self.flags_of_set()?;
+                    self.flags_of_set(&mut set)?;
+                    self.separator()?;
+                }
+                Token::Word("timeout") => {
+                    once(&mut lines[3], span, "timeout")?;
+                    self.tokens.take()?;
+                    set.timeout = Some(self.time()?);
+                    self.separator()?;
+                }
+                Token::Word("size") => {
+                    once(&mut lines[4], span, "size")?;
+                    self.tokens.take()?;
+                    set.size = Some(self.size()?);
                     self.separator()?;
                 }
                 Token::Word("auto-merge") => {
@@ -265,12 +271,12 @@ impl<'a> Parser<'a, '_> {
                     self.separator()?;
                 }
                 node => {
-                    let what = "`type`, `flags`, `auto-merge` or `elements`";
+                    let what = "`type`, `flags`, `timeout`, `size`, `auto-merge` or `elements`";
                     return unknown(span, node, refusals::IN_SET, what);
                 }
             }
         }
-        set.key = key.ok_or(Error::new(
+        set.keys = keys.ok_or(Error::new(
             name.span,
             ErrorKind::Expected("a set with a line `type ...`"),
         ))?;
@@ -281,7 +287,7 @@ impl<'a> Parser<'a, '_> {
         let Spanned { span, node } = self.tokens.take()?;
         let wrong = match node {
             Token::Word(word) => match Type::of_sets().find(|key| key.set_name() == Some(word)) {
-                Some(key) => return self.not_joined(Spanned::new(span, key)),
+                Some(key) => return Ok(Spanned::new(span, key)),
                 None => refusals::find(refusals::SET_TYPES, word),
             },
             Token::Variable(_) => Some(&refusals::VARIABLE_HERE),
@@ -290,34 +296,6 @@ impl<'a> Parser<'a, '_> {
         match wrong {
             Some(refusal) => refuse(span, refusal),
             None => Err(Error::new(span, ErrorKind::ExpectedSetType)),
-        }
-    }
-
-    /// A type of elements, if no other type is joined to it.
-    fn not_joined(&mut self, key: Spanned<Type>) -> Parsed<Spanned<Type>> {
-        let behind = self.tokens.peek();
-        if behind.node == Token::Mark(".") {
-            return refuse(behind.span, &refusals::CONCATENATION);
-        }
-        Ok(key)
-    }
-
-    /// Whether there are `interval` and `constant` among the flags of a set.
-    fn flags_of_set(&mut self) -> Parsed<(bool, bool)> {
-        let (mut interval, mut constant) = (false, false);
-        loop {
-            let Spanned { span, node } = self.tokens.take()?;
-            match node {
-                Token::Word("interval") => interval = true,
-                Token::Word("constant") => constant = true,
-                node => {
-                    return unknown(span, node, refusals::SET_FLAGS, "`interval` or `constant`");
-                }
-            }
-            if self.tokens.peek().node != Token::Mark(",") {
-                return Ok((interval, constant));
-            }
-            self.tokens.take()?;
         }
     }
 

@@ -2,7 +2,9 @@
 
 use super::{Parsed, Parser, expected, refuse, unknown};
 use crate::fields::{self, Field, Type};
-use crate::nft::ast::{Family, Match, Name, Operator, Rule, Spanned, Statement, Verdict};
+use crate::nft::ast::{
+    ChangeKind, Family, Match, Name, Operator, Rule, Spanned, Statement, Verdict,
+};
 use crate::nft::error::{Error, ErrorKind};
 use crate::nft::lex::Token;
 use crate::nft::{refusals, spelling};
@@ -54,6 +56,9 @@ impl<'a> Parser<'a, '_> {
             Token::Word("counter") => self.counter()?,
             Token::Word("log") => self.log()?,
             Token::Word("limit") => self.limit()?,
+            Token::Word("add") => self.change(ChangeKind::Add)?,
+            Token::Word("update") => self.change(ChangeKind::Update)?,
+            Token::Word("delete") => self.change(ChangeKind::Delete)?,
             Token::Word("notrack") if self.family != Family::Bridge => Statement::Notrack,
             Token::Word("reject") if self.family != Family::Bridge => self.reject()?,
             Token::Word("protocol" | "l4proto") => return refuse(span, &refusals::BARE_META),
@@ -105,7 +110,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// `packets N bytes M`, or nothing.
-    fn counter(&mut self) -> Parsed<Statement<'a>> {
+    pub(super) fn counter(&mut self) -> Parsed<Statement<'a>> {
         let next = self.tokens.peek();
         let (mut packets, mut bytes) = (0, 0);
         match next.node {
@@ -233,16 +238,39 @@ impl<'a> Parser<'a, '_> {
 
     /// What stands behind the field of a condition.
     fn condition(&mut self, field: Spanned<Field>) -> Parsed<Statement<'a>> {
+        let fields = self.fields(field)?;
         if self.tokens.peek().node == Token::Word("vmap") {
-            return self.vmap(field);
+            return self.vmap(fields);
+        }
+        if fields.len() > 1 {
+            return self.joint(fields);
         }
         if field.node.value_type().is_flags() {
             return self.flags(field.node).map(Statement::Flags);
         }
-        let Spanned { span, node } = self.tokens.peek();
+        let node = self.tokens.peek().node;
         if field.node.value_type() == Type::Mark && node == Token::Word("set") {
             return self.mark_set();
         }
+        let operator = match self.operator()? {
+            Some(operator) => operator,
+            None => Spanned::new(field.span, Operator::Equal),
+        };
+        let operand = self.operand()?;
+        let behind = self.tokens.peek();
+        match behind.node {
+            Token::Mark(",") => expected(behind.span, "a set of the values: `{ ..., ... }`"),
+            _ => Ok(Statement::Match(Match {
+                field,
+                operator,
+                operand,
+            })),
+        }
+    }
+
+    /// How something is compared, if it is said.
+    pub(super) fn operator(&mut self) -> Parsed<Option<Spanned<Operator>>> {
+        let Spanned { span, node } = self.tokens.peek();
         let operator = match node {
             Token::Mark("==") | Token::Word("eq") => Some(Operator::Equal),
             Token::Mark("!=") | Token::Word("ne") => Some(Operator::NotEqual),
@@ -254,20 +282,9 @@ impl<'a> Parser<'a, '_> {
             Token::Mark("=") => return expected(span, "`==`, or nothing"),
             _ => None,
         };
-        let operator = match operator {
-            Some(operator) => Spanned::new(self.tokens.take()?.span, operator),
-            None => Spanned::new(field.span, Operator::Equal),
-        };
-        let operand = self.operand()?;
-        let behind = self.tokens.peek();
-        match behind.node {
-            Token::Mark(".") => refuse(behind.span, &refusals::CONCATENATION),
-            Token::Mark(",") => expected(behind.span, "a set of the values: `{ ..., ... }`"),
-            _ => Ok(Statement::Match(Match {
-                field,
-                operator,
-                operand,
-            })),
+        match operator {
+            Some(operator) => Ok(Some(Spanned::new(self.tokens.take()?.span, operator))),
+            None => Ok(None),
         }
     }
 }

@@ -20,7 +20,7 @@ impl<'a> Parser<'a, '_> {
                 Ok(Operand::Named(Spanned::new(span, name)))
             }
             Token::Mark("{") => self.braces().map(Operand::Set),
-            _ => self.value().map(Operand::Value),
+            _ => self.element().map(Operand::Value),
         }
     }
 
@@ -51,13 +51,12 @@ impl<'a> Parser<'a, '_> {
             }
             let max = self.limits.elements;
             count(&mut self.counts.elements, max, span, "elements in all sets")?;
-            elements.push(self.value()?);
+            elements.push(self.element()?);
             self.newline()?;
             let Spanned { span, node } = self.tokens.peek();
             match node {
                 Token::Mark(",") => self.tokens.take().map(|_| ())?,
                 Token::Mark("}") => break,
-                Token::Mark(".") => return refuse(span, &refusals::CONCATENATION),
                 Token::Mark(":") => return refuse(span, &refusals::MAP),
                 Token::Word("comment" | "timeout" | "expires" | "counter" | "limit") => {
                     return refuse(span, &refusals::ELEMENT_OPTION);
@@ -129,7 +128,6 @@ impl<'a> Parser<'a, '_> {
             Token::Word("map" | "vmap") => return refuse(span, &refusals::MAP),
             Token::Word("set") => return refuse(span, &refusals::MANGLE),
             Token::Word(word) if words::is_value(word) => Value::Word(word),
-            Token::Mark(".") => return refuse(span, &refusals::CONCATENATION),
             Token::Mark("&" | "|" | "^" | "<<" | ">>") => return refuse(span, &refusals::BITS),
             _ => return expected(span, VALUE),
         };

@@ -1,8 +1,10 @@
 //! What nft has and this has not, and why.
 
 mod router;
+mod sets;
 
 pub use router::*;
+pub use sets::*;
 
 use crate::nft::error::Refusal;
 
@@ -185,31 +187,6 @@ pub static IN_TABLE: &Table = &[
     ("undefine", UNDEFINE),
 ];
 
-/// What stands in a set besides type, flags, elements and comment.
-pub static IN_SET: &Table = &[
-    (
-        "typeof",
-        instead(
-            "`typeof`",
-            "is not supported",
-            "write `type ipv4_addr` or another type",
-        ),
-    ),
-    ("timeout", refusal("`timeout`", CONSTANT)),
-    ("gc-interval", refusal("`gc-interval`", CONSTANT)),
-    ("size", instead("`size`", CONSTANT, "leave it out")),
-    (
-        "policy",
-        instead("the policy of a set", "has no effect here", "leave it out"),
-    ),
-    (
-        "counter",
-        refusal("a counter of each element", "is not supported"),
-    ),
-    ("limit", refusal("`limit`", STATELESS)),
-    ("quota", refusal("`quota`", STATELESS)),
-];
-
 /// What nft knows of a connection, and rules do not.
 pub static CONNECTION: &Table = &[
     (
@@ -276,12 +253,6 @@ pub static MARK_OF_OTHER: Refusal = refusal(
     "a mark that is made of something else",
     "is not supported: `ct mark set` takes a number",
 );
-
-/// Flags of a set.
-pub static SET_FLAGS: &Table = &[
-    ("dynamic", refusal("the flag `dynamic`", CONSTANT)),
-    ("timeout", refusal("the flag `timeout`", CONSTANT)),
-];
 
 /// Types of elements.
 pub static SET_TYPES: &Table = &[
@@ -390,10 +361,14 @@ pub static NAMED_LIMIT: Refusal = instead(
 /// Words that begin a statement.
 pub static STATEMENTS: &Table = &[
     ("quota", refusal("`quota`", STATELESS)),
-    ("meter", refusal("`meter`", STATELESS)),
-    ("add", refusal("`add` of elements", CONSTANT)),
-    ("update", refusal("`update` of elements", CONSTANT)),
-    ("delete", refusal("`delete` of elements", CONSTANT)),
+    (
+        "meter",
+        instead(
+            "`meter`",
+            "is not supported",
+            "write `update @NAME { FIELD limit rate ... }`, and declare the set",
+        ),
+    ),
     ("last", refusal("`last`", STATELESS)),
     (
         "reject",
@@ -671,9 +646,6 @@ pub static MANGLE: Refusal = refusal(
     "a change of the frame",
     "is not supported: frames pass unchanged or not at all",
 );
-
-/// `.` between fields or values.
-pub static CONCATENATION: Refusal = instead("a concatenation", "is not supported", WRITE_OUT);
 
 /// `map`, and `vmap` behind a value.
 pub static MAP: Refusal = instead("a map", "is not supported", WRITE_OUT);

@@ -159,7 +159,7 @@ table bridge t { # a comment
     let [TableItem::Set(set), TableItem::Chain(chain)] = &*table.items else {
         panic!("{table:?}")
     };
-    assert_eq!((set.key.node, set.interval), (Type::Ipv4, true));
+    assert_eq!((set.keys[0].node, set.interval), (Type::Ipv4, true));
     assert_eq!(set.elements[0].node, Value::Variable("NET"));
     assert_eq!(set.elements.len(), 2);
     let base = chain.base.unwrap().node;

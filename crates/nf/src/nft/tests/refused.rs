@@ -128,19 +128,19 @@ fn files_are_refused_where_they_are_wrong() {
             "a set of marks has no meaning here: no frame has a socket or a route of this machine",
         ),
         (
-            "table bridge t { set s { type ipv4_addr . inet_service; } }",
-            ".",
-            "a concatenation is not supported",
+            "table bridge t { set s { type ipv4_addr . mark; } }",
+            "mark",
+            "a set of marks has no meaning here: no frame has a socket or a route of this machine",
         ),
         (
-            "table bridge t { set s { type ipv4_addr; flags timeout; } }",
-            "timeout",
-            "the flag `timeout` is not supported: sets change only with the whole file",
+            "table bridge t { set s { type ipv4_addr; timeout 5; } }",
+            "5",
+            "expected a time, such as 30s or 1d2h",
         ),
         (
-            "table bridge t { set s { type ipv4_addr; size 5; } }",
-            "size",
-            "`size` is not supported: sets change only with the whole file",
+            "table bridge t { set s { type ipv4_addr; size 0; } }",
+            "0",
+            "expected a number from 1 on",
         ),
         (
             "table bridge t { set s { type ipv4_addr; type ipv4_addr; } }",

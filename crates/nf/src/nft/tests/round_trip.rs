@@ -70,13 +70,18 @@ fn value() -> impl Strategy<Value = Spanned<Value<'static>>> {
     .prop_map(at)
 }
 
+fn element() -> impl Strategy<Value = Spanned<Value<'static>>> {
+    let joined = vec(value(), 2..4).prop_map(|parts| at(Value::Joined(parts.into())));
+    prop_oneof![4 => value(), 1 => joined]
+}
+
 fn elements() -> impl Strategy<Value = Elements<'static>> {
-    vec(value(), 1..12).prop_map(|elements| elements.into())
+    vec(element(), 1..12).prop_map(|elements| elements.into())
 }
 
 fn operand() -> impl Strategy<Value = Operand<'static>> {
     prop_oneof![
-        value().prop_map(Operand::Value),
+        element().prop_map(Operand::Value),
         elements().prop_map(|elements| Operand::Set(at(elements))),
         name().prop_map(Operand::Named),
     ]
@@ -142,6 +147,32 @@ fn rate() -> impl Strategy<Value = Rate> {
     })
 }
 
+fn change() -> impl Strategy<Value = Statement<'static>> {
+    let part = prop_oneof![
+        rate().prop_map(ElementPart::Limit),
+        Just(ElementPart::Counter)
+    ];
+    let parts = (
+        proptest::sample::select(ChangeKind::ALL.to_vec()),
+        name(),
+        vec(field().prop_map(at), 1..4),
+        option::of(1..=u32::MAX),
+        option::of(part),
+    );
+    parts.prop_map(|(kind, set, fields, timeout, part)| {
+        Statement::Change(
+            Change {
+                kind,
+                set,
+                fields: fields.into(),
+                timeout,
+                parts: part.into_iter().collect(),
+            }
+            .into(),
+        )
+    })
+}
+
 fn condition() -> impl Strategy<Value = Statement<'static>> {
     let condition = (field(), operator(), operand());
     prop_oneof![
@@ -150,7 +181,13 @@ fn condition() -> impl Strategy<Value = Statement<'static>> {
             operator: at(operator),
             operand,
         })),
+        1 => (vec(field().prop_map(at), 2..5), operator(), operand()).prop_map(
+            |(fields, operator, operand)| Statement::Joint(
+                Joint { fields: fields.into(), operator: at(operator), operand }.into()
+            )
+        ),
         1 => flags().prop_map(Statement::Flags),
+        1 => change(),
         1 => any::<u32>().prop_map(Statement::Mark),
         1 => rate().prop_map(Statement::Limit),
         1 => option::of(text()).prop_map(|prefix| Statement::Log {
@@ -217,20 +254,27 @@ fn chain() -> impl Strategy<Value = Chain<'static>> {
 
 fn set() -> impl Strategy<Value = Set<'static>> {
     let key = proptest::sample::select(Type::of_sets().collect::<Vec<_>>());
-    let flags = any::<[bool; 3]>();
+    let keys = vec(key.prop_map(at), 1..4);
+    let flags = any::<[bool; 5]>();
+    let numbers = (option::of(1..=u32::MAX), option::of(1u32..=1000));
     let parts = (
         name(),
-        key,
+        keys,
         flags,
+        numbers,
         option::of(elements()),
         option::of(text()),
     );
-    parts.prop_map(|(name, key, flags, elements, comment)| Set {
+    parts.prop_map(|(name, keys, flags, numbers, elements, comment)| Set {
         name,
-        key: at(key),
+        keys: keys.into(),
         interval: flags[0],
         constant: flags[1],
         auto_merge: flags[2],
+        dynamic: flags[3],
+        timeouts: flags[4],
+        timeout: numbers.0,
+        size: numbers.1,
         elements: elements.unwrap_or_default(),
         comment: comment.map(at),
     })

@@ -62,7 +62,10 @@ fn a_named_map_has_verdicts() {
             "a named map of something else",
         ),
         ("elements = { 1 : drop }\n".into(), "expected a map with"),
-        (format!("{of_ports}; flags timeout;"), "the flag `timeout`"),
+        (
+            format!("{of_ports}; flags timeout;"),
+            "a map that rules change",
+        ),
     ] {
         let map = format!("map m {{ {lines} }}");
         let said = load(&forward("tcp dport vmap @m", &map)).unwrap_err();

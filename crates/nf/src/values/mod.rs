@@ -1,5 +1,7 @@
 //! What the values of a rule are, once it is known which type they have.
 
+mod joint;
+
 use crate::fields::Type;
 use crate::ir::{Intervals, complement, normal};
 use crate::nft::ast::{Flags, Operand, Operator, Set, Span, Spanned, Value};
@@ -36,6 +38,11 @@ const NAMED_IN_DEFINE: Refusal = Refusal {
     instead: None,
 };
 
+const WILDCARD: Refusal = Refusal {
+    what: "a name with `*`",
+    why: "is not supported in a concatenation",
+    instead: Some("an element for each name"),
+};
 const NOT_A_NAME: Refusal = Refusal {
     what: "this word",
     why: "means something else to nft than the name of an interface",
@@ -82,9 +89,12 @@ struct Gathered {
 }
 
 impl<'f, 'a> Scope<'f, 'a> {
-    /// The values of a named set.
+    /// The values of a named set of single fields.
     pub(crate) fn set(&mut self, set: &'f Set<'a>) -> Result<Intervals, Error> {
-        let kind = set.key.node;
+        let [key] = &*set.keys else {
+            return Ok(Intervals::default());
+        };
+        let kind = key.node;
         if set.auto_merge && !set.interval {
             let kind = ErrorKind::Refused(&AUTO_MERGE);
             return Err(Error::new(set.name.span, kind));
