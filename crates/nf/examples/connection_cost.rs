@@ -21,7 +21,7 @@
 //!     valgrind --tool=callgrind --toggle-collect='*connection_turn*' --cache-sim=yes \
 //!         --LL=33554432,16,64 PATH/connection_cost 1000000 20000
 
-use nf::conntrack::{Class, Conntrack};
+use nf::conntrack::{Class, Conntrack, Sought};
 use nf::nft::Limits;
 use nf::router::{Arrival, Connections, Hooks, Local, Passage, Rules};
 use nf::{Key, RuleIndex, RuleSet, Tally, Way};
@@ -133,6 +133,17 @@ impl Firewall for Bridge {
 /// The hot path of a bridge, kept apart so that its instructions can be counted.
 #[inline(never)]
 fn connection_turn(bridge: &mut Bridge, frame: &[u8], reply: bool, now: u64) -> RuleIndex {
+    let Some(settled) = bridge.rules.settled() else {
+        return judge(bridge, frame, Sought::NOTHING, reply, now);
+    };
+    match bridge.connections.goes_on(frame, now) {
+        Ok(()) => settled.say(&mut bridge.counters).1,
+        Err(sought) => judge(bridge, frame, sought, reply, now),
+    }
+}
+
+#[inline(never)]
+fn judge(bridge: &mut Bridge, frame: &[u8], sought: Sought, reply: bool, now: u64) -> RuleIndex {
     let Bridge {
         rules,
         connections,
@@ -147,7 +158,7 @@ fn connection_turn(bridge: &mut Bridge, frame: &[u8], reply: bool, now: u64) -> 
     if !rules.tracks() {
         return rules.verdict(key, way, counters).1;
     }
-    let judged = connections.judge(key, frame, now, |connection| {
+    let judged = connections.judge(key, frame, sought, now, |connection| {
         rules.verdict_within(key, way, connection, counters)
     });
     judged.map_or(RuleIndex::MAX, |(_, rule)| rule)
