@@ -5,7 +5,7 @@ use super::start::Error;
 use super::work::{Seed, Taken};
 use abi::capture::Fate;
 use device::ethernet::HEADER_SIZE;
-use device::{Frame, Netif};
+use device::{Batch, Frame, Netif};
 use nf::conntrack::Sought;
 use nf::{Key, RuleIndex, RuleSet, Verdict, Way};
 use ports::Runtime;
@@ -53,6 +53,14 @@ impl Filter {
     #[inline]
     pub fn refresh(&mut self) {
         self.work.refresh();
+    }
+
+    /// Brings near what the frames of a batch will need, before each of them is judged.
+    #[inline]
+    pub fn look_ahead(&self, batch: &Batch) {
+        if let Some(connections) = &self.work.tracking.connections {
+            connections.table.look_ahead(batch.iter().map(Frame::bytes));
+        }
     }
 
     /// Whether the rules let this frame pass, which takes this `path`. Frames that cannot be read

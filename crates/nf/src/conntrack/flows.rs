@@ -160,7 +160,7 @@ impl<A: Address> Flows<A> {
     }
 
     #[inline]
-    fn bucket(&self, tuple: &Tuple<A>) -> usize {
+    pub(super) fn bucket(&self, tuple: &Tuple<A>) -> usize {
         tuple.hash(&self.hash) as usize & (self.buckets.len() - 1)
     }
 
@@ -187,6 +187,22 @@ impl<A: Address> Flows<A> {
             link = flow.links().chain[direction].get();
         }
         None
+    }
+
+    /// The first flow of a bucket.
+    #[inline]
+    pub(super) fn first_in(&self, bucket: usize) -> Option<u32> {
+        let link = self.buckets[bucket];
+        (link != NONE).then_some(link >> 1)
+    }
+
+    /// A number that every cache line of a flow's record is read for.
+    #[inline]
+    pub(super) fn glance(&self, flow: u32) -> u32 {
+        let flow = self.get(flow);
+        let standing = flow.tracker.standing;
+        let name = flow.name().ports[0];
+        flow.deadline.0 ^ u32::from(standing.queue) ^ u32::from(name)
     }
 
     /// Takes a flow that nobody finds before it is [`Self::confirm`]ed; whether another one was

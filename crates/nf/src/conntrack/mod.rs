@@ -9,6 +9,7 @@
 //! | `packet` | what is read of a packet besides its key |
 //! | `tuple` | what names a direction of a flow |
 //! | `open` | the same, in fewer steps, of most packets of open connections |
+//! | `ahead` | what a batch will need, brought near |
 //! | `track` | which flow a packet belongs to, and what it does to it |
 //! | `tcp`, `window` | what a segment does, and whether it can be one of its connection |
 //! | `timeout` | how long a flow stays: [`Class`] |
@@ -41,6 +42,7 @@
 //!
 //! Checksums are left because offloads may not have filled them in.
 
+mod ahead;
 mod choose;
 mod connection;
 mod cover;

@@ -134,6 +134,20 @@ pub(super) fn plain4(frame: &[u8]) -> Option<(Plain<'_>, [[u8; 4]; 2])> {
     Some((plain, [[a, b, c, d], [e, f, g, h]]))
 }
 
+/// What probably names the flow of such a frame, of which nothing else is read.
+#[inline]
+pub(super) fn name4(frame: &[u8]) -> Option<Tuple<[u8; 4]>> {
+    let headers: &[u8; PLAIN_SIZE] = frame.first_chunk()?;
+    let [a, b, c, d, e, f, g, h] = *headers[26..].first_chunk()?;
+    (headers[12..15] == [8, 0, 0x45]).then_some(Tuple {
+        source: [a, b, c, d],
+        destination: [e, f, g, h],
+        ports: [be16(headers, TCP_AT), be16(headers, TCP_AT + 2)],
+        vlan: 0,
+        protocol: headers[23],
+    })
+}
+
 #[inline(always)]
 fn segment(
     payload: &[u8],
