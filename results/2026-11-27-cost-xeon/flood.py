@@ -15,7 +15,7 @@ def counted(name):
         for line in file:
             if line.strip().startswith(name + ":"):
                 numbers = line.split(":")[1].split()
-                return int(numbers[8]), int(numbers[11])
+                return int(numbers[9]), int(numbers[11])
     raise SystemExit("no such interface")
 
 

@@ -67,9 +67,10 @@ transfer() { # what, round, tap, rate
     iperf3 -s -1 -D
     sleep 0.3
     : > "$folder/flood"
-    [ "$4" -eq 0 ] || { flood "$3" "$4" 5 > "$folder/flood" & sleep 0.5; }
+    flooder=
+    [ "$4" -eq 0 ] || { flood "$3" "$4" 5 > "$folder/flood" & flooder=$!; sleep 0.5; }
     inside iperf3 -c 192.0.2.1 -t 4 -J > "$folder/json"
-    wait $! 2> /dev/null || true
+    [ -z "$flooder" ] || wait "$flooder"
     python3 - "$folder/json" "$1" "$2" "$(cat "$folder/flood")" << 'END'
 import json, sys
 file, what, turn, flood = sys.argv[1:]

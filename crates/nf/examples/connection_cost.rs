@@ -12,6 +12,7 @@
 //! | `ruled` | the same | the same of one, with so many rules that translate others |
 //! | `grouped` | the same | the same with a set of so many addresses of others, asked first |
 //! | `new` | `connection_turn` | the SYN of another connection |
+//! | `full` | the same | the same in a table of so many flows, which make room for others |
 //! | `nat` | `routed_turn` | the same through a router with so many rules that translate others |
 //! | `set` | the same | the same with a set of so many addresses of others instead |
 //! | `bare` | the same | the same where rules ask for no connection |
@@ -541,6 +542,10 @@ fn main() {
             )
         }
         "new" => begin(&mut Bridge::new(BRIDGE, many()), frames),
+        "full" => {
+            let table = Conntrack::new(count, &[7; 16]);
+            begin(&mut Bridge::new(BRIDGE, table), frames)
+        }
         "nat" | "set" => {
             let rules = match what {
                 "nat" => [ROUTER, &nat_of_others(count)].concat(),
