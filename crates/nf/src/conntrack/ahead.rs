@@ -1,8 +1,8 @@
 //! What a batch of frames will need, brought near before it is judged.
 //!
 //! A table of many flows does not fit into the processor's caches, and a frame waits for three or
-//! four of its lines, one after the other. So the flows of a whole batch are looked for first: those
-//! of one frame do not depend on those of another, and the processor waits for all of them at once.
+//! four of its lines, one after the other. So the flows of a whole batch are looked for first: what
+//! one frame needs does not depend on another, and the processor waits for all of it at once.
 
 use super::Conntrack;
 use super::packet;

@@ -12,8 +12,8 @@
 //! This is no pseudorandom function that anybody has looked at for long, as SipHash is, which the
 //! kernel takes and which costs five times as much. All that leaves here is how long a packet
 //! takes: whether one or two more flows stand in its bucket, a few nanoseconds among all others on
-//! a busy port. Should somebody yet find a bucket, it is looked at up to a bound and no further, and
-//! each image has another key.
+//! a busy port. Should somebody yet find a bucket, it is looked at up to a bound and no further;
+//! and each image has another key.
 
 use siphasher::sip::SipHasher13;
 
