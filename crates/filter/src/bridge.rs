@@ -4,8 +4,10 @@ use super::Work;
 use super::start::Error;
 use super::work::{Seed, Taken};
 use abi::capture::Fate;
-use device::{Frame, Netif};
-use nf::{Key, RuleSet, Verdict, Way};
+use device::ethernet::HEADER_SIZE;
+use device::{Batch, Frame, Netif};
+use nf::conntrack::Sought;
+use nf::{Key, RuleIndex, RuleSet, Verdict, Way};
 use ports::Runtime;
 
 /// Rules in force.
@@ -53,6 +55,14 @@ impl Filter {
         self.work.refresh();
     }
 
+    /// Brings near what the frames of a batch will need, before each of them is judged.
+    #[inline]
+    pub fn look_ahead(&self, batch: &Batch) {
+        if let Some(connections) = &self.work.tracking.connections {
+            connections.table.look_ahead(batch.iter().map(Frame::bytes));
+        }
+    }
+
     /// Whether the rules let this frame pass, which takes this `path`. Frames that cannot be read
     /// do not pass; the port that they came in at counts them by reason. What does not pass can be
     /// captured with its fate.
@@ -60,6 +70,28 @@ impl Filter {
     pub fn accepts(&mut self, frame: &Frame, path: Path) -> bool {
         let Path { way, index } = path;
         let work = &mut self.work;
+        let mut sought = Sought::NOTHING;
+        // Most frames are of open connections, and most rules ask for nothing else.
+        if let (Some(settled), Some(connections)) =
+            (work.rules.settled(), &mut work.tracking.connections)
+        {
+            let now = work.log.now(work.runtime);
+            match connections.table.goes_on(frame.bytes(), now) {
+                Ok(()) => {
+                    let mut taken = Taken {
+                        runtime: work.runtime,
+                        counters: work.counters,
+                        log: &mut work.log,
+                        ports: &work.ports,
+                        link: HEADER_SIZE,
+                        bytes: frame.len(),
+                    };
+                    let (verdict, rule) = settled.say(&mut taken);
+                    return decide(work, frame, index, verdict, rule);
+                }
+                Err(found) => sought = found,
+            }
+        }
         if let Err(malformed) = self.key.read(frame.bytes()) {
             return work.refused(frame.bytes(), index, malformed.index());
         }
@@ -76,22 +108,36 @@ impl Filter {
             bytes: frame.len(),
         };
         let judged = match tracking {
-            Some((table, now)) => table.judge(&self.key, frame.bytes(), now, |connection| {
-                work.rules
-                    .verdict_within(&self.key, way, connection, &mut taken)
-            }),
+            Some((table, now)) => {
+                table.judge(&self.key, frame.bytes(), sought, now, |connection| {
+                    work.rules
+                        .verdict_within(&self.key, way, connection, &mut taken)
+                })
+            }
             None => Ok(work.rules.verdict(&self.key, way, &mut taken)),
         };
         let (verdict, rule) = match judged {
             Ok(judged) => judged,
             Err(refused) => return work.refused(frame.bytes(), index, refused.index()),
         };
-        let accepted = verdict == Verdict::Accept;
-        if !accepted {
-            work.dropped(frame.bytes(), index, Fate::Rule(rule as u16));
-        }
-        accepted
+        decide(work, frame, index, verdict, rule)
     }
+}
+
+/// Whether a frame passes on which rules have decided.
+#[inline]
+fn decide(
+    work: &Work<RuleSet>,
+    frame: &Frame,
+    index: u8,
+    verdict: Verdict,
+    rule: RuleIndex,
+) -> bool {
+    let accepted = verdict == Verdict::Accept;
+    if !accepted {
+        work.dropped(frame.bytes(), index, Fate::Rule(rule as u16));
+    }
+    accepted
 }
 
 /// The path of frames that come in at one port and are to leave by another.

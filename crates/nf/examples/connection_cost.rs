@@ -6,9 +6,13 @@
 //! |---|---|---|
 //! | `open` | `connection_turn` | data of an open connection or an ACK, on a bridge (the default) |
 //! | `kept` | the same | of connections in memory that outlives the image |
+//! | `ahead` | the same, and `ahead_turn` | the same in batches of 32, looked for beforehand |
 //! | `routed` | `routed_turn` | the same through a router: all three hooks |
 //! | `translated` | the same | of connections that are translated |
+//! | `ruled` | the same | the same of one, with so many rules that translate others |
+//! | `grouped` | the same | the same with a set of so many addresses of others, asked first |
 //! | `new` | `connection_turn` | the SYN of another connection |
+//! | `full` | the same | the same in a table of so many flows, which make room for others |
 //! | `nat` | `routed_turn` | the same through a router with so many rules that translate others |
 //! | `set` | the same | the same with a set of so many addresses of others instead |
 //! | `bare` | the same | the same where rules ask for no connection |
@@ -21,7 +25,7 @@
 //!     valgrind --tool=callgrind --toggle-collect='*connection_turn*' --cache-sim=yes \
 //!         --LL=33554432,16,64 PATH/connection_cost 1000000 20000
 
-use nf::conntrack::{Class, Conntrack};
+use nf::conntrack::{Class, Conntrack, Sought};
 use nf::nft::Limits;
 use nf::router::{Arrival, Connections, Hooks, Local, Passage, Rules};
 use nf::{Key, RuleIndex, RuleSet, Tally, Way};
@@ -66,6 +70,11 @@ const CONNECTIONS: usize = 1000;
 const FRAMES: usize = 4_000_000;
 /// Frames that are made and then timed at once: the fastest round counts.
 const ROUND: usize = 1000;
+/// Frames of a batch.
+const BATCH: usize = 32;
+/// From one connection to the next one: a prime number, so that each has its turn, and no two
+/// neighbours have theirs together.
+const STRIDE: usize = 611_953;
 /// A time in nanoseconds at which connections begin.
 const BEGIN: u64 = 1_000_000_000;
 /// Nanoseconds of a tick, in which what has ended is looked for once.
@@ -95,6 +104,10 @@ impl Tally for Counters {
 
 /// Rules at work, and what they count.
 trait Firewall {
+    /// A frame passes that opens a connection, which is not counted.
+    fn open(&mut self, frame: &mut [u8], reply: bool, now: u64);
+    /// A batch comes.
+    fn look_ahead(&mut self, frames: &[Frame]);
     /// A frame passes, and may change.
     fn turn(&mut self, frame: &mut [u8], reply: bool, now: u64);
     fn connections(&mut self) -> &mut Conntrack;
@@ -121,6 +134,14 @@ impl Bridge {
 }
 
 impl Firewall for Bridge {
+    fn open(&mut self, frame: &mut [u8], reply: bool, now: u64) {
+        judge(self, frame, Sought::NOTHING, reply, now);
+    }
+
+    fn look_ahead(&mut self, frames: &[Frame]) {
+        ahead_turn(&self.connections, frames);
+    }
+
     fn turn(&mut self, frame: &mut [u8], reply: bool, now: u64) {
         black_box(connection_turn(self, black_box(frame), reply, now));
     }
@@ -133,6 +154,17 @@ impl Firewall for Bridge {
 /// The hot path of a bridge, kept apart so that its instructions can be counted.
 #[inline(never)]
 fn connection_turn(bridge: &mut Bridge, frame: &[u8], reply: bool, now: u64) -> RuleIndex {
+    let Some(settled) = bridge.rules.settled() else {
+        return judge(bridge, frame, Sought::NOTHING, reply, now);
+    };
+    match bridge.connections.goes_on(frame, now) {
+        Ok(()) => settled.say(&mut bridge.counters).1,
+        Err(sought) => judge(bridge, frame, sought, reply, now),
+    }
+}
+
+#[inline(never)]
+fn judge(bridge: &mut Bridge, frame: &[u8], sought: Sought, reply: bool, now: u64) -> RuleIndex {
     let Bridge {
         rules,
         connections,
@@ -147,7 +179,7 @@ fn connection_turn(bridge: &mut Bridge, frame: &[u8], reply: bool, now: u64) -> 
     if !rules.tracks() {
         return rules.verdict(key, way, counters).1;
     }
-    let judged = connections.judge(key, frame, now, |connection| {
+    let judged = connections.judge(key, frame, sought, now, |connection| {
         rules.verdict_within(key, way, connection, counters)
     });
     judged.map_or(RuleIndex::MAX, |(_, rule)| rule)
@@ -174,6 +206,14 @@ impl Router {
 }
 
 impl Firewall for Router {
+    fn open(&mut self, frame: &mut [u8], reply: bool, now: u64) {
+        assert!(pass_hooks(self, frame, reply, now));
+    }
+
+    fn look_ahead(&mut self, frames: &[Frame]) {
+        ahead_turn(&self.connections.table, frames);
+    }
+
     fn turn(&mut self, frame: &mut [u8], reply: bool, now: u64) {
         assert!(routed_turn(self, black_box(frame), reply, now));
     }
@@ -186,6 +226,11 @@ impl Firewall for Router {
 /// The hot path of a router: whether the packet goes on.
 #[inline(never)]
 fn routed_turn(router: &mut Router, frame: &mut [u8], reply: bool, now: u64) -> bool {
+    pass_hooks(router, frame, reply, now)
+}
+
+#[inline(always)]
+fn pass_hooks(router: &mut Router, frame: &mut [u8], reply: bool, now: u64) -> bool {
     let port = u8::from(reply);
     let local = |port| Local {
         ip4: (port == 1).then_some(PUBLIC.into()),
@@ -207,6 +252,12 @@ fn routed_turn(router: &mut Router, frame: &mut [u8], reply: bool, now: u64) -> 
     hooks.prerouting(passage, frame, arrival).is_ok()
         && hooks.forward(passage, to).is_ok()
         && hooks.postrouting(passage, frame, to, local(to)).is_ok()
+}
+
+/// What is done before each batch of a large table.
+#[inline(never)]
+fn ahead_turn(connections: &Conntrack, frames: &[Frame]) {
+    connections.look_ahead(frames.iter().map(|(frame, len, _)| &frame[..*len]));
 }
 
 /// What is done before each batch: whether it was time for it.
@@ -232,6 +283,9 @@ fn table_in_state(connections: usize) -> Conntrack {
 /// told of in the header alone; nobody reads it.
 const HEADERS: usize = 14 + 20 + 32;
 const FRAME: usize = HEADERS + DATA as usize;
+
+/// A frame, its length, and whether it is an answer.
+type Frame = ([u8; FRAME], usize, bool);
 
 /// What is known of both sides of a connection: bytes that were sent, by data and by its ACK.
 type Sent = u32;
@@ -293,9 +347,11 @@ fn make(
 
 /// Frames of so many connections, one after the other.
 struct Traffic {
-    frames: Vec<([u8; FRAME], usize, bool)>,
+    frames: Vec<Frame>,
     sent: Vec<Sent>,
     next: usize,
+    /// Frames until answers have their turn, or data.
+    left: usize,
     reply: bool,
     nat: bool,
 }
@@ -306,6 +362,7 @@ impl Traffic {
             frames: vec![([0; FRAME], 0, false); ROUND],
             sent: vec![0; connections],
             next: 0,
+            left: connections,
             reply: false,
             nat,
         }
@@ -320,9 +377,10 @@ impl Traffic {
             }
             (*len, *reply) = (0, self.reply);
             *len = make(frame, self.next as u32, self.reply, ACK, *sent, self.nat);
-            self.next += 1;
-            if self.next == self.sent.len() {
-                (self.next, self.reply) = (0, !self.reply);
+            self.next = (self.next + STRIDE) % self.sent.len();
+            self.left -= 1;
+            if self.left == 0 {
+                (self.left, self.reply) = (self.sent.len(), !self.reply);
             }
         }
     }
@@ -339,29 +397,41 @@ fn open(firewall: &mut dyn Firewall, connections: usize, nat: bool) {
                 0
             };
             let len = make(&mut frame, number, reply, flags, sent, nat);
-            firewall.turn(&mut frame[..len], reply, BEGIN);
+            firewall.open(&mut frame[..len], reply, BEGIN);
         }
     }
     let open = firewall.connections().count(Class::Established);
     assert_eq!(open as usize, connections, "each connection is open");
 }
 
-/// Nanoseconds of a frame in the fastest round.
-fn pass(firewall: &mut dyn Firewall, connections: usize, frames: usize, nat: bool) -> f64 {
+/// Nanoseconds of a frame in the middle one of all rounds.
+fn pass(
+    firewall: &mut dyn Firewall,
+    connections: usize,
+    frames: usize,
+    nat: bool,
+    ahead: bool,
+) -> f64 {
     open(firewall, connections, nat);
     let mut traffic = Traffic::new(connections, nat);
     traffic.sent.fill(DATA);
-    let mut nanoseconds = f64::INFINITY;
+    let mut rounds = Vec::new();
     for round in (0..frames).step_by(ROUND) {
         let round = ROUND.min(frames - round);
         traffic.make(round);
         let start = Instant::now();
-        for (frame, len, reply) in &mut traffic.frames[..round] {
-            firewall.turn(&mut frame[..*len], *reply, BEGIN);
+        for batch in traffic.frames[..round].chunks_mut(BATCH) {
+            if ahead {
+                firewall.look_ahead(batch);
+            }
+            for (frame, len, reply) in batch {
+                firewall.turn(&mut frame[..*len], *reply, BEGIN);
+            }
         }
-        nanoseconds = nanoseconds.min(start.elapsed().as_nanos() as f64 / round as f64);
+        rounds.push(start.elapsed().as_nanos() as f64 / round as f64);
     }
-    nanoseconds
+    rounds.sort_unstable_by(f64::total_cmp);
+    rounds[rounds.len() / 2]
 }
 
 /// The same of SYNs, each of another connection.
@@ -391,17 +461,17 @@ fn nat_of_others(count: usize) -> String {
     NAT.replace("oifname", &(rules.collect::<String>() + "oifname"))
 }
 
-/// Rules with a set of so many addresses of others. No two are neighbours.
-fn set_of_others(count: usize) -> String {
+/// Rules with a set of so many addresses of others, in front of this word. No two are neighbours.
+fn set_of_others(count: usize, before: &str) -> String {
     let addresses = (0..count).map(|number| {
         let address = Ipv4Addr::from_bits(OTHERS + 2 * number as u32);
         format!("{address}, ")
     });
     let rule = format!(
-        "ip saddr {{ {} }} drop\nct state inv",
+        "ip saddr {{ {} }} drop\n{before}",
         addresses.collect::<String>()
     );
-    [&ROUTER.replace("ct state inv", &rule), NAT].concat()
+    [&ROUTER.replace(before, &rule), NAT].concat()
 }
 
 /// The fastest of so many looks for what has ended, once all connections have.
@@ -427,26 +497,68 @@ fn main() {
         eprintln!("connection_cost: give numbers: connection_cost [CONNECTIONS [FRAMES]] [WHAT]");
         std::process::exit(1);
     };
+    let what = what.as_deref().unwrap_or("open");
+    let Some(nanoseconds) = measure(what, count, frames) else {
+        eprintln!("connection_cost: there is no `{what}`");
+        std::process::exit(1);
+    };
+    println!("{what}, {count} connections: {nanoseconds:.1} ns");
+}
+
+/// Nanoseconds of this; none if it is nothing.
+fn measure(what: &str, count: usize, frames: usize) -> Option<f64> {
     let table = || Conntrack::new(2 * count, &[7; 16]);
     let many = || Conntrack::new(8 * frames.max(PORTS as usize), &[7; 16]);
     let routed = || Connections::of(table(), &[7; 16]);
-    let what = what.as_deref().unwrap_or("open");
-    let nanoseconds = match what {
-        "open" => pass(&mut Bridge::new(BRIDGE, table()), count, frames, false),
+    Some(match what {
+        "open" | "ahead" => {
+            let ahead = what == "ahead";
+            pass(
+                &mut Bridge::new(BRIDGE, table()),
+                count,
+                frames,
+                false,
+                ahead,
+            )
+        }
         "kept" => {
             let table = table_in_state(2 * count);
-            pass(&mut Bridge::new(BRIDGE, table), count, frames, false)
+            pass(&mut Bridge::new(BRIDGE, table), count, frames, false, false)
         }
-        "routed" => pass(&mut Router::new(ROUTER, routed()), count, frames, false),
+        "routed" => pass(
+            &mut Router::new(ROUTER, routed()),
+            count,
+            frames,
+            false,
+            false,
+        ),
+        "ruled" => {
+            let rules = [ROUTER, &nat_of_others(count)].concat();
+            pass(&mut Router::new(&rules, routed()), 1, frames, true, false)
+        }
+        "grouped" => {
+            let rules = set_of_others(count, "ct state est");
+            pass(&mut Router::new(&rules, routed()), 1, frames, true, false)
+        }
         "translated" => {
             let rules = [ROUTER, NAT].concat();
-            pass(&mut Router::new(&rules, routed()), count, frames, true)
+            pass(
+                &mut Router::new(&rules, routed()),
+                count,
+                frames,
+                true,
+                false,
+            )
         }
         "new" => begin(&mut Bridge::new(BRIDGE, many()), frames),
+        "full" => {
+            let table = Conntrack::new(count, &[7; 16]);
+            begin(&mut Bridge::new(BRIDGE, table), frames)
+        }
         "nat" | "set" => {
             let rules = match what {
                 "nat" => [ROUTER, &nat_of_others(count)].concat(),
-                _ => set_of_others(count),
+                _ => set_of_others(count, "ct state inv"),
             };
             begin(
                 &mut Router::new(&rules, Connections::of(many(), &[7; 16])),
@@ -455,10 +567,6 @@ fn main() {
         }
         "bare" => begin(&mut Bridge::new(BARE, Conntrack::new(1, &[7; 16])), frames),
         "expire" => expire(&mut Bridge::new(BRIDGE, table()), count, frames),
-        other => {
-            eprintln!("connection_cost: there is no `{other}`");
-            std::process::exit(1);
-        }
-    };
-    println!("{what}, {count} connections: {nanoseconds:.1} ns");
+        _ => return None,
+    })
 }

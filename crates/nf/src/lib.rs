@@ -115,4 +115,4 @@ pub use malformed::Malformed;
 pub use memory::{limits_within, memory_needed};
 pub use resolve::load;
 pub use rule::{Moment, RuleIndex, Tally, Verdict, Way};
-pub use ruleset::RuleSet;
+pub use ruleset::{RuleSet, Settled};

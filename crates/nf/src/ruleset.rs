@@ -61,16 +61,21 @@ pub struct RuleSet {
 /// What a chain says of every frame whose connection is established, because it asks for nothing
 /// else before it says so, and does nothing else either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Settled {
+pub struct Settled {
     rule: RuleIndex,
     counts: bool,
     verdict: Verdict,
 }
 
 impl Settled {
+    /// Whether it lets the frame pass.
+    pub(crate) fn accepts(&self) -> bool {
+        self.verdict == Verdict::Accept
+    }
+
     /// What it says, which is counted if the rule counts.
     #[inline(always)]
-    pub(crate) fn say(self, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
+    pub fn say(&self, tally: &mut impl Tally) -> (Verdict, RuleIndex) {
         if self.counts {
             tally.count(self.rule);
         }
@@ -223,6 +228,13 @@ impl RuleSet {
             connection,
         };
         self.judge(&values, tally)
+    }
+
+    /// What the rules say of every frame whose connection is established, if they ask for nothing
+    /// else before they say it, and do nothing else.
+    #[inline]
+    pub fn settled(&self) -> Option<&Settled> {
+        self.settled.as_ref()
     }
 
     #[inline(always)]

@@ -61,6 +61,7 @@ impl Firewall {
         let Self { filter, batch, .. } = self;
         from.receive(batch);
         let any = !batch.is_empty();
+        filter.look_ahead(batch);
         batch.retain(|frame| filter.accepts(frame, path));
         to.transmit(batch);
         any

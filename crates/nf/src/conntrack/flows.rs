@@ -11,8 +11,9 @@
 //! ended of them is found by going through the table from one end to the other, again and again, a
 //! part each time ([`SWEPT_MAX`]). Until then it takes its place, and is a flow no more.
 
+use super::hash::Hash;
+use super::packet::Plain;
 use super::record::{Flow, Flow4, Flow6, Link, Links, Record, class_of, queue_of, status};
-use super::sip::Sip;
 use super::store::{Records, in_order};
 use super::timeout::{Class, STREAM_SECONDS, Ticks};
 use super::tuple::{self, Address, Tuple};
@@ -54,6 +55,9 @@ const GIVEN_UP: [(Class, bool); 13] = [
     (Class::FinWait, true),
     (Class::CloseWait, true),
 ];
+
+/// What both sides of a connection have confirmed has all of them.
+const OPEN: u8 = status::SEEN_REPLY | status::ASSURED | status::CONFIRMED;
 
 /// Queues that are none, but a number of flows that stay: a bit for each.
 const STAYING: u32 = {
@@ -116,7 +120,7 @@ pub(super) struct Flows<A: Address> {
     /// Flows that are not assured, by source.
     sources: Box<[u32]>,
     /// What names are hashed by, and what else is.
-    sip: Sip,
+    hash: Hash,
     hasher: SipHasher13,
 }
 
@@ -132,7 +136,7 @@ impl<A: Address> Flows<A> {
             hand: 0,
             free: NONE,
             sources: vec![0; SOURCES].into(),
-            sip: Sip::new(key),
+            hash: Hash::new(key),
             hasher: SipHasher13::new_with_key(key),
         }
     }
@@ -156,8 +160,8 @@ impl<A: Address> Flows<A> {
     }
 
     #[inline]
-    fn bucket(&self, tuple: &Tuple<A>) -> usize {
-        tuple.hash(&self.sip) as usize & (self.buckets.len() - 1)
+    pub(super) fn bucket(&self, tuple: &Tuple<A>) -> usize {
+        tuple.hash(&self.hash) as usize & (self.buckets.len() - 1)
     }
 
     /// The flow with this direction, and which one it is; not one whose time is up.
@@ -183,6 +187,22 @@ impl<A: Address> Flows<A> {
             link = flow.links().chain[direction].get();
         }
         None
+    }
+
+    /// The first flow of a bucket.
+    #[inline]
+    pub(super) fn first_in(&self, bucket: usize) -> Option<u32> {
+        let link = self.buckets[bucket];
+        (link != NONE).then_some(link >> 1)
+    }
+
+    /// A number that every cache line of a flow's record is read for.
+    #[inline]
+    pub(super) fn glance(&self, flow: u32) -> u32 {
+        let flow = self.get(flow);
+        let standing = flow.tracker.standing;
+        let name = flow.name().ports[0];
+        flow.deadline.0 ^ u32::from(standing.queue) ^ u32::from(name)
     }
 
     /// Takes a flow that nobody finds before it is [`Self::confirm`]ed; whether another one was
@@ -287,17 +307,23 @@ impl<A: Address> Flows<A> {
         self.enqueue(number, class, now);
     }
 
-    /// A packet changes an assured flow, which then stays for the time of a class; none if it
-    /// changes nothing.
+    /// An open connection takes note of a segment, if that lies inside its windows; else nothing
+    /// has changed.
     #[inline(always)]
     pub(super) fn note(
         &mut self,
         number: u32,
+        plain: &Plain<'_>,
+        direction: usize,
         now: Ticks,
-        note: impl FnOnce(&mut Flow) -> Option<Class>,
     ) -> Option<()> {
         let flow: &mut Flow = self.records.change(number);
-        let class = note(flow)?;
+        let is_open = flow.has_all(OPEN) && flow.tracker.tcp().goes_on(&plain.segment, direction);
+        if !is_open {
+            return None;
+        }
+        let class = flow.tracker.tcp_mut().go_on(&plain.segment, direction);
+        flow.traffic.add(direction, plain.length);
         let (old, queue) = (flow.tracker.standing.queue, queue_of(class, true));
         if !stays(old) {
             self.refresh(number, class, now);

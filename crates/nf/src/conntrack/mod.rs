@@ -9,11 +9,12 @@
 //! | `packet` | what is read of a packet besides its key |
 //! | `tuple` | what names a direction of a flow |
 //! | `open` | the same, in fewer steps, of most packets of open connections |
+//! | `ahead` | what a batch will need, brought near |
 //! | `track` | which flow a packet belongs to, and what it does to it |
 //! | `tcp`, `window` | what a segment does, and whether it can be one of its connection |
 //! | `timeout` | how long a flow stays: [`Class`] |
 //! | `flows` | the table, and who makes room in it when it is full |
-//! | `sip` | the hash that finds a flow |
+//! | `hash` | the hash that finds a flow |
 //! | `record` | what lies in memory of a flow |
 //! | `store`, `cover` | memory that outlives the image, and what is taken up of it |
 //! | `fragments` | packets in parts |
@@ -41,18 +42,19 @@
 //!
 //! Checksums are left because offloads may not have filled them in.
 
+mod ahead;
 mod choose;
 mod connection;
 mod cover;
 mod entry;
 mod flows;
 mod fragments;
+mod hash;
 mod open;
 mod packet;
 mod passing;
 mod record;
 mod rewrite;
-mod sip;
 mod store;
 mod tcp;
 mod timeout;
@@ -68,7 +70,9 @@ pub use connection::{Connection, State};
 pub use cover::{ALIGN, TakenUp, Unsound, VERSION};
 pub use entry::{Entry, LOOKED_AT_MAX, Name};
 pub(crate) use fragments::Fragments;
-pub(crate) use passing::Link;
+#[cfg(test)]
+pub(crate) use open::{FULL, TAKEN};
+pub(crate) use passing::{Link, Open};
 pub(crate) use rewrite::{Manip, translate_later};
 pub use timeout::{Class, STREAM_SECONDS};
 
@@ -198,6 +202,15 @@ pub struct Conntrack {
     expired: Ticks,
 }
 
+/// What was found of a frame's direction while its connection was looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Sought(Option<open::Found>);
+
+impl Sought {
+    /// It was not looked for.
+    pub const NOTHING: Self = Self(None);
+}
+
 /// In the place of what became of a packet that is not known.
 const NO_FATE: (Verdict, RuleIndex) = (Verdict::Drop, 0);
 
@@ -225,8 +238,22 @@ impl Conntrack {
         flows.saturating_mul(INDEX_BYTES)
     }
 
-    /// Rules judge a frame, and see its connection; they are asked at most once. `now` is a time in
-    /// nanoseconds that does not go back.
+    /// Whether a frame is what most are: a segment of TCP over IPv4, of a connection that both
+    /// sides have confirmed. The connection takes note of it then, and the packet is established.
+    /// `now` is as in [`Self::judge`].
+    ///
+    /// # Errors
+    /// It is another one. It is to be judged, with what was found of it.
+    #[inline(always)]
+    pub fn goes_on(&mut self, frame: &[u8], now: u64) -> Result<(), Sought> {
+        open::go_on4(&mut self.table4, frame, Ticks::of(now)).map_err(Sought)?;
+        self.table4.records.changed();
+        Ok(())
+    }
+
+    /// Rules judge a frame, and see its connection; they are asked at most once. `sought` is what
+    /// [`Self::goes_on`] has found, if it was asked. `now` is a time in nanoseconds that does not
+    /// go back.
     ///
     /// # Errors
     /// It is dropped before any rule.
@@ -235,6 +262,7 @@ impl Conntrack {
         &mut self,
         key: &Key,
         frame: &[u8],
+        sought: Sought,
         now: u64,
         mut rules: impl FnMut(&Connection<'_>) -> (Verdict, RuleIndex),
     ) -> Result<(Verdict, RuleIndex), Refused> {
@@ -243,7 +271,11 @@ impl Conntrack {
             return fate.ok_or(Refused::Fragment);
         }
         let ticks = Ticks::of(now);
-        let (family, tracked) = match self.go_on(key, frame, ticks) {
+        let known = match sought.0 {
+            None => self.go_on(key, frame, ticks),
+            found => Err(found),
+        };
+        let (family, tracked) = match known {
             Ok(known) => known,
             Err(sought) => self.find_or_begin(key, frame, sought, ticks)?,
         };

@@ -4,8 +4,7 @@
 
 use super::connection::State;
 use super::flows::Flows;
-use super::packet;
-use super::record::status;
+use super::packet::{self, Plain};
 use super::timeout::Ticks;
 use super::track::{Then, Tracked};
 use super::tuple::{Address, Tuple};
@@ -14,15 +13,12 @@ use crate::key::{Key, protocol};
 /// What was found of a packet's direction: its flow and which one it is, if there is one.
 pub(super) type Found = Option<(u32, usize)>;
 
-/// What both sides have confirmed has all of them.
-const CONFIRMED: u8 = status::SEEN_REPLY | status::ASSURED | status::CONFIRMED;
-
 #[cfg(test)]
 std::thread_local! {
     /// Whether each packet is looked at in full.
-    pub(super) static FULL: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
+    pub(crate) static FULL: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
     /// How many took fewer steps.
-    pub(super) static TAKEN: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
+    pub(crate) static TAKEN: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
 }
 
 /// The flow of such a segment, between these addresses, which takes note of it.
@@ -42,6 +38,31 @@ pub(super) fn go_on<A: Address>(
         return Err(None);
     }
     let plain = packet::plain(key, frame).ok_or(None::<Found>)?;
+    note(flows, &plain, [source, destination], now)
+}
+
+/// The same of IPv4, of a frame that nobody has read yet.
+#[inline(always)]
+pub(super) fn go_on4(
+    flows: &mut Flows<[u8; 4]>,
+    frame: &[u8],
+    now: Ticks,
+) -> Result<Tracked, Option<Found>> {
+    #[cfg(test)]
+    if FULL.get() {
+        return Err(None);
+    }
+    let (plain, ends) = packet::plain4(frame).ok_or(None::<Found>)?;
+    note(flows, &plain, ends, now)
+}
+
+#[inline(always)]
+fn note<A: Address>(
+    flows: &mut Flows<A>,
+    plain: &Plain<'_>,
+    [source, destination]: [A; 2],
+    now: Ticks,
+) -> Result<Tracked, Option<Found>> {
     let tuple = Tuple {
         source,
         destination,
@@ -51,16 +72,8 @@ pub(super) fn go_on<A: Address>(
     };
     let found = flows.find(&tuple, now);
     let (flow, direction) = found.ok_or(Some(None))?;
-    let noted = flows.note(flow, now, |flow| {
-        if flow.tracker.standing.status & CONFIRMED != CONFIRMED {
-            return None;
-        }
-        let class = flow.tracker.tcp_mut().goes_on(&plain.segment, direction)?;
-        flow.traffic.add(direction, plain.length);
-        Some(class)
-    });
     // What is not noted has changed nothing; it is looked at in full now.
-    noted.ok_or(Some(found))?;
+    flows.note(flow, plain, direction, now).ok_or(Some(found))?;
     #[cfg(test)]
     TAKEN.set(TAKEN.get() + 1);
     Ok(Tracked {

@@ -49,6 +49,9 @@ fn read_tcp<'a>(packet: &Packet<'a>) -> Option<([u16; 2], Content<'a>)> {
     valid.then_some((ports, Content::Tcp(segment)))
 }
 
+/// Flags that matter in a segment of an open connection.
+const LOOKED_AT: u8 = flag::ACK | flag::FIN | flag::SYN | flag::RST | flag::URG;
+
 /// A segment of TCP that has an ACK and no other flag that matters, and is all there.
 pub(super) struct Plain<'a> {
     /// Bytes of the IP packet.
@@ -61,7 +64,6 @@ pub(super) struct Plain<'a> {
 /// What a frame is if it is such a segment.
 #[inline(always)]
 pub(super) fn plain<'a>(key: &Key, frame: &'a [u8]) -> Option<Plain<'a>> {
-    const LOOKED_AT: u8 = flag::ACK | flag::FIN | flag::SYN | flag::RST | flag::URG;
     if key.tcp_flags() & LOOKED_AT != flag::ACK || key.fragment() != Fragment::Whole {
         return None;
     }
@@ -72,6 +74,77 @@ pub(super) fn plain<'a>(key: &Key, frame: &'a [u8]) -> Option<Plain<'a>> {
         vlan: key.vlan(),
         ports,
         segment,
+    })
+}
+
+/// Headers of Ethernet, IPv4 and TCP, each without tags and options.
+pub(super) const PLAIN_SIZE: usize = 14 + 20 + 20;
+/// Where that of TCP begins.
+pub(super) const TCP_AT: usize = 14 + 20;
+
+/// The same of a frame of IPv4 that nobody has read yet, with source and destination: one without
+/// tags and options of IPv4. All that [`Key::read`] asks of it holds.
+#[inline(always)]
+pub(super) fn plain4(frame: &[u8]) -> Option<(Plain<'_>, [[u8; 4]; 2])> {
+    let headers: &[u8; PLAIN_SIZE] = frame.first_chunk()?;
+    let word = |at: usize| {
+        u32::from_le_bytes([
+            headers[at],
+            headers[at + 1],
+            headers[at + 2],
+            headers[at + 3],
+        ])
+    };
+    // EtherType, version and size; then what says that it is a fragment, and the protocol.
+    if word(12) & 0xff_ffff != 0x45_0008 || word(20) & 0xff00_ff3f != 0x0600_0000 {
+        return None;
+    }
+    if headers[TCP_AT + 13] & LOOKED_AT != flag::ACK {
+        return None;
+    }
+    let length = be16(headers, 16);
+    let size = usize::from(headers[TCP_AT + 12] >> 4) * 4;
+    let end = 14 + usize::from(length);
+    if size < 20 || TCP_AT + size > end || end > frame.len() {
+        return None;
+    }
+    // As in the key: a sum of ones in one's complement.
+    let wide = |at: usize| u64::from(word(at));
+    let sum = wide(14) + wide(18) + wide(22) + wide(26) + wide(30);
+    if !sum.is_multiple_of(0xffff) {
+        return None;
+    }
+    let seq = be32(headers, TCP_AT + 4);
+    let segment = Segment {
+        seq,
+        ack: be32(headers, TCP_AT + 8),
+        window: be16(headers, TCP_AT + 14),
+        flags: flag::ACK,
+        end: seq.wrapping_add((end - TCP_AT - size) as u32),
+        options: frame.get(PLAIN_SIZE..TCP_AT + size)?,
+    };
+    let ports = word(TCP_AT).swap_bytes();
+    let plain = Plain {
+        length: length.into(),
+        vlan: 0,
+        ports: [(ports >> 16) as u16, ports as u16],
+        segment,
+    };
+    let [a, b, c, d, e, f, g, h] = *headers[26..].first_chunk()?;
+    Some((plain, [[a, b, c, d], [e, f, g, h]]))
+}
+
+/// What probably names the flow of such a frame, of which nothing else is read.
+#[inline]
+pub(super) fn name4(frame: &[u8]) -> Option<Tuple<[u8; 4]>> {
+    let headers: &[u8; PLAIN_SIZE] = frame.first_chunk()?;
+    let [a, b, c, d, e, f, g, h] = *headers[26..].first_chunk()?;
+    (headers[12..15] == [8, 0, 0x45]).then_some(Tuple {
+        source: [a, b, c, d],
+        destination: [e, f, g, h],
+        ports: [be16(headers, TCP_AT), be16(headers, TCP_AT + 2)],
+        vlan: 0,
+        protocol: headers[23],
     })
 }
 

@@ -6,12 +6,12 @@ use super::connection::View;
 use super::flows::Flows;
 use super::open;
 use super::packet_of;
-use super::record::{Flow4, Flow6, Record, status};
-use super::rewrite::Manip;
+use super::record::{Flow, Flow4, Flow6, Record, status};
+use super::rewrite::{self, Manip};
 use super::timeout::{Class, Ticks};
 use super::track::{Found, Then, Tracked, recognise};
 use super::tuple::{Address, Tuple};
-use super::{Connection, Conntrack, Counts, Family, Refused, State};
+use super::{Connection, Conntrack, Counts, Family, Refused, Sought, State};
 use crate::key::{Addresses, Key, protocol};
 
 /// What a packet is to the table.
@@ -60,7 +60,23 @@ macro_rules! with {
     };
 }
 
+/// The open connection of IPv4 that a packet belongs to, and which way it goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    flow: u32,
+    direction: usize,
+}
+
 impl Link {
+    /// Of a packet of an open connection.
+    pub(crate) fn of_open(open: Open) -> Self {
+        Self(Kind::V4(Of::known(
+            open.flow,
+            open.direction,
+            State::Established,
+        )))
+    }
+
     /// Of a packet without a connection.
     pub(crate) const fn none(state: State) -> Self {
         Self(Kind::None(state))
@@ -106,12 +122,24 @@ impl Link {
 }
 
 impl Conntrack {
-    /// Finds the connection of a packet, which takes note of it. `now` is a time in nanoseconds
+    /// Finds the connection of a packet, which takes note of it. `sought` is what
+    /// [`Self::look_up_open`] has found, if it was asked. `now` is a time in nanoseconds
     /// that does not go back.
     #[inline]
-    pub(crate) fn look_up(&mut self, link: &mut Link, key: &Key, frame: &[u8], now: u64) {
+    pub(crate) fn look_up(
+        &mut self,
+        link: &mut Link,
+        key: &Key,
+        frame: &[u8],
+        sought: Sought,
+        now: u64,
+    ) {
         let now = Ticks::of(now);
-        match self.go_on(key, frame, now) {
+        let known = match sought.0 {
+            None => self.go_on(key, frame, now),
+            found => Err(found),
+        };
+        match known {
             Ok((family, tracked)) => {
                 let Tracked {
                     flow,
@@ -128,6 +156,36 @@ impl Conntrack {
                 }
             }
             Err(sought) => *link = self.look_up_any(key, frame, sought, now),
+        }
+    }
+
+    /// What [`Self::goes_on`] does, for a packet on its way through a router.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline(always)]
+    pub(crate) fn look_up_open(&mut self, frame: &[u8], now: u64) -> Result<Open, Sought> {
+        let found = open::go_on4(&mut self.table4, frame, Ticks::of(now)).map_err(Sought)?;
+        self.table4.records.changed();
+        Ok(Open {
+            flow: found.flow,
+            direction: found.direction,
+        })
+    }
+
+    /// Calls one end of such a packet what its connection calls it.
+    #[inline(always)]
+    pub(crate) fn translate_open(&self, open: Open, manip: Manip, frame: &mut [u8], partial: bool) {
+        let Open { flow, direction } = open;
+        let flow = self.table4.get(flow);
+        if is_translated(flow, direction, manip) {
+            // What the other side says of this packet, turned round.
+            let said = flow.tuple(1 - direction);
+            let (address, port) = match manip {
+                Manip::Source => (said.destination, said.ports[1]),
+                Manip::Destination => (said.source, said.ports[0]),
+            };
+            rewrite::translate_plain(frame, manip, address, port, partial);
         }
     }
 
@@ -216,7 +274,7 @@ impl Conntrack {
             &link.0,
             |flows, of| {
                 let flow = of.flow(flows);
-                if of.is_translated(flow, manip) {
+                if is_translated(flow, of.direction, manip) {
                     of.call(flow, manip, key, frame, partial);
                 }
             },
@@ -358,16 +416,6 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
         }
     }
 
-    /// Whether this end of the packet is called something else.
-    #[inline(always)]
-    fn is_translated(&self, flow: &R, manip: Manip) -> bool {
-        let end = match self.direction {
-            0 => manip,
-            _ => manip.other(),
-        };
-        flow.has(bit(end))
-    }
-
     /// Calls one end of a packet of a flow that is translated what that calls it.
     #[inline(never)]
     fn call(&self, flow: &R, manip: Manip, key: &mut Key, frame: &mut [u8], partial: bool) {
@@ -413,6 +461,16 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
         self.held = Held::In(number);
         Ok(())
     }
+}
+
+/// Whether this end of a flow's packet of this direction is called something else.
+#[inline(always)]
+fn is_translated(flow: &Flow, direction: usize, manip: Manip) -> bool {
+    let end = match direction {
+        0 => manip,
+        _ => manip.other(),
+    };
+    flow.has(bit(end))
 }
 
 /// The bit of a connection whose end is translated.

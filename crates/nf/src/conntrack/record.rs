@@ -313,6 +313,11 @@ impl Flow {
     pub(super) fn has(&self, bit: u8) -> bool {
         self.tracker.standing.status & bit != 0
     }
+
+    #[inline(always)]
+    pub(super) fn has_all(&self, bits: u8) -> bool {
+        self.tracker.standing.status & bits == bits
+    }
 }
 
 /// The queue of a class.

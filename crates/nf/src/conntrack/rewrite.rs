@@ -159,6 +159,8 @@ impl Place {
 const UDP_LITE: u8 = 136;
 const DCCP: u8 = 33;
 
+/// Where the IP packet begins in a frame without a tag.
+const NETWORK: usize = 14;
 /// Size of a header of TCP without options.
 const TCP_SIZE: usize = 20;
 
@@ -182,6 +184,54 @@ pub(super) fn translate<const SIZE: usize>(
         put(frame, at, port.to_be_bytes(), &mut rest);
     }
     put_checksum(frame, place, pseudo, rest, partial);
+}
+
+/// Sum in one's complement, which is 0 only if both are.
+#[inline(always)]
+fn add(first: u16, second: u16) -> u16 {
+    let (sum, carry) = first.overflowing_add(second);
+    sum + u16::from(carry)
+}
+
+/// Translates one end of a segment of TCP over IPv4 whose frame has no tag and no options of IPv4:
+/// what [`translate`] does, in fewer steps. Nothing, if the frame is too short for one.
+#[inline(always)]
+pub(super) fn translate_plain(
+    frame: &mut [u8],
+    manip: Manip,
+    address: [u8; 4],
+    port: u16,
+    partial: bool,
+) {
+    let Some(headers) = frame.first_chunk_mut::<{ packet::PLAIN_SIZE }>() else {
+        return;
+    };
+    let (at, port_at) = match manip {
+        Manip::Source => (NETWORK + 12, packet::TCP_AT),
+        Manip::Destination => (NETWORK + 16, packet::TCP_AT + 2),
+    };
+    let short = |headers: &[u8], at: usize| u16::from_ne_bytes([headers[at], headers[at + 1]]);
+    let old = [
+        headers[at],
+        headers[at + 1],
+        headers[at + 2],
+        headers[at + 3],
+    ];
+    let (sum, carry) = (!u32::from_ne_bytes(old)).overflowing_add(u32::from_ne_bytes(address));
+    let sum = sum + u32::from(carry);
+    let pseudo = add(sum as u16, (sum >> 16) as u16);
+    let port = port.to_be();
+    let changed = add(pseudo, add(!short(headers, port_at), port));
+    let (ip, tcp) = (NETWORK + 10, packet::TCP_AT + 16);
+    let ip_sum = !add(!short(headers, ip), pseudo);
+    let tcp_sum = match partial {
+        true => add(short(headers, tcp), pseudo),
+        false => !add(!short(headers, tcp), changed),
+    };
+    headers[at..at + 4].copy_from_slice(&address);
+    headers[port_at..port_at + 2].copy_from_slice(&port.to_ne_bytes());
+    headers[ip..ip + 2].copy_from_slice(&ip_sum.to_ne_bytes());
+    headers[tcp..tcp + 2].copy_from_slice(&tcp_sum.to_ne_bytes());
 }
 
 /// Translates one address of a part of a packet that has no transport header. `network` is where

@@ -136,7 +136,7 @@ impl<R: Record> Records<R> {
     }
 
     /// A flow that is about to be changed: until [`Self::changed`], it is what it was before.
-    #[inline]
+    #[inline(always)]
     pub(super) fn change(&mut self, number: u32) -> &mut R {
         let record = &mut self.records[number as usize];
         self.head.before = **record;

@@ -370,20 +370,26 @@ impl Tcp {
         self.advance(kind, old, new, known)
     }
 
-    /// The same of a segment that has an ACK and no other flag that matters, once both sides have
-    /// confirmed the connection: its class from now on, if it is open, and the segment inside the
-    /// windows. Otherwise nothing has changed.
+    /// Whether the connection is open, and inside its windows lies a segment that has an ACK and no
+    /// other flag that matters. Both sides have confirmed the connection.
     #[inline(always)]
-    pub(super) fn goes_on(&mut self, segment: &Segment<'_>, direction: usize) -> Option<Class> {
-        if self.window.state != State::ESTABLISHED
-            || self.window.may_have_sack(1 - direction, segment.options)
-            || !self.window.goes_on(segment, direction)
-        {
-            return None;
-        }
+    pub(super) fn goes_on(&self, segment: &Segment<'_>, direction: usize) -> bool {
+        self.window.state == State::ESTABLISHED
+            && !self.window.may_have_sack(1 - direction, segment.options)
+            && self.window.has_inside(segment, direction)
+    }
+
+    /// What [`Self::segment`] does with such a segment; the class of the connection from now on.
+    #[inline(always)]
+    pub(super) fn go_on(&mut self, segment: &Segment<'_>, direction: usize) -> Class {
+        let waits = self.window.go_on(segment, direction);
         self.count_repeated(segment, Kind::Ack, direction);
-        self.last = Last::new(direction, Kind::Ack, self.last.scale());
-        Some(self.class_of(Kind::Ack))
+        // What [`Self::class_of`] says of an ACK.
+        let stuck = self.memory.repeated() >= RETRANSMISSIONS_MAX;
+        match waits || stuck || segment.window == 0 {
+            true => Class::Unacknowledged,
+            false => Class::Established,
+        }
     }
 
     /// A segment of this kind is one of the connection's.
@@ -566,9 +572,9 @@ impl Tcp {
             && self.last_window == segment.window;
         if same {
             self.memory.set_repeated(self.memory.repeated() + 1);
-            return;
+        } else {
+            self.memory.set_repeated(0);
         }
-        self.memory.set_repeated(0);
         self.last = Last::new(direction, kind, self.last.scale());
         self.last_seq = segment.seq;
         self.last_ack = segment.ack;

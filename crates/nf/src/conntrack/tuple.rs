@@ -1,10 +1,10 @@
 //! What names one direction of a flow: addresses, ports, protocol and VLAN.
 
 use super::connection::View;
+use super::hash::Hash;
 use super::packet;
 use super::record::{Flow4, Flow6, Record};
 use super::rewrite::{self, End, Manip};
-use super::sip::Sip;
 use crate::key::{self, protocol};
 use core::hash::Hasher;
 use core::net::IpAddr;
@@ -38,7 +38,7 @@ pub(super) trait Address: Copy + Eq + core::fmt::Debug + 'static {
     fn view(flow: &Self::Record) -> View<'_>;
 
     /// The hash of a direction of a flow, whose other parts are `rest`: seven bytes.
-    fn hash(source: Self, destination: Self, rest: u64, sip: &Sip) -> u64;
+    fn hash(source: Self, destination: Self, rest: u64, hash: &Hash) -> u32;
 
     /// Calls one end of a packet this from now on; or, of an error, the end of what it quotes.
     fn translate(
@@ -94,9 +94,9 @@ impl Address for [u8; 4] {
     }
 
     #[inline(always)]
-    fn hash(source: Self, destination: Self, rest: u64, sip: &Sip) -> u64 {
+    fn hash(source: Self, destination: Self, rest: u64, hash: &Hash) -> u32 {
         let ends = [source, destination].map(|end| u64::from(u32::from_le_bytes(end)));
-        sip.hash([ends[0] | ends[1] << 32, rest | 15 << 56])
+        hash.of([[ends[0] | ends[1] << 32, rest]])
     }
 
     #[inline(always)]
@@ -159,11 +159,12 @@ impl Address for [u8; 16] {
     }
 
     #[inline(always)]
-    fn hash(source: Self, destination: Self, rest: u64, sip: &Sip) -> u64 {
-        let [a, b] = [source, destination].map(u128::from_le_bytes);
-        let words = [a as u64, (a >> 64) as u64, b as u64, (b >> 64) as u64];
-        let [a, b, c, d] = words;
-        sip.hash([a, b, c, d, rest | 39 << 56])
+    fn hash(source: Self, destination: Self, rest: u64, hash: &Hash) -> u32 {
+        let [a, b] = [source, destination].map(|end| {
+            let end = u128::from_le_bytes(end);
+            [end as u64, (end >> 64) as u64]
+        });
+        hash.of([a, b, [rest, 0]])
     }
 
     #[inline(always)]
@@ -221,11 +222,11 @@ impl<A: Address> Tuple<A> {
 
     /// Where it is to be found under a secret key.
     #[inline(always)]
-    pub(super) fn hash(&self, sip: &Sip) -> u32 {
+    pub(super) fn hash(&self, hash: &Hash) -> u32 {
         let [first, second] = self.ports.map(u64::from);
         let (vlan, protocol) = (u64::from(self.vlan), u64::from(self.protocol));
         let rest = first | second << 16 | vlan << 32 | protocol << 48;
-        A::hash(self.source, self.destination, rest, sip) as u32
+        A::hash(self.source, self.destination, rest, hash)
     }
 }
 

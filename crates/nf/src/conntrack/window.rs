@@ -148,8 +148,8 @@ impl Window {
     /// Whether a segment to this side with these options may acknowledge something selectively.
     #[inline(always)]
     pub(super) fn may_have_sack(&self, direction: usize, options: &[u8]) -> bool {
-        let asked = self.flags[direction] & Self::SACK != 0;
-        asked && !options.is_empty() && !is_timestamp(options)
+        let may = !options.is_empty() && !is_timestamp(options);
+        may && self.flags[direction & 1] & Self::SACK != 0
     }
 
     pub(super) fn max_ack(&self, direction: usize) -> u32 {
@@ -232,26 +232,57 @@ impl Window {
         Fit::Inside
     }
 
-    /// The same of a segment that has an ACK, no SYN and no RST, and acknowledges nothing
-    /// selectively: whether both sides were heard and it lies inside. If not, nothing has changed.
+    /// Of a segment that has an ACK, no SYN and no RST, and acknowledges nothing selectively:
+    /// whether both sides were heard and it lies inside.
     #[inline(always)]
-    pub(super) fn goes_on(&mut self, segment: &Segment<'_>, direction: usize) -> bool {
-        let other = 1 - direction;
+    pub(super) fn has_inside(&self, segment: &Segment<'_>, direction: usize) -> bool {
         let &Segment { seq, ack, end, .. } = segment;
-        let [sender, receiver] = [self.sides[direction], self.sides[other]];
+        let [sender, receiver] = [&self.sides[direction & 1], &self.sides[direction & 1 ^ 1]];
         let heard = sender.max_window != 0 && receiver.max_window != 0;
         let age_max = sender.max_window.max(ACK_AGE_MAX);
         let oldest = receiver.end.wrapping_sub(age_max).wrapping_sub(1);
         let lowest = sender.end.wrapping_sub(receiver.max_window).wrapping_sub(1);
-        let inside = heard
+        heard
             && before(seq, sender.max_end.wrapping_add(1))
             && before(ack, receiver.end.wrapping_add(1))
             && before(lowest, end)
-            && before(oldest, ack);
-        if inside {
-            self.update(segment, direction, end, ack, ack);
+            && before(oldest, ack)
+    }
+
+    /// Takes down what such a segment says, as [`Self::update`] does; whether anything is not
+    /// acknowledged behind it.
+    #[inline(always)]
+    pub(super) fn go_on(&mut self, segment: &Segment<'_>, direction: usize) -> bool {
+        let &Segment { ack, end, .. } = segment;
+        let window = u32::from(segment.window) << self.scale(direction);
+        let (direction, other) = (direction & 1, direction & 1 ^ 1);
+        let (mut sent, mut received) = (self.flags[direction], self.flags[other]);
+        let sender = &mut self.sides[direction];
+        sender.max_window = sender.max_window.max(window);
+        if before(sender.end, end) {
+            sender.end = end;
+            sent |= Self::UNACKNOWLEDGED;
         }
-        inside
+        if sent & Self::ACKED == 0 || before(sender.max_ack, ack) {
+            sender.max_ack = ack;
+        }
+        sent |= Self::ACKED;
+        let max_end = sender.max_end;
+        let receiver = &mut self.sides[other];
+        if before(max_end, end) {
+            let over = end.wrapping_sub(max_end);
+            receiver.max_window = receiver.max_window.wrapping_add(over);
+        }
+        let allowed = ack.wrapping_add(window);
+        if before(receiver.max_end.wrapping_sub(1), allowed) {
+            receiver.max_end = allowed.wrapping_add(u32::from(window == 0));
+        }
+        if ack == receiver.end {
+            received &= !Self::UNACKNOWLEDGED;
+        }
+        self.flags[direction] = sent;
+        self.flags[other] = received;
+        (sent | received) & Self::UNACKNOWLEDGED != 0
     }
 
     /// A SYN begins this side.

@@ -3,7 +3,9 @@
 use super::reject::{ANSWER_MAX, Rejection};
 use super::rules::{Chain, Rules, Stage};
 use super::{Connections, Fate};
-use crate::conntrack::{Connection, Link, Manip, Range, Refused, State, translate_later};
+use crate::conntrack::{
+    Connection, Link, Manip, Open, Range, Refused, Sought, State, translate_later,
+};
 use crate::ir::{Nat, NatAddress, Values};
 use crate::key::{Addresses, Fragment, Key};
 use crate::malformed::Malformed;
@@ -77,6 +79,11 @@ pub struct Passage {
     chosen: [bool; 2],
     partial: bool,
     part: Part,
+    /// Its connection, if that is open and nothing else was to be known: then its key has not been
+    /// read, and only its way and `partial` are known beside.
+    open: Option<Open>,
+    /// What was found of its connection before its key was read.
+    sought: Sought,
 }
 
 /// Which part of a packet it is.
@@ -103,12 +110,29 @@ impl Passage {
             chosen: [false; 2],
             partial: false,
             part: Part::Whole,
+            open: None,
+            sought: Sought::NOTHING,
         }
     }
 
-    /// What is known of the packet, as far as it is translated by now.
-    pub fn key(&self) -> &Key {
+    /// What is known of the packet in `frame`, as far as it is translated by now.
+    pub fn key(&mut self, frame: &[u8]) -> &Key {
+        // It was read with fewer steps, and can be read.
+        if self.read(frame).is_err() {
+            self.key = Key::EMPTY;
+        }
         &self.key
+    }
+
+    /// Reads the key of a packet that has come as far as this without one.
+    fn read(&mut self, frame: &[u8]) -> Result<(), Stop> {
+        let Some(open) = self.open.take() else {
+            return Ok(());
+        };
+        self.part = Part::Whole;
+        self.chosen = [false; 2];
+        self.link = Link::of_open(open);
+        self.key.read(frame).map_err(Stop::Malformed)
     }
 
     /// The ports that it came in by and goes out by; 255 for none.
@@ -139,6 +163,17 @@ impl Passage {
         }
     }
 
+    /// Begins anew with another packet, of an open connection.
+    #[inline(always)]
+    fn begin_open(&mut self, open: Open, arrival: Arrival) {
+        self.way = Way {
+            from: arrival.port,
+            to: NO_PORT,
+        };
+        self.partial = arrival.partial;
+        self.open = Some(open);
+    }
+
     /// Begins anew with another packet.
     fn begin(&mut self, frame: &[u8], from: u8, partial: bool) -> Result<(), Stop> {
         self.way = Way { from, to: NO_PORT };
@@ -147,6 +182,8 @@ impl Passage {
         self.chosen = [false; 2];
         // Where connections are not looked up yet, the kernel says so.
         self.link = Link::none(State::Invalid);
+        self.open = None;
+        self.sought = Sought::NOTHING;
         self.key.read(frame).map_err(Stop::Malformed)
     }
 }
@@ -175,14 +212,62 @@ impl<T: Tally> Hooks<'_, T> {
     ///
     /// # Errors
     /// It goes no further.
+    #[inline]
     pub fn prerouting(
         &mut self,
         passage: &mut Passage,
         frame: &mut [u8],
         arrival: Arrival,
     ) -> Result<(), Stop> {
+        match self.begin_open(passage, frame, arrival) {
+            Ok(()) => Ok(()),
+            Err(sought) => self.begin(passage, frame, arrival, sought),
+        }
+    }
+
+    /// Not inlined, nor is what else few packets need: the others would pay for it.
+    #[inline(never)]
+    fn begin(
+        &mut self,
+        passage: &mut Passage,
+        frame: &mut [u8],
+        arrival: Arrival,
+        sought: Sought,
+    ) -> Result<(), Stop> {
         passage.begin(frame, arrival.port, arrival.partial)?;
+        passage.sought = sought;
         self.enter(Hook::Prerouting, passage, frame, arrival.local)
+    }
+
+    /// The same of most packets: those of open connections, where rules ask for nothing else.
+    ///
+    /// # Errors
+    /// It is another one. What was found of it.
+    #[inline(always)]
+    fn begin_open(
+        &mut self,
+        passage: &mut Passage,
+        frame: &mut [u8],
+        arrival: Arrival,
+    ) -> Result<(), Sought> {
+        let said = self.rules.open(Hook::Prerouting).ok_or(Sought::NOTHING)?;
+        let connections = self.connections.as_deref_mut();
+        let table = &mut connections.ok_or(Sought::NOTHING)?.table;
+        let open = table.look_up_open(frame, self.now)?;
+        passage.begin_open(open, arrival);
+        table.translate_open(open, Manip::Destination, frame, arrival.partial);
+        said.iter().for_each(|settled| {
+            settled.say(self.tally);
+        });
+        Ok(())
+    }
+
+    /// What is said of such a packet at a hook.
+    #[inline(always)]
+    fn say(&mut self, hook: Hook) {
+        for settled in self.rules.open(hook).unwrap_or_default() {
+            settled.say(self.tally);
+        }
     }
 
     /// The packet is for the router itself. Its source may be another one behind this.
@@ -190,6 +275,7 @@ impl<T: Tally> Hooks<'_, T> {
     /// # Errors
     /// It goes no further.
     pub fn input(&mut self, passage: &mut Passage, frame: &mut [u8]) -> Result<(), Stop> {
+        passage.read(frame)?;
         self.leave(Hook::Input, passage, frame, Local::default())
     }
 
@@ -197,8 +283,18 @@ impl<T: Tally> Hooks<'_, T> {
     ///
     /// # Errors
     /// It goes no further.
+    #[inline]
     pub fn forward(&mut self, passage: &mut Passage, to: u8) -> Result<(), Stop> {
         passage.way.to = to;
+        if passage.open.is_some() {
+            self.say(Hook::Forward);
+            return Ok(());
+        }
+        self.pass(passage)
+    }
+
+    #[inline(never)]
+    fn pass(&mut self, passage: &mut Passage) -> Result<(), Stop> {
         if let Part::Later(_) = passage.part {
             return Ok(());
         }
@@ -255,6 +351,7 @@ impl<T: Tally> Hooks<'_, T> {
     ///
     /// # Errors
     /// It goes no further.
+    #[inline]
     pub fn postrouting(
         &mut self,
         passage: &mut Passage,
@@ -263,6 +360,14 @@ impl<T: Tally> Hooks<'_, T> {
         local: Local,
     ) -> Result<(), Stop> {
         passage.way.to = to;
+        if let Some(open) = passage.open {
+            self.say(Hook::Postrouting);
+            if let Some(connections) = self.connections.as_deref() {
+                let table = &connections.table;
+                table.translate_open(open, Manip::Source, frame, passage.partial);
+            }
+            return Ok(());
+        }
         self.leave(Hook::Postrouting, passage, frame, local)
     }
 
@@ -302,6 +407,7 @@ impl<T: Tally> Hooks<'_, T> {
     }
 
     /// The last hook of a packet: behind it, its connection has begun.
+    #[inline(never)]
     fn leave(
         &mut self,
         hook: Hook,
@@ -375,8 +481,12 @@ impl<T: Tally> Hooks<'_, T> {
         if let Some(connections) = self.connections.as_deref_mut()
             && passage.link.is_unknown()
         {
-            let Passage { key, link, .. } = passage;
-            connections.table.look_up(link, key, frame, self.now);
+            let Passage {
+                key, link, sought, ..
+            } = passage;
+            connections
+                .table
+                .look_up(link, key, frame, *sought, self.now);
         }
     }
 

@@ -28,6 +28,9 @@ pub struct Rules {
     bases: usize,
     /// What rules translate to, by number.
     nats: Box<[Nat]>,
+    /// What is said at each hook of packets of IPv4 whose connections are open, if no hook asks for
+    /// anything else before it lets them go on.
+    open: Option<[Box<[Settled]>; Hook::ALL.len()]>,
 }
 
 /// What happens at a hook, one after the other.
@@ -73,8 +76,10 @@ impl Rules {
             .enumerate()
             .map(|(number, base)| (*base, Chain::new(&set, base, number)))
             .collect();
+        let hooks = Hook::ALL.map(|hook| stages(hook, &chains));
         Self {
-            hooks: Hook::ALL.map(|hook| stages(hook, &chains)),
+            open: open(&hooks),
+            hooks,
             bases: chains.len(),
             nats,
             set,
@@ -123,7 +128,17 @@ impl Rules {
             Stage::Track | Stage::Filter(_) => 0,
         });
         let hooks = self.hooks.iter().map(|stages| size_of_val(&**stages));
-        self.set.memory() + size_of_val(&*self.nats) + chains.sum::<usize>() + hooks.sum::<usize>()
+        let open = self.open.iter().flatten();
+        let open = open.map(|said| size_of_val(&**said)).sum::<usize>();
+        let stages = chains.sum::<usize>() + hooks.sum::<usize>();
+        self.set.memory() + size_of_val(&*self.nats) + stages + open
+    }
+
+    /// What is said at a hook of packets of IPv4 whose connections are open, one rule after the
+    /// other, if that is known of all hooks on the way through the router.
+    #[inline(always)]
+    pub(super) fn open(&self, hook: Hook) -> Option<&[Settled]> {
+        self.open.as_ref().map(|open| &*open[hook as usize])
     }
 
     pub(super) fn stages(&self, hook: Hook) -> &[Stage] {
@@ -191,6 +206,30 @@ impl Chain {
             Family::Bridge => false,
         }
     }
+}
+
+/// What is said of packets of IPv4 whose connections are open, where that is known of all hooks on
+/// the way through the router, and where they all go on.
+fn open(hooks: &[Box<[Stage]>; Hook::ALL.len()]) -> Option<[Box<[Settled]>; Hook::ALL.len()]> {
+    let mut open = Hook::ALL.map(|_| Box::default());
+    for hook in [Hook::Prerouting, Hook::Forward, Hook::Postrouting] {
+        let mut said = Vec::new();
+        // Before connections are looked up, none is known.
+        let mut is_known = hook != Hook::Prerouting;
+        for stage in &hooks[hook as usize] {
+            match stage {
+                Stage::Track => is_known = true,
+                Stage::Translate(_) => {}
+                Stage::Filter(chain) if chain.family == Family::Ip6 => {}
+                Stage::Filter(chain) => {
+                    let settled = chain.settled.filter(|_| is_known)?;
+                    said.push(settled.accepts().then_some(settled)?);
+                }
+            }
+        }
+        open[hook as usize] = said.into();
+    }
+    Some(open)
 }
 
 /// What happens at a hook. Of what has the same priority, the kernel does first what was registered

@@ -1,7 +1,7 @@
 //! What rules do with one frame, step by step.
 
 use crate::frame;
-use nf::conntrack::{Conntrack, Refused};
+use nf::conntrack::{Conntrack, Refused, Sought};
 use nf::nft::{self, Limits};
 use nf::{
     Effect, Key, Listed, Listing, Malformed, Program, RuleIndex, RuleSet, Tally, Verdict, Way,
@@ -204,7 +204,9 @@ impl Conversation {
             (verdict, decider)
         };
         let fate = match rules.tracks() {
-            true => connections.judge(&key, frame, 0, |connection| judge(Some(connection))),
+            true => connections.judge(&key, frame, Sought::NOTHING, 0, |connection| {
+                judge(Some(connection))
+            }),
             false => Ok(judge(None)),
         };
         match (judged, fate) {

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_go_on_with_the_same_text() {
+    fn counters_goes_on_the_same_text() {
         let kept = memory();
         let counters = kept.begin("a", 2, true).unwrap();
         assert_eq!(values(counters), [0; 4]);

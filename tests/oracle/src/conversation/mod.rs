@@ -18,7 +18,7 @@ pub use rules::StatefulRules;
 
 use crate::bridge::{Error, PORTS};
 use fastrand::Rng;
-use nf::conntrack::Conntrack;
+use nf::conntrack::{Conntrack, Sought};
 use nf::nft::Limits;
 use nf::{Key, RuleSet, Verdict, Way};
 use std::fmt;
@@ -157,7 +157,8 @@ impl<'r> Judges<'r> {
             };
             let (rules, classes) = (&self.rules, &self.classes);
             let mut class = fate.0;
-            let judged = self.connections.judge(&key, &frame, now, |connection| {
+            let connections = &mut self.connections;
+            let judged = connections.judge(&key, &frame, Sought::NOTHING, now, |connection| {
                 let judged = rules.verdict_within(&key, way, connection, &mut ());
                 class = Some(classes.verdict_within(&key, way, connection, &mut ()).1);
                 judged

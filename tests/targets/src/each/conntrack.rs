@@ -5,7 +5,7 @@
 //! Or a table that an image has left, if the input begins like one, and such frames behind it: what
 //! is taken up of it is whole, or nothing.
 
-use nf::conntrack::{Class, Conntrack, State};
+use nf::conntrack::{Class, Conntrack, Sought, State};
 use nf::{Key, Verdict};
 
 const FLOWS: usize = 16;
@@ -42,10 +42,20 @@ impl Table {
     fn judge(&mut self, frame: &[u8], verdict: Verdict) -> Option<State> {
         let key = Key::parse(frame).ok()?;
         let mut seen = None;
-        let _ = self.connections.judge(&key, frame, self.now, |connection| {
-            seen = Some(connection.state());
-            (verdict, 0)
-        });
+        // As most frames are looked at, or not.
+        let sought = match verdict {
+            Verdict::Accept => match self.connections.goes_on(frame, self.now) {
+                Ok(()) => return Some(State::Established),
+                Err(sought) => sought,
+            },
+            Verdict::Drop => Sought::NOTHING,
+        };
+        let _ = self
+            .connections
+            .judge(&key, frame, sought, self.now, |connection| {
+                seen = Some(connection.state());
+                (verdict, 0)
+            });
         seen
     }
 }

@@ -82,7 +82,7 @@ impl Router {
             .ok()?;
         assert_eq!(
             Key::parse(&frame).expect("it was one").fields(),
-            passage.key().fields()
+            passage.key(&frame).fields()
         );
         Some(frame)
     }

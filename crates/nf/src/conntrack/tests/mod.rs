@@ -124,10 +124,34 @@ impl Bench {
     ) -> Result<T, Refused> {
         let key = Key::parse(frame).expect("a frame of this test");
         let mut seen = None;
-        self.table.judge(&key, frame, self.now, |connection| {
-            seen = Some(look(connection));
-            (verdict, 0)
-        })?;
+        let sought = Sought::NOTHING;
+        self.table
+            .judge(&key, frame, sought, self.now, |connection| {
+                seen = Some(look(connection));
+                (verdict, 0)
+            })?;
+        Ok(seen.expect("rules were asked"))
+    }
+
+    /// The same, first as most frames are looked at, before their keys are read. What is found so
+    /// is established, and no rule sees its connection.
+    fn look_first<T>(
+        &mut self,
+        frame: &[u8],
+        established: T,
+        look: impl Fn(&Connection<'_>) -> T,
+    ) -> Result<T, Refused> {
+        let sought = match self.table.goes_on(frame, self.now) {
+            Ok(()) => return Ok(established),
+            Err(sought) => sought,
+        };
+        let key = Key::parse(frame).expect("a frame of this test");
+        let mut seen = None;
+        self.table
+            .judge(&key, frame, sought, self.now, |connection| {
+                seen = Some(look(connection));
+                (Verdict::Accept, 0)
+            })?;
         Ok(seen.expect("rules were asked"))
     }
 
@@ -387,9 +411,9 @@ fn fragments_share_the_fate_of_the_first() {
     let key = Key::parse(&later).unwrap();
     let judge = |bench: &mut Bench, frame: &[u8]| {
         let now = bench.now;
-        bench
-            .table
-            .judge(&key, frame, now, |_| panic!("no rule is asked"))
+        bench.table.judge(&key, frame, Sought::NOTHING, now, |_| {
+            panic!("no rule is asked")
+        })
     };
     assert_eq!(judge(&mut bench, &later), Err(Refused::Fragment));
     seen(&mut bench, &first, Verdict::Drop).unwrap();
@@ -567,7 +591,9 @@ proptest! {
         let frame: Box<[u8]> = ip(A, B, protocol, 0, &bytes).into();
         if let Ok(key) = Key::parse(&frame) {
             let mut bench = Bench::new(4);
-            let judged = bench.table.judge(&key, &frame, 0, |_| (Verdict::Accept, 0));
+            let sought = Sought::NOTHING;
+            let accept = |_: &Connection<'_>| (Verdict::Accept, 0);
+            let judged = bench.table.judge(&key, &frame, sought, 0, accept);
             prop_assert!(judged.is_ok());
             bench.table.table4.check();
         }

@@ -131,15 +131,15 @@ proptest! {
     fn fewer_steps_lead_to_the_same(
         segments in proptest::collection::vec((near(), proptest::bool::weighted(0.1)), 1..100)
     ) {
-        let mut benches = [Bench::new(8), Bench::new(8)];
-        for (bench, full) in benches.iter_mut().zip([false, true]) {
+        let mut benches = [Bench::new(8), Bench::new(8), Bench::new(8)];
+        for (bench, full) in benches.iter_mut().zip([false, true, false]) {
             FULL.set(full);
             bench.state(&opening(1, false));
             bench.state(&opening(1, true));
             bench.open(2);
         }
         let mut next = [[1001, 5001]; 3];
-        let [few, many] = &mut benches;
+        let [few, many, fewest] = &mut benches;
         for (segment, is_ip6) in segments {
             let frame = segment.frame(&mut next, is_ip6);
             let mut states = [None; 2];
@@ -154,6 +154,14 @@ proptest! {
                 bench.table.table4.check();
                 bench.table.table6.check();
             }
+            FULL.set(false);
+            fewest.now += segment.tenths * SECOND / 10;
+            fewest.table.expire(fewest.now);
+            let seen = fewest.look_first(&frame, State::Established, |it| it.state()).ok();
+            prop_assert_eq!(seen, states[1], "{:?}", segment);
+            prop_assert_eq!(all(&fewest.table.table4), all(&many.table.table4), "{:?}", segment);
+            prop_assert_eq!(all(&fewest.table.table6), all(&many.table.table6), "{:?}", segment);
+            prop_assert_eq!(fewest.table.numbers(), many.table.numbers(), "{:?}", segment);
             prop_assert_eq!(states[0], states[1], "{:?}", segment);
             prop_assert_eq!(all(&few.table.table4), all(&many.table.table4), "{:?}", segment);
             prop_assert_eq!(all(&few.table.table6), all(&many.table.table6), "{:?}", segment);
@@ -161,6 +169,25 @@ proptest! {
         }
         FULL.set(false);
     }
+}
+
+/// What a frame must be to be looked at before its key is read: one that can be read, and nothing
+/// more than that. Each of its bytes is another one in turn.
+#[test]
+fn what_cannot_be_read_does_not_go_on() {
+    let mut bench = Bench::new(8);
+    bench.open(1);
+    let frame = seg(1, false, ACK, 1001, 5001, 100);
+    for (at, other) in (0..54).flat_map(|at| [1, 2, 4, 16, 64, 128].map(|bit| (at, bit))) {
+        let mut frame = frame.clone();
+        frame[at] ^= other;
+        let goes_on = bench.table.goes_on(&frame, bench.now).is_ok();
+        assert!(!goes_on || Key::parse(&frame).is_ok(), "byte {at}");
+    }
+    for length in 0..frame.len() {
+        assert!(bench.table.goes_on(&frame[..length], bench.now).is_err());
+    }
+    assert!(bench.table.goes_on(&frame, bench.now).is_ok());
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod frame;
 mod hooks;
 mod invert;
 mod map;
+mod open;
 mod reject;
 mod translation;
 
@@ -100,7 +101,7 @@ impl Bench {
         hooks.postrouting(&mut passage, &mut frame, to, local[usize::from(to)])?;
         // What rules would see is what is there.
         let key = crate::Key::parse(&frame).expect("it is a packet");
-        assert_eq!(key.fields(), passage.key().fields());
+        assert_eq!(key.fields(), passage.key(&frame).fields());
         Ok(frame)
     }
 
