@@ -22,6 +22,8 @@ use std::os::fd::RawFd;
 pub struct Grants {
     /// The epoll descriptor.
     pub epoll_fd: RawFd,
+    /// The same without networks, if there is one.
+    pub quiet_fd: Option<RawFd>,
     /// The timer descriptor.
     pub timer_fd: RawFd,
     /// The event of the shared file, kept open to be waited for.
@@ -185,6 +187,13 @@ pub fn rules(grants: &Grants) -> Vec<Rule> {
         &[Int(0, int(grants.epoll_fd)), Long(4, 0)],
         "wait for devices and the timer; with no signal mask, so that nothing can be blocked",
     ));
+    rules.extend(grants.quiet_fd.map(|quiet| {
+        rule(
+            syscall::EPOLL_PWAIT,
+            &[Int(0, int(quiet)), Long(4, 0)],
+            "wait for all but networks, while a link has no room for their frames",
+        )
+    }));
     let timer = Int(0, int(grants.timer_fd));
     rules.push(rule(
         syscall::TIMERFD_SETTIME,
@@ -311,6 +320,7 @@ fn condition(argument: &Argument) -> Result<SeccompCondition, seccompiler::Backe
 pub fn close(grants: &Grants, filter: &BpfProgram) -> Result<(), Error> {
     let mut keep: Vec<RawFd> = grants.devices.iter().map(|(fd, _)| *fd).collect();
     keep.extend([CONSOLE_FD, grants.epoll_fd, grants.timer_fd]);
+    keep.extend(grants.quiet_fd);
     keep.extend(grants.event_fd);
     keep.extend(&grants.held);
     keep.extend(&grants.bells);

@@ -159,7 +159,24 @@ fn a_link_joins_two_components() {
         let line = component.command_line(&[]).join(" ");
         assert!(line.contains("--net-mtu:"), "{line}");
     }
+    let trusted = text.clone() + "[link.l]\ntrusted = [\"b\"]\n";
+    let components = parse_here(&trusted).unwrap();
+    let lines = components.iter().map(|one| one.command_line(&[]).join(" "));
+    let open: Vec<_> = lines.map(|line| line.contains("=3,4,5,6,open ")).collect();
+    assert_eq!(
+        open,
+        [true, false],
+        "b sees what a drops, and a nothing of b's"
+    );
     for (wrong, expected) in [
+        (
+            "trusted = [\"c\"]",
+            "a.toml:8:11: trusted: c is at no end of l",
+        ),
+        (
+            "trusted = true",
+            "a.toml:8:11: trusted: expected names of components, as in trusted = [\"firewall\"]",
+        ),
         (
             "mtu = 67",
             "a.toml:8:7: mtu: expected bytes from 68 to 65535",
@@ -257,6 +274,7 @@ fn word() -> impl Strategy<Value = &'static str> {
         "\"link:l\"",
         "[link.l]\n",
         "mtu",
+        "trusted",
         "restart",
         "0x10",
         "\"always\"",
