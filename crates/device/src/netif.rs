@@ -54,9 +54,9 @@ pub trait Netif {
     /// TCP or UDP is cut into segments, unless whatever is behind the port does so itself.
     fn transmit(&mut self, batch: &mut Batch);
 
-    /// Whether a full batch can be sent now. Whoever forwards frames and could leave them where they
-    /// come from asks before taking them; if not, the port ends its wait once there is room. A port
-    /// that never makes anybody wait says yes.
+    /// Whether a full batch can be sent now. Whoever forwards frames and could leave them where
+    /// they come from asks before taking them; if not, the port ends its wait once there is room. A
+    /// port that never makes anybody wait says yes.
     fn has_room(&mut self) -> bool {
         true
     }

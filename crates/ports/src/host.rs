@@ -131,7 +131,8 @@ pub trait Host {
 
     /// Sleeps until a device has something, the host has something to say, or the deadline has
     /// passed. Returns a bit for each device that has something, by its index. With
-    /// [`Instant::PAST`] it only looks. Who gives a wait set ([`Parts::quiet`]) hears of no network.
+    /// [`Instant::PAST`] it only looks. Who gives a wait set ([`Parts::quiet`]) hears of no
+    /// network.
     ///
     /// [`Parts::quiet`]: crate::Parts::quiet
     fn wait(&self, deadline: Option<Instant>, set: Option<Handle>) -> u64;

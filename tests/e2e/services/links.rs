@@ -29,8 +29,8 @@ const KILLS_ON_HVT: usize = 2;
 const IDLE_MAX: Duration = Duration::from_millis(30);
 
 /// All but one port of UDP passes.
-const RULES: &str = "table bridge f { chain c { type filter hook forward priority 0; policy accept; \
-                     udp dport 9 drop; }; }";
+const RULES: &str = "table bridge f { chain c { type filter hook forward priority 0; policy \
+                     accept; udp dport 9 drop; }; }";
 
 type Test = fn(&Images, [&'static str; 2]) -> Result<(), Failed>;
 
@@ -251,8 +251,8 @@ fn dropped(images: &Images, host: &'static str, open: bool) -> Result<(), Failed
         socket.send_to(&mark, (SERVICE, 9))
     });
     sent?;
-    // It is behind that in the tap, so the firewall has judged what was in front of it. Its frames are
-    // short, and may lie where the other one began.
+    // It is behind that in the tap, so the firewall has judged what was in front of it. Its frames
+    // are short, and may lie where the other one began.
     round(connect(&joined.served, 7)?, &random(1, 1))?;
     let own = &joined.sides[0].own;
     let mut bytes = vec![0; rustix::fs::fstat(own)?.st_size as usize];

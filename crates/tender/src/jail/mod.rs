@@ -182,18 +182,8 @@ pub fn rules(grants: &Grants) -> Vec<Rule> {
         &[Int(0, int(CONSOLE_FD))],
         "print on the console",
     ));
-    rules.push(rule(
-        syscall::EPOLL_PWAIT,
-        &[Int(0, int(grants.epoll_fd)), Long(4, 0)],
-        "wait for devices and the timer; with no signal mask, so that nothing can be blocked",
-    ));
-    rules.extend(grants.quiet_fd.map(|quiet| {
-        rule(
-            syscall::EPOLL_PWAIT,
-            &[Int(0, int(quiet)), Long(4, 0)],
-            "wait for all but networks, while a link has no room for their frames",
-        )
-    }));
+    rules.push(wait(grants.epoll_fd));
+    rules.extend(grants.quiet_fd.map(wait));
     let timer = Int(0, int(grants.timer_fd));
     rules.push(rule(
         syscall::TIMERFD_SETTIME,
@@ -215,6 +205,16 @@ pub fn rules(grants: &Grants) -> Vec<Rule> {
     ));
     rules.push(rule(syscall::EXIT_GROUP, &[], "end"));
     rules
+}
+
+/// To wait for what is in this set.
+fn wait(set: RawFd) -> Rule {
+    Rule {
+        syscall: syscall::EPOLL_PWAIT,
+        arguments: vec![Argument::Int(0, set.cast_unsigned()), Argument::Long(4, 0)],
+        reason: "wait for devices and the timer; with no signal mask, so that nothing can be \
+                 blocked",
+    }
 }
 
 /// To exchange messages with a device that is a process.

@@ -159,24 +159,7 @@ fn a_link_joins_two_components() {
         let line = component.command_line(&[]).join(" ");
         assert!(line.contains("--net-mtu:"), "{line}");
     }
-    let trusted = text.clone() + "[link.l]\ntrusted = [\"b\"]\n";
-    let components = parse_here(&trusted).unwrap();
-    let lines = components.iter().map(|one| one.command_line(&[]).join(" "));
-    let open: Vec<_> = lines.map(|line| line.contains("=3,4,5,6,open ")).collect();
-    assert_eq!(
-        open,
-        [true, false],
-        "b sees what a drops, and a nothing of b's"
-    );
     for (wrong, expected) in [
-        (
-            "trusted = [\"c\"]",
-            "a.toml:8:11: trusted: c is at no end of l",
-        ),
-        (
-            "trusted = true",
-            "a.toml:8:11: trusted: expected names of components, as in trusted = [\"firewall\"]",
-        ),
         (
             "mtu = 67",
             "a.toml:8:7: mtu: expected bytes from 68 to 65535",
@@ -210,6 +193,35 @@ fn a_link_joins_two_components() {
         said[0].contains("64 descriptors, 1, 4 and 1 each; 63 is the most"),
         "{said:?}"
     );
+}
+
+/// Who is trusted sees what its neighbour drops, and nobody else does.
+#[test]
+fn an_end_of_a_link_may_be_trusted() {
+    let one = |name: &str| format!("[component.{name}]\nimage = \"x\"\nnet.x = \"link:l\"\n");
+    let text = one("a") + &one("b");
+    let trusted = text.clone() + "[link.l]\ntrusted = [\"b\"]\n";
+    let components = parse_here(&trusted).unwrap();
+    let lines = components.iter().map(|one| one.command_line(&[]).join(" "));
+    let open: Vec<_> = lines.map(|line| line.contains("=3,4,5,6,open ")).collect();
+    assert_eq!(
+        open,
+        [true, false],
+        "b sees what a drops, and a nothing of b's"
+    );
+    for (wrong, expected) in [
+        (
+            "trusted = [\"c\"]",
+            "a.toml:8:11: trusted: c is at no end of l",
+        ),
+        (
+            "trusted = true",
+            "a.toml:8:11: trusted: expected names of components, as in trusted = [\"firewall\"]",
+        ),
+    ] {
+        let wrong = format!("{text}[link.l]\n{wrong}\n");
+        assert_eq!(parse_here(&wrong).unwrap_err(), [expected]);
+    }
 }
 
 #[test]
