@@ -151,7 +151,8 @@ impl Host for Spt {
     }
 
     fn wait(&self, deadline: Option<Instant>, set: Option<Handle>) -> u64 {
-        wait(deadline, set.map_or(EPOLL.load(Ordering::Relaxed), |set| set.0))
+        let Handle(set) = set.unwrap_or(Handle(EPOLL.load(Ordering::Relaxed)));
+        wait(deadline, set)
     }
 
     fn monotonic(&self) -> u64 {
