@@ -1,4 +1,4 @@
-//! `cargo xtask instructions`: what drivers, verdicts, the model of a NIC and TCP cost, in
+//! `cargo xtask instructions`: what drivers, verdicts, the model of a NIC, TCP and a link cost, in
 //! instructions for each frame.
 //!
 //! Valgrind counts what is executed between entering and leaving one function. The numbers are the
@@ -127,11 +127,22 @@ const fn segments(
     }
 }
 
+/// One end of a link: frames of 60 bytes, in batches of 32.
+const fn link(name: &'static str, function: &'static str) -> Case {
+    Case {
+        name,
+        example: "cross",
+        function,
+        arguments: &["12800"],
+        frames: 12_800,
+    }
+}
+
 const OURS: &[&str] = &["ours", "12800"];
 const SMOLTCP: &[&str] = &["smoltcp", "12800"];
 
 /// All that is counted.
-pub const CASES: [Case; 35] = [
+pub const CASES: [Case; 38] = [
     forward("ixgbe, batches of 1", &["1", "12800"]),
     forward("ixgbe, batches of 8", &["8", "12800"]),
     forward("ixgbe, batches of 32", &["32", "12800"]),
@@ -174,6 +185,9 @@ pub const CASES: [Case; 35] = [
         "*count_acknowledge*",
         SMOLTCP,
     ),
+    link("a link, sent from a slot", "*count_send*"),
+    link("a link, copied and sent", "*count_copy*"),
+    link("a link, received", "*count_receive*"),
 ];
 
 /// `cargo xtask instructions`.
@@ -222,10 +236,19 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
 pub fn build(root: &Path, verbose: bool) -> Result<(), String> {
     let mut cargo = Command::new(process::cargo());
     cargo.args(["build", "--release"]);
-    cargo.args(["-p", "drivers", "-p", "nf", "-p", "models", "-p", "net"]);
+    cargo.args([
+        "-p", "drivers", "-p", "nf", "-p", "models", "-p", "net", "-p", "ports",
+    ]);
     cargo.args(["--example", "forward", "--example", "verdict_cost"]);
     cargo.args(["--example", "connection_cost"]);
-    cargo.args(["--example", "reflect", "--example", "segments"]);
+    cargo.args([
+        "--example",
+        "reflect",
+        "--example",
+        "segments",
+        "--example",
+        "cross",
+    ]);
     // They are counted as they are shipped.
     for (name, _) in PROFILE {
         cargo.env_remove(name);
@@ -235,7 +258,7 @@ pub fn build(root: &Path, verbose: bool) -> Result<(), String> {
         return Ok(());
     }
     println!("{}", finished.output);
-    Err("the examples of drivers, nf, models and net do not build".to_string())
+    Err("the examples of drivers, nf, models, net and ports do not build".to_string())
 }
 
 /// The text of the file.

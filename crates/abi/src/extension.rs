@@ -90,8 +90,9 @@ pub struct HostInfo {
     pub version: u32,
     /// Bits of [`host_flag`].
     pub flags: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// On `spt` and `process`, if there are links beside networks: the descriptor that is waited
+    /// on for all but the networks. Otherwise 0.
+    pub quiet_fd: i32,
     /// Guest address of the shared file, or 0 if there is none; see [`crate::share`].
     pub share: u64,
     /// Bytes of it that are mapped: those of a smaller file end within a region.
@@ -118,7 +119,7 @@ impl HostInfo {
         magic: 0,
         version: 0,
         flags: 0,
-        reserved: 0,
+        quiet_fd: 0,
         share: 0,
         share_bytes: 0,
         devices: [0; ENTRIES_MAX],

@@ -97,8 +97,11 @@ pub struct Info {
     /// The MTU of a link in bytes; 0 for [`crate::link::MTU`], or the most that there is if it
     /// carries sockets.
     pub mtu: u16,
+    /// Not 0 if the other end of a link may see what comes in here and is not for it: then frames
+    /// may be received into the slots from which they are sent.
+    pub open: u8,
     /// Zero.
-    pub reserved: [u8; 4],
+    pub reserved: [u8; 3],
 }
 
 impl Info {
@@ -109,6 +112,7 @@ impl Info {
         bell: 0,
         mac: [0; 6],
         mtu: 0,
-        reserved: [0; 4],
+        open: 0,
+        reserved: [0; 3],
     };
 }

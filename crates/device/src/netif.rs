@@ -2,7 +2,7 @@
 
 use crate::batch::Batch;
 use crate::ethernet::{HEADER_SIZE, VLAN_TAG_SIZE};
-use crate::frame::Frame;
+use crate::frame::{Frame, Pool};
 use crate::offload::Offloads;
 
 /// What an appliance sleeps on while a port has nothing to do: the index of its device in the
@@ -53,6 +53,25 @@ pub trait Netif {
     /// Checksums that a frame leaves open ([`Frame::offload`]) are completed, and a large frame of
     /// TCP or UDP is cut into segments, unless whatever is behind the port does so itself.
     fn transmit(&mut self, batch: &mut Batch);
+
+    /// Whether a full batch can be sent now. Whoever forwards frames and could leave them where
+    /// they come from asks before taking them; if not, the port ends its wait once there is room. A
+    /// port that never makes anybody wait says yes.
+    fn has_room(&mut self) -> bool {
+        true
+    }
+
+    /// The buffers from which this port sends without a copy, where whoever reads them may see what
+    /// is not sent after all; `None` where nobody may, or a frame of any pool is as good.
+    fn open_buffers(&self) -> Option<Pool> {
+        None
+    }
+
+    /// Receives into these buffers as long as there are some, if the port can: those of the port to
+    /// which most of its frames go.
+    fn receive_into(&mut self, buffers: Option<Pool>) {
+        let _ = buffers;
+    }
 
     /// What to sleep on while [`Self::receive`] finds nothing.
     fn wait_handle(&self) -> WaitHandle;

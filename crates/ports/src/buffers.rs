@@ -1,5 +1,6 @@
 //! How many packet buffers an image has, and where they lie.
 
+use abi::link::SLOT_BYTES;
 use abi::pci::DMA_GRANULE;
 use device::{BATCH_FRAMES_MAX, FRAME_BYTES_MAX, HEADROOM};
 
@@ -10,6 +11,8 @@ pub const BUFFER_BYTES: usize = 16 * 4096 + 3 * 64;
 const _: () = assert!(HEADROOM + FRAME_BYTES_MAX < BUFFER_BYTES);
 // What is received over a link fits, wherever in a word it begins.
 const _: () = assert!(HEADROOM + FRAME_BYTES_MAX + 2 * size_of::<u64>() <= BUFFER_BYTES);
+// So does what is received into the slots of a link.
+const _: () = assert!(BUFFER_BYTES <= SLOT_BYTES);
 
 /// Packet buffers wanted: a full batch, the segments of one frame, and some for appliances to keep.
 pub const BUFFERS: usize = BATCH_FRAMES_MAX + 64;

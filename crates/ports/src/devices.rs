@@ -172,6 +172,16 @@ impl Devices {
         self.entries.iter().filter(|e| is_network(e)).count()
     }
 
+    /// The bits of those, by their indices.
+    pub(crate) fn network_bits(&self) -> u64 {
+        let networks = self
+            .entries
+            .iter()
+            .enumerate()
+            .filter(|(_, e)| is_network(e));
+        networks.fold(0, |bits, (index, _)| bits | 1 << index)
+    }
+
     /// Names and indices of the network ports, in the order in which rules number them: the
     /// networks of the manifest, then PCIe devices of that class, then links.
     pub fn ports(&self) -> impl Iterator<Item = (&'static str, u8)> {

@@ -131,8 +131,11 @@ pub trait Host {
 
     /// Sleeps until a device has something, the host has something to say, or the deadline has
     /// passed. Returns a bit for each device that has something, by its index. With
-    /// [`Instant::PAST`] it only looks.
-    fn wait(&self, deadline: Option<Instant>) -> u64;
+    /// [`Instant::PAST`] it only looks. Who gives a wait set ([`Parts::quiet`]) hears of no
+    /// network.
+    ///
+    /// [`Parts::quiet`]: crate::Parts::quiet
+    fn wait(&self, deadline: Option<Instant>, set: Option<Handle>) -> u64;
 
     /// Nanoseconds of the monotonic clock.
     fn monotonic(&self) -> u64;

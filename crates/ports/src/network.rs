@@ -28,6 +28,8 @@ pub struct Network {
 #[derive(Clone, Copy)]
 pub(crate) struct Buffers {
     pub(crate) pool: Pool,
+    /// Those to take before: of the port to which the frames go.
+    pub(crate) before: Option<Pool>,
     /// Longest frame that is received, in bytes, virtio-net header left out.
     pub(crate) frame_bytes_max: usize,
     /// Whether there is such a header.
@@ -39,7 +41,9 @@ impl Buffers {
     /// that is too long is noticed.
     #[inline]
     pub(crate) fn take(&self) -> Option<Frame> {
-        let mut frame = self.pool.alloc(self.frame_bytes_max + 1)?;
+        let bytes = self.frame_bytes_max + 1;
+        let before = self.before.and_then(|pool| pool.alloc(bytes));
+        let mut frame = before.or_else(|| self.pool.alloc(bytes))?;
         if self.virtio {
             frame.push_front(virtio::HEADER_SIZE)?;
         }
@@ -74,6 +78,7 @@ impl Network {
             handle: attached.handle,
             buffers: Buffers {
                 pool,
+                before: None,
                 frame_bytes_max: device::FRAME_BYTES_MAX.min(pool.frame_bytes_max() - 1),
                 virtio,
             },

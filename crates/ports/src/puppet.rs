@@ -52,6 +52,8 @@ pub struct Puppet {
     pub ready: RefCell<VecDeque<u64>>,
     /// Deadlines of the waits.
     pub waits: RefCell<Vec<Option<Instant>>>,
+    /// What those waited on.
+    pub sets: RefCell<Vec<Option<Handle>>>,
     /// What happens while somebody waits.
     pub meanwhile: RefCell<Option<Box<dyn FnMut()>>>,
     /// What was printed.
@@ -153,8 +155,9 @@ impl Host for Puppet {
         self.rung.borrow_mut().push(number);
     }
 
-    fn wait(&self, deadline: Option<Instant>) -> u64 {
+    fn wait(&self, deadline: Option<Instant>, set: Option<Handle>) -> u64 {
         self.waits.borrow_mut().push(deadline);
+        self.sets.borrow_mut().push(set);
         if let Some(meanwhile) = &mut *self.meanwhile.borrow_mut() {
             meanwhile();
         }
@@ -203,6 +206,8 @@ pub struct Setup {
     pub cards: Vec<&'static str>,
     /// Links, with as many slots at each end.
     pub links: Vec<(&'static str, usize)>,
+    /// Whether the other ends may see what is not for them.
+    pub open: bool,
     /// Whether they carry sockets.
     pub carry_sockets: bool,
     /// States, and their memory.
@@ -211,6 +216,8 @@ pub struct Setup {
     pub rings: bool,
     /// Whether the shared file has texts of rules.
     pub rules: bool,
+    /// What the host waits on for all but networks.
+    pub quiet: Option<Handle>,
     /// Packet buffers.
     pub buffers: usize,
     /// The byte that packet buffers are full of.
@@ -227,10 +234,12 @@ impl Default for Setup {
             devices: vec![],
             cards: vec![],
             links: vec![],
+            open: false,
             carry_sockets: false,
             states: vec![],
             rings: false,
             rules: false,
+            quiet: None,
             buffers: 128,
             fill: 0,
             command_line: "",
@@ -287,13 +296,14 @@ fn state_memory(
 /// ends.
 fn link_memory(
     links: &[(&'static str, usize)],
-    kind: u32,
+    (kind, open): (u32, bool),
     host_info: &mut HostInfo,
 ) -> (Vec<Option<LinkMemory>>, Vec<region::Request>, Vec<Far>) {
     let (mut memory, mut requests, mut far) = (vec![], vec![], vec![]);
     for ((name, slots), info) in links.iter().zip(&mut host_info.regions) {
         let bytes = file_bytes(*slots);
         (info.own_bytes, info.peer_bytes, info.mac) = (bytes, bytes, [2; 6]);
+        info.open = open.into();
         let (own, peer) = (words(HEAD_BYTES), words(bytes as usize));
         let slots = vec![0; bytes as usize - HEAD_BYTES].leak();
         memory.push(Some(LinkMemory { own, slots, peer }));
@@ -380,7 +390,7 @@ impl Setup {
             true => region::kind::SOCKETS,
             false => region::kind::LINK,
         };
-        let (links, mut regions, far) = link_memory(&self.links, kind, &mut host_info);
+        let (links, mut regions, far) = link_memory(&self.links, (kind, self.open), &mut host_info);
         let states = core::mem::take(&mut self.states);
         let (states, more) = state_memory(states, links.len(), &mut host_info);
         regions.extend(more);
@@ -396,6 +406,7 @@ impl Setup {
             pool: Pool::new(memory, BUFFER_BYTES),
             command_line: self.command_line,
             has_room: self.has_room,
+            quiet: self.quiet,
             sleepless: false,
         });
         Scene {

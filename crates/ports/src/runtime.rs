@@ -7,7 +7,7 @@ use crate::console;
 use crate::counters::Counter;
 use crate::devices::{DeviceError, Devices};
 use crate::disk::{CallDisk, Disk};
-use crate::host::Host;
+use crate::host::{Handle, Host};
 use crate::ledger::Ledger;
 use crate::link::{LinkMemory, Links};
 use crate::mtu::MTU_MAX;
@@ -49,6 +49,8 @@ pub struct Parts {
     pub command_line: &'static str,
     /// Whether the heap has so many bytes in one piece.
     pub has_room: fn(usize) -> bool,
+    /// What the host waits on for all but networks, if there are links beside those.
+    pub quiet: Option<Handle>,
     /// Whether the image never sleeps: the operator wants so.
     pub sleepless: bool,
 }
@@ -73,6 +75,10 @@ pub struct Runtime {
     states: RefCell<Vec<Option<StateMemory>>>,
     pool: Pool,
     progress: Progress,
+    /// What the host waits on for all but networks.
+    quiet: Option<Handle>,
+    /// The bits of all networks of the host's.
+    networks: u64,
     /// Not 0 once it is to leave.
     leave: Option<&'static HostWord>,
 }
@@ -118,6 +124,8 @@ impl Runtime {
             ),
             states: RefCell::new(parts.states),
             links: Links::new(parts.links, parts.devices.networks() > 0),
+            quiet: parts.quiet,
+            networks: parts.devices.network_bits(),
             devices: parts.devices,
             command_line: parts.command_line,
             has_room: parts.has_room,
@@ -237,6 +245,15 @@ impl Runtime {
     /// file, or `deadline` has passed, if there is one. With a deadline in the past it only looks.
     #[inline]
     pub fn wait(&self, deadline: Option<Instant>) -> Ready {
+        self.wait_without(deadline, Ready::default())
+    }
+
+    /// The same, but what comes in at the ports `held` waits there, since whoever would take it has
+    /// no room for it at the moment ([`Netif::has_room`]), and is to wake this image up once there
+    /// is some. Which ports can be left out, the host knows: links always, and its networks all
+    /// together, on `spt` and `process`. Of others, what comes in is reported as ever.
+    #[inline]
+    pub fn wait_without(&self, deadline: Option<Instant>, held: Ready) -> Ready {
         self.progress.turn();
         if self
             .leave
@@ -245,14 +262,16 @@ impl Runtime {
             self.leave();
         }
         self.capture.publish();
+        let all_held = held.0 & self.networks == self.networks;
+        let quiet = self.quiet.filter(|_| all_held && held.0 != 0);
         let host = |deadline| {
             let _asleep = self.progress.sleep();
             match &self.rings {
                 Some(rings) => rings.wait(deadline),
-                None => self.host.wait(deadline),
+                None => self.host.wait(deadline, quiet),
             }
         };
-        let host = |deadline| self.links.wait(deadline, host);
+        let host = |deadline| self.links.wait(deadline, held.0, host);
         Ready(match self.nics.is_empty() {
             true => host(deadline),
             false => {

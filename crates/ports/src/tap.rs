@@ -4,7 +4,7 @@ use crate::host::{Errno, Host};
 use crate::ledger::Outcome;
 use crate::network::Network;
 use abi::share::PortCounter;
-use device::{BATCH_FRAMES_MAX, Batch, Frame, Netif, Offloads, WaitHandle};
+use device::{BATCH_FRAMES_MAX, Batch, Frame, Netif, Offloads, Pool, WaitHandle};
 
 /// Receptions in a row that must find a frame before a port reads on until it finds none.
 ///
@@ -87,6 +87,10 @@ impl<H: Host + ?Sized> Netif for TapPort<H> {
             }
         });
         port.ledger.sent(&outcome);
+    }
+
+    fn receive_into(&mut self, buffers: Option<Pool>) {
+        self.network.buffers.before = buffers;
     }
 
     fn wait_handle(&self) -> WaitHandle {

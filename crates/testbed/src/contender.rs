@@ -244,11 +244,12 @@ impl Standing {
     }
 
     /// The firewall without a tap, between two images that have one each and let all frames pass:
-    /// `edge` is an image whose port `private` is a link.
+    /// `edge` is an image whose port `private` is a link. The links are `open`, or not.
     ///
     /// # Errors
     /// As [`Standing::start`].
-    pub fn in_three(programs: &Programs, edge: &Path) -> Result<Self, Error> {
+    pub fn in_three(programs: &Programs, edge: &Path, open: bool) -> Result<Self, Error> {
+        let port = if open { Port::OpenLink } else { Port::Link };
         let (pair, taps) = Pair::tapped(true)?;
         let slots = [LINK_SLOTS; 2];
         let [near, far] = taps;
@@ -258,9 +259,9 @@ impl Standing {
                 firewall: edge.to_owned(),
                 ..programs.clone()
             };
-            let ports = [Port::Link(ours), Port::tap(tap)];
+            let ports = [port(ours), Port::tap(tap)];
             let edge = spawn_firewall(&programs, ports, &[], &[ALL.into()], None, Stdio::null())?;
-            Ok((Port::Link(theirs), edge))
+            Ok((port(theirs), edge))
         };
         let (private, first) = between(near)?;
         let (public, second) = between(far)?;
@@ -406,6 +407,8 @@ pub enum Port {
     Nic(OwnedFd),
     /// An end of a link to another image.
     Link(link::Side),
+    /// The same where the other image may see what comes in at this one and is not for it.
+    OpenLink(link::Side),
 }
 
 impl Port {
@@ -420,6 +423,7 @@ impl Port {
             Self::Tap(fd) => format!("--net:{name}=@{}", fd.as_raw_fd()),
             Self::Nic(fd) => format!("--pci:{name}=vfio-user:@{}", fd.as_raw_fd()),
             Self::Link(side) => format!("--link:{name}={}", side.value()),
+            Self::OpenLink(side) => format!("--link:{name}={},open", side.value()),
         }
     }
 
@@ -438,7 +442,7 @@ impl Port {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         match self {
             Self::Tap(fd) | Self::Nic(fd) => vec![fd.as_fd()],
-            Self::Link(side) => vec![
+            Self::Link(side) | Self::OpenLink(side) => vec![
                 side.own.as_fd(),
                 side.peer.as_fd(),
                 side.bell.as_fd(),

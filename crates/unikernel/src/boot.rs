@@ -10,7 +10,7 @@ use core::cell::{Cell, OnceCell, RefCell, UnsafeCell};
 use device::Pool;
 use hw::DmaArena;
 use ports::buffers::{self, BUFFER_BYTES, BUFFERS};
-use ports::{Devices, Parts, Rings, Runtime};
+use ports::{Devices, Handle, Parts, Rings, Runtime};
 
 pub(crate) struct Boot {
     pub(crate) runtime: Runtime,
@@ -85,6 +85,7 @@ pub(crate) unsafe fn init(target: abi::note::Target, start: &Start) {
         pool: shared.unwrap_or_else(|| Pool::new(arena, BUFFER_BYTES)),
         command_line: command_line.to_str().unwrap_or(""),
         has_room: heap::has_room,
+        quiet: (host_info.quiet_fd != 0).then_some(Handle(host_info.quiet_fd)),
         sleepless: host_info.flags & host_flag::SLEEPLESS != 0,
     });
     let _ = BOOT.0.set(Boot {

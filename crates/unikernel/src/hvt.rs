@@ -171,7 +171,7 @@ impl Host for Hvt {
         }
     }
 
-    fn wait(&self, deadline: Option<Instant>) -> u64 {
+    fn wait(&self, deadline: Option<Instant>, _: Option<Handle>) -> u64 {
         match deadline {
             Some(Instant::PAST) => poll(0),
             deadline => wait(deadline),

@@ -150,8 +150,9 @@ impl Host for Spt {
         let _ = self.write(Handle(bell), &1u64.to_ne_bytes());
     }
 
-    fn wait(&self, deadline: Option<Instant>) -> u64 {
-        wait(deadline)
+    fn wait(&self, deadline: Option<Instant>, set: Option<Handle>) -> u64 {
+        let Handle(set) = set.unwrap_or(Handle(EPOLL.load(Ordering::Relaxed)));
+        wait(deadline, set)
     }
 
     fn monotonic(&self) -> u64 {
@@ -189,7 +190,7 @@ fn clock(clock: Clock) -> u64 {
 }
 
 /// Sleeps until the deadline, for ever without one, or not at all if it has passed.
-fn wait(deadline: Option<Instant>) -> u64 {
+fn wait(deadline: Option<Instant>, set: i32) -> u64 {
     let sleep = match deadline {
         None => true,
         Some(Instant::PAST) => false,
@@ -201,7 +202,7 @@ fn wait(deadline: Option<Instant>) -> u64 {
         _ => {}
     }
     let mut events = [EpollEvent { events: 0, data: 0 }; EVENTS_MAX];
-    let filled = epoll_wait(EPOLL.load(Ordering::Relaxed), &mut events, sleep);
+    let filled = epoll_wait(set, &mut events, sleep);
     let mut ready = 0;
     for event in &events[..filled] {
         match event.data {

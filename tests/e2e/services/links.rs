@@ -11,6 +11,7 @@ use linux::link::{self, Side};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::Signal;
 use std::io::{Read, Write};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Command;
@@ -26,6 +27,10 @@ const KILLS: usize = 5;
 const KILLS_ON_HVT: usize = 2;
 /// What an idle image may use of two seconds, as the kernel counts: in ticks of 10 ms.
 const IDLE_MAX: Duration = Duration::from_millis(30);
+
+/// All but one port of UDP passes.
+const RULES: &str = "table bridge f { chain c { type filter hook forward priority 0; policy \
+                     accept; udp dport 9 drop; }; }";
 
 type Test = fn(&Images, [&'static str; 2]) -> Result<(), Failed>;
 
@@ -79,6 +84,16 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let missing = programs::missing(&["ping"]);
     let name = "links::ping".into();
     trials.push(network.trial_unless(missing, name, move || ping(images, spt)));
+    for host in ["spt", "process"] {
+        for open in [false, true] {
+            let name = [
+                "what is dropped is not seen",
+                "open::what is dropped is seen",
+            ];
+            let name = format!("links::{}::{host}", name[usize::from(open)]);
+            trials.push(network.trial(name, move || dropped(images, host, open)));
+        }
+    }
     let name = "links::descriptors that are none are refused".into();
     trials.push(network.trial(name, move || refused(images)));
     trials
@@ -99,7 +114,7 @@ impl<'a> Joined<'a> {
         let segment = Segment::new()?;
         let tap = tap(&segment, &PLAIN)?;
         let sides = inherited(SLOTS)?;
-        let firewall = firewall(images, hosts[0], &tap, &sides[0])?;
+        let firewall = firewall(images, hosts[0], &tap, &sides[0].value())?;
         let running = echo(images, hosts[1], &sides[1])?;
         running.wait_for(&format!("{SERVICE}/24 on service"))?;
         firewall.wait_for("port private: link up")?;
@@ -115,7 +130,12 @@ impl<'a> Joined<'a> {
 
     fn kill_firewall(&mut self) -> Result<(), Failed> {
         kill(&mut self.firewall);
-        self.firewall = firewall(self.images, self.hosts[0], &self.tap, &self.sides[0])?;
+        self.firewall = firewall(
+            self.images,
+            self.hosts[0],
+            &self.tap,
+            &self.sides[0].value(),
+        )?;
         self.firewall.wait_for("port private: link up")
     }
 
@@ -159,14 +179,14 @@ fn linked(images: &Images, name: &str) -> PathBuf {
     images.appliance(name, "-link")
 }
 
-fn firewall(images: &Images, host: &str, tap: &OwnedFd, side: &Side) -> Result<Running, Failed> {
+fn firewall(images: &Images, host: &str, tap: &OwnedFd, side: &str) -> Result<Running, Failed> {
     let mut command: Command = tender(images, host);
     command
         .arg("--mem=32")
         .arg(format!("--net:public=@{}", tap.as_raw_fd()))
-        .arg(format!("--link:private={}", side.value()))
+        .arg(format!("--link:private={side}"))
         .arg(linked(images, "firewall"))
-        .arg("table bridge f { chain c { type filter hook forward priority 0; policy accept; }; }");
+        .arg(RULES);
     start(&mut command)
 }
 
@@ -212,6 +232,35 @@ fn killed_in_turn(images: &Images, hosts: [&'static str; 2], kills: usize) -> Re
     let both = [&joined.firewall, &joined.served.running];
     for running in both {
         running.wait_for("link up")?;
+    }
+    joined.goes_on()
+}
+
+/// Whether a frame that the firewall drops lies where echo reads; none arrives there.
+fn dropped(images: &Images, host: &'static str, open: bool) -> Result<(), Failed> {
+    let mut joined = Joined::new(images, [host, host])?;
+    if open {
+        kill(&mut joined.firewall);
+        let side = format!("{},open", joined.sides[0].value());
+        joined.firewall = firewall(images, host, &joined.tap, &side)?;
+        joined.firewall.wait_for("port private: link up")?;
+    }
+    let mark = random(9, 600);
+    let sent = joined.served.segment.run(|| {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        socket.send_to(&mark, (SERVICE, 9))
+    });
+    sent?;
+    // It is behind that in the tap, so the firewall has judged what was in front of it. Its frames
+    // are short, and may lie where the other one began.
+    round(connect(&joined.served, 7)?, &random(1, 1))?;
+    let own = &joined.sides[0].own;
+    let mut bytes = vec![0; rustix::fs::fstat(own)?.st_size as usize];
+    rustix::io::pread(own, &mut bytes[..], 0)?;
+    let mark = &mark[300..];
+    let seen = bytes.windows(mark.len()).any(|window| window == mark);
+    if seen != open {
+        return Err(format!("a dropped frame is in the link's memory: {seen}").into());
     }
     joined.goes_on()
 }

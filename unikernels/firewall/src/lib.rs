@@ -22,8 +22,11 @@ pub struct Firewall {
 }
 
 impl Firewall {
-    /// A firewall that judges by this filter.
-    pub fn new(filter: Filter, private: &dyn Netif, public: &dyn Netif) -> Self {
+    /// A firewall that judges by this filter. What comes in at one port is received into buffers of
+    /// the other one, if that is a link whose other end may see frames that are dropped.
+    pub fn new(filter: Filter, private: &mut dyn Netif, public: &mut dyn Netif) -> Self {
+        private.receive_into(public.open_buffers());
+        public.receive_into(private.open_buffers());
         Self {
             out: filter.path(private, public),
             back: filter.path(public, private),
@@ -54,6 +57,15 @@ impl Firewall {
             };
             self.answered.learn(found);
         }
+    }
+
+    /// The ports from which nothing can be taken, since the other one has no room for it: who waits
+    /// is to leave it where it is, and not to hear of it.
+    #[inline]
+    pub fn held(&self, private: &mut dyn Netif, public: &mut dyn Netif) -> Ready {
+        let outwards = (!public.has_room()).then(|| private.wait_handle());
+        let inwards = (!private.has_room()).then(|| public.wait_handle());
+        outwards.into_iter().chain(inwards).collect()
     }
 
     /// One batch from one port to the other; whether there was one.
@@ -111,9 +123,10 @@ mod tests {
             ..Setup::default()
         };
         let filter = Filter::start(setup.start().runtime, BUILT_IN, || None).unwrap();
-        let private = MemoryPort::new("private").with_index(1);
-        let public = MemoryPort::new("public").with_index(2);
-        (Firewall::new(filter, &private, &public), private, public)
+        let mut private = MemoryPort::new("private").with_index(1);
+        let mut public = MemoryPort::new("public").with_index(2);
+        let firewall = Firewall::new(filter, &mut private, &mut public);
+        (firewall, private, public)
     }
 
     #[test]

@@ -29,9 +29,10 @@ fn main() -> i32 {
     if let Some(said) = filter.said() {
         println!("firewall: {said}");
     }
-    let mut firewall = Firewall::new(filter, &*private, &*public);
+    let mut firewall = Firewall::new(filter, &mut *private, &mut *public);
     loop {
-        let ready = unikernel::wait(None);
+        let held = firewall.held(&mut *private, &mut *public);
+        let ready = unikernel::runtime().wait_without(None, held);
         firewall.step(ready, &mut *private, &mut *public);
     }
 }

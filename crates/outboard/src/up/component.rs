@@ -61,6 +61,8 @@ pub struct Device {
     pub mac: Option<String>,
     /// The MTU of a link in bytes, if the file says.
     pub mtu: Option<u16>,
+    /// Whether who is at the other end of the link may see what this component drops.
+    pub open: bool,
     /// Where the file has it, in bytes.
     pub place: usize,
 }
@@ -171,7 +173,8 @@ impl Component {
             if device.link().is_some() {
                 let side = descriptors.by_ref().take(SIDE_DESCRIPTORS);
                 let side: Vec<_> = side.map(|number| number.to_string()).collect();
-                line.push(format!("--link:{name}={}", side.join(",")));
+                let open = if device.open { ",open" } else { "" };
+                line.push(format!("--link:{name}={}{open}", side.join(",")));
             } else {
                 let descriptor = device.handed(&self.name).and_then(|_| descriptors.next());
                 let descriptor = descriptor.map(|number| format!("@{number}"));
@@ -205,7 +208,11 @@ impl Component {
             let what = format!("{} {}", device.kind.key(), device.name);
             let right = match (device.kind, &device.peer) {
                 (Kind::Net, Some(peer)) => {
-                    format!("write its own memory, read that of {peer}, wake {peer} up")
+                    let seen = match device.open {
+                        true => format!(", which sees what {} drops", self.name),
+                        false => String::new(),
+                    };
+                    format!("write its own memory, read that of {peer}, wake {peer} up{seen}")
                 }
                 (Kind::Net, None) => "send, receive".to_owned(),
                 (Kind::Block, _) => "read, write".to_owned(),
@@ -277,6 +284,7 @@ mod tests {
             peer: source.strip_prefix(LINK).map(|_| "echo".into()),
             mac: mac.map(str::to_owned),
             mtu: None,
+            open: false,
             place: 0,
         };
         Component {

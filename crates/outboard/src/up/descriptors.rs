@@ -66,6 +66,7 @@ mod tests {
             peer: None,
             mac: None,
             mtu: None,
+            open: false,
             place: 0,
         };
         let link = Device {

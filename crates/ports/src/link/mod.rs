@@ -2,7 +2,8 @@
 //!
 //! A frame that was made from the port's own buffers lies where the other image reads it, and is
 //! not copied to be sent; any other is copied into one of those, since the other image may see no
-//! buffer that holds what is not for it. A received frame is copied out before anybody looks at it.
+//! buffer that holds what is not for it. Where it may (an open link), what comes in at another port
+//! is received into them. A received frame is copied out before anybody looks at it.
 //!
 //! The other image is believed nothing. What it does that it may not takes the link down, is
 //! counted and said, and the image goes on with its other ports.
@@ -24,13 +25,20 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU64, Ordering};
 use device::{
-    BATCH_FRAMES_MAX, Batch, FRAME_BYTES_MAX, Frame, Netif, Offloads, Pool, WaitHandle, virtio,
+    BATCH_BYTES_MAX, BATCH_FRAMES_MAX, Batch, FRAME_BYTES_MAX, Frame, HEADROOM, Netif, Offloads,
+    Pool, WaitHandle, virtio,
 };
 
 const WORD: usize = size_of::<u64>();
+/// Words of a cache line.
+const LINE_WORDS: usize = 64 / WORD;
 /// How often a port says that its link went up or down, so that an end that does nothing else does
 /// not fill the console.
 const SAID_MAX: u32 = 1000;
+/// A link has room while the other end has not taken fewer bytes than this: two full batches, so
+/// that one is filled while the other one is emptied. More would not stay in a cache until they are
+/// read, and make nothing faster.
+const LENT_BYTES_MAX: usize = 2 * BATCH_BYTES_MAX;
 
 /// The memory of an end of a link.
 pub struct LinkMemory {
@@ -85,8 +93,10 @@ impl Links {
             ledger: Ledger::new(runtime, attached.index, attached.name),
             number: attached.number,
             bell: attached.info.bell,
+            open: attached.info.open != 0,
             end: RefCell::new(end),
             slots,
+            lent_bytes: Cell::new(lent.iter().map(Frame::len).sum()),
             lent: RefCell::new(lent),
             starved: Cell::new(false),
             changes: Cell::new(u64::from(goes_on)),
@@ -115,23 +125,26 @@ impl Links {
                 pool: line.slots,
             },
             buffers: runtime.pool(),
+            before: None,
             peer: memory.peer,
             line,
         })
     }
 
-    /// Sleeps as `host` does, and ends that when a link has something.
+    /// Sleeps as `host` does, and ends that when a link has something. Frames that come over links
+    /// whose bits are in `held` are nothing.
     #[inline]
     pub(crate) fn wait(
         &self,
         deadline: Option<Instant>,
+        held: u64,
         host: impl Fn(Option<Instant>) -> u64,
     ) -> u64 {
         let lines = self.lines.borrow();
         if lines.is_empty() {
             return host(deadline);
         }
-        let ready = || lines.iter().fold(0, |bits, line| bits | line.ready());
+        let ready = || lines.iter().fold(0, |bits, line| bits | line.ready(held));
         // Links that always have something must not keep us from looking at the others.
         let look = || match self.others {
             true => host(Some(Instant::PAST)),
@@ -142,7 +155,7 @@ impl Links {
             _ if deadline == Some(Instant::PAST) => return host(deadline),
             _ => {}
         }
-        lines.iter().for_each(|line| line.sleep());
+        lines.iter().for_each(|line| line.sleep(held));
         let found = match ready() {
             0 => host(deadline),
             found => found | look(),
@@ -199,11 +212,15 @@ struct Line {
     /// The number of its region.
     number: usize,
     bell: i32,
+    /// Whether the other end may see what is not sent after all.
+    open: bool,
     end: RefCell<End<'static>>,
     /// What frames are sent from.
     slots: Pool,
     /// Frames that the other end has not taken, in their order.
     lent: RefCell<VecDeque<Frame>>,
+    /// Their bytes.
+    lent_bytes: Cell<usize>,
     /// Whether somebody waits for the other end to take some.
     starved: Cell<bool>,
     /// How often it went up and down: odd while it is up.
@@ -213,21 +230,25 @@ struct Line {
 }
 
 impl Line {
-    /// A bit for its index if it has something.
+    /// A bit for its index if it has something, frames left out where it is `held`.
     #[inline]
-    fn ready(&self) -> u64 {
+    fn ready(&self, held: u64) -> u64 {
         self.look();
-        let wanted = match self.starved.get() {
-            true => badge::FRAMES | badge::ROOM,
-            false => badge::FRAMES,
-        };
-        let pending = self.end.borrow().pending() & wanted;
+        let pending = self.end.borrow().pending() & self.wanted(held);
         u64::from(pending != 0) << self.ledger.index
     }
 
-    fn sleep(&self) {
+    /// What there is to wait for.
+    #[inline]
+    fn wanted(&self, held: u64) -> u64 {
+        let is_held = held >> self.ledger.index & 1 != 0;
+        let frames = if is_held { 0 } else { badge::FRAMES };
         let room = if self.starved.get() { badge::ROOM } else { 0 };
-        let badges = badge::FRAMES | badge::STATE | room;
+        frames | room
+    }
+
+    fn sleep(&self, held: u64) {
+        let badges = badge::STATE | self.wanted(held);
         self.end.borrow_mut().sleep(badges);
     }
 
@@ -311,10 +332,23 @@ impl Line {
                 self.starved.set(false);
                 let mut lent = self.lent.borrow_mut();
                 let count = lent.len().min(count as usize);
-                lent.drain(..count);
+                let bytes: usize = lent.drain(..count).map(|frame| frame.len()).sum();
+                self.lent_bytes.set(self.lent_bytes.get() - bytes);
             }
             Err(fault) => self.failed(fault),
         }
+    }
+
+    /// Whether a full batch can be sent; if not, somebody waits for that. Where the other end has
+    /// nothing to take, there is nothing to wait for.
+    fn has_room(&self) -> bool {
+        self.take_back();
+        let end = self.end.borrow();
+        let slots = BATCH_FRAMES_MAX.min(self.slots.count() / 2);
+        let has_room = self.lent_bytes.get() < LENT_BYTES_MAX && self.slots.free() >= slots;
+        let has_room = has_room || !end.is_up() || end.outstanding() == 0;
+        self.starved.set(!has_room || self.starved.get());
+        has_room
     }
 
     /// One of this end's buffers; `None` if the other end has all.
@@ -359,6 +393,7 @@ impl Line {
             return self.ledger.lost(PortCounter::TxNoRoom);
         }
         self.lent.borrow_mut().push_back(frame);
+        self.lent_bytes.set(self.lent_bytes.get() + length);
         Outcome::sent(length as u64)
     }
 
@@ -377,6 +412,8 @@ pub(crate) struct LinkPort {
     port: Port,
     /// What frames are received into.
     buffers: Pool,
+    /// What they are received into as long as there are some.
+    before: Option<Pool>,
     peer: &'static [AtomicU64],
     line: Rc<Line>,
 }
@@ -419,15 +456,30 @@ impl LinkPort {
         let start = HEAD_BYTES + entry.slot as usize * SLOT_BYTES + entry.offset as usize;
         let (first, skipped) = (start / WORD, start % WORD);
         let count = (skipped + length).div_ceil(WORD);
-        let mut frame = self.buffers.alloc(count * WORD)?;
+        let before = self.before.and_then(|pool| pool.alloc(count * WORD));
+        let mut frame = before.or_else(|| self.buffers.alloc(count * WORD))?;
+        // Whole words go to where words begin.
+        frame.push_front(HEADROOM % WORD)?;
         let (to, _) = frame.bytes_mut().as_chunks_mut::<WORD>();
         let from = self.peer.get(first..first + count).unwrap_or_default();
-        for (to, from) in to.iter_mut().zip(from) {
-            *to = from.load(Ordering::Relaxed).to_ne_bytes();
-        }
+        copy_words(to, from);
         let cut = frame.pop_front(skipped);
         frame.truncate(length);
         Some(frame).filter(|_| cut)
+    }
+}
+
+/// Copies words that somebody else may write meanwhile, a cache line at a time.
+#[inline]
+fn copy_words(to: &mut [[u8; WORD]], from: &[AtomicU64]) {
+    let load = |from: &AtomicU64| from.load(Ordering::Relaxed).to_ne_bytes();
+    let (lines, rest) = from.as_chunks::<LINE_WORDS>();
+    let (to_lines, to_rest) = to.as_chunks_mut::<LINE_WORDS>();
+    for (to, from) in to_lines.iter_mut().zip(lines) {
+        *to = from.each_ref().map(load);
+    }
+    for (to, from) in to_rest.iter_mut().zip(rest) {
+        *to = load(from);
     }
 }
 
@@ -469,6 +521,19 @@ impl Netif for LinkPort {
         let outcome = port.transmit(batch, &mut |frame| line.send(frame));
         port.ledger.sent(&outcome);
         line.post();
+    }
+
+    fn open_buffers(&self) -> Option<Pool> {
+        self.line.open.then_some(self.line.slots)
+    }
+
+    fn receive_into(&mut self, buffers: Option<Pool>) {
+        self.before = buffers;
+    }
+
+    fn has_room(&mut self) -> bool {
+        self.line.look();
+        self.line.has_room()
     }
 
     fn wait_handle(&self) -> WaitHandle {

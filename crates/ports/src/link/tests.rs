@@ -2,18 +2,24 @@
 
 use crate::clock::Instant;
 use crate::devices::DeviceError;
+use crate::host::Handle;
 use crate::puppet::{Far, Scene, Setup, ended};
+use crate::runtime::Ready;
 use crate::tests::{frame, large, received, send};
 use abi::link::{ENTRIES, End, Entry, Event, HEAD_BYTES, SLOT_BYTES, badge, word};
 use abi::share::PortCounter;
 use alloc::boxed::Box;
+use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use device::{Batch, Frame, Netif, Pool};
 use proptest::prelude::*;
 
 const SLOTS: usize = 16;
+/// What the host waits on for all but taps.
+const QUIET: Handle = Handle(77);
 /// The link's index: there is nothing else but the reserved first entry.
 const INDEX: usize = 1;
 
@@ -262,6 +268,127 @@ fn it_is_rung_while_it_sleeps_and_once() {
     send(&mut *port, &[60]);
     send(&mut *port, &[60]);
     assert_eq!(*scene.host.rung.borrow(), [0]);
+}
+
+/// The other end takes so many frames.
+fn take(far: &mut End<'_>, count: usize) {
+    for _ in 0..count {
+        assert!(far.frame().unwrap().is_some() && far.take());
+    }
+    assert!(far.release());
+}
+
+/// Whether the image waits for this badge while it sleeps.
+fn waits_for(scene: &Scene, what: u64, held: Ready) -> bool {
+    let (seen, words) = (Rc::new(Cell::new(0)), scene.far(0).peer);
+    let see = Rc::clone(&seen);
+    let waiting = move || words[word::WAITING].load(Ordering::Relaxed);
+    *scene.host.meanwhile.borrow_mut() = Some(Box::new(move || see.set(waiting())));
+    scene.runtime.wait_without(Some(Instant(1)), held);
+    seen.get() & what != 0
+}
+
+/// Room is there for a full batch, or not at all: by slots, and by bytes.
+#[test]
+fn without_room_for_a_batch_somebody_waits_for_it() {
+    let (scene, mut port, mut far) = joined();
+    let waits = || waits_for(&scene, badge::ROOM, Ready::default());
+    send(&mut *port, &[60; SLOTS / 2]);
+    assert!(port.has_room() && !waits());
+    send(&mut *port, &[60]);
+    assert!(!port.has_room() && waits());
+    take(&mut far, 1);
+    assert!(port.has_room() && !waits());
+    take(&mut far, SLOTS / 2);
+    let mut batch = Batch::new();
+    for _ in 0..5 {
+        assert!(port.has_room());
+        batch.push(large(&mut *port, 60_000, 1448)).unwrap();
+        port.transmit(&mut batch);
+    }
+    assert!(!port.has_room() && waits(), "by bytes: there are slots");
+    take(&mut far, 5);
+    assert!(port.has_room());
+    // For an end that is not there, nobody waits.
+    send(&mut *port, &[60; SLOTS - 1]);
+    assert!(!port.has_room());
+    far.go_down();
+    assert!(port.has_room());
+}
+
+#[test]
+fn what_comes_in_where_it_is_held_wakes_nobody() {
+    let (scene, mut port, mut far) = joined();
+    let held = || [port.wait_handle()].into_iter().collect();
+    arrives(&scene, &mut far, 0, 0, &frame(60));
+    assert!(!waits_for(&scene, badge::FRAMES, held()));
+    assert!(waits_for(&scene, badge::STATE, held()));
+    let look = Some(Instant::PAST);
+    assert!(scene.runtime.wait_without(look, held()).is_empty());
+    assert!(!scene.runtime.wait(look).is_empty());
+    assert_eq!(received(&mut *port), [60]);
+}
+
+/// An image that forwards between a tap and a link that is up.
+fn beside_a_tap(open: bool) -> (Scene, Box<dyn Netif>, Box<dyn Netif>, End<'static>) {
+    let setup = Setup {
+        links: vec![("link", SLOTS)],
+        open,
+        quiet: Some(QUIET),
+        ..Setup::network(1500, 0)
+    };
+    let scene = setup.start();
+    let [tap, mut port] = ["net", "link"].map(|name| scene.runtime.network(name).unwrap());
+    let mut far = begin(scene.far(0));
+    events(&mut far);
+    assert_eq!(received(&mut *port), []);
+    events(&mut far);
+    (scene, tap, port, far)
+}
+
+#[test]
+fn a_tap_that_is_held_is_left_out_of_the_wait() {
+    let (scene, tap, port, _far) = beside_a_tap(false);
+    let tap: Ready = [tap.wait_handle()].into_iter().collect();
+    let link: Ready = [port.wait_handle()].into_iter().collect();
+    for (held, set) in [(Ready::default(), None), (link, None), (tap, Some(QUIET))] {
+        scene.runtime.wait_without(Some(Instant(1)), held);
+        assert_eq!(scene.host.sets.borrow().last(), Some(&set), "{held:?}");
+    }
+}
+
+#[test]
+fn over_an_open_link_a_frame_goes_on_from_where_it_was_received() {
+    for open in [false, true] {
+        let (scene, mut tap, mut port, mut far) = beside_a_tap(open);
+        let free = scene.runtime.pool().free();
+        tap.receive_into(port.open_buffers());
+        scene.host.reads.borrow_mut().push_back(Ok(frame(60)));
+        let mut batch = Batch::new();
+        tap.receive(&mut batch);
+        let received = batch.iter().next().unwrap();
+        let (slot, buffers) = (received.index(), received.pool());
+        assert_eq!(Some(buffers) == port.open_buffers(), open);
+        assert_eq!(scene.runtime.pool().free() == free, open);
+        port.transmit(&mut batch);
+        let sent = far.frame().unwrap().unwrap();
+        assert!(!open || sent.slot == slot);
+        assert!(far.take() && far.release() && port.has_room());
+        // What comes the other way, too, as long as there are buffers.
+        port.receive_into(port.open_buffers());
+        let mut kept = Vec::new();
+        for number in 0..=SLOTS as u32 {
+            arrives(&scene, &mut far, number % 2, 34, &frame(60));
+            port.receive(&mut batch);
+            kept.extend(batch.drain());
+            assert_eq!(far.take_back(), Ok(1));
+        }
+        let own = kept
+            .iter()
+            .filter(|frame| Some(frame.pool()) == port.open_buffers());
+        assert_eq!(own.count(), if open { SLOTS } else { 0 });
+        assert!(kept.iter().all(|kept| kept.bytes() == frame(60)));
+    }
 }
 
 #[test]

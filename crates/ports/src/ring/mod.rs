@@ -134,7 +134,7 @@ impl Rings {
         if ready != 0 || pending.is_some() || is_over() {
             // Rings that always have something must not keep us from looking at the others.
             let others = match self.others {
-                true => self.host.wait(Some(Instant::PAST)),
+                true => self.host.wait(Some(Instant::PAST), None),
                 false => 0,
             };
             return ready | pending.unwrap_or(0) | others;
@@ -190,7 +190,7 @@ impl Sleep {
         let others = if is_over() {
             0
         } else {
-            self.host.wait(deadline)
+            self.host.wait(deadline, None)
         };
         self.sleepers.guest_sleeps(0);
         others

@@ -75,6 +75,8 @@ pub struct LinkEnd {
     pub mac: [u8; 6],
     /// The MTU in bytes; what the image takes if `None`.
     pub mtu: Option<u16>,
+    /// Whether the other end may see what comes in here and is not for it.
+    pub open: bool,
 }
 
 /// Attaches region `number` of an image as a link.
@@ -114,6 +116,7 @@ pub(super) fn link(number: usize, request: &Request, link: &Link) -> Result<Regi
         peer_bell,
         mac,
         mtu: link.mtu,
+        open: link.open,
     });
     Ok(Region { own, link })
 }

@@ -130,7 +130,6 @@ pub fn host_info(
         magic: extension::HOST_INFO_MAGIC,
         version: extension::VERSION,
         flags,
-        reserved: 0,
         share,
         share_bytes,
         devices,

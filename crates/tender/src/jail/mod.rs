@@ -22,6 +22,8 @@ use std::os::fd::RawFd;
 pub struct Grants {
     /// The epoll descriptor.
     pub epoll_fd: RawFd,
+    /// The same without networks, if there is one.
+    pub quiet_fd: Option<RawFd>,
     /// The timer descriptor.
     pub timer_fd: RawFd,
     /// The event of the shared file, kept open to be waited for.
@@ -180,11 +182,8 @@ pub fn rules(grants: &Grants) -> Vec<Rule> {
         &[Int(0, int(CONSOLE_FD))],
         "print on the console",
     ));
-    rules.push(rule(
-        syscall::EPOLL_PWAIT,
-        &[Int(0, int(grants.epoll_fd)), Long(4, 0)],
-        "wait for devices and the timer; with no signal mask, so that nothing can be blocked",
-    ));
+    rules.push(wait(grants.epoll_fd));
+    rules.extend(grants.quiet_fd.map(wait));
     let timer = Int(0, int(grants.timer_fd));
     rules.push(rule(
         syscall::TIMERFD_SETTIME,
@@ -206,6 +205,16 @@ pub fn rules(grants: &Grants) -> Vec<Rule> {
     ));
     rules.push(rule(syscall::EXIT_GROUP, &[], "end"));
     rules
+}
+
+/// To wait for what is in this set.
+fn wait(set: RawFd) -> Rule {
+    Rule {
+        syscall: syscall::EPOLL_PWAIT,
+        arguments: vec![Argument::Int(0, set.cast_unsigned()), Argument::Long(4, 0)],
+        reason: "wait for devices and the timer; with no signal mask, so that nothing can be \
+                 blocked",
+    }
 }
 
 /// To exchange messages with a device that is a process.
@@ -311,6 +320,7 @@ fn condition(argument: &Argument) -> Result<SeccompCondition, seccompiler::Backe
 pub fn close(grants: &Grants, filter: &BpfProgram) -> Result<(), Error> {
     let mut keep: Vec<RawFd> = grants.devices.iter().map(|(fd, _)| *fd).collect();
     keep.extend([CONSOLE_FD, grants.epoll_fd, grants.timer_fd]);
+    keep.extend(grants.quiet_fd);
     keep.extend(grants.event_fd);
     keep.extend(&grants.held);
     keep.extend(&grants.bells);

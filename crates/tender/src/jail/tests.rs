@@ -1,6 +1,7 @@
 use super::*;
 
 const EPOLL: RawFd = 5;
+const QUIET: RawFd = 17;
 const TIMER: RawFd = 6;
 const SOCKET: RawFd = 15;
 const EVENT: RawFd = 9;
@@ -26,6 +27,7 @@ pub(crate) fn grants() -> Grants {
     };
     Grants {
         epoll_fd: EPOLL,
+        quiet_fd: Some(QUIET),
         timer_fd: TIMER,
         event_fd: Some(EVENT),
         held: Vec::new(),
@@ -205,9 +207,15 @@ fn a_core_file_is_written_by_whole_pages_and_never_past_the_end_of_memory() {
 
 #[test]
 fn waiting_is_on_our_descriptors_and_without_a_signal_mask() {
-    allowed(
+    for set in [EPOLL, QUIET] {
+        allowed(
+            syscall::EPOLL_PWAIT,
+            &[set as u64, 0x10_0000, 64, u64::MAX, 0, 0],
+        );
+    }
+    forbidden(
         syscall::EPOLL_PWAIT,
-        &[EPOLL as u64, 0x10_0000, 64, u64::MAX, 0, 0],
+        &[QUIET as u64, 0x10_0000, 64, 0, 0x10_0000, 8],
     );
     forbidden(
         syscall::EPOLL_PWAIT,
@@ -286,6 +294,7 @@ fn with_a_handler_the_guest_is_trapped() {
 fn a_guest_without_devices_cannot_read() {
     let grants = Grants {
         epoll_fd: EPOLL,
+        quiet_fd: None,
         timer_fd: TIMER,
         event_fd: Some(EVENT),
         held: Vec::new(),
@@ -309,6 +318,7 @@ fn a_manifest_full_of_disks_fits_into_a_filter() {
     let devices = (10..73).map(|fd| (fd, disk)).collect();
     let grants = Grants {
         epoll_fd: EPOLL,
+        quiet_fd: None,
         timer_fd: TIMER,
         event_fd: Some(EVENT),
         held: Vec::new(),

@@ -3,7 +3,10 @@
 use super::{Error, Typed, number};
 
 const LINK: &str = "the numbers of four open descriptors: this end's memory, the other end's, and \
-                    the events that wake them up, as in --link:lan=5,6,7,8";
+                    the events that wake them up, as in --link:lan=5,6,7,8; and \
+                    open behind them, if the other end may see what is not for it";
+/// What stands behind the descriptors of a link whose other end may see everything.
+const OPEN: &str = ",open";
 const STATE: &str = "@ and the open descriptor of its memory, as in --state:vault=@5";
 
 /// An end of a link to attach.
@@ -18,6 +21,8 @@ pub struct Link {
     pub mac: Option<[u8; 6]>,
     /// Largest payload of an Ethernet frame, in bytes; what the image takes if `None`.
     pub mtu: Option<u16>,
+    /// Whether the other end may see what comes in here and is not for it.
+    pub open: bool,
 }
 
 /// Memory to attach that outlives the guest.
@@ -34,7 +39,8 @@ impl Link {
     pub fn option(&self) -> String {
         let [own, peer, bell, peer_bell] = self.descriptors;
         let name = &self.name;
-        format!("--link:{name}={own},{peer},{bell},{peer_bell}")
+        let open = if self.open { OPEN } else { "" };
+        format!("--link:{name}={own},{peer},{bell},{peer_bell}{open}")
     }
 }
 
@@ -46,7 +52,9 @@ impl State {
 }
 
 pub(super) fn link(name: &str, typed: &Typed<'_>) -> Result<Link, Error> {
-    let parts = typed.value.split(|byte| *byte == b',').map(number);
+    let closed = typed.value.strip_suffix(OPEN.as_bytes());
+    let value = closed.unwrap_or(typed.value);
+    let parts = value.split(|byte| *byte == b',').map(number);
     let numbers: Option<Vec<i32>> = parts.collect();
     let descriptors = numbers.and_then(|numbers| numbers.try_into().ok());
     Ok(Link {
@@ -54,6 +62,7 @@ pub(super) fn link(name: &str, typed: &Typed<'_>) -> Result<Link, Error> {
         descriptors: descriptors.ok_or_else(|| typed.wrong(LINK))?,
         mac: None,
         mtu: None,
+        open: closed.is_some(),
     })
 }
 

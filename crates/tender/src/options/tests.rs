@@ -251,7 +251,7 @@ fn links_have_four_descriptors_and_states_one() {
         "--net-mac:a=2:0:0:0:0:9",
         "--link:a=5,6,7,8",
         "--net-mtu:b=9000",
-        "--link:b=9,10,11,12",
+        "--link:b=9,10,11,12,open",
         "--state:s=@13",
         "x",
     ]);
@@ -260,6 +260,7 @@ fn links_have_four_descriptors_and_states_one() {
         descriptors,
         mac,
         mtu,
+        open: name == "b",
     };
     let links = [
         link("a", [5, 6, 7, 8], Some([2, 0, 0, 0, 0, 9]), None),
@@ -267,12 +268,16 @@ fn links_have_four_descriptors_and_states_one() {
     ];
     assert_eq!(options.links, links);
     assert_eq!(options.links[0].option(), "--link:a=5,6,7,8");
+    assert_eq!(options.links[1].option(), "--link:b=9,10,11,12,open");
     let (name, descriptor) = ("s".into(), 13);
     assert_eq!(options.states, [State { name, descriptor }]);
     assert_eq!(options.states[0].option(), "--state:s=@13");
     for wrong in [
         "5,6,7",
         "5,6,7,8,9",
+        "5,6,7,open",
+        "5,6,7,8,shut",
+        "open",
         "5,6,7,",
         "a,b,c,d",
         "@5,6,7,8",

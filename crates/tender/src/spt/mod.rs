@@ -108,7 +108,7 @@ fn hand_over(
     if let Some(extension) = image.extension {
         let process = if jailed { 0 } else { host_flag::PROCESS };
         let attached = &resources.attachments;
-        let info = boot::host_info(
+        let mut info = boot::host_info(
             process | boot::flags(options),
             resources.shared(),
             &attached.devices,
@@ -116,6 +116,12 @@ fn hand_over(
             &attached.regions,
             start::seed()?,
         );
+        // Only here can a tap be read into the memory of a link.
+        let links = attached.regions.iter().map(|region| region.link.as_ref());
+        for (info, link) in info.regions.iter_mut().zip(links) {
+            info.open = link.is_some_and(|link| link.open).into();
+        }
+        info.quiet_fd = resources.quiet.as_ref().map_or(0, AsRawFd::as_raw_fd);
         put(guest, Gpa::new(extension.host_info), info.as_bytes())?;
     }
     Ok(())
@@ -129,6 +135,7 @@ fn grants(resources: &Resources) -> Grants {
     let held = resources.attachments.pci.held();
     Grants {
         epoll_fd: resources.epoll.as_raw_fd(),
+        quiet_fd: resources.quiet.as_ref().map(AsRawFd::as_raw_fd),
         timer_fd: resources.timer.as_raw_fd(),
         event_fd: resources.event.as_ref().map(AsRawFd::as_raw_fd),
         held: held

@@ -57,6 +57,7 @@ pub fn enter(jailed: bool) -> Result<Infallible, Error> {
     if jailed {
         let grants = Grants {
             epoll_fd: epoll.as_raw_fd(),
+            quiet_fd: None,
             timer_fd: timer.as_raw_fd(),
             event_fd: None,
             held: Vec::new(),

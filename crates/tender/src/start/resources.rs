@@ -27,7 +27,10 @@ pub struct Resources {
     pub attachments: Attachments,
     /// What it waits on: networks by their index in the manifest, the timer, the event.
     pub epoll: OwnedFd,
-    /// The timer in it.
+    /// The same without the networks, for a guest that has links: what it waits on while it has no
+    /// room for frames.
+    pub quiet: Option<OwnedFd>,
+    /// The timer in both.
     pub timer: OwnedFd,
     /// What becomes readable when the host has changed the shared file.
     pub event: Option<OwnedFd>,
@@ -60,7 +63,8 @@ impl Resources {
         interrupts(&attachments.pci, image.entries.len(), &epoll)?;
         let first = image.entries.len() + image.pci.len();
         bells(&attachments.regions, first, &epoll)?;
-        let event = event(options, features, &epoll)?;
+        let quiet = quiet_set(&attachments, image.entries.len(), first, &timer)?;
+        let event = event(options, features, [&epoll].into_iter().chain(&quiet))?;
         let share = options.share.as_ref().map(share::open).transpose();
         let (share, mapped) = share.map_err(Error::Share)?.unzip();
         if let Some(path) = &options.rules {
@@ -70,6 +74,7 @@ impl Resources {
         Ok(Self {
             attachments,
             epoll,
+            quiet,
             timer,
             event,
             share,
@@ -103,22 +108,50 @@ fn system(step: Step) -> impl Fn(Errno) -> Error {
 /// # Errors
 /// [`Error::System`] with the step that the kernel refused.
 pub fn wait_set(attached: &[Attached]) -> Result<(OwnedFd, OwnedFd), Error> {
-    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system(Step::Epoll))?;
     let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
     let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags);
     let timer = timer.map_err(system(Step::Timer))?;
+    Ok((set_of(&timer, attached.iter())?, timer))
+}
+
+/// What a guest waits on for the timer and these devices.
+fn set_of<'a>(
+    timer: &OwnedFd,
+    attached: impl Iterator<Item = &'a Attached>,
+) -> Result<OwnedFd, Error> {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system(Step::Epoll))?;
     let add = |fd: &OwnedFd, data| {
         let data = epoll::EventData::new_u64(data);
         epoll::add(&epoll, fd, data, epoll::EventFlags::IN).map_err(system(Step::Wait))
     };
-    add(&timer, EPOLL_TIMER)?;
+    add(timer, EPOLL_TIMER)?;
     for device in attached {
         match device.device {
             Device::Net { .. } | Device::Sockets => add(&device.fd, device.index as u64)?,
             Device::Block { .. } => {}
         }
     }
-    Ok((epoll, timer))
+    Ok(epoll)
+}
+
+/// What a guest that has links waits on while no network may wake it up; `None` for one that has
+/// no links, or no networks.
+fn quiet_set(
+    attachments: &Attachments,
+    entries: usize,
+    first: usize,
+    timer: &OwnedFd,
+) -> Result<Option<OwnedFd>, Error> {
+    let is_network = |attached: &&Attached| matches!(attached.device, Device::Net { .. });
+    let has_link = attachments.regions.iter().any(|one| one.link.is_some());
+    if !has_link || !attachments.devices.iter().any(|one| is_network(&one)) {
+        return Ok(None);
+    }
+    let others = attachments.devices.iter().filter(|one| !is_network(one));
+    let quiet = set_of(timer, others)?;
+    interrupts(&attachments.pci, entries, &quiet)?;
+    bells(&attachments.regions, first, &quiet)?;
+    Ok(Some(quiet))
 }
 
 /// Puts the events of interrupts into the wait set, by the devices' numbers behind the `entries` of
@@ -155,18 +188,25 @@ fn bells(regions: &[Region], first: usize, epoll: &OwnedFd) -> Result<(), Error>
     Ok(())
 }
 
-/// Puts the event of the shared file into the wait set of a guest that looks for it. It is
+/// Puts the event of the shared file into the wait sets of a guest that looks for it. It is
 /// edge-triggered, for the guest cannot read it: each time that somebody writes, the guest wakes
 /// up once.
-fn event(options: &Options, features: u32, epoll: &OwnedFd) -> Result<Option<OwnedFd>, Error> {
+fn event<'a>(
+    options: &Options,
+    features: u32,
+    sets: impl Iterator<Item = &'a OwnedFd>,
+) -> Result<Option<OwnedFd>, Error> {
     let looks_for_it = features & (feature::RULES | feature::CAPTURE) != 0;
     let Some(location) = options.event.as_ref().filter(|_| looks_for_it) else {
         return Ok(None);
     };
     let event = share::open_event(location).map_err(Error::Share)?;
     let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-    let data = epoll::EventData::new_u64(EPOLL_SHARE);
-    epoll::add(epoll, &event, data, flags)
-        .map_err(|error| Error::Share(share::Error::Event(share::name(location), error.into())))?;
+    let failed =
+        |error: Errno| Error::Share(share::Error::Event(share::name(location), error.into()));
+    for set in sets {
+        let data = epoll::EventData::new_u64(EPOLL_SHARE);
+        epoll::add(set, &event, data, flags).map_err(failed)?;
+    }
     Ok(Some(event))
 }

@@ -1,8 +1,8 @@
 //! Links: the ends that components have of them.
 
-use super::{Reading, integer, unknown};
+use super::{Reading, Value, integer, texts, unknown};
 use crate::up::channel::DESCRIPTORS_MAX;
-use crate::up::component::{Component, LINK as SOURCE};
+use crate::up::component::{Component, Device, LINK as SOURCE};
 use abi::link::MTU_MIN;
 use std::collections::BTreeMap;
 use toml::de::DeTable;
@@ -11,42 +11,72 @@ use toml::de::DeTable;
 pub(super) const LINK: &str = "link";
 /// What may be said of one.
 const MTU: &str = "mtu";
+const TRUSTED: &str = "trusted";
 
 impl Reading<'_> {
-    /// What both ends of a link carry.
-    pub(super) fn mtus(&mut self, document: &DeTable<'_>, components: &mut [Component]) {
+    /// What is said of links.
+    pub(super) fn of_links(&mut self, document: &DeTable<'_>, components: &mut [Component]) {
         let Some((_, value)) = document.iter().find(|(key, _)| key.get_ref() == LINK) else {
             return;
         };
         let form = "a table for each link: [link.NAME]";
         for (link, value) in self.table(value, form).into_iter().flatten() {
             let name = link.get_ref().as_ref();
-            let place = link.span().start;
+            let is_end = |device: &&Device| device.link() == Some(name);
+            let mut devices = components.iter().flat_map(|one| &one.devices);
+            if !devices.any(|device| is_end(&device)) {
+                let what = format!(
+                    "there is no link {name}; write net.NAME = \"{SOURCE}{name}\" in two components"
+                );
+                self.mistake(link.span().start, what);
+                continue;
+            }
             for (key, value) in self
                 .table(value, "a table: [link.NAME]")
                 .into_iter()
                 .flatten()
             {
-                let typed = key.get_ref().as_ref();
-                if typed != MTU {
-                    let what = unknown(typed, [MTU].into_iter());
-                    self.mistake(key.span().start, what);
-                    continue;
+                match key.get_ref().as_ref() {
+                    MTU => self.mtu(name, value, components),
+                    TRUSTED => self.trusted(name, value, components),
+                    typed => {
+                        let what = unknown(typed, [MTU, TRUSTED].into_iter());
+                        self.mistake(key.span().start, what);
+                    }
                 }
-                let bytes = integer(value, MTU_MIN.into()..u64::from(u16::MAX) + 1);
-                let Some(bytes) = bytes.and_then(|bytes| u16::try_from(bytes).ok()) else {
-                    let what = format!("{MTU}: expected bytes from {MTU_MIN} to {}", u16::MAX);
+            }
+        }
+    }
+
+    /// What both ends of a link carry.
+    fn mtu(&mut self, link: &str, value: &Value<'_>, components: &mut [Component]) {
+        let bytes = integer(value, MTU_MIN.into()..u64::from(u16::MAX) + 1);
+        let Some(bytes) = bytes.and_then(|bytes| u16::try_from(bytes).ok()) else {
+            let what = format!("{MTU}: expected bytes from {MTU_MIN} to {}", u16::MAX);
+            return self.mistake(value.span().start, what);
+        };
+        let devices = components.iter_mut().flat_map(|one| &mut one.devices);
+        let ends = devices.filter(|device| device.link() == Some(link));
+        ends.for_each(|device| device.mtu = Some(bytes));
+    }
+
+    /// The components that may see what their neighbour at the other end drops.
+    fn trusted(&mut self, link: &str, value: &Value<'_>, components: &mut [Component]) {
+        let Some(trusted) = texts(value) else {
+            let what = format!(
+                "{TRUSTED}: expected names of components, as in {TRUSTED} = [\"firewall\"]"
+            );
+            return self.mistake(value.span().start, what);
+        };
+        for name in trusted {
+            let devices = components.iter_mut().flat_map(|one| &mut one.devices);
+            let mut ends = devices.filter(|device| device.link() == Some(link));
+            let before = ends.find(|device| device.peer.as_deref() == Some(&name));
+            match before {
+                Some(device) => device.open = true,
+                None => {
+                    let what = format!("{TRUSTED}: {name} is at no end of {link}");
                     self.mistake(value.span().start, what);
-                    continue;
-                };
-                let devices = components.iter_mut().flat_map(|one| &mut one.devices);
-                let ends = devices.filter(|device| device.link() == Some(name));
-                if ends.map(|device| device.mtu = Some(bytes)).count() == 0 {
-                    let what = format!(
-                        "there is no link {name}; write net.NAME = \"{SOURCE}{name}\" in two \
-                         components"
-                    );
-                    self.mistake(place, what);
                 }
             }
         }

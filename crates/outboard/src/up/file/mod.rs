@@ -119,7 +119,7 @@ pub fn parse(text: &str, folder: &Path) -> Result<Vec<Component>, Vec<Mistake>> 
     let mut components = reading.components(document.get_ref());
     reading.relations(&components);
     reading.links(&mut components);
-    reading.mtus(document.get_ref(), &mut components);
+    reading.of_links(document.get_ref(), &mut components);
     let mut mistakes = reading.mistakes;
     match mistakes.is_empty() {
         true => {
@@ -317,6 +317,7 @@ impl Reading<'_> {
                 peer: None,
                 mac: None,
                 mtu: None,
+                open: false,
                 place: name.span().start,
             });
         }

@@ -195,6 +195,35 @@ fn a_link_joins_two_components() {
     );
 }
 
+/// Who is trusted sees what its neighbour drops, and nobody else does.
+#[test]
+fn an_end_of_a_link_may_be_trusted() {
+    let one = |name: &str| format!("[component.{name}]\nimage = \"x\"\nnet.x = \"link:l\"\n");
+    let text = one("a") + &one("b");
+    let trusted = text.clone() + "[link.l]\ntrusted = [\"b\"]\n";
+    let components = parse_here(&trusted).unwrap();
+    let lines = components.iter().map(|one| one.command_line(&[]).join(" "));
+    let open: Vec<_> = lines.map(|line| line.contains("=3,4,5,6,open ")).collect();
+    assert_eq!(
+        open,
+        [true, false],
+        "b sees what a drops, and a nothing of b's"
+    );
+    for (wrong, expected) in [
+        (
+            "trusted = [\"c\"]",
+            "a.toml:8:11: trusted: c is at no end of l",
+        ),
+        (
+            "trusted = true",
+            "a.toml:8:11: trusted: expected names of components, as in trusted = [\"firewall\"]",
+        ),
+    ] {
+        let wrong = format!("{text}[link.l]\n{wrong}\n");
+        assert_eq!(parse_here(&wrong).unwrap_err(), [expected]);
+    }
+}
+
 #[test]
 fn what_is_no_toml_is_told_with_its_place() {
     let said = parse_here("[component.a]\nimage = \"a\nmemory 5\n").unwrap_err();
@@ -257,6 +286,7 @@ fn word() -> impl Strategy<Value = &'static str> {
         "\"link:l\"",
         "[link.l]\n",
         "mtu",
+        "trusted",
         "restart",
         "0x10",
         "\"always\"",

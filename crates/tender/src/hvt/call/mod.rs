@@ -98,6 +98,7 @@ impl Calls {
         let devices = self.devices.iter();
         Grants {
             epoll_fd: self.epoll.as_raw_fd(),
+            quiet_fd: None,
             timer_fd: self.timer.as_raw_fd(),
             event_fd: event.map(AsRawFd::as_raw_fd),
             held: held.collect(),
