@@ -6,6 +6,7 @@ use crate::ir::{Outcome, Program, Statement, Values};
 use crate::key::Key;
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 /// What one rule did with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,7 @@ impl Program {
             key,
             way,
             connection,
+            mark: &Cell::new(0),
         };
         let mark = connection.map(Connection::mark);
         let (verdict, _) = self.walk(&values, &mut (), |step| steps.push(step));
@@ -65,6 +67,7 @@ impl Program {
             key,
             way,
             connection,
+            mark: &Cell::new(0),
         };
         self.walk(&values, tally, |_| {})
     }
@@ -125,7 +128,7 @@ impl Program {
         for statement in &self.rules[rule].statements {
             match statement {
                 Statement::Match(condition) => {
-                    let value = values.get(condition.slot);
+                    let value = condition.read(values);
                     let set = &self.sets[condition.set as usize];
                     if !set.iter().any(|(low, high)| (low..=high).contains(&&value)) {
                         return Err(condition.slot.name());
@@ -138,11 +141,7 @@ impl Program {
                         return Err("limit");
                     }
                 }
-                Statement::Mark(mark) => {
-                    if let Some(connection) = values.connection {
-                        connection.set_mark(*mark);
-                    }
-                }
+                Statement::Mark(set) => set.run(values),
                 Statement::Untrack => {
                     if let Some(connection) = values.connection {
                         connection.untrack();

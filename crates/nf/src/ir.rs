@@ -9,11 +9,13 @@ use crate::conntrack::{Connection, State};
 use crate::fields::{ABSENT, NARROW_OF_FRAME, Slot};
 use crate::key::Key;
 use crate::limit::Limit;
+use crate::mark::SetMark;
 use crate::nft::ast::{ChainKind, Family, Hook};
 use crate::router::Rejection;
 use crate::rule::{RuleIndex, Verdict, Way};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 /// Jumps that may be open at once: NFT_JUMP_STACK_SIZE of the kernel.
 pub(crate) const JUMPS_MAX: usize = 16;
@@ -24,6 +26,8 @@ pub(crate) struct Values<'a> {
     pub(crate) way: Way,
     /// None if the frame is not tracked.
     pub(crate) connection: Option<&'a Connection<'a>>,
+    /// `meta mark`.
+    pub(crate) mark: &'a Cell<u32>,
 }
 
 impl Values<'_> {
@@ -43,7 +47,7 @@ impl Values<'_> {
         match slot {
             Self::STATE => self.state() as u32,
             _ if usize::from(slot) < NARROW_OF_FRAME => self.narrow_of_frame(slot),
-            _ => self.of_connection(slot),
+            _ => self.of_no_key(slot),
         }
     }
 
@@ -53,8 +57,11 @@ impl Values<'_> {
     }
 
     #[cold]
-    fn of_connection(&self, slot: u8) -> u32 {
+    fn of_no_key(&self, slot: u8) -> u32 {
         let slot = Slot::ALL[usize::from(slot)];
+        if slot == Slot::Mark {
+            return self.mark.get();
+        }
         self.connection
             .map_or(ABSENT, |connection| connection.narrow(slot))
     }
@@ -167,19 +174,41 @@ pub(crate) enum Statement {
     Log(Box<str>),
     /// The frame must pass this limit.
     Limit(u32),
-    /// The connection, if there is one, gets this mark. No condition follows.
-    Mark(u32),
+    /// The packet or its connection gets a mark. No condition on that mark stands before it if one
+    /// follows.
+    Mark(SetMark),
     /// The packet has no connection, unless it has one already. No condition follows.
     Untrack,
     /// The last one, if there is one.
     End(Outcome),
 }
 
-/// The field must have one of the set's values.
+/// The field must have one of the set's values; of a mark, its bits under a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Condition {
     pub(crate) slot: Slot,
     pub(crate) set: u32,
+    /// Of a mark; all bits otherwise.
+    pub(crate) mask: u32,
+}
+
+impl Condition {
+    /// Without a mask.
+    pub(crate) const fn new(slot: Slot, set: u32) -> Self {
+        Self {
+            slot,
+            set,
+            mask: u32::MAX,
+        }
+    }
+
+    /// What it looks at.
+    pub(crate) fn read(&self, values: &Values<'_>) -> u128 {
+        match self.mask {
+            u32::MAX => values.get(self.slot),
+            mask => values.get(self.slot) & u128::from(mask),
+        }
+    }
 }
 
 /// How a rule that matched ends.
@@ -258,7 +287,7 @@ impl Program {
         maps.any(|map| map.slot.is_of_connection())
             || statements.any(|statement| match statement {
                 Statement::Match(condition) => condition.slot.is_of_connection(),
-                Statement::Mark(_) => true,
+                Statement::Mark(set) => set.asks_connection(),
                 Statement::Count
                 | Statement::Log(_)
                 | Statement::Limit(_)

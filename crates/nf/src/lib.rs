@@ -20,6 +20,7 @@
 //! | [`router`] | rules at each hook that a packet passes in a router, and translation |
 //! | [`log`], `listing` | what `log` statements say, and what rules are called |
 //! | `limit` | how many packets or bytes a rule takes in a time |
+//! | `mark` | numbers that rules give to a packet and to its connection |
 //! | `rule`, `memory` | verdicts and tallies, and how much heap a load may take |
 //!
 //! ```
@@ -89,6 +90,7 @@ mod loaded;
 pub mod log;
 mod lookup;
 mod malformed;
+mod mark;
 mod memory;
 pub mod nft;
 mod resolve;

@@ -20,10 +20,12 @@ use crate::ir::{JUMPS_MAX, Map, Outcome, Values};
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::lookup::{NONE, Set, Table};
+use crate::mark::SetMark;
 use crate::router::Rejection;
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
 use alloc::boxed::Box;
 use arrayvec::ArrayVec;
+use core::cell::Cell;
 
 /// Rules that judge frames.
 #[derive(Debug)]
@@ -98,8 +100,8 @@ pub(crate) struct Entry {
 pub(crate) struct Extra {
     /// The prefix of a log statement.
     pub(crate) log: Option<Box<str>>,
-    /// What the connection is marked with.
-    pub(crate) mark: Option<u32>,
+    /// Marks that it gives, one after the other.
+    pub(crate) marks: Box<[SetMark]>,
     /// Whether there is to be no connection.
     pub(crate) untracks: bool,
     /// What the frame must pass, or else the rule does no more.
@@ -132,6 +134,8 @@ pub(crate) enum Test {
     Around { slot: u8, low: u32, span: u32 },
     /// A check: the narrow slot is in a set.
     Set { slot: u8, set: u32 },
+    /// A check: the narrow slot, under a mask, is in a set.
+    Masked { slot: u8, set: u32, mask: u32 },
     /// A check: the wide slot is in a set.
     Wide { slot: Slot, set: u32 },
     /// All checks of this entry hold. The next entry begins behind.
@@ -188,6 +192,7 @@ impl RuleSet {
             key,
             way,
             connection,
+            mark: &Cell::new(0),
         };
         self.judge(&values, tally)
     }
@@ -207,6 +212,7 @@ impl RuleSet {
             key,
             way,
             connection,
+            mark: &Cell::new(0),
         };
         self.judge(&values, tally)
     }
@@ -249,7 +255,11 @@ impl RuleSet {
                 Test::Set { slot, set } if slot == Slot::CtState as u8 => {
                     fails |= !self.sets[set as usize].contains(state);
                 }
-                Test::Range { .. } | Test::Around { .. } | Test::Set { .. } | Test::Wide { .. } => {
+                Test::Range { .. }
+                | Test::Around { .. }
+                | Test::Set { .. }
+                | Test::Masked { .. }
+                | Test::Wide { .. } => {
                     asks = true;
                 }
                 Test::Hit(_) if fails => (fails, asks) = (false, false),
@@ -364,9 +374,7 @@ impl RuleSet {
         if let Some(prefix) = &extra.log {
             tally.log(entry.rule as RuleIndex, prefix, values.key, values.way);
         }
-        if let (Some(mark), Some(connection)) = (extra.mark, values.connection) {
-            connection.set_mark(mark);
-        }
+        extra.marks.iter().for_each(|set| set.run(values));
         if let (true, Some(connection)) = (extra.untracks, values.connection) {
             connection.untrack();
         }
@@ -437,6 +445,9 @@ impl RuleSet {
                 values.narrow(slot).wrapping_sub(low) <= span
             }
             Test::Set { slot, set } => self.sets[set as usize].contains(values.narrow(slot)),
+            Test::Masked { slot, set, mask } => {
+                self.sets[set as usize].contains(values.narrow(slot) & mask)
+            }
             Test::Wide { slot, set } => self.wide_sets[set as usize].contains(values.wide(slot)),
             Test::Hit(_) | Test::End => true,
         }
@@ -532,8 +543,10 @@ impl RuleSet {
             + self
                 .extras
                 .iter()
-                .filter_map(|extra| extra.log.as_ref())
-                .map(|prefix| prefix.len())
+                .map(|extra| {
+                    let log = extra.log.as_ref().map_or(0, |prefix| prefix.len());
+                    log + size_of_val(&*extra.marks)
+                })
                 .sum::<usize>()
             + sets
             + wide_sets

@@ -8,6 +8,7 @@ use crate::fields::{NARROW, SLOTS, Slot};
 use crate::ir::{Condition, Intervals, Outcome, Program, Statement};
 use crate::limit::Limit;
 use crate::lookup::{NONE, Set, Table};
+use crate::mark::SetMark;
 use crate::ruleset::{Cursor, ENTRY, Entry, Extra, Gate, Kind, Node, RuleSet, Step, Test};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -71,14 +72,14 @@ impl Program {
 struct Effects {
     counts: bool,
     log: Option<Box<str>>,
-    mark: Option<u32>,
+    marks: Vec<SetMark>,
     untracks: bool,
     limit: Option<u32>,
 }
 
 impl Effects {
     fn any(&self) -> bool {
-        self.counts || self.log.is_some() || self.mark.is_some() || self.untracks
+        self.counts || self.log.is_some() || !self.marks.is_empty() || self.untracks
     }
 }
 
@@ -203,7 +204,7 @@ impl<'a> Compiler<'a> {
                     effects.limit = Some(*limit);
                     self.part(&conditions, rule, &mut effects);
                 }
-                Statement::Mark(mark) => effects.mark = Some(*mark),
+                Statement::Mark(set) => effects.marks.push(*set),
                 Statement::Untrack => effects.untracks = true,
                 Statement::End(outcome) => {
                     return self.entry(&conditions, rule, effects, *outcome);
@@ -237,16 +238,16 @@ impl<'a> Compiler<'a> {
         let Effects {
             counts,
             log,
-            mark,
+            marks,
             untracks,
             limit,
         } = effects;
         let mut extra = NONE;
-        if log.is_some() || mark.is_some() || untracks || limit.is_some() {
+        if log.is_some() || !marks.is_empty() || untracks || limit.is_some() {
             extra = self.extras.len() as u32;
             self.extras.push(Extra {
                 log,
-                mark,
+                marks: marks.into(),
                 untracks,
                 // Where the rule ends is not known yet.
                 gate: limit.map(|limit| Gate {
@@ -338,7 +339,8 @@ impl<'a> Compiler<'a> {
         let of = |condition: &Condition| &*self.source[condition.set as usize];
         let (first_values, second_values) = (of(first), of(second));
         let few = first_values.len().max(second_values.len()) <= SEGMENTS_MAX;
-        (first.slot == second.slot && few).then_some((first_values, second_values))
+        let alike = first.slot == second.slot && first.mask == second.mask;
+        (alike && few).then_some((first_values, second_values))
     }
 
     /// Makes the tree of a chain; [`NONE`] if it is better scanned.
@@ -426,13 +428,13 @@ impl<'a> Compiler<'a> {
     }
 
     /// The look-up that leaves the least to be scanned, if it is worth its time and copies. None is
-    /// one of connections: few rules differ in what they ask of those alone.
+    /// one of connections or marks: few rules differ in what they ask of those alone.
     fn best_split(&self, entries: &[u32], used: u64, copies: usize) -> Option<Split> {
         let saved = SAVED_MIN.max(entries.len() / SAVED_PART);
         let left_max = entries.len().checked_sub(saved)?;
         Slot::ALL
             .into_iter()
-            .filter(|slot| used & 1 << *slot as u64 == 0 && !slot.is_of_connection())
+            .filter(|slot| used & 1 << *slot as u64 == 0 && slot.is_of_frame())
             .filter_map(|slot| self.split_by(slot, entries))
             .filter(|split| split.left <= left_max && split.copies <= copies)
             .min_by_key(|split| (split.left, split.copies))
@@ -476,7 +478,7 @@ impl<'a> Compiler<'a> {
 
 impl Sets {
     fn check(&mut self, condition: Condition, source: &[Intervals]) -> Test {
-        let Condition { slot, set } = condition;
+        let Condition { slot, set, mask } = condition;
         let number = set as usize;
         let intervals = &source[number];
         if !slot.is_narrow() {
@@ -487,9 +489,10 @@ impl Sets {
             let set = self.wide_of[number];
             return Test::Wide { slot, set };
         }
-        let around = matches!(slot, Slot::Input | Slot::Output) || slot.is_of_connection();
+        let around = matches!(slot, Slot::Input | Slot::Output) || !slot.is_of_frame();
         let slot = slot as u8;
-        if let [(low, high)] = **intervals {
+        if let ([(low, high)], u32::MAX) = (&**intervals, mask) {
+            let (low, high) = (*low, *high);
             let (low, span) = (narrow(low), narrow(high - low));
             return match around {
                 true => Test::Around { slot, low, span },
@@ -505,7 +508,10 @@ impl Sets {
             self.narrow.push(Set::new(&pairs));
         }
         let set = self.narrow_of[number];
-        Test::Set { slot, set }
+        match mask {
+            u32::MAX => Test::Set { slot, set },
+            mask => Test::Masked { slot, set, mask },
+        }
     }
 }
 

@@ -109,10 +109,7 @@ fn program() -> impl Strategy<Value = Program> {
                 };
                 let statements = statements.into_iter().enumerate().filter(once);
                 let statements = statements.map(|(_, (kind, slot, set))| match kind {
-                    0 => Statement::Match(Condition {
-                        slot: Slot::ALL[slot],
-                        set,
-                    }),
+                    0 => Statement::Match(Condition::new(Slot::ALL[slot], set)),
                     1 => Statement::Count,
                     3 => {
                         program.limits.push(limit(set));

@@ -3,8 +3,10 @@
 //! Names and strings borrow from the text. Equality ignores where things stand: of two
 //! [`Spanned`], only the nodes are compared.
 
+pub use super::marks::{MarkSource, Masked, SetMark};
 use crate::fields::{Field, Type};
 use crate::limit::Rate;
+pub use crate::mark::{BitOperator, MarkOf};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -307,8 +309,10 @@ pub enum Statement<'a> {
     Match(Match<'a>),
     /// A condition on flags: `tcp flags`, `ct state` or `ct status`.
     Flags(Flags),
-    /// `ct mark set NUMBER`.
-    Mark(u32),
+    /// A condition on some bits of a mark.
+    Masked(Box<Masked<'a>>),
+    /// `meta mark set` or `ct mark set`.
+    Mark(Box<SetMark<'a>>),
     /// `counter`, with what it starts from: `packets N bytes M`.
     Counter {
         /// Frames.

@@ -7,6 +7,7 @@ pub mod ast;
 mod error;
 mod lex;
 mod limits;
+mod marks;
 mod parse;
 mod print;
 mod refusals;

@@ -213,7 +213,8 @@ impl Display for Statement<'_> {
         match self {
             Self::Match(condition) => condition.fmt(f),
             Self::Flags(flags) => flags.fmt(f),
-            Self::Mark(mark) => write!(f, "ct mark set {mark}"),
+            Self::Masked(masked) => masked.fmt(f),
+            Self::Mark(set) => set.fmt(f),
             Self::Counter {
                 packets: 0,
                 bytes: 0,
@@ -322,14 +323,24 @@ impl Display for Match<'_> {
 /// With a blank in front, or nothing for equality.
 impl Display for Operator {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Equal => "",
-            Self::NotEqual => " !=",
-            Self::Less => " <",
-            Self::LessOrEqual => " <=",
-            Self::Greater => " >",
-            Self::GreaterOrEqual => " >=",
-        })
+        match self.symbol() {
+            Some(symbol) => write!(f, " {symbol}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Operator {
+    /// How it is written; equality need not be.
+    pub(super) const fn symbol(self) -> Option<&'static str> {
+        match self {
+            Self::Equal => None,
+            Self::NotEqual => Some("!="),
+            Self::Less => Some("<"),
+            Self::LessOrEqual => Some("<="),
+            Self::Greater => Some(">"),
+            Self::GreaterOrEqual => Some(">="),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod context;
 mod map;
+mod mark;
 mod nat;
 mod reject;
 
@@ -36,11 +37,6 @@ const OF_LINK: Refusal = Refusal {
     what: "a field of the link layer",
     why: "is not supported in a router's table: its packets change their link",
     instead: Some("match `iifname`, `oifname` or addresses of IP"),
-};
-const BEHIND_MARK: Refusal = Refusal {
-    what: "a condition behind `ct mark set` or `notrack`",
-    why: "is not supported: a rule does that once all of it matches",
-    instead: Some("a rule with the condition alone behind this one"),
 };
 const COUNTER_START: Refusal = Refusal {
     what: "a counter that starts from another number than 0",
@@ -320,23 +316,9 @@ impl<'f, 'a> Resolver<'f, 'a> {
             matches!(statement.node, ast::Statement::Counter { .. })
         };
         let counts = rule.statements.iter().any(counter);
-        let mut marks = false;
+        let mut marks = mark::Marks::default();
         for statement in &rule.statements {
-            let conditional = matches!(
-                statement.node,
-                ast::Statement::Match(_)
-                    | ast::Statement::Flags(_)
-                    | ast::Statement::Limit(_)
-                    | ast::Statement::Vmap(_)
-            );
-            if marks && conditional {
-                let kind = ErrorKind::Refused(&BEHIND_MARK);
-                return Err(Error::new(statement.span, kind));
-            }
-            marks |= matches!(
-                statement.node,
-                ast::Statement::Mark(_) | ast::Statement::Notrack
-            );
+            marks.note(statement)?;
             if let Some(outcome) = self.statement(statement, &mut context, &mut out)? {
                 // What is looked up counts if it is found.
                 match outcome {
@@ -372,9 +354,10 @@ impl<'f, 'a> Resolver<'f, 'a> {
                 }
                 let set = self.number(values::flags(flags));
                 let slot = flags.field.slot();
-                out.push(Statement::Match(Condition { slot, set }));
+                out.push(Statement::Match(Condition::new(slot, set)));
             }
-            ast::Statement::Mark(mark) => out.push(Statement::Mark(*mark)),
+            ast::Statement::Masked(masked) => self.masked(masked, context, out)?,
+            ast::Statement::Mark(set) => self.set_mark(set, out)?,
             ast::Statement::Notrack => {
                 self.untracks.push((self.program.chains.len(), span));
                 out.push(Statement::Untrack);
@@ -446,7 +429,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
                 .single_values(field.value_type(), &condition.operand)?;
             context.learn(slot, &asked, &self.program.sets[set as usize]);
         }
-        out.push(Statement::Match(Condition { slot, set }));
+        out.push(Statement::Match(Condition::new(slot, set)));
         Ok(())
     }
 
@@ -476,7 +459,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
     fn ask(&mut self, protocols: Protocols, out: &mut Vec<Statement>) {
         for (slot, value) in protocols.into_iter().flatten() {
             let set = self.number(normal(vec![(value.into(), value.into())]));
-            out.push(Statement::Match(Condition { slot, set }));
+            out.push(Statement::Match(Condition::new(slot, set)));
         }
     }
 
@@ -493,7 +476,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
         let values = known.map(|state| (state as u128, state as u128));
         let set = self.number(normal(values.to_vec()));
         let slot = Slot::CtState;
-        out.push(Statement::Match(Condition { slot, set }));
+        out.push(Statement::Match(Condition::new(slot, set)));
     }
 
     /// The set of values for which a condition holds.

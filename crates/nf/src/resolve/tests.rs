@@ -39,7 +39,7 @@ fn conditions(rule: &str) -> Vec<Asked> {
     let program = rules(rule);
     let statements = program.rules[0].statements.iter();
     let condition = |statement: &Statement| match statement {
-        Statement::Match(Condition { slot, set }) => {
+        Statement::Match(Condition { slot, set, .. }) => {
             let held = &program.sets[*set as usize];
             let low = held.first().map_or(1, |(low, _)| *low);
             Some((*slot, low, held.last().map_or(0, |(_, high)| *high)))

@@ -10,6 +10,7 @@ use crate::malformed::Malformed;
 use crate::nft::ast::Hook;
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
 use crate::ruleset::End;
+use core::cell::Cell;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The number of no port: `iifname` and `oifname` are none then.
@@ -77,6 +78,8 @@ pub struct Passage {
     chosen: [bool; 2],
     partial: bool,
     part: Part,
+    /// `meta mark`.
+    mark: Cell<u32>,
 }
 
 /// Which part of a packet it is.
@@ -103,6 +106,7 @@ impl Passage {
             chosen: [false; 2],
             partial: false,
             part: Part::Whole,
+            mark: Cell::new(0),
         }
     }
 
@@ -145,6 +149,7 @@ impl Passage {
         self.partial = partial;
         self.part = Part::Whole;
         self.chosen = [false; 2];
+        self.mark.set(0);
         // Where connections are not looked up yet, the kernel says so.
         self.link = Link::none(State::Invalid);
         self.key.read(frame).map_err(Stop::Malformed)
@@ -388,6 +393,7 @@ impl<T: Tally> Hooks<'_, T> {
                 key: &passage.key,
                 way: passage.way,
                 connection: None,
+                mark: &passage.mark,
             };
             return rules.ask(chain, &values, self.tally);
         };
@@ -397,6 +403,7 @@ impl<T: Tally> Hooks<'_, T> {
             key: &passage.key,
             way: passage.way,
             connection: Some(&connection),
+            mark: &passage.mark,
         };
         let asked = rules.ask(chain, &values, self.tally);
         let (mark, state) = (connection.mark(), connection.state());

@@ -46,7 +46,7 @@ const SOURCES: [&str; 12] = [
 ];
 
 /// Conditions.
-const CONDITIONS: [&str; 22] = [
+const CONDITIONS: [&str; 27] = [
     "ct state new",
     "ct state established",
     "ct state related",
@@ -61,6 +61,11 @@ const CONDITIONS: [&str; 22] = [
     "ct reply ip daddr 10.2.0.1",
     "meta l4proto tcp ct reply proto-dst > 1000",
     "ct mark 1",
+    "ct mark & 3 == 1",
+    "meta mark 1",
+    "meta mark != 0",
+    "meta mark & 6 == { 2, 4 }",
+    "meta mark { 1, 3-5 }",
     "iifname private",
     "iifname != private",
     "oifname public",
@@ -83,7 +88,7 @@ const REJECTS: [&str; 7] = [
 ];
 
 /// Ends of rules.
-const ENDS: [&str; 12] = [
+const ENDS: [&str; 18] = [
     "accept",
     "accept",
     "counter",
@@ -91,6 +96,12 @@ const ENDS: [&str; 12] = [
     "return",
     "drop",
     "ct mark set 1",
+    "meta mark set 1",
+    "meta mark set ct mark",
+    "meta mark set ct mark or 2 counter",
+    "meta mark set mark and 3 xor 6",
+    "ct mark set meta mark and 0xfe or 1",
+    "meta mark set 4 ct mark set mark",
     "jump other",
     "ct state vmap { established : accept, related : jump other, invalid : drop }",
     "ct state vmap { new : jump other, established : return }",

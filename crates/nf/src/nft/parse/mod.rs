@@ -6,6 +6,7 @@ mod base;
 mod flags;
 mod limit;
 mod map;
+mod mark;
 mod nat;
 mod reject;
 mod statement;

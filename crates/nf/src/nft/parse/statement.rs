@@ -159,6 +159,9 @@ impl<'a> Parser<'a, '_> {
         if let Some(field) = Field::find_single(first) {
             return Ok(Some(field));
         }
+        if first == "mark" {
+            return Ok(Field::find("meta", first));
+        }
         let Some(header) = Field::find_header(first) else {
             return Ok(None);
         };
@@ -214,23 +217,6 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// `set NUMBER` behind `ct mark`.
-    fn mark_set(&mut self) -> Parsed<Statement<'a>> {
-        self.tokens.take()?;
-        let Spanned { span, node } = self.tokens.take()?;
-        match node {
-            Token::Number(number) => match u32::try_from(number) {
-                Ok(mark) => Ok(Statement::Mark(mark)),
-                Err(_) => {
-                    let (what, max) = ("a mark", u32::MAX);
-                    Err(Error::new(span, ErrorKind::TooLarge { what, max }))
-                }
-            },
-            Token::Word(_) => refuse(span, &refusals::MARK_OF_OTHER),
-            _ => expected(span, "a number"),
-        }
-    }
-
     /// What stands behind the field of a condition.
     fn condition(&mut self, field: Spanned<Field>) -> Parsed<Statement<'a>> {
         if self.tokens.peek().node == Token::Word("vmap") {
@@ -239,10 +225,19 @@ impl<'a> Parser<'a, '_> {
         if field.node.value_type().is_flags() {
             return self.flags(field.node).map(Statement::Flags);
         }
-        let Spanned { span, node } = self.tokens.peek();
-        if field.node.value_type() == Type::Mark && node == Token::Word("set") {
-            return self.mark_set();
+        if field.node.value_type() == Type::Mark {
+            match self.tokens.peek().node {
+                Token::Word("set") => return self.mark_set(field.node),
+                Token::Mark("&") | Token::Word("and") => return self.masked_mark(field),
+                _ => {}
+            }
         }
+        self.comparison_with(field)
+    }
+
+    /// What stands behind the field of a comparison.
+    pub(super) fn comparison_with(&mut self, field: Spanned<Field>) -> Parsed<Statement<'a>> {
+        let Spanned { span, node } = self.tokens.peek();
         let operator = match node {
             Token::Mark("==") | Token::Word("eq") => Some(Operator::Equal),
             Token::Mark("!=") | Token::Word("ne") => Some(Operator::NotEqual),

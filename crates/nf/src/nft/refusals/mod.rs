@@ -271,10 +271,27 @@ pub static CONNECTION: &Table = &[
     ("secmark", refusal("`ct secmark`", NOT_LOCAL)),
 ];
 
-/// `ct mark set` with something else than a number.
+/// `mark set` with something else than a number or a mark.
 pub static MARK_OF_OTHER: Refusal = refusal(
     "a mark that is made of something else",
-    "is not supported: `ct mark set` takes a number",
+    "is not supported: it is made of a number, of `meta mark` or of `ct mark`",
+);
+
+/// `|` in front of `&`, or parentheses.
+pub static MARK_ORDER: Refusal = instead(
+    "this order of operations on a mark",
+    "is not supported",
+    "write `&` first, then `^`, and then `|`",
+);
+
+/// `<<` and `>>` of a mark.
+pub static MARK_SHIFTED: Refusal = refusal("a shift of a mark", "is not supported");
+
+/// `vmap` behind a mask.
+pub static MASKED_MAP: Refusal = instead(
+    "a map behind a mask",
+    "is not supported",
+    "a rule for each value",
 );
 
 /// Flags of a set.
@@ -285,7 +302,6 @@ pub static SET_FLAGS: &Table = &[
 
 /// Types of elements.
 pub static SET_TYPES: &Table = &[
-    ("mark", refusal("a set of marks", NOT_LOCAL)),
     (
         "tcp_flag",
         instead(
@@ -462,7 +478,6 @@ pub static STATEMENTS: &Table = &[
             "leave it out",
         ),
     ),
-    ("mark", refusal("`mark`", NOT_LOCAL)),
     ("skuid", refusal("`skuid`", NOT_LOCAL)),
     ("skgid", refusal("`skgid`", NOT_LOCAL)),
     ("socket", refusal("`socket`", NOT_LOCAL)),
@@ -602,7 +617,6 @@ pub static META: &Table = &[
             "leave it out",
         ),
     ),
-    ("mark", refusal("`meta mark`", NOT_LOCAL)),
     ("priority", refusal("`meta priority`", NOT_LOCAL)),
     ("skuid", refusal("`meta skuid`", NOT_LOCAL)),
     ("skgid", refusal("`meta skgid`", NOT_LOCAL)),
@@ -681,7 +695,7 @@ pub static MAP: Refusal = instead("a map", "is not supported", WRITE_OUT);
 /// `&`, `|`, `^` and shifts.
 pub static BITS: Refusal = instead(
     "arithmetic on bits",
-    "is only supported for `tcp flags`",
+    "is only supported for `tcp flags`, and `&` for marks",
     "write a prefix such as 10.0.0.0/8, or a set",
 );
 

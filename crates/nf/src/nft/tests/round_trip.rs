@@ -3,6 +3,7 @@
 use super::read;
 use crate::fields::{Field, Type};
 use crate::limit::{Period, Rate, Unit};
+use crate::mark::{BitOperator, MarkOf};
 use crate::nft::ast::*;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use proptest::collection::vec;
@@ -151,12 +152,49 @@ fn condition() -> impl Strategy<Value = Statement<'static>> {
             operand,
         })),
         1 => flags().prop_map(Statement::Flags),
-        1 => any::<u32>().prop_map(Statement::Mark),
+        1 => set_mark().prop_map(|set| Statement::Mark(set.into())),
+        1 => masked().prop_map(|masked| Statement::Masked(masked.into())),
         1 => rate().prop_map(Statement::Limit),
         1 => option::of(text()).prop_map(|prefix| Statement::Log {
             prefix: prefix.map(at),
         }),
     ]
+}
+
+fn mark_number() -> impl Strategy<Value = Spanned<Value<'static>>> {
+    let variable = name().prop_map(|name| Value::Variable(name.node));
+    prop_oneof![any::<u32>().prop_map(Value::Number), variable].prop_map(at)
+}
+
+fn set_mark() -> impl Strategy<Value = SetMark<'static>> {
+    let of = proptest::sample::select(std::vec![MarkOf::Packet, MarkOf::Connection]);
+    let source = prop_oneof![
+        mark_number().prop_map(MarkSource::Value),
+        of.clone().prop_map(MarkSource::Mark),
+    ];
+    let operations = [BitOperator::And, BitOperator::Xor, BitOperator::Or];
+    let operations = operations.map(|operator| {
+        let number = option::of(mark_number());
+        number.prop_map(move |number| number.map(|number| (operator, number)))
+    });
+    (of, source, operations).prop_map(|(of, source, operations)| SetMark {
+        of,
+        source,
+        operations: operations.into_iter().flatten().collect(),
+    })
+}
+
+fn masked() -> impl Strategy<Value = Masked<'static>> {
+    let field = proptest::sample::select(std::vec![("meta", "mark"), ("ct", "mark")]);
+    let parts = (field, operator(), operand(), mark_number());
+    parts.prop_map(|((header, word), operator, operand, mask)| Masked {
+        condition: Match {
+            field: at(Field::find(header, word).unwrap()),
+            operator: at(operator),
+            operand,
+        },
+        mask,
+    })
 }
 
 fn verdict() -> impl Strategy<Value = Verdict<'static>> {

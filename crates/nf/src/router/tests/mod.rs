@@ -4,6 +4,7 @@ mod frame;
 mod hooks;
 mod invert;
 mod map;
+mod mark;
 mod reject;
 mod translation;
 
