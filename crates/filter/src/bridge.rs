@@ -74,6 +74,7 @@ impl Filter {
             ports: &work.ports,
             link: self.key.network_offset(),
             bytes: frame.len(),
+            routes: None,
         };
         let judged = match tracking {
             Some((table, now)) => table.judge(&self.key, frame.bytes(), now, |connection| {

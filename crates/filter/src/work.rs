@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use nf::conntrack::Conntrack;
 use nf::log::{Line, TokenBucket};
 use nf::nft::{self, ErrorKind, Limits};
-use nf::{Key, Limit, RuleIndex, RuleSet, Tally, Way, router};
+use nf::{Key, Limit, Routes, RuleIndex, RuleSet, Tally, Way, router};
 use ports::Runtime;
 use ports::inquiry::Inquiry;
 use ports::rules::{Feed, Offer, RuleCounters};
@@ -277,6 +277,8 @@ pub(crate) struct Taken<'a> {
     pub(crate) link: usize,
     /// Bytes of the frame.
     pub(crate) bytes: usize,
+    /// What the router knows of addresses, where it can say.
+    pub(crate) routes: Option<&'a dyn Routes>,
 }
 
 impl Taken<'_> {
@@ -296,6 +298,10 @@ impl Tally for Taken<'_> {
     fn passes(&mut self, limit: &Limit) -> bool {
         let bytes = self.bytes.saturating_sub(self.link);
         limit.passes(self.log.now(self.runtime), bytes as u64)
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        self.routes
     }
 
     #[cold]

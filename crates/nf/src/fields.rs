@@ -9,6 +9,7 @@
 //! `nft/tests/accepted.txt`, whose rules are shown to nft too; the oracle's `frame.rs`, which makes
 //! frames that have it; and the changelog.
 
+use crate::fib::KINDS;
 pub use crate::flags::TCP_FLAGS;
 use crate::flags::{STATES, STATUSES};
 use crate::services::SERVICES;
@@ -531,6 +532,8 @@ pub enum Type {
     Time,
     /// A number of frames or bytes.
     Count,
+    /// What an address is to a router.
+    AddressKind,
 }
 
 /// What there is to know of a [`Type`].
@@ -548,6 +551,9 @@ const FLAGS_OF_TCP: &str = "flags of TCP: fin, syn, rst, psh, ack, urg, ecn or c
 const STATES_OF_CT: &str = "states: new, established, related, invalid or untracked";
 const STATUSES_OF_CT: &str =
     "statuses: seen-reply, assured, confirmed, expected, snat, dnat or dying";
+
+const KINDS_OF_ADDRESSES: &str =
+    "what an address is: local, unicast, broadcast, multicast or unreachable";
 
 impl Type {
     const fn describe(self) -> Description {
@@ -606,6 +612,7 @@ impl Type {
             Self::CtDirection => (None, "a direction: original or reply", 8, DIRECTIONS),
             Self::Time => (None, "a time, such as 30s or 1d2h", 32, &[]),
             Self::Count => (None, "a number of frames or bytes", 64, &[]),
+            Self::AddressKind => (None, KINDS_OF_ADDRESSES, 8, KINDS),
         };
         Description {
             set,

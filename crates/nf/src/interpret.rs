@@ -141,6 +141,12 @@ impl Program {
                         return Err("limit");
                     }
                 }
+                Statement::Fib(number) => {
+                    let fib = &self.fibs[*number as usize];
+                    if !fib.holds(values.key, values.way, tally.routes()) {
+                        return Err("fib");
+                    }
+                }
                 Statement::Mark(set) => set.run(values),
                 Statement::Untrack => {
                     if let Some(connection) = values.connection {

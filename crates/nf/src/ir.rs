@@ -6,6 +6,7 @@
 //! whatever it asks for.
 
 use crate::conntrack::{Connection, State};
+use crate::fib::Fib;
 use crate::fields::{ABSENT, NARROW_OF_FRAME, Slot};
 use crate::key::Key;
 use crate::limit::Limit;
@@ -139,6 +140,7 @@ pub struct Program {
     pub(crate) maps: Vec<Map>,
     /// What statements refer to by number.
     pub(crate) limits: Vec<Limit>,
+    pub(crate) fibs: Vec<Fib>,
 }
 
 /// A chain at a hook.
@@ -174,6 +176,8 @@ pub(crate) enum Statement {
     Log(Box<str>),
     /// The frame must pass this limit.
     Limit(u32),
+    /// A router's routes must say this.
+    Fib(u32),
     /// The packet or its connection gets a mark. No condition on that mark stands before it if one
     /// follows.
     Mark(SetMark),
@@ -291,6 +295,7 @@ impl Program {
                 Statement::Count
                 | Statement::Log(_)
                 | Statement::Limit(_)
+                | Statement::Fib(_)
                 | Statement::Untrack
                 | Statement::End(_) => false,
             })

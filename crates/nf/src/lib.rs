@@ -19,6 +19,7 @@
 //! | `lookup` | where a value stands among bounds or in a hash table |
 //! | [`router`] | rules at each hook that a packet passes in a router, and translation |
 //! | [`log`], `listing` | what `log` statements say, and what rules are called |
+//! | `fib` | what a router's routes say of an address |
 //! | `limit` | how many packets or bytes a rule takes in a time |
 //! | `mark` | numbers that rules give to a packet and to its connection |
 //! | `rule`, `memory` | verdicts and tallies, and how much heap a load may take |
@@ -79,6 +80,7 @@ extern crate std;
 
 mod compile;
 pub mod conntrack;
+mod fib;
 pub mod fields;
 mod flags;
 mod interpret;
@@ -100,6 +102,7 @@ mod ruleset;
 mod services;
 mod values;
 
+pub use fib::Routes;
 pub use interpret::{Effect, Step};
 pub use ir::Program;
 pub use key::{Addresses, Fields, Fragment, Key, L4, ether_type, protocol};

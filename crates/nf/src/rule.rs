@@ -1,5 +1,6 @@
 //! What rules decide, and what they are told and tell besides.
 
+use crate::fib::Routes;
 use crate::key::Key;
 use crate::limit::Limit;
 use core::fmt;
@@ -34,6 +35,10 @@ pub trait Tally {
     /// knows neither lets a burst of packets pass, and any bytes.
     fn passes(&mut self, limit: &Limit) -> bool {
         limit.passes(0, 0)
+    }
+    /// What a router knows of addresses, for `fib`.
+    fn routes(&self) -> Option<&dyn Routes> {
+        None
     }
 }
 

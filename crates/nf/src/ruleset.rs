@@ -15,6 +15,7 @@
 //! copies of entries once.
 
 use crate::conntrack::{Connection, State};
+use crate::fib::Fib;
 use crate::fields::{SLOTS, Slot};
 use crate::ir::{JUMPS_MAX, Map, Outcome, Values};
 use crate::key::Key;
@@ -46,6 +47,7 @@ pub struct RuleSet {
     pub(crate) extras: Box<[Extra]>,
     pub(crate) maps: Box<[Map]>,
     pub(crate) limits: Box<[Limit]>,
+    pub(crate) fibs: Box<[Fib]>,
     /// The base chain.
     pub(crate) base: Cursor,
     pub(crate) rules: RuleIndex,
@@ -108,14 +110,20 @@ pub(crate) struct Extra {
     pub(crate) gate: Option<Gate>,
 }
 
-/// A limit in front of the rest of a rule.
+/// A limit or a question in front of the rest of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gate {
-    /// Its number.
-    pub(crate) limit: u32,
+    pub(crate) ask: Ask,
     /// The entry behind the rule, and the step behind it.
     pub(crate) entry: u32,
     pub(crate) step: u32,
+}
+
+/// What a gate asks, by its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ask {
+    Limit(u32),
+    Fib(u32),
 }
 
 /// A step of a scan.
@@ -379,7 +387,12 @@ impl RuleSet {
             connection.untrack();
         }
         let gate = extra.gate.as_ref()?;
-        let passes = tally.passes(&self.limits[gate.limit as usize]);
+        let passes = match gate.ask {
+            Ask::Limit(number) => tally.passes(&self.limits[number as usize]),
+            Ask::Fib(number) => {
+                self.fibs[number as usize].holds(values.key, values.way, tally.routes())
+            }
+        };
         (!passes).then_some(gate)
     }
 
@@ -535,6 +548,11 @@ impl RuleSet {
             + size_of_val(&*self.extras)
             + size_of_val(&*self.maps)
             + size_of_val(&*self.limits)
+            + self
+                .fibs
+                .iter()
+                .map(|fib| size_of_val(fib) + size_of_val(&*fib.held))
+                .sum::<usize>()
             + self
                 .maps
                 .iter()

@@ -9,7 +9,7 @@ use crate::ir::{Condition, Intervals, Outcome, Program, Statement};
 use crate::limit::Limit;
 use crate::lookup::{NONE, Set, Table};
 use crate::mark::SetMark;
-use crate::ruleset::{Cursor, ENTRY, Entry, Extra, Gate, Kind, Node, RuleSet, Step, Test};
+use crate::ruleset::{Ask, Cursor, ENTRY, Entry, Extra, Gate, Kind, Node, RuleSet, Step, Test};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -35,6 +35,7 @@ impl Program {
     pub fn compile(mut self) -> RuleSet {
         let tracks = self.tracks();
         let maps = core::mem::take(&mut self.maps);
+        let fibs = core::mem::take(&mut self.fibs).into();
         let limits = self.limits.iter().map(Limit::anew).collect();
         let mut compiler = Compiler::new(&self.sets);
         let chains: Vec<Cursor> = self
@@ -57,6 +58,7 @@ impl Program {
             extras: compiler.extras.into(),
             maps: maps.into(),
             limits,
+            fibs,
             rules: self.rules.len(),
             policy: self.bases[0].policy,
             tracks,
@@ -74,7 +76,7 @@ struct Effects {
     log: Option<Box<str>>,
     marks: Vec<SetMark>,
     untracks: bool,
-    limit: Option<u32>,
+    gate: Option<Ask>,
 }
 
 impl Effects {
@@ -201,7 +203,11 @@ impl<'a> Compiler<'a> {
                     effects.log = Some(prefix.clone());
                 }
                 Statement::Limit(limit) => {
-                    effects.limit = Some(*limit);
+                    effects.gate = Some(Ask::Limit(*limit));
+                    self.part(&conditions, rule, &mut effects);
+                }
+                Statement::Fib(fib) => {
+                    effects.gate = Some(Ask::Fib(*fib));
                     self.part(&conditions, rule, &mut effects);
                 }
                 Statement::Mark(set) => effects.marks.push(*set),
@@ -240,18 +246,18 @@ impl<'a> Compiler<'a> {
             log,
             marks,
             untracks,
-            limit,
+            gate,
         } = effects;
         let mut extra = NONE;
-        if log.is_some() || !marks.is_empty() || untracks || limit.is_some() {
+        if log.is_some() || !marks.is_empty() || untracks || gate.is_some() {
             extra = self.extras.len() as u32;
             self.extras.push(Extra {
                 log,
                 marks: marks.into(),
                 untracks,
                 // Where the rule ends is not known yet.
-                gate: limit.map(|limit| Gate {
-                    limit,
+                gate: gate.map(|ask| Gate {
+                    ask,
                     entry: NONE,
                     step: NONE,
                 }),

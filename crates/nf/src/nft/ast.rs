@@ -3,7 +3,9 @@
 //! Names and strings borrow from the text. Equality ignores where things stand: of two
 //! [`Spanned`], only the nodes are compared.
 
+pub use super::fib::{Fib, FibResult, FibTest};
 pub use super::marks::{MarkSource, Masked, SetMark};
+pub use crate::fib::FibPort;
 use crate::fields::{Field, Type};
 use crate::limit::Rate;
 pub use crate::mark::{BitOperator, MarkOf};
@@ -309,6 +311,8 @@ pub enum Statement<'a> {
     Match(Match<'a>),
     /// A condition on flags: `tcp flags`, `ct state` or `ct status`.
     Flags(Flags),
+    /// A condition on what a router's routes say.
+    Fib(Box<Fib<'a>>),
     /// A condition on some bits of a mark.
     Masked(Box<Masked<'a>>),
     /// `meta mark set` or `ct mark set`.

@@ -13,8 +13,11 @@ pub struct SetMark<'a> {
     /// What it is made of.
     pub source: MarkSource<'a>,
     /// What is done with that, one after the other.
-    pub operations: Box<[(BitOperator, Spanned<Value<'a>>)]>,
+    pub operations: Operations<'a>,
 }
+
+/// Operations on the bits of a mark, and the number of each.
+pub type Operations<'a> = Box<[(BitOperator, Spanned<Value<'a>>)]>;
 
 /// What a mark is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]

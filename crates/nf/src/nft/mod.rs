@@ -5,6 +5,7 @@
 
 pub mod ast;
 mod error;
+mod fib;
 mod lex;
 mod limits;
 mod marks;

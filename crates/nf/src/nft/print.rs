@@ -213,6 +213,7 @@ impl Display for Statement<'_> {
         match self {
             Self::Match(condition) => condition.fmt(f),
             Self::Flags(flags) => flags.fmt(f),
+            Self::Fib(fib) => fib.fmt(f),
             Self::Masked(masked) => masked.fmt(f),
             Self::Mark(set) => set.fmt(f),
             Self::Counter {

@@ -31,7 +31,7 @@ impl Marks {
     /// # Errors
     /// It is a condition, and one before it may not hold any more.
     pub(super) fn note(&mut self, statement: &Spanned<ast::Statement<'_>>) -> Result<(), Error> {
-        use ast::Statement::{Flags, Limit, Mark, Masked, Match, Notrack, Vmap};
+        use ast::Statement::{Fib, Flags, Limit, Mark, Masked, Match, Notrack, Vmap};
         let asks = match &statement.node {
             Match(condition) => Some(condition.field.node.slot()),
             Masked(masked) => Some(masked.condition.field.node.slot()),
@@ -39,7 +39,7 @@ impl Marks {
             Vmap(vmap) => Some(vmap.field.node.slot()),
             // Whether there is a connection is a condition, too.
             Mark(set) if set.source == MarkSource::Mark(MarkOf::Connection) => Some(Slot::CtState),
-            Limit(_) => None,
+            Limit(_) | Fib(_) => None,
             Mark(set) => {
                 self.change(set.of);
                 return Ok(());

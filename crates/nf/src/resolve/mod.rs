@@ -2,6 +2,7 @@
 //! nft implies is made explicit (`context`).
 
 mod context;
+mod fib;
 mod map;
 mod mark;
 mod nat;
@@ -92,6 +93,7 @@ pub(crate) fn resolve(
         nats: Vec::new(),
         untracks: Vec::new(),
         rejects: Vec::new(),
+        fibs: Vec::new(),
     };
     let mut tables: Vec<&ast::Table<'_>> = Vec::new();
     for item in &file.items {
@@ -142,6 +144,7 @@ struct Resolver<'f, 'a> {
     /// The same of `notrack`, and of `reject`.
     untracks: Vec<(usize, Span)>,
     rejects: Vec<(usize, Span)>,
+    fibs: Vec<fib::Asks>,
 }
 
 #[derive(Clone, Copy)]
@@ -357,6 +360,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
                 out.push(Statement::Match(Condition::new(slot, set)));
             }
             ast::Statement::Masked(masked) => self.masked(masked, context, out)?,
+            ast::Statement::Fib(fib) => out.push(self.fib(fib, span)?),
             ast::Statement::Mark(set) => self.set_mark(set, out)?,
             ast::Statement::Notrack => {
                 self.untracks.push((self.program.chains.len(), span));

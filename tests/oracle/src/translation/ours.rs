@@ -6,8 +6,8 @@ use crate::conversation::Packet;
 use crate::frame::checksum;
 use nf::nft::Limits;
 use nf::router::{ANSWER_MAX, Arrival, Connections, Hooks, Local, Passage, Rejection, Rules, Stop};
-use nf::{Addresses, Key, RuleIndex, Tally, Way};
-use std::net::IpAddr;
+use nf::{Addresses, Key, Routes, RuleIndex, Tally, Way};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
 /// Flows that our table holds.
@@ -29,6 +29,29 @@ impl Tally for Counts {
         self.0[rule] += 1;
     }
     fn log(&mut self, _: RuleIndex, _: &str, _: &Key, _: Way) {}
+    fn routes(&self) -> Option<&dyn Routes> {
+        Some(&Known)
+    }
+}
+
+/// What [`crate::conversation::Router`] has of routes and addresses.
+struct Known;
+
+impl Routes for Known {
+    fn way(&self, to: IpAddr) -> Option<u8> {
+        route(to)
+    }
+
+    fn is_own(&self, address: IpAddr, port: Option<u8>) -> bool {
+        let ports = LOCAL.iter().zip(0u8..);
+        ports
+            .filter(|(_, number)| port.is_none_or(|port| port == *number))
+            .any(|(local, _)| is_of(local, &octets(address)))
+    }
+
+    fn is_broadcast(&self, _: Ipv4Addr, _: Option<u8>) -> bool {
+        false
+    }
 }
 
 /// A frame that came out.

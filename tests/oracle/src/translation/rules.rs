@@ -76,6 +76,22 @@ const CONDITIONS: [&str; 27] = [
     "udp sport 53",
 ];
 
+/// Conditions on routes, at the hooks where those are known.
+const ROUTES: [&str; 12] = [
+    "fib saddr . iif oif missing",
+    "fib saddr . iif oif exists",
+    "fib saddr oif missing",
+    "fib daddr oif exists",
+    "fib saddr oifname private",
+    "fib daddr oifname != public",
+    "fib daddr . iif oif exists",
+    "fib daddr type local",
+    "fib daddr . iif type local",
+    "fib saddr type unicast",
+    "fib daddr type { local, broadcast, multicast }",
+    "fib daddr type != unicast",
+];
+
 /// What the senders of packets are told that rules reject.
 const REJECTS: [&str; 7] = [
     "reject",
@@ -98,7 +114,7 @@ const ENDS: [&str; 18] = [
     "ct mark set 1",
     "meta mark set 1",
     "meta mark set ct mark",
-    "meta mark set ct mark or 2 counter",
+    "counter meta mark set ct mark or 2",
     "meta mark set mark and 3 xor 6",
     "ct mark set meta mark and 0xfe or 1",
     "meta mark set 4 ct mark set mark",
@@ -232,7 +248,10 @@ fn filters(rng: &mut Rng, text: &mut String, family: &str, hook: &str) {
         // A packet of its own that the router rejects, the kernel brings itself an error about.
         let rejects = !matches!(hook, "output" | "postrouting") && rng.u8(0..5) == 0;
         let end = if rejects { pick(rng, &REJECTS) } else { end };
-        let rule = decides(rng, end);
+        let mut rule = decides(rng, end);
+        if !matches!(hook, "output" | "postrouting") && rng.u8(0..4) == 0 {
+            rule = format!("{} {rule}", pick(rng, &ROUTES));
+        }
         if rejects && contradicts(family, &rule) {
             continue;
         }

@@ -6,6 +6,7 @@ use crate::mark::{BitOperator, MarkOf};
 use crate::nft::ast::{MarkSource, Masked, SetMark, Spanned, Statement, Value};
 use crate::nft::error::{Error, ErrorKind};
 use crate::nft::lex::Token;
+use crate::nft::marks::Operations;
 use crate::nft::refusals;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -45,7 +46,7 @@ impl<'a> Parser<'a, '_> {
 
     /// What is done with the bits of a mark. Of what binds tighter than what stands before it, the
     /// order is not that of the text.
-    fn mark_operations(&mut self) -> Parsed<Box<[(BitOperator, Spanned<Value<'a>>)]>> {
+    fn mark_operations(&mut self) -> Parsed<Operations<'a>> {
         let mut operations: Vec<(BitOperator, Spanned<Value<'a>>)> = Vec::new();
         loop {
             let Spanned { span, node } = self.tokens.peek();

@@ -3,6 +3,7 @@
 //! Nothing is nested deeper than a rule in a chain in a table, so the functions do not recurse.
 
 mod base;
+mod fib;
 mod flags;
 mod limit;
 mod map;

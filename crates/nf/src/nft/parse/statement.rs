@@ -55,6 +55,7 @@ impl<'a> Parser<'a, '_> {
             Token::Word("log") => self.log()?,
             Token::Word("limit") => self.limit()?,
             Token::Word("notrack") if self.family != Family::Bridge => Statement::Notrack,
+            Token::Word("fib") if self.family != Family::Bridge => self.fib()?,
             Token::Word("reject") if self.family != Family::Bridge => self.reject()?,
             Token::Word("protocol" | "l4proto") => return refuse(span, &refusals::BARE_META),
             Token::Set(_) => return refuse(span, &refusals::RAW_PAYLOAD),
