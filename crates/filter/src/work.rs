@@ -5,6 +5,7 @@ use super::start::Error;
 use super::{STATE, flows, kept, start};
 use abi::capture::Fate;
 use abi::share::{COUNTERS_PER_PORT, PORT_APPLIANCE, RulesRefused};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -34,6 +35,12 @@ pub(crate) trait Ruled: Sized {
 
     /// Whether they ask for connections.
     fn tracks(&self) -> bool;
+
+    /// Counters and quotas that have a name, and their places among the counters.
+    fn named(&self) -> impl Iterator<Item = (&str, RuleIndex)>;
+
+    /// Quotas that have a name go on from the bytes that their counters have.
+    fn take_up(&self, bytes: impl Fn(RuleIndex) -> u64);
 }
 
 impl Ruled for RuleSet {
@@ -43,13 +50,20 @@ impl Ruled for RuleSet {
         nf::load(text, ports, limits)
     }
 
-    /// The policy has one.
     fn counters(&self) -> usize {
-        self.len() + 1
+        Self::counters(self)
     }
 
     fn tracks(&self) -> bool {
         Self::tracks(self)
+    }
+
+    fn named(&self) -> impl Iterator<Item = (&str, RuleIndex)> {
+        Self::named(self)
+    }
+
+    fn take_up(&self, bytes: impl Fn(RuleIndex) -> u64) {
+        Self::take_up(self, bytes);
     }
 }
 
@@ -66,6 +80,14 @@ impl Ruled for router::Rules {
 
     fn tracks(&self) -> bool {
         Self::tracks(self)
+    }
+
+    fn named(&self) -> impl Iterator<Item = (&str, RuleIndex)> {
+        Self::named(self)
+    }
+
+    fn take_up(&self, bytes: impl Fn(RuleIndex) -> u64) {
+        Self::take_up(self, bytes);
     }
 }
 
@@ -110,9 +132,11 @@ impl<R: Ruled> Work<R> {
             tracking.said = kept.refused.map(said);
             tracking.spare = Spare::Memory(kept);
         }
-        let mut load = |text: &str| load(runtime, text, &ports, &mut tracking);
+        let mut load = |text: &str| load::<R>(runtime, text, &ports, &mut tracking);
+        let texts = [command_line, built_in];
         let (rules, counters) = start::first(&mut feed, texts, &mut load)?;
         tracking.spare.forget();
+        rules.take_up(|place| counters.get(place)[1]);
         Ok(Self {
             runtime,
             feed,
@@ -159,7 +183,9 @@ impl<R: Ruled> Work<R> {
         let tracking = &mut self.tracking;
         match load::<R>(self.runtime, offer.text(), &self.ports, tracking) {
             Ok(rules) => {
+                let counted = named(&self.rules, self.counters);
                 self.counters = self.feed.accept(&offer, rules.counters());
+                go_on(&rules, self.counters, &counted);
                 self.rules = rules;
             }
             Err(refusal) => refuse(&mut self.feed, &offer, &refusal),
@@ -237,6 +263,24 @@ fn load<R: Ruled>(
     Ok(rules)
 }
 
+/// What objects that have a name have counted.
+fn named<R: Ruled>(rules: &R, counters: RuleCounters) -> BTreeMap<String, [u64; 2]> {
+    let named = rules.named();
+    named
+        .map(|(name, place)| (name.into(), counters.get(place)))
+        .collect()
+}
+
+/// Objects of the same name, in a table of the same name, go on from what others have counted.
+fn go_on<R: Ruled>(rules: &R, counters: RuleCounters, counted: &BTreeMap<String, [u64; 2]>) {
+    for (name, place) in rules.named() {
+        if let Some(counted) = counted.get(name) {
+            counters.set(place, *counted);
+        }
+    }
+    rules.take_up(|place| counters.get(place)[1]);
+}
+
 pub(crate) fn refuse(feed: &mut Feed, offer: &Offer, refusal: &Refusal) {
     let (reason, position) = match refusal {
         Refusal::Invalid(error) => (RulesRefused::Invalid, error.span.start as usize),
@@ -298,6 +342,10 @@ impl Tally for Taken<'_> {
     fn passes(&mut self, limit: &Limit) -> bool {
         let bytes = self.bytes.saturating_sub(self.link);
         limit.passes(self.log.now(self.runtime), bytes as u64)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.link) as u64
     }
 
     fn routes(&self) -> Option<&dyn Routes> {

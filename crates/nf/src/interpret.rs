@@ -135,10 +135,20 @@ impl Program {
                     }
                 }
                 Statement::Count => tally.count(rule),
+                Statement::CountNamed(number) => tally.count(self.first_named() + *number as usize),
                 Statement::Log(prefix) => tally.log(rule, prefix, values.key, values.way),
                 Statement::Limit(number) => {
                     if !tally.passes(&self.limits[*number as usize]) {
                         return Err("limit");
+                    }
+                }
+                Statement::Quota(number) => {
+                    let quota = &self.quotas[*number as usize];
+                    if let Some(object) = quota.object {
+                        tally.count(self.first_named() + object as usize);
+                    }
+                    if !quota.passes(tally.bytes()) {
+                        return Err("quota");
                     }
                 }
                 Statement::Fib(number) => {

@@ -12,6 +12,7 @@ use crate::key::Key;
 use crate::limit::Limit;
 use crate::mark::SetMark;
 use crate::nft::ast::{ChainKind, Family, Hook};
+use crate::quota::Quota;
 use crate::router::Rejection;
 use crate::rule::{RuleIndex, Verdict, Way};
 use alloc::boxed::Box;
@@ -141,6 +142,16 @@ pub struct Program {
     /// What statements refer to by number.
     pub(crate) limits: Vec<Limit>,
     pub(crate) fibs: Vec<Fib>,
+    pub(crate) quotas: Vec<Quota>,
+    /// Objects that are counted, in the order of the file.
+    pub(crate) named: Vec<Named>,
+}
+
+/// A counter or a quota that has a name. Its counter stands behind those of rules and policies.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    /// Its family, table, kind and name.
+    pub(crate) name: Box<str>,
 }
 
 /// A chain at a hook.
@@ -173,9 +184,13 @@ pub(crate) struct Rule {
 pub(crate) enum Statement {
     Match(Condition),
     Count,
+    /// A counter that has a name counts.
+    CountNamed(u32),
     Log(Box<str>),
     /// The frame must pass this limit.
     Limit(u32),
+    /// The frame must pass this quota.
+    Quota(u32),
     /// A router's routes must say this.
     Fib(u32),
     /// The packet or its connection gets a mark. No condition on that mark stands before it if one
@@ -284,6 +299,11 @@ impl Program {
         self.rules.len()
     }
 
+    /// The place among the counters of the first object that has a name.
+    pub(crate) fn first_named(&self) -> RuleIndex {
+        self.rules.len() + self.bases.len()
+    }
+
     /// Whether a rule asks for connections.
     pub fn tracks(&self) -> bool {
         let mut statements = self.rules.iter().flat_map(|rule| &rule.statements);
@@ -293,6 +313,8 @@ impl Program {
                 Statement::Match(condition) => condition.slot.is_of_connection(),
                 Statement::Mark(set) => set.asks_connection(),
                 Statement::Count
+                | Statement::CountNamed(_)
+                | Statement::Quota(_)
                 | Statement::Log(_)
                 | Statement::Limit(_)
                 | Statement::Fib(_)

@@ -21,6 +21,7 @@
 //! | [`log`], `listing` | what `log` statements say, and what rules are called |
 //! | `fib` | what a router's routes say of an address |
 //! | `limit` | how many packets or bytes a rule takes in a time |
+//! | `quota` | how many bytes a rule takes in all |
 //! | `mark` | numbers that rules give to a packet and to its connection |
 //! | `rule`, `memory` | verdicts and tallies, and how much heap a load may take |
 //!
@@ -95,6 +96,7 @@ mod malformed;
 mod mark;
 mod memory;
 pub mod nft;
+mod quota;
 mod resolve;
 pub mod router;
 mod rule;

@@ -36,6 +36,10 @@ pub trait Tally {
     fn passes(&mut self, limit: &Limit) -> bool {
         limit.passes(0, 0)
     }
+    /// Bytes of the frame, as counters of rules count them. Who knows none takes it for empty.
+    fn bytes(&self) -> u64 {
+        0
+    }
     /// What a router knows of addresses, for `fib`.
     fn routes(&self) -> Option<&dyn Routes> {
         None

@@ -17,11 +17,12 @@
 use crate::conntrack::{Connection, State};
 use crate::fib::Fib;
 use crate::fields::{SLOTS, Slot};
-use crate::ir::{JUMPS_MAX, Map, Outcome, Values};
+use crate::ir::{JUMPS_MAX, Map, Named, Outcome, Values};
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::lookup::{NONE, Set, Table};
 use crate::mark::SetMark;
+use crate::quota::Quota;
 use crate::router::Rejection;
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
 use alloc::boxed::Box;
@@ -48,6 +49,10 @@ pub struct RuleSet {
     pub(crate) maps: Box<[Map]>,
     pub(crate) limits: Box<[Limit]>,
     pub(crate) fibs: Box<[Fib]>,
+    pub(crate) quotas: Box<[Quota]>,
+    pub(crate) named: Box<[Named]>,
+    /// The place among the counters of the first object that has a name.
+    pub(crate) first_named: RuleIndex,
     /// The base chain.
     pub(crate) base: Cursor,
     pub(crate) rules: RuleIndex,
@@ -102,6 +107,8 @@ pub(crate) struct Entry {
 pub(crate) struct Extra {
     /// The prefix of a log statement.
     pub(crate) log: Option<Box<str>>,
+    /// Objects that count, by their number.
+    pub(crate) named: Box<[u32]>,
     /// Marks that it gives, one after the other.
     pub(crate) marks: Box<[SetMark]>,
     /// Whether there is to be no connection.
@@ -124,6 +131,7 @@ pub(crate) struct Gate {
 pub(crate) enum Ask {
     Limit(u32),
     Fib(u32),
+    Quota(u32),
 }
 
 /// A step of a scan.
@@ -382,6 +390,8 @@ impl RuleSet {
         if let Some(prefix) = &extra.log {
             tally.log(entry.rule as RuleIndex, prefix, values.key, values.way);
         }
+        let named = extra.named.iter();
+        named.for_each(|object| tally.count(self.first_named + *object as usize));
         extra.marks.iter().for_each(|set| set.run(values));
         if let (true, Some(connection)) = (extra.untracks, values.connection) {
             connection.untrack();
@@ -389,11 +399,21 @@ impl RuleSet {
         let gate = extra.gate.as_ref()?;
         let passes = match gate.ask {
             Ask::Limit(number) => tally.passes(&self.limits[number as usize]),
+            Ask::Quota(number) => self.pass_quota(number, tally),
             Ask::Fib(number) => {
                 self.fibs[number as usize].holds(values.key, values.way, tally.routes())
             }
         };
         (!passes).then_some(gate)
+    }
+
+    #[cold]
+    fn pass_quota(&self, number: u32, tally: &mut impl Tally) -> bool {
+        let quota = &self.quotas[number as usize];
+        if let Some(object) = quota.object {
+            tally.count(self.first_named + object as usize);
+        }
+        quota.passes(tally.bytes())
     }
 
     /// The next entry of the chain that holds; what may follow it is behind.
@@ -518,6 +538,28 @@ impl RuleSet {
         self.rules
     }
 
+    /// Number of counters: of rules, of policies, and of objects that have a name.
+    pub fn counters(&self) -> usize {
+        self.first_named + self.named.len()
+    }
+
+    /// Counters and quotas that have a name: that, with family, table and kind; and their place among
+    /// the counters.
+    pub fn named(&self) -> impl Iterator<Item = (&str, RuleIndex)> {
+        let named = self.named.iter().zip(self.first_named..);
+        named.map(|(named, index)| (&*named.name, index))
+    }
+
+    /// Quotas that have a name go on from what their counters have: `bytes` says that of a place
+    /// among the counters.
+    pub fn take_up(&self, bytes: impl Fn(RuleIndex) -> u64) {
+        for quota in &self.quotas {
+            if let Some(object) = quota.object {
+                quota.set_used(bytes(self.first_named + object as usize));
+            }
+        }
+    }
+
     /// Whether a rule asks for connections: else they need not be tracked.
     #[inline]
     pub fn tracks(&self) -> bool {
@@ -548,6 +590,12 @@ impl RuleSet {
             + size_of_val(&*self.extras)
             + size_of_val(&*self.maps)
             + size_of_val(&*self.limits)
+            + size_of_val(&*self.quotas)
+            + self
+                .named
+                .iter()
+                .map(|named| size_of_val(named) + named.name.len())
+                .sum::<usize>()
             + self
                 .fibs
                 .iter()
@@ -563,7 +611,7 @@ impl RuleSet {
                 .iter()
                 .map(|extra| {
                     let log = extra.log.as_ref().map_or(0, |prefix| prefix.len());
-                    log + size_of_val(&*extra.marks)
+                    log + size_of_val(&*extra.marks) + size_of_val(&*extra.named)
                 })
                 .sum::<usize>()
             + sets

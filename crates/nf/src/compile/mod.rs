@@ -9,6 +9,7 @@ use crate::ir::{Condition, Intervals, Outcome, Program, Statement};
 use crate::limit::Limit;
 use crate::lookup::{NONE, Set, Table};
 use crate::mark::SetMark;
+use crate::quota::Quota;
 use crate::ruleset::{Ask, Cursor, ENTRY, Entry, Extra, Gate, Kind, Node, RuleSet, Step, Test};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -35,6 +36,9 @@ impl Program {
     pub fn compile(mut self) -> RuleSet {
         let tracks = self.tracks();
         let maps = core::mem::take(&mut self.maps);
+        let first_named = self.first_named();
+        let named = core::mem::take(&mut self.named).into();
+        let quotas = self.quotas.iter().map(Quota::anew).collect();
         let fibs = core::mem::take(&mut self.fibs).into();
         let limits = self.limits.iter().map(Limit::anew).collect();
         let mut compiler = Compiler::new(&self.sets);
@@ -59,6 +63,9 @@ impl Program {
             maps: maps.into(),
             limits,
             fibs,
+            quotas,
+            named,
+            first_named,
             rules: self.rules.len(),
             policy: self.bases[0].policy,
             tracks,
@@ -74,6 +81,7 @@ impl Program {
 struct Effects {
     counts: bool,
     log: Option<Box<str>>,
+    named: Vec<u32>,
     marks: Vec<SetMark>,
     untracks: bool,
     gate: Option<Ask>,
@@ -81,7 +89,11 @@ struct Effects {
 
 impl Effects {
     fn any(&self) -> bool {
-        self.counts || self.log.is_some() || !self.marks.is_empty() || self.untracks
+        self.counts
+            || !self.named.is_empty()
+            || self.log.is_some()
+            || !self.marks.is_empty()
+            || self.untracks
     }
 }
 
@@ -196,6 +208,11 @@ impl<'a> Compiler<'a> {
                     conditions.push(*condition);
                 }
                 Statement::Count => effects.counts = true,
+                Statement::CountNamed(object) => effects.named.push(*object),
+                Statement::Quota(quota) => {
+                    effects.gate = Some(Ask::Quota(*quota));
+                    self.part(&conditions, rule, &mut effects);
+                }
                 Statement::Log(prefix) => {
                     if effects.log.is_some() {
                         self.part(&conditions, rule, &mut effects);
@@ -244,15 +261,17 @@ impl<'a> Compiler<'a> {
         let Effects {
             counts,
             log,
+            named,
             marks,
             untracks,
             gate,
         } = effects;
         let mut extra = NONE;
-        if log.is_some() || !marks.is_empty() || untracks || gate.is_some() {
+        if log.is_some() || !named.is_empty() || !marks.is_empty() || untracks || gate.is_some() {
             extra = self.extras.len() as u32;
             self.extras.push(Extra {
                 log,
+                named: named.into(),
                 marks: marks.into(),
                 untracks,
                 // Where the rule ends is not known yet.

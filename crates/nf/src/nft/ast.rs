@@ -5,10 +5,12 @@
 
 pub use super::fib::{Fib, FibResult, FibTest};
 pub use super::marks::{MarkSource, Masked, SetMark};
+pub use super::objects::{Object, ObjectKind, What};
 pub use crate::fib::FibPort;
 use crate::fields::{Field, Type};
 use crate::limit::Rate;
 pub use crate::mark::{BitOperator, MarkOf};
+pub use crate::quota::Allowance;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -128,6 +130,8 @@ pub enum TableItem<'a> {
     Define(Define<'a>),
     /// `set NAME { ... }`.
     Set(Set<'a>),
+    /// `counter NAME { ... }`, `quota NAME { ... }` or `limit NAME { ... }`.
+    Object(Object<'a>),
     /// `chain NAME { ... }`.
     Chain(Chain<'a>),
 }
@@ -311,6 +315,15 @@ pub enum Statement<'a> {
     Match(Match<'a>),
     /// A condition on flags: `tcp flags`, `ct state` or `ct status`.
     Flags(Flags),
+    /// `quota`: a condition on how many bytes there were before.
+    Quota {
+        /// What is allowed.
+        allowance: Allowance,
+        /// What of that is used.
+        used: u64,
+    },
+    /// `counter name "..."`, and the same of a quota and of a limit.
+    Named(ObjectKind, Name<'a>),
     /// A condition on what a router's routes say.
     Fib(Box<Fib<'a>>),
     /// A condition on some bits of a mark.

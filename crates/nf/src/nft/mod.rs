@@ -9,6 +9,7 @@ mod fib;
 mod lex;
 mod limits;
 mod marks;
+mod objects;
 mod parse;
 mod print;
 mod refusals;

@@ -6,6 +6,7 @@ use super::ast::{
     Value, Verdict, VerdictMap, Verdicts, Vmap,
 };
 use super::lex::TIME_UNITS;
+use super::objects::used_of;
 use crate::fields::{Field, ICMPX_CODES, Type};
 use core::fmt::{self, Display, Formatter};
 
@@ -49,6 +50,7 @@ impl Display for Table<'_> {
             }
             match item {
                 TableItem::Define(define) => writeln!(f, "\t{define}")?,
+                TableItem::Object(object) => writeln!(f, "{object}")?,
                 TableItem::Set(set) => writeln!(f, "{set}")?,
                 TableItem::Map(map) => writeln!(f, "{map}")?,
                 TableItem::Chain(chain) => writeln!(f, "{chain}")?,
@@ -213,6 +215,11 @@ impl Display for Statement<'_> {
         match self {
             Self::Match(condition) => condition.fmt(f),
             Self::Flags(flags) => flags.fmt(f),
+            Self::Quota { allowance, used } => {
+                write!(f, "quota {allowance}")?;
+                used_of(*used, f)
+            }
+            Self::Named(kind, name) => write!(f, "{} name \"{name}\"", kind.name()),
             Self::Fib(fib) => fib.fmt(f),
             Self::Masked(masked) => masked.fmt(f),
             Self::Mark(set) => set.fmt(f),

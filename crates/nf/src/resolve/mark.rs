@@ -5,7 +5,7 @@ use super::context::Context;
 use crate::fields::{Header, Slot, Type};
 use crate::ir::{Condition, Statement};
 use crate::mark::{BitOperator, MarkOf, SetMark};
-use crate::nft::ast::{self, MarkSource, Masked, Spanned, Value};
+use crate::nft::ast::{self, MarkSource, Masked, ObjectKind, Spanned, Value};
 use crate::nft::{Error, ErrorKind, Refusal};
 use crate::values;
 use alloc::vec::Vec;
@@ -31,7 +31,7 @@ impl Marks {
     /// # Errors
     /// It is a condition, and one before it may not hold any more.
     pub(super) fn note(&mut self, statement: &Spanned<ast::Statement<'_>>) -> Result<(), Error> {
-        use ast::Statement::{Fib, Flags, Limit, Mark, Masked, Match, Notrack, Vmap};
+        use ast::Statement::{Fib, Flags, Limit, Mark, Masked, Match, Named, Notrack, Quota, Vmap};
         let asks = match &statement.node {
             Match(condition) => Some(condition.field.node.slot()),
             Masked(masked) => Some(masked.condition.field.node.slot()),
@@ -39,7 +39,8 @@ impl Marks {
             Vmap(vmap) => Some(vmap.field.node.slot()),
             // Whether there is a connection is a condition, too.
             Mark(set) if set.source == MarkSource::Mark(MarkOf::Connection) => Some(Slot::CtState),
-            Limit(_) | Fib(_) => None,
+            Limit(_) | Fib(_) | Quota { .. } => None,
+            Named(ObjectKind::Limit | ObjectKind::Quota, _) => None,
             Mark(set) => {
                 self.change(set.of);
                 return Ok(());

@@ -6,6 +6,7 @@ mod fib;
 mod map;
 mod mark;
 mod nat;
+mod object;
 mod reject;
 
 use crate::conntrack::State;
@@ -89,6 +90,7 @@ pub(crate) fn resolve(
         sets: BTreeMap::new(),
         maps: BTreeMap::new(),
         chains: BTreeMap::new(),
+        objects: BTreeMap::new(),
         jumps: Vec::new(),
         nats: Vec::new(),
         untracks: Vec::new(),
@@ -137,6 +139,8 @@ struct Resolver<'f, 'a> {
     maps: BTreeMap<&'a str, &'f ast::Map<'a>>,
     /// Chains of the table and their numbers.
     chains: BTreeMap<&'a str, (Span, u32)>,
+    /// Objects of the table that have a name.
+    objects: BTreeMap<(ast::ObjectKind, &'a str), object::Known>,
     /// Of each chain, the jumps in it: whereto, from which place, and whether they come back.
     jumps: Vec<Vec<Jump>>,
     /// Translations: in which chain, and where it stands.
@@ -193,6 +197,12 @@ impl<'f, 'a> Resolver<'f, 'a> {
         self.sets.clear();
         self.maps.clear();
         self.chains.clear();
+        self.objects.clear();
+        for item in &table.items {
+            if let TableItem::Object(object) = item {
+                self.object(table, object)?;
+            }
+        }
         let first = self.program.chains.len();
         for item in &table.items {
             if let TableItem::Chain(chain) = item {
@@ -360,6 +370,10 @@ impl<'f, 'a> Resolver<'f, 'a> {
                 out.push(Statement::Match(Condition::new(slot, set)));
             }
             ast::Statement::Masked(masked) => self.masked(masked, context, out)?,
+            ast::Statement::Quota { allowance, used } => {
+                out.push(self.quota(*allowance, *used, span)?);
+            }
+            ast::Statement::Named(kind, name) => out.push(self.named(*kind, *name)?),
             ast::Statement::Fib(fib) => out.push(self.fib(fib, span)?),
             ast::Statement::Mark(set) => self.set_mark(set, out)?,
             ast::Statement::Notrack => {

@@ -24,8 +24,6 @@ pub struct Rules {
     set: RuleSet,
     /// By the number of the hook.
     hooks: [Box<[Stage]>; Hook::ALL.len()],
-    /// Number of base chains.
-    bases: usize,
     /// What rules translate to, by number.
     nats: Box<[Nat]>,
 }
@@ -75,7 +73,6 @@ impl Rules {
             .collect();
         Self {
             hooks: Hook::ALL.map(|hook| stages(hook, &chains)),
-            bases: chains.len(),
             nats,
             set,
         }
@@ -92,9 +89,19 @@ impl Rules {
         self.set.is_empty()
     }
 
-    /// Number of counters: of rules, and of the policies of base chains.
+    /// Number of counters: of rules, of the policies of base chains, and of objects that have a name.
     pub fn counters(&self) -> usize {
-        self.set.len() + self.bases
+        self.set.counters()
+    }
+
+    /// Counters and quotas that have a name; see [`RuleSet::named`].
+    pub fn named(&self) -> impl Iterator<Item = (&str, RuleIndex)> {
+        self.set.named()
+    }
+
+    /// Quotas go on from what was counted; see [`RuleSet::take_up`].
+    pub fn take_up(&self, bytes: impl Fn(RuleIndex) -> u64) {
+        self.set.take_up(bytes);
     }
 
     /// Whether a rule asks for connections, or a chain translates them: else they need not be

@@ -178,7 +178,7 @@ fn check(text: &str, ports: &[&str]) -> Result<Found, nft::Error> {
     };
     for item in items.flatten() {
         match item {
-            TableItem::Define(_) => {}
+            TableItem::Define(_) | TableItem::Object(_) => {}
             TableItem::Set(set) => {
                 found.sets += 1;
                 found.elements += set.elements.len();

@@ -80,7 +80,9 @@ impl Finder<'_> {
         self.has_vlans = table.family.node != Family::Bridge;
         let chains = table.items.iter().filter_map(|item| match item {
             TableItem::Chain(chain) => Some(chain),
-            TableItem::Define(_) | TableItem::Set(_) | TableItem::Map(_) => None,
+            TableItem::Define(_) | TableItem::Set(_) | TableItem::Map(_) | TableItem::Object(_) => {
+                None
+            }
         });
         for item in &table.items {
             if let TableItem::Set(set) = item

@@ -21,14 +21,18 @@ const ICMPV6: u8 = 58;
 /// Nobody listens at the port of a datagram.
 const PORT_UNREACHABLE: Rejection = Rejection::Unreachable { ip: 3, ip6: 4 };
 
+/// How often each rule was reached, and how many bytes the packet has that it is asked about.
 #[derive(Default)]
-pub struct Counts(pub Vec<u64>);
+pub struct Counts(pub Vec<u64>, u64);
 
 impl Tally for Counts {
     fn count(&mut self, rule: RuleIndex) {
         self.0[rule] += 1;
     }
     fn log(&mut self, _: RuleIndex, _: &str, _: &Key, _: Way) {}
+    fn bytes(&self) -> u64 {
+        self.1
+    }
     fn routes(&self) -> Option<&dyn Routes> {
         Some(&Known)
     }
@@ -76,7 +80,7 @@ impl Ours {
         let rules = Rules::load(text, &PORTS, &Limits::DEFAULT);
         let rules = rules.map_err(|error| error.render("rules.nft", text).to_string())?;
         Ok(Self {
-            counts: Counts(vec![0; rules.counters()]),
+            counts: Counts(vec![0; rules.counters()], 0),
             rules,
             connections: Connections::new(FLOWS, &[3; 16]),
             began: Instant::now(),
@@ -88,11 +92,15 @@ impl Ours {
         let frames = packet.frames([2; 6], [4; 6]);
         frames
             .into_iter()
-            .filter_map(|frame| self.pass(packet.from, frame))
+            .filter_map(|frame| self.pass(packet, frame))
             .collect()
     }
 
-    fn pass(&mut self, from: u8, mut frame: Vec<u8>) -> Option<Out> {
+    fn pass(&mut self, packet: &Packet, mut frame: Vec<u8>) -> Option<Out> {
+        let from = packet.from;
+        // The kernel asks about whole packets.
+        let header = if frame[14] >> 4 == 4 { 20 } else { 40 };
+        self.counts.1 = (header + packet.payload.len()) as u64;
         let mut hooks = Hooks {
             rules: &self.rules,
             connections: Some(&mut self.connections),
@@ -151,6 +159,7 @@ fn tell(
     let mut place = [0; ANSWER_MAX];
     let length = passage.answer(rejection, frame, own, &mut place)?;
     let mut frame = place[..length].to_vec();
+    hooks.tally.1 = length as u64 - 14;
     hooks
         .answers(passage, &mut Passage::new(), &mut frame, to, local)
         .ok()?;
@@ -176,6 +185,7 @@ fn own(hooks: &mut Hooks<'_, Counts>, passage: &Passage, frame: &[u8]) -> Option
     };
     let to = route(source)?;
     let mut passage = Passage::new();
+    hooks.tally.1 = frame.len() as u64 - 14;
     hooks.output(&mut passage, &mut frame, to, false).ok()?;
     let to = route(ends(&frame)?.1)?;
     let local = LOCAL[usize::from(to)];

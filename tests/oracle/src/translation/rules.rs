@@ -46,7 +46,7 @@ const SOURCES: [&str; 12] = [
 ];
 
 /// Conditions.
-const CONDITIONS: [&str; 27] = [
+const CONDITIONS: [&str; 32] = [
     "ct state new",
     "ct state established",
     "ct state related",
@@ -63,6 +63,11 @@ const CONDITIONS: [&str; 27] = [
     "ct mark 1",
     "ct mark & 3 == 1",
     "meta mark 1",
+    "quota over 200 bytes",
+    "quota until 300 bytes",
+    "quota name some",
+    "limit name few",
+    "counter name web",
     "meta mark != 0",
     "meta mark & 6 == { 2, 4 }",
     "meta mark { 1, 3-5 }",
@@ -104,7 +109,7 @@ const REJECTS: [&str; 7] = [
 ];
 
 /// Ends of rules.
-const ENDS: [&str; 18] = [
+const ENDS: [&str; 19] = [
     "accept",
     "accept",
     "counter",
@@ -113,6 +118,7 @@ const ENDS: [&str; 18] = [
     "drop",
     "ct mark set 1",
     "meta mark set 1",
+    "counter name web",
     "meta mark set ct mark",
     "counter meta mark set ct mark or 2",
     "meta mark set mark and 3 xor 6",
@@ -135,6 +141,8 @@ pub fn generate(rng: &mut Rng) -> String {
     for number in 0..rng.usize(1..3) {
         let family = pick(rng, &["inet", "inet", "ip"]);
         let _ = writeln!(text, "table {family} t{number} {{");
+        text += "\tcounter web { }\n\tquota some { over 500 bytes; }\n";
+        text += "\tlimit few { rate 1/week burst 3 packets; }\n";
         text += "\tchain other {\n";
         for _ in 0..rng.usize(0..3) {
             let _ = writeln!(text, "\t\t{}", decides(rng, "counter"));

@@ -9,12 +9,14 @@ mod limit;
 mod map;
 mod mark;
 mod nat;
+mod object;
 mod reject;
 mod statement;
 mod value;
 
 use super::ast::{
-    Define, Elements, Family, File, Item, Name, Operand, Set, Span, Spanned, Table, TableItem,
+    Define, Elements, Family, File, Item, Name, ObjectKind, Operand, Set, Span, Spanned, Table,
+    TableItem,
 };
 use super::error::{Error, ErrorKind, Refusal};
 use super::lex::{Token, Tokens};
@@ -61,6 +63,7 @@ struct Counts {
     rules: usize,
     chains: usize,
     sets: usize,
+    objects: usize,
     defines: usize,
     elements: usize,
 }
@@ -163,6 +166,15 @@ impl<'a> Parser<'a, '_> {
                 Token::Word("map") => {
                     count(&mut self.counts.sets, self.limits.sets, span, "sets")?;
                     items.push(TableItem::Map(self.map()?));
+                }
+                Token::Word("counter") => {
+                    items.push(TableItem::Object(self.object(ObjectKind::Counter)?));
+                }
+                Token::Word("quota") => {
+                    items.push(TableItem::Object(self.object(ObjectKind::Quota)?));
+                }
+                Token::Word("limit") => {
+                    items.push(TableItem::Object(self.object(ObjectKind::Limit)?));
                 }
                 Token::Word("chain") => {
                     count(&mut self.counts.chains, self.limits.chains, span, "chains")?;

@@ -2,7 +2,9 @@
 
 use super::{Parsed, Parser, expected, refuse, unknown};
 use crate::fields::{self, Field, Type};
-use crate::nft::ast::{Family, Match, Name, Operator, Rule, Spanned, Statement, Verdict};
+use crate::nft::ast::{
+    Family, Match, Name, ObjectKind, Operator, Rule, Spanned, Statement, Verdict,
+};
 use crate::nft::error::{Error, ErrorKind};
 use crate::nft::lex::Token;
 use crate::nft::{refusals, spelling};
@@ -54,6 +56,7 @@ impl<'a> Parser<'a, '_> {
             Token::Word("counter") => self.counter()?,
             Token::Word("log") => self.log()?,
             Token::Word("limit") => self.limit()?,
+            Token::Word("quota") => self.quota()?,
             Token::Word("notrack") if self.family != Family::Bridge => Statement::Notrack,
             Token::Word("fib") if self.family != Family::Bridge => self.fib()?,
             Token::Word("reject") if self.family != Family::Bridge => self.reject()?,
@@ -110,7 +113,7 @@ impl<'a> Parser<'a, '_> {
         let next = self.tokens.peek();
         let (mut packets, mut bytes) = (0, 0);
         match next.node {
-            Token::Word("name") => return refuse(next.span, &refusals::NAMED_COUNTER),
+            Token::Word("name") => return self.named(ObjectKind::Counter),
             Token::Word("packets") => {
                 self.tokens.take()?;
                 packets = self.start()?;
@@ -123,7 +126,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// What a counter starts from.
-    fn start(&mut self) -> Parsed<u64> {
+    pub(super) fn start(&mut self) -> Parsed<u64> {
         let Spanned { span, node } = self.tokens.take()?;
         match node {
             Token::Number(number) => Ok(number),

@@ -162,16 +162,6 @@ pub static IN_TABLE: &Table = &[
     ("flags", refusal("a flag of a table", "is not supported")),
     ("flowtable", refusal("a flowtable", FORWARD_ONLY)),
     (
-        "counter",
-        instead(
-            "a named counter",
-            "is not supported: each rule has its own",
-            "write `counter` in the rule",
-        ),
-    ),
-    ("quota", refusal("a quota", STATELESS)),
-    ("limit", NAMED_LIMIT),
-    (
         "ct",
         refusal(
             "a helper, timeout or expectation of `ct`",
@@ -396,16 +386,8 @@ pub static DEVICE: Refusal = instead(
 /// Variables where nft takes them and this does not.
 pub static VARIABLE_HERE: Refusal = refusal("a variable", "is not supported here");
 
-/// `limit name`.
-pub static NAMED_LIMIT: Refusal = instead(
-    "a named limit",
-    "is not supported: each rule has its own",
-    "write `limit rate` in the rule",
-);
-
 /// Words that begin a statement.
 pub static STATEMENTS: &Table = &[
-    ("quota", refusal("`quota`", STATELESS)),
     ("meter", refusal("`meter`", STATELESS)),
     ("add", refusal("`add` of elements", CONSTANT)),
     ("update", refusal("`update` of elements", CONSTANT)),
@@ -726,11 +708,11 @@ pub static ELEMENT_OPTION: Refusal = instead(
     "write a comment as `# ...` at the end of the line",
 );
 
-/// `counter name`.
-pub static NAMED_COUNTER: Refusal = instead(
-    "a named counter",
-    "is not supported: each rule has its own",
-    "write `counter`",
+/// `counter name ip saddr map { ... }`.
+pub static OBJECT_MAP: Refusal = instead(
+    "a map of objects",
+    "is not supported",
+    "a rule for each of them",
 );
 
 /// A second counter in a rule.

@@ -155,10 +155,44 @@ fn condition() -> impl Strategy<Value = Statement<'static>> {
         1 => set_mark().prop_map(|set| Statement::Mark(set.into())),
         1 => masked().prop_map(|masked| Statement::Masked(masked.into())),
         1 => rate().prop_map(Statement::Limit),
+        1 => allowance().prop_map(|(allowance, used)| Statement::Quota { allowance, used }),
+        1 => (kind(), name()).prop_map(|(kind, name)| Statement::Named(kind, name)),
         1 => option::of(text()).prop_map(|prefix| Statement::Log {
             prefix: prefix.map(at),
         }),
     ]
+}
+
+fn allowance() -> impl Strategy<Value = (Allowance, u64)> {
+    let parts = (
+        any::<u64>(),
+        any::<bool>(),
+        prop_oneof![any::<u64>(), Just(0)],
+    );
+    parts.prop_map(|(bytes, over, used)| (Allowance { bytes, over }, used))
+}
+
+fn kind() -> impl Strategy<Value = ObjectKind> {
+    proptest::sample::select(std::vec![
+        ObjectKind::Counter,
+        ObjectKind::Quota,
+        ObjectKind::Limit,
+    ])
+}
+
+fn object() -> impl Strategy<Value = Object<'static>> {
+    let counter = any::<(u64, u64)>();
+    let what = prop_oneof![
+        counter.prop_map(|(packets, bytes)| What::Counter { packets, bytes }),
+        allowance().prop_map(|(allowance, used)| What::Quota { allowance, used }),
+        rate().prop_map(What::Limit),
+    ];
+    let parts = (name(), what, option::of(text()));
+    parts.prop_map(|(name, what, comment)| Object {
+        name,
+        what,
+        comment: comment.map(at),
+    })
 }
 
 fn mark_number() -> impl Strategy<Value = Spanned<Value<'static>>> {
@@ -278,6 +312,7 @@ fn file() -> impl Strategy<Value = File<'static>> {
     let item = prop_oneof![
         define().prop_map(TableItem::Define),
         set().prop_map(TableItem::Set),
+        object().prop_map(TableItem::Object),
         chain().prop_map(TableItem::Chain),
     ];
     let table = (name(), vec(item, 0..6), option::of(text()));

@@ -6,6 +6,7 @@ mod hooks;
 mod invert;
 mod map;
 mod mark;
+mod object;
 mod reject;
 mod translation;
 
