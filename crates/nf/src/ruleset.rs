@@ -543,8 +543,8 @@ impl RuleSet {
         self.first_named + self.named.len()
     }
 
-    /// Counters and quotas that have a name: that, with family, table and kind; and their place among
-    /// the counters.
+    /// Counters and quotas that have a name: that, with family, table and kind; and their place
+    /// among the counters.
     pub fn named(&self) -> impl Iterator<Item = (&str, RuleIndex)> {
         let named = self.named.iter().zip(self.first_named..);
         named.map(|(named, index)| (&*named.name, index))
