@@ -18,7 +18,8 @@ pub struct Listing {
 /// A rule, a policy, or an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The chain that it stands in, or the table of an object; of a file with several tables, behind the name of its table.
+    /// The chain that it stands in, or the table of an object; of a file with several tables,
+    /// behind the name of its table.
     pub chain: String,
     /// The line of the text that it begins on, from 1.
     pub line: usize,

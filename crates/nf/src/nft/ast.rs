@@ -4,6 +4,7 @@
 //! [`Spanned`], only the nodes are compared.
 
 pub use super::fib::{Fib, FibResult, FibTest};
+pub use super::flowtable::Flowtable;
 pub use super::marks::{MarkSource, Masked, SetMark};
 pub use super::objects::{Object, ObjectKind, What};
 pub use crate::fib::FibPort;
@@ -63,17 +64,22 @@ pub struct File<'a> {
 pub enum Item<'a> {
     /// `flush ruleset`: what each load does anyway, for it replaces everything.
     FlushRuleset(Spanned<()>),
-    /// `define NAME = ...`.
+    /// `define NAME = ...` or `redefine NAME = ...`.
     Define(Define<'a>),
+    /// `undefine NAME`.
+    Undefine(Name<'a>),
     /// `table FAMILY NAME { ... }`.
     Table(Table<'a>),
 }
 
-/// `define NAME = VALUE`. It holds from here to the end of the block it stands in.
+/// `define NAME = VALUE`. It holds from here to the end of the block it stands in, or until it is
+/// defined again or undefined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Define<'a> {
     /// The name, without `$`.
     pub name: Name<'a>,
+    /// `redefine`: it may have a meaning already.
+    pub again: bool,
     /// What it stands for.
     pub value: Operand<'a>,
 }
@@ -126,8 +132,12 @@ impl Family {
 pub enum TableItem<'a> {
     /// `map NAME { ... }` of verdicts.
     Map(Map<'a>),
-    /// `define NAME = ...`.
+    /// `define NAME = ...` or `redefine NAME = ...`.
     Define(Define<'a>),
+    /// `undefine NAME`.
+    Undefine(Name<'a>),
+    /// `flowtable NAME { ... }`: what a router does anyway.
+    Flowtable(Flowtable<'a>),
     /// `set NAME { ... }`.
     Set(Set<'a>),
     /// `counter NAME { ... }`, `quota NAME { ... }` or `limit NAME { ... }`.
@@ -292,8 +302,10 @@ pub enum Policy {
 /// What stands in a chain, the hook aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChainItem<'a> {
-    /// `define NAME = ...`.
+    /// `define NAME = ...` or `redefine NAME = ...`.
     Define(Define<'a>),
+    /// `undefine NAME`.
+    Undefine(Name<'a>),
     /// A rule.
     Rule(Spanned<Rule<'a>>),
 }
@@ -348,6 +360,8 @@ pub enum Statement<'a> {
     Verdict(Verdict<'a>),
     /// A look-up for a verdict, which ends a rule as one does.
     Vmap(Box<Vmap<'a>>),
+    /// `flow add @NAME`: what a router does with each connection anyway.
+    Flow(Name<'a>),
     /// `notrack`: the packet has no connection.
     Notrack,
     /// `reject`, with what stands behind `with`; it ends a rule as a verdict does.

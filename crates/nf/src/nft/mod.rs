@@ -6,6 +6,8 @@
 pub mod ast;
 mod error;
 mod fib;
+mod flowtable;
+mod include;
 mod lex;
 mod limits;
 mod marks;
@@ -18,6 +20,7 @@ mod spelling;
 mod words;
 
 pub use error::{Error, ErrorKind, Refusal, Spelling};
+pub use include::{Find, INCLUDE_DEPTH_MAX, INCLUDED_MAX, SourceFile, Whole};
 pub use limits::{BYTES_PER_TEXT_BYTE, Limits};
 pub use parse::parse;
 pub(crate) use refusals::{NOT_OF_BRIDGE, NOT_OF_ROUTER};

@@ -25,6 +25,7 @@ impl Display for File<'_> {
             match item {
                 Item::FlushRuleset(_) => f.write_str("flush ruleset\n")?,
                 Item::Define(define) => writeln!(f, "{define}")?,
+                Item::Undefine(name) => writeln!(f, "undefine {name}")?,
                 Item::Table(table) => writeln!(f, "{table}")?,
             }
         }
@@ -34,7 +35,8 @@ impl Display for File<'_> {
 
 impl Display for Define<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "define {} = {}", self.name, self.value)
+        let again = if self.again { "re" } else { "" };
+        write!(f, "{again}define {} = {}", self.name, self.value)
     }
 }
 
@@ -50,6 +52,8 @@ impl Display for Table<'_> {
             }
             match item {
                 TableItem::Define(define) => writeln!(f, "\t{define}")?,
+                TableItem::Undefine(name) => writeln!(f, "\tundefine {name}")?,
+                TableItem::Flowtable(flowtable) => writeln!(f, "{flowtable}")?,
                 TableItem::Object(object) => writeln!(f, "{object}")?,
                 TableItem::Set(set) => writeln!(f, "{set}")?,
                 TableItem::Map(map) => writeln!(f, "{map}")?,
@@ -168,6 +172,7 @@ impl Display for Chain<'_> {
         for item in &self.items {
             match item {
                 ChainItem::Define(define) => writeln!(f, "\t\t{define}")?,
+                ChainItem::Undefine(name) => writeln!(f, "\t\tundefine {name}")?,
                 ChainItem::Rule(rule) => writeln!(f, "\t\t{rule}")?,
             }
         }
@@ -236,6 +241,7 @@ impl Display for Statement<'_> {
             } => write!(f, "log prefix \"{prefix}\""),
             Self::Limit(rate) => rate.fmt(f),
             Self::Verdict(verdict) => verdict.fmt(f),
+            Self::Flow(name) => write!(f, "flow add @{name}"),
             Self::Notrack => f.write_str("notrack"),
             Self::Vmap(vmap) => vmap.fmt(f),
             Self::Reject(None) => f.write_str("reject"),

@@ -2,6 +2,7 @@
 //! nft implies is made explicit (`context`).
 
 mod context;
+mod define;
 mod fib;
 mod map;
 mod mark;
@@ -21,7 +22,7 @@ use crate::nft::ast::{
 use crate::nft::{self, Error, ErrorKind, Limits, Refusal};
 use crate::rule::Verdict;
 use crate::values::{self, Scope};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 use context::{Context, Protocols};
@@ -90,18 +91,24 @@ pub(crate) fn resolve(
         sets: BTreeMap::new(),
         maps: BTreeMap::new(),
         chains: BTreeMap::new(),
+        defined: Vec::new(),
+        made_of: BTreeSet::new(),
+        block: 0,
+        flowtables: Vec::new(),
         objects: BTreeMap::new(),
         jumps: Vec::new(),
         nats: Vec::new(),
         untracks: Vec::new(),
         rejects: Vec::new(),
         fibs: Vec::new(),
+        flows: Vec::new(),
     };
     let mut tables: Vec<&ast::Table<'_>> = Vec::new();
     for item in &file.items {
         match item {
             Item::FlushRuleset(_) => {}
             Item::Define(define) => resolver.define(define)?,
+            Item::Undefine(name) => resolver.undefine(*name)?,
             Item::Table(table) => {
                 let first = tables
                     .iter()
@@ -139,6 +146,14 @@ struct Resolver<'f, 'a> {
     maps: BTreeMap<&'a str, &'f ast::Map<'a>>,
     /// Chains of the table and their numbers.
     chains: BTreeMap<&'a str, (Span, u32)>,
+    /// Variables that were given a meaning, in order, and what they meant before.
+    defined: Vec<define::Defined<'f, 'a>>,
+    /// Variables that others are made of.
+    made_of: BTreeSet<&'a str>,
+    /// Those from here on are of the block at hand.
+    block: usize,
+    /// Flowtables of the table.
+    flowtables: Vec<&'a str>,
     /// Objects of the table that have a name.
     objects: BTreeMap<(ast::ObjectKind, &'a str), object::Known>,
     /// Of each chain, the jumps in it: whereto, from which place, and whether they come back.
@@ -149,6 +164,7 @@ struct Resolver<'f, 'a> {
     untracks: Vec<(usize, Span)>,
     rejects: Vec<(usize, Span)>,
     fibs: Vec<fib::Asks>,
+    flows: Vec<(usize, Span)>,
 }
 
 #[derive(Clone, Copy)]
@@ -158,24 +174,6 @@ struct Jump {
 }
 
 impl<'f, 'a> Resolver<'f, 'a> {
-    fn define(&mut self, define: &'f ast::Define<'a>) -> Result<(), Error> {
-        let name = define.name;
-        if let Some((first, _)) = self.scope.variables.get(name.node) {
-            return Err(duplicate("definition of this variable", name.span, *first));
-        }
-        self.scope.check_variables(&define.value)?;
-        let variable = (name.span, &define.value);
-        self.scope.variables.insert(name.node, variable);
-        Ok(())
-    }
-
-    /// Forgets the variables that `names` define: their block ends.
-    fn forget(&mut self, names: Vec<&'a str>) {
-        for name in names {
-            self.scope.variables.remove(name);
-        }
-    }
-
     fn table(&mut self, table: &'f ast::Table<'a>) -> Result<(), Error> {
         let Spanned { span, node: family } = table.family;
         match (self.role, family == Family::Bridge) {
@@ -198,9 +196,12 @@ impl<'f, 'a> Resolver<'f, 'a> {
         self.maps.clear();
         self.chains.clear();
         self.objects.clear();
+        self.flowtables.clear();
         for item in &table.items {
-            if let TableItem::Object(object) = item {
-                self.object(table, object)?;
+            match item {
+                TableItem::Object(object) => self.object(table, object)?,
+                TableItem::Flowtable(flowtable) => self.flowtable(flowtable)?,
+                _ => {}
             }
         }
         let first = self.program.chains.len();
@@ -260,15 +261,16 @@ impl<'f, 'a> Resolver<'f, 'a> {
         table: &'f ast::Table<'a>,
         mut each: impl FnMut(&mut Self, &'f TableItem<'a>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut defined = Vec::new();
+        let block = self.open();
         for item in &table.items {
-            if let TableItem::Define(define) = item {
-                self.define(define)?;
-                defined.push(define.name.node);
+            match item {
+                TableItem::Define(define) => self.define(define)?,
+                TableItem::Undefine(name) => self.undefine(*name)?,
+                _ => {}
             }
             each(self, item)?;
         }
-        self.forget(defined);
+        self.close(block);
         Ok(())
     }
 
@@ -303,20 +305,18 @@ impl<'f, 'a> Resolver<'f, 'a> {
     fn chain(&mut self, chain: &'f ast::Chain<'a>) -> Result<(), Error> {
         let first = self.program.rules.len();
         self.jumps.push(Vec::new());
-        let mut defined = Vec::new();
+        let block = self.open();
         for item in &chain.items {
             match item {
-                ChainItem::Define(define) => {
-                    self.define(define)?;
-                    defined.push(define.name.node);
-                }
+                ChainItem::Define(define) => self.define(define)?,
+                ChainItem::Undefine(name) => self.undefine(*name)?,
                 ChainItem::Rule(rule) => {
                     let rule = self.rule(&rule.node)?;
                     self.program.rules.push(rule);
                 }
             }
         }
-        self.forget(defined);
+        self.close(block);
         let rules = first..self.program.rules.len();
         self.program.chains.push(Chain { rules });
         Ok(())
@@ -374,6 +374,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
                 out.push(self.quota(*allowance, *used, span)?);
             }
             ast::Statement::Named(kind, name) => out.push(self.named(*kind, *name)?),
+            ast::Statement::Flow(name) => self.flow(*name, span)?,
             ast::Statement::Fib(fib) => out.push(self.fib(fib, span)?),
             ast::Statement::Mark(set) => self.set_mark(set, out)?,
             ast::Statement::Notrack => {

@@ -176,6 +176,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
             }
             self.check_rejects(base.hook, &reached)?;
             self.check_fibs(base.hook, &reached)?;
+            self.check_flows(base.hook, &reached)?;
             let here = self.nats.iter().filter(|(chain, _)| reached[*chain]);
             for (_, nat) in here {
                 if let Some(refusal) = misplaced(nat.node, base.kind, base.hook) {

@@ -89,7 +89,8 @@ impl Rules {
         self.set.is_empty()
     }
 
-    /// Number of counters: of rules, of the policies of base chains, and of objects that have a name.
+    /// Number of counters: of rules, of the policies of base chains, and of objects that have a
+    /// name.
     pub fn counters(&self) -> usize {
         self.set.counters()
     }

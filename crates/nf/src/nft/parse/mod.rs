@@ -5,6 +5,7 @@
 mod base;
 mod fib;
 mod flags;
+mod flowtable;
 mod limit;
 mod map;
 mod mark;
@@ -95,7 +96,8 @@ impl<'a> Parser<'a, '_> {
                     }
                     items.push(Item::FlushRuleset(flush));
                 }
-                Token::Word("define") => items.push(Item::Define(self.define()?)),
+                Token::Word("define" | "redefine") => items.push(Item::Define(self.define()?)),
+                Token::Word("undefine") => items.push(Item::Undefine(self.undefine()?)),
                 Token::Word("table") => {
                     let next = self.table()?;
                     let family = next.family.node;
@@ -132,7 +134,8 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn define(&mut self) -> Parsed<Define<'a>> {
-        let span = self.tokens.take()?.span;
+        let Spanned { span, node } = self.tokens.take()?;
+        let again = node == Token::Word("redefine");
         count(
             &mut self.counts.defines,
             self.limits.defines,
@@ -144,8 +147,13 @@ impl<'a> Parser<'a, '_> {
         let value = self.operand()?;
         match value {
             Operand::Named(set) => refuse(set.span, &refusals::DEFINED_NAME),
-            value => Ok(Define { name, value }),
+            value => Ok(Define { name, again, value }),
         }
+    }
+
+    fn undefine(&mut self) -> Parsed<Name<'a>> {
+        self.tokens.take()?;
+        self.name("the name of the variable")
     }
 
     fn table(&mut self) -> Parsed<Table<'a>> {
@@ -158,7 +166,13 @@ impl<'a> Parser<'a, '_> {
         let mut comment = None;
         while let Some(Spanned { span, node }) = self.item(open)? {
             match node {
-                Token::Word("define") => items.push(TableItem::Define(self.define()?)),
+                Token::Word("define" | "redefine") => {
+                    items.push(TableItem::Define(self.define()?));
+                }
+                Token::Word("undefine") => items.push(TableItem::Undefine(self.undefine()?)),
+                Token::Word("flowtable") if self.family != Family::Bridge => {
+                    items.push(TableItem::Flowtable(self.flowtable()?));
+                }
                 Token::Word("set") => {
                     count(&mut self.counts.sets, self.limits.sets, span, "sets")?;
                     items.push(TableItem::Set(self.set()?));

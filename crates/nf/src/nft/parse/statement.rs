@@ -58,6 +58,7 @@ impl<'a> Parser<'a, '_> {
             Token::Word("limit") => self.limit()?,
             Token::Word("quota") => self.quota()?,
             Token::Word("notrack") if self.family != Family::Bridge => Statement::Notrack,
+            Token::Word("flow") if self.family != Family::Bridge => self.flow()?,
             Token::Word("fib") if self.family != Family::Bridge => self.fib()?,
             Token::Word("reject") if self.family != Family::Bridge => self.reject()?,
             Token::Word("protocol" | "l4proto") => return refuse(span, &refusals::BARE_META),

@@ -37,15 +37,8 @@ const BRIDGE: &str = "write `table bridge NAME { ... }`, in which ARP and IP bot
 const INCLUDE: Refusal = instead(
     "`include`",
     "is not supported: the rules reach the firewall as one file",
-    "put the other file's text here",
+    "`outboard rules list FILE` prints one file of all of them",
 );
-const REDEFINE: Refusal = instead(
-    "`redefine`",
-    "is not supported: a name has one meaning",
-    "define another name",
-);
-const UNDEFINE: Refusal = refusal("`undefine`", "is not supported: a name has one meaning");
-
 /// A table of words and what is to be said of them.
 type Table = [(&'static str, Refusal)];
 
@@ -89,8 +82,6 @@ pub static COMMANDS: &Table = &[
         refusal("`import`", "is no part of a file of rules"),
     ),
     ("include", INCLUDE),
-    ("redefine", REDEFINE),
-    ("undefine", UNDEFINE),
     (
         "chain",
         instead(
@@ -171,8 +162,6 @@ pub static IN_TABLE: &Table = &[
     ("secmark", refusal("`secmark`", NOT_LOCAL)),
     ("synproxy", refusal("`synproxy`", FORWARD_ONLY)),
     ("include", INCLUDE),
-    ("redefine", REDEFINE),
-    ("undefine", UNDEFINE),
 ];
 
 /// What stands in a set besides type, flags, elements and comment.
@@ -230,14 +219,15 @@ pub static CONNECTION: &Table = &[
         "zone",
         refusal(
             "`ct zone`",
-            "is not supported: connections of each VLAN are apart",
+            "is not supported: a connection is known by its addresses, and apart only in each VLAN",
         ),
     ),
     (
         "helper",
-        refusal(
+        instead(
             "`ct helper`",
-            "is not supported: no connection expects another one",
+            "is not supported: no payload is read, so no connection expects another one",
+            "let the other connections in by their ports",
         ),
     ),
     (
@@ -248,10 +238,18 @@ pub static CONNECTION: &Table = &[
         "timeout",
         refusal(
             "`ct timeout`",
-            "is not supported: timeouts are those of Linux",
+            "is not supported: each class of connections has the one timeout of Linux",
         ),
     ),
-    ("count", refusal("`ct count`", "is not supported")),
+    (
+        "count",
+        instead(
+            "`ct count`",
+            "is not supported: connections are not counted by rules; a source has at most a \
+             quarter of the table for those that nobody confirmed",
+            "`limit rate` of `ct state new`",
+        ),
+    ),
     (
         "label",
         instead("`ct label`", "is not supported", "use `ct mark`"),
@@ -559,8 +557,6 @@ pub static STATEMENTS: &Table = &[
     ("geneve", refusal("a field of a tunnel", UNREAD)),
     ("gre", refusal("a field of a tunnel", UNREAD)),
     ("include", INCLUDE),
-    ("redefine", REDEFINE),
-    ("undefine", UNDEFINE),
 ];
 
 /// `rt type` and the like, which is not about a route.

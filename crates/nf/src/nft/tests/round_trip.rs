@@ -85,7 +85,7 @@ fn operand() -> impl Strategy<Value = Operand<'static>> {
 
 fn define() -> impl Strategy<Value = Define<'static>> {
     let value = operand().prop_filter("a name of a set", |it| !matches!(it, Operand::Named(_)));
-    (name(), value).prop_map(|(name, value)| Define { name, value })
+    (name(), any::<bool>(), value).prop_map(|(name, again, value)| Define { name, again, value })
 }
 
 fn field() -> impl Strategy<Value = Field> {
@@ -272,6 +272,7 @@ fn chain() -> impl Strategy<Value = Chain<'static>> {
     let item = prop_oneof![
         8 => rule().prop_map(|rule| ChainItem::Rule(at(rule))),
         1 => define().prop_map(ChainItem::Define),
+        1 => name().prop_map(ChainItem::Undefine),
     ];
     let parts = (
         name(),

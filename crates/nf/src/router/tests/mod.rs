@@ -1,5 +1,6 @@
 //! A router between two networks: what leaves it, and what comes back.
 
+mod define;
 mod fib;
 mod frame;
 mod hooks;
