@@ -12,7 +12,7 @@ use std::{fmt, io};
 /// `outboard rules list`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// A file of rules, - for standard input, or the name of a running guest if no file is called so
+    /// A file of rules, - for standard input, or else the name of a running guest
     what: PathBuf,
     /// Show handles: the numbers by which the kernel's nft names tables, chains and rules once it
     /// has loaded the same text into an empty ruleset
