@@ -325,11 +325,11 @@ table inet t
     set s { type inet_service elements = { 1, 2 } }
   - chain gone
 table inet t chain a
+  > udp dport 53 accept
   ~ type filter hook forward priority 0; policy accept;
     type filter hook forward priority 0; policy drop;
-  > udp dport 53 accept
-  ~ tcp dport 80 accept
-    tcp dport { 80, 443 } accept
+  - tcp dport 80 accept
+  + tcp dport { 80, 443 } accept
   + counter
 table inet t chain gone
   - accept
