@@ -133,7 +133,6 @@ impl<R: Ruled> Work<R> {
             tracking.spare = Spare::Memory(kept);
         }
         let mut load = |text: &str| load::<R>(runtime, text, &ports, &mut tracking);
-        let texts = [command_line, built_in];
         let (rules, counters) = start::first(&mut feed, texts, &mut load)?;
         tracking.spare.forget();
         rules.take_up(|place| counters.get(place)[1]);
