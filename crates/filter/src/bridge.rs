@@ -85,6 +85,7 @@ impl Filter {
                         ports: &work.ports,
                         link: HEADER_SIZE,
                         bytes: frame.len(),
+                        routes: None,
                     };
                     let (verdict, rule) = settled.say(&mut taken);
                     return decide(work, frame, index, verdict, rule);
@@ -106,6 +107,7 @@ impl Filter {
             ports: &work.ports,
             link: self.key.network_offset(),
             bytes: frame.len(),
+            routes: None,
         };
         let judged = match tracking {
             Some((table, now)) => {

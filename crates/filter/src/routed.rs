@@ -5,9 +5,10 @@ use super::start::Error;
 use super::work::{Seed, Taken};
 use abi::capture::Fate;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use device::ethernet::HEADER_SIZE;
 use device::{Frame, Netif};
+use nf::Routes;
 use nf::router::{ANSWER_MAX, Arrival, Hooks, Local, Passage, Rejection, Rules, Stop};
 use ports::Runtime;
 
@@ -68,9 +69,16 @@ impl Gate {
     }
 
     /// Whether a packet goes on that has come in by this port, at which the router has the
-    /// addresses `local`. Its destination may be another one behind this.
+    /// addresses `local`. Its destination may be another one behind this. `routes` has the router's
+    /// own numbers of ports.
     #[inline]
-    pub fn arrives(&mut self, frame: &mut Frame, port: usize, local: Local) -> bool {
+    pub fn arrives(
+        &mut self,
+        frame: &mut Frame,
+        port: usize,
+        local: Local,
+        routes: &dyn Routes,
+    ) -> bool {
         let (port, index) = self.port(port);
         self.came = index;
         self.rejected = None;
@@ -79,22 +87,26 @@ impl Gate {
             local,
             partial: is_partial(frame),
         };
-        self.ask(frame, |hooks, passage, bytes| {
+        self.ask(frame, Some(routes), |hooks, passage, bytes| {
             hooks.prerouting(passage, bytes, arrival)
         })
     }
 
     /// Whether the packet that has arrived may come to the router itself.
     #[inline]
-    pub fn enters(&mut self, frame: &mut Frame) -> bool {
-        self.ask(frame, |hooks, passage, bytes| hooks.input(passage, bytes))
+    pub fn enters(&mut self, frame: &mut Frame, routes: &dyn Routes) -> bool {
+        self.ask(frame, Some(routes), |hooks, passage, bytes| {
+            hooks.input(passage, bytes)
+        })
     }
 
     /// Whether the packet that has arrived may leave by this port.
     #[inline]
-    pub fn passes(&mut self, frame: &mut Frame, to: usize) -> bool {
+    pub fn passes(&mut self, frame: &mut Frame, to: usize, routes: &dyn Routes) -> bool {
         let (to, _) = self.port(to);
-        self.ask(frame, |hooks, passage, _| hooks.forward(passage, to))
+        self.ask(frame, Some(routes), |hooks, passage, _| {
+            hooks.forward(passage, to)
+        })
     }
 
     /// Whether the packet leaves by this port, at which the router has the addresses `local`. Its
@@ -102,7 +114,7 @@ impl Gate {
     #[inline]
     pub fn leaves(&mut self, frame: &mut Frame, to: usize, local: Local) -> bool {
         let (to, _) = self.port(to);
-        self.ask(frame, |hooks, passage, bytes| {
+        self.ask(frame, None, |hooks, passage, bytes| {
             hooks.postrouting(passage, bytes, to, local)
         })
     }
@@ -128,7 +140,7 @@ impl Gate {
     pub fn answers(&mut self, answer: &mut Frame, to: usize, local: Local) -> bool {
         let (to, _) = self.port(to);
         let mut own = core::mem::take(&mut self.own);
-        let answers = self.ask(answer, |hooks, rejected, bytes| {
+        let answers = self.ask(answer, None, |hooks, rejected, bytes| {
             hooks.answers(rejected, &mut own, bytes, to, local)
         });
         self.own = own;
@@ -142,7 +154,7 @@ impl Gate {
         core::mem::swap(&mut self.passage, &mut self.own);
         let rejected = self.rejected;
         let partial = is_partial(frame);
-        let sends = self.ask(frame, |hooks, passage, bytes| {
+        let sends = self.ask(frame, None, |hooks, passage, bytes| {
             hooks.output(passage, bytes, to, partial)?;
             hooks.postrouting(passage, bytes, to, local)
         });
@@ -161,6 +173,7 @@ impl Gate {
     fn ask(
         &mut self,
         frame: &mut Frame,
+        routes: Option<&dyn Routes>,
         hook: impl FnOnce(&mut Hooks<'_, Taken<'_>>, &mut Passage, &mut [u8]) -> Result<(), Stop>,
     ) -> bool {
         let Self {
@@ -168,8 +181,10 @@ impl Gate {
             passage,
             came,
             rejected,
+            ports: numbers,
             ..
         } = self;
+        let routes = routes.map(|routes| Numbered { routes, numbers });
         let now = work.log.now(work.runtime);
         let bytes = frame.len();
         let mut taken = Taken {
@@ -180,6 +195,7 @@ impl Gate {
             // Frames with tags come to no router.
             link: HEADER_SIZE,
             bytes,
+            routes: routes.as_ref().map(|routes| routes as &dyn Routes),
         };
         let connections = work.tracking.connections.as_mut();
         let mut hooks = Hooks {
@@ -203,6 +219,37 @@ impl Gate {
                 false
             }
         }
+    }
+}
+
+/// What the router knows of addresses, with the numbers of ports that rules have.
+struct Numbered<'a> {
+    routes: &'a dyn Routes,
+    /// As [`Gate::ports`].
+    numbers: &'a [(u8, u8)],
+}
+
+impl Numbered<'_> {
+    /// A port's number among the router's. One that is none of these has no addresses.
+    fn own(&self, port: Option<u8>) -> Option<u8> {
+        let port = port?;
+        let own = self.numbers.iter().position(|(number, _)| *number == port);
+        Some(own.map_or(u8::MAX, |own| own as u8))
+    }
+}
+
+impl Routes for Numbered<'_> {
+    fn way(&self, to: IpAddr) -> Option<u8> {
+        let own = self.routes.way(to)?;
+        self.numbers.get(usize::from(own)).map(|(port, _)| *port)
+    }
+
+    fn is_own(&self, address: IpAddr, port: Option<u8>) -> bool {
+        self.routes.is_own(address, self.own(port))
+    }
+
+    fn is_broadcast(&self, address: Ipv4Addr, port: Option<u8>) -> bool {
+        self.routes.is_broadcast(address, self.own(port))
     }
 }
 

@@ -5,13 +5,14 @@ use super::start::Error;
 use super::{STATE, flows, kept, start};
 use abi::capture::Fate;
 use abi::share::{COUNTERS_PER_PORT, PORT_APPLIANCE, RulesRefused};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use nf::conntrack::Conntrack;
 use nf::log::{Line, TokenBucket};
 use nf::nft::{self, ErrorKind, Limits};
-use nf::{Key, Moment, RuleIndex, RuleSet, Tally, Way, router};
+use nf::{Key, Moment, Routes, RuleIndex, RuleSet, Tally, Way, router};
 use ports::Runtime;
 use ports::inquiry::Inquiry;
 use ports::rules::{Feed, Offer, RuleCounters};
@@ -40,6 +41,12 @@ pub(crate) trait Ruled: Sized {
 
     /// Begins those; see [`RuleSet::begin`].
     fn begin(&mut self, secret: &[u8; 16], now: u64, before: Option<&Self>);
+
+    /// Counters and quotas that have a name, and their places among the counters.
+    fn named(&self) -> impl Iterator<Item = (&str, RuleIndex)>;
+
+    /// Quotas that have a name go on from the bytes that their counters have.
+    fn take_up(&self, bytes: impl Fn(RuleIndex) -> u64);
 }
 
 impl Ruled for RuleSet {
@@ -49,9 +56,8 @@ impl Ruled for RuleSet {
         nf::load(text, ports, limits)
     }
 
-    /// The policy has one.
     fn counters(&self) -> usize {
-        self.len() + 1
+        Self::counters(self)
     }
 
     fn tracks(&self) -> bool {
@@ -64,6 +70,14 @@ impl Ruled for RuleSet {
 
     fn begin(&mut self, secret: &[u8; 16], now: u64, before: Option<&Self>) {
         Self::begin(self, secret, now, before);
+    }
+
+    fn named(&self) -> impl Iterator<Item = (&str, RuleIndex)> {
+        Self::named(self)
+    }
+
+    fn take_up(&self, bytes: impl Fn(RuleIndex) -> u64) {
+        Self::take_up(self, bytes);
     }
 }
 
@@ -88,6 +102,14 @@ impl Ruled for router::Rules {
 
     fn begin(&mut self, secret: &[u8; 16], now: u64, before: Option<&Self>) {
         Self::begin(self, secret, now, before);
+    }
+
+    fn named(&self) -> impl Iterator<Item = (&str, RuleIndex)> {
+        Self::named(self)
+    }
+
+    fn take_up(&self, bytes: impl Fn(RuleIndex) -> u64) {
+        Self::take_up(self, bytes);
     }
 }
 
@@ -132,9 +154,10 @@ impl<R: Ruled> Work<R> {
             tracking.said = kept.refused.map(said);
             tracking.spare = Spare::Memory(kept);
         }
-        let mut load = |text: &str| load(runtime, text, &ports, &mut tracking, None);
+        let mut load = |text: &str| load::<R>(runtime, text, &ports, &mut tracking, None);
         let (rules, counters) = start::first(&mut feed, texts, &mut load)?;
         tracking.spare.forget();
+        rules.take_up(|place| counters.get(place)[1]);
         Ok(Self {
             runtime,
             feed,
@@ -182,7 +205,9 @@ impl<R: Ruled> Work<R> {
         let before = Some(&self.rules);
         match load(self.runtime, offer.text(), &self.ports, tracking, before) {
             Ok(rules) => {
+                let counted = named(&self.rules, self.counters);
                 self.counters = self.feed.accept(&offer, rules.counters());
+                go_on(&rules, self.counters, &counted);
                 self.rules = rules;
             }
             Err(refusal) => refuse(&mut self.feed, &offer, &refusal),
@@ -265,6 +290,24 @@ fn load<R: Ruled>(
     Ok(rules)
 }
 
+/// What objects that have a name have counted.
+fn named<R: Ruled>(rules: &R, counters: RuleCounters) -> BTreeMap<String, [u64; 2]> {
+    let named = rules.named();
+    named
+        .map(|(name, place)| (name.into(), counters.get(place)))
+        .collect()
+}
+
+/// Objects of the same name, in a table of the same name, go on from what others have counted.
+fn go_on<R: Ruled>(rules: &R, counters: RuleCounters, counted: &BTreeMap<String, [u64; 2]>) {
+    for (name, place) in rules.named() {
+        if let Some(counted) = counted.get(name) {
+            counters.set(place, *counted);
+        }
+    }
+    rules.take_up(|place| counters.get(place)[1]);
+}
+
 pub(crate) fn refuse(feed: &mut Feed, offer: &Offer, refusal: &Refusal) {
     let (reason, position) = match refusal {
         Refusal::Invalid(error) => (RulesRefused::Invalid, error.span.start as usize),
@@ -305,6 +348,8 @@ pub(crate) struct Taken<'a> {
     pub(crate) link: usize,
     /// Bytes of the frame.
     pub(crate) bytes: usize,
+    /// What the router knows of addresses, where it can say.
+    pub(crate) routes: Option<&'a dyn Routes>,
 }
 
 impl Taken<'_> {
@@ -326,6 +371,14 @@ impl Tally for Taken<'_> {
             now: self.log.now(self.runtime),
             bytes: self.bytes.saturating_sub(self.link) as u64,
         }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.link) as u64
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        self.routes
     }
 
     #[cold]

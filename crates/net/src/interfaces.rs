@@ -70,7 +70,8 @@ where
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = &Ip<V4, V6>> {
+    /// The ports, in the order of their numbers.
+    pub fn all(&self) -> impl Iterator<Item = &Ip<V4, V6>> {
         once(&self.first).chain(&self.others)
     }
 

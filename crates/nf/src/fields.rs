@@ -9,6 +9,7 @@
 //! `nft/tests/accepted.txt`, whose rules are shown to nft too; the oracle's `frame.rs`, which makes
 //! frames that have it; and the changelog.
 
+use crate::fib::KINDS;
 pub use crate::flags::TCP_FLAGS;
 use crate::flags::{STATES, STATUSES};
 use crate::services::SERVICES;
@@ -45,6 +46,7 @@ static TABLE: [Entry; FIELDS] = {
         entry("oifname", Type::InterfaceName, Slot::Output, None),
         entry("meta protocol", Type::EtherType, Slot::Protocol, None),
         entry("meta l4proto", Type::Protocol, Slot::L4Protocol, None),
+        entry("meta mark", Type::Mark, Slot::Mark, None),
         entry("ether type", Type::EtherType, Slot::LinkType, None),
         entry("ether saddr", Type::EtherAddress, Slot::EtherSource, None),
         entry(
@@ -201,7 +203,7 @@ static TABLE: [Entry; FIELDS] = {
 };
 
 /// Number of fields.
-const FIELDS: usize = 46;
+const FIELDS: usize = 47;
 
 /// Fields that nft has in the headers of the table, and that rules do not see.
 pub(crate) const UNREAD: &[&str] = &[
@@ -402,6 +404,8 @@ slots! {
     CtOriginalDestinationPort,
     CtReplySourcePort,
     CtReplyDestinationPort,
+    // From here on of the packet on its way, and in no key.
+    Mark,
     // From here on wider than 32 bits.
     EtherSource,
     EtherDestination,
@@ -437,7 +441,14 @@ impl Slot {
     /// Whether it is one of the frame's connection.
     pub(crate) const fn is_of_connection(self) -> bool {
         let number = self as usize;
-        NARROW_OF_FRAME <= number && number < NARROW || number >= Self::CtOriginalIp6Source as usize
+        NARROW_OF_FRAME <= number && number < Self::Mark as usize
+            || number >= Self::CtOriginalIp6Source as usize
+    }
+
+    /// Whether a key has it, or it is the way of a frame.
+    pub(crate) const fn is_of_frame(self) -> bool {
+        let number = self as usize;
+        number < NARROW_OF_FRAME || NARROW <= number && !self.is_of_connection()
     }
 
     /// The largest value of the slot.
@@ -513,7 +524,7 @@ pub enum Type {
     CtState,
     /// What is known of a connection, which has a syntax of its own.
     CtStatus,
-    /// A number that rules give to a connection.
+    /// A number that rules give to a packet or to a connection.
     Mark,
     /// Whether a frame goes the way of the first one of its connection.
     CtDirection,
@@ -521,6 +532,8 @@ pub enum Type {
     Time,
     /// A number of frames or bytes.
     Count,
+    /// What an address is to a router.
+    AddressKind,
 }
 
 /// What there is to know of a [`Type`].
@@ -538,6 +551,9 @@ const FLAGS_OF_TCP: &str = "flags of TCP: fin, syn, rst, psh, ack, urg, ecn or c
 const STATES_OF_CT: &str = "states: new, established, related, invalid or untracked";
 const STATUSES_OF_CT: &str =
     "statuses: seen-reply, assured, confirmed, expected, snat, dnat or dying";
+
+const KINDS_OF_ADDRESSES: &str =
+    "what an address is: local, unicast, broadcast, multicast or unreachable";
 
 impl Type {
     const fn describe(self) -> Description {
@@ -592,10 +608,11 @@ impl Type {
             ),
             Self::CtState => (None, STATES_OF_CT, 8, STATES),
             Self::CtStatus => (None, STATUSES_OF_CT, 10, STATUSES),
-            Self::Mark => (None, "a mark: a number", 32, &[]),
+            Self::Mark => (Some("mark"), "a mark: a number", 32, &[]),
             Self::CtDirection => (None, "a direction: original or reply", 8, DIRECTIONS),
             Self::Time => (None, "a time, such as 30s or 1d2h", 32, &[]),
             Self::Count => (None, "a number of frames or bytes", 64, &[]),
+            Self::AddressKind => (None, KINDS_OF_ADDRESSES, 8, KINDS),
         };
         Description {
             set,

@@ -7,6 +7,7 @@ use crate::ir::{Outcome, Program, Statement, Values, lacks};
 use crate::key::Key;
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 /// What several fields are called together.
 const CONCATENATION: &str = "concatenation";
@@ -55,6 +56,7 @@ impl Program {
             key,
             way,
             connection,
+            mark: &Cell::new(0),
         };
         let mark = connection.map(Connection::mark);
         let (verdict, _) = self.walk(&values, &mut (), |step| steps.push(step));
@@ -71,6 +73,7 @@ impl Program {
             key,
             way,
             connection,
+            mark: &Cell::new(0),
         };
         self.walk(&values, tally, |_| {})
     }
@@ -131,7 +134,7 @@ impl Program {
         for statement in &self.rules[rule].statements {
             match statement {
                 Statement::Match(condition) => {
-                    let value = values.get(condition.slot);
+                    let value = condition.read(values);
                     let set = &self.sets[condition.set as usize];
                     if !set.iter().any(|(low, high)| (low..=high).contains(&&value)) {
                         return Err(condition.slot.name());
@@ -145,6 +148,7 @@ impl Program {
                     }
                 }
                 Statement::Count => tally.count(rule),
+                Statement::CountNamed(number) => tally.count(self.first_named() + *number as usize),
                 Statement::Log(prefix) => tally.log(rule, prefix, values.key, values.way),
                 Statement::Limit(number) => {
                     let moment = tally.moment();
@@ -160,11 +164,22 @@ impl Program {
                         return Err(CHANGING);
                     }
                 }
-                Statement::Mark(mark) => {
-                    if let Some(connection) = values.connection {
-                        connection.set_mark(*mark);
+                Statement::Quota(number) => {
+                    let quota = &self.quotas[*number as usize];
+                    if let Some(object) = quota.object {
+                        tally.count(self.first_named() + object as usize);
+                    }
+                    if !quota.passes(tally.bytes()) {
+                        return Err("quota");
                     }
                 }
+                Statement::Fib(number) => {
+                    let fib = &self.fibs[*number as usize];
+                    if !fib.holds(values.key, values.way, tally.routes()) {
+                        return Err("fib");
+                    }
+                }
+                Statement::Mark(set) => set.run(values),
                 Statement::Untrack => {
                     if let Some(connection) = values.connection {
                         connection.untrack();

@@ -7,14 +7,18 @@
 
 use crate::changing::{Changing, Use};
 use crate::conntrack::{Connection, State};
+use crate::fib::Fib;
 use crate::fields::{ABSENT, NARROW_OF_FRAME, Slot};
 use crate::key::Key;
 use crate::limit::Limit;
+use crate::mark::SetMark;
 use crate::nft::ast::{ChainKind, Family, Hook};
+use crate::quota::Quota;
 use crate::router::Rejection;
 use crate::rule::{RuleIndex, Verdict, Way};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 /// Jumps that may be open at once: NFT_JUMP_STACK_SIZE of the kernel.
 pub(crate) const JUMPS_MAX: usize = 16;
@@ -25,6 +29,8 @@ pub(crate) struct Values<'a> {
     pub(crate) way: Way,
     /// None if the frame is not tracked.
     pub(crate) connection: Option<&'a Connection<'a>>,
+    /// `meta mark`.
+    pub(crate) mark: &'a Cell<u32>,
 }
 
 impl Values<'_> {
@@ -44,7 +50,7 @@ impl Values<'_> {
         match slot {
             Self::STATE => self.state() as u32,
             _ if usize::from(slot) < NARROW_OF_FRAME => self.narrow_of_frame(slot),
-            _ => self.of_connection(slot),
+            _ => self.of_no_key(slot),
         }
     }
 
@@ -54,8 +60,11 @@ impl Values<'_> {
     }
 
     #[cold]
-    fn of_connection(&self, slot: u8) -> u32 {
+    fn of_no_key(&self, slot: u8) -> u32 {
         let slot = Slot::ALL[usize::from(slot)];
+        if slot == Slot::Mark {
+            return self.mark.get();
+        }
         self.connection
             .map_or(ABSENT, |connection| connection.narrow(slot))
     }
@@ -138,6 +147,17 @@ pub struct Program {
     pub(crate) uses: Vec<Use>,
     /// What uses refer to by number.
     pub(crate) changing: Vec<Changing>,
+    pub(crate) fibs: Vec<Fib>,
+    pub(crate) quotas: Vec<Quota>,
+    /// Objects that are counted, in the order of the file.
+    pub(crate) named: Vec<Named>,
+}
+
+/// A counter or a quota that has a name. Its counter stands behind those of rules and policies.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    /// Its family, table, kind and name.
+    pub(crate) name: Box<str>,
 }
 
 /// A chain at a hook.
@@ -175,24 +195,52 @@ pub(crate) enum Statement {
         negated: bool,
     },
     Count,
+    /// A counter that has a name counts.
+    CountNamed(u32),
     Log(Box<str>),
     /// The frame must pass this limit.
     Limit(u32),
     /// Looks a set up that rules change, or changes it: what it says must hold.
     Use(u32),
-    /// The connection, if there is one, gets this mark. No condition follows.
-    Mark(u32),
+    /// The frame must pass this quota.
+    Quota(u32),
+    /// A router's routes must say this.
+    Fib(u32),
+    /// The packet or its connection gets a mark. No condition on that mark stands before it if one
+    /// follows.
+    Mark(SetMark),
     /// The packet has no connection, unless it has one already. No condition follows.
     Untrack,
     /// The last one, if there is one.
     End(Outcome),
 }
 
-/// The field must have one of the set's values.
+/// The field must have one of the set's values; of a mark, its bits under a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Condition {
     pub(crate) slot: Slot,
     pub(crate) set: u32,
+    /// Of a mark; all bits otherwise.
+    pub(crate) mask: u32,
+}
+
+impl Condition {
+    /// Without a mask.
+    pub(crate) const fn new(slot: Slot, set: u32) -> Self {
+        Self {
+            slot,
+            set,
+            mask: u32::MAX,
+        }
+    }
+
+    /// What it looks at.
+    pub(crate) fn read(&self, values: &Values<'_>) -> u128 {
+        match self.mask {
+            u32::MAX => values.get(self.slot),
+            mask => values.get(self.slot) & u128::from(mask),
+        }
+    }
 }
 
 /// How a rule that matched ends.
@@ -323,6 +371,11 @@ impl Program {
         self.rules.len()
     }
 
+    /// The place among the counters of the first object that has a name.
+    pub(crate) fn first_named(&self) -> RuleIndex {
+        self.rules.len() + self.bases.len()
+    }
+
     /// Whether a rule asks for connections.
     pub fn tracks(&self) -> bool {
         let mut statements = self.rules.iter().flat_map(|rule| &rule.statements);
@@ -330,12 +383,15 @@ impl Program {
         maps.any(|map| map.slot().is_some_and(Slot::is_of_connection))
             || statements.any(|statement| match statement {
                 Statement::Match(condition) => condition.slot.is_of_connection(),
-                Statement::Mark(_) => true,
+                Statement::Mark(set) => set.asks_connection(),
                 Statement::Joint { .. }
+                | Statement::Use(_)
                 | Statement::Count
+                | Statement::CountNamed(_)
+                | Statement::Quota(_)
                 | Statement::Log(_)
                 | Statement::Limit(_)
-                | Statement::Use(_)
+                | Statement::Fib(_)
                 | Statement::Untrack
                 | Statement::End(_) => false,
             })

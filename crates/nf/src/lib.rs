@@ -20,7 +20,10 @@
 //! | [`router`] | rules at each hook that a packet passes in a router, and translation |
 //! | [`log`], `listing` | what `log` statements say, and what rules are called |
 //! | `changing` | sets that rules change |
+//! | `fib` | what a router's routes say of an address |
 //! | `limit` | how many packets or bytes a rule takes in a time |
+//! | `quota` | how many bytes a rule takes in all |
+//! | `mark` | numbers that rules give to a packet and to its connection |
 //! | `rule`, `memory` | verdicts and tallies, and how much heap a load may take |
 //!
 //! ```
@@ -84,6 +87,7 @@ extern crate std;
 mod changing;
 mod compile;
 pub mod conntrack;
+mod fib;
 pub mod fields;
 mod flags;
 mod interpret;
@@ -95,8 +99,10 @@ mod loaded;
 pub mod log;
 mod lookup;
 mod malformed;
+mod mark;
 mod memory;
 pub mod nft;
+mod quota;
 mod resolve;
 pub mod router;
 mod rule;
@@ -105,6 +111,7 @@ mod services;
 mod tuples;
 mod values;
 
+pub use fib::Routes;
 pub use interpret::{Effect, Step};
 pub use ir::Program;
 pub use key::{Addresses, Fields, Fragment, Key, L4, ether_type, protocol};

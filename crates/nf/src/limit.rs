@@ -97,20 +97,28 @@ impl Rate {
     }
 }
 
-/// As nft prints it.
+/// As nft prints it in a rule.
 impl Display for Rate {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("limit ")?;
+        self.write(f)
+    }
+}
+
+impl Rate {
+    /// From `rate` on.
+    pub(crate) fn write(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { amount, burst, .. } = *self;
         let (over, period) = (if self.over { "over " } else { "" }, self.period.name());
         if self.unit == Unit::Packets {
-            write!(f, "limit rate {over}{amount}/{period}")?;
+            write!(f, "rate {over}{amount}/{period}")?;
             return match burst {
                 Self::BURST => Ok(()),
                 burst => write!(f, " burst {burst} packets"),
             };
         }
         let (unit, count) = in_units(amount);
-        write!(f, "limit rate {over}{count} {unit}/{period}")?;
+        write!(f, "rate {over}{count} {unit}/{period}")?;
         match in_units(burst.into()) {
             (_, 0) => Ok(()),
             (unit, count) => write!(f, " burst {count} {unit}"),
@@ -119,7 +127,7 @@ impl Display for Rate {
 }
 
 /// So many bytes in the largest unit of which they are a multiple.
-fn in_units(bytes: u64) -> (&'static str, u64) {
+pub(crate) fn in_units(bytes: u64) -> (&'static str, u64) {
     let mut units = BYTE_UNITS.into_iter();
     let unit = units.find(|(_, length)| bytes.is_multiple_of(*length));
     let (name, length) = unit.unwrap_or(("bytes", 1));

@@ -1,6 +1,6 @@
 //! What the rules of a text are called: the names of their counters.
 
-use crate::nft::ast::{ChainItem, Item, Policy, TableItem};
+use crate::nft::ast::{ChainItem, Item, Object, Policy, TableItem, What};
 use crate::nft::{self, Error, Limits};
 use crate::rule::RuleIndex;
 use alloc::borrow::ToOwned;
@@ -8,21 +8,23 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// The rules of a text by their index, and behind them the policies of its base chains, in the
-/// order of the file.
+/// The rules of a text by their index, and behind them the policies of its base chains, and then
+/// counters and quotas that have a name, each in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     rules: Vec<Listed>,
 }
 
-/// A rule, or the policy.
+/// A rule, a policy, or an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The chain that it stands in; of a file with several tables, behind the name of its table.
+    /// The chain that it stands in, or the table of an object; of a file with several tables,
+    /// behind the name of its table.
     pub chain: String,
     /// The line of the text that it begins on, from 1.
     pub line: usize,
-    /// The rule in nft's language, or `policy drop` or `policy accept`.
+    /// The rule in nft's language; `policy drop` or `policy accept`; or `counter NAME`, or `quota
+    /// NAME` and what it allows.
     pub text: String,
 }
 
@@ -41,11 +43,19 @@ impl Listing {
         };
         let mut rules = Vec::new();
         let mut policies = Vec::new();
+        let mut objects = Vec::new();
         let is_table = |item: &&Item<'_>| matches!(item, Item::Table(_));
         let several = file.items.iter().filter(is_table).count() > 1;
         for item in &file.items {
             let Item::Table(table) = item else { continue };
             for item in &table.items {
+                if let TableItem::Object(object) = item
+                    && let Some(text) = named(object)
+                {
+                    let chain = table.name.node.to_owned();
+                    let line = lines.of(object.name.span.start as usize);
+                    objects.push(Listed { chain, line, text });
+                }
                 let TableItem::Chain(chain) = item else {
                     continue;
                 };
@@ -74,6 +84,7 @@ impl Listing {
             }
         }
         rules.extend(policies);
+        rules.extend(objects);
         Ok(Self { rules })
     }
 
@@ -82,9 +93,19 @@ impl Listing {
         self.rules.get(index)
     }
 
-    /// Everything that has an index, in order; policies come last.
+    /// Everything that has an index, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Listed> {
         self.rules.iter()
+    }
+}
+
+/// What an object is called that has a counter.
+fn named(object: &Object<'_>) -> Option<String> {
+    let name = object.name;
+    match object.what {
+        What::Counter { .. } => Some(format!("counter {name}")),
+        What::Quota { allowance, .. } => Some(format!("quota {name} {allowance}")),
+        What::Limit(_) => None,
     }
 }
 

@@ -55,7 +55,7 @@ impl Loaded {
 fn is_of_router(file: &File<'_>) -> bool {
     let mut tables = file.items.iter().filter_map(|item| match item {
         Item::Table(table) => Some(table),
-        Item::FlushRuleset(_) | Item::Define(_) => None,
+        Item::FlushRuleset(_) | Item::Define(_) | Item::Undefine(_) => None,
     });
     let first = tables.next();
     first.is_some_and(|table| table.family.node != Family::Bridge)

@@ -1,5 +1,6 @@
 //! What rules decide, and what they are told and tell besides.
 
+use crate::fib::Routes;
 use crate::key::Key;
 use core::fmt;
 
@@ -42,6 +43,14 @@ pub trait Tally {
     /// pass a `limit`, and any bytes, and no element of a set expires.
     fn moment(&mut self) -> Moment {
         Moment::default()
+    }
+    /// Bytes of the frame, as counters of rules count them. Who knows none takes it for empty.
+    fn bytes(&self) -> u64 {
+        0
+    }
+    /// What a router knows of addresses, for `fib`.
+    fn routes(&self) -> Option<&dyn Routes> {
+        None
     }
 }
 

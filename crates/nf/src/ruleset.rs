@@ -16,16 +16,20 @@
 
 use crate::changing::{Changing, Use};
 use crate::conntrack::{Connection, State};
+use crate::fib::Fib;
 use crate::fields::{SLOTS, Slot};
-use crate::ir::{JUMPS_MAX, Map, Outcome, Values, lacks};
+use crate::ir::{JUMPS_MAX, Map, Named, Outcome, Values, lacks};
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::lookup::{NONE, Set, Table};
+use crate::mark::SetMark;
+use crate::quota::Quota;
 use crate::router::Rejection;
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
 use crate::tuples::Tuples;
 use alloc::boxed::Box;
 use arrayvec::ArrayVec;
+use core::cell::Cell;
 
 /// Rules that judge frames.
 #[derive(Debug)]
@@ -49,6 +53,11 @@ pub struct RuleSet {
     pub(crate) limits: Box<[Limit]>,
     pub(crate) uses: Box<[Use]>,
     pub(crate) changing: Box<[Changing]>,
+    pub(crate) fibs: Box<[Fib]>,
+    pub(crate) quotas: Box<[Quota]>,
+    pub(crate) named: Box<[Named]>,
+    /// The place among the counters of the first object that has a name.
+    pub(crate) first_named: RuleIndex,
     /// The base chain.
     pub(crate) base: Cursor,
     pub(crate) rules: RuleIndex,
@@ -108,27 +117,31 @@ pub(crate) struct Entry {
 pub(crate) struct Extra {
     /// The prefix of a log statement.
     pub(crate) log: Option<Box<str>>,
-    /// What the connection is marked with.
-    pub(crate) mark: Option<u32>,
+    /// Objects that count, by their number.
+    pub(crate) named: Box<[u32]>,
+    /// Marks that it gives, one after the other.
+    pub(crate) marks: Box<[SetMark]>,
     /// Whether there is to be no connection.
     pub(crate) untracks: bool,
     /// What the frame must pass, or else the rule does no more.
     pub(crate) gate: Option<Gate>,
 }
 
-/// What is in front of the rest of a rule.
+/// A limit or a question in front of the rest of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gate {
-    pub(crate) kind: GateKind,
+    pub(crate) ask: Ask,
     /// The entry behind the rule, and the step behind it.
     pub(crate) entry: u32,
     pub(crate) step: u32,
 }
 
-/// What a frame must pass, by its number.
+/// What a gate asks, by its number.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum GateKind {
+pub(crate) enum Ask {
     Limit(u32),
+    Fib(u32),
+    Quota(u32),
     /// What is looked up in a set that rules change, or done with it.
     Use(u32),
 }
@@ -149,6 +162,8 @@ pub(crate) enum Test {
     Around { slot: u8, low: u32, span: u32 },
     /// A check: the narrow slot is in a set.
     Set { slot: u8, set: u32 },
+    /// A check: the narrow slot, under a mask, is in a set.
+    Masked { slot: u8, set: u32, mask: u32 },
     /// A check: the wide slot is in a set.
     Wide { slot: Slot, set: u32 },
     /// A check: the frame has one of these tuples, or none of them.
@@ -207,6 +222,7 @@ impl RuleSet {
             key,
             way,
             connection,
+            mark: &Cell::new(0),
         };
         self.judge(&values, tally)
     }
@@ -226,6 +242,7 @@ impl RuleSet {
             key,
             way,
             connection,
+            mark: &Cell::new(0),
         };
         self.judge(&values, tally)
     }
@@ -278,6 +295,7 @@ impl RuleSet {
                 Test::Range { .. }
                 | Test::Around { .. }
                 | Test::Set { .. }
+                | Test::Masked { .. }
                 | Test::Wide { .. }
                 | Test::Joint { .. } => asks = true,
                 Test::Hit(_) if fails => (fails, asks) = (false, false),
@@ -393,25 +411,38 @@ impl RuleSet {
         if let Some(prefix) = &extra.log {
             tally.log(entry.rule as RuleIndex, prefix, values.key, values.way);
         }
-        if let (Some(mark), Some(connection)) = (extra.mark, values.connection) {
-            connection.set_mark(mark);
-        }
+        let named = extra.named.iter();
+        named.for_each(|object| tally.count(self.first_named + *object as usize));
+        extra.marks.iter().for_each(|set| set.run(values));
         if let (true, Some(connection)) = (extra.untracks, values.connection) {
             connection.untrack();
         }
         let gate = extra.gate.as_ref()?;
-        let moment = tally.moment();
-        let passes = match gate.kind {
-            GateKind::Limit(number) => {
+        let passes = match gate.ask {
+            Ask::Limit(number) => {
+                let moment = tally.moment();
                 self.limits[number as usize].passes(moment.now, moment.bytes)
             }
-            GateKind::Use(number) => {
+            Ask::Use(number) => {
                 let asked = &self.uses[number as usize];
                 let set = &self.changing[asked.set as usize];
-                set.apply(&asked.layout, asked.what, values, moment)
+                set.apply(&asked.layout, asked.what, values, tally.moment())
+            }
+            Ask::Quota(number) => self.pass_quota(number, tally),
+            Ask::Fib(number) => {
+                self.fibs[number as usize].holds(values.key, values.way, tally.routes())
             }
         };
         (!passes).then_some(gate)
+    }
+
+    #[cold]
+    fn pass_quota(&self, number: u32, tally: &mut impl Tally) -> bool {
+        let quota = &self.quotas[number as usize];
+        if let Some(object) = quota.object {
+            tally.count(self.first_named + object as usize);
+        }
+        quota.passes(tally.bytes())
     }
 
     /// The next entry of the chain that holds; what may follow it is behind.
@@ -476,6 +507,9 @@ impl RuleSet {
                 values.narrow(slot).wrapping_sub(low) <= span
             }
             Test::Set { slot, set } => self.sets[set as usize].contains(values.narrow(slot)),
+            Test::Masked { slot, set, mask } => {
+                self.sets[set as usize].contains(values.narrow(slot) & mask)
+            }
             Test::Wide { slot, set } => self.wide_sets[set as usize].contains(values.wide(slot)),
             Test::Joint { joint, negated } => {
                 let tuples = &self.joints[joint as usize];
@@ -547,6 +581,28 @@ impl RuleSet {
         self.rules
     }
 
+    /// Number of counters: of rules, of policies, and of objects that have a name.
+    pub fn counters(&self) -> usize {
+        self.first_named + self.named.len()
+    }
+
+    /// Counters and quotas that have a name: that, with family, table and kind; and their place
+    /// among the counters.
+    pub fn named(&self) -> impl Iterator<Item = (&str, RuleIndex)> {
+        let named = self.named.iter().zip(self.first_named..);
+        named.map(|(named, index)| (&*named.name, index))
+    }
+
+    /// Quotas that have a name go on from what their counters have: `bytes` says that of a place
+    /// among the counters.
+    pub fn take_up(&self, bytes: impl Fn(RuleIndex) -> u64) {
+        for quota in &self.quotas {
+            if let Some(object) = quota.object {
+                quota.set_used(bytes(self.first_named + object as usize));
+            }
+        }
+    }
+
     /// Whether a rule asks for connections: else they need not be tracked.
     #[inline]
     pub fn tracks(&self) -> bool {
@@ -601,11 +657,24 @@ impl RuleSet {
             + size_of_val(&*self.joints)
             + self.maps.iter().map(Map::memory).sum::<usize>()
             + self.joints.iter().map(Tuples::memory).sum::<usize>()
+            + size_of_val(&*self.quotas)
+            + self
+                .named
+                .iter()
+                .map(|named| size_of_val(named) + named.name.len())
+                .sum::<usize>()
+            + self
+                .fibs
+                .iter()
+                .map(|fib| size_of_val(fib) + size_of_val(&*fib.held))
+                .sum::<usize>()
             + self
                 .extras
                 .iter()
-                .filter_map(|extra| extra.log.as_ref())
-                .map(|prefix| prefix.len())
+                .map(|extra| {
+                    let log = extra.log.as_ref().map_or(0, |prefix| prefix.len());
+                    log + size_of_val(&*extra.marks) + size_of_val(&*extra.named)
+                })
                 .sum::<usize>()
             + sets
             + wide_sets

@@ -238,7 +238,7 @@ fn rules(joint: &Joint) -> Program {
             let fields = joint.slots.iter().zip(tuple);
             let conditions = fields.map(|(slot, bounds)| {
                 let (slot, set) = (*slot, number(*bounds));
-                Statement::Match(Condition { slot, set })
+                Statement::Match(Condition::new(slot, set))
             });
             let end = core::iter::once(Statement::End(accepts));
             Rule {

@@ -110,6 +110,12 @@ enum Rules {
     Check(rules::check::Arguments),
     /// Show what rules do with one frame, step by step
     Explain(rules::explain::Arguments),
+    /// Show which rules were added, removed, moved and changed
+    ///
+    /// The exit status is 1 if there is a difference.
+    Diff(rules::diff::Arguments),
+    /// Print rules as nft prints them
+    List(rules::list::Arguments),
     /// Make rules of what iptables-save or `nft list ruleset` has printed, and say what is left out
     Import(rules::import::Arguments),
     /// Give a running guest other rules, in one step
@@ -163,6 +169,12 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         }
         Command::Rules(Rules::Explain(arguments)) => {
             return Ok(status(rules::explain::run(&arguments)?));
+        }
+        Command::Rules(Rules::Diff(arguments)) => {
+            return Ok(status(rules::diff::run(&arguments)?));
+        }
+        Command::Rules(Rules::List(arguments)) => {
+            return Ok(status(rules::list::run(&arguments)?));
         }
         Command::Rules(Rules::Import(arguments)) => {
             return Ok(status(rules::import::run(&arguments)?));

@@ -1,6 +1,7 @@
 //! Which packets are sent on, where to, and what their senders are told (RFC 1812, 5.2).
 
 use crate::cut::cut;
+use crate::fib::Fib;
 use crate::own::{Judge, Ports, Shared};
 use crate::packet::{Packet, is_ip, is_lent, on_wire, take_hop};
 use crate::{told, trunk};
@@ -133,11 +134,11 @@ impl Passage {
             }
         }
         let local = self.local(port);
-        let arrives = self
-            .judge
-            .borrow_mut()
-            .gate
-            .arrives(&mut frame, port, local);
+        let arrives =
+            self.judge
+                .borrow_mut()
+                .gate
+                .arrives(&mut frame, port, local, &Fib { ip, now });
         if !arrives {
             // Who asks several is told by none of them (RFC 1122, 3.2.2).
             if !is_group {
@@ -151,7 +152,8 @@ impl Passage {
         };
         if is_group || ip.is_own(packet.destination) || !packet.may_pass() {
             // Of what is not for the router, its stack says why.
-            let enters = self.judge.borrow_mut().gate.enters(&mut frame);
+            let fib = Fib { ip, now };
+            let enters = self.judge.borrow_mut().gate.enters(&mut frame, &fib);
             if !enters && ip.is_own(packet.destination) && !is_group {
                 self.tell(ip, &frame, Some(packet.destination), now);
             }
@@ -190,7 +192,8 @@ impl Passage {
         }
         let local = self.local(to);
         take_hop(&mut frame);
-        if !self.judge.borrow_mut().gate.passes(&mut frame, to) {
+        let fib = Fib { ip, now };
+        if !self.judge.borrow_mut().gate.passes(&mut frame, to, &fib) {
             self.tell(ip, &frame, None, now);
             return Ok(());
         }

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `packet` | what a router reads and changes in a packet |
 //! | `forward` | which packets are sent on, where to, and what their senders are told |
+//! | `fib` | what rules are told of routes and addresses |
 //! | `told` | what the senders of packets are told that rules reject |
 //! | `own` | a port as the stack has it: what the router itself sends is judged as well |
 //! | `cut` | packets that are cut into fragments |
@@ -38,6 +39,7 @@ extern crate alloc;
 extern crate std;
 
 mod cut;
+mod fib;
 mod forward;
 mod lend;
 mod offers;

@@ -328,6 +328,60 @@ fn packets_go_from_vlan_to_vlan_of_one_port_as_rules_say_by_their_names() {
     assert_eq!(counted, [("vlan_untagged", 1), ("vlan_unknown", 1)]);
 }
 
+/// `fib` knows the router's own routes, addresses and networks.
+#[test]
+fn forged_sources_are_dropped_by_routes() {
+    let rules = "table inet t {
+        chain c {
+            type filter hook prerouting priority raw
+            icmpv6 type { 135, 136 } accept
+            fib saddr . iif oif missing drop
+        }
+        chain f {
+            type filter hook forward priority 0
+            udp dport 54 fib daddr oifname private drop
+            udp dport 55 fib daddr type { local, broadcast, unreachable } drop
+        }
+    }";
+    let mut bench = Bench::met_with(Bench::new(rules));
+    let mut passes = |port: usize, ends, to: u16| {
+        let sent = packet(port, ends, (UDP, 64, 0), &udp([999, to], 4));
+        bench.takes(port, &[sent]);
+        let sent = bench.sent();
+        assert!(sent[port].is_empty());
+        !sent[1 - port].is_empty()
+    };
+    let stranger = Ipv4Addr::new(198, 51, 100, 1);
+    for (port, source, expected) in [
+        (0, INSIDE, true),
+        (1, OUTSIDE, true),
+        (0, OUTSIDE, false),
+        (1, INSIDE, false),
+        (0, OURS[0], false),
+        (0, OURS[1], false),
+        // No route leads there.
+        (0, stranger, false),
+    ] {
+        let destination = [OUTSIDE, INSIDE][port];
+        assert_eq!(
+            passes(port, (source, destination), 53),
+            expected,
+            "{source}"
+        );
+    }
+    assert!(passes(0, (INSIDE, OUTSIDE), 54));
+    assert!(!passes(1, (OUTSIDE, INSIDE), 54));
+    assert!(passes(0, (INSIDE, OUTSIDE), 55));
+    let all = Ipv4Addr::new(192, 0, 2, 255);
+    assert!(!passes(0, (INSIDE, all), 55));
+    let forged = packet6(1, (INSIDE6, INSIDE6), (UDP, 9), &udp([53, 999], 4));
+    let honest = packet6(1, (OUTSIDE6, INSIDE6), (UDP, 9), &udp([53, 999], 4));
+    for (frame, expected) in [(forged, 0), (honest, 1)] {
+        bench.takes(1, &[frame]);
+        assert_eq!(bench.sent()[0].len(), expected);
+    }
+}
+
 #[test]
 fn a_packet_waits_for_the_address_of_its_next_hop() {
     let mut bench = Bench::new(OPEN);

@@ -69,7 +69,7 @@ const MISLEADING: [&str; 7] = [
 ];
 
 /// Files that nft alone accepts.
-const UNSUPPORTED_FILES: [&str; 14] = [
+const UNSUPPORTED_FILES: [&str; 13] = [
     "table inet t { chain c { type filter hook forward priority 0; }; }",
     "table ip t { chain c { type filter hook forward priority 0; }; }",
     "table t { }",
@@ -77,7 +77,6 @@ const UNSUPPORTED_FILES: [&str; 14] = [
     "table bridge t { }; table bridge u { }",
     "table bridge t { flags dormant; }",
     "table bridge t { map m { type ipv4_addr : mark; }; }",
-    "table bridge t { counter x { }; }",
     "table bridge t { set s { typeof ip saddr; }; }",
     "table bridge t { set s { type ipv4_addr . inet_service; }; }",
     "table bridge t { set s { type ipv4_addr; flags timeout; timeout 5s; }; }",

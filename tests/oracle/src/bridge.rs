@@ -192,7 +192,9 @@ pub(crate) fn list(segment: &Segment) -> Result<Option<Vec<Listed>>, Error> {
     let list = rules.map(|rule| {
         let chain = rule["chain"].as_str().ok_or(bad("no chain"))?.to_owned();
         let parts = rule["expr"].as_array().ok_or(bad("no expressions"))?;
-        let counter = parts.iter().find_map(|part| part.get("counter"));
+        // One that has a name is that here, and has its numbers elsewhere.
+        let mut counters = parts.iter().filter_map(|part| part.get("counter"));
+        let counter = counters.find(|counter| counter.is_object());
         let number = |value: &Value| value.as_u64().ok_or(bad("no number"));
         let count = match counter {
             Some(counter) => Some(Count {
@@ -204,6 +206,18 @@ pub(crate) fn list(segment: &Segment) -> Result<Option<Vec<Listed>>, Error> {
         Ok(Listed { chain, count })
     });
     list.collect::<Result<_, _>>().map(Some)
+}
+
+/// What counters that have a name have counted in a namespace, in the order of the listing.
+pub(crate) fn named(segment: &Segment) -> Result<Vec<u64>, Error> {
+    let output = nft(segment, &["-j", "list", "counters"], &[])?;
+    let listing: Value = serde_json::from_slice(&output.stdout)
+        .map_err(|error| Error::Listing(error.to_string()))?;
+    let entries = listing["nftables"].as_array().into_iter().flatten();
+    let counters = entries.filter_map(|entry| entry.get("counter"));
+    Ok(counters
+        .filter_map(|counter| counter["packets"].as_u64())
+        .collect())
 }
 
 /// Replaces all rules of a namespace; what nft says if it refuses them.

@@ -130,6 +130,23 @@ fn counters_of_another_text_begin_at_zero() {
 }
 
 #[test]
+fn a_quota_that_has_a_name_outlives_the_instance() {
+    const QUOTA: &str = "table bridge f {
+        quota few { over 60 bytes; }
+        chain c {
+            type filter hook forward priority 0; policy accept;
+            ct state new,established quota name few drop
+        }
+    }
+    ";
+    let (mut bench, memory, _) = instance(Memory::new(&[], &[]), QUOTA);
+    assert!(bench.udp_passes() && bench.udp_passes());
+    let (mut bench, _, _) = instance(memory.next(), QUOTA);
+    assert!(!bench.udp_passes());
+    assert_eq!(bench.scene.rule_counted(0, 2), (3, 84));
+}
+
+#[test]
 fn rules_that_ask_for_no_connections_forget_them() {
     let (mut bench, memory, _) = instance(Memory::new(&[], &[]), COUNTED);
     assert!(bench.udp_passes());

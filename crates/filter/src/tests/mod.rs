@@ -291,6 +291,42 @@ fn a_rule_takes_what_its_limit_allows() {
     assert_eq!(three(900_000_000), [true, true, false]);
 }
 
+/// The rule counts, and a quota and a counter that have names.
+const NAMED: &str = "table bridge f {
+    counter each { }
+    quota few { over 60 bytes; }
+    chain c {
+        type filter hook forward priority 0; policy accept;
+        counter name each quota name few drop
+    }
+}
+";
+
+#[test]
+fn what_has_a_name_goes_on_with_other_rules() {
+    let mut bench = bench(setup().start(), NAMED);
+    assert!(bench.udp_passes() && bench.udp_passes() && !bench.udp_passes());
+    let counted = |bench: &Bench, slot| [0, 1, 2, 3].map(|at| bench.scene.rule_counted(slot, at));
+    let named = (3, 84);
+    assert_eq!(counted(&bench, 0), [(1, 28), (2, 56), named, named]);
+    // The quota allows more; the counter stands behind another rule.
+    let more = NAMED
+        .replace("60", "120")
+        .replace("policy", "counter; policy");
+    bench.scene.offer(1, 1, &more);
+    bench.filter.refresh();
+    let zero = (0, 0);
+    let found = [0, 1, 2, 3, 4].map(|at| bench.scene.rule_counted(1, at));
+    assert_eq!(found, [zero, zero, zero, named, named]);
+    assert!(bench.udp_passes() && !bench.udp_passes());
+    // Another name is another object.
+    bench.scene.offer(2, 0, &more.replace("few", "some"));
+    bench.filter.refresh();
+    assert_eq!(bench.scene.rule_counted(0, 3), (5, 140));
+    assert_eq!(bench.scene.rule_counted(0, 4), zero);
+    assert!(bench.udp_passes());
+}
+
 /// Accepts what a UDP packet begins, and nothing else.
 const STATEFUL: &str = "table bridge f {
     chain c {

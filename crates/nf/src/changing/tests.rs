@@ -6,6 +6,7 @@ use crate::key::{Addresses, Fields, Fragment, Key, L4};
 use crate::nft::Limits;
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
 use crate::ruleset::RuleSet;
+use core::cell::Cell;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::format;
@@ -202,7 +203,8 @@ proptest! {
             now += pause;
             let key = from(source, 22);
             let way = Way { from: 0, to: 1 };
-            let values = Values { key: &key, way, connection: None };
+            let mark = Cell::new(0);
+            let values = Values { key: &key, way, connection: None, mark: &mark };
             let changes = |kind| What::Changes { kind, timeout: 0 };
             let what = match kind {
                 0 => What::Asks { negated: false },

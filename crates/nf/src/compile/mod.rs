@@ -9,9 +9,9 @@ use crate::fields::{NARROW, SLOTS, Slot};
 use crate::ir::{Condition, Intervals, Outcome, Program, Statement};
 use crate::limit::Limit;
 use crate::lookup::{NONE, Set, Table};
-use crate::ruleset::{
-    Cursor, ENTRY, Entry, Extra, Gate, GateKind, Kind, Node, RuleSet, Step, Test,
-};
+use crate::mark::SetMark;
+use crate::quota::Quota;
+use crate::ruleset::{Ask, Cursor, ENTRY, Entry, Extra, Gate, Kind, Node, RuleSet, Step, Test};
 use crate::tuples::Tuples;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -42,6 +42,10 @@ impl Program {
         changing.iter_mut().for_each(Changing::anew);
         let maps = core::mem::take(&mut self.maps);
         let joints = self.joints.iter().map(Tuples::new).collect();
+        let first_named = self.first_named();
+        let named = core::mem::take(&mut self.named).into();
+        let quotas = self.quotas.iter().map(Quota::anew).collect();
+        let fibs = core::mem::take(&mut self.fibs).into();
         let limits = self.limits.iter().map(Limit::anew).collect();
         let mut compiler = Compiler::new(&self.sets);
         let chains: Vec<Cursor> = self
@@ -67,6 +71,10 @@ impl Program {
             limits,
             uses,
             changing: changing.into(),
+            fibs,
+            quotas,
+            named,
+            first_named,
             rules: self.rules.len(),
             policy: self.bases[0].policy,
             tracks,
@@ -82,14 +90,19 @@ impl Program {
 struct Effects {
     counts: bool,
     log: Option<Box<str>>,
-    mark: Option<u32>,
+    named: Vec<u32>,
+    marks: Vec<SetMark>,
     untracks: bool,
-    gate: Option<GateKind>,
+    gate: Option<Ask>,
 }
 
 impl Effects {
     fn any(&self) -> bool {
-        self.counts || self.log.is_some() || self.mark.is_some() || self.untracks
+        self.counts
+            || !self.named.is_empty()
+            || self.log.is_some()
+            || !self.marks.is_empty()
+            || self.untracks
     }
 }
 
@@ -219,6 +232,11 @@ impl<'a> Compiler<'a> {
                     checks.joints.push(Test::Joint { joint, negated });
                 }
                 Statement::Count => effects.counts = true,
+                Statement::CountNamed(object) => effects.named.push(*object),
+                Statement::Quota(quota) => {
+                    effects.gate = Some(Ask::Quota(*quota));
+                    self.part(&checks, rule, &mut effects);
+                }
                 Statement::Log(prefix) => {
                     if effects.log.is_some() {
                         self.part(&checks, rule, &mut effects);
@@ -226,14 +244,18 @@ impl<'a> Compiler<'a> {
                     effects.log = Some(prefix.clone());
                 }
                 Statement::Limit(limit) => {
-                    effects.gate = Some(GateKind::Limit(*limit));
+                    effects.gate = Some(Ask::Limit(*limit));
                     self.part(&checks, rule, &mut effects);
                 }
                 Statement::Use(number) => {
-                    effects.gate = Some(GateKind::Use(*number));
+                    effects.gate = Some(Ask::Use(*number));
                     self.part(&checks, rule, &mut effects);
                 }
-                Statement::Mark(mark) => effects.mark = Some(*mark),
+                Statement::Fib(fib) => {
+                    effects.gate = Some(Ask::Fib(*fib));
+                    self.part(&checks, rule, &mut effects);
+                }
+                Statement::Mark(set) => effects.marks.push(*set),
                 Statement::Untrack => effects.untracks = true,
                 Statement::End(outcome) => {
                     return self.entry(&checks, rule, effects, *outcome);
@@ -264,20 +286,22 @@ impl<'a> Compiler<'a> {
         let Effects {
             counts,
             log,
-            mark,
+            named,
+            marks,
             untracks,
             gate,
         } = effects;
         let mut extra = NONE;
-        if log.is_some() || mark.is_some() || untracks || gate.is_some() {
+        if log.is_some() || !named.is_empty() || !marks.is_empty() || untracks || gate.is_some() {
             extra = self.extras.len() as u32;
             self.extras.push(Extra {
                 log,
-                mark,
+                named: named.into(),
+                marks: marks.into(),
                 untracks,
                 // Where the rule ends is not known yet.
-                gate: gate.map(|kind| Gate {
-                    kind,
+                gate: gate.map(|ask| Gate {
+                    ask,
                     entry: NONE,
                     step: NONE,
                 }),
@@ -372,7 +396,8 @@ impl<'a> Compiler<'a> {
         let of = |condition: &Condition| &*self.source[condition.set as usize];
         let (first_values, second_values) = (of(first), of(second));
         let few = first_values.len().max(second_values.len()) <= SEGMENTS_MAX;
-        (first.slot == second.slot && few).then_some((first_values, second_values))
+        let alike = first.slot == second.slot && first.mask == second.mask;
+        (alike && few).then_some((first_values, second_values))
     }
 
     /// Makes the tree of a chain; [`NONE`] if it is better scanned.
@@ -460,13 +485,13 @@ impl<'a> Compiler<'a> {
     }
 
     /// The look-up that leaves the least to be scanned, if it is worth its time and copies. None is
-    /// one of connections: few rules differ in what they ask of those alone.
+    /// one of connections or marks: few rules differ in what they ask of those alone.
     fn best_split(&self, entries: &[u32], used: u64, copies: usize) -> Option<Split> {
         let saved = SAVED_MIN.max(entries.len() / SAVED_PART);
         let left_max = entries.len().checked_sub(saved)?;
         Slot::ALL
             .into_iter()
-            .filter(|slot| used & 1 << *slot as u64 == 0 && !slot.is_of_connection())
+            .filter(|slot| used & 1 << *slot as u64 == 0 && slot.is_of_frame())
             .filter_map(|slot| self.split_by(slot, entries))
             .filter(|split| split.left <= left_max && split.copies <= copies)
             .min_by_key(|split| (split.left, split.copies))
@@ -510,7 +535,7 @@ impl<'a> Compiler<'a> {
 
 impl Sets {
     fn check(&mut self, condition: Condition, source: &[Intervals]) -> Test {
-        let Condition { slot, set } = condition;
+        let Condition { slot, set, mask } = condition;
         let number = set as usize;
         let intervals = &source[number];
         if !slot.is_narrow() {
@@ -521,9 +546,10 @@ impl Sets {
             let set = self.wide_of[number];
             return Test::Wide { slot, set };
         }
-        let around = matches!(slot, Slot::Input | Slot::Output) || slot.is_of_connection();
+        let around = matches!(slot, Slot::Input | Slot::Output) || !slot.is_of_frame();
         let slot = slot as u8;
-        if let [(low, high)] = **intervals {
+        if let ([(low, high)], u32::MAX) = (&**intervals, mask) {
+            let (low, high) = (*low, *high);
             let (low, span) = (narrow(low), narrow(high - low));
             return match around {
                 true => Test::Around { slot, low, span },
@@ -539,7 +565,10 @@ impl Sets {
             self.narrow.push(Set::new(&pairs));
         }
         let set = self.narrow_of[number];
-        Test::Set { slot, set }
+        match mask {
+            u32::MAX => Test::Set { slot, set },
+            mask => Test::Masked { slot, set, mask },
+        }
     }
 }
 

@@ -138,10 +138,7 @@ fn joint() -> impl Strategy<Value = Joint> {
 /// The statement that these numbers stand for.
 fn meant((kind, slot, set): (i32, usize, u32), limits: &mut Vec<Limit>) -> Statement {
     match kind {
-        0 => Statement::Match(Condition {
-            slot: Slot::ALL[slot],
-            set,
-        }),
+        0 => Statement::Match(Condition::new(Slot::ALL[slot], set)),
         1 => Statement::Count,
         3 => {
             limits.push(limit(set));

@@ -3,8 +3,15 @@
 //! Names and strings borrow from the text. Equality ignores where things stand: of two
 //! [`Spanned`], only the nodes are compared.
 
+pub use super::fib::{Fib, FibResult, FibTest};
+pub use super::flowtable::Flowtable;
+pub use super::marks::{MarkSource, Masked, SetMark};
+pub use super::objects::{Object, ObjectKind, What};
+pub use crate::fib::FibPort;
 use crate::fields::{Field, Type};
 use crate::limit::Rate;
+pub use crate::mark::{BitOperator, MarkOf};
+pub use crate::quota::Allowance;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -57,17 +64,22 @@ pub struct File<'a> {
 pub enum Item<'a> {
     /// `flush ruleset`: what each load does anyway, for it replaces everything.
     FlushRuleset(Spanned<()>),
-    /// `define NAME = ...`.
+    /// `define NAME = ...` or `redefine NAME = ...`.
     Define(Define<'a>),
+    /// `undefine NAME`.
+    Undefine(Name<'a>),
     /// `table FAMILY NAME { ... }`.
     Table(Table<'a>),
 }
 
-/// `define NAME = VALUE`. It holds from here to the end of the block it stands in.
+/// `define NAME = VALUE`. It holds from here to the end of the block it stands in, or until it is
+/// defined again or undefined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Define<'a> {
     /// The name, without `$`.
     pub name: Name<'a>,
+    /// `redefine`: it may have a meaning already.
+    pub again: bool,
     /// What it stands for.
     pub value: Operand<'a>,
 }
@@ -120,10 +132,16 @@ impl Family {
 pub enum TableItem<'a> {
     /// `map NAME { ... }` of verdicts.
     Map(Map<'a>),
-    /// `define NAME = ...`.
+    /// `define NAME = ...` or `redefine NAME = ...`.
     Define(Define<'a>),
+    /// `undefine NAME`.
+    Undefine(Name<'a>),
+    /// `flowtable NAME { ... }`: what a router does anyway.
+    Flowtable(Flowtable<'a>),
     /// `set NAME { ... }`.
     Set(Set<'a>),
+    /// `counter NAME { ... }`, `quota NAME { ... }` or `limit NAME { ... }`.
+    Object(Object<'a>),
     /// `chain NAME { ... }`.
     Chain(Chain<'a>),
 }
@@ -292,8 +310,10 @@ pub enum Policy {
 /// What stands in a chain, the hook aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChainItem<'a> {
-    /// `define NAME = ...`.
+    /// `define NAME = ...` or `redefine NAME = ...`.
     Define(Define<'a>),
+    /// `undefine NAME`.
+    Undefine(Name<'a>),
     /// A rule.
     Rule(Spanned<Rule<'a>>),
 }
@@ -319,8 +339,21 @@ pub enum Statement<'a> {
     Change(Box<Change<'a>>),
     /// A condition on flags: `tcp flags`, `ct state` or `ct status`.
     Flags(Flags),
-    /// `ct mark set NUMBER`.
-    Mark(u32),
+    /// `quota`: a condition on how many bytes there were before.
+    Quota {
+        /// What is allowed.
+        allowance: Allowance,
+        /// What of that is used.
+        used: u64,
+    },
+    /// `counter name "..."`, and the same of a quota and of a limit.
+    Named(ObjectKind, Name<'a>),
+    /// A condition on what a router's routes say.
+    Fib(Box<Fib<'a>>),
+    /// A condition on some bits of a mark.
+    Masked(Box<Masked<'a>>),
+    /// `meta mark set` or `ct mark set`.
+    Mark(Box<SetMark<'a>>),
     /// `counter`, with what it starts from: `packets N bytes M`.
     Counter {
         /// Frames.
@@ -339,6 +372,8 @@ pub enum Statement<'a> {
     Verdict(Verdict<'a>),
     /// A look-up for a verdict, which ends a rule as one does.
     Vmap(Box<Vmap<'a>>),
+    /// `flow add @NAME`: what a router does with each connection anyway.
+    Flow(Name<'a>),
     /// `notrack`: the packet has no connection.
     Notrack,
     /// `reject`, with what stands behind `with`; it ends a rule as a verdict does.

@@ -17,6 +17,8 @@ pub struct Limits {
     pub chains: usize,
     /// Named sets.
     pub sets: usize,
+    /// Counters, quotas and limits that have a name.
+    pub objects: usize,
     /// Definitions of variables.
     pub defines: usize,
     /// Elements of one set, variables replaced by what they stand for.
@@ -41,6 +43,7 @@ impl Limits {
         rules: (64 << 10) - 1,
         chains: 1024,
         sets: 1024,
+        objects: 1024,
         defines: 4096,
         set_elements: 256 << 10,
         elements: 512 << 10,

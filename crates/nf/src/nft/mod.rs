@@ -5,8 +5,13 @@
 
 pub mod ast;
 mod error;
+mod fib;
+mod flowtable;
+mod include;
 mod lex;
 mod limits;
+mod marks;
+mod objects;
 mod parse;
 mod print;
 mod refusals;
@@ -15,6 +20,7 @@ mod spelling;
 mod words;
 
 pub use error::{Error, ErrorKind, Refusal, Spelling};
+pub use include::{Find, INCLUDE_DEPTH_MAX, INCLUDED_MAX, SourceFile, Whole};
 pub use limits::{BYTES_PER_TEXT_BYTE, Limits};
 pub use parse::parse;
 pub(crate) use refusals::{NOT_OF_BRIDGE, NOT_OF_ROUTER};

@@ -6,6 +6,7 @@ use super::ast::{
     Statement, Table, TableItem, Value, Verdict, VerdictMap, Verdicts, Vmap,
 };
 use super::lex::TIME_UNITS;
+use super::objects::used_of;
 use crate::fields::{Field, ICMPX_CODES, Type};
 use core::fmt::{self, Display, Formatter};
 
@@ -24,6 +25,7 @@ impl Display for File<'_> {
             match item {
                 Item::FlushRuleset(_) => f.write_str("flush ruleset\n")?,
                 Item::Define(define) => writeln!(f, "{define}")?,
+                Item::Undefine(name) => writeln!(f, "undefine {name}")?,
                 Item::Table(table) => writeln!(f, "{table}")?,
             }
         }
@@ -33,7 +35,8 @@ impl Display for File<'_> {
 
 impl Display for Define<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "define {} = {}", self.name, self.value)
+        let again = if self.again { "re" } else { "" };
+        write!(f, "{again}define {} = {}", self.name, self.value)
     }
 }
 
@@ -49,6 +52,9 @@ impl Display for Table<'_> {
             }
             match item {
                 TableItem::Define(define) => writeln!(f, "\t{define}")?,
+                TableItem::Undefine(name) => writeln!(f, "\tundefine {name}")?,
+                TableItem::Flowtable(flowtable) => writeln!(f, "{flowtable}")?,
+                TableItem::Object(object) => writeln!(f, "{object}")?,
                 TableItem::Set(set) => writeln!(f, "{set}")?,
                 TableItem::Map(map) => writeln!(f, "{map}")?,
                 TableItem::Chain(chain) => writeln!(f, "{chain}")?,
@@ -209,6 +215,7 @@ impl Display for Chain<'_> {
         for item in &self.items {
             match item {
                 ChainItem::Define(define) => writeln!(f, "\t\t{define}")?,
+                ChainItem::Undefine(name) => writeln!(f, "\t\tundefine {name}")?,
                 ChainItem::Rule(rule) => writeln!(f, "\t\t{rule}")?,
             }
         }
@@ -258,7 +265,14 @@ impl Display for Statement<'_> {
             Self::Joint(joint) => joint.fmt(f),
             Self::Change(change) => change.fmt(f),
             Self::Flags(flags) => flags.fmt(f),
-            Self::Mark(mark) => write!(f, "ct mark set {mark}"),
+            Self::Quota { allowance, used } => {
+                write!(f, "quota {allowance}")?;
+                used_of(*used, f)
+            }
+            Self::Named(kind, name) => write!(f, "{} name \"{name}\"", kind.name()),
+            Self::Fib(fib) => fib.fmt(f),
+            Self::Masked(masked) => masked.fmt(f),
+            Self::Mark(set) => set.fmt(f),
             Self::Counter {
                 packets: 0,
                 bytes: 0,
@@ -272,6 +286,7 @@ impl Display for Statement<'_> {
             } => write!(f, "log prefix \"{prefix}\""),
             Self::Limit(rate) => rate.fmt(f),
             Self::Verdict(verdict) => verdict.fmt(f),
+            Self::Flow(name) => write!(f, "flow add @{name}"),
             Self::Notrack => f.write_str("notrack"),
             Self::Vmap(vmap) => vmap.fmt(f),
             Self::Reject(None) => f.write_str("reject"),
@@ -392,14 +407,24 @@ impl Display for Joint<'_> {
 /// With a blank in front, or nothing for equality.
 impl Display for Operator {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Equal => "",
-            Self::NotEqual => " !=",
-            Self::Less => " <",
-            Self::LessOrEqual => " <=",
-            Self::Greater => " >",
-            Self::GreaterOrEqual => " >=",
-        })
+        match self.symbol() {
+            Some(symbol) => write!(f, " {symbol}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Operator {
+    /// How it is written; equality need not be.
+    pub(super) const fn symbol(self) -> Option<&'static str> {
+        match self {
+            Self::Equal => None,
+            Self::NotEqual => Some("!="),
+            Self::Less => Some("<"),
+            Self::LessOrEqual => Some("<="),
+            Self::Greater => Some(">"),
+            Self::GreaterOrEqual => Some(">="),
+        }
     }
 }
 

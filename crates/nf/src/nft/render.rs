@@ -24,24 +24,33 @@ impl Error {
     /// The error as a compiler prints it: what, where, the line with a mark under the place, and
     /// what to write instead. `text` is the text that was parsed, `file` its name for the reader.
     pub fn render<'a>(&'a self, file: &'a str, text: &'a str) -> impl fmt::Display + 'a {
+        let other = self.kind.other();
         Report {
             error: self,
             file,
             text,
+            other: other.map(|(span, what)| (file, text, span, what)),
         }
     }
 }
 
 /// What [`Error::render`] prints.
-struct Report<'a> {
-    error: &'a Error,
-    file: &'a str,
-    text: &'a str,
+pub(super) struct Report<'a> {
+    pub(super) error: &'a Error,
+    pub(super) file: &'a str,
+    pub(super) text: &'a str,
+    /// Another place: its file, the text of that, where, and what is there.
+    pub(super) other: Option<(&'a str, &'a str, Span, &'static str)>,
 }
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { error, file, text } = self;
+        let Self {
+            error,
+            file,
+            text,
+            other,
+        } = self;
         let place = Place::find(text, error.span);
         let (line, column) = (place.line, place.column);
         writeln!(f, "error: {}", error.kind)?;
@@ -52,8 +61,8 @@ impl fmt::Display for Report<'_> {
         place.source(f)?;
         write!(f, "\n{:margin$} | ", "")?;
         place.mark(f)?;
-        if let Some((other, what)) = error.kind.other() {
-            let Place { line, column, .. } = Place::find(text, other);
+        if let Some((file, text, other, what)) = other {
+            let Place { line, column, .. } = Place::find(text, *other);
             write!(f, "\n{:margin$} = note: {what}: {file}:{line}:{column}", "")?;
         }
         if let Some(help) = error.kind.help() {

@@ -3,9 +3,13 @@
 
 mod change;
 mod context;
+mod define;
+mod fib;
 mod joint;
 mod map;
+mod mark;
 mod nat;
+mod object;
 mod reject;
 
 use crate::changing::{Shape, What};
@@ -21,7 +25,7 @@ use crate::nft::ast::{
 use crate::nft::{self, Error, ErrorKind, Limits, Refusal};
 use crate::rule::Verdict;
 use crate::values::{self, Scope};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 use context::{Context, Protocols};
@@ -41,11 +45,6 @@ const OF_LINK: Refusal = Refusal {
     what: "a field of the link layer",
     why: "is not supported in a router's table: its packets change their link",
     instead: Some("match `iifname`, `oifname` or addresses of IP"),
-};
-const BEHIND_MARK: Refusal = Refusal {
-    what: "a condition behind `ct mark set` or `notrack`",
-    why: "is not supported: a rule does that once all of it matches",
-    instead: Some("a rule with the condition alone behind this one"),
 };
 const COUNTER_START: Refusal = Refusal {
     what: "a counter that starts from another number than 0",
@@ -101,16 +100,24 @@ pub(crate) fn resolve(
         table: "",
         maps: BTreeMap::new(),
         chains: BTreeMap::new(),
+        defined: Vec::new(),
+        made_of: BTreeSet::new(),
+        block: 0,
+        flowtables: Vec::new(),
+        objects: BTreeMap::new(),
         jumps: Vec::new(),
         nats: Vec::new(),
         untracks: Vec::new(),
         rejects: Vec::new(),
+        fibs: Vec::new(),
+        flows: Vec::new(),
     };
     let mut tables: Vec<&ast::Table<'_>> = Vec::new();
     for item in &file.items {
         match item {
             Item::FlushRuleset(_) => {}
             Item::Define(define) => resolver.define(define)?,
+            Item::Undefine(name) => resolver.undefine(*name)?,
             Item::Table(table) => {
                 let first = tables
                     .iter()
@@ -157,6 +164,16 @@ struct Resolver<'f, 'a> {
     maps: BTreeMap<&'a str, &'f ast::Map<'a>>,
     /// Chains of the table and their numbers.
     chains: BTreeMap<&'a str, (Span, u32)>,
+    /// Variables that were given a meaning, in order, and what they meant before.
+    defined: Vec<define::Defined<'f, 'a>>,
+    /// Variables that others are made of.
+    made_of: BTreeSet<&'a str>,
+    /// Those from here on are of the block at hand.
+    block: usize,
+    /// Flowtables of the table.
+    flowtables: Vec<&'a str>,
+    /// Objects of the table that have a name.
+    objects: BTreeMap<(ast::ObjectKind, &'a str), object::Known>,
     /// Of each chain, the jumps in it: whereto, from which place, and whether they come back.
     jumps: Vec<Vec<Jump>>,
     /// Translations: in which chain, and where it stands.
@@ -164,6 +181,8 @@ struct Resolver<'f, 'a> {
     /// The same of `notrack`, and of `reject`.
     untracks: Vec<(usize, Span)>,
     rejects: Vec<(usize, Span)>,
+    fibs: Vec<fib::Asks>,
+    flows: Vec<(usize, Span)>,
 }
 
 #[derive(Clone, Copy)]
@@ -173,24 +192,6 @@ struct Jump {
 }
 
 impl<'f, 'a> Resolver<'f, 'a> {
-    fn define(&mut self, define: &'f ast::Define<'a>) -> Result<(), Error> {
-        let name = define.name;
-        if let Some((first, _)) = self.scope.variables.get(name.node) {
-            return Err(duplicate("definition of this variable", name.span, *first));
-        }
-        self.scope.check_variables(&define.value)?;
-        let variable = (name.span, &define.value);
-        self.scope.variables.insert(name.node, variable);
-        Ok(())
-    }
-
-    /// Forgets the variables that `names` define: their block ends.
-    fn forget(&mut self, names: Vec<&'a str>) {
-        for name in names {
-            self.scope.variables.remove(name);
-        }
-    }
-
     fn table(&mut self, table: &'f ast::Table<'a>) -> Result<(), Error> {
         let Spanned { span, node: family } = table.family;
         match (self.role, family == Family::Bridge) {
@@ -215,6 +216,15 @@ impl<'f, 'a> Resolver<'f, 'a> {
         self.table = table.name.node;
         self.maps.clear();
         self.chains.clear();
+        self.objects.clear();
+        self.flowtables.clear();
+        for item in &table.items {
+            match item {
+                TableItem::Object(object) => self.object(table, object)?,
+                TableItem::Flowtable(flowtable) => self.flowtable(flowtable)?,
+                _ => {}
+            }
+        }
         let first = self.program.chains.len();
         for item in &table.items {
             if let TableItem::Chain(chain) = item {
@@ -272,15 +282,16 @@ impl<'f, 'a> Resolver<'f, 'a> {
         table: &'f ast::Table<'a>,
         mut each: impl FnMut(&mut Self, &'f TableItem<'a>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut defined = Vec::new();
+        let block = self.open();
         for item in &table.items {
-            if let TableItem::Define(define) = item {
-                self.define(define)?;
-                defined.push(define.name.node);
+            match item {
+                TableItem::Define(define) => self.define(define)?,
+                TableItem::Undefine(name) => self.undefine(*name)?,
+                _ => {}
             }
             each(self, item)?;
         }
-        self.forget(defined);
+        self.close(block);
         Ok(())
     }
 
@@ -332,20 +343,18 @@ impl<'f, 'a> Resolver<'f, 'a> {
     fn chain(&mut self, chain: &'f ast::Chain<'a>) -> Result<(), Error> {
         let first = self.program.rules.len();
         self.jumps.push(Vec::new());
-        let mut defined = Vec::new();
+        let block = self.open();
         for item in &chain.items {
             match item {
-                ChainItem::Define(define) => {
-                    self.define(define)?;
-                    defined.push(define.name.node);
-                }
+                ChainItem::Define(define) => self.define(define)?,
+                ChainItem::Undefine(name) => self.undefine(*name)?,
                 ChainItem::Rule(rule) => {
                     let rule = self.rule(&rule.node)?;
                     self.program.rules.push(rule);
                 }
             }
         }
-        self.forget(defined);
+        self.close(block);
         let rules = first..self.program.rules.len();
         self.program.chains.push(Chain { rules });
         Ok(())
@@ -358,25 +367,9 @@ impl<'f, 'a> Resolver<'f, 'a> {
             matches!(statement.node, ast::Statement::Counter { .. })
         };
         let counts = rule.statements.iter().any(counter);
-        let mut marks = false;
+        let mut marks = mark::Marks::default();
         for statement in &rule.statements {
-            let conditional = matches!(
-                statement.node,
-                ast::Statement::Match(_)
-                    | ast::Statement::Joint(_)
-                    | ast::Statement::Change(_)
-                    | ast::Statement::Flags(_)
-                    | ast::Statement::Limit(_)
-                    | ast::Statement::Vmap(_)
-            );
-            if marks && conditional {
-                let kind = ErrorKind::Refused(&BEHIND_MARK);
-                return Err(Error::new(statement.span, kind));
-            }
-            marks |= matches!(
-                statement.node,
-                ast::Statement::Mark(_) | ast::Statement::Notrack
-            );
+            marks.note(statement)?;
             if let Some(outcome) = self.statement(statement, &mut context, &mut out)? {
                 // What is looked up counts if it is found.
                 match outcome {
@@ -414,9 +407,16 @@ impl<'f, 'a> Resolver<'f, 'a> {
                 }
                 let set = self.number(values::flags(flags));
                 let slot = flags.field.slot();
-                out.push(Statement::Match(Condition { slot, set }));
+                out.push(Statement::Match(Condition::new(slot, set)));
             }
-            ast::Statement::Mark(mark) => out.push(Statement::Mark(*mark)),
+            ast::Statement::Masked(masked) => self.masked(masked, context, out)?,
+            ast::Statement::Quota { allowance, used } => {
+                out.push(self.quota(*allowance, *used, span)?);
+            }
+            ast::Statement::Named(kind, name) => out.push(self.named(*kind, *name)?),
+            ast::Statement::Flow(name) => self.flow(*name, span)?,
+            ast::Statement::Fib(fib) => out.push(self.fib(fib, span)?),
+            ast::Statement::Mark(set) => self.set_mark(set, out)?,
             ast::Statement::Notrack => {
                 self.untracks.push((self.program.chains.len(), span));
                 out.push(Statement::Untrack);
@@ -502,7 +502,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
                 .single_values(field.value_type(), &condition.operand)?;
             context.learn(slot, &asked, &self.program.sets[set as usize]);
         }
-        out.push(Statement::Match(Condition { slot, set }));
+        out.push(Statement::Match(Condition::new(slot, set)));
         Ok(())
     }
 
@@ -532,7 +532,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
     fn ask(&mut self, protocols: Protocols, out: &mut Vec<Statement>) {
         for (slot, value) in protocols.into_iter().flatten() {
             let set = self.number(normal(vec![(value.into(), value.into())]));
-            out.push(Statement::Match(Condition { slot, set }));
+            out.push(Statement::Match(Condition::new(slot, set)));
         }
     }
 
@@ -549,7 +549,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
         let values = known.map(|state| (state as u128, state as u128));
         let set = self.number(normal(values.to_vec()));
         let slot = Slot::CtState;
-        out.push(Statement::Match(Condition { slot, set }));
+        out.push(Statement::Match(Condition::new(slot, set)));
     }
 
     /// The set of values for which a condition holds.

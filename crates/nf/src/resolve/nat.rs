@@ -175,6 +175,8 @@ impl<'f, 'a> Resolver<'f, 'a> {
                 return Err(Error::new(*span, ErrorKind::Refused(&UNTRACK_LATE)));
             }
             self.check_rejects(base.hook, &reached)?;
+            self.check_fibs(base.hook, &reached)?;
+            self.check_flows(base.hook, &reached)?;
             let here = self.nats.iter().filter(|(chain, _)| reached[*chain]);
             for (_, nat) in here {
                 if let Some(refusal) = misplaced(nat.node, base.kind, base.hook) {

@@ -70,7 +70,7 @@ impl Resolver<'_, '_> {
         };
         if let Some((slot, value)) = asks {
             let set = self.number(normal(vec![(value.into(), value.into())]));
-            out.insert(0, Statement::Match(Condition { slot, set }));
+            out.insert(0, Statement::Match(Condition::new(slot, set)));
         }
         Ok(Outcome::Reject(told))
     }

@@ -39,7 +39,7 @@ fn conditions(rule: &str) -> Vec<Asked> {
     let program = rules(rule);
     let statements = program.rules[0].statements.iter();
     let condition = |statement: &Statement| match statement {
-        Statement::Match(Condition { slot, set }) => {
+        Statement::Match(Condition { slot, set, .. }) => {
             let held = &program.sets[*set as usize];
             let low = held.first().map_or(1, |(low, _)| *low);
             Some((*slot, low, held.last().map_or(0, |(_, high)| *high)))
@@ -711,8 +711,8 @@ fn sets_that_change_are_refused_where_they_are_wrong() {
         ("flags dynamic;", "ip saddr < @s drop", "an order relation"),
         (
             "flags dynamic;",
-            "ct mark set 1 add @s { ip saddr }",
-            "a condition behind `ct mark set`",
+            "ct mark 1 ct mark set 2 add @s { ip saddr }",
+            "a condition behind a change of what the rule has asked for",
         ),
         (
             "flags dynamic;",

@@ -12,6 +12,7 @@ use crate::malformed::Malformed;
 use crate::nft::ast::Hook;
 use crate::rule::{RuleIndex, Tally, Verdict, Way};
 use crate::ruleset::End;
+use core::cell::Cell;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The number of no port: `iifname` and `oifname` are none then.
@@ -84,6 +85,8 @@ pub struct Passage {
     open: Option<Open>,
     /// What was found of its connection before its key was read.
     sought: Sought,
+    /// `meta mark`.
+    mark: Cell<u32>,
 }
 
 /// Which part of a packet it is.
@@ -112,6 +115,7 @@ impl Passage {
             part: Part::Whole,
             open: None,
             sought: Sought::NOTHING,
+            mark: Cell::new(0),
         }
     }
 
@@ -180,6 +184,7 @@ impl Passage {
         self.partial = partial;
         self.part = Part::Whole;
         self.chosen = [false; 2];
+        self.mark.set(0);
         // Where connections are not looked up yet, the kernel says so.
         self.link = Link::none(State::Invalid);
         self.open = None;
@@ -498,6 +503,7 @@ impl<T: Tally> Hooks<'_, T> {
                 key: &passage.key,
                 way: passage.way,
                 connection: None,
+                mark: &passage.mark,
             };
             return rules.ask(chain, &values, self.tally);
         };
@@ -507,6 +513,7 @@ impl<T: Tally> Hooks<'_, T> {
             key: &passage.key,
             way: passage.way,
             connection: Some(&connection),
+            mark: &passage.mark,
         };
         let asked = rules.ask(chain, &values, self.tally);
         let (mark, state) = (connection.mark(), connection.state());

@@ -24,8 +24,6 @@ pub struct Rules {
     set: RuleSet,
     /// By the number of the hook.
     hooks: [Box<[Stage]>; Hook::ALL.len()],
-    /// Number of base chains.
-    bases: usize,
     /// What rules translate to, by number.
     nats: Box<[Nat]>,
     /// What is said at each hook of packets of IPv4 whose connections are open, if no hook asks for
@@ -80,7 +78,6 @@ impl Rules {
         Self {
             open: open(&hooks),
             hooks,
-            bases: chains.len(),
             nats,
             set,
         }
@@ -97,9 +94,20 @@ impl Rules {
         self.set.is_empty()
     }
 
-    /// Number of counters: of rules, and of the policies of base chains.
+    /// Number of counters: of rules, of the policies of base chains, and of objects that have a
+    /// name.
     pub fn counters(&self) -> usize {
-        self.set.len() + self.bases
+        self.set.counters()
+    }
+
+    /// Counters and quotas that have a name; see [`RuleSet::named`].
+    pub fn named(&self) -> impl Iterator<Item = (&str, RuleIndex)> {
+        self.set.named()
+    }
+
+    /// Quotas go on from what was counted; see [`RuleSet::take_up`].
+    pub fn take_up(&self, bytes: impl Fn(RuleIndex) -> u64) {
+        self.set.take_up(bytes);
     }
 
     /// Whether a rule asks for connections, or a chain translates them: else they need not be

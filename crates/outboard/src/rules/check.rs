@@ -1,6 +1,7 @@
 //! `outboard rules check`: whether a file is rules, and how large they are.
 
-use super::source::{self, Source};
+use super::include::{Failure, Gathered};
+use super::source;
 use super::warnings::{self, Warning};
 use super::{Ports, PortsError};
 use nf::Loaded;
@@ -50,30 +51,41 @@ impl std::error::Error for Error {}
 /// # Errors
 /// There is no text.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
-    let source = Source::read(&arguments.file).map_err(Error::Source)?;
+    let gathered = match Gathered::read(&arguments.file) {
+        Ok(gathered) => gathered,
+        Err(Failure::Source(error)) => return Err(Error::Source(error)),
+        Err(Failure::Include(said)) => {
+            eprintln!("{said}");
+            return Ok(false);
+        }
+    };
+    let source = &gathered.source;
     let checked = check(
         &source.text,
         &arguments.ports.names().map_err(Error::Ports)?,
     );
     if let Err(error) = &checked {
-        eprintln!("{}", error.render(&source.name, &source.text));
+        eprintln!("{}", gathered.whole.render(error));
     }
     let text = match (&checked, arguments.json) {
         (Ok(found), false) => {
             for warning in &found.warnings {
-                eprintln!("{}:{warning}", source.name);
+                warning.print(&gathered);
             }
             format!("{}: {found}\n", source.name)
         }
         (Err(_), false) => return Ok(false),
         (_, true) => {
             let outcome = Outcome {
-                file: &source.name,
+                file: match &checked {
+                    Ok(_) => &source.name,
+                    Err(error) => &gathered.whole.part(error.span).0.name,
+                },
                 rules: checked.as_ref().ok(),
                 error: checked
                     .as_ref()
                     .err()
-                    .map(|error| Mistake::new(error, &source.text)),
+                    .map(|error| Mistake::new(error, &gathered)),
             };
             serde_json::to_string_pretty(&outcome).map_err(|e| Error::Print(e.into()))? + "\n"
         }
@@ -134,8 +146,9 @@ struct Mistake {
 }
 
 impl Mistake {
-    fn new(error: &nft::Error, text: &str) -> Self {
-        let (line, column) = position(text, error.span);
+    fn new(error: &nft::Error, gathered: &Gathered) -> Self {
+        let (file, span) = gathered.whole.part(error.span);
+        let (line, column) = position(&file.text, span);
         Self {
             line,
             column,
@@ -166,7 +179,7 @@ fn check(text: &str, ports: &[&str]) -> Result<Found, nft::Error> {
     let rules = Loaded::load(text, ports, &Limits::DEFAULT)?;
     let items = file.items.iter().filter_map(|item| match item {
         Item::Table(table) => Some(&table.items),
-        Item::FlushRuleset(_) | Item::Define(_) => None,
+        Item::FlushRuleset(_) | Item::Define(_) | Item::Undefine(_) => None,
     });
     let mut found = Found {
         chains: 0,
@@ -178,7 +191,10 @@ fn check(text: &str, ports: &[&str]) -> Result<Found, nft::Error> {
     };
     for item in items.flatten() {
         match item {
-            TableItem::Define(_) => {}
+            TableItem::Define(_)
+            | TableItem::Undefine(_)
+            | TableItem::Flowtable(_)
+            | TableItem::Object(_) => {}
             TableItem::Set(set) => {
                 found.sets += 1;
                 found.elements += set.elements.len();
@@ -199,7 +215,7 @@ fn check(text: &str, ports: &[&str]) -> Result<Found, nft::Error> {
 fn anonymous_elements(chain: &ast::Chain) -> usize {
     let rules = chain.items.iter().filter_map(|item| match item {
         ast::ChainItem::Rule(rule) => Some(&rule.node),
-        ast::ChainItem::Define(_) => None,
+        ast::ChainItem::Define(_) | ast::ChainItem::Undefine(_) => None,
     });
     let statements = rules.flat_map(|rule| &rule.statements);
     let sizes = statements.map(|statement| match &statement.node {
@@ -251,7 +267,9 @@ table bridge t {
     #[test]
     fn a_mistake_has_line_and_column() {
         let text = RULES.replace("@s", "@no");
-        let mistake = Mistake::new(&check(&text, &PORTS).unwrap_err(), &text);
+        let error = check(&text, &PORTS).unwrap_err();
+        let name = "fw.nft".to_owned();
+        let mistake = Mistake::new(&error, &source::Source { name, text }.into());
         assert_eq!(mistake.line, 6);
         assert!((18..=19).contains(&mistake.column), "{mistake:?}");
     }

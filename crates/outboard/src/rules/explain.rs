@@ -1,6 +1,7 @@
 //! `outboard rules explain`: the way of a frame to its verdict.
 
-use super::source::{self, Source};
+use super::include::{Failure, Gathered};
+use super::source;
 use super::trace::{Conversation, Judged, Step, Trace};
 use super::{Ports, PortsError};
 use crate::frame;
@@ -69,14 +70,21 @@ impl std::error::Error for Error {}
 /// # Errors
 /// There is no text or no frame.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
-    let source = Source::read(&arguments.file).map_err(Error::Source)?;
+    let gathered = match Gathered::read(&arguments.file) {
+        Ok(gathered) => gathered,
+        Err(Failure::Source(error)) => return Err(Error::Source(error)),
+        Err(Failure::Include(said)) => {
+            eprintln!("{said}");
+            return Ok(false);
+        }
+    };
     let frames = frame::read_all(&arguments.frames).map_err(Error::Frame)?;
     let ports = arguments.ports.names().map_err(Error::Names)?;
     let ports = <[&str; 2]>::try_from(ports).map_err(|_| Error::Ports)?;
-    let mut conversation = match Conversation::new(&source.text, ports) {
+    let mut conversation = match Conversation::new(&gathered.source.text, ports) {
         Ok(conversation) => conversation,
         Err(error) => {
-            eprintln!("{}", error.render(&source.name, &source.text));
+            eprintln!("{}", gathered.whole.render(&error));
             return Ok(false);
         }
     };

@@ -1,5 +1,6 @@
 //! `outboard rules load`: a running guest gets other rules, in one step.
 
+use super::include::{Failure, Gathered};
 use super::source::{self, Source};
 use crate::instance::event::{LOCK_TIMEOUT, lock, wake};
 use crate::instance::{self, Instance};
@@ -145,9 +146,16 @@ fn refusal(f: &mut fmt::Formatter<'_>, reason: u64, position: u64) -> fmt::Resul
 /// # Errors
 /// Why else the guest does not use them.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
-    let source = Source::read(&arguments.file).map_err(Error::Source)?;
+    let gathered = match Gathered::read(&arguments.file) {
+        Ok(gathered) => gathered,
+        Err(Failure::Source(error)) => return Err(Error::Source(error)),
+        Err(Failure::Include(said)) => {
+            eprintln!("{said}");
+            return Ok(false);
+        }
+    };
     let instance = Instance::open(&arguments.instance).map_err(Error::Instance)?;
-    let generation = match load(&instance, &source) {
+    let generation = match load(&instance, &gathered) {
         Err(error @ Error::Rules { .. }) => {
             eprintln!("{error}");
             return Ok(false);
@@ -157,7 +165,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     println!(
         "{}: generation {generation} of its rules is in force, from {}; it counts from zero",
         instance.name(),
-        source.name
+        gathered.source.name
     );
     Ok(true)
 }
@@ -166,19 +174,19 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
 ///
 /// # Errors
 /// Why the guest does not use them.
-pub fn load(instance: &Instance, source: &Source) -> Result<u64, Error> {
+pub fn load(instance: &Instance, gathered: &Gathered) -> Result<u64, Error> {
     let name = || instance.name().to_owned();
     let description = instance.description();
     if description.features & feature::RULES == 0 {
         return Err(Error::NotTaken(name()));
     }
-    let Source { name: file, text } = source;
+    let Source { text, .. } = &gathered.source;
     Loaded::load(text, &description.ports(), &Limits::DEFAULT).map_err(|error| Error::Rules {
-        rendered: error.render(file, text).to_string(),
+        rendered: gathered.whole.render(&error),
         name: name(),
         in_force: status(instance).ok().map(|status| status.generation),
     })?;
-    super::warn(source, &description.ports());
+    super::warn(gathered, &description.ports());
     let event = instance.event().map_err(Error::Instance)?;
     // Loaders take turns; the lock goes with the descriptor.
     lock(&event)

@@ -5,6 +5,9 @@
 //! | [`source`] | the text, read no further than it may be long |
 //! | [`check`] | whether it is rules, and how large they are |
 //! | [`trace`] | what they do with a frame, step by step |
+//! | [`include`] | the files that it includes |
+//! | [`list`] | as nft prints it |
+//! | [`diff`] | what two of them have that the other one has not |
 //! | [`explain`] | that, for people and programs |
 //! | [`import`] | makes one of what a Linux machine has |
 //! | [`load`] | gives it to a running guest |
@@ -12,14 +15,17 @@
 
 use crate::symbols;
 use abi::manifest::is_device_name;
+use include::Gathered;
 use nf::nft::{self, Limits};
-use source::Source;
 use std::fmt;
 use std::path::Path;
 
 pub mod check;
+pub mod diff;
 pub mod explain;
 pub mod import;
+pub mod include;
+pub mod list;
 pub mod load;
 pub mod show;
 pub mod source;
@@ -87,12 +93,13 @@ impl Ports {
 
 /// Says on standard error what a text, which is rules, says in vain where the ports have these
 /// names.
-pub fn warn(source: &Source, ports: &[&str]) {
-    let Ok(file) = nft::parse(&source.text, &Limits::DEFAULT) else {
+pub fn warn(gathered: &Gathered, ports: &[&str]) {
+    let text = gathered.whole.text();
+    let Ok(file) = nft::parse(text, &Limits::DEFAULT) else {
         return;
     };
-    for warning in warnings::find(&file, &source.text, ports) {
-        eprintln!("{}:{warning}", source.name);
+    for warning in warnings::find(&file, text, ports) {
+        warning.print(gathered);
     }
 }
 

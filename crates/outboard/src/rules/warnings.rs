@@ -1,5 +1,6 @@
 //! What a file of rules says in vain.
 
+use super::include::Gathered;
 use nf::fields::Type;
 use nf::nft::ast::{
     Chain, ChainItem, Family, File, Item, Joint, Match, Operand, Rule, Span, Spanned, Statement,
@@ -7,7 +8,6 @@ use nf::nft::ast::{
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 /// Something that is right and has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -18,9 +18,11 @@ pub(super) struct Warning {
     pub message: String,
 }
 
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: warning: {}", self.line, self.message)
+impl Warning {
+    /// Says so on standard error, with its file and its line there.
+    pub(super) fn print(&self, gathered: &Gathered) {
+        let (file, line) = gathered.whole.line(self.line);
+        eprintln!("{file}:{line}: warning: {}", self.message);
     }
 }
 
@@ -80,7 +82,7 @@ impl Finder<'_> {
         self.has_vlans = table.family.node != Family::Bridge;
         let chains = table.items.iter().filter_map(|item| match item {
             TableItem::Chain(chain) => Some(chain),
-            TableItem::Define(_) | TableItem::Set(_) | TableItem::Map(_) => None,
+            _ => None,
         });
         for item in &table.items {
             if let TableItem::Set(set) = item {
@@ -208,7 +210,7 @@ impl Finder<'_> {
 fn rules<'a, 'f>(chain: &'a Chain<'f>) -> impl Iterator<Item = &'a Spanned<Rule<'f>>> {
     chain.items.iter().filter_map(|item| match item {
         ChainItem::Rule(rule) => Some(rule),
-        ChainItem::Define(_) => None,
+        ChainItem::Define(_) | ChainItem::Undefine(_) => None,
     })
 }
 

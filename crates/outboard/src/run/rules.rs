@@ -54,7 +54,7 @@ pub(super) fn check(arguments: &[OsString]) -> Result<(), Error> {
     let ports: Vec<_> = image.networks().map(|(_, name)| name).collect();
     match Loaded::load(&source.text, &ports, &Limits::DEFAULT) {
         Ok(_) => {
-            crate::rules::warn(&source, &ports);
+            crate::rules::warn(&source.into(), &ports);
             Ok(())
         }
         Err(error) => Err(Error::Rules(

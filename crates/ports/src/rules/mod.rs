@@ -52,6 +52,25 @@ pub struct RuleCounters {
 }
 
 impl RuleCounters {
+    /// The frames and bytes of a counter.
+    pub fn get(self, counter: usize) -> [u64; 2] {
+        match self.kept.get(2 * counter..2 * counter + 2) {
+            Some([frames, bytes]) => [frames, bytes].map(|word| word.load(Ordering::Relaxed)),
+            _ => [0; 2],
+        }
+    }
+
+    /// A counter has counted so many frames and bytes already.
+    pub fn set(self, counter: usize, counted: [u64; 2]) {
+        let range = 2 * counter..2 * counter + 2;
+        for words in [self.kept, self.shared] {
+            let words = words.get(range.clone()).unwrap_or_default();
+            for (word, counted) in words.iter().zip(counted) {
+                word.store(counted, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Counts a frame of so many bytes. A rule behind the last one is not counted.
     #[inline]
     pub fn count(self, rule: usize, bytes: u64) {

@@ -60,6 +60,7 @@ mod tests {
         let guest = Grants {
             bells: Vec::new(),
             epoll_fd: 20,
+            quiet_fd: None,
             timer_fd: 21,
             event_fd: None,
             held: Vec::new(),

@@ -178,7 +178,7 @@ impl Router {
         Ok(frames)
     }
 
-    /// The packets of each counter, in the order of the file.
+    /// The packets of each counter, in the order of the file; those that have a name come last.
     ///
     /// # Errors
     /// There is no nft, or it prints something else.
@@ -186,7 +186,9 @@ impl Router {
         let listed = bridge::list(&self.segment)?;
         let rules = listed.ok_or(Error::Listing("nothing".to_owned()))?;
         let counts = rules.iter().filter_map(|rule| rule.count);
-        Ok(counts.map(|count| count.packets).collect())
+        let mut counts: Vec<u64> = counts.map(|count| count.packets).collect();
+        counts.extend(bridge::named(&self.segment)?);
+        Ok(counts)
     }
 
     /// Sends a packet, in all its parts; the traffic class with which it came out, if it did.

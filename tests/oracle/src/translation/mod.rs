@@ -266,7 +266,13 @@ fn explicit(text: &str, counts: &[u64]) -> Vec<u64> {
     let listing = Listing::new(text, &Limits::DEFAULT).expect("both judges took it");
     let counted = listing.iter().zip(counts);
     counted
-        .filter(|(rule, _)| rule.text.split(' ').any(|word| word == "counter"))
+        .filter(|(rule, _)| {
+            let words = || rule.text.split(' ');
+            let mut pairs = words().zip(words().skip(1).chain([""]));
+            // Counters that have a name stand behind the rules.
+            let named = rule.text.starts_with("counter ") && words().count() == 2;
+            named || pairs.any(|(word, next)| word == "counter" && next != "name")
+        })
         .map(|(_, count)| *count)
         .collect()
 }

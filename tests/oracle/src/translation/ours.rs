@@ -6,8 +6,8 @@ use crate::conversation::Packet;
 use crate::frame::checksum;
 use nf::nft::Limits;
 use nf::router::{ANSWER_MAX, Arrival, Connections, Hooks, Local, Passage, Rejection, Rules, Stop};
-use nf::{Addresses, Key, RuleIndex, Tally, Way};
-use std::net::IpAddr;
+use nf::{Addresses, Key, Routes, RuleIndex, Tally, Way};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
 /// Flows that our table holds.
@@ -21,14 +21,41 @@ const ICMPV6: u8 = 58;
 /// Nobody listens at the port of a datagram.
 const PORT_UNREACHABLE: Rejection = Rejection::Unreachable { ip: 3, ip6: 4 };
 
+/// How often each rule was reached, and how many bytes the packet has that it is asked about.
 #[derive(Default)]
-pub struct Counts(pub Vec<u64>);
+pub struct Counts(pub Vec<u64>, u64);
 
 impl Tally for Counts {
     fn count(&mut self, rule: RuleIndex) {
         self.0[rule] += 1;
     }
     fn log(&mut self, _: RuleIndex, _: &str, _: &Key, _: Way) {}
+    fn bytes(&self) -> u64 {
+        self.1
+    }
+    fn routes(&self) -> Option<&dyn Routes> {
+        Some(&Known)
+    }
+}
+
+/// What [`crate::conversation::Router`] has of routes and addresses.
+struct Known;
+
+impl Routes for Known {
+    fn way(&self, to: IpAddr) -> Option<u8> {
+        route(to)
+    }
+
+    fn is_own(&self, address: IpAddr, port: Option<u8>) -> bool {
+        let ports = LOCAL.iter().zip(0u8..);
+        ports
+            .filter(|(_, number)| port.is_none_or(|port| port == *number))
+            .any(|(local, _)| is_of(local, &octets(address)))
+    }
+
+    fn is_broadcast(&self, _: Ipv4Addr, _: Option<u8>) -> bool {
+        false
+    }
 }
 
 /// A frame that came out.
@@ -53,7 +80,7 @@ impl Ours {
         let rules = Rules::load(text, &PORTS, &Limits::DEFAULT);
         let rules = rules.map_err(|error| error.render("rules.nft", text).to_string())?;
         Ok(Self {
-            counts: Counts(vec![0; rules.counters()]),
+            counts: Counts(vec![0; rules.counters()], 0),
             rules,
             connections: Connections::new(FLOWS, &[3; 16]),
             began: Instant::now(),
@@ -65,11 +92,15 @@ impl Ours {
         let frames = packet.frames([2; 6], [4; 6]);
         frames
             .into_iter()
-            .filter_map(|frame| self.pass(packet.from, frame))
+            .filter_map(|frame| self.pass(packet, frame))
             .collect()
     }
 
-    fn pass(&mut self, from: u8, mut frame: Vec<u8>) -> Option<Out> {
+    fn pass(&mut self, packet: &Packet, mut frame: Vec<u8>) -> Option<Out> {
+        let from = packet.from;
+        // The kernel asks about whole packets.
+        let header = if frame[14] >> 4 == 4 { 20 } else { 40 };
+        self.counts.1 = (header + packet.payload.len()) as u64;
         let mut hooks = Hooks {
             rules: &self.rules,
             connections: Some(&mut self.connections),
@@ -128,6 +159,7 @@ fn tell(
     let mut place = [0; ANSWER_MAX];
     let length = passage.answer(rejection, frame, own, &mut place)?;
     let mut frame = place[..length].to_vec();
+    hooks.tally.1 = length as u64 - 14;
     hooks
         .answers(passage, &mut Passage::new(), &mut frame, to, local)
         .ok()?;
@@ -153,6 +185,7 @@ fn own(hooks: &mut Hooks<'_, Counts>, passage: &Passage, frame: &[u8]) -> Option
     };
     let to = route(source)?;
     let mut passage = Passage::new();
+    hooks.tally.1 = frame.len() as u64 - 14;
     hooks.output(&mut passage, &mut frame, to, false).ok()?;
     let to = route(ends(&frame)?.1)?;
     let local = LOCAL[usize::from(to)];

@@ -46,7 +46,7 @@ const SOURCES: [&str; 12] = [
 ];
 
 /// Conditions.
-const CONDITIONS: [&str; 31] = [
+const CONDITIONS: [&str; 41] = [
     "ct state new",
     "ct state established",
     "ct state related",
@@ -61,6 +61,16 @@ const CONDITIONS: [&str; 31] = [
     "ct reply ip daddr 10.2.0.1",
     "meta l4proto tcp ct reply proto-dst > 1000",
     "ct mark 1",
+    "ct mark & 3 == 1",
+    "meta mark 1",
+    "quota over 200 bytes",
+    "quota until 300 bytes",
+    "quota name some",
+    "limit name few",
+    "counter name web",
+    "meta mark != 0",
+    "meta mark & 6 == { 2, 4 }",
+    "meta mark { 1, 3-5 }",
     "iifname private",
     "iifname != private",
     "oifname public",
@@ -85,6 +95,21 @@ const SETS: &str = "\
 \tset seen { type ipv4_addr . ipv4_addr; flags dynamic, timeout; timeout 1h; }
 \tset few { type ipv4_addr; flags dynamic; size 2; }
 ";
+/// Conditions on routes, at the hooks where those are known.
+const ROUTES: [&str; 12] = [
+    "fib saddr . iif oif missing",
+    "fib saddr . iif oif exists",
+    "fib saddr oif missing",
+    "fib daddr oif exists",
+    "fib saddr oifname private",
+    "fib daddr oifname != public",
+    "fib daddr . iif oif exists",
+    "fib daddr type local",
+    "fib daddr . iif type local",
+    "fib saddr type unicast",
+    "fib daddr type { local, broadcast, multicast }",
+    "fib daddr type != unicast",
+];
 
 /// What the senders of packets are told that rules reject.
 const REJECTS: [&str; 7] = [
@@ -98,7 +123,7 @@ const REJECTS: [&str; 7] = [
 ];
 
 /// Ends of rules.
-const ENDS: [&str; 12] = [
+const ENDS: [&str; 19] = [
     "accept",
     "accept",
     "counter",
@@ -106,6 +131,13 @@ const ENDS: [&str; 12] = [
     "return",
     "drop",
     "ct mark set 1",
+    "meta mark set 1",
+    "counter name web",
+    "meta mark set ct mark",
+    "counter meta mark set ct mark or 2",
+    "meta mark set mark and 3 xor 6",
+    "ct mark set meta mark and 0xfe or 1",
+    "meta mark set 4 ct mark set mark",
     "jump other",
     "ct state vmap { established : accept, related : jump other, invalid : drop }",
     "ct state vmap { new : jump other, established : return }",
@@ -124,6 +156,8 @@ pub fn generate(rng: &mut Rng) -> String {
         let family = pick(rng, &["inet", "inet", "ip"]);
         let _ = writeln!(text, "table {family} t{number} {{");
         text += SETS;
+        text += "\tcounter web { }\n\tquota some { over 500 bytes; }\n";
+        text += "\tlimit few { rate 1/week burst 3 packets; }\n";
         text += "\tchain other {\n";
         for _ in 0..rng.usize(0..3) {
             let _ = writeln!(text, "\t\t{}", decides(rng, "counter"));
@@ -237,7 +271,10 @@ fn filters(rng: &mut Rng, text: &mut String, family: &str, hook: &str) {
         // A packet of its own that the router rejects, the kernel brings itself an error about.
         let rejects = !matches!(hook, "output" | "postrouting") && rng.u8(0..5) == 0;
         let end = if rejects { pick(rng, &REJECTS) } else { end };
-        let rule = decides(rng, end);
+        let mut rule = decides(rng, end);
+        if !matches!(hook, "output" | "postrouting") && rng.u8(0..4) == 0 {
+            rule = format!("{} {rule}", pick(rng, &ROUTES));
+        }
         if rejects && contradicts(family, &rule) {
             continue;
         }

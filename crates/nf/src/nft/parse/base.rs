@@ -34,7 +34,10 @@ impl<'a> Parser<'a, '_> {
         let mut comment: Option<Name<'a>> = None;
         while let Some(Spanned { span, node }) = self.item(open)? {
             match node {
-                Token::Word("define") => items.push(ChainItem::Define(self.define()?)),
+                Token::Word("define" | "redefine") => {
+                    items.push(ChainItem::Define(self.define()?));
+                }
+                Token::Word("undefine") => items.push(ChainItem::Undefine(self.undefine()?)),
                 Token::Word("type") => {
                     let mut first = base.map(|base| base.span);
                     once(&mut first, span, "hook of a chain")?;
@@ -137,7 +140,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// `10`, `-10`, `filter`, `filter + 10` or `filter - 10`.
-    fn priority(&mut self, names: &[(&str, i64)], hook: Hook) -> Parsed<Spanned<i32>> {
+    pub(super) fn priority(&mut self, names: &[(&str, i64)], hook: Hook) -> Parsed<Spanned<i32>> {
         let first = self.tokens.peek();
         let mut priority = 0;
         let mut named = false;

@@ -1,23 +1,27 @@
 //! `limit`: how many packets or bytes a rule takes in a time.
 
-use super::{Parsed, Parser, expected, refuse};
+use super::{Parsed, Parser, expected};
 use crate::limit::{BYTE_UNITS, Period, Rate, Unit};
-use crate::nft::ast::{Span, Spanned, Statement};
+use crate::nft::ast::{ObjectKind, Span, Spanned, Statement};
 use crate::nft::lex::Token;
-use crate::nft::refusals;
 
 const PERIODS: &str = "second, minute, hour, day or week";
-const BYTES: &str = "`bytes`, `kbytes` or `mbytes`";
+pub(super) const BYTES: &str = "`bytes`, `kbytes` or `mbytes`";
 
 impl<'a> Parser<'a, '_> {
     /// What stands behind `limit`.
     pub(super) fn limit(&mut self) -> Parsed<Statement<'a>> {
-        let Spanned { span, node } = self.tokens.take()?;
+        let Spanned { span, node } = self.tokens.peek();
         match node {
-            Token::Word("rate") => {}
-            Token::Word("name") => return refuse(span, &refusals::NAMED_LIMIT),
-            _ => return expected(span, "`rate`"),
+            Token::Word("rate") => self.rate().map(Statement::Limit),
+            Token::Word("name") => self.named(ObjectKind::Limit),
+            _ => expected(span, "`rate`"),
         }
+    }
+
+    /// From `rate` on.
+    pub(super) fn rate(&mut self) -> Parsed<Rate> {
+        self.tokens.take()?;
         let over = self.tokens.peek().node == Token::Word("over");
         if over {
             self.tokens.take()?;
@@ -42,13 +46,13 @@ impl<'a> Parser<'a, '_> {
             return expected(at, "a smaller number");
         };
         let burst = self.burst(unit)?;
-        Ok(Statement::Limit(Rate {
+        Ok(Rate {
             amount,
             unit,
             period,
             burst,
             over,
-        }))
+        })
     }
 
     /// `burst COUNT UNIT`, or what is meant without it.
@@ -86,7 +90,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    fn number(&mut self) -> Parsed<(u64, Span)> {
+    pub(super) fn number(&mut self) -> Parsed<(u64, Span)> {
         let Spanned { span, node } = self.tokens.take()?;
         match node {
             Token::Number(number) => Ok((number, span)),
@@ -100,7 +104,7 @@ fn period(word: &str, span: Span) -> Parsed<Period> {
     found.map_or_else(|| expected(span, PERIODS), Ok)
 }
 
-fn bytes(word: &str, span: Span) -> Parsed<u64> {
+pub(super) fn bytes(word: &str, span: Span) -> Parsed<u64> {
     let found = BYTE_UNITS.into_iter().find(|(name, _)| *name == word);
     let factor = found.map(|(_, factor)| factor);
     factor.map_or_else(|| expected(span, BYTES), Ok)

@@ -4,17 +4,22 @@
 
 mod base;
 mod change;
+mod fib;
 mod flags;
+mod flowtable;
 mod joint;
 mod limit;
 mod map;
+mod mark;
 mod nat;
+mod object;
 mod reject;
 mod statement;
 mod value;
 
 use super::ast::{
-    Define, Elements, Family, File, Item, Name, Operand, Set, Span, Spanned, Table, TableItem,
+    Define, Elements, Family, File, Item, Name, ObjectKind, Operand, Set, Span, Spanned, Table,
+    TableItem,
 };
 use super::error::{Error, ErrorKind, Refusal};
 use super::lex::{Token, Tokens};
@@ -61,6 +66,7 @@ struct Counts {
     rules: usize,
     chains: usize,
     sets: usize,
+    objects: usize,
     defines: usize,
     elements: usize,
 }
@@ -92,7 +98,8 @@ impl<'a> Parser<'a, '_> {
                     }
                     items.push(Item::FlushRuleset(flush));
                 }
-                Token::Word("define") => items.push(Item::Define(self.define()?)),
+                Token::Word("define" | "redefine") => items.push(Item::Define(self.define()?)),
+                Token::Word("undefine") => items.push(Item::Undefine(self.undefine()?)),
                 Token::Word("table") => {
                     let next = self.table()?;
                     let family = next.family.node;
@@ -129,7 +136,8 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn define(&mut self) -> Parsed<Define<'a>> {
-        let span = self.tokens.take()?.span;
+        let Spanned { span, node } = self.tokens.take()?;
+        let again = node == Token::Word("redefine");
         count(
             &mut self.counts.defines,
             self.limits.defines,
@@ -141,8 +149,13 @@ impl<'a> Parser<'a, '_> {
         let value = self.operand()?;
         match value {
             Operand::Named(set) => refuse(set.span, &refusals::DEFINED_NAME),
-            value => Ok(Define { name, value }),
+            value => Ok(Define { name, again, value }),
         }
+    }
+
+    fn undefine(&mut self) -> Parsed<Name<'a>> {
+        self.tokens.take()?;
+        self.name("the name of the variable")
     }
 
     fn table(&mut self) -> Parsed<Table<'a>> {
@@ -155,7 +168,13 @@ impl<'a> Parser<'a, '_> {
         let mut comment = None;
         while let Some(Spanned { span, node }) = self.item(open)? {
             match node {
-                Token::Word("define") => items.push(TableItem::Define(self.define()?)),
+                Token::Word("define" | "redefine") => {
+                    items.push(TableItem::Define(self.define()?));
+                }
+                Token::Word("undefine") => items.push(TableItem::Undefine(self.undefine()?)),
+                Token::Word("flowtable") if self.family != Family::Bridge => {
+                    items.push(TableItem::Flowtable(self.flowtable()?));
+                }
                 Token::Word("set") => {
                     count(&mut self.counts.sets, self.limits.sets, span, "sets")?;
                     items.push(TableItem::Set(self.set()?));
@@ -163,6 +182,15 @@ impl<'a> Parser<'a, '_> {
                 Token::Word("map") => {
                     count(&mut self.counts.sets, self.limits.sets, span, "sets")?;
                     items.push(TableItem::Map(self.map()?));
+                }
+                Token::Word("counter") => {
+                    items.push(TableItem::Object(self.object(ObjectKind::Counter)?));
+                }
+                Token::Word("quota") => {
+                    items.push(TableItem::Object(self.object(ObjectKind::Quota)?));
+                }
+                Token::Word("limit") => {
+                    items.push(TableItem::Object(self.object(ObjectKind::Limit)?));
                 }
                 Token::Word("chain") => {
                     count(&mut self.counts.chains, self.limits.chains, span, "chains")?;

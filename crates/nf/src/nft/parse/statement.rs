@@ -3,7 +3,7 @@
 use super::{Parsed, Parser, expected, refuse, unknown};
 use crate::fields::{self, Field, Type};
 use crate::nft::ast::{
-    ChangeKind, Family, Match, Name, Operator, Rule, Spanned, Statement, Verdict,
+    ChangeKind, Family, Match, Name, ObjectKind, Operator, Rule, Spanned, Statement, Verdict,
 };
 use crate::nft::error::{Error, ErrorKind};
 use crate::nft::lex::Token;
@@ -59,7 +59,10 @@ impl<'a> Parser<'a, '_> {
             Token::Word("add") => self.change(ChangeKind::Add)?,
             Token::Word("update") => self.change(ChangeKind::Update)?,
             Token::Word("delete") => self.change(ChangeKind::Delete)?,
+            Token::Word("quota") => self.quota()?,
             Token::Word("notrack") if self.family != Family::Bridge => Statement::Notrack,
+            Token::Word("flow") if self.family != Family::Bridge => self.flow()?,
+            Token::Word("fib") if self.family != Family::Bridge => self.fib()?,
             Token::Word("reject") if self.family != Family::Bridge => self.reject()?,
             Token::Word("protocol" | "l4proto") => return refuse(span, &refusals::BARE_META),
             Token::Set(_) => return refuse(span, &refusals::RAW_PAYLOAD),
@@ -114,7 +117,7 @@ impl<'a> Parser<'a, '_> {
         let next = self.tokens.peek();
         let (mut packets, mut bytes) = (0, 0);
         match next.node {
-            Token::Word("name") => return refuse(next.span, &refusals::NAMED_COUNTER),
+            Token::Word("name") => return self.named(ObjectKind::Counter),
             Token::Word("packets") => {
                 self.tokens.take()?;
                 packets = self.start()?;
@@ -127,7 +130,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// What a counter starts from.
-    fn start(&mut self) -> Parsed<u64> {
+    pub(super) fn start(&mut self) -> Parsed<u64> {
         let Spanned { span, node } = self.tokens.take()?;
         match node {
             Token::Number(number) => Ok(number),
@@ -163,6 +166,9 @@ impl<'a> Parser<'a, '_> {
     pub(super) fn field(&mut self, first: &str) -> Parsed<Option<Field>> {
         if let Some(field) = Field::find_single(first) {
             return Ok(Some(field));
+        }
+        if first == "mark" {
+            return Ok(Field::find("meta", first));
         }
         let Some(header) = Field::find_header(first) else {
             return Ok(None);
@@ -219,23 +225,6 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// `set NUMBER` behind `ct mark`.
-    fn mark_set(&mut self) -> Parsed<Statement<'a>> {
-        self.tokens.take()?;
-        let Spanned { span, node } = self.tokens.take()?;
-        match node {
-            Token::Number(number) => match u32::try_from(number) {
-                Ok(mark) => Ok(Statement::Mark(mark)),
-                Err(_) => {
-                    let (what, max) = ("a mark", u32::MAX);
-                    Err(Error::new(span, ErrorKind::TooLarge { what, max }))
-                }
-            },
-            Token::Word(_) => refuse(span, &refusals::MARK_OF_OTHER),
-            _ => expected(span, "a number"),
-        }
-    }
-
     /// What stands behind the field of a condition.
     fn condition(&mut self, field: Spanned<Field>) -> Parsed<Statement<'a>> {
         let fields = self.fields(field)?;
@@ -248,10 +237,18 @@ impl<'a> Parser<'a, '_> {
         if field.node.value_type().is_flags() {
             return self.flags(field.node).map(Statement::Flags);
         }
-        let node = self.tokens.peek().node;
-        if field.node.value_type() == Type::Mark && node == Token::Word("set") {
-            return self.mark_set();
+        if field.node.value_type() == Type::Mark {
+            match self.tokens.peek().node {
+                Token::Word("set") => return self.mark_set(field.node),
+                Token::Mark("&") | Token::Word("and") => return self.masked_mark(field),
+                _ => {}
+            }
         }
+        self.comparison_with(field)
+    }
+
+    /// What stands behind the field of a comparison.
+    pub(super) fn comparison_with(&mut self, field: Spanned<Field>) -> Parsed<Statement<'a>> {
         let operator = match self.operator()? {
             Some(operator) => operator,
             None => Spanned::new(field.span, Operator::Equal),

@@ -39,15 +39,8 @@ const BRIDGE: &str = "write `table bridge NAME { ... }`, in which ARP and IP bot
 const INCLUDE: Refusal = instead(
     "`include`",
     "is not supported: the rules reach the firewall as one file",
-    "put the other file's text here",
+    "`outboard rules list FILE` prints one file of all of them",
 );
-const REDEFINE: Refusal = instead(
-    "`redefine`",
-    "is not supported: a name has one meaning",
-    "define another name",
-);
-const UNDEFINE: Refusal = refusal("`undefine`", "is not supported: a name has one meaning");
-
 /// A table of words and what is to be said of them.
 type Table = [(&'static str, Refusal)];
 
@@ -91,8 +84,6 @@ pub static COMMANDS: &Table = &[
         refusal("`import`", "is no part of a file of rules"),
     ),
     ("include", INCLUDE),
-    ("redefine", REDEFINE),
-    ("undefine", UNDEFINE),
     (
         "chain",
         instead(
@@ -164,16 +155,6 @@ pub static IN_TABLE: &Table = &[
     ("flags", refusal("a flag of a table", "is not supported")),
     ("flowtable", refusal("a flowtable", FORWARD_ONLY)),
     (
-        "counter",
-        instead(
-            "a named counter",
-            "is not supported: each rule has its own",
-            "write `counter` in the rule",
-        ),
-    ),
-    ("quota", refusal("a quota", STATELESS)),
-    ("limit", NAMED_LIMIT),
-    (
         "ct",
         refusal(
             "a helper, timeout or expectation of `ct`",
@@ -183,8 +164,6 @@ pub static IN_TABLE: &Table = &[
     ("secmark", refusal("`secmark`", NOT_LOCAL)),
     ("synproxy", refusal("`synproxy`", FORWARD_ONLY)),
     ("include", INCLUDE),
-    ("redefine", REDEFINE),
-    ("undefine", UNDEFINE),
 ];
 
 /// What nft knows of a connection, and rules do not.
@@ -217,14 +196,15 @@ pub static CONNECTION: &Table = &[
         "zone",
         refusal(
             "`ct zone`",
-            "is not supported: connections of each VLAN are apart",
+            "is not supported: a connection is known by its addresses, and apart only in each VLAN",
         ),
     ),
     (
         "helper",
-        refusal(
+        instead(
             "`ct helper`",
-            "is not supported: no connection expects another one",
+            "is not supported: no payload is read, so no connection expects another one",
+            "let the other connections in by their ports",
         ),
     ),
     (
@@ -235,10 +215,18 @@ pub static CONNECTION: &Table = &[
         "timeout",
         refusal(
             "`ct timeout`",
-            "is not supported: timeouts are those of Linux",
+            "is not supported: each class of connections has the one timeout of Linux",
         ),
     ),
-    ("count", refusal("`ct count`", "is not supported")),
+    (
+        "count",
+        instead(
+            "`ct count`",
+            "is not supported: connections are not counted by rules; a source has at most a \
+             quarter of the table for those that nobody confirmed",
+            "`limit rate` of `ct state new`",
+        ),
+    ),
     (
         "label",
         instead("`ct label`", "is not supported", "use `ct mark`"),
@@ -248,15 +236,31 @@ pub static CONNECTION: &Table = &[
     ("secmark", refusal("`ct secmark`", NOT_LOCAL)),
 ];
 
-/// `ct mark set` with something else than a number.
+/// `mark set` with something else than a number or a mark.
 pub static MARK_OF_OTHER: Refusal = refusal(
     "a mark that is made of something else",
-    "is not supported: `ct mark set` takes a number",
+    "is not supported: it is made of a number, of `meta mark` or of `ct mark`",
+);
+
+/// `|` in front of `&`, or parentheses.
+pub static MARK_ORDER: Refusal = instead(
+    "this order of operations on a mark",
+    "is not supported",
+    "write `&` first, then `^`, and then `|`",
+);
+
+/// `<<` and `>>` of a mark.
+pub static MARK_SHIFTED: Refusal = refusal("a shift of a mark", "is not supported");
+
+/// `vmap` behind a mask.
+pub static MASKED_MAP: Refusal = instead(
+    "a map behind a mask",
+    "is not supported",
+    "a rule for each value",
 );
 
 /// Types of elements.
 pub static SET_TYPES: &Table = &[
-    ("mark", refusal("a set of marks", NOT_LOCAL)),
     (
         "tcp_flag",
         instead(
@@ -351,16 +355,8 @@ pub static DEVICE: Refusal = instead(
 /// Variables where nft takes them and this does not.
 pub static VARIABLE_HERE: Refusal = refusal("a variable", "is not supported here");
 
-/// `limit name`.
-pub static NAMED_LIMIT: Refusal = instead(
-    "a named limit",
-    "is not supported: each rule has its own",
-    "write `limit rate` in the rule",
-);
-
 /// Words that begin a statement.
 pub static STATEMENTS: &Table = &[
-    ("quota", refusal("`quota`", STATELESS)),
     (
         "meter",
         instead(
@@ -437,7 +433,6 @@ pub static STATEMENTS: &Table = &[
             "leave it out",
         ),
     ),
-    ("mark", refusal("`mark`", NOT_LOCAL)),
     ("skuid", refusal("`skuid`", NOT_LOCAL)),
     ("skgid", refusal("`skgid`", NOT_LOCAL)),
     ("socket", refusal("`socket`", NOT_LOCAL)),
@@ -537,8 +532,6 @@ pub static STATEMENTS: &Table = &[
     ("geneve", refusal("a field of a tunnel", UNREAD)),
     ("gre", refusal("a field of a tunnel", UNREAD)),
     ("include", INCLUDE),
-    ("redefine", REDEFINE),
-    ("undefine", UNDEFINE),
 ];
 
 /// `rt type` and the like, which is not about a route.
@@ -577,7 +570,6 @@ pub static META: &Table = &[
             "leave it out",
         ),
     ),
-    ("mark", refusal("`meta mark`", NOT_LOCAL)),
     ("priority", refusal("`meta priority`", NOT_LOCAL)),
     ("skuid", refusal("`meta skuid`", NOT_LOCAL)),
     ("skgid", refusal("`meta skgid`", NOT_LOCAL)),
@@ -653,7 +645,7 @@ pub static MAP: Refusal = instead("a map", "is not supported", WRITE_OUT);
 /// `&`, `|`, `^` and shifts.
 pub static BITS: Refusal = instead(
     "arithmetic on bits",
-    "is only supported for `tcp flags`",
+    "is only supported for `tcp flags`, and `&` for marks",
     "write a prefix such as 10.0.0.0/8, or a set",
 );
 
@@ -684,11 +676,11 @@ pub static ELEMENT_OPTION: Refusal = instead(
     "write a comment as `# ...` at the end of the line",
 );
 
-/// `counter name`.
-pub static NAMED_COUNTER: Refusal = instead(
-    "a named counter",
-    "is not supported: each rule has its own",
-    "write `counter`",
+/// `counter name ip saddr map { ... }`.
+pub static OBJECT_MAP: Refusal = instead(
+    "a map of objects",
+    "is not supported",
+    "a rule for each of them",
 );
 
 /// A second counter in a rule.

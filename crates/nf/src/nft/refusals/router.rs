@@ -89,3 +89,34 @@ pub static SRCNAT_ELSEWHERE: Refusal = instead(
     "is one of the hook `postrouting`",
     "write 100",
 );
+
+/// `fib` by the mark of a packet.
+pub static FIB_MARK: Refusal = instead(
+    "`mark` beside the address of `fib`",
+    "is not supported: routes do not depend on marks",
+    "leave it out",
+);
+/// `fib ... oif 0`.
+pub static FIB_INDEX: Refusal = instead(
+    "an index of an interface",
+    "has no meaning here",
+    "write `oif missing`, or `oif exists`",
+);
+/// `fib ... type vmap`.
+pub static FIB_MAP: Refusal = instead(
+    "a map by what routes say",
+    "is not supported",
+    "a rule for each value",
+);
+/// `fib ... oif @NAME`.
+pub static FIB_NAMED: Refusal = instead(
+    "a named set of what routes say",
+    "is not supported",
+    "write the set into the rule",
+);
+/// `fib ... type < 2`.
+pub static FIB_ORDER: Refusal = instead(
+    "an order of what routes say",
+    "is not supported",
+    "write `{ ... }`",
+);

@@ -123,14 +123,9 @@ fn files_are_refused_where_they_are_wrong() {
             "`typeof` is not supported",
         ),
         (
-            "table bridge t { set s { type mark; } }",
-            "mark",
-            "a set of marks has no meaning here: no frame has a socket or a route of this machine",
-        ),
-        (
-            "table bridge t { set s { type ipv4_addr . mark; } }",
-            "mark",
-            "a set of marks has no meaning here: no frame has a socket or a route of this machine",
+            "table bridge t { set s { type ct_state; } }",
+            "ct_state",
+            "a set of `ct` states is not supported",
         ),
         (
             "table bridge t { set s { type ipv4_addr; timeout 5; } }",

@@ -3,6 +3,7 @@
 use super::read;
 use crate::fields::{Field, Type};
 use crate::limit::{Period, Rate, Unit};
+use crate::mark::{BitOperator, MarkOf};
 use crate::nft::ast::*;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use proptest::collection::vec;
@@ -89,7 +90,7 @@ fn operand() -> impl Strategy<Value = Operand<'static>> {
 
 fn define() -> impl Strategy<Value = Define<'static>> {
     let value = operand().prop_filter("a name of a set", |it| !matches!(it, Operand::Named(_)));
-    (name(), value).prop_map(|(name, value)| Define { name, value })
+    (name(), any::<bool>(), value).prop_map(|(name, again, value)| Define { name, again, value })
 }
 
 fn field() -> impl Strategy<Value = Field> {
@@ -147,7 +148,7 @@ fn rate() -> impl Strategy<Value = Rate> {
     })
 }
 
-fn change() -> impl Strategy<Value = Statement<'static>> {
+fn change() -> BoxedStrategy<Statement<'static>> {
     let part = prop_oneof![
         rate().prop_map(ElementPart::Limit),
         Just(ElementPart::Counter)
@@ -159,21 +160,24 @@ fn change() -> impl Strategy<Value = Statement<'static>> {
         option::of(1..=u32::MAX),
         option::of(part),
     );
-    parts.prop_map(|(kind, set, fields, timeout, part)| {
-        Statement::Change(
-            Change {
-                kind,
-                set,
-                fields: fields.into(),
-                timeout,
-                parts: part.into_iter().collect(),
-            }
-            .into(),
-        )
-    })
+    parts
+        .prop_map(|(kind, set, fields, timeout, part)| {
+            Statement::Change(
+                Change {
+                    kind,
+                    set,
+                    fields: fields.into(),
+                    timeout,
+                    parts: part.into_iter().collect(),
+                }
+                .into(),
+            )
+        })
+        .boxed()
 }
 
-fn condition() -> impl Strategy<Value = Statement<'static>> {
+/// Boxed: what it is made of is large, and rules move it about.
+fn condition() -> BoxedStrategy<Statement<'static>> {
     let condition = (field(), operator(), operand());
     prop_oneof![
         4 => condition.prop_map(|(field, operator, operand)| Statement::Match(Match {
@@ -188,12 +192,84 @@ fn condition() -> impl Strategy<Value = Statement<'static>> {
         ),
         1 => flags().prop_map(Statement::Flags),
         1 => change(),
-        1 => any::<u32>().prop_map(Statement::Mark),
+        1 => set_mark().prop_map(|set| Statement::Mark(set.into())),
+        1 => masked().prop_map(|masked| Statement::Masked(masked.into())),
         1 => rate().prop_map(Statement::Limit),
+        1 => allowance().prop_map(|(allowance, used)| Statement::Quota { allowance, used }),
+        1 => (kind(), name()).prop_map(|(kind, name)| Statement::Named(kind, name)),
         1 => option::of(text()).prop_map(|prefix| Statement::Log {
             prefix: prefix.map(at),
         }),
     ]
+    .boxed()
+}
+
+fn allowance() -> impl Strategy<Value = (Allowance, u64)> {
+    let parts = (
+        any::<u64>(),
+        any::<bool>(),
+        prop_oneof![any::<u64>(), Just(0)],
+    );
+    parts.prop_map(|(bytes, over, used)| (Allowance { bytes, over }, used))
+}
+
+fn kind() -> impl Strategy<Value = ObjectKind> {
+    proptest::sample::select(std::vec![
+        ObjectKind::Counter,
+        ObjectKind::Quota,
+        ObjectKind::Limit,
+    ])
+}
+
+fn object() -> impl Strategy<Value = Object<'static>> {
+    let counter = any::<(u64, u64)>();
+    let what = prop_oneof![
+        counter.prop_map(|(packets, bytes)| What::Counter { packets, bytes }),
+        allowance().prop_map(|(allowance, used)| What::Quota { allowance, used }),
+        rate().prop_map(What::Limit),
+    ];
+    let parts = (name(), what, option::of(text()));
+    parts.prop_map(|(name, what, comment)| Object {
+        name,
+        what,
+        comment: comment.map(at),
+    })
+}
+
+fn mark_number() -> impl Strategy<Value = Spanned<Value<'static>>> {
+    let variable = name().prop_map(|name| Value::Variable(name.node));
+    prop_oneof![any::<u32>().prop_map(Value::Number), variable].prop_map(at)
+}
+
+fn set_mark() -> impl Strategy<Value = SetMark<'static>> {
+    let of = proptest::sample::select(std::vec![MarkOf::Packet, MarkOf::Connection]);
+    let source = prop_oneof![
+        mark_number().prop_map(MarkSource::Value),
+        of.clone().prop_map(MarkSource::Mark),
+    ];
+    let operations = [BitOperator::And, BitOperator::Xor, BitOperator::Or];
+    let operations = operations.map(|operator| {
+        let number = option::of(mark_number());
+        number.prop_map(move |number| number.map(|number| (operator, number)))
+    });
+    (of, source, operations).prop_map(|(of, source, operations)| SetMark {
+        of,
+        source,
+        operations: operations.into_iter().flatten().collect(),
+    })
+}
+
+fn masked() -> impl Strategy<Value = Masked<'static>> {
+    let field = proptest::sample::select(std::vec![("meta", "mark"), ("ct", "mark")]);
+    let parts = (field, operator(), operand(), mark_number());
+    parts.prop_map(|((header, word), operator, operand, mask)| Masked {
+        condition: Match {
+            field: at(Field::find(header, word).unwrap()),
+            operator: at(operator),
+            operand,
+        },
+        mask,
+    })
 }
 
 fn verdict() -> impl Strategy<Value = Verdict<'static>> {
@@ -206,7 +282,7 @@ fn verdict() -> impl Strategy<Value = Verdict<'static>> {
     ]
 }
 
-fn rule() -> impl Strategy<Value = Rule<'static>> {
+fn rule() -> BoxedStrategy<Rule<'static>> {
     let counter = option::of(any::<(u64, u64)>());
     let verdict = option::of(verdict());
     let parts = (vec(condition(), 0..4), counter, verdict, option::of(text()));
@@ -221,9 +297,10 @@ fn rule() -> impl Strategy<Value = Rule<'static>> {
             }
         })
         .prop_filter("no statement", |rule| !rule.statements.is_empty())
+        .boxed()
 }
 
-fn chain() -> impl Strategy<Value = Chain<'static>> {
+fn chain() -> BoxedStrategy<Chain<'static>> {
     let policy = prop_oneof![Just(Policy::Accept), Just(Policy::Drop)];
     let base = (any::<i32>(), option::of(policy.prop_map(at)));
     let base = base.prop_map(|(priority, policy)| {
@@ -237,6 +314,7 @@ fn chain() -> impl Strategy<Value = Chain<'static>> {
     let item = prop_oneof![
         8 => rule().prop_map(|rule| ChainItem::Rule(at(rule))),
         1 => define().prop_map(ChainItem::Define),
+        1 => name().prop_map(ChainItem::Undefine),
     ];
     let parts = (
         name(),
@@ -244,12 +322,13 @@ fn chain() -> impl Strategy<Value = Chain<'static>> {
         vec(item, 0..6),
         option::of(text()),
     );
-    parts.prop_map(|(name, base, items, comment)| Chain {
+    let chain = parts.prop_map(|(name, base, items, comment)| Chain {
         name,
         base,
         items,
         comment: comment.map(at),
-    })
+    });
+    chain.boxed()
 }
 
 fn set() -> impl Strategy<Value = Set<'static>> {
@@ -284,6 +363,7 @@ fn file() -> impl Strategy<Value = File<'static>> {
     let item = prop_oneof![
         define().prop_map(TableItem::Define),
         set().prop_map(TableItem::Set),
+        object().prop_map(TableItem::Object),
         chain().prop_map(TableItem::Chain),
     ];
     let table = (name(), vec(item, 0..6), option::of(text()));

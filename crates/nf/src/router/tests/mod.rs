@@ -1,9 +1,13 @@
 //! A router between two networks: what leaves it, and what comes back.
 
+mod define;
+mod fib;
 mod frame;
 mod hooks;
 mod invert;
 mod map;
+mod mark;
+mod object;
 mod open;
 mod reject;
 mod translation;

@@ -24,7 +24,7 @@ pub fn lines_of(text: &str) -> Vec<Line> {
     let lines = text.lines().enumerate();
     lines
         .map(|(number, line)| Line {
-            text: without_counts(line),
+            text: without_used(&without_counts(line)),
             from: number + 1,
         })
         .collect()
@@ -52,6 +52,22 @@ fn without_counts(line: &str) -> String {
         }
     }
     out + rest
+}
+
+/// A line of a counter or a quota without what it has counted.
+fn without_used(line: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match &words[..] {
+        ["packets", _, "bytes", _] => {
+            let indent = line.len() - line.trim_start().len();
+            format!("{}packets 0 bytes 0", &line[..indent])
+        }
+        ["over", _, _, "used", _, _] | [_, "bytes" | "kbytes" | "mbytes", "used", _, _] => {
+            let (before, _) = line.split_once(" used ").unwrap_or((line, ""));
+            before.to_owned()
+        }
+        _ => line.to_owned(),
+    }
 }
 
 /// The rules that are left, and what is not; the error as a compiler prints it if nothing is.
