@@ -1,5 +1,4 @@
-//! File systems on a disk, for reading. Who makes a file system writes on a disk that an image does
-//! not have at the time: nothing is written here.
+//! File systems on a disk, for reading.
 //!
 //! | module | what |
 //! |---|---|
@@ -8,8 +7,8 @@
 //! | [`mount()`] | finds the file system of a disk: a [`device::files::FileSystem`] |
 //!
 //! The file systems themselves are crates that others keep up, one for each feature: `ext`
-//! (ext2, ext3, ext4), `fat` (FAT12, FAT16, FAT32, with long names) and `iso` (ISO 9660, with Joliet
-//! and Rock Ridge).
+//! (ext2, ext3, ext4), `fat` (FAT12, FAT16, FAT32, with long names) and `iso` (ISO 9660, with
+//! Joliet and Rock Ridge).
 
 #![no_std]
 #![forbid(unsafe_code)]

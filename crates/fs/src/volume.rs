@@ -8,7 +8,7 @@ use hadris_fs::ErrorKind;
 use hadris_storage::sync::BlockDevice;
 use hadris_storage::{BlockIndex, BlockSize};
 
-/// Size of the blocks in which FAT and ISO 9660 are read; both read several where theirs are larger.
+/// Size of the blocks in which FAT and ISO 9660 are read: several where theirs are larger.
 const BLOCK: BlockSize = BlockSize::new(512).unwrap();
 
 /// A disk, or a partition of it.
