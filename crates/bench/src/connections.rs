@@ -230,7 +230,7 @@ fn start(name: &str, programs: &Programs) -> Result<Served, contender::Error> {
             command.stdin(Stdio::piped()).stdout(Stdio::null());
             let started = match &served.server {
                 Some(segment) => {
-                    segment.netlink(|netlink| netlink.add_gateway(CLIENT))?;
+                    segment.netlink(|netlink| netlink.add_gateway(CLIENT.into()))?;
                     segment.run(|| command.spawn())
                 }
                 None => command.spawn(),

@@ -23,7 +23,7 @@ impl Filter {
     /// They are no rules, or need more memory than there is, or random bytes.
     pub fn start(runtime: &'static Runtime, built_in: &str, seed: Seed) -> Result<Self, Error> {
         Ok(Self {
-            work: Work::start(runtime, runtime.command_line, built_in, seed)?,
+            work: Work::start(runtime, &[], [runtime.command_line, built_in], seed)?,
             key: Key::EMPTY,
         })
     }

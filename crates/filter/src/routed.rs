@@ -27,19 +27,20 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Begins with the rules of the host, or else those of the `command_line`, or else `built_in`.
-    /// `seed` is asked for random bytes once rules ask for connections.
+    /// Begins with the rules of the host, or else those of the command line, or else those that
+    /// are built in, which are `texts`. They can name `ports` beside those of the manifest. `seed`
+    /// is asked for random bytes once rules ask for connections.
     ///
     /// # Errors
     /// They are no rules, or need more memory than there is, or random bytes.
     pub fn start(
         runtime: &'static Runtime,
-        command_line: &str,
-        built_in: &str,
+        ports: &[&'static str],
+        texts: [&str; 2],
         seed: Seed,
     ) -> Result<Self, Error> {
         Ok(Self {
-            work: Work::start(runtime, command_line, built_in, seed)?,
+            work: Work::start(runtime, ports, texts, seed)?,
             passage: Passage::new(),
             own: Passage::new(),
             ports: Vec::new(),

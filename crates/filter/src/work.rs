@@ -84,14 +84,19 @@ pub(crate) struct Work<R: Ruled> {
 }
 
 impl<R: Ruled> Work<R> {
-    /// Begins with the rules of the host, or else those of the `command_line`, or else `built_in`.
+    /// Begins with the rules of the host, or else those of the command line, or else those that
+    /// are built in, which are `texts`. Beside those of the manifest, there are ports of these
+    /// names.
     pub(crate) fn start(
         runtime: &'static Runtime,
-        command_line: &str,
-        built_in: &str,
+        others: &[&'static str],
+        texts: [&str; 2],
         seed: Seed,
     ) -> Result<Self, Error> {
-        let ports: Vec<_> = runtime.devices.ports().map(|(name, _)| name).collect();
+        let mut ports: Vec<_> = runtime.devices.ports().map(|(name, _)| name).collect();
+        let is_other = |name: &&'static str| !ports.contains(name);
+        let others: Vec<_> = others.iter().copied().filter(is_other).collect();
+        ports.extend(others);
         let mut feed = Feed::new(&runtime.share);
         let mut tracking = Tracking {
             connections: None,
@@ -106,7 +111,6 @@ impl<R: Ruled> Work<R> {
             tracking.spare = Spare::Memory(kept);
         }
         let mut load = |text: &str| load(runtime, text, &ports, &mut tracking);
-        let texts = [command_line, built_in];
         let (rules, counters) = start::first(&mut feed, texts, &mut load)?;
         tracking.spare.forget();
         Ok(Self {

@@ -1,4 +1,5 @@
-//! What a router counts of packets that it does not send on. It is told with what the stack counts.
+//! What a router counts of packets that it does not send on, and of frames that none of its ports
+//! takes. It is told with what the stack counts.
 
 use crate::counts::reasons;
 
@@ -19,5 +20,23 @@ reasons! {
         Buffer = "forward_no_buffer",
         /// Too many wait for the next hop's address.
         Neighbour = "forward_no_neighbour",
+    }
+}
+
+reasons! {
+    /// Why a frame was dropped at a port that carries VLANs (IEEE 802.1Q).
+    pub enum Untagged {
+        /// It has no tag, and the port has no addresses of its own.
+        None = "vlan_untagged",
+        /// Its tag names a VLAN that the port does not have.
+        Unknown = "vlan_unknown",
+        /// It has two tags, or a provider's.
+        Nested = "vlan_nested",
+        /// It ends inside of its tag.
+        Short = "vlan_short",
+        /// What was left to do to it lies inside of its tag.
+        Offload = "vlan_offload",
+        /// There was no room for a tag in front of it.
+        Room = "vlan_no_room",
     }
 }

@@ -56,7 +56,7 @@ impl Group {
 }
 
 /// All that a stack counts, in the order of the numbers.
-pub const TABLE: [Group; 19] = [
+pub const TABLE: [Group; 20] = [
     Group::of::<counted::Segments>(Kind::Total, "segments"),
     Group::of::<counted::Openings>(Kind::Total, "connections"),
     Group::of::<udp::Datagrams>(Kind::Total, "datagrams"),
@@ -67,6 +67,7 @@ pub const TABLE: [Group; 19] = [
     Group::of::<arp::Dropped>(Kind::Drop, "messages"),
     Group::of::<interfaces::Dropped>(Kind::Drop, "packets"),
     Group::of::<forwarding::Dropped>(Kind::Drop, "packets"),
+    Group::of::<forwarding::Untagged>(Kind::Drop, "frames"),
     Group::of::<ipv4::Dropped>(Kind::Drop, "packets"),
     Group::of::<ipv6::Dropped>(Kind::Drop, "packets"),
     Group::of::<reassembly::Dropped>(Kind::Drop, "fragments"),

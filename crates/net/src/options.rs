@@ -61,6 +61,8 @@ pub struct Port {
     pub dhcp: bool,
     /// Largest packet in bytes, of a card that the image drives itself.
     pub mtu: Option<usize>,
+    /// The VLAN that it is, of a port that carries several. No option of a port says so.
+    pub vlan: Option<u16>,
 }
 
 /// An option that says nothing sensible.

@@ -200,6 +200,7 @@ where
         self.udp.counts(show);
         // The names are there without a router as well.
         Counts::<forwarding::Dropped>::default().show(show);
+        Counts::<forwarding::Untagged>::default().show(show);
         // The names are there without a client as well.
         Counts::<dhcp::Dropped>::default().show(show);
         let clients = self.dhcp.iter();

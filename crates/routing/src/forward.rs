@@ -3,7 +3,7 @@
 use crate::cut::cut;
 use crate::own::{Judge, Ports, Shared};
 use crate::packet::{Packet, is_ip, is_lent, on_wire, take_hop};
-use crate::told;
+use crate::{told, trunk};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -35,6 +35,8 @@ pub struct Router {
     /// The stack: addresses, routes, neighbours, and what the router itself offers.
     pub stack: Rc<RefCell<Stack<Ipv4, Ipv6>>>,
     passage: Passage,
+    /// Who counts frames that no port has taken.
+    trunks: Vec<trunk::Dropped>,
 }
 
 /// All but the stack.
@@ -60,13 +62,24 @@ impl Router {
             dropped: Counts::default(),
             errors: told::errors(),
         };
-        Self { stack, passage }
+        Self {
+            stack,
+            passage,
+            trunks: Vec::new(),
+        }
+    }
+
+    /// The same router, some of whose ports are VLANs of others: what those have dropped.
+    #[must_use]
+    pub fn with_trunks(mut self, trunks: Vec<trunk::Dropped>) -> Self {
+        self.trunks = trunks;
+        self
     }
 
     /// Takes in what the ports have, at most a batch each, and sends on what is for others; whether
     /// there was a frame.
     pub fn receive(&mut self, now: Instant) -> bool {
-        let Self { stack, passage } = self;
+        let Self { stack, passage, .. } = self;
         let stack = &mut *stack.borrow_mut();
         passage.begin(&mut stack.ip);
         let any = stack.receive_through(now, |ip, port, frame| passage.gate(ip, port, frame, now));
@@ -79,10 +92,12 @@ impl Router {
         self.stack.borrow_mut().send()
     }
 
-    /// Shows what was counted, by name: of the stack, and of packets that were not sent on.
+    /// Shows what was counted, by name, of the stack, of packets that were not sent on, and of
+    /// frames that no port has taken. Names that come twice add up.
     pub fn counts(&self, show: &mut dyn FnMut(&'static str, u64)) {
         self.stack.borrow().counts(show);
         self.passage.dropped.show(show);
+        self.trunks.iter().for_each(|trunk| trunk.show(show));
     }
 }
 

@@ -14,6 +14,8 @@
 //! | `cut` | packets that are cut into fragments |
 //! | `offers` | what a router offers to the networks at its ports, and the options that say so |
 //! | `lend` | a server of DHCP at each port that lends addresses |
+//! | `trunk` | a port that carries VLANs, each of which is a port of its own |
+//! | `vlans` | which ports do, and the option that says so |
 //!
 //! What its clients of DHCP send before they have an address, and what servers send to them, comes
 //! before all rules, as with clients on Linux, which have sockets below those.
@@ -44,8 +46,15 @@ mod packet;
 #[cfg(test)]
 mod tests;
 mod told;
+mod trunk;
+mod vlans;
 
 pub use forward::Router;
 pub use lend::lend;
-pub use offers::{HELP, Offers};
+pub use offers::Offers;
 pub use own::Ports;
+pub use trunk::Dropped;
+pub use vlans::{Opened, Vlans};
+
+/// The options of a router, as its `--help` shows them: what it offers, and its VLANs.
+pub const HELP: [&str; 2] = [vlans::HELP, offers::HELP];

@@ -1,6 +1,6 @@
 //! A router between ports in memory, whose networks the tests keep in hand.
 
-use crate::{Ports, Router};
+use crate::{Ports, Router, Vlans};
 use abi::manifest::Device;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -17,6 +17,7 @@ use net::forwarding::Dropped;
 use net::ip::Ip;
 use net::ipv4::Ipv4;
 use net::ipv6::Ipv6;
+use net::options::Options;
 use net::stack::Stack;
 use net::tcp::Config;
 use net::tcp::host::Tcp;
@@ -88,7 +89,7 @@ impl Bench {
             rules: true,
             ..Setup::default()
         };
-        let gate = Gate::start(setup.start().runtime, "", rules, || Some([7; 32])).unwrap();
+        let gate = Gate::start(setup.start().runtime, &[], ["", rules], || Some([7; 32])).unwrap();
         let private = MemoryPort::new("private").with_index(1).split();
         let public = MemoryPort::new("public")
             .with_mtu(mtu)
@@ -267,6 +268,64 @@ fn a_packet_goes_to_its_next_hop_and_has_a_hop_less() {
     bench.takes(1, core::slice::from_ref(&packet));
     let [sent, _] = bench.sent();
     assert_eq!((sent[0][21], &sent[0][22..]), (1, &packet[22..]));
+}
+
+/// A frame to the first port's address, in a VLAN there.
+fn tagged(vlan: u8, mut frame: Vec<u8>) -> Vec<u8> {
+    frame[5] = ROUTER_MAC[0];
+    frame.splice(12..12, [0x81, 0, 0, vlan]);
+    frame
+}
+
+#[test]
+fn packets_go_from_vlan_to_vlan_of_one_port_as_rules_say_by_their_names() {
+    const RULES: &str = "table inet t { chain c { type filter hook forward priority 0; policy \
+                         drop; iifname \"trunk.1\" oifname \"trunk.2\" accept; }; }";
+    let device = Device::Net {
+        mac: [2, 0, 0, 0, 0, 1],
+        mtu: 1500,
+    };
+    let setup = Setup {
+        devices: vec![("trunk", device, 0)],
+        rules: true,
+        ..Setup::default()
+    };
+    let (vlans, _) = Vlans::take(["--vlan=2,1"].into_iter(), &["trunk"]).unwrap();
+    let names = vlans.names();
+    let (options, _) = Options::take([].into_iter(), &names).unwrap();
+    let (port, wire) = MemoryPort::new("trunk").with_index(1).split();
+    let mut port = Some(port);
+    let opened = vlans.open(&options, |_, _| {
+        let port: Box<dyn Netif> = Box::new(port.take().expect("one port"));
+        Ok::<_, std::string::String>(port)
+    });
+    let (ports, dropped) = opened.unwrap();
+    let gate = Gate::start(setup.start().runtime, &names, ["", RULES], || None).unwrap();
+    let ports = Ports::new(ports, gate);
+    let stack = Rc::new(RefCell::new(stack(ports.of_stack())));
+    let mut router = Router::new(ports, stack).with_trunks(dropped);
+    let mut sent = |frames: &[Vec<u8>], ms| {
+        frames.iter().for_each(|frame| wire.arrives(frame));
+        router.receive(at(ms));
+        router.send();
+        wire.sent()
+    };
+    sent(&[tagged(1, arp(0, INSIDE)), tagged(2, arp(1, OUTSIDE))], 1);
+    let forth = sent(&[tagged(1, out(64, 0, 4))], 2);
+    let mut expected = tagged(2, out(63, 0, 4));
+    expected[..6].copy_from_slice(&STATION_MAC[1]);
+    expected[6..12].copy_from_slice(&[2, 0, 0, 0, 0, ROUTER_MAC[0]]);
+    assert_eq!(forth, [expected]);
+    let back = packet(1, (OUTSIDE, INSIDE), (UDP, 64, 0), &udp([53, 999], 4));
+    assert!(sent(&[tagged(2, back)], 3).is_empty());
+    assert!(sent(&[out(64, 0, 4), tagged(3, out(64, 0, 4))], 4).is_empty());
+    let mut counted = Vec::new();
+    router.counts(&mut |name, value| {
+        if name.starts_with("vlan_") && value > 0 {
+            counted.push((name, value));
+        }
+    });
+    assert_eq!(counted, [("vlan_untagged", 1), ("vlan_unknown", 1)]);
 }
 
 #[test]

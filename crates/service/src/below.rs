@@ -248,6 +248,9 @@ fn ip(port: Box<dyn Netif>, options: &Port, large: Pool, varies: u64, now: Insta
         });
     }
     let mut ipv6 = Ipv6::new(large, varies);
+    if let Some(vlan) = options.vlan {
+        ipv6.on_vlan(vlan);
+    }
     ipv6.autoconfigure(Mac(port.mac()), Detect::Later, now);
     for address in &options.ipv6 {
         ipv6.add_address(*address, Detect::Later, now);

@@ -139,8 +139,20 @@ impl<'a> Start<'a> {
     /// # Errors
     /// The exit status, if nothing is to be started: why was said.
     fn read(name: &'a str, help: &str) -> Result<([u8; 16], Self), i32> {
-        let ports = ports();
-        let (options, arguments) = match Options::take(unikernel::arguments(), &ports) {
+        Self::of(name, help, ports(), unikernel::arguments())
+    }
+
+    /// The same of these ports and words.
+    ///
+    /// # Errors
+    /// As above.
+    fn of(
+        name: &'a str,
+        help: &str,
+        ports: Vec<&'static str>,
+        arguments: impl Iterator<Item = &'static str>,
+    ) -> Result<([u8; 16], Self), i32> {
+        let (options, arguments) = match Options::take(arguments, &ports) {
             Ok(taken) => taken,
             Err(error) => {
                 println!("{name}: {error}");

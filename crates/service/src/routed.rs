@@ -2,7 +2,7 @@
 
 use crate::below::{self, Below};
 use crate::leases::{self, LEASES};
-use crate::{Net, Service, Start, serve};
+use crate::{Net, Service, Start, ports, serve};
 use abi::sockets::Record;
 use alloc::format;
 use alloc::rc::Rc;
@@ -21,7 +21,7 @@ use net::ipv6::Ipv6;
 use net::stack::Stack;
 use net::udp::BindError;
 use ports::inquiry::Listed;
-use routing::{HELP, Offers, Ports, Router, lend};
+use routing::{HELP, Offers, Ports, Router, Vlans, lend};
 use unikernel::{Instant, Ready, println};
 
 /// Runs the router `name`, as [`crate::run`] runs an appliance: beside its tasks, it sends on the
@@ -34,11 +34,17 @@ pub fn route<F>(name: &str, help: &str, built_in: &str, main: impl FnOnce(Servic
 where
     F: Future<Output = i32> + 'static,
 {
-    let help = format!("{help}{HELP}");
-    let (secret, mut start) = match Start::read(name, &help) {
+    let (vlans, arguments) = match Vlans::take(unikernel::arguments(), &ports()) {
+        Ok(taken) => taken,
+        Err(error) => return failed(name, &error),
+    };
+    let help = format!("{help}{}", HELP.concat());
+    let read = Start::of(name, &help, vlans.names(), arguments.into_iter());
+    let (secret, mut start) = match read {
         Ok(read) => read,
         Err(status) => return status,
     };
+    vlans.tell(&mut start.options);
     let offers = match Offers::take(&start.arguments, &start.ports, &start.options) {
         Ok((offers, others)) => {
             start.arguments = others;
@@ -46,11 +52,13 @@ where
         }
         Err(error) => return failed(name, &error),
     };
-    let opened = match start.open() {
+    let (opened, dropped) = match vlans.open(&start.options, appliance::port_of_mtu) {
         Ok(opened) => opened,
-        Err(status) => return status,
+        Err(error) => return failed(name, &error),
     };
-    let gate = match Gate::start(unikernel::runtime(), "", built_in, unikernel::seed) {
+    let texts = ["", built_in];
+    let gate = Gate::start(unikernel::runtime(), &start.ports, texts, unikernel::seed);
+    let gate = match gate {
         Ok(gate) => gate,
         Err(error) => return failed(name, &error),
     };
@@ -83,7 +91,7 @@ where
     };
     let said = said.into_iter().map(|said| format!("{name}: {said}"));
     let said = start.addresses().into_iter().chain(said).collect();
-    let router = Router::new(ports, stack.clone());
+    let router = Router::new(ports, stack.clone()).with_trunks(dropped);
     let net = Net::Stack(net::socket::Net::new(stack));
     serve(router, net, start, said, main)
 }

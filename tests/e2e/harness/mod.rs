@@ -12,5 +12,6 @@ pub mod runtime;
 pub mod signals;
 pub mod temporary;
 pub mod user;
+pub mod vlans;
 pub mod wait;
 pub mod wire;

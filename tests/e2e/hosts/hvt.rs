@@ -11,6 +11,7 @@ use crate::devices::{software_nic, software_virtio};
 use crate::harness::build::Images;
 use crate::harness::network::Network;
 use crate::harness::process::{Ended, run};
+use crate::harness::programs;
 use crate::harness::temporary::{TemporaryFile, TemporaryFolder};
 use crate::hosts::backtrace;
 use crate::hosts::compatibility;
@@ -19,7 +20,7 @@ use crate::hosts::rings;
 use crate::hosts::state;
 use crate::rules::firewall;
 use crate::rules::load;
-use crate::services::{dns, echo, links, stock};
+use crate::services::{dns, echo, links, router, stock, vlans};
 use abi::note::Target;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::process::Command;
@@ -154,6 +155,11 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     }
     for (name, test) in dns::ON_HVT {
         trials.push(network.trial(format!("hvt::dns::{name}"), move || test(images)));
+    }
+    let no_ping = programs::missing(&["ping"]);
+    for (name, test) in router::ON_HVT.into_iter().chain([vlans::ON_HVT]) {
+        let name = format!("hvt::router::{name}");
+        trials.push(network.trial_unless(no_ping, name, move || test(images)));
     }
     trials.extend(stock::over_a_tap(images, network, "hvt", "hvt::"));
     let test = || huge_pages(images);

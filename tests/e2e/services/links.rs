@@ -22,6 +22,8 @@ use testbed::segment::Segment;
 const SLOTS: [usize; 2] = [image::manifest::SLOTS as usize; 2];
 /// How often each image is killed in turn.
 const KILLS: usize = 5;
+/// The same where all instructions are interpreted.
+const KILLS_ON_HVT: usize = 2;
 /// What an idle image may use of two seconds, as the kernel counts: in ticks of 10 ms.
 const IDLE_MAX: Duration = Duration::from_millis(30);
 
@@ -30,23 +32,32 @@ type Test = fn(&Images, [&'static str; 2]) -> Result<(), Failed>;
 /// What is tried with the firewall on the first host and echo on the second one.
 const TESTS: &[(&str, Test)] = &[
     ("bytes come back", bytes_come_back),
-    ("each is killed in turn", killed_in_turn),
+    ("each is killed in turn", |images, hosts| {
+        killed_in_turn(images, hosts, KILLS)
+    }),
 ];
 
 /// What is tried with a virtual machine.
 pub type OnHvt = fn(&Images) -> Result<(), Failed>;
 
-/// What a virtual machine must do as well.
+/// What a virtual machine must do as well, at either end, beside each other host.
 pub const ON_HVT: &[(&str, OnHvt)] = &[
     ("two virtual machines", |images| {
         bytes_come_back(images, ["hvt", "hvt"])
     }),
-    ("a virtual machine and a process", |images| {
+    ("a virtual machine and a jailed process", |images| {
         bytes_come_back(images, ["hvt", "spt"])
     }),
-    ("virtual machines are killed in turn", |images| {
-        killed_in_turn(images, ["hvt", "hvt"])
+    ("a plain process and a virtual machine", |images| {
+        bytes_come_back(images, ["process", "hvt"])
     }),
+    ("virtual machines are killed in turn", |images| {
+        killed_in_turn(images, ["hvt", "hvt"], KILLS_ON_HVT)
+    }),
+    (
+        "a jailed process and a virtual machine are killed in turn",
+        |images| killed_in_turn(images, ["spt", "hvt"], KILLS_ON_HVT),
+    ),
 ];
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
@@ -180,9 +191,9 @@ fn bytes_come_back(images: &Images, hosts: [&'static str; 2]) -> Result<(), Fail
 
 /// A connection outlives the firewall, and whoever is killed is heard again: the other image goes
 /// on all the time.
-fn killed_in_turn(images: &Images, hosts: [&'static str; 2]) -> Result<(), Failed> {
+fn killed_in_turn(images: &Images, hosts: [&'static str; 2], kills: usize) -> Result<(), Failed> {
     let mut joined = Joined::new(images, hosts)?;
-    for turn in 0..KILLS {
+    for turn in 0..kills {
         let mut stream = connect(&joined.served, 7)?;
         let bytes = random(turn as u64, 50_000);
         let mut back = vec![0; bytes.len()];

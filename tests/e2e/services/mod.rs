@@ -11,12 +11,13 @@ mod mtu;
 mod offers;
 mod parity;
 mod ports;
-mod router;
+pub mod router;
 mod runs;
 mod smoltcp;
 mod soak;
 mod sockets;
 pub mod stock;
+pub mod vlans;
 mod watched;
 
 use crate::harness::build::Images;
@@ -58,6 +59,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         soak::trials,
         sockets::trials,
         stock::trials,
+        vlans::trials,
         watched::trials,
     ]
     .into_iter()

@@ -14,7 +14,7 @@ use crate::harness::wait::eventually;
 use libtest_mimic::{Failed, Trial};
 use rustix::io::Errno;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 use std::thread::scope;
@@ -25,24 +25,44 @@ type Test = fn(&Images, &str) -> Result<(), Failed>;
 
 const TESTS: [(&str, Test); 4] = [
     ("everybody inside has its public address", masqueraded),
-    ("IPv6 keeps its addresses", routed6),
+    (
+        "both versions go out, and IPv6 keeps its addresses",
+        gone_out,
+    ),
     ("nobody outside begins anything", closed),
     ("who is rejected is told", rejected),
 ];
 const HOSTS: [&str; 2] = ["spt", "process"];
-const PROGRAMS: [&str; 2] = ["ip", "ping"];
+
+/// What is tried with a virtual machine.
+pub type OnHvt = fn(&Images) -> Result<(), Failed>;
+
+/// What a virtual machine must do as well.
+pub const ON_HVT: [(&str, OnHvt); 1] = [("both versions go out", |images| gone_out(images, "hvt"))];
 
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub const PUBLIC: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
-const PATIENCE: Duration = Duration::from_secs(10);
+const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const CLIENT6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 2);
+const SERVER6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
+const INSIDE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1);
+const PUBLIC6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 9);
+/// The router's addresses of IPv6, as it is told of them.
+pub const OWN6: [&str; 2] = [
+    "--ipv6:private=2001:db8:2::1/64",
+    "--ipv6:public=2001:db8:1::9/64",
+];
+pub const PATIENCE: Duration = Duration::from_secs(10);
 /// How long somebody waits for what is not to come.
 const IN_VAIN: Duration = Duration::from_millis(500);
 /// What goes through a connection.
 const BYTES: usize = 4 << 20;
+/// The same where all instructions are interpreted.
+const BYTES_ON_HVT: usize = 256 << 10;
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let missing = programs::missing(&PROGRAMS);
+    let missing = programs::missing(&["ping"]);
     let each = TESTS.iter().flat_map(|one| HOSTS.map(|host| (one, host)));
     let trial = |(&(name, test), host): (&(&str, Test), &'static str)| {
         let name = format!("router::{name}::{host}");
@@ -109,61 +129,18 @@ impl Routed {
 
     /// The same by a command that lacks memory, ports and image.
     pub fn known_by(command: Command, images: &Images) -> Result<Self, Failed> {
-        let own6 = [
-            "--ipv6:private=2001:db8:2::1/64",
-            "--ipv6:public=2001:db8:1::9/64",
-        ];
-        let routed = Self::by(command, images, [CLIENT, SERVER], &own6)?;
-        let Self {
-            inside, outside, ..
-        } = &routed;
-        for (segment, own, far, router) in [
-            (inside, "2001:db8:2::2/64", "::/0", "2001:db8:2::1"),
-            (
-                outside,
-                "2001:db8:1::1/64",
-                "2001:db8:2::/64",
-                "2001:db8:1::9",
-            ),
-        ] {
-            segment.run(|| std::fs::write("/proc/sys/net/ipv6/conf/tap0/disable_ipv6", "0"))?;
-            ip(segment, &format!("-6 address add {own} dev tap0 nodad"))?;
-            ip(segment, &format!("-6 route add {far} via {router}"))?;
+        let routed = Self::by(command, images, [CLIENT, SERVER], &OWN6)?;
+        let networks = [&routed.inside, &routed.outside];
+        for (segment, gateway) in networks.into_iter().zip([INSIDE, PUBLIC]) {
+            segment.netlink(|netlink| netlink.add_gateway(gateway.into()))?;
         }
-        ip(inside, "route add default via 10.0.0.1")?;
-        ip(outside, "route add 10.0.0.0/24 via 192.0.2.9")?;
+        speak6(networks.map(|segment| (segment, "tap0")))?;
         Ok(routed)
     }
 
-    /// A connection from inside to a server outside carries bytes both ways; who the server sees.
+    /// As [`connects`], with many bytes.
     fn connects(&self, server: IpAddr) -> Result<IpAddr, Failed> {
-        let listener = self.outside.run(|| TcpListener::bind((server, 0)))?;
-        let to = listener.local_addr()?;
-        let sent: Vec<u8> = (0..BYTES).map(|n| (n / 7) as u8).collect();
-        scope(|threads| {
-            let client = threads.spawn(|| -> std::io::Result<Vec<u8>> {
-                let mut stream = self
-                    .inside
-                    .run(|| TcpStream::connect_timeout(&to, PATIENCE))?;
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.write_all(&sent)?;
-                stream.shutdown(std::net::Shutdown::Write)?;
-                let mut back = Vec::new();
-                stream.read_to_end(&mut back)?;
-                Ok(back)
-            });
-            let (mut stream, from) = listener.accept()?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            let mut arrived = Vec::new();
-            stream.read_to_end(&mut arrived)?;
-            stream.write_all(&arrived)?;
-            drop(stream);
-            let back = client.join().map_err(|_| "the client panicked")??;
-            match arrived == sent && back == sent {
-                true => Ok(from.ip()),
-                false => Err(Failed::from("bytes are wrong")),
-            }
-        })
+        connects([&self.inside, &self.outside], server, BYTES)
     }
 
     fn ends(mut self) -> Result<(), Failed> {
@@ -174,16 +151,84 @@ impl Routed {
     }
 }
 
-/// Has `ip` do something in a network.
-fn ip(segment: &Segment, words: &str) -> Result<(), Failed> {
-    let mut command = Command::new("ip");
-    command.args(words.split_whitespace());
-    segment.run(|| run(&mut command))?.expect_status(0)?;
+/// Has two networks, by these interfaces, speak IPv6, with the router as their gateway.
+pub fn speak6(networks: [(&Segment, &str); 2]) -> Result<(), Failed> {
+    let own = [(CLIENT6, INSIDE6), (SERVER6, PUBLIC6)];
+    for ((segment, interface), (own, gateway)) in networks.into_iter().zip(own) {
+        // Nobody else is there whom an address could be taken from.
+        for (name, value) in [("accept_dad", "0"), ("disable_ipv6", "0")] {
+            let path = format!("/proc/sys/net/ipv6/conf/{interface}/{name}");
+            segment.run(|| std::fs::write(path, value))?;
+        }
+        segment.netlink(|netlink| {
+            netlink.add_address(interface, own.into(), 64)?;
+            netlink.add_gateway(gateway.into())
+        })?;
+    }
     Ok(())
 }
 
+/// A connection from inside to a server outside carries bytes both ways; who the server sees.
+pub fn connects(
+    [inside, outside]: [&Segment; 2],
+    server: IpAddr,
+    bytes: usize,
+) -> Result<IpAddr, Failed> {
+    let listener = outside.run(|| TcpListener::bind((server, 0)))?;
+    let to = listener.local_addr()?;
+    let sent: Vec<u8> = (0..bytes).map(|n| (n / 7) as u8).collect();
+    scope(|threads| {
+        let client = threads.spawn(|| -> std::io::Result<Vec<u8>> {
+            let mut stream = inside.run(|| TcpStream::connect_timeout(&to, PATIENCE))?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.write_all(&sent)?;
+            stream.shutdown(std::net::Shutdown::Write)?;
+            let mut back = Vec::new();
+            stream.read_to_end(&mut back)?;
+            Ok(back)
+        });
+        let (mut stream, from) = listener.accept()?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut arrived = Vec::new();
+        stream.read_to_end(&mut arrived)?;
+        stream.write_all(&arrived)?;
+        drop(stream);
+        let back = client.join().map_err(|_| "the client panicked")??;
+        match arrived == sent && back == sent {
+            true => Ok(from.ip()),
+            false => Err(Failed::from("bytes are wrong")),
+        }
+    })
+}
+
+/// Who is inside reaches who is outside by ping and TCP: by IPv4 from the router's address, by IPv6
+/// from their own.
+pub fn go_out(networks: [&Segment; 2], bytes: usize) -> Result<(), Failed> {
+    reaches(networks, SERVER.into(), PUBLIC.into(), bytes)?;
+    reaches(networks, SERVER6.into(), CLIENT6.into(), bytes)
+}
+
+/// A server of the second network answers the first one's ping, and has a connection of its, which
+/// comes from an address that it has `seen`.
+pub fn reaches(
+    networks: [&Segment; 2],
+    server: IpAddr,
+    seen: IpAddr,
+    bytes: usize,
+) -> Result<(), Failed> {
+    // Linux's discovery takes its time.
+    eventually(PATIENCE, || {
+        let pinged = ping(networks[0], &format!("-c 1 -W 1 {server}"))?;
+        match pinged.contains("1 received") {
+            true => Ok(()),
+            false => Err(pinged.into()),
+        }
+    })?;
+    same(connects(networks, server, bytes)?, seen)
+}
+
 /// What `ping` prints, in a network.
-fn ping(segment: &Segment, words: &str) -> Result<String, Failed> {
+pub fn ping(segment: &Segment, words: &str) -> Result<String, Failed> {
     let mut command = Command::new("ping");
     command.args(words.split_whitespace());
     Ok(segment.run(|| run(&mut command))?.stdout)
@@ -237,19 +282,13 @@ fn masqueraded(images: &Images, host: &str) -> Result<(), Failed> {
     routed.ends()
 }
 
-fn routed6(images: &Images, host: &str) -> Result<(), Failed> {
+fn gone_out(images: &Images, host: &str) -> Result<(), Failed> {
     let routed = Routed::known(images, host)?;
-    let (client, server) = ("2001:db8:2::2", "2001:db8:1::1");
-    // Linux's discovery takes its time.
-    eventually(PATIENCE, || {
-        let pinged = ping(&routed.inside, &format!("-6 -c 1 -W 1 {server}"))?;
-        match pinged.contains("1 received") {
-            true => Ok(()),
-            false => Err(pinged.into()),
-        }
-    })?;
-    let server: IpAddr = server.parse()?;
-    same(routed.connects(server)?, client.parse()?)?;
+    let bytes = match host {
+        "hvt" => BYTES_ON_HVT,
+        _ => BYTES,
+    };
+    go_out([&routed.inside, &routed.outside], bytes)?;
     routed.ends()
 }
 
@@ -278,10 +317,10 @@ fn rejected(images: &Images, host: &str) -> Result<(), Failed> {
         .arg(format!("--share={}", share.display()))
         .arg(format!("--rules={}", rules.display()));
     let routed = Routed::known_by(command, images)?;
-    let (server6, router6) = ("2001:db8:1::1".parse()?, "2001:db8:2::1".parse()?);
-    let router4 = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-    for (server, router) in [(SERVER.into(), router4), (server6, IpAddr::V6(router6))] {
-        let server: IpAddr = server;
+    for (server, router) in [
+        (IpAddr::from(SERVER), IpAddr::from(INSIDE)),
+        (SERVER6.into(), INSIDE6.into()),
+    ] {
         let prohibited = match server {
             IpAddr::V4(_) => Errno::HOSTUNREACH,
             IpAddr::V6(_) => Errno::ACCESS,

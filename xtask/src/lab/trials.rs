@@ -120,7 +120,7 @@ const TIMEOUT_SECONDS: u32 = 600;
 const PREBUILT: &str = "OUTBOARD_PREBUILT";
 /// Tells them how many bits the addresses of their machine have; see `tests/e2e/devices/vfio.rs`.
 const ADDRESS_BITS: &str = "OUTBOARD_ADDRESS_BITS";
-/// Tells them what the cards are that guests drive: see `tests/e2e/devices/cards.rs`.
+/// Tells them what the cards are that guests drive: see `tests/e2e/devices/cards/mod.rs`.
 const CARDS: &str = "OUTBOARD_CARDS";
 const INTEL: &str = "intel";
 const VIRTIO: &str = "virtio";

@@ -12,8 +12,8 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
-    InfoBridge, InfoData, InfoKind, InfoMacVtap, InfoVeth, LinkAttribute, LinkFlags, LinkInfo,
-    LinkMessage, MacVtapMode,
+    InfoBridge, InfoData, InfoKind, InfoMacVtap, InfoVeth, InfoVlan, LinkAttribute, LinkFlags,
+    LinkInfo, LinkMessage, MacVtapMode,
 };
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
@@ -22,7 +22,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 use std::{fmt, io};
@@ -183,6 +183,17 @@ impl Netlink {
             .map_err(error("make a macvtap", name))
     }
 
+    /// Makes an interface for the VLAN `id` (IEEE 802.1Q) on the interface `parent`, down.
+    ///
+    /// # Errors
+    /// What the kernel says; `EOPNOTSUPP` if it has no VLANs.
+    pub fn add_vlan(&mut self, name: &str, parent: &str, id: u16) -> Result<(), Error> {
+        let parent = self.find(parent).map_err(error("find it", parent))?;
+        let data = InfoData::Vlan(vec![InfoVlan::Id(id)]);
+        self.add(name, InfoKind::Vlan, Some(data), Some(parent))
+            .map_err(error("make a VLAN", name))
+    }
+
     /// Makes the interface `name` a port of `bridge`.
     ///
     /// # Errors
@@ -272,19 +283,23 @@ impl Netlink {
         add(self).map_err(error("give it an address", name))
     }
 
-    /// Sends packets to other networks through `gateway`, which is in one of ours.
+    /// Sends packets of its version to other networks through `gateway`, which is in one of ours.
     ///
     /// # Errors
     /// What the kernel says; `EEXIST` if there is such a route, `ENETUNREACH` if `gateway` is in
     /// none.
-    pub fn add_gateway(&mut self, gateway: Ipv4Addr) -> Result<(), Error> {
+    pub fn add_gateway(&mut self, gateway: IpAddr) -> Result<(), Error> {
         let mut message = RouteMessage::default();
-        message.header.address_family = AddressFamily::Inet;
+        let (family, gateway) = match gateway {
+            IpAddr::V4(gateway) => (AddressFamily::Inet, RouteAddress::Inet(gateway)),
+            IpAddr::V6(gateway) => (AddressFamily::Inet6, RouteAddress::Inet6(gateway)),
+        };
+        message.header.address_family = family;
         message.header.table = RouteHeader::RT_TABLE_MAIN;
         message.header.protocol = RouteProtocol::Static;
         message.header.scope = RouteScope::Universe;
         message.header.kind = RouteType::Unicast;
-        message.attributes = vec![RouteAttribute::Gateway(RouteAddress::Inet(gateway))];
+        message.attributes = vec![RouteAttribute::Gateway(gateway)];
         let request = RouteNetlinkMessage::NewRoute(message);
         self.request(request, NLM_F_CREATE | NLM_F_EXCL)
             .map_err(error("route through a gateway", ""))

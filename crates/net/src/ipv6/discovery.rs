@@ -19,6 +19,8 @@ use device::ethernet::TYPE_IPV6;
 use ports::Instant;
 use smoltcp::wire::NdiscRepr;
 
+/// What makes 64 bits of a MAC address (RFC 4291, appendix A).
+const EUI_MIDDLE: u16 = 0xfffe;
 /// Bits of the part of an address that a station chooses (RFC 4862, 5.5.3 d; RFC 2464, 4).
 const PREFIX_BITS: u8 = 64;
 
@@ -41,6 +43,8 @@ pub(super) struct Discovery {
     pub mtu: usize,
     /// Whether addresses in announced prefixes are chosen, and how they are checked.
     autonomous: Option<Detect>,
+    /// What stands between the halves of the MAC address in addresses that are chosen.
+    middle: u16,
     /// What tells hosts of us, if we are their router.
     advertiser: Option<Box<Advertiser>>,
     random: Random,
@@ -55,16 +59,22 @@ impl Discovery {
             routers: Routers::new(),
             mtu: usize::MAX,
             autonomous: None,
+            middle: EUI_MIDDLE,
             advertiser: None,
             random: Random::new(seed),
             messages: Counts::default(),
         }
     }
 
+    /// Addresses that are chosen from now on are of this VLAN.
+    pub fn on_vlan(&mut self, vlan: u16) {
+        self.middle = vlan;
+    }
+
     /// Chooses a link-local address, and asks for routers.
     pub fn start(&mut self, mac: Mac, detect: Detect, now: Instant) {
         let network = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
-        if let Some(local) = chosen(network, mac) {
+        if let Some(local) = chosen(network, mac, self.middle) {
             self.addresses
                 .add(local, detect, super::Lifetimes::INFINITE, now);
         }
@@ -342,7 +352,7 @@ impl Discovery {
         if prefix.bits() != PREFIX_BITS {
             return;
         }
-        if let Some(own) = chosen(prefix.address(), mac)
+        if let Some(own) = chosen(prefix.address(), mac, self.middle)
             && !self.addresses.renew(own.address(), lifetimes, now)
             && lifetimes.valid.is_none_or(|valid| now < valid)
         {
@@ -351,9 +361,16 @@ impl Discovery {
     }
 }
 
-/// Our address in a network of [`PREFIX_BITS`] (RFC 2464, 4).
-fn chosen(network: Ipv6Addr, Mac([a, b, c, d, e, f]): Mac) -> Option<Prefix<Ipv6Addr>> {
-    let station = u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
+/// Our address in a network of [`PREFIX_BITS`], with this between the halves of the MAC address:
+/// [`EUI_MIDDLE`] (RFC 2464, 4), or a VLAN, of which several have one MAC address. The bits of an
+/// identifier mean nothing to others (RFC 7136).
+fn chosen(
+    network: Ipv6Addr,
+    Mac([a, b, c, d, e, f]): Mac,
+    middle: u16,
+) -> Option<Prefix<Ipv6Addr>> {
+    let [g, h] = middle.to_be_bytes();
+    let station = u64::from_be_bytes([a ^ 2, b, c, g, h, d, e, f]);
     let network = network.to_bits() >> PREFIX_BITS << PREFIX_BITS;
     Prefix::new(
         Ipv6Addr::from_bits(network | u128::from(station)),

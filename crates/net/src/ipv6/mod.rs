@@ -125,6 +125,12 @@ impl Ipv6 {
         }
     }
 
+    /// The port is this VLAN of one that has others, at the same MAC address: addresses that are
+    /// chosen are no other VLAN's. To be said before [`Self::autoconfigure`].
+    pub fn on_vlan(&mut self, vlan: u16) {
+        self.discovery.on_vlan(vlan);
+    }
+
     /// Chooses a link-local address from `mac` (RFC 4862, 5.3), and asks routers for more.
     pub fn autoconfigure(&mut self, mac: Mac, detect: Detect, now: Instant) {
         self.discovery.start(mac, detect, now);

@@ -321,6 +321,16 @@ fn advertisement(lifetime: u16, mtu: u32, valid: u32) -> Vec<u8> {
 }
 
 #[test]
+fn vlans_of_one_port_have_addresses_of_their_own() {
+    let mut host = Host::bare(MemoryPort::new("net"));
+    host.ipv6.on_vlan(100);
+    host.ipv6.autoconfigure(MAC, Detect::Later, at(0));
+    let local: Ipv6Addr = "fe80::6400:0".parse().unwrap();
+    let chosen: Vec<_> = host.ipv6.addresses().map(|own| own.address()).collect();
+    assert_eq!(chosen, [local]);
+}
+
+#[test]
 fn a_host_configures_itself_from_what_a_router_tells() {
     let mut host = Host::bare(MemoryPort::new("net"));
     host.ipv6.autoconfigure(MAC, Detect::First, at(0));

@@ -2,8 +2,8 @@
 
 use nf::fields::Type;
 use nf::nft::ast::{
-    Chain, ChainItem, File, Item, Match, Operand, Rule, Span, Spanned, Statement, Table, TableItem,
-    Value, Verdict, VerdictMap, Verdicts,
+    Chain, ChainItem, Family, File, Item, Match, Operand, Rule, Span, Spanned, Statement, Table,
+    TableItem, Value, Verdict, VerdictMap, Verdicts,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +28,7 @@ impl fmt::Display for Warning {
 pub(super) fn find(file: &File, text: &str, ports: &[&str]) -> Vec<Warning> {
     let mut finder = Finder {
         ports,
+        has_vlans: false,
         found: Vec::new(),
     };
     for item in &file.items {
@@ -69,11 +70,14 @@ impl Lines<'_> {
 
 struct Finder<'a> {
     ports: &'a [&'a str],
+    /// Whether ports can have VLANs that are ports: a router's can.
+    has_vlans: bool,
     found: Vec<(Span, String)>,
 }
 
 impl Finder<'_> {
     fn table(&mut self, table: &Table) {
+        self.has_vlans = table.family.node != Family::Bridge;
         let chains = table.items.iter().filter_map(|item| match item {
             TableItem::Chain(chain) => Some(chain),
             TableItem::Define(_) | TableItem::Set(_) | TableItem::Map(_) => None,
@@ -148,6 +152,14 @@ impl Finder<'_> {
         }
     }
 
+    /// Whether it is what a VLAN of a port is called: `PORT.ID`. Which there are, the image's
+    /// options say.
+    fn is_vlan(&self, name: &str) -> bool {
+        let (port, id) = name.rsplit_once('.').unwrap_or((name, ""));
+        let is_id = id == "*" || id.parse().is_ok_and(|id| (1..=4094_u16).contains(&id));
+        is_id && self.ports.contains(&port)
+    }
+
     /// The name of an interface, perhaps with `*`.
     fn name(&mut self, value: &Spanned<Value>) {
         let (Value::Word(name) | Value::Text(name)) = value.node else {
@@ -157,6 +169,7 @@ impl Finder<'_> {
             Some(prefix) => self.ports.iter().any(|port| port.starts_with(prefix)),
             None => self.ports.contains(&name),
         };
+        let known = known || self.has_vlans && self.is_vlan(name);
         if !known {
             let message = format!(
                 "no port is called {}; there is {}",
@@ -243,6 +256,30 @@ mod tests {
         assert!(strange[0].1.contains("eth0; there is private and public"));
         assert_eq!(strange[1].0, 5);
         assert!(strange[1].1.contains("wan*"));
+    }
+
+    #[test]
+    fn vlans_of_a_routers_ports_are_ports() {
+        let found = |family: &str, name: &str| {
+            let text = format!(
+                "table {family} t {{\n chain f {{\n type filter hook forward priority 0\n \
+                 iifname \"{name}\" accept\n }}\n}}\n"
+            );
+            let file = parse(&text, &Limits::DEFAULT).unwrap();
+            find(&file, &text, &["private", "public"]).len()
+        };
+        for (family, name, expected) in [
+            ("inet", "private.100", 0),
+            ("ip", "private.4094", 0),
+            ("ip6", "private.*", 0),
+            ("inet", "private.4095", 1),
+            ("inet", "private.0", 1),
+            ("inet", "private.x", 1),
+            ("inet", "other.100", 1),
+            ("bridge", "private.100", 1),
+        ] {
+            assert_eq!(found(family, name), expected, "{family} {name}");
+        }
     }
 
     #[test]

@@ -19,7 +19,11 @@ mod spares;
 mod states;
 mod systemd;
 
-pub use links::ON_HVT;
+/// What virtual machines must do as well.
+pub const ON_HVT: [(&str, Test); 3] = {
+    let [killed, spare] = links::ON_HVT;
+    [killed, spare, sockets::ON_HVT]
+};
 
 use super::messages::shell;
 use crate::harness::build::Images;

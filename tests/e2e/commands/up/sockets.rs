@@ -10,15 +10,31 @@ use super::{ALL, Datagrams, PATIENCE, System, kill};
 use crate::commands::messages::shell;
 use crate::harness::build::Images;
 use crate::harness::network::Network;
+use crate::harness::process::start;
 use crate::harness::programs;
 use crate::harness::wait::eventually;
 use libtest_mimic::{Failed, Trial};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+use testbed::segment::Segment;
 
 type Test = fn(&Images) -> Result<(), Failed>;
 
 /// What is tried, with the programs that it takes.
-const TRIALS: [(&str, &[&str], Test); 4] = [
+const TRIALS: [(&str, &[&str], Test); 6] = [
+    (
+        "both versions of IP go over a link: spt",
+        &["curl"],
+        |images| carried(images, ["spt"; 3], &["echo", "stack"]),
+    ),
+    (
+        "an application opens connections over a link: spt",
+        &["iperf3"],
+        |images| opens(images, "spt"),
+    ),
     (
         "sockets over a link outlive either end: process",
         &["ip", "curl"],
@@ -41,6 +57,11 @@ const TRIALS: [(&str, &[&str], Test); 4] = [
     ),
 ];
 
+/// What a virtual machine must do as well, beside others that are none.
+pub const ON_HVT: (&str, Test) = ("sockets over a link: hvt, spt, hvt", |images| {
+    carried(images, ["hvt", "spt", "hvt"], &["stack"])
+});
+
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let trial = |(name, needed, test): (&str, &[&str], Test)| {
         let (name, missing) = (format!("up::{name}"), programs::missing(needed));
@@ -51,6 +72,116 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
 
 /// How often each image is killed.
 const KILLS: usize = 3;
+
+/// The stack with two applications, on these hosts.
+fn on_hosts(images: &Images, hosts: [&str; 3]) -> String {
+    let mut text = of_two(images);
+    for (name, host) in ["stack", "echo", "http"].into_iter().zip(hosts) {
+        let head = format!("[component.{name}]\n");
+        text = text.replace(&head, &format!("{head}host = {host:?}\n"));
+    }
+    text.replace(
+        "--ipv4=10.0.0.2/24\"",
+        "--ipv4=10.0.0.2/24\", \"--ipv6=fd00::2/64\"",
+    )
+}
+
+/// Has Linux speak IPv6 there, as fd00::1.
+fn speak6(segment: &Segment) -> Result<(), Failed> {
+    // Nobody else is there whom the address could be taken from.
+    for (name, value) in [("accept_dad", "0"), ("disable_ipv6", "0")] {
+        let path = format!("/proc/sys/net/ipv6/conf/wan0/{name}");
+        segment.run(|| std::fs::write(path, value))?;
+    }
+    let own: IpAddr = "fd00::1".parse()?;
+    Ok(segment.netlink(|netlink| netlink.add_address("wan0", own, 64))?)
+}
+
+/// Connections, datagrams and pages of two applications, by both versions of IP, before and after
+/// the end of each of these images.
+fn carried(images: &Images, hosts: [&str; 3], killed: &[&str]) -> Result<(), Failed> {
+    let system = system_of(images, &on_hosts(images, hosts))?;
+    let segment = system.segment.as_ref().ok_or("no network")?;
+    speak6(segment)?;
+    let supervisor = system.up(3)?;
+    let all = || {
+        for (own, service) in [("10.0.0.1:0", "10.0.0.2:7"), ("[fd00::1]:0", "[fd00::2]:7")] {
+            comes_back(segment, own, service)?;
+        }
+        fetch_from(&system, "10.0.0.2")?;
+        fetch_from(&system, "[fd00::2]")
+    };
+    all()?;
+    for name in killed {
+        let run = system.run_of(name);
+        kill(system.guest(name)?)?;
+        system.wait_for_run(name, run + 1)?;
+        all()?;
+    }
+    system.down(Some(supervisor))
+}
+
+/// Bytes come back by a connection, and in a datagram.
+fn comes_back(segment: &Segment, own: &str, service: &str) -> Result<(), Failed> {
+    let service: SocketAddr = service.parse()?;
+    let patience = Some(Duration::from_secs(1));
+    let socket = segment.run(|| UdpSocket::bind(own))?;
+    socket.set_read_timeout(patience)?;
+    eventually(PATIENCE, || {
+        socket.send_to(b"datagram", service)?;
+        match socket.recv(&mut [0; 9])? {
+            8 => Ok(()),
+            count => Err(format!("a datagram of {count} bytes").into()),
+        }
+    })?;
+    let bytes: Vec<u8> = (0..200_000).map(|n| (n / 9) as u8).collect();
+    eventually(PATIENCE, || {
+        let connect = || TcpStream::connect_timeout(&service, Duration::from_secs(5));
+        let mut stream = segment.run(connect)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut back = vec![0; bytes.len()];
+        thread::scope(|threads| {
+            let (mut writer, bytes) = (stream.try_clone()?, &bytes);
+            let writes = threads.spawn(move || -> std::io::Result<()> {
+                bytes
+                    .chunks(4096)
+                    .try_for_each(|some| writer.write_all(some))
+            });
+            stream.read_exact(&mut back)?;
+            Ok::<_, Failed>(writes.join().map_err(|_| "the writer panicked")??)
+        })?;
+        match back == bytes {
+            true => Ok(()),
+            false => Err("other bytes came back".into()),
+        }
+    })
+}
+
+/// The other way: an application connects to a stock server, by both versions of IP.
+fn opens(images: &Images, host: &str) -> Result<(), Failed> {
+    for server in ["10.0.0.1", "fd00::1"] {
+        let text = format!(
+            "[component.stack]\nimage = {:?}\nmemory = 64\narguments = [\"--ipv4=10.0.0.2/24\", \
+             \"--ipv6=fd00::2/64\"]\nnet.service = \"tap:wan0\"\nnet.app = \"link:inner\"\n\n\
+             [component.iperf3]\nimage = {:?}\nmemory = 64\narguments = [\"-c\", {server:?}, \
+             \"-n\", \"4M\"]\nrestart = \"never\"\nnet.service = \"link:inner\"\n",
+            images.appliance("stack", ""),
+            images.appliance("iperf3", "-remote"),
+        );
+        let system = system_of(images, &on(&text, host))?;
+        let segment = system.segment.as_ref().ok_or("no network")?;
+        speak6(segment)?;
+        let mut stock = Command::new("iperf3");
+        let stock = segment.run(|| start(stock.args(["--server", "--one-off", "--forceflush"])))?;
+        stock.wait_for("Server listening")?;
+        let supervisor = system.outboard(&["up", &system.file.display().to_string()])?;
+        // As the server says what it has received.
+        let ended = stock.finish()?;
+        ended.expect_status(0)?.expect_stdout("4.00 MBytes")?;
+        system.down(Some(supervisor))?;
+    }
+    Ok(())
+}
 
 fn of_two(images: &Images) -> String {
     format!(
@@ -67,10 +198,16 @@ fn of_two(images: &Images) -> String {
 
 /// Stock curl gets the page.
 fn fetch(system: &System<'_>) -> Result<(), Failed> {
+    fetch_from(system, "10.0.0.2")
+}
+
+/// The same from this address.
+fn fetch_from(system: &System<'_>, address: &str) -> Result<(), Failed> {
     let segment = system.segment.as_ref().ok_or("no network")?;
-    let curl = "curl --silent --show-error --fail --max-time 10 http://10.0.0.2/100k | wc -c";
+    let url = format!("http://{address}/100k");
+    let curl = format!("curl --silent --show-error --fail --globoff --max-time 10 {url} | wc -c");
     eventually(PATIENCE, || {
-        let got = shell(segment, curl)?;
+        let got = shell(segment, &curl)?;
         match got.stdout.trim() == "102400" {
             true => Ok(()),
             false => Err(format!("{} bytes, and {}", got.stdout, got.stderr).into()),

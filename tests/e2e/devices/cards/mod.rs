@@ -7,6 +7,8 @@
 //!
 //! The guests' cards are of one kind in a run of the lab ([`Kind`]).
 
+mod ip;
+
 use super::checkup;
 use crate::commands::up::cards::OnCards;
 use crate::harness::build::Images;
@@ -14,7 +16,7 @@ use crate::harness::frames;
 use crate::harness::process::{Running, run, start};
 use crate::harness::programs::{self, Sender};
 use crate::harness::temporary::TemporaryFile;
-use crate::services::{OUR_SIDE, stock};
+use crate::services::{OUR_SIDE, router, stock};
 use abi::share::{COUNTERS_OFFSET, COUNTERS_PER_PORT, PORT_COUNTERS, PortCounter};
 use etherparse::{PacketBuilder, VlanId};
 use libtest_mimic::{Completion, Failed, Trial};
@@ -64,6 +66,8 @@ const POLL: Duration = Duration::from_millis(20);
 const BULK: usize = 256 << 10;
 /// How often a component is killed.
 const KILLS: usize = 3;
+/// The router's address on the first wire.
+const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 9);
 /// Bytes that say that somebody is there.
 const PING: usize = 64;
 
@@ -72,6 +76,8 @@ const IPERF3: &str = "iperf3 sends both ways";
 /// Tests whose guests are made for one kind of card.
 const EXAMINED: &str = "the doctor finds a card in order";
 const MIXED: &str = "frames go from a card to a tap and back";
+const SOCKETS: &str = "sockets over a link come from a stack on a card";
+const ROUTED: &str = "the router translates between two cards";
 
 /// The variable in which `xtask` says what the guests' cards are.
 const CARDS: &str = "OUTBOARD_CARDS";
@@ -120,7 +126,7 @@ impl Kind {
 
 type Test = fn(&Images, &Cards, &str) -> Result<(), Failed>;
 
-const TESTS: [(&str, Test); 11] = [
+const TESTS: [(&str, Test); 13] = [
     (EXAMINED, examined),
     ("TCP passes between two cards", tcp),
     ("ping loses nothing", ping),
@@ -140,6 +146,8 @@ const TESTS: [(&str, Test); 11] = [
         component,
     ),
     (MIXED, mixed),
+    (ROUTED, ip::routed),
+    (SOCKETS, ip::sockets),
     ("the reflector sends back what it gets", reflected),
 ];
 
@@ -149,7 +157,7 @@ pub fn trials(images: &'static Images) -> Vec<Trial> {
     let no_iperf3 = programs::missing(&["iperf3"]);
     let of_host = |host: &'static str| {
         TESTS.map(|(name, test)| {
-            let is_for_intel = [EXAMINED, MIXED].contains(&name);
+            let is_for_intel = [EXAMINED, MIXED, ROUTED, SOCKETS].contains(&name);
             let intel_alone = is_for_intel && Kind::of_this_run() != Kind::Intel;
             let missing = missing
                 .or(no_iperf3.filter(|_| name == IPERF3))
@@ -234,11 +242,16 @@ impl Cards {
                 [bound(&first)?, bound(&second)?]
             }
         };
+        let near = segment(near?, &[NEAR, OUR_SIDE])?;
+        let far = segment(far?, &[FAR, router::SERVER])?;
+        for (segment, gateway) in [(&near, ROUTER), (&far, router::PUBLIC)] {
+            segment.netlink(|netlink| netlink.add_gateway(gateway.into()))?;
+        }
         Ok(Self {
             kind,
             guests,
-            near: segment(near?, &[NEAR, OUR_SIDE])?,
-            far: segment(far?, &[FAR])?,
+            near,
+            far,
         })
     }
 }
@@ -309,16 +322,17 @@ impl Guest {
         host: &str,
         devices: &[String],
         image: PathBuf,
-        rules: &str,
+        arguments: &[&str],
     ) -> Result<Self, Failed> {
         let share = TemporaryFile::new("share", abi::share::BYTES)?;
         let mut command = Command::new(images.program("outboard-tender"));
         command
-            .args(["--mem=32", &format!("--host={host}")])
+            .args(["--mem=64", &format!("--host={host}")])
             .arg(format!("--share={}", share.path.display()))
             .args(devices)
             .arg("--")
-            .args([image.as_os_str(), rules.as_ref()]);
+            .arg(image)
+            .args(arguments);
         let running = start(&mut command)?;
         Ok(Self { share, running })
     }
@@ -348,7 +362,7 @@ impl Guest {
         ];
         devices.extend(options.iter().map(|option| (*option).to_owned()));
         let image = images.appliance("firewall", cards.kind.variant());
-        Self::start(images, host, &devices, image, rules)
+        Self::start(images, host, &devices, image, &[rules])
     }
 
     fn counter(&self, port: usize, what: PortCounter) -> Result<u64, Failed> {
@@ -687,7 +701,13 @@ fn mixed(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
         format!("--pci:left={}", cards.guests[0]),
         format!("--net:right=@{}", tap.as_raw_fd()),
     ];
-    let guest = Guest::start(images, host, &devices, images.guest("nic_repeater"), ACCEPT)?;
+    let guest = Guest::start(
+        images,
+        host,
+        &devices,
+        images.guest("nic_repeater"),
+        &[ACCEPT],
+    )?;
     both_ways(&guest, [&cards.near, &segment], behind, BULK)?;
     // The network comes first, then PCI devices.
     let (right, left) = (1, 2);
@@ -708,7 +728,7 @@ fn reflected(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
         Kind::Virtio => "-virtio",
     };
     let image = images.appliance("reflector", variant);
-    let guest = Guest::start(images, host, &[nic], image, ACCEPT)?;
+    let guest = Guest::start(images, host, &[nic], image, &[ACCEPT])?;
     // To all in the subnet, for nobody there would answer a question for an address.
     let socket = cards.near.run(|| UdpSocket::bind((NEAR, 0)))?;
     socket.set_broadcast(true)?;
