@@ -7,6 +7,7 @@
 
 mod commands;
 mod devices;
+mod disks;
 mod documents;
 mod harness;
 mod hosts;
@@ -42,6 +43,7 @@ fn main() {
     trials.extend(harness::programs::trials());
     trials.extend(hosts::trials(images, &network));
     trials.extend(devices::trials(images, &network));
+    trials.extend(disks::trials());
     trials.extend(rules::trials(images, &network));
     trials.extend(services::trials(images, &network));
     trials.extend(commands::trials(images, &network));

@@ -119,6 +119,36 @@ pub const TEST: &[Tool] = &[
         purpose: "runs the units that are printed, in namespaces of its own",
         required: false,
     },
+    Tool {
+        program: "mke2fs",
+        packages: &["e2fsprogs"],
+        purpose: "makes ext2, ext3 and ext4",
+        required: false,
+    },
+    Tool {
+        program: "mkfs.vfat",
+        packages: &["dosfstools"],
+        purpose: "makes FAT",
+        required: false,
+    },
+    Tool {
+        program: "mcopy",
+        packages: &["mtools"],
+        purpose: "fills FAT",
+        required: false,
+    },
+    Tool {
+        program: "xorriso",
+        packages: &["xorriso"],
+        purpose: "makes ISO 9660",
+        required: false,
+    },
+    Tool {
+        program: "sfdisk",
+        packages: &["fdisk"],
+        purpose: "makes partitions",
+        required: false,
+    },
 ];
 
 /// What the comparison with the kernel's rules takes.

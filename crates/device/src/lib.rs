@@ -13,6 +13,7 @@
 //! | `batch` | [`Batch`], what moves between ports |
 //! | `netif` | [`Netif`], a network port |
 //! | `block` | [`BlockDevice`], a disk |
+//! | [`files`] | a file system, whatever it is on |
 //! | `nic` | [`Nic`], the driver of a NIC as its port sees it |
 //! | [`offload`], [`virtio`] | checksums and segmentation that one device leaves to the next |
 //! | [`ethernet`], `transport`, `checksum` | where headers lie, and the Internet checksum |
@@ -34,6 +35,7 @@ mod block;
 pub mod checksum;
 mod coalesce;
 pub mod ethernet;
+pub mod files;
 mod frame;
 mod guess;
 pub mod memory;

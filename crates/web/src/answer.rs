@@ -1,7 +1,8 @@
 //! What a request is answered with (RFC 9110; RFC 9112).
 
-use crate::site::{File, Site};
+use crate::site::{File, NoFile, Site};
 use alloc::borrow::Cow;
+use alloc::rc::Rc;
 use alloc::string::String;
 use core::fmt::Write;
 use core::ops::Range;
@@ -13,10 +14,10 @@ use jiff::fmt::rfc2822::{DateTimeParser, DateTimePrinter};
 pub const FIELDS_MAX: usize = 64;
 
 /// An answer.
-pub struct Answer<'a> {
+pub struct Answer {
     status: &'static str,
     /// What it is about.
-    file: Option<&'a File>,
+    file: Option<Rc<File>>,
     /// The part of the file that is its body.
     range: Range<u64>,
     head: bool,
@@ -26,7 +27,7 @@ pub struct Answer<'a> {
 
 /// The answer to the first request of `bytes`, and how long that is; `None` before its header has
 /// come.
-pub fn answer<'a>(bytes: &[u8], site: &'a Site) -> Option<(Answer<'a>, usize)> {
+pub fn answer(bytes: &[u8], site: &Site) -> Option<(Answer, usize)> {
     let mut headers = [EMPTY_HEADER; FIELDS_MAX];
     let mut request = Request::new(&mut headers);
     let status = match request.parse(bytes) {
@@ -39,7 +40,7 @@ pub fn answer<'a>(bytes: &[u8], site: &'a Site) -> Option<(Answer<'a>, usize)> {
     Some((Answer::refusal(status), bytes.len()))
 }
 
-fn to<'a>(request: &Request<'_, '_>, site: &'a Site) -> Answer<'a> {
+fn to(request: &Request<'_, '_>, site: &Site) -> Answer {
     let (headers, newer) = (&*request.headers, request.version == Some(1));
     let head = request.method == Some("HEAD");
     let answer = match path(request.path.unwrap_or_default()) {
@@ -47,8 +48,9 @@ fn to<'a>(request: &Request<'_, '_>, site: &'a Site) -> Answer<'a> {
         _ if !head && request.method != Some("GET") => Answer::refusal("405 Method Not Allowed"),
         None => Answer::refusal("400 Bad Request"),
         Some(path) => match site.find(&path) {
-            Some(file) => about(file, headers, head),
-            None => Answer::refusal("404 Not Found"),
+            Ok(file) => about(file, headers, head),
+            Err(NoFile::NotFound) => Answer::refusal("404 Not Found"),
+            Err(NoFile::Failed) => Answer::refusal("500 Internal Server Error"),
         },
     };
     let wants = |option: &str| members(headers, "Connection").any(|member| is(member, option));
@@ -77,10 +79,8 @@ fn is_framed(headers: &[Header<'_>], newer: bool) -> bool {
 }
 
 /// What conditions (RFC 9110, 13.2.2) and ranges leave of a file.
-fn about<'a>(file: &'a File, headers: &[Header<'_>], head: bool) -> Answer<'a> {
-    let (len, has) = (file.place.end - file.place.start, |name| {
-        values(headers, name).next().is_some()
-    });
+fn about(file: Rc<File>, headers: &[Header<'_>], head: bool) -> Answer {
+    let (len, has) = (file.len, |name| values(headers, name).next().is_some());
     let lists = |name| members(headers, name).any(|tag| is(tag, &file.etag) || tag == b"*");
     let weakly = |tag: &[u8]| {
         let opaque = tag.strip_prefix(b"W/").unwrap_or(tag);
@@ -189,7 +189,7 @@ fn path(target: &str) -> Option<Cow<'_, [u8]>> {
     }
 }
 
-impl<'a> Answer<'a> {
+impl Answer {
     /// Says only that it is not done. The connection ends, unless the caller knows where the next
     /// request begins.
     pub fn refusal(status: &'static str) -> Self {
@@ -202,13 +202,10 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Where the body lies in the archive, if it is a file's.
-    pub fn body(&self) -> Range<u64> {
-        let start = self.file.map_or(0, |file| file.place.start);
-        match self.head || self.file.is_none() {
-            true => start..start,
-            false => start + self.range.start..start + self.range.end,
-        }
+    /// The file and the part of it that is the body, if it is a file's.
+    pub fn body(&self) -> Option<(&File, Range<u64>)> {
+        let file = self.file.as_deref().filter(|_| !self.head)?;
+        Some((file, self.range.clone()))
     }
 
     /// Writes the header, and a body that is no file's.
@@ -218,10 +215,8 @@ impl<'a> Answer<'a> {
         header.push_str(self.status);
         header.push_str("\r\n");
         write_date(header, "Date", now);
-        let len = self
-            .file
-            .map_or(0, |file| file.place.end - file.place.start);
-        let _ = match self.file {
+        let len = self.file.as_ref().map_or(0, |file| file.len);
+        let _ = match self.file.as_deref() {
             None => header.write_str("Content-Type: text/plain\r\n"),
             Some(File {
                 media_type, etag, ..
@@ -230,7 +225,7 @@ impl<'a> Answer<'a> {
                 "Content-Type: {media_type}\r\nETag: {etag}\r\nAccept-Ranges: bytes\r\n"
             ),
         };
-        if let Some(file) = self.file.filter(|file| file.modified > 0) {
+        if let Some(file) = self.file.as_ref().filter(|file| file.modified > 0) {
             write_date(header, "Last-Modified", file.modified);
         }
         let _ = match &self.status[..3] {

@@ -2,7 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`site`] | the files, in an archive |
+//! | [`site`] | the files, in a file system or an archive |
 //! | [`answer`] | a request in, an answer out |
 //! | [`server`] | connections, and what they may take |
 

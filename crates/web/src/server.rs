@@ -111,7 +111,7 @@ impl<S: Stream> Connection<S> {
     }
 
     /// The answer to the next request; `None` if there is none.
-    async fn next<'a>(&mut self, site: &'a Site) -> Result<Option<Answer<'a>>, Error> {
+    async fn next(&mut self, site: &Site) -> Result<Option<Answer>, Error> {
         let until = self.clock.now() + IDLE;
         loop {
             let rest = &self.bytes[self.start..];
@@ -146,7 +146,7 @@ impl<S: Stream> Connection<S> {
     }
 
     /// Header and body leave together: the stack sends when this task waits.
-    async fn send(&mut self, answer: &Answer<'_>, site: &Site) -> Result<(), Error> {
+    async fn send(&mut self, answer: &Answer, site: &Site) -> Result<(), Error> {
         let mut header = String::new();
         answer.write((self.wall)().as_secs(), &mut header);
         let (clock, gone) = (self.clock.clone(), Err(Error::Failed(Failed::Closed)));
@@ -155,10 +155,12 @@ impl<S: Stream> Connection<S> {
             .timeout(SLOW, pin!(self.stream.write(header.as_bytes())))
             .await;
         written.unwrap_or(gone)?;
-        let mut rest = answer.body();
+        let Some((file, mut rest)) = answer.body() else {
+            return Ok(());
+        };
         while !rest.is_empty() {
             // A disk that fails cuts the answer short, which its client sees.
-            let Ok(bytes) = site.source.bytes(rest.clone()) else {
+            let Ok(bytes) = site.bytes(file, rest.clone()) else {
                 return gone;
             };
             rest.start += bytes.len() as u64;

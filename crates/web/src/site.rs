@@ -1,10 +1,12 @@
-//! The files: an archive as `tar` makes it (POSIX.1-1988, ustar; with GNU's long names), in memory
-//! or on a disk. Its headers are read once, files when they are asked for.
+//! The files: a file system, or an archive as `tar` makes it (POSIX.1-1988, ustar; with GNU's long
+//! names), in memory or on a disk. An archive's headers are read once, files when they are asked
+//! for.
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,6 +14,7 @@ use bytes::Bytes;
 use core::cell::RefCell;
 use core::ops::Range;
 use device::BlockDevice;
+use device::files::{self, FileSystem};
 
 /// Bytes of a block of an archive, and of a header.
 const BLOCK: u64 = 512;
@@ -66,8 +69,9 @@ impl Source {
 
 /// A file.
 pub struct File {
-    /// Where it lies in the archive.
-    pub place: Range<u64>,
+    content: Content,
+    /// Its size in bytes.
+    pub len: u64,
     /// What it is.
     pub media_type: &'static str,
     /// Its entity tag, quotes included.
@@ -76,15 +80,33 @@ pub struct File {
     pub modified: u64,
 }
 
+/// Where the bytes of a file are.
+enum Content {
+    /// In the archive, from here on.
+    Archive(u64),
+    /// In a file system.
+    Open(RefCell<Box<dyn files::File>>),
+}
+
+/// Why there is no file to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoFile {
+    /// There is none of this name.
+    NotFound,
+    /// It cannot be read.
+    Failed,
+}
+
 /// All files.
-pub struct Site {
-    /// Where they are.
-    pub source: Source,
-    files: BTreeMap<Vec<u8>, File>,
+pub enum Site {
+    /// Those of an archive, by their names.
+    Archive(Source, BTreeMap<Vec<u8>, Rc<File>>),
+    /// Those of a file system.
+    Tree(Box<dyn FileSystem>),
 }
 
 impl Site {
-    /// Reads all headers.
+    /// Reads all headers of an archive.
     ///
     /// # Errors
     /// What is wrong with the archive.
@@ -109,21 +131,58 @@ impl Site {
                     let name = name.unwrap_or_else(|| name_of(&header));
                     let name = name.strip_prefix(b"./").unwrap_or(&name);
                     let file = File::new(name, place, &header, &source)?;
-                    files.insert(name.to_owned(), file);
+                    files.insert(name.to_owned(), Rc::new(file));
                 }
                 // Folders, links and attributes.
                 _ => {}
             }
         }
-        Ok(Self { source, files })
+        Ok(Self::Archive(source, files))
     }
 
     /// The file at this path, which begins with a slash.
-    pub fn find(&self, path: &[u8]) -> Option<&File> {
-        let path = path.strip_prefix(b"/")?;
-        match path {
-            [] | [.., b'/'] => self.files.get(&[path, b"index.html"].concat()),
-            path => self.files.get(path),
+    ///
+    /// # Errors
+    /// There is none, or the disk fails.
+    pub fn find(&self, path: &[u8]) -> Result<Rc<File>, NoFile> {
+        let index = match path {
+            [.., b'/'] => &b"index.html"[..],
+            _ => b"",
+        };
+        let path = [path, index].concat();
+        match self {
+            Self::Archive(_, files) => {
+                let name = path.strip_prefix(b"/").ok_or(NoFile::NotFound)?;
+                files.get(name).cloned().ok_or(NoFile::NotFound)
+            }
+            Self::Tree(tree) => match tree.open(&path) {
+                Ok(file) => Ok(Rc::new(File::open(&path, file))),
+                Err(files::Error::Damaged(_) | files::Error::Disk(_)) => Err(NoFile::Failed),
+                Err(_) => Err(NoFile::NotFound),
+            },
+        }
+    }
+
+    /// The first bytes of a range of a file: all that are in memory, up to 16 KiB from a disk.
+    ///
+    /// # Errors
+    /// The range leaves the file, or the disk fails.
+    pub fn bytes(&self, file: &File, Range { start, end }: Range<u64>) -> Result<Bytes, String> {
+        match (&file.content, self) {
+            (Content::Archive(place), Self::Archive(source, _)) if end <= file.len => {
+                source.bytes(place + start..place + end)
+            }
+            (Content::Open(open), _) => {
+                let size = end.min(start.saturating_add(CHUNK)).saturating_sub(start);
+                let mut bytes = vec![0; size as usize];
+                let read = open.borrow_mut().read(start, &mut bytes);
+                match read.map_err(|error| format!("{error}"))? {
+                    // It has become shorter, which nobody does here.
+                    0 => Err(format!("it ends before byte {end}")),
+                    count => Ok(Bytes::from(bytes).slice(..count)),
+                }
+            }
+            _ => Err(format!("it ends before byte {end}")),
         }
     }
 }
@@ -139,11 +198,24 @@ impl File {
             }
         };
         Ok(Self {
-            place,
+            len: place.end - place.start,
+            content: Content::Archive(place.start),
             media_type: media_type(name),
             etag: format!("\"{tag:016x}\""),
             modified,
         })
+    }
+
+    /// One of a file system.
+    fn open(name: &[u8], file: Box<dyn files::File>) -> Self {
+        let files::Metadata { len, modified, .. } = file.metadata();
+        Self {
+            len,
+            content: Content::Open(RefCell::new(file)),
+            media_type: media_type(name),
+            etag: format!("\"{:016x}\"", modified << 32 ^ len),
+            modified,
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 use crate::answer::{FIELDS_MAX, answer};
-use crate::site::{Site, Source};
+use crate::site::{File, NoFile, Site, Source};
+use core::ops::Range;
+use device::files::{self, Entry, FileSystem, Kind, Metadata};
 use device::{BlockDevice, BlockError};
 use std::boxed::Box;
 use std::string::{String, ToString};
@@ -28,8 +30,9 @@ fn ask(request: &str) -> (String, Vec<u8>, bool) {
     let mut text = String::new();
     answer.write(0, &mut text);
     let (header, body) = text.split_once("\r\n\r\n").unwrap();
-    let file = site.source.bytes(answer.body()).unwrap();
-    let body = [body.as_bytes(), &file].concat();
+    let file = answer.body();
+    let file = file.map(|(file, range)| site.bytes(file, range).unwrap());
+    let body = [body.as_bytes(), &file.unwrap_or_default()].concat();
     (format!("{header}\r\n\r\n"), body, answer.keeps_alive)
 }
 
@@ -289,7 +292,8 @@ fn files_have_their_types_and_tags() {
     assert_eq!(site.find(b"/").unwrap().etag, index.etag);
     assert_ne!(site.find(b"/1k").unwrap().etag, index.etag);
     for path in ["", "1k", "/1k/", "/../1k", "//1k", "/1K", "/www/1k"] {
-        assert!(site.find(path.as_bytes()).is_none(), "{path}");
+        let found = site.find(path.as_bytes());
+        assert_eq!(found.err(), Some(NoFile::NotFound), "{path}");
     }
 }
 
@@ -376,30 +380,96 @@ fn long_names_are_found_and_broken_archives_are_refused() {
     let site = read(&whole).unwrap();
     let file = site.find(format!("/{long}").as_bytes()).unwrap();
     assert_eq!(file.media_type, "text/javascript");
-    assert_eq!(
-        site.source.bytes(file.place.clone()).unwrap(),
-        [7; 1000].as_slice()
-    );
+    assert_eq!(site.bytes(&file, 0..1000).unwrap(), [7; 1000].as_slice());
+    assert!(site.bytes(&file, 0..1001).is_err());
     for len in [1, 511, 513, 1025, 2000, 2600] {
         assert!(read(&whole[..len]).is_err(), "{len}");
     }
     let mut broken = whole.to_vec();
     broken[0] ^= 1;
     assert!(read(&broken).is_err());
-    assert!(read(&[]).unwrap().find(b"/").is_none());
+    assert!(read(&[]).unwrap().find(b"/").is_err());
 }
 
 #[test]
 fn a_disk_is_read_in_pieces() {
     let bytes: Vec<u8> = (0..100_000_u32).map(|place| (place / 7) as u8).collect();
     let site = on_disk(&archive(&[("a", 1, bytes.clone())]));
-    let place = site.find(b"/a").unwrap().place.clone();
-    let (mut rest, mut read) = (place.start + 9..place.end - 9, Vec::new());
+    let file = site.find(b"/a").unwrap();
+    assert_eq!(
+        in_pieces(&site, &file, 9..file.len - 9),
+        bytes[9..bytes.len() - 9]
+    );
+}
+
+/// A part of a file, as it is sent.
+fn in_pieces(site: &Site, file: &File, mut rest: Range<u64>) -> Vec<u8> {
+    let mut read = Vec::new();
     while !rest.is_empty() {
-        let piece = site.source.bytes(rest.clone()).unwrap();
-        assert!(piece.len() <= 16 << 10);
+        let piece = site.bytes(file, rest.clone()).unwrap();
+        assert!(!piece.is_empty() && piece.len() <= 16 << 10);
         rest.start += piece.len() as u64;
         read.extend_from_slice(&piece);
     }
-    assert_eq!(read, bytes[9..bytes.len() - 9]);
+    read
+}
+
+/// A file system with one file, and one that cannot be read.
+struct OneFile(Vec<u8>);
+
+impl FileSystem for OneFile {
+    fn name(&self) -> &'static str {
+        "one"
+    }
+
+    fn metadata(&self, path: &[u8]) -> Result<Metadata, files::Error> {
+        Ok(self.open(path)?.metadata())
+    }
+
+    fn open(&self, path: &[u8]) -> Result<Box<dyn files::File>, files::Error> {
+        match path {
+            b"/folder/index.html" => Ok(Box::new(Self(self.0.clone()))),
+            b"/broken" => Err(files::Error::Disk(BlockError::Host(5))),
+            _ => Err(files::Error::NotFound),
+        }
+    }
+
+    fn list(&self, _: &[u8], _: &mut dyn FnMut(Entry) -> bool) -> Result<(), files::Error> {
+        Ok(())
+    }
+}
+
+impl files::File for OneFile {
+    fn metadata(&self) -> Metadata {
+        Metadata {
+            kind: Kind::File,
+            len: self.0.len() as u64,
+            modified: 784_111_777,
+        }
+    }
+
+    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<usize, files::Error> {
+        let rest = self.0.get(offset as usize..).unwrap_or_default();
+        let count = rest.len().min(bytes.len());
+        bytes[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+}
+
+#[test]
+fn a_file_system_is_a_site() {
+    let bytes: Vec<u8> = (0..50_000_u32).map(|place| (place / 3) as u8).collect();
+    let site = Site::Tree(Box::new(OneFile(bytes.clone())));
+    let file = site.find(b"/folder/").unwrap();
+    assert_eq!(file.media_type, "text/html; charset=utf-8");
+    assert_eq!(in_pieces(&site, &file, 0..file.len), bytes);
+    assert!(site.bytes(&file, file.len..file.len + 1).is_err());
+    for (path, status) in [("/folder/", "200"), ("/none", "404"), ("/broken", "500")] {
+        let (answer, _) = answer(get(path, "").as_bytes(), &site).unwrap();
+        let mut header = String::new();
+        answer.write(0, &mut header);
+        assert_eq!(&header[9..12], status, "{path}");
+        let modified = "\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+        assert_eq!(header.contains(modified), status == "200");
+    }
 }

@@ -30,7 +30,7 @@ pub enum Sender {
 
 /// Programs that a machine may lack on which all else is tested, and why a test is skipped then.
 /// `xtask/src/packages.rs` offers to install them.
-const OPTIONAL: [(&str, &str); 19] = [
+const OPTIONAL: [(&str, &str); 24] = [
     (
         "busybox",
         "needs busybox with udhcpd: sudo apt-get install busybox",
@@ -47,14 +47,22 @@ const OPTIONAL: [(&str, &str); 19] = [
     ("ip", "needs ip: sudo apt-get install iproute2"),
     ("iperf", "needs iperf 2: sudo apt-get install iperf"),
     ("iperf3", "needs iperf3: sudo apt-get install iperf3"),
+    ("mcopy", "needs mcopy: sudo apt-get install mtools"),
+    ("mke2fs", "needs mke2fs: sudo apt-get install e2fsprogs"),
+    (
+        "mkfs.vfat",
+        "needs mkfs.vfat: sudo apt-get install dosfstools",
+    ),
     ("nc", "needs nc: sudo apt-get install netcat-openbsd"),
     ("nft", "needs nft: sudo apt-get install nftables"),
     ("ping", "needs ping: sudo apt-get install iputils-ping"),
+    ("sfdisk", "needs sfdisk: sudo apt-get install fdisk"),
     ("ss", "needs ss: sudo apt-get install iproute2"),
     ("sysctl", "needs sysctl: sudo apt-get install procps"),
     ("systemctl", "needs systemctl: sudo apt-get install systemd"),
     ("tar", "needs tar: sudo apt-get install tar"),
     ("tcpdump", "needs tcpdump: sudo apt-get install tcpdump"),
+    ("xorriso", "needs xorriso: sudo apt-get install xorriso"),
     ("wrk", "needs wrk: sudo apt-get install wrk"),
 ];
 

@@ -1,15 +1,16 @@
 //! `http`: what stock curl fetches, and what a socket gets that says anything at all.
 
 use super::{PATIENCE, Port, SERVICE, SOCKETS, Served, serve, serve_by, tender};
+use crate::disks::made::{self, Tree};
 use crate::harness::build::{Images, root};
 use crate::harness::network::Network;
 use crate::harness::process::run;
 use crate::harness::programs;
-use crate::harness::temporary::TemporaryFolder;
 use libtest_mimic::{Failed, Trial};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
@@ -48,7 +49,12 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     }
     let missing = programs::missing(&["curl", "tar"]);
     let name = String::from("http::an archive on a disk");
-    trials.push(network.trial_unless(missing, name, move || disk(images)));
+    trials.push(network.trial_unless(missing, name, move || archives(images)));
+    for kind in &made::KINDS {
+        let missing = programs::missing(&["curl"]).or(programs::missing(kind.programs));
+        let name = format!("http::a disk with {}", kind.name);
+        trials.push(network.trial_unless(missing, name, move || file_system(images, kind)));
+    }
     trials
 }
 
@@ -419,64 +425,22 @@ fn refused(images: &Images, host: &str) -> Result<(), Failed> {
 }
 
 /// What stock tar packs, stock curl gets back.
-fn disk(images: &Images) -> Result<(), Failed> {
-    let folder = TemporaryFolder::new("http-disk")?;
-    let (site, long) = (folder.path.join("site"), "long-folder/".repeat(12));
-    fs::create_dir_all(site.join("folder").join(&long))?;
-    let mut large = vec![0; 3_000_001];
-    fastrand::Rng::with_seed(7).fill(&mut large);
-    fs::write(site.join("index.html"), "<p>disk")?;
-    fs::write(site.join("folder/large"), &large)?;
-    fs::write(site.join("folder").join(&long).join("a.json"), "{}")?;
-    fs::write(site.join("empty"), "")?;
+fn archives(images: &Images) -> Result<(), Failed> {
+    let tree = Tree::new()?;
     for format in ["gnu", "ustar"] {
-        let archive = folder.path.join(format);
+        let archive = tree.image(format);
         let mut tar = Command::new("tar");
         tar.arg(format!("--format={format}")).arg("--create");
         tar.arg("--file")
             .arg(&archive)
             .arg("--directory")
-            .arg(&site)
+            .arg(tree.root())
             .arg(".");
         run(&mut tar)?.expect_status(0)?;
-        let mut command = tender(images, "spt");
-        command.arg(format!("--block:files={}", archive.display()));
-        let served = serve_by(command, &PORT, &images.http_disk, &[])?;
-        let got = folder.path.join("got");
-        for (arguments, path, expected) in [
-            ([].as_slice(), "/", b"<p>disk".as_slice()),
-            (&[], "/folder/large", &large),
-            (
-                &["--range", "1000000-2000000"],
-                "/folder/large",
-                &large[1_000_000..=2_000_000],
-            ),
-            (&[], &format!("/folder/{long}a.json"), b"{}"),
-            (&[], "/empty", b""),
-            // It has not changed since it was packed.
-            (
-                &[
-                    "--time-cond",
-                    &site.join("folder/large").display().to_string(),
-                ],
-                "/folder/large",
-                b"",
-            ),
-        ] {
-            fs::write(&got, "")?;
-            let mut curl = Command::new("curl");
-            curl.args(["--silent", "--show-error", "--fail", "--max-time", "10"]);
-            curl.arg("--output").arg(&got).args(arguments);
-            curl.arg(format!("http://{SERVICE}{path}"));
-            served.segment.run(|| run(&mut curl))?.expect_status(0)?;
-            if fs::read(&got)? != expected {
-                return Err(format!("{format}: {path} {arguments:?} differs").into());
-            }
-        }
-        served.goes_on()?;
+        fetched(images, &tree, &archive)?;
     }
     // What is no archive ends it with a reason.
-    let broken = folder.path.join("broken");
+    let broken = tree.image("broken");
     fs::write(&broken, [b'a'; 10_240])?;
     let mut command = tender(images, "spt");
     command.arg(format!("--block:files={}", broken.display()));
@@ -488,4 +452,44 @@ fn disk(images: &Images) -> Result<(), Failed> {
         true => Ok(()),
         false => Err(format!("no reason: {}", ended.stdout).into()),
     }
+}
+
+/// The same of a file system, in a partition.
+fn file_system(images: &Images, kind: &made::Kind) -> Result<(), Failed> {
+    let tree = Tree::new()?;
+    let (image, disk) = (tree.image("whole"), tree.image("parts"));
+    kind.make(&tree.root(), &image)?;
+    made::partitioned(&image, &disk)?;
+    fetched(images, &tree, &disk)
+}
+
+/// Fetches all files of a disk, and what conditions leave of one.
+fn fetched(images: &Images, tree: &Tree, disk: &Path) -> Result<(), Failed> {
+    let mut command = tender(images, "spt");
+    command.arg(format!("--block:files={}", disk.display()));
+    let served = serve_by(command, &PORT, &images.http_disk, &[])?;
+    let got = tree.image("got");
+    let fetch = |path: &str, arguments: &[&str], expected: &[u8]| {
+        fs::write(&got, "")?;
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--fail", "--max-time", "10"]);
+        curl.arg("--output").arg(&got).args(arguments);
+        curl.arg(format!("http://{SERVICE}{}", path.replace(' ', "%20")));
+        served.segment.run(|| run(&mut curl))?.expect_status(0)?;
+        match fs::read(&got)? == expected {
+            true => Ok(()),
+            false => Err(Failed::from(format!("{path} {arguments:?} differs"))),
+        }
+    };
+    for (path, bytes) in &tree.files {
+        fetch(path, &[], bytes)?;
+    }
+    fetch("/", &[], &tree.files[1].1)?;
+    let (path, large) = tree.files.last().ok_or("no file")?;
+    let range = ["--range", "1000000-2000000"];
+    fetch(path, &range, &large[1_000_000..=2_000_000])?;
+    // It has not changed since it was packed; FAT has the time of the place, an hour here or there.
+    let later = "Fri, 01 Jan 2100 00:00:00 GMT";
+    fetch(path, &["--time-cond", later], b"")?;
+    served.goes_on()
 }

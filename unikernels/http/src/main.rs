@@ -1,10 +1,17 @@
 //! Serves files over HTTP/1.1: those of the disk `files`, if the manifest names it, or else those
-//! that are part of the image.
+//! that are part of the image. On the disk is a file system, or an archive.
 
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use device::BlockDevice;
+use fs::disk::{BUDGET, Disk};
+use fs::NoFileSystem;
 use unikernel::println;
 use web::server::{PORT, serve};
 use web::site::{Site, Source};
@@ -14,16 +21,28 @@ const EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/www.tar"));
 
 unikernel::entry!(main);
 
+/// The files, wherever they are.
+fn site() -> Result<Site, String> {
+    let Ok(disk) = unikernel::block("files") else {
+        return Site::read(Source::Memory(EMBEDDED));
+    };
+    let disk = Disk::new(disk, BUDGET).map_err(|error| error.to_string())?;
+    match fs::mount(&disk) {
+        Ok(tree) => Ok(Site::Tree(tree)),
+        Err(NoFileSystem::Unknown) => {
+            let disk: Box<dyn BlockDevice> = Box::new(disk);
+            Site::read(Source::Disk(disk.into()))
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 fn main() -> i32 {
     service::run("http", "", |service| async move {
-        let source = match unikernel::block("files") {
-            Ok(disk) => Source::Disk(disk.into()),
-            Err(_) => Source::Memory(EMBEDDED),
-        };
-        let site = match Site::read(source) {
+        let site = match site() {
             Ok(site) => site,
             Err(error) => {
-                println!("http: the archive of files: {error}");
+                println!("http: files: {error}");
                 return 1;
             }
         };

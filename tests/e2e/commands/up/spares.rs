@@ -134,8 +134,11 @@ pub fn of_its_file(images: &Images) -> Result<(), Failed> {
 
 /// Processes of the keeper's that are no monitors of components: those of spares.
 pub fn found(system: &System<'_>, supervisor: &Running) -> Result<Vec<u32>, Failed> {
-    let up = ["firewall", "echo"].map(|name| system.monitor(name));
-    let up = up.into_iter().collect::<Result<Vec<_>, _>>()?;
+    // One that ends just now has none until the next one is there.
+    let up = eventually(PATIENCE, || {
+        let up = ["firewall", "echo"].map(|name| system.monitor(name));
+        up.into_iter().collect::<Result<Vec<_>, _>>()
+    })?;
     let mut found = children(system.keeper(Some(supervisor))?)?;
     found.retain(|pid| !up.contains(pid));
     Ok(found)
