@@ -5,7 +5,7 @@ use crate::conntrack::Connection;
 use crate::fields::Slot;
 use crate::ir::{Outcome, Program, Statement, Values, lacks};
 use crate::key::Key;
-use crate::rule::{RuleIndex, Tally, Verdict, Way};
+use crate::rule::{Moment, RuleIndex, Tally, Verdict, Way};
 use alloc::vec::Vec;
 use core::cell::Cell;
 
@@ -151,9 +151,8 @@ impl Program {
                 Statement::CountNamed(number) => tally.count(self.first_named() + *number as usize),
                 Statement::Log(prefix) => tally.log(rule, prefix, values.key, values.way),
                 Statement::Limit(number) => {
-                    let moment = tally.moment();
-                    let limit = &self.limits[*number as usize];
-                    if !limit.passes(moment.now, moment.bytes) {
+                    let Moment { now, bytes } = tally.moment();
+                    if !self.limits[*number as usize].passes(now, bytes) {
                         return Err("limit");
                     }
                 }
@@ -165,11 +164,7 @@ impl Program {
                     }
                 }
                 Statement::Quota(number) => {
-                    let quota = &self.quotas[*number as usize];
-                    if let Some(object) = quota.object {
-                        tally.count(self.first_named() + object as usize);
-                    }
-                    if !quota.passes(tally.bytes()) {
+                    if !self.pass_quota(*number, tally) {
                         return Err("quota");
                     }
                 }
@@ -199,6 +194,15 @@ impl Program {
             }
         }
         Ok(Outcome::Continue)
+    }
+
+    /// Whether a frame passes a quota, which counts it if it has a name.
+    fn pass_quota(&self, number: u32, tally: &mut impl Tally) -> bool {
+        let quota = &self.quotas[number as usize];
+        if let Some(object) = quota.object {
+            tally.count(self.first_named() + object as usize);
+        }
+        quota.passes(tally.bytes())
     }
 }
 
