@@ -5,7 +5,7 @@
 //! | [`source`] | the text, read no further than it may be long |
 //! | [`check`] | whether it is rules, and how large they are |
 //! | [`trace`] | what they do with a frame, step by step |
-//! | [`include`] | the files that it includes |
+//! | [`mod@include`] | the files that it includes |
 //! | [`list`] | as nft prints it |
 //! | [`diff`] | what two of them have that the other one has not |
 //! | [`explain`] | that, for people and programs |
