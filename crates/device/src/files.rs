@@ -9,6 +9,10 @@ use core::fmt;
 /// Longest path, as Linux has it (limits.h, `PATH_MAX`).
 pub const PATH_MAX: usize = 4096;
 
+/// Most names of a folder. One that has more is believed to have no end: what a damaged disk says
+/// may lead back to where it began.
+pub const NAMES_MAX: usize = 1 << 20;
+
 /// What lies under a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
@@ -95,7 +99,7 @@ pub trait FileSystem {
     /// that it wants more.
     ///
     /// # Errors
-    /// As above, or it is no folder.
+    /// As above, it is no folder, or it has more than [`NAMES_MAX`].
     fn list(&self, path: &[u8], each: &mut dyn FnMut(Entry) -> bool) -> Result<(), Error>;
 }
 

@@ -4,7 +4,7 @@
 use crate::volume::Volume;
 use alloc::boxed::Box;
 use device::BlockError;
-use device::files::{self, Entry, Error, FileSystem, Kind, Metadata};
+use device::files::{self, Entry, Error, FileSystem, Kind, Metadata, NAMES_MAX};
 use ext4_view::{Ext4, Ext4Error, FileType};
 
 /// Where the magic number lies, and what it is (the kernel's ext4 documentation, "Super Block").
@@ -43,7 +43,11 @@ impl FileSystem for Ext {
     }
 
     fn list(&self, path: &[u8], each: &mut dyn FnMut(Entry) -> bool) -> Result<(), Error> {
-        for entry in self.0.read_dir(plain(path)?).map_err(meant)? {
+        let entries = self.0.read_dir(plain(path)?).map_err(meant)?;
+        for (number, entry) in entries.enumerate() {
+            if number == NAMES_MAX {
+                return Err(Error::Damaged("a folder has no end"));
+            }
             let entry = entry.map_err(meant)?;
             let name = entry.file_name();
             let name: &[u8] = name.as_ref();

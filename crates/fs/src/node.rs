@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use device::BlockError;
-use device::files::{self, Entry, Error, FileSystem, Kind, Metadata};
+use device::files::{self, Entry, Error, FileSystem, Kind, Metadata, NAMES_MAX};
 use hadris_fs::sync::FileSystem as Driver;
 use hadris_fs::{DirCursor, FileType, MountOptions, NodeId, OpenMode, Resolve};
 
@@ -119,7 +119,7 @@ impl<D: Driver<DeviceError = BlockError> + 'static> FileSystem for Nodes<D> {
             return Err(Error::NoFolder);
         }
         let mut from = DirCursor::START;
-        loop {
+        for _ in 0..NAMES_MAX {
             // Whoever sees a name may look at it.
             let found = self.driver.borrow_mut().readdir(node.id, from);
             let Some(found) = found.map_err(meant)? else {
@@ -134,6 +134,7 @@ impl<D: Driver<DeviceError = BlockError> + 'static> FileSystem for Nodes<D> {
                 return Ok(());
             }
         }
+        Err(Error::Damaged("a folder has no end"))
     }
 }
 
