@@ -469,7 +469,7 @@ mod tests {
         let features = [
             "\nextension  version 5, virtio_net_header, counters, rules, capture, rings, ",
             "progress, ",
-            "host info at 0x104000\n",
+            "host info at 0x105000\n",
         ];
         assert!(text.contains(&features.concat()), "{text}");
         let nic = "  nic   PCI_BASIC  8086:10d3 class 0200 prog-if 00 bar0 bus-master\n";

@@ -89,7 +89,7 @@ fn six_is_another_family() {
 #[test]
 fn what_nft_lists_is_taken() {
     let listed = "table inet fw {\n\tflowtable f {\n\t\thook ingress priority 0\n\t}\n\n\
-        \tset s {\n\t\ttype ipv4_addr\n\t\tflags dynamic,timeout\n\t\ttimeout 1m\n\t}\n\n\
+        \tset s {\n\t\ttypeof ip saddr\n\t\tflags dynamic,timeout\n\t\ttimeout 1m\n\t}\n\n\
         \tchain c {\n\t\ttype filter hook forward priority filter; policy drop;\n\
         \t\tct state established counter packets 12 bytes 3456 accept\n\
         \t\tmeta mark 0x1 counter packets 1 bytes 2 accept\n\
@@ -98,7 +98,7 @@ fn what_nft_lists_is_taken() {
         \tchain r {\n\t\ttype route hook output priority mangle; policy accept;\n\t}\n}\n";
     let (text, left) = import(listed, &PORTS).unwrap();
     let lines: Vec<_> = left.iter().map(|left| left.line).collect();
-    assert_eq!(lines, [8, 16, 25]);
+    assert_eq!(lines, [7, 16, 25]);
     assert_eq!(text.lines().count(), listed.lines().count());
     assert!(text.contains("\t\tct state established counter accept\n"));
     assert!(text.contains("\t\ttcp dport 22 counter\n"));
