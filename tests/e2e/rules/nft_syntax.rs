@@ -78,9 +78,11 @@ const UNSUPPORTED_FILES: [&str; 13] = [
     "table bridge t { flags dormant; }",
     "table bridge t { map m { type ipv4_addr : mark; }; }",
     "table bridge t { set s { typeof ip saddr; }; }",
-    "table bridge t { set s { type ipv4_addr . inet_service; }; }",
-    "table bridge t { set s { type ipv4_addr; flags timeout; timeout 5s; }; }",
-    "table bridge t { set s { type ipv4_addr; size 5; }; }",
+    "table bridge t { map m { type ipv4_addr . inet_service : mark; }; }",
+    "table bridge t { set s { type ipv4_addr; flags timeout; \
+     elements = { 10.0.0.1 timeout 5s }; }; }",
+    "table bridge t { set s { type ipv4_addr; flags dynamic; }; chain c { \
+     add @s { ip saddr quota 5 bytes }; }; }",
     "table bridge t { chain c { type filter hook input priority 0; }; }",
     "define s = @x\ntable bridge t { set x { type ipv4_addr; }; chain c { ip saddr $s; }; }",
 ];

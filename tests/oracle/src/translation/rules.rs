@@ -87,7 +87,7 @@ const CONDITIONS: [&str; 41] = [
     "ip saddr . ip daddr != @seen",
     "add @few { ip saddr limit rate over 1/week burst 3 packets }",
     "ip daddr != @few",
-    "delete @few { ip daddr }",
+    "delete @seen { ip daddr . ip saddr }",
 ];
 
 /// Sets that rules change.
