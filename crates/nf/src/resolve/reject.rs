@@ -34,7 +34,7 @@ const PORT_UNREACHABLE: u8 = 1;
 
 impl Resolver<'_, '_> {
     /// How a rule with `reject` ends. It asks for the protocol of what is told, in front of all
-    /// that the rule asks for.
+    /// that the rule asks for, unless the rule has asked for it already.
     pub(super) fn reject(
         &mut self,
         with: Option<RejectWith>,
@@ -53,19 +53,22 @@ impl Resolver<'_, '_> {
             Some(RejectWith::Icmp(ip)) => {
                 context.check_network("ip", span)?;
                 let told = Rejection::Unreachable { ip, ip6: 0 };
-                (Some((Slot::Protocol, ether_type::IPV4)), told)
+                let asks = (Slot::Protocol, ether_type::IPV4);
+                (context.network_name().is_none().then_some(asks), told)
             }
             Some(RejectWith::Icmpv6(ip6)) => {
                 context.check_network("ip6", span)?;
                 let told = Rejection::Unreachable { ip: 0, ip6 };
-                (Some((Slot::Protocol, ether_type::IPV6)), told)
+                let asks = (Slot::Protocol, ether_type::IPV6);
+                (context.network_name().is_none().then_some(asks), told)
             }
             Some(RejectWith::TcpReset) if context.excludes_tcp() => {
                 return refused(&RESET_OF_OTHER);
             }
             Some(RejectWith::TcpReset) => {
                 let asks = (Slot::L4Protocol, protocol::TCP.into());
-                (Some(asks), Rejection::Reset)
+                // What it has asked for is TCP, and nothing else.
+                ((!context.has_transport()).then_some(asks), Rejection::Reset)
             }
         };
         if let Some((slot, value)) = asks {

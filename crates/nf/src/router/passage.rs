@@ -175,6 +175,7 @@ impl Passage {
             to: NO_PORT,
         };
         self.partial = arrival.partial;
+        self.mark.set(0);
         self.open = Some(open);
     }
 
