@@ -5,6 +5,7 @@ use super::*;
 use crate::key::protocol::UDP;
 use std::format;
 use std::string::{String, ToString};
+use std::vec;
 
 const TABLE: &str = "table inet t {
     counter web { }
@@ -80,6 +81,16 @@ fn a_counter_is_counted_by_each_rule_that_names_it() {
     let listed: Vec<_> = listing.iter().skip(3).collect();
     assert_eq!(listed[1].text, "quota some over 100 bytes");
     assert_eq!((&*listed[2].chain, listed[2].line), ("t", 13));
+}
+
+/// A rule that asks for TCP itself asks for it where it says so.
+#[test]
+fn what_stands_in_front_of_a_rejection_sees_all() {
+    let rules = with("counter name web meta l4proto tcp reject with tcp reset");
+    let (passes, counts) = passed(&load(&rules).unwrap(), 3);
+    assert_eq!((passes, counts[2]), (vec![true; 3], 3));
+    let rules = with("counter name web reject with tcp reset");
+    assert_eq!(passed(&load(&rules).unwrap(), 3).1[2], 0);
 }
 
 #[test]

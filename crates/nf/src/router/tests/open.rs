@@ -103,7 +103,11 @@ impl Segment {
 
 /// A router with both connections open, and what the second one's port is called outside.
 fn open() -> (Bench, [u16; 2]) {
-    let mut bench = Bench::new(RULES);
+    open_by(RULES)
+}
+
+fn open_by(rules: &str) -> (Bench, [u16; 2]) {
+    let mut bench = Bench::new(rules);
     let mut ports = [0; 2];
     let begun = [(SERVER, [4000, 80]), ("198.51.100.1", [5000, 8080])];
     for ((to, ends_of), port) in begun.into_iter().zip(&mut ports) {
@@ -191,4 +195,45 @@ fn what_is_for_the_router_has_a_key() {
     bench.hooks().input(&mut passage, &mut frame).unwrap();
     let key = crate::Key::parse(&frame).unwrap();
     assert_eq!(passage.key(&frame).fields(), key.fields());
+}
+
+/// What another packet was marked with is not its mark.
+#[test]
+fn a_packet_begins_without_a_mark() {
+    let marks = "table ip m {
+        chain p {
+            type filter hook prerouting priority mangle
+            ct state established accept
+            meta mark set 5
+        }
+        chain i {
+            type filter hook input priority 0
+            meta mark 5 drop
+        }
+    }";
+    let (mut bench, ports) = open_by(&std::format!("{RULES}\n{marks}"));
+    let mut passage = Passage::new();
+    let mut arrives = |bench: &mut Bench, from, mut frame: std::vec::Vec<u8>| {
+        let arrival = Arrival {
+            port: from,
+            local: Local::default(),
+            partial: false,
+        };
+        let mut hooks = bench.hooks();
+        hooks.prerouting(&mut passage, &mut frame, arrival).unwrap();
+        hooks.input(&mut passage, &mut frame)
+    };
+    let new = packet(ip(CLIENT), ip(SERVER), TCP, tcp([4001, 80], 0, 0, SYN));
+    assert!(arrives(&mut bench, 0, frame::frame(&new)).is_err());
+    let reply = Segment {
+        translated: true,
+        reply: true,
+        flags: ACK,
+        seq: 0,
+        data: 100,
+        sum: 5,
+        hops: 9,
+        partial: false,
+    };
+    assert!(arrives(&mut bench, 1, reply.frame(ports[1])).is_ok());
 }
