@@ -30,6 +30,11 @@ impl Volume {
         }
     }
 
+    /// Its size in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
     /// A part of it; none if it reaches beyond.
     pub fn part(&self, start: u64, size: u64) -> Option<Self> {
         let end = start.checked_add(size).filter(|end| *end <= self.size);
