@@ -180,14 +180,26 @@ fn aside(base: &Path, name: &str) -> PathBuf {
     base.join(format!("{ASIDE}{name}"))
 }
 
-/// Removes what a spare of the guest `name` has left behind, if it has ended.
-pub fn remove_aside(name: &str) {
-    if let Ok(base) = base()
-        && let directory = aside(&base, name)
-        && directory.is_dir()
-        && let Ok(Some(_file)) = lock(&directory)
-    {
-        remove(&directory);
+/// How often, and how long apart, it is looked whether a guest has ended whose monitor was killed:
+/// the kernel ends it a moment later.
+const LOOKS_MAX: usize = 100;
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Removes what the guest `name`, whose monitor was killed, and its spare have left behind, if they
+/// end soon.
+pub fn remove_left(name: &str) {
+    let Ok(base) = base() else { return };
+    for directory in [base.join(name), aside(&base, name)] {
+        for _ in 0..LOOKS_MAX {
+            if !directory.is_dir() {
+                break;
+            }
+            if let Ok(Some(_file)) = lock(&directory) {
+                remove(&directory);
+                break;
+            }
+            thread::sleep(LOOK);
+        }
     }
 }
 

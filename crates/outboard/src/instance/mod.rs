@@ -29,7 +29,7 @@ pub use error::Error;
 pub use log::Log;
 pub use place::sudo;
 
-pub(crate) use claim::{fresh_file, remove_aside, unlink};
+pub(crate) use claim::{fresh_file, remove_left, unlink};
 pub(crate) use place::{base, made_base};
 
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};

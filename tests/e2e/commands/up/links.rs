@@ -190,7 +190,7 @@ fn carries_what_the_file_says(images: &Images) -> Result<(), Failed> {
     shell(segment, "ip link set dev wan0 mtu 9000")?.expect_status(0)?;
     let supervisor = system.up(2)?;
     Datagrams::new(&system)?.wait()?;
-    let whole = shell(segment, "ping -c 2 -i 0.2 -M do -s 8972 10.0.0.2")?;
+    let whole = shell(segment, "ping -c 2 -w 30 -i 0.2 -M do -s 8972 10.0.0.2")?;
     whole.expect_status(0)?.expect_stdout("2 received")?;
     // So large are the segments that echo asks for.
     let mut stream = Stream::new(&system)?;

@@ -54,10 +54,11 @@ type Test = fn(&Images) -> Result<(), Failed>;
 type Optional = fn(&Images) -> Result<Completion, Failed>;
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let plain: [(&str, Test); 16] = [
+    let plain: [(&str, Test); 17] = [
         ("mistakes are told and nothing is started", mistakes),
         ("a crash loop is slowed and goes on", crash_loop),
         ("a component that may rest does", rests),
+        ("a killed monitor leaves nothing at the end", leaves_nothing),
         ("images that take no link are told", links::mistakes),
         (
             "ends that carry different things are told",
@@ -488,6 +489,20 @@ fn crash_loop(images: &Images) -> Result<(), Failed> {
         return Err(format!("not what was said: {logs}").into());
     }
     system.down(Some(supervisor))
+}
+
+/// What a killed monitor has left is nobody's when nobody is started again.
+fn leaves_nothing(images: &Images) -> Result<(), Failed> {
+    let more = "restart = \"never\"\narguments = [\"sleep\"]";
+    let system = System::new(images, &guest(images, "standstill", more))?;
+    let supervisor = system.up(1)?;
+    kill(system.monitor("standstill")?)?;
+    supervisor.finish()?;
+    let left = files(&system.runtime.path().join("outboard"));
+    match left.is_empty() {
+        true => Ok(()),
+        false => Err(format!("files are left: {left:?}").into()),
+    }
 }
 
 /// Who ended well, and is to be started again only on failure, rests; when all rest, it is over.

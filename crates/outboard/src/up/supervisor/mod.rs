@@ -232,7 +232,7 @@ impl Supervisor {
             if let Some(groups) = &self.groups {
                 groups.remove(one.name());
             }
-            instance::remove_aside(one.name());
+            instance::remove_left(one.name());
         }
         self.place.remove();
         Ok(())
