@@ -91,7 +91,7 @@ pub struct Wire {
     peer: u64,
     /// As [`Netif::link_changes`] said last.
     changes: u64,
-    /// The other end has not heard of this session.
+    /// The other end has not been greeted yet.
     greets: bool,
     /// Who waits for room.
     hungry: Vec<Waker>,

@@ -164,7 +164,7 @@ impl Program {
                     }
                 }
                 Statement::Quota(number) => {
-                    if !self.pass_quota(*number, tally) {
+                    if !self.quotas[*number as usize].ask(self.first_named(), tally) {
                         return Err("quota");
                     }
                 }
@@ -194,15 +194,6 @@ impl Program {
             }
         }
         Ok(Outcome::Continue)
-    }
-
-    /// Whether a frame passes a quota, which counts it if it has a name.
-    fn pass_quota(&self, number: u32, tally: &mut impl Tally) -> bool {
-        let quota = &self.quotas[number as usize];
-        if let Some(object) = quota.object {
-            tally.count(self.first_named() + object as usize);
-        }
-        quota.passes(tally.bytes())
     }
 }
 

@@ -2,6 +2,7 @@
 //! (`net/netfilter/nft_quota.c`): what goes beyond it is counted, too.
 
 use crate::limit::in_units;
+use crate::rule::{RuleIndex, Tally};
 use core::fmt::{self, Display, Formatter};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -50,8 +51,18 @@ impl Quota {
         self.used.store(bytes, Relaxed);
     }
 
+    /// Whether the packet that `tally` knows passes, which is counted if the quota has a name: the
+    /// counters of named objects stand from `first_named` on.
+    #[cold]
+    pub(crate) fn ask(&self, first_named: RuleIndex, tally: &mut impl Tally) -> bool {
+        if let Some(object) = self.object {
+            tally.count(first_named + object as usize);
+        }
+        self.passes(tally.bytes())
+    }
+
     /// Whether a packet of so many bytes passes.
-    pub(crate) fn passes(&self, bytes: u64) -> bool {
+    fn passes(&self, bytes: u64) -> bool {
         let used = self.used.load(Relaxed).saturating_add(bytes);
         self.used.store(used, Relaxed);
         (used <= self.allowance.bytes) != self.allowance.over

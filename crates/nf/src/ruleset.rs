@@ -428,21 +428,12 @@ impl RuleSet {
                 let set = &self.changing[asked.set as usize];
                 set.apply(&asked.layout, asked.what, values, tally.moment())
             }
-            Ask::Quota(number) => self.pass_quota(number, tally),
+            Ask::Quota(number) => self.quotas[number as usize].ask(self.first_named, tally),
             Ask::Fib(number) => {
                 self.fibs[number as usize].holds(values.key, values.way, tally.routes())
             }
         };
         (!passes).then_some(gate)
-    }
-
-    #[cold]
-    fn pass_quota(&self, number: u32, tally: &mut impl Tally) -> bool {
-        let quota = &self.quotas[number as usize];
-        if let Some(object) = quota.object {
-            tally.count(self.first_named + object as usize);
-        }
-        quota.passes(tally.bytes())
     }
 
     /// The next entry of the chain that holds; what may follow it is behind.
