@@ -35,11 +35,12 @@ const NAMES: [&str; 2] = ["firewall", "echo"];
 
 /// What may happen.
 const HAPPENS: [(&str, Happens); 7] = [
+    // A component that has just begun anew is not yet where it is looked for.
     ("a guest is killed", |soak, name| {
-        kill(soak.system.guest(name)?)
+        eventually(PATIENCE, || kill(soak.system.guest(name)?))
     }),
     ("a monitor is killed", |soak, name| {
-        kill(soak.system.monitor(name)?)
+        eventually(PATIENCE, || kill(soak.system.monitor(name)?))
     }),
     ("a component is started again", |soak, name| {
         soak.command(&["restart", name])
