@@ -136,6 +136,20 @@ impl Host for Spt {
         unsafe { call(syscall::PWRITE64, arguments) }
     }
 
+    /// `fdatasync(2)`.
+    fn sync(&self, Handle(disk): Handle) -> Result<usize, Errno> {
+        // SAFETY: no pointer is passed.
+        unsafe { call(syscall::FDATASYNC, [disk as usize, 0, 0, 0, 0, 0]) }
+    }
+
+    /// `fallocate(2)`.
+    fn discard(&self, Handle(disk): Handle, offset: u64, length: u64) -> Result<usize, Errno> {
+        let [at, length] = [offset, length].map(|number| number as usize);
+        let arguments = [disk as usize, syscall::DISCARD as usize, at, length, 0, 0];
+        // SAFETY: no pointer is passed.
+        unsafe { call(syscall::FALLOCATE, arguments) }
+    }
+
     /// `write(2)` to the console.
     fn print(&self, bytes: &[u8]) -> Result<usize, Errno> {
         self.write(Handle(CONSOLE_FD), bytes)

@@ -15,12 +15,13 @@ use crate::harness::programs;
 use crate::harness::temporary::{TemporaryFile, TemporaryFolder};
 use crate::hosts::backtrace;
 use crate::hosts::compatibility;
+use crate::hosts::disks;
 use crate::hosts::guests::{self, PROMISES, Promise};
 use crate::hosts::rings;
 use crate::hosts::state;
 use crate::rules::firewall;
 use crate::rules::load;
-use crate::services::{dns, echo, links, router, stock, vlans};
+use crate::services::{dns, echo, links, nbd, router, stock, vlans};
 use abi::note::Target;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::process::Command;
@@ -144,6 +145,24 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     for (name, test) in JOINED.into_iter().chain(ports::ON_HVT) {
         trials.push(network.trial(format!("hvt::network::{name}"), move || test(images)));
     }
+    trials.extend(services(images, network));
+    trials.extend(stock::over_a_tap(images, network, "hvt", "hvt::"));
+    let test = || huge_pages(images);
+    trials.push(Trial::ignorable_test("hvt::reserved huge pages", test));
+    trials.extend(backtrace::on(images, "hvt"));
+    trials.extend(rings::trials(images));
+    trials.extend(state::on_hvt(images));
+    trials.extend(disks::on_hvt(images));
+    trials.extend(software_device::on(images, "hvt"));
+    trials.extend(software_nic::on(images, "hvt"));
+    trials.extend(software_virtio::on(images, "hvt"));
+    trials.extend(compatibility::on_hvt(images, network));
+    trials
+}
+
+/// What appliances that speak TCP/IP do.
+fn services(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let mut trials = Vec::new();
     for (name, test) in echo::ON_HVT {
         trials.push(network.trial(format!("hvt::echo::{name}"), move || test(images)));
     }
@@ -153,6 +172,11 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     for (name, test) in up::ON_HVT {
         trials.push(network.trial(format!("hvt::up::{name}"), move || test(images)));
     }
+    let no_copy = programs::missing(&["nbdcopy"]);
+    for (name, test) in nbd::ON_HVT {
+        let name = format!("hvt::nbd::{name}");
+        trials.push(network.trial_unless(no_copy, name, move || test(images)));
+    }
     for (name, test) in dns::ON_HVT {
         trials.push(network.trial(format!("hvt::dns::{name}"), move || test(images)));
     }
@@ -161,16 +185,6 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         let name = format!("hvt::router::{name}");
         trials.push(network.trial_unless(no_ping, name, move || test(images)));
     }
-    trials.extend(stock::over_a_tap(images, network, "hvt", "hvt::"));
-    let test = || huge_pages(images);
-    trials.push(Trial::ignorable_test("hvt::reserved huge pages", test));
-    trials.extend(backtrace::on(images, "hvt"));
-    trials.extend(rings::trials(images));
-    trials.extend(state::on_hvt(images));
-    trials.extend(software_device::on(images, "hvt"));
-    trials.extend(software_nic::on(images, "hvt"));
-    trials.extend(software_virtio::on(images, "hvt"));
-    trials.extend(compatibility::on_hvt(images, network));
     trials
 }
 
