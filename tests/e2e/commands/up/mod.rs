@@ -189,7 +189,9 @@ impl<'a> System<'a> {
         self.wait_for("they are up", |status| {
             let all = status["components"].as_array();
             let is_up = |one: &&Value| one["state"] == "up";
-            all.is_some_and(|all| all.iter().filter(is_up).count() == count)
+            // What the one before has written is there as well.
+            status["supervisor"] == supervisor.id()
+                && all.is_some_and(|all| all.iter().filter(is_up).count() == count)
         })?;
         Ok(supervisor)
     }
