@@ -12,7 +12,7 @@
 //! | `frame` | [`Frame`], and the [`Pool`] to which it returns |
 //! | `batch` | [`Batch`], what moves between ports |
 //! | `netif` | [`Netif`], a network port |
-//! | `block` | [`BlockDevice`], a disk |
+//! | [`block`] | [`BlockDevice`], a disk, and [`block::BlockQueue`], with requests in flight |
 //! | [`files`] | a file system, whatever it is on |
 //! | `nic` | [`Nic`], the driver of a NIC as its port sees it |
 //! | [`offload`], [`virtio`] | checksums and segmentation that one device leaves to the next |
@@ -31,7 +31,7 @@ extern crate alloc;
 extern crate std;
 
 mod batch;
-mod block;
+pub mod block;
 pub mod checksum;
 mod coalesce;
 pub mod ethernet;

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec;
 use core::cell::RefCell;
+use device::block::Limits;
 use device::{BlockDevice, BlockError};
 
 /// Bytes of a page: what is read of a disk at least. A multiple of every size that a block has
@@ -82,8 +83,8 @@ impl BlockDevice for Disk {
         Self::capacity(self)
     }
 
-    fn block_size(&self) -> usize {
-        self.0.borrow().device.block_size()
+    fn limits(&self) -> Limits {
+        self.0.borrow().device.limits()
     }
 
     fn read(&mut self, offset: u64, blocks: &mut [u8]) -> Result<(), BlockError> {
@@ -100,6 +101,10 @@ impl BlockDevice for Disk {
             .div_ceil(PAGE as u64);
         (first..end).for_each(|page| kept.pages.forget(page));
         written
+    }
+
+    fn flush(&mut self) -> Result<(), BlockError> {
+        self.0.borrow_mut().device.flush()
     }
 }
 

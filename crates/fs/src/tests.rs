@@ -8,6 +8,7 @@ use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use device::block::Limits;
 use device::{BlockDevice, BlockError};
 
 /// Bytes, and what was asked for of them.
@@ -38,8 +39,8 @@ impl BlockDevice for Memory {
         self.bytes.len() as u64
     }
 
-    fn block_size(&self) -> usize {
-        512
+    fn limits(&self) -> Limits {
+        Limits::plain(512)
     }
 
     fn read(&mut self, offset: u64, blocks: &mut [u8]) -> Result<(), BlockError> {

@@ -5,6 +5,7 @@ use crate::DeviceError;
 use crate::devices::Attached;
 use crate::host::{Errno, Handle, Host};
 use abi::manifest::Device;
+use device::block::Limits;
 use device::{BlockDevice, BlockError};
 
 /// How bytes come from a disk and go there.
@@ -41,7 +42,7 @@ impl Transfer for CallDisk {
 pub(crate) struct Disk<T> {
     transfer: T,
     capacity: u64,
-    block_size: usize,
+    limits: Limits,
 }
 
 impl<T: Transfer> Disk<T> {
@@ -54,21 +55,10 @@ impl<T: Transfer> Disk<T> {
             }) if block_size > 0 => Ok(Self {
                 transfer,
                 capacity,
-                block_size: usize::from(block_size),
+                limits: Limits::plain(block_size.into()),
             }),
             _ => Err(DeviceError::OtherKind),
         }
-    }
-
-    fn check(&self, offset: u64, length: usize) -> Result<(), BlockError> {
-        let whole =
-            offset.is_multiple_of(self.block_size as u64) && length.is_multiple_of(self.block_size);
-        let inside = offset
-            .checked_add(length as u64)
-            .is_some_and(|end| end <= self.capacity);
-        (whole && inside)
-            .then_some(())
-            .ok_or(BlockError::OutOfRange)
     }
 }
 
@@ -86,13 +76,14 @@ impl<T: Transfer> BlockDevice for Disk<T> {
         self.capacity
     }
 
-    fn block_size(&self) -> usize {
-        self.block_size
+    fn limits(&self) -> Limits {
+        self.limits
     }
 
     fn read(&mut self, offset: u64, blocks: &mut [u8]) -> Result<(), BlockError> {
-        self.check(offset, blocks.len())?;
-        let size = self.transfer.bytes_max(self.block_size);
+        let length = blocks.len() as u64;
+        self.limits.check(self.capacity, offset, length)?;
+        let size = self.transfer.bytes_max(self.limits.block_size);
         for (part, offset) in blocks.chunks_mut(size).zip((offset..).step_by(size)) {
             outcome(self.transfer.read(offset, part), part.len())?;
         }
@@ -100,8 +91,9 @@ impl<T: Transfer> BlockDevice for Disk<T> {
     }
 
     fn write(&mut self, offset: u64, blocks: &[u8]) -> Result<(), BlockError> {
-        self.check(offset, blocks.len())?;
-        let size = self.transfer.bytes_max(self.block_size);
+        let length = blocks.len() as u64;
+        self.limits.check_change(self.capacity, offset, length)?;
+        let size = self.transfer.bytes_max(self.limits.block_size);
         for (part, offset) in blocks.chunks(size).zip((offset..).step_by(size)) {
             outcome(self.transfer.write(offset, part), part.len())?;
         }

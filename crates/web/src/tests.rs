@@ -1,6 +1,7 @@
 use crate::answer::{FIELDS_MAX, answer};
 use crate::site::{File, NoFile, Site, Source};
 use core::ops::Range;
+use device::block::Limits;
 use device::files::{self, Entry, FileSystem, Kind, Metadata};
 use device::{BlockDevice, BlockError};
 use std::boxed::Box;
@@ -305,8 +306,8 @@ impl BlockDevice for Ram {
         self.0.len() as u64
     }
 
-    fn block_size(&self) -> usize {
-        512
+    fn limits(&self) -> Limits {
+        Limits::plain(512)
     }
 
     fn read(&mut self, offset: u64, blocks: &mut [u8]) -> Result<(), BlockError> {

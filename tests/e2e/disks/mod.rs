@@ -6,6 +6,7 @@ mod mutated;
 use crate::harness::programs;
 use ::fs::disk::{BUDGET, Disk};
 use ::fs::{NoFileSystem, mount};
+use device::block::Limits;
 use device::files::{Error, FileSystem, Kind};
 use device::{BlockDevice, BlockError};
 use libtest_mimic::{Completion, Failed, Trial};
@@ -50,8 +51,8 @@ impl BlockDevice for Memory {
         self.0.len() as u64
     }
 
-    fn block_size(&self) -> usize {
-        512
+    fn limits(&self) -> Limits {
+        Limits::plain(512)
     }
 
     fn read(&mut self, offset: u64, blocks: &mut [u8]) -> Result<(), BlockError> {

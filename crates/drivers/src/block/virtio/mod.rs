@@ -22,6 +22,7 @@ use crate::virtio::queue::Buffer;
 use crate::virtio::request::Requests;
 use crate::virtio::{self, Error, Transport};
 use alloc::boxed::Box;
+use device::block::{Durability, Limits};
 use device::{BlockDevice, BlockError};
 use hw::{DmaArena, DmaBuf, Done, FromDevice, InFlight, ToDevice};
 use registers::*;
@@ -38,9 +39,6 @@ pub const DMA_BYTES: usize = TRANSFER_BYTES + 5 * 4096;
 
 /// Bytes of the header of a request.
 const HEADER_BYTES: usize = 16;
-/// Error numbers of Linux: what the host would say.
-const EIO: i32 = 5;
-const EROFS: i32 = 30;
 
 /// What the device says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,38 +108,23 @@ impl<T: Transport> Driver<T> {
         Ok(geometry)
     }
 
-    /// Whether a transfer is of whole blocks of the disk.
-    fn check(&self, offset: u64, length: usize) -> Result<(), BlockError> {
-        let Geometry {
-            capacity,
-            block_size,
-            ..
-        } = self.geometry;
-        let whole = offset.is_multiple_of(block_size as u64) && length.is_multiple_of(block_size);
-        let end = offset.checked_add(length as u64);
-        let inside = end.is_some_and(|end| end <= capacity);
-        (whole && inside)
-            .then_some(())
-            .ok_or(BlockError::OutOfRange)
-    }
-
     /// Has the device do one transfer of `length` bytes at `offset`, to or from the buffer.
     fn transfer(&mut self, kind: u32, offset: u64, length: usize) -> Result<(), BlockError> {
-        let failed = BlockError::Host(EIO);
+        let gone = BlockError::Gone;
         let Buffers {
             mut header,
             data,
             mut status,
-        } = self.buffers.take().ok_or(failed)?;
+        } = self.buffers.take().ok_or(gone)?;
         let sector = offset / SECTOR_BYTES;
         header.bytes_mut()[..4].copy_from_slice(&kind.to_le_bytes());
         header.bytes_mut()[4..8].fill(0);
         header.bytes_mut()[8..].copy_from_slice(&sector.to_le_bytes());
         status.bytes_mut()[0] = STATUS_NONE;
         // All of them come out of DMA memory.
-        let (header, header_at) = InFlight::<_, ToDevice>::lend(header).map_err(|_| failed)?;
-        let (data, data_at) = InFlight::<_, FromDevice>::lend(data).map_err(|_| failed)?;
-        let (status, status_at) = InFlight::<_, FromDevice>::lend(status).map_err(|_| failed)?;
+        let (header, header_at) = InFlight::<_, ToDevice>::lend(header).map_err(|_| gone)?;
+        let (data, data_at) = InFlight::<_, FromDevice>::lend(data).map_err(|_| gone)?;
+        let (status, status_at) = InFlight::<_, FromDevice>::lend(status).map_err(|_| gone)?;
         let part = |address: hw::Iova, bytes: usize, write| Buffer {
             address: address.raw(),
             bytes: bytes as u32,
@@ -156,7 +139,7 @@ impl<T: Transport> Driver<T> {
         let is_answered = answer.is_ok();
         let done = answer.map_or_else(|_| self.reset(), |(done, _)| Some(done));
         // Without its word it may still use them: leaked.
-        let done = done.ok_or(failed)?;
+        let done = done.ok_or(gone)?;
         let (header, data, status) = (header.done(&done), data.done(&done), status.done(&done));
         // What it says that it wrote is of no importance: this is, and it is read once.
         let said = status.bytes()[0];
@@ -165,9 +148,11 @@ impl<T: Transport> Driver<T> {
             data,
             status,
         });
-        (is_answered && said == STATUS_OK)
-            .then_some(())
-            .ok_or(failed)
+        match said {
+            _ if !is_answered => Err(BlockError::Reset),
+            STATUS_OK => Ok(()),
+            status => Err(BlockError::Device(status.into())),
+        }
     }
 
     /// Resets the device, and brings it up again if that can be: its word that it has no buffer any
@@ -192,7 +177,7 @@ impl<T: Transport> Driver<T> {
     fn data(&mut self) -> Result<&mut [u8], BlockError> {
         let buffers = self.buffers.as_mut();
         let data = buffers.map(|buffers| buffers.data.bytes_mut());
-        data.ok_or(BlockError::Host(EIO))
+        data.ok_or(BlockError::Gone)
     }
 }
 
@@ -237,12 +222,24 @@ impl<T: Transport> BlockDevice for Driver<T> {
         self.geometry.capacity
     }
 
-    fn block_size(&self) -> usize {
-        self.geometry.block_size
+    fn limits(&self) -> Limits {
+        let Geometry {
+            block_size,
+            transfer,
+            read_only,
+            ..
+        } = self.geometry;
+        Limits {
+            transfer_bytes_max: transfer,
+            read_only,
+            durability: Durability::Written,
+            ..Limits::plain(block_size)
+        }
     }
 
     fn read(&mut self, offset: u64, blocks: &mut [u8]) -> Result<(), BlockError> {
-        self.check(offset, blocks.len())?;
+        let length = blocks.len() as u64;
+        self.limits().check(self.capacity(), offset, length)?;
         let size = self.geometry.transfer;
         for (part, offset) in blocks.chunks_mut(size).zip((offset..).step_by(size)) {
             self.transfer(TYPE_IN, offset, part.len())?;
@@ -252,10 +249,9 @@ impl<T: Transport> BlockDevice for Driver<T> {
     }
 
     fn write(&mut self, offset: u64, blocks: &[u8]) -> Result<(), BlockError> {
-        self.check(offset, blocks.len())?;
-        if self.geometry.read_only {
-            return Err(BlockError::Host(EROFS));
-        }
+        let length = blocks.len() as u64;
+        self.limits()
+            .check_change(self.capacity(), offset, length)?;
         let size = self.geometry.transfer;
         for (part, offset) in blocks.chunks(size).zip((offset..).step_by(size)) {
             self.data()?[..part.len()].copy_from_slice(part);

@@ -203,7 +203,7 @@ fn what_is_not_on_the_disk_is_not_asked_for() {
 fn a_disk_that_is_read_only_is_not_written() {
     let (disk, driver) = disk_with(READ_ONLY, &config(SECTORS, 0, 0));
     let mut driver = driver.unwrap();
-    assert_eq!(driver.write(0, &[1; 512]), Err(BlockError::Host(EROFS)));
+    assert_eq!(driver.write(0, &[1; 512]), Err(BlockError::ReadOnly));
     assert!(driver.read(0, &mut [0; 512]).is_ok());
     assert_eq!(*disk.requests.borrow(), [(0, 512)]);
 }
@@ -229,17 +229,18 @@ fn a_configuration_that_cannot_be_is_refused() {
 fn a_request_that_fails_fails_alone() {
     let (disk, mut driver) = disk();
     let bad = [
-        Behaviour::Fails(1),
-        Behaviour::Fails(2),
-        Behaviour::Fails(STATUS_NONE),
-        Behaviour::SaysNothing,
+        (Behaviour::Fails(1), 1),
+        (Behaviour::Fails(2), 2),
+        (Behaviour::Fails(STATUS_NONE), 0xff),
+        (Behaviour::SaysNothing, 0xff),
     ];
-    for behaviour in bad {
+    for (behaviour, status) in bad {
         disk.behaviour.set(behaviour);
         let mut bytes = [7; 512];
-        assert_eq!(driver.read(0, &mut bytes), Err(BlockError::Host(EIO)));
+        let failed = Err(BlockError::Device(status));
+        assert_eq!(driver.read(0, &mut bytes), failed);
         assert_eq!(bytes, [7; 512], "nothing is handed out");
-        assert_eq!(driver.write(0, &bytes), Err(BlockError::Host(EIO)));
+        assert_eq!(driver.write(0, &bytes), failed);
         disk.behaviour.set(Behaviour::Good);
         assert!(driver.read(0, &mut bytes).is_ok());
     }
@@ -258,7 +259,7 @@ fn a_device_that_lies_or_is_silent_is_reset_and_works_again() {
         for _ in 0..RESETS_MAX {
             disk.behaviour.set(behaviour);
             let began = disk.now.get();
-            assert_eq!(driver.read(0, &mut [0; 512]), Err(BlockError::Host(EIO)));
+            assert_eq!(driver.read(0, &mut [0; 512]), Err(BlockError::Reset));
             let took = disk.now.get() - began;
             assert!(took < 2 * REQUEST_NANOSECONDS, "{behaviour:?}: {took}");
             disk.behaviour.set(Behaviour::Good);
@@ -271,8 +272,8 @@ fn a_device_that_lies_or_is_silent_is_reset_and_works_again() {
         assert!(leaked() >= before + 3, "it may still write them");
         disk.behaviour.set(Behaviour::Good);
         let requests = disk.requests.borrow().len();
-        assert_eq!(driver.read(0, &mut [0; 512]), Err(BlockError::Host(EIO)));
-        assert_eq!(driver.write(0, &[0; 512]), Err(BlockError::Host(EIO)));
+        assert_eq!(driver.read(0, &mut [0; 512]), Err(BlockError::Gone));
+        assert_eq!(driver.write(0, &[0; 512]), Err(BlockError::Gone));
         assert_eq!(disk.requests.borrow().len(), requests);
     }
 }

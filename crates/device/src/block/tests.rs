@@ -1,0 +1,286 @@
+//! Queues and devices over one another, and requests that no disk can do.
+
+use super::*;
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use hw::DmaBuf;
+use std::boxed::Box;
+
+const BLOCK: usize = 512;
+const BLOCKS: usize = 64;
+const BYTES: usize = BLOCK * BLOCKS;
+
+/// A disk in memory, one of whose blocks fails, and what it was asked for.
+#[derive(Clone, Default)]
+struct Ram(Rc<RefCell<State>>);
+
+struct State {
+    bytes: Vec<u8>,
+    bad: Option<usize>,
+    asked: Vec<(u64, usize)>,
+    flushes: usize,
+    limits: Limits,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            bytes: (0..BYTES).map(|at| (at / BLOCK + at) as u8).collect(),
+            bad: None,
+            asked: Vec::new(),
+            flushes: 0,
+            limits: Limits {
+                durability: Durability::Flushed,
+                ..Limits::plain(BLOCK)
+            },
+        }
+    }
+}
+
+impl State {
+    fn transfer(&mut self, offset: u64, length: usize) -> Result<&mut [u8], BlockError> {
+        self.limits.check(BYTES as u64, offset, length as u64)?;
+        self.asked.push((offset, length));
+        let range = offset as usize..offset as usize + length;
+        match self.bad {
+            Some(bad) if range.contains(&(bad * BLOCK)) => Err(BlockError::Device(7)),
+            _ => Ok(&mut self.bytes[range]),
+        }
+    }
+}
+
+impl BlockDevice for Ram {
+    fn capacity(&self) -> u64 {
+        BYTES as u64
+    }
+
+    fn limits(&self) -> Limits {
+        self.0.borrow().limits
+    }
+
+    fn read(&mut self, offset: u64, blocks: &mut [u8]) -> Result<(), BlockError> {
+        let mut state = self.0.borrow_mut();
+        blocks.copy_from_slice(state.transfer(offset, blocks.len())?);
+        Ok(())
+    }
+
+    fn write(&mut self, offset: u64, blocks: &[u8]) -> Result<(), BlockError> {
+        let mut state = self.0.borrow_mut();
+        state
+            .transfer(offset, blocks.len())?
+            .copy_from_slice(blocks);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), BlockError> {
+        self.0.borrow_mut().flushes += 1;
+        Ok(())
+    }
+}
+
+fn buffer(bytes: usize) -> DmaBuf {
+    DmaBuf::plain(vec![0; bytes].leak())
+}
+
+/// A device over a queue over a device, with so many buffers of so many bytes.
+fn both_ways(ram: &Ram, buffers: &[usize]) -> Blocking<Immediate<Ram>> {
+    let buffers = buffers.iter().map(|bytes| buffer(*bytes)).collect();
+    Blocking::new(Immediate::new(ram.clone()), buffers)
+}
+
+#[test]
+fn blocks_go_both_ways_through_a_queue() {
+    let ram = Ram::default();
+    let mut disk = both_ways(&ram, &[4 * BLOCK, 4 * BLOCK + 1, 5 * BLOCK]);
+    let mut bytes = vec![0; BYTES - BLOCK];
+    disk.read(BLOCK as u64, &mut bytes).unwrap();
+    assert_eq!(bytes, ram.0.borrow().bytes[BLOCK..]);
+    let asked = ram.0.borrow().asked.clone();
+    assert!(asked.iter().all(|(_, length)| *length <= 4 * BLOCK));
+    assert_eq!(asked.len(), (BLOCKS - 1).div_ceil(4));
+    bytes.iter_mut().for_each(|byte| *byte ^= 0x55);
+    disk.write(0, &bytes).unwrap();
+    assert_eq!(bytes, ram.0.borrow().bytes[..BYTES - BLOCK]);
+    disk.flush().unwrap();
+    assert_eq!(ram.0.borrow().flushes, 1);
+    disk.write_zeroes(BLOCK as u64, 3 * BLOCK as u64).unwrap();
+    let zeroes = &ram.0.borrow().bytes[BLOCK..4 * BLOCK];
+    assert!(zeroes.iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_block_that_fails_ends_its_own_request_alone() {
+    let ram = Ram::default();
+    ram.0.borrow_mut().bad = Some(3);
+    let mut disk = both_ways(&ram, &[BLOCK; 4]);
+    let failed = Err(BlockError::Device(7));
+    assert_eq!(disk.read(0, &mut [0; 8 * BLOCK]), failed);
+    assert_eq!(disk.write(0, &[0; 8 * BLOCK]), failed);
+    assert_eq!(disk.read(0, &mut [0; 3 * BLOCK]), Ok(()));
+    assert_eq!(disk.read(4 * BLOCK as u64, &mut [0; 4 * BLOCK]), Ok(()));
+    // None of its buffers was lost.
+    ram.0.borrow_mut().bad = None;
+    assert_eq!(disk.read(0, &mut [0; BYTES]), Ok(()));
+}
+
+#[test]
+fn requests_come_back_with_their_buffers_and_what_became_of_them() {
+    let ram = Ram::default();
+    ram.0.borrow_mut().bad = Some(9);
+    let mut queue = Immediate::new(ram.clone());
+    let mut todo: VecDeque<_> = (0..2 * queue.depth() as u64)
+        .map(|token| {
+            let mut request = Request::new(Buffers(vec![buffer(BLOCK), buffer(2 * BLOCK)]));
+            request.operation = Operation::Read;
+            (request.token, request.offset) = (token, token % 16 * BLOCK as u64);
+            request.length = 2 * BLOCK as u64;
+            request
+        })
+        .collect();
+    let (total, mut done) = (todo.len(), Vec::new());
+    queue.submit(&mut todo);
+    assert_eq!(
+        todo.len(),
+        total - queue.depth(),
+        "it takes what it has room for"
+    );
+    while queue.arm() {
+        queue.complete(&mut done);
+        queue.submit(&mut todo);
+    }
+    assert_eq!(done.len(), total);
+    for request in &done {
+        let block = request.token as usize % 16;
+        let fails = (block..block + 2).contains(&9);
+        assert_eq!(request.result.is_err(), fails);
+        let parts: Vec<_> = request.buffers.parts(request.length).collect();
+        let [first, second] = parts[..] else {
+            panic!("two buffers: {parts:?}");
+        };
+        assert_eq!((first.len(), second.len()), (BLOCK, BLOCK));
+        if !fails {
+            let bytes = &ram.0.borrow().bytes[block * BLOCK..][..2 * BLOCK];
+            assert_eq!([first, second].concat(), bytes);
+        }
+    }
+}
+
+#[test]
+fn what_no_disk_can_do_is_refused_with_its_reason() {
+    use BlockError::{OutOfRange, ReadOnly, Unsupported};
+    use Operation::{Discard, Read, Write, WriteZeroes};
+    let limits = Limits {
+        transfer_bytes_max: 4 * BLOCK,
+        buffers_max: 2,
+        ..Limits::plain(BLOCK)
+    };
+    let check = |operation, offset, length, buffers: &[usize], limits| {
+        let buffers = buffers.iter().map(|bytes| buffer(*bytes)).collect();
+        let mut request = Request::new(Buffers(buffers));
+        request.operation = operation;
+        (request.offset, request.length) = (offset, length);
+        request.check(&limits, BYTES as u64)
+    };
+    let (block, end) = (BLOCK as u64, BYTES as u64);
+    assert_eq!(check(Read, 0, block, &[BLOCK], limits), Ok(()));
+    assert_eq!(check(Read, 1, block, &[BLOCK], limits), Err(OutOfRange));
+    assert_eq!(check(Read, 0, 511, &[BLOCK], limits), Err(OutOfRange));
+    assert_eq!(check(Read, end, block, &[BLOCK], limits), Err(OutOfRange));
+    let last = u64::MAX - 511;
+    assert_eq!(check(Write, last, block, &[BLOCK], limits), Err(OutOfRange));
+    // Too few bytes, a part of a block between two buffers, too many buffers, too many bytes.
+    for buffers in [&[BLOCK][..], &[100, BLOCK], &[BLOCK, BLOCK, BLOCK]] {
+        assert_eq!(check(Read, 0, 2 * block, buffers, limits), Err(Unsupported));
+    }
+    let large = [8 * BLOCK];
+    assert_eq!(check(Read, 0, 5 * block, &large, limits), Err(Unsupported));
+    assert_eq!(check(Discard, 0, block, &[], limits), Err(Unsupported));
+    let offers = Limits {
+        discard: true,
+        write_zeroes: true,
+        range_bytes_max: 2 * block,
+        ..limits
+    };
+    for operation in [Discard, WriteZeroes] {
+        assert_eq!(check(operation, 0, 2 * block, &[], offers), Ok(()));
+        assert_eq!(
+            check(operation, 0, 3 * block, &[], offers),
+            Err(Unsupported)
+        );
+        let read_only = Limits {
+            read_only: true,
+            ..offers
+        };
+        assert_eq!(check(operation, 0, block, &[], read_only), Err(ReadOnly));
+        assert_eq!(check(Write, 0, block, &[BLOCK], read_only), Err(ReadOnly));
+        assert_eq!(check(Read, 0, block, &[BLOCK], read_only), Ok(()));
+    }
+}
+
+#[test]
+fn a_device_that_keeps_its_buffers_is_asked_no_more() {
+    /// A queue that gives back no buffers.
+    struct Keeps(Immediate<Ram>);
+    impl BlockQueue for Keeps {
+        fn capacity(&self) -> u64 {
+            self.0.capacity()
+        }
+        fn limits(&self) -> Limits {
+            self.0.limits()
+        }
+        fn depth(&self) -> usize {
+            self.0.depth()
+        }
+        fn submit(&mut self, requests: &mut VecDeque<Box<Request>>) {
+            self.0.submit(requests);
+        }
+        fn complete(&mut self, done: &mut Vec<Box<Request>>) {
+            self.0.complete(done);
+            for request in done {
+                request.buffers = Buffers::default();
+                request.result = Err(BlockError::Reset);
+            }
+        }
+        fn arm(&mut self) -> bool {
+            self.0.arm()
+        }
+        fn wait_handle(&self) -> Option<crate::WaitHandle> {
+            None
+        }
+    }
+    let queue = Keeps(Immediate::new(Ram::default()));
+    let mut disk = Blocking::new(queue, vec![buffer(BLOCK), buffer(BLOCK)]);
+    assert_eq!(disk.read(0, &mut [0; BYTES]), Err(BlockError::Reset));
+    assert_eq!(disk.read(0, &mut [0; BLOCK]), Err(BlockError::Gone));
+    assert_eq!(disk.flush(), Err(BlockError::Gone));
+}
+
+#[test]
+fn a_flush_is_what_durability_says() {
+    struct Plain(Durability);
+    impl BlockDevice for Plain {
+        fn capacity(&self) -> u64 {
+            0
+        }
+        fn limits(&self) -> Limits {
+            Limits {
+                durability: self.0,
+                ..Limits::plain(BLOCK)
+            }
+        }
+        fn read(&mut self, _: u64, _: &mut [u8]) -> Result<(), BlockError> {
+            Ok(())
+        }
+        fn write(&mut self, _: u64, _: &[u8]) -> Result<(), BlockError> {
+            Ok(())
+        }
+    }
+    assert_eq!(Plain(Durability::Written).flush(), Ok(()));
+    let unsupported = Err(BlockError::Unsupported);
+    assert_eq!(Plain(Durability::Unknown).flush(), unsupported);
+    let over = |durability| Blocking::new(Immediate::new(Plain(durability)), Vec::new()).flush();
+    assert_eq!(over(Durability::Written), Ok(()));
+    assert_eq!(over(Durability::Unknown), unsupported);
+}
